@@ -1,0 +1,2383 @@
+/* pim_hw.h - a processing-in-memory DRAM to describe, program and time.
+ *
+ * Version 0.1.0. C99 or C++11, libc only. In exactly one source file:
+ *
+ *     #define PIMHW_IMPLEMENTATION
+ *     #include "pim_hw.h"
+ *
+ * The smallest complete program (one row of one bank set, 64 columns):
+ *
+ *     pimhw_config c;
+ *     pimhw_device *d;
+ *     pimhw_readings r;
+ *     pimhw_instruction mac = {PIMHW_MAC_ABK, 0, 1u, 64, 0, 0, 0, 0, 0, 0, 0};
+ *     pimhw_config_init(&c, "aimx", NULL);
+ *     pimhw_device_create(&d, &c, NULL);
+ *     pimhw_device_begin(d, NULL, 0);
+ *     pimhw_device_submit(d, &mac, NULL);
+ *     pimhw_device_finish(d, &r, NULL);
+ *     printf("%llu clocks\n", (unsigned long long)r.cycles);
+ *     pimhw_device_destroy(d);
+ *
+ * Options, to define before the include:
+ *
+ *     PIMHW_IMPLEMENTATION  build the functions here (PIMATTN_IMPLEMENTATION implies it)
+ *     PIMHW_STATIC          every function becomes a private copy of this source file
+ *     PIMHW_ASSERT(x)       what checks our own invariants; default: assert
+ *
+ * Rooms. Front: [H1] options, [H2] foundations, [H4] parameters, [H5] programs, [H6] device,
+ * [H7] readings. Back: [H8] cellar, [H9] tables, [H13] timing, [H15] controllers,
+ * [H16] dispatcher, [H17] device.
+ *
+ * Papers and sources, as cited below: [AIMSIM] the public AiM simulator, commit 0f28a07;
+ * [LOL] LoL-PIM; [PHONY] PIMphony; [CENT] CENT, commit 8c79786.
+ *
+ * Licence (MIT) at the end.
+ */
+#ifndef PIM_HW_H
+#define PIM_HW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ==========================================================================
+ * [H1] OPTIONS: macros a user may set.
+ * ========================================================================== */
+
+#ifdef PIMHW_STATIC
+#define PIMHW_API static inline
+#else
+#define PIMHW_API extern
+#endif
+
+/* ==========================================================================
+ * [H2] FOUNDATIONS: version, status, cause, allocator.
+ * ========================================================================== */
+
+#define PIMHW_VERSION_MAJOR 0
+#define PIMHW_VERSION_MINOR 1
+#define PIMHW_VERSION_PATCH 0
+
+typedef enum pimhw_status {
+    PIMHW_OK = 0,
+    PIMHW_ERR_ARGUMENT, /* a pointer, index or size of the call is wrong */
+    PIMHW_ERR_CONFIG,   /* the device description contradicts itself; the cause names the field */
+    PIMHW_ERR_NAME,     /* no preset or field of that name */
+    PIMHW_ERR_MEMORY,   /* the allocator gave nothing */
+    PIMHW_ERR_PROGRAM,  /* an instruction the device cannot do; the cause has its index and field */
+    PIMHW_ERR_TEXT      /* a line of a text trace that does not parse */
+} pimhw_status;
+
+/* What a status means, in words; never NULL. */
+PIMHW_API const char *pimhw_status_str(pimhw_status status);
+
+/* Why a call failed: field, index or address in words. Filled on failure only; may be NULL. */
+typedef struct pimhw_cause {
+    char text[160];
+} pimhw_cause;
+
+/*
+ * Writes a cause. The format knows %s (const char *) and %u (uint64_t); what does not fit is cut.
+ * why may be NULL.
+ */
+PIMHW_API void pimhw_cause_write(pimhw_cause *why, const char *format, ...);
+
+/* Both set or neither; neither is malloc and free. Sizes in bytes, align a power of two. */
+typedef struct pimhw_allocator {
+    void *(*alloc)(void *user, size_t bytes, size_t align);
+    void (*release)(void *user, void *ptr, size_t bytes);
+    void *user;
+} pimhw_allocator;
+
+/* malloc and free. */
+PIMHW_API pimhw_allocator pimhw_allocator_default(void);
+
+/* ==========================================================================
+ * [H4] PARAMETERS: what a device is: geometry, clocks, buffers, hub.
+ * ========================================================================== */
+
+enum { PIMHW_MAX_CHANNELS = 64 };
+
+/* Who feeds the channels. */
+typedef enum pimhw_front_end {
+    PIMHW_PER_CHANNEL = 0, /* each channel its own stream; a read stalls nobody else */
+    PIMHW_SHARED = 1       /* one stream, one instruction a tick, reads block [AIMSIM] */
+} pimhw_front_end;
+
+/* What empties an output entry before its first MAC. */
+typedef enum pimhw_out_clear {
+    PIMHW_CLEAR_READ = 0, /* RD_MAC empties it */
+    PIMHW_CLEAR_BIAS = 1  /* WR_BIAS fills it: the AiM dialect */
+} pimhw_out_clear;
+
+/* Whether the softmax of one block hides behind the scores of the next. */
+typedef enum pimhw_epu_overlap {
+    PIMHW_EPU_NONE = 0, /* scores, softmax, values: one after the other */
+    PIMHW_EPU_HEADS = 1 /* softmax of block i beside the scores of block i + 1 [LOL] */
+} pimhw_epu_overlap;
+
+/*
+ * A device. pimhw_config_init fills every field from a preset; afterwards 0 is 0 and
+ * pimhw_config_check judges it. Times are whole memory clocks of tCK_ps.
+ */
+typedef struct pimhw_config {
+    char preset[24];           /* where the numbers came from */
+    uint32_t n_channels;       /* 1 to 64 */
+    uint32_t n_bank_groups;    /* per channel */
+    uint32_t n_group_banks;    /* banks of one bank group */
+    uint32_t n_rows;           /* rows of a bank */
+    uint32_t row_bytes;        /* of one bank */
+    uint32_t column_bytes;     /* one access: 16 lanes of 2 bytes in all presets */
+    uint32_t element_bytes;    /* of a lane */
+    uint32_t in_entries;       /* global buffer of a channel, in columns */
+    uint32_t out_entries;      /* accumulators of a bank's unit */
+    uint32_t out_clear;        /* pimhw_out_clear */
+    uint32_t front_end;        /* pimhw_front_end */
+    uint32_t queue_entries;    /* requests a channel queue holds (front_end shared) */
+    uint32_t tCK_ps;           /* the one clock period */
+    uint32_t tBL;              /* data burst */
+    uint32_t tCCD_S;           /* column command to column command */
+    uint32_t tCCD_L;           /* the same, between MAC, result and bias accesses */
+    uint32_t tRCD_MAC;         /* ACT to MAC */
+    uint32_t tRP;              /* PRE to ACT */
+    uint32_t tRAS;             /* ACT to PRE */
+    uint32_t tRC;              /* ACT to ACT of one bank */
+    uint32_t tRTP;             /* MAC to PRE */
+    uint32_t tWTR_S;           /* end of a global buffer write to a result read */
+    uint32_t tWTR_L;           /* end of a bias write to a result read */
+    uint32_t tWPRE;            /* write preamble */
+    uint32_t tCL_REG;          /* result read to data */
+    uint32_t tCWL_REG;         /* bias write to data */
+    uint32_t tCWL_GB;          /* global buffer write to data */
+    uint32_t tMOD;             /* change between register mode and normal mode */
+    uint32_t epu_lanes;        /* hub: elements the EPU takes at once */
+    uint32_t epu_ck_per_op;    /* hub: clocks of one EPU operation on all its lanes */
+    uint32_t epu_passes;       /* hub: passes of softmax over the scores */
+    uint32_t epu_overlap;      /* pimhw_epu_overlap */
+    pimhw_allocator allocator; /* default: malloc and free */
+} pimhw_config;
+
+/*
+ * Fills *config from a preset: "aimx" (default of the library: one module of 16 channels, a
+ * stream per channel [LOL]) or "aim-gddr6" (the public simulator: 32 channels, shared front end).
+ *
+ *   returns  PIMHW_ERR_NAME if there is no such preset; *config then unchanged
+ */
+PIMHW_API pimhw_status pimhw_config_init(pimhw_config *config, const char *preset,
+                                         pimhw_cause *why);
+
+/* Name of preset i, NULL beyond the last. */
+PIMHW_API const char *pimhw_preset_name(uint32_t i);
+
+/* Source key of a preset's value of a field, NULL if there is no such preset or field. */
+PIMHW_API const char *pimhw_preset_source(const char *preset, const char *field);
+
+/* Name of settable field i, NULL beyond the last. */
+PIMHW_API const char *pimhw_config_field(uint32_t i);
+
+/*
+ * Sets one number by its field's name, e.g. ("tRP", 30); reads one back.
+ *
+ *   returns  PIMHW_ERR_NAME if there is no such field; *config then unchanged
+ */
+PIMHW_API pimhw_status pimhw_config_set(pimhw_config *config, const char *field, uint32_t value,
+                                        pimhw_cause *why);
+PIMHW_API pimhw_status pimhw_config_get(const pimhw_config *config, const char *field,
+                                        uint32_t *value, pimhw_cause *why);
+
+/*
+ * Judges a description.
+ *
+ *   returns  PIMHW_ERR_CONFIG with the first wrong field, its value and its limits in *why
+ */
+PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_cause *why);
+
+/* Banks of a channel; columns of a row; lanes of a unit. */
+PIMHW_API uint32_t pimhw_config_banks(const pimhw_config *config);
+PIMHW_API uint32_t pimhw_config_columns(const pimhw_config *config);
+PIMHW_API uint32_t pimhw_config_lanes(const pimhw_config *config);
+
+/* ==========================================================================
+ * [H5] PROGRAMS: instructions, loops, requests.
+ *
+ * A program depends on device, plan and shape only. What differs between two decode steps
+ * (lengths, which channel takes which block) is request data, so one program serves them all.
+ * ========================================================================== */
+
+typedef enum pimhw_kind {
+    /* structure, in programs only */
+    PIMHW_LOOP = 0, /* op_size: how often; to its PIMHW_END */
+    PIMHW_LIST,     /* the blocks of the request, and aux further rounds; to its PIMHW_END */
+    PIMHW_BLOCK,    /* inside a list: runs with the block of aux rounds ago, if there is one */
+    PIMHW_END,      /* closes the innermost of the three */
+    /* instructions */
+    PIMHW_WR_GB,    /* W: op_size columns from the GPR into the global buffer at tile */
+    PIMHW_WR_BIAS,  /* W: fills output entry out of every bank */
+    PIMHW_MAC_ABK,  /* M: op_size columns of the row, times tiles from tile, into entry out */
+    PIMHW_RD_MAC,   /* R: output entry out of every bank into the GPR */
+    PIMHW_SYNC,     /* waits until all channels are done */
+    PIMHW_EOC,      /* the same, and ends the stream */
+    PIMHW_EPU,      /* hub: op_size elements of work, once everything before is done */
+    PIMHW_EPU_WAIT, /* waits for the oldest EPU work with PIMHW_AWAITED */
+    PIMHW_N_KINDS
+} pimhw_kind;
+
+enum {
+    PIMHW_DISTINCT = 1, /* WR_GB: channel i takes GPR block gpr + i, else all take the same */
+    PIMHW_AWAITED = 2   /* EPU: a PIMHW_EPU_WAIT will wait for it */
+};
+
+/* One instruction with its operands resolved. Bit i of mask is channel i. */
+typedef struct pimhw_instruction {
+    pimhw_kind kind;
+    uint32_t flags;   /* PIMHW_DISTINCT, PIMHW_AWAITED */
+    uint64_t mask;    /* channels */
+    uint64_t op_size; /* columns; EPU: elements */
+    uint32_t bank;
+    uint32_t row;
+    uint32_t column; /* first column of the row */
+    uint32_t tile;   /* first entry of the global buffer */
+    uint32_t out;    /* output entry */
+    uint32_t gpr;
+    uint32_t aux;
+} pimhw_instruction;
+
+enum {
+    PIMHW_LOOPS = 6,  /* loops that can be nested, the list included */
+    PIMHW_RESTS = 6,  /* numbers a block of a request carries */
+    PIMHW_SPACES = 2, /* row spaces of a block, e.g. of K and of V */
+    PIMHW_PROGRAM_ITEMS = 96,
+    PIMHW_PROGRAM_OPERANDS = 80,
+    PIMHW_PROGRAM_TAILS = 40
+};
+
+/*
+ * What is left of a number of the request, in units:
+ *
+ *     left  = base + rests[rest] - channel_step * (channel / channel_div)
+ *                  - sum over loops of step[loop] * index[loop]
+ *     value = left <= 0 ? 0 : mul * ceil(left / unit)
+ */
+typedef struct pimhw_tail {
+    uint64_t base;
+    uint64_t unit; /* 0 counts as 1 */
+    uint64_t mul;  /* 0 counts as 1 */
+    uint64_t step[PIMHW_LOOPS];
+    uint64_t channel_step;
+    uint32_t channel_div; /* 0 counts as 1 */
+    uint32_t rest;        /* number of the block, plus 1; 0: none */
+} pimhw_tail;
+
+/* value = base + sum over loops of step[loop] * index[loop], but at most each named tail. */
+typedef struct pimhw_operand {
+    uint64_t base;
+    uint64_t step[PIMHW_LOOPS];
+    uint8_t tail[2]; /* from pimhw_program_tail; 0: none */
+} pimhw_operand;
+
+/* An instruction whose operands are named by pimhw_program_operand; 0 is the constant 0. */
+typedef struct pimhw_item {
+    uint64_t mask; /* channels that may take part */
+    uint16_t end;  /* structure: index of its PIMHW_END, filled by the builder */
+    uint8_t kind;
+    uint8_t flags;
+    uint8_t space; /* row space: the block's row_base[space] is added to row */
+    uint8_t op_size;
+    uint8_t bank;
+    uint8_t row;
+    uint8_t column;
+    uint8_t tile;
+    uint8_t out;
+    uint8_t gpr;
+    uint8_t aux; /* list and block: a constant */
+} pimhw_item;
+
+/*
+ * A program: a plain value, no memory behind it. The first building call that fails leaves its
+ * status and cause in the program; pimhw_program_check returns it.
+ */
+typedef struct pimhw_program {
+    uint32_t n_items, n_operands, n_tails, depth;
+    uint16_t open[2 * PIMHW_LOOPS]; /* structures not yet closed */
+    pimhw_status status;
+    pimhw_cause why;
+    pimhw_item items[PIMHW_PROGRAM_ITEMS];
+    pimhw_operand operands[PIMHW_PROGRAM_OPERANDS];
+    pimhw_tail tails[PIMHW_PROGRAM_TAILS];
+} pimhw_program;
+
+PIMHW_API void pimhw_program_init(pimhw_program *program);
+
+/* Names a tail, an operand or a constant; equal ones share a name. 0 when the program is full. */
+PIMHW_API uint8_t pimhw_program_tail(pimhw_program *program, const pimhw_tail *tail);
+PIMHW_API uint8_t pimhw_program_operand(pimhw_program *program, const pimhw_operand *operand);
+PIMHW_API uint8_t pimhw_program_const(pimhw_program *program, uint64_t value);
+
+/* Appends an item, or an instruction with constant operands. */
+PIMHW_API void pimhw_program_item(pimhw_program *program, const pimhw_item *item);
+PIMHW_API void pimhw_program_add(pimhw_program *program, const pimhw_instruction *instruction);
+
+/* Opens a loop of so many rounds for the channels of mask; closes the innermost structure. */
+PIMHW_API void pimhw_program_loop(pimhw_program *program, uint8_t rounds, uint64_t mask);
+PIMHW_API void pimhw_program_end(pimhw_program *program);
+
+/*
+ * Judges a program for a device, apart from what only request data decides.
+ *
+ *   returns  PIMHW_ERR_PROGRAM with the item's index and field in *why
+ */
+PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *program, const pimhw_config *config,
+                                           pimhw_cause *why);
+
+/* Bytes of the program as stored: items, operands and tails in use. */
+PIMHW_API uint64_t pimhw_program_bytes(const pimhw_program *program);
+
+/* One block of work of a request, e.g. one KV head of one sequence. */
+typedef struct pimhw_block {
+    uint64_t rest[PIMHW_RESTS];      /* what tails draw on: tokens, queries, .. */
+    uint32_t row_base[PIMHW_SPACES]; /* first row, per row space */
+} pimhw_block;
+
+/* Request data. All pointers are borrowed until the call returns. */
+typedef struct pimhw_request {
+    const pimhw_block *blocks; /* [n_blocks] */
+    uint32_t n_blocks;
+    const uint32_t *list_begin; /* NULL: every channel does all blocks, in order; else channel c
+                                   does blocks[order[i]], list_begin[c] <= i < list_begin[c + 1] */
+    const uint32_t *order;      /* [list_begin[n_channels]] */
+    uint64_t useful_macs;       /* lane products the caller needs; the rest is padding */
+} pimhw_request;
+
+/* ==========================================================================
+ * [H7] READINGS: what a run cost, where the time went, what happened when.
+ * ========================================================================== */
+
+/* Channel commands. "16" in the simulator's spelling: all banks of the channel. */
+typedef enum pimhw_command {
+    PIMHW_CMD_ACT16 = 0,
+    PIMHW_CMD_PREA,
+    PIMHW_CMD_MAC16,
+    PIMHW_CMD_WRGB,
+    PIMHW_CMD_WRMAC16,
+    PIMHW_CMD_RDMAC16,
+    PIMHW_CMD_TMOD,
+    PIMHW_N_COMMANDS
+} pimhw_command;
+
+PIMHW_API const char *pimhw_command_str(pimhw_command command);
+
+/* What a clock of the critical channel was spent on: a command, or waiting for something. */
+typedef enum pimhw_spent {
+    PIMHW_SPENT_WR_INP = 0, /* commands: class W */
+    PIMHW_SPENT_MAC,        /* class M */
+    PIMHW_SPENT_RD_OUT,     /* class R */
+    PIMHW_SPENT_ACT,
+    PIMHW_SPENT_PRE,
+    PIMHW_SPENT_MODE,   /* mode change */
+    PIMHW_WAIT_INPUT,   /* for data on its way into the global buffer or the accumulators */
+    PIMHW_WAIT_OUTPUT,  /* for a result being read */
+    PIMHW_WAIT_OPERAND, /* for a MAC whose result is asked for */
+    PIMHW_WAIT_ROW,     /* tRAS, tRC, tRTP: the row cannot change yet */
+    PIMHW_WAIT_HOST,    /* for the host to send, or for other channels to be read */
+    PIMHW_WAIT_EPU,     /* for the hub's softmax */
+    PIMHW_WAIT_DRAIN,   /* after the last command */
+    PIMHW_N_SPENT
+} pimhw_spent;
+
+PIMHW_API const char *pimhw_spent_str(pimhw_spent spent);
+
+/* Readings of one run. Parts sum to the whole: breakdown_ck to cycles, useful and padding to
+ * macs. */
+typedef struct pimhw_readings {
+    uint32_t size;    /* bytes of this struct */
+    uint32_t version; /* 1 */
+    uint64_t cycles;  /* clocks from the start to the end of the slowest channel or the hub */
+    double ns;        /* cycles * tCK */
+    uint64_t commands[PIMHW_N_COMMANDS];  /* over all channels */
+    uint64_t breakdown_ck[PIMHW_N_SPENT]; /* of the critical channel */
+    uint32_t critical_channel;            /* latest end, lowest number */
+    uint32_t n_busy_channels;             /* channels that did a MAC */
+    uint64_t macs;                        /* lane products done: banks * lanes a MAC16 */
+    uint64_t useful_macs;                 /* of the request; 0 if it said nothing */
+    uint64_t padding_macs;                /* macs - useful_macs */
+    double mac_utilisation;               /* MAC16 * tCCD / (cycles * channels) */
+    uint64_t epu_ck;                      /* the hub's EPU was busy */
+    uint64_t n_instructions;              /* resolved, as sent */
+    uint64_t program_bytes;               /* 0 for a submitted stream */
+    uint64_t request_bytes;               /* blocks and lists */
+} pimhw_readings;
+
+/* One command of one channel. reason: what the clocks before it were spent waiting for. */
+typedef struct pimhw_event {
+    uint64_t issue_ck;
+    uint32_t channel;
+    pimhw_command command;
+    uint32_t row;    /* ACT16, MAC16 */
+    uint32_t column; /* MAC16 */
+    uint32_t tile;   /* WRGB, MAC16 */
+    uint32_t out;    /* MAC16, WRMAC16, RDMAC16 */
+    pimhw_spent reason;
+} pimhw_event;
+
+/* Receives every command; per channel in order of issue. */
+typedef struct pimhw_sink {
+    void (*command)(void *user, const pimhw_event *event);
+    void *user;
+} pimhw_sink;
+
+/* ==========================================================================
+ * [H6] DEVICE: create, send instructions, time programs.
+ * ========================================================================== */
+
+typedef struct pimhw_device pimhw_device;
+
+enum { PIMHW_EPU_FREE = 1 }; /* time with EPU work that takes no time: the memory alone */
+
+/*
+ *   returns  PIMHW_ERR_CONFIG as pimhw_config_check, PIMHW_ERR_MEMORY
+ *   memory   the only call that allocates
+ */
+PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_config *config,
+                                           pimhw_cause *why);
+PIMHW_API void pimhw_device_destroy(pimhw_device *device);
+PIMHW_API const pimhw_config *pimhw_device_config(const pimhw_device *device);
+
+/*
+ * Times a stream of instructions sent one by one: begin, submit .., finish. A stream without an
+ * EOC is ended by one. After a failure the stream is over: only begin helps.
+ *
+ *   flags    0 or PIMHW_EPU_FREE
+ *   returns  submit: PIMHW_ERR_PROGRAM with field and limit, PIMHW_ERR_ARGUMENT after an EOC
+ *   memory   allocates nothing; the sink is borrowed until finish
+ */
+PIMHW_API pimhw_status pimhw_device_begin(pimhw_device *device, const pimhw_sink *sink,
+                                          uint32_t flags);
+PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
+                                           const pimhw_instruction *instruction, pimhw_cause *why);
+PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings *readings,
+                                           pimhw_cause *why);
+
+/*
+ * Times a program on a request (NULL: none, all rests are 0).
+ *
+ *   returns  PIMHW_ERR_PROGRAM with the item's index; *readings then unchanged
+ */
+PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *readings,
+                                         const pimhw_program *program, const pimhw_request *request,
+                                         const pimhw_sink *sink, uint32_t flags, pimhw_cause *why);
+
+/*
+ * Hands every resolved instruction of a program to emit, all channels in lock-step: instruction i
+ * of every channel under one mask where the operands agree. emit returns false to stop.
+ */
+PIMHW_API pimhw_status pimhw_device_resolve(
+    pimhw_device *device, const pimhw_program *program, const pimhw_request *request,
+    bool (*emit)(void *user, const pimhw_instruction *instruction), void *user, pimhw_cause *why);
+
+/*
+ * One line of an AiM text trace ("AiM MAC_ABK 64 0xffffffff 3") to an instruction and back. In
+ * the text bit 31 - i of a mask is channel i. Blank lines and comments give *found = false.
+ *
+ *   returns  parse: PIMHW_ERR_TEXT with the reason. format: PIMHW_ERR_PROGRAM if the text has no
+ *            form for it (more than 32 channels); EPU work becomes a comment
+ */
+PIMHW_API pimhw_status pimhw_aim_parse(const char *line, pimhw_instruction *instruction,
+                                       bool *found, pimhw_cause *why);
+PIMHW_API pimhw_status pimhw_aim_format(const pimhw_instruction *instruction, char line[160],
+                                        pimhw_cause *why);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* PIM_HW_H */
+
+/* The back: outside the include guard, so that include order never matters. */
+#if defined(PIMATTN_IMPLEMENTATION) && !defined(PIMHW_IMPLEMENTATION)
+#define PIMHW_IMPLEMENTATION
+#endif
+#if defined(PIMHW_IMPLEMENTATION) && !defined(PIMHW_IMPLEMENTED)
+#define PIMHW_IMPLEMENTED
+
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error "pim_hw.h and pimattn.h need strict floating point: build without -ffast-math"
+#endif
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ==========================================================================
+ * [H8] CELLAR: asserts, bits, words, memory.
+ *      Knows nothing of devices.
+ * ========================================================================== */
+
+#ifndef PIMHW_ASSERT
+#include <assert.h>
+#define PIMHW_ASSERT(x) assert(x)
+#endif
+
+static uint64_t pimhw_i_max(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t pimhw_i_min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t pimhw_i_ceil_div(uint64_t a, uint64_t b)
+{
+    return a == 0 ? 0 : (a - 1) / b + 1;
+}
+
+/* The lowest n bits. */
+static uint64_t pimhw_i_low_bits(uint32_t n)
+{
+    return n >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
+}
+
+static uint32_t pimhw_i_count(uint64_t mask)
+{
+    uint32_t n = 0;
+    for (; mask; mask &= mask - 1)
+        n++;
+    return n;
+}
+
+/* Number of the lowest bit; mask is not 0. */
+static uint32_t pimhw_i_lowest(uint64_t mask)
+{
+    uint32_t i = 0;
+    PIMHW_ASSERT(mask != 0);
+    for (uint32_t step = 32; step; step /= 2) {
+        if (mask & pimhw_i_low_bits(step)) continue;
+        mask >>= step;
+        i += step;
+    }
+    return i;
+}
+
+/* Decimal digits of value, most significant first; returns how many. */
+static size_t pimhw_i_digits(char digits[20], uint64_t value)
+{
+    char reverse[20];
+    size_t n = 0;
+    do {
+        reverse[n++] = (char)('0' + (int)(value % 10));
+        value /= 10;
+    } while (value);
+    for (size_t i = 0; i < n; i++)
+        digits[i] = reverse[n - 1 - i];
+    return n;
+}
+
+static size_t pimhw_i_append(char *text, size_t size, size_t at, const char *from, size_t n)
+{
+    for (size_t i = 0; i < n && at + 1 < size; i++)
+        text[at++] = from[i];
+    text[at] = '\0';
+    return at;
+}
+
+/* printf would do more than is needed and depends on the locale. */
+static void pimhw_i_format(char *text, size_t size, const char *format, va_list values)
+{
+    size_t at = 0;
+    text[0] = '\0';
+    for (const char *f = format; *f; f++) {
+        if (f[0] == '%' && f[1] == 's') {
+            const char *word = va_arg(values, const char *);
+            at = pimhw_i_append(text, size, at, word, strlen(word));
+            f++;
+        } else if (f[0] == '%' && f[1] == 'u') {
+            char digits[20];
+            at = pimhw_i_append(text, size, at, digits,
+                                pimhw_i_digits(digits, va_arg(values, uint64_t)));
+            f++;
+        } else {
+            at = pimhw_i_append(text, size, at, f, 1);
+        }
+    }
+}
+
+PIMHW_API void pimhw_cause_write(pimhw_cause *why, const char *format, ...)
+{
+    va_list values;
+    if (!why) return;
+    va_start(values, format);
+    pimhw_i_format(why->text, sizeof why->text, format, values);
+    va_end(values);
+}
+
+/* Memory of the default allocator: malloc's pointer is kept in front of the aligned one. */
+static void *pimhw_i_default_alloc(void *user, size_t bytes, size_t align)
+{
+    (void)user;
+    size_t extra = align + sizeof(void *);
+    if (bytes > SIZE_MAX - extra) return NULL;
+    char *raw = (char *)malloc(bytes + extra);
+    if (!raw) return NULL;
+    uintptr_t start = ((uintptr_t)raw + sizeof(void *) + align - 1) / align * align;
+    char *aligned = raw + (start - (uintptr_t)raw);
+    memcpy(aligned - sizeof(void *), &raw, sizeof raw);
+    return aligned;
+}
+
+static void pimhw_i_default_release(void *user, void *ptr, size_t bytes)
+{
+    void *raw;
+    (void)user;
+    (void)bytes;
+    memcpy(&raw, (char *)ptr - sizeof(void *), sizeof raw);
+    free(raw);
+}
+
+PIMHW_API pimhw_allocator pimhw_allocator_default(void)
+{
+    pimhw_allocator a;
+    a.alloc = pimhw_i_default_alloc;
+    a.release = pimhw_i_default_release;
+    a.user = NULL;
+    return a;
+}
+
+PIMHW_API const char *pimhw_status_str(pimhw_status status)
+{
+    switch (status) {
+    case PIMHW_OK: return "ok";
+    case PIMHW_ERR_ARGUMENT: return "wrong argument";
+    case PIMHW_ERR_CONFIG: return "wrong device description";
+    case PIMHW_ERR_NAME: return "no such name";
+    case PIMHW_ERR_MEMORY: return "out of memory";
+    case PIMHW_ERR_PROGRAM: return "instruction or program the device cannot do";
+    case PIMHW_ERR_TEXT: return "line that does not parse";
+    }
+    return "unknown status";
+}
+
+/* ==========================================================================
+ * [H9] TABLES: presets, fields, commands, constraints, names.
+ *      Data only: a device family is rows here, not code elsewhere.
+ * ========================================================================== */
+
+enum { PIMHW_I_AIM_GDDR6 = 0, PIMHW_I_AIMX, PIMHW_I_N_PRESETS };
+
+static const char PIMHW_I_PRESETS[PIMHW_I_N_PRESETS][16] = {"aim-gddr6", "aimx"};
+
+/* A settable number: where it is, its limits, its value and source in each preset. */
+typedef struct pimhw_i_field {
+    char name[16];
+    size_t offset;
+    uint32_t least, most;
+    uint32_t value[PIMHW_I_N_PRESETS];
+    char source[PIMHW_I_N_PRESETS][12];
+} pimhw_i_field;
+
+/* clang-format off */
+#define PIMHW_I_FIELD(name, least, most, v0, v1, s0, s1) \
+    {#name, offsetof(pimhw_config, name), least, most, {v0, v1}, {s0, s1}}
+/* clang-format on */
+
+static const pimhw_i_field PIMHW_I_FIELDS[] = {
+    PIMHW_I_FIELD(n_channels, 1, PIMHW_MAX_CHANNELS, 32, 16, "AIMSIM", "LOL"),
+    PIMHW_I_FIELD(n_bank_groups, 1, 64, 4, 4, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(n_group_banks, 1, 64, 4, 4, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(n_rows, 1, 1u << 28, 16384, 16384, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(row_bytes, 2, 1u << 20, 2048, 2048, "AIMSIM", "LOL"),
+    PIMHW_I_FIELD(column_bytes, 2, 1u << 10, 32, 32, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(element_bytes, 1, 4, 2, 2, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(in_entries, 1, 1u << 16, 64, 64, "AIMSIM", "LOL"),
+    PIMHW_I_FIELD(out_entries, 1, 1u << 16, 32, 2, "CENT", "LOL"),
+    PIMHW_I_FIELD(out_clear, 0, 1, PIMHW_CLEAR_BIAS, PIMHW_CLEAR_READ, "AIMSIM", "LOL"),
+    PIMHW_I_FIELD(front_end, 0, 1, PIMHW_SHARED, PIMHW_PER_CHANNEL, "AIMSIM", "LOL"),
+    PIMHW_I_FIELD(queue_entries, 1, 64, 33, 33, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tCK_ps, 1, 1000000, 500, 500, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tBL, 1, 1000, 2, 2, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tCCD_S, 1, 1000, 2, 2, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tCCD_L, 1, 1000, 2, 2, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tRCD_MAC, 1, 100000, 56, 56, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tRP, 1, 100000, 32, 32, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tRAS, 1, 100000, 54, 54, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tRC, 1, 100000, 89, 89, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tRTP, 0, 100000, 12, 12, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tWTR_S, 0, 100000, 9, 9, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tWTR_L, 0, 100000, 11, 11, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tWPRE, 0, 1000, 1, 1, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tCL_REG, 0, 1000, 0, 0, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tCWL_REG, 0, 1000, 1, 1, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tCWL_GB, 0, 1000, 1, 1, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tMOD, 1, 100000, 32, 32, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(epu_lanes, 1, 1u << 16, 16, 16, "assumed", "assumed"),
+    PIMHW_I_FIELD(epu_ck_per_op, 0, 1u << 16, 1, 1, "assumed", "assumed"),
+    PIMHW_I_FIELD(epu_passes, 0, 1u << 8, 3, 3, "assumed", "assumed"),
+    PIMHW_I_FIELD(epu_overlap, 0, 1, PIMHW_EPU_NONE, PIMHW_EPU_HEADS, "assumed", "LOL"),
+};
+
+enum { PIMHW_I_N_FIELDS = sizeof PIMHW_I_FIELDS / sizeof PIMHW_I_FIELDS[0] };
+
+/* A command: what it is charged to and for how long, when its effect is there, its mode. */
+typedef struct pimhw_i_command {
+    char name[12];
+    uint8_t spent;      /* pimhw_spent */
+    bool register_mode; /* else normal mode */
+    char occupies[12];  /* clocks: sums of fields and numbers, here and below */
+    char completes[20];
+} pimhw_i_command;
+
+static const pimhw_i_command PIMHW_I_COMMANDS[PIMHW_N_COMMANDS] = {
+    {"ACT16", PIMHW_SPENT_ACT, false, "tRCD_MAC", "1"},
+    {"PREA", PIMHW_SPENT_PRE, false, "tRP", "1"},
+    {"MAC16", PIMHW_SPENT_MAC, false, "tCCD_S", "1"},
+    {"WRGB", PIMHW_SPENT_WR_INP, true, "tCCD_S", "tCWL_GB+tBL"},
+    {"WRMAC16", PIMHW_SPENT_WR_INP, true, "tCCD_S", "tCWL_REG+tBL"},
+    {"RDMAC16", PIMHW_SPENT_RD_OUT, true, "tCCD_S", "tCL_REG+tBL"},
+    {"TMOD", PIMHW_SPENT_MODE, false, "tMOD", "1"},
+};
+
+/* Where a constraint holds. All-bank commands meet at the channel. */
+enum { PIMHW_I_CHANNEL = 0 };
+
+#define PIMHW_I_BIT(command) (1u << PIMHW_CMD_##command)
+
+enum {
+    PIMHW_I_ACT = PIMHW_I_BIT(ACT16),
+    PIMHW_I_PRE = PIMHW_I_BIT(PREA),
+    PIMHW_I_MAC = PIMHW_I_BIT(MAC16),
+    PIMHW_I_READ = PIMHW_I_BIT(RDMAC16),
+    PIMHW_I_BIAS = PIMHW_I_BIT(WRMAC16),
+    PIMHW_I_WRITE = PIMHW_I_BIT(WRGB) | PIMHW_I_BIT(WRMAC16),
+    PIMHW_I_MODE = PIMHW_I_BIT(TMOD),
+    PIMHW_I_NOT_MODE = PIMHW_I_BIT(TMOD) - 1
+};
+
+/* t(next) >= t(last) + clocks; reason: what the wait counts as where this row sets the clock. */
+typedef struct pimhw_i_constraint {
+    uint8_t level;
+    uint8_t reason; /* pimhw_spent */
+    uint32_t last, next;
+    char clocks[36];
+} pimhw_i_constraint;
+
+/* [AIMSIM], as far as the commands above go. */
+static const pimhw_i_constraint PIMHW_I_CONSTRAINTS[] = {
+    {PIMHW_I_CHANNEL, PIMHW_WAIT_OUTPUT, PIMHW_I_READ, PIMHW_I_READ, "tBL"},
+    {PIMHW_I_CHANNEL, PIMHW_WAIT_INPUT, PIMHW_I_WRITE, PIMHW_I_WRITE, "tBL"},
+    {PIMHW_I_CHANNEL, PIMHW_WAIT_OPERAND, PIMHW_I_MAC, PIMHW_I_MAC | PIMHW_I_READ, "tCCD_S"},
+    {PIMHW_I_CHANNEL, PIMHW_WAIT_OUTPUT, PIMHW_I_READ, PIMHW_I_MAC | PIMHW_I_READ, "tCCD_S"},
+    {PIMHW_I_CHANNEL, PIMHW_WAIT_INPUT, PIMHW_I_WRITE, PIMHW_I_WRITE, "tCCD_S"},
+    {PIMHW_I_CHANNEL, PIMHW_WAIT_OPERAND, PIMHW_I_MAC, PIMHW_I_MAC | PIMHW_I_READ, "tCCD_L"},
+    {PIMHW_I_CHANNEL, PIMHW_WAIT_OUTPUT, PIMHW_I_READ, PIMHW_I_MAC | PIMHW_I_READ, "tCCD_L"},
+    {PIMHW_I_CHANNEL, PIMHW_WAIT_INPUT, PIMHW_I_BIAS, PIMHW_I_BIAS, "tCCD_L"},
+    {PIMHW_I_CHANNEL, PIMHW_WAIT_OUTPUT, PIMHW_I_READ, PIMHW_I_WRITE,
+     "tCL_REG+tBL+3-tCWL_REG+tWPRE"},
+    {PIMHW_I_CHANNEL, PIMHW_WAIT_INPUT, PIMHW_I_BIT(WRGB), PIMHW_I_READ, "tCWL_GB+tBL+tWTR_S"},
+    {PIMHW_I_CHANNEL, PIMHW_WAIT_INPUT, PIMHW_I_BIAS, PIMHW_I_READ, "tCWL_REG+tBL+tWTR_L"},
+    {PIMHW_I_CHANNEL, PIMHW_WAIT_ROW, PIMHW_I_MAC, PIMHW_I_PRE, "tRTP"},
+    {PIMHW_I_CHANNEL, PIMHW_WAIT_ROW, PIMHW_I_ACT, PIMHW_I_ACT, "tRC"},
+    {PIMHW_I_CHANNEL, PIMHW_WAIT_ROW, PIMHW_I_ACT, PIMHW_I_PRE, "tRAS"},
+    {PIMHW_I_CHANNEL, PIMHW_WAIT_ROW, PIMHW_I_PRE, PIMHW_I_ACT | PIMHW_I_PRE, "tRP"},
+    {PIMHW_I_CHANNEL, PIMHW_WAIT_ROW, PIMHW_I_ACT, PIMHW_I_MAC, "tRCD_MAC"},
+    {PIMHW_I_CHANNEL, PIMHW_SPENT_MODE, PIMHW_I_MODE, PIMHW_I_NOT_MODE, "tMOD"},
+};
+
+enum { PIMHW_I_N_CONSTRAINTS = sizeof PIMHW_I_CONSTRAINTS / sizeof PIMHW_I_CONSTRAINTS[0] };
+
+/* An instruction: its name in text traces, the command it becomes, the operands it has. */
+typedef struct pimhw_i_kind {
+    char name[12];
+    int8_t command; /* pimhw_command, -1: none */
+    bool sized;     /* op_size columns, else one command */
+    bool blocks;    /* on a shared front end the next one waits for its answer */
+} pimhw_i_kind;
+
+static const pimhw_i_kind PIMHW_I_KINDS[PIMHW_N_KINDS] = {
+    {"LOOP", -1, false, false},
+    {"LIST", -1, false, false},
+    {"BLOCK", -1, false, false},
+    {"END", -1, false, false},
+    {"WR_GB", PIMHW_CMD_WRGB, true, false},
+    {"WR_BIAS", PIMHW_CMD_WRMAC16, false, false},
+    {"MAC_ABK", PIMHW_CMD_MAC16, true, false},
+    {"RD_MAC", PIMHW_CMD_RDMAC16, false, true},
+    {"SYNC", -1, false, true},
+    {"EOC", -1, false, true},
+    {"EPU", -1, true, false},
+    {"EPU_WAIT", -1, false, false},
+};
+
+PIMHW_API const char *pimhw_command_str(pimhw_command command)
+{
+    return (uint32_t)command < PIMHW_N_COMMANDS ? PIMHW_I_COMMANDS[command].name : "?";
+}
+
+PIMHW_API const char *pimhw_spent_str(pimhw_spent spent)
+{
+    switch (spent) {
+    case PIMHW_SPENT_WR_INP: return "WR_INP";
+    case PIMHW_SPENT_MAC: return "MAC";
+    case PIMHW_SPENT_RD_OUT: return "RD_OUT";
+    case PIMHW_SPENT_ACT: return "ACT";
+    case PIMHW_SPENT_PRE: return "PRE";
+    case PIMHW_SPENT_MODE: return "mode";
+    case PIMHW_WAIT_INPUT: return "wait_input";
+    case PIMHW_WAIT_OUTPUT: return "wait_output";
+    case PIMHW_WAIT_OPERAND: return "wait_operand";
+    case PIMHW_WAIT_ROW: return "wait_row";
+    case PIMHW_WAIT_HOST: return "wait_host";
+    case PIMHW_WAIT_EPU: return "wait_epu";
+    case PIMHW_WAIT_DRAIN: return "drain";
+    case PIMHW_N_SPENT: break;
+    }
+    return "?";
+}
+
+static uint32_t pimhw_i_field_get(const pimhw_config *config, const pimhw_i_field *field)
+{
+    uint32_t value;
+    memcpy(&value, (const char *)config + field->offset, sizeof value);
+    return value;
+}
+
+static void pimhw_i_field_set(pimhw_config *config, const pimhw_i_field *field, uint32_t value)
+{
+    memcpy((char *)config + field->offset, &value, sizeof value);
+}
+
+static const pimhw_i_field *pimhw_i_field_find(const char *name, size_t length)
+{
+    for (size_t i = 0; i < PIMHW_I_N_FIELDS; i++) {
+        const char *field = PIMHW_I_FIELDS[i].name;
+        if (strlen(field) == length && memcmp(field, name, length) == 0) return &PIMHW_I_FIELDS[i];
+    }
+    return NULL;
+}
+
+/* Value of a sum of fields and numbers such as "tCWL_GB+tBL+3"; below 0 counts as 0. */
+static uint32_t pimhw_i_sum(const pimhw_config *config, const char *sum)
+{
+    int64_t total = 0;
+    while (*sum) {
+        int64_t sign = *sum == '-' ? -1 : 1;
+        if (*sum == '+' || *sum == '-') sum++;
+        size_t n = strcspn(sum, "+-");
+        if (*sum >= '0' && *sum <= '9') {
+            total += sign * (int64_t)strtoul(sum, NULL, 10);
+        } else {
+            const pimhw_i_field *field = pimhw_i_field_find(sum, n);
+            PIMHW_ASSERT(field);
+            total += sign * (int64_t)pimhw_i_field_get(config, field);
+        }
+        sum += n;
+    }
+    return total > 0 ? (uint32_t)total : 0;
+}
+
+static int pimhw_i_preset_find(const char *name)
+{
+    for (int i = 0; name && i < PIMHW_I_N_PRESETS; i++)
+        if (strcmp(PIMHW_I_PRESETS[i], name) == 0) return i;
+    return -1;
+}
+
+PIMHW_API const char *pimhw_preset_name(uint32_t i)
+{
+    return i < PIMHW_I_N_PRESETS ? PIMHW_I_PRESETS[i] : NULL;
+}
+
+PIMHW_API const char *pimhw_config_field(uint32_t i)
+{
+    return i < PIMHW_I_N_FIELDS ? PIMHW_I_FIELDS[i].name : NULL;
+}
+
+PIMHW_API const char *pimhw_preset_source(const char *preset, const char *field)
+{
+    int p = pimhw_i_preset_find(preset);
+    const pimhw_i_field *f = field ? pimhw_i_field_find(field, strlen(field)) : NULL;
+    return p >= 0 && f ? f->source[p] : NULL;
+}
+
+PIMHW_API pimhw_status pimhw_config_init(pimhw_config *config, const char *preset, pimhw_cause *why)
+{
+    int p = pimhw_i_preset_find(preset);
+    if (!config) return PIMHW_ERR_ARGUMENT;
+    if (p < 0) {
+        pimhw_cause_write(why, "preset \"%s\" is not one of aim-gddr6, aimx",
+                          preset ? preset : "(null)");
+        return PIMHW_ERR_NAME;
+    }
+    memset(config, 0, sizeof *config);
+    memcpy(config->preset, PIMHW_I_PRESETS[p], sizeof PIMHW_I_PRESETS[p]);
+    for (size_t i = 0; i < PIMHW_I_N_FIELDS; i++)
+        pimhw_i_field_set(config, &PIMHW_I_FIELDS[i], PIMHW_I_FIELDS[i].value[p]);
+    config->allocator = pimhw_allocator_default();
+    return PIMHW_OK;
+}
+
+static const pimhw_i_field *pimhw_i_field_named(const char *name, pimhw_cause *why)
+{
+    const pimhw_i_field *f = name ? pimhw_i_field_find(name, strlen(name)) : NULL;
+    if (!f) pimhw_cause_write(why, "no field \"%s\" in a device", name ? name : "(null)");
+    return f;
+}
+
+PIMHW_API pimhw_status pimhw_config_set(pimhw_config *config, const char *field, uint32_t value,
+                                        pimhw_cause *why)
+{
+    if (!config) return PIMHW_ERR_ARGUMENT;
+    const pimhw_i_field *f = pimhw_i_field_named(field, why);
+    if (!f) return PIMHW_ERR_NAME;
+    pimhw_i_field_set(config, f, value);
+    return PIMHW_OK;
+}
+
+PIMHW_API pimhw_status pimhw_config_get(const pimhw_config *config, const char *field,
+                                        uint32_t *value, pimhw_cause *why)
+{
+    if (!config || !value) return PIMHW_ERR_ARGUMENT;
+    const pimhw_i_field *f = pimhw_i_field_named(field, why);
+    if (!f) return PIMHW_ERR_NAME;
+    *value = pimhw_i_field_get(config, f);
+    return PIMHW_OK;
+}
+
+PIMHW_API uint32_t pimhw_config_banks(const pimhw_config *config)
+{
+    return config->n_bank_groups * config->n_group_banks;
+}
+
+PIMHW_API uint32_t pimhw_config_columns(const pimhw_config *config)
+{
+    return config->row_bytes / config->column_bytes;
+}
+
+PIMHW_API uint32_t pimhw_config_lanes(const pimhw_config *config)
+{
+    return config->column_bytes / config->element_bytes;
+}
+
+PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_cause *why)
+{
+    if (!config) {
+        pimhw_cause_write(why, "config is NULL");
+        return PIMHW_ERR_ARGUMENT;
+    }
+    for (size_t i = 0; i < PIMHW_I_N_FIELDS; i++) {
+        const pimhw_i_field *f = &PIMHW_I_FIELDS[i];
+        uint64_t value = pimhw_i_field_get(config, f);
+        if (value >= f->least && value <= f->most) continue;
+        pimhw_cause_write(why, "%s is %u, not %u to %u", f->name, value, (uint64_t)f->least,
+                          (uint64_t)f->most);
+        return PIMHW_ERR_CONFIG;
+    }
+    if (config->row_bytes % config->column_bytes != 0) {
+        pimhw_cause_write(why, "row_bytes %u is not a multiple of column_bytes %u",
+                          (uint64_t)config->row_bytes, (uint64_t)config->column_bytes);
+        return PIMHW_ERR_CONFIG;
+    }
+    if (config->column_bytes % config->element_bytes != 0) {
+        pimhw_cause_write(why, "column_bytes %u is not a multiple of element_bytes %u",
+                          (uint64_t)config->column_bytes, (uint64_t)config->element_bytes);
+        return PIMHW_ERR_CONFIG;
+    }
+    if (config->tRAS > config->tRC) {
+        pimhw_cause_write(why, "tRAS %u is more than tRC %u", (uint64_t)config->tRAS,
+                          (uint64_t)config->tRC);
+        return PIMHW_ERR_CONFIG;
+    }
+    if (!config->allocator.alloc != !config->allocator.release) {
+        pimhw_cause_write(why, "allocator has only one of alloc and release");
+        return PIMHW_ERR_CONFIG;
+    }
+    return PIMHW_OK;
+}
+
+/* ==========================================================================
+ * [H13] TIMING: the earliest clock at which a command may issue.
+ *       Knows parameters and past commands; never stored data.
+ * ========================================================================== */
+
+/* The constraint table of one device, evaluated. */
+typedef struct pimhw_i_rules {
+    uint32_t delay[PIMHW_N_COMMANDS][PIMHW_N_COMMANDS]; /* from, to; 0: none */
+    uint8_t row[PIMHW_N_COMMANDS][PIMHW_N_COMMANDS];    /* the table row that sets it */
+    uint32_t occupies[PIMHW_N_COMMANDS];
+    uint32_t completes[PIMHW_N_COMMANDS];
+} pimhw_i_rules;
+
+static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
+{
+    memset(rules, 0, sizeof *rules);
+    for (uint32_t i = 0; i < PIMHW_I_N_CONSTRAINTS; i++) {
+        const pimhw_i_constraint *c = &PIMHW_I_CONSTRAINTS[i];
+        uint32_t clocks = pimhw_i_sum(config, c->clocks);
+        for (uint32_t a = 0; a < PIMHW_N_COMMANDS; a++)
+            for (uint32_t b = 0; b < PIMHW_N_COMMANDS; b++) {
+                if (!(c->last >> a & 1) || !(c->next >> b & 1)) continue;
+                if (clocks <= rules->delay[a][b]) continue;
+                rules->delay[a][b] = clocks;
+                rules->row[a][b] = (uint8_t)i;
+            }
+    }
+    for (uint32_t a = 0; a < PIMHW_N_COMMANDS; a++) {
+        rules->occupies[a] = pimhw_i_sum(config, PIMHW_I_COMMANDS[a].occupies);
+        rules->completes[a] = pimhw_i_sum(config, PIMHW_I_COMMANDS[a].completes);
+    }
+}
+
+/* Commands of one instruction on one channel, for the queue of the shared front end. */
+typedef struct pimhw_i_run {
+    uint64_t last_ck;
+    uint64_t step_ck;
+    uint64_t n;
+} pimhw_i_run;
+
+enum { PIMHW_I_RUNS = 64 }; /* at least the largest queue_entries */
+
+/* State of the channels of mask, which have received the same instructions at the same clocks. */
+typedef struct pimhw_i_channel {
+    uint64_t mask;
+    uint64_t ready_ck[PIMHW_N_COMMANDS]; /* earliest clock by the constraints */
+    uint8_t ready_row[PIMHW_N_COMMANDS]; /* the table row that set it */
+    uint64_t now_ck;                     /* the command bus is free from here on */
+    uint64_t last_ck;                    /* of the last command */
+    uint64_t end_ck;                     /* when all effects are there */
+    uint64_t pending_ck;                 /* the same, of all but reads */
+    uint64_t hold_ck;                    /* told to wait, for hold_reason */
+    uint64_t row;
+    uint8_t hold_reason;
+    uint8_t last_command; /* PIMHW_N_COMMANDS before the first */
+    bool row_open;
+    bool register_mode;
+    uint32_t newest_run;
+    uint64_t commands[PIMHW_N_COMMANDS]; /* of one channel */
+    uint64_t spent_ck[PIMHW_N_SPENT];
+    pimhw_i_run runs[PIMHW_I_RUNS];
+} pimhw_i_channel;
+
+static void pimhw_i_channel_init(pimhw_i_channel *ch, uint64_t mask)
+{
+    memset(ch, 0, sizeof *ch);
+    ch->mask = mask;
+    ch->last_command = PIMHW_N_COMMANDS;
+    ch->hold_reason = PIMHW_WAIT_HOST;
+}
+
+/* Charges the clocks from the last command to t: first to that command, the rest to reason. */
+static void pimhw_i_charge(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint64_t t,
+                           uint32_t reason)
+{
+    uint64_t span = t - ch->last_ck;
+    if (ch->last_command < PIMHW_N_COMMANDS) {
+        uint64_t busy = pimhw_i_min(span, rules->occupies[ch->last_command]);
+        ch->spent_ck[PIMHW_I_COMMANDS[ch->last_command].spent] += busy;
+        span -= busy;
+    }
+    ch->spent_ck[reason] += span;
+}
+
+/* Earliest clock of a command and what sets it: a constraint, or else bus, host or hub. */
+static uint64_t pimhw_i_earliest(const pimhw_i_channel *ch, uint32_t command, uint32_t *reason)
+{
+    uint64_t t = ch->ready_ck[command];
+    *reason = PIMHW_I_CONSTRAINTS[ch->ready_row[command]].reason;
+    if (pimhw_i_max(ch->now_ck, ch->hold_ck) <= t && t > 0) return t;
+    *reason = ch->hold_ck > ch->now_ck ? ch->hold_reason : (uint32_t)PIMHW_WAIT_HOST;
+    return pimhw_i_max(t, pimhw_i_max(ch->now_ck, ch->hold_ck));
+}
+
+/* Issues n commands of one kind from clock t on, as close as their own constraint lets them. */
+static void pimhw_i_issue(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint32_t command,
+                          uint64_t t, uint64_t n, uint32_t reason)
+{
+    uint64_t step = pimhw_i_max(rules->delay[command][command], 1);
+    uint64_t last = t + (n - 1) * step;
+    uint64_t busy = pimhw_i_min(step, rules->occupies[command]);
+    pimhw_i_charge(rules, ch, t, reason);
+    ch->spent_ck[PIMHW_I_COMMANDS[command].spent] += (n - 1) * busy;
+    ch->spent_ck[PIMHW_I_CONSTRAINTS[rules->row[command][command]].reason] +=
+        (n - 1) * (step - busy);
+    ch->commands[command] += n;
+    ch->last_command = (uint8_t)command;
+    ch->last_ck = last;
+    ch->now_ck = last + 1;
+    ch->end_ck = pimhw_i_max(ch->end_ck, last + rules->completes[command]);
+    for (uint32_t next = 0; next < PIMHW_N_COMMANDS; next++) {
+        uint64_t ready = last + rules->delay[command][next];
+        uint8_t row = rules->row[command][next];
+        if (!rules->delay[command][next] || ready < ch->ready_ck[next]) continue;
+        if (ready == ch->ready_ck[next] && row > ch->ready_row[next]) continue;
+        ch->ready_ck[next] = ready;
+        ch->ready_row[next] = row;
+    }
+}
+
+/* ==========================================================================
+ * [H15] CONTROLLERS: in-order: program order, the constraint table only.
+ *       Knows instructions and channel state; never stored data.
+ * ========================================================================== */
+
+typedef struct pimhw_i_issuer {
+    const pimhw_i_rules *rules;
+    const pimhw_sink *sink; /* may be NULL */
+} pimhw_i_issuer;
+
+static void pimhw_i_tell(const pimhw_i_issuer *to, const pimhw_i_channel *ch, uint32_t command,
+                         uint64_t t, uint64_t n, const pimhw_instruction *in, uint32_t reason)
+{
+    uint64_t step = pimhw_i_max(to->rules->delay[command][command], 1);
+    bool walks = command == PIMHW_CMD_MAC16 || command == PIMHW_CMD_WRGB;
+    for (uint64_t i = 0; i < n; i++)
+        for (uint64_t left = ch->mask; left; left &= left - 1) {
+            pimhw_event e;
+            e.issue_ck = t + i * step;
+            e.channel = pimhw_i_lowest(left);
+            e.command = (pimhw_command)command;
+            e.row = in->row;
+            e.column = command == PIMHW_CMD_MAC16 ? in->column + (uint32_t)i : 0;
+            e.tile = walks ? in->tile + (uint32_t)i : 0;
+            e.out = in->out;
+            e.reason = (pimhw_spent)reason;
+            if (i > 0)
+                e.reason =
+                    (pimhw_spent)PIMHW_I_CONSTRAINTS[to->rules->row[command][command]].reason;
+            to->sink->command(to->sink->user, &e);
+        }
+}
+
+/* Issues n commands, after a change of mode if they need one; returns the clock of the first. */
+static uint64_t pimhw_i_send(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t command,
+                             uint64_t n, const pimhw_instruction *in)
+{
+    uint32_t reason;
+    uint64_t t = pimhw_i_earliest(ch, command, &reason);
+    if (ch->register_mode != PIMHW_I_COMMANDS[command].register_mode) {
+        /* the mode changes in the clock in which the command itself could have gone */
+        pimhw_i_issue(to->rules, ch, PIMHW_CMD_TMOD, t, 1, reason);
+        if (to->sink) pimhw_i_tell(to, ch, PIMHW_CMD_TMOD, t, 1, in, reason);
+        ch->register_mode = !ch->register_mode;
+        t = pimhw_i_earliest(ch, command, &reason);
+    }
+    pimhw_i_issue(to->rules, ch, command, t, n, reason);
+    if (to->sink) pimhw_i_tell(to, ch, command, t, n, in, reason);
+    return t;
+}
+
+static void pimhw_i_queue(pimhw_i_channel *ch, uint64_t last_ck, uint64_t step_ck, uint64_t n)
+{
+    ch->newest_run = (ch->newest_run + 1) % PIMHW_I_RUNS;
+    pimhw_i_run *run = &ch->runs[ch->newest_run];
+    run->last_ck = last_ck;
+    run->step_ck = step_ck;
+    run->n = n;
+}
+
+/* Sends one instruction that becomes channel commands. */
+static void pimhw_i_in_order(const pimhw_i_issuer *to, pimhw_i_channel *ch,
+                             const pimhw_instruction *in)
+{
+    uint32_t command = (uint32_t)PIMHW_I_KINDS[in->kind].command;
+    uint64_t n = PIMHW_I_KINDS[in->kind].sized ? in->op_size : 1;
+    if (command == PIMHW_CMD_MAC16 && !(ch->row_open && ch->row == in->row)) {
+        if (ch->row_open) pimhw_i_send(to, ch, PIMHW_CMD_PREA, 1, in);
+        pimhw_i_send(to, ch, PIMHW_CMD_ACT16, 1, in);
+        ch->row_open = true;
+        ch->row = in->row;
+    }
+    pimhw_i_send(to, ch, command, n, in);
+    if (command != PIMHW_CMD_RDMAC16)
+        ch->pending_ck = pimhw_i_max(ch->pending_ck, ch->last_ck + to->rules->completes[command]);
+    pimhw_i_queue(ch, ch->last_ck, pimhw_i_max(to->rules->delay[command][command], 1), n);
+}
+
+/* Clock at which the request `entries` before the newest left the queue; 0 if there is none. */
+static uint64_t pimhw_i_queue_left_ck(const pimhw_i_channel *ch, uint64_t entries)
+{
+    for (uint32_t i = 0; i < PIMHW_I_RUNS; i++) {
+        const pimhw_i_run *run = &ch->runs[(ch->newest_run + PIMHW_I_RUNS - i) % PIMHW_I_RUNS];
+        if (run->n > entries) return run->last_ck - entries * run->step_ck;
+        entries -= run->n;
+    }
+    return 0;
+}
+
+/* ==========================================================================
+ * [H16] DISPATCHER: program and request to instructions, one at a time.
+ *       Knows loops and operands; never clocks.
+ * ========================================================================== */
+
+PIMHW_API void pimhw_program_init(pimhw_program *program)
+{
+    memset(program, 0, sizeof *program);
+}
+
+static void pimhw_i_program_fail(pimhw_program *program, const char *text, uint64_t most)
+{
+    if (program->status != PIMHW_OK) return;
+    program->status = PIMHW_ERR_PROGRAM;
+    pimhw_cause_write(&program->why, text, most);
+}
+
+PIMHW_API uint8_t pimhw_program_tail(pimhw_program *program, const pimhw_tail *tail)
+{
+    for (uint32_t i = 0; i < program->n_tails; i++)
+        if (memcmp(&program->tails[i], tail, sizeof *tail) == 0) return (uint8_t)(i + 1);
+    if (program->n_tails == PIMHW_PROGRAM_TAILS) {
+        pimhw_i_program_fail(program, "more than %u tails in a program", PIMHW_PROGRAM_TAILS);
+        return 0;
+    }
+    program->tails[program->n_tails] = *tail;
+    return (uint8_t)++program->n_tails;
+}
+
+PIMHW_API uint8_t pimhw_program_operand(pimhw_program *program, const pimhw_operand *operand)
+{
+    for (uint32_t i = 0; i < program->n_operands; i++)
+        if (memcmp(&program->operands[i], operand, sizeof *operand) == 0) return (uint8_t)(i + 1);
+    if (program->n_operands == PIMHW_PROGRAM_OPERANDS) {
+        pimhw_i_program_fail(program, "more than %u operands in a program", PIMHW_PROGRAM_OPERANDS);
+        return 0;
+    }
+    program->operands[program->n_operands] = *operand;
+    return (uint8_t)++program->n_operands;
+}
+
+PIMHW_API uint8_t pimhw_program_const(pimhw_program *program, uint64_t value)
+{
+    pimhw_operand o;
+    if (value == 0) return 0;
+    memset(&o, 0, sizeof o);
+    o.base = value;
+    return pimhw_program_operand(program, &o);
+}
+
+static bool pimhw_i_opens(uint32_t kind)
+{
+    return kind == PIMHW_LOOP || kind == PIMHW_LIST || kind == PIMHW_BLOCK;
+}
+
+PIMHW_API void pimhw_program_item(pimhw_program *program, const pimhw_item *item)
+{
+    if (program->n_items == PIMHW_PROGRAM_ITEMS) {
+        pimhw_i_program_fail(program, "more than %u items in a program", PIMHW_PROGRAM_ITEMS);
+        return;
+    }
+    uint32_t at = program->n_items;
+    if (pimhw_i_opens(item->kind) && program->depth == 2 * PIMHW_LOOPS) {
+        pimhw_i_program_fail(program, "more than %u structures nested", 2 * PIMHW_LOOPS);
+        return;
+    }
+    if (item->kind == PIMHW_END && program->depth == 0) {
+        pimhw_i_program_fail(program, "item %u: END closes nothing", at);
+        return;
+    }
+    program->items[at] = *item;
+    program->n_items++;
+    if (pimhw_i_opens(item->kind)) {
+        program->open[program->depth++] = (uint16_t)at;
+    } else if (item->kind == PIMHW_END) {
+        uint16_t opener = program->open[--program->depth];
+        program->items[at].end = opener;
+        program->items[opener].end = (uint16_t)at;
+    }
+}
+
+PIMHW_API void pimhw_program_add(pimhw_program *program, const pimhw_instruction *instruction)
+{
+    pimhw_item item;
+    memset(&item, 0, sizeof item);
+    item.mask = instruction->mask;
+    item.kind = (uint8_t)instruction->kind;
+    item.flags = (uint8_t)instruction->flags;
+    item.op_size = pimhw_program_const(program, instruction->op_size);
+    item.bank = pimhw_program_const(program, instruction->bank);
+    item.row = pimhw_program_const(program, instruction->row);
+    item.column = pimhw_program_const(program, instruction->column);
+    item.tile = pimhw_program_const(program, instruction->tile);
+    item.out = pimhw_program_const(program, instruction->out);
+    item.gpr = pimhw_program_const(program, instruction->gpr);
+    item.aux = pimhw_program_const(program, instruction->aux);
+    pimhw_program_item(program, &item);
+}
+
+PIMHW_API void pimhw_program_loop(pimhw_program *program, uint8_t rounds, uint64_t mask)
+{
+    pimhw_item item;
+    memset(&item, 0, sizeof item);
+    item.kind = PIMHW_LOOP;
+    item.mask = mask;
+    item.op_size = rounds;
+    pimhw_program_item(program, &item);
+}
+
+PIMHW_API void pimhw_program_end(pimhw_program *program)
+{
+    pimhw_item item;
+    memset(&item, 0, sizeof item);
+    item.kind = PIMHW_END;
+    pimhw_program_item(program, &item);
+}
+
+PIMHW_API uint64_t pimhw_program_bytes(const pimhw_program *program)
+{
+    return (uint64_t)program->n_items * sizeof(pimhw_item) +
+           (uint64_t)program->n_operands * sizeof(pimhw_operand) +
+           (uint64_t)program->n_tails * sizeof(pimhw_tail);
+}
+
+/* Whether every name an item and its operands use exists. */
+static bool pimhw_i_item_names(const pimhw_program *p, const pimhw_item *item)
+{
+    const uint8_t names[8] = {item->op_size, item->bank, item->row, item->column,
+                              item->tile,    item->out,  item->gpr, item->aux};
+    for (int i = 0; i < 8; i++) {
+        if (names[i] > p->n_operands) return false;
+        if (names[i] == 0) continue;
+        const pimhw_operand *o = &p->operands[names[i] - 1];
+        if (o->tail[0] > p->n_tails || o->tail[1] > p->n_tails) return false;
+    }
+    return item->space < PIMHW_SPACES;
+}
+
+/* What is wrong with item i inside `loops` loops, in or outside a block; NULL: nothing. */
+static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, uint32_t loops,
+                                      bool in_block, uint64_t channels)
+{
+    const pimhw_item *item = &p->items[i];
+    if (item->kind >= PIMHW_N_KINDS) return "no such kind";
+    if (!pimhw_i_item_names(p, item)) return "an operand, tail or row space that is not there";
+    if (item->kind == PIMHW_END) return NULL;
+    if (pimhw_i_opens(item->kind) && (item->end <= i || item->end >= p->n_items))
+        return "not closed";
+    if (item->kind == PIMHW_BLOCK)
+        return in_block ? "a block inside a block" : loops == 0 ? "a block outside a list" : NULL;
+    if (item->kind == PIMHW_LIST && i != 0) return "a list that is not the first item";
+    if (item->kind == PIMHW_LIST) return NULL;
+    if (item->kind == PIMHW_LOOP && loops == PIMHW_LOOPS) return "loops nested too deep";
+    if (!(item->mask & channels)) return "mask: no channel";
+    if (item->mask & ~channels) return "mask: a channel the device lacks";
+    return NULL;
+}
+
+PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *program, const pimhw_config *config,
+                                           pimhw_cause *why)
+{
+    uint32_t loops = 0;
+    bool in_block = false;
+    if (program->status != PIMHW_OK) {
+        if (why) *why = program->why;
+        return program->status;
+    }
+    if (program->depth > 0) {
+        pimhw_cause_write(why, "item %u: not closed", (uint64_t)program->open[program->depth - 1]);
+        return PIMHW_ERR_PROGRAM;
+    }
+    for (uint32_t i = 0; i < program->n_items; i++) {
+        const char *fault =
+            pimhw_i_item_fault(program, i, loops, in_block, pimhw_i_low_bits(config->n_channels));
+        if (fault) {
+            pimhw_cause_write(why, "item %u: %s", (uint64_t)i, fault);
+            return PIMHW_ERR_PROGRAM;
+        }
+        uint32_t kind = program->items[i].kind;
+        bool ends = kind == PIMHW_END;
+        if (ends) kind = program->items[program->items[i].end].kind;
+        if (kind == PIMHW_BLOCK) in_block = !ends;
+        if (kind == PIMHW_LOOP || kind == PIMHW_LIST) loops = ends ? loops - 1 : loops + 1;
+    }
+    return PIMHW_OK;
+}
+
+/* Where a set of channels is in a program, in lock-step. */
+typedef struct pimhw_i_walker {
+    const pimhw_program *program;
+    const pimhw_request *request; /* NULL: none */
+    uint64_t mask;                /* channels that take part here */
+    uint64_t outer;               /* those outside the block */
+    uint64_t todo;                /* those the current item still has to reach */
+    uint64_t lag;                 /* of the block: rounds ago */
+    uint32_t pc, depth;
+    uint64_t index[PIMHW_LOOPS];
+    uint64_t bound[PIMHW_LOOPS]; /* rounds of the channel with most */
+    uint64_t enter[PIMHW_LOOPS];
+    bool even[PIMHW_LOOPS];                      /* all channels do bound rounds; else: */
+    uint64_t (*rounds)[PIMHW_MAX_CHANNELS];      /* [PIMHW_LOOPS], rounds of each channel */
+    bool uneven_operand[PIMHW_PROGRAM_OPERANDS]; /* differs from channel to channel */
+} pimhw_i_walker;
+
+static void pimhw_i_walker_init(pimhw_i_walker *w, const pimhw_program *program,
+                                const pimhw_request *request, uint64_t mask,
+                                uint64_t (*rounds)[PIMHW_MAX_CHANNELS])
+{
+    bool lists = request && request->list_begin;
+    memset(w, 0, sizeof *w);
+    w->program = program;
+    w->request = request;
+    w->mask = mask;
+    w->rounds = rounds;
+    for (uint32_t i = 0; i < program->n_operands; i++)
+        for (int k = 0; k < 2; k++) {
+            uint8_t tail = program->operands[i].tail[k];
+            if (!tail) continue;
+            const pimhw_tail *t = &program->tails[tail - 1];
+            if (t->channel_step || (lists && t->rest)) w->uneven_operand[i] = true;
+        }
+}
+
+/* Blocks in the list of a channel. */
+static uint64_t pimhw_i_blocks(const pimhw_request *request, uint32_t channel)
+{
+    if (!request) return 0;
+    if (!request->list_begin) return request->n_blocks;
+    return request->list_begin[channel + 1] - request->list_begin[channel];
+}
+
+/* The block a channel works on; NULL if there is none. */
+static const pimhw_block *pimhw_i_block(const pimhw_i_walker *w, uint32_t channel)
+{
+    bool in_list = w->program->n_items > 0 && w->program->items[0].kind == PIMHW_LIST;
+    uint64_t i = in_list && w->depth > 0 ? w->index[0] - w->lag : 0;
+    if (i >= pimhw_i_blocks(w->request, channel)) return NULL;
+    if (!w->request->list_begin) return &w->request->blocks[i];
+    return &w->request->blocks[w->request->order[w->request->list_begin[channel] + i]];
+}
+
+static uint64_t pimhw_i_tail_value(const pimhw_i_walker *w, const pimhw_tail *t, uint32_t channel,
+                                   const pimhw_block *block)
+{
+    uint64_t left = t->base;
+    uint64_t gone = 0;
+    if (t->rest && block) left += block->rest[t->rest - 1];
+    if (t->channel_step) gone = t->channel_step * (channel / (t->channel_div ? t->channel_div : 1));
+    for (uint32_t i = 0; i < w->depth; i++)
+        gone += t->step[i] * w->index[i];
+    if (left <= gone) return 0;
+    left -= gone;
+    if (t->unit > 1) left = pimhw_i_ceil_div(left, t->unit);
+    return t->mul ? left * t->mul : left;
+}
+
+static uint64_t pimhw_i_value(const pimhw_i_walker *w, uint8_t name, uint32_t channel,
+                              const pimhw_block *block)
+{
+    if (name == 0) return 0;
+    const pimhw_operand *o = &w->program->operands[name - 1];
+    uint64_t value = o->base;
+    for (uint32_t i = 0; i < w->depth; i++)
+        value += o->step[i] * w->index[i];
+    for (int k = 0; k < 2; k++)
+        if (o->tail[k])
+            value = pimhw_i_min(
+                value, pimhw_i_tail_value(w, &w->program->tails[o->tail[k] - 1], channel, block));
+    return value;
+}
+
+/* Whether all channels of a mask get the same value. */
+static bool pimhw_i_even(const pimhw_i_walker *w, uint8_t name, uint64_t mask)
+{
+    return name == 0 || !w->uneven_operand[name - 1] || (mask & (mask - 1)) == 0;
+}
+
+static uint64_t pimhw_i_rounds(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel)
+{
+    if (item->kind == PIMHW_LOOP)
+        return pimhw_i_value(w, item->op_size, channel, pimhw_i_block(w, channel));
+    uint64_t n = pimhw_i_blocks(w->request, channel);
+    return n ? n + pimhw_i_value(w, item->aux, channel, NULL) : 0;
+}
+
+/* Channels of mask that still do round i of loop level. */
+static uint64_t pimhw_i_in_round(const pimhw_i_walker *w, uint32_t level, uint64_t mask, uint64_t i)
+{
+    uint64_t in = mask;
+    if (w->even[level]) return i < w->bound[level] ? mask : 0;
+    for (uint64_t left = mask; left; left &= left - 1) {
+        uint32_t c = pimhw_i_lowest(left);
+        if (i >= w->rounds[level][c]) in &= ~((uint64_t)1 << c);
+    }
+    return in;
+}
+
+static void pimhw_i_enter_loop(pimhw_i_walker *w, const pimhw_item *item)
+{
+    uint32_t level = w->depth;
+    uint64_t mask = item->kind == PIMHW_LOOP ? w->mask & item->mask : w->mask;
+    bool lists = w->request && w->request->list_begin;
+    w->even[level] = (mask & (mask - 1)) == 0 ||
+                     (item->kind == PIMHW_LOOP ? pimhw_i_even(w, item->op_size, mask) : !lists);
+    w->bound[level] = 0;
+    for (uint64_t left = mask; left; left &= left - 1) {
+        uint32_t c = pimhw_i_lowest(left);
+        uint64_t rounds = pimhw_i_rounds(w, item, c);
+        w->bound[level] = pimhw_i_max(w->bound[level], rounds);
+        if (w->even[level]) break;
+        w->rounds[level][c] = rounds;
+    }
+    if (w->bound[level] == 0) {
+        w->pc = item->end + 1u;
+        return;
+    }
+    w->enter[level] = w->mask;
+    w->index[level] = 0;
+    w->mask = pimhw_i_in_round(w, level, mask, 0);
+    w->depth++;
+    w->pc++;
+}
+
+static void pimhw_i_enter_block(pimhw_i_walker *w, const pimhw_item *item)
+{
+    uint64_t lag = pimhw_i_value(w, item->aux, 0, NULL);
+    uint64_t in = 0;
+    for (uint64_t left = w->mask; left; left &= left - 1) {
+        uint32_t c = pimhw_i_lowest(left);
+        uint64_t i = w->index[0];
+        if (i >= lag && i - lag < pimhw_i_blocks(w->request, c)) in |= (uint64_t)1 << c;
+    }
+    if (!in) {
+        w->pc = item->end + 1u;
+        return;
+    }
+    w->outer = w->mask;
+    w->mask = in;
+    w->lag = lag;
+    w->pc++;
+}
+
+static void pimhw_i_leave(pimhw_i_walker *w, const pimhw_item *end)
+{
+    const pimhw_item *opener = &w->program->items[end->end];
+    w->pc++;
+    if (opener->kind == PIMHW_BLOCK) {
+        w->mask = w->outer;
+        w->lag = 0;
+        return;
+    }
+    uint32_t level = w->depth - 1;
+    uint64_t mask = opener->kind == PIMHW_LOOP ? w->enter[level] & opener->mask : w->enter[level];
+    if (++w->index[level] < w->bound[level]) {
+        w->mask = pimhw_i_in_round(w, level, mask, w->index[level]);
+        w->pc = end->end + 1u;
+        return;
+    }
+    w->mask = w->enter[level];
+    w->depth--;
+}
+
+/* The item's instruction for one channel; false if its row number is too large. */
+static bool pimhw_i_resolve(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
+                            pimhw_instruction *in)
+{
+    const pimhw_block *block = pimhw_i_block(w, channel);
+    uint64_t row = pimhw_i_value(w, item->row, channel, block);
+    if (block && item->kind == PIMHW_MAC_ABK) row += block->row_base[item->space];
+    in->kind = (pimhw_kind)item->kind;
+    in->flags = item->flags;
+    in->op_size = item->op_size ? pimhw_i_value(w, item->op_size, channel, block) : 1;
+    in->bank = (uint32_t)pimhw_i_value(w, item->bank, channel, block);
+    in->row = (uint32_t)row;
+    in->column = (uint32_t)pimhw_i_value(w, item->column, channel, block);
+    in->tile = (uint32_t)pimhw_i_value(w, item->tile, channel, block);
+    in->out = (uint32_t)pimhw_i_value(w, item->out, channel, block);
+    in->gpr = (uint32_t)pimhw_i_value(w, item->gpr, channel, block);
+    in->aux = (uint32_t)pimhw_i_value(w, item->aux, channel, block);
+    return row <= UINT32_MAX;
+}
+
+static bool pimhw_i_same_operands(const pimhw_instruction *a, const pimhw_instruction *b)
+{
+    return a->op_size == b->op_size && a->bank == b->bank && a->row == b->row &&
+           a->column == b->column && a->tile == b->tile && a->out == b->out && a->gpr == b->gpr &&
+           a->aux == b->aux;
+}
+
+/* Whether all channels of the walker get the same operands for an item. */
+static bool pimhw_i_item_even(const pimhw_i_walker *w, const pimhw_item *item)
+{
+    if ((w->todo & (w->todo - 1)) == 0) return true;
+    /* blocks of different channels lie in different rows */
+    if (w->request && w->request->list_begin && item->kind == PIMHW_MAC_ABK) return false;
+    return pimhw_i_even(w, item->op_size, w->todo) && pimhw_i_even(w, item->row, w->todo) &&
+           pimhw_i_even(w, item->column, w->todo) && pimhw_i_even(w, item->tile, w->todo) &&
+           pimhw_i_even(w, item->out, w->todo) && pimhw_i_even(w, item->bank, w->todo) &&
+           pimhw_i_even(w, item->gpr, w->todo) && pimhw_i_even(w, item->aux, w->todo);
+}
+
+/* Takes from w->todo the channels that share the lowest one's operands. */
+static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instruction *in)
+{
+    uint32_t first = pimhw_i_lowest(w->todo);
+    if (!pimhw_i_resolve(w, item, first, in)) return false;
+    in->mask = w->todo;
+    if (!pimhw_i_item_even(w, item)) {
+        bool is_sum = item->kind == PIMHW_EPU; /* the hub has one unit: its work adds up */
+        in->mask = (uint64_t)1 << first;
+        for (uint64_t left = w->todo & (w->todo - 1); left; left &= left - 1) {
+            pimhw_instruction other;
+            uint32_t c = pimhw_i_lowest(left);
+            if (!pimhw_i_resolve(w, item, c, &other)) return false;
+            if (is_sum) in->op_size += other.op_size;
+            if (is_sum || pimhw_i_same_operands(in, &other)) in->mask |= (uint64_t)1 << c;
+        }
+    }
+    w->todo &= ~in->mask;
+    return true;
+}
+
+typedef enum pimhw_i_step { PIMHW_I_GIVEN, PIMHW_I_DONE, PIMHW_I_WRONG } pimhw_i_step;
+
+/* The next instruction of the walker's channels. */
+static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
+{
+    while (w->pc < w->program->n_items) {
+        const pimhw_item *item = &w->program->items[w->pc];
+        if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
+            pimhw_i_enter_loop(w, item);
+        } else if (item->kind == PIMHW_BLOCK) {
+            pimhw_i_enter_block(w, item);
+        } else if (item->kind == PIMHW_END) {
+            pimhw_i_leave(w, item);
+        } else {
+            if (!w->todo) w->todo = w->mask & item->mask;
+            if (w->todo && !pimhw_i_take(w, item, in)) return PIMHW_I_WRONG;
+            bool nothing = !in->mask || in->op_size == 0;
+            if (!w->todo) w->pc++;
+            if (!nothing) return PIMHW_I_GIVEN;
+        }
+    }
+    return PIMHW_I_DONE;
+}
+
+/* What is wrong with a resolved instruction on this device; NULL: nothing. */
+static const char *pimhw_i_instruction_fault(const pimhw_config *c, const pimhw_instruction *in,
+                                             uint64_t *is, uint64_t *most)
+{
+    uint64_t columns = pimhw_config_columns(c);
+    uint64_t all = pimhw_i_low_bits(c->n_channels);
+    *is = 0;
+    *most = 0;
+    if ((uint32_t)in->kind < PIMHW_WR_GB || (uint32_t)in->kind >= PIMHW_N_KINDS)
+        return "kind: not an instruction";
+    if (!in->mask) return "mask: no channel";
+    *most = c->n_channels;
+    for (uint64_t left = in->mask & ~all; left; left = 0) {
+        *is = pimhw_i_lowest(left);
+        return "mask: channel";
+    }
+    if (in->kind == PIMHW_EPU) return NULL;
+    *is = in->op_size;
+    *most = 1;
+    if (!PIMHW_I_KINDS[in->kind].sized) {
+        if (in->op_size > 1) return "op_size";
+    } else {
+        *most = in->kind == PIMHW_MAC_ABK ? columns : c->in_entries;
+        if (in->op_size == 0 || in->op_size > *most) return "op_size";
+        *is = (uint64_t)in->tile + in->op_size;
+        *most = c->in_entries;
+        if (*is > *most) return "tile + op_size";
+    }
+    *is = (uint64_t)in->column + in->op_size;
+    *most = columns;
+    if (in->kind == PIMHW_MAC_ABK && *is > *most) return "column + op_size";
+    *is = in->out;
+    *most = c->out_entries - 1u;
+    if (in->kind != PIMHW_WR_GB && *is > *most) return "out";
+    return NULL;
+}
+
+/* Letters of an AiM text trace, blank-separated; a comment ends it. */
+static size_t pimhw_i_word(const char **line, const char **word)
+{
+    const char *p = *line;
+    while (*p == ' ' || *p == '\t' || *p == '\r' || *p == '\n')
+        p++;
+    *word = p;
+    size_t n = *p == '#' ? 0 : strcspn(p, " \t\r\n#");
+    *line = p + n;
+    return n;
+}
+
+static bool pimhw_i_word_is(const char *word, size_t n, const char *name)
+{
+    return strlen(name) == n && memcmp(word, name, n) == 0;
+}
+
+/* A decimal or 0x number below 2^32. */
+static bool pimhw_i_number(const char *word, size_t n, uint32_t *value)
+{
+    uint64_t total = 0;
+    uint32_t base = 10;
+    size_t i = 0;
+    if (n > 2 && word[0] == '0' && (word[1] == 'x' || word[1] == 'X')) {
+        base = 16;
+        i = 2;
+    }
+    if (i == n) return false;
+    for (; i < n; i++) {
+        char ch = word[i];
+        uint32_t digit = 99;
+        if (ch >= '0' && ch <= '9') digit = (uint32_t)(ch - '0');
+        if (ch >= 'a' && ch <= 'f') digit = (uint32_t)(ch - 'a') + 10;
+        if (ch >= 'A' && ch <= 'F') digit = (uint32_t)(ch - 'A') + 10;
+        if (digit >= base) return false;
+        total = total * base + digit;
+        if (total > UINT32_MAX) return false;
+    }
+    *value = (uint32_t)total;
+    return true;
+}
+
+/* Channel i is bit 31 - i in the text. */
+static uint64_t pimhw_i_mirror(uint64_t mask)
+{
+    uint64_t out = 0;
+    for (uint32_t i = 0; i < 32; i++)
+        if (mask >> i & 1) out |= (uint64_t)1 << (31 - i);
+    return out;
+}
+
+/* Operands of an instruction in trace order: s op_size, g gpr, m mask, r row. */
+static const char *pimhw_i_text_operands(pimhw_kind kind)
+{
+    switch (kind) {
+    case PIMHW_WR_GB: return "sgm";
+    case PIMHW_WR_BIAS: return "gm";
+    case PIMHW_MAC_ABK: return "smr";
+    case PIMHW_RD_MAC: return "gm";
+    default: return "";
+    }
+}
+
+/* The fields AiM's text lacks, where a comment of ours gives them. */
+static void pimhw_i_comment_fields(const char *line, pimhw_instruction *in)
+{
+    static const char names[3][8] = {"column=", "tile=", "out="};
+    uint32_t *to[3] = {&in->column, &in->tile, &in->out};
+    const char *hash = strchr(line, '#');
+    for (int i = 0; hash && i < 3; i++) {
+        const char *at = strstr(hash, names[i]);
+        if (!at) continue;
+        at += strlen(names[i]);
+        if (!pimhw_i_number(at, strcspn(at, " \t\r\n"), to[i])) *to[i] = 0;
+    }
+}
+
+static pimhw_status pimhw_i_parse_operands(const char *line, pimhw_instruction *in,
+                                           pimhw_cause *why)
+{
+    const char *word;
+    size_t n;
+    for (const char *form = pimhw_i_text_operands(in->kind); *form; form++) {
+        uint32_t value;
+        n = pimhw_i_word(&line, &word);
+        if (n == 0 || !pimhw_i_number(word, n, &value)) {
+            pimhw_cause_write(why, "%s: %s is missing or not a number below 2^32",
+                              PIMHW_I_KINDS[in->kind].name,
+                              *form == 's'   ? "op_size"
+                              : *form == 'g' ? "gpr"
+                              : *form == 'm' ? "mask"
+                                             : "row");
+            return PIMHW_ERR_TEXT;
+        }
+        if (*form == 's') in->op_size = value;
+        if (*form == 'g') in->gpr = value;
+        if (*form == 'm') in->mask = pimhw_i_mirror(value);
+        if (*form == 'r') in->row = value;
+    }
+    if (pimhw_i_word(&line, &word) > 0) {
+        pimhw_cause_write(why, "%s: an operand too many", PIMHW_I_KINDS[in->kind].name);
+        return PIMHW_ERR_TEXT;
+    }
+    pimhw_i_comment_fields(line, in);
+    return PIMHW_OK;
+}
+
+PIMHW_API pimhw_status pimhw_aim_parse(const char *line, pimhw_instruction *instruction,
+                                       bool *found, pimhw_cause *why)
+{
+    const char *word;
+    if (!line || !instruction || !found) return PIMHW_ERR_ARGUMENT;
+    size_t n = pimhw_i_word(&line, &word);
+    *found = n > 0;
+    if (n == 0) return PIMHW_OK;
+    if (!pimhw_i_word_is(word, n, "AiM")) {
+        bool known = pimhw_i_word_is(word, n, "W") || pimhw_i_word_is(word, n, "R");
+        pimhw_cause_write(why, known ? "host accesses (W, R) are not built"
+                                     : "the line begins with none of AiM, W, R");
+        return PIMHW_ERR_TEXT;
+    }
+    n = pimhw_i_word(&line, &word);
+    if (n > 4 && memcmp(word, "ISR_", 4) == 0) {
+        word += 4;
+        n -= 4;
+    }
+    for (uint32_t kind = PIMHW_WR_GB; kind <= PIMHW_EOC; kind++) {
+        if (!pimhw_i_word_is(word, n, PIMHW_I_KINDS[kind].name)) continue;
+        pimhw_instruction in;
+        memset(&in, 0, sizeof in);
+        in.kind = (pimhw_kind)kind;
+        in.op_size = PIMHW_I_KINDS[kind].sized ? 0 : 1;
+        if (!*pimhw_i_text_operands(in.kind)) in.mask = pimhw_i_low_bits(32);
+        pimhw_status status = pimhw_i_parse_operands(line, &in, why);
+        if (status == PIMHW_OK) *instruction = in;
+        return status;
+    }
+    char name[24];
+    name[pimhw_i_append(name, sizeof name, 0, word, n)] = '\0';
+    pimhw_cause_write(why, "no instruction \"%s\" is built", name);
+    return PIMHW_ERR_TEXT;
+}
+
+static size_t pimhw_i_put(char *line, size_t at, const char *word, uint64_t value)
+{
+    char digits[20];
+    at = pimhw_i_append(line, 160, at, word, strlen(word));
+    return pimhw_i_append(line, 160, at, digits, pimhw_i_digits(digits, value));
+}
+
+PIMHW_API pimhw_status pimhw_aim_format(const pimhw_instruction *instruction, char line[160],
+                                        pimhw_cause *why)
+{
+    static const char hex[] = "0123456789abcdef";
+    const pimhw_instruction *in = instruction;
+    if (!in || !line || (uint32_t)in->kind < PIMHW_WR_GB || (uint32_t)in->kind >= PIMHW_N_KINDS)
+        return PIMHW_ERR_ARGUMENT;
+    const char *name = PIMHW_I_KINDS[in->kind].name;
+    bool hub = in->kind == PIMHW_EPU || in->kind == PIMHW_EPU_WAIT;
+    if (in->mask >> 32 && !hub) {
+        pimhw_cause_write(why, "%s: the text has 32 channels, the mask more", name);
+        return PIMHW_ERR_PROGRAM;
+    }
+    size_t at = pimhw_i_append(line, 160, 0, hub ? "# " : "AiM ", hub ? 2 : 4);
+    at = pimhw_i_append(line, 160, at, name, strlen(name));
+    if (in->kind == PIMHW_EPU) pimhw_i_put(line, at, " elements=", in->op_size);
+    for (const char *form = pimhw_i_text_operands(in->kind); *form; form++) {
+        uint64_t bits = pimhw_i_mirror(in->mask);
+        if (*form == 's') at = pimhw_i_put(line, at, " ", in->op_size);
+        if (*form == 'g') at = pimhw_i_put(line, at, " ", in->gpr);
+        if (*form == 'r') at = pimhw_i_put(line, at, " ", in->row);
+        if (*form != 'm') continue;
+        at = pimhw_i_append(line, 160, at, " 0x", 3);
+        for (int k = 28; k >= 0; k -= 4)
+            at = pimhw_i_append(line, 160, at, &hex[bits >> k & 15], 1);
+    }
+    if (!*pimhw_i_text_operands(in->kind)) return PIMHW_OK;
+    at = pimhw_i_put(line, at, " # column=", in->column);
+    at = pimhw_i_put(line, at, " tile=", in->tile);
+    pimhw_i_put(line, at, " out=", in->out);
+    return PIMHW_OK;
+}
+
+/* ==========================================================================
+ * [H17] DEVICE: public functions; the host, the hub and the channels together.
+ * ========================================================================== */
+
+enum { PIMHW_I_JOBS = 8 }; /* EPU works of one stream on their way */
+
+/* One stream of instructions: its place in the program, its work at the hub. */
+typedef struct pimhw_i_stream {
+    pimhw_i_walker walker;
+    uint64_t ready_ck[PIMHW_I_JOBS]; /* of works not yet done, oldest first */
+    uint64_t cost_ck[PIMHW_I_JOBS];
+    bool awaited[PIMHW_I_JOBS];
+    uint32_t n_jobs;
+    uint64_t done_ck[PIMHW_I_JOBS]; /* of awaited works that are done, oldest first */
+    uint32_t n_done;
+    pimhw_instruction in; /* the instruction that waits for the hub */
+    bool waits, over;
+} pimhw_i_stream;
+
+typedef enum pimhw_i_phase { PIMHW_I_IDLE, PIMHW_I_OPEN, PIMHW_I_ENDED } pimhw_i_phase;
+
+struct pimhw_device {
+    pimhw_config config;
+    pimhw_i_rules rules;
+    pimhw_i_issuer issuer;
+    pimhw_sink sink;
+    pimhw_i_phase phase;
+    uint32_t flags;
+    uint32_t n_groups;
+    uint32_t n_streams;
+    uint64_t decode_ck;    /* shared front end: the next instruction is decoded */
+    uint8_t decode_reason; /* why not earlier */
+    uint64_t epu_free_ck;
+    uint64_t epu_ck;
+    uint64_t n_instructions;
+    pimhw_i_channel groups[PIMHW_MAX_CHANNELS];
+    pimhw_i_stream streams[PIMHW_MAX_CHANNELS];
+    uint64_t rounds[PIMHW_LOOPS][PIMHW_MAX_CHANNELS];
+};
+
+PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_config *config,
+                                           pimhw_cause *why)
+{
+    if (!device) return PIMHW_ERR_ARGUMENT;
+    *device = NULL;
+    pimhw_status status = pimhw_config_check(config, why);
+    if (status != PIMHW_OK) return status;
+    pimhw_allocator a = config->allocator;
+    if (!a.alloc) a = pimhw_allocator_default();
+    pimhw_device *d = (pimhw_device *)a.alloc(a.user, sizeof *d, 64);
+    if (!d) {
+        pimhw_cause_write(why, "no memory for a device: %u bytes", (uint64_t)sizeof *d);
+        return PIMHW_ERR_MEMORY;
+    }
+    memset(d, 0, sizeof *d);
+    d->config = *config;
+    d->config.allocator = a;
+    pimhw_i_rules_init(&d->rules, config);
+    d->issuer.rules = &d->rules;
+    *device = d;
+    return PIMHW_OK;
+}
+
+PIMHW_API void pimhw_device_destroy(pimhw_device *device)
+{
+    if (!device) return;
+    pimhw_allocator a = device->config.allocator;
+    a.release(a.user, device, sizeof *device);
+}
+
+PIMHW_API const pimhw_config *pimhw_device_config(const pimhw_device *device)
+{
+    return &device->config;
+}
+
+/* Makes every group lie inside or outside of mask. */
+static void pimhw_i_split(pimhw_device *d, uint64_t mask)
+{
+    for (uint32_t g = 0, n = d->n_groups; g < n; g++) {
+        uint64_t inside = d->groups[g].mask & mask;
+        if (!inside || inside == d->groups[g].mask) continue;
+        PIMHW_ASSERT(d->n_groups < PIMHW_MAX_CHANNELS);
+        pimhw_i_channel *fresh = &d->groups[d->n_groups++];
+        *fresh = d->groups[g];
+        fresh->mask = inside;
+        d->groups[g].mask &= ~inside;
+    }
+}
+
+/* Does the oldest ready work of all streams; ties to the lowest stream. */
+static bool pimhw_i_epu_serve(pimhw_device *d)
+{
+    pimhw_i_stream *first = NULL;
+    for (uint32_t i = 0; i < d->n_streams; i++) {
+        pimhw_i_stream *s = &d->streams[i];
+        if (s->n_jobs && (!first || s->ready_ck[0] < first->ready_ck[0])) first = s;
+    }
+    if (!first) return false;
+    d->epu_free_ck = pimhw_i_max(d->epu_free_ck, first->ready_ck[0]) + first->cost_ck[0];
+    d->epu_ck += first->cost_ck[0];
+    if (first->awaited[0]) first->done_ck[first->n_done++] = d->epu_free_ck;
+    first->n_jobs--;
+    for (uint32_t i = 0; i < first->n_jobs; i++) {
+        first->ready_ck[i] = first->ready_ck[i + 1];
+        first->cost_ck[i] = first->cost_ck[i + 1];
+        first->awaited[i] = first->awaited[i + 1];
+    }
+    return true;
+}
+
+static bool pimhw_i_epu_post(pimhw_device *d, pimhw_i_stream *s, const pimhw_instruction *in)
+{
+    uint64_t ready = d->decode_ck;
+    if (s->n_jobs + s->n_done >= PIMHW_I_JOBS) return false;
+    for (uint32_t g = 0; g < d->n_groups; g++)
+        if (d->config.front_end == PIMHW_PER_CHANNEL && (d->groups[g].mask & in->mask))
+            ready = pimhw_i_max(ready, d->groups[g].end_ck);
+    s->ready_ck[s->n_jobs] = ready;
+    s->cost_ck[s->n_jobs] =
+        d->flags & PIMHW_EPU_FREE
+            ? 0
+            : pimhw_i_ceil_div(in->op_size, d->config.epu_lanes) * d->config.epu_ck_per_op;
+    s->awaited[s->n_jobs] = (in->flags & PIMHW_AWAITED) != 0;
+    s->n_jobs++;
+    return true;
+}
+
+/* Lets the channels of the instruction, or the host, wait for the oldest awaited work. */
+static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_stream *s, uint64_t mask)
+{
+    uint64_t done = s->done_ck[0];
+    s->n_done--;
+    for (uint32_t i = 0; i < s->n_done; i++)
+        s->done_ck[i] = s->done_ck[i + 1];
+    if (d->config.front_end == PIMHW_SHARED) {
+        if (done > d->decode_ck) d->decode_reason = PIMHW_WAIT_EPU;
+        d->decode_ck = pimhw_i_max(d->decode_ck, done);
+        return;
+    }
+    for (uint32_t g = 0; g < d->n_groups; g++) {
+        pimhw_i_channel *ch = &d->groups[g];
+        if (!(ch->mask & mask) || done <= ch->hold_ck) continue;
+        ch->hold_ck = done;
+        ch->hold_reason = PIMHW_WAIT_EPU;
+    }
+}
+
+/* SYNC and EOC: all channels empty their queues; the answer comes when every write is through. */
+static void pimhw_i_sync(pimhw_device *d, bool ends)
+{
+    bool shared = d->config.front_end == PIMHW_SHARED;
+    uint64_t answer = 0;
+    for (uint32_t g = 0; g < d->n_groups; g++) {
+        pimhw_i_channel *ch = &d->groups[g];
+        uint64_t taken = pimhw_i_max(ch->now_ck, d->decode_ck + 1);
+        uint64_t end = ch->end_ck;
+        if (shared) {
+            end = pimhw_i_max(taken + 1, ch->pending_ck + 1);
+            ch->now_ck = taken + 1;
+            pimhw_i_queue(ch, taken, 1, 1);
+            if (ends) ch->end_ck = end;
+        }
+        answer = pimhw_i_max(answer, end);
+    }
+    if (shared) d->decode_ck = answer;
+    for (uint32_t g = 0; g < d->n_groups && !shared; g++) {
+        d->groups[g].hold_ck = pimhw_i_max(d->groups[g].hold_ck, answer);
+        d->groups[g].hold_reason = PIMHW_WAIT_HOST;
+    }
+}
+
+/* Sends a command instruction to its channels and, on a shared front end, lets the host go on. */
+static void pimhw_i_send_all(pimhw_device *d, const pimhw_instruction *in)
+{
+    bool shared = d->config.front_end == PIMHW_SHARED;
+    uint64_t next = d->decode_ck;
+    pimhw_i_split(d, in->mask);
+    for (uint32_t g = 0; g < d->n_groups; g++) {
+        pimhw_i_channel *ch = &d->groups[g];
+        if (!(ch->mask & in->mask)) continue;
+        if (shared) {
+            ch->hold_ck = d->decode_ck + 1;
+            ch->hold_reason = d->decode_reason;
+        }
+        pimhw_i_in_order(&d->issuer, ch, in);
+        if (!shared) continue;
+        if (PIMHW_I_KINDS[in->kind].blocks)
+            next = pimhw_i_max(next, ch->last_ck + d->rules.completes[PIMHW_CMD_RDMAC16] - 1);
+        else
+            next = pimhw_i_max(next, pimhw_i_queue_left_ck(ch, d->config.queue_entries));
+    }
+    if (shared) d->decode_ck = next + 1;
+    d->decode_reason = PIMHW_WAIT_HOST;
+}
+
+/* One instruction of a stream; false if it must wait for the hub, then nothing happened. */
+static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_instruction *in)
+{
+    switch (in->kind) {
+    case PIMHW_EPU:
+        if (!pimhw_i_epu_post(d, s, in)) return false;
+        break;
+    case PIMHW_EPU_WAIT:
+        if (s->n_done == 0 && s->n_jobs > 0) return false;
+        if (s->n_done > 0) {
+            pimhw_i_split(d, in->mask);
+            pimhw_i_epu_wait(d, s, in->mask);
+        }
+        break;
+    case PIMHW_SYNC:
+    case PIMHW_EOC:
+        pimhw_i_sync(d, in->kind == PIMHW_EOC);
+        if (in->kind == PIMHW_EOC) d->phase = PIMHW_I_ENDED;
+        break;
+    default: pimhw_i_send_all(d, in);
+    }
+    d->n_instructions++;
+    return true;
+}
+
+PIMHW_API pimhw_status pimhw_device_begin(pimhw_device *device, const pimhw_sink *sink,
+                                          uint32_t flags)
+{
+    if (!device || (flags & ~(uint32_t)PIMHW_EPU_FREE)) return PIMHW_ERR_ARGUMENT;
+    pimhw_device *d = device;
+    if (sink) d->sink = *sink;
+    d->issuer.sink = sink && sink->command ? &d->sink : NULL;
+    d->phase = PIMHW_I_OPEN;
+    d->flags = flags;
+    d->decode_ck = 0;
+    d->decode_reason = PIMHW_WAIT_HOST;
+    d->epu_free_ck = 0;
+    d->epu_ck = 0;
+    d->n_instructions = 0;
+    d->n_groups = 1;
+    d->n_streams = 1;
+    pimhw_i_channel_init(&d->groups[0], pimhw_i_low_bits(d->config.n_channels));
+    memset(&d->streams[0], 0, sizeof d->streams[0]);
+    return PIMHW_OK;
+}
+
+static pimhw_status pimhw_i_refuse(const pimhw_device *d, const pimhw_instruction *in,
+                                   pimhw_cause *why)
+{
+    uint64_t is, most;
+    const char *fault = pimhw_i_instruction_fault(&d->config, in, &is, &most);
+    if (!fault) return PIMHW_OK;
+    pimhw_cause_write(why, "%s: %s is %u, the device allows %u",
+                      (uint32_t)in->kind < PIMHW_N_KINDS ? PIMHW_I_KINDS[in->kind].name : "?",
+                      fault, is, most);
+    return PIMHW_ERR_PROGRAM;
+}
+
+PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
+                                           const pimhw_instruction *instruction, pimhw_cause *why)
+{
+    if (!device || !instruction || device->phase != PIMHW_I_OPEN) {
+        pimhw_cause_write(why, device && device->phase == PIMHW_I_ENDED ? "an instruction after EOC"
+                                                                        : "no stream has begun");
+        return PIMHW_ERR_ARGUMENT;
+    }
+    pimhw_status status = pimhw_i_refuse(device, instruction, why);
+    if (status == PIMHW_OK && instruction->kind == PIMHW_MAC_ABK &&
+        instruction->row >= device->config.n_rows) {
+        pimhw_cause_write(why, "MAC_ABK: row is %u, the device has %u", (uint64_t)instruction->row,
+                          (uint64_t)device->config.n_rows);
+        status = PIMHW_ERR_PROGRAM;
+    }
+    if (status != PIMHW_OK) {
+        device->phase = PIMHW_I_IDLE;
+        return status;
+    }
+    while (!pimhw_i_execute(device, &device->streams[0], instruction)) {
+        bool served = pimhw_i_epu_serve(device);
+        if (served) continue;
+        pimhw_cause_write(why, "EPU: more than %u works that nothing waits for",
+                          (uint64_t)PIMHW_I_JOBS);
+        device->phase = PIMHW_I_IDLE;
+        return PIMHW_ERR_PROGRAM;
+    }
+    return PIMHW_OK;
+}
+
+/* The channels' part of the readings. */
+static const pimhw_i_channel *pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
+{
+    const pimhw_i_channel *critical = &d->groups[0];
+    r->cycles = d->epu_free_ck;
+    for (uint32_t g = 0; g < d->n_groups; g++) {
+        const pimhw_i_channel *ch = &d->groups[g];
+        uint64_t n = pimhw_i_count(ch->mask);
+        for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++)
+            r->commands[i] += n * ch->commands[i];
+        if (ch->commands[PIMHW_CMD_MAC16]) r->n_busy_channels += (uint32_t)n;
+        r->cycles = pimhw_i_max(r->cycles, ch->end_ck);
+        bool later = ch->end_ck > critical->end_ck;
+        bool lower = pimhw_i_lowest(ch->mask) < pimhw_i_lowest(critical->mask);
+        if (later || (ch->end_ck == critical->end_ck && lower)) critical = ch;
+    }
+    return critical;
+}
+
+PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings *readings,
+                                           pimhw_cause *why)
+{
+    if (!device || !readings || device->phase == PIMHW_I_IDLE) {
+        pimhw_cause_write(why, "no stream has begun");
+        return PIMHW_ERR_ARGUMENT;
+    }
+    pimhw_device *d = device;
+    pimhw_readings r;
+    memset(&r, 0, sizeof r);
+    if (d->phase == PIMHW_I_OPEN && d->config.front_end == PIMHW_SHARED) pimhw_i_sync(d, true);
+    while (pimhw_i_epu_serve(d))
+        continue;
+    d->phase = PIMHW_I_IDLE;
+    r.size = sizeof r;
+    r.version = 1;
+    pimhw_i_channel last = *pimhw_i_collect(d, &r);
+    r.critical_channel = pimhw_i_lowest(last.mask);
+    pimhw_i_charge(&d->rules, &last, last.end_ck, PIMHW_WAIT_DRAIN);
+    memcpy(r.breakdown_ck, last.spent_ck, sizeof r.breakdown_ck);
+    r.breakdown_ck[PIMHW_WAIT_EPU] += r.cycles - last.end_ck;
+    r.ns = (double)r.cycles * (double)d->config.tCK_ps * 1e-3;
+    r.macs = r.commands[PIMHW_CMD_MAC16] * pimhw_config_banks(&d->config) *
+             pimhw_config_lanes(&d->config);
+    if (r.cycles)
+        r.mac_utilisation = (double)(r.commands[PIMHW_CMD_MAC16] * d->config.tCCD_S) /
+                            ((double)r.cycles * (double)d->config.n_channels);
+    r.padding_macs = r.macs;
+    r.epu_ck = d->epu_ck;
+    r.n_instructions = d->n_instructions;
+    *readings = r;
+    return PIMHW_OK;
+}
+
+static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_request *request,
+                                          pimhw_cause *why)
+{
+    if (!request) return PIMHW_OK;
+    if (request->n_blocks && !request->blocks) {
+        pimhw_cause_write(why, "request: blocks is NULL");
+        return PIMHW_ERR_ARGUMENT;
+    }
+    if (!request->list_begin) return PIMHW_OK;
+    for (uint32_t c = 0; c < d->config.n_channels; c++) {
+        if (request->list_begin[c] <= request->list_begin[c + 1]) continue;
+        pimhw_cause_write(why, "request: list_begin falls at channel %u", (uint64_t)c);
+        return PIMHW_ERR_ARGUMENT;
+    }
+    for (uint32_t i = request->list_begin[0]; i < request->list_begin[d->config.n_channels]; i++) {
+        if (request->order && request->order[i] < request->n_blocks) continue;
+        pimhw_cause_write(why, "request: order[%u] is no block", (uint64_t)i);
+        return PIMHW_ERR_ARGUMENT;
+    }
+    return PIMHW_OK;
+}
+
+/* Steps one stream until it ends, waits for the hub, or fails. */
+static pimhw_status pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
+{
+    for (;;) {
+        if (!s->waits) {
+            pimhw_i_step step = pimhw_i_next(&s->walker, &s->in);
+            uint64_t item = s->walker.pc;
+            if (step == PIMHW_I_DONE) {
+                s->over = true;
+                return PIMHW_OK;
+            }
+            pimhw_cause what;
+            pimhw_status status = PIMHW_ERR_PROGRAM;
+            if (step == PIMHW_I_WRONG)
+                pimhw_cause_write(&what, "row is beyond 2^32");
+            else
+                status = d->phase == PIMHW_I_OPEN ? pimhw_i_refuse(d, &s->in, &what) : status;
+            if (d->phase == PIMHW_I_ENDED) pimhw_cause_write(&what, "an instruction after EOC");
+            if (status != PIMHW_OK) {
+                pimhw_cause_write(why, "before item %u: %s", item, what.text);
+                return status;
+            }
+        }
+        s->waits = !pimhw_i_execute(d, s, &s->in);
+        if (s->waits) return PIMHW_OK;
+    }
+}
+
+/* Channels with lists of their own run apart, unless one host feeds them all. */
+static void pimhw_i_streams_init(pimhw_device *d, const pimhw_program *program,
+                                 const pimhw_request *request)
+{
+    bool apart = d->config.front_end == PIMHW_PER_CHANNEL && request && request->list_begin;
+    d->n_streams = apart ? d->config.n_channels : 1;
+    for (uint32_t i = 0; i < d->n_streams; i++) {
+        uint64_t mask = apart ? (uint64_t)1 << i : pimhw_i_low_bits(d->config.n_channels);
+        memset(&d->streams[i], 0, sizeof d->streams[i]);
+        pimhw_i_walker_init(&d->streams[i].walker, program, request, mask, d->rounds);
+    }
+}
+
+static pimhw_status pimhw_i_streams_run(pimhw_device *d, pimhw_cause *why)
+{
+    for (;;) {
+        bool waits = false;
+        for (uint32_t i = 0; i < d->n_streams; i++) {
+            if (d->streams[i].over) continue;
+            pimhw_status status = pimhw_i_stream_run(d, &d->streams[i], why);
+            if (status != PIMHW_OK) return status;
+            waits = waits || d->streams[i].waits;
+        }
+        if (!waits) return PIMHW_OK;
+        /* no stream can send earlier work any more: the oldest is next */
+        if (!pimhw_i_epu_serve(d)) {
+            pimhw_cause_write(why, "EPU: more than %u works that nothing waits for",
+                              (uint64_t)PIMHW_I_JOBS);
+            return PIMHW_ERR_PROGRAM;
+        }
+    }
+}
+
+PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *readings,
+                                         const pimhw_program *program, const pimhw_request *request,
+                                         const pimhw_sink *sink, uint32_t flags, pimhw_cause *why)
+{
+    pimhw_readings r;
+    if (!device || !readings || !program) return PIMHW_ERR_ARGUMENT;
+    pimhw_status status = pimhw_program_check(program, &device->config, why);
+    if (status == PIMHW_OK) status = pimhw_i_request_check(device, request, why);
+    if (status == PIMHW_OK) status = pimhw_device_begin(device, sink, flags);
+    if (status != PIMHW_OK) return status;
+    pimhw_i_streams_init(device, program, request);
+    status = pimhw_i_streams_run(device, why);
+    if (status == PIMHW_OK) status = pimhw_device_finish(device, &r, why);
+    device->phase = PIMHW_I_IDLE;
+    if (status != PIMHW_OK) return status;
+    r.program_bytes = pimhw_program_bytes(program);
+    if (request) {
+        uint64_t order = request->list_begin ? request->list_begin[device->config.n_channels] : 0;
+        uint64_t lists = request->list_begin ? device->config.n_channels + 1u : 0;
+        r.request_bytes = request->n_blocks * (uint64_t)sizeof(pimhw_block) + 4 * (order + lists);
+        if (request->useful_macs > r.macs) {
+            pimhw_cause_write(why, "request: useful_macs %u, the program does %u",
+                              request->useful_macs, r.macs);
+            return PIMHW_ERR_PROGRAM;
+        }
+        r.useful_macs = request->useful_macs;
+        r.padding_macs = r.macs - r.useful_macs;
+    }
+    *readings = r;
+    return PIMHW_OK;
+}
+
+PIMHW_API pimhw_status pimhw_device_resolve(
+    pimhw_device *device, const pimhw_program *program, const pimhw_request *request,
+    bool (*emit)(void *user, const pimhw_instruction *instruction), void *user, pimhw_cause *why)
+{
+    pimhw_instruction in;
+    if (!device || !program || !emit) return PIMHW_ERR_ARGUMENT;
+    pimhw_status status = pimhw_program_check(program, &device->config, why);
+    if (status == PIMHW_OK) status = pimhw_i_request_check(device, request, why);
+    if (status != PIMHW_OK) return status;
+    device->phase = PIMHW_I_IDLE;
+    pimhw_i_walker *w = &device->streams[0].walker;
+    pimhw_i_walker_init(w, program, request, pimhw_i_low_bits(device->config.n_channels),
+                        device->rounds);
+    for (;;) {
+        pimhw_i_step step = pimhw_i_next(w, &in);
+        if (step == PIMHW_I_DONE) return PIMHW_OK;
+        if (step == PIMHW_I_WRONG) pimhw_cause_write(why, "row is beyond 2^32");
+        if (step == PIMHW_I_WRONG) return PIMHW_ERR_PROGRAM;
+        status = pimhw_i_refuse(device, &in, why);
+        if (status != PIMHW_OK) return status;
+        if (!emit(user, &in)) return PIMHW_OK;
+    }
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* PIMHW_IMPLEMENTED */
+
+/*
+ * MIT License
+ *
+ * Copyright (c) 2026 the pimattn authors
+ *
+ * Permission is hereby granted, free of charge, to any person obtaining a copy
+ * of this software and associated documentation files (the "Software"), to deal
+ * in the Software without restriction, including without limitation the rights
+ * to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+ * copies of the Software, and to permit persons to whom the Software is
+ * furnished to do so, subject to the following conditions:
+ *
+ * The above copyright notice and this permission notice shall be included in all
+ * copies or substantial portions of the Software.
+ *
+ * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
+ * IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+ * FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+ * AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+ * LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+ * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
+ * SOFTWARE.
+ */
