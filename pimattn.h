@@ -230,12 +230,12 @@ PIMATTN_API float pimattn_partial_lse(const pimattn_partial *partial);
 /* 0 means usual everywhere but in shape. */
 typedef struct pimattn_config {
     pimattn_shape shape;
-    uint32_t page_tokens;   /* tokens of a KV page; 0: 128 */
-    uint64_t pool_bytes;    /* most memory for KV pages; 0: 1 GiB */
-    uint32_t max_seqs;      /* sequences alive, and of one call; 0: 64, at most 65535 */
-    uint64_t scratch_bytes; /* working memory; 0: 8 MiB; the check names the least */
-    uint32_t memo_entries;  /* timed batches remembered; 0: 64 */
-    uint32_t max_workers;   /* workers of parallel_for; 0: 1 */
+    uint32_t page_tokens;              /* tokens of a KV page; 0: 128 */
+    uint64_t pool_bytes;               /* most memory for KV pages; 0: 1 GiB */
+    uint32_t max_seqs;                 /* sequences alive, and of one call; 0: 64, at most 65535 */
+    uint64_t scratch_bytes;            /* working memory; 0: 8 MiB; the check names the least */
+    uint32_t memo_entries;             /* timed batches remembered; 0: 64 */
+    uint32_t max_workers;              /* workers of parallel_for; 0: 1 */
     pimattn_parallel_for parallel_for; /* NULL: a serial loop */
     void *parallel_user;
     uint32_t partition; /* pimattn_partition; default TCP */
@@ -278,11 +278,11 @@ typedef struct pimattn_item {
  * row to the next, 0: packed. Query i of an item sees the tokens up to and with its own.
  */
 typedef struct pimattn_call {
-    float *out;                 /* may be NULL if partials is not */
-    float *lse;                 /* log-sum-exp; may be NULL */
-    pimattn_partial *partials;  /* [rows * n_heads] with o and dim set; may be NULL */
+    float *out;                /* may be NULL if partials is not */
+    float *lse;                /* log-sum-exp; may be NULL */
+    pimattn_partial *partials; /* [rows * n_heads] with o and dim set; may be NULL */
     const float *q;
-    const pimattn_item *items;  /* [n_items] */
+    const pimattn_item *items; /* [n_items] */
     size_t n_items;
     size_t q_stride;
     size_t out_stride;
@@ -310,9 +310,8 @@ PIMATTN_API pimattn_status pimattn_attend_one(pimattn_engine *engine, pimattn_se
  *   returns  PIMATTN_ERR_CONFIG, PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_MEMORY, PIMATTN_ERR_DEVICE
  */
 PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
-                                            const pimattn_config *config,
-                                            const pimattn_span *spans, size_t n_spans,
-                                            pimhw_cause *why);
+                                            const pimattn_config *config, const pimattn_span *spans,
+                                            size_t n_spans, pimhw_cause *why);
 
 /* ==========================================================================
  * [A4] CACHE: KV pages, block tables, sequences.
@@ -374,3 +373,2274 @@ PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32
 #endif
 
 #endif /* PIMATTN_H */
+
+/* The back: outside the include guard, so that include order never matters. */
+#if defined(PIMATTN_IMPLEMENTATION) && !defined(PIMATTN_IMPLEMENTED)
+#define PIMATTN_IMPLEMENTED
+
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error "pimattn.h needs strict floating point: build without -ffast-math"
+#endif
+
+#include <math.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ==========================================================================
+ * [A10] CELLAR: asserts, checked sums, memory.
+ *       Knows nothing of attention.
+ * ========================================================================== */
+
+#ifndef PIMATTN_ASSERT
+#include <assert.h>
+#define PIMATTN_ASSERT(x) assert(x)
+#endif
+
+static uint64_t pimattn_i_max(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t pimattn_i_min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t pimattn_i_ceil_div(uint64_t a, uint64_t b)
+{
+    return a == 0 ? 0 : (a - 1) / b + 1;
+}
+
+/* Sums and products that stay at UINT64_MAX once they pass it. */
+static uint64_t pimattn_i_add(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t pimattn_i_mul(uint64_t a, uint64_t b)
+{
+    return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b;
+}
+
+/* a rounded up to a multiple of 64. */
+static uint64_t pimattn_i_up64(uint64_t a)
+{
+    return a > UINT64_MAX - 63 ? UINT64_MAX : (a + 63) / 64 * 64;
+}
+
+static void *pimattn_i_alloc(const pimhw_allocator *a, uint64_t bytes, size_t align)
+{
+    if (bytes > SIZE_MAX / 2) return NULL;
+    return a->alloc(a->user, (size_t)bytes, align);
+}
+
+static void pimattn_i_release(const pimhw_allocator *a, void *ptr, uint64_t bytes)
+{
+    if (ptr) a->release(a->user, ptr, (size_t)bytes);
+}
+
+/* ==========================================================================
+ * [A11] NUMBERS: f16, exp, NaN.
+ *       Knows bits; nothing of tokens.
+ * ========================================================================== */
+
+static uint32_t pimattn_i_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static float pimattn_i_from_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The one NaN the library gives out. */
+static float pimattn_i_nan(void)
+{
+    return pimattn_i_from_bits(0x7fc00000u);
+}
+
+static float pimattn_i_minus_inf(void)
+{
+    return pimattn_i_from_bits(0xff800000u);
+}
+
+static bool pimattn_i_finite(float x)
+{
+    return (pimattn_i_bits(x) & 0x7f800000u) != 0x7f800000u;
+}
+
+static bool pimattn_i_is_nan(float x)
+{
+    return (pimattn_i_bits(x) & 0x7fffffffu) > 0x7f800000u;
+}
+
+/* Round to nearest, ties to even; NaN becomes 0x7e00, what is too large infinity. */
+static uint16_t pimattn_i_f16_from_f32(float x)
+{
+    uint32_t bits = pimattn_i_bits(x);
+    uint32_t sign = bits >> 16 & 0x8000u;
+    uint32_t magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return 0x7e00u;
+    if (magnitude >= 0x47800000u) return (uint16_t)(sign | 0x7c00u);
+    if (magnitude < 0x38800000u) {
+        /* subnormal: the mantissa in units of 2^-24 */
+        uint32_t shift = 126 - (magnitude >> 23);
+        if (shift > 24) return (uint16_t)sign;
+        uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
+        uint32_t half = 1u << (shift - 1);
+        uint32_t rounded = mantissa + half - 1 + (mantissa >> shift & 1);
+        return (uint16_t)(sign | rounded >> shift);
+    }
+    uint32_t rounded = magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1);
+    return (uint16_t)(sign | pimattn_i_min(rounded >> 13, 0x7c00u));
+}
+
+static float pimattn_i_f32_from_f16(uint16_t half)
+{
+    uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
+    uint32_t magnitude = half & 0x7fffu;
+    if (magnitude >= 0x7c00u) return pimattn_i_from_bits(sign | (magnitude << 13) | 0x7f800000u);
+    if (magnitude >= 0x0400u) return pimattn_i_from_bits(sign | ((magnitude << 13) + 0x38000000u));
+    float small = (float)magnitude * 5.9604644775390625e-8f; /* 2^-24 */
+    return sign ? -small : small;
+}
+
+/*
+ * exp(x) for x <= 0, within 2e-7 of it relatively; 0 where it is below 2^-126. A polynomial of
+ * degree 6 on |r| <= ln 2 / 2, so that results do not hang on the libc.
+ */
+static float pimattn_i_exp(float x)
+{
+    if (!(x > -87.33654f)) return 0.0f;
+    float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f; /* to the nearest integer */
+    float r = x - n * 0.693359375f;
+    r = r - n * -2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + r + 1.0f;
+    return p * pimattn_i_from_bits((uint32_t)((int32_t)n + 127) << 23);
+}
+
+static uint32_t pimattn_i_type_bytes(uint32_t type)
+{
+    return type == PIMATTN_F16 ? 2 : 4;
+}
+
+/* One row of n numbers as stored to f32. */
+static void pimattn_i_load_row(float *to, const unsigned char *from, uint32_t type, uint32_t n)
+{
+    if (type == PIMATTN_F32) {
+        memcpy(to, from, (size_t)n * sizeof *to);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint16_t half;
+        memcpy(&half, from + 2 * (size_t)i, sizeof half);
+        to[i] = pimattn_i_f32_from_f16(half);
+    }
+}
+
+static void pimattn_i_store_row(unsigned char *to, const unsigned char *from, uint32_t type,
+                                uint32_t n)
+{
+    if (type == PIMATTN_F32) {
+        memcpy(to, from, (size_t)n * sizeof(float));
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        float x;
+        memcpy(&x, from + 4 * (size_t)i, sizeof x);
+        uint16_t half = pimattn_i_f16_from_f32(x);
+        memcpy(to + 2 * (size_t)i, &half, sizeof half);
+    }
+}
+
+/* Index of the first finite number of a row that its type would turn into infinity; n: none. */
+static uint32_t pimattn_i_first_overflow(const unsigned char *from, uint32_t type, uint32_t n)
+{
+    if (type == PIMATTN_F32) return n;
+    for (uint32_t i = 0; i < n; i++) {
+        float x;
+        memcpy(&x, from + 4 * (size_t)i, sizeof x);
+        if (pimattn_i_finite(x) && (pimattn_i_f16_from_f32(x) & 0x7fffu) == 0x7c00u) return i;
+    }
+    return n;
+}
+
+/* ==========================================================================
+ * [A12] KERNELS: a tile of tokens for one query head.
+ *       Knows rows of f32; nothing of pages, threads or leaves.
+ * ========================================================================== */
+
+enum { PIMATTN_I_TILE = 16, PIMATTN_I_LEAF = 512 };
+
+/* A partial in working memory: m, l, then o from PIMATTN_I_O on. */
+enum { PIMATTN_I_M = 0, PIMATTN_I_L = 1, PIMATTN_I_O = 16 };
+
+/* One accumulator per lane, then one fixed tree. */
+static float pimattn_i_dot(const float *a, const float *b, uint32_t n)
+{
+    float lane[16] = {0};
+    uint32_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (uint32_t j = 0; j < 16; j++)
+            lane[j] += a[i + j] * b[i + j];
+    for (uint32_t j = 0; i + j < n; j++)
+        lane[j] += a[i + j] * b[i + j];
+    for (uint32_t j = 0; j < 8; j++)
+        lane[j] += lane[j + 8];
+    for (uint32_t j = 0; j < 4; j++)
+        lane[j] += lane[j + 4];
+    return (lane[0] + lane[2]) + (lane[1] + lane[3]);
+}
+
+static float pimattn_i_sum16(float x[16])
+{
+    for (uint32_t j = 0; j < 8; j++)
+        x[j] += x[j + 8];
+    for (uint32_t j = 0; j < 4; j++)
+        x[j] += x[j + 4];
+    return (x[0] + x[2]) + (x[1] + x[3]);
+}
+
+/* What a tile kernel works on: k and v are [16][dim] in f32; bit t of visible is token t. */
+typedef struct pimattn_i_tile {
+    const float *k;
+    const float *v;
+    uint32_t visible;
+    uint32_t dim_k, dim_v;
+    float scale;
+} pimattn_i_tile;
+
+/* Scores of the visible tokens and their maximum; false if one is not finite. */
+static bool pimattn_i_tile_scores(const pimattn_i_tile *tile, const float *q, float score[16],
+                                  float *most)
+{
+    *most = pimattn_i_minus_inf();
+    for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {
+        if (!(tile->visible >> t & 1)) continue;
+        score[t] = pimattn_i_dot(q, tile->k + (size_t)t * tile->dim_k, tile->dim_k) * tile->scale;
+        if (!pimattn_i_finite(score[t])) return false;
+        if (score[t] > *most) *most = score[t];
+    }
+    return true;
+}
+
+/* Folds a tile into the partial of one query head: the scalar kernel, and the specification. */
+static void pimattn_i_tile_scalar(const pimattn_i_tile *tile, const float *q, float *partial)
+{
+    float score[16], p[16] = {0};
+    float *o = partial + PIMATTN_I_O;
+    float m = partial[PIMATTN_I_M];
+    float most;
+    if (!tile->visible || pimattn_i_is_nan(m)) return;
+    if (!pimattn_i_tile_scores(tile, q, score, &most)) {
+        partial[PIMATTN_I_M] = pimattn_i_nan();
+        partial[PIMATTN_I_L] = pimattn_i_nan();
+        return;
+    }
+    if (most > m) {
+        float keep = m == pimattn_i_minus_inf() ? 0.0f : pimattn_i_exp(m - most);
+        partial[PIMATTN_I_L] *= keep;
+        for (uint32_t j = 0; j < tile->dim_v; j++)
+            o[j] *= keep;
+        m = partial[PIMATTN_I_M] = most;
+    }
+    for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {
+        if (!(tile->visible >> t & 1)) continue;
+        const float *v = tile->v + (size_t)t * tile->dim_v;
+        float weight = p[t] = pimattn_i_exp(score[t] - m);
+        for (uint32_t j = 0; j < tile->dim_v; j++)
+            o[j] += weight * v[j];
+    }
+    partial[PIMATTN_I_L] += pimattn_i_sum16(p);
+}
+
+/* ==========================================================================
+ * [A13] PARTIALS: fold, merge, exits.
+ *       Knows (m, l, o); nothing of where it came from.
+ * ========================================================================== */
+
+PIMATTN_API void pimattn_partial_clear(pimattn_partial *partial)
+{
+    partial->m = pimattn_i_minus_inf();
+    partial->l = 0.0f;
+    for (uint32_t j = 0; j < partial->dim; j++)
+        partial->o[j] = 0.0f;
+}
+
+PIMATTN_API pimattn_status pimattn_partial_merge(pimattn_partial *dst, const pimattn_partial *src)
+{
+    if (!dst || !src || dst->dim != src->dim) return PIMATTN_ERR_ARGUMENT;
+    if (pimattn_i_is_nan(dst->m)) return PIMATTN_OK;
+    if (pimattn_i_is_nan(src->m)) {
+        dst->m = dst->l = pimattn_i_nan();
+        return PIMATTN_OK;
+    }
+    if (src->m == pimattn_i_minus_inf()) return PIMATTN_OK;
+    if (dst->m == pimattn_i_minus_inf()) {
+        dst->m = src->m;
+        dst->l = src->l;
+        memcpy(dst->o, src->o, (size_t)dst->dim * sizeof(float));
+        return PIMATTN_OK;
+    }
+    float m = dst->m > src->m ? dst->m : src->m;
+    float a = pimattn_i_exp(dst->m - m);
+    float b = pimattn_i_exp(src->m - m);
+    dst->m = m;
+    dst->l = dst->l * a + src->l * b;
+    for (uint32_t j = 0; j < dst->dim; j++)
+        dst->o[j] = dst->o[j] * a + src->o[j] * b;
+    return PIMATTN_OK;
+}
+
+PIMATTN_API void pimattn_partial_output(const pimattn_partial *partial, float *out)
+{
+    bool poisoned = pimattn_i_is_nan(partial->m);
+    bool empty = partial->m == pimattn_i_minus_inf();
+    for (uint32_t j = 0; j < partial->dim; j++) {
+        float x = poisoned ? pimattn_i_nan() : empty ? 0.0f : partial->o[j] / partial->l;
+        if (!pimattn_i_finite(x)) x = pimattn_i_nan();
+        memcpy((unsigned char *)out + 4 * (size_t)j, &x, sizeof x);
+    }
+}
+
+PIMATTN_API float pimattn_partial_lse(const pimattn_partial *partial)
+{
+    if (pimattn_i_is_nan(partial->m)) return pimattn_i_nan();
+    if (partial->m == pimattn_i_minus_inf()) return partial->m;
+    return (float)((double)partial->m + log((double)partial->l));
+}
+
+/* A view of a partial in working memory. */
+static pimattn_partial pimattn_i_view(float *partial, uint32_t dim)
+{
+    pimattn_partial view;
+    view.m = partial[PIMATTN_I_M];
+    view.l = partial[PIMATTN_I_L];
+    view.o = partial + PIMATTN_I_O;
+    view.dim = dim;
+    return view;
+}
+
+static void pimattn_i_clear(float *partial, uint32_t dim)
+{
+    pimattn_partial view = pimattn_i_view(partial, dim);
+    pimattn_partial_clear(&view);
+    partial[PIMATTN_I_M] = view.m;
+    partial[PIMATTN_I_L] = view.l;
+}
+
+static void pimattn_i_merge(float *dst, float *src, uint32_t dim)
+{
+    pimattn_partial to = pimattn_i_view(dst, dim);
+    pimattn_partial from = pimattn_i_view(src, dim);
+    pimattn_partial_merge(&to, &from);
+    dst[PIMATTN_I_M] = to.m;
+    dst[PIMATTN_I_L] = to.l;
+}
+
+/*
+ * A stack of blocks of partials that merges as the binary counter does: `levels` is how many
+ * blocks lie on it, `n` how many equal pieces went in. Each block holds n_queries partials and
+ * has room for `stride`.
+ */
+typedef struct pimattn_i_stack {
+    float *base;
+    size_t partial_floats;
+    uint32_t n_queries, stride, dim, levels;
+    uint64_t n;
+} pimattn_i_stack;
+
+static float *pimattn_i_stack_at(const pimattn_i_stack *s, uint32_t level, uint32_t query)
+{
+    return s->base + ((size_t)level * s->stride + query) * s->partial_floats;
+}
+
+static void pimattn_i_stack_fold(pimattn_i_stack *s)
+{
+    for (uint32_t i = 0; i < s->n_queries; i++)
+        pimattn_i_merge(pimattn_i_stack_at(s, s->levels - 2, i),
+                        pimattn_i_stack_at(s, s->levels - 1, i), s->dim);
+    s->levels--;
+}
+
+/* A piece has been written to level `levels`: takes it in. */
+static void pimattn_i_stack_push(pimattn_i_stack *s)
+{
+    s->levels++;
+    s->n++;
+    for (uint64_t n = s->n; n % 2 == 0; n /= 2)
+        pimattn_i_stack_fold(s);
+}
+
+/* What is left folds from the right; the result is at level 0. */
+static void pimattn_i_stack_finish(pimattn_i_stack *s)
+{
+    while (s->levels > 1)
+        pimattn_i_stack_fold(s);
+}
+
+/* ==========================================================================
+ * [A14] PAGES: pool, block tables, sequences.
+ *       Knows bytes and tokens; never what they mean.
+ * ========================================================================== */
+
+enum { PIMATTN_I_SLAB = 2 << 20 };
+
+/* Pages by number. A free page holds the number of the next free one. */
+typedef struct pimattn_i_pool {
+    pimhw_allocator allocator;
+    unsigned char **slabs; /* [n_slabs_most] */
+    uint64_t page_bytes;
+    uint64_t slab_pages; /* of every slab but the last possible one */
+    uint64_t n_pages_most;
+    uint64_t n_slabs_most;
+    uint64_t n_slabs;
+    uint64_t n_fresh; /* pages of slabs never taken yet begin here */
+    uint64_t n_used;
+    uint64_t n_free; /* returned pages */
+    uint32_t free_head;
+} pimattn_i_pool;
+
+static uint64_t pimattn_i_slab_bytes(const pimattn_i_pool *pool, uint64_t slab)
+{
+    uint64_t pages = pimattn_i_min(pool->slab_pages, pool->n_pages_most - slab * pool->slab_pages);
+    return pages * pool->page_bytes;
+}
+
+static unsigned char *pimattn_i_page(const pimattn_i_pool *pool, uint32_t page)
+{
+    return pool->slabs[page / pool->slab_pages] + (page % pool->slab_pages) * pool->page_bytes;
+}
+
+/* Makes n pages available without taking them. */
+static pimattn_status pimattn_i_pool_prepare(pimattn_i_pool *pool, uint64_t n)
+{
+    if (n > pool->n_pages_most - pool->n_used) return PIMATTN_ERR_PAGES;
+    for (;;) {
+        uint64_t there = pimattn_i_min(pool->n_slabs * pool->slab_pages, pool->n_pages_most);
+        if (there - pool->n_used >= n) return PIMATTN_OK;
+        unsigned char *slab = (unsigned char *)pimattn_i_alloc(
+            &pool->allocator, pimattn_i_slab_bytes(pool, pool->n_slabs), PIMATTN_I_SLAB);
+        if (!slab) return PIMATTN_ERR_MEMORY;
+        pool->slabs[pool->n_slabs++] = slab;
+    }
+}
+
+static uint32_t pimattn_i_pool_take(pimattn_i_pool *pool)
+{
+    pool->n_used++;
+    if (pool->n_free == 0) return (uint32_t)pool->n_fresh++;
+    uint32_t page = pool->free_head;
+    memcpy(&pool->free_head, pimattn_i_page(pool, page), sizeof page);
+    pool->n_free--;
+    return page;
+}
+
+static void pimattn_i_pool_return(pimattn_i_pool *pool, uint32_t page)
+{
+    memcpy(pimattn_i_page(pool, page), &pool->free_head, sizeof page);
+    pool->free_head = page;
+    pool->n_free++;
+    pool->n_used--;
+}
+
+/* One sequence: pages [page][layer][kv head], as many in every layer; tokens of each layer. */
+typedef struct pimattn_i_seq {
+    pimattn_seq id; /* 0: free */
+    uint64_t generation;
+    uint64_t n_pages; /* per layer and KV head */
+    uint64_t n_pages_most;
+    uint32_t *table;
+    uint64_t *tokens; /* [n_layers] */
+} pimattn_i_seq;
+
+/* How rows lie in a page. */
+typedef struct pimattn_i_layout {
+    uint32_t page_tokens, run_tokens;
+    uint32_t n_layers, n_kv_heads;
+    uint64_t k_row_bytes, v_row_bytes;
+    uint64_t run_bytes;
+    uint64_t v_offset; /* of the V part in a run */
+    uint64_t page_bytes;
+} pimattn_i_layout;
+
+static void pimattn_i_layout_init(pimattn_i_layout *to, const pimattn_shape *s,
+                                  uint32_t page_tokens)
+{
+    to->page_tokens = page_tokens;
+    to->run_tokens = page_tokens % PIMATTN_I_TILE == 0 ? (uint32_t)PIMATTN_I_TILE : page_tokens;
+    to->n_layers = s->n_layers;
+    to->n_kv_heads = s->n_kv_heads;
+    to->k_row_bytes = (uint64_t)s->head_dim * pimattn_i_type_bytes(s->k_type);
+    to->v_row_bytes = (uint64_t)s->head_dim_v * pimattn_i_type_bytes(s->v_type);
+    to->v_offset = pimattn_i_up64(to->run_tokens * to->k_row_bytes);
+    to->run_bytes = to->v_offset + pimattn_i_up64(to->run_tokens * to->v_row_bytes);
+    to->page_bytes = page_tokens / to->run_tokens * to->run_bytes;
+}
+
+static uint32_t *pimattn_i_table_at(const pimattn_i_layout *lay, const pimattn_i_seq *seq,
+                                    uint64_t page, uint32_t layer)
+{
+    return seq->table + (page * lay->n_layers + layer) * lay->n_kv_heads;
+}
+
+/* Where K and V of a token begin. */
+static unsigned char *pimattn_i_row(const pimattn_i_pool *pool, const pimattn_i_layout *lay,
+                                    const pimattn_i_seq *seq, uint32_t layer, uint32_t kv_head,
+                                    uint64_t token, unsigned char **v)
+{
+    uint64_t at = token % lay->page_tokens;
+    uint32_t page = pimattn_i_table_at(lay, seq, token / lay->page_tokens, layer)[kv_head];
+    unsigned char *run = pimattn_i_page(pool, page) + at / lay->run_tokens * lay->run_bytes;
+    at %= lay->run_tokens;
+    *v = run + lay->v_offset + at * lay->v_row_bytes;
+    return run + at * lay->k_row_bytes;
+}
+
+/* Room in the table for n pages. */
+static pimattn_status pimattn_i_table_grow(const pimhw_allocator *a, const pimattn_i_layout *lay,
+                                           pimattn_i_seq *seq, uint64_t n)
+{
+    uint64_t page_ids = (uint64_t)lay->n_layers * lay->n_kv_heads;
+    if (n <= seq->n_pages_most) return PIMATTN_OK;
+    uint64_t most = pimattn_i_max(n, 2 * seq->n_pages_most);
+    uint64_t bytes = pimattn_i_mul(most, page_ids * sizeof(uint32_t));
+    uint32_t *table = (uint32_t *)pimattn_i_alloc(a, bytes, 64);
+    if (!table) return PIMATTN_ERR_MEMORY;
+    if (seq->table) memcpy(table, seq->table, (size_t)(seq->n_pages * page_ids * sizeof(uint32_t)));
+    pimattn_i_release(a, seq->table, seq->n_pages_most * page_ids * sizeof(uint32_t));
+    seq->table = table;
+    seq->n_pages_most = most;
+    return PIMATTN_OK;
+}
+
+/* Takes the pages of all layers for so many tokens, or none. */
+static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, const pimattn_i_layout *lay,
+                                         pimattn_i_seq *seq, uint64_t tokens)
+{
+    uint64_t page_ids = (uint64_t)lay->n_layers * lay->n_kv_heads;
+    uint64_t need = pimattn_i_ceil_div(tokens, lay->page_tokens);
+    if (need <= seq->n_pages) return PIMATTN_OK;
+    uint64_t fresh = pimattn_i_mul(need - seq->n_pages, page_ids);
+    if (fresh > pool->n_pages_most - pool->n_used) return PIMATTN_ERR_PAGES;
+    pimattn_status status = pimattn_i_table_grow(&pool->allocator, lay, seq, need);
+    if (status == PIMATTN_OK) status = pimattn_i_pool_prepare(pool, fresh);
+    if (status != PIMATTN_OK) return status;
+    for (; seq->n_pages < need; seq->n_pages++)
+        for (uint64_t i = 0; i < page_ids; i++)
+            seq->table[seq->n_pages * page_ids + i] = pimattn_i_pool_take(pool);
+    return PIMATTN_OK;
+}
+
+static void pimattn_i_seq_release(pimattn_i_pool *pool, const pimattn_i_layout *lay,
+                                  pimattn_i_seq *seq)
+{
+    uint64_t page_ids = (uint64_t)lay->n_layers * lay->n_kv_heads;
+    for (uint64_t i = seq->n_pages * page_ids; i > 0; i--)
+        pimattn_i_pool_return(pool, seq->table[i - 1]);
+    pimattn_i_release(&pool->allocator, seq->table,
+                      seq->n_pages_most * page_ids * sizeof(uint32_t));
+    seq->table = NULL;
+    seq->n_pages = seq->n_pages_most = 0;
+    seq->id = 0;
+}
+
+/* ==========================================================================
+ * [A15] PARTITION: which channel and bank holds which tokens.
+ *       Knows shapes and geometry; nothing of programs.
+ * ========================================================================== */
+
+static pimattn_status pimattn_i_shape_fault(pimhw_cause *why, const char *field, uint64_t is,
+                                            const char *must)
+{
+    pimhw_cause_write(why, "%s is %u, not %s", field, is, must);
+    return PIMATTN_ERR_CONFIG;
+}
+
+/* Judges a shape and fills what 0 stands for. */
+static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
+{
+    if (s->n_layers < 1 || s->n_layers > 65536)
+        return pimattn_i_shape_fault(why, "shape.n_layers", s->n_layers, "1 to 65536");
+    if (s->n_kv_heads < 1 || s->n_kv_heads > 65536)
+        return pimattn_i_shape_fault(why, "shape.n_kv_heads", s->n_kv_heads, "1 to 65536");
+    if (s->n_heads < 1 || s->n_heads > 65536 || s->n_heads % s->n_kv_heads != 0)
+        return pimattn_i_shape_fault(why, "shape.n_heads", s->n_heads,
+                                     "1 to 65536 and a multiple of n_kv_heads");
+    if (s->head_dim < 1 || s->head_dim > 65536)
+        return pimattn_i_shape_fault(why, "shape.head_dim", s->head_dim, "1 to 65536");
+    if (s->head_dim_v > 65536)
+        return pimattn_i_shape_fault(why, "shape.head_dim_v", s->head_dim_v, "0 to 65536");
+    if (s->k_type > PIMATTN_F16)
+        return pimattn_i_shape_fault(why, "shape.k_type", s->k_type, "0 (f32) or 1 (f16)");
+    if (s->v_type > PIMATTN_F16)
+        return pimattn_i_shape_fault(why, "shape.v_type", s->v_type, "0 (f32) or 1 (f16)");
+    if (!pimattn_i_finite(s->scale)) {
+        pimhw_cause_write(why, "shape.scale is not finite");
+        return PIMATTN_ERR_CONFIG;
+    }
+    if (s->head_dim_v == 0) s->head_dim_v = s->head_dim;
+    if (s->scale == 0.0f) s->scale = (float)(1.0 / sqrt((double)s->head_dim));
+    return PIMATTN_OK;
+}
+
+/* K: whole tokens in a bank row, or whole rows of one token. */
+static void pimattn_i_plan_k(pimattn_plan *p)
+{
+    uint32_t columns = pimhw_config_columns(&p->device);
+    uint32_t entries = p->device.in_entries;
+    p->k_columns = (uint32_t)pimattn_i_ceil_div(p->shape.head_dim, pimhw_config_lanes(&p->device));
+    p->k_row_tokens = columns / p->k_columns;
+    p->k_token_rows = (uint32_t)pimattn_i_ceil_div(p->k_columns, columns);
+    p->k_queries = (uint32_t)pimattn_i_min(p->n_queries, pimattn_i_max(1, entries / p->k_columns));
+    if (p->k_row_tokens == 0) p->k_queries = 1;
+    p->k_resident = p->k_row_tokens > 0 && p->k_columns <= entries &&
+                    (p->row_reuse_off || p->n_queries <= p->k_queries);
+}
+
+/* V, mapping A: a bank holds one dim of each block, a column 16 tokens. */
+static void pimattn_i_plan_v(pimattn_plan *p)
+{
+    uint32_t entries = p->device.in_entries;
+    uint64_t banks = pimhw_config_banks(&p->device);
+    p->v_blocks = (uint32_t)pimattn_i_ceil_div(p->shape.head_dim_v, banks);
+    bool fits = p->v_blocks <= p->unit_channels;
+    p->v_groups = fits ? p->unit_channels / p->v_blocks : 1;
+    p->v_passes = fits ? 1 : (uint32_t)pimattn_i_ceil_div(p->v_blocks, p->unit_channels);
+    p->wanted_out = p->k_queries;
+    p->v_queries = (uint32_t)pimattn_i_min(p->k_queries, p->device.out_entries);
+    p->v_strip = (uint32_t)pimattn_i_min(entries / p->v_queries, pimhw_config_columns(&p->device));
+    bool one_block = p->row_reuse_off || p->n_queries <= p->v_queries;
+    p->v_hold = one_block && (uint64_t)p->v_queries * p->v_passes <= p->device.out_entries;
+    p->used_out = p->v_hold ? p->v_queries * p->v_passes : p->v_queries;
+}
+
+PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_shape *shape,
+                                             const pimhw_config *device, uint32_t partition,
+                                             uint32_t hfp_unit, bool row_reuse_off,
+                                             uint64_t n_queries, pimhw_cause *why)
+{
+    pimattn_plan p;
+    if (!plan || !shape || !device) return PIMATTN_ERR_ARGUMENT;
+    memset(&p, 0, sizeof p);
+    p.shape = *shape;
+    p.device = *device;
+    pimattn_status status = pimattn_i_shape_check(&p.shape, why);
+    if (status != PIMATTN_OK) return status;
+    if (pimhw_config_check(device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
+    if (partition > PIMATTN_HFP)
+        return pimattn_i_shape_fault(why, "partition", partition, "0 (tcp) or 1 (hfp)");
+    if (hfp_unit > PIMATTN_BY_QUERY_HEAD)
+        return pimattn_i_shape_fault(why, "hfp_unit", hfp_unit, "0 (kv_head) or 1 (query_head)");
+    if (n_queries < 1 || n_queries > UINT32_MAX)
+        return pimattn_i_shape_fault(why, "queries of a block", n_queries, "1 to 2^32 - 1");
+    p.partition = partition;
+    p.hfp_unit = hfp_unit;
+    p.row_reuse_off = row_reuse_off;
+    p.unit_channels = partition == PIMATTN_TCP ? device->n_channels : 1;
+    p.n_queries = (uint32_t)n_queries;
+    pimattn_i_plan_k(&p);
+    pimattn_i_plan_v(&p);
+    *plan = p;
+    return PIMATTN_OK;
+}
+
+/* Whether every query head is a block of its own. */
+static bool pimattn_i_by_query_head(const pimattn_plan *p)
+{
+    return p->partition == PIMATTN_HFP && p->hfp_unit == PIMATTN_BY_QUERY_HEAD;
+}
+
+/* Rows of the busiest bank that K or V of so many tokens take. */
+static uint64_t pimattn_i_k_rows(const pimattn_plan *p, uint64_t tokens)
+{
+    uint64_t lanes = (uint64_t)pimhw_config_banks(&p->device) * p->unit_channels;
+    uint64_t slots = pimattn_i_ceil_div(tokens, lanes);
+    return pimattn_i_ceil_div(slots, pimattn_i_max(1, p->k_row_tokens)) * p->k_token_rows;
+}
+
+/* V columns of a channel group. */
+static uint64_t pimattn_i_v_columns(const pimattn_plan *p, uint64_t tokens, uint64_t group)
+{
+    uint64_t lanes = pimhw_config_lanes(&p->device);
+    uint64_t before = group * lanes;
+    return tokens > before ? pimattn_i_ceil_div(tokens - before, lanes * p->v_groups) : 0;
+}
+
+static uint64_t pimattn_i_v_rows(const pimattn_plan *p, uint64_t tokens)
+{
+    uint64_t columns = pimattn_i_v_columns(p, tokens, 0);
+    return pimattn_i_ceil_div(columns, pimhw_config_columns(&p->device)) * p->v_passes;
+}
+
+/* Sums of one (query, dim) that the hub adds up. */
+static uint64_t pimattn_i_v_sums(const pimattn_plan *p, uint64_t tokens)
+{
+    uint64_t sums = 0;
+    for (uint64_t g = 0; g < p->v_groups; g++) {
+        uint64_t columns = pimattn_i_v_columns(p, tokens, g);
+        uint64_t reads = pimattn_i_ceil_div(columns, pimhw_config_columns(&p->device));
+        sums += p->v_hold ? pimattn_i_min(reads, 1) : reads;
+    }
+    return sums;
+}
+
+/* ==========================================================================
+ * [A16] LOWERING: plan to program and request data.
+ *       Knows layouts and instructions; never clocks or values.
+ * ========================================================================== */
+
+/* Numbers of a block, as pimhw_tail.rest counts them. */
+enum {
+    PIMATTN_I_TOKENS = 1,
+    PIMATTN_I_QUERIES,
+    PIMATTN_I_SOFTMAX, /* elements the EPU goes through */
+    PIMATTN_I_SUMS,    /* elements the EPU adds and scales */
+    PIMATTN_I_SCRATCH_SPAN,
+    PIMATTN_I_SCRATCH_CHANNEL
+};
+
+/* A program being written: the loops around the next item. */
+typedef struct pimattn_i_writer {
+    pimhw_program *program;
+    const pimattn_plan *plan;
+    uint32_t level;
+    uint64_t mask;
+} pimattn_i_writer;
+
+static pimhw_operand pimattn_i_operand(uint64_t base)
+{
+    pimhw_operand o;
+    memset(&o, 0, sizeof o);
+    o.base = base;
+    return o;
+}
+
+static pimhw_tail pimattn_i_tail(uint32_t rest, uint64_t base, uint64_t unit, uint64_t mul)
+{
+    pimhw_tail t;
+    memset(&t, 0, sizeof t);
+    t.rest = rest;
+    t.base = base;
+    t.unit = unit;
+    t.mul = mul;
+    return t;
+}
+
+/* Tokens of a channel's share, in units: K by lanes of banks, V by channel groups. */
+static pimhw_tail pimattn_i_tokens(const pimattn_plan *p, bool is_v, uint64_t unit)
+{
+    pimhw_tail t = pimattn_i_tail(PIMATTN_I_TOKENS, 0, unit, 1);
+    if (is_v && p->v_groups > 1) {
+        t.channel_div = p->v_blocks;
+        t.channel_step = pimhw_config_lanes(&p->device);
+    } else if (!is_v && p->unit_channels > 1) {
+        t.channel_step = pimhw_config_banks(&p->device);
+    }
+    return t;
+}
+
+static void pimattn_i_limit(pimattn_i_writer *w, pimhw_operand *o, const pimhw_tail *tail)
+{
+    int at = o->tail[0] ? 1 : 0;
+    PIMATTN_ASSERT(!o->tail[at]);
+    o->tail[at] = pimhw_program_tail(w->program, tail);
+}
+
+/* Opens a loop; returns its level. */
+static uint32_t pimattn_i_loop(pimattn_i_writer *w, const pimhw_operand *rounds)
+{
+    pimhw_program_loop(w->program, pimhw_program_operand(w->program, rounds), w->mask);
+    return w->level++;
+}
+
+static void pimattn_i_end(pimattn_i_writer *w)
+{
+    pimhw_program_end(w->program);
+    w->level--;
+}
+
+/* A loop over what a tail counts, at most `most`. */
+static uint32_t pimattn_i_loop_tail(pimattn_i_writer *w, uint64_t most, const pimhw_tail *tail)
+{
+    pimhw_operand rounds = pimattn_i_operand(most);
+    pimattn_i_limit(w, &rounds, tail);
+    return pimattn_i_loop(w, &rounds);
+}
+
+static uint32_t pimattn_i_loop_times(pimattn_i_writer *w, uint64_t times)
+{
+    pimhw_operand rounds = pimattn_i_operand(times);
+    return pimattn_i_loop(w, &rounds);
+}
+
+/* Loops over query blocks, and over the queries of the block. */
+static uint32_t pimattn_i_loop_blocks(pimattn_i_writer *w, uint32_t queries)
+{
+    pimhw_tail t = pimattn_i_tail(PIMATTN_I_QUERIES, 0, queries, 1);
+    return pimattn_i_loop_tail(w, UINT64_MAX, &t);
+}
+
+static uint32_t pimattn_i_loop_queries(pimattn_i_writer *w, uint32_t block_level, uint32_t queries)
+{
+    pimhw_tail t = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, 1);
+    t.step[block_level] = queries;
+    return pimattn_i_loop_tail(w, queries, &t);
+}
+
+/* Operands of an instruction to write; those not set are 0. */
+typedef struct pimattn_i_operands {
+    pimhw_operand op_size, row, column, tile, out, gpr, aux;
+} pimattn_i_operands;
+
+static void pimattn_i_write(pimattn_i_writer *w, pimhw_kind kind, uint32_t flags, uint32_t space,
+                            const pimattn_i_operands *o)
+{
+    pimhw_item item;
+    const pimhw_operand zero = pimattn_i_operand(0);
+    const pimhw_operand *from[7] = {&o->op_size, &o->row, &o->column, &o->tile,
+                                    &o->out,     &o->gpr, &o->aux};
+    uint8_t name[7];
+    for (int i = 0; i < 7; i++)
+        name[i] = memcmp(from[i], &zero, sizeof zero) == 0
+                      ? (uint8_t)0
+                      : pimhw_program_operand(w->program, from[i]);
+    memset(&item, 0, sizeof item);
+    item.mask = w->mask;
+    item.kind = (uint8_t)kind;
+    item.flags = (uint8_t)flags;
+    item.space = (uint8_t)space;
+    item.op_size = name[0];
+    item.row = name[1];
+    item.column = name[2];
+    item.tile = name[3];
+    item.out = name[4];
+    item.gpr = name[5];
+    item.aux = name[6];
+    pimhw_program_item(w->program, &item);
+}
+
+static pimattn_i_operands pimattn_i_no_operands(void)
+{
+    pimattn_i_operands o;
+    memset(&o, 0, sizeof o);
+    return o;
+}
+
+/* 1 in round 0 of the loop at level, then 0. */
+static pimhw_tail pimattn_i_first_round(uint32_t level, uint64_t mul)
+{
+    pimhw_tail t = pimattn_i_tail(0, 1, 1, mul);
+    t.step[level] = 1;
+    return t;
+}
+
+/* Loops over rows and query blocks, outermost first: row-reuse keeps the row open. */
+static void pimattn_i_loop_rows_blocks(pimattn_i_writer *w, const pimhw_tail *rows,
+                                       uint32_t queries, uint32_t *row, uint32_t *block)
+{
+    if (w->plan->row_reuse_off) *block = pimattn_i_loop_blocks(w, queries);
+    *row = pimattn_i_loop_tail(w, UINT64_MAX, rows);
+    if (!w->plan->row_reuse_off) *block = pimattn_i_loop_blocks(w, queries);
+}
+
+/* Slots of a bank's row that hold a token of this channel. */
+static uint32_t pimattn_i_loop_slots(pimattn_i_writer *w, uint32_t row, uint64_t row_tokens,
+                                     uint64_t lanes)
+{
+    pimhw_tail t = pimattn_i_tokens(w->plan, false, lanes);
+    t.step[row] = row_tokens * lanes;
+    return pimattn_i_loop_tail(w, row_tokens, &t);
+}
+
+/* Scores of a query block whose keys fit the global buffer: W, then slots x queries of M, R. */
+static void pimattn_i_lower_k(pimattn_i_writer *w)
+{
+    const pimattn_plan *p = w->plan;
+    uint64_t lanes = (uint64_t)pimhw_config_banks(&p->device) * p->unit_channels;
+    uint64_t set = (uint64_t)p->k_queries * p->k_columns;
+    uint32_t row, block;
+    pimhw_tail rows = pimattn_i_tokens(p, false, lanes * p->k_row_tokens);
+    pimattn_i_loop_rows_blocks(w, &rows, p->k_queries, &row, &block);
+    pimattn_i_operands o = pimattn_i_no_operands();
+    pimhw_tail left = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, p->k_columns);
+    left.step[block] = p->k_queries;
+    o.op_size = pimattn_i_operand(set);
+    pimattn_i_limit(w, &o.op_size, &left);
+    if (p->k_resident) {
+        pimhw_tail once = pimattn_i_first_round(row, set);
+        pimattn_i_limit(w, &o.op_size, &once);
+    }
+    o.gpr.step[block] = set;
+    pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
+    uint32_t slot = pimattn_i_loop_slots(w, row, p->k_row_tokens, lanes);
+    uint32_t query = pimattn_i_loop_queries(w, block, p->k_queries);
+    o = pimattn_i_no_operands();
+    if (p->device.out_clear == PIMHW_CLEAR_BIAS) pimattn_i_write(w, PIMHW_WR_BIAS, 0, 0, &o);
+    o.op_size = pimattn_i_operand(p->k_columns);
+    o.row.step[row] = 1;
+    o.column.step[slot] = p->k_columns;
+    o.tile.step[query] = p->k_columns;
+    pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
+    o = pimattn_i_no_operands();
+    pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
+    for (int i = 0; i < 4; i++)
+        pimattn_i_end(w);
+}
+
+/* Scores where one key is more than the global buffer: the query goes in pieces. */
+static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
+{
+    const pimattn_plan *p = w->plan;
+    uint64_t columns = pimhw_config_columns(&p->device);
+    uint64_t lanes = (uint64_t)pimhw_config_banks(&p->device) * p->unit_channels;
+    uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens);
+    uint64_t piece = pimattn_i_min(p->device.in_entries, columns);
+    uint64_t in_row = pimattn_i_min(p->k_columns, columns);
+    uint32_t row, block;
+    pimhw_tail rows = pimattn_i_tokens(p, false, lanes * row_tokens);
+    pimattn_i_loop_rows_blocks(w, &rows, 1, &row, &block);
+    uint32_t slot = pimattn_i_loop_slots(w, row, row_tokens, lanes);
+    pimattn_i_operands o = pimattn_i_no_operands();
+    if (p->device.out_clear == PIMHW_CLEAR_BIAS) pimattn_i_write(w, PIMHW_WR_BIAS, 0, 0, &o);
+    uint32_t part = pimattn_i_loop_times(w, p->k_token_rows);
+    uint32_t at = pimattn_i_loop_times(w, pimattn_i_ceil_div(in_row, piece));
+    pimhw_tail of_token = pimattn_i_tail(0, p->k_columns, 1, 1);
+    of_token.step[part] = columns;
+    of_token.step[at] = piece;
+    pimhw_tail of_row = pimattn_i_tail(0, in_row, 1, 1);
+    of_row.step[at] = piece;
+    o.op_size = pimattn_i_operand(piece);
+    pimattn_i_limit(w, &o.op_size, &of_token);
+    pimattn_i_limit(w, &o.op_size, &of_row);
+    o.gpr.step[block] = p->k_columns;
+    o.gpr.step[part] = columns;
+    o.gpr.step[at] = piece;
+    pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
+    o.gpr = pimattn_i_operand(0);
+    o.row.step[row] = p->k_token_rows;
+    o.row.step[part] = 1;
+    o.column.step[slot] = p->k_columns;
+    o.column.step[at] = piece;
+    if (p->k_token_rows > 1) o.column.step[slot] = 0;
+    pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
+    pimattn_i_end(w);
+    pimattn_i_end(w);
+    o = pimattn_i_no_operands();
+    pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
+    for (int i = 0; i < 3; i++)
+        pimattn_i_end(w);
+}
+
+/* Levels of the loops around one strip of the V phase. */
+typedef struct pimattn_i_v_loops {
+    uint32_t row, pass, block, strip;
+} pimattn_i_v_loops;
+
+static uint32_t pimattn_i_loop_passes(pimattn_i_writer *w)
+{
+    const pimattn_plan *p = w->plan;
+    pimhw_tail t = pimattn_i_tail(0, p->v_blocks, p->unit_channels, 1);
+    if (p->v_passes == 1 || p->unit_channels == 1) return pimattn_i_loop_times(w, p->v_passes);
+    t.channel_step = 1;
+    return pimattn_i_loop_tail(w, UINT64_MAX, &t);
+}
+
+/* Columns of the strip that hold tokens of this channel's group. */
+static pimhw_operand pimattn_i_strip_columns(pimattn_i_writer *w, const pimattn_i_v_loops *at)
+{
+    const pimattn_plan *p = w->plan;
+    uint64_t columns = pimhw_config_columns(&p->device);
+    uint64_t unit = (uint64_t)pimhw_config_lanes(&p->device) * p->v_groups;
+    pimhw_operand o = pimattn_i_operand(p->v_strip);
+    pimhw_tail tokens = pimattn_i_tokens(p, true, unit);
+    tokens.step[at->row] = unit * columns;
+    tokens.step[at->strip] = unit * p->v_strip;
+    pimattn_i_limit(w, &o, &tokens);
+    return o;
+}
+
+/* Probabilities of every query of the block for one strip, each channel group its own. */
+static void pimattn_i_lower_v_input(pimattn_i_writer *w, const pimattn_i_v_loops *at)
+{
+    const pimattn_plan *p = w->plan;
+    uint32_t columns = pimhw_config_columns(&p->device);
+    bool one_block = p->row_reuse_off || p->n_queries <= p->v_queries;
+    uint32_t query = pimattn_i_loop_queries(w, at->block, p->v_queries);
+    pimattn_i_operands o = pimattn_i_no_operands();
+    o.op_size = pimattn_i_strip_columns(w, at);
+    if (p->v_strip == columns && one_block && p->v_passes > 1) {
+        pimhw_tail once = pimattn_i_first_round(at->pass, columns);
+        pimattn_i_limit(w, &o.op_size, &once);
+    } else if (columns % p->v_strip != 0) {
+        pimhw_tail of_row = pimattn_i_tail(0, columns, 1, 1);
+        of_row.step[at->strip] = p->v_strip;
+        pimattn_i_limit(w, &o.op_size, &of_row);
+    }
+    o.tile.step[query] = p->v_strip;
+    o.gpr.step[at->block] = p->v_queries;
+    o.gpr.step[query] = 1;
+    o.aux.step[at->row] = columns;
+    o.aux.step[at->strip] = p->v_strip;
+    pimattn_i_write(w, PIMHW_WR_GB, PIMHW_DISTINCT, 1, &o);
+    pimattn_i_end(w);
+}
+
+/* The strip's MACs of every query of the block. */
+static void pimattn_i_lower_v_macs(pimattn_i_writer *w, const pimattn_i_v_loops *at)
+{
+    const pimattn_plan *p = w->plan;
+    uint32_t columns = pimhw_config_columns(&p->device);
+    uint32_t query = pimattn_i_loop_queries(w, at->block, p->v_queries);
+    pimattn_i_operands o = pimattn_i_no_operands();
+    o.out.step[query] = 1;
+    if (p->v_hold) o.out.step[at->pass] = p->v_queries;
+    if (p->device.out_clear == PIMHW_CLEAR_BIAS) {
+        pimhw_tail strip = pimattn_i_first_round(at->strip, 1);
+        pimhw_tail row = pimattn_i_first_round(at->row, 1);
+        o.op_size = pimattn_i_operand(1);
+        pimattn_i_limit(w, &o.op_size, &strip);
+        if (p->v_hold) pimattn_i_limit(w, &o.op_size, &row);
+        pimattn_i_write(w, PIMHW_WR_BIAS, 0, 1, &o);
+    }
+    o.op_size = pimattn_i_strip_columns(w, at);
+    if (columns % p->v_strip != 0) {
+        pimhw_tail of_row = pimattn_i_tail(0, columns, 1, 1);
+        of_row.step[at->strip] = p->v_strip;
+        pimattn_i_limit(w, &o.op_size, &of_row);
+    }
+    o.row.step[at->row] = p->v_passes;
+    o.row.step[at->pass] = 1;
+    o.column.step[at->strip] = p->v_strip;
+    o.tile.step[query] = p->v_strip;
+    pimattn_i_write(w, PIMHW_MAC_ABK, 0, 1, &o);
+    pimattn_i_end(w);
+}
+
+/* Reads the sums of a query block: one per query, from entry step * pass on. */
+static void pimattn_i_lower_v_reads(pimattn_i_writer *w, uint32_t block, uint32_t pass,
+                                    uint64_t step, bool if_any)
+{
+    const pimattn_plan *p = w->plan;
+    pimhw_tail left = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, 1);
+    pimhw_tail any = pimattn_i_tokens(p, true, UINT64_MAX);
+    pimhw_operand rounds = pimattn_i_operand(p->v_queries);
+    any.mul = p->v_queries;
+    left.step[block] = p->v_queries;
+    pimattn_i_limit(w, &rounds, &left);
+    if (if_any) pimattn_i_limit(w, &rounds, &any);
+    uint32_t query = pimattn_i_loop(w, &rounds);
+    pimattn_i_operands o = pimattn_i_no_operands();
+    o.out.step[query] = 1;
+    o.out.step[pass] = step;
+    pimattn_i_write(w, PIMHW_RD_MAC, 0, 1, &o);
+    pimattn_i_end(w);
+}
+
+/* Held sums: every pass read once, after the last row. */
+static void pimattn_i_lower_v_held(pimattn_i_writer *w, uint32_t outer_block)
+{
+    uint32_t block = w->plan->row_reuse_off ? outer_block : pimattn_i_loop_times(w, 1);
+    uint32_t pass = pimattn_i_loop_passes(w);
+    pimattn_i_lower_v_reads(w, block, pass, w->plan->v_queries, true);
+    pimattn_i_end(w);
+    if (!w->plan->row_reuse_off) pimattn_i_end(w);
+}
+
+static void pimattn_i_lower_v(pimattn_i_writer *w)
+{
+    const pimattn_plan *p = w->plan;
+    uint64_t columns = pimhw_config_columns(&p->device);
+    uint64_t unit = (uint64_t)pimhw_config_lanes(&p->device) * p->v_groups;
+    pimhw_tail rows = pimattn_i_tokens(p, true, unit * columns);
+    pimhw_tail strips = pimattn_i_tokens(p, true, unit * p->v_strip);
+    pimattn_i_v_loops at;
+    uint64_t all = w->mask;
+    if (p->v_passes == 1 && p->unit_channels > 1 && p->v_groups * p->v_blocks < 64)
+        w->mask &= ((uint64_t)1 << p->v_groups * p->v_blocks) - 1;
+    memset(&at, 0, sizeof at);
+    if (p->row_reuse_off) at.block = pimattn_i_loop_blocks(w, p->v_queries);
+    at.row = pimattn_i_loop_tail(w, UINT64_MAX, &rows);
+    at.pass = pimattn_i_loop_passes(w);
+    if (!p->row_reuse_off) at.block = pimattn_i_loop_blocks(w, p->v_queries);
+    strips.step[at.row] = unit * columns;
+    at.strip = pimattn_i_loop_tail(w, pimattn_i_ceil_div(columns, p->v_strip), &strips);
+    pimattn_i_lower_v_input(w, &at);
+    pimattn_i_lower_v_macs(w, &at);
+    pimattn_i_end(w);
+    if (!p->v_hold) pimattn_i_lower_v_reads(w, at.block, at.pass, 0, false);
+    for (int i = 0; i < (p->row_reuse_off ? 2 : 3); i++)
+        pimattn_i_end(w);
+    if (p->v_hold) pimattn_i_lower_v_held(w, at.block);
+    if (p->row_reuse_off) pimattn_i_end(w);
+    w->mask = all;
+}
+
+static void pimattn_i_structure(pimattn_i_writer *w, pimhw_kind kind, uint64_t aux)
+{
+    pimhw_item item;
+    memset(&item, 0, sizeof item);
+    item.kind = (uint8_t)kind;
+    item.mask = w->mask;
+    item.aux = pimhw_program_const(w->program, aux);
+    pimhw_program_item(w->program, &item);
+}
+
+static void pimattn_i_lower_hub(pimattn_i_writer *w, uint32_t rest, uint32_t flags)
+{
+    pimattn_i_operands o = pimattn_i_no_operands();
+    pimhw_tail t = pimattn_i_tail(rest, 0, 1, 1);
+    o.op_size = pimattn_i_operand(UINT64_MAX);
+    pimattn_i_limit(w, &o.op_size, &t);
+    pimattn_i_write(w, PIMHW_EPU, flags, 0, &o);
+}
+
+/* Where softmax hides behind the next block's scores, its values come one round later. */
+PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_program *program,
+                                              pimhw_cause *why)
+{
+    pimattn_i_writer w;
+    if (!plan || !program) return PIMATTN_ERR_ARGUMENT;
+    uint64_t lag = plan->device.epu_overlap == PIMHW_EPU_HEADS ? 1 : 0;
+    uint32_t n = plan->device.n_channels;
+    pimattn_i_operands none = pimattn_i_no_operands();
+    pimhw_program_init(program);
+    w.program = program;
+    w.plan = plan;
+    w.level = 1; /* inside the list */
+    w.mask = n == 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1;
+    pimattn_i_structure(&w, PIMHW_LIST, lag);
+    pimattn_i_structure(&w, PIMHW_BLOCK, 0);
+    if (plan->k_columns <= plan->device.in_entries && plan->k_row_tokens > 0)
+        pimattn_i_lower_k(&w);
+    else
+        pimattn_i_lower_k_pieces(&w);
+    pimattn_i_lower_hub(&w, PIMATTN_I_SOFTMAX, PIMHW_AWAITED);
+    pimhw_program_end(program);
+    pimattn_i_structure(&w, PIMHW_BLOCK, lag);
+    pimattn_i_write(&w, PIMHW_EPU_WAIT, 0, 0, &none);
+    pimattn_i_lower_v(&w);
+    pimattn_i_lower_hub(&w, PIMATTN_I_SUMS, 0);
+    pimhw_program_end(program);
+    pimhw_program_end(program);
+    return pimhw_program_check(program, &plan->device, why) == PIMHW_OK ? PIMATTN_OK
+                                                                        : PIMATTN_ERR_DEVICE;
+}
+
+static uint32_t pimattn_i_units(const pimattn_plan *p)
+{
+    return pimattn_i_by_query_head(p) ? p->shape.n_heads : p->shape.n_kv_heads;
+}
+
+PIMATTN_API size_t pimattn_plan_blocks(const pimattn_plan *plan, size_t n_spans)
+{
+    return (size_t)pimattn_i_mul(pimattn_i_units(plan), n_spans);
+}
+
+/* The numbers of one block. */
+static void pimattn_i_block_init(const pimattn_plan *p, pimhw_block *b, const pimattn_span *span)
+{
+    uint64_t group = pimattn_i_by_query_head(p) ? 1 : p->shape.n_heads / p->shape.n_kv_heads;
+    uint64_t queries = span->n_tokens * group;
+    uint64_t tokens = span->context_tokens;
+    memset(b, 0, sizeof *b);
+    b->rest[PIMATTN_I_TOKENS - 1] = tokens;
+    b->rest[PIMATTN_I_QUERIES - 1] = queries;
+    b->rest[PIMATTN_I_SOFTMAX - 1] = queries * tokens * p->device.epu_passes;
+    b->rest[PIMATTN_I_SUMS - 1] = queries * p->shape.head_dim_v * pimattn_i_v_sums(p, tokens);
+}
+
+/* Gives a block its rows after those of the blocks before it on the same channels. */
+static bool pimattn_i_block_rows(const pimattn_plan *p, pimhw_block *b, uint64_t *next_row)
+{
+    uint64_t tokens = b->rest[PIMATTN_I_TOKENS - 1];
+    uint64_t k = *next_row;
+    uint64_t v = k + pimattn_i_k_rows(p, tokens);
+    *next_row = v + pimattn_i_v_rows(p, tokens);
+    b->row_base[0] = (uint32_t)k;
+    b->row_base[1] = (uint32_t)v;
+    return *next_row <= UINT32_MAX;
+}
+
+/* Span numbers into blocks[i].rest[SCRATCH_SPAN], longest first, ties to the lowest number. */
+static void pimattn_i_sort_spans(pimhw_block *blocks, const pimattn_span *spans, size_t n)
+{
+    enum { AT = PIMATTN_I_SCRATCH_SPAN - 1 };
+    size_t gap = 1;
+    for (size_t i = 0; i < n; i++)
+        blocks[i].rest[AT] = i;
+    while (gap < n / 3)
+        gap = 3 * gap + 1;
+    for (; gap > 0; gap /= 3)
+        for (size_t i = gap; i < n; i++) {
+            uint64_t span = blocks[i].rest[AT];
+            uint64_t tokens = spans[span].context_tokens;
+            size_t j = i;
+            for (; j >= gap; j -= gap) {
+                uint64_t other = blocks[j - gap].rest[AT];
+                uint64_t its = spans[other].context_tokens;
+                if (its > tokens || (its == tokens && other < span)) break;
+                blocks[j].rest[AT] = other;
+            }
+            blocks[j].rest[AT] = span;
+        }
+}
+
+/* HFP: every block to the channel with the least tokens so far; lists in that order. */
+static bool pimattn_i_assign(const pimattn_plan *p, pimhw_block *blocks, uint32_t *order,
+                             uint32_t *list_begin, const pimattn_span *spans, size_t n_spans)
+{
+    enum { SPAN = PIMATTN_I_SCRATCH_SPAN - 1, CHANNEL = PIMATTN_I_SCRATCH_CHANNEL - 1 };
+    uint64_t load[PIMHW_MAX_CHANNELS] = {0}, next_row[PIMHW_MAX_CHANNELS] = {0};
+    uint32_t fill[PIMHW_MAX_CHANNELS] = {0};
+    uint32_t units = pimattn_i_units(p), n_channels = p->device.n_channels;
+    bool fits = true;
+    pimattn_i_sort_spans(blocks, spans, n_spans);
+    for (size_t i = 0; i < n_spans; i++)
+        for (uint32_t u = 0; u < units; u++) {
+            pimhw_block *b = &blocks[(size_t)blocks[i].rest[SPAN] * units + u];
+            uint32_t c = 0;
+            for (uint32_t other = 1; other < n_channels; other++)
+                if (load[other] < load[c]) c = other;
+            load[c] += b->rest[PIMATTN_I_TOKENS - 1];
+            b->rest[CHANNEL] = c;
+            fits = pimattn_i_block_rows(p, b, &next_row[c]) && fits;
+            fill[c]++;
+        }
+    list_begin[0] = 0;
+    for (uint32_t c = 0; c < n_channels; c++) {
+        list_begin[c + 1] = list_begin[c] + fill[c];
+        fill[c] = list_begin[c];
+    }
+    for (size_t i = 0; i < n_spans; i++)
+        for (uint32_t u = 0; u < units; u++) {
+            size_t b = (size_t)blocks[i].rest[SPAN] * units + u;
+            order[fill[blocks[b].rest[CHANNEL]]++] = (uint32_t)b;
+        }
+    return fits;
+}
+
+PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_request *request,
+                                                pimhw_block *blocks, uint32_t *order,
+                                                uint32_t *list_begin, const pimattn_span *spans,
+                                                size_t n_spans, pimhw_cause *why)
+{
+    if (!plan || !request || !blocks || !order || !list_begin || !spans || n_spans == 0)
+        return PIMATTN_ERR_ARGUMENT;
+    uint32_t units = pimattn_i_units(plan);
+    uint64_t dims = (uint64_t)plan->shape.head_dim + plan->shape.head_dim_v;
+    uint64_t next_row = 0, useful = 0;
+    bool fits = pimattn_i_mul(n_spans, units) <= UINT32_MAX;
+    for (size_t i = 0; i < n_spans && fits; i++)
+        for (uint32_t u = 0; u < units; u++) {
+            pimhw_block *b = &blocks[i * units + u];
+            pimattn_i_block_init(plan, b, &spans[i]);
+            useful += b->rest[PIMATTN_I_QUERIES - 1] * spans[i].context_tokens * dims;
+            if (plan->partition == PIMATTN_TCP)
+                fits = pimattn_i_block_rows(plan, b, &next_row) && fits;
+        }
+    bool lists = fits && plan->partition == PIMATTN_HFP;
+    if (lists) fits = pimattn_i_assign(plan, blocks, order, list_begin, spans, n_spans);
+    if (!fits) {
+        pimhw_cause_write(why, "the batch needs more than 2^32 rows of a bank");
+        return PIMATTN_ERR_DEVICE;
+    }
+    memset(request, 0, sizeof *request);
+    request->blocks = blocks;
+    request->n_blocks = (uint32_t)(n_spans * units);
+    request->list_begin = lists ? list_begin : NULL;
+    request->order = lists ? order : NULL;
+    request->useful_macs = useful;
+    return PIMATTN_OK;
+}
+
+/* ==========================================================================
+ * [A19] ENGINE: public functions.
+ *       Knows everything above; decides nothing that another room decides.
+ * ========================================================================== */
+
+PIMATTN_API const char *pimattn_status_str(pimattn_status status)
+{
+    switch (status) {
+    case PIMATTN_OK: return "ok";
+    case PIMATTN_ERR_ARGUMENT: return "wrong argument";
+    case PIMATTN_ERR_CONFIG: return "wrong configuration";
+    case PIMATTN_ERR_MEMORY: return "out of memory";
+    case PIMATTN_ERR_PAGES: return "out of KV pages";
+    case PIMATTN_ERR_SEQ: return "no such sequence";
+    case PIMATTN_ERR_RANGE: return "value too large for the cache's type";
+    case PIMATTN_ERR_DEVICE: return "the device cannot do it";
+    }
+    return "unknown status";
+}
+
+/* What times a batch: plan, program, request data, device. */
+typedef struct pimattn_i_planner {
+    pimhw_allocator allocator;
+    pimattn_config config;
+    pimhw_device *device;
+    uint64_t planned_queries; /* what plan and program are made for; 0: nothing yet */
+    pimattn_plan plan;
+    pimhw_program program;
+    pimhw_request request;
+    size_t max_spans, max_blocks;
+    pimhw_block *blocks;
+    uint32_t *order;
+    uint32_t list_begin[PIMHW_MAX_CHANNELS + 1];
+} pimattn_i_planner;
+
+static void pimattn_i_planner_free(pimattn_i_planner *p)
+{
+    pimhw_device_destroy(p->device);
+    pimattn_i_release(&p->allocator, p->blocks, p->max_blocks * sizeof *p->blocks);
+    pimattn_i_release(&p->allocator, p->order, p->max_blocks * sizeof *p->order);
+}
+
+/* Queries that one token makes in a block. */
+static uint64_t pimattn_i_token_queries(const pimattn_config *c)
+{
+    bool single = c->partition == PIMATTN_HFP && c->hfp_unit == PIMATTN_BY_QUERY_HEAD;
+    return single ? 1 : c->shape.n_heads / c->shape.n_kv_heads;
+}
+
+/* Leaves what it allocated to pimattn_i_planner_free, also when it fails. */
+static pimattn_status pimattn_i_planner_init(pimattn_i_planner *p, const pimattn_config *config,
+                                             size_t max_spans, pimhw_cause *why)
+{
+    memset(p, 0, sizeof *p);
+    p->config = *config;
+    p->allocator = config->allocator;
+    p->config.device.allocator = config->allocator;
+    p->max_spans = max_spans;
+    p->max_blocks = (size_t)pimattn_i_mul(max_spans, config->shape.n_heads);
+    p->blocks = (pimhw_block *)pimattn_i_alloc(&p->allocator,
+                                               pimattn_i_mul(p->max_blocks, sizeof *p->blocks), 64);
+    p->order = (uint32_t *)pimattn_i_alloc(&p->allocator,
+                                           pimattn_i_mul(p->max_blocks, sizeof *p->order), 64);
+    if (!p->blocks || !p->order) {
+        pimhw_cause_write(why, "no memory for the blocks of %u sequences", (uint64_t)max_spans);
+        return PIMATTN_ERR_MEMORY;
+    }
+    pimhw_status status = pimhw_device_create(&p->device, &p->config.device, why);
+    return status == PIMHW_OK           ? PIMATTN_OK
+           : status == PIMHW_ERR_MEMORY ? PIMATTN_ERR_MEMORY
+                                        : PIMATTN_ERR_CONFIG;
+}
+
+/* Makes plan, program and request data for a batch. The program outlives batch after batch. */
+static pimattn_status pimattn_i_planner_request(pimattn_i_planner *p, const pimattn_span *spans,
+                                                size_t n_spans, pimhw_cause *why)
+{
+    uint64_t queries = 0;
+    for (size_t i = 0; i < n_spans; i++)
+        queries = pimattn_i_max(queries, spans[i].n_tokens);
+    queries *= pimattn_i_token_queries(&p->config);
+    pimattn_status status = PIMATTN_OK;
+    if (queries != p->planned_queries) {
+        const pimattn_config *c = &p->config;
+        p->planned_queries = 0;
+        status = pimattn_plan_init(&p->plan, &c->shape, &c->device, c->partition, c->hfp_unit,
+                                   c->row_reuse_off, queries, why);
+        if (status == PIMATTN_OK) status = pimattn_plan_lower(&p->plan, &p->program, why);
+        if (status == PIMATTN_OK) p->planned_queries = queries;
+    }
+    if (status == PIMATTN_OK)
+        status = pimattn_plan_request(&p->plan, &p->request, p->blocks, p->order, p->list_begin,
+                                      spans, n_spans, why);
+    return status;
+}
+
+/* Times a batch, with the hub and without. */
+static pimattn_status pimattn_i_planner_time(pimattn_i_planner *p, pimattn_readings *readings,
+                                             const pimattn_span *spans, size_t n_spans,
+                                             pimhw_cause *why)
+{
+    pimattn_readings r;
+    pimhw_readings memory;
+    const pimattn_shape *s = &p->config.shape;
+    memset(&r, 0, sizeof r);
+    pimattn_status status = pimattn_i_planner_request(p, spans, n_spans, why);
+    if (status != PIMATTN_OK) return status;
+    if (pimhw_device_time(p->device, &r.device, &p->program, &p->request, NULL, 0, why) ||
+        pimhw_device_time(p->device, &memory, &p->program, &p->request, NULL, PIMHW_EPU_FREE, why))
+        return PIMATTN_ERR_DEVICE;
+    r.size = sizeof r;
+    r.version = 1;
+    r.memory_ck = memory.cycles;
+    r.n_layers = s->n_layers;
+    r.step_ck = pimattn_i_mul(r.device.cycles, s->n_layers);
+    r.step_us = r.device.ns * 1e-3 * (double)s->n_layers;
+    r.partition = p->config.partition;
+    for (size_t i = 0; i < n_spans; i++)
+        r.kv_tokens += spans[i].context_tokens;
+    r.kv_bytes = r.kv_tokens * s->n_kv_heads * ((uint64_t)s->head_dim + s->head_dim_v) *
+                 p->config.device.element_bytes;
+    r.wanted_out = p->plan.wanted_out;
+    r.used_out = p->plan.used_out;
+    r.kernel = "";
+    *readings = r;
+    return PIMATTN_OK;
+}
+
+/* Longest context a call may have; all sums of a block then fit 64 bits. */
+#define PIMATTN_I_MAX_TOKENS ((uint64_t)1 << 32)
+
+static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_spans,
+                                            pimhw_cause *why)
+{
+    if (!spans || n_spans == 0) {
+        pimhw_cause_write(why, "the batch has no sequence");
+        return PIMATTN_ERR_ARGUMENT;
+    }
+    for (size_t i = 0; i < n_spans; i++) {
+        if (spans[i].context_tokens > PIMATTN_I_MAX_TOKENS) {
+            pimhw_cause_write(why, "sequence %u: context_tokens is %u, not at most 2^32",
+                              (uint64_t)i, spans[i].context_tokens);
+            return PIMATTN_ERR_ARGUMENT;
+        }
+        if (spans[i].n_tokens < 1 || spans[i].n_tokens > spans[i].context_tokens ||
+            spans[i].n_tokens > 65535) {
+            pimhw_cause_write(why, "sequence %u: n_tokens is %u, not 1 to its %u tokens or 65535",
+                              (uint64_t)i, spans[i].n_tokens, spans[i].context_tokens);
+            return PIMATTN_ERR_ARGUMENT;
+        }
+    }
+    return PIMATTN_OK;
+}
+
+/* A batch that has been timed. */
+typedef struct pimattn_i_memo {
+    size_t n_spans; /* 0: empty */
+    uint64_t hash;
+    pimattn_readings readings;
+} pimattn_i_memo;
+
+/* One run of leaves of one query block: a job of a worker. */
+typedef struct pimattn_i_job {
+    const pimattn_i_seq *seq;
+    uint64_t first_row; /* of q, of the sequence's first query token */
+    uint64_t n_tokens;  /* query tokens of the sequence */
+    uint64_t tokens;    /* its length */
+    uint64_t query;     /* first query of the block: token * group + head of the group */
+    uint32_t n_queries;
+    uint32_t kv_head;
+    uint64_t leaf_begin, leaf_end;
+    uint32_t runs_left; /* runs of the same block from here on */
+} pimattn_i_job;
+
+enum { PIMATTN_I_QUERY_BLOCK = 16 };
+
+struct pimattn_engine {
+    pimattn_config config; /* complete: no 0 left that stands for something */
+    pimhw_cause why;
+    pimattn_i_planner planner;
+    pimattn_i_pool pool;
+    pimattn_i_layout layout;
+    pimattn_i_seq *seqs;  /* [max_seqs] */
+    uint64_t *tokens;     /* [max_seqs][n_layers] */
+    pimattn_i_memo *memo; /* [memo_entries] */
+    pimattn_span *spans;  /* [memo_entries + 1][max_seqs]: keys of the memo, and of the call */
+    uint32_t memo_next;
+    size_t partial_floats;
+    size_t worker_floats;
+    uint32_t stack_levels;
+    size_t n_jobs_most;
+    pimattn_i_job *jobs;    /* [n_jobs_most] */
+    float *results;         /* [n_jobs_most][QUERY_BLOCK] partials */
+    float *workers;         /* [max_workers] working memory */
+    uint64_t scratch_bytes; /* of jobs, results and workers together */
+    uint32_t layer;         /* of the call under way */
+    const pimattn_call *call;
+};
+
+static pimattn_status pimattn_i_number_fault(pimhw_cause *why, const char *field, uint64_t is,
+                                             uint64_t least, uint64_t most)
+{
+    pimhw_cause_write(why, "%s is %u, not %u to %u", field, is, least, most);
+    return PIMATTN_ERR_CONFIG;
+}
+
+/* Replaces what 0 stands for. */
+static pimattn_status pimattn_i_config_fill(pimattn_config *c, pimhw_cause *why)
+{
+    pimattn_status status = pimattn_i_shape_check(&c->shape, why);
+    if (status != PIMATTN_OK) return status;
+    if (!c->page_tokens) c->page_tokens = 128;
+    if (!c->pool_bytes) c->pool_bytes = (uint64_t)1 << 30;
+    if (!c->max_seqs) c->max_seqs = 64;
+    if (!c->scratch_bytes) c->scratch_bytes = 8u << 20;
+    if (!c->memo_entries) c->memo_entries = 64;
+    if (!c->max_workers) c->max_workers = 1;
+    if (!c->device.preset[0]) pimhw_config_init(&c->device, "aimx", NULL);
+    if (!c->allocator.alloc != !c->allocator.release) {
+        pimhw_cause_write(why, "allocator has only one of alloc and release");
+        return PIMATTN_ERR_CONFIG;
+    }
+    if (!c->allocator.alloc) c->allocator = pimhw_allocator_default();
+    return PIMATTN_OK;
+}
+
+/* Working memory: what a worker needs, what a job needs, the least of all. */
+typedef struct pimattn_i_sizes {
+    uint64_t partial_floats, worker_floats, stack_levels, worker_bytes, job_bytes, least;
+} pimattn_i_sizes;
+
+static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
+{
+    pimattn_i_sizes z;
+    pimattn_i_layout lay;
+    pimattn_i_layout_init(&lay, &c->shape, c->page_tokens);
+    uint64_t page_set = (uint64_t)c->shape.n_layers * c->shape.n_kv_heads;
+    uint64_t tokens = pimattn_i_mul(c->pool_bytes / lay.page_bytes / page_set + 1, c->page_tokens);
+    uint64_t dim_k = c->shape.head_dim, dim_v = c->shape.head_dim_v;
+    z.stack_levels = 2;
+    for (uint64_t leaves = tokens / PIMATTN_I_LEAF; leaves; leaves /= 2)
+        z.stack_levels++;
+    z.partial_floats = PIMATTN_I_O + (dim_v + 15) / 16 * 16;
+    /* queries of a block, a tile of K and V, a stack of partials */
+    z.worker_floats =
+        pimattn_i_up64(PIMATTN_I_QUERY_BLOCK * dim_k + PIMATTN_I_TILE * (dim_k + dim_v) +
+                       z.stack_levels * PIMATTN_I_QUERY_BLOCK * z.partial_floats);
+    z.worker_bytes = z.worker_floats * sizeof(float);
+    z.job_bytes = PIMATTN_I_QUERY_BLOCK * z.partial_floats * sizeof(float) + sizeof(pimattn_i_job);
+    z.least = c->max_workers * z.worker_bytes + z.job_bytes;
+    return z;
+}
+
+static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_cause *why)
+{
+    pimattn_plan plan;
+    pimattn_i_layout lay;
+    pimattn_i_layout_init(&lay, &c->shape, c->page_tokens);
+    uint64_t page_set = (uint64_t)c->shape.n_layers * c->shape.n_kv_heads;
+    uint64_t least_pool = pimattn_i_mul(lay.page_bytes, page_set);
+    if (c->page_tokens > 65536)
+        return pimattn_i_number_fault(why, "page_tokens", c->page_tokens, 0, 65536);
+    if (c->pool_bytes < least_pool || c->pool_bytes > (uint64_t)1 << 46)
+        return pimattn_i_number_fault(why, "pool_bytes", c->pool_bytes, least_pool,
+                                      (uint64_t)1 << 46);
+    if (c->pool_bytes / lay.page_bytes > UINT32_MAX)
+        return pimattn_i_number_fault(why, "pages in pool_bytes", c->pool_bytes / lay.page_bytes,
+                                      page_set, UINT32_MAX);
+    if (c->max_seqs > 65535) return pimattn_i_number_fault(why, "max_seqs", c->max_seqs, 0, 65535);
+    if (c->memo_entries > 1u << 20)
+        return pimattn_i_number_fault(why, "memo_entries", c->memo_entries, 0, 1u << 20);
+    if (c->max_workers > 4096)
+        return pimattn_i_number_fault(why, "max_workers", c->max_workers, 0, 4096);
+    pimattn_i_sizes z = pimattn_i_sizes_of(c);
+    if (c->scratch_bytes < z.least)
+        return pimattn_i_number_fault(why, "scratch_bytes", c->scratch_bytes, z.least, SIZE_MAX);
+    return pimattn_plan_init(&plan, &c->shape, &c->device, c->partition, c->hfp_unit,
+                             c->row_reuse_off, 1, why);
+}
+
+PIMATTN_API pimattn_status pimattn_config_check(const pimattn_config *config, pimhw_cause *why)
+{
+    if (!config) {
+        pimhw_cause_write(why, "config is NULL");
+        return PIMATTN_ERR_ARGUMENT;
+    }
+    pimattn_config c = *config;
+    pimattn_status status = pimattn_i_config_fill(&c, why);
+    return status == PIMATTN_OK ? pimattn_i_config_judge(&c, why) : status;
+}
+
+PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
+                                            const pimattn_config *config, const pimattn_span *spans,
+                                            size_t n_spans, pimhw_cause *why)
+{
+    if (!readings || !config) {
+        pimhw_cause_write(why, "readings or config is NULL");
+        return PIMATTN_ERR_ARGUMENT;
+    }
+    pimattn_config c = *config;
+    pimattn_status status = pimattn_i_config_fill(&c, why);
+    if (status == PIMATTN_OK) status = pimattn_i_config_judge(&c, why);
+    if (status == PIMATTN_OK) status = pimattn_i_spans_check(spans, n_spans, why);
+    if (status != PIMATTN_OK) return status;
+    pimattn_i_planner *p = (pimattn_i_planner *)pimattn_i_alloc(&c.allocator, sizeof *p, 64);
+    if (!p) {
+        pimhw_cause_write(why, "no memory for an estimate");
+        return PIMATTN_ERR_MEMORY;
+    }
+    status = pimattn_i_planner_init(p, &c, n_spans, why);
+    if (status == PIMATTN_OK) status = pimattn_i_planner_time(p, readings, spans, n_spans, why);
+    pimattn_i_planner_free(p);
+    pimattn_i_release(&c.allocator, p, sizeof *p);
+    return status;
+}
+
+static uint64_t pimattn_i_spans_count(const pimattn_config *c)
+{
+    return pimattn_i_mul((uint64_t)c->memo_entries + 1, c->max_seqs);
+}
+
+PIMATTN_API void pimattn_engine_destroy(pimattn_engine *engine)
+{
+    pimattn_engine *e = engine;
+    if (!e) return;
+    const pimattn_config *c = &e->config;
+    pimhw_allocator a = c->allocator;
+    for (uint32_t i = 0; e->seqs && i < c->max_seqs; i++)
+        if (e->seqs[i].id) pimattn_i_seq_release(&e->pool, &e->layout, &e->seqs[i]);
+    for (uint64_t i = 0; i < e->pool.n_slabs; i++)
+        pimattn_i_release(&a, e->pool.slabs[i], pimattn_i_slab_bytes(&e->pool, i));
+    pimattn_i_release(&a, e->pool.slabs, e->pool.n_slabs_most * sizeof *e->pool.slabs);
+    pimattn_i_release(&a, e->seqs, c->max_seqs * sizeof *e->seqs);
+    pimattn_i_release(&a, e->tokens, (uint64_t)c->max_seqs * c->shape.n_layers * sizeof *e->tokens);
+    pimattn_i_release(&a, e->memo, c->memo_entries * sizeof *e->memo);
+    pimattn_i_release(&a, e->spans, pimattn_i_spans_count(c) * sizeof *e->spans);
+    pimattn_i_release(&a, e->workers, e->scratch_bytes);
+    pimattn_i_planner_free(&e->planner);
+    pimattn_i_release(&a, e, sizeof *e);
+}
+
+/* Memory that starts as zeros. */
+static void *pimattn_i_zeroed(const pimhw_allocator *a, uint64_t n, uint64_t size)
+{
+    uint64_t bytes = pimattn_i_mul(n, size);
+    void *ptr = pimattn_i_alloc(a, bytes, 64);
+    if (ptr) memset(ptr, 0, (size_t)bytes);
+    return ptr;
+}
+
+static void pimattn_i_pool_init(pimattn_engine *e)
+{
+    pimattn_i_pool *pool = &e->pool;
+    pool->allocator = e->config.allocator;
+    pool->page_bytes = e->layout.page_bytes;
+    pool->slab_pages = pimattn_i_max(1, PIMATTN_I_SLAB / pool->page_bytes);
+    pool->n_pages_most = e->config.pool_bytes / pool->page_bytes;
+    pool->n_slabs_most = pimattn_i_ceil_div(pool->n_pages_most, pool->slab_pages);
+    pool->slabs = (unsigned char **)pimattn_i_zeroed(&pool->allocator, pool->n_slabs_most,
+                                                     sizeof *pool->slabs);
+}
+
+/* Cuts the working memory: workers, then results, then jobs. */
+static void pimattn_i_scratch_init(pimattn_engine *e)
+{
+    pimattn_i_sizes z = pimattn_i_sizes_of(&e->config);
+    uint64_t workers = e->config.max_workers * z.worker_bytes;
+    e->partial_floats = (size_t)z.partial_floats;
+    e->worker_floats = (size_t)z.worker_floats;
+    e->stack_levels = (uint32_t)z.stack_levels;
+    e->n_jobs_most = (size_t)((e->config.scratch_bytes - workers) / z.job_bytes);
+    e->workers = (float *)pimattn_i_alloc(&e->config.allocator, e->config.scratch_bytes, 64);
+    if (!e->workers) return;
+    e->scratch_bytes = e->config.scratch_bytes;
+    e->results = e->workers + e->config.max_workers * e->worker_floats;
+    e->jobs = (pimattn_i_job *)(void *)(e->results +
+                                        e->n_jobs_most * PIMATTN_I_QUERY_BLOCK * e->partial_floats);
+}
+
+/* Everything but the planner; what is missing is NULL. */
+static bool pimattn_i_engine_tables(pimattn_engine *e)
+{
+    const pimattn_config *c = &e->config;
+    const pimhw_allocator *a = &c->allocator;
+    pimattn_i_layout_init(&e->layout, &c->shape, c->page_tokens);
+    e->seqs = (pimattn_i_seq *)pimattn_i_zeroed(a, c->max_seqs, sizeof *e->seqs);
+    e->tokens = (uint64_t *)pimattn_i_zeroed(a, pimattn_i_mul(c->max_seqs, c->shape.n_layers),
+                                             sizeof *e->tokens);
+    e->memo = (pimattn_i_memo *)pimattn_i_zeroed(a, c->memo_entries, sizeof *e->memo);
+    e->spans = (pimattn_span *)pimattn_i_zeroed(a, pimattn_i_spans_count(c), sizeof *e->spans);
+    pimattn_i_pool_init(e);
+    pimattn_i_scratch_init(e);
+    return e->seqs && e->tokens && e->memo && e->spans && e->pool.slabs && e->workers;
+}
+
+PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
+                                                 const pimattn_config *config, pimhw_cause *why)
+{
+    if (!engine) return PIMATTN_ERR_ARGUMENT;
+    *engine = NULL;
+    if (!config) {
+        pimhw_cause_write(why, "config is NULL");
+        return PIMATTN_ERR_ARGUMENT;
+    }
+    pimattn_config c = *config;
+    pimattn_status status = pimattn_i_config_fill(&c, why);
+    if (status == PIMATTN_OK) status = pimattn_i_config_judge(&c, why);
+    if (status != PIMATTN_OK) return status;
+    pimattn_engine *e = (pimattn_engine *)pimattn_i_zeroed(&c.allocator, 1, sizeof *e);
+    if (!e) {
+        pimhw_cause_write(why, "no memory for an engine");
+        return PIMATTN_ERR_MEMORY;
+    }
+    e->config = c;
+    status = pimattn_i_planner_init(&e->planner, &c, c.max_seqs, why);
+    if (status == PIMATTN_OK && !pimattn_i_engine_tables(e)) {
+        pimhw_cause_write(why, "no memory for the tables of an engine");
+        status = PIMATTN_ERR_MEMORY;
+    }
+    if (status == PIMATTN_OK)
+        *engine = e;
+    else
+        pimattn_engine_destroy(e);
+    return status;
+}
+
+PIMATTN_API const char *pimattn_engine_cause(const pimattn_engine *engine)
+{
+    return engine ? engine->why.text : "engine is NULL";
+}
+
+PIMATTN_API const pimattn_config *pimattn_engine_config(const pimattn_engine *engine)
+{
+    return &engine->config;
+}
+
+PIMATTN_API uint64_t pimattn_pages_used(const pimattn_engine *engine)
+{
+    return engine->pool.n_used;
+}
+
+PIMATTN_API uint64_t pimattn_pages_total(const pimattn_engine *engine)
+{
+    return engine->pool.n_pages_most;
+}
+
+PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine)
+{
+    return engine->layout.page_bytes;
+}
+
+static pimattn_status pimattn_i_wrong(pimattn_engine *e, const char *what, uint64_t is)
+{
+    pimhw_cause_write(&e->why, what, is);
+    return PIMATTN_ERR_ARGUMENT;
+}
+
+/* The living sequence of an id; NULL, and its cause, if there is none. */
+static pimattn_i_seq *pimattn_i_seq_find(pimattn_engine *e, pimattn_seq seq)
+{
+    uint64_t slot = seq & 0xffff;
+    if (seq != 0 && slot < e->config.max_seqs && e->seqs[slot].id == seq) return &e->seqs[slot];
+    pimhw_cause_write(&e->why, "sequence %u was freed or never created", seq);
+    return NULL;
+}
+
+PIMATTN_API pimattn_status pimattn_seq_create(pimattn_engine *engine, pimattn_seq *seq)
+{
+    if (!engine || !seq) return PIMATTN_ERR_ARGUMENT;
+    for (uint32_t i = 0; i < engine->config.max_seqs; i++) {
+        pimattn_i_seq *s = &engine->seqs[i];
+        if (s->id) continue;
+        s->tokens = engine->tokens + (size_t)i * engine->config.shape.n_layers;
+        memset(s->tokens, 0, engine->config.shape.n_layers * sizeof *s->tokens);
+        s->generation++;
+        s->id = s->generation << 16 | i;
+        *seq = s->id;
+        return PIMATTN_OK;
+    }
+    pimhw_cause_write(&engine->why, "all %u sequences of max_seqs are alive",
+                      (uint64_t)engine->config.max_seqs);
+    return PIMATTN_ERR_SEQ;
+}
+
+PIMATTN_API pimattn_status pimattn_seq_free(pimattn_engine *engine, pimattn_seq seq)
+{
+    if (!engine) return PIMATTN_ERR_ARGUMENT;
+    pimattn_i_seq *s = pimattn_i_seq_find(engine, seq);
+    if (!s) return PIMATTN_ERR_SEQ;
+    pimattn_i_seq_release(&engine->pool, &engine->layout, s);
+    return PIMATTN_OK;
+}
+
+PIMATTN_API pimattn_status pimattn_seq_tokens(pimattn_engine *engine, pimattn_seq seq,
+                                              uint32_t layer, uint64_t *n_tokens)
+{
+    if (!engine || !n_tokens) return PIMATTN_ERR_ARGUMENT;
+    if (layer >= engine->config.shape.n_layers)
+        return pimattn_i_wrong(engine, "layer %u is not below n_layers", layer);
+    pimattn_i_seq *s = pimattn_i_seq_find(engine, seq);
+    if (!s) return PIMATTN_ERR_SEQ;
+    *n_tokens = s->tokens[layer];
+    return PIMATTN_OK;
+}
+
+/* Takes pages for a length and says in words why not. */
+static pimattn_status pimattn_i_hold(pimattn_engine *e, pimattn_i_seq *s, uint64_t tokens)
+{
+    if (tokens > PIMATTN_I_MAX_TOKENS)
+        return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", tokens);
+    pimattn_status status = pimattn_i_seq_hold(&e->pool, &e->layout, s, tokens);
+    if (status == PIMATTN_ERR_PAGES)
+        pimhw_cause_write(&e->why, "%u tokens need more KV pages than the %u free of %u", tokens,
+                          e->pool.n_pages_most - e->pool.n_used, e->pool.n_pages_most);
+    if (status == PIMATTN_ERR_MEMORY)
+        pimhw_cause_write(&e->why, "no memory for KV pages of %u tokens", tokens);
+    return status;
+}
+
+PIMATTN_API pimattn_status pimattn_seq_reserve(pimattn_engine *engine, pimattn_seq seq,
+                                               uint64_t n_tokens)
+{
+    if (!engine) return PIMATTN_ERR_ARGUMENT;
+    pimattn_i_seq *s = pimattn_i_seq_find(engine, seq);
+    if (!s) return PIMATTN_ERR_SEQ;
+    for (uint32_t i = 1; i < engine->config.shape.n_layers; i++)
+        if (s->tokens[i] != s->tokens[0])
+            return pimattn_i_wrong(engine, "layer %u has another length than layer 0", i);
+    return pimattn_i_hold(engine, s, pimattn_i_add(s->tokens[0], n_tokens));
+}
+
+/* Whether a byte stride (0: packed) can hold rows of so many bytes, and n of them memory. */
+static bool pimattn_i_stride_fits(size_t *stride, uint64_t row_bytes, uint64_t n)
+{
+    if (*stride == 0) *stride = (size_t)row_bytes;
+    return *stride >= row_bytes && pimattn_i_mul(*stride, n) <= SIZE_MAX / 2;
+}
+
+/* Looks for a finite value that the cache's type cannot hold. */
+static pimattn_status pimattn_i_range_check(pimattn_engine *e, const unsigned char *rows,
+                                            uint64_t n, size_t stride, uint32_t dim, uint32_t type,
+                                            const char *what)
+{
+    for (uint64_t t = 0; type != PIMATTN_F32 && t < n; t++)
+        for (uint32_t h = 0; h < e->config.shape.n_kv_heads; h++) {
+            const unsigned char *row = rows + (size_t)t * stride + 4 * (size_t)h * dim;
+            uint32_t at = pimattn_i_first_overflow(row, type, dim);
+            if (at == dim) continue;
+            pimhw_cause_write(&e->why, "%s of token %u, KV head %u, index %u is beyond f16", what,
+                              t, (uint64_t)h, (uint64_t)at);
+            return PIMATTN_ERR_RANGE;
+        }
+    return PIMATTN_OK;
+}
+
+static void pimattn_i_append_rows(pimattn_engine *e, pimattn_i_seq *s, uint32_t layer,
+                                  const unsigned char *k, const unsigned char *v, uint64_t n,
+                                  size_t k_stride, size_t v_stride)
+{
+    const pimattn_shape *shape = &e->config.shape;
+    for (uint64_t t = 0; t < n; t++)
+        for (uint32_t h = 0; h < shape->n_kv_heads; h++) {
+            unsigned char *v_row;
+            unsigned char *k_row =
+                pimattn_i_row(&e->pool, &e->layout, s, layer, h, s->tokens[layer] + t, &v_row);
+            pimattn_i_store_row(k_row, k + (size_t)t * k_stride + 4 * (size_t)h * shape->head_dim,
+                                shape->k_type, shape->head_dim);
+            pimattn_i_store_row(v_row, v + (size_t)t * v_stride + 4 * (size_t)h * shape->head_dim_v,
+                                shape->v_type, shape->head_dim_v);
+        }
+}
+
+PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq seq, uint32_t layer,
+                                          const float *k, const float *v, uint64_t n_tokens,
+                                          size_t k_stride, size_t v_stride)
+{
+    pimattn_engine *e = engine;
+    if (!e) return PIMATTN_ERR_ARGUMENT;
+    const pimattn_shape *shape = &e->config.shape;
+    const unsigned char *k_rows = (const unsigned char *)k, *v_rows = (const unsigned char *)v;
+    if (layer >= shape->n_layers)
+        return pimattn_i_wrong(e, "layer %u is not below n_layers", layer);
+    pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
+    if (!s) return PIMATTN_ERR_SEQ;
+    if (n_tokens == 0) return PIMATTN_OK;
+    if (!k || !v) return pimattn_i_wrong(e, "k or v is NULL for %u tokens", n_tokens);
+    if (!pimattn_i_stride_fits(&k_stride, (uint64_t)4 * shape->n_kv_heads * shape->head_dim,
+                               n_tokens))
+        return pimattn_i_wrong(e, "k_stride %u is less than a row, or too large", k_stride);
+    if (!pimattn_i_stride_fits(&v_stride, (uint64_t)4 * shape->n_kv_heads * shape->head_dim_v,
+                               n_tokens))
+        return pimattn_i_wrong(e, "v_stride %u is less than a row, or too large", v_stride);
+    pimattn_status status =
+        pimattn_i_range_check(e, k_rows, n_tokens, k_stride, shape->head_dim, shape->k_type, "k");
+    if (status == PIMATTN_OK)
+        status = pimattn_i_range_check(e, v_rows, n_tokens, v_stride, shape->head_dim_v,
+                                       shape->v_type, "v");
+    if (status == PIMATTN_OK)
+        status = pimattn_i_hold(e, s, pimattn_i_add(s->tokens[layer], n_tokens));
+    if (status != PIMATTN_OK) return status;
+    pimattn_i_append_rows(e, s, layer, k_rows, v_rows, n_tokens, k_stride, v_stride);
+    s->tokens[layer] += n_tokens;
+    return PIMATTN_OK;
+}
+
+static uint64_t pimattn_i_hash(const pimattn_span *spans, size_t n)
+{
+    uint64_t h = 14695981039346656037ull;
+    for (size_t i = 0; i < n; i++) {
+        h = (h ^ spans[i].context_tokens) * 1099511628211ull;
+        h = (h ^ spans[i].n_tokens) * 1099511628211ull;
+    }
+    return h;
+}
+
+static pimattn_span *pimattn_i_memo_key(pimattn_engine *e, uint32_t entry)
+{
+    return e->spans + (size_t)entry * e->config.max_seqs;
+}
+
+/* Readings of a batch: remembered, or timed and remembered in the oldest place. */
+static pimattn_status pimattn_i_read(pimattn_engine *e, const pimattn_span *spans, size_t n,
+                                     pimattn_readings *readings)
+{
+    uint64_t hash = pimattn_i_hash(spans, n);
+    pimattn_i_memo *found = NULL;
+    for (uint32_t i = 0; i < e->config.memo_entries && !found; i++) {
+        pimattn_i_memo *m = &e->memo[i];
+        if (m->n_spans == n && m->hash == hash &&
+            memcmp(pimattn_i_memo_key(e, i), spans, n * sizeof *spans) == 0)
+            found = m;
+    }
+    bool remembered = found != NULL;
+    if (!found) {
+        pimattn_readings r;
+        pimattn_status status = pimattn_i_planner_time(&e->planner, &r, spans, n, &e->why);
+        if (status != PIMATTN_OK) return status;
+        found = &e->memo[e->memo_next];
+        memcpy(pimattn_i_memo_key(e, e->memo_next), spans, n * sizeof *spans);
+        found->n_spans = n;
+        found->hash = hash;
+        found->readings = r;
+        e->memo_next = (e->memo_next + 1) % e->config.memo_entries;
+    }
+    *readings = found->readings;
+    readings->remembered = remembered;
+    readings->pages_used = e->pool.n_used;
+    readings->pages_total = e->pool.n_pages_most;
+    readings->kernel = "scalar";
+    return PIMATTN_OK;
+}
+
+/* K and V of the visible tokens of a tile, as f32. */
+static void pimattn_i_tile_load(const pimattn_engine *e, const pimattn_i_job *job, uint64_t first,
+                                uint64_t n, float *k, float *v)
+{
+    const pimattn_shape *s = &e->config.shape;
+    for (uint64_t t = 0; t < n; t++) {
+        unsigned char *v_row;
+        const unsigned char *k_row = pimattn_i_row(&e->pool, &e->layout, job->seq, e->layer,
+                                                   job->kv_head, first + t, &v_row);
+        pimattn_i_load_row(k + t * s->head_dim, k_row, s->k_type, s->head_dim);
+        pimattn_i_load_row(v + t * s->head_dim_v, v_row, s->v_type, s->head_dim_v);
+    }
+}
+
+/* Tokens that query i of a job sees: those before it and itself. */
+static uint64_t pimattn_i_seen(const pimattn_engine *e, const pimattn_i_job *job, uint32_t i)
+{
+    uint64_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads;
+    return job->tokens - job->n_tokens + (job->query + i) / group + 1;
+}
+
+/* One leaf for all queries of a job, into n_queries partials. */
+static void pimattn_i_leaf(const pimattn_engine *e, const pimattn_i_job *job, uint64_t leaf,
+                           const float *q, float *k, float *v, float *partials)
+{
+    const pimattn_shape *s = &e->config.shape;
+    pimattn_i_tile tile;
+    tile.k = k;
+    tile.v = v;
+    tile.dim_k = s->head_dim;
+    tile.dim_v = s->head_dim_v;
+    tile.scale = s->scale;
+    for (uint32_t i = 0; i < job->n_queries; i++)
+        pimattn_i_clear(partials + i * e->partial_floats, s->head_dim_v);
+    uint64_t last = pimattn_i_seen(e, job, job->n_queries - 1);
+    uint64_t end = pimattn_i_min((leaf + 1) * PIMATTN_I_LEAF, last);
+    for (uint64_t t = leaf * PIMATTN_I_LEAF; t < end; t += PIMATTN_I_TILE) {
+        pimattn_i_tile_load(e, job, t, pimattn_i_min(PIMATTN_I_TILE, end - t), k, v);
+        for (uint32_t i = 0; i < job->n_queries; i++) {
+            uint64_t seen = pimattn_i_seen(e, job, i);
+            if (seen <= t) continue;
+            tile.visible = (1u << pimattn_i_min(PIMATTN_I_TILE, seen - t)) - 1;
+            pimattn_i_tile_scalar(&tile, q + (size_t)i * s->head_dim,
+                                  partials + i * e->partial_floats);
+        }
+    }
+}
+
+/* Row and head of query i of a job in the call. */
+static size_t pimattn_i_query_row(const pimattn_engine *e, const pimattn_i_job *job, uint32_t i,
+                                  uint32_t *head)
+{
+    uint32_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads;
+    *head = job->kv_head * group + (uint32_t)((job->query + i) % group);
+    return (size_t)(job->first_row + (job->query + i) / group);
+}
+
+/* A job: its leaves one by one, merged as the tree says, into its place among the results. */
+static void pimattn_i_job_run(void *arg, size_t index, size_t worker)
+{
+    pimattn_engine *e = (pimattn_engine *)arg;
+    const pimattn_i_job *job = &e->jobs[index];
+    const pimattn_shape *s = &e->config.shape;
+    PIMATTN_ASSERT(worker < e->config.max_workers);
+    float *q = e->workers + worker * e->worker_floats;
+    float *k = q + (size_t)PIMATTN_I_QUERY_BLOCK * s->head_dim;
+    float *v = k + (size_t)PIMATTN_I_TILE * s->head_dim;
+    pimattn_i_stack stack;
+    memset(&stack, 0, sizeof stack);
+    stack.base = v + (size_t)PIMATTN_I_TILE * s->head_dim_v;
+    stack.partial_floats = e->partial_floats;
+    stack.n_queries = job->n_queries;
+    stack.stride = PIMATTN_I_QUERY_BLOCK;
+    stack.dim = s->head_dim_v;
+    for (uint32_t i = 0; i < job->n_queries; i++) {
+        uint32_t head;
+        size_t row = pimattn_i_query_row(e, job, i, &head);
+        const unsigned char *from = (const unsigned char *)e->call->q + row * e->call->q_stride;
+        memcpy(q + (size_t)i * s->head_dim, from + 4 * (size_t)head * s->head_dim,
+               (size_t)s->head_dim * sizeof *q);
+    }
+    for (uint64_t leaf = job->leaf_begin; leaf < job->leaf_end; leaf++) {
+        PIMATTN_ASSERT(stack.levels < e->stack_levels);
+        pimattn_i_leaf(e, job, leaf, q, k, v, pimattn_i_stack_at(&stack, stack.levels, 0));
+        pimattn_i_stack_push(&stack);
+    }
+    pimattn_i_stack_finish(&stack);
+    memcpy(e->results + index * PIMATTN_I_QUERY_BLOCK * e->partial_floats, stack.base,
+           job->n_queries * e->partial_floats * sizeof *q);
+}
+
+/* Hands one query head's partial to the caller. */
+static void pimattn_i_give(pimattn_engine *e, const pimattn_i_job *job, uint32_t i, float *partial)
+{
+    const pimattn_call *call = e->call;
+    uint32_t head, n_heads = e->config.shape.n_heads, dim = e->config.shape.head_dim_v;
+    size_t row = pimattn_i_query_row(e, job, i, &head);
+    pimattn_partial view = pimattn_i_view(partial, dim);
+    if (call->out) {
+        unsigned char *to = (unsigned char *)call->out + row * call->out_stride;
+        pimattn_partial_output(&view, (float *)(void *)(to + 4 * (size_t)head * dim));
+    }
+    if (call->lse) call->lse[row * n_heads + head] = pimattn_partial_lse(&view);
+    if (call->partials) {
+        pimattn_partial *to = &call->partials[row * n_heads + head];
+        to->m = view.m;
+        to->l = view.l;
+        memcpy(to->o, view.o, (size_t)dim * sizeof(float));
+    }
+}
+
+/* Runs of one query block merge as the tree goes on: in place, left to right. */
+static void pimattn_i_block_finish(pimattn_engine *e, size_t first)
+{
+    const pimattn_i_job *job = &e->jobs[first];
+    pimattn_i_stack stack;
+    size_t block = PIMATTN_I_QUERY_BLOCK * e->partial_floats;
+    memset(&stack, 0, sizeof stack);
+    stack.base = e->results + first * block;
+    stack.partial_floats = e->partial_floats;
+    stack.n_queries = job->n_queries;
+    stack.stride = PIMATTN_I_QUERY_BLOCK;
+    stack.dim = e->config.shape.head_dim_v;
+    for (uint32_t run = 0; run < job->runs_left; run++) {
+        float *from = e->results + (first + run) * block;
+        float *to = pimattn_i_stack_at(&stack, stack.levels, 0);
+        if (to != from) memcpy(to, from, job->n_queries * e->partial_floats * sizeof *to);
+        pimattn_i_stack_push(&stack);
+    }
+    pimattn_i_stack_finish(&stack);
+    for (uint32_t i = 0; i < job->n_queries; i++)
+        pimattn_i_give(e, job, i, stack.base + i * e->partial_floats);
+}
+
+/* A wave: as many jobs as there is memory for, then their outputs. */
+static void pimattn_i_wave(pimattn_engine *e, size_t n_jobs)
+{
+    const pimattn_config *c = &e->config;
+    if (c->parallel_for && n_jobs > 1)
+        c->parallel_for(c->parallel_user, n_jobs, pimattn_i_job_run, e);
+    else
+        for (size_t i = 0; i < n_jobs; i++)
+            pimattn_i_job_run(e, i, 0);
+    for (size_t i = 0; i < n_jobs; i += e->jobs[i].runs_left)
+        pimattn_i_block_finish(e, i);
+}
+
+/* Leaves of one run: a power of two, so that the runs are blocks of the tree. */
+static uint64_t pimattn_i_run_leaves(const pimattn_engine *e, uint64_t leaves)
+{
+    uint64_t most = e->config.max_workers == 1 ? 1 : 8 * (uint64_t)e->config.max_workers;
+    uint64_t run = 1;
+    most = pimattn_i_min(most, e->n_jobs_most);
+    while (pimattn_i_ceil_div(leaves, run) > most)
+        run *= 2;
+    return run;
+}
+
+/* Adds the runs of one query block to the wave; a wave that is full is done first. */
+static size_t pimattn_i_block_jobs(pimattn_engine *e, size_t n_jobs, const pimattn_i_job *block)
+{
+    uint64_t seen = pimattn_i_seen(e, block, block->n_queries - 1);
+    uint64_t leaves = pimattn_i_ceil_div(seen, PIMATTN_I_LEAF);
+    uint64_t run = pimattn_i_run_leaves(e, leaves);
+    uint64_t n_runs = pimattn_i_ceil_div(leaves, run);
+    if (n_jobs + n_runs > e->n_jobs_most) {
+        pimattn_i_wave(e, n_jobs);
+        n_jobs = 0;
+    }
+    for (uint64_t i = 0; i < n_runs; i++) {
+        pimattn_i_job *job = &e->jobs[n_jobs++];
+        *job = *block;
+        job->leaf_begin = i * run;
+        job->leaf_end = pimattn_i_min((i + 1) * run, leaves);
+        job->runs_left = (uint32_t)(n_runs - i);
+    }
+    return n_jobs;
+}
+
+static void pimattn_i_compute(pimattn_engine *e, const pimattn_span *spans)
+{
+    const pimattn_call *call = e->call;
+    uint64_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads;
+    size_t n_jobs = 0;
+    pimattn_i_job block;
+    memset(&block, 0, sizeof block);
+    for (size_t i = 0; i < call->n_items; i++) {
+        block.seq = pimattn_i_seq_find(e, call->items[i].seq);
+        block.n_tokens = spans[i].n_tokens;
+        block.tokens = spans[i].context_tokens;
+        uint64_t queries = block.n_tokens * group;
+        for (block.query = 0; block.query < queries; block.query += PIMATTN_I_QUERY_BLOCK) {
+            block.n_queries = (uint32_t)pimattn_i_min(PIMATTN_I_QUERY_BLOCK, queries - block.query);
+            for (block.kv_head = 0; block.kv_head < e->config.shape.n_kv_heads; block.kv_head++)
+                n_jobs = pimattn_i_block_jobs(e, n_jobs, &block);
+        }
+        block.first_row += block.n_tokens;
+    }
+    pimattn_i_wave(e, n_jobs);
+}
+
+/* The lengths of a batch, into the engine's spans of the call. */
+static pimattn_status pimattn_i_call_spans(pimattn_engine *e, uint32_t layer,
+                                           const pimattn_item *items, size_t n_items,
+                                           pimattn_span **spans)
+{
+    if (layer >= e->config.shape.n_layers)
+        return pimattn_i_wrong(e, "layer %u is not below n_layers", layer);
+    if (!items || n_items == 0 || n_items > e->config.max_seqs)
+        return pimattn_i_wrong(e, "a batch of %u items is not 1 to max_seqs", n_items);
+    *spans = pimattn_i_memo_key(e, e->config.memo_entries);
+    for (size_t i = 0; i < n_items; i++) {
+        const pimattn_i_seq *s = pimattn_i_seq_find(e, items[i].seq);
+        if (!s) return PIMATTN_ERR_SEQ;
+        (*spans)[i].context_tokens = s->tokens[layer];
+        (*spans)[i].n_tokens = items[i].n_tokens;
+    }
+    return pimattn_i_spans_check(*spans, n_items, &e->why);
+}
+
+/* Pointers, strides and partials of a call; fills strides of 0. */
+static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call,
+                                           const pimattn_span *spans)
+{
+    const pimattn_shape *s = &e->config.shape;
+    uint64_t rows = 0;
+    if (!call->q) return pimattn_i_wrong(e, "q is NULL for %u items", call->n_items);
+    if (!call->out && !call->partials)
+        return pimattn_i_wrong(e, "out and partials are NULL for %u items", call->n_items);
+    for (size_t i = 0; i < call->n_items; i++)
+        rows += spans[i].n_tokens;
+    if (!pimattn_i_stride_fits(&call->q_stride, (uint64_t)4 * s->n_heads * s->head_dim, rows))
+        return pimattn_i_wrong(e, "q_stride %u is less than a row, or too large", call->q_stride);
+    if (!pimattn_i_stride_fits(&call->out_stride, (uint64_t)4 * s->n_heads * s->head_dim_v, rows))
+        return pimattn_i_wrong(e, "out_stride %u is less than a row, or too large",
+                               call->out_stride);
+    for (uint64_t i = 0; call->partials && i < rows * s->n_heads; i++)
+        if (!call->partials[i].o || call->partials[i].dim != s->head_dim_v)
+            return pimattn_i_wrong(e, "partial %u has no o or another dim than head_dim_v", i);
+    return PIMATTN_OK;
+}
+
+PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer,
+                                          const pimattn_call *call, pimattn_readings *readings)
+{
+    pimattn_engine *e = engine;
+    pimattn_span *spans = NULL;
+    pimattn_readings r;
+    if (!e) return PIMATTN_ERR_ARGUMENT;
+    if (!call) return pimattn_i_wrong(e, "call is NULL", 0);
+    pimattn_call filled = *call;
+    pimattn_status status = pimattn_i_call_spans(e, layer, call->items, call->n_items, &spans);
+    if (status == PIMATTN_OK) status = pimattn_i_call_check(e, &filled, spans);
+    if (status == PIMATTN_OK && readings) status = pimattn_i_read(e, spans, call->n_items, &r);
+    if (status != PIMATTN_OK) return status;
+    e->layer = layer;
+    e->call = &filled;
+    pimattn_i_compute(e, spans);
+    e->call = NULL;
+    if (readings) *readings = r;
+    return PIMATTN_OK;
+}
+
+PIMATTN_API pimattn_status pimattn_attend_one(pimattn_engine *engine, pimattn_seq seq,
+                                              uint32_t layer, float *out, const float *q,
+                                              pimattn_readings *readings)
+{
+    pimattn_item item;
+    pimattn_call call;
+    item.seq = seq;
+    item.n_tokens = 1;
+    memset(&call, 0, sizeof call);
+    call.out = out;
+    call.q = q;
+    call.items = &item;
+    call.n_items = 1;
+    return pimattn_attend(engine, layer, &call, readings);
+}
+
+PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32_t layer,
+                                                  const pimattn_item *items, size_t n_items,
+                                                  const pimhw_program **program,
+                                                  const pimhw_request **request)
+{
+    pimattn_span *spans = NULL;
+    if (!engine || !program || !request) return PIMATTN_ERR_ARGUMENT;
+    pimattn_status status = pimattn_i_call_spans(engine, layer, items, n_items, &spans);
+    if (status == PIMATTN_OK)
+        status = pimattn_i_planner_request(&engine->planner, spans, n_items, &engine->why);
+    if (status != PIMATTN_OK) return status;
+    *program = &engine->planner.program;
+    *request = &engine->planner.request;
+    return PIMATTN_OK;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* PIMATTN_IMPLEMENTED */
+
+/*
+ * MIT License
+ *
+ * Copyright (c) 2026 the pimattn authors
+ *
+ * Permission is hereby granted, free of charge, to any person obtaining a copy
+ * of this software and associated documentation files (the "Software"), to deal
+ * in the Software without restriction, including without limitation the rights
+ * to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+ * copies of the Software, and to permit persons to whom the Software is
+ * furnished to do so, subject to the following conditions:
+ *
+ * The above copyright notice and this permission notice shall be included in all
+ * copies or substantial portions of the Software.
+ *
+ * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
+ * IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+ * FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+ * AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+ * LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+ * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
+ * SOFTWARE.
+ */
