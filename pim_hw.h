@@ -13,7 +13,7 @@
  *     pimhw_instruction mac = {PIMHW_MAC_ABK, 0, 1u, 64, 0, 0, 0, 0, 0, 0, 0};
  *     pimhw_config_init(&c, "aimx", NULL);
  *     pimhw_device_create(&d, &c, NULL);
- *     pimhw_device_begin(d, NULL, 0);
+ *     pimhw_device_begin(d, NULL);
  *     pimhw_device_submit(d, &mac, NULL);
  *     pimhw_device_finish(d, &r, NULL);
  *     printf("%llu clocks\n", (unsigned long long)r.cycles);
@@ -130,7 +130,7 @@ typedef struct pimhw_config {
     uint32_t n_channels;       /* 1 to 64 */
     uint32_t n_bank_groups;    /* per channel */
     uint32_t n_group_banks;    /* banks of one bank group */
-    uint32_t n_rows;           /* rows of a bank */
+    uint32_t n_rows;           /* of a bank; rows of a request's blocks are virtual: no limit */
     uint32_t row_bytes;        /* of one bank */
     uint32_t column_bytes;     /* one access: 16 lanes of 2 bytes in all presets */
     uint32_t element_bytes;    /* of a lane */
@@ -232,7 +232,10 @@ enum {
     PIMHW_AWAITED = 2   /* EPU: a PIMHW_EPU_WAIT will wait for it */
 };
 
-/* One instruction with its operands resolved. Bit i of mask is channel i. */
+/*
+ * One instruction with its operands resolved. Bit i of mask is channel i; SYNC and EOC address all
+ * channels whatever it says.
+ */
 typedef struct pimhw_instruction {
     pimhw_kind kind;
     uint32_t flags;   /* PIMHW_DISTINCT, PIMHW_AWAITED */
@@ -394,10 +397,11 @@ PIMHW_API const char *pimhw_spent_str(pimhw_spent spent);
 /* Readings of one run. Parts sum to the whole: breakdown_ck to cycles, useful and padding to
  * macs. */
 typedef struct pimhw_readings {
-    uint32_t size;    /* bytes of this struct */
-    uint32_t version; /* 1 */
-    uint64_t cycles;  /* clocks from the start to the end of the slowest channel or the hub */
-    double ns;        /* cycles * tCK */
+    uint32_t size;      /* bytes of this struct */
+    uint32_t version;   /* 1 */
+    uint64_t cycles;    /* clocks from the start to the end of the slowest channel or the hub */
+    uint64_t memory_ck; /* the same if EPU work took no time */
+    double ns;          /* cycles * tCK */
     uint64_t commands[PIMHW_N_COMMANDS];  /* over all channels */
     uint64_t breakdown_ck[PIMHW_N_SPENT]; /* of the critical channel */
     uint32_t critical_channel;            /* latest end, lowest number */
@@ -436,8 +440,6 @@ typedef struct pimhw_sink {
 
 typedef struct pimhw_device pimhw_device;
 
-enum { PIMHW_EPU_FREE = 1 }; /* time with EPU work that takes no time: the memory alone */
-
 /*
  *   returns  PIMHW_ERR_CONFIG as pimhw_config_check, PIMHW_ERR_MEMORY
  *   memory   the only call that allocates
@@ -451,12 +453,10 @@ PIMHW_API const pimhw_config *pimhw_device_config(const pimhw_device *device);
  * Times a stream of instructions sent one by one: begin, submit .., finish. A stream without an
  * EOC is ended by one. After a failure the stream is over: only begin helps.
  *
- *   flags    0 or PIMHW_EPU_FREE
  *   returns  submit: PIMHW_ERR_PROGRAM with field and limit, PIMHW_ERR_ARGUMENT after an EOC
  *   memory   allocates nothing; the sink is borrowed until finish
  */
-PIMHW_API pimhw_status pimhw_device_begin(pimhw_device *device, const pimhw_sink *sink,
-                                          uint32_t flags);
+PIMHW_API pimhw_status pimhw_device_begin(pimhw_device *device, const pimhw_sink *sink);
 PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
                                            const pimhw_instruction *instruction, pimhw_cause *why);
 PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings *readings,
@@ -469,7 +469,7 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
  */
 PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *readings,
                                          const pimhw_program *program, const pimhw_request *request,
-                                         const pimhw_sink *sink, uint32_t flags, pimhw_cause *why);
+                                         const pimhw_sink *sink, pimhw_cause *why);
 
 /*
  * Hands every resolved instruction of a program to emit, all channels in lock-step: instruction i
@@ -558,14 +558,29 @@ static uint32_t pimhw_i_count(uint64_t mask)
 /* Number of the lowest bit; mask is not 0. */
 static uint32_t pimhw_i_lowest(uint64_t mask)
 {
-    uint32_t i = 0;
     PIMHW_ASSERT(mask != 0);
-    for (uint32_t step = 32; step; step /= 2) {
-        if (mask & pimhw_i_low_bits(step)) continue;
-        mask >>= step;
-        i += step;
-    }
+#if defined(__GNUC__)
+    return (uint32_t)__builtin_ctzll(mask);
+#else
+    uint32_t i = 0;
+    for (; !(mask & 1); mask >>= 1)
+        i++;
     return i;
+#endif
+}
+
+/* Number of the highest bit; mask is not 0. */
+static uint32_t pimhw_i_highest(uint64_t mask)
+{
+    PIMHW_ASSERT(mask != 0);
+#if defined(__GNUC__)
+    return 63 - (uint32_t)__builtin_clzll(mask);
+#else
+    uint32_t i = 0;
+    while (mask >>= 1)
+        i++;
+    return i;
+#endif
 }
 
 /* Decimal digits of value, most significant first; returns how many. */
@@ -1011,9 +1026,19 @@ PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_caus
 typedef struct pimhw_i_rules {
     uint32_t delay[PIMHW_N_COMMANDS][PIMHW_N_COMMANDS]; /* from, to; 0: none */
     uint8_t row[PIMHW_N_COMMANDS][PIMHW_N_COMMANDS];    /* the table row that sets it */
+    uint64_t key[PIMHW_N_COMMANDS][PIMHW_N_COMMANDS];   /* pimhw_i_key of the two; 0: none */
     uint32_t occupies[PIMHW_N_COMMANDS];
     uint32_t completes[PIMHW_N_COMMANDS];
 } pimhw_i_rules;
+
+/*
+ * A clock and the table row that sets it as one number: of two, the larger is the later clock,
+ * and of equal clocks the earlier row.
+ */
+static uint64_t pimhw_i_key(uint64_t clock, uint32_t row)
+{
+    return clock << 8 | (255 - row);
+}
 
 static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
 {
@@ -1027,6 +1052,7 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
                 if (clocks <= rules->delay[a][b]) continue;
                 rules->delay[a][b] = clocks;
                 rules->row[a][b] = (uint8_t)i;
+                rules->key[a][b] = pimhw_i_key(clocks, i);
             }
     }
     for (uint32_t a = 0; a < PIMHW_N_COMMANDS; a++) {
@@ -1047,13 +1073,12 @@ enum { PIMHW_I_RUNS = 64 }; /* at least the largest queue_entries */
 /* State of the channels of mask, which have received the same instructions at the same clocks. */
 typedef struct pimhw_i_channel {
     uint64_t mask;
-    uint64_t ready_ck[PIMHW_N_COMMANDS]; /* earliest clock by the constraints */
-    uint8_t ready_row[PIMHW_N_COMMANDS]; /* the table row that set it */
-    uint64_t now_ck;                     /* the command bus is free from here on */
-    uint64_t last_ck;                    /* of the last command */
-    uint64_t end_ck;                     /* when all effects are there */
-    uint64_t pending_ck;                 /* the same, of all but reads */
-    uint64_t hold_ck;                    /* told to wait, for hold_reason */
+    uint64_t ready[PIMHW_N_COMMANDS]; /* pimhw_i_key of the earliest clock by the constraints */
+    uint64_t now_ck;                  /* the command bus is free from here on */
+    uint64_t last_ck;                 /* of the last command */
+    uint64_t end_ck;                  /* when all effects are there */
+    uint64_t pending_ck;              /* the same, of all but reads */
+    uint64_t hold_ck;                 /* told to wait, for hold_reason */
     uint64_t row;
     uint8_t hold_reason;
     uint8_t last_command; /* PIMHW_N_COMMANDS before the first */
@@ -1089,9 +1114,11 @@ static void pimhw_i_charge(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint
 /* Earliest clock of a command and what sets it: a constraint, or else bus, host or hub. */
 static uint64_t pimhw_i_earliest(const pimhw_i_channel *ch, uint32_t command, uint32_t *reason)
 {
-    uint64_t t = ch->ready_ck[command];
-    *reason = PIMHW_I_CONSTRAINTS[ch->ready_row[command]].reason;
-    if (pimhw_i_max(ch->now_ck, ch->hold_ck) <= t && t > 0) return t;
+    uint64_t t = ch->ready[command] >> 8;
+    if (pimhw_i_max(ch->now_ck, ch->hold_ck) <= t && t > 0) {
+        *reason = PIMHW_I_CONSTRAINTS[255 - (ch->ready[command] & 255)].reason;
+        return t;
+    }
     *reason = ch->hold_ck > ch->now_ck ? ch->hold_reason : (uint32_t)PIMHW_WAIT_HOST;
     return pimhw_i_max(t, pimhw_i_max(ch->now_ck, ch->hold_ck));
 }
@@ -1112,14 +1139,8 @@ static void pimhw_i_issue(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint3
     ch->last_ck = last;
     ch->now_ck = last + 1;
     ch->end_ck = pimhw_i_max(ch->end_ck, last + rules->completes[command]);
-    for (uint32_t next = 0; next < PIMHW_N_COMMANDS; next++) {
-        uint64_t ready = last + rules->delay[command][next];
-        uint8_t row = rules->row[command][next];
-        if (!rules->delay[command][next] || ready < ch->ready_ck[next]) continue;
-        if (ready == ch->ready_ck[next] && row > ch->ready_row[next]) continue;
-        ch->ready_ck[next] = ready;
-        ch->ready_row[next] = row;
-    }
+    for (uint32_t next = 0; next < PIMHW_N_COMMANDS; next++)
+        ch->ready[next] = pimhw_i_max(ch->ready[next], (last << 8) + rules->key[command][next]);
 }
 
 /* ==========================================================================
@@ -1335,11 +1356,19 @@ PIMHW_API uint64_t pimhw_program_bytes(const pimhw_program *program)
            (uint64_t)program->n_tails * sizeof(pimhw_tail);
 }
 
+/* Operands of an item by field: op_size, bank, row, column, tile, out, gpr, aux. */
+static void pimhw_i_item_operands(const pimhw_item *item, uint8_t names[8])
+{
+    const uint8_t fields[8] = {item->op_size, item->bank, item->row, item->column,
+                               item->tile,    item->out,  item->gpr, item->aux};
+    memcpy(names, fields, sizeof fields);
+}
+
 /* Whether every name an item and its operands use exists. */
 static bool pimhw_i_item_names(const pimhw_program *p, const pimhw_item *item)
 {
-    const uint8_t names[8] = {item->op_size, item->bank, item->row, item->column,
-                              item->tile,    item->out,  item->gpr, item->aux};
+    uint8_t names[8];
+    pimhw_i_item_operands(item, names);
     for (int i = 0; i < 8; i++) {
         if (names[i] > p->n_operands) return false;
         if (names[i] == 0) continue;
@@ -1398,40 +1427,87 @@ PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *program, const p
     return PIMHW_OK;
 }
 
+/* What walking needs to know of a program again and again. */
+typedef struct pimhw_i_sketch {
+    uint8_t operand_loops[PIMHW_PROGRAM_OPERANDS]; /* bit l: grows with loop l */
+    uint8_t tail_loops[PIMHW_PROGRAM_TAILS];
+    bool uneven_operand[PIMHW_PROGRAM_OPERANDS]; /* differs from channel to channel */
+    bool uneven_item[PIMHW_PROGRAM_ITEMS];
+    uint8_t dynamic[PIMHW_PROGRAM_ITEMS];   /* bit f: field f of the item is not a constant */
+    uint64_t value[PIMHW_PROGRAM_ITEMS][8]; /* the constants, by field */
+    bool lists;                             /* channels have lists of their own */
+} pimhw_i_sketch;
+
+static uint8_t pimhw_i_loops_of(const uint64_t step[PIMHW_LOOPS])
+{
+    uint32_t loops = 0;
+    for (uint32_t l = 0; l < PIMHW_LOOPS; l++)
+        loops |= (uint32_t)(step[l] != 0) << l;
+    return (uint8_t)loops;
+}
+
+static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
+                                const pimhw_request *request)
+{
+    s->lists = request && request->list_begin;
+    for (uint32_t i = 0; i < p->n_tails; i++)
+        s->tail_loops[i] = pimhw_i_loops_of(p->tails[i].step);
+    for (uint32_t i = 0; i < p->n_operands; i++) {
+        const pimhw_operand *o = &p->operands[i];
+        s->operand_loops[i] = pimhw_i_loops_of(o->step);
+        s->uneven_operand[i] = false;
+        for (int k = 0; k < 2; k++) {
+            if (!o->tail[k]) continue;
+            const pimhw_tail *t = &p->tails[o->tail[k] - 1];
+            if (t->channel_step || (s->lists && t->rest)) s->uneven_operand[i] = true;
+        }
+    }
+    for (uint32_t i = 0; i < p->n_items; i++) {
+        const pimhw_item *item = &p->items[i];
+        uint8_t names[8];
+        pimhw_i_item_operands(item, names);
+        /* blocks of different channels lie in different rows */
+        s->uneven_item[i] = s->lists && (item->kind == PIMHW_MAC_ABK || item->kind == PIMHW_LIST);
+        s->dynamic[i] = 0;
+        for (uint32_t f = 0; f < 8; f++) {
+            s->value[i][f] = names[f] ? p->operands[names[f] - 1].base : 0;
+            if (names[f] == 0) continue;
+            const pimhw_operand *o = &p->operands[names[f] - 1];
+            bool constant = !s->operand_loops[names[f] - 1] && !o->tail[0] && !o->tail[1];
+            if (!constant) s->dynamic[i] |= (uint8_t)(1u << f);
+            if (s->uneven_operand[names[f] - 1]) s->uneven_item[i] = true;
+        }
+    }
+}
+
 /* Where a set of channels is in a program, in lock-step. */
 typedef struct pimhw_i_walker {
     const pimhw_program *program;
     const pimhw_request *request; /* NULL: none */
-    uint64_t mask;                /* channels that take part here */
-    uint64_t outer;               /* those outside the block */
-    uint64_t todo;                /* those the current item still has to reach */
-    uint64_t lag;                 /* of the block: rounds ago */
+    const pimhw_i_sketch *sketch;
+    uint64_t mask;  /* channels that take part here */
+    uint64_t outer; /* those outside the block */
+    uint64_t todo;  /* those the current item still has to reach */
+    uint64_t lag;   /* of the block: rounds ago */
     uint32_t pc, depth;
+    uint32_t at; /* item of the last instruction */
     uint64_t index[PIMHW_LOOPS];
     uint64_t bound[PIMHW_LOOPS]; /* rounds of the channel with most */
     uint64_t enter[PIMHW_LOOPS];
-    bool even[PIMHW_LOOPS];                      /* all channels do bound rounds; else: */
-    uint64_t (*rounds)[PIMHW_MAX_CHANNELS];      /* [PIMHW_LOOPS], rounds of each channel */
-    bool uneven_operand[PIMHW_PROGRAM_OPERANDS]; /* differs from channel to channel */
+    bool even[PIMHW_LOOPS];                 /* all channels do bound rounds; else: */
+    uint64_t (*rounds)[PIMHW_MAX_CHANNELS]; /* [PIMHW_LOOPS], rounds of each channel */
 } pimhw_i_walker;
 
 static void pimhw_i_walker_init(pimhw_i_walker *w, const pimhw_program *program,
-                                const pimhw_request *request, uint64_t mask,
-                                uint64_t (*rounds)[PIMHW_MAX_CHANNELS])
+                                const pimhw_request *request, const pimhw_i_sketch *sketch,
+                                uint64_t mask, uint64_t (*rounds)[PIMHW_MAX_CHANNELS])
 {
-    bool lists = request && request->list_begin;
     memset(w, 0, sizeof *w);
     w->program = program;
     w->request = request;
+    w->sketch = sketch;
     w->mask = mask;
     w->rounds = rounds;
-    for (uint32_t i = 0; i < program->n_operands; i++)
-        for (int k = 0; k < 2; k++) {
-            uint8_t tail = program->operands[i].tail[k];
-            if (!tail) continue;
-            const pimhw_tail *t = &program->tails[tail - 1];
-            if (t->channel_step || (lists && t->rest)) w->uneven_operand[i] = true;
-        }
 }
 
 /* Blocks in the list of a channel. */
@@ -1452,15 +1528,26 @@ static const pimhw_block *pimhw_i_block(const pimhw_i_walker *w, uint32_t channe
     return &w->request->blocks[w->request->order[w->request->list_begin[channel] + i]];
 }
 
-static uint64_t pimhw_i_tail_value(const pimhw_i_walker *w, const pimhw_tail *t, uint32_t channel,
+/* Sum of the steps of the loops, those under way that are in `loops`. */
+static uint64_t pimhw_i_steps(const pimhw_i_walker *w, const uint64_t step[PIMHW_LOOPS],
+                              uint32_t loops)
+{
+    uint64_t sum = 0;
+    loops &= (1u << w->depth) - 1;
+    for (uint32_t l = 0; loops; l++, loops >>= 1)
+        if (loops & 1) sum += step[l] * w->index[l];
+    return sum;
+}
+
+static uint64_t pimhw_i_tail_value(const pimhw_i_walker *w, uint32_t i, uint32_t channel,
                                    const pimhw_block *block)
 {
+    const pimhw_tail *t = &w->program->tails[i];
     uint64_t left = t->base;
-    uint64_t gone = 0;
+    uint64_t gone = pimhw_i_steps(w, t->step, w->sketch->tail_loops[i]);
     if (t->rest && block) left += block->rest[t->rest - 1];
-    if (t->channel_step) gone = t->channel_step * (channel / (t->channel_div ? t->channel_div : 1));
-    for (uint32_t i = 0; i < w->depth; i++)
-        gone += t->step[i] * w->index[i];
+    if (t->channel_step)
+        gone += t->channel_step * (t->channel_div > 1 ? channel / t->channel_div : channel);
     if (left <= gone) return 0;
     left -= gone;
     if (t->unit > 1) left = pimhw_i_ceil_div(left, t->unit);
@@ -1472,20 +1559,11 @@ static uint64_t pimhw_i_value(const pimhw_i_walker *w, uint8_t name, uint32_t ch
 {
     if (name == 0) return 0;
     const pimhw_operand *o = &w->program->operands[name - 1];
-    uint64_t value = o->base;
-    for (uint32_t i = 0; i < w->depth; i++)
-        value += o->step[i] * w->index[i];
-    for (int k = 0; k < 2; k++)
+    uint64_t value = o->base + pimhw_i_steps(w, o->step, w->sketch->operand_loops[name - 1]);
+    for (int k = 0; k < 2 && value; k++)
         if (o->tail[k])
-            value = pimhw_i_min(
-                value, pimhw_i_tail_value(w, &w->program->tails[o->tail[k] - 1], channel, block));
+            value = pimhw_i_min(value, pimhw_i_tail_value(w, o->tail[k] - 1u, channel, block));
     return value;
-}
-
-/* Whether all channels of a mask get the same value. */
-static bool pimhw_i_even(const pimhw_i_walker *w, uint8_t name, uint64_t mask)
-{
-    return name == 0 || !w->uneven_operand[name - 1] || (mask & (mask - 1)) == 0;
 }
 
 static uint64_t pimhw_i_rounds(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel)
@@ -1508,21 +1586,30 @@ static uint64_t pimhw_i_in_round(const pimhw_i_walker *w, uint32_t level, uint64
     return in;
 }
 
+/* Rounds of each channel of mask, into w->rounds and w->bound; false if all do the same. */
+static bool pimhw_i_uneven_rounds(pimhw_i_walker *w, const pimhw_item *item, uint64_t mask)
+{
+    uint64_t *rounds = w->rounds[w->depth];
+    uint32_t first = pimhw_i_lowest(mask), last = pimhw_i_highest(mask);
+    uint64_t most = w->bound[w->depth] = pimhw_i_rounds(w, item, first);
+    if (!w->sketch->uneven_item[w->pc] || first == last) return false;
+    /* of one block, no channel has more left than a lower one */
+    if (!w->sketch->lists && most == pimhw_i_rounds(w, item, last)) return false;
+    for (uint64_t left = mask; left; left &= left - 1) {
+        uint32_t c = pimhw_i_lowest(left);
+        rounds[c] = most == 0 && !w->sketch->lists ? 0 : pimhw_i_rounds(w, item, c);
+        if (!w->sketch->lists) most = rounds[c];
+        w->bound[w->depth] = pimhw_i_max(w->bound[w->depth], rounds[c]);
+    }
+    return true;
+}
+
 static void pimhw_i_enter_loop(pimhw_i_walker *w, const pimhw_item *item)
 {
     uint32_t level = w->depth;
     uint64_t mask = item->kind == PIMHW_LOOP ? w->mask & item->mask : w->mask;
-    bool lists = w->request && w->request->list_begin;
-    w->even[level] = (mask & (mask - 1)) == 0 ||
-                     (item->kind == PIMHW_LOOP ? pimhw_i_even(w, item->op_size, mask) : !lists);
     w->bound[level] = 0;
-    for (uint64_t left = mask; left; left &= left - 1) {
-        uint32_t c = pimhw_i_lowest(left);
-        uint64_t rounds = pimhw_i_rounds(w, item, c);
-        w->bound[level] = pimhw_i_max(w->bound[level], rounds);
-        if (w->even[level]) break;
-        w->rounds[level][c] = rounds;
-    }
+    w->even[level] = mask == 0 || !pimhw_i_uneven_rounds(w, item, mask);
     if (w->bound[level] == 0) {
         w->pc = item->end + 1u;
         return;
@@ -1578,19 +1665,24 @@ static bool pimhw_i_resolve(const pimhw_i_walker *w, const pimhw_item *item, uin
                             pimhw_instruction *in)
 {
     const pimhw_block *block = pimhw_i_block(w, channel);
-    uint64_t row = pimhw_i_value(w, item->row, channel, block);
-    if (block && item->kind == PIMHW_MAC_ABK) row += block->row_base[item->space];
+    uint64_t value[8];
+    uint8_t names[8];
+    memcpy(value, w->sketch->value[w->pc], sizeof value);
+    pimhw_i_item_operands(item, names);
+    for (uint32_t f = 0, left = w->sketch->dynamic[w->pc]; left; f++, left >>= 1)
+        if (left & 1) value[f] = pimhw_i_value(w, names[f], channel, block);
+    if (block && item->kind == PIMHW_MAC_ABK) value[2] += block->row_base[item->space];
     in->kind = (pimhw_kind)item->kind;
     in->flags = item->flags;
-    in->op_size = item->op_size ? pimhw_i_value(w, item->op_size, channel, block) : 1;
-    in->bank = (uint32_t)pimhw_i_value(w, item->bank, channel, block);
-    in->row = (uint32_t)row;
-    in->column = (uint32_t)pimhw_i_value(w, item->column, channel, block);
-    in->tile = (uint32_t)pimhw_i_value(w, item->tile, channel, block);
-    in->out = (uint32_t)pimhw_i_value(w, item->out, channel, block);
-    in->gpr = (uint32_t)pimhw_i_value(w, item->gpr, channel, block);
-    in->aux = (uint32_t)pimhw_i_value(w, item->aux, channel, block);
-    return row <= UINT32_MAX;
+    in->op_size = names[0] ? value[0] : 1;
+    in->bank = (uint32_t)value[1];
+    in->row = (uint32_t)value[2];
+    in->column = (uint32_t)value[3];
+    in->tile = (uint32_t)value[4];
+    in->out = (uint32_t)value[5];
+    in->gpr = (uint32_t)value[6];
+    in->aux = (uint32_t)value[7];
+    return value[2] <= UINT32_MAX;
 }
 
 static bool pimhw_i_same_operands(const pimhw_instruction *a, const pimhw_instruction *b)
@@ -1600,36 +1692,28 @@ static bool pimhw_i_same_operands(const pimhw_instruction *a, const pimhw_instru
            a->aux == b->aux;
 }
 
-/* Whether all channels of the walker get the same operands for an item. */
-static bool pimhw_i_item_even(const pimhw_i_walker *w, const pimhw_item *item)
-{
-    if ((w->todo & (w->todo - 1)) == 0) return true;
-    /* blocks of different channels lie in different rows */
-    if (w->request && w->request->list_begin && item->kind == PIMHW_MAC_ABK) return false;
-    return pimhw_i_even(w, item->op_size, w->todo) && pimhw_i_even(w, item->row, w->todo) &&
-           pimhw_i_even(w, item->column, w->todo) && pimhw_i_even(w, item->tile, w->todo) &&
-           pimhw_i_even(w, item->out, w->todo) && pimhw_i_even(w, item->bank, w->todo) &&
-           pimhw_i_even(w, item->gpr, w->todo) && pimhw_i_even(w, item->aux, w->todo);
-}
-
 /* Takes from w->todo the channels that share the lowest one's operands. */
 static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instruction *in)
 {
-    uint32_t first = pimhw_i_lowest(w->todo);
+    pimhw_instruction other;
+    uint32_t first = pimhw_i_lowest(w->todo), last = pimhw_i_highest(w->todo);
+    bool is_sum = item->kind == PIMHW_EPU; /* the hub has one unit: its work adds up */
     if (!pimhw_i_resolve(w, item, first, in)) return false;
     in->mask = w->todo;
-    if (!pimhw_i_item_even(w, item)) {
-        bool is_sum = item->kind == PIMHW_EPU; /* the hub has one unit: its work adds up */
-        in->mask = (uint64_t)1 << first;
-        for (uint64_t left = w->todo & (w->todo - 1); left; left &= left - 1) {
-            pimhw_instruction other;
-            uint32_t c = pimhw_i_lowest(left);
-            if (!pimhw_i_resolve(w, item, c, &other)) return false;
-            if (is_sum) in->op_size += other.op_size;
-            if (is_sum || pimhw_i_same_operands(in, &other)) in->mask |= (uint64_t)1 << c;
-        }
+    w->todo = 0;
+    if (!w->sketch->uneven_item[w->pc] || first == last) return true;
+    if (!pimhw_i_resolve(w, item, last, &other)) return false;
+    /* of one block, the operands of the channels between two equal ones are the same */
+    if (!w->sketch->lists && pimhw_i_same_operands(in, &other)) return true;
+    uint64_t all = in->mask;
+    in->mask = (uint64_t)1 << first;
+    for (uint64_t left = all & (all - 1); left; left &= left - 1) {
+        uint32_t c = pimhw_i_lowest(left);
+        if (!pimhw_i_resolve(w, item, c, &other)) return false;
+        if (is_sum) in->op_size += other.op_size;
+        if (is_sum || pimhw_i_same_operands(in, &other)) in->mask |= (uint64_t)1 << c;
     }
-    w->todo &= ~in->mask;
+    w->todo = all & ~in->mask;
     return true;
 }
 
@@ -1647,6 +1731,7 @@ static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
         } else if (item->kind == PIMHW_END) {
             pimhw_i_leave(w, item);
         } else {
+            w->at = w->pc;
             if (!w->todo) w->todo = w->mask & item->mask;
             if (w->todo && !pimhw_i_take(w, item, in)) return PIMHW_I_WRONG;
             bool nothing = !in->mask || in->op_size == 0;
@@ -1667,10 +1752,11 @@ static const char *pimhw_i_instruction_fault(const pimhw_config *c, const pimhw_
     *most = 0;
     if ((uint32_t)in->kind < PIMHW_WR_GB || (uint32_t)in->kind >= PIMHW_N_KINDS)
         return "kind: not an instruction";
+    if (in->kind == PIMHW_SYNC || in->kind == PIMHW_EOC) return NULL;
     if (!in->mask) return "mask: no channel";
-    *most = c->n_channels;
-    for (uint64_t left = in->mask & ~all; left; left = 0) {
-        *is = pimhw_i_lowest(left);
+    *most = c->n_channels - 1u;
+    if (in->mask & ~all) {
+        *is = pimhw_i_lowest(in->mask & ~all);
         return "mask: channel";
     }
     if (in->kind == PIMHW_EPU) return NULL;
@@ -1760,10 +1846,10 @@ static const char *pimhw_i_text_operands(pimhw_kind kind)
 /* The fields AiM's text lacks, where a comment of ours gives them. */
 static void pimhw_i_comment_fields(const char *line, pimhw_instruction *in)
 {
-    static const char names[3][8] = {"column=", "tile=", "out="};
-    uint32_t *to[3] = {&in->column, &in->tile, &in->out};
+    static const char names[4][12] = {"column=", "tile=", "out=", "distinct="};
+    uint32_t *to[4] = {&in->column, &in->tile, &in->out, &in->flags};
     const char *hash = strchr(line, '#');
-    for (int i = 0; hash && i < 3; i++) {
+    for (int i = 0; hash && i < 4; i++) {
         const char *at = strstr(hash, names[i]);
         if (!at) continue;
         at += strlen(names[i]);
@@ -1873,7 +1959,8 @@ PIMHW_API pimhw_status pimhw_aim_format(const pimhw_instruction *instruction, ch
     if (!*pimhw_i_text_operands(in->kind)) return PIMHW_OK;
     at = pimhw_i_put(line, at, " # column=", in->column);
     at = pimhw_i_put(line, at, " tile=", in->tile);
-    pimhw_i_put(line, at, " out=", in->out);
+    at = pimhw_i_put(line, at, " out=", in->out);
+    if (in->flags & PIMHW_DISTINCT) pimhw_i_put(line, at, " distinct=", 1);
     return PIMHW_OK;
 }
 
@@ -1883,15 +1970,33 @@ PIMHW_API pimhw_status pimhw_aim_format(const pimhw_instruction *instruction, ch
 
 enum { PIMHW_I_JOBS = 8 }; /* EPU works of one stream on their way */
 
-/* One stream of instructions: its place in the program, its work at the hub. */
-typedef struct pimhw_i_stream {
-    pimhw_i_walker walker;
+/* Works of one stream at the hub. */
+typedef struct pimhw_i_jobs {
     uint64_t ready_ck[PIMHW_I_JOBS]; /* of works not yet done, oldest first */
     uint64_t cost_ck[PIMHW_I_JOBS];
     bool awaited[PIMHW_I_JOBS];
-    uint32_t n_jobs;
+    uint32_t n;
     uint64_t done_ck[PIMHW_I_JOBS]; /* of awaited works that are done, oldest first */
     uint32_t n_done;
+} pimhw_i_jobs;
+
+/* All that moves as time goes on. */
+typedef struct pimhw_i_clockwork {
+    pimhw_i_issuer issuer;
+    uint64_t decode_ck;    /* shared front end: the next instruction is decoded */
+    uint8_t decode_reason; /* why not earlier */
+    bool hub_free;         /* works of the hub take no time */
+    uint64_t epu_free_ck;
+    uint64_t epu_ck;
+    uint32_t n_groups;
+    uint32_t n_streams;
+    pimhw_i_jobs jobs[PIMHW_MAX_CHANNELS];
+    pimhw_i_channel groups[PIMHW_MAX_CHANNELS];
+} pimhw_i_clockwork;
+
+/* One stream of instructions: its place in the program. */
+typedef struct pimhw_i_stream {
+    pimhw_i_walker walker;
     pimhw_instruction in; /* the instruction that waits for the hub */
     bool waits, over;
 } pimhw_i_stream;
@@ -1901,20 +2006,15 @@ typedef enum pimhw_i_phase { PIMHW_I_IDLE, PIMHW_I_OPEN, PIMHW_I_ENDED } pimhw_i
 struct pimhw_device {
     pimhw_config config;
     pimhw_i_rules rules;
-    pimhw_i_issuer issuer;
     pimhw_sink sink;
     pimhw_i_phase phase;
-    uint32_t flags;
-    uint32_t n_groups;
-    uint32_t n_streams;
-    uint64_t decode_ck;    /* shared front end: the next instruction is decoded */
-    uint8_t decode_reason; /* why not earlier */
-    uint64_t epu_free_ck;
-    uint64_t epu_ck;
+    bool forked; /* the hub has had work: without it the time would be another */
     uint64_t n_instructions;
-    pimhw_i_channel groups[PIMHW_MAX_CHANNELS];
+    pimhw_i_clockwork real;
+    pimhw_i_clockwork memory; /* the same, had the hub's work taken no time */
     pimhw_i_stream streams[PIMHW_MAX_CHANNELS];
     uint64_t rounds[PIMHW_LOOPS][PIMHW_MAX_CHANNELS];
+    pimhw_i_sketch sketch;
 };
 
 PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_config *config,
@@ -1935,7 +2035,6 @@ PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_co
     d->config = *config;
     d->config.allocator = a;
     pimhw_i_rules_init(&d->rules, config);
-    d->issuer.rules = &d->rules;
     *device = d;
     return PIMHW_OK;
 }
@@ -1953,33 +2052,33 @@ PIMHW_API const pimhw_config *pimhw_device_config(const pimhw_device *device)
 }
 
 /* Makes every group lie inside or outside of mask. */
-static void pimhw_i_split(pimhw_device *d, uint64_t mask)
+static void pimhw_i_split(pimhw_i_clockwork *w, uint64_t mask)
 {
-    for (uint32_t g = 0, n = d->n_groups; g < n; g++) {
-        uint64_t inside = d->groups[g].mask & mask;
-        if (!inside || inside == d->groups[g].mask) continue;
-        PIMHW_ASSERT(d->n_groups < PIMHW_MAX_CHANNELS);
-        pimhw_i_channel *fresh = &d->groups[d->n_groups++];
-        *fresh = d->groups[g];
+    for (uint32_t g = 0, n = w->n_groups; g < n; g++) {
+        uint64_t inside = w->groups[g].mask & mask;
+        if (!inside || inside == w->groups[g].mask) continue;
+        PIMHW_ASSERT(w->n_groups < PIMHW_MAX_CHANNELS);
+        pimhw_i_channel *fresh = &w->groups[w->n_groups++];
+        *fresh = w->groups[g];
         fresh->mask = inside;
-        d->groups[g].mask &= ~inside;
+        w->groups[g].mask &= ~inside;
     }
 }
 
-/* Does the oldest ready work of all streams; ties to the lowest stream. */
-static bool pimhw_i_epu_serve(pimhw_device *d)
+/* Does the work that was ready first, of all streams; ties to the lowest stream. */
+static bool pimhw_i_epu_serve(pimhw_i_clockwork *w)
 {
-    pimhw_i_stream *first = NULL;
-    for (uint32_t i = 0; i < d->n_streams; i++) {
-        pimhw_i_stream *s = &d->streams[i];
-        if (s->n_jobs && (!first || s->ready_ck[0] < first->ready_ck[0])) first = s;
+    pimhw_i_jobs *first = NULL;
+    for (uint32_t i = 0; i < w->n_streams; i++) {
+        pimhw_i_jobs *jobs = &w->jobs[i];
+        if (jobs->n && (!first || jobs->ready_ck[0] < first->ready_ck[0])) first = jobs;
     }
     if (!first) return false;
-    d->epu_free_ck = pimhw_i_max(d->epu_free_ck, first->ready_ck[0]) + first->cost_ck[0];
-    d->epu_ck += first->cost_ck[0];
-    if (first->awaited[0]) first->done_ck[first->n_done++] = d->epu_free_ck;
-    first->n_jobs--;
-    for (uint32_t i = 0; i < first->n_jobs; i++) {
+    w->epu_free_ck = pimhw_i_max(w->epu_free_ck, first->ready_ck[0]) + first->cost_ck[0];
+    w->epu_ck += first->cost_ck[0];
+    if (first->awaited[0]) first->done_ck[first->n_done++] = w->epu_free_ck;
+    first->n--;
+    for (uint32_t i = 0; i < first->n; i++) {
         first->ready_ck[i] = first->ready_ck[i + 1];
         first->cost_ck[i] = first->cost_ck[i + 1];
         first->awaited[i] = first->awaited[i + 1];
@@ -1987,37 +2086,44 @@ static bool pimhw_i_epu_serve(pimhw_device *d)
     return true;
 }
 
-static bool pimhw_i_epu_post(pimhw_device *d, pimhw_i_stream *s, const pimhw_instruction *in)
+/* New work at the hub, ready when all before it on its channels is done. */
+static void pimhw_i_epu_post(const pimhw_config *c, pimhw_i_clockwork *w, uint32_t stream,
+                             const pimhw_instruction *in)
 {
-    uint64_t ready = d->decode_ck;
-    if (s->n_jobs + s->n_done >= PIMHW_I_JOBS) return false;
-    for (uint32_t g = 0; g < d->n_groups; g++)
-        if (d->config.front_end == PIMHW_PER_CHANNEL && (d->groups[g].mask & in->mask))
-            ready = pimhw_i_max(ready, d->groups[g].end_ck);
-    s->ready_ck[s->n_jobs] = ready;
-    s->cost_ck[s->n_jobs] =
-        d->flags & PIMHW_EPU_FREE
-            ? 0
-            : pimhw_i_ceil_div(in->op_size, d->config.epu_lanes) * d->config.epu_ck_per_op;
-    s->awaited[s->n_jobs] = (in->flags & PIMHW_AWAITED) != 0;
-    s->n_jobs++;
-    return true;
+    pimhw_i_jobs *jobs = &w->jobs[stream];
+    uint64_t ready = w->decode_ck;
+    bool awaited = (in->flags & PIMHW_AWAITED) != 0;
+    for (uint32_t g = 0; g < w->n_groups; g++)
+        if (c->front_end == PIMHW_PER_CHANNEL && (w->groups[g].mask & in->mask))
+            ready = pimhw_i_max(ready, w->groups[g].end_ck);
+    if (w->hub_free) {
+        if (awaited) jobs->done_ck[jobs->n_done++] = ready;
+        return;
+    }
+    jobs->ready_ck[jobs->n] = ready;
+    jobs->cost_ck[jobs->n] = pimhw_i_ceil_div(in->op_size, c->epu_lanes) * c->epu_ck_per_op;
+    jobs->awaited[jobs->n] = awaited;
+    jobs->n++;
 }
 
 /* Lets the channels of the instruction, or the host, wait for the oldest awaited work. */
-static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_stream *s, uint64_t mask)
+static void pimhw_i_epu_wait(const pimhw_config *c, pimhw_i_clockwork *w, uint32_t stream,
+                             uint64_t mask)
 {
-    uint64_t done = s->done_ck[0];
-    s->n_done--;
-    for (uint32_t i = 0; i < s->n_done; i++)
-        s->done_ck[i] = s->done_ck[i + 1];
-    if (d->config.front_end == PIMHW_SHARED) {
-        if (done > d->decode_ck) d->decode_reason = PIMHW_WAIT_EPU;
-        d->decode_ck = pimhw_i_max(d->decode_ck, done);
+    pimhw_i_jobs *jobs = &w->jobs[stream];
+    if (jobs->n_done == 0) return;
+    uint64_t done = jobs->done_ck[0];
+    jobs->n_done--;
+    for (uint32_t i = 0; i < jobs->n_done; i++)
+        jobs->done_ck[i] = jobs->done_ck[i + 1];
+    if (c->front_end == PIMHW_SHARED) {
+        if (done > w->decode_ck) w->decode_reason = PIMHW_WAIT_EPU;
+        w->decode_ck = pimhw_i_max(w->decode_ck, done);
         return;
     }
-    for (uint32_t g = 0; g < d->n_groups; g++) {
-        pimhw_i_channel *ch = &d->groups[g];
+    pimhw_i_split(w, mask);
+    for (uint32_t g = 0; g < w->n_groups; g++) {
+        pimhw_i_channel *ch = &w->groups[g];
         if (!(ch->mask & mask) || done <= ch->hold_ck) continue;
         ch->hold_ck = done;
         ch->hold_reason = PIMHW_WAIT_EPU;
@@ -2025,13 +2131,13 @@ static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_stream *s, uint64_t mask)
 }
 
 /* SYNC and EOC: all channels empty their queues; the answer comes when every write is through. */
-static void pimhw_i_sync(pimhw_device *d, bool ends)
+static void pimhw_i_sync(const pimhw_config *c, pimhw_i_clockwork *w, bool ends)
 {
-    bool shared = d->config.front_end == PIMHW_SHARED;
+    bool shared = c->front_end == PIMHW_SHARED;
     uint64_t answer = 0;
-    for (uint32_t g = 0; g < d->n_groups; g++) {
-        pimhw_i_channel *ch = &d->groups[g];
-        uint64_t taken = pimhw_i_max(ch->now_ck, d->decode_ck + 1);
+    for (uint32_t g = 0; g < w->n_groups; g++) {
+        pimhw_i_channel *ch = &w->groups[g];
+        uint64_t taken = pimhw_i_max(ch->now_ck, w->decode_ck + 1);
         uint64_t end = ch->end_ck;
         if (shared) {
             end = pimhw_i_max(taken + 1, ch->pending_ck + 1);
@@ -2041,90 +2147,132 @@ static void pimhw_i_sync(pimhw_device *d, bool ends)
         }
         answer = pimhw_i_max(answer, end);
     }
-    if (shared) d->decode_ck = answer;
-    for (uint32_t g = 0; g < d->n_groups && !shared; g++) {
-        d->groups[g].hold_ck = pimhw_i_max(d->groups[g].hold_ck, answer);
-        d->groups[g].hold_reason = PIMHW_WAIT_HOST;
+    if (shared) w->decode_ck = answer;
+    for (uint32_t g = 0; g < w->n_groups && !shared; g++) {
+        w->groups[g].hold_ck = pimhw_i_max(w->groups[g].hold_ck, answer);
+        w->groups[g].hold_reason = PIMHW_WAIT_HOST;
     }
 }
 
 /* Sends a command instruction to its channels and, on a shared front end, lets the host go on. */
-static void pimhw_i_send_all(pimhw_device *d, const pimhw_instruction *in)
+static void pimhw_i_send_all(const pimhw_config *c, pimhw_i_clockwork *w,
+                             const pimhw_instruction *in)
 {
-    bool shared = d->config.front_end == PIMHW_SHARED;
-    uint64_t next = d->decode_ck;
-    pimhw_i_split(d, in->mask);
-    for (uint32_t g = 0; g < d->n_groups; g++) {
-        pimhw_i_channel *ch = &d->groups[g];
+    bool shared = c->front_end == PIMHW_SHARED;
+    uint64_t next = w->decode_ck;
+    pimhw_i_split(w, in->mask);
+    for (uint32_t g = 0; g < w->n_groups; g++) {
+        pimhw_i_channel *ch = &w->groups[g];
         if (!(ch->mask & in->mask)) continue;
         if (shared) {
-            ch->hold_ck = d->decode_ck + 1;
-            ch->hold_reason = d->decode_reason;
+            ch->hold_ck = w->decode_ck + 1;
+            ch->hold_reason = w->decode_reason;
         }
-        pimhw_i_in_order(&d->issuer, ch, in);
+        pimhw_i_in_order(&w->issuer, ch, in);
         if (!shared) continue;
         if (PIMHW_I_KINDS[in->kind].blocks)
-            next = pimhw_i_max(next, ch->last_ck + d->rules.completes[PIMHW_CMD_RDMAC16] - 1);
+            /* a read's answer frees the host in the clock after it */
+            next = pimhw_i_max(next, ch->end_ck - 1);
         else
-            next = pimhw_i_max(next, pimhw_i_queue_left_ck(ch, d->config.queue_entries));
+            next = pimhw_i_max(next, pimhw_i_queue_left_ck(ch, c->queue_entries));
     }
-    if (shared) d->decode_ck = next + 1;
-    d->decode_reason = PIMHW_WAIT_HOST;
+    if (shared) w->decode_ck = next + 1;
+    w->decode_reason = PIMHW_WAIT_HOST;
+}
+
+static void pimhw_i_execute(const pimhw_config *c, pimhw_i_clockwork *w, uint32_t stream,
+                            const pimhw_instruction *in)
+{
+    switch (in->kind) {
+    case PIMHW_EPU: pimhw_i_epu_post(c, w, stream, in); break;
+    case PIMHW_EPU_WAIT: pimhw_i_epu_wait(c, w, stream, in->mask); break;
+    case PIMHW_SYNC:
+    case PIMHW_EOC: pimhw_i_sync(c, w, in->kind == PIMHW_EOC); break;
+    default: pimhw_i_send_all(c, w, in);
+    }
+}
+
+/* Whether an instruction must wait for the hub to do some work first. */
+static bool pimhw_i_must_wait(const pimhw_i_jobs *jobs, const pimhw_instruction *in)
+{
+    if (in->kind == PIMHW_EPU) return jobs->n + jobs->n_done >= PIMHW_I_JOBS;
+    return in->kind == PIMHW_EPU_WAIT && jobs->n_done == 0 && jobs->n > 0;
+}
+
+/* From the first work of the hub on, time is kept twice. */
+static void pimhw_i_fork(pimhw_device *d)
+{
+    const pimhw_i_clockwork *from = &d->real;
+    pimhw_i_clockwork *to = &d->memory;
+    if (d->forked) return;
+    d->forked = true;
+    to->issuer.rules = &d->rules;
+    to->issuer.sink = NULL;
+    to->decode_ck = from->decode_ck;
+    to->decode_reason = from->decode_reason;
+    to->hub_free = true;
+    to->epu_free_ck = 0;
+    to->epu_ck = 0;
+    to->n_groups = from->n_groups;
+    to->n_streams = from->n_streams;
+    for (uint32_t i = 0; i < from->n_streams; i++)
+        to->jobs[i].n = to->jobs[i].n_done = 0;
+    memcpy(to->groups, from->groups, from->n_groups * sizeof from->groups[0]);
 }
 
 /* One instruction of a stream; false if it must wait for the hub, then nothing happened. */
-static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_instruction *in)
+static bool pimhw_i_step_device(pimhw_device *d, uint32_t stream, const pimhw_instruction *in)
 {
-    switch (in->kind) {
-    case PIMHW_EPU:
-        if (!pimhw_i_epu_post(d, s, in)) return false;
-        break;
-    case PIMHW_EPU_WAIT:
-        if (s->n_done == 0 && s->n_jobs > 0) return false;
-        if (s->n_done > 0) {
-            pimhw_i_split(d, in->mask);
-            pimhw_i_epu_wait(d, s, in->mask);
-        }
-        break;
-    case PIMHW_SYNC:
-    case PIMHW_EOC:
-        pimhw_i_sync(d, in->kind == PIMHW_EOC);
-        if (in->kind == PIMHW_EOC) d->phase = PIMHW_I_ENDED;
-        break;
-    default: pimhw_i_send_all(d, in);
-    }
+    if (pimhw_i_must_wait(&d->real.jobs[stream], in)) return false;
+    if (in->kind == PIMHW_EPU) pimhw_i_fork(d);
+    pimhw_i_execute(&d->config, &d->real, stream, in);
+    if (d->forked) pimhw_i_execute(&d->config, &d->memory, stream, in);
+    if (in->kind == PIMHW_EOC) d->phase = PIMHW_I_ENDED;
     d->n_instructions++;
     return true;
 }
 
-PIMHW_API pimhw_status pimhw_device_begin(pimhw_device *device, const pimhw_sink *sink,
-                                          uint32_t flags)
+static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, uint32_t n_streams)
 {
-    if (!device || (flags & ~(uint32_t)PIMHW_EPU_FREE)) return PIMHW_ERR_ARGUMENT;
-    pimhw_device *d = device;
+    pimhw_i_clockwork *w = &d->real;
     if (sink) d->sink = *sink;
-    d->issuer.sink = sink && sink->command ? &d->sink : NULL;
+    w->issuer.rules = &d->rules;
+    w->issuer.sink = sink && sink->command ? &d->sink : NULL;
+    w->decode_ck = 0;
+    w->decode_reason = PIMHW_WAIT_HOST;
+    w->hub_free = false;
+    w->epu_free_ck = 0;
+    w->epu_ck = 0;
+    w->n_groups = 1;
+    w->n_streams = n_streams;
+    for (uint32_t i = 0; i < n_streams; i++)
+        w->jobs[i].n = w->jobs[i].n_done = 0;
+    pimhw_i_channel_init(&w->groups[0], pimhw_i_low_bits(d->config.n_channels));
     d->phase = PIMHW_I_OPEN;
-    d->flags = flags;
-    d->decode_ck = 0;
-    d->decode_reason = PIMHW_WAIT_HOST;
-    d->epu_free_ck = 0;
-    d->epu_ck = 0;
+    d->forked = false;
     d->n_instructions = 0;
-    d->n_groups = 1;
-    d->n_streams = 1;
-    pimhw_i_channel_init(&d->groups[0], pimhw_i_low_bits(d->config.n_channels));
-    memset(&d->streams[0], 0, sizeof d->streams[0]);
+}
+
+PIMHW_API pimhw_status pimhw_device_begin(pimhw_device *device, const pimhw_sink *sink)
+{
+    if (!device) return PIMHW_ERR_ARGUMENT;
+    pimhw_i_start(device, sink, 1);
     return PIMHW_OK;
 }
 
+/* real_rows: the row is one of the device, not of a block. */
 static pimhw_status pimhw_i_refuse(const pimhw_device *d, const pimhw_instruction *in,
-                                   pimhw_cause *why)
+                                   bool real_rows, pimhw_cause *why)
 {
     uint64_t is, most;
     const char *fault = pimhw_i_instruction_fault(&d->config, in, &is, &most);
+    if (!fault && real_rows && in->kind == PIMHW_MAC_ABK && in->row >= d->config.n_rows) {
+        fault = "row";
+        is = in->row;
+        most = d->config.n_rows - 1u;
+    }
     if (!fault) return PIMHW_OK;
-    pimhw_cause_write(why, "%s: %s is %u, the device allows %u",
+    pimhw_cause_write(why, "%s: %s is %u, the device allows at most %u",
                       (uint32_t)in->kind < PIMHW_N_KINDS ? PIMHW_I_KINDS[in->kind].name : "?",
                       fault, is, most);
     return PIMHW_ERR_PROGRAM;
@@ -2138,19 +2286,13 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
                                                                         : "no stream has begun");
         return PIMHW_ERR_ARGUMENT;
     }
-    pimhw_status status = pimhw_i_refuse(device, instruction, why);
-    if (status == PIMHW_OK && instruction->kind == PIMHW_MAC_ABK &&
-        instruction->row >= device->config.n_rows) {
-        pimhw_cause_write(why, "MAC_ABK: row is %u, the device has %u", (uint64_t)instruction->row,
-                          (uint64_t)device->config.n_rows);
-        status = PIMHW_ERR_PROGRAM;
-    }
+    pimhw_status status = pimhw_i_refuse(device, instruction, true, why);
     if (status != PIMHW_OK) {
         device->phase = PIMHW_I_IDLE;
         return status;
     }
-    while (!pimhw_i_execute(device, &device->streams[0], instruction)) {
-        bool served = pimhw_i_epu_serve(device);
+    while (!pimhw_i_step_device(device, 0, instruction)) {
+        bool served = pimhw_i_epu_serve(&device->real);
         if (served) continue;
         pimhw_cause_write(why, "EPU: more than %u works that nothing waits for",
                           (uint64_t)PIMHW_I_JOBS);
@@ -2160,55 +2302,66 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
     return PIMHW_OK;
 }
 
-/* The channels' part of the readings. */
-static const pimhw_i_channel *pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
+/* The channel that ends last, of equals the lowest. */
+static const pimhw_i_channel *pimhw_i_critical(const pimhw_i_clockwork *w)
 {
-    const pimhw_i_channel *critical = &d->groups[0];
-    r->cycles = d->epu_free_ck;
-    for (uint32_t g = 0; g < d->n_groups; g++) {
-        const pimhw_i_channel *ch = &d->groups[g];
+    const pimhw_i_channel *critical = &w->groups[0];
+    for (uint32_t g = 1; g < w->n_groups; g++) {
+        const pimhw_i_channel *ch = &w->groups[g];
+        bool lower = pimhw_i_lowest(ch->mask) < pimhw_i_lowest(critical->mask);
+        if (ch->end_ck > critical->end_ck || (ch->end_ck == critical->end_ck && lower))
+            critical = ch;
+    }
+    return critical;
+}
+
+/* What all channels did. */
+static void pimhw_i_collect(const pimhw_config *c, const pimhw_i_clockwork *w, pimhw_readings *r)
+{
+    for (uint32_t g = 0; g < w->n_groups; g++) {
+        const pimhw_i_channel *ch = &w->groups[g];
         uint64_t n = pimhw_i_count(ch->mask);
         for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++)
             r->commands[i] += n * ch->commands[i];
         if (ch->commands[PIMHW_CMD_MAC16]) r->n_busy_channels += (uint32_t)n;
-        r->cycles = pimhw_i_max(r->cycles, ch->end_ck);
-        bool later = ch->end_ck > critical->end_ck;
-        bool lower = pimhw_i_lowest(ch->mask) < pimhw_i_lowest(critical->mask);
-        if (later || (ch->end_ck == critical->end_ck && lower)) critical = ch;
     }
-    return critical;
+    r->macs = r->commands[PIMHW_CMD_MAC16] * pimhw_config_banks(c) * pimhw_config_lanes(c);
+    r->padding_macs = r->macs;
+    if (r->cycles)
+        r->mac_utilisation = (double)(r->commands[PIMHW_CMD_MAC16] * c->tCCD_S) /
+                             ((double)r->cycles * (double)c->n_channels);
 }
 
 PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings *readings,
                                            pimhw_cause *why)
 {
-    if (!device || !readings || device->phase == PIMHW_I_IDLE) {
+    pimhw_device *d = device;
+    pimhw_readings r;
+    if (!d || !readings || d->phase == PIMHW_I_IDLE) {
         pimhw_cause_write(why, "no stream has begun");
         return PIMHW_ERR_ARGUMENT;
     }
-    pimhw_device *d = device;
-    pimhw_readings r;
-    memset(&r, 0, sizeof r);
-    if (d->phase == PIMHW_I_OPEN && d->config.front_end == PIMHW_SHARED) pimhw_i_sync(d, true);
-    while (pimhw_i_epu_serve(d))
+    if (d->phase == PIMHW_I_OPEN && d->config.front_end == PIMHW_SHARED) {
+        pimhw_i_sync(&d->config, &d->real, true);
+        if (d->forked) pimhw_i_sync(&d->config, &d->memory, true);
+    }
+    while (pimhw_i_epu_serve(&d->real))
         continue;
     d->phase = PIMHW_I_IDLE;
+    memset(&r, 0, sizeof r);
     r.size = sizeof r;
     r.version = 1;
-    pimhw_i_channel last = *pimhw_i_collect(d, &r);
+    pimhw_i_channel last = *pimhw_i_critical(&d->real);
+    r.cycles = pimhw_i_max(last.end_ck, d->real.epu_free_ck);
+    r.memory_ck = d->forked ? pimhw_i_critical(&d->memory)->end_ck : r.cycles;
+    r.ns = (double)r.cycles * (double)d->config.tCK_ps * 1e-3;
     r.critical_channel = pimhw_i_lowest(last.mask);
     pimhw_i_charge(&d->rules, &last, last.end_ck, PIMHW_WAIT_DRAIN);
     memcpy(r.breakdown_ck, last.spent_ck, sizeof r.breakdown_ck);
     r.breakdown_ck[PIMHW_WAIT_EPU] += r.cycles - last.end_ck;
-    r.ns = (double)r.cycles * (double)d->config.tCK_ps * 1e-3;
-    r.macs = r.commands[PIMHW_CMD_MAC16] * pimhw_config_banks(&d->config) *
-             pimhw_config_lanes(&d->config);
-    if (r.cycles)
-        r.mac_utilisation = (double)(r.commands[PIMHW_CMD_MAC16] * d->config.tCCD_S) /
-                            ((double)r.cycles * (double)d->config.n_channels);
-    r.padding_macs = r.macs;
-    r.epu_ck = d->epu_ck;
+    r.epu_ck = d->real.epu_ck;
     r.n_instructions = d->n_instructions;
+    pimhw_i_collect(&d->config, &d->real, &r);
     *readings = r;
     return PIMHW_OK;
 }
@@ -2235,60 +2388,67 @@ static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_req
     return PIMHW_OK;
 }
 
-/* Steps one stream until it ends, waits for the hub, or fails. */
-static pimhw_status pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
+/* The next instruction of a stream, if the device can do it. */
+static pimhw_status pimhw_i_fetch(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
 {
-    for (;;) {
+    pimhw_cause what;
+    pimhw_status status = PIMHW_ERR_PROGRAM;
+    pimhw_i_step step = pimhw_i_next(&s->walker, &s->in);
+    s->over = step == PIMHW_I_DONE;
+    if (s->over) return PIMHW_OK;
+    if (step == PIMHW_I_WRONG)
+        pimhw_cause_write(&what, "row is beyond 2^32");
+    else if (d->phase == PIMHW_I_ENDED)
+        pimhw_cause_write(&what, "an instruction after EOC");
+    else
+        status = pimhw_i_refuse(d, &s->in, !s->walker.request, &what);
+    if (status != PIMHW_OK)
+        pimhw_cause_write(why, "item %u: %s", (uint64_t)s->walker.at, what.text);
+    return status;
+}
+
+/* Steps one stream until it ends, waits for the hub, or fails. */
+static pimhw_status pimhw_i_stream_run(pimhw_device *d, uint32_t stream, pimhw_cause *why)
+{
+    pimhw_i_stream *s = &d->streams[stream];
+    while (!s->over) {
         if (!s->waits) {
-            pimhw_i_step step = pimhw_i_next(&s->walker, &s->in);
-            uint64_t item = s->walker.pc;
-            if (step == PIMHW_I_DONE) {
-                s->over = true;
-                return PIMHW_OK;
-            }
-            pimhw_cause what;
-            pimhw_status status = PIMHW_ERR_PROGRAM;
-            if (step == PIMHW_I_WRONG)
-                pimhw_cause_write(&what, "row is beyond 2^32");
-            else
-                status = d->phase == PIMHW_I_OPEN ? pimhw_i_refuse(d, &s->in, &what) : status;
-            if (d->phase == PIMHW_I_ENDED) pimhw_cause_write(&what, "an instruction after EOC");
-            if (status != PIMHW_OK) {
-                pimhw_cause_write(why, "before item %u: %s", item, what.text);
-                return status;
-            }
+            pimhw_status status = pimhw_i_fetch(d, s, why);
+            if (status != PIMHW_OK || s->over) return status;
         }
-        s->waits = !pimhw_i_execute(d, s, &s->in);
+        s->waits = !pimhw_i_step_device(d, stream, &s->in);
         if (s->waits) return PIMHW_OK;
     }
+    return PIMHW_OK;
 }
 
 /* Channels with lists of their own run apart, unless one host feeds them all. */
-static void pimhw_i_streams_init(pimhw_device *d, const pimhw_program *program,
-                                 const pimhw_request *request)
+static uint32_t pimhw_i_streams_init(pimhw_device *d, const pimhw_program *program,
+                                     const pimhw_request *request)
 {
     bool apart = d->config.front_end == PIMHW_PER_CHANNEL && request && request->list_begin;
-    d->n_streams = apart ? d->config.n_channels : 1;
-    for (uint32_t i = 0; i < d->n_streams; i++) {
+    uint32_t n = apart ? d->config.n_channels : 1;
+    pimhw_i_sketch_init(&d->sketch, program, request);
+    for (uint32_t i = 0; i < n; i++) {
         uint64_t mask = apart ? (uint64_t)1 << i : pimhw_i_low_bits(d->config.n_channels);
-        memset(&d->streams[i], 0, sizeof d->streams[i]);
-        pimhw_i_walker_init(&d->streams[i].walker, program, request, mask, d->rounds);
+        d->streams[i].waits = d->streams[i].over = false;
+        pimhw_i_walker_init(&d->streams[i].walker, program, request, &d->sketch, mask, d->rounds);
     }
+    return n;
 }
 
 static pimhw_status pimhw_i_streams_run(pimhw_device *d, pimhw_cause *why)
 {
     for (;;) {
         bool waits = false;
-        for (uint32_t i = 0; i < d->n_streams; i++) {
-            if (d->streams[i].over) continue;
-            pimhw_status status = pimhw_i_stream_run(d, &d->streams[i], why);
+        for (uint32_t i = 0; i < d->real.n_streams; i++) {
+            pimhw_status status = pimhw_i_stream_run(d, i, why);
             if (status != PIMHW_OK) return status;
             waits = waits || d->streams[i].waits;
         }
         if (!waits) return PIMHW_OK;
         /* no stream can send earlier work any more: the oldest is next */
-        if (!pimhw_i_epu_serve(d)) {
+        if (!pimhw_i_epu_serve(&d->real)) {
             pimhw_cause_write(why, "EPU: more than %u works that nothing waits for",
                               (uint64_t)PIMHW_I_JOBS);
             return PIMHW_ERR_PROGRAM;
@@ -2296,17 +2456,32 @@ static pimhw_status pimhw_i_streams_run(pimhw_device *d, pimhw_cause *why)
     }
 }
 
+/* SYNC and EOC speak of all channels at once: they have no place in streams that run apart. */
+static pimhw_status pimhw_i_apart_check(const pimhw_program *program, pimhw_cause *why)
+{
+    for (uint32_t i = 0; i < program->n_items; i++) {
+        uint32_t kind = program->items[i].kind;
+        if (kind != PIMHW_SYNC && kind != PIMHW_EOC) continue;
+        pimhw_cause_write(why, "item %u: %s, where channels have lists of their own", (uint64_t)i,
+                          PIMHW_I_KINDS[kind].name);
+        return PIMHW_ERR_PROGRAM;
+    }
+    return PIMHW_OK;
+}
+
 PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *readings,
                                          const pimhw_program *program, const pimhw_request *request,
-                                         const pimhw_sink *sink, uint32_t flags, pimhw_cause *why)
+                                         const pimhw_sink *sink, pimhw_cause *why)
 {
     pimhw_readings r;
     if (!device || !readings || !program) return PIMHW_ERR_ARGUMENT;
     pimhw_status status = pimhw_program_check(program, &device->config, why);
     if (status == PIMHW_OK) status = pimhw_i_request_check(device, request, why);
-    if (status == PIMHW_OK) status = pimhw_device_begin(device, sink, flags);
     if (status != PIMHW_OK) return status;
-    pimhw_i_streams_init(device, program, request);
+    uint32_t n_streams = pimhw_i_streams_init(device, program, request);
+    if (n_streams > 1) status = pimhw_i_apart_check(program, why);
+    if (status != PIMHW_OK) return status;
+    pimhw_i_start(device, sink, n_streams);
     status = pimhw_i_streams_run(device, why);
     if (status == PIMHW_OK) status = pimhw_device_finish(device, &r, why);
     device->phase = PIMHW_I_IDLE;
@@ -2339,14 +2514,15 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     if (status != PIMHW_OK) return status;
     device->phase = PIMHW_I_IDLE;
     pimhw_i_walker *w = &device->streams[0].walker;
-    pimhw_i_walker_init(w, program, request, pimhw_i_low_bits(device->config.n_channels),
-                        device->rounds);
+    pimhw_i_sketch_init(&device->sketch, program, request);
+    pimhw_i_walker_init(w, program, request, &device->sketch,
+                        pimhw_i_low_bits(device->config.n_channels), device->rounds);
     for (;;) {
         pimhw_i_step step = pimhw_i_next(w, &in);
         if (step == PIMHW_I_DONE) return PIMHW_OK;
         if (step == PIMHW_I_WRONG) pimhw_cause_write(why, "row is beyond 2^32");
         if (step == PIMHW_I_WRONG) return PIMHW_ERR_PROGRAM;
-        status = pimhw_i_refuse(device, &in, why);
+        status = pimhw_i_refuse(device, &in, !request, why);
         if (status != PIMHW_OK) return status;
         if (!emit(user, &in)) return PIMHW_OK;
     }

@@ -182,7 +182,6 @@ typedef struct pimattn_readings {
     uint32_t size;         /* bytes of this struct */
     uint32_t version;      /* 1 */
     pimhw_readings device; /* attention of one layer for the whole batch, softmax included */
-    uint64_t memory_ck;    /* the same program if softmax took no time */
     uint64_t step_ck;      /* n_layers * device.cycles */
     double step_us;
     uint32_t n_layers;
@@ -1764,23 +1763,20 @@ static pimattn_status pimattn_i_planner_request(pimattn_i_planner *p, const pima
     return status;
 }
 
-/* Times a batch, with the hub and without. */
+/* Times a batch. */
 static pimattn_status pimattn_i_planner_time(pimattn_i_planner *p, pimattn_readings *readings,
                                              const pimattn_span *spans, size_t n_spans,
                                              pimhw_cause *why)
 {
     pimattn_readings r;
-    pimhw_readings memory;
     const pimattn_shape *s = &p->config.shape;
     memset(&r, 0, sizeof r);
     pimattn_status status = pimattn_i_planner_request(p, spans, n_spans, why);
     if (status != PIMATTN_OK) return status;
-    if (pimhw_device_time(p->device, &r.device, &p->program, &p->request, NULL, 0, why) ||
-        pimhw_device_time(p->device, &memory, &p->program, &p->request, NULL, PIMHW_EPU_FREE, why))
+    if (pimhw_device_time(p->device, &r.device, &p->program, &p->request, NULL, why))
         return PIMATTN_ERR_DEVICE;
     r.size = sizeof r;
     r.version = 1;
-    r.memory_ck = memory.cycles;
     r.n_layers = s->n_layers;
     r.step_ck = pimattn_i_mul(r.device.cycles, s->n_layers);
     r.step_us = r.device.ns * 1e-3 * (double)s->n_layers;

@@ -1,0 +1,139 @@
+/* estimate.c - what attention of a shape would cost on a device, without tensors. */
+#define PIMATTN_IMPLEMENTATION
+#include "pimattn.h"
+
+#define EX_NAME "estimate"
+#include "common.h"
+
+enum { MAX_SEQUENCES = 65535 };
+
+/* What the command line says; the defaults are Llama-3-8B, one sequence of 4,096 tokens. */
+typedef struct request {
+    pimattn_config config;
+    const char *preset;
+    uint32_t n_channels;
+    ex_texts sets;
+    const char *context;
+    uint32_t batch;
+    uint32_t n_tokens;
+    bool json;
+} request;
+
+static void parse(request *r, int argc, char **argv)
+{
+    pimattn_shape *shape = &r->config.shape;
+    const ex_option options[] = {
+        {.name = "--heads",
+         .value = "N",
+         .number = &shape->n_heads,
+         .min = 1,
+         .help = "query heads; default 32"},
+        {.name = "--kv-heads",
+         .value = "N",
+         .number = &shape->n_kv_heads,
+         .min = 1,
+         .help = "default 8"},
+        {.name = "--head-dim",
+         .value = "N",
+         .number = &shape->head_dim,
+         .min = 1,
+         .help = "default 128"},
+        {.name = "--layers",
+         .value = "N",
+         .number = &shape->n_layers,
+         .min = 1,
+         .help = "default 32"},
+        {.name = "--context",
+         .value = "N[,N..]",
+         .text = &r->context,
+         .help = "tokens of each sequence; default 4096"},
+        {.name = "--batch",
+         .value = "N",
+         .number = &r->batch,
+         .min = 1,
+         .max = MAX_SEQUENCES,
+         .help = "so many of each sequence; default 1"},
+        {.name = "--n-tokens",
+         .value = "N",
+         .number = &r->n_tokens,
+         .min = 1,
+         .help = "queries of a sequence, its last tokens; default 1"},
+        {.name = "--device", .value = "PRESET", .text = &r->preset, .help = "default aimx"},
+        {.name = "--channels",
+         .value = "N",
+         .number = &r->n_channels,
+         .min = 1,
+         .help = "default: as the preset has"},
+        {.name = "--set",
+         .value = "FIELD=N",
+         .texts = &r->sets,
+         .help = "a field of the device; repeatable"},
+        {.name = "--partition",
+         .value = EX_PARTITIONS,
+         .choice = &r->config.partition,
+         .help = "default tcp"},
+        {.name = "--hfp-unit",
+         .value = "kv_head|query_head",
+         .choice = &r->config.hfp_unit,
+         .help = "what hfp gives to a channel"},
+        {.name = "--json", .flag = &r->json, .help = "readings as JSON"}};
+    ex_options(argc, argv,
+               "usage: build/estimate [options]\n"
+               "Clocks of attention on a PIM device, from a shape and context lengths alone.",
+               options, EX_COUNT(options), NULL, 0);
+}
+
+/* "N,N,.." times batch; to be freed by the caller. */
+static pimattn_span *make_spans(const request *r, size_t *n_spans)
+{
+    size_t n_contexts = 1;
+    for (const char *c = r->context; *c != 0; c++)
+        n_contexts += *c == ',';
+    *n_spans = n_contexts * r->batch;
+    if (*n_spans > MAX_SEQUENCES)
+        ex_die("--batch: %zu sequences, at most %d", *n_spans, (int)MAX_SEQUENCES);
+    pimattn_span *spans = (pimattn_span *)ex_alloc(*n_spans, sizeof *spans);
+    const char *at = r->context;
+    for (size_t i = 0; i < n_contexts; i++) {
+        char number[24] = {0};
+        size_t length = strcspn(at, ",");
+        memcpy(number, at, length < sizeof number ? length : sizeof number - 1);
+        uint64_t tokens = ex_number("--context", number, 1, UINT32_MAX);
+        if (tokens < r->n_tokens)
+            ex_die("--n-tokens: %" PRIu32 " queries in %" PRIu64 " tokens", r->n_tokens, tokens);
+        for (size_t b = 0; b < r->batch; b++) {
+            spans[b * n_contexts + i].context_tokens = tokens;
+            spans[b * n_contexts + i].n_tokens = r->n_tokens;
+        }
+        at += length + (at[length] == ',');
+    }
+    return spans;
+}
+
+int main(int argc, char **argv)
+{
+    request r = {.config = {.shape = {32, 32, 8, 128, 0, PIMATTN_F16, PIMATTN_F16, 0.0f}},
+                 .preset = "aimx",
+                 .context = "4096",
+                 .batch = 1,
+                 .n_tokens = 1};
+    parse(&r, argc, argv);
+    ex_device(&r.config.device, r.preset, r.n_channels, &r.sets);
+    size_t n_spans = 0;
+    pimattn_span *spans = make_spans(&r, &n_spans);
+    r.config.max_seqs = (uint32_t)n_spans;
+
+    pimattn_readings readings;
+    pimhw_cause why = {{0}};
+    pimattn_status status = pimattn_estimate(&readings, &r.config, spans, n_spans, &why);
+    if (status != PIMATTN_OK) ex_die("%s: %s", pimattn_status_str(status), why.text);
+    if (r.json) {
+        printf("{\"schema\": %d, \"device\": \"%s\", \"readings\": ", (int)EX_SCHEMA, r.preset);
+        ex_json_readings(stdout, &readings, r.config.device.tCK_ps);
+        printf("}\n");
+    } else {
+        ex_print_readings(&readings, r.config.device.tCK_ps);
+    }
+    free(spans);
+    return ex_done();
+}
