@@ -397,11 +397,10 @@ PIMHW_API const char *pimhw_spent_str(pimhw_spent spent);
 /* Readings of one run. Parts sum to the whole: breakdown_ck to cycles, useful and padding to
  * macs. */
 typedef struct pimhw_readings {
-    uint32_t size;      /* bytes of this struct */
-    uint32_t version;   /* 1 */
-    uint64_t cycles;    /* clocks from the start to the end of the slowest channel or the hub */
-    uint64_t memory_ck; /* the same if EPU work took no time */
-    double ns;          /* cycles * tCK */
+    uint32_t size;    /* bytes of this struct */
+    uint32_t version; /* 1 */
+    uint64_t cycles;  /* clocks from the start to the end of the slowest channel or the hub */
+    double ns;        /* cycles * tCK */
     uint64_t commands[PIMHW_N_COMMANDS];  /* over all channels */
     uint64_t breakdown_ck[PIMHW_N_SPENT]; /* of the critical channel */
     uint32_t critical_channel;            /* latest end, lowest number */
@@ -1980,23 +1979,10 @@ typedef struct pimhw_i_jobs {
     uint32_t n_done;
 } pimhw_i_jobs;
 
-/* All that moves as time goes on. */
-typedef struct pimhw_i_clockwork {
-    pimhw_i_issuer issuer;
-    uint64_t decode_ck;    /* shared front end: the next instruction is decoded */
-    uint8_t decode_reason; /* why not earlier */
-    bool hub_free;         /* works of the hub take no time */
-    uint64_t epu_free_ck;
-    uint64_t epu_ck;
-    uint32_t n_groups;
-    uint32_t n_streams;
-    pimhw_i_jobs jobs[PIMHW_MAX_CHANNELS];
-    pimhw_i_channel groups[PIMHW_MAX_CHANNELS];
-} pimhw_i_clockwork;
-
-/* One stream of instructions: its place in the program. */
+/* One stream of instructions: its place in the program, its works at the hub. */
 typedef struct pimhw_i_stream {
     pimhw_i_walker walker;
+    pimhw_i_jobs jobs;
     pimhw_instruction in; /* the instruction that waits for the hub */
     bool waits, over;
 } pimhw_i_stream;
@@ -2007,11 +1993,17 @@ struct pimhw_device {
     pimhw_config config;
     pimhw_i_rules rules;
     pimhw_sink sink;
+    pimhw_i_issuer issuer;
     pimhw_i_phase phase;
-    bool forked; /* the hub has had work: without it the time would be another */
+    uint64_t decode_ck;    /* shared front end: the next instruction is decoded */
+    uint8_t decode_reason; /* why not earlier */
+    uint64_t epu_free_ck;
+    uint64_t epu_ck;
     uint64_t n_instructions;
-    pimhw_i_clockwork real;
-    pimhw_i_clockwork memory; /* the same, had the hub's work taken no time */
+    uint32_t n_groups;
+    uint32_t n_streams;
+    uint8_t group_of[PIMHW_MAX_CHANNELS]; /* of each channel */
+    pimhw_i_channel groups[PIMHW_MAX_CHANNELS];
     pimhw_i_stream streams[PIMHW_MAX_CHANNELS];
     uint64_t rounds[PIMHW_LOOPS][PIMHW_MAX_CHANNELS];
     pimhw_i_sketch sketch;
@@ -2035,6 +2027,7 @@ PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_co
     d->config = *config;
     d->config.allocator = a;
     pimhw_i_rules_init(&d->rules, config);
+    d->issuer.rules = &d->rules;
     *device = d;
     return PIMHW_OK;
 }
@@ -2051,32 +2044,39 @@ PIMHW_API const pimhw_config *pimhw_device_config(const pimhw_device *device)
     return &device->config;
 }
 
-/* Makes every group lie inside or outside of mask. */
-static void pimhw_i_split(pimhw_i_clockwork *w, uint64_t mask)
+/*
+ * The group of the lowest channel in *left, without those of its channels that are not in *left:
+ * they become a group of their own. Takes its channels from *left.
+ */
+static pimhw_i_channel *pimhw_i_group(pimhw_device *d, uint64_t *left)
 {
-    for (uint32_t g = 0, n = w->n_groups; g < n; g++) {
-        uint64_t inside = w->groups[g].mask & mask;
-        if (!inside || inside == w->groups[g].mask) continue;
-        PIMHW_ASSERT(w->n_groups < PIMHW_MAX_CHANNELS);
-        pimhw_i_channel *fresh = &w->groups[w->n_groups++];
-        *fresh = w->groups[g];
-        fresh->mask = inside;
-        w->groups[g].mask &= ~inside;
-    }
+    pimhw_i_channel *ch = &d->groups[d->group_of[pimhw_i_lowest(*left)]];
+    uint64_t outside = ch->mask & ~*left;
+    *left &= ~ch->mask;
+    if (!outside) return ch;
+    PIMHW_ASSERT(d->n_groups < PIMHW_MAX_CHANNELS);
+    pimhw_i_channel *other = &d->groups[d->n_groups];
+    *other = *ch;
+    other->mask = outside;
+    ch->mask &= ~outside;
+    for (; outside; outside &= outside - 1)
+        d->group_of[pimhw_i_lowest(outside)] = (uint8_t)d->n_groups;
+    d->n_groups++;
+    return ch;
 }
 
 /* Does the work that was ready first, of all streams; ties to the lowest stream. */
-static bool pimhw_i_epu_serve(pimhw_i_clockwork *w)
+static bool pimhw_i_epu_serve(pimhw_device *d)
 {
     pimhw_i_jobs *first = NULL;
-    for (uint32_t i = 0; i < w->n_streams; i++) {
-        pimhw_i_jobs *jobs = &w->jobs[i];
+    for (uint32_t i = 0; i < d->n_streams; i++) {
+        pimhw_i_jobs *jobs = &d->streams[i].jobs;
         if (jobs->n && (!first || jobs->ready_ck[0] < first->ready_ck[0])) first = jobs;
     }
     if (!first) return false;
-    w->epu_free_ck = pimhw_i_max(w->epu_free_ck, first->ready_ck[0]) + first->cost_ck[0];
-    w->epu_ck += first->cost_ck[0];
-    if (first->awaited[0]) first->done_ck[first->n_done++] = w->epu_free_ck;
+    d->epu_free_ck = pimhw_i_max(d->epu_free_ck, first->ready_ck[0]) + first->cost_ck[0];
+    d->epu_ck += first->cost_ck[0];
+    if (first->awaited[0]) first->done_ck[first->n_done++] = d->epu_free_ck;
     first->n--;
     for (uint32_t i = 0; i < first->n; i++) {
         first->ready_ck[i] = first->ready_ck[i + 1];
@@ -2087,57 +2087,48 @@ static bool pimhw_i_epu_serve(pimhw_i_clockwork *w)
 }
 
 /* New work at the hub, ready when all before it on its channels is done. */
-static void pimhw_i_epu_post(const pimhw_config *c, pimhw_i_clockwork *w, uint32_t stream,
-                             const pimhw_instruction *in)
+static void pimhw_i_epu_post(pimhw_device *d, pimhw_i_jobs *jobs, const pimhw_instruction *in)
 {
-    pimhw_i_jobs *jobs = &w->jobs[stream];
-    uint64_t ready = w->decode_ck;
-    bool awaited = (in->flags & PIMHW_AWAITED) != 0;
-    for (uint32_t g = 0; g < w->n_groups; g++)
-        if (c->front_end == PIMHW_PER_CHANNEL && (w->groups[g].mask & in->mask))
-            ready = pimhw_i_max(ready, w->groups[g].end_ck);
-    if (w->hub_free) {
-        if (awaited) jobs->done_ck[jobs->n_done++] = ready;
-        return;
-    }
+    const pimhw_config *c = &d->config;
+    uint64_t ready = d->decode_ck;
+    uint64_t left = c->front_end == PIMHW_PER_CHANNEL ? in->mask : 0;
+    while (left)
+        ready = pimhw_i_max(ready, pimhw_i_group(d, &left)->end_ck);
     jobs->ready_ck[jobs->n] = ready;
     jobs->cost_ck[jobs->n] = pimhw_i_ceil_div(in->op_size, c->epu_lanes) * c->epu_ck_per_op;
-    jobs->awaited[jobs->n] = awaited;
+    jobs->awaited[jobs->n] = (in->flags & PIMHW_AWAITED) != 0;
     jobs->n++;
 }
 
 /* Lets the channels of the instruction, or the host, wait for the oldest awaited work. */
-static void pimhw_i_epu_wait(const pimhw_config *c, pimhw_i_clockwork *w, uint32_t stream,
-                             uint64_t mask)
+static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_jobs *jobs, uint64_t mask)
 {
-    pimhw_i_jobs *jobs = &w->jobs[stream];
     if (jobs->n_done == 0) return;
     uint64_t done = jobs->done_ck[0];
     jobs->n_done--;
     for (uint32_t i = 0; i < jobs->n_done; i++)
         jobs->done_ck[i] = jobs->done_ck[i + 1];
-    if (c->front_end == PIMHW_SHARED) {
-        if (done > w->decode_ck) w->decode_reason = PIMHW_WAIT_EPU;
-        w->decode_ck = pimhw_i_max(w->decode_ck, done);
+    if (d->config.front_end == PIMHW_SHARED) {
+        if (done > d->decode_ck) d->decode_reason = PIMHW_WAIT_EPU;
+        d->decode_ck = pimhw_i_max(d->decode_ck, done);
         return;
     }
-    pimhw_i_split(w, mask);
-    for (uint32_t g = 0; g < w->n_groups; g++) {
-        pimhw_i_channel *ch = &w->groups[g];
-        if (!(ch->mask & mask) || done <= ch->hold_ck) continue;
+    while (mask) {
+        pimhw_i_channel *ch = pimhw_i_group(d, &mask);
+        if (done <= ch->hold_ck) continue;
         ch->hold_ck = done;
         ch->hold_reason = PIMHW_WAIT_EPU;
     }
 }
 
 /* SYNC and EOC: all channels empty their queues; the answer comes when every write is through. */
-static void pimhw_i_sync(const pimhw_config *c, pimhw_i_clockwork *w, bool ends)
+static void pimhw_i_sync(pimhw_device *d, bool ends)
 {
-    bool shared = c->front_end == PIMHW_SHARED;
+    bool shared = d->config.front_end == PIMHW_SHARED;
     uint64_t answer = 0;
-    for (uint32_t g = 0; g < w->n_groups; g++) {
-        pimhw_i_channel *ch = &w->groups[g];
-        uint64_t taken = pimhw_i_max(ch->now_ck, w->decode_ck + 1);
+    for (uint32_t g = 0; g < d->n_groups; g++) {
+        pimhw_i_channel *ch = &d->groups[g];
+        uint64_t taken = pimhw_i_max(ch->now_ck, d->decode_ck + 1);
         uint64_t end = ch->end_ck;
         if (shared) {
             end = pimhw_i_max(taken + 1, ch->pending_ck + 1);
@@ -2147,49 +2138,34 @@ static void pimhw_i_sync(const pimhw_config *c, pimhw_i_clockwork *w, bool ends)
         }
         answer = pimhw_i_max(answer, end);
     }
-    if (shared) w->decode_ck = answer;
-    for (uint32_t g = 0; g < w->n_groups && !shared; g++) {
-        w->groups[g].hold_ck = pimhw_i_max(w->groups[g].hold_ck, answer);
-        w->groups[g].hold_reason = PIMHW_WAIT_HOST;
+    if (shared) d->decode_ck = answer;
+    for (uint32_t g = 0; g < d->n_groups && !shared; g++) {
+        d->groups[g].hold_ck = pimhw_i_max(d->groups[g].hold_ck, answer);
+        d->groups[g].hold_reason = PIMHW_WAIT_HOST;
     }
 }
 
 /* Sends a command instruction to its channels and, on a shared front end, lets the host go on. */
-static void pimhw_i_send_all(const pimhw_config *c, pimhw_i_clockwork *w,
-                             const pimhw_instruction *in)
+static void pimhw_i_send_all(pimhw_device *d, const pimhw_instruction *in)
 {
-    bool shared = c->front_end == PIMHW_SHARED;
-    uint64_t next = w->decode_ck;
-    pimhw_i_split(w, in->mask);
-    for (uint32_t g = 0; g < w->n_groups; g++) {
-        pimhw_i_channel *ch = &w->groups[g];
-        if (!(ch->mask & in->mask)) continue;
+    bool shared = d->config.front_end == PIMHW_SHARED;
+    uint64_t next = d->decode_ck;
+    for (uint64_t left = in->mask; left;) {
+        pimhw_i_channel *ch = pimhw_i_group(d, &left);
         if (shared) {
-            ch->hold_ck = w->decode_ck + 1;
-            ch->hold_reason = w->decode_reason;
+            ch->hold_ck = d->decode_ck + 1;
+            ch->hold_reason = d->decode_reason;
         }
-        pimhw_i_in_order(&w->issuer, ch, in);
+        pimhw_i_in_order(&d->issuer, ch, in);
         if (!shared) continue;
         if (PIMHW_I_KINDS[in->kind].blocks)
             /* a read's answer frees the host in the clock after it */
             next = pimhw_i_max(next, ch->end_ck - 1);
         else
-            next = pimhw_i_max(next, pimhw_i_queue_left_ck(ch, c->queue_entries));
+            next = pimhw_i_max(next, pimhw_i_queue_left_ck(ch, d->config.queue_entries));
     }
-    if (shared) w->decode_ck = next + 1;
-    w->decode_reason = PIMHW_WAIT_HOST;
-}
-
-static void pimhw_i_execute(const pimhw_config *c, pimhw_i_clockwork *w, uint32_t stream,
-                            const pimhw_instruction *in)
-{
-    switch (in->kind) {
-    case PIMHW_EPU: pimhw_i_epu_post(c, w, stream, in); break;
-    case PIMHW_EPU_WAIT: pimhw_i_epu_wait(c, w, stream, in->mask); break;
-    case PIMHW_SYNC:
-    case PIMHW_EOC: pimhw_i_sync(c, w, in->kind == PIMHW_EOC); break;
-    default: pimhw_i_send_all(c, w, in);
-    }
+    if (shared) d->decode_ck = next + 1;
+    d->decode_reason = PIMHW_WAIT_HOST;
 }
 
 /* Whether an instruction must wait for the hub to do some work first. */
@@ -2199,58 +2175,40 @@ static bool pimhw_i_must_wait(const pimhw_i_jobs *jobs, const pimhw_instruction 
     return in->kind == PIMHW_EPU_WAIT && jobs->n_done == 0 && jobs->n > 0;
 }
 
-/* From the first work of the hub on, time is kept twice. */
-static void pimhw_i_fork(pimhw_device *d)
-{
-    const pimhw_i_clockwork *from = &d->real;
-    pimhw_i_clockwork *to = &d->memory;
-    if (d->forked) return;
-    d->forked = true;
-    to->issuer.rules = &d->rules;
-    to->issuer.sink = NULL;
-    to->decode_ck = from->decode_ck;
-    to->decode_reason = from->decode_reason;
-    to->hub_free = true;
-    to->epu_free_ck = 0;
-    to->epu_ck = 0;
-    to->n_groups = from->n_groups;
-    to->n_streams = from->n_streams;
-    for (uint32_t i = 0; i < from->n_streams; i++)
-        to->jobs[i].n = to->jobs[i].n_done = 0;
-    memcpy(to->groups, from->groups, from->n_groups * sizeof from->groups[0]);
-}
-
 /* One instruction of a stream; false if it must wait for the hub, then nothing happened. */
-static bool pimhw_i_step_device(pimhw_device *d, uint32_t stream, const pimhw_instruction *in)
+static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_instruction *in)
 {
-    if (pimhw_i_must_wait(&d->real.jobs[stream], in)) return false;
-    if (in->kind == PIMHW_EPU) pimhw_i_fork(d);
-    pimhw_i_execute(&d->config, &d->real, stream, in);
-    if (d->forked) pimhw_i_execute(&d->config, &d->memory, stream, in);
-    if (in->kind == PIMHW_EOC) d->phase = PIMHW_I_ENDED;
+    if (pimhw_i_must_wait(&s->jobs, in)) return false;
+    switch (in->kind) {
+    case PIMHW_EPU: pimhw_i_epu_post(d, &s->jobs, in); break;
+    case PIMHW_EPU_WAIT: pimhw_i_epu_wait(d, &s->jobs, in->mask); break;
+    case PIMHW_SYNC:
+    case PIMHW_EOC:
+        pimhw_i_sync(d, in->kind == PIMHW_EOC);
+        if (in->kind == PIMHW_EOC) d->phase = PIMHW_I_ENDED;
+        break;
+    default: pimhw_i_send_all(d, in);
+    }
     d->n_instructions++;
     return true;
 }
 
 static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, uint32_t n_streams)
 {
-    pimhw_i_clockwork *w = &d->real;
     if (sink) d->sink = *sink;
-    w->issuer.rules = &d->rules;
-    w->issuer.sink = sink && sink->command ? &d->sink : NULL;
-    w->decode_ck = 0;
-    w->decode_reason = PIMHW_WAIT_HOST;
-    w->hub_free = false;
-    w->epu_free_ck = 0;
-    w->epu_ck = 0;
-    w->n_groups = 1;
-    w->n_streams = n_streams;
-    for (uint32_t i = 0; i < n_streams; i++)
-        w->jobs[i].n = w->jobs[i].n_done = 0;
-    pimhw_i_channel_init(&w->groups[0], pimhw_i_low_bits(d->config.n_channels));
+    d->issuer.sink = sink && sink->command ? &d->sink : NULL;
     d->phase = PIMHW_I_OPEN;
-    d->forked = false;
+    d->decode_ck = 0;
+    d->decode_reason = PIMHW_WAIT_HOST;
+    d->epu_free_ck = 0;
+    d->epu_ck = 0;
     d->n_instructions = 0;
+    d->n_groups = 1;
+    d->n_streams = n_streams;
+    memset(d->group_of, 0, sizeof d->group_of);
+    pimhw_i_channel_init(&d->groups[0], pimhw_i_low_bits(d->config.n_channels));
+    for (uint32_t i = 0; i < n_streams; i++)
+        d->streams[i].jobs.n = d->streams[i].jobs.n_done = 0;
 }
 
 PIMHW_API pimhw_status pimhw_device_begin(pimhw_device *device, const pimhw_sink *sink)
@@ -2291,8 +2249,8 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
         device->phase = PIMHW_I_IDLE;
         return status;
     }
-    while (!pimhw_i_step_device(device, 0, instruction)) {
-        bool served = pimhw_i_epu_serve(&device->real);
+    while (!pimhw_i_execute(device, &device->streams[0], instruction)) {
+        bool served = pimhw_i_epu_serve(device);
         if (served) continue;
         pimhw_cause_write(why, "EPU: more than %u works that nothing waits for",
                           (uint64_t)PIMHW_I_JOBS);
@@ -2303,11 +2261,11 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
 }
 
 /* The channel that ends last, of equals the lowest. */
-static const pimhw_i_channel *pimhw_i_critical(const pimhw_i_clockwork *w)
+static const pimhw_i_channel *pimhw_i_critical(const pimhw_device *d)
 {
-    const pimhw_i_channel *critical = &w->groups[0];
-    for (uint32_t g = 1; g < w->n_groups; g++) {
-        const pimhw_i_channel *ch = &w->groups[g];
+    const pimhw_i_channel *critical = &d->groups[0];
+    for (uint32_t g = 1; g < d->n_groups; g++) {
+        const pimhw_i_channel *ch = &d->groups[g];
         bool lower = pimhw_i_lowest(ch->mask) < pimhw_i_lowest(critical->mask);
         if (ch->end_ck > critical->end_ck || (ch->end_ck == critical->end_ck && lower))
             critical = ch;
@@ -2316,10 +2274,11 @@ static const pimhw_i_channel *pimhw_i_critical(const pimhw_i_clockwork *w)
 }
 
 /* What all channels did. */
-static void pimhw_i_collect(const pimhw_config *c, const pimhw_i_clockwork *w, pimhw_readings *r)
+static void pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
 {
-    for (uint32_t g = 0; g < w->n_groups; g++) {
-        const pimhw_i_channel *ch = &w->groups[g];
+    const pimhw_config *c = &d->config;
+    for (uint32_t g = 0; g < d->n_groups; g++) {
+        const pimhw_i_channel *ch = &d->groups[g];
         uint64_t n = pimhw_i_count(ch->mask);
         for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++)
             r->commands[i] += n * ch->commands[i];
@@ -2341,27 +2300,23 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
         pimhw_cause_write(why, "no stream has begun");
         return PIMHW_ERR_ARGUMENT;
     }
-    if (d->phase == PIMHW_I_OPEN && d->config.front_end == PIMHW_SHARED) {
-        pimhw_i_sync(&d->config, &d->real, true);
-        if (d->forked) pimhw_i_sync(&d->config, &d->memory, true);
-    }
-    while (pimhw_i_epu_serve(&d->real))
+    if (d->phase == PIMHW_I_OPEN && d->config.front_end == PIMHW_SHARED) pimhw_i_sync(d, true);
+    while (pimhw_i_epu_serve(d))
         continue;
     d->phase = PIMHW_I_IDLE;
     memset(&r, 0, sizeof r);
     r.size = sizeof r;
     r.version = 1;
-    pimhw_i_channel last = *pimhw_i_critical(&d->real);
-    r.cycles = pimhw_i_max(last.end_ck, d->real.epu_free_ck);
-    r.memory_ck = d->forked ? pimhw_i_critical(&d->memory)->end_ck : r.cycles;
+    pimhw_i_channel last = *pimhw_i_critical(d);
+    r.cycles = pimhw_i_max(last.end_ck, d->epu_free_ck);
     r.ns = (double)r.cycles * (double)d->config.tCK_ps * 1e-3;
     r.critical_channel = pimhw_i_lowest(last.mask);
     pimhw_i_charge(&d->rules, &last, last.end_ck, PIMHW_WAIT_DRAIN);
     memcpy(r.breakdown_ck, last.spent_ck, sizeof r.breakdown_ck);
     r.breakdown_ck[PIMHW_WAIT_EPU] += r.cycles - last.end_ck;
-    r.epu_ck = d->real.epu_ck;
+    r.epu_ck = d->epu_ck;
     r.n_instructions = d->n_instructions;
-    pimhw_i_collect(&d->config, &d->real, &r);
+    pimhw_i_collect(d, &r);
     *readings = r;
     return PIMHW_OK;
 }
@@ -2408,15 +2363,14 @@ static pimhw_status pimhw_i_fetch(pimhw_device *d, pimhw_i_stream *s, pimhw_caus
 }
 
 /* Steps one stream until it ends, waits for the hub, or fails. */
-static pimhw_status pimhw_i_stream_run(pimhw_device *d, uint32_t stream, pimhw_cause *why)
+static pimhw_status pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
 {
-    pimhw_i_stream *s = &d->streams[stream];
     while (!s->over) {
         if (!s->waits) {
             pimhw_status status = pimhw_i_fetch(d, s, why);
             if (status != PIMHW_OK || s->over) return status;
         }
-        s->waits = !pimhw_i_step_device(d, stream, &s->in);
+        s->waits = !pimhw_i_execute(d, s, &s->in);
         if (s->waits) return PIMHW_OK;
     }
     return PIMHW_OK;
@@ -2441,14 +2395,14 @@ static pimhw_status pimhw_i_streams_run(pimhw_device *d, pimhw_cause *why)
 {
     for (;;) {
         bool waits = false;
-        for (uint32_t i = 0; i < d->real.n_streams; i++) {
-            pimhw_status status = pimhw_i_stream_run(d, i, why);
+        for (uint32_t i = 0; i < d->n_streams; i++) {
+            pimhw_status status = pimhw_i_stream_run(d, &d->streams[i], why);
             if (status != PIMHW_OK) return status;
             waits = waits || d->streams[i].waits;
         }
         if (!waits) return PIMHW_OK;
         /* no stream can send earlier work any more: the oldest is next */
-        if (!pimhw_i_epu_serve(&d->real)) {
+        if (!pimhw_i_epu_serve(d)) {
             pimhw_cause_write(why, "EPU: more than %u works that nothing waits for",
                               (uint64_t)PIMHW_I_JOBS);
             return PIMHW_ERR_PROGRAM;

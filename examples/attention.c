@@ -100,6 +100,7 @@ typedef struct pair {
     const char *name;
     const char *words;
     pimattn_readings by[2]; /* indexed by pimattn_partition */
+    uint64_t memory_ck[2];
 } pair;
 
 static pair estimate(const char *name, const char *words, const pimattn_config *config,
@@ -115,6 +116,7 @@ static pair estimate(const char *name, const char *words, const pimattn_config *
         c.partition = partition;
         pimattn_status status = pimattn_estimate(&p.by[partition], &c, &span, 1, &why);
         if (status != PIMATTN_OK) ex_die("%s: %s: %s", name, pimattn_status_str(status), why.text);
+        p.memory_ck[partition] = ex_memory_ck(&c, n_tokens, 1);
     }
     return p;
 }
@@ -132,12 +134,12 @@ static void print_pair(const pair *p)
     for (uint32_t i = 0; i < 2; i++) {
         const pimhw_readings *d = &p->by[i].device;
         printf("  %-9s  %13" PRIu32 " %12" PRIu64 " %10.2f %23" PRIu64 " %9.1f%%\n",
-               ex_partition_str(i), d->n_busy_channels, d->cycles, d->ns / 1000.0,
-               p->by[i].device.memory_ck, 100.0 * d->mac_utilisation);
+               ex_partition_str(i), d->n_busy_channels, d->cycles, d->ns / 1000.0, p->memory_ck[i],
+               100.0 * d->mac_utilisation);
     }
     printf("  hfp / tcp                %12.2fx %34.2fx\n",
            ratio(p->by[1].device.cycles, p->by[0].device.cycles),
-           ratio(p->by[1].device.memory_ck, p->by[0].device.memory_ck));
+           ratio(p->memory_ck[1], p->memory_ck[0]));
 }
 
 static void print_breakdowns(const pair *p)
@@ -180,6 +182,8 @@ static void json_all(const accuracy *a, const pair *pairs, size_t n_pairs,
     ex_json_readings(stdout, &a->readings, device->tCK_ps);
     for (size_t i = 0; i < n_pairs; i++) {
         for (uint32_t partition = 0; partition < 2; partition++) {
+            printf(", \"%s_%s_memory_ck\": %" PRIu64, pairs[i].name, ex_partition_str(partition),
+                   pairs[i].memory_ck[partition]);
             printf(", \"%s_%s\": ", pairs[i].name, ex_partition_str(partition));
             ex_json_readings(stdout, &pairs[i].by[partition], device->tCK_ps);
         }

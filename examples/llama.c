@@ -401,7 +401,8 @@ typedef struct arguments {
 /* Sums over the steps. */
 typedef struct costs {
     uint64_t n_tokens;
-    uint64_t attention_ck, attention_memory_ck;
+    uint64_t attention_ck;
+    uint64_t memory_ck; /* of the last step, one layer */
     double pim_us;
     pimattn_readings last;
 } costs;
@@ -429,12 +430,9 @@ static void report_summary(const costs *c, const arguments *a, uint64_t kv_pages
         fprintf(stderr, "{\"schema\": %d, \"tokens\": %" PRIu64 ", \"kv_pages\": %" PRIu64,
                 (int)EX_SCHEMA, c->n_tokens, kv_pages);
         if (!a->readings_off) {
-            fprintf(stderr,
-                    ", \"attention_ck\": %" PRIu64 ", \"attention_memory_ck\": %" PRIu64 ", ",
-                    c->attention_ck, c->attention_memory_ck);
+            fprintf(stderr, ", \"attention_ck\": %" PRIu64 ", ", c->attention_ck);
             ex_json_number(stderr, "pim_us", c->pim_us);
-            fprintf(stderr,
-                    ", \"memory_ck\": %" PRIu64 ", \"last_step\": ", c->last.device.memory_ck);
+            fprintf(stderr, ", \"memory_ck\": %" PRIu64 ", \"last_step\": ", c->memory_ck);
             ex_json_readings(stderr, &c->last, a->config.device.tCK_ps);
         }
         fprintf(stderr, "}\n");
@@ -444,11 +442,9 @@ static void report_summary(const costs *c, const arguments *a, uint64_t kv_pages
     if (!a->readings_off)
         fprintf(stderr,
                 "attention_ck %" PRIu64 " (all steps and layers; clocks of tCK_ps %" PRIu32 ")\n"
-                "attention_memory_ck %" PRIu64 " (the same if softmax took no time)\n"
                 "pim_us %.3f\n"
                 "memory_ck %" PRIu64 " (one layer of the last step, without softmax)\n",
-                c->attention_ck, a->config.device.tCK_ps, c->attention_memory_ck, c->pim_us,
-                c->last.device.memory_ck);
+                c->attention_ck, a->config.device.tCK_ps, c->pim_us, c->memory_ck);
     fprintf(stderr, "kv_pages %" PRIu64 "\n", kv_pages);
 }
 
@@ -510,7 +506,6 @@ static void generate(const model *m, const tokenizer *t, arguments *a, pimattn_e
         c.n_tokens++;
         if (!a->readings_off) {
             c.attention_ck += c.last.step_ck;
-            c.attention_memory_ck += c.last.device.memory_ck * m->n_layers;
             c.pim_us += c.last.step_us;
             report_token(&c, a);
         }
@@ -522,6 +517,7 @@ static void generate(const model *m, const tokenizer *t, arguments *a, pimattn_e
     }
     printf("\n");
     fflush(stdout);
+    if (!a->readings_off) c.memory_ck = ex_memory_ck(&a->config, c.last.kv_tokens, 1);
     report_summary(&c, a, pimattn_pages_used(engine));
     if (a->export_path != NULL) export_trace(a, engine, seq);
     free(prompt);
