@@ -1355,7 +1355,18 @@ PIMHW_API uint64_t pimhw_program_bytes(const pimhw_program *program)
            (uint64_t)program->n_tails * sizeof(pimhw_tail);
 }
 
-/* Operands of an item by field: op_size, bank, row, column, tile, out, gpr, aux. */
+/* Fields of an item that are operands. */
+enum {
+    PIMHW_I_OP_SIZE = 0,
+    PIMHW_I_BANK,
+    PIMHW_I_ROW,
+    PIMHW_I_COLUMN,
+    PIMHW_I_TILE,
+    PIMHW_I_OUT,
+    PIMHW_I_GPR, /* from here on timing does not need them */
+    PIMHW_I_AUX
+};
+
 static void pimhw_i_item_operands(const pimhw_item *item, uint8_t names[8])
 {
     const uint8_t fields[8] = {item->op_size, item->bank, item->row, item->column,
@@ -1431,10 +1442,10 @@ typedef struct pimhw_i_sketch {
     uint8_t operand_loops[PIMHW_PROGRAM_OPERANDS]; /* bit l: grows with loop l */
     uint8_t tail_loops[PIMHW_PROGRAM_TAILS];
     bool uneven_operand[PIMHW_PROGRAM_OPERANDS]; /* differs from channel to channel */
-    bool uneven_item[PIMHW_PROGRAM_ITEMS];
-    uint8_t dynamic[PIMHW_PROGRAM_ITEMS];   /* bit f: field f of the item is not a constant */
-    uint64_t value[PIMHW_PROGRAM_ITEMS][8]; /* the constants, by field */
-    bool lists;                             /* channels have lists of their own */
+    uint8_t uneven[PIMHW_PROGRAM_ITEMS];         /* bit f: field f does */
+    uint8_t dynamic[PIMHW_PROGRAM_ITEMS];        /* bit f: field f of the item is not a constant */
+    uint64_t value[PIMHW_PROGRAM_ITEMS][8];      /* the constants, by field */
+    bool lists;                                  /* channels have lists of their own */
 } pimhw_i_sketch;
 
 static uint8_t pimhw_i_loops_of(const uint64_t step[PIMHW_LOOPS])
@@ -1465,8 +1476,9 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
         const pimhw_item *item = &p->items[i];
         uint8_t names[8];
         pimhw_i_item_operands(item, names);
-        /* blocks of different channels lie in different rows */
-        s->uneven_item[i] = s->lists && (item->kind == PIMHW_MAC_ABK || item->kind == PIMHW_LIST);
+        /* blocks of different channels lie in different rows, lists differ in length */
+        bool blocks = item->kind == PIMHW_MAC_ABK || item->kind == PIMHW_LIST;
+        s->uneven[i] = s->lists && blocks ? (uint8_t)(1u << PIMHW_I_ROW) : (uint8_t)0;
         s->dynamic[i] = 0;
         for (uint32_t f = 0; f < 8; f++) {
             s->value[i][f] = names[f] ? p->operands[names[f] - 1].base : 0;
@@ -1474,7 +1486,7 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
             const pimhw_operand *o = &p->operands[names[f] - 1];
             bool constant = !s->operand_loops[names[f] - 1] && !o->tail[0] && !o->tail[1];
             if (!constant) s->dynamic[i] |= (uint8_t)(1u << f);
-            if (s->uneven_operand[names[f] - 1]) s->uneven_item[i] = true;
+            if (s->uneven_operand[names[f] - 1]) s->uneven[i] |= (uint8_t)(1u << f);
         }
     }
 }
@@ -1489,7 +1501,8 @@ typedef struct pimhw_i_walker {
     uint64_t todo;  /* those the current item still has to reach */
     uint64_t lag;   /* of the block: rounds ago */
     uint32_t pc, depth;
-    uint32_t at; /* item of the last instruction */
+    uint32_t at;    /* item of the last instruction */
+    uint8_t fields; /* that are wanted */
     uint64_t index[PIMHW_LOOPS];
     uint64_t bound[PIMHW_LOOPS]; /* rounds of the channel with most */
     uint64_t enter[PIMHW_LOOPS];
@@ -1499,13 +1512,15 @@ typedef struct pimhw_i_walker {
 
 static void pimhw_i_walker_init(pimhw_i_walker *w, const pimhw_program *program,
                                 const pimhw_request *request, const pimhw_i_sketch *sketch,
-                                uint64_t mask, uint64_t (*rounds)[PIMHW_MAX_CHANNELS])
+                                uint64_t mask, uint32_t fields,
+                                uint64_t (*rounds)[PIMHW_MAX_CHANNELS])
 {
     memset(w, 0, sizeof *w);
     w->program = program;
     w->request = request;
     w->sketch = sketch;
     w->mask = mask;
+    w->fields = (uint8_t)fields;
     w->rounds = rounds;
 }
 
@@ -1591,7 +1606,7 @@ static bool pimhw_i_uneven_rounds(pimhw_i_walker *w, const pimhw_item *item, uin
     uint64_t *rounds = w->rounds[w->depth];
     uint32_t first = pimhw_i_lowest(mask), last = pimhw_i_highest(mask);
     uint64_t most = w->bound[w->depth] = pimhw_i_rounds(w, item, first);
-    if (!w->sketch->uneven_item[w->pc] || first == last) return false;
+    if (!w->sketch->uneven[w->pc] || first == last) return false;
     /* of one block, no channel has more left than a lower one */
     if (!w->sketch->lists && most == pimhw_i_rounds(w, item, last)) return false;
     for (uint64_t left = mask; left; left &= left - 1) {
@@ -1659,61 +1674,72 @@ static void pimhw_i_leave(pimhw_i_walker *w, const pimhw_item *end)
     w->depth--;
 }
 
-/* The item's instruction for one channel; false if its row number is too large. */
-static bool pimhw_i_resolve(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
-                            pimhw_instruction *in)
+/* Values of some fields of an item for one channel. */
+static void pimhw_i_fields(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
+                           uint32_t fields, uint64_t value[8])
 {
     const pimhw_block *block = pimhw_i_block(w, channel);
-    uint64_t value[8];
     uint8_t names[8];
-    memcpy(value, w->sketch->value[w->pc], sizeof value);
     pimhw_i_item_operands(item, names);
-    for (uint32_t f = 0, left = w->sketch->dynamic[w->pc]; left; f++, left >>= 1)
+    for (uint32_t f = 0, left = fields & w->sketch->dynamic[w->pc]; left; f++, left >>= 1)
         if (left & 1) value[f] = pimhw_i_value(w, names[f], channel, block);
-    if (block && item->kind == PIMHW_MAC_ABK) value[2] += block->row_base[item->space];
-    in->kind = (pimhw_kind)item->kind;
-    in->flags = item->flags;
-    in->op_size = names[0] ? value[0] : 1;
-    in->bank = (uint32_t)value[1];
-    in->row = (uint32_t)value[2];
-    in->column = (uint32_t)value[3];
-    in->tile = (uint32_t)value[4];
-    in->out = (uint32_t)value[5];
-    in->gpr = (uint32_t)value[6];
-    in->aux = (uint32_t)value[7];
-    return value[2] <= UINT32_MAX;
+    if (item->kind != PIMHW_MAC_ABK || !(fields >> PIMHW_I_ROW & 1) || !block) return;
+    if (!(w->sketch->dynamic[w->pc] >> PIMHW_I_ROW & 1))
+        value[PIMHW_I_ROW] = w->sketch->value[w->pc][PIMHW_I_ROW];
+    value[PIMHW_I_ROW] += block->row_base[item->space];
 }
 
-static bool pimhw_i_same_operands(const pimhw_instruction *a, const pimhw_instruction *b)
+/* Whether a channel gets the same values; where it does not, its op_size is in *op_size. */
+static bool pimhw_i_same_fields(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
+                                const uint64_t value[8], uint64_t *op_size)
 {
-    return a->op_size == b->op_size && a->bank == b->bank && a->row == b->row &&
-           a->column == b->column && a->tile == b->tile && a->out == b->out && a->gpr == b->gpr &&
-           a->aux == b->aux;
+    uint32_t fields = w->sketch->uneven[w->pc] & w->fields;
+    uint64_t its[8];
+    memcpy(its, value, sizeof its);
+    pimhw_i_fields(w, item, channel, fields, its);
+    *op_size = its[PIMHW_I_OP_SIZE];
+    return memcmp(its, value, sizeof its) == 0;
 }
 
-/* Takes from w->todo the channels that share the lowest one's operands. */
+/* The channels of mask that share the values of its lowest; of EPU work, all, with its sum. */
+static uint64_t pimhw_i_sharers(const pimhw_i_walker *w, const pimhw_item *item, uint64_t mask,
+                                uint64_t value[8])
+{
+    bool is_sum = item->kind == PIMHW_EPU; /* the hub has one unit: its work adds up */
+    uint64_t op_size, sum = value[PIMHW_I_OP_SIZE], sharers = mask & (~mask + 1);
+    if (!(w->sketch->uneven[w->pc] & w->fields) || sharers == mask) return mask;
+    /* of one block, the values of the channels between two equal ones are the same */
+    if (!w->sketch->lists && pimhw_i_same_fields(w, item, pimhw_i_highest(mask), value, &op_size))
+        return mask;
+    for (uint64_t left = mask & (mask - 1); left; left &= left - 1) {
+        uint32_t c = pimhw_i_lowest(left);
+        bool same = pimhw_i_same_fields(w, item, c, value, &op_size);
+        sum += op_size;
+        if (same || is_sum) sharers |= (uint64_t)1 << c;
+    }
+    if (is_sum) value[PIMHW_I_OP_SIZE] = sum;
+    return sharers;
+}
+
+/* The instruction of the lowest channel in w->todo and those that share its operands. */
 static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instruction *in)
 {
-    pimhw_instruction other;
-    uint32_t first = pimhw_i_lowest(w->todo), last = pimhw_i_highest(w->todo);
-    bool is_sum = item->kind == PIMHW_EPU; /* the hub has one unit: its work adds up */
-    if (!pimhw_i_resolve(w, item, first, in)) return false;
-    in->mask = w->todo;
-    w->todo = 0;
-    if (!w->sketch->uneven_item[w->pc] || first == last) return true;
-    if (!pimhw_i_resolve(w, item, last, &other)) return false;
-    /* of one block, the operands of the channels between two equal ones are the same */
-    if (!w->sketch->lists && pimhw_i_same_operands(in, &other)) return true;
-    uint64_t all = in->mask;
-    in->mask = (uint64_t)1 << first;
-    for (uint64_t left = all & (all - 1); left; left &= left - 1) {
-        uint32_t c = pimhw_i_lowest(left);
-        if (!pimhw_i_resolve(w, item, c, &other)) return false;
-        if (is_sum) in->op_size += other.op_size;
-        if (is_sum || pimhw_i_same_operands(in, &other)) in->mask |= (uint64_t)1 << c;
-    }
-    w->todo = all & ~in->mask;
-    return true;
+    uint64_t value[8];
+    memcpy(value, w->sketch->value[w->pc], sizeof value);
+    pimhw_i_fields(w, item, pimhw_i_lowest(w->todo), w->fields, value);
+    in->mask = pimhw_i_sharers(w, item, w->todo, value);
+    w->todo &= ~in->mask;
+    in->kind = (pimhw_kind)item->kind;
+    in->flags = item->flags;
+    in->op_size = item->op_size ? value[PIMHW_I_OP_SIZE] : 1;
+    in->bank = (uint32_t)value[PIMHW_I_BANK];
+    in->row = (uint32_t)value[PIMHW_I_ROW];
+    in->column = (uint32_t)value[PIMHW_I_COLUMN];
+    in->tile = (uint32_t)value[PIMHW_I_TILE];
+    in->out = (uint32_t)value[PIMHW_I_OUT];
+    in->gpr = (uint32_t)value[PIMHW_I_GPR];
+    in->aux = (uint32_t)value[PIMHW_I_AUX];
+    return value[PIMHW_I_ROW] <= UINT32_MAX;
 }
 
 typedef enum pimhw_i_step { PIMHW_I_GIVEN, PIMHW_I_DONE, PIMHW_I_WRONG } pimhw_i_step;
@@ -2386,7 +2412,8 @@ static uint32_t pimhw_i_streams_init(pimhw_device *d, const pimhw_program *progr
     for (uint32_t i = 0; i < n; i++) {
         uint64_t mask = apart ? (uint64_t)1 << i : pimhw_i_low_bits(d->config.n_channels);
         d->streams[i].waits = d->streams[i].over = false;
-        pimhw_i_walker_init(&d->streams[i].walker, program, request, &d->sketch, mask, d->rounds);
+        pimhw_i_walker_init(&d->streams[i].walker, program, request, &d->sketch, mask,
+                            (1u << PIMHW_I_GPR) - 1, d->rounds);
     }
     return n;
 }
@@ -2470,7 +2497,7 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     pimhw_i_walker *w = &device->streams[0].walker;
     pimhw_i_sketch_init(&device->sketch, program, request);
     pimhw_i_walker_init(w, program, request, &device->sketch,
-                        pimhw_i_low_bits(device->config.n_channels), device->rounds);
+                        pimhw_i_low_bits(device->config.n_channels), 255, device->rounds);
     for (;;) {
         pimhw_i_step step = pimhw_i_next(w, &in);
         if (step == PIMHW_I_DONE) return PIMHW_OK;

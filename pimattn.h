@@ -1559,8 +1559,10 @@ static void pimattn_i_block_init(const pimattn_plan *p, pimhw_block *b, const pi
     memset(b, 0, sizeof *b);
     b->rest[PIMATTN_I_TOKENS - 1] = tokens;
     b->rest[PIMATTN_I_QUERIES - 1] = queries;
-    b->rest[PIMATTN_I_SOFTMAX - 1] = queries * tokens * p->device.epu_passes;
-    b->rest[PIMATTN_I_SUMS - 1] = queries * p->shape.head_dim_v * pimattn_i_v_sums(p, tokens);
+    b->rest[PIMATTN_I_SOFTMAX - 1] =
+        pimattn_i_mul(pimattn_i_mul(queries, tokens), p->device.epu_passes);
+    b->rest[PIMATTN_I_SUMS - 1] =
+        pimattn_i_mul(queries * p->shape.head_dim_v, pimattn_i_v_sums(p, tokens));
 }
 
 /* Gives a block its rows after those of the blocks before it on the same channels. */
@@ -1648,7 +1650,8 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
         for (uint32_t u = 0; u < units; u++) {
             pimhw_block *b = &blocks[i * units + u];
             pimattn_i_block_init(plan, b, &spans[i]);
-            useful += b->rest[PIMATTN_I_QUERIES - 1] * spans[i].context_tokens * dims;
+            uint64_t pairs = pimattn_i_mul(b->rest[PIMATTN_I_QUERIES - 1], spans[i].context_tokens);
+            useful = pimattn_i_add(useful, pimattn_i_mul(pairs, dims));
             if (plan->partition == PIMATTN_TCP)
                 fits = pimattn_i_block_rows(plan, b, &next_row) && fits;
         }
