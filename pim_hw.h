@@ -793,7 +793,9 @@ static const pimhw_i_constraint PIMHW_I_CONSTRAINTS[] = {
     {PIMHW_I_CHANNEL, PIMHW_WAIT_OPERAND, PIMHW_I_MAC, PIMHW_I_MAC | PIMHW_I_READ, "tCCD_L"},
     {PIMHW_I_CHANNEL, PIMHW_WAIT_OUTPUT, PIMHW_I_READ, PIMHW_I_MAC | PIMHW_I_READ, "tCCD_L"},
     {PIMHW_I_CHANNEL, PIMHW_WAIT_INPUT, PIMHW_I_BIAS, PIMHW_I_BIAS, "tCCD_L"},
-    {PIMHW_I_CHANNEL, PIMHW_WAIT_OUTPUT, PIMHW_I_READ, PIMHW_I_WRITE,
+    {PIMHW_I_CHANNEL, PIMHW_WAIT_OUTPUT, PIMHW_I_READ, PIMHW_I_BIT(WRGB),
+     "tCL_REG+tBL+3-tCWL_GB+tWPRE"},
+    {PIMHW_I_CHANNEL, PIMHW_WAIT_OUTPUT, PIMHW_I_READ, PIMHW_I_BIAS,
      "tCL_REG+tBL+3-tCWL_REG+tWPRE"},
     {PIMHW_I_CHANNEL, PIMHW_WAIT_INPUT, PIMHW_I_BIT(WRGB), PIMHW_I_READ, "tCWL_GB+tBL+tWTR_S"},
     {PIMHW_I_CHANNEL, PIMHW_WAIT_INPUT, PIMHW_I_BIAS, PIMHW_I_READ, "tCWL_REG+tBL+tWTR_L"},
@@ -1401,9 +1403,11 @@ static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, uint32
     if (item->kind == PIMHW_BLOCK)
         return in_block ? "a block inside a block" : loops == 0 ? "a block outside a list" : NULL;
     if (item->kind == PIMHW_LIST && i != 0) return "a list that is not the first item";
+    if (i > 0 && p->items[0].kind == PIMHW_LIST && i > p->items[0].end) return "after the list";
     if (item->kind == PIMHW_LIST) return NULL;
     if (item->kind == PIMHW_LOOP && loops == PIMHW_LOOPS) return "loops nested too deep";
     if (!(item->mask & channels)) return "mask: no channel";
+    if (PIMHW_I_KINDS[item->kind].sized && item->op_size == 0) return "op_size is 0";
     if (item->mask & ~channels) return "mask: a channel the device lacks";
     return NULL;
 }
@@ -1502,7 +1506,7 @@ typedef struct pimhw_i_walker {
     uint64_t lag;   /* of the block: rounds ago */
     uint32_t pc, depth;
     uint32_t at;    /* item of the last instruction */
-    uint8_t fields; /* that are wanted */
+    uint8_t fields; /* that are wanted, besides those that tell channels apart */
     uint64_t index[PIMHW_LOOPS];
     uint64_t bound[PIMHW_LOOPS]; /* rounds of the channel with most */
     uint64_t enter[PIMHW_LOOPS];
@@ -1674,26 +1678,25 @@ static void pimhw_i_leave(pimhw_i_walker *w, const pimhw_item *end)
     w->depth--;
 }
 
-/* Values of some fields of an item for one channel. */
+/* Values of some fields of an item for one channel; constants only where no block moves them. */
 static void pimhw_i_fields(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
                            uint32_t fields, uint64_t value[8])
 {
     const pimhw_block *block = pimhw_i_block(w, channel);
+    bool has_row = item->kind == PIMHW_MAC_ABK && (fields >> PIMHW_I_ROW & 1);
     uint8_t names[8];
     pimhw_i_item_operands(item, names);
+    if (has_row) value[PIMHW_I_ROW] = w->sketch->value[w->pc][PIMHW_I_ROW];
     for (uint32_t f = 0, left = fields & w->sketch->dynamic[w->pc]; left; f++, left >>= 1)
         if (left & 1) value[f] = pimhw_i_value(w, names[f], channel, block);
-    if (item->kind != PIMHW_MAC_ABK || !(fields >> PIMHW_I_ROW & 1) || !block) return;
-    if (!(w->sketch->dynamic[w->pc] >> PIMHW_I_ROW & 1))
-        value[PIMHW_I_ROW] = w->sketch->value[w->pc][PIMHW_I_ROW];
-    value[PIMHW_I_ROW] += block->row_base[item->space];
+    if (has_row && block) value[PIMHW_I_ROW] += block->row_base[item->space];
 }
 
 /* Whether a channel gets the same values; where it does not, its op_size is in *op_size. */
 static bool pimhw_i_same_fields(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
                                 const uint64_t value[8], uint64_t *op_size)
 {
-    uint32_t fields = w->sketch->uneven[w->pc] & w->fields;
+    uint32_t fields = w->sketch->uneven[w->pc];
     uint64_t its[8];
     memcpy(its, value, sizeof its);
     pimhw_i_fields(w, item, channel, fields, its);
@@ -1707,7 +1710,7 @@ static uint64_t pimhw_i_sharers(const pimhw_i_walker *w, const pimhw_item *item,
 {
     bool is_sum = item->kind == PIMHW_EPU; /* the hub has one unit: its work adds up */
     uint64_t op_size, sum = value[PIMHW_I_OP_SIZE], sharers = mask & (~mask + 1);
-    if (!(w->sketch->uneven[w->pc] & w->fields) || sharers == mask) return mask;
+    if (!w->sketch->uneven[w->pc] || sharers == mask) return mask;
     /* of one block, the values of the channels between two equal ones are the same */
     if (!w->sketch->lists && pimhw_i_same_fields(w, item, pimhw_i_highest(mask), value, &op_size))
         return mask;
@@ -1726,7 +1729,7 @@ static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instru
 {
     uint64_t value[8];
     memcpy(value, w->sketch->value[w->pc], sizeof value);
-    pimhw_i_fields(w, item, pimhw_i_lowest(w->todo), w->fields, value);
+    pimhw_i_fields(w, item, pimhw_i_lowest(w->todo), w->fields | w->sketch->uneven[w->pc], value);
     in->mask = pimhw_i_sharers(w, item, w->todo, value);
     w->todo &= ~in->mask;
     in->kind = (pimhw_kind)item->kind;
@@ -1758,10 +1761,10 @@ static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
         } else {
             w->at = w->pc;
             if (!w->todo) w->todo = w->mask & item->mask;
-            if (w->todo && !pimhw_i_take(w, item, in)) return PIMHW_I_WRONG;
-            bool nothing = !in->mask || in->op_size == 0;
+            bool any = w->todo != 0;
+            if (any && !pimhw_i_take(w, item, in)) return PIMHW_I_WRONG;
             if (!w->todo) w->pc++;
-            if (!nothing) return PIMHW_I_GIVEN;
+            if (any && in->op_size > 0) return PIMHW_I_GIVEN;
         }
     }
     return PIMHW_I_DONE;
@@ -2148,7 +2151,7 @@ static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_jobs *jobs, uint64_t mask)
 }
 
 /* SYNC and EOC: all channels empty their queues; the answer comes when every write is through. */
-static void pimhw_i_sync(pimhw_device *d, bool ends)
+static void pimhw_i_sync(pimhw_device *d)
 {
     bool shared = d->config.front_end == PIMHW_SHARED;
     uint64_t answer = 0;
@@ -2159,8 +2162,6 @@ static void pimhw_i_sync(pimhw_device *d, bool ends)
         if (shared) {
             end = pimhw_i_max(taken + 1, ch->pending_ck + 1);
             ch->now_ck = taken + 1;
-            pimhw_i_queue(ch, taken, 1, 1);
-            if (ends) ch->end_ck = end;
         }
         answer = pimhw_i_max(answer, end);
     }
@@ -2210,7 +2211,7 @@ static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_inst
     case PIMHW_EPU_WAIT: pimhw_i_epu_wait(d, &s->jobs, in->mask); break;
     case PIMHW_SYNC:
     case PIMHW_EOC:
-        pimhw_i_sync(d, in->kind == PIMHW_EOC);
+        pimhw_i_sync(d);
         if (in->kind == PIMHW_EOC) d->phase = PIMHW_I_ENDED;
         break;
     default: pimhw_i_send_all(d, in);
@@ -2326,7 +2327,7 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
         pimhw_cause_write(why, "no stream has begun");
         return PIMHW_ERR_ARGUMENT;
     }
-    if (d->phase == PIMHW_I_OPEN && d->config.front_end == PIMHW_SHARED) pimhw_i_sync(d, true);
+    if (d->phase == PIMHW_I_OPEN && d->config.front_end == PIMHW_SHARED) pimhw_i_sync(d);
     while (pimhw_i_epu_serve(d))
         continue;
     d->phase = PIMHW_I_IDLE;
@@ -2334,12 +2335,13 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
     r.size = sizeof r;
     r.version = 1;
     pimhw_i_channel last = *pimhw_i_critical(d);
-    r.cycles = pimhw_i_max(last.end_ck, d->epu_free_ck);
+    uint64_t drained = pimhw_i_max(last.end_ck, d->decode_ck); /* the host's answer included */
+    r.cycles = pimhw_i_max(drained, d->epu_free_ck);
     r.ns = (double)r.cycles * (double)d->config.tCK_ps * 1e-3;
     r.critical_channel = pimhw_i_lowest(last.mask);
-    pimhw_i_charge(&d->rules, &last, last.end_ck, PIMHW_WAIT_DRAIN);
+    pimhw_i_charge(&d->rules, &last, drained, PIMHW_WAIT_DRAIN);
     memcpy(r.breakdown_ck, last.spent_ck, sizeof r.breakdown_ck);
-    r.breakdown_ck[PIMHW_WAIT_EPU] += r.cycles - last.end_ck;
+    r.breakdown_ck[PIMHW_WAIT_EPU] += r.cycles - drained;
     r.epu_ck = d->epu_ck;
     r.n_instructions = d->n_instructions;
     pimhw_i_collect(d, &r);

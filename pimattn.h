@@ -217,12 +217,12 @@ PIMATTN_API void pimattn_partial_clear(pimattn_partial *partial);
 /*
  * Folds src into dst, dst as the left operand: afterwards dst covers the tokens of both.
  *
- *   returns  PIMATTN_ERR_ARGUMENT if dim differs; dst then unchanged
+ *   returns  PIMATTN_ERR_ARGUMENT if dim differs or an o is missing; dst then unchanged
  *   source   [OS18 3.1]
  */
 PIMATTN_API pimattn_status pimattn_partial_merge(pimattn_partial *dst, const pimattn_partial *src);
 
-/* Exits: out[j] = o[j] / l (0 if empty, NaN if poisoned or not finite), and m + log l (-inf, NaN). */
+/* Exits: out[j] = o[j] / l, 0 if empty, NaN if poisoned or not finite; m + log l, -inf or NaN. */
 PIMATTN_API void pimattn_partial_output(const pimattn_partial *partial, float *out);
 PIMATTN_API float pimattn_partial_lse(const pimattn_partial *partial);
 
@@ -381,8 +381,13 @@ PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32
 #error "pimattn.h needs strict floating point: build without -ffast-math"
 #endif
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
+
+#if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD > 0
+#error "pimattn.h computes in float: build with -fexcess-precision=fast or -mfpmath=sse"
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -683,6 +688,7 @@ PIMATTN_API void pimattn_partial_clear(pimattn_partial *partial)
 PIMATTN_API pimattn_status pimattn_partial_merge(pimattn_partial *dst, const pimattn_partial *src)
 {
     if (!dst || !src || dst->dim != src->dim) return PIMATTN_ERR_ARGUMENT;
+    if (dst->dim > 0 && (!dst->o || !src->o)) return PIMATTN_ERR_ARGUMENT;
     if (pimattn_i_is_nan(dst->m)) return PIMATTN_OK;
     if (pimattn_i_is_nan(src->m)) {
         dst->m = dst->l = pimattn_i_nan();
@@ -825,10 +831,10 @@ static unsigned char *pimattn_i_page(const pimattn_i_pool *pool, uint32_t page)
     return pool->slabs[page / pool->slab_pages] + (page % pool->slab_pages) * pool->page_bytes;
 }
 
-/* Makes n pages available without taking them. */
+/* Makes n pages available without taking them; the pool allows them. */
 static pimattn_status pimattn_i_pool_prepare(pimattn_i_pool *pool, uint64_t n)
 {
-    if (n > pool->n_pages_most - pool->n_used) return PIMATTN_ERR_PAGES;
+
     for (;;) {
         uint64_t there = pimattn_i_min(pool->n_slabs * pool->slab_pages, pool->n_pages_most);
         if (there - pool->n_used >= n) return PIMATTN_OK;
@@ -927,15 +933,23 @@ static pimattn_status pimattn_i_table_grow(const pimhw_allocator *a, const pimat
     return PIMATTN_OK;
 }
 
-/* Takes the pages of all layers for so many tokens, or none. */
+/* Pages that so many tokens need beyond those the sequence has. */
+static uint64_t pimattn_i_seq_fresh(const pimattn_i_layout *lay, const pimattn_i_seq *seq,
+                                    uint64_t tokens)
+{
+    uint64_t need = pimattn_i_ceil_div(tokens, lay->page_tokens);
+    if (need <= seq->n_pages) return 0;
+    return pimattn_i_mul(need - seq->n_pages, (uint64_t)lay->n_layers * lay->n_kv_heads);
+}
+
+/* Takes the pages of all layers for so many tokens, or none; the pool allows them. */
 static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, const pimattn_i_layout *lay,
                                          pimattn_i_seq *seq, uint64_t tokens)
 {
     uint64_t page_ids = (uint64_t)lay->n_layers * lay->n_kv_heads;
     uint64_t need = pimattn_i_ceil_div(tokens, lay->page_tokens);
-    if (need <= seq->n_pages) return PIMATTN_OK;
-    uint64_t fresh = pimattn_i_mul(need - seq->n_pages, page_ids);
-    if (fresh > pool->n_pages_most - pool->n_used) return PIMATTN_ERR_PAGES;
+    uint64_t fresh = pimattn_i_seq_fresh(lay, seq, tokens);
+    if (fresh == 0) return PIMATTN_OK;
     pimattn_status status = pimattn_i_table_grow(&pool->allocator, lay, seq, need);
     if (status == PIMATTN_OK) status = pimattn_i_pool_prepare(pool, fresh);
     if (status != PIMATTN_OK) return status;
@@ -1335,7 +1349,7 @@ static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
     o.row.step[part] = 1;
     o.column.step[slot] = p->k_columns;
     o.column.step[at] = piece;
-    if (p->k_token_rows > 1) o.column.step[slot] = 0;
+
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
     pimattn_i_end(w);
     pimattn_i_end(w);
@@ -1795,6 +1809,8 @@ static pimattn_status pimattn_i_planner_time(pimattn_i_planner *p, pimattn_readi
     return PIMATTN_OK;
 }
 
+enum { PIMATTN_I_MAX_SEQS = 65535 };
+
 /* Longest context a call may have; all sums of a block then fit 64 bits. */
 #define PIMATTN_I_MAX_TOKENS ((uint64_t)1 << 32)
 
@@ -1803,6 +1819,10 @@ static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_
 {
     if (!spans || n_spans == 0) {
         pimhw_cause_write(why, "the batch has no sequence");
+        return PIMATTN_ERR_ARGUMENT;
+    }
+    if (n_spans > PIMATTN_I_MAX_SEQS) {
+        pimhw_cause_write(why, "the batch has %u sequences, more than 65535", (uint64_t)n_spans);
         return PIMATTN_ERR_ARGUMENT;
     }
     for (size_t i = 0; i < n_spans; i++) {
@@ -1935,7 +1955,8 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
     if (c->pool_bytes / lay.page_bytes > UINT32_MAX)
         return pimattn_i_number_fault(why, "pages in pool_bytes", c->pool_bytes / lay.page_bytes,
                                       page_set, UINT32_MAX);
-    if (c->max_seqs > 65535) return pimattn_i_number_fault(why, "max_seqs", c->max_seqs, 0, 65535);
+    if (c->max_seqs > PIMATTN_I_MAX_SEQS)
+        return pimattn_i_number_fault(why, "max_seqs", c->max_seqs, 0, PIMATTN_I_MAX_SEQS);
     if (c->memo_entries > 1u << 20)
         return pimattn_i_number_fault(why, "memo_entries", c->memo_entries, 0, 1u << 20);
     if (c->max_workers > 4096)
@@ -2172,15 +2193,22 @@ PIMATTN_API pimattn_status pimattn_seq_tokens(pimattn_engine *engine, pimattn_se
     return PIMATTN_OK;
 }
 
-/* Takes pages for a length and says in words why not. */
-static pimattn_status pimattn_i_hold(pimattn_engine *e, pimattn_i_seq *s, uint64_t tokens)
+/* Whether the pool allows a sequence that length; why not, in words. */
+static pimattn_status pimattn_i_may_hold(pimattn_engine *e, const pimattn_i_seq *s, uint64_t tokens)
 {
+    uint64_t free_pages = e->pool.n_pages_most - e->pool.n_used;
     if (tokens > PIMATTN_I_MAX_TOKENS)
         return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", tokens);
+    uint64_t fresh = pimattn_i_seq_fresh(&e->layout, s, tokens);
+    if (fresh <= free_pages) return PIMATTN_OK;
+    pimhw_cause_write(&e->why, "%u tokens need %u more KV pages; %u of %u are free", tokens, fresh,
+                      free_pages, e->pool.n_pages_most);
+    return PIMATTN_ERR_PAGES;
+}
+
+static pimattn_status pimattn_i_hold(pimattn_engine *e, pimattn_i_seq *s, uint64_t tokens)
+{
     pimattn_status status = pimattn_i_seq_hold(&e->pool, &e->layout, s, tokens);
-    if (status == PIMATTN_ERR_PAGES)
-        pimhw_cause_write(&e->why, "%u tokens need more KV pages than the %u free of %u", tokens,
-                          e->pool.n_pages_most - e->pool.n_used, e->pool.n_pages_most);
     if (status == PIMATTN_ERR_MEMORY)
         pimhw_cause_write(&e->why, "no memory for KV pages of %u tokens", tokens);
     return status;
@@ -2195,7 +2223,9 @@ PIMATTN_API pimattn_status pimattn_seq_reserve(pimattn_engine *engine, pimattn_s
     for (uint32_t i = 1; i < engine->config.shape.n_layers; i++)
         if (s->tokens[i] != s->tokens[0])
             return pimattn_i_wrong(engine, "layer %u has another length than layer 0", i);
-    return pimattn_i_hold(engine, s, pimattn_i_add(s->tokens[0], n_tokens));
+    uint64_t tokens = pimattn_i_add(s->tokens[0], n_tokens);
+    pimattn_status status = pimattn_i_may_hold(engine, s, tokens);
+    return status == PIMATTN_OK ? pimattn_i_hold(engine, s, tokens) : status;
 }
 
 /* Whether a byte stride (0: packed) can hold rows of so many bytes, and n of them memory. */
@@ -2259,13 +2289,15 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq se
     if (!pimattn_i_stride_fits(&v_stride, (uint64_t)4 * shape->n_kv_heads * shape->head_dim_v,
                                n_tokens))
         return pimattn_i_wrong(e, "v_stride %u is less than a row, or too large", v_stride);
-    pimattn_status status =
-        pimattn_i_range_check(e, k_rows, n_tokens, k_stride, shape->head_dim, shape->k_type, "k");
+    uint64_t tokens = pimattn_i_add(s->tokens[layer], n_tokens);
+    pimattn_status status = pimattn_i_may_hold(e, s, tokens);
+    if (status == PIMATTN_OK)
+        status = pimattn_i_range_check(e, k_rows, n_tokens, k_stride, shape->head_dim,
+                                       shape->k_type, "k");
     if (status == PIMATTN_OK)
         status = pimattn_i_range_check(e, v_rows, n_tokens, v_stride, shape->head_dim_v,
                                        shape->v_type, "v");
-    if (status == PIMATTN_OK)
-        status = pimattn_i_hold(e, s, pimattn_i_add(s->tokens[layer], n_tokens));
+    if (status == PIMATTN_OK) status = pimattn_i_hold(e, s, tokens);
     if (status != PIMATTN_OK) return status;
     pimattn_i_append_rows(e, s, layer, k_rows, v_rows, n_tokens, k_stride, v_stride);
     s->tokens[layer] += n_tokens;

@@ -1,0 +1,54 @@
+# make          the examples and benches into build/
+# make demo     one decode step of a Llama-3-8B layer
+# make test     every test; the last line sums them
+# make bench    every bench, as CSV
+# make check    the wide matrix: compilers, standards, sanitizers, architectures
+
+CC      ?= cc
+OPT     ?= -O2
+BUILD   ?= build
+DATA    ?= ../shared/data
+WARN     = -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wdouble-promotion \
+           -Wcast-qual -Wcast-align -Wundef -Wpointer-arith -Wwrite-strings -Wvla -Wformat=2 \
+           -Wstrict-prototypes -Wmissing-prototypes -Werror
+CFLAGS   = -std=c99 $(OPT) -ffp-contract=off -I. $(WARN)
+JOBS    := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+
+HEADERS  = pim_hw.h pimattn.h
+EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/*.c))
+BENCHES  = $(patsubst bench/%.c,$(BUILD)/%,$(wildcard bench/*.c))
+TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/*.c))
+
+all: $(EXAMPLES) $(BENCHES)
+
+programs: $(EXAMPLES) $(BENCHES) $(TESTS)
+
+demo: $(BUILD)/attention
+	$(BUILD)/attention
+
+test:
+	@$(MAKE) -s -j$(JOBS) programs
+	@sh tests/run.sh $(TESTS) "sh tests/examples.sh $(BUILD) $(DATA)"
+
+bench: $(BENCHES)
+	@for b in $(BENCHES); do echo "# $$b"; $$b || exit 1; done
+
+check:
+	@WARN="$(WARN)" sh tests/check.sh
+
+clean:
+	rm -rf build
+
+$(BUILD)/tests/%: tests/%.c $(HEADERS) $(wildcard tests/*.h)
+	@mkdir -p $(BUILD)/tests
+	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< -lm
+
+$(BUILD)/%: examples/%.c $(HEADERS) $(wildcard examples/*.h)
+	@mkdir -p $(BUILD)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< -lm
+
+$(BUILD)/%: bench/%.c $(HEADERS)
+	@mkdir -p $(BUILD)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< -lm
+
+.PHONY: all programs demo test bench check clean

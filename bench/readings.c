@@ -1,0 +1,141 @@
+/* What do readings cost the host? One Llama-3-8B layer (32 query heads, 8 KV heads of 128).
+ *
+ * decode: steps of 32 layers at 4,096 tokens, each step one token longer; every attend once
+ * without and once with readings. unseen: one layer at 16 and 17 tokens in turn with a memo of one
+ * entry, so that every length is new; median of all calls.
+ * Host microseconds; limits of the library: ratio at most 1.05, unseen extra_us at most 20. */
+#define _POSIX_C_SOURCE 200809L
+#define PIMATTN_IMPLEMENTATION
+#include "../pimattn.h"
+
+#include <stdio.h>
+#include <time.h>
+
+enum { HEADS = 32, KV_HEADS = 8, DIM = 128, TOKENS = 4096, STEPS = 2, LAYERS = 32, UNSEEN = 400 };
+
+static float k[KV_HEADS * DIM], v[KV_HEADS * DIM], q[HEADS * DIM], out[HEADS * DIM];
+
+static double now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+static void fill(float *x, int n, uint32_t *seed)
+{
+    for (int i = 0; i < n; i++) {
+        *seed = *seed * 1664525u + 1013904223u;
+        x[i] = (float)(*seed >> 8) / 8388608.0f - 1.0f;
+    }
+}
+
+static void must(bool ok, const char *what)
+{
+    if (ok) return;
+    fprintf(stderr, "readings: %s failed\n", what);
+    exit(1);
+}
+
+static pimattn_engine *engine_of(const char *preset, uint32_t partition, uint32_t memo_entries)
+{
+    pimattn_config c;
+    pimattn_engine *e;
+    pimhw_cause why;
+    memset(&c, 0, sizeof c);
+    c.shape.n_layers = 1;
+    c.shape.n_heads = HEADS;
+    c.shape.n_kv_heads = KV_HEADS;
+    c.shape.head_dim = DIM;
+    c.partition = partition;
+    c.memo_entries = memo_entries;
+    must(pimhw_config_init(&c.device, preset, &why) == PIMHW_OK, "preset");
+    must(pimattn_engine_create(&e, &c, &why) == PIMATTN_OK, "create");
+    return e;
+}
+
+static pimattn_seq sequence(pimattn_engine *e, int n_tokens)
+{
+    pimattn_seq s;
+    uint32_t seed = 1;
+    fill(q, HEADS * DIM, &seed);
+    must(pimattn_seq_create(e, &s) == PIMATTN_OK, "sequence");
+    for (int t = 0; t < n_tokens; t++) {
+        fill(k, KV_HEADS * DIM, &seed);
+        fill(v, KV_HEADS * DIM, &seed);
+        must(pimattn_append(e, s, 0, k, v, 1, 0, 0) == PIMATTN_OK, "append");
+    }
+    return s;
+}
+
+static double attend_us(pimattn_engine *e, pimattn_seq s, pimattn_readings *r)
+{
+    double start = now_us();
+    must(pimattn_attend_one(e, s, 0, out, q, r) == PIMATTN_OK, "attend");
+    return now_us() - start;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *x, size_t n)
+{
+    qsort(x, n, sizeof *x, by_size);
+    return x[n / 2];
+}
+
+static void print(const char *what, const char *preset, uint32_t partition, int tokens,
+                  double without, double with)
+{
+    printf("%s,%s,%s,%d,%.2f,%.2f,%.2f,%.4f\n", what, preset, partition ? "hfp" : "tcp", tokens,
+           without, with, with - without, with / without);
+}
+
+static void decode(const char *preset, uint32_t partition)
+{
+    pimattn_engine *e = engine_of(preset, partition, 0);
+    pimattn_seq s = sequence(e, TOKENS - 1);
+    pimattn_readings r;
+    double without = 0, with = 0;
+    attend_us(e, s, NULL);
+    for (int step = 0; step < STEPS; step++) {
+        must(pimattn_append(e, s, 0, k, v, 1, 0, 0) == PIMATTN_OK, "append");
+        for (int layer = 0; layer < LAYERS; layer++) {
+            if (layer % 2) with += attend_us(e, s, &r);
+            without += attend_us(e, s, NULL);
+            if (layer % 2 == 0) with += attend_us(e, s, &r);
+            must(r.remembered == (layer > 0), "memo");
+        }
+    }
+    print("decode", preset, partition, TOKENS, without / STEPS, with / STEPS);
+    pimattn_engine_destroy(e);
+}
+
+static void unseen(const char *preset, uint32_t partition)
+{
+    static double without[UNSEEN], with[UNSEEN];
+    pimattn_engine *e = engine_of(preset, partition, 1);
+    pimattn_seq s[2] = {sequence(e, 16), sequence(e, 17)};
+    pimattn_readings r;
+    for (int i = 0; i < UNSEEN; i++) {
+        without[i] = attend_us(e, s[i % 2], NULL);
+        with[i] = attend_us(e, s[i % 2], &r);
+        must(!r.remembered, "a new length");
+    }
+    print("unseen", preset, partition, 16, median(without, UNSEEN), median(with, UNSEEN));
+    pimattn_engine_destroy(e);
+}
+
+int main(void)
+{
+    static const char *const presets[] = {"aimx", "aim-gddr6"};
+    printf("case,device,partition,tokens,without_us,with_us,extra_us,ratio\n");
+    for (int i = 0; i < 4; i++)
+        unseen(presets[i / 2], (uint32_t)i % 2);
+    decode("aimx", PIMATTN_TCP);
+    decode("aimx", PIMATTN_HFP);
+    return 0;
+}

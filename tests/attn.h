@@ -1,0 +1,205 @@
+/* attn.h - what the attention tests share: tokens in plain arrays, a float64 reference, engines. */
+#ifndef ATTN_H
+#define ATTN_H
+
+#include "../pimattn.h"
+#include "check.h"
+
+static inline uint32_t float_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float bits_float(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+enum { NAN_BITS = 0x7fc00000 };
+
+/* The nearest binary16 value, ties to even, from its definition; infinite from 65520 on. */
+static inline double half_round(double x)
+{
+    if (!isfinite(x) || x == 0) return x;
+    int exponent;
+    (void)frexp(x, &exponent);
+    int quantum = exponent - 11 < -24 ? -24 : exponent - 11;
+    double scaled = ldexp(fabs(x), -quantum), down = floor(scaled), rest = scaled - down;
+    if (rest > 0.5 || (rest == 0.5 && fmod(down, 2) != 0)) down += 1;
+    double r = ldexp(down, quantum);
+    if (r > 65504) r = HUGE_VAL;
+    return x < 0 ? -r : r;
+}
+
+/* Tokens of one layer of one sequence, as given and as the cache should hold them. */
+typedef struct attn_kv {
+    pimattn_shape shape;
+    uint32_t dv;
+    uint64_t n_tokens;
+    size_t k_row, v_row;    /* floats of a token */
+    float *k, *v;           /* given */
+    float *k_kept, *v_kept; /* rounded to the cache's type */
+} attn_kv;
+
+static inline uint32_t shape_dv(const pimattn_shape *shape)
+{
+    return shape->head_dim_v ? shape->head_dim_v : shape->head_dim;
+}
+
+static inline attn_kv kv_new(const pimattn_shape *shape, uint64_t n_tokens)
+{
+    attn_kv kv = {*shape, shape_dv(shape), n_tokens, 0, 0, NULL, NULL, NULL, NULL};
+    kv.k_row = (size_t)shape->n_kv_heads * shape->head_dim;
+    kv.v_row = (size_t)shape->n_kv_heads * kv.dv;
+    kv.k = (float *)check_alloc(n_tokens * kv.k_row, sizeof(float));
+    kv.v = (float *)check_alloc(n_tokens * kv.v_row, sizeof(float));
+    kv.k_kept = (float *)check_alloc(n_tokens * kv.k_row, sizeof(float));
+    kv.v_kept = (float *)check_alloc(n_tokens * kv.v_row, sizeof(float));
+    return kv;
+}
+
+static inline void kv_free(attn_kv *kv)
+{
+    free(kv->k);
+    free(kv->v);
+    free(kv->k_kept);
+    free(kv->v_kept);
+}
+
+/* After a change of k or v. */
+static inline void kv_keep(attn_kv *kv)
+{
+    for (size_t i = 0; i < kv->n_tokens * kv->k_row; i++)
+        kv->k_kept[i] =
+            kv->shape.k_type == PIMATTN_F16 ? (float)half_round((double)kv->k[i]) : kv->k[i];
+    for (size_t i = 0; i < kv->n_tokens * kv->v_row; i++)
+        kv->v_kept[i] =
+            kv->shape.v_type == PIMATTN_F16 ? (float)half_round((double)kv->v[i]) : kv->v[i];
+}
+
+static inline void fill_normal(float *x, size_t n, double size, check_rng *rng)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(size * (double)rng_normal(rng));
+}
+
+static inline attn_kv kv_random(const pimattn_shape *shape, uint64_t n_tokens, check_rng *rng)
+{
+    attn_kv kv = kv_new(shape, n_tokens);
+    fill_normal(kv.k, n_tokens * kv.k_row, 1, rng);
+    fill_normal(kv.v, n_tokens * kv.v_row, 1, rng);
+    kv_keep(&kv);
+    return kv;
+}
+
+/* What the contract allows beside float64 attention of one query head. */
+typedef struct attn_exact {
+    double lse;
+    double bound;     /* (2e-6 + 2e-7 max|score|) max|v| */
+    double lse_bound; /* 2e-6 + 2e-7 max(sum |q k|): what cancels in a score is in its log too */
+} attn_exact;
+
+/* float64 attention of one query head over the first n tokens; out: [dv], scores: [n]. */
+static inline attn_exact exact_head(const attn_kv *kv, uint64_t n, uint32_t head, const float *q,
+                                    double *out, double *scores)
+{
+    const pimattn_shape *s = &kv->shape;
+    uint32_t kv_head = head / (s->n_heads / s->n_kv_heads);
+    double scale = s->scale != 0 ? (double)s->scale : 1 / sqrt((double)s->head_dim);
+    double top = -HUGE_VAL, max_score = 0, max_terms = 0, max_v = 0, l = 0;
+    for (uint64_t t = 0; t < n; t++) {
+        const float *k = kv->k_kept + t * kv->k_row + (size_t)kv_head * s->head_dim;
+        double dot = 0, terms = 0;
+        for (uint32_t i = 0; i < s->head_dim; i++) {
+            dot += (double)q[i] * (double)k[i];
+            terms += fabs((double)q[i] * (double)k[i]);
+        }
+        scores[t] = dot * scale;
+        max_terms = fmax(max_terms, terms * fabs(scale));
+        top = fmax(top, scores[t]);
+        max_score = fmax(max_score, fabs(scores[t]));
+    }
+    for (uint32_t j = 0; j < kv->dv; j++)
+        out[j] = 0;
+    for (uint64_t t = 0; t < n; t++) {
+        const float *v = kv->v_kept + t * kv->v_row + (size_t)kv_head * kv->dv;
+        double p = exp(scores[t] - top);
+        l += p;
+        for (uint32_t j = 0; j < kv->dv; j++) {
+            out[j] += p * (double)v[j];
+            max_v = fmax(max_v, fabs((double)v[j]));
+        }
+    }
+    for (uint32_t j = 0; j < kv->dv; j++)
+        out[j] /= l;
+    attn_exact e = {top + log(l), (2e-6 + 2e-7 * max_score) * max_v, 2e-6 + 2e-7 * max_terms};
+    return e;
+}
+
+/* One row of outputs, [n_heads][dv], and its log-sum-exps (or NULL) against float64. */
+static inline void check_row(const attn_kv *kv, uint64_t n, const float *q, const float *out,
+                             const float *lse)
+{
+    const pimattn_shape *s = &kv->shape;
+    double *exact = (double *)check_alloc(kv->dv, sizeof(double));
+    double *scores = (double *)check_alloc(n, sizeof(double));
+    for (uint32_t h = 0; h < s->n_heads; h++) {
+        attn_exact e = exact_head(kv, n, h, q + (size_t)h * s->head_dim, exact, scores);
+        for (uint32_t j = 0; j < kv->dv; j++)
+            CHECK_NEAR(out[(size_t)h * kv->dv + j], exact[j], e.bound);
+        if (lse) CHECK_NEAR(lse[h], e.lse, e.lse_bound);
+    }
+    free(exact);
+    free(scores);
+}
+
+/* An engine or NULL with a failed check. */
+static inline pimattn_engine *engine_new(const pimattn_config *config)
+{
+    pimattn_engine *engine = NULL;
+    pimhw_cause why = {""};
+    if (!CHECK_U(pimattn_engine_create(&engine, config, &why), PIMATTN_OK))
+        printf("%s\n", why.text);
+    return engine;
+}
+
+static inline pimattn_shape shape_of(uint32_t n_layers, uint32_t n_heads, uint32_t n_kv_heads,
+                                     uint32_t head_dim, uint32_t head_dim_v)
+{
+    pimattn_shape s;
+    memset(&s, 0, sizeof s);
+    s.n_layers = n_layers;
+    s.n_heads = n_heads;
+    s.n_kv_heads = n_kv_heads;
+    s.head_dim = head_dim;
+    s.head_dim_v = head_dim_v;
+    return s;
+}
+
+static inline pimattn_config config_of(const pimattn_shape *shape)
+{
+    pimattn_config c;
+    memset(&c, 0, sizeof c);
+    c.shape = *shape;
+    return c;
+}
+
+static inline pimhw_allocator heap_allocator(check_heap *heap)
+{
+    pimhw_allocator a = {heap_alloc, heap_release, heap};
+    return a;
+}
+
+/* Appends tokens first .. first + n - 1 of kv to one layer, packed. */
+static inline pimattn_status kv_append(pimattn_engine *engine, pimattn_seq seq, uint32_t layer,
+                                       const attn_kv *kv, uint64_t first, uint64_t n)
+{
+    return pimattn_append(engine, seq, layer, kv->k + first * kv->k_row, kv->v + first * kv->v_row,
+                          n, 0, 0);
+}
+
+#endif

@@ -1,0 +1,246 @@
+#!/bin/sh
+# The wide matrix of make check. Runs what is installed and says what it skipped. WARN: warnings.
+# Every step writes a log into build/check; failing ones are shown.
+dir=build/check
+jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+warn=$WARN
+warn_cpp=$(echo "$WARN" | sed 's/-Wstrict-prototypes//; s/-Wmissing-prototypes//')
+passed=0 failed=0 skipped=0 running=0
+rm -rf "$dir"
+mkdir -p "$dir"
+
+has() {
+    command -v "$1" >/dev/null 2>&1
+}
+
+skip() {
+    skipped=$((skipped + 1))
+    echo "skipped $1: $2"
+}
+
+# Counts the steps that ended; shows the end of the logs of those that failed.
+collect() {
+    wait
+    running=0
+    for result in "$dir"/*.result; do
+        [ -e "$result" ] || return 0
+        name=$(basename "$result" .result)
+        if [ "$(cat "$result")" = 0 ]; then
+            passed=$((passed + 1))
+            echo "ok $name"
+        else
+            failed=$((failed + 1))
+            echo "failed $name"
+            grep -E 'fail|rror|no summary|fault' "$dir/$name.log" | head -n 12 | sed 's/^/    /'
+            tail -n 4 "$dir/$name.log" | sed 's/^/    /'
+        fi
+        rm "$result"
+    done
+}
+
+# step NAME COMMAND..: beside others, as many as there are cores.
+step() {
+    name=$1
+    shift
+    ("$@" >"$dir/$name.log" 2>&1 </dev/null; echo $? >"$dir/$name.result") &
+    running=$((running + 1))
+    [ $running -lt "$jobs" ] || collect
+}
+
+# alone NAME COMMAND..: with nothing beside it.
+alone() {
+    collect
+    step "$@"
+    collect
+}
+
+# --- Sources of the header matrix ---------------------------------------------------------
+
+functions() {
+    sed -n "s/^$2 .*[ *]\\($1_[a-z0-9_]*\\)(.*/\\1/p" "$3" | grep -v _i_ | sort -u
+}
+
+# A table with the address of every public function: all are declared, defined and linked.
+table() {
+    echo 'typedef void (*any_function)(void);'
+    echo 'extern any_function all_functions[];'
+    echo 'any_function all_functions[] = {'
+    for function in $1; do
+        echo "    (any_function)$function,"
+    done
+    echo '};'
+}
+
+hw=$(functions pimhw PIMHW_API pim_hw.h)
+attn=$(functions pimattn PIMATTN_API pimattn.h)
+main='int main(void) { return all_functions[0] == 0; }'
+
+echo '#include "pim_hw.h"' >"$dir/hw_alone.c"
+echo '#include "pimattn.h"' >"$dir/attn_alone.c"
+printf '#define PIMHW_IMPLEMENTATION\n#include "pim_hw.h"\n' >"$dir/hw_built.c"
+printf '#define PIMATTN_IMPLEMENTATION\n#include "pimattn.h"\n' >"$dir/attn_built.c"
+printf '#define PIMATTN_IMPLEMENTATION\n#include "pim_hw.h"\n#include "pimattn.h"\n' >"$dir/hw_first.c"
+printf '#include "pimattn.h"\n#define PIMHW_IMPLEMENTATION\n#include "pim_hw.h"\n%s\n%s\n%s\n' \
+    '#define PIMATTN_IMPLEMENTATION' '#include "pimattn.h"' '#include "pim_hw.h"' >"$dir/attn_first.c"
+{
+    printf '#define PIMHW_STATIC\n#define PIMHW_IMPLEMENTATION\n#include "pim_hw.h"\n'
+    table "$hw"
+} >"$dir/hw_static.c"
+{
+    printf '#define PIMHW_STATIC\n#define PIMATTN_STATIC\n#define PIMATTN_IMPLEMENTATION\n'
+    printf '#include "pimattn.h"\n'
+    table "$hw $attn"
+} >"$dir/attn_static.c"
+{
+    printf '#include "pimattn.h"\n'
+    table "$hw $attn"
+    echo "$main"
+} >"$dir/user.c"
+
+# compiles CC STD LANGUAGE WARNINGS: every source of the matrix, and both of two source files.
+compiles() {
+    base="$1 -std=$2 -x $3 -O2 -ffp-contract=off -I. $4"
+    for source in hw_alone attn_alone hw_built attn_built hw_first attn_first hw_static attn_static \
+        user; do
+        $base -c -o "$dir/$1-$2-$source.o" "$dir/$source.c" || return 1
+    done
+    $1 -o "$dir/$1-$2-two" "$dir/$1-$2-user.o" "$dir/$1-$2-attn_built.o" -lm -lstdc++ 2>/dev/null ||
+        $1 -o "$dir/$1-$2-two" "$dir/$1-$2-user.o" "$dir/$1-$2-attn_built.o" -lm || return 1
+    "$dir/$1-$2-two"
+}
+
+# A C++ user of functions built as C.
+mixed() {
+    $1 -o "$dir/$1-mixed" "$dir/$1-c++11-user.o" "$dir/$1-c99-attn_built.o" -lm && "$dir/$1-mixed"
+}
+
+# Nothing but our prefixes outside, no writable data, nothing of the system that style.md forbids.
+symbols() {
+    for source in hw_built attn_built; do
+        object="$dir/$1-plain-$source.o"
+        $1 -std=c99 -O2 -ffp-contract=off -fno-pic -fno-pie -I. -c -o "$object" "$dir/$source.c" ||
+            return 1
+        if nm -g --defined-only "$object" | awk 'NF == 3 { print $3 }' |
+            grep -v -e '^pimhw_' -e '^pimattn_'; then
+            echo "$source: these names have no prefix"
+            return 1
+        fi
+        if nm -g --defined-only "$object" | awk '{ print $3 }' | grep -e '_i_'; then
+            echo "$source: these internal names are visible"
+            return 1
+        fi
+        if nm -u "$object" | awk '{ print $2 }' | grep -x -E \
+            'v?f?printf|puts|putchar|fopen|exit|abort|getenv|setlocale|time|clock|rand|pthread.*'; then
+            echo "$source: the headers must not use these"
+            return 1
+        fi
+        size -A "$object" | awk '/^\.(data|bss|tdata|tbss)/ { n += $2; print } END { exit n > 0 }' ||
+            return 1
+    done
+    nm -g --defined-only "$dir/$1-plain-attn_built.o" | awk '{ print $3 }' | sort >"$dir/$1-defined"
+    echo "$hw $attn" | tr ' ' '\n' | sort | cmp - "$dir/$1-defined"
+}
+
+refuses_fast_math() {
+    ! $1 -std=c99 -ffast-math -I. -fsyntax-only "$dir/attn_built.c"
+}
+
+form() {
+    status=0
+    for header in pim_hw.h pimattn.h; do
+        LC_ALL=C grep -n '[^ -~]' $header && echo "$header: not ASCII" && status=1
+        awk -v f=$header 'length > 100 { print f ":" NR ": over 100 columns"; bad = 1 } END {
+            if (NR > 5000) { print f ": over 5,000 lines"; bad = 1 } exit bad }' $header || status=1
+        grep -o '^ \* \[[HA][0-9]*\] [A-Z]' $header | sort | uniq -d | grep . &&
+            echo "$header: a room has two walls" && status=1
+        grep -n -w -e restrict -e goto -e TODO $header && status=1
+    done
+    return $status
+}
+
+# tests NAME CC OPTIONS: make test in a directory of its own.
+tests() {
+    CC=$2 OPT=$3 BUILD="$dir/$1.build" make -s test JOBS="$jobs" CC="$2" OPT="$3" \
+        BUILD="$dir/$1.build"
+}
+
+works_with() {
+    echo 'int main(void) { return 0; }' >"$dir/probe.c"
+    "$@" -o "$dir/probe" "$dir/probe.c" >/dev/null 2>&1 && "$dir/probe" >/dev/null 2>&1
+}
+
+# --- The steps ----------------------------------------------------------------------------
+
+for cc in gcc clang; do
+    if ! has $cc; then
+        skip "$cc" "not installed"
+        continue
+    fi
+    for std in c99 c11; do
+        step "headers_${cc}_$std" compiles $cc $std c "$warn"
+    done
+    echo '#include <cstddef>' >"$dir/probe.cpp"
+    if $cc -std=c++11 -x c++ -fsyntax-only "$dir/probe.cpp" 2>/dev/null; then
+        step "headers_${cc}_c++11" compiles $cc c++11 c++ "$warn_cpp"
+        collect
+        step "mixed_$cc" mixed $cc
+    else
+        skip "headers_${cc}_c++11" "no C++ library"
+    fi
+    step "symbols_$cc" symbols $cc
+    step "fast_math_refused_$cc" refuses_fast_math $cc
+done
+step form form
+if has clang-format; then
+    step clang_format clang-format --dry-run -Werror $(find . -maxdepth 1 -name '*.h') \
+        $(find examples tests bench -name '*.[ch]')
+else
+    skip clang_format "not installed"
+fi
+collect
+
+sanitize='-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer'
+for cc in gcc clang; do
+    has $cc || continue
+    for opt in -O0 -O2; do
+        [ "$cc$opt" = gcc-O2 ] || alone "tests_$cc$opt" tests "$cc$opt" $cc $opt
+    done
+    if works_with $cc $sanitize; then
+        alone "tests_${cc}_sanitized" tests "$cc-asan" $cc "-O1 -g $sanitize"
+    else
+        skip "tests_${cc}_sanitized" "no sanitizer library"
+    fi
+done
+
+if works_with gcc -fsanitize=thread; then
+    threads() {
+        gcc -std=c99 -O1 -g -fsanitize=thread -ffp-contract=off -I. -pthread -o "$dir/threads" \
+            tests/law_bits.c -lm && "$dir/threads"
+    }
+    alone threads_sanitized threads
+else
+    skip threads_sanitized "no thread sanitizer"
+fi
+
+# Other architectures: the same bytes (law_hash is pinned) and the same rules.
+# On s390x -std=c99 alone makes gcc compute floats in double.
+emulated() {
+    excess=
+    [ "$1" != s390x ] || excess=-fexcess-precision=fast
+    for test in law_hash attn_numbers contract_attn; do
+        "$1-linux-gnu-gcc" -static -std=c99 $excess -O2 -ffp-contract=off $warn -I. \
+            -pthread -o "$dir/$1-$test" tests/$test.c -lm || return 1
+        "qemu-$1" "$dir/$1-$test" || return 1
+    done
+}
+for arch in aarch64 s390x riscv64; do
+    if has $arch-linux-gnu-gcc && has qemu-$arch; then
+        step "emulated_$arch" emulated $arch
+    else
+        skip "emulated_$arch" "no $arch-linux-gnu-gcc or no qemu-$arch"
+    fi
+done
+collect
+
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]

@@ -1,0 +1,604 @@
+/* The device's contract: every status and its cause, limits of every field, what a failure leaves
+ * behind, the allocator, the text form of instructions. */
+#define PIMHW_IMPLEMENTATION
+#include "hw.h"
+
+static pimhw_cause why;
+
+static pimhw_device *device_of(const char *preset)
+{
+    pimhw_config c = hw_config(preset, 8);
+    pimhw_device *d = NULL;
+    CHECK_U(pimhw_device_create(&d, &c, &why), PIMHW_OK);
+    return d;
+}
+
+static void statuses_have_words(void)
+{
+    for (int i = PIMHW_OK; i <= PIMHW_ERR_TEXT; i++) {
+        CHECK(strlen(pimhw_status_str((pimhw_status)i)) > 1);
+        for (int j = 0; j < i; j++)
+            CHECK(strcmp(pimhw_status_str((pimhw_status)i), pimhw_status_str((pimhw_status)j)) !=
+                  0);
+    }
+    CHECK(pimhw_status_str((pimhw_status)99) != NULL);
+    for (int i = 0; i < PIMHW_N_COMMANDS; i++)
+        CHECK(strlen(pimhw_command_str((pimhw_command)i)) > 1);
+    for (int i = 0; i < PIMHW_N_SPENT; i++)
+        for (int j = 0; j < i; j++)
+            CHECK(strcmp(pimhw_spent_str((pimhw_spent)i), pimhw_spent_str((pimhw_spent)j)) != 0);
+    CHECK_STR(pimhw_command_str(PIMHW_CMD_RDMAC16), "RDMAC16");
+}
+
+static void causes_are_cut_not_overrun(void)
+{
+    struct {
+        pimhw_cause cause;
+        char behind;
+    } x;
+    char word[400];
+    memset(word, 'w', sizeof word - 1);
+    word[sizeof word - 1] = 0;
+    x.behind = 77;
+    pimhw_cause_write(&x.cause, "%s", word);
+    CHECK_U(strlen(x.cause.text), sizeof x.cause.text - 1);
+    CHECK_U(x.behind, 77);
+    pimhw_cause_write(&x.cause, "%s is %u of %u", "field", UINT64_MAX, (uint64_t)0);
+    CHECK_STR(x.cause.text, "field is 18446744073709551615 of 0");
+    pimhw_cause_write(NULL, "%u", (uint64_t)1);
+}
+
+static void presets_are_known_by_name(void)
+{
+    pimhw_config c;
+    memset(&c, 0x5a, sizeof c);
+    pimhw_config before = c;
+    CHECK_U(pimhw_config_init(&c, "gddr7", &why), PIMHW_ERR_NAME);
+    CHECK_HAS(why.text, "gddr7");
+    CHECK_BYTES(&c, &before, sizeof c);
+    CHECK_U(pimhw_config_init(&c, NULL, NULL), PIMHW_ERR_NAME);
+    CHECK_U(pimhw_config_init(NULL, "aimx", NULL), PIMHW_ERR_ARGUMENT);
+    uint32_t n = 0;
+    bool aimx = false, gddr6 = false;
+    for (; pimhw_preset_name(n); n++) {
+        const char *name = pimhw_preset_name(n);
+        CHECK_U(pimhw_config_init(&c, name, &why), PIMHW_OK);
+        CHECK_STR(c.preset, name);
+        CHECK_U(pimhw_config_check(&c, &why), PIMHW_OK);
+        aimx = aimx || strcmp(name, "aimx") == 0;
+        gddr6 = gddr6 || strcmp(name, "aim-gddr6") == 0;
+        for (uint32_t i = 0; pimhw_config_field(i); i++) {
+            const char *source = pimhw_preset_source(name, pimhw_config_field(i));
+            if (CHECK(source != NULL)) CHECK(*source);
+        }
+    }
+    CHECK(aimx && gddr6);
+    CHECK(pimhw_preset_name(n + 5) == NULL);
+    CHECK(pimhw_preset_source("aimx", "tXYZ") == NULL);
+    CHECK(pimhw_preset_source("gddr7", "tRP") == NULL);
+    CHECK(pimhw_preset_source(NULL, NULL) == NULL);
+    CHECK_U(pimhw_config_init(&c, "aimx", NULL), PIMHW_OK);
+    CHECK_U(c.n_channels, 16);
+    CHECK_U(c.front_end, PIMHW_PER_CHANNEL);
+    CHECK_U(c.out_clear, PIMHW_CLEAR_READ);
+    CHECK_U(c.out_entries, 2);
+    CHECK_U(c.epu_overlap, PIMHW_EPU_HEADS);
+    CHECK_U(c.epu_lanes, 16);
+    CHECK_U(pimhw_config_banks(&c), 16);
+    CHECK_U(pimhw_config_columns(&c), 64);
+    CHECK_U(pimhw_config_lanes(&c), 16);
+    CHECK_U(pimhw_config_init(&c, "aim-gddr6", NULL), PIMHW_OK);
+    CHECK_U(c.n_channels, 32);
+    CHECK_U(c.front_end, PIMHW_SHARED);
+    CHECK_U(c.out_clear, PIMHW_CLEAR_BIAS);
+    CHECK_U(c.out_entries, 32);
+    CHECK_U(c.queue_entries, 33);
+    CHECK_U(c.tCK_ps, 500);
+}
+
+/* Every field is set and read back by name, and touches nothing else. */
+static void fields_are_set_by_name(void)
+{
+    pimhw_config c = hw_config("aimx", 16), before = c;
+    uint32_t value = 9, n = 0;
+    CHECK_U(pimhw_config_set(&c, "tREFI", 1, &why), PIMHW_ERR_NAME);
+    CHECK_HAS(why.text, "tREFI");
+    CHECK_U(pimhw_config_set(&c, NULL, 1, &why), PIMHW_ERR_NAME);
+    CHECK_U(pimhw_config_get(&c, "trp", &value, &why), PIMHW_ERR_NAME);
+    CHECK_U(pimhw_config_set(NULL, "tRP", 1, NULL), PIMHW_ERR_ARGUMENT);
+    CHECK_U(pimhw_config_get(&c, "tRP", NULL, NULL), PIMHW_ERR_ARGUMENT);
+    CHECK_U(value, 9);
+    CHECK_BYTES(&c, &before, sizeof c);
+    for (; pimhw_config_field(n); n++) {
+        const char *field = pimhw_config_field(n);
+        uint32_t old = 0;
+        CHECK_U(pimhw_config_get(&c, field, &old, NULL), PIMHW_OK);
+        CHECK_U(pimhw_config_set(&c, field, old + 12345, NULL), PIMHW_OK);
+        CHECK_U(pimhw_config_get(&c, field, &value, NULL), PIMHW_OK);
+        CHECK_U(value, old + 12345);
+        CHECK_U(pimhw_config_set(&c, field, old, NULL), PIMHW_OK);
+        CHECK_BYTES(&c, &before, sizeof c);
+    }
+    CHECK_U(n, 32);
+    CHECK(pimhw_config_field(n + 1) == NULL);
+    CHECK_U(pimhw_config_set(&c, "tRP", 30, NULL), PIMHW_OK);
+    CHECK_U(c.tRP, 30);
+}
+
+/* Refused, by check and create alike, with the field's name. */
+static void refused(const pimhw_config *c, const char *name)
+{
+    pimhw_device *d = (pimhw_device *)(uintptr_t)1;
+    memset(&why, 0, sizeof why);
+    CHECK_U(pimhw_config_check(c, &why), PIMHW_ERR_CONFIG);
+    CHECK_HAS(why.text, name);
+    CHECK_U(pimhw_config_check(c, NULL), PIMHW_ERR_CONFIG);
+    CHECK_U(pimhw_device_create(&d, c, &why), PIMHW_ERR_CONFIG);
+    CHECK(d == NULL);
+}
+
+static void bad_fields_are_named(void)
+{
+    static const char *const not_0[] = {
+        "n_channels",   "n_bank_groups", "n_group_banks", "n_rows",      "row_bytes",
+        "column_bytes", "element_bytes", "in_entries",    "out_entries", "queue_entries",
+        "tCK_ps",       "tBL",           "tCCD_S",        "tCCD_L",      "tRCD_MAC",
+        "tRP",          "tRAS",          "tRC",           "tMOD",        "epu_lanes"};
+    static const char *const at_most_1[] = {"out_clear", "front_end", "epu_overlap"};
+    pimhw_config zero;
+    memset(&zero, 0, sizeof zero);
+    CHECK_U(pimhw_config_check(&zero, &why), PIMHW_ERR_CONFIG);
+    for (size_t i = 0; i < sizeof not_0 / sizeof *not_0; i++) {
+        pimhw_config c = hw_config("aimx", 16);
+        CHECK_U(pimhw_config_set(&c, not_0[i], 0, NULL), PIMHW_OK);
+        refused(&c, not_0[i]);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        pimhw_config c = hw_config("aimx", 16);
+        CHECK_U(pimhw_config_set(&c, at_most_1[i], 2, NULL), PIMHW_OK);
+        refused(&c, at_most_1[i]);
+    }
+    for (uint32_t i = 0; pimhw_config_field(i); i++) {
+        pimhw_config c = hw_config("aimx", 16);
+        CHECK_U(pimhw_config_set(&c, pimhw_config_field(i), UINT32_MAX, NULL), PIMHW_OK);
+        refused(&c, pimhw_config_field(i));
+    }
+    pimhw_config c = hw_config("aimx", 65);
+    refused(&c, "n_channels");
+    c = hw_config("aimx", 64);
+    CHECK_U(pimhw_config_check(&c, NULL), PIMHW_OK);
+    c.tRAS = c.tRC + 1;
+    refused(&c, "tRAS");
+    c = hw_config("aimx", 16);
+    c.row_bytes = 2047;
+    refused(&c, "row_bytes");
+    c = hw_config("aimx", 16);
+    c.row_bytes = 30;
+    c.column_bytes = 32;
+    refused(&c, "row_bytes");
+    c = hw_config("aimx", 16);
+    c.element_bytes = 3;
+    refused(&c, "element_bytes");
+    c = hw_config("aimx", 16);
+    c.allocator.release = NULL;
+    refused(&c, "allocator");
+    CHECK_U(pimhw_config_check(NULL, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_U(pimhw_device_create(NULL, &c, &why), PIMHW_ERR_ARGUMENT);
+    pimhw_device *d;
+    CHECK_U(pimhw_device_create(&d, NULL, &why), PIMHW_ERR_ARGUMENT);
+}
+
+/* One allocation, given back whole; both hooks or neither; nothing else allocates. */
+static void memory_comes_from_the_allocator(void)
+{
+    check_heap heap = {0};
+    pimhw_config c = hw_config("aim-gddr6", 32);
+    pimhw_device *d;
+    pimhw_readings r;
+    const pimhw_allocator own = {heap_alloc, heap_release, &heap}, none = {NULL, NULL, NULL};
+    const pimhw_instruction mac = hw_mac(3, 64, 9, 1);
+    c.allocator = own;
+    CHECK_U(pimhw_device_create(&d, &c, &why), PIMHW_OK);
+    memset(&c, 0, sizeof c); /* the device has its copy */
+    uint64_t calls = heap.n_calls;
+    CHECK(calls >= 1);
+    CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
+    CHECK_U(pimhw_device_submit(d, &mac, &why), PIMHW_OK);
+    CHECK_U(pimhw_device_finish(d, &r, &why), PIMHW_OK);
+    CHECK_U(heap.n_calls, calls);
+    CHECK_U(pimhw_device_config(d)->n_channels, 32);
+    pimhw_device_destroy(d);
+    CHECK_U(heap.n_live, 0);
+    CHECK_U(heap.n_wrong, 0);
+    for (uint64_t i = 1; i <= calls; i++) {
+        check_heap failing = {.fail_at = i};
+        const pimhw_allocator bad = {heap_alloc, heap_release, &failing};
+        c = hw_config("aimx", 16);
+        c.allocator = bad;
+        CHECK_U(pimhw_device_create(&d, &c, &why), PIMHW_ERR_MEMORY);
+        CHECK(d == NULL);
+        CHECK_HAS(why.text, "memory");
+        CHECK_U(failing.n_live, 0);
+    }
+    c = hw_config("aimx", 16);
+    c.allocator = none;
+    CHECK_U(pimhw_device_create(&d, &c, &why), PIMHW_OK);
+    pimhw_device_destroy(d);
+    pimhw_device_destroy(NULL);
+}
+
+/* A refused instruction ends the stream; the next begin starts afresh. */
+static void refuse(pimhw_device *d, pimhw_instruction in, const char *words)
+{
+    pimhw_readings r;
+    memset(&why, 0, sizeof why);
+    CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
+    if (!CHECK_U(pimhw_device_submit(d, &in, &why), PIMHW_ERR_PROGRAM)) printf("  %s\n", words);
+    CHECK_HAS(why.text, words);
+    pimhw_instruction fine = hw_gb(1, 1, 0);
+    CHECK_U(pimhw_device_submit(d, &fine, NULL), PIMHW_ERR_ARGUMENT);
+    CHECK_U(pimhw_device_finish(d, &r, NULL), PIMHW_ERR_ARGUMENT);
+    CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
+    CHECK_U(pimhw_device_submit(d, &in, NULL), PIMHW_ERR_PROGRAM); /* no cause wanted */
+    CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
+    CHECK_U(pimhw_device_submit(d, &fine, NULL), PIMHW_OK);
+    CHECK_U(pimhw_device_finish(d, &r, NULL), PIMHW_OK);
+    CHECK_U(r.commands[PIMHW_CMD_WRGB], 1);
+}
+
+static void bad_instructions_are_refused(void)
+{
+    static const char *const presets[] = {"aimx", "aim-gddr6"};
+    for (int p = 0; p < 2; p++) {
+        pimhw_device *d = device_of(presets[p]);
+        const pimhw_config *c = pimhw_device_config(d);
+        pimhw_instruction in = hw_gb(1, 1, 0);
+        in.kind = PIMHW_LOOP;
+        refuse(d, in, "kind");
+        in.kind = PIMHW_N_KINDS;
+        refuse(d, in, "kind");
+        refuse(d, hw_gb(0, 1, 0), "mask");
+        refuse(d, hw_gb(UINT64_C(1) << 8, 1, 0), "mask");
+        refuse(d, hw_gb(UINT64_C(1) << 63 | 1, 1, 0), "mask");
+        refuse(d, hw_gb(1, 0, 0), "op_size");
+        refuse(d, hw_gb(1, 65, 0), "op_size");
+        refuse(d, hw_gb(1, 2, 63), "tile");
+        refuse(d, hw_gb(1, 1, UINT32_MAX), "tile");
+        refuse(d, hw_gb(1, UINT64_MAX, 1), "op_size");
+        refuse(d, hw_mac(1, 0, 0, 0), "op_size");
+        refuse(d, hw_mac(1, 65, 0, 0), "op_size");
+        refuse(d, hw_mac(1, 1, c->n_rows, 0), "row");
+        refuse(d, hw_mac(1, 1, 0, c->out_entries), "out");
+        refuse(d, hw_bias(1, c->out_entries), "out");
+        refuse(d, hw_rd(1, UINT32_MAX), "out");
+        in = hw_mac(1, 4, 0, 0);
+        in.column = 61;
+        refuse(d, in, "column");
+        in.column = 0;
+        in.tile = 61;
+        refuse(d, in, "tile");
+        in.column = UINT32_MAX;
+        refuse(d, in, "");
+        in = hw_mac(1, 4, c->n_rows - 1, c->out_entries - 1); /* the last of everything */
+        in.column = in.tile = 60;
+        CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
+        CHECK_U(pimhw_device_submit(d, &in, &why), PIMHW_OK);
+        pimhw_device_destroy(d);
+    }
+}
+
+static void streams_have_an_order(void)
+{
+    pimhw_device *d = device_of("aim-gddr6");
+    pimhw_readings r, before;
+    const pimhw_instruction gb = hw_gb(1, 1, 0), eoc = hw_all(PIMHW_EOC, 0xff, 1);
+    memset(&r, 0x5a, sizeof r);
+    before = r;
+    CHECK_U(pimhw_device_submit(d, &gb, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_U(pimhw_device_finish(d, &r, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_BYTES(&r, &before, sizeof r);
+    CHECK_U(pimhw_device_begin(NULL, NULL), PIMHW_ERR_ARGUMENT);
+    CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
+    CHECK_U(pimhw_device_submit(NULL, &gb, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_U(pimhw_device_submit(d, NULL, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_U(pimhw_device_submit(d, &eoc, &why), PIMHW_OK);
+    CHECK_U(pimhw_device_submit(d, &gb, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "EOC");
+    CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
+    CHECK_U(pimhw_device_submit(d, &eoc, &why), PIMHW_OK);
+    CHECK_U(pimhw_device_finish(d, &r, &why), PIMHW_OK);
+    CHECK_U(r.cycles, 2);
+    CHECK_U(r.size, sizeof r);
+    CHECK_U(r.version, 1);
+    CHECK_U(pimhw_device_finish(d, &r, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
+    CHECK_U(pimhw_device_finish(d, NULL, &why), PIMHW_ERR_ARGUMENT);
+    pimhw_device_destroy(d);
+}
+
+static bool count(void *user, const pimhw_instruction *in)
+{
+    (void)in;
+    return ++*(uint64_t *)user < 3;
+}
+
+/* A program that the device cannot do: item and field in the cause, readings as they were. */
+static void bad_program(pimhw_device *d, const pimhw_program *p, const pimhw_request *request,
+                        const char *words)
+{
+    pimhw_readings r, before;
+    uint64_t n = 0;
+    memset(&r, 0x5a, sizeof r);
+    before = r;
+    CHECK_U(pimhw_device_time(d, &r, p, request, NULL, &why), PIMHW_ERR_PROGRAM);
+    CHECK_HAS(why.text, words);
+    CHECK_BYTES(&r, &before, sizeof r);
+    CHECK_U(pimhw_device_resolve(d, p, request, count, &n, &why), PIMHW_ERR_PROGRAM);
+}
+
+static void bad_programs_are_refused(void)
+{
+    pimhw_device *d = device_of("aimx");
+    static pimhw_program p;
+    pimhw_instruction gb = hw_gb(1, 1, 0);
+    pimhw_program_init(&p);
+    pimhw_program_end(&p);
+    bad_program(d, &p, NULL, "END");
+    pimhw_program_init(&p);
+    pimhw_program_loop(&p, pimhw_program_const(&p, 2), 1);
+    pimhw_program_add(&p, &gb);
+    bad_program(d, &p, NULL, "not closed");
+    pimhw_program_init(&p);
+    pimhw_item item = {.kind = PIMHW_WR_GB, .mask = 1, .op_size = 7};
+    pimhw_program_item(&p, &item);
+    bad_program(d, &p, NULL, "operand");
+    pimhw_program_init(&p);
+    pimhw_operand o = {.base = 1, .tail = {9, 0}};
+    item.op_size = pimhw_program_operand(&p, &o);
+    pimhw_program_item(&p, &item);
+    bad_program(d, &p, NULL, "tail");
+    pimhw_program_init(&p);
+    item.op_size = 0;
+    item.space = PIMHW_SPACES;
+    pimhw_program_item(&p, &item);
+    bad_program(d, &p, NULL, "item 0");
+    pimhw_program_init(&p);
+    item.space = 0;
+    item.kind = PIMHW_N_KINDS;
+    pimhw_program_item(&p, &item);
+    bad_program(d, &p, NULL, "kind");
+    pimhw_program_init(&p);
+    gb.mask = UINT64_C(1) << 20;
+    pimhw_program_add(&p, &gb);
+    bad_program(d, &p, NULL, "mask");
+    pimhw_program_init(&p);
+    gb = hw_gb(1, 65, 0);
+    pimhw_program_add(&p, &gb);
+    bad_program(d, &p, NULL, "op_size");
+    pimhw_program_init(&p);
+    gb = hw_gb(1, 1, 0);
+    pimhw_program_add(&p, &gb);
+    item.kind = PIMHW_LIST;
+    pimhw_program_item(&p, &item);
+    pimhw_program_end(&p);
+    bad_program(d, &p, NULL, "list");
+    pimhw_program_init(&p);
+    item.kind = PIMHW_BLOCK;
+    pimhw_program_item(&p, &item);
+    pimhw_program_end(&p);
+    bad_program(d, &p, NULL, "block");
+    pimhw_device_destroy(d);
+}
+
+static void bad_requests_are_refused(void)
+{
+    pimhw_device *d = device_of("aimx");
+    static pimhw_program p;
+    pimhw_block block = {.rest = {5}};
+    uint32_t begin[9] = {0}, order[1] = {0};
+    pimhw_readings r;
+    pimhw_instruction mac = hw_mac(1, 1, 0, 0);
+    pimhw_program_init(&p);
+    pimhw_program_add(&p, &mac);
+    pimhw_request request = {NULL, 1, NULL, NULL, 0};
+    CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "blocks");
+    request.blocks = &block;
+    CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_OK);
+    CHECK_U(r.macs, 256);
+    request.useful_macs = 256;
+    CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_OK);
+    CHECK_U(r.padding_macs, 0);
+    request.useful_macs = 257;
+    CHECK(pimhw_device_time(d, &r, &p, &request, NULL, &why) != PIMHW_OK);
+    request.useful_macs = 0;
+    request.list_begin = begin;
+    begin[8] = 1;
+    CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_ERR_ARGUMENT);
+    request.order = order;
+    CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_OK);
+    order[0] = 1;
+    CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "order");
+    order[0] = 0;
+    begin[3] = 1;
+    CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "list_begin");
+    CHECK_U(pimhw_device_time(d, NULL, &p, NULL, NULL, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_U(pimhw_device_time(d, &r, NULL, NULL, NULL, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_U(pimhw_device_time(NULL, &r, &p, NULL, NULL, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_U(pimhw_device_resolve(d, &p, NULL, NULL, NULL, &why), PIMHW_ERR_ARGUMENT);
+    pimhw_device_destroy(d);
+}
+
+/* 35 clocks of memory, then 100 of the EPU; or none, if its operations take no clocks */
+static void epu_can_take_no_time(void)
+{
+    const pimhw_instruction gb = hw_gb(1, 1, 0), epu = hw_all(PIMHW_EPU, 1, 1600);
+    const pimhw_instruction wait = hw_all(PIMHW_EPU_WAIT, 1, 1);
+    for (int free = 0; free < 2; free++) {
+        pimhw_config c = hw_config("aimx", 8);
+        if (free) c.epu_ck_per_op = 0;
+        HW_STREAM(c, gb, epu);
+        CHECK_U(hw.r.epu_ck, free ? 0 : 100);
+        CHECK_U(hw.r.cycles, free ? 35 : 135);
+        HW_STREAM(c, gb, epu, wait, gb);
+        CHECK_U(hw.r.cycles, free ? 38 : 138);
+    }
+}
+
+static void emit_can_stop_a_program(void)
+{
+    pimhw_device *d = device_of("aimx");
+    static pimhw_program p;
+    uint64_t n = 0;
+    pimhw_instruction gb = hw_gb(1, 1, 0);
+    pimhw_program_init(&p);
+    pimhw_program_loop(&p, pimhw_program_const(&p, UINT64_C(1) << 40), 1);
+    pimhw_program_add(&p, &gb);
+    pimhw_program_end(&p);
+    CHECK_U(pimhw_device_resolve(d, &p, NULL, count, &n, &why), PIMHW_OK);
+    CHECK_U(n, 3);
+    pimhw_device_destroy(d);
+}
+
+static void text(const char *line, pimhw_instruction want)
+{
+    pimhw_instruction in;
+    bool found = false;
+    if (!CHECK_U(pimhw_aim_parse(line, &in, &found, &why), PIMHW_OK) || !CHECK(found))
+        printf("  %s: %s\n", line, why.text);
+    bool same = in.kind == want.kind && in.mask == want.mask && in.op_size == want.op_size &&
+                in.row == want.row && in.column == want.column && in.tile == want.tile &&
+                in.out == want.out && in.gpr == want.gpr;
+    if (!CHECK(same)) printf("  %s\n", line);
+}
+
+/* In the text bit 31 - i is channel i. */
+static void text_lines_parse(void)
+{
+    bool found = true;
+    pimhw_instruction in, untouched;
+    text("AiM WR_GB 64 0 0xffffffff\n", hw_gb(0xffffffff, 64, 0));
+    text("  AiM\tMAC_ABK 8 0x80000000 77 \r\n", hw_mac(1, 8, 77, 0));
+    text("AiM ISR_MAC_ABK 8 0x1 0x10", hw_mac(UINT64_C(1) << 31, 8, 16, 0));
+    text("AiM WR_BIAS 0 0xC0000000 # a comment", hw_bias(3, 0));
+    text("AiM RD_MAC 0 4026531840", hw_rd(15, 0));
+    text("AiM EOC", hw_all(PIMHW_EOC, 0xffffffff, 1));
+    text("AiM SYNC", hw_all(PIMHW_SYNC, 0xffffffff, 1));
+    pimhw_instruction full = hw_mac(1, 8, 77, 3);
+    full.column = 16, full.tile = 24;
+    text("AiM MAC_ABK 8 0x80000000 77 # column=16 tile=24 out=3", full);
+    memset(&in, 0x5a, sizeof in);
+    untouched = in;
+    static const char *const nothing[] = {"", "\n", "   \t\r\n", "# AiM EOC", "  # x"};
+    for (int i = 0; i < 5; i++) {
+        found = true;
+        CHECK_U(pimhw_aim_parse(nothing[i], &in, &found, &why), PIMHW_OK);
+        CHECK(!found);
+    }
+    static const char *const bad[] = {"MAC_ABK 8 0x1 1",
+                                      "AiM",
+                                      "AiM MAC_SBK 8 0x1 0 1",
+                                      "AiM mac_abk 8 0x1 1",
+                                      "AiM MAC_ABKX 8 0x1 1",
+                                      "AiM MAC_ABK 8 0x1",
+                                      "AiM MAC_ABK 8 0x1 1 2",
+                                      "AiM MAC_ABK -8 0x1 1",
+                                      "AiM MAC_ABK 8 0x1 1x",
+                                      "AiM MAC_ABK 8 0x 1",
+                                      "AiM MAC_ABK 8 0x100000000 1",
+                                      "AiM MAC_ABK 99999999999999999999999 0x1 1",
+                                      "AiM WR_GB 8 0x1",
+                                      "AiM EOC 1",
+                                      "W MEM 0 0 0",
+                                      "R MEM 0 0 0",
+                                      "W GPR 0",
+                                      "\xff\xfe",
+                                      "AiM EPU 5",
+                                      "AiM LOOP 5"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        memset(&why, 0, sizeof why);
+        if (!CHECK_U(pimhw_aim_parse(bad[i], &in, &found, &why), PIMHW_ERR_TEXT))
+            printf("  %s\n", bad[i]);
+        CHECK(strlen(why.text) > 5);
+        CHECK_BYTES(&in, &untouched, sizeof in);
+    }
+    CHECK_U(pimhw_aim_parse(NULL, &in, &found, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_U(pimhw_aim_parse("AiM EOC", NULL, &found, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_U(pimhw_aim_parse("AiM EOC", &in, NULL, &why), PIMHW_ERR_ARGUMENT);
+}
+
+/* What is written is read back; the hub's work is a comment. */
+static void text_lines_come_back(void)
+{
+    check_rng rng = {5};
+    char line[160];
+    for (int i = 0; i < 3000; i++) {
+        pimhw_instruction in = {.kind = (pimhw_kind)rng_range(&rng, PIMHW_WR_GB, PIMHW_EOC)};
+        bool sized = in.kind == PIMHW_WR_GB || in.kind == PIMHW_MAC_ABK;
+        bool all = in.kind == PIMHW_SYNC || in.kind == PIMHW_EOC;
+        in.mask = all ? 0xffffffff : rng_range(&rng, 1, 0xffffffff);
+        in.op_size = sized ? rng_range(&rng, 1, UINT32_MAX) : 1;
+        if (in.kind == PIMHW_MAC_ABK) in.row = (uint32_t)rng_u64(&rng);
+        if (in.kind == PIMHW_MAC_ABK) in.column = (uint32_t)rng_u64(&rng);
+        if (sized) in.tile = (uint32_t)rng_u64(&rng);
+        if (!all && in.kind != PIMHW_WR_GB) in.out = (uint32_t)rng_u64(&rng);
+        if (!all && in.kind != PIMHW_MAC_ABK) in.gpr = (uint32_t)rng_u64(&rng);
+        CHECK_U(pimhw_aim_format(&in, line, &why), PIMHW_OK);
+        CHECK(strlen(line) < sizeof line);
+        text(line, in);
+    }
+    pimhw_instruction in = hw_all(PIMHW_EPU, 1, 4096), back;
+    bool found = true;
+    CHECK_U(pimhw_aim_format(&in, line, &why), PIMHW_OK);
+    CHECK_HAS(line, "4096");
+    CHECK_U(pimhw_aim_parse(line, &back, &found, &why), PIMHW_OK);
+    CHECK(!found);
+    in = hw_gb(UINT64_C(1) << 32, 1, 0);
+    CHECK_U(pimhw_aim_format(&in, line, &why), PIMHW_ERR_PROGRAM);
+    CHECK_HAS(why.text, "32");
+    CHECK_U(pimhw_aim_format(NULL, line, &why), PIMHW_ERR_ARGUMENT);
+    in.kind = PIMHW_LOOP;
+    CHECK_U(pimhw_aim_format(&in, line, &why), PIMHW_ERR_ARGUMENT);
+}
+
+/* Any bytes are a line or an error. */
+static void random_lines_do_no_harm(void)
+{
+    static const char words[][12] = {
+        "AiM", "MAC_ABK", "WR_GB", "0x", "0xffffffff",  "8",    " ",     "\t",
+        "#",   "out=",    "EOC",   "-",  "99999999999", "ISR_", "tile=1"};
+    check_rng rng = {6};
+    for (int i = 0; i < 20000; i++) {
+        char line[128] = "";
+        pimhw_instruction in;
+        bool found;
+        for (uint64_t n = rng_range(&rng, 0, 8); n--;) {
+            strcat(line, words[rng_range(&rng, 0, 14)]);
+            if (rng_range(&rng, 0, 3)) strcat(line, " ");
+        }
+        pimhw_status status = pimhw_aim_parse(line, &in, &found, &why);
+        CHECK(status == PIMHW_OK || status == PIMHW_ERR_TEXT);
+    }
+}
+
+int main(void)
+{
+    RUN(statuses_have_words);
+    RUN(causes_are_cut_not_overrun);
+    RUN(presets_are_known_by_name);
+    RUN(fields_are_set_by_name);
+    RUN(bad_fields_are_named);
+    RUN(memory_comes_from_the_allocator);
+    RUN(bad_instructions_are_refused);
+    RUN(streams_have_an_order);
+    RUN(bad_programs_are_refused);
+    RUN(bad_requests_are_refused);
+    RUN(epu_can_take_no_time);
+    RUN(emit_can_stop_a_program);
+    RUN(text_lines_parse);
+    RUN(text_lines_come_back);
+    RUN(random_lines_do_no_harm);
+    return check_end();
+}

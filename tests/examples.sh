@@ -1,0 +1,208 @@
+#!/bin/sh
+# The example programs: help, wrong use, bad files, the expected texts of real models.
+#   sh tests/examples.sh BUILD DATA
+build=$1 data=$2
+scratch=$build/tests/examples.tmp
+passed=0 failed=0 skipped=0
+mkdir -p "$scratch"
+
+pass() {
+    passed=$((passed + 1))
+}
+
+fail() {
+    failed=$((failed + 1))
+    echo "failed $*"
+}
+
+skip() {
+    skipped=$((skipped + 1))
+    echo "skipped $*"
+}
+
+# refuses NAME COMMAND..: exit status 2, nothing but one line on standard error.
+refuses() {
+    label=$1
+    shift
+    "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+    status=$?
+    lines=$(wc -l <"$scratch/err")
+    if [ $status -eq 2 ] && [ "$lines" -eq 1 ] && [ ! -s "$scratch/out" ]; then
+        pass
+    else
+        fail "$label: status $status, $lines lines of error: $(head -n 2 "$scratch/err")"
+    fi
+}
+
+# works NAME COMMAND..: exit status 0 and something on standard output.
+works() {
+    label=$1
+    shift
+    if "$@" >"$scratch/out" 2>"$scratch/err" </dev/null && [ -s "$scratch/out" ]; then
+        pass
+    else
+        fail "$label: $(head -n 2 "$scratch/err")"
+    fi
+}
+
+# is_json NAME COMMAND..: works, and braces and brackets of the output match, schema first.
+is_json() {
+    works "$@"
+    if head -n 1 "$scratch/out" | grep -q '^{"schema": *[0-9]' &&
+        awk '{ o += gsub(/[{[]/, ""); c += gsub(/[]}]/, "") } END { exit o != c }' "$scratch/out"
+    then
+        pass
+    else
+        fail "$1: not JSON: $(head -n 1 "$scratch/out")"
+    fi
+}
+
+for source in examples/*.c; do
+    name=$(basename "$source" .c)
+    works "$name --help" "$build/$name" --help
+    refuses "$name --nonsense" "$build/$name" --nonsense
+done
+for name in llama replay aim_trace; do
+    refuses "$name without files" "$build/$name"
+    refuses "$name of a missing file" "$build/$name" "$scratch/none" "$scratch/none"
+done
+
+# What the words of options and values may be.
+refuses "unknown preset" "$build/estimate" --device nonsense
+refuses "unknown field" "$build/estimate" --set nonsense=1
+refuses "bad value of a field" "$build/estimate" --set n_channels=0
+refuses "huge value of a field" "$build/estimate" --set n_channels=99999999999
+refuses "unknown partition" "$build/estimate" --partition nonsense
+refuses "no number" "$build/estimate" --context 12x
+refuses "option without value" "$build/estimate" --context
+refuses "heads that do not divide" "$build/estimate" --heads 8 --kv-heads 3
+refuses "context beyond 2^32" "$build/estimate" --context 8000000000
+works "estimate" "$build/estimate"
+is_json "estimate --json" "$build/estimate" --json
+is_json "device --json" "$build/device" --json
+is_json "embed --json" "$build/embed" --json
+is_json "attention --json" "$build/attention" --tokens 600 --json
+works "attention on aim-gddr6" "$build/attention" --tokens 600 --device aim-gddr6
+
+# A trace line that is wrong is named by its number.
+trace() {
+    printf '%s\n' "$@" >"$scratch/trace"
+}
+trace "AiM WR_GB 64 0 0x80000000" "AiM MAC_ABK 64 0x80000000 3" "AiM RD_MAC 0 0x80000000" "AiM EOC"
+works "a good trace" "$build/aim_trace" "$scratch/trace"
+is_json "aim_trace --json" "$build/aim_trace" --json "$scratch/trace"
+trace "AiM SYNC" "AiM NONSENSE 1 2" "AiM EOC"
+refuses "unknown instruction" "$build/aim_trace" "$scratch/trace"
+grep -q 2 "$scratch/err" || fail "unknown instruction: no line number: $(cat "$scratch/err")"
+trace "AiM SYNC" "" "AiM MAC_ABK 64"
+refuses "short instruction" "$build/aim_trace" "$scratch/trace"
+grep -q 3 "$scratch/err" || fail "short instruction: no line number: $(cat "$scratch/err")"
+
+if [ ! -f "$data/stories260K.bin" ]; then
+    skip "models and captures: no $data"
+    rm -rf "$scratch"
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ $failed -eq 0 ]
+    exit
+fi
+
+# text EXPECTED MODEL TOKENIZER ARGUMENTS..: standard output to the byte.
+text() {
+    expected=$1 model=$2 tokenizer=$3
+    shift 3
+    if "$build/llama" "$data/$model" "$data/$tokenizer" "$@" >"$scratch/out" 2>"$scratch/err" &&
+        cmp -s "$scratch/out" "$data/expected_$expected.txt"
+    then
+        pass
+    else
+        fail "llama $model $*: other text: $(head -n 1 "$scratch/err")"
+    fi
+}
+story() {
+    text "stories260K_$@"
+}
+once='Once upon a time' dog='One day, a dog' dream='I dream'
+s=stories260K.bin t=tok512.bin
+story once_n64 $s $t -n 64 -p "$once"
+story once_n256 $s $t -n 256 -p "$once"
+story once_n512 $s $t -n 512 -p "$once"
+story dog_n64 $s $t -n 64 -p "$dog"
+story dog_n256 $s $t -n 256 -p "$dog" --quiet
+text aidreams260K_dream_n100 aidreams260K.bin aidreams_tok512.bin -n 100 -p "$dream"
+for options in '--kv f16' '--page-tokens 1 --partition hfp' '--page-tokens 7 --channels 1' \
+    '--page-tokens 16 --kv f16 --channels 3' '--channels 32 --partition hfp --kv f16' \
+    '--page-tokens 128 --channels 16' '--device aim-gddr6 --no-readings'; do
+    story once_n64 $s $t -n 64 -p "$once" $options
+done
+story once_n256 $s $t -n 256 -p "$once" --kv f16 --page-tokens 7 --partition hfp
+story dog_n256 $s $t -n 256 -p "$dog" --kv f16 --page-tokens 1 --channels 3
+text aidreams260K_dream_n100 aidreams260K.bin aidreams_tok512.bin -n 100 -p "$dream" --kv f16 \
+    --partition hfp
+
+for capture in stories260K_once_n256 stories260K_dog_n256 aidreams260K_dream_n100; do
+    for kv in f32 f16; do
+        bound=3e-6
+        [ $kv = f16 ] && bound=5e-6
+        works "replay $capture $kv" "$build/replay" "$data/$capture.attn" --kv $kv
+        awk -v bound=$bound '$1 == "exact_difference" { seen = $2 + 0 <= bound + 0 }
+            END { exit !seen }' "$scratch/out" && pass || fail "replay $capture $kv: $(cat "$scratch/out")"
+    done
+done
+
+# Files cut short or with absurd headers. head_is FILE BYTES..: octal escapes over its first bytes.
+cut_to() {
+    dd if="$data/$1" of="$scratch/bad" bs=1 count="$2" 2>/dev/null
+}
+head_is() {
+    cp "$data/$1" "$scratch/bad"
+    printf "$2" | dd of="$scratch/bad" bs=1 seek="$3" conv=notrunc 2>/dev/null
+}
+for bytes in 0 4 27 28 1000 70001; do
+    cut_to $s $bytes
+    refuses "checkpoint of $bytes bytes" "$build/llama" "$scratch/bad" "$data/$t"
+    cut_to stories260K_once_n256.attn $bytes
+    refuses "capture of $bytes bytes" "$build/replay" "$scratch/bad"
+done
+for bytes in 0 3 11 6000; do
+    cut_to $t $bytes
+    refuses "tokenizer of $bytes bytes" "$build/llama" "$data/$s" "$scratch/bad"
+done
+for word in 0 1 2 3 4 5 6; do
+    for value in '\377\377\377\177' '\000\000\000\000' '\000\000\000\200'; do
+        head_is $s "$value" $((4 * word))
+        refuses "checkpoint header word $word $value" "$build/llama" "$scratch/bad" "$data/$t" -n 4
+    done
+done
+head_is $s '\003\000\000\000' 16 # 8 heads, 3 KV heads
+refuses "checkpoint whose heads do not divide" "$build/llama" "$scratch/bad" "$data/$t" -n 4
+for word in 0 1 2 3 4; do
+    for value in '\377\377\377\177' '\000\000\000\000' '\377\377\377\377'; do
+        [ $word = 0 ] || [ "$value" != '\000' ] || continue
+        head_is stories260K_once_n256.attn "$value" $((4 * word))
+        refuses "capture header word $word $value" "$build/replay" "$scratch/bad"
+    done
+done
+head_is $t '\377\377\377\177' 8 # length of the first piece
+refuses "tokenizer with an absurd length" "$build/llama" "$data/$s" "$scratch/bad" -n 4
+refuses "more steps than positions" "$build/llama" "$data/$s" "$data/$t" -n 100000
+refuses "no channels" "$build/llama" "$data/$s" "$data/$t" --channels 0
+refuses "too many channels" "$build/llama" "$data/$s" "$data/$t" --channels 65
+
+# The memory clocks llama prints for its last step are those of the trace it exports.
+for options in '-n 1' '-n 40' '-n 200' '-n 33 --partition hfp' '-n 40 --channels 3 --page-tokens 7' \
+    '-n 100 --channels 1' '-n 300 --channels 16 --partition hfp'; do
+    "$build/llama" "$data/$s" "$data/$t" -p "$once" --device aim-gddr6 $options --quiet \
+        --export "$scratch/last.aim" >/dev/null 2>"$scratch/err"
+    printed=$(awk '$1 == "memory_ck" { print $2 }' "$scratch/err")
+    device=$(echo "$options" | sed -n 's/.*\(--channels [0-9]*\).*/\1/p')
+    traced=$("$build/aim_trace" $device "$scratch/last.aim" | awk '$1 == "cycles" { print $2 }')
+    if [ -n "$printed" ] && [ "$printed" = "$traced" ]; then
+        pass
+    else
+        fail "export $options: llama says memory_ck $printed, aim_trace cycles $traced"
+    fi
+done
+
+rm -rf "$scratch"
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]
