@@ -1445,6 +1445,7 @@ PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *program, const p
 typedef struct pimhw_i_sketch {
     uint8_t operand_loops[PIMHW_PROGRAM_OPERANDS]; /* bit l: grows with loop l */
     uint8_t tail_loops[PIMHW_PROGRAM_TAILS];
+    uint8_t tail_shift[PIMHW_PROGRAM_TAILS];     /* the unit is 2^shift; 64: it is not */
     bool uneven_operand[PIMHW_PROGRAM_OPERANDS]; /* differs from channel to channel */
     uint8_t uneven[PIMHW_PROGRAM_ITEMS];         /* bit f: field f does */
     uint8_t dynamic[PIMHW_PROGRAM_ITEMS];        /* bit f: field f of the item is not a constant */
@@ -1464,8 +1465,11 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
                                 const pimhw_request *request)
 {
     s->lists = request && request->list_begin;
-    for (uint32_t i = 0; i < p->n_tails; i++)
+    for (uint32_t i = 0; i < p->n_tails; i++) {
+        uint64_t unit = pimhw_i_max(p->tails[i].unit, 1);
         s->tail_loops[i] = pimhw_i_loops_of(p->tails[i].step);
+        s->tail_shift[i] = (uint8_t)(unit & (unit - 1) ? 64 : pimhw_i_lowest(unit));
+    }
     for (uint32_t i = 0; i < p->n_operands; i++) {
         const pimhw_operand *o = &p->operands[i];
         s->operand_loops[i] = pimhw_i_loops_of(o->step);
@@ -1551,9 +1555,10 @@ static uint64_t pimhw_i_steps(const pimhw_i_walker *w, const uint64_t step[PIMHW
                               uint32_t loops)
 {
     uint64_t sum = 0;
-    loops &= (1u << w->depth) - 1;
-    for (uint32_t l = 0; loops; l++, loops >>= 1)
-        if (loops & 1) sum += step[l] * w->index[l];
+    for (uint64_t left = loops & ((1u << w->depth) - 1); left; left &= left - 1) {
+        uint32_t l = pimhw_i_lowest(left);
+        sum += step[l] * w->index[l];
+    }
     return sum;
 }
 
@@ -1568,7 +1573,8 @@ static uint64_t pimhw_i_tail_value(const pimhw_i_walker *w, uint32_t i, uint32_t
         gone += t->channel_step * (t->channel_div > 1 ? channel / t->channel_div : channel);
     if (left <= gone) return 0;
     left -= gone;
-    if (t->unit > 1) left = pimhw_i_ceil_div(left, t->unit);
+    uint32_t shift = w->sketch->tail_shift[i];
+    left = shift < 64 ? ((left - 1) >> shift) + 1 : pimhw_i_ceil_div(left, t->unit);
     return t->mul ? left * t->mul : left;
 }
 
@@ -1687,8 +1693,10 @@ static void pimhw_i_fields(const pimhw_i_walker *w, const pimhw_item *item, uint
     uint8_t names[8];
     pimhw_i_item_operands(item, names);
     if (has_row) value[PIMHW_I_ROW] = w->sketch->value[w->pc][PIMHW_I_ROW];
-    for (uint32_t f = 0, left = fields & w->sketch->dynamic[w->pc]; left; f++, left >>= 1)
-        if (left & 1) value[f] = pimhw_i_value(w, names[f], channel, block);
+    for (uint64_t left = fields & w->sketch->dynamic[w->pc]; left; left &= left - 1) {
+        uint32_t f = pimhw_i_lowest(left);
+        value[f] = pimhw_i_value(w, names[f], channel, block);
+    }
     if (has_row && block) value[PIMHW_I_ROW] += block->row_base[item->space];
 }
 
@@ -1771,10 +1779,10 @@ static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
 }
 
 /* What is wrong with a resolved instruction on this device; NULL: nothing. */
-static const char *pimhw_i_instruction_fault(const pimhw_config *c, const pimhw_instruction *in,
-                                             uint64_t *is, uint64_t *most)
+static const char *pimhw_i_instruction_fault(const pimhw_config *c, uint64_t columns,
+                                             const pimhw_instruction *in, uint64_t *is,
+                                             uint64_t *most)
 {
-    uint64_t columns = pimhw_config_columns(c);
     uint64_t all = pimhw_i_low_bits(c->n_channels);
     *is = 0;
     *most = 0;
@@ -2020,6 +2028,7 @@ typedef enum pimhw_i_phase { PIMHW_I_IDLE, PIMHW_I_OPEN, PIMHW_I_ENDED } pimhw_i
 
 struct pimhw_device {
     pimhw_config config;
+    uint32_t columns; /* of a row */
     pimhw_i_rules rules;
     pimhw_sink sink;
     pimhw_i_issuer issuer;
@@ -2057,6 +2066,7 @@ PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_co
     d->config.allocator = a;
     pimhw_i_rules_init(&d->rules, config);
     d->issuer.rules = &d->rules;
+    d->columns = pimhw_config_columns(config);
     *device = d;
     return PIMHW_OK;
 }
@@ -2250,7 +2260,7 @@ static pimhw_status pimhw_i_refuse(const pimhw_device *d, const pimhw_instructio
                                    bool real_rows, pimhw_cause *why)
 {
     uint64_t is, most;
-    const char *fault = pimhw_i_instruction_fault(&d->config, in, &is, &most);
+    const char *fault = pimhw_i_instruction_fault(&d->config, d->columns, in, &is, &most);
     if (!fault && real_rows && in->kind == PIMHW_MAC_ABK && in->row >= d->config.n_rows) {
         fault = "row";
         is = in->row;

@@ -385,7 +385,7 @@ PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32
 #include <math.h>
 #include <string.h>
 
-#if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD > 0
+#if defined(FLT_EVAL_METHOD) && (FLT_EVAL_METHOD == 1 || FLT_EVAL_METHOD == 2)
 #error "pimattn.h computes in float: build with -fexcess-precision=fast or -mfpmath=sse"
 #endif
 
@@ -1154,6 +1154,14 @@ static pimhw_tail pimattn_i_tail(uint32_t rest, uint64_t base, uint64_t unit, ui
     return t;
 }
 
+/* The level of a loop that would have one round: it is not written. */
+enum { PIMATTN_I_NO_LOOP = PIMHW_LOOPS };
+
+static void pimattn_i_step(uint64_t *step, uint32_t level, uint64_t value)
+{
+    if (level != PIMATTN_I_NO_LOOP) step[level] = value;
+}
+
 /* Tokens of a channel's share, in units: K by lanes of banks, V by channel groups. */
 static pimhw_tail pimattn_i_tokens(const pimattn_plan *p, bool is_v, uint64_t unit)
 {
@@ -1181,10 +1189,12 @@ static uint32_t pimattn_i_loop(pimattn_i_writer *w, const pimhw_operand *rounds)
     return w->level++;
 }
 
-static void pimattn_i_end(pimattn_i_writer *w)
+static void pimattn_i_end(pimattn_i_writer *w, uint32_t level)
 {
+    if (level == PIMATTN_I_NO_LOOP) return;
     pimhw_program_end(w->program);
     w->level--;
+    PIMATTN_ASSERT(w->level == level);
 }
 
 /* A loop over what a tail counts, at most `most`. */
@@ -1198,6 +1208,7 @@ static uint32_t pimattn_i_loop_tail(pimattn_i_writer *w, uint64_t most, const pi
 static uint32_t pimattn_i_loop_times(pimattn_i_writer *w, uint64_t times)
 {
     pimhw_operand rounds = pimattn_i_operand(times);
+    if (times == 1) return PIMATTN_I_NO_LOOP;
     return pimattn_i_loop(w, &rounds);
 }
 
@@ -1205,13 +1216,14 @@ static uint32_t pimattn_i_loop_times(pimattn_i_writer *w, uint64_t times)
 static uint32_t pimattn_i_loop_blocks(pimattn_i_writer *w, uint32_t queries)
 {
     pimhw_tail t = pimattn_i_tail(PIMATTN_I_QUERIES, 0, queries, 1);
+    if (w->plan->n_queries <= queries) return PIMATTN_I_NO_LOOP;
     return pimattn_i_loop_tail(w, UINT64_MAX, &t);
 }
 
 static uint32_t pimattn_i_loop_queries(pimattn_i_writer *w, uint32_t block_level, uint32_t queries)
 {
     pimhw_tail t = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, 1);
-    t.step[block_level] = queries;
+    pimattn_i_step(t.step, block_level, queries);
     return pimattn_i_loop_tail(w, queries, &t);
 }
 
@@ -1258,7 +1270,7 @@ static pimattn_i_operands pimattn_i_no_operands(void)
 static pimhw_tail pimattn_i_first_round(uint32_t level, uint64_t mul)
 {
     pimhw_tail t = pimattn_i_tail(0, 1, 1, mul);
-    t.step[level] = 1;
+    pimattn_i_step(t.step, level, 1);
     return t;
 }
 
@@ -1271,12 +1283,18 @@ static void pimattn_i_loop_rows_blocks(pimattn_i_writer *w, const pimhw_tail *ro
     if (!w->plan->row_reuse_off) *block = pimattn_i_loop_blocks(w, queries);
 }
 
+static void pimattn_i_end_rows_blocks(pimattn_i_writer *w, uint32_t row, uint32_t block)
+{
+    pimattn_i_end(w, w->plan->row_reuse_off ? row : block);
+    pimattn_i_end(w, w->plan->row_reuse_off ? block : row);
+}
+
 /* Slots of a bank's row that hold a token of this channel. */
 static uint32_t pimattn_i_loop_slots(pimattn_i_writer *w, uint32_t row, uint64_t row_tokens,
                                      uint64_t lanes)
 {
     pimhw_tail t = pimattn_i_tokens(w->plan, false, lanes);
-    t.step[row] = row_tokens * lanes;
+    pimattn_i_step(t.step, row, row_tokens * lanes);
     return pimattn_i_loop_tail(w, row_tokens, &t);
 }
 
@@ -1291,28 +1309,29 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     pimattn_i_loop_rows_blocks(w, &rows, p->k_queries, &row, &block);
     pimattn_i_operands o = pimattn_i_no_operands();
     pimhw_tail left = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, p->k_columns);
-    left.step[block] = p->k_queries;
+    pimattn_i_step(left.step, block, p->k_queries);
     o.op_size = pimattn_i_operand(set);
     pimattn_i_limit(w, &o.op_size, &left);
     if (p->k_resident) {
         pimhw_tail once = pimattn_i_first_round(row, set);
         pimattn_i_limit(w, &o.op_size, &once);
     }
-    o.gpr.step[block] = set;
+    pimattn_i_step(o.gpr.step, block, set);
     pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
     uint32_t slot = pimattn_i_loop_slots(w, row, p->k_row_tokens, lanes);
     uint32_t query = pimattn_i_loop_queries(w, block, p->k_queries);
     o = pimattn_i_no_operands();
     if (p->device.out_clear == PIMHW_CLEAR_BIAS) pimattn_i_write(w, PIMHW_WR_BIAS, 0, 0, &o);
     o.op_size = pimattn_i_operand(p->k_columns);
-    o.row.step[row] = 1;
-    o.column.step[slot] = p->k_columns;
-    o.tile.step[query] = p->k_columns;
+    pimattn_i_step(o.row.step, row, 1);
+    pimattn_i_step(o.column.step, slot, p->k_columns);
+    pimattn_i_step(o.tile.step, query, p->k_columns);
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
     o = pimattn_i_no_operands();
     pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
-    for (int i = 0; i < 4; i++)
-        pimattn_i_end(w);
+    pimattn_i_end(w, query);
+    pimattn_i_end(w, slot);
+    pimattn_i_end_rows_blocks(w, row, block);
 }
 
 /* Scores where one key is more than the global buffer: the query goes in pieces. */
@@ -1333,30 +1352,30 @@ static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
     uint32_t part = pimattn_i_loop_times(w, p->k_token_rows);
     uint32_t at = pimattn_i_loop_times(w, pimattn_i_ceil_div(in_row, piece));
     pimhw_tail of_token = pimattn_i_tail(0, p->k_columns, 1, 1);
-    of_token.step[part] = columns;
-    of_token.step[at] = piece;
+    pimattn_i_step(of_token.step, part, columns);
+    pimattn_i_step(of_token.step, at, piece);
     pimhw_tail of_row = pimattn_i_tail(0, in_row, 1, 1);
-    of_row.step[at] = piece;
+    pimattn_i_step(of_row.step, at, piece);
     o.op_size = pimattn_i_operand(piece);
     pimattn_i_limit(w, &o.op_size, &of_token);
     pimattn_i_limit(w, &o.op_size, &of_row);
-    o.gpr.step[block] = p->k_columns;
-    o.gpr.step[part] = columns;
-    o.gpr.step[at] = piece;
+    pimattn_i_step(o.gpr.step, block, p->k_columns);
+    pimattn_i_step(o.gpr.step, part, columns);
+    pimattn_i_step(o.gpr.step, at, piece);
     pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
     o.gpr = pimattn_i_operand(0);
-    o.row.step[row] = p->k_token_rows;
-    o.row.step[part] = 1;
-    o.column.step[slot] = p->k_columns;
-    o.column.step[at] = piece;
+    pimattn_i_step(o.row.step, row, p->k_token_rows);
+    pimattn_i_step(o.row.step, part, 1);
+    pimattn_i_step(o.column.step, slot, p->k_columns);
+    pimattn_i_step(o.column.step, at, piece);
 
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
-    pimattn_i_end(w);
-    pimattn_i_end(w);
+    pimattn_i_end(w, at);
+    pimattn_i_end(w, part);
     o = pimattn_i_no_operands();
     pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
-    for (int i = 0; i < 3; i++)
-        pimattn_i_end(w);
+    pimattn_i_end(w, slot);
+    pimattn_i_end_rows_blocks(w, row, block);
 }
 
 /* Levels of the loops around one strip of the V phase. */
@@ -1381,8 +1400,8 @@ static pimhw_operand pimattn_i_strip_columns(pimattn_i_writer *w, const pimattn_
     uint64_t unit = (uint64_t)pimhw_config_lanes(&p->device) * p->v_groups;
     pimhw_operand o = pimattn_i_operand(p->v_strip);
     pimhw_tail tokens = pimattn_i_tokens(p, true, unit);
-    tokens.step[at->row] = unit * columns;
-    tokens.step[at->strip] = unit * p->v_strip;
+    pimattn_i_step(tokens.step, at->row, unit * columns);
+    pimattn_i_step(tokens.step, at->strip, unit * p->v_strip);
     pimattn_i_limit(w, &o, &tokens);
     return o;
 }
@@ -1401,16 +1420,16 @@ static void pimattn_i_lower_v_input(pimattn_i_writer *w, const pimattn_i_v_loops
         pimattn_i_limit(w, &o.op_size, &once);
     } else if (columns % p->v_strip != 0) {
         pimhw_tail of_row = pimattn_i_tail(0, columns, 1, 1);
-        of_row.step[at->strip] = p->v_strip;
+        pimattn_i_step(of_row.step, at->strip, p->v_strip);
         pimattn_i_limit(w, &o.op_size, &of_row);
     }
-    o.tile.step[query] = p->v_strip;
-    o.gpr.step[at->block] = p->v_queries;
-    o.gpr.step[query] = 1;
-    o.aux.step[at->row] = columns;
-    o.aux.step[at->strip] = p->v_strip;
+    pimattn_i_step(o.tile.step, query, p->v_strip);
+    pimattn_i_step(o.gpr.step, at->block, p->v_queries);
+    pimattn_i_step(o.gpr.step, query, 1);
+    pimattn_i_step(o.aux.step, at->row, columns);
+    pimattn_i_step(o.aux.step, at->strip, p->v_strip);
     pimattn_i_write(w, PIMHW_WR_GB, PIMHW_DISTINCT, 1, &o);
-    pimattn_i_end(w);
+    pimattn_i_end(w, query);
 }
 
 /* The strip's MACs of every query of the block. */
@@ -1420,8 +1439,8 @@ static void pimattn_i_lower_v_macs(pimattn_i_writer *w, const pimattn_i_v_loops 
     uint32_t columns = pimhw_config_columns(&p->device);
     uint32_t query = pimattn_i_loop_queries(w, at->block, p->v_queries);
     pimattn_i_operands o = pimattn_i_no_operands();
-    o.out.step[query] = 1;
-    if (p->v_hold) o.out.step[at->pass] = p->v_queries;
+    pimattn_i_step(o.out.step, query, 1);
+    if (p->v_hold) pimattn_i_step(o.out.step, at->pass, p->v_queries);
     if (p->device.out_clear == PIMHW_CLEAR_BIAS) {
         pimhw_tail strip = pimattn_i_first_round(at->strip, 1);
         pimhw_tail row = pimattn_i_first_round(at->row, 1);
@@ -1433,15 +1452,15 @@ static void pimattn_i_lower_v_macs(pimattn_i_writer *w, const pimattn_i_v_loops 
     o.op_size = pimattn_i_strip_columns(w, at);
     if (columns % p->v_strip != 0) {
         pimhw_tail of_row = pimattn_i_tail(0, columns, 1, 1);
-        of_row.step[at->strip] = p->v_strip;
+        pimattn_i_step(of_row.step, at->strip, p->v_strip);
         pimattn_i_limit(w, &o.op_size, &of_row);
     }
-    o.row.step[at->row] = p->v_passes;
-    o.row.step[at->pass] = 1;
-    o.column.step[at->strip] = p->v_strip;
-    o.tile.step[query] = p->v_strip;
+    pimattn_i_step(o.row.step, at->row, p->v_passes);
+    pimattn_i_step(o.row.step, at->pass, 1);
+    pimattn_i_step(o.column.step, at->strip, p->v_strip);
+    pimattn_i_step(o.tile.step, query, p->v_strip);
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 1, &o);
-    pimattn_i_end(w);
+    pimattn_i_end(w, query);
 }
 
 /* Reads the sums of a query block: one per query, from entry step * pass on. */
@@ -1453,25 +1472,15 @@ static void pimattn_i_lower_v_reads(pimattn_i_writer *w, uint32_t block, uint32_
     pimhw_tail any = pimattn_i_tokens(p, true, UINT64_MAX);
     pimhw_operand rounds = pimattn_i_operand(p->v_queries);
     any.mul = p->v_queries;
-    left.step[block] = p->v_queries;
+    pimattn_i_step(left.step, block, p->v_queries);
     pimattn_i_limit(w, &rounds, &left);
     if (if_any) pimattn_i_limit(w, &rounds, &any);
     uint32_t query = pimattn_i_loop(w, &rounds);
     pimattn_i_operands o = pimattn_i_no_operands();
-    o.out.step[query] = 1;
-    o.out.step[pass] = step;
+    pimattn_i_step(o.out.step, query, 1);
+    pimattn_i_step(o.out.step, pass, step);
     pimattn_i_write(w, PIMHW_RD_MAC, 0, 1, &o);
-    pimattn_i_end(w);
-}
-
-/* Held sums: every pass read once, after the last row. */
-static void pimattn_i_lower_v_held(pimattn_i_writer *w, uint32_t outer_block)
-{
-    uint32_t block = w->plan->row_reuse_off ? outer_block : pimattn_i_loop_times(w, 1);
-    uint32_t pass = pimattn_i_loop_passes(w);
-    pimattn_i_lower_v_reads(w, block, pass, w->plan->v_queries, true);
-    pimattn_i_end(w);
-    if (!w->plan->row_reuse_off) pimattn_i_end(w);
+    pimattn_i_end(w, query);
 }
 
 static void pimattn_i_lower_v(pimattn_i_writer *w)
@@ -1481,25 +1490,33 @@ static void pimattn_i_lower_v(pimattn_i_writer *w)
     uint64_t unit = (uint64_t)pimhw_config_lanes(&p->device) * p->v_groups;
     pimhw_tail rows = pimattn_i_tokens(p, true, unit * columns);
     pimhw_tail strips = pimattn_i_tokens(p, true, unit * p->v_strip);
-    pimattn_i_v_loops at;
     uint64_t all = w->mask;
+    pimattn_i_v_loops at;
     if (p->v_passes == 1 && p->unit_channels > 1 && p->v_groups * p->v_blocks < 64)
         w->mask &= ((uint64_t)1 << p->v_groups * p->v_blocks) - 1;
-    memset(&at, 0, sizeof at);
     if (p->row_reuse_off) at.block = pimattn_i_loop_blocks(w, p->v_queries);
     at.row = pimattn_i_loop_tail(w, UINT64_MAX, &rows);
     at.pass = pimattn_i_loop_passes(w);
     if (!p->row_reuse_off) at.block = pimattn_i_loop_blocks(w, p->v_queries);
-    strips.step[at.row] = unit * columns;
-    at.strip = pimattn_i_loop_tail(w, pimattn_i_ceil_div(columns, p->v_strip), &strips);
+    pimattn_i_step(strips.step, at.row, unit * columns);
+    at.strip = p->v_strip >= columns
+                   ? (uint32_t)PIMATTN_I_NO_LOOP
+                   : pimattn_i_loop_tail(w, pimattn_i_ceil_div(columns, p->v_strip), &strips);
     pimattn_i_lower_v_input(w, &at);
     pimattn_i_lower_v_macs(w, &at);
-    pimattn_i_end(w);
+    pimattn_i_end(w, at.strip);
     if (!p->v_hold) pimattn_i_lower_v_reads(w, at.block, at.pass, 0, false);
-    for (int i = 0; i < (p->row_reuse_off ? 2 : 3); i++)
-        pimattn_i_end(w);
-    if (p->v_hold) pimattn_i_lower_v_held(w, at.block);
-    if (p->row_reuse_off) pimattn_i_end(w);
+    if (!p->row_reuse_off) pimattn_i_end(w, at.block);
+    pimattn_i_end(w, at.pass);
+    pimattn_i_end(w, at.row);
+    if (p->v_hold) {
+        /* every pass is read once, after the last row */
+        uint32_t pass = pimattn_i_loop_passes(w);
+        uint32_t block = p->row_reuse_off ? at.block : (uint32_t)PIMATTN_I_NO_LOOP;
+        pimattn_i_lower_v_reads(w, block, pass, p->v_queries, true);
+        pimattn_i_end(w, pass);
+    }
+    if (p->row_reuse_off) pimattn_i_end(w, at.block);
     w->mask = all;
 }
 
