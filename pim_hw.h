@@ -10,7 +10,9 @@
  *     pimhw_config c;
  *     pimhw_device *d;
  *     pimhw_readings r;
- *     pimhw_instruction mac = {PIMHW_MAC_ABK, 0, 1u, 64, 0, 0, 0, 0, 0, 0, 0};
+ *     pimhw_instruction mac;
+ *     memset(&mac, 0, sizeof mac);
+ *     mac.kind = PIMHW_MAC_ABK, mac.mask = 1, mac.op_size = 64;
  *     pimhw_config_init(&c, "aimx", NULL);
  *     pimhw_device_create(&d, &c, NULL);
  *     pimhw_device_begin(d, NULL);
@@ -101,7 +103,7 @@ PIMHW_API pimhw_allocator pimhw_allocator_default(void);
  * [H4] PARAMETERS: what a device is: geometry, clocks, buffers, hub.
  * ========================================================================== */
 
-enum { PIMHW_MAX_CHANNELS = 64 };
+enum { PIMHW_MAX_CHANNELS = 64, PIMHW_MAX_BANKS = 64 };
 
 /* Who feeds the channels. */
 typedef enum pimhw_front_end {
@@ -144,6 +146,17 @@ typedef struct pimhw_config {
     uint32_t tCCD_S;           /* column command to column command */
     uint32_t tCCD_L;           /* the same, between MAC, result and bias accesses */
     uint32_t tRCD_MAC;         /* ACT to MAC */
+    uint32_t tRCD_RD;          /* ACT to RD */
+    uint32_t tRCD_WR;          /* ACT to WR */
+    uint32_t tRCD_AF;          /* ACT to AF */
+    uint32_t tRCD_EWMUL;       /* ACT to EWMUL */
+    uint32_t tRCD_RDCP;        /* ACT to RDCP: bank to global buffer */
+    uint32_t tRCD_WRCP;        /* ACT to WRCP: global buffer to bank */
+    uint32_t tRRD_S;           /* ACT to ACT */
+    uint32_t tRRD_L;           /* ACT to ACT of one bank group */
+    uint32_t tCL;              /* RD to data */
+    uint32_t tCWL;             /* WR to data */
+    uint32_t tWR;              /* end of a write's data to PRE */
     uint32_t tRP;              /* PRE to ACT */
     uint32_t tRAS;             /* ACT to PRE */
     uint32_t tRC;              /* ACT to ACT of one bank */
@@ -216,14 +229,28 @@ typedef enum pimhw_kind {
     PIMHW_BLOCK,    /* inside a list: runs with the block of aux rounds ago, if there is one */
     PIMHW_END,      /* closes the innermost of the three */
     /* instructions */
-    PIMHW_WR_GB,    /* W: op_size columns from the GPR into the global buffer at tile */
-    PIMHW_WR_BIAS,  /* W: fills output entry out of every bank */
-    PIMHW_MAC_ABK,  /* M: op_size columns of the row, times tiles from tile, into entry out */
-    PIMHW_RD_MAC,   /* R: output entry out of every bank into the GPR */
-    PIMHW_SYNC,     /* waits until all channels are done */
-    PIMHW_EOC,      /* the same, and ends the stream */
-    PIMHW_EPU,      /* hub: op_size elements of work, once everything before is done */
-    PIMHW_EPU_WAIT, /* waits for the oldest EPU work with PIMHW_AWAITED */
+    PIMHW_WR_GB,     /* W: op_size columns from the GPR into the global buffer at tile */
+    PIMHW_WR_BIAS,   /* W: fills output entry out of every bank */
+    PIMHW_MAC_ABK,   /* M: op_size columns of the row, times tiles from tile, into entry out */
+    PIMHW_RD_MAC,    /* R: output entry out of every bank into the GPR */
+    PIMHW_MAC_SBK,   /* M: as MAC_ABK, in one bank */
+    PIMHW_EWMUL,     /* products of columns of neighbouring banks, op_size columns */
+    PIMHW_AF,        /* activation function of every bank's entry, by the table row CFR 2 says */
+    PIMHW_RD_AF,     /* R: result of AF out of every bank */
+    PIMHW_COPY_BKGB, /* op_size columns of a bank into the global buffer at tile */
+    PIMHW_COPY_GBBK, /* and back */
+    PIMHW_WR_SBK,    /* one column from the GPR into a bank, through the ordinary write queue */
+    PIMHW_RD_SBK,    /* one column of a bank into the GPR, through the ordinary read queue */
+    PIMHW_WR_ABK,    /* one column into every bank of one channel; closes their rows */
+    PIMHW_MEM_WR,    /* host write of one column: as WR_SBK */
+    PIMHW_MEM_RD,    /* host read of one column: as RD_SBK */
+    PIMHW_EWADD,     /* hub: sum of GPR blocks gpr and aux */
+    PIMHW_GPR,       /* host access to block gpr, a write if out is 1 */
+    PIMHW_CFR,       /* host access to register aux; a write (out 1) sets it to gpr */
+    PIMHW_SYNC,      /* waits until all channels are done */
+    PIMHW_EOC,       /* the same, and ends the stream */
+    PIMHW_EPU,       /* hub: op_size elements of work, once everything before is done */
+    PIMHW_EPU_WAIT,  /* waits for the oldest EPU work with PIMHW_AWAITED */
     PIMHW_N_KINDS
 } pimhw_kind;
 
@@ -233,8 +260,8 @@ enum {
 };
 
 /*
- * One instruction with its operands resolved. Bit i of mask is channel i; SYNC and EOC address all
- * channels whatever it says.
+ * One instruction with its operands resolved. A field that its kind does not name is 0. Bit i of
+ * mask is channel i; SYNC and EOC address all channels whatever it says.
  */
 typedef struct pimhw_instruction {
     pimhw_kind kind;
@@ -276,11 +303,15 @@ typedef struct pimhw_tail {
     uint32_t rest;        /* number of the block, plus 1; 0: none */
 } pimhw_tail;
 
-/* value = base + sum over loops of step[loop] * index[loop], but at most each named tail. */
+/*
+ * value = base + sum over loops of step[loop] * index[loop], but at most each named tail. Loop 0 is
+ * the outermost open one; a list counts, a block does not.
+ */
 typedef struct pimhw_operand {
     uint64_t base;
     uint64_t step[PIMHW_LOOPS];
     uint8_t tail[2]; /* from pimhw_program_tail; 0: none */
+    uint8_t reserved[6];
 } pimhw_operand;
 
 /* An instruction whose operands are named by pimhw_program_operand; 0 is the constant 0. */
@@ -325,12 +356,16 @@ PIMHW_API uint8_t pimhw_program_const(pimhw_program *program, uint64_t value);
 PIMHW_API void pimhw_program_item(pimhw_program *program, const pimhw_item *item);
 PIMHW_API void pimhw_program_add(pimhw_program *program, const pimhw_instruction *instruction);
 
-/* Opens a loop of so many rounds for the channels of mask; closes the innermost structure. */
-PIMHW_API void pimhw_program_loop(pimhw_program *program, uint8_t rounds, uint64_t mask);
+/*
+ * Opens a loop for the channels of mask; rounds_name is a name, from pimhw_program_const or
+ * pimhw_program_operand, not a number. end closes the innermost structure.
+ */
+PIMHW_API void pimhw_program_loop(pimhw_program *program, uint8_t rounds_name, uint64_t mask);
 PIMHW_API void pimhw_program_end(pimhw_program *program);
 
 /*
- * Judges a program for a device, apart from what only request data decides.
+ * Judges a program for a device: structure, names and masks. What operands come to is judged when
+ * it is timed.
  *
  *   returns  PIMHW_ERR_PROGRAM with the item's index and field in *why
  */
@@ -369,6 +404,17 @@ typedef enum pimhw_command {
     PIMHW_CMD_WRMAC16,
     PIMHW_CMD_RDMAC16,
     PIMHW_CMD_TMOD,
+    PIMHW_CMD_ACT,
+    PIMHW_CMD_PRE,
+    PIMHW_CMD_RD,
+    PIMHW_CMD_WR,
+    PIMHW_CMD_MAC,
+    PIMHW_CMD_RDCP,
+    PIMHW_CMD_WRCP,
+    PIMHW_CMD_EWMUL16,
+    PIMHW_CMD_AF16,
+    PIMHW_CMD_WRA16,
+    PIMHW_CMD_RDAF16,
     PIMHW_N_COMMANDS
 } pimhw_command;
 
@@ -382,6 +428,7 @@ typedef enum pimhw_spent {
     PIMHW_SPENT_ACT,
     PIMHW_SPENT_PRE,
     PIMHW_SPENT_MODE,   /* mode change */
+    PIMHW_SPENT_ACCESS, /* reads, writes and copies of rows */
     PIMHW_WAIT_INPUT,   /* for data on its way into the global buffer or the accumulators */
     PIMHW_WAIT_OUTPUT,  /* for a result being read */
     PIMHW_WAIT_OPERAND, /* for a MAC whose result is asked for */
@@ -408,19 +455,23 @@ typedef struct pimhw_readings {
     uint64_t macs;                        /* lane products done: banks * lanes a MAC16 */
     uint64_t useful_macs;                 /* of the request; 0 if it said nothing */
     uint64_t padding_macs;                /* macs - useful_macs */
-    double mac_utilisation;               /* MAC16 * tCCD / (cycles * channels) */
+    double mac_utilisation;               /* MAC16 * tCCD_S / (cycles * channels) */
     uint64_t epu_ck;                      /* the hub's EPU was busy */
     uint64_t n_instructions;              /* resolved, as sent */
     uint64_t program_bytes;               /* 0 for a submitted stream */
     uint64_t request_bytes;               /* blocks and lists */
 } pimhw_readings;
 
-/* One command of one channel. reason: what the clocks before it were spent waiting for. */
+/*
+ * One command of one channel. reason: the rule that set issue_ck. In breakdown_ck the clocks that
+ * the command before it occupies count for that command, only the rest for the reason.
+ */
 typedef struct pimhw_event {
     uint64_t issue_ck;
     uint32_t channel;
     pimhw_command command;
-    uint32_t row;    /* ACT16, MAC16 */
+    uint32_t bank;   /* commands of one bank */
+    uint32_t row;    /* of commands that open or need one, else 0 */
     uint32_t column; /* MAC16 */
     uint32_t tile;   /* WRGB, MAC16 */
     uint32_t out;    /* MAC16, WRMAC16, RDMAC16 */
@@ -721,6 +772,17 @@ static const pimhw_i_field PIMHW_I_FIELDS[] = {
     PIMHW_I_FIELD(tCCD_S, 1, 1000, 2, 2, "AIMSIM", "AIMSIM"),
     PIMHW_I_FIELD(tCCD_L, 1, 1000, 2, 2, "AIMSIM", "AIMSIM"),
     PIMHW_I_FIELD(tRCD_MAC, 1, 100000, 56, 56, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tRCD_RD, 1, 100000, 36, 36, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tRCD_WR, 1, 100000, 28, 28, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tRCD_AF, 1, 100000, 86, 86, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tRCD_EWMUL, 1, 100000, 25, 25, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tRCD_RDCP, 1, 100000, 66, 66, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tRCD_WRCP, 1, 100000, 48, 48, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tRRD_S, 1, 100000, 5, 5, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tRRD_L, 1, 100000, 6, 6, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tCL, 0, 1000, 50, 50, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tCWL, 0, 1000, 6, 6, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(tWR, 0, 100000, 33, 33, "AIMSIM", "AIMSIM"),
     PIMHW_I_FIELD(tRP, 1, 100000, 32, 32, "AIMSIM", "AIMSIM"),
     PIMHW_I_FIELD(tRAS, 1, 100000, 54, 54, "AIMSIM", "AIMSIM"),
     PIMHW_I_FIELD(tRC, 1, 100000, 89, 89, "AIMSIM", "AIMSIM"),
@@ -740,39 +802,55 @@ static const pimhw_i_field PIMHW_I_FIELDS[] = {
 
 enum { PIMHW_I_N_FIELDS = sizeof PIMHW_I_FIELDS / sizeof PIMHW_I_FIELDS[0] };
 
-/* A command: what it is charged to and for how long, when its effect is there, its mode. */
+/* A command: what it is charged to and for how long, when its effect is there, what it needs. */
 typedef struct pimhw_i_command {
     char name[12];
     uint8_t spent;      /* pimhw_spent */
     bool register_mode; /* else normal mode */
-    char occupies[12];  /* clocks: sums of fields and numbers, here and below */
+    bool one_bank;      /* else the channel: all its banks, or none */
+    bool needs_row;
+    char occupies[12]; /* clocks: sums of fields and numbers, here and below */
     char completes[20];
 } pimhw_i_command;
 
 static const pimhw_i_command PIMHW_I_COMMANDS[PIMHW_N_COMMANDS] = {
-    {"ACT16", PIMHW_SPENT_ACT, false, "tRCD_MAC", "1"},
-    {"PREA", PIMHW_SPENT_PRE, false, "tRP", "1"},
-    {"MAC16", PIMHW_SPENT_MAC, false, "tCCD_S", "1"},
-    {"WRGB", PIMHW_SPENT_WR_INP, true, "tCCD_S", "tCWL_GB+tBL"},
-    {"WRMAC16", PIMHW_SPENT_WR_INP, true, "tCCD_S", "tCWL_REG+tBL"},
-    {"RDMAC16", PIMHW_SPENT_RD_OUT, true, "tCCD_S", "tCL_REG+tBL"},
-    {"TMOD", PIMHW_SPENT_MODE, false, "tMOD", "1"},
+    {"ACT16", PIMHW_SPENT_ACT, false, false, false, "tRCD_MAC", "1"},
+    {"PREA", PIMHW_SPENT_PRE, false, false, false, "tRP", "1"},
+    {"MAC16", PIMHW_SPENT_MAC, false, false, true, "tCCD_S", "1"},
+    {"WRGB", PIMHW_SPENT_WR_INP, true, false, false, "tCCD_S", "tCWL_GB+tBL"},
+    {"WRMAC16", PIMHW_SPENT_WR_INP, true, false, false, "tCCD_S", "tCWL_REG+tBL"},
+    {"RDMAC16", PIMHW_SPENT_RD_OUT, true, false, false, "tCCD_S", "tCL_REG+tBL"},
+    {"TMOD", PIMHW_SPENT_MODE, false, false, false, "tMOD", "1"},
+    {"ACT", PIMHW_SPENT_ACT, false, true, false, "tRCD_MAC", "1"},
+    {"PRE", PIMHW_SPENT_PRE, false, true, false, "tRP", "1"},
+    {"RD", PIMHW_SPENT_ACCESS, false, true, true, "tCCD_S", "tCL+tBL"},
+    {"WR", PIMHW_SPENT_ACCESS, false, true, true, "tCCD_S", "tCWL+tBL"},
+    {"MAC", PIMHW_SPENT_MAC, false, true, true, "tCCD_S", "1"},
+    {"RDCP", PIMHW_SPENT_ACCESS, false, true, true, "tCCD_S", "1"},
+    {"WRCP", PIMHW_SPENT_ACCESS, false, true, true, "tCCD_S", "1"},
+    {"EWMUL16", PIMHW_SPENT_MAC, false, false, true, "tCCD_S", "1"},
+    {"AF16", PIMHW_SPENT_MAC, false, false, true, "tCCD_S", "1"},
+    {"WRA16", PIMHW_SPENT_ACCESS, false, false, true, "tCCD_S", "tCWL+tBL+tRP"},
+    {"RDAF16", PIMHW_SPENT_RD_OUT, true, false, false, "tCCD_S", "tCL_REG+tBL"},
 };
 
-/* Where a constraint holds. All-bank commands meet at the channel. */
-enum { PIMHW_I_CHANNEL = 0 };
+/* Where a constraint holds. Commands of the whole channel meet at the channel only. */
+enum { PIMHW_I_CHANNEL = 0, PIMHW_I_GROUP, PIMHW_I_BANKS, PIMHW_I_N_LEVELS };
 
 #define PIMHW_I_BIT(command) (1u << PIMHW_CMD_##command)
 
 enum {
-    PIMHW_I_ACT = PIMHW_I_BIT(ACT16),
-    PIMHW_I_PRE = PIMHW_I_BIT(PREA),
-    PIMHW_I_MAC = PIMHW_I_BIT(MAC16),
-    PIMHW_I_READ = PIMHW_I_BIT(RDMAC16),
-    PIMHW_I_BIAS = PIMHW_I_BIT(WRMAC16),
-    PIMHW_I_WRITE = PIMHW_I_BIT(WRGB) | PIMHW_I_BIT(WRMAC16),
-    PIMHW_I_MODE = PIMHW_I_BIT(TMOD),
-    PIMHW_I_NOT_MODE = PIMHW_I_BIT(TMOD) - 1
+    PIMHW_I_RESULT = PIMHW_I_BIT(RDMAC16) | PIMHW_I_BIT(RDAF16),
+    PIMHW_I_READS = PIMHW_I_BIT(RD) | PIMHW_I_RESULT,
+    PIMHW_I_COMPUTE = PIMHW_I_BIT(MAC16) | PIMHW_I_BIT(EWMUL16) | PIMHW_I_RESULT,
+    PIMHW_I_BANK_READS = PIMHW_I_BIT(RD) | PIMHW_I_BIT(MAC) | PIMHW_I_BIT(RDCP),
+    PIMHW_I_ALL_READS = PIMHW_I_BANK_READS | PIMHW_I_BIT(MAC16) | PIMHW_I_RESULT,
+    PIMHW_I_BUS_WRITES =
+        PIMHW_I_BIT(WR) | PIMHW_I_BIT(WRA16) | PIMHW_I_BIT(WRGB) | PIMHW_I_BIT(WRMAC16),
+    PIMHW_I_BANK_WRITES = PIMHW_I_BIT(WR) | PIMHW_I_BIT(WRCP),
+    PIMHW_I_FILLS = PIMHW_I_BIT(WRA16) | PIMHW_I_BIT(WRMAC16) | PIMHW_I_BIT(EWMUL16),
+    PIMHW_I_OPENS = PIMHW_I_BIT(ACT) | PIMHW_I_BIT(ACT16),
+    PIMHW_I_NOT_MODE = (PIMHW_I_BIT(RDAF16) * 2 - 1) & ~PIMHW_I_BIT(TMOD)
 };
 
 /* t(next) >= t(last) + clocks; reason: what the wait counts as where this row sets the clock. */
@@ -783,53 +861,134 @@ typedef struct pimhw_i_constraint {
     char clocks[36];
 } pimhw_i_constraint;
 
-/* [AIMSIM], as far as the commands above go. */
+/* [AIMSIM] */
+#define PIMHW_I_RULE(level, reason, last, next, clocks)                                            \
+    {                                                                                              \
+        PIMHW_I_##level, PIMHW_##reason, last, next, clocks                                        \
+    }
+
 static const pimhw_i_constraint PIMHW_I_CONSTRAINTS[] = {
-    {PIMHW_I_CHANNEL, PIMHW_WAIT_OUTPUT, PIMHW_I_READ, PIMHW_I_READ, "tBL"},
-    {PIMHW_I_CHANNEL, PIMHW_WAIT_INPUT, PIMHW_I_WRITE, PIMHW_I_WRITE, "tBL"},
-    {PIMHW_I_CHANNEL, PIMHW_WAIT_OPERAND, PIMHW_I_MAC, PIMHW_I_MAC | PIMHW_I_READ, "tCCD_S"},
-    {PIMHW_I_CHANNEL, PIMHW_WAIT_OUTPUT, PIMHW_I_READ, PIMHW_I_MAC | PIMHW_I_READ, "tCCD_S"},
-    {PIMHW_I_CHANNEL, PIMHW_WAIT_INPUT, PIMHW_I_WRITE, PIMHW_I_WRITE, "tCCD_S"},
-    {PIMHW_I_CHANNEL, PIMHW_WAIT_OPERAND, PIMHW_I_MAC, PIMHW_I_MAC | PIMHW_I_READ, "tCCD_L"},
-    {PIMHW_I_CHANNEL, PIMHW_WAIT_OUTPUT, PIMHW_I_READ, PIMHW_I_MAC | PIMHW_I_READ, "tCCD_L"},
-    {PIMHW_I_CHANNEL, PIMHW_WAIT_INPUT, PIMHW_I_BIAS, PIMHW_I_BIAS, "tCCD_L"},
-    {PIMHW_I_CHANNEL, PIMHW_WAIT_OUTPUT, PIMHW_I_READ, PIMHW_I_BIT(WRGB),
-     "tCL_REG+tBL+3-tCWL_GB+tWPRE"},
-    {PIMHW_I_CHANNEL, PIMHW_WAIT_OUTPUT, PIMHW_I_READ, PIMHW_I_BIAS,
-     "tCL_REG+tBL+3-tCWL_REG+tWPRE"},
-    {PIMHW_I_CHANNEL, PIMHW_WAIT_INPUT, PIMHW_I_BIT(WRGB), PIMHW_I_READ, "tCWL_GB+tBL+tWTR_S"},
-    {PIMHW_I_CHANNEL, PIMHW_WAIT_INPUT, PIMHW_I_BIAS, PIMHW_I_READ, "tCWL_REG+tBL+tWTR_L"},
-    {PIMHW_I_CHANNEL, PIMHW_WAIT_ROW, PIMHW_I_MAC, PIMHW_I_PRE, "tRTP"},
-    {PIMHW_I_CHANNEL, PIMHW_WAIT_ROW, PIMHW_I_ACT, PIMHW_I_ACT, "tRC"},
-    {PIMHW_I_CHANNEL, PIMHW_WAIT_ROW, PIMHW_I_ACT, PIMHW_I_PRE, "tRAS"},
-    {PIMHW_I_CHANNEL, PIMHW_WAIT_ROW, PIMHW_I_PRE, PIMHW_I_ACT | PIMHW_I_PRE, "tRP"},
-    {PIMHW_I_CHANNEL, PIMHW_WAIT_ROW, PIMHW_I_ACT, PIMHW_I_MAC, "tRCD_MAC"},
-    {PIMHW_I_CHANNEL, PIMHW_SPENT_MODE, PIMHW_I_MODE, PIMHW_I_NOT_MODE, "tMOD"},
+    PIMHW_I_RULE(CHANNEL, WAIT_OUTPUT, PIMHW_I_READS, PIMHW_I_READS, "tBL"),
+    PIMHW_I_RULE(CHANNEL, WAIT_INPUT, PIMHW_I_BUS_WRITES, PIMHW_I_BUS_WRITES, "tBL"),
+    PIMHW_I_RULE(CHANNEL, WAIT_OPERAND, PIMHW_I_ALL_READS & ~PIMHW_I_RESULT, PIMHW_I_ALL_READS,
+                 "tCCD_S"),
+    PIMHW_I_RULE(CHANNEL, WAIT_OUTPUT, PIMHW_I_RESULT, PIMHW_I_ALL_READS, "tCCD_S"),
+    PIMHW_I_RULE(CHANNEL, WAIT_INPUT, PIMHW_I_BUS_WRITES | PIMHW_I_BIT(WRCP),
+                 PIMHW_I_BUS_WRITES | PIMHW_I_BIT(WRCP), "tCCD_S"),
+    PIMHW_I_RULE(CHANNEL, WAIT_OPERAND, (PIMHW_I_BANK_READS | PIMHW_I_COMPUTE) & ~PIMHW_I_RESULT,
+                 PIMHW_I_COMPUTE, "tCCD_L"),
+    PIMHW_I_RULE(CHANNEL, WAIT_OPERAND, PIMHW_I_COMPUTE & ~PIMHW_I_RESULT, PIMHW_I_BANK_READS,
+                 "tCCD_L"),
+    PIMHW_I_RULE(CHANNEL, WAIT_OUTPUT, PIMHW_I_RESULT, PIMHW_I_BANK_READS | PIMHW_I_COMPUTE,
+                 "tCCD_L"),
+    PIMHW_I_RULE(CHANNEL, WAIT_INPUT, PIMHW_I_BANK_WRITES | PIMHW_I_FILLS, PIMHW_I_FILLS, "tCCD_L"),
+    PIMHW_I_RULE(CHANNEL, WAIT_INPUT, PIMHW_I_FILLS, PIMHW_I_BANK_WRITES, "tCCD_L"),
+    PIMHW_I_RULE(CHANNEL, WAIT_OUTPUT, PIMHW_I_BIT(RD), PIMHW_I_BIT(WR) | PIMHW_I_BIT(WRA16),
+                 "tCL+tBL+3-tCWL+tWPRE"),
+    PIMHW_I_RULE(CHANNEL, WAIT_OUTPUT, PIMHW_I_BIT(RD), PIMHW_I_BIT(WRGB),
+                 "tCL+tBL+3-tCWL_GB+tWPRE"),
+    PIMHW_I_RULE(CHANNEL, WAIT_OUTPUT, PIMHW_I_BIT(RD), PIMHW_I_BIT(WRMAC16),
+                 "tCL+tBL+3-tCWL_REG+tWPRE"),
+    PIMHW_I_RULE(CHANNEL, WAIT_OUTPUT, PIMHW_I_RESULT, PIMHW_I_BIT(WR) | PIMHW_I_BIT(WRA16),
+                 "tCL_REG+tBL+3-tCWL+tWPRE"),
+    PIMHW_I_RULE(CHANNEL, WAIT_OUTPUT, PIMHW_I_RESULT, PIMHW_I_BIT(WRGB),
+                 "tCL_REG+tBL+3-tCWL_GB+tWPRE"),
+    PIMHW_I_RULE(CHANNEL, WAIT_OUTPUT, PIMHW_I_RESULT, PIMHW_I_BIT(WRMAC16),
+                 "tCL_REG+tBL+3-tCWL_REG+tWPRE"),
+    PIMHW_I_RULE(CHANNEL, WAIT_INPUT, PIMHW_I_BIT(WR), PIMHW_I_BIT(RD), "tCWL+tBL+tWTR_S"),
+    PIMHW_I_RULE(CHANNEL, WAIT_INPUT, PIMHW_I_BIT(WR), PIMHW_I_RESULT, "tCWL+tBL+tWTR_L"),
+    PIMHW_I_RULE(CHANNEL, WAIT_INPUT, PIMHW_I_BIT(WRA16), PIMHW_I_READS, "tCWL+tBL+tWTR_L"),
+    PIMHW_I_RULE(CHANNEL, WAIT_INPUT, PIMHW_I_BIT(WRGB), PIMHW_I_READS, "tCWL_GB+tBL+tWTR_S"),
+    PIMHW_I_RULE(CHANNEL, WAIT_INPUT, PIMHW_I_BIT(WRMAC16), PIMHW_I_READS, "tCWL_REG+tBL+tWTR_L"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BANK_READS | PIMHW_I_BIT(MAC16) | PIMHW_I_BIT(AF16),
+                 PIMHW_I_BIT(PREA), "tRTP"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(MAC16) | PIMHW_I_BIT(AF16), PIMHW_I_BIT(PRE),
+                 "tRTP"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(EWMUL16), PIMHW_I_BIT(PREA) | PIMHW_I_BIT(PRE),
+                 "tCWL+tWR"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BANK_WRITES, PIMHW_I_BIT(PREA), "tCWL+tBL+tWR"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(ACT), PIMHW_I_BIT(ACT), "tRRD_S"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_OPENS, PIMHW_I_BIT(ACT16), "tRC"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(ACT16), PIMHW_I_BIT(ACT), "tRC"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_OPENS, PIMHW_I_BIT(PREA), "tRAS"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(ACT16), PIMHW_I_BIT(PRE), "tRAS"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(PRE) | PIMHW_I_BIT(PREA),
+                 PIMHW_I_BIT(ACT16) | PIMHW_I_BIT(PREA), "tRP"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(PREA), PIMHW_I_BIT(ACT) | PIMHW_I_BIT(PRE), "tRP"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_OPENS, PIMHW_I_BIT(MAC16), "tRCD_MAC"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_OPENS, PIMHW_I_BIT(AF16), "tRCD_AF"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_OPENS, PIMHW_I_BIT(EWMUL16), "tRCD_EWMUL"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_OPENS, PIMHW_I_BIT(WRA16), "tRCD_WR"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(ACT16), PIMHW_I_BIT(MAC), "tRCD_MAC"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(ACT16), PIMHW_I_BIT(RDCP), "tRCD_RDCP"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(ACT16), PIMHW_I_BIT(RD), "tRCD_RD"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(ACT16), PIMHW_I_BIT(WR), "tRCD_WR"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(ACT16), PIMHW_I_BIT(WRCP), "tRCD_WRCP"),
+    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(WRA16), PIMHW_I_OPENS, "tCWL+tBL+tWR+tRP"),
+    PIMHW_I_RULE(CHANNEL, SPENT_MODE, PIMHW_I_BIT(TMOD), PIMHW_I_NOT_MODE, "tMOD"),
+    PIMHW_I_RULE(GROUP, WAIT_OPERAND, PIMHW_I_BANK_READS, PIMHW_I_BANK_READS, "tCCD_L"),
+    PIMHW_I_RULE(GROUP, WAIT_INPUT, PIMHW_I_BANK_WRITES, PIMHW_I_BANK_WRITES, "tCCD_L"),
+    PIMHW_I_RULE(GROUP, WAIT_INPUT, PIMHW_I_BIT(WR), PIMHW_I_BIT(RD), "tCWL+tBL+tWTR_L"),
+    PIMHW_I_RULE(GROUP, WAIT_ROW, PIMHW_I_BIT(ACT), PIMHW_I_BIT(ACT), "tRRD_L"),
+    PIMHW_I_RULE(BANKS, WAIT_ROW, PIMHW_I_BIT(ACT), PIMHW_I_BIT(MAC), "tRCD_MAC"),
+    PIMHW_I_RULE(BANKS, WAIT_ROW, PIMHW_I_BIT(ACT), PIMHW_I_BIT(RDCP), "tRCD_RDCP"),
+    PIMHW_I_RULE(BANKS, WAIT_ROW, PIMHW_I_BIT(ACT), PIMHW_I_BIT(RD), "tRCD_RD"),
+    PIMHW_I_RULE(BANKS, WAIT_ROW, PIMHW_I_BIT(ACT), PIMHW_I_BIT(WRCP), "tRCD_WRCP"),
+    PIMHW_I_RULE(BANKS, WAIT_ROW, PIMHW_I_BIT(ACT), PIMHW_I_BIT(WR), "tRCD_WR"),
+    PIMHW_I_RULE(BANKS, WAIT_ROW, PIMHW_I_BIT(ACT), PIMHW_I_BIT(PRE), "tRAS"),
+    PIMHW_I_RULE(BANKS, WAIT_ROW, PIMHW_I_BIT(ACT), PIMHW_I_BIT(ACT), "tRC"),
+    PIMHW_I_RULE(BANKS, WAIT_ROW, PIMHW_I_BANK_READS, PIMHW_I_BIT(PRE), "tRTP"),
+    PIMHW_I_RULE(BANKS, WAIT_ROW, PIMHW_I_BANK_WRITES, PIMHW_I_BIT(PRE), "tCWL+tBL+tWR"),
+    PIMHW_I_RULE(BANKS, WAIT_ROW, PIMHW_I_BIT(PRE), PIMHW_I_BIT(ACT) | PIMHW_I_BIT(PRE), "tRP"),
 };
 
 enum { PIMHW_I_N_CONSTRAINTS = sizeof PIMHW_I_CONSTRAINTS / sizeof PIMHW_I_CONSTRAINTS[0] };
 
-/* An instruction: its name in text traces, the command it becomes, the operands it has. */
+/* Who takes an instruction. */
+enum {
+    PIMHW_I_BY_NOBODY = 0, /* structure */
+    PIMHW_I_BY_CHANNELS,   /* in order, through the PIM queue */
+    PIMHW_I_BY_QUEUES,     /* through the ordinary read and write queues */
+    PIMHW_I_BY_HOST        /* nothing is sent */
+};
+
+/* An instruction: its name and operands in text traces, who takes it, the command it becomes. */
 typedef struct pimhw_i_kind {
     char name[12];
-    int8_t command; /* pimhw_command, -1: none */
-    bool sized;     /* op_size columns, else one command */
-    bool blocks;    /* on a shared front end the next one waits for its answer */
+    char text[8]; /* s op_size, g gpr, m mask, b bank, r row, n aux */
+    uint8_t taker;
+    uint8_t command; /* pimhw_command */
+    bool sized;      /* op_size columns, else one command */
+    bool blocks;     /* on a shared front end the next one waits for its answer */
 } pimhw_i_kind;
 
 static const pimhw_i_kind PIMHW_I_KINDS[PIMHW_N_KINDS] = {
-    {"LOOP", -1, false, false},
-    {"LIST", -1, false, false},
-    {"BLOCK", -1, false, false},
-    {"END", -1, false, false},
-    {"WR_GB", PIMHW_CMD_WRGB, true, false},
-    {"WR_BIAS", PIMHW_CMD_WRMAC16, false, false},
-    {"MAC_ABK", PIMHW_CMD_MAC16, true, false},
-    {"RD_MAC", PIMHW_CMD_RDMAC16, false, true},
-    {"SYNC", -1, false, true},
-    {"EOC", -1, false, true},
-    {"EPU", -1, true, false},
-    {"EPU_WAIT", -1, false, false},
+    {"LOOP", "", PIMHW_I_BY_NOBODY, 0, false, false},
+    {"LIST", "", PIMHW_I_BY_NOBODY, 0, false, false},
+    {"BLOCK", "", PIMHW_I_BY_NOBODY, 0, false, false},
+    {"END", "", PIMHW_I_BY_NOBODY, 0, false, false},
+    {"WR_GB", "sgm", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRGB, true, false},
+    {"WR_BIAS", "gm", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRMAC16, false, false},
+    {"MAC_ABK", "smr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_MAC16, true, false},
+    {"RD_MAC", "gm", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDMAC16, false, true},
+    {"MAC_SBK", "smbr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_MAC, true, false},
+    {"EWMUL", "smr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_EWMUL16, true, false},
+    {"AF", "m", PIMHW_I_BY_CHANNELS, PIMHW_CMD_AF16, false, false},
+    {"RD_AF", "gm", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDAF16, false, true},
+    {"COPY_BKGB", "smbr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDCP, true, false},
+    {"COPY_GBBK", "smbr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRCP, true, false},
+    {"WR_SBK", "gmbr", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, false},
+    {"RD_SBK", "gmbr", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, false},
+    {"WR_ABK", "gmr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRA16, false, false},
+    {"MEM_WR", "", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, false},
+    {"MEM_RD", "", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, false},
+    {"EWADD", "sgn", PIMHW_I_BY_HOST, 0, false, false},
+    {"GPR", "", PIMHW_I_BY_HOST, 0, false, false},
+    {"CFR", "", PIMHW_I_BY_HOST, 0, false, false},
+    {"SYNC", "", PIMHW_I_BY_CHANNELS, 0, false, true},
+    {"EOC", "", PIMHW_I_BY_CHANNELS, 0, false, true},
+    {"EPU", "", PIMHW_I_BY_HOST, 0, true, false},
+    {"EPU_WAIT", "", PIMHW_I_BY_HOST, 0, false, false},
 };
 
 PIMHW_API const char *pimhw_command_str(pimhw_command command)
@@ -846,6 +1005,7 @@ PIMHW_API const char *pimhw_spent_str(pimhw_spent spent)
     case PIMHW_SPENT_ACT: return "ACT";
     case PIMHW_SPENT_PRE: return "PRE";
     case PIMHW_SPENT_MODE: return "mode";
+    case PIMHW_SPENT_ACCESS: return "access";
     case PIMHW_WAIT_INPUT: return "wait_input";
     case PIMHW_WAIT_OUTPUT: return "wait_output";
     case PIMHW_WAIT_OPERAND: return "wait_operand";
@@ -996,6 +1156,12 @@ PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_caus
                           (uint64_t)f->most);
         return PIMHW_ERR_CONFIG;
     }
+    uint64_t banks = (uint64_t)config->n_bank_groups * config->n_group_banks;
+    if (banks > PIMHW_MAX_BANKS) {
+        pimhw_cause_write(why, "n_bank_groups * n_group_banks is %u, not 1 to %u", banks,
+                          (uint64_t)PIMHW_MAX_BANKS);
+        return PIMHW_ERR_CONFIG;
+    }
     if (config->row_bytes % config->column_bytes != 0) {
         pimhw_cause_write(why, "row_bytes %u is not a multiple of column_bytes %u",
                           (uint64_t)config->row_bytes, (uint64_t)config->column_bytes);
@@ -1023,13 +1189,22 @@ PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_caus
  *       Knows parameters and past commands; never stored data.
  * ========================================================================== */
 
+/* A clock that a command makes another one wait for, counted from its own. */
+typedef struct pimhw_i_wait {
+    uint64_t key; /* pimhw_i_key */
+    uint8_t next; /* pimhw_command */
+} pimhw_i_wait;
+
 /* The constraint table of one device, evaluated. */
 typedef struct pimhw_i_rules {
-    uint32_t delay[PIMHW_N_COMMANDS][PIMHW_N_COMMANDS]; /* from, to; 0: none */
-    uint8_t row[PIMHW_N_COMMANDS][PIMHW_N_COMMANDS];    /* the table row that sets it */
-    uint64_t key[PIMHW_N_COMMANDS][PIMHW_N_COMMANDS];   /* pimhw_i_key of the two; 0: none */
+    pimhw_i_wait waits[PIMHW_I_N_LEVELS][PIMHW_N_COMMANDS][PIMHW_N_COMMANDS]; /* by last */
+    uint8_t n_waits[PIMHW_I_N_LEVELS][PIMHW_N_COMMANDS];
+    uint64_t again_ck[PIMHW_N_COMMANDS];    /* to the next of its kind, same bank; 1 or more */
+    uint8_t again_reason[PIMHW_N_COMMANDS]; /* pimhw_spent */
     uint32_t occupies[PIMHW_N_COMMANDS];
     uint32_t completes[PIMHW_N_COMMANDS];
+    uint32_t n_group_banks;
+    uint64_t all_banks; /* bit per bank */
 } pimhw_i_rules;
 
 /*
@@ -1041,25 +1216,44 @@ static uint64_t pimhw_i_key(uint64_t clock, uint32_t row)
     return clock << 8 | (255 - row);
 }
 
-static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
+/* The strictest row of a level for a pair of commands, 0 if there is none. */
+static uint64_t pimhw_i_pair(const uint32_t clocks[PIMHW_I_N_CONSTRAINTS], uint32_t level,
+                             uint32_t last, uint32_t next)
 {
-    memset(rules, 0, sizeof *rules);
+    uint64_t key = 0;
     for (uint32_t i = 0; i < PIMHW_I_N_CONSTRAINTS; i++) {
         const pimhw_i_constraint *c = &PIMHW_I_CONSTRAINTS[i];
-        uint32_t clocks = pimhw_i_sum(config, c->clocks);
-        for (uint32_t a = 0; a < PIMHW_N_COMMANDS; a++)
-            for (uint32_t b = 0; b < PIMHW_N_COMMANDS; b++) {
-                if (!(c->last >> a & 1) || !(c->next >> b & 1)) continue;
-                if (clocks <= rules->delay[a][b]) continue;
-                rules->delay[a][b] = clocks;
-                rules->row[a][b] = (uint8_t)i;
-                rules->key[a][b] = pimhw_i_key(clocks, i);
+        if (c->level != level || !(c->last >> last & 1) || !(c->next >> next & 1)) continue;
+        if (clocks[i]) key = pimhw_i_max(key, pimhw_i_key(clocks[i], i));
+    }
+    return key;
+}
+
+static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
+{
+    uint32_t clocks[PIMHW_I_N_CONSTRAINTS];
+    memset(rules, 0, sizeof *rules);
+    for (uint32_t i = 0; i < PIMHW_I_N_CONSTRAINTS; i++)
+        clocks[i] = pimhw_i_sum(config, PIMHW_I_CONSTRAINTS[i].clocks);
+    for (uint32_t last = 0; last < PIMHW_N_COMMANDS; last++) {
+        uint64_t again = 0;
+        for (uint32_t level = 0; level < PIMHW_I_N_LEVELS; level++)
+            for (uint32_t next = 0; next < PIMHW_N_COMMANDS; next++) {
+                uint64_t key = pimhw_i_pair(clocks, level, last, next);
+                if (!key) continue;
+                pimhw_i_wait *wait = &rules->waits[level][last][rules->n_waits[level][last]++];
+                wait->key = key;
+                wait->next = (uint8_t)next;
+                if (next == last) again = pimhw_i_max(again, key);
             }
+        rules->again_ck[last] = pimhw_i_max(again >> 8, 1);
+        rules->again_reason[last] =
+            again ? PIMHW_I_CONSTRAINTS[255 - (again & 255)].reason : (uint8_t)PIMHW_WAIT_HOST;
+        rules->occupies[last] = pimhw_i_sum(config, PIMHW_I_COMMANDS[last].occupies);
+        rules->completes[last] = pimhw_i_sum(config, PIMHW_I_COMMANDS[last].completes);
     }
-    for (uint32_t a = 0; a < PIMHW_N_COMMANDS; a++) {
-        rules->occupies[a] = pimhw_i_sum(config, PIMHW_I_COMMANDS[a].occupies);
-        rules->completes[a] = pimhw_i_sum(config, PIMHW_I_COMMANDS[a].completes);
-    }
+    rules->n_group_banks = config->n_group_banks;
+    rules->all_banks = pimhw_i_low_bits(pimhw_config_banks(config));
 }
 
 /* Commands of one instruction on one channel, for the queue of the shared front end. */
@@ -1069,34 +1263,77 @@ typedef struct pimhw_i_run {
     uint64_t n;
 } pimhw_i_run;
 
-enum { PIMHW_I_RUNS = 64 }; /* at least the largest queue_entries */
+enum { PIMHW_I_QUEUE = 64 /* the largest queue_entries */ };
+
+/* One column to read or write, from the ordinary queues. */
+typedef struct pimhw_i_access {
+    uint64_t order;
+    uint32_t bank, row;
+    uint32_t command; /* PIMHW_CMD_RD or PIMHW_CMD_WR */
+} pimhw_i_access;
+
+typedef struct pimhw_i_accesses {
+    uint32_t n;
+    pimhw_i_access at[PIMHW_I_QUEUE];
+} pimhw_i_accesses;
+
+/* What a channel knows bank by bank, once a command of one bank has come. */
+typedef struct pimhw_i_banks {
+    uint64_t open;                 /* bit per bank */
+    uint64_t row[PIMHW_MAX_BANKS]; /* of an open bank */
+    uint64_t group_ready[PIMHW_MAX_BANKS][PIMHW_N_COMMANDS];
+    uint64_t bank_ready[PIMHW_MAX_BANKS][PIMHW_N_COMMANDS];
+    uint64_t clock_ck; /* the ordinary queues have been served up to here */
+    uint64_t order;
+    pimhw_i_accesses queue[2]; /* reads, writes */
+    pimhw_i_accesses active;   /* whose row has been opened */
+    bool write_mode;
+} pimhw_i_banks;
 
 /* State of the channels of mask, which have received the same instructions at the same clocks. */
 typedef struct pimhw_i_channel {
     uint64_t mask;
-    uint64_t ready[PIMHW_N_COMMANDS]; /* pimhw_i_key of the earliest clock by the constraints */
+    uint64_t ready[PIMHW_N_COMMANDS]; /* pimhw_i_key of the earliest clock by the channel's rows */
     uint64_t now_ck;                  /* the command bus is free from here on */
     uint64_t last_ck;                 /* of the last command */
     uint64_t end_ck;                  /* when all effects are there */
     uint64_t pending_ck;              /* the same, of all but reads */
+    uint64_t answer_ck;               /* of the last read or SYNC, to the host */
+    uint64_t n_answers;               /* of reads */
+    uint64_t left_ck;                 /* the last instruction left the PIM queue */
     uint64_t hold_ck;                 /* told to wait, for hold_reason */
-    uint64_t row;
+    uint64_t row;                     /* of all banks, unless banked */
     uint8_t hold_reason;
     uint8_t last_command; /* PIMHW_N_COMMANDS before the first */
     bool row_open;
     bool register_mode;
+    bool banked; /* *banks holds */
     uint32_t newest_run;
     uint64_t commands[PIMHW_N_COMMANDS]; /* of one channel */
     uint64_t spent_ck[PIMHW_N_SPENT];
-    pimhw_i_run runs[PIMHW_I_RUNS];
+    pimhw_i_banks *banks;
+    pimhw_i_run runs[PIMHW_I_QUEUE];
 } pimhw_i_channel;
 
-static void pimhw_i_channel_init(pimhw_i_channel *ch, uint64_t mask)
+static void pimhw_i_channel_init(pimhw_i_channel *ch, uint64_t mask, pimhw_i_banks *banks)
 {
     memset(ch, 0, sizeof *ch);
     ch->mask = mask;
+    ch->banks = banks;
     ch->last_command = PIMHW_N_COMMANDS;
     ch->hold_reason = PIMHW_WAIT_HOST;
+}
+
+/* From here on the channel is looked at bank by bank. */
+static void pimhw_i_bank_by_bank(const pimhw_i_rules *rules, pimhw_i_channel *ch)
+{
+    if (ch->banked) return;
+    memset(ch->banks, 0, sizeof *ch->banks);
+    ch->banked = true;
+    ch->banks->open = ch->row_open ? rules->all_banks : 0;
+    for (uint32_t i = 0; i < PIMHW_MAX_BANKS; i++)
+        ch->banks->row[i] = ch->row;
+    if (ch->last_command < PIMHW_N_COMMANDS) ch->banks->clock_ck = ch->last_ck;
 }
 
 /* Charges the clocks from the last command to t: first to that command, the rest to reason. */
@@ -1113,35 +1350,82 @@ static void pimhw_i_charge(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint
 }
 
 /* Earliest clock of a command and what sets it: a constraint, or else bus, host or hub. */
-static uint64_t pimhw_i_earliest(const pimhw_i_channel *ch, uint32_t command, uint32_t *reason)
+static uint64_t pimhw_i_earliest(const pimhw_i_rules *rules, const pimhw_i_channel *ch,
+                                 uint32_t command, uint32_t bank, uint32_t *reason)
 {
-    uint64_t t = ch->ready[command] >> 8;
+    uint64_t key = ch->ready[command];
+    if (PIMHW_I_COMMANDS[command].one_bank) {
+        key = pimhw_i_max(key, ch->banks->group_ready[bank / rules->n_group_banks][command]);
+        key = pimhw_i_max(key, ch->banks->bank_ready[bank][command]);
+    }
+    uint64_t t = key >> 8;
     if (pimhw_i_max(ch->now_ck, ch->hold_ck) <= t && t > 0) {
-        *reason = PIMHW_I_CONSTRAINTS[255 - (ch->ready[command] & 255)].reason;
+        *reason = PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason;
         return t;
     }
     *reason = ch->hold_ck > ch->now_ck ? ch->hold_reason : (uint32_t)PIMHW_WAIT_HOST;
     return pimhw_i_max(t, pimhw_i_max(ch->now_ck, ch->hold_ck));
 }
 
+/* The clocks that a command at clock t makes others wait for, at one level. */
+static void pimhw_i_raise(const pimhw_i_rules *rules, uint64_t ready[PIMHW_N_COMMANDS],
+                          uint32_t level, uint32_t command, uint64_t t)
+{
+    const pimhw_i_wait *waits = rules->waits[level][command];
+    for (uint32_t i = 0, n = rules->n_waits[level][command]; i < n; i++)
+        ready[waits[i].next] = pimhw_i_max(ready[waits[i].next], (t << 8) + waits[i].key);
+}
+
+/* Rows that a command opens or closes. */
+static void pimhw_i_rows(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint32_t command,
+                         uint32_t bank, uint64_t row)
+{
+    pimhw_i_banks *b = ch->banks;
+    switch (command) {
+    case PIMHW_CMD_ACT16:
+        ch->row_open = true;
+        ch->row = row;
+        if (!ch->banked) break;
+        b->open = rules->all_banks;
+        for (uint32_t i = 0; i < PIMHW_MAX_BANKS; i++)
+            b->row[i] = row;
+        break;
+    case PIMHW_CMD_PREA:
+    case PIMHW_CMD_WRA16:
+        ch->row_open = false;
+        if (ch->banked) b->open = 0;
+        break;
+    case PIMHW_CMD_ACT:
+        b->open |= (uint64_t)1 << bank;
+        b->row[bank] = row;
+        break;
+    case PIMHW_CMD_PRE: b->open &= ~((uint64_t)1 << bank); break;
+    default: break;
+    }
+}
+
 /* Issues n commands of one kind from clock t on, as close as their own constraint lets them. */
 static void pimhw_i_issue(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint32_t command,
-                          uint64_t t, uint64_t n, uint32_t reason)
+                          uint32_t bank, uint64_t row, uint64_t t, uint64_t n, uint32_t reason)
 {
-    uint64_t step = pimhw_i_max(rules->delay[command][command], 1);
+    uint64_t step = rules->again_ck[command];
     uint64_t last = t + (n - 1) * step;
     uint64_t busy = pimhw_i_min(step, rules->occupies[command]);
     pimhw_i_charge(rules, ch, t, reason);
     ch->spent_ck[PIMHW_I_COMMANDS[command].spent] += (n - 1) * busy;
-    ch->spent_ck[PIMHW_I_CONSTRAINTS[rules->row[command][command]].reason] +=
-        (n - 1) * (step - busy);
+    ch->spent_ck[rules->again_reason[command]] += (n - 1) * (step - busy);
     ch->commands[command] += n;
     ch->last_command = (uint8_t)command;
     ch->last_ck = last;
     ch->now_ck = last + 1;
     ch->end_ck = pimhw_i_max(ch->end_ck, last + rules->completes[command]);
-    for (uint32_t next = 0; next < PIMHW_N_COMMANDS; next++)
-        ch->ready[next] = pimhw_i_max(ch->ready[next], (last << 8) + rules->key[command][next]);
+    pimhw_i_raise(rules, ch->ready, PIMHW_I_CHANNEL, command, last);
+    if (PIMHW_I_COMMANDS[command].one_bank) {
+        uint32_t group = bank / rules->n_group_banks;
+        pimhw_i_raise(rules, ch->banks->group_ready[group], PIMHW_I_GROUP, command, last);
+        pimhw_i_raise(rules, ch->banks->bank_ready[bank], PIMHW_I_BANKS, command, last);
+    }
+    pimhw_i_rows(rules, ch, command, bank, row);
 }
 
 /* ==========================================================================
@@ -1154,83 +1438,285 @@ typedef struct pimhw_i_issuer {
     const pimhw_sink *sink; /* may be NULL */
 } pimhw_i_issuer;
 
+/* What a channel is asked to do: commands of one kind on one row. */
+typedef struct pimhw_i_work {
+    uint32_t command; /* the last one it needs */
+    uint32_t bank;
+    uint64_t row;
+    uint32_t column, tile, out;
+} pimhw_i_work;
+
 static void pimhw_i_tell(const pimhw_i_issuer *to, const pimhw_i_channel *ch, uint32_t command,
-                         uint64_t t, uint64_t n, const pimhw_instruction *in, uint32_t reason)
+                         uint64_t t, uint64_t n, const pimhw_i_work *work, uint32_t reason)
 {
-    uint64_t step = pimhw_i_max(to->rules->delay[command][command], 1);
-    bool walks = command == PIMHW_CMD_MAC16 || command == PIMHW_CMD_WRGB;
+    bool last = command == work->command;
+    bool tiles = last && PIMHW_I_KINDS[PIMHW_WR_GB].command == command;
+    bool columns = last && PIMHW_I_COMMANDS[command].needs_row;
+    bool opens = command == PIMHW_CMD_ACT || command == PIMHW_CMD_ACT16;
     for (uint64_t i = 0; i < n; i++)
         for (uint64_t left = ch->mask; left; left &= left - 1) {
             pimhw_event e;
-            e.issue_ck = t + i * step;
+            e.issue_ck = t + i * to->rules->again_ck[command];
             e.channel = pimhw_i_lowest(left);
             e.command = (pimhw_command)command;
-            e.row = in->row;
-            e.column = command == PIMHW_CMD_MAC16 ? in->column + (uint32_t)i : 0;
-            e.tile = walks ? in->tile + (uint32_t)i : 0;
-            e.out = in->out;
-            e.reason = (pimhw_spent)reason;
-            if (i > 0)
-                e.reason =
-                    (pimhw_spent)PIMHW_I_CONSTRAINTS[to->rules->row[command][command]].reason;
+            e.bank = PIMHW_I_COMMANDS[command].one_bank ? work->bank : 0;
+            e.row = opens || PIMHW_I_COMMANDS[command].needs_row ? (uint32_t)work->row : 0;
+            e.column = columns ? work->column + (uint32_t)i : 0;
+            e.tile = tiles || columns ? work->tile + (uint32_t)i : 0;
+            e.out = work->out;
+            e.reason = (pimhw_spent)(i > 0 ? to->rules->again_reason[command] : reason);
             to->sink->command(to->sink->user, &e);
         }
 }
 
-/* Issues n commands, after a change of mode if they need one; returns the clock of the first. */
-static uint64_t pimhw_i_send(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t command,
-                             uint64_t n, const pimhw_instruction *in)
+/* The command that must come next, so that the work's own can come. */
+static uint32_t pimhw_i_needed(const pimhw_i_rules *rules, const pimhw_i_channel *ch,
+                               const pimhw_i_work *work)
 {
-    uint32_t reason;
-    uint64_t t = pimhw_i_earliest(ch, command, &reason);
-    if (ch->register_mode != PIMHW_I_COMMANDS[command].register_mode) {
-        /* the mode changes in the clock in which the command itself could have gone */
-        pimhw_i_issue(to->rules, ch, PIMHW_CMD_TMOD, t, 1, reason);
-        if (to->sink) pimhw_i_tell(to, ch, PIMHW_CMD_TMOD, t, 1, in, reason);
-        ch->register_mode = !ch->register_mode;
-        t = pimhw_i_earliest(ch, command, &reason);
+    const pimhw_i_command *meta = &PIMHW_I_COMMANDS[work->command];
+    const pimhw_i_banks *b = ch->banks;
+    if (!meta->needs_row) return work->command;
+    if (meta->one_bank) {
+        if (!(b->open >> work->bank & 1)) return PIMHW_CMD_ACT;
+        return b->row[work->bank] == work->row ? work->command : (uint32_t)PIMHW_CMD_PRE;
     }
-    pimhw_i_issue(to->rules, ch, command, t, n, reason);
-    if (to->sink) pimhw_i_tell(to, ch, command, t, n, in, reason);
-    return t;
+    if (!ch->banked) {
+        if (!ch->row_open) return PIMHW_CMD_ACT16;
+        return ch->row == work->row ? work->command : (uint32_t)PIMHW_CMD_PREA;
+    }
+    for (uint64_t left = b->open; left; left &= left - 1)
+        if (b->row[pimhw_i_lowest(left)] != work->row) return PIMHW_CMD_PREA;
+    return b->open == rules->all_banks ? work->command : (uint32_t)PIMHW_CMD_ACT16;
+}
+
+/* Issues a command at clock t, or the change of mode it needs; true if it was the command. */
+static bool pimhw_i_send(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t command,
+                         uint64_t t, uint64_t n, const pimhw_i_work *work, uint32_t reason)
+{
+    bool changes = ch->register_mode != PIMHW_I_COMMANDS[command].register_mode;
+    if (changes) {
+        /* the mode changes in the clock in which the command itself could have gone */
+        command = PIMHW_CMD_TMOD;
+        n = 1;
+        ch->register_mode = !ch->register_mode;
+    }
+    pimhw_i_issue(to->rules, ch, command, work->bank, work->row, t, n, reason);
+    if (to->sink) pimhw_i_tell(to, ch, command, t, n, work, reason);
+    return !changes;
+}
+
+/* The effect of a work's own command on what the host waits for. */
+static void pimhw_i_completed(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint32_t command)
+{
+    uint64_t done = ch->last_ck + rules->completes[command];
+    if (PIMHW_I_READS >> command & 1) /* answers leave in the order of the reads, one a clock */
+    {
+        ch->answer_ck = pimhw_i_max(done, ch->answer_ck + 1);
+        ch->n_answers++;
+    } else
+        ch->pending_ck = pimhw_i_max(ch->pending_ck, done);
+}
+
+static pimhw_i_work pimhw_i_access_work(const pimhw_i_access *a)
+{
+    pimhw_i_work work;
+    memset(&work, 0, sizeof work);
+    work.command = a->command;
+    work.bank = a->bank;
+    work.row = a->row;
+    return work;
+}
+
+/*
+ * The access of a list that goes first: of those whose next command may issue by clock t the
+ * oldest. *soonest is the earliest clock of any. 
+ */
+static int pimhw_i_best(const pimhw_i_rules *rules, const pimhw_i_channel *ch,
+                        const pimhw_i_accesses *list, uint64_t t, uint64_t *soonest)
+{
+    int best = -1;
+    *soonest = UINT64_MAX;
+    for (uint32_t i = 0; i < list->n; i++) {
+        pimhw_i_work work = pimhw_i_access_work(&list->at[i]);
+        uint32_t next = pimhw_i_needed(rules, ch, &work), reason;
+
+        uint64_t ready = pimhw_i_earliest(rules, ch, next, work.bank, &reason);
+        *soonest = pimhw_i_min(*soonest, ready);
+        if (ready > t) continue;
+        if (best < 0 || list->at[i].order < list->at[best].order) best = (int)i;
+    }
+    return best;
+}
+
+static void pimhw_i_remove(pimhw_i_accesses *list, int at)
+{
+    list->n--;
+    for (uint32_t i = (uint32_t)at; i < list->n; i++)
+        list->at[i] = list->at[i + 1];
+}
+
+/* Whether an active access waits for this very bank: then its row is not closed. */
+static bool pimhw_i_guarded(const pimhw_i_channel *ch, uint32_t command, uint32_t bank, int self)
+{
+    if (command != PIMHW_CMD_PRE) return false;
+    for (uint32_t i = 0; i < ch->banks->active.n; i++)
+        if ((int)i != self && ch->banks->active.at[i].bank == bank) return true;
+    return false;
+}
+
+/* Sends the next command of an access at clock t. */
+static void pimhw_i_serve(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_accesses *list,
+                          int at, uint64_t t)
+{
+    pimhw_i_banks *b = ch->banks;
+    pimhw_i_access access = list->at[at];
+    pimhw_i_work work = pimhw_i_access_work(&access);
+    uint32_t next = pimhw_i_needed(to->rules, ch, &work), reason;
+    if (pimhw_i_guarded(ch, next, work.bank, list == &b->active ? at : -1)) return;
+    uint64_t ready = pimhw_i_earliest(to->rules, ch, next, work.bank, &reason);
+    if (ready < t) reason = PIMHW_WAIT_HOST;
+    if (!pimhw_i_send(to, ch, next, t, 1, &work, reason)) return;
+    if (next == work.command) {
+        pimhw_i_completed(to->rules, ch, next);
+        pimhw_i_remove(list, at);
+    } else if (next == PIMHW_CMD_ACT && list != &b->active && b->active.n < PIMHW_I_QUEUE) {
+        pimhw_i_remove(list, at);
+        b->active.at[b->active.n++] = access;
+    }
+}
+
+/* Whether the ordinary controller writes now: a burst of writes, or no reads. */
+static bool pimhw_i_write_mode(pimhw_i_banks *b, uint32_t queue_entries)
+{
+    uint32_t reads = b->queue[0].n, writes = b->queue[1].n, size = queue_entries - 1;
+    if (!b->write_mode)
+        b->write_mode = 10 * writes > 8 * size || reads == 0;
+    else
+        b->write_mode = !(10 * writes < 2 * size && reads != 0);
+    return b->write_mode;
+}
+
+/* Serves the ordinary queues and the active list clock by clock; the PIM queue is empty. */
+static void pimhw_i_advance(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_t until_ck,
+                            uint32_t queue_entries)
+{
+    pimhw_i_banks *b = ch->banks;
+    uint64_t soonest;
+    ch->hold_ck = 0;
+    while (b->clock_ck < until_ck && b->active.n + b->queue[0].n + b->queue[1].n > 0) {
+        uint64_t t = ++b->clock_ck;
+        pimhw_i_accesses *list = &b->active;
+        int best = pimhw_i_best(to->rules, ch, list, t, &soonest);
+        if (best < 0) {
+            list = &b->queue[pimhw_i_write_mode(b, queue_entries)];
+            best = pimhw_i_best(to->rules, ch, list, t, &soonest);
+        }
+        if (best >= 0) pimhw_i_serve(to, ch, list, best, t);
+    }
+    b->clock_ck = pimhw_i_max(b->clock_ck, until_ck);
+}
+
+/* An active access that may go by clock t, or must before the command, goes first; else false. */
+static bool pimhw_i_active_first(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t command,
+                                 uint32_t bank, uint64_t t)
+{
+    pimhw_i_banks *b = ch->banks;
+    uint64_t hold = ch->hold_ck, soonest;
+    if (!ch->banked || b->active.n == 0) return false;
+    ch->hold_ck = b->clock_ck + 1;
+    int best = pimhw_i_best(to->rules, ch, &b->active, t, &soonest);
+    if (best < 0 && soonest < UINT64_MAX && pimhw_i_guarded(ch, command, bank, -1)) t = soonest;
+    if (soonest <= t) {
+        best = pimhw_i_best(to->rules, ch, &b->active, soonest, &soonest);
+        pimhw_i_serve(to, ch, &b->active, best, soonest);
+        b->clock_ck = ch->last_ck;
+        best = 0;
+    } else {
+        best = -1;
+    }
+    ch->hold_ck = hold;
+    return best == 0;
 }
 
 static void pimhw_i_queue(pimhw_i_channel *ch, uint64_t last_ck, uint64_t step_ck, uint64_t n)
 {
-    ch->newest_run = (ch->newest_run + 1) % PIMHW_I_RUNS;
+    ch->newest_run = (ch->newest_run + 1) % PIMHW_I_QUEUE;
     pimhw_i_run *run = &ch->runs[ch->newest_run];
     run->last_ck = last_ck;
     run->step_ck = step_ck;
     run->n = n;
 }
 
-/* Sends one instruction that becomes channel commands. */
+/* Does n times the work of one instruction. */
 static void pimhw_i_in_order(const pimhw_i_issuer *to, pimhw_i_channel *ch,
-                             const pimhw_instruction *in)
+                             const pimhw_i_work *work, uint64_t n)
 {
-    uint32_t command = (uint32_t)PIMHW_I_KINDS[in->kind].command;
-    uint64_t n = PIMHW_I_KINDS[in->kind].sized ? in->op_size : 1;
-    if (command == PIMHW_CMD_MAC16 && !(ch->row_open && ch->row == in->row)) {
-        if (ch->row_open) pimhw_i_send(to, ch, PIMHW_CMD_PREA, 1, in);
-        pimhw_i_send(to, ch, PIMHW_CMD_ACT16, 1, in);
-        ch->row_open = true;
-        ch->row = in->row;
+    if (PIMHW_I_COMMANDS[work->command].one_bank) pimhw_i_bank_by_bank(to->rules, ch);
+    while (n > 0) {
+        uint32_t reason, next = pimhw_i_needed(to->rules, ch, work);
+        uint64_t t = pimhw_i_earliest(to->rules, ch, next, work->bank, &reason);
+        if (pimhw_i_active_first(to, ch, next, work->bank, t)) continue;
+        bool alone = !ch->banked || ch->banks->active.n == 0;
+        uint64_t together = next == work->command && alone ? n : 1;
+        if (!pimhw_i_send(to, ch, next, t, together, work, reason)) continue;
+        if (next != work->command) continue;
+        n -= together;
+        uint64_t step = to->rules->again_ck[next];
+        pimhw_i_queue(ch, ch->last_ck, step, together);
     }
-    pimhw_i_send(to, ch, command, n, in);
-    if (command != PIMHW_CMD_RDMAC16)
-        ch->pending_ck = pimhw_i_max(ch->pending_ck, ch->last_ck + to->rules->completes[command]);
-    pimhw_i_queue(ch, ch->last_ck, pimhw_i_max(to->rules->delay[command][command], 1), n);
+    ch->left_ck = ch->last_ck;
+    if (ch->banked) ch->banks->clock_ck = ch->last_ck;
+    pimhw_i_completed(to->rules, ch, work->command);
 }
 
 /* Clock at which the request `entries` before the newest left the queue; 0 if there is none. */
 static uint64_t pimhw_i_queue_left_ck(const pimhw_i_channel *ch, uint64_t entries)
 {
-    for (uint32_t i = 0; i < PIMHW_I_RUNS; i++) {
-        const pimhw_i_run *run = &ch->runs[(ch->newest_run + PIMHW_I_RUNS - i) % PIMHW_I_RUNS];
+    for (uint32_t i = 0; i < PIMHW_I_QUEUE; i++) {
+        const pimhw_i_run *run = &ch->runs[(ch->newest_run + PIMHW_I_QUEUE - i) % PIMHW_I_QUEUE];
         if (run->n > entries) return run->last_ck - entries * run->step_ck;
         entries -= run->n;
     }
     return 0;
+}
+
+/* The clock from which on the PIM queue takes instructions: the ordinary queues are empty. */
+static uint64_t pimhw_i_take_ck(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_t from_ck,
+                                uint32_t queue_entries)
+{
+    if (!ch->banked) return from_ck;
+    pimhw_i_advance(to, ch, from_ck, queue_entries);
+    /* empty ones take at once, however far its own commands have moved the channel's clock */
+    if (ch->banks->queue[0].n + ch->banks->queue[1].n == 0) return from_ck;
+    while (ch->banks->queue[0].n + ch->banks->queue[1].n > 0)
+        pimhw_i_advance(to, ch, ch->banks->clock_ck + 1, queue_entries);
+    return ch->banks->clock_ck;
+}
+
+/* Puts an access into its queue when the PIM queue is empty and there is room; returns when. */
+static uint64_t pimhw_i_access_ck(const pimhw_i_issuer *to, pimhw_i_channel *ch,
+                                  const pimhw_i_work *work, uint64_t from_ck,
+                                  uint32_t queue_entries)
+{
+    pimhw_i_bank_by_bank(to->rules, ch);
+    pimhw_i_banks *b = ch->banks;
+    pimhw_i_accesses *list = &b->queue[work->command == PIMHW_CMD_WR];
+    uint64_t t = pimhw_i_max(from_ck, ch->left_ck);
+    pimhw_i_advance(to, ch, t, queue_entries);
+    if (work->command == PIMHW_CMD_RD && b->queue[1].n > 0) {
+        /* the simulator forwards any read from the write queue */
+        ch->answer_ck = pimhw_i_max(t + 1, ch->answer_ck + 1);
+        ch->n_answers++;
+        return t;
+    }
+    while (list->n >= queue_entries)
+        pimhw_i_advance(to, ch, ++t, queue_entries);
+    pimhw_i_access *a = &list->at[list->n++];
+    a->order = b->order++;
+    a->bank = work->bank;
+    a->row = (uint32_t)work->row;
+    a->command = work->command;
+    return t;
 }
 
 /* ==========================================================================
@@ -1283,6 +1769,14 @@ PIMHW_API uint8_t pimhw_program_const(pimhw_program *program, uint64_t value)
     return pimhw_program_operand(program, &o);
 }
 
+/* Whether an instruction names a row. */
+static bool pimhw_i_has_row(uint32_t kind)
+{
+    const pimhw_i_kind *k = &PIMHW_I_KINDS[kind];
+    if (k->taker == PIMHW_I_BY_QUEUES) return true;
+    return k->taker == PIMHW_I_BY_CHANNELS && strchr(k->text, 'r') != NULL;
+}
+
 static bool pimhw_i_opens(uint32_t kind)
 {
     return kind == PIMHW_LOOP || kind == PIMHW_LIST || kind == PIMHW_BLOCK;
@@ -1332,13 +1826,13 @@ PIMHW_API void pimhw_program_add(pimhw_program *program, const pimhw_instruction
     pimhw_program_item(program, &item);
 }
 
-PIMHW_API void pimhw_program_loop(pimhw_program *program, uint8_t rounds, uint64_t mask)
+PIMHW_API void pimhw_program_loop(pimhw_program *program, uint8_t rounds_name, uint64_t mask)
 {
     pimhw_item item;
     memset(&item, 0, sizeof item);
     item.kind = PIMHW_LOOP;
     item.mask = mask;
-    item.op_size = rounds;
+    item.op_size = rounds_name;
     pimhw_program_item(program, &item);
 }
 
@@ -1376,69 +1870,122 @@ static void pimhw_i_item_operands(const pimhw_item *item, uint8_t names[8])
     memcpy(names, fields, sizeof fields);
 }
 
-/* Whether every name an item and its operands use exists. */
-static bool pimhw_i_item_names(const pimhw_program *p, const pimhw_item *item)
+/* Steps below 2^32 and rounds below 2^28: no sum of products reaches 2^64. */
+enum { PIMHW_I_NESTED = 2 * PIMHW_LOOPS, PIMHW_I_MOST_BITS = 32, PIMHW_I_MOST_ROUND_BITS = 28 };
+
+/* Whether all steps are below 2^32. */
+static bool pimhw_i_steps_fit(const uint64_t step[PIMHW_LOOPS])
+{
+    for (uint32_t i = 0; i < PIMHW_LOOPS; i++)
+        if (step[i] >> PIMHW_I_MOST_BITS) return false;
+    return true;
+}
+
+/* What is wrong with an operand; NULL: nothing. */
+static const char *pimhw_i_operand_fault(const pimhw_program *p, const pimhw_operand *o)
+{
+    if (!pimhw_i_steps_fit(o->step)) return "a step of 2^32 or more";
+    for (int i = 0; i < 2; i++) {
+        if (o->tail[i] > p->n_tails) return "a tail that is not there";
+        if (o->tail[i] == 0) continue;
+        const pimhw_tail *t = &p->tails[o->tail[i] - 1];
+        if (t->rest > PIMHW_RESTS) return "a tail of a number no block has";
+        if (!pimhw_i_steps_fit(t->step) || t->channel_step >> PIMHW_I_MOST_BITS ||
+            t->mul >> PIMHW_I_MOST_BITS)
+            return "a step or factor of 2^32 or more";
+    }
+    return NULL;
+}
+
+static const char *pimhw_i_operands_fault(const pimhw_program *p, const pimhw_item *item)
 {
     uint8_t names[8];
     pimhw_i_item_operands(item, names);
     for (int i = 0; i < 8; i++) {
-        if (names[i] > p->n_operands) return false;
-        if (names[i] == 0) continue;
-        const pimhw_operand *o = &p->operands[names[i] - 1];
-        if (o->tail[0] > p->n_tails || o->tail[1] > p->n_tails) return false;
+        if (names[i] > p->n_operands) return "an operand that is not there";
+        const char *fault = names[i] ? pimhw_i_operand_fault(p, &p->operands[names[i] - 1]) : NULL;
+        if (fault) return fault;
     }
-    return item->space < PIMHW_SPACES;
+    return item->space < PIMHW_SPACES ? NULL : "a row space that is not there";
 }
 
-/* What is wrong with item i inside `loops` loops, in or outside a block; NULL: nothing. */
-static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, uint32_t loops,
-                                      bool in_block, uint64_t channels)
+/* The structures around an item, outermost first. */
+typedef struct pimhw_i_nest {
+    uint32_t open[PIMHW_I_NESTED];
+    uint32_t depth, loops;
+    bool in_block;
+} pimhw_i_nest;
+
+/* What is wrong with an item that opens or closes a structure; NULL: nothing. */
+static const char *pimhw_i_nest_fault(const pimhw_program *p, uint32_t i, pimhw_i_nest *nest)
+{
+    const pimhw_item *item = &p->items[i];
+    bool in_list = p->items[0].kind == PIMHW_LIST;
+    if (item->kind == PIMHW_END) {
+        if (nest->depth == 0) return "closes nothing";
+        uint32_t opener = nest->open[--nest->depth];
+        if (item->end != opener || p->items[opener].end != i) return "closes another structure";
+        if (p->items[opener].kind == PIMHW_BLOCK)
+            nest->in_block = false;
+        else
+            nest->loops--;
+        return NULL;
+    }
+    if (nest->depth == PIMHW_I_NESTED) return "nested too deep";
+    nest->open[nest->depth++] = i;
+    if (item->kind == PIMHW_BLOCK) {
+        if (nest->in_block) return "a block inside a block";
+        if (!in_list) return "a block outside a list";
+        nest->in_block = true;
+        return NULL;
+    }
+    if (item->kind == PIMHW_LIST && i != 0) return "a list that is not the first item";
+    return nest->loops++ == PIMHW_LOOPS ? "loops nested too deep" : NULL;
+}
+
+/* What is wrong with item i; NULL: nothing. */
+static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, uint64_t channels,
+                                      pimhw_i_nest *nest)
 {
     const pimhw_item *item = &p->items[i];
     if (item->kind >= PIMHW_N_KINDS) return "no such kind";
-    if (!pimhw_i_item_names(p, item)) return "an operand, tail or row space that is not there";
-    if (item->kind == PIMHW_END) return NULL;
-    if (pimhw_i_opens(item->kind) && (item->end <= i || item->end >= p->n_items))
-        return "not closed";
-    if (item->kind == PIMHW_BLOCK)
-        return in_block ? "a block inside a block" : loops == 0 ? "a block outside a list" : NULL;
-    if (item->kind == PIMHW_LIST && i != 0) return "a list that is not the first item";
     if (i > 0 && p->items[0].kind == PIMHW_LIST && i > p->items[0].end) return "after the list";
-    if (item->kind == PIMHW_LIST) return NULL;
-    if (item->kind == PIMHW_LOOP && loops == PIMHW_LOOPS) return "loops nested too deep";
+    const char *fault = pimhw_i_operands_fault(p, item);
+    if (fault) return fault;
+    bool structure = pimhw_i_opens(item->kind) || item->kind == PIMHW_END;
+    if (structure) fault = pimhw_i_nest_fault(p, i, nest);
+    if (fault || (structure && item->kind != PIMHW_LOOP)) return fault;
+    if (item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC) return NULL;
     if (!(item->mask & channels)) return "mask: no channel";
-    if (PIMHW_I_KINDS[item->kind].sized && item->op_size == 0) return "op_size is 0";
     if (item->mask & ~channels) return "mask: a channel the device lacks";
-    return NULL;
+    return PIMHW_I_KINDS[item->kind].sized && item->op_size == 0 ? "op_size is 0" : NULL;
 }
 
 PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *program, const pimhw_config *config,
                                            pimhw_cause *why)
 {
-    uint32_t loops = 0;
-    bool in_block = false;
-    if (program->status != PIMHW_OK) {
-        if (why) *why = program->why;
-        return program->status;
+    const pimhw_program *p = program;
+    pimhw_i_nest nest;
+    if (!p || !config) return PIMHW_ERR_ARGUMENT;
+    if (p->status != PIMHW_OK) {
+        if (why) *why = p->why;
+        return p->status;
     }
-    if (program->depth > 0) {
-        pimhw_cause_write(why, "item %u: not closed", (uint64_t)program->open[program->depth - 1]);
+    if (p->n_items > PIMHW_PROGRAM_ITEMS || p->n_operands > PIMHW_PROGRAM_OPERANDS ||
+        p->n_tails > PIMHW_PROGRAM_TAILS) {
+        pimhw_cause_write(why, "the program was not made by the builder");
         return PIMHW_ERR_PROGRAM;
     }
-    for (uint32_t i = 0; i < program->n_items; i++) {
-        const char *fault =
-            pimhw_i_item_fault(program, i, loops, in_block, pimhw_i_low_bits(config->n_channels));
-        if (fault) {
-            pimhw_cause_write(why, "item %u: %s", (uint64_t)i, fault);
-            return PIMHW_ERR_PROGRAM;
-        }
-        uint32_t kind = program->items[i].kind;
-        bool ends = kind == PIMHW_END;
-        if (ends) kind = program->items[program->items[i].end].kind;
-        if (kind == PIMHW_BLOCK) in_block = !ends;
-        if (kind == PIMHW_LOOP || kind == PIMHW_LIST) loops = ends ? loops - 1 : loops + 1;
+    memset(&nest, 0, sizeof nest);
+    for (uint32_t i = 0; i < p->n_items; i++) {
+        const char *fault = pimhw_i_item_fault(p, i, pimhw_i_low_bits(config->n_channels), &nest);
+        if (!fault) continue;
+        pimhw_cause_write(why, "item %u: %s", (uint64_t)i, fault);
+        return PIMHW_ERR_PROGRAM;
     }
-    return PIMHW_OK;
+    if (nest.depth == 0) return PIMHW_OK;
+    pimhw_cause_write(why, "item %u: not closed", (uint64_t)nest.open[nest.depth - 1]);
+    return PIMHW_ERR_PROGRAM;
 }
 
 /* What walking needs to know of a program again and again. */
@@ -1485,7 +2032,7 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
         uint8_t names[8];
         pimhw_i_item_operands(item, names);
         /* blocks of different channels lie in different rows, lists differ in length */
-        bool blocks = item->kind == PIMHW_MAC_ABK || item->kind == PIMHW_LIST;
+        bool blocks = pimhw_i_has_row(item->kind) || item->kind == PIMHW_LIST;
         s->uneven[i] = s->lists && blocks ? (uint8_t)(1u << PIMHW_I_ROW) : (uint8_t)0;
         s->dynamic[i] = 0;
         for (uint32_t f = 0; f < 8; f++) {
@@ -1575,7 +2122,8 @@ static uint64_t pimhw_i_tail_value(const pimhw_i_walker *w, uint32_t i, uint32_t
     left -= gone;
     uint32_t shift = w->sketch->tail_shift[i];
     left = shift < 64 ? ((left - 1) >> shift) + 1 : pimhw_i_ceil_div(left, t->unit);
-    return t->mul ? left * t->mul : left;
+    if (t->mul <= 1) return left;
+    return left >> PIMHW_I_MOST_BITS && left > UINT64_MAX / t->mul ? UINT64_MAX : left * t->mul;
 }
 
 static uint64_t pimhw_i_value(const pimhw_i_walker *w, uint8_t name, uint32_t channel,
@@ -1628,7 +2176,8 @@ static bool pimhw_i_uneven_rounds(pimhw_i_walker *w, const pimhw_item *item, uin
     return true;
 }
 
-static void pimhw_i_enter_loop(pimhw_i_walker *w, const pimhw_item *item)
+/* False if a channel would do 2^28 rounds or more. */
+static bool pimhw_i_enter_loop(pimhw_i_walker *w, const pimhw_item *item)
 {
     uint32_t level = w->depth;
     uint64_t mask = item->kind == PIMHW_LOOP ? w->mask & item->mask : w->mask;
@@ -1636,13 +2185,15 @@ static void pimhw_i_enter_loop(pimhw_i_walker *w, const pimhw_item *item)
     w->even[level] = mask == 0 || !pimhw_i_uneven_rounds(w, item, mask);
     if (w->bound[level] == 0) {
         w->pc = item->end + 1u;
-        return;
+        return true;
     }
+    if (w->bound[level] >> PIMHW_I_MOST_ROUND_BITS) return false;
     w->enter[level] = w->mask;
     w->index[level] = 0;
     w->mask = pimhw_i_in_round(w, level, mask, 0);
     w->depth++;
     w->pc++;
+    return true;
 }
 
 static void pimhw_i_enter_block(pimhw_i_walker *w, const pimhw_item *item)
@@ -1689,7 +2240,7 @@ static void pimhw_i_fields(const pimhw_i_walker *w, const pimhw_item *item, uint
                            uint32_t fields, uint64_t value[8])
 {
     const pimhw_block *block = pimhw_i_block(w, channel);
-    bool has_row = item->kind == PIMHW_MAC_ABK && (fields >> PIMHW_I_ROW & 1);
+    bool has_row = pimhw_i_has_row(item->kind) && (fields >> PIMHW_I_ROW & 1);
     uint8_t names[8];
     pimhw_i_item_operands(item, names);
     if (has_row) value[PIMHW_I_ROW] = w->sketch->value[w->pc][PIMHW_I_ROW];
@@ -1697,38 +2248,50 @@ static void pimhw_i_fields(const pimhw_i_walker *w, const pimhw_item *item, uint
         uint32_t f = pimhw_i_lowest(left);
         value[f] = pimhw_i_value(w, names[f], channel, block);
     }
-    if (has_row && block) value[PIMHW_I_ROW] += block->row_base[item->space];
+    if (has_row && block && value[PIMHW_I_ROW] <= UINT32_MAX)
+        value[PIMHW_I_ROW] += block->row_base[item->space];
 }
 
-/* Whether a channel gets the same values; where it does not, its op_size is in *op_size. */
-static bool pimhw_i_same_fields(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
-                                const uint64_t value[8], uint64_t *op_size)
+/* The hub has one unit: work of channels that each have a list of their own adds up there. */
+static void pimhw_i_add_up(const pimhw_i_walker *w, const pimhw_item *item, uint64_t mask,
+                           uint64_t value[8])
 {
-    uint32_t fields = w->sketch->uneven[w->pc];
+    for (uint64_t left = mask & (mask - 1); left && w->sketch->lists; left &= left - 1) {
+        uint64_t its[8];
+        its[PIMHW_I_OP_SIZE] = w->sketch->value[w->pc][PIMHW_I_OP_SIZE];
+        pimhw_i_fields(w, item, pimhw_i_lowest(left), 1u << PIMHW_I_OP_SIZE, its);
+        uint64_t most = UINT64_MAX - value[PIMHW_I_OP_SIZE];
+        value[PIMHW_I_OP_SIZE] += pimhw_i_min(most, its[PIMHW_I_OP_SIZE]);
+    }
+}
+
+/* Whether a channel gets the same values. */
+static bool pimhw_i_same_fields(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
+                                const uint64_t value[8])
+{
     uint64_t its[8];
     memcpy(its, value, sizeof its);
-    pimhw_i_fields(w, item, channel, fields, its);
-    *op_size = its[PIMHW_I_OP_SIZE];
+    pimhw_i_fields(w, item, channel, w->sketch->uneven[w->pc], its);
     return memcmp(its, value, sizeof its) == 0;
 }
 
-/* The channels of mask that share the values of its lowest; of EPU work, all, with its sum. */
+/* The channels of mask that share the values of its lowest; of hub work, all. */
 static uint64_t pimhw_i_sharers(const pimhw_i_walker *w, const pimhw_item *item, uint64_t mask,
                                 uint64_t value[8])
 {
-    bool is_sum = item->kind == PIMHW_EPU; /* the hub has one unit: its work adds up */
-    uint64_t op_size, sum = value[PIMHW_I_OP_SIZE], sharers = mask & (~mask + 1);
+    uint64_t sharers = mask & (~mask + 1);
+    if (item->kind == PIMHW_EPU) {
+        pimhw_i_add_up(w, item, mask, value);
+        return mask;
+    }
     if (!w->sketch->uneven[w->pc] || sharers == mask) return mask;
     /* of one block, the values of the channels between two equal ones are the same */
-    if (!w->sketch->lists && pimhw_i_same_fields(w, item, pimhw_i_highest(mask), value, &op_size))
+    if (!w->sketch->lists && pimhw_i_same_fields(w, item, pimhw_i_highest(mask), value))
         return mask;
     for (uint64_t left = mask & (mask - 1); left; left &= left - 1) {
         uint32_t c = pimhw_i_lowest(left);
-        bool same = pimhw_i_same_fields(w, item, c, value, &op_size);
-        sum += op_size;
-        if (same || is_sum) sharers |= (uint64_t)1 << c;
+        if (pimhw_i_same_fields(w, item, c, value)) sharers |= (uint64_t)1 << c;
     }
-    if (is_sum) value[PIMHW_I_OP_SIZE] = sum;
     return sharers;
 }
 
@@ -1750,7 +2313,10 @@ static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instru
     in->out = (uint32_t)value[PIMHW_I_OUT];
     in->gpr = (uint32_t)value[PIMHW_I_GPR];
     in->aux = (uint32_t)value[PIMHW_I_AUX];
-    return value[PIMHW_I_ROW] <= UINT32_MAX;
+    uint64_t all = 0;
+    for (uint32_t i = PIMHW_I_BANK; i < 8; i++)
+        all |= value[i];
+    return all <= UINT32_MAX;
 }
 
 typedef enum pimhw_i_step { PIMHW_I_GIVEN, PIMHW_I_DONE, PIMHW_I_WRONG } pimhw_i_step;
@@ -1761,14 +2327,16 @@ static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
     while (w->pc < w->program->n_items) {
         const pimhw_item *item = &w->program->items[w->pc];
         if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
-            pimhw_i_enter_loop(w, item);
+            w->at = w->pc;
+            if (!pimhw_i_enter_loop(w, item)) return PIMHW_I_WRONG;
         } else if (item->kind == PIMHW_BLOCK) {
             pimhw_i_enter_block(w, item);
         } else if (item->kind == PIMHW_END) {
             pimhw_i_leave(w, item);
         } else {
             w->at = w->pc;
-            if (!w->todo) w->todo = w->mask & item->mask;
+            bool everybody = item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC;
+            if (!w->todo) w->todo = everybody ? w->mask : w->mask & item->mask;
             bool any = w->todo != 0;
             if (any && !pimhw_i_take(w, item, in)) return PIMHW_I_WRONG;
             if (!w->todo) w->pc++;
@@ -1787,7 +2355,7 @@ static const char *pimhw_i_instruction_fault(const pimhw_config *c, uint64_t col
     *is = 0;
     *most = 0;
     if ((uint32_t)in->kind < PIMHW_WR_GB || (uint32_t)in->kind >= PIMHW_N_KINDS)
-        return "kind: not an instruction";
+        return "kind (structure of programs only)";
     if (in->kind == PIMHW_SYNC || in->kind == PIMHW_EOC) return NULL;
     if (!in->mask) return "mask: no channel";
     *most = c->n_channels - 1u;
@@ -1795,24 +2363,29 @@ static const char *pimhw_i_instruction_fault(const pimhw_config *c, uint64_t col
         *is = pimhw_i_lowest(in->mask & ~all);
         return "mask: channel";
     }
-    if (in->kind == PIMHW_EPU) return NULL;
+    if (PIMHW_I_KINDS[in->kind].taker == PIMHW_I_BY_HOST) return NULL;
+    const pimhw_i_command *command = &PIMHW_I_COMMANDS[PIMHW_I_KINDS[in->kind].command];
+    bool tiles = in->kind == PIMHW_WR_GB || in->kind == PIMHW_MAC_ABK ||
+                 in->kind == PIMHW_MAC_SBK || in->kind == PIMHW_COPY_BKGB ||
+                 in->kind == PIMHW_COPY_GBBK;
     *is = in->op_size;
-    *most = 1;
-    if (!PIMHW_I_KINDS[in->kind].sized) {
-        if (in->op_size > 1) return "op_size";
-    } else {
-        *most = in->kind == PIMHW_MAC_ABK ? columns : c->in_entries;
-        if (in->op_size == 0 || in->op_size > *most) return "op_size";
-        *is = (uint64_t)in->tile + in->op_size;
-        *most = c->in_entries;
-        if (*is > *most) return "tile + op_size";
-    }
+    *most = !PIMHW_I_KINDS[in->kind].sized ? 1 : command->needs_row ? columns : c->in_entries;
+    if (in->op_size == 0 || in->op_size > *most) return "op_size";
+    *is = (uint64_t)in->tile + in->op_size;
+    *most = c->in_entries;
+    if (tiles && *is > *most) return "tile + op_size";
     *is = (uint64_t)in->column + in->op_size;
     *most = columns;
-    if (in->kind == PIMHW_MAC_ABK && *is > *most) return "column + op_size";
+    if (command->needs_row && *is > *most) return "column + op_size";
     *is = in->out;
     *most = c->out_entries - 1u;
-    if (in->kind != PIMHW_WR_GB && *is > *most) return "out";
+    if (*is > *most) return "out";
+    *is = in->bank;
+    *most = pimhw_config_banks(c) - 1u;
+    if (command->one_bank && *is > *most) return "bank";
+    *is = pimhw_i_count(in->mask);
+    *most = 1;
+    if (in->kind == PIMHW_WR_ABK && *is > *most) return "channels of the mask";
     return NULL;
 }
 
@@ -1867,18 +2440,6 @@ static uint64_t pimhw_i_mirror(uint64_t mask)
     return out;
 }
 
-/* Operands of an instruction in trace order: s op_size, g gpr, m mask, r row. */
-static const char *pimhw_i_text_operands(pimhw_kind kind)
-{
-    switch (kind) {
-    case PIMHW_WR_GB: return "sgm";
-    case PIMHW_WR_BIAS: return "gm";
-    case PIMHW_MAC_ABK: return "smr";
-    case PIMHW_RD_MAC: return "gm";
-    default: return "";
-    }
-}
-
 /* The fields AiM's text lacks, where a comment of ours gives them. */
 static void pimhw_i_comment_fields(const char *line, pimhw_instruction *in)
 {
@@ -1887,76 +2448,133 @@ static void pimhw_i_comment_fields(const char *line, pimhw_instruction *in)
     const char *hash = strchr(line, '#');
     for (int i = 0; hash && i < 4; i++) {
         const char *at = strstr(hash, names[i]);
-        if (!at) continue;
+        if (!at || (at[-1] != ' ' && at[-1] != '#')) continue;
         at += strlen(names[i]);
         if (!pimhw_i_number(at, strcspn(at, " \t\r\n"), to[i])) *to[i] = 0;
+        if (to[i] == &in->flags) in->flags = in->flags ? PIMHW_DISTINCT : 0;
     }
 }
 
-static pimhw_status pimhw_i_parse_operands(const char *line, pimhw_instruction *in,
-                                           pimhw_cause *why)
+static const char *pimhw_i_operand_name(char form)
+{
+    switch (form) {
+    case 's': return "op_size";
+    case 'g': return "gpr";
+    case 'm': return "mask";
+    case 'b': return "bank";
+    case 'r': return "row";
+    case 'c': return "channel";
+    case 'n': return "register number";
+    default: return "value";
+    }
+}
+
+/* Reads operands by a form: one letter each, as in pimhw_i_operand_name; v is the last gpr. */
+static pimhw_status pimhw_i_parse_operands(const char *line, const char *name, const char *form,
+                                           pimhw_instruction *in, pimhw_cause *why)
 {
     const char *word;
-    size_t n;
-    for (const char *form = pimhw_i_text_operands(in->kind); *form; form++) {
+    for (; *form; form++) {
         uint32_t value;
-        n = pimhw_i_word(&line, &word);
+        size_t n = pimhw_i_word(&line, &word);
         if (n == 0 || !pimhw_i_number(word, n, &value)) {
-            pimhw_cause_write(why, "%s: %s is missing or not a number below 2^32",
-                              PIMHW_I_KINDS[in->kind].name,
-                              *form == 's'   ? "op_size"
-                              : *form == 'g' ? "gpr"
-                              : *form == 'm' ? "mask"
-                                             : "row");
+            pimhw_cause_write(why, "%s: %s is missing or not a number below 2^32", name,
+                              pimhw_i_operand_name(*form));
             return PIMHW_ERR_TEXT;
         }
         if (*form == 's') in->op_size = value;
-        if (*form == 'g') in->gpr = value;
+        if (*form == 'g' || *form == 'v') in->gpr = value;
         if (*form == 'm') in->mask = pimhw_i_mirror(value);
+        if (*form == 'b') in->bank = value;
         if (*form == 'r') in->row = value;
+        if (*form == 'n') in->aux = value;
+        if (*form == 'c' && value >= 32) {
+            pimhw_cause_write(why, "%s: channel is %u, not 0 to 31", name, (uint64_t)value);
+            return PIMHW_ERR_TEXT;
+        }
+        if (*form == 'c') in->mask = (uint64_t)1 << value;
     }
     if (pimhw_i_word(&line, &word) > 0) {
-        pimhw_cause_write(why, "%s: an operand too many", PIMHW_I_KINDS[in->kind].name);
+        pimhw_cause_write(why, "%s: an operand too many", name);
         return PIMHW_ERR_TEXT;
     }
     pimhw_i_comment_fields(line, in);
     return PIMHW_OK;
 }
 
-PIMHW_API pimhw_status pimhw_aim_parse(const char *line, pimhw_instruction *instruction,
-                                       bool *found, pimhw_cause *why)
+/* Lines of the host: W or R, then MEM, GPR or CFR. */
+typedef struct pimhw_i_host_line {
+    char what[4];
+    bool write;
+    uint8_t kind;
+    char form[4];
+} pimhw_i_host_line;
+
+static const pimhw_i_host_line PIMHW_I_HOST_LINES[] = {
+    {"MEM", true, PIMHW_MEM_WR, "cbr"}, {"MEM", false, PIMHW_MEM_RD, "cbr"},
+    {"GPR", true, PIMHW_GPR, "g"},      {"GPR", false, PIMHW_GPR, "g"},
+    {"CFR", true, PIMHW_CFR, "nv"},     {"CFR", false, PIMHW_CFR, "nv"},
+};
+
+static pimhw_status pimhw_i_parse_host(const char *line, bool write, pimhw_instruction *in,
+                                       pimhw_cause *why)
 {
     const char *word;
-    if (!line || !instruction || !found) return PIMHW_ERR_ARGUMENT;
     size_t n = pimhw_i_word(&line, &word);
-    *found = n > 0;
-    if (n == 0) return PIMHW_OK;
-    if (!pimhw_i_word_is(word, n, "AiM")) {
-        bool known = pimhw_i_word_is(word, n, "W") || pimhw_i_word_is(word, n, "R");
-        pimhw_cause_write(why, known ? "host accesses (W, R) are not built"
-                                     : "the line begins with none of AiM, W, R");
-        return PIMHW_ERR_TEXT;
+    for (size_t i = 0; i < sizeof PIMHW_I_HOST_LINES / sizeof PIMHW_I_HOST_LINES[0]; i++) {
+        const pimhw_i_host_line *host = &PIMHW_I_HOST_LINES[i];
+        if (host->write != write || !pimhw_i_word_is(word, n, host->what)) continue;
+        in->kind = (pimhw_kind)host->kind;
+        in->out = write && (host->kind == PIMHW_GPR || host->kind == PIMHW_CFR);
+        in->mask = pimhw_i_low_bits(32);
+        return pimhw_i_parse_operands(line, host->what, host->form, in, why);
     }
-    n = pimhw_i_word(&line, &word);
+    pimhw_cause_write(why, "%s is followed by none of MEM, GPR, CFR", write ? "W" : "R");
+    return PIMHW_ERR_TEXT;
+}
+
+static pimhw_status pimhw_i_parse_isr(const char *line, pimhw_instruction *in, pimhw_cause *why)
+{
+    const char *word;
+    size_t n = pimhw_i_word(&line, &word);
     if (n > 4 && memcmp(word, "ISR_", 4) == 0) {
         word += 4;
         n -= 4;
     }
     for (uint32_t kind = PIMHW_WR_GB; kind <= PIMHW_EOC; kind++) {
-        if (!pimhw_i_word_is(word, n, PIMHW_I_KINDS[kind].name)) continue;
-        pimhw_instruction in;
-        memset(&in, 0, sizeof in);
-        in.kind = (pimhw_kind)kind;
-        in.op_size = PIMHW_I_KINDS[kind].sized ? 0 : 1;
-        if (!*pimhw_i_text_operands(in.kind)) in.mask = pimhw_i_low_bits(32);
-        pimhw_status status = pimhw_i_parse_operands(line, &in, why);
-        if (status == PIMHW_OK) *instruction = in;
-        return status;
+        const pimhw_i_kind *k = &PIMHW_I_KINDS[kind];
+        bool in_text = k->text[0] || kind == PIMHW_SYNC || kind == PIMHW_EOC;
+        if (!in_text || !pimhw_i_word_is(word, n, k->name)) continue;
+        in->kind = (pimhw_kind)kind;
+        if (!strchr(k->text, 'm')) in->mask = pimhw_i_low_bits(32);
+        return pimhw_i_parse_operands(line, k->name, k->text, in, why);
     }
     char name[24];
     name[pimhw_i_append(name, sizeof name, 0, word, n)] = '\0';
-    pimhw_cause_write(why, "no instruction \"%s\" is built", name);
+    pimhw_cause_write(why, "there is no instruction \"%s\"", name);
     return PIMHW_ERR_TEXT;
+}
+
+PIMHW_API pimhw_status pimhw_aim_parse(const char *line, pimhw_instruction *instruction,
+                                       bool *found, pimhw_cause *why)
+{
+    const char *word;
+    pimhw_instruction in;
+    pimhw_status status = PIMHW_ERR_TEXT;
+    if (!line || !instruction || !found) return PIMHW_ERR_ARGUMENT;
+    size_t n = pimhw_i_word(&line, &word);
+    *found = n > 0;
+    if (n == 0) return PIMHW_OK;
+    memset(&in, 0, sizeof in);
+    in.op_size = 1;
+    if (pimhw_i_word_is(word, n, "AiM"))
+        status = pimhw_i_parse_isr(line, &in, why);
+    else if (pimhw_i_word_is(word, n, "W") || pimhw_i_word_is(word, n, "R"))
+        status = pimhw_i_parse_host(line, word[0] == 'W', &in, why);
+    else
+        pimhw_cause_write(why, "the line begins with none of AiM, W, R");
+    if (status == PIMHW_OK) *instruction = in;
+    return status;
 }
 
 static size_t pimhw_i_put(char *line, size_t at, const char *word, uint64_t value)
@@ -1966,33 +2584,65 @@ static size_t pimhw_i_put(char *line, size_t at, const char *word, uint64_t valu
     return pimhw_i_append(line, 160, at, digits, pimhw_i_digits(digits, value));
 }
 
-PIMHW_API pimhw_status pimhw_aim_format(const pimhw_instruction *instruction, char line[160],
-                                        pimhw_cause *why)
+/* Writes operands by a form, as pimhw_i_parse_operands reads them. */
+static size_t pimhw_i_put_operands(char *line, size_t at, const char *form,
+                                   const pimhw_instruction *in)
 {
     static const char hex[] = "0123456789abcdef";
-    const pimhw_instruction *in = instruction;
-    if (!in || !line || (uint32_t)in->kind < PIMHW_WR_GB || (uint32_t)in->kind >= PIMHW_N_KINDS)
-        return PIMHW_ERR_ARGUMENT;
-    const char *name = PIMHW_I_KINDS[in->kind].name;
-    bool hub = in->kind == PIMHW_EPU || in->kind == PIMHW_EPU_WAIT;
-    if (in->mask >> 32 && !hub) {
-        pimhw_cause_write(why, "%s: the text has 32 channels, the mask more", name);
-        return PIMHW_ERR_PROGRAM;
-    }
-    size_t at = pimhw_i_append(line, 160, 0, hub ? "# " : "AiM ", hub ? 2 : 4);
-    at = pimhw_i_append(line, 160, at, name, strlen(name));
-    if (in->kind == PIMHW_EPU) pimhw_i_put(line, at, " elements=", in->op_size);
-    for (const char *form = pimhw_i_text_operands(in->kind); *form; form++) {
-        uint64_t bits = pimhw_i_mirror(in->mask);
+    uint64_t bits = pimhw_i_mirror(in->mask);
+    for (; *form; form++) {
         if (*form == 's') at = pimhw_i_put(line, at, " ", in->op_size);
-        if (*form == 'g') at = pimhw_i_put(line, at, " ", in->gpr);
+        if (*form == 'g' || *form == 'v') at = pimhw_i_put(line, at, " ", in->gpr);
+        if (*form == 'b') at = pimhw_i_put(line, at, " ", in->bank);
         if (*form == 'r') at = pimhw_i_put(line, at, " ", in->row);
+        if (*form == 'n') at = pimhw_i_put(line, at, " ", in->aux);
+        if (*form == 'c') at = pimhw_i_put(line, at, " ", pimhw_i_lowest(in->mask));
         if (*form != 'm') continue;
         at = pimhw_i_append(line, 160, at, " 0x", 3);
         for (int k = 28; k >= 0; k -= 4)
             at = pimhw_i_append(line, 160, at, &hex[bits >> k & 15], 1);
     }
-    if (!*pimhw_i_text_operands(in->kind)) return PIMHW_OK;
+    return at;
+}
+
+/* The text's form of an instruction of the host: NULL if it is none. */
+static const pimhw_i_host_line *pimhw_i_host_line_of(const pimhw_instruction *in)
+{
+    for (size_t i = 0; i < sizeof PIMHW_I_HOST_LINES / sizeof PIMHW_I_HOST_LINES[0]; i++) {
+        const pimhw_i_host_line *host = &PIMHW_I_HOST_LINES[i];
+        bool memory = host->kind == PIMHW_MEM_WR || host->kind == PIMHW_MEM_RD;
+        if (host->kind == in->kind && (memory || host->write == (in->out == 1))) return host;
+    }
+    return NULL;
+}
+
+PIMHW_API pimhw_status pimhw_aim_format(const pimhw_instruction *instruction, char line[160],
+                                        pimhw_cause *why)
+{
+    const pimhw_instruction *in = instruction;
+    if (!in || !line || (uint32_t)in->kind < PIMHW_WR_GB || (uint32_t)in->kind >= PIMHW_N_KINDS)
+        return PIMHW_ERR_ARGUMENT;
+    const char *name = PIMHW_I_KINDS[in->kind].name;
+    const pimhw_i_host_line *host = pimhw_i_host_line_of(in);
+    bool hub = in->kind == PIMHW_EPU || in->kind == PIMHW_EPU_WAIT;
+    bool one = in->mask && (in->mask & (in->mask - 1)) == 0;
+    if (!hub && (in->mask >> 32 || in->op_size >> 32 || (host && host->form[0] == 'c' && !one))) {
+        pimhw_cause_write(why, "%s: the text has 32 channels, op_size below 2^32, MEM one channel",
+                          name);
+        return PIMHW_ERR_PROGRAM;
+    }
+    if (host) {
+        size_t at = pimhw_i_append(line, 160, 0, host->write ? "W " : "R ", 2);
+        at = pimhw_i_append(line, 160, at, host->what, 3);
+        pimhw_i_put_operands(line, at, host->form, in);
+        return PIMHW_OK;
+    }
+    const char *form = PIMHW_I_KINDS[in->kind].text;
+    size_t at = pimhw_i_append(line, 160, 0, hub ? "# " : "AiM ", hub ? 2 : 4);
+    at = pimhw_i_append(line, 160, at, name, strlen(name));
+    if (in->kind == PIMHW_EPU) pimhw_i_put(line, at, " elements=", in->op_size);
+    at = pimhw_i_put_operands(line, at, form, in);
+    if (!*form || in->kind == PIMHW_EWADD) return PIMHW_OK;
     at = pimhw_i_put(line, at, " # column=", in->column);
     at = pimhw_i_put(line, at, " tile=", in->tile);
     at = pimhw_i_put(line, at, " out=", in->out);
@@ -2005,6 +2655,9 @@ PIMHW_API pimhw_status pimhw_aim_format(const pimhw_instruction *instruction, ch
  * ========================================================================== */
 
 enum { PIMHW_I_JOBS = 8 }; /* EPU works of one stream on their way */
+
+/* A run of so many clocks is refused: keys have room for 256 times as many. */
+#define PIMHW_I_MOST_CK ((uint64_t)1 << 46)
 
 /* Works of one stream at the hub. */
 typedef struct pimhw_i_jobs {
@@ -2037,11 +2690,14 @@ struct pimhw_device {
     uint8_t decode_reason; /* why not earlier */
     uint64_t epu_free_ck;
     uint64_t epu_ck;
+    bool endless; /* the hub passed PIMHW_I_MOST_CK */
     uint64_t n_instructions;
     uint32_t n_groups;
     uint32_t n_streams;
     uint8_t group_of[PIMHW_MAX_CHANNELS]; /* of each channel */
+    uint32_t af_mode;                     /* what CFR 2 holds: the row of AF */
     pimhw_i_channel groups[PIMHW_MAX_CHANNELS];
+    pimhw_i_banks banks[PIMHW_MAX_CHANNELS]; /* of the groups */
     pimhw_i_stream streams[PIMHW_MAX_CHANNELS];
     uint64_t rounds[PIMHW_LOOPS][PIMHW_MAX_CHANNELS];
     pimhw_i_sketch sketch;
@@ -2061,7 +2717,7 @@ PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_co
         pimhw_cause_write(why, "no memory for a device: %u bytes", (uint64_t)sizeof *d);
         return PIMHW_ERR_MEMORY;
     }
-    memset(d, 0, sizeof *d);
+    memset(d, 0, offsetof(pimhw_device, groups)); /* the rest is filled as it comes into use */
     d->config = *config;
     d->config.allocator = a;
     pimhw_i_rules_init(&d->rules, config);
@@ -2096,6 +2752,8 @@ static pimhw_i_channel *pimhw_i_group(pimhw_device *d, uint64_t *left)
     PIMHW_ASSERT(d->n_groups < PIMHW_MAX_CHANNELS);
     pimhw_i_channel *other = &d->groups[d->n_groups];
     *other = *ch;
+    other->banks = &d->banks[d->n_groups];
+    if (ch->banked) *other->banks = *ch->banks;
     other->mask = outside;
     ch->mask &= ~outside;
     for (; outside; outside &= outside - 1)
@@ -2115,6 +2773,10 @@ static bool pimhw_i_epu_serve(pimhw_device *d)
     if (!first) return false;
     d->epu_free_ck = pimhw_i_max(d->epu_free_ck, first->ready_ck[0]) + first->cost_ck[0];
     d->epu_ck += first->cost_ck[0];
+    if (d->epu_free_ck >= PIMHW_I_MOST_CK) {
+        d->endless = true;
+        d->epu_free_ck = PIMHW_I_MOST_CK;
+    }
     if (first->awaited[0]) first->done_ck[first->n_done++] = d->epu_free_ck;
     first->n--;
     for (uint32_t i = 0; i < first->n; i++) {
@@ -2130,11 +2792,13 @@ static void pimhw_i_epu_post(pimhw_device *d, pimhw_i_jobs *jobs, const pimhw_in
 {
     const pimhw_config *c = &d->config;
     uint64_t ready = d->decode_ck;
-    uint64_t left = c->front_end == PIMHW_PER_CHANNEL ? in->mask : 0;
+    uint64_t ops = pimhw_i_ceil_div(in->op_size, c->epu_lanes);
+    uint64_t left = in->mask;
     while (left)
         ready = pimhw_i_max(ready, pimhw_i_group(d, &left)->end_ck);
     jobs->ready_ck[jobs->n] = ready;
-    jobs->cost_ck[jobs->n] = pimhw_i_ceil_div(in->op_size, c->epu_lanes) * c->epu_ck_per_op;
+    /* beyond the most clocks there can be it makes no difference how far */
+    jobs->cost_ck[jobs->n] = pimhw_i_min(ops, PIMHW_I_MOST_CK) * c->epu_ck_per_op;
     jobs->awaited[jobs->n] = (in->flags & PIMHW_AWAITED) != 0;
     jobs->n++;
 }
@@ -2160,26 +2824,80 @@ static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_jobs *jobs, uint64_t mask)
     }
 }
 
-/* SYNC and EOC: all channels empty their queues; the answer comes when every write is through. */
+/*
+ * A SYNC or EOC goes through a channel's PIM queue; returns when its answer comes: after all
+ * answers before it, and when no write is under way. It does not wait for accesses whose row is
+ * still being opened, but those that go meanwhile hold it up.
+ */
+static uint64_t pimhw_i_sync_ck(pimhw_device *d, pimhw_i_channel *ch)
+{
+    uint32_t entries = d->config.queue_entries;
+    uint64_t taken = pimhw_i_take_ck(&d->issuer, ch, d->decode_ck, entries) + 1;
+    do
+        taken = pimhw_i_max(taken, ch->now_ck);
+    while (pimhw_i_active_first(&d->issuer, ch, PIMHW_CMD_TMOD, 0, taken));
+    ch->now_ck = taken + 1;
+    ch->left_ck = taken;
+    if (ch->banked) ch->banks->clock_ck = taken;
+    uint64_t before_ck = ch->answer_ck, n_before = ch->n_answers;
+    uint64_t answer = pimhw_i_max(taken, before_ck) + 1;
+    for (;;) {
+        if (ch->banked) pimhw_i_advance(&d->issuer, ch, answer - 1, entries);
+        if (answer > ch->pending_ck) break;
+        answer = ch->banked ? answer + 1 : ch->pending_ck + 1;
+    }
+    /* answers to reads that went meanwhile come after it, one a clock */
+    ch->answer_ck = pimhw_i_max(answer + (ch->n_answers - n_before), ch->answer_ck);
+    return answer;
+}
+
+/* SYNC and EOC: all channels empty their queues; then the host, or each channel, goes on. */
 static void pimhw_i_sync(pimhw_device *d)
 {
     bool shared = d->config.front_end == PIMHW_SHARED;
     uint64_t answer = 0;
     for (uint32_t g = 0; g < d->n_groups; g++) {
         pimhw_i_channel *ch = &d->groups[g];
-        uint64_t taken = pimhw_i_max(ch->now_ck, d->decode_ck + 1);
-        uint64_t end = ch->end_ck;
-        if (shared) {
-            end = pimhw_i_max(taken + 1, ch->pending_ck + 1);
-            ch->now_ck = taken + 1;
-        }
+        uint64_t end = shared ? pimhw_i_sync_ck(d, ch) : pimhw_i_max(ch->end_ck, ch->hold_ck);
         answer = pimhw_i_max(answer, end);
     }
     if (shared) d->decode_ck = answer;
     for (uint32_t g = 0; g < d->n_groups && !shared; g++) {
-        d->groups[g].hold_ck = pimhw_i_max(d->groups[g].hold_ck, answer);
+        if (d->groups[g].hold_ck >= answer) continue;
+        d->groups[g].hold_ck = answer;
         d->groups[g].hold_reason = PIMHW_WAIT_HOST;
     }
+}
+
+/* What an instruction asks of a channel. */
+static pimhw_i_work pimhw_i_work_of(const pimhw_device *d, const pimhw_instruction *in)
+{
+    pimhw_i_work work;
+    work.command = PIMHW_I_KINDS[in->kind].command;
+    work.bank = in->bank;
+    /* AF opens a row of its own, beyond all others */
+    work.row = in->kind == PIMHW_AF ? ((uint64_t)1 << 29) + d->af_mode : in->row;
+    work.column = in->column;
+    work.tile = in->tile;
+    work.out = in->out;
+    return work;
+}
+
+/* An instruction on one channel of a shared front end; returns when the host may go on. */
+static uint64_t pimhw_i_hand_over(pimhw_device *d, pimhw_i_channel *ch, const pimhw_instruction *in,
+                                  const pimhw_i_work *work)
+{
+    const pimhw_i_kind *kind = &PIMHW_I_KINDS[in->kind];
+    uint32_t entries = d->config.queue_entries;
+    if (kind->taker == PIMHW_I_BY_QUEUES)
+        return pimhw_i_access_ck(&d->issuer, ch, work, d->decode_ck, entries);
+    uint64_t taken = pimhw_i_take_ck(&d->issuer, ch, d->decode_ck, entries);
+    ch->hold_ck = taken + 1;
+    ch->hold_reason = d->decode_reason;
+    pimhw_i_in_order(&d->issuer, ch, work, in->op_size);
+    /* a read's answer frees the host in the clock after it */
+    if (kind->blocks) return ch->answer_ck - 1;
+    return pimhw_i_max(taken, pimhw_i_queue_left_ck(ch, entries));
 }
 
 /* Sends a command instruction to its channels and, on a shared front end, lets the host go on. */
@@ -2187,22 +2905,24 @@ static void pimhw_i_send_all(pimhw_device *d, const pimhw_instruction *in)
 {
     bool shared = d->config.front_end == PIMHW_SHARED;
     uint64_t next = d->decode_ck;
+    pimhw_i_work work = pimhw_i_work_of(d, in);
     for (uint64_t left = in->mask; left;) {
         pimhw_i_channel *ch = pimhw_i_group(d, &left);
-        if (shared) {
-            ch->hold_ck = d->decode_ck + 1;
-            ch->hold_reason = d->decode_reason;
-        }
-        pimhw_i_in_order(&d->issuer, ch, in);
-        if (!shared) continue;
-        if (PIMHW_I_KINDS[in->kind].blocks)
-            /* a read's answer frees the host in the clock after it */
-            next = pimhw_i_max(next, ch->end_ck - 1);
+        if (shared)
+            next = pimhw_i_max(next, pimhw_i_hand_over(d, ch, in, &work));
         else
-            next = pimhw_i_max(next, pimhw_i_queue_left_ck(ch, d->config.queue_entries));
+            pimhw_i_in_order(&d->issuer, ch, &work, in->op_size);
     }
     if (shared) d->decode_ck = next + 1;
     d->decode_reason = PIMHW_WAIT_HOST;
+}
+
+/* An instruction of the host alone: one clock of it. */
+static void pimhw_i_host(pimhw_device *d, const pimhw_instruction *in)
+{
+    if (d->config.front_end == PIMHW_SHARED) d->decode_ck++;
+    d->decode_reason = PIMHW_WAIT_HOST;
+    if (in->kind == PIMHW_CFR && in->out == 1 && in->aux == 2) d->af_mode = in->gpr;
 }
 
 /* Whether an instruction must wait for the hub to do some work first. */
@@ -2224,6 +2944,9 @@ static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_inst
         pimhw_i_sync(d);
         if (in->kind == PIMHW_EOC) d->phase = PIMHW_I_ENDED;
         break;
+    case PIMHW_EWADD:
+    case PIMHW_GPR:
+    case PIMHW_CFR: pimhw_i_host(d, in); break;
     default: pimhw_i_send_all(d, in);
     }
     d->n_instructions++;
@@ -2239,11 +2962,13 @@ static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, uint32_t n_st
     d->decode_reason = PIMHW_WAIT_HOST;
     d->epu_free_ck = 0;
     d->epu_ck = 0;
+    d->endless = false;
     d->n_instructions = 0;
+    d->af_mode = 0;
     d->n_groups = 1;
     d->n_streams = n_streams;
     memset(d->group_of, 0, sizeof d->group_of);
-    pimhw_i_channel_init(&d->groups[0], pimhw_i_low_bits(d->config.n_channels));
+    pimhw_i_channel_init(&d->groups[0], pimhw_i_low_bits(d->config.n_channels), &d->banks[0]);
     for (uint32_t i = 0; i < n_streams; i++)
         d->streams[i].jobs.n = d->streams[i].jobs.n_done = 0;
 }
@@ -2261,7 +2986,7 @@ static pimhw_status pimhw_i_refuse(const pimhw_device *d, const pimhw_instructio
 {
     uint64_t is, most;
     const char *fault = pimhw_i_instruction_fault(&d->config, d->columns, in, &is, &most);
-    if (!fault && real_rows && in->kind == PIMHW_MAC_ABK && in->row >= d->config.n_rows) {
+    if (!fault && real_rows && pimhw_i_has_row(in->kind) && in->row >= d->config.n_rows) {
         fault = "row";
         is = in->row;
         most = d->config.n_rows - 1u;
@@ -2277,8 +3002,9 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
                                            const pimhw_instruction *instruction, pimhw_cause *why)
 {
     if (!device || !instruction || device->phase != PIMHW_I_OPEN) {
-        pimhw_cause_write(why, device && device->phase == PIMHW_I_ENDED ? "an instruction after EOC"
-                                                                        : "no stream has begun");
+        pimhw_cause_write(why, device && device->phase == PIMHW_I_ENDED
+                                   ? "an instruction after EOC"
+                                   : "no stream has begun, or it ended at a failure");
         return PIMHW_ERR_ARGUMENT;
     }
     pimhw_status status = pimhw_i_refuse(device, instruction, true, why);
@@ -2334,18 +3060,29 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
     pimhw_device *d = device;
     pimhw_readings r;
     if (!d || !readings || d->phase == PIMHW_I_IDLE) {
-        pimhw_cause_write(why, "no stream has begun");
+        pimhw_cause_write(why, d && !readings ? "readings is NULL"
+                                              : "no stream has begun, or it ended at a failure");
         return PIMHW_ERR_ARGUMENT;
     }
-    if (d->phase == PIMHW_I_OPEN && d->config.front_end == PIMHW_SHARED) pimhw_i_sync(d);
+    if (d->config.front_end == PIMHW_SHARED) {
+        if (d->phase == PIMHW_I_OPEN) pimhw_i_sync(d);
+        for (uint32_t g = 0; g < d->n_groups; g++)
+            if (d->groups[g].banked)
+                pimhw_i_advance(&d->issuer, &d->groups[g], d->decode_ck, d->config.queue_entries);
+    }
     while (pimhw_i_epu_serve(d))
         continue;
     d->phase = PIMHW_I_IDLE;
+    if (d->endless) {
+        pimhw_cause_write(why, "the run takes 2^46 clocks or more");
+        return PIMHW_ERR_PROGRAM;
+    }
     memset(&r, 0, sizeof r);
     r.size = sizeof r;
     r.version = 1;
     pimhw_i_channel last = *pimhw_i_critical(d);
-    uint64_t drained = pimhw_i_max(last.end_ck, d->decode_ck); /* the host's answer included */
+    /* the host's end is its answer, whatever is still on its way */
+    uint64_t drained = d->config.front_end == PIMHW_SHARED ? d->decode_ck : last.end_ck;
     r.cycles = pimhw_i_max(drained, d->epu_free_ck);
     r.ns = (double)r.cycles * (double)d->config.tCK_ps * 1e-3;
     r.critical_channel = pimhw_i_lowest(last.mask);
@@ -2390,7 +3127,7 @@ static pimhw_status pimhw_i_fetch(pimhw_device *d, pimhw_i_stream *s, pimhw_caus
     s->over = step == PIMHW_I_DONE;
     if (s->over) return PIMHW_OK;
     if (step == PIMHW_I_WRONG)
-        pimhw_cause_write(&what, "row is beyond 2^32");
+        pimhw_cause_write(&what, "2^28 rounds or more, or an operand of 2^32 or more");
     else if (d->phase == PIMHW_I_ENDED)
         pimhw_cause_write(&what, "an instruction after EOC");
     else
@@ -2513,7 +3250,8 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     for (;;) {
         pimhw_i_step step = pimhw_i_next(w, &in);
         if (step == PIMHW_I_DONE) return PIMHW_OK;
-        if (step == PIMHW_I_WRONG) pimhw_cause_write(why, "row is beyond 2^32");
+        if (step == PIMHW_I_WRONG)
+            pimhw_cause_write(why, "2^28 rounds or more, or an operand of 2^32 or more");
         if (step == PIMHW_I_WRONG) return PIMHW_ERR_PROGRAM;
         status = pimhw_i_refuse(device, &in, !request, why);
         if (status != PIMHW_OK) return status;

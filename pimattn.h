@@ -21,10 +21,12 @@
  *     printf("%g, %llu clocks\n", out[0], (unsigned long long)r.device.cycles);
  *     pimattn_engine_destroy(e);
  *
- * Build with -ffp-contract=off; -ffast-math is refused. Options, to define before the include:
+ * Build with -ffp-contract=off: without it a compiler may fuse multiplications into additions, and
+ * two builds differ in the last bit. -ffast-math is refused. Options, to define before the include:
  *
  *     PIMATTN_IMPLEMENTATION  build the functions here, and those of pim_hw.h
- *     PIMATTN_STATIC          every function becomes a private copy of this source file
+ *     PIMATTN_STATIC          every function becomes a private copy of this source file; add
+ *                             PIMHW_STATIC for those of pim_hw.h
  *     PIMATTN_ASSERT(x)       what checks our own invariants; default: assert
  *
  * Rooms. Front: [A1] options, [A2] foundations, [A3] shapes, [A5] plan, [A9] readings,
@@ -118,8 +120,8 @@ typedef enum pimattn_hfp_unit {
 
 /* One sequence of a step: its tokens in the cache, of which the last n_tokens are queries. */
 typedef struct pimattn_span {
-    uint64_t context_tokens;
-    uint64_t n_tokens;
+    uint64_t context_tokens; /* at most 2^32 */
+    uint64_t n_tokens;       /* 1 to context_tokens, at most 65535 */
 } pimattn_span;
 
 /* How a shape lies on a device. Layouts of K and V: mapping A [PHONY]. */
@@ -193,7 +195,7 @@ typedef struct pimattn_readings {
     uint32_t wanted_out;  /* see pimattn_plan */
     uint32_t used_out;
     bool remembered;    /* a batch of these lengths had been timed before */
-    const char *kernel; /* host kernel, "" for an estimate */
+    const char *kernel; /* host kernel: "scalar"; "" for an estimate */
 } pimattn_readings;
 
 /* ==========================================================================
@@ -240,7 +242,7 @@ typedef struct pimattn_config {
     uint32_t partition; /* pimattn_partition; default TCP */
     uint32_t hfp_unit;  /* pimattn_hfp_unit */
     bool row_reuse_off;
-    pimhw_config device; /* preset[0] == 0: preset "aimx" */
+    pimhw_config device; /* from pimhw_config_init; all 0: preset "aimx" */
     pimhw_allocator allocator;
 } pimattn_config;
 
@@ -263,12 +265,13 @@ PIMATTN_API const char *pimattn_engine_cause(const pimattn_engine *engine);
 /* The configuration with every 0 replaced by what it meant. */
 PIMATTN_API const pimattn_config *pimattn_engine_config(const pimattn_engine *engine);
 
+/* Names a sequence; 0 is never one, and a freed one's is not given out again. */
 typedef uint64_t pimattn_seq;
 
 /* One sequence of a batch: the last n_tokens of its tokens are the queries. */
 typedef struct pimattn_item {
-    pimattn_seq seq;
-    uint64_t n_tokens;
+    pimattn_seq seq;   /* may stand in a batch more than once */
+    uint64_t n_tokens; /* 1 to its tokens, at most 65535 */
 } pimattn_item;
 
 /*
@@ -278,8 +281,9 @@ typedef struct pimattn_item {
  */
 typedef struct pimattn_call {
     float *out;                /* may be NULL if partials is not */
-    float *lse;                /* log-sum-exp; may be NULL */
-    pimattn_partial *partials; /* [rows * n_heads] with o and dim set; may be NULL */
+    float *lse;                /* log-sum-exp, beside one of them; may be NULL */
+    pimattn_partial *partials; /* [rows][n_heads] with o and dim = head_dim_v set; m, l and what o
+                                  points to are overwritten; may be NULL */
     const float *q;
     const pimattn_item *items; /* [n_items] */
     size_t n_items;
@@ -292,8 +296,11 @@ typedef struct pimattn_call {
  *
  *   readings may be NULL: then nothing is timed
  *   returns  PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_SEQ, PIMATTN_ERR_DEVICE; outputs then unchanged
- *   error    |out - exact| <= (2e-6 + 2e-7 max|score|) max|v|; o overflows, and out is NaN, where
+ *   error    |out - exact| <= (2e-6 + 2e-7 max|score|) max|v|, where for |score| stands the sum of
+ *            |scale q_i k_i| if terms cancel; o overflows, and out is NaN, where
  *            the sum of |v| over the tokens passes FLT_MAX
+ *   NaN      a score that is not finite (so also K = -inf) makes out and lse of that query head
+ *            NaN; v[j] that is not finite makes out[j] NaN and nothing else; append keeps both
  */
 PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer,
                                           const pimattn_call *call, pimattn_readings *readings);
@@ -324,18 +331,24 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
  * where up64 rounds up to a multiple of 64. Pages are taken when their first token arrives.
  * ========================================================================== */
 
+/*
+ * A new, empty sequence; and its end: its pages go back to the pool.
+ *
+ *   returns  PIMATTN_ERR_SEQ if max_seqs are alive, or if there is no such sequence
+ */
 PIMATTN_API pimattn_status pimattn_seq_create(pimattn_engine *engine, pimattn_seq *seq);
 PIMATTN_API pimattn_status pimattn_seq_free(pimattn_engine *engine, pimattn_seq seq);
 
 /*
- * Takes the pages for n_tokens more tokens in all layers, or none.
+ * Takes the pages for n_tokens more tokens in all layers, or none. All layers have one length.
  *
- *   returns  PIMATTN_ERR_PAGES, PIMATTN_ERR_MEMORY, PIMATTN_ERR_SEQ
+ *   returns  PIMATTN_ERR_PAGES, PIMATTN_ERR_MEMORY, PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (a layer
+ *            of another length, or more than 2^32 tokens)
  */
 PIMATTN_API pimattn_status pimattn_seq_reserve(pimattn_engine *engine, pimattn_seq seq,
                                                uint64_t n_tokens);
 
-/* Tokens of a sequence in one layer. */
+/* Tokens of a sequence in one layer: PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT. */
 PIMATTN_API pimattn_status pimattn_seq_tokens(pimattn_engine *engine, pimattn_seq seq,
                                               uint32_t layer, uint64_t *n_tokens);
 
@@ -346,7 +359,8 @@ PIMATTN_API pimattn_status pimattn_seq_tokens(pimattn_engine *engine, pimattn_se
  *   shape    row r of k: [n_kv_heads][head_dim], of v: [n_kv_heads][head_dim_v]
  *   units    strides in bytes from one row to the next, 0: packed
  *   returns  PIMATTN_ERR_PAGES, PIMATTN_ERR_MEMORY, PIMATTN_ERR_RANGE (f16: token, head and index
- *            in the cause); nothing is appended then
+ *            in the cause), PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (layer, pointer, stride, more
+ *            than 2^32 tokens); nothing is appended then
  */
 PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq seq, uint32_t layer,
                                           const float *k, const float *v, uint64_t n_tokens,
@@ -642,6 +656,28 @@ static bool pimattn_i_tile_scores(const pimattn_i_tile *tile, const float *q, fl
     return true;
 }
 
+/*
+ * Adds the tile's weighted V to n of the sums from dim j on. The tile is summed by itself, token
+ * after token: 512 equal values added one by one would lose more than the promised error.
+ */
+static void pimattn_i_tile_mix(const pimattn_i_tile *tile, const float p[16], uint32_t j,
+                               uint32_t n, float *o)
+{
+    float sum[16] = {0};
+    for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {
+        if (!(tile->visible >> t & 1)) continue;
+        const float *v = tile->v + (size_t)t * tile->dim_v + j;
+        if (n == 16)
+            for (uint32_t i = 0; i < 16; i++)
+                sum[i] += p[t] * v[i];
+        else
+            for (uint32_t i = 0; i < n; i++)
+                sum[i] += p[t] * v[i];
+    }
+    for (uint32_t i = 0; i < n; i++)
+        o[i] += sum[i];
+}
+
 /* Folds a tile into the partial of one query head: the scalar kernel, and the specification. */
 static void pimattn_i_tile_scalar(const pimattn_i_tile *tile, const float *q, float *partial)
 {
@@ -662,13 +698,10 @@ static void pimattn_i_tile_scalar(const pimattn_i_tile *tile, const float *q, fl
             o[j] *= keep;
         m = partial[PIMATTN_I_M] = most;
     }
-    for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {
-        if (!(tile->visible >> t & 1)) continue;
-        const float *v = tile->v + (size_t)t * tile->dim_v;
-        float weight = p[t] = pimattn_i_exp(score[t] - m);
-        for (uint32_t j = 0; j < tile->dim_v; j++)
-            o[j] += weight * v[j];
-    }
+    for (uint32_t t = 0; t < PIMATTN_I_TILE; t++)
+        if (tile->visible >> t & 1) p[t] = pimattn_i_exp(score[t] - m);
+    for (uint32_t j = 0; j < tile->dim_v; j += 16)
+        pimattn_i_tile_mix(tile, p, j, (uint32_t)pimattn_i_min(16, tile->dim_v - j), o + j);
     partial[PIMATTN_I_L] += pimattn_i_sum16(p);
 }
 
@@ -681,7 +714,7 @@ PIMATTN_API void pimattn_partial_clear(pimattn_partial *partial)
 {
     partial->m = pimattn_i_minus_inf();
     partial->l = 0.0f;
-    for (uint32_t j = 0; j < partial->dim; j++)
+    for (uint32_t j = 0; j < partial->dim && partial->o; j++)
         partial->o[j] = 0.0f;
 }
 
@@ -991,9 +1024,12 @@ static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
         return pimattn_i_shape_fault(why, "shape.n_layers", s->n_layers, "1 to 65536");
     if (s->n_kv_heads < 1 || s->n_kv_heads > 65536)
         return pimattn_i_shape_fault(why, "shape.n_kv_heads", s->n_kv_heads, "1 to 65536");
-    if (s->n_heads < 1 || s->n_heads > 65536 || s->n_heads % s->n_kv_heads != 0)
-        return pimattn_i_shape_fault(why, "shape.n_heads", s->n_heads,
-                                     "1 to 65536 and a multiple of n_kv_heads");
+    if (s->n_heads < 1 || s->n_heads > 65536 || s->n_heads % s->n_kv_heads != 0) {
+        pimhw_cause_write(why,
+                          "shape.n_heads is %u, not 1 to 65536 and a multiple of n_kv_heads %u",
+                          (uint64_t)s->n_heads, (uint64_t)s->n_kv_heads);
+        return PIMATTN_ERR_CONFIG;
+    }
     if (s->head_dim < 1 || s->head_dim > 65536)
         return pimattn_i_shape_fault(why, "shape.head_dim", s->head_dim, "1 to 65536");
     if (s->head_dim_v > 65536)
@@ -1673,6 +1709,14 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
 {
     if (!plan || !request || !blocks || !order || !list_begin || !spans || n_spans == 0)
         return PIMATTN_ERR_ARGUMENT;
+    for (size_t i = 0; i < n_spans; i++) {
+        uint64_t group =
+            pimattn_i_by_query_head(plan) ? 1 : plan->shape.n_heads / plan->shape.n_kv_heads;
+        if (pimattn_i_mul(spans[i].n_tokens, group) <= plan->n_queries) continue;
+        pimhw_cause_write(why, "item %u: %u tokens make more than the %u queries planned for",
+                          (uint64_t)i, spans[i].n_tokens, (uint64_t)plan->n_queries);
+        return PIMATTN_ERR_ARGUMENT;
+    }
     uint32_t units = pimattn_i_units(plan);
     uint64_t dims = (uint64_t)plan->shape.head_dim + plan->shape.head_dim_v;
     uint64_t next_row = 0, useful = 0;
@@ -1714,7 +1758,7 @@ PIMATTN_API const char *pimattn_status_str(pimattn_status status)
     case PIMATTN_ERR_CONFIG: return "wrong configuration";
     case PIMATTN_ERR_MEMORY: return "out of memory";
     case PIMATTN_ERR_PAGES: return "out of KV pages";
-    case PIMATTN_ERR_SEQ: return "no such sequence";
+    case PIMATTN_ERR_SEQ: return "no such sequence, or no slot for one more";
     case PIMATTN_ERR_RANGE: return "value too large for the cache's type";
     case PIMATTN_ERR_DEVICE: return "the device cannot do it";
     }
@@ -1826,7 +1870,7 @@ static pimattn_status pimattn_i_planner_time(pimattn_i_planner *p, pimattn_readi
     return PIMATTN_OK;
 }
 
-enum { PIMATTN_I_MAX_SEQS = 65535 };
+enum { PIMATTN_I_MAX_SEQS = 65535, PIMATTN_I_MAX_QUERY_TOKENS = 65535 };
 
 /* Longest context a call may have; all sums of a block then fit 64 bits. */
 #define PIMATTN_I_MAX_TOKENS ((uint64_t)1 << 32)
@@ -1844,16 +1888,15 @@ static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_
     }
     for (size_t i = 0; i < n_spans; i++) {
         if (spans[i].context_tokens > PIMATTN_I_MAX_TOKENS) {
-            pimhw_cause_write(why, "sequence %u: context_tokens is %u, not at most 2^32",
-                              (uint64_t)i, spans[i].context_tokens);
+            pimhw_cause_write(why, "item %u: context_tokens is %u, not at most 2^32", (uint64_t)i,
+                              spans[i].context_tokens);
             return PIMATTN_ERR_ARGUMENT;
         }
-        if (spans[i].n_tokens < 1 || spans[i].n_tokens > spans[i].context_tokens ||
-            spans[i].n_tokens > 65535) {
-            pimhw_cause_write(why, "sequence %u: n_tokens is %u, not 1 to its %u tokens or 65535",
-                              (uint64_t)i, spans[i].n_tokens, spans[i].context_tokens);
-            return PIMATTN_ERR_ARGUMENT;
-        }
+        uint64_t most = pimattn_i_min(spans[i].context_tokens, PIMATTN_I_MAX_QUERY_TOKENS);
+        if (spans[i].n_tokens >= 1 && spans[i].n_tokens <= most) continue;
+        pimhw_cause_write(why, "item %u: n_tokens is %u, not 1 to %u; it has %u tokens",
+                          (uint64_t)i, spans[i].n_tokens, most, spans[i].context_tokens);
+        return PIMATTN_ERR_ARGUMENT;
     }
     return PIMATTN_OK;
 }
@@ -1910,6 +1953,23 @@ static pimattn_status pimattn_i_number_fault(pimhw_cause *why, const char *field
     return PIMATTN_ERR_CONFIG;
 }
 
+/* A device without a preset is the default one; fields set by hand would be lost. */
+static pimattn_status pimattn_i_device_fill(pimattn_config *c, pimhw_cause *why)
+{
+    const char *field;
+    uint32_t value;
+    if (c->device.preset[0]) return PIMATTN_OK;
+    for (uint32_t i = 0; (field = pimhw_config_field(i)) != NULL; i++) {
+        pimhw_config_get(&c->device, field, &value, NULL);
+        if (value == 0) continue;
+        pimhw_cause_write(
+            why, "device.%s is set but device.preset is empty: pimhw_config_init first", field);
+        return PIMATTN_ERR_CONFIG;
+    }
+    pimhw_config_init(&c->device, "aimx", NULL);
+    return PIMATTN_OK;
+}
+
 /* Replaces what 0 stands for. */
 static pimattn_status pimattn_i_config_fill(pimattn_config *c, pimhw_cause *why)
 {
@@ -1921,7 +1981,8 @@ static pimattn_status pimattn_i_config_fill(pimattn_config *c, pimhw_cause *why)
     if (!c->scratch_bytes) c->scratch_bytes = 8u << 20;
     if (!c->memo_entries) c->memo_entries = 64;
     if (!c->max_workers) c->max_workers = 1;
-    if (!c->device.preset[0]) pimhw_config_init(&c->device, "aimx", NULL);
+    status = pimattn_i_device_fill(c, why);
+    if (status != PIMATTN_OK) return status;
     if (!c->allocator.alloc != !c->allocator.release) {
         pimhw_cause_write(why, "allocator has only one of alloc and release");
         return PIMATTN_ERR_CONFIG;
@@ -2173,7 +2234,8 @@ static pimattn_i_seq *pimattn_i_seq_find(pimattn_engine *e, pimattn_seq seq)
 
 PIMATTN_API pimattn_status pimattn_seq_create(pimattn_engine *engine, pimattn_seq *seq)
 {
-    if (!engine || !seq) return PIMATTN_ERR_ARGUMENT;
+    if (!engine) return PIMATTN_ERR_ARGUMENT;
+    if (!seq) return pimattn_i_wrong(engine, "seq is NULL", 0);
     for (uint32_t i = 0; i < engine->config.max_seqs; i++) {
         pimattn_i_seq *s = &engine->seqs[i];
         if (s->id) continue;
@@ -2201,7 +2263,8 @@ PIMATTN_API pimattn_status pimattn_seq_free(pimattn_engine *engine, pimattn_seq 
 PIMATTN_API pimattn_status pimattn_seq_tokens(pimattn_engine *engine, pimattn_seq seq,
                                               uint32_t layer, uint64_t *n_tokens)
 {
-    if (!engine || !n_tokens) return PIMATTN_ERR_ARGUMENT;
+    if (!engine) return PIMATTN_ERR_ARGUMENT;
+    if (!n_tokens) return pimattn_i_wrong(engine, "n_tokens is NULL", 0);
     if (layer >= engine->config.shape.n_layers)
         return pimattn_i_wrong(engine, "layer %u is not below n_layers", layer);
     pimattn_i_seq *s = pimattn_i_seq_find(engine, seq);
@@ -2262,8 +2325,9 @@ static pimattn_status pimattn_i_range_check(pimattn_engine *e, const unsigned ch
             const unsigned char *row = rows + (size_t)t * stride + 4 * (size_t)h * dim;
             uint32_t at = pimattn_i_first_overflow(row, type, dim);
             if (at == dim) continue;
-            pimhw_cause_write(&e->why, "%s of token %u, KV head %u, index %u is beyond f16", what,
-                              t, (uint64_t)h, (uint64_t)at);
+            pimhw_cause_write(&e->why,
+                              "%s of token %u of this append, KV head %u, index %u is beyond f16",
+                              what, t, (uint64_t)h, (uint64_t)at);
             return PIMATTN_ERR_RANGE;
         }
     return PIMATTN_OK;
@@ -2470,7 +2534,9 @@ static void pimattn_i_give(pimattn_engine *e, const pimattn_i_job *job, uint32_t
         unsigned char *to = (unsigned char *)call->out + row * call->out_stride;
         pimattn_partial_output(&view, (float *)(void *)(to + 4 * (size_t)head * dim));
     }
-    if (call->lse) call->lse[row * n_heads + head] = pimattn_partial_lse(&view);
+    float lse = pimattn_partial_lse(&view);
+    if (call->lse)
+        memcpy((unsigned char *)call->lse + 4 * (row * n_heads + head), &lse, sizeof lse);
     if (call->partials) {
         pimattn_partial *to = &call->partials[row * n_heads + head];
         to->m = view.m;
@@ -2576,7 +2642,8 @@ static pimattn_status pimattn_i_call_spans(pimattn_engine *e, uint32_t layer,
 {
     if (layer >= e->config.shape.n_layers)
         return pimattn_i_wrong(e, "layer %u is not below n_layers", layer);
-    if (!items || n_items == 0 || n_items > e->config.max_seqs)
+    if (!items) return pimattn_i_wrong(e, "items is NULL for a batch of %u", n_items);
+    if (n_items == 0 || n_items > e->config.max_seqs)
         return pimattn_i_wrong(e, "a batch of %u items is not 1 to max_seqs", n_items);
     *spans = pimattn_i_memo_key(e, e->config.memo_entries);
     for (size_t i = 0; i < n_items; i++) {
@@ -2637,6 +2704,7 @@ PIMATTN_API pimattn_status pimattn_attend_one(pimattn_engine *engine, pimattn_se
 {
     pimattn_item item;
     pimattn_call call;
+    if (engine && !out) return pimattn_i_wrong(engine, "out is NULL", 0);
     item.seq = seq;
     item.n_tokens = 1;
     memset(&call, 0, sizeof call);
@@ -2653,7 +2721,8 @@ PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32
                                                   const pimhw_request **request)
 {
     pimattn_span *spans = NULL;
-    if (!engine || !program || !request) return PIMATTN_ERR_ARGUMENT;
+    if (!engine) return PIMATTN_ERR_ARGUMENT;
+    if (!program || !request) return pimattn_i_wrong(engine, "program or request is NULL", 0);
     pimattn_status status = pimattn_i_call_spans(engine, layer, items, n_items, &spans);
     if (status == PIMATTN_OK)
         status = pimattn_i_planner_request(&engine->planner, spans, n_items, &engine->why);
