@@ -404,17 +404,17 @@ typedef enum pimhw_command {
     PIMHW_CMD_WRMAC16,
     PIMHW_CMD_RDMAC16,
     PIMHW_CMD_TMOD,
-    PIMHW_CMD_ACT,
+    PIMHW_CMD_EWMUL16,
+    PIMHW_CMD_AF16,
+    PIMHW_CMD_WRA16,
+    PIMHW_CMD_RDAF16,
+    PIMHW_CMD_ACT, /* from here on of one bank */
     PIMHW_CMD_PRE,
     PIMHW_CMD_RD,
     PIMHW_CMD_WR,
     PIMHW_CMD_MAC,
     PIMHW_CMD_RDCP,
     PIMHW_CMD_WRCP,
-    PIMHW_CMD_EWMUL16,
-    PIMHW_CMD_AF16,
-    PIMHW_CMD_WRA16,
-    PIMHW_CMD_RDAF16,
     PIMHW_N_COMMANDS
 } pimhw_command;
 
@@ -608,7 +608,6 @@ static uint32_t pimhw_i_count(uint64_t mask)
 /* Number of the lowest bit; mask is not 0. */
 static uint32_t pimhw_i_lowest(uint64_t mask)
 {
-    PIMHW_ASSERT(mask != 0);
 #if defined(__GNUC__)
     return (uint32_t)__builtin_ctzll(mask);
 #else
@@ -622,7 +621,6 @@ static uint32_t pimhw_i_lowest(uint64_t mask)
 /* Number of the highest bit; mask is not 0. */
 static uint32_t pimhw_i_highest(uint64_t mask)
 {
-    PIMHW_ASSERT(mask != 0);
 #if defined(__GNUC__)
     return 63 - (uint32_t)__builtin_clzll(mask);
 #else
@@ -807,32 +805,37 @@ typedef struct pimhw_i_command {
     char name[12];
     uint8_t spent;      /* pimhw_spent */
     bool register_mode; /* else normal mode */
-    bool one_bank;      /* else the channel: all its banks, or none */
+
     bool needs_row;
     char occupies[12]; /* clocks: sums of fields and numbers, here and below */
     char completes[20];
 } pimhw_i_command;
 
 static const pimhw_i_command PIMHW_I_COMMANDS[PIMHW_N_COMMANDS] = {
-    {"ACT16", PIMHW_SPENT_ACT, false, false, false, "tRCD_MAC", "1"},
-    {"PREA", PIMHW_SPENT_PRE, false, false, false, "tRP", "1"},
-    {"MAC16", PIMHW_SPENT_MAC, false, false, true, "tCCD_S", "1"},
-    {"WRGB", PIMHW_SPENT_WR_INP, true, false, false, "tCCD_S", "tCWL_GB+tBL"},
-    {"WRMAC16", PIMHW_SPENT_WR_INP, true, false, false, "tCCD_S", "tCWL_REG+tBL"},
-    {"RDMAC16", PIMHW_SPENT_RD_OUT, true, false, false, "tCCD_S", "tCL_REG+tBL"},
-    {"TMOD", PIMHW_SPENT_MODE, false, false, false, "tMOD", "1"},
-    {"ACT", PIMHW_SPENT_ACT, false, true, false, "tRCD_MAC", "1"},
-    {"PRE", PIMHW_SPENT_PRE, false, true, false, "tRP", "1"},
-    {"RD", PIMHW_SPENT_ACCESS, false, true, true, "tCCD_S", "tCL+tBL"},
-    {"WR", PIMHW_SPENT_ACCESS, false, true, true, "tCCD_S", "tCWL+tBL"},
-    {"MAC", PIMHW_SPENT_MAC, false, true, true, "tCCD_S", "1"},
-    {"RDCP", PIMHW_SPENT_ACCESS, false, true, true, "tCCD_S", "1"},
-    {"WRCP", PIMHW_SPENT_ACCESS, false, true, true, "tCCD_S", "1"},
-    {"EWMUL16", PIMHW_SPENT_MAC, false, false, true, "tCCD_S", "1"},
-    {"AF16", PIMHW_SPENT_MAC, false, false, true, "tCCD_S", "1"},
-    {"WRA16", PIMHW_SPENT_ACCESS, false, false, true, "tCCD_S", "tCWL+tBL+tRP"},
-    {"RDAF16", PIMHW_SPENT_RD_OUT, true, false, false, "tCCD_S", "tCL_REG+tBL"},
+    {"ACT16", PIMHW_SPENT_ACT, false, false, "tRCD_MAC", "1"},
+    {"PREA", PIMHW_SPENT_PRE, false, false, "tRP", "1"},
+    {"MAC16", PIMHW_SPENT_MAC, false, true, "tCCD_S", "1"},
+    {"WRGB", PIMHW_SPENT_WR_INP, true, false, "tCCD_S", "tCWL_GB+tBL"},
+    {"WRMAC16", PIMHW_SPENT_WR_INP, true, false, "tCCD_S", "tCWL_REG+tBL"},
+    {"RDMAC16", PIMHW_SPENT_RD_OUT, true, false, "tCCD_S", "tCL_REG+tBL"},
+    {"TMOD", PIMHW_SPENT_MODE, false, false, "tMOD", "1"},
+    {"EWMUL16", PIMHW_SPENT_MAC, false, true, "tCCD_S", "1"},
+    {"AF16", PIMHW_SPENT_MAC, false, true, "tCCD_S", "1"},
+    {"WRA16", PIMHW_SPENT_ACCESS, false, true, "tCCD_S", "tCWL+tBL+tRP"},
+    {"RDAF16", PIMHW_SPENT_RD_OUT, true, false, "tCCD_S", "tCL_REG+tBL"},
+    {"ACT", PIMHW_SPENT_ACT, false, false, "tRCD_MAC", "1"},
+    {"PRE", PIMHW_SPENT_PRE, false, false, "tRP", "1"},
+    {"RD", PIMHW_SPENT_ACCESS, false, true, "tCCD_S", "tCL+tBL"},
+    {"WR", PIMHW_SPENT_ACCESS, false, true, "tCCD_S", "tCWL+tBL"},
+    {"MAC", PIMHW_SPENT_MAC, false, true, "tCCD_S", "1"},
+    {"RDCP", PIMHW_SPENT_ACCESS, false, true, "tCCD_S", "1"},
+    {"WRCP", PIMHW_SPENT_ACCESS, false, true, "tCCD_S", "1"},
 };
+
+static bool pimhw_i_one_bank(uint32_t command)
+{
+    return command >= PIMHW_CMD_ACT;
+}
 
 /* Where a constraint holds. Commands of the whole channel meet at the channel only. */
 enum { PIMHW_I_CHANNEL = 0, PIMHW_I_GROUP, PIMHW_I_BANKS, PIMHW_I_N_LEVELS };
@@ -850,7 +853,7 @@ enum {
     PIMHW_I_BANK_WRITES = PIMHW_I_BIT(WR) | PIMHW_I_BIT(WRCP),
     PIMHW_I_FILLS = PIMHW_I_BIT(WRA16) | PIMHW_I_BIT(WRMAC16) | PIMHW_I_BIT(EWMUL16),
     PIMHW_I_OPENS = PIMHW_I_BIT(ACT) | PIMHW_I_BIT(ACT16),
-    PIMHW_I_NOT_MODE = (PIMHW_I_BIT(RDAF16) * 2 - 1) & ~PIMHW_I_BIT(TMOD)
+    PIMHW_I_NOT_MODE = (PIMHW_I_BIT(WRCP) * 2 - 1) & ~PIMHW_I_BIT(TMOD)
 };
 
 /* t(next) >= t(last) + clocks; reason: what the wait counts as where this row sets the clock. */
@@ -959,36 +962,37 @@ typedef struct pimhw_i_kind {
     uint8_t taker;
     uint8_t command; /* pimhw_command */
     bool sized;      /* op_size columns, else one command */
+    bool has_row;    /* names a row */
     bool blocks;     /* on a shared front end the next one waits for its answer */
 } pimhw_i_kind;
 
 static const pimhw_i_kind PIMHW_I_KINDS[PIMHW_N_KINDS] = {
-    {"LOOP", "", PIMHW_I_BY_NOBODY, 0, false, false},
-    {"LIST", "", PIMHW_I_BY_NOBODY, 0, false, false},
-    {"BLOCK", "", PIMHW_I_BY_NOBODY, 0, false, false},
-    {"END", "", PIMHW_I_BY_NOBODY, 0, false, false},
-    {"WR_GB", "sgm", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRGB, true, false},
-    {"WR_BIAS", "gm", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRMAC16, false, false},
-    {"MAC_ABK", "smr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_MAC16, true, false},
-    {"RD_MAC", "gm", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDMAC16, false, true},
-    {"MAC_SBK", "smbr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_MAC, true, false},
-    {"EWMUL", "smr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_EWMUL16, true, false},
-    {"AF", "m", PIMHW_I_BY_CHANNELS, PIMHW_CMD_AF16, false, false},
-    {"RD_AF", "gm", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDAF16, false, true},
-    {"COPY_BKGB", "smbr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDCP, true, false},
-    {"COPY_GBBK", "smbr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRCP, true, false},
-    {"WR_SBK", "gmbr", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, false},
-    {"RD_SBK", "gmbr", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, false},
-    {"WR_ABK", "gmr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRA16, false, false},
-    {"MEM_WR", "", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, false},
-    {"MEM_RD", "", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, false},
-    {"EWADD", "sgn", PIMHW_I_BY_HOST, 0, false, false},
-    {"GPR", "", PIMHW_I_BY_HOST, 0, false, false},
-    {"CFR", "", PIMHW_I_BY_HOST, 0, false, false},
-    {"SYNC", "", PIMHW_I_BY_CHANNELS, 0, false, true},
-    {"EOC", "", PIMHW_I_BY_CHANNELS, 0, false, true},
-    {"EPU", "", PIMHW_I_BY_HOST, 0, true, false},
-    {"EPU_WAIT", "", PIMHW_I_BY_HOST, 0, false, false},
+    {"LOOP", "", PIMHW_I_BY_NOBODY, 0, false, false, false},
+    {"LIST", "", PIMHW_I_BY_NOBODY, 0, false, false, false},
+    {"BLOCK", "", PIMHW_I_BY_NOBODY, 0, false, false, false},
+    {"END", "", PIMHW_I_BY_NOBODY, 0, false, false, false},
+    {"WR_GB", "sgm", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRGB, true, false, false},
+    {"WR_BIAS", "gm", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRMAC16, false, false, false},
+    {"MAC_ABK", "smr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_MAC16, true, true, false},
+    {"RD_MAC", "gm", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDMAC16, false, false, true},
+    {"MAC_SBK", "smbr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_MAC, true, true, false},
+    {"EWMUL", "smr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_EWMUL16, true, true, false},
+    {"AF", "m", PIMHW_I_BY_CHANNELS, PIMHW_CMD_AF16, false, false, false},
+    {"RD_AF", "gm", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDAF16, false, false, true},
+    {"COPY_BKGB", "smbr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDCP, true, true, false},
+    {"COPY_GBBK", "smbr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRCP, true, true, false},
+    {"WR_SBK", "gmbr", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, true, false},
+    {"RD_SBK", "gmbr", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, true, false},
+    {"WR_ABK", "gmr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRA16, false, true, false},
+    {"MEM_WR", "", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, true, false},
+    {"MEM_RD", "", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, true, false},
+    {"EWADD", "sgn", PIMHW_I_BY_HOST, 0, false, false, false},
+    {"GPR", "", PIMHW_I_BY_HOST, 0, false, false, false},
+    {"CFR", "", PIMHW_I_BY_HOST, 0, false, false, false},
+    {"SYNC", "", PIMHW_I_BY_CHANNELS, 0, false, false, true},
+    {"EOC", "", PIMHW_I_BY_CHANNELS, 0, false, false, true},
+    {"EPU", "", PIMHW_I_BY_HOST, 0, true, false, false},
+    {"EPU_WAIT", "", PIMHW_I_BY_HOST, 0, false, false, false},
 };
 
 PIMHW_API const char *pimhw_command_str(pimhw_command command)
@@ -1189,16 +1193,9 @@ PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_caus
  *       Knows parameters and past commands; never stored data.
  * ========================================================================== */
 
-/* A clock that a command makes another one wait for, counted from its own. */
-typedef struct pimhw_i_wait {
-    uint64_t key; /* pimhw_i_key */
-    uint8_t next; /* pimhw_command */
-} pimhw_i_wait;
-
 /* The constraint table of one device, evaluated. */
 typedef struct pimhw_i_rules {
-    pimhw_i_wait waits[PIMHW_I_N_LEVELS][PIMHW_N_COMMANDS][PIMHW_N_COMMANDS]; /* by last */
-    uint8_t n_waits[PIMHW_I_N_LEVELS][PIMHW_N_COMMANDS];
+    uint64_t key[PIMHW_I_N_LEVELS][PIMHW_N_COMMANDS][PIMHW_N_COMMANDS]; /* last, next; 0: none */
     uint64_t again_ck[PIMHW_N_COMMANDS];    /* to the next of its kind, same bank; 1 or more */
     uint8_t again_reason[PIMHW_N_COMMANDS]; /* pimhw_spent */
     uint32_t occupies[PIMHW_N_COMMANDS];
@@ -1237,15 +1234,11 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
         clocks[i] = pimhw_i_sum(config, PIMHW_I_CONSTRAINTS[i].clocks);
     for (uint32_t last = 0; last < PIMHW_N_COMMANDS; last++) {
         uint64_t again = 0;
-        for (uint32_t level = 0; level < PIMHW_I_N_LEVELS; level++)
-            for (uint32_t next = 0; next < PIMHW_N_COMMANDS; next++) {
-                uint64_t key = pimhw_i_pair(clocks, level, last, next);
-                if (!key) continue;
-                pimhw_i_wait *wait = &rules->waits[level][last][rules->n_waits[level][last]++];
-                wait->key = key;
-                wait->next = (uint8_t)next;
-                if (next == last) again = pimhw_i_max(again, key);
-            }
+        for (uint32_t level = 0; level < PIMHW_I_N_LEVELS; level++) {
+            for (uint32_t next = 0; next < PIMHW_N_COMMANDS; next++)
+                rules->key[level][last][next] = pimhw_i_pair(clocks, level, last, next);
+            again = pimhw_i_max(again, rules->key[level][last][last]);
+        }
         rules->again_ck[last] = pimhw_i_max(again >> 8, 1);
         rules->again_reason[last] =
             again ? PIMHW_I_CONSTRAINTS[255 - (again & 255)].reason : (uint8_t)PIMHW_WAIT_HOST;
@@ -1309,7 +1302,8 @@ typedef struct pimhw_i_channel {
     bool register_mode;
     bool banked; /* *banks holds */
     uint32_t newest_run;
-    uint64_t commands[PIMHW_N_COMMANDS]; /* of one channel */
+    uint64_t commands[PIMHW_N_COMMANDS];  /* of one channel */
+    uint64_t issued_ck[PIMHW_N_COMMANDS]; /* the last of each */
     uint64_t spent_ck[PIMHW_N_SPENT];
     pimhw_i_banks *banks;
     pimhw_i_run runs[PIMHW_I_QUEUE];
@@ -1324,6 +1318,17 @@ static void pimhw_i_channel_init(pimhw_i_channel *ch, uint64_t mask, pimhw_i_ban
     ch->hold_reason = PIMHW_WAIT_HOST;
 }
 
+/*
+ * What a command at clock t makes others wait for, at one level. Where there is no constraint the
+ * key is 0: then t itself, which the command bus passes anyway.
+ */
+static void pimhw_i_raise(const uint64_t key[PIMHW_N_COMMANDS], uint32_t from, uint32_t to,
+                          uint64_t ready[PIMHW_N_COMMANDS], uint64_t t)
+{
+    for (uint32_t next = from; next < to; next++)
+        ready[next] = pimhw_i_max(ready[next], (t << 8) + key[next]);
+}
+
 /* From here on the channel is looked at bank by bank. */
 static void pimhw_i_bank_by_bank(const pimhw_i_rules *rules, pimhw_i_channel *ch)
 {
@@ -1333,6 +1338,11 @@ static void pimhw_i_bank_by_bank(const pimhw_i_rules *rules, pimhw_i_channel *ch
     ch->banks->open = ch->row_open ? rules->all_banks : 0;
     for (uint32_t i = 0; i < PIMHW_MAX_BANKS; i++)
         ch->banks->row[i] = ch->row;
+    /* so far nobody asked when commands of one bank may come */
+    for (uint32_t last = 0; last < PIMHW_N_COMMANDS; last++)
+        if (ch->commands[last])
+            pimhw_i_raise(rules->key[PIMHW_I_CHANNEL][last], PIMHW_CMD_ACT, PIMHW_N_COMMANDS,
+                          ch->ready, ch->issued_ck[last]);
     if (ch->last_command < PIMHW_N_COMMANDS) ch->banks->clock_ck = ch->last_ck;
 }
 
@@ -1354,7 +1364,7 @@ static uint64_t pimhw_i_earliest(const pimhw_i_rules *rules, const pimhw_i_chann
                                  uint32_t command, uint32_t bank, uint32_t *reason)
 {
     uint64_t key = ch->ready[command];
-    if (PIMHW_I_COMMANDS[command].one_bank) {
+    if (pimhw_i_one_bank(command)) {
         key = pimhw_i_max(key, ch->banks->group_ready[bank / rules->n_group_banks][command]);
         key = pimhw_i_max(key, ch->banks->bank_ready[bank][command]);
     }
@@ -1365,15 +1375,6 @@ static uint64_t pimhw_i_earliest(const pimhw_i_rules *rules, const pimhw_i_chann
     }
     *reason = ch->hold_ck > ch->now_ck ? ch->hold_reason : (uint32_t)PIMHW_WAIT_HOST;
     return pimhw_i_max(t, pimhw_i_max(ch->now_ck, ch->hold_ck));
-}
-
-/* The clocks that a command at clock t makes others wait for, at one level. */
-static void pimhw_i_raise(const pimhw_i_rules *rules, uint64_t ready[PIMHW_N_COMMANDS],
-                          uint32_t level, uint32_t command, uint64_t t)
-{
-    const pimhw_i_wait *waits = rules->waits[level][command];
-    for (uint32_t i = 0, n = rules->n_waits[level][command]; i < n; i++)
-        ready[waits[i].next] = pimhw_i_max(ready[waits[i].next], (t << 8) + waits[i].key);
 }
 
 /* Rows that a command opens or closes. */
@@ -1419,11 +1420,17 @@ static void pimhw_i_issue(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint3
     ch->last_ck = last;
     ch->now_ck = last + 1;
     ch->end_ck = pimhw_i_max(ch->end_ck, last + rules->completes[command]);
-    pimhw_i_raise(rules, ch->ready, PIMHW_I_CHANNEL, command, last);
-    if (PIMHW_I_COMMANDS[command].one_bank) {
+    ch->issued_ck[command] = last;
+    pimhw_i_raise(rules->key[PIMHW_I_CHANNEL][command], 0, PIMHW_CMD_ACT, ch->ready, last);
+    if (ch->banked)
+        pimhw_i_raise(rules->key[PIMHW_I_CHANNEL][command], PIMHW_CMD_ACT, PIMHW_N_COMMANDS,
+                      ch->ready, last);
+    if (pimhw_i_one_bank(command)) {
         uint32_t group = bank / rules->n_group_banks;
-        pimhw_i_raise(rules, ch->banks->group_ready[group], PIMHW_I_GROUP, command, last);
-        pimhw_i_raise(rules, ch->banks->bank_ready[bank], PIMHW_I_BANKS, command, last);
+        pimhw_i_raise(rules->key[PIMHW_I_GROUP][command], PIMHW_CMD_ACT, PIMHW_N_COMMANDS,
+                      ch->banks->group_ready[group], last);
+        pimhw_i_raise(rules->key[PIMHW_I_BANKS][command], PIMHW_CMD_ACT, PIMHW_N_COMMANDS,
+                      ch->banks->bank_ready[bank], last);
     }
     pimhw_i_rows(rules, ch, command, bank, row);
 }
@@ -1459,7 +1466,7 @@ static void pimhw_i_tell(const pimhw_i_issuer *to, const pimhw_i_channel *ch, ui
             e.issue_ck = t + i * to->rules->again_ck[command];
             e.channel = pimhw_i_lowest(left);
             e.command = (pimhw_command)command;
-            e.bank = PIMHW_I_COMMANDS[command].one_bank ? work->bank : 0;
+            e.bank = pimhw_i_one_bank(command) ? work->bank : 0;
             e.row = opens || PIMHW_I_COMMANDS[command].needs_row ? (uint32_t)work->row : 0;
             e.column = columns ? work->column + (uint32_t)i : 0;
             e.tile = tiles || columns ? work->tile + (uint32_t)i : 0;
@@ -1476,7 +1483,7 @@ static uint32_t pimhw_i_needed(const pimhw_i_rules *rules, const pimhw_i_channel
     const pimhw_i_command *meta = &PIMHW_I_COMMANDS[work->command];
     const pimhw_i_banks *b = ch->banks;
     if (!meta->needs_row) return work->command;
-    if (meta->one_bank) {
+    if (pimhw_i_one_bank(work->command)) {
         if (!(b->open >> work->bank & 1)) return PIMHW_CMD_ACT;
         return b->row[work->bank] == work->row ? work->command : (uint32_t)PIMHW_CMD_PRE;
     }
@@ -1651,7 +1658,7 @@ static void pimhw_i_queue(pimhw_i_channel *ch, uint64_t last_ck, uint64_t step_c
 static void pimhw_i_in_order(const pimhw_i_issuer *to, pimhw_i_channel *ch,
                              const pimhw_i_work *work, uint64_t n)
 {
-    if (PIMHW_I_COMMANDS[work->command].one_bank) pimhw_i_bank_by_bank(to->rules, ch);
+    if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(to->rules, ch);
     while (n > 0) {
         uint32_t reason, next = pimhw_i_needed(to->rules, ch, work);
         uint64_t t = pimhw_i_earliest(to->rules, ch, next, work->bank, &reason);
@@ -1767,14 +1774,6 @@ PIMHW_API uint8_t pimhw_program_const(pimhw_program *program, uint64_t value)
     memset(&o, 0, sizeof o);
     o.base = value;
     return pimhw_program_operand(program, &o);
-}
-
-/* Whether an instruction names a row. */
-static bool pimhw_i_has_row(uint32_t kind)
-{
-    const pimhw_i_kind *k = &PIMHW_I_KINDS[kind];
-    if (k->taker == PIMHW_I_BY_QUEUES) return true;
-    return k->taker == PIMHW_I_BY_CHANNELS && strchr(k->text, 'r') != NULL;
 }
 
 static bool pimhw_i_opens(uint32_t kind)
@@ -1997,6 +1996,7 @@ typedef struct pimhw_i_sketch {
     uint8_t uneven[PIMHW_PROGRAM_ITEMS];         /* bit f: field f does */
     uint8_t dynamic[PIMHW_PROGRAM_ITEMS];        /* bit f: field f of the item is not a constant */
     uint64_t value[PIMHW_PROGRAM_ITEMS][8];      /* the constants, by field */
+    uint8_t names[PIMHW_PROGRAM_ITEMS][8];       /* the operands, by field */
     bool lists;                                  /* channels have lists of their own */
 } pimhw_i_sketch;
 
@@ -2029,10 +2029,10 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
     }
     for (uint32_t i = 0; i < p->n_items; i++) {
         const pimhw_item *item = &p->items[i];
-        uint8_t names[8];
+        uint8_t *names = s->names[i];
         pimhw_i_item_operands(item, names);
         /* blocks of different channels lie in different rows, lists differ in length */
-        bool blocks = pimhw_i_has_row(item->kind) || item->kind == PIMHW_LIST;
+        bool blocks = PIMHW_I_KINDS[item->kind].has_row || item->kind == PIMHW_LIST;
         s->uneven[i] = s->lists && blocks ? (uint8_t)(1u << PIMHW_I_ROW) : (uint8_t)0;
         s->dynamic[i] = 0;
         for (uint32_t f = 0; f < 8; f++) {
@@ -2051,10 +2051,11 @@ typedef struct pimhw_i_walker {
     const pimhw_program *program;
     const pimhw_request *request; /* NULL: none */
     const pimhw_i_sketch *sketch;
-    uint64_t mask;  /* channels that take part here */
-    uint64_t outer; /* those outside the block */
-    uint64_t todo;  /* those the current item still has to reach */
-    uint64_t lag;   /* of the block: rounds ago */
+    uint64_t mask;            /* channels that take part here */
+    uint64_t outer;           /* those outside the block */
+    uint64_t todo;            /* those the current item still has to reach */
+    uint64_t lag;             /* of the block: rounds ago */
+    const pimhw_block *block; /* of all channels, where they share a list */
     uint32_t pc, depth;
     uint32_t at;    /* item of the last instruction */
     uint8_t fields; /* that are wanted, besides those that tell channels apart */
@@ -2064,6 +2065,30 @@ typedef struct pimhw_i_walker {
     bool even[PIMHW_LOOPS];                 /* all channels do bound rounds; else: */
     uint64_t (*rounds)[PIMHW_MAX_CHANNELS]; /* [PIMHW_LOOPS], rounds of each channel */
 } pimhw_i_walker;
+
+/* Blocks in the list of a channel. */
+static uint64_t pimhw_i_blocks(const pimhw_request *request, uint32_t channel)
+{
+    if (!request) return 0;
+    if (!request->list_begin) return request->n_blocks;
+    return request->list_begin[channel + 1] - request->list_begin[channel];
+}
+
+/* The block a channel works on; NULL if there is none. */
+static const pimhw_block *pimhw_i_block_of(const pimhw_i_walker *w, uint32_t channel)
+{
+    bool in_list = w->program->n_items > 0 && w->program->items[0].kind == PIMHW_LIST;
+    uint64_t i = in_list && w->depth > 0 ? w->index[0] - w->lag : 0;
+    if (i >= pimhw_i_blocks(w->request, channel)) return NULL;
+    if (!w->request->list_begin) return &w->request->blocks[i];
+    return &w->request->blocks[w->request->order[w->request->list_begin[channel] + i]];
+}
+
+/* The same; where all channels share a list it was found when the block began. */
+static const pimhw_block *pimhw_i_block(const pimhw_i_walker *w, uint32_t channel)
+{
+    return w->sketch->lists ? pimhw_i_block_of(w, channel) : w->block;
+}
 
 static void pimhw_i_walker_init(pimhw_i_walker *w, const pimhw_program *program,
                                 const pimhw_request *request, const pimhw_i_sketch *sketch,
@@ -2077,24 +2102,7 @@ static void pimhw_i_walker_init(pimhw_i_walker *w, const pimhw_program *program,
     w->mask = mask;
     w->fields = (uint8_t)fields;
     w->rounds = rounds;
-}
-
-/* Blocks in the list of a channel. */
-static uint64_t pimhw_i_blocks(const pimhw_request *request, uint32_t channel)
-{
-    if (!request) return 0;
-    if (!request->list_begin) return request->n_blocks;
-    return request->list_begin[channel + 1] - request->list_begin[channel];
-}
-
-/* The block a channel works on; NULL if there is none. */
-static const pimhw_block *pimhw_i_block(const pimhw_i_walker *w, uint32_t channel)
-{
-    bool in_list = w->program->n_items > 0 && w->program->items[0].kind == PIMHW_LIST;
-    uint64_t i = in_list && w->depth > 0 ? w->index[0] - w->lag : 0;
-    if (i >= pimhw_i_blocks(w->request, channel)) return NULL;
-    if (!w->request->list_begin) return &w->request->blocks[i];
-    return &w->request->blocks[w->request->order[w->request->list_begin[channel] + i]];
+    w->block = pimhw_i_block_of(w, 0);
 }
 
 /* Sum of the steps of the loops, those under way that are in `loops`. */
@@ -2193,6 +2201,7 @@ static bool pimhw_i_enter_loop(pimhw_i_walker *w, const pimhw_item *item)
     w->mask = pimhw_i_in_round(w, level, mask, 0);
     w->depth++;
     w->pc++;
+    if (item->kind == PIMHW_LIST) w->block = pimhw_i_block_of(w, 0);
     return true;
 }
 
@@ -2212,6 +2221,7 @@ static void pimhw_i_enter_block(pimhw_i_walker *w, const pimhw_item *item)
     w->outer = w->mask;
     w->mask = in;
     w->lag = lag;
+    w->block = pimhw_i_block_of(w, 0);
     w->pc++;
 }
 
@@ -2222,13 +2232,16 @@ static void pimhw_i_leave(pimhw_i_walker *w, const pimhw_item *end)
     if (opener->kind == PIMHW_BLOCK) {
         w->mask = w->outer;
         w->lag = 0;
+        w->block = pimhw_i_block_of(w, 0);
         return;
     }
     uint32_t level = w->depth - 1;
+    bool is_list = opener->kind == PIMHW_LIST;
     uint64_t mask = opener->kind == PIMHW_LOOP ? w->enter[level] & opener->mask : w->enter[level];
     if (++w->index[level] < w->bound[level]) {
         w->mask = pimhw_i_in_round(w, level, mask, w->index[level]);
         w->pc = end->end + 1u;
+        if (is_list) w->block = pimhw_i_block_of(w, 0);
         return;
     }
     w->mask = w->enter[level];
@@ -2240,9 +2253,8 @@ static void pimhw_i_fields(const pimhw_i_walker *w, const pimhw_item *item, uint
                            uint32_t fields, uint64_t value[8])
 {
     const pimhw_block *block = pimhw_i_block(w, channel);
-    bool has_row = pimhw_i_has_row(item->kind) && (fields >> PIMHW_I_ROW & 1);
-    uint8_t names[8];
-    pimhw_i_item_operands(item, names);
+    bool has_row = PIMHW_I_KINDS[item->kind].has_row && (fields >> PIMHW_I_ROW & 1);
+    const uint8_t *names = w->sketch->names[w->pc];
     if (has_row) value[PIMHW_I_ROW] = w->sketch->value[w->pc][PIMHW_I_ROW];
     for (uint64_t left = fields & w->sketch->dynamic[w->pc]; left; left &= left - 1) {
         uint32_t f = pimhw_i_lowest(left);
@@ -2380,13 +2392,15 @@ static const char *pimhw_i_instruction_fault(const pimhw_config *c, uint64_t col
     *is = in->out;
     *most = c->out_entries - 1u;
     if (*is > *most) return "out";
-    *is = in->bank;
-    *most = pimhw_config_banks(c) - 1u;
-    if (command->one_bank && *is > *most) return "bank";
+    if (pimhw_i_one_bank(PIMHW_I_KINDS[in->kind].command)) {
+        *is = in->bank;
+        *most = pimhw_config_banks(c) - 1u;
+        if (*is > *most) return "bank";
+    }
+    if (in->kind != PIMHW_WR_ABK) return NULL;
     *is = pimhw_i_count(in->mask);
     *most = 1;
-    if (in->kind == PIMHW_WR_ABK && *is > *most) return "channels of the mask";
-    return NULL;
+    return *is > *most ? "channels of the mask" : NULL;
 }
 
 /* Letters of an AiM text trace, blank-separated; a comment ends it. */
@@ -2986,7 +3000,7 @@ static pimhw_status pimhw_i_refuse(const pimhw_device *d, const pimhw_instructio
 {
     uint64_t is, most;
     const char *fault = pimhw_i_instruction_fault(&d->config, d->columns, in, &is, &most);
-    if (!fault && real_rows && pimhw_i_has_row(in->kind) && in->row >= d->config.n_rows) {
+    if (!fault && real_rows && PIMHW_I_KINDS[in->kind].has_row && in->row >= d->config.n_rows) {
         fault = "row";
         is = in->row;
         most = d->config.n_rows - 1u;
