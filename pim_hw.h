@@ -458,6 +458,7 @@ typedef struct pimhw_readings {
     double mac_utilisation;               /* MAC16 * tCCD_S / (cycles * channels) */
     uint64_t epu_ck;                      /* the hub's EPU was busy */
     uint64_t n_instructions;              /* resolved, as sent */
+    uint64_t skipped_rounds;              /* of the list: like the one before, so not walked */
     uint64_t program_bytes;               /* 0 for a submitted stream */
     uint64_t request_bytes;               /* blocks and lists */
 } pimhw_readings;
@@ -2331,7 +2332,12 @@ static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instru
     return all <= UINT32_MAX;
 }
 
-typedef enum pimhw_i_step { PIMHW_I_GIVEN, PIMHW_I_DONE, PIMHW_I_WRONG } pimhw_i_step;
+typedef enum pimhw_i_step {
+    PIMHW_I_GIVEN,
+    PIMHW_I_ROUND, /* a round of the list begins */
+    PIMHW_I_DONE,
+    PIMHW_I_WRONG
+} pimhw_i_step;
 
 /* The next instruction of the walker's channels. */
 static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
@@ -2341,10 +2347,14 @@ static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
         if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
             w->at = w->pc;
             if (!pimhw_i_enter_loop(w, item)) return PIMHW_I_WRONG;
+            if (item->kind == PIMHW_LIST) return PIMHW_I_ROUND;
         } else if (item->kind == PIMHW_BLOCK) {
             pimhw_i_enter_block(w, item);
         } else if (item->kind == PIMHW_END) {
+            uint32_t loops = w->depth;
             pimhw_i_leave(w, item);
+            bool again = w->depth == loops && w->program->items[item->end].kind == PIMHW_LIST;
+            if (again) return PIMHW_I_ROUND;
         } else {
             w->at = w->pc;
             bool everybody = item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC;
@@ -2693,6 +2703,18 @@ typedef struct pimhw_i_stream {
 
 typedef enum pimhw_i_phase { PIMHW_I_IDLE, PIMHW_I_OPEN, PIMHW_I_ENDED } pimhw_i_phase;
 
+/* The device at the head of a round of the list. */
+typedef struct pimhw_i_head {
+    bool taken;
+    uint64_t round;
+    uint64_t front_ck, decode_ck;
+    uint8_t decode_reason;
+    uint64_t epu_free_ck, epu_ck, n_instructions;
+    uint32_t n_groups;
+    pimhw_i_jobs jobs;
+    pimhw_i_channel groups[PIMHW_MAX_CHANNELS]; /* without their runs */
+} pimhw_i_head;
+
 struct pimhw_device {
     pimhw_config config;
     uint32_t columns; /* of a row */
@@ -2704,6 +2726,7 @@ struct pimhw_device {
     uint8_t decode_reason; /* why not earlier */
     uint64_t epu_free_ck;
     uint64_t epu_ck;
+    uint64_t skipped_rounds;
     bool endless; /* the hub passed PIMHW_I_MOST_CK */
     uint64_t n_instructions;
     uint32_t n_groups;
@@ -2712,6 +2735,7 @@ struct pimhw_device {
     uint32_t af_mode;                     /* what CFR 2 holds: the row of AF */
     pimhw_i_channel groups[PIMHW_MAX_CHANNELS];
     pimhw_i_banks banks[PIMHW_MAX_CHANNELS]; /* of the groups */
+    pimhw_i_head head;
     pimhw_i_stream streams[PIMHW_MAX_CHANNELS];
     uint64_t rounds[PIMHW_LOOPS][PIMHW_MAX_CHANNELS];
     pimhw_i_sketch sketch;
@@ -2977,6 +3001,7 @@ static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, uint32_t n_st
     d->epu_free_ck = 0;
     d->epu_ck = 0;
     d->endless = false;
+    d->skipped_rounds = 0;
     d->n_instructions = 0;
     d->af_mode = 0;
     d->n_groups = 1;
@@ -3105,6 +3130,7 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
     r.breakdown_ck[PIMHW_WAIT_EPU] += r.cycles - drained;
     r.epu_ck = d->epu_ck;
     r.n_instructions = d->n_instructions;
+    r.skipped_rounds = d->skipped_rounds;
     pimhw_i_collect(d, &r);
     *readings = r;
     return PIMHW_OK;
@@ -3132,12 +3158,199 @@ static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_req
     return PIMHW_OK;
 }
 
+/* A clock as a channel that issues at now or later sees it: the past is all the same. */
+static uint64_t pimhw_i_ahead(uint64_t clock, uint64_t now)
+{
+    return clock < now ? 0 : clock - now + 1;
+}
+
+/* A channel that did nothing in the round: it waits as before, only its hold may have moved. */
+static bool pimhw_i_still(const pimhw_i_channel *a, const pimhw_i_channel *b, uint64_t clocks)
+{
+    return a->mask == b->mask && a->now_ck == b->now_ck && a->row == b->row &&
+           a->row_open == b->row_open &&
+           memcmp(a->commands, b->commands, sizeof a->commands) == 0 &&
+           a->hold_reason == b->hold_reason &&
+           (a->hold_ck + clocks == b->hold_ck || a->hold_ck == b->hold_ck);
+}
+
+/*
+ * Whether a channel will do after clock b what it did from a on, with rows that lie `rows`
+ * further: b is a, later by `clocks`.
+ */
+static bool pimhw_i_same_channel(const pimhw_i_channel *a, const pimhw_i_channel *b,
+                                 uint64_t clocks, uint64_t rows)
+{
+    if (a->mask != b->mask || a->banked || b->banked || a->row_open != b->row_open ||
+        a->register_mode != b->register_mode || a->last_command != b->last_command)
+        return false;
+    if (a->row_open && a->row + rows != b->row) return false;
+    if (a->now_ck + clocks != b->now_ck || a->last_ck + clocks != b->last_ck ||
+        a->end_ck + clocks != b->end_ck)
+        return false;
+    uint64_t hold = pimhw_i_ahead(a->hold_ck, a->now_ck);
+    if (hold != pimhw_i_ahead(b->hold_ck, b->now_ck)) return false;
+    if (hold && a->hold_reason != b->hold_reason) return false;
+    for (uint32_t i = 0; i < PIMHW_CMD_ACT; i++) {
+        uint64_t ready = pimhw_i_ahead(a->ready[i] >> 8, a->now_ck);
+        if (ready != pimhw_i_ahead(b->ready[i] >> 8, b->now_ck)) return false;
+        if (ready && ((a->ready[i] ^ b->ready[i]) & 255)) return false;
+    }
+    return true;
+}
+
+/* Whether the host sees a channel the same way: its queue is empty, its answers are given. */
+static bool pimhw_i_same_queue(const pimhw_i_channel *a, uint64_t a_decode,
+                               const pimhw_i_channel *b, uint64_t b_decode)
+{
+    return a->left_ck <= a_decode && b->left_ck <= b_decode && a->answer_ck <= a_decode &&
+           b->answer_ck <= b_decode &&
+           pimhw_i_ahead(a->pending_ck, a_decode) == pimhw_i_ahead(b->pending_ck, b_decode);
+}
+
+static bool pimhw_i_same_jobs(const pimhw_i_jobs *a, const pimhw_i_jobs *b, uint64_t clocks)
+{
+    if (a->n != b->n || a->n_done != b->n_done) return false;
+    for (uint32_t i = 0; i < a->n; i++)
+        if (a->ready_ck[i] + clocks != b->ready_ck[i] || a->cost_ck[i] != b->cost_ck[i] ||
+            a->awaited[i] != b->awaited[i])
+            return false;
+    for (uint32_t i = 0; i < a->n_done; i++)
+        if (a->done_ck[i] + clocks != b->done_ck[i]) return false;
+    return true;
+}
+
+/* The clock of the channel that is furthest. */
+static uint64_t pimhw_i_front_ck(const pimhw_device *d)
+{
+    uint64_t front = 0;
+    for (uint32_t g = 0; g < d->n_groups; g++)
+        front = pimhw_i_max(front, d->groups[g].now_ck);
+    return front;
+}
+
+/* Whether the device at this head is the one at the head before, later and `rows` further. */
+static bool pimhw_i_same_head(const pimhw_device *d, uint64_t clocks, uint64_t rows)
+{
+    const pimhw_i_head *h = &d->head;
+    if (h->n_groups != d->n_groups || h->epu_free_ck + clocks != d->epu_free_ck) return false;
+    if (!pimhw_i_same_jobs(&h->jobs, &d->streams[0].jobs, clocks)) return false;
+    bool shared = d->config.front_end == PIMHW_SHARED;
+    if (shared && (h->decode_ck + clocks != d->decode_ck || h->decode_reason != d->decode_reason))
+        return false;
+    for (uint32_t g = 0; g < d->n_groups; g++)
+        if (shared && !pimhw_i_same_queue(&h->groups[g], h->decode_ck, &d->groups[g], d->decode_ck))
+            return false;
+    for (uint32_t g = 0; g < d->n_groups; g++)
+        if (!pimhw_i_still(&h->groups[g], &d->groups[g], clocks) &&
+            !pimhw_i_same_channel(&h->groups[g], &d->groups[g], clocks, rows))
+            return false;
+    return true;
+}
+
+static void pimhw_i_take_head(pimhw_device *d, uint64_t round, uint64_t front)
+{
+    pimhw_i_head *h = &d->head;
+    h->taken = true;
+    h->round = round;
+    h->front_ck = front;
+    h->decode_ck = d->decode_ck;
+    h->decode_reason = d->decode_reason;
+    h->epu_free_ck = d->epu_free_ck;
+    h->epu_ck = d->epu_ck;
+    h->n_instructions = d->n_instructions;
+    h->n_groups = d->n_groups;
+    h->jobs = d->streams[0].jobs;
+    for (uint32_t g = 0; g < d->n_groups; g++)
+        memcpy(&h->groups[g], &d->groups[g], offsetof(pimhw_i_channel, runs));
+}
+
+/* Adds n rounds like the last one to a channel, each so many clocks and rows. */
+static void pimhw_i_repeat_channel(pimhw_i_channel *ch, const pimhw_i_channel *before, uint64_t n,
+                                   uint64_t clocks, uint64_t rows)
+{
+    bool held = ch->hold_ck != before->hold_ck;
+    if (held) ch->hold_ck += n * clocks;
+    if (pimhw_i_still(before, ch, held ? ch->hold_ck - before->hold_ck : 0)) return;
+    for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++) {
+        ch->commands[i] += n * (ch->commands[i] - before->commands[i]);
+        ch->issued_ck[i] += ch->issued_ck[i] == before->issued_ck[i] ? 0 : n * clocks;
+        ch->ready[i] += n * clocks << 8;
+    }
+    for (uint32_t i = 0; i < PIMHW_N_SPENT; i++)
+        ch->spent_ck[i] += n * (ch->spent_ck[i] - before->spent_ck[i]);
+    ch->now_ck += n * clocks;
+    ch->last_ck += n * clocks;
+    ch->end_ck += n * clocks;
+    ch->pending_ck += n * clocks;
+    ch->row += n * rows;
+}
+
+static void pimhw_i_repeat(pimhw_device *d, uint64_t n, uint64_t clocks, uint64_t rows)
+{
+    const pimhw_i_head *h = &d->head;
+    pimhw_i_jobs *jobs = &d->streams[0].jobs;
+    for (uint32_t g = 0; g < d->n_groups; g++)
+        pimhw_i_repeat_channel(&d->groups[g], &h->groups[g], n, clocks, rows);
+    for (uint32_t i = 0; i < jobs->n; i++)
+        jobs->ready_ck[i] += n * clocks;
+    for (uint32_t i = 0; i < jobs->n_done; i++)
+        jobs->done_ck[i] += n * clocks;
+    d->epu_free_ck += n * clocks;
+    if (d->config.front_end == PIMHW_SHARED) d->decode_ck += n * clocks;
+    d->epu_ck += n * (d->epu_ck - h->epu_ck);
+    d->n_instructions += n * (d->n_instructions - h->n_instructions);
+    d->skipped_rounds += n;
+}
+
+/* Whether block b + 1 is block b with rows so much further. */
+static bool pimhw_i_like_next(const pimhw_block *b, uint64_t rows)
+{
+    return memcmp(b[0].rest, b[1].rest, sizeof b->rest) == 0 &&
+           b[1].row_base[0] - (uint64_t)b[0].row_base[0] == rows &&
+           b[1].row_base[1] - (uint64_t)b[0].row_base[1] == rows;
+}
+
+/*
+ * At the head of a round: if the device is where it was one round ago, and the blocks to come are
+ * like those of that round, the rounds to come are like it too and need not be walked.
+ */
+static void pimhw_i_skip(pimhw_device *d, pimhw_i_walker *w)
+{
+    const pimhw_request *request = w->request;
+    uint64_t round = w->index[0], lag = pimhw_i_value(w, w->program->items[0].aux, 0, NULL);
+    if (d->n_streams > 1 || d->issuer.sink || !request || request->list_begin ||
+        round >= request->n_blocks)
+        return;
+    uint64_t front = pimhw_i_front_ck(d), n = 0;
+    if (d->head.taken && d->head.round + 1 == round && round >= lag + 2) {
+        const pimhw_block *first = &request->blocks[round - lag - 2];
+        uint64_t rows = first[1].row_base[0] - (uint64_t)first[0].row_base[0];
+        bool like = true;
+        for (uint64_t i = 0; like && i <= lag; i++)
+            like = pimhw_i_like_next(first + i, rows);
+        for (const pimhw_block *b = first + lag + 1; like && round + n < request->n_blocks; n++)
+            if (!pimhw_i_like_next(b + n, rows)) break;
+        uint64_t clocks = front - d->head.front_ck;
+        if (n > 0 && pimhw_i_same_head(d, clocks, rows)) {
+            pimhw_i_repeat(d, n, clocks, rows);
+            w->index[0] += n;
+            w->block = pimhw_i_block_of(w, 0);
+            d->head.taken = false;
+            return;
+        }
+    }
+    pimhw_i_take_head(d, round, front);
+}
+
 /* The next instruction of a stream, if the device can do it. */
 static pimhw_status pimhw_i_fetch(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
 {
     pimhw_cause what;
     pimhw_status status = PIMHW_ERR_PROGRAM;
     pimhw_i_step step = pimhw_i_next(&s->walker, &s->in);
+    for (; step == PIMHW_I_ROUND; step = pimhw_i_next(&s->walker, &s->in))
+        pimhw_i_skip(d, &s->walker);
     s->over = step == PIMHW_I_DONE;
     if (s->over) return PIMHW_OK;
     if (step == PIMHW_I_WRONG)
@@ -3226,6 +3439,7 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *r
     if (n_streams > 1) status = pimhw_i_apart_check(program, why);
     if (status != PIMHW_OK) return status;
     pimhw_i_start(device, sink, n_streams);
+    device->head.taken = false;
     status = pimhw_i_streams_run(device, why);
     if (status == PIMHW_OK) status = pimhw_device_finish(device, &r, why);
     device->phase = PIMHW_I_IDLE;
@@ -3263,6 +3477,7 @@ PIMHW_API pimhw_status pimhw_device_resolve(
                         pimhw_i_low_bits(device->config.n_channels), 255, device->rounds);
     for (;;) {
         pimhw_i_step step = pimhw_i_next(w, &in);
+        if (step == PIMHW_I_ROUND) continue;
         if (step == PIMHW_I_DONE) return PIMHW_OK;
         if (step == PIMHW_I_WRONG)
             pimhw_cause_write(why, "2^28 rounds or more, or an operand of 2^32 or more");
