@@ -9,9 +9,10 @@
 static void list_command(void *user, const pimhw_event *event)
 {
     fprintf((FILE *)user,
-            "%" PRIu64 " %" PRIu32 " %s %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %s\n",
-            event->issue_ck, event->channel, pimhw_command_str(event->command), event->row,
-            event->column, event->tile, event->out, pimhw_spent_str(event->reason));
+            "%" PRIu64 " %" PRIu32 " %s %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32
+            " %s\n",
+            event->issue_ck, event->channel, pimhw_command_str(event->command), event->bank,
+            event->row, event->column, event->tile, event->out, pimhw_spent_str(event->reason));
 }
 
 /* Sends one line, which ends in a 0, to the device. */
@@ -65,7 +66,7 @@ int main(int argc, char **argv)
     const ex_option options[] = {
         {.name = "--clocks",
          .flag = &clocks,
-         .help = "first every command: clock channel command row column tile out reason"},
+         .help = "first every command: clock channel command bank row column tile out reason"},
         {.name = "--device", .value = "PRESET", .text = &preset, .help = "default aim-gddr6"},
         {.name = "--channels",
          .value = "N",
