@@ -1105,11 +1105,48 @@ PIMHW_API pimhw_status pimhw_config_init(pimhw_config *config, const char *prese
     return PIMHW_OK;
 }
 
+/* Letters to change, add or drop between two short words. */
+static uint32_t pimhw_i_distance(const char *a, const char *b)
+{
+    enum { MOST = 24 };
+    uint32_t row[MOST + 1];
+    size_t n = strlen(b) < MOST ? strlen(b) : MOST;
+    for (size_t j = 0; j <= n; j++)
+        row[j] = (uint32_t)j;
+    for (size_t i = 0; a[i] && i < MOST; i++) {
+        uint32_t diagonal = row[0];
+        row[0] = (uint32_t)i + 1;
+        for (size_t j = 1; j <= n; j++) {
+            uint32_t change = diagonal + (a[i] != b[j - 1]);
+            diagonal = row[j];
+            uint32_t one_side = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            row[j] = change < one_side ? change : one_side;
+        }
+    }
+    return row[n];
+}
+
 static const pimhw_i_field *pimhw_i_field_named(const char *name, pimhw_cause *why)
 {
     const pimhw_i_field *f = name ? pimhw_i_field_find(name, strlen(name)) : NULL;
-    if (!f) pimhw_cause_write(why, "no field \"%s\" in a device", name ? name : "(null)");
-    return f;
+    const pimhw_i_field *near[2] = {&PIMHW_I_FIELDS[0], &PIMHW_I_FIELDS[1]};
+    if (f || !name) {
+        if (!f) pimhw_cause_write(why, "no field \"(null)\" in a device");
+        return f;
+    }
+    for (size_t i = 1; i < PIMHW_I_N_FIELDS; i++) {
+        const pimhw_i_field *other = &PIMHW_I_FIELDS[i];
+        uint32_t distance = pimhw_i_distance(name, other->name);
+        if (distance < pimhw_i_distance(name, near[0]->name)) {
+            near[1] = near[0];
+            near[0] = other;
+        } else if (i > 1 && distance < pimhw_i_distance(name, near[1]->name)) {
+            near[1] = other;
+        }
+    }
+    pimhw_cause_write(why, "no field \"%s\" in a device; the nearest are %s and %s", name,
+                      near[0]->name, near[1]->name);
+    return NULL;
 }
 
 PIMHW_API pimhw_status pimhw_config_set(pimhw_config *config, const char *field, uint32_t value,
@@ -1999,6 +2036,7 @@ typedef struct pimhw_i_sketch {
     uint64_t value[PIMHW_PROGRAM_ITEMS][8];      /* the constants, by field */
     uint8_t names[PIMHW_PROGRAM_ITEMS][8];       /* the operands, by field */
     bool lists;                                  /* channels have lists of their own */
+    bool by_round;                               /* something grows with the outermost loop */
 } pimhw_i_sketch;
 
 static uint8_t pimhw_i_loops_of(const uint64_t step[PIMHW_LOOPS])
@@ -2013,14 +2051,17 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
                                 const pimhw_request *request)
 {
     s->lists = request && request->list_begin;
+    s->by_round = false;
     for (uint32_t i = 0; i < p->n_tails; i++) {
         uint64_t unit = pimhw_i_max(p->tails[i].unit, 1);
         s->tail_loops[i] = pimhw_i_loops_of(p->tails[i].step);
+        s->by_round = s->by_round || (s->tail_loops[i] & 1);
         s->tail_shift[i] = (uint8_t)(unit & (unit - 1) ? 64 : pimhw_i_lowest(unit));
     }
     for (uint32_t i = 0; i < p->n_operands; i++) {
         const pimhw_operand *o = &p->operands[i];
         s->operand_loops[i] = pimhw_i_loops_of(o->step);
+        s->by_round = s->by_round || (s->operand_loops[i] & 1);
         s->uneven_operand[i] = false;
         for (int k = 0; k < 2; k++) {
             if (!o->tail[k]) continue;
@@ -3320,7 +3361,7 @@ static void pimhw_i_skip(pimhw_device *d, pimhw_i_walker *w)
     const pimhw_request *request = w->request;
     uint64_t round = w->index[0], lag = pimhw_i_value(w, w->program->items[0].aux, 0, NULL);
     if (d->n_streams > 1 || d->issuer.sink || !request || request->list_begin ||
-        round >= request->n_blocks)
+        w->sketch->by_round || round >= request->n_blocks)
         return;
     uint64_t front = pimhw_i_front_ck(d), n = 0;
     if (d->head.taken && d->head.round + 1 == round && round >= lag + 2) {

@@ -17,6 +17,7 @@ typedef struct request {
     uint32_t batch;
     uint32_t n_tokens;
     bool json;
+    bool sources;
 } request;
 
 static void parse(request *r, int argc, char **argv)
@@ -76,6 +77,9 @@ static void parse(request *r, int argc, char **argv)
          .value = "kv_head|query_head",
          .choice = &r->config.hfp_unit,
          .help = "what hfp gives to a channel"},
+        {.name = "--sources",
+         .flag = &r->sources,
+         .help = "the device's numbers and their sources"},
         {.name = "--json", .flag = &r->json, .help = "readings as JSON"}};
     ex_options(argc, argv,
                "usage: build/estimate [options]\n"
@@ -110,6 +114,22 @@ static pimattn_span *make_spans(const request *r, size_t *n_spans)
     return spans;
 }
 
+/* Every number of the device with its source; one set by hand has none. */
+static void print_sources(const pimhw_config *device)
+{
+    pimhw_config preset;
+    const char *field;
+    pimhw_config_init(&preset, device->preset, NULL);
+    printf("field value source\n");
+    for (uint32_t i = 0; (field = pimhw_config_field(i)) != NULL; i++) {
+        uint32_t value = 0, of_preset = 0;
+        pimhw_config_get(device, field, &value, NULL);
+        pimhw_config_get(&preset, field, &of_preset, NULL);
+        printf("%s %" PRIu32 " %s\n", field, value,
+               value == of_preset ? pimhw_preset_source(device->preset, field) : "set");
+    }
+}
+
 int main(int argc, char **argv)
 {
     request r = {.config = {.shape = {32, 32, 8, 128, 0, PIMATTN_F16, PIMATTN_F16, 0.0f}},
@@ -119,6 +139,10 @@ int main(int argc, char **argv)
                  .n_tokens = 1};
     parse(&r, argc, argv);
     ex_device(&r.config.device, r.preset, r.n_channels, &r.sets);
+    if (r.sources) {
+        print_sources(&r.config.device);
+        return ex_done();
+    }
     size_t n_spans = 0;
     pimattn_span *spans = make_spans(&r, &n_spans);
     r.config.max_seqs = (uint32_t)n_spans;

@@ -97,6 +97,41 @@ static void skipping_equals_walking(void)
     CHECK(n_skipping > n / 4 && n_skipping < n);
 }
 
+/* Equal blocks, but a row that grows with the round: nothing may be skipped. */
+static void rounds_that_count_are_walked(void)
+{
+    pimhw_config c;
+    pimhw_device *device;
+    pimhw_readings walked, skipped;
+    pimhw_request request = {blocks, 40, NULL, NULL, 0};
+    pimhw_sink sink = {ignore, NULL};
+    pimhw_item list = {.kind = PIMHW_LIST}, block = {.kind = PIMHW_BLOCK};
+    pimhw_item mac = {.kind = PIMHW_MAC_ABK, .mask = 1};
+    pimhw_operand row = {.step = {1}}, size = {.base = 8};
+    pimhw_tail one = {.base = 1, .unit = 16, .step = {0}};
+    memset(blocks, 0, sizeof blocks);
+    for (int tails = 0; tails < 2; tails++) {
+        pimhw_program_init(&program);
+        one.step[0] = (uint64_t)tails;
+        one.base = 20;
+        size.tail[0] = pimhw_program_tail(&program, &one);
+        mac.row = tails ? 0 : pimhw_program_operand(&program, &row);
+        mac.op_size = pimhw_program_operand(&program, &size);
+        pimhw_program_item(&program, &list);
+        pimhw_program_item(&program, &block);
+        pimhw_program_item(&program, &mac);
+        pimhw_program_end(&program);
+        pimhw_program_end(&program);
+        pimhw_config_init(&c, "aimx", NULL);
+        CHECK_U(pimhw_device_create(&device, &c, NULL), PIMHW_OK);
+        CHECK_U(pimhw_device_time(device, &walked, &program, &request, &sink, NULL), PIMHW_OK);
+        CHECK_U(pimhw_device_time(device, &skipped, &program, &request, NULL, NULL), PIMHW_OK);
+        CHECK_U(skipped.skipped_rounds, 0);
+        readings_agree(walked, skipped);
+        pimhw_device_destroy(device);
+    }
+}
+
 /* 32 equal heads: walked once or twice, then multiplied. */
 static void equal_heads_are_skipped(void)
 {
@@ -110,6 +145,7 @@ static void equal_heads_are_skipped(void)
 int main(void)
 {
     RUN(skipping_equals_walking);
+    RUN(rounds_that_count_are_walked);
     RUN(equal_heads_are_skipped);
     return check_end();
 }
