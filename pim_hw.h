@@ -1110,7 +1110,7 @@ static uint32_t pimhw_i_distance(const char *a, const char *b)
 {
     enum { MOST = 24 };
     uint32_t row[MOST + 1];
-    size_t n = strlen(b) < MOST ? strlen(b) : MOST;
+    size_t n = (size_t)pimhw_i_min(strlen(b), MOST);
     for (size_t j = 0; j <= n; j++)
         row[j] = (uint32_t)j;
     for (size_t i = 0; a[i] && i < MOST; i++) {
