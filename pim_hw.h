@@ -1574,7 +1574,7 @@ static pimhw_i_work pimhw_i_access_work(const pimhw_i_access *a)
 
 /*
  * The access of a list that goes first: of those whose next command may issue by clock t the
- * oldest. *soonest is the earliest clock of any. 
+ * oldest. *soonest is the earliest clock of any.
  */
 static int pimhw_i_best(const pimhw_i_rules *rules, const pimhw_i_channel *ch,
                         const pimhw_i_accesses *list, uint64_t t, uint64_t *soonest)
