@@ -765,7 +765,7 @@ static const pimhw_i_field PIMHW_I_FIELDS[] = {
     PIMHW_I_FIELD(out_entries, 1, 1u << 16, 32, 2, "CENT", "LOL"),
     PIMHW_I_FIELD(out_clear, 0, 1, PIMHW_CLEAR_BIAS, PIMHW_CLEAR_READ, "AIMSIM", "LOL"),
     PIMHW_I_FIELD(front_end, 0, 1, PIMHW_SHARED, PIMHW_PER_CHANNEL, "AIMSIM", "LOL"),
-    PIMHW_I_FIELD(queue_entries, 1, 64, 33, 33, "AIMSIM", "AIMSIM"),
+    PIMHW_I_FIELD(queue_entries, 2, 64, 33, 33, "AIMSIM", "AIMSIM"),
     PIMHW_I_FIELD(tCK_ps, 1, 1000000, 500, 500, "AIMSIM", "AIMSIM"),
     PIMHW_I_FIELD(tBL, 1, 1000, 2, 2, "AIMSIM", "AIMSIM"),
     PIMHW_I_FIELD(tCCD_S, 1, 1000, 2, 2, "AIMSIM", "AIMSIM"),
@@ -1212,6 +1212,12 @@ PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_caus
     if (config->column_bytes % config->element_bytes != 0) {
         pimhw_cause_write(why, "column_bytes %u is not a multiple of element_bytes %u",
                           (uint64_t)config->column_bytes, (uint64_t)config->element_bytes);
+        return PIMHW_ERR_CONFIG;
+    }
+    if (config->tRAS < config->tRCD_RD || config->tRAS < config->tRCD_WR) {
+        pimhw_cause_write(why, "tRAS %u is less than tRCD_RD %u or tRCD_WR %u: no row is ever read",
+                          (uint64_t)config->tRAS, (uint64_t)config->tRCD_RD,
+                          (uint64_t)config->tRCD_WR);
         return PIMHW_ERR_CONFIG;
     }
     if (config->tRAS > config->tRC) {
@@ -1921,7 +1927,11 @@ static bool pimhw_i_steps_fit(const uint64_t step[PIMHW_LOOPS])
 /* What is wrong with an operand; NULL: nothing. */
 static const char *pimhw_i_operand_fault(const pimhw_program *p, const pimhw_operand *o)
 {
+    bool grows = false;
     if (!pimhw_i_steps_fit(o->step)) return "a step of 2^32 or more";
+    for (uint32_t i = 0; i < PIMHW_LOOPS; i++)
+        grows = grows || o->step[i];
+    if (grows && o->base >> 62) return "a base of 2^62 or more that grows";
     for (int i = 0; i < 2; i++) {
         if (o->tail[i] > p->n_tails) return "a tail that is not there";
         if (o->tail[i] == 0) continue;
@@ -1953,6 +1963,16 @@ typedef struct pimhw_i_nest {
     bool in_block;
 } pimhw_i_nest;
 
+/* The rounds that a list or block names; UINT64_MAX if they are not a constant. */
+static uint64_t pimhw_i_aux(const pimhw_program *p, const pimhw_item *item)
+{
+    if (item->aux == 0) return 0;
+    const pimhw_operand *o = &p->operands[item->aux - 1];
+    for (uint32_t i = 0; i < PIMHW_LOOPS; i++)
+        if (o->step[i]) return UINT64_MAX;
+    return o->tail[0] || o->tail[1] ? UINT64_MAX : o->base;
+}
+
 /* What is wrong with an item that opens or closes a structure; NULL: nothing. */
 static const char *pimhw_i_nest_fault(const pimhw_program *p, uint32_t i, pimhw_i_nest *nest)
 {
@@ -1970,9 +1990,13 @@ static const char *pimhw_i_nest_fault(const pimhw_program *p, uint32_t i, pimhw_
     }
     if (nest->depth == PIMHW_I_NESTED) return "nested too deep";
     nest->open[nest->depth++] = i;
+    if (item->kind != PIMHW_LOOP && pimhw_i_aux(p, item) >> PIMHW_I_MOST_ROUND_BITS)
+        return "aux is not a constant below 2^28";
     if (item->kind == PIMHW_BLOCK) {
         if (nest->in_block) return "a block inside a block";
         if (!in_list) return "a block outside a list";
+        if (pimhw_i_aux(p, item) > pimhw_i_aux(p, &p->items[0]))
+            return "aux is more than the list's";
         nest->in_block = true;
         return NULL;
     }
@@ -2025,7 +2049,11 @@ PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *program, const p
     return PIMHW_ERR_PROGRAM;
 }
 
+/* Rows of ordinary use: half the way to where the rows of AF begin. */
+enum { PIMHW_I_PLAIN_ROWS = 1 << 28 };
+
 /* What walking needs to know of a program again and again. */
+
 typedef struct pimhw_i_sketch {
     uint8_t operand_loops[PIMHW_PROGRAM_OPERANDS]; /* bit l: grows with loop l */
     uint8_t tail_loops[PIMHW_PROGRAM_TAILS];
@@ -2036,7 +2064,7 @@ typedef struct pimhw_i_sketch {
     uint64_t value[PIMHW_PROGRAM_ITEMS][8];      /* the constants, by field */
     uint8_t names[PIMHW_PROGRAM_ITEMS][8];       /* the operands, by field */
     bool lists;                                  /* channels have lists of their own */
-    bool by_round;                               /* something grows with the outermost loop */
+    bool by_round; /* something grows with the outermost loop, or a row is not an ordinary one */
 } pimhw_i_sketch;
 
 static uint8_t pimhw_i_loops_of(const uint64_t step[PIMHW_LOOPS])
@@ -2084,6 +2112,7 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
             bool constant = !s->operand_loops[names[f] - 1] && !o->tail[0] && !o->tail[1];
             if (!constant) s->dynamic[i] |= (uint8_t)(1u << f);
             if (s->uneven_operand[names[f] - 1]) s->uneven[i] |= (uint8_t)(1u << f);
+            if (f == PIMHW_I_ROW && o->base >= PIMHW_I_PLAIN_ROWS) s->by_round = true;
         }
     }
 }
@@ -2165,7 +2194,10 @@ static uint64_t pimhw_i_tail_value(const pimhw_i_walker *w, uint32_t i, uint32_t
     const pimhw_tail *t = &w->program->tails[i];
     uint64_t left = t->base;
     uint64_t gone = pimhw_i_steps(w, t->step, w->sketch->tail_loops[i]);
-    if (t->rest && block) left += block->rest[t->rest - 1];
+    if (t->rest && block) {
+        uint64_t rest = block->rest[t->rest - 1];
+        left = rest > UINT64_MAX - left ? UINT64_MAX : left + rest;
+    }
     if (t->channel_step)
         gone += t->channel_step * (t->channel_div > 1 ? channel / t->channel_div : channel);
     if (left <= gone) return 0;
@@ -2354,7 +2386,9 @@ static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instru
 {
     uint64_t value[8];
     memcpy(value, w->sketch->value[w->pc], sizeof value);
-    pimhw_i_fields(w, item, pimhw_i_lowest(w->todo), w->fields | w->sketch->uneven[w->pc], value);
+    uint32_t fields = w->fields | w->sketch->uneven[w->pc];
+    if (item->kind == PIMHW_CFR) fields = 255; /* its value is what it does */
+    pimhw_i_fields(w, item, pimhw_i_lowest(w->todo), fields, value);
     in->mask = pimhw_i_sharers(w, item, w->todo, value);
     w->todo &= ~in->mask;
     in->kind = (pimhw_kind)item->kind;
@@ -3208,8 +3242,8 @@ static uint64_t pimhw_i_ahead(uint64_t clock, uint64_t now)
 /* A channel that did nothing in the round: it waits as before, only its hold may have moved. */
 static bool pimhw_i_still(const pimhw_i_channel *a, const pimhw_i_channel *b, uint64_t clocks)
 {
-    return a->mask == b->mask && a->now_ck == b->now_ck && a->row == b->row &&
-           a->row_open == b->row_open &&
+    return a->mask == b->mask && !a->banked && !b->banked && a->now_ck == b->now_ck &&
+           a->row == b->row && a->row_open == b->row_open &&
            memcmp(a->commands, b->commands, sizeof a->commands) == 0 &&
            a->hold_reason == b->hold_reason &&
            (a->hold_ck + clocks == b->hold_ck || a->hold_ck == b->hold_ck);
@@ -3344,10 +3378,11 @@ static void pimhw_i_repeat(pimhw_device *d, uint64_t n, uint64_t clocks, uint64_
     d->skipped_rounds += n;
 }
 
-/* Whether block b + 1 is block b with rows so much further. */
+/* Whether block b + 1 is block b with rows so much further, below those of AF. */
 static bool pimhw_i_like_next(const pimhw_block *b, uint64_t rows)
 {
     return memcmp(b[0].rest, b[1].rest, sizeof b->rest) == 0 &&
+           b[1].row_base[0] < PIMHW_I_PLAIN_ROWS && b[1].row_base[1] < PIMHW_I_PLAIN_ROWS &&
            b[1].row_base[0] - (uint64_t)b[0].row_base[0] == rows &&
            b[1].row_base[1] - (uint64_t)b[0].row_base[1] == rows;
 }
@@ -3370,9 +3405,13 @@ static void pimhw_i_skip(pimhw_device *d, pimhw_i_walker *w)
         bool like = true;
         for (uint64_t i = 0; like && i <= lag; i++)
             like = pimhw_i_like_next(first + i, rows);
-        for (const pimhw_block *b = first + lag + 1; like && round + n < request->n_blocks; n++)
+        const pimhw_block *b = first + lag + 1;
+        for (; like && round + n < request->n_blocks && round + n + 1 < w->bound[0]; n++)
             if (!pimhw_i_like_next(b + n, rows)) break;
         uint64_t clocks = front - d->head.front_ck;
+        uint64_t furthest = pimhw_i_max(front, pimhw_i_max(d->epu_free_ck, d->decode_ck));
+        if (clocks > 0 && furthest < PIMHW_I_MOST_CK)
+            n = pimhw_i_min(n, (PIMHW_I_MOST_CK - furthest) / clocks);
         if (n > 0 && pimhw_i_same_head(d, clocks, rows)) {
             pimhw_i_repeat(d, n, clocks, rows);
             w->index[0] += n;

@@ -151,8 +151,10 @@ static inline pimhw_config hw_odd_config(check_rng *rng)
     for (size_t i = 0; i < sizeof ck / sizeof *ck; i++)
         if (rng_range(rng, 0, 1)) *ck[i] = (uint32_t)rng_range(rng, 1, rng_range(rng, 1, 70));
     c.tCWL_GB = c.tCWL_REG; /* the rules do not say which of them a read before a write waits for */
+    if (c.tRAS < c.tRCD_RD) c.tRAS = c.tRCD_RD; /* the check asks for it */
+    if (c.tRAS < c.tRCD_WR) c.tRAS = c.tRCD_WR;
     c.tRC = c.tRAS + (uint32_t)rng_range(rng, 0, 60);
-    c.queue_entries = (uint32_t)rng_range(rng, 1, 40);
+    c.queue_entries = (uint32_t)rng_range(rng, 2, 40);
     c.front_end = (uint32_t)rng_range(rng, 0, 1);
     return c;
 }

@@ -97,6 +97,104 @@ static void skipping_equals_walking(void)
     CHECK(n_skipping > n / 4 && n_skipping < n);
 }
 
+static uint8_t random_size(check_rng *rng, uint64_t most, uint32_t depth)
+{
+    pimhw_operand o = {.base = rng_range(rng, 1, most)};
+    if (rng_range(rng, 0, 1)) {
+        pimhw_tail t = {.base = rng_range(rng, 0, 2), .rest = 1, .unit = rng_range(rng, 1, 4)};
+        t.channel_step = rng_range(rng, 0, 2);
+        for (uint32_t l = rng_range(rng, 0, 9) ? 1 : 0; l < depth; l++)
+            t.step[l] = rng_range(rng, 0, 2);
+        o.tail[0] = pimhw_program_tail(&program, &t);
+    }
+    return pimhw_program_operand(&program, &o);
+}
+
+/* Instructions of any kind, mostly of those that skipping has to do with. */
+static void random_body(check_rng *rng, uint64_t channels, uint32_t depth, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        if (depth < 4 && rng_range(rng, 0, 6) == 0) {
+            pimhw_program_loop(&program, random_size(rng, 3, depth), channels);
+            random_body(rng, channels, depth + 1, rng_range(rng, 1, 2));
+            pimhw_program_end(&program);
+            continue;
+        }
+        bool often = rng_range(rng, 0, 7) > 0;
+        pimhw_item item = {.mask = rng_range(rng, 0, 1) ? channels : 1};
+        item.kind = (uint8_t)(often ? rng_range(rng, PIMHW_WR_GB, PIMHW_RD_MAC)
+                                    : rng_range(rng, PIMHW_MAC_SBK, PIMHW_SYNC));
+        if (rng_range(rng, 0, 5) == 0)
+            item.kind = (uint8_t)rng_range(rng, PIMHW_EPU, PIMHW_EPU_WAIT);
+        if (item.kind == PIMHW_WR_ABK) item.mask = 1;
+        if (item.kind == PIMHW_EPU) item.flags = PIMHW_AWAITED;
+        item.op_size = random_size(rng, item.kind == PIMHW_EPU ? 2000 : 8, depth);
+        if (item.kind != PIMHW_WR_GB && item.kind != PIMHW_MAC_ABK && item.kind != PIMHW_EPU)
+            item.op_size = pimhw_program_const(&program, 1);
+        item.row = pimhw_program_const(&program, rng_range(rng, 0, 2));
+        item.space = (uint8_t)rng_range(rng, 0, 1);
+        pimhw_program_item(&program, &item);
+    }
+}
+
+/* Runs of equal blocks, their rows moving on by the same number, now and then not. */
+static void random_blocks(check_rng *rng, uint32_t n)
+{
+    uint32_t step = rng_range(rng, 0, 1) ? 0 : (uint32_t)rng_range(rng, 1, 6);
+    memset(blocks, 0, sizeof blocks);
+    for (uint32_t i = 0; i < n; i++) {
+        if (i > 0) blocks[i] = blocks[i - 1];
+        if (i == 0 || rng_range(rng, 0, 14) == 0) blocks[i].rest[0] = rng_range(rng, 0, 20);
+        for (int k = 0; k < 2; k++)
+            blocks[i].row_base[k] += step + (rng_range(rng, 0, 40) == 0);
+    }
+}
+
+static uint64_t hand_built_case(uint64_t seed, uint64_t *n_timed)
+{
+    check_rng rng = {seed};
+    pimhw_config c = odd_device(&rng);
+    pimhw_readings walked, skipped = {.skipped_rounds = 0};
+    pimhw_sink sink = {ignore, NULL};
+    pimhw_device *device;
+    pimhw_cause why[2] = {{""}, {""}};
+    pimhw_config_set(&c, "n_channels", (uint32_t)rng_range(&rng, 1, 4), NULL);
+    uint64_t channels = (UINT64_C(1) << c.n_channels) - 1, lag = rng_range(&rng, 0, 2);
+    pimhw_request request = {blocks, (uint32_t)rng_range(&rng, 1, 40), NULL, NULL, 0};
+    pimhw_item list = {.kind = PIMHW_LIST}, block = {.kind = PIMHW_BLOCK};
+    random_blocks(&rng, request.n_blocks);
+    pimhw_program_init(&program);
+    list.aux = pimhw_program_const(&program, lag);
+    pimhw_program_item(&program, &list);
+    for (uint64_t b = rng_range(&rng, 1, 2); b > 0; b--) {
+        if (rng_range(&rng, 0, 5) == 0) random_body(&rng, channels, 1, 1);
+        block.aux = pimhw_program_const(&program, rng_range(&rng, 0, lag));
+        pimhw_program_item(&program, &block);
+        random_body(&rng, channels, 1, rng_range(&rng, 1, 4));
+        pimhw_program_end(&program);
+    }
+    pimhw_program_end(&program);
+    CHECK_U(pimhw_device_create(&device, &c, NULL), PIMHW_OK);
+    pimhw_status status = pimhw_device_time(device, &walked, &program, &request, &sink, &why[0]);
+    CHECK_U(pimhw_device_time(device, &skipped, &program, &request, NULL, &why[1]), status);
+    CHECK_STR(why[1].text, why[0].text);
+    bool agree = status != PIMHW_OK || readings_agree(walked, skipped);
+    if (!agree) printf("  hand-built seed %u\n", (unsigned)seed);
+    *n_timed += status == PIMHW_OK;
+    pimhw_device_destroy(device);
+    return status == PIMHW_OK ? skipped.skipped_rounds : 0;
+}
+
+static void skipping_equals_walking_by_hand(void)
+{
+    uint64_t n_skipping = 0, n_timed = 0;
+    for (uint64_t seed = 1; seed <= 20000; seed++)
+        n_skipping += hand_built_case(seed, &n_timed) > 0;
+    printf("%u of 20000 programs ran, %u skipped rounds\n", (unsigned)n_timed,
+           (unsigned)n_skipping);
+    CHECK(n_timed > 5000 && n_skipping > 500);
+}
+
 /* Equal blocks, but a row that grows with the round: nothing may be skipped. */
 static void rounds_that_count_are_walked(void)
 {
@@ -145,6 +243,7 @@ static void equal_heads_are_skipped(void)
 int main(void)
 {
     RUN(skipping_equals_walking);
+    RUN(skipping_equals_walking_by_hand);
     RUN(rounds_that_count_are_walked);
     RUN(equal_heads_are_skipped);
     return check_end();
