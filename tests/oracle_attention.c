@@ -203,6 +203,16 @@ static void make_offset(attn_kv *kv, float *q, check_rng *rng)
         kv->k[t * kv->k_row] = 10;
 }
 
+/* One value everywhere, whose 512 single additions round the same way every time. */
+static void make_constant(attn_kv *kv, float *q, check_rng *rng)
+{
+    (void)rng;
+    for (uint32_t i = 0; i < HARD_DIM; i++)
+        q[i] = 0;
+    for (size_t i = 0; i < kv->n_tokens * kv->v_row; i++)
+        kv->v[i] = 1.0f + 0x1p-16f - 0x1p-23f;
+}
+
 static void make_equal(attn_kv *kv, float *q, check_rng *rng)
 {
     (void)rng;
@@ -251,6 +261,7 @@ static void hard_cases_keep_the_bound(void)
         hard_case(make_ten_thousand, type);
         hard_case(make_offset, type);
         hard_case(make_equal, type);
+        hard_case(make_constant, type);
         hard_case(make_half_subnormal, type);
         hard_case(make_tiny_keys, type);
         hard_case(make_rising, type);
