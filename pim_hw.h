@@ -1093,8 +1093,14 @@ PIMHW_API pimhw_status pimhw_config_init(pimhw_config *config, const char *prese
     int p = pimhw_i_preset_find(preset);
     if (!config) return PIMHW_ERR_ARGUMENT;
     if (p < 0) {
-        pimhw_cause_write(why, "preset \"%s\" is not one of aim-gddr6, aimx",
-                          preset ? preset : "(null)");
+        char names[120] = "";
+        size_t at = 0;
+        for (int i = 0; i < PIMHW_I_N_PRESETS; i++) {
+            at = pimhw_i_append(names, sizeof names, at, i ? ", " : "", i ? 2 : 0);
+            at = pimhw_i_append(names, sizeof names, at, PIMHW_I_PRESETS[i],
+                                strlen(PIMHW_I_PRESETS[i]));
+        }
+        pimhw_cause_write(why, "preset \"%s\" is none of %s", preset ? preset : "(null)", names);
         return PIMHW_ERR_NAME;
     }
     memset(config, 0, sizeof *config);
