@@ -32,7 +32,8 @@
  * [H16] dispatcher, [H17] device.
  *
  * Papers and sources, as cited below: [AIMSIM] the public AiM simulator, commit 0f28a07;
- * [LOL] LoL-PIM; [PHONY] PIMphony; [CENT] CENT, commit 8c79786.
+ * [LOL] LoL-PIM; [PHONY] PIMphony; [FACIL], [PAM] the papers; [CENT] CENT, commit 8c79786;
+ * [ATTACC] AttAcc's simulator, c600051; [SAIT] Samsung's, b464dde; [NEU] NeuPIMs, f299af3.
  *
  * Licence (MIT) at the end.
  */
@@ -80,7 +81,7 @@ PIMHW_API const char *pimhw_status_str(pimhw_status status);
 
 /* Why a call failed: field, index or address in words. Filled on failure only; may be NULL. */
 typedef struct pimhw_cause {
-    char text[160];
+    char text[288];
 } pimhw_cause;
 
 /*
@@ -123,6 +124,21 @@ typedef enum pimhw_epu_overlap {
     PIMHW_EPU_HEADS = 1 /* softmax of block i beside the scores of block i + 1 [LOL] */
 } pimhw_epu_overlap;
 
+/* Which rule gives the commands of a channel their clocks. */
+typedef enum pimhw_controller {
+    PIMHW_IN_ORDER = 0, /* program order, the constraint table only [AIMSIM] */
+    PIMHW_STATIC_GAPS,  /* program order, a fixed gap after a change of class [PHONY] */
+    PIMHW_PING_PONG,    /* I/O on one half of the buffers beside MACs on the other [LOL] */
+    PIMHW_DCS           /* an I/O queue and a MAC queue, entries tracked one by one [PHONY] */
+} pimhw_controller;
+
+/* Controller static: when a MAC's row is looked at. */
+typedef enum pimhw_row_opening {
+    PIMHW_ROW_ELIGIBLE = 0, /* once the gap before the MAC is over */
+    PIMHW_ROW_HEAD,         /* once the MAC is the next command */
+    PIMHW_ROW_HIDDEN        /* rows cost nothing */
+} pimhw_row_opening;
+
 /*
  * A device. pimhw_config_init fills every field from a preset; afterwards 0 is 0 and
  * pimhw_config_check judges it. Times are whole memory clocks of tCK_ps.
@@ -138,9 +154,15 @@ typedef struct pimhw_config {
     uint32_t element_bytes;    /* of a lane */
     uint32_t in_entries;       /* global buffer of a channel, in columns */
     uint32_t out_entries;      /* accumulators of a bank's unit */
+    uint32_t obuf;             /* the same, under controller DCS */
     uint32_t out_clear;        /* pimhw_out_clear */
     uint32_t front_end;        /* pimhw_front_end */
     uint32_t queue_entries;    /* requests a channel queue holds (front_end shared) */
+    uint32_t controller;       /* pimhw_controller */
+    uint32_t row_opening;      /* pimhw_row_opening (static) */
+    uint32_t extra_region;     /* ping-pong: 1 a second input buffer, 0 halves of the one */
+    uint32_t early_tiles;      /* DCS: 1 a tile is free tCCD after its MAC, 0 after tMAC */
+    uint32_t is_mac;           /* DCS: 1 a MAC follows one on its entry at tCCD, 0 at tMAC */
     uint32_t tCK_ps;           /* the one clock period */
     uint32_t tBL;              /* data burst */
     uint32_t tCCD_S;           /* column command to column command */
@@ -167,17 +189,42 @@ typedef struct pimhw_config {
     uint32_t tCL_REG;          /* result read to data */
     uint32_t tCWL_REG;         /* bias write to data */
     uint32_t tCWL_GB;          /* global buffer write to data */
-    uint32_t tMOD;             /* change between register mode and normal mode */
+    uint32_t tCCD_MAC;         /* MAC to MAC, all banks */
+    uint32_t tMTW;             /* MAC to global buffer write */
+    uint32_t tCL_MAC;          /* MAC to its sum being there (in-order) */
+    uint32_t tMOD;             /* change between register mode and normal mode; 0: no modes */
+    uint32_t tWR_INP;          /* static, ping-pong, DCS: input write to its use */
+    uint32_t tMAC;             /* the same: MAC to the read of its sum */
+    uint32_t tRD_OUT;          /* the same: result read to the next use of its entry */
+    uint32_t refresh;          /* 1: refresh takes place */
+    uint32_t tREFI;            /* refresh to refresh */
+    uint32_t tRFC;             /* refresh to any command */
+    uint32_t refresh_phase;    /* clock of the first refresh */
     uint32_t epu_lanes;        /* hub: elements the EPU takes at once */
     uint32_t epu_ck_per_op;    /* hub: clocks of one EPU operation on all its lanes */
     uint32_t epu_passes;       /* hub: passes of softmax over the scores */
     uint32_t epu_overlap;      /* pimhw_epu_overlap */
+    uint32_t eACT_fJ;          /* row opened and closed, one bank; energies in 1e-15 J */
+    uint32_t eRD_fJ;           /* column read, one bank */
+    uint32_t eWR_fJ;           /* column written, one bank */
+    uint32_t eMAC_fJ;          /* column multiplied and accumulated, one bank */
+    uint32_t eWRGB_fJ;         /* column written into the global buffer of a channel */
+    uint32_t eRDMAC_fJ;        /* one result of every bank of a channel */
+    uint32_t eLINK_fJ;         /* 32 bytes between hub and channel */
+    uint32_t eREQ_fJ;          /* controller: an instruction on a channel */
+    uint32_t eCMD_fJ;          /* controller: a command */
+    uint32_t eREF_fJ;          /* one bank in one refresh */
+    uint32_t pACTIVE_uW;       /* standby of a channel with an open row; power in 1e-6 W */
+    uint32_t pIDLE_uW;         /* standby of a channel without */
+    uint32_t link_MBps;        /* hub to host; bandwidth in 1e6 bytes a second */
+    uint32_t host_MBps;        /* the host's own DRAM, for comparison */
     pimhw_allocator allocator; /* default: malloc and free */
 } pimhw_config;
 
 /*
  * Fills *config from a preset: "aimx" (default of the library: one module of 16 channels, a
- * stream per channel [LOL]) or "aim-gddr6" (the public simulator: 32 channels, shared front end).
+ * stream per channel [LOL]), "aim-gddr6" (the public simulator: 32 channels, shared front end, no
+ * refresh), or another that pimhw_preset_name lists.
  *
  *   returns  PIMHW_ERR_NAME if there is no such preset; *config then unchanged
  */
@@ -210,10 +257,17 @@ PIMHW_API pimhw_status pimhw_config_get(const pimhw_config *config, const char *
  */
 PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_cause *why);
 
-/* Banks of a channel; columns of a row; lanes of a unit. */
+/* Banks of a channel; columns of a row; lanes of a unit; accumulators under its controller. */
 PIMHW_API uint32_t pimhw_config_banks(const pimhw_config *config);
 PIMHW_API uint32_t pimhw_config_columns(const pimhw_config *config);
 PIMHW_API uint32_t pimhw_config_lanes(const pimhw_config *config);
+PIMHW_API uint32_t pimhw_config_outs(const pimhw_config *config);
+
+/* Columns of input a controller can fill at once: half the global buffer under ping-pong. */
+PIMHW_API uint32_t pimhw_config_in_region(const pimhw_config *config);
+
+/* What a controller is called ("in-order", "static", "ping-pong", "dcs"); NULL beyond the last. */
+PIMHW_API const char *pimhw_controller_str(uint32_t controller);
 
 /* ==========================================================================
  * [H5] PROGRAMS: instructions, loops, requests.
@@ -389,6 +443,8 @@ typedef struct pimhw_request {
                                    does blocks[order[i]], list_begin[c] <= i < list_begin[c + 1] */
     const uint32_t *order;      /* [list_begin[n_channels]] */
     uint64_t useful_macs;       /* lane products the caller needs; the rest is padding */
+    uint32_t repeats;           /* the program runs so often, each time once the last is over;
+                                   0 is once. useful_macs: of one run */
 } pimhw_request;
 
 /* ==========================================================================
@@ -408,6 +464,7 @@ typedef enum pimhw_command {
     PIMHW_CMD_AF16,
     PIMHW_CMD_WRA16,
     PIMHW_CMD_RDAF16,
+    PIMHW_CMD_REF,
     PIMHW_CMD_ACT, /* from here on of one bank */
     PIMHW_CMD_PRE,
     PIMHW_CMD_RD,
@@ -429,10 +486,12 @@ typedef enum pimhw_spent {
     PIMHW_SPENT_PRE,
     PIMHW_SPENT_MODE,   /* mode change */
     PIMHW_SPENT_ACCESS, /* reads, writes and copies of rows */
+    PIMHW_SPENT_REF,    /* refresh */
     PIMHW_WAIT_INPUT,   /* for data on its way into the global buffer or the accumulators */
     PIMHW_WAIT_OUTPUT,  /* for a result being read */
     PIMHW_WAIT_OPERAND, /* for a MAC whose result is asked for */
     PIMHW_WAIT_ROW,     /* tRAS, tRC, tRTP: the row cannot change yet */
+    PIMHW_WAIT_REFRESH, /* for a refresh to end, beyond its own clocks */
     PIMHW_WAIT_HOST,    /* for the host to send, or for other channels to be read */
     PIMHW_WAIT_EPU,     /* for the hub's softmax */
     PIMHW_WAIT_DRAIN,   /* after the last command */
@@ -441,8 +500,25 @@ typedef enum pimhw_spent {
 
 PIMHW_API const char *pimhw_spent_str(pimhw_spent spent);
 
+/* What energy went to. */
+typedef enum pimhw_energy {
+    PIMHW_ENERGY_ROW = 0, /* rows opened and closed */
+    PIMHW_ENERGY_MAC,     /* MAC, EWMUL, AF */
+    PIMHW_ENERGY_ACCESS,  /* columns read, written, copied */
+    PIMHW_ENERGY_INPUT,   /* global buffer and bias writes */
+    PIMHW_ENERGY_OUTPUT,  /* result reads */
+    PIMHW_ENERGY_LINK,    /* hub to channels and back */
+    PIMHW_ENERGY_CONTROL, /* controllers */
+    PIMHW_ENERGY_ACTIVE,  /* standby while a row is open */
+    PIMHW_ENERGY_IDLE,    /* standby while none is */
+    PIMHW_ENERGY_REFRESH, /* refresh, as often as it was due in the time */
+    PIMHW_N_ENERGY
+} pimhw_energy;
+
+PIMHW_API const char *pimhw_energy_str(pimhw_energy energy);
+
 /* Readings of one run. Parts sum to the whole: breakdown_ck to cycles, useful and padding to
- * macs. */
+ * macs, energy_pJ in its order to total_pJ. */
 typedef struct pimhw_readings {
     uint32_t size;    /* bytes of this struct */
     uint32_t version; /* 1 */
@@ -458,9 +534,16 @@ typedef struct pimhw_readings {
     double mac_utilisation;               /* MAC16 * tCCD_S / (cycles * channels) */
     uint64_t epu_ck;                      /* the hub's EPU was busy */
     uint64_t n_instructions;              /* resolved, as sent */
-    uint64_t skipped_rounds;              /* of the list: like the one before, so not walked */
+    uint64_t skipped_rounds;              /* of loops: like those before, so not walked */
+    uint64_t walked_rounds;               /* of loops: the others */
     uint64_t program_bytes;               /* 0 for a submitted stream */
     uint64_t request_bytes;               /* blocks and lists */
+    uint64_t controller_bytes;            /* DCS: D-Table and S-Table of one channel */
+    uint64_t active_ck;                   /* channels' time with an open row, summed */
+    double flop_utilisation;              /* useful or all lane products / peak of the time */
+    double energy_pJ[PIMHW_N_ENERGY];
+    double total_pJ;
+    double average_mW; /* total_pJ / ns */
 } pimhw_readings;
 
 /*
@@ -473,9 +556,9 @@ typedef struct pimhw_event {
     pimhw_command command;
     uint32_t bank;   /* commands of one bank */
     uint32_t row;    /* of commands that open or need one, else 0 */
-    uint32_t column; /* MAC16 */
-    uint32_t tile;   /* WRGB, MAC16 */
-    uint32_t out;    /* MAC16, WRMAC16, RDMAC16 */
+    uint32_t column; /* of commands that need a row */
+    uint32_t tile;   /* WRGB and those */
+    uint32_t out;    /* class W, M, R */
     pimhw_spent reason;
 } pimhw_event;
 
@@ -632,20 +715,6 @@ static uint32_t pimhw_i_highest(uint64_t mask)
 #endif
 }
 
-/* Decimal digits of value, most significant first; returns how many. */
-static size_t pimhw_i_digits(char digits[20], uint64_t value)
-{
-    char reverse[20];
-    size_t n = 0;
-    do {
-        reverse[n++] = (char)('0' + (int)(value % 10));
-        value /= 10;
-    } while (value);
-    for (size_t i = 0; i < n; i++)
-        digits[i] = reverse[n - 1 - i];
-    return n;
-}
-
 static size_t pimhw_i_append(char *text, size_t size, size_t at, const char *from, size_t n)
 {
     for (size_t i = 0; i < n && at + 1 < size; i++)
@@ -654,10 +723,22 @@ static size_t pimhw_i_append(char *text, size_t size, size_t at, const char *fro
     return at;
 }
 
-/* printf would do more than is needed and depends on the locale. */
-static void pimhw_i_format(char *text, size_t size, const char *format, va_list values)
+static size_t pimhw_i_append_number(char *text, size_t size, size_t at, uint64_t value)
 {
-    size_t at = 0;
+    char digits[20];
+    size_t n = sizeof digits;
+    do
+        digits[--n] = (char)('0' + (int)(value % 10));
+    while (value /= 10);
+    return pimhw_i_append(text, size, at, digits + n, sizeof digits - n);
+}
+
+/* printf would do more than is needed and depends on the locale. */
+static void pimhw_i_format(pimhw_cause *why, const char *format, va_list values)
+{
+    if (!why) return;
+    char *text = why->text;
+    size_t at = 0, size = sizeof why->text;
     text[0] = '\0';
     for (const char *f = format; *f; f++) {
         if (f[0] == '%' && f[1] == 's') {
@@ -665,9 +746,7 @@ static void pimhw_i_format(char *text, size_t size, const char *format, va_list 
             at = pimhw_i_append(text, size, at, word, strlen(word));
             f++;
         } else if (f[0] == '%' && f[1] == 'u') {
-            char digits[20];
-            at = pimhw_i_append(text, size, at, digits,
-                                pimhw_i_digits(digits, va_arg(values, uint64_t)));
+            at = pimhw_i_append_number(text, size, at, va_arg(values, uint64_t));
             f++;
         } else {
             at = pimhw_i_append(text, size, at, f, 1);
@@ -678,10 +757,19 @@ static void pimhw_i_format(char *text, size_t size, const char *format, va_list 
 PIMHW_API void pimhw_cause_write(pimhw_cause *why, const char *format, ...)
 {
     va_list values;
-    if (!why) return;
     va_start(values, format);
-    pimhw_i_format(why->text, sizeof why->text, format, values);
+    pimhw_i_format(why, format, values);
     va_end(values);
+}
+
+/* Writes a cause and returns the status of the failure. */
+static pimhw_status pimhw_i_fail(pimhw_cause *why, pimhw_status status, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    pimhw_i_format(why, format, values);
+    va_end(values);
+    return status;
 }
 
 /* Memory of the default allocator: malloc's pointer is kept in front of the aligned one. */
@@ -709,10 +797,7 @@ static void pimhw_i_default_release(void *user, void *ptr, size_t bytes)
 
 PIMHW_API pimhw_allocator pimhw_allocator_default(void)
 {
-    pimhw_allocator a;
-    a.alloc = pimhw_i_default_alloc;
-    a.release = pimhw_i_default_release;
-    a.user = NULL;
+    pimhw_allocator a = {pimhw_i_default_alloc, pimhw_i_default_release, NULL};
     return a;
 }
 
@@ -735,69 +820,144 @@ PIMHW_API const char *pimhw_status_str(pimhw_status status)
  *      Data only: a device family is rows here, not code elsewhere.
  * ========================================================================== */
 
-enum { PIMHW_I_AIM_GDDR6 = 0, PIMHW_I_AIMX, PIMHW_I_N_PRESETS };
+enum { PIMHW_I_N_PRESETS = 14 };
 
-static const char PIMHW_I_PRESETS[PIMHW_I_N_PRESETS][16] = {"aim-gddr6", "aimx"};
+static const char PIMHW_I_PRESETS[PIMHW_I_N_PRESETS][24] = {
+    "aim-gddr6",           "aimx",          "cent",        "neupims",       "attacc-hbm3",
+    "attacc-hbm3-nolimit", "samsung-hbm2",  "newton-hbm2", "lpddr5-jetson", "lpddr5-macbook",
+    "lpddr5-ideapad",      "lpddr5-iphone", "pam-hbm3",    "pam-ddr4",
+};
+
+/* Where a number comes from, by its letter in the table of fields. */
+typedef struct pimhw_i_source {
+    char letter;
+    char key[12];
+} pimhw_i_source;
+
+static const pimhw_i_source PIMHW_I_SOURCES[] = {
+    {'G', "AIMSIM"}, {'L', "LOL"},     {'P', "PHONY"},      {'F', "FACIL"},
+    {'M', "PAM"},    {'A', "ATTACC"},  {'S', "SAIT"},       {'N', "NEU"},
+    {'C', "CENT"},   {'?', "assumed"}, {'*', "calibrated"},
+};
 
 /* A settable number: where it is, its limits, its value and source in each preset. */
 typedef struct pimhw_i_field {
     char name[16];
     size_t offset;
     uint32_t least, most;
+    char source[PIMHW_I_N_PRESETS + 1]; /* a letter a preset */
     uint32_t value[PIMHW_I_N_PRESETS];
-    char source[PIMHW_I_N_PRESETS][12];
 } pimhw_i_field;
 
 /* clang-format off */
-#define PIMHW_I_FIELD(name, least, most, v0, v1, s0, s1) \
-    {#name, offsetof(pimhw_config, name), least, most, {v0, v1}, {s0, s1}}
-/* clang-format on */
+#define PIMHW_F(name, least, most, sources, ...) \
+    {#name, offsetof(pimhw_config, name), least, most, sources, {__VA_ARGS__}}
+/* Repeated values: of the four AiM or LPDDR5 presets; of all; of families of presets. */
+#define PIMHW_4(x) x, x, x, x
+#define PIMHW_14(x) PIMHW_4(x), PIMHW_4(x), PIMHW_4(x), x, x
+#define PIMHW_3(aim, hbm3, hbm2) PIMHW_4(aim), hbm3, hbm3, hbm2, hbm2, PIMHW_4(aim), hbm3, aim
+#define PIMHW_7(aim, hbm3, samsung, newton, lpddr5, ideapad, ddr4) \
+    PIMHW_4(aim), hbm3, hbm3, samsung, newton, lpddr5, lpddr5, ideapad, lpddr5, hbm3, ddr4
 
+/*
+ * In the order of the presets. What calibrated rests on: tWR_INP, tMAC, tRD_OUT on 14.7 % MAC
+ * utilisation of a 128 x 128 GEMV [PHONY]; tCL_MAC and out_entries of attacc-hbm3 on 930 clocks
+ * for 512 tokens. AttAcc's energies are its pJ a bit times the bits. Every command of samsung-hbm2
+ * addresses all bank groups, so its tCCD_S is [SAIT]'s tCCD_L.
+ */
 static const pimhw_i_field PIMHW_I_FIELDS[] = {
-    PIMHW_I_FIELD(n_channels, 1, PIMHW_MAX_CHANNELS, 32, 16, "AIMSIM", "LOL"),
-    PIMHW_I_FIELD(n_bank_groups, 1, 64, 4, 4, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(n_group_banks, 1, 64, 4, 4, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(n_rows, 1, 1u << 28, 16384, 16384, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(row_bytes, 2, 1u << 20, 2048, 2048, "AIMSIM", "LOL"),
-    PIMHW_I_FIELD(column_bytes, 2, 1u << 10, 32, 32, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(element_bytes, 1, 4, 2, 2, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(in_entries, 1, 1u << 16, 64, 64, "AIMSIM", "LOL"),
-    PIMHW_I_FIELD(out_entries, 1, 1u << 16, 32, 2, "CENT", "LOL"),
-    PIMHW_I_FIELD(out_clear, 0, 1, PIMHW_CLEAR_BIAS, PIMHW_CLEAR_READ, "AIMSIM", "LOL"),
-    PIMHW_I_FIELD(front_end, 0, 1, PIMHW_SHARED, PIMHW_PER_CHANNEL, "AIMSIM", "LOL"),
-    PIMHW_I_FIELD(queue_entries, 2, 64, 33, 33, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tCK_ps, 1, 1000000, 500, 500, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tBL, 1, 1000, 2, 2, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tCCD_S, 1, 1000, 2, 2, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tCCD_L, 1, 1000, 2, 2, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tRCD_MAC, 1, 100000, 56, 56, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tRCD_RD, 1, 100000, 36, 36, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tRCD_WR, 1, 100000, 28, 28, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tRCD_AF, 1, 100000, 86, 86, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tRCD_EWMUL, 1, 100000, 25, 25, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tRCD_RDCP, 1, 100000, 66, 66, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tRCD_WRCP, 1, 100000, 48, 48, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tRRD_S, 1, 100000, 5, 5, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tRRD_L, 1, 100000, 6, 6, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tCL, 0, 1000, 50, 50, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tCWL, 0, 1000, 6, 6, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tWR, 0, 100000, 33, 33, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tRP, 1, 100000, 32, 32, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tRAS, 1, 100000, 54, 54, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tRC, 1, 100000, 89, 89, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tRTP, 0, 100000, 12, 12, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tWTR_S, 0, 100000, 9, 9, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tWTR_L, 0, 100000, 11, 11, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tWPRE, 0, 1000, 1, 1, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tCL_REG, 0, 1000, 0, 0, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tCWL_REG, 0, 1000, 1, 1, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tCWL_GB, 0, 1000, 1, 1, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(tMOD, 1, 100000, 32, 32, "AIMSIM", "AIMSIM"),
-    PIMHW_I_FIELD(epu_lanes, 1, 1u << 16, 16, 16, "assumed", "assumed"),
-    PIMHW_I_FIELD(epu_ck_per_op, 0, 1u << 16, 1, 1, "assumed", "assumed"),
-    PIMHW_I_FIELD(epu_passes, 0, 1u << 8, 3, 3, "assumed", "assumed"),
-    PIMHW_I_FIELD(epu_overlap, 0, 1, PIMHW_EPU_NONE, PIMHW_EPU_HEADS, "assumed", "LOL"),
+    PIMHW_F(n_channels, 1, PIMHW_MAX_CHANNELS, "GLPPAASN????M?", 32, 16, 32, 32, 16, 16, 64, 32,
+            16, 32, 4, 4, 32, 1),
+    PIMHW_F(n_bank_groups, 1, 64, "GGG?AASNFFFFMM", 4, 4, 4, 8, 16, 16, 4, 8, 8, 8, 8, 8, 8, 4),
+    PIMHW_F(n_group_banks, 1, 64, "GGG?AASNFFFFMM", PIMHW_7(4, 4, 2, 4, 4, 4, 4)),
+    PIMHW_F(n_rows, 1, 1u << 28, "GGGP??????????", PIMHW_4(16384), 16384, 16384, 16384, 32768,
+            65536, 32768, 65536, 32768, 16384, 262144),
+    PIMHW_F(row_bytes, 2, 1u << 20, "GLGGAASN??????", PIMHW_7(2048, 1024, 1024, 1024, 2048, 2048,
+            8192)),
+    PIMHW_F(column_bytes, 2, 1u << 10, "GGGGAAS?????M?", PIMHW_7(32, 32, 32, 32, 32, 32, 64)),
+    PIMHW_F(element_bytes, 1, 4, "GGGGAASNFFFFMM", PIMHW_14(2)),
+    PIMHW_F(in_entries, 1, 1u << 16, "GLGL??SNFFFFMM", PIMHW_4(64), 64, 64, 8, 32, PIMHW_4(64), 16,
+            16),
+    PIMHW_F(out_entries, 1, 1u << 16, "CLC?**S???????", 32, 2, 32, 2, 64, 64, 8, 2, 2, 2, 2, 2, 2,
+            2),
+    PIMHW_F(obuf, 1, 1u << 16, "CPCP**S???????", 32, 8, 32, 8, 64, 64, 8, 8, 8, 8, 8, 8, 8, 8),
+    PIMHW_F(out_clear, 0, 1, "GLG???????????", 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
+    PIMHW_F(front_end, 0, 1, "GLC???????????", 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
+    PIMHW_F(queue_entries, 2, 64, "GGG???????????", PIMHW_14(33)),
+    PIMHW_F(controller, 0, 3, "GLCP??????????", PIMHW_14(0)),
+    PIMHW_F(row_opening, 0, 2, "PPPPPPPPPPPPPP", PIMHW_14(0)),
+    PIMHW_F(extra_region, 0, 1, "PPPPPPPPPPPPPP", PIMHW_14(0)),
+    PIMHW_F(early_tiles, 0, 1, "??????????????", PIMHW_14(0)),
+    PIMHW_F(is_mac, 0, 1, "PPPPPPPPPPPPPP", PIMHW_14(1)),
+    PIMHW_F(tCK_ps, 1, 1000000, "GGGGAASNFFFFMM", PIMHW_7(500, 769, 1000, 1000, 1250, 1071, 625)),
+    PIMHW_F(tBL, 1, 1000, "GGGGAASN????MM", PIMHW_7(2, 2, 2, 2, 2, 2, 4)),
+    PIMHW_F(tCCD_S, 1, 1000, "GGGGAASN????MM", PIMHW_7(2, 2, 4, 1, 2, 2, 4)),
+    PIMHW_F(tCCD_L, 1, 1000, "GGGGAASN????MM", PIMHW_7(2, 4, 4, 2, 4, 4, 8)),
+    PIMHW_F(tCCD_MAC, 1, 1000, "GGGGAASN????MM", 2, 2, 2, 2, 6, 4, 4, 2, 4, 4, 4, 4, 4, 8),
+    PIMHW_F(tRCD_MAC, 1, 100000, "GGGGAASN????MM", PIMHW_7(56, 19, 14, 14, 15, 17, 24)),
+    PIMHW_F(tRCD_RD, 1, 100000, "GGGGAASN????MM", PIMHW_7(36, 19, 14, 14, 15, 17, 24)),
+    PIMHW_F(tRCD_WR, 1, 100000, "GGGGAASN????MM", PIMHW_7(28, 19, 10, 14, 15, 17, 24)),
+    PIMHW_F(tRCD_AF, 1, 100000, "GGGG??????????", PIMHW_7(86, 19, 14, 14, 15, 17, 24)),
+    PIMHW_F(tRCD_EWMUL, 1, 100000, "GGGG??????????", PIMHW_7(25, 19, 14, 14, 15, 17, 24)),
+    PIMHW_F(tRCD_RDCP, 1, 100000, "GGGG??????????", PIMHW_7(66, 19, 14, 14, 15, 17, 24)),
+    PIMHW_F(tRCD_WRCP, 1, 100000, "GGGG??????????", PIMHW_7(48, 19, 14, 14, 15, 17, 24)),
+    PIMHW_F(tRRD_S, 1, 100000, "GGGGAASN?????M", PIMHW_7(5, 2, 4, 4, 4, 5, 4)),
+    PIMHW_F(tRRD_L, 1, 100000, "GGGGAASN????MM", PIMHW_7(6, 4, 6, 6, 4, 5, 6)),
+    PIMHW_F(tCL, 0, 1000, "GGGGAASN?????M", PIMHW_7(50, 19, 20, 14, 17, 20, 24)),
+    PIMHW_F(tCWL, 0, 1000, "GGGGAASN??????", PIMHW_7(6, 6, 8, 4, 9, 11, 16)),
+    PIMHW_F(tWR, 0, 100000, "GGGGAASN????M?", PIMHW_7(33, 21, 16, 16, 28, 32, 24)),
+    PIMHW_F(tRP, 1, 100000, "GGGGAASN????MM", PIMHW_7(32, 19, 14, 14, 15, 17, 24)),
+    PIMHW_F(tRAS, 1, 100000, "GGGGAASN????M?", PIMHW_7(54, 45, 33, 34, 34, 40, 52)),
+    PIMHW_F(tRC, 1, 100000, "GGGGAASN?????M", PIMHW_4(89), 63, 63, 47, 48, 49, 49, 57, 49, 64, 76),
+    PIMHW_F(tRTP, 0, 100000, "GGGGAASN??????", PIMHW_7(12, 8, 5, 6, 6, 7, 12)),
+    PIMHW_F(tWTR_S, 0, 100000, "GGGGAASN??????", PIMHW_7(9, 8, 4, 6, 5, 6, 4)),
+    PIMHW_F(tWTR_L, 0, 100000, "GGGGAASN??????", PIMHW_7(11, 11, 9, 8, 10, 12, 12)),
+    PIMHW_F(tWPRE, 0, 1000, "GGGG??????????", PIMHW_14(1)),
+    PIMHW_F(tCL_REG, 0, 1000, "GGGG??????????", PIMHW_14(0)),
+    PIMHW_F(tCWL_REG, 0, 1000, "GGGG??????????", PIMHW_14(1)),
+    PIMHW_F(tCWL_GB, 0, 1000, "GGGG??????????", PIMHW_14(1)),
+    PIMHW_F(tMTW, 0, 1000, "GGGG??S???????", PIMHW_7(0, 0, 16, 0, 0, 0, 0)),
+    PIMHW_F(tCL_MAC, 1, 1000, "GGGG**????????", 1, 1, 1, 1, 4, 4, 1, 1, 1, 1, 1, 1, 1, 1),
+    PIMHW_F(tMOD, 0, 100000, "GGGG??????????", PIMHW_7(32, 0, 0, 0, 0, 0, 0)),
+    PIMHW_F(tWR_INP, 1, 100000, "****??????????", PIMHW_7(40, 26, 20, 20, 16, 19, 32)),
+    PIMHW_F(tMAC, 1, 100000, "****??????????", PIMHW_7(41, 26, 20, 20, 16, 19, 32)),
+    PIMHW_F(tRD_OUT, 1, 100000, "****??????????", PIMHW_7(40, 26, 20, 20, 16, 19, 32)),
+    PIMHW_F(refresh, 0, 1, "G?????????????", 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1),
+    PIMHW_F(tREFI, 1, 1u << 30, "????AASN????M?", PIMHW_7(3800, 5070, 3900, 3900, 3125, 3646,
+            12480)),
+    PIMHW_F(tRFC, 1, 1u << 30, "????AASN??????", PIMHW_7(210, 455, 350, 260, 224, 262, 560)),
+    PIMHW_F(refresh_phase, 1, 1u << 30, "??????????????", PIMHW_7(3800, 5070, 3900, 3900, 3125,
+            3646, 12480)),
+    PIMHW_F(epu_lanes, 1, 1u << 16, "??????????????", PIMHW_14(16)),
+    PIMHW_F(epu_ck_per_op, 0, 1u << 16, "??????????????", PIMHW_14(1)),
+    PIMHW_F(epu_passes, 0, 1u << 8, "??????????????", PIMHW_14(3)),
+    PIMHW_F(epu_overlap, 0, 1, "?L????????????", 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
+    PIMHW_F(eACT_fJ, 0, UINT32_MAX, "CCC?AANN??????", PIMHW_3(2950000, 901120, 828000)),
+    PIMHW_F(eRD_fJ, 0, UINT32_MAX, "CCC?AANN??????", PIMHW_3(548000, 686080, 402000)),
+    PIMHW_F(eWR_fJ, 0, UINT32_MAX, "CCC?AANN??????", PIMHW_3(691000, 686080, 534000)),
+    PIMHW_F(eMAC_fJ, 0, UINT32_MAX, "CCC?AANN????M?", PIMHW_4(82125), 376320, 376320, 201250,
+            201250, PIMHW_4(82125), 1113600, 164250),
+    PIMHW_F(eWRGB_fJ, 0, UINT32_MAX, "????AANN??????", PIMHW_3(691000, 442880, 12900000)),
+    PIMHW_F(eRDMAC_fJ, 0, UINT32_MAX, "????AANN??????", PIMHW_3(548000, 442880, 804000)),
+    PIMHW_F(eLINK_fJ, 0, UINT32_MAX, "CCC?AA????????", PIMHW_3(1408000, 204800, 1408000)),
+    PIMHW_F(eREQ_fJ, 0, UINT32_MAX, "CCC???????????", PIMHW_14(66900)),
+    PIMHW_F(eCMD_fJ, 0, UINT32_MAX, "CCC???????????", PIMHW_14(95300)),
+    PIMHW_F(eREF_fJ, 0, UINT32_MAX, "??????????????", PIMHW_3(5900000, 1802240, 1656000)),
+    PIMHW_F(pACTIVE_uW, 0, UINT32_MAX, "CCC???NN??????", PIMHW_7(263750, 132000, 66000, 132000,
+            263750, 263750, 263750)),
+    PIMHW_F(pIDLE_uW, 0, UINT32_MAX, "CCC???NN??????", PIMHW_7(183150, 96000, 48000, 96000, 183150,
+            183150, 183150)),
+    PIMHW_F(link_MBps, 1, UINT32_MAX, "?LC???????????", PIMHW_4(64000), 665600, 665600, 1024000,
+            512000, 204800, 409600, 59700, 51200, 665600, 25600),
+    PIMHW_F(host_MBps, 1, UINT32_MAX, "????????FFFF??", PIMHW_4(307200), 307200, 307200, 307200,
+            307200, 156262, 361677, 19880, 38195, 307200, 307200),
 };
+#undef PIMHW_F
+#undef PIMHW_4
+#undef PIMHW_14
+#undef PIMHW_3
+#undef PIMHW_7
+/* clang-format on */
 
 enum { PIMHW_I_N_FIELDS = sizeof PIMHW_I_FIELDS / sizeof PIMHW_I_FIELDS[0] };
 
@@ -806,32 +966,45 @@ typedef struct pimhw_i_command {
     char name[12];
     uint8_t spent;      /* pimhw_spent */
     bool register_mode; /* else normal mode */
-
     bool needs_row;
+    bool switches;     /* opens or closes a row */
     char occupies[12]; /* clocks: sums of fields and numbers, here and below */
     char completes[20];
+    uint8_t energy;  /* pimhw_energy */
+    char joules[12]; /* field: of a bank, or of the channel */
+    bool every_bank; /* joules: times the banks */
+    bool linked;     /* 32 bytes come from the hub or go there */
 } pimhw_i_command;
 
+/* clang-format off */
+#define PIMHW_C(name, spent, in_register_mode, with_row, moves_rows, busy, \
+                done, energy, joules, every, from_hub) \
+    {#name, PIMHW_SPENT_##spent, in_register_mode, with_row, moves_rows, busy, done, \
+     PIMHW_ENERGY_##energy, joules, every, from_hub}
+
 static const pimhw_i_command PIMHW_I_COMMANDS[PIMHW_N_COMMANDS] = {
-    {"ACT16", PIMHW_SPENT_ACT, false, false, "tRCD_MAC", "1"},
-    {"PREA", PIMHW_SPENT_PRE, false, false, "tRP", "1"},
-    {"MAC16", PIMHW_SPENT_MAC, false, true, "tCCD_S", "1"},
-    {"WRGB", PIMHW_SPENT_WR_INP, true, false, "tCCD_S", "tCWL_GB+tBL"},
-    {"WRMAC16", PIMHW_SPENT_WR_INP, true, false, "tCCD_S", "tCWL_REG+tBL"},
-    {"RDMAC16", PIMHW_SPENT_RD_OUT, true, false, "tCCD_S", "tCL_REG+tBL"},
-    {"TMOD", PIMHW_SPENT_MODE, false, false, "tMOD", "1"},
-    {"EWMUL16", PIMHW_SPENT_MAC, false, true, "tCCD_S", "1"},
-    {"AF16", PIMHW_SPENT_MAC, false, true, "tCCD_S", "1"},
-    {"WRA16", PIMHW_SPENT_ACCESS, false, true, "tCCD_S", "tCWL+tBL+tRP"},
-    {"RDAF16", PIMHW_SPENT_RD_OUT, true, false, "tCCD_S", "tCL_REG+tBL"},
-    {"ACT", PIMHW_SPENT_ACT, false, false, "tRCD_MAC", "1"},
-    {"PRE", PIMHW_SPENT_PRE, false, false, "tRP", "1"},
-    {"RD", PIMHW_SPENT_ACCESS, false, true, "tCCD_S", "tCL+tBL"},
-    {"WR", PIMHW_SPENT_ACCESS, false, true, "tCCD_S", "tCWL+tBL"},
-    {"MAC", PIMHW_SPENT_MAC, false, true, "tCCD_S", "1"},
-    {"RDCP", PIMHW_SPENT_ACCESS, false, true, "tCCD_S", "1"},
-    {"WRCP", PIMHW_SPENT_ACCESS, false, true, "tCCD_S", "1"},
+    PIMHW_C(ACT16, ACT, 0, 0, 1, "tRCD_MAC", "1", ROW, "eACT_fJ", 1, 0),
+    PIMHW_C(PREA, PRE, 0, 0, 1, "tRP", "1", ROW, "", 0, 0),
+    PIMHW_C(MAC16, MAC, 0, 1, 0, "tCCD_MAC", "tCL_MAC", MAC, "eMAC_fJ", 1, 0),
+    PIMHW_C(WRGB, WR_INP, 1, 0, 0, "tCCD_S", "tCWL_GB+tBL", INPUT, "eWRGB_fJ", 0, 1),
+    PIMHW_C(WRMAC16, WR_INP, 1, 0, 0, "tCCD_S", "tCWL_REG+tBL", INPUT, "eWRGB_fJ", 0, 1),
+    PIMHW_C(RDMAC16, RD_OUT, 1, 0, 0, "tCCD_S", "tCL_REG+tBL", OUTPUT, "eRDMAC_fJ", 0, 1),
+    PIMHW_C(TMOD, MODE, 0, 0, 0, "tMOD", "1", CONTROL, "", 0, 0),
+    PIMHW_C(EWMUL16, MAC, 0, 1, 0, "tCCD_S", "1", MAC, "eMAC_fJ", 1, 0),
+    PIMHW_C(AF16, MAC, 0, 1, 0, "tCCD_S", "1", MAC, "eMAC_fJ", 1, 0),
+    PIMHW_C(WRA16, ACCESS, 0, 1, 1, "tCCD_S", "tCWL+tBL+tRP", ACCESS, "eWR_fJ", 1, 1),
+    PIMHW_C(RDAF16, RD_OUT, 1, 0, 0, "tCCD_S", "tCL_REG+tBL", OUTPUT, "eRDMAC_fJ", 0, 1),
+    PIMHW_C(REF, REF, 0, 0, 0, "tRFC", "1", REFRESH, "", 0, 0),
+    PIMHW_C(ACT, ACT, 0, 0, 1, "tRCD_MAC", "1", ROW, "eACT_fJ", 0, 0),
+    PIMHW_C(PRE, PRE, 0, 0, 1, "tRP", "1", ROW, "", 0, 0),
+    PIMHW_C(RD, ACCESS, 0, 1, 0, "tCCD_S", "tCL+tBL", ACCESS, "eRD_fJ", 0, 1),
+    PIMHW_C(WR, ACCESS, 0, 1, 0, "tCCD_S", "tCWL+tBL", ACCESS, "eWR_fJ", 0, 1),
+    PIMHW_C(MAC, MAC, 0, 1, 0, "tCCD_S", "1", MAC, "eMAC_fJ", 0, 0),
+    PIMHW_C(RDCP, ACCESS, 0, 1, 0, "tCCD_S", "1", ACCESS, "eRD_fJ", 0, 0),
+    PIMHW_C(WRCP, ACCESS, 0, 1, 0, "tCCD_S", "1", ACCESS, "eWR_fJ", 0, 0),
 };
+#undef PIMHW_C
+/* clang-format on */
 
 static bool pimhw_i_one_bank(uint32_t command)
 {
@@ -854,7 +1027,7 @@ enum {
     PIMHW_I_BANK_WRITES = PIMHW_I_BIT(WR) | PIMHW_I_BIT(WRCP),
     PIMHW_I_FILLS = PIMHW_I_BIT(WRA16) | PIMHW_I_BIT(WRMAC16) | PIMHW_I_BIT(EWMUL16),
     PIMHW_I_OPENS = PIMHW_I_BIT(ACT) | PIMHW_I_BIT(ACT16),
-    PIMHW_I_NOT_MODE = (PIMHW_I_BIT(WRCP) * 2 - 1) & ~PIMHW_I_BIT(TMOD)
+    PIMHW_I_ANY = PIMHW_I_BIT(WRCP) * 2 - 1
 };
 
 /* t(next) >= t(last) + clocks; reason: what the wait counts as where this row sets the clock. */
@@ -866,85 +1039,81 @@ typedef struct pimhw_i_constraint {
 } pimhw_i_constraint;
 
 /* [AIMSIM] */
-#define PIMHW_I_RULE(level, reason, last, next, clocks)                                            \
-    {                                                                                              \
-        PIMHW_I_##level, PIMHW_##reason, last, next, clocks                                        \
-    }
+/* clang-format off */
+#define PIMHW_B(command) PIMHW_I_BIT(command)
+#define PIMHW_R(level, reason, last, next, clocks) \
+    {PIMHW_I_##level, PIMHW_WAIT_##reason, last, next, clocks}
 
 static const pimhw_i_constraint PIMHW_I_CONSTRAINTS[] = {
-    PIMHW_I_RULE(CHANNEL, WAIT_OUTPUT, PIMHW_I_READS, PIMHW_I_READS, "tBL"),
-    PIMHW_I_RULE(CHANNEL, WAIT_INPUT, PIMHW_I_BUS_WRITES, PIMHW_I_BUS_WRITES, "tBL"),
-    PIMHW_I_RULE(CHANNEL, WAIT_OPERAND, PIMHW_I_ALL_READS & ~PIMHW_I_RESULT, PIMHW_I_ALL_READS,
-                 "tCCD_S"),
-    PIMHW_I_RULE(CHANNEL, WAIT_OUTPUT, PIMHW_I_RESULT, PIMHW_I_ALL_READS, "tCCD_S"),
-    PIMHW_I_RULE(CHANNEL, WAIT_INPUT, PIMHW_I_BUS_WRITES | PIMHW_I_BIT(WRCP),
-                 PIMHW_I_BUS_WRITES | PIMHW_I_BIT(WRCP), "tCCD_S"),
-    PIMHW_I_RULE(CHANNEL, WAIT_OPERAND, (PIMHW_I_BANK_READS | PIMHW_I_COMPUTE) & ~PIMHW_I_RESULT,
-                 PIMHW_I_COMPUTE, "tCCD_L"),
-    PIMHW_I_RULE(CHANNEL, WAIT_OPERAND, PIMHW_I_COMPUTE & ~PIMHW_I_RESULT, PIMHW_I_BANK_READS,
-                 "tCCD_L"),
-    PIMHW_I_RULE(CHANNEL, WAIT_OUTPUT, PIMHW_I_RESULT, PIMHW_I_BANK_READS | PIMHW_I_COMPUTE,
-                 "tCCD_L"),
-    PIMHW_I_RULE(CHANNEL, WAIT_INPUT, PIMHW_I_BANK_WRITES | PIMHW_I_FILLS, PIMHW_I_FILLS, "tCCD_L"),
-    PIMHW_I_RULE(CHANNEL, WAIT_INPUT, PIMHW_I_FILLS, PIMHW_I_BANK_WRITES, "tCCD_L"),
-    PIMHW_I_RULE(CHANNEL, WAIT_OUTPUT, PIMHW_I_BIT(RD), PIMHW_I_BIT(WR) | PIMHW_I_BIT(WRA16),
-                 "tCL+tBL+3-tCWL+tWPRE"),
-    PIMHW_I_RULE(CHANNEL, WAIT_OUTPUT, PIMHW_I_BIT(RD), PIMHW_I_BIT(WRGB),
-                 "tCL+tBL+3-tCWL_GB+tWPRE"),
-    PIMHW_I_RULE(CHANNEL, WAIT_OUTPUT, PIMHW_I_BIT(RD), PIMHW_I_BIT(WRMAC16),
-                 "tCL+tBL+3-tCWL_REG+tWPRE"),
-    PIMHW_I_RULE(CHANNEL, WAIT_OUTPUT, PIMHW_I_RESULT, PIMHW_I_BIT(WR) | PIMHW_I_BIT(WRA16),
-                 "tCL_REG+tBL+3-tCWL+tWPRE"),
-    PIMHW_I_RULE(CHANNEL, WAIT_OUTPUT, PIMHW_I_RESULT, PIMHW_I_BIT(WRGB),
-                 "tCL_REG+tBL+3-tCWL_GB+tWPRE"),
-    PIMHW_I_RULE(CHANNEL, WAIT_OUTPUT, PIMHW_I_RESULT, PIMHW_I_BIT(WRMAC16),
-                 "tCL_REG+tBL+3-tCWL_REG+tWPRE"),
-    PIMHW_I_RULE(CHANNEL, WAIT_INPUT, PIMHW_I_BIT(WR), PIMHW_I_BIT(RD), "tCWL+tBL+tWTR_S"),
-    PIMHW_I_RULE(CHANNEL, WAIT_INPUT, PIMHW_I_BIT(WR), PIMHW_I_RESULT, "tCWL+tBL+tWTR_L"),
-    PIMHW_I_RULE(CHANNEL, WAIT_INPUT, PIMHW_I_BIT(WRA16), PIMHW_I_READS, "tCWL+tBL+tWTR_L"),
-    PIMHW_I_RULE(CHANNEL, WAIT_INPUT, PIMHW_I_BIT(WRGB), PIMHW_I_READS, "tCWL_GB+tBL+tWTR_S"),
-    PIMHW_I_RULE(CHANNEL, WAIT_INPUT, PIMHW_I_BIT(WRMAC16), PIMHW_I_READS, "tCWL_REG+tBL+tWTR_L"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BANK_READS | PIMHW_I_BIT(MAC16) | PIMHW_I_BIT(AF16),
-                 PIMHW_I_BIT(PREA), "tRTP"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(MAC16) | PIMHW_I_BIT(AF16), PIMHW_I_BIT(PRE),
-                 "tRTP"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(EWMUL16), PIMHW_I_BIT(PREA) | PIMHW_I_BIT(PRE),
-                 "tCWL+tWR"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BANK_WRITES, PIMHW_I_BIT(PREA), "tCWL+tBL+tWR"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(ACT), PIMHW_I_BIT(ACT), "tRRD_S"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_OPENS, PIMHW_I_BIT(ACT16), "tRC"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(ACT16), PIMHW_I_BIT(ACT), "tRC"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_OPENS, PIMHW_I_BIT(PREA), "tRAS"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(ACT16), PIMHW_I_BIT(PRE), "tRAS"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(PRE) | PIMHW_I_BIT(PREA),
-                 PIMHW_I_BIT(ACT16) | PIMHW_I_BIT(PREA), "tRP"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(PREA), PIMHW_I_BIT(ACT) | PIMHW_I_BIT(PRE), "tRP"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_OPENS, PIMHW_I_BIT(MAC16), "tRCD_MAC"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_OPENS, PIMHW_I_BIT(AF16), "tRCD_AF"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_OPENS, PIMHW_I_BIT(EWMUL16), "tRCD_EWMUL"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_OPENS, PIMHW_I_BIT(WRA16), "tRCD_WR"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(ACT16), PIMHW_I_BIT(MAC), "tRCD_MAC"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(ACT16), PIMHW_I_BIT(RDCP), "tRCD_RDCP"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(ACT16), PIMHW_I_BIT(RD), "tRCD_RD"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(ACT16), PIMHW_I_BIT(WR), "tRCD_WR"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(ACT16), PIMHW_I_BIT(WRCP), "tRCD_WRCP"),
-    PIMHW_I_RULE(CHANNEL, WAIT_ROW, PIMHW_I_BIT(WRA16), PIMHW_I_OPENS, "tCWL+tBL+tWR+tRP"),
-    PIMHW_I_RULE(CHANNEL, SPENT_MODE, PIMHW_I_BIT(TMOD), PIMHW_I_NOT_MODE, "tMOD"),
-    PIMHW_I_RULE(GROUP, WAIT_OPERAND, PIMHW_I_BANK_READS, PIMHW_I_BANK_READS, "tCCD_L"),
-    PIMHW_I_RULE(GROUP, WAIT_INPUT, PIMHW_I_BANK_WRITES, PIMHW_I_BANK_WRITES, "tCCD_L"),
-    PIMHW_I_RULE(GROUP, WAIT_INPUT, PIMHW_I_BIT(WR), PIMHW_I_BIT(RD), "tCWL+tBL+tWTR_L"),
-    PIMHW_I_RULE(GROUP, WAIT_ROW, PIMHW_I_BIT(ACT), PIMHW_I_BIT(ACT), "tRRD_L"),
-    PIMHW_I_RULE(BANKS, WAIT_ROW, PIMHW_I_BIT(ACT), PIMHW_I_BIT(MAC), "tRCD_MAC"),
-    PIMHW_I_RULE(BANKS, WAIT_ROW, PIMHW_I_BIT(ACT), PIMHW_I_BIT(RDCP), "tRCD_RDCP"),
-    PIMHW_I_RULE(BANKS, WAIT_ROW, PIMHW_I_BIT(ACT), PIMHW_I_BIT(RD), "tRCD_RD"),
-    PIMHW_I_RULE(BANKS, WAIT_ROW, PIMHW_I_BIT(ACT), PIMHW_I_BIT(WRCP), "tRCD_WRCP"),
-    PIMHW_I_RULE(BANKS, WAIT_ROW, PIMHW_I_BIT(ACT), PIMHW_I_BIT(WR), "tRCD_WR"),
-    PIMHW_I_RULE(BANKS, WAIT_ROW, PIMHW_I_BIT(ACT), PIMHW_I_BIT(PRE), "tRAS"),
-    PIMHW_I_RULE(BANKS, WAIT_ROW, PIMHW_I_BIT(ACT), PIMHW_I_BIT(ACT), "tRC"),
-    PIMHW_I_RULE(BANKS, WAIT_ROW, PIMHW_I_BANK_READS, PIMHW_I_BIT(PRE), "tRTP"),
-    PIMHW_I_RULE(BANKS, WAIT_ROW, PIMHW_I_BANK_WRITES, PIMHW_I_BIT(PRE), "tCWL+tBL+tWR"),
-    PIMHW_I_RULE(BANKS, WAIT_ROW, PIMHW_I_BIT(PRE), PIMHW_I_BIT(ACT) | PIMHW_I_BIT(PRE), "tRP"),
+    PIMHW_R(CHANNEL, OUTPUT, PIMHW_I_READS, PIMHW_I_READS, "tBL"),
+    PIMHW_R(CHANNEL, INPUT, PIMHW_I_BUS_WRITES, PIMHW_I_BUS_WRITES, "tBL"),
+    PIMHW_R(CHANNEL, OPERAND, PIMHW_I_ALL_READS & ~PIMHW_I_RESULT, PIMHW_I_ALL_READS, "tCCD_S"),
+    PIMHW_R(CHANNEL, OUTPUT, PIMHW_I_RESULT, PIMHW_I_ALL_READS, "tCCD_S"),
+    PIMHW_R(CHANNEL, INPUT, PIMHW_I_BUS_WRITES | PIMHW_B(WRCP), PIMHW_I_BUS_WRITES | PIMHW_B(WRCP),
+            "tCCD_S"),
+    PIMHW_R(CHANNEL, OPERAND, (PIMHW_I_BANK_READS | PIMHW_I_COMPUTE) & ~PIMHW_I_RESULT,
+            PIMHW_I_COMPUTE, "tCCD_L"),
+    PIMHW_R(CHANNEL, OPERAND, PIMHW_I_COMPUTE & ~PIMHW_I_RESULT, PIMHW_I_BANK_READS, "tCCD_L"),
+    PIMHW_R(CHANNEL, OPERAND, PIMHW_B(MAC16), PIMHW_B(MAC16), "tCCD_MAC"),
+    PIMHW_R(CHANNEL, OPERAND, PIMHW_B(MAC16), PIMHW_B(WRGB), "tMTW"),
+    PIMHW_R(CHANNEL, OUTPUT, PIMHW_I_RESULT, PIMHW_I_BANK_READS | PIMHW_I_COMPUTE, "tCCD_L"),
+    PIMHW_R(CHANNEL, INPUT, PIMHW_I_BANK_WRITES | PIMHW_I_FILLS, PIMHW_I_FILLS, "tCCD_L"),
+    PIMHW_R(CHANNEL, INPUT, PIMHW_I_FILLS, PIMHW_I_BANK_WRITES, "tCCD_L"),
+    PIMHW_R(CHANNEL, OUTPUT, PIMHW_B(RD), PIMHW_B(WR) | PIMHW_B(WRA16), "tCL+tBL+3-tCWL+tWPRE"),
+    PIMHW_R(CHANNEL, OUTPUT, PIMHW_B(RD), PIMHW_B(WRGB), "tCL+tBL+3-tCWL_GB+tWPRE"),
+    PIMHW_R(CHANNEL, OUTPUT, PIMHW_B(RD), PIMHW_B(WRMAC16), "tCL+tBL+3-tCWL_REG+tWPRE"),
+    PIMHW_R(CHANNEL, OUTPUT, PIMHW_I_RESULT, PIMHW_B(WR) | PIMHW_B(WRA16),
+            "tCL_REG+tBL+3-tCWL+tWPRE"),
+    PIMHW_R(CHANNEL, OUTPUT, PIMHW_I_RESULT, PIMHW_B(WRGB), "tCL_REG+tBL+3-tCWL_GB+tWPRE"),
+    PIMHW_R(CHANNEL, OUTPUT, PIMHW_I_RESULT, PIMHW_B(WRMAC16), "tCL_REG+tBL+3-tCWL_REG+tWPRE"),
+    PIMHW_R(CHANNEL, INPUT, PIMHW_B(WR), PIMHW_B(RD), "tCWL+tBL+tWTR_S"),
+    PIMHW_R(CHANNEL, INPUT, PIMHW_B(WR), PIMHW_I_RESULT, "tCWL+tBL+tWTR_L"),
+    PIMHW_R(CHANNEL, INPUT, PIMHW_B(WRA16), PIMHW_I_READS, "tCWL+tBL+tWTR_L"),
+    PIMHW_R(CHANNEL, INPUT, PIMHW_B(WRGB), PIMHW_I_READS, "tCWL_GB+tBL+tWTR_S"),
+    PIMHW_R(CHANNEL, INPUT, PIMHW_B(WRMAC16), PIMHW_I_READS, "tCWL_REG+tBL+tWTR_L"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_I_BANK_READS | PIMHW_B(MAC16) | PIMHW_B(AF16), PIMHW_B(PREA),
+            "tRTP"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_B(MAC16) | PIMHW_B(AF16), PIMHW_B(PRE), "tRTP"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_B(EWMUL16), PIMHW_B(PREA) | PIMHW_B(PRE), "tCWL+tWR"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_I_BANK_WRITES, PIMHW_B(PREA), "tCWL+tBL+tWR"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT), PIMHW_B(ACT), "tRRD_S"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_I_OPENS, PIMHW_B(ACT16), "tRC"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(ACT), "tRC"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_I_OPENS, PIMHW_B(PREA), "tRAS"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(PRE), "tRAS"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_B(PRE) | PIMHW_B(PREA), PIMHW_B(ACT16) | PIMHW_B(PREA), "tRP"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_B(PREA), PIMHW_B(ACT) | PIMHW_B(PRE), "tRP"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_I_OPENS, PIMHW_B(MAC16), "tRCD_MAC"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_I_OPENS, PIMHW_B(AF16), "tRCD_AF"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_I_OPENS, PIMHW_B(EWMUL16), "tRCD_EWMUL"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_I_OPENS, PIMHW_B(WRA16), "tRCD_WR"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(MAC), "tRCD_MAC"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(RDCP), "tRCD_RDCP"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(RD), "tRCD_RD"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(WR), "tRCD_WR"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(WRCP), "tRCD_WRCP"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_B(WRA16), PIMHW_I_OPENS | PIMHW_B(REF), "tCWL+tBL+tWR+tRP"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_B(PRE) | PIMHW_B(PREA), PIMHW_B(REF), "tRP"),
+    PIMHW_R(CHANNEL, REFRESH, PIMHW_B(REF), PIMHW_I_ANY, "tRFC"),
+    {PIMHW_I_CHANNEL, PIMHW_SPENT_MODE, PIMHW_B(TMOD), PIMHW_I_ANY & ~PIMHW_B(TMOD), "tMOD"},
+    PIMHW_R(GROUP, OPERAND, PIMHW_I_BANK_READS, PIMHW_I_BANK_READS, "tCCD_L"),
+    PIMHW_R(GROUP, INPUT, PIMHW_I_BANK_WRITES, PIMHW_I_BANK_WRITES, "tCCD_L"),
+    PIMHW_R(GROUP, INPUT, PIMHW_B(WR), PIMHW_B(RD), "tCWL+tBL+tWTR_L"),
+    PIMHW_R(GROUP, ROW, PIMHW_B(ACT), PIMHW_B(ACT), "tRRD_L"),
+    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(MAC), "tRCD_MAC"),
+    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(RDCP), "tRCD_RDCP"),
+    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(RD), "tRCD_RD"),
+    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(WRCP), "tRCD_WRCP"),
+    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(WR), "tRCD_WR"),
+    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(PRE), "tRAS"),
+    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(ACT), "tRC"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_BANK_READS, PIMHW_B(PRE), "tRTP"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_BANK_WRITES, PIMHW_B(PRE), "tCWL+tBL+tWR"),
+    PIMHW_R(BANKS, ROW, PIMHW_B(PRE), PIMHW_B(ACT) | PIMHW_B(PRE), "tRP"),
 };
+#undef PIMHW_B
+#undef PIMHW_R
+/* clang-format on */
 
 enum { PIMHW_I_N_CONSTRAINTS = sizeof PIMHW_I_CONSTRAINTS / sizeof PIMHW_I_CONSTRAINTS[0] };
 
@@ -959,7 +1128,7 @@ enum {
 /* An instruction: its name and operands in text traces, who takes it, the command it becomes. */
 typedef struct pimhw_i_kind {
     char name[12];
-    char text[8]; /* s op_size, g gpr, m mask, b bank, r row, n aux */
+    char text[8]; /* letters of pimhw_i_operand_name */
     uint8_t taker;
     uint8_t command; /* pimhw_command */
     bool sized;      /* op_size columns, else one command */
@@ -985,11 +1154,11 @@ static const pimhw_i_kind PIMHW_I_KINDS[PIMHW_N_KINDS] = {
     {"WR_SBK", "gmbr", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, true, false},
     {"RD_SBK", "gmbr", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, true, false},
     {"WR_ABK", "gmr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRA16, false, true, false},
-    {"MEM_WR", "", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, true, false},
-    {"MEM_RD", "", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, true, false},
+    {"MEM_WR", "cbr", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, true, false},
+    {"MEM_RD", "cbr", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, true, false},
     {"EWADD", "sgn", PIMHW_I_BY_HOST, 0, false, false, false},
-    {"GPR", "", PIMHW_I_BY_HOST, 0, false, false, false},
-    {"CFR", "", PIMHW_I_BY_HOST, 0, false, false, false},
+    {"GPR", "g", PIMHW_I_BY_HOST, 0, false, false, false},
+    {"CFR", "nv", PIMHW_I_BY_HOST, 0, false, false, false},
     {"SYNC", "", PIMHW_I_BY_CHANNELS, 0, false, false, true},
     {"EOC", "", PIMHW_I_BY_CHANNELS, 0, false, false, true},
     {"EPU", "", PIMHW_I_BY_HOST, 0, true, false, false},
@@ -1003,24 +1172,25 @@ PIMHW_API const char *pimhw_command_str(pimhw_command command)
 
 PIMHW_API const char *pimhw_spent_str(pimhw_spent spent)
 {
-    switch (spent) {
-    case PIMHW_SPENT_WR_INP: return "WR_INP";
-    case PIMHW_SPENT_MAC: return "MAC";
-    case PIMHW_SPENT_RD_OUT: return "RD_OUT";
-    case PIMHW_SPENT_ACT: return "ACT";
-    case PIMHW_SPENT_PRE: return "PRE";
-    case PIMHW_SPENT_MODE: return "mode";
-    case PIMHW_SPENT_ACCESS: return "access";
-    case PIMHW_WAIT_INPUT: return "wait_input";
-    case PIMHW_WAIT_OUTPUT: return "wait_output";
-    case PIMHW_WAIT_OPERAND: return "wait_operand";
-    case PIMHW_WAIT_ROW: return "wait_row";
-    case PIMHW_WAIT_HOST: return "wait_host";
-    case PIMHW_WAIT_EPU: return "wait_epu";
-    case PIMHW_WAIT_DRAIN: return "drain";
-    case PIMHW_N_SPENT: break;
-    }
-    return "?";
+    static const char names[PIMHW_N_SPENT][16] = {
+        "WR_INP",       "MAC",       "RD_OUT",     "ACT",         "PRE",          "mode",
+        "access",       "refresh",   "wait_input", "wait_output", "wait_operand", "wait_row",
+        "wait_refresh", "wait_host", "wait_epu",   "drain"};
+    return (uint32_t)spent < PIMHW_N_SPENT ? names[spent] : "?";
+}
+
+PIMHW_API const char *pimhw_energy_str(pimhw_energy energy)
+{
+    static const char names[PIMHW_N_ENERGY][16] = {
+        "row",  "mac",     "access",         "input",        "output",
+        "link", "control", "active_standby", "idle_standby", "refresh"};
+    return (uint32_t)energy < PIMHW_N_ENERGY ? names[energy] : "?";
+}
+
+PIMHW_API const char *pimhw_controller_str(uint32_t controller)
+{
+    static const char names[4][12] = {"in-order", "static", "ping-pong", "dcs"};
+    return controller < 4 ? names[controller] : NULL;
 }
 
 static uint32_t pimhw_i_field_get(const pimhw_config *config, const pimhw_i_field *field)
@@ -1085,7 +1255,9 @@ PIMHW_API const char *pimhw_preset_source(const char *preset, const char *field)
 {
     int p = pimhw_i_preset_find(preset);
     const pimhw_i_field *f = field ? pimhw_i_field_find(field, strlen(field)) : NULL;
-    return p >= 0 && f ? f->source[p] : NULL;
+    for (size_t i = 0; p >= 0 && f && i < sizeof PIMHW_I_SOURCES / sizeof PIMHW_I_SOURCES[0]; i++)
+        if (PIMHW_I_SOURCES[i].letter == f->source[p]) return PIMHW_I_SOURCES[i].key;
+    return NULL;
 }
 
 PIMHW_API pimhw_status pimhw_config_init(pimhw_config *config, const char *preset, pimhw_cause *why)
@@ -1093,15 +1265,15 @@ PIMHW_API pimhw_status pimhw_config_init(pimhw_config *config, const char *prese
     int p = pimhw_i_preset_find(preset);
     if (!config) return PIMHW_ERR_ARGUMENT;
     if (p < 0) {
-        char names[120] = "";
+        char names[240] = "";
         size_t at = 0;
         for (int i = 0; i < PIMHW_I_N_PRESETS; i++) {
             at = pimhw_i_append(names, sizeof names, at, i ? ", " : "", i ? 2 : 0);
             at = pimhw_i_append(names, sizeof names, at, PIMHW_I_PRESETS[i],
                                 strlen(PIMHW_I_PRESETS[i]));
         }
-        pimhw_cause_write(why, "preset \"%s\" is none of %s", preset ? preset : "(null)", names);
-        return PIMHW_ERR_NAME;
+        return pimhw_i_fail(why, PIMHW_ERR_NAME, "preset \"%s\" is none of %s",
+                            preset ? preset : "(null)", names);
     }
     memset(config, 0, sizeof *config);
     memcpy(config->preset, PIMHW_I_PRESETS[p], sizeof PIMHW_I_PRESETS[p]);
@@ -1132,26 +1304,26 @@ static uint32_t pimhw_i_distance(const char *a, const char *b)
     return row[n];
 }
 
+/* The field whose name is nearest, of all but one. */
+static const char *pimhw_i_nearest(const char *name, const char *but)
+{
+    const char *near = NULL;
+    for (size_t i = 0; i < PIMHW_I_N_FIELDS; i++) {
+        const char *field = PIMHW_I_FIELDS[i].name;
+        if (field == but) continue;
+        if (!near || pimhw_i_distance(name, field) < pimhw_i_distance(name, near)) near = field;
+    }
+    return near;
+}
+
 static const pimhw_i_field *pimhw_i_field_named(const char *name, pimhw_cause *why)
 {
     const pimhw_i_field *f = name ? pimhw_i_field_find(name, strlen(name)) : NULL;
-    const pimhw_i_field *near[2] = {&PIMHW_I_FIELDS[0], &PIMHW_I_FIELDS[1]};
-    if (f || !name) {
-        if (!f) pimhw_cause_write(why, "no field \"(null)\" in a device");
-        return f;
-    }
-    for (size_t i = 1; i < PIMHW_I_N_FIELDS; i++) {
-        const pimhw_i_field *other = &PIMHW_I_FIELDS[i];
-        uint32_t distance = pimhw_i_distance(name, other->name);
-        if (distance < pimhw_i_distance(name, near[0]->name)) {
-            near[1] = near[0];
-            near[0] = other;
-        } else if (i > 1 && distance < pimhw_i_distance(name, near[1]->name)) {
-            near[1] = other;
-        }
-    }
-    pimhw_cause_write(why, "no field \"%s\" in a device; the nearest are %s and %s", name,
-                      near[0]->name, near[1]->name);
+    if (!name) pimhw_cause_write(why, "no field \"(null)\" in a device");
+    if (f || !name) return f;
+    const char *near = pimhw_i_nearest(name, NULL);
+    pimhw_cause_write(why, "no field \"%s\" in a device; the nearest are %s and %s", name, near,
+                      pimhw_i_nearest(name, near));
     return NULL;
 }
 
@@ -1190,51 +1362,60 @@ PIMHW_API uint32_t pimhw_config_lanes(const pimhw_config *config)
     return config->column_bytes / config->element_bytes;
 }
 
+PIMHW_API uint32_t pimhw_config_in_region(const pimhw_config *config)
+{
+    bool halves = config->controller == PIMHW_PING_PONG && !config->extra_region;
+    return halves && config->in_entries > 1 ? config->in_entries / 2 : config->in_entries;
+}
+
+PIMHW_API uint32_t pimhw_config_outs(const pimhw_config *config)
+{
+    return config->controller == PIMHW_DCS ? config->obuf : config->out_entries;
+}
+
 PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_cause *why)
 {
-    if (!config) {
-        pimhw_cause_write(why, "config is NULL");
-        return PIMHW_ERR_ARGUMENT;
-    }
+    const pimhw_config *c = config;
+    const pimhw_status wrong = PIMHW_ERR_CONFIG;
+    if (!config) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "config is NULL");
     for (size_t i = 0; i < PIMHW_I_N_FIELDS; i++) {
         const pimhw_i_field *f = &PIMHW_I_FIELDS[i];
         uint64_t value = pimhw_i_field_get(config, f);
-        if (value >= f->least && value <= f->most) continue;
-        pimhw_cause_write(why, "%s is %u, not %u to %u", f->name, value, (uint64_t)f->least,
-                          (uint64_t)f->most);
-        return PIMHW_ERR_CONFIG;
+        if (value < f->least || value > f->most)
+            return pimhw_i_fail(why, wrong, "%s is %u, not %u to %u", f->name, value,
+                                (uint64_t)f->least, (uint64_t)f->most);
     }
-    uint64_t banks = (uint64_t)config->n_bank_groups * config->n_group_banks;
-    if (banks > PIMHW_MAX_BANKS) {
-        pimhw_cause_write(why, "n_bank_groups * n_group_banks is %u, not 1 to %u", banks,
-                          (uint64_t)PIMHW_MAX_BANKS);
-        return PIMHW_ERR_CONFIG;
-    }
-    if (config->row_bytes % config->column_bytes != 0) {
-        pimhw_cause_write(why, "row_bytes %u is not a multiple of column_bytes %u",
-                          (uint64_t)config->row_bytes, (uint64_t)config->column_bytes);
-        return PIMHW_ERR_CONFIG;
-    }
-    if (config->column_bytes % config->element_bytes != 0) {
-        pimhw_cause_write(why, "column_bytes %u is not a multiple of element_bytes %u",
-                          (uint64_t)config->column_bytes, (uint64_t)config->element_bytes);
-        return PIMHW_ERR_CONFIG;
-    }
-    if (config->tRAS < config->tRCD_RD || config->tRAS < config->tRCD_WR) {
-        pimhw_cause_write(why, "tRAS %u is less than tRCD_RD %u or tRCD_WR %u: no row is ever read",
-                          (uint64_t)config->tRAS, (uint64_t)config->tRCD_RD,
-                          (uint64_t)config->tRCD_WR);
-        return PIMHW_ERR_CONFIG;
-    }
-    if (config->tRAS > config->tRC) {
-        pimhw_cause_write(why, "tRAS %u is more than tRC %u", (uint64_t)config->tRAS,
-                          (uint64_t)config->tRC);
-        return PIMHW_ERR_CONFIG;
-    }
-    if (!config->allocator.alloc != !config->allocator.release) {
-        pimhw_cause_write(why, "allocator has only one of alloc and release");
-        return PIMHW_ERR_CONFIG;
-    }
+    uint64_t banks = (uint64_t)c->n_bank_groups * c->n_group_banks;
+    if (banks > PIMHW_MAX_BANKS)
+        return pimhw_i_fail(why, wrong, "n_bank_groups * n_group_banks is %u, not 1 to %u", banks,
+                            (uint64_t)PIMHW_MAX_BANKS);
+    if (c->row_bytes % c->column_bytes != 0)
+        return pimhw_i_fail(why, wrong, "row_bytes %u is not a multiple of column_bytes %u",
+                            (uint64_t)c->row_bytes, (uint64_t)c->column_bytes);
+    if (c->column_bytes % c->element_bytes != 0)
+        return pimhw_i_fail(why, wrong, "column_bytes %u is not a multiple of element_bytes %u",
+                            (uint64_t)c->column_bytes, (uint64_t)c->element_bytes);
+    if (c->tRAS < c->tRCD_RD || c->tRAS < c->tRCD_WR)
+        return pimhw_i_fail(why, wrong,
+                            "tRAS %u is less than tRCD_RD %u or tRCD_WR %u: no row is ever read",
+                            (uint64_t)c->tRAS, (uint64_t)c->tRCD_RD, (uint64_t)c->tRCD_WR);
+    if (c->tRAS > c->tRC)
+        return pimhw_i_fail(why, wrong, "tRAS %u is more than tRC %u", (uint64_t)c->tRAS,
+                            (uint64_t)c->tRC);
+    /* rows that refresh closes are open again, and read, before the next refresh */
+    uint64_t refresh =
+        (uint64_t)pimhw_i_sum(config, "tRFC+tRC+tRAS+tRP+tRTP+tCL+tWR+tMOD+"
+                                      "tRCD_MAC+tRCD_AF+tRCD_EWMUL+tRCD_RDCP+tRCD_WRCP");
+    if (c->refresh && c->tREFI <= refresh)
+        return pimhw_i_fail(why, wrong,
+                            "tREFI %u is not more than %u, tRFC and all clocks of a row",
+                            (uint64_t)c->tREFI, refresh);
+    uint64_t exec = (uint64_t)c->tWR_INP + c->tMAC + c->tRD_OUT;
+    if (c->refresh && c->controller != PIMHW_IN_ORDER && c->tREFI <= exec)
+        return pimhw_i_fail(why, wrong, "tREFI %u is not more than %u, tWR_INP + tMAC + tRD_OUT",
+                            (uint64_t)c->tREFI, exec);
+    if (!c->allocator.alloc != !c->allocator.release)
+        return pimhw_i_fail(why, wrong, "allocator has only one of alloc and release");
     return PIMHW_OK;
 }
 
@@ -1243,59 +1424,106 @@ PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_caus
  *       Knows parameters and past commands; never stored data.
  * ========================================================================== */
 
+/* Classes of commands; the controllers with gaps know no other differences. */
+enum { PIMHW_I_W = 0, PIMHW_I_M, PIMHW_I_R, PIMHW_I_OTHER, PIMHW_I_N_CLASSES };
+
 /* The constraint table of one device, evaluated. */
 typedef struct pimhw_i_rules {
-    uint64_t key[PIMHW_I_N_LEVELS][PIMHW_N_COMMANDS][PIMHW_N_COMMANDS]; /* last, next; 0: none */
+    pimhw_config config;
+    /* last, next: clock << 8 | 255 - row of the table, so that of equal clocks the first row holds;
+       0: none */
+    uint64_t key[PIMHW_I_N_LEVELS][PIMHW_N_COMMANDS][PIMHW_N_COMMANDS];
+    uint8_t n_after[PIMHW_N_COMMANDS]; /* commands of all banks that wait for it: */
+    uint8_t after[PIMHW_N_COMMANDS][PIMHW_CMD_ACT];
     uint64_t again_ck[PIMHW_N_COMMANDS];    /* to the next of its kind, same bank; 1 or more */
     uint8_t again_reason[PIMHW_N_COMMANDS]; /* pimhw_spent */
     uint32_t occupies[PIMHW_N_COMMANDS];
+    uint32_t joules_fJ[PIMHW_N_COMMANDS];
     uint32_t completes[PIMHW_N_COMMANDS];
-    uint32_t n_group_banks;
-    uint64_t all_banks; /* bit per bank */
+    bool modes; /* register mode and normal mode */
+    uint32_t outs, in_region, out_region;
+    uint32_t most_gap;
+    uint64_t phase_ck;                                   /* first refresh, UINT64_MAX: none */
+    uint8_t class_of[PIMHW_N_COMMANDS];                  /* pimhw_i_class */
+    uint32_t exec_ck[PIMHW_I_N_CLASSES];                 /* t_exec; controllers with gaps */
+    uint32_t gap_ck[PIMHW_N_COMMANDS][PIMHW_N_COMMANDS]; /* of one stream: last, next */
+    uint64_t all_banks;                                  /* bit per bank */
 } pimhw_i_rules;
 
-/*
- * A clock and the table row that sets it as one number: of two, the larger is the later clock,
- * and of equal clocks the earlier row.
- */
-static uint64_t pimhw_i_key(uint64_t clock, uint32_t row)
+/* Enters a row of the table for all its pairs of commands; the strictest row stays. */
+static void pimhw_i_rules_row(pimhw_i_rules *rules, uint32_t row, uint32_t clocks)
 {
-    return clock << 8 | (255 - row);
+    const pimhw_i_constraint *c = &PIMHW_I_CONSTRAINTS[row];
+    if (clocks == 0) return;
+    for (uint64_t last = c->last; last; last &= last - 1)
+        for (uint64_t next = c->next; next; next &= next - 1) {
+            uint64_t *key = &rules->key[c->level][pimhw_i_lowest(last)][pimhw_i_lowest(next)];
+            *key = pimhw_i_max(*key, (uint64_t)clocks << 8 | (255 - row));
+        }
 }
 
-/* The strictest row of a level for a pair of commands, 0 if there is none. */
-static uint64_t pimhw_i_pair(const uint32_t clocks[PIMHW_I_N_CONSTRAINTS], uint32_t level,
-                             uint32_t last, uint32_t next)
+/* What a wait for an earlier command of a class counts as. */
+static const uint8_t PIMHW_I_GAP_REASON[3] = {PIMHW_WAIT_INPUT, PIMHW_WAIT_OPERAND,
+                                              PIMHW_WAIT_OUTPUT};
+
+static uint8_t pimhw_i_class(uint32_t command)
 {
-    uint64_t key = 0;
-    for (uint32_t i = 0; i < PIMHW_I_N_CONSTRAINTS; i++) {
-        const pimhw_i_constraint *c = &PIMHW_I_CONSTRAINTS[i];
-        if (c->level != level || !(c->last >> last & 1) || !(c->next >> next & 1)) continue;
-        if (clocks[i]) key = pimhw_i_max(key, pimhw_i_key(clocks[i], i));
+    switch (PIMHW_I_COMMANDS[command].spent) {
+    case PIMHW_SPENT_WR_INP: return PIMHW_I_W;
+    case PIMHW_SPENT_MAC: return PIMHW_I_M;
+    case PIMHW_SPENT_RD_OUT: return PIMHW_I_R;
+    default: return PIMHW_I_OTHER;
     }
-    return key;
+}
+
+/* What the controllers with gaps take from the table: distances within a class. */
+static void pimhw_i_rules_gaps(pimhw_i_rules *rules, const pimhw_config *config)
+{
+    rules->exec_ck[PIMHW_I_W] = config->tWR_INP;
+    rules->exec_ck[PIMHW_I_M] = config->tMAC;
+    rules->exec_ck[PIMHW_I_R] = config->tRD_OUT;
+    for (uint32_t last = 0; last < PIMHW_N_COMMANDS; last++) {
+        uint8_t c = rules->class_of[last];
+        if (c == PIMHW_I_OTHER) continue;
+        for (uint32_t next = 0; next < PIMHW_N_COMMANDS; next++) {
+            uint64_t key = c == pimhw_i_class(next) ? rules->key[PIMHW_I_CHANNEL][last][next] : 0;
+            rules->gap_ck[last][next] = (uint32_t)pimhw_i_max(config->tCCD_S, key >> 8);
+            rules->most_gap = (uint32_t)pimhw_i_max(rules->most_gap, rules->gap_ck[last][next]);
+        }
+        rules->most_gap = (uint32_t)pimhw_i_max(rules->most_gap, rules->exec_ck[c]);
+        rules->again_ck[last] = pimhw_i_max(rules->again_ck[last], rules->gap_ck[last][last]);
+        rules->again_reason[last] = PIMHW_I_GAP_REASON[c];
+        rules->completes[last] = rules->exec_ck[c];
+    }
 }
 
 static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
 {
-    uint32_t clocks[PIMHW_I_N_CONSTRAINTS];
     memset(rules, 0, sizeof *rules);
+    rules->config = *config;
     for (uint32_t i = 0; i < PIMHW_I_N_CONSTRAINTS; i++)
-        clocks[i] = pimhw_i_sum(config, PIMHW_I_CONSTRAINTS[i].clocks);
+        pimhw_i_rules_row(rules, i, pimhw_i_sum(config, PIMHW_I_CONSTRAINTS[i].clocks));
     for (uint32_t last = 0; last < PIMHW_N_COMMANDS; last++) {
         uint64_t again = 0;
-        for (uint32_t level = 0; level < PIMHW_I_N_LEVELS; level++) {
-            for (uint32_t next = 0; next < PIMHW_N_COMMANDS; next++)
-                rules->key[level][last][next] = pimhw_i_pair(clocks, level, last, next);
+        rules->class_of[last] = pimhw_i_class(last);
+        for (uint32_t level = 0; level < PIMHW_I_N_LEVELS; level++)
             again = pimhw_i_max(again, rules->key[level][last][last]);
-        }
+        for (uint32_t next = 0; next < PIMHW_CMD_ACT; next++)
+            if (rules->key[PIMHW_I_CHANNEL][last][next])
+                rules->after[last][rules->n_after[last]++] = (uint8_t)next;
         rules->again_ck[last] = pimhw_i_max(again >> 8, 1);
         rules->again_reason[last] =
             again ? PIMHW_I_CONSTRAINTS[255 - (again & 255)].reason : (uint8_t)PIMHW_WAIT_HOST;
+        rules->joules_fJ[last] = pimhw_i_sum(config, PIMHW_I_COMMANDS[last].joules);
         rules->occupies[last] = pimhw_i_sum(config, PIMHW_I_COMMANDS[last].occupies);
         rules->completes[last] = pimhw_i_sum(config, PIMHW_I_COMMANDS[last].completes);
     }
-    rules->n_group_banks = config->n_group_banks;
+    if (config->controller != PIMHW_IN_ORDER) pimhw_i_rules_gaps(rules, config);
+    rules->outs = pimhw_config_outs(config);
+    rules->in_region = pimhw_config_in_region(config);
+    rules->out_region = rules->outs > 1 ? rules->outs / 2 : 1;
+    rules->phase_ck = config->refresh ? config->refresh_phase : UINT64_MAX;
+    rules->modes = config->tMOD > 0 && config->controller == PIMHW_IN_ORDER;
     rules->all_banks = pimhw_i_low_bits(pimhw_config_banks(config));
 }
 
@@ -1308,17 +1536,126 @@ typedef struct pimhw_i_run {
 
 enum { PIMHW_I_QUEUE = 64 /* the largest queue_entries */ };
 
+/* What a channel is asked to do: commands of one kind on one row. */
+typedef struct pimhw_i_work {
+    uint32_t command; /* the last one it needs */
+    uint32_t bank;
+    uint64_t row;
+    uint32_t column, tile, out;
+} pimhw_i_work;
+
 /* One column to read or write, from the ordinary queues. */
 typedef struct pimhw_i_access {
     uint64_t order;
-    uint32_t bank, row;
-    uint32_t command; /* PIMHW_CMD_RD or PIMHW_CMD_WR */
+    pimhw_i_work work; /* PIMHW_CMD_RD or PIMHW_CMD_WR */
 } pimhw_i_access;
 
 typedef struct pimhw_i_accesses {
     uint32_t n;
     pimhw_i_access at[PIMHW_I_QUEUE];
 } pimhw_i_accesses;
+
+/* Streams of the controllers with gaps; static knows the first only. */
+enum { PIMHW_I_IO = 0, PIMHW_I_MAC, PIMHW_I_STREAMS };
+
+enum {
+    PIMHW_I_QUEUED = 128, /* commands a queue of DCS holds */
+    PIMHW_I_RING = 1024,  /* commands not yet in order of issue: those and their rows */
+    PIMHW_I_RECORDS = 64  /* of one kind in a phase of ping-pong */
+};
+
+/* Commands of one instruction that a controller holds back. */
+typedef struct pimhw_i_record {
+    pimhw_i_work work;
+    uint64_t group; /* ping-pong: of the input tiles */
+    uint32_t n;
+} pimhw_i_record;
+
+/* A clock and why it is not earlier. */
+typedef struct pimhw_i_when {
+    uint64_t ck;
+    uint32_t reason;
+} pimhw_i_when;
+
+typedef struct pimhw_i_last {
+    uint64_t ck;
+    uint8_t command, bank;
+    bool any;
+} pimhw_i_last;
+
+/* Commands that have their clocks, until no other can come before them. */
+typedef struct pimhw_i_ring {
+    uint32_t begin, end;
+    uint64_t key[PIMHW_I_RING];      /* clock << 16 | command << 8 | reason */
+    pimhw_i_work work[PIMHW_I_RING]; /* where there is a sink */
+} pimhw_i_ring;
+
+/* Ping-pong: what is to run beside each other: reads of the phase before, writes for this one. */
+typedef struct pimhw_i_span {
+    uint32_t n_w, n_m, n_r, outs; /* outs: accumulations */
+    pimhw_i_record w[PIMHW_I_RECORDS], m[PIMHW_I_RECORDS], r[PIMHW_I_RECORDS];
+} pimhw_i_span;
+
+/* Ping-pong: an output entry. */
+typedef struct pimhw_i_entry {
+    uint64_t phase; /* of its last MAC, plus 1 */
+    bool going;     /* MACs came since it was read or filled */
+} pimhw_i_entry;
+
+/* State of a controller with gaps. Keys of entries are clock << 8 | reason. */
+typedef struct pimhw_i_flow {
+    pimhw_i_last last[PIMHW_I_STREAMS];
+    uint64_t mac_stream_ck; /* the last command of it, rows included */
+    /* DCS */
+    uint64_t dispatch_ck;
+    uint64_t left_ck[PIMHW_I_STREAMS][PIMHW_I_QUEUED];
+    uint32_t n_left[PIMHW_I_STREAMS];
+    uint32_t n_blocked[PIMHW_I_STREAMS];      /* commands that wait for a refresh */
+    pimhw_i_when blocked_at[PIMHW_I_STREAMS]; /* UINT64_MAX: for one of the other stream */
+    /* ping-pong */
+    bool begun, mac_since;            /* a MAC came since the last WR_GB */
+    uint32_t group_tiles;             /* of the newest group */
+    uint64_t filling;                 /* the phase that takes MACs */
+    uint64_t group, used_group;       /* newest of WR_GB, of a MAC; 0: none */
+    pimhw_i_when start, start_before; /* of the phase that runs next */
+    uint64_t done_ck[PIMHW_I_OTHER];
+    /* both */
+    uint32_t n_records; /* W and R that wait for a refresh; W that wait for their phase */
+    pimhw_i_record records[2 * PIMHW_I_QUEUED];
+    uint64_t *tile_mac, *tile_write;  /* DCS: [in_entries], when a MAC or write may use it */
+    uint64_t *out_mac, *out_io;       /* DCS: [outs] */
+    uint32_t *tile_marks, *out_marks; /* DCS: used by I/O that waits for a refresh */
+    uint64_t *tile_group;             /* ping-pong: [in_entries] */
+    pimhw_i_entry *sums;              /* ping-pong: [outs] */
+    pimhw_i_ring *ring;               /* DCS: [PIMHW_I_STREAMS] */
+    pimhw_i_span *phase;              /* ping-pong: [3] */
+} pimhw_i_flow;
+
+/* Points the tables of a flow into the memory behind it; returns the bytes of both. */
+static size_t pimhw_i_flow_point(pimhw_i_flow *f, const pimhw_i_rules *rules)
+{
+    size_t tiles = rules->config.in_entries, outs = rules->outs, at = (sizeof *f + 63) / 64 * 64;
+    bool dcs = rules->config.controller == PIMHW_DCS,
+         pp = rules->config.controller == PIMHW_PING_PONG;
+    size_t bytes;
+    char *base = (char *)f; /* tables a controller does not use are NULL */
+#define PIMHW_I_PART(type, name, n)                                                                \
+    bytes = (n) * sizeof(type);                                                                    \
+    if (f) f->name = bytes > 0 ? (type *)(void *)(base + at) : NULL;                               \
+    at += bytes;
+    PIMHW_I_PART(uint64_t, tile_mac, dcs ? tiles : 0)
+    PIMHW_I_PART(uint64_t, tile_write, dcs ? tiles : 0)
+    PIMHW_I_PART(uint64_t, out_mac, dcs ? outs : 0)
+    PIMHW_I_PART(uint64_t, out_io, dcs ? outs : 0)
+    PIMHW_I_PART(uint64_t, tile_group, pp ? tiles : 0)
+    PIMHW_I_PART(pimhw_i_entry, sums, pp ? outs : 0)
+    PIMHW_I_PART(pimhw_i_span, phase, pp ? 3 : 0)
+    PIMHW_I_PART(uint32_t, tile_marks, dcs ? (tiles + 1) / 2 * 2 : 0)
+    PIMHW_I_PART(uint32_t, out_marks, dcs ? (outs + 1) / 2 * 2 : 0)
+    PIMHW_I_PART(pimhw_i_ring, ring, dcs ? PIMHW_I_STREAMS : 0)
+#undef PIMHW_I_PART
+    return (at + 63) / 64 * 64;
+}
 
 /* What a channel knows bank by bank, once a command of one bank has come. */
 typedef struct pimhw_i_banks {
@@ -1333,50 +1670,73 @@ typedef struct pimhw_i_banks {
     bool write_mode;
 } pimhw_i_banks;
 
+/* What adds up in a channel, and clocks of its rows. */
+typedef struct pimhw_i_tally {
+    uint64_t due_ck;                      /* the next refresh */
+    uint64_t opened_ck;                   /* a row is open since then, if one is */
+    uint64_t active_ck;                   /* a row was open, before */
+    uint64_t n_answers;                   /* of reads */
+    uint64_t commands[PIMHW_N_COMMANDS];  /* of one channel */
+    uint64_t issued_ck[PIMHW_N_COMMANDS]; /* the last of each */
+    uint64_t spent_ck[PIMHW_N_SPENT];
+} pimhw_i_tally;
+
 /* State of the channels of mask, which have received the same instructions at the same clocks. */
 typedef struct pimhw_i_channel {
     uint64_t mask;
-    uint64_t ready[PIMHW_N_COMMANDS]; /* pimhw_i_key of the earliest clock by the channel's rows */
+    uint64_t ready[PIMHW_N_COMMANDS]; /* key of the earliest clock by the channel's rows */
     uint64_t now_ck;                  /* the command bus is free from here on */
     uint64_t last_ck;                 /* of the last command */
     uint64_t end_ck;                  /* when all effects are there */
     uint64_t pending_ck;              /* the same, of all but reads */
     uint64_t answer_ck;               /* of the last read or SYNC, to the host */
-    uint64_t n_answers;               /* of reads */
     uint64_t left_ck;                 /* the last instruction left the PIM queue */
-    uint64_t hold_ck;                 /* told to wait, for hold_reason */
+    pimhw_i_when hold;                /* told to wait */
+    uint64_t refreshed_ck;            /* no command before this clock */
+    uint64_t latest_ck;               /* of any command */
     uint64_t row;                     /* of all banks, unless banked */
-    uint8_t hold_reason;
-    uint8_t last_command; /* PIMHW_N_COMMANDS before the first */
+    uint8_t last_command;             /* PIMHW_N_COMMANDS before the first */
     bool row_open;
     bool register_mode;
     bool banked; /* *banks holds */
     uint32_t newest_run;
-    uint64_t commands[PIMHW_N_COMMANDS];  /* of one channel */
-    uint64_t issued_ck[PIMHW_N_COMMANDS]; /* the last of each */
-    uint64_t spent_ck[PIMHW_N_SPENT];
+    pimhw_i_tally tally;
     pimhw_i_banks *banks;
+    pimhw_i_flow *flow; /* controllers with gaps */
     pimhw_i_run runs[PIMHW_I_QUEUE];
 } pimhw_i_channel;
 
-static void pimhw_i_channel_init(pimhw_i_channel *ch, uint64_t mask, pimhw_i_banks *banks)
+static void pimhw_i_channel_init(pimhw_i_channel *ch, const pimhw_i_rules *rules, uint64_t mask,
+                                 pimhw_i_banks *banks, pimhw_i_flow *flow)
 {
     memset(ch, 0, sizeof *ch);
+    if (rules->config.controller != PIMHW_IN_ORDER) {
+        memset((void *)flow, 0, pimhw_i_flow_point(NULL, rules));
+        pimhw_i_flow_point(flow, rules);
+        flow->start.reason = flow->start_before.reason = PIMHW_WAIT_HOST;
+    }
+    ch->flow = flow;
+    ch->tally.due_ck = rules->phase_ck;
     ch->mask = mask;
     ch->banks = banks;
     ch->last_command = PIMHW_N_COMMANDS;
-    ch->hold_reason = PIMHW_WAIT_HOST;
+    ch->hold.reason = PIMHW_WAIT_HOST;
 }
 
-/*
- * What a command at clock t makes others wait for, at one level. Where there is no constraint the
- * key is 0: then t itself, which the command bus passes anyway.
- */
-static void pimhw_i_raise(const uint64_t key[PIMHW_N_COMMANDS], uint32_t from, uint32_t to,
-                          uint64_t ready[PIMHW_N_COMMANDS], uint64_t t)
+/* What a command at clock t makes those of one bank wait for; key 0: for t, as the bus does. */
+static void pimhw_i_raise(const uint64_t key[PIMHW_N_COMMANDS], uint64_t ready[PIMHW_N_COMMANDS],
+                          uint64_t t)
 {
-    for (uint32_t next = from; next < to; next++)
+    for (uint32_t next = PIMHW_CMD_ACT; next < PIMHW_N_COMMANDS; next++)
         ready[next] = pimhw_i_max(ready[next], (t << 8) + key[next]);
+}
+
+/* Whether the table holds after a command: with gaps it says nothing of W and R. */
+static bool pimhw_i_has_rules(const pimhw_i_rules *rules, uint32_t command)
+{
+    uint32_t of_class = rules->class_of[command];
+    return rules->config.controller == PIMHW_IN_ORDER || of_class == PIMHW_I_M ||
+           of_class == PIMHW_I_OTHER;
 }
 
 /* From here on the channel is looked at bank by bank. */
@@ -1390,9 +1750,8 @@ static void pimhw_i_bank_by_bank(const pimhw_i_rules *rules, pimhw_i_channel *ch
         ch->banks->row[i] = ch->row;
     /* so far nobody asked when commands of one bank may come */
     for (uint32_t last = 0; last < PIMHW_N_COMMANDS; last++)
-        if (ch->commands[last])
-            pimhw_i_raise(rules->key[PIMHW_I_CHANNEL][last], PIMHW_CMD_ACT, PIMHW_N_COMMANDS,
-                          ch->ready, ch->issued_ck[last]);
+        if (ch->tally.commands[last] && pimhw_i_has_rules(rules, last))
+            pimhw_i_raise(rules->key[PIMHW_I_CHANNEL][last], ch->ready, ch->tally.issued_ck[last]);
     if (ch->last_command < PIMHW_N_COMMANDS) ch->banks->clock_ck = ch->last_ck;
 }
 
@@ -1403,33 +1762,44 @@ static void pimhw_i_charge(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint
     uint64_t span = t - ch->last_ck;
     if (ch->last_command < PIMHW_N_COMMANDS) {
         uint64_t busy = pimhw_i_min(span, rules->occupies[ch->last_command]);
-        ch->spent_ck[PIMHW_I_COMMANDS[ch->last_command].spent] += busy;
+        ch->tally.spent_ck[PIMHW_I_COMMANDS[ch->last_command].spent] += busy;
         span -= busy;
     }
-    ch->spent_ck[reason] += span;
+    ch->tally.spent_ck[reason] += span;
+}
+
+/* The clock that the table allows a command, as a key. */
+static uint64_t pimhw_i_table_key(const pimhw_i_rules *rules, const pimhw_i_channel *ch,
+                                  uint32_t command, uint32_t bank)
+{
+    uint64_t key = ch->ready[command];
+    if (!pimhw_i_one_bank(command)) return key;
+    key = pimhw_i_max(key, ch->banks->group_ready[bank / rules->config.n_group_banks][command]);
+    return pimhw_i_max(key, ch->banks->bank_ready[bank][command]);
 }
 
 /* Earliest clock of a command and what sets it: a constraint, or else bus, host or hub. */
 static uint64_t pimhw_i_earliest(const pimhw_i_rules *rules, const pimhw_i_channel *ch,
                                  uint32_t command, uint32_t bank, uint32_t *reason)
 {
-    uint64_t key = ch->ready[command];
-    if (pimhw_i_one_bank(command)) {
-        key = pimhw_i_max(key, ch->banks->group_ready[bank / rules->n_group_banks][command]);
-        key = pimhw_i_max(key, ch->banks->bank_ready[bank][command]);
-    }
-    uint64_t t = key >> 8;
-    if (pimhw_i_max(ch->now_ck, ch->hold_ck) <= t && t > 0) {
+    uint64_t key = pimhw_i_table_key(rules, ch, command, bank), t = key >> 8;
+    if (pimhw_i_max(ch->now_ck, ch->hold.ck) <= t && t > 0) {
         *reason = PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason;
         return t;
     }
-    *reason = ch->hold_ck > ch->now_ck ? ch->hold_reason : (uint32_t)PIMHW_WAIT_HOST;
-    return pimhw_i_max(t, pimhw_i_max(ch->now_ck, ch->hold_ck));
+    *reason = ch->hold.ck > ch->now_ck ? ch->hold.reason : (uint32_t)PIMHW_WAIT_HOST;
+    return pimhw_i_max(t, pimhw_i_max(ch->now_ck, ch->hold.ck));
+}
+
+/* Whether any row of the channel is open. */
+static bool pimhw_i_active(const pimhw_i_channel *ch)
+{
+    return ch->banked ? ch->banks->open != 0 : ch->row_open;
 }
 
 /* Rows that a command opens or closes. */
-static void pimhw_i_rows(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint32_t command,
-                         uint32_t bank, uint64_t row)
+static void pimhw_i_switch_rows(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint32_t command,
+                                uint32_t bank, uint64_t row)
 {
     pimhw_i_banks *b = ch->banks;
     switch (command) {
@@ -1455,38 +1825,35 @@ static void pimhw_i_rows(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint32
     }
 }
 
-/* Issues n commands of one kind from clock t on, as close as their own constraint lets them. */
-static void pimhw_i_issue(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint32_t command,
-                          uint32_t bank, uint64_t row, uint64_t t, uint64_t n, uint32_t reason)
+/* What n commands of one kind, the last at clock `last`, change but the breakdown. */
+static void pimhw_i_effects(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint32_t command,
+                            uint32_t bank, uint64_t row, uint64_t last, uint64_t n)
 {
-    uint64_t step = rules->again_ck[command];
-    uint64_t last = t + (n - 1) * step;
-    uint64_t busy = pimhw_i_min(step, rules->occupies[command]);
-    pimhw_i_charge(rules, ch, t, reason);
-    ch->spent_ck[PIMHW_I_COMMANDS[command].spent] += (n - 1) * busy;
-    ch->spent_ck[rules->again_reason[command]] += (n - 1) * (step - busy);
-    ch->commands[command] += n;
-    ch->last_command = (uint8_t)command;
-    ch->last_ck = last;
-    ch->now_ck = last + 1;
+    ch->tally.commands[command] += n;
+    ch->latest_ck = pimhw_i_max(ch->latest_ck, last);
     ch->end_ck = pimhw_i_max(ch->end_ck, last + rules->completes[command]);
-    ch->issued_ck[command] = last;
-    pimhw_i_raise(rules->key[PIMHW_I_CHANNEL][command], 0, PIMHW_CMD_ACT, ch->ready, last);
-    if (ch->banked)
-        pimhw_i_raise(rules->key[PIMHW_I_CHANNEL][command], PIMHW_CMD_ACT, PIMHW_N_COMMANDS,
-                      ch->ready, last);
-    if (pimhw_i_one_bank(command)) {
-        uint32_t group = bank / rules->n_group_banks;
-        pimhw_i_raise(rules->key[PIMHW_I_GROUP][command], PIMHW_CMD_ACT, PIMHW_N_COMMANDS,
-                      ch->banks->group_ready[group], last);
-        pimhw_i_raise(rules->key[PIMHW_I_BANKS][command], PIMHW_CMD_ACT, PIMHW_N_COMMANDS,
-                      ch->banks->bank_ready[bank], last);
+    ch->tally.issued_ck[command] = last;
+    if (!pimhw_i_has_rules(rules, command)) return;
+    const uint64_t *key = rules->key[PIMHW_I_CHANNEL][command];
+    for (uint32_t i = 0; i < rules->n_after[command]; i++) {
+        uint32_t next = rules->after[command][i];
+        ch->ready[next] = pimhw_i_max(ch->ready[next], (last << 8) + key[next]);
     }
-    pimhw_i_rows(rules, ch, command, bank, row);
+    if (ch->banked) pimhw_i_raise(key, ch->ready, last);
+    if (pimhw_i_one_bank(command)) {
+        uint32_t group = bank / rules->config.n_group_banks;
+        pimhw_i_raise(rules->key[PIMHW_I_GROUP][command], ch->banks->group_ready[group], last);
+        pimhw_i_raise(rules->key[PIMHW_I_BANKS][command], ch->banks->bank_ready[bank], last);
+    }
+    if (!PIMHW_I_COMMANDS[command].switches) return;
+    bool active = pimhw_i_active(ch);
+    pimhw_i_switch_rows(rules, ch, command, bank, row);
+    if (active && !pimhw_i_active(ch)) ch->tally.active_ck += last - ch->tally.opened_ck;
+    if (!active) ch->tally.opened_ck = last;
 }
 
 /* ==========================================================================
- * [H15] CONTROLLERS: in-order: program order, the constraint table only.
+ * [H15] CONTROLLERS: in-order, static, ping-pong, DCS, all on the one table; refresh.
  *       Knows instructions and channel state; never stored data.
  * ========================================================================== */
 
@@ -1494,14 +1861,6 @@ typedef struct pimhw_i_issuer {
     const pimhw_i_rules *rules;
     const pimhw_sink *sink; /* may be NULL */
 } pimhw_i_issuer;
-
-/* What a channel is asked to do: commands of one kind on one row. */
-typedef struct pimhw_i_work {
-    uint32_t command; /* the last one it needs */
-    uint32_t bank;
-    uint64_t row;
-    uint32_t column, tile, out;
-} pimhw_i_work;
 
 static void pimhw_i_tell(const pimhw_i_issuer *to, const pimhw_i_channel *ch, uint32_t command,
                          uint64_t t, uint64_t n, const pimhw_i_work *work, uint32_t reason)
@@ -1526,6 +1885,31 @@ static void pimhw_i_tell(const pimhw_i_issuer *to, const pimhw_i_channel *ch, ui
         }
 }
 
+/* Charges n commands of one kind from clock t on and tells the sink, in order of issue. */
+static void pimhw_i_note(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t command,
+                         uint64_t t, uint64_t n, const pimhw_i_work *work, uint32_t reason)
+{
+    const pimhw_i_rules *rules = to->rules;
+    uint64_t step = rules->again_ck[command];
+    uint64_t busy = pimhw_i_min(step, rules->occupies[command]);
+    pimhw_i_charge(rules, ch, t, reason);
+    ch->tally.spent_ck[PIMHW_I_COMMANDS[command].spent] += (n - 1) * busy;
+    ch->tally.spent_ck[rules->again_reason[command]] += (n - 1) * (step - busy);
+    ch->last_command = (uint8_t)command;
+    ch->last_ck = t + (n - 1) * step;
+    if (to->sink) pimhw_i_tell(to, ch, command, t, n, work, reason);
+}
+
+/* Issues n commands of one kind from clock t on, as close as their own constraint lets them. */
+static void pimhw_i_issue(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t command,
+                          uint64_t t, uint64_t n, const pimhw_i_work *work, uint32_t reason)
+{
+    uint64_t last = t + (n - 1) * to->rules->again_ck[command];
+    pimhw_i_effects(to->rules, ch, command, work->bank, work->row, last, n);
+    ch->now_ck = last + 1;
+    pimhw_i_note(to, ch, command, t, n, work, reason);
+}
+
 /* The command that must come next, so that the work's own can come. */
 static uint32_t pimhw_i_needed(const pimhw_i_rules *rules, const pimhw_i_channel *ch,
                                const pimhw_i_work *work)
@@ -1546,19 +1930,70 @@ static uint32_t pimhw_i_needed(const pimhw_i_rules *rules, const pimhw_i_channel
     return b->open == rules->all_banks ? work->command : (uint32_t)PIMHW_CMD_ACT16;
 }
 
+/* Of n commands, step clocks apart from t on: those by clock `last` and before a refresh. */
+static uint64_t pimhw_i_until(const pimhw_i_channel *ch, uint64_t t, uint64_t step, uint64_t last,
+                              uint64_t n)
+{
+    last = pimhw_i_min(last, ch->tally.due_ck - 1);
+    if (n == 1 || t + (n - 1) * step <= last) return n;
+    return (last - t) / step + 1;
+}
+
+/* Refreshes of a channel at rest, each when it is due, as long as the next one is by clock t. */
+static void pimhw_i_idle_refreshes(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_t t,
+                                   uint32_t reason)
+{
+    const pimhw_i_rules *rules = to->rules;
+    if (to->sink || t < ch->tally.due_ck || ch->last_command != PIMHW_CMD_REF) return;
+    if (ch->last_ck + rules->config.tREFI != ch->tally.due_ck) return;
+    uint64_t n = (t - ch->tally.due_ck) / rules->config.tREFI + 1,
+             last = ch->last_ck + n * rules->config.tREFI;
+    uint64_t busy = pimhw_i_min(rules->config.tREFI, rules->occupies[PIMHW_CMD_REF]);
+    pimhw_i_effects(rules, ch, PIMHW_CMD_REF, 0, 0, last, n);
+    ch->tally.spent_ck[PIMHW_SPENT_REF] += n * busy;
+    ch->tally.spent_ck[reason] += n * (rules->config.tREFI - busy);
+    ch->last_ck = last;
+    ch->now_ck = last + 1;
+    ch->tally.due_ck += n * rules->config.tREFI;
+    ch->refreshed_ck = ch->last_ck + rules->occupies[PIMHW_CMD_REF];
+}
+
+/* Sends a row command or REF of a refresh, once it is due. */
+static void pimhw_i_send_due(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t command,
+                             uint32_t reason)
+{
+    pimhw_i_work work = {command, 0, 0, 0, 0, 0};
+    uint64_t key = ch->ready[command], t = pimhw_i_max(key >> 8, ch->last_ck + 1);
+    if (key >> 8 > ch->tally.due_ck && t == key >> 8)
+        reason = PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason;
+    pimhw_i_issue(to, ch, command, pimhw_i_max(t, ch->tally.due_ck), 1, &work, reason);
+}
+
+/* A refresh due by clock t, when the next command would issue, goes first: PREA, REF; true. */
+static bool pimhw_i_refresh(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_t t,
+                            uint32_t reason)
+{
+    if (t < ch->tally.due_ck) return false;
+    if (pimhw_i_active(ch)) pimhw_i_send_due(to, ch, PIMHW_CMD_PREA, reason);
+    pimhw_i_send_due(to, ch, PIMHW_CMD_REF, reason);
+    ch->tally.due_ck += to->rules->config.tREFI;
+    ch->refreshed_ck = ch->last_ck + to->rules->occupies[PIMHW_CMD_REF];
+    pimhw_i_idle_refreshes(to, ch, t, reason);
+    return true;
+}
+
 /* Issues a command at clock t, or the change of mode it needs; true if it was the command. */
 static bool pimhw_i_send(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t command,
                          uint64_t t, uint64_t n, const pimhw_i_work *work, uint32_t reason)
 {
-    bool changes = ch->register_mode != PIMHW_I_COMMANDS[command].register_mode;
+    bool changes = to->rules->modes && ch->register_mode != PIMHW_I_COMMANDS[command].register_mode;
     if (changes) {
         /* the mode changes in the clock in which the command itself could have gone */
         command = PIMHW_CMD_TMOD;
         n = 1;
         ch->register_mode = !ch->register_mode;
     }
-    pimhw_i_issue(to->rules, ch, command, work->bank, work->row, t, n, reason);
-    if (to->sink) pimhw_i_tell(to, ch, command, t, n, work, reason);
+    pimhw_i_issue(to, ch, command, t, n, work, reason);
     return !changes;
 }
 
@@ -1569,35 +2004,21 @@ static void pimhw_i_completed(const pimhw_i_rules *rules, pimhw_i_channel *ch, u
     if (PIMHW_I_READS >> command & 1) /* answers leave in the order of the reads, one a clock */
     {
         ch->answer_ck = pimhw_i_max(done, ch->answer_ck + 1);
-        ch->n_answers++;
+        ch->tally.n_answers++;
     } else
         ch->pending_ck = pimhw_i_max(ch->pending_ck, done);
 }
 
-static pimhw_i_work pimhw_i_access_work(const pimhw_i_access *a)
-{
-    pimhw_i_work work;
-    memset(&work, 0, sizeof work);
-    work.command = a->command;
-    work.bank = a->bank;
-    work.row = a->row;
-    return work;
-}
-
-/*
- * The access of a list that goes first: of those whose next command may issue by clock t the
- * oldest. *soonest is the earliest clock of any.
- */
+/* The oldest access whose next command may issue by clock t; *soonest: the first clock of any. */
 static int pimhw_i_best(const pimhw_i_rules *rules, const pimhw_i_channel *ch,
                         const pimhw_i_accesses *list, uint64_t t, uint64_t *soonest)
 {
     int best = -1;
     *soonest = UINT64_MAX;
     for (uint32_t i = 0; i < list->n; i++) {
-        pimhw_i_work work = pimhw_i_access_work(&list->at[i]);
-        uint32_t next = pimhw_i_needed(rules, ch, &work), reason;
-
-        uint64_t ready = pimhw_i_earliest(rules, ch, next, work.bank, &reason);
+        const pimhw_i_work *work = &list->at[i].work;
+        uint32_t next = pimhw_i_needed(rules, ch, work), reason;
+        uint64_t ready = pimhw_i_earliest(rules, ch, next, work->bank, &reason);
         *soonest = pimhw_i_min(*soonest, ready);
         if (ready > t) continue;
         if (best < 0 || list->at[i].order < list->at[best].order) best = (int)i;
@@ -1617,7 +2038,7 @@ static bool pimhw_i_guarded(const pimhw_i_channel *ch, uint32_t command, uint32_
 {
     if (command != PIMHW_CMD_PRE) return false;
     for (uint32_t i = 0; i < ch->banks->active.n; i++)
-        if ((int)i != self && ch->banks->active.at[i].bank == bank) return true;
+        if ((int)i != self && ch->banks->active.at[i].work.bank == bank) return true;
     return false;
 }
 
@@ -1627,11 +2048,15 @@ static void pimhw_i_serve(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i
 {
     pimhw_i_banks *b = ch->banks;
     pimhw_i_access access = list->at[at];
-    pimhw_i_work work = pimhw_i_access_work(&access);
+    pimhw_i_work work = access.work;
     uint32_t next = pimhw_i_needed(to->rules, ch, &work), reason;
     if (pimhw_i_guarded(ch, next, work.bank, list == &b->active ? at : -1)) return;
     uint64_t ready = pimhw_i_earliest(to->rules, ch, next, work.bank, &reason);
     if (ready < t) reason = PIMHW_WAIT_HOST;
+    if (pimhw_i_refresh(to, ch, t, reason)) {
+        b->clock_ck--; /* this clock is looked at again */
+        return;
+    }
     if (!pimhw_i_send(to, ch, next, t, 1, &work, reason)) return;
     if (next == work.command) {
         pimhw_i_completed(to->rules, ch, next);
@@ -1643,29 +2068,26 @@ static void pimhw_i_serve(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i
 }
 
 /* Whether the ordinary controller writes now: a burst of writes, or no reads. */
-static bool pimhw_i_write_mode(pimhw_i_banks *b, uint32_t queue_entries)
+static bool pimhw_i_write_mode(pimhw_i_banks *b, uint32_t size)
 {
-    uint32_t reads = b->queue[0].n, writes = b->queue[1].n, size = queue_entries - 1;
-    if (!b->write_mode)
-        b->write_mode = 10 * writes > 8 * size || reads == 0;
-    else
-        b->write_mode = !(10 * writes < 2 * size && reads != 0);
+    uint32_t reads = b->queue[0].n, writes = b->queue[1].n;
+    bool goes_on = b->write_mode && 10 * writes >= 2 * size;
+    b->write_mode = goes_on || 10 * writes > 8 * size || reads == 0;
     return b->write_mode;
 }
 
 /* Serves the ordinary queues and the active list clock by clock; the PIM queue is empty. */
-static void pimhw_i_advance(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_t until_ck,
-                            uint32_t queue_entries)
+static void pimhw_i_advance(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_t until_ck)
 {
     pimhw_i_banks *b = ch->banks;
     uint64_t soonest;
-    ch->hold_ck = 0;
+    ch->hold.ck = 0;
     while (b->clock_ck < until_ck && b->active.n + b->queue[0].n + b->queue[1].n > 0) {
         uint64_t t = ++b->clock_ck;
         pimhw_i_accesses *list = &b->active;
         int best = pimhw_i_best(to->rules, ch, list, t, &soonest);
         if (best < 0) {
-            list = &b->queue[pimhw_i_write_mode(b, queue_entries)];
+            list = &b->queue[pimhw_i_write_mode(b, to->rules->config.queue_entries - 1)];
             best = pimhw_i_best(to->rules, ch, list, t, &soonest);
         }
         if (best >= 0) pimhw_i_serve(to, ch, list, best, t);
@@ -1678,52 +2100,671 @@ static bool pimhw_i_active_first(const pimhw_i_issuer *to, pimhw_i_channel *ch, 
                                  uint32_t bank, uint64_t t)
 {
     pimhw_i_banks *b = ch->banks;
-    uint64_t hold = ch->hold_ck, soonest;
+    uint64_t hold = ch->hold.ck, soonest;
     if (!ch->banked || b->active.n == 0) return false;
-    ch->hold_ck = b->clock_ck + 1;
+    ch->hold.ck = b->clock_ck + 1;
     int best = pimhw_i_best(to->rules, ch, &b->active, t, &soonest);
     if (best < 0 && soonest < UINT64_MAX && pimhw_i_guarded(ch, command, bank, -1)) t = soonest;
-    if (soonest <= t) {
+    bool first = soonest <= t;
+    if (first) {
         best = pimhw_i_best(to->rules, ch, &b->active, soonest, &soonest);
         pimhw_i_serve(to, ch, &b->active, best, soonest);
         b->clock_ck = ch->last_ck;
-        best = 0;
-    } else {
-        best = -1;
     }
-    ch->hold_ck = hold;
-    return best == 0;
-}
-
-static void pimhw_i_queue(pimhw_i_channel *ch, uint64_t last_ck, uint64_t step_ck, uint64_t n)
-{
-    ch->newest_run = (ch->newest_run + 1) % PIMHW_I_QUEUE;
-    pimhw_i_run *run = &ch->runs[ch->newest_run];
-    run->last_ck = last_ck;
-    run->step_ck = step_ck;
-    run->n = n;
+    ch->hold.ck = hold;
+    return first;
 }
 
 /* Does n times the work of one instruction. */
-static void pimhw_i_in_order(const pimhw_i_issuer *to, pimhw_i_channel *ch,
-                             const pimhw_i_work *work, uint64_t n)
+static void pimhw_i_in_order(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_work *work,
+                             uint64_t n)
 {
     if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(to->rules, ch);
     while (n > 0) {
         uint32_t reason, next = pimhw_i_needed(to->rules, ch, work);
         uint64_t t = pimhw_i_earliest(to->rules, ch, next, work->bank, &reason);
         if (pimhw_i_active_first(to, ch, next, work->bank, t)) continue;
+        if (pimhw_i_refresh(to, ch, t, reason)) continue;
         bool alone = !ch->banked || ch->banks->active.n == 0;
         uint64_t together = next == work->command && alone ? n : 1;
+        together = pimhw_i_until(ch, t, to->rules->again_ck[next], UINT64_MAX, together);
         if (!pimhw_i_send(to, ch, next, t, together, work, reason)) continue;
         if (next != work->command) continue;
         n -= together;
-        uint64_t step = to->rules->again_ck[next];
-        pimhw_i_queue(ch, ch->last_ck, step, together);
+        work->tile += (uint32_t)together;
+        work->column += (uint32_t)together;
+        pimhw_i_run run = {ch->last_ck, to->rules->again_ck[next], together};
+        ch->newest_run = (ch->newest_run + 1) % PIMHW_I_QUEUE;
+        ch->runs[ch->newest_run] = run;
     }
     ch->left_ck = ch->last_ck;
     if (ch->banked) ch->banks->clock_ck = ch->last_ck;
     pimhw_i_completed(to->rules, ch, work->command);
+}
+
+static void pimhw_i_not_before(pimhw_i_when *when, uint64_t ck, uint32_t reason)
+{
+    if (ck <= when->ck) return;
+    when->ck = ck;
+    when->reason = reason;
+}
+
+/* The same for a clock with its reason below: clock << 8 | reason. */
+static void pimhw_i_not_before_key(pimhw_i_when *when, uint64_t key)
+{
+    if (key >> 8 > when->ck) pimhw_i_not_before(when, key >> 8, (uint32_t)(key & 255));
+}
+
+static void pimhw_i_not_before_table(pimhw_i_when *when, const pimhw_i_rules *rules,
+                                     const pimhw_i_channel *ch, uint32_t command, uint32_t bank)
+{
+    uint64_t key = pimhw_i_table_key(rules, ch, command, bank);
+    if (key >> 8 > when->ck)
+        pimhw_i_not_before(when, key >> 8, PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason);
+}
+
+/* From a command of a stream to the next of its class, or of the other of W and R. */
+static uint64_t pimhw_i_gap(const pimhw_i_rules *rules, const pimhw_i_last *last,
+                            const pimhw_i_work *work)
+{
+    uint32_t group = rules->config.n_group_banks;
+    uint64_t gap = rules->gap_ck[last->command][work->command];
+    if (!pimhw_i_one_bank(last->command) || !pimhw_i_one_bank(work->command)) return gap;
+    if (last->bank / group == work->bank / group)
+        gap = pimhw_i_max(gap, rules->key[PIMHW_I_GROUP][last->command][work->command] >> 8);
+    return gap;
+}
+
+static void pimhw_i_remember(pimhw_i_last *last, const pimhw_i_work *work, uint64_t ck)
+{
+    last->any = true;
+    last->command = (uint8_t)work->command;
+    last->bank = (uint8_t)work->bank;
+    last->ck = ck;
+}
+
+/* Static: program order, and the last command's time after a change of class. */
+static void pimhw_i_static(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_work *work,
+                           uint64_t n)
+{
+    const pimhw_i_rules *rules = to->rules;
+    uint32_t command = work->command, of_class = rules->class_of[command];
+    bool rows = of_class == PIMHW_I_M && rules->config.row_opening != PIMHW_ROW_HIDDEN;
+    while (n > 0) {
+        pimhw_i_flow *f = ch->flow;
+        pimhw_i_when from = ch->hold, at = from;
+        if (f->last[0].any) {
+            uint32_t last = f->last[0].command, its = rules->class_of[last];
+            bool same = its == of_class;
+            uint64_t gap = same ? pimhw_i_gap(rules, &f->last[0], work) : rules->exec_ck[its];
+            pimhw_i_not_before(&at, f->last[0].ck + gap, PIMHW_I_GAP_REASON[its]);
+            if (rules->config.row_opening == PIMHW_ROW_HEAD)
+                pimhw_i_not_before(&from, f->last[0].ck, PIMHW_I_GAP_REASON[its]);
+        }
+        if (rules->config.row_opening != PIMHW_ROW_HEAD) from = at;
+        uint32_t next = rows ? pimhw_i_needed(rules, ch, work) : command;
+        if (next != command) at = from;
+        if (rows)
+            pimhw_i_not_before_table(&at, rules, ch, next, work->bank);
+        else
+            pimhw_i_not_before(&at, ch->refreshed_ck, PIMHW_WAIT_REFRESH);
+        if (pimhw_i_refresh(to, ch, at.ck, at.reason)) continue;
+        uint64_t step = rules->again_ck[next];
+        uint64_t k = pimhw_i_until(ch, at.ck, step, UINT64_MAX, next == command ? n : 1);
+        pimhw_i_issue(to, ch, next, at.ck, k, work, at.reason);
+        if (next != command) continue;
+        pimhw_i_remember(&f->last[0], work, ch->last_ck);
+        work->tile += (uint32_t)k;
+        work->column += (uint32_t)k;
+        n -= k;
+    }
+}
+
+static bool pimhw_i_has_tiles(uint32_t command)
+{
+    return command == PIMHW_CMD_WRGB || command == PIMHW_CMD_MAC16 || command == PIMHW_CMD_MAC;
+}
+
+/* When a stream's work, or next, which opens its row, may issue. first: of a phase (ping-pong). */
+static pimhw_i_when pimhw_i_stream_at(const pimhw_i_rules *rules, const pimhw_i_channel *ch,
+                                      uint32_t stream, const pimhw_i_work *work, uint32_t next,
+                                      bool first)
+{
+    const pimhw_i_flow *f = ch->flow;
+    const pimhw_i_last *last = &f->last[stream];
+    bool dcs = rules->config.controller == PIMHW_DCS, mac = stream == PIMHW_I_MAC,
+         row = next != work->command;
+    const pimhw_i_when *start = row && first ? &f->start_before : &f->start;
+    pimhw_i_when at = ch->hold;
+    if (dcs) pimhw_i_not_before(&at, f->dispatch_ck, PIMHW_WAIT_HOST);
+    if (!row && last->any)
+        pimhw_i_not_before(&at, last->ck + pimhw_i_gap(rules, last, work),
+                           PIMHW_I_GAP_REASON[rules->class_of[next]]);
+    if (!row && dcs && pimhw_i_has_tiles(next))
+        pimhw_i_not_before_key(&at, mac ? f->tile_mac[work->tile] : f->tile_write[work->tile]);
+    if (!row && dcs && next != PIMHW_CMD_WRGB)
+        pimhw_i_not_before_key(&at, mac ? f->out_mac[work->out] : f->out_io[work->out]);
+    if (!dcs) pimhw_i_not_before(&at, start->ck, start->reason);
+    if (row) pimhw_i_not_before(&at, f->mac_stream_ck, PIMHW_WAIT_OPERAND);
+    if (mac)
+        pimhw_i_not_before_table(&at, rules, ch, next, work->bank);
+    else
+        pimhw_i_not_before(&at, ch->refreshed_ck, PIMHW_WAIT_REFRESH);
+    return at;
+}
+
+/* -- DCS -- */
+
+static void pimhw_i_push(const pimhw_i_issuer *to, pimhw_i_flow *f, uint32_t stream,
+                         uint32_t command, const pimhw_i_when *at, const pimhw_i_work *work)
+{
+    pimhw_i_ring *r = &f->ring[stream];
+    uint32_t slot = r->end++ % PIMHW_I_RING;
+    PIMHW_ASSERT(r->end - r->begin <= PIMHW_I_RING);
+    r->key[slot] = at->ck << 16 | command << 8 | at->reason;
+    if (to->sink) r->work[slot] = *work;
+}
+
+/* Charges and tells the oldest command of a stream. */
+static void pimhw_i_emit(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t stream)
+{
+    pimhw_i_ring *r = &ch->flow->ring[stream];
+    uint32_t slot = r->begin++ % PIMHW_I_RING;
+    uint64_t key = r->key[slot];
+    pimhw_i_note(to, ch, (uint32_t)(key >> 8 & 255), key >> 16, 1, &r->work[slot],
+                 (uint32_t)(key & 255));
+}
+
+/* Emits what no later command of either stream can precede: they come from these clocks on. */
+static void pimhw_i_merge(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_t io_ck,
+                          uint64_t mac_ck)
+{
+    pimhw_i_ring *io = &ch->flow->ring[PIMHW_I_IO], *mac = &ch->flow->ring[PIMHW_I_MAC];
+    for (;;) {
+        bool has_io = io->begin != io->end, has_mac = mac->begin != mac->end;
+        uint64_t io_at = has_io ? io->key[io->begin % PIMHW_I_RING] >> 16 : io_ck;
+        uint64_t mac_at = has_mac ? mac->key[mac->begin % PIMHW_I_RING] >> 16 : mac_ck;
+        if (has_mac && mac_at <= io_at)
+            pimhw_i_emit(to, ch, PIMHW_I_MAC);
+        else if (has_io && io_at < mac_at)
+            pimhw_i_emit(to, ch, PIMHW_I_IO);
+        else
+            return;
+    }
+}
+
+/* A command enters its queue: not before the 128th before it left. */
+static void pimhw_i_dispatch(pimhw_i_flow *f, uint32_t stream, uint64_t ahead)
+{
+    uint64_t left = f->left_ck[stream][(f->n_left[stream] + ahead) % PIMHW_I_QUEUED];
+    f->dispatch_ck = pimhw_i_max(f->dispatch_ck, left);
+}
+
+static void pimhw_i_leave_queue(pimhw_i_flow *f, uint32_t stream, const pimhw_i_work *work,
+                                uint64_t ck)
+{
+    f->left_ck[stream][f->n_left[stream]++ % PIMHW_I_QUEUED] = ck;
+    pimhw_i_remember(&f->last[stream], work, ck);
+}
+
+/* What a W or R at a clock means for its entries. */
+static void pimhw_i_dcs_io_entries(const pimhw_i_rules *rules, pimhw_i_flow *f,
+                                   const pimhw_i_work *work, uint64_t ck)
+{
+    uint32_t of_class = rules->class_of[work->command];
+    uint64_t key = (ck + rules->exec_ck[of_class]) << 8 | PIMHW_I_GAP_REASON[of_class];
+    if (work->command == PIMHW_CMD_WRGB)
+        f->tile_write[work->tile] = f->tile_mac[work->tile] = key;
+    else
+        f->out_io[work->out] = f->out_mac[work->out] = key;
+}
+
+/* The same for a M. */
+static void pimhw_i_dcs_mac_entries(const pimhw_i_rules *rules, pimhw_i_flow *f,
+                                    const pimhw_i_work *work, uint64_t ck)
+{
+    uint64_t sum = (ck + rules->exec_ck[PIMHW_I_M]) << 8 | PIMHW_WAIT_OPERAND;
+    uint64_t early = (ck + rules->config.tCCD_S) << 8 | PIMHW_WAIT_OPERAND;
+    if (pimhw_i_has_tiles(work->command))
+        f->tile_write[work->tile] = rules->config.early_tiles ? early : sum;
+    f->out_mac[work->out] = rules->config.is_mac ? ck << 8 | PIMHW_WAIT_OPERAND : sum;
+    f->out_io[work->out] = sum;
+    f->mac_stream_ck = ck;
+}
+
+/* Whether an entry of a command waits for one that waits for a refresh. */
+static bool pimhw_i_dcs_marked(const pimhw_i_flow *f, const pimhw_i_work *work)
+{
+    if (f->n_blocked[0] + f->n_blocked[1] == 0) return false;
+    if (pimhw_i_has_tiles(work->command) && f->tile_marks[work->tile]) return true;
+    return work->command != PIMHW_CMD_WRGB && f->out_marks[work->out];
+}
+
+/* Issues commands of a record that come before the next refresh; the others stay in the record. */
+static void pimhw_i_dcs_some(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t stream,
+                             pimhw_i_record *record)
+{
+    const pimhw_i_rules *rules = to->rules;
+    pimhw_i_flow *f = ch->flow;
+    pimhw_i_work *work = &record->work;
+    uint64_t since = 0; /* commands whose effects are still to come */
+    while (record->n > 0) {
+        pimhw_i_dispatch(f, stream, 0);
+        uint32_t next = pimhw_i_needed(rules, ch, work);
+        pimhw_i_when at = pimhw_i_stream_at(rules, ch, stream, work, next, false);
+        bool marked = next == work->command && pimhw_i_dcs_marked(f, work);
+        bool blocked = marked || at.ck >= ch->tally.due_ck;
+        if (blocked || next != work->command) {
+            if (since)
+                pimhw_i_effects(rules, ch, work->command, work->bank, work->row, f->last[stream].ck,
+                                since);
+            since = 0;
+        }
+        if (blocked) {
+            f->blocked_at[stream] = at;
+            if (marked) f->blocked_at[stream].ck = UINT64_MAX;
+            return;
+        }
+        pimhw_i_push(to, f, stream, next, &at, work);
+        if (next != work->command) {
+            pimhw_i_effects(rules, ch, next, work->bank, work->row, at.ck, 1);
+            f->mac_stream_ck = at.ck;
+            continue;
+        }
+        if (stream == PIMHW_I_MAC)
+            pimhw_i_dcs_mac_entries(rules, f, work, at.ck);
+        else
+            pimhw_i_dcs_io_entries(rules, f, work, at.ck);
+        pimhw_i_leave_queue(f, stream, work, at.ck);
+        work->tile += pimhw_i_has_tiles(next);
+        work->column++;
+        record->n--;
+        since++;
+    }
+    if (since)
+        pimhw_i_effects(rules, ch, work->command, work->bank, work->row, f->last[stream].ck, since);
+}
+
+/* Marks the entries of a record that waits for a refresh, or takes the marks off. */
+static void pimhw_i_dcs_mark(pimhw_i_flow *f, uint32_t stream, const pimhw_i_record *record,
+                             uint32_t sign)
+{
+    const pimhw_i_work *work = &record->work;
+    f->n_blocked[stream] += sign * record->n;
+    if (work->command != PIMHW_CMD_WRGB) f->out_marks[work->out] += sign * record->n;
+    for (uint32_t i = 0; i < record->n && pimhw_i_has_tiles(work->command); i++)
+        f->tile_marks[work->tile + i] += sign;
+}
+
+static void pimhw_i_dcs_append(pimhw_i_flow *f, uint32_t stream, const pimhw_i_record *record)
+{
+    for (uint32_t i = 0; i < record->n; i++)
+        pimhw_i_dispatch(f, stream, f->n_blocked[stream] + i);
+    pimhw_i_dcs_mark(f, stream, record, 1);
+    f->records[f->n_records++] = *record;
+}
+
+static uint32_t pimhw_i_stream_of(const pimhw_i_rules *rules, const pimhw_i_record *record)
+{
+    return rules->class_of[record->work.command] == PIMHW_I_M ? PIMHW_I_MAC : PIMHW_I_IO;
+}
+
+/* All that could issue before the refresh has: it takes place, then both streams go on. */
+static void pimhw_i_dcs_refresh(const pimhw_i_issuer *to, pimhw_i_channel *ch)
+{
+    pimhw_i_flow *f = ch->flow;
+    bool mac = f->n_blocked[PIMHW_I_MAC] > 0, io = f->n_blocked[PIMHW_I_IO] > 0;
+    bool mac_first = mac && (!io || f->blocked_at[PIMHW_I_MAC].ck <= f->blocked_at[PIMHW_I_IO].ck);
+    const pimhw_i_when *first = &f->blocked_at[mac_first ? PIMHW_I_MAC : PIMHW_I_IO];
+    pimhw_i_merge(to, ch, UINT64_MAX, UINT64_MAX);
+    pimhw_i_refresh(to, ch, first->ck, first->reason);
+    f->mac_stream_ck = ch->last_ck;
+    uint32_t n = f->n_records;
+    for (uint32_t i = 0; i < n; i++)
+        pimhw_i_dcs_mark(f, pimhw_i_stream_of(to->rules, &f->records[i]), &f->records[i],
+                         (uint32_t)-1);
+    f->n_records = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        pimhw_i_record record = f->records[i];
+        uint32_t stream = pimhw_i_stream_of(to->rules, &record);
+        if (f->n_blocked[stream] == 0) pimhw_i_dcs_some(to, ch, stream, &record);
+        if (record.n > 0) pimhw_i_dcs_append(f, stream, &record);
+    }
+}
+
+/* Two queues, each in order; a stream whose next command meets a refresh waits for the other. */
+static void pimhw_i_dcs(const pimhw_i_issuer *to, pimhw_i_channel *ch, const pimhw_i_work *work,
+                        uint64_t n)
+{
+    pimhw_i_flow *f = ch->flow;
+    pimhw_i_record record = {*work, 0, (uint32_t)n};
+    uint32_t stream = pimhw_i_stream_of(to->rules, &record);
+    for (;;) {
+        if (f->n_blocked[stream] == 0) pimhw_i_dcs_some(to, ch, stream, &record);
+        pimhw_i_record part = record;
+        part.n = (uint32_t)pimhw_i_min(record.n, PIMHW_I_QUEUED - f->n_blocked[stream]);
+        if (part.n > 0) pimhw_i_dcs_append(f, stream, &part);
+        record.work.tile += part.n;
+        record.work.column += part.n;
+        record.n -= part.n;
+        while ((f->n_blocked[0] > 0 && f->n_blocked[1] > 0) ||
+               (record.n > 0 && f->n_blocked[stream] == PIMHW_I_QUEUED))
+            pimhw_i_dcs_refresh(to, ch);
+        if (record.n == 0) break;
+    }
+    uint64_t from = pimhw_i_max(f->dispatch_ck, ch->hold.ck);
+    uint64_t io_ck = pimhw_i_max(f->last[PIMHW_I_IO].ck, from);
+    uint64_t mac_ck = pimhw_i_max(f->mac_stream_ck, from);
+    pimhw_i_merge(to, ch, f->n_blocked[PIMHW_I_IO] ? ch->tally.due_ck : io_ck,
+                  f->n_blocked[PIMHW_I_MAC] ? ch->tally.due_ck : mac_ck);
+}
+
+/* -- ping-pong -- */
+
+static pimhw_i_span *pimhw_i_pp_phase(pimhw_i_flow *f, uint64_t k)
+{
+    return &f->phase[k % 3];
+}
+
+/* A list of records that commands leave one after the other. */
+typedef struct pimhw_i_cursor {
+    pimhw_i_record *record;
+    uint32_t n;
+} pimhw_i_cursor;
+
+static void pimhw_i_advance_cursor(pimhw_i_cursor *c, uint64_t k)
+{
+    c->record->n -= (uint32_t)k;
+    c->record->work.tile += (uint32_t)k;
+    c->record->work.column += (uint32_t)k;
+    if (c->record->n > 0) return;
+    c->record++;
+    c->n--;
+}
+
+static void pimhw_i_pp_issue(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t stream,
+                             uint32_t command, const pimhw_i_when *at, uint64_t n,
+                             const pimhw_i_work *work)
+{
+    pimhw_i_flow *f = ch->flow;
+    pimhw_i_issue(to, ch, command, at->ck, n, work, at->reason);
+    if (stream == PIMHW_I_MAC) f->mac_stream_ck = ch->last_ck;
+    if (command != work->command) return;
+    pimhw_i_remember(&f->last[stream], work, ch->last_ck);
+    uint32_t of_class = to->rules->class_of[command];
+    f->done_ck[of_class] = ch->last_ck + to->rules->exec_ck[of_class];
+}
+
+/* The start of the phase after: all of this one is done. */
+static pimhw_i_when pimhw_i_pp_next_start(const pimhw_i_flow *f)
+{
+    pimhw_i_when next = f->start;
+    pimhw_i_not_before(&next, f->done_ck[PIMHW_I_M], PIMHW_WAIT_OPERAND);
+    pimhw_i_not_before(&next, f->done_ck[PIMHW_I_R], PIMHW_WAIT_OUTPUT);
+    pimhw_i_not_before(&next, f->done_ck[PIMHW_I_W], PIMHW_WAIT_INPUT);
+    return next;
+}
+
+/* One phase: MACs beside reads, writes. ahead: the next phase's first MAC; its row may open. */
+static void pimhw_i_pp_run(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_cursor mac,
+                           pimhw_i_cursor reads, pimhw_i_cursor writes, const pimhw_i_work *ahead)
+{
+    const pimhw_i_rules *rules = to->rules;
+    pimhw_i_flow *f = ch->flow;
+    bool first = true;
+    for (;;) {
+        pimhw_i_cursor *io = reads.n ? &reads : &writes;
+        const pimhw_i_work *work = mac.n ? &mac.record->work : ahead;
+        uint32_t next = work ? pimhw_i_needed(rules, ch, work) : 0;
+        pimhw_i_when m = {UINT64_MAX, 0}, i = {UINT64_MAX, 0};
+        if (mac.n) m = pimhw_i_stream_at(rules, ch, PIMHW_I_MAC, work, next, first);
+        if (io->n)
+            i = pimhw_i_stream_at(rules, ch, PIMHW_I_IO, &io->record->work,
+                                  io->record->work.command, false);
+        if (!mac.n && work && next != work->command) {
+            m = pimhw_i_stream_at(rules, ch, PIMHW_I_MAC, work, next, false);
+            if (!io->n && m.ck >= pimhw_i_pp_next_start(f).ck) break;
+        }
+        if (m.ck == UINT64_MAX && i.ck == UINT64_MAX) break;
+        bool mac_first = m.ck <= i.ck;
+        const pimhw_i_when *at = mac_first ? &m : &i;
+        if (pimhw_i_refresh(to, ch, at->ck, at->reason)) {
+            f->mac_stream_ck = ch->last_ck;
+            continue;
+        }
+        if (mac_first && next != work->command) {
+            pimhw_i_pp_issue(to, ch, PIMHW_I_MAC, next, at, 1, work);
+            continue;
+        }
+        pimhw_i_cursor *from = mac_first ? &mac : io;
+        uint32_t command = from->record->work.command;
+        uint64_t last = mac_first ? i.ck : m.ck == UINT64_MAX ? m.ck : m.ck - 1;
+        uint64_t k = pimhw_i_until(ch, at->ck, rules->again_ck[command], last, from->record->n);
+        pimhw_i_work issued = from->record->work;
+        pimhw_i_pp_issue(to, ch, mac_first ? PIMHW_I_MAC : PIMHW_I_IO, command, at, k, &issued);
+        pimhw_i_advance_cursor(from, k);
+        first = first && !mac_first;
+    }
+    f->start_before = f->start;
+    f->start = pimhw_i_pp_next_start(f);
+}
+
+static pimhw_i_cursor pimhw_i_cursor_of(pimhw_i_record *record, uint32_t n)
+{
+    pimhw_i_cursor c = {record, n};
+    return c;
+}
+
+/* Ends the phase being filled; the one before it can run now, for all beside it is known. */
+static void pimhw_i_pp_cut(const pimhw_i_issuer *to, pimhw_i_channel *ch)
+{
+    pimhw_i_flow *f = ch->flow;
+    pimhw_i_span *full = pimhw_i_pp_phase(f, f->filling);
+    pimhw_i_span *before = pimhw_i_pp_phase(f, f->filling + 2);
+    pimhw_i_cursor writes = pimhw_i_cursor_of(full->w, full->n_w);
+    const pimhw_i_work *ahead = full->n_m ? &full->m[0].work : NULL;
+    pimhw_i_pp_run(to, ch, pimhw_i_cursor_of(before->m, before->n_m),
+                   pimhw_i_cursor_of(before->r, before->n_r), writes, ahead);
+    before->n_r = before->n_m = before->outs = full->n_w = 0;
+    f->filling++;
+}
+
+/* Runs all phases; the next one starts anew. */
+static void pimhw_i_pp_finish(const pimhw_i_issuer *to, pimhw_i_channel *ch)
+{
+    pimhw_i_flow *f = ch->flow;
+    pimhw_i_cursor none = {NULL, 0};
+    if (!f->begun) return;
+    pimhw_i_pp_cut(to, ch);
+    pimhw_i_span *last = pimhw_i_pp_phase(f, f->filling + 2);
+    pimhw_i_pp_run(to, ch, pimhw_i_cursor_of(last->m, last->n_m),
+                   pimhw_i_cursor_of(last->r, last->n_r), none, NULL);
+    pimhw_i_span *after = pimhw_i_pp_phase(f, f->filling);
+    pimhw_i_pp_run(to, ch, none, pimhw_i_cursor_of(after->r, after->n_r),
+                   pimhw_i_cursor_of(f->records, f->n_records), NULL);
+    for (uint32_t i = 0; i < 3; i++)
+        f->phase[i].n_w = f->phase[i].n_m = f->phase[i].n_r = f->phase[i].outs = 0;
+    memset(f->tile_group, 0, to->rules->config.in_entries * sizeof f->tile_group[0]);
+    memset(f->sums, 0, to->rules->outs * sizeof f->sums[0]);
+    f->start_before = f->start;
+    f->filling = 0;
+    f->n_records = 0;
+    f->group = f->used_group = 0;
+    f->group_tiles = 0;
+    f->begun = f->mac_since = false;
+}
+
+/* Writes wait until their phase is known. */
+static void pimhw_i_pp_wait(const pimhw_i_issuer *to, pimhw_i_channel *ch, const pimhw_i_work *work,
+                            uint32_t n, uint64_t group)
+{
+    pimhw_i_flow *f = ch->flow;
+    if (f->n_records == PIMHW_I_RECORDS) {
+        pimhw_i_pp_cut(to, ch);
+        pimhw_i_span *p = pimhw_i_pp_phase(f, f->filling);
+        memcpy(p->w, f->records, sizeof p->w);
+        p->n_w = f->n_records;
+        f->n_records = 0;
+    }
+    pimhw_i_record record = {*work, group, n};
+    f->records[f->n_records++] = record;
+}
+
+/* WR_GB: cut into groups that a region holds. */
+static void pimhw_i_pp_write(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_work *work,
+                             uint64_t n)
+{
+    pimhw_i_flow *f = ch->flow;
+    while (n > 0) {
+        if (f->group == 0 || f->mac_since || f->group_tiles == to->rules->in_region) {
+            f->group++;
+            f->group_tiles = 0;
+            f->mac_since = false;
+        }
+        uint32_t k = (uint32_t)pimhw_i_min(n, to->rules->in_region - f->group_tiles);
+        pimhw_i_pp_wait(to, ch, work, k, f->group);
+        for (uint32_t i = 0; i < k; i++)
+            f->tile_group[work->tile + i] = f->group;
+        f->group_tiles += k;
+        work->tile += k;
+        n -= k;
+    }
+}
+
+/* Writes that wait and belong to the phase of a MAC of a group: how many, and moved if to it. */
+static uint32_t pimhw_i_pp_claim(pimhw_i_flow *f, uint64_t group, pimhw_i_span *phase)
+{
+    uint32_t n = 0, left = 0;
+    for (uint32_t i = 0; i < f->n_records; i++) {
+        bool claimed = f->records[i].group <= group;
+        n += claimed;
+        if (!phase) continue;
+        if (claimed)
+            phase->w[phase->n_w++] = f->records[i];
+        else
+            f->records[left++] = f->records[i];
+    }
+    if (phase) f->n_records = left;
+    return n;
+}
+
+/* Puts MACs of one group into a phase. */
+static void pimhw_i_pp_mac_part(const pimhw_i_issuer *to, pimhw_i_channel *ch,
+                                const pimhw_i_work *work, uint32_t n, uint64_t group)
+{
+    pimhw_i_flow *f = ch->flow;
+    pimhw_i_entry *sum = &f->sums[work->out];
+    pimhw_i_span *p = pimhw_i_pp_phase(f, f->filling);
+    bool newer = group > f->used_group && p->n_m > 0;
+    bool full = !sum->going && p->outs >= to->rules->out_region;
+    if (newer || full || p->n_m == PIMHW_I_RECORDS) pimhw_i_pp_cut(to, ch);
+    p = pimhw_i_pp_phase(f, f->filling);
+    if (p->n_w + pimhw_i_pp_claim(f, group, NULL) > PIMHW_I_RECORDS) {
+        pimhw_i_pp_cut(to, ch);
+        p = pimhw_i_pp_phase(f, f->filling);
+    }
+    pimhw_i_pp_claim(f, group, p);
+    f->used_group = pimhw_i_max(f->used_group, group);
+    if (!sum->going || sum->phase != f->filling + 1) p->outs++;
+    sum->going = true;
+    sum->phase = f->filling + 1;
+    pimhw_i_record record = {*work, group, n};
+    p->m[p->n_m++] = record;
+}
+
+static void pimhw_i_pp_mac(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_work *work,
+                           uint64_t n)
+{
+    pimhw_i_flow *f = ch->flow;
+    bool tiles = pimhw_i_has_tiles(work->command);
+    f->mac_since = true;
+    while (n > 0) {
+        uint64_t group = tiles ? f->tile_group[work->tile] : 0;
+        uint32_t k = tiles ? 1 : (uint32_t)n;
+        while (k < n && f->tile_group[work->tile + k] == group)
+            k++;
+        pimhw_i_pp_mac_part(to, ch, work, k, group);
+        work->tile += k;
+        work->column += k;
+        n -= k;
+    }
+}
+
+static void pimhw_i_pp_read(const pimhw_i_issuer *to, pimhw_i_channel *ch, const pimhw_i_work *work)
+{
+    pimhw_i_flow *f = ch->flow;
+    pimhw_i_entry *sum = &f->sums[work->out];
+    pimhw_i_span *p;
+    /* sum->phase is the phase of its last MAC plus 1 */
+    while (p = pimhw_i_pp_phase(f, pimhw_i_max(f->filling, sum->phase)), p->n_r == PIMHW_I_RECORDS)
+        pimhw_i_pp_cut(to, ch);
+    sum->going = false;
+    p->r[p->n_r].work = *work;
+    p->r[p->n_r++].n = 1;
+}
+
+static void pimhw_i_ping_pong(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_work *work,
+                              uint64_t n)
+{
+    pimhw_i_flow *f = ch->flow;
+    uint32_t of_class = to->rules->class_of[work->command];
+    f->begun = true;
+    if (of_class == PIMHW_I_M) {
+        pimhw_i_pp_mac(to, ch, work, n);
+    } else if (of_class == PIMHW_I_R) {
+        pimhw_i_pp_read(to, ch, work);
+    } else if (work->command == PIMHW_CMD_WRGB) {
+        pimhw_i_pp_write(to, ch, work, n);
+    } else {
+        f->sums[work->out].going = false;
+        pimhw_i_pp_wait(to, ch, work, 1, 0);
+    }
+}
+
+/* -- all of them -- */
+
+/* Lets everything a channel holds back issue, so that its end is known. */
+static void pimhw_i_flush(const pimhw_i_issuer *to, pimhw_i_channel *ch)
+{
+    if (to->rules->config.controller == PIMHW_PING_PONG) pimhw_i_pp_finish(to, ch);
+    if (to->rules->config.controller != PIMHW_DCS) return;
+    while (ch->flow->n_records > 0)
+        pimhw_i_dcs_refresh(to, ch);
+    pimhw_i_merge(to, ch, UINT64_MAX, UINT64_MAX);
+    /* the listing goes on from here */
+    ch->flow->dispatch_ck = pimhw_i_max(ch->flow->dispatch_ck, ch->latest_ck);
+}
+
+/* Everything later waits until all before is complete. */
+static void pimhw_i_barrier(const pimhw_i_issuer *to, pimhw_i_channel *ch)
+{
+    pimhw_i_flush(to, ch);
+    pimhw_i_not_before(&ch->hold, ch->end_ck, PIMHW_WAIT_HOST);
+}
+
+/* Does n times the work of one instruction, under the channel's controller. */
+static void pimhw_i_control(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_work *work,
+                            uint64_t n)
+{
+    const pimhw_i_rules *rules = to->rules;
+    if (rules->config.controller == PIMHW_IN_ORDER) {
+        pimhw_i_in_order(to, ch, work, n);
+        return;
+    }
+    if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(rules, ch);
+    if (rules->class_of[work->command] == PIMHW_I_OTHER) {
+        pimhw_i_barrier(to, ch);
+        pimhw_i_in_order(to, ch, work, n);
+        pimhw_i_barrier(to, ch);
+        memset(ch->flow->last, 0, sizeof ch->flow->last);
+        ch->flow->mac_stream_ck = ch->last_ck;
+        return;
+    }
+    switch (rules->config.controller) {
+    case PIMHW_STATIC_GAPS: pimhw_i_static(to, ch, work, n); break;
+    case PIMHW_PING_PONG: pimhw_i_ping_pong(to, ch, work, n); break;
+    default: pimhw_i_dcs(to, ch, work, n);
+    }
 }
 
 /* Clock at which the request `entries` before the newest left the queue; 0 if there is none. */
@@ -1738,41 +2779,38 @@ static uint64_t pimhw_i_queue_left_ck(const pimhw_i_channel *ch, uint64_t entrie
 }
 
 /* The clock from which on the PIM queue takes instructions: the ordinary queues are empty. */
-static uint64_t pimhw_i_take_ck(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_t from_ck,
-                                uint32_t queue_entries)
+static uint64_t pimhw_i_take_ck(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_t from_ck)
 {
     if (!ch->banked) return from_ck;
-    pimhw_i_advance(to, ch, from_ck, queue_entries);
+    pimhw_i_advance(to, ch, from_ck);
     /* empty ones take at once, however far its own commands have moved the channel's clock */
     if (ch->banks->queue[0].n + ch->banks->queue[1].n == 0) return from_ck;
     while (ch->banks->queue[0].n + ch->banks->queue[1].n > 0)
-        pimhw_i_advance(to, ch, ch->banks->clock_ck + 1, queue_entries);
+        pimhw_i_advance(to, ch, ch->banks->clock_ck + 1);
     return ch->banks->clock_ck;
 }
 
 /* Puts an access into its queue when the PIM queue is empty and there is room; returns when. */
 static uint64_t pimhw_i_access_ck(const pimhw_i_issuer *to, pimhw_i_channel *ch,
-                                  const pimhw_i_work *work, uint64_t from_ck,
-                                  uint32_t queue_entries)
+                                  const pimhw_i_work *work, uint64_t from_ck)
 {
     pimhw_i_bank_by_bank(to->rules, ch);
     pimhw_i_banks *b = ch->banks;
     pimhw_i_accesses *list = &b->queue[work->command == PIMHW_CMD_WR];
     uint64_t t = pimhw_i_max(from_ck, ch->left_ck);
-    pimhw_i_advance(to, ch, t, queue_entries);
+    pimhw_i_advance(to, ch, t);
     if (work->command == PIMHW_CMD_RD && b->queue[1].n > 0) {
         /* the simulator forwards any read from the write queue */
         ch->answer_ck = pimhw_i_max(t + 1, ch->answer_ck + 1);
-        ch->n_answers++;
+        ch->tally.n_answers++;
         return t;
     }
-    while (list->n >= queue_entries)
-        pimhw_i_advance(to, ch, ++t, queue_entries);
+    while (list->n >= to->rules->config.queue_entries)
+        pimhw_i_advance(to, ch, ++t);
     pimhw_i_access *a = &list->at[list->n++];
     a->order = b->order++;
-    a->bank = work->bank;
-    a->row = (uint32_t)work->row;
-    a->command = work->command;
+    a->work = *work;
+    a->work.column = a->work.tile = a->work.out = 0;
     return t;
 }
 
@@ -2039,27 +3077,28 @@ PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *program, const p
         return p->status;
     }
     if (p->n_items > PIMHW_PROGRAM_ITEMS || p->n_operands > PIMHW_PROGRAM_OPERANDS ||
-        p->n_tails > PIMHW_PROGRAM_TAILS) {
-        pimhw_cause_write(why, "the program was not made by the builder");
-        return PIMHW_ERR_PROGRAM;
-    }
+        p->n_tails > PIMHW_PROGRAM_TAILS)
+        return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "the program was not made by the builder");
     memset(&nest, 0, sizeof nest);
     for (uint32_t i = 0; i < p->n_items; i++) {
         const char *fault = pimhw_i_item_fault(p, i, pimhw_i_low_bits(config->n_channels), &nest);
-        if (!fault) continue;
-        pimhw_cause_write(why, "item %u: %s", (uint64_t)i, fault);
-        return PIMHW_ERR_PROGRAM;
+        if (fault) return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "item %u: %s", (uint64_t)i, fault);
     }
     if (nest.depth == 0) return PIMHW_OK;
-    pimhw_cause_write(why, "item %u: not closed", (uint64_t)nest.open[nest.depth - 1]);
-    return PIMHW_ERR_PROGRAM;
+    return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "item %u: not closed",
+                        (uint64_t)nest.open[nest.depth - 1]);
 }
 
-/* Rows of ordinary use: half the way to where the rows of AF begin. */
-enum { PIMHW_I_PLAIN_ROWS = 1 << 28 };
+enum { PIMHW_I_WORTH = 4 }; /* rounds to come that are worth a look */
+
+/* A loop, as far as its rounds may be alike. */
+typedef struct pimhw_i_loop {
+    bool steady;       /* nothing but rows changes from round to round, as far as steps go */
+    bool hub;          /* something in it concerns the hub, or all channels */
+    uint64_t row_step; /* all rows grow so much a round */
+} pimhw_i_loop;
 
 /* What walking needs to know of a program again and again. */
-
 typedef struct pimhw_i_sketch {
     uint8_t operand_loops[PIMHW_PROGRAM_OPERANDS]; /* bit l: grows with loop l */
     uint8_t tail_loops[PIMHW_PROGRAM_TAILS];
@@ -2069,8 +3108,10 @@ typedef struct pimhw_i_sketch {
     uint8_t dynamic[PIMHW_PROGRAM_ITEMS];        /* bit f: field f of the item is not a constant */
     uint64_t value[PIMHW_PROGRAM_ITEMS][8];      /* the constants, by field */
     uint8_t names[PIMHW_PROGRAM_ITEMS][8];       /* the operands, by field */
+    uint8_t matter[PIMHW_PROGRAM_ITEMS];         /* bit f: field f tells rounds apart */
+    uint64_t most[8];                            /* by field: no instruction may pass it */
     bool lists;                                  /* channels have lists of their own */
-    bool by_round; /* something grows with the outermost loop, or a row is not an ordinary one */
+    pimhw_i_loop loops[PIMHW_PROGRAM_ITEMS];     /* by their first items */
 } pimhw_i_sketch;
 
 static uint8_t pimhw_i_loops_of(const uint64_t step[PIMHW_LOOPS])
@@ -2081,21 +3122,82 @@ static uint8_t pimhw_i_loops_of(const uint64_t step[PIMHW_LOOPS])
     return (uint8_t)loops;
 }
 
-static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
-                                const pimhw_request *request)
+/* Fields of an item that tell its rounds apart: bit by field. */
+static uint8_t pimhw_i_matter(const pimhw_item *item, uint32_t controller)
 {
+    uint32_t matter = 1u << PIMHW_I_OP_SIZE | 1u << PIMHW_I_BANK;
+    if (item->kind == PIMHW_CFR) return 255;
+    if (PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_HOST) return 1u << PIMHW_I_OP_SIZE;
+    if (controller == PIMHW_PING_PONG || controller == PIMHW_DCS)
+        matter |= 1u << PIMHW_I_TILE | 1u << PIMHW_I_OUT;
+    return (uint8_t)matter;
+}
+
+/* Looks at one item of a loop at a level: false if its rounds cannot be alike. */
+static bool pimhw_i_loop_item(const pimhw_i_sketch *s, const pimhw_program *p, uint32_t i,
+                              uint32_t level, pimhw_i_loop *loop, bool *rows)
+{
+    const pimhw_item *item = &p->items[i];
+    const pimhw_i_kind *kind = &PIMHW_I_KINDS[item->kind];
+    uint32_t matter = s->matter[i];
+    if (item->kind == PIMHW_EOC) return false;
+    loop->hub = loop->hub || item->kind == PIMHW_EPU || item->kind == PIMHW_EPU_WAIT ||
+                item->kind == PIMHW_SYNC || item->kind == PIMHW_CFR;
+    for (; matter; matter &= matter - 1) {
+        uint32_t name = s->names[i][pimhw_i_lowest(matter)];
+        const pimhw_operand *o = name ? &p->operands[name - 1] : NULL;
+        /* one that has a limit may have come to it */
+        if (o && o->step[level] && !o->tail[0] && !o->tail[1]) return false;
+    }
+    if (!kind->has_row && item->kind != PIMHW_AF) return true;
+    uint32_t name = item->kind == PIMHW_AF ? 0 : s->names[i][PIMHW_I_ROW];
+    const pimhw_operand *row = name ? &p->operands[name - 1] : NULL;
+    uint64_t step = row ? row->step[level] : 0;
+    if (row && (row->tail[0] || row->tail[1])) return false;
+    if (*rows && step != loop->row_step) return false;
+    if (item->kind == PIMHW_AF && p->items[0].kind == PIMHW_LIST && level == 0) return false;
+    *rows = true;
+    loop->row_step = step;
+    return true;
+}
+
+/* Finds the loops whose rounds may be alike. */
+static void pimhw_i_sketch_loops(pimhw_i_sketch *s, const pimhw_program *p)
+{
+    uint32_t level = 0;
+    for (uint32_t i = 0; i < p->n_items; i++) {
+        const pimhw_item *item = &p->items[i];
+        bool closes = item->kind == PIMHW_END && p->items[item->end].kind != PIMHW_BLOCK;
+        if (closes) level--;
+        if (item->kind != PIMHW_LOOP && item->kind != PIMHW_LIST) continue;
+        pimhw_i_loop *loop = &s->loops[i];
+        bool rows = false;
+        memset(loop, 0, sizeof *loop);
+        loop->steady = true;
+        for (uint32_t k = i + 1; k < item->end; k++)
+            loop->steady = pimhw_i_loop_item(s, p, k, level, loop, &rows) && loop->steady;
+        level++;
+    }
+}
+
+static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
+                                const pimhw_request *request, const pimhw_config *config)
+{
+    for (uint32_t f = 0; f < 8; f++)
+        s->most[f] = UINT32_MAX;
+    if (!request) s->most[PIMHW_I_ROW] = config->n_rows - 1u;
+    s->most[PIMHW_I_COLUMN] = pimhw_config_columns(config);
+    s->most[PIMHW_I_TILE] = config->in_entries;
+    s->most[PIMHW_I_OUT] = pimhw_config_outs(config) - 1u;
     s->lists = request && request->list_begin;
-    s->by_round = false;
     for (uint32_t i = 0; i < p->n_tails; i++) {
         uint64_t unit = pimhw_i_max(p->tails[i].unit, 1);
         s->tail_loops[i] = pimhw_i_loops_of(p->tails[i].step);
-        s->by_round = s->by_round || (s->tail_loops[i] & 1);
         s->tail_shift[i] = (uint8_t)(unit & (unit - 1) ? 64 : pimhw_i_lowest(unit));
     }
     for (uint32_t i = 0; i < p->n_operands; i++) {
         const pimhw_operand *o = &p->operands[i];
         s->operand_loops[i] = pimhw_i_loops_of(o->step);
-        s->by_round = s->by_round || (s->operand_loops[i] & 1);
         s->uneven_operand[i] = false;
         for (int k = 0; k < 2; k++) {
             if (!o->tail[k]) continue;
@@ -2106,6 +3208,7 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
     for (uint32_t i = 0; i < p->n_items; i++) {
         const pimhw_item *item = &p->items[i];
         uint8_t *names = s->names[i];
+        s->matter[i] = pimhw_i_matter(item, config->controller);
         pimhw_i_item_operands(item, names);
         /* blocks of different channels lie in different rows, lists differ in length */
         bool blocks = PIMHW_I_KINDS[item->kind].has_row || item->kind == PIMHW_LIST;
@@ -2118,9 +3221,9 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
             bool constant = !s->operand_loops[names[f] - 1] && !o->tail[0] && !o->tail[1];
             if (!constant) s->dynamic[i] |= (uint8_t)(1u << f);
             if (s->uneven_operand[names[f] - 1]) s->uneven[i] |= (uint8_t)(1u << f);
-            if (f == PIMHW_I_ROW && o->base >= PIMHW_I_PLAIN_ROWS) s->by_round = true;
         }
     }
+    pimhw_i_sketch_loops(s, p);
 }
 
 /* Where a set of channels is in a program, in lock-step. */
@@ -2139,7 +3242,10 @@ typedef struct pimhw_i_walker {
     uint64_t index[PIMHW_LOOPS];
     uint64_t bound[PIMHW_LOOPS]; /* rounds of the channel with most */
     uint64_t enter[PIMHW_LOOPS];
-    bool even[PIMHW_LOOPS];                 /* all channels do bound rounds; else: */
+    uint64_t until[PIMHW_LOOPS]; /* operands since the head are the same up to this round */
+    uint32_t opener;             /* item of the round that begins */
+    uint32_t tracked;            /* bit l: rounds of loop l may be skipped */
+    bool even[PIMHW_LOOPS];      /* all channels do bound rounds; else: */
     uint64_t (*rounds)[PIMHW_MAX_CHANNELS]; /* [PIMHW_LOOPS], rounds of each channel */
 } pimhw_i_walker;
 
@@ -2194,8 +3300,9 @@ static uint64_t pimhw_i_steps(const pimhw_i_walker *w, const uint64_t step[PIMHW
     return sum;
 }
 
-static uint64_t pimhw_i_tail_value(const pimhw_i_walker *w, uint32_t i, uint32_t channel,
-                                   const pimhw_block *block)
+/* What is left for a tail. */
+static uint64_t pimhw_i_left(const pimhw_i_walker *w, uint32_t i, uint32_t channel,
+                             const pimhw_block *block)
 {
     const pimhw_tail *t = &w->program->tails[i];
     uint64_t left = t->base;
@@ -2206,32 +3313,66 @@ static uint64_t pimhw_i_tail_value(const pimhw_i_walker *w, uint32_t i, uint32_t
     }
     if (t->channel_step)
         gone += t->channel_step * (t->channel_div > 1 ? channel / t->channel_div : channel);
-    if (left <= gone) return 0;
-    left -= gone;
+    return left <= gone ? 0 : left - gone;
+}
+
+static uint64_t pimhw_i_tail_value(const pimhw_i_walker *w, uint32_t i, uint64_t left)
+{
+    const pimhw_tail *t = &w->program->tails[i];
     uint32_t shift = w->sketch->tail_shift[i];
+    if (left == 0) return 0;
     left = shift < 64 ? ((left - 1) >> shift) + 1 : pimhw_i_ceil_div(left, t->unit);
     if (t->mul <= 1) return left;
     return left >> PIMHW_I_MOST_BITS && left > UINT64_MAX / t->mul ? UINT64_MAX : left * t->mul;
 }
 
-static uint64_t pimhw_i_value(const pimhw_i_walker *w, uint8_t name, uint32_t channel,
-                              const pimhw_block *block)
+/* Something that has so much room stays as it is while loops of `loops` go on by their steps. */
+static void pimhw_i_room(pimhw_i_walker *w, uint64_t room, uint32_t loops,
+                         const uint64_t step[PIMHW_LOOPS])
+{
+    for (uint64_t left = loops; left; left &= left - 1) {
+        uint32_t l = pimhw_i_lowest(left);
+        if (room >= step[l] * (w->bound[l] - w->index[l])) continue;
+        w->until[l] = pimhw_i_min(w->until[l], w->index[l] + room / step[l]);
+    }
+}
+
+static uint64_t pimhw_i_value(pimhw_i_walker *w, uint8_t name, uint32_t channel,
+                              const pimhw_block *block, bool matters)
 {
     if (name == 0) return 0;
     const pimhw_operand *o = &w->program->operands[name - 1];
-    uint64_t value = o->base + pimhw_i_steps(w, o->step, w->sketch->operand_loops[name - 1]);
-    for (int k = 0; k < 2 && value; k++)
-        if (o->tail[k])
-            value = pimhw_i_min(value, pimhw_i_tail_value(w, o->tail[k] - 1u, channel, block));
+    uint32_t grows = w->sketch->operand_loops[name - 1];
+    uint64_t value = o->base + pimhw_i_steps(w, o->step, grows), sum = value, most = UINT64_MAX;
+    uint64_t left[2] = {0, 0};
+    grows = matters ? grows & w->tracked : 0;
+    for (int k = 0; k < 2 && (value || grows); k++) {
+        if (!o->tail[k]) continue;
+        left[k] = pimhw_i_left(w, o->tail[k] - 1u, channel, block);
+        most = pimhw_i_min(most, pimhw_i_tail_value(w, o->tail[k] - 1u, left[k]));
+        value = pimhw_i_min(value, most);
+    }
+    /* what still grows is another number in the next round */
+    for (uint32_t l = 0; grows && sum < most && l < PIMHW_LOOPS; l++)
+        if (grows >> l & 1) w->until[l] = pimhw_i_min(w->until[l], w->index[l]);
+    /* 0 stays 0: tails only shrink */
+    for (int k = 0; k < 2 && value; k++) {
+        uint32_t loops = o->tail[k] ? w->sketch->tail_loops[o->tail[k] - 1] & w->tracked : 0;
+        if (!loops) continue;
+        const pimhw_tail *t = &w->program->tails[o->tail[k] - 1];
+        uint64_t units = t->mul <= 1 ? value : pimhw_i_ceil_div(value, t->mul);
+        uint64_t needed = (units - 1) * pimhw_i_max(t->unit, 1) + 1;
+        pimhw_i_room(w, left[k] - needed, loops, t->step);
+    }
     return value;
 }
 
-static uint64_t pimhw_i_rounds(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel)
+static uint64_t pimhw_i_rounds(pimhw_i_walker *w, const pimhw_item *item, uint32_t channel)
 {
     if (item->kind == PIMHW_LOOP)
-        return pimhw_i_value(w, item->op_size, channel, pimhw_i_block(w, channel));
+        return pimhw_i_value(w, item->op_size, channel, pimhw_i_block(w, channel), true);
     uint64_t n = pimhw_i_blocks(w->request, channel);
-    return n ? n + pimhw_i_value(w, item->aux, channel, NULL) : 0;
+    return n ? n + pimhw_i_value(w, item->aux, channel, NULL, true) : 0;
 }
 
 /* Channels of mask that still do round i of loop level. */
@@ -2278,6 +3419,8 @@ static bool pimhw_i_enter_loop(pimhw_i_walker *w, const pimhw_item *item)
     if (w->bound[level] >> PIMHW_I_MOST_ROUND_BITS) return false;
     w->enter[level] = w->mask;
     w->index[level] = 0;
+    bool worth = w->sketch->loops[w->pc].steady && w->bound[level] > PIMHW_I_WORTH;
+    w->tracked = (w->tracked & ((1u << level) - 1)) | (uint32_t)worth << level;
     w->mask = pimhw_i_in_round(w, level, mask, 0);
     w->depth++;
     w->pc++;
@@ -2287,7 +3430,7 @@ static bool pimhw_i_enter_loop(pimhw_i_walker *w, const pimhw_item *item)
 
 static void pimhw_i_enter_block(pimhw_i_walker *w, const pimhw_item *item)
 {
-    uint64_t lag = pimhw_i_value(w, item->aux, 0, NULL);
+    uint64_t lag = pimhw_i_value(w, item->aux, 0, NULL, true);
     uint64_t in = 0;
     for (uint64_t left = w->mask; left; left &= left - 1) {
         uint32_t c = pimhw_i_lowest(left);
@@ -2329,7 +3472,7 @@ static void pimhw_i_leave(pimhw_i_walker *w, const pimhw_item *end)
 }
 
 /* Values of some fields of an item for one channel; constants only where no block moves them. */
-static void pimhw_i_fields(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
+static void pimhw_i_fields(pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
                            uint32_t fields, uint64_t value[8])
 {
     const pimhw_block *block = pimhw_i_block(w, channel);
@@ -2338,14 +3481,23 @@ static void pimhw_i_fields(const pimhw_i_walker *w, const pimhw_item *item, uint
     if (has_row) value[PIMHW_I_ROW] = w->sketch->value[w->pc][PIMHW_I_ROW];
     for (uint64_t left = fields & w->sketch->dynamic[w->pc]; left; left &= left - 1) {
         uint32_t f = pimhw_i_lowest(left);
-        value[f] = pimhw_i_value(w, names[f], channel, block);
+        value[f] = pimhw_i_value(w, names[f], channel, block, w->sketch->matter[w->pc] >> f & 1);
     }
     if (has_row && block && value[PIMHW_I_ROW] <= UINT32_MAX)
         value[PIMHW_I_ROW] += block->row_base[item->space];
+    for (uint32_t f = PIMHW_I_ROW; w->tracked && f <= PIMHW_I_OUT; f++) {
+        uint32_t loops = names[f] ? w->sketch->operand_loops[names[f] - 1] & w->tracked : 0;
+        if (!loops || !(fields >> f & 1)) continue;
+        /* rounds in which the device would refuse it are not skipped */
+        bool sized = f == PIMHW_I_COLUMN || f == PIMHW_I_TILE;
+        uint64_t end = value[f] + (sized ? value[PIMHW_I_OP_SIZE] : 0);
+        uint64_t room = end > w->sketch->most[f] ? 0 : w->sketch->most[f] - end;
+        pimhw_i_room(w, room, loops, w->program->operands[names[f] - 1].step);
+    }
 }
 
 /* The hub has one unit: work of channels that each have a list of their own adds up there. */
-static void pimhw_i_add_up(const pimhw_i_walker *w, const pimhw_item *item, uint64_t mask,
+static void pimhw_i_add_up(pimhw_i_walker *w, const pimhw_item *item, uint64_t mask,
                            uint64_t value[8])
 {
     for (uint64_t left = mask & (mask - 1); left && w->sketch->lists; left &= left - 1) {
@@ -2358,7 +3510,7 @@ static void pimhw_i_add_up(const pimhw_i_walker *w, const pimhw_item *item, uint
 }
 
 /* Whether a channel gets the same values. */
-static bool pimhw_i_same_fields(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
+static bool pimhw_i_same_fields(pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
                                 const uint64_t value[8])
 {
     uint64_t its[8];
@@ -2368,7 +3520,7 @@ static bool pimhw_i_same_fields(const pimhw_i_walker *w, const pimhw_item *item,
 }
 
 /* The channels of mask that share the values of its lowest; of hub work, all. */
-static uint64_t pimhw_i_sharers(const pimhw_i_walker *w, const pimhw_item *item, uint64_t mask,
+static uint64_t pimhw_i_sharers(pimhw_i_walker *w, const pimhw_item *item, uint64_t mask,
                                 uint64_t value[8])
 {
     uint64_t sharers = mask & (~mask + 1);
@@ -2427,15 +3579,18 @@ static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
         const pimhw_item *item = &w->program->items[w->pc];
         if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
             w->at = w->pc;
+            uint32_t depth = w->depth;
+            w->opener = w->pc;
             if (!pimhw_i_enter_loop(w, item)) return PIMHW_I_WRONG;
-            if (item->kind == PIMHW_LIST) return PIMHW_I_ROUND;
+            if (w->depth > depth) return PIMHW_I_ROUND;
         } else if (item->kind == PIMHW_BLOCK) {
             pimhw_i_enter_block(w, item);
         } else if (item->kind == PIMHW_END) {
             uint32_t loops = w->depth;
             pimhw_i_leave(w, item);
-            bool again = w->depth == loops && w->program->items[item->end].kind == PIMHW_LIST;
-            if (again) return PIMHW_I_ROUND;
+            w->opener = item->end;
+            bool loop = w->program->items[item->end].kind != PIMHW_BLOCK;
+            if (loop && w->depth == loops) return PIMHW_I_ROUND;
         } else {
             w->at = w->pc;
             bool everybody = item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC;
@@ -2481,7 +3636,7 @@ static const char *pimhw_i_instruction_fault(const pimhw_config *c, uint64_t col
     *most = columns;
     if (command->needs_row && *is > *most) return "column + op_size";
     *is = in->out;
-    *most = c->out_entries - 1u;
+    *most = pimhw_config_outs(c) - 1u;
     if (*is > *most) return "out";
     if (pimhw_i_one_bank(PIMHW_I_KINDS[in->kind].command)) {
         *is = in->bank;
@@ -2506,34 +3661,18 @@ static size_t pimhw_i_word(const char **line, const char **word)
     return n;
 }
 
-static bool pimhw_i_word_is(const char *word, size_t n, const char *name)
-{
-    return strlen(name) == n && memcmp(word, name, n) == 0;
-}
-
 /* A decimal or 0x number below 2^32. */
 static bool pimhw_i_number(const char *word, size_t n, uint32_t *value)
 {
-    uint64_t total = 0;
-    uint32_t base = 10;
-    size_t i = 0;
-    if (n > 2 && word[0] == '0' && (word[1] == 'x' || word[1] == 'X')) {
-        base = 16;
-        i = 2;
+    bool hex = n > 2 && word[0] == '0' && (word[1] == 'x' || word[1] == 'X');
+    if (hex) {
+        word += 2;
+        n -= 2;
     }
-    if (i == n) return false;
-    for (; i < n; i++) {
-        char ch = word[i];
-        uint32_t digit = 99;
-        if (ch >= '0' && ch <= '9') digit = (uint32_t)(ch - '0');
-        if (ch >= 'a' && ch <= 'f') digit = (uint32_t)(ch - 'a') + 10;
-        if (ch >= 'A' && ch <= 'F') digit = (uint32_t)(ch - 'A') + 10;
-        if (digit >= base) return false;
-        total = total * base + digit;
-        if (total > UINT32_MAX) return false;
-    }
+    if (n == 0 || strspn(word, hex ? "0123456789abcdefABCDEF" : "0123456789") != n) return false;
+    uint64_t total = strtoull(word, NULL, hex ? 16 : 10); /* too large: the largest there is */
     *value = (uint32_t)total;
-    return true;
+    return total <= UINT32_MAX;
 }
 
 /* Channel i is bit 31 - i in the text. */
@@ -2562,16 +3701,11 @@ static void pimhw_i_comment_fields(const char *line, pimhw_instruction *in)
 
 static const char *pimhw_i_operand_name(char form)
 {
-    switch (form) {
-    case 's': return "op_size";
-    case 'g': return "gpr";
-    case 'm': return "mask";
-    case 'b': return "bank";
-    case 'r': return "row";
-    case 'c': return "channel";
-    case 'n': return "register number";
-    default: return "value";
-    }
+    static const char letters[] = "sgmbrcn",
+                      names[8][16] = {"op_size",         "gpr",  "mask", "bank", "row", "channel",
+                                      "register number", "value"};
+    const char *at = strchr(letters, form);
+    return names[at ? at - letters : 7];
 }
 
 /* Reads operands by a form: one letter each, as in pimhw_i_operand_name; v is the last gpr. */
@@ -2582,111 +3716,84 @@ static pimhw_status pimhw_i_parse_operands(const char *line, const char *name, c
     for (; *form; form++) {
         uint32_t value;
         size_t n = pimhw_i_word(&line, &word);
-        if (n == 0 || !pimhw_i_number(word, n, &value)) {
-            pimhw_cause_write(why, "%s: %s is missing or not a number below 2^32", name,
-                              pimhw_i_operand_name(*form));
-            return PIMHW_ERR_TEXT;
-        }
+        if (n == 0 || !pimhw_i_number(word, n, &value))
+            return pimhw_i_fail(why, PIMHW_ERR_TEXT, "%s: %s is missing or not a number below 2^32",
+                                name, pimhw_i_operand_name(*form));
         if (*form == 's') in->op_size = value;
         if (*form == 'g' || *form == 'v') in->gpr = value;
         if (*form == 'm') in->mask = pimhw_i_mirror(value);
         if (*form == 'b') in->bank = value;
         if (*form == 'r') in->row = value;
         if (*form == 'n') in->aux = value;
-        if (*form == 'c' && value >= 32) {
-            pimhw_cause_write(why, "%s: channel is %u, not 0 to 31", name, (uint64_t)value);
-            return PIMHW_ERR_TEXT;
-        }
+        if (*form == 'c' && value >= 32)
+            return pimhw_i_fail(why, PIMHW_ERR_TEXT, "%s: channel is %u, not 0 to 31", name,
+                                (uint64_t)value);
         if (*form == 'c') in->mask = (uint64_t)1 << value;
     }
-    if (pimhw_i_word(&line, &word) > 0) {
-        pimhw_cause_write(why, "%s: an operand too many", name);
-        return PIMHW_ERR_TEXT;
-    }
+    if (pimhw_i_word(&line, &word) > 0)
+        return pimhw_i_fail(why, PIMHW_ERR_TEXT, "%s: an operand too many", name);
     pimhw_i_comment_fields(line, in);
     return PIMHW_OK;
 }
 
-/* Lines of the host: W or R, then MEM, GPR or CFR. */
-typedef struct pimhw_i_host_line {
-    char what[4];
-    bool write;
-    uint8_t kind;
-    char form[4];
-} pimhw_i_host_line;
-
-static const pimhw_i_host_line PIMHW_I_HOST_LINES[] = {
-    {"MEM", true, PIMHW_MEM_WR, "cbr"}, {"MEM", false, PIMHW_MEM_RD, "cbr"},
-    {"GPR", true, PIMHW_GPR, "g"},      {"GPR", false, PIMHW_GPR, "g"},
-    {"CFR", true, PIMHW_CFR, "nv"},     {"CFR", false, PIMHW_CFR, "nv"},
-};
-
-static pimhw_status pimhw_i_parse_host(const char *line, bool write, pimhw_instruction *in,
-                                       pimhw_cause *why)
+/* Lines of the host are W or R, then MEM, GPR or CFR: the first three letters of their kinds. */
+static bool pimhw_i_is_host_line(uint32_t kind)
 {
-    const char *word;
-    size_t n = pimhw_i_word(&line, &word);
-    for (size_t i = 0; i < sizeof PIMHW_I_HOST_LINES / sizeof PIMHW_I_HOST_LINES[0]; i++) {
-        const pimhw_i_host_line *host = &PIMHW_I_HOST_LINES[i];
-        if (host->write != write || !pimhw_i_word_is(word, n, host->what)) continue;
-        in->kind = (pimhw_kind)host->kind;
-        in->out = write && (host->kind == PIMHW_GPR || host->kind == PIMHW_CFR);
-        in->mask = pimhw_i_low_bits(32);
-        return pimhw_i_parse_operands(line, host->what, host->form, in, why);
-    }
-    pimhw_cause_write(why, "%s is followed by none of MEM, GPR, CFR", write ? "W" : "R");
-    return PIMHW_ERR_TEXT;
+    return kind >= PIMHW_MEM_WR && kind <= PIMHW_CFR && kind != PIMHW_EWADD;
 }
 
-static pimhw_status pimhw_i_parse_isr(const char *line, pimhw_instruction *in, pimhw_cause *why)
+/* The kind of a line that begins with AiM, W or R, by its second word; 0 if there is none. */
+static uint32_t pimhw_i_text_kind(char head, const char *word, size_t n)
 {
-    const char *word;
-    size_t n = pimhw_i_word(&line, &word);
-    if (n > 4 && memcmp(word, "ISR_", 4) == 0) {
-        word += 4;
-        n -= 4;
-    }
     for (uint32_t kind = PIMHW_WR_GB; kind <= PIMHW_EOC; kind++) {
-        const pimhw_i_kind *k = &PIMHW_I_KINDS[kind];
-        bool in_text = k->text[0] || kind == PIMHW_SYNC || kind == PIMHW_EOC;
-        if (!in_text || !pimhw_i_word_is(word, n, k->name)) continue;
-        in->kind = (pimhw_kind)kind;
-        if (!strchr(k->text, 'm')) in->mask = pimhw_i_low_bits(32);
-        return pimhw_i_parse_operands(line, k->name, k->text, in, why);
+        const char *name = PIMHW_I_KINDS[kind].name;
+        bool host = pimhw_i_is_host_line(kind);
+        if (kind == (head == 'W' ? PIMHW_MEM_RD : PIMHW_MEM_WR) || host != (head != 'A')) continue;
+        if (n == (host ? 3 : strlen(name)) && memcmp(word, name, n) == 0) return kind;
     }
-    char name[24];
-    name[pimhw_i_append(name, sizeof name, 0, word, n)] = '\0';
-    pimhw_cause_write(why, "there is no instruction \"%s\"", name);
-    return PIMHW_ERR_TEXT;
+    return 0;
 }
 
 PIMHW_API pimhw_status pimhw_aim_parse(const char *line, pimhw_instruction *instruction,
                                        bool *found, pimhw_cause *why)
 {
     const char *word;
+    char name[24];
     pimhw_instruction in;
-    pimhw_status status = PIMHW_ERR_TEXT;
     if (!line || !instruction || !found) return PIMHW_ERR_ARGUMENT;
     size_t n = pimhw_i_word(&line, &word);
     *found = n > 0;
     if (n == 0) return PIMHW_OK;
+    char head = word[0];
+    bool aim = n == 3 && memcmp(word, "AiM", 3) == 0;
+    if (!aim && (n > 1 || (head != 'W' && head != 'R')))
+        return pimhw_i_fail(why, PIMHW_ERR_TEXT, "the line begins with none of AiM, W, R");
+    n = pimhw_i_word(&line, &word);
+    if (aim && n > 4 && memcmp(word, "ISR_", 4) == 0) {
+        word += 4;
+        n -= 4;
+    }
+    pimhw_i_append(name, sizeof name, 0, word, n);
+    uint32_t kind = pimhw_i_text_kind(head, word, n);
+    if (kind == 0 && aim)
+        return pimhw_i_fail(why, PIMHW_ERR_TEXT, "there is no instruction \"%s\"", name);
+    if (kind == 0)
+        return pimhw_i_fail(why, PIMHW_ERR_TEXT, "%s is followed by none of MEM, GPR, CFR",
+                            head == 'W' ? "W" : "R");
     memset(&in, 0, sizeof in);
+    in.kind = (pimhw_kind)kind;
     in.op_size = 1;
-    if (pimhw_i_word_is(word, n, "AiM"))
-        status = pimhw_i_parse_isr(line, &in, why);
-    else if (pimhw_i_word_is(word, n, "W") || pimhw_i_word_is(word, n, "R"))
-        status = pimhw_i_parse_host(line, word[0] == 'W', &in, why);
-    else
-        pimhw_cause_write(why, "the line begins with none of AiM, W, R");
+    in.out = head == 'W' && kind != PIMHW_MEM_WR;
+    if (!strchr(PIMHW_I_KINDS[kind].text, 'm')) in.mask = pimhw_i_low_bits(32);
+    pimhw_status status = pimhw_i_parse_operands(line, name, PIMHW_I_KINDS[kind].text, &in, why);
     if (status == PIMHW_OK) *instruction = in;
     return status;
 }
 
 static size_t pimhw_i_put(char *line, size_t at, const char *word, uint64_t value)
 {
-    char digits[20];
     at = pimhw_i_append(line, 160, at, word, strlen(word));
-    return pimhw_i_append(line, 160, at, digits, pimhw_i_digits(digits, value));
+    return pimhw_i_append_number(line, 160, at, value);
 }
 
 /* Writes operands by a form, as pimhw_i_parse_operands reads them. */
@@ -2710,17 +3817,6 @@ static size_t pimhw_i_put_operands(char *line, size_t at, const char *form,
     return at;
 }
 
-/* The text's form of an instruction of the host: NULL if it is none. */
-static const pimhw_i_host_line *pimhw_i_host_line_of(const pimhw_instruction *in)
-{
-    for (size_t i = 0; i < sizeof PIMHW_I_HOST_LINES / sizeof PIMHW_I_HOST_LINES[0]; i++) {
-        const pimhw_i_host_line *host = &PIMHW_I_HOST_LINES[i];
-        bool memory = host->kind == PIMHW_MEM_WR || host->kind == PIMHW_MEM_RD;
-        if (host->kind == in->kind && (memory || host->write == (in->out == 1))) return host;
-    }
-    return NULL;
-}
-
 PIMHW_API pimhw_status pimhw_aim_format(const pimhw_instruction *instruction, char line[160],
                                         pimhw_cause *why)
 {
@@ -2728,26 +3824,21 @@ PIMHW_API pimhw_status pimhw_aim_format(const pimhw_instruction *instruction, ch
     if (!in || !line || (uint32_t)in->kind < PIMHW_WR_GB || (uint32_t)in->kind >= PIMHW_N_KINDS)
         return PIMHW_ERR_ARGUMENT;
     const char *name = PIMHW_I_KINDS[in->kind].name;
-    const pimhw_i_host_line *host = pimhw_i_host_line_of(in);
+    const char *form = PIMHW_I_KINDS[in->kind].text;
+    bool host = pimhw_i_is_host_line(in->kind);
+    bool write = in->kind == PIMHW_MEM_WR || (in->kind != PIMHW_MEM_RD && in->out == 1);
     bool hub = in->kind == PIMHW_EPU || in->kind == PIMHW_EPU_WAIT;
     bool one = in->mask && (in->mask & (in->mask - 1)) == 0;
-    if (!hub && (in->mask >> 32 || in->op_size >> 32 || (host && host->form[0] == 'c' && !one))) {
-        pimhw_cause_write(why, "%s: the text has 32 channels, op_size below 2^32, MEM one channel",
-                          name);
-        return PIMHW_ERR_PROGRAM;
-    }
-    if (host) {
-        size_t at = pimhw_i_append(line, 160, 0, host->write ? "W " : "R ", 2);
-        at = pimhw_i_append(line, 160, at, host->what, 3);
-        pimhw_i_put_operands(line, at, host->form, in);
-        return PIMHW_OK;
-    }
-    const char *form = PIMHW_I_KINDS[in->kind].text;
-    size_t at = pimhw_i_append(line, 160, 0, hub ? "# " : "AiM ", hub ? 2 : 4);
-    at = pimhw_i_append(line, 160, at, name, strlen(name));
+    if (!hub && (in->mask >> 32 || in->op_size >> 32 || (form[0] == 'c' && !one)))
+        return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
+                            "%s: the text has 32 channels, op_size below 2^32, MEM one channel",
+                            name);
+    const char *head = host ? write ? "W " : "R " : hub ? "# " : "AiM ";
+    size_t at = pimhw_i_append(line, 160, 0, head, strlen(head));
+    at = pimhw_i_append(line, 160, at, name, host ? 3 : strlen(name));
     if (in->kind == PIMHW_EPU) pimhw_i_put(line, at, " elements=", in->op_size);
     at = pimhw_i_put_operands(line, at, form, in);
-    if (!*form || in->kind == PIMHW_EWADD) return PIMHW_OK;
+    if (!*form || host || in->kind == PIMHW_EWADD) return PIMHW_OK;
     at = pimhw_i_put(line, at, " # column=", in->column);
     at = pimhw_i_put(line, at, " tile=", in->tile);
     at = pimhw_i_put(line, at, " out=", in->out);
@@ -2764,11 +3855,14 @@ enum { PIMHW_I_JOBS = 8 }; /* EPU works of one stream on their way */
 /* A run of so many clocks is refused: keys have room for 256 times as many. */
 #define PIMHW_I_MOST_CK ((uint64_t)1 << 46)
 
+typedef struct pimhw_i_job {
+    uint64_t ready_ck, cost_ck;
+    bool awaited;
+} pimhw_i_job;
+
 /* Works of one stream at the hub. */
 typedef struct pimhw_i_jobs {
-    uint64_t ready_ck[PIMHW_I_JOBS]; /* of works not yet done, oldest first */
-    uint64_t cost_ck[PIMHW_I_JOBS];
-    bool awaited[PIMHW_I_JOBS];
+    pimhw_i_job at[PIMHW_I_JOBS]; /* not yet done, oldest first */
     uint32_t n;
     uint64_t done_ck[PIMHW_I_JOBS]; /* of awaited works that are done, oldest first */
     uint32_t n_done;
@@ -2784,30 +3878,67 @@ typedef struct pimhw_i_stream {
 
 typedef enum pimhw_i_phase { PIMHW_I_IDLE, PIMHW_I_OPEN, PIMHW_I_ENDED } pimhw_i_phase;
 
-/* The device at the head of a round of the list. */
-typedef struct pimhw_i_head {
+enum {
+    PIMHW_I_HUB_WORDS = 5 + 3 * PIMHW_I_JOBS,
+    PIMHW_I_FEW_WORDS = 160, /* of a channel in order or static; else: */
+    PIMHW_I_MANY_WORDS = 1024
+};
+
+/* A group of channels at the head of a round. */
+typedef struct pimhw_i_group_view {
+    uint32_t group, n_words;
+    uint64_t *words; /* its state, relative to base_ck */
+    uint64_t base_ck;
+    pimhw_i_tally tally;
+} pimhw_i_group_view;
+
+/* The device at the head of a round. */
+typedef struct pimhw_i_view {
     bool taken;
     uint64_t round;
-    uint64_t front_ck, decode_ck;
-    uint8_t decode_reason;
-    uint64_t epu_free_ck, epu_ck, n_instructions;
-    uint32_t n_groups;
-    pimhw_i_jobs jobs;
-    pimhw_i_channel groups[PIMHW_MAX_CHANNELS]; /* without their runs */
-} pimhw_i_head;
+    uint64_t until; /* the last round whose operands are those of the rounds since */
+    uint64_t base_ck, epu_ck, n_instructions, n_rounds;
+    uint32_t n_groups, n_hub;
+    uint64_t hub[PIMHW_I_HUB_WORDS];
+    pimhw_i_group_view *groups; /* [n_channels] */
+} pimhw_i_view;
+
+/* What rounds of a loop are compared with: since the last refresh, and over refreshes. */
+typedef struct pimhw_i_track {
+    uint64_t due_ck;
+    uint64_t heads, power;
+    pimhw_i_view view;
+} pimhw_i_track;
+
+enum {
+    PIMHW_I_TRACKS = PIMHW_LOOPS + 1,
+    PIMHW_I_KEPT = 128,     /* heads after refreshes that one long loop remembers */
+    PIMHW_I_KEPT_GROUPS = 2 /* if it concerns no more groups of channels */
+};
+
+/* Heads after refreshes of the outermost long loop: any of them may come back. */
+typedef struct pimhw_i_pool {
+    const pimhw_i_track *owner; /* NULL: none */
+    uint64_t until;
+    uint32_t n; /* kept so far; the newest overwrite the oldest */
+    uint64_t hash[PIMHW_I_KEPT];
+    pimhw_i_view view[PIMHW_I_KEPT];
+} pimhw_i_pool;
 
 struct pimhw_device {
     pimhw_config config;
-    uint32_t columns; /* of a row */
+    size_t bytes, flow_bytes; /* of the device; of the state of a controller with gaps */
+    uint32_t columns;         /* of a row */
+    uint32_t most_words;
+    bool shared; /* one host feeds all channels */
     pimhw_i_rules rules;
     pimhw_sink sink;
     pimhw_i_issuer issuer;
     pimhw_i_phase phase;
-    uint64_t decode_ck;    /* shared front end: the next instruction is decoded */
-    uint8_t decode_reason; /* why not earlier */
+    pimhw_i_when decode; /* shared front end: the next instruction; from here on 0 at the start */
     uint64_t epu_free_ck;
     uint64_t epu_ck;
-    uint64_t skipped_rounds;
+    uint64_t skipped_rounds, walked_rounds;
     bool endless; /* the hub passed PIMHW_I_MOST_CK */
     uint64_t n_instructions;
     uint32_t n_groups;
@@ -2816,11 +3947,32 @@ struct pimhw_device {
     uint32_t af_mode;                     /* what CFR 2 holds: the row of AF */
     pimhw_i_channel groups[PIMHW_MAX_CHANNELS];
     pimhw_i_banks banks[PIMHW_MAX_CHANNELS]; /* of the groups */
-    pimhw_i_head head;
+    pimhw_i_track tracks[PIMHW_I_TRACKS];    /* of loops by depth; the last: of the repeats */
+    pimhw_i_view view;                       /* of now */
+    pimhw_i_pool pool;
     pimhw_i_stream streams[PIMHW_MAX_CHANNELS];
     uint64_t rounds[PIMHW_LOOPS][PIMHW_MAX_CHANNELS];
     pimhw_i_sketch sketch;
 };
+
+/* Gives a view the memory for what it knows of n groups. */
+static void pimhw_i_view_init(pimhw_i_view *view, uint32_t n, uint32_t most_words, char **memory)
+{
+    view->taken = false;
+    view->groups = (pimhw_i_group_view *)(void *)*memory;
+    *memory += n * sizeof view->groups[0];
+    for (uint32_t g = 0; g < n; g++, *memory += most_words * sizeof(uint64_t))
+        view->groups[g].words = (uint64_t *)(void *)*memory;
+}
+
+enum { PIMHW_I_DEVICE_BYTES = (sizeof(pimhw_device) + 63) / 64 * 64 };
+
+/* The state of a controller with gaps of group g; NULL where there is none. */
+static pimhw_i_flow *pimhw_i_flow_of(pimhw_device *d, uint32_t g)
+{
+    if (d->flow_bytes == 0) return NULL;
+    return (pimhw_i_flow *)(void *)((char *)d + PIMHW_I_DEVICE_BYTES + g * d->flow_bytes);
+}
 
 PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_config *config,
                                            pimhw_cause *why)
@@ -2831,17 +3983,38 @@ PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_co
     if (status != PIMHW_OK) return status;
     pimhw_allocator a = config->allocator;
     if (!a.alloc) a = pimhw_allocator_default();
-    pimhw_device *d = (pimhw_device *)a.alloc(a.user, sizeof *d, 64);
-    if (!d) {
-        pimhw_cause_write(why, "no memory for a device: %u bytes", (uint64_t)sizeof *d);
-        return PIMHW_ERR_MEMORY;
-    }
+    pimhw_i_rules rules;
+    pimhw_i_rules_init(&rules, config);
+    bool flows = config->controller != PIMHW_IN_ORDER;
+    size_t flow_bytes = flows ? pimhw_i_flow_point(NULL, &rules) : 0;
+    uint32_t most_words = config->controller == PIMHW_DCS || config->controller == PIMHW_PING_PONG
+                              ? PIMHW_I_MANY_WORDS
+                              : PIMHW_I_FEW_WORDS;
+    size_t view_bytes = most_words * sizeof(uint64_t) + sizeof(pimhw_i_group_view);
+    uint32_t kept_groups = config->refresh ? PIMHW_I_KEPT_GROUPS : 0;
+    size_t n_views = ((size_t)PIMHW_I_TRACKS + 1) * config->n_channels;
+    size_t views = (n_views + (size_t)PIMHW_I_KEPT * kept_groups) * view_bytes;
+    size_t bytes = PIMHW_I_DEVICE_BYTES + flow_bytes * config->n_channels + views;
+    pimhw_device *d = (pimhw_device *)a.alloc(a.user, bytes, 64);
+    if (!d)
+        return pimhw_i_fail(why, PIMHW_ERR_MEMORY, "no memory for a device: %u bytes",
+                            (uint64_t)bytes);
     memset(d, 0, offsetof(pimhw_device, groups)); /* the rest is filled as it comes into use */
     d->config = *config;
     d->config.allocator = a;
-    pimhw_i_rules_init(&d->rules, config);
+    d->bytes = bytes;
+    d->flow_bytes = flow_bytes;
+    d->most_words = most_words;
+    d->rules = rules;
+    d->shared = config->front_end == PIMHW_SHARED && config->controller == PIMHW_IN_ORDER;
     d->issuer.rules = &d->rules;
     d->columns = pimhw_config_columns(config);
+    char *memory = (char *)d + bytes - views;
+    for (uint32_t v = 0; v < PIMHW_I_TRACKS; v++)
+        pimhw_i_view_init(&d->tracks[v].view, config->n_channels, most_words, &memory);
+    pimhw_i_view_init(&d->view, config->n_channels, most_words, &memory);
+    for (uint32_t v = 0; v < PIMHW_I_KEPT; v++)
+        pimhw_i_view_init(&d->pool.view[v], kept_groups, most_words, &memory);
     *device = d;
     return PIMHW_OK;
 }
@@ -2850,7 +4023,7 @@ PIMHW_API void pimhw_device_destroy(pimhw_device *device)
 {
     if (!device) return;
     pimhw_allocator a = device->config.allocator;
-    a.release(a.user, device, sizeof *device);
+    a.release(a.user, device, device->bytes);
 }
 
 PIMHW_API const pimhw_config *pimhw_device_config(const pimhw_device *device)
@@ -2858,10 +4031,7 @@ PIMHW_API const pimhw_config *pimhw_device_config(const pimhw_device *device)
     return &device->config;
 }
 
-/*
- * The group of the lowest channel in *left, without those of its channels that are not in *left:
- * they become a group of their own. Takes its channels from *left.
- */
+/* The group of *left's lowest channel, taken from *left; those not in *left form another group. */
 static pimhw_i_channel *pimhw_i_group(pimhw_device *d, uint64_t *left)
 {
     pimhw_i_channel *ch = &d->groups[d->group_of[pimhw_i_lowest(*left)]];
@@ -2871,6 +4041,11 @@ static pimhw_i_channel *pimhw_i_group(pimhw_device *d, uint64_t *left)
     PIMHW_ASSERT(d->n_groups < PIMHW_MAX_CHANNELS);
     pimhw_i_channel *other = &d->groups[d->n_groups];
     *other = *ch;
+    other->flow = pimhw_i_flow_of(d, d->n_groups);
+    if (ch->flow) {
+        memcpy((void *)other->flow, (const void *)ch->flow, d->flow_bytes);
+        pimhw_i_flow_point(other->flow, &d->rules);
+    }
     other->banks = &d->banks[d->n_groups];
     if (ch->banked) *other->banks = *ch->banks;
     other->mask = outside;
@@ -2887,22 +4062,17 @@ static bool pimhw_i_epu_serve(pimhw_device *d)
     pimhw_i_jobs *first = NULL;
     for (uint32_t i = 0; i < d->n_streams; i++) {
         pimhw_i_jobs *jobs = &d->streams[i].jobs;
-        if (jobs->n && (!first || jobs->ready_ck[0] < first->ready_ck[0])) first = jobs;
+        if (jobs->n && (!first || jobs->at[0].ready_ck < first->at[0].ready_ck)) first = jobs;
     }
     if (!first) return false;
-    d->epu_free_ck = pimhw_i_max(d->epu_free_ck, first->ready_ck[0]) + first->cost_ck[0];
-    d->epu_ck += first->cost_ck[0];
+    d->epu_free_ck = pimhw_i_max(d->epu_free_ck, first->at[0].ready_ck) + first->at[0].cost_ck;
+    d->epu_ck += first->at[0].cost_ck;
     if (d->epu_free_ck >= PIMHW_I_MOST_CK) {
         d->endless = true;
         d->epu_free_ck = PIMHW_I_MOST_CK;
     }
-    if (first->awaited[0]) first->done_ck[first->n_done++] = d->epu_free_ck;
-    first->n--;
-    for (uint32_t i = 0; i < first->n; i++) {
-        first->ready_ck[i] = first->ready_ck[i + 1];
-        first->cost_ck[i] = first->cost_ck[i + 1];
-        first->awaited[i] = first->awaited[i + 1];
-    }
+    if (first->at[0].awaited) first->done_ck[first->n_done++] = d->epu_free_ck;
+    memmove(first->at, first->at + 1, --first->n * sizeof first->at[0]);
     return true;
 }
 
@@ -2910,16 +4080,19 @@ static bool pimhw_i_epu_serve(pimhw_device *d)
 static void pimhw_i_epu_post(pimhw_device *d, pimhw_i_jobs *jobs, const pimhw_instruction *in)
 {
     const pimhw_config *c = &d->config;
-    uint64_t ready = d->decode_ck;
+    uint64_t ready = d->decode.ck;
     uint64_t ops = pimhw_i_ceil_div(in->op_size, c->epu_lanes);
     uint64_t left = in->mask;
-    while (left)
-        ready = pimhw_i_max(ready, pimhw_i_group(d, &left)->end_ck);
-    jobs->ready_ck[jobs->n] = ready;
+    while (left) {
+        pimhw_i_channel *ch = pimhw_i_group(d, &left);
+        pimhw_i_flush(&d->issuer, ch);
+        ready = pimhw_i_max(ready, ch->end_ck);
+    }
+    pimhw_i_job *job = &jobs->at[jobs->n++];
+    job->ready_ck = ready;
     /* beyond the most clocks there can be it makes no difference how far */
-    jobs->cost_ck[jobs->n] = pimhw_i_min(ops, PIMHW_I_MOST_CK) * c->epu_ck_per_op;
-    jobs->awaited[jobs->n] = (in->flags & PIMHW_AWAITED) != 0;
-    jobs->n++;
+    job->cost_ck = pimhw_i_min(ops, PIMHW_I_MOST_CK) * c->epu_ck_per_op;
+    job->awaited = (in->flags & PIMHW_AWAITED) != 0;
 }
 
 /* Lets the channels of the instruction, or the host, wait for the oldest awaited work. */
@@ -2927,19 +4100,15 @@ static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_jobs *jobs, uint64_t mask)
 {
     if (jobs->n_done == 0) return;
     uint64_t done = jobs->done_ck[0];
-    jobs->n_done--;
-    for (uint32_t i = 0; i < jobs->n_done; i++)
-        jobs->done_ck[i] = jobs->done_ck[i + 1];
-    if (d->config.front_end == PIMHW_SHARED) {
-        if (done > d->decode_ck) d->decode_reason = PIMHW_WAIT_EPU;
-        d->decode_ck = pimhw_i_max(d->decode_ck, done);
+    memmove(jobs->done_ck, jobs->done_ck + 1, --jobs->n_done * sizeof jobs->done_ck[0]);
+    if (d->shared) {
+        pimhw_i_not_before(&d->decode, done, PIMHW_WAIT_EPU);
         return;
     }
     while (mask) {
         pimhw_i_channel *ch = pimhw_i_group(d, &mask);
-        if (done <= ch->hold_ck) continue;
-        ch->hold_ck = done;
-        ch->hold_reason = PIMHW_WAIT_EPU;
+        pimhw_i_flush(&d->issuer, ch);
+        pimhw_i_not_before(&ch->hold, done, PIMHW_WAIT_EPU);
     }
 }
 
@@ -2950,98 +4119,90 @@ static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_jobs *jobs, uint64_t mask)
  */
 static uint64_t pimhw_i_sync_ck(pimhw_device *d, pimhw_i_channel *ch)
 {
-    uint32_t entries = d->config.queue_entries;
-    uint64_t taken = pimhw_i_take_ck(&d->issuer, ch, d->decode_ck, entries) + 1;
+    uint64_t taken = pimhw_i_take_ck(&d->issuer, ch, d->decode.ck) + 1;
     do
         taken = pimhw_i_max(taken, ch->now_ck);
     while (pimhw_i_active_first(&d->issuer, ch, PIMHW_CMD_TMOD, 0, taken));
     ch->now_ck = taken + 1;
     ch->left_ck = taken;
     if (ch->banked) ch->banks->clock_ck = taken;
-    uint64_t before_ck = ch->answer_ck, n_before = ch->n_answers;
+    uint64_t before_ck = ch->answer_ck, n_before = ch->tally.n_answers;
     uint64_t answer = pimhw_i_max(taken, before_ck) + 1;
     for (;;) {
-        if (ch->banked) pimhw_i_advance(&d->issuer, ch, answer - 1, entries);
+        if (ch->banked) pimhw_i_advance(&d->issuer, ch, answer - 1);
         if (answer > ch->pending_ck) break;
         answer = ch->banked ? answer + 1 : ch->pending_ck + 1;
     }
     /* answers to reads that went meanwhile come after it, one a clock */
-    ch->answer_ck = pimhw_i_max(answer + (ch->n_answers - n_before), ch->answer_ck);
+    ch->answer_ck = pimhw_i_max(answer + (ch->tally.n_answers - n_before), ch->answer_ck);
     return answer;
 }
 
 /* SYNC and EOC: all channels empty their queues; then the host, or each channel, goes on. */
 static void pimhw_i_sync(pimhw_device *d)
 {
-    bool shared = d->config.front_end == PIMHW_SHARED;
     uint64_t answer = 0;
     for (uint32_t g = 0; g < d->n_groups; g++) {
         pimhw_i_channel *ch = &d->groups[g];
-        uint64_t end = shared ? pimhw_i_sync_ck(d, ch) : pimhw_i_max(ch->end_ck, ch->hold_ck);
+        pimhw_i_flush(&d->issuer, ch);
+        uint64_t end = d->shared ? pimhw_i_sync_ck(d, ch) : pimhw_i_max(ch->end_ck, ch->hold.ck);
         answer = pimhw_i_max(answer, end);
     }
-    if (shared) d->decode_ck = answer;
-    for (uint32_t g = 0; g < d->n_groups && !shared; g++) {
-        if (d->groups[g].hold_ck >= answer) continue;
-        d->groups[g].hold_ck = answer;
-        d->groups[g].hold_reason = PIMHW_WAIT_HOST;
-    }
+    if (d->shared) d->decode.ck = answer;
+    for (uint32_t g = 0; g < d->n_groups && !d->shared; g++)
+        pimhw_i_not_before(&d->groups[g].hold, answer, PIMHW_WAIT_HOST);
 }
 
 /* What an instruction asks of a channel. */
 static pimhw_i_work pimhw_i_work_of(const pimhw_device *d, const pimhw_instruction *in)
 {
-    pimhw_i_work work;
-    work.command = PIMHW_I_KINDS[in->kind].command;
-    work.bank = in->bank;
     /* AF opens a row of its own, beyond all others */
-    work.row = in->kind == PIMHW_AF ? ((uint64_t)1 << 29) + d->af_mode : in->row;
-    work.column = in->column;
-    work.tile = in->tile;
-    work.out = in->out;
+    uint64_t row = in->kind == PIMHW_AF ? ((uint64_t)1 << 29) + d->af_mode : in->row;
+    uint32_t command = PIMHW_I_KINDS[in->kind].command;
+    pimhw_i_work work = {command, in->bank, row, in->column, in->tile, in->out};
     return work;
 }
 
 /* An instruction on one channel of a shared front end; returns when the host may go on. */
 static uint64_t pimhw_i_hand_over(pimhw_device *d, pimhw_i_channel *ch, const pimhw_instruction *in,
-                                  const pimhw_i_work *work)
+                                  pimhw_i_work *work)
 {
     const pimhw_i_kind *kind = &PIMHW_I_KINDS[in->kind];
-    uint32_t entries = d->config.queue_entries;
     if (kind->taker == PIMHW_I_BY_QUEUES)
-        return pimhw_i_access_ck(&d->issuer, ch, work, d->decode_ck, entries);
-    uint64_t taken = pimhw_i_take_ck(&d->issuer, ch, d->decode_ck, entries);
-    ch->hold_ck = taken + 1;
-    ch->hold_reason = d->decode_reason;
+        return pimhw_i_access_ck(&d->issuer, ch, work, d->decode.ck);
+    uint64_t taken = pimhw_i_take_ck(&d->issuer, ch, d->decode.ck);
+    ch->hold.ck = taken + 1;
+    ch->hold.reason = d->decode.reason;
     pimhw_i_in_order(&d->issuer, ch, work, in->op_size);
     /* a read's answer frees the host in the clock after it */
     if (kind->blocks) return ch->answer_ck - 1;
-    return pimhw_i_max(taken, pimhw_i_queue_left_ck(ch, entries));
+    return pimhw_i_max(taken, pimhw_i_queue_left_ck(ch, d->config.queue_entries));
 }
 
 /* Sends a command instruction to its channels and, on a shared front end, lets the host go on. */
 static void pimhw_i_send_all(pimhw_device *d, const pimhw_instruction *in)
 {
-    bool shared = d->config.front_end == PIMHW_SHARED;
-    uint64_t next = d->decode_ck;
-    pimhw_i_work work = pimhw_i_work_of(d, in);
+    uint64_t next = d->decode.ck;
     for (uint64_t left = in->mask; left;) {
+        pimhw_i_work work = pimhw_i_work_of(d, in);
         pimhw_i_channel *ch = pimhw_i_group(d, &left);
-        if (shared)
+        if (d->shared)
             next = pimhw_i_max(next, pimhw_i_hand_over(d, ch, in, &work));
         else
-            pimhw_i_in_order(&d->issuer, ch, &work, in->op_size);
+            pimhw_i_control(&d->issuer, ch, &work, in->op_size);
     }
-    if (shared) d->decode_ck = next + 1;
-    d->decode_reason = PIMHW_WAIT_HOST;
+    if (d->shared) d->decode.ck = next + 1;
+    d->decode.reason = PIMHW_WAIT_HOST;
 }
 
 /* An instruction of the host alone: one clock of it. */
 static void pimhw_i_host(pimhw_device *d, const pimhw_instruction *in)
 {
-    if (d->config.front_end == PIMHW_SHARED) d->decode_ck++;
-    d->decode_reason = PIMHW_WAIT_HOST;
-    if (in->kind == PIMHW_CFR && in->out == 1 && in->aux == 2) d->af_mode = in->gpr;
+    if (d->shared) d->decode.ck++;
+    d->decode.reason = PIMHW_WAIT_HOST;
+    if (in->kind != PIMHW_CFR) return;
+    if (in->out == 1 && in->aux == 2) d->af_mode = in->gpr;
+    if (d->config.controller != PIMHW_IN_ORDER) pimhw_i_sync(d);
 }
 
 /* Whether an instruction must wait for the hub to do some work first. */
@@ -3077,18 +4238,13 @@ static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, uint32_t n_st
     if (sink) d->sink = *sink;
     d->issuer.sink = sink && sink->command ? &d->sink : NULL;
     d->phase = PIMHW_I_OPEN;
-    d->decode_ck = 0;
-    d->decode_reason = PIMHW_WAIT_HOST;
-    d->epu_free_ck = 0;
-    d->epu_ck = 0;
-    d->endless = false;
-    d->skipped_rounds = 0;
-    d->n_instructions = 0;
-    d->af_mode = 0;
+    memset((char *)d + offsetof(pimhw_device, decode), 0,
+           offsetof(pimhw_device, groups) - offsetof(pimhw_device, decode));
+    d->decode.reason = PIMHW_WAIT_HOST;
     d->n_groups = 1;
     d->n_streams = n_streams;
-    memset(d->group_of, 0, sizeof d->group_of);
-    pimhw_i_channel_init(&d->groups[0], pimhw_i_low_bits(d->config.n_channels), &d->banks[0]);
+    pimhw_i_channel_init(&d->groups[0], &d->rules, pimhw_i_low_bits(d->config.n_channels),
+                         &d->banks[0], pimhw_i_flow_of(d, 0));
     for (uint32_t i = 0; i < n_streams; i++)
         d->streams[i].jobs.n = d->streams[i].jobs.n_done = 0;
 }
@@ -3112,33 +4268,30 @@ static pimhw_status pimhw_i_refuse(const pimhw_device *d, const pimhw_instructio
         most = d->config.n_rows - 1u;
     }
     if (!fault) return PIMHW_OK;
-    pimhw_cause_write(why, "%s: %s is %u, the device allows at most %u",
-                      (uint32_t)in->kind < PIMHW_N_KINDS ? PIMHW_I_KINDS[in->kind].name : "?",
-                      fault, is, most);
-    return PIMHW_ERR_PROGRAM;
+    return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "%s: %s is %u, the device allows at most %u",
+                        (uint32_t)in->kind < PIMHW_N_KINDS ? PIMHW_I_KINDS[in->kind].name : "?",
+                        fault, is, most);
 }
 
 PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
                                            const pimhw_instruction *instruction, pimhw_cause *why)
 {
-    if (!device || !instruction || device->phase != PIMHW_I_OPEN) {
-        pimhw_cause_write(why, device && device->phase == PIMHW_I_ENDED
-                                   ? "an instruction after EOC"
-                                   : "no stream has begun, or it ended at a failure");
-        return PIMHW_ERR_ARGUMENT;
-    }
+    if (!device || !instruction || device->phase != PIMHW_I_OPEN)
+        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT,
+                            device && device->phase == PIMHW_I_ENDED
+                                ? "an instruction after EOC"
+                                : "no stream has begun, or it ended at a failure");
     pimhw_status status = pimhw_i_refuse(device, instruction, true, why);
     if (status != PIMHW_OK) {
         device->phase = PIMHW_I_IDLE;
         return status;
     }
     while (!pimhw_i_execute(device, &device->streams[0], instruction)) {
-        bool served = pimhw_i_epu_serve(device);
-        if (served) continue;
-        pimhw_cause_write(why, "EPU: more than %u works that nothing waits for",
-                          (uint64_t)PIMHW_I_JOBS);
+        if (pimhw_i_epu_serve(device)) continue;
         device->phase = PIMHW_I_IDLE;
-        return PIMHW_ERR_PROGRAM;
+        return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
+                            "EPU: more than %u works that nothing waits for",
+                            (uint64_t)PIMHW_I_JOBS);
     }
     return PIMHW_OK;
 }
@@ -3164,14 +4317,53 @@ static void pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
         const pimhw_i_channel *ch = &d->groups[g];
         uint64_t n = pimhw_i_count(ch->mask);
         for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++)
-            r->commands[i] += n * ch->commands[i];
-        if (ch->commands[PIMHW_CMD_MAC16]) r->n_busy_channels += (uint32_t)n;
+            r->commands[i] += n * ch->tally.commands[i];
+        if (ch->tally.commands[PIMHW_CMD_MAC16]) r->n_busy_channels += (uint32_t)n;
+        uint64_t open_ck = pimhw_i_active(ch) && r->cycles > ch->tally.opened_ck
+                               ? r->cycles - ch->tally.opened_ck
+                               : 0;
+        r->active_ck += n * (ch->tally.active_ck + open_ck);
     }
     r->macs = r->commands[PIMHW_CMD_MAC16] * pimhw_config_banks(c) * pimhw_config_lanes(c);
     r->padding_macs = r->macs;
     if (r->cycles)
-        r->mac_utilisation = (double)(r->commands[PIMHW_CMD_MAC16] * c->tCCD_S) /
+        r->mac_utilisation = (double)(r->commands[PIMHW_CMD_MAC16] * c->tCCD_MAC) /
                              ((double)r->cycles * (double)c->n_channels);
+    r->controller_bytes =
+        c->controller == PIMHW_DCS ? 8 * ((uint64_t)c->in_entries + pimhw_config_outs(c)) : 0;
+}
+
+/* Energy from the counts and the time; r has all else. */
+static void pimhw_i_energy(const pimhw_config *c, const pimhw_i_rules *rules, pimhw_readings *r)
+{
+    double banks = pimhw_config_banks(c), ck_ns = c->tCK_ps * 1e-3, channels = c->n_channels;
+    for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++) {
+        const pimhw_i_command *command = &PIMHW_I_COMMANDS[i];
+        double n = (double)r->commands[i], of_all = command->every_bank ? banks : 1;
+        bool asked = command->needs_row || command->linked;
+        r->energy_pJ[command->energy] += n * of_all * rules->joules_fJ[i] * 1e-3;
+        if (command->linked) r->energy_pJ[PIMHW_ENERGY_LINK] += n * c->eLINK_fJ * 1e-3;
+        r->energy_pJ[PIMHW_ENERGY_CONTROL] += n * (c->eCMD_fJ + (asked ? c->eREQ_fJ : 0.)) * 1e-3;
+    }
+    bool refreshed = c->refresh && r->cycles >= c->refresh_phase;
+    uint64_t refreshes = refreshed ? (r->cycles - c->refresh_phase) / c->tREFI + 1 : 0;
+    double all_ck = (double)r->cycles * channels, active_ck = (double)r->active_ck;
+    /* 1 uW for 1 ns is 1e-3 pJ */
+    r->energy_pJ[PIMHW_ENERGY_ACTIVE] = active_ck * ck_ns * c->pACTIVE_uW * 1e-3;
+    r->energy_pJ[PIMHW_ENERGY_IDLE] = (all_ck - active_ck) * ck_ns * c->pIDLE_uW * 1e-3;
+    r->energy_pJ[PIMHW_ENERGY_REFRESH] = (double)refreshes * channels * banks * c->eREF_fJ * 1e-3;
+    for (uint32_t i = 0; i < PIMHW_N_ENERGY; i++)
+        r->total_pJ += r->energy_pJ[i];
+    r->average_mW = r->ns > 0 ? r->total_pJ / r->ns : 0;
+}
+
+/* Lane products against those of a MAC every tCCD_MAC on all channels. */
+static void pimhw_i_flops(const pimhw_config *c, pimhw_readings *r)
+{
+    double done = (double)(r->useful_macs ? r->useful_macs : r->macs);
+    double peak = (double)r->cycles / c->tCCD_MAC * c->n_channels * pimhw_config_banks(c) *
+                  pimhw_config_lanes(c);
+    r->flop_utilisation = peak > 0 ? done / peak : 0;
 }
 
 PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings *readings,
@@ -3179,40 +4371,41 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
 {
     pimhw_device *d = device;
     pimhw_readings r;
-    if (!d || !readings || d->phase == PIMHW_I_IDLE) {
-        pimhw_cause_write(why, d && !readings ? "readings is NULL"
-                                              : "no stream has begun, or it ended at a failure");
-        return PIMHW_ERR_ARGUMENT;
-    }
-    if (d->config.front_end == PIMHW_SHARED) {
+    if (!d || !readings || d->phase == PIMHW_I_IDLE)
+        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT,
+                            d && !readings ? "readings is NULL"
+                                           : "no stream has begun, or it ended at a failure");
+    for (uint32_t g = 0; g < d->n_groups; g++)
+        pimhw_i_flush(&d->issuer, &d->groups[g]);
+    if (d->shared) {
         if (d->phase == PIMHW_I_OPEN) pimhw_i_sync(d);
         for (uint32_t g = 0; g < d->n_groups; g++)
-            if (d->groups[g].banked)
-                pimhw_i_advance(&d->issuer, &d->groups[g], d->decode_ck, d->config.queue_entries);
+            if (d->groups[g].banked) pimhw_i_advance(&d->issuer, &d->groups[g], d->decode.ck);
     }
     while (pimhw_i_epu_serve(d))
         continue;
     d->phase = PIMHW_I_IDLE;
-    if (d->endless) {
-        pimhw_cause_write(why, "the run takes 2^46 clocks or more");
-        return PIMHW_ERR_PROGRAM;
-    }
+    if (d->endless)
+        return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "the run takes 2^46 clocks or more");
     memset(&r, 0, sizeof r);
     r.size = sizeof r;
     r.version = 1;
     pimhw_i_channel last = *pimhw_i_critical(d);
     /* the host's end is its answer, whatever is still on its way */
-    uint64_t drained = d->config.front_end == PIMHW_SHARED ? d->decode_ck : last.end_ck;
+    uint64_t drained = d->shared ? d->decode.ck : last.end_ck;
     r.cycles = pimhw_i_max(drained, d->epu_free_ck);
     r.ns = (double)r.cycles * (double)d->config.tCK_ps * 1e-3;
     r.critical_channel = pimhw_i_lowest(last.mask);
     pimhw_i_charge(&d->rules, &last, drained, PIMHW_WAIT_DRAIN);
-    memcpy(r.breakdown_ck, last.spent_ck, sizeof r.breakdown_ck);
+    memcpy(r.breakdown_ck, last.tally.spent_ck, sizeof r.breakdown_ck);
     r.breakdown_ck[PIMHW_WAIT_EPU] += r.cycles - drained;
     r.epu_ck = d->epu_ck;
     r.n_instructions = d->n_instructions;
     r.skipped_rounds = d->skipped_rounds;
+    r.walked_rounds = d->walked_rounds;
     pimhw_i_collect(d, &r);
+    pimhw_i_energy(&d->config, &d->rules, &r);
+    pimhw_i_flops(&d->config, &r);
     *readings = r;
     return PIMHW_OK;
 }
@@ -3221,212 +4414,576 @@ static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_req
                                           pimhw_cause *why)
 {
     if (!request) return PIMHW_OK;
-    if (request->n_blocks && !request->blocks) {
-        pimhw_cause_write(why, "request: blocks is NULL");
-        return PIMHW_ERR_ARGUMENT;
-    }
+    if (request->n_blocks && !request->blocks)
+        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: blocks is NULL");
     if (!request->list_begin) return PIMHW_OK;
     for (uint32_t c = 0; c < d->config.n_channels; c++) {
-        if (request->list_begin[c] <= request->list_begin[c + 1]) continue;
-        pimhw_cause_write(why, "request: list_begin falls at channel %u", (uint64_t)c);
-        return PIMHW_ERR_ARGUMENT;
+        if (request->list_begin[c] > request->list_begin[c + 1])
+            return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: list_begin falls at channel %u",
+                                (uint64_t)c);
     }
     for (uint32_t i = request->list_begin[0]; i < request->list_begin[d->config.n_channels]; i++) {
-        if (request->order && request->order[i] < request->n_blocks) continue;
-        pimhw_cause_write(why, "request: order[%u] is no block", (uint64_t)i);
-        return PIMHW_ERR_ARGUMENT;
+        if (!request->order || request->order[i] >= request->n_blocks)
+            return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: order[%u] is no block",
+                                (uint64_t)i);
     }
     return PIMHW_OK;
 }
 
-/* A clock as a channel that issues at now or later sees it: the past is all the same. */
+/* -- rounds that are like those before -- */
+
+/* A clock as something at `now` or later sees it: the past is all the same. */
 static uint64_t pimhw_i_ahead(uint64_t clock, uint64_t now)
 {
     return clock < now ? 0 : clock - now + 1;
 }
 
-/* A channel that did nothing in the round: it waits as before, only its hold may have moved. */
-static bool pimhw_i_still(const pimhw_i_channel *a, const pimhw_i_channel *b, uint64_t clocks)
+/* Writes the state of a channel relative to its base clock and to a row. */
+typedef struct pimhw_i_pen {
+    uint64_t *words;
+    uint32_t n, most;
+} pimhw_i_pen;
+
+static void pimhw_i_put_word(pimhw_i_pen *pen, uint64_t word)
 {
-    return a->mask == b->mask && !a->banked && !b->banked && a->now_ck == b->now_ck &&
-           a->row == b->row && a->row_open == b->row_open &&
-           memcmp(a->commands, b->commands, sizeof a->commands) == 0 &&
-           a->hold_reason == b->hold_reason &&
-           (a->hold_ck + clocks == b->hold_ck || a->hold_ck == b->hold_ck);
+    if (pen->n < pen->most) pen->words[pen->n] = word;
+    pen->n++;
+}
+
+/* A key whose reason counts only as long as its clock does. */
+static void pimhw_i_put_key(pimhw_i_pen *pen, uint64_t key, uint64_t base)
+{
+    uint64_t ahead = pimhw_i_ahead(key >> 8, base);
+    pimhw_i_put_word(pen, ahead ? ahead << 8 | (key & 255) : 0);
+}
+
+/* The clock before which no later command of the channel issues. */
+static uint64_t pimhw_i_base_ck(const pimhw_i_rules *rules, const pimhw_i_channel *ch)
+{
+    if (rules->config.controller == PIMHW_DCS)
+        return pimhw_i_max(ch->flow->dispatch_ck, ch->hold.ck);
+    if (rules->config.controller == PIMHW_PING_PONG) return ch->flow->start_before.ck;
+    return ch->now_ck;
+}
+
+static void pimhw_i_put_records(pimhw_i_pen *pen, const pimhw_i_flow *f,
+                                const pimhw_i_record *records, uint32_t n, uint64_t row)
+{
+    pimhw_i_put_word(pen, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const pimhw_i_work *work = &records[i].work;
+        bool has_row = PIMHW_I_COMMANDS[work->command].needs_row;
+        pimhw_i_put_word(pen, (uint64_t)records[i].n << 40 | work->bank << 8 | work->command);
+        pimhw_i_put_word(pen, (uint64_t)work->tile << 32 | work->out);
+        pimhw_i_put_word(pen, has_row ? work->row - row : 0);
+        pimhw_i_put_word(pen,
+                         records[i].group > f->used_group ? f->group - records[i].group + 1 : 0);
+    }
+}
+
+static void pimhw_i_put_ping_pong(pimhw_i_pen *pen, const pimhw_i_rules *rules,
+                                  const pimhw_i_channel *ch, uint64_t base, uint64_t row)
+{
+    pimhw_i_flow *f = ch->flow;
+    uint32_t flags[5] = {f->begun, f->mac_since, f->filling > 0, f->group > f->used_group,
+                         f->group > 0};
+    for (uint32_t i = 0; i < 5; i++)
+        pimhw_i_put_word(pen, flags[i]);
+    pimhw_i_put_word(pen, f->group_tiles);
+    pimhw_i_put_word(pen, f->start.ck - base);
+    pimhw_i_put_word(pen, f->start.reason);
+    pimhw_i_put_word(pen, f->start_before.reason);
+    pimhw_i_put_word(pen, pimhw_i_ahead(f->mac_stream_ck, base));
+    for (uint32_t i = 0; i < PIMHW_I_OTHER; i++)
+        pimhw_i_put_word(pen, pimhw_i_ahead(f->done_ck[i], f->start.ck));
+    for (uint32_t i = 0; i < 3; i++) {
+        const pimhw_i_span *p = pimhw_i_pp_phase(f, f->filling + 2 + i);
+        pimhw_i_put_word(pen, p->outs);
+        pimhw_i_put_records(pen, f, p->w, p->n_w, row);
+        pimhw_i_put_records(pen, f, p->m, p->n_m, row);
+        pimhw_i_put_records(pen, f, p->r, p->n_r, row);
+    }
+    pimhw_i_put_records(pen, f, f->records, f->n_records, row);
+    for (uint32_t i = 0; i < rules->config.in_entries && pen->n < pen->most; i++)
+        pimhw_i_put_word(pen,
+                         f->tile_group[i] > f->used_group ? f->group - f->tile_group[i] + 1 : 0);
+    for (uint32_t i = 0; i < rules->outs && pen->n < pen->most; i++) {
+        uint64_t later = f->sums[i].phase > f->filling ? f->sums[i].phase - f->filling : 0;
+        pimhw_i_put_word(pen, later << 1 | f->sums[i].going);
+    }
+}
+
+static void pimhw_i_put_dcs(pimhw_i_pen *pen, const pimhw_i_rules *rules, const pimhw_i_channel *ch,
+                            uint64_t base)
+{
+    const pimhw_i_flow *f = ch->flow;
+    if (f->n_records > 0) pen->n = pen->most; /* in the middle of a refresh */
+    pimhw_i_put_word(pen, pimhw_i_ahead(f->mac_stream_ck, base));
+    for (uint32_t i = 0; i < rules->config.in_entries && pen->n < pen->most; i++) {
+        pimhw_i_put_key(pen, f->tile_mac[i], base);
+        pimhw_i_put_key(pen, f->tile_write[i], base);
+    }
+    for (uint32_t i = 0; i < rules->outs && pen->n < pen->most; i++) {
+        pimhw_i_put_key(pen, f->out_mac[i], base);
+        pimhw_i_put_key(pen, f->out_io[i], base);
+    }
+    for (uint32_t s = 0; s < PIMHW_I_STREAMS; s++) {
+        const pimhw_i_ring *r = &f->ring[s];
+        for (uint32_t i = 1; i <= PIMHW_I_QUEUED; i++) {
+            uint64_t left = f->left_ck[s][(f->n_left[s] - i) % PIMHW_I_QUEUED];
+            if (left <= base) break; /* and so are those before it */
+            pimhw_i_put_word(pen, left - base);
+        }
+        pimhw_i_put_word(pen, r->end - r->begin);
+        for (uint32_t i = r->begin; i != r->end && pen->n < pen->most; i++)
+            pimhw_i_put_word(pen, r->key[i % PIMHW_I_RING] - (base << 16));
+    }
+}
+
+/* What the host of a shared front end waits for: the queue as far as it reaches past its clock. */
+static void pimhw_i_put_queue(pimhw_i_pen *pen, const pimhw_i_channel *ch, uint64_t decode_ck,
+                              uint64_t entries)
+{
+    pimhw_i_put_word(pen, pimhw_i_ahead(ch->answer_ck, decode_ck));
+    pimhw_i_put_word(pen, pimhw_i_ahead(ch->pending_ck, decode_ck));
+    pimhw_i_put_word(pen, pimhw_i_ahead(ch->left_ck, decode_ck));
+    for (uint32_t i = 0; i < PIMHW_I_QUEUE && entries > 0; i++) {
+        const pimhw_i_run *run = &ch->runs[(ch->newest_run + PIMHW_I_QUEUE - i) % PIMHW_I_QUEUE];
+        if (run->last_ck <= decode_ck) break;
+        uint64_t n = pimhw_i_min(run->n, entries);
+        entries -= n;
+        pimhw_i_put_word(pen, run->last_ck - decode_ck);
+        pimhw_i_put_word(pen, run->step_ck << 32 | n);
+    }
+}
+
+/* State of a channel but for its rows' number, its refresh and its counters; 0 words: too much. */
+static uint32_t pimhw_i_describe(const pimhw_device *d, const pimhw_i_channel *ch, uint64_t row,
+                                 uint64_t *words)
+{
+    const pimhw_i_rules *rules = &d->rules;
+    uint64_t base = pimhw_i_base_ck(rules, ch);
+    pimhw_i_pen pen = {words, 0, d->most_words};
+    if (ch->banked) return 0;
+    const uint64_t first[] = {ch->mask,
+                              ch->last_command,
+                              ch->register_mode,
+                              ch->row_open,
+                              ch->row_open ? ch->row - row : 0,
+                              ch->last_ck - base,
+                              pimhw_i_ahead(ch->end_ck, base),
+                              pimhw_i_ahead(ch->refreshed_ck, base)};
+    for (size_t i = 0; i < sizeof first / sizeof first[0]; i++)
+        pimhw_i_put_word(&pen, first[i]);
+    pimhw_i_put_key(&pen, ch->hold.ck << 8 | ch->hold.reason, base);
+    for (uint32_t i = 0; i < PIMHW_CMD_ACT; i++)
+        pimhw_i_put_key(&pen, ch->ready[i], base);
+    if (d->shared) pimhw_i_put_queue(&pen, ch, d->decode.ck, d->config.queue_entries);
+    if (d->shared) pimhw_i_put_word(&pen, pimhw_i_ahead(base, d->decode.ck));
+    for (uint32_t s = 0; s < PIMHW_I_STREAMS && ch->flow; s++) {
+        const pimhw_i_last *last = &ch->flow->last[s];
+        if (last->any)
+            pimhw_i_put_key(&pen, (last->ck + rules->most_gap) << 8 | last->command, base);
+        else
+            pimhw_i_put_word(&pen, 0);
+    }
+    if (rules->config.controller == PIMHW_DCS) pimhw_i_put_dcs(&pen, rules, ch, base);
+    if (rules->config.controller == PIMHW_PING_PONG)
+        pimhw_i_put_ping_pong(&pen, rules, ch, base, row);
+    return pen.n > pen.most ? 0 : pen.n;
+}
+
+/* The hub and its works, relative to a clock. */
+static void pimhw_i_describe_hub(const pimhw_device *d, pimhw_i_view *view, uint64_t base)
+{
+    const pimhw_i_jobs *jobs = &d->streams[0].jobs;
+    pimhw_i_pen pen = {view->hub, 0, PIMHW_I_HUB_WORDS};
+    uint64_t least = base; /* no work left is ready before */
+    for (uint32_t i = 0; i < view->n_groups; i++)
+        least = pimhw_i_min(least, view->groups[i].base_ck);
+    for (uint32_t i = 0; i < jobs->n; i++)
+        least = pimhw_i_min(least, jobs->at[i].ready_ck);
+    pimhw_i_put_word(&pen, d->epu_free_ck > least ? d->epu_free_ck - base : 0);
+    pimhw_i_put_word(&pen, d->epu_free_ck > least);
+    pimhw_i_put_word(&pen, d->decode.reason);
+    pimhw_i_put_word(&pen, jobs->n | (uint64_t)jobs->n_done << 8 | (uint64_t)d->af_mode << 16);
+    for (uint32_t i = 0; i < jobs->n; i++) {
+        pimhw_i_put_word(&pen, jobs->at[i].ready_ck - base);
+        pimhw_i_put_word(&pen, jobs->at[i].cost_ck << 1 | jobs->at[i].awaited);
+    }
+    for (uint32_t i = 0; i < jobs->n_done; i++)
+        pimhw_i_put_word(&pen, jobs->done_ck[i] - base);
+    view->n_hub = pen.n;
+}
+
+/* What a loop touches: of a loop in the program, or of the program's repeats. */
+typedef struct pimhw_i_scope {
+    uint64_t mask;
+    uint64_t index, since, limit; /* rounds from since on and before limit are alike */
+    uint64_t row, row_step;       /* rows are seen from here; each round is so much further */
+    bool all;                     /* the host or the hub ties the channels together */
+} pimhw_i_scope;
+
+/* Takes down the state of the channels in scope; false if there are none or they know too much. */
+static bool pimhw_i_look(const pimhw_device *d, pimhw_i_view *view, const pimhw_i_scope *scope)
+{
+    view->taken = false;
+    view->n_groups = 0;
+    view->round = scope->index;
+    for (uint32_t g = 0; g < d->n_groups; g++) {
+        const pimhw_i_channel *ch = &d->groups[g];
+        if (!scope->all && !(ch->mask & scope->mask)) continue;
+        pimhw_i_group_view *v = &view->groups[view->n_groups++];
+        v->n_words = pimhw_i_describe(d, ch, scope->row, v->words);
+        if (v->n_words == 0) return false;
+        v->group = g;
+        v->base_ck = pimhw_i_base_ck(&d->rules, ch);
+        v->tally = ch->tally;
+    }
+    if (view->n_groups == 0) return false;
+    view->base_ck = d->shared ? d->decode.ck : 0;
+    for (uint32_t i = 0; i < view->n_groups && !d->shared; i++)
+        view->base_ck = pimhw_i_max(view->base_ck, view->groups[i].base_ck);
+    view->n_hub = 0;
+    if (scope->all) pimhw_i_describe_hub(d, view, view->base_ck);
+    view->epu_ck = d->epu_ck;
+    view->n_instructions = d->n_instructions;
+    view->n_rounds = d->walked_rounds + d->skipped_rounds;
+    view->taken = true;
+    return true;
+}
+
+/* Whether the channel is at `now` what it was at `then`, later: by *clocks. */
+static bool pimhw_i_same_group(const pimhw_i_group_view *then, const pimhw_i_group_view *now,
+                               bool refreshed)
+{
+    uint64_t clocks = now->base_ck - then->base_ck;
+    if (then->group != now->group || then->n_words != now->n_words) return false;
+    if (memcmp(then->words, now->words, now->n_words * sizeof now->words[0]) != 0) return false;
+    if (now->tally.opened_ck != then->tally.opened_ck &&
+        now->tally.opened_ck - then->tally.opened_ck != clocks)
+        return false;
+    if (clocks == 0)
+        return memcmp(then->tally.commands, now->tally.commands, sizeof now->tally.commands) == 0;
+    return now->tally.due_ck - then->tally.due_ck == (refreshed ? clocks : 0) ||
+           (now->tally.due_ck == UINT64_MAX && then->tally.due_ck == UINT64_MAX);
+}
+
+/* Whether two views are the same but for time. */
+static bool pimhw_i_same_view(const pimhw_i_view *then, const pimhw_i_view *now, bool all,
+                              bool refreshed)
+{
+    uint64_t clocks = now->base_ck - then->base_ck;
+    if (then->n_groups != now->n_groups || then->n_hub != now->n_hub) return false;
+    if (memcmp(then->hub, now->hub, now->n_hub * sizeof now->hub[0]) != 0) return false;
+    bool moved = false;
+    for (uint32_t i = 0; i < now->n_groups; i++) {
+        uint64_t its = now->groups[i].base_ck - then->groups[i].base_ck;
+        if (!pimhw_i_same_group(&then->groups[i], &now->groups[i], refreshed)) return false;
+        if (all && its != clocks && its != 0) return false;
+        moved = moved || its > 0;
+    }
+    return moved;
+}
+
+static void pimhw_i_shift_flow(const pimhw_i_rules *rules, pimhw_i_flow *f, uint64_t clocks,
+                               uint64_t rows)
+{
+    for (uint32_t s = 0; s < PIMHW_I_STREAMS; s++)
+        f->last[s].ck += clocks;
+    f->mac_stream_ck += clocks;
+    f->dispatch_ck += clocks;
+    for (uint32_t s = 0; s < PIMHW_I_STREAMS && f->ring; s++) {
+        for (uint32_t i = 0; i < PIMHW_I_QUEUED; i++)
+            f->left_ck[s][i] += clocks;
+        for (uint32_t i = f->ring[s].begin; i != f->ring[s].end; i++)
+            f->ring[s].key[i % PIMHW_I_RING] += clocks << 16;
+    }
+    for (uint32_t i = 0; i < rules->config.in_entries && f->tile_mac; i++) {
+        f->tile_mac[i] += clocks << 8;
+        f->tile_write[i] += clocks << 8;
+    }
+    for (uint32_t i = 0; i < rules->outs && f->tile_mac; i++) {
+        f->out_mac[i] += clocks << 8;
+        f->out_io[i] += clocks << 8;
+    }
+    f->start.ck += clocks;
+    f->start_before.ck += clocks;
+    for (uint32_t i = 0; i < PIMHW_I_OTHER; i++)
+        f->done_ck[i] += clocks;
+    for (uint32_t i = 0; i < 3 && f->phase; i++)
+        for (uint32_t k = 0; k < f->phase[i].n_m; k++)
+            f->phase[i].m[k].work.row += rows;
+}
+
+/* Adds n periods like the one since `then` to a channel. */
+static void pimhw_i_repeat_group(const pimhw_i_rules *rules, pimhw_i_channel *ch,
+                                 const pimhw_i_group_view *then, uint64_t n, uint64_t period_ck,
+                                 uint64_t rows)
+{
+    uint64_t clocks = n * period_ck;
+    if (period_ck == 0) return;
+    for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++) {
+        ch->tally.commands[i] += n * (ch->tally.commands[i] - then->tally.commands[i]);
+        if (ch->tally.issued_ck[i] != then->tally.issued_ck[i]) ch->tally.issued_ck[i] += clocks;
+        ch->ready[i] += clocks << 8;
+    }
+    for (uint32_t i = 0; i < PIMHW_N_SPENT; i++)
+        ch->tally.spent_ck[i] += n * (ch->tally.spent_ck[i] - then->tally.spent_ck[i]);
+    ch->tally.active_ck += n * (ch->tally.active_ck - then->tally.active_ck);
+    if (ch->tally.opened_ck != then->tally.opened_ck) ch->tally.opened_ck += clocks;
+    if (ch->tally.due_ck != then->tally.due_ck) ch->tally.due_ck += clocks;
+    ch->tally.n_answers += n * (ch->tally.n_answers - then->tally.n_answers);
+    uint64_t *moved[] = {&ch->now_ck,       &ch->last_ck,   &ch->end_ck,
+                         &ch->pending_ck,   &ch->answer_ck, &ch->left_ck,
+                         &ch->refreshed_ck, &ch->latest_ck, &ch->hold.ck};
+    for (size_t i = 0; i < sizeof moved / sizeof moved[0]; i++)
+        *moved[i] += clocks;
+    for (uint32_t i = 0; i < PIMHW_I_QUEUE; i++)
+        ch->runs[i].last_ck += clocks;
+    ch->row += rows;
+    if (ch->flow) pimhw_i_shift_flow(rules, ch->flow, clocks, rows);
+}
+
+/* Adds n periods like the one since `then` to the device. */
+static void pimhw_i_repeat(pimhw_device *d, const pimhw_i_view *then, const pimhw_i_view *now,
+                           uint64_t n, uint64_t rows, bool all)
+{
+    uint64_t clocks = n * (now->base_ck - then->base_ck);
+    for (uint32_t i = 0; i < now->n_groups; i++)
+        pimhw_i_repeat_group(&d->rules, &d->groups[now->groups[i].group], &then->groups[i], n,
+                             now->groups[i].base_ck - then->groups[i].base_ck, rows);
+    d->n_instructions += n * (d->n_instructions - then->n_instructions);
+    d->skipped_rounds += n * (d->walked_rounds + d->skipped_rounds - then->n_rounds);
+    if (!all) return;
+    pimhw_i_jobs *jobs = &d->streams[0].jobs;
+    for (uint32_t i = 0; i < jobs->n; i++)
+        jobs->at[i].ready_ck += clocks;
+    for (uint32_t i = 0; i < jobs->n_done; i++)
+        jobs->done_ck[i] += clocks;
+    d->epu_free_ck += clocks;
+    if (d->shared) d->decode.ck += clocks;
+    d->epu_ck += n * (d->epu_ck - then->epu_ck);
+}
+
+/* Periods that end before a refresh, unless they hold all of it, and before the last clock. */
+static uint64_t pimhw_i_periods(const pimhw_device *d, const pimhw_i_view *then,
+                                const pimhw_i_view *now, uint64_t n, bool refreshed)
+{
+    for (uint32_t i = 0; i < now->n_groups; i++) {
+        const pimhw_i_channel *ch = &d->groups[now->groups[i].group];
+        uint64_t clocks = now->groups[i].base_ck - then->groups[i].base_ck;
+        uint64_t furthest = pimhw_i_max(pimhw_i_max(ch->end_ck, ch->hold.ck), d->epu_free_ck);
+        furthest = pimhw_i_max(furthest, d->decode.ck);
+        if (clocks == 0) continue;
+        if (furthest >= PIMHW_I_MOST_CK) return 0;
+        n = pimhw_i_min(n, (PIMHW_I_MOST_CK - furthest) / clocks);
+        if (refreshed) continue;
+        n = ch->latest_ck < ch->tally.due_ck
+                ? pimhw_i_min(n, (ch->tally.due_ck - 1 - ch->latest_ck) / clocks)
+                : 0;
+    }
+    return n;
 }
 
 /*
- * Whether a channel will do after clock b what it did from a on, with rows that lie `rows`
- * further: b is a, later by `clocks`.
+ * Skips periods of `rounds` like rounds if the device is what it was at an earlier head: by level
+ * one before the next refresh, by level two across refreshes. Returns the rounds skipped.
  */
-static bool pimhw_i_same_channel(const pimhw_i_channel *a, const pimhw_i_channel *b,
-                                 uint64_t clocks, uint64_t rows)
+static uint64_t pimhw_i_try(pimhw_device *d, const pimhw_i_view *then, bool refreshed,
+                            const pimhw_i_scope *scope)
 {
-    if (a->mask != b->mask || a->banked || b->banked || a->row_open != b->row_open ||
-        a->register_mode != b->register_mode || a->last_command != b->last_command)
-        return false;
-    if (a->row_open && a->row + rows != b->row) return false;
-    if (a->now_ck + clocks != b->now_ck || a->last_ck + clocks != b->last_ck ||
-        a->end_ck + clocks != b->end_ck)
-        return false;
-    uint64_t hold = pimhw_i_ahead(a->hold_ck, a->now_ck);
-    if (hold != pimhw_i_ahead(b->hold_ck, b->now_ck)) return false;
-    if (hold && a->hold_reason != b->hold_reason) return false;
-    for (uint32_t i = 0; i < PIMHW_CMD_ACT; i++) {
-        uint64_t ready = pimhw_i_ahead(a->ready[i] >> 8, a->now_ck);
-        if (ready != pimhw_i_ahead(b->ready[i] >> 8, b->now_ck)) return false;
-        if (ready && ((a->ready[i] ^ b->ready[i]) & 255)) return false;
+    if (!then->taken || then->round < scope->since) return 0;
+    uint64_t period = scope->index - then->round;
+    uint64_t limit = pimhw_i_min(scope->limit - 1, then->until);
+    uint64_t n = limit < scope->index ? 0 : (limit - scope->index + 1) / period;
+    /* one period is left to be walked, for the sake of the loops around */
+    if (n < 2 || !pimhw_i_same_view(then, &d->view, scope->all, refreshed)) return 0;
+    n = pimhw_i_periods(d, then, &d->view, n - 1, refreshed);
+    if (n == 0) return 0;
+    pimhw_i_repeat(d, then, &d->view, n, n * period * scope->row_step, scope->all);
+    return n * period;
+}
+
+static uint64_t pimhw_i_hash(const pimhw_i_view *view)
+{
+    uint64_t hash = view->n_groups;
+    for (uint32_t i = 0; i < view->n_groups; i++) {
+        const pimhw_i_group_view *g = &view->groups[i];
+        hash = (hash ^ (g->tally.due_ck - g->base_ck)) * UINT64_C(0x9e3779b97f4a7c15);
+        for (uint32_t k = 0; k < g->n_words; k++)
+            hash = (hash ^ g->words[k]) * UINT64_C(0x9e3779b97f4a7c15);
     }
-    return true;
+    return hash;
 }
 
-/* Whether the host sees a channel the same way: its queue is empty, its answers are given. */
-static bool pimhw_i_same_queue(const pimhw_i_channel *a, uint64_t a_decode,
-                               const pimhw_i_channel *b, uint64_t b_decode)
+/* The outermost loop that is long enough takes the pool; false if this one does not have it. */
+static bool pimhw_i_has_pool(pimhw_device *d, const pimhw_i_track *t, const pimhw_i_scope *scope)
 {
-    return a->left_ck <= a_decode && b->left_ck <= b_decode && a->answer_ck <= a_decode &&
-           b->answer_ck <= b_decode &&
-           pimhw_i_ahead(a->pending_ck, a_decode) == pimhw_i_ahead(b->pending_ck, b_decode);
+    pimhw_i_pool *p = &d->pool;
+    if (p->owner == t) return d->view.n_groups <= PIMHW_I_KEPT_GROUPS;
+    if (scope->limit - scope->index < PIMHW_I_KEPT / 4 || (p->owner && p->owner < t)) return false;
+    p->owner = t;
+    p->n = 0;
+    p->until = UINT64_MAX;
+    return d->view.n_groups <= PIMHW_I_KEPT_GROUPS;
 }
 
-static bool pimhw_i_same_jobs(const pimhw_i_jobs *a, const pimhw_i_jobs *b, uint64_t clocks)
+/* Looks for a head like this one in the pool; keeps this one if there is none. */
+static uint64_t pimhw_i_try_pool(pimhw_device *d, const pimhw_i_scope *scope)
 {
-    if (a->n != b->n || a->n_done != b->n_done) return false;
-    for (uint32_t i = 0; i < a->n; i++)
-        if (a->ready_ck[i] + clocks != b->ready_ck[i] || a->cost_ck[i] != b->cost_ck[i] ||
-            a->awaited[i] != b->awaited[i])
-            return false;
-    for (uint32_t i = 0; i < a->n_done; i++)
-        if (a->done_ck[i] + clocks != b->done_ck[i]) return false;
-    return true;
-}
-
-/* The clock of the channel that is furthest. */
-static uint64_t pimhw_i_front_ck(const pimhw_device *d)
-{
-    uint64_t front = 0;
-    for (uint32_t g = 0; g < d->n_groups; g++)
-        front = pimhw_i_max(front, d->groups[g].now_ck);
-    return front;
-}
-
-/* Whether the device at this head is the one at the head before, later and `rows` further. */
-static bool pimhw_i_same_head(const pimhw_device *d, uint64_t clocks, uint64_t rows)
-{
-    const pimhw_i_head *h = &d->head;
-    if (h->n_groups != d->n_groups || h->epu_free_ck + clocks != d->epu_free_ck) return false;
-    if (!pimhw_i_same_jobs(&h->jobs, &d->streams[0].jobs, clocks)) return false;
-    bool shared = d->config.front_end == PIMHW_SHARED;
-    if (shared && (h->decode_ck + clocks != d->decode_ck || h->decode_reason != d->decode_reason))
-        return false;
-    for (uint32_t g = 0; g < d->n_groups; g++)
-        if (shared && !pimhw_i_same_queue(&h->groups[g], h->decode_ck, &d->groups[g], d->decode_ck))
-            return false;
-    for (uint32_t g = 0; g < d->n_groups; g++)
-        if (!pimhw_i_still(&h->groups[g], &d->groups[g], clocks) &&
-            !pimhw_i_same_channel(&h->groups[g], &d->groups[g], clocks, rows))
-            return false;
-    return true;
-}
-
-static void pimhw_i_take_head(pimhw_device *d, uint64_t round, uint64_t front)
-{
-    pimhw_i_head *h = &d->head;
-    h->taken = true;
-    h->round = round;
-    h->front_ck = front;
-    h->decode_ck = d->decode_ck;
-    h->decode_reason = d->decode_reason;
-    h->epu_free_ck = d->epu_free_ck;
-    h->epu_ck = d->epu_ck;
-    h->n_instructions = d->n_instructions;
-    h->n_groups = d->n_groups;
-    h->jobs = d->streams[0].jobs;
-    for (uint32_t g = 0; g < d->n_groups; g++)
-        memcpy(&h->groups[g], &d->groups[g], offsetof(pimhw_i_channel, runs));
-}
-
-/* Adds n rounds like the last one to a channel, each so many clocks and rows. */
-static void pimhw_i_repeat_channel(pimhw_i_channel *ch, const pimhw_i_channel *before, uint64_t n,
-                                   uint64_t clocks, uint64_t rows)
-{
-    bool held = ch->hold_ck != before->hold_ck;
-    if (held) ch->hold_ck += n * clocks;
-    if (pimhw_i_still(before, ch, held ? ch->hold_ck - before->hold_ck : 0)) return;
-    for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++) {
-        ch->commands[i] += n * (ch->commands[i] - before->commands[i]);
-        ch->issued_ck[i] += ch->issued_ck[i] == before->issued_ck[i] ? 0 : n * clocks;
-        ch->ready[i] += n * clocks << 8;
+    pimhw_i_pool *p = &d->pool;
+    uint64_t hash = pimhw_i_hash(&d->view);
+    if (p->until < scope->index) p->n = 0;
+    if (p->n == 0) p->until = UINT64_MAX;
+    for (uint32_t i = 0; i < p->n && i < PIMHW_I_KEPT; i++) {
+        if (p->hash[i] != hash) continue;
+        p->view[i].until = p->until;
+        uint64_t skipped = pimhw_i_try(d, &p->view[i], true, scope);
+        if (skipped) return skipped;
     }
-    for (uint32_t i = 0; i < PIMHW_N_SPENT; i++)
-        ch->spent_ck[i] += n * (ch->spent_ck[i] - before->spent_ck[i]);
-    ch->now_ck += n * clocks;
-    ch->last_ck += n * clocks;
-    ch->end_ck += n * clocks;
-    ch->pending_ck += n * clocks;
-    ch->row += n * rows;
+    pimhw_i_view *kept = &p->view[p->n % PIMHW_I_KEPT];
+    pimhw_i_group_view *groups = kept->groups;
+    p->hash[p->n++ % PIMHW_I_KEPT] = hash;
+    *kept = d->view;
+    kept->groups = groups;
+    for (uint32_t i = 0; i < kept->n_groups; i++) {
+        uint64_t *words = groups[i].words;
+        groups[i] = d->view.groups[i];
+        groups[i].words = words;
+        memcpy(words, d->view.groups[i].words, groups[i].n_words * sizeof words[0]);
+    }
+    return 0;
 }
 
-static void pimhw_i_repeat(pimhw_device *d, uint64_t n, uint64_t clocks, uint64_t rows)
+/* Keeps what is seen now to compare with, at heads 1, 2, 4, .. apart [Brent]. */
+static void pimhw_i_keep(pimhw_device *d, pimhw_i_track *t)
 {
-    const pimhw_i_head *h = &d->head;
-    pimhw_i_jobs *jobs = &d->streams[0].jobs;
-    for (uint32_t g = 0; g < d->n_groups; g++)
-        pimhw_i_repeat_channel(&d->groups[g], &h->groups[g], n, clocks, rows);
-    for (uint32_t i = 0; i < jobs->n; i++)
-        jobs->ready_ck[i] += n * clocks;
-    for (uint32_t i = 0; i < jobs->n_done; i++)
-        jobs->done_ck[i] += n * clocks;
-    d->epu_free_ck += n * clocks;
-    if (d->config.front_end == PIMHW_SHARED) d->decode_ck += n * clocks;
-    d->epu_ck += n * (d->epu_ck - h->epu_ck);
-    d->n_instructions += n * (d->n_instructions - h->n_instructions);
-    d->skipped_rounds += n;
+    pimhw_i_view was = t->view;
+    if (was.taken && ++t->heads < t->power) return;
+    t->power = was.taken ? 2 * t->power : 1;
+    t->heads = 0;
+    t->view = d->view;
+    t->view.until = UINT64_MAX;
+    d->view = was; /* its memory is free for the next look */
 }
 
-/* Whether block b + 1 is block b with rows so much further, below those of AF. */
+/* At the head of a round: how many rounds, like those before, are skipped. */
+static uint64_t pimhw_i_skip(pimhw_device *d, pimhw_i_track *t, const pimhw_i_scope *scope)
+{
+    if (!pimhw_i_look(d, &d->view, scope)) {
+        t->view.taken = false;
+        return 0;
+    }
+    const uint64_t *due = &d->groups[d->view.groups[0].group].tally.due_ck;
+    bool refreshed = *due != t->due_ck && d->config.refresh;
+    if (refreshed) t->view.taken = false;
+    uint64_t skipped = pimhw_i_try(d, &t->view, false, scope);
+    if (!skipped && refreshed && pimhw_i_has_pool(d, t, scope))
+        skipped = pimhw_i_try_pool(d, scope);
+    t->due_ck = *due;
+    if (skipped)
+        t->view.taken = false;
+    else
+        pimhw_i_keep(d, t);
+    return skipped;
+}
+
+/* Whether block b + 1 is block b with rows so much further. */
 static bool pimhw_i_like_next(const pimhw_block *b, uint64_t rows)
 {
     return memcmp(b[0].rest, b[1].rest, sizeof b->rest) == 0 &&
-           b[1].row_base[0] < PIMHW_I_PLAIN_ROWS && b[1].row_base[1] < PIMHW_I_PLAIN_ROWS &&
            b[1].row_base[0] - (uint64_t)b[0].row_base[0] == rows &&
            b[1].row_base[1] - (uint64_t)b[0].row_base[1] == rows;
 }
 
-/*
- * At the head of a round: if the device is where it was one round ago, and the blocks to come are
- * like those of that round, the rounds to come are like it too and need not be walked.
- */
-static void pimhw_i_skip(pimhw_device *d, pimhw_i_walker *w)
+/* Sets since, limit and rows to the list's rounds, from `oldest` on, whose blocks are alike. */
+static void pimhw_i_list_scope(const pimhw_i_walker *w, uint64_t oldest, pimhw_i_scope *scope)
 {
     const pimhw_request *request = w->request;
-    uint64_t round = w->index[0], lag = pimhw_i_value(w, w->program->items[0].aux, 0, NULL);
-    if (d->n_streams > 1 || d->issuer.sink || !request || request->list_begin ||
-        w->sketch->by_round || round >= request->n_blocks)
+    uint64_t lag = pimhw_i_aux(w->program, &w->program->items[0]), last = scope->index - 1;
+    if (request->list_begin || last < lag || scope->index >= request->n_blocks) {
+        scope->limit = 0;
         return;
-    uint64_t front = pimhw_i_front_ck(d), n = 0;
-    if (d->head.taken && d->head.round + 1 == round && round >= lag + 2) {
-        const pimhw_block *first = &request->blocks[round - lag - 2];
-        uint64_t rows = first[1].row_base[0] - (uint64_t)first[0].row_base[0];
-        bool like = true;
-        for (uint64_t i = 0; like && i <= lag; i++)
-            like = pimhw_i_like_next(first + i, rows);
-        const pimhw_block *b = first + lag + 1;
-        for (; like && round + n < request->n_blocks && round + n + 1 < w->bound[0]; n++)
-            if (!pimhw_i_like_next(b + n, rows)) break;
-        uint64_t clocks = front - d->head.front_ck;
-        uint64_t furthest = pimhw_i_max(front, pimhw_i_max(d->epu_free_ck, d->decode_ck));
-        if (clocks > 0 && furthest < PIMHW_I_MOST_CK)
-            n = pimhw_i_min(n, (PIMHW_I_MOST_CK - furthest) / clocks);
-        if (n > 0 && pimhw_i_same_head(d, clocks, rows)) {
-            pimhw_i_repeat(d, n, clocks, rows);
-            w->index[0] += n;
-            w->block = pimhw_i_block_of(w, 0);
-            d->head.taken = false;
-            return;
-        }
     }
-    pimhw_i_take_head(d, round, front);
+    const pimhw_block *blocks = request->blocks;
+    uint64_t rows = blocks[last + 1].row_base[0] - (uint64_t)blocks[last].row_base[0];
+    uint64_t first = last, limit = scope->index;
+    scope->limit = pimhw_i_min(scope->limit, request->n_blocks);
+    while (limit < scope->limit && pimhw_i_like_next(&blocks[limit - 1], rows))
+        limit++;
+    while (first + lag > oldest && first > 0 && pimhw_i_like_next(&blocks[first - 1], rows))
+        first--;
+    scope->since = pimhw_i_max(scope->since, first + lag);
+    scope->limit = limit;
+    scope->row = blocks[last].row_base[0];
+    scope->row_step += rows;
+}
+
+/* The channels of a loop's round do so many rounds alike, as far as masks and lists go. */
+static void pimhw_i_scope_of(const pimhw_device *d, const pimhw_i_walker *w, uint32_t level,
+                             pimhw_i_scope *scope)
+{
+    const pimhw_i_track *t = &d->tracks[level];
+    scope->since = 0;
+    const pimhw_i_loop *loop = &d->sketch.loops[w->opener];
+    scope->mask = w->enter[level];
+    scope->index = w->index[level];
+    scope->row_step = loop->row_step;
+    scope->row = scope->index * loop->row_step;
+    scope->all = loop->hub || d->shared;
+    scope->limit = w->bound[level];
+    for (uint64_t left = w->even[level] ? 0 : w->enter[level]; left; left &= left - 1) {
+        uint32_t c = pimhw_i_lowest(left);
+        uint64_t rounds = w->rounds[level][c];
+        if (w->mask >> c & 1)
+            scope->limit = pimhw_i_min(scope->limit, rounds);
+        else if (rounds <= scope->index)
+            scope->since = pimhw_i_max(scope->since, rounds);
+    }
+    if (w->program->items[w->opener].kind == PIMHW_LIST) {
+        uint64_t origin = scope->row;
+        uint64_t oldest = d->pool.owner == t ? 0 : t->view.round;
+        pimhw_i_list_scope(w, oldest, scope);
+        scope->row += origin;
+    }
+}
+
+/* Whether the run has come to the last clock there is. */
+static void pimhw_i_watch(pimhw_device *d)
+{
+    for (uint32_t g = 0; g < d->n_groups; g++)
+        d->endless = d->endless || d->groups[g].end_ck >= PIMHW_I_MOST_CK;
+    d->endless = d->endless || d->decode.ck >= PIMHW_I_MOST_CK;
+}
+
+/* A round of a loop begins: it is walked, or many are skipped first. */
+static void pimhw_i_round(pimhw_device *d, pimhw_i_walker *w)
+{
+    uint32_t level = w->depth - 1;
+    pimhw_i_track *t = &d->tracks[level];
+    pimhw_i_scope scope;
+    if ((d->walked_rounds++ & 1023) == 0) pimhw_i_watch(d);
+    if (!(w->tracked >> level & 1) || d->issuer.sink) return;
+    if (w->index[level] == 0) {
+        t->view.taken = false;
+        t->due_ck = UINT64_MAX;
+        w->until[level] = UINT64_MAX;
+        if (d->pool.owner == t) d->pool.owner = NULL;
+        return;
+    }
+    if (d->pool.owner == t) d->pool.until = pimhw_i_min(d->pool.until, w->until[level]);
+    t->view.until = pimhw_i_min(t->view.until, w->until[level]);
+    w->until[level] = UINT64_MAX;
+    const pimhw_i_loop *loop = &d->sketch.loops[w->opener];
+    if (loop->hub && d->n_streams > 1) return;
+    if (w->bound[level] < w->index[level] + PIMHW_I_WORTH) return;
+    pimhw_i_scope_of(d, w, level, &scope);
+    if (scope.limit < scope.index + PIMHW_I_WORTH) return;
+    uint64_t skipped = pimhw_i_skip(d, t, &scope);
+    w->index[level] += skipped;
+    if (skipped) pimhw_i_watch(d);
+    if (w->program->items[w->opener].kind == PIMHW_LIST) w->block = pimhw_i_block_of(w, 0);
 }
 
 /* The next instruction of a stream, if the device can do it. */
@@ -3436,10 +4993,12 @@ static pimhw_status pimhw_i_fetch(pimhw_device *d, pimhw_i_stream *s, pimhw_caus
     pimhw_status status = PIMHW_ERR_PROGRAM;
     pimhw_i_step step = pimhw_i_next(&s->walker, &s->in);
     for (; step == PIMHW_I_ROUND; step = pimhw_i_next(&s->walker, &s->in))
-        pimhw_i_skip(d, &s->walker);
+        pimhw_i_round(d, &s->walker);
     s->over = step == PIMHW_I_DONE;
     if (s->over) return PIMHW_OK;
-    if (step == PIMHW_I_WRONG)
+    if (d->endless)
+        pimhw_cause_write(&what, "the run takes 2^46 clocks or more");
+    else if (step == PIMHW_I_WRONG)
         pimhw_cause_write(&what, "2^28 rounds or more, or an operand of 2^32 or more");
     else if (d->phase == PIMHW_I_ENDED)
         pimhw_cause_write(&what, "an instruction after EOC");
@@ -3468,9 +5027,9 @@ static pimhw_status pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s, pimhw
 static uint32_t pimhw_i_streams_init(pimhw_device *d, const pimhw_program *program,
                                      const pimhw_request *request)
 {
-    bool apart = d->config.front_end == PIMHW_PER_CHANNEL && request && request->list_begin;
+    bool apart = !d->shared && request && request->list_begin;
     uint32_t n = apart ? d->config.n_channels : 1;
-    pimhw_i_sketch_init(&d->sketch, program, request);
+    pimhw_i_sketch_init(&d->sketch, program, request, &d->config);
     for (uint32_t i = 0; i < n; i++) {
         uint64_t mask = apart ? (uint64_t)1 << i : pimhw_i_low_bits(d->config.n_channels);
         d->streams[i].waits = d->streams[i].over = false;
@@ -3491,23 +5050,90 @@ static pimhw_status pimhw_i_streams_run(pimhw_device *d, pimhw_cause *why)
         }
         if (!waits) return PIMHW_OK;
         /* no stream can send earlier work any more: the oldest is next */
-        if (!pimhw_i_epu_serve(d)) {
-            pimhw_cause_write(why, "EPU: more than %u works that nothing waits for",
-                              (uint64_t)PIMHW_I_JOBS);
-            return PIMHW_ERR_PROGRAM;
-        }
+        if (!pimhw_i_epu_serve(d))
+            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
+                                "EPU: more than %u works that nothing waits for",
+                                (uint64_t)PIMHW_I_JOBS);
     }
 }
 
-/* SYNC and EOC speak of all channels at once: they have no place in streams that run apart. */
-static pimhw_status pimhw_i_apart_check(const pimhw_program *program, pimhw_cause *why)
+/* Everything is over before the program runs once more. */
+static void pimhw_i_settle(pimhw_device *d)
+{
+    while (pimhw_i_epu_serve(d))
+        continue;
+    for (uint32_t i = 0; i < d->n_streams; i++)
+        d->streams[i].jobs.n_done = 0;
+    pimhw_i_sync(d);
+    if (d->shared) pimhw_i_not_before(&d->decode, d->epu_free_ck, PIMHW_WAIT_EPU);
+    for (uint32_t g = 0; g < d->n_groups && !d->shared; g++)
+        pimhw_i_not_before(&d->groups[g].hold, d->epu_free_ck, PIMHW_WAIT_EPU);
+}
+
+/* All runs of a program. */
+static pimhw_status pimhw_i_runs(pimhw_device *d, const pimhw_program *program,
+                                 const pimhw_request *request, pimhw_cause *why)
+{
+    uint64_t n = request && request->repeats > 1 ? request->repeats : 1;
+    pimhw_i_track *t = &d->tracks[PIMHW_LOOPS];
+    pimhw_i_scope scope;
+    memset(&scope, 0, sizeof scope);
+    scope.all = true;
+    scope.limit = n;
+    t->view.taken = false;
+    t->due_ck = UINT64_MAX;
+    d->pool.owner = NULL;
+    for (scope.index = 0; scope.index < n; scope.index++) {
+        d->walked_rounds += n > 1;
+        if (scope.index > 0) {
+            pimhw_i_settle(d);
+            if (!d->issuer.sink) scope.index += pimhw_i_skip(d, t, &scope);
+            pimhw_i_streams_init(d, program, request);
+        }
+        pimhw_status status = pimhw_i_streams_run(d, why);
+        if (status != PIMHW_OK) return status;
+    }
+    return PIMHW_OK;
+}
+
+/* What loops of constant rounds alone take beyond the last clock is refused before it is walked. */
+static pimhw_status pimhw_i_size_check(const pimhw_program *p, pimhw_cause *why)
+{
+    uint64_t rounds[PIMHW_I_NESTED + 1] = {1}, total = 0;
+    uint32_t depth = 0;
+    for (uint32_t i = 0; i < p->n_items; i++) {
+        const pimhw_item *item = &p->items[i];
+        const pimhw_operand *o = item->op_size ? &p->operands[item->op_size - 1] : NULL;
+        bool constant = o && !o->tail[0] && !o->tail[1] && !pimhw_i_loops_of(o->step);
+        uint64_t n = constant ? pimhw_i_min(o->base, PIMHW_I_MOST_CK) : 0;
+        if (item->kind == PIMHW_END) {
+            depth--;
+        } else if (pimhw_i_opens(item->kind)) {
+            bool loop = item->kind == PIMHW_LOOP;
+            n = loop ? n : item->kind == PIMHW_BLOCK;
+            uint64_t fits = n ? PIMHW_I_MOST_CK / n : 0;
+            rounds[depth + 1] = rounds[depth] > fits && n ? PIMHW_I_MOST_CK : rounds[depth] * n;
+            depth++;
+        } else if (PIMHW_I_KINDS[item->kind].taker != PIMHW_I_BY_HOST) {
+            total += rounds[depth];
+        }
+        if (total >= PIMHW_I_MOST_CK)
+            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
+                                "item %u: the run takes 2^46 clocks or more", (uint64_t)i);
+    }
+    return PIMHW_OK;
+}
+
+/* What speaks of all channels at once has no place in streams that run apart. */
+static pimhw_status pimhw_i_apart_check(const pimhw_program *program, bool gaps, pimhw_cause *why)
 {
     for (uint32_t i = 0; i < program->n_items; i++) {
         uint32_t kind = program->items[i].kind;
-        if (kind != PIMHW_SYNC && kind != PIMHW_EOC) continue;
-        pimhw_cause_write(why, "item %u: %s, where channels have lists of their own", (uint64_t)i,
-                          PIMHW_I_KINDS[kind].name);
-        return PIMHW_ERR_PROGRAM;
+        bool all = kind == PIMHW_SYNC || kind == PIMHW_EOC || (gaps && kind == PIMHW_CFR);
+        if (all)
+            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
+                                "item %u: %s, where channels have lists of their own", (uint64_t)i,
+                                PIMHW_I_KINDS[kind].name);
     }
     return PIMHW_OK;
 }
@@ -3520,13 +5146,14 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *r
     if (!device || !readings || !program) return PIMHW_ERR_ARGUMENT;
     pimhw_status status = pimhw_program_check(program, &device->config, why);
     if (status == PIMHW_OK) status = pimhw_i_request_check(device, request, why);
+    if (status == PIMHW_OK) status = pimhw_i_size_check(program, why);
     if (status != PIMHW_OK) return status;
     uint32_t n_streams = pimhw_i_streams_init(device, program, request);
-    if (n_streams > 1) status = pimhw_i_apart_check(program, why);
+    if (n_streams > 1)
+        status = pimhw_i_apart_check(program, device->config.controller != PIMHW_IN_ORDER, why);
     if (status != PIMHW_OK) return status;
     pimhw_i_start(device, sink, n_streams);
-    device->head.taken = false;
-    status = pimhw_i_streams_run(device, why);
+    status = pimhw_i_runs(device, program, request, why);
     if (status == PIMHW_OK) status = pimhw_device_finish(device, &r, why);
     device->phase = PIMHW_I_IDLE;
     if (status != PIMHW_OK) return status;
@@ -3535,13 +5162,14 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *r
         uint64_t order = request->list_begin ? request->list_begin[device->config.n_channels] : 0;
         uint64_t lists = request->list_begin ? device->config.n_channels + 1u : 0;
         r.request_bytes = request->n_blocks * (uint64_t)sizeof(pimhw_block) + 4 * (order + lists);
-        if (request->useful_macs > r.macs) {
-            pimhw_cause_write(why, "request: useful_macs %u, the program does %u",
-                              request->useful_macs, r.macs);
-            return PIMHW_ERR_PROGRAM;
-        }
-        r.useful_macs = request->useful_macs;
+        uint64_t repeats = pimhw_i_max(request->repeats, 1);
+        if (request->useful_macs > r.macs / repeats)
+            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
+                                "request: useful_macs %u, the program does %u",
+                                request->useful_macs, r.macs / repeats);
+        r.useful_macs = request->useful_macs * repeats;
         r.padding_macs = r.macs - r.useful_macs;
+        pimhw_i_flops(&device->config, &r);
     }
     *readings = r;
     return PIMHW_OK;
@@ -3558,7 +5186,7 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     if (status != PIMHW_OK) return status;
     device->phase = PIMHW_I_IDLE;
     pimhw_i_walker *w = &device->streams[0].walker;
-    pimhw_i_sketch_init(&device->sketch, program, request);
+    pimhw_i_sketch_init(&device->sketch, program, request, &device->config);
     pimhw_i_walker_init(w, program, request, &device->sketch,
                         pimhw_i_low_bits(device->config.n_channels), 255, device->rounds);
     for (;;) {
@@ -3566,8 +5194,8 @@ PIMHW_API pimhw_status pimhw_device_resolve(
         if (step == PIMHW_I_ROUND) continue;
         if (step == PIMHW_I_DONE) return PIMHW_OK;
         if (step == PIMHW_I_WRONG)
-            pimhw_cause_write(why, "2^28 rounds or more, or an operand of 2^32 or more");
-        if (step == PIMHW_I_WRONG) return PIMHW_ERR_PROGRAM;
+            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
+                                "2^28 rounds or more, or an operand of 2^32 or more");
         status = pimhw_i_refuse(device, &in, !request, why);
         if (status != PIMHW_OK) return status;
         if (!emit(user, &in)) return PIMHW_OK;

@@ -118,38 +118,73 @@ typedef enum pimattn_hfp_unit {
     PIMATTN_BY_QUERY_HEAD = 1 /* every query head by itself */
 } pimattn_hfp_unit;
 
+/*
+ * How V lies in the banks that share a KV head. Dims come in blocks of one a bank; a column of a
+ * bank holds one dim of 16 (lanes) consecutive tokens; groups of channels take the columns in turn.
+ */
+typedef enum pimattn_v_mapping {
+    PIMATTN_V_A = 0,   /* the blocks of dims on different channels, which make a group [PHONY] */
+    PIMATTN_V_B,       /* every channel a group with all blocks, a row of each after the other */
+    PIMATTN_V_K,       /* as B, but all blocks share a row, and their sums stay till the end */
+    PIMATTN_V_CHEAPEST /* the one with fewest clocks, of equals the one with least energy */
+} pimattn_v_mapping;
+
+/* What a mapping is called ("A", "B", "K", "cheapest"); NULL beyond the last. */
+PIMATTN_API const char *pimattn_v_mapping_str(uint32_t v_mapping);
+
 /* One sequence of a step: its tokens in the cache, of which the last n_tokens are queries. */
 typedef struct pimattn_span {
     uint64_t context_tokens; /* at most 2^32 */
     uint64_t n_tokens;       /* 1 to context_tokens, at most 65535 */
 } pimattn_span;
 
-/* How a shape lies on a device. Layouts of K and V: mapping A [PHONY]. */
+/*
+ * How a shape lies on a device, and the order of its program.
+ *
+ * Order. in-order and static: the inputs of a block, then per sum its MACs and its read [CENT].
+ * reads_late: an entry is read just before its next sum begins, the last ones at the end of the
+ * phase, so that the inputs of the next query, block, strip or row always go out before the reads
+ * that are still due (W first [PHONY]); and sums take turns on all entries, but for keys larger
+ * than the global buffer, whose sums are all in entry 0. inputs_late: the same for inputs, a
+ * query's go out just before its first MACs instead of a block's at once.
+ */
 typedef struct pimattn_plan {
     pimattn_shape shape;
     uint32_t partition;     /* pimattn_partition */
     uint32_t hfp_unit;      /* pimattn_hfp_unit */
     bool row_reuse_off;     /* default: all queries of a KV head use a row before it closes */
+    bool reads_late;        /* controllers ping-pong and DCS */
+    bool inputs_late;       /* DCS: a queue of inputs waits for entries one by one */
     uint32_t unit_channels; /* channels that share one KV head: all (TCP) or 1 (HFP) */
     uint32_t n_queries;     /* queries of one block the program is made for */
+    uint32_t inputs;        /* global buffer entries to fill at once: a region under ping-pong */
+    uint32_t sums;          /* output entries to sum into at once: likewise */
     uint32_t k_columns;     /* columns of one token's key */
     uint32_t k_row_tokens;  /* tokens of one bank row; 0: a token takes k_token_rows rows */
     uint32_t k_token_rows;
-    uint32_t k_queries;  /* query block of the K phase */
-    bool k_resident;     /* the queries stay in the global buffer for all rows */
-    uint32_t v_blocks;   /* blocks of n_banks dims that cover head_dim_v */
-    uint32_t v_groups;   /* channel groups over tokens */
-    uint32_t v_passes;   /* passes over the same tokens */
-    uint32_t v_queries;  /* query block of the V phase */
-    uint32_t v_strip;    /* columns of probabilities in the global buffer at once, per query */
-    bool v_hold;         /* sums stay in the output entries from row to row */
-    uint32_t wanted_out; /* output entries the plan would have used with enough of them .. */
-    uint32_t used_out;   /* .. and uses: fewer means it fell back to smaller query blocks */
+    uint32_t k_queries;     /* query block of the K phase */
+    bool k_resident;        /* the queries stay in the global buffer for all rows */
+    uint32_t k_out_slots;   /* output entries of the K phase: for so many tokens of a bank .. */
+    uint32_t k_out_queries; /* .. times so many queries; 1 x 1: all sums use entry 0 */
+    uint32_t v_wanted;      /* pimattn_v_mapping asked for .. */
+    uint32_t v_mapping;     /* .. and taken: K becomes A where it has too few entries */
+    uint32_t v_blocks;      /* blocks of n_banks dims that cover head_dim_v */
+    uint32_t v_spread;      /* channels of a group, each with other blocks of dims */
+    uint32_t v_groups;      /* channel groups over tokens */
+    uint32_t v_passes;      /* blocks of one channel: over the same tokens, one after the other */
+    bool v_packed;          /* K: the blocks share a row, else each has rows of its own */
+    uint32_t v_row_columns; /* columns of one block in a row */
+    uint32_t v_queries;     /* query block of the V phase */
+    uint32_t v_strip;       /* columns of probabilities in the global buffer at once, per query */
+    bool v_hold;            /* sums stay in the output entries from row to row */
+    uint32_t wanted_out;    /* output entries the plan would have used with enough of them .. */
+    uint32_t used_out;      /* .. and uses: fewer means smaller query blocks, or another mapping */
     pimhw_config device;
 } pimattn_plan;
 
 /*
- * Plans blocks of up to n_queries queries (n_tokens * GQA group, or n_tokens by query head).
+ * Plans blocks of up to n_queries queries (n_tokens * GQA group, or n_tokens by query head), V by
+ * mapping A.
  *
  *   returns  PIMATTN_ERR_CONFIG with the field in *why; *plan then unchanged
  */
@@ -157,6 +192,16 @@ PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_s
                                              const pimhw_config *device, uint32_t partition,
                                              uint32_t hfp_unit, bool row_reuse_off,
                                              uint64_t n_queries, pimhw_cause *why);
+
+/*
+ * Lays V out by another mapping. K needs an output entry per block of dims and query; with too few,
+ * or with more blocks than a row has columns, the plan takes A and says so.
+ *
+ *   returns  PIMATTN_ERR_CONFIG if there is no such mapping, and for PIMATTN_V_CHEAPEST: that
+ *            depends on lengths, so an engine or an estimate decides it; *plan then unchanged
+ */
+PIMATTN_API pimattn_status pimattn_plan_map_v(pimattn_plan *plan, uint32_t v_mapping,
+                                              pimhw_cause *why);
 
 /* The program of a plan: one layer's attention, for any batch of any lengths. */
 PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_program *program,
@@ -177,25 +222,61 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
                                                 size_t n_spans, pimhw_cause *why);
 
 /* ==========================================================================
- * [A9] READINGS: latency, occupancy.
+ * [A9] READINGS: latency, energy, occupancy, what else would have done.
  * ========================================================================== */
 
+/* What a layer's attention spends most of its time on. */
+typedef enum pimattn_bound {
+    PIMATTN_BOUND_MAC = 0, /* multiplying: as fast as the banks go */
+    PIMATTN_BOUND_ROW,     /* opening and closing rows */
+    PIMATTN_BOUND_IO,      /* inputs and results of the channels, and waiting for them */
+    PIMATTN_BOUND_SOFTMAX, /* waiting for the hub */
+    PIMATTN_BOUND_REFRESH,
+    PIMATTN_BOUND_LINK, /* q and out on their way take longer than all of that */
+    PIMATTN_N_BOUND
+} pimattn_bound;
+
+/* What a bound is called; NULL beyond the last. */
+PIMATTN_API const char *pimattn_bound_str(uint32_t bound);
+
+/*
+ * What attention costs. A step is n_layers layers. With refresh, a single layer may be too short to
+ * meet one: if it takes less than 16 tREFI, the step is timed as n_layers layers in one go, else
+ * and without refresh as n_layers times the one layer.
+ */
 typedef struct pimattn_readings {
     uint32_t size;         /* bytes of this struct */
     uint32_t version;      /* 1 */
-    pimhw_readings device; /* attention of one layer for the whole batch, softmax included */
-    uint64_t step_ck;      /* n_layers * device.cycles */
-    double step_us;
+    pimhw_readings device; /* attention of one layer for the whole batch alone, with softmax */
     uint32_t n_layers;
+    uint32_t layers_timed; /* in one go for the step: n_layers or 1 */
+    uint64_t step_ck;
+    double step_us;
+    double layer_ns;                  /* a layer of the step: step_us / n_layers */
+    double energy_pJ[PIMHW_N_ENERGY]; /* of the step; in this order they sum to step_pJ */
+    double step_pJ;
+    double layer_pJ;      /* step_pJ / n_layers */
+    double token_pJ;      /* step_pJ / query tokens of the batch */
+    double average_mW;    /* power over the step */
+    double refresh_share; /* of the step's clocks on the critical channel: REF, and waits for it */
+    double host_ns;       /* reading kv_bytes at the host's bandwidth (host_MBps) .. */
+    double peak_ns;       /* .. and at the device's own: a column of every bank each tCCD_MAC */
+    double link_ns;       /* a layer's q in and out back over link_MBps, element_bytes each: the
+                             hub does softmax, so no score leaves the module */
+    double speedup;       /* host_ns / (layer_ns + link_ns): above 1 the device wins */
+    uint32_t bound;       /* pimattn_bound: why */
+    uint32_t controller;  /* pimhw_controller */
     uint32_t partition;
+    uint32_t v_mapping;  /* pimattn_v_mapping taken .. */
+    uint32_t v_wanted;   /* .. and asked for */
+    uint32_t wanted_out; /* see pimattn_plan */
+    uint32_t used_out;
     uint64_t kv_tokens;   /* context tokens of the batch */
     uint64_t kv_bytes;    /* K and V the device holds for one layer of the batch, unpadded */
     uint64_t pages_used;  /* KV pages in use in the engine; 0 for an estimate */
     uint64_t pages_total; /* KV pages the configuration allows */
-    uint32_t wanted_out;  /* see pimattn_plan */
-    uint32_t used_out;
-    bool remembered;    /* a batch of these lengths had been timed before */
-    const char *kernel; /* host kernel: "scalar"; "" for an estimate */
+    bool remembered;      /* a batch of these lengths had been timed before */
+    const char *kernel;   /* host kernel: "scalar"; "" for an estimate */
 } pimattn_readings;
 
 /* ==========================================================================
@@ -241,6 +322,7 @@ typedef struct pimattn_config {
     void *parallel_user;
     uint32_t partition; /* pimattn_partition; default TCP */
     uint32_t hfp_unit;  /* pimattn_hfp_unit */
+    uint32_t v_mapping; /* pimattn_v_mapping; default A */
     bool row_reuse_off;
     pimhw_config device; /* from pimhw_config_init; all 0: preset "aimx" */
     pimhw_allocator allocator;
@@ -1047,35 +1129,95 @@ static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
     return PIMATTN_OK;
 }
 
+/* What of the buffers one phase of the device may use. */
+static void pimattn_i_plan_buffers(pimattn_plan *p)
+{
+    const pimhw_config *d = &p->device;
+    bool regions = d->controller == PIMHW_PING_PONG;
+    p->inputs_late = d->controller == PIMHW_DCS;
+    p->reads_late = regions || p->inputs_late;
+    p->inputs = regions && !d->extra_region ? d->in_entries / 2 : d->in_entries;
+    p->sums = regions ? pimhw_config_outs(d) / 2 : pimhw_config_outs(d);
+    if (p->inputs == 0) p->inputs = 1;
+    if (p->sums == 0) p->sums = 1;
+}
+
 /* K: whole tokens in a bank row, or whole rows of one token. */
 static void pimattn_i_plan_k(pimattn_plan *p)
 {
     uint32_t columns = pimhw_config_columns(&p->device);
-    uint32_t entries = p->device.in_entries;
     p->k_columns = (uint32_t)pimattn_i_ceil_div(p->shape.head_dim, pimhw_config_lanes(&p->device));
     p->k_row_tokens = columns / p->k_columns;
     p->k_token_rows = (uint32_t)pimattn_i_ceil_div(p->k_columns, columns);
-    p->k_queries = (uint32_t)pimattn_i_min(p->n_queries, pimattn_i_max(1, entries / p->k_columns));
-    if (p->k_row_tokens == 0) p->k_queries = 1;
-    p->k_resident = p->k_row_tokens > 0 && p->k_columns <= entries &&
-                    (p->row_reuse_off || p->n_queries <= p->k_queries);
+    bool whole = p->k_row_tokens > 0 && p->k_columns <= p->inputs;
+    p->k_queries =
+        whole ? (uint32_t)pimattn_i_min(p->n_queries, p->inputs / p->k_columns) : (uint32_t)1;
+    p->k_out_slots = p->k_out_queries = 1;
+    if (p->reads_late && whole) {
+        /* both regions take their turn; blocks after one another fill whole sets of entries */
+        uint32_t outs = pimhw_config_outs(&p->device) > p->sums ? 2 * p->sums : p->sums;
+        if (p->n_queries > p->k_queries && p->k_queries > outs) p->k_queries -= p->k_queries % outs;
+        p->k_out_queries = (uint32_t)pimattn_i_min(p->k_queries, outs);
+        p->k_out_slots = (uint32_t)pimattn_i_min(p->k_row_tokens, outs / p->k_out_queries);
+    }
+    p->k_resident = whole && (p->row_reuse_off || p->n_queries <= p->k_queries);
 }
 
-/* V, mapping A: a bank holds one dim of each block, a column 16 tokens. */
-static void pimattn_i_plan_v(pimattn_plan *p)
+/* Whether all blocks of dims find a column in a row, and their sums an entry per query. */
+static bool pimattn_i_v_packs(const pimattn_plan *p)
 {
-    uint32_t entries = p->device.in_entries;
-    uint64_t banks = pimhw_config_banks(&p->device);
-    p->v_blocks = (uint32_t)pimattn_i_ceil_div(p->shape.head_dim_v, banks);
-    bool fits = p->v_blocks <= p->unit_channels;
-    p->v_groups = fits ? p->unit_channels / p->v_blocks : 1;
-    p->v_passes = fits ? 1 : (uint32_t)pimattn_i_ceil_div(p->v_blocks, p->unit_channels);
-    p->wanted_out = p->k_queries;
-    p->v_queries = (uint32_t)pimattn_i_min(p->k_queries, p->device.out_entries);
-    p->v_strip = (uint32_t)pimattn_i_min(entries / p->v_queries, pimhw_config_columns(&p->device));
+    uint64_t queries = p->row_reuse_off ? 1 : p->n_queries;
+    return p->v_blocks <= pimhw_config_columns(&p->device) &&
+           pimattn_i_mul(queries, p->v_blocks) <= p->sums && queries <= p->inputs;
+}
+
+/* V: a bank holds one dim of each block, a column 16 tokens. */
+static void pimattn_i_plan_v(pimattn_plan *p, uint32_t v_mapping)
+{
+    p->v_wanted = p->v_mapping = v_mapping;
+    p->v_blocks = (uint32_t)pimattn_i_ceil_div(p->shape.head_dim_v, pimhw_config_banks(&p->device));
+    uint64_t wanted = p->k_queries;
+    if (v_mapping == PIMATTN_V_K) {
+        wanted = pimattn_i_mul(p->row_reuse_off ? p->k_queries : p->n_queries, p->v_blocks);
+        if (!pimattn_i_v_packs(p)) p->v_mapping = PIMATTN_V_A;
+    }
+    p->wanted_out = (uint32_t)pimattn_i_min(wanted, UINT32_MAX);
+    p->v_packed = p->v_mapping == PIMATTN_V_K;
+    p->v_spread = p->v_mapping == PIMATTN_V_A
+                      ? (uint32_t)pimattn_i_min(p->v_blocks, p->unit_channels)
+                      : (uint32_t)1;
+    p->v_groups = p->unit_channels / p->v_spread;
+    p->v_passes = (uint32_t)pimattn_i_ceil_div(p->v_blocks, p->v_spread);
+    p->v_row_columns = pimhw_config_columns(&p->device) / (p->v_packed ? p->v_passes : 1);
+    p->v_queries = (uint32_t)pimattn_i_min(p->k_queries, p->sums / (p->v_packed ? p->v_passes : 1));
+    if (p->v_packed && !p->row_reuse_off) p->v_queries = p->n_queries;
+    p->v_strip = (uint32_t)pimattn_i_min(p->inputs / p->v_queries, p->v_row_columns);
     bool one_block = p->row_reuse_off || p->n_queries <= p->v_queries;
-    p->v_hold = one_block && (uint64_t)p->v_queries * p->v_passes <= p->device.out_entries;
+    p->v_hold = one_block && (uint64_t)p->v_queries * p->v_passes <= p->sums;
     p->used_out = p->v_hold ? p->v_queries * p->v_passes : p->v_queries;
+}
+
+PIMATTN_API const char *pimattn_v_mapping_str(uint32_t v_mapping)
+{
+    static const char names[4][12] = {"A", "B", "K", "cheapest"};
+    return v_mapping < 4 ? names[v_mapping] : NULL;
+}
+
+static pimattn_status pimattn_i_v_mapping_check(uint32_t v_mapping, uint32_t most, pimhw_cause *why)
+{
+    if (v_mapping <= most) return PIMATTN_OK;
+    return pimattn_i_shape_fault(why, "v_mapping", v_mapping,
+                                 most == PIMATTN_V_K ? "0 (A), 1 (B) or 2 (K)"
+                                                     : "0 (A), 1 (B), 2 (K) or 3 (cheapest)");
+}
+
+PIMATTN_API pimattn_status pimattn_plan_map_v(pimattn_plan *plan, uint32_t v_mapping,
+                                              pimhw_cause *why)
+{
+    if (!plan) return PIMATTN_ERR_ARGUMENT;
+    pimattn_status status = pimattn_i_v_mapping_check(v_mapping, PIMATTN_V_K, why);
+    if (status == PIMATTN_OK) pimattn_i_plan_v(plan, v_mapping);
+    return status;
 }
 
 PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_shape *shape,
@@ -1102,8 +1244,9 @@ PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_s
     p.row_reuse_off = row_reuse_off;
     p.unit_channels = partition == PIMATTN_TCP ? device->n_channels : 1;
     p.n_queries = (uint32_t)n_queries;
+    pimattn_i_plan_buffers(&p);
     pimattn_i_plan_k(&p);
-    pimattn_i_plan_v(&p);
+    pimattn_i_plan_v(&p, PIMATTN_V_A);
     *plan = p;
     return PIMATTN_OK;
 }
@@ -1133,7 +1276,7 @@ static uint64_t pimattn_i_v_columns(const pimattn_plan *p, uint64_t tokens, uint
 static uint64_t pimattn_i_v_rows(const pimattn_plan *p, uint64_t tokens)
 {
     uint64_t columns = pimattn_i_v_columns(p, tokens, 0);
-    return pimattn_i_ceil_div(columns, pimhw_config_columns(&p->device)) * p->v_passes;
+    return pimattn_i_ceil_div(columns, p->v_row_columns) * (p->v_packed ? 1 : p->v_passes);
 }
 
 /* Sums of one (query, dim) that the hub adds up. */
@@ -1142,7 +1285,7 @@ static uint64_t pimattn_i_v_sums(const pimattn_plan *p, uint64_t tokens)
     uint64_t sums = 0;
     for (uint64_t g = 0; g < p->v_groups; g++) {
         uint64_t columns = pimattn_i_v_columns(p, tokens, g);
-        uint64_t reads = pimattn_i_ceil_div(columns, pimhw_config_columns(&p->device));
+        uint64_t reads = pimattn_i_ceil_div(columns, p->v_row_columns);
         sums += p->v_hold ? pimattn_i_min(reads, 1) : reads;
     }
     return sums;
@@ -1203,7 +1346,7 @@ static pimhw_tail pimattn_i_tokens(const pimattn_plan *p, bool is_v, uint64_t un
 {
     pimhw_tail t = pimattn_i_tail(PIMATTN_I_TOKENS, 0, unit, 1);
     if (is_v && p->v_groups > 1) {
-        t.channel_div = p->v_blocks;
+        t.channel_div = p->v_spread;
         t.channel_step = pimhw_config_lanes(&p->device);
     } else if (!is_v && p->unit_channels > 1) {
         t.channel_step = pimhw_config_banks(&p->device);
@@ -1325,13 +1468,119 @@ static void pimattn_i_end_rows_blocks(pimattn_i_writer *w, uint32_t row, uint32_
     pimattn_i_end(w, w->plan->row_reuse_off ? block : row);
 }
 
-/* Slots of a bank's row that hold a token of this channel. */
-static uint32_t pimattn_i_loop_slots(pimattn_i_writer *w, uint32_t row, uint64_t row_tokens,
-                                     uint64_t lanes)
+/*
+ * What comes before the first MAC of a sum into entry out: the read of the sum before it, where
+ * reads are late and the sum of the steps `again` says that there was one; and the bias, where
+ * reading does not clear. fresh: 1 where a sum begins, else 0; NULL: always 1.
+ */
+static void pimattn_i_begin_sum(pimattn_i_writer *w, uint32_t space, const pimhw_operand *out,
+                                const pimhw_operand *again, const pimhw_tail *fresh)
 {
-    pimhw_tail t = pimattn_i_tokens(w->plan, false, lanes);
-    pimattn_i_step(t.step, row, row_tokens * lanes);
-    return pimattn_i_loop_tail(w, row_tokens, &t);
+    const pimhw_operand zero = pimattn_i_operand(0);
+    const pimhw_tail one = pimattn_i_tail(0, 1, 1, 1);
+    pimattn_i_operands o = pimattn_i_no_operands();
+    o.out = *out;
+    if (w->plan->reads_late && memcmp(again, &zero, sizeof zero) != 0) {
+        o.op_size = *again;
+        pimattn_i_limit(w, &o.op_size, fresh ? fresh : &one);
+        pimattn_i_write(w, PIMHW_RD_MAC, 0, space, &o);
+    }
+    if (w->plan->device.out_clear != PIMHW_CLEAR_BIAS) return;
+    o.op_size = pimattn_i_operand(1);
+    if (fresh) pimattn_i_limit(w, &o.op_size, fresh);
+    pimattn_i_write(w, PIMHW_WR_BIAS, 0, space, &o);
+}
+
+/* Levels of the loops around one score: slots in runs, the queries of a block in sets. */
+typedef struct pimattn_i_k_loops {
+    uint32_t row, block, run, slot, set, query;
+} pimattn_i_k_loops;
+
+/* Slots of a bank's row that hold a token of this channel. */
+static void pimattn_i_loop_slots(pimattn_i_writer *w, pimattn_i_k_loops *at)
+{
+    const pimattn_plan *p = w->plan;
+    uint64_t lanes = (uint64_t)pimhw_config_banks(&p->device) * p->unit_channels;
+    uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens), run = p->k_out_slots;
+    pimhw_tail runs = pimattn_i_tokens(p, false, lanes * run);
+    pimattn_i_step(runs.step, at->row, row_tokens * lanes);
+    at->run = at->slot = PIMATTN_I_NO_LOOP;
+    if (run < row_tokens)
+        at->run = pimattn_i_loop_tail(w, pimattn_i_ceil_div(row_tokens, run), &runs);
+    if (run == 1) return;
+    pimhw_operand rounds = pimattn_i_operand(run);
+    pimhw_tail slots = pimattn_i_tokens(p, false, lanes);
+    pimattn_i_step(slots.step, at->row, row_tokens * lanes);
+    pimattn_i_step(slots.step, at->run, run * lanes);
+    pimattn_i_limit(w, &rounds, &slots);
+    if (row_tokens % run != 0) {
+        pimhw_tail of_row = pimattn_i_tail(0, row_tokens, 1, 1);
+        pimattn_i_step(of_row.step, at->run, run);
+        pimattn_i_limit(w, &rounds, &of_row);
+    }
+    at->slot = pimattn_i_loop(w, &rounds);
+}
+
+/* Loops over the queries of a block, in sets that find an output entry each. */
+static void pimattn_i_loop_sets(pimattn_i_writer *w, pimattn_i_k_loops *at)
+{
+    const pimattn_plan *p = w->plan;
+    uint32_t all = p->k_queries, set = p->reads_late ? p->k_out_queries : all;
+    pimhw_tail sets = pimattn_i_tail(PIMATTN_I_QUERIES, 0, set, 1);
+    pimattn_i_step(sets.step, at->block, all);
+    at->set = PIMATTN_I_NO_LOOP;
+    if (set < all) at->set = pimattn_i_loop_tail(w, pimattn_i_ceil_div(all, set), &sets);
+    pimhw_tail queries = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, 1);
+    pimattn_i_step(queries.step, at->block, all);
+    pimattn_i_step(queries.step, at->set, set);
+    at->query = pimattn_i_loop_tail(w, set, &queries);
+}
+
+/*
+ * The queries of a block, or where inputs are late the one query of these loops, before its first
+ * token; where they stay for all rows, only in the first.
+ */
+static void pimattn_i_lower_k_input(pimattn_i_writer *w, const pimattn_i_k_loops *at)
+{
+    const pimattn_plan *p = w->plan;
+    uint64_t block = (uint64_t)p->k_queries * p->k_columns;
+    pimattn_i_operands o = pimattn_i_no_operands();
+    uint64_t size = p->inputs_late ? p->k_columns : block;
+    pimhw_tail once = pimattn_i_tail(0, 1, 1, size);
+    o.op_size = pimattn_i_operand(size);
+    if (p->k_resident) pimattn_i_step(once.step, at->row, 1);
+    pimattn_i_step(o.gpr.step, at->block, block);
+    if (p->inputs_late) {
+        pimattn_i_step(once.step, at->run, 1);
+        pimattn_i_step(once.step, at->slot, 1);
+        pimattn_i_step(o.tile.step, at->set, (uint64_t)p->k_out_queries * p->k_columns);
+        pimattn_i_step(o.tile.step, at->query, p->k_columns);
+        pimattn_i_step(o.gpr.step, at->set, (uint64_t)p->k_out_queries * p->k_columns);
+        pimattn_i_step(o.gpr.step, at->query, p->k_columns);
+    } else {
+        pimhw_tail left = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, p->k_columns);
+        pimattn_i_step(left.step, at->block, p->k_queries);
+        pimattn_i_limit(w, &o.op_size, &left);
+    }
+    if (p->inputs_late || p->k_resident) pimattn_i_limit(w, &o.op_size, &once);
+    pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
+}
+
+/* Reads of the K phase that are still due: of every entry that a token and a query had. */
+static void pimattn_i_lower_k_reads(pimattn_i_writer *w)
+{
+    const pimattn_plan *p = w->plan;
+    uint64_t lanes = (uint64_t)pimhw_config_banks(&p->device) * p->unit_channels;
+    pimhw_tail slots = pimattn_i_tokens(p, false, lanes);
+    pimhw_tail queries = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, 1);
+    pimattn_i_operands o = pimattn_i_no_operands();
+    uint32_t slot = pimattn_i_loop_tail(w, p->k_out_slots, &slots);
+    uint32_t query = pimattn_i_loop_tail(w, p->k_out_queries, &queries);
+    pimattn_i_step(o.out.step, slot, p->k_out_queries);
+    pimattn_i_step(o.out.step, query, 1);
+    pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
+    pimattn_i_end(w, query);
+    pimattn_i_end(w, slot);
 }
 
 /* Scores of a query block whose keys fit the global buffer: W, then slots x queries of M, R. */
@@ -1339,35 +1588,75 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
     uint64_t lanes = (uint64_t)pimhw_config_banks(&p->device) * p->unit_channels;
-    uint64_t set = (uint64_t)p->k_queries * p->k_columns;
-    uint32_t row, block;
+    uint64_t run_columns = (uint64_t)p->k_out_slots * p->k_columns;
+    pimattn_i_k_loops at;
     pimhw_tail rows = pimattn_i_tokens(p, false, lanes * p->k_row_tokens);
-    pimattn_i_loop_rows_blocks(w, &rows, p->k_queries, &row, &block);
+    pimattn_i_loop_rows_blocks(w, &rows, p->k_queries, &at.row, &at.block);
+    if (!p->inputs_late) pimattn_i_lower_k_input(w, &at);
+    pimattn_i_loop_slots(w, &at);
+    pimattn_i_loop_sets(w, &at);
+    if (p->inputs_late) pimattn_i_lower_k_input(w, &at);
     pimattn_i_operands o = pimattn_i_no_operands();
-    pimhw_tail left = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, p->k_columns);
-    pimattn_i_step(left.step, block, p->k_queries);
-    o.op_size = pimattn_i_operand(set);
-    pimattn_i_limit(w, &o.op_size, &left);
-    if (p->k_resident) {
-        pimhw_tail once = pimattn_i_first_round(row, set);
-        pimattn_i_limit(w, &o.op_size, &once);
-    }
-    pimattn_i_step(o.gpr.step, block, set);
-    pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
-    uint32_t slot = pimattn_i_loop_slots(w, row, p->k_row_tokens, lanes);
-    uint32_t query = pimattn_i_loop_queries(w, block, p->k_queries);
-    o = pimattn_i_no_operands();
-    if (p->device.out_clear == PIMHW_CLEAR_BIAS) pimattn_i_write(w, PIMHW_WR_BIAS, 0, 0, &o);
+    pimhw_operand again = pimattn_i_operand(0);
+    pimattn_i_step(again.step, at.row, 1);
+    pimattn_i_step(again.step, at.block, 1);
+    pimattn_i_step(again.step, at.run, 1);
+    pimattn_i_step(again.step, at.set, 1);
+    pimattn_i_step(o.out.step, at.slot, p->k_out_queries);
+    if (p->reads_late) pimattn_i_step(o.out.step, at.query, 1);
+    pimattn_i_begin_sum(w, 0, &o.out, &again, NULL);
     o.op_size = pimattn_i_operand(p->k_columns);
-    pimattn_i_step(o.row.step, row, 1);
-    pimattn_i_step(o.column.step, slot, p->k_columns);
-    pimattn_i_step(o.tile.step, query, p->k_columns);
+    pimattn_i_step(o.row.step, at.row, 1);
+    pimattn_i_step(o.column.step, at.run, run_columns);
+    pimattn_i_step(o.column.step, at.slot, p->k_columns);
+    pimattn_i_step(o.tile.step, at.set, (uint64_t)p->k_out_queries * p->k_columns);
+    pimattn_i_step(o.tile.step, at.query, p->k_columns);
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
     o = pimattn_i_no_operands();
-    pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
-    pimattn_i_end(w, query);
-    pimattn_i_end(w, slot);
-    pimattn_i_end_rows_blocks(w, row, block);
+    if (!p->reads_late) pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
+    pimattn_i_end(w, at.query);
+    pimattn_i_end(w, at.set);
+    pimattn_i_end(w, at.slot);
+    pimattn_i_end(w, at.run);
+    pimattn_i_end_rows_blocks(w, at.row, at.block);
+}
+
+/* One piece of a key: W and MAC. Where reads are late, the sum before is read between the two. */
+static void pimattn_i_lower_k_piece(pimattn_i_writer *w, const pimattn_i_k_loops *at, uint32_t part,
+                                    uint32_t piece_level)
+{
+    const pimattn_plan *p = w->plan;
+    uint64_t columns = pimhw_config_columns(&p->device);
+    uint64_t piece = pimattn_i_min(p->inputs, columns);
+    uint64_t in_row = pimattn_i_min(p->k_columns, columns);
+    pimattn_i_operands o = pimattn_i_no_operands();
+    pimhw_tail of_token = pimattn_i_tail(0, p->k_columns, 1, 1);
+    pimattn_i_step(of_token.step, part, columns);
+    pimattn_i_step(of_token.step, piece_level, piece);
+    pimhw_tail of_row = pimattn_i_tail(0, in_row, 1, 1);
+    pimattn_i_step(of_row.step, piece_level, piece);
+    o.op_size = pimattn_i_operand(piece);
+    pimattn_i_limit(w, &o.op_size, &of_token);
+    pimattn_i_limit(w, &o.op_size, &of_row);
+    pimattn_i_step(o.gpr.step, at->block, p->k_columns);
+    pimattn_i_step(o.gpr.step, part, columns);
+    pimattn_i_step(o.gpr.step, piece_level, piece);
+    pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
+    if (p->reads_late) {
+        pimhw_operand again = pimattn_i_operand(0);
+        pimhw_tail fresh = pimattn_i_first_round(part, 1);
+        pimattn_i_step(fresh.step, piece_level, 1);
+        pimattn_i_step(again.step, at->row, 1);
+        pimattn_i_step(again.step, at->block, 1);
+        pimattn_i_step(again.step, at->run, 1);
+        pimattn_i_begin_sum(w, 0, &o.out, &again, &fresh);
+    }
+    o.gpr = pimattn_i_operand(0);
+    pimattn_i_step(o.row.step, at->row, p->k_token_rows);
+    pimattn_i_step(o.row.step, part, 1);
+    pimattn_i_step(o.column.step, at->run, p->k_columns);
+    pimattn_i_step(o.column.step, piece_level, piece);
+    pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
 }
 
 /* Scores where one key is more than the global buffer: the query goes in pieces. */
@@ -1377,41 +1666,23 @@ static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
     uint64_t columns = pimhw_config_columns(&p->device);
     uint64_t lanes = (uint64_t)pimhw_config_banks(&p->device) * p->unit_channels;
     uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens);
-    uint64_t piece = pimattn_i_min(p->device.in_entries, columns);
-    uint64_t in_row = pimattn_i_min(p->k_columns, columns);
-    uint32_t row, block;
+    uint64_t piece = pimattn_i_min(p->inputs, columns);
+    pimattn_i_k_loops at;
     pimhw_tail rows = pimattn_i_tokens(p, false, lanes * row_tokens);
-    pimattn_i_loop_rows_blocks(w, &rows, 1, &row, &block);
-    uint32_t slot = pimattn_i_loop_slots(w, row, row_tokens, lanes);
+    pimattn_i_loop_rows_blocks(w, &rows, 1, &at.row, &at.block);
+    pimattn_i_loop_slots(w, &at);
     pimattn_i_operands o = pimattn_i_no_operands();
-    if (p->device.out_clear == PIMHW_CLEAR_BIAS) pimattn_i_write(w, PIMHW_WR_BIAS, 0, 0, &o);
+    pimhw_operand none = pimattn_i_operand(0);
+    if (!p->reads_late) pimattn_i_begin_sum(w, 0, &o.out, &none, NULL);
     uint32_t part = pimattn_i_loop_times(w, p->k_token_rows);
-    uint32_t at = pimattn_i_loop_times(w, pimattn_i_ceil_div(in_row, piece));
-    pimhw_tail of_token = pimattn_i_tail(0, p->k_columns, 1, 1);
-    pimattn_i_step(of_token.step, part, columns);
-    pimattn_i_step(of_token.step, at, piece);
-    pimhw_tail of_row = pimattn_i_tail(0, in_row, 1, 1);
-    pimattn_i_step(of_row.step, at, piece);
-    o.op_size = pimattn_i_operand(piece);
-    pimattn_i_limit(w, &o.op_size, &of_token);
-    pimattn_i_limit(w, &o.op_size, &of_row);
-    pimattn_i_step(o.gpr.step, block, p->k_columns);
-    pimattn_i_step(o.gpr.step, part, columns);
-    pimattn_i_step(o.gpr.step, at, piece);
-    pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
-    o.gpr = pimattn_i_operand(0);
-    pimattn_i_step(o.row.step, row, p->k_token_rows);
-    pimattn_i_step(o.row.step, part, 1);
-    pimattn_i_step(o.column.step, slot, p->k_columns);
-    pimattn_i_step(o.column.step, at, piece);
-
-    pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
-    pimattn_i_end(w, at);
+    uint32_t piece_level =
+        pimattn_i_loop_times(w, pimattn_i_ceil_div(pimattn_i_min(p->k_columns, columns), piece));
+    pimattn_i_lower_k_piece(w, &at, part, piece_level);
+    pimattn_i_end(w, piece_level);
     pimattn_i_end(w, part);
-    o = pimattn_i_no_operands();
-    pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
-    pimattn_i_end(w, slot);
-    pimattn_i_end_rows_blocks(w, row, block);
+    if (!p->reads_late) pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
+    pimattn_i_end(w, at.run);
+    pimattn_i_end_rows_blocks(w, at.row, at.block);
 }
 
 /* Levels of the loops around one strip of the V phase. */
@@ -1422,9 +1693,9 @@ typedef struct pimattn_i_v_loops {
 static uint32_t pimattn_i_loop_passes(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
-    pimhw_tail t = pimattn_i_tail(0, p->v_blocks, p->unit_channels, 1);
-    if (p->v_passes == 1 || p->unit_channels == 1) return pimattn_i_loop_times(w, p->v_passes);
-    t.channel_step = 1;
+    pimhw_tail t = pimattn_i_tail(0, p->v_blocks, p->v_spread, 1);
+    if (p->v_passes == 1 || p->v_spread == 1) return pimattn_i_loop_times(w, p->v_passes);
+    t.channel_step = 1; /* one group: its last channels may have a block less */
     return pimattn_i_loop_tail(w, UINT64_MAX, &t);
 }
 
@@ -1432,71 +1703,65 @@ static uint32_t pimattn_i_loop_passes(pimattn_i_writer *w)
 static pimhw_operand pimattn_i_strip_columns(pimattn_i_writer *w, const pimattn_i_v_loops *at)
 {
     const pimattn_plan *p = w->plan;
-    uint64_t columns = pimhw_config_columns(&p->device);
     uint64_t unit = (uint64_t)pimhw_config_lanes(&p->device) * p->v_groups;
     pimhw_operand o = pimattn_i_operand(p->v_strip);
     pimhw_tail tokens = pimattn_i_tokens(p, true, unit);
-    pimattn_i_step(tokens.step, at->row, unit * columns);
+    pimattn_i_step(tokens.step, at->row, unit * p->v_row_columns);
     pimattn_i_step(tokens.step, at->strip, unit * p->v_strip);
     pimattn_i_limit(w, &o, &tokens);
+    if (p->v_row_columns % p->v_strip != 0) {
+        pimhw_tail of_row = pimattn_i_tail(0, p->v_row_columns, 1, 1);
+        pimattn_i_step(of_row.step, at->strip, p->v_strip);
+        pimattn_i_limit(w, &o, &of_row);
+    }
     return o;
 }
 
-/* Probabilities of every query of the block for one strip, each channel group its own. */
-static void pimattn_i_lower_v_input(pimattn_i_writer *w, const pimattn_i_v_loops *at)
+/* Probabilities of a query for one strip, each channel group its own. */
+static void pimattn_i_lower_v_input(pimattn_i_writer *w, const pimattn_i_v_loops *at,
+                                    uint32_t query)
 {
     const pimattn_plan *p = w->plan;
-    uint32_t columns = pimhw_config_columns(&p->device);
     bool one_block = p->row_reuse_off || p->n_queries <= p->v_queries;
-    uint32_t query = pimattn_i_loop_queries(w, at->block, p->v_queries);
     pimattn_i_operands o = pimattn_i_no_operands();
     o.op_size = pimattn_i_strip_columns(w, at);
-    if (p->v_strip == columns && one_block && p->v_passes > 1) {
-        pimhw_tail once = pimattn_i_first_round(at->pass, columns);
+    if (p->v_strip == p->v_row_columns && one_block && at->pass != PIMATTN_I_NO_LOOP) {
+        pimhw_tail once = pimattn_i_first_round(at->pass, p->v_row_columns);
         pimattn_i_limit(w, &o.op_size, &once);
-    } else if (columns % p->v_strip != 0) {
-        pimhw_tail of_row = pimattn_i_tail(0, columns, 1, 1);
-        pimattn_i_step(of_row.step, at->strip, p->v_strip);
-        pimattn_i_limit(w, &o.op_size, &of_row);
     }
     pimattn_i_step(o.tile.step, query, p->v_strip);
     pimattn_i_step(o.gpr.step, at->block, p->v_queries);
     pimattn_i_step(o.gpr.step, query, 1);
-    pimattn_i_step(o.aux.step, at->row, columns);
+    pimattn_i_step(o.aux.step, at->row, p->v_row_columns);
     pimattn_i_step(o.aux.step, at->strip, p->v_strip);
     pimattn_i_write(w, PIMHW_WR_GB, PIMHW_DISTINCT, 1, &o);
-    pimattn_i_end(w, query);
 }
 
-/* The strip's MACs of every query of the block. */
-static void pimattn_i_lower_v_macs(pimattn_i_writer *w, const pimattn_i_v_loops *at)
+/* A strip's MACs of a query; blocks of dims that share a row innermost. */
+static void pimattn_i_lower_v_macs(pimattn_i_writer *w, const pimattn_i_v_loops *at, uint32_t query)
 {
     const pimattn_plan *p = w->plan;
-    uint32_t columns = pimhw_config_columns(&p->device);
-    uint32_t query = pimattn_i_loop_queries(w, at->block, p->v_queries);
+    uint32_t pass = p->v_packed ? pimattn_i_loop_passes(w) : at->pass;
     pimattn_i_operands o = pimattn_i_no_operands();
+    pimhw_operand again = pimattn_i_operand(0);
+    pimhw_tail fresh = pimattn_i_first_round(at->strip, 1);
+    if (p->v_hold) pimattn_i_step(fresh.step, at->row, 1);
+    pimattn_i_step(again.step, at->block, 1);
+    if (!p->v_hold) {
+        pimattn_i_step(again.step, at->row, 1);
+        pimattn_i_step(again.step, pass, 1);
+    }
     pimattn_i_step(o.out.step, query, 1);
-    if (p->v_hold) pimattn_i_step(o.out.step, at->pass, p->v_queries);
-    if (p->device.out_clear == PIMHW_CLEAR_BIAS) {
-        pimhw_tail strip = pimattn_i_first_round(at->strip, 1);
-        pimhw_tail row = pimattn_i_first_round(at->row, 1);
-        o.op_size = pimattn_i_operand(1);
-        pimattn_i_limit(w, &o.op_size, &strip);
-        if (p->v_hold) pimattn_i_limit(w, &o.op_size, &row);
-        pimattn_i_write(w, PIMHW_WR_BIAS, 0, 1, &o);
-    }
+    if (p->v_hold) pimattn_i_step(o.out.step, pass, p->v_queries);
+    pimattn_i_begin_sum(w, 1, &o.out, &again, &fresh);
     o.op_size = pimattn_i_strip_columns(w, at);
-    if (columns % p->v_strip != 0) {
-        pimhw_tail of_row = pimattn_i_tail(0, columns, 1, 1);
-        pimattn_i_step(of_row.step, at->strip, p->v_strip);
-        pimattn_i_limit(w, &o.op_size, &of_row);
-    }
-    pimattn_i_step(o.row.step, at->row, p->v_passes);
-    pimattn_i_step(o.row.step, at->pass, 1);
+    pimattn_i_step(o.row.step, at->row, p->v_packed ? 1 : p->v_passes);
+    pimattn_i_step(p->v_packed ? o.column.step : o.row.step, pass,
+                   p->v_packed ? p->v_row_columns : 1);
     pimattn_i_step(o.column.step, at->strip, p->v_strip);
     pimattn_i_step(o.tile.step, query, p->v_strip);
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 1, &o);
-    pimattn_i_end(w, query);
+    if (p->v_packed) pimattn_i_end(w, pass);
 }
 
 /* Reads the sums of a query block: one per query, from entry step * pass on. */
@@ -1519,40 +1784,55 @@ static void pimattn_i_lower_v_reads(pimattn_i_writer *w, uint32_t block, uint32_
     pimattn_i_end(w, query);
 }
 
+/* The reads that are due after the last row, and after all blocks if reads are late. */
+static void pimattn_i_lower_v_last_reads(pimattn_i_writer *w, uint32_t block)
+{
+    const pimattn_plan *p = w->plan;
+    if (p->v_hold) {
+        uint32_t pass = pimattn_i_loop_passes(w);
+        pimattn_i_lower_v_reads(w, block, pass, p->v_queries, true);
+        pimattn_i_end(w, pass);
+    } else if (p->reads_late) {
+        pimattn_i_lower_v_reads(w, block, PIMATTN_I_NO_LOOP, 0, true);
+    }
+}
+
 static void pimattn_i_lower_v(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
-    uint64_t columns = pimhw_config_columns(&p->device);
+    uint64_t columns = p->v_row_columns;
     uint64_t unit = (uint64_t)pimhw_config_lanes(&p->device) * p->v_groups;
     pimhw_tail rows = pimattn_i_tokens(p, true, unit * columns);
     pimhw_tail strips = pimattn_i_tokens(p, true, unit * p->v_strip);
     uint64_t all = w->mask;
     pimattn_i_v_loops at;
-    if (p->v_passes == 1 && p->unit_channels > 1 && p->v_groups * p->v_blocks < 64)
-        w->mask &= ((uint64_t)1 << p->v_groups * p->v_blocks) - 1;
+    if (p->unit_channels > 1 && p->v_groups * p->v_spread < 64)
+        w->mask &= ((uint64_t)1 << p->v_groups * p->v_spread) - 1;
     if (p->row_reuse_off) at.block = pimattn_i_loop_blocks(w, p->v_queries);
     at.row = pimattn_i_loop_tail(w, UINT64_MAX, &rows);
-    at.pass = pimattn_i_loop_passes(w);
+    at.pass = p->v_packed ? (uint32_t)PIMATTN_I_NO_LOOP : pimattn_i_loop_passes(w);
     if (!p->row_reuse_off) at.block = pimattn_i_loop_blocks(w, p->v_queries);
     pimattn_i_step(strips.step, at.row, unit * columns);
     at.strip = p->v_strip >= columns
                    ? (uint32_t)PIMATTN_I_NO_LOOP
                    : pimattn_i_loop_tail(w, pimattn_i_ceil_div(columns, p->v_strip), &strips);
-    pimattn_i_lower_v_input(w, &at);
-    pimattn_i_lower_v_macs(w, &at);
+    uint32_t query = pimattn_i_loop_queries(w, at.block, p->v_queries);
+    pimattn_i_lower_v_input(w, &at, query);
+    if (!p->inputs_late) {
+        pimattn_i_end(w, query);
+        query = pimattn_i_loop_queries(w, at.block, p->v_queries);
+    }
+    pimattn_i_lower_v_macs(w, &at, query);
+    pimattn_i_end(w, query);
     pimattn_i_end(w, at.strip);
-    if (!p->v_hold) pimattn_i_lower_v_reads(w, at.block, at.pass, 0, false);
+    if (!p->v_hold && !p->reads_late) pimattn_i_lower_v_reads(w, at.block, at.pass, 0, false);
     if (!p->row_reuse_off) pimattn_i_end(w, at.block);
     pimattn_i_end(w, at.pass);
     pimattn_i_end(w, at.row);
-    if (p->v_hold) {
-        /* every pass is read once, after the last row */
-        uint32_t pass = pimattn_i_loop_passes(w);
-        uint32_t block = p->row_reuse_off ? at.block : (uint32_t)PIMATTN_I_NO_LOOP;
-        pimattn_i_lower_v_reads(w, block, pass, p->v_queries, true);
-        pimattn_i_end(w, pass);
-    }
+    if (!p->reads_late)
+        pimattn_i_lower_v_last_reads(w, p->row_reuse_off ? at.block : (uint32_t)PIMATTN_I_NO_LOOP);
     if (p->row_reuse_off) pimattn_i_end(w, at.block);
+    if (p->reads_late) pimattn_i_lower_v_last_reads(w, PIMATTN_I_NO_LOOP);
     w->mask = all;
 }
 
@@ -1591,10 +1871,11 @@ PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_pr
     w.mask = n == 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1;
     pimattn_i_structure(&w, PIMHW_LIST, lag);
     pimattn_i_structure(&w, PIMHW_BLOCK, 0);
-    if (plan->k_columns <= plan->device.in_entries && plan->k_row_tokens > 0)
+    if (plan->k_columns <= plan->inputs && plan->k_row_tokens > 0)
         pimattn_i_lower_k(&w);
     else
         pimattn_i_lower_k_pieces(&w);
+    if (plan->reads_late) pimattn_i_lower_k_reads(&w);
     pimattn_i_lower_hub(&w, PIMATTN_I_SOFTMAX, PIMHW_AWAITED);
     pimhw_program_end(program);
     pimattn_i_structure(&w, PIMHW_BLOCK, lag);
@@ -1765,14 +2046,28 @@ PIMATTN_API const char *pimattn_status_str(pimattn_status status)
     return "unknown status";
 }
 
-/* What times a batch: plan, program, request data, device. */
+PIMATTN_API const char *pimattn_bound_str(uint32_t bound)
+{
+    static const char names[PIMATTN_N_BOUND][12] = {"MAC",     "row",     "I/O",
+                                                    "softmax", "refresh", "link"};
+    return bound < PIMATTN_N_BOUND ? names[bound] : NULL;
+}
+
+/* A plan and its program. */
+typedef struct pimattn_i_lowered {
+    pimattn_plan plan;
+    pimhw_program program;
+} pimattn_i_lowered;
+
+/* What times a batch: plans, programs, request data, device. */
 typedef struct pimattn_i_planner {
     pimhw_allocator allocator;
     pimattn_config config;
     pimhw_device *device;
-    uint64_t planned_queries; /* what plan and program are made for; 0: nothing yet */
-    pimattn_plan plan;
-    pimhw_program program;
+    uint64_t planned_queries; /* what plans and programs are made for; 0: nothing yet */
+    uint32_t n_plans;         /* 1, or the mappings of V to choose from */
+    uint32_t taken;           /* the plan that request is of */
+    pimattn_i_lowered plans[PIMATTN_V_CHEAPEST];
     pimhw_request request;
     size_t max_spans, max_blocks;
     pimhw_block *blocks;
@@ -1818,27 +2113,149 @@ static pimattn_status pimattn_i_planner_init(pimattn_i_planner *p, const pimattn
                                         : PIMATTN_ERR_CONFIG;
 }
 
-/* Makes plan, program and request data for a batch. The program outlives batch after batch. */
-static pimattn_status pimattn_i_planner_request(pimattn_i_planner *p, const pimattn_span *spans,
-                                                size_t n_spans, pimhw_cause *why)
+/* Whether two plans put V into the same places. */
+static bool pimattn_i_same_v(const pimattn_plan *a, const pimattn_plan *b)
+{
+    return a->v_spread == b->v_spread && (a->v_packed == b->v_packed || a->v_passes == 1);
+}
+
+/* Plans and programs of all mappings that may be taken; the first is always there. */
+static pimattn_status pimattn_i_planner_plan(pimattn_i_planner *p, uint64_t queries,
+                                             pimhw_cause *why)
+{
+    const pimattn_config *c = &p->config;
+    bool all = c->v_mapping == PIMATTN_V_CHEAPEST;
+    p->planned_queries = 0;
+    p->n_plans = 0;
+    for (uint32_t v = all ? (uint32_t)PIMATTN_V_A : c->v_mapping;
+         v <= (all ? (uint32_t)PIMATTN_V_K : c->v_mapping); v++) {
+        pimattn_i_lowered *to = &p->plans[p->n_plans];
+        pimattn_status status = pimattn_plan_init(&to->plan, &c->shape, &c->device, c->partition,
+                                                  c->hfp_unit, c->row_reuse_off, queries, why);
+        if (status == PIMATTN_OK) status = pimattn_plan_map_v(&to->plan, v, why);
+        bool new_one = !all || to->plan.v_mapping == v;
+        for (uint32_t i = 0; i < p->n_plans; i++)
+            new_one = new_one && !pimattn_i_same_v(&to->plan, &p->plans[i].plan);
+        if (status == PIMATTN_OK && new_one)
+            status = pimattn_plan_lower(&to->plan, &to->program, why);
+        if (status != PIMATTN_OK) return status;
+        if (all) to->plan.v_wanted = PIMATTN_V_CHEAPEST;
+        p->n_plans += new_one;
+    }
+    p->planned_queries = queries;
+    return PIMATTN_OK;
+}
+
+/* Times one layer by plan i. */
+static pimattn_status pimattn_i_planner_run(pimattn_i_planner *p, uint32_t i, pimhw_readings *r,
+                                            const pimattn_span *spans, size_t n_spans,
+                                            pimhw_cause *why)
+{
+    pimattn_status status = pimattn_plan_request(&p->plans[i].plan, &p->request, p->blocks,
+                                                 p->order, p->list_begin, spans, n_spans, why);
+    p->taken = i;
+    if (status != PIMATTN_OK || !r) return status;
+    bool timed =
+        pimhw_device_time(p->device, r, &p->plans[i].program, &p->request, NULL, why) == PIMHW_OK;
+    return timed ? PIMATTN_OK : PIMATTN_ERR_DEVICE;
+}
+
+/*
+ * Makes plan, program and request data for a batch, the cheapest if there is a choice; r, if it is
+ * not NULL: one layer of it. The programs outlive batch after batch.
+ */
+static pimattn_status pimattn_i_planner_take(pimattn_i_planner *p, pimhw_readings *r,
+                                             const pimattn_span *spans, size_t n_spans,
+                                             pimhw_cause *why)
 {
     uint64_t queries = 0;
+    uint32_t best = 0;
     for (size_t i = 0; i < n_spans; i++)
         queries = pimattn_i_max(queries, spans[i].n_tokens);
     queries *= pimattn_i_token_queries(&p->config);
     pimattn_status status = PIMATTN_OK;
-    if (queries != p->planned_queries) {
-        const pimattn_config *c = &p->config;
-        p->planned_queries = 0;
-        status = pimattn_plan_init(&p->plan, &c->shape, &c->device, c->partition, c->hfp_unit,
-                                   c->row_reuse_off, queries, why);
-        if (status == PIMATTN_OK) status = pimattn_plan_lower(&p->plan, &p->program, why);
-        if (status == PIMATTN_OK) p->planned_queries = queries;
+    if (queries != p->planned_queries) status = pimattn_i_planner_plan(p, queries, why);
+    if (status == PIMATTN_OK && p->n_plans == 1)
+        return pimattn_i_planner_run(p, 0, r, spans, n_spans, why);
+    pimhw_readings least, its;
+    for (uint32_t i = 0; i < p->n_plans && status == PIMATTN_OK; i++) {
+        status = pimattn_i_planner_run(p, i, &its, spans, n_spans, why);
+        if (status != PIMATTN_OK) break;
+        bool less = i == 0 || its.cycles < least.cycles ||
+                    (its.cycles == least.cycles && its.total_pJ < least.total_pJ);
+        if (less) least = its, best = i;
     }
-    if (status == PIMATTN_OK)
-        status = pimattn_plan_request(&p->plan, &p->request, p->blocks, p->order, p->list_begin,
-                                      spans, n_spans, why);
-    return status;
+    if (status != PIMATTN_OK) return status;
+    if (r) *r = least;
+    return best == p->taken ? status : pimattn_i_planner_run(p, best, NULL, spans, n_spans, why);
+}
+
+/* The step from one layer of it, or from all in one go; *all: the run that stands for it. */
+static pimattn_status pimattn_i_planner_step(pimattn_i_planner *p, pimattn_readings *r,
+                                             pimhw_readings *all, pimhw_cause *why)
+{
+    const pimhw_config *d = &p->config.device;
+    uint32_t n = p->config.shape.n_layers;
+    *all = r->device;
+    r->n_layers = n;
+    r->layers_timed = 1;
+    if (d->refresh && n > 1 && r->device.cycles < 16 * (uint64_t)d->tREFI) {
+        p->request.repeats = n;
+        pimhw_status status =
+            pimhw_device_time(p->device, all, &p->plans[p->taken].program, &p->request, NULL, why);
+        p->request.repeats = 0;
+        if (status != PIMHW_OK) return PIMATTN_ERR_DEVICE;
+        r->layers_timed = n;
+    }
+    uint32_t times = n / r->layers_timed;
+    r->step_ck = pimattn_i_mul(all->cycles, times);
+    r->step_us = all->ns * 1e-3 * times;
+    r->layer_ns = r->step_us * 1e3 / n;
+    for (int i = 0; i < PIMHW_N_ENERGY; i++) {
+        r->energy_pJ[i] = all->energy_pJ[i] * times;
+        r->step_pJ += r->energy_pJ[i];
+    }
+    r->layer_pJ = r->step_pJ / n;
+    r->average_mW = r->step_us > 0 ? r->step_pJ / r->step_us * 1e-3 : 0;
+    return PIMATTN_OK;
+}
+
+/* Where most clocks of a run went, by kinds. */
+static uint32_t pimattn_i_bound_of(const pimhw_readings *run)
+{
+    uint64_t ck[PIMATTN_N_BOUND] = {0};
+    uint32_t most = PIMATTN_BOUND_MAC;
+    for (int i = 0; i < PIMHW_N_SPENT; i++) {
+        uint32_t bound = PIMATTN_BOUND_IO;
+        if (i == PIMHW_SPENT_MAC) bound = PIMATTN_BOUND_MAC;
+        if (i == PIMHW_SPENT_ACT || i == PIMHW_SPENT_PRE || i == PIMHW_WAIT_ROW)
+            bound = PIMATTN_BOUND_ROW;
+        if (i == PIMHW_WAIT_EPU) bound = PIMATTN_BOUND_SOFTMAX;
+        if (i == PIMHW_SPENT_REF || i == PIMHW_WAIT_REFRESH) bound = PIMATTN_BOUND_REFRESH;
+        ck[bound] += run->breakdown_ck[i];
+    }
+    for (uint32_t i = 0; i < PIMATTN_N_BOUND; i++)
+        if (ck[i] > ck[most]) most = i;
+    return most;
+}
+
+/* A layer beside the other ways to read the same K and V. */
+static void pimattn_i_compare(pimattn_readings *r, const pimattn_config *c,
+                              const pimhw_readings *run, uint64_t query_tokens)
+{
+    const pimhw_config *d = &c->device;
+    double dims = (double)c->shape.n_heads * ((double)c->shape.head_dim + c->shape.head_dim_v);
+    double link_bytes = (double)query_tokens * dims * d->element_bytes;
+    double peak_bytes = (double)d->n_channels * pimhw_config_banks(d) * d->column_bytes;
+    uint64_t refresh_ck =
+        run->breakdown_ck[PIMHW_SPENT_REF] + run->breakdown_ck[PIMHW_WAIT_REFRESH];
+    if (run->cycles) r->refresh_share = (double)refresh_ck / (double)run->cycles;
+    r->token_pJ = r->step_pJ / (double)query_tokens;
+    r->host_ns = (double)r->kv_bytes * 1e3 / d->host_MBps;
+    r->peak_ns = (double)r->kv_bytes / peak_bytes * d->tCCD_MAC * d->tCK_ps * 1e-3;
+    r->link_ns = link_bytes * 1e3 / d->link_MBps;
+    r->speedup = r->host_ns / (r->layer_ns + r->link_ns);
+    r->bound = r->link_ns > r->layer_ns ? (uint32_t)PIMATTN_BOUND_LINK : pimattn_i_bound_of(run);
 }
 
 /* Times a batch. */
@@ -1847,25 +2264,30 @@ static pimattn_status pimattn_i_planner_time(pimattn_i_planner *p, pimattn_readi
                                              pimhw_cause *why)
 {
     pimattn_readings r;
+    pimhw_readings run;
     const pimattn_shape *s = &p->config.shape;
+    uint64_t query_tokens = 0;
     memset(&r, 0, sizeof r);
-    pimattn_status status = pimattn_i_planner_request(p, spans, n_spans, why);
+    pimattn_status status = pimattn_i_planner_take(p, &r.device, spans, n_spans, why);
+    if (status == PIMATTN_OK) status = pimattn_i_planner_step(p, &r, &run, why);
     if (status != PIMATTN_OK) return status;
-    if (pimhw_device_time(p->device, &r.device, &p->program, &p->request, NULL, why))
-        return PIMATTN_ERR_DEVICE;
+    const pimattn_plan *plan = &p->plans[p->taken].plan;
     r.size = sizeof r;
     r.version = 1;
-    r.n_layers = s->n_layers;
-    r.step_ck = pimattn_i_mul(r.device.cycles, s->n_layers);
-    r.step_us = r.device.ns * 1e-3 * (double)s->n_layers;
-    r.partition = p->config.partition;
-    for (size_t i = 0; i < n_spans; i++)
+    for (size_t i = 0; i < n_spans; i++) {
         r.kv_tokens += spans[i].context_tokens;
+        query_tokens += spans[i].n_tokens;
+    }
     r.kv_bytes = r.kv_tokens * s->n_kv_heads * ((uint64_t)s->head_dim + s->head_dim_v) *
                  p->config.device.element_bytes;
-    r.wanted_out = p->plan.wanted_out;
-    r.used_out = p->plan.used_out;
+    r.controller = p->config.device.controller;
+    r.partition = p->config.partition;
+    r.v_mapping = plan->v_mapping;
+    r.v_wanted = plan->v_wanted;
+    r.wanted_out = plan->wanted_out;
+    r.used_out = plan->used_out;
     r.kernel = "";
+    pimattn_i_compare(&r, &p->config, &run, query_tokens);
     *readings = r;
     return PIMATTN_OK;
 }
@@ -2042,6 +2464,8 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
     pimattn_i_sizes z = pimattn_i_sizes_of(c);
     if (c->scratch_bytes < z.least)
         return pimattn_i_number_fault(why, "scratch_bytes", c->scratch_bytes, z.least, SIZE_MAX);
+    pimattn_status status = pimattn_i_v_mapping_check(c->v_mapping, PIMATTN_V_CHEAPEST, why);
+    if (status != PIMATTN_OK) return status;
     return pimattn_plan_init(&plan, &c->shape, &c->device, c->partition, c->hfp_unit,
                              c->row_reuse_off, 1, why);
 }
@@ -2725,9 +3149,9 @@ PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32
     if (!program || !request) return pimattn_i_wrong(engine, "program or request is NULL", 0);
     pimattn_status status = pimattn_i_call_spans(engine, layer, items, n_items, &spans);
     if (status == PIMATTN_OK)
-        status = pimattn_i_planner_request(&engine->planner, spans, n_items, &engine->why);
+        status = pimattn_i_planner_take(&engine->planner, NULL, spans, n_items, &engine->why);
     if (status != PIMATTN_OK) return status;
-    *program = &engine->planner.program;
+    *program = &engine->planner.plans[engine->planner.taken].program;
     *request = &engine->planner.request;
     return PIMATTN_OK;
 }

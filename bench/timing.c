@@ -1,5 +1,17 @@
-/* How fast is the timing itself? Channel commands a host second, for streams sent instruction by
- * instruction (GEMV in order A and C on the simulator's device) and for attention programs. */
+/* How fast is the timing itself? CSV.
+ *
+ * gemv: 12288 x 12288, order B, 32 channels; qk: QK^T of 131,072 tokens, 64 heads of 8 KV heads, 32
+ * channels (both rows of the AiM simulator's oracle); attention: a Llama-3-8B layer on AiMX, one
+ * sequence; step: a layer of Llama-3-8B (times 32) and 70B (times 80) for 64 ragged sequences.
+ *
+ * mode: submit   every instruction by pimhw_device_submit, no sink
+ *       walked   a program with loops and a sink that counts: nothing is skipped
+ *       skipped  the same program without a sink
+ *       estimate a call of pimattn_estimate: plan, program, device and all
+ *
+ * host_us is the median of several runs. What we want: 20 commands/us walked, gemv 2 ms walked and
+ * 50 us skipped, qk 100 us skipped, attention of 4 M tokens skipped in 3 times the time of 128 K,
+ * a step's estimate in 1 ms; limit_us is that limit, within whether it is kept. */
 #define _POSIX_C_SOURCE 200809L
 #define PIMATTN_IMPLEMENTATION
 #include "../pimattn.h"
@@ -7,98 +19,335 @@
 #include <stdio.h>
 #include <time.h>
 
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+enum { MOST_RUNS = 15, LEAST_RUNS = 3, SEQUENCES = 64, INSTRUCTIONS = 60000, WALKED = 131072 };
 
-static void must(bool ok, const char *what)
+static const double enough_us = 150e3, too_long_us = 300e3;
+
+typedef enum mode { SUBMIT, WALK, SKIP, ESTIMATE } mode;
+
+static const char *const mode_names[] = {"submit", "walked", "skipped", "estimate"};
+
+/* What is timed. */
+typedef struct job {
+    const char *name;
+    uint64_t tokens;
+    mode how;
+    pimattn_config config; /* estimate; the device is that of all */
+    pimattn_span spans[SEQUENCES];
+    size_t n_spans;
+    pimhw_device *device;
+    pimhw_program program;
+    pimhw_request request;
+    pimhw_block *blocks;
+    uint32_t *order, list_begin[PIMHW_MAX_CHANNELS + 1];
+    pimhw_instruction *instructions;
+    size_t n_instructions;
+    uint64_t n_seen;
+    unsigned n_wrong; /* modes that did not agree */
+    pimhw_readings r;
+} job;
+
+static job now;
+
+static void must(bool ok, const char *what, const pimhw_cause *why)
 {
     if (ok) return;
-    fprintf(stderr, "timing: %s failed\n", what);
+    fprintf(stderr, "timing: %s: %s: %s\n", now.name, what, why ? why->text : "");
     exit(1);
 }
 
-static void print(const char *name, uint32_t channels, const pimhw_readings *r, double seconds)
+static double now_us(void)
 {
-    uint64_t n = 0;
-    for (int i = 0; i < PIMHW_N_COMMANDS; i++)
-        n += r->commands[i];
-    printf("%s,%u,%llu,%llu,%llu,%.3f,%.1f\n", name, channels, (unsigned long long)r->cycles,
-           (unsigned long long)r->n_instructions, (unsigned long long)n, seconds * 1e3,
-           (double)n / seconds * 1e-6);
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-static void send(pimhw_device *d, pimhw_kind kind, uint64_t mask, uint64_t op_size, uint32_t row)
+static void count_command(void *user, const pimhw_event *event)
 {
-    pimhw_instruction in;
-    memset(&in, 0, sizeof in);
-    in.kind = kind;
-    in.mask = mask;
-    in.op_size = op_size;
-    in.row = row;
-    must(pimhw_device_submit(d, &in, NULL) == PIMHW_OK, "submit");
+    uint64_t *n_seen = (uint64_t *)user;
+    *n_seen += event->issue_ck < UINT64_MAX;
 }
 
-/* 4096 x 4096 on so many channels; order C rewrites the buffer for every output. */
-static void gemv(const char *name, uint32_t channels, bool order_c)
+static bool keep_instruction(void *user, const pimhw_instruction *instruction)
 {
-    pimhw_config c;
-    pimhw_device *d;
-    pimhw_readings r;
-    uint64_t mask = channels == 32 ? 0xffffffffu : (1u << channels) - 1;
-    must(pimhw_config_init(&c, "aim-gddr6", NULL) == PIMHW_OK, "preset");
-    must(pimhw_device_create(&d, &c, NULL) == PIMHW_OK, "create");
-    double start = now_s();
-    must(pimhw_device_begin(d, NULL) == PIMHW_OK, "begin");
-    for (uint32_t i = 0; i < 4 * 256 / channels; i++) {
-        uint32_t outs = 256 / channels;
-        uint32_t output = order_c ? i / 4 : i % outs, chunk = order_c ? i % 4 : i / outs;
-        if (order_c ? chunk == 0 : true) send(d, PIMHW_WR_BIAS, mask, 1, 0);
-        if (order_c || output == 0) send(d, PIMHW_WR_GB, mask, 64, 0);
-        send(d, PIMHW_MAC_ABK, mask, 64, output * 4 + chunk);
-        if (order_c ? chunk == 3 : true) send(d, PIMHW_RD_MAC, mask, 1, 0);
+    (void)user;
+    must(now.n_instructions < INSTRUCTIONS, "too many instructions", NULL);
+    now.instructions[now.n_instructions++] = *instruction;
+    return true;
+}
+
+static void run_once(void)
+{
+    pimhw_cause why = {""};
+    pimhw_sink sink = {count_command, &now.n_seen};
+    pimattn_readings readings;
+    if (now.how == ESTIMATE) {
+        pimattn_status status =
+            pimattn_estimate(&readings, &now.config, now.spans, now.n_spans, &why);
+        must(status == PIMATTN_OK, "estimate", &why);
+        now.r = readings.device;
+    } else if (now.how == SUBMIT) {
+        must(pimhw_device_begin(now.device, NULL) == PIMHW_OK, "begin", NULL);
+        for (size_t i = 0; i < now.n_instructions; i++)
+            must(pimhw_device_submit(now.device, &now.instructions[i], &why) == PIMHW_OK, "submit",
+                 &why);
+        must(pimhw_device_finish(now.device, &now.r, &why) == PIMHW_OK, "finish", &why);
+    } else {
+        must(pimhw_device_time(now.device, &now.r, &now.program, &now.request,
+                               now.how == WALK ? &sink : NULL, &why) == PIMHW_OK,
+             "time", &why);
     }
-    must(pimhw_device_finish(d, &r, NULL) == PIMHW_OK, "finish");
-    print(name, channels, &r, now_s() - start);
-    pimhw_device_destroy(d);
 }
 
-/* One Llama-3-8B layer. */
-static void attention(const char *preset, uint32_t partition, uint64_t tokens)
+static int by_size(const void *a, const void *b)
 {
-    pimattn_config c;
-    pimattn_readings r;
-    pimattn_span span = {tokens, 1};
-    char name[64];
-    memset(&c, 0, sizeof c);
-    c.shape.n_layers = 32;
-    c.shape.n_heads = 32;
-    c.shape.n_kv_heads = 8;
-    c.shape.head_dim = 128;
-    c.partition = partition;
-    must(pimhw_config_init(&c.device, preset, NULL) == PIMHW_OK, "preset");
-    double start = now_s();
-    must(pimattn_estimate(&r, &c, &span, 1, NULL) == PIMATTN_OK, "estimate");
-    double seconds = now_s() - start;
-    snprintf(name, sizeof name, "attention_%s_%s_T%u", preset, partition ? "hfp" : "tcp",
-             (unsigned)tokens);
-    print(name, c.device.n_channels, &r.device, seconds);
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_us(void)
+{
+    double us[MOST_RUNS], total = 0;
+    int n = 0;
+    while (n < MOST_RUNS && (n < LEAST_RUNS || total < enough_us) &&
+           (n == 0 || total < too_long_us)) {
+        double start = now_us();
+        run_once();
+        us[n] = now_us() - start;
+        total += us[n++];
+    }
+    qsort(us, (size_t)n, sizeof us[0], by_size);
+    return us[n / 2];
+}
+
+/* Times the job in a mode and prints it; returns host_us. limit_us 0: none. */
+static double print(mode how, double limit_us)
+{
+    const pimhw_config *c = &now.config.device;
+    uint64_t n = 0, cycles = now.r.cycles;
+    now.how = how;
+    double us = median_us();
+    if (cycles != 0 && cycles != now.r.cycles) {
+        fprintf(stderr, "timing: %s, %s: %llu cycles, and %llu in the mode before\n", now.name,
+                mode_names[how], (unsigned long long)now.r.cycles, (unsigned long long)cycles);
+        now.n_wrong++;
+    }
+    for (int i = 0; i < PIMHW_N_COMMANDS; i++)
+        n += now.r.commands[i];
+    if (how == WALK && limit_us == 0) limit_us = (double)n / 20;
+    printf("%s,%llu,%u,%s,%s,%s,%llu,%llu,%llu,%.1f,%.2f,%.2f,%.0f,%llu,%llu,", now.name,
+           (unsigned long long)now.tokens, c->n_channels, pimhw_controller_str(c->controller),
+           c->refresh ? "on" : "off", mode_names[how], (unsigned long long)now.r.cycles,
+           (unsigned long long)n, (unsigned long long)n / c->n_channels, us, (double)n / us,
+           (double)n / c->n_channels / us, (double)now.r.cycles / us,
+           (unsigned long long)now.r.skipped_rounds, (unsigned long long)now.r.walked_rounds);
+    if (limit_us > 0)
+        printf("%.1f,%s\n", limit_us, us <= limit_us ? "yes" : "no");
+    else
+        printf(",\n");
+    fflush(stdout);
+    return us;
+}
+
+static void use_device(const char *preset, uint32_t controller, bool refresh)
+{
+    pimhw_cause why = {""};
+    pimhw_config *c = &now.config.device;
+    must(pimhw_config_init(c, preset, &why) == PIMHW_OK, "preset", &why);
+    c->controller = controller;
+    c->refresh = refresh;
+    pimhw_device_destroy(now.device);
+    must(pimhw_device_create(&now.device, c, &why) == PIMHW_OK, "device", &why);
+    now.r.cycles = 0;
+    memset(&now.request, 0, sizeof now.request);
+}
+
+/* --- The two streams of the oracle ----------------------------------------------------------- */
+
+static void add_loop(uint64_t rounds)
+{
+    pimhw_program_loop(&now.program, pimhw_program_const(&now.program, rounds), UINT32_MAX);
+}
+
+/* steps: of loops 0, 1, 2 */
+static uint8_t steps(uint64_t first, uint64_t second, uint64_t third)
+{
+    pimhw_operand o;
+    memset(&o, 0, sizeof o);
+    o.step[0] = first;
+    o.step[1] = second;
+    o.step[2] = third;
+    return pimhw_program_operand(&now.program, &o);
+}
+
+static void add(pimhw_kind kind, uint64_t op_size, uint8_t row, uint8_t tile, uint8_t out)
+{
+    pimhw_item item;
+    memset(&item, 0, sizeof item);
+    item.kind = (uint8_t)kind;
+    item.mask = UINT32_MAX;
+    item.op_size = pimhw_program_const(&now.program, op_size);
+    item.row = row;
+    item.tile = tile;
+    if (kind == PIMHW_MAC_ABK) item.column = tile;
+    item.out = out;
+    pimhw_program_item(&now.program, &item);
+}
+
+/* Per chunk of 1024 inputs: 24 outputs of every bank, each with an accumulator. */
+static void gemv_program(void)
+{
+    enum { CHUNKS = 12, OUTPUTS = 24 };
+    pimhw_program_init(&now.program);
+    add_loop(CHUNKS);
+    add(PIMHW_WR_GB, 64, 0, 0, 0);
+    add_loop(OUTPUTS);
+    add(PIMHW_WR_BIAS, 1, 0, 0, steps(0, 1, 0));
+    pimhw_program_end(&now.program);
+    add_loop(OUTPUTS);
+    add(PIMHW_MAC_ABK, 64, steps(1, CHUNKS, 0), 0, steps(0, 1, 0));
+    pimhw_program_end(&now.program);
+    add_loop(OUTPUTS);
+    add(PIMHW_RD_MAC, 1, 0, 0, steps(0, 1, 0));
+    pimhw_program_end(&now.program);
+    pimhw_program_end(&now.program);
+}
+
+/* Per row of all banks (512 tokens of 8 KV heads): 8 queries of each of the heads. */
+static void qk_program(void)
+{
+    enum { ROWS = 131072 / 512, GROUP = 8, KV_HEADS = 8, HEAD_COLUMNS = 8 };
+    pimhw_program_init(&now.program);
+    add_loop(ROWS);
+    add_loop(GROUP);
+    add(PIMHW_WR_GB, 64, 0, 0, 0);
+    add_loop(KV_HEADS);
+    add(PIMHW_WR_BIAS, 1, 0, 0, steps(0, 0, 1));
+    add(PIMHW_MAC_ABK, HEAD_COLUMNS, steps(1, 0, 0), steps(0, 0, HEAD_COLUMNS), steps(0, 0, 1));
+    add(PIMHW_RD_MAC, 1, 0, 0, steps(0, 0, 1));
+    pimhw_program_end(&now.program);
+    pimhw_program_end(&now.program);
+    pimhw_program_end(&now.program);
+}
+
+static void oracle_stream(const char *name, uint64_t tokens, void (*program)(void),
+                          double walked_us, double skipped_us)
+{
+    pimhw_cause why = {""};
+    now.name = name;
+    now.tokens = tokens;
+    for (uint32_t controller = 0; controller < 4; controller++)
+        for (int refresh = 0; refresh < 2; refresh++) {
+            use_device("aim-gddr6", controller, refresh);
+            program();
+            must(pimhw_program_check(&now.program, &now.config.device, &why) == PIMHW_OK, "program",
+                 &why);
+            now.n_instructions = 0;
+            must(pimhw_device_resolve(now.device, &now.program, NULL, keep_instruction, NULL,
+                                      &why) == PIMHW_OK,
+                 "resolve", &why);
+            print(SUBMIT, walked_us);
+            print(WALK, walked_us);
+            print(SKIP, skipped_us);
+        }
+}
+
+/* --- Attention ------------------------------------------------------------------------------- */
+
+static void use_shape(uint32_t n_layers, uint32_t n_heads)
+{
+    now.config.shape.n_layers = n_layers;
+    now.config.shape.n_heads = n_heads;
+    now.config.shape.n_kv_heads = 8;
+    now.config.shape.head_dim = 128;
+}
+
+/* Program and request of one layer, for the modes without pimattn_estimate. */
+static void plan_layer(void)
+{
+    static pimattn_plan plan;
+    pimhw_cause why = {""};
+    const pimattn_config *c = &now.config;
+    must(pimattn_plan_init(&plan, &c->shape, &c->device, c->partition, c->hfp_unit, false,
+                           c->shape.n_heads / c->shape.n_kv_heads, &why) == PIMATTN_OK,
+         "plan", &why);
+    must(pimattn_plan_lower(&plan, &now.program, &why) == PIMATTN_OK, "lower", &why);
+    size_t n = pimattn_plan_blocks(&plan, now.n_spans);
+    free(now.blocks);
+    free(now.order);
+    now.blocks = (pimhw_block *)calloc(n, sizeof *now.blocks);
+    now.order = (uint32_t *)calloc(n, sizeof *now.order);
+    must(now.blocks && now.order, "memory", NULL);
+    must(pimattn_plan_request(&plan, &now.request, now.blocks, now.order, now.list_begin, now.spans,
+                              now.n_spans, &why) == PIMATTN_OK,
+         "request", &why);
+}
+
+static void contexts(uint32_t controller, bool refresh)
+{
+    double usual_us = 0;
+    now.name = "attention";
+    use_shape(32, 32);
+    now.n_spans = 1;
+    for (uint64_t tokens = 256; tokens <= 4u << 20; tokens *= tokens < WALKED / 2 ? 4 : 2) {
+        now.tokens = tokens;
+        now.spans[0].context_tokens = tokens;
+        now.spans[0].n_tokens = 1;
+        use_device("aimx", controller, refresh);
+        plan_layer();
+        if (tokens <= WALKED) print(WALK, 0);
+        double us = print(SKIP, tokens == 4u << 20 ? 3 * usual_us : 0);
+        if (tokens == WALKED) usual_us = us;
+        print(ESTIMATE, 0);
+    }
+}
+
+/* 64 sequences of 256 to 32,768 tokens. */
+static void ragged(const char *name, uint32_t n_layers, uint32_t n_heads, uint32_t controller,
+                   bool refresh)
+{
+    uint32_t seed = 1;
+    now.name = name;
+    use_shape(n_layers, n_heads);
+    now.n_spans = SEQUENCES;
+    now.config.max_seqs = SEQUENCES;
+    now.tokens = 0;
+    for (size_t i = 0; i < SEQUENCES; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        now.spans[i].context_tokens = 256 + (seed >> 8) % (32768 - 256 + 1);
+        now.spans[i].n_tokens = 1;
+        now.tokens += now.spans[i].context_tokens;
+    }
+    use_device("aimx", controller, refresh);
+    plan_layer();
+    if (n_layers < 40 && now.config.partition == PIMATTN_TCP) print(WALK, 0);
+    print(SKIP, 0);
+    print(ESTIMATE, 1000);
 }
 
 int main(void)
 {
-    printf("stream,channels,cycles,instructions,channel_commands,host_ms,commands_per_us\n");
-    gemv("gemv_4096x4096_A", 1, false);
-    gemv("gemv_4096x4096_A", 32, false);
-    gemv("gemv_4096x4096_C", 1, true);
-    gemv("gemv_4096x4096_C", 32, true);
-    for (uint64_t tokens = 16; tokens <= 65536; tokens *= 16) {
-        attention("aimx", PIMATTN_TCP, tokens);
-        attention("aimx", PIMATTN_HFP, tokens);
-        attention("aim-gddr6", PIMATTN_TCP, tokens);
-    }
-    return 0;
+    now.instructions = (pimhw_instruction *)calloc(INSTRUCTIONS, sizeof *now.instructions);
+    must(now.instructions != NULL, "memory", NULL);
+    printf("stream,tokens,channels,controller,refresh,mode,cycles,commands,commands_of_a_channel,"
+           "host_us,commands_per_us,commands_of_a_channel_per_us,cycles_per_us,skipped_rounds,"
+           "walked_rounds,limit_us,within\n");
+    oracle_stream("gemv", 0, gemv_program, 2000, 50);
+    oracle_stream("qk", 131072, qk_program, 0, 100);
+    for (uint32_t controller = 0; controller < 4; controller++)
+        for (int refresh = 0; refresh < 2; refresh++) {
+            contexts(controller, refresh);
+            now.config.partition = PIMATTN_TCP;
+            ragged("step 8B", 32, 32, controller, refresh);
+            ragged("step 70B", 80, 64, controller, refresh);
+            now.config.partition = PIMATTN_HFP;
+            ragged("step 8B hfp", 32, 32, controller, refresh);
+            now.config.partition = PIMATTN_TCP;
+        }
+    pimhw_device_destroy(now.device);
+    free(now.blocks);
+    free(now.order);
+    free(now.instructions);
+    return now.n_wrong > 0;
 }

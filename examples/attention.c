@@ -150,6 +150,17 @@ static void print_breakdowns(const pair *p)
     }
 }
 
+/* Its energy, and what others take to read the same K and V. */
+static void print_beside(const pair *p)
+{
+    const pimattn_readings *r = p->by;
+    printf("\n  energy: tcp %.1f uJ, hfp %.1f uJ\n", r[0].layer_pJ * 1e-6, r[1].layer_pJ * 1e-6);
+    printf(
+        "  reading the same K and V: %.1f us for the host (%.2fx tcp's time with the link's %.1f "
+        "us), %.1f us for all banks\n",
+        r[0].host_ns * 1e-3, r[0].speedup, r[0].link_ns * 1e-3, r[0].peak_ns * 1e-3);
+}
+
 static void print_all(const accuracy *a, const pair *pairs, size_t n_pairs,
                       const pimhw_config *device, uint32_t n_tokens)
 {
@@ -166,7 +177,9 @@ static void print_all(const accuracy *a, const pair *pairs, size_t n_pairs,
         device->preset, device->n_channels, pimhw_config_banks(device), device->tCK_ps);
     for (size_t i = 0; i < n_pairs; i++) {
         print_pair(&pairs[i]);
-        if (i == 0) print_breakdowns(&pairs[i]);
+        if (i > 0) continue;
+        print_breakdowns(&pairs[i]);
+        print_beside(&pairs[i]);
     }
 }
 

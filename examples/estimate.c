@@ -1,17 +1,20 @@
-/* estimate.c - what attention of a shape would cost on a device, without tensors. */
+/* estimate.c - what attention of a shape would cost on a device, without tensors: clocks and where
+ * they go, energy, and how long others would take to read the same K and V. */
 #define PIMATTN_IMPLEMENTATION
 #include "pimattn.h"
 
 #define EX_NAME "estimate"
 #include "common.h"
 
-enum { MAX_SEQUENCES = 65535 };
+enum { MAX_SEQUENCES = 65535, AS_PRESET = 99 };
 
 /* What the command line says; the defaults are Llama-3-8B, one sequence of 4,096 tokens. */
 typedef struct request {
     pimattn_config config;
     const char *preset;
     uint32_t n_channels;
+    uint32_t controller; /* pimhw_controller or AS_PRESET */
+    uint32_t refresh;    /* 0, 1 or AS_PRESET */
     ex_texts sets;
     const char *context;
     uint32_t batch;
@@ -65,6 +68,14 @@ static void parse(request *r, int argc, char **argv)
          .number = &r->n_channels,
          .min = 1,
          .help = "default: as the preset has"},
+        {.name = "--controller",
+         .value = "in-order|static|ping-pong|dcs",
+         .choice = &r->controller,
+         .help = "default: as the preset has"},
+        {.name = "--refresh",
+         .value = "off|on",
+         .choice = &r->refresh,
+         .help = "default: as the preset has"},
         {.name = "--set",
          .value = "FIELD=N",
          .texts = &r->sets,
@@ -77,6 +88,10 @@ static void parse(request *r, int argc, char **argv)
          .value = "kv_head|query_head",
          .choice = &r->config.hfp_unit,
          .help = "what hfp gives to a channel"},
+        {.name = "--v-mapping",
+         .value = "A|B|K|cheapest",
+         .choice = &r->config.v_mapping,
+         .help = "how V lies in the banks; default A"},
         {.name = "--sources",
          .flag = &r->sources,
          .help = "the device's numbers and their sources"},
@@ -130,15 +145,92 @@ static void print_sources(const pimhw_config *device)
     }
 }
 
+static double percent(double part, double whole)
+{
+    return whole > 0 ? 100.0 * part / whole : 0.0;
+}
+
+/* What ex_print_readings leaves out. */
+static void print_more(const pimattn_readings *r)
+{
+    const pimhw_readings *d = &r->device;
+    printf("  timed            %12" PRIu32 "  of them in one go\n", r->layers_timed);
+    printf("  refresh_share    %12.4f  of the clocks\n", r->refresh_share);
+    printf("controller %s, V by mapping %s", pimhw_controller_str(r->controller),
+           pimattn_v_mapping_str(r->v_mapping));
+    if (r->v_wanted != r->v_mapping) printf(" (asked for: %s)", pimattn_v_mapping_str(r->v_wanted));
+    printf("\n  flop_utilisation %12.4f\n", d->flop_utilisation);
+    printf("  metadata bytes   %12" PRIu64 "  program %" PRIu64 ", request %" PRIu64
+           ", controller %" PRIu64 " a channel\n",
+           d->program_bytes + d->request_bytes + d->controller_bytes, d->program_bytes,
+           d->request_bytes, d->controller_bytes);
+    printf("energy of the step\n");
+    for (int i = 0; i < PIMHW_N_ENERGY; i++) {
+        if (r->energy_pJ[i] == 0) continue;
+        printf("    %-16s %12.3f uJ  %5.1f %%\n", pimhw_energy_str((pimhw_energy)i),
+               r->energy_pJ[i] * 1e-6, percent(r->energy_pJ[i], r->step_pJ));
+    }
+    printf("  total            %12.3f uJ, %.3f a layer, %.3f a token\n", r->step_pJ * 1e-6,
+           r->layer_pJ * 1e-6, r->token_pJ * 1e-6);
+    printf("  average_mW       %12.1f\n", r->average_mW);
+    printf("one layer beside others that read the same K and V\n");
+    printf("  device_us        %12.3f  and the link %.3f; bound by %s\n", r->layer_ns * 1e-3,
+           r->link_ns * 1e-3, pimattn_bound_str(r->bound));
+    printf("  host_us          %12.3f  at the host's bandwidth: the %s wins, %.2f times as fast\n",
+           r->host_ns * 1e-3, r->speedup > 1 ? "device" : "host",
+           r->speedup > 1 ? r->speedup : 1 / r->speedup);
+    printf("  peak_us          %12.3f  at that of all banks\n", r->peak_ns * 1e-3);
+}
+
+/* Members of the JSON object that ex_json_readings leaves out. */
+static void json_more(const pimattn_readings *r)
+{
+    const struct {
+        const char *key;
+        double value;
+    } numbers[] = {{"flop_utilisation", r->device.flop_utilisation},
+                   {"layer_ns", r->layer_ns},
+                   {"refresh_share", r->refresh_share},
+                   {"step_pJ", r->step_pJ},
+                   {"layer_pJ", r->layer_pJ},
+                   {"token_pJ", r->token_pJ},
+                   {"average_mW", r->average_mW},
+                   {"host_ns", r->host_ns},
+                   {"peak_ns", r->peak_ns},
+                   {"link_ns", r->link_ns},
+                   {"speedup", r->speedup}};
+    printf("\"controller\": \"%s\", \"v_mapping\": \"%s\", \"v_wanted\": \"%s\"",
+           pimhw_controller_str(r->controller), pimattn_v_mapping_str(r->v_mapping),
+           pimattn_v_mapping_str(r->v_wanted));
+    printf(", \"bound\": \"%s\", \"layers_timed\": %" PRIu32, pimattn_bound_str(r->bound),
+           r->layers_timed);
+    printf(", \"controller_bytes\": %" PRIu64 ", \"active_ck\": %" PRIu64,
+           r->device.controller_bytes, r->device.active_ck);
+    for (size_t i = 0; i < EX_COUNT(numbers); i++) {
+        printf(", ");
+        ex_json_number(stdout, numbers[i].key, numbers[i].value);
+    }
+    printf(", \"energy_pJ\": {");
+    for (int i = 0; i < PIMHW_N_ENERGY; i++) {
+        if (i > 0) printf(", ");
+        ex_json_number(stdout, pimhw_energy_str((pimhw_energy)i), r->energy_pJ[i]);
+    }
+    printf("}");
+}
+
 int main(int argc, char **argv)
 {
     request r = {.config = {.shape = {32, 32, 8, 128, 0, PIMATTN_F16, PIMATTN_F16, 0.0f}},
                  .preset = "aimx",
+                 .controller = AS_PRESET,
+                 .refresh = AS_PRESET,
                  .context = "4096",
                  .batch = 1,
                  .n_tokens = 1};
     parse(&r, argc, argv);
     ex_device(&r.config.device, r.preset, r.n_channels, &r.sets);
+    if (r.controller != AS_PRESET) r.config.device.controller = r.controller;
+    if (r.refresh != AS_PRESET) r.config.device.refresh = r.refresh;
     if (r.sources) {
         print_sources(&r.config.device);
         return ex_done();
@@ -152,11 +244,14 @@ int main(int argc, char **argv)
     pimattn_status status = pimattn_estimate(&readings, &r.config, spans, n_spans, &why);
     if (status != PIMATTN_OK) ex_die("%s: %s", pimattn_status_str(status), why.text);
     if (r.json) {
-        printf("{\"schema\": %d, \"device\": \"%s\", \"readings\": ", (int)EX_SCHEMA, r.preset);
+        printf("{\"schema\": %d, \"device\": \"%s\", ", (int)EX_SCHEMA, r.preset);
+        json_more(&readings);
+        printf(", \"readings\": ");
         ex_json_readings(stdout, &readings, r.config.device.tCK_ps);
         printf("}\n");
     } else {
         ex_print_readings(&readings, r.config.device.tCK_ps);
+        print_more(&readings);
     }
     free(spans);
     return ex_done();

@@ -97,6 +97,14 @@ is_json "device --json" "$build/device" --json
 is_json "embed --json" "$build/embed" --json
 is_json "attention --json" "$build/attention" --tokens 600 --json
 works "attention on aim-gddr6" "$build/attention" --tokens 600 --device aim-gddr6
+works "predict" "$build/predict"
+is_json "predict --json" "$build/predict" --json
+works "predict --csv" "$build/predict" --csv
+awk -F, 'NR == 1 { n = NF } $2 ~ /exact|calibrated/ && ($5 > 1 || $5 < -1) { bad = 1 }
+    NR > 1 { rows++; gsub(/"[^"]*"/, "") } NF != n { bad = 1 }
+    END { exit bad || rows < 100 }' "$scratch/out" && pass || fail "predict --csv: $(head -n 2 "$scratch/out")"
+refuses "two forms of output" "$build/predict" --json --csv
+refuses "predict with a file" "$build/predict" file
 
 # A trace line that is wrong is named by its number.
 trace() {
@@ -111,6 +119,116 @@ grep -q 2 "$scratch/err" || fail "unknown instruction: no line number: $(cat "$s
 trace "AiM SYNC" "" "AiM MAC_ABK 64"
 refuses "short instruction" "$build/aim_trace" "$scratch/trace"
 grep -q 3 "$scratch/err" || fail "short instruction: no line number: $(cat "$scratch/err")"
+
+# Timelines: of every program and controller a trace, a picture and a page, judged as such.
+judges() { # judges NAME KIND FILE
+    if "$build/tests/timeline_json" "$2" "$3" >"$scratch/out" 2>&1; then
+        pass
+    else
+        fail "$1: $(head -n 1 "$scratch/out")"
+    fi
+}
+page_data() {
+    sed -n "/id='data'>/,/<\/script>/p" "$1" | sed -e 1d -e '$d' >"$scratch/data.json"
+}
+# same NAME FILE FILE
+same() {
+    if [ -s "$2" ] && cmp -s "$2" "$3"; then
+        pass
+    else
+        fail "$1: $(diff "$2" "$3" | head -n 3)"
+    fi
+}
+timeline=$build/timeline line=$scratch/line
+for options in '--example fig7' '--example gemv128 --own-plans' '--tokens 1024' \
+    '--tokens 5000 --kv-heads 2 --set out_entries=8' '--tokens 700 --partition hfp --kv-heads 3' \
+    '--tokens 300 --preset aim-gddr6 --all-channels' '--tokens 4000 --preset attacc-hbm3' \
+    '--tokens 500 --channel 3 --from 100 --to 300'; do
+    for controller in in-order static ping-pong dcs; do
+        works "timeline $options $controller" "$timeline" $options --controller $controller \
+            --json "$line.json" --svg "$line.svg"
+        judges "timeline $options $controller" trace "$line.json"
+        judges "timeline $options $controller" xml "$line.svg"
+    done
+    works "timeline $options --html" "$timeline" $options --html "$line.html"
+    page_data "$line.html"
+    judges "timeline $options --html" json "$scratch/data.json"
+done
+if grep -E -n 'https?:|src=|@import|url\(|fetch\(|XMLHttp' "$line.html"; then
+    fail "timeline: the page asks for more than itself"
+else
+    pass
+fi
+if command -v python3 >/dev/null; then
+    for file in "$line.json" "$scratch/data.json"; do
+        python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$file" 2>"$scratch/err" &&
+            pass || fail "timeline: python3 on $file: $(tail -n 1 "$scratch/err")"
+    done
+    python3 -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' "$line.svg" \
+        2>"$scratch/err" && pass || fail "timeline: python3 on SVG: $(tail -n 1 "$scratch/err")"
+else
+    skip "timeline by a second reader: no python3"
+fi
+
+# clocks NAME WANTED OPTIONS..: what static, ping-pong and dcs take, as worked out by hand.
+clocks() {
+    label=$1 wanted=$2
+    shift 2
+    got=$("$timeline" "$@" | awk '/^(static|ping-pong|dcs) / { printf "%s ", $2 }')
+    if [ "$got" = "$wanted " ]; then
+        pass
+    else
+        fail "timeline $label: $got, want $wanted"
+    fi
+}
+clocks fig7 "270 186 147" --example fig7
+clocks gemv128 "870 536 452" --example gemv128
+clocks "gemv128, own plans" "870 536 263" --example gemv128 --own-plans
+clocks "gemv128, 8 outputs" "870 308 263" --example gemv128 --set out_entries=8
+clocks "fig7 as drawn" "34 29 22" --example fig7 --set row_opening=2 --set tWR_INP=2 --set tMAC=5 \
+    --set tRD_OUT=5 --set tRCD_MAC=1 --set refresh=0
+
+# What it exports is the same program; its trace has the commands of aim_trace's listing.
+for options in '--tokens 300' '--tokens 2000 --partition hfp --kv-heads 3'; do
+    aim="--preset aim-gddr6 --set epu_ck_per_op=0"
+    works "timeline --export $options" "$timeline" $aim $options --export "$line.aim" \
+        --json "$line.json" --all-channels
+    in_order=$(awk '$1 == "in-order" { print $2 }' "$scratch/out")
+    works "timeline --trace $options" "$timeline" $aim --trace "$line.aim"
+    traced=$(awk '$1 == "in-order" { print $2 }' "$scratch/out")
+    listed=$("$build/aim_trace" "$line.aim" | awk '$1 == "cycles" { print $2 }')
+    if [ -n "$in_order" ] && [ "$in_order" = "$traced" ] && [ "$in_order" = "$listed" ]; then
+        pass
+    else
+        fail "timeline --export $options: $in_order clocks, as a trace $traced, aim_trace $listed"
+    fi
+    "$build/aim_trace" --clocks "$line.aim" | awk 'NF == 9 { print $1, $2, $3 }' | sort >"$line.want"
+    sed -n 's/.*"X", "pid": \([0-9]*\).*"name": "\([A-Z0-9]*\)".*"clock": \([0-9]*\).*reason.*/\3 \1 \2/p' \
+        "$line.json" | awk '{ print $1, $2 - 1, $3 }' | sort >"$line.got"
+    same "timeline --json $options" "$line.want" "$line.got"
+done
+"$timeline" --trace - <"$line.aim" --preset aim-gddr6 >"$scratch/out" 2>&1 && pass ||
+    fail "timeline of standard input: $(cat "$scratch/out")"
+trace "AiM SYNC" "" "AiM MAC_ABK 64"
+refuses "timeline of a short instruction" "$timeline" --trace "$scratch/trace"
+grep -q 'line 3' "$scratch/err" || fail "timeline of a short instruction: $(cat "$scratch/err")"
+trace "AiM WR_GB 64 0 0x80000000" "AiM MAC_ABK 65 0x80000000 3"
+refuses "timeline of a long instruction" "$timeline" --trace "$scratch/trace"
+grep -q 'line 2' "$scratch/err" || fail "timeline of a long instruction: $(cat "$scratch/err")"
+trace "# nothing"
+refuses "timeline of nothing" "$timeline" --trace "$scratch/trace"
+refuses "timeline of a missing trace" "$timeline" --trace "$scratch/none"
+refuses "timeline: two programs" "$timeline" --example fig7 --trace "$line.aim"
+refuses "timeline: unknown example" "$timeline" --example nonsense
+refuses "timeline: unknown controller" "$timeline" --controller nonsense
+refuses "timeline: unknown preset" "$timeline" --preset nonsense
+refuses "timeline: unknown field" "$timeline" --set nonsense=1
+refuses "timeline: no such channel" "$timeline" --channel 16
+refuses "timeline: from after to" "$timeline" --from 9 --to 9
+refuses "timeline: no tokens" "$timeline" --tokens 0
+for option in --json --svg --html --export; do
+    refuses "timeline $option into nowhere" "$timeline" $option "$scratch/none/file"
+done
 
 if [ ! -f "$data/stories260K.bin" ]; then
     skip "models and captures: no $data"

@@ -58,17 +58,20 @@ static inline void hw_sink(void *user, const pimhw_event *event)
     checker_event(&run->k, event);
 }
 
+/* A preset, without refresh. */
 static inline pimhw_config hw_config(const char *preset, uint32_t n_channels)
 {
     pimhw_config c;
     CHECK_U(pimhw_config_init(&c, preset, NULL), PIMHW_OK);
     c.n_channels = n_channels;
+    c.refresh = 0;
     return c;
 }
 
 static inline pimhw_sink hw_begin(const pimhw_config *config)
 {
-    memset(&hw, 0, sizeof hw);
+    memset(&hw.r, 0, sizeof hw.r);
+    hw.n_events = 0;
     hw.config = *config;
     checker_begin(&hw.k, &hw.config);
     pimhw_sink sink = {hw_sink, &hw};
@@ -92,12 +95,16 @@ static inline bool hw_stream(const pimhw_config *config, const pimhw_instruction
         return false;
     }
     bool ok = CHECK_U(pimhw_device_begin(device, &sink), PIMHW_OK);
+    for (size_t i = 0; i < n && config->front_end == PIMHW_SHARED; i++)
+        hw.k.reordered |= in[i].kind == PIMHW_WR_SBK || in[i].kind == PIMHW_RD_SBK ||
+                          in[i].kind == PIMHW_MEM_WR || in[i].kind == PIMHW_MEM_RD;
     for (size_t i = 0; i < n && ok; i++)
         ok = CHECK_U(pimhw_device_submit(device, &in[i], &why), PIMHW_OK);
     ok = ok && CHECK_U(pimhw_device_finish(device, &hw.r, &why), PIMHW_OK);
     if (!ok) printf("  %s\n", why.text);
     pimhw_device_destroy(device);
-    return ok && hw_end();
+    if (!ok || !hw_end() || hw.n_events > HW_EVENTS) return ok && !hw.k.fault;
+    return CHECK(checker_in_order_of(&hw.config, in, n, hw.events, hw.n_events));
 }
 
 #define HW_STREAM(config, ...)                                                                     \
@@ -139,23 +146,45 @@ static inline uint64_t hw_at(uint32_t channel, pimhw_command command, unsigned i
 #define RD_AT(i)   hw_at(0, PIMHW_CMD_RDMAC16, i)
 #define TMOD_AT(i) hw_at(0, PIMHW_CMD_TMOD, i)
 
+/* Refresh as often as the check lets it take place. */
+static inline void hw_refresh_often(check_rng *rng, pimhw_config *c)
+{
+    uint32_t rows = c->tRFC + c->tRC + c->tRAS + c->tRP + c->tRTP + c->tCL + c->tWR + c->tMOD +
+                    c->tRCD_MAC + c->tRCD_AF + c->tRCD_EWMUL + c->tRCD_RDCP + c->tRCD_WRCP;
+    uint32_t gaps = c->tWR_INP + c->tMAC + c->tRD_OUT;
+    c->refresh = 1;
+    c->tREFI = 1 + (rows > gaps ? rows : gaps) + (uint32_t)rng_range(rng, 0, 300);
+    c->refresh_phase = (uint32_t)rng_range(rng, 1, c->tREFI);
+}
+
 /* Any device that the check lets pass, with odd timings. */
 static inline pimhw_config hw_odd_config(check_rng *rng)
 {
     pimhw_config c =
         hw_config(rng_range(rng, 0, 1) ? "aimx" : "aim-gddr6", (uint32_t)rng_range(rng, 1, 8));
-    uint32_t *const ck[] = {&c.tBL,     &c.tCCD_S,   &c.tCCD_L, &c.tRCD_MAC, &c.tRP,
-                            &c.tRAS,    &c.tRTP,     &c.tWTR_S, &c.tWTR_L,   &c.tWPRE,
-                            &c.tCL_REG, &c.tCWL_REG, &c.tMOD};
-    if (rng_range(rng, 0, 2) == 0) return c;
-    for (size_t i = 0; i < sizeof ck / sizeof *ck; i++)
-        if (rng_range(rng, 0, 1)) *ck[i] = (uint32_t)rng_range(rng, 1, rng_range(rng, 1, 70));
-    c.tCWL_GB = c.tCWL_REG; /* the rules do not say which of them a read before a write waits for */
-    if (c.tRAS < c.tRCD_RD) c.tRAS = c.tRCD_RD; /* the check asks for it */
-    if (c.tRAS < c.tRCD_WR) c.tRAS = c.tRCD_WR;
-    c.tRC = c.tRAS + (uint32_t)rng_range(rng, 0, 60);
-    c.queue_entries = (uint32_t)rng_range(rng, 2, 40);
-    c.front_end = (uint32_t)rng_range(rng, 0, 1);
+    uint32_t *const ck[] = {
+        &c.tBL,       &c.tCCD_S,    &c.tCCD_L,  &c.tRCD_MAC, &c.tRP,      &c.tRAS,    &c.tRTP,
+        &c.tWTR_S,    &c.tWTR_L,    &c.tWPRE,   &c.tCL_REG,  &c.tCWL_REG, &c.tMOD,    &c.tCCD_MAC,
+        &c.tMTW,      &c.tCL_MAC,   &c.tWR_INP, &c.tMAC,     &c.tRD_OUT,  &c.tRRD_S,  &c.tRRD_L,
+        &c.tCL,       &c.tCWL,      &c.tWR,     &c.tRFC,     &c.tRCD_AF,  &c.tRCD_WR, &c.tRCD_EWMUL,
+        &c.tRCD_RDCP, &c.tRCD_WRCP, &c.tCWL_GB};
+    c.controller = rng_range(rng, 0, 1) ? (uint32_t)rng_range(rng, 1, 3) : PIMHW_IN_ORDER;
+    if (rng_range(rng, 0, 2) > 0) {
+        for (size_t i = 0; i < sizeof ck / sizeof *ck; i++)
+            if (rng_range(rng, 0, 1)) *ck[i] = (uint32_t)rng_range(rng, 1, rng_range(rng, 1, 70));
+        if (rng_range(rng, 0, 4) == 0) c.tMOD = 0;
+        if (c.tRAS < c.tRCD_RD) c.tRAS = c.tRCD_RD; /* the check asks for it */
+        if (c.tRAS < c.tRCD_WR) c.tRAS = c.tRCD_WR;
+        c.tRC = c.tRAS + (uint32_t)rng_range(rng, 0, 60);
+        c.queue_entries = (uint32_t)rng_range(rng, 2, 40);
+        c.front_end = (uint32_t)rng_range(rng, 0, 1);
+        c.obuf = (uint32_t)rng_range(rng, 1, 8);
+        c.row_opening = (uint32_t)rng_range(rng, 0, 2);
+        c.extra_region = (uint32_t)rng_range(rng, 0, 1);
+        c.early_tiles = (uint32_t)rng_range(rng, 0, 1);
+        c.is_mac = (uint32_t)rng_range(rng, 0, 1);
+    }
+    if (rng_range(rng, 0, 1)) hw_refresh_often(rng, &c);
     return c;
 }
 

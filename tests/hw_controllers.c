@@ -157,63 +157,107 @@ static void epu_holds_who_waits_for_it(void)
     CHECK_U(hw.r.cycles, 157 + 625);
 }
 
+/* aimx, refreshed at clock 100 and then every 3800. */
+static pimhw_config refreshed(uint32_t controller)
+{
+    pimhw_config c = hw_config("aimx", 1);
+    c.controller = controller;
+    c.refresh = 1;
+    c.refresh_phase = 100;
+    return c;
+}
+
+#define REF_AT(i) hw_at(0, PIMHW_CMD_REF, i)
+
+/* 0 ACT .. 56-98 MAC, 100 due .. 110 PREA (tRTP) .. 142 REF (tRP) .. 352 ACT (tRFC) .. 408 MAC */
+static void refresh_closes_the_row_and_waits(void)
+{
+    pimhw_config c = refreshed(PIMHW_IN_ORDER);
+    HW_STREAM(c, hw_mac(1, 64, 0, 0));
+    CHECK_U(MAC_AT(21), 98);
+    CHECK_U(PRE_AT(0), 110);
+    CHECK_U(REF_AT(0), 142);
+    CHECK_U(ACT_AT(1), 352);
+    CHECK_U(MAC_AT(22), 408);
+    CHECK_U(hw.r.cycles, 408 + 2 * 41 + 1);
+    CHECK_U(hw.r.breakdown_ck[PIMHW_SPENT_REF], 210);
+    CHECK_U(hw.r.breakdown_ck[PIMHW_SPENT_MAC], 2 * 22 + 2 * 41 + 1);
+    CHECK_U(hw.r.breakdown_ck[PIMHW_WAIT_ROW], 10);
+    CHECK_U(hw.r.active_ck, 110 + (491 - 352));
+    HW_STREAM(c, hw_mac(1, 22, 0, 0)); /* over before it is due */
+    CHECK_U(hw.r.commands[PIMHW_CMD_REF], 0);
+}
+
+/* Nothing to do from 35 on, until the hub is ready at 10035: 100, 3900 and 7700 REF .. 10035 W */
+static void refreshes_go_on_while_a_channel_waits(void)
+{
+    pimhw_config c = refreshed(PIMHW_IN_ORDER);
+    HW_STREAM(c, hw_gb(1, 1, 0), hw_all(PIMHW_EPU, 1, 160000), hw_all(PIMHW_EPU_WAIT, 1, 1),
+              hw_gb(1, 1, 0));
+    CHECK_U(REF_AT(0), 100);
+    CHECK_U(REF_AT(1), 3900);
+    CHECK_U(REF_AT(2), 7700);
+    CHECK_U(REF_AT(3), UINT64_MAX);
+    CHECK_U(GB_AT(1), 10035);
+    CHECK_U(hw.r.breakdown_ck[PIMHW_SPENT_REF], 3 * 210);
+    CHECK_U(hw.r.breakdown_ck[PIMHW_WAIT_EPU], 10035 - 34 - 3 * 210);
+}
+
+/* static: 0 W .. 40 ACT .. 96, 98 MAC, 100 due .. 110 PREA .. 142 REF .. 352 ACT .. 408 MAC */
+static void refresh_under_static(void)
+{
+    pimhw_config c = refreshed(PIMHW_STATIC_GAPS);
+    HW_STREAM(c, hw_gb(1, 1, 0), hw_mac(1, 3, 0, 0), hw_rd(1, 0));
+    CHECK_U(ACT_AT(0), 40);
+    CHECK_U(MAC_AT(1), 98);
+    CHECK_U(PRE_AT(0), 110);
+    CHECK_U(ACT_AT(1), 352);
+    CHECK_U(MAC_AT(2), 408);
+    CHECK_U(RD_AT(0), 408 + 41);
+}
+
+/* DCS: 0-98 W beside 56-70 MAC; 100 PREA .. 132 REF .. 342 W, ACT .. 362 W of tile 60 .. 402 MAC */
+static void refresh_stops_both_streams(void)
+{
+    pimhw_config c = refreshed(PIMHW_DCS);
+    pimhw_instruction mac = hw_mac(1, 1, 0, 0);
+    mac.tile = 60;
+    HW_STREAM(c, hw_gb(1, 8, 0), hw_mac(1, 8, 0, 0), hw_gb(1, 56, 8), mac);
+    CHECK_U(MAC_AT(7), 70);
+    CHECK_U(GB_AT(49), 98);
+    CHECK_U(PRE_AT(0), 100);
+    CHECK_U(REF_AT(0), 132);
+    CHECK_U(GB_AT(50), 342);
+    CHECK_U(ACT_AT(1), 342);
+    CHECK_U(MAC_AT(8), 402);
+}
+
+/* Any instruction, mostly those of attention. */
 static pimhw_instruction random_instruction(const pimhw_config *c, check_rng *rng)
 {
     pimhw_instruction in = {.op_size = 1};
     uint64_t all = (UINT64_C(1) << c->n_channels) - 1;
     in.kind = (pimhw_kind)rng_range(rng, PIMHW_WR_GB, PIMHW_RD_MAC);
-    if (rng_range(rng, 0, 19) == 0) in.kind = PIMHW_SYNC;
+    if (rng_range(rng, 0, 4) == 0) in.kind = (pimhw_kind)rng_range(rng, PIMHW_MAC_SBK, PIMHW_SYNC);
     in.mask = rng_range(rng, 0, 2)
                   ? all
                   : (rng_u64(rng) & all) | UINT64_C(1) << rng_range(rng, 0, c->n_channels - 1);
-    in.out = (uint32_t)rng_range(rng, 0, c->out_entries - 1);
-    if (in.kind == PIMHW_WR_GB || in.kind == PIMHW_MAC_ABK) {
+    if (in.kind == PIMHW_WR_ABK) in.mask = UINT64_C(1) << rng_range(rng, 0, c->n_channels - 1);
+    if (in.kind == PIMHW_CFR) in.aux = 2, in.gpr = (uint32_t)rng_range(rng, 0, 1);
+    bool sized = in.kind == PIMHW_WR_GB || in.kind == PIMHW_MAC_ABK || in.kind == PIMHW_MAC_SBK ||
+                 in.kind == PIMHW_EWMUL || in.kind == PIMHW_COPY_BKGB || in.kind == PIMHW_COPY_GBBK;
+    in.out = (uint32_t)rng_range(rng, 0, pimhw_config_outs(c) - 1);
+    in.bank = (uint32_t)rng_range(rng, 0, rng_range(rng, 0, 2) ? 2 : 15);
+    in.row = (uint32_t)rng_range(rng, 0, 2);
+    if (sized) {
         in.op_size = rng_range(rng, 0, 1) ? rng_range(rng, 1, 64) : rng_range(rng, 1, 4);
         in.tile = (uint32_t)rng_range(rng, 0, 64 - in.op_size);
-    }
-    if (in.kind == PIMHW_MAC_ABK) {
         in.column = (uint32_t)rng_range(rng, 0, 64 - in.op_size);
-        in.row = (uint32_t)rng_range(rng, 0, 2);
     }
     return in;
 }
 
-/* Each channel's column and register commands are the instructions sent to it, in that order. */
-static bool in_program_order(const pimhw_instruction *in, size_t n, uint32_t n_channels)
-{
-    size_t at[PIMHW_MAX_CHANNELS] = {0};
-    uint64_t done[PIMHW_MAX_CHANNELS] = {0};
-    static const pimhw_command command[PIMHW_N_KINDS] = {[PIMHW_WR_GB] = PIMHW_CMD_WRGB,
-                                                         [PIMHW_WR_BIAS] = PIMHW_CMD_WRMAC16,
-                                                         [PIMHW_MAC_ABK] = PIMHW_CMD_MAC16,
-                                                         [PIMHW_RD_MAC] = PIMHW_CMD_RDMAC16};
-    for (size_t i = 0; i < hw.n_events; i++) {
-        const pimhw_event *e = &hw.events[i];
-        uint32_t c = e->channel;
-        if (e->command == PIMHW_CMD_ACT16 || e->command == PIMHW_CMD_PREA ||
-            e->command == PIMHW_CMD_TMOD)
-            continue;
-        while (at[c] < n && (!(in[at[c]].mask >> c & 1) || in[at[c]].kind == PIMHW_SYNC ||
-                             done[c] == in[at[c]].op_size))
-            at[c]++, done[c] = 0;
-        if (at[c] == n) return false;
-        const pimhw_instruction *now = &in[at[c]];
-        if (e->command != command[now->kind]) return false;
-        bool mac = now->kind == PIMHW_MAC_ABK;
-        if (mac && (e->row != now->row || e->column != now->column + done[c])) return false;
-        if ((mac || now->kind == PIMHW_WR_GB) && e->tile != now->tile + done[c]) return false;
-        if (now->kind != PIMHW_WR_GB && e->out != now->out) return false;
-        done[c]++;
-    }
-    for (uint32_t c = 0; c < n_channels; c++)
-        for (; at[c] < n; at[c]++, done[c] = 0)
-            if (in[at[c]].mask >> c & 1 && in[at[c]].kind != PIMHW_SYNC &&
-                done[c] != in[at[c]].op_size)
-                return false;
-    return true;
-}
-
-/* The checker in HW_STREAM judges constraints, reasons, breakdown and counts. */
+/* The checker in HW_STREAM judges order, constraints, refresh, reasons, breakdown and energy. */
 static void random_streams_keep_every_rule(void)
 {
     check_rng rng = {11};
@@ -223,9 +267,116 @@ static void random_streams_keep_every_rule(void)
         size_t n = (size_t)rng_range(&rng, 1, c.n_channels > 2 ? 12 : 40);
         for (size_t i = 0; i < n; i++)
             in[i] = random_instruction(&c, &rng);
-        if (!hw_stream(&c, in, n) || hw.n_events > HW_EVENTS) continue;
-        CHECK(in_program_order(in, n, c.n_channels));
+        unsigned before = check_now.n_errors;
+        hw_stream(&c, in, n);
+        if (check_now.n_errors > before && before < CHECK_PRINTED)
+            printf("  round %d, %s, front end %u\n", round, pimhw_controller_str(c.controller),
+                   c.front_end);
     }
+}
+
+/* A run on a random device of some controller; its listing is in hw. */
+static bool random_run(check_rng *rng, uint32_t controller)
+{
+    pimhw_instruction in[40];
+    pimhw_config c = hw_odd_config(rng);
+    size_t n = (size_t)rng_range(rng, 10, 40);
+    c.n_channels = 1;
+    c.controller = controller;
+    if (c.refresh) hw_refresh_often(rng, &c);
+    c.front_end = PIMHW_PER_CHANNEL;
+    for (size_t i = 0; i < n; i++)
+        in[i] = random_instruction(&c, rng);
+    return hw_stream(&c, in, n) && hw.n_events > 5 && hw.n_events <= HW_EVENTS;
+}
+
+/* Judges hw's listing once more, as that of another device. */
+static bool is_accepted(const pimhw_config *c)
+{
+    static checker again;
+    checker_begin(&again, c);
+    for (size_t i = 0; i < hw.n_events; i++)
+        checker_event(&again, &hw.events[i]);
+    checker_end(&again, &hw.r);
+    return again.fault == NULL;
+}
+
+/* The checker of a device with one clock more does not accept what this one does. */
+static void another_device_is_noticed(void)
+{
+    static const struct {
+        uint32_t controller;
+        const char *field;
+    } other[] = {{0, "tRCD_MAC"}, {0, "tRP"},         {0, "tRTP"},     {0, "tWTR_S"},
+                 {0, "tMOD"},     {0, "tMTW"},        {0, "tCCD_MAC"}, {0, "tCL"},
+                 {0, "tRFC"},     {0, "tREFI"},       {0, "tRRD_L"},   {0, "tWR"},
+                 {0, "eACT_fJ"},  {0, "eMAC_fJ"},     {0, "eLINK_fJ"}, {0, "pIDLE_uW"},
+                 {1, "tWR_INP"},  {1, "tMAC"},        {1, "tRD_OUT"},  {1, "tCCD_MAC"},
+                 {1, "tRAS"},     {1, "row_opening"}, {1, "tRFC"},     {1, "tRCD_EWMUL"},
+                 {2, "tMAC"},     {2, "tCCD_L"},      {2, "tRP"},      {2, "refresh_phase"},
+                 {2, "eREF_fJ"},  {2, "pACTIVE_uW"},  {3, "tWR_INP"},  {3, "tMAC"},
+                 {3, "tRD_OUT"},  {3, "early_tiles"}, {3, "is_mac"},   {3, "tCCD_S"},
+                 {3, "tREFI"},    {3, "obuf"},        {3, "eWRGB_fJ"}, {3, "tRC"}};
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        check_rng rng = {i};
+        bool noticed = false;
+        for (int run = 0; run < 300 && !noticed; run++) {
+            uint32_t value = 0;
+            if (!random_run(&rng, other[i].controller)) continue;
+            pimhw_config c = hw.config;
+            CHECK_U(pimhw_config_get(&c, other[i].field, &value, NULL), PIMHW_OK);
+            CHECK_U(pimhw_config_set(&c, other[i].field, value + 1, NULL), PIMHW_OK);
+            CHECK(is_accepted(&hw.config));
+            noticed = !is_accepted(&c);
+        }
+        if (!CHECK(noticed)) printf("  %u: %s\n", other[i].controller, other[i].field);
+    }
+}
+
+enum { LOST, DOUBLED, EARLIER, LATER, OTHER_REASON, OTHER_ROW, OTHER_COMMAND, N_DAMAGES };
+
+/* Changes one event of hw's listing; false if this one cannot be changed so. */
+static bool damage(check_rng *rng, int how)
+{
+    size_t i = (size_t)rng_range(rng, 1, hw.n_events - 2);
+    pimhw_event *e = &hw.events[i];
+    switch (how) {
+    case LOST: memmove(e, e + 1, (--hw.n_events - i) * sizeof *e); return true;
+    case DOUBLED:
+        if (hw.n_events == HW_EVENTS) return false;
+        memmove(e + 1, e, (hw.n_events++ - i) * sizeof *e);
+        return true;
+    case EARLIER: e->issue_ck--; return true;
+    case LATER: e->issue_ck++; return true;
+    case OTHER_REASON:
+        e->reason =
+            (pimhw_spent)((e->reason + rng_range(rng, 1, PIMHW_N_SPENT - 1)) % PIMHW_N_SPENT);
+        return e->issue_ck > e[-1].issue_ck;
+    case OTHER_ROW: e->row++; return rules_in(e->command, RULES_NEED_ROWS | RULES_OPENING);
+    default:
+        e->command = (pimhw_command)((e->command + rng_range(rng, 1, PIMHW_N_COMMANDS - 1)) %
+                                     PIMHW_N_COMMANDS);
+        return true;
+    }
+}
+
+/* In a hundred damaged listings the checker finds the damage in so many at least. */
+static void damage_is_noticed(void)
+{
+    static const unsigned least[N_DAMAGES] = {100, 100, 100, 100, 80, 80, 100};
+    for (uint32_t controller = 0; controller < 4; controller++)
+        for (int how = 0; how < N_DAMAGES; how++) {
+            check_rng rng = {(uint64_t)how};
+            unsigned n = 0, n_noticed = 0;
+            while (n < 100) {
+                if (!random_run(&rng, controller) || !damage(&rng, how)) continue;
+                n_noticed += !is_accepted(&hw.config);
+                n++;
+            }
+            if (!CHECK(n_noticed >= least[how]))
+                printf("  damage %d, %s: %u of %u\n", how, pimhw_controller_str(controller),
+                       n_noticed, n);
+        }
 }
 
 /* To channels with streams of their own, one mask is as good as one instruction each. */
@@ -240,8 +391,8 @@ static void masks_are_a_short_form(void)
         for (size_t i = 0; i < n; i++) {
             in[i] = random_instruction(&c, &rng);
             for (uint32_t ch = 0; ch < c.n_channels; ch++) {
-                if (!(in[i].mask >> ch & 1) || (in[i].kind == PIMHW_SYNC && in[i].mask >> ch >> 1))
-                    continue;
+                bool all = in[i].kind == PIMHW_SYNC || in[i].kind == PIMHW_CFR;
+                if (!(in[i].mask >> ch & 1) || (all && in[i].mask >> ch >> 1)) continue;
                 apart[m] = in[i];
                 apart[m++].mask = UINT64_C(1) << ch;
             }
@@ -286,7 +437,13 @@ int main(void)
     RUN(streams_of_their_own_begin_at_clock_0);
     RUN(critical_channel_has_work);
     RUN(epu_holds_who_waits_for_it);
+    RUN(refresh_closes_the_row_and_waits);
+    RUN(refreshes_go_on_while_a_channel_waits);
+    RUN(refresh_under_static);
+    RUN(refresh_stops_both_streams);
     RUN(random_streams_keep_every_rule);
+    RUN(another_device_is_noticed);
+    RUN(damage_is_noticed);
     RUN(masks_are_a_short_form);
     RUN(runs_do_not_meet);
     return check_end();

@@ -164,6 +164,27 @@ static void timed_is_sent(const pimhw_config *c, const pimhw_program *p,
     CHECK_U(timed.program_bytes, pimhw_program_bytes(p));
 }
 
+/* The same program three times: each run after a SYNC, which is all channels at their end. */
+static void repeats_are_runs(const pimhw_config *c, const pimhw_program *p, pimhw_request request)
+{
+    static pimhw_instruction thrice[3 * 64 + 2];
+    size_t n = 0;
+    if (whole.n > 64) return;
+    for (int run = 0; run < 3; run++) {
+        if (run > 0) thrice[n++] = hw_all(PIMHW_SYNC, UINT64_MAX, 1);
+        memcpy(&thrice[n], whole.in, whole.n * sizeof whole.in[0]);
+        n += whole.n;
+    }
+    request.repeats = 3;
+    if (!hw_program(c, p, &request)) return;
+    pimhw_readings timed = hw.r;
+    if (!hw_stream(c, thrice, n)) return;
+    CHECK_U(timed.cycles, hw.r.cycles);
+    CHECK_U(timed.macs, hw.r.macs);
+    CHECK_BYTES(timed.commands, hw.r.commands, sizeof hw.r.commands);
+    CHECK_BYTES(timed.breakdown_ck, hw.r.breakdown_ck, sizeof hw.r.breakdown_ck);
+}
+
 /* --------------------------------------------------------------------------
  * Small programs.
  * -------------------------------------------------------------------------- */
@@ -270,7 +291,7 @@ static void mask_shrinks_as_lists_end(void)
     static const uint32_t begin[] = {0, 2, 2, 3}, order[] = {2, 0, 1};
     static const pimhw_block blocks[] = {
         {.row_base = {10, 100}}, {.row_base = {20, 200}}, {.row_base = {30, 300}}};
-    pimhw_request request = {blocks, 3, begin, order, 0};
+    pimhw_request request = {blocks, 3, begin, order, 0, 0};
     pimhw_config c = hw_config("aim-gddr6", 3);
     pimhw_program p;
     pimhw_program_init(&p);
@@ -302,7 +323,7 @@ static void late_block_runs_with_the_block_before(void)
 {
     static const pimhw_block blocks[] = {{.row_base = {10, 100}}, {.row_base = {20, 200}}};
     static const uint32_t rows[] = {10, 20, 100, 200};
-    pimhw_request request = {blocks, 2, NULL, NULL, 0};
+    pimhw_request request = {blocks, 2, NULL, NULL, 0, 0};
     pimhw_config c = hw_config("aimx", 2);
     pimhw_program p;
     pimhw_program_init(&p);
@@ -364,7 +385,7 @@ static void no_block_adds_no_row(void)
 {
     static const uint32_t begin[] = {0, 1, 1}, order[] = {0};
     static const pimhw_block block = {.row_base = {50}};
-    pimhw_request request = {&block, 1, begin, order, 0};
+    pimhw_request request = {&block, 1, begin, order, 0, 0};
     pimhw_config c = hw_config("aimx", 2);
     pimhw_program p;
     pimhw_program_init(&p);
@@ -532,7 +553,7 @@ static void random_programs_mean_what_they_say(void)
             blocks[i].row_base[0] = (uint32_t)rng_range(&m.rng, 0, 50);
             blocks[i].row_base[1] = (uint32_t)rng_range(&m.rng, 100, 150);
         }
-        pimhw_request request = {blocks, (uint32_t)rng_range(&m.rng, 0, 5), NULL, NULL, 0};
+        pimhw_request request = {blocks, (uint32_t)rng_range(&m.rng, 0, 5), NULL, NULL, 0, 0};
         for (uint32_t ch = 0; ch < c.n_channels; ch++) {
             begin[ch] = n;
             for (uint64_t k = request.n_blocks ? rng_range(&m.rng, 0, 4) : 0; k--;)
@@ -548,6 +569,7 @@ static void random_programs_mean_what_they_say(void)
         unsigned before = check_now.n_errors;
         channels_agree(&c, &p, &request);
         if (whole.n < 300) timed_is_sent(&c, &p, &request);
+        repeats_are_runs(&c, &p, request);
         if (check_now.n_errors != before && before < CHECK_PRINTED)
             printf("  round %u\n", (unsigned)round);
         n_run++;

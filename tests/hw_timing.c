@@ -24,12 +24,12 @@ static void constraints_have_the_published_numbers(void)
         {PIMHW_CMD_WRGB, PIMHW_CMD_MAC16, 0},
     };
     static const char *const presets[] = {"aim-gddr6", "aimx"};
-    static checker k;
+    static rules r;
     for (int p = 0; p < 2; p++) {
         pimhw_config c = hw_config(presets[p], 1);
-        checker_begin(&k, &c);
+        rules_init(&r, &c);
         for (size_t i = 0; i < sizeof t / sizeof *t; i++)
-            CHECK_U(k.gap[t[i].from][t[i].to], t[i].gap);
+            CHECK_U(r.pair[RULES_CHANNEL][t[i].from][t[i].to].gap_ck, t[i].gap);
     }
 }
 
@@ -123,6 +123,19 @@ static void reads_in_a_row(void)
     CHECK_U(hw.r.breakdown_ck[PIMHW_WAIT_HOST], 2);
 }
 
+/* Columns 6 apart: 0 ACT .. 56 MAC 62 MAC 68 MAC; without modes a W 16 after the last, at 84 */
+static void macs_wait_tCCD_MAC_and_writes_tMTW(void)
+{
+    pimhw_config c = hw_config("aimx", 1);
+    c.tMOD = 0, c.tCCD_MAC = 6, c.tMTW = 16, c.tCL_MAC = 30;
+    HW_STREAM(c, hw_mac(1, 3, 0, 0), hw_gb(1, 1, 0));
+    CHECK_U(MAC_AT(0), 56);
+    CHECK_U(MAC_AT(2), 68);
+    CHECK_U(GB_AT(0), 84);
+    CHECK_U(hw.r.cycles, 98); /* the sum is there at 68 + tCL_MAC */
+    CHECK_U(hw.r.breakdown_ck[PIMHW_SPENT_MAC], 18);
+}
+
 /* The in-order cases of the golden table: cycles of streams with one free parameter each. */
 static void golden_streams(void)
 {
@@ -198,6 +211,7 @@ int main(void)
     RUN(read_waits_for_the_write_before);
     RUN(write_waits_for_the_read_before);
     RUN(reads_in_a_row);
+    RUN(macs_wait_tCCD_MAC_and_writes_tMTW);
     RUN(golden_streams);
     RUN(every_field_counts);
     return check_end();

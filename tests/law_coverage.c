@@ -1,10 +1,11 @@
 /* The coverage law: what plan, program and request say is what attention needs.
  *
  * Lowered programs are resolved and executed on symbols, channel by channel, with the layout as the
- * specification gives it (K by token over channels and banks, V mapping A) and nothing of the
- * lowering: a buffer entry holds the name of what W wrote there, a bank row the tokens and
+ * specification gives it (K by token over channels and banks, V by mapping A, B or K) and nothing
+ * of the lowering: a buffer entry holds the name of what W wrote there, a bank row the tokens and
  * elements that the layout puts there. Every (token, element of K) must meet the element of q,
- * every (token, element of V) its p, once per query; what else meets is padding. */
+ * every (token, element of V) its p, once per query; what else meets is padding. Controllers that
+ * overlap want their inputs before the reads still due, and ping-pong stays in its regions. */
 #define PIMATTN_IMPLEMENTATION
 #include "../pimattn.h"
 #include "checker.h"
@@ -24,7 +25,11 @@ typedef struct law {
     uint64_t group;                 /* query heads of a block */
     /* layout */
     uint64_t dk, dv, k_columns, row_tokens, token_rows; /* row_tokens 0: token_rows rows a token */
-    uint64_t v_blocks, v_groups, v_passes;
+    uint64_t mapping;                                   /* pimattn_v_mapping */
+    uint64_t v_blocks, spread, v_groups;                /* channels of a group, and groups */
+    uint64_t v_passes, v_width;           /* blocks of a channel; columns of one in a row */
+    uint64_t in_region, outs, out_region; /* buffer entries: of a phase, all, of a phase */
+    bool inputs_first;
 } law;
 
 /* What has been met of one block. */
@@ -51,6 +56,7 @@ typedef struct out {
 } out;
 
 typedef struct channel {
+    bool reads_wait; /* its last command was a read, and nobody waited for it */
     tile tiles[MOST_TILES];
     out outs[MOST_OUTS];
     uint64_t n_softmax, n_waits;  /* EPU works to be awaited, and awaited, so far */
@@ -146,11 +152,14 @@ static bool meet_v(const pimhw_instruction *in, uint64_t ch, uint64_t b, uint64_
     out *o = &channels[ch].outs[in->out];
     uint64_t row = in->row - c->v_first, unit_channel = w.unit == 1 ? 0 : ch;
     uint64_t pass = row % w.v_passes, j = row / w.v_passes * w.columns + in->column + i;
-    bool spread = w.v_blocks <= w.unit;
-    uint64_t group = spread ? unit_channel / w.v_blocks : 0;
-    uint64_t block = spread ? unit_channel % w.v_blocks : pass * w.unit + unit_channel;
+    if (w.mapping == PIMATTN_V_K) {
+        pass = (in->column + i) / w.v_width;
+        j = row * w.v_width + (in->column + i) % w.v_width;
+    }
+    uint64_t group = unit_channel / w.spread, block = pass * w.spread + unit_channel % w.spread;
     uint64_t first = w.lanes * (j * w.v_groups + group), query = t->gpr;
     if (group >= w.v_groups || block >= w.v_blocks) return wrong(in, ch, "V: a spare channel");
+    if (in->out >= w.out_region) return wrong(in, ch, "V: beyond the region of outputs");
     if (first >= c->tokens) return wrong(in, ch, "V: a column without tokens");
     if (!t->written || t->aux + t->offset != j) return wrong(in, ch, "V: other columns of p");
     if (w.v_groups > 1 && !t->distinct) return wrong(in, ch, "V: p of another group");
@@ -167,7 +176,7 @@ static bool meet_v(const pimhw_instruction *in, uint64_t ch, uint64_t b, uint64_
 static bool multiply(const pimhw_instruction *in, uint64_t ch)
 {
     out *o = &channels[ch].outs[in->out];
-    if (in->out >= w.device.out_entries || in->tile + in->op_size > w.device.in_entries ||
+    if (in->out >= w.outs || in->tile + in->op_size > w.in_region ||
         in->column + in->op_size > w.columns)
         return wrong(in, ch, "beyond the device");
     if (!o->cleared) return wrong(in, ch, "MAC into an entry that was not cleared");
@@ -191,16 +200,14 @@ static bool multiply(const pimhw_instruction *in, uint64_t ch)
 /* Dims of V that a channel's banks hold in a pass. */
 static uint64_t dims_of(uint64_t ch, uint64_t pass)
 {
-    uint64_t unit_channel = w.unit == 1 ? 0 : ch;
-    uint64_t block =
-        w.v_blocks <= w.unit ? unit_channel % w.v_blocks : pass * w.unit + unit_channel;
+    uint64_t block = pass * w.spread + (w.unit == 1 ? 0 : ch) % w.spread;
     return filled(w.dv, block * w.banks, w.banks);
 }
 
 static bool read_out(const pimhw_instruction *in, uint64_t ch)
 {
     out *o = &channels[ch].outs[in->out];
-    if (in->out >= w.device.out_entries) return wrong(in, ch, "beyond the device");
+    if (in->out >= w.outs) return wrong(in, ch, "beyond the device");
     if (!o->n_columns) return wrong(in, ch, "RD_MAC of nothing");
     if (!o->is_v && o->n_columns != w.k_columns) return wrong(in, ch, "K: half a score read");
     if (!o->is_v) channels[ch].k_done[o->block]++;
@@ -232,9 +239,12 @@ static bool softmax(const pimhw_instruction *in, uint64_t ch)
 static bool step(const pimhw_instruction *in, uint64_t ch)
 {
     channel *c = &channels[ch];
+    bool reads_waited = c->reads_wait;
+    c->reads_wait = in->kind == PIMHW_RD_MAC;
     switch (in->kind) {
     case PIMHW_WR_GB:
-        if (in->tile + in->op_size > w.device.in_entries) return wrong(in, ch, "beyond the device");
+        if (in->tile + in->op_size > w.in_region) return wrong(in, ch, "beyond the region");
+        if (w.inputs_first && reads_waited) return wrong(in, ch, "W behind a read");
         for (uint64_t i = 0; i < in->op_size; i++) {
             tile t = {true, false, (in->flags & PIMHW_DISTINCT) != 0, in->gpr, in->aux, i};
             tile *before = &c->tiles[in->tile + i];
@@ -245,7 +255,7 @@ static bool step(const pimhw_instruction *in, uint64_t ch)
     case PIMHW_WR_BIAS:
         if (w.device.out_clear != PIMHW_CLEAR_BIAS)
             return wrong(in, ch, "this device reads to clear");
-        if (in->out >= w.device.out_entries) return wrong(in, ch, "beyond the device");
+        if (in->out >= w.outs) return wrong(in, ch, "beyond the device");
         if (c->outs[in->out].n_columns) return wrong(in, ch, "WR_BIAS over an unread sum");
         c->outs[in->out].cleared = true;
         return true;
@@ -285,12 +295,11 @@ static bool all_met_once(uint64_t b)
             for (uint64_t i = 0; i < c->queries * w.k_columns; i++)
                 if (!CHECK(met[i] == tokens)) return false;
         }
-        bool spread = w.v_blocks <= w.unit;
-        uint64_t group = spread ? ch / w.v_blocks : 0;
+        uint64_t group = ch / w.spread;
         for (uint64_t pass = 0; pass < w.v_passes; pass++)
             for (uint64_t j = 0; j < c->v_columns; j++) {
                 bool tokens = w.lanes * (j * w.v_groups + group) < c->tokens;
-                bool here = spread ? group < w.v_groups : pass * w.unit + ch < w.v_blocks;
+                bool here = group < w.v_groups && pass * w.spread + ch % w.spread < w.v_blocks;
                 const uint8_t *met =
                     &c->v[((ch * w.v_passes + pass) * c->v_columns + j) * c->queries];
                 for (uint64_t q = 0; q < c->queries; q++)
@@ -373,11 +382,15 @@ static void random_device(check_rng *rng)
     CHECK_U(pimhw_config_init(c, rng_range(rng, 0, 1) ? "aimx" : "aim-gddr6", NULL), PIMHW_OK);
     c->n_channels = (uint32_t)rng_range(rng, 1, 32);
     if (rng_range(rng, 0, 2) == 0) c->n_channels = 1u << rng_range(rng, 0, 5);
+    c->controller = (uint32_t)rng_range(rng, 0, 3);
+    c->refresh = c->controller != PIMHW_IN_ORDER && rng_range(rng, 0, 1); /* the checker has none */
     if (rng_range(rng, 0, 2)) return;
     c->front_end = (uint32_t)rng_range(rng, 0, 1);
     c->out_clear = (uint32_t)rng_range(rng, 0, 1);
     c->epu_overlap = (uint32_t)rng_range(rng, 0, 1);
     c->out_entries = 1u << rng_range(rng, 0, 6);
+    c->obuf = (uint32_t)rng_range(rng, 1, MOST_OUTS);
+    c->extra_region = (uint32_t)rng_range(rng, 0, 1);
     if (rng_range(rng, 0, 1)) c->in_entries = (uint32_t)rng_range(rng, 1, MOST_TILES);
     if (rng_range(rng, 0, 3) == 0) c->row_bytes = 32u << rng_range(rng, 2, 7);
     if (rng_range(rng, 0, 3) == 0) c->n_group_banks = (uint32_t)rng_range(rng, 1, 8);
@@ -409,8 +422,30 @@ static void layout(void)
     w.row_tokens = w.columns / w.k_columns;
     w.token_rows = w.row_tokens ? 1 : up(w.k_columns, w.columns);
     w.v_blocks = up(w.dv, w.banks);
-    w.v_groups = w.v_blocks <= w.unit ? w.unit / w.v_blocks : 1;
-    w.v_passes = w.v_blocks <= w.unit ? 1 : up(w.v_blocks, w.unit);
+    bool halves = c->controller == PIMHW_PING_PONG;
+    w.inputs_first = halves || c->controller == PIMHW_DCS;
+    w.in_region =
+        halves && !c->extra_region && c->in_entries > 1 ? c->in_entries / 2 : c->in_entries;
+    w.outs = c->controller == PIMHW_DCS ? c->obuf : c->out_entries;
+    w.out_region = halves && w.outs > 1 ? w.outs / 2 : w.outs;
+}
+
+/* K: all blocks of dims side by side in a row, an output entry for each and every query. */
+static uint64_t mapping_taken(uint64_t wanted, bool row_reuse_off, uint64_t n_queries)
+{
+    uint64_t queries = row_reuse_off ? 1 : n_queries;
+    bool fits =
+        w.v_blocks <= w.columns && queries * w.v_blocks <= w.out_region && queries <= w.in_region;
+    return wanted == PIMATTN_V_K && !fits ? PIMATTN_V_A : wanted;
+}
+
+static void layout_v(uint64_t mapping)
+{
+    w.mapping = mapping;
+    w.spread = mapping != PIMATTN_V_A ? 1 : w.v_blocks < w.unit ? w.v_blocks : w.unit;
+    w.v_groups = w.unit / w.spread;
+    w.v_passes = up(w.v_blocks, w.spread);
+    w.v_width = mapping == PIMATTN_V_K ? w.columns / w.v_blocks : w.columns;
 }
 
 /* Sizes and rows of every block; bytes of its cover. */
@@ -425,7 +460,7 @@ static uint64_t size_blocks(const pimhw_block *blocks, uint64_t n)
         c->slots = up(c->tokens, w.unit * w.banks);
         c->v_columns = up(c->tokens, w.lanes * w.v_groups);
         c->k_rows = w.row_tokens ? up(c->slots, w.row_tokens) : c->slots * w.token_rows;
-        c->v_rows = up(c->v_columns, w.columns) * w.v_passes;
+        c->v_rows = up(c->v_columns, w.v_width) * (w.mapping == PIMATTN_V_K ? 1 : w.v_passes);
         if (blocks) c->k_first = blocks[b].row_base[0], c->v_first = blocks[b].row_base[1];
         bytes += w.unit * c->queries * (c->slots * w.k_columns + w.v_passes * c->v_columns);
     }
@@ -453,7 +488,7 @@ static void random_spans(check_rng *rng, uint64_t n_tokens)
             w.spans[i].context_tokens = rng_range(rng, n, most > n ? most : n);
             w.spans[i].n_tokens = n;
         }
-        if (size_blocks(NULL, w.n_spans * w.n_units) < 400000 || most <= n_tokens) return;
+        if (size_blocks(NULL, w.n_spans * w.n_units) < 400000 || most <= n_tokens + 1) return;
     }
 }
 
@@ -473,6 +508,7 @@ static uint64_t timed_is_resolved(pimhw_device *device, const pimhw_program *pro
     CHECK_U(r.useful_macs, useful);
     CHECK_U(r.padding_macs, n_macs * w.banks * w.lanes - useful);
     CHECK_U(r.epu_ck != 0, !epu_free);
+    if (w.device.controller != PIMHW_IN_ORDER) return r.cycles; /* not its rules */
     checker_end(&k, &r);
     CHECK(checker_agrees(&k, "attention"));
     return r.cycles;
@@ -509,7 +545,7 @@ static void check_case(const pimhw_program *program, const pimhw_request *given,
     CHECK_U(epu_sums, wanted_sums);
     uint64_t cycles = ok && timed ? timed_is_resolved(device, program, false) : 0;
     pimhw_device_destroy(device);
-    if (ok && timed) {
+    if (ok && timed && w.device.controller == PIMHW_IN_ORDER) {
         w.device.epu_ck_per_op = 0; /* what the memory takes alone */
         CHECK_U(pimhw_device_create(&device, &w.device, &why), PIMHW_OK);
         CHECK(timed_is_resolved(device, program, true) <= cycles);
@@ -520,14 +556,19 @@ static void check_case(const pimhw_program *program, const pimhw_request *given,
 
 static void print_case(uint64_t seed, bool row_reuse_off)
 {
-    printf("  seed %u: %s, %u channels, in %u, out %u, %s, dims %u/%u, heads %u/%u, row reuse %s\n",
-           (unsigned)seed, w.device.preset, w.device.n_channels, w.device.in_entries,
-           w.device.out_entries, w.plan.partition == PIMATTN_TCP ? "TCP" : "HFP", (unsigned)w.dk,
-           (unsigned)w.dv, w.shape.n_heads, w.shape.n_kv_heads, row_reuse_off ? "off" : "on");
+    printf("  seed %u: %s, %u channels, %s, in %u, out %u, %s, V %s, dims %u/%u, heads %u/%u, "
+           "row reuse %s\n",
+           (unsigned)seed, w.device.preset, w.device.n_channels,
+           pimhw_controller_str(w.device.controller), w.device.in_entries, (unsigned)w.outs,
+           w.plan.partition == PIMATTN_TCP ? "TCP" : "HFP",
+           pimattn_v_mapping_str((uint32_t)w.mapping), (unsigned)w.dk, (unsigned)w.dv,
+           w.shape.n_heads, w.shape.n_kv_heads, row_reuse_off ? "off" : "on");
     for (size_t i = 0; i < w.n_spans; i++)
         printf("    %u tokens, %u queries\n", (unsigned)w.spans[i].context_tokens,
                (unsigned)w.spans[i].n_tokens);
 }
+
+static unsigned n_taken[2][PIMATTN_V_CHEAPEST]; /* by inputs_first and mapping */
 
 static void random_case(uint64_t seed, uint32_t partition)
 {
@@ -547,11 +588,16 @@ static void random_case(uint64_t seed, uint32_t partition)
     w.n_units = by_query ? w.shape.n_heads : w.shape.n_kv_heads;
     w.group = by_query ? 1 : w.shape.n_heads / w.shape.n_kv_heads;
     layout();
+    uint32_t wanted = (uint32_t)rng_range(&rng, 0, 2);
+    layout_v(mapping_taken(wanted, row_reuse_off, n_tokens * w.group));
+    n_taken[w.inputs_first][w.mapping]++;
     random_spans(&rng, n_tokens);
     unsigned before = check_now.n_errors;
     bool ok = CHECK_U(pimattn_plan_init(&w.plan, &w.shape, &w.device, partition, unit,
                                         row_reuse_off, n_tokens * w.group, &why),
                       PIMATTN_OK) &&
+              CHECK_U(pimattn_plan_map_v(&w.plan, wanted, &why), PIMATTN_OK) &&
+              CHECK_U(w.plan.v_mapping, w.mapping) && CHECK_U(w.plan.v_wanted, wanted) &&
               CHECK_U(pimattn_plan_lower(&w.plan, &program, &why), PIMATTN_OK) &&
               CHECK_U(pimattn_plan_blocks(&w.plan, w.n_spans), w.n_spans * w.n_units) &&
               CHECK_U(pimattn_plan_request(&w.plan, &given, blocks, order, begin, w.spans,
@@ -567,19 +613,26 @@ static void random_case(uint64_t seed, uint32_t partition)
 
 static void token_centric_plans_cover(void)
 {
-    for (uint64_t seed = 0; seed < 1500; seed++)
+    for (uint64_t seed = 0; seed < 1200; seed++)
         random_case(seed, PIMATTN_TCP);
 }
 
 static void head_first_plans_cover(void)
 {
-    for (uint64_t seed = 0; seed < 1500; seed++)
+    for (uint64_t seed = 0; seed < 1200; seed++)
         random_case(seed, PIMATTN_HFP);
+}
+
+static void every_mapping_was_there(void)
+{
+    for (int i = 0; i < 6; i++)
+        CHECK(n_taken[i / 3][i % 3] > 100);
 }
 
 int main(void)
 {
     RUN(token_centric_plans_cover);
     RUN(head_first_plans_cover);
+    RUN(every_mapping_was_there);
     return check_end();
 }

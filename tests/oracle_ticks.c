@@ -1,10 +1,12 @@
 /* The public AiM simulator once more, clock by clock and channel by channel, straight from its
  * rules (../shared/oracle/aim-rules.md, sections 2 and 3); and random traces, of which the
- * library's listing must be the same command by command. Shares nothing with pim_hw.h but names. */
+ * library's listing must be the same command by command. Shares nothing with pim_hw.h but names,
+ * nor with rules.h, whose formulas must come to the same numbers. */
 #define PIMHW_IMPLEMENTATION
 #include "pim_hw.h"
 
 #include "check.h"
+#include "rules.h"
 
 enum { CHANNELS = 32, BANKS = 16, GROUP_BANKS = 4, ENTRIES = 33 };
 enum { MOST_WAITING = 512, MOST_ISSUED = 1 << 14, MOST_LINES = 1 << 13, MOST_CK = 1 << 20 };
@@ -33,6 +35,7 @@ enum {
     MAC = 1 << PIMHW_CMD_MAC,
     RDCP = 1 << PIMHW_CMD_RDCP,
     WRCP = 1 << PIMHW_CMD_WRCP,
+    REF = 1 << PIMHW_CMD_REF,
     EVERY = (1 << PIMHW_N_COMMANDS) - 1,
     RESULTS = RDMAC16 | RDAF16,
     ONE_BANK = ACT | PRE | RD | WR | MAC | RDCP | WRCP,
@@ -50,7 +53,7 @@ enum { OF_CHANNEL, OF_GROUP, OF_BANK, N_SCOPES };
 static const struct {
     uint8_t scope, gap_ck;
     int from, to;
-} rules[] = {
+} published[] = {
     {OF_CHANNEL, 2, RD | RESULTS, RD | RESULTS},
     {OF_CHANNEL, 2, DATA_IN, DATA_IN},
     {OF_CHANNEL, 2, RD | MAC | MAC16 | RDCP | RESULTS, RD | MAC | MAC16 | RDCP | RESULTS},
@@ -90,6 +93,9 @@ static const struct {
     {OF_CHANNEL, 48, ACT16, WRCP},
     {OF_CHANNEL, 73, WRA16, OPENING},
     {OF_CHANNEL, 32, TMOD, EVERY - TMOD},
+    {OF_CHANNEL, 73, WRA16, REF}, /* refresh is not the simulator's but ours */
+    {OF_CHANNEL, 32, PRE | PREA, REF},
+    {OF_CHANNEL, 210, REF, EVERY},
     {OF_GROUP, 2, RD | MAC | RDCP, RD | MAC | RDCP},
     {OF_GROUP, 2, WR | WRCP, WR | WRCP},
     {OF_GROUP, 19, WR, RD},
@@ -105,7 +111,7 @@ static const struct {
     {OF_BANK, 41, WR | WRCP, PRE},
     {OF_BANK, 32, PRE, ACT | PRE},
 };
-enum { N_RULES = sizeof rules / sizeof *rules };
+enum { N_RULES = sizeof published / sizeof *published };
 
 static uint64_t gaps[N_SCOPES][PIMHW_N_COMMANDS][PIMHW_N_COMMANDS];
 
@@ -115,9 +121,9 @@ static void gaps_init(void)
     for (int i = 0; i < N_RULES; i++)
         for (int from = 0; from < PIMHW_N_COMMANDS; from++)
             for (int to = 0; to < PIMHW_N_COMMANDS; to++) {
-                uint64_t *gap = &gaps[rules[i].scope][from][to];
-                bool named = rules[i].from >> from & 1 && rules[i].to >> to & 1;
-                if (named && rules[i].gap_ck > *gap) *gap = rules[i].gap_ck;
+                uint64_t *gap = &gaps[published[i].scope][from][to];
+                bool named = published[i].from >> from & 1 && published[i].to >> to & 1;
+                if (named && published[i].gap_ck > *gap) *gap = published[i].gap_ck;
             }
 }
 
@@ -162,12 +168,15 @@ typedef struct channel {
     list pim, queue[2], active, answers;
     uint64_t written_ck; /* the last pending write leaves */
     uint64_t n_left;     /* requests of the instruction being decoded that found no room */
+    uint64_t due_ck;     /* of the next refresh */
+    uint64_t wanted_ck;  /* an access would have gone then but for the last one */
     uint32_t n_issued;
     issued issued[MOST_ISSUED];
 } channel;
 
 static channel channels[CHANNELS];
-static uint64_t n_blocking; /* requests whose answer the host waits for */
+static uint64_t refresh_ck, refreshes_ck; /* the first refresh, and from one to the next; 0: none */
+static uint64_t n_blocking;               /* requests whose answer the host waits for */
 
 static void bound(bool ok, const char *what)
 {
@@ -220,12 +229,21 @@ static uint32_t needed(const channel *ch, const request *r)
     return any_closed ? (uint32_t)PIMHW_CMD_ACT16 : r->command;
 }
 
-static bool ready(const channel *ch, const request *r)
+/* When the device lets the next command of a request go. */
+static uint64_t ready_ck(const channel *ch, const request *r)
 {
     uint32_t command = needed(ch, r);
-    if (ch->channel_ck[command] > ch->ck) return false;
-    return !in(command, ONE_BANK) || (ch->group_ck[r->bank / GROUP_BANKS][command] <= ch->ck &&
-                                      ch->bank_ck[r->bank][command] <= ch->ck);
+    uint64_t ck = ch->channel_ck[command];
+    if (!in(command, ONE_BANK)) return ck;
+    uint64_t group_ck = ch->group_ck[r->bank / GROUP_BANKS][command];
+    uint64_t bank_ck = ch->bank_ck[r->bank][command];
+    if (group_ck > ck) ck = group_ck;
+    return bank_ck > ck ? bank_ck : ck;
+}
+
+static bool ready(const channel *ch, const request *r)
+{
+    return ch->ck < ch->due_ck && ready_ck(ch, r) <= ch->ck;
 }
 
 static void hold(uint64_t *from_ck, const uint64_t *gap_ck, uint64_t ck)
@@ -309,12 +327,30 @@ static list *ordinary_queue(channel *ch)
     return &ch->queue[ch->write_mode];
 }
 
+/* A refresh that is due: rows are closed, REF follows, and nothing else meanwhile. */
+static void refresh(channel *ch)
+{
+    static const request none = {0};
+    bool any_open = false, begins = ch->ck == ch->due_ck;
+    if (begins) ch->wanted_ck = UINT64_MAX;
+    for (uint32_t i = 0; i < ch->active.n && begins; i++)
+        if (ready_ck(ch, &ch->active.at[i]) < ch->wanted_ck)
+            ch->wanted_ck = ready_ck(ch, &ch->active.at[i]);
+    for (int i = 0; i < BANKS; i++)
+        any_open |= ch->open[i] > 0;
+    uint32_t command = any_open ? PIMHW_CMD_PREA : PIMHW_CMD_REF;
+    if (ch->channel_ck[command] > ch->ck) return;
+    issue(ch, command, &none);
+    if (!any_open) ch->due_ck += refreshes_ck;
+}
+
 static void tick(channel *ch)
 {
     bool found;
     list *l = &ch->active;
     ch->ck++;
     answer(ch);
+    if (ch->ck >= ch->due_ck) refresh(ch);
     uint32_t at = best(ch, l, &found);
     if (!found && ch->pim.n > 0 && ch->pim.at[0].command == DONE) {
         ch->pim.at[0].depart_ck = ch->ck;
@@ -406,11 +442,25 @@ static void channel_init(channel *ch)
 {
     ch->ck = ch->written_ck = ch->n_left = 0;
     ch->register_mode = ch->write_mode = false;
+    ch->due_ck = refreshes_ck ? refresh_ck : UINT64_MAX;
+    ch->wanted_ck = UINT64_MAX;
     ch->pim.n = ch->queue[0].n = ch->queue[1].n = ch->active.n = ch->answers.n = ch->n_issued = 0;
     memset(ch->open, 0, sizeof ch->open);
     memset(ch->channel_ck, 0, sizeof ch->channel_ck);
     memset(ch->group_ck, 0, sizeof ch->group_ck);
     memset(ch->bank_ck, 0, sizeof ch->bank_ck);
+}
+
+/* At the end of a run a refresh that an access had met is brought to its end; one that nobody met
+ * did not take place. */
+static void end_refresh(channel *ch)
+{
+    bool met = ch->wanted_ck <= ch->ck;
+    while (met && ch->ck++ >= ch->due_ck)
+        refresh(ch);
+    while (!met && refreshes_ck && ch->n_issued > 0 &&
+           in(ch->issued[ch->n_issued - 1].command, PREA | REF))
+        ch->n_issued--;
 }
 
 /* Runs a trace; returns its cycles. Its listing is in the channels. */
@@ -432,6 +482,8 @@ static uint64_t simulate(const pimhw_instruction *lines, size_t n)
         for (int i = 0; i < CHANNELS; i++)
             tick(&channels[i]);
     }
+    for (int i = 0; i < CHANNELS; i++)
+        end_refresh(&channels[i]);
     return ck;
 }
 
@@ -629,7 +681,7 @@ static void mixed_trace(uint64_t seed)
     add_steps(&p, 150);
 }
 
-enum { DENSE_TRACES = 1200, MIXED_TRACES = 60 };
+enum { DENSE_TRACES = 1200, MIXED_TRACES = 60, REFRESHED_TRACES = 800 };
 
 static void dense_traces_agree(void)
 {
@@ -645,6 +697,30 @@ static void mixed_traces_agree(void)
         mixed_trace(seed);
         if (!agrees(false)) printf("  in mixed trace %llu\n", (unsigned long long)seed);
     }
+}
+
+/* The same with refresh, which the simulator never does: as often as may be, at any time. */
+static void refreshed_traces_agree(void)
+{
+    pimhw_device *simulators = device;
+    for (uint64_t seed = 1; seed <= REFRESHED_TRACES; seed++) {
+        pimhw_config c = *pimhw_device_config(simulators);
+        check_rng rng = {seed};
+        c.refresh = 1;
+        c.tREFI = (uint32_t)rng_range(&rng, 794, 2000);
+        c.refresh_phase = (uint32_t)rng_range(&rng, 1, 1200);
+        if (!CHECK_U(pimhw_device_create(&device, &c, NULL), PIMHW_OK)) break;
+        refresh_ck = c.refresh_phase;
+        refreshes_ck = c.tREFI;
+        if (seed % 16)
+            dense_trace(seed);
+        else
+            mixed_trace(seed);
+        if (!agrees(false)) printf("  in refreshed trace %llu\n", (unsigned long long)seed);
+        pimhw_device_destroy(device);
+    }
+    device = simulators;
+    refreshes_ck = 0;
 }
 
 /* After the traces: none of the commands is rare. */
@@ -682,6 +758,19 @@ static void oracle_gives_published_totals(void)
     CHECK_U(cycles_of(PIMHW_MEM_WR, 1, 1, 64), 6366);
 }
 
+/* The formulas of rules.h, which the checker and the other oracle go by, on this device. */
+static void formulas_give_these_numbers(void)
+{
+    static rules r;
+    rules_init(&r, pimhw_device_config(device));
+    for (int scope = 0; scope < N_SCOPES; scope++)
+        for (int from = 0; from < PIMHW_N_COMMANDS; from++)
+            for (int to = 0; to < PIMHW_N_COMMANDS; to++)
+                if (!CHECK_U(r.pair[scope][from][to].gap_ck, gaps[scope][from][to]))
+                    printf("  scope %d, %s to %s\n", scope, pimhw_command_str((pimhw_command)from),
+                           pimhw_command_str((pimhw_command)to));
+}
+
 /* Were one constraint a clock longer, some of the traces would tell. */
 static void a_clock_more_is_noticed(void)
 {
@@ -716,8 +805,10 @@ int main(void)
         pimhw_device_create(&device, &c, NULL) != PIMHW_OK)
         return 1;
     RUN(oracle_gives_published_totals);
+    RUN(formulas_give_these_numbers);
     RUN(dense_traces_agree);
     RUN(mixed_traces_agree);
+    RUN(refreshed_traces_agree);
     RUN(traces_hold_every_command);
     RUN(a_clock_more_is_noticed);
     pimhw_device_destroy(device);

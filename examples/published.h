@@ -1,0 +1,109 @@
+/* published.h - the figures of papers and of other simulators that we print ours beside.
+ *
+ * Every such figure stands in the table below and nowhere else. What ours is:
+ *
+ *     exact       the same number, to the clock
+ *     counted     follows from counting alone, no clock of ours is in it
+ *     calibrated  a number of the preset was chosen so that this comes out
+ *     predicted   the model says so; nothing was chosen for it
+ */
+#ifndef PUBLISHED_H
+#define PUBLISHED_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef enum published_kind {
+    PUBLISHED_EXACT = 0,
+    PUBLISHED_COUNTED,
+    PUBLISHED_CALIBRATED,
+    PUBLISHED_PREDICTED
+} published_kind;
+
+typedef struct published {
+    const char *id;
+    published_kind kind; /* of our number */
+    double bound;        /* tests: ours differs by so many percent at most; negative: any */
+    double value;
+    const char *unit;
+    const char *what;
+} published;
+
+/*
+ * ph: PIMphony. lol: LoL-PIM. attacc: AttAcc's simulator, commit c600051, bank units, head_dim 128,
+ * fp16, one head on a channel. sait: Samsung's PIMSimulator, commit b464dde. unindp: UniNDP.
+ */
+static const published published_table[] = {
+    {"ph.f8", PUBLISHED_CALIBRATED, 1, 14.7, "percent",
+     "MAC utilisation, 128 x 128 fp16 GEMV on one channel, static"},
+    {"ph.f7.static", PUBLISHED_CALIBRATED, 0, 34, "clocks", "the 11-command GEMV, static"},
+    {"ph.f7.dcs", PUBLISHED_CALIBRATED, 0, 22, "clocks", "the 11-command GEMV, DCS"},
+    {"ph.f18", PUBLISHED_PREDICTED, -1, 1.4, "x",
+     "compute utilisation of DCS over ping-pong, at most"},
+    {"lol.f7.qk", PUBLISHED_PREDICTED, -1, 40, "percent",
+     "latency less by I/O-aware buffering, QK^T"},
+    {"lol.f7.sv", PUBLISHED_PREDICTED, -1, 44, "percent",
+     "latency less by I/O-aware buffering, SV"},
+    {"lol.f7.ffn1", PUBLISHED_PREDICTED, -1, 29, "percent",
+     "latency less by I/O-aware buffering, FFN1"},
+    {"lol.f7.ffn2", PUBLISHED_PREDICTED, -1, 28, "percent",
+     "latency less by I/O-aware buffering, FFN2"},
+    {"lol.f7.io", PUBLISHED_PREDICTED, -1, 50, "percent",
+     "share of DT-Out and DT-GB in QK^T and SV under static, more than"},
+    {"attacc.limit.slope", PUBLISHED_EXACT, 0, 1.875, "clocks a token",
+     "with the power limit, refresh off"},
+    {"attacc.limit.start", PUBLISHED_CALIBRATED, 0, -30, "clocks", "the same: beside the slope"},
+    {"attacc.nolimit.slope", PUBLISHED_EXACT, 0, 1.390625, "clocks a token",
+     "without the power limit, refresh off"},
+    {"attacc.nolimit.start", PUBLISHED_EXACT, 0, -30, "clocks", "the same: beside the slope"},
+    {"attacc.limit.512", PUBLISHED_CALIBRATED, 0, 930, "clocks", "512 tokens, power limit"},
+    {"attacc.limit.1024", PUBLISHED_EXACT, 0, 1890, "clocks", "1024 tokens, power limit"},
+    {"attacc.limit.2048", PUBLISHED_EXACT, 0, 3810, "clocks", "2048 tokens, power limit"},
+    {"attacc.limit.4096", PUBLISHED_PREDICTED, 1, 8088, "clocks", "4096 tokens, power limit"},
+    {"attacc.nolimit.512", PUBLISHED_EXACT, 0, 682, "clocks", "512 tokens, no limit"},
+    {"attacc.nolimit.2048", PUBLISHED_EXACT, 0, 2818, "clocks", "2048 tokens, no limit"},
+    {"attacc.nolimit.4096", PUBLISHED_PREDICTED, 1, 6104, "clocks", "4096 tokens, no limit"},
+    {"attacc.heads.32", PUBLISHED_PREDICTED, 5, 7861, "clocks",
+     "32 heads of 2048 tokens on 16 channels, power limit"},
+    {"sait.gemv", PUBLISHED_PREDICTED, 10, 13166, "clocks",
+     "GEMV 4096 x 4096, 64 pseudo-channels, Samsung's simulator"},
+    {"unindp.gemv", PUBLISHED_PREDICTED, -1, 11528, "clocks", "the same GEMV, UniNDP's model"},
+};
+
+enum { N_PUBLISHED = sizeof published_table / sizeof published_table[0] };
+
+static inline const char *published_kind_str(published_kind kind)
+{
+    static const char *const names[] = {"exact", "counted", "calibrated", "predicted"};
+    return names[kind];
+}
+
+/* The row of an id; NULL: there is none. */
+static inline const published *published_find(const char *id)
+{
+    for (size_t i = 0; i < N_PUBLISHED; i++)
+        if (strcmp(published_table[i].id, id) == 0) return &published_table[i];
+    return NULL;
+}
+
+/* Ours less the published one, in percent of the latter. */
+static inline double published_difference(const published *p, double ours)
+{
+    return 100 * (ours - p->value) / p->value;
+}
+
+static inline bool published_holds(const published *p, double ours)
+{
+    return p->bound < 0 || fabs(published_difference(p, ours)) <= p->bound;
+}
+
+static inline void published_print(FILE *file, const published *p, double ours)
+{
+    fprintf(file, "  %-20s %-10s ours %9.6g  published %9.6g  %+6.1f %%  %s: %s\n", p->id,
+            published_kind_str(p->kind), ours, p->value, published_difference(p, ours), p->unit,
+            p->what);
+}
+
+#endif
