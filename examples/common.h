@@ -34,7 +34,8 @@ static inline void ex_die(const char *format, ...)
     vfprintf(stderr, format, args);
     va_end(args);
     fputc('\n', stderr);
-    exit(EX_WRONG_USE);
+    fflush(stderr);
+    _Exit(EX_WRONG_USE); /* not exit: what main still holds is no leak */
 }
 
 /* n elements of so many bytes, zeroed; never NULL. */
