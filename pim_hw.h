@@ -1591,10 +1591,10 @@ typedef struct pimhw_i_ring {
 } pimhw_i_ring;
 
 /* Ping-pong: what is to run beside each other: reads of the phase before, writes for this one. */
-typedef struct pimhw_i_span {
+typedef struct pimhw_i_phase {
     uint32_t n_w, n_m, n_r, outs; /* outs: accumulations */
     pimhw_i_record w[PIMHW_I_RECORDS], m[PIMHW_I_RECORDS], r[PIMHW_I_RECORDS];
-} pimhw_i_span;
+} pimhw_i_phase;
 
 /* Ping-pong: an output entry. */
 typedef struct pimhw_i_entry {
@@ -1628,7 +1628,7 @@ typedef struct pimhw_i_flow {
     uint64_t *tile_group;             /* ping-pong: [in_entries] */
     pimhw_i_entry *sums;              /* ping-pong: [outs] */
     pimhw_i_ring *ring;               /* DCS: [PIMHW_I_STREAMS] */
-    pimhw_i_span *phase;              /* ping-pong: [3] */
+    pimhw_i_phase *phase;             /* ping-pong: [3] */
 } pimhw_i_flow;
 
 /* Points the tables of a flow into the memory behind it; returns the bytes of both. */
@@ -1649,7 +1649,7 @@ static size_t pimhw_i_flow_point(pimhw_i_flow *f, const pimhw_i_rules *rules)
     PIMHW_I_PART(uint64_t, out_io, dcs ? outs : 0)
     PIMHW_I_PART(uint64_t, tile_group, pp ? tiles : 0)
     PIMHW_I_PART(pimhw_i_entry, sums, pp ? outs : 0)
-    PIMHW_I_PART(pimhw_i_span, phase, pp ? 3 : 0)
+    PIMHW_I_PART(pimhw_i_phase, phase, pp ? 3 : 0)
     PIMHW_I_PART(uint32_t, tile_marks, dcs ? (tiles + 1) / 2 * 2 : 0)
     PIMHW_I_PART(uint32_t, out_marks, dcs ? (outs + 1) / 2 * 2 : 0)
     PIMHW_I_PART(pimhw_i_ring, ring, dcs ? PIMHW_I_STREAMS : 0)
@@ -1670,32 +1670,34 @@ typedef struct pimhw_i_banks {
     bool write_mode;
 } pimhw_i_banks;
 
-/* What adds up in a channel, and clocks of its rows. */
+/* What adds up in a channel. */
 typedef struct pimhw_i_tally {
-    uint64_t due_ck;                      /* the next refresh */
-    uint64_t opened_ck;                   /* a row is open since then, if one is */
-    uint64_t active_ck;                   /* a row was open, before */
-    uint64_t n_answers;                   /* of reads */
-    uint64_t commands[PIMHW_N_COMMANDS];  /* of one channel */
-    uint64_t issued_ck[PIMHW_N_COMMANDS]; /* the last of each */
+    uint64_t active_ck; /* a row was open; while one is, less the clock at which it opened */
+    uint64_t n_answers; /* of reads */
+    uint64_t commands[PIMHW_N_COMMANDS]; /* of one channel */
     uint64_t spent_ck[PIMHW_N_SPENT];
 } pimhw_i_tally;
 
 /* State of the channels of mask, which have received the same instructions at the same clocks. */
 typedef struct pimhw_i_channel {
     uint64_t mask;
-    uint64_t ready[PIMHW_N_COMMANDS]; /* key of the earliest clock by the channel's rows */
-    uint64_t now_ck;                  /* the command bus is free from here on */
-    uint64_t last_ck;                 /* of the last command */
-    uint64_t end_ck;                  /* when all effects are there */
-    uint64_t pending_ck;              /* the same, of all but reads */
-    uint64_t answer_ck;               /* of the last read or SYNC, to the host */
-    uint64_t left_ck;                 /* the last instruction left the PIM queue */
-    pimhw_i_when hold;                /* told to wait */
-    uint64_t refreshed_ck;            /* no command before this clock */
-    uint64_t latest_ck;               /* of any command */
-    uint64_t row;                     /* of all banks, unless banked */
-    uint8_t last_command;             /* PIMHW_N_COMMANDS before the first */
+    uint64_t ready[PIMHW_N_COMMANDS];     /* key of the earliest clock by the channel's rows */
+    uint64_t now_ck;                      /* the command bus is free from here on */
+    uint64_t last_ck;                     /* of the last command */
+    uint64_t end_ck;                      /* when all effects are there */
+    uint64_t pending_ck;                  /* the same, of all but reads */
+    uint64_t answer_ck;                   /* of the last read or SYNC, to the host */
+    uint64_t left_ck;                     /* the last instruction left the PIM queue */
+    pimhw_i_when hold;                    /* told to wait */
+    uint64_t refreshed_ck;                /* no command before this clock */
+    uint64_t latest_ck;                   /* of any command */
+    uint64_t row;                         /* of all banks, unless banked */
+    uint64_t due_ck;                      /* the next refresh */
+    uint64_t opened_ck;                   /* a row is open since then, if one is */
+    uint32_t asleep;                      /* number of the state it is in; 0: this */
+    uint64_t base_ck;                     /* asleep: its clock */
+    uint64_t issued_ck[PIMHW_N_COMMANDS]; /* the last of each */
+    uint8_t last_command;                 /* PIMHW_N_COMMANDS before the first */
     bool row_open;
     bool register_mode;
     bool banked; /* *banks holds */
@@ -1716,7 +1718,7 @@ static void pimhw_i_channel_init(pimhw_i_channel *ch, const pimhw_i_rules *rules
         flow->start.reason = flow->start_before.reason = PIMHW_WAIT_HOST;
     }
     ch->flow = flow;
-    ch->tally.due_ck = rules->phase_ck;
+    ch->due_ck = rules->phase_ck;
     ch->mask = mask;
     ch->banks = banks;
     ch->last_command = PIMHW_N_COMMANDS;
@@ -1751,7 +1753,7 @@ static void pimhw_i_bank_by_bank(const pimhw_i_rules *rules, pimhw_i_channel *ch
     /* so far nobody asked when commands of one bank may come */
     for (uint32_t last = 0; last < PIMHW_N_COMMANDS; last++)
         if (ch->tally.commands[last] && pimhw_i_has_rules(rules, last))
-            pimhw_i_raise(rules->key[PIMHW_I_CHANNEL][last], ch->ready, ch->tally.issued_ck[last]);
+            pimhw_i_raise(rules->key[PIMHW_I_CHANNEL][last], ch->ready, ch->issued_ck[last]);
     if (ch->last_command < PIMHW_N_COMMANDS) ch->banks->clock_ck = ch->last_ck;
 }
 
@@ -1832,7 +1834,7 @@ static void pimhw_i_effects(const pimhw_i_rules *rules, pimhw_i_channel *ch, uin
     ch->tally.commands[command] += n;
     ch->latest_ck = pimhw_i_max(ch->latest_ck, last);
     ch->end_ck = pimhw_i_max(ch->end_ck, last + rules->completes[command]);
-    ch->tally.issued_ck[command] = last;
+    ch->issued_ck[command] = last;
     if (!pimhw_i_has_rules(rules, command)) return;
     const uint64_t *key = rules->key[PIMHW_I_CHANNEL][command];
     for (uint32_t i = 0; i < rules->n_after[command]; i++) {
@@ -1848,8 +1850,10 @@ static void pimhw_i_effects(const pimhw_i_rules *rules, pimhw_i_channel *ch, uin
     if (!PIMHW_I_COMMANDS[command].switches) return;
     bool active = pimhw_i_active(ch);
     pimhw_i_switch_rows(rules, ch, command, bank, row);
-    if (active && !pimhw_i_active(ch)) ch->tally.active_ck += last - ch->tally.opened_ck;
-    if (!active) ch->tally.opened_ck = last;
+    if (active && !pimhw_i_active(ch)) ch->tally.active_ck += last;
+    if (active || !pimhw_i_active(ch)) return;
+    ch->tally.active_ck -= last;
+    ch->opened_ck = last;
 }
 
 /* ==========================================================================
@@ -1934,7 +1938,7 @@ static uint32_t pimhw_i_needed(const pimhw_i_rules *rules, const pimhw_i_channel
 static uint64_t pimhw_i_until(const pimhw_i_channel *ch, uint64_t t, uint64_t step, uint64_t last,
                               uint64_t n)
 {
-    last = pimhw_i_min(last, ch->tally.due_ck - 1);
+    last = pimhw_i_min(last, ch->due_ck - 1);
     if (n == 1 || t + (n - 1) * step <= last) return n;
     return (last - t) / step + 1;
 }
@@ -1944,9 +1948,9 @@ static void pimhw_i_idle_refreshes(const pimhw_i_issuer *to, pimhw_i_channel *ch
                                    uint32_t reason)
 {
     const pimhw_i_rules *rules = to->rules;
-    if (to->sink || t < ch->tally.due_ck || ch->last_command != PIMHW_CMD_REF) return;
-    if (ch->last_ck + rules->config.tREFI != ch->tally.due_ck) return;
-    uint64_t n = (t - ch->tally.due_ck) / rules->config.tREFI + 1,
+    if (to->sink || t < ch->due_ck || ch->last_command != PIMHW_CMD_REF) return;
+    if (ch->last_ck + rules->config.tREFI != ch->due_ck) return;
+    uint64_t n = (t - ch->due_ck) / rules->config.tREFI + 1,
              last = ch->last_ck + n * rules->config.tREFI;
     uint64_t busy = pimhw_i_min(rules->config.tREFI, rules->occupies[PIMHW_CMD_REF]);
     pimhw_i_effects(rules, ch, PIMHW_CMD_REF, 0, 0, last, n);
@@ -1954,7 +1958,7 @@ static void pimhw_i_idle_refreshes(const pimhw_i_issuer *to, pimhw_i_channel *ch
     ch->tally.spent_ck[reason] += n * (rules->config.tREFI - busy);
     ch->last_ck = last;
     ch->now_ck = last + 1;
-    ch->tally.due_ck += n * rules->config.tREFI;
+    ch->due_ck += n * rules->config.tREFI;
     ch->refreshed_ck = ch->last_ck + rules->occupies[PIMHW_CMD_REF];
 }
 
@@ -1964,19 +1968,19 @@ static void pimhw_i_send_due(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint
 {
     pimhw_i_work work = {command, 0, 0, 0, 0, 0};
     uint64_t key = ch->ready[command], t = pimhw_i_max(key >> 8, ch->last_ck + 1);
-    if (key >> 8 > ch->tally.due_ck && t == key >> 8)
+    if (key >> 8 > ch->due_ck && t == key >> 8)
         reason = PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason;
-    pimhw_i_issue(to, ch, command, pimhw_i_max(t, ch->tally.due_ck), 1, &work, reason);
+    pimhw_i_issue(to, ch, command, pimhw_i_max(t, ch->due_ck), 1, &work, reason);
 }
 
 /* A refresh due by clock t, when the next command would issue, goes first: PREA, REF; true. */
 static bool pimhw_i_refresh(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_t t,
                             uint32_t reason)
 {
-    if (t < ch->tally.due_ck) return false;
+    if (t < ch->due_ck) return false;
     if (pimhw_i_active(ch)) pimhw_i_send_due(to, ch, PIMHW_CMD_PREA, reason);
     pimhw_i_send_due(to, ch, PIMHW_CMD_REF, reason);
-    ch->tally.due_ck += to->rules->config.tREFI;
+    ch->due_ck += to->rules->config.tREFI;
     ch->refreshed_ck = ch->last_ck + to->rules->occupies[PIMHW_CMD_REF];
     pimhw_i_idle_refreshes(to, ch, t, reason);
     return true;
@@ -2353,7 +2357,7 @@ static void pimhw_i_dcs_some(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint
         uint32_t next = pimhw_i_needed(rules, ch, work);
         pimhw_i_when at = pimhw_i_stream_at(rules, ch, stream, work, next, false);
         bool marked = next == work->command && pimhw_i_dcs_marked(f, work);
-        bool blocked = marked || at.ck >= ch->tally.due_ck;
+        bool blocked = marked || at.ck >= ch->due_ck;
         if (blocked || next != work->command) {
             if (since)
                 pimhw_i_effects(rules, ch, work->command, work->bank, work->row, f->last[stream].ck,
@@ -2455,13 +2459,13 @@ static void pimhw_i_dcs(const pimhw_i_issuer *to, pimhw_i_channel *ch, const pim
     uint64_t from = pimhw_i_max(f->dispatch_ck, ch->hold.ck);
     uint64_t io_ck = pimhw_i_max(f->last[PIMHW_I_IO].ck, from);
     uint64_t mac_ck = pimhw_i_max(f->mac_stream_ck, from);
-    pimhw_i_merge(to, ch, f->n_blocked[PIMHW_I_IO] ? ch->tally.due_ck : io_ck,
-                  f->n_blocked[PIMHW_I_MAC] ? ch->tally.due_ck : mac_ck);
+    pimhw_i_merge(to, ch, f->n_blocked[PIMHW_I_IO] ? ch->due_ck : io_ck,
+                  f->n_blocked[PIMHW_I_MAC] ? ch->due_ck : mac_ck);
 }
 
 /* -- ping-pong -- */
 
-static pimhw_i_span *pimhw_i_pp_phase(pimhw_i_flow *f, uint64_t k)
+static pimhw_i_phase *pimhw_i_pp_phase(pimhw_i_flow *f, uint64_t k)
 {
     return &f->phase[k % 3];
 }
@@ -2559,8 +2563,8 @@ static pimhw_i_cursor pimhw_i_cursor_of(pimhw_i_record *record, uint32_t n)
 static void pimhw_i_pp_cut(const pimhw_i_issuer *to, pimhw_i_channel *ch)
 {
     pimhw_i_flow *f = ch->flow;
-    pimhw_i_span *full = pimhw_i_pp_phase(f, f->filling);
-    pimhw_i_span *before = pimhw_i_pp_phase(f, f->filling + 2);
+    pimhw_i_phase *full = pimhw_i_pp_phase(f, f->filling);
+    pimhw_i_phase *before = pimhw_i_pp_phase(f, f->filling + 2);
     pimhw_i_cursor writes = pimhw_i_cursor_of(full->w, full->n_w);
     const pimhw_i_work *ahead = full->n_m ? &full->m[0].work : NULL;
     pimhw_i_pp_run(to, ch, pimhw_i_cursor_of(before->m, before->n_m),
@@ -2576,10 +2580,10 @@ static void pimhw_i_pp_finish(const pimhw_i_issuer *to, pimhw_i_channel *ch)
     pimhw_i_cursor none = {NULL, 0};
     if (!f->begun) return;
     pimhw_i_pp_cut(to, ch);
-    pimhw_i_span *last = pimhw_i_pp_phase(f, f->filling + 2);
+    pimhw_i_phase *last = pimhw_i_pp_phase(f, f->filling + 2);
     pimhw_i_pp_run(to, ch, pimhw_i_cursor_of(last->m, last->n_m),
                    pimhw_i_cursor_of(last->r, last->n_r), none, NULL);
-    pimhw_i_span *after = pimhw_i_pp_phase(f, f->filling);
+    pimhw_i_phase *after = pimhw_i_pp_phase(f, f->filling);
     pimhw_i_pp_run(to, ch, none, pimhw_i_cursor_of(after->r, after->n_r),
                    pimhw_i_cursor_of(f->records, f->n_records), NULL);
     for (uint32_t i = 0; i < 3; i++)
@@ -2601,7 +2605,7 @@ static void pimhw_i_pp_wait(const pimhw_i_issuer *to, pimhw_i_channel *ch, const
     pimhw_i_flow *f = ch->flow;
     if (f->n_records == PIMHW_I_RECORDS) {
         pimhw_i_pp_cut(to, ch);
-        pimhw_i_span *p = pimhw_i_pp_phase(f, f->filling);
+        pimhw_i_phase *p = pimhw_i_pp_phase(f, f->filling);
         memcpy(p->w, f->records, sizeof p->w);
         p->n_w = f->n_records;
         f->n_records = 0;
@@ -2632,7 +2636,7 @@ static void pimhw_i_pp_write(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimh
 }
 
 /* Writes that wait and belong to the phase of a MAC of a group: how many, and moved if to it. */
-static uint32_t pimhw_i_pp_claim(pimhw_i_flow *f, uint64_t group, pimhw_i_span *phase)
+static uint32_t pimhw_i_pp_claim(pimhw_i_flow *f, uint64_t group, pimhw_i_phase *phase)
 {
     uint32_t n = 0, left = 0;
     for (uint32_t i = 0; i < f->n_records; i++) {
@@ -2654,7 +2658,7 @@ static void pimhw_i_pp_mac_part(const pimhw_i_issuer *to, pimhw_i_channel *ch,
 {
     pimhw_i_flow *f = ch->flow;
     pimhw_i_entry *sum = &f->sums[work->out];
-    pimhw_i_span *p = pimhw_i_pp_phase(f, f->filling);
+    pimhw_i_phase *p = pimhw_i_pp_phase(f, f->filling);
     bool newer = group > f->used_group && p->n_m > 0;
     bool full = !sum->going && p->outs >= to->rules->out_region;
     if (newer || full || p->n_m == PIMHW_I_RECORDS) pimhw_i_pp_cut(to, ch);
@@ -2694,7 +2698,7 @@ static void pimhw_i_pp_read(const pimhw_i_issuer *to, pimhw_i_channel *ch, const
 {
     pimhw_i_flow *f = ch->flow;
     pimhw_i_entry *sum = &f->sums[work->out];
-    pimhw_i_span *p;
+    pimhw_i_phase *p;
     /* sum->phase is the phase of its last MAC plus 1 */
     while (p = pimhw_i_pp_phase(f, pimhw_i_max(f->filling, sum->phase)), p->n_r == PIMHW_I_RECORDS)
         pimhw_i_pp_cut(to, ch);
@@ -2722,6 +2726,12 @@ static void pimhw_i_ping_pong(const pimhw_i_issuer *to, pimhw_i_channel *ch, pim
 }
 
 /* -- all of them -- */
+
+/* Whether the controller keeps commands whose clocks are not settled. */
+static bool pimhw_i_holds_back(const pimhw_i_rules *rules)
+{
+    return rules->config.controller == PIMHW_PING_PONG || rules->config.controller == PIMHW_DCS;
+}
 
 /* Lets everything a channel holds back issue, so that its end is known. */
 static void pimhw_i_flush(const pimhw_i_issuer *to, pimhw_i_channel *ch)
@@ -3089,13 +3099,38 @@ PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *program, const p
                         (uint64_t)nest.open[nest.depth - 1]);
 }
 
-enum { PIMHW_I_WORTH = 4 }; /* rounds to come that are worth a look */
+enum { PIMHW_I_TERMS = 12, PIMHW_I_ROW_LOOPS = 4 };
 
-/* A loop, as far as its rounds may be alike. */
+/* What a span hangs on: a tail, as far as it matters, or an operand that grows with loops around. */
+typedef struct pimhw_i_term {
+    uint8_t tail; /* its name; 0: the operand */
+    uint8_t operand;
+    uint64_t unit; /* of a tail only whole units count, */
+    uint64_t most; /* and no more than so many */
+} pimhw_i_term;
+
+/*
+ * A span is a loop as a whole or one of its rounds. Spans of one item whose terms are equal receive
+ * the same instructions, but for their rows' base, and but for fields that time nothing.
+ */
+typedef struct pimhw_i_scope {
+    bool alike; /* the terms tell all */
+    bool masks; /* instructions of some channels only */
+    bool rows;  /* it has rows */
+    bool fixed; /* other fields do not hang on what is around */
+    uint8_t space;
+    uint8_t n_terms, n_row_loops;
+    uint8_t row_rounds[PIMHW_I_ROW_LOOPS]; /* names of the rounds of loops that move rows */
+    uint64_t row_step[PIMHW_I_ROW_LOOPS];
+    uint64_t outer_step[PIMHW_LOOPS]; /* of the base, by the loops around */
+    uint64_t row_most;                /* beyond the base, loops apart */
+    pimhw_i_term terms[PIMHW_I_TERMS];
+} pimhw_i_scope;
+
+/* A loop, whose rounds are at a level. */
 typedef struct pimhw_i_loop {
-    bool steady;       /* nothing but rows changes from round to round, as far as steps go */
-    bool hub;          /* something in it concerns the hub, or all channels */
-    uint64_t row_step; /* all rows grow so much a round */
+    pimhw_i_scope whole, round;
+    uint64_t weight; /* instructions of a round, about */
 } pimhw_i_loop;
 
 /* What walking needs to know of a program again and again. */
@@ -3111,6 +3146,7 @@ typedef struct pimhw_i_sketch {
     uint8_t matter[PIMHW_PROGRAM_ITEMS];         /* bit f: field f tells rounds apart */
     uint64_t most[8];                            /* by field: no instruction may pass it */
     bool lists;                                  /* channels have lists of their own */
+    bool banked;                                 /* commands of one bank */
     pimhw_i_loop loops[PIMHW_PROGRAM_ITEMS];     /* by their first items */
 } pimhw_i_sketch;
 
@@ -3133,50 +3169,189 @@ static uint8_t pimhw_i_matter(const pimhw_item *item, uint32_t controller)
     return (uint8_t)matter;
 }
 
-/* Looks at one item of a loop at a level: false if its rounds cannot be alike. */
-static bool pimhw_i_loop_item(const pimhw_i_sketch *s, const pimhw_program *p, uint32_t i,
-                              uint32_t level, pimhw_i_loop *loop, bool *rows)
+/* Sums and products of what may be without limit. */
+static uint64_t pimhw_i_plus(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t pimhw_i_times(uint64_t a, uint64_t b)
+{
+    return a != 0 && b > UINT64_MAX / a ? UINT64_MAX : a * b;
+}
+
+static uint64_t pimhw_i_gcd(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* The loops around an item, from a level on: those inside a span. */
+typedef struct pimhw_i_inside {
+    uint32_t level, depth;
+    uint64_t most[PIMHW_LOOPS]; /* rounds; UINT64_MAX: no limit is known */
+    uint8_t name[PIMHW_LOOPS];
+} pimhw_i_inside;
+
+/* What the steps add at most by the loops inside. */
+static uint64_t pimhw_i_growth(const pimhw_i_inside *in, const uint64_t step[PIMHW_LOOPS])
+{
+    uint64_t sum = 0;
+    for (uint32_t l = in->level; l < in->depth; l++)
+        if (step[l] && in->most[l])
+            sum = pimhw_i_plus(sum, in->most[l] == UINT64_MAX
+                                        ? UINT64_MAX
+                                        : pimhw_i_times(step[l], in->most[l] - 1));
+    return sum;
+}
+
+static bool pimhw_i_grows_outside(const pimhw_i_inside *in, const uint64_t step[PIMHW_LOOPS])
+{
+    for (uint32_t l = 0; l < in->level; l++)
+        if (step[l]) return true;
+    return false;
+}
+
+static void pimhw_i_add_term(pimhw_i_scope *span, pimhw_i_term term)
+{
+    for (uint32_t i = 0; i < span->n_terms; i++) {
+        pimhw_i_term *t = &span->terms[i];
+        if (t->tail != term.tail || t->operand != term.operand || t->unit != term.unit) continue;
+        t->most = pimhw_i_max(t->most, term.most);
+        return;
+    }
+    if (span->n_terms == PIMHW_I_TERMS)
+        span->alike = false;
+    else
+        span->terms[span->n_terms++] = term;
+}
+
+/*
+ * The terms of an operand; returns the most it can be. While loops inside go on, a tail loses
+ * multiples of g, so that only ceil(left / g) matters, and beyond what the operand itself can be
+ * with the loss of all rounds, it does not matter either.
+ */
+static uint64_t pimhw_i_add_operand(const pimhw_program *p, const pimhw_i_inside *in,
+                                    const pimhw_operand *o, uint8_t name, pimhw_i_scope *span)
+{
+    bool grows = pimhw_i_grows_outside(in, o->step);
+    uint64_t most = grows ? UINT64_MAX : pimhw_i_plus(o->base, pimhw_i_growth(in, o->step));
+    pimhw_i_term term = {0, name, 1, UINT64_MAX};
+    for (int k = 0; k < 2; k++) {
+        const pimhw_tail *t = o->tail[k] ? &p->tails[o->tail[k] - 1] : NULL;
+        if (!t || t->rest || t->channel_step || pimhw_i_grows_outside(in, t->step)) continue;
+        uint64_t units = pimhw_i_ceil_div(t->base, pimhw_i_max(t->unit, 1));
+        term.most = pimhw_i_min(term.most, pimhw_i_times(units, pimhw_i_max(t->mul, 1)));
+    }
+    if (grows) pimhw_i_add_term(span, term);
+    for (int k = 0; k < 2; k++) {
+        if (!o->tail[k]) continue;
+        const pimhw_tail *t = &p->tails[o->tail[k] - 1];
+        uint64_t unit = pimhw_i_max(t->unit, 1), gcd = unit;
+        for (uint32_t l = in->level; l < in->depth; l++)
+            gcd = pimhw_i_gcd(gcd, t->step[l]);
+        uint64_t needed = most == UINT64_MAX
+                              ? most
+                              : pimhw_i_times(pimhw_i_ceil_div(most, pimhw_i_max(t->mul, 1)), unit);
+        needed = pimhw_i_plus(needed, pimhw_i_growth(in, t->step));
+        pimhw_i_term tail = {o->tail[k], 0, gcd, needed == UINT64_MAX ? needed : needed / gcd};
+        pimhw_i_add_term(span, tail);
+    }
+    return most;
+}
+
+/* The row of an item: all of a span must move together. */
+static void pimhw_i_add_row(const pimhw_program *p, const pimhw_i_inside *in,
+                            const pimhw_item *item, pimhw_i_scope *span)
+{
+    pimhw_operand none;
+    memset(&none, 0, sizeof none);
+    const pimhw_operand *o = item->row ? &p->operands[item->row - 1] : &none;
+    if (o->tail[0] || o->tail[1]) span->alike = false;
+    if (span->rows && item->space != span->space) span->alike = false;
+    for (uint32_t l = 0; l < in->level; l++) {
+        if (span->rows && o->step[l] != span->outer_step[l]) span->alike = false;
+        span->outer_step[l] = o->step[l];
+    }
+    for (uint32_t l = in->level; l < in->depth; l++) {
+        if (!o->step[l]) continue;
+        if (span->n_row_loops == PIMHW_I_ROW_LOOPS) {
+            span->alike = false;
+            break;
+        }
+        span->row_rounds[span->n_row_loops] = in->name[l];
+        span->row_step[span->n_row_loops++] = o->step[l];
+    }
+    span->rows = true;
+    span->space = item->space;
+    span->row_most = pimhw_i_max(span->row_most, o->base);
+}
+
+/* One item of a span. */
+static void pimhw_i_add_item(const pimhw_i_sketch *s, const pimhw_program *p, uint32_t i,
+                             uint64_t mask, pimhw_i_inside *in, pimhw_i_scope *span)
 {
     const pimhw_item *item = &p->items[i];
     const pimhw_i_kind *kind = &PIMHW_I_KINDS[item->kind];
-    uint32_t matter = s->matter[i];
-    if (item->kind == PIMHW_EOC) return false;
-    loop->hub = loop->hub || item->kind == PIMHW_EPU || item->kind == PIMHW_EPU_WAIT ||
-                item->kind == PIMHW_SYNC || item->kind == PIMHW_CFR;
-    for (; matter; matter &= matter - 1) {
-        uint32_t name = s->names[i][pimhw_i_lowest(matter)];
-        const pimhw_operand *o = name ? &p->operands[name - 1] : NULL;
-        /* one that has a limit may have come to it */
-        if (o && o->step[level] && !o->tail[0] && !o->tail[1]) return false;
+    uint64_t rounds = 0;
+    if (item->kind == PIMHW_END) {
+        in->depth--;
+        return;
     }
-    if (!kind->has_row && item->kind != PIMHW_AF) return true;
-    uint32_t name = item->kind == PIMHW_AF ? 0 : s->names[i][PIMHW_I_ROW];
-    const pimhw_operand *row = name ? &p->operands[name - 1] : NULL;
-    uint64_t step = row ? row->step[level] : 0;
-    if (row && (row->tail[0] || row->tail[1])) return false;
-    if (*rows && step != loop->row_step) return false;
-    if (item->kind == PIMHW_AF && p->items[0].kind == PIMHW_LIST && level == 0) return false;
-    *rows = true;
-    loop->row_step = step;
-    return true;
+    bool hub = item->kind == PIMHW_EPU || item->kind == PIMHW_EPU_WAIT ||
+               item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC || item->kind == PIMHW_CFR;
+    if (hub || item->kind == PIMHW_LIST || item->kind == PIMHW_BLOCK || item->kind == PIMHW_AF)
+        span->alike = false;
+    if (mask & ~item->mask) span->masks = true;
+    for (uint32_t f = 0; f < PIMHW_I_GPR; f++) {
+        uint8_t name = s->names[i][f];
+        if (name == 0 || f == PIMHW_I_ROW) continue;
+        const pimhw_operand *o = &p->operands[name - 1];
+        if (s->matter[i] >> f & 1)
+            rounds = pimhw_i_add_operand(p, in, o, name, span);
+        else if (o->tail[0] || o->tail[1] || pimhw_i_grows_outside(in, o->step))
+            span->fixed = false;
+    }
+    if (kind->has_row) pimhw_i_add_row(p, in, item, span);
+    if (item->kind != PIMHW_LOOP || in->depth == PIMHW_LOOPS) return;
+    in->most[in->depth] = item->op_size ? rounds : 0;
+    in->name[in->depth++] = item->op_size;
 }
 
-/* Finds the loops whose rounds may be alike. */
+/* The loop that item `first` opens, as a whole or one of its rounds. */
+static void pimhw_i_scope_init(const pimhw_i_sketch *s, const pimhw_program *p, uint32_t first,
+                               bool whole, uint32_t level, pimhw_i_scope *span)
+{
+    uint64_t mask = p->items[first].mask; /* of the loop */
+    pimhw_i_inside in;
+    memset(span, 0, sizeof *span);
+    span->alike = span->fixed = true;
+    in.level = in.depth = level;
+    uint32_t last = p->items[first].end;
+    for (uint32_t i = first + !whole; i < last + whole; i++)
+        pimhw_i_add_item(s, p, i, mask, &in, span);
+}
+
+/* Finds out what rounds and loops are like. */
 static void pimhw_i_sketch_loops(pimhw_i_sketch *s, const pimhw_program *p)
 {
     uint32_t level = 0;
     for (uint32_t i = 0; i < p->n_items; i++) {
         const pimhw_item *item = &p->items[i];
-        bool closes = item->kind == PIMHW_END && p->items[item->end].kind != PIMHW_BLOCK;
-        if (closes) level--;
-        if (item->kind != PIMHW_LOOP && item->kind != PIMHW_LIST) continue;
+        if (item->kind == PIMHW_LIST) level++;
+        if (item->kind == PIMHW_END && p->items[item->end].kind != PIMHW_BLOCK) level--;
+        if (item->kind != PIMHW_LOOP) continue;
         pimhw_i_loop *loop = &s->loops[i];
-        bool rows = false;
-        memset(loop, 0, sizeof *loop);
-        loop->steady = true;
-        for (uint32_t k = i + 1; k < item->end; k++)
-            loop->steady = pimhw_i_loop_item(s, p, k, level, loop, &rows) && loop->steady;
+        pimhw_i_scope_init(s, p, i, true, level, &loop->whole);
         level++;
+        pimhw_i_scope_init(s, p, i, false, level, &loop->round);
+        loop->weight = 1;
+        for (uint32_t k = i + 1; k < item->end; k++)
+            loop->weight += p->items[k].kind == PIMHW_LOOP ? 4 : 1;
     }
 }
 
@@ -3190,6 +3365,7 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
     s->most[PIMHW_I_TILE] = config->in_entries;
     s->most[PIMHW_I_OUT] = pimhw_config_outs(config) - 1u;
     s->lists = request && request->list_begin;
+    s->banked = false;
     for (uint32_t i = 0; i < p->n_tails; i++) {
         uint64_t unit = pimhw_i_max(p->tails[i].unit, 1);
         s->tail_loops[i] = pimhw_i_loops_of(p->tails[i].step);
@@ -3210,6 +3386,8 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
         uint8_t *names = s->names[i];
         s->matter[i] = pimhw_i_matter(item, config->controller);
         pimhw_i_item_operands(item, names);
+        s->banked = s->banked || pimhw_i_one_bank(PIMHW_I_KINDS[item->kind].command) ||
+                    PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_QUEUES;
         /* blocks of different channels lie in different rows, lists differ in length */
         bool blocks = PIMHW_I_KINDS[item->kind].has_row || item->kind == PIMHW_LIST;
         s->uneven[i] = s->lists && blocks ? (uint8_t)(1u << PIMHW_I_ROW) : (uint8_t)0;
@@ -3242,10 +3420,11 @@ typedef struct pimhw_i_walker {
     uint64_t index[PIMHW_LOOPS];
     uint64_t bound[PIMHW_LOOPS]; /* rounds of the channel with most */
     uint64_t enter[PIMHW_LOOPS];
-    uint64_t until[PIMHW_LOOPS]; /* operands since the head are the same up to this round */
-    uint32_t opener;             /* item of the round that begins */
-    uint32_t tracked;            /* bit l: rounds of loop l may be skipped */
-    bool even[PIMHW_LOOPS];      /* all channels do bound rounds; else: */
+    uint32_t opener;                        /* item of the round that begins, or ended */
+    uint32_t stop;                          /* the walk ends before this item */
+    bool nests, in_nest;                    /* loops without the hub are told; one is under way */
+    uint32_t plain;                         /* the loop of this item is walked as it is, plus 1 */
+    bool even[PIMHW_LOOPS];                 /* all channels do bound rounds; else: */
     uint64_t (*rounds)[PIMHW_MAX_CHANNELS]; /* [PIMHW_LOOPS], rounds of each channel */
 } pimhw_i_walker;
 
@@ -3285,6 +3464,7 @@ static void pimhw_i_walker_init(pimhw_i_walker *w, const pimhw_program *program,
     w->mask = mask;
     w->fields = (uint8_t)fields;
     w->rounds = rounds;
+    w->stop = program->n_items;
     w->block = pimhw_i_block_of(w, 0);
 }
 
@@ -3326,53 +3506,26 @@ static uint64_t pimhw_i_tail_value(const pimhw_i_walker *w, uint32_t i, uint64_t
     return left >> PIMHW_I_MOST_BITS && left > UINT64_MAX / t->mul ? UINT64_MAX : left * t->mul;
 }
 
-/* Something that has so much room stays as it is while loops of `loops` go on by their steps. */
-static void pimhw_i_room(pimhw_i_walker *w, uint64_t room, uint32_t loops,
-                         const uint64_t step[PIMHW_LOOPS])
-{
-    for (uint64_t left = loops; left; left &= left - 1) {
-        uint32_t l = pimhw_i_lowest(left);
-        if (room >= step[l] * (w->bound[l] - w->index[l])) continue;
-        w->until[l] = pimhw_i_min(w->until[l], w->index[l] + room / step[l]);
-    }
-}
-
-static uint64_t pimhw_i_value(pimhw_i_walker *w, uint8_t name, uint32_t channel,
-                              const pimhw_block *block, bool matters)
+static uint64_t pimhw_i_value(const pimhw_i_walker *w, uint8_t name, uint32_t channel,
+                              const pimhw_block *block)
 {
     if (name == 0) return 0;
     const pimhw_operand *o = &w->program->operands[name - 1];
-    uint32_t grows = w->sketch->operand_loops[name - 1];
-    uint64_t value = o->base + pimhw_i_steps(w, o->step, grows), sum = value, most = UINT64_MAX;
-    uint64_t left[2] = {0, 0};
-    grows = matters ? grows & w->tracked : 0;
-    for (int k = 0; k < 2 && (value || grows); k++) {
-        if (!o->tail[k]) continue;
-        left[k] = pimhw_i_left(w, o->tail[k] - 1u, channel, block);
-        most = pimhw_i_min(most, pimhw_i_tail_value(w, o->tail[k] - 1u, left[k]));
-        value = pimhw_i_min(value, most);
-    }
-    /* what still grows is another number in the next round */
-    for (uint32_t l = 0; grows && sum < most && l < PIMHW_LOOPS; l++)
-        if (grows >> l & 1) w->until[l] = pimhw_i_min(w->until[l], w->index[l]);
-    /* 0 stays 0: tails only shrink */
+    uint64_t value = o->base + pimhw_i_steps(w, o->step, w->sketch->operand_loops[name - 1]);
     for (int k = 0; k < 2 && value; k++) {
-        uint32_t loops = o->tail[k] ? w->sketch->tail_loops[o->tail[k] - 1] & w->tracked : 0;
-        if (!loops) continue;
-        const pimhw_tail *t = &w->program->tails[o->tail[k] - 1];
-        uint64_t units = t->mul <= 1 ? value : pimhw_i_ceil_div(value, t->mul);
-        uint64_t needed = (units - 1) * pimhw_i_max(t->unit, 1) + 1;
-        pimhw_i_room(w, left[k] - needed, loops, t->step);
+        if (!o->tail[k]) continue;
+        uint64_t left = pimhw_i_left(w, o->tail[k] - 1u, channel, block);
+        value = pimhw_i_min(value, pimhw_i_tail_value(w, o->tail[k] - 1u, left));
     }
     return value;
 }
 
-static uint64_t pimhw_i_rounds(pimhw_i_walker *w, const pimhw_item *item, uint32_t channel)
+static uint64_t pimhw_i_rounds(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel)
 {
     if (item->kind == PIMHW_LOOP)
-        return pimhw_i_value(w, item->op_size, channel, pimhw_i_block(w, channel), true);
+        return pimhw_i_value(w, item->op_size, channel, pimhw_i_block(w, channel));
     uint64_t n = pimhw_i_blocks(w->request, channel);
-    return n ? n + pimhw_i_value(w, item->aux, channel, NULL, true) : 0;
+    return n ? n + pimhw_i_value(w, item->aux, channel, NULL) : 0;
 }
 
 /* Channels of mask that still do round i of loop level. */
@@ -3419,8 +3572,6 @@ static bool pimhw_i_enter_loop(pimhw_i_walker *w, const pimhw_item *item)
     if (w->bound[level] >> PIMHW_I_MOST_ROUND_BITS) return false;
     w->enter[level] = w->mask;
     w->index[level] = 0;
-    bool worth = w->sketch->loops[w->pc].steady && w->bound[level] > PIMHW_I_WORTH;
-    w->tracked = (w->tracked & ((1u << level) - 1)) | (uint32_t)worth << level;
     w->mask = pimhw_i_in_round(w, level, mask, 0);
     w->depth++;
     w->pc++;
@@ -3430,7 +3581,7 @@ static bool pimhw_i_enter_loop(pimhw_i_walker *w, const pimhw_item *item)
 
 static void pimhw_i_enter_block(pimhw_i_walker *w, const pimhw_item *item)
 {
-    uint64_t lag = pimhw_i_value(w, item->aux, 0, NULL, true);
+    uint64_t lag = pimhw_i_value(w, item->aux, 0, NULL);
     uint64_t in = 0;
     for (uint64_t left = w->mask; left; left &= left - 1) {
         uint32_t c = pimhw_i_lowest(left);
@@ -3448,6 +3599,18 @@ static void pimhw_i_enter_block(pimhw_i_walker *w, const pimhw_item *item)
     w->pc++;
 }
 
+/* Goes to the head of the round w->index says, of the loop whose item is w->pc. */
+static void pimhw_i_to_round(pimhw_i_walker *w)
+{
+    uint32_t level = w->depth - 1;
+    const pimhw_item *opener = &w->program->items[w->pc];
+    bool is_list = opener->kind == PIMHW_LIST;
+    uint64_t mask = is_list ? w->enter[level] : w->enter[level] & opener->mask;
+    w->mask = pimhw_i_in_round(w, level, mask, w->index[level]);
+    w->pc++;
+    if (is_list) w->block = pimhw_i_block_of(w, 0);
+}
+
 static void pimhw_i_leave(pimhw_i_walker *w, const pimhw_item *end)
 {
     const pimhw_item *opener = &w->program->items[end->end];
@@ -3459,12 +3622,9 @@ static void pimhw_i_leave(pimhw_i_walker *w, const pimhw_item *end)
         return;
     }
     uint32_t level = w->depth - 1;
-    bool is_list = opener->kind == PIMHW_LIST;
-    uint64_t mask = opener->kind == PIMHW_LOOP ? w->enter[level] & opener->mask : w->enter[level];
     if (++w->index[level] < w->bound[level]) {
-        w->mask = pimhw_i_in_round(w, level, mask, w->index[level]);
-        w->pc = end->end + 1u;
-        if (is_list) w->block = pimhw_i_block_of(w, 0);
+        w->pc = end->end;
+        pimhw_i_to_round(w);
         return;
     }
     w->mask = w->enter[level];
@@ -3472,7 +3632,7 @@ static void pimhw_i_leave(pimhw_i_walker *w, const pimhw_item *end)
 }
 
 /* Values of some fields of an item for one channel; constants only where no block moves them. */
-static void pimhw_i_fields(pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
+static void pimhw_i_fields(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
                            uint32_t fields, uint64_t value[8])
 {
     const pimhw_block *block = pimhw_i_block(w, channel);
@@ -3481,23 +3641,14 @@ static void pimhw_i_fields(pimhw_i_walker *w, const pimhw_item *item, uint32_t c
     if (has_row) value[PIMHW_I_ROW] = w->sketch->value[w->pc][PIMHW_I_ROW];
     for (uint64_t left = fields & w->sketch->dynamic[w->pc]; left; left &= left - 1) {
         uint32_t f = pimhw_i_lowest(left);
-        value[f] = pimhw_i_value(w, names[f], channel, block, w->sketch->matter[w->pc] >> f & 1);
+        value[f] = pimhw_i_value(w, names[f], channel, block);
     }
     if (has_row && block && value[PIMHW_I_ROW] <= UINT32_MAX)
         value[PIMHW_I_ROW] += block->row_base[item->space];
-    for (uint32_t f = PIMHW_I_ROW; w->tracked && f <= PIMHW_I_OUT; f++) {
-        uint32_t loops = names[f] ? w->sketch->operand_loops[names[f] - 1] & w->tracked : 0;
-        if (!loops || !(fields >> f & 1)) continue;
-        /* rounds in which the device would refuse it are not skipped */
-        bool sized = f == PIMHW_I_COLUMN || f == PIMHW_I_TILE;
-        uint64_t end = value[f] + (sized ? value[PIMHW_I_OP_SIZE] : 0);
-        uint64_t room = end > w->sketch->most[f] ? 0 : w->sketch->most[f] - end;
-        pimhw_i_room(w, room, loops, w->program->operands[names[f] - 1].step);
-    }
 }
 
 /* The hub has one unit: work of channels that each have a list of their own adds up there. */
-static void pimhw_i_add_up(pimhw_i_walker *w, const pimhw_item *item, uint64_t mask,
+static void pimhw_i_add_up(const pimhw_i_walker *w, const pimhw_item *item, uint64_t mask,
                            uint64_t value[8])
 {
     for (uint64_t left = mask & (mask - 1); left && w->sketch->lists; left &= left - 1) {
@@ -3510,7 +3661,7 @@ static void pimhw_i_add_up(pimhw_i_walker *w, const pimhw_item *item, uint64_t m
 }
 
 /* Whether a channel gets the same values. */
-static bool pimhw_i_same_fields(pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
+static bool pimhw_i_same_fields(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
                                 const uint64_t value[8])
 {
     uint64_t its[8];
@@ -3520,7 +3671,7 @@ static bool pimhw_i_same_fields(pimhw_i_walker *w, const pimhw_item *item, uint3
 }
 
 /* The channels of mask that share the values of its lowest; of hub work, all. */
-static uint64_t pimhw_i_sharers(pimhw_i_walker *w, const pimhw_item *item, uint64_t mask,
+static uint64_t pimhw_i_sharers(const pimhw_i_walker *w, const pimhw_item *item, uint64_t mask,
                                 uint64_t value[8])
 {
     uint64_t sharers = mask & (~mask + 1);
@@ -3567,7 +3718,9 @@ static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instru
 
 typedef enum pimhw_i_step {
     PIMHW_I_GIVEN,
-    PIMHW_I_ROUND, /* a round of the list begins */
+    PIMHW_I_ROUND, /* a round begins */
+    PIMHW_I_LEFT,  /* the last round of a loop is over */
+    PIMHW_I_NEST,  /* a loop that concerns channels alone; nothing happened */
     PIMHW_I_DONE,
     PIMHW_I_WRONG
 } pimhw_i_step;
@@ -3575,12 +3728,14 @@ typedef enum pimhw_i_step {
 /* The next instruction of the walker's channels. */
 static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
 {
-    while (w->pc < w->program->n_items) {
+    while (w->pc < w->stop) {
         const pimhw_item *item = &w->program->items[w->pc];
         if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
-            w->at = w->pc;
             uint32_t depth = w->depth;
-            w->opener = w->pc;
+            w->at = w->opener = w->pc;
+            bool told = w->in_nest || item->kind == PIMHW_LIST || w->plain == w->pc + 1;
+            if (w->nests && !told && w->sketch->loops[w->pc].whole.alike) return PIMHW_I_NEST;
+            w->plain = 0;
             if (!pimhw_i_enter_loop(w, item)) return PIMHW_I_WRONG;
             if (w->depth > depth) return PIMHW_I_ROUND;
         } else if (item->kind == PIMHW_BLOCK) {
@@ -3590,7 +3745,7 @@ static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
             pimhw_i_leave(w, item);
             w->opener = item->end;
             bool loop = w->program->items[item->end].kind != PIMHW_BLOCK;
-            if (loop && w->depth == loops) return PIMHW_I_ROUND;
+            if (loop) return w->depth == loops ? PIMHW_I_ROUND : PIMHW_I_LEFT;
         } else {
             w->at = w->pc;
             bool everybody = item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC;
@@ -3876,70 +4031,88 @@ typedef struct pimhw_i_stream {
     bool waits, over;
 } pimhw_i_stream;
 
-typedef enum pimhw_i_phase { PIMHW_I_IDLE, PIMHW_I_OPEN, PIMHW_I_ENDED } pimhw_i_phase;
+typedef enum pimhw_i_progress { PIMHW_I_IDLE, PIMHW_I_OPEN, PIMHW_I_ENDED } pimhw_i_progress;
 
 enum {
-    PIMHW_I_HUB_WORDS = 5 + 3 * PIMHW_I_JOBS,
-    PIMHW_I_FEW_WORDS = 160, /* of a channel in order or static; else: */
-    PIMHW_I_MANY_WORDS = 1024
+    PIMHW_I_WORTH = 24,        /* instructions that are worth a look */
+    PIMHW_I_MOST_WORDS = 1024, /* of a state, or of all of a shared front end */
+    PIMHW_I_WORDS = 1 << 16,
+    PIMHW_I_TEXTS = 4096,
+    PIMHW_I_EDGES = 2048,
+    PIMHW_I_PARTS = 4096,
+    PIMHW_I_SLOTS = 8192, /* twice as many as texts, or more */
+    PIMHW_I_TRIALS = PIMHW_LOOPS + 1,
+    PIMHW_I_TALLY = sizeof(pimhw_i_tally) / sizeof(uint64_t)
 };
 
-/* A group of channels at the head of a round. */
-typedef struct pimhw_i_group_view {
-    uint32_t group, n_words;
-    uint64_t *words; /* its state, relative to base_ck */
-    uint64_t base_ck;
+#define PIMHW_I_UNMOVED UINT64_MAX
+
+/*
+ * Spans of a program that are like others need not be walked again. A unit is a group of channels,
+ * or all channels of a shared front end with their host. Its state, relative to its clock, is a
+ * text, and so are the terms of a span; their numbers are compared. An edge leads from a state,
+ * through a span with given terms, to a state; if it holds refreshes, from where those are equally
+ * far off. What it adds on the way is counted apart; of a unit that goes from edge to edge only the
+ * number of its state is kept, and it is asleep.
+ */
+typedef struct pimhw_i_text {
+    uint32_t at, n;
+    uint64_t hash;
+} pimhw_i_text;
+
+/* What a span does to a group of channels; at the head of a trial: the group. */
+typedef struct pimhw_i_part {
     pimhw_i_tally tally;
-} pimhw_i_group_view;
+    uint64_t end_ck, latest_ck, opened_ck; /* from the base; or unmoved */
+    uint64_t row, opens;                   /* from the base of rows, if it opens any */
+    uint64_t due_ck, active;
+} pimhw_i_part;
 
-/* The device at the head of a round. */
-typedef struct pimhw_i_view {
-    bool taken;
-    uint64_t round;
-    uint64_t until; /* the last round whose operands are those of the rounds since */
-    uint64_t base_ck, epu_ck, n_instructions, n_rounds;
-    uint32_t n_groups, n_hub;
-    uint64_t hub[PIMHW_I_HUB_WORDS];
-    pimhw_i_group_view *groups; /* [n_channels] */
-} pimhw_i_view;
+typedef struct pimhw_i_edge {
+    uint64_t key[4]; /* span, state, terms; with refreshes: how far off they are */
+    uint64_t clocks;
+    uint64_t n_instructions, n_rounds; /* of a channel; of a shared front end: of all */
+    uint32_t to, part;
+    bool refreshed;
+} pimhw_i_edge;
 
-/* What rounds of a loop are compared with: since the last refresh, and over refreshes. */
-typedef struct pimhw_i_track {
-    uint64_t due_ck;
-    uint64_t heads, power;
-    pimhw_i_view view;
-} pimhw_i_track;
+/* A span that is being walked. */
+typedef struct pimhw_i_trial {
+    bool open;
+    uint32_t n_groups, phase;
+    uint64_t key[3];
+    uint64_t base_ck, row_base, n_instructions, n_rounds;
+    uint64_t index, heads, power; /* of a mark */
+    pimhw_i_part part[PIMHW_MAX_CHANNELS];
+} pimhw_i_trial;
 
-enum {
-    PIMHW_I_TRACKS = PIMHW_LOOPS + 1,
-    PIMHW_I_KEPT = 128,     /* heads after refreshes that one long loop remembers */
-    PIMHW_I_KEPT_GROUPS = 2 /* if it concerns no more groups of channels */
-};
-
-/* Heads after refreshes of the outermost long loop: any of them may come back. */
-typedef struct pimhw_i_pool {
-    const pimhw_i_track *owner; /* NULL: none */
-    uint64_t until;
-    uint32_t n; /* kept so far; the newest overwrite the oldest */
-    uint64_t hash[PIMHW_I_KEPT];
-    pimhw_i_view view[PIMHW_I_KEPT];
-} pimhw_i_pool;
+typedef struct pimhw_i_memo {
+    uint32_t n_words, n_texts, n_edges, n_parts;
+    bool full;
+    uint16_t text_slot[PIMHW_I_SLOTS], edge_slot[PIMHW_I_SLOTS];
+    pimhw_i_text text[PIMHW_I_TEXTS];
+    pimhw_i_edge edge[PIMHW_I_EDGES];
+    pimhw_i_part part[PIMHW_I_PARTS];
+    uint64_t words[PIMHW_I_WORDS];
+} pimhw_i_memo;
 
 struct pimhw_device {
     pimhw_config config;
     size_t bytes, flow_bytes; /* of the device; of the state of a controller with gaps */
     uint32_t columns;         /* of a row */
-    uint32_t most_words;
-    bool shared; /* one host feeds all channels */
+    bool shared;              /* one host feeds all channels */
     pimhw_i_rules rules;
     pimhw_sink sink;
     pimhw_i_issuer issuer;
-    pimhw_i_phase phase;
+    pimhw_i_progress phase;
     pimhw_i_when decode; /* shared front end: the next instruction; from here on 0 at the start */
     uint64_t epu_free_ck;
     uint64_t epu_ck;
-    uint64_t skipped_rounds, walked_rounds;
-    bool endless; /* the hub passed PIMHW_I_MOST_CK */
+    uint64_t skipped_rounds, walked_rounds, n_heads;
+    uint32_t unit, n_unit; /* its groups */
+    bool learns;           /* the unit's spans are compared */
+    bool real_rows;        /* a row of a program is one of the device */
+    bool endless;          /* the hub passed PIMHW_I_MOST_CK */
     uint64_t n_instructions;
     uint32_t n_groups;
     uint32_t n_streams;
@@ -3947,23 +4120,15 @@ struct pimhw_device {
     uint32_t af_mode;                     /* what CFR 2 holds: the row of AF */
     pimhw_i_channel groups[PIMHW_MAX_CHANNELS];
     pimhw_i_banks banks[PIMHW_MAX_CHANNELS]; /* of the groups */
-    pimhw_i_track tracks[PIMHW_I_TRACKS];    /* of loops by depth; the last: of the repeats */
-    pimhw_i_view view;                       /* of now */
-    pimhw_i_pool pool;
+    pimhw_i_trial trial[PIMHW_I_TRIALS];     /* of rounds by depth; the last: of a whole loop */
+    pimhw_i_trial mark[PIMHW_I_TRIALS];
+    pimhw_i_edge cycle; /* of rounds since the mark */
+    pimhw_i_part cycle_part[PIMHW_MAX_CHANNELS];
+    pimhw_i_memo memo;
     pimhw_i_stream streams[PIMHW_MAX_CHANNELS];
     uint64_t rounds[PIMHW_LOOPS][PIMHW_MAX_CHANNELS];
     pimhw_i_sketch sketch;
 };
-
-/* Gives a view the memory for what it knows of n groups. */
-static void pimhw_i_view_init(pimhw_i_view *view, uint32_t n, uint32_t most_words, char **memory)
-{
-    view->taken = false;
-    view->groups = (pimhw_i_group_view *)(void *)*memory;
-    *memory += n * sizeof view->groups[0];
-    for (uint32_t g = 0; g < n; g++, *memory += most_words * sizeof(uint64_t))
-        view->groups[g].words = (uint64_t *)(void *)*memory;
-}
 
 enum { PIMHW_I_DEVICE_BYTES = (sizeof(pimhw_device) + 63) / 64 * 64 };
 
@@ -3987,14 +4152,7 @@ PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_co
     pimhw_i_rules_init(&rules, config);
     bool flows = config->controller != PIMHW_IN_ORDER;
     size_t flow_bytes = flows ? pimhw_i_flow_point(NULL, &rules) : 0;
-    uint32_t most_words = config->controller == PIMHW_DCS || config->controller == PIMHW_PING_PONG
-                              ? PIMHW_I_MANY_WORDS
-                              : PIMHW_I_FEW_WORDS;
-    size_t view_bytes = most_words * sizeof(uint64_t) + sizeof(pimhw_i_group_view);
-    uint32_t kept_groups = config->refresh ? PIMHW_I_KEPT_GROUPS : 0;
-    size_t n_views = ((size_t)PIMHW_I_TRACKS + 1) * config->n_channels;
-    size_t views = (n_views + (size_t)PIMHW_I_KEPT * kept_groups) * view_bytes;
-    size_t bytes = PIMHW_I_DEVICE_BYTES + flow_bytes * config->n_channels + views;
+    size_t bytes = PIMHW_I_DEVICE_BYTES + flow_bytes * config->n_channels;
     pimhw_device *d = (pimhw_device *)a.alloc(a.user, bytes, 64);
     if (!d)
         return pimhw_i_fail(why, PIMHW_ERR_MEMORY, "no memory for a device: %u bytes",
@@ -4004,17 +4162,10 @@ PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_co
     d->config.allocator = a;
     d->bytes = bytes;
     d->flow_bytes = flow_bytes;
-    d->most_words = most_words;
     d->rules = rules;
     d->shared = config->front_end == PIMHW_SHARED && config->controller == PIMHW_IN_ORDER;
     d->issuer.rules = &d->rules;
     d->columns = pimhw_config_columns(config);
-    char *memory = (char *)d + bytes - views;
-    for (uint32_t v = 0; v < PIMHW_I_TRACKS; v++)
-        pimhw_i_view_init(&d->tracks[v].view, config->n_channels, most_words, &memory);
-    pimhw_i_view_init(&d->view, config->n_channels, most_words, &memory);
-    for (uint32_t v = 0; v < PIMHW_I_KEPT; v++)
-        pimhw_i_view_init(&d->pool.view[v], kept_groups, most_words, &memory);
     *device = d;
     return PIMHW_OK;
 }
@@ -4031,13 +4182,729 @@ PIMHW_API const pimhw_config *pimhw_device_config(const pimhw_device *device)
     return &device->config;
 }
 
-/* The group of *left's lowest channel, taken from *left; those not in *left form another group. */
-static pimhw_i_channel *pimhw_i_group(pimhw_device *d, uint64_t *left)
+/* -- spans that are like others -- */
+
+/* A clock as something at `now` or later sees it: the past is all the same. */
+static uint64_t pimhw_i_ahead(uint64_t clock, uint64_t now)
 {
-    pimhw_i_channel *ch = &d->groups[d->group_of[pimhw_i_lowest(*left)]];
-    uint64_t outside = ch->mask & ~*left;
-    *left &= ~ch->mask;
-    if (!outside) return ch;
+    return clock < now ? 0 : clock - now + 1;
+}
+
+/* Writes the state of channels relative to a clock into words, or reads it back at another. */
+typedef struct pimhw_i_pen {
+    uint64_t *words;
+    uint64_t base;
+    uint32_t n, most;
+    bool back;
+} pimhw_i_pen;
+
+static void pimhw_i_pen_word(pimhw_i_pen *pen, uint64_t *word)
+{
+    if (pen->n < pen->most) {
+        if (pen->back)
+            *word = pen->words[pen->n];
+        else
+            pen->words[pen->n] = *word;
+    }
+    pen->n++;
+}
+
+/* The same for less than a word. */
+static uint32_t pimhw_i_pen_small(pimhw_i_pen *pen, uint32_t value)
+{
+    uint64_t word = value;
+    pimhw_i_pen_word(pen, &word);
+    return (uint32_t)word;
+}
+
+/* A clock that counts however long ago. */
+static void pimhw_i_pen_clock(pimhw_i_pen *pen, uint64_t *clock)
+{
+    uint64_t word = *clock - pen->base;
+    pimhw_i_pen_word(pen, &word);
+    if (pen->back) *clock = pen->base + word;
+}
+
+/* A clock that does not count once it is past. */
+static void pimhw_i_pen_ahead(pimhw_i_pen *pen, uint64_t *clock)
+{
+    uint64_t word = pimhw_i_ahead(*clock, pen->base);
+    pimhw_i_pen_word(pen, &word);
+    if (pen->back) *clock = word ? pen->base + word - 1 : 0;
+}
+
+/* The same of clock << 8 | reason. */
+static void pimhw_i_pen_key(pimhw_i_pen *pen, uint64_t *key)
+{
+    uint64_t ahead = pimhw_i_ahead(*key >> 8, pen->base);
+    uint64_t word = ahead ? ahead << 8 | (*key & 255) : 0;
+    pimhw_i_pen_word(pen, &word);
+    if (pen->back) *key = word ? (pen->base + (word >> 8) - 1) << 8 | (word & 255) : 0;
+}
+
+/* The clock before which no later command of the channel issues. */
+static uint64_t pimhw_i_base_ck(const pimhw_i_rules *rules, const pimhw_i_channel *ch)
+{
+    if (ch->asleep) return ch->base_ck;
+    if (rules->config.controller == PIMHW_DCS)
+        return pimhw_i_max(ch->flow->dispatch_ck, ch->hold.ck);
+    if (rules->config.controller == PIMHW_PING_PONG) return ch->flow->start_before.ck;
+    return ch->now_ck;
+}
+
+/* Groups of input tiles count from here: only how far behind the newest one they are matters. */
+#define PIMHW_I_NEWEST ((uint64_t)1 << 40)
+
+static void pimhw_i_pen_group(pimhw_i_pen *pen, const pimhw_i_flow *f, uint64_t *group)
+{
+    uint64_t word = *group > f->used_group ? f->group - *group + 1 : 0;
+    pimhw_i_pen_word(pen, &word);
+    if (pen->back) *group = word ? f->group - word + 1 : 0;
+}
+
+/* Records of commands that wait; their rows are seen from the open one. */
+static void pimhw_i_pen_records(pimhw_i_pen *pen, const pimhw_i_channel *ch,
+                                pimhw_i_record *records, uint32_t *n)
+{
+    *n = pimhw_i_pen_small(pen, *n);
+    for (uint32_t i = 0; i < *n && pen->n < pen->most; i++) {
+        pimhw_i_record *r = &records[i];
+        bool has_row = PIMHW_I_COMMANDS[r->work.command].needs_row;
+        uint64_t what = (uint64_t)r->n << 32 | r->work.command;
+        uint64_t where = (uint64_t)r->work.tile << 32 | r->work.out;
+        uint64_t row = has_row ? r->work.row - ch->row : 0;
+        pimhw_i_pen_word(pen, &what);
+        pimhw_i_pen_word(pen, &where);
+        pimhw_i_pen_word(pen, &row);
+        if (pen->back) {
+            memset(r, 0, sizeof *r);
+            r->n = (uint32_t)(what >> 32);
+            r->work.command = (uint32_t)what;
+            r->work.tile = (uint32_t)(where >> 32);
+            r->work.out = (uint32_t)where;
+            r->work.row = PIMHW_I_COMMANDS[r->work.command].needs_row ? ch->row + row : 0;
+        }
+        pimhw_i_pen_group(pen, ch->flow, &r->group);
+    }
+}
+
+static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, const pimhw_i_rules *rules, pimhw_i_channel *ch)
+{
+    pimhw_i_flow *f = ch->flow;
+    uint32_t flags = f->begun | (uint32_t)f->mac_since << 1 | (uint32_t)(f->filling > 0) << 2 |
+                     (uint32_t)(f->group > 0) << 3;
+    flags = pimhw_i_pen_small(pen, flags);
+    uint64_t unused = f->group - f->used_group;
+    pimhw_i_pen_word(pen, &unused);
+    if (pen->back) {
+        f->begun = flags & 1;
+        f->mac_since = flags >> 1 & 1;
+        f->filling = flags >> 2 & 1 ? 3 : 0;
+        f->group = flags >> 3 & 1 ? PIMHW_I_NEWEST : 0;
+        f->used_group = f->group - unused;
+    }
+    f->group_tiles = pimhw_i_pen_small(pen, f->group_tiles);
+    pimhw_i_pen_clock(pen, &f->start.ck);
+    pimhw_i_pen_clock(pen, &f->start_before.ck);
+    f->start.reason = pimhw_i_pen_small(pen, f->start.reason);
+    f->start_before.reason = pimhw_i_pen_small(pen, f->start_before.reason);
+    pimhw_i_pen_ahead(pen, &f->mac_stream_ck);
+    uint64_t base = pen->base;
+    pen->base = f->start.ck;
+    for (uint32_t i = 0; i < PIMHW_I_OTHER; i++)
+        pimhw_i_pen_ahead(pen, &f->done_ck[i]);
+    pen->base = base;
+    for (uint32_t i = 0; i < 3; i++) {
+        pimhw_i_phase *p = pimhw_i_pp_phase(f, f->filling + 2 + i);
+        p->outs = pimhw_i_pen_small(pen, p->outs);
+        pimhw_i_pen_records(pen, ch, p->w, &p->n_w);
+        pimhw_i_pen_records(pen, ch, p->m, &p->n_m);
+        pimhw_i_pen_records(pen, ch, p->r, &p->n_r);
+    }
+    pimhw_i_pen_records(pen, ch, f->records, &f->n_records);
+    uint64_t used = f->used_group; /* of those there is left only where one ends */
+    for (uint32_t i = 0; i < rules->config.in_entries && pen->n < pen->most; i++) {
+        bool ends = i > 0 && f->tile_group[i] != f->tile_group[i - 1];
+        bool newer = f->tile_group[i] > f->used_group;
+        uint64_t word = newer ? f->group - f->tile_group[i] + 2 : (uint64_t)ends;
+        pimhw_i_pen_word(pen, &word);
+        used -= word == 1;
+        if (pen->back) f->tile_group[i] = word > 1 ? f->group - word + 2 : used;
+    }
+    for (uint32_t i = 0; i < rules->outs && pen->n < pen->most; i++) {
+        uint64_t later = f->sums[i].phase > f->filling ? f->sums[i].phase - f->filling : 0;
+        uint64_t word = later << 1 | f->sums[i].going;
+        pimhw_i_pen_word(pen, &word);
+        if (!pen->back) continue;
+        f->sums[i].phase = word >> 1 ? f->filling + (word >> 1) : 0;
+        f->sums[i].going = word & 1;
+    }
+}
+
+static void pimhw_i_pen_dcs(pimhw_i_pen *pen, const pimhw_i_rules *rules, pimhw_i_channel *ch)
+{
+    pimhw_i_flow *f = ch->flow;
+    if (f->n_records > 0) pen->n = pen->most; /* in the middle of a refresh */
+    pimhw_i_pen_ahead(pen, &f->mac_stream_ck);
+    for (uint32_t i = 0; i < rules->config.in_entries && pen->n < pen->most; i++) {
+        pimhw_i_pen_key(pen, &f->tile_mac[i]);
+        pimhw_i_pen_key(pen, &f->tile_write[i]);
+    }
+    for (uint32_t i = 0; i < rules->outs && pen->n < pen->most; i++) {
+        pimhw_i_pen_key(pen, &f->out_mac[i]);
+        pimhw_i_pen_key(pen, &f->out_io[i]);
+    }
+    for (uint32_t s = 0; s < PIMHW_I_STREAMS && pen->n < pen->most; s++) {
+        pimhw_i_ring *r = &f->ring[s];
+        uint32_t n = 0;
+        while (n < PIMHW_I_QUEUED && !pen->back &&
+               f->left_ck[s][(f->n_left[s] - n - 1) % PIMHW_I_QUEUED] > pen->base)
+            n++; /* those before have left by now, too */
+        n = pimhw_i_pen_small(pen, n);
+        if (pen->back) memset(f->left_ck[s], 0, sizeof f->left_ck[s]);
+        for (uint32_t i = 1; i <= n && pen->n < pen->most; i++)
+            pimhw_i_pen_clock(pen, &f->left_ck[s][(f->n_left[s] - i) % PIMHW_I_QUEUED]);
+        r->end = r->begin + pimhw_i_pen_small(pen, r->end - r->begin);
+        for (uint32_t i = r->begin; i != r->end && pen->n < pen->most; i++) {
+            uint64_t *key = &r->key[i % PIMHW_I_RING], word = *key - (pen->base << 16);
+            pimhw_i_pen_word(pen, &word);
+            if (pen->back) *key = word + (pen->base << 16);
+        }
+    }
+    if (pen->back) f->dispatch_ck = pen->base;
+}
+
+/* What the host of a shared front end waits for: the queue as far as it reaches past its clock. */
+static void pimhw_i_pen_queue(pimhw_i_pen *pen, pimhw_i_channel *ch, uint64_t entries)
+{
+    uint32_t n = 0;
+    pimhw_i_pen_ahead(pen, &ch->answer_ck);
+    pimhw_i_pen_ahead(pen, &ch->pending_ck);
+    pimhw_i_pen_ahead(pen, &ch->left_ck);
+    for (uint64_t left = entries; n < PIMHW_I_QUEUE && left > 0 && !pen->back; n++) {
+        const pimhw_i_run *run = &ch->runs[(ch->newest_run + PIMHW_I_QUEUE - n) % PIMHW_I_QUEUE];
+        if (run->last_ck <= pen->base) break;
+        left -= pimhw_i_min(run->n, left);
+    }
+    n = pimhw_i_pen_small(pen, n);
+    if (pen->back) memset(ch->runs, 0, sizeof ch->runs);
+    for (uint32_t i = 0; i < n; i++) {
+        pimhw_i_run *run = &ch->runs[(ch->newest_run + PIMHW_I_QUEUE - i) % PIMHW_I_QUEUE];
+        uint64_t word = run->step_ck << 32 | pimhw_i_min(run->n, entries);
+        pimhw_i_pen_clock(pen, &run->last_ck);
+        pimhw_i_pen_word(pen, &word);
+        if (!pen->back) continue;
+        run->step_ck = word >> 32;
+        run->n = word & UINT32_MAX;
+    }
+}
+
+/* State of a channel but for its open row, its next refresh, its end and what adds up. */
+static void pimhw_i_pen_channel(pimhw_i_pen *pen, const pimhw_device *d, pimhw_i_channel *ch)
+{
+    const pimhw_i_rules *rules = &d->rules;
+    /* a refresh that is overdue takes place where no clock before the base may be forgotten */
+    if (!pen->back && (ch->banked || ch->due_ck < pen->base)) pen->n = pen->most;
+    uint32_t flags =
+        ch->last_command | (uint32_t)ch->register_mode << 8 | (uint32_t)ch->row_open << 9;
+    flags = pimhw_i_pen_small(pen, flags);
+    ch->last_command = (uint8_t)flags;
+    ch->register_mode = flags >> 8 & 1;
+    ch->row_open = flags >> 9 & 1;
+    pimhw_i_pen_clock(pen, &ch->last_ck);
+    pimhw_i_pen_ahead(pen, &ch->now_ck);
+    pimhw_i_pen_ahead(pen, &ch->refreshed_ck);
+    uint64_t end_ck = ch->end_ck, latest_ck = ch->latest_ck; /* kept apart */
+    pimhw_i_pen_ahead(pen, &end_ck);
+    if (ch->flow) pimhw_i_pen_ahead(pen, &latest_ck);
+    uint64_t hold = ch->hold.ck << 8 | ch->hold.reason;
+    pimhw_i_pen_key(pen, &hold);
+    ch->hold.ck = hold >> 8;
+    ch->hold.reason = (uint32_t)(hold & 255);
+    for (uint32_t i = 0; i < PIMHW_CMD_ACT; i++)
+        pimhw_i_pen_key(pen, &ch->ready[i]);
+    if (d->shared) pimhw_i_pen_queue(pen, ch, d->config.queue_entries);
+    for (uint32_t s = 0; s < PIMHW_I_STREAMS && ch->flow; s++) {
+        pimhw_i_last *last = &ch->flow->last[s];
+        uint64_t key = last->any ? (last->ck + rules->most_gap) << 8 | last->command : 0;
+        pimhw_i_pen_key(pen, &key);
+        if (!pen->back) continue;
+        last->any = key != 0;
+        last->ck = last->any ? (key >> 8) - rules->most_gap : 0;
+        last->command = (uint8_t)key;
+    }
+    if (rules->config.controller == PIMHW_DCS) pimhw_i_pen_dcs(pen, rules, ch);
+    if (rules->config.controller == PIMHW_PING_PONG) pimhw_i_pen_ping_pong(pen, rules, ch);
+}
+
+static uint64_t pimhw_i_unit_ck(const pimhw_device *d)
+{
+    return d->shared ? d->decode.ck : pimhw_i_base_ck(&d->rules, &d->groups[d->unit]);
+}
+
+static uint64_t pimhw_i_mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+
+/* Number of a text of n words behind those kept; 0: there is no room. */
+static uint32_t pimhw_i_intern(pimhw_device *d, uint32_t n)
+{
+    pimhw_i_memo *m = &d->memo;
+    const uint64_t *words = &m->words[m->n_words];
+    uint64_t hash = n;
+    for (uint32_t i = 0; i < n; i++)
+        hash = pimhw_i_mix(hash, words[i]);
+    for (uint32_t at = (uint32_t)hash;; at++) {
+        uint16_t *slot = &m->text_slot[at % PIMHW_I_SLOTS];
+        if (*slot == 0) {
+            if (m->n_texts + 1 == PIMHW_I_TEXTS) break;
+            pimhw_i_text text = {m->n_words, n, hash};
+            *slot = (uint16_t)++m->n_texts;
+            m->text[*slot] = text;
+            m->n_words += n;
+            return *slot;
+        }
+        const pimhw_i_text *text = &m->text[*slot];
+        if (text->hash != hash || text->n != n) continue;
+        if (memcmp(&m->words[text->at], words, n * sizeof words[0]) == 0) return *slot;
+    }
+    m->full = true;
+    return 0;
+}
+
+/* The unit's channels are those of the words, later or earlier. */
+static bool pimhw_i_pen_unit(pimhw_device *d, pimhw_i_pen *pen)
+{
+    if (d->shared) d->decode.reason = pimhw_i_pen_small(pen, d->decode.reason);
+    for (uint32_t i = 0; i < d->n_unit && (pen->back || pen->n < pen->most); i++) {
+        pimhw_i_channel *ch = &d->groups[d->unit + i];
+        uint64_t mask = ch->mask;
+        if (d->shared) pimhw_i_pen_word(pen, &mask);
+        pimhw_i_pen_channel(pen, d, ch);
+    }
+    return pen->back || pen->n < pen->most;
+}
+
+/* Number of the unit's state; 0: it is not kept. */
+static uint32_t pimhw_i_state(pimhw_device *d)
+{
+    pimhw_i_memo *m = &d->memo;
+    if (d->groups[d->unit].asleep) return d->groups[d->unit].asleep;
+    if (m->n_words + PIMHW_I_MOST_WORDS > PIMHW_I_WORDS) m->full = true;
+    if (m->full) return 0;
+    pimhw_i_pen pen = {&m->words[m->n_words], pimhw_i_unit_ck(d), 0, PIMHW_I_MOST_WORDS, false};
+    return pimhw_i_pen_unit(d, &pen) ? pimhw_i_intern(d, pen.n) : 0;
+}
+
+/* A channel, or all of a shared front end, of which only a state's number was kept, is itself. */
+static void pimhw_i_wake(pimhw_device *d, pimhw_i_channel *ch)
+{
+    if (!ch->asleep) return;
+    const pimhw_i_text *text = &d->memo.text[ch->asleep];
+    uint32_t unit = d->unit, n_unit = d->n_unit;
+    if (!d->shared) {
+        d->unit = (uint32_t)(ch - d->groups);
+        d->n_unit = 1;
+    }
+    pimhw_i_pen pen = {&d->memo.words[text->at], pimhw_i_unit_ck(d), 0, text->n, true};
+    for (uint32_t i = 0; i < d->n_unit; i++)
+        d->groups[d->unit + i].asleep = 0;
+    pimhw_i_pen_unit(d, &pen);
+    d->unit = unit;
+    d->n_unit = n_unit;
+}
+
+static void pimhw_i_wake_all(pimhw_device *d)
+{
+    for (uint32_t g = 0; g < d->n_groups; g++)
+        pimhw_i_wake(d, &d->groups[g]);
+}
+
+static void pimhw_i_sleep(pimhw_device *d, uint32_t state, uint64_t base_ck)
+{
+    if (d->shared) d->decode.ck = base_ck;
+    for (uint32_t i = 0; i < d->n_unit; i++) {
+        d->groups[d->unit + i].asleep = state;
+        d->groups[d->unit + i].base_ck = base_ck;
+    }
+}
+
+static void pimhw_i_forget(pimhw_device *d)
+{
+    pimhw_i_memo *m = &d->memo;
+    pimhw_i_wake_all(d);
+    memset(m->text_slot, 0, sizeof m->text_slot);
+    memset(m->edge_slot, 0, sizeof m->edge_slot);
+    m->n_words = m->n_texts = m->n_edges = m->n_parts = 0;
+    m->full = false;
+    for (uint32_t i = 0; i < PIMHW_I_TRIALS; i++)
+        d->trial[i].open = d->mark[i].open = false;
+}
+
+/* What it hangs on whether a span is like another, at its head. */
+typedef struct pimhw_i_place {
+    uint64_t key[3];   /* the span, the state, the terms */
+    uint64_t row_base; /* the rows of the span are seen from here */
+    uint64_t row_end;  /* and are below this */
+    uint64_t n_same;   /* rounds from here on with these terms */
+} pimhw_i_place;
+
+/* A term's value for a channel; lowers *n_same to the rounds of a level that share it. */
+static uint64_t pimhw_i_term_value(const pimhw_i_walker *w, const pimhw_i_term *term,
+                                   uint32_t channel, uint32_t level, uint64_t *n_same)
+{
+    if (!term->tail) {
+        const pimhw_operand *o = &w->program->operands[term->operand - 1];
+        uint64_t sum =
+            o->base + pimhw_i_steps(w, o->step, w->sketch->operand_loops[term->operand - 1]);
+        if (o->step[level] && sum < term->most) *n_same = 1;
+        return pimhw_i_min(sum, term->most);
+    }
+    uint64_t left = pimhw_i_left(w, term->tail - 1u, channel, pimhw_i_block(w, channel));
+    uint64_t step = w->program->tails[term->tail - 1].step[level];
+    uint64_t value = pimhw_i_min(pimhw_i_ceil_div(left, term->unit), term->most);
+    if (value && step)
+        *n_same = pimhw_i_min(*n_same, (left - (value - 1) * term->unit - 1) / step + 1);
+    return value;
+}
+
+/* Rows from the base to the last one of a span. */
+static uint64_t pimhw_i_rows_of(const pimhw_i_walker *w, const pimhw_i_scope *scope,
+                                uint32_t channel)
+{
+    uint64_t most = scope->row_most;
+    for (uint32_t i = 0; i < scope->n_row_loops; i++) {
+        uint64_t rounds =
+            pimhw_i_value(w, scope->row_rounds[i], channel, pimhw_i_block(w, channel));
+        if (rounds > 1) most = pimhw_i_plus(most, pimhw_i_times(scope->row_step[i], rounds - 1));
+    }
+    return most;
+}
+
+/* Where the unit is in the program and what it is like; false: it cannot be told. */
+static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t item, bool whole,
+                             pimhw_i_place *place)
+{
+    const pimhw_i_loop *loop = &d->sketch.loops[item];
+    const pimhw_i_scope *scope = whole ? &loop->whole : &loop->round;
+    pimhw_i_memo *m = &d->memo;
+    uint32_t level = whole ? PIMHW_LOOPS - 1 : w->depth - 1, n = 0;
+    uint32_t c = pimhw_i_lowest(w->mask);
+    if (m->n_words + PIMHW_I_MOST_WORDS > PIMHW_I_WORDS) m->full = true;
+    if (m->full) return false;
+    if (d->shared) d->n_unit = d->n_groups;
+    uint64_t *words = &m->words[m->n_words];
+    place->n_same = UINT64_MAX;
+    place->row_base = place->row_end = 0;
+    if (scope->rows) {
+        const pimhw_block *block = pimhw_i_block(w, c);
+        place->row_base = (block ? block->row_base[scope->space] : 0) +
+                          pimhw_i_steps(w, scope->outer_step, (1u << PIMHW_LOOPS) - 1);
+        uint64_t rows = pimhw_i_plus(pimhw_i_rows_of(w, scope, c), 1);
+        place->row_end = pimhw_i_plus(place->row_base, rows);
+    }
+    for (uint32_t i = 0; i < d->n_unit; i++) {
+        const pimhw_i_channel *ch = &d->groups[d->unit + i];
+        uint64_t in = ch->mask & w->mask, row = 0;
+        bool exact = d->config.controller == PIMHW_PING_PONG;
+        if (exact || (ch->row_open && ch->row >= place->row_base && ch->row < place->row_end))
+            row = ch->row - place->row_base + 1;
+        words[n++] = row << 1 | (in != 0);
+        if (in && in != ch->mask) return false;
+        for (uint32_t t = 0; in && t < scope->n_terms; t++) {
+            uint32_t first = pimhw_i_lowest(in), last = pimhw_i_highest(in);
+            uint64_t value = pimhw_i_term_value(w, &scope->terms[t], first, level, &place->n_same);
+            words[n++] = value;
+            if (first == last) continue;
+            if (value != pimhw_i_term_value(w, &scope->terms[t], last, level, &place->n_same))
+                return false;
+        }
+    }
+    place->key[0] = 2 * item + whole;
+    place->key[2] = pimhw_i_intern(d, n);
+    place->key[1] = place->key[2] ? pimhw_i_state(d) : 0;
+    return place->key[1] != 0;
+}
+
+/* Number of how far off the unit's next refreshes are. */
+static uint32_t pimhw_i_phase_of(pimhw_device *d)
+{
+    pimhw_i_memo *m = &d->memo;
+    uint64_t base = pimhw_i_unit_ck(d);
+    if (m->n_words + PIMHW_I_MOST_WORDS > PIMHW_I_WORDS) m->full = true;
+    if (m->full || !d->config.refresh) return 0;
+    for (uint32_t i = 0; i < d->n_unit; i++)
+        m->words[m->n_words + i] = d->groups[d->unit + i].due_ck - base;
+    return pimhw_i_intern(d, d->n_unit);
+}
+
+/* Takes down the unit at the head of a span. */
+static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *place)
+{
+    t->open = true;
+    memcpy(t->key, place->key, sizeof place->key);
+    t->phase = pimhw_i_phase_of(d);
+    t->base_ck = pimhw_i_unit_ck(d);
+    t->row_base = place->row_base;
+    t->n_instructions = d->n_instructions;
+    t->n_rounds = d->walked_rounds + d->skipped_rounds;
+    t->n_groups = d->n_groups;
+    for (uint32_t i = 0; i < d->n_unit; i++) {
+        const pimhw_i_channel *ch = &d->groups[d->unit + i];
+        pimhw_i_part *p = &t->part[i];
+        p->tally = ch->tally;
+        p->end_ck = ch->end_ck;
+        p->latest_ck = ch->latest_ck;
+        p->opened_ck = ch->opened_ck;
+        p->due_ck = ch->due_ck;
+        p->row = ch->row;
+        p->active = ch->row_open;
+    }
+}
+
+static uint64_t pimhw_i_unit_channels(const pimhw_device *d)
+{
+    return d->shared ? 1 : pimhw_i_count(d->groups[d->unit].mask);
+}
+
+/* A clock that a span moved, from its base. */
+static uint64_t pimhw_i_moved(uint64_t now, uint64_t then, uint64_t base)
+{
+    return now == then ? PIMHW_I_UNMOVED : now - base;
+}
+
+/* What happened since a trial, as an edge without its end. */
+static void pimhw_i_edge_since(const pimhw_device *d, const pimhw_i_trial *t, pimhw_i_edge *e,
+                               pimhw_i_part *parts)
+{
+    uint64_t base = t->base_ck;
+    memcpy(e->key, t->key, sizeof t->key);
+    e->key[3] = 0;
+    e->refreshed = false;
+    e->clocks = pimhw_i_unit_ck(d) - base;
+    e->n_instructions = (d->n_instructions - t->n_instructions) / pimhw_i_unit_channels(d);
+    e->n_rounds = (d->walked_rounds + d->skipped_rounds - t->n_rounds) / pimhw_i_unit_channels(d);
+    for (uint32_t i = 0; i < d->n_unit; i++) {
+        const pimhw_i_channel *ch = &d->groups[d->unit + i];
+        const pimhw_i_part *from = &t->part[i];
+        pimhw_i_part *p = &parts[i];
+        bool rows = ch->tally.commands[PIMHW_CMD_ACT16] != from->tally.commands[PIMHW_CMD_ACT16];
+        const uint64_t *now = (const uint64_t *)&ch->tally, *then = (const uint64_t *)&from->tally;
+        uint64_t *sum = (uint64_t *)&p->tally;
+        for (uint32_t k = 0; k < PIMHW_I_TALLY; k++)
+            sum[k] = now[k] - then[k];
+        /* as if the base were 0 */
+        p->tally.active_ck += ((uint64_t)ch->row_open - from->active) * base;
+        p->active = (uint64_t)ch->row_open - from->active;
+        p->end_ck = pimhw_i_moved(ch->end_ck, from->end_ck, base);
+        p->latest_ck = pimhw_i_moved(ch->latest_ck, from->latest_ck, base);
+        p->opened_ck = pimhw_i_moved(ch->opened_ck, from->opened_ck, base);
+        p->row = ch->row - t->row_base;
+        p->opens = rows;
+        p->due_ck = ch->due_ck - from->due_ck;
+        e->refreshed = e->refreshed || p->due_ck > 0;
+    }
+    if (e->refreshed) e->key[3] = t->phase;
+}
+
+/* Of n spans like an edge, one after the other, those that are over when a refresh is due. */
+static uint64_t pimhw_i_before_due(const pimhw_device *d, const pimhw_i_edge *e,
+                                   const pimhw_i_part *parts, uint64_t n)
+{
+    uint64_t base = pimhw_i_unit_ck(d);
+    if (e->clocks) n = pimhw_i_min(n, PIMHW_I_MOST_CK / e->clocks);
+    for (uint32_t i = 0; i < d->n_unit && !e->refreshed; i++) {
+        uint64_t due = d->groups[d->unit + i].due_ck, end = base + e->clocks;
+        if (parts[i].latest_ck != PIMHW_I_UNMOVED)
+            end = pimhw_i_max(end, base + parts[i].latest_ck + 1);
+        if (end > due) return 0;
+        if (e->clocks) n = pimhw_i_min(n, (due - end) / e->clocks + 1);
+    }
+    return n;
+}
+
+/* The unit does n times what an edge says; the rows of the last time are seen from row_base. */
+static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, const pimhw_i_part *parts,
+                           uint64_t n, uint64_t row_base)
+{
+    uint64_t base = pimhw_i_unit_ck(d), last = base + (n - 1) * e->clocks;
+    for (uint32_t i = 0; i < d->n_unit; i++) {
+        pimhw_i_channel *ch = &d->groups[d->unit + i];
+        const pimhw_i_part *p = &parts[i];
+        const uint64_t *sum = (const uint64_t *)&p->tally;
+        uint64_t *to = (uint64_t *)&ch->tally;
+        for (uint32_t k = 0; k < PIMHW_I_TALLY; k++)
+            to[k] += n * sum[k];
+        ch->tally.active_ck -= p->active * base;
+        ch->row_open = p->active ? !ch->row_open : ch->row_open;
+        if (p->end_ck != PIMHW_I_UNMOVED) ch->end_ck = pimhw_i_max(ch->end_ck, last + p->end_ck);
+        if (p->latest_ck != PIMHW_I_UNMOVED)
+            ch->latest_ck = pimhw_i_max(ch->latest_ck, last + p->latest_ck);
+        if (p->opened_ck != PIMHW_I_UNMOVED) ch->opened_ck = last + p->opened_ck;
+        if (p->opens) ch->row = row_base + p->row;
+        ch->due_ck += n * p->due_ck;
+        d->endless = d->endless || ch->end_ck >= PIMHW_I_MOST_CK;
+    }
+    d->n_instructions += n * e->n_instructions * pimhw_i_unit_channels(d);
+    d->skipped_rounds += n * e->n_rounds * pimhw_i_unit_channels(d);
+    pimhw_i_sleep(d, e->to, last + e->clocks);
+    d->endless = d->endless || last >= PIMHW_I_MOST_CK;
+}
+
+static uint16_t *pimhw_i_edge_slot(pimhw_i_memo *m, const uint64_t key[4])
+{
+    uint64_t hash = key[0];
+    for (uint32_t i = 1; i < 4; i++)
+        hash = pimhw_i_mix(hash, key[i]);
+    for (uint32_t at = (uint32_t)hash;; at++) {
+        uint16_t *slot = &m->edge_slot[at % PIMHW_I_SLOTS];
+        if (*slot == 0 || memcmp(m->edge[*slot].key, key, sizeof m->edge[0].key) == 0) return slot;
+    }
+}
+
+/* An edge that leads on from a place; NULL: none is known. */
+static const pimhw_i_edge *pimhw_i_edge_from(pimhw_device *d, const pimhw_i_place *place)
+{
+    pimhw_i_memo *m = &d->memo;
+    uint64_t key[4] = {place->key[0], place->key[1], place->key[2], 0};
+    uint32_t at = *pimhw_i_edge_slot(m, key);
+    if (at && pimhw_i_before_due(d, &m->edge[at], &m->part[m->edge[at].part], 1))
+        return &m->edge[at];
+    key[3] = pimhw_i_phase_of(d);
+    at = key[3] ? *pimhw_i_edge_slot(m, key) : 0;
+    return at ? &m->edge[at] : NULL;
+}
+
+/* The span of a trial has ended: it is kept. */
+static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
+{
+    pimhw_i_memo *m = &d->memo;
+    if (!t->open) return;
+    t->open = false;
+    if (t->n_groups != d->n_groups) return;
+    uint32_t to = pimhw_i_state(d);
+    if (m->n_edges + 1 == PIMHW_I_EDGES || m->n_parts + d->n_unit > PIMHW_I_PARTS) m->full = true;
+    if (m->full || to == 0) return;
+    pimhw_i_edge *e = &m->edge[m->n_edges + 1];
+    pimhw_i_edge_since(d, t, e, &m->part[m->n_parts]);
+    e->to = to;
+    e->part = m->n_parts;
+    if (e->refreshed && e->key[3] == 0) return;
+    uint16_t *slot = pimhw_i_edge_slot(m, e->key);
+    if (*slot) return;
+    *slot = (uint16_t)++m->n_edges;
+    m->n_parts += d->n_unit;
+}
+
+/* Whether the unit's refreshes are as far off as at a trial, or none took place since. */
+static bool pimhw_i_in_phase(const pimhw_device *d, const pimhw_i_trial *t)
+{
+    uint64_t clocks = pimhw_i_unit_ck(d) - t->base_ck;
+    uint64_t moved = d->groups[d->unit].due_ck - t->part[0].due_ck;
+    if (moved && moved != clocks) return false;
+    for (uint32_t i = 1; i < d->n_unit; i++)
+        if (d->groups[d->unit + i].due_ck - t->part[i].due_ck != moved) return false;
+    return true;
+}
+
+/*
+ * The unit is at a head as it was at its mark: how often what it did since is done again. Otherwise
+ * a mark is set, at heads 1, 2, 4, .. apart [Brent].
+ */
+static uint64_t pimhw_i_cycle(pimhw_device *d, pimhw_i_trial *mark, const pimhw_i_place *place,
+                              uint64_t index, uint64_t rounds, uint64_t row_step)
+{
+    bool same = mark->open && memcmp(mark->key, place->key, sizeof mark->key) == 0;
+    if (same && mark->n_groups == d->n_groups && pimhw_i_in_phase(d, mark)) {
+        uint64_t period = index - mark->index;
+        uint64_t n = pimhw_i_min(rounds, place->n_same) / period;
+        pimhw_i_edge *e = &d->cycle;
+        pimhw_i_edge_since(d, mark, e, d->cycle_part);
+        e->to = (uint32_t)place->key[1];
+        n = pimhw_i_before_due(d, e, d->cycle_part, n);
+        if (n > 0) {
+            pimhw_i_follow(d, e, d->cycle_part, n, mark->row_base + n * period * row_step);
+            mark->open = false;
+            return n * period;
+        }
+    }
+    if (mark->open && mark->key[2] == place->key[2] && ++mark->heads < mark->power) return 0;
+    mark->power = mark->open && mark->key[2] == place->key[2] ? 2 * mark->power : 1;
+    mark->heads = 0;
+    mark->index = index;
+    pimhw_i_try(d, mark, place);
+    return 0;
+}
+
+/* Rounds after which other channels take part. */
+static uint64_t pimhw_i_rounds_alike(const pimhw_i_walker *w, uint32_t level)
+{
+    uint64_t limit = w->bound[level];
+    for (uint64_t left = w->even[level] ? 0 : w->mask; left; left &= left - 1)
+        limit = pimhw_i_min(limit, w->rounds[level][pimhw_i_lowest(left)]);
+    return limit;
+}
+
+/* Follows rounds of a loop that are known, from a head; false: the last one is over. */
+static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
+{
+    uint32_t level = w->depth - 1;
+    const pimhw_i_loop *loop = &d->sketch.loops[w->opener];
+    uint64_t limit = pimhw_i_rounds_alike(w, level), *index = &w->index[level], begin = *index;
+    uint64_t row_step = loop->round.outer_step[level];
+    pimhw_i_trial *t = &d->trial[level], *mark = &d->mark[level];
+    pimhw_i_place place;
+    if (begin == 0) t->open = mark->open = false;
+    pimhw_i_learn(d, t);
+    if (d->memo.full) pimhw_i_forget(d);
+    if (!loop->round.alike || w->bound[level] < 2 || w->bound[level] * loop->weight < PIMHW_I_WORTH)
+        return true;
+    while (*index < limit && pimhw_i_place_of(d, w, w->opener, false, &place)) {
+        uint64_t n = pimhw_i_cycle(d, mark, &place, *index, limit - *index, row_step);
+        if (n == 0) {
+            const pimhw_i_edge *e = pimhw_i_edge_from(d, &place);
+            if (!e) {
+                pimhw_i_try(d, t, &place);
+                break;
+            }
+            pimhw_i_follow(d, e, &d->memo.part[e->part], 1, place.row_base);
+            n = 1;
+        }
+        *index += n;
+        if (*index < limit || limit == w->bound[level]) continue;
+        w->pc = w->opener; /* with fewer channels */
+        pimhw_i_to_round(w);
+        limit = pimhw_i_rounds_alike(w, level);
+    }
+    if (*index < w->bound[level]) return true;
+    *index = w->bound[level] - 1;
+    w->pc = w->program->items[w->opener].end;
+    return false;
+}
+
+/* Whether the run has come to the last clock there is. */
+static void pimhw_i_watch(pimhw_device *d)
+{
+    for (uint32_t g = 0; g < d->n_groups; g++)
+        d->endless = d->endless || d->groups[g].end_ck >= PIMHW_I_MOST_CK;
+    d->endless = d->endless || d->decode.ck >= PIMHW_I_MOST_CK;
+}
+
+/* A round begins. */
+static void pimhw_i_round(pimhw_device *d, pimhw_i_walker *w)
+{
+    if ((d->n_heads++ & 1023) == 0) pimhw_i_watch(d);
+    if (w->in_nest && d->learns && !pimhw_i_follow_rounds(d, w)) return;
+    d->walked_rounds += pimhw_i_count(w->mask);
+}
+
+/* -- channels, host and hub -- */
+
+/* Channels of a group form another one. */
+static void pimhw_i_split(pimhw_device *d, pimhw_i_channel *ch, uint64_t outside)
+{
     PIMHW_ASSERT(d->n_groups < PIMHW_MAX_CHANNELS);
     pimhw_i_channel *other = &d->groups[d->n_groups];
     *other = *ch;
@@ -4053,6 +4920,16 @@ static pimhw_i_channel *pimhw_i_group(pimhw_device *d, uint64_t *left)
     for (; outside; outside &= outside - 1)
         d->group_of[pimhw_i_lowest(outside)] = (uint8_t)d->n_groups;
     d->n_groups++;
+}
+
+/* The group of *left's lowest channel, taken from *left; those not in *left form another group. */
+static pimhw_i_channel *pimhw_i_group(pimhw_device *d, uint64_t *left)
+{
+    pimhw_i_channel *ch = &d->groups[d->group_of[pimhw_i_lowest(*left)]];
+    uint64_t outside = ch->mask & ~*left;
+    *left &= ~ch->mask;
+    pimhw_i_wake(d, ch);
+    if (outside) pimhw_i_split(d, ch, outside);
     return ch;
 }
 
@@ -4082,10 +4959,13 @@ static void pimhw_i_epu_post(pimhw_device *d, pimhw_i_jobs *jobs, const pimhw_in
     const pimhw_config *c = &d->config;
     uint64_t ready = d->decode.ck;
     uint64_t ops = pimhw_i_ceil_div(in->op_size, c->epu_lanes);
-    uint64_t left = in->mask;
-    while (left) {
-        pimhw_i_channel *ch = pimhw_i_group(d, &left);
-        pimhw_i_flush(&d->issuer, ch);
+    for (uint64_t left = in->mask; left;) {
+        pimhw_i_channel *ch = &d->groups[d->group_of[pimhw_i_lowest(left)]];
+        if (pimhw_i_holds_back(&d->rules)) {
+            ch = pimhw_i_group(d, &left);
+            pimhw_i_flush(&d->issuer, ch);
+        }
+        left &= ~ch->mask;
         ready = pimhw_i_max(ready, ch->end_ck);
     }
     pimhw_i_job *job = &jobs->at[jobs->n++];
@@ -4106,7 +4986,12 @@ static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_jobs *jobs, uint64_t mask)
         return;
     }
     while (mask) {
-        pimhw_i_channel *ch = pimhw_i_group(d, &mask);
+        pimhw_i_channel *ch = &d->groups[d->group_of[pimhw_i_lowest(mask)]];
+        if (!pimhw_i_holds_back(&d->rules) && done + 1 < pimhw_i_base_ck(&d->rules, ch)) {
+            mask &= ~ch->mask; /* long ago */
+            continue;
+        }
+        ch = pimhw_i_group(d, &mask);
         pimhw_i_flush(&d->issuer, ch);
         pimhw_i_not_before(&ch->hold, done, PIMHW_WAIT_EPU);
     }
@@ -4142,6 +5027,7 @@ static uint64_t pimhw_i_sync_ck(pimhw_device *d, pimhw_i_channel *ch)
 static void pimhw_i_sync(pimhw_device *d)
 {
     uint64_t answer = 0;
+    pimhw_i_wake_all(d);
     for (uint32_t g = 0; g < d->n_groups; g++) {
         pimhw_i_channel *ch = &d->groups[g];
         pimhw_i_flush(&d->issuer, ch);
@@ -4216,6 +5102,7 @@ static bool pimhw_i_must_wait(const pimhw_i_jobs *jobs, const pimhw_instruction 
 static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_instruction *in)
 {
     if (pimhw_i_must_wait(&s->jobs, in)) return false;
+    if (d->shared) pimhw_i_wake_all(d);
     switch (in->kind) {
     case PIMHW_EPU: pimhw_i_epu_post(d, &s->jobs, in); break;
     case PIMHW_EPU_WAIT: pimhw_i_epu_wait(d, &s->jobs, in->mask); break;
@@ -4229,7 +5116,7 @@ static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_inst
     case PIMHW_CFR: pimhw_i_host(d, in); break;
     default: pimhw_i_send_all(d, in);
     }
-    d->n_instructions++;
+    d->n_instructions += in->kind == PIMHW_EPU || in->mask == 0 ? 1 : pimhw_i_count(in->mask);
     return true;
 }
 
@@ -4319,10 +5206,8 @@ static void pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
         for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++)
             r->commands[i] += n * ch->tally.commands[i];
         if (ch->tally.commands[PIMHW_CMD_MAC16]) r->n_busy_channels += (uint32_t)n;
-        uint64_t open_ck = pimhw_i_active(ch) && r->cycles > ch->tally.opened_ck
-                               ? r->cycles - ch->tally.opened_ck
-                               : 0;
-        r->active_ck += n * (ch->tally.active_ck + open_ck);
+        uint64_t until_ck = pimhw_i_active(ch) ? pimhw_i_max(r->cycles, ch->opened_ck) : 0;
+        r->active_ck += n * (ch->tally.active_ck + until_ck);
     }
     r->macs = r->commands[PIMHW_CMD_MAC16] * pimhw_config_banks(c) * pimhw_config_lanes(c);
     r->padding_macs = r->macs;
@@ -4375,6 +5260,7 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT,
                             d && !readings ? "readings is NULL"
                                            : "no stream has begun, or it ended at a failure");
+    pimhw_i_wake_all(d);
     for (uint32_t g = 0; g < d->n_groups; g++)
         pimhw_i_flush(&d->issuer, &d->groups[g]);
     if (d->shared) {
@@ -4430,572 +5316,65 @@ static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_req
     return PIMHW_OK;
 }
 
-/* -- rounds that are like those before -- */
-
-/* A clock as something at `now` or later sees it: the past is all the same. */
-static uint64_t pimhw_i_ahead(uint64_t clock, uint64_t now)
+/* Whether no instruction of a loop, the walker's next item, can be refused: by bounds of it all. */
+static bool pimhw_i_safe(const pimhw_device *d, const pimhw_i_walker *w, uint64_t row_end)
 {
-    return clock < now ? 0 : clock - now + 1;
-}
-
-/* Writes the state of a channel relative to its base clock and to a row. */
-typedef struct pimhw_i_pen {
-    uint64_t *words;
-    uint32_t n, most;
-} pimhw_i_pen;
-
-static void pimhw_i_put_word(pimhw_i_pen *pen, uint64_t word)
-{
-    if (pen->n < pen->most) pen->words[pen->n] = word;
-    pen->n++;
-}
-
-/* A key whose reason counts only as long as its clock does. */
-static void pimhw_i_put_key(pimhw_i_pen *pen, uint64_t key, uint64_t base)
-{
-    uint64_t ahead = pimhw_i_ahead(key >> 8, base);
-    pimhw_i_put_word(pen, ahead ? ahead << 8 | (key & 255) : 0);
-}
-
-/* The clock before which no later command of the channel issues. */
-static uint64_t pimhw_i_base_ck(const pimhw_i_rules *rules, const pimhw_i_channel *ch)
-{
-    if (rules->config.controller == PIMHW_DCS)
-        return pimhw_i_max(ch->flow->dispatch_ck, ch->hold.ck);
-    if (rules->config.controller == PIMHW_PING_PONG) return ch->flow->start_before.ck;
-    return ch->now_ck;
-}
-
-static void pimhw_i_put_records(pimhw_i_pen *pen, const pimhw_i_flow *f,
-                                const pimhw_i_record *records, uint32_t n, uint64_t row)
-{
-    pimhw_i_put_word(pen, n);
-    for (uint32_t i = 0; i < n; i++) {
-        const pimhw_i_work *work = &records[i].work;
-        bool has_row = PIMHW_I_COMMANDS[work->command].needs_row;
-        pimhw_i_put_word(pen, (uint64_t)records[i].n << 40 | work->bank << 8 | work->command);
-        pimhw_i_put_word(pen, (uint64_t)work->tile << 32 | work->out);
-        pimhw_i_put_word(pen, has_row ? work->row - row : 0);
-        pimhw_i_put_word(pen,
-                         records[i].group > f->used_group ? f->group - records[i].group + 1 : 0);
-    }
-}
-
-static void pimhw_i_put_ping_pong(pimhw_i_pen *pen, const pimhw_i_rules *rules,
-                                  const pimhw_i_channel *ch, uint64_t base, uint64_t row)
-{
-    pimhw_i_flow *f = ch->flow;
-    uint32_t flags[5] = {f->begun, f->mac_since, f->filling > 0, f->group > f->used_group,
-                         f->group > 0};
-    for (uint32_t i = 0; i < 5; i++)
-        pimhw_i_put_word(pen, flags[i]);
-    pimhw_i_put_word(pen, f->group_tiles);
-    pimhw_i_put_word(pen, f->start.ck - base);
-    pimhw_i_put_word(pen, f->start.reason);
-    pimhw_i_put_word(pen, f->start_before.reason);
-    pimhw_i_put_word(pen, pimhw_i_ahead(f->mac_stream_ck, base));
-    for (uint32_t i = 0; i < PIMHW_I_OTHER; i++)
-        pimhw_i_put_word(pen, pimhw_i_ahead(f->done_ck[i], f->start.ck));
-    for (uint32_t i = 0; i < 3; i++) {
-        const pimhw_i_span *p = pimhw_i_pp_phase(f, f->filling + 2 + i);
-        pimhw_i_put_word(pen, p->outs);
-        pimhw_i_put_records(pen, f, p->w, p->n_w, row);
-        pimhw_i_put_records(pen, f, p->m, p->n_m, row);
-        pimhw_i_put_records(pen, f, p->r, p->n_r, row);
-    }
-    pimhw_i_put_records(pen, f, f->records, f->n_records, row);
-    for (uint32_t i = 0; i < rules->config.in_entries && pen->n < pen->most; i++)
-        pimhw_i_put_word(pen,
-                         f->tile_group[i] > f->used_group ? f->group - f->tile_group[i] + 1 : 0);
-    for (uint32_t i = 0; i < rules->outs && pen->n < pen->most; i++) {
-        uint64_t later = f->sums[i].phase > f->filling ? f->sums[i].phase - f->filling : 0;
-        pimhw_i_put_word(pen, later << 1 | f->sums[i].going);
-    }
-}
-
-static void pimhw_i_put_dcs(pimhw_i_pen *pen, const pimhw_i_rules *rules, const pimhw_i_channel *ch,
-                            uint64_t base)
-{
-    const pimhw_i_flow *f = ch->flow;
-    if (f->n_records > 0) pen->n = pen->most; /* in the middle of a refresh */
-    pimhw_i_put_word(pen, pimhw_i_ahead(f->mac_stream_ck, base));
-    for (uint32_t i = 0; i < rules->config.in_entries && pen->n < pen->most; i++) {
-        pimhw_i_put_key(pen, f->tile_mac[i], base);
-        pimhw_i_put_key(pen, f->tile_write[i], base);
-    }
-    for (uint32_t i = 0; i < rules->outs && pen->n < pen->most; i++) {
-        pimhw_i_put_key(pen, f->out_mac[i], base);
-        pimhw_i_put_key(pen, f->out_io[i], base);
-    }
-    for (uint32_t s = 0; s < PIMHW_I_STREAMS; s++) {
-        const pimhw_i_ring *r = &f->ring[s];
-        for (uint32_t i = 1; i <= PIMHW_I_QUEUED; i++) {
-            uint64_t left = f->left_ck[s][(f->n_left[s] - i) % PIMHW_I_QUEUED];
-            if (left <= base) break; /* and so are those before it */
-            pimhw_i_put_word(pen, left - base);
+    const pimhw_program *p = w->program;
+    uint32_t c = pimhw_i_lowest(w->mask), depth = w->depth;
+    const pimhw_block *block = pimhw_i_block(w, c);
+    uint64_t growth[PIMHW_LOOPS], is, most;
+    if (row_end > (d->real_rows ? d->config.n_rows : (uint64_t)1 << 32)) return false;
+    for (uint32_t i = w->pc; i <= p->items[w->pc].end; i++) {
+        const pimhw_item *item = &p->items[i];
+        uint64_t value[8];
+        if (item->kind == PIMHW_END) {
+            depth--;
+            continue;
         }
-        pimhw_i_put_word(pen, r->end - r->begin);
-        for (uint32_t i = r->begin; i != r->end && pen->n < pen->most; i++)
-            pimhw_i_put_word(pen, r->key[i % PIMHW_I_RING] - (base << 16));
+        memcpy(value, d->sketch.value[i], sizeof value);
+        for (uint64_t left = d->sketch.dynamic[i]; left; left &= left - 1) {
+            uint32_t f = pimhw_i_lowest(left);
+            const pimhw_operand *o = &p->operands[d->sketch.names[i][f] - 1];
+            value[f] = o->base + pimhw_i_steps(w, o->step, (1u << PIMHW_LOOPS) - 1);
+            for (uint32_t l = w->depth; l < depth; l++)
+                value[f] = pimhw_i_plus(value[f], pimhw_i_times(o->step[l], growth[l]));
+            for (int k = 0; k < 2; k++) {
+                if (!o->tail[k]) continue;
+                uint64_t tail = pimhw_i_left(w, o->tail[k] - 1u, c, block);
+                value[f] = pimhw_i_min(value[f], pimhw_i_tail_value(w, o->tail[k] - 1u, tail));
+            }
+        }
+        if (item->kind == PIMHW_LOOP) {
+            if (value[PIMHW_I_OP_SIZE] >> PIMHW_I_MOST_ROUND_BITS) return false;
+            growth[depth++] = value[PIMHW_I_OP_SIZE] ? value[PIMHW_I_OP_SIZE] - 1 : 0;
+            continue;
+        }
+        pimhw_instruction in;
+        memset(&in, 0, sizeof in);
+        in.kind = (pimhw_kind)item->kind;
+        in.mask = w->mask & item->mask;
+        in.op_size = item->op_size ? value[PIMHW_I_OP_SIZE] : 1;
+        if (in.op_size == 0 || in.mask == 0) continue;
+        value[PIMHW_I_ROW] = 0;
+        for (uint32_t f = PIMHW_I_BANK; f < PIMHW_I_GPR; f++)
+            if (value[f] > UINT32_MAX) return false;
+        if ((d->sketch.value[i][PIMHW_I_GPR] | d->sketch.value[i][PIMHW_I_AUX]) > UINT32_MAX)
+            return false;
+        in.bank = (uint32_t)value[PIMHW_I_BANK];
+        in.column = (uint32_t)value[PIMHW_I_COLUMN];
+        in.tile = (uint32_t)value[PIMHW_I_TILE];
+        in.out = (uint32_t)value[PIMHW_I_OUT];
+        if (pimhw_i_instruction_fault(&d->config, d->columns, &in, &is, &most)) return false;
     }
-}
-
-/* What the host of a shared front end waits for: the queue as far as it reaches past its clock. */
-static void pimhw_i_put_queue(pimhw_i_pen *pen, const pimhw_i_channel *ch, uint64_t decode_ck,
-                              uint64_t entries)
-{
-    pimhw_i_put_word(pen, pimhw_i_ahead(ch->answer_ck, decode_ck));
-    pimhw_i_put_word(pen, pimhw_i_ahead(ch->pending_ck, decode_ck));
-    pimhw_i_put_word(pen, pimhw_i_ahead(ch->left_ck, decode_ck));
-    for (uint32_t i = 0; i < PIMHW_I_QUEUE && entries > 0; i++) {
-        const pimhw_i_run *run = &ch->runs[(ch->newest_run + PIMHW_I_QUEUE - i) % PIMHW_I_QUEUE];
-        if (run->last_ck <= decode_ck) break;
-        uint64_t n = pimhw_i_min(run->n, entries);
-        entries -= n;
-        pimhw_i_put_word(pen, run->last_ck - decode_ck);
-        pimhw_i_put_word(pen, run->step_ck << 32 | n);
-    }
-}
-
-/* State of a channel but for its rows' number, its refresh and its counters; 0 words: too much. */
-static uint32_t pimhw_i_describe(const pimhw_device *d, const pimhw_i_channel *ch, uint64_t row,
-                                 uint64_t *words)
-{
-    const pimhw_i_rules *rules = &d->rules;
-    uint64_t base = pimhw_i_base_ck(rules, ch);
-    pimhw_i_pen pen = {words, 0, d->most_words};
-    if (ch->banked) return 0;
-    const uint64_t first[] = {ch->mask,
-                              ch->last_command,
-                              ch->register_mode,
-                              ch->row_open,
-                              ch->row_open ? ch->row - row : 0,
-                              ch->last_ck - base,
-                              pimhw_i_ahead(ch->end_ck, base),
-                              pimhw_i_ahead(ch->refreshed_ck, base)};
-    for (size_t i = 0; i < sizeof first / sizeof first[0]; i++)
-        pimhw_i_put_word(&pen, first[i]);
-    pimhw_i_put_key(&pen, ch->hold.ck << 8 | ch->hold.reason, base);
-    for (uint32_t i = 0; i < PIMHW_CMD_ACT; i++)
-        pimhw_i_put_key(&pen, ch->ready[i], base);
-    if (d->shared) pimhw_i_put_queue(&pen, ch, d->decode.ck, d->config.queue_entries);
-    if (d->shared) pimhw_i_put_word(&pen, pimhw_i_ahead(base, d->decode.ck));
-    for (uint32_t s = 0; s < PIMHW_I_STREAMS && ch->flow; s++) {
-        const pimhw_i_last *last = &ch->flow->last[s];
-        if (last->any)
-            pimhw_i_put_key(&pen, (last->ck + rules->most_gap) << 8 | last->command, base);
-        else
-            pimhw_i_put_word(&pen, 0);
-    }
-    if (rules->config.controller == PIMHW_DCS) pimhw_i_put_dcs(&pen, rules, ch, base);
-    if (rules->config.controller == PIMHW_PING_PONG)
-        pimhw_i_put_ping_pong(&pen, rules, ch, base, row);
-    return pen.n > pen.most ? 0 : pen.n;
-}
-
-/* The hub and its works, relative to a clock. */
-static void pimhw_i_describe_hub(const pimhw_device *d, pimhw_i_view *view, uint64_t base)
-{
-    const pimhw_i_jobs *jobs = &d->streams[0].jobs;
-    pimhw_i_pen pen = {view->hub, 0, PIMHW_I_HUB_WORDS};
-    uint64_t least = base; /* no work left is ready before */
-    for (uint32_t i = 0; i < view->n_groups; i++)
-        least = pimhw_i_min(least, view->groups[i].base_ck);
-    for (uint32_t i = 0; i < jobs->n; i++)
-        least = pimhw_i_min(least, jobs->at[i].ready_ck);
-    pimhw_i_put_word(&pen, d->epu_free_ck > least ? d->epu_free_ck - base : 0);
-    pimhw_i_put_word(&pen, d->epu_free_ck > least);
-    pimhw_i_put_word(&pen, d->decode.reason);
-    pimhw_i_put_word(&pen, jobs->n | (uint64_t)jobs->n_done << 8 | (uint64_t)d->af_mode << 16);
-    for (uint32_t i = 0; i < jobs->n; i++) {
-        pimhw_i_put_word(&pen, jobs->at[i].ready_ck - base);
-        pimhw_i_put_word(&pen, jobs->at[i].cost_ck << 1 | jobs->at[i].awaited);
-    }
-    for (uint32_t i = 0; i < jobs->n_done; i++)
-        pimhw_i_put_word(&pen, jobs->done_ck[i] - base);
-    view->n_hub = pen.n;
-}
-
-/* What a loop touches: of a loop in the program, or of the program's repeats. */
-typedef struct pimhw_i_scope {
-    uint64_t mask;
-    uint64_t index, since, limit; /* rounds from since on and before limit are alike */
-    uint64_t row, row_step;       /* rows are seen from here; each round is so much further */
-    bool all;                     /* the host or the hub ties the channels together */
-} pimhw_i_scope;
-
-/* Takes down the state of the channels in scope; false if there are none or they know too much. */
-static bool pimhw_i_look(const pimhw_device *d, pimhw_i_view *view, const pimhw_i_scope *scope)
-{
-    view->taken = false;
-    view->n_groups = 0;
-    view->round = scope->index;
-    for (uint32_t g = 0; g < d->n_groups; g++) {
-        const pimhw_i_channel *ch = &d->groups[g];
-        if (!scope->all && !(ch->mask & scope->mask)) continue;
-        pimhw_i_group_view *v = &view->groups[view->n_groups++];
-        v->n_words = pimhw_i_describe(d, ch, scope->row, v->words);
-        if (v->n_words == 0) return false;
-        v->group = g;
-        v->base_ck = pimhw_i_base_ck(&d->rules, ch);
-        v->tally = ch->tally;
-    }
-    if (view->n_groups == 0) return false;
-    view->base_ck = d->shared ? d->decode.ck : 0;
-    for (uint32_t i = 0; i < view->n_groups && !d->shared; i++)
-        view->base_ck = pimhw_i_max(view->base_ck, view->groups[i].base_ck);
-    view->n_hub = 0;
-    if (scope->all) pimhw_i_describe_hub(d, view, view->base_ck);
-    view->epu_ck = d->epu_ck;
-    view->n_instructions = d->n_instructions;
-    view->n_rounds = d->walked_rounds + d->skipped_rounds;
-    view->taken = true;
     return true;
 }
 
-/* Whether the channel is at `now` what it was at `then`, later: by *clocks. */
-static bool pimhw_i_same_group(const pimhw_i_group_view *then, const pimhw_i_group_view *now,
-                               bool refreshed)
-{
-    uint64_t clocks = now->base_ck - then->base_ck;
-    if (then->group != now->group || then->n_words != now->n_words) return false;
-    if (memcmp(then->words, now->words, now->n_words * sizeof now->words[0]) != 0) return false;
-    if (now->tally.opened_ck != then->tally.opened_ck &&
-        now->tally.opened_ck - then->tally.opened_ck != clocks)
-        return false;
-    if (clocks == 0)
-        return memcmp(then->tally.commands, now->tally.commands, sizeof now->tally.commands) == 0;
-    return now->tally.due_ck - then->tally.due_ck == (refreshed ? clocks : 0) ||
-           (now->tally.due_ck == UINT64_MAX && then->tally.due_ck == UINT64_MAX);
-}
-
-/* Whether two views are the same but for time. */
-static bool pimhw_i_same_view(const pimhw_i_view *then, const pimhw_i_view *now, bool all,
-                              bool refreshed)
-{
-    uint64_t clocks = now->base_ck - then->base_ck;
-    if (then->n_groups != now->n_groups || then->n_hub != now->n_hub) return false;
-    if (memcmp(then->hub, now->hub, now->n_hub * sizeof now->hub[0]) != 0) return false;
-    bool moved = false;
-    for (uint32_t i = 0; i < now->n_groups; i++) {
-        uint64_t its = now->groups[i].base_ck - then->groups[i].base_ck;
-        if (!pimhw_i_same_group(&then->groups[i], &now->groups[i], refreshed)) return false;
-        if (all && its != clocks && its != 0) return false;
-        moved = moved || its > 0;
-    }
-    return moved;
-}
-
-static void pimhw_i_shift_flow(const pimhw_i_rules *rules, pimhw_i_flow *f, uint64_t clocks,
-                               uint64_t rows)
-{
-    for (uint32_t s = 0; s < PIMHW_I_STREAMS; s++)
-        f->last[s].ck += clocks;
-    f->mac_stream_ck += clocks;
-    f->dispatch_ck += clocks;
-    for (uint32_t s = 0; s < PIMHW_I_STREAMS && f->ring; s++) {
-        for (uint32_t i = 0; i < PIMHW_I_QUEUED; i++)
-            f->left_ck[s][i] += clocks;
-        for (uint32_t i = f->ring[s].begin; i != f->ring[s].end; i++)
-            f->ring[s].key[i % PIMHW_I_RING] += clocks << 16;
-    }
-    for (uint32_t i = 0; i < rules->config.in_entries && f->tile_mac; i++) {
-        f->tile_mac[i] += clocks << 8;
-        f->tile_write[i] += clocks << 8;
-    }
-    for (uint32_t i = 0; i < rules->outs && f->tile_mac; i++) {
-        f->out_mac[i] += clocks << 8;
-        f->out_io[i] += clocks << 8;
-    }
-    f->start.ck += clocks;
-    f->start_before.ck += clocks;
-    for (uint32_t i = 0; i < PIMHW_I_OTHER; i++)
-        f->done_ck[i] += clocks;
-    for (uint32_t i = 0; i < 3 && f->phase; i++)
-        for (uint32_t k = 0; k < f->phase[i].n_m; k++)
-            f->phase[i].m[k].work.row += rows;
-}
-
-/* Adds n periods like the one since `then` to a channel. */
-static void pimhw_i_repeat_group(const pimhw_i_rules *rules, pimhw_i_channel *ch,
-                                 const pimhw_i_group_view *then, uint64_t n, uint64_t period_ck,
-                                 uint64_t rows)
-{
-    uint64_t clocks = n * period_ck;
-    if (period_ck == 0) return;
-    for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++) {
-        ch->tally.commands[i] += n * (ch->tally.commands[i] - then->tally.commands[i]);
-        if (ch->tally.issued_ck[i] != then->tally.issued_ck[i]) ch->tally.issued_ck[i] += clocks;
-        ch->ready[i] += clocks << 8;
-    }
-    for (uint32_t i = 0; i < PIMHW_N_SPENT; i++)
-        ch->tally.spent_ck[i] += n * (ch->tally.spent_ck[i] - then->tally.spent_ck[i]);
-    ch->tally.active_ck += n * (ch->tally.active_ck - then->tally.active_ck);
-    if (ch->tally.opened_ck != then->tally.opened_ck) ch->tally.opened_ck += clocks;
-    if (ch->tally.due_ck != then->tally.due_ck) ch->tally.due_ck += clocks;
-    ch->tally.n_answers += n * (ch->tally.n_answers - then->tally.n_answers);
-    uint64_t *moved[] = {&ch->now_ck,       &ch->last_ck,   &ch->end_ck,
-                         &ch->pending_ck,   &ch->answer_ck, &ch->left_ck,
-                         &ch->refreshed_ck, &ch->latest_ck, &ch->hold.ck};
-    for (size_t i = 0; i < sizeof moved / sizeof moved[0]; i++)
-        *moved[i] += clocks;
-    for (uint32_t i = 0; i < PIMHW_I_QUEUE; i++)
-        ch->runs[i].last_ck += clocks;
-    ch->row += rows;
-    if (ch->flow) pimhw_i_shift_flow(rules, ch->flow, clocks, rows);
-}
-
-/* Adds n periods like the one since `then` to the device. */
-static void pimhw_i_repeat(pimhw_device *d, const pimhw_i_view *then, const pimhw_i_view *now,
-                           uint64_t n, uint64_t rows, bool all)
-{
-    uint64_t clocks = n * (now->base_ck - then->base_ck);
-    for (uint32_t i = 0; i < now->n_groups; i++)
-        pimhw_i_repeat_group(&d->rules, &d->groups[now->groups[i].group], &then->groups[i], n,
-                             now->groups[i].base_ck - then->groups[i].base_ck, rows);
-    d->n_instructions += n * (d->n_instructions - then->n_instructions);
-    d->skipped_rounds += n * (d->walked_rounds + d->skipped_rounds - then->n_rounds);
-    if (!all) return;
-    pimhw_i_jobs *jobs = &d->streams[0].jobs;
-    for (uint32_t i = 0; i < jobs->n; i++)
-        jobs->at[i].ready_ck += clocks;
-    for (uint32_t i = 0; i < jobs->n_done; i++)
-        jobs->done_ck[i] += clocks;
-    d->epu_free_ck += clocks;
-    if (d->shared) d->decode.ck += clocks;
-    d->epu_ck += n * (d->epu_ck - then->epu_ck);
-}
-
-/* Periods that end before a refresh, unless they hold all of it, and before the last clock. */
-static uint64_t pimhw_i_periods(const pimhw_device *d, const pimhw_i_view *then,
-                                const pimhw_i_view *now, uint64_t n, bool refreshed)
-{
-    for (uint32_t i = 0; i < now->n_groups; i++) {
-        const pimhw_i_channel *ch = &d->groups[now->groups[i].group];
-        uint64_t clocks = now->groups[i].base_ck - then->groups[i].base_ck;
-        uint64_t furthest = pimhw_i_max(pimhw_i_max(ch->end_ck, ch->hold.ck), d->epu_free_ck);
-        furthest = pimhw_i_max(furthest, d->decode.ck);
-        if (clocks == 0) continue;
-        if (furthest >= PIMHW_I_MOST_CK) return 0;
-        n = pimhw_i_min(n, (PIMHW_I_MOST_CK - furthest) / clocks);
-        if (refreshed) continue;
-        n = ch->latest_ck < ch->tally.due_ck
-                ? pimhw_i_min(n, (ch->tally.due_ck - 1 - ch->latest_ck) / clocks)
-                : 0;
-    }
-    return n;
-}
-
-/*
- * Skips periods of `rounds` like rounds if the device is what it was at an earlier head: by level
- * one before the next refresh, by level two across refreshes. Returns the rounds skipped.
- */
-static uint64_t pimhw_i_try(pimhw_device *d, const pimhw_i_view *then, bool refreshed,
-                            const pimhw_i_scope *scope)
-{
-    if (!then->taken || then->round < scope->since) return 0;
-    uint64_t period = scope->index - then->round;
-    uint64_t limit = pimhw_i_min(scope->limit - 1, then->until);
-    uint64_t n = limit < scope->index ? 0 : (limit - scope->index + 1) / period;
-    /* one period is left to be walked, for the sake of the loops around */
-    if (n < 2 || !pimhw_i_same_view(then, &d->view, scope->all, refreshed)) return 0;
-    n = pimhw_i_periods(d, then, &d->view, n - 1, refreshed);
-    if (n == 0) return 0;
-    pimhw_i_repeat(d, then, &d->view, n, n * period * scope->row_step, scope->all);
-    return n * period;
-}
-
-static uint64_t pimhw_i_hash(const pimhw_i_view *view)
-{
-    uint64_t hash = view->n_groups;
-    for (uint32_t i = 0; i < view->n_groups; i++) {
-        const pimhw_i_group_view *g = &view->groups[i];
-        hash = (hash ^ (g->tally.due_ck - g->base_ck)) * UINT64_C(0x9e3779b97f4a7c15);
-        for (uint32_t k = 0; k < g->n_words; k++)
-            hash = (hash ^ g->words[k]) * UINT64_C(0x9e3779b97f4a7c15);
-    }
-    return hash;
-}
-
-/* The outermost loop that is long enough takes the pool; false if this one does not have it. */
-static bool pimhw_i_has_pool(pimhw_device *d, const pimhw_i_track *t, const pimhw_i_scope *scope)
-{
-    pimhw_i_pool *p = &d->pool;
-    if (p->owner == t) return d->view.n_groups <= PIMHW_I_KEPT_GROUPS;
-    if (scope->limit - scope->index < PIMHW_I_KEPT / 4 || (p->owner && p->owner < t)) return false;
-    p->owner = t;
-    p->n = 0;
-    p->until = UINT64_MAX;
-    return d->view.n_groups <= PIMHW_I_KEPT_GROUPS;
-}
-
-/* Looks for a head like this one in the pool; keeps this one if there is none. */
-static uint64_t pimhw_i_try_pool(pimhw_device *d, const pimhw_i_scope *scope)
-{
-    pimhw_i_pool *p = &d->pool;
-    uint64_t hash = pimhw_i_hash(&d->view);
-    if (p->until < scope->index) p->n = 0;
-    if (p->n == 0) p->until = UINT64_MAX;
-    for (uint32_t i = 0; i < p->n && i < PIMHW_I_KEPT; i++) {
-        if (p->hash[i] != hash) continue;
-        p->view[i].until = p->until;
-        uint64_t skipped = pimhw_i_try(d, &p->view[i], true, scope);
-        if (skipped) return skipped;
-    }
-    pimhw_i_view *kept = &p->view[p->n % PIMHW_I_KEPT];
-    pimhw_i_group_view *groups = kept->groups;
-    p->hash[p->n++ % PIMHW_I_KEPT] = hash;
-    *kept = d->view;
-    kept->groups = groups;
-    for (uint32_t i = 0; i < kept->n_groups; i++) {
-        uint64_t *words = groups[i].words;
-        groups[i] = d->view.groups[i];
-        groups[i].words = words;
-        memcpy(words, d->view.groups[i].words, groups[i].n_words * sizeof words[0]);
-    }
-    return 0;
-}
-
-/* Keeps what is seen now to compare with, at heads 1, 2, 4, .. apart [Brent]. */
-static void pimhw_i_keep(pimhw_device *d, pimhw_i_track *t)
-{
-    pimhw_i_view was = t->view;
-    if (was.taken && ++t->heads < t->power) return;
-    t->power = was.taken ? 2 * t->power : 1;
-    t->heads = 0;
-    t->view = d->view;
-    t->view.until = UINT64_MAX;
-    d->view = was; /* its memory is free for the next look */
-}
-
-/* At the head of a round: how many rounds, like those before, are skipped. */
-static uint64_t pimhw_i_skip(pimhw_device *d, pimhw_i_track *t, const pimhw_i_scope *scope)
-{
-    if (!pimhw_i_look(d, &d->view, scope)) {
-        t->view.taken = false;
-        return 0;
-    }
-    const uint64_t *due = &d->groups[d->view.groups[0].group].tally.due_ck;
-    bool refreshed = *due != t->due_ck && d->config.refresh;
-    if (refreshed) t->view.taken = false;
-    uint64_t skipped = pimhw_i_try(d, &t->view, false, scope);
-    if (!skipped && refreshed && pimhw_i_has_pool(d, t, scope))
-        skipped = pimhw_i_try_pool(d, scope);
-    t->due_ck = *due;
-    if (skipped)
-        t->view.taken = false;
-    else
-        pimhw_i_keep(d, t);
-    return skipped;
-}
-
-/* Whether block b + 1 is block b with rows so much further. */
-static bool pimhw_i_like_next(const pimhw_block *b, uint64_t rows)
-{
-    return memcmp(b[0].rest, b[1].rest, sizeof b->rest) == 0 &&
-           b[1].row_base[0] - (uint64_t)b[0].row_base[0] == rows &&
-           b[1].row_base[1] - (uint64_t)b[0].row_base[1] == rows;
-}
-
-/* Sets since, limit and rows to the list's rounds, from `oldest` on, whose blocks are alike. */
-static void pimhw_i_list_scope(const pimhw_i_walker *w, uint64_t oldest, pimhw_i_scope *scope)
-{
-    const pimhw_request *request = w->request;
-    uint64_t lag = pimhw_i_aux(w->program, &w->program->items[0]), last = scope->index - 1;
-    if (request->list_begin || last < lag || scope->index >= request->n_blocks) {
-        scope->limit = 0;
-        return;
-    }
-    const pimhw_block *blocks = request->blocks;
-    uint64_t rows = blocks[last + 1].row_base[0] - (uint64_t)blocks[last].row_base[0];
-    uint64_t first = last, limit = scope->index;
-    scope->limit = pimhw_i_min(scope->limit, request->n_blocks);
-    while (limit < scope->limit && pimhw_i_like_next(&blocks[limit - 1], rows))
-        limit++;
-    while (first + lag > oldest && first > 0 && pimhw_i_like_next(&blocks[first - 1], rows))
-        first--;
-    scope->since = pimhw_i_max(scope->since, first + lag);
-    scope->limit = limit;
-    scope->row = blocks[last].row_base[0];
-    scope->row_step += rows;
-}
-
-/* The channels of a loop's round do so many rounds alike, as far as masks and lists go. */
-static void pimhw_i_scope_of(const pimhw_device *d, const pimhw_i_walker *w, uint32_t level,
-                             pimhw_i_scope *scope)
-{
-    const pimhw_i_track *t = &d->tracks[level];
-    scope->since = 0;
-    const pimhw_i_loop *loop = &d->sketch.loops[w->opener];
-    scope->mask = w->enter[level];
-    scope->index = w->index[level];
-    scope->row_step = loop->row_step;
-    scope->row = scope->index * loop->row_step;
-    scope->all = loop->hub || d->shared;
-    scope->limit = w->bound[level];
-    for (uint64_t left = w->even[level] ? 0 : w->enter[level]; left; left &= left - 1) {
-        uint32_t c = pimhw_i_lowest(left);
-        uint64_t rounds = w->rounds[level][c];
-        if (w->mask >> c & 1)
-            scope->limit = pimhw_i_min(scope->limit, rounds);
-        else if (rounds <= scope->index)
-            scope->since = pimhw_i_max(scope->since, rounds);
-    }
-    if (w->program->items[w->opener].kind == PIMHW_LIST) {
-        uint64_t origin = scope->row;
-        uint64_t oldest = d->pool.owner == t ? 0 : t->view.round;
-        pimhw_i_list_scope(w, oldest, scope);
-        scope->row += origin;
-    }
-}
-
-/* Whether the run has come to the last clock there is. */
-static void pimhw_i_watch(pimhw_device *d)
-{
-    for (uint32_t g = 0; g < d->n_groups; g++)
-        d->endless = d->endless || d->groups[g].end_ck >= PIMHW_I_MOST_CK;
-    d->endless = d->endless || d->decode.ck >= PIMHW_I_MOST_CK;
-}
-
-/* A round of a loop begins: it is walked, or many are skipped first. */
-static void pimhw_i_round(pimhw_device *d, pimhw_i_walker *w)
-{
-    uint32_t level = w->depth - 1;
-    pimhw_i_track *t = &d->tracks[level];
-    pimhw_i_scope scope;
-    if ((d->walked_rounds++ & 1023) == 0) pimhw_i_watch(d);
-    if (!(w->tracked >> level & 1) || d->issuer.sink) return;
-    if (w->index[level] == 0) {
-        t->view.taken = false;
-        t->due_ck = UINT64_MAX;
-        w->until[level] = UINT64_MAX;
-        if (d->pool.owner == t) d->pool.owner = NULL;
-        return;
-    }
-    if (d->pool.owner == t) d->pool.until = pimhw_i_min(d->pool.until, w->until[level]);
-    t->view.until = pimhw_i_min(t->view.until, w->until[level]);
-    w->until[level] = UINT64_MAX;
-    const pimhw_i_loop *loop = &d->sketch.loops[w->opener];
-    if (loop->hub && d->n_streams > 1) return;
-    if (w->bound[level] < w->index[level] + PIMHW_I_WORTH) return;
-    pimhw_i_scope_of(d, w, level, &scope);
-    if (scope.limit < scope.index + PIMHW_I_WORTH) return;
-    uint64_t skipped = pimhw_i_skip(d, t, &scope);
-    w->index[level] += skipped;
-    if (skipped) pimhw_i_watch(d);
-    if (w->program->items[w->opener].kind == PIMHW_LIST) w->block = pimhw_i_block_of(w, 0);
-}
-
-/* The next instruction of a stream, if the device can do it. */
-static pimhw_status pimhw_i_fetch(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
+/* What a walker came to, if it is an instruction the device can do. */
+static pimhw_status pimhw_i_accept(pimhw_device *d, pimhw_i_stream *s, pimhw_i_step step,
+                                   pimhw_cause *why)
 {
     pimhw_cause what;
     pimhw_status status = PIMHW_ERR_PROGRAM;
-    pimhw_i_step step = pimhw_i_next(&s->walker, &s->in);
-    for (; step == PIMHW_I_ROUND; step = pimhw_i_next(&s->walker, &s->in))
-        pimhw_i_round(d, &s->walker);
-    s->over = step == PIMHW_I_DONE;
-    if (s->over) return PIMHW_OK;
     if (d->endless)
         pimhw_cause_write(&what, "the run takes 2^46 clocks or more");
     else if (step == PIMHW_I_WRONG)
@@ -5003,10 +5382,114 @@ static pimhw_status pimhw_i_fetch(pimhw_device *d, pimhw_i_stream *s, pimhw_caus
     else if (d->phase == PIMHW_I_ENDED)
         pimhw_cause_write(&what, "an instruction after EOC");
     else
-        status = pimhw_i_refuse(d, &s->in, !s->walker.request, &what);
+        status = pimhw_i_refuse(d, &s->in, d->real_rows, &what);
     if (status != PIMHW_OK)
         pimhw_cause_write(why, "item %u: %s", (uint64_t)s->walker.at, what.text);
     return status;
+}
+
+/* Walks the loop that is the walker's next item; known rounds are followed. */
+static pimhw_status pimhw_i_walk_nest(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
+{
+    pimhw_i_walker *w = &s->walker;
+    w->in_nest = true;
+    w->stop = w->program->items[w->pc].end + 1u;
+    for (;;) {
+        pimhw_i_step step = pimhw_i_next(w, &s->in);
+        if (step == PIMHW_I_DONE) return PIMHW_OK;
+        if (step == PIMHW_I_ROUND) pimhw_i_round(d, w);
+        if (step == PIMHW_I_LEFT && d->learns) pimhw_i_learn(d, &d->trial[w->depth]);
+        if (step == PIMHW_I_ROUND || step == PIMHW_I_LEFT) continue;
+        pimhw_status status = pimhw_i_accept(d, s, step, why);
+        if (status != PIMHW_OK) return status;
+        pimhw_i_execute(d, s, &s->in);
+    }
+}
+
+/* The channels of mask, from its lowest on, in one group and with equal terms: a group of theirs. */
+static uint64_t pimhw_i_alike(pimhw_device *d, const pimhw_i_walker *w, const pimhw_i_scope *scope,
+                              uint64_t mask)
+{
+    uint32_t first = pimhw_i_lowest(mask), level = PIMHW_LOOPS - 1;
+    pimhw_i_channel *ch = &d->groups[d->group_of[first]];
+    uint64_t in = ch->mask & mask, n_same;
+    for (uint32_t t = 0; in & (in - 1) && t < scope->n_terms; t++) {
+        uint64_t value = pimhw_i_term_value(w, &scope->terms[t], first, level, &n_same);
+        uint32_t last = pimhw_i_highest(in);
+        /* of one block, the channels between two equal ones are equal */
+        if (value == pimhw_i_term_value(w, &scope->terms[t], last, level, &n_same)) continue;
+        for (uint64_t left = in & (in - 1); left; left &= left - 1) {
+            uint32_t c = pimhw_i_lowest(left);
+            if (value != pimhw_i_term_value(w, &scope->terms[t], c, level, &n_same))
+                in &= ~((uint64_t)1 << c);
+        }
+    }
+    if (in != ch->mask) pimhw_i_split(d, ch, ch->mask & ~in);
+    d->unit = d->group_of[first];
+    d->n_unit = 1;
+    return in;
+}
+
+/* A loop on channels that do the same: known, or walked and learnt. */
+static pimhw_status pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
+{
+    pimhw_i_walker *w = &s->walker;
+    pimhw_i_trial *t = &d->trial[PIMHW_LOOPS];
+    pimhw_i_place place;
+    bool told = pimhw_i_place_of(d, w, w->pc, true, &place);
+    d->learns = told && pimhw_i_safe(d, w, place.row_end);
+    const pimhw_i_edge *e = d->learns ? pimhw_i_edge_from(d, &place) : NULL;
+    if (e) {
+        pimhw_i_follow(d, e, &d->memo.part[e->part], 1, place.row_base);
+        return PIMHW_OK;
+    }
+    t->open = false;
+    if (d->learns) pimhw_i_try(d, t, &place);
+    pimhw_status status = pimhw_i_walk_nest(d, s, why);
+    if (status == PIMHW_OK && d->learns) pimhw_i_learn(d, t);
+    return status;
+}
+
+/* A loop that concerns no hub: channels that have their own front ends do it apart. */
+static pimhw_status pimhw_i_do_nest(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
+{
+    pimhw_i_walker *w = &s->walker, outer = *w;
+    const pimhw_i_scope *scope = &d->sketch.loops[w->pc].whole;
+    pimhw_status status = PIMHW_OK;
+    uint64_t left = w->mask & w->program->items[w->pc].mask;
+    if (left == 0 || (scope->masks && !d->shared)) {
+        w->plain = w->pc + 1;
+        return PIMHW_OK;
+    }
+    if (d->memo.full) pimhw_i_forget(d);
+    d->unit = 0;
+    d->n_unit = d->n_groups;
+    while (left && status == PIMHW_OK) {
+        w->mask = d->shared ? outer.mask : pimhw_i_alike(d, w, scope, left);
+        left &= ~w->mask;
+        status = pimhw_i_do_unit(d, s, why);
+        if (status != PIMHW_OK) return status;
+        *w = outer;
+    }
+    w->pc = w->program->items[w->pc].end + 1u;
+    return PIMHW_OK;
+}
+
+/* The next instruction of a stream, if the device can do it. */
+static pimhw_status pimhw_i_fetch(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
+{
+    for (;;) {
+        pimhw_i_step step = pimhw_i_next(&s->walker, &s->in);
+        if (step == PIMHW_I_NEST) {
+            pimhw_status status = pimhw_i_do_nest(d, s, why);
+            if (status != PIMHW_OK) return status;
+        } else if (step == PIMHW_I_ROUND) {
+            pimhw_i_round(d, &s->walker);
+        } else if (step != PIMHW_I_LEFT) {
+            s->over = step == PIMHW_I_DONE;
+            return s->over ? PIMHW_OK : pimhw_i_accept(d, s, step, why);
+        }
+    }
 }
 
 /* Steps one stream until it ends, waits for the hub, or fails. */
@@ -5024,19 +5507,18 @@ static pimhw_status pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s, pimhw
 }
 
 /* Channels with lists of their own run apart, unless one host feeds them all. */
-static uint32_t pimhw_i_streams_init(pimhw_device *d, const pimhw_program *program,
-                                     const pimhw_request *request)
+static void pimhw_i_streams_init(pimhw_device *d, const pimhw_program *program,
+                                 const pimhw_request *request)
 {
-    bool apart = !d->shared && request && request->list_begin;
-    uint32_t n = apart ? d->config.n_channels : 1;
-    pimhw_i_sketch_init(&d->sketch, program, request, &d->config);
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t mask = apart ? (uint64_t)1 << i : pimhw_i_low_bits(d->config.n_channels);
+    for (uint32_t i = 0; i < d->n_streams; i++) {
+        uint64_t mask =
+            d->n_streams > 1 ? (uint64_t)1 << i : pimhw_i_low_bits(d->config.n_channels);
+        pimhw_i_walker *w = &d->streams[i].walker;
         d->streams[i].waits = d->streams[i].over = false;
-        pimhw_i_walker_init(&d->streams[i].walker, program, request, &d->sketch, mask,
-                            (1u << PIMHW_I_GPR) - 1, d->rounds);
+        pimhw_i_walker_init(w, program, request, &d->sketch, mask, (1u << PIMHW_I_GPR) - 1,
+                            d->rounds);
+        w->nests = !d->issuer.sink && !d->sketch.banked && !(d->shared && d->sketch.lists);
     }
-    return n;
 }
 
 static pimhw_status pimhw_i_streams_run(pimhw_device *d, pimhw_cause *why)
@@ -5075,21 +5557,10 @@ static pimhw_status pimhw_i_runs(pimhw_device *d, const pimhw_program *program,
                                  const pimhw_request *request, pimhw_cause *why)
 {
     uint64_t n = request && request->repeats > 1 ? request->repeats : 1;
-    pimhw_i_track *t = &d->tracks[PIMHW_LOOPS];
-    pimhw_i_scope scope;
-    memset(&scope, 0, sizeof scope);
-    scope.all = true;
-    scope.limit = n;
-    t->view.taken = false;
-    t->due_ck = UINT64_MAX;
-    d->pool.owner = NULL;
-    for (scope.index = 0; scope.index < n; scope.index++) {
+    for (uint64_t i = 0; i < n; i++) {
         d->walked_rounds += n > 1;
-        if (scope.index > 0) {
-            pimhw_i_settle(d);
-            if (!d->issuer.sink) scope.index += pimhw_i_skip(d, t, &scope);
-            pimhw_i_streams_init(d, program, request);
-        }
+        if (i > 0) pimhw_i_settle(d);
+        pimhw_i_streams_init(d, program, request);
         pimhw_status status = pimhw_i_streams_run(d, why);
         if (status != PIMHW_OK) return status;
     }
@@ -5148,11 +5619,14 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *r
     if (status == PIMHW_OK) status = pimhw_i_request_check(device, request, why);
     if (status == PIMHW_OK) status = pimhw_i_size_check(program, why);
     if (status != PIMHW_OK) return status;
-    uint32_t n_streams = pimhw_i_streams_init(device, program, request);
-    if (n_streams > 1)
+    bool apart = !device->shared && request && request->list_begin;
+    if (apart)
         status = pimhw_i_apart_check(program, device->config.controller != PIMHW_IN_ORDER, why);
     if (status != PIMHW_OK) return status;
-    pimhw_i_start(device, sink, n_streams);
+    pimhw_i_start(device, sink, apart ? device->config.n_channels : 1);
+    device->real_rows = !request;
+    pimhw_i_forget(device);
+    pimhw_i_sketch_init(&device->sketch, program, request, &device->config);
     status = pimhw_i_runs(device, program, request, why);
     if (status == PIMHW_OK) status = pimhw_device_finish(device, &r, why);
     device->phase = PIMHW_I_IDLE;
@@ -5191,7 +5665,7 @@ PIMHW_API pimhw_status pimhw_device_resolve(
                         pimhw_i_low_bits(device->config.n_channels), 255, device->rounds);
     for (;;) {
         pimhw_i_step step = pimhw_i_next(w, &in);
-        if (step == PIMHW_I_ROUND) continue;
+        if (step == PIMHW_I_ROUND || step == PIMHW_I_LEFT) continue;
         if (step == PIMHW_I_DONE) return PIMHW_OK;
         if (step == PIMHW_I_WRONG)
             return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
