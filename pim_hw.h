@@ -3105,8 +3105,9 @@ enum { PIMHW_I_TERMS = 12, PIMHW_I_ROW_LOOPS = 4 };
 typedef struct pimhw_i_term {
     uint8_t tail; /* its name; 0: the operand */
     uint8_t operand;
-    uint64_t unit; /* of a tail only whole units count, */
-    uint64_t most; /* and no more than so many */
+    uint32_t shift; /* unit is 2^shift; 64: it is not */
+    uint64_t unit;  /* of a tail only whole units count, */
+    uint64_t most;  /* and no more than so many */
 } pimhw_i_term;
 
 /*
@@ -3240,7 +3241,7 @@ static uint64_t pimhw_i_add_operand(const pimhw_program *p, const pimhw_i_inside
 {
     bool grows = pimhw_i_grows_outside(in, o->step);
     uint64_t most = grows ? UINT64_MAX : pimhw_i_plus(o->base, pimhw_i_growth(in, o->step));
-    pimhw_i_term term = {0, name, 1, UINT64_MAX};
+    pimhw_i_term term = {0, name, 0, 1, UINT64_MAX};
     for (int k = 0; k < 2; k++) {
         const pimhw_tail *t = o->tail[k] ? &p->tails[o->tail[k] - 1] : NULL;
         if (!t || t->rest || t->channel_step || pimhw_i_grows_outside(in, t->step)) continue;
@@ -3258,7 +3259,9 @@ static uint64_t pimhw_i_add_operand(const pimhw_program *p, const pimhw_i_inside
                               ? most
                               : pimhw_i_times(pimhw_i_ceil_div(most, pimhw_i_max(t->mul, 1)), unit);
         needed = pimhw_i_plus(needed, pimhw_i_growth(in, t->step));
-        pimhw_i_term tail = {o->tail[k], 0, gcd, needed == UINT64_MAX ? needed : needed / gcd};
+        uint32_t shift = gcd & (gcd - 1) ? 64 : pimhw_i_lowest(gcd);
+        pimhw_i_term tail = {o->tail[k], 0, shift, gcd,
+                             needed == UINT64_MAX ? needed : needed / gcd};
         pimhw_i_add_term(span, tail);
     }
     return most;
@@ -4564,7 +4567,10 @@ static uint64_t pimhw_i_term_value(const pimhw_i_walker *w, const pimhw_i_term *
     }
     uint64_t left = pimhw_i_left(w, term->tail - 1u, channel, pimhw_i_block(w, channel));
     uint64_t step = w->program->tails[term->tail - 1].step[level];
-    uint64_t value = pimhw_i_min(pimhw_i_ceil_div(left, term->unit), term->most);
+    uint64_t units = left == 0          ? 0
+                     : term->shift < 64 ? ((left - 1) >> term->shift) + 1
+                                        : pimhw_i_ceil_div(left, term->unit);
+    uint64_t value = pimhw_i_min(units, term->most);
     if (value && step)
         *n_same = pimhw_i_min(*n_same, (left - (value - 1) * term->unit - 1) / step + 1);
     return value;
@@ -4598,6 +4604,7 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
     uint64_t *words = &m->words[m->n_words];
     place->n_same = UINT64_MAX;
     place->row_base = place->row_end = 0;
+    if (scope->masks) words[n++] = d->shared ? 0 : c; /* which instructions it takes */
     if (scope->rows) {
         const pimhw_block *block = pimhw_i_block(w, c);
         place->row_base = (block ? block->row_base[scope->space] : 0) +
@@ -5317,13 +5324,12 @@ static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_req
 }
 
 /* Whether no instruction of a loop, the walker's next item, can be refused: by bounds of it all. */
-static bool pimhw_i_safe(const pimhw_device *d, const pimhw_i_walker *w, uint64_t row_end)
+static bool pimhw_i_safe(const pimhw_device *d, const pimhw_i_walker *w)
 {
     const pimhw_program *p = w->program;
     uint32_t c = pimhw_i_lowest(w->mask), depth = w->depth;
     const pimhw_block *block = pimhw_i_block(w, c);
     uint64_t growth[PIMHW_LOOPS], is, most;
-    if (row_end > (d->real_rows ? d->config.n_rows : (uint64_t)1 << 32)) return false;
     for (uint32_t i = w->pc; i <= p->items[w->pc].end; i++) {
         const pimhw_item *item = &p->items[i];
         uint64_t value[8];
@@ -5406,13 +5412,13 @@ static pimhw_status pimhw_i_walk_nest(pimhw_device *d, pimhw_i_stream *s, pimhw_
     }
 }
 
-/* The channels of mask, from its lowest on, in one group and with equal terms: a group of theirs. */
+/* Of mask: its lowest channel and those of its group that do the same; they form a group. */
 static uint64_t pimhw_i_alike(pimhw_device *d, const pimhw_i_walker *w, const pimhw_i_scope *scope,
                               uint64_t mask)
 {
     uint32_t first = pimhw_i_lowest(mask), level = PIMHW_LOOPS - 1;
     pimhw_i_channel *ch = &d->groups[d->group_of[first]];
-    uint64_t in = ch->mask & mask, n_same;
+    uint64_t in = ch->mask & (scope->masks ? mask & (~mask + 1) : mask), n_same;
     for (uint32_t t = 0; in & (in - 1) && t < scope->n_terms; t++) {
         uint64_t value = pimhw_i_term_value(w, &scope->terms[t], first, level, &n_same);
         uint32_t last = pimhw_i_highest(in);
@@ -5437,40 +5443,42 @@ static pimhw_status pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s, pimhw_ca
     pimhw_i_trial *t = &d->trial[PIMHW_LOOPS];
     pimhw_i_place place;
     bool told = pimhw_i_place_of(d, w, w->pc, true, &place);
-    d->learns = told && pimhw_i_safe(d, w, place.row_end);
-    const pimhw_i_edge *e = d->learns ? pimhw_i_edge_from(d, &place) : NULL;
-    if (e) {
+    told = told && place.row_end <= (d->real_rows ? d->config.n_rows : (uint64_t)1 << 32);
+    const pimhw_i_edge *e = told ? pimhw_i_edge_from(d, &place) : NULL;
+    if (e && (d->sketch.loops[w->pc].whole.fixed || pimhw_i_safe(d, w))) {
         pimhw_i_follow(d, e, &d->memo.part[e->part], 1, place.row_base);
         return PIMHW_OK;
     }
+    d->learns = told && pimhw_i_safe(d, w);
     t->open = false;
     if (d->learns) pimhw_i_try(d, t, &place);
+    pimhw_i_walker outer = *w;
     pimhw_status status = pimhw_i_walk_nest(d, s, why);
     if (status == PIMHW_OK && d->learns) pimhw_i_learn(d, t);
+    if (status == PIMHW_OK) *w = outer;
     return status;
 }
 
 /* A loop that concerns no hub: channels that have their own front ends do it apart. */
 static pimhw_status pimhw_i_do_nest(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
 {
-    pimhw_i_walker *w = &s->walker, outer = *w;
+    pimhw_i_walker *w = &s->walker;
     const pimhw_i_scope *scope = &d->sketch.loops[w->pc].whole;
-    pimhw_status status = PIMHW_OK;
-    uint64_t left = w->mask & w->program->items[w->pc].mask;
-    if (left == 0 || (scope->masks && !d->shared)) {
+    uint64_t mask = w->mask, left = mask & w->program->items[w->pc].mask;
+    if (left == 0) {
         w->plain = w->pc + 1;
         return PIMHW_OK;
     }
     if (d->memo.full) pimhw_i_forget(d);
     d->unit = 0;
     d->n_unit = d->n_groups;
-    while (left && status == PIMHW_OK) {
-        w->mask = d->shared ? outer.mask : pimhw_i_alike(d, w, scope, left);
+    while (left) {
+        w->mask = d->shared ? mask : pimhw_i_alike(d, w, scope, left);
         left &= ~w->mask;
-        status = pimhw_i_do_unit(d, s, why);
+        pimhw_status status = pimhw_i_do_unit(d, s, why);
         if (status != PIMHW_OK) return status;
-        *w = outer;
     }
+    w->mask = mask;
     w->pc = w->program->items[w->pc].end + 1u;
     return PIMHW_OK;
 }
