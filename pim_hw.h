@@ -533,9 +533,9 @@ typedef struct pimhw_readings {
     uint64_t padding_macs;                /* macs - useful_macs */
     double mac_utilisation;               /* MAC16 * tCCD_S / (cycles * channels) */
     uint64_t epu_ck;                      /* the hub's EPU was busy */
-    uint64_t n_instructions;              /* resolved, as sent */
-    uint64_t skipped_rounds;              /* of loops: like those before, so not walked */
-    uint64_t walked_rounds;               /* of loops: the others */
+    uint64_t n_instructions;              /* that channels received, or the hub */
+    uint64_t skipped_rounds;              /* of loops, by channel: like others, so not walked */
+    uint64_t walked_rounds;               /* the others */
     uint64_t program_bytes;               /* 0 for a submitted stream */
     uint64_t request_bytes;               /* blocks and lists */
     uint64_t controller_bytes;            /* DCS: D-Table and S-Table of one channel */
@@ -860,10 +860,10 @@ typedef struct pimhw_i_field {
     PIMHW_4(aim), hbm3, hbm3, samsung, newton, lpddr5, lpddr5, ideapad, lpddr5, hbm3, ddr4
 
 /*
- * In the order of the presets. What calibrated rests on: tWR_INP, tMAC, tRD_OUT on 14.7 % MAC
- * utilisation of a 128 x 128 GEMV [PHONY]; tCL_MAC and out_entries of attacc-hbm3 on 930 clocks
- * for 512 tokens. AttAcc's energies are its pJ a bit times the bits. Every command of samsung-hbm2
- * addresses all bank groups, so its tCCD_S is [SAIT]'s tCCD_L.
+ * In the order of the presets. What calibrated rests on: tWR_INP, tMAC, tRD_OUT on the MAC
+ * utilisation of a GEMV under static gaps [PHONY]; tCL_MAC and out_entries of attacc-hbm3 on the
+ * clocks of its shortest context. AttAcc's energies are its pJ a bit times the bits. Every command
+ * of samsung-hbm2 addresses all bank groups, so its tCCD_S is [SAIT]'s tCCD_L.
  */
 static const pimhw_i_field PIMHW_I_FIELDS[] = {
     PIMHW_F(n_channels, 1, PIMHW_MAX_CHANNELS, "GLPPAASN????M?", 32, 16, 32, 32, 16, 16, 64, 32,
