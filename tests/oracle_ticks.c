@@ -374,26 +374,9 @@ static void tick(channel *ch)
 /* The command of a kind; -1: the host alone is busy. */
 static int command_of(pimhw_kind kind)
 {
-    switch (kind) {
-    case PIMHW_WR_GB: return PIMHW_CMD_WRGB;
-    case PIMHW_WR_BIAS: return PIMHW_CMD_WRMAC16;
-    case PIMHW_MAC_ABK: return PIMHW_CMD_MAC16;
-    case PIMHW_RD_MAC: return PIMHW_CMD_RDMAC16;
-    case PIMHW_MAC_SBK: return PIMHW_CMD_MAC;
-    case PIMHW_EWMUL: return PIMHW_CMD_EWMUL16;
-    case PIMHW_AF: return PIMHW_CMD_AF16;
-    case PIMHW_RD_AF: return PIMHW_CMD_RDAF16;
-    case PIMHW_COPY_BKGB: return PIMHW_CMD_RDCP;
-    case PIMHW_COPY_GBBK: return PIMHW_CMD_WRCP;
-    case PIMHW_WR_SBK:
-    case PIMHW_MEM_WR: return PIMHW_CMD_WR;
-    case PIMHW_RD_SBK:
-    case PIMHW_MEM_RD: return PIMHW_CMD_RD;
-    case PIMHW_WR_ABK: return PIMHW_CMD_WRA16;
-    case PIMHW_SYNC:
-    case PIMHW_EOC: return DONE;
-    default: return -1;
-    }
+    uint32_t command = rules_command(kind);
+    if (kind == PIMHW_SYNC || kind == PIMHW_EOC) return DONE;
+    return command < PIMHW_N_COMMANDS ? (int)command : -1;
 }
 
 static uint32_t af_mode; /* CFR 2 */
