@@ -4084,7 +4084,7 @@ typedef struct pimhw_i_edge {
 /* A span that is being walked. */
 typedef struct pimhw_i_trial {
     bool open;
-    uint32_t n_groups, phase;
+    uint32_t n_groups;
     uint64_t key[3];
     uint64_t base_ck, row_base, n_instructions, n_rounds;
     uint64_t index, heads, power; /* of a mark */
@@ -4093,6 +4093,7 @@ typedef struct pimhw_i_trial {
 
 typedef struct pimhw_i_memo {
     uint32_t n_words, n_texts, n_edges, n_parts;
+    uint32_t terms; /* the text of the last place */
     bool full;
     uint16_t text_slot[PIMHW_I_SLOTS], edge_slot[PIMHW_I_SLOTS];
     pimhw_i_text text[PIMHW_I_TEXTS];
@@ -4115,6 +4116,7 @@ struct pimhw_device {
     uint64_t epu_ck;
     uint64_t skipped_rounds, walked_rounds, n_heads;
     uint32_t unit, n_unit; /* its groups */
+    uint32_t known;        /* number of its state, until something happens; 0: not yet */
     bool learns;           /* the unit's spans are compared */
     bool real_rows;        /* a row of a program is one of the device */
     bool endless;          /* the hub passed PIMHW_I_MOST_CK */
@@ -4458,9 +4460,10 @@ static uint32_t pimhw_i_intern(pimhw_device *d, uint32_t n)
 {
     pimhw_i_memo *m = &d->memo;
     const uint64_t *words = &m->words[m->n_words];
-    uint64_t hash = n;
+    uint64_t lane[4] = {n, 1, 2, 3}; /* four at a time do not wait for each other */
     for (uint32_t i = 0; i < n; i++)
-        hash = pimhw_i_mix(hash, words[i]);
+        lane[i % 4] = pimhw_i_mix(lane[i % 4], words[i]);
+    uint64_t hash = pimhw_i_mix(lane[0] ^ lane[2], lane[1] + 2 * lane[3]);
     for (uint32_t at = (uint32_t)hash;; at++) {
         uint16_t *slot = &m->text_slot[at % PIMHW_I_SLOTS];
         if (*slot == 0) {
@@ -4497,10 +4500,12 @@ static uint32_t pimhw_i_state(pimhw_device *d)
 {
     pimhw_i_memo *m = &d->memo;
     if (d->groups[d->unit].asleep) return d->groups[d->unit].asleep;
+    if (d->known) return d->known;
     if (m->n_words + PIMHW_I_MOST_WORDS > PIMHW_I_WORDS) m->full = true;
     if (m->full) return 0;
     pimhw_i_pen pen = {&m->words[m->n_words], pimhw_i_unit_ck(d), 0, PIMHW_I_MOST_WORDS, false};
-    return pimhw_i_pen_unit(d, &pen) ? pimhw_i_intern(d, pen.n) : 0;
+    d->known = pimhw_i_pen_unit(d, &pen) ? pimhw_i_intern(d, pen.n) : 0;
+    return d->known;
 }
 
 /* A channel, or all of a shared front end, of which only a state's number was kept, is itself. */
@@ -4529,6 +4534,7 @@ static void pimhw_i_wake_all(pimhw_device *d)
 
 static void pimhw_i_sleep(pimhw_device *d, uint32_t state, uint64_t base_ck)
 {
+    d->known = 0;
     if (d->shared) d->decode.ck = base_ck;
     for (uint32_t i = 0; i < d->n_unit; i++) {
         d->groups[d->unit + i].asleep = state;
@@ -4542,7 +4548,9 @@ static void pimhw_i_forget(pimhw_device *d)
     pimhw_i_wake_all(d);
     memset(m->text_slot, 0, sizeof m->text_slot);
     memset(m->edge_slot, 0, sizeof m->edge_slot);
-    m->n_words = m->n_texts = m->n_edges = m->n_parts = 0;
+    m->n_words = m->n_texts = m->n_edges = m->n_parts = m->terms = 0;
+    memset(&m->text[0], 0, sizeof m->text[0]);
+    d->known = 0;
     m->full = false;
     for (uint32_t i = 0; i < PIMHW_I_TRIALS; i++)
         d->trial[i].open = d->mark[i].open = false;
@@ -4632,20 +4640,23 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
         }
     }
     place->key[0] = 2 * item + whole;
-    place->key[2] = pimhw_i_intern(d, n);
+    const pimhw_i_text *last = &m->text[m->terms];
+    bool same = last->n == n && memcmp(&m->words[last->at], words, n * sizeof words[0]) == 0;
+    if (!same) m->terms = pimhw_i_intern(d, n);
+    place->key[2] = m->terms;
     place->key[1] = place->key[2] ? pimhw_i_state(d) : 0;
     return place->key[1] != 0;
 }
 
-/* Number of how far off the unit's next refreshes are. */
-static uint32_t pimhw_i_phase_of(pimhw_device *d)
+/* Number of how far off the unit's next refreshes are, now or at the head of a trial. */
+static uint32_t pimhw_i_phase_of(pimhw_device *d, const pimhw_i_trial *t)
 {
     pimhw_i_memo *m = &d->memo;
-    uint64_t base = pimhw_i_unit_ck(d);
+    uint64_t base = t ? t->base_ck : pimhw_i_unit_ck(d);
     if (m->n_words + PIMHW_I_MOST_WORDS > PIMHW_I_WORDS) m->full = true;
     if (m->full || !d->config.refresh) return 0;
     for (uint32_t i = 0; i < d->n_unit; i++)
-        m->words[m->n_words + i] = d->groups[d->unit + i].due_ck - base;
+        m->words[m->n_words + i] = (t ? t->part[i].due_ck : d->groups[d->unit + i].due_ck) - base;
     return pimhw_i_intern(d, d->n_unit);
 }
 
@@ -4654,7 +4665,6 @@ static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *
 {
     t->open = true;
     memcpy(t->key, place->key, sizeof place->key);
-    t->phase = pimhw_i_phase_of(d);
     t->base_ck = pimhw_i_unit_ck(d);
     t->row_base = place->row_base;
     t->n_instructions = d->n_instructions;
@@ -4715,7 +4725,6 @@ static void pimhw_i_edge_since(const pimhw_device *d, const pimhw_i_trial *t, pi
         p->due_ck = ch->due_ck - from->due_ck;
         e->refreshed = e->refreshed || p->due_ck > 0;
     }
-    if (e->refreshed) e->key[3] = t->phase;
 }
 
 /* Of n spans like an edge, one after the other, those that are over when a refresh is due. */
@@ -4781,7 +4790,7 @@ static const pimhw_i_edge *pimhw_i_edge_from(pimhw_device *d, const pimhw_i_plac
     uint32_t at = *pimhw_i_edge_slot(m, key);
     if (at && pimhw_i_before_due(d, &m->edge[at], &m->part[m->edge[at].part], 1))
         return &m->edge[at];
-    key[3] = pimhw_i_phase_of(d);
+    key[3] = pimhw_i_phase_of(d, NULL);
     at = key[3] ? *pimhw_i_edge_slot(m, key) : 0;
     return at ? &m->edge[at] : NULL;
 }
@@ -4800,6 +4809,7 @@ static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
     pimhw_i_edge_since(d, t, e, &m->part[m->n_parts]);
     e->to = to;
     e->part = m->n_parts;
+    if (e->refreshed) e->key[3] = pimhw_i_phase_of(d, t);
     if (e->refreshed && e->key[3] == 0) return;
     uint16_t *slot = pimhw_i_edge_slot(m, e->key);
     if (*slot) return;
@@ -5112,6 +5122,7 @@ static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_inst
 {
     if (pimhw_i_must_wait(&s->jobs, in)) return false;
     if (d->shared) pimhw_i_wake_all(d);
+    d->known = 0;
     switch (in->kind) {
     case PIMHW_EPU: pimhw_i_epu_post(d, &s->jobs, in); break;
     case PIMHW_EPU_WAIT: pimhw_i_epu_wait(d, &s->jobs, in->mask); break;
@@ -5446,6 +5457,7 @@ static pimhw_status pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s, pimhw_ca
     pimhw_i_walker *w = &s->walker;
     pimhw_i_trial *t = &d->trial[PIMHW_LOOPS];
     pimhw_i_place place;
+    d->known = 0;
     bool told = pimhw_i_place_of(d, w, w->pc, true, &place);
     told = told && place.row_end <= (d->real_rows ? d->config.n_rows : (uint64_t)1 << 32);
     const pimhw_i_edge *e = told ? pimhw_i_edge_from(d, &place) : NULL;
