@@ -22,6 +22,10 @@ EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/*.c))
 BENCHES  = $(patsubst bench/%.c,$(BUILD)/%,$(wildcard bench/*.c))
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/*.c))
 
+# They compute no attention on the host, or little: built without the kernels they take less long.
+SCALAR   = $(patsubst %,$(BUILD)/tests/%,law_coverage law_monotone law_skip law_steady \
+             plan_mappings) $(BUILD)/estimate $(BUILD)/timeline
+
 all: $(EXAMPLES) $(BENCHES)
 
 programs: $(EXAMPLES) $(BENCHES) $(TESTS)
@@ -47,6 +51,7 @@ $(BUILD)/tests/%: tests/%.c $(HEADERS) $(wildcard tests/*.h) examples/published.
 	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< -lm
 
 $(BUILD)/threads: OMP = $(OPENMP)
+$(SCALAR): CFLAGS += -DPIMATTN_SIMD=0
 
 $(BUILD)/%: examples/%.c $(HEADERS) $(wildcard examples/*.h)
 	@mkdir -p $(BUILD)
