@@ -449,8 +449,8 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
  * where up64 rounds up to a multiple of 64. Memory of pages comes in slabs that begin at multiples
  * of 2 MiB, which Linux is asked to make huge pages where <sys/mman.h> says how (under -std=c99:
  * with _DEFAULT_SOURCE). A kernel reads pages where they lie if page_tokens, head_dim and
- * head_dim_v are multiples of 16; else it works on copies of 16 tokens, more slowly. Pages are taken
- * when their first token arrives.
+ * head_dim_v are multiples of 16; else it works on copies of 16 tokens, more slowly. Pages are
+ * taken when their first token arrives.
  * ========================================================================== */
 
 /*
@@ -481,8 +481,8 @@ PIMATTN_API pimattn_status pimattn_seq_tokens(pimattn_engine *engine, pimattn_se
  *   shape    row r of k: [n_kv_heads][head_dim], of v: [n_kv_heads][head_dim_v]
  *   units    strides in bytes from one row to the next, 0: packed
  *   returns  PIMATTN_ERR_PAGES, PIMATTN_ERR_MEMORY, PIMATTN_ERR_RANGE (f16, bf16: token, head and
- *            index in the cause), PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (layer, pointer, stride, more
- *            than 2^32 tokens); nothing is appended then
+ *            index in the cause), PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (layer, pointer, stride,
+ *            more than 2^32 tokens); nothing is appended then
  */
 PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq seq, uint32_t layer,
                                           const float *k, const float *v, uint64_t n_tokens,
