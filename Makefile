@@ -14,10 +14,17 @@ WARN     = -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wdo
 CFLAGS   = -std=c99 $(OPT) -ffp-contract=off -I. $(WARN)
 JOBS    := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 
+OPENMP  := $(shell echo 'int main(void){return 0;}' | $(CC) -fopenmp -x c -o /dev/null - 2>/dev/null && \
+             echo -fopenmp)
+
 HEADERS  = pim_hw.h pimattn.h
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/*.c))
 BENCHES  = $(patsubst bench/%.c,$(BUILD)/%,$(wildcard bench/*.c))
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/*.c))
+
+# They compute no attention on the host, or little: built without the kernels they take less long.
+SCALAR   = $(patsubst %,$(BUILD)/tests/%,law_coverage law_monotone law_skip law_steady \
+             plan_mappings) $(BUILD)/estimate $(BUILD)/timeline
 
 all: $(EXAMPLES) $(BENCHES)
 
@@ -43,12 +50,15 @@ $(BUILD)/tests/%: tests/%.c $(HEADERS) $(wildcard tests/*.h) examples/published.
 	@mkdir -p $(BUILD)/tests
 	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< -lm
 
+$(BUILD)/threads: OMP = $(OPENMP)
+$(SCALAR): CFLAGS += -DPIMATTN_SIMD=0
+
 $(BUILD)/%: examples/%.c $(HEADERS) $(wildcard examples/*.h)
 	@mkdir -p $(BUILD)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< -lm
+	$(CC) $(CFLAGS) $(OMP) $(LDFLAGS) -pthread -o $@ $< -lm
 
-$(BUILD)/%: bench/%.c $(HEADERS)
+$(BUILD)/%: bench/%.c $(HEADERS) $(wildcard bench/*.h) examples/pool.h
 	@mkdir -p $(BUILD)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< -lm
+	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< -lm
 
 .PHONY: all programs demo test bench check clean

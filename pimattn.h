@@ -27,6 +27,8 @@
  *     PIMATTN_IMPLEMENTATION  build the functions here, and those of pim_hw.h
  *     PIMATTN_STATIC          every function becomes a private copy of this source file; add
  *                             PIMHW_STATIC for those of pim_hw.h
+ *     PIMATTN_SIMD            most SIMD to build: 0 none, 1 AVX2 or NEON, 2 AVX-512 (default); what
+ *                             the CPU lacks is left out when an engine is made
  *     PIMATTN_ASSERT(x)       what checks our own invariants; default: assert
  *
  * Rooms. Front: [A1] options, [A2] foundations, [A3] shapes, [A5] plan, [A9] readings,
@@ -50,6 +52,11 @@ extern "C" {
 /* ==========================================================================
  * [A1] OPTIONS: macros a user may set.
  * ========================================================================== */
+
+/* 0: the scalar kernel alone; 1: AVX2 or NEON too; 2: AVX-512 too. */
+#ifndef PIMATTN_SIMD
+#define PIMATTN_SIMD 2
+#endif
 
 #ifdef PIMATTN_STATIC
 #define PIMATTN_API static inline
@@ -90,7 +97,14 @@ typedef void (*pimattn_parallel_for)(void *user, size_t n,
  * [A3] SHAPES: heads, head_dim, types.
  * ========================================================================== */
 
-typedef enum pimattn_type { PIMATTN_F32 = 0, PIMATTN_F16 = 1 } pimattn_type;
+/* How K or V lies in the cache. */
+typedef enum pimattn_type {
+    PIMATTN_F32 = 0,
+    PIMATTN_F16 = 1,
+    PIMATTN_BF16 = 2,
+    PIMATTN_INT8 = 3, /* -127 to 127 times an f32 scale of the token and head: max |row| / 127 */
+    PIMATTN_N_TYPE
+} pimattn_type;
 
 /* Attention of one model. Query head h reads KV head h / (n_heads / n_kv_heads). */
 typedef struct pimattn_shape {
@@ -276,7 +290,7 @@ typedef struct pimattn_readings {
     uint64_t pages_used;  /* KV pages in use in the engine; 0 for an estimate */
     uint64_t pages_total; /* KV pages the configuration allows */
     bool remembered;      /* a batch of these lengths had been timed before */
-    const char *kernel;   /* host kernel: "scalar"; "" for an estimate */
+    const char *kernel;   /* host kernel: "avx2", ..; "" for an estimate */
 } pimattn_readings;
 
 /* ==========================================================================
@@ -309,6 +323,23 @@ PIMATTN_API pimattn_status pimattn_partial_merge(pimattn_partial *dst, const pim
 PIMATTN_API void pimattn_partial_output(const pimattn_partial *partial, float *out);
 PIMATTN_API float pimattn_partial_lse(const pimattn_partial *partial);
 
+/* The most SIMD an engine uses, of what the build and the CPU have. */
+typedef enum pimattn_simd {
+    PIMATTN_SIMD_MOST = 0,
+    PIMATTN_SIMD_NONE = 1, /* the scalar kernel */
+    PIMATTN_SIMD_256 = 2,  /* AVX2 with FMA and F16C; NEON */
+    PIMATTN_SIMD_512 = 3   /* AVX-512 F, BW, DQ, VL */
+} pimattn_simd;
+
+/* A kernel of this build and CPU. */
+typedef struct pimattn_kernel_info {
+    const char *name; /* "scalar", "neon", "avx2", "avx512" */
+    uint32_t simd;    /* pimattn_simd it needs */
+} pimattn_kernel_info;
+
+/* What an engine with this pimattn_simd would use; asks the CPU, as every engine does once. */
+PIMATTN_API void pimattn_kernel_select(uint32_t simd, pimattn_kernel_info *kernel);
+
 /* 0 means usual everywhere but in shape. */
 typedef struct pimattn_config {
     pimattn_shape shape;
@@ -324,6 +355,7 @@ typedef struct pimattn_config {
     uint32_t hfp_unit;  /* pimattn_hfp_unit */
     uint32_t v_mapping; /* pimattn_v_mapping; default A */
     bool row_reuse_off;
+    uint32_t simd;       /* pimattn_simd: the reading `kernel` names what it came to */
     pimhw_config device; /* from pimhw_config_init; all 0: preset "aimx" */
     pimhw_allocator allocator;
 } pimattn_config;
@@ -381,8 +413,11 @@ typedef struct pimattn_call {
  *   error    |out - exact| <= (2e-6 + 2e-7 max|score|) max|v|, where for |score| stands the sum of
  *            |scale q_i k_i| if terms cancel; o overflows, and out is NaN, where
  *            the sum of |v| over the tokens passes FLT_MAX
+ *   bits     one kernel's of a query head depend on the tokens it sees and on nothing else;
+ *            those of different kernels differ within the error
  *   NaN      a score that is not finite (so also K = -inf) makes out and lse of that query head
- *            NaN; v[j] that is not finite makes out[j] NaN and nothing else; append keeps both
+ *            NaN; v[j] that is not finite makes out[j] NaN and nothing else; append keeps both;
+ *            an int8 row with either has a scale of NaN, so all of the row is
  */
 PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer,
                                           const pimattn_call *call, pimattn_readings *readings);
@@ -405,12 +440,17 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
  * [A4] CACHE: KV pages, block tables, sequences.
  *
  * A page holds page_tokens tokens of one KV head of one layer, in runs of 16 tokens (or of
- * page_tokens, if 16 does not divide it), K of the run and then V of the run:
+ * page_tokens, if 16 does not divide it), K of the run and then V of the run; after rows of int8
+ * the f32 scales of the run:
  *
- *     page_bytes = page_tokens / run * (up64(run * head_dim * k_bytes)
- *                                       + up64(run * head_dim_v * v_bytes))
+ *     page_bytes = page_tokens / run * (up64(run * head_dim * k_bytes) [+ up64(run * 4)]
+ *                                       + up64(run * head_dim_v * v_bytes) [+ up64(run * 4)])
  *
- * where up64 rounds up to a multiple of 64. Pages are taken when their first token arrives.
+ * where up64 rounds up to a multiple of 64. Memory of pages comes in slabs that begin at multiples
+ * of 2 MiB, which Linux is asked to make huge pages where <sys/mman.h> says how (under -std=c99:
+ * with _DEFAULT_SOURCE). A kernel reads pages where they lie if page_tokens, head_dim and
+ * head_dim_v are multiples of 16; else it works on copies of 16 tokens, more slowly. Pages are
+ * taken when their first token arrives.
  * ========================================================================== */
 
 /*
@@ -440,9 +480,9 @@ PIMATTN_API pimattn_status pimattn_seq_tokens(pimattn_engine *engine, pimattn_se
  *
  *   shape    row r of k: [n_kv_heads][head_dim], of v: [n_kv_heads][head_dim_v]
  *   units    strides in bytes from one row to the next, 0: packed
- *   returns  PIMATTN_ERR_PAGES, PIMATTN_ERR_MEMORY, PIMATTN_ERR_RANGE (f16: token, head and index
- *            in the cause), PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (layer, pointer, stride, more
- *            than 2^32 tokens); nothing is appended then
+ *   returns  PIMATTN_ERR_PAGES, PIMATTN_ERR_MEMORY, PIMATTN_ERR_RANGE (f16, bf16: token, head and
+ *            index in the cause), PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (layer, pointer, stride,
+ *            more than 2^32 tokens); nothing is appended then
  */
 PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq seq, uint32_t layer,
                                           const float *k, const float *v, uint64_t n_tokens,
@@ -480,6 +520,9 @@ PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32
 #include <float.h>
 #include <math.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 #if defined(FLT_EVAL_METHOD) && (FLT_EVAL_METHOD == 1 || FLT_EVAL_METHOD == 2)
 #error "pimattn.h computes in float: build with -fexcess-precision=fast or -mfpmath=sse"
@@ -613,6 +656,14 @@ static float pimattn_i_f32_from_f16(uint16_t half)
     return sign ? -small : small;
 }
 
+/* Round to nearest, ties to even; NaN becomes 0x7fc0, what is too large infinity. */
+static uint16_t pimattn_i_bf16_from_f32(float x)
+{
+    uint32_t bits = pimattn_i_bits(x);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fc0u;
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
 /*
  * exp(x) for x <= 0, within 2e-7 of it relatively; 0 where it is below 2^-126. A polynomial of
  * degree 6 on |r| <= ln 2 / 2, so that results do not hang on the libc.
@@ -635,10 +686,16 @@ static float pimattn_i_exp(float x)
 
 static uint32_t pimattn_i_type_bytes(uint32_t type)
 {
-    return type == PIMATTN_F16 ? 2 : 4;
+    return type == PIMATTN_F32 ? 4 : type == PIMATTN_INT8 ? 1 : 2;
 }
 
-/* One row of n numbers as stored to f32. */
+/* Bits of the least magnitude that a type turns into infinity; int8 has a scale for all. */
+static uint32_t pimattn_i_type_limit(uint32_t type)
+{
+    return type == PIMATTN_F16 ? 0x477ff000u : type == PIMATTN_BF16 ? 0x7f7f8000u : 0x7f800000u;
+}
+
+/* One row of n numbers as stored to f32; of int8 without their scale. */
 static void pimattn_i_load_row(float *to, const unsigned char *from, uint32_t type, uint32_t n)
 {
     if (type == PIMATTN_F32) {
@@ -647,13 +704,30 @@ static void pimattn_i_load_row(float *to, const unsigned char *from, uint32_t ty
     }
     for (uint32_t i = 0; i < n; i++) {
         uint16_t half;
+        if (type == PIMATTN_INT8) {
+            to[i] = (float)(from[i] < 128 ? from[i] : from[i] - 256);
+            continue;
+        }
         memcpy(&half, from + 2 * (size_t)i, sizeof half);
-        to[i] = pimattn_i_f32_from_f16(half);
+        to[i] = type == PIMATTN_F16 ? pimattn_i_f32_from_f16(half)
+                                    : pimattn_i_from_bits((uint32_t)half << 16);
     }
 }
 
+/*
+ * The scale of an int8 row with its largest magnitude: that becomes 127. NaN if one is not finite;
+ * never subnormal, so that p * scale keeps its digits.
+ */
+static float pimattn_i_int8_scale(uint32_t magnitude_bits)
+{
+    if (magnitude_bits >= 0x7f800000u) return pimattn_i_nan();
+    float scale = pimattn_i_from_bits(magnitude_bits) / 127.0f;
+    return scale < FLT_MIN ? FLT_MIN : scale;
+}
+
+/* per_unit: 1 / scale of int8, which holds no NaN; other types do not use it. */
 static void pimattn_i_store_row(unsigned char *to, const unsigned char *from, uint32_t type,
-                                uint32_t n)
+                                float per_unit, uint32_t n)
 {
     if (type == PIMATTN_F32) {
         memcpy(to, from, (size_t)n * sizeof(float));
@@ -662,32 +736,71 @@ static void pimattn_i_store_row(unsigned char *to, const unsigned char *from, ui
     for (uint32_t i = 0; i < n; i++) {
         float x;
         memcpy(&x, from + 4 * (size_t)i, sizeof x);
-        uint16_t half = pimattn_i_f16_from_f32(x);
+        if (type == PIMATTN_INT8) {
+            x = (x * per_unit + 12582912.0f) - 12582912.0f; /* to the nearest integer */
+            to[i] = (unsigned char)((int)x & 0xff);
+            continue;
+        }
+        uint16_t half =
+            type == PIMATTN_F16 ? pimattn_i_f16_from_f32(x) : pimattn_i_bf16_from_f32(x);
         memcpy(to + 2 * (size_t)i, &half, sizeof half);
     }
+}
+
+/* The largest magnitude of a row, as bits: above 0x7f800000 if there is a NaN. */
+static uint32_t pimattn_i_magnitude(const unsigned char *from, size_t n)
+{
+    uint32_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, from + 4 * i, sizeof bits);
+        bits &= 0x7fffffffu;
+        if (bits > most) most = bits;
+    }
+    return most;
 }
 
 /* Index of the first finite number of a row that its type would turn into infinity; n: none. */
 static uint32_t pimattn_i_first_overflow(const unsigned char *from, uint32_t type, uint32_t n)
 {
-    if (type == PIMATTN_F32) return n;
     for (uint32_t i = 0; i < n; i++) {
-        float x;
-        memcpy(&x, from + 4 * (size_t)i, sizeof x);
-        if (pimattn_i_finite(x) && (pimattn_i_f16_from_f32(x) & 0x7fffu) == 0x7c00u) return i;
+        uint32_t magnitude = pimattn_i_magnitude(from + 4 * (size_t)i, 1);
+        if (magnitude >= pimattn_i_type_limit(type) && magnitude < 0x7f800000u) return i;
     }
     return n;
 }
 
 /* ==========================================================================
- * [A12] KERNELS: a tile of tokens for one query head.
- *       Knows rows of f32; nothing of pages, threads or leaves.
+ * [A12] KERNELS: a tile of tokens for the queries of one KV head.
+ *       Knows rows and their types; nothing of pages, threads or leaves.
  * ========================================================================== */
 
-enum { PIMATTN_I_TILE = 16, PIMATTN_I_LEAF = 512 };
+enum { PIMATTN_I_TILE = 16, PIMATTN_I_LEAF = 512, PIMATTN_I_QUERY_BLOCK = 16 };
 
-/* A partial in working memory: m, l, then o from PIMATTN_I_O on. */
-enum { PIMATTN_I_M = 0, PIMATTN_I_L = 1, PIMATTN_I_O = 16 };
+/* Partials of a query block: m of all queries, l of all, then o of each query. */
+enum { PIMATTN_I_L = PIMATTN_I_QUERY_BLOCK, PIMATTN_I_O = 2 * PIMATTN_I_QUERY_BLOCK };
+
+/* What a tile is: 16 rows as the cache holds them, or their f32 copy; bit t of visible: token t. */
+typedef struct pimattn_i_tile {
+    const unsigned char *k, *v;
+    const float *k_scale, *v_scale;       /* [16] if the cache's type is int8, else NULL */
+    const unsigned char *next_k, *next_v; /* the tile after it, to fetch meanwhile .. */
+    const unsigned char *far_k, *far_v;   /* .. and what to fetch less near beside these */
+    size_t k_stride, v_stride;            /* bytes of a row */
+    uint32_t k_type, v_type;
+    uint32_t dim_k, dim_v;
+    uint32_t visible;
+    float scale;
+} pimattn_i_tile;
+
+static float pimattn_i_sum16(float x[16])
+{
+    for (uint32_t j = 0; j < 8; j++)
+        x[j] += x[j + 8];
+    for (uint32_t j = 0; j < 4; j++)
+        x[j] += x[j + 4];
+    return (x[0] + x[2]) + (x[1] + x[3]);
+}
 
 /* One accumulator per lane, then one fixed tree. */
 static float pimattn_i_dot(const float *a, const float *b, uint32_t n)
@@ -699,30 +812,14 @@ static float pimattn_i_dot(const float *a, const float *b, uint32_t n)
             lane[j] += a[i + j] * b[i + j];
     for (uint32_t j = 0; i + j < n; j++)
         lane[j] += a[i + j] * b[i + j];
-    for (uint32_t j = 0; j < 8; j++)
-        lane[j] += lane[j + 8];
-    for (uint32_t j = 0; j < 4; j++)
-        lane[j] += lane[j + 4];
-    return (lane[0] + lane[2]) + (lane[1] + lane[3]);
+    return pimattn_i_sum16(lane);
 }
 
-static float pimattn_i_sum16(float x[16])
+/* Row t of K or V in an f32 copy. */
+static const float *pimattn_i_tile_row(const unsigned char *rows, size_t stride, uint32_t t)
 {
-    for (uint32_t j = 0; j < 8; j++)
-        x[j] += x[j + 8];
-    for (uint32_t j = 0; j < 4; j++)
-        x[j] += x[j + 4];
-    return (x[0] + x[2]) + (x[1] + x[3]);
+    return (const float *)(const void *)(rows + t * stride);
 }
-
-/* What a tile kernel works on: k and v are [16][dim] in f32; bit t of visible is token t. */
-typedef struct pimattn_i_tile {
-    const float *k;
-    const float *v;
-    uint32_t visible;
-    uint32_t dim_k, dim_v;
-    float scale;
-} pimattn_i_tile;
 
 /* Scores of the visible tokens and their maximum; false if one is not finite. */
 static bool pimattn_i_tile_scores(const pimattn_i_tile *tile, const float *q, float score[16],
@@ -731,7 +828,9 @@ static bool pimattn_i_tile_scores(const pimattn_i_tile *tile, const float *q, fl
     *most = pimattn_i_minus_inf();
     for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {
         if (!(tile->visible >> t & 1)) continue;
-        score[t] = pimattn_i_dot(q, tile->k + (size_t)t * tile->dim_k, tile->dim_k) * tile->scale;
+        float dot = pimattn_i_dot(q, pimattn_i_tile_row(tile->k, tile->k_stride, t), tile->dim_k);
+        if (tile->k_scale) dot *= tile->k_scale[t];
+        score[t] = dot * tile->scale;
         if (!pimattn_i_finite(score[t])) return false;
         if (score[t] > *most) *most = score[t];
     }
@@ -748,43 +847,1145 @@ static void pimattn_i_tile_mix(const pimattn_i_tile *tile, const float p[16], ui
     float sum[16] = {0};
     for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {
         if (!(tile->visible >> t & 1)) continue;
-        const float *v = tile->v + (size_t)t * tile->dim_v + j;
+        const float *v = pimattn_i_tile_row(tile->v, tile->v_stride, t) + j;
+        float weight = tile->v_scale ? p[t] * tile->v_scale[t] : p[t];
         if (n == 16)
             for (uint32_t i = 0; i < 16; i++)
-                sum[i] += p[t] * v[i];
+                sum[i] += weight * v[i];
         else
             for (uint32_t i = 0; i < n; i++)
-                sum[i] += p[t] * v[i];
+                sum[i] += weight * v[i];
     }
     for (uint32_t i = 0; i < n; i++)
         o[i] += sum[i];
 }
 
-/* Folds a tile into the partial of one query head: the scalar kernel, and the specification. */
-static void pimattn_i_tile_scalar(const pimattn_i_tile *tile, const float *q, float *partial)
+/* Folds an f32 copy into m, l, o of one query: the scalar kernel, and the specification. */
+static void pimattn_i_tile_scalar(const pimattn_i_tile *tile, const float *q, float *m, float *l,
+                                  float *o)
 {
     float score[16], p[16] = {0};
-    float *o = partial + PIMATTN_I_O;
-    float m = partial[PIMATTN_I_M];
     float most;
-    if (!tile->visible || pimattn_i_is_nan(m)) return;
+    if (!tile->visible || pimattn_i_is_nan(*m)) return;
     if (!pimattn_i_tile_scores(tile, q, score, &most)) {
-        partial[PIMATTN_I_M] = pimattn_i_nan();
-        partial[PIMATTN_I_L] = pimattn_i_nan();
+        *m = *l = pimattn_i_nan();
         return;
     }
-    if (most > m) {
-        float keep = m == pimattn_i_minus_inf() ? 0.0f : pimattn_i_exp(m - most);
-        partial[PIMATTN_I_L] *= keep;
+    if (most > *m) {
+        float keep = *m == pimattn_i_minus_inf() ? 0.0f : pimattn_i_exp(*m - most);
+        *l *= keep;
         for (uint32_t j = 0; j < tile->dim_v; j++)
             o[j] *= keep;
-        m = partial[PIMATTN_I_M] = most;
+        *m = most;
     }
     for (uint32_t t = 0; t < PIMATTN_I_TILE; t++)
-        if (tile->visible >> t & 1) p[t] = pimattn_i_exp(score[t] - m);
+        if (tile->visible >> t & 1) p[t] = pimattn_i_exp(score[t] - *m);
     for (uint32_t j = 0; j < tile->dim_v; j += 16)
         pimattn_i_tile_mix(tile, p, j, (uint32_t)pimattn_i_min(16, tile->dim_v - j), o + j);
-    partial[PIMATTN_I_L] += pimattn_i_sum16(p);
+    *l += pimattn_i_sum16(p);
+}
+
+/* o = o * a + from * b. */
+static void pimattn_i_blend(float *o, float a, const float *from, float b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        o[i] = o[i] * a + from[i] * b;
+}
+
+/* out = o / l, NaN where that is not finite; out may be unaligned. */
+static void pimattn_i_divide(unsigned char *out, const float *o, float l, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float x = o[i] / l;
+        if (!pimattn_i_finite(x)) x = pimattn_i_nan();
+        memcpy(out + 4 * i, &x, sizeof x);
+    }
+}
+
+/* Working memory of a SIMD kernel: scores [token][query], then weights likewise. */
+enum { PIMATTN_I_WORK_W = 128, PIMATTN_I_WORK = 256 };
+
+/*
+ * A SIMD kernel works on whole tiles of rows of whole vectors for 1, 2, 4 or 8 (index 0 to 3)
+ * queries at a time, which changes no bit of any of them:
+ *
+ *     dots   s[token][query] = q . k, each a sum of 16 lanes folded as pimattn_i_sum16
+ *     soft   scores, maximum, weights, m and l; o rescaled where the maximum grew
+ *     mix    o += what pimattn_i_tile_mix says
+ *
+ * The scalar kernel has none of the three and takes f32 copies. Rows of any length for the others.
+ */
+typedef struct pimattn_i_kernel {
+    const char *name;
+    uint32_t most_queries;
+    void (*dots[PIMATTN_N_TYPE][4])(const pimattn_i_tile *tile, const float *q, size_t q_floats,
+                                    float *s);
+    void (*soft)(const pimattn_i_tile *tile, uint32_t n_queries, const float *s, float *weights,
+                 float *m, float *o, size_t o_floats);
+    void (*mix[PIMATTN_N_TYPE][4])(const pimattn_i_tile *tile, const float *weights, float *o,
+                                   size_t o_floats);
+    void (*load)(float *to, const unsigned char *from, uint32_t type, uint32_t n);
+    void (*store)(unsigned char *to, const unsigned char *from, uint32_t type, float per_unit,
+                  uint32_t n); /* of finite numbers */
+    uint32_t (*magnitude)(const unsigned char *from, size_t n);
+    void (*blend)(float *o, float a, const float *from, float b, size_t n);
+    void (*divide)(unsigned char *out, const float *o, float l, size_t n);
+} pimattn_i_kernel;
+
+static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
+{
+    static const pimattn_i_kernel kernel = {"scalar",
+                                            1,
+                                            {{NULL}},
+                                            NULL,
+                                            {{NULL}},
+                                            pimattn_i_load_row,
+                                            pimattn_i_store_row,
+                                            pimattn_i_magnitude,
+                                            pimattn_i_blend,
+                                            pimattn_i_divide};
+    return &kernel;
+}
+
+#if PIMATTN_SIMD > 0 && defined(__GNUC__) && defined(__x86_64__)
+#define PIMATTN_I_X86
+#if PIMATTN_SIMD > 1
+#define PIMATTN_I_AVX512
+#endif
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
+#if PIMATTN_SIMD > 0 && defined(__GNUC__) && defined(__AARCH64EL__)
+#define PIMATTN_I_NEON
+#include <arm_neon.h>
+#endif
+
+#if defined(PIMATTN_I_X86) || defined(PIMATTN_I_NEON)
+
+/* Sums in variables of their own: compilers keep arrays of them on the stack. */
+#define PIMATTN_I_EACH8(X)  X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define PIMATTN_I_EACH16(X) PIMATTN_I_EACH8(X) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+
+/*
+ * Whether to fetch what comes later still into the second cache. A single query of wide rows keeps
+ * the memory's own pace: that would only take slots.
+ */
+#define PIMATTN_I_BOTH(type, n) ((n) > 1 || (type) == PIMATTN_INT8)
+
+/*
+ * Fetches what lies `bytes` on from *at: one tile ahead into the first cache, and if `both` into
+ * the second what comes half a tile (at most 4 KiB) after that.
+ */
+static inline __attribute__((always_inline)) void pimattn_i_fetch(const unsigned char *next,
+                                                                  const unsigned char *far,
+                                                                  size_t *at, const size_t bytes,
+                                                                  const bool both)
+{
+    for (size_t i = 0; i < bytes; i += 64) {
+        __builtin_prefetch(next + *at + i, 0, 3);
+        if (both) __builtin_prefetch(far + *at + i, 0, 2);
+    }
+    *at += bytes;
+}
+
+/*
+ * The rooms below are written once for vectors of W floats. What they need of an instruction set:
+ * V_W (the vector), set1, get, put (any address), add, sub, mul, max (NaN if b is), fma, div,
+ * pow2, above, tidy, peak, swap (lanes at a distance), spread (n numbers again and again), its
+ * reverse keep, each (every number n times), load and store (by type), zero, dots.
+ */
+
+/* What is added to the score of a token: nothing if it is visible. */
+static inline void pimattn_i_mask(float mask[16], uint32_t visible)
+{
+    for (uint32_t t = 0; t < PIMATTN_I_TILE; t++)
+        mask[t] = visible >> t & 1 ? 0.0f : pimattn_i_minus_inf();
+}
+
+/* exp as pimattn_i_exp says, but for fused additions. */
+#define PIMATTN_I_EXP(W, TARGET)                                                                   \
+    TARGET pimattn_i_v##W pimattn_i_exp_##W(pimattn_i_v##W x)                                      \
+    {                                                                                              \
+        const pimattn_i_v##W magic = pimattn_i_set1_##W(12582912.0f);                              \
+        const pimattn_i_v##W sub = pimattn_i_set1_##W(-12582912.0f);                               \
+        pimattn_i_v##W n = pimattn_i_fma_##W(x, pimattn_i_set1_##W(1.44269504f), magic);           \
+        n = pimattn_i_add_##W(n, sub);                                                             \
+        pimattn_i_v##W r = pimattn_i_fma_##W(n, pimattn_i_set1_##W(-0.693359375f), x);             \
+        r = pimattn_i_fma_##W(n, pimattn_i_set1_##W(2.12194440e-4f), r);                           \
+        pimattn_i_v##W p = pimattn_i_set1_##W(1.9875691500e-4f);                                   \
+        p = pimattn_i_fma_##W(p, r, pimattn_i_set1_##W(1.3981999507e-3f));                         \
+        p = pimattn_i_fma_##W(p, r, pimattn_i_set1_##W(8.3334519073e-3f));                         \
+        p = pimattn_i_fma_##W(p, r, pimattn_i_set1_##W(4.1665795894e-2f));                         \
+        p = pimattn_i_fma_##W(p, r, pimattn_i_set1_##W(1.6666665459e-1f));                         \
+        p = pimattn_i_fma_##W(p, r, pimattn_i_set1_##W(5.0000001201e-1f));                         \
+        p = pimattn_i_fma_##W(pimattn_i_mul_##W(p, r), r, r);                                      \
+        p = pimattn_i_add_##W(p, pimattn_i_set1_##W(1.0f));                                        \
+        p = pimattn_i_mul_##W(p, pimattn_i_pow2_##W(n));                                           \
+        return pimattn_i_above_##W(x, -87.33654f, p);                                              \
+    }
+
+/* Sums, or maxima, over the tokens of lanes that stand for (token, query). */
+#define PIMATTN_I_OVER_TOKENS(W, TARGET, OP)                                                       \
+    TARGET pimattn_i_v##W pimattn_i_##OP##_tokens_##W(pimattn_i_v##W x, uint32_t n_queries)        \
+    {                                                                                              \
+        if (W == 16 && n_queries <= 8) x = pimattn_i_##OP##_##W(x, pimattn_i_swap_##W(x, 8));      \
+        if (W >= 8 && n_queries <= 4) x = pimattn_i_##OP##_##W(x, pimattn_i_swap_##W(x, 4));       \
+        if (n_queries <= 2) x = pimattn_i_##OP##_##W(x, pimattn_i_swap_##W(x, 2));                 \
+        if (n_queries <= 1) x = pimattn_i_##OP##_##W(x, pimattn_i_swap_##W(x, 1));                 \
+        return x;                                                                                  \
+    }
+
+/*
+ * Softmax of a tile, vertically: lane i of every vector belongs to query i % n_queries. bad is 0,
+ * or NaN for a query with a score that is not finite; it then stays in m and l.
+ */
+#define PIMATTN_I_SOFT(W, TARGET, PLAIN)                                                           \
+    PLAIN void pimattn_i_rescale_##W(float *o, float keep, uint32_t n)                             \
+    {                                                                                              \
+        for (uint32_t j = 0; j < n; j += W)                                                        \
+            pimattn_i_put_##W(                                                                     \
+                o + j, pimattn_i_mul_##W(pimattn_i_get_##W(o + j), pimattn_i_set1_##W(keep)));     \
+    }                                                                                              \
+    TARGET void pimattn_i_softmax_##W(const pimattn_i_tile *tile, const uint32_t n_queries,        \
+                                      const float *s, float *weights, float *m, float *o,          \
+                                      size_t o_floats, const bool plain)                           \
+    {                                                                                              \
+        const uint32_t n = 16 * n_queries / W;                                                     \
+        const pimattn_i_v##W scale = pimattn_i_set1_##W(tile->scale);                              \
+        const pimattn_i_v##W zero = pimattn_i_set1_##W(0.0f);                                      \
+        pimattn_i_v##W x[128 / W], bad = zero, most = pimattn_i_spread_##W(m, n_queries);          \
+        const pimattn_i_v##W was = most;                                                           \
+        float mask[PIMATTN_I_TILE], kept[W], *l = m + PIMATTN_I_L;                                 \
+        if (!plain) pimattn_i_mask(mask, tile->visible);                                           \
+        for (uint32_t i = 0; i < n; i++) {                                                         \
+            x[i] = pimattn_i_get_##W(s + W * i);                                                   \
+            if (!plain && tile->k_scale)                                                           \
+                x[i] = pimattn_i_mul_##W(                                                          \
+                    x[i], pimattn_i_each_##W(tile->k_scale + W * i / n_queries, n_queries));       \
+            x[i] = pimattn_i_mul_##W(x[i], scale);                                                 \
+            bad = pimattn_i_fma_##W(x[i], zero, bad);                                              \
+            if (!plain && tile->visible != 0xffff)                                                 \
+                x[i] = pimattn_i_add_##W(x[i],                                                     \
+                                         pimattn_i_each_##W(mask + W * i / n_queries, n_queries)); \
+            most = pimattn_i_max_##W(x[i], most);                                                  \
+        }                                                                                          \
+        bad = pimattn_i_add_tokens_##W(bad, n_queries);                                            \
+        most = pimattn_i_add_##W(pimattn_i_max_tokens_##W(most, n_queries), bad);                  \
+        for (uint32_t i = 0; i < n; i++) {                                                         \
+            x[i] = pimattn_i_exp_##W(pimattn_i_sub_##W(x[i], most));                               \
+            pimattn_i_v##W weight = x[i];                                                          \
+            if (!plain && tile->v_scale)                                                           \
+                weight = pimattn_i_mul_##W(                                                        \
+                    weight, pimattn_i_each_##W(tile->v_scale + W * i / n_queries, n_queries));     \
+            pimattn_i_put_##W(weights + W * i, weight);                                            \
+        }                                                                                          \
+        const pimattn_i_v##W keep = pimattn_i_exp_##W(pimattn_i_sub_##W(was, most));               \
+        for (uint32_t i = n; i > 1; i /= 2)                                                        \
+            for (uint32_t j = 0; j < i / 2; j++)                                                   \
+                x[j] = pimattn_i_add_##W(x[j], x[j + i / 2]);                                      \
+        x[0] = pimattn_i_add_##W(pimattn_i_add_tokens_##W(x[0], n_queries), bad);                  \
+        pimattn_i_keep_##W(m, most, n_queries);                                                    \
+        most = pimattn_i_mul_##W(pimattn_i_spread_##W(l, n_queries), keep);                        \
+        pimattn_i_keep_##W(l, pimattn_i_add_##W(most, x[0]), n_queries);                           \
+        pimattn_i_put_##W(kept, keep);                                                             \
+        for (uint32_t i = 0; i < n_queries; i++)                                                   \
+            if (kept[i] != 1.0f) pimattn_i_rescale_##W(o + i * o_floats, kept[i], tile->dim_v);    \
+    }                                                                                              \
+    PLAIN void pimattn_i_soft_##W(const pimattn_i_tile *tile, uint32_t n_queries, const float *s,  \
+                                  float *weights, float *m, float *o, size_t o_floats)             \
+    {                                                                                              \
+        bool plain = tile->visible == 0xffff && !tile->k_scale && !tile->v_scale;                  \
+        if (W == 16 && n_queries == 8 && plain)                                                    \
+            pimattn_i_softmax_##W(tile, 8, s, weights, m, o, o_floats, true);                      \
+        else if (W == 16 && n_queries == 8)                                                        \
+            pimattn_i_softmax_##W(tile, 8, s, weights, m, o, o_floats, false);                     \
+        else                                                                                       \
+            pimattn_i_softmax_##W(tile, n_queries, s, weights, m, o, o_floats, false);             \
+    }
+
+/* C vectors of V's dims from byte `at` of the rows on; W and the rest name what is around. */
+#define PIMATTN_I_MIX_STEP(W, i)                                                                   \
+    if (i < C * n_queries)                                                                         \
+        a##i = pimattn_i_fma_##W(pimattn_i_load_##W(v + (i % C) * bytes, type),                    \
+                                 pimattn_i_set1_##W(weights[i / C]), a##i);
+#define PIMATTN_I_MIX_END(W, i)                                                                    \
+    if (i < C * n_queries)                                                                         \
+        pimattn_i_put_##W(                                                                         \
+            o + (i / C) * o_floats + (i % C) * W,                                                  \
+            pimattn_i_add_##W(pimattn_i_get_##W(o + (i / C) * o_floats + (i % C) * W), a##i));
+
+/* Rows of any length, and the sums and exits of partials. */
+#define PIMATTN_I_ROWS(W, TARGET, PLAIN)                                                           \
+    PLAIN void pimattn_i_load_row_##W(float *to, const unsigned char *from, uint32_t type,         \
+                                      uint32_t n)                                                  \
+    {                                                                                              \
+        uint32_t i = 0, bytes = pimattn_i_type_bytes(type);                                        \
+        for (; i + W <= n; i += W)                                                                 \
+            pimattn_i_put_##W(to + i, pimattn_i_load_##W(from + (size_t)i * bytes, type));         \
+        pimattn_i_load_row(to + i, from + (size_t)i * bytes, type, n - i);                         \
+    }                                                                                              \
+    TARGET uint32_t pimattn_i_store_all_##W(unsigned char *to, const unsigned char *from,          \
+                                            const uint32_t type, float per_unit, uint32_t n)       \
+    {                                                                                              \
+        uint32_t i = 0, bytes = pimattn_i_type_bytes(type);                                        \
+        const pimattn_i_v##W unit = pimattn_i_set1_##W(per_unit);                                  \
+        for (; i + W <= n; i += W) {                                                               \
+            pimattn_i_v##W x = pimattn_i_load_##W(from + 4 * (size_t)i, PIMATTN_F32);              \
+            if (type == PIMATTN_INT8) x = pimattn_i_mul_##W(x, unit);                              \
+            pimattn_i_store_##W(to + (size_t)i * bytes, x, type);                                  \
+        }                                                                                          \
+        return i;                                                                                  \
+    }                                                                                              \
+    PLAIN void pimattn_i_store_row_##W(unsigned char *to, const unsigned char *from,               \
+                                       uint32_t type, float per_unit, uint32_t n)                  \
+    {                                                                                              \
+        uint32_t i =                                                                               \
+            type == PIMATTN_F16    ? pimattn_i_store_all_##W(to, from, PIMATTN_F16, per_unit, n)   \
+            : type == PIMATTN_BF16 ? pimattn_i_store_all_##W(to, from, PIMATTN_BF16, per_unit, n)  \
+            : type == PIMATTN_INT8 ? pimattn_i_store_all_##W(to, from, PIMATTN_INT8, per_unit, n)  \
+                                   : 0;                                                            \
+        if (i < n)                                                                                 \
+            pimattn_i_store_row(to + (size_t)i * pimattn_i_type_bytes(type), from + 4 * (size_t)i, \
+                                type, per_unit, n - i);                                            \
+    }                                                                                              \
+    PLAIN uint32_t pimattn_i_magnitude_##W(const unsigned char *from, size_t n)                    \
+    {                                                                                              \
+        float peaks[W];                                                                            \
+        size_t i = 0;                                                                              \
+        pimattn_i_v##W a = pimattn_i_set1_##W(0.0f), b = a;                                        \
+        for (; i + 2 * W <= n; i += 2 * W) {                                                       \
+            a = pimattn_i_peak_##W(a, pimattn_i_load_##W(from + 4 * i, PIMATTN_F32));              \
+            b = pimattn_i_peak_##W(b, pimattn_i_load_##W(from + 4 * (i + W), PIMATTN_F32));        \
+        }                                                                                          \
+        pimattn_i_put_##W(peaks, pimattn_i_peak_##W(a, b));                                        \
+        uint32_t rest = i < n ? pimattn_i_magnitude(from + 4 * i, n - i) : 0;                      \
+        uint32_t peak = pimattn_i_magnitude((const unsigned char *)peaks, W);                      \
+        return peak > rest ? peak : rest;                                                          \
+    }                                                                                              \
+    PLAIN void pimattn_i_blend_##W(float *o, float a, const float *from, float b, size_t n)        \
+    {                                                                                              \
+        size_t i = 0;                                                                              \
+        for (; i + W <= n; i += W)                                                                 \
+            pimattn_i_put_##W(                                                                     \
+                o + i,                                                                             \
+                pimattn_i_add_##W(                                                                 \
+                    pimattn_i_mul_##W(pimattn_i_get_##W(o + i), pimattn_i_set1_##W(a)),            \
+                    pimattn_i_mul_##W(pimattn_i_get_##W(from + i), pimattn_i_set1_##W(b))));       \
+        pimattn_i_blend(o + i, a, from + i, b, n - i);                                             \
+    }                                                                                              \
+    PLAIN void pimattn_i_divide_##W(unsigned char *out, const float *o, float l, size_t n)         \
+    {                                                                                              \
+        size_t i = 0;                                                                              \
+        for (; i + W <= n; i += W)                                                                 \
+            pimattn_i_store_##W(out + 4 * i,                                                       \
+                                pimattn_i_tidy_##W(pimattn_i_div_##W(pimattn_i_get_##W(o + i),     \
+                                                                     pimattn_i_set1_##W(l))),      \
+                                PIMATTN_F32);                                                      \
+        pimattn_i_divide(out + 4 * i, o + i, l, n - i);                                            \
+    }
+
+/* C vectors of dims for all queries: C * n_queries sums, at most 16 (8 with few registers). */
+#define PIMATTN_I_MIX(W, TARGET, PLAIN, EACH)                                                      \
+    TARGET void pimattn_i_mix_part_##W(                                                            \
+        const pimattn_i_tile *tile, const float *weights, float *o, size_t o_floats, size_t dim,   \
+        size_t *fetched, const uint32_t type, const uint32_t n_queries, const uint32_t C)          \
+    {                                                                                              \
+        const size_t bytes = W * pimattn_i_type_bytes(type);                                       \
+        const unsigned char *v = tile->v + dim * pimattn_i_type_bytes(type);                       \
+        EACH(PIMATTN_I_ZERO_##W)                                                                   \
+        for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {                                            \
+            pimattn_i_fetch(tile->next_v, tile->far_v, fetched, (size_t)C *bytes,                  \
+                            PIMATTN_I_BOTH(type, n_queries));                                      \
+            EACH(PIMATTN_I_MIX_STEP_##W)                                                           \
+            v += tile->v_stride;                                                                   \
+            weights += n_queries;                                                                  \
+        }                                                                                          \
+        o += dim;                                                                                  \
+        EACH(PIMATTN_I_MIX_END_##W)                                                                \
+    }                                                                                              \
+    PLAIN void pimattn_i_mix_rest_##W(const pimattn_i_tile *tile, const float *weights, float *o,  \
+                                      size_t o_floats, uint32_t j, uint32_t n_queries)             \
+    {                                                                                              \
+        const size_t bytes = pimattn_i_type_bytes(tile->v_type);                                   \
+        for (; j < tile->dim_v; j += W)                                                            \
+            for (uint32_t i = 0; i < n_queries; i++) {                                             \
+                const unsigned char *v = tile->v + j * bytes;                                      \
+                float *to = o + i * o_floats + j;                                                  \
+                pimattn_i_v##W sum = pimattn_i_set1_##W(0.0f);                                     \
+                for (uint32_t t = 0; t < PIMATTN_I_TILE; t++, v += tile->v_stride)                 \
+                    sum = pimattn_i_fma_##W(pimattn_i_load_##W(v, tile->v_type),                   \
+                                            pimattn_i_set1_##W(weights[t * n_queries + i]), sum);  \
+                pimattn_i_put_##W(to, pimattn_i_add_##W(pimattn_i_get_##W(to), sum));              \
+            }                                                                                      \
+    }                                                                                              \
+    TARGET void pimattn_i_mix_##W(const pimattn_i_tile *tile, const float *weights, float *o,      \
+                                  size_t o_floats, const uint32_t type, const uint32_t n_queries)  \
+    {                                                                                              \
+        const uint32_t most = PIMATTN_I_SUMS_##W / n_queries;                                      \
+        const uint32_t C = n_queries > 1 && most > 4 ? 4 : most > 8 ? 8 : most;                    \
+        size_t fetched = 0;                                                                        \
+        uint32_t j = 0;                                                                            \
+        for (; j + C * W <= tile->dim_v; j += C * W)                                               \
+            pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n_queries, C);   \
+        for (; n_queries == 1 && j + C / 2 * W <= tile->dim_v; j += C / 2 * W)                     \
+            pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n_queries,       \
+                                   C / 2);                                                         \
+        if (j < tile->dim_v) pimattn_i_mix_rest_##W(tile, weights, o, o_floats, j, n_queries);     \
+    }
+
+#define PIMATTN_I_INSTANCE(W, PLAIN, T, N)                                                         \
+    PLAIN void pimattn_i_dots_##W##_##T##_##N(const pimattn_i_tile *tile, const float *q,          \
+                                              size_t q_floats, float *s)                           \
+    {                                                                                              \
+        pimattn_i_dots_##W(tile, q, q_floats, s, PIMATTN_##T, N);                                  \
+    }                                                                                              \
+    PLAIN void pimattn_i_mix_##W##_##T##_##N(const pimattn_i_tile *tile, const float *weights,     \
+                                             float *o, size_t o_floats)                            \
+    {                                                                                              \
+        pimattn_i_mix_##W(tile, weights, o, o_floats, PIMATTN_##T, N);                             \
+    }
+#define PIMATTN_I_INSTANCES(W, PLAIN, N)                                                           \
+    PIMATTN_I_INSTANCE(W, PLAIN, F32, N)                                                           \
+    PIMATTN_I_INSTANCE(W, PLAIN, F16, N)                                                           \
+    PIMATTN_I_INSTANCE(W, PLAIN, BF16, N)                                                          \
+    PIMATTN_I_INSTANCE(W, PLAIN, INT8, N)
+
+#define PIMATTN_I_TABLE(W, F, T)                                                                   \
+    {                                                                                              \
+        pimattn_i_##F##_##W##_##T##_1, pimattn_i_##F##_##W##_##T##_2,                              \
+            pimattn_i_##F##_##W##_##T##_4, PIMATTN_I_EIGHT_##W(F, T)                               \
+    }
+#define PIMATTN_I_TABLES(W, F)                                                                     \
+    {                                                                                              \
+        PIMATTN_I_TABLE(W, F, F32), PIMATTN_I_TABLE(W, F, F16), PIMATTN_I_TABLE(W, F, BF16),       \
+            PIMATTN_I_TABLE(W, F, INT8)                                                            \
+    }
+
+/* TARGET: of what is inlined, PLAIN: of what is called. */
+#define PIMATTN_I_PARTS(W, TARGET, PLAIN, EACH)                                                    \
+    PIMATTN_I_EXP(W, TARGET)                                                                       \
+    PIMATTN_I_OVER_TOKENS(W, TARGET, add)                                                          \
+    PIMATTN_I_OVER_TOKENS(W, TARGET, max)                                                          \
+    PIMATTN_I_SOFT(W, TARGET, PLAIN)                                                               \
+    PIMATTN_I_MIX(W, TARGET, PLAIN, EACH)                                                          \
+    PIMATTN_I_ROWS(W, TARGET, PLAIN)                                                               \
+    PIMATTN_I_INSTANCES(W, PLAIN, 1)                                                               \
+    PIMATTN_I_INSTANCES(W, PLAIN, 2)                                                               \
+    PIMATTN_I_INSTANCES(W, PLAIN, 4)
+
+#define PIMATTN_I_KERNEL(W, NAME, MOST)                                                            \
+    static const pimattn_i_kernel *pimattn_i_kernel_##W(void)                                      \
+    {                                                                                              \
+        static const pimattn_i_kernel kernel = {NAME,                                              \
+                                                MOST,                                              \
+                                                PIMATTN_I_TABLES(W, dots),                         \
+                                                pimattn_i_soft_##W,                                \
+                                                PIMATTN_I_TABLES(W, mix),                          \
+                                                pimattn_i_load_row_##W,                            \
+                                                pimattn_i_store_row_##W,                           \
+                                                pimattn_i_magnitude_##W,                           \
+                                                pimattn_i_blend_##W,                               \
+                                                pimattn_i_divide_##W};                             \
+        return &kernel;                                                                            \
+    }
+
+#endif
+
+#ifdef PIMATTN_I_X86
+
+/* --- AVX2, FMA and F16C: vectors of 8. --- */
+
+#define PIMATTN_I_PLAIN_8  static __attribute__((target("avx2,fma,f16c")))
+#define PIMATTN_I_TARGET_8 static inline __attribute__((always_inline, target("avx2,fma,f16c")))
+
+typedef __m256 pimattn_i_v8;
+
+PIMATTN_I_TARGET_8 __m256 pimattn_i_set1_8(float x)
+{
+    return _mm256_set1_ps(x);
+}
+PIMATTN_I_TARGET_8 __m256 pimattn_i_zero_8(void)
+{
+    __m256 x;
+    __asm__ volatile("vxorps %0, %0, %0" : "=x"(x));
+    return x;
+}
+PIMATTN_I_TARGET_8 __m256 pimattn_i_get_8(const float *from)
+{
+    return _mm256_loadu_ps(from);
+}
+PIMATTN_I_TARGET_8 void pimattn_i_put_8(float *to, __m256 x)
+{
+    _mm256_storeu_ps(to, x);
+}
+PIMATTN_I_TARGET_8 __m256 pimattn_i_add_8(__m256 a, __m256 b)
+{
+    return _mm256_add_ps(a, b);
+}
+PIMATTN_I_TARGET_8 __m256 pimattn_i_sub_8(__m256 a, __m256 b)
+{
+    return _mm256_sub_ps(a, b);
+}
+PIMATTN_I_TARGET_8 __m256 pimattn_i_mul_8(__m256 a, __m256 b)
+{
+    return _mm256_mul_ps(a, b);
+}
+PIMATTN_I_TARGET_8 __m256 pimattn_i_div_8(__m256 a, __m256 b)
+{
+    return _mm256_div_ps(a, b);
+}
+PIMATTN_I_TARGET_8 __m256 pimattn_i_max_8(__m256 a, __m256 b)
+{
+    return _mm256_max_ps(a, b);
+}
+PIMATTN_I_TARGET_8 __m256 pimattn_i_fma_8(__m256 a, __m256 b, __m256 c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+PIMATTN_I_TARGET_8 __m256 pimattn_i_pow2_8(__m256 n)
+{
+    __m256i bits = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(bits, 23));
+}
+PIMATTN_I_TARGET_8 __m256 pimattn_i_above_8(__m256 x, float limit, __m256 p)
+{
+    return _mm256_and_ps(_mm256_cmp_ps(x, _mm256_set1_ps(limit), _CMP_GT_OQ), p);
+}
+PIMATTN_I_TARGET_8 __m256 pimattn_i_size_8(__m256 x)
+{
+    return _mm256_and_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff)));
+}
+PIMATTN_I_TARGET_8 __m256 pimattn_i_tidy_8(__m256 x)
+{
+    __m256 finite = _mm256_cmp_ps(pimattn_i_size_8(x), _mm256_set1_ps(FLT_MAX), _CMP_LE_OQ);
+    return _mm256_blendv_ps(_mm256_set1_ps(pimattn_i_nan()), x, finite);
+}
+PIMATTN_I_TARGET_8 __m256 pimattn_i_peak_8(__m256 a, __m256 x)
+{
+    return _mm256_castsi256_ps(
+        _mm256_max_epi32(_mm256_castps_si256(a), _mm256_castps_si256(pimattn_i_size_8(x))));
+}
+PIMATTN_I_TARGET_8 __m256 pimattn_i_swap_8(__m256 x, const uint32_t step)
+{
+    if (step == 4) return _mm256_permute2f128_ps(x, x, 0x01);
+    return step == 2 ? _mm256_permute_ps(x, 0x4e) : _mm256_permute_ps(x, 0xb1);
+}
+PIMATTN_I_TARGET_8 __m256 pimattn_i_spread_8(const float *m, uint32_t n_queries)
+{
+    if (n_queries == 8) return _mm256_loadu_ps(m);
+    if (n_queries == 4) return _mm256_broadcast_ps((const __m128 *)(const void *)m);
+    if (n_queries == 1) return _mm256_set1_ps(*m);
+    return _mm256_castpd_ps(_mm256_broadcast_sd((const double *)(const void *)m));
+}
+PIMATTN_I_TARGET_8 __m256 pimattn_i_each_8(const float *x, uint32_t times)
+{
+    static const int of[4][8] = {{0, 1, 2, 3, 4, 5, 6, 7},
+                                 {0, 0, 1, 1, 2, 2, 3, 3},
+                                 {0, 0, 0, 0, 1, 1, 1, 1},
+                                 {0, 0, 0, 0, 0, 0, 0, 0}};
+    __m256i index =
+        _mm256_loadu_si256((const __m256i *)(const void *)of[times == 8 ? 3 : times / 2]);
+    return _mm256_permutevar8x32_ps(pimattn_i_spread_8(x, 8 / times), index);
+}
+PIMATTN_I_TARGET_8 void pimattn_i_keep_8(float *m, __m256 x, uint32_t n_queries)
+{
+    __m128 low = _mm256_castps256_ps128(x);
+    if (n_queries == 8) _mm256_storeu_ps(m, x);
+    if (n_queries == 4) _mm_storeu_ps(m, low);
+    if (n_queries == 2) _mm_storel_pi((__m64 *)(void *)m, low);
+    if (n_queries == 1) _mm_store_ss(m, low);
+}
+PIMATTN_I_TARGET_8 __m256 pimattn_i_load_8(const unsigned char *from, const uint32_t type)
+{
+    const __m128i *half = (const __m128i *)(const void *)from;
+    if (type == PIMATTN_F32) return _mm256_loadu_ps((const float *)(const void *)from);
+    if (type == PIMATTN_F16) return _mm256_cvtph_ps(_mm_loadu_si128(half));
+    if (type == PIMATTN_INT8)
+        return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(half)));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(half)), 16));
+}
+PIMATTN_I_TARGET_8 void pimattn_i_store_8(unsigned char *to, __m256 x, const uint32_t type)
+{
+    if (type == PIMATTN_F32) {
+        _mm256_storeu_ps((float *)(void *)to, x);
+        return;
+    }
+    if (type == PIMATTN_F16) {
+        _mm_storeu_si128((__m128i *)(void *)to, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+        return;
+    }
+    __m256i n = _mm256_castps_si256(x);
+    if (type == PIMATTN_INT8) {
+        n = _mm256_cvtps_epi32(x);
+        __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1));
+        _mm_storel_epi64((__m128i *)(void *)to, _mm_packs_epi16(words, words));
+        return;
+    }
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(n, 16), _mm256_set1_epi32(1));
+    n = _mm256_srli_epi32(_mm256_add_epi32(n, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))),
+                          16);
+    _mm_storeu_si128((__m128i *)(void *)to,
+                     _mm_packus_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1)));
+}
+
+/* Sums of the lanes of two vectors at a time: after 3 rounds, those of 8. */
+PIMATTN_I_TARGET_8 __m256 pimattn_i_fold2_8(__m256 a, __m256 b)
+{
+    return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+}
+PIMATTN_I_TARGET_8 __m256 pimattn_i_fold4_8(__m256 a, __m256 b)
+{
+    return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x44), _mm256_shuffle_ps(a, b, 0xee));
+}
+PIMATTN_I_TARGET_8 __m256 pimattn_i_fold8_8(__m256 a, __m256 b)
+{
+    return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd));
+}
+
+/* Tokens times queries of one block of sums: 8, so that the halves of a row come one by one. */
+#define PIMATTN_I_QUERY_8(i)                                                                       \
+    if (i < n) qs[i] = pimattn_i_hold_8(q + i * q_floats);
+#define PIMATTN_I_DOT_8(i)                                                                         \
+    a##i = _mm256_fmadd_ps(pimattn_i_load_8(k + (i / n) * stride, type), qs[i % n], a##i);
+#define PIMATTN_I_HALF_8(i)     low[i] = a##i;
+#define PIMATTN_I_WHOLE_8(i)    a##i = _mm256_add_ps(low[i], a##i);
+#define PIMATTN_I_SUMS_8        8
+#define PIMATTN_I_ZERO_8(i)     __m256 a##i = pimattn_i_zero_8();
+#define PIMATTN_I_MIX_STEP_8(i) PIMATTN_I_MIX_STEP(8, i)
+#define PIMATTN_I_MIX_END_8(i)  PIMATTN_I_MIX_END(8, i)
+
+/* A vector of a query, loaded once: else compilers load it again for every token. */
+PIMATTN_I_TARGET_8 __m256 pimattn_i_hold_8(const float *q)
+{
+    __m256 x = _mm256_loadu_ps(q);
+    __asm__("" : "+x"(x));
+    return x;
+}
+
+PIMATTN_I_TARGET_8 __m256 pimattn_i_dots_block_8(const pimattn_i_tile *tile, const unsigned char *k,
+                                                 const float *q, size_t q_floats, size_t *fetched,
+                                                 const uint32_t type, const uint32_t n,
+                                                 const size_t fetch)
+{
+    const size_t bytes = 16 * pimattn_i_type_bytes(type), stride = tile->k_stride;
+    const unsigned char *row = k, *end = k + tile->dim_k / 16 * bytes;
+    const float *of = q;
+    __m256 qs[8], low[8];
+    PIMATTN_I_EACH8(PIMATTN_I_ZERO_8)
+    for (; k != end; k += bytes, q += 16) {
+        pimattn_i_fetch(tile->next_k, tile->far_k, fetched, fetch, PIMATTN_I_BOTH(type, n));
+        PIMATTN_I_EACH8(PIMATTN_I_QUERY_8)
+        PIMATTN_I_EACH8(PIMATTN_I_DOT_8)
+    }
+    PIMATTN_I_EACH8(PIMATTN_I_HALF_8)
+    a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = _mm256_setzero_ps();
+    end += bytes / 2;
+    q = of + 8;
+    for (k = row + bytes / 2; k != end; k += bytes, q += 16) {
+        PIMATTN_I_EACH8(PIMATTN_I_QUERY_8)
+        PIMATTN_I_EACH8(PIMATTN_I_DOT_8)
+    }
+    PIMATTN_I_EACH8(PIMATTN_I_WHOLE_8)
+    a0 = pimattn_i_fold4_8(pimattn_i_fold2_8(a0, a4), pimattn_i_fold2_8(a1, a5));
+    a1 = pimattn_i_fold4_8(pimattn_i_fold2_8(a2, a6), pimattn_i_fold2_8(a3, a7));
+    return pimattn_i_fold8_8(a0, a1);
+}
+
+PIMATTN_I_TARGET_8 void pimattn_i_dots_8(const pimattn_i_tile *tile, const float *q,
+                                         size_t q_floats, float *s, const uint32_t type,
+                                         const uint32_t n)
+{
+    const size_t fetch = 128 / n * pimattn_i_type_bytes(type), stride = tile->k_stride;
+    const unsigned char *k = tile->k, *end = k + 16 * stride;
+    size_t fetched = 0;
+    for (; k != end; k += 8 / n * stride, s += 8)
+        _mm256_storeu_ps(s, pimattn_i_dots_block_8(tile, k, q, q_floats, &fetched, type, n, fetch));
+}
+
+#define PIMATTN_I_EIGHT_8(F, T) NULL /* two blocks of 4 are faster */
+
+PIMATTN_I_PARTS(8, PIMATTN_I_TARGET_8, PIMATTN_I_PLAIN_8, PIMATTN_I_EACH8)
+PIMATTN_I_KERNEL(8, "avx2", 4)
+
+#ifdef PIMATTN_I_AVX512
+
+/* --- AVX-512: vectors of 16. --- */
+
+#define PIMATTN_I_FOR_16    "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"
+#define PIMATTN_I_PLAIN_16  static __attribute__((target(PIMATTN_I_FOR_16)))
+#define PIMATTN_I_TARGET_16 static inline __attribute__((always_inline, target(PIMATTN_I_FOR_16)))
+
+typedef __m512 pimattn_i_v16;
+
+PIMATTN_I_TARGET_16 __m512 pimattn_i_set1_16(float x)
+{
+    return _mm512_set1_ps(x);
+}
+/* A register of its own: compilers copy one zero 15 times, and the copies take as long as sums. */
+PIMATTN_I_TARGET_16 __m512 pimattn_i_zero_16(void)
+{
+    __m512 x;
+    __asm__ volatile("vpxord %0, %0, %0" : "=v"(x));
+    return x;
+}
+PIMATTN_I_TARGET_16 __m512 pimattn_i_get_16(const float *from)
+{
+    return _mm512_loadu_ps(from);
+}
+PIMATTN_I_TARGET_16 void pimattn_i_put_16(float *to, __m512 x)
+{
+    _mm512_storeu_ps(to, x);
+}
+PIMATTN_I_TARGET_16 __m512 pimattn_i_add_16(__m512 a, __m512 b)
+{
+    return _mm512_add_ps(a, b);
+}
+PIMATTN_I_TARGET_16 __m512 pimattn_i_sub_16(__m512 a, __m512 b)
+{
+    return _mm512_sub_ps(a, b);
+}
+PIMATTN_I_TARGET_16 __m512 pimattn_i_mul_16(__m512 a, __m512 b)
+{
+    return _mm512_mul_ps(a, b);
+}
+PIMATTN_I_TARGET_16 __m512 pimattn_i_div_16(__m512 a, __m512 b)
+{
+    return _mm512_div_ps(a, b);
+}
+PIMATTN_I_TARGET_16 __m512 pimattn_i_max_16(__m512 a, __m512 b)
+{
+    return _mm512_maskz_max_ps(0xffff, a, b);
+}
+PIMATTN_I_TARGET_16 __m512 pimattn_i_fma_16(__m512 a, __m512 b, __m512 c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+PIMATTN_I_TARGET_16 __m512 pimattn_i_pow2_16(__m512 n)
+{
+    __m512i bits = _mm512_add_epi32(_mm512_maskz_cvtps_epi32(0xffff, n), _mm512_set1_epi32(127));
+    return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, bits, 23));
+}
+PIMATTN_I_TARGET_16 __m512 pimattn_i_above_16(__m512 x, float limit, __m512 p)
+{
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(limit), _CMP_GT_OQ), p);
+}
+PIMATTN_I_TARGET_16 __m512i pimattn_i_size_16(__m512 x)
+{
+    return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
+}
+PIMATTN_I_TARGET_16 __m512 pimattn_i_tidy_16(__m512 x)
+{
+    __mmask16 finite = _mm512_cmp_ps_mask(_mm512_castsi512_ps(pimattn_i_size_16(x)),
+                                          _mm512_set1_ps(FLT_MAX), _CMP_LE_OQ);
+    return _mm512_mask_mov_ps(_mm512_set1_ps(pimattn_i_nan()), finite, x);
+}
+PIMATTN_I_TARGET_16 __m512 pimattn_i_peak_16(__m512 a, __m512 x)
+{
+    return _mm512_castsi512_ps(
+        _mm512_maskz_max_epi32(0xffff, _mm512_castps_si512(a), pimattn_i_size_16(x)));
+}
+PIMATTN_I_TARGET_16 __m512 pimattn_i_swap_16(__m512 x, const uint32_t step)
+{
+    if (step == 8) return _mm512_maskz_shuffle_f32x4(0xffff, x, x, 0x4e);
+    if (step == 4) return _mm512_maskz_shuffle_f32x4(0xffff, x, x, 0xb1);
+    return step == 2 ? _mm512_maskz_permute_ps(0xffff, x, 0x4e)
+                     : _mm512_maskz_permute_ps(0xffff, x, 0xb1);
+}
+PIMATTN_I_TARGET_16 __m512 pimattn_i_spread_16(const float *m, uint32_t n_queries)
+{
+    __m512 half = _mm512_castps256_ps512(pimattn_i_spread_8(m, n_queries));
+    return _mm512_maskz_shuffle_f32x4(0xffff, half, half, 0x44);
+}
+PIMATTN_I_TARGET_16 __m512 pimattn_i_each_16(const float *x, uint32_t times)
+{
+    if (times == 1) return _mm512_loadu_ps(x);
+    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    __m128i shift = _mm_cvtsi32_si128(times == 8 ? 3 : (int)(times / 2));
+    return _mm512_maskz_permutexvar_ps(0xffff, _mm512_maskz_srl_epi32(0xffff, lane, shift),
+                                       pimattn_i_spread_16(x, 16 / times));
+}
+PIMATTN_I_TARGET_16 void pimattn_i_keep_16(float *m, __m512 x, uint32_t n_queries)
+{
+    pimattn_i_keep_8(m, _mm512_castps512_ps256(x), n_queries);
+}
+PIMATTN_I_TARGET_16 __m512 pimattn_i_load_16(const unsigned char *from, const uint32_t type)
+{
+    const __m256i *half = (const __m256i *)(const void *)from;
+    if (type == PIMATTN_F32) return _mm512_loadu_ps(from);
+    if (type == PIMATTN_F16) return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(half));
+    if (type == PIMATTN_INT8)
+        return _mm512_maskz_cvtepi32_ps(
+            0xffff, _mm512_maskz_cvtepi8_epi32(
+                        0xffff, _mm_loadu_si128((const __m128i *)(const void *)from)));
+    return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(
+        0xffff, _mm512_maskz_cvtepu16_epi32(0xffff, _mm256_loadu_si256(half)), 16));
+}
+PIMATTN_I_TARGET_16 void pimattn_i_store_16(unsigned char *to, __m512 x, const uint32_t type)
+{
+    __m256i *half = (__m256i *)(void *)to;
+    if (type == PIMATTN_F32) {
+        _mm512_storeu_ps(to, x);
+        return;
+    }
+    if (type == PIMATTN_F16) {
+        _mm256_storeu_si256(half, _mm512_maskz_cvtps_ph(0xffff, x, _MM_FROUND_TO_NEAREST_INT));
+        return;
+    }
+    __m512i n = _mm512_castps_si512(x);
+    if (type == PIMATTN_INT8) {
+        n = _mm512_maskz_cvtps_epi32(0xffff, x);
+        _mm_storeu_si128((__m128i *)(void *)to, _mm512_maskz_cvtepi32_epi8(0xffff, n));
+        return;
+    }
+    __m512i odd = _mm512_and_si512(_mm512_maskz_srli_epi32(0xffff, n, 16), _mm512_set1_epi32(1));
+    n = _mm512_add_epi32(n, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    _mm256_storeu_si256(
+        half, _mm512_maskz_cvtepi32_epi16(0xffff, _mm512_maskz_srli_epi32(0xffff, n, 16)));
+}
+
+/* Sums of the lanes of two vectors at a time: after 4 rounds, those of 16. */
+PIMATTN_I_TARGET_16 __m512 pimattn_i_fold2_16(__m512 a, __m512 b)
+{
+    return _mm512_add_ps(_mm512_maskz_shuffle_f32x4(0xffff, a, b, 0x44),
+                         _mm512_maskz_shuffle_f32x4(0xffff, a, b, 0xee));
+}
+PIMATTN_I_TARGET_16 __m512 pimattn_i_fold4_16(__m512 a, __m512 b)
+{
+    return _mm512_add_ps(_mm512_maskz_shuffle_f32x4(0xffff, a, b, 0x88),
+                         _mm512_maskz_shuffle_f32x4(0xffff, a, b, 0xdd));
+}
+PIMATTN_I_TARGET_16 __m512 pimattn_i_fold8_16(__m512 a, __m512 b)
+{
+    return _mm512_add_ps(_mm512_maskz_shuffle_ps(0xffff, a, b, 0x44),
+                         _mm512_maskz_shuffle_ps(0xffff, a, b, 0xee));
+}
+PIMATTN_I_TARGET_16 __m512 pimattn_i_fold16_16(__m512 a, __m512 b)
+{
+    return _mm512_add_ps(_mm512_maskz_shuffle_ps(0xffff, a, b, 0x88),
+                         _mm512_maskz_shuffle_ps(0xffff, a, b, 0xdd));
+}
+
+#define PIMATTN_I_QUERY_16(i)                                                                      \
+    if (i < n_queries) qs[i] = pimattn_i_hold_16(of + i * q_floats);
+#define PIMATTN_I_DOT_16(i)                                                                        \
+    a##i = _mm512_fmadd_ps(pimattn_i_load_16(k + (i / n_queries) * stride + at, type),             \
+                           qs[i % n_queries], a##i);
+#define PIMATTN_I_SUMS_16        16
+#define PIMATTN_I_ZERO_16(i)     __m512 a##i = pimattn_i_zero_16();
+#define PIMATTN_I_MIX_STEP_16(i) PIMATTN_I_MIX_STEP(16, i)
+#define PIMATTN_I_MIX_END_16(i)  PIMATTN_I_MIX_END(16, i)
+
+/* A vector of a query, loaded once: else compilers load it again for every token. */
+PIMATTN_I_TARGET_16 __m512 pimattn_i_hold_16(const float *q)
+{
+    __m512 x = _mm512_loadu_ps(q);
+    __asm__("" : "+v"(x));
+    return x;
+}
+
+#define PIMATTN_I_TAKE_16(i) a##i = sums[i];
+
+/* Sums of a single query: rows one after the other, as the memory likes them. */
+PIMATTN_I_TARGET_16 void pimattn_i_rows_16(const pimattn_i_tile *tile, const float *q, __m512 *sums,
+                                           const uint32_t type)
+{
+    const size_t bytes = 16 * pimattn_i_type_bytes(type);
+    const size_t row = tile->dim_k / 16 * bytes;
+    const unsigned char *k = tile->k;
+    size_t fetched = 0;
+    for (int i = 0; i < 16; i++, k += tile->k_stride) {
+        __m512 sum = _mm512_setzero_ps();
+        const float *of = q;
+        pimattn_i_fetch(tile->next_k, tile->far_k, &fetched, row, PIMATTN_I_BOTH(type, 1));
+        for (size_t at = 0; at != row; at += bytes, of += 16)
+            sum = _mm512_fmadd_ps(pimattn_i_load_16(k + at, type), _mm512_loadu_ps(of), sum);
+        sums[i] = sum;
+    }
+}
+
+PIMATTN_I_TARGET_16 void pimattn_i_dots_16(const pimattn_i_tile *tile, const float *q,
+                                           size_t q_floats, float *s, const uint32_t type,
+                                           const uint32_t n_queries)
+{
+    /* stores of s could change *tile for all the compiler knows */
+    const size_t bytes = 16 * pimattn_i_type_bytes(type), stride = tile->k_stride;
+    const size_t row = tile->dim_k / 16 * bytes;
+    const unsigned char *next = tile->next_k, *far = tile->far_k;
+    const unsigned char *k = tile->k, *end = k + 16 * stride;
+    size_t fetched = 0;
+    for (; k != end; k += 16 / n_queries * stride, s += 16) {
+        const float *of = q;
+        __m512 qs[8];
+        PIMATTN_I_EACH16(PIMATTN_I_ZERO_16)
+        if (n_queries == 1 && type != PIMATTN_INT8) {
+            __m512 sums[16];
+            pimattn_i_rows_16(tile, q, sums, type);
+            PIMATTN_I_EACH16(PIMATTN_I_TAKE_16)
+        }
+        for (size_t at = 0; (n_queries > 1 || type == PIMATTN_INT8) && at != row;
+             at += bytes, of += 16) {
+            pimattn_i_fetch(next, far, &fetched, 16 * bytes / n_queries,
+                            PIMATTN_I_BOTH(type, n_queries));
+            PIMATTN_I_EACH8(PIMATTN_I_QUERY_16)
+            PIMATTN_I_EACH16(PIMATTN_I_DOT_16)
+        }
+        /* lanes 0 to 15 are a0 to a15 */
+        a0 = pimattn_i_fold4_16(pimattn_i_fold2_16(a0, a4), pimattn_i_fold2_16(a8, a12));
+        a1 = pimattn_i_fold4_16(pimattn_i_fold2_16(a1, a5), pimattn_i_fold2_16(a9, a13));
+        a2 = pimattn_i_fold4_16(pimattn_i_fold2_16(a2, a6), pimattn_i_fold2_16(a10, a14));
+        a3 = pimattn_i_fold4_16(pimattn_i_fold2_16(a3, a7), pimattn_i_fold2_16(a11, a15));
+        a0 = pimattn_i_fold16_16(pimattn_i_fold8_16(a0, a1), pimattn_i_fold8_16(a2, a3));
+        _mm512_storeu_ps(s, a0);
+    }
+}
+
+#define PIMATTN_I_EIGHT_16(F, T) pimattn_i_##F##_16_##T##_8
+
+PIMATTN_I_PARTS(16, PIMATTN_I_TARGET_16, PIMATTN_I_PLAIN_16, PIMATTN_I_EACH16)
+PIMATTN_I_INSTANCES(16, PIMATTN_I_PLAIN_16, 8)
+PIMATTN_I_KERNEL(16, "avx512", 8)
+
+#endif /* PIMATTN_I_AVX512 */
+#endif /* PIMATTN_I_X86 */
+
+#ifdef PIMATTN_I_NEON
+
+/* --- NEON: vectors of 4. --- */
+
+#define PIMATTN_I_PLAIN_4  static
+#define PIMATTN_I_TARGET_4 static inline __attribute__((always_inline))
+
+typedef float32x4_t pimattn_i_v4;
+
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_set1_4(float x)
+{
+    return vdupq_n_f32(x);
+}
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_get_4(const float *from)
+{
+    return vld1q_f32(from);
+}
+PIMATTN_I_TARGET_4 void pimattn_i_put_4(float *to, float32x4_t x)
+{
+    vst1q_f32(to, x);
+}
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_add_4(float32x4_t a, float32x4_t b)
+{
+    return vaddq_f32(a, b);
+}
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_sub_4(float32x4_t a, float32x4_t b)
+{
+    return vsubq_f32(a, b);
+}
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_mul_4(float32x4_t a, float32x4_t b)
+{
+    return vmulq_f32(a, b);
+}
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_div_4(float32x4_t a, float32x4_t b)
+{
+    return vdivq_f32(a, b);
+}
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_max_4(float32x4_t a, float32x4_t b)
+{
+    return vmaxq_f32(a, b);
+}
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_fma_4(float32x4_t a, float32x4_t b, float32x4_t c)
+{
+    return vfmaq_f32(c, a, b);
+}
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_pow2_4(float32x4_t n)
+{
+    int32x4_t bits = vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127));
+    return vreinterpretq_f32_s32(vshlq_n_s32(bits, 23));
+}
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_above_4(float32x4_t x, float limit, float32x4_t p)
+{
+    uint32x4_t above = vcgtq_f32(x, vdupq_n_f32(limit));
+    return vreinterpretq_f32_u32(vandq_u32(above, vreinterpretq_u32_f32(p)));
+}
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_tidy_4(float32x4_t x)
+{
+    uint32x4_t finite = vcleq_f32(vabsq_f32(x), vdupq_n_f32(FLT_MAX));
+    return vbslq_f32(finite, x, vdupq_n_f32(pimattn_i_nan()));
+}
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_peak_4(float32x4_t a, float32x4_t x)
+{
+    uint32x4_t size = vandq_u32(vreinterpretq_u32_f32(x), vdupq_n_u32(0x7fffffffu));
+    return vreinterpretq_f32_u32(vmaxq_u32(vreinterpretq_u32_f32(a), size));
+}
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_swap_4(float32x4_t x, const uint32_t step)
+{
+    return step == 1 ? vrev64q_f32(x) : vextq_f32(x, x, 2);
+}
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_spread_4(const float *m, uint32_t n_queries)
+{
+    if (n_queries == 4) return vld1q_f32(m);
+    if (n_queries == 1) return vdupq_n_f32(*m);
+    float32x2_t two = vld1_f32(m);
+    return vcombine_f32(two, two);
+}
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_each_4(const float *x, uint32_t times)
+{
+    if (times == 4) return vdupq_n_f32(*x);
+    if (times == 1) return vld1q_f32(x);
+    float32x2_t two = vld1_f32(x);
+    return vcombine_f32(vdup_lane_f32(two, 0), vdup_lane_f32(two, 1));
+}
+PIMATTN_I_TARGET_4 void pimattn_i_keep_4(float *m, float32x4_t x, uint32_t n_queries)
+{
+    if (n_queries == 4) vst1q_f32(m, x);
+    if (n_queries == 2) vst1_f32(m, vget_low_f32(x));
+    if (n_queries == 1) vst1q_lane_f32(m, x, 0);
+}
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_load_4(const unsigned char *from, const uint32_t type)
+{
+    uint16x4_t half;
+    int8x8_t bytes = vdup_n_s8(0);
+    if (type == PIMATTN_F32) return vreinterpretq_f32_u8(vld1q_u8(from));
+    memcpy(&half, from, type == PIMATTN_INT8 ? 4 : 8);
+    if (type == PIMATTN_F16) return vcvt_f32_f16(vreinterpret_f16_u16(half));
+    if (type == PIMATTN_BF16) return vreinterpretq_f32_u32(vshll_n_u16(half, 16));
+    memcpy(&bytes, from, 4);
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(bytes))));
+}
+PIMATTN_I_TARGET_4 void pimattn_i_store_4(unsigned char *to, float32x4_t x, const uint32_t type)
+{
+    if (type == PIMATTN_F32) {
+        vst1q_u8(to, vreinterpretq_u8_f32(x));
+    } else if (type == PIMATTN_F16) {
+        vst1_u8(to, vreinterpret_u8_f16(vcvt_f16_f32(x)));
+    } else if (type == PIMATTN_BF16) {
+        uint32x4_t n = vreinterpretq_u32_f32(x);
+        uint32x4_t odd = vandq_u32(vshrq_n_u32(n, 16), vdupq_n_u32(1));
+        n = vaddq_u32(n, vaddq_u32(odd, vdupq_n_u32(0x7fff)));
+        vst1_u8(to, vreinterpret_u8_u16(vshrn_n_u32(n, 16)));
+    } else {
+        int16x4_t words = vmovn_s32(vcvtnq_s32_f32(x));
+        int8x8_t bytes = vmovn_s16(vcombine_s16(words, words));
+        memcpy(to, &bytes, 4);
+    }
+}
+
+/* Tokens times queries of one block of sums: 16, so that quarters of a row come one by one. */
+#define PIMATTN_I_DOT_4(i)                                                                         \
+    a##i = vfmaq_f32(a##i, pimattn_i_load_4(k + (i / n) * stride + at, type),                      \
+                     vld1q_f32(of + (i % n) * q_floats));
+#define PIMATTN_I_PART_4(i)     parts[h][i] = a##i;
+#define PIMATTN_I_ZERO_4(i)     float32x4_t a##i = vdupq_n_f32(0.0f);
+#define PIMATTN_I_SUMS_4        16
+#define PIMATTN_I_MIX_STEP_4(i) PIMATTN_I_MIX_STEP(4, i)
+#define PIMATTN_I_MIX_END_4(i)  PIMATTN_I_MIX_END(4, i)
+
+/* The folded sum of sum i, in lanes 0 and 1. */
+PIMATTN_I_TARGET_4 float32x2_t pimattn_i_folded_4(float32x4_t (*parts)[16], int i)
+{
+    float32x4_t x =
+        vaddq_f32(vaddq_f32(parts[0][i], parts[2][i]), vaddq_f32(parts[1][i], parts[3][i]));
+    return vadd_f32(vget_low_f32(x), vget_high_f32(x));
+}
+
+PIMATTN_I_TARGET_4 void pimattn_i_dots_4(const pimattn_i_tile *tile, const float *q,
+                                         size_t q_floats, float *s, const uint32_t type,
+                                         const uint32_t n)
+{
+    const size_t bytes = 16 * pimattn_i_type_bytes(type), stride = tile->k_stride;
+    const size_t row = tile->dim_k / 16 * bytes;
+    const unsigned char *next = tile->next_k, *far = tile->far_k;
+    const unsigned char *k = tile->k, *end = k + 16 * stride;
+    float32x4_t parts[4][16];
+    size_t fetched = 0;
+    for (; k != end; k += 16 / n * stride, s += 16) {
+        for (uint32_t h = 0; h < 4; h++) {
+            const float *of = q + 4 * h;
+            PIMATTN_I_EACH16(PIMATTN_I_ZERO_4)
+            for (size_t at = h * bytes / 4; at < row; at += bytes, of += 16) {
+                pimattn_i_fetch(next, far, &fetched, 4 * bytes / n, PIMATTN_I_BOTH(type, n));
+                PIMATTN_I_EACH16(PIMATTN_I_DOT_4)
+            }
+            PIMATTN_I_EACH16(PIMATTN_I_PART_4)
+        }
+        for (int i = 0; i < 16; i += 4) {
+            float32x4_t low =
+                vcombine_f32(pimattn_i_folded_4(parts, i), pimattn_i_folded_4(parts, i + 1));
+            float32x4_t high =
+                vcombine_f32(pimattn_i_folded_4(parts, i + 2), pimattn_i_folded_4(parts, i + 3));
+            vst1q_f32(s + i, vpaddq_f32(low, high));
+        }
+    }
+}
+
+#define PIMATTN_I_EIGHT_4(F, T) NULL
+
+PIMATTN_I_PARTS(4, PIMATTN_I_TARGET_4, PIMATTN_I_PLAIN_4, PIMATTN_I_EACH16)
+PIMATTN_I_KERNEL(4, "neon", 4)
+
+#endif /* PIMATTN_I_NEON */
+
+/* The most of pimattn_simd that this build and CPU, and its system, have. */
+static uint32_t pimattn_i_simd_most(void)
+{
+#ifdef PIMATTN_I_X86
+    uint32_t a, b, c, d, low, high, more;
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return PIMATTN_SIMD_NONE;
+    if ((c & 0x38001000u) != 0x38001000u) return PIMATTN_SIMD_NONE; /* FMA, XGETBV, AVX, F16C */
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    if ((low & 6) != 6 || !__get_cpuid_count(7, 0, &a, &more, &c, &d)) return PIMATTN_SIMD_NONE;
+    if (!(more & 0x20u)) return PIMATTN_SIMD_NONE;        /* AVX2 */
+    bool wide = PIMATTN_SIMD > 1 && (low & 0xe6) == 0xe6; /* the system keeps 512 bits .. */
+    return wide && (more & 0xc0030000u) == 0xc0030000u    /* .. of F, DQ, BW and VL */
+               ? PIMATTN_SIMD_512
+               : PIMATTN_SIMD_256;
+#elif defined(PIMATTN_I_NEON)
+    return PIMATTN_SIMD_256;
+#else
+    return PIMATTN_SIMD_NONE;
+#endif
+}
+
+/* The kernel for at most this pimattn_simd; asks the CPU. */
+static const pimattn_i_kernel *pimattn_i_kernel_take(uint32_t simd)
+{
+    uint32_t most = pimattn_i_simd_most();
+    if (simd != PIMATTN_SIMD_MOST && simd < most) most = simd;
+#ifdef PIMATTN_I_AVX512
+    if (most == PIMATTN_SIMD_512) return pimattn_i_kernel_16();
+#endif
+#ifdef PIMATTN_I_X86
+    if (most == PIMATTN_SIMD_256) return pimattn_i_kernel_8();
+#elif defined(PIMATTN_I_NEON)
+    if (most == PIMATTN_SIMD_256) return pimattn_i_kernel_4();
+#endif
+    return pimattn_i_kernel_scalar();
+}
+
+/* A kernel at work: [WORK] floats of its own, and the floats from one q or o to the next. */
+typedef struct pimattn_i_folder {
+    const pimattn_i_kernel *kernel;
+    float *work;
+    size_t q_floats, o_floats;
+} pimattn_i_folder;
+
+/* Folds a tile, some of which is visible, into the partials of queries first .. first + n - 1. */
+static void pimattn_i_fold(const pimattn_i_folder *f, const pimattn_i_tile *tile, const float *q,
+                           uint32_t first, uint32_t n, float *block)
+{
+    float *s = f->work, *weights = f->work + PIMATTN_I_WORK_W;
+    while (n > 0) {
+        uint32_t index = 3;
+        while (1u << index > n || 1u << index > f->kernel->most_queries)
+            index--;
+        const float *of = q + first * f->q_floats;
+        float *m = block + first, *o = block + PIMATTN_I_O + first * f->o_floats;
+        if (f->kernel->soft) {
+            f->kernel->dots[tile->k_type][index](tile, of, f->q_floats, s);
+            f->kernel->soft(tile, 1u << index, s, weights, m, o, f->o_floats);
+            f->kernel->mix[tile->v_type][index](tile, weights, o, f->o_floats);
+        } else {
+            pimattn_i_tile_scalar(tile, of, m, m + PIMATTN_I_L, o);
+        }
+        first += 1u << index;
+        n -= 1u << index;
+    }
 }
 
 /* ==========================================================================
@@ -800,41 +2001,54 @@ PIMATTN_API void pimattn_partial_clear(pimattn_partial *partial)
         partial->o[j] = 0.0f;
 }
 
-PIMATTN_API pimattn_status pimattn_partial_merge(pimattn_partial *dst, const pimattn_partial *src)
+/* Merges two of the same dim, with all o. */
+static void pimattn_i_merge(const pimattn_i_kernel *kernel, pimattn_partial *dst,
+                            const pimattn_partial *src)
 {
-    if (!dst || !src || dst->dim != src->dim) return PIMATTN_ERR_ARGUMENT;
-    if (dst->dim > 0 && (!dst->o || !src->o)) return PIMATTN_ERR_ARGUMENT;
-    if (pimattn_i_is_nan(dst->m)) return PIMATTN_OK;
+    if (pimattn_i_is_nan(dst->m)) return;
     if (pimattn_i_is_nan(src->m)) {
         dst->m = dst->l = pimattn_i_nan();
-        return PIMATTN_OK;
+        return;
     }
-    if (src->m == pimattn_i_minus_inf()) return PIMATTN_OK;
+    if (src->m == pimattn_i_minus_inf()) return;
     if (dst->m == pimattn_i_minus_inf()) {
         dst->m = src->m;
         dst->l = src->l;
         memcpy(dst->o, src->o, (size_t)dst->dim * sizeof(float));
-        return PIMATTN_OK;
+        return;
     }
     float m = dst->m > src->m ? dst->m : src->m;
     float a = pimattn_i_exp(dst->m - m);
     float b = pimattn_i_exp(src->m - m);
     dst->m = m;
     dst->l = dst->l * a + src->l * b;
-    for (uint32_t j = 0; j < dst->dim; j++)
-        dst->o[j] = dst->o[j] * a + src->o[j] * b;
+    kernel->blend(dst->o, a, src->o, b, dst->dim);
+}
+
+PIMATTN_API pimattn_status pimattn_partial_merge(pimattn_partial *dst, const pimattn_partial *src)
+{
+    if (!dst || !src || dst->dim != src->dim) return PIMATTN_ERR_ARGUMENT;
+    if (dst->dim > 0 && (!dst->o || !src->o)) return PIMATTN_ERR_ARGUMENT;
+    pimattn_i_merge(pimattn_i_kernel_scalar(), dst, src);
     return PIMATTN_OK;
+}
+
+static void pimattn_i_output(const pimattn_i_kernel *kernel, const pimattn_partial *partial,
+                             unsigned char *out)
+{
+    bool poisoned = pimattn_i_is_nan(partial->m);
+    float x = poisoned ? pimattn_i_nan() : 0.0f;
+    if (!poisoned && partial->m != pimattn_i_minus_inf()) {
+        kernel->divide(out, partial->o, partial->l, partial->dim);
+        return;
+    }
+    for (uint32_t j = 0; j < partial->dim; j++)
+        memcpy(out + 4 * (size_t)j, &x, sizeof x);
 }
 
 PIMATTN_API void pimattn_partial_output(const pimattn_partial *partial, float *out)
 {
-    bool poisoned = pimattn_i_is_nan(partial->m);
-    bool empty = partial->m == pimattn_i_minus_inf();
-    for (uint32_t j = 0; j < partial->dim; j++) {
-        float x = poisoned ? pimattn_i_nan() : empty ? 0.0f : partial->o[j] / partial->l;
-        if (!pimattn_i_finite(x)) x = pimattn_i_nan();
-        memcpy((unsigned char *)out + 4 * (size_t)j, &x, sizeof x);
-    }
+    pimattn_i_output(pimattn_i_kernel_scalar(), partial, (unsigned char *)out);
 }
 
 PIMATTN_API float pimattn_partial_lse(const pimattn_partial *partial)
@@ -844,56 +2058,53 @@ PIMATTN_API float pimattn_partial_lse(const pimattn_partial *partial)
     return (float)((double)partial->m + log((double)partial->l));
 }
 
-/* A view of a partial in working memory. */
-static pimattn_partial pimattn_i_view(float *partial, uint32_t dim)
+/* A view of query i of a block of partials. */
+static pimattn_partial pimattn_i_view(float *block, uint32_t i, size_t o_floats, uint32_t dim)
 {
     pimattn_partial view;
-    view.m = partial[PIMATTN_I_M];
-    view.l = partial[PIMATTN_I_L];
-    view.o = partial + PIMATTN_I_O;
+    view.m = block[i];
+    view.l = block[PIMATTN_I_L + i];
+    view.o = block + PIMATTN_I_O + i * o_floats;
     view.dim = dim;
     return view;
 }
 
-static void pimattn_i_clear(float *partial, uint32_t dim)
+static void pimattn_i_clear(float *block, uint32_t n_queries, size_t o_floats)
 {
-    pimattn_partial view = pimattn_i_view(partial, dim);
-    pimattn_partial_clear(&view);
-    partial[PIMATTN_I_M] = view.m;
-    partial[PIMATTN_I_L] = view.l;
-}
-
-static void pimattn_i_merge(float *dst, float *src, uint32_t dim)
-{
-    pimattn_partial to = pimattn_i_view(dst, dim);
-    pimattn_partial from = pimattn_i_view(src, dim);
-    pimattn_partial_merge(&to, &from);
-    dst[PIMATTN_I_M] = to.m;
-    dst[PIMATTN_I_L] = to.l;
+    for (uint32_t i = 0; i < n_queries; i++) {
+        block[i] = pimattn_i_minus_inf();
+        block[PIMATTN_I_L + i] = 0.0f;
+    }
+    memset(block + PIMATTN_I_O, 0, n_queries * o_floats * sizeof(float));
 }
 
 /*
  * A stack of blocks of partials that merges as the binary counter does: `levels` is how many
- * blocks lie on it, `n` how many equal pieces went in. Each block holds n_queries partials and
- * has room for `stride`.
+ * blocks lie on it, `n` how many equal pieces went in.
  */
 typedef struct pimattn_i_stack {
+    const pimattn_i_kernel *kernel;
     float *base;
-    size_t partial_floats;
-    uint32_t n_queries, stride, dim, levels;
+    size_t o_floats, block_floats;
+    uint32_t n_queries, dim, levels;
     uint64_t n;
 } pimattn_i_stack;
 
-static float *pimattn_i_stack_at(const pimattn_i_stack *s, uint32_t level, uint32_t query)
+static float *pimattn_i_stack_at(const pimattn_i_stack *s, uint32_t level)
 {
-    return s->base + ((size_t)level * s->stride + query) * s->partial_floats;
+    return s->base + level * s->block_floats;
 }
 
 static void pimattn_i_stack_fold(pimattn_i_stack *s)
 {
-    for (uint32_t i = 0; i < s->n_queries; i++)
-        pimattn_i_merge(pimattn_i_stack_at(s, s->levels - 2, i),
-                        pimattn_i_stack_at(s, s->levels - 1, i), s->dim);
+    float *dst = pimattn_i_stack_at(s, s->levels - 2), *src = pimattn_i_stack_at(s, s->levels - 1);
+    for (uint32_t i = 0; i < s->n_queries; i++) {
+        pimattn_partial to = pimattn_i_view(dst, i, s->o_floats, s->dim);
+        pimattn_partial from = pimattn_i_view(src, i, s->o_floats, s->dim);
+        pimattn_i_merge(s->kernel, &to, &from);
+        dst[i] = to.m;
+        dst[PIMATTN_I_L + i] = to.l;
+    }
     s->levels--;
 }
 
@@ -938,24 +2149,40 @@ typedef struct pimattn_i_pool {
 static uint64_t pimattn_i_slab_bytes(const pimattn_i_pool *pool, uint64_t slab)
 {
     uint64_t pages = pimattn_i_min(pool->slab_pages, pool->n_pages_most - slab * pool->slab_pages);
-    return pages * pool->page_bytes;
+    uint64_t bytes = pages * pool->page_bytes;
+    uint64_t whole = pimattn_i_ceil_div(bytes, PIMATTN_I_SLAB) * PIMATTN_I_SLAB;
+    return whole - bytes <= bytes / 8 ? whole : bytes; /* only whole ones become huge pages */
 }
 
 static unsigned char *pimattn_i_page(const pimattn_i_pool *pool, uint32_t page)
 {
-    return pool->slabs[page / pool->slab_pages] + (page % pool->slab_pages) * pool->page_bytes;
+    uint32_t of_slab =
+        (uint32_t)pool->slab_pages; /* far less than 2^32, and quicker to divide by */
+    return pool->slabs[page / of_slab] + (page % of_slab) * pool->page_bytes;
+}
+
+/* Asks the system for huge pages: shuffled KV pages then cost no page walk each. */
+static void pimattn_i_advise(unsigned char *slab, uint64_t bytes)
+{
+#ifdef MADV_HUGEPAGE
+    if ((uintptr_t)slab % PIMATTN_I_SLAB == 0 && bytes % PIMATTN_I_SLAB == 0)
+        (void)madvise(slab, (size_t)bytes, MADV_HUGEPAGE);
+#else
+    (void)slab, (void)bytes;
+#endif
 }
 
 /* Makes n pages available without taking them; the pool allows them. */
 static pimattn_status pimattn_i_pool_prepare(pimattn_i_pool *pool, uint64_t n)
 {
-
     for (;;) {
         uint64_t there = pimattn_i_min(pool->n_slabs * pool->slab_pages, pool->n_pages_most);
         if (there - pool->n_used >= n) return PIMATTN_OK;
-        unsigned char *slab = (unsigned char *)pimattn_i_alloc(
-            &pool->allocator, pimattn_i_slab_bytes(pool, pool->n_slabs), PIMATTN_I_SLAB);
+        uint64_t bytes = pimattn_i_slab_bytes(pool, pool->n_slabs);
+        unsigned char *slab =
+            (unsigned char *)pimattn_i_alloc(&pool->allocator, bytes, PIMATTN_I_SLAB);
         if (!slab) return PIMATTN_ERR_MEMORY;
+        pimattn_i_advise(slab, bytes);
         pool->slabs[pool->n_slabs++] = slab;
     }
 }
@@ -988,13 +2215,13 @@ typedef struct pimattn_i_seq {
     uint64_t *tokens; /* [n_layers] */
 } pimattn_i_seq;
 
-/* How rows lie in a page. */
+/* How rows lie in a page: runs of K rows, their scales if int8, V rows and theirs. */
 typedef struct pimattn_i_layout {
     uint32_t page_tokens, run_tokens;
     uint32_t n_layers, n_kv_heads;
     uint64_t k_row_bytes, v_row_bytes;
     uint64_t run_bytes;
-    uint64_t v_offset; /* of the V part in a run */
+    uint64_t k_scale_offset, v_offset, v_scale_offset; /* in a run */
     uint64_t page_bytes;
 } pimattn_i_layout;
 
@@ -1007,8 +2234,11 @@ static void pimattn_i_layout_init(pimattn_i_layout *to, const pimattn_shape *s,
     to->n_kv_heads = s->n_kv_heads;
     to->k_row_bytes = (uint64_t)s->head_dim * pimattn_i_type_bytes(s->k_type);
     to->v_row_bytes = (uint64_t)s->head_dim_v * pimattn_i_type_bytes(s->v_type);
-    to->v_offset = pimattn_i_up64(to->run_tokens * to->k_row_bytes);
-    to->run_bytes = to->v_offset + pimattn_i_up64(to->run_tokens * to->v_row_bytes);
+    uint64_t scales = pimattn_i_up64((uint64_t)to->run_tokens * sizeof(float));
+    to->k_scale_offset = pimattn_i_up64(to->run_tokens * to->k_row_bytes);
+    to->v_offset = to->k_scale_offset + (s->k_type == PIMATTN_INT8 ? scales : 0);
+    to->v_scale_offset = to->v_offset + pimattn_i_up64(to->run_tokens * to->v_row_bytes);
+    to->run_bytes = to->v_scale_offset + (s->v_type == PIMATTN_INT8 ? scales : 0);
     to->page_bytes = page_tokens / to->run_tokens * to->run_bytes;
 }
 
@@ -1018,17 +2248,15 @@ static uint32_t *pimattn_i_table_at(const pimattn_i_layout *lay, const pimattn_i
     return seq->table + (page * lay->n_layers + layer) * lay->n_kv_heads;
 }
 
-/* Where K and V of a token begin. */
-static unsigned char *pimattn_i_row(const pimattn_i_pool *pool, const pimattn_i_layout *lay,
+/* The run that holds a token, and which of its tokens that is. */
+static unsigned char *pimattn_i_run(const pimattn_i_pool *pool, const pimattn_i_layout *lay,
                                     const pimattn_i_seq *seq, uint32_t layer, uint32_t kv_head,
-                                    uint64_t token, unsigned char **v)
+                                    uint64_t token, uint64_t *at)
 {
-    uint64_t at = token % lay->page_tokens;
+    uint64_t in_page = token % lay->page_tokens;
     uint32_t page = pimattn_i_table_at(lay, seq, token / lay->page_tokens, layer)[kv_head];
-    unsigned char *run = pimattn_i_page(pool, page) + at / lay->run_tokens * lay->run_bytes;
-    at %= lay->run_tokens;
-    *v = run + lay->v_offset + at * lay->v_row_bytes;
-    return run + at * lay->k_row_bytes;
+    *at = in_page % lay->run_tokens;
+    return pimattn_i_page(pool, page) + in_page / lay->run_tokens * lay->run_bytes;
 }
 
 /* Room in the table for n pages. */
@@ -1116,10 +2344,11 @@ static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
         return pimattn_i_shape_fault(why, "shape.head_dim", s->head_dim, "1 to 65536");
     if (s->head_dim_v > 65536)
         return pimattn_i_shape_fault(why, "shape.head_dim_v", s->head_dim_v, "0 to 65536");
-    if (s->k_type > PIMATTN_F16)
-        return pimattn_i_shape_fault(why, "shape.k_type", s->k_type, "0 (f32) or 1 (f16)");
-    if (s->v_type > PIMATTN_F16)
-        return pimattn_i_shape_fault(why, "shape.v_type", s->v_type, "0 (f32) or 1 (f16)");
+    const char *types = "0 (f32), 1 (f16), 2 (bf16) or 3 (int8)";
+    if (s->k_type >= PIMATTN_N_TYPE)
+        return pimattn_i_shape_fault(why, "shape.k_type", s->k_type, types);
+    if (s->v_type >= PIMATTN_N_TYPE)
+        return pimattn_i_shape_fault(why, "shape.v_type", s->v_type, types);
     if (!pimattn_i_finite(s->scale)) {
         pimhw_cause_write(why, "shape.scale is not finite");
         return PIMATTN_ERR_CONFIG;
@@ -2053,6 +3282,14 @@ PIMATTN_API const char *pimattn_bound_str(uint32_t bound)
     return bound < PIMATTN_N_BOUND ? names[bound] : NULL;
 }
 
+PIMATTN_API void pimattn_kernel_select(uint32_t simd, pimattn_kernel_info *kernel)
+{
+    uint32_t most = pimattn_i_simd_most();
+    if (!kernel) return;
+    kernel->simd = simd == PIMATTN_SIMD_MOST || simd > most ? most : simd;
+    kernel->name = pimattn_i_kernel_take(kernel->simd)->name;
+}
+
 /* A plan and its program. */
 typedef struct pimattn_i_lowered {
     pimattn_plan plan;
@@ -2343,8 +3580,6 @@ typedef struct pimattn_i_job {
     uint32_t runs_left; /* runs of the same block from here on */
 } pimattn_i_job;
 
-enum { PIMATTN_I_QUERY_BLOCK = 16 };
-
 struct pimattn_engine {
     pimattn_config config; /* complete: no 0 left that stands for something */
     pimhw_cause why;
@@ -2356,12 +3591,15 @@ struct pimattn_engine {
     pimattn_i_memo *memo; /* [memo_entries] */
     pimattn_span *spans;  /* [memo_entries + 1][max_seqs]: keys of the memo, and of the call */
     uint32_t memo_next;
-    size_t partial_floats;
+    const pimattn_i_kernel *kernel;
+    bool direct;               /* the kernel reads whole tiles where they lie */
+    size_t q_floats, o_floats; /* dims in whole vectors */
+    size_t block_floats;
     size_t worker_floats;
     uint32_t stack_levels;
     size_t n_jobs_most;
     pimattn_i_job *jobs;    /* [n_jobs_most] */
-    float *results;         /* [n_jobs_most][QUERY_BLOCK] partials */
+    float *results;         /* [n_jobs_most][block_floats] */
     float *workers;         /* [max_workers] working memory */
     uint64_t scratch_bytes; /* of jobs, results and workers together */
     uint32_t layer;         /* of the call under way */
@@ -2415,7 +3653,8 @@ static pimattn_status pimattn_i_config_fill(pimattn_config *c, pimhw_cause *why)
 
 /* Working memory: what a worker needs, what a job needs, the least of all. */
 typedef struct pimattn_i_sizes {
-    uint64_t partial_floats, worker_floats, stack_levels, worker_bytes, job_bytes, least;
+    uint64_t q_floats, o_floats, block_floats, worker_floats;
+    uint64_t stack_levels, worker_bytes, job_bytes, least;
 } pimattn_i_sizes;
 
 static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
@@ -2425,17 +3664,18 @@ static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
     pimattn_i_layout_init(&lay, &c->shape, c->page_tokens);
     uint64_t page_set = (uint64_t)c->shape.n_layers * c->shape.n_kv_heads;
     uint64_t tokens = pimattn_i_mul(c->pool_bytes / lay.page_bytes / page_set + 1, c->page_tokens);
-    uint64_t dim_k = c->shape.head_dim, dim_v = c->shape.head_dim_v;
+    z.q_floats = ((uint64_t)c->shape.head_dim + 15) / 16 * 16;
+    z.o_floats = ((uint64_t)c->shape.head_dim_v + 15) / 16 * 16;
+    z.block_floats = PIMATTN_I_O + PIMATTN_I_QUERY_BLOCK * z.o_floats;
     z.stack_levels = 2;
     for (uint64_t leaves = tokens / PIMATTN_I_LEAF; leaves; leaves /= 2)
         z.stack_levels++;
-    z.partial_floats = PIMATTN_I_O + (dim_v + 15) / 16 * 16;
-    /* queries of a block, a tile of K and V, a stack of partials */
-    z.worker_floats =
-        pimattn_i_up64(PIMATTN_I_QUERY_BLOCK * dim_k + PIMATTN_I_TILE * (dim_k + dim_v) +
-                       z.stack_levels * PIMATTN_I_QUERY_BLOCK * z.partial_floats);
+    /* the kernel's, queries of a block, a copy of a tile and its scales, a stack of partials */
+    z.worker_floats = pimattn_i_up64(PIMATTN_I_WORK + PIMATTN_I_QUERY_BLOCK * z.q_floats +
+                                     PIMATTN_I_TILE * (z.q_floats + z.o_floats + 2) +
+                                     z.stack_levels * z.block_floats);
     z.worker_bytes = z.worker_floats * sizeof(float);
-    z.job_bytes = PIMATTN_I_QUERY_BLOCK * z.partial_floats * sizeof(float) + sizeof(pimattn_i_job);
+    z.job_bytes = z.block_floats * sizeof(float) + sizeof(pimattn_i_job);
     z.least = c->max_workers * z.worker_bytes + z.job_bytes;
     return z;
 }
@@ -2459,6 +3699,8 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
         return pimattn_i_number_fault(why, "max_seqs", c->max_seqs, 0, PIMATTN_I_MAX_SEQS);
     if (c->memo_entries > 1u << 20)
         return pimattn_i_number_fault(why, "memo_entries", c->memo_entries, 0, 1u << 20);
+    if (c->simd > PIMATTN_SIMD_512)
+        return pimattn_i_number_fault(why, "simd", c->simd, 0, PIMATTN_SIMD_512);
     if (c->max_workers > 4096)
         return pimattn_i_number_fault(why, "max_workers", c->max_workers, 0, 4096);
     pimattn_i_sizes z = pimattn_i_sizes_of(c);
@@ -2557,7 +3799,9 @@ static void pimattn_i_scratch_init(pimattn_engine *e)
 {
     pimattn_i_sizes z = pimattn_i_sizes_of(&e->config);
     uint64_t workers = e->config.max_workers * z.worker_bytes;
-    e->partial_floats = (size_t)z.partial_floats;
+    e->q_floats = (size_t)z.q_floats;
+    e->o_floats = (size_t)z.o_floats;
+    e->block_floats = (size_t)z.block_floats;
     e->worker_floats = (size_t)z.worker_floats;
     e->stack_levels = (uint32_t)z.stack_levels;
     e->n_jobs_most = (size_t)((e->config.scratch_bytes - workers) / z.job_bytes);
@@ -2565,8 +3809,7 @@ static void pimattn_i_scratch_init(pimattn_engine *e)
     if (!e->workers) return;
     e->scratch_bytes = e->config.scratch_bytes;
     e->results = e->workers + e->config.max_workers * e->worker_floats;
-    e->jobs = (pimattn_i_job *)(void *)(e->results +
-                                        e->n_jobs_most * PIMATTN_I_QUERY_BLOCK * e->partial_floats);
+    e->jobs = (pimattn_i_job *)(void *)(e->results + e->n_jobs_most * e->block_floats);
 }
 
 /* Everything but the planner; what is missing is NULL. */
@@ -2604,6 +3847,9 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
         return PIMATTN_ERR_MEMORY;
     }
     e->config = c;
+    e->kernel = pimattn_i_kernel_take(c.simd);
+    e->direct = e->kernel->soft && c.page_tokens % PIMATTN_I_TILE == 0 &&
+                c.shape.head_dim % 16 == 0 && c.shape.head_dim_v % 16 == 0;
     status = pimattn_i_planner_init(&e->planner, &c, c.max_seqs, why);
     if (status == PIMATTN_OK && !pimattn_i_engine_tables(e)) {
         pimhw_cause_write(why, "no memory for the tables of an engine");
@@ -2739,39 +3985,86 @@ static bool pimattn_i_stride_fits(size_t *stride, uint64_t row_bytes, uint64_t n
     return *stride >= row_bytes && pimattn_i_mul(*stride, n) <= SIZE_MAX / 2;
 }
 
-/* Looks for a finite value that the cache's type cannot hold. */
-static pimattn_status pimattn_i_range_check(pimattn_engine *e, const unsigned char *rows,
-                                            uint64_t n, size_t stride, uint32_t dim, uint32_t type,
-                                            const char *what)
+/* Rows of an append, [n_kv_heads][dim] of each token. */
+typedef struct pimattn_i_rows {
+    const unsigned char *from;
+    size_t stride;
+    uint32_t dim, type;
+    const char *what;
+    bool plain; /* all finite, and so is what the cache keeps */
+} pimattn_i_rows;
+
+/* Names a finite value that the cache's type cannot hold. */
+static pimattn_status pimattn_i_overflow(pimattn_engine *e, const pimattn_i_rows *rows, uint64_t n)
 {
-    for (uint64_t t = 0; type != PIMATTN_F32 && t < n; t++)
+    for (uint64_t t = 0; t < n; t++)
         for (uint32_t h = 0; h < e->config.shape.n_kv_heads; h++) {
-            const unsigned char *row = rows + (size_t)t * stride + 4 * (size_t)h * dim;
-            uint32_t at = pimattn_i_first_overflow(row, type, dim);
-            if (at == dim) continue;
+            const unsigned char *row =
+                rows->from + (size_t)t * rows->stride + 4 * (size_t)h * rows->dim;
+            uint32_t at = pimattn_i_first_overflow(row, rows->type, rows->dim);
+            if (at == rows->dim) continue;
             pimhw_cause_write(&e->why,
-                              "%s of token %u of this append, KV head %u, index %u is beyond f16",
-                              what, t, (uint64_t)h, (uint64_t)at);
+                              "%s of token %u of this append, KV head %u, index %u is beyond %s",
+                              rows->what, t, (uint64_t)h, (uint64_t)at,
+                              rows->type == PIMATTN_F16 ? "f16" : "bf16");
             return PIMATTN_ERR_RANGE;
         }
     return PIMATTN_OK;
 }
 
-static void pimattn_i_append_rows(pimattn_engine *e, pimattn_i_seq *s, uint32_t layer,
-                                  const unsigned char *k, const unsigned char *v, uint64_t n,
-                                  size_t k_stride, size_t v_stride)
+static pimattn_status pimattn_i_range_check(pimattn_engine *e, pimattn_i_rows *rows, uint64_t n)
 {
-    const pimattn_shape *shape = &e->config.shape;
-    for (uint64_t t = 0; t < n; t++)
-        for (uint32_t h = 0; h < shape->n_kv_heads; h++) {
-            unsigned char *v_row;
-            unsigned char *k_row =
-                pimattn_i_row(&e->pool, &e->layout, s, layer, h, s->tokens[layer] + t, &v_row);
-            pimattn_i_store_row(k_row, k + (size_t)t * k_stride + 4 * (size_t)h * shape->head_dim,
-                                shape->k_type, shape->head_dim);
-            pimattn_i_store_row(v_row, v + (size_t)t * v_stride + 4 * (size_t)h * shape->head_dim_v,
-                                shape->v_type, shape->head_dim_v);
+    uint32_t limit = pimattn_i_type_limit(rows->type);
+    size_t row = (size_t)e->config.shape.n_kv_heads * rows->dim;
+    rows->plain = true;
+    if (rows->type == PIMATTN_F32 || rows->type == PIMATTN_INT8) return PIMATTN_OK;
+    for (uint64_t t = 0; t < n && rows->plain; t++)
+        rows->plain = e->kernel->magnitude(rows->from + (size_t)t * rows->stride, row) < limit;
+    return rows->plain ? PIMATTN_OK : pimattn_i_overflow(e, rows, n);
+}
+
+/* One row and, of int8, its scale. */
+static void pimattn_i_append_row(const pimattn_i_kernel *kernel, const pimattn_i_rows *rows,
+                                 const unsigned char *from, unsigned char *to, float *scale)
+{
+    if (rows->type == PIMATTN_INT8) {
+        *scale = pimattn_i_int8_scale(kernel->magnitude(from, rows->dim));
+        if (pimattn_i_is_nan(*scale))
+            memset(to, 0, rows->dim);
+        else
+            kernel->store(to, from, rows->type, 1.0f / *scale, rows->dim);
+    } else if (rows->plain && rows->type != PIMATTN_F32) {
+        kernel->store(to, from, rows->type, 1.0f, rows->dim);
+    } else {
+        pimattn_i_store_row(to, from, rows->type, 1.0f, rows->dim);
+    }
+}
+
+static float *pimattn_i_scale_at(unsigned char *run, uint64_t offset, uint64_t at)
+{
+    return (float *)(void *)(run + offset) + at;
+}
+
+static void pimattn_i_append_rows(pimattn_engine *e, pimattn_i_seq *s, uint32_t layer,
+                                  const pimattn_i_rows *k, const pimattn_i_rows *v, uint64_t n)
+{
+    const pimattn_i_layout *lay = &e->layout;
+    for (uint64_t t = 0; t < n; t++) {
+        uint64_t token = s->tokens[layer] + t, in_page = token % lay->page_tokens;
+        uint64_t at = in_page % lay->run_tokens,
+                 before = in_page / lay->run_tokens * lay->run_bytes;
+        const uint32_t *pages = pimattn_i_table_at(lay, s, token / lay->page_tokens, layer);
+        for (uint32_t h = 0; h < lay->n_kv_heads; h++) {
+            unsigned char *run = pimattn_i_page(&e->pool, pages[h]) + before;
+            pimattn_i_append_row(
+                e->kernel, k, k->from + (size_t)t * k->stride + 4 * (size_t)h * k->dim,
+                run + at * lay->k_row_bytes, pimattn_i_scale_at(run, lay->k_scale_offset, at));
+            pimattn_i_append_row(e->kernel, v,
+                                 v->from + (size_t)t * v->stride + 4 * (size_t)h * v->dim,
+                                 run + lay->v_offset + at * lay->v_row_bytes,
+                                 pimattn_i_scale_at(run, lay->v_scale_offset, at));
         }
+    }
 }
 
 PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq seq, uint32_t layer,
@@ -2781,7 +4074,6 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq se
     pimattn_engine *e = engine;
     if (!e) return PIMATTN_ERR_ARGUMENT;
     const pimattn_shape *shape = &e->config.shape;
-    const unsigned char *k_rows = (const unsigned char *)k, *v_rows = (const unsigned char *)v;
     if (layer >= shape->n_layers)
         return pimattn_i_wrong(e, "layer %u is not below n_layers", layer);
     pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
@@ -2796,15 +4088,15 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq se
         return pimattn_i_wrong(e, "v_stride %u is less than a row, or too large", v_stride);
     uint64_t tokens = pimattn_i_add(s->tokens[layer], n_tokens);
     pimattn_status status = pimattn_i_may_hold(e, s, tokens);
-    if (status == PIMATTN_OK)
-        status = pimattn_i_range_check(e, k_rows, n_tokens, k_stride, shape->head_dim,
-                                       shape->k_type, "k");
-    if (status == PIMATTN_OK)
-        status = pimattn_i_range_check(e, v_rows, n_tokens, v_stride, shape->head_dim_v,
-                                       shape->v_type, "v");
+    pimattn_i_rows k_rows = {
+        (const unsigned char *)k, k_stride, shape->head_dim, shape->k_type, "k", false};
+    pimattn_i_rows v_rows = {
+        (const unsigned char *)v, v_stride, shape->head_dim_v, shape->v_type, "v", false};
+    if (status == PIMATTN_OK) status = pimattn_i_range_check(e, &k_rows, n_tokens);
+    if (status == PIMATTN_OK) status = pimattn_i_range_check(e, &v_rows, n_tokens);
     if (status == PIMATTN_OK) status = pimattn_i_hold(e, s, tokens);
     if (status != PIMATTN_OK) return status;
-    pimattn_i_append_rows(e, s, layer, k_rows, v_rows, n_tokens, k_stride, v_stride);
+    pimattn_i_append_rows(e, s, layer, &k_rows, &v_rows, n_tokens);
     s->tokens[layer] += n_tokens;
     return PIMATTN_OK;
 }
@@ -2852,22 +4144,92 @@ static pimattn_status pimattn_i_read(pimattn_engine *e, const pimattn_span *span
     readings->remembered = remembered;
     readings->pages_used = e->pool.n_used;
     readings->pages_total = e->pool.n_pages_most;
-    readings->kernel = "scalar";
+    readings->kernel = e->kernel->name;
     return PIMATTN_OK;
 }
 
-/* K and V of the visible tokens of a tile, as f32. */
-static void pimattn_i_tile_load(const pimattn_engine *e, const pimattn_i_job *job, uint64_t first,
-                                uint64_t n, float *k, float *v)
+/* The most bytes that the second cache is ahead of the first. */
+enum { PIMATTN_I_FAR = 4224 };
+
+/* What one worker has in hand. */
+typedef struct pimattn_i_hand {
+    const pimattn_engine *e;
+    const pimattn_i_job *job;
+    float *q, *k, *v, *scales; /* queries, a copied tile and its scales */
+    pimattn_i_folder folder;
+    pimattn_i_tile tile;
+    const unsigned char *run, *next, *far; /* of this tile and of the two after it */
+} pimattn_i_hand;
+
+/* Copies one row as f32 in whole vectors; zeros for NULL. */
+static void pimattn_i_row_copy(const pimattn_i_kernel *kernel, float *to, const unsigned char *from,
+                               uint32_t type, uint32_t dim, size_t floats)
 {
+    if (from) kernel->load(to, from, type, dim);
+    uint32_t n = from ? dim : 0;
+    memset(to + n, 0, (floats - n) * sizeof *to);
+}
+
+/* The tile from token first on as an f32 copy, in which tokens that are not visible are zeros. */
+static void pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first, uint32_t visible)
+{
+    const pimattn_engine *e = hand->e;
     const pimattn_shape *s = &e->config.shape;
-    for (uint64_t t = 0; t < n; t++) {
-        unsigned char *v_row;
-        const unsigned char *k_row = pimattn_i_row(&e->pool, &e->layout, job->seq, e->layer,
-                                                   job->kv_head, first + t, &v_row);
-        pimattn_i_load_row(k + t * s->head_dim, k_row, s->k_type, s->head_dim);
-        pimattn_i_load_row(v + t * s->head_dim_v, v_row, s->v_type, s->head_dim_v);
+    const pimattn_i_layout *lay = &e->layout;
+    pimattn_i_tile *tile = &hand->tile;
+    for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {
+        uint64_t at = 0;
+        unsigned char *run = NULL;
+        if (visible >> t & 1)
+            run = pimattn_i_run(&e->pool, lay, hand->job->seq, e->layer, hand->job->kv_head,
+                                first + t, &at);
+        pimattn_i_row_copy(e->kernel, hand->k + t * e->q_floats,
+                           run ? run + at * lay->k_row_bytes : NULL, s->k_type, s->head_dim,
+                           e->q_floats);
+        pimattn_i_row_copy(e->kernel, hand->v + t * e->o_floats,
+                           run ? run + lay->v_offset + at * lay->v_row_bytes : NULL, s->v_type,
+                           s->head_dim_v, e->o_floats);
+        bool k8 = run && s->k_type == PIMATTN_INT8, v8 = run && s->v_type == PIMATTN_INT8;
+        hand->scales[t] = k8 ? *pimattn_i_scale_at(run, lay->k_scale_offset, at) : 0.0f;
+        hand->scales[PIMATTN_I_TILE + t] =
+            v8 ? *pimattn_i_scale_at(run, lay->v_scale_offset, at) : 0.0f;
     }
+    tile->k = tile->next_k = tile->far_k = (const unsigned char *)hand->k;
+    tile->v = tile->next_v = tile->far_v = (const unsigned char *)hand->v;
+    tile->k_scale = s->k_type == PIMATTN_INT8 ? hand->scales : NULL;
+    tile->v_scale = s->v_type == PIMATTN_INT8 ? hand->scales + PIMATTN_I_TILE : NULL;
+    tile->k_stride = e->q_floats * sizeof(float);
+    tile->v_stride = e->o_floats * sizeof(float);
+    tile->k_type = tile->v_type = PIMATTN_F32;
+    tile->dim_k = e->kernel->soft ? (uint32_t)e->q_floats : s->head_dim;
+    tile->dim_v = e->kernel->soft ? (uint32_t)e->o_floats : s->head_dim_v;
+}
+
+/* The tile where it lies. */
+static void pimattn_i_tile_direct(pimattn_i_hand *hand)
+{
+    const pimattn_shape *s = &hand->e->config.shape;
+    const pimattn_i_layout *lay = &hand->e->layout;
+    pimattn_i_tile *tile = &hand->tile;
+    const unsigned char *run = hand->run;
+    tile->k = run;
+    tile->v = run + lay->v_offset;
+    tile->next_k = hand->next;
+    tile->next_v = hand->next + lay->v_offset;
+    bool k_long = lay->v_offset > PIMATTN_I_FAR,
+         v_long = lay->run_bytes - lay->v_offset > PIMATTN_I_FAR;
+    tile->far_k = k_long ? tile->next_k + PIMATTN_I_FAR : tile->next_v;
+    tile->far_v = v_long ? tile->next_v + PIMATTN_I_FAR : hand->far;
+    tile->k_scale =
+        s->k_type == PIMATTN_INT8 ? (const float *)(const void *)(run + lay->k_scale_offset) : NULL;
+    tile->v_scale =
+        s->v_type == PIMATTN_INT8 ? (const float *)(const void *)(run + lay->v_scale_offset) : NULL;
+    tile->k_stride = (size_t)lay->k_row_bytes;
+    tile->v_stride = (size_t)lay->v_row_bytes;
+    tile->k_type = s->k_type;
+    tile->v_type = s->v_type;
+    tile->dim_k = s->head_dim;
+    tile->dim_v = s->head_dim_v;
 }
 
 /* Tokens that query i of a job sees: those before it and itself. */
@@ -2877,30 +4239,44 @@ static uint64_t pimattn_i_seen(const pimattn_engine *e, const pimattn_i_job *job
     return job->tokens - job->n_tokens + (job->query + i) / group + 1;
 }
 
-/* One leaf for all queries of a job, into n_queries partials. */
-static void pimattn_i_leaf(const pimattn_engine *e, const pimattn_i_job *job, uint64_t leaf,
-                           const float *q, float *k, float *v, float *partials)
+/* One tile for all queries of a job: those that see the same of it together. */
+static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *block)
 {
-    const pimattn_shape *s = &e->config.shape;
-    pimattn_i_tile tile;
-    tile.k = k;
-    tile.v = v;
-    tile.dim_k = s->head_dim;
-    tile.dim_v = s->head_dim_v;
-    tile.scale = s->scale;
-    for (uint32_t i = 0; i < job->n_queries; i++)
-        pimattn_i_clear(partials + i * e->partial_floats, s->head_dim_v);
-    uint64_t last = pimattn_i_seen(e, job, job->n_queries - 1);
+    const pimattn_engine *e = hand->e;
+    const pimattn_i_job *job = hand->job;
+    uint32_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads, n;
+    bool copied = false;
+    for (uint32_t i = 0; i < job->n_queries; i += n) {
+        uint64_t seen = pimattn_i_seen(e, job, i);
+        bool whole = seen >= first + PIMATTN_I_TILE;
+        n = job->n_queries - i;
+        if (!whole) n = (uint32_t)pimattn_i_min(n, group - (job->query + i) % group);
+        if (seen <= first) continue;
+        hand->tile.visible = whole ? 0xffffu : (1u << (seen - first)) - 1;
+        if (whole && e->direct)
+            pimattn_i_tile_direct(hand);
+        else if (!whole || !copied)
+            pimattn_i_tile_copy(hand, first, hand->tile.visible);
+        copied = whole;
+        pimattn_i_fold(&hand->folder, &hand->tile, hand->q, i, n, block);
+    }
+}
+
+/* One leaf for all queries of a job, into a block of partials. */
+static void pimattn_i_leaf(pimattn_i_hand *hand, uint64_t leaf, float *block)
+{
+    const pimattn_engine *e = hand->e;
+    const pimattn_i_job *job = hand->job;
+    pimattn_i_clear(block, job->n_queries, e->o_floats);
+    uint64_t at, last = pimattn_i_seen(e, job, job->n_queries - 1);
     uint64_t end = pimattn_i_min((leaf + 1) * PIMATTN_I_LEAF, last);
     for (uint64_t t = leaf * PIMATTN_I_LEAF; t < end; t += PIMATTN_I_TILE) {
-        pimattn_i_tile_load(e, job, t, pimattn_i_min(PIMATTN_I_TILE, end - t), k, v);
-        for (uint32_t i = 0; i < job->n_queries; i++) {
-            uint64_t seen = pimattn_i_seen(e, job, i);
-            if (seen <= t) continue;
-            tile.visible = (1u << pimattn_i_min(PIMATTN_I_TILE, seen - t)) - 1;
-            pimattn_i_tile_scalar(&tile, q + (size_t)i * s->head_dim,
-                                  partials + i * e->partial_floats);
-        }
+        hand->run = hand->next;
+        hand->next = hand->far;
+        if (e->direct && t + 2 * PIMATTN_I_TILE < last)
+            hand->far = pimattn_i_run(&e->pool, &e->layout, job->seq, e->layer, job->kv_head,
+                                      t + 2 * PIMATTN_I_TILE, &at);
+        pimattn_i_tile_fold(hand, t, block);
     }
 }
 
@@ -2913,54 +4289,92 @@ static size_t pimattn_i_query_row(const pimattn_engine *e, const pimattn_i_job *
     return (size_t)(job->first_row + (job->query + i) / group);
 }
 
+/* Cuts a worker's memory and copies the queries of the job, in whole vectors. */
+static pimattn_i_hand pimattn_i_hand_of(const pimattn_engine *e, const pimattn_i_job *job,
+                                        size_t worker)
+{
+    const pimattn_shape *s = &e->config.shape;
+    pimattn_i_hand hand;
+    uint64_t at;
+    memset(&hand, 0, sizeof hand);
+    hand.e = e;
+    hand.job = job;
+    hand.folder.kernel = e->kernel;
+    hand.folder.work = e->workers + worker * e->worker_floats;
+    hand.folder.q_floats = e->q_floats;
+    hand.folder.o_floats = e->o_floats;
+    hand.q = hand.folder.work + PIMATTN_I_WORK;
+    hand.k = hand.q + PIMATTN_I_QUERY_BLOCK * e->q_floats;
+    hand.v = hand.k + PIMATTN_I_TILE * e->q_floats;
+    hand.scales = hand.v + PIMATTN_I_TILE * e->o_floats;
+    hand.tile.scale = s->scale;
+    for (uint32_t i = 0; i < job->n_queries; i++) {
+        uint32_t head;
+        size_t row = pimattn_i_query_row(e, job, i, &head);
+        const unsigned char *from = (const unsigned char *)e->call->q + row * e->call->q_stride;
+        pimattn_i_row_copy(e->kernel, hand.q + i * e->q_floats,
+                           from + 4 * (size_t)head * s->head_dim, PIMATTN_F32, s->head_dim,
+                           e->q_floats);
+    }
+    if (e->direct) {
+        uint64_t first = job->leaf_begin * PIMATTN_I_LEAF, second = first + PIMATTN_I_TILE;
+        uint64_t last = pimattn_i_seen(e, job, job->n_queries - 1) - 1;
+        hand.next =
+            pimattn_i_run(&e->pool, &e->layout, job->seq, e->layer, job->kv_head, first, &at);
+        hand.far = pimattn_i_run(&e->pool, &e->layout, job->seq, e->layer, job->kv_head,
+                                 second < last ? second : first, &at);
+    }
+    return hand;
+}
+
+static pimattn_i_stack pimattn_i_stack_of(const pimattn_engine *e, const pimattn_i_job *job,
+                                          float *base)
+{
+    pimattn_i_stack stack;
+    memset(&stack, 0, sizeof stack);
+    stack.kernel = e->kernel;
+    stack.base = base;
+    stack.o_floats = e->o_floats;
+    stack.block_floats = e->block_floats;
+    stack.n_queries = job->n_queries;
+    stack.dim = e->config.shape.head_dim_v;
+    return stack;
+}
+
 /* A job: its leaves one by one, merged as the tree says, into its place among the results. */
 static void pimattn_i_job_run(void *arg, size_t index, size_t worker)
 {
     pimattn_engine *e = (pimattn_engine *)arg;
     const pimattn_i_job *job = &e->jobs[index];
-    const pimattn_shape *s = &e->config.shape;
     PIMATTN_ASSERT(worker < e->config.max_workers);
-    float *q = e->workers + worker * e->worker_floats;
-    float *k = q + (size_t)PIMATTN_I_QUERY_BLOCK * s->head_dim;
-    float *v = k + (size_t)PIMATTN_I_TILE * s->head_dim;
-    pimattn_i_stack stack;
-    memset(&stack, 0, sizeof stack);
-    stack.base = v + (size_t)PIMATTN_I_TILE * s->head_dim_v;
-    stack.partial_floats = e->partial_floats;
-    stack.n_queries = job->n_queries;
-    stack.stride = PIMATTN_I_QUERY_BLOCK;
-    stack.dim = s->head_dim_v;
-    for (uint32_t i = 0; i < job->n_queries; i++) {
-        uint32_t head;
-        size_t row = pimattn_i_query_row(e, job, i, &head);
-        const unsigned char *from = (const unsigned char *)e->call->q + row * e->call->q_stride;
-        memcpy(q + (size_t)i * s->head_dim, from + 4 * (size_t)head * s->head_dim,
-               (size_t)s->head_dim * sizeof *q);
-    }
+    pimattn_i_hand hand = pimattn_i_hand_of(e, job, worker);
+    pimattn_i_stack stack = pimattn_i_stack_of(e, job, hand.scales + 2 * PIMATTN_I_TILE);
     for (uint64_t leaf = job->leaf_begin; leaf < job->leaf_end; leaf++) {
         PIMATTN_ASSERT(stack.levels < e->stack_levels);
-        pimattn_i_leaf(e, job, leaf, q, k, v, pimattn_i_stack_at(&stack, stack.levels, 0));
+        pimattn_i_leaf(&hand, leaf, pimattn_i_stack_at(&stack, stack.levels));
         pimattn_i_stack_push(&stack);
     }
     pimattn_i_stack_finish(&stack);
-    memcpy(e->results + index * PIMATTN_I_QUERY_BLOCK * e->partial_floats, stack.base,
-           job->n_queries * e->partial_floats * sizeof *q);
+    memcpy(e->results + index * e->block_floats, stack.base,
+           (PIMATTN_I_O + job->n_queries * e->o_floats) * sizeof(float));
 }
 
 /* Hands one query head's partial to the caller. */
-static void pimattn_i_give(pimattn_engine *e, const pimattn_i_job *job, uint32_t i, float *partial)
+static void pimattn_i_give(pimattn_engine *e, const pimattn_i_job *job, uint32_t i, float *block)
 {
     const pimattn_call *call = e->call;
     uint32_t head, n_heads = e->config.shape.n_heads, dim = e->config.shape.head_dim_v;
     size_t row = pimattn_i_query_row(e, job, i, &head);
-    pimattn_partial view = pimattn_i_view(partial, dim);
-    if (call->out) {
-        unsigned char *to = (unsigned char *)call->out + row * call->out_stride;
-        pimattn_partial_output(&view, (float *)(void *)(to + 4 * (size_t)head * dim));
-    }
-    float lse = pimattn_partial_lse(&view);
-    if (call->lse)
+    pimattn_partial view = pimattn_i_view(block, i, e->o_floats, dim);
+    if (pimattn_i_is_nan(view.m)) view.m = view.l = pimattn_i_nan();
+    if (call->out)
+        pimattn_i_output(e->kernel, &view,
+                         (unsigned char *)call->out + row * call->out_stride +
+                             4 * (size_t)head * dim);
+    if (call->lse) {
+        float lse = pimattn_partial_lse(&view);
         memcpy((unsigned char *)call->lse + 4 * (row * n_heads + head), &lse, sizeof lse);
+    }
     if (call->partials) {
         pimattn_partial *to = &call->partials[row * n_heads + head];
         to->m = view.m;
@@ -2973,23 +4387,16 @@ static void pimattn_i_give(pimattn_engine *e, const pimattn_i_job *job, uint32_t
 static void pimattn_i_block_finish(pimattn_engine *e, size_t first)
 {
     const pimattn_i_job *job = &e->jobs[first];
-    pimattn_i_stack stack;
-    size_t block = PIMATTN_I_QUERY_BLOCK * e->partial_floats;
-    memset(&stack, 0, sizeof stack);
-    stack.base = e->results + first * block;
-    stack.partial_floats = e->partial_floats;
-    stack.n_queries = job->n_queries;
-    stack.stride = PIMATTN_I_QUERY_BLOCK;
-    stack.dim = e->config.shape.head_dim_v;
+    float *base = e->results + first * e->block_floats;
+    pimattn_i_stack stack = pimattn_i_stack_of(e, job, base);
     for (uint32_t run = 0; run < job->runs_left; run++) {
-        float *from = e->results + (first + run) * block;
-        float *to = pimattn_i_stack_at(&stack, stack.levels, 0);
-        if (to != from) memcpy(to, from, job->n_queries * e->partial_floats * sizeof *to);
+        float *from = base + run * e->block_floats, *to = pimattn_i_stack_at(&stack, stack.levels);
+        if (to != from) memcpy(to, from, (PIMATTN_I_O + job->n_queries * e->o_floats) * sizeof *to);
         pimattn_i_stack_push(&stack);
     }
     pimattn_i_stack_finish(&stack);
     for (uint32_t i = 0; i < job->n_queries; i++)
-        pimattn_i_give(e, job, i, stack.base + i * e->partial_floats);
+        pimattn_i_give(e, job, i, stack.base);
 }
 
 /* A wave: as many jobs as there is memory for, then their outputs. */
@@ -3005,10 +4412,14 @@ static void pimattn_i_wave(pimattn_engine *e, size_t n_jobs)
         pimattn_i_block_finish(e, i);
 }
 
-/* Leaves of one run: a power of two, so that the runs are blocks of the tree. */
+/*
+ * Leaves of one run: a power of two, so that the runs are blocks of the tree. Heads alone often
+ * keep the workers busy; 8 jobs for each let one that is held up do less.
+ */
 static uint64_t pimattn_i_run_leaves(const pimattn_engine *e, uint64_t leaves)
 {
-    uint64_t most = e->config.max_workers == 1 ? 1 : 8 * (uint64_t)e->config.max_workers;
+    uint64_t jobs = e->config.max_workers == 1 ? 1 : 8 * (uint64_t)e->config.max_workers;
+    uint64_t most = pimattn_i_ceil_div(jobs, e->config.shape.n_kv_heads);
     uint64_t run = 1;
     most = pimattn_i_min(most, e->n_jobs_most);
     while (pimattn_i_ceil_div(leaves, run) > most)

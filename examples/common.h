@@ -352,7 +352,8 @@ static inline void ex_json_device(FILE *file, const pimhw_readings *r, uint32_t 
 #ifdef PIMATTN_H
 
 #define EX_PARTITIONS "tcp|hfp"
-#define EX_KV_TYPES   "f32|f16"
+#define EX_KV_TYPES   "f32|f16|bf16|int8"
+#define EX_SIMD       "most|none|256|512"
 
 static inline const char *ex_partition_str(uint32_t partition)
 {

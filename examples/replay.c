@@ -186,7 +186,7 @@ int main(int argc, char **argv)
     uint32_t kv = PIMATTN_F32;
     pimattn_config config = {.max_seqs = 1};
     const ex_option options[] = {
-        {.name = "--kv", .value = EX_KV_TYPES, .choice = &kv, .help = "type of K and V; f32"},
+        {.name = "--kv", .value = "f32|f16", .choice = &kv, .help = "type of K and V; f32"},
         {.name = "--page-tokens",
          .value = "N",
          .number = &config.page_tokens,

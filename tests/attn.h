@@ -40,9 +40,9 @@ typedef struct attn_kv {
     pimattn_shape shape;
     uint32_t dv;
     uint64_t n_tokens;
-    size_t k_row, v_row;    /* floats of a token */
-    float *k, *v;           /* given */
-    float *k_kept, *v_kept; /* rounded to the cache's type */
+    size_t k_row, v_row;     /* floats of a token */
+    float *k, *v;            /* given */
+    double *k_kept, *v_kept; /* what the cache's type makes of them */
 } attn_kv;
 
 static inline uint32_t shape_dv(const pimattn_shape *shape)
@@ -57,8 +57,8 @@ static inline attn_kv kv_new(const pimattn_shape *shape, uint64_t n_tokens)
     kv.v_row = (size_t)shape->n_kv_heads * kv.dv;
     kv.k = (float *)check_alloc(n_tokens * kv.k_row, sizeof(float));
     kv.v = (float *)check_alloc(n_tokens * kv.v_row, sizeof(float));
-    kv.k_kept = (float *)check_alloc(n_tokens * kv.k_row, sizeof(float));
-    kv.v_kept = (float *)check_alloc(n_tokens * kv.v_row, sizeof(float));
+    kv.k_kept = (double *)check_alloc(n_tokens * kv.k_row, sizeof(double));
+    kv.v_kept = (double *)check_alloc(n_tokens * kv.v_row, sizeof(double));
     return kv;
 }
 
@@ -70,15 +70,44 @@ static inline void kv_free(attn_kv *kv)
     free(kv->v_kept);
 }
 
+/* The nearest bfloat16 value, ties to even: a float whose low half is 0. */
+static inline double brain_round(float x)
+{
+    if (!isfinite(x) || x == 0) return (double)x;
+    double quantum = ldexp(1, fabsf(x) < FLT_MIN ? -133 : ilogbf(x) - 7);
+    return nearbyint((double)x / quantum) * quantum;
+}
+
+/* A row of int8: its scale is max / 127 as a float, at least FLT_MIN; NaN if one is not finite. */
+static inline void int8_round(double *to, const float *x, size_t n)
+{
+    float most = 0;
+    bool bad = false;
+    for (size_t i = 0; i < n; i++) {
+        most = fmaxf(most, fabsf(x[i]));
+        bad = bad || !isfinite(x[i]);
+    }
+    float scale = fmaxf(most / 127.0f, FLT_MIN), per_unit = 1.0f / scale;
+    for (size_t i = 0; i < n; i++)
+        to[i] = bad ? (double)NAN : (double)nearbyintf(x[i] * per_unit) * (double)scale;
+}
+
+static inline void keep_rows(double *to, const float *x, size_t n_rows, size_t dim, uint32_t type)
+{
+    for (size_t r = 0; type == PIMATTN_INT8 && r < n_rows; r++)
+        int8_round(to + r * dim, x + r * dim, dim);
+    for (size_t i = 0; type != PIMATTN_INT8 && i < n_rows * dim; i++)
+        to[i] = type == PIMATTN_F16    ? half_round((double)x[i])
+                : type == PIMATTN_BF16 ? brain_round(x[i])
+                                       : (double)x[i];
+}
+
 /* After a change of k or v. */
 static inline void kv_keep(attn_kv *kv)
 {
-    for (size_t i = 0; i < kv->n_tokens * kv->k_row; i++)
-        kv->k_kept[i] =
-            kv->shape.k_type == PIMATTN_F16 ? (float)half_round((double)kv->k[i]) : kv->k[i];
-    for (size_t i = 0; i < kv->n_tokens * kv->v_row; i++)
-        kv->v_kept[i] =
-            kv->shape.v_type == PIMATTN_F16 ? (float)half_round((double)kv->v[i]) : kv->v[i];
+    size_t n_rows = kv->n_tokens * kv->shape.n_kv_heads;
+    keep_rows(kv->k_kept, kv->k, n_rows, kv->shape.head_dim, kv->shape.k_type);
+    keep_rows(kv->v_kept, kv->v, n_rows, kv->dv, kv->shape.v_type);
 }
 
 static inline void fill_normal(float *x, size_t n, double size, check_rng *rng)
@@ -112,11 +141,11 @@ static inline attn_exact exact_head(const attn_kv *kv, uint64_t n, uint32_t head
     double scale = s->scale != 0 ? (double)s->scale : 1 / sqrt((double)s->head_dim);
     double top = -HUGE_VAL, max_score = 0, max_terms = 0, max_v = 0, l = 0;
     for (uint64_t t = 0; t < n; t++) {
-        const float *k = kv->k_kept + t * kv->k_row + (size_t)kv_head * s->head_dim;
+        const double *k = kv->k_kept + t * kv->k_row + (size_t)kv_head * s->head_dim;
         double dot = 0, terms = 0;
         for (uint32_t i = 0; i < s->head_dim; i++) {
-            dot += (double)q[i] * (double)k[i];
-            terms += fabs((double)q[i] * (double)k[i]);
+            dot += (double)q[i] * k[i];
+            terms += fabs((double)q[i] * k[i]);
         }
         scores[t] = dot * scale;
         max_terms = fmax(max_terms, terms * fabs(scale));
@@ -126,12 +155,12 @@ static inline attn_exact exact_head(const attn_kv *kv, uint64_t n, uint32_t head
     for (uint32_t j = 0; j < kv->dv; j++)
         out[j] = 0;
     for (uint64_t t = 0; t < n; t++) {
-        const float *v = kv->v_kept + t * kv->v_row + (size_t)kv_head * kv->dv;
+        const double *v = kv->v_kept + t * kv->v_row + (size_t)kv_head * kv->dv;
         double p = exp(scores[t] - top);
         l += p;
         for (uint32_t j = 0; j < kv->dv; j++) {
-            out[j] += p * (double)v[j];
-            max_v = fmax(max_v, fabs((double)v[j]));
+            out[j] += p * v[j];
+            max_v = fmax(max_v, fabs(v[j]));
         }
     }
     for (uint32_t j = 0; j < kv->dv; j++)
@@ -157,13 +186,35 @@ static inline void check_row(const attn_kv *kv, uint64_t n, const float *q, cons
     free(scores);
 }
 
+/* The most SIMD of the engines that tests make; 0: all there is. */
+static uint32_t engines_simd;
+
+static const char *const type_names[] = {"f32", "f16", "bf16", "int8"};
+
+/* Calls test once for every kernel of this build and CPU. */
+static inline void over_kernels(void (*test)(void))
+{
+    for (uint32_t simd = PIMATTN_SIMD_NONE; simd <= PIMATTN_SIMD_512; simd++) {
+        pimattn_kernel_info k, before;
+        pimattn_kernel_select(simd, &k);
+        pimattn_kernel_select(simd - 1, &before);
+        if (simd > PIMATTN_SIMD_NONE && k.simd == before.simd) continue;
+        unsigned n_errors = check_now.n_errors;
+        engines_simd = simd;
+        test();
+        if (check_now.n_errors != n_errors) printf("  with kernel %s\n", k.name);
+    }
+    engines_simd = 0;
+}
+
 /* An engine or NULL with a failed check. */
 static inline pimattn_engine *engine_new(const pimattn_config *config)
 {
     pimattn_engine *engine = NULL;
     pimhw_cause why = {""};
-    if (!CHECK_U(pimattn_engine_create(&engine, config, &why), PIMATTN_OK))
-        printf("%s\n", why.text);
+    pimattn_config c = *config;
+    if (c.simd == 0) c.simd = engines_simd;
+    if (!CHECK_U(pimattn_engine_create(&engine, &c, &why), PIMATTN_OK)) printf("%s\n", why.text);
     return engine;
 }
 

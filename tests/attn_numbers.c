@@ -210,10 +210,104 @@ static void exp_keeps_its_relative_bound(void)
 }
 
 /* --------------------------------------------------------------------------
+ * bf16 and int8
+ * -------------------------------------------------------------------------- */
+
+static void all_brains_come_back(void)
+{
+    static float x[65536], back[65536];
+    for (uint32_t i = 0; i < 65536; i++)
+        x[i] = bits_float(i << 16);
+    through_v(x, back, 65536, PIMATTN_BF16);
+    for (uint32_t i = 0; i < 65536; i++)
+        if (isfinite(x[i]))
+            CHECK_NEAR(back[i], x[i], 0);
+        else
+            CHECK_U(float_bits(back[i]), NAN_BITS);
+}
+
+/* Middles of neighbours, and what is just beside them; of both signs. */
+static void bf16_rounds_to_nearest_even(void)
+{
+    static float x[65536], back[65536];
+    static const uint32_t low[] = {0x7fff, 0x8000, 0x8001, 0x4567};
+    uint32_t n = 0;
+    for (uint32_t high = 0; high < 0x7f7f; high += 2 + high % 3)
+        for (size_t i = 0; i < COUNT(low) && n < 65536; i++)
+            x[n++] = bits_float((high % 5 ? high : high | 0x8000) << 16 | low[i]);
+    through_v(x, back, n, PIMATTN_BF16);
+    for (uint32_t i = 0; i < n; i++)
+        CHECK_NEAR(back[i], brain_round(x[i]), 0);
+}
+
+static void int8_keeps_127_steps_of_the_largest(void)
+{
+    check_rng rng = {17};
+    for (int i = 0; i < 200; i++) {
+        float x[67], back[67], most = 0;
+        double kept[67], size = ldexp(1, (int)rng_range(&rng, 0, 240) - 125);
+        uint32_t n = (uint32_t)rng_range(&rng, 1, 67);
+        fill_normal(x, n, size, &rng);
+        through_v(x, back, n, PIMATTN_INT8);
+        int8_round(kept, x, n);
+        for (uint32_t j = 0; j < n; j++)
+            most = fmaxf(most, fabsf(x[j]));
+        for (uint32_t j = 0; j < n; j++) {
+            CHECK_NEAR(back[j], (float)kept[j], 0);
+            /* half a step, and the rounding of the scale; or half of the least scale */
+            CHECK_NEAR(kept[j], x[j], 0.50001 * fmax((double)most / 127, (double)FLT_MIN));
+        }
+    }
+}
+
+static void an_int8_row_of_zeros_gives_zeros(void)
+{
+    static const float zeros[40] = {0, -0.0f};
+    float back[40];
+    through_v(zeros, back, 40, PIMATTN_INT8);
+    for (uint32_t j = 0; j < 40; j++)
+        CHECK_NEAR(back[j], 0, 0);
+}
+
+/* One scale for the row: it is NaN, and so is everything of the row. */
+static void an_int8_row_that_is_not_finite_is_nan(void)
+{
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        float x[40] = {1, 2, 3}, back[40];
+        x[i == 0 ? 0 : 38] = bad[i];
+        through_v(x, back, 40, PIMATTN_INT8);
+        for (uint32_t j = 0; j < 40; j++)
+            CHECK_U(float_bits(back[j]), NAN_BITS);
+    }
+}
+
+static void bf16_overflow_is_named(void)
+{
+    pimattn_shape s = shape_of(1, 1, 1, 20, 0);
+    s.k_type = s.v_type = PIMATTN_BF16;
+    pimattn_config c = config_of(&s);
+    pimattn_engine *engine = engine_new(&c);
+    pimattn_seq seq = 0;
+    float k[20] = {0}, v[20] = {0};
+    if (!engine) return;
+    CHECK_U(pimattn_seq_create(engine, &seq), PIMATTN_OK);
+    k[19] = bits_float(0x7f7f7fff); /* rounds down */
+    CHECK_U(pimattn_append(engine, seq, 0, k, v, 1, 0, 0), PIMATTN_OK);
+    v[18] = bits_float(0xff7f8000u);
+    CHECK_U(pimattn_append(engine, seq, 0, k, v, 1, 0, 0), PIMATTN_ERR_RANGE);
+    CHECK_HAS(pimattn_engine_cause(engine), "v of token 0");
+    CHECK_HAS(pimattn_engine_cause(engine), "index 18 is beyond bf16");
+    v[18] = INFINITY;
+    CHECK_U(pimattn_append(engine, seq, 0, k, v, 1, 0, 0), PIMATTN_OK);
+    pimattn_engine_destroy(engine);
+}
+
+/* --------------------------------------------------------------------------
  * Not finite: 4 query heads on 2 KV heads, 20 tokens, 3 queries.
  * -------------------------------------------------------------------------- */
 
-enum { N_HEADS = 4, N_KV = 2, N_DIM = 6, N_DV = 5, N_TOKENS = 20, N_QUERIES = 3 };
+enum { N_HEADS = 4, N_KV = 2, N_DIM = 32, N_DV = 16, N_TOKENS = 20, N_QUERIES = 3 };
 
 typedef struct world {
     attn_kv kv;
@@ -538,22 +632,38 @@ static void a_bad_value_survives_merges(void)
     }
 }
 
+/* One test with every kernel. */
+static void (*kernel_test)(void);
+
+static void every_kernel(void)
+{
+    over_kernels(kernel_test);
+}
+
+#define KERNELS(test) (kernel_test = test, check_run(#test, every_kernel))
+
 int main(void)
 {
-    RUN(all_halves_come_back);
-    RUN(f16_rounds_to_nearest_even);
-    RUN(f32_is_kept_to_the_bit);
-    RUN(f16_keys_round_like_values);
-    RUN(f16_overflow_is_named_and_appends_nothing);
-    RUN(exp_keeps_its_relative_bound);
-    RUN(a_bad_key_makes_the_heads_that_see_it_nan);
-    RUN(a_bad_query_makes_its_head_nan);
-    RUN(an_overflowing_score_makes_its_head_nan);
-    RUN(finite_scores_may_lie_far_apart);
-    RUN(a_bad_value_makes_one_output_nan);
-    RUN(a_bad_value_counts_without_weight);
-    RUN(f16_keeps_what_is_not_finite);
-    RUN(an_overflowing_sum_is_nan);
+    KERNELS(all_halves_come_back);
+    KERNELS(f16_rounds_to_nearest_even);
+    KERNELS(f32_is_kept_to_the_bit);
+    KERNELS(f16_keys_round_like_values);
+    KERNELS(f16_overflow_is_named_and_appends_nothing);
+    KERNELS(exp_keeps_its_relative_bound);
+    KERNELS(all_brains_come_back);
+    KERNELS(bf16_rounds_to_nearest_even);
+    KERNELS(int8_keeps_127_steps_of_the_largest);
+    KERNELS(an_int8_row_of_zeros_gives_zeros);
+    KERNELS(an_int8_row_that_is_not_finite_is_nan);
+    KERNELS(bf16_overflow_is_named);
+    KERNELS(a_bad_key_makes_the_heads_that_see_it_nan);
+    KERNELS(a_bad_query_makes_its_head_nan);
+    KERNELS(an_overflowing_score_makes_its_head_nan);
+    KERNELS(finite_scores_may_lie_far_apart);
+    KERNELS(a_bad_value_makes_one_output_nan);
+    KERNELS(a_bad_value_counts_without_weight);
+    KERNELS(f16_keeps_what_is_not_finite);
+    KERNELS(an_overflowing_sum_is_nan);
     RUN(empty_partials_change_nothing);
     RUN(poison_stays);
     RUN(a_merge_refuses_other_dims);

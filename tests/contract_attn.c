@@ -130,8 +130,9 @@ static void the_check_names_the_field(void)
     BAD("head_dim", c.shape.head_dim = UINT32_MAX);
     BAD("head_dim_v", c.shape.head_dim_v = 65537);
     BAD("head_dim_v", c.shape.head_dim_v = UINT32_MAX);
-    BAD("k_type", c.shape.k_type = 2);
+    BAD("k_type", c.shape.k_type = PIMATTN_N_TYPE);
     BAD("v_type", c.shape.v_type = UINT32_MAX);
+    BAD("simd", c.simd = PIMATTN_SIMD_512 + 1);
     BAD("scale", c.shape.scale = NAN);
     BAD("scale", c.shape.scale = INFINITY);
     BAD("page_tokens", c.page_tokens = UINT32_MAX);
@@ -209,6 +210,12 @@ static void page_bytes_follow_the_formula(void)
         uint64_t run = pages[i] % 16 ? pages[i] : 16;
         CHECK_U(pimattn_page_bytes(engine),
                 pages[i] / run * (up64(run * 5 * 2) + up64(run * 3 * 4)));
+        pimattn_engine_destroy(engine);
+        c.shape.k_type = PIMATTN_INT8, c.shape.v_type = PIMATTN_INT8;
+        engine = engine_new(&c);
+        if (!engine) return;
+        CHECK_U(pimattn_page_bytes(engine),
+                pages[i] / run * (up64(run * 5) + up64(run * 3) + 2 * up64(run * 4)));
         pimattn_engine_destroy(engine);
     }
 }

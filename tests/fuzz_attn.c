@@ -149,9 +149,10 @@ static void try_append(model *m)
     if (status != PIMATTN_OK) {
         CHECK_U(pimattn_pages_used(m->engine), used);
         CHECK(pimattn_engine_cause(m->engine)[0] != 0);
-        bool f16 = s->k_type == PIMATTN_F16 || s->v_type == PIMATTN_F16;
+        bool half = s->k_type == PIMATTN_F16 || s->v_type == PIMATTN_F16 ||
+                    s->k_type == PIMATTN_BF16 || s->v_type == PIMATTN_BF16;
         bool expected = !known || wrong || n == 0 || status == PIMATTN_ERR_PAGES ||
-                        (f16 && status == PIMATTN_ERR_RANGE);
+                        (half && status == PIMATTN_ERR_RANGE);
         CHECK(expected);
     }
 }
@@ -237,10 +238,11 @@ static void one_engine(uint64_t seed)
     pimattn_shape s = shape_of(
         (uint32_t)rng_range(&m.rng, 1, MOST_LAYERS), n_kv_heads * (uint32_t)rng_range(&m.rng, 1, 4),
         n_kv_heads, (uint32_t)rng_range(&m.rng, 1, 8), (uint32_t)rng_range(&m.rng, 0, 8));
-    s.k_type = (uint32_t)rng_range(&m.rng, 0, 1);
-    s.v_type = (uint32_t)rng_range(&m.rng, 0, 1);
+    s.k_type = (uint32_t)rng_range(&m.rng, 0, PIMATTN_N_TYPE - 1);
+    s.v_type = (uint32_t)rng_range(&m.rng, 0, PIMATTN_N_TYPE - 1);
     m.config = config_of(&s);
     m.config.page_tokens = (uint32_t)rng_range(&m.rng, 1, 40);
+    m.config.simd = (uint32_t)rng_range(&m.rng, 0, PIMATTN_SIMD_512);
     m.config.max_seqs = (uint32_t)rng_range(&m.rng, 1, 6);
     m.config.memo_entries = (uint32_t)rng_range(&m.rng, 0, 3);
     m.config.partition = (uint32_t)rng_range(&m.rng, 0, 1);

@@ -185,25 +185,39 @@ static bool same(scene *s, const how *h)
     return CHECK_BYTES(s->lse_now, s->lse, s->n_lse * sizeof(float)) && out;
 }
 
-/* Calls test for random shapes and lengths. */
-static void over_scenes(void (*test)(scene *s, check_rng *rng))
+/* Calls test for random shapes and lengths, with one kernel. */
+static void over_shapes(void (*test)(scene *s, check_rng *rng))
 {
-    static const uint32_t dims[] = {1, 3, 8, 16, 17, 40, 64};
+    static const uint32_t dims[] = {1, 3, 8, 16, 17, 40, 64, 128, 48};
     check_rng rng = {11};
     for (uint64_t i = 0; i < 8; i++) {
         uint32_t n_kv_heads = (uint32_t)rng_range(&rng, 1, 3);
-        uint32_t n_heads = n_kv_heads * (uint32_t)rng_range(&rng, 1, 5);
+        uint32_t n_heads = n_kv_heads * (uint32_t)rng_range(&rng, 1, i % 4 == 2 ? 18 : 5);
         uint32_t dim = dims[rng_range(&rng, 0, COUNT(dims) - 1)];
         uint32_t dv = i & 1 ? dims[rng_range(&rng, 0, COUNT(dims) - 1)] : 0;
         pimattn_shape shape =
             shape_of((uint32_t)rng_range(&rng, 1, 2), n_heads, n_kv_heads, dim, dv);
-        shape.k_type = (uint32_t)rng_range(&rng, 0, 1);
-        shape.v_type = (uint32_t)rng_range(&rng, 0, 1);
+        shape.k_type = (uint32_t)rng_range(&rng, 0, PIMATTN_N_TYPE - 1);
+        shape.v_type = (uint32_t)rng_range(&rng, 0, PIMATTN_N_TYPE - 1);
         uint64_t n_tokens = i == 0 ? 5 : rng_range(&rng, 10, i < 5 ? 600 : 2600);
         scene s = scene_new(&shape, n_tokens, rng_range(&rng, 1, 5), 100 + i);
         test(&s, &rng);
         scene_free(&s);
     }
+}
+
+static void (*scene_test)(scene *s, check_rng *rng);
+
+static void one_kernel(void)
+{
+    over_shapes(scene_test);
+}
+
+/* .. with every kernel. */
+static void over_scenes(void (*test)(scene *s, check_rng *rng))
+{
+    scene_test = test;
+    over_kernels(one_kernel);
 }
 
 static void test_pages(scene *s, check_rng *rng)
@@ -237,14 +251,20 @@ static void one_call_of_n_is_n_calls_of_one(void)
     over_scenes(test_calls);
 }
 
-static void a_long_prompt_is_its_decode(void)
+static void long_prompt(void)
 {
-    pimattn_shape shape = shape_of(1, 4, 2, 8, 0);
+    pimattn_shape shape = shape_of(1, 4, 2, 16, 0);
+    shape.k_type = PIMATTN_BF16, shape.v_type = PIMATTN_INT8;
     scene s = scene_new(&shape, 1100, 600, 5);
     how h = how_of(&shape);
     h.one_by_one = true;
     same(&s, &h);
     scene_free(&s);
+}
+
+static void a_long_prompt_is_its_decode(void)
+{
+    over_kernels(long_prompt);
 }
 
 static void test_batch(scene *s, check_rng *rng)
@@ -557,13 +577,18 @@ static void tree_case(uint64_t n_tokens, check_rng *rng)
     pimattn_engine_destroy(engine);
 }
 
-static void leaves_merged_by_the_tree_are_the_whole(void)
+static void leaves_and_tree(void)
 {
     static const uint64_t lengths[] = {1,    511,  512,  513,  1024, 1025, 1536,
                                        2047, 2560, 3072, 3583, 4096, 4097, 7680};
     check_rng rng = {21};
     for (size_t i = 0; i < COUNT(lengths); i++)
         tree_case(lengths[i], &rng);
+}
+
+static void leaves_merged_by_the_tree_are_the_whole(void)
+{
+    over_kernels(leaves_and_tree);
 }
 
 int main(void)

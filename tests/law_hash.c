@@ -23,6 +23,7 @@ static uint64_t hash_case(uint32_t k_type, uint32_t v_type, uint32_t dim, uint32
     attn_kv kv = kv_random(&s, n, &rng);
     pimattn_config config = config_of(&s);
     config.page_tokens = 24;
+    config.simd = PIMATTN_SIMD_NONE;
     pimattn_engine *engine = engine_new(&config);
     pimattn_item item = {0, QUERIES};
     if (!engine) return 0;
@@ -57,8 +58,18 @@ static void scalar_bytes_are_the_pinned_ones(void)
     CHECK_U(hash, 0xdab11516833926c3u);
 }
 
+static void scalar_bytes_of_bf16_and_int8_are_the_pinned_ones(void)
+{
+    uint64_t hash = hash_case(PIMATTN_BF16, PIMATTN_INT8, 40, 24, 1300);
+    hash ^= hash_case(PIMATTN_INT8, PIMATTN_BF16, 64, 17, 600) * 3;
+    hash ^= hash_case(PIMATTN_INT8, PIMATTN_INT8, 17, 64, 50) * 5;
+    printf("bits %016llx\n", (unsigned long long)hash);
+    CHECK_U(hash, 0x82bd752dec2f65afu);
+}
+
 int main(void)
 {
     RUN(scalar_bytes_are_the_pinned_ones);
+    RUN(scalar_bytes_of_bf16_and_int8_are_the_pinned_ones);
     return check_end();
 }

@@ -83,28 +83,33 @@ static pimattn_config random_config(check_rng *rng)
     static const uint32_t dims[] = {1, 3, 8, 16, 17, 64, 100, 128, 256};
     static const uint32_t pages[] = {1, 7, 16, 24, 40, 64, 128, 0};
     uint32_t n_kv_heads = (uint32_t)rng_range(rng, 1, 4);
-    uint32_t n_heads = n_kv_heads * (uint32_t)rng_range(rng, 1, 8 / n_kv_heads);
+    uint32_t n_heads = n_kv_heads * (uint32_t)rng_range(rng, 1, 20 / n_kv_heads);
     uint32_t dv = rng_range(rng, 0, 1) ? pick(rng, dims, COUNT(dims)) : 0;
     pimattn_shape s = shape_of((uint32_t)rng_range(rng, 1, 2), n_heads, n_kv_heads,
                                pick(rng, dims, COUNT(dims)), dv);
-    s.k_type = (uint32_t)rng_range(rng, 0, 1);
-    s.v_type = (uint32_t)rng_range(rng, 0, 1);
+    s.k_type = (uint32_t)rng_range(rng, 0, PIMATTN_N_TYPE - 1);
+    s.v_type = (uint32_t)rng_range(rng, 0, PIMATTN_N_TYPE - 1);
     if (rng_range(rng, 0, 3) == 0) s.scale = rng_float(rng, -0.5, 0.5);
     pimattn_config c = config_of(&s);
     c.page_tokens = pick(rng, pages, COUNT(pages));
     return c;
 }
 
-static void random_shapes_agree_with_float64(void)
+static void random_shapes(void)
 {
-    check_rng rng = {1};
-    for (int i = 0; i < 160; i++) {
+    check_rng rng = {1 + engines_simd};
+    for (int i = 0; i < 70; i++) {
         double q_size = rng_range(&rng, 0, 3) ? 1 : 20;
         one_case(random_config(&rng), rng_range(&rng, 0, 2) ? 90 : 1500, 7, q_size, &rng);
     }
 }
 
-static void lengths_around_tiles_and_leaves_agree(void)
+static void random_shapes_agree_with_float64(void)
+{
+    over_kernels(random_shapes);
+}
+
+static void lengths_around_tiles(void)
 {
     static const uint64_t lengths[] = {1,  2,   15,  16,  17,   31,   32,
                                        33, 511, 512, 513, 1023, 1024, 1025};
@@ -128,10 +133,15 @@ static void lengths_around_tiles_and_leaves_agree(void)
     }
 }
 
-static void five_thousand_tokens_agree_with_float64(void)
+static void lengths_around_tiles_and_leaves_agree(void)
+{
+    over_kernels(lengths_around_tiles);
+}
+
+static void five_thousand_tokens(void)
 {
     check_rng rng = {3};
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 2 * PIMATTN_N_TYPE; i++) {
         pimattn_shape s = shape_of(1, 4, 2, i & 1 ? 128 : 17, 0);
         s.k_type = s.v_type = i >> 1;
         pimattn_config c = config_of(&s);
@@ -140,13 +150,23 @@ static void five_thousand_tokens_agree_with_float64(void)
     }
 }
 
-static void a_whole_prompt_in_one_call_agrees_with_float64(void)
+static void five_thousand_tokens_agree_with_float64(void)
+{
+    over_kernels(five_thousand_tokens);
+}
+
+static void whole_prompt(void)
 {
     check_rng rng = {4};
     pimattn_shape s = shape_of(1, 4, 2, 16, 0);
     pimattn_config c = config_of(&s);
     for (int i = 0; i < 3; i++)
         one_case(c, 560, 560, 1, &rng);
+}
+
+static void a_whole_prompt_in_one_call_agrees_with_float64(void)
+{
+    over_kernels(whole_prompt);
 }
 
 /* --------------------------------------------------------------------------
@@ -254,9 +274,9 @@ static void make_rising(attn_kv *kv, float *q, check_rng *rng)
         kv->k[t * kv->k_row] = 0.25f * (float)t;
 }
 
-static void hard_cases_keep_the_bound(void)
+static void hard_cases(void)
 {
-    for (uint32_t type = PIMATTN_F32; type <= PIMATTN_F16; type++) {
+    for (uint32_t type = PIMATTN_F32; type < PIMATTN_N_TYPE; type++) {
         hard_case(make_dominating, type);
         hard_case(make_ten_thousand, type);
         hard_case(make_offset, type);
@@ -267,6 +287,56 @@ static void hard_cases_keep_the_bound(void)
         hard_case(make_rising, type);
     }
     hard_case(make_float_subnormal, PIMATTN_F32);
+    hard_case(make_float_subnormal, PIMATTN_BF16);
+    hard_case(make_float_subnormal, PIMATTN_INT8);
+}
+
+static void hard_cases_keep_the_bound(void)
+{
+    over_kernels(hard_cases);
+}
+
+/* N(0, 1): 5e-6 of the largest output, for every type and kernel over the same numbers. */
+static void normal_case(attn_kv *kv, const float *q)
+{
+    static double exact[HARD_DIM];
+    double *scores = (double *)check_alloc(kv->n_tokens, sizeof(double)), most = 0;
+    kv_keep(kv);
+    exact_head(kv, kv->n_tokens, 0, q, exact, scores);
+    for (uint32_t j = 0; j < HARD_DIM; j++)
+        most = fmax(most, fabs(exact[j]));
+    for (uint32_t simd = PIMATTN_SIMD_NONE; simd <= PIMATTN_SIMD_512; simd++) {
+        pimattn_config c = config_of(&kv->shape);
+        float out[HARD_DIM];
+        pimattn_seq seq = 0;
+        c.simd = simd;
+        pimattn_engine *engine = engine_new(&c);
+        if (!engine) break;
+        CHECK_U(pimattn_seq_create(engine, &seq), PIMATTN_OK);
+        CHECK_U(kv_append(engine, seq, 0, kv, 0, kv->n_tokens), PIMATTN_OK);
+        if (CHECK_U(pimattn_attend_one(engine, seq, 0, out, q, NULL), PIMATTN_OK))
+            for (uint32_t j = 0; j < HARD_DIM; j++)
+                CHECK_NEAR(out[j], exact[j], 5e-6 * most);
+        pimattn_engine_destroy(engine);
+    }
+    free(scores);
+}
+
+static void normal_numbers_keep_their_own_bound(void)
+{
+    static const uint64_t lengths[] = {4096, 131072};
+    check_rng rng = {6};
+    pimattn_shape s = shape_of(1, 1, 1, HARD_DIM, 0);
+    for (size_t i = 0; i < COUNT(lengths); i++) {
+        attn_kv kv = kv_random(&s, lengths[i], &rng);
+        float q[HARD_DIM];
+        fill_normal(q, HARD_DIM, 1, &rng);
+        for (kv.shape.k_type = 0; kv.shape.k_type < PIMATTN_N_TYPE; kv.shape.k_type++) {
+            kv.shape.v_type = kv.shape.k_type;
+            normal_case(&kv, q);
+        }
+        kv_free(&kv);
+    }
 }
 
 int main(void)
@@ -276,5 +346,6 @@ int main(void)
     RUN(five_thousand_tokens_agree_with_float64);
     RUN(a_whole_prompt_in_one_call_agrees_with_float64);
     RUN(hard_cases_keep_the_bound);
+    RUN(normal_numbers_keep_their_own_bound);
     return check_end();
 }

@@ -1,0 +1,95 @@
+/* What does appending a token cost beside a plain copy of its bytes? (32,8) heads of 128; every
+ * append goes to another of 256 layers, whose pages are in no cache then. CSV: median microseconds
+ * of one append and of copying as many bytes, already in the cache's type, to the same kind of
+ * places known beforehand; and the median ratio of the rounds. */
+#define _DEFAULT_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#define PIMATTN_IMPLEMENTATION
+#include "../pimattn.h"
+#include "clean.h"
+
+enum { HEADS = 32, KV_HEADS = 8, DIM = 128, LAYERS = 256, ROUNDS = 60, ROOM = 2 * ROUNDS + 2 };
+
+static float k[KV_HEADS * DIM], v[KV_HEADS * DIM];
+
+typedef struct work {
+    pimattn_engine *e;
+    pimattn_seq seq;
+    unsigned char *to[LAYERS][KV_HEADS][2];
+    size_t row_bytes;
+} work;
+
+static void append(void *user)
+{
+    work *w = (work *)user;
+    for (uint32_t layer = 0; layer < LAYERS; layer++)
+        bench_must(pimattn_append(w->e, w->seq, layer, k, v, 1, 0, 0) == PIMATTN_OK, "append");
+}
+
+static void copy(void *user)
+{
+    work *w = (work *)user;
+    const unsigned char *from[2] = {(const unsigned char *)k, (const unsigned char *)v};
+    for (uint32_t layer = 0; layer < LAYERS; layer++)
+        for (uint32_t h = 0; h < KV_HEADS; h++)
+            for (int i = 0; i < 2; i++)
+                memcpy(w->to[layer][h][i], from[i] + h * w->row_bytes, w->row_bytes);
+}
+
+/* Where the next token goes. */
+static void find(work *w)
+{
+    const pimattn_i_layout *lay = &w->e->layout;
+    const pimattn_i_seq *s = pimattn_i_seq_find(w->e, w->seq);
+    for (uint32_t layer = 0; layer < LAYERS; layer++)
+        for (uint32_t h = 0; h < KV_HEADS; h++) {
+            uint64_t at;
+            unsigned char *run =
+                pimattn_i_run(&w->e->pool, lay, s, layer, h, s->tokens[layer], &at);
+            w->to[layer][h][0] = run + at * lay->k_row_bytes;
+            w->to[layer][h][1] = run + lay->v_offset + at * lay->v_row_bytes;
+        }
+}
+
+static void one_type(uint32_t type, uint32_t simd)
+{
+    static work w;
+    static bench_series appends, copies;
+    pimattn_config c;
+    pimhw_cause why;
+    appends.n = copies.n = 0;
+    memset(&c, 0, sizeof c);
+    pimattn_shape shape = {LAYERS, HEADS, KV_HEADS, DIM, 0, type, type, 0};
+    c.shape = shape;
+    c.simd = simd;
+    c.memo_entries = 1;
+    bench_must(pimattn_engine_create(&w.e, &c, &why) == PIMATTN_OK, "create");
+    bench_must(pimattn_seq_create(w.e, &w.seq) == PIMATTN_OK, "sequence");
+    bench_must(pimattn_seq_reserve(w.e, w.seq, ROOM) == PIMATTN_OK, "reserve");
+    w.row_bytes = (size_t)w.e->layout.k_row_bytes;
+    for (uint32_t i = 0; i < w.e->pool.n_slabs; i++)
+        memset(w.e->pool.slabs[i], 0, (size_t)pimattn_i_slab_bytes(&w.e->pool, i));
+    for (int round = 0; round < ROUNDS; round++) {
+        appends.us[appends.n++] = bench_time(append, &w, NULL);
+        find(&w);
+        copies.us[copies.n++] = bench_time(copy, &w, NULL);
+        append(&w); /* over what the copy wrote */
+    }
+    int n_clean;
+    double cv = bench_cv(&appends, &n_clean);
+    printf("%s,%s,%zu,%.3f,%.3f,%.2f,%.3f,%d\n", bench_types[type], w.e->kernel->name,
+           2 * KV_HEADS * w.row_bytes, bench_median(appends.us, appends.n) / LAYERS,
+           bench_median(copies.us, copies.n) / LAYERS, bench_ratio(&appends, &copies), cv, n_clean);
+    pimattn_engine_destroy(w.e);
+}
+
+int main(void)
+{
+    bench_fill(k, KV_HEADS * DIM, 1);
+    bench_fill(v, KV_HEADS * DIM, 2);
+    printf("type,kernel,bytes,append_us,copy_us,ratio,cv,clean\n");
+    for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++)
+        for (uint32_t simd = PIMATTN_SIMD_512; simd >= PIMATTN_SIMD_NONE; simd--)
+            one_type(type, simd);
+    return 0;
+}

@@ -1,0 +1,164 @@
+/* clean.h - what the host benches share: times of calls that had their core for themselves.
+ *
+ * Every call is timed alone and counts only if the CPU time of every thread in it is at least
+ * 96.5 % of its wall time. Variants take turns in rounds, so that a ratio is one of the same round;
+ * figures are medians.
+ */
+#ifndef BENCH_CLEAN_H
+#define BENCH_CLEAN_H
+
+#ifndef PIMATTN_H
+#error "include pimattn.h with PIMATTN_IMPLEMENTATION first"
+#endif
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "../examples/pool.h"
+
+enum { BENCH_ROUNDS = 400, BENCH_WORKERS = 2 };
+
+static inline double bench_clock_us(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+static inline double bench_now_us(void)
+{
+    return bench_clock_us(CLOCK_MONOTONIC);
+}
+
+static inline void bench_must(bool ok, const char *what)
+{
+    if (ok) return;
+    fprintf(stderr, "bench: %s failed\n", what);
+    exit(1);
+}
+
+/* The times of one variant; NaN: that round's call was disturbed. */
+typedef struct bench_series {
+    double us[BENCH_ROUNDS];
+    int n;
+} bench_series;
+
+/* Whether the thread had its core since it began. */
+typedef struct bench_watch {
+    double cpu_us, wall_us;
+} bench_watch;
+
+static inline bench_watch bench_begin(void)
+{
+    bench_watch w = {bench_clock_us(CLOCK_THREAD_CPUTIME_ID), bench_now_us()};
+    return w;
+}
+
+static inline bool bench_alone(bench_watch since)
+{
+    bench_watch now = bench_begin();
+    return now.cpu_us - since.cpu_us >= 0.965 * (now.wall_us - since.wall_us) - 0.2;
+}
+
+/* A parallel_for that also watches every thread. */
+typedef struct bench_pool {
+    ex_pool pool;
+    void (*fn)(void *, size_t, size_t);
+    void *arg;
+    bool disturbed[BENCH_WORKERS];
+} bench_pool;
+
+static inline void bench_pool_item(void *user, size_t index, size_t worker)
+{
+    bench_pool *p = (bench_pool *)user;
+    bench_watch w = bench_begin();
+    p->fn(p->arg, index, worker);
+    if (!bench_alone(w)) p->disturbed[worker] = true;
+}
+
+static inline void bench_pool_for(void *user, size_t n, void (*fn)(void *, size_t, size_t),
+                                  void *arg)
+{
+    bench_pool *p = (bench_pool *)user;
+    p->fn = fn;
+    p->arg = arg;
+    ex_pool_for(&p->pool, n, bench_pool_item, p);
+}
+
+/* Times one call; NaN if it was disturbed. */
+static inline double bench_time(void (*call)(void *), void *arg, bench_pool *pool)
+{
+    if (pool) memset(pool->disturbed, 0, sizeof pool->disturbed);
+    bench_watch w = bench_begin();
+    double start = bench_now_us();
+    call(arg);
+    double us = bench_now_us() - start;
+    bool clean = bench_alone(w);
+    for (int i = 0; pool && i < BENCH_WORKERS; i++)
+        clean = clean && !pool->disturbed[i];
+    return clean ? us : (double)NAN;
+}
+
+static inline int bench_by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of the n that are numbers; NaN if there are none. Sorts a copy. */
+static inline double bench_median(const double *x, int n)
+{
+    static double sorted[BENCH_ROUNDS];
+    int m = 0;
+    for (int i = 0; i < n; i++)
+        if (!isnan(x[i])) sorted[m++] = x[i];
+    qsort(sorted, (size_t)m, sizeof *sorted, bench_by_size);
+    return m ? (sorted[m / 2] + sorted[(m - 1) / 2]) / 2 : (double)NAN;
+}
+
+/* Median of a / b over the rounds in which both were clean. */
+static inline double bench_ratio(const bench_series *a, const bench_series *b)
+{
+    static double ratio[BENCH_ROUNDS];
+    int n = a->n < b->n ? a->n : b->n;
+    for (int i = 0; i < n; i++)
+        ratio[i] = a->us[i] / b->us[i];
+    return bench_median(ratio, n);
+}
+
+/* Coefficient of variation of the clean calls, and how many there are. */
+static inline double bench_cv(const bench_series *s, int *n_clean)
+{
+    double sum = 0, squares = 0;
+    *n_clean = 0;
+    for (int i = 0; i < s->n; i++) {
+        if (isnan(s->us[i])) continue;
+        ++*n_clean;
+        sum += s->us[i];
+        squares += s->us[i] * s->us[i];
+    }
+    double mean = sum / *n_clean;
+    return sqrt(fmax(0, squares / *n_clean - mean * mean)) / mean;
+}
+
+static inline float bench_random(uint32_t *seed)
+{
+    float sum = 0; /* of four uniform numbers: near enough to N(0, 1) */
+    for (int i = 0; i < 4; i++) {
+        *seed = *seed * 1664525u + 1013904223u;
+        sum += (float)(*seed >> 8) / 8388608.0f - 1.0f;
+    }
+    return sum * 0.866f;
+}
+
+static inline void bench_fill(float *x, size_t n, uint32_t seed)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = bench_random(&seed);
+}
+
+static const char *const bench_types[] = {"f32", "f16", "bf16", "int8"};
+
+#endif

@@ -1,0 +1,307 @@
+/* How near to the memory's bandwidth is decode attention? One query token, head_dim 128, K and V
+ * cold: calls go round over layers of 256 MiB and more. CSV: median time and GB/s of K and V,
+ * the fraction of a plain read of the same bytes in the same order by as many threads (median of
+ * the rounds), coefficient of variation, clean calls.
+ *
+ *     decode [--types f32,f16,..] [--groups 1,4,8] [--tokens 4096,..] [--pages 0,128,64]
+ *            [--kernels avx512,avx2,scalar] [--threads 1,2] [--rounds N]
+ *
+ * groups: (heads, KV heads) = (32,32), (32,8), (64,8); pages: tokens of shuffled pages, 0: one page
+ * as long as it may be. Default: 4096 tokens. Beyond the documented calls it swaps kernels inside
+ * one engine, so that all variants read the very same memory. */
+#define _DEFAULT_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#define PIMATTN_IMPLEMENTATION
+#include "../pimattn.h"
+#include "clean.h"
+
+enum { DIM = 128, MOST_HEADS = 64, MOST_PAGES = 4, MOST_VARIANTS = 64, FILL_ROWS = 64 };
+
+static const uint64_t cold_bytes = (uint64_t)256 << 20;
+
+static float q[MOST_HEADS * DIM], out[MOST_HEADS * DIM], rows[2][FILL_ROWS * MOST_HEADS * DIM];
+static bench_pool pool;
+static uint64_t sink;
+static bool wide; /* read by AVX-512 */
+
+/* --- Plain reads. --- */
+
+#ifdef PIMATTN_I_AVX512
+#define READ_512(i) s##i = _mm512_add_epi64(s##i, _mm512_loadu_si512(from + at + 64 * i));
+PIMATTN_I_PLAIN_16 uint64_t read_512(const unsigned char *from, size_t bytes)
+{
+    __m512i s0 = _mm512_setzero_si512(), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0;
+    __m512i s7 = s0;
+    for (size_t at = 0; at + 512 <= bytes; at += 512) {
+        PIMATTN_I_EACH8(READ_512)
+    }
+    s0 = _mm512_add_epi64(_mm512_add_epi64(s0, s1), _mm512_add_epi64(s2, s3));
+    s4 = _mm512_add_epi64(_mm512_add_epi64(s4, s5), _mm512_add_epi64(s6, s7));
+    return (uint64_t)_mm512_reduce_add_epi64(_mm512_add_epi64(s0, s4));
+}
+#endif
+
+static uint64_t read_plain(const unsigned char *from, size_t bytes)
+{
+    uint64_t s[8] = {0}, x;
+    for (size_t at = 0; at + 64 <= bytes; at += 64)
+        for (size_t i = 0; i < 8; i++) {
+            memcpy(&x, from + at + 8 * i, sizeof x);
+            s[i] += x;
+        }
+    return s[0] + s[1] + s[2] + s[3] + s[4] + s[5] + s[6] + s[7];
+}
+
+/* --- One engine: a sequence in pages of a size, all variants on it. --- */
+
+typedef struct cache {
+    pimattn_engine *e;
+    pimattn_seq seq;
+    const pimattn_i_seq *s;
+    uint32_t page_tokens, n_layers, layer;
+    uint64_t bytes; /* of K, V and scales that attention of a layer reads */
+} cache;
+
+/* Takes the pages of many short sequences and frees these in random order. */
+static void shuffle_pages(cache *c, uint64_t n_tokens)
+{
+    uint32_t n = (uint32_t)(n_tokens / c->page_tokens), seed = 7;
+    pimattn_seq *all = (pimattn_seq *)malloc(n * sizeof *all);
+    bench_must(all != NULL, "memory");
+    for (uint32_t i = 0; i < n; i++) {
+        bench_must(pimattn_seq_create(c->e, &all[i]) == PIMATTN_OK, "create");
+        bench_must(pimattn_seq_reserve(c->e, all[i], c->page_tokens) == PIMATTN_OK, "reserve");
+    }
+    for (uint32_t i = n; i > 0; i--) {
+        seed = seed * 1664525u + 1013904223u;
+        uint32_t j = (uint32_t)((uint64_t)(seed >> 8) * i >> 24);
+        bench_must(pimattn_seq_free(c->e, all[j]) == PIMATTN_OK, "free");
+        all[j] = all[i - 1];
+    }
+    free(all);
+}
+
+static cache cache_of(uint32_t type, uint32_t n_heads, uint32_t n_kv_heads, uint64_t n_tokens,
+                      uint32_t page_tokens)
+{
+    cache c;
+    pimattn_config config;
+    pimhw_cause why;
+    memset(&c, 0, sizeof c);
+    memset(&config, 0, sizeof config);
+    bool shuffled = page_tokens != 0;
+    if (!shuffled) page_tokens = n_tokens < 65536 ? (uint32_t)n_tokens : 65536;
+    pimattn_shape shape = {1, n_heads, n_kv_heads, DIM, 0, type, type, 0};
+    pimattn_i_layout lay;
+    shape.head_dim_v = DIM;
+    pimattn_i_layout_init(&lay, &shape, page_tokens);
+    c.page_tokens = page_tokens;
+    c.bytes = n_tokens / page_tokens * n_kv_heads * lay.page_bytes;
+    c.n_layers = shape.n_layers = (uint32_t)(cold_bytes / c.bytes + 1);
+    config.shape = shape;
+    config.page_tokens = page_tokens;
+    config.pool_bytes = c.bytes * c.n_layers + lay.page_bytes;
+    config.max_seqs = (uint32_t)(n_tokens / page_tokens + 1);
+    config.memo_entries = 1;
+    config.max_workers = BENCH_WORKERS;
+    config.parallel_for = bench_pool_for;
+    config.parallel_user = &pool;
+    if (pimattn_engine_create(&c.e, &config, &why) != PIMATTN_OK) {
+        fprintf(stderr, "decode: %s\n", why.text);
+        exit(1);
+    }
+    if (shuffled) shuffle_pages(&c, n_tokens);
+    bench_must(pimattn_seq_create(c.e, &c.seq) == PIMATTN_OK, "create");
+    for (uint32_t layer = 0; layer < c.n_layers; layer++)
+        for (uint64_t t = 0; t < n_tokens; t += FILL_ROWS)
+            bench_must(pimattn_append(c.e, c.seq, layer, rows[0], rows[1], FILL_ROWS, 0, 0) ==
+                           PIMATTN_OK,
+                       "append");
+    c.s = pimattn_i_seq_find(c.e, c.seq);
+    return c;
+}
+
+static void read_head(void *user, size_t index, size_t worker)
+{
+    cache *c = (cache *)user;
+    const pimattn_i_layout *lay = &c->e->layout;
+    uint64_t sum = 0, at;
+    (void)worker;
+    for (uint64_t t = 0; t < c->s->tokens[c->layer]; t += lay->page_tokens) {
+        const unsigned char *page =
+            pimattn_i_run(&c->e->pool, lay, c->s, c->layer, (uint32_t)index, t, &at);
+#ifdef PIMATTN_I_AVX512
+        if (wide) {
+            sum += read_512(page, (size_t)lay->page_bytes);
+            continue;
+        }
+#endif
+        sum += read_plain(page, (size_t)lay->page_bytes);
+    }
+    __atomic_fetch_add(&sink, sum, __ATOMIC_RELAXED);
+}
+
+/* --- Variants: kernel NULL is the plain read. --- */
+
+typedef struct variant {
+    cache *c;
+    const pimattn_i_kernel *kernel;
+    uint32_t threads;
+    bench_series series;
+} variant;
+
+static void run(void *user)
+{
+    variant *v = (variant *)user;
+    cache *c = v->c;
+    pimattn_engine *e = c->e;
+    c->layer = (c->layer + 1) % c->n_layers;
+    if (!v->kernel && v->threads > 1) bench_pool_for(&pool, e->layout.n_kv_heads, read_head, c);
+    for (uint32_t h = 0; !v->kernel && v->threads == 1 && h < e->layout.n_kv_heads; h++)
+        read_head(c, h, 0);
+    if (!v->kernel) return;
+    e->kernel = v->kernel;
+    e->direct = v->kernel->soft != NULL;
+    e->config.max_workers = v->threads;
+    e->config.parallel_for = v->threads > 1 ? bench_pool_for : NULL;
+    bench_must(pimattn_attend_one(e, c->seq, c->layer, out, q, NULL) == PIMATTN_OK, "attend");
+    e->config.max_workers = BENCH_WORKERS;
+}
+
+static variant variants[MOST_VARIANTS];
+static int n_variants;
+
+static void add_variant(cache *c, const pimattn_i_kernel *kernel, uint32_t threads)
+{
+    bench_must(n_variants < MOST_VARIANTS, "room for one more variant");
+    variant v = {c, kernel, threads, {{0}, 0}};
+    variants[n_variants++] = v;
+}
+
+static void measure(int n_rounds)
+{
+    for (int round = -1; round < n_rounds; round++)
+        for (int i = 0; i < n_variants; i++) {
+            variant *v = &variants[i];
+            double us = bench_time(run, v, v->threads > 1 ? &pool : NULL);
+            if (round >= 0) v->series.us[v->series.n++] = us;
+        }
+}
+
+static void print(const char *type, uint32_t n_heads, uint32_t n_kv_heads, uint64_t n_tokens)
+{
+    const variant *read = NULL;
+    for (int i = 0; i < n_variants; i++) {
+        const variant *v = &variants[i];
+        int n_clean;
+        if (!v->kernel) read = v;
+        double us = bench_median(v->series.us, v->series.n), cv = bench_cv(&v->series, &n_clean);
+        printf("%s,%u,%u,%llu,%u,%s,%u,%.1f,%.2f,%.3f,%.3f,%d\n", type, n_heads, n_kv_heads,
+               (unsigned long long)n_tokens, v->c->page_tokens,
+               v->kernel ? v->kernel->name : "read", v->threads, us,
+               (double)v->c->bytes / us * 1e-3, bench_ratio(&read->series, &v->series), cv,
+               n_clean);
+        fflush(stdout);
+    }
+}
+
+/* --- What to measure. --- */
+
+typedef struct list {
+    unsigned long of[8];
+    size_t n;
+} list;
+
+static list list_of(const char *text)
+{
+    list l = {{0}, 0};
+    char *end;
+    while (*text && l.n < 8) {
+        l.of[l.n++] = strtoul(text, &end, 10);
+        text = *end == ',' ? end + 1 : end;
+        bench_must(*end == ',' || !*end, "a list of numbers");
+    }
+    return l;
+}
+
+typedef struct wanted {
+    const char *types, *kernels;
+    list groups, tokens, pages, threads;
+    int rounds;
+} wanted;
+
+static void group(const wanted *w, uint32_t type, unsigned long g, uint64_t n_tokens)
+{
+    static cache caches[MOST_PAGES];
+    uint32_t n_heads = g == 8 ? 64 : 32, n_kv_heads = n_heads / (uint32_t)g;
+    n_variants = 0;
+    size_t n_caches = 0;
+    for (size_t i = 0; i < w->pages.n && i < MOST_PAGES; i++) {
+        if (w->pages.of[i] > n_tokens) continue;
+        cache *c = &caches[n_caches++];
+        *c = cache_of(type, n_heads, n_kv_heads, n_tokens, (uint32_t)w->pages.of[i]);
+        for (size_t t = 0; t < w->threads.n; t++) {
+            const pimattn_i_kernel *last = NULL;
+            add_variant(c, NULL, (uint32_t)w->threads.of[t]);
+            for (uint32_t simd = PIMATTN_SIMD_512; simd >= PIMATTN_SIMD_NONE; simd--) {
+                const pimattn_i_kernel *kernel = pimattn_i_kernel_take(simd);
+                if (kernel != last && strstr(w->kernels, kernel->name))
+                    add_variant(c, kernel, (uint32_t)w->threads.of[t]);
+                last = kernel;
+            }
+        }
+    }
+    measure(w->rounds);
+    print(bench_types[type], n_heads, n_kv_heads, n_tokens);
+    for (size_t i = 0; i < n_caches; i++)
+        pimattn_engine_destroy(caches[i].e);
+}
+
+int main(int argc, char **argv)
+{
+    wanted w = {"f32,f16,bf16,int8",
+                "avx512,avx2,neon",
+                {{1, 4, 8}, 3},
+                {{4096}, 1},
+                {{0, 128, 64}, 3},
+                {{1, 2}, 2},
+                15};
+    uint32_t seed = 1;
+    for (int i = 1; i < argc; i += 2) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (!strcmp(argv[i], "--types"))
+            w.types = value;
+        else if (!strcmp(argv[i], "--kernels"))
+            w.kernels = value;
+        else if (!strcmp(argv[i], "--groups"))
+            w.groups = list_of(value);
+        else if (!strcmp(argv[i], "--tokens"))
+            w.tokens = list_of(value);
+        else if (!strcmp(argv[i], "--pages"))
+            w.pages = list_of(value);
+        else if (!strcmp(argv[i], "--threads"))
+            w.threads = list_of(value);
+        else if (!strcmp(argv[i], "--rounds"))
+            w.rounds = atoi(value);
+        else {
+            fprintf(stderr, "decode: unknown option %s\n", argv[i]);
+            return 2;
+        }
+    }
+    bench_must(w.rounds >= 1 && w.rounds <= BENCH_ROUNDS, "1 to 400 rounds");
+    wide = pimattn_i_simd_most() == PIMATTN_SIMD_512;
+    ex_pool_start(&pool.pool, BENCH_WORKERS);
+    bench_fill(q, MOST_HEADS * DIM, 1);
+    for (int i = 0; i < 2; i++)
+        bench_fill(rows[i], FILL_ROWS * MOST_HEADS * DIM, ++seed);
+    printf("type,heads,kv_heads,tokens,page_tokens,kernel,threads,us,GBps,of_read,cv,clean\n");
+    for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++) {
+        const char *at = strstr(w.types, bench_types[type]);
+        if (!at || (at > w.types && at[-1] != ',')) continue;
+        for (size_t t = 0; t < w.tokens.n; t++)
+            for (size_t g = 0; g < w.groups.n; g++)
+                group(&w, type, w.groups.of[g], w.tokens.of[t]);
+    }
+    ex_pool_stop(&pool.pool);
+    return 0;
+}
