@@ -35,7 +35,7 @@ demo: $(BUILD)/attention
 
 test:
 	@$(MAKE) -s -j$(JOBS) programs
-	@sh tests/run.sh $(TESTS) "sh tests/examples.sh $(BUILD) $(DATA)"
+	@sh tests/run.sh "sh tests/examples.sh $(BUILD) $(DATA)" $(TESTS)
 
 bench: $(BENCHES)
 	@for b in $(BENCHES); do echo "# $$b"; $$b || exit 1; done
