@@ -981,6 +981,9 @@ static inline __attribute__((always_inline)) void pimattn_i_fetch(const unsigned
                                                                   size_t *at, const size_t bytes,
                                                                   const bool both)
 {
+#ifdef __clang__
+#pragma clang loop unroll(disable) /* a burst of fetches costs bandwidth */
+#endif
     for (size_t i = 0; i < bytes; i += 64) {
         __builtin_prefetch(next + *at + i, 0, 3);
         if (both) __builtin_prefetch(far + *at + i, 0, 2);
