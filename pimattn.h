@@ -1609,7 +1609,8 @@ PIMATTN_I_TARGET_16 __m512 pimattn_i_each_16(const float *x, uint32_t times)
 }
 PIMATTN_I_TARGET_16 void pimattn_i_keep_16(float *m, __m512 x, uint32_t n_queries)
 {
-    pimattn_i_keep_8(m, _mm512_castps512_ps256(x), n_queries);
+    __m256d half = _mm512_maskz_extractf64x4_pd(15, _mm512_castps_pd(x), 0);
+    pimattn_i_keep_8(m, _mm256_castpd_ps(half), n_queries);
 }
 PIMATTN_I_TARGET_16 __m512 pimattn_i_load_16(const unsigned char *from, const uint32_t type)
 {
