@@ -613,18 +613,6 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     pimhw_device *device, const pimhw_program *program, const pimhw_request *request,
     bool (*emit)(void *user, const pimhw_instruction *instruction), void *user, pimhw_cause *why);
 
-/*
- * One line of an AiM text trace ("AiM MAC_ABK 64 0xffffffff 3") to an instruction and back. In
- * the text bit 31 - i of a mask is channel i. Blank lines and comments give *found = false.
- *
- *   returns  parse: PIMHW_ERR_TEXT with the reason. format: PIMHW_ERR_PROGRAM if the text has no
- *            form for it (more than 32 channels); EPU work becomes a comment
- */
-PIMHW_API pimhw_status pimhw_aim_parse(const char *line, pimhw_instruction *instruction,
-                                       bool *found, pimhw_cause *why);
-PIMHW_API pimhw_status pimhw_aim_format(const pimhw_instruction *instruction, char line[160],
-                                        pimhw_cause *why);
-
 #ifdef __cplusplus
 }
 #endif
@@ -1125,10 +1113,9 @@ enum {
     PIMHW_I_BY_HOST        /* nothing is sent */
 };
 
-/* An instruction: its name and operands in text traces, who takes it, the command it becomes. */
+/* An instruction: its name, who takes it, the command it becomes. */
 typedef struct pimhw_i_kind {
     char name[12];
-    char text[8]; /* letters of pimhw_i_operand_name */
     uint8_t taker;
     uint8_t command; /* pimhw_command */
     bool sized;      /* op_size columns, else one command */
@@ -1137,32 +1124,32 @@ typedef struct pimhw_i_kind {
 } pimhw_i_kind;
 
 static const pimhw_i_kind PIMHW_I_KINDS[PIMHW_N_KINDS] = {
-    {"LOOP", "", PIMHW_I_BY_NOBODY, 0, false, false, false},
-    {"LIST", "", PIMHW_I_BY_NOBODY, 0, false, false, false},
-    {"BLOCK", "", PIMHW_I_BY_NOBODY, 0, false, false, false},
-    {"END", "", PIMHW_I_BY_NOBODY, 0, false, false, false},
-    {"WR_GB", "sgm", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRGB, true, false, false},
-    {"WR_BIAS", "gm", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRMAC16, false, false, false},
-    {"MAC_ABK", "smr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_MAC16, true, true, false},
-    {"RD_MAC", "gm", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDMAC16, false, false, true},
-    {"MAC_SBK", "smbr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_MAC, true, true, false},
-    {"EWMUL", "smr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_EWMUL16, true, true, false},
-    {"AF", "m", PIMHW_I_BY_CHANNELS, PIMHW_CMD_AF16, false, false, false},
-    {"RD_AF", "gm", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDAF16, false, false, true},
-    {"COPY_BKGB", "smbr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDCP, true, true, false},
-    {"COPY_GBBK", "smbr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRCP, true, true, false},
-    {"WR_SBK", "gmbr", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, true, false},
-    {"RD_SBK", "gmbr", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, true, false},
-    {"WR_ABK", "gmr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRA16, false, true, false},
-    {"MEM_WR", "cbr", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, true, false},
-    {"MEM_RD", "cbr", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, true, false},
-    {"EWADD", "sgn", PIMHW_I_BY_HOST, 0, false, false, false},
-    {"GPR", "g", PIMHW_I_BY_HOST, 0, false, false, false},
-    {"CFR", "nv", PIMHW_I_BY_HOST, 0, false, false, false},
-    {"SYNC", "", PIMHW_I_BY_CHANNELS, 0, false, false, true},
-    {"EOC", "", PIMHW_I_BY_CHANNELS, 0, false, false, true},
-    {"EPU", "", PIMHW_I_BY_HOST, 0, true, false, false},
-    {"EPU_WAIT", "", PIMHW_I_BY_HOST, 0, false, false, false},
+    {"LOOP", PIMHW_I_BY_NOBODY, 0, false, false, false},
+    {"LIST", PIMHW_I_BY_NOBODY, 0, false, false, false},
+    {"BLOCK", PIMHW_I_BY_NOBODY, 0, false, false, false},
+    {"END", PIMHW_I_BY_NOBODY, 0, false, false, false},
+    {"WR_GB", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRGB, true, false, false},
+    {"WR_BIAS", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRMAC16, false, false, false},
+    {"MAC_ABK", PIMHW_I_BY_CHANNELS, PIMHW_CMD_MAC16, true, true, false},
+    {"RD_MAC", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDMAC16, false, false, true},
+    {"MAC_SBK", PIMHW_I_BY_CHANNELS, PIMHW_CMD_MAC, true, true, false},
+    {"EWMUL", PIMHW_I_BY_CHANNELS, PIMHW_CMD_EWMUL16, true, true, false},
+    {"AF", PIMHW_I_BY_CHANNELS, PIMHW_CMD_AF16, false, false, false},
+    {"RD_AF", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDAF16, false, false, true},
+    {"COPY_BKGB", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDCP, true, true, false},
+    {"COPY_GBBK", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRCP, true, true, false},
+    {"WR_SBK", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, true, false},
+    {"RD_SBK", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, true, false},
+    {"WR_ABK", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRA16, false, true, false},
+    {"MEM_WR", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, true, false},
+    {"MEM_RD", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, true, false},
+    {"EWADD", PIMHW_I_BY_HOST, 0, false, false, false},
+    {"GPR", PIMHW_I_BY_HOST, 0, false, false, false},
+    {"CFR", PIMHW_I_BY_HOST, 0, false, false, false},
+    {"SYNC", PIMHW_I_BY_CHANNELS, 0, false, false, true},
+    {"EOC", PIMHW_I_BY_CHANNELS, 0, false, false, true},
+    {"EPU", PIMHW_I_BY_HOST, 0, true, false, false},
+    {"EPU_WAIT", PIMHW_I_BY_HOST, 0, false, false, false},
 };
 
 PIMHW_API const char *pimhw_command_str(pimhw_command command)
@@ -3807,203 +3794,6 @@ static const char *pimhw_i_instruction_fault(const pimhw_config *c, uint64_t col
     *is = pimhw_i_count(in->mask);
     *most = 1;
     return *is > *most ? "channels of the mask" : NULL;
-}
-
-/* Letters of an AiM text trace, blank-separated; a comment ends it. */
-static size_t pimhw_i_word(const char **line, const char **word)
-{
-    const char *p = *line;
-    while (*p == ' ' || *p == '\t' || *p == '\r' || *p == '\n')
-        p++;
-    *word = p;
-    size_t n = *p == '#' ? 0 : strcspn(p, " \t\r\n#");
-    *line = p + n;
-    return n;
-}
-
-/* A decimal or 0x number below 2^32. */
-static bool pimhw_i_number(const char *word, size_t n, uint32_t *value)
-{
-    bool hex = n > 2 && word[0] == '0' && (word[1] == 'x' || word[1] == 'X');
-    if (hex) {
-        word += 2;
-        n -= 2;
-    }
-    if (n == 0 || strspn(word, hex ? "0123456789abcdefABCDEF" : "0123456789") != n) return false;
-    uint64_t total = strtoull(word, NULL, hex ? 16 : 10); /* too large: the largest there is */
-    *value = (uint32_t)total;
-    return total <= UINT32_MAX;
-}
-
-/* Channel i is bit 31 - i in the text. */
-static uint64_t pimhw_i_mirror(uint64_t mask)
-{
-    uint64_t out = 0;
-    for (uint32_t i = 0; i < 32; i++)
-        if (mask >> i & 1) out |= (uint64_t)1 << (31 - i);
-    return out;
-}
-
-/* The fields AiM's text lacks, where a comment of ours gives them. */
-static void pimhw_i_comment_fields(const char *line, pimhw_instruction *in)
-{
-    static const char names[4][12] = {"column=", "tile=", "out=", "distinct="};
-    uint32_t *to[4] = {&in->column, &in->tile, &in->out, &in->flags};
-    const char *hash = strchr(line, '#');
-    for (int i = 0; hash && i < 4; i++) {
-        const char *at = strstr(hash, names[i]);
-        if (!at || (at[-1] != ' ' && at[-1] != '#')) continue;
-        at += strlen(names[i]);
-        if (!pimhw_i_number(at, strcspn(at, " \t\r\n"), to[i])) *to[i] = 0;
-        if (to[i] == &in->flags) in->flags = in->flags ? PIMHW_DISTINCT : 0;
-    }
-}
-
-static const char *pimhw_i_operand_name(char form)
-{
-    static const char letters[] = "sgmbrcn",
-                      names[8][16] = {"op_size",         "gpr",  "mask", "bank", "row", "channel",
-                                      "register number", "value"};
-    const char *at = strchr(letters, form);
-    return names[at ? at - letters : 7];
-}
-
-/* Reads operands by a form: one letter each, as in pimhw_i_operand_name; v is the last gpr. */
-static pimhw_status pimhw_i_parse_operands(const char *line, const char *name, const char *form,
-                                           pimhw_instruction *in, pimhw_cause *why)
-{
-    const char *word;
-    for (; *form; form++) {
-        uint32_t value;
-        size_t n = pimhw_i_word(&line, &word);
-        if (n == 0 || !pimhw_i_number(word, n, &value))
-            return pimhw_i_fail(why, PIMHW_ERR_TEXT, "%s: %s is missing or not a number below 2^32",
-                                name, pimhw_i_operand_name(*form));
-        if (*form == 's') in->op_size = value;
-        if (*form == 'g' || *form == 'v') in->gpr = value;
-        if (*form == 'm') in->mask = pimhw_i_mirror(value);
-        if (*form == 'b') in->bank = value;
-        if (*form == 'r') in->row = value;
-        if (*form == 'n') in->aux = value;
-        if (*form == 'c' && value >= 32)
-            return pimhw_i_fail(why, PIMHW_ERR_TEXT, "%s: channel is %u, not 0 to 31", name,
-                                (uint64_t)value);
-        if (*form == 'c') in->mask = (uint64_t)1 << value;
-    }
-    if (pimhw_i_word(&line, &word) > 0)
-        return pimhw_i_fail(why, PIMHW_ERR_TEXT, "%s: an operand too many", name);
-    pimhw_i_comment_fields(line, in);
-    return PIMHW_OK;
-}
-
-/* Lines of the host are W or R, then MEM, GPR or CFR: the first three letters of their kinds. */
-static bool pimhw_i_is_host_line(uint32_t kind)
-{
-    return kind >= PIMHW_MEM_WR && kind <= PIMHW_CFR && kind != PIMHW_EWADD;
-}
-
-/* The kind of a line that begins with AiM, W or R, by its second word; 0 if there is none. */
-static uint32_t pimhw_i_text_kind(char head, const char *word, size_t n)
-{
-    for (uint32_t kind = PIMHW_WR_GB; kind <= PIMHW_EOC; kind++) {
-        const char *name = PIMHW_I_KINDS[kind].name;
-        bool host = pimhw_i_is_host_line(kind);
-        if (kind == (head == 'W' ? PIMHW_MEM_RD : PIMHW_MEM_WR) || host != (head != 'A')) continue;
-        if (n == (host ? 3 : strlen(name)) && memcmp(word, name, n) == 0) return kind;
-    }
-    return 0;
-}
-
-PIMHW_API pimhw_status pimhw_aim_parse(const char *line, pimhw_instruction *instruction,
-                                       bool *found, pimhw_cause *why)
-{
-    const char *word;
-    char name[24];
-    pimhw_instruction in;
-    if (!line || !instruction || !found) return PIMHW_ERR_ARGUMENT;
-    size_t n = pimhw_i_word(&line, &word);
-    *found = n > 0;
-    if (n == 0) return PIMHW_OK;
-    char head = word[0];
-    bool aim = n == 3 && memcmp(word, "AiM", 3) == 0;
-    if (!aim && (n > 1 || (head != 'W' && head != 'R')))
-        return pimhw_i_fail(why, PIMHW_ERR_TEXT, "the line begins with none of AiM, W, R");
-    n = pimhw_i_word(&line, &word);
-    if (aim && n > 4 && memcmp(word, "ISR_", 4) == 0) {
-        word += 4;
-        n -= 4;
-    }
-    pimhw_i_append(name, sizeof name, 0, word, n);
-    uint32_t kind = pimhw_i_text_kind(head, word, n);
-    if (kind == 0 && aim)
-        return pimhw_i_fail(why, PIMHW_ERR_TEXT, "there is no instruction \"%s\"", name);
-    if (kind == 0)
-        return pimhw_i_fail(why, PIMHW_ERR_TEXT, "%s is followed by none of MEM, GPR, CFR",
-                            head == 'W' ? "W" : "R");
-    memset(&in, 0, sizeof in);
-    in.kind = (pimhw_kind)kind;
-    in.op_size = 1;
-    in.out = head == 'W' && kind != PIMHW_MEM_WR;
-    if (!strchr(PIMHW_I_KINDS[kind].text, 'm')) in.mask = pimhw_i_low_bits(32);
-    pimhw_status status = pimhw_i_parse_operands(line, name, PIMHW_I_KINDS[kind].text, &in, why);
-    if (status == PIMHW_OK) *instruction = in;
-    return status;
-}
-
-static size_t pimhw_i_put(char *line, size_t at, const char *word, uint64_t value)
-{
-    at = pimhw_i_append(line, 160, at, word, strlen(word));
-    return pimhw_i_append_number(line, 160, at, value);
-}
-
-/* Writes operands by a form, as pimhw_i_parse_operands reads them. */
-static size_t pimhw_i_put_operands(char *line, size_t at, const char *form,
-                                   const pimhw_instruction *in)
-{
-    static const char hex[] = "0123456789abcdef";
-    uint64_t bits = pimhw_i_mirror(in->mask);
-    for (; *form; form++) {
-        if (*form == 's') at = pimhw_i_put(line, at, " ", in->op_size);
-        if (*form == 'g' || *form == 'v') at = pimhw_i_put(line, at, " ", in->gpr);
-        if (*form == 'b') at = pimhw_i_put(line, at, " ", in->bank);
-        if (*form == 'r') at = pimhw_i_put(line, at, " ", in->row);
-        if (*form == 'n') at = pimhw_i_put(line, at, " ", in->aux);
-        if (*form == 'c') at = pimhw_i_put(line, at, " ", pimhw_i_lowest(in->mask));
-        if (*form != 'm') continue;
-        at = pimhw_i_append(line, 160, at, " 0x", 3);
-        for (int k = 28; k >= 0; k -= 4)
-            at = pimhw_i_append(line, 160, at, &hex[bits >> k & 15], 1);
-    }
-    return at;
-}
-
-PIMHW_API pimhw_status pimhw_aim_format(const pimhw_instruction *instruction, char line[160],
-                                        pimhw_cause *why)
-{
-    const pimhw_instruction *in = instruction;
-    if (!in || !line || (uint32_t)in->kind < PIMHW_WR_GB || (uint32_t)in->kind >= PIMHW_N_KINDS)
-        return PIMHW_ERR_ARGUMENT;
-    const char *name = PIMHW_I_KINDS[in->kind].name;
-    const char *form = PIMHW_I_KINDS[in->kind].text;
-    bool host = pimhw_i_is_host_line(in->kind);
-    bool write = in->kind == PIMHW_MEM_WR || (in->kind != PIMHW_MEM_RD && in->out == 1);
-    bool hub = in->kind == PIMHW_EPU || in->kind == PIMHW_EPU_WAIT;
-    bool one = in->mask && (in->mask & (in->mask - 1)) == 0;
-    if (!hub && (in->mask >> 32 || in->op_size >> 32 || (form[0] == 'c' && !one)))
-        return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
-                            "%s: the text has 32 channels, op_size below 2^32, MEM one channel",
-                            name);
-    const char *head = host ? write ? "W " : "R " : hub ? "# " : "AiM ";
-    size_t at = pimhw_i_append(line, 160, 0, head, strlen(head));
-    at = pimhw_i_append(line, 160, at, name, host ? 3 : strlen(name));
-    if (in->kind == PIMHW_EPU) pimhw_i_put(line, at, " elements=", in->op_size);
-    at = pimhw_i_put_operands(line, at, form, in);
-    if (!*form || host || in->kind == PIMHW_EWADD) return PIMHW_OK;
-    at = pimhw_i_put(line, at, " # column=", in->column);
-    at = pimhw_i_put(line, at, " tile=", in->tile);
-    at = pimhw_i_put(line, at, " out=", in->out);
-    if (in->flags & PIMHW_DISTINCT) pimhw_i_put(line, at, " distinct=", 1);
-    return PIMHW_OK;
 }
 
 /* ==========================================================================
