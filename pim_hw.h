@@ -703,43 +703,30 @@ static uint32_t pimhw_i_highest(uint64_t mask)
 #endif
 }
 
-static size_t pimhw_i_append(char *text, size_t size, size_t at, const char *from, size_t n)
-{
-    for (size_t i = 0; i < n && at + 1 < size; i++)
-        text[at++] = from[i];
-    text[at] = '\0';
-    return at;
-}
-
-static size_t pimhw_i_append_number(char *text, size_t size, size_t at, uint64_t value)
-{
-    char digits[20];
-    size_t n = sizeof digits;
-    do
-        digits[--n] = (char)('0' + (int)(value % 10));
-    while (value /= 10);
-    return pimhw_i_append(text, size, at, digits + n, sizeof digits - n);
-}
-
 /* printf would do more than is needed and depends on the locale. */
 static void pimhw_i_format(pimhw_cause *why, const char *format, va_list values)
 {
     if (!why) return;
-    char *text = why->text;
-    size_t at = 0, size = sizeof why->text;
-    text[0] = '\0';
+    char digits[20];
+    size_t at = 0;
     for (const char *f = format; *f; f++) {
+        const char *word = f;
+        size_t n = 1;
         if (f[0] == '%' && f[1] == 's') {
-            const char *word = va_arg(values, const char *);
-            at = pimhw_i_append(text, size, at, word, strlen(word));
+            word = va_arg(values, const char *);
+            n = strlen(word);
             f++;
         } else if (f[0] == '%' && f[1] == 'u') {
-            at = pimhw_i_append_number(text, size, at, va_arg(values, uint64_t));
+            uint64_t value = va_arg(values, uint64_t);
+            for (n = 0; n == 0 || value; value /= 10)
+                digits[sizeof digits - ++n] = (char)('0' + (int)(value % 10));
+            word = digits + sizeof digits - n;
             f++;
-        } else {
-            at = pimhw_i_append(text, size, at, f, 1);
         }
+        for (; n > 0 && at + 1 < sizeof why->text; n--)
+            why->text[at++] = *word++;
     }
+    why->text[at] = '\0';
 }
 
 PIMHW_API void pimhw_cause_write(pimhw_cause *why, const char *format, ...)
@@ -1252,15 +1239,13 @@ PIMHW_API pimhw_status pimhw_config_init(pimhw_config *config, const char *prese
     int p = pimhw_i_preset_find(preset);
     if (!config) return PIMHW_ERR_ARGUMENT;
     if (p < 0) {
-        char names[240] = "";
-        size_t at = 0;
+        pimhw_cause names = {{0}}, some;
         for (int i = 0; i < PIMHW_I_N_PRESETS; i++) {
-            at = pimhw_i_append(names, sizeof names, at, i ? ", " : "", i ? 2 : 0);
-            at = pimhw_i_append(names, sizeof names, at, PIMHW_I_PRESETS[i],
-                                strlen(PIMHW_I_PRESETS[i]));
+            some = names;
+            pimhw_cause_write(&names, i ? "%s, %s" : "%s%s", some.text, PIMHW_I_PRESETS[i]);
         }
         return pimhw_i_fail(why, PIMHW_ERR_NAME, "preset \"%s\" is none of %s",
-                            preset ? preset : "(null)", names);
+                            preset ? preset : "(null)", names.text);
     }
     memset(config, 0, sizeof *config);
     memcpy(config->preset, PIMHW_I_PRESETS[p], sizeof PIMHW_I_PRESETS[p]);
@@ -1373,34 +1358,33 @@ PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_caus
                                 (uint64_t)f->least, (uint64_t)f->most);
     }
     uint64_t banks = (uint64_t)c->n_bank_groups * c->n_group_banks;
-    if (banks > PIMHW_MAX_BANKS)
-        return pimhw_i_fail(why, wrong, "n_bank_groups * n_group_banks is %u, not 1 to %u", banks,
-                            (uint64_t)PIMHW_MAX_BANKS);
-    if (c->row_bytes % c->column_bytes != 0)
-        return pimhw_i_fail(why, wrong, "row_bytes %u is not a multiple of column_bytes %u",
-                            (uint64_t)c->row_bytes, (uint64_t)c->column_bytes);
-    if (c->column_bytes % c->element_bytes != 0)
-        return pimhw_i_fail(why, wrong, "column_bytes %u is not a multiple of element_bytes %u",
-                            (uint64_t)c->column_bytes, (uint64_t)c->element_bytes);
-    if (c->tRAS < c->tRCD_RD || c->tRAS < c->tRCD_WR)
-        return pimhw_i_fail(why, wrong,
-                            "tRAS %u is less than tRCD_RD %u or tRCD_WR %u: no row is ever read",
-                            (uint64_t)c->tRAS, (uint64_t)c->tRCD_RD, (uint64_t)c->tRCD_WR);
-    if (c->tRAS > c->tRC)
-        return pimhw_i_fail(why, wrong, "tRAS %u is more than tRC %u", (uint64_t)c->tRAS,
-                            (uint64_t)c->tRC);
     /* rows that refresh closes are open again, and read, before the next refresh */
-    uint64_t refresh =
-        (uint64_t)pimhw_i_sum(config, "tRFC+tRC+tRAS+tRP+tRTP+tCL+tWR+tMOD+"
-                                      "tRCD_MAC+tRCD_AF+tRCD_EWMUL+tRCD_RDCP+tRCD_WRCP");
-    if (c->refresh && c->tREFI <= refresh)
-        return pimhw_i_fail(why, wrong,
-                            "tREFI %u is not more than %u, tRFC and all clocks of a row",
-                            (uint64_t)c->tREFI, refresh);
+    uint64_t row = pimhw_i_sum(config, "tRFC+tRC+tRAS+tRP+tRTP+tCL+tWR+tMOD+"
+                                       "tRCD_MAC+tRCD_AF+tRCD_EWMUL+tRCD_RDCP+tRCD_WRCP");
     uint64_t exec = (uint64_t)c->tWR_INP + c->tMAC + c->tRD_OUT;
-    if (c->refresh && c->controller != PIMHW_IN_ORDER && c->tREFI <= exec)
-        return pimhw_i_fail(why, wrong, "tREFI %u is not more than %u, tWR_INP + tMAC + tRD_OUT",
-                            (uint64_t)c->tREFI, exec);
+    bool gaps = c->controller != PIMHW_IN_ORDER;
+    const struct {
+        bool broken;
+        uint64_t a, b, c;
+        const char *text;
+    } rules[] = {
+        {banks > PIMHW_MAX_BANKS, banks, PIMHW_MAX_BANKS, 0,
+         "n_bank_groups * n_group_banks is %u, not 1 to %u"},
+        {c->row_bytes % c->column_bytes != 0, c->row_bytes, c->column_bytes, 0,
+         "row_bytes %u is not a multiple of column_bytes %u"},
+        {c->column_bytes % c->element_bytes != 0, c->column_bytes, c->element_bytes, 0,
+         "column_bytes %u is not a multiple of element_bytes %u"},
+        {c->tRAS < c->tRCD_RD || c->tRAS < c->tRCD_WR, c->tRAS, c->tRCD_RD, c->tRCD_WR,
+         "tRAS %u is less than tRCD_RD %u or tRCD_WR %u: no row is ever read"},
+        {c->tRAS > c->tRC, c->tRAS, c->tRC, 0, "tRAS %u is more than tRC %u"},
+        {c->refresh && c->tREFI <= row, c->tREFI, row, 0,
+         "tREFI %u is not more than %u, tRFC and all clocks of a row"},
+        {c->refresh && gaps && c->tREFI <= exec, c->tREFI, exec, 0,
+         "tREFI %u is not more than %u, tWR_INP + tMAC + tRD_OUT"},
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (rules[i].broken)
+            return pimhw_i_fail(why, wrong, rules[i].text, rules[i].a, rules[i].b, rules[i].c);
     if (!c->allocator.alloc != !c->allocator.release)
         return pimhw_i_fail(why, wrong, "allocator has only one of alloc and release");
     return PIMHW_OK;
@@ -1411,7 +1395,7 @@ PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_caus
  *       Knows parameters and past commands; never stored data.
  * ========================================================================== */
 
-/* Classes of commands; the controllers with gaps know no other differences. */
+/* Classes of commands, the first three as pimhw_spent; controllers with gaps know no others. */
 enum { PIMHW_I_W = 0, PIMHW_I_M, PIMHW_I_R, PIMHW_I_OTHER, PIMHW_I_N_CLASSES };
 
 /* The constraint table of one device, evaluated. */
@@ -1453,16 +1437,6 @@ static void pimhw_i_rules_row(pimhw_i_rules *rules, uint32_t row, uint32_t clock
 static const uint8_t PIMHW_I_GAP_REASON[3] = {PIMHW_WAIT_INPUT, PIMHW_WAIT_OPERAND,
                                               PIMHW_WAIT_OUTPUT};
 
-static uint8_t pimhw_i_class(uint32_t command)
-{
-    switch (PIMHW_I_COMMANDS[command].spent) {
-    case PIMHW_SPENT_WR_INP: return PIMHW_I_W;
-    case PIMHW_SPENT_MAC: return PIMHW_I_M;
-    case PIMHW_SPENT_RD_OUT: return PIMHW_I_R;
-    default: return PIMHW_I_OTHER;
-    }
-}
-
 /* What the controllers with gaps take from the table: distances within a class. */
 static void pimhw_i_rules_gaps(pimhw_i_rules *rules, const pimhw_config *config)
 {
@@ -1473,7 +1447,7 @@ static void pimhw_i_rules_gaps(pimhw_i_rules *rules, const pimhw_config *config)
         uint8_t c = rules->class_of[last];
         if (c == PIMHW_I_OTHER) continue;
         for (uint32_t next = 0; next < PIMHW_N_COMMANDS; next++) {
-            uint64_t key = c == pimhw_i_class(next) ? rules->key[PIMHW_I_CHANNEL][last][next] : 0;
+            uint64_t key = c == rules->class_of[next] ? rules->key[PIMHW_I_CHANNEL][last][next] : 0;
             rules->gap_ck[last][next] = (uint32_t)pimhw_i_max(config->tCCD_S, key >> 8);
             rules->most_gap = (uint32_t)pimhw_i_max(rules->most_gap, rules->gap_ck[last][next]);
         }
@@ -1492,7 +1466,7 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
         pimhw_i_rules_row(rules, i, pimhw_i_sum(config, PIMHW_I_CONSTRAINTS[i].clocks));
     for (uint32_t last = 0; last < PIMHW_N_COMMANDS; last++) {
         uint64_t again = 0;
-        rules->class_of[last] = pimhw_i_class(last);
+        rules->class_of[last] = (uint8_t)pimhw_i_min(PIMHW_I_COMMANDS[last].spent, PIMHW_I_OTHER);
         for (uint32_t level = 0; level < PIMHW_I_N_LEVELS; level++)
             again = pimhw_i_max(again, rules->key[level][last][last]);
         for (uint32_t next = 0; next < PIMHW_CMD_ACT; next++)
@@ -1667,6 +1641,8 @@ typedef struct pimhw_i_tally {
 
 /* State of the channels of mask, which have received the same instructions at the same clocks. */
 typedef struct pimhw_i_channel {
+    const pimhw_i_rules *rules;
+    const pimhw_sink *sink; /* may be NULL */
     uint64_t mask;
     uint64_t ready[PIMHW_N_COMMANDS];     /* key of the earliest clock by the channel's rows */
     uint64_t now_ck;                      /* the command bus is free from here on */
@@ -1704,6 +1680,7 @@ static void pimhw_i_channel_init(pimhw_i_channel *ch, const pimhw_i_rules *rules
         pimhw_i_flow_point(flow, rules);
         flow->start.reason = flow->start_before.reason = PIMHW_WAIT_HOST;
     }
+    ch->rules = rules;
     ch->flow = flow;
     ch->due_ck = rules->phase_ck;
     ch->mask = mask;
@@ -1729,28 +1706,27 @@ static bool pimhw_i_has_rules(const pimhw_i_rules *rules, uint32_t command)
 }
 
 /* From here on the channel is looked at bank by bank. */
-static void pimhw_i_bank_by_bank(const pimhw_i_rules *rules, pimhw_i_channel *ch)
+static void pimhw_i_bank_by_bank(pimhw_i_channel *ch)
 {
     if (ch->banked) return;
     memset(ch->banks, 0, sizeof *ch->banks);
     ch->banked = true;
-    ch->banks->open = ch->row_open ? rules->all_banks : 0;
+    ch->banks->open = ch->row_open ? ch->rules->all_banks : 0;
     for (uint32_t i = 0; i < PIMHW_MAX_BANKS; i++)
         ch->banks->row[i] = ch->row;
     /* so far nobody asked when commands of one bank may come */
     for (uint32_t last = 0; last < PIMHW_N_COMMANDS; last++)
-        if (ch->tally.commands[last] && pimhw_i_has_rules(rules, last))
-            pimhw_i_raise(rules->key[PIMHW_I_CHANNEL][last], ch->ready, ch->issued_ck[last]);
+        if (ch->tally.commands[last] && pimhw_i_has_rules(ch->rules, last))
+            pimhw_i_raise(ch->rules->key[PIMHW_I_CHANNEL][last], ch->ready, ch->issued_ck[last]);
     if (ch->last_command < PIMHW_N_COMMANDS) ch->banks->clock_ck = ch->last_ck;
 }
 
 /* Charges the clocks from the last command to t: first to that command, the rest to reason. */
-static void pimhw_i_charge(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint64_t t,
-                           uint32_t reason)
+static void pimhw_i_charge(pimhw_i_channel *ch, uint64_t t, uint32_t reason)
 {
     uint64_t span = t - ch->last_ck;
     if (ch->last_command < PIMHW_N_COMMANDS) {
-        uint64_t busy = pimhw_i_min(span, rules->occupies[ch->last_command]);
+        uint64_t busy = pimhw_i_min(span, ch->rules->occupies[ch->last_command]);
         ch->tally.spent_ck[PIMHW_I_COMMANDS[ch->last_command].spent] += busy;
         span -= busy;
     }
@@ -1758,20 +1734,19 @@ static void pimhw_i_charge(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint
 }
 
 /* The clock that the table allows a command, as a key. */
-static uint64_t pimhw_i_table_key(const pimhw_i_rules *rules, const pimhw_i_channel *ch,
-                                  uint32_t command, uint32_t bank)
+static uint64_t pimhw_i_table_key(const pimhw_i_channel *ch, uint32_t command, uint32_t bank)
 {
     uint64_t key = ch->ready[command];
     if (!pimhw_i_one_bank(command)) return key;
-    key = pimhw_i_max(key, ch->banks->group_ready[bank / rules->config.n_group_banks][command]);
+    key = pimhw_i_max(key, ch->banks->group_ready[bank / ch->rules->config.n_group_banks][command]);
     return pimhw_i_max(key, ch->banks->bank_ready[bank][command]);
 }
 
 /* Earliest clock of a command and what sets it: a constraint, or else bus, host or hub. */
-static uint64_t pimhw_i_earliest(const pimhw_i_rules *rules, const pimhw_i_channel *ch,
-                                 uint32_t command, uint32_t bank, uint32_t *reason)
+static uint64_t pimhw_i_earliest(const pimhw_i_channel *ch, uint32_t command, uint32_t bank,
+                                 uint32_t *reason)
 {
-    uint64_t key = pimhw_i_table_key(rules, ch, command, bank), t = key >> 8;
+    uint64_t key = pimhw_i_table_key(ch, command, bank), t = key >> 8;
     if (pimhw_i_max(ch->now_ck, ch->hold.ck) <= t && t > 0) {
         *reason = PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason;
         return t;
@@ -1787,8 +1762,7 @@ static bool pimhw_i_active(const pimhw_i_channel *ch)
 }
 
 /* Rows that a command opens or closes. */
-static void pimhw_i_switch_rows(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint32_t command,
-                                uint32_t bank, uint64_t row)
+static void pimhw_i_switch_rows(pimhw_i_channel *ch, uint32_t command, uint32_t bank, uint64_t row)
 {
     pimhw_i_banks *b = ch->banks;
     switch (command) {
@@ -1796,7 +1770,7 @@ static void pimhw_i_switch_rows(const pimhw_i_rules *rules, pimhw_i_channel *ch,
         ch->row_open = true;
         ch->row = row;
         if (!ch->banked) break;
-        b->open = rules->all_banks;
+        b->open = ch->rules->all_banks;
         for (uint32_t i = 0; i < PIMHW_MAX_BANKS; i++)
             b->row[i] = row;
         break;
@@ -1815,28 +1789,28 @@ static void pimhw_i_switch_rows(const pimhw_i_rules *rules, pimhw_i_channel *ch,
 }
 
 /* What n commands of one kind, the last at clock `last`, change but the breakdown. */
-static void pimhw_i_effects(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint32_t command,
-                            uint32_t bank, uint64_t row, uint64_t last, uint64_t n)
+static void pimhw_i_effects(pimhw_i_channel *ch, uint32_t command, uint32_t bank, uint64_t row,
+                            uint64_t last, uint64_t n)
 {
     ch->tally.commands[command] += n;
     ch->latest_ck = pimhw_i_max(ch->latest_ck, last);
-    ch->end_ck = pimhw_i_max(ch->end_ck, last + rules->completes[command]);
+    ch->end_ck = pimhw_i_max(ch->end_ck, last + ch->rules->completes[command]);
     ch->issued_ck[command] = last;
-    if (!pimhw_i_has_rules(rules, command)) return;
-    const uint64_t *key = rules->key[PIMHW_I_CHANNEL][command];
-    for (uint32_t i = 0; i < rules->n_after[command]; i++) {
-        uint32_t next = rules->after[command][i];
+    if (!pimhw_i_has_rules(ch->rules, command)) return;
+    const uint64_t *key = ch->rules->key[PIMHW_I_CHANNEL][command];
+    for (uint32_t i = 0; i < ch->rules->n_after[command]; i++) {
+        uint32_t next = ch->rules->after[command][i];
         ch->ready[next] = pimhw_i_max(ch->ready[next], (last << 8) + key[next]);
     }
     if (ch->banked) pimhw_i_raise(key, ch->ready, last);
     if (pimhw_i_one_bank(command)) {
-        uint32_t group = bank / rules->config.n_group_banks;
-        pimhw_i_raise(rules->key[PIMHW_I_GROUP][command], ch->banks->group_ready[group], last);
-        pimhw_i_raise(rules->key[PIMHW_I_BANKS][command], ch->banks->bank_ready[bank], last);
+        uint32_t group = bank / ch->rules->config.n_group_banks;
+        pimhw_i_raise(ch->rules->key[PIMHW_I_GROUP][command], ch->banks->group_ready[group], last);
+        pimhw_i_raise(ch->rules->key[PIMHW_I_BANKS][command], ch->banks->bank_ready[bank], last);
     }
     if (!PIMHW_I_COMMANDS[command].switches) return;
     bool active = pimhw_i_active(ch);
-    pimhw_i_switch_rows(rules, ch, command, bank, row);
+    pimhw_i_switch_rows(ch, command, bank, row);
     if (active && !pimhw_i_active(ch)) ch->tally.active_ck += last;
     if (active || !pimhw_i_active(ch)) return;
     ch->tally.active_ck -= last;
@@ -1848,13 +1822,8 @@ static void pimhw_i_effects(const pimhw_i_rules *rules, pimhw_i_channel *ch, uin
  *       Knows instructions and channel state; never stored data.
  * ========================================================================== */
 
-typedef struct pimhw_i_issuer {
-    const pimhw_i_rules *rules;
-    const pimhw_sink *sink; /* may be NULL */
-} pimhw_i_issuer;
-
-static void pimhw_i_tell(const pimhw_i_issuer *to, const pimhw_i_channel *ch, uint32_t command,
-                         uint64_t t, uint64_t n, const pimhw_i_work *work, uint32_t reason)
+static void pimhw_i_tell(const pimhw_i_channel *ch, uint32_t command, uint64_t t, uint64_t n,
+                         const pimhw_i_work *work, uint32_t reason)
 {
     bool last = command == work->command;
     bool tiles = last && PIMHW_I_KINDS[PIMHW_WR_GB].command == command;
@@ -1863,7 +1832,7 @@ static void pimhw_i_tell(const pimhw_i_issuer *to, const pimhw_i_channel *ch, ui
     for (uint64_t i = 0; i < n; i++)
         for (uint64_t left = ch->mask; left; left &= left - 1) {
             pimhw_event e;
-            e.issue_ck = t + i * to->rules->again_ck[command];
+            e.issue_ck = t + i * ch->rules->again_ck[command];
             e.channel = pimhw_i_lowest(left);
             e.command = (pimhw_command)command;
             e.bank = pimhw_i_one_bank(command) ? work->bank : 0;
@@ -1871,39 +1840,38 @@ static void pimhw_i_tell(const pimhw_i_issuer *to, const pimhw_i_channel *ch, ui
             e.column = columns ? work->column + (uint32_t)i : 0;
             e.tile = tiles || columns ? work->tile + (uint32_t)i : 0;
             e.out = work->out;
-            e.reason = (pimhw_spent)(i > 0 ? to->rules->again_reason[command] : reason);
-            to->sink->command(to->sink->user, &e);
+            e.reason = (pimhw_spent)(i > 0 ? ch->rules->again_reason[command] : reason);
+            ch->sink->command(ch->sink->user, &e);
         }
 }
 
 /* Charges n commands of one kind from clock t on and tells the sink, in order of issue. */
-static void pimhw_i_note(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t command,
-                         uint64_t t, uint64_t n, const pimhw_i_work *work, uint32_t reason)
+static void pimhw_i_note(pimhw_i_channel *ch, uint32_t command, uint64_t t, uint64_t n,
+                         const pimhw_i_work *work, uint32_t reason)
 {
-    const pimhw_i_rules *rules = to->rules;
+    const pimhw_i_rules *rules = ch->rules;
     uint64_t step = rules->again_ck[command];
     uint64_t busy = pimhw_i_min(step, rules->occupies[command]);
-    pimhw_i_charge(rules, ch, t, reason);
+    pimhw_i_charge(ch, t, reason);
     ch->tally.spent_ck[PIMHW_I_COMMANDS[command].spent] += (n - 1) * busy;
     ch->tally.spent_ck[rules->again_reason[command]] += (n - 1) * (step - busy);
     ch->last_command = (uint8_t)command;
     ch->last_ck = t + (n - 1) * step;
-    if (to->sink) pimhw_i_tell(to, ch, command, t, n, work, reason);
+    if (ch->sink) pimhw_i_tell(ch, command, t, n, work, reason);
 }
 
 /* Issues n commands of one kind from clock t on, as close as their own constraint lets them. */
-static void pimhw_i_issue(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t command,
-                          uint64_t t, uint64_t n, const pimhw_i_work *work, uint32_t reason)
+static void pimhw_i_issue(pimhw_i_channel *ch, uint32_t command, uint64_t t, uint64_t n,
+                          const pimhw_i_work *work, uint32_t reason)
 {
-    uint64_t last = t + (n - 1) * to->rules->again_ck[command];
-    pimhw_i_effects(to->rules, ch, command, work->bank, work->row, last, n);
+    uint64_t last = t + (n - 1) * ch->rules->again_ck[command];
+    pimhw_i_effects(ch, command, work->bank, work->row, last, n);
     ch->now_ck = last + 1;
-    pimhw_i_note(to, ch, command, t, n, work, reason);
+    pimhw_i_note(ch, command, t, n, work, reason);
 }
 
 /* The command that must come next, so that the work's own can come. */
-static uint32_t pimhw_i_needed(const pimhw_i_rules *rules, const pimhw_i_channel *ch,
-                               const pimhw_i_work *work)
+static uint32_t pimhw_i_needed(const pimhw_i_channel *ch, const pimhw_i_work *work)
 {
     const pimhw_i_command *meta = &PIMHW_I_COMMANDS[work->command];
     const pimhw_i_banks *b = ch->banks;
@@ -1918,7 +1886,7 @@ static uint32_t pimhw_i_needed(const pimhw_i_rules *rules, const pimhw_i_channel
     }
     for (uint64_t left = b->open; left; left &= left - 1)
         if (b->row[pimhw_i_lowest(left)] != work->row) return PIMHW_CMD_PREA;
-    return b->open == rules->all_banks ? work->command : (uint32_t)PIMHW_CMD_ACT16;
+    return b->open == ch->rules->all_banks ? work->command : (uint32_t)PIMHW_CMD_ACT16;
 }
 
 /* Of n commands, step clocks apart from t on: those by clock `last` and before a refresh. */
@@ -1931,16 +1899,15 @@ static uint64_t pimhw_i_until(const pimhw_i_channel *ch, uint64_t t, uint64_t st
 }
 
 /* Refreshes of a channel at rest, each when it is due, as long as the next one is by clock t. */
-static void pimhw_i_idle_refreshes(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_t t,
-                                   uint32_t reason)
+static void pimhw_i_idle_refreshes(pimhw_i_channel *ch, uint64_t t, uint32_t reason)
 {
-    const pimhw_i_rules *rules = to->rules;
-    if (to->sink || t < ch->due_ck || ch->last_command != PIMHW_CMD_REF) return;
+    const pimhw_i_rules *rules = ch->rules;
+    if (ch->sink || t < ch->due_ck || ch->last_command != PIMHW_CMD_REF) return;
     if (ch->last_ck + rules->config.tREFI != ch->due_ck) return;
     uint64_t n = (t - ch->due_ck) / rules->config.tREFI + 1,
              last = ch->last_ck + n * rules->config.tREFI;
     uint64_t busy = pimhw_i_min(rules->config.tREFI, rules->occupies[PIMHW_CMD_REF]);
-    pimhw_i_effects(rules, ch, PIMHW_CMD_REF, 0, 0, last, n);
+    pimhw_i_effects(ch, PIMHW_CMD_REF, 0, 0, last, n);
     ch->tally.spent_ck[PIMHW_SPENT_REF] += n * busy;
     ch->tally.spent_ck[reason] += n * (rules->config.tREFI - busy);
     ch->last_ck = last;
@@ -1950,48 +1917,46 @@ static void pimhw_i_idle_refreshes(const pimhw_i_issuer *to, pimhw_i_channel *ch
 }
 
 /* Sends a row command or REF of a refresh, once it is due. */
-static void pimhw_i_send_due(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t command,
-                             uint32_t reason)
+static void pimhw_i_send_due(pimhw_i_channel *ch, uint32_t command, uint32_t reason)
 {
     pimhw_i_work work = {command, 0, 0, 0, 0, 0};
     uint64_t key = ch->ready[command], t = pimhw_i_max(key >> 8, ch->last_ck + 1);
     if (key >> 8 > ch->due_ck && t == key >> 8)
         reason = PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason;
-    pimhw_i_issue(to, ch, command, pimhw_i_max(t, ch->due_ck), 1, &work, reason);
+    pimhw_i_issue(ch, command, pimhw_i_max(t, ch->due_ck), 1, &work, reason);
 }
 
 /* A refresh due by clock t, when the next command would issue, goes first: PREA, REF; true. */
-static bool pimhw_i_refresh(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_t t,
-                            uint32_t reason)
+static bool pimhw_i_refresh(pimhw_i_channel *ch, uint64_t t, uint32_t reason)
 {
     if (t < ch->due_ck) return false;
-    if (pimhw_i_active(ch)) pimhw_i_send_due(to, ch, PIMHW_CMD_PREA, reason);
-    pimhw_i_send_due(to, ch, PIMHW_CMD_REF, reason);
-    ch->due_ck += to->rules->config.tREFI;
-    ch->refreshed_ck = ch->last_ck + to->rules->occupies[PIMHW_CMD_REF];
-    pimhw_i_idle_refreshes(to, ch, t, reason);
+    if (pimhw_i_active(ch)) pimhw_i_send_due(ch, PIMHW_CMD_PREA, reason);
+    pimhw_i_send_due(ch, PIMHW_CMD_REF, reason);
+    ch->due_ck += ch->rules->config.tREFI;
+    ch->refreshed_ck = ch->last_ck + ch->rules->occupies[PIMHW_CMD_REF];
+    pimhw_i_idle_refreshes(ch, t, reason);
     return true;
 }
 
 /* Issues a command at clock t, or the change of mode it needs; true if it was the command. */
-static bool pimhw_i_send(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t command,
-                         uint64_t t, uint64_t n, const pimhw_i_work *work, uint32_t reason)
+static bool pimhw_i_send(pimhw_i_channel *ch, uint32_t command, uint64_t t, uint64_t n,
+                         const pimhw_i_work *work, uint32_t reason)
 {
-    bool changes = to->rules->modes && ch->register_mode != PIMHW_I_COMMANDS[command].register_mode;
+    bool changes = ch->rules->modes && ch->register_mode != PIMHW_I_COMMANDS[command].register_mode;
     if (changes) {
         /* the mode changes in the clock in which the command itself could have gone */
         command = PIMHW_CMD_TMOD;
         n = 1;
         ch->register_mode = !ch->register_mode;
     }
-    pimhw_i_issue(to, ch, command, t, n, work, reason);
+    pimhw_i_issue(ch, command, t, n, work, reason);
     return !changes;
 }
 
 /* The effect of a work's own command on what the host waits for. */
-static void pimhw_i_completed(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint32_t command)
+static void pimhw_i_completed(pimhw_i_channel *ch, uint32_t command)
 {
-    uint64_t done = ch->last_ck + rules->completes[command];
+    uint64_t done = ch->last_ck + ch->rules->completes[command];
     if (PIMHW_I_READS >> command & 1) /* answers leave in the order of the reads, one a clock */
     {
         ch->answer_ck = pimhw_i_max(done, ch->answer_ck + 1);
@@ -2001,15 +1966,15 @@ static void pimhw_i_completed(const pimhw_i_rules *rules, pimhw_i_channel *ch, u
 }
 
 /* The oldest access whose next command may issue by clock t; *soonest: the first clock of any. */
-static int pimhw_i_best(const pimhw_i_rules *rules, const pimhw_i_channel *ch,
-                        const pimhw_i_accesses *list, uint64_t t, uint64_t *soonest)
+static int pimhw_i_best(const pimhw_i_channel *ch, const pimhw_i_accesses *list, uint64_t t,
+                        uint64_t *soonest)
 {
     int best = -1;
     *soonest = UINT64_MAX;
     for (uint32_t i = 0; i < list->n; i++) {
         const pimhw_i_work *work = &list->at[i].work;
-        uint32_t next = pimhw_i_needed(rules, ch, work), reason;
-        uint64_t ready = pimhw_i_earliest(rules, ch, next, work->bank, &reason);
+        uint32_t next = pimhw_i_needed(ch, work), reason;
+        uint64_t ready = pimhw_i_earliest(ch, next, work->bank, &reason);
         *soonest = pimhw_i_min(*soonest, ready);
         if (ready > t) continue;
         if (best < 0 || list->at[i].order < list->at[best].order) best = (int)i;
@@ -2034,23 +1999,22 @@ static bool pimhw_i_guarded(const pimhw_i_channel *ch, uint32_t command, uint32_
 }
 
 /* Sends the next command of an access at clock t. */
-static void pimhw_i_serve(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_accesses *list,
-                          int at, uint64_t t)
+static void pimhw_i_serve(pimhw_i_channel *ch, pimhw_i_accesses *list, int at, uint64_t t)
 {
     pimhw_i_banks *b = ch->banks;
     pimhw_i_access access = list->at[at];
     pimhw_i_work work = access.work;
-    uint32_t next = pimhw_i_needed(to->rules, ch, &work), reason;
+    uint32_t next = pimhw_i_needed(ch, &work), reason;
     if (pimhw_i_guarded(ch, next, work.bank, list == &b->active ? at : -1)) return;
-    uint64_t ready = pimhw_i_earliest(to->rules, ch, next, work.bank, &reason);
+    uint64_t ready = pimhw_i_earliest(ch, next, work.bank, &reason);
     if (ready < t) reason = PIMHW_WAIT_HOST;
-    if (pimhw_i_refresh(to, ch, t, reason)) {
+    if (pimhw_i_refresh(ch, t, reason)) {
         b->clock_ck--; /* this clock is looked at again */
         return;
     }
-    if (!pimhw_i_send(to, ch, next, t, 1, &work, reason)) return;
+    if (!pimhw_i_send(ch, next, t, 1, &work, reason)) return;
     if (next == work.command) {
-        pimhw_i_completed(to->rules, ch, next);
+        pimhw_i_completed(ch, next);
         pimhw_i_remove(list, at);
     } else if (next == PIMHW_CMD_ACT && list != &b->active && b->active.n < PIMHW_I_QUEUE) {
         pimhw_i_remove(list, at);
@@ -2068,7 +2032,7 @@ static bool pimhw_i_write_mode(pimhw_i_banks *b, uint32_t size)
 }
 
 /* Serves the ordinary queues and the active list clock by clock; the PIM queue is empty. */
-static void pimhw_i_advance(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_t until_ck)
+static void pimhw_i_advance(pimhw_i_channel *ch, uint64_t until_ck)
 {
     pimhw_i_banks *b = ch->banks;
     uint64_t soonest;
@@ -2076,30 +2040,29 @@ static void pimhw_i_advance(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint6
     while (b->clock_ck < until_ck && b->active.n + b->queue[0].n + b->queue[1].n > 0) {
         uint64_t t = ++b->clock_ck;
         pimhw_i_accesses *list = &b->active;
-        int best = pimhw_i_best(to->rules, ch, list, t, &soonest);
+        int best = pimhw_i_best(ch, list, t, &soonest);
         if (best < 0) {
-            list = &b->queue[pimhw_i_write_mode(b, to->rules->config.queue_entries - 1)];
-            best = pimhw_i_best(to->rules, ch, list, t, &soonest);
+            list = &b->queue[pimhw_i_write_mode(b, ch->rules->config.queue_entries - 1)];
+            best = pimhw_i_best(ch, list, t, &soonest);
         }
-        if (best >= 0) pimhw_i_serve(to, ch, list, best, t);
+        if (best >= 0) pimhw_i_serve(ch, list, best, t);
     }
     b->clock_ck = pimhw_i_max(b->clock_ck, until_ck);
 }
 
 /* An active access that may go by clock t, or must before the command, goes first; else false. */
-static bool pimhw_i_active_first(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t command,
-                                 uint32_t bank, uint64_t t)
+static bool pimhw_i_active_first(pimhw_i_channel *ch, uint32_t command, uint32_t bank, uint64_t t)
 {
     pimhw_i_banks *b = ch->banks;
     uint64_t hold = ch->hold.ck, soonest;
     if (!ch->banked || b->active.n == 0) return false;
     ch->hold.ck = b->clock_ck + 1;
-    int best = pimhw_i_best(to->rules, ch, &b->active, t, &soonest);
+    int best = pimhw_i_best(ch, &b->active, t, &soonest);
     if (best < 0 && soonest < UINT64_MAX && pimhw_i_guarded(ch, command, bank, -1)) t = soonest;
     bool first = soonest <= t;
     if (first) {
-        best = pimhw_i_best(to->rules, ch, &b->active, soonest, &soonest);
-        pimhw_i_serve(to, ch, &b->active, best, soonest);
+        best = pimhw_i_best(ch, &b->active, soonest, &soonest);
+        pimhw_i_serve(ch, &b->active, best, soonest);
         b->clock_ck = ch->last_ck;
     }
     ch->hold.ck = hold;
@@ -2107,30 +2070,29 @@ static bool pimhw_i_active_first(const pimhw_i_issuer *to, pimhw_i_channel *ch, 
 }
 
 /* Does n times the work of one instruction. */
-static void pimhw_i_in_order(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_work *work,
-                             uint64_t n)
+static void pimhw_i_in_order(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
-    if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(to->rules, ch);
+    if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(ch);
     while (n > 0) {
-        uint32_t reason, next = pimhw_i_needed(to->rules, ch, work);
-        uint64_t t = pimhw_i_earliest(to->rules, ch, next, work->bank, &reason);
-        if (pimhw_i_active_first(to, ch, next, work->bank, t)) continue;
-        if (pimhw_i_refresh(to, ch, t, reason)) continue;
+        uint32_t reason, next = pimhw_i_needed(ch, work);
+        uint64_t t = pimhw_i_earliest(ch, next, work->bank, &reason);
+        if (pimhw_i_active_first(ch, next, work->bank, t)) continue;
+        if (pimhw_i_refresh(ch, t, reason)) continue;
         bool alone = !ch->banked || ch->banks->active.n == 0;
         uint64_t together = next == work->command && alone ? n : 1;
-        together = pimhw_i_until(ch, t, to->rules->again_ck[next], UINT64_MAX, together);
-        if (!pimhw_i_send(to, ch, next, t, together, work, reason)) continue;
+        together = pimhw_i_until(ch, t, ch->rules->again_ck[next], UINT64_MAX, together);
+        if (!pimhw_i_send(ch, next, t, together, work, reason)) continue;
         if (next != work->command) continue;
         n -= together;
         work->tile += (uint32_t)together;
         work->column += (uint32_t)together;
-        pimhw_i_run run = {ch->last_ck, to->rules->again_ck[next], together};
+        pimhw_i_run run = {ch->last_ck, ch->rules->again_ck[next], together};
         ch->newest_run = (ch->newest_run + 1) % PIMHW_I_QUEUE;
         ch->runs[ch->newest_run] = run;
     }
     ch->left_ck = ch->last_ck;
     if (ch->banked) ch->banks->clock_ck = ch->last_ck;
-    pimhw_i_completed(to->rules, ch, work->command);
+    pimhw_i_completed(ch, work->command);
 }
 
 static void pimhw_i_not_before(pimhw_i_when *when, uint64_t ck, uint32_t reason)
@@ -2146,10 +2108,10 @@ static void pimhw_i_not_before_key(pimhw_i_when *when, uint64_t key)
     if (key >> 8 > when->ck) pimhw_i_not_before(when, key >> 8, (uint32_t)(key & 255));
 }
 
-static void pimhw_i_not_before_table(pimhw_i_when *when, const pimhw_i_rules *rules,
-                                     const pimhw_i_channel *ch, uint32_t command, uint32_t bank)
+static void pimhw_i_not_before_table(pimhw_i_when *when, const pimhw_i_channel *ch,
+                                     uint32_t command, uint32_t bank)
 {
-    uint64_t key = pimhw_i_table_key(rules, ch, command, bank);
+    uint64_t key = pimhw_i_table_key(ch, command, bank);
     if (key >> 8 > when->ck)
         pimhw_i_not_before(when, key >> 8, PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason);
 }
@@ -2175,10 +2137,9 @@ static void pimhw_i_remember(pimhw_i_last *last, const pimhw_i_work *work, uint6
 }
 
 /* Static: program order, and the last command's time after a change of class. */
-static void pimhw_i_static(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_work *work,
-                           uint64_t n)
+static void pimhw_i_static(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
-    const pimhw_i_rules *rules = to->rules;
+    const pimhw_i_rules *rules = ch->rules;
     uint32_t command = work->command, of_class = rules->class_of[command];
     bool rows = of_class == PIMHW_I_M && rules->config.row_opening != PIMHW_ROW_HIDDEN;
     while (n > 0) {
@@ -2193,16 +2154,16 @@ static void pimhw_i_static(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_
                 pimhw_i_not_before(&from, f->last[0].ck, PIMHW_I_GAP_REASON[its]);
         }
         if (rules->config.row_opening != PIMHW_ROW_HEAD) from = at;
-        uint32_t next = rows ? pimhw_i_needed(rules, ch, work) : command;
+        uint32_t next = rows ? pimhw_i_needed(ch, work) : command;
         if (next != command) at = from;
         if (rows)
-            pimhw_i_not_before_table(&at, rules, ch, next, work->bank);
+            pimhw_i_not_before_table(&at, ch, next, work->bank);
         else
             pimhw_i_not_before(&at, ch->refreshed_ck, PIMHW_WAIT_REFRESH);
-        if (pimhw_i_refresh(to, ch, at.ck, at.reason)) continue;
+        if (pimhw_i_refresh(ch, at.ck, at.reason)) continue;
         uint64_t step = rules->again_ck[next];
         uint64_t k = pimhw_i_until(ch, at.ck, step, UINT64_MAX, next == command ? n : 1);
-        pimhw_i_issue(to, ch, next, at.ck, k, work, at.reason);
+        pimhw_i_issue(ch, next, at.ck, k, work, at.reason);
         if (next != command) continue;
         pimhw_i_remember(&f->last[0], work, ch->last_ck);
         work->tile += (uint32_t)k;
@@ -2217,20 +2178,19 @@ static bool pimhw_i_has_tiles(uint32_t command)
 }
 
 /* When a stream's work, or next, which opens its row, may issue. first: of a phase (ping-pong). */
-static pimhw_i_when pimhw_i_stream_at(const pimhw_i_rules *rules, const pimhw_i_channel *ch,
-                                      uint32_t stream, const pimhw_i_work *work, uint32_t next,
-                                      bool first)
+static pimhw_i_when pimhw_i_stream_at(const pimhw_i_channel *ch, uint32_t stream,
+                                      const pimhw_i_work *work, uint32_t next, bool first)
 {
     const pimhw_i_flow *f = ch->flow;
     const pimhw_i_last *last = &f->last[stream];
-    bool dcs = rules->config.controller == PIMHW_DCS, mac = stream == PIMHW_I_MAC,
+    bool dcs = ch->rules->config.controller == PIMHW_DCS, mac = stream == PIMHW_I_MAC,
          row = next != work->command;
     const pimhw_i_when *start = row && first ? &f->start_before : &f->start;
     pimhw_i_when at = ch->hold;
     if (dcs) pimhw_i_not_before(&at, f->dispatch_ck, PIMHW_WAIT_HOST);
     if (!row && last->any)
-        pimhw_i_not_before(&at, last->ck + pimhw_i_gap(rules, last, work),
-                           PIMHW_I_GAP_REASON[rules->class_of[next]]);
+        pimhw_i_not_before(&at, last->ck + pimhw_i_gap(ch->rules, last, work),
+                           PIMHW_I_GAP_REASON[ch->rules->class_of[next]]);
     if (!row && dcs && pimhw_i_has_tiles(next))
         pimhw_i_not_before_key(&at, mac ? f->tile_mac[work->tile] : f->tile_write[work->tile]);
     if (!row && dcs && next != PIMHW_CMD_WRGB)
@@ -2238,7 +2198,7 @@ static pimhw_i_when pimhw_i_stream_at(const pimhw_i_rules *rules, const pimhw_i_
     if (!dcs) pimhw_i_not_before(&at, start->ck, start->reason);
     if (row) pimhw_i_not_before(&at, f->mac_stream_ck, PIMHW_WAIT_OPERAND);
     if (mac)
-        pimhw_i_not_before_table(&at, rules, ch, next, work->bank);
+        pimhw_i_not_before_table(&at, ch, next, work->bank);
     else
         pimhw_i_not_before(&at, ch->refreshed_ck, PIMHW_WAIT_REFRESH);
     return at;
@@ -2246,29 +2206,28 @@ static pimhw_i_when pimhw_i_stream_at(const pimhw_i_rules *rules, const pimhw_i_
 
 /* -- DCS -- */
 
-static void pimhw_i_push(const pimhw_i_issuer *to, pimhw_i_flow *f, uint32_t stream,
-                         uint32_t command, const pimhw_i_when *at, const pimhw_i_work *work)
+static void pimhw_i_push(pimhw_i_channel *ch, uint32_t stream, uint32_t command,
+                         const pimhw_i_when *at, const pimhw_i_work *work)
 {
-    pimhw_i_ring *r = &f->ring[stream];
+    pimhw_i_ring *r = &ch->flow->ring[stream];
     uint32_t slot = r->end++ % PIMHW_I_RING;
     PIMHW_ASSERT(r->end - r->begin <= PIMHW_I_RING);
     r->key[slot] = at->ck << 16 | command << 8 | at->reason;
-    if (to->sink) r->work[slot] = *work;
+    if (ch->sink) r->work[slot] = *work;
 }
 
 /* Charges and tells the oldest command of a stream. */
-static void pimhw_i_emit(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t stream)
+static void pimhw_i_emit(pimhw_i_channel *ch, uint32_t stream)
 {
     pimhw_i_ring *r = &ch->flow->ring[stream];
     uint32_t slot = r->begin++ % PIMHW_I_RING;
     uint64_t key = r->key[slot];
-    pimhw_i_note(to, ch, (uint32_t)(key >> 8 & 255), key >> 16, 1, &r->work[slot],
+    pimhw_i_note(ch, (uint32_t)(key >> 8 & 255), key >> 16, 1, &r->work[slot],
                  (uint32_t)(key & 255));
 }
 
 /* Emits what no later command of either stream can precede: they come from these clocks on. */
-static void pimhw_i_merge(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_t io_ck,
-                          uint64_t mac_ck)
+static void pimhw_i_merge(pimhw_i_channel *ch, uint64_t io_ck, uint64_t mac_ck)
 {
     pimhw_i_ring *io = &ch->flow->ring[PIMHW_I_IO], *mac = &ch->flow->ring[PIMHW_I_MAC];
     for (;;) {
@@ -2276,9 +2235,9 @@ static void pimhw_i_merge(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_
         uint64_t io_at = has_io ? io->key[io->begin % PIMHW_I_RING] >> 16 : io_ck;
         uint64_t mac_at = has_mac ? mac->key[mac->begin % PIMHW_I_RING] >> 16 : mac_ck;
         if (has_mac && mac_at <= io_at)
-            pimhw_i_emit(to, ch, PIMHW_I_MAC);
+            pimhw_i_emit(ch, PIMHW_I_MAC);
         else if (has_io && io_at < mac_at)
-            pimhw_i_emit(to, ch, PIMHW_I_IO);
+            pimhw_i_emit(ch, PIMHW_I_IO);
         else
             return;
     }
@@ -2291,36 +2250,22 @@ static void pimhw_i_dispatch(pimhw_i_flow *f, uint32_t stream, uint64_t ahead)
     f->dispatch_ck = pimhw_i_max(f->dispatch_ck, left);
 }
 
-static void pimhw_i_leave_queue(pimhw_i_flow *f, uint32_t stream, const pimhw_i_work *work,
-                                uint64_t ck)
+/* What a command of either stream at a clock means for its entries. */
+static void pimhw_i_dcs_entries(const pimhw_i_rules *rules, pimhw_i_flow *f,
+                                const pimhw_i_work *work, uint64_t ck)
 {
-    f->left_ck[stream][f->n_left[stream]++ % PIMHW_I_QUEUED] = ck;
-    pimhw_i_remember(&f->last[stream], work, ck);
-}
-
-/* What a W or R at a clock means for its entries. */
-static void pimhw_i_dcs_io_entries(const pimhw_i_rules *rules, pimhw_i_flow *f,
-                                   const pimhw_i_work *work, uint64_t ck)
-{
-    uint32_t of_class = rules->class_of[work->command];
-    uint64_t key = (ck + rules->exec_ck[of_class]) << 8 | PIMHW_I_GAP_REASON[of_class];
-    if (work->command == PIMHW_CMD_WRGB)
-        f->tile_write[work->tile] = f->tile_mac[work->tile] = key;
-    else
-        f->out_io[work->out] = f->out_mac[work->out] = key;
-}
-
-/* The same for a M. */
-static void pimhw_i_dcs_mac_entries(const pimhw_i_rules *rules, pimhw_i_flow *f,
-                                    const pimhw_i_work *work, uint64_t ck)
-{
-    uint64_t sum = (ck + rules->exec_ck[PIMHW_I_M]) << 8 | PIMHW_WAIT_OPERAND;
-    uint64_t early = (ck + rules->config.tCCD_S) << 8 | PIMHW_WAIT_OPERAND;
+    uint32_t of_class = rules->class_of[work->command], reason = PIMHW_I_GAP_REASON[of_class];
+    uint64_t done = (ck + rules->exec_ck[of_class]) << 8 | reason;
+    bool mac = of_class == PIMHW_I_M, early = mac && rules->config.early_tiles;
     if (pimhw_i_has_tiles(work->command))
-        f->tile_write[work->tile] = rules->config.early_tiles ? early : sum;
-    f->out_mac[work->out] = rules->config.is_mac ? ck << 8 | PIMHW_WAIT_OPERAND : sum;
-    f->out_io[work->out] = sum;
-    f->mac_stream_ck = ck;
+        f->tile_write[work->tile] = early ? (ck + rules->config.tCCD_S) << 8 | reason : done;
+    if (work->command == PIMHW_CMD_WRGB) {
+        f->tile_mac[work->tile] = done;
+        return;
+    }
+    f->out_io[work->out] = done;
+    f->out_mac[work->out] = mac && rules->config.is_mac ? ck << 8 | reason : done;
+    if (mac) f->mac_stream_ck = ck;
 }
 
 /* Whether an entry of a command waits for one that waits for a refresh. */
@@ -2332,22 +2277,21 @@ static bool pimhw_i_dcs_marked(const pimhw_i_flow *f, const pimhw_i_work *work)
 }
 
 /* Issues commands of a record that come before the next refresh; the others stay in the record. */
-static void pimhw_i_dcs_some(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t stream,
-                             pimhw_i_record *record)
+static void pimhw_i_dcs_some(pimhw_i_channel *ch, uint32_t stream, pimhw_i_record *record)
 {
-    const pimhw_i_rules *rules = to->rules;
+    const pimhw_i_rules *rules = ch->rules;
     pimhw_i_flow *f = ch->flow;
     pimhw_i_work *work = &record->work;
     uint64_t since = 0; /* commands whose effects are still to come */
     while (record->n > 0) {
         pimhw_i_dispatch(f, stream, 0);
-        uint32_t next = pimhw_i_needed(rules, ch, work);
-        pimhw_i_when at = pimhw_i_stream_at(rules, ch, stream, work, next, false);
+        uint32_t next = pimhw_i_needed(ch, work);
+        pimhw_i_when at = pimhw_i_stream_at(ch, stream, work, next, false);
         bool marked = next == work->command && pimhw_i_dcs_marked(f, work);
         bool blocked = marked || at.ck >= ch->due_ck;
         if (blocked || next != work->command) {
             if (since)
-                pimhw_i_effects(rules, ch, work->command, work->bank, work->row, f->last[stream].ck,
+                pimhw_i_effects(ch, work->command, work->bank, work->row, f->last[stream].ck,
                                 since);
             since = 0;
         }
@@ -2356,24 +2300,21 @@ static void pimhw_i_dcs_some(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint
             if (marked) f->blocked_at[stream].ck = UINT64_MAX;
             return;
         }
-        pimhw_i_push(to, f, stream, next, &at, work);
+        pimhw_i_push(ch, stream, next, &at, work);
         if (next != work->command) {
-            pimhw_i_effects(rules, ch, next, work->bank, work->row, at.ck, 1);
+            pimhw_i_effects(ch, next, work->bank, work->row, at.ck, 1);
             f->mac_stream_ck = at.ck;
             continue;
         }
-        if (stream == PIMHW_I_MAC)
-            pimhw_i_dcs_mac_entries(rules, f, work, at.ck);
-        else
-            pimhw_i_dcs_io_entries(rules, f, work, at.ck);
-        pimhw_i_leave_queue(f, stream, work, at.ck);
+        pimhw_i_dcs_entries(rules, f, work, at.ck);
+        f->left_ck[stream][f->n_left[stream]++ % PIMHW_I_QUEUED] = at.ck;
+        pimhw_i_remember(&f->last[stream], work, at.ck);
         work->tile += pimhw_i_has_tiles(next);
         work->column++;
         record->n--;
         since++;
     }
-    if (since)
-        pimhw_i_effects(rules, ch, work->command, work->bank, work->row, f->last[stream].ck, since);
+    if (since) pimhw_i_effects(ch, work->command, work->bank, work->row, f->last[stream].ck, since);
 }
 
 /* Marks the entries of a record that waits for a refresh, or takes the marks off. */
@@ -2401,37 +2342,36 @@ static uint32_t pimhw_i_stream_of(const pimhw_i_rules *rules, const pimhw_i_reco
 }
 
 /* All that could issue before the refresh has: it takes place, then both streams go on. */
-static void pimhw_i_dcs_refresh(const pimhw_i_issuer *to, pimhw_i_channel *ch)
+static void pimhw_i_dcs_refresh(pimhw_i_channel *ch)
 {
     pimhw_i_flow *f = ch->flow;
     bool mac = f->n_blocked[PIMHW_I_MAC] > 0, io = f->n_blocked[PIMHW_I_IO] > 0;
     bool mac_first = mac && (!io || f->blocked_at[PIMHW_I_MAC].ck <= f->blocked_at[PIMHW_I_IO].ck);
     const pimhw_i_when *first = &f->blocked_at[mac_first ? PIMHW_I_MAC : PIMHW_I_IO];
-    pimhw_i_merge(to, ch, UINT64_MAX, UINT64_MAX);
-    pimhw_i_refresh(to, ch, first->ck, first->reason);
+    pimhw_i_merge(ch, UINT64_MAX, UINT64_MAX);
+    pimhw_i_refresh(ch, first->ck, first->reason);
     f->mac_stream_ck = ch->last_ck;
     uint32_t n = f->n_records;
     for (uint32_t i = 0; i < n; i++)
-        pimhw_i_dcs_mark(f, pimhw_i_stream_of(to->rules, &f->records[i]), &f->records[i],
+        pimhw_i_dcs_mark(f, pimhw_i_stream_of(ch->rules, &f->records[i]), &f->records[i],
                          (uint32_t)-1);
     f->n_records = 0;
     for (uint32_t i = 0; i < n; i++) {
         pimhw_i_record record = f->records[i];
-        uint32_t stream = pimhw_i_stream_of(to->rules, &record);
-        if (f->n_blocked[stream] == 0) pimhw_i_dcs_some(to, ch, stream, &record);
+        uint32_t stream = pimhw_i_stream_of(ch->rules, &record);
+        if (f->n_blocked[stream] == 0) pimhw_i_dcs_some(ch, stream, &record);
         if (record.n > 0) pimhw_i_dcs_append(f, stream, &record);
     }
 }
 
 /* Two queues, each in order; a stream whose next command meets a refresh waits for the other. */
-static void pimhw_i_dcs(const pimhw_i_issuer *to, pimhw_i_channel *ch, const pimhw_i_work *work,
-                        uint64_t n)
+static void pimhw_i_dcs(pimhw_i_channel *ch, const pimhw_i_work *work, uint64_t n)
 {
     pimhw_i_flow *f = ch->flow;
     pimhw_i_record record = {*work, 0, (uint32_t)n};
-    uint32_t stream = pimhw_i_stream_of(to->rules, &record);
+    uint32_t stream = pimhw_i_stream_of(ch->rules, &record);
     for (;;) {
-        if (f->n_blocked[stream] == 0) pimhw_i_dcs_some(to, ch, stream, &record);
+        if (f->n_blocked[stream] == 0) pimhw_i_dcs_some(ch, stream, &record);
         pimhw_i_record part = record;
         part.n = (uint32_t)pimhw_i_min(record.n, PIMHW_I_QUEUED - f->n_blocked[stream]);
         if (part.n > 0) pimhw_i_dcs_append(f, stream, &part);
@@ -2440,13 +2380,13 @@ static void pimhw_i_dcs(const pimhw_i_issuer *to, pimhw_i_channel *ch, const pim
         record.n -= part.n;
         while ((f->n_blocked[0] > 0 && f->n_blocked[1] > 0) ||
                (record.n > 0 && f->n_blocked[stream] == PIMHW_I_QUEUED))
-            pimhw_i_dcs_refresh(to, ch);
+            pimhw_i_dcs_refresh(ch);
         if (record.n == 0) break;
     }
     uint64_t from = pimhw_i_max(f->dispatch_ck, ch->hold.ck);
     uint64_t io_ck = pimhw_i_max(f->last[PIMHW_I_IO].ck, from);
     uint64_t mac_ck = pimhw_i_max(f->mac_stream_ck, from);
-    pimhw_i_merge(to, ch, f->n_blocked[PIMHW_I_IO] ? ch->due_ck : io_ck,
+    pimhw_i_merge(ch, f->n_blocked[PIMHW_I_IO] ? ch->due_ck : io_ck,
                   f->n_blocked[PIMHW_I_MAC] ? ch->due_ck : mac_ck);
 }
 
@@ -2473,17 +2413,16 @@ static void pimhw_i_advance_cursor(pimhw_i_cursor *c, uint64_t k)
     c->n--;
 }
 
-static void pimhw_i_pp_issue(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t stream,
-                             uint32_t command, const pimhw_i_when *at, uint64_t n,
-                             const pimhw_i_work *work)
+static void pimhw_i_pp_issue(pimhw_i_channel *ch, uint32_t stream, uint32_t command,
+                             const pimhw_i_when *at, uint64_t n, const pimhw_i_work *work)
 {
     pimhw_i_flow *f = ch->flow;
-    pimhw_i_issue(to, ch, command, at->ck, n, work, at->reason);
+    pimhw_i_issue(ch, command, at->ck, n, work, at->reason);
     if (stream == PIMHW_I_MAC) f->mac_stream_ck = ch->last_ck;
     if (command != work->command) return;
     pimhw_i_remember(&f->last[stream], work, ch->last_ck);
-    uint32_t of_class = to->rules->class_of[command];
-    f->done_ck[of_class] = ch->last_ck + to->rules->exec_ck[of_class];
+    uint32_t of_class = ch->rules->class_of[command];
+    f->done_ck[of_class] = ch->last_ck + ch->rules->exec_ck[of_class];
 }
 
 /* The start of the phase after: all of this one is done. */
@@ -2497,34 +2436,35 @@ static pimhw_i_when pimhw_i_pp_next_start(const pimhw_i_flow *f)
 }
 
 /* One phase: MACs beside reads, writes. ahead: the next phase's first MAC; its row may open. */
-static void pimhw_i_pp_run(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_cursor mac,
-                           pimhw_i_cursor reads, pimhw_i_cursor writes, const pimhw_i_work *ahead)
+static void pimhw_i_pp_run(pimhw_i_channel *ch, pimhw_i_phase *phase, pimhw_i_record *w,
+                           uint32_t n_w, const pimhw_i_work *ahead)
 {
-    const pimhw_i_rules *rules = to->rules;
+    pimhw_i_cursor mac = {phase->m, phase->n_m}, reads = {phase->r, phase->n_r}, writes = {w, n_w};
+    const pimhw_i_rules *rules = ch->rules;
     pimhw_i_flow *f = ch->flow;
     bool first = true;
     for (;;) {
         pimhw_i_cursor *io = reads.n ? &reads : &writes;
         const pimhw_i_work *work = mac.n ? &mac.record->work : ahead;
-        uint32_t next = work ? pimhw_i_needed(rules, ch, work) : 0;
+        uint32_t next = work ? pimhw_i_needed(ch, work) : 0;
         pimhw_i_when m = {UINT64_MAX, 0}, i = {UINT64_MAX, 0};
-        if (mac.n) m = pimhw_i_stream_at(rules, ch, PIMHW_I_MAC, work, next, first);
+        if (mac.n) m = pimhw_i_stream_at(ch, PIMHW_I_MAC, work, next, first);
         if (io->n)
-            i = pimhw_i_stream_at(rules, ch, PIMHW_I_IO, &io->record->work,
-                                  io->record->work.command, false);
+            i = pimhw_i_stream_at(ch, PIMHW_I_IO, &io->record->work, io->record->work.command,
+                                  false);
         if (!mac.n && work && next != work->command) {
-            m = pimhw_i_stream_at(rules, ch, PIMHW_I_MAC, work, next, false);
+            m = pimhw_i_stream_at(ch, PIMHW_I_MAC, work, next, false);
             if (!io->n && m.ck >= pimhw_i_pp_next_start(f).ck) break;
         }
         if (m.ck == UINT64_MAX && i.ck == UINT64_MAX) break;
         bool mac_first = m.ck <= i.ck;
         const pimhw_i_when *at = mac_first ? &m : &i;
-        if (pimhw_i_refresh(to, ch, at->ck, at->reason)) {
+        if (pimhw_i_refresh(ch, at->ck, at->reason)) {
             f->mac_stream_ck = ch->last_ck;
             continue;
         }
         if (mac_first && next != work->command) {
-            pimhw_i_pp_issue(to, ch, PIMHW_I_MAC, next, at, 1, work);
+            pimhw_i_pp_issue(ch, PIMHW_I_MAC, next, at, 1, work);
             continue;
         }
         pimhw_i_cursor *from = mac_first ? &mac : io;
@@ -2532,7 +2472,7 @@ static void pimhw_i_pp_run(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_
         uint64_t last = mac_first ? i.ck : m.ck == UINT64_MAX ? m.ck : m.ck - 1;
         uint64_t k = pimhw_i_until(ch, at->ck, rules->again_ck[command], last, from->record->n);
         pimhw_i_work issued = from->record->work;
-        pimhw_i_pp_issue(to, ch, mac_first ? PIMHW_I_MAC : PIMHW_I_IO, command, at, k, &issued);
+        pimhw_i_pp_issue(ch, mac_first ? PIMHW_I_MAC : PIMHW_I_IO, command, at, k, &issued);
         pimhw_i_advance_cursor(from, k);
         first = first && !mac_first;
     }
@@ -2540,43 +2480,30 @@ static void pimhw_i_pp_run(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_
     f->start = pimhw_i_pp_next_start(f);
 }
 
-static pimhw_i_cursor pimhw_i_cursor_of(pimhw_i_record *record, uint32_t n)
-{
-    pimhw_i_cursor c = {record, n};
-    return c;
-}
-
 /* Ends the phase being filled; the one before it can run now, for all beside it is known. */
-static void pimhw_i_pp_cut(const pimhw_i_issuer *to, pimhw_i_channel *ch)
+static void pimhw_i_pp_cut(pimhw_i_channel *ch)
 {
     pimhw_i_flow *f = ch->flow;
     pimhw_i_phase *full = pimhw_i_pp_phase(f, f->filling);
     pimhw_i_phase *before = pimhw_i_pp_phase(f, f->filling + 2);
-    pimhw_i_cursor writes = pimhw_i_cursor_of(full->w, full->n_w);
-    const pimhw_i_work *ahead = full->n_m ? &full->m[0].work : NULL;
-    pimhw_i_pp_run(to, ch, pimhw_i_cursor_of(before->m, before->n_m),
-                   pimhw_i_cursor_of(before->r, before->n_r), writes, ahead);
+    pimhw_i_pp_run(ch, before, full->w, full->n_w, full->n_m ? &full->m[0].work : NULL);
     before->n_r = before->n_m = before->outs = full->n_w = 0;
     f->filling++;
 }
 
 /* Runs all phases; the next one starts anew. */
-static void pimhw_i_pp_finish(const pimhw_i_issuer *to, pimhw_i_channel *ch)
+static void pimhw_i_pp_finish(pimhw_i_channel *ch)
 {
     pimhw_i_flow *f = ch->flow;
-    pimhw_i_cursor none = {NULL, 0};
     if (!f->begun) return;
-    pimhw_i_pp_cut(to, ch);
-    pimhw_i_phase *last = pimhw_i_pp_phase(f, f->filling + 2);
-    pimhw_i_pp_run(to, ch, pimhw_i_cursor_of(last->m, last->n_m),
-                   pimhw_i_cursor_of(last->r, last->n_r), none, NULL);
-    pimhw_i_phase *after = pimhw_i_pp_phase(f, f->filling);
-    pimhw_i_pp_run(to, ch, none, pimhw_i_cursor_of(after->r, after->n_r),
-                   pimhw_i_cursor_of(f->records, f->n_records), NULL);
+    pimhw_i_pp_cut(ch);
+    pimhw_i_pp_run(ch, pimhw_i_pp_phase(f, f->filling + 2), NULL, 0, NULL);
+    /* of the phase being filled there are only reads */
+    pimhw_i_pp_run(ch, pimhw_i_pp_phase(f, f->filling), f->records, f->n_records, NULL);
     for (uint32_t i = 0; i < 3; i++)
         f->phase[i].n_w = f->phase[i].n_m = f->phase[i].n_r = f->phase[i].outs = 0;
-    memset(f->tile_group, 0, to->rules->config.in_entries * sizeof f->tile_group[0]);
-    memset(f->sums, 0, to->rules->outs * sizeof f->sums[0]);
+    memset(f->tile_group, 0, ch->rules->config.in_entries * sizeof f->tile_group[0]);
+    memset(f->sums, 0, ch->rules->outs * sizeof f->sums[0]);
     f->start_before = f->start;
     f->filling = 0;
     f->n_records = 0;
@@ -2586,12 +2513,12 @@ static void pimhw_i_pp_finish(const pimhw_i_issuer *to, pimhw_i_channel *ch)
 }
 
 /* Writes wait until their phase is known. */
-static void pimhw_i_pp_wait(const pimhw_i_issuer *to, pimhw_i_channel *ch, const pimhw_i_work *work,
-                            uint32_t n, uint64_t group)
+static void pimhw_i_pp_wait(pimhw_i_channel *ch, const pimhw_i_work *work, uint32_t n,
+                            uint64_t group)
 {
     pimhw_i_flow *f = ch->flow;
     if (f->n_records == PIMHW_I_RECORDS) {
-        pimhw_i_pp_cut(to, ch);
+        pimhw_i_pp_cut(ch);
         pimhw_i_phase *p = pimhw_i_pp_phase(f, f->filling);
         memcpy(p->w, f->records, sizeof p->w);
         p->n_w = f->n_records;
@@ -2602,18 +2529,17 @@ static void pimhw_i_pp_wait(const pimhw_i_issuer *to, pimhw_i_channel *ch, const
 }
 
 /* WR_GB: cut into groups that a region holds. */
-static void pimhw_i_pp_write(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_work *work,
-                             uint64_t n)
+static void pimhw_i_pp_write(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
     pimhw_i_flow *f = ch->flow;
     while (n > 0) {
-        if (f->group == 0 || f->mac_since || f->group_tiles == to->rules->in_region) {
+        if (f->group == 0 || f->mac_since || f->group_tiles == ch->rules->in_region) {
             f->group++;
             f->group_tiles = 0;
             f->mac_since = false;
         }
-        uint32_t k = (uint32_t)pimhw_i_min(n, to->rules->in_region - f->group_tiles);
-        pimhw_i_pp_wait(to, ch, work, k, f->group);
+        uint32_t k = (uint32_t)pimhw_i_min(n, ch->rules->in_region - f->group_tiles);
+        pimhw_i_pp_wait(ch, work, k, f->group);
         for (uint32_t i = 0; i < k; i++)
             f->tile_group[work->tile + i] = f->group;
         f->group_tiles += k;
@@ -2640,18 +2566,18 @@ static uint32_t pimhw_i_pp_claim(pimhw_i_flow *f, uint64_t group, pimhw_i_phase 
 }
 
 /* Puts MACs of one group into a phase. */
-static void pimhw_i_pp_mac_part(const pimhw_i_issuer *to, pimhw_i_channel *ch,
-                                const pimhw_i_work *work, uint32_t n, uint64_t group)
+static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, const pimhw_i_work *work, uint32_t n,
+                                uint64_t group)
 {
     pimhw_i_flow *f = ch->flow;
     pimhw_i_entry *sum = &f->sums[work->out];
     pimhw_i_phase *p = pimhw_i_pp_phase(f, f->filling);
     bool newer = group > f->used_group && p->n_m > 0;
-    bool full = !sum->going && p->outs >= to->rules->out_region;
-    if (newer || full || p->n_m == PIMHW_I_RECORDS) pimhw_i_pp_cut(to, ch);
+    bool full = !sum->going && p->outs >= ch->rules->out_region;
+    if (newer || full || p->n_m == PIMHW_I_RECORDS) pimhw_i_pp_cut(ch);
     p = pimhw_i_pp_phase(f, f->filling);
     if (p->n_w + pimhw_i_pp_claim(f, group, NULL) > PIMHW_I_RECORDS) {
-        pimhw_i_pp_cut(to, ch);
+        pimhw_i_pp_cut(ch);
         p = pimhw_i_pp_phase(f, f->filling);
     }
     pimhw_i_pp_claim(f, group, p);
@@ -2663,8 +2589,7 @@ static void pimhw_i_pp_mac_part(const pimhw_i_issuer *to, pimhw_i_channel *ch,
     p->m[p->n_m++] = record;
 }
 
-static void pimhw_i_pp_mac(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_work *work,
-                           uint64_t n)
+static void pimhw_i_pp_mac(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
     pimhw_i_flow *f = ch->flow;
     bool tiles = pimhw_i_has_tiles(work->command);
@@ -2674,41 +2599,40 @@ static void pimhw_i_pp_mac(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_
         uint32_t k = tiles ? 1 : (uint32_t)n;
         while (k < n && f->tile_group[work->tile + k] == group)
             k++;
-        pimhw_i_pp_mac_part(to, ch, work, k, group);
+        pimhw_i_pp_mac_part(ch, work, k, group);
         work->tile += k;
         work->column += k;
         n -= k;
     }
 }
 
-static void pimhw_i_pp_read(const pimhw_i_issuer *to, pimhw_i_channel *ch, const pimhw_i_work *work)
+static void pimhw_i_pp_read(pimhw_i_channel *ch, const pimhw_i_work *work)
 {
     pimhw_i_flow *f = ch->flow;
     pimhw_i_entry *sum = &f->sums[work->out];
     pimhw_i_phase *p;
     /* sum->phase is the phase of its last MAC plus 1 */
     while (p = pimhw_i_pp_phase(f, pimhw_i_max(f->filling, sum->phase)), p->n_r == PIMHW_I_RECORDS)
-        pimhw_i_pp_cut(to, ch);
+        pimhw_i_pp_cut(ch);
     sum->going = false;
     p->r[p->n_r].work = *work;
     p->r[p->n_r++].n = 1;
 }
 
-static void pimhw_i_ping_pong(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_work *work,
-                              uint64_t n)
+static void pimhw_i_ping_pong(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
     pimhw_i_flow *f = ch->flow;
-    uint32_t of_class = to->rules->class_of[work->command];
+    uint32_t of_class = ch->rules->class_of[work->command];
     f->begun = true;
     if (of_class == PIMHW_I_M) {
-        pimhw_i_pp_mac(to, ch, work, n);
+        pimhw_i_pp_mac(ch, work, n);
     } else if (of_class == PIMHW_I_R) {
-        pimhw_i_pp_read(to, ch, work);
+        pimhw_i_pp_read(ch, work);
     } else if (work->command == PIMHW_CMD_WRGB) {
-        pimhw_i_pp_write(to, ch, work, n);
+        pimhw_i_pp_write(ch, work, n);
     } else {
         f->sums[work->out].going = false;
-        pimhw_i_pp_wait(to, ch, work, 1, 0);
+        pimhw_i_pp_wait(ch, work, 1, 0);
     }
 }
 
@@ -2721,46 +2645,45 @@ static bool pimhw_i_holds_back(const pimhw_i_rules *rules)
 }
 
 /* Lets everything a channel holds back issue, so that its end is known. */
-static void pimhw_i_flush(const pimhw_i_issuer *to, pimhw_i_channel *ch)
+static void pimhw_i_flush(pimhw_i_channel *ch)
 {
-    if (to->rules->config.controller == PIMHW_PING_PONG) pimhw_i_pp_finish(to, ch);
-    if (to->rules->config.controller != PIMHW_DCS) return;
+    if (ch->rules->config.controller == PIMHW_PING_PONG) pimhw_i_pp_finish(ch);
+    if (ch->rules->config.controller != PIMHW_DCS) return;
     while (ch->flow->n_records > 0)
-        pimhw_i_dcs_refresh(to, ch);
-    pimhw_i_merge(to, ch, UINT64_MAX, UINT64_MAX);
+        pimhw_i_dcs_refresh(ch);
+    pimhw_i_merge(ch, UINT64_MAX, UINT64_MAX);
     /* the listing goes on from here */
     ch->flow->dispatch_ck = pimhw_i_max(ch->flow->dispatch_ck, ch->latest_ck);
 }
 
 /* Everything later waits until all before is complete. */
-static void pimhw_i_barrier(const pimhw_i_issuer *to, pimhw_i_channel *ch)
+static void pimhw_i_barrier(pimhw_i_channel *ch)
 {
-    pimhw_i_flush(to, ch);
+    pimhw_i_flush(ch);
     pimhw_i_not_before(&ch->hold, ch->end_ck, PIMHW_WAIT_HOST);
 }
 
 /* Does n times the work of one instruction, under the channel's controller. */
-static void pimhw_i_control(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_work *work,
-                            uint64_t n)
+static void pimhw_i_control(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
-    const pimhw_i_rules *rules = to->rules;
+    const pimhw_i_rules *rules = ch->rules;
     if (rules->config.controller == PIMHW_IN_ORDER) {
-        pimhw_i_in_order(to, ch, work, n);
+        pimhw_i_in_order(ch, work, n);
         return;
     }
-    if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(rules, ch);
+    if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(ch);
     if (rules->class_of[work->command] == PIMHW_I_OTHER) {
-        pimhw_i_barrier(to, ch);
-        pimhw_i_in_order(to, ch, work, n);
-        pimhw_i_barrier(to, ch);
+        pimhw_i_barrier(ch);
+        pimhw_i_in_order(ch, work, n);
+        pimhw_i_barrier(ch);
         memset(ch->flow->last, 0, sizeof ch->flow->last);
         ch->flow->mac_stream_ck = ch->last_ck;
         return;
     }
     switch (rules->config.controller) {
-    case PIMHW_STATIC_GAPS: pimhw_i_static(to, ch, work, n); break;
-    case PIMHW_PING_PONG: pimhw_i_ping_pong(to, ch, work, n); break;
-    default: pimhw_i_dcs(to, ch, work, n);
+    case PIMHW_STATIC_GAPS: pimhw_i_static(ch, work, n); break;
+    case PIMHW_PING_PONG: pimhw_i_ping_pong(ch, work, n); break;
+    default: pimhw_i_dcs(ch, work, n);
     }
 }
 
@@ -2776,34 +2699,33 @@ static uint64_t pimhw_i_queue_left_ck(const pimhw_i_channel *ch, uint64_t entrie
 }
 
 /* The clock from which on the PIM queue takes instructions: the ordinary queues are empty. */
-static uint64_t pimhw_i_take_ck(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_t from_ck)
+static uint64_t pimhw_i_take_ck(pimhw_i_channel *ch, uint64_t from_ck)
 {
     if (!ch->banked) return from_ck;
-    pimhw_i_advance(to, ch, from_ck);
+    pimhw_i_advance(ch, from_ck);
     /* empty ones take at once, however far its own commands have moved the channel's clock */
     if (ch->banks->queue[0].n + ch->banks->queue[1].n == 0) return from_ck;
     while (ch->banks->queue[0].n + ch->banks->queue[1].n > 0)
-        pimhw_i_advance(to, ch, ch->banks->clock_ck + 1);
+        pimhw_i_advance(ch, ch->banks->clock_ck + 1);
     return ch->banks->clock_ck;
 }
 
 /* Puts an access into its queue when the PIM queue is empty and there is room; returns when. */
-static uint64_t pimhw_i_access_ck(const pimhw_i_issuer *to, pimhw_i_channel *ch,
-                                  const pimhw_i_work *work, uint64_t from_ck)
+static uint64_t pimhw_i_access_ck(pimhw_i_channel *ch, const pimhw_i_work *work, uint64_t from_ck)
 {
-    pimhw_i_bank_by_bank(to->rules, ch);
+    pimhw_i_bank_by_bank(ch);
     pimhw_i_banks *b = ch->banks;
     pimhw_i_accesses *list = &b->queue[work->command == PIMHW_CMD_WR];
     uint64_t t = pimhw_i_max(from_ck, ch->left_ck);
-    pimhw_i_advance(to, ch, t);
+    pimhw_i_advance(ch, t);
     if (work->command == PIMHW_CMD_RD && b->queue[1].n > 0) {
         /* the simulator forwards any read from the write queue */
         ch->answer_ck = pimhw_i_max(t + 1, ch->answer_ck + 1);
         ch->tally.n_answers++;
         return t;
     }
-    while (list->n >= to->rules->config.queue_entries)
-        pimhw_i_advance(to, ch, ++t);
+    while (list->n >= ch->rules->config.queue_entries)
+        pimhw_i_advance(ch, ++t);
     pimhw_i_access *a = &list->at[list->n++];
     a->order = b->order++;
     a->work = *work;
@@ -2947,15 +2869,23 @@ enum {
     PIMHW_I_AUX
 };
 
+/* The names of an item's operands, by field: they stand in that order. */
 static void pimhw_i_item_operands(const pimhw_item *item, uint8_t names[8])
 {
-    const uint8_t fields[8] = {item->op_size, item->bank, item->row, item->column,
-                               item->tile,    item->out,  item->gpr, item->aux};
-    memcpy(names, fields, sizeof fields);
+    memcpy(names, (const char *)item + offsetof(pimhw_item, op_size), 8);
 }
 
 /* Steps below 2^32 and rounds below 2^28: no sum of products reaches 2^64. */
 enum { PIMHW_I_NESTED = 2 * PIMHW_LOOPS, PIMHW_I_MOST_BITS = 32, PIMHW_I_MOST_ROUND_BITS = 28 };
+
+/* Bit by loop that has a step. */
+static uint8_t pimhw_i_loops_of(const uint64_t step[PIMHW_LOOPS])
+{
+    uint32_t loops = 0;
+    for (uint32_t l = 0; l < PIMHW_LOOPS; l++)
+        loops |= (uint32_t)(step[l] != 0) << l;
+    return (uint8_t)loops;
+}
 
 /* Whether all steps are below 2^32. */
 static bool pimhw_i_steps_fit(const uint64_t step[PIMHW_LOOPS])
@@ -2968,11 +2898,8 @@ static bool pimhw_i_steps_fit(const uint64_t step[PIMHW_LOOPS])
 /* What is wrong with an operand; NULL: nothing. */
 static const char *pimhw_i_operand_fault(const pimhw_program *p, const pimhw_operand *o)
 {
-    bool grows = false;
     if (!pimhw_i_steps_fit(o->step)) return "a step of 2^32 or more";
-    for (uint32_t i = 0; i < PIMHW_LOOPS; i++)
-        grows = grows || o->step[i];
-    if (grows && o->base >> 62) return "a base of 2^62 or more that grows";
+    if (pimhw_i_loops_of(o->step) && o->base >> 62) return "a base of 2^62 or more that grows";
     for (int i = 0; i < 2; i++) {
         if (o->tail[i] > p->n_tails) return "a tail that is not there";
         if (o->tail[i] == 0) continue;
@@ -3004,14 +2931,16 @@ typedef struct pimhw_i_nest {
     bool in_block;
 } pimhw_i_nest;
 
+static bool pimhw_i_is_constant(const pimhw_operand *o)
+{
+    return !pimhw_i_loops_of(o->step) && !o->tail[0] && !o->tail[1];
+}
+
 /* The rounds that a list or block names; UINT64_MAX if they are not a constant. */
 static uint64_t pimhw_i_aux(const pimhw_program *p, const pimhw_item *item)
 {
-    if (item->aux == 0) return 0;
-    const pimhw_operand *o = &p->operands[item->aux - 1];
-    for (uint32_t i = 0; i < PIMHW_LOOPS; i++)
-        if (o->step[i]) return UINT64_MAX;
-    return o->tail[0] || o->tail[1] ? UINT64_MAX : o->base;
+    const pimhw_operand *o = item->aux ? &p->operands[item->aux - 1] : NULL;
+    return !o ? 0 : pimhw_i_is_constant(o) ? o->base : UINT64_MAX;
 }
 
 /* What is wrong with an item that opens or closes a structure; NULL: nothing. */
@@ -3132,19 +3061,10 @@ typedef struct pimhw_i_sketch {
     uint64_t value[PIMHW_PROGRAM_ITEMS][8];      /* the constants, by field */
     uint8_t names[PIMHW_PROGRAM_ITEMS][8];       /* the operands, by field */
     uint8_t matter[PIMHW_PROGRAM_ITEMS];         /* bit f: field f tells rounds apart */
-    uint64_t most[8];                            /* by field: no instruction may pass it */
     bool lists;                                  /* channels have lists of their own */
     bool banked;                                 /* commands of one bank */
     pimhw_i_loop loops[PIMHW_PROGRAM_ITEMS];     /* by their first items */
 } pimhw_i_sketch;
-
-static uint8_t pimhw_i_loops_of(const uint64_t step[PIMHW_LOOPS])
-{
-    uint32_t loops = 0;
-    for (uint32_t l = 0; l < PIMHW_LOOPS; l++)
-        loops |= (uint32_t)(step[l] != 0) << l;
-    return (uint8_t)loops;
-}
 
 /* Fields of an item that tell its rounds apart: bit by field. */
 static uint8_t pimhw_i_matter(const pimhw_item *item, uint32_t controller)
@@ -3165,7 +3085,8 @@ static uint64_t pimhw_i_plus(uint64_t a, uint64_t b)
 
 static uint64_t pimhw_i_times(uint64_t a, uint64_t b)
 {
-    return a != 0 && b > UINT64_MAX / a ? UINT64_MAX : a * b;
+    bool large = (a | b) >> 32 && a != 0 && b > UINT64_MAX / a;
+    return large ? UINT64_MAX : a * b;
 }
 
 static uint64_t pimhw_i_gcd(uint64_t a, uint64_t b)
@@ -3199,9 +3120,7 @@ static uint64_t pimhw_i_growth(const pimhw_i_inside *in, const uint64_t step[PIM
 
 static bool pimhw_i_grows_outside(const pimhw_i_inside *in, const uint64_t step[PIMHW_LOOPS])
 {
-    for (uint32_t l = 0; l < in->level; l++)
-        if (step[l]) return true;
-    return false;
+    return (pimhw_i_loops_of(step) & ((1u << in->level) - 1)) != 0;
 }
 
 static void pimhw_i_add_term(pimhw_i_scope *span, pimhw_i_term term)
@@ -3230,27 +3149,23 @@ static uint64_t pimhw_i_add_operand(const pimhw_program *p, const pimhw_i_inside
     uint64_t most = grows ? UINT64_MAX : pimhw_i_plus(o->base, pimhw_i_growth(in, o->step));
     pimhw_i_term term = {0, name, 0, 1, UINT64_MAX};
     for (int k = 0; k < 2; k++) {
-        const pimhw_tail *t = o->tail[k] ? &p->tails[o->tail[k] - 1] : NULL;
-        if (!t || t->rest || t->channel_step || pimhw_i_grows_outside(in, t->step)) continue;
-        uint64_t units = pimhw_i_ceil_div(t->base, pimhw_i_max(t->unit, 1));
-        term.most = pimhw_i_min(term.most, pimhw_i_times(units, pimhw_i_max(t->mul, 1)));
-    }
-    if (grows) pimhw_i_add_term(span, term);
-    for (int k = 0; k < 2; k++) {
         if (!o->tail[k]) continue;
         const pimhw_tail *t = &p->tails[o->tail[k] - 1];
-        uint64_t unit = pimhw_i_max(t->unit, 1), gcd = unit;
+        uint64_t unit = pimhw_i_max(t->unit, 1), mul = pimhw_i_max(t->mul, 1), gcd = unit;
+        bool same = !t->rest && !t->channel_step && !pimhw_i_grows_outside(in, t->step);
+        uint64_t limit = pimhw_i_times(pimhw_i_ceil_div(t->base, unit), mul);
+        if (same) term.most = pimhw_i_min(term.most, limit);
         for (uint32_t l = in->level; l < in->depth; l++)
             gcd = pimhw_i_gcd(gcd, t->step[l]);
-        uint64_t needed = most == UINT64_MAX
-                              ? most
-                              : pimhw_i_times(pimhw_i_ceil_div(most, pimhw_i_max(t->mul, 1)), unit);
+        uint64_t needed = pimhw_i_times(pimhw_i_ceil_div(most, mul), unit);
+        if (most == UINT64_MAX) needed = most;
         needed = pimhw_i_plus(needed, pimhw_i_growth(in, t->step));
         uint32_t shift = gcd & (gcd - 1) ? 64 : pimhw_i_lowest(gcd);
         pimhw_i_term tail = {o->tail[k], 0, shift, gcd,
                              needed == UINT64_MAX ? needed : needed / gcd};
         pimhw_i_add_term(span, tail);
     }
+    if (grows) pimhw_i_add_term(span, term);
     return most;
 }
 
@@ -3346,14 +3261,8 @@ static void pimhw_i_sketch_loops(pimhw_i_sketch *s, const pimhw_program *p)
 }
 
 static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
-                                const pimhw_request *request, const pimhw_config *config)
+                                const pimhw_request *request, uint32_t controller)
 {
-    for (uint32_t f = 0; f < 8; f++)
-        s->most[f] = UINT32_MAX;
-    if (!request) s->most[PIMHW_I_ROW] = config->n_rows - 1u;
-    s->most[PIMHW_I_COLUMN] = pimhw_config_columns(config);
-    s->most[PIMHW_I_TILE] = config->in_entries;
-    s->most[PIMHW_I_OUT] = pimhw_config_outs(config) - 1u;
     s->lists = request && request->list_begin;
     s->banked = false;
     for (uint32_t i = 0; i < p->n_tails; i++) {
@@ -3366,15 +3275,14 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
         s->operand_loops[i] = pimhw_i_loops_of(o->step);
         s->uneven_operand[i] = false;
         for (int k = 0; k < 2; k++) {
-            if (!o->tail[k]) continue;
-            const pimhw_tail *t = &p->tails[o->tail[k] - 1];
-            if (t->channel_step || (s->lists && t->rest)) s->uneven_operand[i] = true;
+            const pimhw_tail *t = o->tail[k] ? &p->tails[o->tail[k] - 1] : NULL;
+            if (t && (t->channel_step || (s->lists && t->rest))) s->uneven_operand[i] = true;
         }
     }
     for (uint32_t i = 0; i < p->n_items; i++) {
         const pimhw_item *item = &p->items[i];
         uint8_t *names = s->names[i];
-        s->matter[i] = pimhw_i_matter(item, config->controller);
+        s->matter[i] = pimhw_i_matter(item, controller);
         pimhw_i_item_operands(item, names);
         s->banked = s->banked || pimhw_i_one_bank(PIMHW_I_KINDS[item->kind].command) ||
                     PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_QUEUES;
@@ -3386,8 +3294,7 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
             s->value[i][f] = names[f] ? p->operands[names[f] - 1].base : 0;
             if (names[f] == 0) continue;
             const pimhw_operand *o = &p->operands[names[f] - 1];
-            bool constant = !s->operand_loops[names[f] - 1] && !o->tail[0] && !o->tail[1];
-            if (!constant) s->dynamic[i] |= (uint8_t)(1u << f);
+            if (!pimhw_i_is_constant(o)) s->dynamic[i] |= (uint8_t)(1u << f);
             if (s->uneven_operand[names[f] - 1]) s->uneven[i] |= (uint8_t)(1u << f);
         }
     }
@@ -3487,14 +3394,26 @@ static uint64_t pimhw_i_left(const pimhw_i_walker *w, uint32_t i, uint32_t chann
     return left <= gone ? 0 : left - gone;
 }
 
-static uint64_t pimhw_i_tail_value(const pimhw_i_walker *w, uint32_t i, uint64_t left)
+/* ceil(n / unit), the shift being that of the unit. */
+static uint64_t pimhw_i_units(uint64_t n, uint64_t unit, uint32_t shift)
 {
-    const pimhw_tail *t = &w->program->tails[i];
-    uint32_t shift = w->sketch->tail_shift[i];
-    if (left == 0) return 0;
-    left = shift < 64 ? ((left - 1) >> shift) + 1 : pimhw_i_ceil_div(left, t->unit);
-    if (t->mul <= 1) return left;
-    return left >> PIMHW_I_MOST_BITS && left > UINT64_MAX / t->mul ? UINT64_MAX : left * t->mul;
+    if (n == 0) return 0;
+    return shift < 64 ? ((n - 1) >> shift) + 1 : pimhw_i_ceil_div(n, unit);
+}
+
+/* A value, but no more than the tails of its operand. */
+static uint64_t pimhw_i_cut(const pimhw_i_walker *w, const pimhw_operand *o, uint64_t value,
+                            uint32_t channel, const pimhw_block *block)
+{
+    for (int k = 0; k < 2 && value; k++) {
+        if (!o->tail[k]) continue;
+        const pimhw_tail *t = &w->program->tails[o->tail[k] - 1];
+        uint64_t left = pimhw_i_left(w, o->tail[k] - 1u, channel, block);
+        uint64_t most = pimhw_i_units(left, t->unit, w->sketch->tail_shift[o->tail[k] - 1]);
+        if (t->mul > 1) most = pimhw_i_times(most, t->mul);
+        value = pimhw_i_min(value, most);
+    }
+    return value;
 }
 
 static uint64_t pimhw_i_value(const pimhw_i_walker *w, uint8_t name, uint32_t channel,
@@ -3503,12 +3422,7 @@ static uint64_t pimhw_i_value(const pimhw_i_walker *w, uint8_t name, uint32_t ch
     if (name == 0) return 0;
     const pimhw_operand *o = &w->program->operands[name - 1];
     uint64_t value = o->base + pimhw_i_steps(w, o->step, w->sketch->operand_loops[name - 1]);
-    for (int k = 0; k < 2 && value; k++) {
-        if (!o->tail[k]) continue;
-        uint64_t left = pimhw_i_left(w, o->tail[k] - 1u, channel, block);
-        value = pimhw_i_min(value, pimhw_i_tail_value(w, o->tail[k] - 1u, left));
-    }
-    return value;
+    return pimhw_i_cut(w, o, value, channel, block);
 }
 
 static uint64_t pimhw_i_rounds(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel)
@@ -3682,16 +3596,11 @@ static uint64_t pimhw_i_sharers(const pimhw_i_walker *w, const pimhw_item *item,
     return sharers;
 }
 
-/* The instruction of the lowest channel in w->todo and those that share its operands. */
-static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instruction *in)
+/* An item with its operands; false if one is 2^32 or more. */
+static bool pimhw_i_fill(const pimhw_item *item, uint64_t mask, const uint64_t value[8],
+                         pimhw_instruction *in)
 {
-    uint64_t value[8];
-    memcpy(value, w->sketch->value[w->pc], sizeof value);
-    uint32_t fields = w->fields | w->sketch->uneven[w->pc];
-    if (item->kind == PIMHW_CFR) fields = 255; /* its value is what it does */
-    pimhw_i_fields(w, item, pimhw_i_lowest(w->todo), fields, value);
-    in->mask = pimhw_i_sharers(w, item, w->todo, value);
-    w->todo &= ~in->mask;
+    in->mask = mask;
     in->kind = (pimhw_kind)item->kind;
     in->flags = item->flags;
     in->op_size = item->op_size ? value[PIMHW_I_OP_SIZE] : 1;
@@ -3706,6 +3615,19 @@ static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instru
     for (uint32_t i = PIMHW_I_BANK; i < 8; i++)
         all |= value[i];
     return all <= UINT32_MAX;
+}
+
+/* The instruction of the lowest channel in w->todo and those that share its operands. */
+static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instruction *in)
+{
+    uint64_t value[8];
+    memcpy(value, w->sketch->value[w->pc], sizeof value);
+    uint32_t fields = w->fields | w->sketch->uneven[w->pc];
+    if (item->kind == PIMHW_CFR) fields = 255; /* its value is what it does */
+    pimhw_i_fields(w, item, pimhw_i_lowest(w->todo), fields, value);
+    uint64_t mask = pimhw_i_sharers(w, item, w->todo, value);
+    w->todo &= ~mask;
+    return pimhw_i_fill(item, mask, value, in);
 }
 
 typedef enum pimhw_i_step {
@@ -3751,6 +3673,14 @@ static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
     return PIMHW_I_DONE;
 }
 
+/* Whether a value is beyond its limit; takes down both. */
+static bool pimhw_i_over(uint64_t value, uint64_t limit, uint64_t *is, uint64_t *most)
+{
+    *is = value;
+    *most = limit;
+    return value > limit;
+}
+
 /* What is wrong with a resolved instruction on this device; NULL: nothing. */
 static const char *pimhw_i_instruction_fault(const pimhw_config *c, uint64_t columns,
                                              const pimhw_instruction *in, uint64_t *is,
@@ -3773,27 +3703,18 @@ static const char *pimhw_i_instruction_fault(const pimhw_config *c, uint64_t col
     bool tiles = in->kind == PIMHW_WR_GB || in->kind == PIMHW_MAC_ABK ||
                  in->kind == PIMHW_MAC_SBK || in->kind == PIMHW_COPY_BKGB ||
                  in->kind == PIMHW_COPY_GBBK;
-    *is = in->op_size;
-    *most = !PIMHW_I_KINDS[in->kind].sized ? 1 : command->needs_row ? columns : c->in_entries;
-    if (in->op_size == 0 || in->op_size > *most) return "op_size";
-    *is = (uint64_t)in->tile + in->op_size;
-    *most = c->in_entries;
-    if (tiles && *is > *most) return "tile + op_size";
-    *is = (uint64_t)in->column + in->op_size;
-    *most = columns;
-    if (command->needs_row && *is > *most) return "column + op_size";
-    *is = in->out;
-    *most = pimhw_config_outs(c) - 1u;
-    if (*is > *most) return "out";
-    if (pimhw_i_one_bank(PIMHW_I_KINDS[in->kind].command)) {
-        *is = in->bank;
-        *most = pimhw_config_banks(c) - 1u;
-        if (*is > *most) return "bank";
-    }
-    if (in->kind != PIMHW_WR_ABK) return NULL;
-    *is = pimhw_i_count(in->mask);
-    *most = 1;
-    return *is > *most ? "channels of the mask" : NULL;
+    uint64_t sizes = command->needs_row ? columns : c->in_entries;
+    if (!PIMHW_I_KINDS[in->kind].sized) sizes = 1;
+    if (pimhw_i_over(in->op_size, sizes, is, most) || in->op_size == 0) return "op_size";
+    uint64_t end = in->tile + in->op_size;
+    if (tiles && pimhw_i_over(end, c->in_entries, is, most)) return "tile + op_size";
+    end = in->column + in->op_size;
+    if (command->needs_row && pimhw_i_over(end, columns, is, most)) return "column + op_size";
+    if (pimhw_i_over(in->out, pimhw_config_outs(c) - 1u, is, most)) return "out";
+    bool one = pimhw_i_one_bank(PIMHW_I_KINDS[in->kind].command);
+    if (one && pimhw_i_over(in->bank, pimhw_config_banks(c) - 1u, is, most)) return "bank";
+    bool apart = in->kind == PIMHW_WR_ABK && pimhw_i_over(pimhw_i_count(in->mask), 1, is, most);
+    return apart ? "channels of the mask" : NULL;
 }
 
 /* ==========================================================================
@@ -3801,6 +3722,8 @@ static const char *pimhw_i_instruction_fault(const pimhw_config *c, uint64_t col
  * ========================================================================== */
 
 enum { PIMHW_I_JOBS = 8 }; /* EPU works of one stream on their way */
+
+static const char PIMHW_I_TOO_MANY[] = "EPU: more than %u works that nothing waits for";
 
 /* A run of so many clocks is refused: keys have room for 256 times as many. */
 #define PIMHW_I_MOST_CK ((uint64_t)1 << 46)
@@ -3898,8 +3821,8 @@ struct pimhw_device {
     bool shared;              /* one host feeds all channels */
     pimhw_i_rules rules;
     pimhw_sink sink;
-    pimhw_i_issuer issuer;
     pimhw_i_progress phase;
+    pimhw_cause *why;    /* of the program that runs; may be NULL */
     pimhw_i_when decode; /* shared front end: the next instruction; from here on 0 at the start */
     uint64_t epu_free_ck;
     uint64_t epu_ck;
@@ -3959,7 +3882,6 @@ PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_co
     d->flow_bytes = flow_bytes;
     d->rules = rules;
     d->shared = config->front_end == PIMHW_SHARED && config->controller == PIMHW_IN_ORDER;
-    d->issuer.rules = &d->rules;
     d->columns = pimhw_config_columns(config);
     *device = d;
     return PIMHW_OK;
@@ -4038,12 +3960,12 @@ static void pimhw_i_pen_key(pimhw_i_pen *pen, uint64_t *key)
 }
 
 /* The clock before which no later command of the channel issues. */
-static uint64_t pimhw_i_base_ck(const pimhw_i_rules *rules, const pimhw_i_channel *ch)
+static uint64_t pimhw_i_base_ck(const pimhw_i_channel *ch)
 {
     if (ch->asleep) return ch->base_ck;
-    if (rules->config.controller == PIMHW_DCS)
+    if (ch->rules->config.controller == PIMHW_DCS)
         return pimhw_i_max(ch->flow->dispatch_ck, ch->hold.ck);
-    if (rules->config.controller == PIMHW_PING_PONG) return ch->flow->start_before.ck;
+    if (ch->rules->config.controller == PIMHW_PING_PONG) return ch->flow->start_before.ck;
     return ch->now_ck;
 }
 
@@ -4083,7 +4005,7 @@ static void pimhw_i_pen_records(pimhw_i_pen *pen, const pimhw_i_channel *ch,
     }
 }
 
-static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, const pimhw_i_rules *rules, pimhw_i_channel *ch)
+static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, pimhw_i_channel *ch)
 {
     pimhw_i_flow *f = ch->flow;
     uint32_t flags = f->begun | (uint32_t)f->mac_since << 1 | (uint32_t)(f->filling > 0) << 2 |
@@ -4118,7 +4040,7 @@ static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, const pimhw_i_rules *rules, 
     }
     pimhw_i_pen_records(pen, ch, f->records, &f->n_records);
     uint64_t used = f->used_group; /* of those there is left only where one ends */
-    for (uint32_t i = 0; i < rules->config.in_entries && pen->n < pen->most; i++) {
+    for (uint32_t i = 0; i < ch->rules->config.in_entries && pen->n < pen->most; i++) {
         bool ends = i > 0 && f->tile_group[i] != f->tile_group[i - 1];
         bool newer = f->tile_group[i] > f->used_group;
         uint64_t word = newer ? f->group - f->tile_group[i] + 2 : (uint64_t)ends;
@@ -4126,7 +4048,7 @@ static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, const pimhw_i_rules *rules, 
         used -= word == 1;
         if (pen->back) f->tile_group[i] = word > 1 ? f->group - word + 2 : used;
     }
-    for (uint32_t i = 0; i < rules->outs && pen->n < pen->most; i++) {
+    for (uint32_t i = 0; i < ch->rules->outs && pen->n < pen->most; i++) {
         uint64_t later = f->sums[i].phase > f->filling ? f->sums[i].phase - f->filling : 0;
         uint64_t word = later << 1 | f->sums[i].going;
         pimhw_i_pen_word(pen, &word);
@@ -4136,16 +4058,16 @@ static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, const pimhw_i_rules *rules, 
     }
 }
 
-static void pimhw_i_pen_dcs(pimhw_i_pen *pen, const pimhw_i_rules *rules, pimhw_i_channel *ch)
+static void pimhw_i_pen_dcs(pimhw_i_pen *pen, pimhw_i_channel *ch)
 {
     pimhw_i_flow *f = ch->flow;
     if (f->n_records > 0) pen->n = pen->most; /* in the middle of a refresh */
     pimhw_i_pen_ahead(pen, &f->mac_stream_ck);
-    for (uint32_t i = 0; i < rules->config.in_entries && pen->n < pen->most; i++) {
+    for (uint32_t i = 0; i < ch->rules->config.in_entries && pen->n < pen->most; i++) {
         pimhw_i_pen_key(pen, &f->tile_mac[i]);
         pimhw_i_pen_key(pen, &f->tile_write[i]);
     }
-    for (uint32_t i = 0; i < rules->outs && pen->n < pen->most; i++) {
+    for (uint32_t i = 0; i < ch->rules->outs && pen->n < pen->most; i++) {
         pimhw_i_pen_key(pen, &f->out_mac[i]);
         pimhw_i_pen_key(pen, &f->out_io[i]);
     }
@@ -4228,13 +4150,13 @@ static void pimhw_i_pen_channel(pimhw_i_pen *pen, const pimhw_device *d, pimhw_i
         last->ck = last->any ? (key >> 8) - rules->most_gap : 0;
         last->command = (uint8_t)key;
     }
-    if (rules->config.controller == PIMHW_DCS) pimhw_i_pen_dcs(pen, rules, ch);
-    if (rules->config.controller == PIMHW_PING_PONG) pimhw_i_pen_ping_pong(pen, rules, ch);
+    if (rules->config.controller == PIMHW_DCS) pimhw_i_pen_dcs(pen, ch);
+    if (rules->config.controller == PIMHW_PING_PONG) pimhw_i_pen_ping_pong(pen, ch);
 }
 
 static uint64_t pimhw_i_unit_ck(const pimhw_device *d)
 {
-    return d->shared ? d->decode.ck : pimhw_i_base_ck(&d->rules, &d->groups[d->unit]);
+    return d->shared ? d->decode.ck : pimhw_i_base_ck(&d->groups[d->unit]);
 }
 
 static uint64_t pimhw_i_mix(uint64_t hash, uint64_t word)
@@ -4359,10 +4281,7 @@ static uint64_t pimhw_i_term_value(const pimhw_i_walker *w, const pimhw_i_term *
     }
     uint64_t left = pimhw_i_left(w, term->tail - 1u, channel, pimhw_i_block(w, channel));
     uint64_t step = w->program->tails[term->tail - 1].step[level];
-    uint64_t units = left == 0          ? 0
-                     : term->shift < 64 ? ((left - 1) >> term->shift) + 1
-                                        : pimhw_i_ceil_div(left, term->unit);
-    uint64_t value = pimhw_i_min(units, term->most);
+    uint64_t value = pimhw_i_min(pimhw_i_units(left, term->unit, term->shift), term->most);
     if (value && step)
         *n_same = pimhw_i_min(*n_same, (left - (value - 1) * term->unit - 1) / step + 1);
     return value;
@@ -4762,7 +4681,7 @@ static void pimhw_i_epu_post(pimhw_device *d, pimhw_i_jobs *jobs, const pimhw_in
         pimhw_i_channel *ch = &d->groups[d->group_of[pimhw_i_lowest(left)]];
         if (pimhw_i_holds_back(&d->rules)) {
             ch = pimhw_i_group(d, &left);
-            pimhw_i_flush(&d->issuer, ch);
+            pimhw_i_flush(ch);
         }
         left &= ~ch->mask;
         ready = pimhw_i_max(ready, ch->end_ck);
@@ -4786,12 +4705,12 @@ static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_jobs *jobs, uint64_t mask)
     }
     while (mask) {
         pimhw_i_channel *ch = &d->groups[d->group_of[pimhw_i_lowest(mask)]];
-        if (!pimhw_i_holds_back(&d->rules) && done + 1 < pimhw_i_base_ck(&d->rules, ch)) {
+        if (!pimhw_i_holds_back(&d->rules) && done + 1 < pimhw_i_base_ck(ch)) {
             mask &= ~ch->mask; /* long ago */
             continue;
         }
         ch = pimhw_i_group(d, &mask);
-        pimhw_i_flush(&d->issuer, ch);
+        pimhw_i_flush(ch);
         pimhw_i_not_before(&ch->hold, done, PIMHW_WAIT_EPU);
     }
 }
@@ -4803,17 +4722,17 @@ static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_jobs *jobs, uint64_t mask)
  */
 static uint64_t pimhw_i_sync_ck(pimhw_device *d, pimhw_i_channel *ch)
 {
-    uint64_t taken = pimhw_i_take_ck(&d->issuer, ch, d->decode.ck) + 1;
+    uint64_t taken = pimhw_i_take_ck(ch, d->decode.ck) + 1;
     do
         taken = pimhw_i_max(taken, ch->now_ck);
-    while (pimhw_i_active_first(&d->issuer, ch, PIMHW_CMD_TMOD, 0, taken));
+    while (pimhw_i_active_first(ch, PIMHW_CMD_TMOD, 0, taken));
     ch->now_ck = taken + 1;
     ch->left_ck = taken;
     if (ch->banked) ch->banks->clock_ck = taken;
     uint64_t before_ck = ch->answer_ck, n_before = ch->tally.n_answers;
     uint64_t answer = pimhw_i_max(taken, before_ck) + 1;
     for (;;) {
-        if (ch->banked) pimhw_i_advance(&d->issuer, ch, answer - 1);
+        if (ch->banked) pimhw_i_advance(ch, answer - 1);
         if (answer > ch->pending_ck) break;
         answer = ch->banked ? answer + 1 : ch->pending_ck + 1;
     }
@@ -4829,7 +4748,7 @@ static void pimhw_i_sync(pimhw_device *d)
     pimhw_i_wake_all(d);
     for (uint32_t g = 0; g < d->n_groups; g++) {
         pimhw_i_channel *ch = &d->groups[g];
-        pimhw_i_flush(&d->issuer, ch);
+        pimhw_i_flush(ch);
         uint64_t end = d->shared ? pimhw_i_sync_ck(d, ch) : pimhw_i_max(ch->end_ck, ch->hold.ck);
         answer = pimhw_i_max(answer, end);
     }
@@ -4853,12 +4772,11 @@ static uint64_t pimhw_i_hand_over(pimhw_device *d, pimhw_i_channel *ch, const pi
                                   pimhw_i_work *work)
 {
     const pimhw_i_kind *kind = &PIMHW_I_KINDS[in->kind];
-    if (kind->taker == PIMHW_I_BY_QUEUES)
-        return pimhw_i_access_ck(&d->issuer, ch, work, d->decode.ck);
-    uint64_t taken = pimhw_i_take_ck(&d->issuer, ch, d->decode.ck);
+    if (kind->taker == PIMHW_I_BY_QUEUES) return pimhw_i_access_ck(ch, work, d->decode.ck);
+    uint64_t taken = pimhw_i_take_ck(ch, d->decode.ck);
     ch->hold.ck = taken + 1;
     ch->hold.reason = d->decode.reason;
-    pimhw_i_in_order(&d->issuer, ch, work, in->op_size);
+    pimhw_i_in_order(ch, work, in->op_size);
     /* a read's answer frees the host in the clock after it */
     if (kind->blocks) return ch->answer_ck - 1;
     return pimhw_i_max(taken, pimhw_i_queue_left_ck(ch, d->config.queue_entries));
@@ -4874,7 +4792,7 @@ static void pimhw_i_send_all(pimhw_device *d, const pimhw_instruction *in)
         if (d->shared)
             next = pimhw_i_max(next, pimhw_i_hand_over(d, ch, in, &work));
         else
-            pimhw_i_control(&d->issuer, ch, &work, in->op_size);
+            pimhw_i_control(ch, &work, in->op_size);
     }
     if (d->shared) d->decode.ck = next + 1;
     d->decode.reason = PIMHW_WAIT_HOST;
@@ -4922,7 +4840,6 @@ static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_inst
 static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, uint32_t n_streams)
 {
     if (sink) d->sink = *sink;
-    d->issuer.sink = sink && sink->command ? &d->sink : NULL;
     d->phase = PIMHW_I_OPEN;
     memset((char *)d + offsetof(pimhw_device, decode), 0,
            offsetof(pimhw_device, groups) - offsetof(pimhw_device, decode));
@@ -4931,6 +4848,7 @@ static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, uint32_t n_st
     d->n_streams = n_streams;
     pimhw_i_channel_init(&d->groups[0], &d->rules, pimhw_i_low_bits(d->config.n_channels),
                          &d->banks[0], pimhw_i_flow_of(d, 0));
+    if (sink && sink->command) d->groups[0].sink = &d->sink;
     for (uint32_t i = 0; i < n_streams; i++)
         d->streams[i].jobs.n = d->streams[i].jobs.n_done = 0;
 }
@@ -4975,9 +4893,7 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
     while (!pimhw_i_execute(device, &device->streams[0], instruction)) {
         if (pimhw_i_epu_serve(device)) continue;
         device->phase = PIMHW_I_IDLE;
-        return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
-                            "EPU: more than %u works that nothing waits for",
-                            (uint64_t)PIMHW_I_JOBS);
+        return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, PIMHW_I_TOO_MANY, (uint64_t)PIMHW_I_JOBS);
     }
     return PIMHW_OK;
 }
@@ -5061,11 +4977,11 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
                                            : "no stream has begun, or it ended at a failure");
     pimhw_i_wake_all(d);
     for (uint32_t g = 0; g < d->n_groups; g++)
-        pimhw_i_flush(&d->issuer, &d->groups[g]);
+        pimhw_i_flush(&d->groups[g]);
     if (d->shared) {
         if (d->phase == PIMHW_I_OPEN) pimhw_i_sync(d);
         for (uint32_t g = 0; g < d->n_groups; g++)
-            if (d->groups[g].banked) pimhw_i_advance(&d->issuer, &d->groups[g], d->decode.ck);
+            if (d->groups[g].banked) pimhw_i_advance(&d->groups[g], d->decode.ck);
     }
     while (pimhw_i_epu_serve(d))
         continue;
@@ -5081,7 +4997,7 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
     r.cycles = pimhw_i_max(drained, d->epu_free_ck);
     r.ns = (double)r.cycles * (double)d->config.tCK_ps * 1e-3;
     r.critical_channel = pimhw_i_lowest(last.mask);
-    pimhw_i_charge(&d->rules, &last, drained, PIMHW_WAIT_DRAIN);
+    pimhw_i_charge(&last, drained, PIMHW_WAIT_DRAIN);
     memcpy(r.breakdown_ck, last.tally.spent_ck, sizeof r.breakdown_ck);
     r.breakdown_ck[PIMHW_WAIT_EPU] += r.cycles - drained;
     r.epu_ck = d->epu_ck;
@@ -5095,23 +5011,23 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
     return PIMHW_OK;
 }
 
-static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_request *request,
-                                          pimhw_cause *why)
+/* Judges a program and its request. */
+static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_program *program,
+                                          const pimhw_request *request, pimhw_cause *why)
 {
-    if (!request) return PIMHW_OK;
+    pimhw_status status = pimhw_program_check(program, &d->config, why);
+    if (status != PIMHW_OK || !request) return status;
     if (request->n_blocks && !request->blocks)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: blocks is NULL");
     if (!request->list_begin) return PIMHW_OK;
-    for (uint32_t c = 0; c < d->config.n_channels; c++) {
+    for (uint32_t c = 0; c < d->config.n_channels; c++)
         if (request->list_begin[c] > request->list_begin[c + 1])
             return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: list_begin falls at channel %u",
                                 (uint64_t)c);
-    }
-    for (uint32_t i = request->list_begin[0]; i < request->list_begin[d->config.n_channels]; i++) {
+    for (uint32_t i = request->list_begin[0]; i < request->list_begin[d->config.n_channels]; i++)
         if (!request->order || request->order[i] >= request->n_blocks)
             return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: order[%u] is no block",
                                 (uint64_t)i);
-    }
     return PIMHW_OK;
 }
 
@@ -5130,17 +5046,14 @@ static bool pimhw_i_safe(const pimhw_device *d, const pimhw_i_walker *w)
             continue;
         }
         memcpy(value, d->sketch.value[i], sizeof value);
-        for (uint64_t left = d->sketch.dynamic[i]; left; left &= left - 1) {
+        uint32_t timing = ((1u << PIMHW_I_GPR) - 1) & ~(1u << PIMHW_I_ROW);
+        for (uint64_t left = d->sketch.dynamic[i] & timing; left; left &= left - 1) {
             uint32_t f = pimhw_i_lowest(left);
             const pimhw_operand *o = &p->operands[d->sketch.names[i][f] - 1];
             value[f] = o->base + pimhw_i_steps(w, o->step, (1u << PIMHW_LOOPS) - 1);
             for (uint32_t l = w->depth; l < depth; l++)
                 value[f] = pimhw_i_plus(value[f], pimhw_i_times(o->step[l], growth[l]));
-            for (int k = 0; k < 2; k++) {
-                if (!o->tail[k]) continue;
-                uint64_t tail = pimhw_i_left(w, o->tail[k] - 1u, c, block);
-                value[f] = pimhw_i_min(value[f], pimhw_i_tail_value(w, o->tail[k] - 1u, tail));
-            }
+            value[f] = pimhw_i_cut(w, o, value[f], c, block);
         }
         if (item->kind == PIMHW_LOOP) {
             if (value[PIMHW_I_OP_SIZE] >> PIMHW_I_MOST_ROUND_BITS) return false;
@@ -5148,46 +5061,33 @@ static bool pimhw_i_safe(const pimhw_device *d, const pimhw_i_walker *w)
             continue;
         }
         pimhw_instruction in;
-        memset(&in, 0, sizeof in);
-        in.kind = (pimhw_kind)item->kind;
-        in.mask = w->mask & item->mask;
-        in.op_size = item->op_size ? value[PIMHW_I_OP_SIZE] : 1;
-        if (in.op_size == 0 || in.mask == 0) continue;
         value[PIMHW_I_ROW] = 0;
-        for (uint32_t f = PIMHW_I_BANK; f < PIMHW_I_GPR; f++)
-            if (value[f] > UINT32_MAX) return false;
-        if ((d->sketch.value[i][PIMHW_I_GPR] | d->sketch.value[i][PIMHW_I_AUX]) > UINT32_MAX)
-            return false;
-        in.bank = (uint32_t)value[PIMHW_I_BANK];
-        in.column = (uint32_t)value[PIMHW_I_COLUMN];
-        in.tile = (uint32_t)value[PIMHW_I_TILE];
-        in.out = (uint32_t)value[PIMHW_I_OUT];
-        if (pimhw_i_instruction_fault(&d->config, d->columns, &in, &is, &most)) return false;
+        bool fits = pimhw_i_fill(item, w->mask & item->mask, value, &in);
+        if (in.op_size == 0 || in.mask == 0) continue;
+        const char *fault = pimhw_i_instruction_fault(&d->config, d->columns, &in, &is, &most);
+        if (!fits || fault) return false;
     }
     return true;
 }
 
-/* What a walker came to, if it is an instruction the device can do. */
-static pimhw_status pimhw_i_accept(pimhw_device *d, pimhw_i_stream *s, pimhw_i_step step,
-                                   pimhw_cause *why)
+/* Whether what a walker came to is an instruction the device can do. */
+static bool pimhw_i_accept(pimhw_device *d, const pimhw_i_stream *s, pimhw_i_step step)
 {
     pimhw_cause what;
-    pimhw_status status = PIMHW_ERR_PROGRAM;
     if (d->endless)
         pimhw_cause_write(&what, "the run takes 2^46 clocks or more");
     else if (step == PIMHW_I_WRONG)
         pimhw_cause_write(&what, "2^28 rounds or more, or an operand of 2^32 or more");
     else if (d->phase == PIMHW_I_ENDED)
         pimhw_cause_write(&what, "an instruction after EOC");
-    else
-        status = pimhw_i_refuse(d, &s->in, d->real_rows, &what);
-    if (status != PIMHW_OK)
-        pimhw_cause_write(why, "item %u: %s", (uint64_t)s->walker.at, what.text);
-    return status;
+    else if (pimhw_i_refuse(d, &s->in, d->real_rows, &what) == PIMHW_OK)
+        return true;
+    pimhw_cause_write(d->why, "item %u: %s", (uint64_t)s->walker.at, what.text);
+    return false;
 }
 
-/* Walks the loop that is the walker's next item; known rounds are followed. */
-static pimhw_status pimhw_i_walk_nest(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
+/* Walks the loop that is the walker's next item; known rounds are followed. False: refused. */
+static bool pimhw_i_walk_nest(pimhw_device *d, pimhw_i_stream *s)
 {
     pimhw_i_walker *w = &s->walker;
     w->in_nest = true;
@@ -5195,13 +5095,12 @@ static pimhw_status pimhw_i_walk_nest(pimhw_device *d, pimhw_i_stream *s, pimhw_
     w->stop = w->program->items[w->pc].end + 1u;
     for (;;) {
         pimhw_i_step step = pimhw_i_next(w, &s->in);
-        if (step == PIMHW_I_DONE) return PIMHW_OK;
+        if (step == PIMHW_I_DONE) return true;
         if (step == PIMHW_I_ROUND) pimhw_i_round(d, w);
         if (step == PIMHW_I_LEFT && d->learns) pimhw_i_learn(d, &d->trial[w->depth]);
         if (step == PIMHW_I_ROUND || step == PIMHW_I_LEFT) continue;
         bool safe = d->learns && !d->endless; /* all of it is known to be right */
-        pimhw_status status = safe ? PIMHW_OK : pimhw_i_accept(d, s, step, why);
-        if (status != PIMHW_OK) return status;
+        if (!safe && !pimhw_i_accept(d, s, step)) return false;
         pimhw_i_execute(d, s, &s->in);
     }
 }
@@ -5231,7 +5130,7 @@ static uint64_t pimhw_i_alike(pimhw_device *d, const pimhw_i_walker *w, const pi
 }
 
 /* A loop on channels that do the same: known, or walked and learnt. */
-static pimhw_status pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
+static bool pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s)
 {
     pimhw_i_walker *w = &s->walker;
     pimhw_i_trial *t = &d->trial[PIMHW_LOOPS];
@@ -5241,27 +5140,27 @@ static pimhw_status pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s, pimhw_ca
     const pimhw_i_edge *e = told ? pimhw_i_edge_from(d, &place) : NULL;
     if (e && (d->sketch.loops[w->pc].whole.fixed || pimhw_i_safe(d, w))) {
         pimhw_i_follow(d, e, &d->memo.part[e->part], 1, place.row_base);
-        return PIMHW_OK;
+        return true;
     }
     d->learns = told && pimhw_i_safe(d, w);
     t->open = false;
     if (d->learns) pimhw_i_try(d, t, &place);
     pimhw_i_walker outer = *w;
-    pimhw_status status = pimhw_i_walk_nest(d, s, why);
-    if (status == PIMHW_OK && d->learns) pimhw_i_learn(d, t);
-    if (status == PIMHW_OK) *w = outer;
-    return status;
+    if (!pimhw_i_walk_nest(d, s)) return false;
+    if (d->learns) pimhw_i_learn(d, t);
+    *w = outer;
+    return true;
 }
 
 /* A loop that concerns no hub: channels that have their own front ends do it apart. */
-static pimhw_status pimhw_i_do_nest(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
+static bool pimhw_i_do_nest(pimhw_device *d, pimhw_i_stream *s)
 {
     pimhw_i_walker *w = &s->walker;
     const pimhw_i_scope *scope = &d->sketch.loops[w->pc].whole;
     uint64_t mask = w->mask, left = mask & w->program->items[w->pc].mask;
     if (left == 0) {
         w->plain = w->pc + 1;
-        return PIMHW_OK;
+        return true;
     }
     if (d->memo.full) pimhw_i_forget(d);
     d->unit = 0;
@@ -5269,43 +5168,27 @@ static pimhw_status pimhw_i_do_nest(pimhw_device *d, pimhw_i_stream *s, pimhw_ca
     while (left) {
         w->mask = d->shared ? mask : pimhw_i_alike(d, w, scope, left);
         left &= ~w->mask;
-        pimhw_status status = pimhw_i_do_unit(d, s, why);
-        if (status != PIMHW_OK) return status;
+        if (!pimhw_i_do_unit(d, s)) return false;
     }
     w->mask = mask;
     w->pc = w->program->items[w->pc].end + 1u;
-    return PIMHW_OK;
+    return true;
 }
 
-/* The next instruction of a stream, if the device can do it. */
-static pimhw_status pimhw_i_fetch(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
-{
-    for (;;) {
-        pimhw_i_step step = pimhw_i_next(&s->walker, &s->in);
-        if (step == PIMHW_I_NEST) {
-            pimhw_status status = pimhw_i_do_nest(d, s, why);
-            if (status != PIMHW_OK) return status;
-        } else if (step == PIMHW_I_ROUND) {
-            pimhw_i_round(d, &s->walker);
-        } else if (step != PIMHW_I_LEFT) {
-            s->over = step == PIMHW_I_DONE;
-            return s->over ? PIMHW_OK : pimhw_i_accept(d, s, step, why);
-        }
-    }
-}
-
-/* Steps one stream until it ends, waits for the hub, or fails. */
-static pimhw_status pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
+/* Steps one stream until it ends or waits for the hub. False: it is refused. */
+static bool pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s)
 {
     while (!s->over) {
-        if (!s->waits) {
-            pimhw_status status = pimhw_i_fetch(d, s, why);
-            if (status != PIMHW_OK || s->over) return status;
-        }
+        pimhw_i_step step = s->waits ? PIMHW_I_GIVEN : pimhw_i_next(&s->walker, &s->in);
+        if (step == PIMHW_I_NEST && !pimhw_i_do_nest(d, s)) return false;
+        if (step == PIMHW_I_ROUND) pimhw_i_round(d, &s->walker);
+        s->over = step == PIMHW_I_DONE;
+        if (step != PIMHW_I_GIVEN && step != PIMHW_I_WRONG) continue;
+        if (!s->waits && !pimhw_i_accept(d, s, step)) return false;
         s->waits = !pimhw_i_execute(d, s, &s->in);
-        if (s->waits) return PIMHW_OK;
+        if (s->waits) break;
     }
-    return PIMHW_OK;
+    return true;
 }
 
 /* Channels with lists of their own run apart, unless one host feeds them all. */
@@ -5319,25 +5202,23 @@ static void pimhw_i_streams_init(pimhw_device *d, const pimhw_program *program,
         d->streams[i].waits = d->streams[i].over = false;
         pimhw_i_walker_init(w, program, request, &d->sketch, mask, (1u << PIMHW_I_GPR) - 1,
                             d->rounds);
-        w->nests = !d->issuer.sink && !d->sketch.banked && !(d->shared && d->sketch.lists);
+        w->nests = !d->groups[0].sink && !d->sketch.banked && !(d->shared && d->sketch.lists);
     }
 }
 
-static pimhw_status pimhw_i_streams_run(pimhw_device *d, pimhw_cause *why)
+static bool pimhw_i_streams_run(pimhw_device *d)
 {
     for (;;) {
         bool waits = false;
         for (uint32_t i = 0; i < d->n_streams; i++) {
-            pimhw_status status = pimhw_i_stream_run(d, &d->streams[i], why);
-            if (status != PIMHW_OK) return status;
+            if (!pimhw_i_stream_run(d, &d->streams[i])) return false;
             waits = waits || d->streams[i].waits;
         }
-        if (!waits) return PIMHW_OK;
+        if (!waits) return true;
         /* no stream can send earlier work any more: the oldest is next */
-        if (!pimhw_i_epu_serve(d))
-            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
-                                "EPU: more than %u works that nothing waits for",
-                                (uint64_t)PIMHW_I_JOBS);
+        if (pimhw_i_epu_serve(d)) continue;
+        pimhw_cause_write(d->why, PIMHW_I_TOO_MANY, (uint64_t)PIMHW_I_JOBS);
+        return false;
     }
 }
 
@@ -5355,18 +5236,17 @@ static void pimhw_i_settle(pimhw_device *d)
 }
 
 /* All runs of a program. */
-static pimhw_status pimhw_i_runs(pimhw_device *d, const pimhw_program *program,
-                                 const pimhw_request *request, pimhw_cause *why)
+static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *program,
+                         const pimhw_request *request)
 {
     uint64_t n = request && request->repeats > 1 ? request->repeats : 1;
     for (uint64_t i = 0; i < n; i++) {
         d->walked_rounds += n > 1;
         if (i > 0) pimhw_i_settle(d);
         pimhw_i_streams_init(d, program, request);
-        pimhw_status status = pimhw_i_streams_run(d, why);
-        if (status != PIMHW_OK) return status;
+        if (!pimhw_i_streams_run(d)) return false;
     }
-    return PIMHW_OK;
+    return true;
 }
 
 /* What loops of constant rounds alone take beyond the last clock is refused before it is walked. */
@@ -5377,8 +5257,7 @@ static pimhw_status pimhw_i_size_check(const pimhw_program *p, pimhw_cause *why)
     for (uint32_t i = 0; i < p->n_items; i++) {
         const pimhw_item *item = &p->items[i];
         const pimhw_operand *o = item->op_size ? &p->operands[item->op_size - 1] : NULL;
-        bool constant = o && !o->tail[0] && !o->tail[1] && !pimhw_i_loops_of(o->step);
-        uint64_t n = constant ? pimhw_i_min(o->base, PIMHW_I_MOST_CK) : 0;
+        uint64_t n = o && pimhw_i_is_constant(o) ? pimhw_i_min(o->base, PIMHW_I_MOST_CK) : 0;
         if (item->kind == PIMHW_END) {
             depth--;
         } else if (pimhw_i_opens(item->kind)) {
@@ -5417,8 +5296,7 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *r
 {
     pimhw_readings r;
     if (!device || !readings || !program) return PIMHW_ERR_ARGUMENT;
-    pimhw_status status = pimhw_program_check(program, &device->config, why);
-    if (status == PIMHW_OK) status = pimhw_i_request_check(device, request, why);
+    pimhw_status status = pimhw_i_request_check(device, program, request, why);
     if (status == PIMHW_OK) status = pimhw_i_size_check(program, why);
     if (status != PIMHW_OK) return status;
     bool apart = !device->shared && request && request->list_begin;
@@ -5428,9 +5306,10 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *r
     pimhw_i_start(device, sink, apart ? device->config.n_channels : 1);
     device->real_rows = !request;
     pimhw_i_forget(device);
-    pimhw_i_sketch_init(&device->sketch, program, request, &device->config);
-    status = pimhw_i_runs(device, program, request, why);
-    if (status == PIMHW_OK) status = pimhw_device_finish(device, &r, why);
+    pimhw_i_sketch_init(&device->sketch, program, request, device->config.controller);
+    device->why = why;
+    bool done = pimhw_i_runs(device, program, request);
+    status = done ? pimhw_device_finish(device, &r, why) : PIMHW_ERR_PROGRAM;
     device->phase = PIMHW_I_IDLE;
     if (status != PIMHW_OK) return status;
     r.program_bytes = pimhw_program_bytes(program);
@@ -5457,12 +5336,11 @@ PIMHW_API pimhw_status pimhw_device_resolve(
 {
     pimhw_instruction in;
     if (!device || !program || !emit) return PIMHW_ERR_ARGUMENT;
-    pimhw_status status = pimhw_program_check(program, &device->config, why);
-    if (status == PIMHW_OK) status = pimhw_i_request_check(device, request, why);
+    pimhw_status status = pimhw_i_request_check(device, program, request, why);
     if (status != PIMHW_OK) return status;
     device->phase = PIMHW_I_IDLE;
     pimhw_i_walker *w = &device->streams[0].walker;
-    pimhw_i_sketch_init(&device->sketch, program, request, &device->config);
+    pimhw_i_sketch_init(&device->sketch, program, request, device->config.controller);
     pimhw_i_walker_init(w, program, request, &device->sketch,
                         pimhw_i_low_bits(device->config.n_channels), 255, device->rounds);
     for (;;) {
