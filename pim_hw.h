@@ -1421,18 +1421,6 @@ typedef struct pimhw_i_rules {
     uint64_t all_banks;                                  /* bit per bank */
 } pimhw_i_rules;
 
-/* Enters a row of the table for all its pairs of commands; the strictest row stays. */
-static void pimhw_i_rules_row(pimhw_i_rules *rules, uint32_t row, uint32_t clocks)
-{
-    const pimhw_i_constraint *c = &PIMHW_I_CONSTRAINTS[row];
-    if (clocks == 0) return;
-    for (uint64_t last = c->last; last; last &= last - 1)
-        for (uint64_t next = c->next; next; next &= next - 1) {
-            uint64_t *key = &rules->key[c->level][pimhw_i_lowest(last)][pimhw_i_lowest(next)];
-            *key = pimhw_i_max(*key, (uint64_t)clocks << 8 | (255 - row));
-        }
-}
-
 /* What a wait for an earlier command of a class counts as. */
 static const uint8_t PIMHW_I_GAP_REASON[3] = {PIMHW_WAIT_INPUT, PIMHW_WAIT_OPERAND,
                                               PIMHW_WAIT_OUTPUT};
@@ -1462,8 +1450,15 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
 {
     memset(rules, 0, sizeof *rules);
     rules->config = *config;
-    for (uint32_t i = 0; i < PIMHW_I_N_CONSTRAINTS; i++)
-        pimhw_i_rules_row(rules, i, pimhw_i_sum(config, PIMHW_I_CONSTRAINTS[i].clocks));
+    for (uint32_t i = 0; i < PIMHW_I_N_CONSTRAINTS; i++) {
+        const pimhw_i_constraint *c = &PIMHW_I_CONSTRAINTS[i];
+        uint64_t clocks = pimhw_i_sum(config, c->clocks);
+        for (uint64_t last = clocks ? c->last : 0; last; last &= last - 1)
+            for (uint64_t next = c->next; next; next &= next - 1) {
+                uint64_t *key = &rules->key[c->level][pimhw_i_lowest(last)][pimhw_i_lowest(next)];
+                *key = pimhw_i_max(*key, clocks << 8 | (255 - i)); /* the strictest row stays */
+            }
+    }
     for (uint32_t last = 0; last < PIMHW_N_COMMANDS; last++) {
         uint64_t again = 0;
         rules->class_of[last] = (uint8_t)pimhw_i_min(PIMHW_I_COMMANDS[last].spent, PIMHW_I_OTHER);
@@ -1670,24 +1665,6 @@ typedef struct pimhw_i_channel {
     pimhw_i_flow *flow; /* controllers with gaps */
     pimhw_i_run runs[PIMHW_I_QUEUE];
 } pimhw_i_channel;
-
-static void pimhw_i_channel_init(pimhw_i_channel *ch, const pimhw_i_rules *rules, uint64_t mask,
-                                 pimhw_i_banks *banks, pimhw_i_flow *flow)
-{
-    memset(ch, 0, sizeof *ch);
-    if (rules->config.controller != PIMHW_IN_ORDER) {
-        memset((void *)flow, 0, pimhw_i_flow_point(NULL, rules));
-        pimhw_i_flow_point(flow, rules);
-        flow->start.reason = flow->start_before.reason = PIMHW_WAIT_HOST;
-    }
-    ch->rules = rules;
-    ch->flow = flow;
-    ch->due_ck = rules->phase_ck;
-    ch->mask = mask;
-    ch->banks = banks;
-    ch->last_command = PIMHW_N_COMMANDS;
-    ch->hold.reason = PIMHW_WAIT_HOST;
-}
 
 /* What a command at clock t makes those of one bank wait for; key 0: for t, as the bus does. */
 static void pimhw_i_raise(const uint64_t key[PIMHW_N_COMMANDS], uint64_t ready[PIMHW_N_COMMANDS],
@@ -2022,15 +1999,6 @@ static void pimhw_i_serve(pimhw_i_channel *ch, pimhw_i_accesses *list, int at, u
     }
 }
 
-/* Whether the ordinary controller writes now: a burst of writes, or no reads. */
-static bool pimhw_i_write_mode(pimhw_i_banks *b, uint32_t size)
-{
-    uint32_t reads = b->queue[0].n, writes = b->queue[1].n;
-    bool goes_on = b->write_mode && 10 * writes >= 2 * size;
-    b->write_mode = goes_on || 10 * writes > 8 * size || reads == 0;
-    return b->write_mode;
-}
-
 /* Serves the ordinary queues and the active list clock by clock; the PIM queue is empty. */
 static void pimhw_i_advance(pimhw_i_channel *ch, uint64_t until_ck)
 {
@@ -2042,7 +2010,11 @@ static void pimhw_i_advance(pimhw_i_channel *ch, uint64_t until_ck)
         pimhw_i_accesses *list = &b->active;
         int best = pimhw_i_best(ch, list, t, &soonest);
         if (best < 0) {
-            list = &b->queue[pimhw_i_write_mode(b, ch->rules->config.queue_entries - 1)];
+            /* a burst of writes, or no reads */
+            uint32_t size = ch->rules->config.queue_entries - 1, writes = b->queue[1].n;
+            bool goes_on = b->write_mode && 10 * writes >= 2 * size;
+            b->write_mode = goes_on || 10 * writes > 8 * size || b->queue[0].n == 0;
+            list = &b->queue[b->write_mode];
             best = pimhw_i_best(ch, list, t, &soonest);
         }
         if (best >= 0) pimhw_i_serve(ch, list, best, t);
@@ -2268,14 +2240,6 @@ static void pimhw_i_dcs_entries(const pimhw_i_rules *rules, pimhw_i_flow *f,
     if (mac) f->mac_stream_ck = ck;
 }
 
-/* Whether an entry of a command waits for one that waits for a refresh. */
-static bool pimhw_i_dcs_marked(const pimhw_i_flow *f, const pimhw_i_work *work)
-{
-    if (f->n_blocked[0] + f->n_blocked[1] == 0) return false;
-    if (pimhw_i_has_tiles(work->command) && f->tile_marks[work->tile]) return true;
-    return work->command != PIMHW_CMD_WRGB && f->out_marks[work->out];
-}
-
 /* Issues commands of a record that come before the next refresh; the others stay in the record. */
 static void pimhw_i_dcs_some(pimhw_i_channel *ch, uint32_t stream, pimhw_i_record *record)
 {
@@ -2287,7 +2251,10 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, uint32_t stream, pimhw_i_recor
         pimhw_i_dispatch(f, stream, 0);
         uint32_t next = pimhw_i_needed(ch, work);
         pimhw_i_when at = pimhw_i_stream_at(ch, stream, work, next, false);
-        bool marked = next == work->command && pimhw_i_dcs_marked(f, work);
+        /* an entry of it waits for one that waits for a refresh */
+        bool marked = next == work->command && f->n_blocked[0] + f->n_blocked[1] > 0 &&
+                      ((pimhw_i_has_tiles(next) && f->tile_marks[work->tile]) ||
+                       (next != PIMHW_CMD_WRGB && f->out_marks[work->out]));
         bool blocked = marked || at.ck >= ch->due_ck;
         if (blocked || next != work->command) {
             if (since)
@@ -2403,16 +2370,6 @@ typedef struct pimhw_i_cursor {
     uint32_t n;
 } pimhw_i_cursor;
 
-static void pimhw_i_advance_cursor(pimhw_i_cursor *c, uint64_t k)
-{
-    c->record->n -= (uint32_t)k;
-    c->record->work.tile += (uint32_t)k;
-    c->record->work.column += (uint32_t)k;
-    if (c->record->n > 0) return;
-    c->record++;
-    c->n--;
-}
-
 static void pimhw_i_pp_issue(pimhw_i_channel *ch, uint32_t stream, uint32_t command,
                              const pimhw_i_when *at, uint64_t n, const pimhw_i_work *work)
 {
@@ -2473,7 +2430,12 @@ static void pimhw_i_pp_run(pimhw_i_channel *ch, pimhw_i_phase *phase, pimhw_i_re
         uint64_t k = pimhw_i_until(ch, at->ck, rules->again_ck[command], last, from->record->n);
         pimhw_i_work issued = from->record->work;
         pimhw_i_pp_issue(ch, mac_first ? PIMHW_I_MAC : PIMHW_I_IO, command, at, k, &issued);
-        pimhw_i_advance_cursor(from, k);
+        from->record->n -= (uint32_t)k;
+        from->record->work.tile += (uint32_t)k;
+        from->record->work.column += (uint32_t)k;
+        bool over = from->record->n == 0;
+        from->record += over;
+        from->n -= over;
         first = first && !mac_first;
     }
     f->start_before = f->start;
@@ -2857,7 +2819,7 @@ PIMHW_API uint64_t pimhw_program_bytes(const pimhw_program *program)
            (uint64_t)program->n_tails * sizeof(pimhw_tail);
 }
 
-/* Fields of an item that are operands. */
+/* Fields of an item that are operands, in its order. */
 enum {
     PIMHW_I_OP_SIZE = 0,
     PIMHW_I_BANK,
@@ -2868,12 +2830,6 @@ enum {
     PIMHW_I_GPR, /* from here on timing does not need them */
     PIMHW_I_AUX
 };
-
-/* The names of an item's operands, by field: they stand in that order. */
-static void pimhw_i_item_operands(const pimhw_item *item, uint8_t names[8])
-{
-    memcpy(names, (const char *)item + offsetof(pimhw_item, op_size), 8);
-}
 
 /* Steps below 2^32 and rounds below 2^28: no sum of products reaches 2^64. */
 enum { PIMHW_I_NESTED = 2 * PIMHW_LOOPS, PIMHW_I_MOST_BITS = 32, PIMHW_I_MOST_ROUND_BITS = 28 };
@@ -2910,18 +2866,6 @@ static const char *pimhw_i_operand_fault(const pimhw_program *p, const pimhw_ope
             return "a step or factor of 2^32 or more";
     }
     return NULL;
-}
-
-static const char *pimhw_i_operands_fault(const pimhw_program *p, const pimhw_item *item)
-{
-    uint8_t names[8];
-    pimhw_i_item_operands(item, names);
-    for (int i = 0; i < 8; i++) {
-        if (names[i] > p->n_operands) return "an operand that is not there";
-        const char *fault = names[i] ? pimhw_i_operand_fault(p, &p->operands[names[i] - 1]) : NULL;
-        if (fault) return fault;
-    }
-    return item->space < PIMHW_SPACES ? NULL : "a row space that is not there";
 }
 
 /* The structures around an item, outermost first. */
@@ -2981,8 +2925,15 @@ static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, uint64
     const pimhw_item *item = &p->items[i];
     if (item->kind >= PIMHW_N_KINDS) return "no such kind";
     if (i > 0 && p->items[0].kind == PIMHW_LIST && i > p->items[0].end) return "after the list";
-    const char *fault = pimhw_i_operands_fault(p, item);
+    const char *fault = NULL;
+    uint8_t names[8];
+    memcpy(names, (const char *)item + offsetof(pimhw_item, op_size), sizeof names);
+    for (int f = 0; f < 8 && !fault; f++) {
+        if (names[f] > p->n_operands) return "an operand that is not there";
+        if (names[f]) fault = pimhw_i_operand_fault(p, &p->operands[names[f] - 1]);
+    }
     if (fault) return fault;
+    if (item->space >= PIMHW_SPACES) return "a row space that is not there";
     bool structure = pimhw_i_opens(item->kind) || item->kind == PIMHW_END;
     if (structure) fault = pimhw_i_nest_fault(p, i, nest);
     if (fault || (structure && item->kind != PIMHW_LOOP)) return fault;
@@ -3089,16 +3040,6 @@ static uint64_t pimhw_i_times(uint64_t a, uint64_t b)
     return large ? UINT64_MAX : a * b;
 }
 
-static uint64_t pimhw_i_gcd(uint64_t a, uint64_t b)
-{
-    while (b != 0) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* The loops around an item, from a level on: those inside a span. */
 typedef struct pimhw_i_inside {
     uint32_t level, depth;
@@ -3156,7 +3097,10 @@ static uint64_t pimhw_i_add_operand(const pimhw_program *p, const pimhw_i_inside
         uint64_t limit = pimhw_i_times(pimhw_i_ceil_div(t->base, unit), mul);
         if (same) term.most = pimhw_i_min(term.most, limit);
         for (uint32_t l = in->level; l < in->depth; l++)
-            gcd = pimhw_i_gcd(gcd, t->step[l]);
+            for (uint64_t other = t->step[l], rest; other != 0; other = rest) {
+                rest = gcd % other;
+                gcd = other;
+            }
         uint64_t needed = pimhw_i_times(pimhw_i_ceil_div(most, mul), unit);
         if (most == UINT64_MAX) needed = most;
         needed = pimhw_i_plus(needed, pimhw_i_growth(in, t->step));
@@ -3283,7 +3227,7 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
         const pimhw_item *item = &p->items[i];
         uint8_t *names = s->names[i];
         s->matter[i] = pimhw_i_matter(item, controller);
-        pimhw_i_item_operands(item, names);
+        memcpy(names, (const char *)item + offsetof(pimhw_item, op_size), 8);
         s->banked = s->banked || pimhw_i_one_bank(PIMHW_I_KINDS[item->kind].command) ||
                     PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_QUEUES;
         /* blocks of different channels lie in different rows, lists differ in length */
@@ -3552,19 +3496,6 @@ static void pimhw_i_fields(const pimhw_i_walker *w, const pimhw_item *item, uint
         value[PIMHW_I_ROW] += block->row_base[item->space];
 }
 
-/* The hub has one unit: work of channels that each have a list of their own adds up there. */
-static void pimhw_i_add_up(const pimhw_i_walker *w, const pimhw_item *item, uint64_t mask,
-                           uint64_t value[8])
-{
-    for (uint64_t left = mask & (mask - 1); left && w->sketch->lists; left &= left - 1) {
-        uint64_t its[8];
-        its[PIMHW_I_OP_SIZE] = w->sketch->value[w->pc][PIMHW_I_OP_SIZE];
-        pimhw_i_fields(w, item, pimhw_i_lowest(left), 1u << PIMHW_I_OP_SIZE, its);
-        uint64_t most = UINT64_MAX - value[PIMHW_I_OP_SIZE];
-        value[PIMHW_I_OP_SIZE] += pimhw_i_min(most, its[PIMHW_I_OP_SIZE]);
-    }
-}
-
 /* Whether a channel gets the same values. */
 static bool pimhw_i_same_fields(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
                                 const uint64_t value[8])
@@ -3581,11 +3512,14 @@ static uint64_t pimhw_i_sharers(const pimhw_i_walker *w, const pimhw_item *item,
 {
     uint64_t sharers = mask & (~mask + 1);
     if (w->alike) return mask;
-    if (item->kind == PIMHW_EPU) {
-        pimhw_i_add_up(w, item, mask, value);
-        return mask;
+    /* the hub has one unit: work of channels that each have a list of their own adds up there */
+    bool adds = item->kind == PIMHW_EPU && w->sketch->lists;
+    for (uint64_t left = adds ? mask & (mask - 1) : 0; left; left &= left - 1) {
+        uint64_t its[8] = {w->sketch->value[w->pc][PIMHW_I_OP_SIZE]};
+        pimhw_i_fields(w, item, pimhw_i_lowest(left), 1u << PIMHW_I_OP_SIZE, its);
+        value[PIMHW_I_OP_SIZE] = pimhw_i_plus(value[PIMHW_I_OP_SIZE], its[PIMHW_I_OP_SIZE]);
     }
-    if (!w->sketch->uneven[w->pc] || sharers == mask) return mask;
+    if (item->kind == PIMHW_EPU || !w->sketch->uneven[w->pc] || sharers == mask) return mask;
     /* of one block, the values of the channels between two equal ones are the same */
     if (!w->sketch->lists && pimhw_i_same_fields(w, item, pimhw_i_highest(mask), value))
         return mask;
@@ -3809,8 +3743,9 @@ typedef struct pimhw_i_memo {
     bool full;
     uint16_t text_slot[PIMHW_I_SLOTS], edge_slot[PIMHW_I_SLOTS];
     pimhw_i_text text[PIMHW_I_TEXTS];
-    pimhw_i_edge edge[PIMHW_I_EDGES];
-    pimhw_i_part part[PIMHW_I_PARTS];
+    pimhw_i_edge
+        edge[PIMHW_I_EDGES]; /* the first: of rounds since a mark; its parts are the last */
+    pimhw_i_part part[PIMHW_I_PARTS + PIMHW_MAX_CHANNELS];
     uint64_t words[PIMHW_I_WORDS];
 } pimhw_i_memo;
 
@@ -3840,8 +3775,6 @@ struct pimhw_device {
     pimhw_i_banks banks[PIMHW_MAX_CHANNELS]; /* of the groups */
     pimhw_i_trial trial[PIMHW_I_TRIALS];     /* of rounds by depth; the last: of a whole loop */
     pimhw_i_trial mark[PIMHW_I_TRIALS];
-    pimhw_i_edge cycle; /* of rounds since the mark */
-    pimhw_i_part cycle_part[PIMHW_MAX_CHANNELS];
     pimhw_i_memo memo;
     pimhw_i_stream streams[PIMHW_MAX_CHANNELS];
     uint64_t rounds[PIMHW_LOOPS][PIMHW_MAX_CHANNELS];
@@ -3972,13 +3905,6 @@ static uint64_t pimhw_i_base_ck(const pimhw_i_channel *ch)
 /* Groups of input tiles count from here: only how far behind the newest one they are matters. */
 #define PIMHW_I_NEWEST ((uint64_t)1 << 40)
 
-static void pimhw_i_pen_group(pimhw_i_pen *pen, const pimhw_i_flow *f, uint64_t *group)
-{
-    uint64_t word = *group > f->used_group ? f->group - *group + 1 : 0;
-    pimhw_i_pen_word(pen, &word);
-    if (pen->back) *group = word ? f->group - word + 1 : 0;
-}
-
 /* Records of commands that wait; their rows are seen from the open one. */
 static void pimhw_i_pen_records(pimhw_i_pen *pen, const pimhw_i_channel *ch,
                                 pimhw_i_record *records, uint32_t *n)
@@ -4001,7 +3927,10 @@ static void pimhw_i_pen_records(pimhw_i_pen *pen, const pimhw_i_channel *ch,
             r->work.out = (uint32_t)where;
             r->work.row = PIMHW_I_COMMANDS[r->work.command].needs_row ? ch->row + row : 0;
         }
-        pimhw_i_pen_group(pen, ch->flow, &r->group);
+        const pimhw_i_flow *f = ch->flow;
+        uint64_t later = r->group > f->used_group ? f->group - r->group + 1 : 0;
+        pimhw_i_pen_word(pen, &later);
+        if (pen->back) r->group = later ? f->group - later + 1 : 0;
     }
 }
 
@@ -4239,15 +4168,6 @@ static void pimhw_i_wake_all(pimhw_device *d)
         pimhw_i_wake(d, &d->groups[g]);
 }
 
-static void pimhw_i_sleep(pimhw_device *d, uint32_t state, uint64_t base_ck)
-{
-    if (d->shared) d->decode.ck = base_ck;
-    for (uint32_t i = 0; i < d->n_unit; i++) {
-        d->groups[d->unit + i].asleep = state;
-        d->groups[d->unit + i].base_ck = base_ck;
-    }
-}
-
 static void pimhw_i_forget(pimhw_device *d)
 {
     pimhw_i_memo *m = &d->memo;
@@ -4394,8 +4314,7 @@ static uint64_t pimhw_i_moved(uint64_t now, uint64_t then, uint64_t base)
 }
 
 /* What happened since a trial, as an edge without its end. */
-static void pimhw_i_edge_since(const pimhw_device *d, const pimhw_i_trial *t, pimhw_i_edge *e,
-                               pimhw_i_part *parts)
+static void pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimhw_i_edge *e)
 {
     uint64_t base = t->base_ck;
     memcpy(e->key, t->key, sizeof t->key);
@@ -4407,7 +4326,7 @@ static void pimhw_i_edge_since(const pimhw_device *d, const pimhw_i_trial *t, pi
     for (uint32_t i = 0; i < d->n_unit; i++) {
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
         const pimhw_i_part *from = &t->part[i];
-        pimhw_i_part *p = &parts[i];
+        pimhw_i_part *p = &d->memo.part[e->part + i];
         bool rows = ch->tally.commands[PIMHW_CMD_ACT16] != from->tally.commands[PIMHW_CMD_ACT16];
         const uint64_t *now = (const uint64_t *)&ch->tally, *then = (const uint64_t *)&from->tally;
         uint64_t *sum = (uint64_t *)&p->tally;
@@ -4428,9 +4347,9 @@ static void pimhw_i_edge_since(const pimhw_device *d, const pimhw_i_trial *t, pi
 }
 
 /* Of n spans like an edge, one after the other, those that are over when a refresh is due. */
-static uint64_t pimhw_i_before_due(const pimhw_device *d, const pimhw_i_edge *e,
-                                   const pimhw_i_part *parts, uint64_t n)
+static uint64_t pimhw_i_before_due(const pimhw_device *d, const pimhw_i_edge *e, uint64_t n)
 {
+    const pimhw_i_part *parts = &d->memo.part[e->part];
     uint64_t base = pimhw_i_unit_ck(d);
     if (e->clocks) n = pimhw_i_min(n, PIMHW_I_MOST_CK / e->clocks);
     for (uint32_t i = 0; i < d->n_unit && !e->refreshed; i++) {
@@ -4444,13 +4363,14 @@ static uint64_t pimhw_i_before_due(const pimhw_device *d, const pimhw_i_edge *e,
 }
 
 /* The unit does n times what an edge says; the rows of the last time are seen from row_base. */
-static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, const pimhw_i_part *parts,
-                           uint64_t n, uint64_t row_base)
+static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, uint64_t row_base)
 {
     uint64_t base = pimhw_i_unit_ck(d), last = base + (n - 1) * e->clocks;
+    d->n_instructions += n * e->n_instructions * pimhw_i_unit_channels(d);
+    d->skipped_rounds += n * e->n_rounds * pimhw_i_unit_channels(d);
     for (uint32_t i = 0; i < d->n_unit; i++) {
         pimhw_i_channel *ch = &d->groups[d->unit + i];
-        const pimhw_i_part *p = &parts[i];
+        const pimhw_i_part *p = &d->memo.part[e->part + i];
         const uint64_t *sum = (const uint64_t *)&p->tally;
         uint64_t *to = (uint64_t *)&ch->tally;
         for (uint32_t k = 0; k < PIMHW_I_TALLY; k++)
@@ -4464,10 +4384,10 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, const pimhw_i
         if (p->opens) ch->row = row_base + p->row;
         ch->due_ck += n * p->due_ck;
         d->endless = d->endless || ch->end_ck >= PIMHW_I_MOST_CK;
+        ch->asleep = e->to;
+        ch->base_ck = last + e->clocks;
     }
-    d->n_instructions += n * e->n_instructions * pimhw_i_unit_channels(d);
-    d->skipped_rounds += n * e->n_rounds * pimhw_i_unit_channels(d);
-    pimhw_i_sleep(d, e->to, last + e->clocks);
+    if (d->shared) d->decode.ck = last + e->clocks;
     d->endless = d->endless || last >= PIMHW_I_MOST_CK;
 }
 
@@ -4488,8 +4408,7 @@ static const pimhw_i_edge *pimhw_i_edge_from(pimhw_device *d, const pimhw_i_plac
     pimhw_i_memo *m = &d->memo;
     uint64_t key[4] = {place->key[0], place->key[1], place->key[2], 0};
     uint32_t at = *pimhw_i_edge_slot(m, key);
-    if (at && pimhw_i_before_due(d, &m->edge[at], &m->part[m->edge[at].part], 1))
-        return &m->edge[at];
+    if (at && pimhw_i_before_due(d, &m->edge[at], 1)) return &m->edge[at];
     key[3] = pimhw_i_phase_of(d);
     at = key[3] ? *pimhw_i_edge_slot(m, key) : 0;
     return at ? &m->edge[at] : NULL;
@@ -4506,25 +4425,14 @@ static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
     if (m->n_edges + 1 == PIMHW_I_EDGES || m->n_parts + d->n_unit > PIMHW_I_PARTS) m->full = true;
     if (m->full || to == 0) return;
     pimhw_i_edge *e = &m->edge[m->n_edges + 1];
-    pimhw_i_edge_since(d, t, e, &m->part[m->n_parts]);
     e->to = to;
     e->part = m->n_parts;
+    pimhw_i_edge_since(d, t, e);
     if (e->refreshed && e->key[3] == 0) return;
     uint16_t *slot = pimhw_i_edge_slot(m, e->key);
     if (*slot) return;
     *slot = (uint16_t)++m->n_edges;
     m->n_parts += d->n_unit;
-}
-
-/* Whether the unit's refreshes are as far off as at a trial, or none took place since. */
-static bool pimhw_i_in_phase(const pimhw_device *d, const pimhw_i_trial *t)
-{
-    uint64_t clocks = pimhw_i_unit_ck(d) - t->base_ck;
-    uint64_t moved = d->groups[d->unit].due_ck - t->part[0].due_ck;
-    if (moved && moved != clocks) return false;
-    for (uint32_t i = 1; i < d->n_unit; i++)
-        if (d->groups[d->unit + i].due_ck - t->part[i].due_ck != moved) return false;
-    return true;
 }
 
 /*
@@ -4534,16 +4442,22 @@ static bool pimhw_i_in_phase(const pimhw_device *d, const pimhw_i_trial *t)
 static uint64_t pimhw_i_cycle(pimhw_device *d, pimhw_i_trial *mark, const pimhw_i_place *place,
                               uint64_t index, uint64_t rounds, uint64_t row_step)
 {
-    bool same = mark->open && memcmp(mark->key, place->key, sizeof mark->key) == 0;
-    if (same && mark->n_groups == d->n_groups && pimhw_i_in_phase(d, mark)) {
+    bool same = mark->open && mark->n_groups == d->n_groups &&
+                memcmp(mark->key, place->key, sizeof mark->key) == 0;
+    /* the refreshes are as far off as they were, or none took place */
+    uint64_t moved = same ? d->groups[d->unit].due_ck - mark->part[0].due_ck : 0;
+    same = same && (moved == 0 || moved == pimhw_i_unit_ck(d) - mark->base_ck);
+    for (uint32_t i = 1; i < d->n_unit && same; i++)
+        same = d->groups[d->unit + i].due_ck - mark->part[i].due_ck == moved;
+    if (same) {
         uint64_t period = index - mark->index;
-        uint64_t n = pimhw_i_min(rounds, place->n_same) / period;
-        pimhw_i_edge *e = &d->cycle;
-        pimhw_i_edge_since(d, mark, e, d->cycle_part);
+        pimhw_i_edge *e = &d->memo.edge[0];
+        e->part = PIMHW_I_PARTS;
         e->to = (uint32_t)place->key[1];
-        n = pimhw_i_before_due(d, e, d->cycle_part, n);
+        pimhw_i_edge_since(d, mark, e);
+        uint64_t n = pimhw_i_before_due(d, e, pimhw_i_min(rounds, place->n_same) / period);
         if (n > 0) {
-            pimhw_i_follow(d, e, d->cycle_part, n, mark->row_base + n * period * row_step);
+            pimhw_i_follow(d, e, n, mark->row_base + n * period * row_step);
             mark->open = false;
             return n * period;
         }
@@ -4587,7 +4501,7 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
                 pimhw_i_try(d, t, &place);
                 break;
             }
-            pimhw_i_follow(d, e, &d->memo.part[e->part], 1, place.row_base);
+            pimhw_i_follow(d, e, 1, place.row_base);
             n = 1;
         }
         *index += n;
@@ -4602,18 +4516,14 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
     return false;
 }
 
-/* Whether the run has come to the last clock there is. */
-static void pimhw_i_watch(pimhw_device *d)
-{
-    for (uint32_t g = 0; g < d->n_groups; g++)
-        d->endless = d->endless || d->groups[g].end_ck >= PIMHW_I_MOST_CK;
-    d->endless = d->endless || d->decode.ck >= PIMHW_I_MOST_CK;
-}
-
 /* A round begins. */
 static void pimhw_i_round(pimhw_device *d, pimhw_i_walker *w)
 {
-    if ((d->n_heads++ & 1023) == 0) pimhw_i_watch(d);
+    /* now and then: whether the run has come to the last clock there is */
+    bool look = (d->n_heads++ & 1023) == 0;
+    for (uint32_t g = 0; g < d->n_groups && look; g++)
+        d->endless = d->endless || d->groups[g].end_ck >= PIMHW_I_MOST_CK;
+    d->endless = d->endless || (look && d->decode.ck >= PIMHW_I_MOST_CK);
     if (w->in_nest && d->learns && !pimhw_i_follow_rounds(d, w)) return;
     d->walked_rounds += pimhw_i_count(w->mask);
 }
@@ -4757,16 +4667,6 @@ static void pimhw_i_sync(pimhw_device *d)
         pimhw_i_not_before(&d->groups[g].hold, answer, PIMHW_WAIT_HOST);
 }
 
-/* What an instruction asks of a channel. */
-static pimhw_i_work pimhw_i_work_of(const pimhw_device *d, const pimhw_instruction *in)
-{
-    /* AF opens a row of its own, beyond all others */
-    uint64_t row = in->kind == PIMHW_AF ? ((uint64_t)1 << 29) + d->af_mode : in->row;
-    uint32_t command = PIMHW_I_KINDS[in->kind].command;
-    pimhw_i_work work = {command, in->bank, row, in->column, in->tile, in->out};
-    return work;
-}
-
 /* An instruction on one channel of a shared front end; returns when the host may go on. */
 static uint64_t pimhw_i_hand_over(pimhw_device *d, pimhw_i_channel *ch, const pimhw_instruction *in,
                                   pimhw_i_work *work)
@@ -4785,9 +4685,12 @@ static uint64_t pimhw_i_hand_over(pimhw_device *d, pimhw_i_channel *ch, const pi
 /* Sends a command instruction to its channels and, on a shared front end, lets the host go on. */
 static void pimhw_i_send_all(pimhw_device *d, const pimhw_instruction *in)
 {
+    /* AF opens a row of its own, beyond all others */
     uint64_t next = d->decode.ck;
+    uint64_t row = in->kind == PIMHW_AF ? ((uint64_t)1 << 29) + d->af_mode : in->row;
+    uint32_t command = PIMHW_I_KINDS[in->kind].command;
     for (uint64_t left = in->mask; left;) {
-        pimhw_i_work work = pimhw_i_work_of(d, in);
+        pimhw_i_work work = {command, in->bank, row, in->column, in->tile, in->out};
         pimhw_i_channel *ch = pimhw_i_group(d, &left);
         if (d->shared)
             next = pimhw_i_max(next, pimhw_i_hand_over(d, ch, in, &work));
@@ -4798,39 +4701,29 @@ static void pimhw_i_send_all(pimhw_device *d, const pimhw_instruction *in)
     d->decode.reason = PIMHW_WAIT_HOST;
 }
 
-/* An instruction of the host alone: one clock of it. */
-static void pimhw_i_host(pimhw_device *d, const pimhw_instruction *in)
-{
-    if (d->shared) d->decode.ck++;
-    d->decode.reason = PIMHW_WAIT_HOST;
-    if (in->kind != PIMHW_CFR) return;
-    if (in->out == 1 && in->aux == 2) d->af_mode = in->gpr;
-    if (d->config.controller != PIMHW_IN_ORDER) pimhw_i_sync(d);
-}
-
-/* Whether an instruction must wait for the hub to do some work first. */
-static bool pimhw_i_must_wait(const pimhw_i_jobs *jobs, const pimhw_instruction *in)
-{
-    if (in->kind == PIMHW_EPU) return jobs->n + jobs->n_done >= PIMHW_I_JOBS;
-    return in->kind == PIMHW_EPU_WAIT && jobs->n_done == 0 && jobs->n > 0;
-}
-
 /* One instruction of a stream; false if it must wait for the hub, then nothing happened. */
 static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_instruction *in)
 {
-    if (pimhw_i_must_wait(&s->jobs, in)) return false;
+    const pimhw_i_jobs *jobs = &s->jobs;
+    if (in->kind == PIMHW_EPU && jobs->n + jobs->n_done >= PIMHW_I_JOBS) return false;
+    if (in->kind == PIMHW_EPU_WAIT && jobs->n_done == 0 && jobs->n > 0) return false;
     if (d->shared) pimhw_i_wake_all(d);
     switch (in->kind) {
     case PIMHW_EPU: pimhw_i_epu_post(d, &s->jobs, in); break;
     case PIMHW_EPU_WAIT: pimhw_i_epu_wait(d, &s->jobs, in->mask); break;
-    case PIMHW_SYNC:
+    case PIMHW_SYNC: pimhw_i_sync(d); break;
     case PIMHW_EOC:
         pimhw_i_sync(d);
-        if (in->kind == PIMHW_EOC) d->phase = PIMHW_I_ENDED;
+        d->phase = PIMHW_I_ENDED;
         break;
     case PIMHW_EWADD:
     case PIMHW_GPR:
-    case PIMHW_CFR: pimhw_i_host(d, in); break;
+    case PIMHW_CFR: /* one clock of the host */
+        if (d->shared) d->decode.ck++;
+        d->decode.reason = PIMHW_WAIT_HOST;
+        if (in->kind == PIMHW_CFR && in->out == 1 && in->aux == 2) d->af_mode = in->gpr;
+        if (in->kind == PIMHW_CFR && d->config.controller != PIMHW_IN_ORDER) pimhw_i_sync(d);
+        break;
     default: pimhw_i_send_all(d, in);
     }
     d->n_instructions += in->kind == PIMHW_EPU || in->mask == 0 ? 1 : pimhw_i_count(in->mask);
@@ -4846,11 +4739,22 @@ static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, uint32_t n_st
     d->decode.reason = PIMHW_WAIT_HOST;
     d->n_groups = 1;
     d->n_streams = n_streams;
-    pimhw_i_channel_init(&d->groups[0], &d->rules, pimhw_i_low_bits(d->config.n_channels),
-                         &d->banks[0], pimhw_i_flow_of(d, 0));
-    if (sink && sink->command) d->groups[0].sink = &d->sink;
     for (uint32_t i = 0; i < n_streams; i++)
         d->streams[i].jobs.n = d->streams[i].jobs.n_done = 0;
+    pimhw_i_channel *ch = &d->groups[0];
+    memset(ch, 0, sizeof *ch);
+    ch->rules = &d->rules;
+    if (sink && sink->command) ch->sink = &d->sink;
+    ch->mask = pimhw_i_low_bits(d->config.n_channels);
+    ch->banks = &d->banks[0];
+    ch->flow = pimhw_i_flow_of(d, 0);
+    ch->due_ck = d->rules.phase_ck;
+    ch->last_command = PIMHW_N_COMMANDS;
+    ch->hold.reason = PIMHW_WAIT_HOST;
+    if (!ch->flow) return;
+    memset((void *)ch->flow, 0, d->flow_bytes);
+    pimhw_i_flow_point(ch->flow, &d->rules);
+    ch->flow->start.reason = ch->flow->start_before.reason = PIMHW_WAIT_HOST;
 }
 
 PIMHW_API pimhw_status pimhw_device_begin(pimhw_device *device, const pimhw_sink *sink)
@@ -5139,7 +5043,7 @@ static bool pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s)
     told = told && place.row_end <= (d->real_rows ? d->config.n_rows : (uint64_t)1 << 32);
     const pimhw_i_edge *e = told ? pimhw_i_edge_from(d, &place) : NULL;
     if (e && (d->sketch.loops[w->pc].whole.fixed || pimhw_i_safe(d, w))) {
-        pimhw_i_follow(d, e, &d->memo.part[e->part], 1, place.row_base);
+        pimhw_i_follow(d, e, 1, place.row_base);
         return true;
     }
     d->learns = told && pimhw_i_safe(d, w);
@@ -5191,21 +5095,6 @@ static bool pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s)
     return true;
 }
 
-/* Channels with lists of their own run apart, unless one host feeds them all. */
-static void pimhw_i_streams_init(pimhw_device *d, const pimhw_program *program,
-                                 const pimhw_request *request)
-{
-    for (uint32_t i = 0; i < d->n_streams; i++) {
-        uint64_t mask =
-            d->n_streams > 1 ? (uint64_t)1 << i : pimhw_i_low_bits(d->config.n_channels);
-        pimhw_i_walker *w = &d->streams[i].walker;
-        d->streams[i].waits = d->streams[i].over = false;
-        pimhw_i_walker_init(w, program, request, &d->sketch, mask, (1u << PIMHW_I_GPR) - 1,
-                            d->rounds);
-        w->nests = !d->groups[0].sink && !d->sketch.banked && !(d->shared && d->sketch.lists);
-    }
-}
-
 static bool pimhw_i_streams_run(pimhw_device *d)
 {
     for (;;) {
@@ -5235,15 +5124,23 @@ static void pimhw_i_settle(pimhw_device *d)
         pimhw_i_not_before(&d->groups[g].hold, d->epu_free_ck, PIMHW_WAIT_EPU);
 }
 
-/* All runs of a program. */
+/* All runs of a program. Channels with lists of their own run apart, unless one host feeds all. */
 static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *program,
                          const pimhw_request *request)
 {
     uint64_t n = request && request->repeats > 1 ? request->repeats : 1;
+    uint64_t all = pimhw_i_low_bits(d->config.n_channels);
     for (uint64_t i = 0; i < n; i++) {
         d->walked_rounds += n > 1;
         if (i > 0) pimhw_i_settle(d);
-        pimhw_i_streams_init(d, program, request);
+        for (uint32_t k = 0; k < d->n_streams; k++) {
+            pimhw_i_walker *w = &d->streams[k].walker;
+            uint64_t mask = d->n_streams > 1 ? (uint64_t)1 << k : all;
+            d->streams[k].waits = d->streams[k].over = false;
+            pimhw_i_walker_init(w, program, request, &d->sketch, mask, (1u << PIMHW_I_GPR) - 1,
+                                d->rounds);
+            w->nests = !d->groups[0].sink && !d->sketch.banked && !(d->shared && d->sketch.lists);
+        }
         if (!pimhw_i_streams_run(d)) return false;
     }
     return true;
