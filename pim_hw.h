@@ -73,7 +73,7 @@ typedef enum pimhw_status {
     PIMHW_ERR_NAME,     /* no preset or field of that name */
     PIMHW_ERR_MEMORY,   /* the allocator gave nothing */
     PIMHW_ERR_PROGRAM,  /* an instruction the device cannot do; the cause has its index and field */
-    PIMHW_ERR_TEXT      /* a line of a text trace that does not parse */
+    PIMHW_ERR_TEXT      /* a line of a text trace that does not parse: examples/aim_text.h */
 } pimhw_status;
 
 /* What a status means, in words; never NULL. */
@@ -683,10 +683,7 @@ static uint32_t pimhw_i_lowest(uint64_t mask)
 #if defined(__GNUC__)
     return (uint32_t)__builtin_ctzll(mask);
 #else
-    uint32_t i = 0;
-    for (; !(mask & 1); mask >>= 1)
-        i++;
-    return i;
+    return pimhw_i_count(~mask & (mask - 1));
 #endif
 }
 
@@ -804,12 +801,10 @@ static const char PIMHW_I_PRESETS[PIMHW_I_N_PRESETS][24] = {
 };
 
 /* Where a number comes from, by its letter in the table of fields. */
-typedef struct pimhw_i_source {
+static const struct {
     char letter;
     char key[12];
-} pimhw_i_source;
-
-static const pimhw_i_source PIMHW_I_SOURCES[] = {
+} PIMHW_I_SOURCES[] = {
     {'G', "AIMSIM"}, {'L', "LOL"},     {'P', "PHONY"},      {'F', "FACIL"},
     {'M', "PAM"},    {'A', "ATTACC"},  {'S', "SAIT"},       {'N', "NEU"},
     {'C', "CENT"},   {'?', "assumed"}, {'*', "calibrated"},
@@ -853,8 +848,7 @@ static const pimhw_i_field PIMHW_I_FIELDS[] = {
     PIMHW_F(element_bytes, 1, 4, "GGGGAASNFFFFMM", PIMHW_14(2)),
     PIMHW_F(in_entries, 1, 1u << 16, "GLGL??SNFFFFMM", PIMHW_4(64), 64, 64, 8, 32, PIMHW_4(64), 16,
             16),
-    PIMHW_F(out_entries, 1, 1u << 16, "CLC?**S???????", 32, 2, 32, 2, 64, 64, 8, 2, 2, 2, 2, 2, 2,
-            2),
+    PIMHW_F(out_entries, 1, 65536, "CLC?**S???????", 32, 2, 32, 2, 64, 64, 8, 2, 2, 2, 2, 2, 2, 2),
     PIMHW_F(obuf, 1, 1u << 16, "CPCP**S???????", 32, 8, 32, 8, 64, 64, 8, 8, 8, 8, 8, 8, 8, 8),
     PIMHW_F(out_clear, 0, 1, "GLG???????????", 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
     PIMHW_F(front_end, 0, 1, "GLC???????????", 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
@@ -1107,36 +1101,35 @@ typedef struct pimhw_i_kind {
     uint8_t command; /* pimhw_command */
     bool sized;      /* op_size columns, else one command */
     bool has_row;    /* names a row */
-    bool blocks;     /* on a shared front end the next one waits for its answer */
 } pimhw_i_kind;
 
 static const pimhw_i_kind PIMHW_I_KINDS[PIMHW_N_KINDS] = {
-    {"LOOP", PIMHW_I_BY_NOBODY, 0, false, false, false},
-    {"LIST", PIMHW_I_BY_NOBODY, 0, false, false, false},
-    {"BLOCK", PIMHW_I_BY_NOBODY, 0, false, false, false},
-    {"END", PIMHW_I_BY_NOBODY, 0, false, false, false},
-    {"WR_GB", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRGB, true, false, false},
-    {"WR_BIAS", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRMAC16, false, false, false},
-    {"MAC_ABK", PIMHW_I_BY_CHANNELS, PIMHW_CMD_MAC16, true, true, false},
-    {"RD_MAC", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDMAC16, false, false, true},
-    {"MAC_SBK", PIMHW_I_BY_CHANNELS, PIMHW_CMD_MAC, true, true, false},
-    {"EWMUL", PIMHW_I_BY_CHANNELS, PIMHW_CMD_EWMUL16, true, true, false},
-    {"AF", PIMHW_I_BY_CHANNELS, PIMHW_CMD_AF16, false, false, false},
-    {"RD_AF", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDAF16, false, false, true},
-    {"COPY_BKGB", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDCP, true, true, false},
-    {"COPY_GBBK", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRCP, true, true, false},
-    {"WR_SBK", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, true, false},
-    {"RD_SBK", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, true, false},
-    {"WR_ABK", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRA16, false, true, false},
-    {"MEM_WR", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, true, false},
-    {"MEM_RD", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, true, false},
-    {"EWADD", PIMHW_I_BY_HOST, 0, false, false, false},
-    {"GPR", PIMHW_I_BY_HOST, 0, false, false, false},
-    {"CFR", PIMHW_I_BY_HOST, 0, false, false, false},
-    {"SYNC", PIMHW_I_BY_CHANNELS, 0, false, false, true},
-    {"EOC", PIMHW_I_BY_CHANNELS, 0, false, false, true},
-    {"EPU", PIMHW_I_BY_HOST, 0, true, false, false},
-    {"EPU_WAIT", PIMHW_I_BY_HOST, 0, false, false, false},
+    {"LOOP", PIMHW_I_BY_NOBODY, 0, false, false},
+    {"LIST", PIMHW_I_BY_NOBODY, 0, false, false},
+    {"BLOCK", PIMHW_I_BY_NOBODY, 0, false, false},
+    {"END", PIMHW_I_BY_NOBODY, 0, false, false},
+    {"WR_GB", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRGB, true, false},
+    {"WR_BIAS", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRMAC16, false, false},
+    {"MAC_ABK", PIMHW_I_BY_CHANNELS, PIMHW_CMD_MAC16, true, true},
+    {"RD_MAC", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDMAC16, false, false},
+    {"MAC_SBK", PIMHW_I_BY_CHANNELS, PIMHW_CMD_MAC, true, true},
+    {"EWMUL", PIMHW_I_BY_CHANNELS, PIMHW_CMD_EWMUL16, true, true},
+    {"AF", PIMHW_I_BY_CHANNELS, PIMHW_CMD_AF16, false, false},
+    {"RD_AF", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDAF16, false, false},
+    {"COPY_BKGB", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDCP, true, true},
+    {"COPY_GBBK", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRCP, true, true},
+    {"WR_SBK", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, true},
+    {"RD_SBK", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, true},
+    {"WR_ABK", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRA16, false, true},
+    {"MEM_WR", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, true},
+    {"MEM_RD", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, true},
+    {"EWADD", PIMHW_I_BY_HOST, 0, false, false},
+    {"GPR", PIMHW_I_BY_HOST, 0, false, false},
+    {"CFR", PIMHW_I_BY_HOST, 0, false, false},
+    {"SYNC", PIMHW_I_BY_CHANNELS, 0, false, false},
+    {"EOC", PIMHW_I_BY_CHANNELS, 0, false, false},
+    {"EPU", PIMHW_I_BY_HOST, 0, true, false},
+    {"EPU_WAIT", PIMHW_I_BY_HOST, 0, false, false},
 };
 
 PIMHW_API const char *pimhw_command_str(pimhw_command command)
@@ -1290,8 +1283,8 @@ static const char *pimhw_i_nearest(const char *name, const char *but)
 
 static const pimhw_i_field *pimhw_i_field_named(const char *name, pimhw_cause *why)
 {
-    const pimhw_i_field *f = name ? pimhw_i_field_find(name, strlen(name)) : NULL;
     if (!name) pimhw_cause_write(why, "no field \"(null)\" in a device");
+    const pimhw_i_field *f = name ? pimhw_i_field_find(name, strlen(name)) : NULL;
     if (f || !name) return f;
     const char *near = pimhw_i_nearest(name, NULL);
     pimhw_cause_write(why, "no field \"%s\" in a device; the nearest are %s and %s", name, near,
@@ -1483,14 +1476,19 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
     rules->all_banks = pimhw_i_low_bits(pimhw_config_banks(config));
 }
 
+enum {
+    PIMHW_I_QUEUE = 64,   /* the largest queue_entries */
+    PIMHW_I_QUEUED = 128, /* commands a queue of DCS holds */
+    PIMHW_I_RING = 1024,  /* commands not yet in order of issue: those and their rows */
+    PIMHW_I_RECORDS = 64  /* of one kind in a phase of ping-pong */
+};
+
 /* Commands of one instruction on one channel, for the queue of the shared front end. */
 typedef struct pimhw_i_run {
     uint64_t last_ck;
     uint64_t step_ck;
     uint64_t n;
 } pimhw_i_run;
-
-enum { PIMHW_I_QUEUE = 64 /* the largest queue_entries */ };
 
 /* What a channel is asked to do: commands of one kind on one row. */
 typedef struct pimhw_i_work {
@@ -1514,17 +1512,11 @@ typedef struct pimhw_i_accesses {
 /* Streams of the controllers with gaps; static knows the first only. */
 enum { PIMHW_I_IO = 0, PIMHW_I_MAC, PIMHW_I_STREAMS };
 
-enum {
-    PIMHW_I_QUEUED = 128, /* commands a queue of DCS holds */
-    PIMHW_I_RING = 1024,  /* commands not yet in order of issue: those and their rows */
-    PIMHW_I_RECORDS = 64  /* of one kind in a phase of ping-pong */
-};
-
 /* Commands of one instruction that a controller holds back. */
 typedef struct pimhw_i_record {
     pimhw_i_work work;
     uint64_t group; /* ping-pong: of the input tiles */
-    uint32_t n;
+    uint32_t n, stream;
 } pimhw_i_record;
 
 /* A clock and why it is not earlier. */
@@ -1667,8 +1659,7 @@ typedef struct pimhw_i_channel {
 } pimhw_i_channel;
 
 /* What a command at clock t makes those of one bank wait for; key 0: for t, as the bus does. */
-static void pimhw_i_raise(const uint64_t key[PIMHW_N_COMMANDS], uint64_t ready[PIMHW_N_COMMANDS],
-                          uint64_t t)
+static void pimhw_i_raise(const uint64_t *key, uint64_t *ready, uint64_t t)
 {
     for (uint32_t next = PIMHW_CMD_ACT; next < PIMHW_N_COMMANDS; next++)
         ready[next] = pimhw_i_max(ready[next], (t << 8) + key[next]);
@@ -1720,16 +1711,16 @@ static uint64_t pimhw_i_table_key(const pimhw_i_channel *ch, uint32_t command, u
 }
 
 /* Earliest clock of a command and what sets it: a constraint, or else bus, host or hub. */
-static uint64_t pimhw_i_earliest(const pimhw_i_channel *ch, uint32_t command, uint32_t bank,
-                                 uint32_t *reason)
+static pimhw_i_when pimhw_i_earliest(const pimhw_i_channel *ch, uint32_t command, uint32_t bank)
 {
     uint64_t key = pimhw_i_table_key(ch, command, bank), t = key >> 8;
-    if (pimhw_i_max(ch->now_ck, ch->hold.ck) <= t && t > 0) {
-        *reason = PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason;
-        return t;
-    }
-    *reason = ch->hold.ck > ch->now_ck ? ch->hold.reason : (uint32_t)PIMHW_WAIT_HOST;
-    return pimhw_i_max(t, pimhw_i_max(ch->now_ck, ch->hold.ck));
+    uint64_t free = pimhw_i_max(ch->now_ck, ch->hold.ck);
+    pimhw_i_when at = {pimhw_i_max(t, free), PIMHW_WAIT_HOST};
+    if (free <= t && t > 0)
+        at.reason = PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason;
+    else if (ch->hold.ck > ch->now_ck)
+        at.reason = ch->hold.reason;
+    return at;
 }
 
 /* Whether any row of the channel is open. */
@@ -1766,7 +1757,7 @@ static void pimhw_i_switch_rows(pimhw_i_channel *ch, uint32_t command, uint32_t 
 }
 
 /* What n commands of one kind, the last at clock `last`, change but the breakdown. */
-static void pimhw_i_effects(pimhw_i_channel *ch, uint32_t command, uint32_t bank, uint64_t row,
+static void pimhw_i_effects(pimhw_i_channel *ch, const pimhw_i_work *work, uint32_t command,
                             uint64_t last, uint64_t n)
 {
     ch->tally.commands[command] += n;
@@ -1781,13 +1772,14 @@ static void pimhw_i_effects(pimhw_i_channel *ch, uint32_t command, uint32_t bank
     }
     if (ch->banked) pimhw_i_raise(key, ch->ready, last);
     if (pimhw_i_one_bank(command)) {
-        uint32_t group = bank / ch->rules->config.n_group_banks;
+        uint32_t group = work->bank / ch->rules->config.n_group_banks;
         pimhw_i_raise(ch->rules->key[PIMHW_I_GROUP][command], ch->banks->group_ready[group], last);
-        pimhw_i_raise(ch->rules->key[PIMHW_I_BANKS][command], ch->banks->bank_ready[bank], last);
+        pimhw_i_raise(ch->rules->key[PIMHW_I_BANKS][command], ch->banks->bank_ready[work->bank],
+                      last);
     }
     if (!PIMHW_I_COMMANDS[command].switches) return;
     bool active = pimhw_i_active(ch);
-    pimhw_i_switch_rows(ch, command, bank, row);
+    pimhw_i_switch_rows(ch, command, work->bank, work->row);
     if (active && !pimhw_i_active(ch)) ch->tally.active_ck += last;
     if (active || !pimhw_i_active(ch)) return;
     ch->tally.active_ck -= last;
@@ -1842,7 +1834,7 @@ static void pimhw_i_issue(pimhw_i_channel *ch, uint32_t command, uint64_t t, uin
                           const pimhw_i_work *work, uint32_t reason)
 {
     uint64_t last = t + (n - 1) * ch->rules->again_ck[command];
-    pimhw_i_effects(ch, command, work->bank, work->row, last, n);
+    pimhw_i_effects(ch, work, command, last, n);
     ch->now_ck = last + 1;
     pimhw_i_note(ch, command, t, n, work, reason);
 }
@@ -1850,9 +1842,8 @@ static void pimhw_i_issue(pimhw_i_channel *ch, uint32_t command, uint64_t t, uin
 /* The command that must come next, so that the work's own can come. */
 static uint32_t pimhw_i_needed(const pimhw_i_channel *ch, const pimhw_i_work *work)
 {
-    const pimhw_i_command *meta = &PIMHW_I_COMMANDS[work->command];
     const pimhw_i_banks *b = ch->banks;
-    if (!meta->needs_row) return work->command;
+    if (!PIMHW_I_COMMANDS[work->command].needs_row) return work->command;
     if (pimhw_i_one_bank(work->command)) {
         if (!(b->open >> work->bank & 1)) return PIMHW_CMD_ACT;
         return b->row[work->bank] == work->row ? work->command : (uint32_t)PIMHW_CMD_PRE;
@@ -1878,19 +1869,19 @@ static uint64_t pimhw_i_until(const pimhw_i_channel *ch, uint64_t t, uint64_t st
 /* Refreshes of a channel at rest, each when it is due, as long as the next one is by clock t. */
 static void pimhw_i_idle_refreshes(pimhw_i_channel *ch, uint64_t t, uint32_t reason)
 {
-    const pimhw_i_rules *rules = ch->rules;
+    uint64_t tREFI = ch->rules->config.tREFI, occupied = ch->rules->occupies[PIMHW_CMD_REF];
     if (ch->sink || t < ch->due_ck || ch->last_command != PIMHW_CMD_REF) return;
-    if (ch->last_ck + rules->config.tREFI != ch->due_ck) return;
-    uint64_t n = (t - ch->due_ck) / rules->config.tREFI + 1,
-             last = ch->last_ck + n * rules->config.tREFI;
-    uint64_t busy = pimhw_i_min(rules->config.tREFI, rules->occupies[PIMHW_CMD_REF]);
-    pimhw_i_effects(ch, PIMHW_CMD_REF, 0, 0, last, n);
+    if (ch->last_ck + tREFI != ch->due_ck) return;
+    uint64_t n = (t - ch->due_ck) / tREFI + 1, last = ch->last_ck + n * tREFI;
+    uint64_t busy = pimhw_i_min(tREFI, occupied);
+    pimhw_i_work none = {PIMHW_CMD_REF, 0, 0, 0, 0, 0};
+    pimhw_i_effects(ch, &none, PIMHW_CMD_REF, last, n);
     ch->tally.spent_ck[PIMHW_SPENT_REF] += n * busy;
-    ch->tally.spent_ck[reason] += n * (rules->config.tREFI - busy);
+    ch->tally.spent_ck[reason] += n * (tREFI - busy);
     ch->last_ck = last;
     ch->now_ck = last + 1;
-    ch->due_ck += n * rules->config.tREFI;
-    ch->refreshed_ck = ch->last_ck + rules->occupies[PIMHW_CMD_REF];
+    ch->due_ck += n * tREFI;
+    ch->refreshed_ck = ch->last_ck + occupied;
 }
 
 /* Sends a row command or REF of a refresh, once it is due. */
@@ -1934,12 +1925,11 @@ static bool pimhw_i_send(pimhw_i_channel *ch, uint32_t command, uint64_t t, uint
 static void pimhw_i_completed(pimhw_i_channel *ch, uint32_t command)
 {
     uint64_t done = ch->last_ck + ch->rules->completes[command];
-    if (PIMHW_I_READS >> command & 1) /* answers leave in the order of the reads, one a clock */
-    {
-        ch->answer_ck = pimhw_i_max(done, ch->answer_ck + 1);
-        ch->tally.n_answers++;
-    } else
-        ch->pending_ck = pimhw_i_max(ch->pending_ck, done);
+    bool read = PIMHW_I_READS >> command & 1;
+    /* answers leave in the order of the reads, one a clock */
+    if (read) ch->answer_ck = pimhw_i_max(done, ch->answer_ck + 1);
+    if (!read) ch->pending_ck = pimhw_i_max(ch->pending_ck, done);
+    ch->tally.n_answers += read;
 }
 
 /* The oldest access whose next command may issue by clock t; *soonest: the first clock of any. */
@@ -1950,8 +1940,7 @@ static int pimhw_i_best(const pimhw_i_channel *ch, const pimhw_i_accesses *list,
     *soonest = UINT64_MAX;
     for (uint32_t i = 0; i < list->n; i++) {
         const pimhw_i_work *work = &list->at[i].work;
-        uint32_t next = pimhw_i_needed(ch, work), reason;
-        uint64_t ready = pimhw_i_earliest(ch, next, work->bank, &reason);
+        uint64_t ready = pimhw_i_earliest(ch, pimhw_i_needed(ch, work), work->bank).ck;
         *soonest = pimhw_i_min(*soonest, ready);
         if (ready > t) continue;
         if (best < 0 || list->at[i].order < list->at[best].order) best = (int)i;
@@ -1981,10 +1970,10 @@ static void pimhw_i_serve(pimhw_i_channel *ch, pimhw_i_accesses *list, int at, u
     pimhw_i_banks *b = ch->banks;
     pimhw_i_access access = list->at[at];
     pimhw_i_work work = access.work;
-    uint32_t next = pimhw_i_needed(ch, &work), reason;
+    uint32_t next = pimhw_i_needed(ch, &work);
     if (pimhw_i_guarded(ch, next, work.bank, list == &b->active ? at : -1)) return;
-    uint64_t ready = pimhw_i_earliest(ch, next, work.bank, &reason);
-    if (ready < t) reason = PIMHW_WAIT_HOST;
+    pimhw_i_when ready = pimhw_i_earliest(ch, next, work.bank);
+    uint32_t reason = ready.ck < t ? (uint32_t)PIMHW_WAIT_HOST : ready.reason;
     if (pimhw_i_refresh(ch, t, reason)) {
         b->clock_ck--; /* this clock is looked at again */
         return;
@@ -2046,14 +2035,14 @@ static void pimhw_i_in_order(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n
 {
     if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(ch);
     while (n > 0) {
-        uint32_t reason, next = pimhw_i_needed(ch, work);
-        uint64_t t = pimhw_i_earliest(ch, next, work->bank, &reason);
-        if (pimhw_i_active_first(ch, next, work->bank, t)) continue;
-        if (pimhw_i_refresh(ch, t, reason)) continue;
+        uint32_t next = pimhw_i_needed(ch, work);
+        pimhw_i_when at = pimhw_i_earliest(ch, next, work->bank);
+        if (pimhw_i_active_first(ch, next, work->bank, at.ck)) continue;
+        if (pimhw_i_refresh(ch, at.ck, at.reason)) continue;
         bool alone = !ch->banked || ch->banks->active.n == 0;
         uint64_t together = next == work->command && alone ? n : 1;
-        together = pimhw_i_until(ch, t, ch->rules->again_ck[next], UINT64_MAX, together);
-        if (!pimhw_i_send(ch, next, t, together, work, reason)) continue;
+        together = pimhw_i_until(ch, at.ck, ch->rules->again_ck[next], UINT64_MAX, together);
+        if (!pimhw_i_send(ch, next, at.ck, together, work, at.reason)) continue;
         if (next != work->command) continue;
         n -= together;
         work->tile += (uint32_t)together;
@@ -2114,18 +2103,16 @@ static void pimhw_i_static(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
     const pimhw_i_rules *rules = ch->rules;
     uint32_t command = work->command, of_class = rules->class_of[command];
     bool rows = of_class == PIMHW_I_M && rules->config.row_opening != PIMHW_ROW_HIDDEN;
+    bool head = rules->config.row_opening == PIMHW_ROW_HEAD;
+    pimhw_i_last *last = &ch->flow->last[0];
     while (n > 0) {
-        pimhw_i_flow *f = ch->flow;
         pimhw_i_when from = ch->hold, at = from;
-        if (f->last[0].any) {
-            uint32_t last = f->last[0].command, its = rules->class_of[last];
-            bool same = its == of_class;
-            uint64_t gap = same ? pimhw_i_gap(rules, &f->last[0], work) : rules->exec_ck[its];
-            pimhw_i_not_before(&at, f->last[0].ck + gap, PIMHW_I_GAP_REASON[its]);
-            if (rules->config.row_opening == PIMHW_ROW_HEAD)
-                pimhw_i_not_before(&from, f->last[0].ck, PIMHW_I_GAP_REASON[its]);
+        if (last->any) {
+            uint32_t its = rules->class_of[last->command];
+            uint64_t gap = its == of_class ? pimhw_i_gap(rules, last, work) : rules->exec_ck[its];
+            pimhw_i_not_before(&at, last->ck + gap, PIMHW_I_GAP_REASON[its]);
+            pimhw_i_not_before(&from, last->ck + (head ? 0 : gap), PIMHW_I_GAP_REASON[its]);
         }
-        if (rules->config.row_opening != PIMHW_ROW_HEAD) from = at;
         uint32_t next = rows ? pimhw_i_needed(ch, work) : command;
         if (next != command) at = from;
         if (rows)
@@ -2137,7 +2124,7 @@ static void pimhw_i_static(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
         uint64_t k = pimhw_i_until(ch, at.ck, step, UINT64_MAX, next == command ? n : 1);
         pimhw_i_issue(ch, next, at.ck, k, work, at.reason);
         if (next != command) continue;
-        pimhw_i_remember(&f->last[0], work, ch->last_ck);
+        pimhw_i_remember(last, work, ch->last_ck);
         work->tile += (uint32_t)k;
         work->column += (uint32_t)k;
         n -= k;
@@ -2177,16 +2164,6 @@ static pimhw_i_when pimhw_i_stream_at(const pimhw_i_channel *ch, uint32_t stream
 }
 
 /* -- DCS -- */
-
-static void pimhw_i_push(pimhw_i_channel *ch, uint32_t stream, uint32_t command,
-                         const pimhw_i_when *at, const pimhw_i_work *work)
-{
-    pimhw_i_ring *r = &ch->flow->ring[stream];
-    uint32_t slot = r->end++ % PIMHW_I_RING;
-    PIMHW_ASSERT(r->end - r->begin <= PIMHW_I_RING);
-    r->key[slot] = at->ck << 16 | command << 8 | at->reason;
-    if (ch->sink) r->work[slot] = *work;
-}
 
 /* Charges and tells the oldest command of a stream. */
 static void pimhw_i_emit(pimhw_i_channel *ch, uint32_t stream)
@@ -2241,8 +2218,9 @@ static void pimhw_i_dcs_entries(const pimhw_i_rules *rules, pimhw_i_flow *f,
 }
 
 /* Issues commands of a record that come before the next refresh; the others stay in the record. */
-static void pimhw_i_dcs_some(pimhw_i_channel *ch, uint32_t stream, pimhw_i_record *record)
+static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
 {
+    uint32_t stream = record->stream;
     const pimhw_i_rules *rules = ch->rules;
     pimhw_i_flow *f = ch->flow;
     pimhw_i_work *work = &record->work;
@@ -2256,10 +2234,8 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, uint32_t stream, pimhw_i_recor
                       ((pimhw_i_has_tiles(next) && f->tile_marks[work->tile]) ||
                        (next != PIMHW_CMD_WRGB && f->out_marks[work->out]));
         bool blocked = marked || at.ck >= ch->due_ck;
-        if (blocked || next != work->command) {
-            if (since)
-                pimhw_i_effects(ch, work->command, work->bank, work->row, f->last[stream].ck,
-                                since);
+        if (since && (blocked || next != work->command)) {
+            pimhw_i_effects(ch, work, work->command, f->last[stream].ck, since);
             since = 0;
         }
         if (blocked) {
@@ -2267,9 +2243,13 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, uint32_t stream, pimhw_i_recor
             if (marked) f->blocked_at[stream].ck = UINT64_MAX;
             return;
         }
-        pimhw_i_push(ch, stream, next, &at, work);
+        pimhw_i_ring *ring = &f->ring[stream];
+        uint32_t slot = ring->end++ % PIMHW_I_RING;
+        PIMHW_ASSERT(ring->end - ring->begin <= PIMHW_I_RING);
+        ring->key[slot] = at.ck << 16 | next << 8 | at.reason;
+        if (ch->sink) ring->work[slot] = *work;
         if (next != work->command) {
-            pimhw_i_effects(ch, next, work->bank, work->row, at.ck, 1);
+            pimhw_i_effects(ch, work, next, at.ck, 1);
             f->mac_stream_ck = at.ck;
             continue;
         }
@@ -2281,31 +2261,25 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, uint32_t stream, pimhw_i_recor
         record->n--;
         since++;
     }
-    if (since) pimhw_i_effects(ch, work->command, work->bank, work->row, f->last[stream].ck, since);
+    if (since) pimhw_i_effects(ch, work, work->command, f->last[stream].ck, since);
 }
 
 /* Marks the entries of a record that waits for a refresh, or takes the marks off. */
-static void pimhw_i_dcs_mark(pimhw_i_flow *f, uint32_t stream, const pimhw_i_record *record,
-                             uint32_t sign)
+static void pimhw_i_dcs_mark(pimhw_i_flow *f, const pimhw_i_record *record, uint32_t sign)
 {
     const pimhw_i_work *work = &record->work;
-    f->n_blocked[stream] += sign * record->n;
+    f->n_blocked[record->stream] += sign * record->n;
     if (work->command != PIMHW_CMD_WRGB) f->out_marks[work->out] += sign * record->n;
     for (uint32_t i = 0; i < record->n && pimhw_i_has_tiles(work->command); i++)
         f->tile_marks[work->tile + i] += sign;
 }
 
-static void pimhw_i_dcs_append(pimhw_i_flow *f, uint32_t stream, const pimhw_i_record *record)
+static void pimhw_i_dcs_append(pimhw_i_flow *f, const pimhw_i_record *record)
 {
     for (uint32_t i = 0; i < record->n; i++)
-        pimhw_i_dispatch(f, stream, f->n_blocked[stream] + i);
-    pimhw_i_dcs_mark(f, stream, record, 1);
+        pimhw_i_dispatch(f, record->stream, f->n_blocked[record->stream] + i);
+    pimhw_i_dcs_mark(f, record, 1);
     f->records[f->n_records++] = *record;
-}
-
-static uint32_t pimhw_i_stream_of(const pimhw_i_rules *rules, const pimhw_i_record *record)
-{
-    return rules->class_of[record->work.command] == PIMHW_I_M ? PIMHW_I_MAC : PIMHW_I_IO;
 }
 
 /* All that could issue before the refresh has: it takes place, then both streams go on. */
@@ -2320,14 +2294,12 @@ static void pimhw_i_dcs_refresh(pimhw_i_channel *ch)
     f->mac_stream_ck = ch->last_ck;
     uint32_t n = f->n_records;
     for (uint32_t i = 0; i < n; i++)
-        pimhw_i_dcs_mark(f, pimhw_i_stream_of(ch->rules, &f->records[i]), &f->records[i],
-                         (uint32_t)-1);
+        pimhw_i_dcs_mark(f, &f->records[i], UINT32_MAX); /* minus 1 */
     f->n_records = 0;
     for (uint32_t i = 0; i < n; i++) {
         pimhw_i_record record = f->records[i];
-        uint32_t stream = pimhw_i_stream_of(ch->rules, &record);
-        if (f->n_blocked[stream] == 0) pimhw_i_dcs_some(ch, stream, &record);
-        if (record.n > 0) pimhw_i_dcs_append(f, stream, &record);
+        if (f->n_blocked[record.stream] == 0) pimhw_i_dcs_some(ch, &record);
+        if (record.n > 0) pimhw_i_dcs_append(f, &record);
     }
 }
 
@@ -2335,13 +2307,14 @@ static void pimhw_i_dcs_refresh(pimhw_i_channel *ch)
 static void pimhw_i_dcs(pimhw_i_channel *ch, const pimhw_i_work *work, uint64_t n)
 {
     pimhw_i_flow *f = ch->flow;
-    pimhw_i_record record = {*work, 0, (uint32_t)n};
-    uint32_t stream = pimhw_i_stream_of(ch->rules, &record);
+    bool mac = ch->rules->class_of[work->command] == PIMHW_I_M;
+    uint32_t stream = mac ? PIMHW_I_MAC : PIMHW_I_IO;
+    pimhw_i_record record = {*work, 0, (uint32_t)n, stream};
     for (;;) {
-        if (f->n_blocked[stream] == 0) pimhw_i_dcs_some(ch, stream, &record);
+        if (f->n_blocked[stream] == 0) pimhw_i_dcs_some(ch, &record);
         pimhw_i_record part = record;
         part.n = (uint32_t)pimhw_i_min(record.n, PIMHW_I_QUEUED - f->n_blocked[stream]);
-        if (part.n > 0) pimhw_i_dcs_append(f, stream, &part);
+        if (part.n > 0) pimhw_i_dcs_append(f, &part);
         record.work.tile += part.n;
         record.work.column += part.n;
         record.n -= part.n;
@@ -2467,10 +2440,8 @@ static void pimhw_i_pp_finish(pimhw_i_channel *ch)
     memset(f->tile_group, 0, ch->rules->config.in_entries * sizeof f->tile_group[0]);
     memset(f->sums, 0, ch->rules->outs * sizeof f->sums[0]);
     f->start_before = f->start;
-    f->filling = 0;
-    f->n_records = 0;
-    f->group = f->used_group = 0;
-    f->group_tiles = 0;
+    f->filling = f->group = f->used_group = 0;
+    f->n_records = f->group_tiles = 0;
     f->begun = f->mac_since = false;
 }
 
@@ -2486,7 +2457,7 @@ static void pimhw_i_pp_wait(pimhw_i_channel *ch, const pimhw_i_work *work, uint3
         p->n_w = f->n_records;
         f->n_records = 0;
     }
-    pimhw_i_record record = {*work, group, n};
+    pimhw_i_record record = {*work, group, n, 0};
     f->records[f->n_records++] = record;
 }
 
@@ -2547,7 +2518,7 @@ static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, const pimhw_i_work *work, u
     if (!sum->going || sum->phase != f->filling + 1) p->outs++;
     sum->going = true;
     sum->phase = f->filling + 1;
-    pimhw_i_record record = {*work, group, n};
+    pimhw_i_record record = {*work, group, n, 0};
     p->m[p->n_m++] = record;
 }
 
@@ -2599,12 +2570,6 @@ static void pimhw_i_ping_pong(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t 
 }
 
 /* -- all of them -- */
-
-/* Whether the controller keeps commands whose clocks are not settled. */
-static bool pimhw_i_holds_back(const pimhw_i_rules *rules)
-{
-    return rules->config.controller == PIMHW_PING_PONG || rules->config.controller == PIMHW_DCS;
-}
 
 /* Lets everything a channel holds back issue, so that its end is known. */
 static void pimhw_i_flush(pimhw_i_channel *ch)
@@ -2705,21 +2670,21 @@ PIMHW_API void pimhw_program_init(pimhw_program *program)
     memset(program, 0, sizeof *program);
 }
 
-static void pimhw_i_program_fail(pimhw_program *program, const char *text, uint64_t most)
+/* The first failure stays; returns the name of nothing. */
+static uint8_t pimhw_i_program_fail(pimhw_program *program, const char *text, uint64_t most)
 {
-    if (program->status != PIMHW_OK) return;
+    if (program->status == PIMHW_OK) pimhw_cause_write(&program->why, text, most);
     program->status = PIMHW_ERR_PROGRAM;
-    pimhw_cause_write(&program->why, text, most);
+    return 0;
 }
 
 PIMHW_API uint8_t pimhw_program_tail(pimhw_program *program, const pimhw_tail *tail)
 {
     for (uint32_t i = 0; i < program->n_tails; i++)
         if (memcmp(&program->tails[i], tail, sizeof *tail) == 0) return (uint8_t)(i + 1);
-    if (program->n_tails == PIMHW_PROGRAM_TAILS) {
-        pimhw_i_program_fail(program, "more than %u tails in a program", PIMHW_PROGRAM_TAILS);
-        return 0;
-    }
+    if (program->n_tails == PIMHW_PROGRAM_TAILS)
+        return pimhw_i_program_fail(program, "more than %u tails in a program",
+                                    PIMHW_PROGRAM_TAILS);
     program->tails[program->n_tails] = *tail;
     return (uint8_t)++program->n_tails;
 }
@@ -2728,10 +2693,9 @@ PIMHW_API uint8_t pimhw_program_operand(pimhw_program *program, const pimhw_oper
 {
     for (uint32_t i = 0; i < program->n_operands; i++)
         if (memcmp(&program->operands[i], operand, sizeof *operand) == 0) return (uint8_t)(i + 1);
-    if (program->n_operands == PIMHW_PROGRAM_OPERANDS) {
-        pimhw_i_program_fail(program, "more than %u operands in a program", PIMHW_PROGRAM_OPERANDS);
-        return 0;
-    }
+    if (program->n_operands == PIMHW_PROGRAM_OPERANDS)
+        return pimhw_i_program_fail(program, "more than %u operands in a program",
+                                    PIMHW_PROGRAM_OPERANDS);
     program->operands[program->n_operands] = *operand;
     return (uint8_t)++program->n_operands;
 }
@@ -2752,28 +2716,24 @@ static bool pimhw_i_opens(uint32_t kind)
 
 PIMHW_API void pimhw_program_item(pimhw_program *program, const pimhw_item *item)
 {
-    if (program->n_items == PIMHW_PROGRAM_ITEMS) {
-        pimhw_i_program_fail(program, "more than %u items in a program", PIMHW_PROGRAM_ITEMS);
-        return;
-    }
     uint32_t at = program->n_items;
-    if (pimhw_i_opens(item->kind) && program->depth == 2 * PIMHW_LOOPS) {
-        pimhw_i_program_fail(program, "more than %u structures nested", 2 * PIMHW_LOOPS);
-        return;
-    }
-    if (item->kind == PIMHW_END && program->depth == 0) {
-        pimhw_i_program_fail(program, "item %u: END closes nothing", at);
+    bool opens = pimhw_i_opens(item->kind), ends = item->kind == PIMHW_END;
+    bool nests = opens && program->depth == 2 * PIMHW_LOOPS && at < PIMHW_PROGRAM_ITEMS;
+    const char *fault = NULL;
+    if (ends && program->depth == 0) fault = "item %u: END closes nothing";
+    if (nests) fault = "more than %u structures nested";
+    if (at == PIMHW_PROGRAM_ITEMS) fault = "more than %u items in a program";
+    if (fault) {
+        pimhw_i_program_fail(program, fault, nests ? 2 * PIMHW_LOOPS : at);
         return;
     }
     program->items[at] = *item;
     program->n_items++;
-    if (pimhw_i_opens(item->kind)) {
-        program->open[program->depth++] = (uint16_t)at;
-    } else if (item->kind == PIMHW_END) {
-        uint16_t opener = program->open[--program->depth];
-        program->items[at].end = opener;
-        program->items[opener].end = (uint16_t)at;
-    }
+    if (opens) program->open[program->depth++] = (uint16_t)at;
+    if (!ends) return;
+    uint16_t opener = program->open[--program->depth];
+    program->items[at].end = opener;
+    program->items[opener].end = (uint16_t)at;
 }
 
 PIMHW_API void pimhw_program_add(pimhw_program *program, const pimhw_instruction *instruction)
@@ -3043,7 +3003,7 @@ static uint64_t pimhw_i_times(uint64_t a, uint64_t b)
 /* The loops around an item, from a level on: those inside a span. */
 typedef struct pimhw_i_inside {
     uint32_t level, depth;
-    uint64_t most[PIMHW_LOOPS]; /* rounds; UINT64_MAX: no limit is known */
+    uint64_t last[PIMHW_LOOPS]; /* round; UINT64_MAX: no limit is known */
     uint8_t name[PIMHW_LOOPS];
 } pimhw_i_inside;
 
@@ -3052,10 +3012,7 @@ static uint64_t pimhw_i_growth(const pimhw_i_inside *in, const uint64_t step[PIM
 {
     uint64_t sum = 0;
     for (uint32_t l = in->level; l < in->depth; l++)
-        if (step[l] && in->most[l])
-            sum = pimhw_i_plus(sum, in->most[l] == UINT64_MAX
-                                        ? UINT64_MAX
-                                        : pimhw_i_times(step[l], in->most[l] - 1));
+        sum = pimhw_i_plus(sum, pimhw_i_times(step[l], in->last[l]));
     return sum;
 }
 
@@ -3128,10 +3085,8 @@ static void pimhw_i_add_row(const pimhw_program *p, const pimhw_i_inside *in,
     }
     for (uint32_t l = in->level; l < in->depth; l++) {
         if (!o->step[l]) continue;
-        if (span->n_row_loops == PIMHW_I_ROW_LOOPS) {
-            span->alike = false;
-            break;
-        }
+        if (span->n_row_loops == PIMHW_I_ROW_LOOPS) span->alike = false;
+        if (!span->alike) break; /* it is not looked at */
         span->row_rounds[span->n_row_loops] = in->name[l];
         span->row_step[span->n_row_loops++] = o->step[l];
     }
@@ -3151,8 +3106,7 @@ static void pimhw_i_add_item(const pimhw_i_sketch *s, const pimhw_program *p, ui
         in->depth--;
         return;
     }
-    bool hub = item->kind == PIMHW_EPU || item->kind == PIMHW_EPU_WAIT ||
-               item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC || item->kind == PIMHW_CFR;
+    bool hub = item->kind >= PIMHW_CFR; /* or all channels */
     if (hub || item->kind == PIMHW_LIST || item->kind == PIMHW_BLOCK || item->kind == PIMHW_AF)
         span->alike = false;
     if (mask & ~item->mask) span->masks = true;
@@ -3167,7 +3121,8 @@ static void pimhw_i_add_item(const pimhw_i_sketch *s, const pimhw_program *p, ui
     }
     if (kind->has_row) pimhw_i_add_row(p, in, item, span);
     if (item->kind != PIMHW_LOOP || in->depth == PIMHW_LOOPS) return;
-    in->most[in->depth] = item->op_size ? rounds : 0;
+    if (item->op_size == 0) rounds = 0;
+    in->last[in->depth] = rounds - (rounds > 0 && rounds < UINT64_MAX);
     in->name[in->depth++] = item->op_size;
 }
 
@@ -3228,8 +3183,7 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
         uint8_t *names = s->names[i];
         s->matter[i] = pimhw_i_matter(item, controller);
         memcpy(names, (const char *)item + offsetof(pimhw_item, op_size), 8);
-        s->banked = s->banked || pimhw_i_one_bank(PIMHW_I_KINDS[item->kind].command) ||
-                    PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_QUEUES;
+        s->banked = s->banked || pimhw_i_one_bank(PIMHW_I_KINDS[item->kind].command);
         /* blocks of different channels lie in different rows, lists differ in length */
         bool blocks = PIMHW_I_KINDS[item->kind].has_row || item->kind == PIMHW_LIST;
         s->uneven[i] = s->lists && blocks ? (uint8_t)(1u << PIMHW_I_ROW) : (uint8_t)0;
@@ -3323,13 +3277,13 @@ static uint64_t pimhw_i_steps(const pimhw_i_walker *w, const uint64_t step[PIMHW
 }
 
 /* What is left for a tail. */
-static uint64_t pimhw_i_left(const pimhw_i_walker *w, uint32_t i, uint32_t channel,
-                             const pimhw_block *block)
+static uint64_t pimhw_i_left(const pimhw_i_walker *w, uint32_t i, uint32_t channel)
 {
     const pimhw_tail *t = &w->program->tails[i];
     uint64_t left = t->base;
     uint64_t gone = pimhw_i_steps(w, t->step, w->sketch->tail_loops[i]);
-    if (t->rest && block) {
+    const pimhw_block *block = t->rest ? pimhw_i_block(w, channel) : NULL;
+    if (block) {
         uint64_t rest = block->rest[t->rest - 1];
         left = rest > UINT64_MAX - left ? UINT64_MAX : left + rest;
     }
@@ -3347,12 +3301,12 @@ static uint64_t pimhw_i_units(uint64_t n, uint64_t unit, uint32_t shift)
 
 /* A value, but no more than the tails of its operand. */
 static uint64_t pimhw_i_cut(const pimhw_i_walker *w, const pimhw_operand *o, uint64_t value,
-                            uint32_t channel, const pimhw_block *block)
+                            uint32_t channel)
 {
     for (int k = 0; k < 2 && value; k++) {
         if (!o->tail[k]) continue;
         const pimhw_tail *t = &w->program->tails[o->tail[k] - 1];
-        uint64_t left = pimhw_i_left(w, o->tail[k] - 1u, channel, block);
+        uint64_t left = pimhw_i_left(w, o->tail[k] - 1u, channel);
         uint64_t most = pimhw_i_units(left, t->unit, w->sketch->tail_shift[o->tail[k] - 1]);
         if (t->mul > 1) most = pimhw_i_times(most, t->mul);
         value = pimhw_i_min(value, most);
@@ -3360,21 +3314,19 @@ static uint64_t pimhw_i_cut(const pimhw_i_walker *w, const pimhw_operand *o, uin
     return value;
 }
 
-static uint64_t pimhw_i_value(const pimhw_i_walker *w, uint8_t name, uint32_t channel,
-                              const pimhw_block *block)
+static uint64_t pimhw_i_value(const pimhw_i_walker *w, uint8_t name, uint32_t channel)
 {
     if (name == 0) return 0;
     const pimhw_operand *o = &w->program->operands[name - 1];
     uint64_t value = o->base + pimhw_i_steps(w, o->step, w->sketch->operand_loops[name - 1]);
-    return pimhw_i_cut(w, o, value, channel, block);
+    return pimhw_i_cut(w, o, value, channel);
 }
 
 static uint64_t pimhw_i_rounds(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel)
 {
-    if (item->kind == PIMHW_LOOP)
-        return pimhw_i_value(w, item->op_size, channel, pimhw_i_block(w, channel));
+    if (item->kind == PIMHW_LOOP) return pimhw_i_value(w, item->op_size, channel);
     uint64_t n = pimhw_i_blocks(w->request, channel);
-    return n ? n + pimhw_i_value(w, item->aux, channel, NULL) : 0;
+    return n ? n + pimhw_i_value(w, item->aux, channel) : 0;
 }
 
 /* Channels of mask that still do round i of loop level. */
@@ -3430,7 +3382,7 @@ static bool pimhw_i_enter_loop(pimhw_i_walker *w, const pimhw_item *item)
 
 static void pimhw_i_enter_block(pimhw_i_walker *w, const pimhw_item *item)
 {
-    uint64_t lag = pimhw_i_value(w, item->aux, 0, NULL);
+    uint64_t lag = pimhw_i_value(w, item->aux, 0);
     uint64_t in = 0;
     for (uint64_t left = w->mask; left; left &= left - 1) {
         uint32_t c = pimhw_i_lowest(left);
@@ -3481,51 +3433,49 @@ static void pimhw_i_leave(pimhw_i_walker *w, const pimhw_item *end)
 }
 
 /* Values of some fields of an item for one channel; constants only where no block moves them. */
-static void pimhw_i_fields(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
-                           uint32_t fields, uint64_t value[8])
+static void pimhw_i_fields(const pimhw_i_walker *w, uint32_t channel, uint32_t fields,
+                           uint64_t value[8])
 {
-    const pimhw_block *block = pimhw_i_block(w, channel);
+    const pimhw_item *item = &w->program->items[w->pc];
     bool has_row = PIMHW_I_KINDS[item->kind].has_row && (fields >> PIMHW_I_ROW & 1);
+    const pimhw_block *block = has_row ? pimhw_i_block(w, channel) : NULL;
     const uint8_t *names = w->sketch->names[w->pc];
     if (has_row) value[PIMHW_I_ROW] = w->sketch->value[w->pc][PIMHW_I_ROW];
     for (uint64_t left = fields & w->sketch->dynamic[w->pc]; left; left &= left - 1) {
         uint32_t f = pimhw_i_lowest(left);
-        value[f] = pimhw_i_value(w, names[f], channel, block);
+        value[f] = pimhw_i_value(w, names[f], channel);
     }
-    if (has_row && block && value[PIMHW_I_ROW] <= UINT32_MAX)
+    if (block && value[PIMHW_I_ROW] <= UINT32_MAX)
         value[PIMHW_I_ROW] += block->row_base[item->space];
 }
 
 /* Whether a channel gets the same values. */
-static bool pimhw_i_same_fields(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
-                                const uint64_t value[8])
+static bool pimhw_i_same_fields(const pimhw_i_walker *w, uint32_t channel, const uint64_t value[8])
 {
     uint64_t its[8];
     memcpy(its, value, sizeof its);
-    pimhw_i_fields(w, item, channel, w->sketch->uneven[w->pc], its);
+    pimhw_i_fields(w, channel, w->sketch->uneven[w->pc], its);
     return memcmp(its, value, sizeof its) == 0;
 }
 
 /* The channels of mask that share the values of its lowest; of hub work, all. */
-static uint64_t pimhw_i_sharers(const pimhw_i_walker *w, const pimhw_item *item, uint64_t mask,
-                                uint64_t value[8])
+static uint64_t pimhw_i_sharers(const pimhw_i_walker *w, uint64_t mask, uint64_t value[8])
 {
     uint64_t sharers = mask & (~mask + 1);
+    bool epu = w->program->items[w->pc].kind == PIMHW_EPU;
     if (w->alike) return mask;
     /* the hub has one unit: work of channels that each have a list of their own adds up there */
-    bool adds = item->kind == PIMHW_EPU && w->sketch->lists;
-    for (uint64_t left = adds ? mask & (mask - 1) : 0; left; left &= left - 1) {
+    for (uint64_t left = mask & (mask - 1); left && epu && w->sketch->lists; left &= left - 1) {
         uint64_t its[8] = {w->sketch->value[w->pc][PIMHW_I_OP_SIZE]};
-        pimhw_i_fields(w, item, pimhw_i_lowest(left), 1u << PIMHW_I_OP_SIZE, its);
+        pimhw_i_fields(w, pimhw_i_lowest(left), 1u << PIMHW_I_OP_SIZE, its);
         value[PIMHW_I_OP_SIZE] = pimhw_i_plus(value[PIMHW_I_OP_SIZE], its[PIMHW_I_OP_SIZE]);
     }
-    if (item->kind == PIMHW_EPU || !w->sketch->uneven[w->pc] || sharers == mask) return mask;
+    if (epu || !w->sketch->uneven[w->pc] || sharers == mask) return mask;
     /* of one block, the values of the channels between two equal ones are the same */
-    if (!w->sketch->lists && pimhw_i_same_fields(w, item, pimhw_i_highest(mask), value))
-        return mask;
+    if (!w->sketch->lists && pimhw_i_same_fields(w, pimhw_i_highest(mask), value)) return mask;
     for (uint64_t left = mask & (mask - 1); left; left &= left - 1) {
         uint32_t c = pimhw_i_lowest(left);
-        if (pimhw_i_same_fields(w, item, c, value)) sharers |= (uint64_t)1 << c;
+        if (pimhw_i_same_fields(w, c, value)) sharers |= (uint64_t)1 << c;
     }
     return sharers;
 }
@@ -3558,8 +3508,8 @@ static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instru
     memcpy(value, w->sketch->value[w->pc], sizeof value);
     uint32_t fields = w->fields | w->sketch->uneven[w->pc];
     if (item->kind == PIMHW_CFR) fields = 255; /* its value is what it does */
-    pimhw_i_fields(w, item, pimhw_i_lowest(w->todo), fields, value);
-    uint64_t mask = pimhw_i_sharers(w, item, w->todo, value);
+    pimhw_i_fields(w, pimhw_i_lowest(w->todo), fields, value);
+    uint64_t mask = pimhw_i_sharers(w, w->todo, value);
     w->todo &= ~mask;
     return pimhw_i_fill(item, mask, value, in);
 }
@@ -3634,9 +3584,8 @@ static const char *pimhw_i_instruction_fault(const pimhw_config *c, uint64_t col
     }
     if (PIMHW_I_KINDS[in->kind].taker == PIMHW_I_BY_HOST) return NULL;
     const pimhw_i_command *command = &PIMHW_I_COMMANDS[PIMHW_I_KINDS[in->kind].command];
-    bool tiles = in->kind == PIMHW_WR_GB || in->kind == PIMHW_MAC_ABK ||
-                 in->kind == PIMHW_MAC_SBK || in->kind == PIMHW_COPY_BKGB ||
-                 in->kind == PIMHW_COPY_GBBK;
+    bool copies = in->kind == PIMHW_COPY_BKGB || in->kind == PIMHW_COPY_GBBK;
+    bool tiles = copies || pimhw_i_has_tiles(PIMHW_I_KINDS[in->kind].command);
     uint64_t sizes = command->needs_row ? columns : c->in_entries;
     if (!PIMHW_I_KINDS[in->kind].sized) sizes = 1;
     if (pimhw_i_over(in->op_size, sizes, is, most) || in->op_size == 0) return "op_size";
@@ -3655,9 +3604,21 @@ static const char *pimhw_i_instruction_fault(const pimhw_config *c, uint64_t col
  * [H17] DEVICE: public functions; the host, the hub and the channels together.
  * ========================================================================== */
 
-enum { PIMHW_I_JOBS = 8 }; /* EPU works of one stream on their way */
+enum {
+    PIMHW_I_JOBS = 8,          /* EPU works of one stream on their way */
+    PIMHW_I_WORTH = 24,        /* instructions that are worth a look */
+    PIMHW_I_MOST_WORDS = 1024, /* of a state, or of all of a shared front end */
+    PIMHW_I_WORDS = 1 << 18,
+    PIMHW_I_TEXTS = 16384,
+    PIMHW_I_EDGES = 8192,
+    PIMHW_I_PARTS = 8192,
+    PIMHW_I_SLOTS = 32768, /* twice as many as texts, or more */
+    PIMHW_I_TRIALS = PIMHW_LOOPS + 1,
+    PIMHW_I_TALLY = sizeof(pimhw_i_tally) / sizeof(uint64_t)
+};
 
 static const char PIMHW_I_TOO_MANY[] = "EPU: more than %u works that nothing waits for";
+static const char PIMHW_I_TOO_LARGE[] = "2^28 rounds or more, or an operand of 2^32 or more";
 
 /* A run of so many clocks is refused: keys have room for 256 times as many. */
 #define PIMHW_I_MOST_CK ((uint64_t)1 << 46)
@@ -3685,18 +3646,6 @@ typedef struct pimhw_i_stream {
 
 typedef enum pimhw_i_progress { PIMHW_I_IDLE, PIMHW_I_OPEN, PIMHW_I_ENDED } pimhw_i_progress;
 
-enum {
-    PIMHW_I_WORTH = 24,        /* instructions that are worth a look */
-    PIMHW_I_MOST_WORDS = 1024, /* of a state, or of all of a shared front end */
-    PIMHW_I_WORDS = 1 << 18,
-    PIMHW_I_TEXTS = 16384,
-    PIMHW_I_EDGES = 8192,
-    PIMHW_I_PARTS = 8192,
-    PIMHW_I_SLOTS = 32768, /* twice as many as texts, or more */
-    PIMHW_I_TRIALS = PIMHW_LOOPS + 1,
-    PIMHW_I_TALLY = sizeof(pimhw_i_tally) / sizeof(uint64_t)
-};
-
 #define PIMHW_I_UNMOVED UINT64_MAX
 
 /*
@@ -3716,7 +3665,7 @@ typedef struct pimhw_i_text {
 typedef struct pimhw_i_part {
     pimhw_i_tally tally;
     uint64_t end_ck, latest_ck, opened_ck; /* from the base; or unmoved */
-    uint64_t row, opens;                   /* from the base of rows, if it opens any */
+    uint64_t row;                          /* from the base of rows, if it opens any */
     uint64_t due_ck, active;
 } pimhw_i_part;
 
@@ -3801,13 +3750,12 @@ PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_co
     if (!a.alloc) a = pimhw_allocator_default();
     pimhw_i_rules rules;
     pimhw_i_rules_init(&rules, config);
-    bool flows = config->controller != PIMHW_IN_ORDER;
-    size_t flow_bytes = flows ? pimhw_i_flow_point(NULL, &rules) : 0;
+    bool gaps = config->controller != PIMHW_IN_ORDER;
+    size_t flow_bytes = gaps ? pimhw_i_flow_point(NULL, &rules) : 0;
     size_t bytes = PIMHW_I_DEVICE_BYTES + flow_bytes * config->n_channels;
     pimhw_device *d = (pimhw_device *)a.alloc(a.user, bytes, 64);
-    if (!d)
-        return pimhw_i_fail(why, PIMHW_ERR_MEMORY, "no memory for a device: %u bytes",
-                            (uint64_t)bytes);
+    uint64_t asked = bytes;
+    if (!d) return pimhw_i_fail(why, PIMHW_ERR_MEMORY, "no memory for a device: %u bytes", asked);
     memset(d, 0, offsetof(pimhw_device, groups)); /* the rest is filled as it comes into use */
     d->config = *config;
     d->config.allocator = a;
@@ -3937,9 +3885,8 @@ static void pimhw_i_pen_records(pimhw_i_pen *pen, const pimhw_i_channel *ch,
 static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, pimhw_i_channel *ch)
 {
     pimhw_i_flow *f = ch->flow;
-    uint32_t flags = f->begun | (uint32_t)f->mac_since << 1 | (uint32_t)(f->filling > 0) << 2 |
-                     (uint32_t)(f->group > 0) << 3;
-    flags = pimhw_i_pen_small(pen, flags);
+    uint32_t places = (uint32_t)(f->filling > 0) << 2 | (uint32_t)(f->group > 0) << 3;
+    uint32_t flags = pimhw_i_pen_small(pen, places | (uint32_t)f->mac_since << 1 | f->begun);
     uint64_t unused = f->group - f->used_group;
     pimhw_i_pen_word(pen, &unused);
     if (pen->back) {
@@ -4051,9 +3998,8 @@ static void pimhw_i_pen_channel(pimhw_i_pen *pen, const pimhw_device *d, pimhw_i
     const pimhw_i_rules *rules = &d->rules;
     /* a refresh that is overdue takes place where no clock before the base may be forgotten */
     if (!pen->back && (ch->banked || ch->due_ck < pen->base)) pen->n = pen->most;
-    uint32_t flags =
-        ch->last_command | (uint32_t)ch->register_mode << 8 | (uint32_t)ch->row_open << 9;
-    flags = pimhw_i_pen_small(pen, flags);
+    uint32_t modes = (uint32_t)ch->register_mode << 8 | (uint32_t)ch->row_open << 9;
+    uint32_t flags = pimhw_i_pen_small(pen, modes | ch->last_command);
     ch->last_command = (uint8_t)flags;
     ch->register_mode = flags >> 8 & 1;
     ch->row_open = flags >> 9 & 1;
@@ -4120,15 +4066,14 @@ static uint32_t pimhw_i_intern(pimhw_device *d, uint32_t n)
     return 0;
 }
 
-/* The unit's channels are those of the words, later or earlier. */
-static bool pimhw_i_pen_unit(pimhw_device *d, pimhw_i_pen *pen)
+/* Channels of a unit are those of the words, later or earlier; false: there was no room. */
+static bool pimhw_i_pen_unit(pimhw_device *d, pimhw_i_pen *pen, uint32_t first, uint32_t n)
 {
     if (d->shared) d->decode.reason = pimhw_i_pen_small(pen, d->decode.reason);
-    for (uint32_t i = 0; i < d->n_unit && (pen->back || pen->n < pen->most); i++) {
-        pimhw_i_channel *ch = &d->groups[d->unit + i];
-        uint64_t mask = ch->mask;
+    for (uint32_t g = first; g < first + n && (pen->back || pen->n < pen->most); g++) {
+        uint64_t mask = d->groups[g].mask;
         if (d->shared) pimhw_i_pen_word(pen, &mask);
-        pimhw_i_pen_channel(pen, d, ch);
+        pimhw_i_pen_channel(pen, d, &d->groups[g]);
     }
     return pen->back || pen->n < pen->most;
 }
@@ -4141,7 +4086,7 @@ static uint32_t pimhw_i_state(pimhw_device *d)
     if (m->n_words + PIMHW_I_MOST_WORDS > PIMHW_I_WORDS) m->full = true;
     if (m->full) return 0;
     pimhw_i_pen pen = {&m->words[m->n_words], pimhw_i_unit_ck(d), 0, PIMHW_I_MOST_WORDS, false};
-    return pimhw_i_pen_unit(d, &pen) ? pimhw_i_intern(d, pen.n) : 0;
+    return pimhw_i_pen_unit(d, &pen, d->unit, d->n_unit) ? pimhw_i_intern(d, pen.n) : 0;
 }
 
 /* A channel, or all of a shared front end, of which only a state's number was kept, is itself. */
@@ -4149,17 +4094,11 @@ static void pimhw_i_wake(pimhw_device *d, pimhw_i_channel *ch)
 {
     if (!ch->asleep) return;
     const pimhw_i_text *text = &d->memo.text[ch->asleep];
-    uint32_t unit = d->unit, n_unit = d->n_unit;
-    if (!d->shared) {
-        d->unit = (uint32_t)(ch - d->groups);
-        d->n_unit = 1;
-    }
-    pimhw_i_pen pen = {&d->memo.words[text->at], pimhw_i_unit_ck(d), 0, text->n, true};
-    for (uint32_t i = 0; i < d->n_unit; i++)
-        d->groups[d->unit + i].asleep = 0;
-    pimhw_i_pen_unit(d, &pen);
-    d->unit = unit;
-    d->n_unit = n_unit;
+    uint32_t first = d->shared ? 0 : (uint32_t)(ch - d->groups), n = d->shared ? d->n_groups : 1;
+    pimhw_i_pen pen = {&d->memo.words[text->at], ch->base_ck, 0, text->n, true};
+    for (uint32_t g = first; g < first + n; g++)
+        d->groups[g].asleep = 0;
+    pimhw_i_pen_unit(d, &pen, first, n);
 }
 
 static void pimhw_i_wake_all(pimhw_device *d)
@@ -4194,30 +4133,16 @@ static uint64_t pimhw_i_term_value(const pimhw_i_walker *w, const pimhw_i_term *
 {
     if (!term->tail) {
         const pimhw_operand *o = &w->program->operands[term->operand - 1];
-        uint64_t sum =
-            o->base + pimhw_i_steps(w, o->step, w->sketch->operand_loops[term->operand - 1]);
+        uint64_t sum = o->base + pimhw_i_steps(w, o->step, (1u << PIMHW_LOOPS) - 1);
         if (o->step[level] && sum < term->most) *n_same = 1;
         return pimhw_i_min(sum, term->most);
     }
-    uint64_t left = pimhw_i_left(w, term->tail - 1u, channel, pimhw_i_block(w, channel));
+    uint64_t left = pimhw_i_left(w, term->tail - 1u, channel);
     uint64_t step = w->program->tails[term->tail - 1].step[level];
     uint64_t value = pimhw_i_min(pimhw_i_units(left, term->unit, term->shift), term->most);
     if (value && step)
         *n_same = pimhw_i_min(*n_same, (left - (value - 1) * term->unit - 1) / step + 1);
     return value;
-}
-
-/* Rows from the base to the last one of a span. */
-static uint64_t pimhw_i_rows_of(const pimhw_i_walker *w, const pimhw_i_scope *scope,
-                                uint32_t channel)
-{
-    uint64_t most = scope->row_most;
-    for (uint32_t i = 0; i < scope->n_row_loops; i++) {
-        uint64_t rounds =
-            pimhw_i_value(w, scope->row_rounds[i], channel, pimhw_i_block(w, channel));
-        if (rounds > 1) most = pimhw_i_plus(most, pimhw_i_times(scope->row_step[i], rounds - 1));
-    }
-    return most;
 }
 
 /* Where the unit is in the program and what it is like; false: it cannot be told. */
@@ -4240,7 +4165,12 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
         const pimhw_block *block = pimhw_i_block(w, c);
         place->row_base = (block ? block->row_base[scope->space] : 0) +
                           pimhw_i_steps(w, scope->outer_step, (1u << PIMHW_LOOPS) - 1);
-        uint64_t rows = pimhw_i_plus(pimhw_i_rows_of(w, scope, c), 1);
+        uint64_t rows = pimhw_i_plus(scope->row_most, 1);
+        for (uint32_t i = 0; i < scope->n_row_loops; i++) {
+            uint64_t rounds = pimhw_i_value(w, scope->row_rounds[i], c);
+            uint64_t step = rounds > 1 ? scope->row_step[i] : 0;
+            rows = pimhw_i_plus(rows, pimhw_i_times(step, rounds - 1));
+        }
         place->row_end = pimhw_i_plus(place->row_base, rows);
     }
     for (uint32_t i = 0; i < d->n_unit; i++) {
@@ -4327,7 +4257,6 @@ static void pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimhw_i_
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
         const pimhw_i_part *from = &t->part[i];
         pimhw_i_part *p = &d->memo.part[e->part + i];
-        bool rows = ch->tally.commands[PIMHW_CMD_ACT16] != from->tally.commands[PIMHW_CMD_ACT16];
         const uint64_t *now = (const uint64_t *)&ch->tally, *then = (const uint64_t *)&from->tally;
         uint64_t *sum = (uint64_t *)&p->tally;
         for (uint32_t k = 0; k < PIMHW_I_TALLY; k++)
@@ -4339,7 +4268,6 @@ static void pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimhw_i_
         p->latest_ck = pimhw_i_moved(ch->latest_ck, from->latest_ck, base);
         p->opened_ck = pimhw_i_moved(ch->opened_ck, from->opened_ck, base);
         p->row = ch->row - t->row_base;
-        p->opens = rows;
         p->due_ck = ch->due_ck - from->due_ck;
         e->refreshed = e->refreshed || p->due_ck > 0;
     }
@@ -4381,7 +4309,7 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, u
         if (p->latest_ck != PIMHW_I_UNMOVED)
             ch->latest_ck = pimhw_i_max(ch->latest_ck, last + p->latest_ck);
         if (p->opened_ck != PIMHW_I_UNMOVED) ch->opened_ck = last + p->opened_ck;
-        if (p->opens) ch->row = row_base + p->row;
+        if (p->tally.commands[PIMHW_CMD_ACT16]) ch->row = row_base + p->row;
         ch->due_ck += n * p->due_ck;
         d->endless = d->endless || ch->end_ck >= PIMHW_I_MOST_CK;
         ch->asleep = e->to;
@@ -4572,10 +4500,8 @@ static bool pimhw_i_epu_serve(pimhw_device *d)
     if (!first) return false;
     d->epu_free_ck = pimhw_i_max(d->epu_free_ck, first->at[0].ready_ck) + first->at[0].cost_ck;
     d->epu_ck += first->at[0].cost_ck;
-    if (d->epu_free_ck >= PIMHW_I_MOST_CK) {
-        d->endless = true;
-        d->epu_free_ck = PIMHW_I_MOST_CK;
-    }
+    d->endless = d->endless || d->epu_free_ck >= PIMHW_I_MOST_CK;
+    d->epu_free_ck = pimhw_i_min(d->epu_free_ck, PIMHW_I_MOST_CK);
     if (first->at[0].awaited) first->done_ck[first->n_done++] = d->epu_free_ck;
     memmove(first->at, first->at + 1, --first->n * sizeof first->at[0]);
     return true;
@@ -4589,7 +4515,7 @@ static void pimhw_i_epu_post(pimhw_device *d, pimhw_i_jobs *jobs, const pimhw_in
     uint64_t ops = pimhw_i_ceil_div(in->op_size, c->epu_lanes);
     for (uint64_t left = in->mask; left;) {
         pimhw_i_channel *ch = &d->groups[d->group_of[pimhw_i_lowest(left)]];
-        if (pimhw_i_holds_back(&d->rules)) {
+        if (d->config.controller >= PIMHW_PING_PONG) { /* commands may be held back */
             ch = pimhw_i_group(d, &left);
             pimhw_i_flush(ch);
         }
@@ -4609,13 +4535,10 @@ static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_jobs *jobs, uint64_t mask)
     if (jobs->n_done == 0) return;
     uint64_t done = jobs->done_ck[0];
     memmove(jobs->done_ck, jobs->done_ck + 1, --jobs->n_done * sizeof jobs->done_ck[0]);
-    if (d->shared) {
-        pimhw_i_not_before(&d->decode, done, PIMHW_WAIT_EPU);
-        return;
-    }
-    while (mask) {
+    if (d->shared) pimhw_i_not_before(&d->decode, done, PIMHW_WAIT_EPU);
+    while (mask && !d->shared) {
         pimhw_i_channel *ch = &d->groups[d->group_of[pimhw_i_lowest(mask)]];
-        if (!pimhw_i_holds_back(&d->rules) && done + 1 < pimhw_i_base_ck(ch)) {
+        if (d->config.controller < PIMHW_PING_PONG && done + 1 < pimhw_i_base_ck(ch)) {
             mask &= ~ch->mask; /* long ago */
             continue;
         }
@@ -4677,8 +4600,8 @@ static uint64_t pimhw_i_hand_over(pimhw_device *d, pimhw_i_channel *ch, const pi
     ch->hold.ck = taken + 1;
     ch->hold.reason = d->decode.reason;
     pimhw_i_in_order(ch, work, in->op_size);
-    /* a read's answer frees the host in the clock after it */
-    if (kind->blocks) return ch->answer_ck - 1;
+    /* the next one waits for a read's answer; it frees the host in the clock after it */
+    if (PIMHW_I_RESULT >> kind->command & 1) return ch->answer_ck - 1;
     return pimhw_i_max(taken, pimhw_i_queue_left_ck(ch, d->config.queue_entries));
 }
 
@@ -4802,19 +4725,6 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
     return PIMHW_OK;
 }
 
-/* The channel that ends last, of equals the lowest. */
-static const pimhw_i_channel *pimhw_i_critical(const pimhw_device *d)
-{
-    const pimhw_i_channel *critical = &d->groups[0];
-    for (uint32_t g = 1; g < d->n_groups; g++) {
-        const pimhw_i_channel *ch = &d->groups[g];
-        bool lower = pimhw_i_lowest(ch->mask) < pimhw_i_lowest(critical->mask);
-        if (ch->end_ck > critical->end_ck || (ch->end_ck == critical->end_ck && lower))
-            critical = ch;
-    }
-    return critical;
-}
-
 /* What all channels did. */
 static void pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
 {
@@ -4882,11 +4792,9 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
     pimhw_i_wake_all(d);
     for (uint32_t g = 0; g < d->n_groups; g++)
         pimhw_i_flush(&d->groups[g]);
-    if (d->shared) {
-        if (d->phase == PIMHW_I_OPEN) pimhw_i_sync(d);
-        for (uint32_t g = 0; g < d->n_groups; g++)
-            if (d->groups[g].banked) pimhw_i_advance(&d->groups[g], d->decode.ck);
-    }
+    if (d->shared && d->phase == PIMHW_I_OPEN) pimhw_i_sync(d);
+    for (uint32_t g = 0; g < d->n_groups; g++)
+        if (d->shared && d->groups[g].banked) pimhw_i_advance(&d->groups[g], d->decode.ck);
     while (pimhw_i_epu_serve(d))
         continue;
     d->phase = PIMHW_I_IDLE;
@@ -4895,7 +4803,13 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
     memset(&r, 0, sizeof r);
     r.size = sizeof r;
     r.version = 1;
-    pimhw_i_channel last = *pimhw_i_critical(d);
+    const pimhw_i_channel *critical = &d->groups[0]; /* ends last, of equals the lowest */
+    for (uint32_t g = 1; g < d->n_groups; g++) {
+        const pimhw_i_channel *ch = &d->groups[g];
+        bool lower = pimhw_i_lowest(ch->mask) < pimhw_i_lowest(critical->mask);
+        if (ch->end_ck + lower > critical->end_ck) critical = ch;
+    }
+    pimhw_i_channel last = *critical;
     /* the host's end is its answer, whatever is still on its way */
     uint64_t drained = d->shared ? d->decode.ck : last.end_ck;
     r.cycles = pimhw_i_max(drained, d->epu_free_ck);
@@ -4940,7 +4854,6 @@ static bool pimhw_i_safe(const pimhw_device *d, const pimhw_i_walker *w)
 {
     const pimhw_program *p = w->program;
     uint32_t c = pimhw_i_lowest(w->mask), depth = w->depth;
-    const pimhw_block *block = pimhw_i_block(w, c);
     uint64_t growth[PIMHW_LOOPS], is, most;
     for (uint32_t i = w->pc; i <= p->items[w->pc].end; i++) {
         const pimhw_item *item = &p->items[i];
@@ -4957,7 +4870,7 @@ static bool pimhw_i_safe(const pimhw_device *d, const pimhw_i_walker *w)
             value[f] = o->base + pimhw_i_steps(w, o->step, (1u << PIMHW_LOOPS) - 1);
             for (uint32_t l = w->depth; l < depth; l++)
                 value[f] = pimhw_i_plus(value[f], pimhw_i_times(o->step[l], growth[l]));
-            value[f] = pimhw_i_cut(w, o, value[f], c, block);
+            value[f] = pimhw_i_cut(w, o, value[f], c);
         }
         if (item->kind == PIMHW_LOOP) {
             if (value[PIMHW_I_OP_SIZE] >> PIMHW_I_MOST_ROUND_BITS) return false;
@@ -4981,7 +4894,7 @@ static bool pimhw_i_accept(pimhw_device *d, const pimhw_i_stream *s, pimhw_i_ste
     if (d->endless)
         pimhw_cause_write(&what, "the run takes 2^46 clocks or more");
     else if (step == PIMHW_I_WRONG)
-        pimhw_cause_write(&what, "2^28 rounds or more, or an operand of 2^32 or more");
+        pimhw_cause_write(&what, PIMHW_I_TOO_LARGE);
     else if (d->phase == PIMHW_I_ENDED)
         pimhw_cause_write(&what, "an instruction after EOC");
     else if (pimhw_i_refuse(d, &s->in, d->real_rows, &what) == PIMHW_OK)
@@ -5119,17 +5032,17 @@ static void pimhw_i_settle(pimhw_device *d)
     for (uint32_t i = 0; i < d->n_streams; i++)
         d->streams[i].jobs.n_done = 0;
     pimhw_i_sync(d);
-    if (d->shared) pimhw_i_not_before(&d->decode, d->epu_free_ck, PIMHW_WAIT_EPU);
-    for (uint32_t g = 0; g < d->n_groups && !d->shared; g++)
-        pimhw_i_not_before(&d->groups[g].hold, d->epu_free_ck, PIMHW_WAIT_EPU);
+    for (uint32_t g = 0; g < d->n_groups; g++)
+        pimhw_i_not_before(d->shared ? &d->decode : &d->groups[g].hold, d->epu_free_ck,
+                           PIMHW_WAIT_EPU);
 }
 
 /* All runs of a program. Channels with lists of their own run apart, unless one host feeds all. */
-static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *program,
-                         const pimhw_request *request)
+static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_request *request)
 {
     uint64_t n = request && request->repeats > 1 ? request->repeats : 1;
     uint64_t all = pimhw_i_low_bits(d->config.n_channels);
+    uint32_t timing = (1u << PIMHW_I_GPR) - 1;
     for (uint64_t i = 0; i < n; i++) {
         d->walked_rounds += n > 1;
         if (i > 0) pimhw_i_settle(d);
@@ -5137,8 +5050,7 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *program,
             pimhw_i_walker *w = &d->streams[k].walker;
             uint64_t mask = d->n_streams > 1 ? (uint64_t)1 << k : all;
             d->streams[k].waits = d->streams[k].over = false;
-            pimhw_i_walker_init(w, program, request, &d->sketch, mask, (1u << PIMHW_I_GPR) - 1,
-                                d->rounds);
+            pimhw_i_walker_init(w, p, request, &d->sketch, mask, timing, d->rounds);
             w->nests = !d->groups[0].sink && !d->sketch.banked && !(d->shared && d->sketch.lists);
         }
         if (!pimhw_i_streams_run(d)) return false;
@@ -5158,11 +5070,9 @@ static pimhw_status pimhw_i_size_check(const pimhw_program *p, pimhw_cause *why)
         if (item->kind == PIMHW_END) {
             depth--;
         } else if (pimhw_i_opens(item->kind)) {
-            bool loop = item->kind == PIMHW_LOOP;
-            n = loop ? n : item->kind == PIMHW_BLOCK;
-            uint64_t fits = n ? PIMHW_I_MOST_CK / n : 0;
-            rounds[depth + 1] = rounds[depth] > fits && n ? PIMHW_I_MOST_CK : rounds[depth] * n;
-            depth++;
+            n = item->kind == PIMHW_LOOP ? n : item->kind == PIMHW_BLOCK;
+            n = pimhw_i_min(pimhw_i_times(rounds[depth], n), PIMHW_I_MOST_CK);
+            rounds[++depth] = n;
         } else if (PIMHW_I_KINDS[item->kind].taker != PIMHW_I_BY_HOST) {
             total += rounds[depth];
         }
@@ -5178,8 +5088,7 @@ static pimhw_status pimhw_i_apart_check(const pimhw_program *program, bool gaps,
 {
     for (uint32_t i = 0; i < program->n_items; i++) {
         uint32_t kind = program->items[i].kind;
-        bool all = kind == PIMHW_SYNC || kind == PIMHW_EOC || (gaps && kind == PIMHW_CFR);
-        if (all)
+        if (kind == PIMHW_SYNC || kind == PIMHW_EOC || (gaps && kind == PIMHW_CFR))
             return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
                                 "item %u: %s, where channels have lists of their own", (uint64_t)i,
                                 PIMHW_I_KINDS[kind].name);
@@ -5194,11 +5103,10 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *r
     pimhw_readings r;
     if (!device || !readings || !program) return PIMHW_ERR_ARGUMENT;
     pimhw_status status = pimhw_i_request_check(device, program, request, why);
-    if (status == PIMHW_OK) status = pimhw_i_size_check(program, why);
-    if (status != PIMHW_OK) return status;
     bool apart = !device->shared && request && request->list_begin;
-    if (apart)
-        status = pimhw_i_apart_check(program, device->config.controller != PIMHW_IN_ORDER, why);
+    bool gaps = device->config.controller != PIMHW_IN_ORDER;
+    if (status == PIMHW_OK) status = pimhw_i_size_check(program, why);
+    if (status == PIMHW_OK && apart) status = pimhw_i_apart_check(program, gaps, why);
     if (status != PIMHW_OK) return status;
     pimhw_i_start(device, sink, apart ? device->config.n_channels : 1);
     device->real_rows = !request;
@@ -5244,9 +5152,7 @@ PIMHW_API pimhw_status pimhw_device_resolve(
         pimhw_i_step step = pimhw_i_next(w, &in);
         if (step == PIMHW_I_ROUND || step == PIMHW_I_LEFT) continue;
         if (step == PIMHW_I_DONE) return PIMHW_OK;
-        if (step == PIMHW_I_WRONG)
-            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
-                                "2^28 rounds or more, or an operand of 2^32 or more");
+        if (step == PIMHW_I_WRONG) return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, PIMHW_I_TOO_LARGE);
         status = pimhw_i_refuse(device, &in, !request, why);
         if (status != PIMHW_OK) return status;
         if (!emit(user, &in)) return PIMHW_OK;
@@ -5264,21 +5170,18 @@ PIMHW_API pimhw_status pimhw_device_resolve(
  *
  * Copyright (c) 2026 the pimattn authors
  *
- * Permission is hereby granted, free of charge, to any person obtaining a copy
- * of this software and associated documentation files (the "Software"), to deal
- * in the Software without restriction, including without limitation the rights
- * to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
- * copies of the Software, and to permit persons to whom the Software is
- * furnished to do so, subject to the following conditions:
+ * Permission is hereby granted, free of charge, to any person obtaining a copy of this software
+ * and associated documentation files (the "Software"), to deal in the Software without
+ * restriction, including without limitation the rights to use, copy, modify, merge, publish,
+ * distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the
+ * Software is furnished to do so, subject to the following conditions:
  *
- * The above copyright notice and this permission notice shall be included in all
- * copies or substantial portions of the Software.
+ * The above copyright notice and this permission notice shall be included in all copies or
+ * substantial portions of the Software.
  *
- * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
- * IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
- * FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
- * AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
- * LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
- * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
- * SOFTWARE.
+ * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING
+ * BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND
+ * NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM,
+ * DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+ * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
  */
