@@ -2928,7 +2928,7 @@ PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *program, const p
 
 enum { PIMHW_I_TERMS = 12, PIMHW_I_ROW_LOOPS = 4 };
 
-/* What a span hangs on: a tail, as far as it matters, or an operand that grows with loops around. */
+/* What a span hangs on: a tail, as far as it matters, or an operand that grows with outer loops. */
 typedef struct pimhw_i_term {
     uint8_t tail; /* its name; 0: the operand */
     uint8_t operand;
