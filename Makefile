@@ -46,7 +46,7 @@ check:
 clean:
 	rm -rf build
 
-$(BUILD)/tests/%: tests/%.c $(HEADERS) $(wildcard tests/*.h) examples/published.h
+$(BUILD)/tests/%: tests/%.c $(HEADERS) $(wildcard tests/*.h examples/*.h)
 	@mkdir -p $(BUILD)/tests
 	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< -lm
 

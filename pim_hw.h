@@ -73,7 +73,7 @@ typedef enum pimhw_status {
     PIMHW_ERR_NAME,     /* no preset or field of that name */
     PIMHW_ERR_MEMORY,   /* the allocator gave nothing */
     PIMHW_ERR_PROGRAM,  /* an instruction the device cannot do; the cause has its index and field */
-    PIMHW_ERR_TEXT      /* a line of a text trace that does not parse */
+    PIMHW_ERR_TEXT      /* a line of a text trace that does not parse: examples/aim_text.h */
 } pimhw_status;
 
 /* What a status means, in words; never NULL. */
@@ -613,18 +613,6 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     pimhw_device *device, const pimhw_program *program, const pimhw_request *request,
     bool (*emit)(void *user, const pimhw_instruction *instruction), void *user, pimhw_cause *why);
 
-/*
- * One line of an AiM text trace ("AiM MAC_ABK 64 0xffffffff 3") to an instruction and back. In
- * the text bit 31 - i of a mask is channel i. Blank lines and comments give *found = false.
- *
- *   returns  parse: PIMHW_ERR_TEXT with the reason. format: PIMHW_ERR_PROGRAM if the text has no
- *            form for it (more than 32 channels); EPU work becomes a comment
- */
-PIMHW_API pimhw_status pimhw_aim_parse(const char *line, pimhw_instruction *instruction,
-                                       bool *found, pimhw_cause *why);
-PIMHW_API pimhw_status pimhw_aim_format(const pimhw_instruction *instruction, char line[160],
-                                        pimhw_cause *why);
-
 #ifdef __cplusplus
 }
 #endif
@@ -695,10 +683,7 @@ static uint32_t pimhw_i_lowest(uint64_t mask)
 #if defined(__GNUC__)
     return (uint32_t)__builtin_ctzll(mask);
 #else
-    uint32_t i = 0;
-    for (; !(mask & 1); mask >>= 1)
-        i++;
-    return i;
+    return pimhw_i_count(~mask & (mask - 1));
 #endif
 }
 
@@ -715,43 +700,30 @@ static uint32_t pimhw_i_highest(uint64_t mask)
 #endif
 }
 
-static size_t pimhw_i_append(char *text, size_t size, size_t at, const char *from, size_t n)
-{
-    for (size_t i = 0; i < n && at + 1 < size; i++)
-        text[at++] = from[i];
-    text[at] = '\0';
-    return at;
-}
-
-static size_t pimhw_i_append_number(char *text, size_t size, size_t at, uint64_t value)
-{
-    char digits[20];
-    size_t n = sizeof digits;
-    do
-        digits[--n] = (char)('0' + (int)(value % 10));
-    while (value /= 10);
-    return pimhw_i_append(text, size, at, digits + n, sizeof digits - n);
-}
-
 /* printf would do more than is needed and depends on the locale. */
 static void pimhw_i_format(pimhw_cause *why, const char *format, va_list values)
 {
     if (!why) return;
-    char *text = why->text;
-    size_t at = 0, size = sizeof why->text;
-    text[0] = '\0';
+    char digits[20];
+    size_t at = 0;
     for (const char *f = format; *f; f++) {
+        const char *word = f;
+        size_t n = 1;
         if (f[0] == '%' && f[1] == 's') {
-            const char *word = va_arg(values, const char *);
-            at = pimhw_i_append(text, size, at, word, strlen(word));
+            word = va_arg(values, const char *);
+            n = strlen(word);
             f++;
         } else if (f[0] == '%' && f[1] == 'u') {
-            at = pimhw_i_append_number(text, size, at, va_arg(values, uint64_t));
+            uint64_t value = va_arg(values, uint64_t);
+            for (n = 0; n == 0 || value; value /= 10)
+                digits[sizeof digits - ++n] = (char)('0' + (int)(value % 10));
+            word = digits + sizeof digits - n;
             f++;
-        } else {
-            at = pimhw_i_append(text, size, at, f, 1);
         }
+        for (; n > 0 && at + 1 < sizeof why->text; n--)
+            why->text[at++] = *word++;
     }
+    why->text[at] = '\0';
 }
 
 PIMHW_API void pimhw_cause_write(pimhw_cause *why, const char *format, ...)
@@ -829,12 +801,10 @@ static const char PIMHW_I_PRESETS[PIMHW_I_N_PRESETS][24] = {
 };
 
 /* Where a number comes from, by its letter in the table of fields. */
-typedef struct pimhw_i_source {
+static const struct {
     char letter;
     char key[12];
-} pimhw_i_source;
-
-static const pimhw_i_source PIMHW_I_SOURCES[] = {
+} PIMHW_I_SOURCES[] = {
     {'G', "AIMSIM"}, {'L', "LOL"},     {'P', "PHONY"},      {'F', "FACIL"},
     {'M', "PAM"},    {'A', "ATTACC"},  {'S', "SAIT"},       {'N', "NEU"},
     {'C', "CENT"},   {'?', "assumed"}, {'*', "calibrated"},
@@ -878,8 +848,7 @@ static const pimhw_i_field PIMHW_I_FIELDS[] = {
     PIMHW_F(element_bytes, 1, 4, "GGGGAASNFFFFMM", PIMHW_14(2)),
     PIMHW_F(in_entries, 1, 1u << 16, "GLGL??SNFFFFMM", PIMHW_4(64), 64, 64, 8, 32, PIMHW_4(64), 16,
             16),
-    PIMHW_F(out_entries, 1, 1u << 16, "CLC?**S???????", 32, 2, 32, 2, 64, 64, 8, 2, 2, 2, 2, 2, 2,
-            2),
+    PIMHW_F(out_entries, 1, 65536, "CLC?**S???????", 32, 2, 32, 2, 64, 64, 8, 2, 2, 2, 2, 2, 2, 2),
     PIMHW_F(obuf, 1, 1u << 16, "CPCP**S???????", 32, 8, 32, 8, 64, 64, 8, 8, 8, 8, 8, 8, 8, 8),
     PIMHW_F(out_clear, 0, 1, "GLG???????????", 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
     PIMHW_F(front_end, 0, 1, "GLC???????????", 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
@@ -1125,44 +1094,42 @@ enum {
     PIMHW_I_BY_HOST        /* nothing is sent */
 };
 
-/* An instruction: its name and operands in text traces, who takes it, the command it becomes. */
+/* An instruction: its name, who takes it, the command it becomes. */
 typedef struct pimhw_i_kind {
     char name[12];
-    char text[8]; /* letters of pimhw_i_operand_name */
     uint8_t taker;
     uint8_t command; /* pimhw_command */
     bool sized;      /* op_size columns, else one command */
     bool has_row;    /* names a row */
-    bool blocks;     /* on a shared front end the next one waits for its answer */
 } pimhw_i_kind;
 
 static const pimhw_i_kind PIMHW_I_KINDS[PIMHW_N_KINDS] = {
-    {"LOOP", "", PIMHW_I_BY_NOBODY, 0, false, false, false},
-    {"LIST", "", PIMHW_I_BY_NOBODY, 0, false, false, false},
-    {"BLOCK", "", PIMHW_I_BY_NOBODY, 0, false, false, false},
-    {"END", "", PIMHW_I_BY_NOBODY, 0, false, false, false},
-    {"WR_GB", "sgm", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRGB, true, false, false},
-    {"WR_BIAS", "gm", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRMAC16, false, false, false},
-    {"MAC_ABK", "smr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_MAC16, true, true, false},
-    {"RD_MAC", "gm", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDMAC16, false, false, true},
-    {"MAC_SBK", "smbr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_MAC, true, true, false},
-    {"EWMUL", "smr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_EWMUL16, true, true, false},
-    {"AF", "m", PIMHW_I_BY_CHANNELS, PIMHW_CMD_AF16, false, false, false},
-    {"RD_AF", "gm", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDAF16, false, false, true},
-    {"COPY_BKGB", "smbr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDCP, true, true, false},
-    {"COPY_GBBK", "smbr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRCP, true, true, false},
-    {"WR_SBK", "gmbr", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, true, false},
-    {"RD_SBK", "gmbr", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, true, false},
-    {"WR_ABK", "gmr", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRA16, false, true, false},
-    {"MEM_WR", "cbr", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, true, false},
-    {"MEM_RD", "cbr", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, true, false},
-    {"EWADD", "sgn", PIMHW_I_BY_HOST, 0, false, false, false},
-    {"GPR", "g", PIMHW_I_BY_HOST, 0, false, false, false},
-    {"CFR", "nv", PIMHW_I_BY_HOST, 0, false, false, false},
-    {"SYNC", "", PIMHW_I_BY_CHANNELS, 0, false, false, true},
-    {"EOC", "", PIMHW_I_BY_CHANNELS, 0, false, false, true},
-    {"EPU", "", PIMHW_I_BY_HOST, 0, true, false, false},
-    {"EPU_WAIT", "", PIMHW_I_BY_HOST, 0, false, false, false},
+    {"LOOP", PIMHW_I_BY_NOBODY, 0, false, false},
+    {"LIST", PIMHW_I_BY_NOBODY, 0, false, false},
+    {"BLOCK", PIMHW_I_BY_NOBODY, 0, false, false},
+    {"END", PIMHW_I_BY_NOBODY, 0, false, false},
+    {"WR_GB", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRGB, true, false},
+    {"WR_BIAS", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRMAC16, false, false},
+    {"MAC_ABK", PIMHW_I_BY_CHANNELS, PIMHW_CMD_MAC16, true, true},
+    {"RD_MAC", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDMAC16, false, false},
+    {"MAC_SBK", PIMHW_I_BY_CHANNELS, PIMHW_CMD_MAC, true, true},
+    {"EWMUL", PIMHW_I_BY_CHANNELS, PIMHW_CMD_EWMUL16, true, true},
+    {"AF", PIMHW_I_BY_CHANNELS, PIMHW_CMD_AF16, false, false},
+    {"RD_AF", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDAF16, false, false},
+    {"COPY_BKGB", PIMHW_I_BY_CHANNELS, PIMHW_CMD_RDCP, true, true},
+    {"COPY_GBBK", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRCP, true, true},
+    {"WR_SBK", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, true},
+    {"RD_SBK", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, true},
+    {"WR_ABK", PIMHW_I_BY_CHANNELS, PIMHW_CMD_WRA16, false, true},
+    {"MEM_WR", PIMHW_I_BY_QUEUES, PIMHW_CMD_WR, false, true},
+    {"MEM_RD", PIMHW_I_BY_QUEUES, PIMHW_CMD_RD, false, true},
+    {"EWADD", PIMHW_I_BY_HOST, 0, false, false},
+    {"GPR", PIMHW_I_BY_HOST, 0, false, false},
+    {"CFR", PIMHW_I_BY_HOST, 0, false, false},
+    {"SYNC", PIMHW_I_BY_CHANNELS, 0, false, false},
+    {"EOC", PIMHW_I_BY_CHANNELS, 0, false, false},
+    {"EPU", PIMHW_I_BY_HOST, 0, true, false},
+    {"EPU_WAIT", PIMHW_I_BY_HOST, 0, false, false},
 };
 
 PIMHW_API const char *pimhw_command_str(pimhw_command command)
@@ -1265,15 +1232,13 @@ PIMHW_API pimhw_status pimhw_config_init(pimhw_config *config, const char *prese
     int p = pimhw_i_preset_find(preset);
     if (!config) return PIMHW_ERR_ARGUMENT;
     if (p < 0) {
-        char names[240] = "";
-        size_t at = 0;
+        pimhw_cause names = {{0}}, some;
         for (int i = 0; i < PIMHW_I_N_PRESETS; i++) {
-            at = pimhw_i_append(names, sizeof names, at, i ? ", " : "", i ? 2 : 0);
-            at = pimhw_i_append(names, sizeof names, at, PIMHW_I_PRESETS[i],
-                                strlen(PIMHW_I_PRESETS[i]));
+            some = names;
+            pimhw_cause_write(&names, i ? "%s, %s" : "%s%s", some.text, PIMHW_I_PRESETS[i]);
         }
         return pimhw_i_fail(why, PIMHW_ERR_NAME, "preset \"%s\" is none of %s",
-                            preset ? preset : "(null)", names);
+                            preset ? preset : "(null)", names.text);
     }
     memset(config, 0, sizeof *config);
     memcpy(config->preset, PIMHW_I_PRESETS[p], sizeof PIMHW_I_PRESETS[p]);
@@ -1318,8 +1283,8 @@ static const char *pimhw_i_nearest(const char *name, const char *but)
 
 static const pimhw_i_field *pimhw_i_field_named(const char *name, pimhw_cause *why)
 {
-    const pimhw_i_field *f = name ? pimhw_i_field_find(name, strlen(name)) : NULL;
     if (!name) pimhw_cause_write(why, "no field \"(null)\" in a device");
+    const pimhw_i_field *f = name ? pimhw_i_field_find(name, strlen(name)) : NULL;
     if (f || !name) return f;
     const char *near = pimhw_i_nearest(name, NULL);
     pimhw_cause_write(why, "no field \"%s\" in a device; the nearest are %s and %s", name, near,
@@ -1386,34 +1351,33 @@ PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_caus
                                 (uint64_t)f->least, (uint64_t)f->most);
     }
     uint64_t banks = (uint64_t)c->n_bank_groups * c->n_group_banks;
-    if (banks > PIMHW_MAX_BANKS)
-        return pimhw_i_fail(why, wrong, "n_bank_groups * n_group_banks is %u, not 1 to %u", banks,
-                            (uint64_t)PIMHW_MAX_BANKS);
-    if (c->row_bytes % c->column_bytes != 0)
-        return pimhw_i_fail(why, wrong, "row_bytes %u is not a multiple of column_bytes %u",
-                            (uint64_t)c->row_bytes, (uint64_t)c->column_bytes);
-    if (c->column_bytes % c->element_bytes != 0)
-        return pimhw_i_fail(why, wrong, "column_bytes %u is not a multiple of element_bytes %u",
-                            (uint64_t)c->column_bytes, (uint64_t)c->element_bytes);
-    if (c->tRAS < c->tRCD_RD || c->tRAS < c->tRCD_WR)
-        return pimhw_i_fail(why, wrong,
-                            "tRAS %u is less than tRCD_RD %u or tRCD_WR %u: no row is ever read",
-                            (uint64_t)c->tRAS, (uint64_t)c->tRCD_RD, (uint64_t)c->tRCD_WR);
-    if (c->tRAS > c->tRC)
-        return pimhw_i_fail(why, wrong, "tRAS %u is more than tRC %u", (uint64_t)c->tRAS,
-                            (uint64_t)c->tRC);
     /* rows that refresh closes are open again, and read, before the next refresh */
-    uint64_t refresh =
-        (uint64_t)pimhw_i_sum(config, "tRFC+tRC+tRAS+tRP+tRTP+tCL+tWR+tMOD+"
-                                      "tRCD_MAC+tRCD_AF+tRCD_EWMUL+tRCD_RDCP+tRCD_WRCP");
-    if (c->refresh && c->tREFI <= refresh)
-        return pimhw_i_fail(why, wrong,
-                            "tREFI %u is not more than %u, tRFC and all clocks of a row",
-                            (uint64_t)c->tREFI, refresh);
+    uint64_t row = pimhw_i_sum(config, "tRFC+tRC+tRAS+tRP+tRTP+tCL+tWR+tMOD+"
+                                       "tRCD_MAC+tRCD_AF+tRCD_EWMUL+tRCD_RDCP+tRCD_WRCP");
     uint64_t exec = (uint64_t)c->tWR_INP + c->tMAC + c->tRD_OUT;
-    if (c->refresh && c->controller != PIMHW_IN_ORDER && c->tREFI <= exec)
-        return pimhw_i_fail(why, wrong, "tREFI %u is not more than %u, tWR_INP + tMAC + tRD_OUT",
-                            (uint64_t)c->tREFI, exec);
+    bool gaps = c->controller != PIMHW_IN_ORDER;
+    const struct {
+        bool broken;
+        uint64_t a, b, c;
+        const char *text;
+    } rules[] = {
+        {banks > PIMHW_MAX_BANKS, banks, PIMHW_MAX_BANKS, 0,
+         "n_bank_groups * n_group_banks is %u, not 1 to %u"},
+        {c->row_bytes % c->column_bytes != 0, c->row_bytes, c->column_bytes, 0,
+         "row_bytes %u is not a multiple of column_bytes %u"},
+        {c->column_bytes % c->element_bytes != 0, c->column_bytes, c->element_bytes, 0,
+         "column_bytes %u is not a multiple of element_bytes %u"},
+        {c->tRAS < c->tRCD_RD || c->tRAS < c->tRCD_WR, c->tRAS, c->tRCD_RD, c->tRCD_WR,
+         "tRAS %u is less than tRCD_RD %u or tRCD_WR %u: no row is ever read"},
+        {c->tRAS > c->tRC, c->tRAS, c->tRC, 0, "tRAS %u is more than tRC %u"},
+        {c->refresh && c->tREFI <= row, c->tREFI, row, 0,
+         "tREFI %u is not more than %u, tRFC and all clocks of a row"},
+        {c->refresh && gaps && c->tREFI <= exec, c->tREFI, exec, 0,
+         "tREFI %u is not more than %u, tWR_INP + tMAC + tRD_OUT"},
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (rules[i].broken)
+            return pimhw_i_fail(why, wrong, rules[i].text, rules[i].a, rules[i].b, rules[i].c);
     if (!c->allocator.alloc != !c->allocator.release)
         return pimhw_i_fail(why, wrong, "allocator has only one of alloc and release");
     return PIMHW_OK;
@@ -1424,7 +1388,7 @@ PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_caus
  *       Knows parameters and past commands; never stored data.
  * ========================================================================== */
 
-/* Classes of commands; the controllers with gaps know no other differences. */
+/* Classes of commands, the first three as pimhw_spent; controllers with gaps know no others. */
 enum { PIMHW_I_W = 0, PIMHW_I_M, PIMHW_I_R, PIMHW_I_OTHER, PIMHW_I_N_CLASSES };
 
 /* The constraint table of one device, evaluated. */
@@ -1450,31 +1414,9 @@ typedef struct pimhw_i_rules {
     uint64_t all_banks;                                  /* bit per bank */
 } pimhw_i_rules;
 
-/* Enters a row of the table for all its pairs of commands; the strictest row stays. */
-static void pimhw_i_rules_row(pimhw_i_rules *rules, uint32_t row, uint32_t clocks)
-{
-    const pimhw_i_constraint *c = &PIMHW_I_CONSTRAINTS[row];
-    if (clocks == 0) return;
-    for (uint64_t last = c->last; last; last &= last - 1)
-        for (uint64_t next = c->next; next; next &= next - 1) {
-            uint64_t *key = &rules->key[c->level][pimhw_i_lowest(last)][pimhw_i_lowest(next)];
-            *key = pimhw_i_max(*key, (uint64_t)clocks << 8 | (255 - row));
-        }
-}
-
 /* What a wait for an earlier command of a class counts as. */
 static const uint8_t PIMHW_I_GAP_REASON[3] = {PIMHW_WAIT_INPUT, PIMHW_WAIT_OPERAND,
                                               PIMHW_WAIT_OUTPUT};
-
-static uint8_t pimhw_i_class(uint32_t command)
-{
-    switch (PIMHW_I_COMMANDS[command].spent) {
-    case PIMHW_SPENT_WR_INP: return PIMHW_I_W;
-    case PIMHW_SPENT_MAC: return PIMHW_I_M;
-    case PIMHW_SPENT_RD_OUT: return PIMHW_I_R;
-    default: return PIMHW_I_OTHER;
-    }
-}
 
 /* What the controllers with gaps take from the table: distances within a class. */
 static void pimhw_i_rules_gaps(pimhw_i_rules *rules, const pimhw_config *config)
@@ -1486,7 +1428,7 @@ static void pimhw_i_rules_gaps(pimhw_i_rules *rules, const pimhw_config *config)
         uint8_t c = rules->class_of[last];
         if (c == PIMHW_I_OTHER) continue;
         for (uint32_t next = 0; next < PIMHW_N_COMMANDS; next++) {
-            uint64_t key = c == pimhw_i_class(next) ? rules->key[PIMHW_I_CHANNEL][last][next] : 0;
+            uint64_t key = c == rules->class_of[next] ? rules->key[PIMHW_I_CHANNEL][last][next] : 0;
             rules->gap_ck[last][next] = (uint32_t)pimhw_i_max(config->tCCD_S, key >> 8);
             rules->most_gap = (uint32_t)pimhw_i_max(rules->most_gap, rules->gap_ck[last][next]);
         }
@@ -1501,11 +1443,18 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
 {
     memset(rules, 0, sizeof *rules);
     rules->config = *config;
-    for (uint32_t i = 0; i < PIMHW_I_N_CONSTRAINTS; i++)
-        pimhw_i_rules_row(rules, i, pimhw_i_sum(config, PIMHW_I_CONSTRAINTS[i].clocks));
+    for (uint32_t i = 0; i < PIMHW_I_N_CONSTRAINTS; i++) {
+        const pimhw_i_constraint *c = &PIMHW_I_CONSTRAINTS[i];
+        uint64_t clocks = pimhw_i_sum(config, c->clocks);
+        for (uint64_t last = clocks ? c->last : 0; last; last &= last - 1)
+            for (uint64_t next = c->next; next; next &= next - 1) {
+                uint64_t *key = &rules->key[c->level][pimhw_i_lowest(last)][pimhw_i_lowest(next)];
+                *key = pimhw_i_max(*key, clocks << 8 | (255 - i)); /* the strictest row stays */
+            }
+    }
     for (uint32_t last = 0; last < PIMHW_N_COMMANDS; last++) {
         uint64_t again = 0;
-        rules->class_of[last] = pimhw_i_class(last);
+        rules->class_of[last] = (uint8_t)pimhw_i_min(PIMHW_I_COMMANDS[last].spent, PIMHW_I_OTHER);
         for (uint32_t level = 0; level < PIMHW_I_N_LEVELS; level++)
             again = pimhw_i_max(again, rules->key[level][last][last]);
         for (uint32_t next = 0; next < PIMHW_CMD_ACT; next++)
@@ -1527,14 +1476,19 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
     rules->all_banks = pimhw_i_low_bits(pimhw_config_banks(config));
 }
 
+enum {
+    PIMHW_I_QUEUE = 64,   /* the largest queue_entries */
+    PIMHW_I_QUEUED = 128, /* commands a queue of DCS holds */
+    PIMHW_I_RING = 1024,  /* commands not yet in order of issue: those and their rows */
+    PIMHW_I_RECORDS = 64  /* of one kind in a phase of ping-pong */
+};
+
 /* Commands of one instruction on one channel, for the queue of the shared front end. */
 typedef struct pimhw_i_run {
     uint64_t last_ck;
     uint64_t step_ck;
     uint64_t n;
 } pimhw_i_run;
-
-enum { PIMHW_I_QUEUE = 64 /* the largest queue_entries */ };
 
 /* What a channel is asked to do: commands of one kind on one row. */
 typedef struct pimhw_i_work {
@@ -1558,17 +1512,11 @@ typedef struct pimhw_i_accesses {
 /* Streams of the controllers with gaps; static knows the first only. */
 enum { PIMHW_I_IO = 0, PIMHW_I_MAC, PIMHW_I_STREAMS };
 
-enum {
-    PIMHW_I_QUEUED = 128, /* commands a queue of DCS holds */
-    PIMHW_I_RING = 1024,  /* commands not yet in order of issue: those and their rows */
-    PIMHW_I_RECORDS = 64  /* of one kind in a phase of ping-pong */
-};
-
 /* Commands of one instruction that a controller holds back. */
 typedef struct pimhw_i_record {
     pimhw_i_work work;
     uint64_t group; /* ping-pong: of the input tiles */
-    uint32_t n;
+    uint32_t n, stream;
 } pimhw_i_record;
 
 /* A clock and why it is not earlier. */
@@ -1680,6 +1628,8 @@ typedef struct pimhw_i_tally {
 
 /* State of the channels of mask, which have received the same instructions at the same clocks. */
 typedef struct pimhw_i_channel {
+    const pimhw_i_rules *rules;
+    const pimhw_sink *sink; /* may be NULL */
     uint64_t mask;
     uint64_t ready[PIMHW_N_COMMANDS];     /* key of the earliest clock by the channel's rows */
     uint64_t now_ck;                      /* the command bus is free from here on */
@@ -1708,26 +1658,8 @@ typedef struct pimhw_i_channel {
     pimhw_i_run runs[PIMHW_I_QUEUE];
 } pimhw_i_channel;
 
-static void pimhw_i_channel_init(pimhw_i_channel *ch, const pimhw_i_rules *rules, uint64_t mask,
-                                 pimhw_i_banks *banks, pimhw_i_flow *flow)
-{
-    memset(ch, 0, sizeof *ch);
-    if (rules->config.controller != PIMHW_IN_ORDER) {
-        memset((void *)flow, 0, pimhw_i_flow_point(NULL, rules));
-        pimhw_i_flow_point(flow, rules);
-        flow->start.reason = flow->start_before.reason = PIMHW_WAIT_HOST;
-    }
-    ch->flow = flow;
-    ch->due_ck = rules->phase_ck;
-    ch->mask = mask;
-    ch->banks = banks;
-    ch->last_command = PIMHW_N_COMMANDS;
-    ch->hold.reason = PIMHW_WAIT_HOST;
-}
-
 /* What a command at clock t makes those of one bank wait for; key 0: for t, as the bus does. */
-static void pimhw_i_raise(const uint64_t key[PIMHW_N_COMMANDS], uint64_t ready[PIMHW_N_COMMANDS],
-                          uint64_t t)
+static void pimhw_i_raise(const uint64_t *key, uint64_t *ready, uint64_t t)
 {
     for (uint32_t next = PIMHW_CMD_ACT; next < PIMHW_N_COMMANDS; next++)
         ready[next] = pimhw_i_max(ready[next], (t << 8) + key[next]);
@@ -1742,28 +1674,27 @@ static bool pimhw_i_has_rules(const pimhw_i_rules *rules, uint32_t command)
 }
 
 /* From here on the channel is looked at bank by bank. */
-static void pimhw_i_bank_by_bank(const pimhw_i_rules *rules, pimhw_i_channel *ch)
+static void pimhw_i_bank_by_bank(pimhw_i_channel *ch)
 {
     if (ch->banked) return;
     memset(ch->banks, 0, sizeof *ch->banks);
     ch->banked = true;
-    ch->banks->open = ch->row_open ? rules->all_banks : 0;
+    ch->banks->open = ch->row_open ? ch->rules->all_banks : 0;
     for (uint32_t i = 0; i < PIMHW_MAX_BANKS; i++)
         ch->banks->row[i] = ch->row;
     /* so far nobody asked when commands of one bank may come */
     for (uint32_t last = 0; last < PIMHW_N_COMMANDS; last++)
-        if (ch->tally.commands[last] && pimhw_i_has_rules(rules, last))
-            pimhw_i_raise(rules->key[PIMHW_I_CHANNEL][last], ch->ready, ch->issued_ck[last]);
+        if (ch->tally.commands[last] && pimhw_i_has_rules(ch->rules, last))
+            pimhw_i_raise(ch->rules->key[PIMHW_I_CHANNEL][last], ch->ready, ch->issued_ck[last]);
     if (ch->last_command < PIMHW_N_COMMANDS) ch->banks->clock_ck = ch->last_ck;
 }
 
 /* Charges the clocks from the last command to t: first to that command, the rest to reason. */
-static void pimhw_i_charge(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint64_t t,
-                           uint32_t reason)
+static void pimhw_i_charge(pimhw_i_channel *ch, uint64_t t, uint32_t reason)
 {
     uint64_t span = t - ch->last_ck;
     if (ch->last_command < PIMHW_N_COMMANDS) {
-        uint64_t busy = pimhw_i_min(span, rules->occupies[ch->last_command]);
+        uint64_t busy = pimhw_i_min(span, ch->rules->occupies[ch->last_command]);
         ch->tally.spent_ck[PIMHW_I_COMMANDS[ch->last_command].spent] += busy;
         span -= busy;
     }
@@ -1771,26 +1702,25 @@ static void pimhw_i_charge(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint
 }
 
 /* The clock that the table allows a command, as a key. */
-static uint64_t pimhw_i_table_key(const pimhw_i_rules *rules, const pimhw_i_channel *ch,
-                                  uint32_t command, uint32_t bank)
+static uint64_t pimhw_i_table_key(const pimhw_i_channel *ch, uint32_t command, uint32_t bank)
 {
     uint64_t key = ch->ready[command];
     if (!pimhw_i_one_bank(command)) return key;
-    key = pimhw_i_max(key, ch->banks->group_ready[bank / rules->config.n_group_banks][command]);
+    key = pimhw_i_max(key, ch->banks->group_ready[bank / ch->rules->config.n_group_banks][command]);
     return pimhw_i_max(key, ch->banks->bank_ready[bank][command]);
 }
 
 /* Earliest clock of a command and what sets it: a constraint, or else bus, host or hub. */
-static uint64_t pimhw_i_earliest(const pimhw_i_rules *rules, const pimhw_i_channel *ch,
-                                 uint32_t command, uint32_t bank, uint32_t *reason)
+static pimhw_i_when pimhw_i_earliest(const pimhw_i_channel *ch, uint32_t command, uint32_t bank)
 {
-    uint64_t key = pimhw_i_table_key(rules, ch, command, bank), t = key >> 8;
-    if (pimhw_i_max(ch->now_ck, ch->hold.ck) <= t && t > 0) {
-        *reason = PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason;
-        return t;
-    }
-    *reason = ch->hold.ck > ch->now_ck ? ch->hold.reason : (uint32_t)PIMHW_WAIT_HOST;
-    return pimhw_i_max(t, pimhw_i_max(ch->now_ck, ch->hold.ck));
+    uint64_t key = pimhw_i_table_key(ch, command, bank), t = key >> 8;
+    uint64_t free = pimhw_i_max(ch->now_ck, ch->hold.ck);
+    pimhw_i_when at = {pimhw_i_max(t, free), PIMHW_WAIT_HOST};
+    if (free <= t && t > 0)
+        at.reason = PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason;
+    else if (ch->hold.ck > ch->now_ck)
+        at.reason = ch->hold.reason;
+    return at;
 }
 
 /* Whether any row of the channel is open. */
@@ -1800,8 +1730,7 @@ static bool pimhw_i_active(const pimhw_i_channel *ch)
 }
 
 /* Rows that a command opens or closes. */
-static void pimhw_i_switch_rows(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint32_t command,
-                                uint32_t bank, uint64_t row)
+static void pimhw_i_switch_rows(pimhw_i_channel *ch, uint32_t command, uint32_t bank, uint64_t row)
 {
     pimhw_i_banks *b = ch->banks;
     switch (command) {
@@ -1809,7 +1738,7 @@ static void pimhw_i_switch_rows(const pimhw_i_rules *rules, pimhw_i_channel *ch,
         ch->row_open = true;
         ch->row = row;
         if (!ch->banked) break;
-        b->open = rules->all_banks;
+        b->open = ch->rules->all_banks;
         for (uint32_t i = 0; i < PIMHW_MAX_BANKS; i++)
             b->row[i] = row;
         break;
@@ -1828,28 +1757,29 @@ static void pimhw_i_switch_rows(const pimhw_i_rules *rules, pimhw_i_channel *ch,
 }
 
 /* What n commands of one kind, the last at clock `last`, change but the breakdown. */
-static void pimhw_i_effects(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint32_t command,
-                            uint32_t bank, uint64_t row, uint64_t last, uint64_t n)
+static void pimhw_i_effects(pimhw_i_channel *ch, const pimhw_i_work *work, uint32_t command,
+                            uint64_t last, uint64_t n)
 {
     ch->tally.commands[command] += n;
     ch->latest_ck = pimhw_i_max(ch->latest_ck, last);
-    ch->end_ck = pimhw_i_max(ch->end_ck, last + rules->completes[command]);
+    ch->end_ck = pimhw_i_max(ch->end_ck, last + ch->rules->completes[command]);
     ch->issued_ck[command] = last;
-    if (!pimhw_i_has_rules(rules, command)) return;
-    const uint64_t *key = rules->key[PIMHW_I_CHANNEL][command];
-    for (uint32_t i = 0; i < rules->n_after[command]; i++) {
-        uint32_t next = rules->after[command][i];
+    if (!pimhw_i_has_rules(ch->rules, command)) return;
+    const uint64_t *key = ch->rules->key[PIMHW_I_CHANNEL][command];
+    for (uint32_t i = 0; i < ch->rules->n_after[command]; i++) {
+        uint32_t next = ch->rules->after[command][i];
         ch->ready[next] = pimhw_i_max(ch->ready[next], (last << 8) + key[next]);
     }
     if (ch->banked) pimhw_i_raise(key, ch->ready, last);
     if (pimhw_i_one_bank(command)) {
-        uint32_t group = bank / rules->config.n_group_banks;
-        pimhw_i_raise(rules->key[PIMHW_I_GROUP][command], ch->banks->group_ready[group], last);
-        pimhw_i_raise(rules->key[PIMHW_I_BANKS][command], ch->banks->bank_ready[bank], last);
+        uint32_t group = work->bank / ch->rules->config.n_group_banks;
+        pimhw_i_raise(ch->rules->key[PIMHW_I_GROUP][command], ch->banks->group_ready[group], last);
+        pimhw_i_raise(ch->rules->key[PIMHW_I_BANKS][command], ch->banks->bank_ready[work->bank],
+                      last);
     }
     if (!PIMHW_I_COMMANDS[command].switches) return;
     bool active = pimhw_i_active(ch);
-    pimhw_i_switch_rows(rules, ch, command, bank, row);
+    pimhw_i_switch_rows(ch, command, work->bank, work->row);
     if (active && !pimhw_i_active(ch)) ch->tally.active_ck += last;
     if (active || !pimhw_i_active(ch)) return;
     ch->tally.active_ck -= last;
@@ -1861,13 +1791,8 @@ static void pimhw_i_effects(const pimhw_i_rules *rules, pimhw_i_channel *ch, uin
  *       Knows instructions and channel state; never stored data.
  * ========================================================================== */
 
-typedef struct pimhw_i_issuer {
-    const pimhw_i_rules *rules;
-    const pimhw_sink *sink; /* may be NULL */
-} pimhw_i_issuer;
-
-static void pimhw_i_tell(const pimhw_i_issuer *to, const pimhw_i_channel *ch, uint32_t command,
-                         uint64_t t, uint64_t n, const pimhw_i_work *work, uint32_t reason)
+static void pimhw_i_tell(const pimhw_i_channel *ch, uint32_t command, uint64_t t, uint64_t n,
+                         const pimhw_i_work *work, uint32_t reason)
 {
     bool last = command == work->command;
     bool tiles = last && PIMHW_I_KINDS[PIMHW_WR_GB].command == command;
@@ -1876,7 +1801,7 @@ static void pimhw_i_tell(const pimhw_i_issuer *to, const pimhw_i_channel *ch, ui
     for (uint64_t i = 0; i < n; i++)
         for (uint64_t left = ch->mask; left; left &= left - 1) {
             pimhw_event e;
-            e.issue_ck = t + i * to->rules->again_ck[command];
+            e.issue_ck = t + i * ch->rules->again_ck[command];
             e.channel = pimhw_i_lowest(left);
             e.command = (pimhw_command)command;
             e.bank = pimhw_i_one_bank(command) ? work->bank : 0;
@@ -1884,43 +1809,41 @@ static void pimhw_i_tell(const pimhw_i_issuer *to, const pimhw_i_channel *ch, ui
             e.column = columns ? work->column + (uint32_t)i : 0;
             e.tile = tiles || columns ? work->tile + (uint32_t)i : 0;
             e.out = work->out;
-            e.reason = (pimhw_spent)(i > 0 ? to->rules->again_reason[command] : reason);
-            to->sink->command(to->sink->user, &e);
+            e.reason = (pimhw_spent)(i > 0 ? ch->rules->again_reason[command] : reason);
+            ch->sink->command(ch->sink->user, &e);
         }
 }
 
 /* Charges n commands of one kind from clock t on and tells the sink, in order of issue. */
-static void pimhw_i_note(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t command,
-                         uint64_t t, uint64_t n, const pimhw_i_work *work, uint32_t reason)
+static void pimhw_i_note(pimhw_i_channel *ch, uint32_t command, uint64_t t, uint64_t n,
+                         const pimhw_i_work *work, uint32_t reason)
 {
-    const pimhw_i_rules *rules = to->rules;
+    const pimhw_i_rules *rules = ch->rules;
     uint64_t step = rules->again_ck[command];
     uint64_t busy = pimhw_i_min(step, rules->occupies[command]);
-    pimhw_i_charge(rules, ch, t, reason);
+    pimhw_i_charge(ch, t, reason);
     ch->tally.spent_ck[PIMHW_I_COMMANDS[command].spent] += (n - 1) * busy;
     ch->tally.spent_ck[rules->again_reason[command]] += (n - 1) * (step - busy);
     ch->last_command = (uint8_t)command;
     ch->last_ck = t + (n - 1) * step;
-    if (to->sink) pimhw_i_tell(to, ch, command, t, n, work, reason);
+    if (ch->sink) pimhw_i_tell(ch, command, t, n, work, reason);
 }
 
 /* Issues n commands of one kind from clock t on, as close as their own constraint lets them. */
-static void pimhw_i_issue(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t command,
-                          uint64_t t, uint64_t n, const pimhw_i_work *work, uint32_t reason)
+static void pimhw_i_issue(pimhw_i_channel *ch, uint32_t command, uint64_t t, uint64_t n,
+                          const pimhw_i_work *work, uint32_t reason)
 {
-    uint64_t last = t + (n - 1) * to->rules->again_ck[command];
-    pimhw_i_effects(to->rules, ch, command, work->bank, work->row, last, n);
+    uint64_t last = t + (n - 1) * ch->rules->again_ck[command];
+    pimhw_i_effects(ch, work, command, last, n);
     ch->now_ck = last + 1;
-    pimhw_i_note(to, ch, command, t, n, work, reason);
+    pimhw_i_note(ch, command, t, n, work, reason);
 }
 
 /* The command that must come next, so that the work's own can come. */
-static uint32_t pimhw_i_needed(const pimhw_i_rules *rules, const pimhw_i_channel *ch,
-                               const pimhw_i_work *work)
+static uint32_t pimhw_i_needed(const pimhw_i_channel *ch, const pimhw_i_work *work)
 {
-    const pimhw_i_command *meta = &PIMHW_I_COMMANDS[work->command];
     const pimhw_i_banks *b = ch->banks;
-    if (!meta->needs_row) return work->command;
+    if (!PIMHW_I_COMMANDS[work->command].needs_row) return work->command;
     if (pimhw_i_one_bank(work->command)) {
         if (!(b->open >> work->bank & 1)) return PIMHW_CMD_ACT;
         return b->row[work->bank] == work->row ? work->command : (uint32_t)PIMHW_CMD_PRE;
@@ -1931,7 +1854,7 @@ static uint32_t pimhw_i_needed(const pimhw_i_rules *rules, const pimhw_i_channel
     }
     for (uint64_t left = b->open; left; left &= left - 1)
         if (b->row[pimhw_i_lowest(left)] != work->row) return PIMHW_CMD_PREA;
-    return b->open == rules->all_banks ? work->command : (uint32_t)PIMHW_CMD_ACT16;
+    return b->open == ch->rules->all_banks ? work->command : (uint32_t)PIMHW_CMD_ACT16;
 }
 
 /* Of n commands, step clocks apart from t on: those by clock `last` and before a refresh. */
@@ -1944,85 +1867,80 @@ static uint64_t pimhw_i_until(const pimhw_i_channel *ch, uint64_t t, uint64_t st
 }
 
 /* Refreshes of a channel at rest, each when it is due, as long as the next one is by clock t. */
-static void pimhw_i_idle_refreshes(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_t t,
-                                   uint32_t reason)
+static void pimhw_i_idle_refreshes(pimhw_i_channel *ch, uint64_t t, uint32_t reason)
 {
-    const pimhw_i_rules *rules = to->rules;
-    if (to->sink || t < ch->due_ck || ch->last_command != PIMHW_CMD_REF) return;
-    if (ch->last_ck + rules->config.tREFI != ch->due_ck) return;
-    uint64_t n = (t - ch->due_ck) / rules->config.tREFI + 1,
-             last = ch->last_ck + n * rules->config.tREFI;
-    uint64_t busy = pimhw_i_min(rules->config.tREFI, rules->occupies[PIMHW_CMD_REF]);
-    pimhw_i_effects(rules, ch, PIMHW_CMD_REF, 0, 0, last, n);
+    uint64_t tREFI = ch->rules->config.tREFI, occupied = ch->rules->occupies[PIMHW_CMD_REF];
+    if (ch->sink || t < ch->due_ck || ch->last_command != PIMHW_CMD_REF) return;
+    if (ch->last_ck + tREFI != ch->due_ck) return;
+    uint64_t n = (t - ch->due_ck) / tREFI + 1, last = ch->last_ck + n * tREFI;
+    uint64_t busy = pimhw_i_min(tREFI, occupied);
+    pimhw_i_work none = {PIMHW_CMD_REF, 0, 0, 0, 0, 0};
+    pimhw_i_effects(ch, &none, PIMHW_CMD_REF, last, n);
     ch->tally.spent_ck[PIMHW_SPENT_REF] += n * busy;
-    ch->tally.spent_ck[reason] += n * (rules->config.tREFI - busy);
+    ch->tally.spent_ck[reason] += n * (tREFI - busy);
     ch->last_ck = last;
     ch->now_ck = last + 1;
-    ch->due_ck += n * rules->config.tREFI;
-    ch->refreshed_ck = ch->last_ck + rules->occupies[PIMHW_CMD_REF];
+    ch->due_ck += n * tREFI;
+    ch->refreshed_ck = ch->last_ck + occupied;
 }
 
 /* Sends a row command or REF of a refresh, once it is due. */
-static void pimhw_i_send_due(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t command,
-                             uint32_t reason)
+static void pimhw_i_send_due(pimhw_i_channel *ch, uint32_t command, uint32_t reason)
 {
     pimhw_i_work work = {command, 0, 0, 0, 0, 0};
     uint64_t key = ch->ready[command], t = pimhw_i_max(key >> 8, ch->last_ck + 1);
     if (key >> 8 > ch->due_ck && t == key >> 8)
         reason = PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason;
-    pimhw_i_issue(to, ch, command, pimhw_i_max(t, ch->due_ck), 1, &work, reason);
+    pimhw_i_issue(ch, command, pimhw_i_max(t, ch->due_ck), 1, &work, reason);
 }
 
 /* A refresh due by clock t, when the next command would issue, goes first: PREA, REF; true. */
-static bool pimhw_i_refresh(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_t t,
-                            uint32_t reason)
+static bool pimhw_i_refresh(pimhw_i_channel *ch, uint64_t t, uint32_t reason)
 {
     if (t < ch->due_ck) return false;
-    if (pimhw_i_active(ch)) pimhw_i_send_due(to, ch, PIMHW_CMD_PREA, reason);
-    pimhw_i_send_due(to, ch, PIMHW_CMD_REF, reason);
-    ch->due_ck += to->rules->config.tREFI;
-    ch->refreshed_ck = ch->last_ck + to->rules->occupies[PIMHW_CMD_REF];
-    pimhw_i_idle_refreshes(to, ch, t, reason);
+    if (pimhw_i_active(ch)) pimhw_i_send_due(ch, PIMHW_CMD_PREA, reason);
+    pimhw_i_send_due(ch, PIMHW_CMD_REF, reason);
+    ch->due_ck += ch->rules->config.tREFI;
+    ch->refreshed_ck = ch->last_ck + ch->rules->occupies[PIMHW_CMD_REF];
+    pimhw_i_idle_refreshes(ch, t, reason);
     return true;
 }
 
 /* Issues a command at clock t, or the change of mode it needs; true if it was the command. */
-static bool pimhw_i_send(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t command,
-                         uint64_t t, uint64_t n, const pimhw_i_work *work, uint32_t reason)
+static bool pimhw_i_send(pimhw_i_channel *ch, uint32_t command, uint64_t t, uint64_t n,
+                         const pimhw_i_work *work, uint32_t reason)
 {
-    bool changes = to->rules->modes && ch->register_mode != PIMHW_I_COMMANDS[command].register_mode;
+    bool changes = ch->rules->modes && ch->register_mode != PIMHW_I_COMMANDS[command].register_mode;
     if (changes) {
         /* the mode changes in the clock in which the command itself could have gone */
         command = PIMHW_CMD_TMOD;
         n = 1;
         ch->register_mode = !ch->register_mode;
     }
-    pimhw_i_issue(to, ch, command, t, n, work, reason);
+    pimhw_i_issue(ch, command, t, n, work, reason);
     return !changes;
 }
 
 /* The effect of a work's own command on what the host waits for. */
-static void pimhw_i_completed(const pimhw_i_rules *rules, pimhw_i_channel *ch, uint32_t command)
+static void pimhw_i_completed(pimhw_i_channel *ch, uint32_t command)
 {
-    uint64_t done = ch->last_ck + rules->completes[command];
-    if (PIMHW_I_READS >> command & 1) /* answers leave in the order of the reads, one a clock */
-    {
-        ch->answer_ck = pimhw_i_max(done, ch->answer_ck + 1);
-        ch->tally.n_answers++;
-    } else
-        ch->pending_ck = pimhw_i_max(ch->pending_ck, done);
+    uint64_t done = ch->last_ck + ch->rules->completes[command];
+    bool read = PIMHW_I_READS >> command & 1;
+    /* answers leave in the order of the reads, one a clock */
+    if (read) ch->answer_ck = pimhw_i_max(done, ch->answer_ck + 1);
+    if (!read) ch->pending_ck = pimhw_i_max(ch->pending_ck, done);
+    ch->tally.n_answers += read;
 }
 
 /* The oldest access whose next command may issue by clock t; *soonest: the first clock of any. */
-static int pimhw_i_best(const pimhw_i_rules *rules, const pimhw_i_channel *ch,
-                        const pimhw_i_accesses *list, uint64_t t, uint64_t *soonest)
+static int pimhw_i_best(const pimhw_i_channel *ch, const pimhw_i_accesses *list, uint64_t t,
+                        uint64_t *soonest)
 {
     int best = -1;
     *soonest = UINT64_MAX;
     for (uint32_t i = 0; i < list->n; i++) {
         const pimhw_i_work *work = &list->at[i].work;
-        uint32_t next = pimhw_i_needed(rules, ch, work), reason;
-        uint64_t ready = pimhw_i_earliest(rules, ch, next, work->bank, &reason);
+        uint64_t ready = pimhw_i_earliest(ch, pimhw_i_needed(ch, work), work->bank).ck;
         *soonest = pimhw_i_min(*soonest, ready);
         if (ready > t) continue;
         if (best < 0 || list->at[i].order < list->at[best].order) best = (int)i;
@@ -2047,23 +1965,22 @@ static bool pimhw_i_guarded(const pimhw_i_channel *ch, uint32_t command, uint32_
 }
 
 /* Sends the next command of an access at clock t. */
-static void pimhw_i_serve(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_accesses *list,
-                          int at, uint64_t t)
+static void pimhw_i_serve(pimhw_i_channel *ch, pimhw_i_accesses *list, int at, uint64_t t)
 {
     pimhw_i_banks *b = ch->banks;
     pimhw_i_access access = list->at[at];
     pimhw_i_work work = access.work;
-    uint32_t next = pimhw_i_needed(to->rules, ch, &work), reason;
+    uint32_t next = pimhw_i_needed(ch, &work);
     if (pimhw_i_guarded(ch, next, work.bank, list == &b->active ? at : -1)) return;
-    uint64_t ready = pimhw_i_earliest(to->rules, ch, next, work.bank, &reason);
-    if (ready < t) reason = PIMHW_WAIT_HOST;
-    if (pimhw_i_refresh(to, ch, t, reason)) {
+    pimhw_i_when ready = pimhw_i_earliest(ch, next, work.bank);
+    uint32_t reason = ready.ck < t ? (uint32_t)PIMHW_WAIT_HOST : ready.reason;
+    if (pimhw_i_refresh(ch, t, reason)) {
         b->clock_ck--; /* this clock is looked at again */
         return;
     }
-    if (!pimhw_i_send(to, ch, next, t, 1, &work, reason)) return;
+    if (!pimhw_i_send(ch, next, t, 1, &work, reason)) return;
     if (next == work.command) {
-        pimhw_i_completed(to->rules, ch, next);
+        pimhw_i_completed(ch, next);
         pimhw_i_remove(list, at);
     } else if (next == PIMHW_CMD_ACT && list != &b->active && b->active.n < PIMHW_I_QUEUE) {
         pimhw_i_remove(list, at);
@@ -2071,17 +1988,8 @@ static void pimhw_i_serve(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i
     }
 }
 
-/* Whether the ordinary controller writes now: a burst of writes, or no reads. */
-static bool pimhw_i_write_mode(pimhw_i_banks *b, uint32_t size)
-{
-    uint32_t reads = b->queue[0].n, writes = b->queue[1].n;
-    bool goes_on = b->write_mode && 10 * writes >= 2 * size;
-    b->write_mode = goes_on || 10 * writes > 8 * size || reads == 0;
-    return b->write_mode;
-}
-
 /* Serves the ordinary queues and the active list clock by clock; the PIM queue is empty. */
-static void pimhw_i_advance(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_t until_ck)
+static void pimhw_i_advance(pimhw_i_channel *ch, uint64_t until_ck)
 {
     pimhw_i_banks *b = ch->banks;
     uint64_t soonest;
@@ -2089,30 +1997,33 @@ static void pimhw_i_advance(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint6
     while (b->clock_ck < until_ck && b->active.n + b->queue[0].n + b->queue[1].n > 0) {
         uint64_t t = ++b->clock_ck;
         pimhw_i_accesses *list = &b->active;
-        int best = pimhw_i_best(to->rules, ch, list, t, &soonest);
+        int best = pimhw_i_best(ch, list, t, &soonest);
         if (best < 0) {
-            list = &b->queue[pimhw_i_write_mode(b, to->rules->config.queue_entries - 1)];
-            best = pimhw_i_best(to->rules, ch, list, t, &soonest);
+            /* a burst of writes, or no reads */
+            uint32_t size = ch->rules->config.queue_entries - 1, writes = b->queue[1].n;
+            bool goes_on = b->write_mode && 10 * writes >= 2 * size;
+            b->write_mode = goes_on || 10 * writes > 8 * size || b->queue[0].n == 0;
+            list = &b->queue[b->write_mode];
+            best = pimhw_i_best(ch, list, t, &soonest);
         }
-        if (best >= 0) pimhw_i_serve(to, ch, list, best, t);
+        if (best >= 0) pimhw_i_serve(ch, list, best, t);
     }
     b->clock_ck = pimhw_i_max(b->clock_ck, until_ck);
 }
 
 /* An active access that may go by clock t, or must before the command, goes first; else false. */
-static bool pimhw_i_active_first(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t command,
-                                 uint32_t bank, uint64_t t)
+static bool pimhw_i_active_first(pimhw_i_channel *ch, uint32_t command, uint32_t bank, uint64_t t)
 {
     pimhw_i_banks *b = ch->banks;
     uint64_t hold = ch->hold.ck, soonest;
     if (!ch->banked || b->active.n == 0) return false;
     ch->hold.ck = b->clock_ck + 1;
-    int best = pimhw_i_best(to->rules, ch, &b->active, t, &soonest);
+    int best = pimhw_i_best(ch, &b->active, t, &soonest);
     if (best < 0 && soonest < UINT64_MAX && pimhw_i_guarded(ch, command, bank, -1)) t = soonest;
     bool first = soonest <= t;
     if (first) {
-        best = pimhw_i_best(to->rules, ch, &b->active, soonest, &soonest);
-        pimhw_i_serve(to, ch, &b->active, best, soonest);
+        best = pimhw_i_best(ch, &b->active, soonest, &soonest);
+        pimhw_i_serve(ch, &b->active, best, soonest);
         b->clock_ck = ch->last_ck;
     }
     ch->hold.ck = hold;
@@ -2120,30 +2031,29 @@ static bool pimhw_i_active_first(const pimhw_i_issuer *to, pimhw_i_channel *ch, 
 }
 
 /* Does n times the work of one instruction. */
-static void pimhw_i_in_order(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_work *work,
-                             uint64_t n)
+static void pimhw_i_in_order(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
-    if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(to->rules, ch);
+    if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(ch);
     while (n > 0) {
-        uint32_t reason, next = pimhw_i_needed(to->rules, ch, work);
-        uint64_t t = pimhw_i_earliest(to->rules, ch, next, work->bank, &reason);
-        if (pimhw_i_active_first(to, ch, next, work->bank, t)) continue;
-        if (pimhw_i_refresh(to, ch, t, reason)) continue;
+        uint32_t next = pimhw_i_needed(ch, work);
+        pimhw_i_when at = pimhw_i_earliest(ch, next, work->bank);
+        if (pimhw_i_active_first(ch, next, work->bank, at.ck)) continue;
+        if (pimhw_i_refresh(ch, at.ck, at.reason)) continue;
         bool alone = !ch->banked || ch->banks->active.n == 0;
         uint64_t together = next == work->command && alone ? n : 1;
-        together = pimhw_i_until(ch, t, to->rules->again_ck[next], UINT64_MAX, together);
-        if (!pimhw_i_send(to, ch, next, t, together, work, reason)) continue;
+        together = pimhw_i_until(ch, at.ck, ch->rules->again_ck[next], UINT64_MAX, together);
+        if (!pimhw_i_send(ch, next, at.ck, together, work, at.reason)) continue;
         if (next != work->command) continue;
         n -= together;
         work->tile += (uint32_t)together;
         work->column += (uint32_t)together;
-        pimhw_i_run run = {ch->last_ck, to->rules->again_ck[next], together};
+        pimhw_i_run run = {ch->last_ck, ch->rules->again_ck[next], together};
         ch->newest_run = (ch->newest_run + 1) % PIMHW_I_QUEUE;
         ch->runs[ch->newest_run] = run;
     }
     ch->left_ck = ch->last_ck;
     if (ch->banked) ch->banks->clock_ck = ch->last_ck;
-    pimhw_i_completed(to->rules, ch, work->command);
+    pimhw_i_completed(ch, work->command);
 }
 
 static void pimhw_i_not_before(pimhw_i_when *when, uint64_t ck, uint32_t reason)
@@ -2159,10 +2069,10 @@ static void pimhw_i_not_before_key(pimhw_i_when *when, uint64_t key)
     if (key >> 8 > when->ck) pimhw_i_not_before(when, key >> 8, (uint32_t)(key & 255));
 }
 
-static void pimhw_i_not_before_table(pimhw_i_when *when, const pimhw_i_rules *rules,
-                                     const pimhw_i_channel *ch, uint32_t command, uint32_t bank)
+static void pimhw_i_not_before_table(pimhw_i_when *when, const pimhw_i_channel *ch,
+                                     uint32_t command, uint32_t bank)
 {
-    uint64_t key = pimhw_i_table_key(rules, ch, command, bank);
+    uint64_t key = pimhw_i_table_key(ch, command, bank);
     if (key >> 8 > when->ck)
         pimhw_i_not_before(when, key >> 8, PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason);
 }
@@ -2188,36 +2098,33 @@ static void pimhw_i_remember(pimhw_i_last *last, const pimhw_i_work *work, uint6
 }
 
 /* Static: program order, and the last command's time after a change of class. */
-static void pimhw_i_static(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_work *work,
-                           uint64_t n)
+static void pimhw_i_static(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
-    const pimhw_i_rules *rules = to->rules;
+    const pimhw_i_rules *rules = ch->rules;
     uint32_t command = work->command, of_class = rules->class_of[command];
     bool rows = of_class == PIMHW_I_M && rules->config.row_opening != PIMHW_ROW_HIDDEN;
+    bool head = rules->config.row_opening == PIMHW_ROW_HEAD;
+    pimhw_i_last *last = &ch->flow->last[0];
     while (n > 0) {
-        pimhw_i_flow *f = ch->flow;
         pimhw_i_when from = ch->hold, at = from;
-        if (f->last[0].any) {
-            uint32_t last = f->last[0].command, its = rules->class_of[last];
-            bool same = its == of_class;
-            uint64_t gap = same ? pimhw_i_gap(rules, &f->last[0], work) : rules->exec_ck[its];
-            pimhw_i_not_before(&at, f->last[0].ck + gap, PIMHW_I_GAP_REASON[its]);
-            if (rules->config.row_opening == PIMHW_ROW_HEAD)
-                pimhw_i_not_before(&from, f->last[0].ck, PIMHW_I_GAP_REASON[its]);
+        if (last->any) {
+            uint32_t its = rules->class_of[last->command];
+            uint64_t gap = its == of_class ? pimhw_i_gap(rules, last, work) : rules->exec_ck[its];
+            pimhw_i_not_before(&at, last->ck + gap, PIMHW_I_GAP_REASON[its]);
+            pimhw_i_not_before(&from, last->ck + (head ? 0 : gap), PIMHW_I_GAP_REASON[its]);
         }
-        if (rules->config.row_opening != PIMHW_ROW_HEAD) from = at;
-        uint32_t next = rows ? pimhw_i_needed(rules, ch, work) : command;
+        uint32_t next = rows ? pimhw_i_needed(ch, work) : command;
         if (next != command) at = from;
         if (rows)
-            pimhw_i_not_before_table(&at, rules, ch, next, work->bank);
+            pimhw_i_not_before_table(&at, ch, next, work->bank);
         else
             pimhw_i_not_before(&at, ch->refreshed_ck, PIMHW_WAIT_REFRESH);
-        if (pimhw_i_refresh(to, ch, at.ck, at.reason)) continue;
+        if (pimhw_i_refresh(ch, at.ck, at.reason)) continue;
         uint64_t step = rules->again_ck[next];
         uint64_t k = pimhw_i_until(ch, at.ck, step, UINT64_MAX, next == command ? n : 1);
-        pimhw_i_issue(to, ch, next, at.ck, k, work, at.reason);
+        pimhw_i_issue(ch, next, at.ck, k, work, at.reason);
         if (next != command) continue;
-        pimhw_i_remember(&f->last[0], work, ch->last_ck);
+        pimhw_i_remember(last, work, ch->last_ck);
         work->tile += (uint32_t)k;
         work->column += (uint32_t)k;
         n -= k;
@@ -2230,20 +2137,19 @@ static bool pimhw_i_has_tiles(uint32_t command)
 }
 
 /* When a stream's work, or next, which opens its row, may issue. first: of a phase (ping-pong). */
-static pimhw_i_when pimhw_i_stream_at(const pimhw_i_rules *rules, const pimhw_i_channel *ch,
-                                      uint32_t stream, const pimhw_i_work *work, uint32_t next,
-                                      bool first)
+static pimhw_i_when pimhw_i_stream_at(const pimhw_i_channel *ch, uint32_t stream,
+                                      const pimhw_i_work *work, uint32_t next, bool first)
 {
     const pimhw_i_flow *f = ch->flow;
     const pimhw_i_last *last = &f->last[stream];
-    bool dcs = rules->config.controller == PIMHW_DCS, mac = stream == PIMHW_I_MAC,
+    bool dcs = ch->rules->config.controller == PIMHW_DCS, mac = stream == PIMHW_I_MAC,
          row = next != work->command;
     const pimhw_i_when *start = row && first ? &f->start_before : &f->start;
     pimhw_i_when at = ch->hold;
     if (dcs) pimhw_i_not_before(&at, f->dispatch_ck, PIMHW_WAIT_HOST);
     if (!row && last->any)
-        pimhw_i_not_before(&at, last->ck + pimhw_i_gap(rules, last, work),
-                           PIMHW_I_GAP_REASON[rules->class_of[next]]);
+        pimhw_i_not_before(&at, last->ck + pimhw_i_gap(ch->rules, last, work),
+                           PIMHW_I_GAP_REASON[ch->rules->class_of[next]]);
     if (!row && dcs && pimhw_i_has_tiles(next))
         pimhw_i_not_before_key(&at, mac ? f->tile_mac[work->tile] : f->tile_write[work->tile]);
     if (!row && dcs && next != PIMHW_CMD_WRGB)
@@ -2251,7 +2157,7 @@ static pimhw_i_when pimhw_i_stream_at(const pimhw_i_rules *rules, const pimhw_i_
     if (!dcs) pimhw_i_not_before(&at, start->ck, start->reason);
     if (row) pimhw_i_not_before(&at, f->mac_stream_ck, PIMHW_WAIT_OPERAND);
     if (mac)
-        pimhw_i_not_before_table(&at, rules, ch, next, work->bank);
+        pimhw_i_not_before_table(&at, ch, next, work->bank);
     else
         pimhw_i_not_before(&at, ch->refreshed_ck, PIMHW_WAIT_REFRESH);
     return at;
@@ -2259,29 +2165,18 @@ static pimhw_i_when pimhw_i_stream_at(const pimhw_i_rules *rules, const pimhw_i_
 
 /* -- DCS -- */
 
-static void pimhw_i_push(const pimhw_i_issuer *to, pimhw_i_flow *f, uint32_t stream,
-                         uint32_t command, const pimhw_i_when *at, const pimhw_i_work *work)
-{
-    pimhw_i_ring *r = &f->ring[stream];
-    uint32_t slot = r->end++ % PIMHW_I_RING;
-    PIMHW_ASSERT(r->end - r->begin <= PIMHW_I_RING);
-    r->key[slot] = at->ck << 16 | command << 8 | at->reason;
-    if (to->sink) r->work[slot] = *work;
-}
-
 /* Charges and tells the oldest command of a stream. */
-static void pimhw_i_emit(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t stream)
+static void pimhw_i_emit(pimhw_i_channel *ch, uint32_t stream)
 {
     pimhw_i_ring *r = &ch->flow->ring[stream];
     uint32_t slot = r->begin++ % PIMHW_I_RING;
     uint64_t key = r->key[slot];
-    pimhw_i_note(to, ch, (uint32_t)(key >> 8 & 255), key >> 16, 1, &r->work[slot],
+    pimhw_i_note(ch, (uint32_t)(key >> 8 & 255), key >> 16, 1, &r->work[slot],
                  (uint32_t)(key & 255));
 }
 
 /* Emits what no later command of either stream can precede: they come from these clocks on. */
-static void pimhw_i_merge(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_t io_ck,
-                          uint64_t mac_ck)
+static void pimhw_i_merge(pimhw_i_channel *ch, uint64_t io_ck, uint64_t mac_ck)
 {
     pimhw_i_ring *io = &ch->flow->ring[PIMHW_I_IO], *mac = &ch->flow->ring[PIMHW_I_MAC];
     for (;;) {
@@ -2289,9 +2184,9 @@ static void pimhw_i_merge(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_
         uint64_t io_at = has_io ? io->key[io->begin % PIMHW_I_RING] >> 16 : io_ck;
         uint64_t mac_at = has_mac ? mac->key[mac->begin % PIMHW_I_RING] >> 16 : mac_ck;
         if (has_mac && mac_at <= io_at)
-            pimhw_i_emit(to, ch, PIMHW_I_MAC);
+            pimhw_i_emit(ch, PIMHW_I_MAC);
         else if (has_io && io_at < mac_at)
-            pimhw_i_emit(to, ch, PIMHW_I_IO);
+            pimhw_i_emit(ch, PIMHW_I_IO);
         else
             return;
     }
@@ -2304,64 +2199,43 @@ static void pimhw_i_dispatch(pimhw_i_flow *f, uint32_t stream, uint64_t ahead)
     f->dispatch_ck = pimhw_i_max(f->dispatch_ck, left);
 }
 
-static void pimhw_i_leave_queue(pimhw_i_flow *f, uint32_t stream, const pimhw_i_work *work,
-                                uint64_t ck)
+/* What a command of either stream at a clock means for its entries. */
+static void pimhw_i_dcs_entries(const pimhw_i_rules *rules, pimhw_i_flow *f,
+                                const pimhw_i_work *work, uint64_t ck)
 {
-    f->left_ck[stream][f->n_left[stream]++ % PIMHW_I_QUEUED] = ck;
-    pimhw_i_remember(&f->last[stream], work, ck);
-}
-
-/* What a W or R at a clock means for its entries. */
-static void pimhw_i_dcs_io_entries(const pimhw_i_rules *rules, pimhw_i_flow *f,
-                                   const pimhw_i_work *work, uint64_t ck)
-{
-    uint32_t of_class = rules->class_of[work->command];
-    uint64_t key = (ck + rules->exec_ck[of_class]) << 8 | PIMHW_I_GAP_REASON[of_class];
-    if (work->command == PIMHW_CMD_WRGB)
-        f->tile_write[work->tile] = f->tile_mac[work->tile] = key;
-    else
-        f->out_io[work->out] = f->out_mac[work->out] = key;
-}
-
-/* The same for a M. */
-static void pimhw_i_dcs_mac_entries(const pimhw_i_rules *rules, pimhw_i_flow *f,
-                                    const pimhw_i_work *work, uint64_t ck)
-{
-    uint64_t sum = (ck + rules->exec_ck[PIMHW_I_M]) << 8 | PIMHW_WAIT_OPERAND;
-    uint64_t early = (ck + rules->config.tCCD_S) << 8 | PIMHW_WAIT_OPERAND;
+    uint32_t of_class = rules->class_of[work->command], reason = PIMHW_I_GAP_REASON[of_class];
+    uint64_t done = (ck + rules->exec_ck[of_class]) << 8 | reason;
+    bool mac = of_class == PIMHW_I_M, early = mac && rules->config.early_tiles;
     if (pimhw_i_has_tiles(work->command))
-        f->tile_write[work->tile] = rules->config.early_tiles ? early : sum;
-    f->out_mac[work->out] = rules->config.is_mac ? ck << 8 | PIMHW_WAIT_OPERAND : sum;
-    f->out_io[work->out] = sum;
-    f->mac_stream_ck = ck;
-}
-
-/* Whether an entry of a command waits for one that waits for a refresh. */
-static bool pimhw_i_dcs_marked(const pimhw_i_flow *f, const pimhw_i_work *work)
-{
-    if (f->n_blocked[0] + f->n_blocked[1] == 0) return false;
-    if (pimhw_i_has_tiles(work->command) && f->tile_marks[work->tile]) return true;
-    return work->command != PIMHW_CMD_WRGB && f->out_marks[work->out];
+        f->tile_write[work->tile] = early ? (ck + rules->config.tCCD_S) << 8 | reason : done;
+    if (work->command == PIMHW_CMD_WRGB) {
+        f->tile_mac[work->tile] = done;
+        return;
+    }
+    f->out_io[work->out] = done;
+    f->out_mac[work->out] = mac && rules->config.is_mac ? ck << 8 | reason : done;
+    if (mac) f->mac_stream_ck = ck;
 }
 
 /* Issues commands of a record that come before the next refresh; the others stay in the record. */
-static void pimhw_i_dcs_some(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t stream,
-                             pimhw_i_record *record)
+static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
 {
-    const pimhw_i_rules *rules = to->rules;
+    uint32_t stream = record->stream;
+    const pimhw_i_rules *rules = ch->rules;
     pimhw_i_flow *f = ch->flow;
     pimhw_i_work *work = &record->work;
     uint64_t since = 0; /* commands whose effects are still to come */
     while (record->n > 0) {
         pimhw_i_dispatch(f, stream, 0);
-        uint32_t next = pimhw_i_needed(rules, ch, work);
-        pimhw_i_when at = pimhw_i_stream_at(rules, ch, stream, work, next, false);
-        bool marked = next == work->command && pimhw_i_dcs_marked(f, work);
+        uint32_t next = pimhw_i_needed(ch, work);
+        pimhw_i_when at = pimhw_i_stream_at(ch, stream, work, next, false);
+        /* an entry of it waits for one that waits for a refresh */
+        bool marked = next == work->command && f->n_blocked[0] + f->n_blocked[1] > 0 &&
+                      ((pimhw_i_has_tiles(next) && f->tile_marks[work->tile]) ||
+                       (next != PIMHW_CMD_WRGB && f->out_marks[work->out]));
         bool blocked = marked || at.ck >= ch->due_ck;
-        if (blocked || next != work->command) {
-            if (since)
-                pimhw_i_effects(rules, ch, work->command, work->bank, work->row, f->last[stream].ck,
-                                since);
+        if (since && (blocked || next != work->command)) {
+            pimhw_i_effects(ch, work, work->command, f->last[stream].ck, since);
             since = 0;
         }
         if (blocked) {
@@ -2369,97 +2243,90 @@ static void pimhw_i_dcs_some(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint
             if (marked) f->blocked_at[stream].ck = UINT64_MAX;
             return;
         }
-        pimhw_i_push(to, f, stream, next, &at, work);
+        pimhw_i_ring *ring = &f->ring[stream];
+        uint32_t slot = ring->end++ % PIMHW_I_RING;
+        PIMHW_ASSERT(ring->end - ring->begin <= PIMHW_I_RING);
+        ring->key[slot] = at.ck << 16 | next << 8 | at.reason;
+        if (ch->sink) ring->work[slot] = *work;
         if (next != work->command) {
-            pimhw_i_effects(rules, ch, next, work->bank, work->row, at.ck, 1);
+            pimhw_i_effects(ch, work, next, at.ck, 1);
             f->mac_stream_ck = at.ck;
             continue;
         }
-        if (stream == PIMHW_I_MAC)
-            pimhw_i_dcs_mac_entries(rules, f, work, at.ck);
-        else
-            pimhw_i_dcs_io_entries(rules, f, work, at.ck);
-        pimhw_i_leave_queue(f, stream, work, at.ck);
+        pimhw_i_dcs_entries(rules, f, work, at.ck);
+        f->left_ck[stream][f->n_left[stream]++ % PIMHW_I_QUEUED] = at.ck;
+        pimhw_i_remember(&f->last[stream], work, at.ck);
         work->tile += pimhw_i_has_tiles(next);
         work->column++;
         record->n--;
         since++;
     }
-    if (since)
-        pimhw_i_effects(rules, ch, work->command, work->bank, work->row, f->last[stream].ck, since);
+    if (since) pimhw_i_effects(ch, work, work->command, f->last[stream].ck, since);
 }
 
 /* Marks the entries of a record that waits for a refresh, or takes the marks off. */
-static void pimhw_i_dcs_mark(pimhw_i_flow *f, uint32_t stream, const pimhw_i_record *record,
-                             uint32_t sign)
+static void pimhw_i_dcs_mark(pimhw_i_flow *f, const pimhw_i_record *record, uint32_t sign)
 {
     const pimhw_i_work *work = &record->work;
-    f->n_blocked[stream] += sign * record->n;
+    f->n_blocked[record->stream] += sign * record->n;
     if (work->command != PIMHW_CMD_WRGB) f->out_marks[work->out] += sign * record->n;
     for (uint32_t i = 0; i < record->n && pimhw_i_has_tiles(work->command); i++)
         f->tile_marks[work->tile + i] += sign;
 }
 
-static void pimhw_i_dcs_append(pimhw_i_flow *f, uint32_t stream, const pimhw_i_record *record)
+static void pimhw_i_dcs_append(pimhw_i_flow *f, const pimhw_i_record *record)
 {
     for (uint32_t i = 0; i < record->n; i++)
-        pimhw_i_dispatch(f, stream, f->n_blocked[stream] + i);
-    pimhw_i_dcs_mark(f, stream, record, 1);
+        pimhw_i_dispatch(f, record->stream, f->n_blocked[record->stream] + i);
+    pimhw_i_dcs_mark(f, record, 1);
     f->records[f->n_records++] = *record;
 }
 
-static uint32_t pimhw_i_stream_of(const pimhw_i_rules *rules, const pimhw_i_record *record)
-{
-    return rules->class_of[record->work.command] == PIMHW_I_M ? PIMHW_I_MAC : PIMHW_I_IO;
-}
-
 /* All that could issue before the refresh has: it takes place, then both streams go on. */
-static void pimhw_i_dcs_refresh(const pimhw_i_issuer *to, pimhw_i_channel *ch)
+static void pimhw_i_dcs_refresh(pimhw_i_channel *ch)
 {
     pimhw_i_flow *f = ch->flow;
     bool mac = f->n_blocked[PIMHW_I_MAC] > 0, io = f->n_blocked[PIMHW_I_IO] > 0;
     bool mac_first = mac && (!io || f->blocked_at[PIMHW_I_MAC].ck <= f->blocked_at[PIMHW_I_IO].ck);
     const pimhw_i_when *first = &f->blocked_at[mac_first ? PIMHW_I_MAC : PIMHW_I_IO];
-    pimhw_i_merge(to, ch, UINT64_MAX, UINT64_MAX);
-    pimhw_i_refresh(to, ch, first->ck, first->reason);
+    pimhw_i_merge(ch, UINT64_MAX, UINT64_MAX);
+    pimhw_i_refresh(ch, first->ck, first->reason);
     f->mac_stream_ck = ch->last_ck;
     uint32_t n = f->n_records;
     for (uint32_t i = 0; i < n; i++)
-        pimhw_i_dcs_mark(f, pimhw_i_stream_of(to->rules, &f->records[i]), &f->records[i],
-                         (uint32_t)-1);
+        pimhw_i_dcs_mark(f, &f->records[i], UINT32_MAX); /* minus 1 */
     f->n_records = 0;
     for (uint32_t i = 0; i < n; i++) {
         pimhw_i_record record = f->records[i];
-        uint32_t stream = pimhw_i_stream_of(to->rules, &record);
-        if (f->n_blocked[stream] == 0) pimhw_i_dcs_some(to, ch, stream, &record);
-        if (record.n > 0) pimhw_i_dcs_append(f, stream, &record);
+        if (f->n_blocked[record.stream] == 0) pimhw_i_dcs_some(ch, &record);
+        if (record.n > 0) pimhw_i_dcs_append(f, &record);
     }
 }
 
 /* Two queues, each in order; a stream whose next command meets a refresh waits for the other. */
-static void pimhw_i_dcs(const pimhw_i_issuer *to, pimhw_i_channel *ch, const pimhw_i_work *work,
-                        uint64_t n)
+static void pimhw_i_dcs(pimhw_i_channel *ch, const pimhw_i_work *work, uint64_t n)
 {
     pimhw_i_flow *f = ch->flow;
-    pimhw_i_record record = {*work, 0, (uint32_t)n};
-    uint32_t stream = pimhw_i_stream_of(to->rules, &record);
+    bool mac = ch->rules->class_of[work->command] == PIMHW_I_M;
+    uint32_t stream = mac ? PIMHW_I_MAC : PIMHW_I_IO;
+    pimhw_i_record record = {*work, 0, (uint32_t)n, stream};
     for (;;) {
-        if (f->n_blocked[stream] == 0) pimhw_i_dcs_some(to, ch, stream, &record);
+        if (f->n_blocked[stream] == 0) pimhw_i_dcs_some(ch, &record);
         pimhw_i_record part = record;
         part.n = (uint32_t)pimhw_i_min(record.n, PIMHW_I_QUEUED - f->n_blocked[stream]);
-        if (part.n > 0) pimhw_i_dcs_append(f, stream, &part);
+        if (part.n > 0) pimhw_i_dcs_append(f, &part);
         record.work.tile += part.n;
         record.work.column += part.n;
         record.n -= part.n;
         while ((f->n_blocked[0] > 0 && f->n_blocked[1] > 0) ||
                (record.n > 0 && f->n_blocked[stream] == PIMHW_I_QUEUED))
-            pimhw_i_dcs_refresh(to, ch);
+            pimhw_i_dcs_refresh(ch);
         if (record.n == 0) break;
     }
     uint64_t from = pimhw_i_max(f->dispatch_ck, ch->hold.ck);
     uint64_t io_ck = pimhw_i_max(f->last[PIMHW_I_IO].ck, from);
     uint64_t mac_ck = pimhw_i_max(f->mac_stream_ck, from);
-    pimhw_i_merge(to, ch, f->n_blocked[PIMHW_I_IO] ? ch->due_ck : io_ck,
+    pimhw_i_merge(ch, f->n_blocked[PIMHW_I_IO] ? ch->due_ck : io_ck,
                   f->n_blocked[PIMHW_I_MAC] ? ch->due_ck : mac_ck);
 }
 
@@ -2476,27 +2343,16 @@ typedef struct pimhw_i_cursor {
     uint32_t n;
 } pimhw_i_cursor;
 
-static void pimhw_i_advance_cursor(pimhw_i_cursor *c, uint64_t k)
-{
-    c->record->n -= (uint32_t)k;
-    c->record->work.tile += (uint32_t)k;
-    c->record->work.column += (uint32_t)k;
-    if (c->record->n > 0) return;
-    c->record++;
-    c->n--;
-}
-
-static void pimhw_i_pp_issue(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint32_t stream,
-                             uint32_t command, const pimhw_i_when *at, uint64_t n,
-                             const pimhw_i_work *work)
+static void pimhw_i_pp_issue(pimhw_i_channel *ch, uint32_t stream, uint32_t command,
+                             const pimhw_i_when *at, uint64_t n, const pimhw_i_work *work)
 {
     pimhw_i_flow *f = ch->flow;
-    pimhw_i_issue(to, ch, command, at->ck, n, work, at->reason);
+    pimhw_i_issue(ch, command, at->ck, n, work, at->reason);
     if (stream == PIMHW_I_MAC) f->mac_stream_ck = ch->last_ck;
     if (command != work->command) return;
     pimhw_i_remember(&f->last[stream], work, ch->last_ck);
-    uint32_t of_class = to->rules->class_of[command];
-    f->done_ck[of_class] = ch->last_ck + to->rules->exec_ck[of_class];
+    uint32_t of_class = ch->rules->class_of[command];
+    f->done_ck[of_class] = ch->last_ck + ch->rules->exec_ck[of_class];
 }
 
 /* The start of the phase after: all of this one is done. */
@@ -2510,34 +2366,35 @@ static pimhw_i_when pimhw_i_pp_next_start(const pimhw_i_flow *f)
 }
 
 /* One phase: MACs beside reads, writes. ahead: the next phase's first MAC; its row may open. */
-static void pimhw_i_pp_run(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_cursor mac,
-                           pimhw_i_cursor reads, pimhw_i_cursor writes, const pimhw_i_work *ahead)
+static void pimhw_i_pp_run(pimhw_i_channel *ch, pimhw_i_phase *phase, pimhw_i_record *w,
+                           uint32_t n_w, const pimhw_i_work *ahead)
 {
-    const pimhw_i_rules *rules = to->rules;
+    pimhw_i_cursor mac = {phase->m, phase->n_m}, reads = {phase->r, phase->n_r}, writes = {w, n_w};
+    const pimhw_i_rules *rules = ch->rules;
     pimhw_i_flow *f = ch->flow;
     bool first = true;
     for (;;) {
         pimhw_i_cursor *io = reads.n ? &reads : &writes;
         const pimhw_i_work *work = mac.n ? &mac.record->work : ahead;
-        uint32_t next = work ? pimhw_i_needed(rules, ch, work) : 0;
+        uint32_t next = work ? pimhw_i_needed(ch, work) : 0;
         pimhw_i_when m = {UINT64_MAX, 0}, i = {UINT64_MAX, 0};
-        if (mac.n) m = pimhw_i_stream_at(rules, ch, PIMHW_I_MAC, work, next, first);
+        if (mac.n) m = pimhw_i_stream_at(ch, PIMHW_I_MAC, work, next, first);
         if (io->n)
-            i = pimhw_i_stream_at(rules, ch, PIMHW_I_IO, &io->record->work,
-                                  io->record->work.command, false);
+            i = pimhw_i_stream_at(ch, PIMHW_I_IO, &io->record->work, io->record->work.command,
+                                  false);
         if (!mac.n && work && next != work->command) {
-            m = pimhw_i_stream_at(rules, ch, PIMHW_I_MAC, work, next, false);
+            m = pimhw_i_stream_at(ch, PIMHW_I_MAC, work, next, false);
             if (!io->n && m.ck >= pimhw_i_pp_next_start(f).ck) break;
         }
         if (m.ck == UINT64_MAX && i.ck == UINT64_MAX) break;
         bool mac_first = m.ck <= i.ck;
         const pimhw_i_when *at = mac_first ? &m : &i;
-        if (pimhw_i_refresh(to, ch, at->ck, at->reason)) {
+        if (pimhw_i_refresh(ch, at->ck, at->reason)) {
             f->mac_stream_ck = ch->last_ck;
             continue;
         }
         if (mac_first && next != work->command) {
-            pimhw_i_pp_issue(to, ch, PIMHW_I_MAC, next, at, 1, work);
+            pimhw_i_pp_issue(ch, PIMHW_I_MAC, next, at, 1, work);
             continue;
         }
         pimhw_i_cursor *from = mac_first ? &mac : io;
@@ -2545,88 +2402,77 @@ static void pimhw_i_pp_run(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_
         uint64_t last = mac_first ? i.ck : m.ck == UINT64_MAX ? m.ck : m.ck - 1;
         uint64_t k = pimhw_i_until(ch, at->ck, rules->again_ck[command], last, from->record->n);
         pimhw_i_work issued = from->record->work;
-        pimhw_i_pp_issue(to, ch, mac_first ? PIMHW_I_MAC : PIMHW_I_IO, command, at, k, &issued);
-        pimhw_i_advance_cursor(from, k);
+        pimhw_i_pp_issue(ch, mac_first ? PIMHW_I_MAC : PIMHW_I_IO, command, at, k, &issued);
+        from->record->n -= (uint32_t)k;
+        from->record->work.tile += (uint32_t)k;
+        from->record->work.column += (uint32_t)k;
+        bool over = from->record->n == 0;
+        from->record += over;
+        from->n -= over;
         first = first && !mac_first;
     }
     f->start_before = f->start;
     f->start = pimhw_i_pp_next_start(f);
 }
 
-static pimhw_i_cursor pimhw_i_cursor_of(pimhw_i_record *record, uint32_t n)
-{
-    pimhw_i_cursor c = {record, n};
-    return c;
-}
-
 /* Ends the phase being filled; the one before it can run now, for all beside it is known. */
-static void pimhw_i_pp_cut(const pimhw_i_issuer *to, pimhw_i_channel *ch)
+static void pimhw_i_pp_cut(pimhw_i_channel *ch)
 {
     pimhw_i_flow *f = ch->flow;
     pimhw_i_phase *full = pimhw_i_pp_phase(f, f->filling);
     pimhw_i_phase *before = pimhw_i_pp_phase(f, f->filling + 2);
-    pimhw_i_cursor writes = pimhw_i_cursor_of(full->w, full->n_w);
-    const pimhw_i_work *ahead = full->n_m ? &full->m[0].work : NULL;
-    pimhw_i_pp_run(to, ch, pimhw_i_cursor_of(before->m, before->n_m),
-                   pimhw_i_cursor_of(before->r, before->n_r), writes, ahead);
+    pimhw_i_pp_run(ch, before, full->w, full->n_w, full->n_m ? &full->m[0].work : NULL);
     before->n_r = before->n_m = before->outs = full->n_w = 0;
     f->filling++;
 }
 
 /* Runs all phases; the next one starts anew. */
-static void pimhw_i_pp_finish(const pimhw_i_issuer *to, pimhw_i_channel *ch)
+static void pimhw_i_pp_finish(pimhw_i_channel *ch)
 {
     pimhw_i_flow *f = ch->flow;
-    pimhw_i_cursor none = {NULL, 0};
     if (!f->begun) return;
-    pimhw_i_pp_cut(to, ch);
-    pimhw_i_phase *last = pimhw_i_pp_phase(f, f->filling + 2);
-    pimhw_i_pp_run(to, ch, pimhw_i_cursor_of(last->m, last->n_m),
-                   pimhw_i_cursor_of(last->r, last->n_r), none, NULL);
-    pimhw_i_phase *after = pimhw_i_pp_phase(f, f->filling);
-    pimhw_i_pp_run(to, ch, none, pimhw_i_cursor_of(after->r, after->n_r),
-                   pimhw_i_cursor_of(f->records, f->n_records), NULL);
+    pimhw_i_pp_cut(ch);
+    pimhw_i_pp_run(ch, pimhw_i_pp_phase(f, f->filling + 2), NULL, 0, NULL);
+    /* of the phase being filled there are only reads */
+    pimhw_i_pp_run(ch, pimhw_i_pp_phase(f, f->filling), f->records, f->n_records, NULL);
     for (uint32_t i = 0; i < 3; i++)
         f->phase[i].n_w = f->phase[i].n_m = f->phase[i].n_r = f->phase[i].outs = 0;
-    memset(f->tile_group, 0, to->rules->config.in_entries * sizeof f->tile_group[0]);
-    memset(f->sums, 0, to->rules->outs * sizeof f->sums[0]);
+    memset(f->tile_group, 0, ch->rules->config.in_entries * sizeof f->tile_group[0]);
+    memset(f->sums, 0, ch->rules->outs * sizeof f->sums[0]);
     f->start_before = f->start;
-    f->filling = 0;
-    f->n_records = 0;
-    f->group = f->used_group = 0;
-    f->group_tiles = 0;
+    f->filling = f->group = f->used_group = 0;
+    f->n_records = f->group_tiles = 0;
     f->begun = f->mac_since = false;
 }
 
 /* Writes wait until their phase is known. */
-static void pimhw_i_pp_wait(const pimhw_i_issuer *to, pimhw_i_channel *ch, const pimhw_i_work *work,
-                            uint32_t n, uint64_t group)
+static void pimhw_i_pp_wait(pimhw_i_channel *ch, const pimhw_i_work *work, uint32_t n,
+                            uint64_t group)
 {
     pimhw_i_flow *f = ch->flow;
     if (f->n_records == PIMHW_I_RECORDS) {
-        pimhw_i_pp_cut(to, ch);
+        pimhw_i_pp_cut(ch);
         pimhw_i_phase *p = pimhw_i_pp_phase(f, f->filling);
         memcpy(p->w, f->records, sizeof p->w);
         p->n_w = f->n_records;
         f->n_records = 0;
     }
-    pimhw_i_record record = {*work, group, n};
+    pimhw_i_record record = {*work, group, n, 0};
     f->records[f->n_records++] = record;
 }
 
 /* WR_GB: cut into groups that a region holds. */
-static void pimhw_i_pp_write(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_work *work,
-                             uint64_t n)
+static void pimhw_i_pp_write(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
     pimhw_i_flow *f = ch->flow;
     while (n > 0) {
-        if (f->group == 0 || f->mac_since || f->group_tiles == to->rules->in_region) {
+        if (f->group == 0 || f->mac_since || f->group_tiles == ch->rules->in_region) {
             f->group++;
             f->group_tiles = 0;
             f->mac_since = false;
         }
-        uint32_t k = (uint32_t)pimhw_i_min(n, to->rules->in_region - f->group_tiles);
-        pimhw_i_pp_wait(to, ch, work, k, f->group);
+        uint32_t k = (uint32_t)pimhw_i_min(n, ch->rules->in_region - f->group_tiles);
+        pimhw_i_pp_wait(ch, work, k, f->group);
         for (uint32_t i = 0; i < k; i++)
             f->tile_group[work->tile + i] = f->group;
         f->group_tiles += k;
@@ -2653,18 +2499,18 @@ static uint32_t pimhw_i_pp_claim(pimhw_i_flow *f, uint64_t group, pimhw_i_phase 
 }
 
 /* Puts MACs of one group into a phase. */
-static void pimhw_i_pp_mac_part(const pimhw_i_issuer *to, pimhw_i_channel *ch,
-                                const pimhw_i_work *work, uint32_t n, uint64_t group)
+static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, const pimhw_i_work *work, uint32_t n,
+                                uint64_t group)
 {
     pimhw_i_flow *f = ch->flow;
     pimhw_i_entry *sum = &f->sums[work->out];
     pimhw_i_phase *p = pimhw_i_pp_phase(f, f->filling);
     bool newer = group > f->used_group && p->n_m > 0;
-    bool full = !sum->going && p->outs >= to->rules->out_region;
-    if (newer || full || p->n_m == PIMHW_I_RECORDS) pimhw_i_pp_cut(to, ch);
+    bool full = !sum->going && p->outs >= ch->rules->out_region;
+    if (newer || full || p->n_m == PIMHW_I_RECORDS) pimhw_i_pp_cut(ch);
     p = pimhw_i_pp_phase(f, f->filling);
     if (p->n_w + pimhw_i_pp_claim(f, group, NULL) > PIMHW_I_RECORDS) {
-        pimhw_i_pp_cut(to, ch);
+        pimhw_i_pp_cut(ch);
         p = pimhw_i_pp_phase(f, f->filling);
     }
     pimhw_i_pp_claim(f, group, p);
@@ -2672,12 +2518,11 @@ static void pimhw_i_pp_mac_part(const pimhw_i_issuer *to, pimhw_i_channel *ch,
     if (!sum->going || sum->phase != f->filling + 1) p->outs++;
     sum->going = true;
     sum->phase = f->filling + 1;
-    pimhw_i_record record = {*work, group, n};
+    pimhw_i_record record = {*work, group, n, 0};
     p->m[p->n_m++] = record;
 }
 
-static void pimhw_i_pp_mac(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_work *work,
-                           uint64_t n)
+static void pimhw_i_pp_mac(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
     pimhw_i_flow *f = ch->flow;
     bool tiles = pimhw_i_has_tiles(work->command);
@@ -2687,93 +2532,85 @@ static void pimhw_i_pp_mac(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_
         uint32_t k = tiles ? 1 : (uint32_t)n;
         while (k < n && f->tile_group[work->tile + k] == group)
             k++;
-        pimhw_i_pp_mac_part(to, ch, work, k, group);
+        pimhw_i_pp_mac_part(ch, work, k, group);
         work->tile += k;
         work->column += k;
         n -= k;
     }
 }
 
-static void pimhw_i_pp_read(const pimhw_i_issuer *to, pimhw_i_channel *ch, const pimhw_i_work *work)
+static void pimhw_i_pp_read(pimhw_i_channel *ch, const pimhw_i_work *work)
 {
     pimhw_i_flow *f = ch->flow;
     pimhw_i_entry *sum = &f->sums[work->out];
     pimhw_i_phase *p;
     /* sum->phase is the phase of its last MAC plus 1 */
     while (p = pimhw_i_pp_phase(f, pimhw_i_max(f->filling, sum->phase)), p->n_r == PIMHW_I_RECORDS)
-        pimhw_i_pp_cut(to, ch);
+        pimhw_i_pp_cut(ch);
     sum->going = false;
     p->r[p->n_r].work = *work;
     p->r[p->n_r++].n = 1;
 }
 
-static void pimhw_i_ping_pong(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_work *work,
-                              uint64_t n)
+static void pimhw_i_ping_pong(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
     pimhw_i_flow *f = ch->flow;
-    uint32_t of_class = to->rules->class_of[work->command];
+    uint32_t of_class = ch->rules->class_of[work->command];
     f->begun = true;
     if (of_class == PIMHW_I_M) {
-        pimhw_i_pp_mac(to, ch, work, n);
+        pimhw_i_pp_mac(ch, work, n);
     } else if (of_class == PIMHW_I_R) {
-        pimhw_i_pp_read(to, ch, work);
+        pimhw_i_pp_read(ch, work);
     } else if (work->command == PIMHW_CMD_WRGB) {
-        pimhw_i_pp_write(to, ch, work, n);
+        pimhw_i_pp_write(ch, work, n);
     } else {
         f->sums[work->out].going = false;
-        pimhw_i_pp_wait(to, ch, work, 1, 0);
+        pimhw_i_pp_wait(ch, work, 1, 0);
     }
 }
 
 /* -- all of them -- */
 
-/* Whether the controller keeps commands whose clocks are not settled. */
-static bool pimhw_i_holds_back(const pimhw_i_rules *rules)
-{
-    return rules->config.controller == PIMHW_PING_PONG || rules->config.controller == PIMHW_DCS;
-}
-
 /* Lets everything a channel holds back issue, so that its end is known. */
-static void pimhw_i_flush(const pimhw_i_issuer *to, pimhw_i_channel *ch)
+static void pimhw_i_flush(pimhw_i_channel *ch)
 {
-    if (to->rules->config.controller == PIMHW_PING_PONG) pimhw_i_pp_finish(to, ch);
-    if (to->rules->config.controller != PIMHW_DCS) return;
+    if (ch->rules->config.controller == PIMHW_PING_PONG) pimhw_i_pp_finish(ch);
+    if (ch->rules->config.controller != PIMHW_DCS) return;
     while (ch->flow->n_records > 0)
-        pimhw_i_dcs_refresh(to, ch);
-    pimhw_i_merge(to, ch, UINT64_MAX, UINT64_MAX);
+        pimhw_i_dcs_refresh(ch);
+    pimhw_i_merge(ch, UINT64_MAX, UINT64_MAX);
     /* the listing goes on from here */
     ch->flow->dispatch_ck = pimhw_i_max(ch->flow->dispatch_ck, ch->latest_ck);
 }
 
 /* Everything later waits until all before is complete. */
-static void pimhw_i_barrier(const pimhw_i_issuer *to, pimhw_i_channel *ch)
+static void pimhw_i_barrier(pimhw_i_channel *ch)
 {
-    pimhw_i_flush(to, ch);
+    pimhw_i_flush(ch);
     pimhw_i_not_before(&ch->hold, ch->end_ck, PIMHW_WAIT_HOST);
 }
 
 /* Does n times the work of one instruction, under the channel's controller. */
-static void pimhw_i_control(const pimhw_i_issuer *to, pimhw_i_channel *ch, pimhw_i_work *work,
-                            uint64_t n)
+static void pimhw_i_control(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
-    const pimhw_i_rules *rules = to->rules;
+    const pimhw_i_rules *rules = ch->rules;
     if (rules->config.controller == PIMHW_IN_ORDER) {
-        pimhw_i_in_order(to, ch, work, n);
+        pimhw_i_in_order(ch, work, n);
         return;
     }
-    if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(rules, ch);
+    if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(ch);
     if (rules->class_of[work->command] == PIMHW_I_OTHER) {
-        pimhw_i_barrier(to, ch);
-        pimhw_i_in_order(to, ch, work, n);
-        pimhw_i_barrier(to, ch);
+        pimhw_i_barrier(ch);
+        pimhw_i_in_order(ch, work, n);
+        pimhw_i_barrier(ch);
         memset(ch->flow->last, 0, sizeof ch->flow->last);
         ch->flow->mac_stream_ck = ch->last_ck;
         return;
     }
     switch (rules->config.controller) {
-    case PIMHW_STATIC_GAPS: pimhw_i_static(to, ch, work, n); break;
-    case PIMHW_PING_PONG: pimhw_i_ping_pong(to, ch, work, n); break;
-    default: pimhw_i_dcs(to, ch, work, n);
+    case PIMHW_STATIC_GAPS: pimhw_i_static(ch, work, n); break;
+    case PIMHW_PING_PONG: pimhw_i_ping_pong(ch, work, n); break;
+    default: pimhw_i_dcs(ch, work, n);
     }
 }
 
@@ -2789,34 +2626,33 @@ static uint64_t pimhw_i_queue_left_ck(const pimhw_i_channel *ch, uint64_t entrie
 }
 
 /* The clock from which on the PIM queue takes instructions: the ordinary queues are empty. */
-static uint64_t pimhw_i_take_ck(const pimhw_i_issuer *to, pimhw_i_channel *ch, uint64_t from_ck)
+static uint64_t pimhw_i_take_ck(pimhw_i_channel *ch, uint64_t from_ck)
 {
     if (!ch->banked) return from_ck;
-    pimhw_i_advance(to, ch, from_ck);
+    pimhw_i_advance(ch, from_ck);
     /* empty ones take at once, however far its own commands have moved the channel's clock */
     if (ch->banks->queue[0].n + ch->banks->queue[1].n == 0) return from_ck;
     while (ch->banks->queue[0].n + ch->banks->queue[1].n > 0)
-        pimhw_i_advance(to, ch, ch->banks->clock_ck + 1);
+        pimhw_i_advance(ch, ch->banks->clock_ck + 1);
     return ch->banks->clock_ck;
 }
 
 /* Puts an access into its queue when the PIM queue is empty and there is room; returns when. */
-static uint64_t pimhw_i_access_ck(const pimhw_i_issuer *to, pimhw_i_channel *ch,
-                                  const pimhw_i_work *work, uint64_t from_ck)
+static uint64_t pimhw_i_access_ck(pimhw_i_channel *ch, const pimhw_i_work *work, uint64_t from_ck)
 {
-    pimhw_i_bank_by_bank(to->rules, ch);
+    pimhw_i_bank_by_bank(ch);
     pimhw_i_banks *b = ch->banks;
     pimhw_i_accesses *list = &b->queue[work->command == PIMHW_CMD_WR];
     uint64_t t = pimhw_i_max(from_ck, ch->left_ck);
-    pimhw_i_advance(to, ch, t);
+    pimhw_i_advance(ch, t);
     if (work->command == PIMHW_CMD_RD && b->queue[1].n > 0) {
         /* the simulator forwards any read from the write queue */
         ch->answer_ck = pimhw_i_max(t + 1, ch->answer_ck + 1);
         ch->tally.n_answers++;
         return t;
     }
-    while (list->n >= to->rules->config.queue_entries)
-        pimhw_i_advance(to, ch, ++t);
+    while (list->n >= ch->rules->config.queue_entries)
+        pimhw_i_advance(ch, ++t);
     pimhw_i_access *a = &list->at[list->n++];
     a->order = b->order++;
     a->work = *work;
@@ -2834,21 +2670,21 @@ PIMHW_API void pimhw_program_init(pimhw_program *program)
     memset(program, 0, sizeof *program);
 }
 
-static void pimhw_i_program_fail(pimhw_program *program, const char *text, uint64_t most)
+/* The first failure stays; returns the name of nothing. */
+static uint8_t pimhw_i_program_fail(pimhw_program *program, const char *text, uint64_t most)
 {
-    if (program->status != PIMHW_OK) return;
+    if (program->status == PIMHW_OK) pimhw_cause_write(&program->why, text, most);
     program->status = PIMHW_ERR_PROGRAM;
-    pimhw_cause_write(&program->why, text, most);
+    return 0;
 }
 
 PIMHW_API uint8_t pimhw_program_tail(pimhw_program *program, const pimhw_tail *tail)
 {
     for (uint32_t i = 0; i < program->n_tails; i++)
         if (memcmp(&program->tails[i], tail, sizeof *tail) == 0) return (uint8_t)(i + 1);
-    if (program->n_tails == PIMHW_PROGRAM_TAILS) {
-        pimhw_i_program_fail(program, "more than %u tails in a program", PIMHW_PROGRAM_TAILS);
-        return 0;
-    }
+    if (program->n_tails == PIMHW_PROGRAM_TAILS)
+        return pimhw_i_program_fail(program, "more than %u tails in a program",
+                                    PIMHW_PROGRAM_TAILS);
     program->tails[program->n_tails] = *tail;
     return (uint8_t)++program->n_tails;
 }
@@ -2857,10 +2693,9 @@ PIMHW_API uint8_t pimhw_program_operand(pimhw_program *program, const pimhw_oper
 {
     for (uint32_t i = 0; i < program->n_operands; i++)
         if (memcmp(&program->operands[i], operand, sizeof *operand) == 0) return (uint8_t)(i + 1);
-    if (program->n_operands == PIMHW_PROGRAM_OPERANDS) {
-        pimhw_i_program_fail(program, "more than %u operands in a program", PIMHW_PROGRAM_OPERANDS);
-        return 0;
-    }
+    if (program->n_operands == PIMHW_PROGRAM_OPERANDS)
+        return pimhw_i_program_fail(program, "more than %u operands in a program",
+                                    PIMHW_PROGRAM_OPERANDS);
     program->operands[program->n_operands] = *operand;
     return (uint8_t)++program->n_operands;
 }
@@ -2881,28 +2716,24 @@ static bool pimhw_i_opens(uint32_t kind)
 
 PIMHW_API void pimhw_program_item(pimhw_program *program, const pimhw_item *item)
 {
-    if (program->n_items == PIMHW_PROGRAM_ITEMS) {
-        pimhw_i_program_fail(program, "more than %u items in a program", PIMHW_PROGRAM_ITEMS);
-        return;
-    }
     uint32_t at = program->n_items;
-    if (pimhw_i_opens(item->kind) && program->depth == 2 * PIMHW_LOOPS) {
-        pimhw_i_program_fail(program, "more than %u structures nested", 2 * PIMHW_LOOPS);
-        return;
-    }
-    if (item->kind == PIMHW_END && program->depth == 0) {
-        pimhw_i_program_fail(program, "item %u: END closes nothing", at);
+    bool opens = pimhw_i_opens(item->kind), ends = item->kind == PIMHW_END;
+    bool nests = opens && program->depth == 2 * PIMHW_LOOPS && at < PIMHW_PROGRAM_ITEMS;
+    const char *fault = NULL;
+    if (ends && program->depth == 0) fault = "item %u: END closes nothing";
+    if (nests) fault = "more than %u structures nested";
+    if (at == PIMHW_PROGRAM_ITEMS) fault = "more than %u items in a program";
+    if (fault) {
+        pimhw_i_program_fail(program, fault, nests ? 2 * PIMHW_LOOPS : at);
         return;
     }
     program->items[at] = *item;
     program->n_items++;
-    if (pimhw_i_opens(item->kind)) {
-        program->open[program->depth++] = (uint16_t)at;
-    } else if (item->kind == PIMHW_END) {
-        uint16_t opener = program->open[--program->depth];
-        program->items[at].end = opener;
-        program->items[opener].end = (uint16_t)at;
-    }
+    if (opens) program->open[program->depth++] = (uint16_t)at;
+    if (!ends) return;
+    uint16_t opener = program->open[--program->depth];
+    program->items[at].end = opener;
+    program->items[opener].end = (uint16_t)at;
 }
 
 PIMHW_API void pimhw_program_add(pimhw_program *program, const pimhw_instruction *instruction)
@@ -2948,7 +2779,7 @@ PIMHW_API uint64_t pimhw_program_bytes(const pimhw_program *program)
            (uint64_t)program->n_tails * sizeof(pimhw_tail);
 }
 
-/* Fields of an item that are operands. */
+/* Fields of an item that are operands, in its order. */
 enum {
     PIMHW_I_OP_SIZE = 0,
     PIMHW_I_BANK,
@@ -2960,15 +2791,17 @@ enum {
     PIMHW_I_AUX
 };
 
-static void pimhw_i_item_operands(const pimhw_item *item, uint8_t names[8])
-{
-    const uint8_t fields[8] = {item->op_size, item->bank, item->row, item->column,
-                               item->tile,    item->out,  item->gpr, item->aux};
-    memcpy(names, fields, sizeof fields);
-}
-
 /* Steps below 2^32 and rounds below 2^28: no sum of products reaches 2^64. */
 enum { PIMHW_I_NESTED = 2 * PIMHW_LOOPS, PIMHW_I_MOST_BITS = 32, PIMHW_I_MOST_ROUND_BITS = 28 };
+
+/* Bit by loop that has a step. */
+static uint8_t pimhw_i_loops_of(const uint64_t step[PIMHW_LOOPS])
+{
+    uint32_t loops = 0;
+    for (uint32_t l = 0; l < PIMHW_LOOPS; l++)
+        loops |= (uint32_t)(step[l] != 0) << l;
+    return (uint8_t)loops;
+}
 
 /* Whether all steps are below 2^32. */
 static bool pimhw_i_steps_fit(const uint64_t step[PIMHW_LOOPS])
@@ -2981,11 +2814,8 @@ static bool pimhw_i_steps_fit(const uint64_t step[PIMHW_LOOPS])
 /* What is wrong with an operand; NULL: nothing. */
 static const char *pimhw_i_operand_fault(const pimhw_program *p, const pimhw_operand *o)
 {
-    bool grows = false;
     if (!pimhw_i_steps_fit(o->step)) return "a step of 2^32 or more";
-    for (uint32_t i = 0; i < PIMHW_LOOPS; i++)
-        grows = grows || o->step[i];
-    if (grows && o->base >> 62) return "a base of 2^62 or more that grows";
+    if (pimhw_i_loops_of(o->step) && o->base >> 62) return "a base of 2^62 or more that grows";
     for (int i = 0; i < 2; i++) {
         if (o->tail[i] > p->n_tails) return "a tail that is not there";
         if (o->tail[i] == 0) continue;
@@ -2998,18 +2828,6 @@ static const char *pimhw_i_operand_fault(const pimhw_program *p, const pimhw_ope
     return NULL;
 }
 
-static const char *pimhw_i_operands_fault(const pimhw_program *p, const pimhw_item *item)
-{
-    uint8_t names[8];
-    pimhw_i_item_operands(item, names);
-    for (int i = 0; i < 8; i++) {
-        if (names[i] > p->n_operands) return "an operand that is not there";
-        const char *fault = names[i] ? pimhw_i_operand_fault(p, &p->operands[names[i] - 1]) : NULL;
-        if (fault) return fault;
-    }
-    return item->space < PIMHW_SPACES ? NULL : "a row space that is not there";
-}
-
 /* The structures around an item, outermost first. */
 typedef struct pimhw_i_nest {
     uint32_t open[PIMHW_I_NESTED];
@@ -3017,14 +2835,16 @@ typedef struct pimhw_i_nest {
     bool in_block;
 } pimhw_i_nest;
 
+static bool pimhw_i_is_constant(const pimhw_operand *o)
+{
+    return !pimhw_i_loops_of(o->step) && !o->tail[0] && !o->tail[1];
+}
+
 /* The rounds that a list or block names; UINT64_MAX if they are not a constant. */
 static uint64_t pimhw_i_aux(const pimhw_program *p, const pimhw_item *item)
 {
-    if (item->aux == 0) return 0;
-    const pimhw_operand *o = &p->operands[item->aux - 1];
-    for (uint32_t i = 0; i < PIMHW_LOOPS; i++)
-        if (o->step[i]) return UINT64_MAX;
-    return o->tail[0] || o->tail[1] ? UINT64_MAX : o->base;
+    const pimhw_operand *o = item->aux ? &p->operands[item->aux - 1] : NULL;
+    return !o ? 0 : pimhw_i_is_constant(o) ? o->base : UINT64_MAX;
 }
 
 /* What is wrong with an item that opens or closes a structure; NULL: nothing. */
@@ -3065,8 +2885,15 @@ static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, uint64
     const pimhw_item *item = &p->items[i];
     if (item->kind >= PIMHW_N_KINDS) return "no such kind";
     if (i > 0 && p->items[0].kind == PIMHW_LIST && i > p->items[0].end) return "after the list";
-    const char *fault = pimhw_i_operands_fault(p, item);
+    const char *fault = NULL;
+    uint8_t names[8];
+    memcpy(names, (const char *)item + offsetof(pimhw_item, op_size), sizeof names);
+    for (int f = 0; f < 8 && !fault; f++) {
+        if (names[f] > p->n_operands) return "an operand that is not there";
+        if (names[f]) fault = pimhw_i_operand_fault(p, &p->operands[names[f] - 1]);
+    }
     if (fault) return fault;
+    if (item->space >= PIMHW_SPACES) return "a row space that is not there";
     bool structure = pimhw_i_opens(item->kind) || item->kind == PIMHW_END;
     if (structure) fault = pimhw_i_nest_fault(p, i, nest);
     if (fault || (structure && item->kind != PIMHW_LOOP)) return fault;
@@ -3101,7 +2928,7 @@ PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *program, const p
 
 enum { PIMHW_I_TERMS = 12, PIMHW_I_ROW_LOOPS = 4 };
 
-/* What a span hangs on: a tail, as far as it matters, or an operand that grows with loops around. */
+/* What a span hangs on: a tail, as far as it matters, or an operand that grows with outer loops. */
 typedef struct pimhw_i_term {
     uint8_t tail; /* its name; 0: the operand */
     uint8_t operand;
@@ -3145,19 +2972,10 @@ typedef struct pimhw_i_sketch {
     uint64_t value[PIMHW_PROGRAM_ITEMS][8];      /* the constants, by field */
     uint8_t names[PIMHW_PROGRAM_ITEMS][8];       /* the operands, by field */
     uint8_t matter[PIMHW_PROGRAM_ITEMS];         /* bit f: field f tells rounds apart */
-    uint64_t most[8];                            /* by field: no instruction may pass it */
     bool lists;                                  /* channels have lists of their own */
     bool banked;                                 /* commands of one bank */
     pimhw_i_loop loops[PIMHW_PROGRAM_ITEMS];     /* by their first items */
 } pimhw_i_sketch;
-
-static uint8_t pimhw_i_loops_of(const uint64_t step[PIMHW_LOOPS])
-{
-    uint32_t loops = 0;
-    for (uint32_t l = 0; l < PIMHW_LOOPS; l++)
-        loops |= (uint32_t)(step[l] != 0) << l;
-    return (uint8_t)loops;
-}
 
 /* Fields of an item that tell its rounds apart: bit by field. */
 static uint8_t pimhw_i_matter(const pimhw_item *item, uint32_t controller)
@@ -3178,23 +2996,14 @@ static uint64_t pimhw_i_plus(uint64_t a, uint64_t b)
 
 static uint64_t pimhw_i_times(uint64_t a, uint64_t b)
 {
-    return a != 0 && b > UINT64_MAX / a ? UINT64_MAX : a * b;
-}
-
-static uint64_t pimhw_i_gcd(uint64_t a, uint64_t b)
-{
-    while (b != 0) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
+    bool large = (a | b) >> 32 && a != 0 && b > UINT64_MAX / a;
+    return large ? UINT64_MAX : a * b;
 }
 
 /* The loops around an item, from a level on: those inside a span. */
 typedef struct pimhw_i_inside {
     uint32_t level, depth;
-    uint64_t most[PIMHW_LOOPS]; /* rounds; UINT64_MAX: no limit is known */
+    uint64_t last[PIMHW_LOOPS]; /* round; UINT64_MAX: no limit is known */
     uint8_t name[PIMHW_LOOPS];
 } pimhw_i_inside;
 
@@ -3203,18 +3012,13 @@ static uint64_t pimhw_i_growth(const pimhw_i_inside *in, const uint64_t step[PIM
 {
     uint64_t sum = 0;
     for (uint32_t l = in->level; l < in->depth; l++)
-        if (step[l] && in->most[l])
-            sum = pimhw_i_plus(sum, in->most[l] == UINT64_MAX
-                                        ? UINT64_MAX
-                                        : pimhw_i_times(step[l], in->most[l] - 1));
+        sum = pimhw_i_plus(sum, pimhw_i_times(step[l], in->last[l]));
     return sum;
 }
 
 static bool pimhw_i_grows_outside(const pimhw_i_inside *in, const uint64_t step[PIMHW_LOOPS])
 {
-    for (uint32_t l = 0; l < in->level; l++)
-        if (step[l]) return true;
-    return false;
+    return (pimhw_i_loops_of(step) & ((1u << in->level) - 1)) != 0;
 }
 
 static void pimhw_i_add_term(pimhw_i_scope *span, pimhw_i_term term)
@@ -3243,27 +3047,26 @@ static uint64_t pimhw_i_add_operand(const pimhw_program *p, const pimhw_i_inside
     uint64_t most = grows ? UINT64_MAX : pimhw_i_plus(o->base, pimhw_i_growth(in, o->step));
     pimhw_i_term term = {0, name, 0, 1, UINT64_MAX};
     for (int k = 0; k < 2; k++) {
-        const pimhw_tail *t = o->tail[k] ? &p->tails[o->tail[k] - 1] : NULL;
-        if (!t || t->rest || t->channel_step || pimhw_i_grows_outside(in, t->step)) continue;
-        uint64_t units = pimhw_i_ceil_div(t->base, pimhw_i_max(t->unit, 1));
-        term.most = pimhw_i_min(term.most, pimhw_i_times(units, pimhw_i_max(t->mul, 1)));
-    }
-    if (grows) pimhw_i_add_term(span, term);
-    for (int k = 0; k < 2; k++) {
         if (!o->tail[k]) continue;
         const pimhw_tail *t = &p->tails[o->tail[k] - 1];
-        uint64_t unit = pimhw_i_max(t->unit, 1), gcd = unit;
+        uint64_t unit = pimhw_i_max(t->unit, 1), mul = pimhw_i_max(t->mul, 1), gcd = unit;
+        bool same = !t->rest && !t->channel_step && !pimhw_i_grows_outside(in, t->step);
+        uint64_t limit = pimhw_i_times(pimhw_i_ceil_div(t->base, unit), mul);
+        if (same) term.most = pimhw_i_min(term.most, limit);
         for (uint32_t l = in->level; l < in->depth; l++)
-            gcd = pimhw_i_gcd(gcd, t->step[l]);
-        uint64_t needed = most == UINT64_MAX
-                              ? most
-                              : pimhw_i_times(pimhw_i_ceil_div(most, pimhw_i_max(t->mul, 1)), unit);
+            for (uint64_t other = t->step[l], rest; other != 0; other = rest) {
+                rest = gcd % other;
+                gcd = other;
+            }
+        uint64_t needed = pimhw_i_times(pimhw_i_ceil_div(most, mul), unit);
+        if (most == UINT64_MAX) needed = most;
         needed = pimhw_i_plus(needed, pimhw_i_growth(in, t->step));
         uint32_t shift = gcd & (gcd - 1) ? 64 : pimhw_i_lowest(gcd);
         pimhw_i_term tail = {o->tail[k], 0, shift, gcd,
                              needed == UINT64_MAX ? needed : needed / gcd};
         pimhw_i_add_term(span, tail);
     }
+    if (grows) pimhw_i_add_term(span, term);
     return most;
 }
 
@@ -3282,10 +3085,8 @@ static void pimhw_i_add_row(const pimhw_program *p, const pimhw_i_inside *in,
     }
     for (uint32_t l = in->level; l < in->depth; l++) {
         if (!o->step[l]) continue;
-        if (span->n_row_loops == PIMHW_I_ROW_LOOPS) {
-            span->alike = false;
-            break;
-        }
+        if (span->n_row_loops == PIMHW_I_ROW_LOOPS) span->alike = false;
+        if (!span->alike) break; /* it is not looked at */
         span->row_rounds[span->n_row_loops] = in->name[l];
         span->row_step[span->n_row_loops++] = o->step[l];
     }
@@ -3305,8 +3106,7 @@ static void pimhw_i_add_item(const pimhw_i_sketch *s, const pimhw_program *p, ui
         in->depth--;
         return;
     }
-    bool hub = item->kind == PIMHW_EPU || item->kind == PIMHW_EPU_WAIT ||
-               item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC || item->kind == PIMHW_CFR;
+    bool hub = item->kind >= PIMHW_CFR; /* or all channels */
     if (hub || item->kind == PIMHW_LIST || item->kind == PIMHW_BLOCK || item->kind == PIMHW_AF)
         span->alike = false;
     if (mask & ~item->mask) span->masks = true;
@@ -3321,7 +3121,8 @@ static void pimhw_i_add_item(const pimhw_i_sketch *s, const pimhw_program *p, ui
     }
     if (kind->has_row) pimhw_i_add_row(p, in, item, span);
     if (item->kind != PIMHW_LOOP || in->depth == PIMHW_LOOPS) return;
-    in->most[in->depth] = item->op_size ? rounds : 0;
+    if (item->op_size == 0) rounds = 0;
+    in->last[in->depth] = rounds - (rounds > 0 && rounds < UINT64_MAX);
     in->name[in->depth++] = item->op_size;
 }
 
@@ -3359,14 +3160,8 @@ static void pimhw_i_sketch_loops(pimhw_i_sketch *s, const pimhw_program *p)
 }
 
 static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
-                                const pimhw_request *request, const pimhw_config *config)
+                                const pimhw_request *request, uint32_t controller)
 {
-    for (uint32_t f = 0; f < 8; f++)
-        s->most[f] = UINT32_MAX;
-    if (!request) s->most[PIMHW_I_ROW] = config->n_rows - 1u;
-    s->most[PIMHW_I_COLUMN] = pimhw_config_columns(config);
-    s->most[PIMHW_I_TILE] = config->in_entries;
-    s->most[PIMHW_I_OUT] = pimhw_config_outs(config) - 1u;
     s->lists = request && request->list_begin;
     s->banked = false;
     for (uint32_t i = 0; i < p->n_tails; i++) {
@@ -3379,18 +3174,16 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
         s->operand_loops[i] = pimhw_i_loops_of(o->step);
         s->uneven_operand[i] = false;
         for (int k = 0; k < 2; k++) {
-            if (!o->tail[k]) continue;
-            const pimhw_tail *t = &p->tails[o->tail[k] - 1];
-            if (t->channel_step || (s->lists && t->rest)) s->uneven_operand[i] = true;
+            const pimhw_tail *t = o->tail[k] ? &p->tails[o->tail[k] - 1] : NULL;
+            if (t && (t->channel_step || (s->lists && t->rest))) s->uneven_operand[i] = true;
         }
     }
     for (uint32_t i = 0; i < p->n_items; i++) {
         const pimhw_item *item = &p->items[i];
         uint8_t *names = s->names[i];
-        s->matter[i] = pimhw_i_matter(item, config->controller);
-        pimhw_i_item_operands(item, names);
-        s->banked = s->banked || pimhw_i_one_bank(PIMHW_I_KINDS[item->kind].command) ||
-                    PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_QUEUES;
+        s->matter[i] = pimhw_i_matter(item, controller);
+        memcpy(names, (const char *)item + offsetof(pimhw_item, op_size), 8);
+        s->banked = s->banked || pimhw_i_one_bank(PIMHW_I_KINDS[item->kind].command);
         /* blocks of different channels lie in different rows, lists differ in length */
         bool blocks = PIMHW_I_KINDS[item->kind].has_row || item->kind == PIMHW_LIST;
         s->uneven[i] = s->lists && blocks ? (uint8_t)(1u << PIMHW_I_ROW) : (uint8_t)0;
@@ -3399,8 +3192,7 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
             s->value[i][f] = names[f] ? p->operands[names[f] - 1].base : 0;
             if (names[f] == 0) continue;
             const pimhw_operand *o = &p->operands[names[f] - 1];
-            bool constant = !s->operand_loops[names[f] - 1] && !o->tail[0] && !o->tail[1];
-            if (!constant) s->dynamic[i] |= (uint8_t)(1u << f);
+            if (!pimhw_i_is_constant(o)) s->dynamic[i] |= (uint8_t)(1u << f);
             if (s->uneven_operand[names[f] - 1]) s->uneven[i] |= (uint8_t)(1u << f);
         }
     }
@@ -3485,13 +3277,13 @@ static uint64_t pimhw_i_steps(const pimhw_i_walker *w, const uint64_t step[PIMHW
 }
 
 /* What is left for a tail. */
-static uint64_t pimhw_i_left(const pimhw_i_walker *w, uint32_t i, uint32_t channel,
-                             const pimhw_block *block)
+static uint64_t pimhw_i_left(const pimhw_i_walker *w, uint32_t i, uint32_t channel)
 {
     const pimhw_tail *t = &w->program->tails[i];
     uint64_t left = t->base;
     uint64_t gone = pimhw_i_steps(w, t->step, w->sketch->tail_loops[i]);
-    if (t->rest && block) {
+    const pimhw_block *block = t->rest ? pimhw_i_block(w, channel) : NULL;
+    if (block) {
         uint64_t rest = block->rest[t->rest - 1];
         left = rest > UINT64_MAX - left ? UINT64_MAX : left + rest;
     }
@@ -3500,36 +3292,41 @@ static uint64_t pimhw_i_left(const pimhw_i_walker *w, uint32_t i, uint32_t chann
     return left <= gone ? 0 : left - gone;
 }
 
-static uint64_t pimhw_i_tail_value(const pimhw_i_walker *w, uint32_t i, uint64_t left)
+/* ceil(n / unit), the shift being that of the unit. */
+static uint64_t pimhw_i_units(uint64_t n, uint64_t unit, uint32_t shift)
 {
-    const pimhw_tail *t = &w->program->tails[i];
-    uint32_t shift = w->sketch->tail_shift[i];
-    if (left == 0) return 0;
-    left = shift < 64 ? ((left - 1) >> shift) + 1 : pimhw_i_ceil_div(left, t->unit);
-    if (t->mul <= 1) return left;
-    return left >> PIMHW_I_MOST_BITS && left > UINT64_MAX / t->mul ? UINT64_MAX : left * t->mul;
+    if (n == 0) return 0;
+    return shift < 64 ? ((n - 1) >> shift) + 1 : pimhw_i_ceil_div(n, unit);
 }
 
-static uint64_t pimhw_i_value(const pimhw_i_walker *w, uint8_t name, uint32_t channel,
-                              const pimhw_block *block)
+/* A value, but no more than the tails of its operand. */
+static uint64_t pimhw_i_cut(const pimhw_i_walker *w, const pimhw_operand *o, uint64_t value,
+                            uint32_t channel)
 {
-    if (name == 0) return 0;
-    const pimhw_operand *o = &w->program->operands[name - 1];
-    uint64_t value = o->base + pimhw_i_steps(w, o->step, w->sketch->operand_loops[name - 1]);
     for (int k = 0; k < 2 && value; k++) {
         if (!o->tail[k]) continue;
-        uint64_t left = pimhw_i_left(w, o->tail[k] - 1u, channel, block);
-        value = pimhw_i_min(value, pimhw_i_tail_value(w, o->tail[k] - 1u, left));
+        const pimhw_tail *t = &w->program->tails[o->tail[k] - 1];
+        uint64_t left = pimhw_i_left(w, o->tail[k] - 1u, channel);
+        uint64_t most = pimhw_i_units(left, t->unit, w->sketch->tail_shift[o->tail[k] - 1]);
+        if (t->mul > 1) most = pimhw_i_times(most, t->mul);
+        value = pimhw_i_min(value, most);
     }
     return value;
 }
 
+static uint64_t pimhw_i_value(const pimhw_i_walker *w, uint8_t name, uint32_t channel)
+{
+    if (name == 0) return 0;
+    const pimhw_operand *o = &w->program->operands[name - 1];
+    uint64_t value = o->base + pimhw_i_steps(w, o->step, w->sketch->operand_loops[name - 1]);
+    return pimhw_i_cut(w, o, value, channel);
+}
+
 static uint64_t pimhw_i_rounds(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel)
 {
-    if (item->kind == PIMHW_LOOP)
-        return pimhw_i_value(w, item->op_size, channel, pimhw_i_block(w, channel));
+    if (item->kind == PIMHW_LOOP) return pimhw_i_value(w, item->op_size, channel);
     uint64_t n = pimhw_i_blocks(w->request, channel);
-    return n ? n + pimhw_i_value(w, item->aux, channel, NULL) : 0;
+    return n ? n + pimhw_i_value(w, item->aux, channel) : 0;
 }
 
 /* Channels of mask that still do round i of loop level. */
@@ -3585,7 +3382,7 @@ static bool pimhw_i_enter_loop(pimhw_i_walker *w, const pimhw_item *item)
 
 static void pimhw_i_enter_block(pimhw_i_walker *w, const pimhw_item *item)
 {
-    uint64_t lag = pimhw_i_value(w, item->aux, 0, NULL);
+    uint64_t lag = pimhw_i_value(w, item->aux, 0);
     uint64_t in = 0;
     for (uint64_t left = w->mask; left; left &= left - 1) {
         uint32_t c = pimhw_i_lowest(left);
@@ -3636,75 +3433,58 @@ static void pimhw_i_leave(pimhw_i_walker *w, const pimhw_item *end)
 }
 
 /* Values of some fields of an item for one channel; constants only where no block moves them. */
-static void pimhw_i_fields(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
-                           uint32_t fields, uint64_t value[8])
+static void pimhw_i_fields(const pimhw_i_walker *w, uint32_t channel, uint32_t fields,
+                           uint64_t value[8])
 {
-    const pimhw_block *block = pimhw_i_block(w, channel);
+    const pimhw_item *item = &w->program->items[w->pc];
     bool has_row = PIMHW_I_KINDS[item->kind].has_row && (fields >> PIMHW_I_ROW & 1);
+    const pimhw_block *block = has_row ? pimhw_i_block(w, channel) : NULL;
     const uint8_t *names = w->sketch->names[w->pc];
     if (has_row) value[PIMHW_I_ROW] = w->sketch->value[w->pc][PIMHW_I_ROW];
     for (uint64_t left = fields & w->sketch->dynamic[w->pc]; left; left &= left - 1) {
         uint32_t f = pimhw_i_lowest(left);
-        value[f] = pimhw_i_value(w, names[f], channel, block);
+        value[f] = pimhw_i_value(w, names[f], channel);
     }
-    if (has_row && block && value[PIMHW_I_ROW] <= UINT32_MAX)
+    if (block && value[PIMHW_I_ROW] <= UINT32_MAX)
         value[PIMHW_I_ROW] += block->row_base[item->space];
 }
 
-/* The hub has one unit: work of channels that each have a list of their own adds up there. */
-static void pimhw_i_add_up(const pimhw_i_walker *w, const pimhw_item *item, uint64_t mask,
-                           uint64_t value[8])
-{
-    for (uint64_t left = mask & (mask - 1); left && w->sketch->lists; left &= left - 1) {
-        uint64_t its[8];
-        its[PIMHW_I_OP_SIZE] = w->sketch->value[w->pc][PIMHW_I_OP_SIZE];
-        pimhw_i_fields(w, item, pimhw_i_lowest(left), 1u << PIMHW_I_OP_SIZE, its);
-        uint64_t most = UINT64_MAX - value[PIMHW_I_OP_SIZE];
-        value[PIMHW_I_OP_SIZE] += pimhw_i_min(most, its[PIMHW_I_OP_SIZE]);
-    }
-}
-
 /* Whether a channel gets the same values. */
-static bool pimhw_i_same_fields(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel,
-                                const uint64_t value[8])
+static bool pimhw_i_same_fields(const pimhw_i_walker *w, uint32_t channel, const uint64_t value[8])
 {
     uint64_t its[8];
     memcpy(its, value, sizeof its);
-    pimhw_i_fields(w, item, channel, w->sketch->uneven[w->pc], its);
+    pimhw_i_fields(w, channel, w->sketch->uneven[w->pc], its);
     return memcmp(its, value, sizeof its) == 0;
 }
 
 /* The channels of mask that share the values of its lowest; of hub work, all. */
-static uint64_t pimhw_i_sharers(const pimhw_i_walker *w, const pimhw_item *item, uint64_t mask,
-                                uint64_t value[8])
+static uint64_t pimhw_i_sharers(const pimhw_i_walker *w, uint64_t mask, uint64_t value[8])
 {
     uint64_t sharers = mask & (~mask + 1);
+    bool epu = w->program->items[w->pc].kind == PIMHW_EPU;
     if (w->alike) return mask;
-    if (item->kind == PIMHW_EPU) {
-        pimhw_i_add_up(w, item, mask, value);
-        return mask;
+    /* the hub has one unit: work of channels that each have a list of their own adds up there */
+    for (uint64_t left = mask & (mask - 1); left && epu && w->sketch->lists; left &= left - 1) {
+        uint64_t its[8] = {w->sketch->value[w->pc][PIMHW_I_OP_SIZE]};
+        pimhw_i_fields(w, pimhw_i_lowest(left), 1u << PIMHW_I_OP_SIZE, its);
+        value[PIMHW_I_OP_SIZE] = pimhw_i_plus(value[PIMHW_I_OP_SIZE], its[PIMHW_I_OP_SIZE]);
     }
-    if (!w->sketch->uneven[w->pc] || sharers == mask) return mask;
+    if (epu || !w->sketch->uneven[w->pc] || sharers == mask) return mask;
     /* of one block, the values of the channels between two equal ones are the same */
-    if (!w->sketch->lists && pimhw_i_same_fields(w, item, pimhw_i_highest(mask), value))
-        return mask;
+    if (!w->sketch->lists && pimhw_i_same_fields(w, pimhw_i_highest(mask), value)) return mask;
     for (uint64_t left = mask & (mask - 1); left; left &= left - 1) {
         uint32_t c = pimhw_i_lowest(left);
-        if (pimhw_i_same_fields(w, item, c, value)) sharers |= (uint64_t)1 << c;
+        if (pimhw_i_same_fields(w, c, value)) sharers |= (uint64_t)1 << c;
     }
     return sharers;
 }
 
-/* The instruction of the lowest channel in w->todo and those that share its operands. */
-static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instruction *in)
+/* An item with its operands; false if one is 2^32 or more. */
+static bool pimhw_i_fill(const pimhw_item *item, uint64_t mask, const uint64_t value[8],
+                         pimhw_instruction *in)
 {
-    uint64_t value[8];
-    memcpy(value, w->sketch->value[w->pc], sizeof value);
-    uint32_t fields = w->fields | w->sketch->uneven[w->pc];
-    if (item->kind == PIMHW_CFR) fields = 255; /* its value is what it does */
-    pimhw_i_fields(w, item, pimhw_i_lowest(w->todo), fields, value);
-    in->mask = pimhw_i_sharers(w, item, w->todo, value);
-    w->todo &= ~in->mask;
+    in->mask = mask;
     in->kind = (pimhw_kind)item->kind;
     in->flags = item->flags;
     in->op_size = item->op_size ? value[PIMHW_I_OP_SIZE] : 1;
@@ -3719,6 +3499,19 @@ static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instru
     for (uint32_t i = PIMHW_I_BANK; i < 8; i++)
         all |= value[i];
     return all <= UINT32_MAX;
+}
+
+/* The instruction of the lowest channel in w->todo and those that share its operands. */
+static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instruction *in)
+{
+    uint64_t value[8];
+    memcpy(value, w->sketch->value[w->pc], sizeof value);
+    uint32_t fields = w->fields | w->sketch->uneven[w->pc];
+    if (item->kind == PIMHW_CFR) fields = 255; /* its value is what it does */
+    pimhw_i_fields(w, pimhw_i_lowest(w->todo), fields, value);
+    uint64_t mask = pimhw_i_sharers(w, w->todo, value);
+    w->todo &= ~mask;
+    return pimhw_i_fill(item, mask, value, in);
 }
 
 typedef enum pimhw_i_step {
@@ -3764,6 +3557,14 @@ static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
     return PIMHW_I_DONE;
 }
 
+/* Whether a value is beyond its limit; takes down both. */
+static bool pimhw_i_over(uint64_t value, uint64_t limit, uint64_t *is, uint64_t *most)
+{
+    *is = value;
+    *most = limit;
+    return value > limit;
+}
+
 /* What is wrong with a resolved instruction on this device; NULL: nothing. */
 static const char *pimhw_i_instruction_fault(const pimhw_config *c, uint64_t columns,
                                              const pimhw_instruction *in, uint64_t *is,
@@ -3783,234 +3584,41 @@ static const char *pimhw_i_instruction_fault(const pimhw_config *c, uint64_t col
     }
     if (PIMHW_I_KINDS[in->kind].taker == PIMHW_I_BY_HOST) return NULL;
     const pimhw_i_command *command = &PIMHW_I_COMMANDS[PIMHW_I_KINDS[in->kind].command];
-    bool tiles = in->kind == PIMHW_WR_GB || in->kind == PIMHW_MAC_ABK ||
-                 in->kind == PIMHW_MAC_SBK || in->kind == PIMHW_COPY_BKGB ||
-                 in->kind == PIMHW_COPY_GBBK;
-    *is = in->op_size;
-    *most = !PIMHW_I_KINDS[in->kind].sized ? 1 : command->needs_row ? columns : c->in_entries;
-    if (in->op_size == 0 || in->op_size > *most) return "op_size";
-    *is = (uint64_t)in->tile + in->op_size;
-    *most = c->in_entries;
-    if (tiles && *is > *most) return "tile + op_size";
-    *is = (uint64_t)in->column + in->op_size;
-    *most = columns;
-    if (command->needs_row && *is > *most) return "column + op_size";
-    *is = in->out;
-    *most = pimhw_config_outs(c) - 1u;
-    if (*is > *most) return "out";
-    if (pimhw_i_one_bank(PIMHW_I_KINDS[in->kind].command)) {
-        *is = in->bank;
-        *most = pimhw_config_banks(c) - 1u;
-        if (*is > *most) return "bank";
-    }
-    if (in->kind != PIMHW_WR_ABK) return NULL;
-    *is = pimhw_i_count(in->mask);
-    *most = 1;
-    return *is > *most ? "channels of the mask" : NULL;
-}
-
-/* Letters of an AiM text trace, blank-separated; a comment ends it. */
-static size_t pimhw_i_word(const char **line, const char **word)
-{
-    const char *p = *line;
-    while (*p == ' ' || *p == '\t' || *p == '\r' || *p == '\n')
-        p++;
-    *word = p;
-    size_t n = *p == '#' ? 0 : strcspn(p, " \t\r\n#");
-    *line = p + n;
-    return n;
-}
-
-/* A decimal or 0x number below 2^32. */
-static bool pimhw_i_number(const char *word, size_t n, uint32_t *value)
-{
-    bool hex = n > 2 && word[0] == '0' && (word[1] == 'x' || word[1] == 'X');
-    if (hex) {
-        word += 2;
-        n -= 2;
-    }
-    if (n == 0 || strspn(word, hex ? "0123456789abcdefABCDEF" : "0123456789") != n) return false;
-    uint64_t total = strtoull(word, NULL, hex ? 16 : 10); /* too large: the largest there is */
-    *value = (uint32_t)total;
-    return total <= UINT32_MAX;
-}
-
-/* Channel i is bit 31 - i in the text. */
-static uint64_t pimhw_i_mirror(uint64_t mask)
-{
-    uint64_t out = 0;
-    for (uint32_t i = 0; i < 32; i++)
-        if (mask >> i & 1) out |= (uint64_t)1 << (31 - i);
-    return out;
-}
-
-/* The fields AiM's text lacks, where a comment of ours gives them. */
-static void pimhw_i_comment_fields(const char *line, pimhw_instruction *in)
-{
-    static const char names[4][12] = {"column=", "tile=", "out=", "distinct="};
-    uint32_t *to[4] = {&in->column, &in->tile, &in->out, &in->flags};
-    const char *hash = strchr(line, '#');
-    for (int i = 0; hash && i < 4; i++) {
-        const char *at = strstr(hash, names[i]);
-        if (!at || (at[-1] != ' ' && at[-1] != '#')) continue;
-        at += strlen(names[i]);
-        if (!pimhw_i_number(at, strcspn(at, " \t\r\n"), to[i])) *to[i] = 0;
-        if (to[i] == &in->flags) in->flags = in->flags ? PIMHW_DISTINCT : 0;
-    }
-}
-
-static const char *pimhw_i_operand_name(char form)
-{
-    static const char letters[] = "sgmbrcn",
-                      names[8][16] = {"op_size",         "gpr",  "mask", "bank", "row", "channel",
-                                      "register number", "value"};
-    const char *at = strchr(letters, form);
-    return names[at ? at - letters : 7];
-}
-
-/* Reads operands by a form: one letter each, as in pimhw_i_operand_name; v is the last gpr. */
-static pimhw_status pimhw_i_parse_operands(const char *line, const char *name, const char *form,
-                                           pimhw_instruction *in, pimhw_cause *why)
-{
-    const char *word;
-    for (; *form; form++) {
-        uint32_t value;
-        size_t n = pimhw_i_word(&line, &word);
-        if (n == 0 || !pimhw_i_number(word, n, &value))
-            return pimhw_i_fail(why, PIMHW_ERR_TEXT, "%s: %s is missing or not a number below 2^32",
-                                name, pimhw_i_operand_name(*form));
-        if (*form == 's') in->op_size = value;
-        if (*form == 'g' || *form == 'v') in->gpr = value;
-        if (*form == 'm') in->mask = pimhw_i_mirror(value);
-        if (*form == 'b') in->bank = value;
-        if (*form == 'r') in->row = value;
-        if (*form == 'n') in->aux = value;
-        if (*form == 'c' && value >= 32)
-            return pimhw_i_fail(why, PIMHW_ERR_TEXT, "%s: channel is %u, not 0 to 31", name,
-                                (uint64_t)value);
-        if (*form == 'c') in->mask = (uint64_t)1 << value;
-    }
-    if (pimhw_i_word(&line, &word) > 0)
-        return pimhw_i_fail(why, PIMHW_ERR_TEXT, "%s: an operand too many", name);
-    pimhw_i_comment_fields(line, in);
-    return PIMHW_OK;
-}
-
-/* Lines of the host are W or R, then MEM, GPR or CFR: the first three letters of their kinds. */
-static bool pimhw_i_is_host_line(uint32_t kind)
-{
-    return kind >= PIMHW_MEM_WR && kind <= PIMHW_CFR && kind != PIMHW_EWADD;
-}
-
-/* The kind of a line that begins with AiM, W or R, by its second word; 0 if there is none. */
-static uint32_t pimhw_i_text_kind(char head, const char *word, size_t n)
-{
-    for (uint32_t kind = PIMHW_WR_GB; kind <= PIMHW_EOC; kind++) {
-        const char *name = PIMHW_I_KINDS[kind].name;
-        bool host = pimhw_i_is_host_line(kind);
-        if (kind == (head == 'W' ? PIMHW_MEM_RD : PIMHW_MEM_WR) || host != (head != 'A')) continue;
-        if (n == (host ? 3 : strlen(name)) && memcmp(word, name, n) == 0) return kind;
-    }
-    return 0;
-}
-
-PIMHW_API pimhw_status pimhw_aim_parse(const char *line, pimhw_instruction *instruction,
-                                       bool *found, pimhw_cause *why)
-{
-    const char *word;
-    char name[24];
-    pimhw_instruction in;
-    if (!line || !instruction || !found) return PIMHW_ERR_ARGUMENT;
-    size_t n = pimhw_i_word(&line, &word);
-    *found = n > 0;
-    if (n == 0) return PIMHW_OK;
-    char head = word[0];
-    bool aim = n == 3 && memcmp(word, "AiM", 3) == 0;
-    if (!aim && (n > 1 || (head != 'W' && head != 'R')))
-        return pimhw_i_fail(why, PIMHW_ERR_TEXT, "the line begins with none of AiM, W, R");
-    n = pimhw_i_word(&line, &word);
-    if (aim && n > 4 && memcmp(word, "ISR_", 4) == 0) {
-        word += 4;
-        n -= 4;
-    }
-    pimhw_i_append(name, sizeof name, 0, word, n);
-    uint32_t kind = pimhw_i_text_kind(head, word, n);
-    if (kind == 0 && aim)
-        return pimhw_i_fail(why, PIMHW_ERR_TEXT, "there is no instruction \"%s\"", name);
-    if (kind == 0)
-        return pimhw_i_fail(why, PIMHW_ERR_TEXT, "%s is followed by none of MEM, GPR, CFR",
-                            head == 'W' ? "W" : "R");
-    memset(&in, 0, sizeof in);
-    in.kind = (pimhw_kind)kind;
-    in.op_size = 1;
-    in.out = head == 'W' && kind != PIMHW_MEM_WR;
-    if (!strchr(PIMHW_I_KINDS[kind].text, 'm')) in.mask = pimhw_i_low_bits(32);
-    pimhw_status status = pimhw_i_parse_operands(line, name, PIMHW_I_KINDS[kind].text, &in, why);
-    if (status == PIMHW_OK) *instruction = in;
-    return status;
-}
-
-static size_t pimhw_i_put(char *line, size_t at, const char *word, uint64_t value)
-{
-    at = pimhw_i_append(line, 160, at, word, strlen(word));
-    return pimhw_i_append_number(line, 160, at, value);
-}
-
-/* Writes operands by a form, as pimhw_i_parse_operands reads them. */
-static size_t pimhw_i_put_operands(char *line, size_t at, const char *form,
-                                   const pimhw_instruction *in)
-{
-    static const char hex[] = "0123456789abcdef";
-    uint64_t bits = pimhw_i_mirror(in->mask);
-    for (; *form; form++) {
-        if (*form == 's') at = pimhw_i_put(line, at, " ", in->op_size);
-        if (*form == 'g' || *form == 'v') at = pimhw_i_put(line, at, " ", in->gpr);
-        if (*form == 'b') at = pimhw_i_put(line, at, " ", in->bank);
-        if (*form == 'r') at = pimhw_i_put(line, at, " ", in->row);
-        if (*form == 'n') at = pimhw_i_put(line, at, " ", in->aux);
-        if (*form == 'c') at = pimhw_i_put(line, at, " ", pimhw_i_lowest(in->mask));
-        if (*form != 'm') continue;
-        at = pimhw_i_append(line, 160, at, " 0x", 3);
-        for (int k = 28; k >= 0; k -= 4)
-            at = pimhw_i_append(line, 160, at, &hex[bits >> k & 15], 1);
-    }
-    return at;
-}
-
-PIMHW_API pimhw_status pimhw_aim_format(const pimhw_instruction *instruction, char line[160],
-                                        pimhw_cause *why)
-{
-    const pimhw_instruction *in = instruction;
-    if (!in || !line || (uint32_t)in->kind < PIMHW_WR_GB || (uint32_t)in->kind >= PIMHW_N_KINDS)
-        return PIMHW_ERR_ARGUMENT;
-    const char *name = PIMHW_I_KINDS[in->kind].name;
-    const char *form = PIMHW_I_KINDS[in->kind].text;
-    bool host = pimhw_i_is_host_line(in->kind);
-    bool write = in->kind == PIMHW_MEM_WR || (in->kind != PIMHW_MEM_RD && in->out == 1);
-    bool hub = in->kind == PIMHW_EPU || in->kind == PIMHW_EPU_WAIT;
-    bool one = in->mask && (in->mask & (in->mask - 1)) == 0;
-    if (!hub && (in->mask >> 32 || in->op_size >> 32 || (form[0] == 'c' && !one)))
-        return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
-                            "%s: the text has 32 channels, op_size below 2^32, MEM one channel",
-                            name);
-    const char *head = host ? write ? "W " : "R " : hub ? "# " : "AiM ";
-    size_t at = pimhw_i_append(line, 160, 0, head, strlen(head));
-    at = pimhw_i_append(line, 160, at, name, host ? 3 : strlen(name));
-    if (in->kind == PIMHW_EPU) pimhw_i_put(line, at, " elements=", in->op_size);
-    at = pimhw_i_put_operands(line, at, form, in);
-    if (!*form || host || in->kind == PIMHW_EWADD) return PIMHW_OK;
-    at = pimhw_i_put(line, at, " # column=", in->column);
-    at = pimhw_i_put(line, at, " tile=", in->tile);
-    at = pimhw_i_put(line, at, " out=", in->out);
-    if (in->flags & PIMHW_DISTINCT) pimhw_i_put(line, at, " distinct=", 1);
-    return PIMHW_OK;
+    bool copies = in->kind == PIMHW_COPY_BKGB || in->kind == PIMHW_COPY_GBBK;
+    bool tiles = copies || pimhw_i_has_tiles(PIMHW_I_KINDS[in->kind].command);
+    uint64_t sizes = command->needs_row ? columns : c->in_entries;
+    if (!PIMHW_I_KINDS[in->kind].sized) sizes = 1;
+    if (pimhw_i_over(in->op_size, sizes, is, most) || in->op_size == 0) return "op_size";
+    uint64_t end = in->tile + in->op_size;
+    if (tiles && pimhw_i_over(end, c->in_entries, is, most)) return "tile + op_size";
+    end = in->column + in->op_size;
+    if (command->needs_row && pimhw_i_over(end, columns, is, most)) return "column + op_size";
+    if (pimhw_i_over(in->out, pimhw_config_outs(c) - 1u, is, most)) return "out";
+    bool one = pimhw_i_one_bank(PIMHW_I_KINDS[in->kind].command);
+    if (one && pimhw_i_over(in->bank, pimhw_config_banks(c) - 1u, is, most)) return "bank";
+    bool apart = in->kind == PIMHW_WR_ABK && pimhw_i_over(pimhw_i_count(in->mask), 1, is, most);
+    return apart ? "channels of the mask" : NULL;
 }
 
 /* ==========================================================================
  * [H17] DEVICE: public functions; the host, the hub and the channels together.
  * ========================================================================== */
 
-enum { PIMHW_I_JOBS = 8 }; /* EPU works of one stream on their way */
+enum {
+    PIMHW_I_JOBS = 8,          /* EPU works of one stream on their way */
+    PIMHW_I_WORTH = 24,        /* instructions that are worth a look */
+    PIMHW_I_MOST_WORDS = 1024, /* of a state, or of all of a shared front end */
+    PIMHW_I_WORDS = 1 << 18,
+    PIMHW_I_TEXTS = 16384,
+    PIMHW_I_EDGES = 8192,
+    PIMHW_I_PARTS = 8192,
+    PIMHW_I_SLOTS = 32768, /* twice as many as texts, or more */
+    PIMHW_I_TRIALS = PIMHW_LOOPS + 1,
+    PIMHW_I_TALLY = sizeof(pimhw_i_tally) / sizeof(uint64_t)
+};
+
+static const char PIMHW_I_TOO_MANY[] = "EPU: more than %u works that nothing waits for";
+static const char PIMHW_I_TOO_LARGE[] = "2^28 rounds or more, or an operand of 2^32 or more";
 
 /* A run of so many clocks is refused: keys have room for 256 times as many. */
 #define PIMHW_I_MOST_CK ((uint64_t)1 << 46)
@@ -4038,18 +3646,6 @@ typedef struct pimhw_i_stream {
 
 typedef enum pimhw_i_progress { PIMHW_I_IDLE, PIMHW_I_OPEN, PIMHW_I_ENDED } pimhw_i_progress;
 
-enum {
-    PIMHW_I_WORTH = 24,        /* instructions that are worth a look */
-    PIMHW_I_MOST_WORDS = 1024, /* of a state, or of all of a shared front end */
-    PIMHW_I_WORDS = 1 << 18,
-    PIMHW_I_TEXTS = 16384,
-    PIMHW_I_EDGES = 8192,
-    PIMHW_I_PARTS = 8192,
-    PIMHW_I_SLOTS = 32768, /* twice as many as texts, or more */
-    PIMHW_I_TRIALS = PIMHW_LOOPS + 1,
-    PIMHW_I_TALLY = sizeof(pimhw_i_tally) / sizeof(uint64_t)
-};
-
 #define PIMHW_I_UNMOVED UINT64_MAX
 
 /*
@@ -4069,7 +3665,7 @@ typedef struct pimhw_i_text {
 typedef struct pimhw_i_part {
     pimhw_i_tally tally;
     uint64_t end_ck, latest_ck, opened_ck; /* from the base; or unmoved */
-    uint64_t row, opens;                   /* from the base of rows, if it opens any */
+    uint64_t row;                          /* from the base of rows, if it opens any */
     uint64_t due_ck, active;
 } pimhw_i_part;
 
@@ -4097,8 +3693,9 @@ typedef struct pimhw_i_memo {
     bool full;
     uint16_t text_slot[PIMHW_I_SLOTS], edge_slot[PIMHW_I_SLOTS];
     pimhw_i_text text[PIMHW_I_TEXTS];
-    pimhw_i_edge edge[PIMHW_I_EDGES];
-    pimhw_i_part part[PIMHW_I_PARTS];
+    pimhw_i_edge
+        edge[PIMHW_I_EDGES]; /* the first: of rounds since a mark; its parts are the last */
+    pimhw_i_part part[PIMHW_I_PARTS + PIMHW_MAX_CHANNELS];
     uint64_t words[PIMHW_I_WORDS];
 } pimhw_i_memo;
 
@@ -4109,8 +3706,8 @@ struct pimhw_device {
     bool shared;              /* one host feeds all channels */
     pimhw_i_rules rules;
     pimhw_sink sink;
-    pimhw_i_issuer issuer;
     pimhw_i_progress phase;
+    pimhw_cause *why;    /* of the program that runs; may be NULL */
     pimhw_i_when decode; /* shared front end: the next instruction; from here on 0 at the start */
     uint64_t epu_free_ck;
     uint64_t epu_ck;
@@ -4129,8 +3726,6 @@ struct pimhw_device {
     pimhw_i_banks banks[PIMHW_MAX_CHANNELS]; /* of the groups */
     pimhw_i_trial trial[PIMHW_I_TRIALS];     /* of rounds by depth; the last: of a whole loop */
     pimhw_i_trial mark[PIMHW_I_TRIALS];
-    pimhw_i_edge cycle; /* of rounds since the mark */
-    pimhw_i_part cycle_part[PIMHW_MAX_CHANNELS];
     pimhw_i_memo memo;
     pimhw_i_stream streams[PIMHW_MAX_CHANNELS];
     uint64_t rounds[PIMHW_LOOPS][PIMHW_MAX_CHANNELS];
@@ -4157,13 +3752,12 @@ PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_co
     if (!a.alloc) a = pimhw_allocator_default();
     pimhw_i_rules rules;
     pimhw_i_rules_init(&rules, config);
-    bool flows = config->controller != PIMHW_IN_ORDER;
-    size_t flow_bytes = flows ? pimhw_i_flow_point(NULL, &rules) : 0;
+    bool gaps = config->controller != PIMHW_IN_ORDER;
+    size_t flow_bytes = gaps ? pimhw_i_flow_point(NULL, &rules) : 0;
     size_t bytes = PIMHW_I_DEVICE_BYTES + flow_bytes * config->n_channels;
     pimhw_device *d = (pimhw_device *)a.alloc(a.user, bytes, 64);
-    if (!d)
-        return pimhw_i_fail(why, PIMHW_ERR_MEMORY, "no memory for a device: %u bytes",
-                            (uint64_t)bytes);
+    uint64_t asked = bytes;
+    if (!d) return pimhw_i_fail(why, PIMHW_ERR_MEMORY, "no memory for a device: %u bytes", asked);
     memset(d, 0, offsetof(pimhw_device, groups)); /* the rest is filled as it comes into use */
     d->config = *config;
     d->config.allocator = a;
@@ -4171,7 +3765,6 @@ PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_co
     d->flow_bytes = flow_bytes;
     d->rules = rules;
     d->shared = config->front_end == PIMHW_SHARED && config->controller == PIMHW_IN_ORDER;
-    d->issuer.rules = &d->rules;
     d->columns = pimhw_config_columns(config);
     *device = d;
     return PIMHW_OK;
@@ -4250,24 +3843,17 @@ static void pimhw_i_pen_key(pimhw_i_pen *pen, uint64_t *key)
 }
 
 /* The clock before which no later command of the channel issues. */
-static uint64_t pimhw_i_base_ck(const pimhw_i_rules *rules, const pimhw_i_channel *ch)
+static uint64_t pimhw_i_base_ck(const pimhw_i_channel *ch)
 {
     if (ch->asleep) return ch->base_ck;
-    if (rules->config.controller == PIMHW_DCS)
+    if (ch->rules->config.controller == PIMHW_DCS)
         return pimhw_i_max(ch->flow->dispatch_ck, ch->hold.ck);
-    if (rules->config.controller == PIMHW_PING_PONG) return ch->flow->start_before.ck;
+    if (ch->rules->config.controller == PIMHW_PING_PONG) return ch->flow->start_before.ck;
     return ch->now_ck;
 }
 
 /* Groups of input tiles count from here: only how far behind the newest one they are matters. */
 #define PIMHW_I_NEWEST ((uint64_t)1 << 40)
-
-static void pimhw_i_pen_group(pimhw_i_pen *pen, const pimhw_i_flow *f, uint64_t *group)
-{
-    uint64_t word = *group > f->used_group ? f->group - *group + 1 : 0;
-    pimhw_i_pen_word(pen, &word);
-    if (pen->back) *group = word ? f->group - word + 1 : 0;
-}
 
 /* Records of commands that wait; their rows are seen from the open one. */
 static void pimhw_i_pen_records(pimhw_i_pen *pen, const pimhw_i_channel *ch,
@@ -4291,16 +3877,18 @@ static void pimhw_i_pen_records(pimhw_i_pen *pen, const pimhw_i_channel *ch,
             r->work.out = (uint32_t)where;
             r->work.row = PIMHW_I_COMMANDS[r->work.command].needs_row ? ch->row + row : 0;
         }
-        pimhw_i_pen_group(pen, ch->flow, &r->group);
+        const pimhw_i_flow *f = ch->flow;
+        uint64_t later = r->group > f->used_group ? f->group - r->group + 1 : 0;
+        pimhw_i_pen_word(pen, &later);
+        if (pen->back) r->group = later ? f->group - later + 1 : 0;
     }
 }
 
-static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, const pimhw_i_rules *rules, pimhw_i_channel *ch)
+static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, pimhw_i_channel *ch)
 {
     pimhw_i_flow *f = ch->flow;
-    uint32_t flags = f->begun | (uint32_t)f->mac_since << 1 | (uint32_t)(f->filling > 0) << 2 |
-                     (uint32_t)(f->group > 0) << 3;
-    flags = pimhw_i_pen_small(pen, flags);
+    uint32_t places = (uint32_t)(f->filling > 0) << 2 | (uint32_t)(f->group > 0) << 3;
+    uint32_t flags = pimhw_i_pen_small(pen, places | (uint32_t)f->mac_since << 1 | f->begun);
     uint64_t unused = f->group - f->used_group;
     pimhw_i_pen_word(pen, &unused);
     if (pen->back) {
@@ -4330,7 +3918,7 @@ static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, const pimhw_i_rules *rules, 
     }
     pimhw_i_pen_records(pen, ch, f->records, &f->n_records);
     uint64_t used = f->used_group; /* of those there is left only where one ends */
-    for (uint32_t i = 0; i < rules->config.in_entries && pen->n < pen->most; i++) {
+    for (uint32_t i = 0; i < ch->rules->config.in_entries && pen->n < pen->most; i++) {
         bool ends = i > 0 && f->tile_group[i] != f->tile_group[i - 1];
         bool newer = f->tile_group[i] > f->used_group;
         uint64_t word = newer ? f->group - f->tile_group[i] + 2 : (uint64_t)ends;
@@ -4338,7 +3926,7 @@ static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, const pimhw_i_rules *rules, 
         used -= word == 1;
         if (pen->back) f->tile_group[i] = word > 1 ? f->group - word + 2 : used;
     }
-    for (uint32_t i = 0; i < rules->outs && pen->n < pen->most; i++) {
+    for (uint32_t i = 0; i < ch->rules->outs && pen->n < pen->most; i++) {
         uint64_t later = f->sums[i].phase > f->filling ? f->sums[i].phase - f->filling : 0;
         uint64_t word = later << 1 | f->sums[i].going;
         pimhw_i_pen_word(pen, &word);
@@ -4348,16 +3936,16 @@ static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, const pimhw_i_rules *rules, 
     }
 }
 
-static void pimhw_i_pen_dcs(pimhw_i_pen *pen, const pimhw_i_rules *rules, pimhw_i_channel *ch)
+static void pimhw_i_pen_dcs(pimhw_i_pen *pen, pimhw_i_channel *ch)
 {
     pimhw_i_flow *f = ch->flow;
     if (f->n_records > 0) pen->n = pen->most; /* in the middle of a refresh */
     pimhw_i_pen_ahead(pen, &f->mac_stream_ck);
-    for (uint32_t i = 0; i < rules->config.in_entries && pen->n < pen->most; i++) {
+    for (uint32_t i = 0; i < ch->rules->config.in_entries && pen->n < pen->most; i++) {
         pimhw_i_pen_key(pen, &f->tile_mac[i]);
         pimhw_i_pen_key(pen, &f->tile_write[i]);
     }
-    for (uint32_t i = 0; i < rules->outs && pen->n < pen->most; i++) {
+    for (uint32_t i = 0; i < ch->rules->outs && pen->n < pen->most; i++) {
         pimhw_i_pen_key(pen, &f->out_mac[i]);
         pimhw_i_pen_key(pen, &f->out_io[i]);
     }
@@ -4412,9 +4000,8 @@ static void pimhw_i_pen_channel(pimhw_i_pen *pen, const pimhw_device *d, pimhw_i
     const pimhw_i_rules *rules = &d->rules;
     /* a refresh that is overdue takes place where no clock before the base may be forgotten */
     if (!pen->back && (ch->banked || ch->due_ck < pen->base)) pen->n = pen->most;
-    uint32_t flags =
-        ch->last_command | (uint32_t)ch->register_mode << 8 | (uint32_t)ch->row_open << 9;
-    flags = pimhw_i_pen_small(pen, flags);
+    uint32_t modes = (uint32_t)ch->register_mode << 8 | (uint32_t)ch->row_open << 9;
+    uint32_t flags = pimhw_i_pen_small(pen, modes | ch->last_command);
     ch->last_command = (uint8_t)flags;
     ch->register_mode = flags >> 8 & 1;
     ch->row_open = flags >> 9 & 1;
@@ -4440,13 +4027,13 @@ static void pimhw_i_pen_channel(pimhw_i_pen *pen, const pimhw_device *d, pimhw_i
         last->ck = last->any ? (key >> 8) - rules->most_gap : 0;
         last->command = (uint8_t)key;
     }
-    if (rules->config.controller == PIMHW_DCS) pimhw_i_pen_dcs(pen, rules, ch);
-    if (rules->config.controller == PIMHW_PING_PONG) pimhw_i_pen_ping_pong(pen, rules, ch);
+    if (rules->config.controller == PIMHW_DCS) pimhw_i_pen_dcs(pen, ch);
+    if (rules->config.controller == PIMHW_PING_PONG) pimhw_i_pen_ping_pong(pen, ch);
 }
 
 static uint64_t pimhw_i_unit_ck(const pimhw_device *d)
 {
-    return d->shared ? d->decode.ck : pimhw_i_base_ck(&d->rules, &d->groups[d->unit]);
+    return d->shared ? d->decode.ck : pimhw_i_base_ck(&d->groups[d->unit]);
 }
 
 static uint64_t pimhw_i_mix(uint64_t hash, uint64_t word)
@@ -4482,15 +4069,14 @@ static uint32_t pimhw_i_intern(pimhw_device *d, uint32_t n)
     return 0;
 }
 
-/* The unit's channels are those of the words, later or earlier. */
-static bool pimhw_i_pen_unit(pimhw_device *d, pimhw_i_pen *pen)
+/* Channels of a unit are those of the words, later or earlier; false: there was no room. */
+static bool pimhw_i_pen_unit(pimhw_device *d, pimhw_i_pen *pen, uint32_t first, uint32_t n)
 {
     if (d->shared) d->decode.reason = pimhw_i_pen_small(pen, d->decode.reason);
-    for (uint32_t i = 0; i < d->n_unit && (pen->back || pen->n < pen->most); i++) {
-        pimhw_i_channel *ch = &d->groups[d->unit + i];
-        uint64_t mask = ch->mask;
+    for (uint32_t g = first; g < first + n && (pen->back || pen->n < pen->most); g++) {
+        uint64_t mask = d->groups[g].mask;
         if (d->shared) pimhw_i_pen_word(pen, &mask);
-        pimhw_i_pen_channel(pen, d, ch);
+        pimhw_i_pen_channel(pen, d, &d->groups[g]);
     }
     return pen->back || pen->n < pen->most;
 }
@@ -4504,7 +4090,7 @@ static uint32_t pimhw_i_state(pimhw_device *d)
     if (m->n_words + PIMHW_I_MOST_WORDS > PIMHW_I_WORDS) m->full = true;
     if (m->full) return 0;
     pimhw_i_pen pen = {&m->words[m->n_words], pimhw_i_unit_ck(d), 0, PIMHW_I_MOST_WORDS, false};
-    d->known = pimhw_i_pen_unit(d, &pen) ? pimhw_i_intern(d, pen.n) : 0;
+    d->known = pimhw_i_pen_unit(d, &pen, d->unit, d->n_unit) ? pimhw_i_intern(d, pen.n) : 0;
     return d->known;
 }
 
@@ -4513,33 +4099,17 @@ static void pimhw_i_wake(pimhw_device *d, pimhw_i_channel *ch)
 {
     if (!ch->asleep) return;
     const pimhw_i_text *text = &d->memo.text[ch->asleep];
-    uint32_t unit = d->unit, n_unit = d->n_unit;
-    if (!d->shared) {
-        d->unit = (uint32_t)(ch - d->groups);
-        d->n_unit = 1;
-    }
-    pimhw_i_pen pen = {&d->memo.words[text->at], pimhw_i_unit_ck(d), 0, text->n, true};
-    for (uint32_t i = 0; i < d->n_unit; i++)
-        d->groups[d->unit + i].asleep = 0;
-    pimhw_i_pen_unit(d, &pen);
-    d->unit = unit;
-    d->n_unit = n_unit;
+    uint32_t first = d->shared ? 0 : (uint32_t)(ch - d->groups), n = d->shared ? d->n_groups : 1;
+    pimhw_i_pen pen = {&d->memo.words[text->at], ch->base_ck, 0, text->n, true};
+    for (uint32_t g = first; g < first + n; g++)
+        d->groups[g].asleep = 0;
+    pimhw_i_pen_unit(d, &pen, first, n);
 }
 
 static void pimhw_i_wake_all(pimhw_device *d)
 {
     for (uint32_t g = 0; g < d->n_groups; g++)
         pimhw_i_wake(d, &d->groups[g]);
-}
-
-static void pimhw_i_sleep(pimhw_device *d, uint32_t state, uint64_t base_ck)
-{
-    d->known = 0;
-    if (d->shared) d->decode.ck = base_ck;
-    for (uint32_t i = 0; i < d->n_unit; i++) {
-        d->groups[d->unit + i].asleep = state;
-        d->groups[d->unit + i].base_ck = base_ck;
-    }
 }
 
 static void pimhw_i_forget(pimhw_device *d)
@@ -4570,33 +4140,16 @@ static uint64_t pimhw_i_term_value(const pimhw_i_walker *w, const pimhw_i_term *
 {
     if (!term->tail) {
         const pimhw_operand *o = &w->program->operands[term->operand - 1];
-        uint64_t sum =
-            o->base + pimhw_i_steps(w, o->step, w->sketch->operand_loops[term->operand - 1]);
+        uint64_t sum = o->base + pimhw_i_steps(w, o->step, (1u << PIMHW_LOOPS) - 1);
         if (o->step[level] && sum < term->most) *n_same = 1;
         return pimhw_i_min(sum, term->most);
     }
-    uint64_t left = pimhw_i_left(w, term->tail - 1u, channel, pimhw_i_block(w, channel));
+    uint64_t left = pimhw_i_left(w, term->tail - 1u, channel);
     uint64_t step = w->program->tails[term->tail - 1].step[level];
-    uint64_t units = left == 0          ? 0
-                     : term->shift < 64 ? ((left - 1) >> term->shift) + 1
-                                        : pimhw_i_ceil_div(left, term->unit);
-    uint64_t value = pimhw_i_min(units, term->most);
+    uint64_t value = pimhw_i_min(pimhw_i_units(left, term->unit, term->shift), term->most);
     if (value && step)
         *n_same = pimhw_i_min(*n_same, (left - (value - 1) * term->unit - 1) / step + 1);
     return value;
-}
-
-/* Rows from the base to the last one of a span. */
-static uint64_t pimhw_i_rows_of(const pimhw_i_walker *w, const pimhw_i_scope *scope,
-                                uint32_t channel)
-{
-    uint64_t most = scope->row_most;
-    for (uint32_t i = 0; i < scope->n_row_loops; i++) {
-        uint64_t rounds =
-            pimhw_i_value(w, scope->row_rounds[i], channel, pimhw_i_block(w, channel));
-        if (rounds > 1) most = pimhw_i_plus(most, pimhw_i_times(scope->row_step[i], rounds - 1));
-    }
-    return most;
 }
 
 /* Where the unit is in the program and what it is like; false: it cannot be told. */
@@ -4619,7 +4172,12 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
         const pimhw_block *block = pimhw_i_block(w, c);
         place->row_base = (block ? block->row_base[scope->space] : 0) +
                           pimhw_i_steps(w, scope->outer_step, (1u << PIMHW_LOOPS) - 1);
-        uint64_t rows = pimhw_i_plus(pimhw_i_rows_of(w, scope, c), 1);
+        uint64_t rows = pimhw_i_plus(scope->row_most, 1);
+        for (uint32_t i = 0; i < scope->n_row_loops; i++) {
+            uint64_t rounds = pimhw_i_value(w, scope->row_rounds[i], c);
+            uint64_t step = rounds > 1 ? scope->row_step[i] : 0;
+            rows = pimhw_i_plus(rows, pimhw_i_times(step, rounds - 1));
+        }
         place->row_end = pimhw_i_plus(place->row_base, rows);
     }
     for (uint32_t i = 0; i < d->n_unit; i++) {
@@ -4695,8 +4253,7 @@ static uint64_t pimhw_i_moved(uint64_t now, uint64_t then, uint64_t base)
 }
 
 /* What happened since a trial, as an edge without its end. */
-static void pimhw_i_edge_since(const pimhw_device *d, const pimhw_i_trial *t, pimhw_i_edge *e,
-                               pimhw_i_part *parts)
+static void pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimhw_i_edge *e)
 {
     uint64_t base = t->base_ck;
     memcpy(e->key, t->key, sizeof t->key);
@@ -4708,8 +4265,7 @@ static void pimhw_i_edge_since(const pimhw_device *d, const pimhw_i_trial *t, pi
     for (uint32_t i = 0; i < d->n_unit; i++) {
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
         const pimhw_i_part *from = &t->part[i];
-        pimhw_i_part *p = &parts[i];
-        bool rows = ch->tally.commands[PIMHW_CMD_ACT16] != from->tally.commands[PIMHW_CMD_ACT16];
+        pimhw_i_part *p = &d->memo.part[e->part + i];
         const uint64_t *now = (const uint64_t *)&ch->tally, *then = (const uint64_t *)&from->tally;
         uint64_t *sum = (uint64_t *)&p->tally;
         for (uint32_t k = 0; k < PIMHW_I_TALLY; k++)
@@ -4721,16 +4277,15 @@ static void pimhw_i_edge_since(const pimhw_device *d, const pimhw_i_trial *t, pi
         p->latest_ck = pimhw_i_moved(ch->latest_ck, from->latest_ck, base);
         p->opened_ck = pimhw_i_moved(ch->opened_ck, from->opened_ck, base);
         p->row = ch->row - t->row_base;
-        p->opens = rows;
         p->due_ck = ch->due_ck - from->due_ck;
         e->refreshed = e->refreshed || p->due_ck > 0;
     }
 }
 
 /* Of n spans like an edge, one after the other, those that are over when a refresh is due. */
-static uint64_t pimhw_i_before_due(const pimhw_device *d, const pimhw_i_edge *e,
-                                   const pimhw_i_part *parts, uint64_t n)
+static uint64_t pimhw_i_before_due(const pimhw_device *d, const pimhw_i_edge *e, uint64_t n)
 {
+    const pimhw_i_part *parts = &d->memo.part[e->part];
     uint64_t base = pimhw_i_unit_ck(d);
     if (e->clocks) n = pimhw_i_min(n, PIMHW_I_MOST_CK / e->clocks);
     for (uint32_t i = 0; i < d->n_unit && !e->refreshed; i++) {
@@ -4744,13 +4299,15 @@ static uint64_t pimhw_i_before_due(const pimhw_device *d, const pimhw_i_edge *e,
 }
 
 /* The unit does n times what an edge says; the rows of the last time are seen from row_base. */
-static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, const pimhw_i_part *parts,
-                           uint64_t n, uint64_t row_base)
+static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, uint64_t row_base)
 {
     uint64_t base = pimhw_i_unit_ck(d), last = base + (n - 1) * e->clocks;
+    d->known = 0;
+    d->n_instructions += n * e->n_instructions * pimhw_i_unit_channels(d);
+    d->skipped_rounds += n * e->n_rounds * pimhw_i_unit_channels(d);
     for (uint32_t i = 0; i < d->n_unit; i++) {
         pimhw_i_channel *ch = &d->groups[d->unit + i];
-        const pimhw_i_part *p = &parts[i];
+        const pimhw_i_part *p = &d->memo.part[e->part + i];
         const uint64_t *sum = (const uint64_t *)&p->tally;
         uint64_t *to = (uint64_t *)&ch->tally;
         for (uint32_t k = 0; k < PIMHW_I_TALLY; k++)
@@ -4761,13 +4318,13 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, const pimhw_i
         if (p->latest_ck != PIMHW_I_UNMOVED)
             ch->latest_ck = pimhw_i_max(ch->latest_ck, last + p->latest_ck);
         if (p->opened_ck != PIMHW_I_UNMOVED) ch->opened_ck = last + p->opened_ck;
-        if (p->opens) ch->row = row_base + p->row;
+        if (p->tally.commands[PIMHW_CMD_ACT16]) ch->row = row_base + p->row;
         ch->due_ck += n * p->due_ck;
         d->endless = d->endless || ch->end_ck >= PIMHW_I_MOST_CK;
+        ch->asleep = e->to;
+        ch->base_ck = last + e->clocks;
     }
-    d->n_instructions += n * e->n_instructions * pimhw_i_unit_channels(d);
-    d->skipped_rounds += n * e->n_rounds * pimhw_i_unit_channels(d);
-    pimhw_i_sleep(d, e->to, last + e->clocks);
+    if (d->shared) d->decode.ck = last + e->clocks;
     d->endless = d->endless || last >= PIMHW_I_MOST_CK;
 }
 
@@ -4788,8 +4345,7 @@ static const pimhw_i_edge *pimhw_i_edge_from(pimhw_device *d, const pimhw_i_plac
     pimhw_i_memo *m = &d->memo;
     uint64_t key[4] = {place->key[0], place->key[1], place->key[2], 0};
     uint32_t at = *pimhw_i_edge_slot(m, key);
-    if (at && pimhw_i_before_due(d, &m->edge[at], &m->part[m->edge[at].part], 1))
-        return &m->edge[at];
+    if (at && pimhw_i_before_due(d, &m->edge[at], 1)) return &m->edge[at];
     key[3] = pimhw_i_phase_of(d, NULL);
     at = key[3] ? *pimhw_i_edge_slot(m, key) : 0;
     return at ? &m->edge[at] : NULL;
@@ -4806,26 +4362,15 @@ static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
     if (m->n_edges + 1 == PIMHW_I_EDGES || m->n_parts + d->n_unit > PIMHW_I_PARTS) m->full = true;
     if (m->full || to == 0) return;
     pimhw_i_edge *e = &m->edge[m->n_edges + 1];
-    pimhw_i_edge_since(d, t, e, &m->part[m->n_parts]);
     e->to = to;
     e->part = m->n_parts;
+    pimhw_i_edge_since(d, t, e);
     if (e->refreshed) e->key[3] = pimhw_i_phase_of(d, t);
     if (e->refreshed && e->key[3] == 0) return;
     uint16_t *slot = pimhw_i_edge_slot(m, e->key);
     if (*slot) return;
     *slot = (uint16_t)++m->n_edges;
     m->n_parts += d->n_unit;
-}
-
-/* Whether the unit's refreshes are as far off as at a trial, or none took place since. */
-static bool pimhw_i_in_phase(const pimhw_device *d, const pimhw_i_trial *t)
-{
-    uint64_t clocks = pimhw_i_unit_ck(d) - t->base_ck;
-    uint64_t moved = d->groups[d->unit].due_ck - t->part[0].due_ck;
-    if (moved && moved != clocks) return false;
-    for (uint32_t i = 1; i < d->n_unit; i++)
-        if (d->groups[d->unit + i].due_ck - t->part[i].due_ck != moved) return false;
-    return true;
 }
 
 /*
@@ -4835,16 +4380,22 @@ static bool pimhw_i_in_phase(const pimhw_device *d, const pimhw_i_trial *t)
 static uint64_t pimhw_i_cycle(pimhw_device *d, pimhw_i_trial *mark, const pimhw_i_place *place,
                               uint64_t index, uint64_t rounds, uint64_t row_step)
 {
-    bool same = mark->open && memcmp(mark->key, place->key, sizeof mark->key) == 0;
-    if (same && mark->n_groups == d->n_groups && pimhw_i_in_phase(d, mark)) {
+    bool same = mark->open && mark->n_groups == d->n_groups &&
+                memcmp(mark->key, place->key, sizeof mark->key) == 0;
+    /* the refreshes are as far off as they were, or none took place */
+    uint64_t moved = same ? d->groups[d->unit].due_ck - mark->part[0].due_ck : 0;
+    same = same && (moved == 0 || moved == pimhw_i_unit_ck(d) - mark->base_ck);
+    for (uint32_t i = 1; i < d->n_unit && same; i++)
+        same = d->groups[d->unit + i].due_ck - mark->part[i].due_ck == moved;
+    if (same) {
         uint64_t period = index - mark->index;
-        uint64_t n = pimhw_i_min(rounds, place->n_same) / period;
-        pimhw_i_edge *e = &d->cycle;
-        pimhw_i_edge_since(d, mark, e, d->cycle_part);
+        pimhw_i_edge *e = &d->memo.edge[0];
+        e->part = PIMHW_I_PARTS;
         e->to = (uint32_t)place->key[1];
-        n = pimhw_i_before_due(d, e, d->cycle_part, n);
+        pimhw_i_edge_since(d, mark, e);
+        uint64_t n = pimhw_i_before_due(d, e, pimhw_i_min(rounds, place->n_same) / period);
         if (n > 0) {
-            pimhw_i_follow(d, e, d->cycle_part, n, mark->row_base + n * period * row_step);
+            pimhw_i_follow(d, e, n, mark->row_base + n * period * row_step);
             mark->open = false;
             return n * period;
         }
@@ -4888,7 +4439,7 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
                 pimhw_i_try(d, t, &place);
                 break;
             }
-            pimhw_i_follow(d, e, &d->memo.part[e->part], 1, place.row_base);
+            pimhw_i_follow(d, e, 1, place.row_base);
             n = 1;
         }
         *index += n;
@@ -4903,18 +4454,14 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
     return false;
 }
 
-/* Whether the run has come to the last clock there is. */
-static void pimhw_i_watch(pimhw_device *d)
-{
-    for (uint32_t g = 0; g < d->n_groups; g++)
-        d->endless = d->endless || d->groups[g].end_ck >= PIMHW_I_MOST_CK;
-    d->endless = d->endless || d->decode.ck >= PIMHW_I_MOST_CK;
-}
-
 /* A round begins. */
 static void pimhw_i_round(pimhw_device *d, pimhw_i_walker *w)
 {
-    if ((d->n_heads++ & 1023) == 0) pimhw_i_watch(d);
+    /* now and then: whether the run has come to the last clock there is */
+    bool look = (d->n_heads++ & 1023) == 0;
+    for (uint32_t g = 0; g < d->n_groups && look; g++)
+        d->endless = d->endless || d->groups[g].end_ck >= PIMHW_I_MOST_CK;
+    d->endless = d->endless || (look && d->decode.ck >= PIMHW_I_MOST_CK);
     if (w->in_nest && d->learns && !pimhw_i_follow_rounds(d, w)) return;
     d->walked_rounds += pimhw_i_count(w->mask);
 }
@@ -4963,10 +4510,8 @@ static bool pimhw_i_epu_serve(pimhw_device *d)
     if (!first) return false;
     d->epu_free_ck = pimhw_i_max(d->epu_free_ck, first->at[0].ready_ck) + first->at[0].cost_ck;
     d->epu_ck += first->at[0].cost_ck;
-    if (d->epu_free_ck >= PIMHW_I_MOST_CK) {
-        d->endless = true;
-        d->epu_free_ck = PIMHW_I_MOST_CK;
-    }
+    d->endless = d->endless || d->epu_free_ck >= PIMHW_I_MOST_CK;
+    d->epu_free_ck = pimhw_i_min(d->epu_free_ck, PIMHW_I_MOST_CK);
     if (first->at[0].awaited) first->done_ck[first->n_done++] = d->epu_free_ck;
     memmove(first->at, first->at + 1, --first->n * sizeof first->at[0]);
     return true;
@@ -4980,9 +4525,9 @@ static void pimhw_i_epu_post(pimhw_device *d, pimhw_i_jobs *jobs, const pimhw_in
     uint64_t ops = pimhw_i_ceil_div(in->op_size, c->epu_lanes);
     for (uint64_t left = in->mask; left;) {
         pimhw_i_channel *ch = &d->groups[d->group_of[pimhw_i_lowest(left)]];
-        if (pimhw_i_holds_back(&d->rules)) {
+        if (d->config.controller >= PIMHW_PING_PONG) { /* commands may be held back */
             ch = pimhw_i_group(d, &left);
-            pimhw_i_flush(&d->issuer, ch);
+            pimhw_i_flush(ch);
         }
         left &= ~ch->mask;
         ready = pimhw_i_max(ready, ch->end_ck);
@@ -5000,18 +4545,15 @@ static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_jobs *jobs, uint64_t mask)
     if (jobs->n_done == 0) return;
     uint64_t done = jobs->done_ck[0];
     memmove(jobs->done_ck, jobs->done_ck + 1, --jobs->n_done * sizeof jobs->done_ck[0]);
-    if (d->shared) {
-        pimhw_i_not_before(&d->decode, done, PIMHW_WAIT_EPU);
-        return;
-    }
-    while (mask) {
+    if (d->shared) pimhw_i_not_before(&d->decode, done, PIMHW_WAIT_EPU);
+    while (mask && !d->shared) {
         pimhw_i_channel *ch = &d->groups[d->group_of[pimhw_i_lowest(mask)]];
-        if (!pimhw_i_holds_back(&d->rules) && done + 1 < pimhw_i_base_ck(&d->rules, ch)) {
+        if (d->config.controller < PIMHW_PING_PONG && done + 1 < pimhw_i_base_ck(ch)) {
             mask &= ~ch->mask; /* long ago */
             continue;
         }
         ch = pimhw_i_group(d, &mask);
-        pimhw_i_flush(&d->issuer, ch);
+        pimhw_i_flush(ch);
         pimhw_i_not_before(&ch->hold, done, PIMHW_WAIT_EPU);
     }
 }
@@ -5023,17 +4565,17 @@ static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_jobs *jobs, uint64_t mask)
  */
 static uint64_t pimhw_i_sync_ck(pimhw_device *d, pimhw_i_channel *ch)
 {
-    uint64_t taken = pimhw_i_take_ck(&d->issuer, ch, d->decode.ck) + 1;
+    uint64_t taken = pimhw_i_take_ck(ch, d->decode.ck) + 1;
     do
         taken = pimhw_i_max(taken, ch->now_ck);
-    while (pimhw_i_active_first(&d->issuer, ch, PIMHW_CMD_TMOD, 0, taken));
+    while (pimhw_i_active_first(ch, PIMHW_CMD_TMOD, 0, taken));
     ch->now_ck = taken + 1;
     ch->left_ck = taken;
     if (ch->banked) ch->banks->clock_ck = taken;
     uint64_t before_ck = ch->answer_ck, n_before = ch->tally.n_answers;
     uint64_t answer = pimhw_i_max(taken, before_ck) + 1;
     for (;;) {
-        if (ch->banked) pimhw_i_advance(&d->issuer, ch, answer - 1);
+        if (ch->banked) pimhw_i_advance(ch, answer - 1);
         if (answer > ch->pending_ck) break;
         answer = ch->banked ? answer + 1 : ch->pending_ck + 1;
     }
@@ -5049,7 +4591,7 @@ static void pimhw_i_sync(pimhw_device *d)
     pimhw_i_wake_all(d);
     for (uint32_t g = 0; g < d->n_groups; g++) {
         pimhw_i_channel *ch = &d->groups[g];
-        pimhw_i_flush(&d->issuer, ch);
+        pimhw_i_flush(ch);
         uint64_t end = d->shared ? pimhw_i_sync_ck(d, ch) : pimhw_i_max(ch->end_ck, ch->hold.ck);
         answer = pimhw_i_max(answer, end);
     }
@@ -5058,82 +4600,64 @@ static void pimhw_i_sync(pimhw_device *d)
         pimhw_i_not_before(&d->groups[g].hold, answer, PIMHW_WAIT_HOST);
 }
 
-/* What an instruction asks of a channel. */
-static pimhw_i_work pimhw_i_work_of(const pimhw_device *d, const pimhw_instruction *in)
-{
-    /* AF opens a row of its own, beyond all others */
-    uint64_t row = in->kind == PIMHW_AF ? ((uint64_t)1 << 29) + d->af_mode : in->row;
-    uint32_t command = PIMHW_I_KINDS[in->kind].command;
-    pimhw_i_work work = {command, in->bank, row, in->column, in->tile, in->out};
-    return work;
-}
-
 /* An instruction on one channel of a shared front end; returns when the host may go on. */
 static uint64_t pimhw_i_hand_over(pimhw_device *d, pimhw_i_channel *ch, const pimhw_instruction *in,
                                   pimhw_i_work *work)
 {
     const pimhw_i_kind *kind = &PIMHW_I_KINDS[in->kind];
-    if (kind->taker == PIMHW_I_BY_QUEUES)
-        return pimhw_i_access_ck(&d->issuer, ch, work, d->decode.ck);
-    uint64_t taken = pimhw_i_take_ck(&d->issuer, ch, d->decode.ck);
+    if (kind->taker == PIMHW_I_BY_QUEUES) return pimhw_i_access_ck(ch, work, d->decode.ck);
+    uint64_t taken = pimhw_i_take_ck(ch, d->decode.ck);
     ch->hold.ck = taken + 1;
     ch->hold.reason = d->decode.reason;
-    pimhw_i_in_order(&d->issuer, ch, work, in->op_size);
-    /* a read's answer frees the host in the clock after it */
-    if (kind->blocks) return ch->answer_ck - 1;
+    pimhw_i_in_order(ch, work, in->op_size);
+    /* the next one waits for a read's answer; it frees the host in the clock after it */
+    if (PIMHW_I_RESULT >> kind->command & 1) return ch->answer_ck - 1;
     return pimhw_i_max(taken, pimhw_i_queue_left_ck(ch, d->config.queue_entries));
 }
 
 /* Sends a command instruction to its channels and, on a shared front end, lets the host go on. */
 static void pimhw_i_send_all(pimhw_device *d, const pimhw_instruction *in)
 {
+    /* AF opens a row of its own, beyond all others */
     uint64_t next = d->decode.ck;
+    uint64_t row = in->kind == PIMHW_AF ? ((uint64_t)1 << 29) + d->af_mode : in->row;
+    uint32_t command = PIMHW_I_KINDS[in->kind].command;
     for (uint64_t left = in->mask; left;) {
-        pimhw_i_work work = pimhw_i_work_of(d, in);
+        pimhw_i_work work = {command, in->bank, row, in->column, in->tile, in->out};
         pimhw_i_channel *ch = pimhw_i_group(d, &left);
         if (d->shared)
             next = pimhw_i_max(next, pimhw_i_hand_over(d, ch, in, &work));
         else
-            pimhw_i_control(&d->issuer, ch, &work, in->op_size);
+            pimhw_i_control(ch, &work, in->op_size);
     }
     if (d->shared) d->decode.ck = next + 1;
     d->decode.reason = PIMHW_WAIT_HOST;
 }
 
-/* An instruction of the host alone: one clock of it. */
-static void pimhw_i_host(pimhw_device *d, const pimhw_instruction *in)
-{
-    if (d->shared) d->decode.ck++;
-    d->decode.reason = PIMHW_WAIT_HOST;
-    if (in->kind != PIMHW_CFR) return;
-    if (in->out == 1 && in->aux == 2) d->af_mode = in->gpr;
-    if (d->config.controller != PIMHW_IN_ORDER) pimhw_i_sync(d);
-}
-
-/* Whether an instruction must wait for the hub to do some work first. */
-static bool pimhw_i_must_wait(const pimhw_i_jobs *jobs, const pimhw_instruction *in)
-{
-    if (in->kind == PIMHW_EPU) return jobs->n + jobs->n_done >= PIMHW_I_JOBS;
-    return in->kind == PIMHW_EPU_WAIT && jobs->n_done == 0 && jobs->n > 0;
-}
-
 /* One instruction of a stream; false if it must wait for the hub, then nothing happened. */
 static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_instruction *in)
 {
-    if (pimhw_i_must_wait(&s->jobs, in)) return false;
+    const pimhw_i_jobs *jobs = &s->jobs;
+    if (in->kind == PIMHW_EPU && jobs->n + jobs->n_done >= PIMHW_I_JOBS) return false;
+    if (in->kind == PIMHW_EPU_WAIT && jobs->n_done == 0 && jobs->n > 0) return false;
     if (d->shared) pimhw_i_wake_all(d);
     d->known = 0;
     switch (in->kind) {
     case PIMHW_EPU: pimhw_i_epu_post(d, &s->jobs, in); break;
     case PIMHW_EPU_WAIT: pimhw_i_epu_wait(d, &s->jobs, in->mask); break;
-    case PIMHW_SYNC:
+    case PIMHW_SYNC: pimhw_i_sync(d); break;
     case PIMHW_EOC:
         pimhw_i_sync(d);
-        if (in->kind == PIMHW_EOC) d->phase = PIMHW_I_ENDED;
+        d->phase = PIMHW_I_ENDED;
         break;
     case PIMHW_EWADD:
     case PIMHW_GPR:
-    case PIMHW_CFR: pimhw_i_host(d, in); break;
+    case PIMHW_CFR: /* one clock of the host */
+        if (d->shared) d->decode.ck++;
+        d->decode.reason = PIMHW_WAIT_HOST;
+        if (in->kind == PIMHW_CFR && in->out == 1 && in->aux == 2) d->af_mode = in->gpr;
+        if (in->kind == PIMHW_CFR && d->config.controller != PIMHW_IN_ORDER) pimhw_i_sync(d);
+        break;
     default: pimhw_i_send_all(d, in);
     }
     d->n_instructions += in->kind == PIMHW_EPU || in->mask == 0 ? 1 : pimhw_i_count(in->mask);
@@ -5143,17 +4667,28 @@ static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_inst
 static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, uint32_t n_streams)
 {
     if (sink) d->sink = *sink;
-    d->issuer.sink = sink && sink->command ? &d->sink : NULL;
     d->phase = PIMHW_I_OPEN;
     memset((char *)d + offsetof(pimhw_device, decode), 0,
            offsetof(pimhw_device, groups) - offsetof(pimhw_device, decode));
     d->decode.reason = PIMHW_WAIT_HOST;
     d->n_groups = 1;
     d->n_streams = n_streams;
-    pimhw_i_channel_init(&d->groups[0], &d->rules, pimhw_i_low_bits(d->config.n_channels),
-                         &d->banks[0], pimhw_i_flow_of(d, 0));
     for (uint32_t i = 0; i < n_streams; i++)
         d->streams[i].jobs.n = d->streams[i].jobs.n_done = 0;
+    pimhw_i_channel *ch = &d->groups[0];
+    memset(ch, 0, sizeof *ch);
+    ch->rules = &d->rules;
+    if (sink && sink->command) ch->sink = &d->sink;
+    ch->mask = pimhw_i_low_bits(d->config.n_channels);
+    ch->banks = &d->banks[0];
+    ch->flow = pimhw_i_flow_of(d, 0);
+    ch->due_ck = d->rules.phase_ck;
+    ch->last_command = PIMHW_N_COMMANDS;
+    ch->hold.reason = PIMHW_WAIT_HOST;
+    if (!ch->flow) return;
+    memset((void *)ch->flow, 0, d->flow_bytes);
+    pimhw_i_flow_point(ch->flow, &d->rules);
+    ch->flow->start.reason = ch->flow->start_before.reason = PIMHW_WAIT_HOST;
 }
 
 PIMHW_API pimhw_status pimhw_device_begin(pimhw_device *device, const pimhw_sink *sink)
@@ -5196,24 +4731,9 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
     while (!pimhw_i_execute(device, &device->streams[0], instruction)) {
         if (pimhw_i_epu_serve(device)) continue;
         device->phase = PIMHW_I_IDLE;
-        return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
-                            "EPU: more than %u works that nothing waits for",
-                            (uint64_t)PIMHW_I_JOBS);
+        return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, PIMHW_I_TOO_MANY, (uint64_t)PIMHW_I_JOBS);
     }
     return PIMHW_OK;
-}
-
-/* The channel that ends last, of equals the lowest. */
-static const pimhw_i_channel *pimhw_i_critical(const pimhw_device *d)
-{
-    const pimhw_i_channel *critical = &d->groups[0];
-    for (uint32_t g = 1; g < d->n_groups; g++) {
-        const pimhw_i_channel *ch = &d->groups[g];
-        bool lower = pimhw_i_lowest(ch->mask) < pimhw_i_lowest(critical->mask);
-        if (ch->end_ck > critical->end_ck || (ch->end_ck == critical->end_ck && lower))
-            critical = ch;
-    }
-    return critical;
 }
 
 /* What all channels did. */
@@ -5282,12 +4802,10 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
                                            : "no stream has begun, or it ended at a failure");
     pimhw_i_wake_all(d);
     for (uint32_t g = 0; g < d->n_groups; g++)
-        pimhw_i_flush(&d->issuer, &d->groups[g]);
-    if (d->shared) {
-        if (d->phase == PIMHW_I_OPEN) pimhw_i_sync(d);
-        for (uint32_t g = 0; g < d->n_groups; g++)
-            if (d->groups[g].banked) pimhw_i_advance(&d->issuer, &d->groups[g], d->decode.ck);
-    }
+        pimhw_i_flush(&d->groups[g]);
+    if (d->shared && d->phase == PIMHW_I_OPEN) pimhw_i_sync(d);
+    for (uint32_t g = 0; g < d->n_groups; g++)
+        if (d->shared && d->groups[g].banked) pimhw_i_advance(&d->groups[g], d->decode.ck);
     while (pimhw_i_epu_serve(d))
         continue;
     d->phase = PIMHW_I_IDLE;
@@ -5296,13 +4814,19 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
     memset(&r, 0, sizeof r);
     r.size = sizeof r;
     r.version = 1;
-    pimhw_i_channel last = *pimhw_i_critical(d);
+    const pimhw_i_channel *critical = &d->groups[0]; /* ends last, of equals the lowest */
+    for (uint32_t g = 1; g < d->n_groups; g++) {
+        const pimhw_i_channel *ch = &d->groups[g];
+        bool lower = pimhw_i_lowest(ch->mask) < pimhw_i_lowest(critical->mask);
+        if (ch->end_ck + lower > critical->end_ck) critical = ch;
+    }
+    pimhw_i_channel last = *critical;
     /* the host's end is its answer, whatever is still on its way */
     uint64_t drained = d->shared ? d->decode.ck : last.end_ck;
     r.cycles = pimhw_i_max(drained, d->epu_free_ck);
     r.ns = (double)r.cycles * (double)d->config.tCK_ps * 1e-3;
     r.critical_channel = pimhw_i_lowest(last.mask);
-    pimhw_i_charge(&d->rules, &last, drained, PIMHW_WAIT_DRAIN);
+    pimhw_i_charge(&last, drained, PIMHW_WAIT_DRAIN);
     memcpy(r.breakdown_ck, last.tally.spent_ck, sizeof r.breakdown_ck);
     r.breakdown_ck[PIMHW_WAIT_EPU] += r.cycles - drained;
     r.epu_ck = d->epu_ck;
@@ -5316,23 +4840,23 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
     return PIMHW_OK;
 }
 
-static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_request *request,
-                                          pimhw_cause *why)
+/* Judges a program and its request. */
+static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_program *program,
+                                          const pimhw_request *request, pimhw_cause *why)
 {
-    if (!request) return PIMHW_OK;
+    pimhw_status status = pimhw_program_check(program, &d->config, why);
+    if (status != PIMHW_OK || !request) return status;
     if (request->n_blocks && !request->blocks)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: blocks is NULL");
     if (!request->list_begin) return PIMHW_OK;
-    for (uint32_t c = 0; c < d->config.n_channels; c++) {
+    for (uint32_t c = 0; c < d->config.n_channels; c++)
         if (request->list_begin[c] > request->list_begin[c + 1])
             return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: list_begin falls at channel %u",
                                 (uint64_t)c);
-    }
-    for (uint32_t i = request->list_begin[0]; i < request->list_begin[d->config.n_channels]; i++) {
+    for (uint32_t i = request->list_begin[0]; i < request->list_begin[d->config.n_channels]; i++)
         if (!request->order || request->order[i] >= request->n_blocks)
             return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: order[%u] is no block",
                                 (uint64_t)i);
-    }
     return PIMHW_OK;
 }
 
@@ -5341,7 +4865,6 @@ static bool pimhw_i_safe(const pimhw_device *d, const pimhw_i_walker *w)
 {
     const pimhw_program *p = w->program;
     uint32_t c = pimhw_i_lowest(w->mask), depth = w->depth;
-    const pimhw_block *block = pimhw_i_block(w, c);
     uint64_t growth[PIMHW_LOOPS], is, most;
     for (uint32_t i = w->pc; i <= p->items[w->pc].end; i++) {
         const pimhw_item *item = &p->items[i];
@@ -5351,17 +4874,14 @@ static bool pimhw_i_safe(const pimhw_device *d, const pimhw_i_walker *w)
             continue;
         }
         memcpy(value, d->sketch.value[i], sizeof value);
-        for (uint64_t left = d->sketch.dynamic[i]; left; left &= left - 1) {
+        uint32_t timing = ((1u << PIMHW_I_GPR) - 1) & ~(1u << PIMHW_I_ROW);
+        for (uint64_t left = d->sketch.dynamic[i] & timing; left; left &= left - 1) {
             uint32_t f = pimhw_i_lowest(left);
             const pimhw_operand *o = &p->operands[d->sketch.names[i][f] - 1];
             value[f] = o->base + pimhw_i_steps(w, o->step, (1u << PIMHW_LOOPS) - 1);
             for (uint32_t l = w->depth; l < depth; l++)
                 value[f] = pimhw_i_plus(value[f], pimhw_i_times(o->step[l], growth[l]));
-            for (int k = 0; k < 2; k++) {
-                if (!o->tail[k]) continue;
-                uint64_t tail = pimhw_i_left(w, o->tail[k] - 1u, c, block);
-                value[f] = pimhw_i_min(value[f], pimhw_i_tail_value(w, o->tail[k] - 1u, tail));
-            }
+            value[f] = pimhw_i_cut(w, o, value[f], c);
         }
         if (item->kind == PIMHW_LOOP) {
             if (value[PIMHW_I_OP_SIZE] >> PIMHW_I_MOST_ROUND_BITS) return false;
@@ -5369,46 +4889,33 @@ static bool pimhw_i_safe(const pimhw_device *d, const pimhw_i_walker *w)
             continue;
         }
         pimhw_instruction in;
-        memset(&in, 0, sizeof in);
-        in.kind = (pimhw_kind)item->kind;
-        in.mask = w->mask & item->mask;
-        in.op_size = item->op_size ? value[PIMHW_I_OP_SIZE] : 1;
-        if (in.op_size == 0 || in.mask == 0) continue;
         value[PIMHW_I_ROW] = 0;
-        for (uint32_t f = PIMHW_I_BANK; f < PIMHW_I_GPR; f++)
-            if (value[f] > UINT32_MAX) return false;
-        if ((d->sketch.value[i][PIMHW_I_GPR] | d->sketch.value[i][PIMHW_I_AUX]) > UINT32_MAX)
-            return false;
-        in.bank = (uint32_t)value[PIMHW_I_BANK];
-        in.column = (uint32_t)value[PIMHW_I_COLUMN];
-        in.tile = (uint32_t)value[PIMHW_I_TILE];
-        in.out = (uint32_t)value[PIMHW_I_OUT];
-        if (pimhw_i_instruction_fault(&d->config, d->columns, &in, &is, &most)) return false;
+        bool fits = pimhw_i_fill(item, w->mask & item->mask, value, &in);
+        if (in.op_size == 0 || in.mask == 0) continue;
+        const char *fault = pimhw_i_instruction_fault(&d->config, d->columns, &in, &is, &most);
+        if (!fits || fault) return false;
     }
     return true;
 }
 
-/* What a walker came to, if it is an instruction the device can do. */
-static pimhw_status pimhw_i_accept(pimhw_device *d, pimhw_i_stream *s, pimhw_i_step step,
-                                   pimhw_cause *why)
+/* Whether what a walker came to is an instruction the device can do. */
+static bool pimhw_i_accept(pimhw_device *d, const pimhw_i_stream *s, pimhw_i_step step)
 {
     pimhw_cause what;
-    pimhw_status status = PIMHW_ERR_PROGRAM;
     if (d->endless)
         pimhw_cause_write(&what, "the run takes 2^46 clocks or more");
     else if (step == PIMHW_I_WRONG)
-        pimhw_cause_write(&what, "2^28 rounds or more, or an operand of 2^32 or more");
+        pimhw_cause_write(&what, PIMHW_I_TOO_LARGE);
     else if (d->phase == PIMHW_I_ENDED)
         pimhw_cause_write(&what, "an instruction after EOC");
-    else
-        status = pimhw_i_refuse(d, &s->in, d->real_rows, &what);
-    if (status != PIMHW_OK)
-        pimhw_cause_write(why, "item %u: %s", (uint64_t)s->walker.at, what.text);
-    return status;
+    else if (pimhw_i_refuse(d, &s->in, d->real_rows, &what) == PIMHW_OK)
+        return true;
+    pimhw_cause_write(d->why, "item %u: %s", (uint64_t)s->walker.at, what.text);
+    return false;
 }
 
-/* Walks the loop that is the walker's next item; known rounds are followed. */
-static pimhw_status pimhw_i_walk_nest(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
+/* Walks the loop that is the walker's next item; known rounds are followed. False: refused. */
+static bool pimhw_i_walk_nest(pimhw_device *d, pimhw_i_stream *s)
 {
     pimhw_i_walker *w = &s->walker;
     w->in_nest = true;
@@ -5416,13 +4923,12 @@ static pimhw_status pimhw_i_walk_nest(pimhw_device *d, pimhw_i_stream *s, pimhw_
     w->stop = w->program->items[w->pc].end + 1u;
     for (;;) {
         pimhw_i_step step = pimhw_i_next(w, &s->in);
-        if (step == PIMHW_I_DONE) return PIMHW_OK;
+        if (step == PIMHW_I_DONE) return true;
         if (step == PIMHW_I_ROUND) pimhw_i_round(d, w);
         if (step == PIMHW_I_LEFT && d->learns) pimhw_i_learn(d, &d->trial[w->depth]);
         if (step == PIMHW_I_ROUND || step == PIMHW_I_LEFT) continue;
         bool safe = d->learns && !d->endless; /* all of it is known to be right */
-        pimhw_status status = safe ? PIMHW_OK : pimhw_i_accept(d, s, step, why);
-        if (status != PIMHW_OK) return status;
+        if (!safe && !pimhw_i_accept(d, s, step)) return false;
         pimhw_i_execute(d, s, &s->in);
     }
 }
@@ -5452,7 +4958,7 @@ static uint64_t pimhw_i_alike(pimhw_device *d, const pimhw_i_walker *w, const pi
 }
 
 /* A loop on channels that do the same: known, or walked and learnt. */
-static pimhw_status pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
+static bool pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s)
 {
     pimhw_i_walker *w = &s->walker;
     pimhw_i_trial *t = &d->trial[PIMHW_LOOPS];
@@ -5462,28 +4968,28 @@ static pimhw_status pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s, pimhw_ca
     told = told && place.row_end <= (d->real_rows ? d->config.n_rows : (uint64_t)1 << 32);
     const pimhw_i_edge *e = told ? pimhw_i_edge_from(d, &place) : NULL;
     if (e && (d->sketch.loops[w->pc].whole.fixed || pimhw_i_safe(d, w))) {
-        pimhw_i_follow(d, e, &d->memo.part[e->part], 1, place.row_base);
-        return PIMHW_OK;
+        pimhw_i_follow(d, e, 1, place.row_base);
+        return true;
     }
     d->learns = told && pimhw_i_safe(d, w);
     t->open = false;
     if (d->learns) pimhw_i_try(d, t, &place);
     pimhw_i_walker outer = *w;
-    pimhw_status status = pimhw_i_walk_nest(d, s, why);
-    if (status == PIMHW_OK && d->learns) pimhw_i_learn(d, t);
-    if (status == PIMHW_OK) *w = outer;
-    return status;
+    if (!pimhw_i_walk_nest(d, s)) return false;
+    if (d->learns) pimhw_i_learn(d, t);
+    *w = outer;
+    return true;
 }
 
 /* A loop that concerns no hub: channels that have their own front ends do it apart. */
-static pimhw_status pimhw_i_do_nest(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
+static bool pimhw_i_do_nest(pimhw_device *d, pimhw_i_stream *s)
 {
     pimhw_i_walker *w = &s->walker;
     const pimhw_i_scope *scope = &d->sketch.loops[w->pc].whole;
     uint64_t mask = w->mask, left = mask & w->program->items[w->pc].mask;
     if (left == 0) {
         w->plain = w->pc + 1;
-        return PIMHW_OK;
+        return true;
     }
     if (d->memo.full) pimhw_i_forget(d);
     d->unit = 0;
@@ -5491,75 +4997,42 @@ static pimhw_status pimhw_i_do_nest(pimhw_device *d, pimhw_i_stream *s, pimhw_ca
     while (left) {
         w->mask = d->shared ? mask : pimhw_i_alike(d, w, scope, left);
         left &= ~w->mask;
-        pimhw_status status = pimhw_i_do_unit(d, s, why);
-        if (status != PIMHW_OK) return status;
+        if (!pimhw_i_do_unit(d, s)) return false;
     }
     w->mask = mask;
     w->pc = w->program->items[w->pc].end + 1u;
-    return PIMHW_OK;
+    return true;
 }
 
-/* The next instruction of a stream, if the device can do it. */
-static pimhw_status pimhw_i_fetch(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
-{
-    for (;;) {
-        pimhw_i_step step = pimhw_i_next(&s->walker, &s->in);
-        if (step == PIMHW_I_NEST) {
-            pimhw_status status = pimhw_i_do_nest(d, s, why);
-            if (status != PIMHW_OK) return status;
-        } else if (step == PIMHW_I_ROUND) {
-            pimhw_i_round(d, &s->walker);
-        } else if (step != PIMHW_I_LEFT) {
-            s->over = step == PIMHW_I_DONE;
-            return s->over ? PIMHW_OK : pimhw_i_accept(d, s, step, why);
-        }
-    }
-}
-
-/* Steps one stream until it ends, waits for the hub, or fails. */
-static pimhw_status pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s, pimhw_cause *why)
+/* Steps one stream until it ends or waits for the hub. False: it is refused. */
+static bool pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s)
 {
     while (!s->over) {
-        if (!s->waits) {
-            pimhw_status status = pimhw_i_fetch(d, s, why);
-            if (status != PIMHW_OK || s->over) return status;
-        }
+        pimhw_i_step step = s->waits ? PIMHW_I_GIVEN : pimhw_i_next(&s->walker, &s->in);
+        if (step == PIMHW_I_NEST && !pimhw_i_do_nest(d, s)) return false;
+        if (step == PIMHW_I_ROUND) pimhw_i_round(d, &s->walker);
+        s->over = step == PIMHW_I_DONE;
+        if (step != PIMHW_I_GIVEN && step != PIMHW_I_WRONG) continue;
+        if (!s->waits && !pimhw_i_accept(d, s, step)) return false;
         s->waits = !pimhw_i_execute(d, s, &s->in);
-        if (s->waits) return PIMHW_OK;
+        if (s->waits) break;
     }
-    return PIMHW_OK;
+    return true;
 }
 
-/* Channels with lists of their own run apart, unless one host feeds them all. */
-static void pimhw_i_streams_init(pimhw_device *d, const pimhw_program *program,
-                                 const pimhw_request *request)
-{
-    for (uint32_t i = 0; i < d->n_streams; i++) {
-        uint64_t mask =
-            d->n_streams > 1 ? (uint64_t)1 << i : pimhw_i_low_bits(d->config.n_channels);
-        pimhw_i_walker *w = &d->streams[i].walker;
-        d->streams[i].waits = d->streams[i].over = false;
-        pimhw_i_walker_init(w, program, request, &d->sketch, mask, (1u << PIMHW_I_GPR) - 1,
-                            d->rounds);
-        w->nests = !d->issuer.sink && !d->sketch.banked && !(d->shared && d->sketch.lists);
-    }
-}
-
-static pimhw_status pimhw_i_streams_run(pimhw_device *d, pimhw_cause *why)
+static bool pimhw_i_streams_run(pimhw_device *d)
 {
     for (;;) {
         bool waits = false;
         for (uint32_t i = 0; i < d->n_streams; i++) {
-            pimhw_status status = pimhw_i_stream_run(d, &d->streams[i], why);
-            if (status != PIMHW_OK) return status;
+            if (!pimhw_i_stream_run(d, &d->streams[i])) return false;
             waits = waits || d->streams[i].waits;
         }
-        if (!waits) return PIMHW_OK;
+        if (!waits) return true;
         /* no stream can send earlier work any more: the oldest is next */
-        if (!pimhw_i_epu_serve(d))
-            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
-                                "EPU: more than %u works that nothing waits for",
-                                (uint64_t)PIMHW_I_JOBS);
+        if (pimhw_i_epu_serve(d)) continue;
+        pimhw_cause_write(d->why, PIMHW_I_TOO_MANY, (uint64_t)PIMHW_I_JOBS);
+        return false;
     }
 }
 
@@ -5571,24 +5044,30 @@ static void pimhw_i_settle(pimhw_device *d)
     for (uint32_t i = 0; i < d->n_streams; i++)
         d->streams[i].jobs.n_done = 0;
     pimhw_i_sync(d);
-    if (d->shared) pimhw_i_not_before(&d->decode, d->epu_free_ck, PIMHW_WAIT_EPU);
-    for (uint32_t g = 0; g < d->n_groups && !d->shared; g++)
-        pimhw_i_not_before(&d->groups[g].hold, d->epu_free_ck, PIMHW_WAIT_EPU);
+    for (uint32_t g = 0; g < d->n_groups; g++)
+        pimhw_i_not_before(d->shared ? &d->decode : &d->groups[g].hold, d->epu_free_ck,
+                           PIMHW_WAIT_EPU);
 }
 
-/* All runs of a program. */
-static pimhw_status pimhw_i_runs(pimhw_device *d, const pimhw_program *program,
-                                 const pimhw_request *request, pimhw_cause *why)
+/* All runs of a program. Channels with lists of their own run apart, unless one host feeds all. */
+static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_request *request)
 {
     uint64_t n = request && request->repeats > 1 ? request->repeats : 1;
+    uint64_t all = pimhw_i_low_bits(d->config.n_channels);
+    uint32_t timing = (1u << PIMHW_I_GPR) - 1;
     for (uint64_t i = 0; i < n; i++) {
         d->walked_rounds += n > 1;
         if (i > 0) pimhw_i_settle(d);
-        pimhw_i_streams_init(d, program, request);
-        pimhw_status status = pimhw_i_streams_run(d, why);
-        if (status != PIMHW_OK) return status;
+        for (uint32_t k = 0; k < d->n_streams; k++) {
+            pimhw_i_walker *w = &d->streams[k].walker;
+            uint64_t mask = d->n_streams > 1 ? (uint64_t)1 << k : all;
+            d->streams[k].waits = d->streams[k].over = false;
+            pimhw_i_walker_init(w, p, request, &d->sketch, mask, timing, d->rounds);
+            w->nests = !d->groups[0].sink && !d->sketch.banked && !(d->shared && d->sketch.lists);
+        }
+        if (!pimhw_i_streams_run(d)) return false;
     }
-    return PIMHW_OK;
+    return true;
 }
 
 /* What loops of constant rounds alone take beyond the last clock is refused before it is walked. */
@@ -5599,16 +5078,13 @@ static pimhw_status pimhw_i_size_check(const pimhw_program *p, pimhw_cause *why)
     for (uint32_t i = 0; i < p->n_items; i++) {
         const pimhw_item *item = &p->items[i];
         const pimhw_operand *o = item->op_size ? &p->operands[item->op_size - 1] : NULL;
-        bool constant = o && !o->tail[0] && !o->tail[1] && !pimhw_i_loops_of(o->step);
-        uint64_t n = constant ? pimhw_i_min(o->base, PIMHW_I_MOST_CK) : 0;
+        uint64_t n = o && pimhw_i_is_constant(o) ? pimhw_i_min(o->base, PIMHW_I_MOST_CK) : 0;
         if (item->kind == PIMHW_END) {
             depth--;
         } else if (pimhw_i_opens(item->kind)) {
-            bool loop = item->kind == PIMHW_LOOP;
-            n = loop ? n : item->kind == PIMHW_BLOCK;
-            uint64_t fits = n ? PIMHW_I_MOST_CK / n : 0;
-            rounds[depth + 1] = rounds[depth] > fits && n ? PIMHW_I_MOST_CK : rounds[depth] * n;
-            depth++;
+            n = item->kind == PIMHW_LOOP ? n : item->kind == PIMHW_BLOCK;
+            n = pimhw_i_min(pimhw_i_times(rounds[depth], n), PIMHW_I_MOST_CK);
+            rounds[++depth] = n;
         } else if (PIMHW_I_KINDS[item->kind].taker != PIMHW_I_BY_HOST) {
             total += rounds[depth];
         }
@@ -5624,8 +5100,7 @@ static pimhw_status pimhw_i_apart_check(const pimhw_program *program, bool gaps,
 {
     for (uint32_t i = 0; i < program->n_items; i++) {
         uint32_t kind = program->items[i].kind;
-        bool all = kind == PIMHW_SYNC || kind == PIMHW_EOC || (gaps && kind == PIMHW_CFR);
-        if (all)
+        if (kind == PIMHW_SYNC || kind == PIMHW_EOC || (gaps && kind == PIMHW_CFR))
             return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
                                 "item %u: %s, where channels have lists of their own", (uint64_t)i,
                                 PIMHW_I_KINDS[kind].name);
@@ -5639,20 +5114,19 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *r
 {
     pimhw_readings r;
     if (!device || !readings || !program) return PIMHW_ERR_ARGUMENT;
-    pimhw_status status = pimhw_program_check(program, &device->config, why);
-    if (status == PIMHW_OK) status = pimhw_i_request_check(device, request, why);
-    if (status == PIMHW_OK) status = pimhw_i_size_check(program, why);
-    if (status != PIMHW_OK) return status;
+    pimhw_status status = pimhw_i_request_check(device, program, request, why);
     bool apart = !device->shared && request && request->list_begin;
-    if (apart)
-        status = pimhw_i_apart_check(program, device->config.controller != PIMHW_IN_ORDER, why);
+    bool gaps = device->config.controller != PIMHW_IN_ORDER;
+    if (status == PIMHW_OK) status = pimhw_i_size_check(program, why);
+    if (status == PIMHW_OK && apart) status = pimhw_i_apart_check(program, gaps, why);
     if (status != PIMHW_OK) return status;
     pimhw_i_start(device, sink, apart ? device->config.n_channels : 1);
     device->real_rows = !request;
     pimhw_i_forget(device);
-    pimhw_i_sketch_init(&device->sketch, program, request, &device->config);
-    status = pimhw_i_runs(device, program, request, why);
-    if (status == PIMHW_OK) status = pimhw_device_finish(device, &r, why);
+    pimhw_i_sketch_init(&device->sketch, program, request, device->config.controller);
+    device->why = why;
+    bool done = pimhw_i_runs(device, program, request);
+    status = done ? pimhw_device_finish(device, &r, why) : PIMHW_ERR_PROGRAM;
     device->phase = PIMHW_I_IDLE;
     if (status != PIMHW_OK) return status;
     r.program_bytes = pimhw_program_bytes(program);
@@ -5679,21 +5153,18 @@ PIMHW_API pimhw_status pimhw_device_resolve(
 {
     pimhw_instruction in;
     if (!device || !program || !emit) return PIMHW_ERR_ARGUMENT;
-    pimhw_status status = pimhw_program_check(program, &device->config, why);
-    if (status == PIMHW_OK) status = pimhw_i_request_check(device, request, why);
+    pimhw_status status = pimhw_i_request_check(device, program, request, why);
     if (status != PIMHW_OK) return status;
     device->phase = PIMHW_I_IDLE;
     pimhw_i_walker *w = &device->streams[0].walker;
-    pimhw_i_sketch_init(&device->sketch, program, request, &device->config);
+    pimhw_i_sketch_init(&device->sketch, program, request, device->config.controller);
     pimhw_i_walker_init(w, program, request, &device->sketch,
                         pimhw_i_low_bits(device->config.n_channels), 255, device->rounds);
     for (;;) {
         pimhw_i_step step = pimhw_i_next(w, &in);
         if (step == PIMHW_I_ROUND || step == PIMHW_I_LEFT) continue;
         if (step == PIMHW_I_DONE) return PIMHW_OK;
-        if (step == PIMHW_I_WRONG)
-            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
-                                "2^28 rounds or more, or an operand of 2^32 or more");
+        if (step == PIMHW_I_WRONG) return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, PIMHW_I_TOO_LARGE);
         status = pimhw_i_refuse(device, &in, !request, why);
         if (status != PIMHW_OK) return status;
         if (!emit(user, &in)) return PIMHW_OK;
@@ -5711,21 +5182,18 @@ PIMHW_API pimhw_status pimhw_device_resolve(
  *
  * Copyright (c) 2026 the pimattn authors
  *
- * Permission is hereby granted, free of charge, to any person obtaining a copy
- * of this software and associated documentation files (the "Software"), to deal
- * in the Software without restriction, including without limitation the rights
- * to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
- * copies of the Software, and to permit persons to whom the Software is
- * furnished to do so, subject to the following conditions:
+ * Permission is hereby granted, free of charge, to any person obtaining a copy of this software
+ * and associated documentation files (the "Software"), to deal in the Software without
+ * restriction, including without limitation the rights to use, copy, modify, merge, publish,
+ * distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the
+ * Software is furnished to do so, subject to the following conditions:
  *
- * The above copyright notice and this permission notice shall be included in all
- * copies or substantial portions of the Software.
+ * The above copyright notice and this permission notice shall be included in all copies or
+ * substantial portions of the Software.
  *
- * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
- * IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
- * FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
- * AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
- * LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
- * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
- * SOFTWARE.
+ * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING
+ * BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND
+ * NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM,
+ * DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+ * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
  */

@@ -3,6 +3,7 @@
 #include "pim_hw.h"
 
 #define EX_NAME "aim_trace"
+#include "aim_text.h"
 #include "common.h"
 
 /* Writes one command of the listing. */
@@ -21,7 +22,7 @@ static void submit_line(pimhw_device *device, const char *path, uint64_t line, c
     pimhw_instruction instruction;
     pimhw_cause why = {{0}};
     bool found = false;
-    if (pimhw_aim_parse(text, &instruction, &found, &why) != PIMHW_OK)
+    if (ex_aim_parse(text, &instruction, &found, &why) != PIMHW_OK)
         ex_die("%s: line %" PRIu64 ": %s", path, line, why.text);
     if (found && pimhw_device_submit(device, &instruction, &why) != PIMHW_OK)
         ex_die("%s: line %" PRIu64 ": %s", path, line, why.text);

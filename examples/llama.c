@@ -7,6 +7,7 @@
 #include "pimattn.h"
 
 #define EX_NAME "llama"
+#include "aim_text.h"
 #include "common.h"
 
 enum { HEADER_BYTES = 28, BOS = 1, FIRST_BYTE_ID = 3, AIM_CHANNELS = 32 };
@@ -461,7 +462,7 @@ static bool emit_line(void *user, const pimhw_instruction *instruction)
 {
     trace *t = (trace *)user;
     char line[160];
-    t->status = pimhw_aim_format(instruction, line, &t->why);
+    t->status = ex_aim_format(instruction, line, &t->why);
     if (t->status != PIMHW_OK) return false;
     if (instruction->kind == PIMHW_EOC) t->ended = true;
     return fprintf(t->file, "%s\n", line) > 0;

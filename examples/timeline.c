@@ -8,6 +8,7 @@
 #include "pimattn.h"
 
 #define EX_NAME "timeline"
+#include "aim_text.h"
 #include "common.h"
 #include "timeline_page.h"
 
@@ -191,7 +192,7 @@ static void read_trace(work *w, const char *path)
         if (at + length < n_bytes && text[at + length] == 0)
             ex_die("%s: line %" PRIu64 ": a zero byte in the text", path, line);
         text[at + length] = 0;
-        if (pimhw_aim_parse(text + at, &instruction, &found, &why) != PIMHW_OK)
+        if (ex_aim_parse(text + at, &instruction, &found, &why) != PIMHW_OK)
             ex_die("%s: line %" PRIu64 ": %s", path, line, why.text);
         if (found) add_step(w, &instruction, line);
         at += length + 1;
@@ -295,7 +296,7 @@ static bool export_line(void *user, const pimhw_instruction *instruction)
 {
     trace *t = (trace *)user;
     char line[160];
-    t->status = pimhw_aim_format(instruction, line, &t->why);
+    t->status = ex_aim_format(instruction, line, &t->why);
     if (t->status != PIMHW_OK) return false;
     t->ended = instruction->kind == PIMHW_EOC;
     return fprintf(t->file, "%s\n", line) > 0;

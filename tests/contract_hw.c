@@ -3,6 +3,8 @@
 #define PIMHW_IMPLEMENTATION
 #include "hw.h"
 
+#include "../examples/aim_text.h"
+
 static pimhw_cause why;
 
 static pimhw_device *device_of(const char *preset)
@@ -510,7 +512,7 @@ static void text(const char *line, pimhw_instruction want)
 {
     pimhw_instruction in;
     bool found = false;
-    if (!CHECK_U(pimhw_aim_parse(line, &in, &found, &why), PIMHW_OK) || !CHECK(found))
+    if (!CHECK_U(ex_aim_parse(line, &in, &found, &why), PIMHW_OK) || !CHECK(found))
         printf("  %s: %s\n", line, why.text);
     bool same = in.kind == want.kind && in.mask == want.mask && in.op_size == want.op_size &&
                 in.row == want.row && in.column == want.column && in.tile == want.tile &&
@@ -539,7 +541,7 @@ static void text_lines_parse(void)
     static const char *const nothing[] = {"", "\n", "   \t\r\n", "# AiM EOC", "  # x"};
     for (int i = 0; i < 5; i++) {
         found = true;
-        CHECK_U(pimhw_aim_parse(nothing[i], &in, &found, &why), PIMHW_OK);
+        CHECK_U(ex_aim_parse(nothing[i], &in, &found, &why), PIMHW_OK);
         CHECK(!found);
     }
     static const char *const bad[] = {"MAC_ABK 8 0x1 1",
@@ -566,14 +568,14 @@ static void text_lines_parse(void)
                                       "AiM LOOP 5"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         memset(&why, 0, sizeof why);
-        if (!CHECK_U(pimhw_aim_parse(bad[i], &in, &found, &why), PIMHW_ERR_TEXT))
+        if (!CHECK_U(ex_aim_parse(bad[i], &in, &found, &why), PIMHW_ERR_TEXT))
             printf("  %s\n", bad[i]);
         CHECK(strlen(why.text) > 5);
         CHECK_BYTES(&in, &untouched, sizeof in);
     }
-    CHECK_U(pimhw_aim_parse(NULL, &in, &found, &why), PIMHW_ERR_ARGUMENT);
-    CHECK_U(pimhw_aim_parse("AiM EOC", NULL, &found, &why), PIMHW_ERR_ARGUMENT);
-    CHECK_U(pimhw_aim_parse("AiM EOC", &in, NULL, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_U(ex_aim_parse(NULL, &in, &found, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_U(ex_aim_parse("AiM EOC", NULL, &found, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_U(ex_aim_parse("AiM EOC", &in, NULL, &why), PIMHW_ERR_ARGUMENT);
 }
 
 /* What is written is read back; the hub's work is a comment. */
@@ -623,22 +625,22 @@ static void text_lines_come_back(void)
         if (says[k].comment) in.out = (uint32_t)rng_u64(&rng);
         if (says[k].comment) in.flags = rng_range(&rng, 0, 1) ? PIMHW_DISTINCT : 0;
         if (in.kind == PIMHW_GPR || in.kind == PIMHW_CFR) in.out = rng_range(&rng, 0, 1) == 1;
-        CHECK_U(pimhw_aim_format(&in, line, &why), PIMHW_OK);
+        CHECK_U(ex_aim_format(&in, line, &why), PIMHW_OK);
         CHECK(strlen(line) < sizeof line);
         text(line, in);
     }
     pimhw_instruction in = hw_all(PIMHW_EPU, 1, 4096), back;
     bool found = true;
-    CHECK_U(pimhw_aim_format(&in, line, &why), PIMHW_OK);
+    CHECK_U(ex_aim_format(&in, line, &why), PIMHW_OK);
     CHECK_HAS(line, "4096");
-    CHECK_U(pimhw_aim_parse(line, &back, &found, &why), PIMHW_OK);
+    CHECK_U(ex_aim_parse(line, &back, &found, &why), PIMHW_OK);
     CHECK(!found);
     in = hw_gb(UINT64_C(1) << 32, 1, 0);
-    CHECK_U(pimhw_aim_format(&in, line, &why), PIMHW_ERR_PROGRAM);
+    CHECK_U(ex_aim_format(&in, line, &why), PIMHW_ERR_PROGRAM);
     CHECK_HAS(why.text, "32");
-    CHECK_U(pimhw_aim_format(NULL, line, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_U(ex_aim_format(NULL, line, &why), PIMHW_ERR_ARGUMENT);
     in.kind = PIMHW_LOOP;
-    CHECK_U(pimhw_aim_format(&in, line, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_U(ex_aim_format(&in, line, &why), PIMHW_ERR_ARGUMENT);
 }
 
 /* Any bytes are a line or an error. */
@@ -656,7 +658,7 @@ static void random_lines_do_no_harm(void)
             strcat(line, words[rng_range(&rng, 0, 14)]);
             if (rng_range(&rng, 0, 3)) strcat(line, " ");
         }
-        pimhw_status status = pimhw_aim_parse(line, &in, &found, &why);
+        pimhw_status status = ex_aim_parse(line, &in, &found, &why);
         CHECK(status == PIMHW_OK || status == PIMHW_ERR_TEXT);
     }
 }

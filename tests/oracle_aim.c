@@ -4,6 +4,8 @@
 #define PIMHW_IMPLEMENTATION
 #include "checker.h"
 
+#include "../examples/aim_text.h"
+
 enum { CHANNELS = 32, BANKS = 16 };
 
 static const char *csv_path = "../shared/oracle/aim.csv";
@@ -112,7 +114,7 @@ static void send_text(stream *s, const char *line)
     pimhw_instruction in;
     pimhw_cause why = {""};
     bool found = false;
-    if (!CHECK_U(pimhw_aim_parse(line, &in, &found, &why), PIMHW_OK))
+    if (!CHECK_U(ex_aim_parse(line, &in, &found, &why), PIMHW_OK))
         printf("  %s: %s\n", line, why.text);
     else if (CHECK(found))
         send_instruction(s, &in);

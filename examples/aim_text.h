@@ -1,0 +1,262 @@
+/* aim_text.h - lines of the public AiM simulator's text traces to instructions and back.
+ *
+ *     AiM MAC_ABK 64 0xffffffff 3 # column=0 tile=0 out=1
+ *
+ * In the text bit 31 - i of a mask is channel i. What AiM's text lacks stands in a comment of ours.
+ * For programs that have included pim_hw.h. */
+#ifndef EX_AIM_TEXT_H
+#define EX_AIM_TEXT_H
+
+#include "pim_hw.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { EX_AIM_LINE = 160, EX_AIM_CHANNELS = 32 };
+
+/* Kinds of lines: s is op_size, g gpr, m mask, b bank, r row, c channel, n aux, v the last gpr. */
+static const struct {
+    const char *name, *operands;
+} ex_aim_kinds[PIMHW_N_KINDS] = {
+    [PIMHW_WR_GB] = {"WR_GB", "sgm"},
+    [PIMHW_WR_BIAS] = {"WR_BIAS", "gm"},
+    [PIMHW_MAC_ABK] = {"MAC_ABK", "smr"},
+    [PIMHW_RD_MAC] = {"RD_MAC", "gm"},
+    [PIMHW_MAC_SBK] = {"MAC_SBK", "smbr"},
+    [PIMHW_EWMUL] = {"EWMUL", "smr"},
+    [PIMHW_AF] = {"AF", "m"},
+    [PIMHW_RD_AF] = {"RD_AF", "gm"},
+    [PIMHW_COPY_BKGB] = {"COPY_BKGB", "smbr"},
+    [PIMHW_COPY_GBBK] = {"COPY_GBBK", "smbr"},
+    [PIMHW_WR_SBK] = {"WR_SBK", "gmbr"},
+    [PIMHW_RD_SBK] = {"RD_SBK", "gmbr"},
+    [PIMHW_WR_ABK] = {"WR_ABK", "gmr"},
+    [PIMHW_MEM_WR] = {"MEM_WR", "cbr"},
+    [PIMHW_MEM_RD] = {"MEM_RD", "cbr"},
+    [PIMHW_EWADD] = {"EWADD", "sgn"},
+    [PIMHW_GPR] = {"GPR", "g"},
+    [PIMHW_CFR] = {"CFR", "nv"},
+    [PIMHW_SYNC] = {"SYNC", ""},
+    [PIMHW_EOC] = {"EOC", ""},
+    [PIMHW_EPU] = {"EPU", ""},
+    [PIMHW_EPU_WAIT] = {"EPU_WAIT", ""},
+};
+
+/* The next word of a line, blank-separated; a comment ends the line. */
+static inline size_t ex_aim_word(const char **line, const char **word)
+{
+    *word = *line + strspn(*line, " \t\r\n");
+    size_t n = strcspn(*word, " \t\r\n#");
+    *line = *word + n;
+    return n;
+}
+
+/* A decimal or 0x number below 2^32. */
+static inline bool ex_aim_number(const char *word, size_t n, uint32_t *value)
+{
+    bool hex = n > 2 && word[0] == '0' && (word[1] == 'x' || word[1] == 'X');
+    if (hex) {
+        word += 2;
+        n -= 2;
+    }
+    if (n == 0 || strspn(word, hex ? "0123456789abcdefABCDEF" : "0123456789") != n) return false;
+    uint64_t total = strtoull(word, NULL, hex ? 16 : 10); /* too large: the largest there is */
+    *value = (uint32_t)total;
+    return total <= UINT32_MAX;
+}
+
+/* Channel i is bit 31 - i in the text. */
+static inline uint64_t ex_aim_mirror(uint64_t mask)
+{
+    uint64_t out = 0;
+    for (uint32_t i = 0; i < EX_AIM_CHANNELS; i++)
+        out |= (mask >> i & 1) << (EX_AIM_CHANNELS - 1 - i);
+    return out;
+}
+
+/* The fields AiM's text lacks, where a comment of ours gives them. */
+static inline void ex_aim_comment_fields(const char *line, pimhw_instruction *in)
+{
+    static const char names[4][12] = {"column=", "tile=", "out=", "distinct="};
+    uint32_t *to[4] = {&in->column, &in->tile, &in->out, &in->flags};
+    const char *hash = strchr(line, '#');
+    for (int i = 0; hash && i < 4; i++) {
+        const char *at = strstr(hash, names[i]);
+        if (!at || (at[-1] != ' ' && at[-1] != '#')) continue;
+        at += strlen(names[i]);
+        if (!ex_aim_number(at, strcspn(at, " \t\r\n"), to[i])) *to[i] = 0;
+        if (to[i] == &in->flags) in->flags = in->flags ? PIMHW_DISTINCT : 0;
+    }
+}
+
+static inline const char *ex_aim_operand_name(char letter)
+{
+    switch (letter) {
+    case 's': return "op_size";
+    case 'g': return "gpr";
+    case 'm': return "mask";
+    case 'b': return "bank";
+    case 'r': return "row";
+    case 'c': return "channel";
+    case 'n': return "register number";
+    default: return "value";
+    }
+}
+
+static inline pimhw_status ex_aim_read_operands(const char *line, const char *name,
+                                                const char *operands, pimhw_instruction *in,
+                                                pimhw_cause *why)
+{
+    const char *word;
+    for (const char *o = operands; *o; o++) {
+        uint32_t value;
+        size_t n = ex_aim_word(&line, &word);
+        if (n == 0 || !ex_aim_number(word, n, &value)) {
+            pimhw_cause_write(why, "%s: %s is missing or not a number below 2^32", name,
+                              ex_aim_operand_name(*o));
+            return PIMHW_ERR_TEXT;
+        }
+        if (*o == 's') in->op_size = value;
+        if (*o == 'g' || *o == 'v') in->gpr = value;
+        if (*o == 'm') in->mask = ex_aim_mirror(value);
+        if (*o == 'b') in->bank = value;
+        if (*o == 'r') in->row = value;
+        if (*o == 'n') in->aux = value;
+        if (*o == 'c' && value >= EX_AIM_CHANNELS) {
+            pimhw_cause_write(why, "%s: channel is %u, not 0 to 31", name, (uint64_t)value);
+            return PIMHW_ERR_TEXT;
+        }
+        if (*o == 'c') in->mask = (uint64_t)1 << value;
+    }
+    if (ex_aim_word(&line, &word) > 0) {
+        pimhw_cause_write(why, "%s: an operand too many", name);
+        return PIMHW_ERR_TEXT;
+    }
+    ex_aim_comment_fields(line, in);
+    return PIMHW_OK;
+}
+
+/* Lines of the host are W or R, then MEM, GPR or CFR: the first three letters of their kinds. */
+static inline bool ex_aim_is_host_line(uint32_t kind)
+{
+    return kind == PIMHW_MEM_WR || kind == PIMHW_MEM_RD || kind == PIMHW_GPR || kind == PIMHW_CFR;
+}
+
+/* The kind of a line that begins with AiM, W or R, by its second word; 0 if there is none. */
+static inline uint32_t ex_aim_kind_of(char head, const char *word, size_t n)
+{
+    for (uint32_t kind = PIMHW_WR_GB; kind <= PIMHW_EOC; kind++) {
+        const char *name = ex_aim_kinds[kind].name;
+        bool host = ex_aim_is_host_line(kind);
+        if (kind == (head == 'W' ? PIMHW_MEM_RD : PIMHW_MEM_WR) || host != (head != 'A')) continue;
+        if (n == (host ? 3 : strlen(name)) && memcmp(word, name, n) == 0) return kind;
+    }
+    return 0;
+}
+
+/*
+ * Reads one line. Blank lines and comments give *found = false.
+ *
+ *   returns  PIMHW_ERR_TEXT with the reason; *instruction then unchanged
+ */
+static inline pimhw_status ex_aim_parse(const char *line, pimhw_instruction *instruction,
+                                        bool *found, pimhw_cause *why)
+{
+    const char *word;
+    char name[24];
+    if (!line || !instruction || !found) return PIMHW_ERR_ARGUMENT;
+    size_t n = ex_aim_word(&line, &word);
+    *found = n > 0;
+    if (n == 0) return PIMHW_OK;
+    char head = word[0];
+    bool aim = n == 3 && memcmp(word, "AiM", 3) == 0;
+    if (!aim && (n > 1 || (head != 'W' && head != 'R'))) {
+        pimhw_cause_write(why, "the line begins with none of AiM, W, R");
+        return PIMHW_ERR_TEXT;
+    }
+    n = ex_aim_word(&line, &word);
+    if (aim && n > 4 && memcmp(word, "ISR_", 4) == 0) {
+        word += 4;
+        n -= 4;
+    }
+    snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name - 1), word);
+    uint32_t kind = ex_aim_kind_of(head, word, n);
+    if (kind == 0) {
+        if (aim)
+            pimhw_cause_write(why, "there is no instruction \"%s\"", name);
+        else
+            pimhw_cause_write(why, "%s is followed by none of MEM, GPR, CFR",
+                              head == 'W' ? "W" : "R");
+        return PIMHW_ERR_TEXT;
+    }
+    pimhw_instruction in = {.kind = (pimhw_kind)kind, .op_size = 1};
+    in.out = head == 'W' && kind != PIMHW_MEM_WR;
+    const char *operands = ex_aim_kinds[kind].operands;
+    if (!strchr(operands, 'm')) in.mask = UINT32_MAX; /* all channels */
+    pimhw_status status = ex_aim_read_operands(line, name, operands, &in, why);
+    if (status == PIMHW_OK) *instruction = in;
+    return status;
+}
+
+static inline size_t ex_aim_put(char line[EX_AIM_LINE], size_t at, const char *word, uint64_t value)
+{
+    return at + (size_t)snprintf(line + at, EX_AIM_LINE - at, "%s%" PRIu64, word, value);
+}
+
+/* Writes operands as ex_aim_read_operands reads them. */
+static inline size_t ex_aim_put_operands(char line[EX_AIM_LINE], size_t at, const char *operands,
+                                         const pimhw_instruction *in)
+{
+    uint32_t channel = 0;
+    while (channel + 1 < EX_AIM_CHANNELS && !(in->mask >> channel & 1))
+        channel++;
+    for (const char *o = operands; *o; o++) {
+        if (*o == 's') at = ex_aim_put(line, at, " ", in->op_size);
+        if (*o == 'g' || *o == 'v') at = ex_aim_put(line, at, " ", in->gpr);
+        if (*o == 'b') at = ex_aim_put(line, at, " ", in->bank);
+        if (*o == 'r') at = ex_aim_put(line, at, " ", in->row);
+        if (*o == 'n') at = ex_aim_put(line, at, " ", in->aux);
+        if (*o == 'c') at = ex_aim_put(line, at, " ", channel);
+        if (*o != 'm') continue;
+        at +=
+            (size_t)snprintf(line + at, EX_AIM_LINE - at, " 0x%08" PRIx64, ex_aim_mirror(in->mask));
+    }
+    return at;
+}
+
+/*
+ * Writes the line of an instruction; work of the EPU becomes a comment.
+ *
+ *   returns  PIMHW_ERR_PROGRAM if the text has no form for it: more than 32 channels
+ */
+static inline pimhw_status ex_aim_format(const pimhw_instruction *instruction,
+                                         char line[EX_AIM_LINE], pimhw_cause *why)
+{
+    const pimhw_instruction *in = instruction;
+    if (!in || !line || (uint32_t)in->kind < PIMHW_WR_GB || (uint32_t)in->kind >= PIMHW_N_KINDS)
+        return PIMHW_ERR_ARGUMENT;
+    const char *name = ex_aim_kinds[in->kind].name, *operands = ex_aim_kinds[in->kind].operands;
+    bool host = ex_aim_is_host_line(in->kind);
+    bool write = in->kind == PIMHW_MEM_WR || (in->kind != PIMHW_MEM_RD && in->out == 1);
+    bool hub = in->kind == PIMHW_EPU || in->kind == PIMHW_EPU_WAIT;
+    bool one = in->mask && (in->mask & (in->mask - 1)) == 0;
+    if (!hub && (in->mask >> 32 || in->op_size >> 32 || (operands[0] == 'c' && !one))) {
+        pimhw_cause_write(why, "%s: the text has 32 channels, op_size below 2^32, MEM one channel",
+                          name);
+        return PIMHW_ERR_PROGRAM;
+    }
+    const char *head = host ? write ? "W" : "R" : hub ? "#" : "AiM";
+    size_t at = (size_t)snprintf(line, EX_AIM_LINE, "%s %.*s", head, host ? 3 : 9, name);
+    if (in->kind == PIMHW_EPU) ex_aim_put(line, at, " elements=", in->op_size);
+    at = ex_aim_put_operands(line, at, operands, in);
+    if (!*operands || host || in->kind == PIMHW_EWADD) return PIMHW_OK;
+    at = ex_aim_put(line, at, " # column=", in->column);
+    at = ex_aim_put(line, at, " tile=", in->tile);
+    at = ex_aim_put(line, at, " out=", in->out);
+    if (in->flags & PIMHW_DISTINCT) ex_aim_put(line, at, " distinct=", 1);
+    return PIMHW_OK;
+}
+
+#endif /* EX_AIM_TEXT_H */
