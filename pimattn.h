@@ -1378,7 +1378,8 @@ PIMATTN_I_TARGET_8 __m256 pimattn_i_spread_8(const float *m, uint32_t n_queries)
     if (n_queries == 8) return _mm256_loadu_ps(m);
     if (n_queries == 4) return _mm256_broadcast_ps((const __m128 *)(const void *)m);
     if (n_queries == 1) return _mm256_set1_ps(*m);
-    return _mm256_castpd_ps(_mm256_broadcast_sd((const double *)(const void *)m));
+    __m128i pair = _mm_loadl_epi64((const __m128i *)(const void *)m);
+    return _mm256_castsi256_ps(_mm256_broadcastq_epi64(pair));
 }
 PIMATTN_I_TARGET_8 __m256 pimattn_i_each_8(const float *x, uint32_t times)
 {
