@@ -329,6 +329,7 @@ typedef struct pimhw_instruction {
     uint32_t out;    /* output entry */
     uint32_t gpr;
     uint32_t aux;
+    uint32_t round; /* of the list: which block of a request it is about; 0 outside a list */
 } pimhw_instruction;
 
 enum {
@@ -560,12 +561,21 @@ typedef struct pimhw_event {
     uint32_t tile;   /* WRGB and those */
     uint32_t out;    /* class W, M, R */
     pimhw_spent reason;
+    /* of the instruction it belongs to */
+    uint32_t index;  /* WRGB: which of its columns */
+    uint32_t region; /* ping-pong: half of the global buffer that tile is in */
+    uint32_t flags, gpr, aux, round;
+    uint64_t serial; /* its number in the order of the program */
 } pimhw_event;
 
-/* Receives every command; per channel in order of issue. */
+/*
+ * Receives every command, per channel in order of issue; and, if it wants them, what the hub does
+ * (EPU, EWADD, GPR, CFR, EPU_WAIT), after all commands it waits for.
+ */
 typedef struct pimhw_sink {
     void (*command)(void *user, const pimhw_event *event);
     void *user;
+    void (*hub)(void *user, const pimhw_instruction *instruction); /* may be NULL */
 } pimhw_sink;
 
 /* ==========================================================================
@@ -1496,6 +1506,9 @@ typedef struct pimhw_i_work {
     uint32_t bank;
     uint64_t row;
     uint32_t column, tile, out;
+    /* for the sink: of the instruction; no clock hangs on them */
+    uint32_t first_tile, flags, gpr, aux, round, region;
+    uint64_t serial;
 } pimhw_i_work;
 
 /* One column to read or write, from the ordinary queues. */
@@ -1791,6 +1804,15 @@ static void pimhw_i_effects(pimhw_i_channel *ch, const pimhw_i_work *work, uint3
  *       Knows instructions and channel state; never stored data.
  * ========================================================================== */
 
+/* A command by itself, without an instruction behind it. */
+static pimhw_i_work pimhw_i_only(uint32_t command)
+{
+    pimhw_i_work work;
+    memset(&work, 0, sizeof work);
+    work.command = command;
+    return work;
+}
+
 static void pimhw_i_tell(const pimhw_i_channel *ch, uint32_t command, uint64_t t, uint64_t n,
                          const pimhw_i_work *work, uint32_t reason)
 {
@@ -1809,6 +1831,13 @@ static void pimhw_i_tell(const pimhw_i_channel *ch, uint32_t command, uint64_t t
             e.column = columns ? work->column + (uint32_t)i : 0;
             e.tile = tiles || columns ? work->tile + (uint32_t)i : 0;
             e.out = work->out;
+            e.index = tiles ? e.tile - work->first_tile : 0;
+            e.region = work->region;
+            e.flags = work->flags;
+            e.gpr = work->gpr;
+            e.aux = work->aux;
+            e.round = work->round;
+            e.serial = work->serial;
             e.reason = (pimhw_spent)(i > 0 ? ch->rules->again_reason[command] : reason);
             ch->sink->command(ch->sink->user, &e);
         }
@@ -1874,7 +1903,7 @@ static void pimhw_i_idle_refreshes(pimhw_i_channel *ch, uint64_t t, uint32_t rea
     if (ch->last_ck + tREFI != ch->due_ck) return;
     uint64_t n = (t - ch->due_ck) / tREFI + 1, last = ch->last_ck + n * tREFI;
     uint64_t busy = pimhw_i_min(tREFI, occupied);
-    pimhw_i_work none = {PIMHW_CMD_REF, 0, 0, 0, 0, 0};
+    pimhw_i_work none = pimhw_i_only(PIMHW_CMD_REF);
     pimhw_i_effects(ch, &none, PIMHW_CMD_REF, last, n);
     ch->tally.spent_ck[PIMHW_SPENT_REF] += n * busy;
     ch->tally.spent_ck[reason] += n * (tREFI - busy);
@@ -1887,7 +1916,7 @@ static void pimhw_i_idle_refreshes(pimhw_i_channel *ch, uint64_t t, uint32_t rea
 /* Sends a row command or REF of a refresh, once it is due. */
 static void pimhw_i_send_due(pimhw_i_channel *ch, uint32_t command, uint32_t reason)
 {
-    pimhw_i_work work = {command, 0, 0, 0, 0, 0};
+    pimhw_i_work work = pimhw_i_only(command);
     uint64_t key = ch->ready[command], t = pimhw_i_max(key >> 8, ch->last_ck + 1);
     if (key >> 8 > ch->due_ck && t == key >> 8)
         reason = PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason;
@@ -2472,6 +2501,7 @@ static void pimhw_i_pp_write(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n
             f->mac_since = false;
         }
         uint32_t k = (uint32_t)pimhw_i_min(n, ch->rules->in_region - f->group_tiles);
+        work->region = f->group & 1;
         pimhw_i_pp_wait(ch, work, k, f->group);
         for (uint32_t i = 0; i < k; i++)
             f->tile_group[work->tile + i] = f->group;
@@ -2499,8 +2529,7 @@ static uint32_t pimhw_i_pp_claim(pimhw_i_flow *f, uint64_t group, pimhw_i_phase 
 }
 
 /* Puts MACs of one group into a phase. */
-static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, const pimhw_i_work *work, uint32_t n,
-                                uint64_t group)
+static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, pimhw_i_work *work, uint32_t n, uint64_t group)
 {
     pimhw_i_flow *f = ch->flow;
     pimhw_i_entry *sum = &f->sums[work->out];
@@ -2518,6 +2547,7 @@ static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, const pimhw_i_work *work, u
     if (!sum->going || sum->phase != f->filling + 1) p->outs++;
     sum->going = true;
     sum->phase = f->filling + 1;
+    work->region = group & 1;
     pimhw_i_record record = {*work, group, n, 0};
     p->m[p->n_m++] = record;
 }
@@ -3511,6 +3541,8 @@ static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instru
     pimhw_i_fields(w, pimhw_i_lowest(w->todo), fields, value);
     uint64_t mask = pimhw_i_sharers(w, w->todo, value);
     w->todo &= ~mask;
+    bool in_list = w->program->items[0].kind == PIMHW_LIST && w->depth > 0;
+    in->round = in_list ? (uint32_t)(w->index[0] - w->lag) : 0;
     return pimhw_i_fill(item, mask, value, in);
 }
 
@@ -3718,6 +3750,7 @@ struct pimhw_device {
     bool real_rows;        /* a row of a program is one of the device */
     bool endless;          /* the hub passed PIMHW_I_MOST_CK */
     uint64_t n_instructions;
+    uint64_t n_sent; /* instructions to channels, in the order of the program */
     uint32_t n_groups;
     uint32_t n_streams;
     uint8_t group_of[PIMHW_MAX_CHANNELS]; /* of each channel */
@@ -4623,13 +4656,15 @@ static void pimhw_i_send_all(pimhw_device *d, const pimhw_instruction *in)
     uint64_t row = in->kind == PIMHW_AF ? ((uint64_t)1 << 29) + d->af_mode : in->row;
     uint32_t command = PIMHW_I_KINDS[in->kind].command;
     for (uint64_t left = in->mask; left;) {
-        pimhw_i_work work = {command, in->bank, row, in->column, in->tile, in->out};
+        pimhw_i_work work = {command,   in->bank, row,     in->column, in->tile, in->out,  in->tile,
+                             in->flags, in->gpr,  in->aux, in->round,  0,        d->n_sent};
         pimhw_i_channel *ch = pimhw_i_group(d, &left);
         if (d->shared)
             next = pimhw_i_max(next, pimhw_i_hand_over(d, ch, in, &work));
         else
             pimhw_i_control(ch, &work, in->op_size);
     }
+    d->n_sent++;
     if (d->shared) d->decode.ck = next + 1;
     d->decode.reason = PIMHW_WAIT_HOST;
 }
@@ -4660,12 +4695,15 @@ static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_inst
         break;
     default: pimhw_i_send_all(d, in);
     }
+    if (d->sink.hub && PIMHW_I_KINDS[in->kind].taker == PIMHW_I_BY_HOST)
+        d->sink.hub(d->sink.user, in);
     d->n_instructions += in->kind == PIMHW_EPU || in->mask == 0 ? 1 : pimhw_i_count(in->mask);
     return true;
 }
 
 static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, uint32_t n_streams)
 {
+    memset(&d->sink, 0, sizeof d->sink);
     if (sink) d->sink = *sink;
     d->phase = PIMHW_I_OPEN;
     memset((char *)d + offsetof(pimhw_device, decode), 0,
@@ -5054,7 +5092,7 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
 {
     uint64_t n = request && request->repeats > 1 ? request->repeats : 1;
     uint64_t all = pimhw_i_low_bits(d->config.n_channels);
-    uint32_t timing = (1u << PIMHW_I_GPR) - 1;
+    uint32_t fields = d->groups[0].sink ? 255u : (1u << PIMHW_I_GPR) - 1; /* of what makes clocks */
     for (uint64_t i = 0; i < n; i++) {
         d->walked_rounds += n > 1;
         if (i > 0) pimhw_i_settle(d);
@@ -5062,7 +5100,7 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
             pimhw_i_walker *w = &d->streams[k].walker;
             uint64_t mask = d->n_streams > 1 ? (uint64_t)1 << k : all;
             d->streams[k].waits = d->streams[k].over = false;
-            pimhw_i_walker_init(w, p, request, &d->sketch, mask, timing, d->rounds);
+            pimhw_i_walker_init(w, p, request, &d->sketch, mask, fields, d->rounds);
             w->nests = !d->groups[0].sink && !d->sketch.banked && !(d->shared && d->sketch.lists);
         }
         if (!pimhw_i_streams_run(d)) return false;
