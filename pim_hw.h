@@ -27,9 +27,9 @@
  *     PIMHW_STATIC          every function becomes a private copy of this source file
  *     PIMHW_ASSERT(x)       what checks our own invariants; default: assert
  *
- * Rooms. Front: [H1] options, [H2] foundations, [H4] parameters, [H5] programs, [H6] device,
- * [H7] readings. Back: [H8] cellar, [H9] tables, [H13] timing, [H15] controllers,
- * [H16] dispatcher, [H17] device.
+ * Rooms. Front: [H1] options, [H2] foundations, [H3] geometry, [H4] parameters, [H5] programs,
+ * [H6] device, [H7] readings. Back: [H8] cellar, [H9] tables, [H10] mapping, [H11] cells,
+ * [H12] units, [H13] timing, [H15] controllers, [H16] dispatcher, [H17] device.
  *
  * Papers and sources, as cited below: [AIMSIM] the public AiM simulator, commit 0f28a07;
  * [LOL] LoL-PIM; [PHONY] PIMphony; [FACIL], [PAM] the papers; [CENT] CENT, commit 8c79786;
@@ -74,6 +74,8 @@ typedef enum pimhw_status {
     PIMHW_ERR_MEMORY,   /* the allocator gave nothing */
     PIMHW_ERR_HAZARD,   /* a controller let commands use an entry out of order */
     PIMHW_ERR_PROGRAM,  /* an instruction the device cannot do; the cause has its index and field */
+    PIMHW_ERR_ADDRESS,  /* beyond the device, or not from pimhw_alloc; the cause names it */
+    PIMHW_ERR_FULL,     /* no free page left on the device */
     PIMHW_ERR_TEXT      /* a line of a text trace that does not parse: examples/aim_text.h */
 } pimhw_status;
 
@@ -100,6 +102,108 @@ typedef struct pimhw_allocator {
 
 /* malloc and free. */
 PIMHW_API pimhw_allocator pimhw_allocator_default(void);
+
+/* ==========================================================================
+ * [H3] GEOMETRY: where a byte lies: channel to column, MapID.
+ *
+ * A physical address becomes a place in the DRAM by the mapping of its page. The MapIDs of [FACIL]
+ * keep a matrix row-major for the host and whole rows of it in one bank for the units.
+ * ========================================================================== */
+
+/* What one unit takes at once: rows and columns of a matrix [FACIL II-C]. */
+typedef enum pimhw_chunk {
+    PIMHW_CHUNK_AIM = 0, /* one row, as many bytes of it as a DRAM row has */
+    PIMHW_CHUNK_HBM_PIM  /* 8 rows, 8 transfers of each */
+} pimhw_chunk;
+
+/*
+ * A MapID is four bits [FACIL V-A]. From 0 to PIMHW_MAP_LAST: so many address bits stand between
+ * the columns of a chunk and the channel, rank and bank bits. Those need powers of two; the other
+ * two take any geometry.
+ */
+enum {
+    PIMHW_MAP_LAST = 13,
+    PIMHW_MAP_ROWS = 14, /* row:bank:rank:channel:column, of pages that nobody allocated */
+    PIMHW_MAP_HOST = 15, /* row:rank:column:bank:channel, the conventional one */
+    PIMHW_N_MAPS
+};
+
+/* Sizes that mappings draw on. A page holds whole rows of all banks. */
+typedef struct pimhw_geometry {
+    uint32_t n_channels;
+    uint32_t n_ranks;        /* of a channel */
+    uint32_t n_banks;        /* of a rank */
+    uint32_t n_rows;         /* of a bank */
+    uint32_t row_bytes;      /* of one bank */
+    uint32_t transfer_bytes; /* one column */
+    uint32_t chunk_rows;     /* matrix rows of a chunk */
+    uint32_t chunk_bytes;    /* of each of them */
+    uint64_t page_bytes;     /* one page, one MapID */
+} pimhw_geometry;
+
+/* A place in the DRAM. Bank i of a channel, in instructions, is bank i % n_banks of rank
+ * i / n_banks. */
+typedef struct pimhw_da {
+    uint32_t channel;
+    uint32_t rank;
+    uint32_t bank; /* of the rank */
+    uint32_t row;
+    uint32_t column;
+    uint32_t byte; /* of the transfer */
+} pimhw_da;
+
+/* How a matrix lies in memory. */
+typedef struct pimhw_placement {
+    uint32_t map_id;
+    uint32_t n_parts;      /* channels, then ranks, that share a row: the host adds their sums */
+    uint32_t chunk_rows;   /* matrix rows in a chunk: fewer than the unit's if a row is split */
+    uint64_t stride_bytes; /* row to row for the host, a power of two */
+    uint64_t page_rows;    /* matrix rows of a page */
+    uint64_t n_pages;
+    uint64_t bytes; /* of the pages */
+} pimhw_placement;
+
+struct pimhw_config;
+
+/*
+ * Geometry of a device. A page is 2 MB [FACIL], where a row of all banks is no power of two the
+ * most such rows that fit, and one row where not even that does.
+ */
+PIMHW_API pimhw_status pimhw_geometry_init(pimhw_geometry *geometry,
+                                           const struct pimhw_config *config, pimhw_chunk chunk,
+                                           pimhw_cause *why);
+
+/*
+ * How many MapIDs there are: *bound is the paper's upper bound of a MapID, *last the last one that
+ * can be placed (chunk columns and rows take bits too); either may be NULL.
+ *
+ *   returns  PIMHW_ERR_CONFIG with the field that is no power of two or contradicts another
+ *   source   [FACIL IV-B]
+ */
+PIMHW_API pimhw_status pimhw_map_ids(const pimhw_geometry *geometry, uint32_t *bound,
+                                     uint32_t *last, pimhw_cause *why);
+
+/*
+ * Chooses how a matrix is placed. Columns are padded to a power of two and to a chunk.
+ *
+ *   returns  as pimhw_map_ids; PIMHW_ERR_ARGUMENT with rows, columns or element_bytes where they
+ *            are 0 or cannot be placed; *placement then unchanged
+ *   source   [FACIL Fig. 9, Fig. 10], in bytes throughout
+ */
+PIMHW_API pimhw_status pimhw_map_select(pimhw_placement *placement, const pimhw_geometry *geometry,
+                                        uint64_t rows, uint64_t columns, uint32_t element_bytes,
+                                        pimhw_cause *why);
+
+/*
+ * Physical address to place and back, exact inverses.
+ *
+ *   returns  PIMHW_ERR_ADDRESS with what is beyond the device; PIMHW_ERR_ARGUMENT with a MapID that
+ *            the geometry has not; the output is then unchanged
+ */
+PIMHW_API pimhw_status pimhw_map_da(pimhw_da *da, const pimhw_geometry *geometry, uint32_t map_id,
+                                    uint64_t pa, pimhw_cause *why);
+PIMHW_API pimhw_status pimhw_map_pa(uint64_t *pa, const pimhw_geometry *geometry, uint32_t map_id,
+                                    const pimhw_da *da, pimhw_cause *why);
 
 /* ==========================================================================
  * [H4] PARAMETERS: what a device is: geometry, clocks, buffers, hub.
@@ -152,6 +256,7 @@ typedef struct pimhw_config {
     uint32_t n_channels;       /* 1 to 64 */
     uint32_t n_bank_groups;    /* per channel */
     uint32_t n_group_banks;    /* banks of one bank group */
+    uint32_t n_ranks;          /* the banks of a channel are in so many ranks; mapping only */
     uint32_t n_rows;           /* of a bank; rows of a request's blocks are virtual: no limit */
     uint32_t row_bytes;        /* of one bank */
     uint32_t column_bytes;     /* one access: 16 lanes of 2 bytes in all presets */
@@ -294,7 +399,8 @@ typedef enum pimhw_kind {
     /* instructions */
     PIMHW_WR_GB,     /* W: op_size columns from the GPR into the global buffer at tile */
     PIMHW_WR_BIAS,   /* W: fills output entry out of every bank */
-    PIMHW_MAC_ABK,   /* M: op_size columns of the row, times tiles from tile, into entry out */
+    PIMHW_MAC_ABK,   /* M: op_size columns of the row, times tiles from tile, into entry out; where
+                        it begins a sum, gpr and aux say to RD_MAC what sum it is */
     PIMHW_RD_MAC,    /* R: output entry out of every bank into the GPR */
     PIMHW_MAC_SBK,   /* M: as MAC_ABK, in one bank */
     PIMHW_EWMUL,     /* products of columns of neighbouring banks, op_size columns */
@@ -598,8 +704,54 @@ typedef struct pimhw_sink {
 } pimhw_sink;
 
 /* ==========================================================================
- * [H6] DEVICE: create, send instructions, time programs.
+ * [H6] DEVICE: create, store, send instructions, time programs.
  * ========================================================================== */
+
+typedef struct pimhw_memory pimhw_memory;
+
+/*
+ * The bytes of a device, in physical order: pages are taken as they are written, the rest reads as
+ * zeros. One copy for host and units: pimhw_alloc gives the host an ordinary pointer.
+ *
+ *   returns  PIMHW_ERR_CONFIG as pimhw_config_check, PIMHW_ERR_MEMORY
+ *   memory   16 bytes a page of the device; then pages, in write and in pimhw_alloc
+ */
+PIMHW_API pimhw_status pimhw_memory_create(pimhw_memory **memory, const pimhw_config *config,
+                                           pimhw_chunk chunk, pimhw_cause *why);
+PIMHW_API void pimhw_memory_destroy(pimhw_memory *memory);
+PIMHW_API const pimhw_geometry *pimhw_memory_geometry(const pimhw_memory *memory);
+
+/* Bytes taken from the allocator, the table of pages included. */
+PIMHW_API uint64_t pimhw_memory_bytes(const pimhw_memory *memory);
+
+/*
+ * Reads or writes bytes of one row of one bank from a place on, for tests and tools. A byte of a
+ * page that was never written is 0.
+ *
+ *   returns  PIMHW_ERR_ADDRESS with what is beyond the device or the row; PIMHW_ERR_MEMORY if a
+ *            page cannot be taken; nothing is read or written then
+ */
+PIMHW_API pimhw_status pimhw_memory_read(const pimhw_memory *memory, void *bytes,
+                                         const pimhw_da *from, uint32_t n_bytes, pimhw_cause *why);
+PIMHW_API pimhw_status pimhw_memory_write(pimhw_memory *memory, const pimhw_da *to,
+                                          const void *bytes, uint32_t n_bytes, pimhw_cause *why);
+
+/*
+ * FACIL's pimalloc: whole pages of one MapID, zeroed, one behind the other for the host. On the
+ * device they are the lowest free ones, adjacent or not; pimhw_memory_find says which.
+ *
+ *   returns  PIMHW_ERR_ARGUMENT with a MapID that the geometry has not, or 0 bytes; PIMHW_ERR_FULL;
+ *            PIMHW_ERR_MEMORY; memory and *pointer are then unchanged
+ */
+PIMHW_API pimhw_status pimhw_alloc(pimhw_memory *memory, void **pointer, uint64_t bytes,
+                                   uint32_t map_id, pimhw_cause *why);
+
+/*   returns  PIMHW_ERR_ADDRESS if the pointer is not from pimhw_alloc, or freed already */
+PIMHW_API pimhw_status pimhw_free(pimhw_memory *memory, void *pointer, pimhw_cause *why);
+
+/* Physical address and MapID of a host address inside of an allocation, as an MMU has them. */
+PIMHW_API pimhw_status pimhw_memory_find(const pimhw_memory *memory, uint64_t *pa, uint32_t *map_id,
+                                         const void *pointer, pimhw_cause *why);
 
 typedef struct pimhw_device pimhw_device;
 
@@ -886,6 +1038,8 @@ PIMHW_API const char *pimhw_status_str(pimhw_status status)
     case PIMHW_ERR_MEMORY: return "out of memory";
     case PIMHW_ERR_HAZARD: return "buffer entry used out of order";
     case PIMHW_ERR_PROGRAM: return "instruction or program the device cannot do";
+    case PIMHW_ERR_ADDRESS: return "address that is not there";
+    case PIMHW_ERR_FULL: return "device memory full";
     case PIMHW_ERR_TEXT: return "line that does not parse";
     }
     return "unknown status";
@@ -944,6 +1098,7 @@ static const pimhw_i_field PIMHW_I_FIELDS[] = {
             16, 32, 4, 4, 32, 1),
     PIMHW_F(n_bank_groups, 1, 64, "GGG?AASNFFFFMM", 4, 4, 4, 8, 16, 16, 4, 8, 8, 8, 8, 8, 8, 4),
     PIMHW_F(n_group_banks, 1, 64, "GGG?AASNFFFFMM", PIMHW_7(4, 4, 2, 4, 4, 4, 4)),
+    PIMHW_F(n_ranks, 1, 64, "????????FFFF??", PIMHW_7(1, 1, 1, 1, 2, 2, 1)),
     PIMHW_F(n_rows, 1, 1u << 28, "GGGP??????????", PIMHW_4(16384), 16384, 16384, 16384, 32768,
             65536, 32768, 65536, 32768, 16384, 262144),
     PIMHW_F(row_bytes, 2, 1u << 20, "GLGGAASN??????", PIMHW_7(2048, 1024, 1024, 1024, 2048, 2048,
@@ -1472,10 +1627,12 @@ PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_caus
     } rules[] = {
         {banks > PIMHW_MAX_BANKS, banks, PIMHW_MAX_BANKS, 0,
          "n_bank_groups * n_group_banks is %u, not 1 to %u"},
+        {banks % c->n_ranks != 0, banks, c->n_ranks, 0, "%u banks do not fill n_ranks %u"},
         {c->row_bytes % c->column_bytes != 0, c->row_bytes, c->column_bytes, 0,
          "row_bytes %u is not a multiple of column_bytes %u"},
         {c->column_bytes % c->element_bytes != 0, c->column_bytes, c->element_bytes, 0,
          "column_bytes %u is not a multiple of element_bytes %u"},
+        {c->out_bits != 16 && c->out_bits != 32, c->out_bits, 0, 0, "out_bits is %u, not 16 or 32"},
         {c->tRAS < c->tRCD_RD || c->tRAS < c->tRCD_WR, c->tRAS, c->tRCD_RD, c->tRCD_WR,
          "tRAS %u is less than tRCD_RD %u or tRCD_WR %u: no row is ever read"},
         {c->tRAS > c->tRC, c->tRAS, c->tRC, 0, "tRAS %u is more than tRC %u"},
@@ -1489,6 +1646,590 @@ PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_caus
             return pimhw_i_fail(why, wrong, rules[i].text, rules[i].a, rules[i].b, rules[i].c);
     if (!c->allocator.alloc != !c->allocator.release)
         return pimhw_i_fail(why, wrong, "allocator has only one of alloc and release");
+    return PIMHW_OK;
+}
+
+/* ==========================================================================
+ * [H10] MAPPING: physical address to place in the DRAM and back.
+ *       Knows geometry only; never stored data.
+ * ========================================================================== */
+
+enum {
+    PIMHW_I_CHANNEL_OF = 0,
+    PIMHW_I_RANK_OF,
+    PIMHW_I_BANK_OF,
+    PIMHW_I_ROW_OF,
+    PIMHW_I_COLUMN_OF,
+    PIMHW_I_BYTE_OF,
+    PIMHW_I_N_PLACES, /* fields of pimhw_da */
+    PIMHW_I_DIGITS = 10
+};
+
+/*
+ * A mapping writes an address as digits of mixed radix. pa / step % n is a digit, and counts
+ * weight in its field of the place. Where all n are powers of two it permutes bits.
+ */
+typedef struct pimhw_i_digit {
+    uint32_t place;
+    uint32_t weight;
+    uint64_t n;
+    uint64_t step;
+} pimhw_i_digit;
+
+typedef struct pimhw_i_map {
+    uint32_t n_digits;
+    pimhw_i_digit digits[PIMHW_I_DIGITS];
+} pimhw_i_map;
+
+static const char PIMHW_I_PLACES[PIMHW_I_N_PLACES][8] = {"channel", "rank",   "bank",
+                                                         "row",     "column", "byte"};
+
+/* The next digit upwards; step is where it stands. */
+static void pimhw_i_digit_add(pimhw_i_map *map, uint64_t *step, uint32_t place, uint64_t n,
+                              uint32_t weight)
+{
+    if (n == 1) return;
+    pimhw_i_digit *d = &map->digits[map->n_digits++];
+    d->place = place, d->weight = weight;
+    d->n = n, d->step = *step;
+    if (n != UINT64_MAX) *step *= n;
+}
+
+/* The geometry has this MapID. Bits left over are columns first, then rows [FACIL IV-B]. */
+static void pimhw_i_map_build(pimhw_i_map *map, const pimhw_geometry *g, uint32_t map_id)
+{
+    uint32_t columns = g->row_bytes / g->transfer_bytes, low = columns, chunk = columns;
+    uint32_t between = 1, left = 1, rows = 1;
+    uint64_t step = 1;
+    map->n_digits = 0;
+    if (map_id <= PIMHW_MAP_LAST) {
+        low = g->chunk_bytes / g->transfer_bytes;
+        chunk = low * g->chunk_rows;
+        between = (uint32_t)pimhw_i_min(columns / chunk, (uint64_t)1 << map_id);
+        left = columns / chunk / between;
+        rows = (1u << map_id) / between;
+    }
+    pimhw_i_digit_add(map, &step, PIMHW_I_BYTE_OF, g->transfer_bytes, 1);
+    if (map_id != PIMHW_MAP_HOST) {
+        pimhw_i_digit_add(map, &step, PIMHW_I_COLUMN_OF, low, 1);
+        pimhw_i_digit_add(map, &step, PIMHW_I_COLUMN_OF, between, chunk);
+        pimhw_i_digit_add(map, &step, PIMHW_I_ROW_OF, rows, 1);
+        pimhw_i_digit_add(map, &step, PIMHW_I_COLUMN_OF, chunk / low, low);
+        pimhw_i_digit_add(map, &step, PIMHW_I_CHANNEL_OF, g->n_channels, 1);
+        pimhw_i_digit_add(map, &step, PIMHW_I_RANK_OF, g->n_ranks, 1);
+        pimhw_i_digit_add(map, &step, PIMHW_I_BANK_OF, g->n_banks, 1);
+        pimhw_i_digit_add(map, &step, PIMHW_I_COLUMN_OF, left, chunk * between);
+    } else {
+        pimhw_i_digit_add(map, &step, PIMHW_I_CHANNEL_OF, g->n_channels, 1);
+        pimhw_i_digit_add(map, &step, PIMHW_I_BANK_OF, g->n_banks, 1);
+        pimhw_i_digit_add(map, &step, PIMHW_I_COLUMN_OF, columns, 1);
+        pimhw_i_digit_add(map, &step, PIMHW_I_RANK_OF, g->n_ranks, 1);
+    }
+    pimhw_i_digit_add(map, &step, PIMHW_I_ROW_OF, UINT64_MAX, rows);
+}
+
+/* What a field of a place adds to the address. */
+static uint64_t pimhw_i_map_step(const pimhw_i_map *map, uint32_t place, uint32_t value)
+{
+    uint64_t pa = 0;
+    for (uint32_t i = 0; i < map->n_digits; i++) {
+        const pimhw_i_digit *d = &map->digits[i];
+        if (d->place == place) pa += value / d->weight % d->n * d->step;
+    }
+    return pa;
+}
+
+/* Bytes of one row of every bank. */
+static uint64_t pimhw_i_stripe_bytes(const pimhw_geometry *g)
+{
+    return (uint64_t)g->n_channels * g->n_ranks * g->n_banks * g->row_bytes;
+}
+
+/* Sizes that hold for every mapping. */
+static pimhw_status pimhw_i_geometry_check(const pimhw_geometry *g, pimhw_cause *why)
+{
+    const pimhw_status wrong = PIMHW_ERR_CONFIG;
+    if (!g) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "geometry is NULL");
+    const uint32_t limits[][2] = {{g->n_channels, 1u << 10}, {g->n_ranks, 1u << 10},
+                                  {g->n_banks, 1u << 10},    {g->n_rows, 1u << 28},
+                                  {g->row_bytes, 1u << 20},  {g->transfer_bytes, 1u << 10},
+                                  {g->chunk_rows, 1u << 10}, {g->chunk_bytes, 1u << 20}};
+    static const char names[][16] = {"n_channels", "n_ranks",        "n_banks",    "n_rows",
+                                     "row_bytes",  "transfer_bytes", "chunk_rows", "chunk_bytes"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (limits[i][0] == 0 || limits[i][0] > limits[i][1])
+            return pimhw_i_fail(why, wrong, "%s is %u, not 1 to %u", names[i],
+                                (uint64_t)limits[i][0], (uint64_t)limits[i][1]);
+    uint64_t stripe = pimhw_i_stripe_bytes(g);
+    if (g->row_bytes % g->transfer_bytes != 0)
+        return pimhw_i_fail(why, wrong, "row_bytes %u is not a multiple of transfer_bytes %u",
+                            (uint64_t)g->row_bytes, (uint64_t)g->transfer_bytes);
+    if (g->page_bytes < stripe || g->page_bytes % stripe != 0)
+        return pimhw_i_fail(why, wrong, "page_bytes %u does not hold whole rows of all banks, %u",
+                            g->page_bytes, stripe);
+    return PIMHW_OK;
+}
+
+PIMHW_API pimhw_status pimhw_geometry_init(pimhw_geometry *geometry, const pimhw_config *config,
+                                           pimhw_chunk chunk, pimhw_cause *why)
+{
+    const uint64_t huge = (uint64_t)1 << 21;
+    if (!geometry) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "geometry is NULL");
+    if ((uint32_t)chunk > PIMHW_CHUNK_HBM_PIM)
+        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "chunk is %u, not 0 or 1", (uint64_t)chunk);
+    pimhw_status status = pimhw_config_check(config, why);
+    if (status) return status;
+    pimhw_geometry *g = geometry;
+    g->n_channels = config->n_channels;
+    g->n_ranks = config->n_ranks;
+    g->n_banks = pimhw_config_banks(config) / config->n_ranks;
+    g->n_rows = config->n_rows;
+    g->row_bytes = config->row_bytes;
+    g->transfer_bytes = config->column_bytes;
+    g->chunk_rows = chunk == PIMHW_CHUNK_AIM ? 1 : 8;
+    g->chunk_bytes = chunk == PIMHW_CHUNK_AIM ? config->row_bytes : 8 * config->column_bytes;
+    uint64_t stripe = pimhw_i_stripe_bytes(g);
+    g->page_bytes = stripe * pimhw_i_max(1, huge / stripe);
+    return PIMHW_OK;
+}
+
+PIMHW_API pimhw_status pimhw_map_ids(const pimhw_geometry *geometry, uint32_t *bound,
+                                     uint32_t *last, pimhw_cause *why)
+{
+    const pimhw_geometry *g = geometry;
+    pimhw_status status = pimhw_i_geometry_check(g, why);
+    if (status) return status;
+    const uint64_t sizes[] = {g->n_channels,     g->n_ranks,    g->n_banks,     g->row_bytes,
+                              g->transfer_bytes, g->chunk_rows, g->chunk_bytes, g->page_bytes};
+    static const char names[][16] = {"n_channels",     "n_ranks",    "n_banks",     "row_bytes",
+                                     "transfer_bytes", "chunk_rows", "chunk_bytes", "page_bytes"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (sizes[i] & (sizes[i] - 1))
+            return pimhw_i_fail(why, PIMHW_ERR_CONFIG, "%s is %u, not a power of two", names[i],
+                                sizes[i]);
+    uint64_t chunk = (uint64_t)g->chunk_rows * g->chunk_bytes;
+    if (g->chunk_bytes < g->transfer_bytes || chunk > g->row_bytes)
+        return pimhw_i_fail(
+            why, PIMHW_ERR_CONFIG,
+            "chunk_rows * chunk_bytes is %u, more than row_bytes %u, or chunk_bytes "
+            "less than a transfer",
+            chunk, (uint64_t)g->row_bytes);
+    uint64_t units = pimhw_i_stripe_bytes(g) / g->row_bytes;
+    if (bound) *bound = pimhw_i_highest(g->page_bytes / units / g->transfer_bytes);
+    uint32_t bits = pimhw_i_highest(g->page_bytes / units / chunk);
+    if (last) *last = (uint32_t)pimhw_i_min(bits, PIMHW_MAP_LAST);
+    return PIMHW_OK;
+}
+
+/* That a geometry has a MapID. */
+static pimhw_status pimhw_i_map_check(const pimhw_geometry *g, uint32_t map_id, pimhw_cause *why)
+{
+    uint32_t last = 0;
+    if (map_id == PIMHW_MAP_ROWS || map_id == PIMHW_MAP_HOST) return pimhw_i_geometry_check(g, why);
+    pimhw_status status = pimhw_map_ids(g, NULL, &last, why);
+    if (status) return status;
+    if (map_id > last)
+        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "map_id is %u, not 0 to %u", (uint64_t)map_id,
+                            (uint64_t)last);
+    return PIMHW_OK;
+}
+
+PIMHW_API pimhw_status pimhw_map_select(pimhw_placement *placement, const pimhw_geometry *geometry,
+                                        uint64_t rows, uint64_t columns, uint32_t element_bytes,
+                                        pimhw_cause *why)
+{
+    const pimhw_geometry *g = geometry;
+    const pimhw_status wrong = PIMHW_ERR_ARGUMENT;
+    uint32_t last = 0;
+    if (!placement) return pimhw_i_fail(why, wrong, "placement is NULL");
+    pimhw_status status = pimhw_map_ids(g, NULL, &last, why);
+    if (status) return status;
+    uint64_t e = element_bytes, shares = (uint64_t)g->n_channels * g->n_ranks;
+    uint64_t per_bank = g->page_bytes / shares / g->n_banks;
+    if (e == 0 || (e & (e - 1)) || e > g->transfer_bytes)
+        return pimhw_i_fail(why, wrong, "element_bytes is %u, not a power of two up to %u", e,
+                            (uint64_t)g->transfer_bytes);
+    if (rows == 0) return pimhw_i_fail(why, wrong, "rows is 0");
+    uint64_t most = per_bank * shares / e;
+    if (columns == 0 || columns > most)
+        return pimhw_i_fail(why, wrong,
+                            "columns is %u, not 1 to %u, what one bank of every rank "
+                            "has in a page",
+                            columns, most);
+    uint64_t padded = columns == 1 ? 1 : (uint64_t)2 << pimhw_i_highest(columns - 1);
+    uint64_t stride = pimhw_i_max(padded * e, g->chunk_bytes);
+    uint64_t page_rows = g->page_bytes / stride, n_pages = pimhw_i_ceil_div(rows, page_rows);
+    bool whole = stride * g->chunk_rows <= per_bank;
+    uint64_t between = whole ? stride : per_bank / g->chunk_rows;
+    if (n_pages > UINT64_MAX / g->page_bytes)
+        return pimhw_i_fail(why, wrong, "rows is %u: more bytes than 64 bits address", rows);
+    placement->map_id = pimhw_i_highest(between / g->chunk_bytes);
+    placement->n_parts = whole ? 1 : (uint32_t)pimhw_i_ceil_div(stride, per_bank);
+    placement->chunk_rows = whole ? g->chunk_rows : (uint32_t)pimhw_i_max(1, per_bank / stride);
+    placement->stride_bytes = stride;
+    placement->page_rows = page_rows;
+    placement->n_pages = n_pages;
+    placement->bytes = n_pages * g->page_bytes;
+    return PIMHW_OK;
+}
+
+static pimhw_status pimhw_i_da_check(const pimhw_geometry *g, const pimhw_da *da, pimhw_cause *why)
+{
+    if (!da) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "da is NULL");
+    const uint32_t at[][2] = {{da->channel, g->n_channels},
+                              {da->rank, g->n_ranks},
+                              {da->bank, g->n_banks},
+                              {da->row, g->n_rows},
+                              {da->column, g->row_bytes / g->transfer_bytes},
+                              {da->byte, g->transfer_bytes}};
+    for (uint32_t i = 0; i < PIMHW_I_N_PLACES; i++)
+        if (at[i][0] >= at[i][1])
+            return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "%s %u is not below %u", PIMHW_I_PLACES[i],
+                                (uint64_t)at[i][0], (uint64_t)at[i][1]);
+    return PIMHW_OK;
+}
+
+PIMHW_API pimhw_status pimhw_map_da(pimhw_da *da, const pimhw_geometry *geometry, uint32_t map_id,
+                                    uint64_t pa, pimhw_cause *why)
+{
+    pimhw_i_map map;
+    uint32_t at[PIMHW_I_N_PLACES] = {0};
+    pimhw_status status = pimhw_i_map_check(geometry, map_id, why);
+    if (status) return status;
+    if (!da) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "da is NULL");
+    uint64_t capacity = geometry->n_rows * pimhw_i_stripe_bytes(geometry);
+    if (pa >= capacity)
+        return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "physical address %u is not below %u", pa,
+                            capacity);
+    pimhw_i_map_build(&map, geometry, map_id);
+    for (uint32_t i = 0; i < map.n_digits; i++) {
+        const pimhw_i_digit *d = &map.digits[i];
+        at[d->place] += (uint32_t)(pa / d->step % d->n) * d->weight;
+    }
+    da->channel = at[PIMHW_I_CHANNEL_OF];
+    da->rank = at[PIMHW_I_RANK_OF];
+    da->bank = at[PIMHW_I_BANK_OF];
+    da->row = at[PIMHW_I_ROW_OF];
+    da->column = at[PIMHW_I_COLUMN_OF];
+    da->byte = at[PIMHW_I_BYTE_OF];
+    return PIMHW_OK;
+}
+
+PIMHW_API pimhw_status pimhw_map_pa(uint64_t *pa, const pimhw_geometry *geometry, uint32_t map_id,
+                                    const pimhw_da *da, pimhw_cause *why)
+{
+    pimhw_i_map map;
+    pimhw_status status = pimhw_i_map_check(geometry, map_id, why);
+    if (!status) status = pimhw_i_da_check(geometry, da, why);
+    if (status) return status;
+    if (!pa) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "pa is NULL");
+    pimhw_i_map_build(&map, geometry, map_id);
+    *pa = pimhw_i_map_step(&map, PIMHW_I_CHANNEL_OF, da->channel) +
+          pimhw_i_map_step(&map, PIMHW_I_RANK_OF, da->rank) +
+          pimhw_i_map_step(&map, PIMHW_I_BANK_OF, da->bank) +
+          pimhw_i_map_step(&map, PIMHW_I_ROW_OF, da->row) +
+          pimhw_i_map_step(&map, PIMHW_I_COLUMN_OF, da->column) + da->byte;
+    return PIMHW_OK;
+}
+
+/* ==========================================================================
+ * [H11] CELLS: the bytes in the banks, a page at a time.
+ *       Knows no clocks.
+ * ========================================================================== */
+
+enum { PIMHW_I_PAGE_ABSENT = 0, PIMHW_I_PAGE_WRITTEN, PIMHW_I_PAGE_GIVEN };
+
+typedef struct pimhw_i_page {
+    uint8_t *bytes; /* NULL: absent, all zeros */
+    uint32_t n_run; /* pages of the allocation, at its first one */
+    uint8_t state;
+    uint8_t map_id;
+} pimhw_i_page;
+
+struct pimhw_memory {
+    pimhw_geometry geometry;
+    pimhw_allocator allocator;
+    uint64_t n_pages;
+    uint64_t n_taken; /* pages that have bytes */
+    uint32_t page_rows;
+    size_t bytes;        /* of this struct, the table and the zeros */
+    pimhw_i_page *pages; /* [n_pages]; the last may be short of rows */
+    uint8_t *zeros;      /* [row_bytes] */
+    pimhw_i_map maps[PIMHW_N_MAPS];
+};
+
+/* Row `row` of all banks of a channel. */
+typedef struct pimhw_i_row {
+    uint8_t *bytes; /* of bank 0, column 0; zeros of an absent page, not to be written */
+    size_t rank_step, bank_step;
+    uint32_t n_banks; /* of a rank */
+    uint32_t transfer_bytes;
+    uint32_t run; /* so many columns from 0 on lie side by side */
+    const pimhw_i_map *map;
+} pimhw_i_row;
+
+/* Address of a column of a bank; the next run columns, if it is a multiple of run, follow it. */
+static uint8_t *pimhw_i_row_at(const pimhw_i_row *row, uint32_t bank, uint32_t column)
+{
+    size_t at = bank / row->n_banks * row->rank_step + bank % row->n_banks * row->bank_step;
+    if (column < row->run) return row->bytes + at + (size_t)column * row->transfer_bytes;
+    return row->bytes + at + (size_t)pimhw_i_map_step(row->map, PIMHW_I_COLUMN_OF, column);
+}
+
+PIMHW_API pimhw_status pimhw_memory_create(pimhw_memory **memory, const pimhw_config *config,
+                                           pimhw_chunk chunk, pimhw_cause *why)
+{
+    pimhw_geometry g;
+    if (!memory) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "memory is NULL");
+    pimhw_status status = pimhw_geometry_init(&g, config, chunk, why);
+    if (status) return status;
+    pimhw_allocator a = config->allocator;
+    if (!a.alloc) a = pimhw_allocator_default();
+    uint32_t page_rows = (uint32_t)(g.page_bytes / pimhw_i_stripe_bytes(&g));
+    uint64_t n_pages = pimhw_i_ceil_div(g.n_rows, page_rows);
+    uint64_t bytes = sizeof(pimhw_memory) + n_pages * sizeof(pimhw_i_page) + g.row_bytes;
+    void *raw = bytes <= SIZE_MAX ? a.alloc(a.user, (size_t)bytes, 64) : NULL;
+    if (!raw)
+        return pimhw_i_fail(why, PIMHW_ERR_MEMORY, "no %u bytes for a table of %u pages", bytes,
+                            n_pages);
+    memset(raw, 0, (size_t)bytes);
+    pimhw_memory *m = (pimhw_memory *)raw;
+    m->geometry = g;
+    m->allocator = a;
+    m->n_pages = n_pages;
+    m->page_rows = page_rows;
+    m->bytes = (size_t)bytes;
+    m->pages = (pimhw_i_page *)(void *)(m + 1);
+    m->zeros = (uint8_t *)(m->pages + n_pages);
+    for (uint64_t i = 0; i < n_pages; i++)
+        m->pages[i].map_id = PIMHW_MAP_ROWS;
+    for (uint32_t id = 0; id < PIMHW_N_MAPS; id++)
+        if (!pimhw_i_map_check(&g, id, NULL)) pimhw_i_map_build(&m->maps[id], &g, id);
+    *memory = m;
+    return PIMHW_OK;
+}
+
+PIMHW_API const pimhw_geometry *pimhw_memory_geometry(const pimhw_memory *memory)
+{
+    return &memory->geometry;
+}
+
+PIMHW_API uint64_t pimhw_memory_bytes(const pimhw_memory *memory)
+{
+    return memory->bytes + memory->n_taken * memory->geometry.page_bytes;
+}
+
+/* Gives up the pages of an allocation, or one that was written. */
+static void pimhw_i_pages_release(pimhw_memory *m, uint64_t first)
+{
+    uint8_t *bytes = m->pages[first].bytes;
+    uint32_t n = (uint32_t)pimhw_i_max(1, m->pages[first].n_run);
+    size_t page_bytes = (size_t)m->geometry.page_bytes, at = 0;
+    m->allocator.release(m->allocator.user, bytes, n * page_bytes);
+    m->n_taken -= n;
+    for (uint64_t i = first; at < n * page_bytes; i++) {
+        if (m->pages[i].bytes != bytes + at) continue;
+        memset(&m->pages[i], 0, sizeof m->pages[i]);
+        m->pages[i].map_id = PIMHW_MAP_ROWS;
+        at += page_bytes;
+    }
+}
+
+PIMHW_API void pimhw_memory_destroy(pimhw_memory *memory)
+{
+    if (!memory) return;
+    for (uint64_t i = 0; i < memory->n_pages; i++)
+        if (memory->pages[i].bytes) pimhw_i_pages_release(memory, i);
+    memory->allocator.release(memory->allocator.user, memory, memory->bytes);
+}
+
+/* Zeroed bytes for n pages. */
+static uint8_t *pimhw_i_pages_take(pimhw_memory *m, uint64_t n, pimhw_cause *why)
+{
+    void *bytes = NULL;
+    if (n <= SIZE_MAX / m->geometry.page_bytes)
+        bytes = m->allocator.alloc(m->allocator.user, (size_t)(n * m->geometry.page_bytes), 64);
+    if (!bytes) {
+        pimhw_cause_write(why, "no memory for %u pages of %u bytes", n, m->geometry.page_bytes);
+        return NULL;
+    }
+    memset(bytes, 0, (size_t)(n * m->geometry.page_bytes));
+    m->n_taken += n;
+    return (uint8_t *)bytes;
+}
+
+/* A row as it stands. */
+static pimhw_status pimhw_i_row_open(const pimhw_memory *m, pimhw_i_row *row, uint32_t channel,
+                                     uint32_t number, pimhw_cause *why)
+{
+    const pimhw_geometry *g = &m->geometry;
+    pimhw_da da = {channel, 0, 0, number, 0, 0};
+    pimhw_status status = pimhw_i_da_check(g, &da, why);
+    if (status) return status;
+    const pimhw_i_page *page = &m->pages[number / m->page_rows];
+    row->map = &m->maps[page->map_id];
+    row->n_banks = g->n_banks;
+    row->transfer_bytes = g->transfer_bytes;
+    row->run = g->row_bytes / g->transfer_bytes;
+    row->rank_step = row->bank_step = 0;
+    row->bytes = m->zeros;
+    if (!page->bytes) return PIMHW_OK;
+    if (page->map_id == PIMHW_MAP_HOST) row->run = 1;
+    if (page->map_id <= PIMHW_MAP_LAST) row->run = g->chunk_bytes / g->transfer_bytes;
+    row->rank_step = (size_t)pimhw_i_map_step(row->map, PIMHW_I_RANK_OF, 1);
+    row->bank_step = (size_t)pimhw_i_map_step(row->map, PIMHW_I_BANK_OF, 1);
+    row->bytes = page->bytes + pimhw_i_map_step(row->map, PIMHW_I_CHANNEL_OF, channel) +
+                 pimhw_i_map_step(row->map, PIMHW_I_ROW_OF, number % m->page_rows);
+    return PIMHW_OK;
+}
+
+/* A row to write to: its page is taken if it is absent. */
+static pimhw_status pimhw_i_row_write(pimhw_memory *m, pimhw_i_row *row, uint32_t channel,
+                                      uint32_t number, pimhw_cause *why)
+{
+    pimhw_status status = pimhw_i_row_open(m, row, channel, number, why);
+    if (status || row->bytes != m->zeros) return status;
+    pimhw_i_page *page = &m->pages[number / m->page_rows];
+    page->bytes = pimhw_i_pages_take(m, 1, why);
+    if (!page->bytes) return PIMHW_ERR_MEMORY;
+    page->state = PIMHW_I_PAGE_WRITTEN;
+    return pimhw_i_row_open(m, row, channel, number, why);
+}
+
+/* That n bytes from a place on are in its row. */
+static pimhw_status pimhw_i_bytes_check(const pimhw_memory *m, const pimhw_da *da, uint32_t n,
+                                        pimhw_cause *why)
+{
+    const pimhw_geometry *g = &m->geometry;
+    pimhw_status status = pimhw_i_da_check(g, da, why);
+    if (status) return status;
+    uint64_t first = (uint64_t)da->column * g->transfer_bytes + da->byte;
+    if (first + n > g->row_bytes)
+        return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "byte %u of row %u, which has %u",
+                            first + n - 1, (uint64_t)da->row, (uint64_t)g->row_bytes);
+    return PIMHW_OK;
+}
+
+/* The byte so many behind a place, and in *n how many of left lie side by side from there. */
+static uint8_t *pimhw_i_bytes_at(const pimhw_i_row *row, uint32_t bank, uint64_t at, uint32_t left,
+                                 uint32_t *n)
+{
+    uint32_t column = (uint32_t)(at / row->transfer_bytes);
+    uint32_t byte = (uint32_t)(at % row->transfer_bytes);
+    *n = (uint32_t)pimhw_i_min(left, row->transfer_bytes - byte);
+    return pimhw_i_row_at(row, bank, column) + byte;
+}
+
+PIMHW_API pimhw_status pimhw_memory_read(const pimhw_memory *memory, void *bytes,
+                                         const pimhw_da *from, uint32_t n_bytes, pimhw_cause *why)
+{
+    pimhw_i_row row;
+    if (!memory || !bytes)
+        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "%s is NULL", memory ? "bytes" : "memory");
+    pimhw_status status = pimhw_i_bytes_check(memory, from, n_bytes, why);
+    if (!status) status = pimhw_i_row_open(memory, &row, from->channel, from->row, why);
+    if (status) return status;
+    uint32_t bank = from->rank * row.n_banks + from->bank, n;
+    uint64_t first = (uint64_t)from->column * row.transfer_bytes + from->byte;
+    for (uint32_t i = 0; i < n_bytes; i += n) {
+        const uint8_t *at = pimhw_i_bytes_at(&row, bank, first + i, n_bytes - i, &n);
+        memcpy((uint8_t *)bytes + i, at, n);
+    }
+    return PIMHW_OK;
+}
+
+PIMHW_API pimhw_status pimhw_memory_write(pimhw_memory *memory, const pimhw_da *to,
+                                          const void *bytes, uint32_t n_bytes, pimhw_cause *why)
+{
+    pimhw_i_row row;
+    if (!memory || !bytes)
+        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "%s is NULL", memory ? "bytes" : "memory");
+    pimhw_status status = pimhw_i_bytes_check(memory, to, n_bytes, why);
+    if (!status) status = pimhw_i_row_write(memory, &row, to->channel, to->row, why);
+    if (status) return status;
+    uint32_t bank = to->rank * row.n_banks + to->bank, n;
+    uint64_t first = (uint64_t)to->column * row.transfer_bytes + to->byte;
+    for (uint32_t i = 0; i < n_bytes; i += n) {
+        uint8_t *at = pimhw_i_bytes_at(&row, bank, first + i, n_bytes - i, &n);
+        memcpy(at, (const uint8_t *)bytes + i, n);
+    }
+    return PIMHW_OK;
+}
+
+/* Free pages are absent and have all their rows. */
+static bool pimhw_i_page_free(const pimhw_memory *m, uint64_t i)
+{
+    return m->pages[i].state == PIMHW_I_PAGE_ABSENT && (i + 1) * m->page_rows <= m->geometry.n_rows;
+}
+
+PIMHW_API pimhw_status pimhw_alloc(pimhw_memory *memory, void **pointer, uint64_t bytes,
+                                   uint32_t map_id, pimhw_cause *why)
+{
+    const pimhw_status wrong = PIMHW_ERR_ARGUMENT;
+    pimhw_memory *m = memory;
+    if (!memory || !pointer)
+        return pimhw_i_fail(why, wrong, "%s is NULL", memory ? "pointer" : "memory");
+    if (bytes == 0) return pimhw_i_fail(why, wrong, "bytes is 0");
+    pimhw_status status = pimhw_i_map_check(&m->geometry, map_id, why);
+    if (status) return status == PIMHW_ERR_CONFIG ? wrong : status;
+    uint64_t page_bytes = m->geometry.page_bytes, n_free = 0, k = 0;
+    uint64_t n = pimhw_i_ceil_div(bytes, page_bytes);
+    for (uint64_t i = 0; i < m->n_pages && n_free < n; i++)
+        n_free += pimhw_i_page_free(m, i);
+    if (n_free < n) return pimhw_i_fail(why, PIMHW_ERR_FULL, "%u pages wanted, %u free", n, n_free);
+    uint8_t *taken = pimhw_i_pages_take(m, n, why);
+    if (!taken) return PIMHW_ERR_MEMORY;
+    for (uint64_t i = 0; k < n; i++) {
+        if (!pimhw_i_page_free(m, i)) continue;
+        m->pages[i].bytes = taken + (size_t)(k * page_bytes);
+        m->pages[i].n_run = k++ == 0 ? (uint32_t)n : 0;
+        m->pages[i].state = PIMHW_I_PAGE_GIVEN;
+        m->pages[i].map_id = (uint8_t)map_id;
+    }
+    *pointer = taken;
+    return PIMHW_OK;
+}
+
+/* Page that a host address lies in; n_pages: no allocation holds it. */
+static uint64_t pimhw_i_page_find(const pimhw_memory *m, const void *pointer, uint64_t *at)
+{
+    uint64_t i = 0;
+    for (; i < m->n_pages; i++) {
+        if (m->pages[i].state != PIMHW_I_PAGE_GIVEN) continue;
+        *at = (uint64_t)((uintptr_t)pointer - (uintptr_t)m->pages[i].bytes);
+        if (*at < m->geometry.page_bytes) break;
+    }
+    return i;
+}
+
+PIMHW_API pimhw_status pimhw_free(pimhw_memory *memory, void *pointer, pimhw_cause *why)
+{
+    uint64_t at = 0;
+    if (!memory) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "memory is NULL");
+    uint64_t page = pimhw_i_page_find(memory, pointer, &at);
+    if (page == memory->n_pages)
+        return pimhw_i_fail(why, PIMHW_ERR_ADDRESS,
+                            "host address %u is not from pimhw_alloc, or freed already",
+                            (uint64_t)(uintptr_t)pointer);
+    if (at || !memory->pages[page].n_run)
+        return pimhw_i_fail(why, PIMHW_ERR_ADDRESS,
+                            "host address %u is inside of an allocation, at physical address %u",
+                            (uint64_t)(uintptr_t)pointer, page * memory->geometry.page_bytes + at);
+    pimhw_i_pages_release(memory, page);
+    return PIMHW_OK;
+}
+
+PIMHW_API pimhw_status pimhw_memory_find(const pimhw_memory *memory, uint64_t *pa, uint32_t *map_id,
+                                         const void *pointer, pimhw_cause *why)
+{
+    uint64_t at = 0;
+    if (!memory) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "memory is NULL");
+    uint64_t page = pimhw_i_page_find(memory, pointer, &at);
+    if (page == memory->n_pages)
+        return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "host address %u is not from pimhw_alloc",
+                            (uint64_t)(uintptr_t)pointer);
+    if (pa) *pa = page * memory->geometry.page_bytes + at;
+    if (map_id) *map_id = memory->pages[page].map_id;
     return PIMHW_OK;
 }
 
@@ -1539,11 +2280,11 @@ typedef struct pimhw_i_tile {
 } pimhw_i_tile;
 
 /* An output entry of a channel: who uses it, and what the sum in it is. */
-typedef struct pimhw_i_sum {
+typedef struct pimhw_i_account {
     uint64_t used;
     bool begun;
     uint32_t flags, gpr, aux, round; /* of the MAC that began it */
-} pimhw_i_sum;
+} pimhw_i_account;
 
 struct pimhw_units {
     pimhw_config config;
@@ -1555,7 +2296,7 @@ struct pimhw_units {
     size_t bytes;
     uint32_t n_banks, n_lanes, n_tiles, n_outs, af_mode;
     pimhw_i_tile *tile_use; /* [channels][tiles] */
-    pimhw_i_sum *sums;      /* [channels][outs] */
+    pimhw_i_account *sums;  /* [channels][outs] */
     float *tiles;           /* [channels][tiles][lanes] */
     float *sum, *af;        /* [channels][outs][banks] */
     float *samples;         /* [PIMHW_AF_MODES][PIMHW_AF_SAMPLES] */
@@ -1575,7 +2316,7 @@ static uint64_t pimhw_i_units_point(pimhw_units *u, const pimhw_config *c)
     if (u) u->name = (type *)(void *)(base + at);                                                  \
     at += (bytes + 63) / 64 * 64;
     PIMHW_I_PART(pimhw_i_tile, tile_use, tiles)
-    PIMHW_I_PART(pimhw_i_sum, sums, outs)
+    PIMHW_I_PART(pimhw_i_account, sums, outs)
     PIMHW_I_PART(float, tiles, tiles *lanes)
     PIMHW_I_PART(float, sum, outs *banks)
     PIMHW_I_PART(float, af, outs *banks)
@@ -1596,11 +2337,14 @@ PIMHW_API pimhw_status pimhw_units_create(pimhw_units **units, const pimhw_confi
         return pimhw_i_fail(why, PIMHW_ERR_CONFIG, "element_bytes is %u: units compute on 2",
                             (uint64_t)config->element_bytes);
     uint64_t bytes = pimhw_i_units_point(NULL, config);
-    pimhw_units *u = (pimhw_units *)pimhw_i_alloc(&config->allocator, bytes, 64);
+    pimhw_allocator a = config->allocator;
+    if (!a.alloc) a = pimhw_allocator_default();
+    pimhw_units *u = (pimhw_units *)(bytes <= SIZE_MAX ? a.alloc(a.user, (size_t)bytes, 64) : NULL);
     if (!u) return pimhw_i_fail(why, PIMHW_ERR_MEMORY, "no memory for units of %u bytes", bytes);
     memset((void *)u, 0, (size_t)bytes);
     pimhw_i_units_point(u, config);
     u->config = *config;
+    u->config.allocator = a;
     u->memory = memory;
     u->bytes = (size_t)bytes;
     u->n_banks = pimhw_config_banks(config);
@@ -1613,7 +2357,7 @@ PIMHW_API pimhw_status pimhw_units_create(pimhw_units **units, const pimhw_confi
 
 PIMHW_API void pimhw_units_destroy(pimhw_units *units)
 {
-    if (units) pimhw_i_release(&units->config.allocator, units, units->bytes);
+    if (units) units->config.allocator.release(units->config.allocator.user, units, units->bytes);
 }
 
 /* The first failure stays; what follows it does nothing. */
@@ -1651,10 +2395,15 @@ static bool pimhw_i_translate(pimhw_units *u, uint32_t channel, uint32_t *row)
 static bool pimhw_i_open(pimhw_units *u, const pimhw_event *e, bool write, pimhw_i_row *at)
 {
     uint32_t row = e->row;
+    pimhw_cause why;
     if (!pimhw_i_translate(u, e->channel, &row)) return false;
-    if (pimhw_i_row_open(u->memory, at, e->channel, row, write)) return true;
-    pimhw_i_units_fail(u, PIMHW_ERR_MEMORY, "channel %u: no memory for row %u", e->channel, row);
-    return false;
+    pimhw_status status = write ? pimhw_i_row_write(u->memory, at, e->channel, row, &why)
+                                : pimhw_i_row_open(u->memory, at, e->channel, row, &why);
+    if (status != PIMHW_OK && u->status == PIMHW_OK) {
+        u->status = status;
+        u->why = why;
+    }
+    return status == PIMHW_OK;
 }
 
 /* A block of the hub's registers; NULL if there is none. */
@@ -1714,10 +2463,10 @@ static float *pimhw_i_tile_of(pimhw_units *u, const pimhw_event *e, bool fill)
 }
 
 /* The entry of an event, used in the order of the program. */
-static pimhw_i_sum *pimhw_i_sum_of(pimhw_units *u, const pimhw_event *e, float **values)
+static pimhw_i_account *pimhw_i_sum_of(pimhw_units *u, const pimhw_event *e, float **values)
 {
     size_t i = (size_t)e->channel * u->n_outs + e->out;
-    pimhw_i_sum *s = &u->sums[i];
+    pimhw_i_account *s = &u->sums[i];
     if (s->used > e->serial + 1)
         pimhw_i_hazard(u, "channel %u: output entry %u was used out of order", e);
     s->used = e->serial + 1;
@@ -1748,7 +2497,7 @@ static void pimhw_i_do_mac(pimhw_units *u, const pimhw_event *e)
     pimhw_i_row row;
     float *values;
     const float *tile = pimhw_i_tile_of(u, e, false);
-    pimhw_i_sum *s = pimhw_i_sum_of(u, e, &values);
+    pimhw_i_account *s = pimhw_i_sum_of(u, e, &values);
     if (!pimhw_i_open(u, e, false, &row)) return;
     if (!s->begun) {
         s->begun = true;
@@ -1789,7 +2538,7 @@ static void pimhw_i_do_output(pimhw_units *u, const pimhw_event *e)
 {
     float *values, given[PIMHW_MAX_BANKS];
     pimhw_event its = *e;
-    pimhw_i_sum *s = pimhw_i_sum_of(u, e, &values);
+    pimhw_i_account *s = pimhw_i_sum_of(u, e, &values);
     bool af = e->command == PIMHW_CMD_RDAF16, narrow = u->config.out_bits == 16;
     const float *from = af ? u->af + (values - u->sum) : values;
     if (s->begun) {

@@ -2817,6 +2817,19 @@ static void pimattn_i_lower_k_reads(pimattn_i_writer *w)
     pimattn_i_end(w, slot);
 }
 
+/* What a sum of the K phase is: the score of query gpr and of the tokens of slot aux. */
+static void pimattn_i_name_score(pimattn_i_writer *w, const pimattn_i_k_loops *at,
+                                 pimattn_i_operands *o)
+{
+    const pimattn_plan *p = w->plan;
+    pimattn_i_step(o->gpr.step, at->block, p->k_queries);
+    pimattn_i_step(o->gpr.step, at->set, p->k_out_queries);
+    pimattn_i_step(o->gpr.step, at->query, 1);
+    pimattn_i_step(o->aux.step, at->row, pimattn_i_max(1, p->k_row_tokens));
+    pimattn_i_step(o->aux.step, at->run, p->k_out_slots);
+    pimattn_i_step(o->aux.step, at->slot, 1);
+}
+
 /* Scores of a query block whose keys fit the global buffer: W, then slots x queries of M, R. */
 static void pimattn_i_lower_k(pimattn_i_writer *w)
 {
@@ -2845,6 +2858,7 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     pimattn_i_step(o.column.step, at.slot, p->k_columns);
     pimattn_i_step(o.tile.step, at.set, (uint64_t)p->k_out_queries * p->k_columns);
     pimattn_i_step(o.tile.step, at.query, p->k_columns);
+    pimattn_i_name_score(w, &at, &o);
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
     o = pimattn_i_no_operands();
     if (!p->reads_late) pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
@@ -2886,6 +2900,7 @@ static void pimattn_i_lower_k_piece(pimattn_i_writer *w, const pimattn_i_k_loops
         pimattn_i_begin_sum(w, 0, &o.out, &again, &fresh);
     }
     o.gpr = pimattn_i_operand(0);
+    pimattn_i_name_score(w, at, &o);
     pimattn_i_step(o.row.step, at->row, p->k_token_rows);
     pimattn_i_step(o.row.step, part, 1);
     pimattn_i_step(o.column.step, at->run, p->k_columns);
@@ -2905,6 +2920,7 @@ static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
     pimhw_tail rows = pimattn_i_tokens(p, false, lanes * row_tokens);
     pimattn_i_loop_rows_blocks(w, &rows, 1, &at.row, &at.block);
     pimattn_i_loop_slots(w, &at);
+    at.set = at.query = PIMATTN_I_NO_LOOP;
     pimattn_i_operands o = pimattn_i_no_operands();
     pimhw_operand none = pimattn_i_operand(0);
     if (!p->reads_late) pimattn_i_begin_sum(w, 0, &o.out, &none, NULL);
@@ -2994,6 +3010,9 @@ static void pimattn_i_lower_v_macs(pimattn_i_writer *w, const pimattn_i_v_loops 
                    p->v_packed ? p->v_row_columns : 1);
     pimattn_i_step(o.column.step, at->strip, p->v_strip);
     pimattn_i_step(o.tile.step, query, p->v_strip);
+    pimattn_i_step(o.gpr.step, at->block, p->v_queries); /* the sum of query gpr, block aux */
+    pimattn_i_step(o.gpr.step, query, 1);
+    pimattn_i_step(o.aux.step, pass, 1);
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 1, &o);
     if (p->v_packed) pimattn_i_end(w, pass);
 }
