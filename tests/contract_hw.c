@@ -137,7 +137,7 @@ static void fields_are_set_by_name(void)
         CHECK_U(pimhw_config_set(&c, field, old, NULL), PIMHW_OK);
         CHECK_BYTES(&c, &before, sizeof c);
     }
-    CHECK_U(n, 74);
+    CHECK_U(n, 79);
     CHECK(pimhw_config_field(n + 1) == NULL);
     CHECK_U(pimhw_config_set(&c, "tRP", 30, NULL), PIMHW_OK);
     CHECK_U(c.tRP, 30);
