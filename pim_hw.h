@@ -869,6 +869,18 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     pimhw_device *device, const pimhw_program *program, const pimhw_request *request,
     bool (*emit)(void *user, const pimhw_instruction *instruction), void *user, pimhw_cause *why);
 
+/* Bytes of one instruction whose operands are numbers: 8 of mask, 4 each of row, gpr and aux, 2 each
+   of kind and flags, op_size, bank, column, tile and out. */
+enum { PIMHW_INSTRUCTION_BYTES = 32 };
+
+/*
+ * What a program would take if a hub could not resolve it: every instruction by itself, as
+ * pimhw_device_resolve hands them out. With DPA it is pimhw_program_bytes at any length.
+ */
+PIMHW_API pimhw_status pimhw_program_unroll(pimhw_device *device, uint64_t *bytes,
+                                            const pimhw_program *program,
+                                            const pimhw_request *request, pimhw_cause *why);
+
 #ifdef __cplusplus
 }
 #endif
@@ -6585,6 +6597,25 @@ PIMHW_API pimhw_status pimhw_device_resolve(
         if (status != PIMHW_OK) return status;
         if (!emit(user, &in)) return PIMHW_OK;
     }
+}
+
+static bool pimhw_i_count_bytes(void *user, const pimhw_instruction *instruction)
+{
+    (void)instruction;
+    *(uint64_t *)user += PIMHW_INSTRUCTION_BYTES;
+    return true;
+}
+
+PIMHW_API pimhw_status pimhw_program_unroll(pimhw_device *device, uint64_t *bytes,
+                                            const pimhw_program *program,
+                                            const pimhw_request *request, pimhw_cause *why)
+{
+    uint64_t n = 0;
+    if (!bytes) return PIMHW_ERR_ARGUMENT;
+    pimhw_status status =
+        pimhw_device_resolve(device, program, request, pimhw_i_count_bytes, &n, why);
+    if (status == PIMHW_OK) *bytes = n;
+    return status;
 }
 
 #ifdef __cplusplus

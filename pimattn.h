@@ -217,6 +217,11 @@ PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_s
 PIMATTN_API pimattn_status pimattn_plan_map_v(pimattn_plan *plan, uint32_t v_mapping,
                                               pimhw_cause *why);
 
+/* Device memory: the rows of a chunk (1 MiB over the channels that share a head, at least one row),
+ * and how many chunks so many tokens of one head take, of K and of V. */
+PIMATTN_API uint32_t pimattn_plan_chunk_rows(const pimattn_plan *plan);
+PIMATTN_API uint64_t pimattn_plan_chunks(const pimattn_plan *plan, uint64_t tokens);
+
 /* The program of a plan: one layer's attention, for any batch of any lengths. */
 PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_program *program,
                                               pimhw_cause *why);
@@ -294,6 +299,7 @@ typedef struct pimattn_readings {
     /* device way */
     uint64_t chunks_used, chunks_total; /* of the device's rows, in use and in all; 0: host way */
     uint64_t chunk_bytes;               /* of one: its rows in all banks that share it */
+    uint64_t memory_bytes;              /* host memory that models the banks */
     uint64_t append_ck;                 /* writing what was appended since the readings before .. */
     uint64_t append_commands;           /* .. one append after the other: commands .. */
     double append_pJ;                   /* .. and energy; in none of the numbers above */
@@ -2538,6 +2544,24 @@ static uint64_t pimattn_i_v_sums(const pimattn_plan *p, uint64_t tokens)
     return sums;
 }
 
+PIMATTN_API uint32_t pimattn_plan_chunk_rows(const pimattn_plan *plan)
+{
+    uint64_t row = (uint64_t)plan->device.row_bytes * pimhw_config_banks(&plan->device);
+    return (uint32_t)pimattn_i_max(1, ((uint64_t)1 << 20) / (row * plan->unit_channels));
+}
+
+/* Chunks that so many tokens of one head take: of K (0) or V (1). */
+static uint64_t pimattn_i_chunks_of(const pimattn_plan *p, uint32_t which, uint64_t tokens)
+{
+    uint64_t rows = which == 0 ? pimattn_i_k_rows(p, tokens) : pimattn_i_v_rows(p, tokens);
+    return pimattn_i_ceil_div(rows, pimattn_plan_chunk_rows(p));
+}
+
+PIMATTN_API uint64_t pimattn_plan_chunks(const pimattn_plan *plan, uint64_t tokens)
+{
+    return pimattn_i_chunks_of(plan, 0, tokens) + pimattn_i_chunks_of(plan, 1, tokens);
+}
+
 /* Where a column of a key, or of 16 tokens' values of one dim, lies. */
 typedef struct pimattn_i_place {
     uint32_t channel; /* of the unit */
@@ -3938,9 +3962,8 @@ static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const p
                                               c->row_reuse_off, pimattn_i_token_queries(c), why);
     if (status == PIMATTN_OK) status = pimattn_plan_map_v(&m->plan, c->v_mapping, why);
     if (status != PIMATTN_OK) return status;
-    uint64_t row_bytes = (uint64_t)d.row_bytes * pimhw_config_banks(&d) * m->plan.unit_channels;
     m->n_heads = pimattn_i_units(&m->plan);
-    m->chunk_rows = (uint32_t)pimattn_i_max(1, ((uint64_t)1 << 20) / row_bytes);
+    m->chunk_rows = pimattn_plan_chunk_rows(&m->plan);
     uint32_t n_units = d.n_channels / m->plan.unit_channels;
     m->n_chunks = d.n_rows / m->chunk_rows;
     uint64_t n = (uint64_t)n_units * m->n_chunks;
@@ -4120,14 +4143,6 @@ static pimattn_i_list *pimattn_i_lists_of(const pimattn_engine *e, const pimattn
     return m->lists + ((slot * e->config.shape.n_layers + layer) * m->n_heads + head) * 2;
 }
 
-/* Chunks that so many tokens of one head take: K (0) or V (1). */
-static uint32_t pimattn_i_head_chunks(const pimattn_i_module *m, uint32_t which, uint64_t tokens)
-{
-    uint64_t rows =
-        which == 0 ? pimattn_i_k_rows(&m->plan, tokens) : pimattn_i_v_rows(&m->plan, tokens);
-    return (uint32_t)pimattn_i_min(pimattn_i_ceil_div(rows, m->chunk_rows), UINT32_MAX);
-}
-
 /* The lowest free chunk of a unit; there is one. */
 static uint32_t pimattn_i_chunk_take(pimattn_i_module *m, uint32_t unit)
 {
@@ -4185,7 +4200,8 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
         return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", tokens);
     for (uint32_t which = 0; which < 2; which++) {
         had[which] = pimattn_i_lists_of(e, s, 0, 0)[which].n;
-        wanted[which] = pimattn_i_head_chunks(m, which, tokens);
+        wanted[which] =
+            (uint32_t)pimattn_i_min(pimattn_i_chunks_of(&m->plan, which, tokens), UINT32_MAX);
     }
     for (uint32_t layer = 0; layer < e->config.shape.n_layers; layer++)
         for (uint32_t h = 0; h < m->n_heads; h++) {
@@ -5230,6 +5246,7 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, const pimattn_s
     readings->chunks_used = m->n_used;
     readings->chunks_total = pimattn_i_module_chunks(m);
     readings->chunk_bytes = pimattn_i_chunk_bytes(m);
+    readings->memory_bytes = pimhw_memory_bytes(m->memory);
     readings->append_ck = m->append_ck;
     readings->append_commands = m->append_commands;
     readings->append_pJ = m->append_pJ;
