@@ -29,7 +29,7 @@
  *
  * Rooms. Front: [H1] options, [H2] foundations, [H3] geometry, [H4] parameters, [H5] programs,
  * [H6] device, [H7] readings. Back: [H8] cellar, [H9] tables, [H10] mapping, [H11] cells,
- * [H13] timing, [H15] controllers, [H16] dispatcher, [H17] device.
+ * [H12] units, [H13] timing, [H15] controllers, [H16] dispatcher, [H17] device.
  *
  * Papers and sources, as cited below: [AIMSIM] the public AiM simulator, commit 0f28a07;
  * [LOL] LoL-PIM; [PHONY] PIMphony; [FACIL], [PAM] the papers; [CENT] CENT, commit 8c79786;
@@ -72,6 +72,7 @@ typedef enum pimhw_status {
     PIMHW_ERR_CONFIG,   /* the device description contradicts itself; the cause names the field */
     PIMHW_ERR_NAME,     /* no preset or field of that name */
     PIMHW_ERR_MEMORY,   /* the allocator gave nothing */
+    PIMHW_ERR_HAZARD,   /* a controller let commands use an entry out of order */
     PIMHW_ERR_PROGRAM,  /* an instruction the device cannot do; the cause has its index and field */
     PIMHW_ERR_ADDRESS,  /* beyond the device, or not from pimhw_alloc; the cause names it */
     PIMHW_ERR_FULL,     /* no free page left on the device */
@@ -228,6 +229,9 @@ typedef enum pimhw_epu_overlap {
     PIMHW_EPU_HEADS = 1 /* softmax of block i beside the scores of block i + 1 [LOL] */
 } pimhw_epu_overlap;
 
+/* What a lane holds. */
+typedef enum pimhw_lane_type { PIMHW_LANE_F16 = 0, PIMHW_LANE_BF16 = 1 } pimhw_lane_type;
+
 /* Which rule gives the commands of a channel their clocks. */
 typedef enum pimhw_controller {
     PIMHW_IN_ORDER = 0, /* program order, the constraint table only [AIMSIM] */
@@ -261,6 +265,11 @@ typedef struct pimhw_config {
     uint32_t out_entries;      /* accumulators of a bank's unit */
     uint32_t obuf;             /* the same, under controller DCS */
     uint32_t out_clear;        /* pimhw_out_clear */
+    uint32_t lane_type;        /* pimhw_lane_type; sums are f32 */
+    uint32_t out_bits;         /* of a sum as it is read: 16 (rounded to the lane type) or 32 */
+    uint32_t partial_write;    /* of part of a column: 0 masked, 1 by reading it first */
+    uint32_t gpr_blocks;       /* hub: registers of column_bytes each */
+    uint32_t va2pa_entries;    /* hub: chunks that the table of a request can map */
     uint32_t front_end;        /* pimhw_front_end */
     uint32_t queue_entries;    /* requests a channel queue holds (front_end shared) */
     uint32_t controller;       /* pimhw_controller */
@@ -390,7 +399,8 @@ typedef enum pimhw_kind {
     /* instructions */
     PIMHW_WR_GB,     /* W: op_size columns from the GPR into the global buffer at tile */
     PIMHW_WR_BIAS,   /* W: fills output entry out of every bank */
-    PIMHW_MAC_ABK,   /* M: op_size columns of the row, times tiles from tile, into entry out */
+    PIMHW_MAC_ABK,   /* M: op_size columns of the row, times tiles from tile, into entry out; where
+                        it begins a sum, gpr and aux say to RD_MAC what sum it is */
     PIMHW_RD_MAC,    /* R: output entry out of every bank into the GPR */
     PIMHW_MAC_SBK,   /* M: as MAC_ABK, in one bank */
     PIMHW_EWMUL,     /* products of columns of neighbouring banks, op_size columns */
@@ -434,6 +444,7 @@ typedef struct pimhw_instruction {
     uint32_t out;    /* output entry */
     uint32_t gpr;
     uint32_t aux;
+    uint32_t round; /* of the list: which block of a request it is about; 0 outside a list */
 } pimhw_instruction;
 
 enum {
@@ -540,6 +551,9 @@ typedef struct pimhw_block {
     uint32_t row_base[PIMHW_SPACES]; /* first row, per row space */
 } pimhw_block;
 
+/* No physical chunk. */
+#define PIMHW_UNMAPPED UINT32_MAX
+
 /* Request data. All pointers are borrowed until the call returns. */
 typedef struct pimhw_request {
     const pimhw_block *blocks; /* [n_blocks] */
@@ -550,6 +564,13 @@ typedef struct pimhw_request {
     uint64_t useful_macs;       /* lane products the caller needs; the rest is padding */
     uint32_t repeats;           /* the program runs so often, each time once the last is over;
                                    0 is once. useful_macs: of one run */
+    /* VA2PA [LOL]: where rows of blocks really are, for pimhw_device_run. Row r of a channel is
+       row chunks[r / chunk_rows] + r % chunk_rows. */
+    const uint32_t *chunks;      /* first rows, PIMHW_UNMAPPED: none; NULL: rows are physical */
+    const uint32_t *chunk_begin; /* NULL: one table of n_chunks for all channels; else channel c's
+                                    are chunks[chunk_begin[c]] to chunks[chunk_begin[c + 1] - 1] */
+    uint32_t n_chunks;
+    uint32_t chunk_rows;
 } pimhw_request;
 
 /* ==========================================================================
@@ -665,12 +686,21 @@ typedef struct pimhw_event {
     uint32_t tile;   /* WRGB and those */
     uint32_t out;    /* class W, M, R */
     pimhw_spent reason;
+    /* of the instruction it belongs to */
+    uint32_t index;  /* WRGB: which of its columns */
+    uint32_t region; /* ping-pong: half of the global buffer that tile is in */
+    uint32_t flags, gpr, aux, round;
+    uint64_t serial; /* its number in the order of the program */
 } pimhw_event;
 
-/* Receives every command; per channel in order of issue. */
+/*
+ * Receives every command, per channel in order of issue; and, if it wants them, what the hub does
+ * (EPU, EWADD, GPR, CFR, EPU_WAIT), after all commands it waits for.
+ */
 typedef struct pimhw_sink {
     void (*command)(void *user, const pimhw_event *event);
     void *user;
+    void (*hub)(void *user, const pimhw_instruction *instruction); /* may be NULL */
 } pimhw_sink;
 
 /* ==========================================================================
@@ -755,6 +785,80 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
 PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *readings,
                                          const pimhw_program *program, const pimhw_request *request,
                                          const pimhw_sink *sink, pimhw_cause *why);
+
+/* Rounds to a lane, to nearest, ties to even, beyond its range to infinity; and back. */
+PIMHW_API uint16_t pimhw_lane_round(uint32_t lane_type, float value);
+PIMHW_API float pimhw_lane_value(uint32_t lane_type, uint16_t lane);
+
+/*
+ * What the units beside the banks hold: global buffers, output entries, the table of AF; and the
+ * hub's registers (GPR). They do the commands of a listing on the bytes of a memory:
+ *
+ *     MAC        products of the lanes exact in f32, added pairwise, the sum added to the entry
+ *     EWMUL      banks 0 and 1 of every bank group, into bank 2
+ *     AF         by the samples of the mode that CFR 2 holds, linear in between
+ *     WR_GB      GPR block gpr + index; PIMHW_DISTINCT: gpr + index * n_channels + channel
+ *     WR_BIAS    an element a bank, from GPR block gpr on
+ *     RD_MAC     an element a bank, to GPR block gpr + n * channel on, if one result is n blocks;
+ *                gpr and aux of the MAC that began the sum are added to its own
+ *     WR_SBK     GPR block gpr; WR_ABK: bank i takes gpr + i; RD_SBK: to gpr + channel
+ *     EWADD      GPR blocks gpr on += blocks aux on
+ *
+ *   returns  PIMHW_ERR_CONFIG as pimhw_config_check, or if elements have not 2 bytes;
+ *            PIMHW_ERR_MEMORY
+ *   memory   borrows *memory until destroy
+ */
+typedef struct pimhw_units pimhw_units;
+PIMHW_API pimhw_status pimhw_units_create(pimhw_units **units, const pimhw_config *config,
+                                          pimhw_memory *memory, pimhw_cause *why);
+PIMHW_API void pimhw_units_destroy(pimhw_units *units);
+
+/* The elements of a GPR block [lanes]; NULL beyond the last. */
+PIMHW_API uint16_t *pimhw_units_gpr(pimhw_units *units, uint32_t block);
+
+enum { PIMHW_AF_MODES = 8, PIMHW_AF_PER_ONE = 64, PIMHW_AF_SAMPLES = 16 * PIMHW_AF_PER_ONE + 1 };
+
+/* Sets an activation function: its values at -8, -8 + 1/64, .. 8; all modes begin as 0. */
+PIMHW_API pimhw_status pimhw_units_af(pimhw_units *units, uint32_t mode, const float *samples);
+
+/*
+ * A hub in place of the GPR. An event is that of the command, its index says which column of the
+ * instruction. Each may be NULL: then the GPR does it, or nothing.
+ */
+typedef struct pimhw_hub {
+    void *user;
+    /* WRGB: [lanes of a unit]; WRMAC16: [banks] */
+    void (*input)(void *user, const pimhw_event *event, uint16_t *lanes);
+    /* RDMAC16, RDAF16: [banks]; flags and round of the event: of the MAC that began the sum */
+    void (*output)(void *user, const pimhw_event *event, const float *sums);
+    void (*epu)(void *user, const pimhw_instruction *instruction); /* EPU */
+} pimhw_hub;
+
+/*
+ * Executes one command after the other: all buffers begin empty, the GPR stays. command and hub are
+ * those of a pimhw_sink; pimhw_device_run does all of it. After a failure commands do nothing.
+ *
+ *   returns  end: the first failure. PIMHW_ERR_ADDRESS (a row in no chunk or beyond the device, a
+ *            GPR block), PIMHW_ERR_HAZARD, PIMHW_ERR_MEMORY, PIMHW_ERR_PROGRAM
+ *   memory   borrows request and hub until end
+ */
+PIMHW_API void pimhw_units_begin(pimhw_units *units, const pimhw_request *request,
+                                 const pimhw_hub *hub);
+PIMHW_API void pimhw_units_command(void *units, const pimhw_event *event);
+PIMHW_API void pimhw_units_hub(void *units, const pimhw_instruction *instruction);
+PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why);
+
+/*
+ * Times a program and executes it on the units, each command as the controller issues it. The
+ * readings are those of pimhw_device_time, but for the rounds that this one skips.
+ *
+ *   returns  as pimhw_device_time and pimhw_units_end; PIMHW_ERR_ARGUMENT if the units are of
+ *            another geometry; *readings then unchanged
+ */
+PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *readings,
+                                        pimhw_units *units, const pimhw_program *program,
+                                        const pimhw_request *request, const pimhw_hub *hub,
+                                        pimhw_cause *why);
 
 /*
  * Hands every resolved instruction of a program to emit, all channels in lock-step: instruction i
@@ -932,6 +1036,7 @@ PIMHW_API const char *pimhw_status_str(pimhw_status status)
     case PIMHW_ERR_CONFIG: return "wrong device description";
     case PIMHW_ERR_NAME: return "no such name";
     case PIMHW_ERR_MEMORY: return "out of memory";
+    case PIMHW_ERR_HAZARD: return "buffer entry used out of order";
     case PIMHW_ERR_PROGRAM: return "instruction or program the device cannot do";
     case PIMHW_ERR_ADDRESS: return "address that is not there";
     case PIMHW_ERR_FULL: return "device memory full";
@@ -1005,6 +1110,11 @@ static const pimhw_i_field PIMHW_I_FIELDS[] = {
     PIMHW_F(out_entries, 1, 65536, "CLC?**S???????", 32, 2, 32, 2, 64, 64, 8, 2, 2, 2, 2, 2, 2, 2),
     PIMHW_F(obuf, 1, 1u << 16, "CPCP**S???????", 32, 8, 32, 8, 64, 64, 8, 8, 8, 8, 8, 8, 8, 8),
     PIMHW_F(out_clear, 0, 1, "GLG???????????", 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
+    PIMHW_F(lane_type, 0, 1, "??????????????", PIMHW_14(0)),
+    PIMHW_F(out_bits, 16, 32, "?L????????????", PIMHW_14(16)),
+    PIMHW_F(partial_write, 0, 1, "??????????????", PIMHW_14(0)),
+    PIMHW_F(gpr_blocks, 1, 1u << 24, "?L????????????", PIMHW_14(16384)),
+    PIMHW_F(va2pa_entries, 1, 1u << 28, "?L????????????", PIMHW_14(16384)),
     PIMHW_F(front_end, 0, 1, "GLC???????????", 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
     PIMHW_F(queue_entries, 2, 64, "GGG???????????", PIMHW_14(33)),
     PIMHW_F(controller, 0, 3, "GLCP??????????", PIMHW_14(0)),
@@ -1522,6 +1632,7 @@ PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_caus
          "row_bytes %u is not a multiple of column_bytes %u"},
         {c->column_bytes % c->element_bytes != 0, c->column_bytes, c->element_bytes, 0,
          "column_bytes %u is not a multiple of element_bytes %u"},
+        {c->out_bits != 16 && c->out_bits != 32, c->out_bits, 0, 0, "out_bits is %u, not 16 or 32"},
         {c->tRAS < c->tRCD_RD || c->tRAS < c->tRCD_WR, c->tRAS, c->tRCD_RD, c->tRCD_WR,
          "tRAS %u is less than tRCD_RD %u or tRCD_WR %u: no row is ever read"},
         {c->tRAS > c->tRC, c->tRAS, c->tRC, 0, "tRAS %u is more than tRC %u"},
@@ -2123,6 +2234,464 @@ PIMHW_API pimhw_status pimhw_memory_find(const pimhw_memory *memory, uint64_t *p
 }
 
 /* ==========================================================================
+ * [H12] UNITS: buffers and arithmetic beside the banks, and the hub's registers.
+ *       Knows commands and bytes; never clocks.
+ * ========================================================================== */
+
+static float pimhw_i_float(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+/* Bits above the lane type's are lost; a NaN stays one. */
+PIMHW_API uint16_t pimhw_lane_round(uint32_t lane_type, float value)
+{
+    uint32_t a, half = lane_type == PIMHW_LANE_F16;
+    memcpy(&a, &value, sizeof a);
+    uint32_t sign = a >> 16 & 0x8000u, drop = half ? 13 : 16;
+    a &= 0x7fffffffu;
+    if (a > 0x7f800000u)
+        return (uint16_t)(sign | (half ? 0x7e00u | (a >> 13 & 0x3ffu) : a >> 16 | 0x40u));
+    if (half && a >= 0x47800000u) return (uint16_t)(sign | 0x7c00u);
+    if (half && a < 0x38800000u) { /* adding 1/2 moves units of 2^-24 to the lowest bits */
+        float moved = pimhw_i_float(a) + 0.5f;
+        memcpy(&a, &moved, sizeof a);
+        return (uint16_t)(sign | (a - 0x3f000000u));
+    }
+    a += (a >> drop & 1u) + ((1u << (drop - 1)) - 1u) - (half ? 112u << 23 : 0u);
+    return (uint16_t)(sign | a >> drop);
+}
+
+PIMHW_API float pimhw_lane_value(uint32_t lane_type, uint16_t lane)
+{
+    uint32_t bits = lane;
+    if (lane_type != PIMHW_LANE_F16) return pimhw_i_float(bits << 16);
+    uint32_t sign = (bits & 0x8000u) << 16, rest = (bits & 0x7fffu) << 13;
+    if (rest >= 0x7c00u << 13) return pimhw_i_float(sign | 0x7f800000u | rest);
+    float f = pimhw_i_float(rest) * 5.192296858534828e33f; /* 2^112; right for subnormals, too */
+    return sign ? -f : f;
+}
+
+/* Serials, plus 1, of the instructions that last filled and used a tile. */
+typedef struct pimhw_i_tile {
+    uint64_t filled, used;
+} pimhw_i_tile;
+
+/* An output entry of a channel: who uses it, and what the sum in it is. */
+typedef struct pimhw_i_account {
+    uint64_t used;
+    bool begun;
+    uint32_t flags, gpr, aux, round; /* of the MAC that began it */
+} pimhw_i_account;
+
+struct pimhw_units {
+    pimhw_config config;
+    pimhw_memory *memory;
+    const pimhw_request *request; /* may be NULL */
+    pimhw_hub hub;
+    pimhw_status status; /* the first failure */
+    pimhw_cause why;
+    size_t bytes;
+    uint32_t n_banks, n_lanes, n_tiles, n_outs, af_mode;
+    pimhw_i_tile *tile_use; /* [channels][tiles] */
+    pimhw_i_account *sums;  /* [channels][outs] */
+    float *tiles;           /* [channels][tiles][lanes] */
+    float *sum, *af;        /* [channels][outs][banks] */
+    float *samples;         /* [PIMHW_AF_MODES][PIMHW_AF_SAMPLES] */
+    uint16_t *gpr;          /* [gpr_blocks][lanes] */
+};
+
+/* Points the tables of the units into the memory behind them; returns the bytes of both. */
+static uint64_t pimhw_i_units_point(pimhw_units *u, const pimhw_config *c)
+{
+    uint64_t channels = c->n_channels, lanes = pimhw_config_lanes(c), banks = pimhw_config_banks(c);
+    uint64_t tiles = channels * 2 * c->in_entries, bytes;
+    uint64_t outs = channels * pimhw_i_max(c->out_entries, c->obuf); /* of any controller */
+    uint64_t at = (sizeof *u + 63) / 64 * 64;
+    char *base = (char *)u;
+#define PIMHW_I_PART(type, name, n)                                                                \
+    bytes = (n) * sizeof(type);                                                                    \
+    if (u) u->name = (type *)(void *)(base + at);                                                  \
+    at += (bytes + 63) / 64 * 64;
+    PIMHW_I_PART(pimhw_i_tile, tile_use, tiles)
+    PIMHW_I_PART(pimhw_i_account, sums, outs)
+    PIMHW_I_PART(float, tiles, tiles *lanes)
+    PIMHW_I_PART(float, sum, outs *banks)
+    PIMHW_I_PART(float, af, outs *banks)
+    PIMHW_I_PART(float, samples, (uint64_t)PIMHW_AF_MODES *PIMHW_AF_SAMPLES)
+    PIMHW_I_PART(uint16_t, gpr, (uint64_t)c->gpr_blocks * lanes)
+#undef PIMHW_I_PART
+    return at;
+}
+
+PIMHW_API pimhw_status pimhw_units_create(pimhw_units **units, const pimhw_config *config,
+                                          pimhw_memory *memory, pimhw_cause *why)
+{
+    if (!units || !config || !memory) return PIMHW_ERR_ARGUMENT;
+    *units = NULL;
+    pimhw_status status = pimhw_config_check(config, why);
+    if (status != PIMHW_OK) return status;
+    if (config->element_bytes != 2)
+        return pimhw_i_fail(why, PIMHW_ERR_CONFIG, "element_bytes is %u: units compute on 2",
+                            (uint64_t)config->element_bytes);
+    uint64_t bytes = pimhw_i_units_point(NULL, config);
+    pimhw_allocator a = config->allocator;
+    if (!a.alloc) a = pimhw_allocator_default();
+    pimhw_units *u = (pimhw_units *)(bytes <= SIZE_MAX ? a.alloc(a.user, (size_t)bytes, 64) : NULL);
+    if (!u) return pimhw_i_fail(why, PIMHW_ERR_MEMORY, "no memory for units of %u bytes", bytes);
+    memset((void *)u, 0, (size_t)bytes);
+    pimhw_i_units_point(u, config);
+    u->config = *config;
+    u->config.allocator = a;
+    u->memory = memory;
+    u->bytes = (size_t)bytes;
+    u->n_banks = pimhw_config_banks(config);
+    u->n_lanes = pimhw_config_lanes(config);
+    u->n_tiles = 2 * config->in_entries;
+    u->n_outs = (uint32_t)pimhw_i_max(config->out_entries, config->obuf);
+    *units = u;
+    return PIMHW_OK;
+}
+
+PIMHW_API void pimhw_units_destroy(pimhw_units *units)
+{
+    if (units) units->config.allocator.release(units->config.allocator.user, units, units->bytes);
+}
+
+/* The first failure stays; what follows it does nothing. */
+static void pimhw_i_units_fail(pimhw_units *u, pimhw_status status, const char *text, uint64_t a,
+                               uint64_t b)
+{
+    if (u->status != PIMHW_OK) return;
+    u->status = status;
+    pimhw_cause_write(&u->why, text, a, b);
+}
+
+/* VA2PA: the row of a channel where a virtual one is; false if it is nowhere. */
+static bool pimhw_i_translate(pimhw_units *u, uint32_t channel, uint32_t *row)
+{
+    const pimhw_request *r = u->request;
+    if (r && r->chunks) {
+        uint32_t chunk = *row / r->chunk_rows, rest = *row % r->chunk_rows;
+        uint32_t first = r->chunk_begin ? r->chunk_begin[channel] : 0;
+        uint32_t n = r->chunk_begin ? r->chunk_begin[channel + 1] - first : r->n_chunks;
+        uint32_t at = chunk < n ? r->chunks[first + chunk] : (uint32_t)PIMHW_UNMAPPED;
+        if (at == PIMHW_UNMAPPED) {
+            pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, "channel %u: row %u is in no chunk", channel,
+                               *row);
+            return false;
+        }
+        *row = at + rest;
+    }
+    if (*row < u->config.n_rows) return true;
+    pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, "channel %u: row %u is not on the device", channel,
+                       *row);
+    return false;
+}
+
+/* The row of an event in all banks of its channel; false if there is none. */
+static bool pimhw_i_open(pimhw_units *u, const pimhw_event *e, bool write, pimhw_i_row *at)
+{
+    uint32_t row = e->row;
+    pimhw_cause why;
+    if (!pimhw_i_translate(u, e->channel, &row)) return false;
+    pimhw_status status = write ? pimhw_i_row_write(u->memory, at, e->channel, row, &why)
+                                : pimhw_i_row_open(u->memory, at, e->channel, row, &why);
+    if (status != PIMHW_OK && u->status == PIMHW_OK) {
+        u->status = status;
+        u->why = why;
+    }
+    return status == PIMHW_OK;
+}
+
+/* A block of the hub's registers; NULL if there is none. */
+static uint16_t *pimhw_i_gpr(pimhw_units *u, uint64_t block, uint64_t n)
+{
+    if (n <= u->config.gpr_blocks && block <= u->config.gpr_blocks - n)
+        return u->gpr + block * u->n_lanes;
+    pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, "GPR block %u, of %u", block + n - 1,
+                       u->config.gpr_blocks);
+    return NULL;
+}
+
+PIMHW_API uint16_t *pimhw_units_gpr(pimhw_units *units, uint32_t block)
+{
+    return units && block < units->config.gpr_blocks ? units->gpr + (size_t)block * units->n_lanes
+                                                     : NULL;
+}
+
+PIMHW_API pimhw_status pimhw_units_af(pimhw_units *units, uint32_t mode, const float *samples)
+{
+    if (!units || !samples || mode >= PIMHW_AF_MODES) return PIMHW_ERR_ARGUMENT;
+    memcpy(units->samples + (size_t)mode * PIMHW_AF_SAMPLES, samples,
+           PIMHW_AF_SAMPLES * sizeof *samples);
+    return PIMHW_OK;
+}
+
+/* Linear between the samples, and beyond them as between the last two. */
+static float pimhw_i_af(const float *samples, float x)
+{
+    const int middle = PIMHW_AF_SAMPLES / 2;
+    float at = x * (float)PIMHW_AF_PER_ONE;
+    if (!(at >= (float)-middle))
+        return at != at ? x : samples[0] + (at + (float)middle) * (samples[1] - samples[0]);
+    int i = at >= (float)(middle - 1) ? middle - 1 : (int)(at + (float)middle) - middle;
+    const float *s = samples + middle + i;
+    return s[0] + (at - (float)i) * (s[1] - s[0]);
+}
+
+/* An access to a tile or entry out of the order of the program, which a controller must not do. */
+static void pimhw_i_hazard(pimhw_units *u, const char *text, const pimhw_event *e)
+{
+    pimhw_i_units_fail(u, PIMHW_ERR_HAZARD, text, e->channel,
+                       e->command == PIMHW_CMD_WRGB ? e->tile : e->out);
+}
+
+/* The tile of an event, to fill or to use. */
+static float *pimhw_i_tile_of(pimhw_units *u, const pimhw_event *e, bool fill)
+{
+    size_t i = (size_t)e->channel * u->n_tiles + e->region * u->config.in_entries + e->tile;
+    pimhw_i_tile *t = &u->tile_use[i];
+    if (fill && t->used > e->serial + 1)
+        pimhw_i_hazard(u, "channel %u: a MAC has used tile %u before it was written", e);
+    if (t->filled > e->serial + 1)
+        pimhw_i_hazard(u, "channel %u: tile %u was overwritten too early", e);
+    *(fill ? &t->filled : &t->used) = e->serial + 1;
+    return u->tiles + i * u->n_lanes;
+}
+
+/* The entry of an event, used in the order of the program. */
+static pimhw_i_account *pimhw_i_sum_of(pimhw_units *u, const pimhw_event *e, float **values)
+{
+    size_t i = (size_t)e->channel * u->n_outs + e->out;
+    pimhw_i_account *s = &u->sums[i];
+    if (s->used > e->serial + 1)
+        pimhw_i_hazard(u, "channel %u: output entry %u was used out of order", e);
+    s->used = e->serial + 1;
+    *values = u->sum + i * u->n_banks;
+    return s;
+}
+
+/* Products of the lanes, exact in f32, added pairwise: neighbours first. */
+static float pimhw_i_dot(const float *tile, const uint8_t *column, uint32_t lanes, uint32_t type)
+{
+    float s[512];
+    for (uint32_t i = 0; i < lanes; i++) {
+        uint16_t lane;
+        memcpy(&lane, column + 2 * i, 2);
+        s[i] = tile[i] * pimhw_lane_value(type, lane);
+    }
+    for (uint32_t n = lanes; n > 1; n = (n + 1) / 2) {
+        for (uint32_t i = 0; i < n / 2; i++)
+            s[i] = s[2 * i] + s[2 * i + 1];
+        if (n % 2) s[n / 2] = s[n - 1];
+    }
+    return s[0];
+}
+
+static void pimhw_i_do_mac(pimhw_units *u, const pimhw_event *e)
+{
+    bool one = e->command == PIMHW_CMD_MAC;
+    pimhw_i_row row;
+    float *values;
+    const float *tile = pimhw_i_tile_of(u, e, false);
+    pimhw_i_account *s = pimhw_i_sum_of(u, e, &values);
+    if (!pimhw_i_open(u, e, false, &row)) return;
+    if (!s->begun) {
+        s->begun = true;
+        s->flags = e->flags;
+        s->gpr = e->gpr;
+        s->aux = e->aux;
+        s->round = e->round;
+    }
+    for (uint32_t b = one ? e->bank : 0; b < (one ? e->bank + 1 : u->n_banks); b++)
+        values[b] +=
+            pimhw_i_dot(tile, pimhw_i_row_at(&row, b, e->column), u->n_lanes, u->config.lane_type);
+}
+
+static void pimhw_i_do_input(pimhw_units *u, const pimhw_event *e)
+{
+    uint16_t lanes[512];
+    const uint16_t *from = lanes;
+    bool bias = e->command == PIMHW_CMD_WRMAC16, distinct = e->flags & PIMHW_DISTINCT;
+    uint32_t n = bias ? u->n_banks : u->n_lanes;
+    if (u->hub.input) {
+        u->hub.input(u->hub.user, e, lanes);
+    } else {
+        uint64_t block = e->gpr + (uint64_t)e->index * (distinct ? u->config.n_channels : 1);
+        from = pimhw_i_gpr(u, block + (distinct ? e->channel : 0), pimhw_i_ceil_div(n, u->n_lanes));
+        if (!from) return;
+    }
+    float *to;
+    if (bias)
+        pimhw_i_sum_of(u, e, &to)->begun = false;
+    else
+        to = pimhw_i_tile_of(u, e, true);
+    for (uint32_t i = 0; i < n; i++)
+        to[i] = pimhw_lane_value(u->config.lane_type, from[i]);
+}
+
+/* A result of every bank to the hub, as wide as the device reads it. */
+static void pimhw_i_do_output(pimhw_units *u, const pimhw_event *e)
+{
+    float *values, given[PIMHW_MAX_BANKS];
+    pimhw_event its = *e;
+    pimhw_i_account *s = pimhw_i_sum_of(u, e, &values);
+    bool af = e->command == PIMHW_CMD_RDAF16, narrow = u->config.out_bits == 16;
+    const float *from = af ? u->af + (values - u->sum) : values;
+    if (s->begun) {
+        its.flags = s->flags;
+        its.gpr += s->gpr;
+        its.aux += s->aux;
+        its.round = s->round;
+    }
+    uint16_t *to = NULL;
+    uint64_t blocks = pimhw_i_ceil_div((uint64_t)u->n_banks * (narrow ? 1 : 2), u->n_lanes);
+    if (!u->hub.output) {
+        to = pimhw_i_gpr(u, its.gpr + blocks * e->channel, blocks);
+        if (!to) return;
+    }
+    for (uint32_t b = 0; b < u->n_banks; b++) {
+        uint16_t lane = pimhw_lane_round(u->config.lane_type, from[b]);
+        given[b] = narrow ? pimhw_lane_value(u->config.lane_type, lane) : from[b];
+        if (to && narrow) to[b] = lane;
+    }
+    if (to && !narrow) memcpy(to, given, u->n_banks * sizeof given[0]);
+    if (u->hub.output) u->hub.output(u->hub.user, &its, given);
+    if (af || u->config.out_clear != PIMHW_CLEAR_READ) return;
+    memset(values, 0, u->n_banks * sizeof *values);
+    s->begun = false;
+}
+
+/* Columns between the GPR or the global buffer and one bank, or all of them. */
+static void pimhw_i_do_column(pimhw_units *u, const pimhw_event *e)
+{
+    pimhw_i_row row;
+    bool reads = e->command == PIMHW_CMD_RD || e->command == PIMHW_CMD_RDCP;
+    bool copies = e->command == PIMHW_CMD_RDCP || e->command == PIMHW_CMD_WRCP;
+    bool all = e->command == PIMHW_CMD_WRA16;
+    if (!pimhw_i_open(u, e, !reads, &row)) return;
+    for (uint32_t b = all ? 0 : e->bank; b <= (all ? u->n_banks - 1 : e->bank); b++) {
+        uint8_t *column = pimhw_i_row_at(&row, b, e->column);
+        uint64_t block = (uint64_t)e->gpr + (reads ? e->channel : all ? b : 0);
+        float *tile = copies ? pimhw_i_tile_of(u, e, reads) : NULL;
+        uint16_t *gpr = copies ? NULL : pimhw_i_gpr(u, block, 1);
+        if (!copies && !gpr) return;
+        for (uint32_t i = 0; i < u->n_lanes; i++) {
+            uint16_t lane;
+            if (reads) memcpy(&lane, column + 2 * i, 2);
+            if (reads && copies) tile[i] = pimhw_lane_value(u->config.lane_type, lane);
+            if (reads && !copies) gpr[i] = lane;
+            if (!reads) lane = copies ? pimhw_lane_round(u->config.lane_type, tile[i]) : gpr[i];
+            if (!reads) memcpy(column + 2 * i, &lane, 2);
+        }
+    }
+}
+
+/* Of each bank group, bank 0 times bank 1 into bank 2 [AIMSIM]. */
+static void pimhw_i_do_ewmul(pimhw_units *u, const pimhw_event *e)
+{
+    pimhw_i_row row;
+    uint32_t group = u->config.n_group_banks, type = u->config.lane_type;
+    if (group < 3) {
+        pimhw_i_units_fail(u, PIMHW_ERR_PROGRAM, "EWMUL: bank groups have %u banks, of %u needed",
+                           group, 3);
+        return;
+    }
+    if (!pimhw_i_open(u, e, true, &row)) return;
+    for (uint32_t b = 0; b < u->n_banks; b += group) {
+        const uint8_t *x = pimhw_i_row_at(&row, b, e->column);
+        const uint8_t *y = pimhw_i_row_at(&row, b + 1, e->column);
+        uint8_t *to = pimhw_i_row_at(&row, b + 2, e->column);
+        for (uint32_t i = 0; i < 2 * u->n_lanes; i += 2) {
+            uint16_t lane[2];
+            memcpy(&lane[0], x + i, 2);
+            memcpy(&lane[1], y + i, 2);
+            lane[0] = pimhw_lane_round(type, pimhw_lane_value(type, lane[0]) *
+                                                 pimhw_lane_value(type, lane[1]));
+            memcpy(to + i, &lane[0], 2);
+        }
+    }
+}
+
+static void pimhw_i_do_af(pimhw_units *u, const pimhw_event *e)
+{
+    float *values;
+    pimhw_i_sum_of(u, e, &values);
+    const float *samples = u->samples + (size_t)u->af_mode * PIMHW_AF_SAMPLES;
+    for (uint32_t b = 0; b < u->n_banks; b++)
+        u->af[(size_t)(values - u->sum) + b] = pimhw_i_af(samples, values[b]);
+}
+
+PIMHW_API void pimhw_units_command(void *units, const pimhw_event *event)
+{
+    pimhw_units *u = (pimhw_units *)units;
+    if (u->status != PIMHW_OK) return;
+    switch (event->command) {
+    case PIMHW_CMD_MAC16:
+    case PIMHW_CMD_MAC: pimhw_i_do_mac(u, event); break;
+    case PIMHW_CMD_WRGB:
+    case PIMHW_CMD_WRMAC16: pimhw_i_do_input(u, event); break;
+    case PIMHW_CMD_RDMAC16:
+    case PIMHW_CMD_RDAF16: pimhw_i_do_output(u, event); break;
+    case PIMHW_CMD_EWMUL16: pimhw_i_do_ewmul(u, event); break;
+    case PIMHW_CMD_AF16: pimhw_i_do_af(u, event); break;
+    case PIMHW_CMD_WRA16:
+    case PIMHW_CMD_RD:
+    case PIMHW_CMD_WR:
+    case PIMHW_CMD_RDCP:
+    case PIMHW_CMD_WRCP: pimhw_i_do_column(u, event); break;
+    default: break; /* rows are where they are: only timing opens and closes them */
+    }
+}
+
+PIMHW_API void pimhw_units_hub(void *units, const pimhw_instruction *in)
+{
+    pimhw_units *u = (pimhw_units *)units;
+    if (u->status != PIMHW_OK) return;
+    if (in->kind == PIMHW_CFR && in->out == 1 && in->aux == 2) {
+        u->af_mode = in->gpr;
+        if (in->gpr >= PIMHW_AF_MODES)
+            pimhw_i_units_fail(u, PIMHW_ERR_PROGRAM, "CFR 2: AF mode %u, of %u", in->gpr,
+                               PIMHW_AF_MODES);
+    } else if (in->kind == PIMHW_EWADD) {
+        uint16_t *to = pimhw_i_gpr(u, in->gpr, in->op_size);
+        const uint16_t *from = to ? pimhw_i_gpr(u, in->aux, in->op_size) : NULL;
+        uint32_t type = u->config.lane_type;
+        for (uint64_t i = 0; from && i < in->op_size * u->n_lanes; i++)
+            to[i] = pimhw_lane_round(type, pimhw_lane_value(type, to[i]) +
+                                               pimhw_lane_value(type, from[i]));
+    } else if (in->kind == PIMHW_EPU && u->hub.epu) {
+        u->hub.epu(u->hub.user, in);
+    }
+}
+
+PIMHW_API void pimhw_units_begin(pimhw_units *units, const pimhw_request *request,
+                                 const pimhw_hub *hub)
+{
+    if (!units) return;
+    size_t from = (size_t)((char *)units->tile_use - (char *)units);
+    size_t to = (size_t)((char *)units->samples - (char *)units);
+    memset((char *)units + from, 0, to - from);
+    memset(&units->hub, 0, sizeof units->hub);
+    if (hub) units->hub = *hub;
+    units->request = request;
+    units->status = PIMHW_OK;
+    units->why.text[0] = '\0';
+    units->af_mode = 0;
+}
+
+PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why)
+{
+    if (!units) return PIMHW_ERR_ARGUMENT;
+    units->request = NULL;
+    if (units->status != PIMHW_OK && why) *why = units->why;
+    return units->status;
+}
+
+/* ==========================================================================
  * [H13] TIMING: the earliest clock at which a command may issue.
  *       Knows parameters and past commands; never stored data.
  * ========================================================================== */
@@ -2235,6 +2804,9 @@ typedef struct pimhw_i_work {
     uint32_t bank;
     uint64_t row;
     uint32_t column, tile, out;
+    /* for the sink: of the instruction; no clock hangs on them */
+    uint32_t first_tile, flags, gpr, aux, round, region;
+    uint64_t serial;
 } pimhw_i_work;
 
 /* One column to read or write, from the ordinary queues. */
@@ -2530,6 +3102,15 @@ static void pimhw_i_effects(pimhw_i_channel *ch, const pimhw_i_work *work, uint3
  *       Knows instructions and channel state; never stored data.
  * ========================================================================== */
 
+/* A command by itself, without an instruction behind it. */
+static pimhw_i_work pimhw_i_only(uint32_t command)
+{
+    pimhw_i_work work;
+    memset(&work, 0, sizeof work);
+    work.command = command;
+    return work;
+}
+
 static void pimhw_i_tell(const pimhw_i_channel *ch, uint32_t command, uint64_t t, uint64_t n,
                          const pimhw_i_work *work, uint32_t reason)
 {
@@ -2548,6 +3129,13 @@ static void pimhw_i_tell(const pimhw_i_channel *ch, uint32_t command, uint64_t t
             e.column = columns ? work->column + (uint32_t)i : 0;
             e.tile = tiles || columns ? work->tile + (uint32_t)i : 0;
             e.out = work->out;
+            e.index = tiles ? e.tile - work->first_tile : 0;
+            e.region = work->region;
+            e.flags = work->flags;
+            e.gpr = work->gpr;
+            e.aux = work->aux;
+            e.round = work->round;
+            e.serial = work->serial;
             e.reason = (pimhw_spent)(i > 0 ? ch->rules->again_reason[command] : reason);
             ch->sink->command(ch->sink->user, &e);
         }
@@ -2613,7 +3201,7 @@ static void pimhw_i_idle_refreshes(pimhw_i_channel *ch, uint64_t t, uint32_t rea
     if (ch->last_ck + tREFI != ch->due_ck) return;
     uint64_t n = (t - ch->due_ck) / tREFI + 1, last = ch->last_ck + n * tREFI;
     uint64_t busy = pimhw_i_min(tREFI, occupied);
-    pimhw_i_work none = {PIMHW_CMD_REF, 0, 0, 0, 0, 0};
+    pimhw_i_work none = pimhw_i_only(PIMHW_CMD_REF);
     pimhw_i_effects(ch, &none, PIMHW_CMD_REF, last, n);
     ch->tally.spent_ck[PIMHW_SPENT_REF] += n * busy;
     ch->tally.spent_ck[reason] += n * (tREFI - busy);
@@ -2626,7 +3214,7 @@ static void pimhw_i_idle_refreshes(pimhw_i_channel *ch, uint64_t t, uint32_t rea
 /* Sends a row command or REF of a refresh, once it is due. */
 static void pimhw_i_send_due(pimhw_i_channel *ch, uint32_t command, uint32_t reason)
 {
-    pimhw_i_work work = {command, 0, 0, 0, 0, 0};
+    pimhw_i_work work = pimhw_i_only(command);
     uint64_t key = ch->ready[command], t = pimhw_i_max(key >> 8, ch->last_ck + 1);
     if (key >> 8 > ch->due_ck && t == key >> 8)
         reason = PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason;
@@ -3211,6 +3799,7 @@ static void pimhw_i_pp_write(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n
             f->mac_since = false;
         }
         uint32_t k = (uint32_t)pimhw_i_min(n, ch->rules->in_region - f->group_tiles);
+        work->region = f->group & 1;
         pimhw_i_pp_wait(ch, work, k, f->group);
         for (uint32_t i = 0; i < k; i++)
             f->tile_group[work->tile + i] = f->group;
@@ -3238,8 +3827,7 @@ static uint32_t pimhw_i_pp_claim(pimhw_i_flow *f, uint64_t group, pimhw_i_phase 
 }
 
 /* Puts MACs of one group into a phase. */
-static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, const pimhw_i_work *work, uint32_t n,
-                                uint64_t group)
+static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, pimhw_i_work *work, uint32_t n, uint64_t group)
 {
     pimhw_i_flow *f = ch->flow;
     pimhw_i_entry *sum = &f->sums[work->out];
@@ -3257,6 +3845,7 @@ static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, const pimhw_i_work *work, u
     if (!sum->going || sum->phase != f->filling + 1) p->outs++;
     sum->going = true;
     sum->phase = f->filling + 1;
+    work->region = group & 1;
     pimhw_i_record record = {*work, group, n, 0};
     p->m[p->n_m++] = record;
 }
@@ -4250,6 +4839,8 @@ static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instru
     pimhw_i_fields(w, pimhw_i_lowest(w->todo), fields, value);
     uint64_t mask = pimhw_i_sharers(w, w->todo, value);
     w->todo &= ~mask;
+    bool in_list = w->program->items[0].kind == PIMHW_LIST && w->depth > 0;
+    in->round = in_list ? (uint32_t)(w->index[0] - w->lag) : 0;
     return pimhw_i_fill(item, mask, value, in);
 }
 
@@ -4457,6 +5048,7 @@ struct pimhw_device {
     bool real_rows;        /* a row of a program is one of the device */
     bool endless;          /* the hub passed PIMHW_I_MOST_CK */
     uint64_t n_instructions;
+    uint64_t n_sent; /* instructions to channels, in the order of the program */
     uint32_t n_groups;
     uint32_t n_streams;
     uint8_t group_of[PIMHW_MAX_CHANNELS]; /* of each channel */
@@ -5362,13 +5954,15 @@ static void pimhw_i_send_all(pimhw_device *d, const pimhw_instruction *in)
     uint64_t row = in->kind == PIMHW_AF ? ((uint64_t)1 << 29) + d->af_mode : in->row;
     uint32_t command = PIMHW_I_KINDS[in->kind].command;
     for (uint64_t left = in->mask; left;) {
-        pimhw_i_work work = {command, in->bank, row, in->column, in->tile, in->out};
+        pimhw_i_work work = {command,   in->bank, row,     in->column, in->tile, in->out,  in->tile,
+                             in->flags, in->gpr,  in->aux, in->round,  0,        d->n_sent};
         pimhw_i_channel *ch = pimhw_i_group(d, &left);
         if (d->shared)
             next = pimhw_i_max(next, pimhw_i_hand_over(d, ch, in, &work));
         else
             pimhw_i_control(ch, &work, in->op_size);
     }
+    d->n_sent++;
     if (d->shared) d->decode.ck = next + 1;
     d->decode.reason = PIMHW_WAIT_HOST;
 }
@@ -5399,12 +5993,15 @@ static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_inst
         break;
     default: pimhw_i_send_all(d, in);
     }
+    if (d->sink.hub && PIMHW_I_KINDS[in->kind].taker == PIMHW_I_BY_HOST)
+        d->sink.hub(d->sink.user, in);
     d->n_instructions += in->kind == PIMHW_EPU || in->mask == 0 ? 1 : pimhw_i_count(in->mask);
     return true;
 }
 
 static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, uint32_t n_streams)
 {
+    memset(&d->sink, 0, sizeof d->sink);
     if (sink) d->sink = *sink;
     d->phase = PIMHW_I_OPEN;
     memset((char *)d + offsetof(pimhw_device, decode), 0,
@@ -5587,6 +6184,16 @@ static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_pro
     if (status != PIMHW_OK || !request) return status;
     if (request->n_blocks && !request->blocks)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: blocks is NULL");
+    if (request->chunks && request->chunk_rows == 0)
+        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: chunk_rows is 0");
+    if (request->chunks && request->n_chunks > d->config.va2pa_entries)
+        return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "request: %u chunks, the table holds %u",
+                            (uint64_t)request->n_chunks, (uint64_t)d->config.va2pa_entries);
+    for (uint32_t c = 0; request->chunk_begin && c < d->config.n_channels; c++)
+        if (request->chunk_begin[c] > request->chunk_begin[c + 1] ||
+            request->chunk_begin[c + 1] > request->n_chunks)
+            return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: chunk_begin of channel %u",
+                                (uint64_t)c + 1);
     if (!request->list_begin) return PIMHW_OK;
     for (uint32_t c = 0; c < d->config.n_channels; c++)
         if (request->list_begin[c] > request->list_begin[c + 1])
@@ -5793,7 +6400,7 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
 {
     uint64_t n = request && request->repeats > 1 ? request->repeats : 1;
     uint64_t all = pimhw_i_low_bits(d->config.n_channels);
-    uint32_t timing = (1u << PIMHW_I_GPR) - 1;
+    uint32_t fields = d->groups[0].sink ? 255u : (1u << PIMHW_I_GPR) - 1; /* of what makes clocks */
     for (uint64_t i = 0; i < n; i++) {
         d->walked_rounds += n > 1;
         if (i > 0) pimhw_i_settle(d);
@@ -5801,7 +6408,7 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
             pimhw_i_walker *w = &d->streams[k].walker;
             uint64_t mask = d->n_streams > 1 ? (uint64_t)1 << k : all;
             d->streams[k].waits = d->streams[k].over = false;
-            pimhw_i_walker_init(w, p, request, &d->sketch, mask, timing, d->rounds);
+            pimhw_i_walker_init(w, p, request, &d->sketch, mask, fields, d->rounds);
             w->nests = !d->groups[0].sink && !d->sketch.banked && !(d->shared && d->sketch.lists);
         }
         if (!pimhw_i_streams_run(d)) return false;
@@ -5884,6 +6491,28 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *r
     }
     *readings = r;
     return PIMHW_OK;
+}
+
+PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *readings,
+                                        pimhw_units *units, const pimhw_program *program,
+                                        const pimhw_request *request, const pimhw_hub *hub,
+                                        pimhw_cause *why)
+{
+    pimhw_readings r;
+    pimhw_sink sink = {pimhw_units_command, units, pimhw_units_hub};
+    if (!device || !readings || !units || !program) return PIMHW_ERR_ARGUMENT;
+    const pimhw_config *c = &device->config, *of = &units->config;
+    if (units->n_banks != pimhw_config_banks(c) || units->n_lanes != pimhw_config_lanes(c) ||
+        of->n_channels != c->n_channels || of->in_entries != c->in_entries ||
+        of->n_rows != c->n_rows || of->row_bytes != c->row_bytes ||
+        units->n_outs < pimhw_config_outs(c))
+        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "the units are of another geometry");
+    pimhw_units_begin(units, request, hub);
+    pimhw_status status = pimhw_device_time(device, &r, program, request, &sink, why);
+    pimhw_status done = pimhw_units_end(units, status == PIMHW_OK ? why : NULL);
+    if (status == PIMHW_OK) status = done;
+    if (status == PIMHW_OK) *readings = r;
+    return status;
 }
 
 PIMHW_API pimhw_status pimhw_device_resolve(

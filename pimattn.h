@@ -290,7 +290,13 @@ typedef struct pimattn_readings {
     uint64_t pages_used;  /* KV pages in use in the engine; 0 for an estimate */
     uint64_t pages_total; /* KV pages the configuration allows */
     bool remembered;      /* a batch of these lengths had been timed before */
-    const char *kernel;   /* host kernel: "avx2", ..; "" for an estimate */
+    const char *kernel;   /* host kernel: "avx2", ..; "device"; "" for an estimate */
+    /* device way */
+    uint64_t chunks_used, chunks_total; /* of the device's rows, in use and in all; 0: host way */
+    uint64_t chunk_bytes;               /* of one: its rows in all banks that share it */
+    uint64_t append_ck;                 /* writing what was appended since the readings before .. */
+    uint64_t append_commands;           /* .. one append after the other: commands .. */
+    double append_pJ;                   /* .. and energy; in none of the numbers above */
 } pimattn_readings;
 
 /* ==========================================================================
@@ -340,9 +346,16 @@ typedef struct pimattn_kernel_info {
 /* What an engine with this pimattn_simd would use; asks the CPU, as every engine does once. */
 PIMATTN_API void pimattn_kernel_select(uint32_t simd, pimattn_kernel_info *kernel);
 
+/* Who computes. */
+typedef enum pimattn_way {
+    PIMATTN_HOST = 0, /* the CPU, on pages */
+    PIMATTN_DEVICE    /* the modelled units, on the bytes in their banks */
+} pimattn_way;
+
 /* 0 means usual everywhere but in shape. */
 typedef struct pimattn_config {
     pimattn_shape shape;
+    uint32_t way;                      /* pimattn_way */
     uint32_t page_tokens;              /* tokens of a KV page; 0: 128 */
     uint64_t pool_bytes;               /* most memory for KV pages; 0: 1 GiB */
     uint32_t max_seqs;                 /* sequences alive, and of one call; 0: 64, at most 65535 */
@@ -2525,6 +2538,40 @@ static uint64_t pimattn_i_v_sums(const pimattn_plan *p, uint64_t tokens)
     return sums;
 }
 
+/* Where a column of a key, or of 16 tokens' values of one dim, lies. */
+typedef struct pimattn_i_place {
+    uint32_t channel; /* of the unit */
+    uint32_t bank, column;
+    uint64_t row; /* of the head's K or V */
+} pimattn_i_place;
+
+static pimattn_i_place pimattn_i_place_k(const pimattn_plan *p, uint64_t token, uint32_t column)
+{
+    uint32_t banks = pimhw_config_banks(&p->device), columns = pimhw_config_columns(&p->device);
+    uint64_t lanes = (uint64_t)banks * p->unit_channels, slot = token / lanes;
+    uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens);
+    pimattn_i_place at;
+    at.channel = (uint32_t)(token % lanes / banks);
+    at.bank = (uint32_t)(token % banks);
+    at.row = slot / row_tokens * p->k_token_rows + column / columns;
+    at.column = (uint32_t)(slot % row_tokens * p->k_columns + column % columns);
+    return at;
+}
+
+static pimattn_i_place pimattn_i_place_v(const pimattn_plan *p, uint64_t token, uint32_t dim)
+{
+    uint32_t banks = pimhw_config_banks(&p->device), block = dim / banks;
+    uint64_t column = token / pimhw_config_lanes(&p->device);
+    uint64_t group = column % p->v_groups, j = column / p->v_groups;
+    uint32_t pass = block / p->v_spread, in_row = (uint32_t)(j % p->v_row_columns);
+    pimattn_i_place at;
+    at.channel = (uint32_t)group * p->v_spread + block % p->v_spread;
+    at.bank = dim % banks;
+    at.row = j / p->v_row_columns * (p->v_packed ? 1 : p->v_passes) + (p->v_packed ? 0 : pass);
+    at.column = p->v_packed ? pass * p->v_row_columns + in_row : in_row;
+    return at;
+}
+
 /* ==========================================================================
  * [A16] LOWERING: plan to program and request data.
  *       Knows layouts and instructions; never clocks or values.
@@ -2817,6 +2864,19 @@ static void pimattn_i_lower_k_reads(pimattn_i_writer *w)
     pimattn_i_end(w, slot);
 }
 
+/* What a sum of the K phase is: the score of query gpr and of the tokens of slot aux. */
+static void pimattn_i_name_score(pimattn_i_writer *w, const pimattn_i_k_loops *at,
+                                 pimattn_i_operands *o)
+{
+    const pimattn_plan *p = w->plan;
+    pimattn_i_step(o->gpr.step, at->block, p->k_queries);
+    pimattn_i_step(o->gpr.step, at->set, p->k_out_queries);
+    pimattn_i_step(o->gpr.step, at->query, 1);
+    pimattn_i_step(o->aux.step, at->row, pimattn_i_max(1, p->k_row_tokens));
+    pimattn_i_step(o->aux.step, at->run, p->k_out_slots);
+    pimattn_i_step(o->aux.step, at->slot, 1);
+}
+
 /* Scores of a query block whose keys fit the global buffer: W, then slots x queries of M, R. */
 static void pimattn_i_lower_k(pimattn_i_writer *w)
 {
@@ -2845,6 +2905,7 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     pimattn_i_step(o.column.step, at.slot, p->k_columns);
     pimattn_i_step(o.tile.step, at.set, (uint64_t)p->k_out_queries * p->k_columns);
     pimattn_i_step(o.tile.step, at.query, p->k_columns);
+    pimattn_i_name_score(w, &at, &o);
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
     o = pimattn_i_no_operands();
     if (!p->reads_late) pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
@@ -2886,6 +2947,7 @@ static void pimattn_i_lower_k_piece(pimattn_i_writer *w, const pimattn_i_k_loops
         pimattn_i_begin_sum(w, 0, &o.out, &again, &fresh);
     }
     o.gpr = pimattn_i_operand(0);
+    pimattn_i_name_score(w, at, &o);
     pimattn_i_step(o.row.step, at->row, p->k_token_rows);
     pimattn_i_step(o.row.step, part, 1);
     pimattn_i_step(o.column.step, at->run, p->k_columns);
@@ -2905,6 +2967,7 @@ static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
     pimhw_tail rows = pimattn_i_tokens(p, false, lanes * row_tokens);
     pimattn_i_loop_rows_blocks(w, &rows, 1, &at.row, &at.block);
     pimattn_i_loop_slots(w, &at);
+    at.set = at.query = PIMATTN_I_NO_LOOP;
     pimattn_i_operands o = pimattn_i_no_operands();
     pimhw_operand none = pimattn_i_operand(0);
     if (!p->reads_late) pimattn_i_begin_sum(w, 0, &o.out, &none, NULL);
@@ -2994,6 +3057,9 @@ static void pimattn_i_lower_v_macs(pimattn_i_writer *w, const pimattn_i_v_loops 
                    p->v_packed ? p->v_row_columns : 1);
     pimattn_i_step(o.column.step, at->strip, p->v_strip);
     pimattn_i_step(o.tile.step, query, p->v_strip);
+    pimattn_i_step(o.gpr.step, at->block, p->v_queries); /* the sum of query gpr, block aux */
+    pimattn_i_step(o.gpr.step, query, 1);
+    pimattn_i_step(o.aux.step, pass, 1);
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 1, &o);
     if (p->v_packed) pimattn_i_end(w, pass);
 }
@@ -3500,18 +3566,19 @@ static void pimattn_i_compare(pimattn_readings *r, const pimattn_config *c,
     r->bound = r->link_ns > r->layer_ns ? (uint32_t)PIMATTN_BOUND_LINK : pimattn_i_bound_of(run);
 }
 
-/* Times a batch. */
-static pimattn_status pimattn_i_planner_time(pimattn_i_planner *p, pimattn_readings *readings,
-                                             const pimattn_span *spans, size_t n_spans,
-                                             pimhw_cause *why)
+/* All of the readings of a batch, one layer of which has been timed or run: r->device. */
+static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw_readings *layer,
+                                               pimattn_readings *readings,
+                                               const pimattn_span *spans, size_t n_spans,
+                                               pimhw_cause *why)
 {
     pimattn_readings r;
     pimhw_readings run;
     const pimattn_shape *s = &p->config.shape;
     uint64_t query_tokens = 0;
     memset(&r, 0, sizeof r);
-    pimattn_status status = pimattn_i_planner_take(p, &r.device, spans, n_spans, why);
-    if (status == PIMATTN_OK) status = pimattn_i_planner_step(p, &r, &run, why);
+    r.device = *layer;
+    pimattn_status status = pimattn_i_planner_step(p, &r, &run, why);
     if (status != PIMATTN_OK) return status;
     const pimattn_plan *plan = &p->plans[p->taken].plan;
     r.size = sizeof r;
@@ -3532,6 +3599,17 @@ static pimattn_status pimattn_i_planner_time(pimattn_i_planner *p, pimattn_readi
     pimattn_i_compare(&r, &p->config, &run, query_tokens);
     *readings = r;
     return PIMATTN_OK;
+}
+
+/* Times a batch. */
+static pimattn_status pimattn_i_planner_time(pimattn_i_planner *p, pimattn_readings *readings,
+                                             const pimattn_span *spans, size_t n_spans,
+                                             pimhw_cause *why)
+{
+    pimhw_readings layer;
+    pimattn_status status = pimattn_i_planner_take(p, &layer, spans, n_spans, why);
+    if (status != PIMATTN_OK) return status;
+    return pimattn_i_planner_report(p, &layer, readings, spans, n_spans, why);
 }
 
 enum { PIMATTN_I_MAX_SEQS = 65535, PIMATTN_I_MAX_QUERY_TOKENS = 65535 };
@@ -3585,10 +3663,52 @@ typedef struct pimattn_i_job {
     uint32_t runs_left; /* runs of the same block from here on */
 } pimattn_i_job;
 
+/* -- the device way: keys and values in the banks, programs executed on them -- */
+
+/* Chunks of K or V of one head of one sequence in one layer, in the order of their rows. */
+typedef struct pimattn_i_list {
+    uint32_t first, last, n;
+    uint32_t unit; /* channel, or 0: all; decided with the first chunk */
+} pimattn_i_list;
+
+/* What the hub knows of a block under way. */
+typedef struct pimattn_i_work {
+    uint64_t key; /* its round, plus 1; 0: none */
+    uint32_t block;
+    bool mixing; /* its softmax is done */
+    pimattn_span span;
+    uint32_t n_queries;
+    float *scores; /* [queries][tokens]; then the probabilities, rounded as they go out */
+    float *sums;   /* [queries][groups][dims in whole blocks] */
+    float *m, *l;  /* [queries]; NaN: a score was not finite */
+} pimattn_i_work;
+
+enum { PIMATTN_I_LANES = 512 }; /* the most a column has */
+
+typedef struct pimattn_i_module {
+    pimhw_memory *memory;
+    pimhw_units *units;
+    pimattn_plan plan;             /* where tokens lie: the same for any number of queries */
+    uint32_t n_heads;              /* blocks of a sequence */
+    uint32_t n_units;              /* that have chunks of their own: 1, or the channels */
+    uint32_t chunk_rows, n_chunks; /* of a unit */
+    uint32_t n_used;               /* of all units */
+    uint32_t *n_free;              /* [n_units] */
+    uint64_t *taken;               /* bitmap of chunks, [n_units * n_chunks] */
+    uint32_t *next;                /* [n_units * n_chunks] of a list */
+    pimattn_i_list *lists;         /* [max_seqs][n_layers][n_heads][2] */
+    uint32_t *chunks;              /* VA2PA of a call, [va2pa_entries] */
+    uint32_t chunk_begin[PIMHW_MAX_CHANNELS + 1];
+    pimattn_i_work work[2 * PIMHW_MAX_CHANNELS];
+    uint64_t append_ck, append_commands;
+    double append_pJ;
+} pimattn_i_module;
+
 struct pimattn_engine {
     pimattn_config config; /* complete: no 0 left that stands for something */
     pimhw_cause why;
     pimattn_i_planner planner;
+    pimattn_i_module *module; /* NULL: the host way */
     pimattn_i_pool pool;
     pimattn_i_layout layout;
     pimattn_i_seq *seqs;  /* [max_seqs] */
@@ -3706,6 +3826,13 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
         return pimattn_i_number_fault(why, "memo_entries", c->memo_entries, 0, 1u << 20);
     if (c->simd > PIMATTN_SIMD_512)
         return pimattn_i_number_fault(why, "simd", c->simd, 0, PIMATTN_SIMD_512);
+    if (c->way > PIMATTN_DEVICE)
+        return pimattn_i_number_fault(why, "way", c->way, 0, PIMATTN_DEVICE);
+    if (c->way == PIMATTN_DEVICE && c->v_mapping == PIMATTN_V_CHEAPEST) {
+        pimhw_cause_write(why,
+                          "v_mapping is 3 (cheapest): data in banks needs 0 (A), 1 (B) or 2 (K)");
+        return PIMATTN_ERR_CONFIG;
+    }
     if (c->max_workers > 4096)
         return pimattn_i_number_fault(why, "max_workers", c->max_workers, 0, 4096);
     pimattn_i_sizes z = pimattn_i_sizes_of(c);
@@ -3758,12 +3885,96 @@ static uint64_t pimattn_i_spans_count(const pimattn_config *c)
     return pimattn_i_mul((uint64_t)c->memo_entries + 1, c->max_seqs);
 }
 
+/* Memory that starts as zeros. */
+static void *pimattn_i_zeroed(const pimhw_allocator *a, uint64_t n, uint64_t size)
+{
+    uint64_t bytes = pimattn_i_mul(n, size);
+    void *ptr = pimattn_i_alloc(a, bytes, 64);
+    if (ptr) memset(ptr, 0, (size_t)bytes);
+    return ptr;
+}
+
+static uint64_t pimattn_i_module_chunks(const pimattn_i_module *m)
+{
+    return (uint64_t)m->n_units * m->n_chunks;
+}
+
+static uint64_t pimattn_i_chunk_bytes(const pimattn_i_module *m)
+{
+    const pimhw_config *d = &m->plan.device;
+    return (uint64_t)m->chunk_rows * d->row_bytes * pimhw_config_banks(d) * m->plan.unit_channels;
+}
+
+static void pimattn_i_module_free(pimattn_i_module *m, const pimattn_config *c)
+{
+    const pimhw_allocator *a = &c->allocator;
+    if (!m) return;
+    uint64_t n = pimattn_i_module_chunks(m);
+    uint64_t lists = (uint64_t)c->max_seqs * c->shape.n_layers * m->n_heads * 2;
+    pimhw_units_destroy(m->units);
+    pimhw_memory_destroy(m->memory);
+    pimattn_i_release(a, m->n_free, m->n_units * sizeof *m->n_free);
+    pimattn_i_release(a, m->taken, pimattn_i_ceil_div(n, 64) * sizeof *m->taken);
+    pimattn_i_release(a, m->next, n * sizeof *m->next);
+    pimattn_i_release(a, m->lists, lists * sizeof *m->lists);
+    pimattn_i_release(a, m->chunks, c->device.va2pa_entries * sizeof *m->chunks);
+    pimattn_i_release(a, m, sizeof *m);
+}
+
+/* Memory, units and tables of the device way; what fails leaves the rest to pimattn_i_module_free. */
+static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const pimattn_config *c,
+                                              pimhw_cause *why)
+{
+    const pimhw_allocator *a = &c->allocator;
+    pimattn_i_module *m = (pimattn_i_module *)pimattn_i_zeroed(a, 1, sizeof *m);
+    *module = m;
+    if (!m) {
+        pimhw_cause_write(why, "no memory for the tables of the device");
+        return PIMATTN_ERR_MEMORY;
+    }
+    pimhw_config d = c->device;
+    d.allocator = c->allocator;
+    pimattn_status status = pimattn_plan_init(&m->plan, &c->shape, &d, c->partition, c->hfp_unit,
+                                              c->row_reuse_off, pimattn_i_token_queries(c), why);
+    if (status == PIMATTN_OK) status = pimattn_plan_map_v(&m->plan, c->v_mapping, why);
+    if (status != PIMATTN_OK) return status;
+    uint64_t row_bytes = (uint64_t)d.row_bytes * pimhw_config_banks(&d) * m->plan.unit_channels;
+    m->n_heads = pimattn_i_units(&m->plan);
+    m->chunk_rows = (uint32_t)pimattn_i_max(1, ((uint64_t)1 << 20) / row_bytes);
+    uint32_t n_units = d.n_channels / m->plan.unit_channels;
+    m->n_chunks = d.n_rows / m->chunk_rows;
+    uint64_t n = (uint64_t)n_units * m->n_chunks;
+    uint64_t lists = pimattn_i_mul(pimattn_i_mul(c->max_seqs, c->shape.n_layers), m->n_heads * 2u);
+    if (n > UINT32_MAX) {
+        pimhw_cause_write(why, "device.n_rows is %u: more than 2^32 chunks", (uint64_t)d.n_rows);
+        return PIMATTN_ERR_CONFIG;
+    }
+    m->n_units = n_units;
+    m->n_free = (uint32_t *)pimattn_i_zeroed(a, n_units, sizeof *m->n_free);
+    m->taken = (uint64_t *)pimattn_i_zeroed(a, pimattn_i_ceil_div(n, 64), sizeof *m->taken);
+    m->next = (uint32_t *)pimattn_i_zeroed(a, n, sizeof *m->next);
+    m->lists = (pimattn_i_list *)pimattn_i_zeroed(a, lists, sizeof *m->lists);
+    m->chunks = (uint32_t *)pimattn_i_zeroed(a, d.va2pa_entries, sizeof *m->chunks);
+    if (!m->n_free || !m->taken || !m->next || !m->lists || !m->chunks) {
+        pimhw_cause_write(why, "no memory for the chunk tables of the device");
+        return PIMATTN_ERR_MEMORY;
+    }
+    for (uint32_t i = 0; i < n_units; i++)
+        m->n_free[i] = m->n_chunks;
+    pimhw_status made = pimhw_memory_create(&m->memory, &d, PIMHW_CHUNK_AIM, why);
+    if (made == PIMHW_OK) made = pimhw_units_create(&m->units, &d, m->memory, why);
+    return made == PIMHW_OK           ? PIMATTN_OK
+           : made == PIMHW_ERR_MEMORY ? PIMATTN_ERR_MEMORY
+                                      : PIMATTN_ERR_CONFIG;
+}
+
 PIMATTN_API void pimattn_engine_destroy(pimattn_engine *engine)
 {
     pimattn_engine *e = engine;
     if (!e) return;
     const pimattn_config *c = &e->config;
     pimhw_allocator a = c->allocator;
+    pimattn_i_module_free(e->module, c);
     for (uint32_t i = 0; e->seqs && i < c->max_seqs; i++)
         if (e->seqs[i].id) pimattn_i_seq_release(&e->pool, &e->layout, &e->seqs[i]);
     for (uint64_t i = 0; i < e->pool.n_slabs; i++)
@@ -3776,15 +3987,6 @@ PIMATTN_API void pimattn_engine_destroy(pimattn_engine *engine)
     pimattn_i_release(&a, e->workers, e->scratch_bytes);
     pimattn_i_planner_free(&e->planner);
     pimattn_i_release(&a, e, sizeof *e);
-}
-
-/* Memory that starts as zeros. */
-static void *pimattn_i_zeroed(const pimhw_allocator *a, uint64_t n, uint64_t size)
-{
-    uint64_t bytes = pimattn_i_mul(n, size);
-    void *ptr = pimattn_i_alloc(a, bytes, 64);
-    if (ptr) memset(ptr, 0, (size_t)bytes);
-    return ptr;
 }
 
 static void pimattn_i_pool_init(pimattn_engine *e)
@@ -3860,6 +4062,8 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
         pimhw_cause_write(why, "no memory for the tables of an engine");
         status = PIMATTN_ERR_MEMORY;
     }
+    if (status == PIMATTN_OK && c.way == PIMATTN_DEVICE)
+        status = pimattn_i_module_create(&e->module, &e->config, why);
     if (status == PIMATTN_OK)
         *engine = e;
     else
@@ -3907,6 +4111,120 @@ static pimattn_i_seq *pimattn_i_seq_find(pimattn_engine *e, pimattn_seq seq)
     return NULL;
 }
 
+/* Lists of one head: K, then V. */
+static pimattn_i_list *pimattn_i_lists_of(const pimattn_engine *e, const pimattn_i_seq *s,
+                                          uint32_t layer, uint32_t head)
+{
+    const pimattn_i_module *m = e->module;
+    size_t slot = (size_t)(s - e->seqs);
+    return m->lists + ((slot * e->config.shape.n_layers + layer) * m->n_heads + head) * 2;
+}
+
+/* Chunks that so many tokens of one head take: K (0) or V (1). */
+static uint32_t pimattn_i_head_chunks(const pimattn_i_module *m, uint32_t which, uint64_t tokens)
+{
+    uint64_t rows =
+        which == 0 ? pimattn_i_k_rows(&m->plan, tokens) : pimattn_i_v_rows(&m->plan, tokens);
+    return (uint32_t)pimattn_i_min(pimattn_i_ceil_div(rows, m->chunk_rows), UINT32_MAX);
+}
+
+/* The lowest free chunk of a unit; there is one. */
+static uint32_t pimattn_i_chunk_take(pimattn_i_module *m, uint32_t unit)
+{
+    uint32_t i = unit * m->n_chunks;
+    while (m->taken[i / 64] >> i % 64 & 1)
+        i++;
+    m->taken[i / 64] |= (uint64_t)1 << i % 64;
+    m->n_free[unit]--;
+    m->n_used++;
+    return i;
+}
+
+static void pimattn_i_list_cut(pimattn_i_module *m, pimattn_i_list *list)
+{
+    for (; list->n > 0; list->n--) {
+        uint32_t i = list->first;
+        m->taken[i / 64] &= ~((uint64_t)1 << i % 64);
+        m->n_free[i / m->n_chunks]++;
+        m->n_used--;
+        list->first = m->next[i];
+    }
+}
+
+/* All lists of a sequence. */
+static void pimattn_i_module_release(pimattn_engine *e, const pimattn_i_seq *s)
+{
+    size_t n = (size_t)e->config.shape.n_layers * e->module->n_heads * 2;
+    pimattn_i_list *lists = pimattn_i_lists_of(e, s, 0, 0);
+    for (size_t i = 0; i < n; i++)
+        pimattn_i_list_cut(e->module, &lists[i]);
+}
+
+/* HFP: the channel with the fewest tokens of a layer so far, ties to the lowest number. */
+static uint32_t pimattn_i_emptiest(const pimattn_engine *e, uint32_t layer)
+{
+    const pimattn_i_module *m = e->module;
+    uint64_t load[PIMHW_MAX_CHANNELS] = {0};
+    uint32_t least = 0;
+    for (uint32_t i = 0; i < e->config.max_seqs; i++)
+        for (uint32_t h = 0; e->seqs[i].id && h < m->n_heads; h++) {
+            const pimattn_i_list *list = pimattn_i_lists_of(e, &e->seqs[i], layer, h);
+            if (list->n) load[list->unit] += e->seqs[i].tokens[layer] + 1;
+        }
+    for (uint32_t u = 1; u < m->n_units; u++)
+        if (load[u] < load[least]) least = u;
+    return least;
+}
+
+/* Takes the chunks for a sequence of so many tokens in all layers, or none. */
+static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s, uint64_t tokens)
+{
+    pimattn_i_module *m = e->module;
+    uint32_t had[2] = {0, 0}, wanted[2];
+    if (tokens > PIMATTN_I_MAX_TOKENS)
+        return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", tokens);
+    for (uint32_t which = 0; which < 2; which++) {
+        had[which] = pimattn_i_lists_of(e, s, 0, 0)[which].n;
+        wanted[which] = pimattn_i_head_chunks(m, which, tokens);
+    }
+    for (uint32_t layer = 0; layer < e->config.shape.n_layers; layer++)
+        for (uint32_t h = 0; h < m->n_heads; h++) {
+            pimattn_i_list *list = pimattn_i_lists_of(e, s, layer, h);
+            if (list->n == 0 && wanted[0] > 0)
+                list[0].unit = list[1].unit = pimattn_i_emptiest(e, layer);
+            for (uint32_t which = 0; which < 2; which++, list++)
+                while (list->n < wanted[which] && m->n_free[list->unit] > 0) {
+                    uint32_t i = pimattn_i_chunk_take(m, list->unit);
+                    if (list->n == 0)
+                        list->first = i;
+                    else
+                        m->next[list->last] = i;
+                    list->last = i;
+                    list->n++;
+                }
+        }
+    bool enough = true;
+    for (size_t i = 0; i < (size_t)e->config.shape.n_layers * m->n_heads * 2; i++)
+        enough = enough && pimattn_i_lists_of(e, s, 0, 0)[i].n >= wanted[i % 2];
+    if (enough) return PIMATTN_OK;
+    for (size_t i = 0; i < (size_t)e->config.shape.n_layers * m->n_heads * 2; i++) {
+        pimattn_i_list *list = &pimattn_i_lists_of(e, s, 0, 0)[i], rest = *list;
+        rest.n -= had[i % 2];
+        list->n = had[i % 2];
+        for (uint32_t k = 0; k < list->n; k++) {
+            list->last = rest.first;
+            rest.first = m->next[rest.first];
+        }
+        pimattn_i_list_cut(m, &rest);
+    }
+    pimhw_cause_write(&e->why,
+                      "%u tokens need %u and %u chunks a KV head; %u of the device's %u"
+                      " are taken",
+                      tokens, (uint64_t)wanted[0], (uint64_t)wanted[1], (uint64_t)m->n_used,
+                      pimattn_i_module_chunks(m));
+    return PIMATTN_ERR_PAGES;
+}
+
 PIMATTN_API pimattn_status pimattn_seq_create(pimattn_engine *engine, pimattn_seq *seq)
 {
     if (!engine) return PIMATTN_ERR_ARGUMENT;
@@ -3931,6 +4249,7 @@ PIMATTN_API pimattn_status pimattn_seq_free(pimattn_engine *engine, pimattn_seq 
     if (!engine) return PIMATTN_ERR_ARGUMENT;
     pimattn_i_seq *s = pimattn_i_seq_find(engine, seq);
     if (!s) return PIMATTN_ERR_SEQ;
+    if (engine->module) pimattn_i_module_release(engine, s);
     pimattn_i_seq_release(&engine->pool, &engine->layout, s);
     return PIMATTN_OK;
 }
@@ -3979,6 +4298,7 @@ PIMATTN_API pimattn_status pimattn_seq_reserve(pimattn_engine *engine, pimattn_s
         if (s->tokens[i] != s->tokens[0])
             return pimattn_i_wrong(engine, "layer %u has another length than layer 0", i);
     uint64_t tokens = pimattn_i_add(s->tokens[0], n_tokens);
+    if (engine->module) return pimattn_i_module_hold(engine, s, tokens);
     pimattn_status status = pimattn_i_may_hold(engine, s, tokens);
     return status == PIMATTN_OK ? pimattn_i_hold(engine, s, tokens) : status;
 }
@@ -4072,6 +4392,112 @@ static void pimattn_i_append_rows(pimattn_engine *e, pimattn_i_seq *s, uint32_t 
     }
 }
 
+/* Rows of one append to one head: the list they go to, and what was last looked up in it. */
+typedef struct pimattn_i_writing {
+    pimattn_engine *e;
+    const pimattn_i_list *list;
+    uint32_t number, chunk; /* the chunk'th of the list is number; UINT32_MAX: none yet */
+} pimattn_i_writing;
+
+/* One column, or some lanes of it, into a bank: bytes at once, and a command to time. */
+static bool pimattn_i_write_column(pimattn_i_writing *w, const pimattn_i_place *at,
+                                   const uint16_t *lanes, uint32_t first, uint32_t n)
+{
+    pimattn_i_module *m = w->e->module;
+    const pimhw_config *d = &m->plan.device;
+    uint32_t chunk = (uint32_t)(at->row / m->chunk_rows), banks = pimhw_config_banks(d);
+    if (w->chunk == UINT32_MAX || chunk < w->chunk) {
+        w->chunk = 0;
+        w->number = w->list->first;
+    }
+    for (; w->chunk < chunk; w->chunk++)
+        w->number = m->next[w->number];
+    pimhw_da to;
+    memset(&to, 0, sizeof to);
+    to.channel = at->channel + w->list->unit;
+    to.rank = at->bank / (banks / d->n_ranks);
+    to.bank = at->bank % (banks / d->n_ranks);
+    to.row = w->number % m->n_chunks * m->chunk_rows + (uint32_t)(at->row % m->chunk_rows);
+    to.column = at->column;
+    to.byte = first * 2;
+    if (pimhw_memory_write(m->memory, &to, lanes, n * 2, &w->e->why) != PIMHW_OK) return false;
+    pimhw_instruction in;
+    memset(&in, 0, sizeof in);
+    in.mask = (uint64_t)1 << to.channel;
+    in.op_size = 1;
+    in.bank = at->bank;
+    in.row = to.row;
+    in.column = at->column;
+    in.kind = PIMHW_RD_SBK;
+    bool part = n < pimhw_config_lanes(d);
+    if (part && d->partial_write) pimhw_device_submit(w->e->planner.device, &in, NULL);
+    in.kind = PIMHW_WR_SBK;
+    return pimhw_device_submit(w->e->planner.device, &in, &w->e->why) == PIMHW_OK;
+}
+
+static uint16_t pimattn_i_lane(const pimattn_i_module *m, const unsigned char *from, size_t i)
+{
+    float x;
+    memcpy(&x, from + 4 * i, sizeof x);
+    return pimhw_lane_round(m->plan.device.lane_type, x);
+}
+
+/* One head's rows from token `before` on: K a token after the other, V a column of tokens. */
+static bool pimattn_i_append_head(pimattn_i_writing *w, bool is_v, const pimattn_i_rows *rows,
+                                  size_t head, uint64_t before, uint64_t n)
+{
+    const pimattn_i_module *m = w->e->module;
+    uint32_t lanes = pimhw_config_lanes(&m->plan.device);
+    uint16_t column[PIMATTN_I_LANES];
+    const unsigned char *from = rows->from + 4 * head * rows->dim;
+    for (uint64_t t = 0; t < n && !is_v; t++)
+        for (uint32_t c = 0; c < m->plan.k_columns; c++) {
+            pimattn_i_place at = pimattn_i_place_k(&m->plan, before + t, c);
+            memset(column, 0, sizeof column);
+            for (uint32_t i = 0; i < lanes && c * lanes + i < rows->dim; i++)
+                column[i] = pimattn_i_lane(m, from + t * rows->stride, c * lanes + i);
+            if (!pimattn_i_write_column(w, &at, column, 0, lanes)) return false;
+        }
+    for (uint64_t t = 0; t < n && is_v;) {
+        uint32_t first = (uint32_t)((before + t) % lanes);
+        uint32_t k = (uint32_t)pimattn_i_min(lanes - first, n - t);
+        for (uint32_t dim = 0; dim < rows->dim; dim++) {
+            pimattn_i_place at = pimattn_i_place_v(&m->plan, before + t, dim);
+            memset(column, 0, sizeof column);
+            for (uint32_t i = 0; i < k; i++)
+                column[i] = pimattn_i_lane(m, from + (t + i) * rows->stride, dim);
+            /* the first token of a column writes zeros behind it */
+            if (!pimattn_i_write_column(w, &at, column, first, first ? k : lanes)) return false;
+        }
+        t += k;
+    }
+    return true;
+}
+
+/* Rows of all heads into the banks, and what that costs. */
+static pimattn_status pimattn_i_module_append(pimattn_engine *e, pimattn_i_seq *s, uint32_t layer,
+                                              const pimattn_i_rows *k, const pimattn_i_rows *v,
+                                              uint64_t n)
+{
+    pimattn_i_module *m = e->module;
+    pimhw_readings r;
+    uint32_t group = m->n_heads / e->config.shape.n_kv_heads;
+    bool done = pimhw_device_begin(e->planner.device, NULL) == PIMHW_OK;
+    for (uint32_t h = 0; h < m->n_heads && done; h++)
+        for (uint32_t which = 0; which < 2 && done; which++) {
+            pimattn_i_writing w = {e, pimattn_i_lists_of(e, s, layer, h) + which, 0, UINT32_MAX};
+            done = pimattn_i_append_head(&w, which == 1, which ? v : k, h / group, s->tokens[layer],
+                                         n);
+        }
+    if (!done) return PIMATTN_ERR_MEMORY;
+    if (pimhw_device_finish(e->planner.device, &r, &e->why) != PIMHW_OK) return PIMATTN_ERR_DEVICE;
+    m->append_ck += r.cycles;
+    m->append_pJ += r.total_pJ;
+    for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++)
+        m->append_commands += r.commands[i];
+    return PIMATTN_OK;
+}
+
 PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq seq, uint32_t layer,
                                           const float *k, const float *v, uint64_t n_tokens,
                                           size_t k_stride, size_t v_stride)
@@ -4092,16 +4518,21 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq se
                                n_tokens))
         return pimattn_i_wrong(e, "v_stride %u is less than a row, or too large", v_stride);
     uint64_t tokens = pimattn_i_add(s->tokens[layer], n_tokens);
-    pimattn_status status = pimattn_i_may_hold(e, s, tokens);
-    pimattn_i_rows k_rows = {
-        (const unsigned char *)k, k_stride, shape->head_dim, shape->k_type, "k", false};
-    pimattn_i_rows v_rows = {
-        (const unsigned char *)v, v_stride, shape->head_dim_v, shape->v_type, "v", false};
+    bool banks = e->module != NULL; /* there both are of the lanes' type */
+    uint32_t lane = e->config.device.lane_type == PIMHW_LANE_F16 ? PIMATTN_F16 : PIMATTN_BF16;
+    pimattn_status status = banks ? PIMATTN_OK : pimattn_i_may_hold(e, s, tokens);
+    pimattn_i_rows k_rows = {(const unsigned char *)k,     k_stride, shape->head_dim,
+                             banks ? lane : shape->k_type, "k",      false};
+    pimattn_i_rows v_rows = {(const unsigned char *)v,     v_stride, shape->head_dim_v,
+                             banks ? lane : shape->v_type, "v",      false};
     if (status == PIMATTN_OK) status = pimattn_i_range_check(e, &k_rows, n_tokens);
     if (status == PIMATTN_OK) status = pimattn_i_range_check(e, &v_rows, n_tokens);
-    if (status == PIMATTN_OK) status = pimattn_i_hold(e, s, tokens);
+    if (status == PIMATTN_OK)
+        status = banks ? pimattn_i_module_hold(e, s, tokens) : pimattn_i_hold(e, s, tokens);
+    if (status == PIMATTN_OK && banks)
+        status = pimattn_i_module_append(e, s, layer, &k_rows, &v_rows, n_tokens);
     if (status != PIMATTN_OK) return status;
-    pimattn_i_append_rows(e, s, layer, &k_rows, &v_rows, n_tokens);
+    if (!banks) pimattn_i_append_rows(e, s, layer, &k_rows, &v_rows, n_tokens);
     s->tokens[layer] += n_tokens;
     return PIMATTN_OK;
 }
@@ -4517,6 +4948,296 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
     return PIMATTN_OK;
 }
 
+/* Request data of a batch on the banks: rows by VA2PA, and HFP's lists by where the heads are. */
+static pimattn_status pimattn_i_module_request(pimattn_engine *e, uint32_t layer,
+                                               const pimattn_item *items)
+{
+    pimattn_i_module *m = e->module;
+    pimattn_i_planner *p = &e->planner;
+    pimhw_request *request = &p->request;
+    uint32_t n = 0, at = 0;
+    for (uint32_t u = 0; u < m->n_units; u++) {
+        uint32_t begin = n;
+        m->chunk_begin[u] = n;
+        p->list_begin[u] = at;
+        for (uint32_t b = 0; b < request->n_blocks; b++) {
+            const pimattn_i_seq *s = pimattn_i_seq_find(e, items[b / m->n_heads].seq);
+            const pimattn_i_list *list = pimattn_i_lists_of(e, s, layer, b % m->n_heads);
+            if (m->n_units > 1 && list->unit != u) continue;
+            for (uint32_t which = 0; which < 2; which++, list++) {
+                if (list->n > e->config.device.va2pa_entries - n) {
+                    pimhw_cause_write(&e->why, "item %u: VA2PA holds %u chunks, too few",
+                                      (uint64_t)(b / m->n_heads),
+                                      (uint64_t)e->config.device.va2pa_entries);
+                    return PIMATTN_ERR_DEVICE;
+                }
+                p->blocks[b].row_base[which] = (n - begin) * m->chunk_rows;
+                for (uint32_t i = list->first, k = 0; k < list->n; k++, i = m->next[i])
+                    m->chunks[n++] = i % m->n_chunks * m->chunk_rows;
+            }
+            p->order[at++] = b;
+        }
+    }
+    p->list_begin[m->n_units] = at;
+    m->chunk_begin[m->n_units] = n;
+    request->chunks = m->chunks;
+    request->n_chunks = n;
+    request->chunk_rows = m->chunk_rows;
+    request->chunk_begin = m->n_units > 1 ? m->chunk_begin : NULL;
+    return PIMATTN_OK;
+}
+
+/* Tokens that query i of a block sees. */
+static uint64_t pimattn_i_work_sees(const pimattn_engine *e, const pimattn_i_work *w, uint32_t i)
+{
+    uint64_t group = pimattn_i_token_queries(&e->config);
+    return w->span.context_tokens - w->span.n_tokens + i / group + 1;
+}
+
+/* Where query i of a block stands in the call, as a job of one query. */
+static pimattn_i_job pimattn_i_work_job(const pimattn_engine *e, const pimattn_i_work *w,
+                                        uint32_t i)
+{
+    const pimattn_i_module *m = e->module;
+    uint32_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads;
+    uint32_t item = w->block / m->n_heads, head = w->block % m->n_heads;
+    bool single = m->n_heads != e->config.shape.n_kv_heads;
+    pimattn_i_job job;
+    memset(&job, 0, sizeof job);
+    for (uint32_t k = 0; k < item; k++)
+        job.first_row += e->call->items[k].n_tokens;
+    job.n_queries = 1;
+    job.kv_head = single ? head / group : head;
+    job.query = single ? (uint64_t)i * group + head % group : i;
+    return job;
+}
+
+/* The block of a channel's round, which begins if it is a new one. */
+static pimattn_i_work *pimattn_i_work_of(pimattn_engine *e, uint32_t channel, uint32_t round)
+{
+    pimattn_i_module *m = e->module;
+    const pimattn_i_planner *p = &e->planner;
+    uint32_t unit = m->n_units > 1 ? channel : 0;
+    pimattn_i_work *w = &m->work[2 * unit + round % 2];
+    if (w->key == (uint64_t)round + 1) return w;
+    w->key = (uint64_t)round + 1;
+    w->mixing = false;
+    w->block = m->n_units > 1 ? p->order[p->list_begin[unit] + round] : round;
+    w->span.n_tokens = e->call->items[w->block / m->n_heads].n_tokens;
+    w->span.context_tokens = p->blocks[w->block].rest[PIMATTN_I_TOKENS - 1];
+    w->n_queries = (uint32_t)p->blocks[w->block].rest[PIMATTN_I_QUERIES - 1];
+    return w;
+}
+
+/* Lanes that a WR_GB wants: of the queries, or of the probabilities. WR_BIAS: zeros. */
+static void pimattn_i_hub_input(void *user, const pimhw_event *event, uint16_t *lanes)
+{
+    pimattn_engine *e = (pimattn_engine *)user;
+    const pimattn_plan *p = &e->planner.plans[e->planner.taken].plan;
+    uint32_t n = pimhw_config_lanes(&p->device);
+    bool bias = event->command == PIMHW_CMD_WRMAC16;
+    memset(lanes, 0, (bias ? pimhw_config_banks(&p->device) : n) * sizeof *lanes);
+    if (bias) return;
+    pimattn_i_work *w = pimattn_i_work_of(e, event->channel, event->round);
+    if (!w->mixing) {
+        uint32_t at = event->gpr + event->index, dim = p->shape.head_dim, head;
+        if (at / p->k_columns >= w->n_queries) return;
+        pimattn_i_job job = pimattn_i_work_job(e, w, at / p->k_columns);
+        size_t row = pimattn_i_query_row(e, &job, 0, &head);
+        const unsigned char *q = (const unsigned char *)e->call->q + row * e->call->q_stride;
+        for (uint32_t i = 0, d = at % p->k_columns * n; i < n && d < dim; i++, d++)
+            lanes[i] = pimattn_i_lane(e->module, q, (size_t)head * dim + d);
+        return;
+    }
+    uint64_t tokens = w->span.context_tokens;
+    uint32_t group = event->channel % p->unit_channels / p->v_spread;
+    uint64_t t = (((uint64_t)event->aux + event->index) * p->v_groups + group) * n;
+    const float *probs = w->scores + event->gpr * tokens;
+    for (uint32_t i = 0; i < n && t < tokens; i++, t++)
+        lanes[i] = pimhw_lane_round(p->device.lane_type, probs[t]);
+}
+
+/* Dims of all blocks of a plan. */
+static uint32_t pimattn_i_work_dims(const pimattn_plan *p)
+{
+    return p->v_passes * p->v_spread * pimhw_config_banks(&p->device);
+}
+
+/* A result of every bank: scores of the tokens of a slot, or sums of a block of dims. */
+static void pimattn_i_hub_output(void *user, const pimhw_event *event, const float *sums)
+{
+    pimattn_engine *e = (pimattn_engine *)user;
+    const pimattn_plan *p = &e->planner.plans[e->planner.taken].plan;
+    pimattn_i_work *w = pimattn_i_work_of(e, event->channel, event->round);
+    uint32_t banks = pimhw_config_banks(&p->device), channel = event->channel % p->unit_channels;
+    if (event->gpr >= w->n_queries) return;
+    if (!w->mixing) {
+        uint64_t tokens = w->span.context_tokens;
+        uint64_t t = ((uint64_t)event->aux * p->unit_channels + channel) * banks;
+        float *scores = w->scores + event->gpr * tokens;
+        for (uint32_t b = 0; b < banks && t < tokens; b++, t++)
+            scores[t] = sums[b];
+        return;
+    }
+    size_t at = (size_t)event->gpr * p->v_groups + channel / p->v_spread;
+    float *to = w->sums + at * pimattn_i_work_dims(p) +
+                ((size_t)event->aux * p->v_spread + channel % p->v_spread) * banks;
+    for (uint32_t b = 0; b < banks; b++)
+        to[b] += sums[b];
+}
+
+/* Softmax of one query in f32; p is rounded as it goes out, and l is the sum of what goes out. */
+static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, uint32_t i)
+{
+    uint64_t tokens = w->span.context_tokens, seen = pimattn_i_work_sees(e, w, i);
+    uint32_t type = e->config.device.lane_type;
+    float *s = w->scores + i * tokens, m = pimattn_i_minus_inf(), l = 0.0f;
+    bool finite = true;
+    for (uint64_t t = 0; t < seen; t++) {
+        s[t] *= e->config.shape.scale;
+        finite = finite && pimattn_i_finite(s[t]);
+        if (s[t] > m) m = s[t];
+    }
+    for (uint64_t t = 0; t < tokens;) {
+        float part = 0.0f; /* sums of leaves, so that long ones stay exact enough */
+        for (uint64_t end = pimattn_i_min(tokens, t + PIMATTN_I_LEAF); t < end; t++) {
+            float x = t < seen && finite ? pimattn_i_exp(s[t] - m) : 0.0f;
+            s[t] = pimhw_lane_value(type, pimhw_lane_round(type, x));
+            part += s[t];
+        }
+        l += part;
+    }
+    w->m[i] = finite ? m : pimattn_i_nan();
+    w->l[i] = finite ? l : pimattn_i_nan();
+}
+
+/* Sums of the channel groups in their order; then the results go to the caller. */
+static void pimattn_i_hub_give(pimattn_engine *e, const pimattn_i_work *w, uint32_t i)
+{
+    const pimattn_plan *p = &e->planner.plans[e->planner.taken].plan;
+    pimattn_i_job job = pimattn_i_work_job(e, w, i);
+    size_t dims = pimattn_i_work_dims(p);
+    const float *from = w->sums + (size_t)i * p->v_groups * dims;
+    float *block = e->results;
+    pimattn_i_clear(block, 1, e->o_floats);
+    pimattn_partial to = pimattn_i_view(block, 0, e->o_floats, p->shape.head_dim_v);
+    for (uint32_t g = 0; g < p->v_groups; g++)
+        for (uint32_t j = 0; j < p->shape.head_dim_v; j++)
+            to.o[j] += from[g * dims + j];
+    block[0] = w->m[i];
+    block[PIMATTN_I_L] = w->l[i];
+    pimattn_i_give(e, &job, 0, block);
+}
+
+static void pimattn_i_hub_epu(void *user, const pimhw_instruction *in)
+{
+    pimattn_engine *e = (pimattn_engine *)user;
+    const pimattn_i_planner *p = &e->planner;
+    const pimattn_i_module *m = e->module;
+    const pimattn_plan *plan = &p->plans[p->taken].plan;
+    for (uint32_t u = 0; u < m->n_units; u++) {
+        bool own = m->n_units > 1;
+        if (own && (!(in->mask >> u & 1) || in->round >= p->list_begin[u + 1] - p->list_begin[u]))
+            continue;
+        pimattn_i_work *w = pimattn_i_work_of(e, u, in->round);
+        for (uint32_t i = 0; i < w->n_queries; i++)
+            if (in->flags & PIMHW_AWAITED)
+                pimattn_i_hub_softmax(e, w, i);
+            else
+                pimattn_i_hub_give(e, w, i);
+        w->mixing = true;
+        memset(w->sums, 0,
+               (size_t)w->n_queries * plan->v_groups * pimattn_i_work_dims(plan) * sizeof(float));
+    }
+}
+
+/* What the works of a call need: floats of each. */
+static uint64_t pimattn_i_work_floats(const pimattn_engine *e, const pimattn_plan *p,
+                                      const pimattn_span *spans, uint64_t part[2])
+{
+    uint64_t group = pimattn_i_token_queries(&e->config), queries = 0;
+    part[0] = 0;
+    for (size_t i = 0; i < e->call->n_items; i++) {
+        uint64_t its = spans[i].n_tokens * group;
+        queries = pimattn_i_max(queries, its);
+        part[0] = pimattn_i_max(part[0], pimattn_i_mul(its, spans[i].context_tokens));
+    }
+    part[1] = pimattn_i_mul(queries, (uint64_t)p->v_groups * pimattn_i_work_dims(p));
+    return pimattn_i_add(pimattn_i_add(part[0], part[1]), 2 * queries);
+}
+
+/* Refuses queries that the lanes cannot hold. */
+static pimattn_status pimattn_i_query_check(pimattn_engine *e, uint64_t rows)
+{
+    const pimattn_shape *s = &e->config.shape;
+    uint32_t type = e->config.device.lane_type == PIMHW_LANE_F16 ? PIMATTN_F16 : PIMATTN_BF16;
+    for (uint64_t r = 0; r < rows; r++) {
+        const unsigned char *q = (const unsigned char *)e->call->q + (size_t)r * e->call->q_stride;
+        uint32_t n = s->n_heads * s->head_dim, at = pimattn_i_first_overflow(q, type, n);
+        if (at == n) continue;
+        pimhw_cause_write(&e->why, "q of token %u of this call, head %u, index %u is beyond a lane",
+                          r, (uint64_t)(at / s->head_dim), (uint64_t)(at % s->head_dim));
+        return PIMATTN_ERR_RANGE;
+    }
+    return PIMATTN_OK;
+}
+
+/* Attention of a layer on the device: its program runs, the hub has the queries and the scores. */
+static pimattn_status pimattn_i_module_attend(pimattn_engine *e, const pimattn_span *spans,
+                                              pimattn_readings *readings)
+{
+    pimattn_i_module *m = e->module;
+    pimattn_i_planner *p = &e->planner;
+    size_t n = e->call->n_items;
+    pimhw_readings layer;
+    uint64_t rows = 0, part[2];
+    for (size_t i = 0; i < n; i++)
+        rows += spans[i].n_tokens;
+    pimattn_status status = pimattn_i_query_check(e, rows);
+    if (status == PIMATTN_OK) status = pimattn_i_planner_take(p, NULL, spans, n, &e->why);
+    if (status != PIMATTN_OK) return status;
+    const pimattn_plan *plan = &p->plans[p->taken].plan;
+    if (!pimattn_i_same_v(plan, &m->plan)) {
+        pimhw_cause_write(&e->why, "v_mapping K has too few output entries for %u queries",
+                          (uint64_t)plan->n_queries);
+        return PIMATTN_ERR_DEVICE;
+    }
+    status = pimattn_i_module_request(e, e->layer, e->call->items);
+    if (status != PIMATTN_OK) return status;
+    uint64_t floats = pimattn_i_work_floats(e, plan, spans, part), n_work = 2 * m->n_units;
+    uint64_t bytes = pimattn_i_mul(pimattn_i_mul(floats, n_work), sizeof(float));
+    float *memory = (float *)pimattn_i_zeroed(&e->config.allocator, bytes, 1);
+    if (!memory) {
+        pimhw_cause_write(&e->why, "no memory for the scores of %u sequences", (uint64_t)n);
+        return PIMATTN_ERR_MEMORY;
+    }
+    memset(m->work, 0, sizeof m->work);
+    for (uint64_t i = 0; i < n_work; i++) {
+        pimattn_i_work *w = &m->work[i];
+        w->scores = memory + i * floats;
+        w->sums = w->scores + part[0];
+        w->m = w->sums + part[1];
+        w->l = w->m + (floats - part[0] - part[1]) / 2;
+    }
+    pimhw_hub hub = {e, pimattn_i_hub_input, pimattn_i_hub_output, pimattn_i_hub_epu};
+    pimhw_status ran = pimhw_device_run(p->device, &layer, m->units, &p->plans[p->taken].program,
+                                        &p->request, &hub, &e->why);
+    pimattn_i_release(&e->config.allocator, memory, bytes);
+    if (ran != PIMHW_OK) return PIMATTN_ERR_DEVICE;
+    if (!readings) return PIMATTN_OK;
+    status = pimattn_i_planner_report(p, &layer, readings, spans, n, &e->why);
+    if (status != PIMATTN_OK) return status;
+    readings->chunks_used = m->n_used;
+    readings->chunks_total = pimattn_i_module_chunks(m);
+    readings->chunk_bytes = pimattn_i_chunk_bytes(m);
+    readings->append_ck = m->append_ck;
+    readings->append_commands = m->append_commands;
+    readings->append_pJ = m->append_pJ;
+    readings->kernel = "device";
+    m->append_ck = m->append_commands = 0;
+    m->append_pJ = 0;
+    return PIMATTN_OK;
+}
 PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer,
                                           const pimattn_call *call, pimattn_readings *readings)
 {
@@ -4528,12 +5249,15 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer
     pimattn_call filled = *call;
     pimattn_status status = pimattn_i_call_spans(e, layer, call->items, call->n_items, &spans);
     if (status == PIMATTN_OK) status = pimattn_i_call_check(e, &filled, spans);
-    if (status == PIMATTN_OK && readings) status = pimattn_i_read(e, spans, call->n_items, &r);
-    if (status != PIMATTN_OK) return status;
     e->layer = layer;
     e->call = &filled;
-    pimattn_i_compute(e, spans);
+    if (status == PIMATTN_OK && e->module)
+        status = pimattn_i_module_attend(e, spans, readings ? &r : NULL);
+    else if (status == PIMATTN_OK && readings)
+        status = pimattn_i_read(e, spans, call->n_items, &r);
+    if (status == PIMATTN_OK && !e->module) pimattn_i_compute(e, spans);
     e->call = NULL;
+    if (status != PIMATTN_OK) return status;
     if (readings) *readings = r;
     return PIMATTN_OK;
 }
@@ -4566,6 +5290,8 @@ PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32
     pimattn_status status = pimattn_i_call_spans(engine, layer, items, n_items, &spans);
     if (status == PIMATTN_OK)
         status = pimattn_i_planner_take(&engine->planner, NULL, spans, n_items, &engine->why);
+    if (status == PIMATTN_OK && engine->module)
+        status = pimattn_i_module_request(engine, layer, items);
     if (status != PIMATTN_OK) return status;
     *program = &engine->planner.plans[engine->planner.taken].program;
     *request = &engine->planner.request;

@@ -80,7 +80,7 @@ static bool keep_instruction(void *user, const pimhw_instruction *instruction)
 static void run_once(void)
 {
     pimhw_cause why = {""};
-    pimhw_sink sink = {count_command, &now.n_seen};
+    pimhw_sink sink = {count_command, &now.n_seen, NULL};
     pimattn_readings readings;
     if (now.how == ESTIMATE) {
         pimattn_status status =

@@ -91,7 +91,7 @@ int main(int argc, char **argv)
     if (pimhw_device_create(&device, &config, &why) != PIMHW_OK) ex_die("device: %s", why.text);
     time_trace(device, &readings, path, trace, n_bytes, NULL);
     /* The listing only once the whole trace is known to be good. */
-    const pimhw_sink sink = {list_command, stdout};
+    const pimhw_sink sink = {list_command, stdout, NULL};
     if (clocks) time_trace(device, &readings, path, trace, n_bytes, &sink);
     if (json) {
         printf("{\"schema\": %d, \"device\": \"%s\", \"readings\": ", (int)EX_SCHEMA, preset);

@@ -354,6 +354,7 @@ static inline void ex_json_device(FILE *file, const pimhw_readings *r, uint32_t 
 #define EX_PARTITIONS "tcp|hfp"
 #define EX_KV_TYPES   "f32|f16|bf16|int8"
 #define EX_SIMD       "most|none|256|512"
+#define EX_WAYS       "host|device"
 
 static inline const char *ex_partition_str(uint32_t partition)
 {

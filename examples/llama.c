@@ -393,6 +393,7 @@ typedef struct arguments {
     uint32_t kv_type;
     const char *preset;
     uint32_t n_channels;
+    ex_texts sets;
     const char *export_path;
     FILE *export_file;
     bool readings_off, quiet, json;
@@ -552,7 +553,15 @@ static void parse(arguments *a, int argc, char **argv)
          .number = &a->n_channels,
          .min = 1,
          .help = "default: as the device has"},
+        {.name = "--way",
+         .value = EX_WAYS,
+         .choice = &a->config.way,
+         .help = "who computes attention: this CPU (default), or the modelled units"},
         {.name = "--device", .value = "PRESET", .text = &a->preset, .help = "default aimx"},
+        {.name = "--set",
+         .value = "FIELD=N",
+         .texts = &a->sets,
+         .help = "a field of the device, such as lane_type=1 (bf16); repeatable"},
         {.name = "--export",
          .value = "FILE",
          .text = &a->export_path,
@@ -573,7 +582,7 @@ int main(int argc, char **argv)
     model m = {0};
     tokenizer t = {0};
     parse(&a, argc, argv);
-    ex_device(&a.config.device, a.preset, a.n_channels, NULL);
+    ex_device(&a.config.device, a.preset, a.n_channels, &a.sets);
     if (a.export_path != NULL && a.config.device.n_channels > AIM_CHANNELS)
         ex_die("--export: the text of a trace has room for %d channels, not %" PRIu32,
                (int)AIM_CHANNELS, a.config.device.n_channels);

@@ -531,7 +531,7 @@ static void make_schedule(schedule *s, const work *w, const pimhw_config *device
                           uint32_t controller, uint32_t channel)
 {
     pimhw_device *timer = NULL;
-    pimhw_sink sink = {keep_command, s};
+    pimhw_sink sink = {keep_command, s, NULL};
     memset(s, 0, sizeof *s);
     s->title = w->title;
     s->config = *device;

@@ -6,7 +6,7 @@
  *
  *     checker k;
  *     checker_begin(&k, &config);
- *     pimhw_sink sink = {checker_event, &k};
+ *     pimhw_sink sink = {checker_event, &k, NULL};
  *     .. run ..
  *     checker_end(&k, &readings);
  *     if (k.fault) puts(k.fault);

@@ -74,7 +74,7 @@ static inline pimhw_sink hw_begin(const pimhw_config *config)
     hw.n_events = 0;
     hw.config = *config;
     checker_begin(&hw.k, &hw.config);
-    pimhw_sink sink = {hw_sink, &hw};
+    pimhw_sink sink = {hw_sink, &hw, NULL};
     return sink;
 }
 

@@ -496,7 +496,7 @@ static void random_spans(check_rng *rng, uint64_t n_tokens)
 static uint64_t timed_is_resolved(pimhw_device *device, const pimhw_program *program, bool epu_free)
 {
     static checker k;
-    pimhw_sink sink = {checker_event, &k};
+    pimhw_sink sink = {checker_event, &k, NULL};
     pimhw_readings r;
     pimhw_cause why = {""};
     checker_begin(&k, &w.device);

@@ -77,7 +77,7 @@ static uint64_t one_case(uint64_t seed)
     pimhw_readings walked, skipped;
     pimhw_device *device;
     pimhw_cause why = {""};
-    pimhw_sink sink = {ignore, NULL};
+    pimhw_sink sink = {ignore, NULL, NULL};
     pimhw_config c = odd_device(&rng);
     shape.n_kv_heads = (uint32_t)rng_range(&rng, 1, 16);
     shape.n_heads = shape.n_kv_heads * (uint32_t)rng_range(&rng, 1, 2);
@@ -171,7 +171,7 @@ static uint64_t hand_built_case(uint64_t seed, uint64_t *n_timed)
     check_rng rng = {seed};
     pimhw_config c = odd_device(&rng);
     pimhw_readings walked, skipped = {.skipped_rounds = 0};
-    pimhw_sink sink = {ignore, NULL};
+    pimhw_sink sink = {ignore, NULL, NULL};
     pimhw_device *device;
     pimhw_cause why[2] = {{""}, {""}};
     pimhw_config_set(&c, "n_channels", (uint32_t)rng_range(&rng, 1, 4), NULL);
@@ -220,7 +220,7 @@ static void rounds_may_count(void)
     pimhw_device *device;
     pimhw_readings walked, skipped;
     pimhw_request request = {blocks, 40, NULL, NULL, 0, 0};
-    pimhw_sink sink = {ignore, NULL};
+    pimhw_sink sink = {ignore, NULL, NULL};
     pimhw_item list = {.kind = PIMHW_LIST}, block = {.kind = PIMHW_BLOCK};
     pimhw_item mac = {.kind = PIMHW_MAC_ABK, .mask = 1};
     pimhw_operand row = {.step = {1}}, size = {.base = 8};

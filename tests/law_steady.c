@@ -129,7 +129,7 @@ typedef struct tally {
 static bool both_ways(const pimhw_config *c, const pimhw_request *request, tally *t)
 {
     pimhw_readings walked, skipped;
-    pimhw_sink sink = {ignore, NULL};
+    pimhw_sink sink = {ignore, NULL, NULL};
     pimhw_device *device;
     pimhw_cause why[2] = {{""}, {""}};
     CHECK_U(pimhw_device_create(&device, c, NULL), PIMHW_OK);

@@ -481,7 +481,7 @@ static void check_stream(pimhw_device *device, const char *name, uint64_t cycles
 {
     static checker k;
     stream s = {0}, sent = {.device = device};
-    pimhw_sink sink = {checker_event, &k};
+    pimhw_sink sink = {checker_event, &k, NULL};
     pimhw_readings r;
     pimhw_cause why = {""};
     uint64_t form = 0;

@@ -80,7 +80,7 @@ static uint64_t clocks_of(const pimhw_config *c, const pimhw_program *program,
     pimhw_cause why = {""};
     memset(l, 0, sizeof *l);
     l->c = c;
-    pimhw_sink sink = {listing_event, l};
+    pimhw_sink sink = {listing_event, l, NULL};
     bool ok = CHECK_U(pimhw_device_create(&device, c, &why), PIMHW_OK);
     ok = ok && CHECK_U(pimhw_device_time(device, &r, program, request, NULL, &why), PIMHW_OK);
     ok = ok && CHECK_U(pimhw_device_time(device, &walked, program, request, &sink, &why), PIMHW_OK);

@@ -112,7 +112,7 @@ static bool agrees(const pimhw_config *c, const mistake *m)
 {
     static judge j;
     pimhw_device *device;
-    pimhw_sink sink = {judge_event, &j};
+    pimhw_sink sink = {judge_event, &j, NULL};
     pimhw_readings r;
     pimhw_cause why = {""};
     memset(&j, 0, sizeof j);

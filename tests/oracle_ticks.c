@@ -525,7 +525,7 @@ static bool agrees(bool quiet)
 {
     static judge j;
     uint64_t count[PIMHW_N_COMMANDS] = {0}, cycles = simulate(trace, n_lines);
-    pimhw_sink sink = {judge_event, &j};
+    pimhw_sink sink = {judge_event, &j, NULL};
     pimhw_readings r;
     pimhw_cause why = {""};
     memset(&j, 0, sizeof j);
