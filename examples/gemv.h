@@ -4,8 +4,8 @@
  * several parts, each channel gets its part of the vector and the host adds the parts' sums; where
  * it is also split over ranks, whose banks take the same input, each part is a pass of its own.
  *
- * GPR, in blocks of one column: the vector; a block of zeros; then of every page, pass, tile and
- * channel one block of results, one of each bank. Include it after pim_hw.h.
+ * GPR, in blocks of one column: the vector; zeros for WR_BIAS; then of every page, pass, tile and
+ * channel the results of its banks. Include it after pim_hw.h.
  */
 #ifndef GEMV_H
 #define GEMV_H
@@ -15,6 +15,8 @@
 typedef struct gemv {
     uint64_t n_rows;    /* of the matrix */
     uint32_t n_columns; /* DRAM columns of the vector */
+    uint32_t n_zeros;   /* GPR blocks of one element a bank */
+    uint32_t n_blocks;  /* the same of one result a bank */
     uint32_t n_channels, n_ranks, n_banks;
     uint32_t chunk;    /* DRAM columns of a chunk */
     uint32_t n_parts;  /* of a row of the matrix */
@@ -36,14 +38,17 @@ static inline uint64_t gemv_min(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static inline gemv gemv_of(const pimhw_geometry *g, const pimhw_placement *p, uint64_t rows,
-                           uint64_t columns, uint32_t element_bytes)
+static inline gemv gemv_of(const pimhw_config *c, const pimhw_geometry *g, const pimhw_placement *p,
+                           uint64_t rows, uint64_t columns)
 {
     gemv v;
     memset(&v, 0, sizeof v);
+    uint32_t lanes = pimhw_config_lanes(c), banks = pimhw_config_banks(c);
     uint32_t units = g->n_channels * g->n_ranks * g->n_banks;
     v.n_rows = rows;
-    v.n_columns = (uint32_t)((columns * element_bytes + g->transfer_bytes - 1) / g->transfer_bytes);
+    v.n_columns = (uint32_t)((columns + lanes - 1) / lanes);
+    v.n_zeros = (banks + lanes - 1) / lanes;
+    v.n_blocks = (banks * (c->out_bits / 16) + lanes - 1) / lanes;
     v.n_channels = g->n_channels, v.n_ranks = g->n_ranks, v.n_banks = g->n_banks;
     v.chunk = g->chunk_bytes / g->transfer_bytes;
     v.n_parts = p->n_parts;
@@ -61,15 +66,16 @@ static inline gemv gemv_of(const pimhw_geometry *g, const pimhw_placement *p, ui
 /* First block of results; behind the last one. */
 static inline uint64_t gemv_results(const gemv *v)
 {
-    return (uint64_t)v->n_columns + 1;
+    return (uint64_t)v->n_columns + v->n_zeros;
 }
 
 static inline uint64_t gemv_end(const gemv *v)
 {
-    return gemv_results(v) + (uint64_t)v->n_pages * v->n_passes * v->n_tiles * v->n_channels;
+    return gemv_results(v) +
+           (uint64_t)v->n_pages * v->n_passes * v->n_tiles * v->n_channels * v->n_blocks;
 }
 
-/* GPR block and bank of the channel that have the sum of a part of a row. */
+/* First GPR block of the channel that has the sum of a part of a row, and the bank's number. */
 static inline uint64_t gemv_block(const gemv *v, uint64_t row, uint32_t part, uint32_t *bank)
 {
     uint64_t page = row / v->page_rows, in_page = row % v->page_rows;
@@ -77,8 +83,8 @@ static inline uint64_t gemv_block(const gemv *v, uint64_t row, uint32_t part, ui
     uint32_t channel = (uint32_t)(unit % v->n_channels);
     uint32_t rank = (uint32_t)(unit / v->n_channels % v->n_ranks), pass = rank % v->n_passes;
     *bank = rank * v->n_banks + (uint32_t)(unit / v->n_channels / v->n_ranks);
-    return gemv_results(v) + ((page * v->n_passes + pass) * v->n_tiles + tile) * v->n_channels +
-           channel;
+    uint64_t tiles = (page * v->n_passes + pass) * v->n_tiles + tile;
+    return gemv_results(v) + (tiles * v->n_channels + channel) * v->n_blocks;
 }
 
 /* Request data: blocks[n_pages], from the memory's own table, so pages may lie anywhere. */
@@ -181,10 +187,10 @@ static inline void gemv_add_outs(const gemv_builder *b, pimhw_kind kind, uint8_t
     out.step[GEMV_CHUNK] = 1;
     if (kind == PIMHW_RD_MAC) {
         gpr.base = gemv_results(v);
-        gpr.step[GEMV_PAGE] = (uint64_t)v->n_passes * v->n_tiles * v->n_channels;
-        gpr.step[GEMV_PASS] = (uint64_t)v->n_tiles * v->n_channels;
-        gpr.step[GEMV_GROUP] = (uint64_t)b->n_outs * v->n_channels;
-        gpr.step[GEMV_CHUNK] = v->n_channels;
+        gpr.step[GEMV_CHUNK] = (uint64_t)v->n_channels * v->n_blocks;
+        gpr.step[GEMV_GROUP] = b->n_outs * gpr.step[GEMV_CHUNK];
+        gpr.step[GEMV_PASS] = v->n_tiles * gpr.step[GEMV_CHUNK];
+        gpr.step[GEMV_PAGE] = v->n_passes * gpr.step[GEMV_PASS];
     }
     pimhw_program_loop(b->program, n_tiles, b->all);
     pimhw_program_item(b->program, &(pimhw_item){.kind = (uint8_t)kind,
@@ -225,7 +231,8 @@ static inline void gemv_add_page(const gemv_builder *b, const pimhw_config *conf
 /*
  * The program: one for every placement of the pages and every number of rows.
  *
- *   returns  as pimhw_program_check
+ *   returns  as pimhw_program_check; PIMHW_ERR_PROGRAM under ping-pong, whose output entries
+ *            must take turns, which these do not
  */
 static inline pimhw_status gemv_program(pimhw_program *program, const gemv *v,
                                         const pimhw_config *config, pimhw_cause *why)
@@ -234,6 +241,10 @@ static inline pimhw_status gemv_program(pimhw_program *program, const gemv *v,
     uint32_t piece = (uint32_t)gemv_min(v->chunk, pimhw_config_in_region(config));
     uint32_t n_outs = (uint32_t)gemv_min(v->n_tiles, pimhw_config_outs(config));
     gemv_builder b = {program, v, all, piece, n_outs};
+    if (config->controller == PIMHW_PING_PONG) {
+        pimhw_cause_write(why, "controller ping-pong: output entries do not take turns");
+        return PIMHW_ERR_PROGRAM;
+    }
     pimhw_program_init(program);
     pimhw_program_item(program, &(pimhw_item){.kind = PIMHW_LIST, .mask = all});
     pimhw_program_item(program, &(pimhw_item){.kind = PIMHW_BLOCK, .mask = all});
