@@ -689,6 +689,7 @@ typedef struct pimhw_event {
     /* of the instruction it belongs to */
     uint32_t index;  /* WRGB: which of its columns */
     uint32_t region; /* ping-pong: half of the global buffer that tile is in */
+    uint32_t entry;  /* the accumulator: out, but under ping-pong every sum takes a free one */
     uint32_t flags, gpr, aux, round;
     uint64_t serial; /* its number in the order of the program */
 } pimhw_event;
@@ -2298,12 +2299,18 @@ struct pimhw_units {
     uint16_t *gpr;          /* [gpr_blocks][lanes] */
 };
 
+/* Accumulators that any controller uses; ping-pong needs two. */
+static uint64_t pimhw_i_outs_most(const pimhw_config *c)
+{
+    return pimhw_i_max(pimhw_i_max(c->out_entries, c->obuf), 2);
+}
+
 /* Points the tables of the units into the memory behind them; returns the bytes of both. */
 static uint64_t pimhw_i_units_point(pimhw_units *u, const pimhw_config *c)
 {
     uint64_t channels = c->n_channels, lanes = pimhw_config_lanes(c), banks = pimhw_config_banks(c);
     uint64_t tiles = channels * 2 * c->in_entries, bytes;
-    uint64_t outs = channels * pimhw_i_max(c->out_entries, c->obuf); /* of any controller */
+    uint64_t outs = channels * pimhw_i_outs_most(c);
     uint64_t at = (sizeof *u + 63) / 64 * 64;
     char *base = (char *)u;
 #define PIMHW_I_PART(type, name, n)                                                                \
@@ -2345,7 +2352,7 @@ PIMHW_API pimhw_status pimhw_units_create(pimhw_units **units, const pimhw_confi
     u->n_banks = pimhw_config_banks(config);
     u->n_lanes = pimhw_config_lanes(config);
     u->n_tiles = 2 * config->in_entries;
-    u->n_outs = (uint32_t)pimhw_i_max(config->out_entries, config->obuf);
+    u->n_outs = (uint32_t)pimhw_i_outs_most(config);
     *units = u;
     return PIMHW_OK;
 }
@@ -2460,7 +2467,7 @@ static float *pimhw_i_tile_of(pimhw_units *u, const pimhw_event *e, bool fill)
 /* The entry of an event, used in the order of the program. */
 static pimhw_i_account *pimhw_i_sum_of(pimhw_units *u, const pimhw_event *e, float **values)
 {
-    size_t i = (size_t)e->channel * u->n_outs + e->out;
+    size_t i = (size_t)e->channel * u->n_outs + e->entry;
     pimhw_i_account *s = &u->sums[i];
     if (s->used > e->serial + 1)
         pimhw_i_hazard(u, "channel %u: output entry %u was used out of order", e);
@@ -2800,7 +2807,7 @@ typedef struct pimhw_i_work {
     uint64_t row;
     uint32_t column, tile, out;
     /* for the sink: of the instruction; no clock hangs on them */
-    uint32_t first_tile, flags, gpr, aux, round, region;
+    uint32_t first_tile, flags, gpr, aux, round, region, entry;
     uint64_t serial;
 } pimhw_i_work;
 
@@ -2881,8 +2888,11 @@ typedef struct pimhw_i_flow {
     uint32_t *tile_marks, *out_marks; /* DCS: used by I/O that waits for a refresh */
     uint64_t *tile_group;             /* ping-pong: [in_entries] */
     pimhw_i_entry *sums;              /* ping-pong: [outs] */
-    pimhw_i_ring *ring;               /* DCS: [PIMHW_I_STREAMS] */
-    pimhw_i_phase *phase;             /* ping-pong: [3] */
+    uint64_t *entry_free;  /* ping-pong with a sink: [outs, 2 or more], from which phase on .. */
+    uint64_t *entry_of;    /* .. [outs] which one holds the sum of it, plus 1 */
+    uint64_t *tile_region; /* .. [in_entries] where a tile was written last */
+    pimhw_i_ring *ring;    /* DCS: [PIMHW_I_STREAMS] */
+    pimhw_i_phase *phase;  /* ping-pong: [3] */
 } pimhw_i_flow;
 
 /* Points the tables of a flow into the memory behind it; returns the bytes of both. */
@@ -2903,6 +2913,9 @@ static size_t pimhw_i_flow_point(pimhw_i_flow *f, const pimhw_i_rules *rules)
     PIMHW_I_PART(uint64_t, out_io, dcs ? outs : 0)
     PIMHW_I_PART(uint64_t, tile_group, pp ? tiles : 0)
     PIMHW_I_PART(pimhw_i_entry, sums, pp ? outs : 0)
+    PIMHW_I_PART(uint64_t, entry_free, pp ? pimhw_i_max(outs, 2) : 0)
+    PIMHW_I_PART(uint64_t, entry_of, pp ? outs : 0)
+    PIMHW_I_PART(uint64_t, tile_region, pp ? tiles : 0)
     PIMHW_I_PART(pimhw_i_phase, phase, pp ? 3 : 0)
     PIMHW_I_PART(uint32_t, tile_marks, dcs ? (tiles + 1) / 2 * 2 : 0)
     PIMHW_I_PART(uint32_t, out_marks, dcs ? (outs + 1) / 2 * 2 : 0)
@@ -3126,6 +3139,7 @@ static void pimhw_i_tell(const pimhw_i_channel *ch, uint32_t command, uint64_t t
             e.out = work->out;
             e.index = tiles ? e.tile - work->first_tile : 0;
             e.region = work->region;
+            e.entry = work->entry;
             e.flags = work->flags;
             e.gpr = work->gpr;
             e.aux = work->aux;
@@ -3761,6 +3775,8 @@ static void pimhw_i_pp_finish(pimhw_i_channel *ch)
         f->phase[i].n_w = f->phase[i].n_m = f->phase[i].n_r = f->phase[i].outs = 0;
     memset(f->tile_group, 0, ch->rules->config.in_entries * sizeof f->tile_group[0]);
     memset(f->sums, 0, ch->rules->outs * sizeof f->sums[0]);
+    for (uint32_t i = 0; i < pimhw_i_max(ch->rules->outs, 2); i++)
+        if (f->entry_free[i] < UINT64_MAX) f->entry_free[i] = 0;
     f->start_before = f->start;
     f->filling = f->group = f->used_group = 0;
     f->n_records = f->group_tiles = 0;
@@ -3796,8 +3812,10 @@ static void pimhw_i_pp_write(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n
         uint32_t k = (uint32_t)pimhw_i_min(n, ch->rules->in_region - f->group_tiles);
         work->region = f->group & 1;
         pimhw_i_pp_wait(ch, work, k, f->group);
-        for (uint32_t i = 0; i < k; i++)
+        for (uint32_t i = 0; i < k; i++) {
             f->tile_group[work->tile + i] = f->group;
+            f->tile_region[work->tile + i] = f->group & 1;
+        }
         f->group_tiles += k;
         work->tile += k;
         n -= k;
@@ -3821,6 +3839,29 @@ static uint32_t pimhw_i_pp_claim(pimhw_i_flow *f, uint64_t group, pimhw_i_phase 
     return n;
 }
 
+/* The accumulator of a sum that goes on, or begins in a phase: one that is free by then. */
+static uint32_t pimhw_i_pp_entry(const pimhw_i_channel *ch, uint32_t out, uint64_t phase)
+{
+    pimhw_i_flow *f = ch->flow;
+    uint32_t entry = 0;
+    if (!ch->sink) return out;
+    if (f->entry_of[out]) return (uint32_t)f->entry_of[out] - 1;
+    while (f->entry_free[entry] > phase && entry + 1 < pimhw_i_max(ch->rules->outs, 2))
+        entry++;
+    f->entry_free[entry] = UINT64_MAX;
+    f->entry_of[out] = (uint64_t)entry + 1;
+    return entry;
+}
+
+/* The sum of an output is over: from a phase on another may take its accumulator. */
+static void pimhw_i_pp_leave(const pimhw_i_channel *ch, uint32_t out, uint64_t phase)
+{
+    pimhw_i_flow *f = ch->flow;
+    if (!ch->sink || !f->entry_of[out]) return;
+    f->entry_free[f->entry_of[out] - 1] = phase;
+    f->entry_of[out] = 0;
+}
+
 /* Puts MACs of one group into a phase. */
 static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, pimhw_i_work *work, uint32_t n, uint64_t group)
 {
@@ -3840,7 +3881,8 @@ static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, pimhw_i_work *work, uint32_
     if (!sum->going || sum->phase != f->filling + 1) p->outs++;
     sum->going = true;
     sum->phase = f->filling + 1;
-    work->region = group & 1;
+    if (pimhw_i_has_tiles(work->command)) work->region = (uint32_t)f->tile_region[work->tile];
+    work->entry = pimhw_i_pp_entry(ch, work->out, f->filling);
     pimhw_i_record record = {*work, group, n, 0};
     p->m[p->n_m++] = record;
 }
@@ -3862,7 +3904,7 @@ static void pimhw_i_pp_mac(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
     }
 }
 
-static void pimhw_i_pp_read(pimhw_i_channel *ch, const pimhw_i_work *work)
+static void pimhw_i_pp_read(pimhw_i_channel *ch, pimhw_i_work *work)
 {
     pimhw_i_flow *f = ch->flow;
     pimhw_i_entry *sum = &f->sums[work->out];
@@ -3871,6 +3913,9 @@ static void pimhw_i_pp_read(pimhw_i_channel *ch, const pimhw_i_work *work)
     while (p = pimhw_i_pp_phase(f, pimhw_i_max(f->filling, sum->phase)), p->n_r == PIMHW_I_RECORDS)
         pimhw_i_pp_cut(ch);
     sum->going = false;
+    work->entry = pimhw_i_pp_entry(ch, work->out, f->filling);
+    if (ch->rules->config.out_clear == PIMHW_CLEAR_READ)
+        pimhw_i_pp_leave(ch, work->out, pimhw_i_max(f->filling, sum->phase) + 1);
     p->r[p->n_r].work = *work;
     p->r[p->n_r++].n = 1;
 }
@@ -3888,6 +3933,8 @@ static void pimhw_i_ping_pong(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t 
         pimhw_i_pp_write(ch, work, n);
     } else {
         f->sums[work->out].going = false;
+        pimhw_i_pp_leave(ch, work->out, pimhw_i_max(f->filling, f->sums[work->out].phase) + 2);
+        work->entry = pimhw_i_pp_entry(ch, work->out, f->filling);
         pimhw_i_pp_wait(ch, work, 1, 0);
     }
 }
@@ -5949,8 +5996,9 @@ static void pimhw_i_send_all(pimhw_device *d, const pimhw_instruction *in)
     uint64_t row = in->kind == PIMHW_AF ? ((uint64_t)1 << 29) + d->af_mode : in->row;
     uint32_t command = PIMHW_I_KINDS[in->kind].command;
     for (uint64_t left = in->mask; left;) {
-        pimhw_i_work work = {command,   in->bank, row,     in->column, in->tile, in->out,  in->tile,
-                             in->flags, in->gpr,  in->aux, in->round,  0,        d->n_sent};
+        pimhw_i_work work = {command,   in->bank, row,       in->column, in->tile,
+                             in->out,   in->tile, in->flags, in->gpr,    in->aux,
+                             in->round, 0,        in->out,   d->n_sent};
         pimhw_i_channel *ch = pimhw_i_group(d, &left);
         if (d->shared)
             next = pimhw_i_max(next, pimhw_i_hand_over(d, ch, in, &work));

@@ -291,7 +291,7 @@ static void mask_shrinks_as_lists_end(void)
     static const uint32_t begin[] = {0, 2, 2, 3}, order[] = {2, 0, 1};
     static const pimhw_block blocks[] = {
         {.row_base = {10, 100}}, {.row_base = {20, 200}}, {.row_base = {30, 300}}};
-    pimhw_request request = {blocks, 3, begin, order, 0, 0};
+    pimhw_request request = {.blocks = blocks, .n_blocks = 3, .list_begin = begin, .order = order};
     pimhw_config c = hw_config("aim-gddr6", 3);
     pimhw_program p;
     pimhw_program_init(&p);
@@ -323,7 +323,7 @@ static void late_block_runs_with_the_block_before(void)
 {
     static const pimhw_block blocks[] = {{.row_base = {10, 100}}, {.row_base = {20, 200}}};
     static const uint32_t rows[] = {10, 20, 100, 200};
-    pimhw_request request = {blocks, 2, NULL, NULL, 0, 0};
+    pimhw_request request = {.blocks = blocks, .n_blocks = 2};
     pimhw_config c = hw_config("aimx", 2);
     pimhw_program p;
     pimhw_program_init(&p);
@@ -385,7 +385,7 @@ static void no_block_adds_no_row(void)
 {
     static const uint32_t begin[] = {0, 1, 1}, order[] = {0};
     static const pimhw_block block = {.row_base = {50}};
-    pimhw_request request = {&block, 1, begin, order, 0, 0};
+    pimhw_request request = {.blocks = &block, .n_blocks = 1, .list_begin = begin, .order = order};
     pimhw_config c = hw_config("aimx", 2);
     pimhw_program p;
     pimhw_program_init(&p);
@@ -553,7 +553,7 @@ static void random_programs_mean_what_they_say(void)
             blocks[i].row_base[0] = (uint32_t)rng_range(&m.rng, 0, 50);
             blocks[i].row_base[1] = (uint32_t)rng_range(&m.rng, 100, 150);
         }
-        pimhw_request request = {blocks, (uint32_t)rng_range(&m.rng, 0, 5), NULL, NULL, 0, 0};
+        pimhw_request request = {.blocks = blocks, .n_blocks = (uint32_t)rng_range(&m.rng, 0, 5)};
         for (uint32_t ch = 0; ch < c.n_channels; ch++) {
             begin[ch] = n;
             for (uint64_t k = request.n_blocks ? rng_range(&m.rng, 0, 4) : 0; k--;)

@@ -176,7 +176,7 @@ static uint64_t hand_built_case(uint64_t seed, uint64_t *n_timed)
     pimhw_cause why[2] = {{""}, {""}};
     pimhw_config_set(&c, "n_channels", (uint32_t)rng_range(&rng, 1, 4), NULL);
     uint64_t channels = (UINT64_C(1) << c.n_channels) - 1, lag = rng_range(&rng, 0, 2);
-    pimhw_request request = {blocks, (uint32_t)rng_range(&rng, 1, 40), NULL, NULL, 0, 0};
+    pimhw_request request = {.blocks = blocks, .n_blocks = (uint32_t)rng_range(&rng, 1, 40)};
     pimhw_item list = {.kind = PIMHW_LIST}, block = {.kind = PIMHW_BLOCK};
     request.repeats = rng_range(&rng, 0, 7) ? 0 : (uint32_t)rng_range(&rng, 1, 30);
     random_blocks(&rng, request.n_blocks);
@@ -219,7 +219,7 @@ static void rounds_may_count(void)
     pimhw_config c;
     pimhw_device *device;
     pimhw_readings walked, skipped;
-    pimhw_request request = {blocks, 40, NULL, NULL, 0, 0};
+    pimhw_request request = {.blocks = blocks, .n_blocks = 40};
     pimhw_sink sink = {ignore, NULL, NULL};
     pimhw_item list = {.kind = PIMHW_LIST}, block = {.kind = PIMHW_BLOCK};
     pimhw_item mac = {.kind = PIMHW_MAC_ABK, .mask = 1};

@@ -151,7 +151,7 @@ static bool one_case(uint64_t seed, tally *t)
     uint64_t sort = rng_range(&rng, 0, 19);
     most_rounds = sort < 14 ? 6000 : sort < 19 ? 3 : 60;
     wild how = {sort == 19, sort == 19, sort == 18 || sort > 11};
-    pimhw_request request = {blocks, 1, NULL, NULL, 0, 0};
+    pimhw_request request = {.blocks = blocks, .n_blocks = 1};
     pimhw_operand row = {.base = rng_range(&rng, 0, 3)};
     memset(blocks, 0, sizeof blocks);
     blocks[0].rest[0] = rng_range(&rng, 0, 900);
