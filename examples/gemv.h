@@ -231,8 +231,7 @@ static inline void gemv_add_page(const gemv_builder *b, const pimhw_config *conf
 /*
  * The program: one for every placement of the pages and every number of rows.
  *
- *   returns  as pimhw_program_check; PIMHW_ERR_PROGRAM under ping-pong, whose output entries
- *            must take turns, which these do not
+ *   returns  as pimhw_program_check
  */
 static inline pimhw_status gemv_program(pimhw_program *program, const gemv *v,
                                         const pimhw_config *config, pimhw_cause *why)
@@ -241,10 +240,6 @@ static inline pimhw_status gemv_program(pimhw_program *program, const gemv *v,
     uint32_t piece = (uint32_t)gemv_min(v->chunk, pimhw_config_in_region(config));
     uint32_t n_outs = (uint32_t)gemv_min(v->n_tiles, pimhw_config_outs(config));
     gemv_builder b = {program, v, all, piece, n_outs};
-    if (config->controller == PIMHW_PING_PONG) {
-        pimhw_cause_write(why, "controller ping-pong: output entries do not take turns");
-        return PIMHW_ERR_PROGRAM;
-    }
     pimhw_program_init(program);
     pimhw_program_item(program, &(pimhw_item){.kind = PIMHW_LIST, .mask = all});
     pimhw_program_item(program, &(pimhw_item){.kind = PIMHW_BLOCK, .mask = all});
