@@ -949,6 +949,8 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
 
 #if PIMATTN_SIMD > 0 && defined(__GNUC__) && defined(__x86_64__)
 #define PIMATTN_I_X86
+#define PIMATTN_I_REGISTER "v" /* in constraints, and what clears one: */
+#define PIMATTN_I_CLEAR    "vxorps %0, %0, %0"
 #if PIMATTN_SIMD > 1
 #define PIMATTN_I_AVX512
 #endif
@@ -957,6 +959,8 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
 #endif
 #if PIMATTN_SIMD > 0 && defined(__GNUC__) && defined(__AARCH64EL__)
 #define PIMATTN_I_NEON
+#define PIMATTN_I_REGISTER "w"
+#define PIMATTN_I_CLEAR    "movi %0.4s, #0"
 #include <arm_neon.h>
 #endif
 
@@ -965,8 +969,10 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
 /*
  * The bodies below are written once for vectors of W floats, with the operators that gcc and clang
  * give to vectors. What they need beside these of an instruction set: PLAIN_W and TARGET_W (of what
- * is called, of what is inlined), EACH_W (the sums of a block), fma, max (NaN if b is), swap (lanes
- * at a distance), each (of W numbers one for every lane), fold and load and store (by type).
+ * is called, of what is inlined), EACH_W (the SUMS_W sums of a block), QUAD_W (a sum folded to four
+ * lanes, beside others), EIGHT_W and MORE_W (blocks of 8 queries, if any), fma, max (NaN if b is),
+ * pick (of every 2 * step lanes of a, then of b, the first or the second half), each (x[token] for
+ * every lane; the tokens lie in one vector), bytes (W int8 as integers), from_bf16, from_f16, to_f16.
  *
  * Sums are variables of their own: compilers keep arrays of them on the stack.
  */
@@ -974,15 +980,6 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
 #define PIMATTN_I_EACH16(X, W)                                                                     \
     PIMATTN_I_EACH8(X, W)                                                                          \
     X(W, 8) X(W, 9) X(W, 10) X(W, 11) X(W, 12) X(W, 13) X(W, 14) X(W, 15)
-
-/* The constraint of a vector register, and what clears one. */
-#ifdef PIMATTN_I_X86
-#define PIMATTN_I_REGISTER "v"
-#define PIMATTN_I_CLEAR    "vxorps %0, %0, %0"
-#else
-#define PIMATTN_I_REGISTER "w"
-#define PIMATTN_I_CLEAR    "movi %0.4s, #0"
-#endif
 
 /*
  * Whether to fetch what comes later still into the second cache. A single query of wide rows keeps
@@ -1012,14 +1009,16 @@ static inline __attribute__((always_inline)) void pimattn_i_fetch(const unsigned
 static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 /*
- * Vectors: v of floats, i of integers, u wherever it lies. zero: a register of its own; compilers
- * copy one zero 15 times, and the copies take as long as sums. hold: a vector of a query, loaded
- * once; else compilers load it again for every token.
+ * Vectors: v of floats, i of integers; u, h and b of floats, half words and bytes anywhere. zero: a
+ * register of its own; compilers copy one zero 15 times, and the copies take as long as sums.
+ * hold: a vector of a query, loaded once; else compilers load it again for every token.
  */
 #define PIMATTN_I_VECTOR(W)                                                                        \
     typedef float pimattn_i_v##W __attribute__((vector_size(4 * W)));                              \
     typedef int32_t pimattn_i_i##W __attribute__((vector_size(4 * W)));                            \
     typedef float pimattn_i_u##W __attribute__((vector_size(4 * W), aligned(1), may_alias));       \
+    typedef uint16_t pimattn_i_h##W __attribute__((vector_size(2 * W), aligned(1), may_alias));    \
+    typedef int8_t pimattn_i_b##W __attribute__((vector_size(W), aligned(1), may_alias));          \
     PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_get_##W(const void *from)                        \
     {                                                                                              \
         return *(const pimattn_i_u##W *)from;                                                      \
@@ -1033,10 +1032,6 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const pimattn_i_v##W zero = {0.0f};                                                        \
         return x - zero;                                                                           \
     }                                                                                              \
-    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_add_##W(pimattn_i_v##W a, pimattn_i_v##W b)      \
-    {                                                                                              \
-        return a + b;                                                                              \
-    }                                                                                              \
     PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_zero_##W(void)                                   \
     {                                                                                              \
         pimattn_i_v##W x;                                                                          \
@@ -1048,7 +1043,66 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         pimattn_i_v##W x = pimattn_i_get_##W(q);                                                   \
         __asm__("" : "+" PIMATTN_I_REGISTER(x));                                                   \
         return x;                                                                                  \
+    }                                                                                              \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_select_##W(pimattn_i_i##W which,                 \
+                                                             pimattn_i_v##W a, pimattn_i_v##W b)   \
+    {                                                                                              \
+        return (pimattn_i_v##W)((which & (pimattn_i_i##W)a) | (~which & (pimattn_i_i##W)b));       \
     }
+
+/* W numbers of a type; those to store are finite. */
+#define PIMATTN_I_TYPES(W)                                                                         \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_load_##W(const unsigned char *from,              \
+                                                           const uint32_t type)                    \
+    {                                                                                              \
+        if (type == PIMATTN_F32) return pimattn_i_get_##W(from);                                   \
+        if (type == PIMATTN_F16) return pimattn_i_from_f16_##W(from);                              \
+        if (type == PIMATTN_INT8)                                                                  \
+            return __builtin_convertvector(pimattn_i_bytes_##W(from), pimattn_i_v##W);             \
+        return pimattn_i_from_bf16_##W(from);                                                      \
+    }                                                                                              \
+    PIMATTN_I_TARGET_##W void pimattn_i_store_##W(unsigned char *to, pimattn_i_v##W x,             \
+                                                  const uint32_t type)                             \
+    {                                                                                              \
+        pimattn_i_i##W n = (pimattn_i_i##W)x;                                                      \
+        if (type == PIMATTN_F32) {                                                                 \
+            pimattn_i_put_##W(to, x);                                                              \
+        } else if (type == PIMATTN_F16) {                                                          \
+            pimattn_i_to_f16_##W(to, x);                                                           \
+        } else if (type == PIMATTN_BF16) {                                                         \
+            n = (n + (n >> 16 & 1) + 0x7fff) >> 16;                                                \
+            *(pimattn_i_h##W *)(void *)to = __builtin_convertvector(n, pimattn_i_h##W);            \
+        } else {                                                                                   \
+            n = (pimattn_i_i##W)(x + 12582912.0f); /* to the nearest integer, in the low bits */   \
+            *(pimattn_i_b##W *)(void *)to = __builtin_convertvector(n, pimattn_i_b##W);            \
+        }                                                                                          \
+    }
+
+#define PIMATTN_I_OVER_TOKENS(W, OP)                                                               \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_##OP##_tokens_##W(pimattn_i_v##W x, uint32_t n)  \
+    {                                                                                              \
+        if (W == 16 && n <= 8) x = pimattn_i_##OP##_##W(x, x, 8);                                  \
+        if (W >= 8 && n <= 4) x = pimattn_i_##OP##_##W(x, x, 4);                                   \
+        if (n <= 2) x = pimattn_i_##OP##_##W(x, x, 2);                                             \
+        if (n <= 1) x = pimattn_i_##OP##_##W(x, x, 1);                                             \
+        return x;                                                                                  \
+    }
+
+/* Sums, or maxima, of lanes at a distance; of all lanes that stand for (token, query) over tokens. */
+#define PIMATTN_I_FOLD(W)                                                                          \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_add_##W(pimattn_i_v##W a, pimattn_i_v##W b,      \
+                                                          const int step)                          \
+    {                                                                                              \
+        return pimattn_i_pick_##W(a, b, step, false) + pimattn_i_pick_##W(a, b, step, true);       \
+    }                                                                                              \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_most_##W(pimattn_i_v##W a, pimattn_i_v##W b,     \
+                                                           const int step)                         \
+    {                                                                                              \
+        return pimattn_i_max_##W(pimattn_i_pick_##W(a, b, step, false),                            \
+                                 pimattn_i_pick_##W(a, b, step, true));                            \
+    }                                                                                              \
+    PIMATTN_I_OVER_TOKENS(W, add)                                                                  \
+    PIMATTN_I_OVER_TOKENS(W, most)
 
 /* Tokens times queries of one block of sums; vectors h, h + 16 / W, .. of the rows. */
 #define PIMATTN_I_ZERO(W, i) pimattn_i_v##W a##i = pimattn_i_zero_##W();
@@ -1112,7 +1166,13 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
             for (uint32_t h = 1; h < 16 / W; h++)                                                  \
                 pimattn_i_sums_##W(tile, k + h * W * bytes, q + h * W, q_floats, sums[h],          \
                                    &fetched, type, n, 0);                                          \
-            pimattn_i_fold_sums_##W(s, sums);                                                      \
+            for (uint32_t i = 0; i < PIMATTN_I_SUMS_##W; i += W) {                                 \
+                const pimattn_i_v##W low =                                                         \
+                    pimattn_i_add_##W(PIMATTN_I_QUAD_##W(i), PIMATTN_I_QUAD_##W(i + 1), 2);        \
+                const pimattn_i_v##W high =                                                        \
+                    pimattn_i_add_##W(PIMATTN_I_QUAD_##W(i + 2), PIMATTN_I_QUAD_##W(i + 3), 2);    \
+                pimattn_i_put_##W(s + i, pimattn_i_add_##W(low, high, 1));                         \
+            }                                                                                      \
         }                                                                                          \
     }
 
@@ -1136,17 +1196,6 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
                                 (x > -87.33654f));                                                 \
     }
 
-/* Sums, or maxima, over the tokens of lanes that stand for (token, query). */
-#define PIMATTN_I_OVER_TOKENS(W, OP)                                                               \
-    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_##OP##_tokens_##W(pimattn_i_v##W x, uint32_t n)  \
-    {                                                                                              \
-        if (W == 16 && n <= 8) x = pimattn_i_##OP##_##W(x, pimattn_i_swap_##W(x, 8));              \
-        if (W >= 8 && n <= 4) x = pimattn_i_##OP##_##W(x, pimattn_i_swap_##W(x, 4));               \
-        if (n <= 2) x = pimattn_i_##OP##_##W(x, pimattn_i_swap_##W(x, 2));                         \
-        if (n <= 1) x = pimattn_i_##OP##_##W(x, pimattn_i_swap_##W(x, 1));                         \
-        return x;                                                                                  \
-    }
-
 /*
  * Softmax of a tile, vertically: lane i of every vector belongs to query i % n, of which m and l
  * are lanes below n; the others there are kept. bad is 0, or NaN for a query with a score that is
@@ -1158,14 +1207,9 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         for (uint32_t j = 0; j < n; j += W)                                                        \
             pimattn_i_put_##W(o + j, pimattn_i_get_##W(o + j) * keep);                             \
     }                                                                                              \
-    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_select_##W(pimattn_i_i##W which,                 \
-                                                             pimattn_i_v##W a, pimattn_i_v##W b)   \
-    {                                                                                              \
-        return (pimattn_i_v##W)((which & (pimattn_i_i##W)a) | (~which & (pimattn_i_i##W)b));       \
-    }                                                                                              \
     PIMATTN_I_TARGET_##W void pimattn_i_softmax_##W(const pimattn_i_tile *tile, const uint32_t n,  \
                                                     const float *s, float *weights, float *m,      \
-                                                    float *o, size_t o_floats, const bool plain)   \
+                                                    float *o, size_t o_floats)                     \
     {                                                                                              \
         const uint32_t n_vectors = 16 * n / W;                                                     \
         const int shift = n == 8 ? 3 : (int)n / 2;                                                 \
@@ -1179,21 +1223,20 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         for (uint32_t i = 0; i < n_vectors; i++) {                                                 \
             const pimattn_i_i##W token = (lane + (int32_t)(W * i)) >> shift;                       \
             x[i] = pimattn_i_get_##W(s + W * i);                                                   \
-            if (!plain && tile->k_scale) x[i] = x[i] * pimattn_i_each_##W(tile->k_scale, token);   \
+            if (tile->k_scale) x[i] = x[i] * pimattn_i_each_##W(tile->k_scale, token);             \
             x[i] = x[i] * tile->scale;                                                             \
             bad = pimattn_i_fma_##W(x[i], zero, bad);                                              \
-            if (!plain && tile->visible != 0xffff)                                                 \
+            if (tile->visible != 0xffff)                                                           \
                 x[i] = pimattn_i_select_##W(                                                       \
                     (lane - lane + (int32_t)tile->visible) >> token << 31 < 0, x[i], none);        \
             most = pimattn_i_max_##W(x[i], most);                                                  \
         }                                                                                          \
         bad = pimattn_i_add_tokens_##W(bad, n);                                                    \
-        most = pimattn_i_max_tokens_##W(most, n) + bad;                                            \
+        most = pimattn_i_most_tokens_##W(most, n) + bad;                                           \
         for (uint32_t i = 0; i < n_vectors; i++) {                                                 \
             const pimattn_i_i##W token = (lane + (int32_t)(W * i)) >> shift;                       \
             pimattn_i_v##W weight = x[i] = pimattn_i_exp_##W(x[i] - most);                         \
-            if (!plain && tile->v_scale)                                                           \
-                weight = weight * pimattn_i_each_##W(tile->v_scale, token);                        \
+            if (tile->v_scale) weight = weight * pimattn_i_each_##W(tile->v_scale, token);         \
             pimattn_i_put_##W(weights + W * i, weight);                                            \
         }                                                                                          \
         const pimattn_i_v##W keep = pimattn_i_exp_##W(was - most);                                 \
@@ -1211,13 +1254,10 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
                                                 const float *s, float *weights, float *m,          \
                                                 float *o, size_t o_floats)                         \
     {                                                                                              \
-        bool plain = tile->visible == 0xffff && !tile->k_scale && !tile->v_scale;                  \
-        if (W == 16 && n == 8 && plain)                                                            \
-            pimattn_i_softmax_##W(tile, 8, s, weights, m, o, o_floats, true);                      \
-        else if (W == 16 && n == 8)                                                                \
-            pimattn_i_softmax_##W(tile, 8, s, weights, m, o, o_floats, false);                     \
+        if (W == 16 && n == 8)                                                                     \
+            pimattn_i_softmax_##W(tile, 8, s, weights, m, o, o_floats);                            \
         else                                                                                       \
-            pimattn_i_softmax_##W(tile, n, s, weights, m, o, o_floats, false);                     \
+            pimattn_i_softmax_##W(tile, n, s, weights, m, o, o_floats);                            \
     }
 
 /* C vectors of V's dims for all queries. */
@@ -1287,17 +1327,17 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     }                                                                                              \
     PIMATTN_I_PLAIN_##W uint32_t pimattn_i_magnitude_##W(const unsigned char *from, size_t n)      \
     {                                                                                              \
-        float peaks[2 * W];                                                                        \
+        int32_t sizes[W];                                                                          \
         size_t i = 0;                                                                              \
-        pimattn_i_v##W a = {0.0f}, b = a;                                                          \
-        for (; i + 2 * W <= n; i += 2 * W) {                                                       \
-            a = pimattn_i_peak_##W(a, pimattn_i_get_##W(from + 4 * i));                            \
-            b = pimattn_i_peak_##W(b, pimattn_i_get_##W(from + 4 * (i + W)));                      \
+        pimattn_i_i##W most = {0};                                                                 \
+        for (; i + W <= n; i += W) {                                                               \
+            const pimattn_i_i##W size =                                                            \
+                (pimattn_i_i##W)pimattn_i_get_##W(from + 4 * i) & 0x7fffffff;                      \
+            most = (size & (size > most)) | (most & (size <= most));                               \
         }                                                                                          \
-        pimattn_i_put_##W(peaks, a);                                                               \
-        pimattn_i_put_##W(peaks + W, b);                                                           \
+        pimattn_i_put_##W(sizes, (pimattn_i_v##W)most);                                            \
         uint32_t rest = pimattn_i_magnitude(from + 4 * i, n - i);                                  \
-        uint32_t peak = pimattn_i_magnitude((const unsigned char *)peaks, 2 * W);                  \
+        uint32_t peak = pimattn_i_magnitude((const unsigned char *)sizes, W);                      \
         return peak > rest ? peak : rest;                                                          \
     }                                                                                              \
     PIMATTN_I_PLAIN_##W void pimattn_i_blend_##W(float *o, float a, const float *from, float b,    \
@@ -1350,10 +1390,10 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     }
 
 #define PIMATTN_I_KERNEL(W, NAME, MOST)                                                            \
+    PIMATTN_I_TYPES(W)                                                                             \
+    PIMATTN_I_FOLD(W)                                                                              \
     PIMATTN_I_DOTS(W)                                                                              \
     PIMATTN_I_EXP(W)                                                                               \
-    PIMATTN_I_OVER_TOKENS(W, add)                                                                  \
-    PIMATTN_I_OVER_TOKENS(W, max)                                                                  \
     PIMATTN_I_SOFT(W)                                                                              \
     PIMATTN_I_MIX(W)                                                                               \
     PIMATTN_I_ROWS(W)                                                                              \
@@ -1388,6 +1428,9 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 #define PIMATTN_I_EIGHT_8(F, T) NULL /* two blocks of 4 are faster */
 #define PIMATTN_I_MORE_8
 
+#define PIMATTN_I_QUAD_8(i)                                                                        \
+    pimattn_i_add_8(sums[0][i] + sums[1][i], sums[0][i + 4] + sums[1][i + 4], 4)
+
 PIMATTN_I_VECTOR(8)
 
 PIMATTN_I_TARGET_8 __m256 pimattn_i_fma_8(__m256 a, __m256 b, __m256 c)
@@ -1398,67 +1441,33 @@ PIMATTN_I_TARGET_8 __m256 pimattn_i_max_8(__m256 a, __m256 b)
 {
     return _mm256_max_ps(a, b);
 }
-/* The larger magnitude, by bits. */
-PIMATTN_I_TARGET_8 __m256 pimattn_i_peak_8(__m256 a, __m256 x)
+PIMATTN_I_TARGET_8 __m256 pimattn_i_pick_8(__m256 a, __m256 b, const int step, const bool second)
 {
-    __m256i size = _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7fffffff));
-    return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(a), size));
+    if (step == 4)
+        return second ? _mm256_permute2f128_ps(a, b, 0x31) : _mm256_permute2f128_ps(a, b, 0x20);
+    if (step == 2) return second ? _mm256_shuffle_ps(a, b, 0xee) : _mm256_shuffle_ps(a, b, 0x44);
+    return second ? _mm256_shuffle_ps(a, b, 0xdd) : _mm256_shuffle_ps(a, b, 0x88);
 }
-PIMATTN_I_TARGET_8 __m256 pimattn_i_swap_8(__m256 x, const uint32_t step)
-{
-    if (step == 4) return _mm256_permute2f128_ps(x, x, 0x01);
-    return step == 2 ? _mm256_permute_ps(x, 0x4e) : _mm256_permute_ps(x, 0xb1);
-}
-/* x[token]; token runs within 8. */
 PIMATTN_I_TARGET_8 __m256 pimattn_i_each_8(const float *x, pimattn_i_i8 token)
 {
     return _mm256_permutevar8x32_ps(pimattn_i_get_8(x + (token[0] & 8)), (__m256i)token);
 }
-PIMATTN_I_TARGET_8 __m256 pimattn_i_load_8(const unsigned char *from, const uint32_t type)
+PIMATTN_I_TARGET_8 pimattn_i_i8 pimattn_i_bytes_8(const unsigned char *from)
 {
-    const __m128i *half = (const __m128i *)(const void *)from;
-    if (type == PIMATTN_F32) return pimattn_i_get_8(from);
-    if (type == PIMATTN_F16) return _mm256_cvtph_ps(_mm_loadu_si128(half));
-    if (type == PIMATTN_INT8)
-        return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(half)));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(half)), 16));
+    return (pimattn_i_i8)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)from));
 }
-PIMATTN_I_TARGET_8 void pimattn_i_store_8(unsigned char *to, __m256 x, const uint32_t type)
+PIMATTN_I_TARGET_8 __m256 pimattn_i_from_bf16_8(const unsigned char *from)
 {
-    __m128i *half = (__m128i *)(void *)to;
-    __m256i n = _mm256_castps_si256(x);
-    if (type == PIMATTN_F32) {
-        pimattn_i_put_8(to, x);
-    } else if (type == PIMATTN_F16) {
-        _mm_storeu_si128(half, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
-    } else if (type == PIMATTN_INT8) {
-        n = _mm256_cvtps_epi32(x);
-        __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1));
-        _mm_storel_epi64(half, _mm_packs_epi16(words, words));
-    } else {
-        __m256i odd = _mm256_and_si256(_mm256_srli_epi32(n, 16), _mm256_set1_epi32(1));
-        n = _mm256_add_epi32(n, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
-        n = _mm256_srli_epi32(n, 16);
-        _mm_storeu_si128(
-            half, _mm_packus_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1)));
-    }
+    const __m128i half = _mm_loadu_si128((const __m128i *)(const void *)from);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
-/* Sums of the lanes of two vectors at a time: after 3 rounds, those of 8. */
-PIMATTN_I_TARGET_8 __m256 pimattn_i_fold_8(__m256 a, __m256 b, const uint32_t step)
+PIMATTN_I_TARGET_8 __m256 pimattn_i_from_f16_8(const unsigned char *from)
 {
-    if (step == 4) return _mm256_permute2f128_ps(a, b, 0x20) + _mm256_permute2f128_ps(a, b, 0x31);
-    if (step == 2) return _mm256_shuffle_ps(a, b, 0x44) + _mm256_shuffle_ps(a, b, 0xee);
-    return _mm256_shuffle_ps(a, b, 0x88) + _mm256_shuffle_ps(a, b, 0xdd);
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)from));
 }
-PIMATTN_I_TARGET_8 __m256 pimattn_i_fold2_8(pimattn_i_v8 (*sums)[8], uint32_t i)
+PIMATTN_I_TARGET_8 void pimattn_i_to_f16_8(unsigned char *to, __m256 x)
 {
-    return pimattn_i_fold_8(sums[0][i] + sums[1][i], sums[0][i + 4] + sums[1][i + 4], 4);
-}
-PIMATTN_I_TARGET_8 void pimattn_i_fold_sums_8(float *s, pimattn_i_v8 (*sums)[8])
-{
-    __m256 low = pimattn_i_fold_8(pimattn_i_fold2_8(sums, 0), pimattn_i_fold2_8(sums, 1), 2);
-    __m256 high = pimattn_i_fold_8(pimattn_i_fold2_8(sums, 2), pimattn_i_fold2_8(sums, 3), 2);
-    pimattn_i_put_8(s, pimattn_i_fold_8(low, high, 1));
+    _mm_storeu_si128((__m128i *)(void *)to, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
 }
 
 PIMATTN_I_KERNEL(8, "avx2", 4)
@@ -1475,90 +1484,55 @@ PIMATTN_I_KERNEL(8, "avx2", 4)
 #define PIMATTN_I_EIGHT_16(F, T) pimattn_i_##F##_16_##T##_8
 #define PIMATTN_I_MORE_16        PIMATTN_I_INSTANCES(16, 8)
 
+#define PIMATTN_I_PAIR_16(i) pimattn_i_add_16(sums[0][i], sums[0][i + 4], 8)
+#define PIMATTN_I_QUAD_16(i) pimattn_i_add_16(PIMATTN_I_PAIR_16(i), PIMATTN_I_PAIR_16(i + 8), 4)
+
 PIMATTN_I_VECTOR(16)
 
+/* Forms with a mask of all lanes where the others begin with what gcc calls uninitialized. */
 PIMATTN_I_TARGET_16 __m512 pimattn_i_fma_16(__m512 a, __m512 b, __m512 c)
 {
     return _mm512_fmadd_ps(a, b, c);
 }
-/* Forms with a mask of all lanes: the others begin with what gcc calls uninitialized. */
 PIMATTN_I_TARGET_16 __m512 pimattn_i_max_16(__m512 a, __m512 b)
 {
     return _mm512_maskz_max_ps(0xffff, a, b);
 }
-PIMATTN_I_TARGET_16 __m512 pimattn_i_peak_16(__m512 a, __m512 x)
+#define PIMATTN_I_PICK_16(F, FIRST, SECOND)                                                        \
+    (second ? F(0xffff, a, b, SECOND) : F(0xffff, a, b, FIRST))
+PIMATTN_I_TARGET_16 __m512 pimattn_i_pick_16(__m512 a, __m512 b, const int step, const bool second)
 {
-    __m512i size = _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
-    return _mm512_castsi512_ps(_mm512_maskz_max_epi32(0xffff, _mm512_castps_si512(a), size));
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_swap_16(__m512 x, const uint32_t step)
-{
-    if (step == 8) return _mm512_maskz_shuffle_f32x4(0xffff, x, x, 0x4e);
-    if (step == 4) return _mm512_maskz_shuffle_f32x4(0xffff, x, x, 0xb1);
-    return step == 2 ? _mm512_maskz_permute_ps(0xffff, x, 0x4e)
-                     : _mm512_maskz_permute_ps(0xffff, x, 0xb1);
+    if (step == 8) return PIMATTN_I_PICK_16(_mm512_maskz_shuffle_f32x4, 0x44, 0xee);
+    if (step == 4) return PIMATTN_I_PICK_16(_mm512_maskz_shuffle_f32x4, 0x88, 0xdd);
+    if (step == 2) return PIMATTN_I_PICK_16(_mm512_maskz_shuffle_ps, 0x44, 0xee);
+    return PIMATTN_I_PICK_16(_mm512_maskz_shuffle_ps, 0x88, 0xdd);
 }
 PIMATTN_I_TARGET_16 __m512 pimattn_i_each_16(const float *x, pimattn_i_i16 token)
 {
     return _mm512_maskz_permutexvar_ps(0xffff, (__m512i)token, pimattn_i_get_16(x));
 }
-PIMATTN_I_TARGET_16 __m512 pimattn_i_load_16(const unsigned char *from, const uint32_t type)
+PIMATTN_I_TARGET_16 pimattn_i_i16 pimattn_i_bytes_16(const unsigned char *from)
 {
-    const __m256i *half = (const __m256i *)(const void *)from;
-    if (type == PIMATTN_F32) return pimattn_i_get_16(from);
-    if (type == PIMATTN_F16) return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(half));
-    if (type == PIMATTN_BF16)
-        return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(
-            0xffff, _mm512_maskz_cvtepu16_epi32(0xffff, _mm256_loadu_si256(half)), 16));
-    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)from);
-    return _mm512_maskz_cvtepi32_ps(0xffff, _mm512_maskz_cvtepi8_epi32(0xffff, bytes));
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)from);
+    return (pimattn_i_i16)_mm512_maskz_cvtepi8_epi32(0xffff, bytes);
 }
-PIMATTN_I_TARGET_16 void pimattn_i_store_16(unsigned char *to, __m512 x, const uint32_t type)
+/* By one instruction: half word i becomes the upper half of word i. */
+PIMATTN_I_TARGET_16 __m512 pimattn_i_from_bf16_16(const unsigned char *from)
 {
-    __m256i *half = (__m256i *)(void *)to;
-    __m512i n = _mm512_castps_si512(x);
-    if (type == PIMATTN_F32) {
-        pimattn_i_put_16(to, x);
-    } else if (type == PIMATTN_F16) {
-        _mm256_storeu_si256(half, _mm512_maskz_cvtps_ph(0xffff, x, _MM_FROUND_TO_NEAREST_INT));
-    } else if (type == PIMATTN_INT8) {
-        n = _mm512_maskz_cvtps_epi32(0xffff, x);
-        _mm_storeu_si128((__m128i *)(void *)to, _mm512_maskz_cvtepi32_epi8(0xffff, n));
-    } else {
-        __m512i odd =
-            _mm512_and_si512(_mm512_maskz_srli_epi32(0xffff, n, 16), _mm512_set1_epi32(1));
-        n = _mm512_add_epi32(n, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-        n = _mm512_maskz_srli_epi32(0xffff, n, 16);
-        _mm256_storeu_si256(half, _mm512_maskz_cvtepi32_epi16(0xffff, n));
-    }
+    static const uint16_t at[32] = {0, 0, 0, 1, 0, 2,  0, 3,  0, 4,  0, 5,  0, 6,  0, 7,
+                                    0, 8, 0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15};
+    const __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)from);
+    return _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xaaaaaaaau, _mm512_loadu_si512(at),
+                                                              _mm512_castsi256_si512(half)));
 }
-/* Sums of the lanes of two vectors at a time: after 4 rounds, those of 16. */
-PIMATTN_I_TARGET_16 __m512 pimattn_i_fold_16(__m512 a, __m512 b, const uint32_t step)
+PIMATTN_I_TARGET_16 __m512 pimattn_i_from_f16_16(const unsigned char *from)
 {
-    if (step == 8)
-        return _mm512_maskz_shuffle_f32x4(0xffff, a, b, 0x44) +
-               _mm512_maskz_shuffle_f32x4(0xffff, a, b, 0xee);
-    if (step == 4)
-        return _mm512_maskz_shuffle_f32x4(0xffff, a, b, 0x88) +
-               _mm512_maskz_shuffle_f32x4(0xffff, a, b, 0xdd);
-    if (step == 2)
-        return _mm512_maskz_shuffle_ps(0xffff, a, b, 0x44) +
-               _mm512_maskz_shuffle_ps(0xffff, a, b, 0xee);
-    return _mm512_maskz_shuffle_ps(0xffff, a, b, 0x88) +
-           _mm512_maskz_shuffle_ps(0xffff, a, b, 0xdd);
+    return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256((const __m256i *)(const void *)from));
 }
-/* Lane i: the sum of a[i]'s lanes; i, i + 4, i + 8 and i + 12 first. */
-PIMATTN_I_TARGET_16 __m512 pimattn_i_fold4_16(const pimattn_i_v16 *a)
+PIMATTN_I_TARGET_16 void pimattn_i_to_f16_16(unsigned char *to, __m512 x)
 {
-    return pimattn_i_fold_16(pimattn_i_fold_16(a[0], a[4], 8), pimattn_i_fold_16(a[8], a[12], 8),
-                             4);
-}
-PIMATTN_I_TARGET_16 void pimattn_i_fold_sums_16(float *s, pimattn_i_v16 (*sums)[16])
-{
-    const pimattn_i_v16 *a = sums[0];
-    __m512 even = pimattn_i_fold_16(pimattn_i_fold4_16(a), pimattn_i_fold4_16(a + 1), 2);
-    __m512 odd = pimattn_i_fold_16(pimattn_i_fold4_16(a + 2), pimattn_i_fold4_16(a + 3), 2);
-    pimattn_i_put_16(s, pimattn_i_fold_16(even, odd, 1));
+    _mm256_storeu_si256((__m256i *)(void *)to,
+                        _mm512_maskz_cvtps_ph(0xffff, x, _MM_FROUND_TO_NEAREST_INT));
 }
 
 PIMATTN_I_KERNEL(16, "avx512", 8)
@@ -1577,6 +1551,8 @@ PIMATTN_I_KERNEL(16, "avx512", 8)
 #define PIMATTN_I_EIGHT_4(F, T) NULL
 #define PIMATTN_I_MORE_4
 
+#define PIMATTN_I_QUAD_4(i) ((sums[0][i] + sums[2][i]) + (sums[1][i] + sums[3][i]))
+
 PIMATTN_I_VECTOR(4)
 
 PIMATTN_I_TARGET_4 float32x4_t pimattn_i_fma_4(float32x4_t a, float32x4_t b, float32x4_t c)
@@ -1587,59 +1563,35 @@ PIMATTN_I_TARGET_4 float32x4_t pimattn_i_max_4(float32x4_t a, float32x4_t b)
 {
     return vmaxq_f32(a, b);
 }
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_peak_4(float32x4_t a, float32x4_t x)
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_pick_4(float32x4_t a, float32x4_t b, const int step,
+                                                const bool second)
 {
-    uint32x4_t size = vandq_u32(vreinterpretq_u32_f32(x), vdupq_n_u32(0x7fffffffu));
-    return vreinterpretq_f32_u32(vmaxq_u32(vreinterpretq_u32_f32(a), size));
-}
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_swap_4(float32x4_t x, const uint32_t step)
-{
-    return step == 1 ? vrev64q_f32(x) : vextq_f32(x, x, 2);
+    if (step == 1) return second ? vuzp2q_f32(a, b) : vuzp1q_f32(a, b);
+    return second ? vcombine_f32(vget_high_f32(a), vget_high_f32(b))
+                  : vcombine_f32(vget_low_f32(a), vget_low_f32(b));
 }
 PIMATTN_I_TARGET_4 float32x4_t pimattn_i_each_4(const float *x, pimattn_i_i4 token)
 {
-    float32x4_t each = {x[token[0]], x[token[1]], x[token[2]], x[token[3]]};
+    const float32x4_t each = {x[token[0]], x[token[1]], x[token[2]], x[token[3]]};
     return each;
 }
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_load_4(const unsigned char *from, const uint32_t type)
+PIMATTN_I_TARGET_4 pimattn_i_i4 pimattn_i_bytes_4(const unsigned char *from)
 {
-    uint16x4_t half;
     int8x8_t bytes = vdup_n_s8(0);
-    if (type == PIMATTN_F32) return vreinterpretq_f32_u8(vld1q_u8(from));
-    memcpy(&half, from, type == PIMATTN_INT8 ? 4 : 8);
-    if (type == PIMATTN_F16) return vcvt_f32_f16(vreinterpret_f16_u16(half));
-    if (type == PIMATTN_BF16) return vreinterpretq_f32_u32(vshll_n_u16(half, 16));
     memcpy(&bytes, from, 4);
-    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(bytes))));
+    return vmovl_s16(vget_low_s16(vmovl_s8(bytes)));
 }
-PIMATTN_I_TARGET_4 void pimattn_i_store_4(unsigned char *to, float32x4_t x, const uint32_t type)
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_from_bf16_4(const unsigned char *from)
 {
-    if (type == PIMATTN_F32) {
-        vst1q_u8(to, vreinterpretq_u8_f32(x));
-    } else if (type == PIMATTN_F16) {
-        vst1_u8(to, vreinterpret_u8_f16(vcvt_f16_f32(x)));
-    } else if (type == PIMATTN_BF16) {
-        uint32x4_t n = vreinterpretq_u32_f32(x);
-        uint32x4_t odd = vandq_u32(vshrq_n_u32(n, 16), vdupq_n_u32(1));
-        n = vaddq_u32(n, vaddq_u32(odd, vdupq_n_u32(0x7fff)));
-        vst1_u8(to, vreinterpret_u8_u16(vshrn_n_u32(n, 16)));
-    } else {
-        int16x4_t words = vmovn_s32(vcvtnq_s32_f32(x));
-        int8x8_t bytes = vmovn_s16(vcombine_s16(words, words));
-        memcpy(to, &bytes, 4);
-    }
+    return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(from)), 16));
 }
-PIMATTN_I_TARGET_4 void pimattn_i_fold_sums_4(float *s, pimattn_i_v4 (*sums)[16])
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_from_f16_4(const unsigned char *from)
 {
-    for (uint32_t i = 0; i < 16; i += 4) {
-        float32x2_t half[4];
-        for (uint32_t j = 0; j < 4; j++) {
-            float32x4_t x = (sums[0][i + j] + sums[2][i + j]) + (sums[1][i + j] + sums[3][i + j]);
-            half[j] = vadd_f32(vget_low_f32(x), vget_high_f32(x));
-        }
-        vst1q_f32(s + i,
-                  vpaddq_f32(vcombine_f32(half[0], half[1]), vcombine_f32(half[2], half[3])));
-    }
+    return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(from)));
+}
+PIMATTN_I_TARGET_4 void pimattn_i_to_f16_4(unsigned char *to, float32x4_t x)
+{
+    vst1_u8(to, vreinterpret_u8_f16(vcvt_f16_f32(x)));
 }
 
 PIMATTN_I_KERNEL(4, "neon", 4)
