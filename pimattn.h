@@ -970,9 +970,10 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
  * The bodies below are written once for vectors of W floats, with the operators that gcc and clang
  * give to vectors. What they need beside these of an instruction set: PLAIN_W and TARGET_W (of what
  * is called, of what is inlined), EACH_W (the SUMS_W sums of a block), QUAD_W (a sum folded to four
- * lanes, beside others), EIGHT_W and MORE_W (blocks of 8 queries, if any), fma, max (NaN if b is),
- * pick (of every 2 * step lanes of a, then of b, the first or the second half), each (x[token] for
- * every lane; the tokens lie in one vector), bytes (W int8 as integers), from_bf16, from_f16, to_f16.
+ * lanes, beside others), EIGHT_W and MORE_W (blocks of 8 queries, if any), FMA_W, MAX_W (NaN if b
+ * is), AT_W (x[token] for every lane; the tokens lie in one vector), INT8_W, BF16_W and F16_W (of
+ * bytes and half words), TO_F16_W, and pick (of every 2 * step lanes of a, then of b, the first or
+ * the second half).
  *
  * Sums are variables of their own: compilers keep arrays of them on the stack.
  */
@@ -1056,10 +1057,10 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
                                                            const uint32_t type)                    \
     {                                                                                              \
         if (type == PIMATTN_F32) return pimattn_i_get_##W(from);                                   \
-        if (type == PIMATTN_F16) return pimattn_i_from_f16_##W(from);                              \
-        if (type == PIMATTN_INT8)                                                                  \
-            return __builtin_convertvector(pimattn_i_bytes_##W(from), pimattn_i_v##W);             \
-        return pimattn_i_from_bf16_##W(from);                                                      \
+        const pimattn_i_h##W half = *(const pimattn_i_h##W *)(const void *)from;                   \
+        if (type == PIMATTN_INT8) return PIMATTN_I_INT8_##W(from);                                 \
+        if (type == PIMATTN_F16) return PIMATTN_I_F16_##W(half);                                   \
+        return PIMATTN_I_BF16_##W(half);                                                           \
     }                                                                                              \
     PIMATTN_I_TARGET_##W void pimattn_i_store_##W(unsigned char *to, pimattn_i_v##W x,             \
                                                   const uint32_t type)                             \
@@ -1068,7 +1069,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         if (type == PIMATTN_F32) {                                                                 \
             pimattn_i_put_##W(to, x);                                                              \
         } else if (type == PIMATTN_F16) {                                                          \
-            pimattn_i_to_f16_##W(to, x);                                                           \
+            *(pimattn_i_h##W *)(void *)to = PIMATTN_I_TO_F16_##W(x);                               \
         } else if (type == PIMATTN_BF16) {                                                         \
             n = (n + (n >> 16 & 1) + 0x7fff) >> 16;                                                \
             *(pimattn_i_h##W *)(void *)to = __builtin_convertvector(n, pimattn_i_h##W);            \
@@ -1098,7 +1099,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_most_##W(pimattn_i_v##W a, pimattn_i_v##W b,     \
                                                            const int step)                         \
     {                                                                                              \
-        return pimattn_i_max_##W(pimattn_i_pick_##W(a, b, step, false),                            \
+        return PIMATTN_I_MAX_##W(pimattn_i_pick_##W(a, b, step, false),                            \
                                  pimattn_i_pick_##W(a, b, step, true));                            \
     }                                                                                              \
     PIMATTN_I_OVER_TOKENS(W, add)                                                                  \
@@ -1109,7 +1110,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 #define PIMATTN_I_QUERY(W, i)                                                                      \
     if (i < n) qs[i] = pimattn_i_hold_##W(q + i * q_floats);
 #define PIMATTN_I_DOT(W, i)                                                                        \
-    a##i = pimattn_i_fma_##W(pimattn_i_load_##W(k + (i / n) * stride, type), qs[i % n], a##i);
+    a##i = PIMATTN_I_FMA_##W(pimattn_i_load_##W(k + (i / n) * stride, type), qs[i % n], a##i);
 #define PIMATTN_I_SUM(W, i) sums[i] = a##i;
 
 /* Scores: sums of 16 lanes each, in 16 / W vectors. Rows of a single query come one by one, as the
@@ -1124,13 +1125,13 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const unsigned char *next = tile->next_k, *far = tile->far_k;                              \
         const unsigned char *end = k + tile->dim_k / 16 * bytes;                                   \
         pimattn_i_v##W qs[8];                                                                      \
-        PIMATTN_I_EACH_##W(PIMATTN_I_ZERO, W) for (; k != end; k += bytes, q += 16)                \
-        {                                                                                          \
+        PIMATTN_I_EACH_##W(PIMATTN_I_ZERO, W);                                                     \
+        for (; k != end; k += bytes, q += 16) {                                                    \
             pimattn_i_fetch(next, far, fetched, fetch, PIMATTN_I_BOTH(type, n));                   \
-            PIMATTN_I_EACH8(PIMATTN_I_QUERY, W)                                                    \
-            PIMATTN_I_EACH_##W(PIMATTN_I_DOT, W)                                                   \
+            PIMATTN_I_EACH8(PIMATTN_I_QUERY, W);                                                   \
+            PIMATTN_I_EACH_##W(PIMATTN_I_DOT, W);                                                  \
         }                                                                                          \
-        PIMATTN_I_EACH_##W(PIMATTN_I_SUM, W)                                                       \
+        PIMATTN_I_EACH_##W(PIMATTN_I_SUM, W);                                                      \
     }                                                                                              \
     PIMATTN_I_TARGET_##W void pimattn_i_sums_by_row_##W(                                           \
         const pimattn_i_tile *tile, const float *q, pimattn_i_v##W *sums, const uint32_t type)     \
@@ -1143,7 +1144,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
             const float *of = q;                                                                   \
             pimattn_i_fetch(tile->next_k, tile->far_k, &fetched, row, PIMATTN_I_BOTH(type, 1));    \
             for (size_t at = 0; at != row; at += bytes, of += 16)                                  \
-                sum = pimattn_i_fma_##W(pimattn_i_load_##W(k + at, type), pimattn_i_get_##W(of),   \
+                sum = PIMATTN_I_FMA_##W(pimattn_i_load_##W(k + at, type), pimattn_i_get_##W(of),   \
                                         sum);                                                      \
             sums[i] = sum;                                                                         \
         }                                                                                          \
@@ -1181,17 +1182,17 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_exp_##W(pimattn_i_v##W x)                        \
     {                                                                                              \
         const pimattn_i_v##W magic = pimattn_i_set1_##W(12582912.0f);                              \
-        const pimattn_i_v##W bits = pimattn_i_fma_##W(x, pimattn_i_set1_##W(1.44269504f), magic);  \
+        const pimattn_i_v##W bits = PIMATTN_I_FMA_##W(x, pimattn_i_set1_##W(1.44269504f), magic);  \
         const pimattn_i_v##W n = bits - magic;                                                     \
-        pimattn_i_v##W r = pimattn_i_fma_##W(n, pimattn_i_set1_##W(-0.693359375f), x);             \
-        r = pimattn_i_fma_##W(n, pimattn_i_set1_##W(2.12194440e-4f), r);                           \
+        pimattn_i_v##W r = PIMATTN_I_FMA_##W(n, pimattn_i_set1_##W(-0.693359375f), x);             \
+        r = PIMATTN_I_FMA_##W(n, pimattn_i_set1_##W(2.12194440e-4f), r);                           \
         pimattn_i_v##W p = pimattn_i_set1_##W(1.9875691500e-4f);                                   \
-        p = pimattn_i_fma_##W(p, r, pimattn_i_set1_##W(1.3981999507e-3f));                         \
-        p = pimattn_i_fma_##W(p, r, pimattn_i_set1_##W(8.3334519073e-3f));                         \
-        p = pimattn_i_fma_##W(p, r, pimattn_i_set1_##W(4.1665795894e-2f));                         \
-        p = pimattn_i_fma_##W(p, r, pimattn_i_set1_##W(1.6666665459e-1f));                         \
-        p = pimattn_i_fma_##W(p, r, pimattn_i_set1_##W(5.0000001201e-1f));                         \
-        p = pimattn_i_fma_##W(p * r, r, r) + 1.0f;                                                 \
+        p = PIMATTN_I_FMA_##W(p, r, pimattn_i_set1_##W(1.3981999507e-3f));                         \
+        p = PIMATTN_I_FMA_##W(p, r, pimattn_i_set1_##W(8.3334519073e-3f));                         \
+        p = PIMATTN_I_FMA_##W(p, r, pimattn_i_set1_##W(4.1665795894e-2f));                         \
+        p = PIMATTN_I_FMA_##W(p, r, pimattn_i_set1_##W(1.6666665459e-1f));                         \
+        p = PIMATTN_I_FMA_##W(p, r, pimattn_i_set1_##W(5.0000001201e-1f));                         \
+        p = PIMATTN_I_FMA_##W(p * r, r, r) + 1.0f;                                                 \
         return (pimattn_i_v##W)(((pimattn_i_i##W)p + ((pimattn_i_i##W)bits << 23)) &               \
                                 (x > -87.33654f));                                                 \
     }
@@ -1223,20 +1224,20 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         for (uint32_t i = 0; i < n_vectors; i++) {                                                 \
             const pimattn_i_i##W token = (lane + (int32_t)(W * i)) >> shift;                       \
             x[i] = pimattn_i_get_##W(s + W * i);                                                   \
-            if (tile->k_scale) x[i] = x[i] * pimattn_i_each_##W(tile->k_scale, token);             \
+            if (tile->k_scale) x[i] = x[i] * PIMATTN_I_AT_##W(tile->k_scale, token);               \
             x[i] = x[i] * tile->scale;                                                             \
-            bad = pimattn_i_fma_##W(x[i], zero, bad);                                              \
+            bad = PIMATTN_I_FMA_##W(x[i], zero, bad);                                              \
             if (tile->visible != 0xffff)                                                           \
                 x[i] = pimattn_i_select_##W(                                                       \
                     (lane - lane + (int32_t)tile->visible) >> token << 31 < 0, x[i], none);        \
-            most = pimattn_i_max_##W(x[i], most);                                                  \
+            most = PIMATTN_I_MAX_##W(x[i], most);                                                  \
         }                                                                                          \
         bad = pimattn_i_add_tokens_##W(bad, n);                                                    \
         most = pimattn_i_most_tokens_##W(most, n) + bad;                                           \
         for (uint32_t i = 0; i < n_vectors; i++) {                                                 \
             const pimattn_i_i##W token = (lane + (int32_t)(W * i)) >> shift;                       \
             pimattn_i_v##W weight = x[i] = pimattn_i_exp_##W(x[i] - most);                         \
-            if (tile->v_scale) weight = weight * pimattn_i_each_##W(tile->v_scale, token);         \
+            if (tile->v_scale) weight = weight * PIMATTN_I_AT_##W(tile->v_scale, token);           \
             pimattn_i_put_##W(weights + W * i, weight);                                            \
         }                                                                                          \
         const pimattn_i_v##W keep = pimattn_i_exp_##W(was - most);                                 \
@@ -1263,7 +1264,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 /* C vectors of V's dims for all queries. */
 #define PIMATTN_I_MIX_STEP(W, i)                                                                   \
     if (i < C * n)                                                                                 \
-        a##i = pimattn_i_fma_##W(pimattn_i_load_##W(v + (i % C) * bytes, type),                    \
+        a##i = PIMATTN_I_FMA_##W(pimattn_i_load_##W(v + (i % C) * bytes, type),                    \
                                  pimattn_i_set1_##W(weights[i / C]), a##i);
 #define PIMATTN_I_MIX_END(W, i)                                                                    \
     if (i < C * n) {                                                                               \
@@ -1278,15 +1279,16 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     {                                                                                              \
         const size_t bytes = W * pimattn_i_type_bytes(type);                                       \
         const unsigned char *v = tile->v + dim * pimattn_i_type_bytes(type);                       \
-        PIMATTN_I_EACH_##W(PIMATTN_I_ZERO, W) for (uint32_t t = 0; t < PIMATTN_I_TILE; t++)        \
-        {                                                                                          \
+        PIMATTN_I_EACH_##W(PIMATTN_I_ZERO, W);                                                     \
+        for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {                                            \
             pimattn_i_fetch(tile->next_v, tile->far_v, fetched, (size_t)C *bytes,                  \
                             PIMATTN_I_BOTH(type, n));                                              \
-            PIMATTN_I_EACH_##W(PIMATTN_I_MIX_STEP, W) v += tile->v_stride;                         \
+            PIMATTN_I_EACH_##W(PIMATTN_I_MIX_STEP, W);                                             \
+            v += tile->v_stride;                                                                   \
             weights += n;                                                                          \
         }                                                                                          \
         o += dim;                                                                                  \
-        PIMATTN_I_EACH_##W(PIMATTN_I_MIX_END, W)                                                   \
+        PIMATTN_I_EACH_##W(PIMATTN_I_MIX_END, W);                                                  \
     }                                                                                              \
     PIMATTN_I_TARGET_##W void pimattn_i_mix_##W(const pimattn_i_tile *tile, const float *weights,  \
                                                 float *o, size_t o_floats, const uint32_t type,    \
@@ -1430,44 +1432,25 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 
 #define PIMATTN_I_QUAD_8(i)                                                                        \
     pimattn_i_add_8(sums[0][i] + sums[1][i], sums[0][i + 4] + sums[1][i + 4], 4)
+#define PIMATTN_I_FMA_8(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define PIMATTN_I_MAX_8(a, b)    _mm256_max_ps(a, b)
+#define PIMATTN_I_AT_8(x, token)                                                                   \
+    _mm256_permutevar8x32_ps(pimattn_i_get_8(x + (token[0] & 8)), (__m256i)token)
+#define PIMATTN_I_INT8_8(from)                                                                     \
+    _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)from)))
+#define PIMATTN_I_F16_8(half) _mm256_cvtph_ps((__m128i)half)
+#define PIMATTN_I_BF16_8(half)                                                                     \
+    (pimattn_i_v8) _mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)half), 16)
+#define PIMATTN_I_TO_F16_8(x) (pimattn_i_h8) _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)
 
 PIMATTN_I_VECTOR(8)
 
-PIMATTN_I_TARGET_8 __m256 pimattn_i_fma_8(__m256 a, __m256 b, __m256 c)
-{
-    return _mm256_fmadd_ps(a, b, c);
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_max_8(__m256 a, __m256 b)
-{
-    return _mm256_max_ps(a, b);
-}
 PIMATTN_I_TARGET_8 __m256 pimattn_i_pick_8(__m256 a, __m256 b, const int step, const bool second)
 {
     if (step == 4)
         return second ? _mm256_permute2f128_ps(a, b, 0x31) : _mm256_permute2f128_ps(a, b, 0x20);
     if (step == 2) return second ? _mm256_shuffle_ps(a, b, 0xee) : _mm256_shuffle_ps(a, b, 0x44);
     return second ? _mm256_shuffle_ps(a, b, 0xdd) : _mm256_shuffle_ps(a, b, 0x88);
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_each_8(const float *x, pimattn_i_i8 token)
-{
-    return _mm256_permutevar8x32_ps(pimattn_i_get_8(x + (token[0] & 8)), (__m256i)token);
-}
-PIMATTN_I_TARGET_8 pimattn_i_i8 pimattn_i_bytes_8(const unsigned char *from)
-{
-    return (pimattn_i_i8)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)from));
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_from_bf16_8(const unsigned char *from)
-{
-    const __m128i half = _mm_loadu_si128((const __m128i *)(const void *)from);
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_from_f16_8(const unsigned char *from)
-{
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)from));
-}
-PIMATTN_I_TARGET_8 void pimattn_i_to_f16_8(unsigned char *to, __m256 x)
-{
-    _mm_storeu_si128((__m128i *)(void *)to, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
 }
 
 PIMATTN_I_KERNEL(8, "avx2", 4)
@@ -1486,53 +1469,36 @@ PIMATTN_I_KERNEL(8, "avx2", 4)
 
 #define PIMATTN_I_PAIR_16(i) pimattn_i_add_16(sums[0][i], sums[0][i + 4], 8)
 #define PIMATTN_I_QUAD_16(i) pimattn_i_add_16(PIMATTN_I_PAIR_16(i), PIMATTN_I_PAIR_16(i + 8), 4)
+/* With a mask of all lanes where the plain form begins with what gcc calls uninitialized. */
+#define PIMATTN_I_FMA_16(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define PIMATTN_I_MAX_16(a, b)    _mm512_maskz_max_ps(0xffff, a, b)
+#define PIMATTN_I_AT_16(x, token)                                                                  \
+    _mm512_maskz_permutexvar_ps(0xffff, (__m512i)token, pimattn_i_get_16(x))
+#define PIMATTN_I_INT8_16(from)                                                                    \
+    _mm512_maskz_cvtepi32_ps(                                                                      \
+        0xffff,                                                                                    \
+        _mm512_maskz_cvtepi8_epi32(0xffff, _mm_loadu_si128((const __m128i *)(const void *)from)))
+#define PIMATTN_I_F16_16(half) _mm512_maskz_cvtph_ps(0xffff, (__m256i)half)
+/* One instruction: half word i becomes the upper half of word i. */
+#define PIMATTN_I_BF16_16(half)                                                                    \
+    (pimattn_i_v16) _mm512_maskz_permutexvar_epi16(                                                \
+        0xaaaaaaaau, _mm512_loadu_si512(pimattn_i_upper), _mm512_castsi256_si512((__m256i)half))
+#define PIMATTN_I_TO_F16_16(x)                                                                     \
+    (pimattn_i_h16) _mm512_maskz_cvtps_ph(0xffff, x, _MM_FROUND_TO_NEAREST_INT)
+#define PIMATTN_I_PICK_16(F, FIRST, SECOND)                                                        \
+    (second ? F(0xffff, a, b, SECOND) : F(0xffff, a, b, FIRST))
+
+static const uint16_t pimattn_i_upper[32] = {0, 0, 0, 1, 0, 2,  0, 3,  0, 4,  0, 5,  0, 6,  0, 7,
+                                             0, 8, 0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15};
 
 PIMATTN_I_VECTOR(16)
 
-/* Forms with a mask of all lanes where the others begin with what gcc calls uninitialized. */
-PIMATTN_I_TARGET_16 __m512 pimattn_i_fma_16(__m512 a, __m512 b, __m512 c)
-{
-    return _mm512_fmadd_ps(a, b, c);
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_max_16(__m512 a, __m512 b)
-{
-    return _mm512_maskz_max_ps(0xffff, a, b);
-}
-#define PIMATTN_I_PICK_16(F, FIRST, SECOND)                                                        \
-    (second ? F(0xffff, a, b, SECOND) : F(0xffff, a, b, FIRST))
 PIMATTN_I_TARGET_16 __m512 pimattn_i_pick_16(__m512 a, __m512 b, const int step, const bool second)
 {
     if (step == 8) return PIMATTN_I_PICK_16(_mm512_maskz_shuffle_f32x4, 0x44, 0xee);
     if (step == 4) return PIMATTN_I_PICK_16(_mm512_maskz_shuffle_f32x4, 0x88, 0xdd);
     if (step == 2) return PIMATTN_I_PICK_16(_mm512_maskz_shuffle_ps, 0x44, 0xee);
     return PIMATTN_I_PICK_16(_mm512_maskz_shuffle_ps, 0x88, 0xdd);
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_each_16(const float *x, pimattn_i_i16 token)
-{
-    return _mm512_maskz_permutexvar_ps(0xffff, (__m512i)token, pimattn_i_get_16(x));
-}
-PIMATTN_I_TARGET_16 pimattn_i_i16 pimattn_i_bytes_16(const unsigned char *from)
-{
-    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)from);
-    return (pimattn_i_i16)_mm512_maskz_cvtepi8_epi32(0xffff, bytes);
-}
-/* By one instruction: half word i becomes the upper half of word i. */
-PIMATTN_I_TARGET_16 __m512 pimattn_i_from_bf16_16(const unsigned char *from)
-{
-    static const uint16_t at[32] = {0, 0, 0, 1, 0, 2,  0, 3,  0, 4,  0, 5,  0, 6,  0, 7,
-                                    0, 8, 0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15};
-    const __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)from);
-    return _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xaaaaaaaau, _mm512_loadu_si512(at),
-                                                              _mm512_castsi256_si512(half)));
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_from_f16_16(const unsigned char *from)
-{
-    return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256((const __m256i *)(const void *)from));
-}
-PIMATTN_I_TARGET_16 void pimattn_i_to_f16_16(unsigned char *to, __m512 x)
-{
-    _mm256_storeu_si256((__m256i *)(void *)to,
-                        _mm512_maskz_cvtps_ph(0xffff, x, _MM_FROUND_TO_NEAREST_INT));
 }
 
 PIMATTN_I_KERNEL(16, "avx512", 8)
@@ -1551,18 +1517,17 @@ PIMATTN_I_KERNEL(16, "avx512", 8)
 #define PIMATTN_I_EIGHT_4(F, T) NULL
 #define PIMATTN_I_MORE_4
 
-#define PIMATTN_I_QUAD_4(i) ((sums[0][i] + sums[2][i]) + (sums[1][i] + sums[3][i]))
+#define PIMATTN_I_QUAD_4(i)      ((sums[0][i] + sums[2][i]) + (sums[1][i] + sums[3][i]))
+#define PIMATTN_I_FMA_4(a, b, c) vfmaq_f32(c, a, b)
+#define PIMATTN_I_MAX_4(a, b)    vmaxq_f32(a, b)
+#define PIMATTN_I_F16_4(half)    vcvt_f32_f16((float16x4_t)half)
+#define PIMATTN_I_BF16_4(half)   (pimattn_i_v4) vshll_n_u16((uint16x4_t)half, 16)
+#define PIMATTN_I_INT8_4(from)   pimattn_i_int8_4(from)
+#define PIMATTN_I_AT_4(x, token) pimattn_i_at_4(x, token)
+#define PIMATTN_I_TO_F16_4(x)    (pimattn_i_h4) vcvt_f16_f32(x)
 
 PIMATTN_I_VECTOR(4)
 
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_fma_4(float32x4_t a, float32x4_t b, float32x4_t c)
-{
-    return vfmaq_f32(c, a, b);
-}
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_max_4(float32x4_t a, float32x4_t b)
-{
-    return vmaxq_f32(a, b);
-}
 PIMATTN_I_TARGET_4 float32x4_t pimattn_i_pick_4(float32x4_t a, float32x4_t b, const int step,
                                                 const bool second)
 {
@@ -1570,28 +1535,16 @@ PIMATTN_I_TARGET_4 float32x4_t pimattn_i_pick_4(float32x4_t a, float32x4_t b, co
     return second ? vcombine_f32(vget_high_f32(a), vget_high_f32(b))
                   : vcombine_f32(vget_low_f32(a), vget_low_f32(b));
 }
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_each_4(const float *x, pimattn_i_i4 token)
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_at_4(const float *x, pimattn_i_i4 token)
 {
     const float32x4_t each = {x[token[0]], x[token[1]], x[token[2]], x[token[3]]};
     return each;
 }
-PIMATTN_I_TARGET_4 pimattn_i_i4 pimattn_i_bytes_4(const unsigned char *from)
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_int8_4(const unsigned char *from)
 {
     int8x8_t bytes = vdup_n_s8(0);
     memcpy(&bytes, from, 4);
-    return vmovl_s16(vget_low_s16(vmovl_s8(bytes)));
-}
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_from_bf16_4(const unsigned char *from)
-{
-    return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(from)), 16));
-}
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_from_f16_4(const unsigned char *from)
-{
-    return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(from)));
-}
-PIMATTN_I_TARGET_4 void pimattn_i_to_f16_4(unsigned char *to, float32x4_t x)
-{
-    vst1_u8(to, vreinterpret_u8_f16(vcvt_f16_f32(x)));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(bytes))));
 }
 
 PIMATTN_I_KERNEL(4, "neon", 4)
