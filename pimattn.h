@@ -947,7 +947,12 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
     return &kernel;
 }
 
-#if PIMATTN_SIMD > 0 && defined(__GNUC__) && defined(__x86_64__)
+#if PIMATTN_SIMD > 0 && (defined(__clang__) || (defined(__GNUC__) && __GNUC__ > 8))
+#define PIMATTN_I_VECTORS 1
+#else
+#define PIMATTN_I_VECTORS 0
+#endif
+#if PIMATTN_I_VECTORS && defined(__x86_64__)
 #define PIMATTN_I_X86
 #define PIMATTN_I_REGISTER "v" /* in constraints, and what clears one: */
 #define PIMATTN_I_CLEAR    "vxorps %0, %0, %0"
@@ -957,7 +962,7 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
 #include <cpuid.h>
 #include <immintrin.h>
 #endif
-#if PIMATTN_SIMD > 0 && defined(__GNUC__) && defined(__AARCH64EL__)
+#if PIMATTN_I_VECTORS && defined(__AARCH64EL__)
 #define PIMATTN_I_NEON
 #define PIMATTN_I_REGISTER "w"
 #define PIMATTN_I_CLEAR    "movi %0.4s, #0"
@@ -1057,8 +1062,8 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
                                                            const uint32_t type)                    \
     {                                                                                              \
         if (type == PIMATTN_F32) return pimattn_i_get_##W(from);                                   \
-        const pimattn_i_h##W half = *(const pimattn_i_h##W *)(const void *)from;                   \
         if (type == PIMATTN_INT8) return PIMATTN_I_INT8_##W(from);                                 \
+        const pimattn_i_h##W half = *(const pimattn_i_h##W *)(const void *)from;                   \
         if (type == PIMATTN_F16) return PIMATTN_I_F16_##W(half);                                   \
         return PIMATTN_I_BF16_##W(half);                                                           \
     }                                                                                              \
@@ -1159,7 +1164,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         size_t fetched = 0;                                                                        \
         for (; k != end; k += PIMATTN_I_SUMS_##W / n * stride, s += PIMATTN_I_SUMS_##W) {          \
             pimattn_i_v##W sums[16 / W][PIMATTN_I_SUMS_##W];                                       \
-            if (W == 16 && n == 1 && type != PIMATTN_INT8)                                         \
+            if (W == 16 && n == 1 && type == PIMATTN_F32)                                          \
                 pimattn_i_sums_by_row_##W(tile, q, sums[0], type);                                 \
             else                                                                                   \
                 pimattn_i_sums_##W(tile, k, q, q_floats, sums[0], &fetched, type, n,               \
