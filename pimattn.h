@@ -5024,6 +5024,7 @@ static pimattn_status pimattn_i_flow_sum(pimattn_engine *e, pimattn_i_flow *f)
 {
     uint64_t hash = f->hash, there = hash;
     pimattn_i_flow_move(f, &there, 1, sizeof there);
+    f->hash = pimattn_i_mix(hash, 1); /* a hash mixed with itself is 0 */
     if (!f->failed && there == hash) return PIMATTN_OK;
     pimhw_cause_write(
         &e->why,
