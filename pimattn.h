@@ -2153,19 +2153,20 @@ static pimattn_status pimattn_i_store_grow(pimattn_i_pool *pool, uint64_t n)
     return PIMATTN_OK;
 }
 
-/* The entry of these tokens after a parent. */
-static uint32_t pimattn_i_store_find(const pimattn_i_store *st, const pimattn_i_entry *like,
+/* The entry of the next tokens of a chain, whose hash goes on with them; like: what it must be. */
+static uint32_t pimattn_i_store_find(const pimattn_i_store *st, pimattn_i_entry *like,
                                      const uint32_t *tokens)
 {
+    for (uint32_t i = 0; i < like->page_tokens; i++)
+        like->hash = pimattn_i_mix(like->hash, tokens[i]);
     uint32_t at = st->n_most ? st->buckets[like->hash & (st->n_most - 1)] : 0;
-    while (at) {
+    for (; at; at = pimattn_i_entry_at(st, at)->next) {
         pimattn_i_entry *e = pimattn_i_entry_at(st, at);
         if (e->hash == like->hash && e->parent == like->parent && e->salt == like->salt &&
             memcmp(pimattn_i_entry_tokens(e), tokens, e->page_tokens * sizeof *tokens) == 0)
-            return at;
-        at = e->next;
+            break;
     }
-    return 0;
+    return at;
 }
 
 /* The set becomes known; there is room. What follows an entry that is gone is never found again. */
@@ -4842,14 +4843,6 @@ PIMATTN_API pimattn_status pimattn_seq_truncate(pimattn_engine *engine, pimattn_
     return pimattn_seq_keep(engine, seq, s ? s->begin : 0, n_tokens);
 }
 
-/* Goes on to the next set of a chain. */
-static void pimattn_i_chain(pimattn_i_entry *like, uint64_t parent, const uint32_t *tokens)
-{
-    like->parent = parent;
-    for (uint32_t i = 0; i < like->page_tokens; i++)
-        like->hash = pimattn_i_mix(like->hash, tokens[i]);
-}
-
 /* The start of a chain. */
 static pimattn_i_entry pimattn_i_chain_of(const pimattn_engine *e, uint64_t salt)
 {
@@ -4874,7 +4867,7 @@ PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *engine, pimat
     if (n_tokens > s->tokens[0])
         return pimattn_i_wrong(e, "%u tokens are beyond the length", n_tokens);
     if (s->begin > 0) return pimattn_i_wrong(e, "the tokens before %u are gone", s->begin);
-    uint64_t parent = 0, n = n_tokens / e->layout.page_tokens;
+    uint64_t n = n_tokens / e->layout.page_tokens;
     pimattn_i_store *st = &e->pool.store;
     if (pimattn_i_store_grow(&e->pool, st->n + n) != PIMATTN_OK) {
         pimhw_cause_write(&e->why, "no memory to remember %u pages", n);
@@ -4883,11 +4876,10 @@ PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *engine, pimat
     pimattn_i_entry like = pimattn_i_chain_of(e, salt);
     for (uint64_t i = 0; i < n; i++, tokens += like.page_tokens) {
         const uint32_t *pages = pimattn_i_table_at(&e->layout, s, i, 0);
-        pimattn_i_chain(&like, parent, tokens);
         uint32_t at = pimattn_i_store_find(st, &like, tokens);
         if (!at && e->pool.refs[*pages].entry) break;
         if (!at) at = pimattn_i_store_add(&e->pool, &like, tokens, pages);
-        parent = pimattn_i_entry_at(st, at)->serial;
+        like.parent = pimattn_i_entry_at(st, at)->serial;
     }
     return PIMATTN_OK;
 }
@@ -4904,18 +4896,17 @@ PIMATTN_API pimattn_status pimattn_prefix_start(pimattn_engine *engine, pimattn_
     status = pimattn_i_seq_new(e, &s);
     if (status != PIMATTN_OK) return status;
     const pimattn_i_store *st = &e->pool.store;
-    uint64_t parent = 0, known = 0, n = pimattn_i_min(n_tokens / e->layout.page_tokens, st->n);
+    uint64_t known = 0, n = pimattn_i_min(n_tokens / e->layout.page_tokens, st->n);
     pimattn_i_entry like = pimattn_i_chain_of(e, salt);
     status = pimattn_i_table_grow(&e->pool.allocator, &e->layout, s, n);
     for (uint64_t i = 0; i < n && status == PIMATTN_OK; i++, tokens += like.page_tokens) {
-        pimattn_i_chain(&like, parent, tokens);
         uint32_t at = pimattn_i_store_find(st, &like, tokens);
         if (!at) break;
         pimattn_i_entry *entry = pimattn_i_entry_at(st, at);
         memcpy(pimattn_i_table_at(&e->layout, s, i, 0), pimattn_i_entry_pages(entry),
                (size_t)e->pool.set_pages * sizeof(uint32_t));
         pimattn_i_set_share(&e->pool, pimattn_i_entry_pages(entry));
-        parent = entry->serial;
+        like.parent = entry->serial;
         s->n_pages++;
     }
     if (status == PIMATTN_OK) {
