@@ -224,6 +224,16 @@ else
     skip threads_sanitized "no thread sanitizer"
 fi
 
+if works_with gcc -fsanitize=address; then
+    lives() {
+        gcc -std=c99 -O1 -g -fsanitize=address -ffp-contract=off -I. -pthread -o "$dir/lives" \
+            tests/law_cache.c -lm && "$dir/lives" 1000000
+    }
+    alone lives_sanitized lives
+else
+    skip lives_sanitized "no address sanitizer"
+fi
+
 # Other architectures: the same bytes (law_hash is pinned) and the same rules.
 if has chromium || has chromium-browser || has google-chrome; then
     alone timeline_page sh -c 'make -s build/timeline && sh tests/timeline_page.sh build'
