@@ -392,6 +392,9 @@ PIMATTN_API const char *pimattn_engine_cause(const pimattn_engine *engine);
 /* The configuration with every 0 replaced by what it meant. */
 PIMATTN_API const pimattn_config *pimattn_engine_config(const pimattn_engine *engine);
 
+/* The banks of the device way, e.g. to look at them or to break them; NULL in the host way. */
+PIMATTN_API pimhw_memory *pimattn_engine_memory(pimattn_engine *engine);
+
 /* Names a sequence; 0 is never one, and a freed one's is not given out again. */
 typedef uint64_t pimattn_seq;
 
@@ -4079,6 +4082,11 @@ PIMATTN_API const char *pimattn_engine_cause(const pimattn_engine *engine)
 PIMATTN_API const pimattn_config *pimattn_engine_config(const pimattn_engine *engine)
 {
     return &engine->config;
+}
+
+PIMATTN_API pimhw_memory *pimattn_engine_memory(pimattn_engine *engine)
+{
+    return engine->module ? engine->module->memory : NULL;
 }
 
 PIMATTN_API uint64_t pimattn_pages_used(const pimattn_engine *engine)
