@@ -869,6 +869,18 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     pimhw_device *device, const pimhw_program *program, const pimhw_request *request,
     bool (*emit)(void *user, const pimhw_instruction *instruction), void *user, pimhw_cause *why);
 
+/* Bytes of one instruction whose operands are numbers: 8 of mask, 4 each of row, gpr and aux, 2 each
+   of kind and flags, op_size, bank, column, tile and out. */
+enum { PIMHW_INSTRUCTION_BYTES = 32 };
+
+/*
+ * What a program would take if a hub could not resolve it: every instruction by itself, as
+ * pimhw_device_resolve hands them out. With DPA it is pimhw_program_bytes at any length.
+ */
+PIMHW_API pimhw_status pimhw_program_unroll(pimhw_device *device, uint64_t *bytes,
+                                            const pimhw_program *program,
+                                            const pimhw_request *request, pimhw_cause *why);
+
 #ifdef __cplusplus
 }
 #endif
@@ -1662,7 +1674,7 @@ enum {
     PIMHW_I_ROW_OF,
     PIMHW_I_COLUMN_OF,
     PIMHW_I_BYTE_OF,
-    PIMHW_I_N_PLACES, /* fields of pimhw_da */
+    PIMHW_I_N_PLACES, /* the fields of pimhw_da, in its order */
     PIMHW_I_DIGITS = 10
 };
 
@@ -1746,28 +1758,49 @@ static uint64_t pimhw_i_stripe_bytes(const pimhw_geometry *g)
     return (uint64_t)g->n_channels * g->n_ranks * g->n_banks * g->row_bytes;
 }
 
-/* Sizes that hold for every mapping. */
-static pimhw_status pimhw_i_geometry_check(const pimhw_geometry *g, pimhw_cause *why)
+static const struct {
+    char name[16];
+    uint32_t offset, most;
+} PIMHW_I_SIZES[] = {
+    {"n_channels", offsetof(pimhw_geometry, n_channels), 1u << 10},
+    {"n_ranks", offsetof(pimhw_geometry, n_ranks), 1u << 10},
+    {"n_banks", offsetof(pimhw_geometry, n_banks), 1u << 10},
+    {"row_bytes", offsetof(pimhw_geometry, row_bytes), 1u << 20},
+    {"transfer_bytes", offsetof(pimhw_geometry, transfer_bytes), 1u << 10},
+    {"chunk_rows", offsetof(pimhw_geometry, chunk_rows), 1u << 10},
+    {"chunk_bytes", offsetof(pimhw_geometry, chunk_bytes), 1u << 20},
+    {"n_rows", offsetof(pimhw_geometry, n_rows), 1u << 28}, /* the only one of any size */
+};
+
+/* Sizes as every mapping needs them, or as MapIDs do. */
+static pimhw_status pimhw_i_geometry_check(const pimhw_geometry *g, bool powers, pimhw_cause *why)
 {
     const pimhw_status wrong = PIMHW_ERR_CONFIG;
+    const size_t n = sizeof PIMHW_I_SIZES / sizeof PIMHW_I_SIZES[0];
     if (!g) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "geometry is NULL");
-    const uint32_t limits[][2] = {{g->n_channels, 1u << 10}, {g->n_ranks, 1u << 10},
-                                  {g->n_banks, 1u << 10},    {g->n_rows, 1u << 28},
-                                  {g->row_bytes, 1u << 20},  {g->transfer_bytes, 1u << 10},
-                                  {g->chunk_rows, 1u << 10}, {g->chunk_bytes, 1u << 20}};
-    static const char names[][16] = {"n_channels", "n_ranks",        "n_banks",    "n_rows",
-                                     "row_bytes",  "transfer_bytes", "chunk_rows", "chunk_bytes"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (limits[i][0] == 0 || limits[i][0] > limits[i][1])
-            return pimhw_i_fail(why, wrong, "%s is %u, not 1 to %u", names[i],
-                                (uint64_t)limits[i][0], (uint64_t)limits[i][1]);
-    uint64_t stripe = pimhw_i_stripe_bytes(g);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = PIMHW_I_SIZES[i].name;
+        uint64_t most = PIMHW_I_SIZES[i].most;
+        uint32_t size;
+        memcpy(&size, (const char *)g + PIMHW_I_SIZES[i].offset, sizeof size);
+        if (size == 0 || size > most)
+            return pimhw_i_fail(why, wrong, "%s is %u, not 1 to %u", name, (uint64_t)size, most);
+        if (powers && i + 1 < n && (size & (size - 1)))
+            return pimhw_i_fail(why, wrong, "%s is %u, not a power of two", name, (uint64_t)size);
+    }
+    uint64_t stripe = pimhw_i_stripe_bytes(g), chunk = (uint64_t)g->chunk_rows * g->chunk_bytes;
     if (g->row_bytes % g->transfer_bytes != 0)
         return pimhw_i_fail(why, wrong, "row_bytes %u is not a multiple of transfer_bytes %u",
                             (uint64_t)g->row_bytes, (uint64_t)g->transfer_bytes);
-    if (g->page_bytes < stripe || g->page_bytes % stripe != 0)
+    if (g->page_bytes < stripe || g->page_bytes % stripe != 0 ||
+        (powers && (g->page_bytes & (g->page_bytes - 1))))
         return pimhw_i_fail(why, wrong, "page_bytes %u does not hold whole rows of all banks, %u",
                             g->page_bytes, stripe);
+    if (powers && (g->chunk_bytes < g->transfer_bytes || chunk > g->row_bytes))
+        return pimhw_i_fail(why, wrong,
+                            "chunk_rows * chunk_bytes %u exceeds row_bytes %u, or "
+                            "chunk_bytes is less than a transfer",
+                            chunk, (uint64_t)g->row_bytes);
     return PIMHW_OK;
 }
 
@@ -1798,23 +1831,9 @@ PIMHW_API pimhw_status pimhw_map_ids(const pimhw_geometry *geometry, uint32_t *b
                                      uint32_t *last, pimhw_cause *why)
 {
     const pimhw_geometry *g = geometry;
-    pimhw_status status = pimhw_i_geometry_check(g, why);
+    pimhw_status status = pimhw_i_geometry_check(g, true, why);
     if (status) return status;
-    const uint64_t sizes[] = {g->n_channels,     g->n_ranks,    g->n_banks,     g->row_bytes,
-                              g->transfer_bytes, g->chunk_rows, g->chunk_bytes, g->page_bytes};
-    static const char names[][16] = {"n_channels",     "n_ranks",    "n_banks",     "row_bytes",
-                                     "transfer_bytes", "chunk_rows", "chunk_bytes", "page_bytes"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (sizes[i] & (sizes[i] - 1))
-            return pimhw_i_fail(why, PIMHW_ERR_CONFIG, "%s is %u, not a power of two", names[i],
-                                sizes[i]);
     uint64_t chunk = (uint64_t)g->chunk_rows * g->chunk_bytes;
-    if (g->chunk_bytes < g->transfer_bytes || chunk > g->row_bytes)
-        return pimhw_i_fail(
-            why, PIMHW_ERR_CONFIG,
-            "chunk_rows * chunk_bytes is %u, more than row_bytes %u, or chunk_bytes "
-            "less than a transfer",
-            chunk, (uint64_t)g->row_bytes);
     uint64_t units = pimhw_i_stripe_bytes(g) / g->row_bytes;
     if (bound) *bound = pimhw_i_highest(g->page_bytes / units / g->transfer_bytes);
     uint32_t bits = pimhw_i_highest(g->page_bytes / units / chunk);
@@ -1826,7 +1845,8 @@ PIMHW_API pimhw_status pimhw_map_ids(const pimhw_geometry *geometry, uint32_t *b
 static pimhw_status pimhw_i_map_check(const pimhw_geometry *g, uint32_t map_id, pimhw_cause *why)
 {
     uint32_t last = 0;
-    if (map_id == PIMHW_MAP_ROWS || map_id == PIMHW_MAP_HOST) return pimhw_i_geometry_check(g, why);
+    if (map_id == PIMHW_MAP_ROWS || map_id == PIMHW_MAP_HOST)
+        return pimhw_i_geometry_check(g, false, why);
     pimhw_status status = pimhw_map_ids(g, NULL, &last, why);
     if (status) return status;
     if (map_id > last)
@@ -1877,16 +1897,15 @@ PIMHW_API pimhw_status pimhw_map_select(pimhw_placement *placement, const pimhw_
 static pimhw_status pimhw_i_da_check(const pimhw_geometry *g, const pimhw_da *da, pimhw_cause *why)
 {
     if (!da) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "da is NULL");
-    const uint32_t at[][2] = {{da->channel, g->n_channels},
-                              {da->rank, g->n_ranks},
-                              {da->bank, g->n_banks},
-                              {da->row, g->n_rows},
-                              {da->column, g->row_bytes / g->transfer_bytes},
-                              {da->byte, g->transfer_bytes}};
+    const uint32_t below[PIMHW_I_N_PLACES] = {
+        g->n_channels,    g->n_ranks, g->n_banks, g->n_rows, g->row_bytes / g->transfer_bytes,
+        g->transfer_bytes};
+    uint32_t at[PIMHW_I_N_PLACES];
+    memcpy(at, da, sizeof at);
     for (uint32_t i = 0; i < PIMHW_I_N_PLACES; i++)
-        if (at[i][0] >= at[i][1])
+        if (at[i] >= below[i])
             return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "%s %u is not below %u", PIMHW_I_PLACES[i],
-                                (uint64_t)at[i][0], (uint64_t)at[i][1]);
+                                (uint64_t)at[i], (uint64_t)below[i]);
     return PIMHW_OK;
 }
 
@@ -1907,12 +1926,7 @@ PIMHW_API pimhw_status pimhw_map_da(pimhw_da *da, const pimhw_geometry *geometry
         const pimhw_i_digit *d = &map.digits[i];
         at[d->place] += (uint32_t)(pa / d->step % d->n) * d->weight;
     }
-    da->channel = at[PIMHW_I_CHANNEL_OF];
-    da->rank = at[PIMHW_I_RANK_OF];
-    da->bank = at[PIMHW_I_BANK_OF];
-    da->row = at[PIMHW_I_ROW_OF];
-    da->column = at[PIMHW_I_COLUMN_OF];
-    da->byte = at[PIMHW_I_BYTE_OF];
+    memcpy(da, at, sizeof at); /* the same order */
     return PIMHW_OK;
 }
 
@@ -1925,11 +1939,11 @@ PIMHW_API pimhw_status pimhw_map_pa(uint64_t *pa, const pimhw_geometry *geometry
     if (status) return status;
     if (!pa) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "pa is NULL");
     pimhw_i_map_build(&map, geometry, map_id);
-    *pa = pimhw_i_map_step(&map, PIMHW_I_CHANNEL_OF, da->channel) +
-          pimhw_i_map_step(&map, PIMHW_I_RANK_OF, da->rank) +
-          pimhw_i_map_step(&map, PIMHW_I_BANK_OF, da->bank) +
-          pimhw_i_map_step(&map, PIMHW_I_ROW_OF, da->row) +
-          pimhw_i_map_step(&map, PIMHW_I_COLUMN_OF, da->column) + da->byte;
+    uint32_t at[PIMHW_I_N_PLACES];
+    memcpy(at, da, sizeof at);
+    *pa = 0;
+    for (uint32_t i = 0; i < PIMHW_I_N_PLACES; i++)
+        *pa += pimhw_i_map_step(&map, i, at[i]);
     return PIMHW_OK;
 }
 
@@ -2111,14 +2125,19 @@ static pimhw_status pimhw_i_bytes_check(const pimhw_memory *m, const pimhw_da *d
     return PIMHW_OK;
 }
 
-/* The byte so many behind a place, and in *n how many of left lie side by side from there. */
-static uint8_t *pimhw_i_bytes_at(const pimhw_i_row *row, uint32_t bank, uint64_t at, uint32_t left,
-                                 uint32_t *n)
+/* Moves n bytes from a place on, out of the row or, where in is set, into it. */
+static void pimhw_i_bytes_move(const pimhw_i_row *row, const pimhw_da *da, uint8_t *out,
+                               const uint8_t *in, uint32_t n)
 {
-    uint32_t column = (uint32_t)(at / row->transfer_bytes);
-    uint32_t byte = (uint32_t)(at % row->transfer_bytes);
-    *n = (uint32_t)pimhw_i_min(left, row->transfer_bytes - byte);
-    return pimhw_i_row_at(row, bank, column) + byte;
+    uint32_t byte = da->byte, column = da->column, bank = da->rank * row->n_banks + da->bank;
+    for (uint32_t i = 0, k; i < n; i += k, column++, byte = 0) {
+        uint8_t *at = pimhw_i_row_at(row, bank, column) + byte;
+        k = (uint32_t)pimhw_i_min(n - i, row->transfer_bytes - byte);
+        if (in)
+            memcpy(at, in + i, k);
+        else
+            memcpy(out + i, at, k);
+    }
 }
 
 PIMHW_API pimhw_status pimhw_memory_read(const pimhw_memory *memory, void *bytes,
@@ -2129,14 +2148,8 @@ PIMHW_API pimhw_status pimhw_memory_read(const pimhw_memory *memory, void *bytes
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "%s is NULL", memory ? "bytes" : "memory");
     pimhw_status status = pimhw_i_bytes_check(memory, from, n_bytes, why);
     if (!status) status = pimhw_i_row_open(memory, &row, from->channel, from->row, why);
-    if (status) return status;
-    uint32_t bank = from->rank * row.n_banks + from->bank, n;
-    uint64_t first = (uint64_t)from->column * row.transfer_bytes + from->byte;
-    for (uint32_t i = 0; i < n_bytes; i += n) {
-        const uint8_t *at = pimhw_i_bytes_at(&row, bank, first + i, n_bytes - i, &n);
-        memcpy((uint8_t *)bytes + i, at, n);
-    }
-    return PIMHW_OK;
+    if (!status) pimhw_i_bytes_move(&row, from, (uint8_t *)bytes, NULL, n_bytes);
+    return status;
 }
 
 PIMHW_API pimhw_status pimhw_memory_write(pimhw_memory *memory, const pimhw_da *to,
@@ -2147,14 +2160,8 @@ PIMHW_API pimhw_status pimhw_memory_write(pimhw_memory *memory, const pimhw_da *
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "%s is NULL", memory ? "bytes" : "memory");
     pimhw_status status = pimhw_i_bytes_check(memory, to, n_bytes, why);
     if (!status) status = pimhw_i_row_write(memory, &row, to->channel, to->row, why);
-    if (status) return status;
-    uint32_t bank = to->rank * row.n_banks + to->bank, n;
-    uint64_t first = (uint64_t)to->column * row.transfer_bytes + to->byte;
-    for (uint32_t i = 0; i < n_bytes; i += n) {
-        uint8_t *at = pimhw_i_bytes_at(&row, bank, first + i, n_bytes - i, &n);
-        memcpy(at, (const uint8_t *)bytes + i, n);
-    }
-    return PIMHW_OK;
+    if (!status) pimhw_i_bytes_move(&row, to, NULL, (const uint8_t *)bytes, n_bytes);
+    return status;
 }
 
 /* Free pages are absent and have all their rows. */
@@ -6585,6 +6592,25 @@ PIMHW_API pimhw_status pimhw_device_resolve(
         if (status != PIMHW_OK) return status;
         if (!emit(user, &in)) return PIMHW_OK;
     }
+}
+
+static bool pimhw_i_count_bytes(void *user, const pimhw_instruction *instruction)
+{
+    (void)instruction;
+    *(uint64_t *)user += PIMHW_INSTRUCTION_BYTES;
+    return true;
+}
+
+PIMHW_API pimhw_status pimhw_program_unroll(pimhw_device *device, uint64_t *bytes,
+                                            const pimhw_program *program,
+                                            const pimhw_request *request, pimhw_cause *why)
+{
+    uint64_t n = 0;
+    if (!bytes) return PIMHW_ERR_ARGUMENT;
+    pimhw_status status =
+        pimhw_device_resolve(device, program, request, pimhw_i_count_bytes, &n, why);
+    if (status == PIMHW_OK) *bytes = n;
+    return status;
 }
 
 #ifdef __cplusplus

@@ -34,6 +34,7 @@ typedef struct published {
 /*
  * ph: PIMphony. lol: LoL-PIM. attacc: AttAcc's simulator, commit c600051, bank units, head_dim 128,
  * fp16, one head on a channel. sait: Samsung's PIMSimulator, commit b464dde. unindp: UniNDP.
+ * facil: FACIL; what its figures rest on is printed by examples/facil.c.
  */
 static const published published_table[] = {
     {"ph.f8", PUBLISHED_CALIBRATED, 1, 14.7, "percent",
@@ -70,6 +71,22 @@ static const published published_table[] = {
     {"sait.gemv", PUBLISHED_PREDICTED, 10, 13166, "clocks",
      "GEMV 4096 x 4096, 64 pseudo-channels, Samsung's simulator"},
     {"unindp.gemv", PUBLISHED_PREDICTED, -1, 11528, "clocks", "the same GEMV, UniNDP's model"},
+    {"facil.mapid", PUBLISHED_EXACT, 0, 13, "MapID", "the largest: 1 channel, 1 rank, 8 banks"},
+    {"facil.f10.high", PUBLISHED_EXACT, 0, 20, "bit", "highest that changes the unit, 128 KB rows"},
+    {"facil.f10.low", PUBLISHED_EXACT, 0, 16, "bit", "lowest of them"},
+    {"facil.f13.jetson", PUBLISHED_CALIBRATED, 15, 2.89, "x", "TTFT over static hybrid"},
+    {"facil.f13.macbook", PUBLISHED_CALIBRATED, 15, 2.19, "x", "TTFT over static hybrid"},
+    {"facil.f13.ideapad", PUBLISHED_CALIBRATED, 15, 1.55, "x", "TTFT over static hybrid"},
+    {"facil.f13.iphone", PUBLISHED_CALIBRATED, 15, 2.36, "x", "TTFT over static hybrid"},
+    {"facil.f15.alpaca", PUBLISHED_CALIBRATED, 15, 2.37, "x", "TTFT over static hybrid"},
+    {"facil.f15.code", PUBLISHED_CALIBRATED, 15, 2.63, "x", "TTFT over static hybrid"},
+    {"facil.f16.alpaca", PUBLISHED_CALIBRATED, 15, 1.20, "x", "TTLT over static hybrid"},
+    {"facil.f16.code", PUBLISHED_CALIBRATED, 15, 1.20, "x", "TTLT over static hybrid"},
+    {"facil.f16.soc.alpaca", PUBLISHED_PREDICTED, 30, 3.55, "x", "TTLT over SoC only"},
+    {"facil.f16.soc.code", PUBLISHED_PREDICTED, 30, 3.58, "x", "TTLT over SoC only"},
+    {"facil.f3", PUBLISHED_PREDICTED, -1, 3.32, "x",
+     "PIM over an ideal NPU, 64 in, 64 out, Jetson"},
+    {"facil.f6", PUBLISHED_CALIBRATED, 15, 3, "x", "TTFT with re-layout over without, 8 tokens"},
 };
 
 enum { N_PUBLISHED = sizeof published_table / sizeof published_table[0] };

@@ -106,6 +106,11 @@ works "predict --csv" "$build/predict" --csv
 awk -F, 'NR == 1 { n = NF } $2 ~ /exact|calibrated/ && ($5 > 1 || $5 < -1) { bad = 1 }
     NR > 1 { rows++; gsub(/"[^"]*"/, "") } NF != n { bad = 1 }
     END { exit bad || rows < 100 }' "$scratch/out" && pass || fail "predict --csv: $(head -n 2 "$scratch/out")"
+works "facil" "$build/facil"
+grep -q '300 of 300 sums alike' "$scratch/out" && pass || fail "facil: $(head -n 3 "$scratch/out")"
+is_json "facil --json" "$build/facil" --json
+[ "$(grep -c '"holds": true' "$scratch/out")" -ge 15 ] && ! grep -q '"holds": false' "$scratch/out" &&
+    pass || fail "facil: $(grep '"holds": false' "$scratch/out" | head -n 2)"
 refuses "two forms of output" "$build/predict" --json --csv
 refuses "predict with a file" "$build/predict" file
 
