@@ -86,8 +86,8 @@ typedef struct head {
     uint64_t seen, tokens;
     uint32_t kv_head;
     float scale;
-    const float *q;
-    size_t row; /* of lse and partials */
+    double q[DEVICE_DIMS]; /* in lanes */
+    size_t row;            /* of lse and partials */
 } head;
 
 /* --------------------------------------------------------------------------
@@ -104,7 +104,7 @@ static double exact_score(const head *h, uint64_t t, double *off)
     const double *k = h->kv->k_kept + t * h->kv->k_row + (size_t)h->kv_head * dk;
     double sum = 0, terms = 0, scale = (double)h->scale;
     for (uint32_t i = 0; i < dk; i++) {
-        double x = lane_of(type, (double)h->q[i]) * k[i];
+        double x = h->q[i] * k[i];
         sum += x;
         terms += fabs(x);
     }
@@ -213,13 +213,13 @@ static float as_read(const head *h, float sum)
 
 static float hand_score(const head *h, uint64_t t)
 {
-    uint32_t dk = h->kv->shape.head_dim, n = h->at.lanes, type = h->d->config.device.lane_type;
+    uint32_t dk = h->kv->shape.head_dim, n = h->at.lanes;
     const double *k = h->kv->k_kept + t * h->kv->k_row + (size_t)h->kv_head * dk;
     float sum = 0, x[64];
     for (uint32_t c = 0; c < h->at.k_columns; c++) {
         for (uint32_t i = 0; i < n; i++) {
             uint32_t at = c * n + i;
-            x[i] = at < dk ? (float)lane_of(type, (double)h->q[at]) * (float)k[at] : 0;
+            x[i] = at < dk ? (float)h->q[at] * (float)k[at] : 0;
         }
         sum += tree(x, n);
     }
@@ -309,7 +309,9 @@ static void check_case(const device_case *d, bool exact, bool by_hand)
             for (uint32_t q = 0; q < s->n_heads; q++) {
                 h.seen = h.tokens - d->items[i].n_tokens + n + 1;
                 h.kv_head = q / (s->n_heads / s->n_kv_heads);
-                h.q = d->q + row * d->row_floats + (size_t)q * s->head_dim;
+                const float *given = d->q + row * d->row_floats + (size_t)q * s->head_dim;
+                for (uint32_t x = 0; x < s->head_dim; x++)
+                    h.q[x] = lane_of(d->config.device.lane_type, (double)given[x]);
                 h.row = row * s->n_heads + q;
                 if (exact) check_exact(&h);
                 if (by_hand) check_hand(&h);
