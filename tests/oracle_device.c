@@ -409,7 +409,7 @@ static void any_batch(check_rng *rng, uint32_t i, uint64_t most)
 static void batches_of_any_kind(void)
 {
     check_rng rng = {0x0dd};
-    for (uint32_t i = 0; i < 240; i++)
+    for (uint32_t i = 0; i < 144; i++)
         any_batch(&rng, i, 300);
 }
 
@@ -426,7 +426,7 @@ static void long_contexts(void)
         c.v_mapping = i / 4 % 3;
         c.device.out_bits = i & 8 ? 32 : 16;
         c.device.lane_type = i % 3 == 2;
-        uint64_t tokens = i == 0 ? 5000 : rng_range(&rng, 1500, i % 4 == 0 ? 5000 : 2500);
+        uint64_t tokens = i == 0 ? 5000 : rng_range(&rng, 1200, 2500);
         device_case d = device_case_new(&c, &tokens, 1, &rng);
         device_case_item(&d, 0, 1);
         device_case_queries(&d, &rng);
@@ -444,7 +444,7 @@ static void lengths_one_by_one(void)
     c.device.controller = PIMHW_DCS;
     for (uint32_t partition = 0; partition < 2; partition++) {
         c.partition = partition;
-        for (uint64_t tokens = 1; tokens < 420; tokens += tokens < 100 ? 1 : 17) {
+        for (uint64_t tokens = 1; tokens < 420; tokens += tokens < 50 ? 1 : 19) {
             device_case d = device_case_new(&c, &tokens, 1, &rng);
             device_case_item(&d, 0, tokens < 3 ? tokens : 3);
             device_case_queries(&d, &rng);
