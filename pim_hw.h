@@ -2282,14 +2282,17 @@ PIMHW_API float pimhw_lane_value(uint32_t lane_type, uint16_t lane)
     return sign ? -f : f;
 }
 
-/* Serials, plus 1, of the instructions that last filled and used a tile. */
+enum { PIMHW_I_FILLS_KEPT = 4 };
+
+/* Serials, plus 1, of the instructions that last filled and used a tile, and filled it before. */
 typedef struct pimhw_i_tile {
     uint64_t filled, used;
+    uint64_t lost[PIMHW_I_FILLS_KEPT], n_lost;
 } pimhw_i_tile;
 
 /* An output entry of a channel: who uses it, and what the sum in it is. */
 typedef struct pimhw_i_account {
-    uint64_t used;
+    uint64_t used, af_used; /* af_used: of the output of this number */
     bool begun, unread;
     uint32_t out;                    /* whose sum it is, while it is unread */
     uint32_t flags, gpr, aux, round; /* of the MAC that began it */
@@ -2464,16 +2467,36 @@ static void pimhw_i_hazard(pimhw_units *u, const char *text, const pimhw_event *
                        e->command == PIMHW_CMD_WRGB ? e->tile : e->out);
 }
 
-/* The tile of an event, to fill or to use. */
+/* Whether something was in a tile after a fill and up to now that is no more. */
+static bool pimhw_i_tile_lost(const pimhw_i_tile *t, uint64_t filled, uint64_t now)
+{
+    bool lost = false;
+    for (uint32_t i = 0; i < PIMHW_I_FILLS_KEPT; i++)
+        lost = lost || (t->lost[i] > filled && t->lost[i] <= now);
+    return lost;
+}
+
+/* The tile of an event, to fill or to use: the newest that was filled before it. */
 static float *pimhw_i_tile_of(pimhw_units *u, const pimhw_event *e, bool fill)
 {
-    size_t i = (size_t)e->channel * u->n_tiles + e->region * u->config.in_entries + e->tile;
-    pimhw_i_tile *t = &u->tile_use[i];
-    if (fill && t->used > e->serial + 1)
+    size_t i = (size_t)e->channel * u->n_tiles + e->tile, other = i + u->config.in_entries;
+    pimhw_i_tile *t = &u->tile_use[i], *t2 = &u->tile_use[other];
+    uint64_t now = e->serial + 1;
+    if (fill ? e->region
+             : t2->filled && t2->filled <= now && (t2->filled > t->filled || t->filled > now)) {
+        pimhw_i_tile *swap = t;
+        t = t2;
+        t2 = swap;
+        i = other;
+    }
+    if (fill && (t->used > now || t2->used > now))
         pimhw_i_hazard(u, "channel %u: a MAC has used tile %u before it was written", e);
-    if (t->filled > e->serial + 1)
+    bool lost =
+        !fill && (pimhw_i_tile_lost(t, t->filled, now) || pimhw_i_tile_lost(t2, t->filled, now));
+    if (t->filled > now || lost)
         pimhw_i_hazard(u, "channel %u: tile %u was overwritten too early", e);
-    *(fill ? &t->filled : &t->used) = e->serial + 1;
+    if (fill) t->lost[t->n_lost++ % PIMHW_I_FILLS_KEPT] = t->filled;
+    *(fill ? &t->filled : &t->used) = now;
     return u->tiles + i * u->n_lanes;
 }
 
@@ -2489,6 +2512,16 @@ static pimhw_i_account *pimhw_i_sum_of(pimhw_units *u, const pimhw_event *e, flo
     s->used = e->serial + 1;
     *values = u->sum + i * u->n_banks;
     return s;
+}
+
+/* The results of AF of an output, written and read in the order of the program. */
+static float *pimhw_i_af_of(pimhw_units *u, const pimhw_event *e)
+{
+    size_t i = (size_t)e->channel * u->n_outs + e->out;
+    if (u->sums[i].af_used > e->serial + 1)
+        pimhw_i_hazard(u, "channel %u: AF of output %u was overwritten too early", e);
+    u->sums[i].af_used = e->serial + 1;
+    return u->af + i * u->n_banks;
 }
 
 /* Products of the lanes, exact in f32, added pairwise: neighbours first. */
@@ -2562,7 +2595,7 @@ static void pimhw_i_do_output(pimhw_units *u, const pimhw_event *e)
     pimhw_event its = *e;
     pimhw_i_account *s = pimhw_i_sum_of(u, e, &values);
     bool af = e->command == PIMHW_CMD_RDAF16, narrow = u->config.out_bits == 16;
-    const float *from = af ? u->af + (values - u->sum) : values;
+    const float *from = af ? pimhw_i_af_of(u, e) : values;
     if (s->begun) {
         its.flags = s->flags;
         its.gpr += s->gpr;
@@ -2641,11 +2674,11 @@ static void pimhw_i_do_ewmul(pimhw_units *u, const pimhw_event *e)
 
 static void pimhw_i_do_af(pimhw_units *u, const pimhw_event *e)
 {
-    float *values;
+    float *values, *to = pimhw_i_af_of(u, e);
     pimhw_i_sum_of(u, e, &values);
     const float *samples = u->samples + (size_t)u->af_mode * PIMHW_AF_SAMPLES;
     for (uint32_t b = 0; b < u->n_banks; b++)
-        u->af[(size_t)(values - u->sum) + b] = pimhw_i_af(samples, values[b]);
+        to[b] = pimhw_i_af(samples, values[b]);
 }
 
 PIMHW_API void pimhw_units_command(void *units, const pimhw_event *event)
@@ -3903,7 +3936,8 @@ static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, pimhw_i_work *work, uint32_
     sum->going = true;
     sum->phase = f->filling + 1;
     if (pimhw_i_has_tiles(work->command)) work->region = (uint32_t)f->tile_region[work->tile];
-    work->entry = pimhw_i_pp_entry(ch, work->out, f->filling);
+    if (work->command != PIMHW_CMD_EWMUL16)
+        work->entry = pimhw_i_pp_entry(ch, work->out, f->filling);
     pimhw_i_record record = {*work, group, n, 0};
     p->m[p->n_m++] = record;
 }
@@ -3935,7 +3969,7 @@ static void pimhw_i_pp_read(pimhw_i_channel *ch, pimhw_i_work *work)
         pimhw_i_pp_cut(ch);
     sum->going = false;
     work->entry = pimhw_i_pp_entry(ch, work->out, f->filling);
-    if (ch->rules->config.out_clear == PIMHW_CLEAR_READ)
+    if (ch->rules->config.out_clear == PIMHW_CLEAR_READ && work->command == PIMHW_CMD_RDMAC16)
         pimhw_i_pp_leave(ch, work->out, pimhw_i_max(f->filling, sum->phase) + 1);
     p->r[p->n_r].work = *work;
     p->r[p->n_r++].n = 1;
