@@ -239,7 +239,7 @@ for option in --json --svg --html --export; do
 done
 
 works "device_attention" "$build/device_attention" --tokens 300
-[ "$(grep -c ' same ' "$scratch/out")" -eq 4 ] && pass || fail "device_attention: other bytes"
+[ "$(grep -c '  same  ' "$scratch/out")" -eq 4 ] && pass || fail "device_attention: other bytes"
 works "capacity" "$build/capacity"
 [ "$(grep -c published "$scratch/out")" -eq 5 ] && pass || fail "capacity: $(cat "$scratch/out")"
 
