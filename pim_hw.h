@@ -2290,7 +2290,8 @@ typedef struct pimhw_i_tile {
 /* An output entry of a channel: who uses it, and what the sum in it is. */
 typedef struct pimhw_i_account {
     uint64_t used;
-    bool begun;
+    bool begun, unread;
+    uint32_t out;                    /* whose sum it is, while it is unread */
     uint32_t flags, gpr, aux, round; /* of the MAC that began it */
 } pimhw_i_account;
 
@@ -2493,6 +2494,8 @@ static pimhw_i_account *pimhw_i_sum_of(pimhw_units *u, const pimhw_event *e, flo
     pimhw_i_account *s = &u->sums[i];
     if (s->used > e->serial + 1)
         pimhw_i_hazard(u, "channel %u: output entry %u was used out of order", e);
+    if (s->unread && s->out != e->out)
+        pimhw_i_hazard(u, "channel %u: output %u took the entry of a sum that nobody has read", e);
     s->used = e->serial + 1;
     *values = u->sum + i * u->n_banks;
     return s;
@@ -2555,6 +2558,8 @@ static void pimhw_i_do_mac(pimhw_units *u, const pimhw_event *e)
     pimhw_i_account *s = pimhw_i_sum_of(u, e, &values);
     const float *column = pimhw_i_column_of(u, e);
     if (!column) return;
+    s->unread = true;
+    s->out = e->out;
     if (!s->begun) {
         s->begun = true;
         s->flags = e->flags;
@@ -2583,6 +2588,9 @@ static void pimhw_i_do_input(pimhw_units *u, const pimhw_event *e)
         if (!from) return;
     }
     float *to;
+    pimhw_i_account *sums = &u->sums[(size_t)e->channel * u->n_outs];
+    for (uint32_t i = 0; bias && i < u->n_outs; i++) /* what was summed for this output is over */
+        sums[i].unread = sums[i].unread && sums[i].out != e->out;
     if (bias)
         pimhw_i_sum_of(u, e, &to)->begun = false;
     else
@@ -2618,6 +2626,7 @@ static void pimhw_i_do_output(pimhw_units *u, const pimhw_event *e)
     }
     if (to && !narrow) memcpy(to, given, u->n_banks * sizeof given[0]);
     if (u->hub.output) u->hub.output(u->hub.user, &its, given);
+    s->unread = s->unread && af;
     if (af || u->config.out_clear != PIMHW_CLEAR_READ) return;
     memset(values, 0, u->n_banks * sizeof *values);
     s->begun = false;
@@ -3997,9 +4006,11 @@ static void pimhw_i_ping_pong(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t 
     } else if (work->command == PIMHW_CMD_WRGB) {
         pimhw_i_pp_write(ch, work, n);
     } else {
+        /* its first MAC is in the next phase if this one is full; that is when it needs an entry */
+        bool full = pimhw_i_pp_phase(f, f->filling)->outs >= ch->rules->out_region;
         f->sums[work->out].going = false;
-        pimhw_i_pp_leave(ch, work->out, pimhw_i_max(f->filling, f->sums[work->out].phase) + 2);
-        work->entry = pimhw_i_pp_entry(ch, work->out, f->filling);
+        pimhw_i_pp_leave(ch, work->out, pimhw_i_max(f->filling, f->sums[work->out].phase) + 1);
+        work->entry = pimhw_i_pp_entry(ch, work->out, f->filling + full);
         pimhw_i_pp_wait(ch, work, 1, 0);
     }
 }

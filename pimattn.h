@@ -167,7 +167,7 @@ typedef struct pimattn_plan {
     uint32_t partition;     /* pimattn_partition */
     uint32_t hfp_unit;      /* pimattn_hfp_unit */
     bool row_reuse_off;     /* default: all queries of a KV head use a row before it closes */
-    bool reads_late;        /* controllers ping-pong and DCS */
+    bool reads_late;        /* DCS; ping-pong reads a region's sums beside the next phase anyway */
     bool inputs_late;       /* DCS: a queue of inputs waits for entries one by one */
     uint32_t unit_channels; /* channels that share one KV head: all (TCP) or 1 (HFP) */
     uint32_t n_queries;     /* queries of one block the program is made for */
@@ -397,6 +397,9 @@ PIMATTN_API const char *pimattn_engine_cause(const pimattn_engine *engine);
 
 /* The configuration with every 0 replaced by what it meant. */
 PIMATTN_API const pimattn_config *pimattn_engine_config(const pimattn_engine *engine);
+
+/* The banks of the device way, e.g. to look at them or to break them; NULL in the host way. */
+PIMATTN_API pimhw_memory *pimattn_engine_memory(pimattn_engine *engine);
 
 /* Names a sequence; 0 is never one, and a freed one's is not given out again. */
 typedef uint64_t pimattn_seq;
@@ -2018,7 +2021,7 @@ static void pimattn_i_plan_buffers(pimattn_plan *p)
     const pimhw_config *d = &p->device;
     bool regions = d->controller == PIMHW_PING_PONG;
     p->inputs_late = d->controller == PIMHW_DCS;
-    p->reads_late = regions || p->inputs_late;
+    p->reads_late = p->inputs_late;
     p->inputs = regions && !d->extra_region ? d->in_entries / 2 : d->in_entries;
     p->sums = regions ? pimhw_config_outs(d) / 2 : pimhw_config_outs(d);
     if (p->inputs == 0) p->inputs = 1;
@@ -2037,8 +2040,8 @@ static void pimattn_i_plan_k(pimattn_plan *p)
         whole ? (uint32_t)pimattn_i_min(p->n_queries, p->inputs / p->k_columns) : (uint32_t)1;
     p->k_out_slots = p->k_out_queries = 1;
     if (p->reads_late && whole) {
-        /* both regions take their turn; blocks after one another fill whole sets of entries */
-        uint32_t outs = pimhw_config_outs(&p->device) > p->sums ? 2 * p->sums : p->sums;
+        /* blocks after one another fill whole sets of entries */
+        uint32_t outs = p->sums;
         if (p->n_queries > p->k_queries && p->k_queries > outs) p->k_queries -= p->k_queries % outs;
         p->k_out_queries = (uint32_t)pimattn_i_min(p->k_queries, outs);
         p->k_out_slots = (uint32_t)pimattn_i_min(p->k_row_tokens, outs / p->k_out_queries);
@@ -3732,6 +3735,11 @@ PIMATTN_API const char *pimattn_engine_cause(const pimattn_engine *engine)
 PIMATTN_API const pimattn_config *pimattn_engine_config(const pimattn_engine *engine)
 {
     return &engine->config;
+}
+
+PIMATTN_API pimhw_memory *pimattn_engine_memory(pimattn_engine *engine)
+{
+    return engine->module ? engine->module->memory : NULL;
 }
 
 PIMATTN_API uint64_t pimattn_pages_used(const pimattn_engine *engine)
