@@ -664,6 +664,7 @@ typedef struct pimhw_readings {
     uint64_t walked_rounds;               /* the others */
     uint64_t program_bytes;               /* 0 for a submitted stream */
     uint64_t request_bytes;               /* blocks and lists */
+    uint64_t va2pa_bytes;                 /* 6 for each chunk of the request */
     uint64_t controller_bytes;            /* DCS: D-Table and S-Table of one channel */
     uint64_t active_ck;                   /* channels' time with an open row, summed */
     double flop_utilisation;              /* useful or all lane products / peak of the time */
@@ -6599,6 +6600,7 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *r
         uint64_t order = request->list_begin ? request->list_begin[device->config.n_channels] : 0;
         uint64_t lists = request->list_begin ? device->config.n_channels + 1u : 0;
         r.request_bytes = request->n_blocks * (uint64_t)sizeof(pimhw_block) + 4 * (order + lists);
+        r.va2pa_bytes = request->chunks ? 6 * (uint64_t)request->n_chunks : 0;
         uint64_t repeats = pimhw_i_max(request->repeats, 1);
         if (request->useful_macs > r.macs / repeats)
             return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
