@@ -796,7 +796,8 @@ PIMHW_API float pimhw_lane_value(uint32_t lane_type, uint16_t lane);
  * What the units beside the banks hold: global buffers, output entries, the table of AF; and the
  * hub's registers (GPR). They do the commands of a listing on the bytes of a memory:
  *
- *     MAC        products of the lanes exact in f32, added pairwise, the sum added to the entry
+ *     MAC        products of the lanes exact in f32, added pairwise, the sum added to the entry; of
+ *                the tile, or after CFR 0 = 0 of banks 2 i and 2 i + 1, for both of them
  *     EWMUL      banks 0 and 1 of every bank group, into bank 2
  *     AF         by the samples of the mode that CFR 2 holds, linear in between
  *     WR_GB      GPR block gpr + index; PIMHW_DISTINCT: gpr + index * n_channels + channel
@@ -2308,6 +2309,7 @@ struct pimhw_units {
     pimhw_cause why;
     size_t bytes;
     uint32_t n_banks, n_lanes, n_tiles, n_outs, af_mode;
+    bool neighbours;        /* MACs multiply pairs of banks, not the tile */
     uint32_t wide_banks;    /* n_banks in whole vectors */
     uint64_t *column_tag;   /* [channels][PIMHW_I_COLUMNS] row and column, plus 1; 0: empty */
     float *columns;         /* [channels][PIMHW_I_COLUMNS][lanes][wide_banks] */
@@ -2538,8 +2540,11 @@ static void pimhw_i_dots(float sums[PIMHW_I_WIDE], const float *tile, const floa
     float waiting[10][PIMHW_I_WIDE], p[PIMHW_I_WIDE];
     uint32_t n = 0;
     for (uint32_t i = 0; i < lanes; i++, n++) {
-        for (uint32_t b = 0; b < PIMHW_I_WIDE; b++)
-            p[b] = tile[i] * column[(size_t)i * step + b];
+        const float *lane = column + (size_t)i * step;
+        for (uint32_t b = 0; tile && b < PIMHW_I_WIDE; b++)
+            p[b] = tile[i] * lane[b];
+        for (uint32_t b = 0; !tile && b < PIMHW_I_WIDE; b++)
+            p[b] = lane[b] * lane[b ^ 1];
         for (uint32_t done = i; done & 1; done >>= 1, n--)
             for (uint32_t b = 0; b < PIMHW_I_WIDE; b++)
                 p[b] = waiting[n - 1][b] + p[b];
@@ -2555,7 +2560,7 @@ static void pimhw_i_do_mac(pimhw_units *u, const pimhw_event *e)
 {
     bool one = e->command == PIMHW_CMD_MAC;
     float *values, sums[PIMHW_I_WIDE];
-    const float *tile = pimhw_i_tile_of(u, e, false);
+    const float *tile = u->neighbours ? NULL : pimhw_i_tile_of(u, e, false);
     pimhw_i_account *s = pimhw_i_sum_of(u, e, &values);
     const float *column = pimhw_i_column_of(u, e);
     if (!column) return;
@@ -2728,7 +2733,9 @@ PIMHW_API void pimhw_units_hub(void *units, const pimhw_instruction *in)
 {
     pimhw_units *u = (pimhw_units *)units;
     if (u->status != PIMHW_OK) return;
-    if (in->kind == PIMHW_CFR && in->out == 1 && in->aux == 2) {
+    if (in->kind == PIMHW_CFR && in->out == 1 && in->aux == 0) {
+        u->neighbours = in->gpr == 0;
+    } else if (in->kind == PIMHW_CFR && in->out == 1 && in->aux == 2) {
         u->af_mode = in->gpr;
         if (in->gpr >= PIMHW_AF_MODES)
             pimhw_i_units_fail(u, PIMHW_ERR_PROGRAM, "CFR 2: AF mode %u, of %u", in->gpr,
@@ -2758,6 +2765,7 @@ PIMHW_API void pimhw_units_begin(pimhw_units *units, const pimhw_request *reques
     units->status = PIMHW_OK;
     units->why.text[0] = '\0';
     units->af_mode = 0;
+    units->neighbours = false;
 }
 
 PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why)
