@@ -664,6 +664,7 @@ typedef struct pimhw_readings {
     uint64_t walked_rounds;               /* the others */
     uint64_t program_bytes;               /* 0 for a submitted stream */
     uint64_t request_bytes;               /* blocks and lists */
+    uint64_t va2pa_bytes;                 /* 6 for each chunk of the request */
     uint64_t controller_bytes;            /* DCS: D-Table and S-Table of one channel */
     uint64_t active_ck;                   /* channels' time with an open row, summed */
     double flop_utilisation;              /* useful or all lane products / peak of the time */
@@ -795,7 +796,8 @@ PIMHW_API float pimhw_lane_value(uint32_t lane_type, uint16_t lane);
  * What the units beside the banks hold: global buffers, output entries, the table of AF; and the
  * hub's registers (GPR). They do the commands of a listing on the bytes of a memory:
  *
- *     MAC        products of the lanes exact in f32, added pairwise, the sum added to the entry
+ *     MAC        products of the lanes exact in f32, added pairwise, the sum added to the entry; of
+ *                the tile, or after CFR 0 = 0 of banks 2 i and 2 i + 1, for both of them
  *     EWMUL      banks 0 and 1 of every bank group, into bank 2
  *     AF         by the samples of the mode that CFR 2 holds, linear in between
  *     WR_GB      GPR block gpr + index; PIMHW_DISTINCT: gpr + index * n_channels + channel
@@ -2298,6 +2300,9 @@ typedef struct pimhw_i_account {
     uint32_t flags, gpr, aux, round; /* of the MAC that began it */
 } pimhw_i_account;
 
+/* Columns of a channel that are kept as floats, and banks that are summed at a time. */
+enum { PIMHW_I_COLUMNS = 64, PIMHW_I_WIDE = 16 };
+
 struct pimhw_units {
     pimhw_config config;
     pimhw_memory *memory;
@@ -2307,6 +2312,10 @@ struct pimhw_units {
     pimhw_cause why;
     size_t bytes;
     uint32_t n_banks, n_lanes, n_tiles, n_outs, af_mode;
+    bool neighbours;        /* MACs multiply pairs of banks, not the tile */
+    uint32_t wide_banks;    /* n_banks in whole vectors */
+    uint64_t *column_tag;   /* [channels][PIMHW_I_COLUMNS] row and column, plus 1; 0: empty */
+    float *columns;         /* [channels][PIMHW_I_COLUMNS][lanes][wide_banks] */
     pimhw_i_tile *tile_use; /* [channels][tiles] */
     pimhw_i_account *sums;  /* [channels][outs] */
     float *tiles;           /* [channels][tiles][lanes] */
@@ -2333,6 +2342,8 @@ static uint64_t pimhw_i_units_point(pimhw_units *u, const pimhw_config *c)
     bytes = (n) * sizeof(type);                                                                    \
     if (u) u->name = (type *)(void *)(base + at);                                                  \
     at += (bytes + 63) / 64 * 64;
+    uint64_t wide = pimhw_i_ceil_div(banks, PIMHW_I_WIDE) * PIMHW_I_WIDE;
+    PIMHW_I_PART(uint64_t, column_tag, channels * PIMHW_I_COLUMNS)
     PIMHW_I_PART(pimhw_i_tile, tile_use, tiles)
     PIMHW_I_PART(pimhw_i_account, sums, outs)
     PIMHW_I_PART(float, tiles, tiles *lanes)
@@ -2340,6 +2351,7 @@ static uint64_t pimhw_i_units_point(pimhw_units *u, const pimhw_config *c)
     PIMHW_I_PART(float, af, outs *banks)
     PIMHW_I_PART(float, samples, (uint64_t)PIMHW_AF_MODES *PIMHW_AF_SAMPLES)
     PIMHW_I_PART(uint16_t, gpr, (uint64_t)c->gpr_blocks * lanes)
+    PIMHW_I_PART(float, columns, channels *PIMHW_I_COLUMNS *lanes *wide)
 #undef PIMHW_I_PART
     return at;
 }
@@ -2367,6 +2379,7 @@ PIMHW_API pimhw_status pimhw_units_create(pimhw_units **units, const pimhw_confi
     u->bytes = (size_t)bytes;
     u->n_banks = pimhw_config_banks(config);
     u->n_lanes = pimhw_config_lanes(config);
+    u->wide_banks = (uint32_t)pimhw_i_ceil_div(u->n_banks, PIMHW_I_WIDE) * PIMHW_I_WIDE;
     u->n_tiles = 2 * config->in_entries;
     u->n_outs = (uint32_t)pimhw_i_outs_most(config);
     *units = u;
@@ -2524,31 +2537,66 @@ static float *pimhw_i_af_of(pimhw_units *u, const pimhw_event *e)
     return u->af + i * u->n_banks;
 }
 
-/* Products of the lanes, exact in f32, added pairwise: neighbours first. */
-static float pimhw_i_dot(const float *tile, const uint8_t *column, uint32_t lanes, uint32_t type)
+/* Lanes of the same type as floats, one to each vector. */
+static void pimhw_i_widen(float *to, uint32_t step, const uint8_t *from, uint32_t n, uint32_t type)
 {
-    float s[512];
-    for (uint32_t i = 0; i < lanes; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         uint16_t lane;
-        memcpy(&lane, column + 2 * i, 2);
-        s[i] = tile[i] * pimhw_lane_value(type, lane);
+        memcpy(&lane, from + 2 * i, 2);
+        to[(size_t)i * step] = pimhw_lane_value(type, lane);
     }
-    for (uint32_t n = lanes; n > 1; n = (n + 1) / 2) {
-        for (uint32_t i = 0; i < n / 2; i++)
-            s[i] = s[2 * i] + s[2 * i + 1];
-        if (n % 2) s[n / 2] = s[n - 1];
+}
+
+/* The column of an event in all banks, [lanes][wide_banks]; NULL if it is nowhere. */
+static const float *pimhw_i_column_of(pimhw_units *u, const pimhw_event *e)
+{
+    size_t slot = (size_t)e->channel * PIMHW_I_COLUMNS + e->column % PIMHW_I_COLUMNS;
+    float *column = u->columns + slot * u->n_lanes * u->wide_banks;
+    uint64_t tag = ((uint64_t)e->row << 32 | e->column) + 1;
+    if (u->column_tag[slot] == tag) return column;
+    pimhw_i_row row;
+    if (!pimhw_i_open(u, e, false, &row)) return NULL;
+    for (uint32_t b = 0; b < u->n_banks; b++)
+        pimhw_i_widen(column + b, u->wide_banks, pimhw_i_row_at(&row, b, e->column), u->n_lanes,
+                      u->config.lane_type);
+    u->column_tag[slot] = tag;
+    return column;
+}
+
+/*
+ * Products of the lanes, exact in f32, added pairwise, neighbours first; some banks at a time. As
+ * in a binary counter, sums of 1, 2, 4, .. lanes wait for their neighbour.
+ */
+static void pimhw_i_dots(float sums[PIMHW_I_WIDE], const float *tile, const float *column,
+                         uint32_t lanes, uint32_t step)
+{
+    float waiting[10][PIMHW_I_WIDE], p[PIMHW_I_WIDE];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < lanes; i++, n++) {
+        const float *lane = column + (size_t)i * step;
+        for (uint32_t b = 0; tile && b < PIMHW_I_WIDE; b++)
+            p[b] = tile[i] * lane[b];
+        for (uint32_t b = 0; !tile && b < PIMHW_I_WIDE; b++)
+            p[b] = lane[b] * lane[b ^ 1];
+        for (uint32_t done = i; done & 1; done >>= 1, n--)
+            for (uint32_t b = 0; b < PIMHW_I_WIDE; b++)
+                p[b] = waiting[n - 1][b] + p[b];
+        memcpy(waiting[n], p, sizeof p);
     }
-    return s[0];
+    while (--n > 0)
+        for (uint32_t b = 0; b < PIMHW_I_WIDE; b++)
+            waiting[n - 1][b] += waiting[n][b];
+    memcpy(sums, waiting[0], sizeof waiting[0]);
 }
 
 static void pimhw_i_do_mac(pimhw_units *u, const pimhw_event *e)
 {
     bool one = e->command == PIMHW_CMD_MAC;
-    pimhw_i_row row;
-    float *values;
-    const float *tile = pimhw_i_tile_of(u, e, false);
+    float *values, sums[PIMHW_I_WIDE];
+    const float *tile = u->neighbours ? NULL : pimhw_i_tile_of(u, e, false);
     pimhw_i_account *s = pimhw_i_sum_of(u, e, &values);
-    if (!pimhw_i_open(u, e, false, &row)) return;
+    const float *column = pimhw_i_column_of(u, e);
+    if (!column) return;
     s->unread = true;
     s->out = e->out;
     if (!s->begun) {
@@ -2558,9 +2606,11 @@ static void pimhw_i_do_mac(pimhw_units *u, const pimhw_event *e)
         s->aux = e->aux;
         s->round = e->round;
     }
-    for (uint32_t b = one ? e->bank : 0; b < (one ? e->bank + 1 : u->n_banks); b++)
-        values[b] +=
-            pimhw_i_dot(tile, pimhw_i_row_at(&row, b, e->column), u->n_lanes, u->config.lane_type);
+    for (uint32_t first = 0; first < u->n_banks; first += PIMHW_I_WIDE) {
+        pimhw_i_dots(sums, tile, column + first, u->n_lanes, u->wide_banks);
+        for (uint32_t b = first; b < u->n_banks && b < first + PIMHW_I_WIDE; b++)
+            if (!one || b == e->bank) values[b] += sums[b - first];
+    }
 }
 
 static void pimhw_i_do_input(pimhw_units *u, const pimhw_event *e)
@@ -2621,6 +2671,13 @@ static void pimhw_i_do_output(pimhw_units *u, const pimhw_event *e)
     s->begun = false;
 }
 
+/* Something is written: what is kept of the channel may be old. */
+static void pimhw_i_forget_columns(pimhw_units *u, uint32_t channel)
+{
+    memset(u->column_tag + (size_t)channel * PIMHW_I_COLUMNS, 0,
+           PIMHW_I_COLUMNS * sizeof *u->column_tag);
+}
+
 /* Columns between the GPR or the global buffer and one bank, or all of them. */
 static void pimhw_i_do_column(pimhw_units *u, const pimhw_event *e)
 {
@@ -2629,6 +2686,7 @@ static void pimhw_i_do_column(pimhw_units *u, const pimhw_event *e)
     bool copies = e->command == PIMHW_CMD_RDCP || e->command == PIMHW_CMD_WRCP;
     bool all = e->command == PIMHW_CMD_WRA16;
     if (!pimhw_i_open(u, e, !reads, &row)) return;
+    if (!reads) pimhw_i_forget_columns(u, e->channel);
     for (uint32_t b = all ? 0 : e->bank; b <= (all ? u->n_banks - 1 : e->bank); b++) {
         uint8_t *column = pimhw_i_row_at(&row, b, e->column);
         uint64_t block = (uint64_t)e->gpr + (reads ? e->channel : all ? b : 0);
@@ -2657,6 +2715,7 @@ static void pimhw_i_do_ewmul(pimhw_units *u, const pimhw_event *e)
         return;
     }
     if (!pimhw_i_open(u, e, true, &row)) return;
+    pimhw_i_forget_columns(u, e->channel);
     for (uint32_t b = 0; b < u->n_banks; b += group) {
         const uint8_t *x = pimhw_i_row_at(&row, b, e->column);
         const uint8_t *y = pimhw_i_row_at(&row, b + 1, e->column);
@@ -2707,7 +2766,9 @@ PIMHW_API void pimhw_units_hub(void *units, const pimhw_instruction *in)
 {
     pimhw_units *u = (pimhw_units *)units;
     if (u->status != PIMHW_OK) return;
-    if (in->kind == PIMHW_CFR && in->out == 1 && in->aux == 2) {
+    if (in->kind == PIMHW_CFR && in->out == 1 && in->aux == 0) {
+        u->neighbours = in->gpr == 0;
+    } else if (in->kind == PIMHW_CFR && in->out == 1 && in->aux == 2) {
         u->af_mode = in->gpr;
         if (in->gpr >= PIMHW_AF_MODES)
             pimhw_i_units_fail(u, PIMHW_ERR_PROGRAM, "CFR 2: AF mode %u, of %u", in->gpr,
@@ -2728,7 +2789,7 @@ PIMHW_API void pimhw_units_begin(pimhw_units *units, const pimhw_request *reques
                                  const pimhw_hub *hub)
 {
     if (!units) return;
-    size_t from = (size_t)((char *)units->tile_use - (char *)units);
+    size_t from = (size_t)((char *)units->column_tag - (char *)units);
     size_t to = (size_t)((char *)units->samples - (char *)units);
     memset((char *)units + from, 0, to - from);
     memset(&units->hub, 0, sizeof units->hub);
@@ -2737,6 +2798,7 @@ PIMHW_API void pimhw_units_begin(pimhw_units *units, const pimhw_request *reques
     units->status = PIMHW_OK;
     units->why.text[0] = '\0';
     units->af_mode = 0;
+    units->neighbours = false;
 }
 
 PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why)
@@ -6580,6 +6642,7 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *r
         uint64_t order = request->list_begin ? request->list_begin[device->config.n_channels] : 0;
         uint64_t lists = request->list_begin ? device->config.n_channels + 1u : 0;
         r.request_bytes = request->n_blocks * (uint64_t)sizeof(pimhw_block) + 4 * (order + lists);
+        r.va2pa_bytes = request->chunks ? 6 * (uint64_t)request->n_chunks : 0;
         uint64_t repeats = pimhw_i_max(request->repeats, 1);
         if (request->useful_macs > r.macs / repeats)
             return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,

@@ -76,6 +76,34 @@ static void print_row(const char *name, double error, const pimattn_readings *r,
            d->total_pJ * 1e-6);
 }
 
+/* What the hub holds of one layer's attention: the program, once resolved there and once unrolled. */
+static void print_program(const pimattn_config *config, uint64_t n_tokens)
+{
+    pimattn_plan plan;
+    pimhw_program program;
+    pimhw_request request;
+    pimhw_block blocks[8];
+    uint32_t order[8], list_begin[PIMHW_MAX_CHANNELS + 1];
+    pimattn_span span = {n_tokens, 1};
+    pimhw_device *device;
+    pimhw_cause why = {{0}};
+    uint64_t unrolled = 0;
+    const pimattn_shape *s = &config->shape;
+    if (pimattn_plan_init(&plan, s, &config->device, config->partition, 0, false,
+                          s->n_heads / s->n_kv_heads, &why) != PIMATTN_OK ||
+        pimattn_plan_lower(&plan, &program, &why) != PIMATTN_OK ||
+        pimattn_plan_request(&plan, &request, blocks, order, list_begin, &span, 1, &why) !=
+            PIMATTN_OK ||
+        pimhw_device_create(&device, &config->device, &why) != PIMHW_OK ||
+        pimhw_program_unroll(device, &unrolled, &program, &request, &why) != PIMHW_OK)
+        ex_die("program: %s", why.text);
+    printf("  %8" PRIu64 " tokens: program %5" PRIu64 " bytes, blocks and lists %4" PRIu64
+           ", VA2PA %6" PRIu64 "; unrolled %10" PRIu64 " bytes\n",
+           n_tokens, pimhw_program_bytes(&program), (uint64_t)sizeof blocks,
+           6 * s->n_kv_heads * pimattn_plan_chunks(&plan, n_tokens), unrolled);
+    pimhw_device_destroy(device);
+}
+
 int main(int argc, char **argv)
 {
     uint32_t n_tokens = 2048, n_channels = 0;
@@ -138,6 +166,11 @@ int main(int argc, char **argv)
            " bytes\nappending all of it: %" PRIu64 " commands, %" PRIu64 " clocks, %.2f uJ\n",
            r.chunk_bytes, r.chunks_used, r.chunks_total, r.kv_bytes, r.append_commands, r.append_ck,
            r.append_pJ * 1e-6);
+    printf(
+        "\nWhat the hub holds of it (LoL-PIM: less than 200 KB, of which 96 each for program and "
+        "VA2PA):\n");
+    for (uint64_t tokens = 4096; tokens <= 1 << 20; tokens *= 4)
+        print_program(&s.config, tokens);
     free(out), free(s.k), free(s.v), free(s.q), free(s.exact);
     return ex_done();
 }
