@@ -461,6 +461,7 @@ static void any_float_rounds_as_defined(void)
 
 typedef struct state {
     uint32_t type, out_bits, out_clear, af_mode;
+    bool neighbours; /* CFR 0: MACs multiply banks 2 i and 2 i + 1 */
     uint16_t bank[2][ROWS][BANKS][COLUMNS][LANES];
     float tile[2][TILES][LANES];
     float sum[2][OUTS][BANKS], af[2][OUTS][BANKS];
@@ -482,9 +483,11 @@ static void plain_mac(const pimhw_instruction *in, uint32_t ch)
     for (uint32_t c = 0; c < in->op_size; c++)
         for (uint32_t b = one ? in->bank : 0; b <= (one ? in->bank : BANKS - 1); b++) {
             const uint16_t *from = plain.bank[ch][in->row][b][in->column + c];
+            const uint16_t *other = plain.bank[ch][in->row][b ^ 1][in->column + c];
+            const float *tile = plain.tile[ch][in->tile + c];
             float x[LANES];
             for (uint32_t i = 0; i < LANES; i++)
-                x[i] = plain.tile[ch][in->tile + c][i] * up_to(from[i]);
+                x[i] = up_to(from[i]) * (plain.neighbours ? up_to(other[i]) : tile[i]);
             for (uint32_t n = LANES; n > 1; n /= 2)
                 for (uint32_t i = 0; i < n / 2; i++)
                     x[i] = x[2 * i] + x[2 * i + 1];
@@ -583,7 +586,8 @@ static void plain_step(const pimhw_instruction *in)
         default: plain_column(in, ch);
         }
     }
-    if (in->kind == PIMHW_CFR) plain.af_mode = in->gpr;
+    if (in->kind == PIMHW_CFR && in->aux == 2) plain.af_mode = in->gpr;
+    if (in->kind == PIMHW_CFR && in->aux == 0) plain.neighbours = in->gpr == 0;
     for (uint32_t c = 0; c < in->op_size && in->kind == PIMHW_EWADD; c++)
         for (uint32_t i = 0; i < LANES; i++) {
             uint16_t *to = &plain.gpr[in->gpr + c][i];
@@ -625,7 +629,8 @@ static pimhw_instruction any_instruction(check_rng *rng, uint32_t i, size_t n_ki
     case PIMHW_MAC_SBK: in.gpr = in.gpr % 4 * 4; break; /* results of two channels lie apart */
     case PIMHW_CFR:
         in.gpr %= PIMHW_AF_MODES;
-        in.aux = 2;
+        in.aux = (uint32_t)rng_range(rng, 0, 1) * 2;
+        if (in.aux == 0) in.gpr %= 2;
         in.out = 1;
         break;
     case PIMHW_WR_GB: in.flags = rng_range(rng, 0, 1) ? PIMHW_DISTINCT : 0; break;
