@@ -2516,8 +2516,10 @@ static float *pimhw_i_tile_of(pimhw_units *u, const pimhw_event *e, bool fill)
 /* The entry of an event, used in the order of the program. */
 static pimhw_i_account *pimhw_i_sum_of(pimhw_units *u, const pimhw_event *e, float **values)
 {
-    size_t i = (size_t)e->channel * u->n_outs + e->entry;
+    bool none = e->entry >= u->n_outs;
+    size_t i = (size_t)e->channel * u->n_outs + (none ? 0 : e->entry);
     pimhw_i_account *s = &u->sums[i];
+    if (none) pimhw_i_hazard(u, "channel %u: no accumulator is left for output %u", e);
     if (s->used > e->serial + 1)
         pimhw_i_hazard(u, "channel %u: output entry %u was used out of order", e);
     if (s->unread && s->out != e->out)
@@ -3955,27 +3957,44 @@ static uint32_t pimhw_i_pp_claim(pimhw_i_flow *f, uint64_t group, pimhw_i_phase 
     return n;
 }
 
-/* The accumulator of a sum that goes on, or begins in a phase: one that is free by then. */
+#define PIMHW_I_NO_ENTRY UINT32_MAX
+
+/*
+ * The accumulator of a sum that goes on, or begins in a phase: one that is free by then. None, if
+ * the program holds too many, or goes on with a sum that another has taken the place of.
+ */
 static uint32_t pimhw_i_pp_entry(const pimhw_i_channel *ch, uint32_t out, uint64_t phase)
 {
     pimhw_i_flow *f = ch->flow;
-    uint32_t entry = 0;
+    uint32_t entry = 0, n = (uint32_t)pimhw_i_max(ch->rules->outs, 2);
     if (!ch->sink) return out;
-    if (f->entry_of[out]) return (uint32_t)f->entry_of[out] - 1;
-    while (f->entry_free[entry] > phase && entry + 1 < pimhw_i_max(ch->rules->outs, 2))
+    if (f->entry_of[out]) {
+        entry = (uint32_t)f->entry_of[out] - 1;
+        if (entry < n) f->entry_free[entry] = UINT64_MAX;
+        return entry;
+    }
+    while (entry < n && f->entry_free[entry] > phase)
         entry++;
+    if (entry == n) return PIMHW_I_NO_ENTRY;
+    for (uint32_t i = 0; i < ch->rules->outs; i++)
+        if (f->entry_of[i] == (uint64_t)entry + 1) f->entry_of[i] = (uint64_t)PIMHW_I_NO_ENTRY + 1;
     f->entry_free[entry] = UINT64_MAX;
     f->entry_of[out] = (uint64_t)entry + 1;
     return entry;
 }
 
-/* The sum of an output is over: from a phase on another may take its accumulator. */
-static void pimhw_i_pp_leave(const pimhw_i_channel *ch, uint32_t out, uint64_t phase)
+/*
+ * The sum of an output has been read: from a phase on another may take its accumulator. ends: that
+ * was all of it, else it may still go on before that.
+ */
+static void pimhw_i_pp_leave(const pimhw_i_channel *ch, uint32_t out, uint64_t phase, bool ends)
 {
     pimhw_i_flow *f = ch->flow;
     if (!ch->sink || !f->entry_of[out]) return;
-    f->entry_free[f->entry_of[out] - 1] = phase;
-    f->entry_of[out] = 0;
+    uint64_t entry = f->entry_of[out] - 1;
+    if (entry != PIMHW_I_NO_ENTRY && f->entry_free[entry] == UINT64_MAX)
+        f->entry_free[entry] = phase;
+    if (ends) f->entry_of[out] = 0;
 }
 
 /* Puts MACs of one group into a phase. */
@@ -4031,8 +4050,9 @@ static void pimhw_i_pp_read(pimhw_i_channel *ch, pimhw_i_work *work)
         pimhw_i_pp_cut(ch);
     sum->going = false;
     work->entry = pimhw_i_pp_entry(ch, work->out, f->filling);
-    if (ch->rules->config.out_clear == PIMHW_CLEAR_READ && work->command == PIMHW_CMD_RDMAC16)
-        pimhw_i_pp_leave(ch, work->out, pimhw_i_max(f->filling, sum->phase) + 1);
+    if (work->command == PIMHW_CMD_RDMAC16)
+        pimhw_i_pp_leave(ch, work->out, pimhw_i_max(f->filling, sum->phase) + 1,
+                         ch->rules->config.out_clear == PIMHW_CLEAR_READ);
     p->r[p->n_r].work = *work;
     p->r[p->n_r++].n = 1;
 }
@@ -4052,7 +4072,8 @@ static void pimhw_i_ping_pong(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t 
         /* its first MAC is in the next phase if this one is full; that is when it needs an entry */
         bool full = pimhw_i_pp_phase(f, f->filling)->outs >= ch->rules->out_region;
         f->sums[work->out].going = false;
-        pimhw_i_pp_leave(ch, work->out, pimhw_i_max(f->filling, f->sums[work->out].phase) + 1);
+        pimhw_i_pp_leave(ch, work->out, pimhw_i_max(f->filling, f->sums[work->out].phase) + 1,
+                         true);
         work->entry = pimhw_i_pp_entry(ch, work->out, f->filling + full);
         pimhw_i_pp_wait(ch, work, 1, 0);
     }

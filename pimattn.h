@@ -386,7 +386,8 @@ typedef struct pimattn_engine pimattn_engine;
 
 /*
  *   returns  PIMATTN_ERR_CONFIG, PIMATTN_ERR_MEMORY; *engine is then NULL
- *   memory   scratch and tables here; pages as they are needed; attend allocates nothing
+ *   memory   scratch and tables here; pages as they are needed; attend allocates nothing, but in
+ *            the device way room for its scores, which it gives back
  */
 PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
                                                  const pimattn_config *config, pimhw_cause *why);
@@ -431,7 +432,8 @@ typedef struct pimattn_call {
  * Attention of one layer.
  *
  *   readings may be NULL: then nothing is timed
- *   returns  PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_SEQ, PIMATTN_ERR_DEVICE; outputs then unchanged
+ *   returns  PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_SEQ, PIMATTN_ERR_DEVICE; in the device way also
+ *            PIMATTN_ERR_RANGE (q beyond a lane), PIMATTN_ERR_MEMORY; outputs then unchanged
  *   error    |out - exact| <= (2e-6 + 2e-7 max|score|) max|v|, where for |score| stands the sum of
  *            |scale q_i k_i| if terms cancel; o overflows, and out is NaN, where
  *            the sum of |v| over the tokens passes FLT_MAX
@@ -3793,6 +3795,21 @@ static uint32_t pimattn_i_chunk_take(pimattn_i_module *m, uint32_t unit)
     return i;
 }
 
+/* Host memory for all rows of a chunk, so that no append fails half-way. */
+static bool pimattn_i_chunk_back(pimattn_engine *e, uint32_t i)
+{
+    pimattn_i_module *m = e->module;
+    uint16_t zero = 0;
+    pimhw_da at;
+    memset(&at, 0, sizeof at);
+    at.channel = i / m->n_chunks;
+    at.row = i % m->n_chunks * m->chunk_rows;
+    for (uint32_t end = at.row + m->chunk_rows; at.row < end; at.row++)
+        if (pimhw_memory_write(m->memory, &at, &zero, sizeof zero, &e->why) != PIMHW_OK)
+            return false;
+    return true;
+}
+
 static void pimattn_i_list_cut(pimattn_i_module *m, pimattn_i_list *list)
 {
     for (; list->n > 0; list->n--) {
@@ -3834,6 +3851,7 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
 {
     pimattn_i_module *m = e->module;
     uint32_t had[2] = {0, 0}, wanted[2];
+    bool memory = true;
     if (tokens > PIMATTN_I_MAX_TOKENS)
         return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", tokens);
     for (uint32_t which = 0; which < 2; which++) {
@@ -3847,8 +3865,9 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
             if (list->n == 0 && wanted[0] > 0)
                 list[0].unit = list[1].unit = pimattn_i_emptiest(e, layer);
             for (uint32_t which = 0; which < 2; which++, list++)
-                while (list->n < wanted[which] && m->n_free[list->unit] > 0) {
+                while (list->n < wanted[which] && m->n_free[list->unit] > 0 && memory) {
                     uint32_t i = pimattn_i_chunk_take(m, list->unit);
+                    memory = pimattn_i_chunk_back(e, i);
                     if (list->n == 0)
                         list->first = i;
                     else
@@ -3871,6 +3890,7 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
         }
         pimattn_i_list_cut(m, &rest);
     }
+    if (!memory) return PIMATTN_ERR_MEMORY;
     pimhw_cause_write(&e->why,
                       "%u tokens need %u and %u chunks a KV head; %u of the device's %u"
                       " are taken",
@@ -4609,7 +4629,13 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, uint32_t layer
     pimattn_i_module *m = e->module;
     pimattn_i_planner *p = &e->planner;
     pimhw_request *request = &p->request;
+    const pimattn_plan *plan = &p->plans[p->taken].plan;
     uint32_t n = 0, at = 0;
+    if (!pimattn_i_same_v(plan, &m->plan)) {
+        pimhw_cause_write(&e->why, "v_mapping K has too few output entries for %u queries",
+                          (uint64_t)plan->n_queries);
+        return PIMATTN_ERR_DEVICE;
+    }
     for (uint32_t u = 0; u < m->n_units; u++) {
         uint32_t begin = n;
         m->chunk_begin[u] = n;
@@ -4851,11 +4877,6 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, const pimattn_s
     if (status == PIMATTN_OK) status = pimattn_i_planner_take(p, NULL, spans, n, &e->why);
     if (status != PIMATTN_OK) return status;
     const pimattn_plan *plan = &p->plans[p->taken].plan;
-    if (!pimattn_i_same_v(plan, &m->plan)) {
-        pimhw_cause_write(&e->why, "v_mapping K has too few output entries for %u queries",
-                          (uint64_t)plan->n_queries);
-        return PIMATTN_ERR_DEVICE;
-    }
     status = pimattn_i_module_request(e, e->layer, e->call->items);
     if (status != PIMATTN_OK) return status;
     uint64_t floats = pimattn_i_work_floats(e, plan, spans, part), n_work = 2 * m->n_units;
