@@ -848,6 +848,13 @@ static void a_broken_d_table_is_caught(void)
     /* entries and tiles that have nothing to do with each other may change places */
     size_t w = find_event(&l, PIMHW_CMD_WRGB, 4), m = find_event(&l, PIMHW_CMD_MAC16, 2);
     if (m < w) CHECK_U(broken(&r, &l, w, m), PIMHW_OK);
+    /* an accumulator that holds an unread sum of another output, or that there is not */
+    for (uint32_t i = 0; i < 2; i++) {
+        listing taken = l;
+        taken.at[m].entry = i ? 1000 : 0;
+        CHECK_U(broken(&r, &taken, 0, 0), PIMHW_ERR_HAZARD);
+        CHECK_HAS(r.why.text, i ? "no accumulator is left for output 1" : "nobody has read");
+    }
     rig_free(&r);
 }
 
