@@ -1564,7 +1564,7 @@ typedef struct pimhw_i_flow {
     bool begun, mac_since;            /* a MAC came since the last WR_GB */
     uint32_t group_tiles;             /* of the newest group */
     uint64_t filling;                 /* the phase that takes MACs */
-    uint64_t group, used_group;       /* newest of WR_GB, of a MAC; 0: none */
+    uint64_t group, used_group;       /* newest of WR_GB, of a MAC */
     pimhw_i_when start, start_before; /* of the phase that runs next */
     uint64_t done_ck[PIMHW_I_OTHER];
     /* both */
@@ -1573,7 +1573,7 @@ typedef struct pimhw_i_flow {
     uint64_t *tile_mac, *tile_write;  /* DCS: [in_entries], when a MAC or write may use it */
     uint64_t *out_mac, *out_io;       /* DCS: [outs] */
     uint32_t *tile_marks, *out_marks; /* DCS: used by I/O that waits for a refresh */
-    uint64_t *tile_group;             /* ping-pong: [in_entries] */
+    uint64_t *tile_group;             /* ping-pong: [in_entries]; 0: of none, or one in use */
     pimhw_i_entry *sums;              /* ping-pong: [outs] */
     pimhw_i_ring *ring;               /* DCS: [PIMHW_I_STREAMS] */
     pimhw_i_phase *phase;             /* ping-pong: [3] */
@@ -2514,6 +2514,8 @@ static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, const pimhw_i_work *work, u
         p = pimhw_i_pp_phase(f, f->filling);
     }
     pimhw_i_pp_claim(f, group, p);
+    for (uint32_t i = 0; i < ch->rules->config.in_entries && group > f->used_group; i++)
+        if (f->tile_group[i] <= group) f->tile_group[i] = 0;
     f->used_group = pimhw_i_max(f->used_group, group);
     if (!sum->going || sum->phase != f->filling + 1) p->outs++;
     sum->going = true;
@@ -2945,7 +2947,6 @@ typedef struct pimhw_i_scope {
     bool alike; /* the terms tell all */
     bool masks; /* instructions of some channels only */
     bool rows;  /* it has rows */
-    bool fixed; /* other fields do not hang on what is around */
     uint8_t space;
     uint8_t n_terms, n_row_loops;
     uint8_t row_rounds[PIMHW_I_ROW_LOOPS]; /* names of the rounds of loops that move rows */
@@ -3095,6 +3096,23 @@ static void pimhw_i_add_row(const pimhw_program *p, const pimhw_i_inside *in,
     span->row_most = pimhw_i_max(span->row_most, o->base);
 }
 
+/* The most an operand can be, where the rests of blocks are not more than those of one. */
+static uint64_t pimhw_i_most(const pimhw_program *p, const pimhw_i_inside *in,
+                             const pimhw_block *block, uint8_t name)
+{
+    if (name == 0) return 0;
+    const pimhw_operand *o = &p->operands[name - 1];
+    uint64_t most = pimhw_i_plus(o->base, pimhw_i_growth(in, o->step));
+    for (int k = 0; k < 2; k++) {
+        if (!o->tail[k]) continue;
+        const pimhw_tail *t = &p->tails[o->tail[k] - 1];
+        uint64_t left = pimhw_i_plus(t->base, t->rest ? block->rest[t->rest - 1] : 0);
+        uint64_t units = pimhw_i_ceil_div(left, pimhw_i_max(t->unit, 1));
+        most = pimhw_i_min(most, pimhw_i_times(units, pimhw_i_max(t->mul, 1)));
+    }
+    return most;
+}
+
 /* One item of a span. */
 static void pimhw_i_add_item(const pimhw_i_sketch *s, const pimhw_program *p, uint32_t i,
                              uint64_t mask, pimhw_i_inside *in, pimhw_i_scope *span)
@@ -3112,12 +3130,8 @@ static void pimhw_i_add_item(const pimhw_i_sketch *s, const pimhw_program *p, ui
     if (mask & ~item->mask) span->masks = true;
     for (uint32_t f = 0; f < PIMHW_I_GPR; f++) {
         uint8_t name = s->names[i][f];
-        if (name == 0 || f == PIMHW_I_ROW) continue;
-        const pimhw_operand *o = &p->operands[name - 1];
-        if (s->matter[i] >> f & 1)
-            rounds = pimhw_i_add_operand(p, in, o, name, span);
-        else if (o->tail[0] || o->tail[1] || pimhw_i_grows_outside(in, o->step))
-            span->fixed = false;
+        if (name && s->matter[i] >> f & 1)
+            rounds = pimhw_i_add_operand(p, in, &p->operands[name - 1], name, span);
     }
     if (kind->has_row) pimhw_i_add_row(p, in, item, span);
     if (item->kind != PIMHW_LOOP || in->depth == PIMHW_LOOPS) return;
@@ -3133,7 +3147,7 @@ static void pimhw_i_scope_init(const pimhw_i_sketch *s, const pimhw_program *p, 
     uint64_t mask = p->items[first].mask; /* of the loop */
     pimhw_i_inside in;
     memset(span, 0, sizeof *span);
-    span->alike = span->fixed = true;
+    span->alike = true;
     in.level = in.depth = level;
     uint32_t last = p->items[first].end;
     for (uint32_t i = first + !whole; i < last + whole; i++)
@@ -3263,6 +3277,8 @@ static void pimhw_i_walker_init(pimhw_i_walker *w, const pimhw_program *program,
     w->stop = program->n_items;
     w->block = pimhw_i_block_of(w, 0);
 }
+
+#define PIMHW_I_ALL_LOOPS ((1u << PIMHW_LOOPS) - 1)
 
 /* Sum of the steps of the loops, those under way that are in `loops`. */
 static uint64_t pimhw_i_steps(const pimhw_i_walker *w, const uint64_t step[PIMHW_LOOPS],
@@ -3609,10 +3625,10 @@ enum {
     PIMHW_I_WORTH = 24,        /* instructions that are worth a look */
     PIMHW_I_MOST_WORDS = 1024, /* of a state, or of all of a shared front end */
     PIMHW_I_WORDS = 1 << 18,
-    PIMHW_I_TEXTS = 16384,
+    PIMHW_I_TEXTS = 32768,
     PIMHW_I_EDGES = 8192,
     PIMHW_I_PARTS = 8192,
-    PIMHW_I_SLOTS = 32768, /* twice as many as texts, or more */
+    PIMHW_I_SLOTS = 65536, /* twice as many as texts, or more */
     PIMHW_I_TRIALS = PIMHW_LOOPS + 1,
     PIMHW_I_TALLY = sizeof(pimhw_i_tally) / sizeof(uint64_t)
 };
@@ -3657,8 +3673,10 @@ typedef enum pimhw_i_progress { PIMHW_I_IDLE, PIMHW_I_OPEN, PIMHW_I_ENDED } pimh
  * number of its state is kept, and it is asleep.
  */
 typedef struct pimhw_i_text {
-    uint32_t at, n;
     uint64_t hash;
+    uint32_t at, n;
+    uint32_t edge;      /* of a key: the edge; 0: none */
+    bool meets_refresh; /* of a state: commands wait for it */
 } pimhw_i_text;
 
 /* What a span does to a group of channels; at the head of a trial: the group. */
@@ -3670,7 +3688,6 @@ typedef struct pimhw_i_part {
 } pimhw_i_part;
 
 typedef struct pimhw_i_edge {
-    uint64_t key[4]; /* span, state, terms; with refreshes: how far off they are */
     uint64_t clocks;
     uint64_t n_instructions, n_rounds; /* of a channel; of a shared front end: of all */
     uint32_t to, part;
@@ -3681,7 +3698,7 @@ typedef struct pimhw_i_edge {
 typedef struct pimhw_i_trial {
     bool open;
     uint32_t n_groups;
-    uint64_t key[3];
+    uint64_t key[3], phase; /* of the place */
     uint64_t base_ck, row_base, n_instructions, n_rounds;
     uint64_t index, heads, power; /* of a mark */
     pimhw_i_part part[PIMHW_MAX_CHANNELS];
@@ -3691,10 +3708,10 @@ typedef struct pimhw_i_memo {
     uint32_t n_words, n_texts, n_edges, n_parts;
     uint32_t terms; /* the text of the last place */
     bool full;
-    uint16_t text_slot[PIMHW_I_SLOTS], edge_slot[PIMHW_I_SLOTS];
+    uint16_t slot[PIMHW_I_SLOTS]; /* texts by their hashes */
     pimhw_i_text text[PIMHW_I_TEXTS];
-    pimhw_i_edge
-        edge[PIMHW_I_EDGES]; /* the first: of rounds since a mark; its parts are the last */
+    /* the first: of rounds since a mark; its parts are the last */
+    pimhw_i_edge edge[PIMHW_I_EDGES];
     pimhw_i_part part[PIMHW_I_PARTS + PIMHW_MAX_CHANNELS];
     uint64_t words[PIMHW_I_WORDS];
 } pimhw_i_memo;
@@ -3784,12 +3801,6 @@ PIMHW_API const pimhw_config *pimhw_device_config(const pimhw_device *device)
 
 /* -- spans that are like others -- */
 
-/* A clock as something at `now` or later sees it: the past is all the same. */
-static uint64_t pimhw_i_ahead(uint64_t clock, uint64_t now)
-{
-    return clock < now ? 0 : clock - now + 1;
-}
-
 /* Writes the state of channels relative to a clock into words, or reads it back at another. */
 typedef struct pimhw_i_pen {
     uint64_t *words;
@@ -3798,48 +3809,45 @@ typedef struct pimhw_i_pen {
     bool back;
 } pimhw_i_pen;
 
-static void pimhw_i_pen_word(pimhw_i_pen *pen, uint64_t *word)
+/* Room for n words; NULL and nothing more to come: there is none. */
+static uint64_t *pimhw_i_pen_room(pimhw_i_pen *pen, uint32_t n)
 {
-    if (pen->n < pen->most) {
-        if (pen->back)
-            *word = pen->words[pen->n];
-        else
-            pen->words[pen->n] = *word;
-    }
-    pen->n++;
+    uint64_t *words = &pen->words[pen->n];
+    bool fits = n <= pen->most - pen->n;
+    pen->n = fits ? pen->n + n : pen->most;
+    return fits ? words : NULL;
 }
 
-/* The same for less than a word. */
+/* Numbers less a base. */
+static void pimhw_i_pen_words(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64_t base)
+{
+    uint64_t *words = pimhw_i_pen_room(pen, n);
+    for (uint32_t i = 0; i < n && words; i++) {
+        if (pen->back)
+            at[i] = words[i] + base;
+        else
+            words[i] = at[i] - base;
+    }
+}
+
+/* Clocks, with `bits` of something else below them, that count from the base on: before it, 0. */
+static void pimhw_i_pen_ahead(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64_t base,
+                              uint32_t bits)
+{
+    uint64_t *words = pimhw_i_pen_room(pen, n), least = base << bits;
+    uint64_t before = least - ((uint64_t)1 << bits);
+    for (uint32_t i = 0; i < n && words && pen->back; i++)
+        at[i] = words[i] ? words[i] + before : 0;
+    for (uint32_t i = 0; i < n && words && !pen->back; i++)
+        words[i] = at[i] < least ? 0 : at[i] - before;
+}
+
+/* Less than a word. */
 static uint32_t pimhw_i_pen_small(pimhw_i_pen *pen, uint32_t value)
 {
     uint64_t word = value;
-    pimhw_i_pen_word(pen, &word);
+    pimhw_i_pen_words(pen, &word, 1, 0);
     return (uint32_t)word;
-}
-
-/* A clock that counts however long ago. */
-static void pimhw_i_pen_clock(pimhw_i_pen *pen, uint64_t *clock)
-{
-    uint64_t word = *clock - pen->base;
-    pimhw_i_pen_word(pen, &word);
-    if (pen->back) *clock = pen->base + word;
-}
-
-/* A clock that does not count once it is past. */
-static void pimhw_i_pen_ahead(pimhw_i_pen *pen, uint64_t *clock)
-{
-    uint64_t word = pimhw_i_ahead(*clock, pen->base);
-    pimhw_i_pen_word(pen, &word);
-    if (pen->back) *clock = word ? pen->base + word - 1 : 0;
-}
-
-/* The same of clock << 8 | reason. */
-static void pimhw_i_pen_key(pimhw_i_pen *pen, uint64_t *key)
-{
-    uint64_t ahead = pimhw_i_ahead(*key >> 8, pen->base);
-    uint64_t word = ahead ? ahead << 8 | (*key & 255) : 0;
-    pimhw_i_pen_word(pen, &word);
-    if (pen->back) *key = word ? (pen->base + (word >> 8) - 1) << 8 | (word & 255) : 0;
 }
 
 /* The clock before which no later command of the channel issues. */
@@ -3852,63 +3860,45 @@ static uint64_t pimhw_i_base_ck(const pimhw_i_channel *ch)
     return ch->now_ck;
 }
 
-/* Groups of input tiles count from here: only how far behind the newest one they are matters. */
-#define PIMHW_I_NEWEST ((uint64_t)1 << 40)
-
 /* Records of commands that wait; their rows are seen from the open one. */
 static void pimhw_i_pen_records(pimhw_i_pen *pen, const pimhw_i_channel *ch,
                                 pimhw_i_record *records, uint32_t *n)
 {
     *n = pimhw_i_pen_small(pen, *n);
-    for (uint32_t i = 0; i < *n && pen->n < pen->most; i++) {
+    for (uint32_t i = 0; i < *n; i++) {
         pimhw_i_record *r = &records[i];
-        bool has_row = PIMHW_I_COMMANDS[r->work.command].needs_row;
-        uint64_t what = (uint64_t)r->n << 32 | r->work.command;
-        uint64_t where = (uint64_t)r->work.tile << 32 | r->work.out;
-        uint64_t row = has_row ? r->work.row - ch->row : 0;
-        pimhw_i_pen_word(pen, &what);
-        pimhw_i_pen_word(pen, &where);
-        pimhw_i_pen_word(pen, &row);
+        uint64_t what[2] = {(uint64_t)r->n << 32 | r->work.command,
+                            (uint64_t)r->work.tile << 32 | r->work.out};
+        pimhw_i_pen_words(pen, what, 2, 0);
         if (pen->back) {
             memset(r, 0, sizeof *r);
-            r->n = (uint32_t)(what >> 32);
-            r->work.command = (uint32_t)what;
-            r->work.tile = (uint32_t)(where >> 32);
-            r->work.out = (uint32_t)where;
-            r->work.row = PIMHW_I_COMMANDS[r->work.command].needs_row ? ch->row + row : 0;
+            r->n = (uint32_t)(what[0] >> 32);
+            r->work.command = (uint32_t)what[0];
+            r->work.tile = (uint32_t)(what[1] >> 32);
+            r->work.out = (uint32_t)what[1];
+            bool mac = ch->rules->class_of[r->work.command] == PIMHW_I_M;
+            r->stream = mac ? PIMHW_I_MAC : PIMHW_I_IO;
         }
-        const pimhw_i_flow *f = ch->flow;
-        uint64_t later = r->group > f->used_group ? f->group - r->group + 1 : 0;
-        pimhw_i_pen_word(pen, &later);
-        if (pen->back) r->group = later ? f->group - later + 1 : 0;
+        if (PIMHW_I_COMMANDS[r->work.command].needs_row)
+            pimhw_i_pen_words(pen, &r->work.row, 1, ch->row);
+        pimhw_i_pen_ahead(pen, &r->group, 1, ch->flow->used_group + 1, 0);
     }
 }
 
 static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, pimhw_i_channel *ch)
 {
     pimhw_i_flow *f = ch->flow;
-    uint32_t places = (uint32_t)(f->filling > 0) << 2 | (uint32_t)(f->group > 0) << 3;
-    uint32_t flags = pimhw_i_pen_small(pen, places | (uint32_t)f->mac_since << 1 | f->begun);
-    uint64_t unused = f->group - f->used_group;
-    pimhw_i_pen_word(pen, &unused);
-    if (pen->back) {
-        f->begun = flags & 1;
-        f->mac_since = flags >> 1 & 1;
-        f->filling = flags >> 2 & 1 ? 3 : 0;
-        f->group = flags >> 3 & 1 ? PIMHW_I_NEWEST : 0;
-        f->used_group = f->group - unused;
-    }
+    uint32_t flags = pimhw_i_pen_small(pen, (uint32_t)f->mac_since << 1 | f->begun);
+    f->begun = flags & 1;
+    f->mac_since = flags >> 1 & 1;
+    if (pen->back) f->filling = f->used_group = 0;
     f->group_tiles = pimhw_i_pen_small(pen, f->group_tiles);
-    pimhw_i_pen_clock(pen, &f->start.ck);
-    pimhw_i_pen_clock(pen, &f->start_before.ck);
+    pimhw_i_pen_words(pen, &f->group, 1, f->used_group);
+    pimhw_i_pen_words(pen, &f->start.ck, 1, pen->base);
+    pimhw_i_pen_words(pen, &f->start_before.ck, 1, pen->base);
     f->start.reason = pimhw_i_pen_small(pen, f->start.reason);
     f->start_before.reason = pimhw_i_pen_small(pen, f->start_before.reason);
-    pimhw_i_pen_ahead(pen, &f->mac_stream_ck);
-    uint64_t base = pen->base;
-    pen->base = f->start.ck;
-    for (uint32_t i = 0; i < PIMHW_I_OTHER; i++)
-        pimhw_i_pen_ahead(pen, &f->done_ck[i]);
-    pen->base = base;
+    pimhw_i_pen_ahead(pen, f->done_ck, PIMHW_I_OTHER, f->start.ck, 0);
     for (uint32_t i = 0; i < 3; i++) {
         pimhw_i_phase *p = pimhw_i_pp_phase(f, f->filling + 2 + i);
         p->outs = pimhw_i_pen_small(pen, p->outs);
@@ -3917,65 +3907,65 @@ static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, pimhw_i_channel *ch)
         pimhw_i_pen_records(pen, ch, p->r, &p->n_r);
     }
     pimhw_i_pen_records(pen, ch, f->records, &f->n_records);
-    uint64_t used = f->used_group; /* of those there is left only where one ends */
-    for (uint32_t i = 0; i < ch->rules->config.in_entries && pen->n < pen->most; i++) {
-        bool ends = i > 0 && f->tile_group[i] != f->tile_group[i - 1];
-        bool newer = f->tile_group[i] > f->used_group;
-        uint64_t word = newer ? f->group - f->tile_group[i] + 2 : (uint64_t)ends;
-        pimhw_i_pen_word(pen, &word);
-        used -= word == 1;
-        if (pen->back) f->tile_group[i] = word > 1 ? f->group - word + 2 : used;
+    pimhw_i_pen_ahead(pen, f->tile_group, ch->rules->config.in_entries, f->used_group + 1, 0);
+    for (uint32_t i = 0; i < ch->rules->outs; i++) {
+        pimhw_i_pen_ahead(pen, &f->sums[i].phase, 1, f->filling + 1, 0);
+        f->sums[i].going = pimhw_i_pen_small(pen, f->sums[i].going) != 0;
     }
-    for (uint32_t i = 0; i < ch->rules->outs && pen->n < pen->most; i++) {
-        uint64_t later = f->sums[i].phase > f->filling ? f->sums[i].phase - f->filling : 0;
-        uint64_t word = later << 1 | f->sums[i].going;
-        pimhw_i_pen_word(pen, &word);
-        if (!pen->back) continue;
-        f->sums[i].phase = word >> 1 ? f->filling + (word >> 1) : 0;
-        f->sums[i].going = word & 1;
+}
+
+/* Commands that wait for a refresh, how long, and for what. */
+static void pimhw_i_pen_blocked(pimhw_i_pen *pen, pimhw_i_channel *ch)
+{
+    pimhw_i_flow *f = ch->flow;
+    uint64_t due_ck = ch->due_ck; /* kept apart */
+    for (uint32_t i = 0; i < f->n_records && pen->back; i++)
+        pimhw_i_dcs_mark(f, &f->records[i], UINT32_MAX);
+    pimhw_i_pen_records(pen, ch, f->records, &f->n_records);
+    for (uint32_t i = 0; i < f->n_records && pen->back; i++)
+        pimhw_i_dcs_mark(f, &f->records[i], 1);
+    if (f->n_records > 0) pimhw_i_pen_words(pen, &due_ck, 1, pen->base);
+    for (uint32_t s = 0; s < PIMHW_I_STREAMS; s++) {
+        if (f->n_blocked[s] == 0) continue;
+        pimhw_i_when *at = &f->blocked_at[s];
+        uint64_t ck = at->ck == UINT64_MAX ? 0 : at->ck;
+        pimhw_i_pen_ahead(pen, &ck, 1, pen->base, 0);
+        at->ck = ck ? ck : UINT64_MAX;
+        at->reason = pimhw_i_pen_small(pen, at->reason);
     }
 }
 
 static void pimhw_i_pen_dcs(pimhw_i_pen *pen, pimhw_i_channel *ch)
 {
     pimhw_i_flow *f = ch->flow;
-    if (f->n_records > 0) pen->n = pen->most; /* in the middle of a refresh */
-    pimhw_i_pen_ahead(pen, &f->mac_stream_ck);
-    for (uint32_t i = 0; i < ch->rules->config.in_entries && pen->n < pen->most; i++) {
-        pimhw_i_pen_key(pen, &f->tile_mac[i]);
-        pimhw_i_pen_key(pen, &f->tile_write[i]);
-    }
-    for (uint32_t i = 0; i < ch->rules->outs && pen->n < pen->most; i++) {
-        pimhw_i_pen_key(pen, &f->out_mac[i]);
-        pimhw_i_pen_key(pen, &f->out_io[i]);
-    }
-    for (uint32_t s = 0; s < PIMHW_I_STREAMS && pen->n < pen->most; s++) {
+    if (pen->back) f->dispatch_ck = pen->base;
+    /* the other tables of entries lie behind the first */
+    pimhw_i_pen_ahead(pen, f->tile_mac, 2 * (ch->rules->config.in_entries + ch->rules->outs),
+                      pen->base, 8);
+    pimhw_i_pen_blocked(pen, ch);
+    for (uint32_t s = 0; s < PIMHW_I_STREAMS; s++) {
         pimhw_i_ring *r = &f->ring[s];
-        uint32_t n = 0;
-        while (n < PIMHW_I_QUEUED && !pen->back &&
-               f->left_ck[s][(f->n_left[s] - n - 1) % PIMHW_I_QUEUED] > pen->base)
+        uint64_t *left_ck = f->left_ck[s];
+        uint32_t n = 0, end = f->n_left[s];
+        while (n < PIMHW_I_QUEUED && left_ck[(end - n - 1) % PIMHW_I_QUEUED] > pen->base)
             n++; /* those before have left by now, too */
         n = pimhw_i_pen_small(pen, n);
-        if (pen->back) memset(f->left_ck[s], 0, sizeof f->left_ck[s]);
-        for (uint32_t i = 1; i <= n && pen->n < pen->most; i++)
-            pimhw_i_pen_clock(pen, &f->left_ck[s][(f->n_left[s] - i) % PIMHW_I_QUEUED]);
+        if (pen->back) memset(left_ck, 0, sizeof f->left_ck[s]);
+        for (uint32_t i = 1; i <= n; i++)
+            pimhw_i_pen_words(pen, &left_ck[(end - i) % PIMHW_I_QUEUED], 1, pen->base);
         r->end = r->begin + pimhw_i_pen_small(pen, r->end - r->begin);
-        for (uint32_t i = r->begin; i != r->end && pen->n < pen->most; i++) {
-            uint64_t *key = &r->key[i % PIMHW_I_RING], word = *key - (pen->base << 16);
-            pimhw_i_pen_word(pen, &word);
-            if (pen->back) *key = word + (pen->base << 16);
-        }
+        for (uint32_t i = r->begin; i != r->end; i++)
+            pimhw_i_pen_words(pen, &r->key[i % PIMHW_I_RING], 1, pen->base << 16);
     }
-    if (pen->back) f->dispatch_ck = pen->base;
 }
 
 /* What the host of a shared front end waits for: the queue as far as it reaches past its clock. */
 static void pimhw_i_pen_queue(pimhw_i_pen *pen, pimhw_i_channel *ch, uint64_t entries)
 {
     uint32_t n = 0;
-    pimhw_i_pen_ahead(pen, &ch->answer_ck);
-    pimhw_i_pen_ahead(pen, &ch->pending_ck);
-    pimhw_i_pen_ahead(pen, &ch->left_ck);
+    pimhw_i_pen_ahead(pen, &ch->answer_ck, 1, pen->base, 0);
+    pimhw_i_pen_ahead(pen, &ch->pending_ck, 1, pen->base, 0);
+    pimhw_i_pen_ahead(pen, &ch->left_ck, 1, pen->base, 0);
     for (uint64_t left = entries; n < PIMHW_I_QUEUE && left > 0 && !pen->back; n++) {
         const pimhw_i_run *run = &ch->runs[(ch->newest_run + PIMHW_I_QUEUE - n) % PIMHW_I_QUEUE];
         if (run->last_ck <= pen->base) break;
@@ -3985,12 +3975,10 @@ static void pimhw_i_pen_queue(pimhw_i_pen *pen, pimhw_i_channel *ch, uint64_t en
     if (pen->back) memset(ch->runs, 0, sizeof ch->runs);
     for (uint32_t i = 0; i < n; i++) {
         pimhw_i_run *run = &ch->runs[(ch->newest_run + PIMHW_I_QUEUE - i) % PIMHW_I_QUEUE];
-        uint64_t word = run->step_ck << 32 | pimhw_i_min(run->n, entries);
-        pimhw_i_pen_clock(pen, &run->last_ck);
-        pimhw_i_pen_word(pen, &word);
-        if (!pen->back) continue;
-        run->step_ck = word >> 32;
-        run->n = word & UINT32_MAX;
+        run->n = pimhw_i_min(run->n, entries);
+        pimhw_i_pen_words(pen, &run->last_ck, 1, pen->base);
+        pimhw_i_pen_words(pen, &run->step_ck, 1, 0);
+        pimhw_i_pen_words(pen, &run->n, 1, 0);
     }
 }
 
@@ -4005,24 +3993,22 @@ static void pimhw_i_pen_channel(pimhw_i_pen *pen, const pimhw_device *d, pimhw_i
     ch->last_command = (uint8_t)flags;
     ch->register_mode = flags >> 8 & 1;
     ch->row_open = flags >> 9 & 1;
-    pimhw_i_pen_clock(pen, &ch->last_ck);
-    pimhw_i_pen_ahead(pen, &ch->now_ck);
-    pimhw_i_pen_ahead(pen, &ch->refreshed_ck);
-    uint64_t end_ck = ch->end_ck, latest_ck = ch->latest_ck; /* kept apart */
-    pimhw_i_pen_ahead(pen, &end_ck);
-    if (ch->flow) pimhw_i_pen_ahead(pen, &latest_ck);
+    uint64_t ends[2] = {ch->end_ck, ch->flow ? ch->latest_ck : 0}; /* kept apart */
     uint64_t hold = ch->hold.ck << 8 | ch->hold.reason;
-    pimhw_i_pen_key(pen, &hold);
+    pimhw_i_pen_words(pen, &ch->last_ck, 1, pen->base);
+    pimhw_i_pen_ahead(pen, &ch->now_ck, 1, pen->base, 0);
+    pimhw_i_pen_ahead(pen, &ch->refreshed_ck, 1, pen->base, 0);
+    pimhw_i_pen_ahead(pen, ends, 2, pen->base, 0);
+    pimhw_i_pen_ahead(pen, &hold, 1, pen->base, 8);
     ch->hold.ck = hold >> 8;
     ch->hold.reason = (uint32_t)(hold & 255);
-    for (uint32_t i = 0; i < PIMHW_CMD_ACT; i++)
-        pimhw_i_pen_key(pen, &ch->ready[i]);
+    pimhw_i_pen_ahead(pen, ch->ready, PIMHW_CMD_ACT, pen->base, 8);
     if (d->shared) pimhw_i_pen_queue(pen, ch, d->config.queue_entries);
+    if (ch->flow) pimhw_i_pen_ahead(pen, &ch->flow->mac_stream_ck, 1, pen->base, 0);
     for (uint32_t s = 0; s < PIMHW_I_STREAMS && ch->flow; s++) {
         pimhw_i_last *last = &ch->flow->last[s];
         uint64_t key = last->any ? (last->ck + rules->most_gap) << 8 | last->command : 0;
-        pimhw_i_pen_key(pen, &key);
-        if (!pen->back) continue;
+        pimhw_i_pen_ahead(pen, &key, 1, pen->base, 8);
         last->any = key != 0;
         last->ck = last->any ? (key >> 8) - rules->most_gap : 0;
         last->command = (uint8_t)key;
@@ -4042,55 +4028,59 @@ static uint64_t pimhw_i_mix(uint64_t hash, uint64_t word)
     return hash ^ hash >> 29;
 }
 
-/* Number of a text of n words behind those kept; 0: there is no room. */
-static uint32_t pimhw_i_intern(pimhw_device *d, uint32_t n)
+/* Room for a text behind those kept; NULL: there is none left. */
+static uint64_t *pimhw_i_room(pimhw_i_memo *m)
 {
-    pimhw_i_memo *m = &d->memo;
+    if (m->n_words + PIMHW_I_MOST_WORDS > PIMHW_I_WORDS) m->full = true;
+    if (m->n_texts + 1 == PIMHW_I_TEXTS) m->full = true;
+    return m->full ? NULL : &m->words[m->n_words];
+}
+
+/* Number of the text of n words in the room. */
+static uint32_t pimhw_i_intern(pimhw_i_memo *m, uint32_t n)
+{
     const uint64_t *words = &m->words[m->n_words];
     uint64_t lane[4] = {n, 1, 2, 3}; /* four at a time do not wait for each other */
     for (uint32_t i = 0; i < n; i++)
         lane[i % 4] = pimhw_i_mix(lane[i % 4], words[i]);
     uint64_t hash = pimhw_i_mix(lane[0] ^ lane[2], lane[1] + 2 * lane[3]);
     for (uint32_t at = (uint32_t)hash;; at++) {
-        uint16_t *slot = &m->text_slot[at % PIMHW_I_SLOTS];
+        uint16_t *slot = &m->slot[at % PIMHW_I_SLOTS];
+        const pimhw_i_text *text = &m->text[*slot];
         if (*slot == 0) {
-            if (m->n_texts + 1 == PIMHW_I_TEXTS) break;
-            pimhw_i_text text = {m->n_words, n, hash};
+            pimhw_i_text added = {hash, m->n_words, n, 0, false};
             *slot = (uint16_t)++m->n_texts;
-            m->text[*slot] = text;
+            m->text[*slot] = added;
             m->n_words += n;
             return *slot;
         }
-        const pimhw_i_text *text = &m->text[*slot];
         if (text->hash != hash || text->n != n) continue;
         if (memcmp(&m->words[text->at], words, n * sizeof words[0]) == 0) return *slot;
     }
-    m->full = true;
-    return 0;
 }
 
 /* Channels of a unit are those of the words, later or earlier; false: there was no room. */
 static bool pimhw_i_pen_unit(pimhw_device *d, pimhw_i_pen *pen, uint32_t first, uint32_t n)
 {
     if (d->shared) d->decode.reason = pimhw_i_pen_small(pen, d->decode.reason);
-    for (uint32_t g = first; g < first + n && (pen->back || pen->n < pen->most); g++) {
+    for (uint32_t g = first; g < first + n; g++) {
         uint64_t mask = d->groups[g].mask;
-        if (d->shared) pimhw_i_pen_word(pen, &mask);
+        if (d->shared) pimhw_i_pen_words(pen, &mask, 1, 0);
         pimhw_i_pen_channel(pen, d, &d->groups[g]);
     }
-    return pen->back || pen->n < pen->most;
+    return pen->n < pen->most;
 }
 
 /* Number of the unit's state; 0: it is not kept. */
 static uint32_t pimhw_i_state(pimhw_device *d)
 {
-    pimhw_i_memo *m = &d->memo;
     if (d->groups[d->unit].asleep) return d->groups[d->unit].asleep;
     if (d->known) return d->known;
-    if (m->n_words + PIMHW_I_MOST_WORDS > PIMHW_I_WORDS) m->full = true;
-    if (m->full) return 0;
-    pimhw_i_pen pen = {&m->words[m->n_words], pimhw_i_unit_ck(d), 0, PIMHW_I_MOST_WORDS, false};
-    d->known = pimhw_i_pen_unit(d, &pen, d->unit, d->n_unit) ? pimhw_i_intern(d, pen.n) : 0;
+    pimhw_i_pen pen = {pimhw_i_room(&d->memo), pimhw_i_unit_ck(d), 0, PIMHW_I_MOST_WORDS, false};
+    if (!pen.words || !pimhw_i_pen_unit(d, &pen, d->unit, d->n_unit)) return 0;
+    const pimhw_i_flow *f = d->groups[d->unit].flow;
+    d->known = pimhw_i_intern(&d->memo, pen.n);
+    d->memo.text[d->known].meets_refresh = d->config.controller == PIMHW_DCS && f->n_records > 0;
     return d->known;
 }
 
@@ -4114,42 +4104,70 @@ static void pimhw_i_wake_all(pimhw_device *d)
 
 static void pimhw_i_forget(pimhw_device *d)
 {
-    pimhw_i_memo *m = &d->memo;
     pimhw_i_wake_all(d);
-    memset(m->text_slot, 0, sizeof m->text_slot);
-    memset(m->edge_slot, 0, sizeof m->edge_slot);
-    m->n_words = m->n_texts = m->n_edges = m->n_parts = m->terms = 0;
-    memset(&m->text[0], 0, sizeof m->text[0]);
+    memset(&d->memo, 0, offsetof(pimhw_i_memo, text) + sizeof d->memo.text[0]);
     d->known = 0;
-    m->full = false;
     for (uint32_t i = 0; i < PIMHW_I_TRIALS; i++)
         d->trial[i].open = d->mark[i].open = false;
 }
 
 /* What it hangs on whether a span is like another, at its head. */
 typedef struct pimhw_i_place {
-    uint64_t key[3];   /* the span, the state, the terms */
-    uint64_t row_base; /* the rows of the span are seen from here */
-    uint64_t row_end;  /* and are below this */
-    uint64_t n_same;   /* rounds from here on with these terms */
+    uint64_t key[3];            /* the span, the state, the terms */
+    uint64_t phase;             /* how far off all refreshes are; 0: not alike */
+    uint64_t row_base, row_end; /* the rows of the span */
+    uint64_t n_same;            /* rounds from here on with these terms */
+    uint64_t terms[PIMHW_I_TERMS];
+    uint32_t first, until; /* channels of these terms */
+    uint64_t edge_key[3];  /* of the edge that led on from here last */
+    const pimhw_i_edge *edge;
 } pimhw_i_place;
 
-/* A term's value for a channel; lowers *n_same to the rounds of a level that share it. */
-static uint64_t pimhw_i_term_value(const pimhw_i_walker *w, const pimhw_i_term *term,
-                                   uint32_t channel, uint32_t level, uint64_t *n_same)
+/* The terms of a channel; lowers *n_same to the rounds of a level that share them. */
+static void pimhw_i_terms(const pimhw_i_walker *w, const pimhw_i_scope *scope, uint32_t channel,
+                          uint32_t level, uint64_t *value, uint64_t *n_same)
 {
-    if (!term->tail) {
-        const pimhw_operand *o = &w->program->operands[term->operand - 1];
-        uint64_t sum = o->base + pimhw_i_steps(w, o->step, (1u << PIMHW_LOOPS) - 1);
-        if (o->step[level] && sum < term->most) *n_same = 1;
-        return pimhw_i_min(sum, term->most);
+    for (uint32_t i = 0; i < scope->n_terms; i++) {
+        const pimhw_i_term *term = &scope->terms[i];
+        if (!term->tail) {
+            const pimhw_operand *o = &w->program->operands[term->operand - 1];
+            uint64_t sum = o->base + pimhw_i_steps(w, o->step, PIMHW_I_ALL_LOOPS);
+            if (o->step[level] && sum < term->most) *n_same = 1;
+            value[i] = pimhw_i_min(sum, term->most);
+            continue;
+        }
+        uint64_t left = pimhw_i_left(w, term->tail - 1u, channel);
+        uint64_t step = w->program->tails[term->tail - 1].step[level];
+        value[i] = pimhw_i_min(pimhw_i_units(left, term->unit, term->shift), term->most);
+        if (value[i] && step)
+            *n_same = pimhw_i_min(*n_same, (left - (value[i] - 1) * term->unit - 1) / step + 1);
     }
-    uint64_t left = pimhw_i_left(w, term->tail - 1u, channel);
-    uint64_t step = w->program->tails[term->tail - 1].step[level];
-    uint64_t value = pimhw_i_min(pimhw_i_units(left, term->unit, term->shift), term->most);
-    if (value && step)
-        *n_same = pimhw_i_min(*n_same, (left - (value - 1) * term->unit - 1) / step + 1);
-    return value;
+}
+
+/* Rows and terms of a span for the lowest channel of mask and those that share them. */
+static void pimhw_i_place_terms(const pimhw_i_walker *w, const pimhw_i_scope *scope, uint32_t level,
+                                uint64_t mask, pimhw_i_place *place)
+{
+    uint32_t same = pimhw_i_lowest(mask), others = pimhw_i_highest(mask) + 1;
+    uint64_t its[PIMHW_I_TERMS], rows = pimhw_i_plus(scope->row_most, 1);
+    place->first = same;
+    pimhw_i_terms(w, scope, same, level, place->terms, &place->n_same);
+    if (scope->masks) others = same + 1; /* each takes other instructions */
+    /* of one block, the channels between two equal ones are equal */
+    for (uint32_t c = others - 1; same + 1 < others; c = (same + others) / 2) {
+        pimhw_i_terms(w, scope, c, level, its, &place->n_same);
+        bool equal = memcmp(its, place->terms, scope->n_terms * sizeof its[0]) == 0;
+        *(equal ? &same : &others) = c;
+    }
+    place->until = others;
+    const pimhw_block *block = pimhw_i_block(w, place->first);
+    place->row_base = (block ? block->row_base[scope->space] : 0) +
+                      pimhw_i_steps(w, scope->outer_step, PIMHW_I_ALL_LOOPS);
+    for (uint32_t i = 0; i < scope->n_row_loops; i++) {
+        uint64_t rounds = pimhw_i_value(w, scope->row_rounds[i], place->first);
+        rows = pimhw_i_plus(rows, pimhw_i_times(rounds ? rounds - 1 : 0, scope->row_step[i]));
+    }
+    place->row_end = scope->rows ? pimhw_i_plus(place->row_base, rows) : place->row_base;
 }
 
 /* Where the unit is in the program and what it is like; false: it cannot be told. */
@@ -4160,62 +4178,33 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
     const pimhw_i_scope *scope = whole ? &loop->whole : &loop->round;
     pimhw_i_memo *m = &d->memo;
     uint32_t level = whole ? PIMHW_LOOPS - 1 : w->depth - 1, n = 0;
-    uint32_t c = pimhw_i_lowest(w->mask);
-    if (m->n_words + PIMHW_I_MOST_WORDS > PIMHW_I_WORDS) m->full = true;
-    if (m->full) return false;
+    uint64_t *words = pimhw_i_room(m);
+    if (!words) return false;
     if (d->shared) d->n_unit = d->n_groups;
-    uint64_t *words = &m->words[m->n_words];
-    place->n_same = UINT64_MAX;
-    place->row_base = place->row_end = 0;
-    if (scope->masks) words[n++] = d->shared ? 0 : c; /* which instructions it takes */
-    if (scope->rows) {
-        const pimhw_block *block = pimhw_i_block(w, c);
-        place->row_base = (block ? block->row_base[scope->space] : 0) +
-                          pimhw_i_steps(w, scope->outer_step, (1u << PIMHW_LOOPS) - 1);
-        uint64_t rows = pimhw_i_plus(scope->row_most, 1);
-        for (uint32_t i = 0; i < scope->n_row_loops; i++) {
-            uint64_t rounds = pimhw_i_value(w, scope->row_rounds[i], c);
-            uint64_t step = rounds > 1 ? scope->row_step[i] : 0;
-            rows = pimhw_i_plus(rows, pimhw_i_times(step, rounds - 1));
-        }
-        place->row_end = pimhw_i_plus(place->row_base, rows);
-    }
+    if (scope->masks) words[n++] = d->shared ? 0 : pimhw_i_lowest(w->mask);
+    uint64_t due = d->groups[d->unit].due_ck;
+    place->phase = d->config.refresh ? due - pimhw_i_unit_ck(d) + 1 : 0;
     for (uint32_t i = 0; i < d->n_unit; i++) {
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
-        uint64_t in = ch->mask & w->mask, row = 0;
-        bool exact = d->config.controller == PIMHW_PING_PONG;
-        if (exact || (ch->row_open && ch->row >= place->row_base && ch->row < place->row_end))
-            row = ch->row - place->row_base + 1;
-        words[n++] = row << 1 | (in != 0);
+        uint64_t in = ch->mask & w->mask;
+        if (ch->due_ck != due) place->phase = 0;
         if (in && in != ch->mask) return false;
-        for (uint32_t t = 0; in && t < scope->n_terms; t++) {
-            uint32_t first = pimhw_i_lowest(in), last = pimhw_i_highest(in);
-            uint64_t value = pimhw_i_term_value(w, &scope->terms[t], first, level, &place->n_same);
-            words[n++] = value;
-            if (first == last) continue;
-            if (value != pimhw_i_term_value(w, &scope->terms[t], last, level, &place->n_same))
-                return false;
-        }
+        if (in && (pimhw_i_lowest(in) < place->first || pimhw_i_lowest(in) >= place->until))
+            pimhw_i_place_terms(w, scope, level, in, place);
+        if (in && pimhw_i_highest(in) >= place->until) return false;
+        bool near = ch->row >= place->row_base && ch->row < place->row_end && ch->row_open;
+        near = near || d->config.controller == PIMHW_PING_PONG;
+        words[n++] = (near ? ch->row - place->row_base + 1 : 0) << 1 | (in != 0);
+        for (uint32_t t = 0; in && t < scope->n_terms; t++)
+            words[n++] = place->terms[t];
     }
-    place->key[0] = 2 * item + whole;
     const pimhw_i_text *last = &m->text[m->terms];
     bool same = last->n == n && memcmp(&m->words[last->at], words, n * sizeof words[0]) == 0;
-    if (!same) m->terms = pimhw_i_intern(d, n);
+    if (!same) m->terms = pimhw_i_intern(m, n);
+    place->key[0] = 2 * item + whole;
     place->key[2] = m->terms;
-    place->key[1] = place->key[2] ? pimhw_i_state(d) : 0;
+    place->key[1] = pimhw_i_state(d);
     return place->key[1] != 0;
-}
-
-/* Number of how far off the unit's next refreshes are, now or at the head of a trial. */
-static uint32_t pimhw_i_phase_of(pimhw_device *d, const pimhw_i_trial *t)
-{
-    pimhw_i_memo *m = &d->memo;
-    uint64_t base = t ? t->base_ck : pimhw_i_unit_ck(d);
-    if (m->n_words + PIMHW_I_MOST_WORDS > PIMHW_I_WORDS) m->full = true;
-    if (m->full || !d->config.refresh) return 0;
-    for (uint32_t i = 0; i < d->n_unit; i++)
-        m->words[m->n_words + i] = (t ? t->part[i].due_ck : d->groups[d->unit + i].due_ck) - base;
-    return pimhw_i_intern(d, d->n_unit);
 }
 
 /* Takes down the unit at the head of a span. */
@@ -4223,6 +4212,7 @@ static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *
 {
     t->open = true;
     memcpy(t->key, place->key, sizeof place->key);
+    t->phase = place->phase;
     t->base_ck = pimhw_i_unit_ck(d);
     t->row_base = place->row_base;
     t->n_instructions = d->n_instructions;
@@ -4230,14 +4220,9 @@ static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *
     t->n_groups = d->n_groups;
     for (uint32_t i = 0; i < d->n_unit; i++) {
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
-        pimhw_i_part *p = &t->part[i];
-        p->tally = ch->tally;
-        p->end_ck = ch->end_ck;
-        p->latest_ck = ch->latest_ck;
-        p->opened_ck = ch->opened_ck;
-        p->due_ck = ch->due_ck;
-        p->row = ch->row;
-        p->active = ch->row_open;
+        pimhw_i_part part = {ch->tally, ch->end_ck, ch->latest_ck, ch->opened_ck,
+                             ch->row,   ch->due_ck, ch->row_open};
+        t->part[i] = part;
     }
 }
 
@@ -4252,16 +4237,16 @@ static uint64_t pimhw_i_moved(uint64_t now, uint64_t then, uint64_t base)
     return now == then ? PIMHW_I_UNMOVED : now - base;
 }
 
-/* What happened since a trial, as an edge without its end. */
-static void pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimhw_i_edge *e)
+/* What happened since a trial, as an edge to a state. */
+static void pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimhw_i_edge *e,
+                               uint32_t to)
 {
-    uint64_t base = t->base_ck;
-    memcpy(e->key, t->key, sizeof t->key);
-    e->key[3] = 0;
-    e->refreshed = false;
+    uint64_t base = t->base_ck, n = pimhw_i_unit_channels(d);
+    e->to = to;
+    e->refreshed = d->memo.text[to].meets_refresh;
     e->clocks = pimhw_i_unit_ck(d) - base;
-    e->n_instructions = (d->n_instructions - t->n_instructions) / pimhw_i_unit_channels(d);
-    e->n_rounds = (d->walked_rounds + d->skipped_rounds - t->n_rounds) / pimhw_i_unit_channels(d);
+    e->n_instructions = (d->n_instructions - t->n_instructions) / n;
+    e->n_rounds = (d->walked_rounds + d->skipped_rounds - t->n_rounds) / n;
     for (uint32_t i = 0; i < d->n_unit; i++) {
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
         const pimhw_i_part *from = &t->part[i];
@@ -4271,8 +4256,8 @@ static void pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimhw_i_
         for (uint32_t k = 0; k < PIMHW_I_TALLY; k++)
             sum[k] = now[k] - then[k];
         /* as if the base were 0 */
-        p->tally.active_ck += ((uint64_t)ch->row_open - from->active) * base;
         p->active = (uint64_t)ch->row_open - from->active;
+        p->tally.active_ck += p->active * base;
         p->end_ck = pimhw_i_moved(ch->end_ck, from->end_ck, base);
         p->latest_ck = pimhw_i_moved(ch->latest_ck, from->latest_ck, base);
         p->opened_ck = pimhw_i_moved(ch->opened_ck, from->opened_ck, base);
@@ -4302,9 +4287,10 @@ static uint64_t pimhw_i_before_due(const pimhw_device *d, const pimhw_i_edge *e,
 static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, uint64_t row_base)
 {
     uint64_t base = pimhw_i_unit_ck(d), last = base + (n - 1) * e->clocks;
+    uint64_t times = n * pimhw_i_unit_channels(d);
     d->known = 0;
-    d->n_instructions += n * e->n_instructions * pimhw_i_unit_channels(d);
-    d->skipped_rounds += n * e->n_rounds * pimhw_i_unit_channels(d);
+    d->n_instructions += times * e->n_instructions;
+    d->skipped_rounds += times * e->n_rounds;
     for (uint32_t i = 0; i < d->n_unit; i++) {
         pimhw_i_channel *ch = &d->groups[d->unit + i];
         const pimhw_i_part *p = &d->memo.part[e->part + i];
@@ -4328,27 +4314,31 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, u
     d->endless = d->endless || last >= PIMHW_I_MOST_CK;
 }
 
-static uint16_t *pimhw_i_edge_slot(pimhw_i_memo *m, const uint64_t key[4])
+/* The text of an edge's key, phase 0: of one without refreshes; NULL: there is no room. */
+static pimhw_i_text *pimhw_i_edge_text(pimhw_i_memo *m, const uint64_t key[3], uint64_t phase)
 {
-    uint64_t hash = key[0];
-    for (uint32_t i = 1; i < 4; i++)
-        hash = pimhw_i_mix(hash, key[i]);
-    for (uint32_t at = (uint32_t)hash;; at++) {
-        uint16_t *slot = &m->edge_slot[at % PIMHW_I_SLOTS];
-        if (*slot == 0 || memcmp(m->edge[*slot].key, key, sizeof m->edge[0].key) == 0) return slot;
-    }
+    uint64_t *words = pimhw_i_room(m);
+    if (!words) return NULL;
+    memcpy(words, key, 3 * sizeof key[0]);
+    words[3] = phase;
+    return &m->text[pimhw_i_intern(m, 4)];
 }
 
 /* An edge that leads on from a place; NULL: none is known. */
-static const pimhw_i_edge *pimhw_i_edge_from(pimhw_device *d, const pimhw_i_place *place)
+static const pimhw_i_edge *pimhw_i_edge_from(pimhw_device *d, pimhw_i_place *place)
 {
     pimhw_i_memo *m = &d->memo;
-    uint64_t key[4] = {place->key[0], place->key[1], place->key[2], 0};
-    uint32_t at = *pimhw_i_edge_slot(m, key);
-    if (at && pimhw_i_before_due(d, &m->edge[at], 1)) return &m->edge[at];
-    key[3] = pimhw_i_phase_of(d, NULL);
-    at = key[3] ? *pimhw_i_edge_slot(m, key) : 0;
-    return at ? &m->edge[at] : NULL;
+    bool same = memcmp(place->edge_key, place->key, sizeof place->key) == 0;
+    if (same && pimhw_i_before_due(d, place->edge, 1)) return place->edge;
+    for (uint32_t k = same; k < 1u + (place->phase > 0); k++) {
+        const pimhw_i_text *text = pimhw_i_edge_text(m, place->key, k ? place->phase : 0);
+        const pimhw_i_edge *e = text && text->edge ? &m->edge[text->edge] : NULL;
+        if (!e || !pimhw_i_before_due(d, e, 1)) continue;
+        if (k > 0) return e;
+        memcpy(place->edge_key, place->key, sizeof place->key);
+        return place->edge = e;
+    }
+    return NULL;
 }
 
 /* The span of a trial has ended: it is kept. */
@@ -4362,15 +4352,25 @@ static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
     if (m->n_edges + 1 == PIMHW_I_EDGES || m->n_parts + d->n_unit > PIMHW_I_PARTS) m->full = true;
     if (m->full || to == 0) return;
     pimhw_i_edge *e = &m->edge[m->n_edges + 1];
-    e->to = to;
     e->part = m->n_parts;
-    pimhw_i_edge_since(d, t, e);
-    if (e->refreshed) e->key[3] = pimhw_i_phase_of(d, t);
-    if (e->refreshed && e->key[3] == 0) return;
-    uint16_t *slot = pimhw_i_edge_slot(m, e->key);
-    if (*slot) return;
-    *slot = (uint16_t)++m->n_edges;
+    pimhw_i_edge_since(d, t, e, to);
+    if (e->refreshed && t->phase == 0) return;
+    pimhw_i_text *text = pimhw_i_edge_text(m, t->key, e->refreshed ? t->phase : 0);
+    if (!text || text->edge) return;
+    text->edge = ++m->n_edges;
     m->n_parts += d->n_unit;
+}
+
+/* Whether the unit is as it was at a mark; refreshes are as far off, or none took place. */
+static bool pimhw_i_again(const pimhw_device *d, const pimhw_i_trial *mark,
+                          const pimhw_i_place *place)
+{
+    bool same = mark->open && mark->n_groups == d->n_groups &&
+                memcmp(mark->key, place->key, sizeof mark->key) == 0;
+    bool phase = place->phase && mark->phase == place->phase;
+    for (uint32_t i = 0; i < d->n_unit && same && !phase; i++)
+        same = d->groups[d->unit + i].due_ck == mark->part[i].due_ck;
+    return same;
 }
 
 /*
@@ -4380,19 +4380,11 @@ static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
 static uint64_t pimhw_i_cycle(pimhw_device *d, pimhw_i_trial *mark, const pimhw_i_place *place,
                               uint64_t index, uint64_t rounds, uint64_t row_step)
 {
-    bool same = mark->open && mark->n_groups == d->n_groups &&
-                memcmp(mark->key, place->key, sizeof mark->key) == 0;
-    /* the refreshes are as far off as they were, or none took place */
-    uint64_t moved = same ? d->groups[d->unit].due_ck - mark->part[0].due_ck : 0;
-    same = same && (moved == 0 || moved == pimhw_i_unit_ck(d) - mark->base_ck);
-    for (uint32_t i = 1; i < d->n_unit && same; i++)
-        same = d->groups[d->unit + i].due_ck - mark->part[i].due_ck == moved;
-    if (same) {
+    if (pimhw_i_again(d, mark, place)) {
         uint64_t period = index - mark->index;
         pimhw_i_edge *e = &d->memo.edge[0];
         e->part = PIMHW_I_PARTS;
-        e->to = (uint32_t)place->key[1];
-        pimhw_i_edge_since(d, mark, e);
+        pimhw_i_edge_since(d, mark, e, (uint32_t)place->key[1]);
         uint64_t n = pimhw_i_before_due(d, e, pimhw_i_min(rounds, place->n_same) / period);
         if (n > 0) {
             pimhw_i_follow(d, e, n, mark->row_base + n * period * row_step);
@@ -4400,8 +4392,9 @@ static uint64_t pimhw_i_cycle(pimhw_device *d, pimhw_i_trial *mark, const pimhw_
             return n * period;
         }
     }
-    if (mark->open && mark->key[2] == place->key[2] && ++mark->heads < mark->power) return 0;
-    mark->power = mark->open && mark->key[2] == place->key[2] ? 2 * mark->power : 1;
+    bool on = mark->open && mark->key[2] == place->key[2];
+    if (on && ++mark->heads < mark->power) return 0;
+    mark->power = on ? 2 * mark->power : 1;
     mark->heads = 0;
     mark->index = index;
     pimhw_i_try(d, mark, place);
@@ -4422,17 +4415,21 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
 {
     uint32_t level = w->depth - 1;
     const pimhw_i_loop *loop = &d->sketch.loops[w->opener];
-    uint64_t limit = pimhw_i_rounds_alike(w, level), *index = &w->index[level], begin = *index;
-    uint64_t row_step = loop->round.outer_step[level];
+    uint64_t limit = pimhw_i_rounds_alike(w, level), *index = &w->index[level];
     pimhw_i_trial *t = &d->trial[level], *mark = &d->mark[level];
     pimhw_i_place place;
-    if (begin == 0) t->open = mark->open = false;
+    if (*index == 0) t->open = mark->open = false;
     pimhw_i_learn(d, t);
     if (d->memo.full) pimhw_i_forget(d);
     if (!loop->round.alike || w->bound[level] < 2 || w->bound[level] * loop->weight < PIMHW_I_WORTH)
         return true;
-    while (*index < limit && pimhw_i_place_of(d, w, w->opener, false, &place)) {
-        uint64_t n = pimhw_i_cycle(d, mark, &place, *index, limit - *index, row_step);
+    memset(&place, 0, sizeof place);
+    while (*index < limit) {
+        place.until = 0;
+        place.n_same = UINT64_MAX;
+        if (!pimhw_i_place_of(d, w, w->opener, false, &place)) break;
+        uint64_t n =
+            pimhw_i_cycle(d, mark, &place, *index, limit - *index, loop->round.outer_step[level]);
         if (n == 0) {
             const pimhw_i_edge *e = pimhw_i_edge_from(d, &place);
             if (!e) {
@@ -4860,40 +4857,43 @@ static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_pro
     return PIMHW_OK;
 }
 
-/* Whether no instruction of a loop, the walker's next item, can be refused: by bounds of it all. */
-static bool pimhw_i_safe(const pimhw_device *d, const pimhw_i_walker *w)
+/* Whether no instruction of a program can be refused, by bounds of its operands. */
+static bool pimhw_i_safe(const pimhw_device *d, const pimhw_program *p,
+                         const pimhw_request *request)
 {
-    const pimhw_program *p = w->program;
-    uint32_t c = pimhw_i_lowest(w->mask), depth = w->depth;
-    uint64_t growth[PIMHW_LOOPS], is, most;
-    for (uint32_t i = w->pc; i <= p->items[w->pc].end; i++) {
+    uint64_t most_row = d->real_rows ? d->config.n_rows - 1u : UINT32_MAX, is, most;
+    pimhw_block block; /* the largest of all */
+    pimhw_i_inside in;
+    memset(&block, 0, sizeof block);
+    memset(&in, 0, sizeof in);
+    for (uint32_t i = 0; request && i < request->n_blocks; i++) {
+        const pimhw_block *b = &request->blocks[i];
+        for (uint32_t k = 0; k < PIMHW_RESTS; k++)
+            block.rest[k] = pimhw_i_max(block.rest[k], b->rest[k]);
+        for (uint32_t k = 0; k < PIMHW_SPACES; k++)
+            if (b->row_base[k] > block.row_base[k]) block.row_base[k] = b->row_base[k];
+    }
+    for (uint32_t i = 0; i < p->n_items; i++) {
         const pimhw_item *item = &p->items[i];
-        uint64_t value[8];
-        if (item->kind == PIMHW_END) {
-            depth--;
+        uint64_t value[8] = {0};
+        pimhw_instruction it;
+        if (item->kind == PIMHW_END) in.depth -= p->items[item->end].kind != PIMHW_BLOCK;
+        if (item->kind == PIMHW_END || item->kind == PIMHW_BLOCK) continue;
+        for (uint32_t f = 0; f < PIMHW_I_GPR; f++)
+            value[f] = pimhw_i_most(p, &in, &block, d->sketch.names[i][f]);
+        if (item->kind == PIMHW_LIST) value[0] = request ? request->n_blocks : 0;
+        if (item->kind == PIMHW_LIST) value[0] += pimhw_i_aux(p, item);
+        if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
+            in.last[in.depth++] = value[0] ? value[0] - 1 : 0;
+            if (value[0] >> PIMHW_I_MOST_ROUND_BITS) return false;
             continue;
         }
-        memcpy(value, d->sketch.value[i], sizeof value);
-        uint32_t timing = ((1u << PIMHW_I_GPR) - 1) & ~(1u << PIMHW_I_ROW);
-        for (uint64_t left = d->sketch.dynamic[i] & timing; left; left &= left - 1) {
-            uint32_t f = pimhw_i_lowest(left);
-            const pimhw_operand *o = &p->operands[d->sketch.names[i][f] - 1];
-            value[f] = o->base + pimhw_i_steps(w, o->step, (1u << PIMHW_LOOPS) - 1);
-            for (uint32_t l = w->depth; l < depth; l++)
-                value[f] = pimhw_i_plus(value[f], pimhw_i_times(o->step[l], growth[l]));
-            value[f] = pimhw_i_cut(w, o, value[f], c);
-        }
-        if (item->kind == PIMHW_LOOP) {
-            if (value[PIMHW_I_OP_SIZE] >> PIMHW_I_MOST_ROUND_BITS) return false;
-            growth[depth++] = value[PIMHW_I_OP_SIZE] ? value[PIMHW_I_OP_SIZE] - 1 : 0;
-            continue;
-        }
-        pimhw_instruction in;
-        value[PIMHW_I_ROW] = 0;
-        bool fits = pimhw_i_fill(item, w->mask & item->mask, value, &in);
-        if (in.op_size == 0 || in.mask == 0) continue;
-        const char *fault = pimhw_i_instruction_fault(&d->config, d->columns, &in, &is, &most);
-        if (!fits || fault) return false;
+        bool has_row = PIMHW_I_KINDS[item->kind].has_row;
+        if (has_row) value[PIMHW_I_ROW] += block.row_base[item->space];
+        if (has_row && value[PIMHW_I_ROW] > most_row) return false;
+        if (!pimhw_i_fill(item, item->mask, value, &it)) return false;
+        if (it.op_size == 0) continue;
+        if (pimhw_i_instruction_fault(&d->config, d->columns, &it, &is, &most)) return false;
     }
     return true;
 }
@@ -4927,30 +4927,20 @@ static bool pimhw_i_walk_nest(pimhw_device *d, pimhw_i_stream *s)
         if (step == PIMHW_I_ROUND) pimhw_i_round(d, w);
         if (step == PIMHW_I_LEFT && d->learns) pimhw_i_learn(d, &d->trial[w->depth]);
         if (step == PIMHW_I_ROUND || step == PIMHW_I_LEFT) continue;
-        bool safe = d->learns && !d->endless; /* all of it is known to be right */
-        if (!safe && !pimhw_i_accept(d, s, step)) return false;
+        if (d->endless) return pimhw_i_accept(d, s, step); /* all else is known to be right */
         pimhw_i_execute(d, s, &s->in);
     }
 }
 
 /* Of mask: its lowest channel and those of its group that do the same; they form a group. */
-static uint64_t pimhw_i_alike(pimhw_device *d, const pimhw_i_walker *w, const pimhw_i_scope *scope,
-                              uint64_t mask)
+static uint64_t pimhw_i_alike(pimhw_device *d, const pimhw_i_walker *w, uint64_t mask,
+                              pimhw_i_place *place)
 {
-    uint32_t first = pimhw_i_lowest(mask), level = PIMHW_LOOPS - 1;
+    uint32_t first = pimhw_i_lowest(mask);
+    const pimhw_i_scope *scope = &d->sketch.loops[w->pc].whole;
+    if (first >= place->until) pimhw_i_place_terms(w, scope, PIMHW_LOOPS - 1, mask, place);
     pimhw_i_channel *ch = &d->groups[d->group_of[first]];
-    uint64_t in = ch->mask & (scope->masks ? mask & (~mask + 1) : mask), n_same;
-    for (uint32_t t = 0; in & (in - 1) && t < scope->n_terms; t++) {
-        uint64_t value = pimhw_i_term_value(w, &scope->terms[t], first, level, &n_same);
-        uint32_t last = pimhw_i_highest(in);
-        /* of one block, the channels between two equal ones are equal */
-        if (value == pimhw_i_term_value(w, &scope->terms[t], last, level, &n_same)) continue;
-        for (uint64_t left = in & (in - 1); left; left &= left - 1) {
-            uint32_t c = pimhw_i_lowest(left);
-            if (value != pimhw_i_term_value(w, &scope->terms[t], c, level, &n_same))
-                in &= ~((uint64_t)1 << c);
-        }
-    }
+    uint64_t in = ch->mask & mask & pimhw_i_low_bits(place->until);
     if (in != ch->mask) pimhw_i_split(d, ch, ch->mask & ~in);
     d->unit = d->group_of[first];
     d->n_unit = 1;
@@ -4958,25 +4948,23 @@ static uint64_t pimhw_i_alike(pimhw_device *d, const pimhw_i_walker *w, const pi
 }
 
 /* A loop on channels that do the same: known, or walked and learnt. */
-static bool pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s)
+static bool pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s, pimhw_i_place *place)
 {
     pimhw_i_walker *w = &s->walker;
     pimhw_i_trial *t = &d->trial[PIMHW_LOOPS];
-    pimhw_i_place place;
     d->known = 0;
-    bool told = pimhw_i_place_of(d, w, w->pc, true, &place);
-    told = told && place.row_end <= (d->real_rows ? d->config.n_rows : (uint64_t)1 << 32);
-    const pimhw_i_edge *e = told ? pimhw_i_edge_from(d, &place) : NULL;
-    if (e && (d->sketch.loops[w->pc].whole.fixed || pimhw_i_safe(d, w))) {
-        pimhw_i_follow(d, e, 1, place.row_base);
+    d->learns = pimhw_i_place_of(d, w, w->pc, true, place);
+    const pimhw_i_edge *e = d->learns ? pimhw_i_edge_from(d, place) : NULL;
+    if (e) {
+        pimhw_i_follow(d, e, 1, place->row_base);
         return true;
     }
-    d->learns = told && pimhw_i_safe(d, w);
     t->open = false;
-    if (d->learns) pimhw_i_try(d, t, &place);
+    if (d->learns) pimhw_i_try(d, t, place);
     pimhw_i_walker outer = *w;
     if (!pimhw_i_walk_nest(d, s)) return false;
     if (d->learns) pimhw_i_learn(d, t);
+    place->edge_key[1] = 0; /* all may have been forgotten */
     *w = outer;
     return true;
 }
@@ -4985,7 +4973,7 @@ static bool pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s)
 static bool pimhw_i_do_nest(pimhw_device *d, pimhw_i_stream *s)
 {
     pimhw_i_walker *w = &s->walker;
-    const pimhw_i_scope *scope = &d->sketch.loops[w->pc].whole;
+    pimhw_i_place place;
     uint64_t mask = w->mask, left = mask & w->program->items[w->pc].mask;
     if (left == 0) {
         w->plain = w->pc + 1;
@@ -4994,10 +4982,11 @@ static bool pimhw_i_do_nest(pimhw_device *d, pimhw_i_stream *s)
     if (d->memo.full) pimhw_i_forget(d);
     d->unit = 0;
     d->n_unit = d->n_groups;
+    memset(&place, 0, sizeof place);
     while (left) {
-        w->mask = d->shared ? mask : pimhw_i_alike(d, w, scope, left);
+        w->mask = d->shared ? mask : pimhw_i_alike(d, w, left, &place);
         left &= ~w->mask;
-        if (!pimhw_i_do_unit(d, s)) return false;
+        if (!pimhw_i_do_unit(d, s, &place)) return false;
     }
     w->mask = mask;
     w->pc = w->program->items[w->pc].end + 1u;
@@ -5055,6 +5044,8 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
     uint64_t n = request && request->repeats > 1 ? request->repeats : 1;
     uint64_t all = pimhw_i_low_bits(d->config.n_channels);
     uint32_t timing = (1u << PIMHW_I_GPR) - 1;
+    bool nests = !d->groups[0].sink && !d->sketch.banked && !(d->shared && d->sketch.lists) &&
+                 pimhw_i_safe(d, p, request);
     for (uint64_t i = 0; i < n; i++) {
         d->walked_rounds += n > 1;
         if (i > 0) pimhw_i_settle(d);
@@ -5063,7 +5054,7 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
             uint64_t mask = d->n_streams > 1 ? (uint64_t)1 << k : all;
             d->streams[k].waits = d->streams[k].over = false;
             pimhw_i_walker_init(w, p, request, &d->sketch, mask, timing, d->rounds);
-            w->nests = !d->groups[0].sink && !d->sketch.banked && !(d->shared && d->sketch.lists);
+            w->nests = nests;
         }
         if (!pimhw_i_streams_run(d)) return false;
     }
