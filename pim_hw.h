@@ -3731,7 +3731,6 @@ struct pimhw_device {
     uint64_t skipped_rounds, walked_rounds, n_heads;
     uint32_t unit, n_unit; /* its groups */
     uint32_t known;        /* number of its state, until something happens; 0: not yet */
-    bool learns;           /* the unit's spans are compared */
     bool real_rows;        /* a row of a program is one of the device */
     bool endless;          /* the hub passed PIMHW_I_MOST_CK */
     uint64_t n_instructions;
@@ -4459,7 +4458,7 @@ static void pimhw_i_round(pimhw_device *d, pimhw_i_walker *w)
     for (uint32_t g = 0; g < d->n_groups && look; g++)
         d->endless = d->endless || d->groups[g].end_ck >= PIMHW_I_MOST_CK;
     d->endless = d->endless || (look && d->decode.ck >= PIMHW_I_MOST_CK);
-    if (w->in_nest && d->learns && !pimhw_i_follow_rounds(d, w)) return;
+    if (w->in_nest && !pimhw_i_follow_rounds(d, w)) return;
     d->walked_rounds += pimhw_i_count(w->mask);
 }
 
@@ -4919,13 +4918,13 @@ static bool pimhw_i_walk_nest(pimhw_device *d, pimhw_i_stream *s)
 {
     pimhw_i_walker *w = &s->walker;
     w->in_nest = true;
-    w->alike = d->learns && !d->shared;
+    w->alike = !d->shared;
     w->stop = w->program->items[w->pc].end + 1u;
     for (;;) {
         pimhw_i_step step = pimhw_i_next(w, &s->in);
         if (step == PIMHW_I_DONE) return true;
         if (step == PIMHW_I_ROUND) pimhw_i_round(d, w);
-        if (step == PIMHW_I_LEFT && d->learns) pimhw_i_learn(d, &d->trial[w->depth]);
+        if (step == PIMHW_I_LEFT) pimhw_i_learn(d, &d->trial[w->depth]);
         if (step == PIMHW_I_ROUND || step == PIMHW_I_LEFT) continue;
         if (d->endless) return pimhw_i_accept(d, s, step); /* all else is known to be right */
         pimhw_i_execute(d, s, &s->in);
@@ -4953,17 +4952,17 @@ static bool pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s, pimhw_i_place *p
     pimhw_i_walker *w = &s->walker;
     pimhw_i_trial *t = &d->trial[PIMHW_LOOPS];
     d->known = 0;
-    d->learns = pimhw_i_place_of(d, w, w->pc, true, place);
-    const pimhw_i_edge *e = d->learns ? pimhw_i_edge_from(d, place) : NULL;
+    bool told = pimhw_i_place_of(d, w, w->pc, true, place);
+    const pimhw_i_edge *e = told ? pimhw_i_edge_from(d, place) : NULL;
     if (e) {
         pimhw_i_follow(d, e, 1, place->row_base);
         return true;
     }
     t->open = false;
-    if (d->learns) pimhw_i_try(d, t, place);
+    if (told) pimhw_i_try(d, t, place);
     pimhw_i_walker outer = *w;
     if (!pimhw_i_walk_nest(d, s)) return false;
-    if (d->learns) pimhw_i_learn(d, t);
+    pimhw_i_learn(d, t);
     place->edge_key[1] = 0; /* all may have been forgotten */
     *w = outer;
     return true;
