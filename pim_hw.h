@@ -2793,6 +2793,11 @@ enum {
     PIMHW_I_AUX
 };
 
+static const uint8_t *pimhw_i_names(const pimhw_item *item)
+{
+    return (const uint8_t *)item + offsetof(pimhw_item, op_size);
+}
+
 /* Steps below 2^32 and rounds below 2^28: no sum of products reaches 2^64. */
 enum { PIMHW_I_NESTED = 2 * PIMHW_LOOPS, PIMHW_I_MOST_BITS = 32, PIMHW_I_MOST_ROUND_BITS = 28 };
 
@@ -2888,8 +2893,7 @@ static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, uint64
     if (item->kind >= PIMHW_N_KINDS) return "no such kind";
     if (i > 0 && p->items[0].kind == PIMHW_LIST && i > p->items[0].end) return "after the list";
     const char *fault = NULL;
-    uint8_t names[8];
-    memcpy(names, (const char *)item + offsetof(pimhw_item, op_size), sizeof names);
+    const uint8_t *names = pimhw_i_names(item);
     for (int f = 0; f < 8 && !fault; f++) {
         if (names[f] > p->n_operands) return "an operand that is not there";
         if (names[f]) fault = pimhw_i_operand_fault(p, &p->operands[names[f] - 1]);
@@ -2928,15 +2932,14 @@ PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *program, const p
                         (uint64_t)nest.open[nest.depth - 1]);
 }
 
-enum { PIMHW_I_TERMS = 12, PIMHW_I_ROW_LOOPS = 4 };
+enum { PIMHW_I_TERMS = 12 };
 
 /* What a span hangs on: a tail, as far as it matters, or an operand that grows with outer loops. */
 typedef struct pimhw_i_term {
     uint8_t tail; /* its name; 0: the operand */
     uint8_t operand;
-    uint32_t shift; /* unit is 2^shift; 64: it is not */
-    uint64_t unit;  /* of a tail only whole units count, */
-    uint64_t most;  /* and no more than so many */
+    uint64_t unit; /* of a tail only whole units count, */
+    uint64_t most; /* and no more than so many */
 } pimhw_i_term;
 
 /*
@@ -2948,11 +2951,8 @@ typedef struct pimhw_i_scope {
     bool masks; /* instructions of some channels only */
     bool rows;  /* it has rows */
     uint8_t space;
-    uint8_t n_terms, n_row_loops;
-    uint8_t row_rounds[PIMHW_I_ROW_LOOPS]; /* names of the rounds of loops that move rows */
-    uint64_t row_step[PIMHW_I_ROW_LOOPS];
-    uint64_t outer_step[PIMHW_LOOPS]; /* of the base, by the loops around */
-    uint64_t row_most;                /* beyond the base, loops apart */
+    uint8_t n_terms;
+    uint64_t outer_step[PIMHW_LOOPS]; /* of the rows' base, by the loops around */
     pimhw_i_term terms[PIMHW_I_TERMS];
 } pimhw_i_scope;
 
@@ -2964,14 +2964,10 @@ typedef struct pimhw_i_loop {
 
 /* What walking needs to know of a program again and again. */
 typedef struct pimhw_i_sketch {
-    uint8_t operand_loops[PIMHW_PROGRAM_OPERANDS]; /* bit l: grows with loop l */
-    uint8_t tail_loops[PIMHW_PROGRAM_TAILS];
-    uint8_t tail_shift[PIMHW_PROGRAM_TAILS];     /* the unit is 2^shift; 64: it is not */
     bool uneven_operand[PIMHW_PROGRAM_OPERANDS]; /* differs from channel to channel */
     uint8_t uneven[PIMHW_PROGRAM_ITEMS];         /* bit f: field f does */
     uint8_t dynamic[PIMHW_PROGRAM_ITEMS];        /* bit f: field f of the item is not a constant */
     uint64_t value[PIMHW_PROGRAM_ITEMS][8];      /* the constants, by field */
-    uint8_t names[PIMHW_PROGRAM_ITEMS][8];       /* the operands, by field */
     uint8_t matter[PIMHW_PROGRAM_ITEMS];         /* bit f: field f tells rounds apart */
     bool lists;                                  /* channels have lists of their own */
     bool banked;                                 /* commands of one bank */
@@ -3005,7 +3001,6 @@ static uint64_t pimhw_i_times(uint64_t a, uint64_t b)
 typedef struct pimhw_i_inside {
     uint32_t level, depth;
     uint64_t last[PIMHW_LOOPS]; /* round; UINT64_MAX: no limit is known */
-    uint8_t name[PIMHW_LOOPS];
 } pimhw_i_inside;
 
 /* What the steps add at most by the loops inside. */
@@ -3046,7 +3041,7 @@ static uint64_t pimhw_i_add_operand(const pimhw_program *p, const pimhw_i_inside
 {
     bool grows = pimhw_i_grows_outside(in, o->step);
     uint64_t most = grows ? UINT64_MAX : pimhw_i_plus(o->base, pimhw_i_growth(in, o->step));
-    pimhw_i_term term = {0, name, 0, 1, UINT64_MAX};
+    pimhw_i_term term = {0, name, 1, UINT64_MAX};
     for (int k = 0; k < 2; k++) {
         if (!o->tail[k]) continue;
         const pimhw_tail *t = &p->tails[o->tail[k] - 1];
@@ -3062,9 +3057,7 @@ static uint64_t pimhw_i_add_operand(const pimhw_program *p, const pimhw_i_inside
         uint64_t needed = pimhw_i_times(pimhw_i_ceil_div(most, mul), unit);
         if (most == UINT64_MAX) needed = most;
         needed = pimhw_i_plus(needed, pimhw_i_growth(in, t->step));
-        uint32_t shift = gcd & (gcd - 1) ? 64 : pimhw_i_lowest(gcd);
-        pimhw_i_term tail = {o->tail[k], 0, shift, gcd,
-                             needed == UINT64_MAX ? needed : needed / gcd};
+        pimhw_i_term tail = {o->tail[k], 0, gcd, needed == UINT64_MAX ? needed : needed / gcd};
         pimhw_i_add_term(span, tail);
     }
     if (grows) pimhw_i_add_term(span, term);
@@ -3075,8 +3068,7 @@ static uint64_t pimhw_i_add_operand(const pimhw_program *p, const pimhw_i_inside
 static void pimhw_i_add_row(const pimhw_program *p, const pimhw_i_inside *in,
                             const pimhw_item *item, pimhw_i_scope *span)
 {
-    pimhw_operand none;
-    memset(&none, 0, sizeof none);
+    static const pimhw_operand none = {0, {0}, {0}, {0}};
     const pimhw_operand *o = item->row ? &p->operands[item->row - 1] : &none;
     if (o->tail[0] || o->tail[1]) span->alike = false;
     if (span->rows && item->space != span->space) span->alike = false;
@@ -3084,16 +3076,8 @@ static void pimhw_i_add_row(const pimhw_program *p, const pimhw_i_inside *in,
         if (span->rows && o->step[l] != span->outer_step[l]) span->alike = false;
         span->outer_step[l] = o->step[l];
     }
-    for (uint32_t l = in->level; l < in->depth; l++) {
-        if (!o->step[l]) continue;
-        if (span->n_row_loops == PIMHW_I_ROW_LOOPS) span->alike = false;
-        if (!span->alike) break; /* it is not looked at */
-        span->row_rounds[span->n_row_loops] = in->name[l];
-        span->row_step[span->n_row_loops++] = o->step[l];
-    }
     span->rows = true;
     span->space = item->space;
-    span->row_most = pimhw_i_max(span->row_most, o->base);
 }
 
 /* The most an operand can be, where the rests of blocks are not more than those of one. */
@@ -3129,15 +3113,14 @@ static void pimhw_i_add_item(const pimhw_i_sketch *s, const pimhw_program *p, ui
         span->alike = false;
     if (mask & ~item->mask) span->masks = true;
     for (uint32_t f = 0; f < PIMHW_I_GPR; f++) {
-        uint8_t name = s->names[i][f];
+        uint8_t name = pimhw_i_names(item)[f];
         if (name && s->matter[i] >> f & 1)
             rounds = pimhw_i_add_operand(p, in, &p->operands[name - 1], name, span);
     }
     if (kind->has_row) pimhw_i_add_row(p, in, item, span);
     if (item->kind != PIMHW_LOOP || in->depth == PIMHW_LOOPS) return;
     if (item->op_size == 0) rounds = 0;
-    in->last[in->depth] = rounds - (rounds > 0 && rounds < UINT64_MAX);
-    in->name[in->depth++] = item->op_size;
+    in->last[in->depth++] = rounds - (rounds > 0 && rounds < UINT64_MAX);
 }
 
 /* The loop that item `first` opens, as a whole or one of its rounds. */
@@ -3178,14 +3161,8 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
 {
     s->lists = request && request->list_begin;
     s->banked = false;
-    for (uint32_t i = 0; i < p->n_tails; i++) {
-        uint64_t unit = pimhw_i_max(p->tails[i].unit, 1);
-        s->tail_loops[i] = pimhw_i_loops_of(p->tails[i].step);
-        s->tail_shift[i] = (uint8_t)(unit & (unit - 1) ? 64 : pimhw_i_lowest(unit));
-    }
     for (uint32_t i = 0; i < p->n_operands; i++) {
         const pimhw_operand *o = &p->operands[i];
-        s->operand_loops[i] = pimhw_i_loops_of(o->step);
         s->uneven_operand[i] = false;
         for (int k = 0; k < 2; k++) {
             const pimhw_tail *t = o->tail[k] ? &p->tails[o->tail[k] - 1] : NULL;
@@ -3194,9 +3171,8 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
     }
     for (uint32_t i = 0; i < p->n_items; i++) {
         const pimhw_item *item = &p->items[i];
-        uint8_t *names = s->names[i];
+        const uint8_t *names = pimhw_i_names(item);
         s->matter[i] = pimhw_i_matter(item, controller);
-        memcpy(names, (const char *)item + offsetof(pimhw_item, op_size), 8);
         s->banked = s->banked || pimhw_i_one_bank(PIMHW_I_KINDS[item->kind].command);
         /* blocks of different channels lie in different rows, lists differ in length */
         bool blocks = PIMHW_I_KINDS[item->kind].has_row || item->kind == PIMHW_LIST;
@@ -3218,11 +3194,10 @@ typedef struct pimhw_i_walker {
     const pimhw_program *program;
     const pimhw_request *request; /* NULL: none */
     const pimhw_i_sketch *sketch;
-    uint64_t mask;            /* channels that take part here */
-    uint64_t outer;           /* those outside the block */
-    uint64_t todo;            /* those the current item still has to reach */
-    uint64_t lag;             /* of the block: rounds ago */
-    const pimhw_block *block; /* of all channels, where they share a list */
+    uint64_t mask;  /* channels that take part here */
+    uint64_t outer; /* those outside the block */
+    uint64_t todo;  /* those the current item still has to reach */
+    uint64_t lag;   /* of the block: rounds ago */
     uint32_t pc, depth;
     uint32_t at;    /* item of the last instruction */
     uint8_t fields; /* that are wanted, besides those that tell channels apart */
@@ -3247,19 +3222,13 @@ static uint64_t pimhw_i_blocks(const pimhw_request *request, uint32_t channel)
 }
 
 /* The block a channel works on; NULL if there is none. */
-static const pimhw_block *pimhw_i_block_of(const pimhw_i_walker *w, uint32_t channel)
+static const pimhw_block *pimhw_i_block(const pimhw_i_walker *w, uint32_t channel)
 {
     bool in_list = w->program->n_items > 0 && w->program->items[0].kind == PIMHW_LIST;
     uint64_t i = in_list && w->depth > 0 ? w->index[0] - w->lag : 0;
     if (i >= pimhw_i_blocks(w->request, channel)) return NULL;
     if (!w->request->list_begin) return &w->request->blocks[i];
     return &w->request->blocks[w->request->order[w->request->list_begin[channel] + i]];
-}
-
-/* The same; where all channels share a list it was found when the block began. */
-static const pimhw_block *pimhw_i_block(const pimhw_i_walker *w, uint32_t channel)
-{
-    return w->sketch->lists ? pimhw_i_block_of(w, channel) : w->block;
 }
 
 static void pimhw_i_walker_init(pimhw_i_walker *w, const pimhw_program *program,
@@ -3275,20 +3244,14 @@ static void pimhw_i_walker_init(pimhw_i_walker *w, const pimhw_program *program,
     w->fields = (uint8_t)fields;
     w->rounds = rounds;
     w->stop = program->n_items;
-    w->block = pimhw_i_block_of(w, 0);
 }
 
-#define PIMHW_I_ALL_LOOPS ((1u << PIMHW_LOOPS) - 1)
-
-/* Sum of the steps of the loops, those under way that are in `loops`. */
-static uint64_t pimhw_i_steps(const pimhw_i_walker *w, const uint64_t step[PIMHW_LOOPS],
-                              uint32_t loops)
+/* Sum of the steps of the loops under way. */
+static uint64_t pimhw_i_steps(const pimhw_i_walker *w, const uint64_t step[PIMHW_LOOPS])
 {
     uint64_t sum = 0;
-    for (uint64_t left = loops & ((1u << w->depth) - 1); left; left &= left - 1) {
-        uint32_t l = pimhw_i_lowest(left);
+    for (uint32_t l = 0; l < w->depth; l++)
         sum += step[l] * w->index[l];
-    }
     return sum;
 }
 
@@ -3297,7 +3260,7 @@ static uint64_t pimhw_i_left(const pimhw_i_walker *w, uint32_t i, uint32_t chann
 {
     const pimhw_tail *t = &w->program->tails[i];
     uint64_t left = t->base;
-    uint64_t gone = pimhw_i_steps(w, t->step, w->sketch->tail_loops[i]);
+    uint64_t gone = pimhw_i_steps(w, t->step);
     const pimhw_block *block = t->rest ? pimhw_i_block(w, channel) : NULL;
     if (block) {
         uint64_t rest = block->rest[t->rest - 1];
@@ -3308,13 +3271,6 @@ static uint64_t pimhw_i_left(const pimhw_i_walker *w, uint32_t i, uint32_t chann
     return left <= gone ? 0 : left - gone;
 }
 
-/* ceil(n / unit), the shift being that of the unit. */
-static uint64_t pimhw_i_units(uint64_t n, uint64_t unit, uint32_t shift)
-{
-    if (n == 0) return 0;
-    return shift < 64 ? ((n - 1) >> shift) + 1 : pimhw_i_ceil_div(n, unit);
-}
-
 /* A value, but no more than the tails of its operand. */
 static uint64_t pimhw_i_cut(const pimhw_i_walker *w, const pimhw_operand *o, uint64_t value,
                             uint32_t channel)
@@ -3323,7 +3279,7 @@ static uint64_t pimhw_i_cut(const pimhw_i_walker *w, const pimhw_operand *o, uin
         if (!o->tail[k]) continue;
         const pimhw_tail *t = &w->program->tails[o->tail[k] - 1];
         uint64_t left = pimhw_i_left(w, o->tail[k] - 1u, channel);
-        uint64_t most = pimhw_i_units(left, t->unit, w->sketch->tail_shift[o->tail[k] - 1]);
+        uint64_t most = t->unit > 1 ? pimhw_i_ceil_div(left, t->unit) : left;
         if (t->mul > 1) most = pimhw_i_times(most, t->mul);
         value = pimhw_i_min(value, most);
     }
@@ -3334,7 +3290,7 @@ static uint64_t pimhw_i_value(const pimhw_i_walker *w, uint8_t name, uint32_t ch
 {
     if (name == 0) return 0;
     const pimhw_operand *o = &w->program->operands[name - 1];
-    uint64_t value = o->base + pimhw_i_steps(w, o->step, w->sketch->operand_loops[name - 1]);
+    uint64_t value = o->base + pimhw_i_steps(w, o->step);
     return pimhw_i_cut(w, o, value, channel);
 }
 
@@ -3392,7 +3348,6 @@ static bool pimhw_i_enter_loop(pimhw_i_walker *w, const pimhw_item *item)
     w->mask = pimhw_i_in_round(w, level, mask, 0);
     w->depth++;
     w->pc++;
-    if (item->kind == PIMHW_LIST) w->block = pimhw_i_block_of(w, 0);
     return true;
 }
 
@@ -3412,7 +3367,6 @@ static void pimhw_i_enter_block(pimhw_i_walker *w, const pimhw_item *item)
     w->outer = w->mask;
     w->mask = in;
     w->lag = lag;
-    w->block = pimhw_i_block_of(w, 0);
     w->pc++;
 }
 
@@ -3425,7 +3379,6 @@ static void pimhw_i_to_round(pimhw_i_walker *w)
     uint64_t mask = is_list ? w->enter[level] : w->enter[level] & opener->mask;
     w->mask = pimhw_i_in_round(w, level, mask, w->index[level]);
     w->pc++;
-    if (is_list) w->block = pimhw_i_block_of(w, 0);
 }
 
 static void pimhw_i_leave(pimhw_i_walker *w, const pimhw_item *end)
@@ -3435,7 +3388,6 @@ static void pimhw_i_leave(pimhw_i_walker *w, const pimhw_item *end)
     if (opener->kind == PIMHW_BLOCK) {
         w->mask = w->outer;
         w->lag = 0;
-        w->block = pimhw_i_block_of(w, 0);
         return;
     }
     uint32_t level = w->depth - 1;
@@ -3455,7 +3407,7 @@ static void pimhw_i_fields(const pimhw_i_walker *w, uint32_t channel, uint32_t f
     const pimhw_item *item = &w->program->items[w->pc];
     bool has_row = PIMHW_I_KINDS[item->kind].has_row && (fields >> PIMHW_I_ROW & 1);
     const pimhw_block *block = has_row ? pimhw_i_block(w, channel) : NULL;
-    const uint8_t *names = w->sketch->names[w->pc];
+    const uint8_t *names = pimhw_i_names(item);
     if (has_row) value[PIMHW_I_ROW] = w->sketch->value[w->pc][PIMHW_I_ROW];
     for (uint64_t left = fields & w->sketch->dynamic[w->pc]; left; left &= left - 1) {
         uint32_t f = pimhw_i_lowest(left);
@@ -4112,10 +4064,10 @@ static void pimhw_i_forget(pimhw_device *d)
 
 /* What it hangs on whether a span is like another, at its head. */
 typedef struct pimhw_i_place {
-    uint64_t key[3];            /* the span, the state, the terms */
-    uint64_t phase;             /* how far off all refreshes are; 0: not alike */
-    uint64_t row_base, row_end; /* the rows of the span */
-    uint64_t n_same;            /* rounds from here on with these terms */
+    uint64_t key[3];   /* the span, the state, the terms */
+    uint64_t phase;    /* how far off all refreshes are; 0: not alike */
+    uint64_t row_base; /* the rows of the span are not below */
+    uint64_t n_same;   /* rounds from here on with these terms */
     uint64_t terms[PIMHW_I_TERMS];
     uint32_t first, until; /* channels of these terms */
     uint64_t edge_key[3];  /* of the edge that led on from here last */
@@ -4130,14 +4082,14 @@ static void pimhw_i_terms(const pimhw_i_walker *w, const pimhw_i_scope *scope, u
         const pimhw_i_term *term = &scope->terms[i];
         if (!term->tail) {
             const pimhw_operand *o = &w->program->operands[term->operand - 1];
-            uint64_t sum = o->base + pimhw_i_steps(w, o->step, PIMHW_I_ALL_LOOPS);
+            uint64_t sum = o->base + pimhw_i_steps(w, o->step);
             if (o->step[level] && sum < term->most) *n_same = 1;
             value[i] = pimhw_i_min(sum, term->most);
             continue;
         }
         uint64_t left = pimhw_i_left(w, term->tail - 1u, channel);
         uint64_t step = w->program->tails[term->tail - 1].step[level];
-        value[i] = pimhw_i_min(pimhw_i_units(left, term->unit, term->shift), term->most);
+        value[i] = pimhw_i_min(pimhw_i_ceil_div(left, term->unit), term->most);
         if (value[i] && step)
             *n_same = pimhw_i_min(*n_same, (left - (value[i] - 1) * term->unit - 1) / step + 1);
     }
@@ -4148,7 +4100,7 @@ static void pimhw_i_place_terms(const pimhw_i_walker *w, const pimhw_i_scope *sc
                                 uint64_t mask, pimhw_i_place *place)
 {
     uint32_t same = pimhw_i_lowest(mask), others = pimhw_i_highest(mask) + 1;
-    uint64_t its[PIMHW_I_TERMS], rows = pimhw_i_plus(scope->row_most, 1);
+    uint64_t its[PIMHW_I_TERMS];
     place->first = same;
     pimhw_i_terms(w, scope, same, level, place->terms, &place->n_same);
     if (scope->masks) others = same + 1; /* each takes other instructions */
@@ -4160,13 +4112,8 @@ static void pimhw_i_place_terms(const pimhw_i_walker *w, const pimhw_i_scope *sc
     }
     place->until = others;
     const pimhw_block *block = pimhw_i_block(w, place->first);
-    place->row_base = (block ? block->row_base[scope->space] : 0) +
-                      pimhw_i_steps(w, scope->outer_step, PIMHW_I_ALL_LOOPS);
-    for (uint32_t i = 0; i < scope->n_row_loops; i++) {
-        uint64_t rounds = pimhw_i_value(w, scope->row_rounds[i], place->first);
-        rows = pimhw_i_plus(rows, pimhw_i_times(rounds ? rounds - 1 : 0, scope->row_step[i]));
-    }
-    place->row_end = scope->rows ? pimhw_i_plus(place->row_base, rows) : place->row_base;
+    place->row_base =
+        (block ? block->row_base[scope->space] : 0) + pimhw_i_steps(w, scope->outer_step);
 }
 
 /* Where the unit is in the program and what it is like; false: it cannot be told. */
@@ -4191,9 +4138,10 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
         if (in && (pimhw_i_lowest(in) < place->first || pimhw_i_lowest(in) >= place->until))
             pimhw_i_place_terms(w, scope, level, in, place);
         if (in && pimhw_i_highest(in) >= place->until) return false;
-        bool near = ch->row >= place->row_base && ch->row < place->row_end && ch->row_open;
-        near = near || d->config.controller == PIMHW_PING_PONG;
-        words[n++] = (near ? ch->row - place->row_base + 1 : 0) << 1 | (in != 0);
+        /* rows below the base are not met; but under ping-pong, rows are seen from the open one */
+        bool met = scope->rows && ch->row_open && ch->row >= place->row_base;
+        if (d->config.controller == PIMHW_PING_PONG) met = true;
+        words[n++] = (met ? ch->row - place->row_base + 1 : 0) << 1 | (in != 0);
         for (uint32_t t = 0; in && t < scope->n_terms; t++)
             words[n++] = place->terms[t];
     }
@@ -4879,7 +4827,7 @@ static bool pimhw_i_safe(const pimhw_device *d, const pimhw_program *p,
         if (item->kind == PIMHW_END) in.depth -= p->items[item->end].kind != PIMHW_BLOCK;
         if (item->kind == PIMHW_END || item->kind == PIMHW_BLOCK) continue;
         for (uint32_t f = 0; f < PIMHW_I_GPR; f++)
-            value[f] = pimhw_i_most(p, &in, &block, d->sketch.names[i][f]);
+            value[f] = pimhw_i_most(p, &in, &block, pimhw_i_names(item)[f]);
         if (item->kind == PIMHW_LIST) value[0] = request ? request->n_blocks : 0;
         if (item->kind == PIMHW_LIST) value[0] += pimhw_i_aux(p, item);
         if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
