@@ -2680,26 +2680,28 @@ static uint8_t pimhw_i_program_fail(pimhw_program *program, const char *text, ui
     return 0;
 }
 
+/* The name of an entry among n of a table, a new one if it must be. */
+static uint8_t pimhw_i_name(pimhw_program *program, void *table, uint32_t *n, uint32_t most,
+                            const void *entry, size_t bytes, const char *text)
+{
+    char *at = (char *)table;
+    for (uint32_t i = 0; i < *n; i++, at += bytes)
+        if (memcmp(at, entry, bytes) == 0) return (uint8_t)(i + 1);
+    if (*n == most) return pimhw_i_program_fail(program, text, most);
+    memcpy(at, entry, bytes);
+    return (uint8_t)++ * n;
+}
+
 PIMHW_API uint8_t pimhw_program_tail(pimhw_program *program, const pimhw_tail *tail)
 {
-    for (uint32_t i = 0; i < program->n_tails; i++)
-        if (memcmp(&program->tails[i], tail, sizeof *tail) == 0) return (uint8_t)(i + 1);
-    if (program->n_tails == PIMHW_PROGRAM_TAILS)
-        return pimhw_i_program_fail(program, "more than %u tails in a program",
-                                    PIMHW_PROGRAM_TAILS);
-    program->tails[program->n_tails] = *tail;
-    return (uint8_t)++program->n_tails;
+    return pimhw_i_name(program, program->tails, &program->n_tails, PIMHW_PROGRAM_TAILS, tail,
+                        sizeof *tail, "more than %u tails in a program");
 }
 
 PIMHW_API uint8_t pimhw_program_operand(pimhw_program *program, const pimhw_operand *operand)
 {
-    for (uint32_t i = 0; i < program->n_operands; i++)
-        if (memcmp(&program->operands[i], operand, sizeof *operand) == 0) return (uint8_t)(i + 1);
-    if (program->n_operands == PIMHW_PROGRAM_OPERANDS)
-        return pimhw_i_program_fail(program, "more than %u operands in a program",
-                                    PIMHW_PROGRAM_OPERANDS);
-    program->operands[program->n_operands] = *operand;
-    return (uint8_t)++program->n_operands;
+    return pimhw_i_name(program, program->operands, &program->n_operands, PIMHW_PROGRAM_OPERANDS,
+                        operand, sizeof *operand, "more than %u operands in a program");
 }
 
 PIMHW_API uint8_t pimhw_program_const(pimhw_program *program, uint64_t value)
@@ -3525,49 +3527,6 @@ static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
     return PIMHW_I_DONE;
 }
 
-/* Whether a value is beyond its limit; takes down both. */
-static bool pimhw_i_over(uint64_t value, uint64_t limit, uint64_t *is, uint64_t *most)
-{
-    *is = value;
-    *most = limit;
-    return value > limit;
-}
-
-/* What is wrong with a resolved instruction on this device; NULL: nothing. */
-static const char *pimhw_i_instruction_fault(const pimhw_config *c, uint64_t columns,
-                                             const pimhw_instruction *in, uint64_t *is,
-                                             uint64_t *most)
-{
-    uint64_t all = pimhw_i_low_bits(c->n_channels);
-    *is = 0;
-    *most = 0;
-    if ((uint32_t)in->kind < PIMHW_WR_GB || (uint32_t)in->kind >= PIMHW_N_KINDS)
-        return "kind (structure of programs only)";
-    if (in->kind == PIMHW_SYNC || in->kind == PIMHW_EOC) return NULL;
-    if (!in->mask) return "mask: no channel";
-    *most = c->n_channels - 1u;
-    if (in->mask & ~all) {
-        *is = pimhw_i_lowest(in->mask & ~all);
-        return "mask: channel";
-    }
-    if (PIMHW_I_KINDS[in->kind].taker == PIMHW_I_BY_HOST) return NULL;
-    const pimhw_i_command *command = &PIMHW_I_COMMANDS[PIMHW_I_KINDS[in->kind].command];
-    bool copies = in->kind == PIMHW_COPY_BKGB || in->kind == PIMHW_COPY_GBBK;
-    bool tiles = copies || pimhw_i_has_tiles(PIMHW_I_KINDS[in->kind].command);
-    uint64_t sizes = command->needs_row ? columns : c->in_entries;
-    if (!PIMHW_I_KINDS[in->kind].sized) sizes = 1;
-    if (pimhw_i_over(in->op_size, sizes, is, most) || in->op_size == 0) return "op_size";
-    uint64_t end = in->tile + in->op_size;
-    if (tiles && pimhw_i_over(end, c->in_entries, is, most)) return "tile + op_size";
-    end = in->column + in->op_size;
-    if (command->needs_row && pimhw_i_over(end, columns, is, most)) return "column + op_size";
-    if (pimhw_i_over(in->out, pimhw_config_outs(c) - 1u, is, most)) return "out";
-    bool one = pimhw_i_one_bank(PIMHW_I_KINDS[in->kind].command);
-    if (one && pimhw_i_over(in->bank, pimhw_config_banks(c) - 1u, is, most)) return "bank";
-    bool apart = in->kind == PIMHW_WR_ABK && pimhw_i_over(pimhw_i_count(in->mask), 1, is, most);
-    return apart ? "channels of the mask" : NULL;
-}
-
 /* ==========================================================================
  * [H17] DEVICE: public functions; the host, the hub and the channels together.
  * ========================================================================== */
@@ -3680,10 +3639,11 @@ struct pimhw_device {
     pimhw_i_when decode; /* shared front end: the next instruction; from here on 0 at the start */
     uint64_t epu_free_ck;
     uint64_t epu_ck;
-    uint64_t skipped_rounds, walked_rounds, n_heads;
+    uint64_t skipped_rounds, walked_rounds;
     uint32_t unit, n_unit; /* its groups */
     uint32_t known;        /* number of its state, until something happens; 0: not yet */
-    bool real_rows;        /* a row of a program is one of the device */
+    bool real_rows;        /* a row is one of the device, not of a block */
+    bool safe;             /* no instruction of the program can be refused */
     bool endless;          /* the hub passed PIMHW_I_MOST_CK */
     uint64_t n_instructions;
     uint32_t n_groups;
@@ -4401,11 +4361,6 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
 /* A round begins. */
 static void pimhw_i_round(pimhw_device *d, pimhw_i_walker *w)
 {
-    /* now and then: whether the run has come to the last clock there is */
-    bool look = (d->n_heads++ & 1023) == 0;
-    for (uint32_t g = 0; g < d->n_groups && look; g++)
-        d->endless = d->endless || d->groups[g].end_ck >= PIMHW_I_MOST_CK;
-    d->endless = d->endless || (look && d->decode.ck >= PIMHW_I_MOST_CK);
     if (w->in_nest && !pimhw_i_follow_rounds(d, w)) return;
     d->walked_rounds += pimhw_i_count(w->mask);
 }
@@ -4573,6 +4528,7 @@ static void pimhw_i_send_all(pimhw_device *d, const pimhw_instruction *in)
             next = pimhw_i_max(next, pimhw_i_hand_over(d, ch, in, &work));
         else
             pimhw_i_control(ch, &work, in->op_size);
+        d->endless = d->endless || ch->end_ck >= PIMHW_I_MOST_CK;
     }
     if (d->shared) d->decode.ck = next + 1;
     d->decode.reason = PIMHW_WAIT_HOST;
@@ -4639,24 +4595,49 @@ PIMHW_API pimhw_status pimhw_device_begin(pimhw_device *device, const pimhw_sink
 {
     if (!device) return PIMHW_ERR_ARGUMENT;
     pimhw_i_start(device, sink, 1);
+    device->real_rows = true;
     return PIMHW_OK;
 }
 
-/* real_rows: the row is one of the device, not of a block. */
-static pimhw_status pimhw_i_refuse(const pimhw_device *d, const pimhw_instruction *in,
-                                   bool real_rows, pimhw_cause *why)
+/* Judges a resolved instruction. */
+static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction *in,
+                                  pimhw_cause *why)
 {
-    uint64_t is, most;
-    const char *fault = pimhw_i_instruction_fault(&d->config, d->columns, in, &is, &most);
-    if (!fault && real_rows && PIMHW_I_KINDS[in->kind].has_row && in->row >= d->config.n_rows) {
-        fault = "row";
-        is = in->row;
-        most = d->config.n_rows - 1u;
+    const pimhw_config *c = &d->config;
+    const pimhw_i_kind *kind = &PIMHW_I_KINDS[(uint32_t)in->kind % PIMHW_N_KINDS];
+    bool known = (uint32_t)in->kind < PIMHW_N_KINDS && kind->taker != PIMHW_I_BY_NOBODY;
+    bool everybody = in->kind == PIMHW_SYNC || in->kind == PIMHW_EOC;
+    bool sent = kind->taker != PIMHW_I_BY_HOST && !everybody;
+    bool columns = PIMHW_I_COMMANDS[kind->command].needs_row;
+    bool copies = in->kind == PIMHW_COPY_BKGB || in->kind == PIMHW_COPY_GBBK;
+    bool tiles = copies || pimhw_i_has_tiles(kind->command);
+    uint64_t beyond = everybody ? 0 : in->mask & ~pimhw_i_low_bits(c->n_channels);
+    uint64_t size = in->op_size, most = columns ? d->columns : c->in_entries;
+    if (!kind->sized) most = 1;
+    const struct {
+        bool asked;
+        uint64_t is, most;
+        const char *what;
+    } rules[] = {
+        {beyond != 0, beyond ? pimhw_i_lowest(beyond) : 0, c->n_channels - 1u, "mask: channel"},
+        {sent, size ? size : UINT64_MAX, most, "op_size"},
+        {sent && tiles, in->tile + size, c->in_entries, "tile + op_size"},
+        {sent && columns, in->column + size, d->columns, "column + op_size"},
+        {sent, in->out, d->rules.outs - 1u, "out"},
+        {sent && pimhw_i_one_bank(kind->command), in->bank, pimhw_config_banks(c) - 1u, "bank"},
+        {in->kind == PIMHW_WR_ABK, pimhw_i_count(in->mask), 1, "channels of the mask"},
+        {kind->has_row && d->real_rows, in->row, c->n_rows - 1u, "row"},
+    };
+    const char *fault = known ? NULL : "kind (structure of programs only)";
+    uint64_t is = 0, limit = 0;
+    if (known && !everybody && !in->mask) fault = "mask: no channel";
+    for (uint32_t i = 0; i < sizeof rules / sizeof rules[0] && !fault; i++) {
+        if (!rules[i].asked || rules[i].is <= rules[i].most) continue;
+        fault = rules[i].what, is = rules[i].is, limit = rules[i].most;
     }
     if (!fault) return PIMHW_OK;
     return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "%s: %s is %u, the device allows at most %u",
-                        (uint32_t)in->kind < PIMHW_N_KINDS ? PIMHW_I_KINDS[in->kind].name : "?",
-                        fault, is, most);
+                        (uint32_t)in->kind < PIMHW_N_KINDS ? kind->name : "?", fault, is, limit);
 }
 
 PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
@@ -4667,7 +4648,7 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
                             device && device->phase == PIMHW_I_ENDED
                                 ? "an instruction after EOC"
                                 : "no stream has begun, or it ended at a failure");
-    pimhw_status status = pimhw_i_refuse(device, instruction, true, why);
+    pimhw_status status = pimhw_i_judge(device, instruction, why);
     if (status != PIMHW_OK) {
         device->phase = PIMHW_I_IDLE;
         return status;
@@ -4804,45 +4785,68 @@ static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_pro
     return PIMHW_OK;
 }
 
-/* Whether no instruction of a program can be refused, by bounds of its operands. */
-static bool pimhw_i_safe(const pimhw_device *d, const pimhw_program *p,
-                         const pimhw_request *request)
+/* A block that is as large as any of a request. */
+static pimhw_block pimhw_i_largest(const pimhw_request *request)
 {
-    uint64_t most_row = d->real_rows ? d->config.n_rows - 1u : UINT32_MAX, is, most;
-    pimhw_block block; /* the largest of all */
-    pimhw_i_inside in;
+    pimhw_block block;
     memset(&block, 0, sizeof block);
-    memset(&in, 0, sizeof in);
     for (uint32_t i = 0; request && i < request->n_blocks; i++) {
         const pimhw_block *b = &request->blocks[i];
         for (uint32_t k = 0; k < PIMHW_RESTS; k++)
             block.rest[k] = pimhw_i_max(block.rest[k], b->rest[k]);
         for (uint32_t k = 0; k < PIMHW_SPACES; k++)
-            if (b->row_base[k] > block.row_base[k]) block.row_base[k] = b->row_base[k];
+            block.row_base[k] = (uint32_t)pimhw_i_max(block.row_base[k], b->row_base[k]);
     }
+    return block;
+}
+
+/*
+ * Judges a program as a whole. What loops of constant rounds alone take beyond the last clock is
+ * refused before it is walked. apart: what speaks of all channels at once has no place in streams
+ * that run apart. d->safe: by bounds of its operands, no instruction can be refused.
+ */
+static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
+                                   const pimhw_request *request, bool apart, pimhw_cause *why)
+{
+    uint64_t rounds[PIMHW_LOOPS + 1] = {1}, total = 0;
+    bool gaps = d->config.controller != PIMHW_IN_ORDER;
+    pimhw_block block = pimhw_i_largest(request);
+    pimhw_i_inside in;
+    memset(&in, 0, sizeof in);
+    d->safe = true;
     for (uint32_t i = 0; i < p->n_items; i++) {
         const pimhw_item *item = &p->items[i];
+        const pimhw_operand *o = item->op_size ? &p->operands[item->op_size - 1] : NULL;
         uint64_t value[8] = {0};
         pimhw_instruction it;
         if (item->kind == PIMHW_END) in.depth -= p->items[item->end].kind != PIMHW_BLOCK;
         if (item->kind == PIMHW_END || item->kind == PIMHW_BLOCK) continue;
         for (uint32_t f = 0; f < PIMHW_I_GPR; f++)
             value[f] = pimhw_i_most(p, &in, &block, pimhw_i_names(item)[f]);
-        if (item->kind == PIMHW_LIST) value[0] = request ? request->n_blocks : 0;
-        if (item->kind == PIMHW_LIST) value[0] += pimhw_i_aux(p, item);
         if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
+            bool constant = o && item->kind == PIMHW_LOOP && pimhw_i_is_constant(o);
+            uint64_t n = pimhw_i_times(rounds[in.depth], constant ? o->base : 0);
+            if (item->kind == PIMHW_LIST)
+                value[0] = (request ? request->n_blocks : 0) + pimhw_i_aux(p, item);
+            if (value[0] >> PIMHW_I_MOST_ROUND_BITS) d->safe = false;
             in.last[in.depth++] = value[0] ? value[0] - 1 : 0;
-            if (value[0] >> PIMHW_I_MOST_ROUND_BITS) return false;
+            rounds[in.depth] = pimhw_i_min(n, PIMHW_I_MOST_CK);
             continue;
         }
-        bool has_row = PIMHW_I_KINDS[item->kind].has_row;
-        if (has_row) value[PIMHW_I_ROW] += block.row_base[item->space];
-        if (has_row && value[PIMHW_I_ROW] > most_row) return false;
-        if (!pimhw_i_fill(item, item->mask, value, &it)) return false;
-        if (it.op_size == 0) continue;
-        if (pimhw_i_instruction_fault(&d->config, d->columns, &it, &is, &most)) return false;
+        if (PIMHW_I_KINDS[item->kind].taker != PIMHW_I_BY_HOST) total += rounds[in.depth];
+        if (total >= PIMHW_I_MOST_CK)
+            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
+                                "item %u: the run takes 2^46 clocks or more", (uint64_t)i);
+        bool all = item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC;
+        if (apart && (all || (gaps && item->kind == PIMHW_CFR)))
+            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
+                                "item %u: %s, where channels have lists of their own", (uint64_t)i,
+                                PIMHW_I_KINDS[item->kind].name);
+        if (PIMHW_I_KINDS[item->kind].has_row) value[PIMHW_I_ROW] += block.row_base[item->space];
+        if (!pimhw_i_fill(item, item->mask, value, &it)) d->safe = false;
+        if (it.op_size > 0 && pimhw_i_judge(d, &it, NULL) != PIMHW_OK) d->safe = false;
     }
-    return true;
+    return PIMHW_OK;
 }
 
 /* Whether what a walker came to is an instruction the device can do. */
@@ -4855,7 +4859,7 @@ static bool pimhw_i_accept(pimhw_device *d, const pimhw_i_stream *s, pimhw_i_ste
         pimhw_cause_write(&what, PIMHW_I_TOO_LARGE);
     else if (d->phase == PIMHW_I_ENDED)
         pimhw_cause_write(&what, "an instruction after EOC");
-    else if (pimhw_i_refuse(d, &s->in, d->real_rows, &what) == PIMHW_OK)
+    else if (pimhw_i_judge(d, &s->in, &what) == PIMHW_OK)
         return true;
     pimhw_cause_write(d->why, "item %u: %s", (uint64_t)s->walker.at, what.text);
     return false;
@@ -4991,8 +4995,8 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
     uint64_t n = request && request->repeats > 1 ? request->repeats : 1;
     uint64_t all = pimhw_i_low_bits(d->config.n_channels);
     uint32_t timing = (1u << PIMHW_I_GPR) - 1;
-    bool nests = !d->groups[0].sink && !d->sketch.banked && !(d->shared && d->sketch.lists) &&
-                 pimhw_i_safe(d, p, request);
+    bool nests =
+        !d->groups[0].sink && !d->sketch.banked && !(d->shared && d->sketch.lists) && d->safe;
     for (uint64_t i = 0; i < n; i++) {
         d->walked_rounds += n > 1;
         if (i > 0) pimhw_i_settle(d);
@@ -5008,44 +5012,6 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
     return true;
 }
 
-/* What loops of constant rounds alone take beyond the last clock is refused before it is walked. */
-static pimhw_status pimhw_i_size_check(const pimhw_program *p, pimhw_cause *why)
-{
-    uint64_t rounds[PIMHW_I_NESTED + 1] = {1}, total = 0;
-    uint32_t depth = 0;
-    for (uint32_t i = 0; i < p->n_items; i++) {
-        const pimhw_item *item = &p->items[i];
-        const pimhw_operand *o = item->op_size ? &p->operands[item->op_size - 1] : NULL;
-        uint64_t n = o && pimhw_i_is_constant(o) ? pimhw_i_min(o->base, PIMHW_I_MOST_CK) : 0;
-        if (item->kind == PIMHW_END) {
-            depth--;
-        } else if (pimhw_i_opens(item->kind)) {
-            n = item->kind == PIMHW_LOOP ? n : item->kind == PIMHW_BLOCK;
-            n = pimhw_i_min(pimhw_i_times(rounds[depth], n), PIMHW_I_MOST_CK);
-            rounds[++depth] = n;
-        } else if (PIMHW_I_KINDS[item->kind].taker != PIMHW_I_BY_HOST) {
-            total += rounds[depth];
-        }
-        if (total >= PIMHW_I_MOST_CK)
-            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
-                                "item %u: the run takes 2^46 clocks or more", (uint64_t)i);
-    }
-    return PIMHW_OK;
-}
-
-/* What speaks of all channels at once has no place in streams that run apart. */
-static pimhw_status pimhw_i_apart_check(const pimhw_program *program, bool gaps, pimhw_cause *why)
-{
-    for (uint32_t i = 0; i < program->n_items; i++) {
-        uint32_t kind = program->items[i].kind;
-        if (kind == PIMHW_SYNC || kind == PIMHW_EOC || (gaps && kind == PIMHW_CFR))
-            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
-                                "item %u: %s, where channels have lists of their own", (uint64_t)i,
-                                PIMHW_I_KINDS[kind].name);
-    }
-    return PIMHW_OK;
-}
-
 PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *readings,
                                          const pimhw_program *program, const pimhw_request *request,
                                          const pimhw_sink *sink, pimhw_cause *why)
@@ -5054,12 +5020,14 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *r
     if (!device || !readings || !program) return PIMHW_ERR_ARGUMENT;
     pimhw_status status = pimhw_i_request_check(device, program, request, why);
     bool apart = !device->shared && request && request->list_begin;
-    bool gaps = device->config.controller != PIMHW_IN_ORDER;
-    if (status == PIMHW_OK) status = pimhw_i_size_check(program, why);
-    if (status == PIMHW_OK && apart) status = pimhw_i_apart_check(program, gaps, why);
     if (status != PIMHW_OK) return status;
     pimhw_i_start(device, sink, apart ? device->config.n_channels : 1);
     device->real_rows = !request;
+    status = pimhw_i_bounds(device, program, request, apart, why);
+    if (status != PIMHW_OK) {
+        device->phase = PIMHW_I_IDLE;
+        return status;
+    }
     pimhw_i_forget(device);
     pimhw_i_sketch_init(&device->sketch, program, request, device->config.controller);
     device->why = why;
@@ -5094,6 +5062,7 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     pimhw_status status = pimhw_i_request_check(device, program, request, why);
     if (status != PIMHW_OK) return status;
     device->phase = PIMHW_I_IDLE;
+    device->real_rows = !request;
     pimhw_i_walker *w = &device->streams[0].walker;
     pimhw_i_sketch_init(&device->sketch, program, request, device->config.controller);
     pimhw_i_walker_init(w, program, request, &device->sketch,
@@ -5103,7 +5072,7 @@ PIMHW_API pimhw_status pimhw_device_resolve(
         if (step == PIMHW_I_ROUND || step == PIMHW_I_LEFT) continue;
         if (step == PIMHW_I_DONE) return PIMHW_OK;
         if (step == PIMHW_I_WRONG) return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, PIMHW_I_TOO_LARGE);
-        status = pimhw_i_refuse(device, &in, !request, why);
+        status = pimhw_i_judge(device, &in, why);
         if (status != PIMHW_OK) return status;
         if (!emit(user, &in)) return PIMHW_OK;
     }
