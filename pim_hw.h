@@ -1573,7 +1573,7 @@ typedef struct pimhw_i_flow {
     uint64_t *tile_mac, *tile_write;  /* DCS: [in_entries], when a MAC or write may use it */
     uint64_t *out_mac, *out_io;       /* DCS: [outs] */
     uint32_t *tile_marks, *out_marks; /* DCS: used by I/O that waits for a refresh */
-    uint64_t *tile_group;             /* ping-pong: [in_entries]; 0: of none, or one in use */
+    uint64_t *tile_group;             /* ping-pong: [in_entries] */
     pimhw_i_entry *sums;              /* ping-pong: [outs] */
     pimhw_i_ring *ring;               /* DCS: [PIMHW_I_STREAMS] */
     pimhw_i_phase *phase;             /* ping-pong: [3] */
@@ -2097,6 +2097,14 @@ static void pimhw_i_remember(pimhw_i_last *last, const pimhw_i_work *work, uint6
     last->ck = ck;
 }
 
+/* The first n commands of a record are over. */
+static void pimhw_i_take_off(pimhw_i_record *record, uint32_t n)
+{
+    record->n -= n;
+    record->work.tile += n;
+    record->work.column += n;
+}
+
 /* Static: program order, and the last command's time after a change of class. */
 static void pimhw_i_static(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
@@ -2343,34 +2351,21 @@ typedef struct pimhw_i_cursor {
     uint32_t n;
 } pimhw_i_cursor;
 
-static void pimhw_i_pp_issue(pimhw_i_channel *ch, uint32_t stream, uint32_t command,
-                             const pimhw_i_when *at, uint64_t n, const pimhw_i_work *work)
-{
-    pimhw_i_flow *f = ch->flow;
-    pimhw_i_issue(ch, command, at->ck, n, work, at->reason);
-    if (stream == PIMHW_I_MAC) f->mac_stream_ck = ch->last_ck;
-    if (command != work->command) return;
-    pimhw_i_remember(&f->last[stream], work, ch->last_ck);
-    uint32_t of_class = ch->rules->class_of[command];
-    f->done_ck[of_class] = ch->last_ck + ch->rules->exec_ck[of_class];
-}
-
 /* The start of the phase after: all of this one is done. */
 static pimhw_i_when pimhw_i_pp_next_start(const pimhw_i_flow *f)
 {
     pimhw_i_when next = f->start;
-    pimhw_i_not_before(&next, f->done_ck[PIMHW_I_M], PIMHW_WAIT_OPERAND);
-    pimhw_i_not_before(&next, f->done_ck[PIMHW_I_R], PIMHW_WAIT_OUTPUT);
-    pimhw_i_not_before(&next, f->done_ck[PIMHW_I_W], PIMHW_WAIT_INPUT);
+    for (uint32_t c = PIMHW_I_M; c < PIMHW_I_M + 3; c++) /* M, R, W */
+        pimhw_i_not_before(&next, f->done_ck[c % 3], PIMHW_I_GAP_REASON[c % 3]);
     return next;
 }
 
-/* One phase: MACs beside reads, writes. ahead: the next phase's first MAC; its row may open. */
-static void pimhw_i_pp_run(pimhw_i_channel *ch, pimhw_i_phase *phase, pimhw_i_record *w,
-                           uint32_t n_w, const pimhw_i_work *ahead)
+/* One phase: its MACs beside its reads and the next one's writes, whose first row may open. */
+static void pimhw_i_pp_run(pimhw_i_channel *ch, pimhw_i_phase *phase, pimhw_i_phase *after)
 {
-    pimhw_i_cursor mac = {phase->m, phase->n_m}, reads = {phase->r, phase->n_r}, writes = {w, n_w};
-    const pimhw_i_rules *rules = ch->rules;
+    pimhw_i_cursor mac = {phase->m, phase->n_m}, reads = {phase->r, phase->n_r};
+    pimhw_i_cursor writes = {after->w, after->n_w};
+    const pimhw_i_work *ahead = after->n_m ? &after->m[0].work : NULL;
     pimhw_i_flow *f = ch->flow;
     bool first = true;
     for (;;) {
@@ -2378,34 +2373,31 @@ static void pimhw_i_pp_run(pimhw_i_channel *ch, pimhw_i_phase *phase, pimhw_i_re
         const pimhw_i_work *work = mac.n ? &mac.record->work : ahead;
         uint32_t next = work ? pimhw_i_needed(ch, work) : 0;
         pimhw_i_when m = {UINT64_MAX, 0}, i = {UINT64_MAX, 0};
-        if (mac.n) m = pimhw_i_stream_at(ch, PIMHW_I_MAC, work, next, first);
+        if (mac.n || (work && next != work->command))
+            m = pimhw_i_stream_at(ch, PIMHW_I_MAC, work, next, mac.n && first);
         if (io->n)
             i = pimhw_i_stream_at(ch, PIMHW_I_IO, &io->record->work, io->record->work.command,
                                   false);
-        if (!mac.n && work && next != work->command) {
-            m = pimhw_i_stream_at(ch, PIMHW_I_MAC, work, next, false);
-            if (!io->n && m.ck >= pimhw_i_pp_next_start(f).ck) break;
-        }
-        if (m.ck == UINT64_MAX && i.ck == UINT64_MAX) break;
+        if (!mac.n && !io->n && m.ck >= pimhw_i_pp_next_start(f).ck) break;
         bool mac_first = m.ck <= i.ck;
         const pimhw_i_when *at = mac_first ? &m : &i;
         if (pimhw_i_refresh(ch, at->ck, at->reason)) {
             f->mac_stream_ck = ch->last_ck;
             continue;
         }
-        if (mac_first && next != work->command) {
-            pimhw_i_pp_issue(ch, PIMHW_I_MAC, next, at, 1, work);
-            continue;
-        }
         pimhw_i_cursor *from = mac_first ? &mac : io;
-        uint32_t command = from->record->work.command;
-        uint64_t last = mac_first ? i.ck : m.ck == UINT64_MAX ? m.ck : m.ck - 1;
-        uint64_t k = pimhw_i_until(ch, at->ck, rules->again_ck[command], last, from->record->n);
-        pimhw_i_work issued = from->record->work;
-        pimhw_i_pp_issue(ch, mac_first ? PIMHW_I_MAC : PIMHW_I_IO, command, at, k, &issued);
-        from->record->n -= (uint32_t)k;
-        from->record->work.tile += (uint32_t)k;
-        from->record->work.column += (uint32_t)k;
+        if (!mac_first) work = &io->record->work;
+        uint32_t command = mac_first ? next : work->command;
+        bool opens = command != work->command;
+        uint64_t step = ch->rules->again_ck[command], last = mac_first ? i.ck : m.ck - 1;
+        uint64_t k = opens ? 1 : pimhw_i_until(ch, at->ck, step, last, from->record->n);
+        pimhw_i_issue(ch, command, at->ck, k, work, at->reason);
+        if (mac_first) f->mac_stream_ck = ch->last_ck;
+        if (opens) continue;
+        uint32_t of_class = ch->rules->class_of[command];
+        pimhw_i_remember(&f->last[mac_first ? PIMHW_I_MAC : PIMHW_I_IO], work, ch->last_ck);
+        f->done_ck[of_class] = ch->last_ck + ch->rules->exec_ck[of_class];
+        pimhw_i_take_off(from->record, (uint32_t)k);
         bool over = from->record->n == 0;
         from->record += over;
         from->n -= over;
@@ -2421,9 +2413,21 @@ static void pimhw_i_pp_cut(pimhw_i_channel *ch)
     pimhw_i_flow *f = ch->flow;
     pimhw_i_phase *full = pimhw_i_pp_phase(f, f->filling);
     pimhw_i_phase *before = pimhw_i_pp_phase(f, f->filling + 2);
-    pimhw_i_pp_run(ch, before, full->w, full->n_w, full->n_m ? &full->m[0].work : NULL);
+    pimhw_i_pp_run(ch, before, full);
     before->n_r = before->n_m = before->outs = full->n_w = 0;
     f->filling++;
+}
+
+/* Writes that wait and belong to MACs of a group go with the phase being filled. */
+static void pimhw_i_pp_claim(pimhw_i_flow *f, uint64_t group)
+{
+    pimhw_i_phase *phase = pimhw_i_pp_phase(f, f->filling);
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < f->n_records; i++) {
+        bool claimed = f->records[i].group <= group;
+        *(claimed ? &phase->w[phase->n_w++] : &f->records[left++]) = f->records[i];
+    }
+    f->n_records = left;
 }
 
 /* Runs all phases; the next one starts anew. */
@@ -2432,16 +2436,14 @@ static void pimhw_i_pp_finish(pimhw_i_channel *ch)
     pimhw_i_flow *f = ch->flow;
     if (!f->begun) return;
     pimhw_i_pp_cut(ch);
-    pimhw_i_pp_run(ch, pimhw_i_pp_phase(f, f->filling + 2), NULL, 0, NULL);
-    /* of the phase being filled there are only reads */
-    pimhw_i_pp_run(ch, pimhw_i_pp_phase(f, f->filling), f->records, f->n_records, NULL);
-    for (uint32_t i = 0; i < 3; i++)
-        f->phase[i].n_w = f->phase[i].n_m = f->phase[i].n_r = f->phase[i].outs = 0;
+    pimhw_i_pp_cut(ch);
+    pimhw_i_pp_claim(f, UINT64_MAX); /* beside the last reads */
+    pimhw_i_pp_cut(ch);
     memset(f->tile_group, 0, ch->rules->config.in_entries * sizeof f->tile_group[0]);
     memset(f->sums, 0, ch->rules->outs * sizeof f->sums[0]);
     f->start_before = f->start;
     f->filling = f->group = f->used_group = 0;
-    f->n_records = f->group_tiles = 0;
+    f->group_tiles = 0;
     f->begun = f->mac_since = false;
 }
 
@@ -2450,14 +2452,11 @@ static void pimhw_i_pp_wait(pimhw_i_channel *ch, const pimhw_i_work *work, uint3
                             uint64_t group)
 {
     pimhw_i_flow *f = ch->flow;
+    pimhw_i_record record = {*work, group, n, 0};
     if (f->n_records == PIMHW_I_RECORDS) {
         pimhw_i_pp_cut(ch);
-        pimhw_i_phase *p = pimhw_i_pp_phase(f, f->filling);
-        memcpy(p->w, f->records, sizeof p->w);
-        p->n_w = f->n_records;
-        f->n_records = 0;
+        pimhw_i_pp_claim(f, UINT64_MAX);
     }
-    pimhw_i_record record = {*work, group, n, 0};
     f->records[f->n_records++] = record;
 }
 
@@ -2466,7 +2465,7 @@ static void pimhw_i_pp_write(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n
 {
     pimhw_i_flow *f = ch->flow;
     while (n > 0) {
-        if (f->group == 0 || f->mac_since || f->group_tiles == ch->rules->in_region) {
+        if (f->group == f->used_group || f->mac_since || f->group_tiles == ch->rules->in_region) {
             f->group++;
             f->group_tiles = 0;
             f->mac_since = false;
@@ -2481,63 +2480,44 @@ static void pimhw_i_pp_write(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n
     }
 }
 
-/* Writes that wait and belong to the phase of a MAC of a group: how many, and moved if to it. */
-static uint32_t pimhw_i_pp_claim(pimhw_i_flow *f, uint64_t group, pimhw_i_phase *phase)
-{
-    uint32_t n = 0, left = 0;
-    for (uint32_t i = 0; i < f->n_records; i++) {
-        bool claimed = f->records[i].group <= group;
-        n += claimed;
-        if (!phase) continue;
-        if (claimed)
-            phase->w[phase->n_w++] = f->records[i];
-        else
-            f->records[left++] = f->records[i];
-    }
-    if (phase) f->n_records = left;
-    return n;
-}
-
 /* Puts MACs of one group into a phase. */
-static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, const pimhw_i_work *work, uint32_t n,
-                                uint64_t group)
+static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, const pimhw_i_record *record)
 {
     pimhw_i_flow *f = ch->flow;
-    pimhw_i_entry *sum = &f->sums[work->out];
+    pimhw_i_entry *sum = &f->sums[record->work.out];
     pimhw_i_phase *p = pimhw_i_pp_phase(f, f->filling);
+    uint64_t group = record->group;
     bool newer = group > f->used_group && p->n_m > 0;
     bool full = !sum->going && p->outs >= ch->rules->out_region;
     if (newer || full || p->n_m == PIMHW_I_RECORDS) pimhw_i_pp_cut(ch);
-    p = pimhw_i_pp_phase(f, f->filling);
-    if (p->n_w + pimhw_i_pp_claim(f, group, NULL) > PIMHW_I_RECORDS) {
-        pimhw_i_pp_cut(ch);
-        p = pimhw_i_pp_phase(f, f->filling);
-    }
-    pimhw_i_pp_claim(f, group, p);
-    for (uint32_t i = 0; i < ch->rules->config.in_entries && group > f->used_group; i++)
-        if (f->tile_group[i] <= group) f->tile_group[i] = 0;
+    uint32_t n_w = pimhw_i_pp_phase(f, f->filling)->n_w;
+    for (uint32_t i = 0; i < f->n_records; i++)
+        n_w += f->records[i].group <= group;
+    if (n_w > PIMHW_I_RECORDS) pimhw_i_pp_cut(ch);
+    pimhw_i_pp_claim(f, group);
     f->used_group = pimhw_i_max(f->used_group, group);
+    p = pimhw_i_pp_phase(f, f->filling);
     if (!sum->going || sum->phase != f->filling + 1) p->outs++;
     sum->going = true;
     sum->phase = f->filling + 1;
-    pimhw_i_record record = {*work, group, n, 0};
-    p->m[p->n_m++] = record;
+    p->m[p->n_m++] = *record;
 }
 
 static void pimhw_i_pp_mac(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
     pimhw_i_flow *f = ch->flow;
     bool tiles = pimhw_i_has_tiles(work->command);
+    pimhw_i_record left = {*work, 0, (uint32_t)n, 0};
     f->mac_since = true;
-    while (n > 0) {
-        uint64_t group = tiles ? f->tile_group[work->tile] : 0;
-        uint32_t k = tiles ? 1 : (uint32_t)n;
-        while (k < n && f->tile_group[work->tile + k] == group)
-            k++;
-        pimhw_i_pp_mac_part(ch, work, k, group);
-        work->tile += k;
-        work->column += k;
-        n -= k;
+    while (left.n > 0) {
+        const uint64_t *group = &f->tile_group[left.work.tile];
+        pimhw_i_record part = left;
+        part.group = tiles ? group[0] : 0;
+        if (tiles) part.n = 1;
+        while (part.n < left.n && group[part.n] == part.group)
+            part.n++;
+        pimhw_i_take_off(&left, part.n);
+        pimhw_i_pp_mac_part(ch, &part);
     }
 }
 
@@ -3771,6 +3751,9 @@ static uint64_t pimhw_i_base_ck(const pimhw_i_channel *ch)
     return ch->now_ck;
 }
 
+/* Groups of input tiles count from here: only how far they are from the newest in use matters. */
+#define PIMHW_I_USED ((uint64_t)1 << 40)
+
 /* Records of commands that wait; their rows are seen from the open one. */
 static void pimhw_i_pen_records(pimhw_i_pen *pen, const pimhw_i_channel *ch,
                                 pimhw_i_record *records, uint32_t *n)
@@ -3802,7 +3785,8 @@ static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, pimhw_i_channel *ch)
     uint32_t flags = pimhw_i_pen_small(pen, (uint32_t)f->mac_since << 1 | f->begun);
     f->begun = flags & 1;
     f->mac_since = flags >> 1 & 1;
-    if (pen->back) f->filling = f->used_group = 0;
+    if (pen->back) f->filling = 0;
+    if (pen->back) f->used_group = PIMHW_I_USED;
     f->group_tiles = pimhw_i_pen_small(pen, f->group_tiles);
     pimhw_i_pen_words(pen, &f->group, 1, f->used_group);
     pimhw_i_pen_words(pen, &f->start.ck, 1, pen->base);
@@ -3818,7 +3802,14 @@ static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, pimhw_i_channel *ch)
         pimhw_i_pen_records(pen, ch, p->r, &p->n_r);
     }
     pimhw_i_pen_records(pen, ch, f->records, &f->n_records);
-    pimhw_i_pen_ahead(pen, f->tile_group, ch->rules->config.in_entries, f->used_group + 1, 0);
+    uint64_t used = f->used_group; /* of those in use there is left only where one ends */
+    for (uint32_t i = 0; i < ch->rules->config.in_entries; i++) {
+        uint64_t *group = &f->tile_group[i], ends = i > 0 && group[0] != group[-1];
+        uint64_t word = *group > f->used_group ? *group - f->used_group + 1 : ends;
+        pimhw_i_pen_words(pen, &word, 1, 0);
+        used -= word == 1;
+        if (pen->back) *group = word > 1 ? f->used_group + word - 1 : used;
+    }
     for (uint32_t i = 0; i < ch->rules->outs; i++) {
         pimhw_i_pen_ahead(pen, &f->sums[i].phase, 1, f->filling + 1, 0);
         f->sums[i].going = pimhw_i_pen_small(pen, f->sums[i].going) != 0;
