@@ -3624,6 +3624,7 @@ struct pimhw_device {
     uint32_t known;        /* number of its state, until something happens; 0: not yet */
     bool real_rows;        /* a row is one of the device, not of a block */
     bool safe;             /* no instruction of the program can be refused */
+    bool skips;            /* spans that are like others are not walked */
     bool endless;          /* the hub passed PIMHW_I_MOST_CK */
     uint64_t n_instructions;
     uint32_t n_groups;
@@ -3803,16 +3804,21 @@ static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, pimhw_i_channel *ch)
     }
     pimhw_i_pen_records(pen, ch, f->records, &f->n_records);
     uint64_t used = f->used_group; /* of those in use there is left only where one ends */
-    for (uint32_t i = 0; i < ch->rules->config.in_entries; i++) {
+    uint32_t n_tiles = ch->rules->config.in_entries, n_sums = ch->rules->outs;
+    uint64_t *words = pimhw_i_pen_room(pen, n_tiles + n_sums);
+    for (uint32_t i = 0; i < n_tiles && words; i++, words++) {
         uint64_t *group = &f->tile_group[i], ends = i > 0 && group[0] != group[-1];
-        uint64_t word = *group > f->used_group ? *group - f->used_group + 1 : ends;
-        pimhw_i_pen_words(pen, &word, 1, 0);
-        used -= word == 1;
-        if (pen->back) *group = word > 1 ? f->used_group + word - 1 : used;
+        if (!pen->back) *words = *group > used ? *group - used + 1 : ends;
+        if (!pen->back) continue;
+        used -= *words == 1;
+        *group = *words > 1 ? f->used_group + *words - 1 : used;
     }
-    for (uint32_t i = 0; i < ch->rules->outs; i++) {
-        pimhw_i_pen_ahead(pen, &f->sums[i].phase, 1, f->filling + 1, 0);
-        f->sums[i].going = pimhw_i_pen_small(pen, f->sums[i].going) != 0;
+    for (uint32_t i = 0; i < n_sums && words; i++, words++) {
+        pimhw_i_entry *sum = &f->sums[i];
+        uint64_t later = sum->phase > f->filling ? sum->phase - f->filling : 0;
+        if (!pen->back) *words = later << 1 | sum->going;
+        sum->going = *words & 1;
+        if (pen->back) sum->phase = *words >> 1;
     }
 }
 
@@ -4384,9 +4390,37 @@ static pimhw_i_channel *pimhw_i_group(pimhw_device *d, uint64_t *left)
     pimhw_i_channel *ch = &d->groups[d->group_of[pimhw_i_lowest(*left)]];
     uint64_t outside = ch->mask & ~*left;
     *left &= ~ch->mask;
-    pimhw_i_wake(d, ch);
     if (outside) pimhw_i_split(d, ch, outside);
     return ch;
+}
+
+/* Lets everything a group holds back issue; what comes of a state is kept as that of a span is. */
+static void pimhw_i_drain(pimhw_device *d, pimhw_i_channel *ch)
+{
+    pimhw_i_trial *t = &d->trial[PIMHW_LOOPS];
+    pimhw_i_place place;
+    if (d->config.controller < PIMHW_PING_PONG) return;
+    if (d->memo.full && d->skips) pimhw_i_forget(d);
+    memset(&place, 0, sizeof place);
+    d->unit = (uint32_t)(ch - d->groups);
+    d->n_unit = 1;
+    d->known = t->open = 0;
+    if (d->skips) {
+        place.key[0] = UINT64_MAX;
+        place.key[1] = pimhw_i_state(d);
+        place.phase = d->config.refresh ? ch->due_ck - pimhw_i_base_ck(ch) + 1 : 0;
+        place.row_base = ch->row;
+    }
+    const pimhw_i_edge *e = place.key[1] ? pimhw_i_edge_from(d, &place) : NULL;
+    if (e) {
+        pimhw_i_follow(d, e, 1, place.row_base);
+        return;
+    }
+    pimhw_i_wake(d, ch);
+    if (place.key[1]) pimhw_i_try(d, t, &place);
+    pimhw_i_flush(ch);
+    d->known = 0;
+    pimhw_i_learn(d, t);
 }
 
 /* Does the work that was ready first, of all streams; ties to the lowest stream. */
@@ -4417,7 +4451,7 @@ static void pimhw_i_epu_post(pimhw_device *d, pimhw_i_jobs *jobs, const pimhw_in
         pimhw_i_channel *ch = &d->groups[d->group_of[pimhw_i_lowest(left)]];
         if (d->config.controller >= PIMHW_PING_PONG) { /* commands may be held back */
             ch = pimhw_i_group(d, &left);
-            pimhw_i_flush(ch);
+            pimhw_i_drain(d, ch);
         }
         left &= ~ch->mask;
         ready = pimhw_i_max(ready, ch->end_ck);
@@ -4437,13 +4471,10 @@ static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_jobs *jobs, uint64_t mask)
     memmove(jobs->done_ck, jobs->done_ck + 1, --jobs->n_done * sizeof jobs->done_ck[0]);
     if (d->shared) pimhw_i_not_before(&d->decode, done, PIMHW_WAIT_EPU);
     while (mask && !d->shared) {
-        pimhw_i_channel *ch = &d->groups[d->group_of[pimhw_i_lowest(mask)]];
-        if (d->config.controller < PIMHW_PING_PONG && done + 1 < pimhw_i_base_ck(ch)) {
-            mask &= ~ch->mask; /* long ago */
-            continue;
-        }
-        ch = pimhw_i_group(d, &mask);
-        pimhw_i_flush(ch);
+        pimhw_i_channel *ch = pimhw_i_group(d, &mask);
+        pimhw_i_drain(d, ch);
+        if (done + 1 < pimhw_i_base_ck(ch)) continue; /* long ago */
+        pimhw_i_wake(d, ch);
         pimhw_i_not_before(&ch->hold, done, PIMHW_WAIT_EPU);
     }
 }
@@ -4515,6 +4546,7 @@ static void pimhw_i_send_all(pimhw_device *d, const pimhw_instruction *in)
     for (uint64_t left = in->mask; left;) {
         pimhw_i_work work = {command, in->bank, row, in->column, in->tile, in->out};
         pimhw_i_channel *ch = pimhw_i_group(d, &left);
+        pimhw_i_wake(d, ch);
         if (d->shared)
             next = pimhw_i_max(next, pimhw_i_hand_over(d, ch, in, &work));
         else
@@ -4986,8 +5018,8 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
     uint64_t n = request && request->repeats > 1 ? request->repeats : 1;
     uint64_t all = pimhw_i_low_bits(d->config.n_channels);
     uint32_t timing = (1u << PIMHW_I_GPR) - 1;
-    bool nests =
-        !d->groups[0].sink && !d->sketch.banked && !(d->shared && d->sketch.lists) && d->safe;
+    d->skips = d->safe && !d->groups[0].sink && !d->sketch.banked;
+    if (d->shared && d->sketch.lists) d->skips = false;
     for (uint64_t i = 0; i < n; i++) {
         d->walked_rounds += n > 1;
         if (i > 0) pimhw_i_settle(d);
@@ -4996,7 +5028,7 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
             uint64_t mask = d->n_streams > 1 ? (uint64_t)1 << k : all;
             d->streams[k].waits = d->streams[k].over = false;
             pimhw_i_walker_init(w, p, request, &d->sketch, mask, timing, d->rounds);
-            w->nests = nests;
+            w->nests = d->skips;
         }
         if (!pimhw_i_streams_run(d)) return false;
     }
