@@ -1269,26 +1269,22 @@ static uint32_t pimhw_i_distance(const char *a, const char *b)
     return row[n];
 }
 
-/* The field whose name is nearest, of all but one. */
-static const char *pimhw_i_nearest(const char *name, const char *but)
-{
-    const char *near = NULL;
-    for (size_t i = 0; i < PIMHW_I_N_FIELDS; i++) {
-        const char *field = PIMHW_I_FIELDS[i].name;
-        if (field == but) continue;
-        if (!near || pimhw_i_distance(name, field) < pimhw_i_distance(name, near)) near = field;
-    }
-    return near;
-}
-
+/* A field by its name; NULL: there is none, the cause says which two names are nearest. */
 static const pimhw_i_field *pimhw_i_field_named(const char *name, pimhw_cause *why)
 {
-    if (!name) pimhw_cause_write(why, "no field \"(null)\" in a device");
     const pimhw_i_field *f = name ? pimhw_i_field_find(name, strlen(name)) : NULL;
-    if (f || !name) return f;
-    const char *near = pimhw_i_nearest(name, NULL);
-    pimhw_cause_write(why, "no field \"%s\" in a device; the nearest are %s and %s", name, near,
-                      pimhw_i_nearest(name, near));
+    const char *near[2] = {"", ""};
+    if (f) return f;
+    for (size_t i = 0; name && i < PIMHW_I_N_FIELDS; i++) {
+        const char *field = PIMHW_I_FIELDS[i].name;
+        uint32_t off = pimhw_i_distance(name, field);
+        bool first = !*near[0] || off < pimhw_i_distance(name, near[0]);
+        if (first) near[1] = near[0];
+        if (!first && *near[1] && off >= pimhw_i_distance(name, near[1])) continue;
+        near[!first] = field;
+    }
+    pimhw_cause_write(why, "no field \"%s\" in a device; the nearest are %s and %s",
+                      name ? name : "(null)", near[0], near[1]);
     return NULL;
 }
 
@@ -1338,6 +1334,20 @@ PIMHW_API uint32_t pimhw_config_outs(const pimhw_config *config)
     return config->controller == PIMHW_DCS ? config->obuf : config->out_entries;
 }
 
+/* What must not be more than what; the last two with refresh, the last under gaps. */
+static const struct {
+    char less[100], more[8];
+    bool refresh, gaps;
+} PIMHW_I_ORDER[] = {
+    {"tRCD_RD", "tRAS", false, false}, /* else no row is ever read */
+    {"tRCD_WR", "tRAS", false, false},
+    {"tRAS", "tRC", false, false},
+    /* rows that refresh closes are open again, and read, before the next refresh */
+    {"tRFC+tRC+tRAS+tRP+tRTP+tCL+tWR+tMOD+tRCD_MAC+tRCD_AF+tRCD_EWMUL+tRCD_RDCP+tRCD_WRCP+1",
+     "tREFI", true, false},
+    {"tWR_INP+tMAC+tRD_OUT+1", "tREFI", true, true},
+};
+
 PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_cause *why)
 {
     const pimhw_config *c = config;
@@ -1351,33 +1361,21 @@ PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_caus
                                 (uint64_t)f->least, (uint64_t)f->most);
     }
     uint64_t banks = (uint64_t)c->n_bank_groups * c->n_group_banks;
-    /* rows that refresh closes are open again, and read, before the next refresh */
-    uint64_t row = pimhw_i_sum(config, "tRFC+tRC+tRAS+tRP+tRTP+tCL+tWR+tMOD+"
-                                       "tRCD_MAC+tRCD_AF+tRCD_EWMUL+tRCD_RDCP+tRCD_WRCP");
-    uint64_t exec = (uint64_t)c->tWR_INP + c->tMAC + c->tRD_OUT;
+    if (banks > PIMHW_MAX_BANKS)
+        return pimhw_i_fail(why, wrong, "n_bank_groups * n_group_banks is %u, not 1 to %u", banks,
+                            (uint64_t)PIMHW_MAX_BANKS);
+    if (c->row_bytes % c->column_bytes || c->column_bytes % c->element_bytes)
+        return pimhw_i_fail(
+            why, wrong, "row_bytes %u, column_bytes %u, element_bytes %u: not multiples",
+            (uint64_t)c->row_bytes, (uint64_t)c->column_bytes, (uint64_t)c->element_bytes);
     bool gaps = c->controller != PIMHW_IN_ORDER;
-    const struct {
-        bool broken;
-        uint64_t a, b, c;
-        const char *text;
-    } rules[] = {
-        {banks > PIMHW_MAX_BANKS, banks, PIMHW_MAX_BANKS, 0,
-         "n_bank_groups * n_group_banks is %u, not 1 to %u"},
-        {c->row_bytes % c->column_bytes != 0, c->row_bytes, c->column_bytes, 0,
-         "row_bytes %u is not a multiple of column_bytes %u"},
-        {c->column_bytes % c->element_bytes != 0, c->column_bytes, c->element_bytes, 0,
-         "column_bytes %u is not a multiple of element_bytes %u"},
-        {c->tRAS < c->tRCD_RD || c->tRAS < c->tRCD_WR, c->tRAS, c->tRCD_RD, c->tRCD_WR,
-         "tRAS %u is less than tRCD_RD %u or tRCD_WR %u: no row is ever read"},
-        {c->tRAS > c->tRC, c->tRAS, c->tRC, 0, "tRAS %u is more than tRC %u"},
-        {c->refresh && c->tREFI <= row, c->tREFI, row, 0,
-         "tREFI %u is not more than %u, tRFC and all clocks of a row"},
-        {c->refresh && gaps && c->tREFI <= exec, c->tREFI, exec, 0,
-         "tREFI %u is not more than %u, tWR_INP + tMAC + tRD_OUT"},
-    };
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
-        if (rules[i].broken)
-            return pimhw_i_fail(why, wrong, rules[i].text, rules[i].a, rules[i].b, rules[i].c);
+    for (size_t i = 0; i < sizeof PIMHW_I_ORDER / sizeof PIMHW_I_ORDER[0]; i++) {
+        const char *less = PIMHW_I_ORDER[i].less, *more = PIMHW_I_ORDER[i].more;
+        uint64_t a = pimhw_i_sum(c, less), b = pimhw_i_sum(c, more);
+        if (PIMHW_I_ORDER[i].refresh && !c->refresh) continue;
+        if (a > b && (gaps || !PIMHW_I_ORDER[i].gaps))
+            return pimhw_i_fail(why, wrong, "%s, %u, is more than %s, %u", less, a, more, b);
+    }
     if (!c->allocator.alloc != !c->allocator.release)
         return pimhw_i_fail(why, wrong, "allocator has only one of alloc and release");
     return PIMHW_OK;
@@ -2063,12 +2061,6 @@ static void pimhw_i_not_before(pimhw_i_when *when, uint64_t ck, uint32_t reason)
     when->reason = reason;
 }
 
-/* The same for a clock with its reason below: clock << 8 | reason. */
-static void pimhw_i_not_before_key(pimhw_i_when *when, uint64_t key)
-{
-    if (key >> 8 > when->ck) pimhw_i_not_before(when, key >> 8, (uint32_t)(key & 255));
-}
-
 static void pimhw_i_not_before_table(pimhw_i_when *when, const pimhw_i_channel *ch,
                                      uint32_t command, uint32_t bank)
 {
@@ -2158,10 +2150,12 @@ static pimhw_i_when pimhw_i_stream_at(const pimhw_i_channel *ch, uint32_t stream
     if (!row && last->any)
         pimhw_i_not_before(&at, last->ck + pimhw_i_gap(ch->rules, last, work),
                            PIMHW_I_GAP_REASON[ch->rules->class_of[next]]);
+    uint64_t tile = 0, out = 0; /* clock << 8 | reason */
     if (!row && dcs && pimhw_i_has_tiles(next))
-        pimhw_i_not_before_key(&at, mac ? f->tile_mac[work->tile] : f->tile_write[work->tile]);
-    if (!row && dcs && next != PIMHW_CMD_WRGB)
-        pimhw_i_not_before_key(&at, mac ? f->out_mac[work->out] : f->out_io[work->out]);
+        tile = (mac ? f->tile_mac : f->tile_write)[work->tile];
+    if (!row && dcs && next != PIMHW_CMD_WRGB) out = (mac ? f->out_mac : f->out_io)[work->out];
+    pimhw_i_not_before(&at, tile >> 8, (uint32_t)(tile & 255));
+    pimhw_i_not_before(&at, out >> 8, (uint32_t)(out & 255));
     if (!dcs) pimhw_i_not_before(&at, start->ck, start->reason);
     if (row) pimhw_i_not_before(&at, f->mac_stream_ck, PIMHW_WAIT_OPERAND);
     if (mac)
@@ -2173,30 +2167,24 @@ static pimhw_i_when pimhw_i_stream_at(const pimhw_i_channel *ch, uint32_t stream
 
 /* -- DCS -- */
 
-/* Charges and tells the oldest command of a stream. */
-static void pimhw_i_emit(pimhw_i_channel *ch, uint32_t stream)
-{
-    pimhw_i_ring *r = &ch->flow->ring[stream];
-    uint32_t slot = r->begin++ % PIMHW_I_RING;
-    uint64_t key = r->key[slot];
-    pimhw_i_note(ch, (uint32_t)(key >> 8 & 255), key >> 16, 1, &r->work[slot],
-                 (uint32_t)(key & 255));
-}
-
-/* Emits what no later command of either stream can precede: they come from these clocks on. */
+/*
+ * Charges and tells what no later command of either stream can precede: they come from these
+ * clocks on.
+ */
 static void pimhw_i_merge(pimhw_i_channel *ch, uint64_t io_ck, uint64_t mac_ck)
 {
-    pimhw_i_ring *io = &ch->flow->ring[PIMHW_I_IO], *mac = &ch->flow->ring[PIMHW_I_MAC];
     for (;;) {
-        bool has_io = io->begin != io->end, has_mac = mac->begin != mac->end;
-        uint64_t io_at = has_io ? io->key[io->begin % PIMHW_I_RING] >> 16 : io_ck;
-        uint64_t mac_at = has_mac ? mac->key[mac->begin % PIMHW_I_RING] >> 16 : mac_ck;
-        if (has_mac && mac_at <= io_at)
-            pimhw_i_emit(ch, PIMHW_I_MAC);
-        else if (has_io && io_at < mac_at)
-            pimhw_i_emit(ch, PIMHW_I_IO);
-        else
-            return;
+        uint64_t at[PIMHW_I_STREAMS] = {io_ck, mac_ck};
+        for (uint32_t s = 0; s < PIMHW_I_STREAMS; s++) {
+            const pimhw_i_ring *r = &ch->flow->ring[s];
+            if (r->begin != r->end) at[s] = r->key[r->begin % PIMHW_I_RING] >> 16;
+        }
+        pimhw_i_ring *next = &ch->flow->ring[at[PIMHW_I_MAC] <= at[PIMHW_I_IO]];
+        if (next->begin == next->end) return;
+        uint32_t slot = next->begin++ % PIMHW_I_RING;
+        uint64_t key = next->key[slot];
+        pimhw_i_note(ch, (uint32_t)(key >> 8 & 255), key >> 16, 1, &next->work[slot],
+                     (uint32_t)(key & 255));
     }
 }
 
@@ -2738,22 +2726,25 @@ PIMHW_API void pimhw_program_add(pimhw_program *program, const pimhw_instruction
     pimhw_program_item(program, &item);
 }
 
-PIMHW_API void pimhw_program_loop(pimhw_program *program, uint8_t rounds_name, uint64_t mask)
+static void pimhw_i_structure(pimhw_program *program, pimhw_kind kind, uint8_t rounds_name,
+                              uint64_t mask)
 {
     pimhw_item item;
     memset(&item, 0, sizeof item);
-    item.kind = PIMHW_LOOP;
+    item.kind = (uint8_t)kind;
     item.mask = mask;
     item.op_size = rounds_name;
     pimhw_program_item(program, &item);
 }
 
+PIMHW_API void pimhw_program_loop(pimhw_program *program, uint8_t rounds_name, uint64_t mask)
+{
+    pimhw_i_structure(program, PIMHW_LOOP, rounds_name, mask);
+}
+
 PIMHW_API void pimhw_program_end(pimhw_program *program)
 {
-    pimhw_item item;
-    memset(&item, 0, sizeof item);
-    item.kind = PIMHW_END;
-    pimhw_program_item(program, &item);
+    pimhw_i_structure(program, PIMHW_END, 0, 0);
 }
 
 PIMHW_API uint64_t pimhw_program_bytes(const pimhw_program *program)
@@ -3190,7 +3181,6 @@ typedef struct pimhw_i_walker {
     uint32_t stop;                          /* the walk ends before this item */
     bool alike;                             /* the channels get the same instructions */
     bool nests, in_nest;                    /* loops without the hub are told; one is under way */
-    uint32_t plain;                         /* the loop of this item is walked as it is, plus 1 */
     bool even[PIMHW_LOOPS];                 /* all channels do bound rounds; else: */
     uint64_t (*rounds)[PIMHW_MAX_CHANNELS]; /* [PIMHW_LOOPS], rounds of each channel */
 } pimhw_i_walker;
@@ -3481,9 +3471,8 @@ static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
         if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
             uint32_t depth = w->depth;
             w->at = w->opener = w->pc;
-            bool told = w->in_nest || item->kind == PIMHW_LIST || w->plain == w->pc + 1;
+            bool told = w->in_nest || item->kind == PIMHW_LIST;
             if (w->nests && !told && w->sketch->loops[w->pc].whole.alike) return PIMHW_I_NEST;
-            w->plain = 0;
             if (!pimhw_i_enter_loop(w, item)) return PIMHW_I_WRONG;
             if (w->depth > depth) return PIMHW_I_ROUND;
         } else if (item->kind == PIMHW_BLOCK) {
@@ -4949,10 +4938,6 @@ static bool pimhw_i_do_nest(pimhw_device *d, pimhw_i_stream *s)
     pimhw_i_walker *w = &s->walker;
     pimhw_i_place place;
     uint64_t mask = w->mask, left = mask & w->program->items[w->pc].mask;
-    if (left == 0) {
-        w->plain = w->pc + 1;
-        return true;
-    }
     if (d->memo.full) pimhw_i_forget(d);
     d->unit = 0;
     d->n_unit = d->n_groups;
