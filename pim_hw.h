@@ -3933,8 +3933,8 @@ static uint64_t *pimhw_i_room(pimhw_i_memo *m)
     return m->full ? NULL : &m->words[m->n_words];
 }
 
-/* Number of the text of n words in the room. */
-static uint32_t pimhw_i_intern(pimhw_i_memo *m, uint32_t n)
+/* Number of the text of n words in the room; 0: it is not kept, and shall not be. */
+static uint32_t pimhw_i_intern(pimhw_i_memo *m, uint32_t n, bool keep)
 {
     const uint64_t *words = &m->words[m->n_words];
     uint64_t lane[4] = {n, 1, 2, 3}; /* four at a time do not wait for each other */
@@ -3944,6 +3944,7 @@ static uint32_t pimhw_i_intern(pimhw_i_memo *m, uint32_t n)
     for (uint32_t at = (uint32_t)hash;; at++) {
         uint16_t *slot = &m->slot[at % PIMHW_I_SLOTS];
         const pimhw_i_text *text = &m->text[*slot];
+        if (*slot == 0 && !keep) return 0;
         if (*slot == 0) {
             pimhw_i_text added = {hash, m->n_words, n, 0, false};
             *slot = (uint16_t)++m->n_texts;
@@ -3976,7 +3977,7 @@ static uint32_t pimhw_i_state(pimhw_device *d)
     pimhw_i_pen pen = {pimhw_i_room(&d->memo), pimhw_i_unit_ck(d), 0, PIMHW_I_MOST_WORDS, false};
     if (!pen.words || !pimhw_i_pen_unit(d, &pen, d->unit, d->n_unit)) return 0;
     const pimhw_i_flow *f = d->groups[d->unit].flow;
-    d->known = pimhw_i_intern(&d->memo, pen.n);
+    d->known = pimhw_i_intern(&d->memo, pen.n, true);
     d->memo.text[d->known].meets_refresh = d->config.controller == PIMHW_DCS && f->n_records > 0;
     return d->known;
 }
@@ -4093,7 +4094,7 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
     }
     const pimhw_i_text *last = &m->text[m->terms];
     bool same = last->n == n && memcmp(&m->words[last->at], words, n * sizeof words[0]) == 0;
-    if (!same) m->terms = pimhw_i_intern(m, n);
+    if (!same) m->terms = pimhw_i_intern(m, n, true);
     place->key[0] = 2 * item + whole;
     place->key[2] = m->terms;
     place->key[1] = pimhw_i_state(d);
@@ -4207,14 +4208,16 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, u
     d->endless = d->endless || last >= PIMHW_I_MOST_CK;
 }
 
-/* The text of an edge's key, phase 0: of one without refreshes; NULL: there is no room. */
-static pimhw_i_text *pimhw_i_edge_text(pimhw_i_memo *m, const uint64_t key[3], uint64_t phase)
+/* The text of an edge's key, phase 0: of one without refreshes; NULL: there is none, or no room. */
+static pimhw_i_text *pimhw_i_edge_text(pimhw_i_memo *m, const uint64_t key[3], uint64_t phase,
+                                       bool keep)
 {
     uint64_t *words = pimhw_i_room(m);
     if (!words) return NULL;
     memcpy(words, key, 3 * sizeof key[0]);
     words[3] = phase;
-    return &m->text[pimhw_i_intern(m, 4)];
+    uint32_t text = pimhw_i_intern(m, 4, keep);
+    return text ? &m->text[text] : NULL;
 }
 
 /* An edge that leads on from a place; NULL: none is known. */
@@ -4224,7 +4227,7 @@ static const pimhw_i_edge *pimhw_i_edge_from(pimhw_device *d, pimhw_i_place *pla
     bool same = memcmp(place->edge_key, place->key, sizeof place->key) == 0;
     if (same && pimhw_i_before_due(d, place->edge, 1)) return place->edge;
     for (uint32_t k = same; k < 1u + (place->phase > 0); k++) {
-        const pimhw_i_text *text = pimhw_i_edge_text(m, place->key, k ? place->phase : 0);
+        const pimhw_i_text *text = pimhw_i_edge_text(m, place->key, k ? place->phase : 0, false);
         const pimhw_i_edge *e = text && text->edge ? &m->edge[text->edge] : NULL;
         if (!e || !pimhw_i_before_due(d, e, 1)) continue;
         if (k > 0) return e;
@@ -4248,7 +4251,7 @@ static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
     e->part = m->n_parts;
     pimhw_i_edge_since(d, t, e, to);
     if (e->refreshed && t->phase == 0) return;
-    pimhw_i_text *text = pimhw_i_edge_text(m, t->key, e->refreshed ? t->phase : 0);
+    pimhw_i_text *text = pimhw_i_edge_text(m, t->key, e->refreshed ? t->phase : 0, true);
     if (!text || text->edge) return;
     text->edge = ++m->n_edges;
     m->n_parts += d->n_unit;
