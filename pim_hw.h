@@ -1248,25 +1248,15 @@ PIMHW_API pimhw_status pimhw_config_init(pimhw_config *config, const char *prese
     return PIMHW_OK;
 }
 
-/* Letters to change, add or drop between two short words. */
+/* Letters of the longer word that two do not share at their begin and end. */
 static uint32_t pimhw_i_distance(const char *a, const char *b)
 {
-    enum { MOST = 24 };
-    uint32_t row[MOST + 1];
-    size_t n = (size_t)pimhw_i_min(strlen(b), MOST);
-    for (size_t j = 0; j <= n; j++)
-        row[j] = (uint32_t)j;
-    for (size_t i = 0; a[i] && i < MOST; i++) {
-        uint32_t diagonal = row[0];
-        row[0] = (uint32_t)i + 1;
-        for (size_t j = 1; j <= n; j++) {
-            uint32_t change = diagonal + (a[i] != b[j - 1]);
-            diagonal = row[j];
-            uint32_t one_side = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            row[j] = change < one_side ? change : one_side;
-        }
-    }
-    return row[n];
+    size_t n = strlen(a), m = strlen(b), least = n < m ? n : m, head = 0, tail = 0;
+    while (head < least && a[head] == b[head])
+        head++;
+    while (tail < least - head && a[n - 1 - tail] == b[m - 1 - tail])
+        tail++;
+    return (uint32_t)((n > m ? n : m) - head - tail);
 }
 
 /* A field by its name; NULL: there is none, the cause says which two names are nearest. */
@@ -1946,13 +1936,6 @@ static int pimhw_i_best(const pimhw_i_channel *ch, const pimhw_i_accesses *list,
     return best;
 }
 
-static void pimhw_i_remove(pimhw_i_accesses *list, int at)
-{
-    list->n--;
-    for (uint32_t i = (uint32_t)at; i < list->n; i++)
-        list->at[i] = list->at[i + 1];
-}
-
 /* Whether an active access waits for this very bank: then its row is not closed. */
 static bool pimhw_i_guarded(const pimhw_i_channel *ch, uint32_t command, uint32_t bank, int self)
 {
@@ -1977,13 +1960,13 @@ static void pimhw_i_serve(pimhw_i_channel *ch, pimhw_i_accesses *list, int at, u
         return;
     }
     if (!pimhw_i_send(ch, next, t, 1, &work, reason)) return;
-    if (next == work.command) {
-        pimhw_i_completed(ch, next);
-        pimhw_i_remove(list, at);
-    } else if (next == PIMHW_CMD_ACT && list != &b->active && b->active.n < PIMHW_I_QUEUE) {
-        pimhw_i_remove(list, at);
-        b->active.at[b->active.n++] = access;
-    }
+    bool done = next == work.command;
+    if (done) pimhw_i_completed(ch, next);
+    if (!done && (next != PIMHW_CMD_ACT || list == &b->active || b->active.n == PIMHW_I_QUEUE))
+        return;
+    uint32_t behind = --list->n - (uint32_t)at;
+    memmove(&list->at[at], &list->at[at + 1], behind * sizeof access);
+    if (!done) b->active.at[b->active.n++] = access;
 }
 
 /* Serves the ordinary queues and the active list clock by clock; the PIM queue is empty. */
@@ -2937,14 +2920,13 @@ typedef struct pimhw_i_loop {
 
 /* What walking needs to know of a program again and again. */
 typedef struct pimhw_i_sketch {
-    bool uneven_operand[PIMHW_PROGRAM_OPERANDS]; /* differs from channel to channel */
-    uint8_t uneven[PIMHW_PROGRAM_ITEMS];         /* bit f: field f does */
-    uint8_t dynamic[PIMHW_PROGRAM_ITEMS];        /* bit f: field f of the item is not a constant */
-    uint64_t value[PIMHW_PROGRAM_ITEMS][8];      /* the constants, by field */
-    uint8_t matter[PIMHW_PROGRAM_ITEMS];         /* bit f: field f tells rounds apart */
-    bool lists;                                  /* channels have lists of their own */
-    bool banked;                                 /* commands of one bank */
-    pimhw_i_loop loops[PIMHW_PROGRAM_ITEMS];     /* by their first items */
+    uint8_t uneven[PIMHW_PROGRAM_ITEMS];     /* bit f: field f does */
+    uint8_t dynamic[PIMHW_PROGRAM_ITEMS];    /* bit f: field f of the item is not a constant */
+    uint64_t value[PIMHW_PROGRAM_ITEMS][8];  /* the constants, by field */
+    uint8_t matter[PIMHW_PROGRAM_ITEMS];     /* bit f: field f tells rounds apart */
+    bool lists;                              /* channels have lists of their own */
+    bool banked;                             /* commands of one bank */
+    pimhw_i_loop loops[PIMHW_PROGRAM_ITEMS]; /* by their first items */
 } pimhw_i_sketch;
 
 /* Fields of an item that tell its rounds apart: bit by field. */
@@ -3134,30 +3116,25 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
 {
     s->lists = request && request->list_begin;
     s->banked = false;
-    for (uint32_t i = 0; i < p->n_operands; i++) {
-        const pimhw_operand *o = &p->operands[i];
-        s->uneven_operand[i] = false;
-        for (int k = 0; k < 2; k++) {
-            const pimhw_tail *t = o->tail[k] ? &p->tails[o->tail[k] - 1] : NULL;
-            if (t && (t->channel_step || (s->lists && t->rest))) s->uneven_operand[i] = true;
-        }
-    }
     for (uint32_t i = 0; i < p->n_items; i++) {
         const pimhw_item *item = &p->items[i];
         const uint8_t *names = pimhw_i_names(item);
-        s->matter[i] = pimhw_i_matter(item, controller);
-        s->banked = s->banked || pimhw_i_one_bank(PIMHW_I_KINDS[item->kind].command);
         /* blocks of different channels lie in different rows, lists differ in length */
         bool blocks = PIMHW_I_KINDS[item->kind].has_row || item->kind == PIMHW_LIST;
-        s->uneven[i] = s->lists && blocks ? (uint8_t)(1u << PIMHW_I_ROW) : (uint8_t)0;
-        s->dynamic[i] = 0;
+        uint32_t dynamic = 0, uneven = s->lists && blocks ? 1u << PIMHW_I_ROW : 0;
         for (uint32_t f = 0; f < 8; f++) {
-            s->value[i][f] = names[f] ? p->operands[names[f] - 1].base : 0;
-            if (names[f] == 0) continue;
-            const pimhw_operand *o = &p->operands[names[f] - 1];
-            if (!pimhw_i_is_constant(o)) s->dynamic[i] |= (uint8_t)(1u << f);
-            if (s->uneven_operand[names[f] - 1]) s->uneven[i] |= (uint8_t)(1u << f);
+            const pimhw_operand *o = names[f] ? &p->operands[names[f] - 1] : NULL;
+            s->value[i][f] = o ? o->base : 0;
+            if (o && !pimhw_i_is_constant(o)) dynamic |= 1u << f;
+            for (int k = 0; k < 2 && o; k++) {
+                const pimhw_tail *t = o->tail[k] ? &p->tails[o->tail[k] - 1] : NULL;
+                if (t && (t->channel_step || (s->lists && t->rest))) uneven |= 1u << f;
+            }
         }
+        s->dynamic[i] = (uint8_t)dynamic;
+        s->uneven[i] = (uint8_t)uneven;
+        s->matter[i] = pimhw_i_matter(item, controller);
+        s->banked = s->banked || pimhw_i_one_bank(PIMHW_I_KINDS[item->kind].command);
     }
     pimhw_i_sketch_loops(s, p);
 }
