@@ -2203,7 +2203,6 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
     const pimhw_i_rules *rules = ch->rules;
     pimhw_i_flow *f = ch->flow;
     pimhw_i_work *work = &record->work;
-    uint64_t since = 0; /* commands whose effects are still to come */
     while (record->n > 0) {
         pimhw_i_dispatch(f, stream, 0);
         uint32_t next = pimhw_i_needed(ch, work);
@@ -2213,10 +2212,6 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
                       ((pimhw_i_has_tiles(next) && f->tile_marks[work->tile]) ||
                        (next != PIMHW_CMD_WRGB && f->out_marks[work->out]));
         bool blocked = marked || at.ck >= ch->due_ck;
-        if (since && (blocked || next != work->command)) {
-            pimhw_i_effects(ch, work, work->command, f->last[stream].ck, since);
-            since = 0;
-        }
         if (blocked) {
             f->blocked_at[stream] = at;
             if (marked) f->blocked_at[stream].ck = UINT64_MAX;
@@ -2227,8 +2222,8 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
         PIMHW_ASSERT(ring->end - ring->begin <= PIMHW_I_RING);
         ring->key[slot] = at.ck << 16 | next << 8 | at.reason;
         if (ch->sink) ring->work[slot] = *work;
+        pimhw_i_effects(ch, work, next, at.ck, 1);
         if (next != work->command) {
-            pimhw_i_effects(ch, work, next, at.ck, 1);
             f->mac_stream_ck = at.ck;
             continue;
         }
@@ -2238,9 +2233,7 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
         work->tile += pimhw_i_has_tiles(next);
         work->column++;
         record->n--;
-        since++;
     }
-    if (since) pimhw_i_effects(ch, work, work->command, f->last[stream].ck, since);
 }
 
 /* Marks the entries of a record that waits for a refresh, or takes the marks off. */
