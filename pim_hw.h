@@ -3475,10 +3475,10 @@ enum {
     PIMHW_I_WORTH = 24,        /* instructions that are worth a look */
     PIMHW_I_MOST_WORDS = 1024, /* of a state, or of all of a shared front end */
     PIMHW_I_WORDS = 1 << 18,
-    PIMHW_I_TEXTS = 32768,
+    PIMHW_I_TEXTS = 16384,
     PIMHW_I_EDGES = 8192,
     PIMHW_I_PARTS = 8192,
-    PIMHW_I_SLOTS = 65536, /* twice as many as texts, or more */
+    PIMHW_I_SLOTS = 32768, /* twice as many as texts, or more */
     PIMHW_I_TRIALS = PIMHW_LOOPS + 1,
     PIMHW_I_TALLY = sizeof(pimhw_i_tally) / sizeof(uint64_t)
 };
