@@ -3987,8 +3987,6 @@ typedef struct pimhw_i_place {
     uint64_t n_same;   /* rounds from here on with these terms */
     uint64_t terms[PIMHW_I_TERMS];
     uint32_t first, until; /* channels of these terms */
-    uint64_t edge_key[3];  /* of the edge that led on from here last */
-    const pimhw_i_edge *edge;
 } pimhw_i_place;
 
 /* The terms of a channel; lowers *n_same to the rounds of a level that share them. */
@@ -4191,18 +4189,13 @@ static pimhw_i_text *pimhw_i_edge_text(pimhw_i_memo *m, const uint64_t key[3], u
 }
 
 /* An edge that leads on from a place; NULL: none is known. */
-static const pimhw_i_edge *pimhw_i_edge_from(pimhw_device *d, pimhw_i_place *place)
+static const pimhw_i_edge *pimhw_i_edge_from(pimhw_device *d, const pimhw_i_place *place)
 {
     pimhw_i_memo *m = &d->memo;
-    bool same = memcmp(place->edge_key, place->key, sizeof place->key) == 0;
-    if (same && pimhw_i_before_due(d, place->edge, 1)) return place->edge;
-    for (uint32_t k = same; k < 1u + (place->phase > 0); k++) {
+    for (uint32_t k = 0; k < 1u + (place->phase > 0); k++) {
         const pimhw_i_text *text = pimhw_i_edge_text(m, place->key, k ? place->phase : 0, false);
         const pimhw_i_edge *e = text && text->edge ? &m->edge[text->edge] : NULL;
-        if (!e || !pimhw_i_before_due(d, e, 1)) continue;
-        if (k > 0) return e;
-        memcpy(place->edge_key, place->key, sizeof place->key);
-        return place->edge = e;
+        if (e && pimhw_i_before_due(d, e, 1)) return e;
     }
     return NULL;
 }
@@ -4900,7 +4893,6 @@ static bool pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s, pimhw_i_place *p
     pimhw_i_walker outer = *w;
     if (!pimhw_i_walk_nest(d, s)) return false;
     pimhw_i_learn(d, t);
-    place->edge_key[1] = 0; /* all may have been forgotten */
     *w = outer;
     return true;
 }
