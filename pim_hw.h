@@ -3204,19 +3204,17 @@ static uint64_t pimhw_i_left(const pimhw_i_walker *w, uint32_t i, uint32_t chann
     uint64_t left = t->base;
     uint64_t gone = pimhw_i_steps(w, t->step);
     const pimhw_block *block = t->rest ? pimhw_i_block(w, channel) : NULL;
-    if (block) {
-        uint64_t rest = block->rest[t->rest - 1];
-        left = rest > UINT64_MAX - left ? UINT64_MAX : left + rest;
-    }
+    if (block) left = pimhw_i_plus(left, block->rest[t->rest - 1]);
     if (t->channel_step)
         gone += t->channel_step * (t->channel_div > 1 ? channel / t->channel_div : channel);
     return left <= gone ? 0 : left - gone;
 }
 
-/* A value, but no more than the tails of its operand. */
-static uint64_t pimhw_i_cut(const pimhw_i_walker *w, const pimhw_operand *o, uint64_t value,
-                            uint32_t channel)
+static uint64_t pimhw_i_value(const pimhw_i_walker *w, uint8_t name, uint32_t channel)
 {
+    if (name == 0) return 0;
+    const pimhw_operand *o = &w->program->operands[name - 1];
+    uint64_t value = o->base + pimhw_i_steps(w, o->step);
     for (int k = 0; k < 2 && value; k++) {
         if (!o->tail[k]) continue;
         const pimhw_tail *t = &w->program->tails[o->tail[k] - 1];
@@ -3228,31 +3226,11 @@ static uint64_t pimhw_i_cut(const pimhw_i_walker *w, const pimhw_operand *o, uin
     return value;
 }
 
-static uint64_t pimhw_i_value(const pimhw_i_walker *w, uint8_t name, uint32_t channel)
-{
-    if (name == 0) return 0;
-    const pimhw_operand *o = &w->program->operands[name - 1];
-    uint64_t value = o->base + pimhw_i_steps(w, o->step);
-    return pimhw_i_cut(w, o, value, channel);
-}
-
 static uint64_t pimhw_i_rounds(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel)
 {
     if (item->kind == PIMHW_LOOP) return pimhw_i_value(w, item->op_size, channel);
     uint64_t n = pimhw_i_blocks(w->request, channel);
     return n ? n + pimhw_i_value(w, item->aux, channel) : 0;
-}
-
-/* Channels of mask that still do round i of loop level. */
-static uint64_t pimhw_i_in_round(const pimhw_i_walker *w, uint32_t level, uint64_t mask, uint64_t i)
-{
-    uint64_t in = mask;
-    if (w->even[level]) return i < w->bound[level] ? mask : 0;
-    for (uint64_t left = mask; left; left &= left - 1) {
-        uint32_t c = pimhw_i_lowest(left);
-        if (i >= w->rounds[level][c]) in &= ~((uint64_t)1 << c);
-    }
-    return in;
 }
 
 /* Rounds of each channel of mask, into w->rounds and w->bound; false if all do the same. */
@@ -3273,6 +3251,18 @@ static bool pimhw_i_uneven_rounds(pimhw_i_walker *w, const pimhw_item *item, uin
     return true;
 }
 
+/* Goes to the head of the round w->index says, of the loop whose item is w->pc. */
+static void pimhw_i_to_round(pimhw_i_walker *w)
+{
+    uint32_t level = w->depth - 1;
+    const pimhw_item *opener = &w->program->items[w->pc++];
+    w->mask = opener->kind == PIMHW_LIST ? w->enter[level] : w->enter[level] & opener->mask;
+    for (uint64_t left = w->even[level] ? 0 : w->mask; left; left &= left - 1) {
+        uint32_t c = pimhw_i_lowest(left);
+        if (w->index[level] >= w->rounds[level][c]) w->mask &= ~((uint64_t)1 << c);
+    }
+}
+
 /* False if a channel would do 2^28 rounds or more. */
 static bool pimhw_i_enter_loop(pimhw_i_walker *w, const pimhw_item *item)
 {
@@ -3280,16 +3270,13 @@ static bool pimhw_i_enter_loop(pimhw_i_walker *w, const pimhw_item *item)
     uint64_t mask = item->kind == PIMHW_LOOP ? w->mask & item->mask : w->mask;
     w->bound[level] = 0;
     w->even[level] = mask == 0 || !pimhw_i_uneven_rounds(w, item, mask);
-    if (w->bound[level] == 0) {
-        w->pc = item->end + 1u;
-        return true;
-    }
+    if (w->bound[level] == 0) w->pc = item->end + 1u;
+    if (w->bound[level] == 0) return true;
     if (w->bound[level] >> PIMHW_I_MOST_ROUND_BITS) return false;
     w->enter[level] = w->mask;
     w->index[level] = 0;
-    w->mask = pimhw_i_in_round(w, level, mask, 0);
     w->depth++;
-    w->pc++;
+    pimhw_i_to_round(w);
     return true;
 }
 
@@ -3309,17 +3296,6 @@ static void pimhw_i_enter_block(pimhw_i_walker *w, const pimhw_item *item)
     w->outer = w->mask;
     w->mask = in;
     w->lag = lag;
-    w->pc++;
-}
-
-/* Goes to the head of the round w->index says, of the loop whose item is w->pc. */
-static void pimhw_i_to_round(pimhw_i_walker *w)
-{
-    uint32_t level = w->depth - 1;
-    const pimhw_item *opener = &w->program->items[w->pc];
-    bool is_list = opener->kind == PIMHW_LIST;
-    uint64_t mask = is_list ? w->enter[level] : w->enter[level] & opener->mask;
-    w->mask = pimhw_i_in_round(w, level, mask, w->index[level]);
     w->pc++;
 }
 
