@@ -1720,28 +1720,14 @@ static bool pimhw_i_active(const pimhw_i_channel *ch)
 /* Rows that a command opens or closes. */
 static void pimhw_i_switch_rows(pimhw_i_channel *ch, uint32_t command, uint32_t bank, uint64_t row)
 {
-    pimhw_i_banks *b = ch->banks;
-    switch (command) {
-    case PIMHW_CMD_ACT16:
-        ch->row_open = true;
-        ch->row = row;
-        if (!ch->banked) break;
-        b->open = ch->rules->all_banks;
-        for (uint32_t i = 0; i < PIMHW_MAX_BANKS; i++)
-            b->row[i] = row;
-        break;
-    case PIMHW_CMD_PREA:
-    case PIMHW_CMD_WRA16:
-        ch->row_open = false;
-        if (ch->banked) b->open = 0;
-        break;
-    case PIMHW_CMD_ACT:
-        b->open |= (uint64_t)1 << bank;
-        b->row[bank] = row;
-        break;
-    case PIMHW_CMD_PRE: b->open &= ~((uint64_t)1 << bank); break;
-    default: break;
-    }
+    bool one = pimhw_i_one_bank(command), opens = (PIMHW_I_OPENS >> command & 1) != 0;
+    uint64_t which = one ? (uint64_t)1 << bank : ch->rules->all_banks;
+    if (!one) ch->row_open = opens;
+    if (!one && opens) ch->row = row;
+    if (!ch->banked) return;
+    ch->banks->open = opens ? ch->banks->open | which : ch->banks->open & ~which;
+    for (uint64_t left = opens ? which : 0; left; left &= left - 1)
+        ch->banks->row[pimhw_i_lowest(left)] = row;
 }
 
 /* What n commands of one kind, the last at clock `last`, change but the breakdown. */
@@ -4286,13 +4272,6 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
     return false;
 }
 
-/* A round begins. */
-static void pimhw_i_round(pimhw_device *d, pimhw_i_walker *w)
-{
-    if (w->in_nest && !pimhw_i_follow_rounds(d, w)) return;
-    d->walked_rounds += pimhw_i_count(w->mask);
-}
-
 /* -- channels, host and hub -- */
 
 /* Channels of a group form another one. */
@@ -4379,12 +4358,8 @@ static void pimhw_i_epu_post(pimhw_device *d, pimhw_i_jobs *jobs, const pimhw_in
     uint64_t ready = d->decode.ck;
     uint64_t ops = pimhw_i_ceil_div(in->op_size, c->epu_lanes);
     for (uint64_t left = in->mask; left;) {
-        pimhw_i_channel *ch = &d->groups[d->group_of[pimhw_i_lowest(left)]];
-        if (d->config.controller >= PIMHW_PING_PONG) { /* commands may be held back */
-            ch = pimhw_i_group(d, &left);
-            pimhw_i_drain(d, ch);
-        }
-        left &= ~ch->mask;
+        pimhw_i_channel *ch = pimhw_i_group(d, &left);
+        pimhw_i_drain(d, ch);
         ready = pimhw_i_max(ready, ch->end_ck);
     }
     pimhw_i_job *job = &jobs->at[jobs->n++];
@@ -4829,7 +4804,8 @@ static bool pimhw_i_walk_nest(pimhw_device *d, pimhw_i_stream *s)
     for (;;) {
         pimhw_i_step step = pimhw_i_next(w, &s->in);
         if (step == PIMHW_I_DONE) return true;
-        if (step == PIMHW_I_ROUND) pimhw_i_round(d, w);
+        if (step == PIMHW_I_ROUND && pimhw_i_follow_rounds(d, w))
+            d->walked_rounds += pimhw_i_count(w->mask);
         if (step == PIMHW_I_LEFT) pimhw_i_learn(d, &d->trial[w->depth]);
         if (step == PIMHW_I_ROUND || step == PIMHW_I_LEFT) continue;
         if (d->endless) return pimhw_i_accept(d, s, step); /* all else is known to be right */
@@ -4899,7 +4875,7 @@ static bool pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s)
     while (!s->over) {
         pimhw_i_step step = s->waits ? PIMHW_I_GIVEN : pimhw_i_next(&s->walker, &s->in);
         if (step == PIMHW_I_NEST && !pimhw_i_do_nest(d, s)) return false;
-        if (step == PIMHW_I_ROUND) pimhw_i_round(d, &s->walker);
+        if (step == PIMHW_I_ROUND) d->walked_rounds += pimhw_i_count(s->walker.mask);
         s->over = step == PIMHW_I_DONE;
         if (step != PIMHW_I_GIVEN && step != PIMHW_I_WRONG) continue;
         if (!s->waits && !pimhw_i_accept(d, s, step)) return false;
