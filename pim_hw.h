@@ -1385,8 +1385,6 @@ typedef struct pimhw_i_rules {
     /* last, next: clock << 8 | 255 - row of the table, so that of equal clocks the first row holds;
        0: none */
     uint64_t key[PIMHW_I_N_LEVELS][PIMHW_N_COMMANDS][PIMHW_N_COMMANDS];
-    uint8_t n_after[PIMHW_N_COMMANDS]; /* commands of all banks that wait for it: */
-    uint8_t after[PIMHW_N_COMMANDS][PIMHW_CMD_ACT];
     uint64_t again_ck[PIMHW_N_COMMANDS];    /* to the next of its kind, same bank; 1 or more */
     uint8_t again_reason[PIMHW_N_COMMANDS]; /* pimhw_spent */
     uint32_t occupies[PIMHW_N_COMMANDS];
@@ -1445,9 +1443,6 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
         rules->class_of[last] = (uint8_t)pimhw_i_min(PIMHW_I_COMMANDS[last].spent, PIMHW_I_OTHER);
         for (uint32_t level = 0; level < PIMHW_I_N_LEVELS; level++)
             again = pimhw_i_max(again, rules->key[level][last][last]);
-        for (uint32_t next = 0; next < PIMHW_CMD_ACT; next++)
-            if (rules->key[PIMHW_I_CHANNEL][last][next])
-                rules->after[last][rules->n_after[last]++] = (uint8_t)next;
         rules->again_ck[last] = pimhw_i_max(again >> 8, 1);
         rules->again_reason[last] =
             again ? PIMHW_I_CONSTRAINTS[255 - (again & 255)].reason : (uint8_t)PIMHW_WAIT_HOST;
@@ -1740,10 +1735,8 @@ static void pimhw_i_effects(pimhw_i_channel *ch, const pimhw_i_work *work, uint3
     ch->issued_ck[command] = last;
     if (!pimhw_i_has_rules(ch->rules, command)) return;
     const uint64_t *key = ch->rules->key[PIMHW_I_CHANNEL][command];
-    for (uint32_t i = 0; i < ch->rules->n_after[command]; i++) {
-        uint32_t next = ch->rules->after[command][i];
-        ch->ready[next] = pimhw_i_max(ch->ready[next], (last << 8) + key[next]);
-    }
+    for (uint32_t next = 0; next < PIMHW_CMD_ACT; next++)
+        if (key[next]) ch->ready[next] = pimhw_i_max(ch->ready[next], (last << 8) + key[next]);
     if (ch->banked) pimhw_i_raise(key, ch->ready, last);
     if (pimhw_i_one_bank(command)) {
         uint32_t group = work->bank / ch->rules->config.n_group_banks;
@@ -2736,13 +2729,13 @@ static const uint8_t *pimhw_i_names(const pimhw_item *item)
 /* Steps below 2^32 and rounds below 2^28: no sum of products reaches 2^64. */
 enum { PIMHW_I_NESTED = 2 * PIMHW_LOOPS, PIMHW_I_MOST_BITS = 32, PIMHW_I_MOST_ROUND_BITS = 28 };
 
-/* Bit by loop that has a step. */
-static uint8_t pimhw_i_loops_of(const uint64_t step[PIMHW_LOOPS])
+/* Whether any of the first loops has a step. */
+static bool pimhw_i_grows(const uint64_t step[PIMHW_LOOPS], uint32_t n_loops)
 {
-    uint32_t loops = 0;
-    for (uint32_t l = 0; l < PIMHW_LOOPS; l++)
-        loops |= (uint32_t)(step[l] != 0) << l;
-    return (uint8_t)loops;
+    bool grows = false;
+    for (uint32_t l = 0; l < n_loops; l++)
+        grows = grows || step[l] != 0;
+    return grows;
 }
 
 /* Whether all steps are below 2^32. */
@@ -2757,7 +2750,8 @@ static bool pimhw_i_steps_fit(const uint64_t step[PIMHW_LOOPS])
 static const char *pimhw_i_operand_fault(const pimhw_program *p, const pimhw_operand *o)
 {
     if (!pimhw_i_steps_fit(o->step)) return "a step of 2^32 or more";
-    if (pimhw_i_loops_of(o->step) && o->base >> 62) return "a base of 2^62 or more that grows";
+    if (pimhw_i_grows(o->step, PIMHW_LOOPS) && o->base >> 62)
+        return "a base of 2^62 or more that grows";
     for (int i = 0; i < 2; i++) {
         if (o->tail[i] > p->n_tails) return "a tail that is not there";
         if (o->tail[i] == 0) continue;
@@ -2779,7 +2773,7 @@ typedef struct pimhw_i_nest {
 
 static bool pimhw_i_is_constant(const pimhw_operand *o)
 {
-    return !pimhw_i_loops_of(o->step) && !o->tail[0] && !o->tail[1];
+    return !pimhw_i_grows(o->step, PIMHW_LOOPS) && !o->tail[0] && !o->tail[1];
 }
 
 /* The rounds that a list or block names; UINT64_MAX if they are not a constant. */
@@ -2946,11 +2940,6 @@ static uint64_t pimhw_i_growth(const pimhw_i_inside *in, const uint64_t step[PIM
     return sum;
 }
 
-static bool pimhw_i_grows_outside(const pimhw_i_inside *in, const uint64_t step[PIMHW_LOOPS])
-{
-    return (pimhw_i_loops_of(step) & ((1u << in->level) - 1)) != 0;
-}
-
 static void pimhw_i_add_term(pimhw_i_scope *span, pimhw_i_term term)
 {
     for (uint32_t i = 0; i < span->n_terms; i++) {
@@ -2973,14 +2962,14 @@ static void pimhw_i_add_term(pimhw_i_scope *span, pimhw_i_term term)
 static uint64_t pimhw_i_add_operand(const pimhw_program *p, const pimhw_i_inside *in,
                                     const pimhw_operand *o, uint8_t name, pimhw_i_scope *span)
 {
-    bool grows = pimhw_i_grows_outside(in, o->step);
+    bool grows = pimhw_i_grows(o->step, in->level);
     uint64_t most = grows ? UINT64_MAX : pimhw_i_plus(o->base, pimhw_i_growth(in, o->step));
     pimhw_i_term term = {0, name, 1, UINT64_MAX};
     for (int k = 0; k < 2; k++) {
         if (!o->tail[k]) continue;
         const pimhw_tail *t = &p->tails[o->tail[k] - 1];
         uint64_t unit = pimhw_i_max(t->unit, 1), mul = pimhw_i_max(t->mul, 1), gcd = unit;
-        bool same = !t->rest && !t->channel_step && !pimhw_i_grows_outside(in, t->step);
+        bool same = !t->rest && !t->channel_step && !pimhw_i_grows(t->step, in->level);
         uint64_t limit = pimhw_i_times(pimhw_i_ceil_div(t->base, unit), mul);
         if (same) term.most = pimhw_i_min(term.most, limit);
         for (uint32_t l = in->level; l < in->depth; l++)
@@ -3635,12 +3624,10 @@ static uint64_t *pimhw_i_pen_room(pimhw_i_pen *pen, uint32_t n)
 static void pimhw_i_pen_words(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64_t base)
 {
     uint64_t *words = pimhw_i_pen_room(pen, n);
-    for (uint32_t i = 0; i < n && words; i++) {
-        if (pen->back)
-            at[i] = words[i] + base;
-        else
-            words[i] = at[i] - base;
-    }
+    for (uint32_t i = 0; i < n && words && pen->back; i++)
+        at[i] = words[i] + base;
+    for (uint32_t i = 0; i < n && words && !pen->back; i++)
+        words[i] = at[i] - base;
 }
 
 /* Clocks, with `bits` of something else below them, that count from the base on: before it, 0. */
@@ -4880,25 +4867,24 @@ static bool pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s)
         if (step != PIMHW_I_GIVEN && step != PIMHW_I_WRONG) continue;
         if (!s->waits && !pimhw_i_accept(d, s, step)) return false;
         s->waits = !pimhw_i_execute(d, s, &s->in);
-        if (s->waits) break;
+        if (s->waits) return true;
     }
     return true;
 }
 
 static bool pimhw_i_streams_run(pimhw_device *d)
 {
-    for (;;) {
-        bool waits = false;
+    bool waits = false;
+    do {
+        waits = false;
         for (uint32_t i = 0; i < d->n_streams; i++) {
             if (!pimhw_i_stream_run(d, &d->streams[i])) return false;
             waits = waits || d->streams[i].waits;
         }
-        if (!waits) return true;
         /* no stream can send earlier work any more: the oldest is next */
-        if (pimhw_i_epu_serve(d)) continue;
-        pimhw_cause_write(d->why, PIMHW_I_TOO_MANY, (uint64_t)PIMHW_I_JOBS);
-        return false;
-    }
+    } while (waits && pimhw_i_epu_serve(d));
+    if (waits) pimhw_cause_write(d->why, PIMHW_I_TOO_MANY, (uint64_t)PIMHW_I_JOBS);
+    return !waits;
 }
 
 /* Everything is over before the program runs once more. */
