@@ -2129,10 +2129,7 @@ static pimhw_i_when pimhw_i_stream_at(const pimhw_i_channel *ch, uint32_t stream
 
 /* -- DCS -- */
 
-/*
- * Charges and tells what no later command of either stream can precede: they come from these
- * clocks on.
- */
+/* Charges and tells what no later command of a stream can precede: they come from a clock on. */
 static void pimhw_i_merge(pimhw_i_channel *ch, uint64_t io_ck, uint64_t mac_ck)
 {
     for (;;) {
@@ -2665,19 +2662,17 @@ PIMHW_API void pimhw_program_item(pimhw_program *program, const pimhw_item *item
 
 PIMHW_API void pimhw_program_add(pimhw_program *program, const pimhw_instruction *instruction)
 {
+    const pimhw_instruction *in = instruction;
+    const uint64_t value[8] = {in->op_size, in->bank, in->row, in->column,
+                               in->tile,    in->out,  in->gpr, in->aux};
     pimhw_item item;
     memset(&item, 0, sizeof item);
-    item.mask = instruction->mask;
-    item.kind = (uint8_t)instruction->kind;
-    item.flags = (uint8_t)instruction->flags;
-    item.op_size = pimhw_program_const(program, instruction->op_size);
-    item.bank = pimhw_program_const(program, instruction->bank);
-    item.row = pimhw_program_const(program, instruction->row);
-    item.column = pimhw_program_const(program, instruction->column);
-    item.tile = pimhw_program_const(program, instruction->tile);
-    item.out = pimhw_program_const(program, instruction->out);
-    item.gpr = pimhw_program_const(program, instruction->gpr);
-    item.aux = pimhw_program_const(program, instruction->aux);
+    item.mask = in->mask;
+    item.kind = (uint8_t)in->kind;
+    item.flags = (uint8_t)in->flags;
+    for (uint32_t f = 0; f < 8; f++)
+        *((uint8_t *)&item + offsetof(pimhw_item, op_size) + f) =
+            pimhw_program_const(program, value[f]);
     pimhw_program_item(program, &item);
 }
 
@@ -2948,10 +2943,8 @@ static void pimhw_i_add_term(pimhw_i_scope *span, pimhw_i_term term)
         t->most = pimhw_i_max(t->most, term.most);
         return;
     }
-    if (span->n_terms == PIMHW_I_TERMS)
-        span->alike = false;
-    else
-        span->terms[span->n_terms++] = term;
+    if (span->n_terms == PIMHW_I_TERMS) span->alike = false;
+    if (span->alike) span->terms[span->n_terms++] = term; /* else it is not looked at */
 }
 
 /*
@@ -3520,7 +3513,6 @@ typedef struct pimhw_i_memo {
 struct pimhw_device {
     pimhw_config config;
     size_t bytes, flow_bytes; /* of the device; of the state of a controller with gaps */
-    uint32_t columns;         /* of a row */
     bool shared;              /* one host feeds all channels */
     pimhw_i_rules rules;
     pimhw_sink sink;
@@ -3584,7 +3576,6 @@ PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_co
     d->flow_bytes = flow_bytes;
     d->rules = rules;
     d->shared = config->front_end == PIMHW_SHARED && config->controller == PIMHW_IN_ORDER;
-    d->columns = pimhw_config_columns(config);
     *device = d;
     return PIMHW_OK;
 }
@@ -3694,8 +3685,7 @@ static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, pimhw_i_channel *ch)
     uint32_t flags = pimhw_i_pen_small(pen, (uint32_t)f->mac_since << 1 | f->begun);
     f->begun = flags & 1;
     f->mac_since = flags >> 1 & 1;
-    if (pen->back) f->filling = 0;
-    if (pen->back) f->used_group = PIMHW_I_USED;
+    if (pen->back) f->filling = 0, f->used_group = PIMHW_I_USED;
     f->group_tiles = pimhw_i_pen_small(pen, f->group_tiles);
     pimhw_i_pen_words(pen, &f->group, 1, f->used_group);
     pimhw_i_pen_words(pen, &f->start.ck, 1, pen->base);
@@ -4037,11 +4027,6 @@ static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *
     }
 }
 
-static uint64_t pimhw_i_unit_channels(const pimhw_device *d)
-{
-    return d->shared ? 1 : pimhw_i_count(d->groups[d->unit].mask);
-}
-
 /* A clock that a span moved, from its base. */
 static uint64_t pimhw_i_moved(uint64_t now, uint64_t then, uint64_t base)
 {
@@ -4052,7 +4037,7 @@ static uint64_t pimhw_i_moved(uint64_t now, uint64_t then, uint64_t base)
 static void pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimhw_i_edge *e,
                                uint32_t to)
 {
-    uint64_t base = t->base_ck, n = pimhw_i_unit_channels(d);
+    uint64_t base = t->base_ck, n = d->shared ? 1 : pimhw_i_count(d->groups[d->unit].mask);
     e->to = to;
     e->refreshed = d->memo.text[to].meets_refresh;
     e->clocks = pimhw_i_unit_ck(d) - base;
@@ -4098,7 +4083,7 @@ static uint64_t pimhw_i_before_due(const pimhw_device *d, const pimhw_i_edge *e,
 static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, uint64_t row_base)
 {
     uint64_t base = pimhw_i_unit_ck(d), last = base + (n - 1) * e->clocks;
-    uint64_t times = n * pimhw_i_unit_channels(d);
+    uint64_t times = d->shared ? n : n * pimhw_i_count(d->groups[d->unit].mask);
     d->known = 0;
     d->n_instructions += times * e->n_instructions;
     d->skipped_rounds += times * e->n_rounds;
@@ -4169,18 +4154,6 @@ static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
     m->n_parts += d->n_unit;
 }
 
-/* Whether the unit is as it was at a mark; refreshes are as far off, or none took place. */
-static bool pimhw_i_again(const pimhw_device *d, const pimhw_i_trial *mark,
-                          const pimhw_i_place *place)
-{
-    bool same = mark->open && mark->n_groups == d->n_groups &&
-                memcmp(mark->key, place->key, sizeof mark->key) == 0;
-    bool phase = place->phase && mark->phase == place->phase;
-    for (uint32_t i = 0; i < d->n_unit && same && !phase; i++)
-        same = d->groups[d->unit + i].due_ck == mark->part[i].due_ck;
-    return same;
-}
-
 /*
  * The unit is at a head as it was at its mark: how often what it did since is done again. Otherwise
  * a mark is set, at heads 1, 2, 4, .. apart [Brent].
@@ -4188,7 +4161,13 @@ static bool pimhw_i_again(const pimhw_device *d, const pimhw_i_trial *mark,
 static uint64_t pimhw_i_cycle(pimhw_device *d, pimhw_i_trial *mark, const pimhw_i_place *place,
                               uint64_t index, uint64_t rounds, uint64_t row_step)
 {
-    if (pimhw_i_again(d, mark, place)) {
+    bool same = mark->open && mark->n_groups == d->n_groups &&
+                memcmp(mark->key, place->key, sizeof mark->key) == 0;
+    /* refreshes are as far off as they were, or none took place */
+    bool phase = place->phase && mark->phase == place->phase;
+    for (uint32_t i = 0; i < d->n_unit && same && !phase; i++)
+        same = d->groups[d->unit + i].due_ck == mark->part[i].due_ck;
+    if (same) {
         uint64_t period = index - mark->index;
         pimhw_i_edge *e = &d->memo.edge[0];
         e->part = PIMHW_I_PARTS;
@@ -4528,7 +4507,8 @@ static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction
     bool copies = in->kind == PIMHW_COPY_BKGB || in->kind == PIMHW_COPY_GBBK;
     bool tiles = copies || pimhw_i_has_tiles(kind->command);
     uint64_t beyond = everybody ? 0 : in->mask & ~pimhw_i_low_bits(c->n_channels);
-    uint64_t size = in->op_size, most = columns ? d->columns : c->in_entries;
+    uint64_t size = in->op_size, row = pimhw_config_columns(c);
+    uint64_t most = columns ? row : c->in_entries;
     if (!kind->sized) most = 1;
     const struct {
         bool asked;
@@ -4536,9 +4516,9 @@ static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction
         const char *what;
     } rules[] = {
         {beyond != 0, beyond ? pimhw_i_lowest(beyond) : 0, c->n_channels - 1u, "mask: channel"},
-        {sent, size ? size : UINT64_MAX, most, "op_size"},
+        {sent, size, most, "op_size"},
         {sent && tiles, in->tile + size, c->in_entries, "tile + op_size"},
-        {sent && columns, in->column + size, d->columns, "column + op_size"},
+        {sent && columns, in->column + size, row, "column + op_size"},
         {sent, in->out, d->rules.outs - 1u, "out"},
         {sent && pimhw_i_one_bank(kind->command), in->bank, pimhw_config_banks(c) - 1u, "bank"},
         {in->kind == PIMHW_WR_ABK, pimhw_i_count(in->mask), 1, "channels of the mask"},
@@ -4547,6 +4527,7 @@ static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction
     const char *fault = known ? NULL : "kind (structure of programs only)";
     uint64_t is = 0, limit = 0;
     if (known && !everybody && !in->mask) fault = "mask: no channel";
+    if (!fault && sent && size == 0) fault = "op_size", limit = most;
     for (uint32_t i = 0; i < sizeof rules / sizeof rules[0] && !fault; i++) {
         if (!rules[i].asked || rules[i].is <= rules[i].most) continue;
         fault = rules[i].what, is = rules[i].is, limit = rules[i].most;
@@ -4874,7 +4855,7 @@ static bool pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s)
 
 static bool pimhw_i_streams_run(pimhw_device *d)
 {
-    bool waits = false;
+    bool waits;
     do {
         waits = false;
         for (uint32_t i = 0; i < d->n_streams; i++) {
