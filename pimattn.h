@@ -947,24 +947,49 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
     return &kernel;
 }
 
-#if PIMATTN_SIMD > 0 && defined(__GNUC__) && defined(__x86_64__)
+#if PIMATTN_SIMD > 0 && (defined(__clang__) || (defined(__GNUC__) && __GNUC__ > 8))
+#define PIMATTN_I_VECTORS 1
+#else
+#define PIMATTN_I_VECTORS 0
+#endif
+#if PIMATTN_I_VECTORS && defined(__x86_64__)
 #define PIMATTN_I_X86
+#define PIMATTN_I_REGISTER "v" /* in constraints, and what clears one: */
+#define PIMATTN_I_CLEAR    "vxorps %0, %0, %0"
 #if PIMATTN_SIMD > 1
 #define PIMATTN_I_AVX512
 #endif
 #include <cpuid.h>
 #include <immintrin.h>
 #endif
-#if PIMATTN_SIMD > 0 && defined(__GNUC__) && defined(__AARCH64EL__)
+#if PIMATTN_I_VECTORS && defined(__AARCH64EL__)
 #define PIMATTN_I_NEON
+#define PIMATTN_I_REGISTER "w"
+#define PIMATTN_I_CLEAR    "movi %0.4s, #0"
 #include <arm_neon.h>
 #endif
 
 #if defined(PIMATTN_I_X86) || defined(PIMATTN_I_NEON)
 
-/* Sums in variables of their own: compilers keep arrays of them on the stack. */
-#define PIMATTN_I_EACH8(X)  X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
-#define PIMATTN_I_EACH16(X) PIMATTN_I_EACH8(X) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+/*
+ * The bodies below are written once for vectors of W floats, with the operators that gcc and clang
+ * give to vectors. What they need beside these of an instruction set:
+ *
+ *     PLAIN, TARGET    how a function is declared that is called, that is inlined
+ *     SUMS, EACH       how many sums a block has; a macro for each of them
+ *     QUAD             a sum folded to four lanes, beside others
+ *     EIGHT, MORE      blocks of 8 queries, if they are worth it
+ *     FMA, MAX, PEAK   MAX: NaN if b is; PEAK: the larger as integers
+ *     AT               x[token] for every lane; the tokens lie within one vector
+ *     F16, .., TO_INT8 numbers from and to other types, of integers the low bits
+ *     pick             of every 2 * step lanes of a, then of b, the first or the second half
+ *
+ * Sums are variables of their own: compilers keep arrays of them on the stack.
+ */
+#define PIMATTN_I_EACH8(X, W) X(W, 0) X(W, 1) X(W, 2) X(W, 3) X(W, 4) X(W, 5) X(W, 6) X(W, 7)
+#define PIMATTN_I_EACH16(X, W)                                                                     \
+    PIMATTN_I_EACH8(X, W)                                                                          \
+    X(W, 8) X(W, 9) X(W, 10) X(W, 11) X(W, 12) X(W, 13) X(W, 14) X(W, 15)
 
 /*
  * Whether to fetch what comes later still into the second cache. A single query of wide rows keeps
@@ -991,267 +1016,374 @@ static inline __attribute__((always_inline)) void pimattn_i_fetch(const unsigned
     *at += bytes;
 }
 
+static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
 /*
- * The rooms below are written once for vectors of W floats. What they need of an instruction set:
- * V_W (the vector), set1, get, put (any address), add, sub, mul, max (NaN if b is), fma, div,
- * pow2, above, tidy, peak, swap (lanes at a distance), spread (n numbers again and again), its
- * reverse keep, each (every number n times), load and store (by type), zero, dots.
+ * Vectors: v of floats, i of integers; u, h and b of floats, half words and bytes anywhere. zero: a
+ * register of its own; compilers copy one zero 15 times, and the copies take as long as sums.
+ * hold: a vector of a query, loaded once; else compilers load it again for every token.
  */
-
-/* What is added to the score of a token: nothing if it is visible. */
-static inline void pimattn_i_mask(float mask[16], uint32_t visible)
-{
-    for (uint32_t t = 0; t < PIMATTN_I_TILE; t++)
-        mask[t] = visible >> t & 1 ? 0.0f : pimattn_i_minus_inf();
-}
-
-/* exp as pimattn_i_exp says, but for fused additions. */
-#define PIMATTN_I_EXP(W, TARGET)                                                                   \
-    TARGET pimattn_i_v##W pimattn_i_exp_##W(pimattn_i_v##W x)                                      \
+#define PIMATTN_I_VECTOR(W)                                                                        \
+    typedef float pimattn_i_v##W __attribute__((vector_size(4 * W)));                              \
+    typedef int32_t pimattn_i_i##W __attribute__((vector_size(4 * W)));                            \
+    typedef float pimattn_i_u##W __attribute__((vector_size(4 * W), aligned(1), may_alias));       \
+    typedef uint16_t pimattn_i_h##W __attribute__((vector_size(2 * W), aligned(1), may_alias));    \
+    typedef int8_t pimattn_i_b##W __attribute__((vector_size(W), aligned(1), may_alias));          \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_get_##W(const void *from)                        \
     {                                                                                              \
-        const pimattn_i_v##W magic = pimattn_i_set1_##W(12582912.0f);                              \
-        const pimattn_i_v##W sub = pimattn_i_set1_##W(-12582912.0f);                               \
-        pimattn_i_v##W n = pimattn_i_fma_##W(x, pimattn_i_set1_##W(1.44269504f), magic);           \
-        n = pimattn_i_add_##W(n, sub);                                                             \
-        pimattn_i_v##W r = pimattn_i_fma_##W(n, pimattn_i_set1_##W(-0.693359375f), x);             \
-        r = pimattn_i_fma_##W(n, pimattn_i_set1_##W(2.12194440e-4f), r);                           \
-        pimattn_i_v##W p = pimattn_i_set1_##W(1.9875691500e-4f);                                   \
-        p = pimattn_i_fma_##W(p, r, pimattn_i_set1_##W(1.3981999507e-3f));                         \
-        p = pimattn_i_fma_##W(p, r, pimattn_i_set1_##W(8.3334519073e-3f));                         \
-        p = pimattn_i_fma_##W(p, r, pimattn_i_set1_##W(4.1665795894e-2f));                         \
-        p = pimattn_i_fma_##W(p, r, pimattn_i_set1_##W(1.6666665459e-1f));                         \
-        p = pimattn_i_fma_##W(p, r, pimattn_i_set1_##W(5.0000001201e-1f));                         \
-        p = pimattn_i_fma_##W(pimattn_i_mul_##W(p, r), r, r);                                      \
-        p = pimattn_i_add_##W(p, pimattn_i_set1_##W(1.0f));                                        \
-        p = pimattn_i_mul_##W(p, pimattn_i_pow2_##W(n));                                           \
-        return pimattn_i_above_##W(x, -87.33654f, p);                                              \
+        return *(const pimattn_i_u##W *)from;                                                      \
+    }                                                                                              \
+    PIMATTN_I_TARGET_##W void pimattn_i_put_##W(void *to, pimattn_i_v##W x)                        \
+    {                                                                                              \
+        *(pimattn_i_u##W *)to = x;                                                                 \
+    }                                                                                              \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_set1_##W(float x)                                \
+    {                                                                                              \
+        const pimattn_i_v##W zero = {0.0f};                                                        \
+        return x - zero;                                                                           \
+    }                                                                                              \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_zero_##W(void)                                   \
+    {                                                                                              \
+        pimattn_i_v##W x;                                                                          \
+        __asm__ volatile(PIMATTN_I_CLEAR : "=" PIMATTN_I_REGISTER(x));                             \
+        return x;                                                                                  \
+    }                                                                                              \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_hold_##W(const float *q)                         \
+    {                                                                                              \
+        pimattn_i_v##W x = pimattn_i_get_##W(q);                                                   \
+        __asm__("" : "+" PIMATTN_I_REGISTER(x));                                                   \
+        return x;                                                                                  \
+    }                                                                                              \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_select_##W(pimattn_i_i##W which,                 \
+                                                             pimattn_i_v##W a, pimattn_i_v##W b)   \
+    {                                                                                              \
+        return (pimattn_i_v##W)((which & (pimattn_i_i##W)a) | (~which & (pimattn_i_i##W)b));       \
     }
 
-/* Sums, or maxima, over the tokens of lanes that stand for (token, query). */
-#define PIMATTN_I_OVER_TOKENS(W, TARGET, OP)                                                       \
-    TARGET pimattn_i_v##W pimattn_i_##OP##_tokens_##W(pimattn_i_v##W x, uint32_t n_queries)        \
+/* W numbers of a type; those to store are finite. */
+#define PIMATTN_I_TYPES(W)                                                                         \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_load_##W(const unsigned char *from,              \
+                                                           const uint32_t type)                    \
     {                                                                                              \
-        if (W == 16 && n_queries <= 8) x = pimattn_i_##OP##_##W(x, pimattn_i_swap_##W(x, 8));      \
-        if (W >= 8 && n_queries <= 4) x = pimattn_i_##OP##_##W(x, pimattn_i_swap_##W(x, 4));       \
-        if (n_queries <= 2) x = pimattn_i_##OP##_##W(x, pimattn_i_swap_##W(x, 2));                 \
-        if (n_queries <= 1) x = pimattn_i_##OP##_##W(x, pimattn_i_swap_##W(x, 1));                 \
+        if (type == PIMATTN_F32) return pimattn_i_get_##W(from);                                   \
+        if (type == PIMATTN_INT8) return PIMATTN_I_INT8_##W(from);                                 \
+        const pimattn_i_h##W half = *(const pimattn_i_h##W *)(const void *)from;                   \
+        if (type == PIMATTN_F16) return PIMATTN_I_F16_##W(half);                                   \
+        return PIMATTN_I_BF16_##W(half);                                                           \
+    }                                                                                              \
+    PIMATTN_I_TARGET_##W void pimattn_i_store_##W(unsigned char *to, pimattn_i_v##W x,             \
+                                                  const uint32_t type)                             \
+    {                                                                                              \
+        pimattn_i_i##W n = (pimattn_i_i##W)x;                                                      \
+        if (type == PIMATTN_F32) {                                                                 \
+            pimattn_i_put_##W(to, x);                                                              \
+        } else if (type == PIMATTN_F16) {                                                          \
+            *(pimattn_i_h##W *)(void *)to = PIMATTN_I_TO_F16_##W(x);                               \
+        } else if (type == PIMATTN_BF16) {                                                         \
+            n = (n + (n >> 16 & 1) + 0x7fff) >> 16;                                                \
+            *(pimattn_i_h##W *)(void *)to = PIMATTN_I_TO_HALF_##W(n);                              \
+        } else {                                                                                   \
+            /* to the nearest integer, in the low bits */                                          \
+            *(pimattn_i_b##W *)(void *)to =                                                        \
+                PIMATTN_I_TO_INT8_##W((pimattn_i_i##W)(x + 12582912.0f));                          \
+        }                                                                                          \
+    }
+
+/* OP of lanes at a distance; of all lanes that stand for (token, query) over the tokens. */
+#define PIMATTN_I_ADD(W, a, b)  (a) + (b)
+#define PIMATTN_I_MOST(W, a, b) PIMATTN_I_MAX_##W(a, b)
+#define PIMATTN_I_PEAK(W, a, b) PIMATTN_I_PEAK_##W(a, b)
+#define PIMATTN_I_FOLD(W, NAME, OP)                                                                \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_##NAME##_##W(pimattn_i_v##W a, pimattn_i_v##W b, \
+                                                               const int step)                     \
+    {                                                                                              \
+        return OP(W, pimattn_i_pick_##W(a, b, step, false), pimattn_i_pick_##W(a, b, step, true)); \
+    }                                                                                              \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_##NAME##_tokens_##W(pimattn_i_v##W x,            \
+                                                                      uint32_t n)                  \
+    {                                                                                              \
+        if (W == 16 && n <= 8) x = pimattn_i_##NAME##_##W(x, x, 8);                                \
+        if (W >= 8 && n <= 4) x = pimattn_i_##NAME##_##W(x, x, 4);                                 \
+        if (n <= 2) x = pimattn_i_##NAME##_##W(x, x, 2);                                           \
+        if (n <= 1) x = pimattn_i_##NAME##_##W(x, x, 1);                                           \
         return x;                                                                                  \
     }
 
-/*
- * Softmax of a tile, vertically: lane i of every vector belongs to query i % n_queries. bad is 0,
- * or NaN for a query with a score that is not finite; it then stays in m and l.
- */
-#define PIMATTN_I_SOFT(W, TARGET, PLAIN)                                                           \
-    PLAIN void pimattn_i_rescale_##W(float *o, float keep, uint32_t n)                             \
+/* Tokens times queries of one block of sums; vectors h, h + 16 / W, .. of the rows. */
+#define PIMATTN_I_ZERO(W, i) pimattn_i_v##W a##i = pimattn_i_zero_##W();
+#define PIMATTN_I_QUERY(W, i)                                                                      \
+    if (i < n) qs[i] = pimattn_i_hold_##W(q + i * q_floats);
+#define PIMATTN_I_DOT(W, i)                                                                        \
+    a##i = PIMATTN_I_FMA_##W(pimattn_i_load_##W(k + (i / n) * stride, type), qs[i % n], a##i);
+#define PIMATTN_I_SUM(W, i) sums[i] = a##i;
+
+/* Scores: sums of 16 lanes each, in 16 / W vectors. Rows of a single query come one by one, as the
+ * memory likes them, if they are wide. */
+#define PIMATTN_I_DOTS(W)                                                                          \
+    PIMATTN_I_TARGET_##W void pimattn_i_sums_##W(                                                  \
+        const pimattn_i_tile *tile, const unsigned char *k, const float *q, size_t q_floats,       \
+        pimattn_i_v##W *sums, size_t *fetched, const uint32_t type, const uint32_t n,              \
+        const size_t fetch)                                                                        \
     {                                                                                              \
-        for (uint32_t j = 0; j < n; j += W)                                                        \
-            pimattn_i_put_##W(                                                                     \
-                o + j, pimattn_i_mul_##W(pimattn_i_get_##W(o + j), pimattn_i_set1_##W(keep)));     \
-    }                                                                                              \
-    TARGET void pimattn_i_softmax_##W(const pimattn_i_tile *tile, const uint32_t n_queries,        \
-                                      const float *s, float *weights, float *m, float *o,          \
-                                      size_t o_floats, const bool plain)                           \
-    {                                                                                              \
-        const uint32_t n = 16 * n_queries / W;                                                     \
-        const pimattn_i_v##W scale = pimattn_i_set1_##W(tile->scale);                              \
-        const pimattn_i_v##W zero = pimattn_i_set1_##W(0.0f);                                      \
-        pimattn_i_v##W x[128 / W], bad = zero, most = pimattn_i_spread_##W(m, n_queries);          \
-        const pimattn_i_v##W was = most;                                                           \
-        float mask[PIMATTN_I_TILE], kept[W], *l = m + PIMATTN_I_L;                                 \
-        if (!plain) pimattn_i_mask(mask, tile->visible);                                           \
-        for (uint32_t i = 0; i < n; i++) {                                                         \
-            x[i] = pimattn_i_get_##W(s + W * i);                                                   \
-            if (!plain && tile->k_scale)                                                           \
-                x[i] = pimattn_i_mul_##W(                                                          \
-                    x[i], pimattn_i_each_##W(tile->k_scale + W * i / n_queries, n_queries));       \
-            x[i] = pimattn_i_mul_##W(x[i], scale);                                                 \
-            bad = pimattn_i_fma_##W(x[i], zero, bad);                                              \
-            if (!plain && tile->visible != 0xffff)                                                 \
-                x[i] = pimattn_i_add_##W(x[i],                                                     \
-                                         pimattn_i_each_##W(mask + W * i / n_queries, n_queries)); \
-            most = pimattn_i_max_##W(x[i], most);                                                  \
+        const size_t bytes = 16 * pimattn_i_type_bytes(type), stride = tile->k_stride;             \
+        const unsigned char *next = tile->next_k, *far = tile->far_k;                              \
+        const unsigned char *end = k + tile->dim_k / 16 * bytes;                                   \
+        pimattn_i_v##W qs[8];                                                                      \
+        PIMATTN_I_EACH_##W(PIMATTN_I_ZERO, W);                                                     \
+        for (; k != end; k += bytes, q += 16) {                                                    \
+            pimattn_i_fetch(next, far, fetched, fetch, PIMATTN_I_BOTH(type, n));                   \
+            PIMATTN_I_EACH8(PIMATTN_I_QUERY, W);                                                   \
+            PIMATTN_I_EACH_##W(PIMATTN_I_DOT, W);                                                  \
         }                                                                                          \
-        bad = pimattn_i_add_tokens_##W(bad, n_queries);                                            \
-        most = pimattn_i_add_##W(pimattn_i_max_tokens_##W(most, n_queries), bad);                  \
-        for (uint32_t i = 0; i < n; i++) {                                                         \
-            x[i] = pimattn_i_exp_##W(pimattn_i_sub_##W(x[i], most));                               \
-            pimattn_i_v##W weight = x[i];                                                          \
-            if (!plain && tile->v_scale)                                                           \
-                weight = pimattn_i_mul_##W(                                                        \
-                    weight, pimattn_i_each_##W(tile->v_scale + W * i / n_queries, n_queries));     \
-            pimattn_i_put_##W(weights + W * i, weight);                                            \
-        }                                                                                          \
-        const pimattn_i_v##W keep = pimattn_i_exp_##W(pimattn_i_sub_##W(was, most));               \
-        for (uint32_t i = n; i > 1; i /= 2)                                                        \
-            for (uint32_t j = 0; j < i / 2; j++)                                                   \
-                x[j] = pimattn_i_add_##W(x[j], x[j + i / 2]);                                      \
-        x[0] = pimattn_i_add_##W(pimattn_i_add_tokens_##W(x[0], n_queries), bad);                  \
-        pimattn_i_keep_##W(m, most, n_queries);                                                    \
-        most = pimattn_i_mul_##W(pimattn_i_spread_##W(l, n_queries), keep);                        \
-        pimattn_i_keep_##W(l, pimattn_i_add_##W(most, x[0]), n_queries);                           \
-        pimattn_i_put_##W(kept, keep);                                                             \
-        for (uint32_t i = 0; i < n_queries; i++)                                                   \
-            if (kept[i] != 1.0f) pimattn_i_rescale_##W(o + i * o_floats, kept[i], tile->dim_v);    \
+        PIMATTN_I_EACH_##W(PIMATTN_I_SUM, W);                                                      \
     }                                                                                              \
-    PLAIN void pimattn_i_soft_##W(const pimattn_i_tile *tile, uint32_t n_queries, const float *s,  \
-                                  float *weights, float *m, float *o, size_t o_floats)             \
+    PIMATTN_I_TARGET_##W void pimattn_i_sums_by_row_##W(                                           \
+        const pimattn_i_tile *tile, const float *q, pimattn_i_v##W *sums, const uint32_t type)     \
     {                                                                                              \
-        bool plain = tile->visible == 0xffff && !tile->k_scale && !tile->v_scale;                  \
-        if (W == 16 && n_queries == 8 && plain)                                                    \
-            pimattn_i_softmax_##W(tile, 8, s, weights, m, o, o_floats, true);                      \
-        else if (W == 16 && n_queries == 8)                                                        \
-            pimattn_i_softmax_##W(tile, 8, s, weights, m, o, o_floats, false);                     \
-        else                                                                                       \
-            pimattn_i_softmax_##W(tile, n_queries, s, weights, m, o, o_floats, false);             \
+        const size_t bytes = 16 * pimattn_i_type_bytes(type), row = tile->dim_k / 16 * bytes;      \
+        const unsigned char *k = tile->k;                                                          \
+        size_t fetched = 0;                                                                        \
+        for (uint32_t i = 0; i < 16; i++, k += tile->k_stride) {                                   \
+            pimattn_i_v##W sum = {0.0f};                                                           \
+            const float *of = q;                                                                   \
+            pimattn_i_fetch(tile->next_k, tile->far_k, &fetched, row, PIMATTN_I_BOTH(type, 1));    \
+            for (size_t at = 0; at != row; at += bytes, of += 16)                                  \
+                sum = PIMATTN_I_FMA_##W(pimattn_i_load_##W(k + at, type), pimattn_i_get_##W(of),   \
+                                        sum);                                                      \
+            sums[i] = sum;                                                                         \
+        }                                                                                          \
+    }                                                                                              \
+    PIMATTN_I_TARGET_##W void pimattn_i_dots_##W(const pimattn_i_tile *tile, const float *q,       \
+                                                 size_t q_floats, float *s, const uint32_t type,   \
+                                                 const uint32_t n)                                 \
+    {                                                                                              \
+        /* stores of s could change *tile for all the compiler knows */                            \
+        const size_t bytes = pimattn_i_type_bytes(type), stride = tile->k_stride;                  \
+        const unsigned char *k = tile->k, *end = k + 16 * stride;                                  \
+        size_t fetched = 0;                                                                        \
+        for (; k != end; k += PIMATTN_I_SUMS_##W / n * stride, s += PIMATTN_I_SUMS_##W) {          \
+            pimattn_i_v##W sums[16 / W][PIMATTN_I_SUMS_##W];                                       \
+            if (W == 16 && n == 1 && type == PIMATTN_F32)                                          \
+                pimattn_i_sums_by_row_##W(tile, q, sums[0], type);                                 \
+            else                                                                                   \
+                pimattn_i_sums_##W(tile, k, q, q_floats, sums[0], &fetched, type, n,               \
+                                   PIMATTN_I_SUMS_##W / n * 16 * bytes);                           \
+            for (uint32_t h = 1; h < 16 / W; h++)                                                  \
+                pimattn_i_sums_##W(tile, k + h * W * bytes, q + h * W, q_floats, sums[h],          \
+                                   &fetched, type, n, 0);                                          \
+            for (uint32_t i = 0; i < PIMATTN_I_SUMS_##W; i += W) {                                 \
+                const pimattn_i_v##W low =                                                         \
+                    pimattn_i_add_##W(PIMATTN_I_QUAD_##W(i), PIMATTN_I_QUAD_##W(i + 1), 2);        \
+                const pimattn_i_v##W high =                                                        \
+                    pimattn_i_add_##W(PIMATTN_I_QUAD_##W(i + 2), PIMATTN_I_QUAD_##W(i + 3), 2);    \
+                pimattn_i_put_##W(s + i, pimattn_i_add_##W(low, high, 1));                         \
+            }                                                                                      \
+        }                                                                                          \
     }
 
-/* C vectors of V's dims from byte `at` of the rows on; W and the rest name what is around. */
+/* exp as pimattn_i_exp says, but for fused additions; n is added to the exponent. */
+#define PIMATTN_I_EXP(W)                                                                           \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_exp_##W(pimattn_i_v##W x)                        \
+    {                                                                                              \
+        const pimattn_i_v##W magic = pimattn_i_set1_##W(12582912.0f);                              \
+        const pimattn_i_v##W bits = PIMATTN_I_FMA_##W(x, pimattn_i_set1_##W(1.44269504f), magic);  \
+        const pimattn_i_v##W n = bits - magic;                                                     \
+        pimattn_i_v##W r = PIMATTN_I_FMA_##W(n, pimattn_i_set1_##W(-0.693359375f), x);             \
+        r = PIMATTN_I_FMA_##W(n, pimattn_i_set1_##W(2.12194440e-4f), r);                           \
+        pimattn_i_v##W p = pimattn_i_set1_##W(1.9875691500e-4f);                                   \
+        p = PIMATTN_I_FMA_##W(p, r, pimattn_i_set1_##W(1.3981999507e-3f));                         \
+        p = PIMATTN_I_FMA_##W(p, r, pimattn_i_set1_##W(8.3334519073e-3f));                         \
+        p = PIMATTN_I_FMA_##W(p, r, pimattn_i_set1_##W(4.1665795894e-2f));                         \
+        p = PIMATTN_I_FMA_##W(p, r, pimattn_i_set1_##W(1.6666665459e-1f));                         \
+        p = PIMATTN_I_FMA_##W(p, r, pimattn_i_set1_##W(5.0000001201e-1f));                         \
+        p = PIMATTN_I_FMA_##W(p * r, r, r) + 1.0f;                                                 \
+        return (pimattn_i_v##W)(((pimattn_i_i##W)p + ((pimattn_i_i##W)bits << 23)) &               \
+                                (x > -87.33654f));                                                 \
+    }
+
+/*
+ * Softmax of a tile, vertically: lane i of every vector belongs to query i % n, of which m and l
+ * are lanes below n; the others there are kept. bad is 0, or NaN for a query with a score that is
+ * not finite; it then stays in m and l.
+ */
+#define PIMATTN_I_SOFT(W)                                                                          \
+    PIMATTN_I_PLAIN_##W void pimattn_i_rescale_##W(float *o, float keep, uint32_t n)               \
+    {                                                                                              \
+        for (uint32_t j = 0; j < n; j += W)                                                        \
+            pimattn_i_put_##W(o + j, pimattn_i_get_##W(o + j) * keep);                             \
+    }                                                                                              \
+    PIMATTN_I_TARGET_##W void pimattn_i_softmax_##W(const pimattn_i_tile *tile, const uint32_t n,  \
+                                                    const float *s, float *weights, float *m,      \
+                                                    float *o, size_t o_floats)                     \
+    {                                                                                              \
+        const uint32_t n_vectors = 16 * n / W;                                                     \
+        const int shift = n == 8 ? 3 : (int)n / 2;                                                 \
+        const pimattn_i_i##W lane = (pimattn_i_i##W)pimattn_i_get_##W(pimattn_i_lanes);            \
+        const pimattn_i_i##W first = lane < (int32_t)n;                                            \
+        const pimattn_i_v##W was = pimattn_i_get_##W(m), l = pimattn_i_get_##W(m + PIMATTN_I_L);   \
+        const pimattn_i_v##W none = pimattn_i_set1_##W(pimattn_i_minus_inf()), zero = {0.0f};      \
+        pimattn_i_v##W most = pimattn_i_select_##W(first, was, none), x[128 / W];                  \
+        pimattn_i_v##W bad = (pimattn_i_v##W)(most != most);                                       \
+        float kept[W];                                                                             \
+        for (uint32_t i = 0; i < n_vectors; i++) {                                                 \
+            const pimattn_i_i##W token = (lane + (int32_t)(W * i)) >> shift;                       \
+            x[i] = pimattn_i_get_##W(s + W * i);                                                   \
+            if (tile->k_scale) x[i] = x[i] * PIMATTN_I_AT_##W(tile->k_scale, token);               \
+            x[i] = x[i] * tile->scale;                                                             \
+            bad = PIMATTN_I_FMA_##W(x[i], zero, bad);                                              \
+            if (tile->visible != 0xffff)                                                           \
+                x[i] = pimattn_i_select_##W(                                                       \
+                    (lane - lane + (int32_t)tile->visible) >> token << 31 < 0, x[i], none);        \
+            most = PIMATTN_I_MAX_##W(x[i], most);                                                  \
+        }                                                                                          \
+        bad = pimattn_i_add_tokens_##W(bad, n);                                                    \
+        most = pimattn_i_most_tokens_##W(most, n) + bad;                                           \
+        for (uint32_t i = 0; i < n_vectors; i++) {                                                 \
+            const pimattn_i_i##W token = (lane + (int32_t)(W * i)) >> shift;                       \
+            pimattn_i_v##W weight = x[i] = pimattn_i_exp_##W(x[i] - most);                         \
+            if (tile->v_scale) weight = weight * PIMATTN_I_AT_##W(tile->v_scale, token);           \
+            pimattn_i_put_##W(weights + W * i, weight);                                            \
+        }                                                                                          \
+        const pimattn_i_v##W keep = pimattn_i_exp_##W(was - most);                                 \
+        for (uint32_t i = n_vectors; i > 1; i /= 2)                                                \
+            for (uint32_t j = 0; j < i / 2; j++)                                                   \
+                x[j] = x[j] + x[j + i / 2];                                                        \
+        x[0] = pimattn_i_add_tokens_##W(x[0], n) + bad;                                            \
+        pimattn_i_put_##W(m, pimattn_i_select_##W(first, most, was));                              \
+        pimattn_i_put_##W(m + PIMATTN_I_L, pimattn_i_select_##W(first, l * keep + x[0], l));       \
+        pimattn_i_put_##W(kept, keep);                                                             \
+        for (uint32_t i = 0; i < n; i++)                                                           \
+            if (kept[i] != 1.0f) pimattn_i_rescale_##W(o + i * o_floats, kept[i], tile->dim_v);    \
+    }                                                                                              \
+    PIMATTN_I_PLAIN_##W void pimattn_i_soft_##W(const pimattn_i_tile *tile, uint32_t n,            \
+                                                const float *s, float *weights, float *m,          \
+                                                float *o, size_t o_floats)                         \
+    {                                                                                              \
+        if (W == 16 && n == 8)                                                                     \
+            pimattn_i_softmax_##W(tile, 8, s, weights, m, o, o_floats);                            \
+        else                                                                                       \
+            pimattn_i_softmax_##W(tile, n, s, weights, m, o, o_floats);                            \
+    }
+
+/* C vectors of V's dims for all queries. */
 #define PIMATTN_I_MIX_STEP(W, i)                                                                   \
-    if (i < C * n_queries)                                                                         \
-        a##i = pimattn_i_fma_##W(pimattn_i_load_##W(v + (i % C) * bytes, type),                    \
+    if (i < C * n)                                                                                 \
+        a##i = PIMATTN_I_FMA_##W(pimattn_i_load_##W(v + (i % C) * bytes, type),                    \
                                  pimattn_i_set1_##W(weights[i / C]), a##i);
 #define PIMATTN_I_MIX_END(W, i)                                                                    \
-    if (i < C * n_queries)                                                                         \
-        pimattn_i_put_##W(                                                                         \
-            o + (i / C) * o_floats + (i % C) * W,                                                  \
-            pimattn_i_add_##W(pimattn_i_get_##W(o + (i / C) * o_floats + (i % C) * W), a##i));
+    if (i < C * n) {                                                                               \
+        float *to = o + (i / C) * o_floats + (i % C) * W;                                          \
+        pimattn_i_put_##W(to, pimattn_i_get_##W(to) + a##i);                                       \
+    }
+
+#define PIMATTN_I_MIX(W)                                                                           \
+    PIMATTN_I_TARGET_##W void pimattn_i_mix_part_##W(                                              \
+        const pimattn_i_tile *tile, const float *weights, float *o, size_t o_floats, size_t dim,   \
+        size_t *fetched, const uint32_t type, const uint32_t n, const uint32_t C)                  \
+    {                                                                                              \
+        const size_t bytes = W * pimattn_i_type_bytes(type);                                       \
+        const unsigned char *v = tile->v + dim * pimattn_i_type_bytes(type);                       \
+        PIMATTN_I_EACH_##W(PIMATTN_I_ZERO, W);                                                     \
+        for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {                                            \
+            pimattn_i_fetch(tile->next_v, tile->far_v, fetched, (size_t)C *bytes,                  \
+                            PIMATTN_I_BOTH(type, n));                                              \
+            PIMATTN_I_EACH_##W(PIMATTN_I_MIX_STEP, W);                                             \
+            v += tile->v_stride;                                                                   \
+            weights += n;                                                                          \
+        }                                                                                          \
+        o += dim;                                                                                  \
+        PIMATTN_I_EACH_##W(PIMATTN_I_MIX_END, W);                                                  \
+    }                                                                                              \
+    PIMATTN_I_TARGET_##W void pimattn_i_mix_##W(const pimattn_i_tile *tile, const float *weights,  \
+                                                float *o, size_t o_floats, const uint32_t type,    \
+                                                const uint32_t n)                                  \
+    {                                                                                              \
+        const uint32_t most = PIMATTN_I_SUMS_##W / n;                                              \
+        const uint32_t C = n > 1 && most > 4 ? 4 : most > 8 ? 8 : most;                            \
+        size_t fetched = 0;                                                                        \
+        uint32_t j = 0;                                                                            \
+        for (; j + C * W <= tile->dim_v; j += C * W)                                               \
+            pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n, C);           \
+        for (; n == 1 && j + C / 2 * W <= tile->dim_v; j += C / 2 * W)                             \
+            pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n, C / 2);       \
+        for (; j < tile->dim_v; j += W)                                                            \
+            pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n, 1);           \
+    }
 
 /* Rows of any length, and the sums and exits of partials. */
-#define PIMATTN_I_ROWS(W, TARGET, PLAIN)                                                           \
-    PLAIN void pimattn_i_load_row_##W(float *to, const unsigned char *from, uint32_t type,         \
-                                      uint32_t n)                                                  \
+#define PIMATTN_I_ROWS(W)                                                                          \
+    PIMATTN_I_PLAIN_##W void pimattn_i_load_row_##W(float *to, const unsigned char *from,          \
+                                                    uint32_t type, uint32_t n)                     \
     {                                                                                              \
         uint32_t i = 0, bytes = pimattn_i_type_bytes(type);                                        \
         for (; i + W <= n; i += W)                                                                 \
             pimattn_i_put_##W(to + i, pimattn_i_load_##W(from + (size_t)i * bytes, type));         \
         pimattn_i_load_row(to + i, from + (size_t)i * bytes, type, n - i);                         \
     }                                                                                              \
-    TARGET uint32_t pimattn_i_store_all_##W(unsigned char *to, const unsigned char *from,          \
-                                            const uint32_t type, float per_unit, uint32_t n)       \
+    PIMATTN_I_PLAIN_##W void pimattn_i_store_row_##W(unsigned char *to, const unsigned char *from, \
+                                                     uint32_t type, float per_unit, uint32_t n)    \
     {                                                                                              \
         uint32_t i = 0, bytes = pimattn_i_type_bytes(type);                                        \
-        const pimattn_i_v##W unit = pimattn_i_set1_##W(per_unit);                                  \
-        for (; i + W <= n; i += W) {                                                               \
-            pimattn_i_v##W x = pimattn_i_load_##W(from + 4 * (size_t)i, PIMATTN_F32);              \
-            if (type == PIMATTN_INT8) x = pimattn_i_mul_##W(x, unit);                              \
-            pimattn_i_store_##W(to + (size_t)i * bytes, x, type);                                  \
-        }                                                                                          \
-        return i;                                                                                  \
+        for (; type == PIMATTN_INT8 && i + W <= n; i += W)                                         \
+            pimattn_i_store_##W(to + i, pimattn_i_get_##W(from + 4 * (size_t)i) * per_unit,        \
+                                PIMATTN_INT8);                                                     \
+        for (; type == PIMATTN_BF16 && i + W <= n; i += W)                                         \
+            pimattn_i_store_##W(to + 2 * (size_t)i, pimattn_i_get_##W(from + 4 * (size_t)i),       \
+                                PIMATTN_BF16);                                                     \
+        for (; type == PIMATTN_F16 && i + W <= n; i += W)                                          \
+            pimattn_i_store_##W(to + 2 * (size_t)i, pimattn_i_get_##W(from + 4 * (size_t)i),       \
+                                PIMATTN_F16);                                                      \
+        pimattn_i_store_row(to + (size_t)i * bytes, from + 4 * (size_t)i, type, per_unit, n - i);  \
     }                                                                                              \
-    PLAIN void pimattn_i_store_row_##W(unsigned char *to, const unsigned char *from,               \
-                                       uint32_t type, float per_unit, uint32_t n)                  \
+    PIMATTN_I_PLAIN_##W uint32_t pimattn_i_magnitude_##W(const unsigned char *from, size_t n)      \
     {                                                                                              \
-        uint32_t i =                                                                               \
-            type == PIMATTN_F16    ? pimattn_i_store_all_##W(to, from, PIMATTN_F16, per_unit, n)   \
-            : type == PIMATTN_BF16 ? pimattn_i_store_all_##W(to, from, PIMATTN_BF16, per_unit, n)  \
-            : type == PIMATTN_INT8 ? pimattn_i_store_all_##W(to, from, PIMATTN_INT8, per_unit, n)  \
-                                   : 0;                                                            \
-        if (i < n)                                                                                 \
-            pimattn_i_store_row(to + (size_t)i * pimattn_i_type_bytes(type), from + 4 * (size_t)i, \
-                                type, per_unit, n - i);                                            \
-    }                                                                                              \
-    PLAIN uint32_t pimattn_i_magnitude_##W(const unsigned char *from, size_t n)                    \
-    {                                                                                              \
-        float peaks[W];                                                                            \
         size_t i = 0;                                                                              \
-        pimattn_i_v##W a = pimattn_i_set1_##W(0.0f), b = a;                                        \
-        for (; i + 2 * W <= n; i += 2 * W) {                                                       \
-            a = pimattn_i_peak_##W(a, pimattn_i_load_##W(from + 4 * i, PIMATTN_F32));              \
-            b = pimattn_i_peak_##W(b, pimattn_i_load_##W(from + 4 * (i + W), PIMATTN_F32));        \
-        }                                                                                          \
-        pimattn_i_put_##W(peaks, pimattn_i_peak_##W(a, b));                                        \
-        uint32_t rest = i < n ? pimattn_i_magnitude(from + 4 * i, n - i) : 0;                      \
-        uint32_t peak = pimattn_i_magnitude((const unsigned char *)peaks, W);                      \
+        pimattn_i_v##W most = {0.0f};                                                              \
+        for (; i + W <= n; i += W)                                                                 \
+            most = PIMATTN_I_PEAK_##W(                                                             \
+                most,                                                                              \
+                (pimattn_i_v##W)((pimattn_i_i##W)pimattn_i_get_##W(from + 4 * i) & 0x7fffffff));   \
+        most = pimattn_i_peak_tokens_##W(most, 1);                                                 \
+        uint32_t rest = pimattn_i_magnitude(from + 4 * i, n - i), peak = pimattn_i_bits(most[0]);  \
         return peak > rest ? peak : rest;                                                          \
     }                                                                                              \
-    PLAIN void pimattn_i_blend_##W(float *o, float a, const float *from, float b, size_t n)        \
+    PIMATTN_I_PLAIN_##W void pimattn_i_blend_##W(float *o, float a, const float *from, float b,    \
+                                                 size_t n)                                         \
     {                                                                                              \
         size_t i = 0;                                                                              \
         for (; i + W <= n; i += W)                                                                 \
-            pimattn_i_put_##W(                                                                     \
-                o + i,                                                                             \
-                pimattn_i_add_##W(                                                                 \
-                    pimattn_i_mul_##W(pimattn_i_get_##W(o + i), pimattn_i_set1_##W(a)),            \
-                    pimattn_i_mul_##W(pimattn_i_get_##W(from + i), pimattn_i_set1_##W(b))));       \
+            pimattn_i_put_##W(o + i,                                                               \
+                              pimattn_i_get_##W(o + i) * a + pimattn_i_get_##W(from + i) * b);     \
         pimattn_i_blend(o + i, a, from + i, b, n - i);                                             \
     }                                                                                              \
-    PLAIN void pimattn_i_divide_##W(unsigned char *out, const float *o, float l, size_t n)         \
+    PIMATTN_I_PLAIN_##W void pimattn_i_divide_##W(unsigned char *out, const float *o, float l,     \
+                                                  size_t n)                                        \
     {                                                                                              \
+        const pimattn_i_v##W zero = {0.0f}, nan = zero + pimattn_i_nan();                          \
         size_t i = 0;                                                                              \
-        for (; i + W <= n; i += W)                                                                 \
-            pimattn_i_store_##W(out + 4 * i,                                                       \
-                                pimattn_i_tidy_##W(pimattn_i_div_##W(pimattn_i_get_##W(o + i),     \
-                                                                     pimattn_i_set1_##W(l))),      \
-                                PIMATTN_F32);                                                      \
+        for (; i + W <= n; i += W) {                                                               \
+            pimattn_i_v##W x = pimattn_i_get_##W(o + i) / l;                                       \
+            pimattn_i_put_##W(out + 4 * i, pimattn_i_select_##W(x - x == zero, x, nan));           \
+        }                                                                                          \
         pimattn_i_divide(out + 4 * i, o + i, l, n - i);                                            \
     }
 
-/* C vectors of dims for all queries: C * n_queries sums, at most 16 (8 with few registers). */
-#define PIMATTN_I_MIX(W, TARGET, PLAIN, EACH)                                                      \
-    TARGET void pimattn_i_mix_part_##W(                                                            \
-        const pimattn_i_tile *tile, const float *weights, float *o, size_t o_floats, size_t dim,   \
-        size_t *fetched, const uint32_t type, const uint32_t n_queries, const uint32_t C)          \
-    {                                                                                              \
-        const size_t bytes = W * pimattn_i_type_bytes(type);                                       \
-        const unsigned char *v = tile->v + dim * pimattn_i_type_bytes(type);                       \
-        EACH(PIMATTN_I_ZERO_##W)                                                                   \
-        for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {                                            \
-            pimattn_i_fetch(tile->next_v, tile->far_v, fetched, (size_t)C *bytes,                  \
-                            PIMATTN_I_BOTH(type, n_queries));                                      \
-            EACH(PIMATTN_I_MIX_STEP_##W)                                                           \
-            v += tile->v_stride;                                                                   \
-            weights += n_queries;                                                                  \
-        }                                                                                          \
-        o += dim;                                                                                  \
-        EACH(PIMATTN_I_MIX_END_##W)                                                                \
-    }                                                                                              \
-    PLAIN void pimattn_i_mix_rest_##W(const pimattn_i_tile *tile, const float *weights, float *o,  \
-                                      size_t o_floats, uint32_t j, uint32_t n_queries)             \
-    {                                                                                              \
-        const size_t bytes = pimattn_i_type_bytes(tile->v_type);                                   \
-        for (; j < tile->dim_v; j += W)                                                            \
-            for (uint32_t i = 0; i < n_queries; i++) {                                             \
-                const unsigned char *v = tile->v + j * bytes;                                      \
-                float *to = o + i * o_floats + j;                                                  \
-                pimattn_i_v##W sum = pimattn_i_set1_##W(0.0f);                                     \
-                for (uint32_t t = 0; t < PIMATTN_I_TILE; t++, v += tile->v_stride)                 \
-                    sum = pimattn_i_fma_##W(pimattn_i_load_##W(v, tile->v_type),                   \
-                                            pimattn_i_set1_##W(weights[t * n_queries + i]), sum);  \
-                pimattn_i_put_##W(to, pimattn_i_add_##W(pimattn_i_get_##W(to), sum));              \
-            }                                                                                      \
-    }                                                                                              \
-    TARGET void pimattn_i_mix_##W(const pimattn_i_tile *tile, const float *weights, float *o,      \
-                                  size_t o_floats, const uint32_t type, const uint32_t n_queries)  \
-    {                                                                                              \
-        const uint32_t most = PIMATTN_I_SUMS_##W / n_queries;                                      \
-        const uint32_t C = n_queries > 1 && most > 4 ? 4 : most > 8 ? 8 : most;                    \
-        size_t fetched = 0;                                                                        \
-        uint32_t j = 0;                                                                            \
-        for (; j + C * W <= tile->dim_v; j += C * W)                                               \
-            pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n_queries, C);   \
-        for (; n_queries == 1 && j + C / 2 * W <= tile->dim_v; j += C / 2 * W)                     \
-            pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n_queries,       \
-                                   C / 2);                                                         \
-        if (j < tile->dim_v) pimattn_i_mix_rest_##W(tile, weights, o, o_floats, j, n_queries);     \
-    }
-
-#define PIMATTN_I_INSTANCE(W, PLAIN, T, N)                                                         \
-    PLAIN void pimattn_i_dots_##W##_##T##_##N(const pimattn_i_tile *tile, const float *q,          \
-                                              size_t q_floats, float *s)                           \
+#define PIMATTN_I_INSTANCE(W, T, N)                                                                \
+    PIMATTN_I_PLAIN_##W void pimattn_i_dots_##W##_##T##_##N(                                       \
+        const pimattn_i_tile *tile, const float *q, size_t q_floats, float *s)                     \
     {                                                                                              \
         pimattn_i_dots_##W(tile, q, q_floats, s, PIMATTN_##T, N);                                  \
     }                                                                                              \
-    PLAIN void pimattn_i_mix_##W##_##T##_##N(const pimattn_i_tile *tile, const float *weights,     \
-                                             float *o, size_t o_floats)                            \
+    PIMATTN_I_PLAIN_##W void pimattn_i_mix_##W##_##T##_##N(                                        \
+        const pimattn_i_tile *tile, const float *weights, float *o, size_t o_floats)               \
     {                                                                                              \
         pimattn_i_mix_##W(tile, weights, o, o_floats, PIMATTN_##T, N);                             \
     }
-#define PIMATTN_I_INSTANCES(W, PLAIN, N)                                                           \
-    PIMATTN_I_INSTANCE(W, PLAIN, F32, N)                                                           \
-    PIMATTN_I_INSTANCE(W, PLAIN, F16, N)                                                           \
-    PIMATTN_I_INSTANCE(W, PLAIN, BF16, N)                                                          \
-    PIMATTN_I_INSTANCE(W, PLAIN, INT8, N)
+#define PIMATTN_I_INSTANCES(W, N)                                                                  \
+    PIMATTN_I_INSTANCE(W, F32, N)                                                                  \
+    PIMATTN_I_INSTANCE(W, F16, N)                                                                  \
+    PIMATTN_I_INSTANCE(W, BF16, N)                                                                 \
+    PIMATTN_I_INSTANCE(W, INT8, N)
 
 #define PIMATTN_I_TABLE(W, F, T)                                                                   \
     {                                                                                              \
@@ -1264,20 +1396,20 @@ static inline void pimattn_i_mask(float mask[16], uint32_t visible)
             PIMATTN_I_TABLE(W, F, INT8)                                                            \
     }
 
-/* TARGET: of what is inlined, PLAIN: of what is called. */
-#define PIMATTN_I_PARTS(W, TARGET, PLAIN, EACH)                                                    \
-    PIMATTN_I_EXP(W, TARGET)                                                                       \
-    PIMATTN_I_OVER_TOKENS(W, TARGET, add)                                                          \
-    PIMATTN_I_OVER_TOKENS(W, TARGET, max)                                                          \
-    PIMATTN_I_SOFT(W, TARGET, PLAIN)                                                               \
-    PIMATTN_I_MIX(W, TARGET, PLAIN, EACH)                                                          \
-    PIMATTN_I_ROWS(W, TARGET, PLAIN)                                                               \
-    PIMATTN_I_INSTANCES(W, PLAIN, 1)                                                               \
-    PIMATTN_I_INSTANCES(W, PLAIN, 2)                                                               \
-    PIMATTN_I_INSTANCES(W, PLAIN, 4)
-
 #define PIMATTN_I_KERNEL(W, NAME, MOST)                                                            \
-    static const pimattn_i_kernel *pimattn_i_kernel_##W(void)                                      \
+    PIMATTN_I_TYPES(W)                                                                             \
+    PIMATTN_I_FOLD(W, add, PIMATTN_I_ADD)                                                          \
+    PIMATTN_I_FOLD(W, most, PIMATTN_I_MOST)                                                        \
+    PIMATTN_I_FOLD(W, peak, PIMATTN_I_PEAK)                                                        \
+    PIMATTN_I_DOTS(W)                                                                              \
+    PIMATTN_I_EXP(W)                                                                               \
+    PIMATTN_I_SOFT(W)                                                                              \
+    PIMATTN_I_MIX(W)                                                                               \
+    PIMATTN_I_ROWS(W)                                                                              \
+    PIMATTN_I_INSTANCES(W, 1)                                                                      \
+    PIMATTN_I_INSTANCES(W, 2)                                                                      \
+    PIMATTN_I_INSTANCES(W, 4)                                                                      \
+    PIMATTN_I_MORE_##W static const pimattn_i_kernel *pimattn_i_kernel_##W(void)                   \
     {                                                                                              \
         static const pimattn_i_kernel kernel = {NAME,                                              \
                                                 MOST,                                              \
@@ -1298,456 +1430,104 @@ static inline void pimattn_i_mask(float mask[16], uint32_t visible)
 
 /* --- AVX2, FMA and F16C: vectors of 8. --- */
 
-#define PIMATTN_I_PLAIN_8  static __attribute__((target("avx2,fma,f16c")))
-#define PIMATTN_I_TARGET_8 static inline __attribute__((always_inline, target("avx2,fma,f16c")))
+#define PIMATTN_I_FOR_8    "avx2,fma,f16c"
+#define PIMATTN_I_PLAIN_8  static __attribute__((target(PIMATTN_I_FOR_8)))
+#define PIMATTN_I_TARGET_8 static inline __attribute__((always_inline, target(PIMATTN_I_FOR_8)))
 
-typedef __m256 pimattn_i_v8;
-
-PIMATTN_I_TARGET_8 __m256 pimattn_i_set1_8(float x)
-{
-    return _mm256_set1_ps(x);
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_zero_8(void)
-{
-    __m256 x;
-    __asm__ volatile("vxorps %0, %0, %0" : "=x"(x));
-    return x;
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_get_8(const float *from)
-{
-    return _mm256_loadu_ps(from);
-}
-PIMATTN_I_TARGET_8 void pimattn_i_put_8(float *to, __m256 x)
-{
-    _mm256_storeu_ps(to, x);
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_add_8(__m256 a, __m256 b)
-{
-    return _mm256_add_ps(a, b);
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_sub_8(__m256 a, __m256 b)
-{
-    return _mm256_sub_ps(a, b);
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_mul_8(__m256 a, __m256 b)
-{
-    return _mm256_mul_ps(a, b);
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_div_8(__m256 a, __m256 b)
-{
-    return _mm256_div_ps(a, b);
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_max_8(__m256 a, __m256 b)
-{
-    return _mm256_max_ps(a, b);
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_fma_8(__m256 a, __m256 b, __m256 c)
-{
-    return _mm256_fmadd_ps(a, b, c);
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_pow2_8(__m256 n)
-{
-    __m256i bits = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(bits, 23));
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_above_8(__m256 x, float limit, __m256 p)
-{
-    return _mm256_and_ps(_mm256_cmp_ps(x, _mm256_set1_ps(limit), _CMP_GT_OQ), p);
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_size_8(__m256 x)
-{
-    return _mm256_and_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff)));
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_tidy_8(__m256 x)
-{
-    __m256 finite = _mm256_cmp_ps(pimattn_i_size_8(x), _mm256_set1_ps(FLT_MAX), _CMP_LE_OQ);
-    return _mm256_blendv_ps(_mm256_set1_ps(pimattn_i_nan()), x, finite);
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_peak_8(__m256 a, __m256 x)
-{
-    return _mm256_castsi256_ps(
-        _mm256_max_epi32(_mm256_castps_si256(a), _mm256_castps_si256(pimattn_i_size_8(x))));
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_swap_8(__m256 x, const uint32_t step)
-{
-    if (step == 4) return _mm256_permute2f128_ps(x, x, 0x01);
-    return step == 2 ? _mm256_permute_ps(x, 0x4e) : _mm256_permute_ps(x, 0xb1);
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_spread_8(const float *m, uint32_t n_queries)
-{
-    if (n_queries == 8) return _mm256_loadu_ps(m);
-    if (n_queries == 4) return _mm256_broadcast_ps((const __m128 *)(const void *)m);
-    if (n_queries == 1) return _mm256_set1_ps(*m);
-    __m128i pair = _mm_loadl_epi64((const __m128i *)(const void *)m);
-    return _mm256_castsi256_ps(_mm256_broadcastq_epi64(pair));
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_each_8(const float *x, uint32_t times)
-{
-    static const int of[4][8] = {{0, 1, 2, 3, 4, 5, 6, 7},
-                                 {0, 0, 1, 1, 2, 2, 3, 3},
-                                 {0, 0, 0, 0, 1, 1, 1, 1},
-                                 {0, 0, 0, 0, 0, 0, 0, 0}};
-    __m256i index =
-        _mm256_loadu_si256((const __m256i *)(const void *)of[times == 8 ? 3 : times / 2]);
-    return _mm256_permutevar8x32_ps(pimattn_i_spread_8(x, 8 / times), index);
-}
-PIMATTN_I_TARGET_8 void pimattn_i_keep_8(float *m, __m256 x, uint32_t n_queries)
-{
-    __m128 low = _mm256_castps256_ps128(x);
-    if (n_queries == 8) _mm256_storeu_ps(m, x);
-    if (n_queries == 4) _mm_storeu_ps(m, low);
-    if (n_queries == 2) _mm_storel_pi((__m64 *)(void *)m, low);
-    if (n_queries == 1) _mm_store_ss(m, low);
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_load_8(const unsigned char *from, const uint32_t type)
-{
-    const __m128i *half = (const __m128i *)(const void *)from;
-    if (type == PIMATTN_F32) return _mm256_loadu_ps((const float *)(const void *)from);
-    if (type == PIMATTN_F16) return _mm256_cvtph_ps(_mm_loadu_si128(half));
-    if (type == PIMATTN_INT8)
-        return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(half)));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(half)), 16));
-}
-PIMATTN_I_TARGET_8 void pimattn_i_store_8(unsigned char *to, __m256 x, const uint32_t type)
-{
-    if (type == PIMATTN_F32) {
-        _mm256_storeu_ps((float *)(void *)to, x);
-        return;
-    }
-    if (type == PIMATTN_F16) {
-        _mm_storeu_si128((__m128i *)(void *)to, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
-        return;
-    }
-    __m256i n = _mm256_castps_si256(x);
-    if (type == PIMATTN_INT8) {
-        n = _mm256_cvtps_epi32(x);
-        __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1));
-        _mm_storel_epi64((__m128i *)(void *)to, _mm_packs_epi16(words, words));
-        return;
-    }
-    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(n, 16), _mm256_set1_epi32(1));
-    n = _mm256_srli_epi32(_mm256_add_epi32(n, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))),
-                          16);
-    _mm_storeu_si128((__m128i *)(void *)to,
-                     _mm_packus_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1)));
-}
-
-/* Sums of the lanes of two vectors at a time: after 3 rounds, those of 8. */
-PIMATTN_I_TARGET_8 __m256 pimattn_i_fold2_8(__m256 a, __m256 b)
-{
-    return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_fold4_8(__m256 a, __m256 b)
-{
-    return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x44), _mm256_shuffle_ps(a, b, 0xee));
-}
-PIMATTN_I_TARGET_8 __m256 pimattn_i_fold8_8(__m256 a, __m256 b)
-{
-    return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd));
-}
-
-/* Tokens times queries of one block of sums: 8, so that the halves of a row come one by one. */
-#define PIMATTN_I_QUERY_8(i)                                                                       \
-    if (i < n) qs[i] = pimattn_i_hold_8(q + i * q_floats);
-#define PIMATTN_I_DOT_8(i)                                                                         \
-    a##i = _mm256_fmadd_ps(pimattn_i_load_8(k + (i / n) * stride, type), qs[i % n], a##i);
-#define PIMATTN_I_HALF_8(i)     low[i] = a##i;
-#define PIMATTN_I_WHOLE_8(i)    a##i = _mm256_add_ps(low[i], a##i);
 #define PIMATTN_I_SUMS_8        8
-#define PIMATTN_I_ZERO_8(i)     __m256 a##i = pimattn_i_zero_8();
-#define PIMATTN_I_MIX_STEP_8(i) PIMATTN_I_MIX_STEP(8, i)
-#define PIMATTN_I_MIX_END_8(i)  PIMATTN_I_MIX_END(8, i)
-
-/* A vector of a query, loaded once: else compilers load it again for every token. */
-PIMATTN_I_TARGET_8 __m256 pimattn_i_hold_8(const float *q)
-{
-    __m256 x = _mm256_loadu_ps(q);
-    __asm__("" : "+x"(x));
-    return x;
-}
-
-PIMATTN_I_TARGET_8 __m256 pimattn_i_dots_block_8(const pimattn_i_tile *tile, const unsigned char *k,
-                                                 const float *q, size_t q_floats, size_t *fetched,
-                                                 const uint32_t type, const uint32_t n,
-                                                 const size_t fetch)
-{
-    const size_t bytes = 16 * pimattn_i_type_bytes(type), stride = tile->k_stride;
-    const unsigned char *row = k, *end = k + tile->dim_k / 16 * bytes;
-    const float *of = q;
-    __m256 qs[8], low[8];
-    PIMATTN_I_EACH8(PIMATTN_I_ZERO_8)
-    for (; k != end; k += bytes, q += 16) {
-        pimattn_i_fetch(tile->next_k, tile->far_k, fetched, fetch, PIMATTN_I_BOTH(type, n));
-        PIMATTN_I_EACH8(PIMATTN_I_QUERY_8)
-        PIMATTN_I_EACH8(PIMATTN_I_DOT_8)
-    }
-    PIMATTN_I_EACH8(PIMATTN_I_HALF_8)
-    a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = _mm256_setzero_ps();
-    end += bytes / 2;
-    q = of + 8;
-    for (k = row + bytes / 2; k != end; k += bytes, q += 16) {
-        PIMATTN_I_EACH8(PIMATTN_I_QUERY_8)
-        PIMATTN_I_EACH8(PIMATTN_I_DOT_8)
-    }
-    PIMATTN_I_EACH8(PIMATTN_I_WHOLE_8)
-    a0 = pimattn_i_fold4_8(pimattn_i_fold2_8(a0, a4), pimattn_i_fold2_8(a1, a5));
-    a1 = pimattn_i_fold4_8(pimattn_i_fold2_8(a2, a6), pimattn_i_fold2_8(a3, a7));
-    return pimattn_i_fold8_8(a0, a1);
-}
-
-PIMATTN_I_TARGET_8 void pimattn_i_dots_8(const pimattn_i_tile *tile, const float *q,
-                                         size_t q_floats, float *s, const uint32_t type,
-                                         const uint32_t n)
-{
-    const size_t fetch = 128 / n * pimattn_i_type_bytes(type), stride = tile->k_stride;
-    const unsigned char *k = tile->k, *end = k + 16 * stride;
-    size_t fetched = 0;
-    for (; k != end; k += 8 / n * stride, s += 8)
-        _mm256_storeu_ps(s, pimattn_i_dots_block_8(tile, k, q, q_floats, &fetched, type, n, fetch));
-}
-
+#define PIMATTN_I_EACH_8        PIMATTN_I_EACH8
 #define PIMATTN_I_EIGHT_8(F, T) NULL /* two blocks of 4 are faster */
+#define PIMATTN_I_MORE_8
 
-PIMATTN_I_PARTS(8, PIMATTN_I_TARGET_8, PIMATTN_I_PLAIN_8, PIMATTN_I_EACH8)
+#define PIMATTN_I_QUAD_8(i)                                                                        \
+    pimattn_i_add_8(sums[0][i] + sums[1][i], sums[0][i + 4] + sums[1][i + 4], 4)
+#define PIMATTN_I_FMA_8(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define PIMATTN_I_MAX_8(a, b)    _mm256_max_ps(a, b)
+#define PIMATTN_I_PEAK_8(a, b)   (pimattn_i_v8) _mm256_max_epi32((__m256i)(a), (__m256i)(b))
+#define PIMATTN_I_AT_8(x, token)                                                                   \
+    _mm256_permutevar8x32_ps(pimattn_i_get_8(x + (token[0] & 8)), (__m256i)token)
+#define PIMATTN_I_INT8_8(from)                                                                     \
+    _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)from)))
+#define PIMATTN_I_F16_8(half) _mm256_cvtph_ps((__m128i)half)
+#define PIMATTN_I_BF16_8(half)                                                                     \
+    (pimattn_i_v8) _mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)half), 16)
+#define PIMATTN_I_TO_F16_8(x)  (pimattn_i_h8) _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)
+#define PIMATTN_I_TO_HALF_8(n) (pimattn_i_h8) pimattn_i_to_half_8(n)
+#define PIMATTN_I_TO_INT8_8(n) pimattn_i_to_int8_8(n)
+
+PIMATTN_I_VECTOR(8)
+
+PIMATTN_I_TARGET_8 __m256 pimattn_i_pick_8(__m256 a, __m256 b, const int step, const bool second)
+{
+    if (step == 4)
+        return second ? _mm256_permute2f128_ps(a, b, 0x31) : _mm256_permute2f128_ps(a, b, 0x20);
+    if (step == 2) return second ? _mm256_shuffle_ps(a, b, 0xee) : _mm256_shuffle_ps(a, b, 0x44);
+    return second ? _mm256_shuffle_ps(a, b, 0xdd) : _mm256_shuffle_ps(a, b, 0x88);
+}
+PIMATTN_I_TARGET_8 __m128i pimattn_i_to_half_8(pimattn_i_i8 n)
+{
+    const __m256i low = (__m256i)(n & 0xffff);
+    return _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+}
+PIMATTN_I_TARGET_8 pimattn_i_b8 pimattn_i_to_int8_8(pimattn_i_i8 n)
+{
+    const __m128i half = pimattn_i_to_half_8(n & 0xff);
+    return (pimattn_i_b8)_mm_cvtsi128_si64(_mm_packus_epi16(half, half));
+}
+
 PIMATTN_I_KERNEL(8, "avx2", 4)
 
 #ifdef PIMATTN_I_AVX512
 
 /* --- AVX-512: vectors of 16. --- */
 
-#define PIMATTN_I_FOR_16    "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"
+#define PIMATTN_I_FOR_16    "avx512f,avx512bw,avx512dq,avx512vl," PIMATTN_I_FOR_8
 #define PIMATTN_I_PLAIN_16  static __attribute__((target(PIMATTN_I_FOR_16)))
 #define PIMATTN_I_TARGET_16 static inline __attribute__((always_inline, target(PIMATTN_I_FOR_16)))
 
-typedef __m512 pimattn_i_v16;
-
-PIMATTN_I_TARGET_16 __m512 pimattn_i_set1_16(float x)
-{
-    return _mm512_set1_ps(x);
-}
-/* A register of its own: compilers copy one zero 15 times, and the copies take as long as sums. */
-PIMATTN_I_TARGET_16 __m512 pimattn_i_zero_16(void)
-{
-    __m512 x;
-    __asm__ volatile("vpxord %0, %0, %0" : "=v"(x));
-    return x;
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_get_16(const float *from)
-{
-    return _mm512_loadu_ps(from);
-}
-PIMATTN_I_TARGET_16 void pimattn_i_put_16(float *to, __m512 x)
-{
-    _mm512_storeu_ps(to, x);
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_add_16(__m512 a, __m512 b)
-{
-    return _mm512_add_ps(a, b);
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_sub_16(__m512 a, __m512 b)
-{
-    return _mm512_sub_ps(a, b);
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_mul_16(__m512 a, __m512 b)
-{
-    return _mm512_mul_ps(a, b);
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_div_16(__m512 a, __m512 b)
-{
-    return _mm512_div_ps(a, b);
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_max_16(__m512 a, __m512 b)
-{
-    return _mm512_maskz_max_ps(0xffff, a, b);
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_fma_16(__m512 a, __m512 b, __m512 c)
-{
-    return _mm512_fmadd_ps(a, b, c);
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_pow2_16(__m512 n)
-{
-    __m512i bits = _mm512_add_epi32(_mm512_maskz_cvtps_epi32(0xffff, n), _mm512_set1_epi32(127));
-    return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, bits, 23));
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_above_16(__m512 x, float limit, __m512 p)
-{
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(limit), _CMP_GT_OQ), p);
-}
-PIMATTN_I_TARGET_16 __m512i pimattn_i_size_16(__m512 x)
-{
-    return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_tidy_16(__m512 x)
-{
-    __mmask16 finite = _mm512_cmp_ps_mask(_mm512_castsi512_ps(pimattn_i_size_16(x)),
-                                          _mm512_set1_ps(FLT_MAX), _CMP_LE_OQ);
-    return _mm512_mask_mov_ps(_mm512_set1_ps(pimattn_i_nan()), finite, x);
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_peak_16(__m512 a, __m512 x)
-{
-    return _mm512_castsi512_ps(
-        _mm512_maskz_max_epi32(0xffff, _mm512_castps_si512(a), pimattn_i_size_16(x)));
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_swap_16(__m512 x, const uint32_t step)
-{
-    if (step == 8) return _mm512_maskz_shuffle_f32x4(0xffff, x, x, 0x4e);
-    if (step == 4) return _mm512_maskz_shuffle_f32x4(0xffff, x, x, 0xb1);
-    return step == 2 ? _mm512_maskz_permute_ps(0xffff, x, 0x4e)
-                     : _mm512_maskz_permute_ps(0xffff, x, 0xb1);
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_spread_16(const float *m, uint32_t n_queries)
-{
-    __m512 half = _mm512_castps256_ps512(pimattn_i_spread_8(m, n_queries));
-    return _mm512_maskz_shuffle_f32x4(0xffff, half, half, 0x44);
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_each_16(const float *x, uint32_t times)
-{
-    if (times == 1) return _mm512_loadu_ps(x);
-    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    __m128i shift = _mm_cvtsi32_si128(times == 8 ? 3 : (int)(times / 2));
-    return _mm512_maskz_permutexvar_ps(0xffff, _mm512_maskz_srl_epi32(0xffff, lane, shift),
-                                       pimattn_i_spread_16(x, 16 / times));
-}
-PIMATTN_I_TARGET_16 void pimattn_i_keep_16(float *m, __m512 x, uint32_t n_queries)
-{
-    __m256d half = _mm512_maskz_extractf64x4_pd(15, _mm512_castps_pd(x), 0);
-    pimattn_i_keep_8(m, _mm256_castpd_ps(half), n_queries);
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_load_16(const unsigned char *from, const uint32_t type)
-{
-    const __m256i *half = (const __m256i *)(const void *)from;
-    if (type == PIMATTN_F32) return _mm512_loadu_ps(from);
-    if (type == PIMATTN_F16) return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(half));
-    if (type == PIMATTN_INT8)
-        return _mm512_maskz_cvtepi32_ps(
-            0xffff, _mm512_maskz_cvtepi8_epi32(
-                        0xffff, _mm_loadu_si128((const __m128i *)(const void *)from)));
-    return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(
-        0xffff, _mm512_maskz_cvtepu16_epi32(0xffff, _mm256_loadu_si256(half)), 16));
-}
-PIMATTN_I_TARGET_16 void pimattn_i_store_16(unsigned char *to, __m512 x, const uint32_t type)
-{
-    __m256i *half = (__m256i *)(void *)to;
-    if (type == PIMATTN_F32) {
-        _mm512_storeu_ps(to, x);
-        return;
-    }
-    if (type == PIMATTN_F16) {
-        _mm256_storeu_si256(half, _mm512_maskz_cvtps_ph(0xffff, x, _MM_FROUND_TO_NEAREST_INT));
-        return;
-    }
-    __m512i n = _mm512_castps_si512(x);
-    if (type == PIMATTN_INT8) {
-        n = _mm512_maskz_cvtps_epi32(0xffff, x);
-        _mm_storeu_si128((__m128i *)(void *)to, _mm512_maskz_cvtepi32_epi8(0xffff, n));
-        return;
-    }
-    __m512i odd = _mm512_and_si512(_mm512_maskz_srli_epi32(0xffff, n, 16), _mm512_set1_epi32(1));
-    n = _mm512_add_epi32(n, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-    _mm256_storeu_si256(
-        half, _mm512_maskz_cvtepi32_epi16(0xffff, _mm512_maskz_srli_epi32(0xffff, n, 16)));
-}
-
-/* Sums of the lanes of two vectors at a time: after 4 rounds, those of 16. */
-PIMATTN_I_TARGET_16 __m512 pimattn_i_fold2_16(__m512 a, __m512 b)
-{
-    return _mm512_add_ps(_mm512_maskz_shuffle_f32x4(0xffff, a, b, 0x44),
-                         _mm512_maskz_shuffle_f32x4(0xffff, a, b, 0xee));
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_fold4_16(__m512 a, __m512 b)
-{
-    return _mm512_add_ps(_mm512_maskz_shuffle_f32x4(0xffff, a, b, 0x88),
-                         _mm512_maskz_shuffle_f32x4(0xffff, a, b, 0xdd));
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_fold8_16(__m512 a, __m512 b)
-{
-    return _mm512_add_ps(_mm512_maskz_shuffle_ps(0xffff, a, b, 0x44),
-                         _mm512_maskz_shuffle_ps(0xffff, a, b, 0xee));
-}
-PIMATTN_I_TARGET_16 __m512 pimattn_i_fold16_16(__m512 a, __m512 b)
-{
-    return _mm512_add_ps(_mm512_maskz_shuffle_ps(0xffff, a, b, 0x88),
-                         _mm512_maskz_shuffle_ps(0xffff, a, b, 0xdd));
-}
-
-#define PIMATTN_I_QUERY_16(i)                                                                      \
-    if (i < n_queries) qs[i] = pimattn_i_hold_16(of + i * q_floats);
-#define PIMATTN_I_DOT_16(i)                                                                        \
-    a##i = _mm512_fmadd_ps(pimattn_i_load_16(k + (i / n_queries) * stride + at, type),             \
-                           qs[i % n_queries], a##i);
 #define PIMATTN_I_SUMS_16        16
-#define PIMATTN_I_ZERO_16(i)     __m512 a##i = pimattn_i_zero_16();
-#define PIMATTN_I_MIX_STEP_16(i) PIMATTN_I_MIX_STEP(16, i)
-#define PIMATTN_I_MIX_END_16(i)  PIMATTN_I_MIX_END(16, i)
-
-/* A vector of a query, loaded once: else compilers load it again for every token. */
-PIMATTN_I_TARGET_16 __m512 pimattn_i_hold_16(const float *q)
-{
-    __m512 x = _mm512_loadu_ps(q);
-    __asm__("" : "+v"(x));
-    return x;
-}
-
-#define PIMATTN_I_TAKE_16(i) a##i = sums[i];
-
-/* Sums of a single query: rows one after the other, as the memory likes them. */
-PIMATTN_I_TARGET_16 void pimattn_i_rows_16(const pimattn_i_tile *tile, const float *q, __m512 *sums,
-                                           const uint32_t type)
-{
-    const size_t bytes = 16 * pimattn_i_type_bytes(type);
-    const size_t row = tile->dim_k / 16 * bytes;
-    const unsigned char *k = tile->k;
-    size_t fetched = 0;
-    for (int i = 0; i < 16; i++, k += tile->k_stride) {
-        __m512 sum = _mm512_setzero_ps();
-        const float *of = q;
-        pimattn_i_fetch(tile->next_k, tile->far_k, &fetched, row, PIMATTN_I_BOTH(type, 1));
-        for (size_t at = 0; at != row; at += bytes, of += 16)
-            sum = _mm512_fmadd_ps(pimattn_i_load_16(k + at, type), _mm512_loadu_ps(of), sum);
-        sums[i] = sum;
-    }
-}
-
-PIMATTN_I_TARGET_16 void pimattn_i_dots_16(const pimattn_i_tile *tile, const float *q,
-                                           size_t q_floats, float *s, const uint32_t type,
-                                           const uint32_t n_queries)
-{
-    /* stores of s could change *tile for all the compiler knows */
-    const size_t bytes = 16 * pimattn_i_type_bytes(type), stride = tile->k_stride;
-    const size_t row = tile->dim_k / 16 * bytes;
-    const unsigned char *next = tile->next_k, *far = tile->far_k;
-    const unsigned char *k = tile->k, *end = k + 16 * stride;
-    size_t fetched = 0;
-    for (; k != end; k += 16 / n_queries * stride, s += 16) {
-        const float *of = q;
-        __m512 qs[8];
-        PIMATTN_I_EACH16(PIMATTN_I_ZERO_16)
-        if (n_queries == 1 && type != PIMATTN_INT8) {
-            __m512 sums[16];
-            pimattn_i_rows_16(tile, q, sums, type);
-            PIMATTN_I_EACH16(PIMATTN_I_TAKE_16)
-        }
-        for (size_t at = 0; (n_queries > 1 || type == PIMATTN_INT8) && at != row;
-             at += bytes, of += 16) {
-            pimattn_i_fetch(next, far, &fetched, 16 * bytes / n_queries,
-                            PIMATTN_I_BOTH(type, n_queries));
-            PIMATTN_I_EACH8(PIMATTN_I_QUERY_16)
-            PIMATTN_I_EACH16(PIMATTN_I_DOT_16)
-        }
-        /* lanes 0 to 15 are a0 to a15 */
-        a0 = pimattn_i_fold4_16(pimattn_i_fold2_16(a0, a4), pimattn_i_fold2_16(a8, a12));
-        a1 = pimattn_i_fold4_16(pimattn_i_fold2_16(a1, a5), pimattn_i_fold2_16(a9, a13));
-        a2 = pimattn_i_fold4_16(pimattn_i_fold2_16(a2, a6), pimattn_i_fold2_16(a10, a14));
-        a3 = pimattn_i_fold4_16(pimattn_i_fold2_16(a3, a7), pimattn_i_fold2_16(a11, a15));
-        a0 = pimattn_i_fold16_16(pimattn_i_fold8_16(a0, a1), pimattn_i_fold8_16(a2, a3));
-        _mm512_storeu_ps(s, a0);
-    }
-}
-
+#define PIMATTN_I_EACH_16        PIMATTN_I_EACH16
 #define PIMATTN_I_EIGHT_16(F, T) pimattn_i_##F##_16_##T##_8
+#define PIMATTN_I_MORE_16        PIMATTN_I_INSTANCES(16, 8)
 
-PIMATTN_I_PARTS(16, PIMATTN_I_TARGET_16, PIMATTN_I_PLAIN_16, PIMATTN_I_EACH16)
-PIMATTN_I_INSTANCES(16, PIMATTN_I_PLAIN_16, 8)
+#define PIMATTN_I_PAIR_16(i) pimattn_i_add_16(sums[0][i], sums[0][i + 4], 8)
+#define PIMATTN_I_QUAD_16(i) pimattn_i_add_16(PIMATTN_I_PAIR_16(i), PIMATTN_I_PAIR_16(i + 8), 4)
+/* With a mask of all lanes where the plain form begins with what gcc calls uninitialized. */
+#define PIMATTN_I_FMA_16(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define PIMATTN_I_MAX_16(a, b)    _mm512_maskz_max_ps(0xffff, a, b)
+#define PIMATTN_I_PEAK_16(a, b)                                                                    \
+    (pimattn_i_v16) _mm512_maskz_max_epi32(0xffff, (__m512i)(a), (__m512i)(b))
+#define PIMATTN_I_AT_16(x, token)                                                                  \
+    _mm512_maskz_permutexvar_ps(0xffff, (__m512i)token, pimattn_i_get_16(x))
+#define PIMATTN_I_INT8_16(from)                                                                    \
+    _mm512_maskz_cvtepi32_ps(                                                                      \
+        0xffff,                                                                                    \
+        _mm512_maskz_cvtepi8_epi32(0xffff, _mm_loadu_si128((const __m128i *)(const void *)from)))
+#define PIMATTN_I_F16_16(half) _mm512_maskz_cvtph_ps(0xffff, (__m256i)half)
+/* One instruction: half word i becomes the upper half of word i. */
+#define PIMATTN_I_BF16_16(half)                                                                    \
+    (pimattn_i_v16) _mm512_maskz_permutexvar_epi16(                                                \
+        0xaaaaaaaau, _mm512_loadu_si512(pimattn_i_upper), _mm512_castsi256_si512((__m256i)half))
+#define PIMATTN_I_TO_F16_16(x)                                                                     \
+    (pimattn_i_h16) _mm512_maskz_cvtps_ph(0xffff, x, _MM_FROUND_TO_NEAREST_INT)
+#define PIMATTN_I_TO_HALF_16(n) (pimattn_i_h16) _mm512_maskz_cvtepi32_epi16(0xffff, (__m512i)n)
+#define PIMATTN_I_TO_INT8_16(n) (pimattn_i_b16) _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)n)
+#define PIMATTN_I_PICK_16(F, FIRST, SECOND)                                                        \
+    (second ? F(0xffff, a, b, SECOND) : F(0xffff, a, b, FIRST))
+
+static const uint16_t pimattn_i_upper[32] = {0, 0, 0, 1, 0, 2,  0, 3,  0, 4,  0, 5,  0, 6,  0, 7,
+                                             0, 8, 0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15};
+
+PIMATTN_I_VECTOR(16)
+
+PIMATTN_I_TARGET_16 __m512 pimattn_i_pick_16(__m512 a, __m512 b, const int step, const bool second)
+{
+    if (step == 8) return PIMATTN_I_PICK_16(_mm512_maskz_shuffle_f32x4, 0x44, 0xee);
+    if (step == 4) return PIMATTN_I_PICK_16(_mm512_maskz_shuffle_f32x4, 0x88, 0xdd);
+    if (step == 2) return PIMATTN_I_PICK_16(_mm512_maskz_shuffle_ps, 0x44, 0xee);
+    return PIMATTN_I_PICK_16(_mm512_maskz_shuffle_ps, 0x88, 0xdd);
+}
+
 PIMATTN_I_KERNEL(16, "avx512", 8)
 
 #endif /* PIMATTN_I_AVX512 */
@@ -1757,171 +1537,46 @@ PIMATTN_I_KERNEL(16, "avx512", 8)
 
 /* --- NEON: vectors of 4. --- */
 
-#define PIMATTN_I_PLAIN_4  static
-#define PIMATTN_I_TARGET_4 static inline __attribute__((always_inline))
+#define PIMATTN_I_PLAIN_4       static
+#define PIMATTN_I_TARGET_4      static inline __attribute__((always_inline))
+#define PIMATTN_I_SUMS_4        16
+#define PIMATTN_I_EACH_4        PIMATTN_I_EACH16
+#define PIMATTN_I_EIGHT_4(F, T) NULL
+#define PIMATTN_I_MORE_4
 
-typedef float32x4_t pimattn_i_v4;
+#define PIMATTN_I_QUAD_4(i)      ((sums[0][i] + sums[2][i]) + (sums[1][i] + sums[3][i]))
+#define PIMATTN_I_FMA_4(a, b, c) vfmaq_f32(c, a, b)
+#define PIMATTN_I_MAX_4(a, b)    vmaxq_f32(a, b)
+#define PIMATTN_I_F16_4(half)    vcvt_f32_f16((float16x4_t)half)
+#define PIMATTN_I_BF16_4(half)   (pimattn_i_v4) vshll_n_u16((uint16x4_t)half, 16)
+#define PIMATTN_I_INT8_4(from)   pimattn_i_int8_4(from)
+#define PIMATTN_I_PEAK_4(a, b)   (pimattn_i_v4) vmaxq_s32((int32x4_t)(a), (int32x4_t)(b))
+#define PIMATTN_I_AT_4(x, token) pimattn_i_at_4(x, token)
+#define PIMATTN_I_TO_F16_4(x)    (pimattn_i_h4) vcvt_f16_f32(x)
+#define PIMATTN_I_TO_HALF_4(n)   (pimattn_i_h4) vmovn_s32((int32x4_t)n)
+#define PIMATTN_I_TO_INT8_4(n)   __builtin_convertvector(n, pimattn_i_b4)
 
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_set1_4(float x)
+PIMATTN_I_VECTOR(4)
+
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_pick_4(float32x4_t a, float32x4_t b, const int step,
+                                                const bool second)
 {
-    return vdupq_n_f32(x);
+    if (step == 1) return second ? vuzp2q_f32(a, b) : vuzp1q_f32(a, b);
+    return second ? vcombine_f32(vget_high_f32(a), vget_high_f32(b))
+                  : vcombine_f32(vget_low_f32(a), vget_low_f32(b));
 }
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_get_4(const float *from)
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_at_4(const float *x, pimattn_i_i4 token)
 {
-    return vld1q_f32(from);
+    const float32x4_t each = {x[token[0]], x[token[1]], x[token[2]], x[token[3]]};
+    return each;
 }
-PIMATTN_I_TARGET_4 void pimattn_i_put_4(float *to, float32x4_t x)
+PIMATTN_I_TARGET_4 float32x4_t pimattn_i_int8_4(const unsigned char *from)
 {
-    vst1q_f32(to, x);
-}
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_add_4(float32x4_t a, float32x4_t b)
-{
-    return vaddq_f32(a, b);
-}
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_sub_4(float32x4_t a, float32x4_t b)
-{
-    return vsubq_f32(a, b);
-}
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_mul_4(float32x4_t a, float32x4_t b)
-{
-    return vmulq_f32(a, b);
-}
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_div_4(float32x4_t a, float32x4_t b)
-{
-    return vdivq_f32(a, b);
-}
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_max_4(float32x4_t a, float32x4_t b)
-{
-    return vmaxq_f32(a, b);
-}
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_fma_4(float32x4_t a, float32x4_t b, float32x4_t c)
-{
-    return vfmaq_f32(c, a, b);
-}
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_pow2_4(float32x4_t n)
-{
-    int32x4_t bits = vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127));
-    return vreinterpretq_f32_s32(vshlq_n_s32(bits, 23));
-}
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_above_4(float32x4_t x, float limit, float32x4_t p)
-{
-    uint32x4_t above = vcgtq_f32(x, vdupq_n_f32(limit));
-    return vreinterpretq_f32_u32(vandq_u32(above, vreinterpretq_u32_f32(p)));
-}
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_tidy_4(float32x4_t x)
-{
-    uint32x4_t finite = vcleq_f32(vabsq_f32(x), vdupq_n_f32(FLT_MAX));
-    return vbslq_f32(finite, x, vdupq_n_f32(pimattn_i_nan()));
-}
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_peak_4(float32x4_t a, float32x4_t x)
-{
-    uint32x4_t size = vandq_u32(vreinterpretq_u32_f32(x), vdupq_n_u32(0x7fffffffu));
-    return vreinterpretq_f32_u32(vmaxq_u32(vreinterpretq_u32_f32(a), size));
-}
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_swap_4(float32x4_t x, const uint32_t step)
-{
-    return step == 1 ? vrev64q_f32(x) : vextq_f32(x, x, 2);
-}
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_spread_4(const float *m, uint32_t n_queries)
-{
-    if (n_queries == 4) return vld1q_f32(m);
-    if (n_queries == 1) return vdupq_n_f32(*m);
-    float32x2_t two = vld1_f32(m);
-    return vcombine_f32(two, two);
-}
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_each_4(const float *x, uint32_t times)
-{
-    if (times == 4) return vdupq_n_f32(*x);
-    if (times == 1) return vld1q_f32(x);
-    float32x2_t two = vld1_f32(x);
-    return vcombine_f32(vdup_lane_f32(two, 0), vdup_lane_f32(two, 1));
-}
-PIMATTN_I_TARGET_4 void pimattn_i_keep_4(float *m, float32x4_t x, uint32_t n_queries)
-{
-    if (n_queries == 4) vst1q_f32(m, x);
-    if (n_queries == 2) vst1_f32(m, vget_low_f32(x));
-    if (n_queries == 1) vst1q_lane_f32(m, x, 0);
-}
-PIMATTN_I_TARGET_4 float32x4_t pimattn_i_load_4(const unsigned char *from, const uint32_t type)
-{
-    uint16x4_t half;
     int8x8_t bytes = vdup_n_s8(0);
-    if (type == PIMATTN_F32) return vreinterpretq_f32_u8(vld1q_u8(from));
-    memcpy(&half, from, type == PIMATTN_INT8 ? 4 : 8);
-    if (type == PIMATTN_F16) return vcvt_f32_f16(vreinterpret_f16_u16(half));
-    if (type == PIMATTN_BF16) return vreinterpretq_f32_u32(vshll_n_u16(half, 16));
     memcpy(&bytes, from, 4);
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(bytes))));
 }
-PIMATTN_I_TARGET_4 void pimattn_i_store_4(unsigned char *to, float32x4_t x, const uint32_t type)
-{
-    if (type == PIMATTN_F32) {
-        vst1q_u8(to, vreinterpretq_u8_f32(x));
-    } else if (type == PIMATTN_F16) {
-        vst1_u8(to, vreinterpret_u8_f16(vcvt_f16_f32(x)));
-    } else if (type == PIMATTN_BF16) {
-        uint32x4_t n = vreinterpretq_u32_f32(x);
-        uint32x4_t odd = vandq_u32(vshrq_n_u32(n, 16), vdupq_n_u32(1));
-        n = vaddq_u32(n, vaddq_u32(odd, vdupq_n_u32(0x7fff)));
-        vst1_u8(to, vreinterpret_u8_u16(vshrn_n_u32(n, 16)));
-    } else {
-        int16x4_t words = vmovn_s32(vcvtnq_s32_f32(x));
-        int8x8_t bytes = vmovn_s16(vcombine_s16(words, words));
-        memcpy(to, &bytes, 4);
-    }
-}
 
-/* Tokens times queries of one block of sums: 16, so that quarters of a row come one by one. */
-#define PIMATTN_I_DOT_4(i)                                                                         \
-    a##i = vfmaq_f32(a##i, pimattn_i_load_4(k + (i / n) * stride + at, type),                      \
-                     vld1q_f32(of + (i % n) * q_floats));
-#define PIMATTN_I_PART_4(i)     parts[h][i] = a##i;
-#define PIMATTN_I_ZERO_4(i)     float32x4_t a##i = vdupq_n_f32(0.0f);
-#define PIMATTN_I_SUMS_4        16
-#define PIMATTN_I_MIX_STEP_4(i) PIMATTN_I_MIX_STEP(4, i)
-#define PIMATTN_I_MIX_END_4(i)  PIMATTN_I_MIX_END(4, i)
-
-/* The folded sum of sum i, in lanes 0 and 1. */
-PIMATTN_I_TARGET_4 float32x2_t pimattn_i_folded_4(float32x4_t (*parts)[16], int i)
-{
-    float32x4_t x =
-        vaddq_f32(vaddq_f32(parts[0][i], parts[2][i]), vaddq_f32(parts[1][i], parts[3][i]));
-    return vadd_f32(vget_low_f32(x), vget_high_f32(x));
-}
-
-PIMATTN_I_TARGET_4 void pimattn_i_dots_4(const pimattn_i_tile *tile, const float *q,
-                                         size_t q_floats, float *s, const uint32_t type,
-                                         const uint32_t n)
-{
-    const size_t bytes = 16 * pimattn_i_type_bytes(type), stride = tile->k_stride;
-    const size_t row = tile->dim_k / 16 * bytes;
-    const unsigned char *next = tile->next_k, *far = tile->far_k;
-    const unsigned char *k = tile->k, *end = k + 16 * stride;
-    float32x4_t parts[4][16];
-    size_t fetched = 0;
-    for (; k != end; k += 16 / n * stride, s += 16) {
-        for (uint32_t h = 0; h < 4; h++) {
-            const float *of = q + 4 * h;
-            PIMATTN_I_EACH16(PIMATTN_I_ZERO_4)
-            for (size_t at = h * bytes / 4; at < row; at += bytes, of += 16) {
-                pimattn_i_fetch(next, far, &fetched, 4 * bytes / n, PIMATTN_I_BOTH(type, n));
-                PIMATTN_I_EACH16(PIMATTN_I_DOT_4)
-            }
-            PIMATTN_I_EACH16(PIMATTN_I_PART_4)
-        }
-        for (int i = 0; i < 16; i += 4) {
-            float32x4_t low =
-                vcombine_f32(pimattn_i_folded_4(parts, i), pimattn_i_folded_4(parts, i + 1));
-            float32x4_t high =
-                vcombine_f32(pimattn_i_folded_4(parts, i + 2), pimattn_i_folded_4(parts, i + 3));
-            vst1q_f32(s + i, vpaddq_f32(low, high));
-        }
-    }
-}
-
-#define PIMATTN_I_EIGHT_4(F, T) NULL
-
-PIMATTN_I_PARTS(4, PIMATTN_I_TARGET_4, PIMATTN_I_PLAIN_4, PIMATTN_I_EACH16)
 PIMATTN_I_KERNEL(4, "neon", 4)
 
 #endif /* PIMATTN_I_NEON */

@@ -27,13 +27,13 @@ static bool wide; /* read by AVX-512 */
 /* --- Plain reads. --- */
 
 #ifdef PIMATTN_I_AVX512
-#define READ_512(i) s##i = _mm512_add_epi64(s##i, _mm512_loadu_si512(from + at + 64 * i));
+#define READ_512(W, i) s##i = _mm512_add_epi64(s##i, _mm512_loadu_si512(from + at + 64 * i));
 PIMATTN_I_PLAIN_16 uint64_t read_512(const unsigned char *from, size_t bytes)
 {
     __m512i s0 = _mm512_setzero_si512(), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0;
     __m512i s7 = s0;
     for (size_t at = 0; at + 512 <= bytes; at += 512) {
-        PIMATTN_I_EACH8(READ_512)
+        PIMATTN_I_EACH8(READ_512, 16)
     }
     s0 = _mm512_add_epi64(_mm512_add_epi64(s0, s1), _mm512_add_epi64(s2, s3));
     s4 = _mm512_add_epi64(_mm512_add_epi64(s4, s5), _mm512_add_epi64(s6, s7));
