@@ -947,12 +947,7 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
     return &kernel;
 }
 
-#if PIMATTN_SIMD > 0 && (defined(__clang__) || (defined(__GNUC__) && __GNUC__ > 8))
-#define PIMATTN_I_VECTORS 1
-#else
-#define PIMATTN_I_VECTORS 0
-#endif
-#if PIMATTN_I_VECTORS && defined(__x86_64__)
+#if PIMATTN_SIMD > 0 && defined(__GNUC__) && defined(__x86_64__)
 #define PIMATTN_I_X86
 #define PIMATTN_I_REGISTER "v" /* in constraints, and what clears one: */
 #define PIMATTN_I_CLEAR    "vxorps %0, %0, %0"
@@ -962,7 +957,7 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
 #include <cpuid.h>
 #include <immintrin.h>
 #endif
-#if PIMATTN_I_VECTORS && defined(__AARCH64EL__)
+#if PIMATTN_SIMD > 0 && defined(__GNUC__) && defined(__AARCH64EL__)
 #define PIMATTN_I_NEON
 #define PIMATTN_I_REGISTER "w"
 #define PIMATTN_I_CLEAR    "movi %0.4s, #0"
@@ -1019,13 +1014,14 @@ static inline __attribute__((always_inline)) void pimattn_i_fetch(const unsigned
 static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 /*
- * Vectors: v of floats, i of integers; u, h and b of floats, half words and bytes anywhere. zero: a
- * register of its own; compilers copy one zero 15 times, and the copies take as long as sums.
- * hold: a vector of a query, loaded once; else compilers load it again for every token.
+ * Vectors: v of floats, i and n of integers; u, h and b of floats, half words and bytes anywhere.
+ * zero: a register of its own; compilers copy one zero 15 times, and the copies take as long as
+ * sums. hold: a vector of a query, loaded once; else compilers load it again for every token.
  */
 #define PIMATTN_I_VECTOR(W)                                                                        \
     typedef float pimattn_i_v##W __attribute__((vector_size(4 * W)));                              \
     typedef int32_t pimattn_i_i##W __attribute__((vector_size(4 * W)));                            \
+    typedef uint32_t pimattn_i_n##W __attribute__((vector_size(4 * W)));                           \
     typedef float pimattn_i_u##W __attribute__((vector_size(4 * W), aligned(1), may_alias));       \
     typedef uint16_t pimattn_i_h##W __attribute__((vector_size(2 * W), aligned(1), may_alias));    \
     typedef int8_t pimattn_i_b##W __attribute__((vector_size(W), aligned(1), may_alias));          \
@@ -1197,8 +1193,8 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         p = PIMATTN_I_FMA_##W(p, r, pimattn_i_set1_##W(1.6666665459e-1f));                         \
         p = PIMATTN_I_FMA_##W(p, r, pimattn_i_set1_##W(5.0000001201e-1f));                         \
         p = PIMATTN_I_FMA_##W(p * r, r, r) + 1.0f;                                                 \
-        return (pimattn_i_v##W)(((pimattn_i_i##W)p + ((pimattn_i_i##W)bits << 23)) &               \
-                                (x > -87.33654f));                                                 \
+        return (pimattn_i_v##W)(((pimattn_i_n##W)p + ((pimattn_i_n##W)bits << 23)) &               \
+                                (pimattn_i_n##W)(x > -87.33654f));                                 \
     }
 
 /*
@@ -1233,7 +1229,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
             bad = PIMATTN_I_FMA_##W(x[i], zero, bad);                                              \
             if (tile->visible != 0xffff)                                                           \
                 x[i] = pimattn_i_select_##W(                                                       \
-                    (lane - lane + (int32_t)tile->visible) >> token << 31 < 0, x[i], none);        \
+                    ((lane - lane + (int32_t)tile->visible) >> token & 1) != 0, x[i], none);       \
             most = PIMATTN_I_MAX_##W(x[i], most);                                                  \
         }                                                                                          \
         bad = pimattn_i_add_tokens_##W(bad, n);                                                    \
@@ -1554,7 +1550,7 @@ PIMATTN_I_KERNEL(16, "avx512", 8)
 #define PIMATTN_I_AT_4(x, token) pimattn_i_at_4(x, token)
 #define PIMATTN_I_TO_F16_4(x)    (pimattn_i_h4) vcvt_f16_f32(x)
 #define PIMATTN_I_TO_HALF_4(n)   (pimattn_i_h4) vmovn_s32((int32x4_t)n)
-#define PIMATTN_I_TO_INT8_4(n)   __builtin_convertvector(n, pimattn_i_b4)
+#define PIMATTN_I_TO_INT8_4(n)   pimattn_i_to_int8_4(n)
 
 PIMATTN_I_VECTOR(4)
 
@@ -1575,6 +1571,14 @@ PIMATTN_I_TARGET_4 float32x4_t pimattn_i_int8_4(const unsigned char *from)
     int8x8_t bytes = vdup_n_s8(0);
     memcpy(&bytes, from, 4);
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(bytes))));
+}
+PIMATTN_I_TARGET_4 pimattn_i_b4 pimattn_i_to_int8_4(pimattn_i_i4 n)
+{
+    const int16x4_t half = vmovn_s32(n);
+    const int8x8_t bytes = vmovn_s16(vcombine_s16(half, half));
+    pimattn_i_b4 x;
+    memcpy(&x, &bytes, sizeof x);
+    return x;
 }
 
 PIMATTN_I_KERNEL(4, "neon", 4)
