@@ -2315,10 +2315,10 @@ struct pimhw_units {
     uint16_t *gpr;          /* [gpr_blocks][lanes] */
 };
 
-/* Accumulators that any controller uses; ping-pong needs two. */
+/* Accumulators that any controller uses; ping-pong needs two, and one that stays empty. */
 static uint64_t pimhw_i_outs_most(const pimhw_config *c)
 {
-    return pimhw_i_max(pimhw_i_max(c->out_entries, c->obuf), 2);
+    return pimhw_i_max(pimhw_i_max(c->out_entries, c->obuf), 2) + 1;
 }
 
 /* Points the tables of the units into the memory behind them; returns the bytes of both. */
@@ -3976,7 +3976,9 @@ static void pimhw_i_pp_read(pimhw_i_channel *ch, pimhw_i_work *work)
     while (p = pimhw_i_pp_phase(f, pimhw_i_max(f->filling, sum->phase)), p->n_r == PIMHW_I_RECORDS)
         pimhw_i_pp_cut(ch);
     sum->going = false;
-    work->entry = pimhw_i_pp_entry(ch, work->out, f->filling);
+    /* where nothing was summed: the accumulator that never is */
+    work->entry = (uint32_t)pimhw_i_max(ch->rules->outs, 2);
+    if (f->entry_of[work->out]) work->entry = pimhw_i_pp_entry(ch, work->out, f->filling);
     if (work->command == PIMHW_CMD_RDMAC16)
         pimhw_i_pp_leave(ch, work->out, pimhw_i_max(f->filling, sum->phase) + 1,
                          ch->rules->config.out_clear == PIMHW_CLEAR_READ);

@@ -971,12 +971,7 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
     return &kernel;
 }
 
-#if PIMATTN_SIMD > 0 && (defined(__clang__) || (defined(__GNUC__) && __GNUC__ > 8))
-#define PIMATTN_I_VECTORS 1
-#else
-#define PIMATTN_I_VECTORS 0
-#endif
-#if PIMATTN_I_VECTORS && defined(__x86_64__)
+#if PIMATTN_SIMD > 0 && defined(__GNUC__) && defined(__x86_64__)
 #define PIMATTN_I_X86
 #define PIMATTN_I_REGISTER "v" /* in constraints, and what clears one: */
 #define PIMATTN_I_CLEAR    "vxorps %0, %0, %0"
@@ -986,7 +981,7 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
 #include <cpuid.h>
 #include <immintrin.h>
 #endif
-#if PIMATTN_I_VECTORS && defined(__AARCH64EL__)
+#if PIMATTN_SIMD > 0 && defined(__GNUC__) && defined(__AARCH64EL__)
 #define PIMATTN_I_NEON
 #define PIMATTN_I_REGISTER "w"
 #define PIMATTN_I_CLEAR    "movi %0.4s, #0"
@@ -997,12 +992,16 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
 
 /*
  * The bodies below are written once for vectors of W floats, with the operators that gcc and clang
- * give to vectors. What they need beside these of an instruction set: PLAIN_W and TARGET_W (of what
- * is called, of what is inlined), EACH_W (the SUMS_W sums of a block), QUAD_W (a sum folded to four
- * lanes, beside others), EIGHT_W and MORE_W (blocks of 8 queries, if any), FMA_W, MAX_W (NaN if b
- * is), AT_W (x[token] for every lane; the tokens lie in one vector), INT8_W, BF16_W and F16_W (of
- * bytes and half words), TO_F16_W, and pick (of every 2 * step lanes of a, then of b, the first or
- * the second half).
+ * give to vectors. What they need beside these of an instruction set:
+ *
+ *     PLAIN, TARGET    how a function is declared that is called, that is inlined
+ *     SUMS, EACH       how many sums a block has; a macro for each of them
+ *     QUAD             a sum folded to four lanes, beside others
+ *     EIGHT, MORE      blocks of 8 queries, if they are worth it
+ *     FMA, MAX, PEAK   MAX: NaN if b is; PEAK: the larger as integers
+ *     AT               x[token] for every lane; the tokens lie within one vector
+ *     F16, .., TO_INT8 numbers from and to other types, of integers the low bits
+ *     pick             of every 2 * step lanes of a, then of b, the first or the second half
  *
  * Sums are variables of their own: compilers keep arrays of them on the stack.
  */
@@ -1039,13 +1038,14 @@ static inline __attribute__((always_inline)) void pimattn_i_fetch(const unsigned
 static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 /*
- * Vectors: v of floats, i of integers; u, h and b of floats, half words and bytes anywhere. zero: a
- * register of its own; compilers copy one zero 15 times, and the copies take as long as sums.
- * hold: a vector of a query, loaded once; else compilers load it again for every token.
+ * Vectors: v of floats, i and n of integers; u, h and b of floats, half words and bytes anywhere.
+ * zero: a register of its own; compilers copy one zero 15 times, and the copies take as long as
+ * sums. hold: a vector of a query, loaded once; else compilers load it again for every token.
  */
 #define PIMATTN_I_VECTOR(W)                                                                        \
     typedef float pimattn_i_v##W __attribute__((vector_size(4 * W)));                              \
     typedef int32_t pimattn_i_i##W __attribute__((vector_size(4 * W)));                            \
+    typedef uint32_t pimattn_i_n##W __attribute__((vector_size(4 * W)));                           \
     typedef float pimattn_i_u##W __attribute__((vector_size(4 * W), aligned(1), may_alias));       \
     typedef uint16_t pimattn_i_h##W __attribute__((vector_size(2 * W), aligned(1), may_alias));    \
     typedef int8_t pimattn_i_b##W __attribute__((vector_size(W), aligned(1), may_alias));          \
@@ -1101,38 +1101,33 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
             *(pimattn_i_h##W *)(void *)to = PIMATTN_I_TO_F16_##W(x);                               \
         } else if (type == PIMATTN_BF16) {                                                         \
             n = (n + (n >> 16 & 1) + 0x7fff) >> 16;                                                \
-            *(pimattn_i_h##W *)(void *)to = __builtin_convertvector(n, pimattn_i_h##W);            \
+            *(pimattn_i_h##W *)(void *)to = PIMATTN_I_TO_HALF_##W(n);                              \
         } else {                                                                                   \
-            n = (pimattn_i_i##W)(x + 12582912.0f); /* to the nearest integer, in the low bits */   \
-            *(pimattn_i_b##W *)(void *)to = __builtin_convertvector(n, pimattn_i_b##W);            \
+            /* to the nearest integer, in the low bits */                                          \
+            *(pimattn_i_b##W *)(void *)to =                                                        \
+                PIMATTN_I_TO_INT8_##W((pimattn_i_i##W)(x + 12582912.0f));                          \
         }                                                                                          \
     }
 
-#define PIMATTN_I_OVER_TOKENS(W, OP)                                                               \
-    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_##OP##_tokens_##W(pimattn_i_v##W x, uint32_t n)  \
+/* OP of lanes at a distance; of all lanes that stand for (token, query) over the tokens. */
+#define PIMATTN_I_ADD(W, a, b)  (a) + (b)
+#define PIMATTN_I_MOST(W, a, b) PIMATTN_I_MAX_##W(a, b)
+#define PIMATTN_I_PEAK(W, a, b) PIMATTN_I_PEAK_##W(a, b)
+#define PIMATTN_I_FOLD(W, NAME, OP)                                                                \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_##NAME##_##W(pimattn_i_v##W a, pimattn_i_v##W b, \
+                                                               const int step)                     \
     {                                                                                              \
-        if (W == 16 && n <= 8) x = pimattn_i_##OP##_##W(x, x, 8);                                  \
-        if (W >= 8 && n <= 4) x = pimattn_i_##OP##_##W(x, x, 4);                                   \
-        if (n <= 2) x = pimattn_i_##OP##_##W(x, x, 2);                                             \
-        if (n <= 1) x = pimattn_i_##OP##_##W(x, x, 1);                                             \
+        return OP(W, pimattn_i_pick_##W(a, b, step, false), pimattn_i_pick_##W(a, b, step, true)); \
+    }                                                                                              \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_##NAME##_tokens_##W(pimattn_i_v##W x,            \
+                                                                      uint32_t n)                  \
+    {                                                                                              \
+        if (W == 16 && n <= 8) x = pimattn_i_##NAME##_##W(x, x, 8);                                \
+        if (W >= 8 && n <= 4) x = pimattn_i_##NAME##_##W(x, x, 4);                                 \
+        if (n <= 2) x = pimattn_i_##NAME##_##W(x, x, 2);                                           \
+        if (n <= 1) x = pimattn_i_##NAME##_##W(x, x, 1);                                           \
         return x;                                                                                  \
     }
-
-/* Sums, or maxima, of lanes at a distance; of all lanes that stand for (token, query) over tokens. */
-#define PIMATTN_I_FOLD(W)                                                                          \
-    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_add_##W(pimattn_i_v##W a, pimattn_i_v##W b,      \
-                                                          const int step)                          \
-    {                                                                                              \
-        return pimattn_i_pick_##W(a, b, step, false) + pimattn_i_pick_##W(a, b, step, true);       \
-    }                                                                                              \
-    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_most_##W(pimattn_i_v##W a, pimattn_i_v##W b,     \
-                                                           const int step)                         \
-    {                                                                                              \
-        return PIMATTN_I_MAX_##W(pimattn_i_pick_##W(a, b, step, false),                            \
-                                 pimattn_i_pick_##W(a, b, step, true));                            \
-    }                                                                                              \
-    PIMATTN_I_OVER_TOKENS(W, add)                                                                  \
-    PIMATTN_I_OVER_TOKENS(W, most)
 
 /* Tokens times queries of one block of sums; vectors h, h + 16 / W, .. of the rows. */
 #define PIMATTN_I_ZERO(W, i) pimattn_i_v##W a##i = pimattn_i_zero_##W();
@@ -1222,8 +1217,8 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         p = PIMATTN_I_FMA_##W(p, r, pimattn_i_set1_##W(1.6666665459e-1f));                         \
         p = PIMATTN_I_FMA_##W(p, r, pimattn_i_set1_##W(5.0000001201e-1f));                         \
         p = PIMATTN_I_FMA_##W(p * r, r, r) + 1.0f;                                                 \
-        return (pimattn_i_v##W)(((pimattn_i_i##W)p + ((pimattn_i_i##W)bits << 23)) &               \
-                                (x > -87.33654f));                                                 \
+        return (pimattn_i_v##W)(((pimattn_i_n##W)p + ((pimattn_i_n##W)bits << 23)) &               \
+                                (pimattn_i_n##W)(x > -87.33654f));                                 \
     }
 
 /*
@@ -1258,7 +1253,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
             bad = PIMATTN_I_FMA_##W(x[i], zero, bad);                                              \
             if (tile->visible != 0xffff)                                                           \
                 x[i] = pimattn_i_select_##W(                                                       \
-                    (lane - lane + (int32_t)tile->visible) >> token << 31 < 0, x[i], none);        \
+                    ((lane - lane + (int32_t)tile->visible) >> token & 1) != 0, x[i], none);       \
             most = PIMATTN_I_MAX_##W(x[i], most);                                                  \
         }                                                                                          \
         bad = pimattn_i_add_tokens_##W(bad, n);                                                    \
@@ -1349,26 +1344,27 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
                                                      uint32_t type, float per_unit, uint32_t n)    \
     {                                                                                              \
         uint32_t i = 0, bytes = pimattn_i_type_bytes(type);                                        \
-        for (; i + W <= n; i += W) {                                                               \
-            pimattn_i_v##W x = pimattn_i_get_##W(from + 4 * (size_t)i);                            \
-            pimattn_i_store_##W(to + (size_t)i * bytes, type == PIMATTN_INT8 ? x * per_unit : x,   \
-                                type);                                                             \
-        }                                                                                          \
+        for (; type == PIMATTN_INT8 && i + W <= n; i += W)                                         \
+            pimattn_i_store_##W(to + i, pimattn_i_get_##W(from + 4 * (size_t)i) * per_unit,        \
+                                PIMATTN_INT8);                                                     \
+        for (; type == PIMATTN_BF16 && i + W <= n; i += W)                                         \
+            pimattn_i_store_##W(to + 2 * (size_t)i, pimattn_i_get_##W(from + 4 * (size_t)i),       \
+                                PIMATTN_BF16);                                                     \
+        for (; type == PIMATTN_F16 && i + W <= n; i += W)                                          \
+            pimattn_i_store_##W(to + 2 * (size_t)i, pimattn_i_get_##W(from + 4 * (size_t)i),       \
+                                PIMATTN_F16);                                                      \
         pimattn_i_store_row(to + (size_t)i * bytes, from + 4 * (size_t)i, type, per_unit, n - i);  \
     }                                                                                              \
     PIMATTN_I_PLAIN_##W uint32_t pimattn_i_magnitude_##W(const unsigned char *from, size_t n)      \
     {                                                                                              \
-        int32_t sizes[W];                                                                          \
         size_t i = 0;                                                                              \
-        pimattn_i_i##W most = {0};                                                                 \
-        for (; i + W <= n; i += W) {                                                               \
-            const pimattn_i_i##W size =                                                            \
-                (pimattn_i_i##W)pimattn_i_get_##W(from + 4 * i) & 0x7fffffff;                      \
-            most = (size & (size > most)) | (most & (size <= most));                               \
-        }                                                                                          \
-        pimattn_i_put_##W(sizes, (pimattn_i_v##W)most);                                            \
-        uint32_t rest = pimattn_i_magnitude(from + 4 * i, n - i);                                  \
-        uint32_t peak = pimattn_i_magnitude((const unsigned char *)sizes, W);                      \
+        pimattn_i_v##W most = {0.0f};                                                              \
+        for (; i + W <= n; i += W)                                                                 \
+            most = PIMATTN_I_PEAK_##W(                                                             \
+                most,                                                                              \
+                (pimattn_i_v##W)((pimattn_i_i##W)pimattn_i_get_##W(from + 4 * i) & 0x7fffffff));   \
+        most = pimattn_i_peak_tokens_##W(most, 1);                                                 \
+        uint32_t rest = pimattn_i_magnitude(from + 4 * i, n - i), peak = pimattn_i_bits(most[0]);  \
         return peak > rest ? peak : rest;                                                          \
     }                                                                                              \
     PIMATTN_I_PLAIN_##W void pimattn_i_blend_##W(float *o, float a, const float *from, float b,    \
@@ -1422,7 +1418,9 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 
 #define PIMATTN_I_KERNEL(W, NAME, MOST)                                                            \
     PIMATTN_I_TYPES(W)                                                                             \
-    PIMATTN_I_FOLD(W)                                                                              \
+    PIMATTN_I_FOLD(W, add, PIMATTN_I_ADD)                                                          \
+    PIMATTN_I_FOLD(W, most, PIMATTN_I_MOST)                                                        \
+    PIMATTN_I_FOLD(W, peak, PIMATTN_I_PEAK)                                                        \
     PIMATTN_I_DOTS(W)                                                                              \
     PIMATTN_I_EXP(W)                                                                               \
     PIMATTN_I_SOFT(W)                                                                              \
@@ -1452,8 +1450,10 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 
 /* --- AVX2, FMA and F16C: vectors of 8. --- */
 
-#define PIMATTN_I_PLAIN_8       static __attribute__((target("avx2,fma,f16c")))
-#define PIMATTN_I_TARGET_8      static inline __attribute__((always_inline, target("avx2,fma,f16c")))
+#define PIMATTN_I_FOR_8    "avx2,fma,f16c"
+#define PIMATTN_I_PLAIN_8  static __attribute__((target(PIMATTN_I_FOR_8)))
+#define PIMATTN_I_TARGET_8 static inline __attribute__((always_inline, target(PIMATTN_I_FOR_8)))
+
 #define PIMATTN_I_SUMS_8        8
 #define PIMATTN_I_EACH_8        PIMATTN_I_EACH8
 #define PIMATTN_I_EIGHT_8(F, T) NULL /* two blocks of 4 are faster */
@@ -1463,6 +1463,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     pimattn_i_add_8(sums[0][i] + sums[1][i], sums[0][i + 4] + sums[1][i + 4], 4)
 #define PIMATTN_I_FMA_8(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define PIMATTN_I_MAX_8(a, b)    _mm256_max_ps(a, b)
+#define PIMATTN_I_PEAK_8(a, b)   (pimattn_i_v8) _mm256_max_epi32((__m256i)(a), (__m256i)(b))
 #define PIMATTN_I_AT_8(x, token)                                                                   \
     _mm256_permutevar8x32_ps(pimattn_i_get_8(x + (token[0] & 8)), (__m256i)token)
 #define PIMATTN_I_INT8_8(from)                                                                     \
@@ -1470,7 +1471,9 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 #define PIMATTN_I_F16_8(half) _mm256_cvtph_ps((__m128i)half)
 #define PIMATTN_I_BF16_8(half)                                                                     \
     (pimattn_i_v8) _mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)half), 16)
-#define PIMATTN_I_TO_F16_8(x) (pimattn_i_h8) _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)
+#define PIMATTN_I_TO_F16_8(x)  (pimattn_i_h8) _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)
+#define PIMATTN_I_TO_HALF_8(n) (pimattn_i_h8) pimattn_i_to_half_8(n)
+#define PIMATTN_I_TO_INT8_8(n) pimattn_i_to_int8_8(n)
 
 PIMATTN_I_VECTOR(8)
 
@@ -1481,6 +1484,16 @@ PIMATTN_I_TARGET_8 __m256 pimattn_i_pick_8(__m256 a, __m256 b, const int step, c
     if (step == 2) return second ? _mm256_shuffle_ps(a, b, 0xee) : _mm256_shuffle_ps(a, b, 0x44);
     return second ? _mm256_shuffle_ps(a, b, 0xdd) : _mm256_shuffle_ps(a, b, 0x88);
 }
+PIMATTN_I_TARGET_8 __m128i pimattn_i_to_half_8(pimattn_i_i8 n)
+{
+    const __m256i low = (__m256i)(n & 0xffff);
+    return _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+}
+PIMATTN_I_TARGET_8 pimattn_i_b8 pimattn_i_to_int8_8(pimattn_i_i8 n)
+{
+    const __m128i half = pimattn_i_to_half_8(n & 0xff);
+    return (pimattn_i_b8)_mm_cvtsi128_si64(_mm_packus_epi16(half, half));
+}
 
 PIMATTN_I_KERNEL(8, "avx2", 4)
 
@@ -1488,9 +1501,10 @@ PIMATTN_I_KERNEL(8, "avx2", 4)
 
 /* --- AVX-512: vectors of 16. --- */
 
-#define PIMATTN_I_FOR_16         "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"
-#define PIMATTN_I_PLAIN_16       static __attribute__((target(PIMATTN_I_FOR_16)))
-#define PIMATTN_I_TARGET_16      static inline __attribute__((always_inline, target(PIMATTN_I_FOR_16)))
+#define PIMATTN_I_FOR_16    "avx512f,avx512bw,avx512dq,avx512vl," PIMATTN_I_FOR_8
+#define PIMATTN_I_PLAIN_16  static __attribute__((target(PIMATTN_I_FOR_16)))
+#define PIMATTN_I_TARGET_16 static inline __attribute__((always_inline, target(PIMATTN_I_FOR_16)))
+
 #define PIMATTN_I_SUMS_16        16
 #define PIMATTN_I_EACH_16        PIMATTN_I_EACH16
 #define PIMATTN_I_EIGHT_16(F, T) pimattn_i_##F##_16_##T##_8
@@ -1501,6 +1515,8 @@ PIMATTN_I_KERNEL(8, "avx2", 4)
 /* With a mask of all lanes where the plain form begins with what gcc calls uninitialized. */
 #define PIMATTN_I_FMA_16(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define PIMATTN_I_MAX_16(a, b)    _mm512_maskz_max_ps(0xffff, a, b)
+#define PIMATTN_I_PEAK_16(a, b)                                                                    \
+    (pimattn_i_v16) _mm512_maskz_max_epi32(0xffff, (__m512i)(a), (__m512i)(b))
 #define PIMATTN_I_AT_16(x, token)                                                                  \
     _mm512_maskz_permutexvar_ps(0xffff, (__m512i)token, pimattn_i_get_16(x))
 #define PIMATTN_I_INT8_16(from)                                                                    \
@@ -1514,6 +1530,8 @@ PIMATTN_I_KERNEL(8, "avx2", 4)
         0xaaaaaaaau, _mm512_loadu_si512(pimattn_i_upper), _mm512_castsi256_si512((__m256i)half))
 #define PIMATTN_I_TO_F16_16(x)                                                                     \
     (pimattn_i_h16) _mm512_maskz_cvtps_ph(0xffff, x, _MM_FROUND_TO_NEAREST_INT)
+#define PIMATTN_I_TO_HALF_16(n) (pimattn_i_h16) _mm512_maskz_cvtepi32_epi16(0xffff, (__m512i)n)
+#define PIMATTN_I_TO_INT8_16(n) (pimattn_i_b16) _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)n)
 #define PIMATTN_I_PICK_16(F, FIRST, SECOND)                                                        \
     (second ? F(0xffff, a, b, SECOND) : F(0xffff, a, b, FIRST))
 
@@ -1552,8 +1570,11 @@ PIMATTN_I_KERNEL(16, "avx512", 8)
 #define PIMATTN_I_F16_4(half)    vcvt_f32_f16((float16x4_t)half)
 #define PIMATTN_I_BF16_4(half)   (pimattn_i_v4) vshll_n_u16((uint16x4_t)half, 16)
 #define PIMATTN_I_INT8_4(from)   pimattn_i_int8_4(from)
+#define PIMATTN_I_PEAK_4(a, b)   (pimattn_i_v4) vmaxq_s32((int32x4_t)(a), (int32x4_t)(b))
 #define PIMATTN_I_AT_4(x, token) pimattn_i_at_4(x, token)
 #define PIMATTN_I_TO_F16_4(x)    (pimattn_i_h4) vcvt_f16_f32(x)
+#define PIMATTN_I_TO_HALF_4(n)   (pimattn_i_h4) vmovn_s32((int32x4_t)n)
+#define PIMATTN_I_TO_INT8_4(n)   pimattn_i_to_int8_4(n)
 
 PIMATTN_I_VECTOR(4)
 
@@ -1574,6 +1595,14 @@ PIMATTN_I_TARGET_4 float32x4_t pimattn_i_int8_4(const unsigned char *from)
     int8x8_t bytes = vdup_n_s8(0);
     memcpy(&bytes, from, 4);
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(bytes))));
+}
+PIMATTN_I_TARGET_4 pimattn_i_b4 pimattn_i_to_int8_4(pimattn_i_i4 n)
+{
+    const int16x4_t half = vmovn_s32(n);
+    const int8x8_t bytes = vmovn_s16(vcombine_s16(half, half));
+    pimattn_i_b4 x;
+    memcpy(&x, &bytes, sizeof x);
+    return x;
 }
 
 PIMATTN_I_KERNEL(4, "neon", 4)
