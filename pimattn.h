@@ -168,7 +168,7 @@ typedef struct pimattn_plan {
     uint32_t partition;     /* pimattn_partition */
     uint32_t hfp_unit;      /* pimattn_hfp_unit */
     bool row_reuse_off;     /* default: all queries of a KV head use a row before it closes */
-    bool reads_late;        /* controllers ping-pong and DCS */
+    bool reads_late;        /* DCS; ping-pong reads a region's sums beside the next phase anyway */
     bool inputs_late;       /* DCS: a queue of inputs waits for entries one by one */
     uint32_t unit_channels; /* channels that share one KV head: all (TCP) or 1 (HFP) */
     uint32_t n_queries;     /* queries of one block the program is made for */
@@ -402,7 +402,8 @@ typedef struct pimattn_engine pimattn_engine;
 
 /*
  *   returns  PIMATTN_ERR_CONFIG, PIMATTN_ERR_MEMORY; *engine is then NULL
- *   memory   scratch and tables here; pages as they are needed; attend allocates nothing
+ *   memory   scratch and tables here; pages as they are needed; attend allocates nothing, but in
+ *            the device way room for its scores, which it gives back
  */
 PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
                                                  const pimattn_config *config, pimhw_cause *why);
@@ -413,6 +414,9 @@ PIMATTN_API const char *pimattn_engine_cause(const pimattn_engine *engine);
 
 /* The configuration with every 0 replaced by what it meant. */
 PIMATTN_API const pimattn_config *pimattn_engine_config(const pimattn_engine *engine);
+
+/* The banks of the device way, e.g. to look at them or to break them; NULL in the host way. */
+PIMATTN_API pimhw_memory *pimattn_engine_memory(pimattn_engine *engine);
 
 /* Names a sequence; 0 is never one, and a freed one's is not given out again. */
 typedef uint64_t pimattn_seq;
@@ -444,7 +448,8 @@ typedef struct pimattn_call {
  * Attention of one layer.
  *
  *   readings may be NULL: then nothing is timed
- *   returns  PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_SEQ, PIMATTN_ERR_DEVICE; outputs then unchanged
+ *   returns  PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_SEQ, PIMATTN_ERR_DEVICE; in the device way also
+ *            PIMATTN_ERR_RANGE (q beyond a lane), PIMATTN_ERR_MEMORY; outputs then unchanged
  *   error    |out - exact| <= (2e-6 + 2e-7 max|score|) max|v|, where for |score| stands the sum of
  *            |scale q_i k_i| if terms cancel; o overflows, and out is NaN, where
  *            the sum of |v| over the tokens passes FLT_MAX
@@ -1121,12 +1126,7 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
     return &kernel;
 }
 
-#if PIMATTN_SIMD > 0 && (defined(__clang__) || (defined(__GNUC__) && __GNUC__ > 8))
-#define PIMATTN_I_VECTORS 1
-#else
-#define PIMATTN_I_VECTORS 0
-#endif
-#if PIMATTN_I_VECTORS && defined(__x86_64__)
+#if PIMATTN_SIMD > 0 && defined(__GNUC__) && defined(__x86_64__)
 #define PIMATTN_I_X86
 #define PIMATTN_I_REGISTER "v" /* in constraints, and what clears one: */
 #define PIMATTN_I_CLEAR    "vxorps %0, %0, %0"
@@ -1136,7 +1136,7 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
 #include <cpuid.h>
 #include <immintrin.h>
 #endif
-#if PIMATTN_I_VECTORS && defined(__AARCH64EL__)
+#if PIMATTN_SIMD > 0 && defined(__GNUC__) && defined(__AARCH64EL__)
 #define PIMATTN_I_NEON
 #define PIMATTN_I_REGISTER "w"
 #define PIMATTN_I_CLEAR    "movi %0.4s, #0"
@@ -1147,12 +1147,16 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
 
 /*
  * The bodies below are written once for vectors of W floats, with the operators that gcc and clang
- * give to vectors. What they need beside these of an instruction set: PLAIN_W and TARGET_W (of what
- * is called, of what is inlined), EACH_W (the SUMS_W sums of a block), QUAD_W (a sum folded to four
- * lanes, beside others), EIGHT_W and MORE_W (blocks of 8 queries, if any), FMA_W, MAX_W (NaN if b
- * is), AT_W (x[token] for every lane; the tokens lie in one vector), INT8_W, BF16_W and F16_W (of
- * bytes and half words), TO_F16_W, and pick (of every 2 * step lanes of a, then of b, the first or
- * the second half).
+ * give to vectors. What they need beside these of an instruction set:
+ *
+ *     PLAIN, TARGET    how a function is declared that is called, that is inlined
+ *     SUMS, EACH       how many sums a block has; a macro for each of them
+ *     QUAD             a sum folded to four lanes, beside others
+ *     EIGHT, MORE      blocks of 8 queries, if they are worth it
+ *     FMA, MAX, PEAK   MAX: NaN if b is; PEAK: the larger as integers
+ *     AT               x[token] for every lane; the tokens lie within one vector
+ *     F16, .., TO_INT8 numbers from and to other types, of integers the low bits
+ *     pick             of every 2 * step lanes of a, then of b, the first or the second half
  *
  * Sums are variables of their own: compilers keep arrays of them on the stack.
  */
@@ -1189,13 +1193,14 @@ static inline __attribute__((always_inline)) void pimattn_i_fetch(const unsigned
 static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 /*
- * Vectors: v of floats, i of integers; u, h and b of floats, half words and bytes anywhere. zero: a
- * register of its own; compilers copy one zero 15 times, and the copies take as long as sums.
- * hold: a vector of a query, loaded once; else compilers load it again for every token.
+ * Vectors: v of floats, i and n of integers; u, h and b of floats, half words and bytes anywhere.
+ * zero: a register of its own; compilers copy one zero 15 times, and the copies take as long as
+ * sums. hold: a vector of a query, loaded once; else compilers load it again for every token.
  */
 #define PIMATTN_I_VECTOR(W)                                                                        \
     typedef float pimattn_i_v##W __attribute__((vector_size(4 * W)));                              \
     typedef int32_t pimattn_i_i##W __attribute__((vector_size(4 * W)));                            \
+    typedef uint32_t pimattn_i_n##W __attribute__((vector_size(4 * W)));                           \
     typedef float pimattn_i_u##W __attribute__((vector_size(4 * W), aligned(1), may_alias));       \
     typedef uint16_t pimattn_i_h##W __attribute__((vector_size(2 * W), aligned(1), may_alias));    \
     typedef int8_t pimattn_i_b##W __attribute__((vector_size(W), aligned(1), may_alias));          \
@@ -1251,38 +1256,33 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
             *(pimattn_i_h##W *)(void *)to = PIMATTN_I_TO_F16_##W(x);                               \
         } else if (type == PIMATTN_BF16) {                                                         \
             n = (n + (n >> 16 & 1) + 0x7fff) >> 16;                                                \
-            *(pimattn_i_h##W *)(void *)to = __builtin_convertvector(n, pimattn_i_h##W);            \
+            *(pimattn_i_h##W *)(void *)to = PIMATTN_I_TO_HALF_##W(n);                              \
         } else {                                                                                   \
-            n = (pimattn_i_i##W)(x + 12582912.0f); /* to the nearest integer, in the low bits */   \
-            *(pimattn_i_b##W *)(void *)to = __builtin_convertvector(n, pimattn_i_b##W);            \
+            /* to the nearest integer, in the low bits */                                          \
+            *(pimattn_i_b##W *)(void *)to =                                                        \
+                PIMATTN_I_TO_INT8_##W((pimattn_i_i##W)(x + 12582912.0f));                          \
         }                                                                                          \
     }
 
-#define PIMATTN_I_OVER_TOKENS(W, OP)                                                               \
-    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_##OP##_tokens_##W(pimattn_i_v##W x, uint32_t n)  \
+/* OP of lanes at a distance; of all lanes that stand for (token, query) over the tokens. */
+#define PIMATTN_I_ADD(W, a, b)  (a) + (b)
+#define PIMATTN_I_MOST(W, a, b) PIMATTN_I_MAX_##W(a, b)
+#define PIMATTN_I_PEAK(W, a, b) PIMATTN_I_PEAK_##W(a, b)
+#define PIMATTN_I_FOLD(W, NAME, OP)                                                                \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_##NAME##_##W(pimattn_i_v##W a, pimattn_i_v##W b, \
+                                                               const int step)                     \
     {                                                                                              \
-        if (W == 16 && n <= 8) x = pimattn_i_##OP##_##W(x, x, 8);                                  \
-        if (W >= 8 && n <= 4) x = pimattn_i_##OP##_##W(x, x, 4);                                   \
-        if (n <= 2) x = pimattn_i_##OP##_##W(x, x, 2);                                             \
-        if (n <= 1) x = pimattn_i_##OP##_##W(x, x, 1);                                             \
+        return OP(W, pimattn_i_pick_##W(a, b, step, false), pimattn_i_pick_##W(a, b, step, true)); \
+    }                                                                                              \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_##NAME##_tokens_##W(pimattn_i_v##W x,            \
+                                                                      uint32_t n)                  \
+    {                                                                                              \
+        if (W == 16 && n <= 8) x = pimattn_i_##NAME##_##W(x, x, 8);                                \
+        if (W >= 8 && n <= 4) x = pimattn_i_##NAME##_##W(x, x, 4);                                 \
+        if (n <= 2) x = pimattn_i_##NAME##_##W(x, x, 2);                                           \
+        if (n <= 1) x = pimattn_i_##NAME##_##W(x, x, 1);                                           \
         return x;                                                                                  \
     }
-
-/* Sums, or maxima, of lanes at a distance; of all lanes that stand for (token, query) over tokens. */
-#define PIMATTN_I_FOLD(W)                                                                          \
-    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_add_##W(pimattn_i_v##W a, pimattn_i_v##W b,      \
-                                                          const int step)                          \
-    {                                                                                              \
-        return pimattn_i_pick_##W(a, b, step, false) + pimattn_i_pick_##W(a, b, step, true);       \
-    }                                                                                              \
-    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_most_##W(pimattn_i_v##W a, pimattn_i_v##W b,     \
-                                                           const int step)                         \
-    {                                                                                              \
-        return PIMATTN_I_MAX_##W(pimattn_i_pick_##W(a, b, step, false),                            \
-                                 pimattn_i_pick_##W(a, b, step, true));                            \
-    }                                                                                              \
-    PIMATTN_I_OVER_TOKENS(W, add)                                                                  \
-    PIMATTN_I_OVER_TOKENS(W, most)
 
 /* Tokens times queries of one block of sums; vectors h, h + 16 / W, .. of the rows. */
 #define PIMATTN_I_ZERO(W, i) pimattn_i_v##W a##i = pimattn_i_zero_##W();
@@ -1372,8 +1372,8 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         p = PIMATTN_I_FMA_##W(p, r, pimattn_i_set1_##W(1.6666665459e-1f));                         \
         p = PIMATTN_I_FMA_##W(p, r, pimattn_i_set1_##W(5.0000001201e-1f));                         \
         p = PIMATTN_I_FMA_##W(p * r, r, r) + 1.0f;                                                 \
-        return (pimattn_i_v##W)(((pimattn_i_i##W)p + ((pimattn_i_i##W)bits << 23)) &               \
-                                (x > -87.33654f));                                                 \
+        return (pimattn_i_v##W)(((pimattn_i_n##W)p + ((pimattn_i_n##W)bits << 23)) &               \
+                                (pimattn_i_n##W)(x > -87.33654f));                                 \
     }
 
 /*
@@ -1408,7 +1408,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
             bad = PIMATTN_I_FMA_##W(x[i], zero, bad);                                              \
             if (tile->visible != 0xffff)                                                           \
                 x[i] = pimattn_i_select_##W(                                                       \
-                    (lane - lane + (int32_t)tile->visible) >> token << 31 < 0, x[i], none);        \
+                    ((lane - lane + (int32_t)tile->visible) >> token & 1) != 0, x[i], none);       \
             most = PIMATTN_I_MAX_##W(x[i], most);                                                  \
         }                                                                                          \
         bad = pimattn_i_add_tokens_##W(bad, n);                                                    \
@@ -1499,26 +1499,27 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
                                                      uint32_t type, float per_unit, uint32_t n)    \
     {                                                                                              \
         uint32_t i = 0, bytes = pimattn_i_type_bytes(type);                                        \
-        for (; i + W <= n; i += W) {                                                               \
-            pimattn_i_v##W x = pimattn_i_get_##W(from + 4 * (size_t)i);                            \
-            pimattn_i_store_##W(to + (size_t)i * bytes, type == PIMATTN_INT8 ? x * per_unit : x,   \
-                                type);                                                             \
-        }                                                                                          \
+        for (; type == PIMATTN_INT8 && i + W <= n; i += W)                                         \
+            pimattn_i_store_##W(to + i, pimattn_i_get_##W(from + 4 * (size_t)i) * per_unit,        \
+                                PIMATTN_INT8);                                                     \
+        for (; type == PIMATTN_BF16 && i + W <= n; i += W)                                         \
+            pimattn_i_store_##W(to + 2 * (size_t)i, pimattn_i_get_##W(from + 4 * (size_t)i),       \
+                                PIMATTN_BF16);                                                     \
+        for (; type == PIMATTN_F16 && i + W <= n; i += W)                                          \
+            pimattn_i_store_##W(to + 2 * (size_t)i, pimattn_i_get_##W(from + 4 * (size_t)i),       \
+                                PIMATTN_F16);                                                      \
         pimattn_i_store_row(to + (size_t)i * bytes, from + 4 * (size_t)i, type, per_unit, n - i);  \
     }                                                                                              \
     PIMATTN_I_PLAIN_##W uint32_t pimattn_i_magnitude_##W(const unsigned char *from, size_t n)      \
     {                                                                                              \
-        int32_t sizes[W];                                                                          \
         size_t i = 0;                                                                              \
-        pimattn_i_i##W most = {0};                                                                 \
-        for (; i + W <= n; i += W) {                                                               \
-            const pimattn_i_i##W size =                                                            \
-                (pimattn_i_i##W)pimattn_i_get_##W(from + 4 * i) & 0x7fffffff;                      \
-            most = (size & (size > most)) | (most & (size <= most));                               \
-        }                                                                                          \
-        pimattn_i_put_##W(sizes, (pimattn_i_v##W)most);                                            \
-        uint32_t rest = pimattn_i_magnitude(from + 4 * i, n - i);                                  \
-        uint32_t peak = pimattn_i_magnitude((const unsigned char *)sizes, W);                      \
+        pimattn_i_v##W most = {0.0f};                                                              \
+        for (; i + W <= n; i += W)                                                                 \
+            most = PIMATTN_I_PEAK_##W(                                                             \
+                most,                                                                              \
+                (pimattn_i_v##W)((pimattn_i_i##W)pimattn_i_get_##W(from + 4 * i) & 0x7fffffff));   \
+        most = pimattn_i_peak_tokens_##W(most, 1);                                                 \
+        uint32_t rest = pimattn_i_magnitude(from + 4 * i, n - i), peak = pimattn_i_bits(most[0]);  \
         return peak > rest ? peak : rest;                                                          \
     }                                                                                              \
     PIMATTN_I_PLAIN_##W void pimattn_i_blend_##W(float *o, float a, const float *from, float b,    \
@@ -1572,7 +1573,9 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 
 #define PIMATTN_I_KERNEL(W, NAME, MOST)                                                            \
     PIMATTN_I_TYPES(W)                                                                             \
-    PIMATTN_I_FOLD(W)                                                                              \
+    PIMATTN_I_FOLD(W, add, PIMATTN_I_ADD)                                                          \
+    PIMATTN_I_FOLD(W, most, PIMATTN_I_MOST)                                                        \
+    PIMATTN_I_FOLD(W, peak, PIMATTN_I_PEAK)                                                        \
     PIMATTN_I_DOTS(W)                                                                              \
     PIMATTN_I_EXP(W)                                                                               \
     PIMATTN_I_SOFT(W)                                                                              \
@@ -1602,8 +1605,10 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 
 /* --- AVX2, FMA and F16C: vectors of 8. --- */
 
-#define PIMATTN_I_PLAIN_8       static __attribute__((target("avx2,fma,f16c")))
-#define PIMATTN_I_TARGET_8      static inline __attribute__((always_inline, target("avx2,fma,f16c")))
+#define PIMATTN_I_FOR_8    "avx2,fma,f16c"
+#define PIMATTN_I_PLAIN_8  static __attribute__((target(PIMATTN_I_FOR_8)))
+#define PIMATTN_I_TARGET_8 static inline __attribute__((always_inline, target(PIMATTN_I_FOR_8)))
+
 #define PIMATTN_I_SUMS_8        8
 #define PIMATTN_I_EACH_8        PIMATTN_I_EACH8
 #define PIMATTN_I_EIGHT_8(F, T) NULL /* two blocks of 4 are faster */
@@ -1613,6 +1618,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     pimattn_i_add_8(sums[0][i] + sums[1][i], sums[0][i + 4] + sums[1][i + 4], 4)
 #define PIMATTN_I_FMA_8(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define PIMATTN_I_MAX_8(a, b)    _mm256_max_ps(a, b)
+#define PIMATTN_I_PEAK_8(a, b)   (pimattn_i_v8) _mm256_max_epi32((__m256i)(a), (__m256i)(b))
 #define PIMATTN_I_AT_8(x, token)                                                                   \
     _mm256_permutevar8x32_ps(pimattn_i_get_8(x + (token[0] & 8)), (__m256i)token)
 #define PIMATTN_I_INT8_8(from)                                                                     \
@@ -1620,7 +1626,9 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 #define PIMATTN_I_F16_8(half) _mm256_cvtph_ps((__m128i)half)
 #define PIMATTN_I_BF16_8(half)                                                                     \
     (pimattn_i_v8) _mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)half), 16)
-#define PIMATTN_I_TO_F16_8(x) (pimattn_i_h8) _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)
+#define PIMATTN_I_TO_F16_8(x)  (pimattn_i_h8) _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)
+#define PIMATTN_I_TO_HALF_8(n) (pimattn_i_h8) pimattn_i_to_half_8(n)
+#define PIMATTN_I_TO_INT8_8(n) pimattn_i_to_int8_8(n)
 
 PIMATTN_I_VECTOR(8)
 
@@ -1631,6 +1639,16 @@ PIMATTN_I_TARGET_8 __m256 pimattn_i_pick_8(__m256 a, __m256 b, const int step, c
     if (step == 2) return second ? _mm256_shuffle_ps(a, b, 0xee) : _mm256_shuffle_ps(a, b, 0x44);
     return second ? _mm256_shuffle_ps(a, b, 0xdd) : _mm256_shuffle_ps(a, b, 0x88);
 }
+PIMATTN_I_TARGET_8 __m128i pimattn_i_to_half_8(pimattn_i_i8 n)
+{
+    const __m256i low = (__m256i)(n & 0xffff);
+    return _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+}
+PIMATTN_I_TARGET_8 pimattn_i_b8 pimattn_i_to_int8_8(pimattn_i_i8 n)
+{
+    const __m128i half = pimattn_i_to_half_8(n & 0xff);
+    return (pimattn_i_b8)_mm_cvtsi128_si64(_mm_packus_epi16(half, half));
+}
 
 PIMATTN_I_KERNEL(8, "avx2", 4)
 
@@ -1638,9 +1656,10 @@ PIMATTN_I_KERNEL(8, "avx2", 4)
 
 /* --- AVX-512: vectors of 16. --- */
 
-#define PIMATTN_I_FOR_16         "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"
-#define PIMATTN_I_PLAIN_16       static __attribute__((target(PIMATTN_I_FOR_16)))
-#define PIMATTN_I_TARGET_16      static inline __attribute__((always_inline, target(PIMATTN_I_FOR_16)))
+#define PIMATTN_I_FOR_16    "avx512f,avx512bw,avx512dq,avx512vl," PIMATTN_I_FOR_8
+#define PIMATTN_I_PLAIN_16  static __attribute__((target(PIMATTN_I_FOR_16)))
+#define PIMATTN_I_TARGET_16 static inline __attribute__((always_inline, target(PIMATTN_I_FOR_16)))
+
 #define PIMATTN_I_SUMS_16        16
 #define PIMATTN_I_EACH_16        PIMATTN_I_EACH16
 #define PIMATTN_I_EIGHT_16(F, T) pimattn_i_##F##_16_##T##_8
@@ -1651,6 +1670,8 @@ PIMATTN_I_KERNEL(8, "avx2", 4)
 /* With a mask of all lanes where the plain form begins with what gcc calls uninitialized. */
 #define PIMATTN_I_FMA_16(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define PIMATTN_I_MAX_16(a, b)    _mm512_maskz_max_ps(0xffff, a, b)
+#define PIMATTN_I_PEAK_16(a, b)                                                                    \
+    (pimattn_i_v16) _mm512_maskz_max_epi32(0xffff, (__m512i)(a), (__m512i)(b))
 #define PIMATTN_I_AT_16(x, token)                                                                  \
     _mm512_maskz_permutexvar_ps(0xffff, (__m512i)token, pimattn_i_get_16(x))
 #define PIMATTN_I_INT8_16(from)                                                                    \
@@ -1664,6 +1685,8 @@ PIMATTN_I_KERNEL(8, "avx2", 4)
         0xaaaaaaaau, _mm512_loadu_si512(pimattn_i_upper), _mm512_castsi256_si512((__m256i)half))
 #define PIMATTN_I_TO_F16_16(x)                                                                     \
     (pimattn_i_h16) _mm512_maskz_cvtps_ph(0xffff, x, _MM_FROUND_TO_NEAREST_INT)
+#define PIMATTN_I_TO_HALF_16(n) (pimattn_i_h16) _mm512_maskz_cvtepi32_epi16(0xffff, (__m512i)n)
+#define PIMATTN_I_TO_INT8_16(n) (pimattn_i_b16) _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)n)
 #define PIMATTN_I_PICK_16(F, FIRST, SECOND)                                                        \
     (second ? F(0xffff, a, b, SECOND) : F(0xffff, a, b, FIRST))
 
@@ -1702,8 +1725,11 @@ PIMATTN_I_KERNEL(16, "avx512", 8)
 #define PIMATTN_I_F16_4(half)    vcvt_f32_f16((float16x4_t)half)
 #define PIMATTN_I_BF16_4(half)   (pimattn_i_v4) vshll_n_u16((uint16x4_t)half, 16)
 #define PIMATTN_I_INT8_4(from)   pimattn_i_int8_4(from)
+#define PIMATTN_I_PEAK_4(a, b)   (pimattn_i_v4) vmaxq_s32((int32x4_t)(a), (int32x4_t)(b))
 #define PIMATTN_I_AT_4(x, token) pimattn_i_at_4(x, token)
 #define PIMATTN_I_TO_F16_4(x)    (pimattn_i_h4) vcvt_f16_f32(x)
+#define PIMATTN_I_TO_HALF_4(n)   (pimattn_i_h4) vmovn_s32((int32x4_t)n)
+#define PIMATTN_I_TO_INT8_4(n)   pimattn_i_to_int8_4(n)
 
 PIMATTN_I_VECTOR(4)
 
@@ -1724,6 +1750,14 @@ PIMATTN_I_TARGET_4 float32x4_t pimattn_i_int8_4(const unsigned char *from)
     int8x8_t bytes = vdup_n_s8(0);
     memcpy(&bytes, from, 4);
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(bytes))));
+}
+PIMATTN_I_TARGET_4 pimattn_i_b4 pimattn_i_to_int8_4(pimattn_i_i4 n)
+{
+    const int16x4_t half = vmovn_s32(n);
+    const int8x8_t bytes = vmovn_s16(vcombine_s16(half, half));
+    pimattn_i_b4 x;
+    memcpy(&x, &bytes, sizeof x);
+    return x;
 }
 
 PIMATTN_I_KERNEL(4, "neon", 4)
@@ -2505,7 +2539,7 @@ static void pimattn_i_plan_buffers(pimattn_plan *p)
     const pimhw_config *d = &p->device;
     bool regions = d->controller == PIMHW_PING_PONG;
     p->inputs_late = d->controller == PIMHW_DCS;
-    p->reads_late = regions || p->inputs_late;
+    p->reads_late = p->inputs_late;
     p->inputs = regions && !d->extra_region ? d->in_entries / 2 : d->in_entries;
     p->sums = regions ? pimhw_config_outs(d) / 2 : pimhw_config_outs(d);
     if (p->inputs == 0) p->inputs = 1;
@@ -2524,8 +2558,8 @@ static void pimattn_i_plan_k(pimattn_plan *p)
         whole ? (uint32_t)pimattn_i_min(p->n_queries, p->inputs / p->k_columns) : (uint32_t)1;
     p->k_out_slots = p->k_out_queries = 1;
     if (p->reads_late && whole) {
-        /* both regions take their turn; blocks after one another fill whole sets of entries */
-        uint32_t outs = pimhw_config_outs(&p->device) > p->sums ? 2 * p->sums : p->sums;
+        /* blocks after one another fill whole sets of entries */
+        uint32_t outs = p->sums;
         if (p->n_queries > p->k_queries && p->k_queries > outs) p->k_queries -= p->k_queries % outs;
         p->k_out_queries = (uint32_t)pimattn_i_min(p->k_queries, outs);
         p->k_out_slots = (uint32_t)pimattn_i_min(p->k_row_tokens, outs / p->k_out_queries);
@@ -4235,6 +4269,11 @@ PIMATTN_API const pimattn_config *pimattn_engine_config(const pimattn_engine *en
     return &engine->config;
 }
 
+PIMATTN_API pimhw_memory *pimattn_engine_memory(pimattn_engine *engine)
+{
+    return engine->module ? engine->module->memory : NULL;
+}
+
 PIMATTN_API uint64_t pimattn_pages_used(const pimattn_engine *engine)
 {
     return pimattn_i_pool_held(&engine->pool);
@@ -4284,6 +4323,21 @@ static uint32_t pimattn_i_chunk_take(pimattn_i_module *m, uint32_t unit)
     m->n_free[unit]--;
     m->n_used++;
     return i;
+}
+
+/* Host memory for all rows of a chunk, so that no append fails half-way. */
+static bool pimattn_i_chunk_back(pimattn_engine *e, uint32_t i)
+{
+    pimattn_i_module *m = e->module;
+    uint16_t zero = 0;
+    pimhw_da at;
+    memset(&at, 0, sizeof at);
+    at.channel = i / m->n_chunks;
+    at.row = i % m->n_chunks * m->chunk_rows;
+    for (uint32_t end = at.row + m->chunk_rows; at.row < end; at.row++)
+        if (pimhw_memory_write(m->memory, &at, &zero, sizeof zero, &e->why) != PIMHW_OK)
+            return false;
+    return true;
 }
 
 static void pimattn_i_list_cut(pimattn_i_module *m, pimattn_i_list *list)
@@ -4341,6 +4395,7 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
 {
     pimattn_i_module *m = e->module;
     uint32_t had[2] = {0, 0}, wanted[2];
+    bool memory = true;
     if (tokens > PIMATTN_I_MAX_TOKENS)
         return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", tokens);
     for (uint32_t which = 0; which < 2; which++) {
@@ -4354,8 +4409,9 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
             if (list->n == 0 && wanted[0] > 0)
                 list[0].unit = list[1].unit = pimattn_i_emptiest(e, layer);
             for (uint32_t which = 0; which < 2; which++, list++)
-                while (list->n < wanted[which] && m->n_free[list->unit] > 0) {
+                while (list->n < wanted[which] && m->n_free[list->unit] > 0 && memory) {
                     uint32_t i = pimattn_i_chunk_take(m, list->unit);
+                    memory = pimattn_i_chunk_back(e, i);
                     if (list->n == 0)
                         list->first = i;
                     else
@@ -4371,6 +4427,7 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
     for (size_t i = 0; i < (size_t)e->config.shape.n_layers * m->n_heads * 2; i++) {
         pimattn_i_list_keep(m, &pimattn_i_lists_of(e, s, 0, 0)[i], had[i % 2]);
     }
+    if (!memory) return PIMATTN_ERR_MEMORY;
     pimhw_cause_write(&e->why,
                       "%u tokens need %u and %u chunks a KV head; %u of the device's %u"
                       " are taken",
@@ -5844,7 +5901,13 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, uint32_t layer
     pimattn_i_module *m = e->module;
     pimattn_i_planner *p = &e->planner;
     pimhw_request *request = &p->request;
+    const pimattn_plan *plan = &p->plans[p->taken].plan;
     uint32_t n = 0, at = 0;
+    if (!pimattn_i_same_v(plan, &m->plan)) {
+        pimhw_cause_write(&e->why, "v_mapping K has too few output entries for %u queries",
+                          (uint64_t)plan->n_queries);
+        return PIMATTN_ERR_DEVICE;
+    }
     for (uint32_t u = 0; u < m->n_units; u++) {
         uint32_t begin = n;
         m->chunk_begin[u] = n;
@@ -6086,11 +6149,6 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, const pimattn_s
     if (status == PIMATTN_OK) status = pimattn_i_planner_take(p, NULL, spans, n, &e->why);
     if (status != PIMATTN_OK) return status;
     const pimattn_plan *plan = &p->plans[p->taken].plan;
-    if (!pimattn_i_same_v(plan, &m->plan)) {
-        pimhw_cause_write(&e->why, "v_mapping K has too few output entries for %u queries",
-                          (uint64_t)plan->n_queries);
-        return PIMATTN_ERR_DEVICE;
-    }
     status = pimattn_i_module_request(e, e->layer, e->call->items);
     if (status != PIMATTN_OK) return status;
     uint64_t floats = pimattn_i_work_floats(e, plan, spans, part), n_work = 2 * m->n_units;

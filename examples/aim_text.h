@@ -259,4 +259,36 @@ static inline pimhw_status ex_aim_format(const pimhw_instruction *instruction,
     return PIMHW_OK;
 }
 
+/* A trace being written, one line an instruction; begin with the file and the rest 0. */
+typedef struct ex_aim_trace {
+    FILE *file;
+    bool ended; /* an EOC was the last */
+    pimhw_status status;
+    pimhw_cause why;
+} ex_aim_trace;
+
+/* For pimhw_device_resolve, with an ex_aim_trace. */
+static inline bool ex_aim_write(void *user, const pimhw_instruction *instruction)
+{
+    ex_aim_trace *t = (ex_aim_trace *)user;
+    char line[EX_AIM_LINE];
+    t->status = ex_aim_format(instruction, line, &t->why);
+    if (t->status != PIMHW_OK) return false;
+    t->ended = instruction->kind == PIMHW_EOC;
+    return fprintf(t->file, "%s\n", line) > 0;
+}
+
+/* All of a program, and an EOC behind it. */
+static inline pimhw_status ex_aim_write_program(ex_aim_trace *t, const pimhw_config *config,
+                                                const pimhw_program *program,
+                                                const pimhw_request *request)
+{
+    pimhw_device *device = NULL;
+    pimhw_status status = pimhw_device_create(&device, config, &t->why);
+    if (status == PIMHW_OK)
+        status = pimhw_device_resolve(device, program, request, ex_aim_write, t, &t->why);
+    pimhw_device_destroy(device);
+    return status == PIMHW_OK ? t->status : status;
+}
+
 #endif /* EX_AIM_TEXT_H */

@@ -182,6 +182,20 @@ static inline void ex_device(pimhw_config *config, const char *preset, uint32_t 
 
 /* --- Files --------------------------------------------------------------------------------- */
 
+/* A file to write to, or the end of the program. */
+static inline FILE *ex_open(const char *option, const char *path)
+{
+    FILE *file = fopen(path, "wb");
+    if (file == NULL) ex_die("%s: %s: %s", option, path, strerror(errno));
+    return file;
+}
+
+static inline void ex_close(const char *option, const char *path, FILE *file)
+{
+    bool failed = ferror(file) != 0;
+    if (fclose(file) != 0 || failed) ex_die("%s: %s cannot be written", option, path);
+}
+
 /* All bytes of a file and a 0 behind them; "-" is standard input. To be freed by the caller. */
 static inline unsigned char *ex_read_file(const char *path, size_t *n_bytes)
 {

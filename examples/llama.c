@@ -452,42 +452,19 @@ static void report_summary(const costs *c, const arguments *a, uint64_t kv_pages
 
 /* --- Export -------------------------------------------------------------------------------- */
 
-typedef struct trace {
-    FILE *file;
-    bool ended; /* an EOC was written */
-    pimhw_status status;
-    pimhw_cause why;
-} trace;
-
-static bool emit_line(void *user, const pimhw_instruction *instruction)
-{
-    trace *t = (trace *)user;
-    char line[160];
-    t->status = ex_aim_format(instruction, line, &t->why);
-    if (t->status != PIMHW_OK) return false;
-    if (instruction->kind == PIMHW_EOC) t->ended = true;
-    return fprintf(t->file, "%s\n", line) > 0;
-}
-
 /* Writes what the last step's first layer asks of the memory as an AiM text trace. */
 static void export_trace(const arguments *a, pimattn_engine *engine, pimattn_seq seq)
 {
     const pimattn_item item = {seq, 1};
     const pimhw_program *program = NULL;
     const pimhw_request *request = NULL;
-    pimhw_device *device = NULL;
-    trace t = {.file = a->export_file};
+    ex_aim_trace t = {.file = a->export_file};
     ex_check(engine, "--export", pimattn_engine_program(engine, 0, &item, 1, &program, &request));
     pimhw_status status =
-        pimhw_device_create(&device, &pimattn_engine_config(engine)->device, &t.why);
-    if (status == PIMHW_OK)
-        status = pimhw_device_resolve(device, program, request, emit_line, &t, &t.why);
-    if (status == PIMHW_OK) status = t.status;
+        ex_aim_write_program(&t, &pimattn_engine_config(engine)->device, program, request);
     if (status != PIMHW_OK) ex_die("--export: %s: %s", pimhw_status_str(status), t.why.text);
     if (!t.ended) fprintf(t.file, "AiM EOC\n");
-    bool failed = ferror(t.file) != 0;
-    if (fclose(t.file) != 0 || failed) ex_die("--export: %s cannot be written", a->export_path);
-    pimhw_device_destroy(device);
+    ex_close("--export", a->export_path, t.file);
 }
 
 /* --- Generation ---------------------------------------------------------------------------- */
@@ -598,10 +575,7 @@ int main(int argc, char **argv)
                                      .k_type = a.kv_type,
                                      .v_type = a.kv_type};
     pimattn_engine *engine = ex_engine(&a.config);
-    if (a.export_path != NULL) {
-        a.export_file = fopen(a.export_path, "w");
-        if (a.export_file == NULL) ex_die("--export: %s: %s", a.export_path, strerror(errno));
-    }
+    if (a.export_path != NULL) a.export_file = ex_open("--export", a.export_path);
     generate(&m, &t, &a, engine);
     pimattn_engine_destroy(engine);
     free(m.bytes), free(t.bytes), free(t.pieces), free(t.by_text);

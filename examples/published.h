@@ -86,6 +86,9 @@ static const published published_table[] = {
     {"facil.f16.soc.code", PUBLISHED_PREDICTED, 30, 3.58, "x", "TTLT over SoC only"},
     {"facil.f3", PUBLISHED_PREDICTED, -1, 3.32, "x",
      "PIM over an ideal NPU, 64 in, 64 out, Jetson"},
+    {"ph.f19.static.avg", PUBLISHED_COUNTED, -1, 36.2, "percent", "capacity utilisation, static"},
+    {"ph.f19.dpa", PUBLISHED_COUNTED, -1, 75.6, "percent", "capacity utilisation, lazy"},
+    {"lol.f4.batch", PUBLISHED_COUNTED, -1, 380, "percent", "larger batch of lazy, at most"},
     {"facil.f6", PUBLISHED_CALIBRATED, 15, 3, "x", "TTFT with re-layout over without, 8 tokens"},
 };
 

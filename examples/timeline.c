@@ -272,53 +272,15 @@ static pimhw_status run_work(pimhw_device *device, const work *w, const pimhw_si
 
 /* --- Export ---------------------------------------------------------------------------------- */
 
-static FILE *open_out(const char *option, const char *path)
-{
-    FILE *file = fopen(path, "wb");
-    if (file == NULL) ex_die("%s: %s: %s", option, path, strerror(errno));
-    return file;
-}
-
-static void close_out(const char *option, const char *path, FILE *file)
-{
-    bool failed = ferror(file) != 0;
-    if (fclose(file) != 0 || failed) ex_die("%s: %s cannot be written", option, path);
-}
-
-typedef struct trace {
-    FILE *file;
-    bool ended; /* an EOC was written */
-    pimhw_status status;
-    pimhw_cause why;
-} trace;
-
-static bool export_line(void *user, const pimhw_instruction *instruction)
-{
-    trace *t = (trace *)user;
-    char line[160];
-    t->status = ex_aim_format(instruction, line, &t->why);
-    if (t->status != PIMHW_OK) return false;
-    t->ended = instruction->kind == PIMHW_EOC;
-    return fprintf(t->file, "%s\n", line) > 0;
-}
-
 static void export_work(const char *path, const work *w, const pimhw_config *config)
 {
-    trace t = {.file = open_out("--export", path)};
-    if (w->steps == NULL) {
-        pimhw_device *device = NULL;
-        pimhw_status status = pimhw_device_create(&device, config, &t.why);
-        if (status == PIMHW_OK)
-            status =
-                pimhw_device_resolve(device, &w->program, &w->request, export_line, &t, &t.why);
-        if (status != PIMHW_OK) t.status = status;
-        pimhw_device_destroy(device);
-    }
+    ex_aim_trace t = {.file = ex_open("--export", path)};
+    if (w->steps == NULL) t.status = ex_aim_write_program(&t, config, &w->program, &w->request);
     for (size_t i = 0; i < w->n_steps && t.status == PIMHW_OK; i++)
-        export_line(&t, &w->steps[i].instruction);
+        ex_aim_write(&t, &w->steps[i].instruction);
     if (t.status != PIMHW_OK) ex_die("--export: %s", t.why.text);
     if (!t.ended) fprintf(t.file, "AiM EOC\n");
-    close_out("--export", path, t.file);
+    ex_close("--export", path, t.file);
 }
 
 /* --- Schedules ------------------------------------------------------------------------------- */
@@ -652,7 +614,7 @@ static void json_breakdown(FILE *file, const pimhw_readings *r)
 
 static void write_json(const arguments *a, const schedule *s, const work *w)
 {
-    FILE *file = open_out("--json", a->json_path);
+    FILE *file = ex_open("--json", a->json_path);
     const pimhw_readings *r = &s->readings;
     fprintf(file, "{\"displayTimeUnit\": \"ns\", \"otherData\": {\"schema\": %d, \"program\": ",
             (int)EX_SCHEMA);
@@ -672,7 +634,7 @@ static void write_json(const arguments *a, const schedule *s, const work *w)
     }
     if (!a->all_channels) json_channel(file, s, true);
     fprintf(file, "\n]}\n");
-    close_out("--json", a->json_path, file);
+    ex_close("--json", a->json_path, file);
 }
 
 /* --- SVG ------------------------------------------------------------------------------------- */
@@ -900,7 +862,7 @@ static void write_svg(const arguments *a, const schedule *s)
     picture *p = (picture *)ex_alloc(1, sizeof *p);
     bool used[N_TRACKS];
     uint32_t row = 0;
-    p->file = open_out("--svg", a->svg_path);
+    p->file = ex_open("--svg", a->svg_path);
     p->s = s;
     p->to_ck = a->to_ck > 0 ? a->to_ck : s->readings.cycles > 0 ? s->readings.cycles : 1;
     if (a->from_ck >= p->to_ck) p->to_ck = a->from_ck + UINT64_C(1);
@@ -914,7 +876,7 @@ static void write_svg(const arguments *a, const schedule *s)
     svg_axis(p, "ns", 1000.0 / s->config.tCK_ps, bottom + 18, bottom);
     svg_legend(p, bottom + 46);
     fprintf(p->file, "</svg>\n");
-    close_out("--svg", a->svg_path, p->file);
+    ex_close("--svg", a->svg_path, p->file);
     free(p);
 }
 
@@ -1031,7 +993,7 @@ static void html_tables(FILE *file)
 
 static void write_html(const arguments *a, const schedule runs[CONTROLLERS])
 {
-    FILE *file = open_out("--html", a->html_path);
+    FILE *file = ex_open("--html", a->html_path);
     for (size_t i = 0; i < EX_COUNT(PAGE_HEAD); i++)
         fprintf(file, "%s\n", PAGE_HEAD[i]);
     fprintf(file, "{\"schema\": %d, \"title\": ", (int)EX_SCHEMA);
@@ -1049,7 +1011,7 @@ static void write_html(const arguments *a, const schedule runs[CONTROLLERS])
     fprintf(file, "]}\n");
     for (size_t i = 0; i < EX_COUNT(PAGE_TAIL); i++)
         fprintf(file, "%s\n", PAGE_TAIL[i]);
-    close_out("--html", a->html_path, file);
+    ex_close("--html", a->html_path, file);
 }
 
 /* --- All of it ------------------------------------------------------------------------------- */

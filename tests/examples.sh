@@ -242,6 +242,11 @@ for option in --json --svg --html --export; do
     refuses "timeline $option into nowhere" "$timeline" $option "$scratch/none/file"
 done
 
+works "device_attention" "$build/device_attention" --tokens 300
+[ "$(grep -c '  same  ' "$scratch/out")" -eq 4 ] && pass || fail "device_attention: other bytes"
+works "capacity" "$build/capacity"
+[ "$(grep -c published "$scratch/out")" -eq 5 ] && pass || fail "capacity: $(cat "$scratch/out")"
+
 if [ ! -f "$data/stories260K.bin" ]; then
     skip "models and captures: no $data"
     rm -rf "$scratch"
@@ -299,6 +304,31 @@ story once_n256 $s $t -n 256 -p "$once" --kv f16 --page-tokens 7 --partition hfp
 story dog_n256 $s $t -n 256 -p "$dog" --kv f16 --page-tokens 1 --channels 3
 text aidreams260K_dream_n100 aidreams260K.bin aidreams_tok512.bin -n 100 -p "$dream" --kv f16 \
     --partition hfp
+
+# The modelled device computes: its own arithmetic, fp16 lanes.
+for bits in 16 32; do
+    options="--way device --set out_bits=$bits --quiet"
+    story once_n512 $s $t -n 512 -p "$once" $options
+    story dog_n256 $s $t -n 256 -p "$dog" $options
+    text aidreams260K_dream_n100 aidreams260K.bin aidreams_tok512.bin -n 100 -p "$dream" $options
+    for controller in 1 2 3; do
+        story once_n64 $s $t -n 64 -p "$once" $options --set controller=$controller
+    done
+done
+for options in '--channels 1' '--channels 3 --partition hfp' '--channels 32 --set controller=3' \
+    '--device aim-gddr6'; do
+    story dog_n64 $s $t -n 64 -p "$dog" --way device $options
+done
+for prompt in "$once" "$dog"; do
+    word=once
+    [ "$prompt" = "$dog" ] && word=dog
+    options="--way device --set lane_type=1"
+    works "llama $options" "$build/llama" "$data/$s" "$data/$t" -n 256 -p "$prompt" $options
+    differs=$(cmp "$scratch/out" "$data/expected_stories260K_${word}_n256.txt" 2>&1 | head -n 1 |
+        sed 's/.*\(byte\|char\) \([0-9]*\).*/\2/')
+    echo "llama $options ($word): first other byte ${differs:-none}"
+    [ "${differs:-999}" -gt 200 ] && pass || fail "llama $options: other text from byte $differs"
+done
 
 for capture in stories260K_once_n256 stories260K_dog_n256 aidreams260K_dream_n100; do
     for kv in f32 f16; do

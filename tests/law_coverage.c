@@ -4,8 +4,8 @@
  * specification gives it (K by token over channels and banks, V by mapping A, B or K) and nothing
  * of the lowering: a buffer entry holds the name of what W wrote there, a bank row the tokens and
  * elements that the layout puts there. Every (token, element of K) must meet the element of q,
- * every (token, element of V) its p, once per query; what else meets is padding. Controllers that
- * overlap want their inputs before the reads still due, and ping-pong stays in its regions. */
+ * every (token, element of V) its p, once per query; what else meets is padding. DCS wants its
+ * inputs before the reads still due, and ping-pong stays in its regions. */
 #define PIMATTN_IMPLEMENTATION
 #include "../pimattn.h"
 #include "checker.h"
@@ -423,7 +423,7 @@ static void layout(void)
     w.token_rows = w.row_tokens ? 1 : up(w.k_columns, w.columns);
     w.v_blocks = up(w.dv, w.banks);
     bool halves = c->controller == PIMHW_PING_PONG;
-    w.inputs_first = halves || c->controller == PIMHW_DCS;
+    w.inputs_first = c->controller == PIMHW_DCS;
     w.in_region =
         halves && !c->extra_region && c->in_entries > 1 ? c->in_entries / 2 : c->in_entries;
     w.outs = c->controller == PIMHW_DCS ? c->obuf : c->out_entries;

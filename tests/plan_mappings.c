@@ -342,7 +342,7 @@ static void ping_pong_plans_in_regions(void)
     CHECK_U(p.sums, 8);
 }
 
-/* In-order and static read a score right behind its MACs; the others use all entries in turn. */
+/* A score is read right behind its MACs; only DCS uses all entries in turn. */
 static void scores_take_turns_on_the_entries(void)
 {
     for (uint32_t controller = 0; controller < 4; controller++) {
@@ -350,7 +350,7 @@ static void scores_take_turns_on_the_entries(void)
         c.out_entries = 6;
         c.obuf = 5;
         phase p = phase_of(&c, false, PIMATTN_V_A, 1, 2048);
-        uint32_t n_outs = controller == PIMHW_DCS ? 5 : controller == PIMHW_PING_PONG ? 6 : 1;
+        uint32_t n_outs = controller == PIMHW_DCS ? 5 : 1;
         uint32_t n_macs = 0;
         for (size_t i = 0; i < p.n; i++) {
             if (stream[i].kind == PIMHW_MAC_ABK) CHECK_U(stream[i].out, n_macs++ % n_outs);

@@ -1,0 +1,134 @@
+/* capacity - how many requests of uneven lengths fit into PIM memory: chunks as tokens come (lazy),
+ * or room for the longest context from the start (static). Only counting: no clock is in it.
+ */
+#define PIMATTN_IMPLEMENTATION
+#include "pimattn.h"
+
+#define EX_NAME "capacity"
+#include "common.h"
+#include "published.h"
+
+enum { RUNS = 200 };
+
+/* Models and lengths of PIMphony's tables I and II; memory as its section VIII-A configures it. */
+typedef struct workload {
+    const char *name;
+    double mean, std, least, most; /* tokens: a normal distribution, cut off */
+    uint32_t window;
+    uint32_t n_layers, n_heads, n_kv_heads;
+    uint64_t weights, memory; /* bytes */
+} workload;
+
+#define GB(n) ((uint64_t)(n) << 30)
+
+static const workload WORKLOADS[] = {
+    {"7B, QMSum", 13966, 6182, 2651, 30456, 32768, 32, 32, 32, GB(14), GB(128)},
+    {"7B, Musique", 16362, 1651, 6820, 17917, 32768, 32, 32, 32, GB(14), GB(128)},
+    {"72B, QMSum", 13966, 6182, 2651, 30456, 32768, 80, 64, 64, GB(134), GB(512)},
+    {"72B, Musique", 16362, 1651, 6820, 17917, 32768, 80, 64, 64, GB(134), GB(512)},
+    {"8B GQA, multifieldqa", 60780, 31025, 20333, 119480, 131072, 32, 32, 8, GB(15), GB(128)},
+    {"8B GQA, Loogle-SD", 50693, 26506, 13347, 109221, 131072, 32, 32, 8, GB(15), GB(128)},
+    {"70B GQA, multifieldqa", 60780, 31025, 20333, 119480, 131072, 80, 64, 8, GB(131), GB(512)},
+    {"70B GQA, Loogle-SD", 50693, 26506, 13347, 109221, 131072, 80, 64, 8, GB(131), GB(512)},
+};
+
+/* A policy's averages over all runs. */
+typedef struct outcome {
+    double batch;
+    double of_reserved; /* bytes of K and V over those set aside for requests */
+    double of_memory;   /* the same over all that the weights leave */
+} outcome;
+
+static double uniform(uint64_t *random)
+{
+    *random = *random * 6364136223846793005u + 1442695040888963407u;
+    return ((double)(*random >> 11) + 0.5) / 9007199254740992.0;
+}
+
+/* A length, drawn again until it is within the limits. */
+static uint64_t length(const workload *w, uint64_t *random)
+{
+    double tokens;
+    do
+        tokens = w->mean + w->std * sqrt(-2 * log(uniform(random))) *
+                               cos(2 * 3.14159265358979323846 * uniform(random));
+    while (tokens < w->least || tokens > w->most);
+    return (uint64_t)tokens;
+}
+
+/* Requests come until the next one does not fit. */
+static outcome fill(const workload *w, const pimattn_plan *plan, bool lazy, uint64_t seed)
+{
+    uint64_t chunk = (uint64_t)pimattn_plan_chunk_rows(plan) * plan->device.row_bytes *
+                     pimhw_config_banks(&plan->device) * plan->unit_channels;
+    uint64_t heads = (uint64_t)w->n_layers * w->n_kv_heads, random = seed;
+    uint64_t n_chunks = (w->memory - w->weights) / chunk;
+    double token_bytes = (double)heads * 2 * plan->shape.head_dim * plan->device.element_bytes;
+    outcome o = {0, 0, 0};
+    for (int run = 0; run < RUNS; run++) {
+        uint64_t used = 0, tokens = 0, n = 0;
+        for (;; n++) {
+            uint64_t its = length(w, &random);
+            uint64_t wanted = heads * pimattn_plan_chunks(plan, lazy ? its : w->window);
+            if (used + wanted > n_chunks) break;
+            used += wanted;
+            tokens += its;
+        }
+        o.batch += (double)n / RUNS;
+        if (used) o.of_reserved += (double)tokens * token_bytes / (double)(used * chunk) / RUNS;
+        o.of_memory += (double)tokens * token_bytes / (double)(n_chunks * chunk) / RUNS;
+    }
+    return o;
+}
+
+int main(int argc, char **argv)
+{
+    uint32_t seed = 1;
+    const ex_option options[] = {
+        {.name = "--seed", .value = "N", .number = &seed, .help = "of the lengths; default 1"}};
+    ex_options(argc, argv,
+               "usage: build/capacity [options]\n"
+               "Chunks taken as tokens come, beside room for the longest context.",
+               options, EX_COUNT(options), NULL, 0);
+    double of_free[2] = {0, 0}, of_all[2] = {0, 0}, most = 0;
+    printf("K and V of whole batches in modules of preset aimx, chunks of 1 MiB; %d batches each,\n"
+           "seed %" PRIu32 ". Utilisation: K and V over what requests have set aside / over all "
+           "that the\nweights leave.\n\n"
+           "  %-22s %16s %23s %16s %23s %8s\n",
+           (int)RUNS, seed, "workload", "static batch", "utilisation", "lazy batch", "utilisation",
+           "batch");
+    for (size_t i = 0; i < EX_COUNT(WORKLOADS); i++) {
+        const workload *w = &WORKLOADS[i];
+        pimattn_shape shape = {.n_layers = w->n_layers,
+                               .n_heads = w->n_heads,
+                               .n_kv_heads = w->n_kv_heads,
+                               .head_dim = 128};
+        pimhw_config device;
+        pimattn_plan plan;
+        pimhw_cause why = {{0}};
+        ex_device(&device, "aimx", 0, NULL);
+        if (pimattn_plan_init(&plan, &shape, &device, PIMATTN_TCP, 0, false, 1, &why) != PIMATTN_OK)
+            ex_die("plan: %s", why.text);
+        outcome fixed = fill(w, &plan, false, seed), lazy = fill(w, &plan, true, seed);
+        double more = 100 * (lazy.batch / fixed.batch - 1);
+        printf("  %-22s %16.2f %13.1f%% / %5.1f%% %16.2f %13.1f%% / %5.1f%% %+7.0f%%\n", w->name,
+               fixed.batch, 100 * fixed.of_reserved, 100 * fixed.of_memory, lazy.batch,
+               100 * lazy.of_reserved, 100 * lazy.of_memory, more);
+        double left = (double)(w->memory - w->weights) / (double)w->memory;
+        for (int policy = 0; policy < 2; policy++) {
+            double its = 100 * (policy ? lazy : fixed).of_memory / (double)EX_COUNT(WORKLOADS);
+            of_free[policy] += its;
+            of_all[policy] += its * left;
+        }
+        most = fmax(most, more);
+    }
+    printf("\n");
+    for (int policy = 0; policy < 2; policy++) {
+        const published *p = published_find(policy ? "ph.f19.dpa" : "ph.f19.static.avg");
+        printf("  of what the weights leave; and of all memory, of which the paper may speak:\n");
+        published_print(stdout, p, of_free[policy]);
+        published_print(stdout, p, of_all[policy]);
+    }
+    published_print(stdout, published_find("lol.f4.batch"), most);
+    return ex_done();
+}
