@@ -579,7 +579,7 @@ typedef struct pimattn_transfer {
 } pimattn_transfer;
 
 /*
- * Moves a sequence's tokens out into memory of pimattn_save_bytes, which the caller keeps, and back
+ * Moves a sequence's tokens out into memory, as much as pimattn_save says, and back
  * in. In between it keeps its name and length, holds no page, and can only be freed.
  *
  *   transfer may be NULL
@@ -608,15 +608,15 @@ typedef struct pimattn_stream {
  * the same order, by any engine with n_layers, n_kv_heads, head dims and types alike, whatever its
  * page_tokens, device or architecture. What they share within a state they share again.
  *
+ *   bytes    what the state takes; may be NULL, and so may stream: then only this is asked
  *   seqs     of restore: [n_most], room for the new names
  *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT; PIMATTN_ERR_STATE (also if a function gives
  *            up); restore: PIMATTN_ERR_PAGES, PIMATTN_ERR_MEMORY. Restore then leaves no sequence
  *            behind, but pages that nobody held may have been given up
  */
-PIMATTN_API pimattn_status pimattn_save_bytes(pimattn_engine *engine, const pimattn_seq *seqs,
-                                              size_t n_seqs, uint64_t *bytes);
 PIMATTN_API pimattn_status pimattn_save(pimattn_engine *engine, const pimattn_seq *seqs,
-                                        size_t n_seqs, const pimattn_stream *stream);
+                                        size_t n_seqs, const pimattn_stream *stream,
+                                        uint64_t *bytes);
 PIMATTN_API pimattn_status pimattn_restore(pimattn_engine *engine, pimattn_seq *seqs, size_t n_most,
                                            size_t *n_seqs, const pimattn_stream *stream);
 
@@ -2203,6 +2203,15 @@ static uint32_t pimattn_i_store_find(const pimattn_i_store *st, pimattn_i_entry 
     return at;
 }
 
+/* One more holds a set. */
+static void pimattn_i_set_share(pimattn_i_pool *pool, const uint32_t *pages)
+{
+    pimattn_i_ref first = pool->refs[pages[0]];
+    if (first.entry && first.count == 1) pimattn_i_entry_idle(&pool->store, first.entry, false);
+    for (uint64_t i = 0; i < pool->set_pages; i++)
+        pool->refs[pages[i]].count++;
+}
+
 /* The set becomes known; there is room. What follows an entry that is gone is never found again. */
 static uint32_t pimattn_i_store_add(pimattn_i_pool *pool, const pimattn_i_entry *like,
                                     const uint32_t *tokens, const uint32_t *pages)
@@ -2216,8 +2225,7 @@ static uint32_t pimattn_i_store_add(pimattn_i_pool *pool, const pimattn_i_entry 
     memcpy(pimattn_i_entry_tokens(e), tokens, e->page_tokens * sizeof *tokens);
     memcpy(pimattn_i_entry_pages(e), pages, (size_t)pool->set_pages * sizeof *pages);
     pimattn_i_entry_link(st, at);
-    for (uint64_t i = 0; i < pool->set_pages; i++)
-        pool->refs[pages[i]].count++;
+    pimattn_i_set_share(pool, pages);
     pool->refs[pages[0]].entry = at;
     st->n++;
     return at;
@@ -2261,15 +2269,7 @@ static uint64_t pimattn_i_pool_held(const pimattn_i_pool *pool)
     return pool->n_used - pool->store.n_idle * pool->set_pages;
 }
 
-/* One more sequence holds a set, or one less. */
-static void pimattn_i_set_share(pimattn_i_pool *pool, const uint32_t *pages)
-{
-    pimattn_i_ref first = pool->refs[pages[0]];
-    if (first.entry && first.count == 1) pimattn_i_entry_idle(&pool->store, first.entry, false);
-    for (uint64_t i = 0; i < pool->set_pages; i++)
-        pool->refs[pages[i]].count++;
-}
-
+/* One sequence less holds it. */
 static void pimattn_i_set_drop(pimattn_i_pool *pool, const uint32_t *pages)
 {
     uint32_t entry = pool->refs[pages[0]].entry;
@@ -5155,26 +5155,18 @@ static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
     return status;
 }
 
-/* The tokens that a sequence shares from its begin on with an earlier one of the same state. */
-static uint64_t pimattn_i_flow_shares(const pimattn_engine *e, const pimattn_i_seq *s,
-                                      const pimattn_i_seq *with)
-{
-    const pimattn_i_layout *lay = &e->layout;
-    uint64_t i = pimattn_i_seq_first(lay, s), n = pimattn_i_min(s->n_pages, with->n_pages);
-    if (with->begin > s->begin) return 0;
-    while (i < n && *pimattn_i_table_at(lay, s, i, 0) == *pimattn_i_table_at(lay, with, i, 0))
-        i++;
-    return pimattn_i_min(i * lay->page_tokens, pimattn_i_min(s->tokens[0], with->tokens[0]));
-}
-
-/* Says where most of a sequence's tokens are, if an earlier one of the state has them. */
+/* Says where most of a sequence's tokens are, if an earlier one of the state shares their pages. */
 static void pimattn_i_flow_source(const pimattn_engine *e, const pimattn_i_seq *s, uint64_t *head)
 {
+    const pimattn_i_layout *lay = &e->layout;
     for (uint32_t slot = 0; slot < e->config.max_seqs; slot++) {
         const pimattn_i_seq *with = &e->seqs[slot];
         if (!with->id || with->arrival == 0 || with->arrival >= s->arrival) continue;
-        uint64_t n = pimattn_i_flow_shares(e, s, with);
-        if (n <= pimattn_i_max(head[4], s->begin)) continue;
+        uint64_t i = pimattn_i_seq_first(lay, s), n = pimattn_i_min(s->n_pages, with->n_pages);
+        while (i < n && *pimattn_i_table_at(lay, s, i, 0) == *pimattn_i_table_at(lay, with, i, 0))
+            i++;
+        n = pimattn_i_min(i * lay->page_tokens, pimattn_i_min(s->tokens[0], with->tokens[0]));
+        if (with->begin > s->begin || n <= pimattn_i_max(head[4], s->begin)) continue;
         head[3] = with->arrival;
         head[4] = n;
     }
@@ -5233,63 +5225,53 @@ static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs,
     return PIMATTN_OK;
 }
 
-PIMATTN_API pimattn_status pimattn_save_bytes(pimattn_engine *engine, const pimattn_seq *seqs,
-                                              size_t n_seqs, uint64_t *bytes)
+static pimattn_i_flow pimattn_i_flow_of(const pimattn_stream *stream, bool reading)
 {
-    uint64_t n, need;
-    if (engine && !bytes) return pimattn_i_wrong(engine, "bytes is NULL", 0);
-    pimattn_status status = pimattn_i_mark(engine, seqs, n_seqs, &n, &need);
-    if (status == PIMATTN_OK) *bytes = need;
-    return status;
-}
-
-/* Writes the sequences that are numbered 1 to n. */
-static pimattn_status pimattn_i_flow_all(pimattn_engine *e, pimattn_i_flow *f, uint64_t n)
-{
-    uint64_t n_seqs = n;
-    pimattn_status status = pimattn_i_flow_head(e, f, &n_seqs);
-    for (uint64_t i = 1; i <= n && status == PIMATTN_OK; i++)
-        status = pimattn_i_flow_seq(e, f, pimattn_i_arrived(e, i));
-    return status;
-}
-
-static pimattn_i_flow pimattn_i_flow_of(void *memory, uint64_t bytes, bool reading)
-{
-    pimattn_i_flow f;
-    memset(&f, 0, sizeof f);
-    f.stream.memory = memory;
-    f.stream.bytes = bytes;
-    f.reading = reading;
+    pimattn_i_flow f = {*stream, reading, false, 0, 0};
     return f;
 }
 
-PIMATTN_API pimattn_status pimattn_save(pimattn_engine *engine, const pimattn_seq *seqs,
-                                        size_t n_seqs, const pimattn_stream *stream)
+/* Says what a state takes and writes it; *hash: of it. */
+static pimattn_status pimattn_i_save(pimattn_engine *e, const pimattn_seq *seqs, size_t n_seqs,
+                                     const pimattn_stream *stream, uint64_t *bytes, uint64_t *hash)
 {
-    uint64_t n, need;
-    pimattn_i_flow f = pimattn_i_flow_of(NULL, 0, false);
-    if (engine && (!stream || (!stream->memory && !stream->write)))
-        return pimattn_i_wrong(engine, "stream has neither memory nor write", 0);
-    pimattn_status status = pimattn_i_mark(engine, seqs, n_seqs, &n, &need);
-    if (status != PIMATTN_OK) return status;
-    if (stream->memory && stream->bytes < need)
-        return pimattn_i_wrong(engine, "the state takes %u bytes, more than there are", need);
-    f.stream = *stream;
-    return pimattn_i_flow_all(engine, &f, n);
+    uint64_t n;
+    pimattn_status status = pimattn_i_mark(e, seqs, n_seqs, &n, bytes);
+    if (status != PIMATTN_OK || !stream) return status;
+    if (!stream->memory && !stream->write)
+        return pimattn_i_wrong(e, "stream has neither memory nor write", 0);
+    if (stream->memory && stream->bytes < *bytes)
+        return pimattn_i_wrong(e, "the state takes %u bytes, more than there are", *bytes);
+    pimattn_i_flow f = pimattn_i_flow_of(stream, false);
+    status = pimattn_i_flow_head(e, &f, &n);
+    for (uint64_t i = 1; i <= n && status == PIMATTN_OK; i++)
+        status = pimattn_i_flow_seq(e, &f, pimattn_i_arrived(e, i));
+    *hash = f.hash | 1;
+    return status;
+}
+
+PIMATTN_API pimattn_status pimattn_save(pimattn_engine *engine, const pimattn_seq *seqs,
+                                        size_t n_seqs, const pimattn_stream *stream,
+                                        uint64_t *bytes)
+{
+    uint64_t need, hash;
+    if (engine && !stream && !bytes) return pimattn_i_wrong(engine, "stream and bytes are NULL", 0);
+    pimattn_status status = pimattn_i_save(engine, seqs, n_seqs, stream, &need, &hash);
+    if (status == PIMATTN_OK && bytes) *bytes = need;
+    return status;
 }
 
 PIMATTN_API pimattn_status pimattn_restore(pimattn_engine *engine, pimattn_seq *seqs, size_t n_most,
                                            size_t *n_seqs, const pimattn_stream *stream)
 {
     pimattn_engine *e = engine;
-    pimattn_i_flow f = pimattn_i_flow_of(NULL, 0, true);
     uint64_t n = 0;
     pimattn_status status = pimattn_i_paged(e);
     if (status != PIMATTN_OK) return status;
     if (!n_seqs || (!seqs && n_most > 0)) return pimattn_i_wrong(e, "seqs or n_seqs is NULL", 0);
     if (!stream || (!stream->memory && !stream->read))
         return pimattn_i_wrong(e, "stream has neither memory nor read", 0);
-    f.stream = *stream;
+    pimattn_i_flow f = pimattn_i_flow_of(stream, true);
     pimattn_i_unmark(e);
     status = pimattn_i_flow_head(e, &f, &n);
     if (status == PIMATTN_OK && n > n_most)
@@ -5327,17 +5309,14 @@ PIMATTN_API pimattn_status pimattn_seq_swap_out(pimattn_engine *engine, pimattn_
                                                 pimattn_transfer *transfer)
 {
     pimattn_engine *e = engine;
-    uint64_t n, need;
-    pimattn_status status = pimattn_i_mark(e, &seq, 1, &n, &need);
-    if (status != PIMATTN_OK) return status;
-    if (!memory || bytes < need)
-        return pimattn_i_wrong(e, "the sequence takes %u bytes, more than there are", need);
-    pimattn_i_flow f = pimattn_i_flow_of(memory, bytes, false);
-    status = pimattn_i_flow_all(e, &f, 1);
+    pimattn_stream stream = {memory, bytes, NULL, NULL, NULL};
+    uint64_t need, hash;
+    if (e && !memory) return pimattn_i_wrong(e, "memory is NULL", 0);
+    pimattn_status status = pimattn_i_save(e, &seq, 1, &stream, &need, &hash);
     if (status != PIMATTN_OK) return status;
     pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
     pimattn_i_seq_empty(&e->pool, &e->layout, s);
-    s->swapped = f.hash | 1;
+    s->swapped = hash;
     pimattn_i_charge(e, s->tokens[0] - s->begin, transfer);
     return PIMATTN_OK;
 }
@@ -5353,7 +5332,8 @@ PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *engine, pimattn_s
     if (!s) return PIMATTN_ERR_SEQ;
     if (!memory) return pimattn_i_wrong(e, "memory is NULL", 0);
     if (!s->swapped) return pimattn_i_wrong(e, "sequence %u is not swapped out", seq);
-    pimattn_i_flow f = pimattn_i_flow_of((void *)(uintptr_t)memory, bytes, true); /* only read */
+    pimattn_stream stream = {(void *)(uintptr_t)memory, bytes, NULL, NULL, NULL}; /* only read */
+    pimattn_i_flow f = pimattn_i_flow_of(&stream, true);
     uint64_t n = 0, begin = s->begin, tokens = s->tokens[0];
     pimattn_i_unmark(e);
     status = pimattn_i_flow_head(e, &f, &n);

@@ -161,7 +161,7 @@ static void swapping(void)
     memset(&w, 0, sizeof w);
     w.e = engine_of(128, (uint64_t)1 << 30);
     w.seq = sequence(w.e, 16 * PAGE);
-    bench_must(pimattn_save_bytes(w.e, &w.seq, 1, &w.bytes) == PIMATTN_OK, "size");
+    bench_must(pimattn_save(w.e, &w.seq, 1, NULL, &w.bytes) == PIMATTN_OK, "size");
     w.memory = (unsigned char *)malloc(2 * w.bytes);
     bench_must(w.memory != NULL, "memory");
     memset(w.memory, 1, 2 * w.bytes);

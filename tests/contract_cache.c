@@ -92,7 +92,7 @@ static void what_cannot_be_is_refused(void)
     REFUSED(pimattn_seq_truncate(r.e, gone, 0), PIMATTN_ERR_SEQ, "freed");
     REFUSED(pimattn_seq_keep(r.e, gone, 0, 0), PIMATTN_ERR_SEQ, "freed");
     REFUSED(pimattn_prefix_remember(r.e, gone, ids, 0, 0), PIMATTN_ERR_SEQ, "freed");
-    REFUSED(pimattn_save_bytes(r.e, &gone, 1, &n), PIMATTN_ERR_SEQ, "freed");
+    REFUSED(pimattn_save(r.e, &gone, 1, NULL, &n), PIMATTN_ERR_SEQ, "freed");
     REFUSED(pimattn_seq_swap_out(r.e, gone, bytes, sizeof bytes, NULL), PIMATTN_ERR_SEQ, "freed");
     REFUSED(pimattn_seq_swap_in(r.e, gone, bytes, sizeof bytes, NULL), PIMATTN_ERR_SEQ, "freed");
     REFUSED(pimattn_seq_query(r.e, gone, (pimattn_seq_info *)(void *)bytes), PIMATTN_ERR_SEQ,
@@ -100,7 +100,7 @@ static void what_cannot_be_is_refused(void)
     REFUSED(pimattn_seq_banks(r.e, gone, 0, bytes, 256), PIMATTN_ERR_SEQ, "freed");
     REFUSED(pimattn_seq_fork(r.e, &t, half), PIMATTN_ERR_ARGUMENT, "layer 1");
     REFUSED(pimattn_seq_truncate(r.e, half, 1), PIMATTN_ERR_ARGUMENT, "layer 1");
-    REFUSED(pimattn_save_bytes(r.e, &half, 1, &n), PIMATTN_ERR_ARGUMENT, "layer 1");
+    REFUSED(pimattn_save(r.e, &half, 1, NULL, &n), PIMATTN_ERR_ARGUMENT, "layer 1");
     REFUSED(pimattn_seq_truncate(r.e, s, 11), PIMATTN_ERR_ARGUMENT, "11");
     REFUSED(pimattn_seq_truncate(r.e, s, UINT64_MAX), PIMATTN_ERR_ARGUMENT, "length");
     REFUSED(pimattn_seq_keep(r.e, s, 0, 11), PIMATTN_ERR_ARGUMENT, "11");
@@ -117,12 +117,12 @@ static void what_cannot_be_is_refused(void)
     REFUSED(pimattn_seq_banks(r.e, s, 0, bytes, 255), PIMATTN_ERR_ARGUMENT, "256");
     REFUSED(pimattn_seq_swap_out(r.e, s, bytes, 8, NULL), PIMATTN_ERR_ARGUMENT, "bytes");
     REFUSED(pimattn_seq_swap_in(r.e, s, bytes, 8, NULL), PIMATTN_ERR_ARGUMENT, "not swapped");
-    REFUSED(pimattn_save(r.e, &s, 1, &none), PIMATTN_ERR_ARGUMENT, "stream");
-    REFUSED(pimattn_save(r.e, &s, 1, NULL), PIMATTN_ERR_ARGUMENT, "stream");
+    REFUSED(pimattn_save(r.e, &s, 1, &none, NULL), PIMATTN_ERR_ARGUMENT, "stream");
+    REFUSED(pimattn_save(r.e, &s, 1, NULL, NULL), PIMATTN_ERR_ARGUMENT, "stream");
     REFUSED(pimattn_restore(r.e, &t, 1, &count, &none), PIMATTN_ERR_ARGUMENT, "stream");
     REFUSED(pimattn_restore(r.e, &t, 1, NULL, &none), PIMATTN_ERR_ARGUMENT, "n_seqs");
     pimattn_seq twice[2] = {s, s};
-    REFUSED(pimattn_save_bytes(r.e, twice, 2, &n), PIMATTN_ERR_ARGUMENT, "twice");
+    REFUSED(pimattn_save(r.e, twice, 2, NULL, &n), PIMATTN_ERR_ARGUMENT, "twice");
     CHECK_U(n, 77);
     CHECK_U(t, 77);
     CHECK_U(pimattn_seq_keep(r.e, s, 6, 10), PIMATTN_OK);
@@ -135,8 +135,8 @@ static void what_cannot_be_is_refused(void)
     CHECK_U(pimattn_seq_truncate(NULL, s, 0), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_prefix_remember(NULL, s, ids, 0, 0), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_prefix_start(NULL, &t, ids, 0, 0, &n), PIMATTN_ERR_ARGUMENT);
-    CHECK_U(pimattn_save_bytes(NULL, &s, 1, &n), PIMATTN_ERR_ARGUMENT);
-    CHECK_U(pimattn_save(NULL, &s, 1, &none), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_save(NULL, &s, 1, NULL, &n), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_save(NULL, &s, 1, &none, NULL), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_restore(NULL, &t, 1, &count, &none), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_seq_swap_out(NULL, s, bytes, 8, NULL), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_seq_swap_in(NULL, s, bytes, 8, NULL), PIMATTN_ERR_ARGUMENT);
@@ -152,10 +152,10 @@ static void what_is_swapped_out_can_only_come_back(void)
     rig r = rig_new(PIMATTN_F16, PIMATTN_INT8);
     pimattn_seq s = seq_of(&r, 10), other = seq_of(&r, 10), t;
     unsigned char memory[2][4096];
-    uint64_t bytes, n;
+    uint64_t bytes = 0, n;
     float before[HEADS * DIM];
     attend(&r, r.e, s, before);
-    CHECK_U(pimattn_save_bytes(r.e, &s, 1, &bytes), PIMATTN_OK);
+    CHECK_U(pimattn_save(r.e, &s, 1, NULL, &bytes), PIMATTN_OK);
     CHECK_U(pimattn_seq_swap_out(r.e, other, memory[1], sizeof memory[1], NULL), PIMATTN_OK);
     CHECK_U(pimattn_seq_swap_out(r.e, s, memory[0], bytes, NULL), PIMATTN_OK);
     CHECK_U(pimattn_pages_used(r.e), 0);
@@ -166,7 +166,7 @@ static void what_is_swapped_out_can_only_come_back(void)
     REFUSED(pimattn_seq_reserve(r.e, s, 1), PIMATTN_ERR_SEQ, "swapped");
     REFUSED(pimattn_attend_one(r.e, s, 0, r.out, r.q, NULL), PIMATTN_ERR_SEQ, "swapped");
     REFUSED(kv_append(r.e, s, 0, &r.kv, 0, 1), PIMATTN_ERR_SEQ, "swapped");
-    REFUSED(pimattn_save_bytes(r.e, NULL, 0, &n), PIMATTN_ERR_SEQ, "swapped");
+    REFUSED(pimattn_save(r.e, NULL, 0, NULL, &n), PIMATTN_ERR_SEQ, "swapped");
     REFUSED(pimattn_seq_swap_in(r.e, s, memory[1], bytes, NULL), PIMATTN_ERR_STATE, "not what");
     REFUSED(pimattn_seq_swap_in(r.e, s, NULL, bytes, NULL), PIMATTN_ERR_ARGUMENT, "NULL");
     memory[0][bytes / 2] ^= 4;
@@ -195,13 +195,13 @@ static void no_damaged_state_is_restored(void)
 {
     rig r = rig_new(PIMATTN_F16, PIMATTN_INT8);
     pimattn_seq s[2] = {seq_of(&r, 6), 0}, back[4] = {9, 9, 9, 9};
-    uint64_t bytes;
+    uint64_t bytes = 0;
     size_t n = 9;
     CHECK_U(pimattn_seq_fork(r.e, &s[1], s[0]), PIMATTN_OK);
     append(&r, r.e, s[1], 6, 3);
-    CHECK_U(pimattn_save_bytes(r.e, s, 2, &bytes), PIMATTN_OK);
+    CHECK_U(pimattn_save(r.e, s, 2, NULL, &bytes), PIMATTN_OK);
     pimattn_stream stream = in_memory(bytes);
-    CHECK_U(pimattn_save(r.e, s, 2, &stream), PIMATTN_OK);
+    CHECK_U(pimattn_save(r.e, s, 2, &stream, NULL), PIMATTN_OK);
     uint64_t used = pimattn_pages_used(r.e);
     for (uint64_t bit = 0; bit < bytes * 8; bit++) {
         state[bit / 8] ^= (unsigned char)(1u << bit % 8);
@@ -274,14 +274,14 @@ static void states_fit_other_page_sizes(void)
     append(&r, r.e, s[1], 21, 4);
     CHECK_U(pimattn_seq_fork(r.e, &s[2], s[1]), PIMATTN_OK);
     CHECK_U(pimattn_seq_keep(r.e, s[2], 9, 24), PIMATTN_OK);
-    uint64_t bytes;
-    CHECK_U(pimattn_save_bytes(r.e, s, 3, &bytes), PIMATTN_OK);
+    uint64_t bytes = 0;
+    CHECK_U(pimattn_save(r.e, s, 3, NULL, &bytes), PIMATTN_OK);
     pipe to = {0, bytes - 1};
     pimattn_stream stream = {NULL, 0, pipe_write, pipe_read, &to};
-    CHECK_U(pimattn_save(r.e, s, 3, &stream), PIMATTN_ERR_STATE);
+    CHECK_U(pimattn_save(r.e, s, 3, &stream, NULL), PIMATTN_ERR_STATE);
     to.at = 0;
     to.end = sizeof state;
-    CHECK_U(pimattn_save(r.e, s, 3, &stream), PIMATTN_OK);
+    CHECK_U(pimattn_save(r.e, s, 3, &stream, NULL), PIMATTN_OK);
     CHECK_U(to.at, bytes);
     for (size_t i = 0; i < COUNT(pages); i++) {
         pimattn_config c = r.config;
@@ -537,12 +537,12 @@ static int state_file(const char *path, bool save)
         append(&r, r.e, s[1], 19, 9);
         CHECK_U(pimattn_seq_fork(r.e, &s[2], s[1]), PIMATTN_OK);
         CHECK_U(pimattn_seq_keep(r.e, s[2], 7, 28), PIMATTN_OK);
-        uint64_t bytes;
+        uint64_t bytes = 0;
         size_t n = 0;
-        CHECK_U(pimattn_save_bytes(r.e, s, 3, &bytes), PIMATTN_OK);
+        CHECK_U(pimattn_save(r.e, s, 3, NULL, &bytes), PIMATTN_OK);
         pimattn_stream stream = in_memory(bytes);
         if (save) {
-            CHECK_U(pimattn_save(r.e, s, 3, &stream), PIMATTN_OK);
+            CHECK_U(pimattn_save(r.e, s, 3, &stream, NULL), PIMATTN_OK);
             CHECK_U(fwrite(state, 1, bytes, f), bytes);
         } else if (CHECK_U(fread(state, 1, bytes, f), bytes)) {
             CHECK_U(pimattn_restore(r.e, back, 3, &n, &stream), PIMATTN_OK);

@@ -568,7 +568,7 @@ static void do_swap(void)
     args a = {.seq = s->id, .memory = s->swapped, .bytes = s->swapped_bytes};
     pimattn_status status;
     if (s->swapped) {
-        CHECK_U(pimattn_save_bytes(w.e, &s->id, 1, &a.bytes), PIMATTN_ERR_SEQ);
+        CHECK_U(pimattn_save(w.e, &s->id, 1, NULL, &a.bytes), PIMATTN_ERR_SEQ);
         status = insist(call_in, &a, true);
         s->n_sets = first_set(s);
         bool held = model_hold(s, s->begin, s->n, true);
@@ -577,7 +577,7 @@ static void do_swap(void)
         free(s->swapped);
         s->swapped = NULL;
     } else {
-        CHECK_U(pimattn_save_bytes(w.e, &s->id, 1, &a.bytes), PIMATTN_OK);
+        CHECK_U(pimattn_save(w.e, &s->id, 1, NULL, &a.bytes), PIMATTN_OK);
         a.memory = (unsigned char *)check_alloc(a.bytes, 1);
         a.bytes--;
         CHECK_U(call_out(&a), PIMATTN_ERR_ARGUMENT);
@@ -609,7 +609,7 @@ static pimattn_status call_save(void *user)
 {
     args *a = (args *)user;
     pimattn_stream stream = {.memory = a->memory, .bytes = a->bytes};
-    return pimattn_save(w.e, a->n_many ? a->many : NULL, a->n_many, &stream);
+    return pimattn_save(w.e, a->n_many ? a->many : NULL, a->n_many, &stream, NULL);
 }
 
 /* Tokens that s shares with an earlier one of the same state. */
@@ -640,7 +640,7 @@ static void do_save(void)
     if (a.n_many == 0) return;
     size_t n = a.n_many;
     if (all) a.n_many = 0;
-    pimattn_status status = pimattn_save_bytes(w.e, all ? NULL : a.many, a.n_many, &a.bytes);
+    pimattn_status status = pimattn_save(w.e, all ? NULL : a.many, a.n_many, NULL, &a.bytes);
     CHECK_U(status, swapped ? PIMATTN_ERR_SEQ : PIMATTN_OK);
     if (status) return;
     a.memory = (unsigned char *)check_alloc(a.bytes, 1);
