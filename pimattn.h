@@ -494,9 +494,9 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
  *
  * Life cycle. The pages of all layers for the same tokens are shared and let go together; a shared
  * page is copied before it is written. Calls on whole sequences want equal lengths in all layers
- * (PIMATTN_ERR_ARGUMENT names the layer) and tokens that are not swapped out (PIMATTN_ERR_SEQ). They
- * do all or nothing and cost O(pages touched). The device way has create, append, truncate and free
- * so far: PIMATTN_ERR_DEVICE says so.
+ * (PIMATTN_ERR_ARGUMENT names the layer) and tokens not swapped out (PIMATTN_ERR_SEQ); they do all
+ * or nothing and cost O(pages touched). The device way has create, append, truncate and free so
+ * far: PIMATTN_ERR_DEVICE says so.
  * ========================================================================== */
 
 /*
@@ -5588,7 +5588,7 @@ static uint64_t pimattn_i_seen(const pimattn_engine *e, const pimattn_i_job *job
     return job->tokens - job->n_tokens + (job->query + i) / group + 1;
 }
 
-/* The first tile of a leaf that has a visible token, if the sequence begins before the next leaf. */
+/* The first tile of a leaf with a visible token, if the sequence begins before the next leaf. */
 static uint64_t pimattn_i_leaf_begin(const pimattn_i_job *job, uint64_t leaf)
 {
     uint64_t begin = job->seq->begin / PIMATTN_I_TILE * PIMATTN_I_TILE;

@@ -358,6 +358,45 @@ static void a_kept_range_is_all_that_is_seen(void)
     kv_free(&kv);
 }
 
+/* A sequence that goes on for ever: memory for a few leaves, positions far beyond. */
+static void a_stream_needs_only_what_it_keeps(void)
+{
+    enum { ALL = 9000, STEP = 250, KEPT = 1100, STREAM_PAGE = 16 };
+    pimattn_shape s = shape_of(1, 2, 1, 16, 0);
+    check_rng rng = {13};
+    attn_kv kv = kv_random(&s, ALL, &rng);
+    float q[2 * 16], out[2 * 16], want[2 * 16];
+    pimattn_config c = config_of(&s);
+    c.page_tokens = STREAM_PAGE;
+    pimattn_engine *plain = engine_new(&c);
+    c.pool_bytes = (KEPT + STEP) / STREAM_PAGE * pimattn_page_bytes(plain) + (1u << 12);
+    pimattn_engine *e = engine_new(&c);
+    pimattn_seq seq, all, part;
+    CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+    CHECK_U(pimattn_seq_create(plain, &all), PIMATTN_OK);
+    for (uint64_t t = 0; t < ALL; t += STEP) {
+        uint64_t first = t + STEP > KEPT ? t + STEP - KEPT : 0;
+        if (!CHECK_U(kv_append(e, seq, 0, &kv, t, STEP), PIMATTN_OK)) break;
+        CHECK_U(pimattn_seq_keep(e, seq, first, t + STEP), PIMATTN_OK);
+        CHECK_U(kv_append(plain, all, 0, &kv, t, STEP), PIMATTN_OK);
+        CHECK_U(pimattn_seq_fork(plain, &part, all), PIMATTN_OK);
+        CHECK_U(pimattn_seq_keep(plain, part, first, t + STEP), PIMATTN_OK);
+        fill_normal(q, COUNT(q), 1, &rng);
+        CHECK_U(pimattn_attend_one(e, seq, 0, out, q, NULL), PIMATTN_OK);
+        CHECK_U(pimattn_attend_one(plain, part, 0, want, q, NULL), PIMATTN_OK);
+        CHECK_BYTES(out, want, sizeof out);
+        attn_kv kept = kv;
+        kept.k_kept += first * kv.k_row;
+        kept.v_kept += first * kv.v_row;
+        check_row(&kept, t + STEP - first, q, out, NULL);
+        CHECK_U(pimattn_seq_free(plain, part), PIMATTN_OK);
+    }
+    CHECK_U(pimattn_seq_free(e, seq), PIMATTN_OK);
+    pimattn_engine_destroy(e);
+    pimattn_engine_destroy(plain);
+    kv_free(&kv);
+}
+
 static uint64_t n_taken;
 
 static void count_taken(void *user, pimattn_page_event event, uint32_t page, uint32_t to)
@@ -570,6 +609,7 @@ int main(int argc, char **argv)
     RUN(no_damaged_state_is_restored);
     RUN(states_fit_other_page_sizes);
     RUN(a_kept_range_is_all_that_is_seen);
+    RUN(a_stream_needs_only_what_it_keeps);
     RUN(a_long_fork_copies_no_page);
     RUN(static_reservation_takes_all_at_once);
     RUN(bytes_of_banks_are_those_of_the_columns);
