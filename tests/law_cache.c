@@ -151,7 +151,7 @@ static bool model_hold(model_seq *s, uint64_t from, uint64_t to, bool told)
     }
     if (!model_room(fresh * w.set_pages)) return false;
     if (told) /* an allocation that failed may have made it give up more */
-        for (uint64_t n = w.n_evicted; n > 0; n -= w.set_pages)
+        for (uint64_t n = w.n_evicted; n >= w.set_pages; n -= w.set_pages)
             evict_oldest();
     while (w.total - w.used < fresh * w.set_pages)
         evict_oldest();
@@ -305,7 +305,7 @@ static pimattn_status insist(pimattn_status (*call)(void *), void *arg, bool giv
         if (status != PIMATTN_ERR_MEMORY) return status;
         failures++;
         CHECK(reached && n < 100);
-        for (; gives_up && w.n_evicted > 0; w.n_evicted -= w.set_pages)
+        for (; gives_up && w.n_evicted >= w.set_pages; w.n_evicted -= w.set_pages)
             evict_oldest();
     }
 }
@@ -680,7 +680,7 @@ static void do_restore(void)
     for (size_t i = 0; i < SEQS; i++)
         free_slots += !w.seqs[i].id;
     pimattn_status status = insist(call_restore, &a, true), want = PIMATTN_OK;
-    for (; w.n_evicted > 0; w.n_evicted -= w.set_pages) /* for one sequence or another */
+    for (; w.n_evicted >= w.set_pages; w.n_evicted -= w.set_pages) /* for one sequence or another */
         evict_oldest();
     for (; n < w.n_saved && want == PIMATTN_OK; n++) {
         const saved_seq *from = &w.saved_seqs[n];
