@@ -3902,6 +3902,7 @@ struct pimattn_engine {
     uint32_t stack_levels;
     size_t n_jobs_most;
     pimattn_i_job *jobs;    /* [n_jobs_most] */
+    uint32_t *order;        /* [n_jobs_most] in which jobs are done */
     float *results;         /* [n_jobs_most][block_floats] */
     float *workers;         /* [max_workers] working memory */
     uint64_t scratch_bytes; /* of jobs, results and workers together */
@@ -3978,7 +3979,7 @@ static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
                                      PIMATTN_I_TILE * (z.q_floats + z.o_floats + 2) +
                                      z.stack_levels * z.block_floats);
     z.worker_bytes = z.worker_floats * sizeof(float);
-    z.job_bytes = z.block_floats * sizeof(float) + sizeof(pimattn_i_job);
+    z.job_bytes = z.block_floats * sizeof(float) + sizeof(pimattn_i_job) + sizeof(uint32_t);
     z.least = c->max_workers * z.worker_bytes + z.job_bytes;
     return z;
 }
@@ -4204,6 +4205,7 @@ static void pimattn_i_scratch_init(pimattn_engine *e)
     e->scratch_bytes = e->config.scratch_bytes;
     e->results = e->workers + e->config.max_workers * e->worker_floats;
     e->jobs = (pimattn_i_job *)(void *)(e->results + e->n_jobs_most * e->block_floats);
+    e->order = (uint32_t *)(void *)(e->jobs + e->n_jobs_most);
 }
 
 /* Everything but the planner; what is missing is NULL. */
@@ -5700,9 +5702,10 @@ static pimattn_i_stack pimattn_i_stack_of(const pimattn_engine *e, const pimattn
 }
 
 /* A job: its leaves one by one, merged as the tree says, into its place among the results. */
-static void pimattn_i_job_run(void *arg, size_t index, size_t worker)
+static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
 {
     pimattn_engine *e = (pimattn_engine *)arg;
+    const size_t index = e->order[place];
     const pimattn_i_job *job = &e->jobs[index];
     PIMATTN_ASSERT(worker < e->config.max_workers);
     pimattn_i_hand hand = pimattn_i_hand_of(e, job, worker);
@@ -5761,10 +5764,34 @@ static void pimattn_i_block_finish(pimattn_engine *e, size_t first)
         pimattn_i_give(e, job, i, stack.base);
 }
 
+/* Jobs on the same leaves one after the other: what the first has read, the cache has. */
+static void pimattn_i_order(pimattn_engine *e, size_t n_jobs)
+{
+    size_t gap = 1;
+    while (gap < n_jobs / 3)
+        gap = 3 * gap + 1;
+    for (size_t i = 0; i < n_jobs; i++)
+        e->order[i] = (uint32_t)i;
+    for (; gap > 0; gap /= 3)
+        for (size_t i = gap; i < n_jobs; i++) {
+            uint32_t job = e->order[i];
+            size_t j = i;
+            for (; j >= gap; j -= gap) {
+                const pimattn_i_job *a = &e->jobs[e->order[j - gap]], *b = &e->jobs[job];
+                bool after = a->kv_head > b->kv_head ||
+                             (a->kv_head == b->kv_head && a->leaf_begin > b->leaf_begin);
+                if (a->first_row != b->first_row || !after) break;
+                e->order[j] = e->order[j - gap];
+            }
+            e->order[j] = job;
+        }
+}
+
 /* A wave: as many jobs as there is memory for, then their outputs. */
 static void pimattn_i_wave(pimattn_engine *e, size_t n_jobs)
 {
     const pimattn_config *c = &e->config;
+    pimattn_i_order(e, n_jobs);
     if (c->parallel_for && n_jobs > 1)
         c->parallel_for(c->parallel_user, n_jobs, pimattn_i_job_run, e);
     else
@@ -5778,10 +5805,12 @@ static void pimattn_i_wave(pimattn_engine *e, size_t n_jobs)
  * Leaves of one run: a power of two, so that the runs are blocks of the tree. Heads alone often
  * keep the workers busy; 8 jobs for each let one that is held up do less.
  */
-static uint64_t pimattn_i_run_leaves(const pimattn_engine *e, uint64_t leaves)
+static uint64_t pimattn_i_run_leaves(const pimattn_engine *e, const pimattn_i_job *block,
+                                     uint64_t leaves)
 {
     uint64_t jobs = e->config.max_workers == 1 ? 1 : 8 * (uint64_t)e->config.max_workers;
     uint64_t most = pimattn_i_ceil_div(jobs, e->config.shape.n_kv_heads);
+    if (block->n_tokens > PIMATTN_I_QUERY_BLOCK) most = leaves; /* many blocks read each leaf */
     uint64_t run = 1;
     most = pimattn_i_min(most, e->n_jobs_most);
     while (pimattn_i_ceil_div(leaves, run) > most)
@@ -5794,7 +5823,7 @@ static size_t pimattn_i_block_jobs(pimattn_engine *e, size_t n_jobs, const pimat
 {
     uint64_t seen = pimattn_i_seen(e, block, block->n_queries - 1);
     uint64_t leaves = pimattn_i_ceil_div(seen, PIMATTN_I_LEAF);
-    uint64_t run = pimattn_i_run_leaves(e, leaves);
+    uint64_t run = pimattn_i_run_leaves(e, block, leaves);
     uint64_t n_runs = pimattn_i_ceil_div(leaves, run);
     if (n_jobs + n_runs > e->n_jobs_most) {
         pimattn_i_wave(e, n_jobs);
@@ -5822,11 +5851,12 @@ static void pimattn_i_compute(pimattn_engine *e, const pimattn_span *spans)
         block.n_tokens = spans[i].n_tokens;
         block.tokens = block.seq->tokens[e->layer];
         uint64_t queries = block.n_tokens * group;
-        for (block.query = 0; block.query < queries; block.query += PIMATTN_I_QUERY_BLOCK) {
-            block.n_queries = (uint32_t)pimattn_i_min(PIMATTN_I_QUERY_BLOCK, queries - block.query);
-            for (block.kv_head = 0; block.kv_head < e->config.shape.n_kv_heads; block.kv_head++)
+        for (block.kv_head = 0; block.kv_head < e->config.shape.n_kv_heads; block.kv_head++)
+            for (block.query = 0; block.query < queries; block.query += PIMATTN_I_QUERY_BLOCK) {
+                block.n_queries =
+                    (uint32_t)pimattn_i_min(PIMATTN_I_QUERY_BLOCK, queries - block.query);
                 n_jobs = pimattn_i_block_jobs(e, n_jobs, &block);
-        }
+            }
         block.first_row += block.n_tokens;
     }
     pimattn_i_wave(e, n_jobs);
