@@ -4622,6 +4622,7 @@ typedef struct pimattn_i_hand {
     size_t k_stride, v_stride;         /* from token to token where they lie .. */
     size_t k_scale_step, v_scale_step; /* .. and of their scales */
     bool k_long, v_long;               /* 16 rows are more than is fetched ahead */
+    bool apart;                        /* rows do not follow one another */
 } pimattn_i_hand;
 
 /* Copies one row as f32 in whole vectors; zeros for NULL. */
@@ -4673,6 +4674,18 @@ static const float *pimattn_i_scales_copy(float *to, const unsigned char *from, 
     return to;
 }
 
+/* Fetches 16 rows that lie apart, which a kernel, that fetches on and on, would not. */
+static void pimattn_i_fetch_rows(const unsigned char *from, size_t stride, size_t row)
+{
+#if PIMATTN_I_VECTORS
+    for (uint32_t t = 0; t < PIMATTN_I_TILE; t++, from += stride)
+        for (size_t at = 0; at < row; at += 64)
+            __builtin_prefetch(from + at, 0, 3);
+#else
+    (void)from, (void)stride, (void)row;
+#endif
+}
+
 /* The tile where it lies. */
 static void pimattn_i_tile_direct(pimattn_i_hand *hand)
 {
@@ -4685,6 +4698,12 @@ static void pimattn_i_tile_direct(pimattn_i_hand *hand)
     tile->next_v = next->v;
     tile->far_k = hand->k_long ? next->k + PIMATTN_I_FAR : next->v;
     tile->far_v = hand->v_long ? next->v + PIMATTN_I_FAR : hand->far.k;
+    if (hand->apart) {
+        pimattn_i_fetch_rows(next->k, hand->k_stride, (size_t)hand->e->layout.k_row_bytes);
+        pimattn_i_fetch_rows(next->v, hand->v_stride, (size_t)hand->e->layout.v_row_bytes);
+        tile->next_k = tile->far_k = tile->k;
+        tile->next_v = tile->far_v = tile->v;
+    }
     tile->k_scale = tile->v_scale = NULL;
     if (s->k_type == PIMATTN_INT8)
         tile->k_scale = pimattn_i_scales_copy(hand->scales, hand->spot.k_scale, hand->k_scale_step);
@@ -4835,6 +4854,7 @@ static void pimattn_i_hand_rows(pimattn_i_hand *hand)
     }
     hand->k_long = PIMATTN_I_TILE * lay->k_row_bytes > PIMATTN_I_FAR;
     hand->v_long = PIMATTN_I_TILE * lay->v_row_bytes > PIMATTN_I_FAR;
+    hand->apart = hand->k_stride > 2 * (size_t)lay->k_row_bytes;
     if (e->direct) hand->next = hand->far = pimattn_i_spot_of(e, hand->job, hand->job->end - 1);
 }
 
