@@ -686,14 +686,21 @@ static void pimattn_i_release(const pimhw_allocator *a, void *ptr, uint64_t byte
  *       Knows bits; nothing of tokens.
  * ========================================================================== */
 
-static uint32_t pimattn_i_bits(float x)
+/* What is to be a part of functions for other instruction sets. */
+#ifdef __GNUC__
+#define PIMATTN_I_INLINE static inline __attribute__((always_inline))
+#else
+#define PIMATTN_I_INLINE static inline
+#endif
+
+PIMATTN_I_INLINE uint32_t pimattn_i_bits(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
-static float pimattn_i_from_bits(uint32_t bits)
+PIMATTN_I_INLINE float pimattn_i_from_bits(uint32_t bits)
 {
     float x;
     memcpy(&x, &bits, sizeof x);
@@ -764,7 +771,7 @@ static uint16_t pimattn_i_bf16_from_f32(float x)
  * exp(x) for x <= 0, within 2e-7 of it relatively; 0 where it is below 2^-126. A polynomial of
  * degree 6 on |r| <= ln 2 / 2, so that results do not hang on the libc.
  */
-static float pimattn_i_exp_normal(float x)
+PIMATTN_I_INLINE float pimattn_i_exp_normal(float x)
 {
     float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f; /* to the nearest integer */
     float r = x - n * 0.693359375f;
@@ -784,19 +791,25 @@ static float pimattn_i_exp(float x)
     return x > -87.33654f ? pimattn_i_exp_normal(x) : 0.0f;
 }
 
-/* tanh(x) for any x but NaN, within 2e-7 relatively: near 0 a series, further off by exp. */
-static float pimattn_i_tanh(float x)
+/*
+ * tanh(x), of NaN 1, within 2e-7 relatively: near 0 a series, further off by exp; both, and one of
+ * them taken by its bits, as compilers make no vectors of branches.
+ */
+PIMATTN_I_INLINE float pimattn_i_tanh(float x)
 {
-    float a = fabsf(x) < 10.0f ? fabsf(x) : 10.0f, s = a * a;
+    uint32_t sign = pimattn_i_bits(x) & 0x80000000u, size = pimattn_i_bits(x) ^ sign;
+    size = size < 0x41200000u ? size : 0x41200000u;                   /* 10 is as good as more */
+    uint32_t small = (uint32_t)((int32_t)(size - 0x3f200000u) >> 31); /* all ones below 0.625 */
+    float a = pimattn_i_from_bits(size), s = a * a;
     float e = pimattn_i_exp_normal(-2.0f * a);
-    float wide = (1.0f - e) / (1.0f + e);
     float p = -5.70498872745e-3f;
     p = p * s + 2.06390887954e-2f;
     p = p * s - 5.37397155531e-2f;
     p = p * s + 1.33314422036e-1f;
     p = p * s - 3.33332819422e-1f;
-    a = a < 0.625f ? p * s * a + a : wide;
-    return x < 0.0f ? -a : a;
+    uint32_t series = pimattn_i_bits(p * s * a + a) & small;
+    uint32_t other = pimattn_i_bits((1.0f - e) / (1.0f + e)) & ~small;
+    return pimattn_i_from_bits(series | other | sign);
 }
 
 static uint32_t pimattn_i_type_bytes(uint32_t type)
@@ -946,25 +959,39 @@ typedef struct pimattn_i_adjust {
 } pimattn_i_adjust;
 
 /*
- * Sums of a tile, [token][n queries from `first` on], to scores: scale, soft-cap, ALiBi. Branches
- * stay out of the loops over 16, so that compilers make vectors of them. n is a power of two.
+ * Sums of a tile, [token][n queries from `first` on], to scores: scale, soft-cap, ALiBi. Loops over
+ * 16 without branches, so that compilers make vectors of them, as wide as the kernel's; the bits
+ * are the same. n is a power of two.
  */
+PIMATTN_I_INLINE void pimattn_i_adjust_body(const pimattn_i_adjust *a, const pimattn_i_tile *tile,
+                                            uint32_t first, uint32_t n, float *s)
+{
+    float slope[16], own[16], at[16]; /* of the queries of 16 scores; their tokens */
+    const uint32_t n_tokens = PIMATTN_I_TILE / n;
+    const float scale = tile->scale, cap = a->soft_cap;
+    for (uint32_t i = 0; i < 16; i++) {
+        slope[i] = a->slope[first + (i & (n - 1))];
+        own[i] = a->distance[first + (i & (n - 1))];
+        at[i] = (float)(i * n_tokens / 16);
+    }
+    for (uint32_t token = 0; token < PIMATTN_I_TILE; token += n_tokens, s += 16) {
+        for (uint32_t i = 0; tile->k_scale && i < 16; i++)
+            s[i] *= tile->k_scale[token + i * n_tokens / 16];
+        for (uint32_t i = 0; i < 16; i++)
+            s[i] *= scale;
+        if (cap > 0)
+            for (uint32_t i = 0; i < 16; i++) /* what is not finite becomes NaN */
+                s[i] = cap * pimattn_i_tanh(s[i] / cap) + s[i] * 0.0f;
+        if (a->alibi)
+            for (uint32_t i = 0; i < 16; i++)
+                s[i] -= slope[i] * fabsf(own[i] - (at[i] + (float)token));
+    }
+}
+
 static void pimattn_i_adjust_scores(const pimattn_i_adjust *a, const pimattn_i_tile *tile,
                                     uint32_t first, uint32_t n, float *s)
 {
-    for (uint32_t token = 0; token < PIMATTN_I_TILE; token += PIMATTN_I_TILE / n, s += 16) {
-        for (uint32_t i = 0; tile->k_scale && i < 16; i++)
-            s[i] *= tile->k_scale[token + i / n];
-        for (uint32_t i = 0; i < 16; i++)
-            s[i] *= tile->scale;
-        if (a->soft_cap > 0)
-            for (uint32_t i = 0; i < 16; i++) /* what is not finite becomes NaN */
-                s[i] = a->soft_cap * pimattn_i_tanh(s[i] / a->soft_cap) + s[i] * 0.0f;
-        for (uint32_t i = 0; a->alibi && i < 16; i++) {
-            uint32_t query = first + (i & (n - 1));
-            s[i] -= a->slope[query] * fabsf(a->distance[query] - (float)(token + i / n));
-        }
-    }
+    pimattn_i_adjust_body(a, tile, first, n, s);
 }
 
 /* Scores of the visible tokens and their maximum; false if one is not finite. */
@@ -1078,6 +1105,8 @@ typedef struct pimattn_i_kernel {
     uint32_t (*magnitude)(const unsigned char *from, size_t n);
     void (*blend)(float *o, float a, const float *from, float b, size_t n);
     void (*divide)(unsigned char *out, const float *o, float l, size_t n);
+    void (*adjust)(const pimattn_i_adjust *a, const pimattn_i_tile *tile, uint32_t first,
+                   uint32_t n, float *s);
 } pimattn_i_kernel;
 
 static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
@@ -1091,7 +1120,8 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
                                             pimattn_i_store_row,
                                             pimattn_i_magnitude,
                                             pimattn_i_blend,
-                                            pimattn_i_divide};
+                                            pimattn_i_divide,
+                                            pimattn_i_adjust_scores};
     return &kernel;
 }
 
@@ -1516,6 +1546,14 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         pimattn_i_divide(out + 4 * i, o + i, l, n - i);                                            \
     }
 
+#define PIMATTN_I_ADJUST(W)                                                                        \
+    PIMATTN_I_PLAIN_##W void pimattn_i_adjust_##W(const pimattn_i_adjust *a,                       \
+                                                  const pimattn_i_tile *tile, uint32_t first,      \
+                                                  uint32_t n, float *s)                            \
+    {                                                                                              \
+        pimattn_i_adjust_body(a, tile, first, n, s);                                               \
+    }
+
 #define PIMATTN_I_INSTANCE(W, T, N)                                                                \
     PIMATTN_I_PLAIN_##W void pimattn_i_dots_##W##_##T##_##N(                                       \
         const pimattn_i_tile *tile, const float *q, size_t q_floats, float *s)                     \
@@ -1552,6 +1590,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     PIMATTN_I_SOFT(W)                                                                              \
     PIMATTN_I_MIX(W)                                                                               \
     PIMATTN_I_ROWS(W)                                                                              \
+    PIMATTN_I_ADJUST(W)                                                                            \
     PIMATTN_I_INSTANCES(W, 1)                                                                      \
     PIMATTN_I_INSTANCES(W, 2)                                                                      \
     PIMATTN_I_INSTANCES(W, 4)                                                                      \
@@ -1566,7 +1605,8 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
                                                 pimattn_i_store_row_##W,                           \
                                                 pimattn_i_magnitude_##W,                           \
                                                 pimattn_i_blend_##W,                               \
-                                                pimattn_i_divide_##W};                             \
+                                                pimattn_i_divide_##W,                              \
+                                                pimattn_i_adjust_##W};                             \
         return &kernel;                                                                            \
     }
 
@@ -1765,7 +1805,7 @@ static void pimattn_i_fold(const pimattn_i_folder *f, const pimattn_i_tile *tile
         float *m = block + first, *o = block + PIMATTN_I_O + first * f->o_floats;
         if (f->kernel->soft) {
             f->kernel->dots[tile->k_type][index](tile, of, f->q_floats, s);
-            if (f->adjust.some) pimattn_i_adjust_scores(&f->adjust, tile, first, 1u << index, s);
+            if (f->adjust.some) f->kernel->adjust(&f->adjust, tile, first, 1u << index, s);
             f->kernel->soft(f->adjust.some ? &adjusted : tile, 1u << index, s, weights, m, o,
                             f->o_floats);
             f->kernel->mix[tile->v_type][index](tile, weights, o, f->o_floats);
