@@ -951,7 +951,6 @@ static const float *pimattn_i_tile_row(const unsigned char *rows, size_t stride,
 
 /* What a variant makes of the scores of a block of queries. */
 typedef struct pimattn_i_adjust {
-    bool some; /* else scale is all there is */
     bool alibi;
     float soft_cap;
     float slope[PIMATTN_I_QUERY_BLOCK];
@@ -1797,6 +1796,7 @@ static void pimattn_i_fold(const pimattn_i_folder *f, const pimattn_i_tile *tile
     pimattn_i_tile adjusted = *tile;
     adjusted.k_scale = NULL;
     adjusted.scale = 1.0f;
+    const bool some = f->adjust.soft_cap > 0 || f->adjust.alibi;
     while (n > 0) {
         uint32_t index = 3;
         while (1u << index > n || 1u << index > f->kernel->most_queries)
@@ -1805,9 +1805,8 @@ static void pimattn_i_fold(const pimattn_i_folder *f, const pimattn_i_tile *tile
         float *m = block + first, *o = block + PIMATTN_I_O + first * f->o_floats;
         if (f->kernel->soft) {
             f->kernel->dots[tile->k_type][index](tile, of, f->q_floats, s);
-            if (f->adjust.some) f->kernel->adjust(&f->adjust, tile, first, 1u << index, s);
-            f->kernel->soft(f->adjust.some ? &adjusted : tile, 1u << index, s, weights, m, o,
-                            f->o_floats);
+            if (some) f->kernel->adjust(&f->adjust, tile, first, 1u << index, s);
+            f->kernel->soft(some ? &adjusted : tile, 1u << index, s, weights, m, o, f->o_floats);
             f->kernel->mix[tile->v_type][index](tile, weights, o, f->o_floats);
         } else {
             pimattn_i_tile_scalar(tile, &f->adjust, first, of, m, m + PIMATTN_I_L, o);
@@ -2080,12 +2079,17 @@ static void pimattn_i_layout_init(pimattn_i_layout *to, const pimattn_shape *s,
     to->n_kv_heads = s->n_kv_heads;
     to->k_row_bytes = (uint64_t)s->head_dim * pimattn_i_type_bytes(s->k_type);
     to->v_row_bytes = (uint64_t)s->head_dim_v * pimattn_i_type_bytes(s->v_type);
-    if (s->v_in_k) to->v_row_bytes = 0;
     uint64_t scales = pimattn_i_up64((uint64_t)to->run_tokens * sizeof(float));
     to->k_scale_offset = pimattn_i_up64(to->run_tokens * to->k_row_bytes);
     to->v_offset = to->k_scale_offset + (s->k_type == PIMATTN_INT8 ? scales : 0);
     to->v_scale_offset = to->v_offset + pimattn_i_up64(to->run_tokens * to->v_row_bytes);
-    to->run_bytes = to->v_scale_offset + (s->v_type == PIMATTN_INT8 && !s->v_in_k ? scales : 0);
+    to->run_bytes = to->v_scale_offset + (s->v_type == PIMATTN_INT8 ? scales : 0);
+    if (s->v_in_k) {
+        to->run_bytes = to->v_offset;
+        to->v_offset = 0;
+        to->v_row_bytes = to->k_row_bytes;
+        to->v_scale_offset = to->k_scale_offset;
+    }
     to->page_bytes = page_tokens / to->run_tokens * to->run_bytes;
 }
 
@@ -2178,32 +2182,25 @@ static pimattn_status pimattn_i_shape_fault(pimhw_cause *why, const char *field,
 static pimattn_status pimattn_i_variant_check(const pimattn_shape *s, pimhw_cause *why)
 {
     const uint64_t most = (uint64_t)1 << 62;
-    if (!pimattn_i_finite(s->scale) || !pimattn_i_finite(s->soft_cap) || s->soft_cap < 0) {
-        pimhw_cause_write(why, pimattn_i_finite(s->scale) ? "shape.soft_cap is not 0 or a number"
-                                                          : "shape.scale is not finite");
-        return PIMATTN_ERR_CONFIG;
-    }
-    if (!(s->alibi_max_bias >= 0 && s->alibi_max_bias <= 1024)) {
-        pimhw_cause_write(why, "shape.alibi_max_bias is not 0 to 1024");
-        return PIMATTN_ERR_CONFIG;
-    }
-    for (uint32_t h = 0; h < s->n_heads; h++) {
-        bool slope_bad = s->alibi_slopes && !(fabsf(s->alibi_slopes[h]) < 1e25f);
-        bool logit_bad = s->sink_logits && !pimattn_i_finite(s->sink_logits[h]);
-        if (!slope_bad && !logit_bad) continue;
-        pimhw_cause_write(why, "shape.%s of head %u is not finite or too large",
-                          slope_bad ? "alibi_slopes" : "sink_logits", (uint64_t)h);
-        return PIMATTN_ERR_CONFIG;
-    }
-    if (s->window > most || s->sink_tokens > most)
-        return pimattn_i_shape_fault(why, s->window > most ? "shape.window" : "shape.sink_tokens",
-                                     s->window > most ? s->window : s->sink_tokens, "0 to 2^62");
+    const char *bad = NULL;
+    if (!pimattn_i_finite(s->scale)) bad = "scale is not finite";
+    if (!(s->soft_cap >= 0 && s->soft_cap <= FLT_MAX)) bad = "soft_cap is not 0 or a number above";
+    if (!(s->alibi_max_bias >= 0 && s->alibi_max_bias <= 1024))
+        bad = "alibi_max_bias is not 0 to 1024";
+    if (s->sink_tokens > most) bad = "sink_tokens is not 0 to 2^62";
+    if (s->window > most) bad = "window is not 0 to 2^62";
+    if (s->window && s->windows) bad = "window is not 0 beside windows";
     for (uint32_t i = 0; s->windows && i < s->n_layers; i++)
-        if (s->windows[i] > most || s->window)
-            return pimattn_i_shape_fault(why, s->window ? "shape.window" : "one of shape.windows",
-                                         s->window ? s->window : s->windows[i],
-                                         s->window ? "0 beside windows" : "0 to 2^62");
-    return PIMATTN_OK;
+        if (s->windows[i] > most) bad = "windows has one that is not 0 to 2^62";
+    if (bad) pimhw_cause_write(why, "shape.%s", bad);
+    for (uint32_t h = 0; h < s->n_heads && !bad; h++) {
+        if (s->alibi_slopes && !(fabsf(s->alibi_slopes[h]) < 1e25f)) bad = "alibi_slopes";
+        if (s->sink_logits && !pimattn_i_finite(s->sink_logits[h])) bad = "sink_logits";
+        if (bad)
+            pimhw_cause_write(why, "shape.%s of head %u is not finite or too large", bad,
+                              (uint64_t)h);
+    }
+    return bad ? PIMATTN_ERR_CONFIG : PIMATTN_OK;
 }
 
 /* Judges a shape and fills what 0 stands for. */
@@ -3428,49 +3425,40 @@ static pimattn_status pimattn_i_planner_layers(pimattn_i_planner *p, pimattn_rea
     return PIMATTN_OK;
 }
 
-/* How many layers have the window of this one; 0 if one before it has. */
-static uint32_t pimattn_i_layers_like(const pimattn_shape *s, uint32_t layer)
-{
-    uint32_t n = 0;
-    if (!s->windows) return layer == 0 ? s->n_layers : 0;
-    for (uint32_t i = 0; i < s->n_layers; i++) {
-        if (s->windows[i] != s->windows[layer]) continue;
-        if (i < layer) return 0;
-        n++;
-    }
-    return n;
-}
-
-/* The step: layers of the window that was timed, then of others; *all: what stands for the first. */
+/* The step: layers of every window by themselves; *all: what stands for those of the one timed. */
 static pimattn_status pimattn_i_planner_step(pimattn_i_planner *p, pimattn_readings *r,
                                              pimhw_readings *all, const pimattn_span *spans,
                                              size_t n_spans, pimhw_cause *why)
 {
     const pimattn_shape *s = &p->config.shape;
-    const uint32_t own = p->layer;
+    const uint32_t own = p->layer, n_layers = s->n_layers;
     uint32_t timed = 0;
     pimattn_status status = PIMATTN_OK;
     *all = r->device;
-    r->n_layers = s->n_layers;
-    for (uint32_t i = 0; i < s->n_layers && status == PIMATTN_OK;
-         i += s->windows ? 1 : s->n_layers) {
-        bool like = pimattn_i_window_of(s, i) == pimattn_i_window_of(s, own);
-        uint32_t n = pimattn_i_layers_like(s, i);
+    for (uint32_t i = 0; i < (s->windows ? n_layers : 1) && status == PIMATTN_OK; i++) {
         pimhw_readings its = r->device;
-        if (n == 0) continue;
-        if (s->windows) {
-            p->layer = i;
-            status = pimattn_i_planner_run(p, p->taken, &its, spans, n_spans, why);
+        uint32_t first = i, n = 0;
+        for (uint32_t k = n_layers; s->windows && k > 0; k--) {
+            if (s->windows[k - 1] != s->windows[i]) continue;
+            first = k - 1;
+            n++;
         }
-        if (status == PIMATTN_OK) status = pimattn_i_planner_layers(p, r, &its, n, why);
-        if (like) *all = its, timed = r->layers_timed;
+        if (first != i) continue; /* it was among those of `first` */
+        p->layer = i;
+        if (s->windows) status = pimattn_i_planner_run(p, p->taken, &its, spans, n_spans, why);
+        if (status == PIMATTN_OK)
+            status = pimattn_i_planner_layers(p, r, &its, s->windows ? n : n_layers, why);
+        if (s->windows && s->windows[i] != s->windows[own]) continue;
+        *all = its;
+        timed = r->layers_timed;
     }
     p->layer = own;
+    r->n_layers = n_layers;
     r->layers_timed = timed;
-    r->layer_ns = r->step_us * 1e3 / s->n_layers;
+    r->layer_ns = r->step_us * 1e3 / n_layers;
     for (int i = 0; i < PIMHW_N_ENERGY; i++)
         r->step_pJ += r->energy_pJ[i];
-    r->layer_pJ = r->step_pJ / s->n_layers;
+    r->layer_pJ = r->step_pJ / n_layers;
     r->average_mW = r->step_us > 0 ? r->step_pJ / r->step_us * 1e-3 : 0;
     return status;
 }
@@ -3695,7 +3683,9 @@ struct pimattn_engine {
     uint64_t scratch_bytes; /* of jobs, results and workers together */
     uint32_t layer;         /* of the call under way */
     const pimattn_call *call;
-    pimattn_pages *pages; /* of the caller; NULL: of the pool */
+    pimattn_pages *pages;      /* of the caller; NULL: of the pool .. */
+    pimattn_pages own;         /* .. of which only the bytes from token to token are here */
+    const pimattn_pages *rows; /* the one of the call */
 };
 
 static pimattn_status pimattn_i_number_fault(pimhw_cause *why, const char *field, uint64_t is,
@@ -4034,6 +4024,10 @@ static bool pimattn_i_engine_tables(pimattn_engine *e)
     const pimattn_config *c = &e->config;
     const pimhw_allocator *a = &c->allocator;
     pimattn_i_layout_init(&e->layout, &c->shape, c->page_tokens);
+    e->own.k.token = (size_t)e->layout.k_row_bytes;
+    e->own.v.token = (size_t)e->layout.v_row_bytes;
+    e->own.k_scale.token = e->own.v_scale.token = sizeof(float);
+    e->rows = &e->own;
     e->seqs = (pimattn_i_seq *)pimattn_i_zeroed(a, c->max_seqs, sizeof *e->seqs);
     e->tokens = (uint64_t *)pimattn_i_zeroed(a, pimattn_i_mul(c->max_seqs, c->shape.n_layers),
                                              sizeof *e->tokens);
@@ -4631,23 +4625,16 @@ static const unsigned char *pimattn_i_row_at(const pimattn_rows *rows, uint32_t 
 static pimattn_i_spot pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i_job *job,
                                         uint64_t token)
 {
-    const pimattn_pages *from = e->pages;
+    const pimattn_pages *p = e->rows;
+    if (!job->pages) return pimattn_i_spot_pool(e, job, token);
+    uint64_t index = token - job->origin, at = index % p->page_tokens;
+    uint32_t page = job->pages[index / p->page_tokens];
     pimattn_i_spot to;
-    if (!from) {
-        to = pimattn_i_spot_pool(e, job, token);
-    } else {
-        uint64_t index = token - job->origin, at = index % from->page_tokens;
-        uint32_t page = job->pages[index / from->page_tokens];
-        to.k = pimattn_i_row_at(&from->k, page, at, job->kv_head);
-        to.v = pimattn_i_row_at(&from->v, page, at, job->kv_head);
-        to.k_scale = pimattn_i_row_at(&from->k_scale, page, at, job->kv_head);
-        to.v_scale = pimattn_i_row_at(&from->v_scale, page, at, job->kv_head);
-        to.in_order = from->page_tokens - at;
-    }
-    if (e->config.shape.v_in_k) {
-        to.v = to.k;
-        to.v_scale = to.k_scale;
-    }
+    to.k = pimattn_i_row_at(&p->k, page, at, job->kv_head);
+    to.v = pimattn_i_row_at(&p->v, page, at, job->kv_head);
+    to.k_scale = pimattn_i_row_at(&p->k_scale, page, at, job->kv_head);
+    to.v_scale = pimattn_i_row_at(&p->v_scale, page, at, job->kv_head);
+    to.in_order = p->page_tokens - at;
     return to;
 }
 
@@ -4658,11 +4645,7 @@ typedef struct pimattn_i_hand {
     float *q, *k, *v, *scales; /* queries, a copied tile and its scales */
     pimattn_i_folder folder;
     pimattn_i_tile tile;
-    pimattn_i_spot spot, next, far;    /* of this tile and of the two after it */
-    size_t k_stride, v_stride;         /* from token to token where they lie .. */
-    size_t k_scale_step, v_scale_step; /* .. and of their scales */
-    bool k_long, v_long;               /* 16 rows are more than is fetched ahead */
-    bool apart;                        /* rows do not follow one another */
+    pimattn_i_spot spot, next, far; /* of this tile and of the two after it */
 } pimattn_i_hand;
 
 /* Copies one row as f32 in whole vectors; zeros for NULL. */
@@ -4706,14 +4689,6 @@ static void pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first, uint32_t v
     tile->dim_v = e->kernel->soft ? (uint32_t)e->o_floats : s->head_dim_v;
 }
 
-/* Scales that lie apart, side by side. */
-static const float *pimattn_i_scales_copy(float *to, const unsigned char *from, size_t step)
-{
-    for (uint32_t t = 0; t < PIMATTN_I_TILE; t++)
-        memcpy(&to[t], from + t * step, sizeof *to);
-    return to;
-}
-
 /* Fetches 16 rows that lie apart, which a kernel, that fetches on and on, would not. */
 static void pimattn_i_fetch_rows(const unsigned char *from, size_t stride, size_t row)
 {
@@ -4729,29 +4704,33 @@ static void pimattn_i_fetch_rows(const unsigned char *from, size_t stride, size_
 /* The tile where it lies. */
 static void pimattn_i_tile_direct(pimattn_i_hand *hand)
 {
-    const pimattn_shape *s = &hand->e->config.shape;
-    const pimattn_i_spot *next = &hand->next;
+    const pimattn_engine *e = hand->e;
+    const pimattn_shape *s = &e->config.shape;
+    const pimattn_i_spot *spot = &hand->spot, *next = &hand->next;
+    const size_t k_row = (size_t)e->layout.k_row_bytes, v_row = (size_t)e->layout.v_row_bytes;
     pimattn_i_tile *tile = &hand->tile;
-    tile->k = hand->spot.k;
-    tile->v = hand->spot.v;
+    tile->k = spot->k;
+    tile->v = spot->v;
+    tile->k_stride = e->rows->k.token;
+    tile->v_stride = e->rows->v.token;
     tile->next_k = next->k;
     tile->next_v = next->v;
-    tile->far_k = hand->k_long ? next->k + PIMATTN_I_FAR : next->v;
-    tile->far_v = hand->v_long ? next->v + PIMATTN_I_FAR : hand->far.k;
-    if (hand->apart) {
-        pimattn_i_fetch_rows(next->k, hand->k_stride, (size_t)hand->e->layout.k_row_bytes);
-        pimattn_i_fetch_rows(next->v, hand->v_stride, (size_t)hand->e->layout.v_row_bytes);
+    tile->far_k = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR ? next->k + PIMATTN_I_FAR : next->v;
+    tile->far_v = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR ? next->v + PIMATTN_I_FAR : hand->far.k;
+    if (tile->k_stride > 2 * k_row) {
+        pimattn_i_fetch_rows(next->k, tile->k_stride, k_row);
+        pimattn_i_fetch_rows(next->v, tile->v_stride, v_row);
         tile->next_k = tile->far_k = tile->k;
         tile->next_v = tile->far_v = tile->v;
     }
-    tile->k_scale = tile->v_scale = NULL;
-    if (s->k_type == PIMATTN_INT8)
-        tile->k_scale = pimattn_i_scales_copy(hand->scales, hand->spot.k_scale, hand->k_scale_step);
-    if (s->v_type == PIMATTN_INT8)
-        tile->v_scale = pimattn_i_scales_copy(hand->scales + PIMATTN_I_TILE, hand->spot.v_scale,
-                                              hand->v_scale_step);
-    tile->k_stride = hand->k_stride;
-    tile->v_stride = hand->v_stride;
+    bool k8 = s->k_type == PIMATTN_INT8, v8 = s->v_type == PIMATTN_INT8;
+    for (uint32_t t = 0; k8 && t < PIMATTN_I_TILE; t++)
+        memcpy(&hand->scales[t], spot->k_scale + t * e->rows->k_scale.token, sizeof(float));
+    for (uint32_t t = 0; v8 && t < PIMATTN_I_TILE; t++)
+        memcpy(&hand->scales[PIMATTN_I_TILE + t], spot->v_scale + t * e->rows->v_scale.token,
+               sizeof(float));
+    tile->k_scale = k8 ? hand->scales : NULL;
+    tile->v_scale = v8 ? hand->scales + PIMATTN_I_TILE : NULL;
     tile->k_type = s->k_type;
     tile->v_type = s->v_type;
     tile->dim_k = s->head_dim;
@@ -4813,6 +4792,39 @@ static bool pimattn_i_whole(const pimattn_i_job *job, uint64_t first)
            (first >= job->whole_begin || (end <= job->kept && first >= job->origin));
 }
 
+/* Row and head of query i of a job in the call. */
+static size_t pimattn_i_query_row(const pimattn_engine *e, const pimattn_i_job *job, uint32_t i,
+                                  uint32_t *head)
+{
+    uint32_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads;
+    *head = job->kv_head * group + (uint32_t)((job->query + i) % group);
+    return (size_t)(job->first_row + (job->query + i) / group);
+}
+
+/* What a variant makes of the scores of a job; and of those of a tile. */
+static void pimattn_i_adjust_init(const pimattn_engine *e, const pimattn_i_job *job,
+                                  pimattn_i_adjust *a)
+{
+    const pimattn_shape *s = &e->config.shape;
+    uint32_t head;
+    memset(a, 0, sizeof *a);
+    a->soft_cap = s->soft_cap;
+    a->alibi = s->alibi_slopes != NULL;
+    for (uint32_t i = 0; a->alibi && i < job->n_queries; i++) {
+        (void)pimattn_i_query_row(e, job, i, &head);
+        a->slope[i] = s->alibi_slopes[head];
+    }
+}
+
+static void pimattn_i_adjust_at(const pimattn_engine *e, const pimattn_i_job *job, uint64_t first,
+                                pimattn_i_adjust *a)
+{
+    uint64_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads;
+    int64_t old = (int64_t)(job->tokens - job->n_tokens) - (int64_t)first;
+    for (uint32_t i = 0; a->alibi && i < job->n_queries; i++)
+        a->distance[i] = (float)(old + (int64_t)((job->query + i) / group));
+}
+
 /* One tile for all queries of a job: those that see the same of it together. */
 static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *block)
 {
@@ -4851,9 +4863,7 @@ static void pimattn_i_leaf(pimattn_i_hand *hand, uint64_t leaf, float *block)
 {
     const pimattn_engine *e = hand->e;
     const pimattn_i_job *job = hand->job;
-    pimattn_i_adjust *adjust = &hand->folder.adjust;
-    uint64_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads;
-    uint64_t begin = leaf * PIMATTN_I_LEAF, old = job->tokens - job->n_tokens;
+    uint64_t begin = leaf * PIMATTN_I_LEAF;
     uint64_t end = pimattn_i_min(begin + PIMATTN_I_LEAF, job->end);
     pimattn_i_clear(block, job->n_queries, e->o_floats);
     pimattn_i_look(hand, begin, &hand->next);
@@ -4863,39 +4873,9 @@ static void pimattn_i_leaf(pimattn_i_hand *hand, uint64_t leaf, float *block)
         hand->next = hand->far;
         pimattn_i_look(hand, t + 2 * PIMATTN_I_TILE, &hand->far);
         if (!pimattn_i_reaches(job, t, PIMATTN_I_TILE)) continue;
-        for (uint32_t i = 0; adjust->alibi && i < job->n_queries; i++)
-            adjust->distance[i] = (float)((int64_t)(old + (job->query + i) / group) - (int64_t)t);
+        pimattn_i_adjust_at(e, job, t, &hand->folder.adjust);
         pimattn_i_tile_fold(hand, t, block);
     }
-}
-
-/* Row and head of query i of a job in the call. */
-static size_t pimattn_i_query_row(const pimattn_engine *e, const pimattn_i_job *job, uint32_t i,
-                                  uint32_t *head)
-{
-    uint32_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads;
-    *head = job->kv_head * group + (uint32_t)((job->query + i) % group);
-    return (size_t)(job->first_row + (job->query + i) / group);
-}
-
-/* Strides of K and V where they lie, and a place that may be fetched from. */
-static void pimattn_i_hand_rows(pimattn_i_hand *hand)
-{
-    const pimattn_engine *e = hand->e;
-    const pimattn_i_layout *lay = &e->layout;
-    const pimattn_pages *from = e->pages;
-    hand->k_stride = from ? from->k.token : (size_t)lay->k_row_bytes;
-    hand->v_stride = from ? from->v.token : (size_t)lay->v_row_bytes;
-    hand->k_scale_step = from ? from->k_scale.token : sizeof(float);
-    hand->v_scale_step = from ? from->v_scale.token : sizeof(float);
-    if (e->config.shape.v_in_k) {
-        hand->v_stride = hand->k_stride;
-        hand->v_scale_step = hand->k_scale_step;
-    }
-    hand->k_long = PIMATTN_I_TILE * lay->k_row_bytes > PIMATTN_I_FAR;
-    hand->v_long = PIMATTN_I_TILE * lay->v_row_bytes > PIMATTN_I_FAR;
-    hand->apart = hand->k_stride > 2 * (size_t)lay->k_row_bytes;
-    if (e->direct) hand->next = hand->far = pimattn_i_spot_of(e, hand->job, hand->job->end - 1);
 }
 
 /* Cuts a worker's memory and copies the queries of the job, in whole vectors. */
@@ -4911,9 +4891,7 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
     folder->work = e->workers + worker * e->worker_floats;
     folder->q_floats = e->q_floats;
     folder->o_floats = e->o_floats;
-    folder->adjust.soft_cap = s->soft_cap;
-    folder->adjust.alibi = s->alibi_slopes != NULL;
-    folder->adjust.some = s->soft_cap > 0 || s->alibi_slopes;
+    pimattn_i_adjust_init(e, job, &folder->adjust);
     hand->q = folder->work + PIMATTN_I_WORK;
     hand->k = hand->q + PIMATTN_I_QUERY_BLOCK * e->q_floats;
     hand->v = hand->k + PIMATTN_I_TILE * e->q_floats;
@@ -4926,9 +4904,8 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
         pimattn_i_row_copy(e->kernel, hand->q + i * e->q_floats,
                            from + 4 * (size_t)head * s->head_dim, PIMATTN_F32, s->head_dim,
                            e->q_floats);
-        if (s->alibi_slopes) folder->adjust.slope[i] = s->alibi_slopes[head];
     }
-    pimattn_i_hand_rows(hand);
+    if (e->direct) hand->next = hand->far = pimattn_i_spot_of(e, job, job->end - 1);
 }
 
 static pimattn_i_stack pimattn_i_stack_of(const pimattn_engine *e, const pimattn_i_job *job,
@@ -5120,23 +5097,21 @@ static pimattn_status pimattn_i_rows_check(pimattn_engine *e, const pimattn_page
     if (!rows->token) rows->token = (size_t)(hnd ? bytes : heads * bytes);
     if (!rows->head) rows->head = (size_t)(hnd ? p->page_tokens * bytes : bytes);
     if (!rows->page) rows->page = (size_t)(heads * p->page_tokens * bytes);
-    uint64_t step[3] = {rows->token, rows->head, rows->page};
-    uint64_t n[3] = {p->page_tokens, heads, p->n_pages}, room = bytes;
-    for (int i = 0; i < 3; i++) { /* from the least stride to the largest */
-        int k = i;
-        for (int j = i + 1; j < 3; j++)
-            if (n[k] == 1 || (n[j] > 1 && step[j] < step[k])) k = j;
-        uint64_t its_step = step[k], its_n = n[k];
-        step[k] = step[i], n[k] = n[i];
-        if (its_n == 1) continue;
-        if (its_step < room) {
-            pimhw_cause_write(&e->why, "strides of pages.%s overlap rows: %u is less than %u", what,
-                              its_step, room);
-            return PIMATTN_ERR_ARGUMENT;
-        }
-        room = pimattn_i_add(room, pimattn_i_mul(its_step, its_n - 1));
+    const uint64_t step[3] = {rows->token, rows->head, rows->page};
+    const uint64_t n[3] = {p->page_tokens, heads, p->n_pages};
+    uint64_t all = bytes;
+    for (int i = 0; i < 3; i++) {
+        uint64_t room = bytes; /* of what lies inside a step, at lesser ones */
+        for (int j = 0; j < 3; j++)
+            if (j != i && n[j] > 1 && (step[j] < step[i] || (step[j] == step[i] && j < i)))
+                room = pimattn_i_add(room, pimattn_i_mul(step[j], n[j] - 1));
+        all = pimattn_i_add(all, pimattn_i_mul(step[i], n[i] - 1));
+        if (n[i] == 1 || step[i] >= room) continue;
+        pimhw_cause_write(&e->why, "strides of pages.%s overlap rows: %u is less than %u", what,
+                          step[i], room);
+        return PIMATTN_ERR_ARGUMENT;
     }
-    if (room <= SIZE_MAX / 2) return PIMATTN_OK;
+    if (all <= SIZE_MAX / 2) return PIMATTN_OK;
     pimhw_cause_write(&e->why, "strides of pages.%s reach beyond memory", what);
     return PIMATTN_ERR_ARGUMENT;
 }
@@ -5200,6 +5175,10 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
                                n_items);
     for (int i = 0; i < 4 && status == PIMATTN_OK; i++)
         if (wanted[i]) status = pimattn_i_rows_check(e, p, rows[i], names[i], bytes[i]);
+    if (s->v_in_k) {
+        p->v = p->k;
+        p->v_scale = p->k_scale;
+    }
     for (size_t i = 0; i < n_items && status == PIMATTN_OK; i++) {
         status = pimattn_i_list_check(e, p, i, &spans[i].context_tokens);
         spans[i].n_tokens = items[i].n_tokens;
@@ -5397,23 +5376,19 @@ static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, ui
     const pimattn_i_job job = pimattn_i_work_job(e, w, i);
     const uint64_t tokens = w->span.context_tokens, group = shape->n_heads / shape->n_kv_heads;
     const uint64_t of = job.query / group;
-    uint32_t type = e->config.device.lane_type, head;
+    uint32_t type = e->config.device.lane_type;
     float *s = w->scores + i * tokens, m = pimattn_i_minus_inf(), l = 0.0f, all = 0.0f;
     pimattn_i_adjust adjust;
     pimattn_i_tile tile;
-    memset(&adjust, 0, sizeof adjust);
     memset(&tile, 0, sizeof tile);
-    (void)pimattn_i_query_row(e, &job, 0, &head);
-    adjust.soft_cap = shape->soft_cap;
-    adjust.alibi = shape->alibi_slopes != NULL;
-    if (adjust.alibi) adjust.slope[0] = shape->alibi_slopes[head];
     tile.scale = shape->scale;
+    pimattn_i_adjust_init(e, &job, &adjust);
     for (uint64_t t = 0; t < tokens; t += PIMATTN_I_TILE) {
         float some[PIMATTN_I_TILE] = {0};
         size_t n = (size_t)pimattn_i_min(PIMATTN_I_TILE, tokens - t);
         uint32_t visible = pimattn_i_visible(e, &job, of, t);
         memcpy(some, s + t, n * sizeof *s);
-        adjust.distance[0] = (float)((int64_t)(tokens - job.n_tokens + of) - (int64_t)t);
+        pimattn_i_adjust_at(e, &job, t, &adjust);
         pimattn_i_adjust_scores(&adjust, &tile, 0, 1, some);
         for (size_t k = 0; k < n; k++) {
             bool seen = visible >> k & 1;
@@ -5598,9 +5573,10 @@ PIMATTN_API pimattn_status pimattn_attend_pages(pimattn_engine *engine, uint32_t
     if (!e) return PIMATTN_ERR_ARGUMENT;
     if (!pages) return pimattn_i_wrong(e, "pages is NULL", 0);
     pimattn_pages filled = *pages;
-    e->pages = &filled;
+    e->rows = e->pages = &filled;
     pimattn_status status = pimattn_attend(e, layer, call, readings);
     e->pages = NULL;
+    e->rows = &e->own;
     return status;
 }
 
