@@ -107,7 +107,11 @@ typedef enum pimattn_type {
     PIMATTN_N_TYPE
 } pimattn_type;
 
-/* Attention of one model. Query head h reads KV head h / (n_heads / n_kv_heads). */
+/*
+ * Attention of one model. Query head h reads KV head h / (n_heads / n_kv_heads). A score is scaled,
+ * then soft-capped, then biased by ALiBi, then masked: a query sees the tokens up to its own, of
+ * these the last `window` and the first `sink_tokens` of the sequence. Positions are absolute.
+ */
 typedef struct pimattn_shape {
     uint32_t n_layers;   /* 1 to 65536 */
     uint32_t n_heads;    /* a multiple of n_kv_heads, at most 65536 */
@@ -116,7 +120,15 @@ typedef struct pimattn_shape {
     uint32_t head_dim_v; /* of V and the output; 0: head_dim */
     uint32_t k_type;     /* pimattn_type in the cache; default f32 */
     uint32_t v_type;
-    float scale; /* score = scale * q.k; 0: 1 / sqrt(head_dim) */
+    float scale;               /* score = scale * q.k; 0: 1 / sqrt(head_dim) */
+    float soft_cap;            /* score = soft_cap * tanh(score / soft_cap); 0: none */
+    float alibi_max_bias;      /* score -= slope * distance, slopes by ggml's rule; 0: none */
+    const float *alibi_slopes; /* .. or [n_heads] of them given, below 1e25; NULL: by the rule */
+    const float *sink_logits;  /* [n_heads]: a score without a value, once in every row; NULL */
+    uint64_t window;           /* the query's own token among them; 0: all; at most 2^62 */
+    const uint64_t *windows;   /* [n_layers]: one for each layer instead; NULL: `window` for all */
+    uint64_t sink_tokens;      /* with a window; at most 2^62 */
+    bool v_in_k; /* V is the first head_dim_v of K (MLA): none is stored; host way only */
 } pimattn_shape;
 
 /* ==========================================================================
@@ -231,7 +243,8 @@ PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_pr
 PIMATTN_API size_t pimattn_plan_blocks(const pimattn_plan *plan, size_t n_spans);
 
 /*
- * Request data of a batch.
+ * Request data of a batch. With shape.window it is of the tokens that are seen, packed as in a
+ * cache that keeps no others.
  *
  *   shape    blocks, order: [pimattn_plan_blocks]; list_begin: [PIMHW_MAX_CHANNELS + 1]
  *   memory   keeps the three pointers in *request
@@ -262,17 +275,17 @@ PIMATTN_API const char *pimattn_bound_str(uint32_t bound);
 /*
  * What attention costs. A step is n_layers layers. With refresh, a single layer may be too short to
  * meet one: if it takes less than 16 tREFI, the step is timed as n_layers layers in one go, else
- * and without refresh as n_layers times the one layer.
+ * and without refresh as n_layers times the one layer; layers of another window by themselves.
  */
 typedef struct pimattn_readings {
     uint32_t size;         /* bytes of this struct */
     uint32_t version;      /* 1 */
     pimhw_readings device; /* attention of one layer for the whole batch alone, with softmax */
     uint32_t n_layers;
-    uint32_t layers_timed; /* in one go for the step: n_layers or 1 */
+    uint32_t layers_timed; /* in one go for the step: all with the window of this one, or 1 */
     uint64_t step_ck;
     double step_us;
-    double layer_ns;                  /* a layer of the step: step_us / n_layers */
+    double layer_ns;                  /* a layer of the step, on average: step_us / n_layers */
     double energy_pJ[PIMHW_N_ENERGY]; /* of the step; in this order they sum to step_pJ */
     double step_pJ;
     double layer_pJ;      /* step_pJ / n_layers */
@@ -292,7 +305,8 @@ typedef struct pimattn_readings {
     uint32_t wanted_out; /* see pimattn_plan */
     uint32_t used_out;
     uint64_t kv_tokens;   /* context tokens of the batch */
-    uint64_t kv_bytes;    /* K and V the device holds for one layer of the batch, unpadded */
+    uint64_t kv_bytes;    /* K and V that one layer of the batch reads, unpadded: of the tokens in
+                             windows, element_bytes each, or int8 and its scales; of v_in_k K */
     uint64_t pages_used;  /* KV pages in use in the engine; 0 for an estimate */
     uint64_t pages_total; /* KV pages the configuration allows */
     bool remembered;      /* a batch of these lengths had been timed before */
@@ -428,18 +442,30 @@ typedef struct pimattn_item {
 } pimattn_item;
 
 /*
+ * Which of an item's new tokens its queries see, e.g. a tree of drafts: query i sees new token j,
+ * before or after its own, if bit j % 64 of word i * ((n_tokens + 63) / 64) + j / 64 is set; of
+ * those before the new ones what it would see without.
+ */
+typedef struct pimattn_mask {
+    const uint64_t *bits; /* NULL: up to its own */
+    uint64_t n_tokens;    /* as in the item */
+} pimattn_mask;
+
+/*
  * A batch. Rows are packed by token over the items in order: row r of q is
  * [n_heads][head_dim], of out [n_heads][head_dim_v], of lse [n_heads]. Strides in bytes from one
- * row to the next, 0: packed. Query i of an item sees the tokens up to and with its own.
+ * row to the next, 0: packed. A query that sees nothing gets zeros and -inf.
  */
 typedef struct pimattn_call {
     float *out;                /* may be NULL if partials is not */
     float *lse;                /* log-sum-exp, beside one of them; may be NULL */
     pimattn_partial *partials; /* [rows][n_heads] with o and dim = head_dim_v set; m, l and what o
-                                  points to are overwritten; may be NULL */
+                                  points to are overwritten; may be NULL. Without sink logits: who
+                                  merges partials merges {logit, 1, zeros} once, at the end */
     const float *q;
     const pimattn_item *items; /* [n_items] */
     size_t n_items;
+    const pimattn_mask *masks; /* [n_items] or NULL */
     size_t q_stride;
     size_t out_stride;
 } pimattn_call;
@@ -451,11 +477,11 @@ typedef struct pimattn_call {
  *   returns  PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_SEQ, PIMATTN_ERR_DEVICE; in the device way also
  *            PIMATTN_ERR_RANGE (q beyond a lane), PIMATTN_ERR_MEMORY; outputs then unchanged
  *   error    |out - exact| <= (2e-6 + 2e-7 max|score|) max|v|, where for |score| stands the sum of
- *            |scale q_i k_i| if terms cancel; o overflows, and out is NaN, where
+ *            |scale q_i k_i| and |ALiBi| if terms cancel; o overflows, and out is NaN, where
  *            the sum of |v| over the tokens passes FLT_MAX
  *   bits     one kernel's of a query head depend on the tokens it sees and on nothing else;
  *            those of different kernels differ within the error
- *   NaN      a score that is not finite (so also K = -inf) makes out and lse of that query head
+ *   NaN      a score that is not finite, also before the soft-cap, makes out and lse of that head
  *            NaN; v[j] that is not finite makes out[j] NaN and nothing else; append keeps both;
  *            an int8 row with either has a scale of NaN, so all of the row is
  */
@@ -466,6 +492,54 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer
 PIMATTN_API pimattn_status pimattn_attend_one(pimattn_engine *engine, pimattn_seq seq,
                                               uint32_t layer, float *out, const float *q,
                                               pimattn_readings *readings);
+
+/* How rows of a page follow one another if strides are 0: tokens of all heads, or heads. */
+typedef enum pimattn_order {
+    PIMATTN_NHD = 0, /* [page_tokens][n_kv_heads][dim] */
+    PIMATTN_HND      /* [n_kv_heads][page_tokens][dim] */
+} pimattn_order;
+
+/* Rows in pages of the caller, of the shape's types; bytes from one to the next, 0: by the order. */
+typedef struct pimattn_rows {
+    const void *at; /* of page 0 */
+    size_t page, token, head;
+} pimattn_rows;
+
+/*
+ * K and V of a batch in pages of the caller, as FlashInfer or vLLM keep them. The pages of item i
+ * are numbers indptr[i] .. indptr[i + 1] - 1 of indices, its last page holds last_page_len[i]
+ * tokens; or, where indptr is NULL, the first of row i of table, lengths[i] tokens.
+ */
+typedef struct pimattn_pages {
+    pimattn_rows k, v;             /* any alignment; v_in_k: no v */
+    pimattn_rows k_scale, v_scale; /* of int8 alone: f32, one for a token and head */
+    uint64_t n_pages;              /* page numbers are below it; at most 2^32 */
+    uint32_t page_tokens;          /* any */
+    uint32_t order;                /* pimattn_order */
+    const uint32_t *indptr;        /* [n_items + 1] */
+    const uint32_t *indices;
+    const uint32_t *last_page_len;  /* [n_items], 1 to page_tokens */
+    const uint32_t *table;          /* [n_items][table_stride] */
+    const uint32_t *lengths;        /* [n_items] */
+    size_t table_stride;            /* pages of a row */
+    const uint64_t *first_position; /* [n_items]: position of the first token held; NULL: 0 */
+} pimattn_pages;
+
+/*
+ * Attention over pages that the caller owns, in the host way. A tile of 16 tokens, at an absolute
+ * multiple, is read where it lies if it is in one page and head_dim and head_dim_v are multiples of
+ * 16; else it is copied first. Nothing beyond the tokens held is read, and none that no query sees.
+ *
+ *   call     as for pimattn_attend; items[i].seq is not used
+ *   returns  also PIMATTN_ERR_ARGUMENT for pages: a number, a length, strides that overlap rows,
+ *            in words; outputs then unchanged
+ *   bits     those of pimattn_attend over the same tokens
+ *   source   FlashInfer's paged KV cache (indptr, indices, last_page_len; NHD, HND)
+ */
+PIMATTN_API pimattn_status pimattn_attend_pages(pimattn_engine *engine, uint32_t layer,
+                                                const pimattn_pages *pages,
+                                                const pimattn_call *call,
+                                                pimattn_readings *readings);
 
 /*
  * What attention of a batch would cost, without tensors or an engine.
@@ -490,7 +564,7 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
  * of 2 MiB, which Linux is asked to make huge pages where <sys/mman.h> says how (under -std=c99:
  * with _DEFAULT_SOURCE). A kernel reads pages where they lie if page_tokens, head_dim and
  * head_dim_v are multiples of 16; else it works on copies of 16 tokens, more slowly. Pages are
- * taken when their first token arrives.
+ * taken when their first token arrives. With v_in_k there is no V in them.
  *
  * Life cycle. The pages of all layers for the same tokens are shared and let go together; a shared
  * page is copied before it is written. Calls on whole sequences want equal lengths in all layers
@@ -562,7 +636,7 @@ PIMATTN_API pimattn_status pimattn_seq_tokens(pimattn_engine *engine, pimattn_se
  * Appends tokens to one layer of a sequence. The pages of all layers are taken with the first
  * layer that needs them, so that no step is left half appended.
  *
- *   shape    row r of k: [n_kv_heads][head_dim], of v: [n_kv_heads][head_dim_v]
+ *   shape    row r of k: [n_kv_heads][head_dim], of v: [n_kv_heads][head_dim_v]; v_in_k: no v
  *   units    strides in bytes from one row to the next, 0: packed
  *   returns  PIMATTN_ERR_PAGES, PIMATTN_ERR_MEMORY, PIMATTN_ERR_RANGE (f16, bf16: token, head and
  *            index in the cause), PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (layer, pointer, stride,
@@ -769,14 +843,21 @@ static void pimattn_i_release(const pimhw_allocator *a, void *ptr, uint64_t byte
  *       Knows bits; nothing of tokens.
  * ========================================================================== */
 
-static uint32_t pimattn_i_bits(float x)
+/* What is to be a part of functions for other instruction sets. */
+#ifdef __GNUC__
+#define PIMATTN_I_INLINE static inline __attribute__((always_inline))
+#else
+#define PIMATTN_I_INLINE static inline
+#endif
+
+PIMATTN_I_INLINE uint32_t pimattn_i_bits(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
-static float pimattn_i_from_bits(uint32_t bits)
+PIMATTN_I_INLINE float pimattn_i_from_bits(uint32_t bits)
 {
     float x;
     memcpy(&x, &bits, sizeof x);
@@ -847,9 +928,8 @@ static uint16_t pimattn_i_bf16_from_f32(float x)
  * exp(x) for x <= 0, within 2e-7 of it relatively; 0 where it is below 2^-126. A polynomial of
  * degree 6 on |r| <= ln 2 / 2, so that results do not hang on the libc.
  */
-static float pimattn_i_exp(float x)
+PIMATTN_I_INLINE float pimattn_i_exp_normal(float x)
 {
-    if (!(x > -87.33654f)) return 0.0f;
     float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f; /* to the nearest integer */
     float r = x - n * 0.693359375f;
     r = r - n * -2.12194440e-4f;
@@ -861,6 +941,32 @@ static float pimattn_i_exp(float x)
     p = p * r + 5.0000001201e-1f;
     p = p * (r * r) + r + 1.0f;
     return p * pimattn_i_from_bits((uint32_t)((int32_t)n + 127) << 23);
+}
+
+static float pimattn_i_exp(float x)
+{
+    return x > -87.33654f ? pimattn_i_exp_normal(x) : 0.0f;
+}
+
+/*
+ * tanh(x), of NaN 1, within 2e-7 relatively: near 0 a series, further off by exp; both, and one of
+ * them taken by its bits, as compilers make no vectors of branches.
+ */
+PIMATTN_I_INLINE float pimattn_i_tanh(float x)
+{
+    uint32_t sign = pimattn_i_bits(x) & 0x80000000u, size = pimattn_i_bits(x) ^ sign;
+    size = size < 0x41200000u ? size : 0x41200000u;                   /* 10 is as good as more */
+    uint32_t small = (uint32_t)((int32_t)(size - 0x3f200000u) >> 31); /* all ones below 0.625 */
+    float a = pimattn_i_from_bits(size), s = a * a;
+    float e = pimattn_i_exp_normal(-2.0f * a);
+    float p = -5.70498872745e-3f;
+    p = p * s + 2.06390887954e-2f;
+    p = p * s - 5.37397155531e-2f;
+    p = p * s + 1.33314422036e-1f;
+    p = p * s - 3.33332819422e-1f;
+    uint32_t series = pimattn_i_bits(p * s * a + a) & small;
+    uint32_t other = pimattn_i_bits((1.0f - e) / (1.0f + e)) & ~small;
+    return pimattn_i_from_bits(series | other | sign);
 }
 
 static uint32_t pimattn_i_type_bytes(uint32_t type)
@@ -1000,16 +1106,62 @@ static const float *pimattn_i_tile_row(const unsigned char *rows, size_t stride,
     return (const float *)(const void *)(rows + t * stride);
 }
 
+/* What a variant makes of the scores of a block of queries. */
+typedef struct pimattn_i_adjust {
+    bool alibi;
+    float soft_cap;
+    float slope[PIMATTN_I_QUERY_BLOCK];
+    float distance[PIMATTN_I_QUERY_BLOCK]; /* from the tile's first token to the query's own */
+} pimattn_i_adjust;
+
+/*
+ * Sums of a tile, [token][n queries from `first` on], to scores: scale, soft-cap, ALiBi. Loops over
+ * 16 without branches, so that compilers make vectors of them, as wide as the kernel's; the bits
+ * are the same. n is a power of two.
+ */
+PIMATTN_I_INLINE void pimattn_i_adjust_body(const pimattn_i_adjust *a, const pimattn_i_tile *tile,
+                                            uint32_t first, uint32_t n, float *s)
+{
+    float slope[16], own[16], at[16]; /* of the queries of 16 scores; their tokens */
+    const uint32_t n_tokens = PIMATTN_I_TILE / n;
+    const float scale = tile->scale, cap = a->soft_cap;
+    for (uint32_t i = 0; i < 16; i++) {
+        slope[i] = a->slope[first + (i & (n - 1))];
+        own[i] = a->distance[first + (i & (n - 1))];
+        at[i] = (float)(i * n_tokens / 16);
+    }
+    for (uint32_t token = 0; token < PIMATTN_I_TILE; token += n_tokens, s += 16) {
+        for (uint32_t i = 0; tile->k_scale && i < 16; i++)
+            s[i] *= tile->k_scale[token + i * n_tokens / 16];
+        for (uint32_t i = 0; i < 16; i++)
+            s[i] *= scale;
+        if (cap > 0)
+            for (uint32_t i = 0; i < 16; i++) /* what is not finite becomes NaN */
+                s[i] = cap * pimattn_i_tanh(s[i] / cap) + s[i] * 0.0f;
+        if (a->alibi)
+            for (uint32_t i = 0; i < 16; i++)
+                s[i] -= slope[i] * fabsf(own[i] - (at[i] + (float)token));
+    }
+}
+
+static void pimattn_i_adjust_scores(const pimattn_i_adjust *a, const pimattn_i_tile *tile,
+                                    uint32_t first, uint32_t n, float *s)
+{
+    pimattn_i_adjust_body(a, tile, first, n, s);
+}
+
 /* Scores of the visible tokens and their maximum; false if one is not finite. */
-static bool pimattn_i_tile_scores(const pimattn_i_tile *tile, const float *q, float score[16],
-                                  float *most)
+static bool pimattn_i_tile_scores(const pimattn_i_tile *tile, const pimattn_i_adjust *adjust,
+                                  uint32_t query, const float *q, float score[16], float *most)
 {
     *most = pimattn_i_minus_inf();
+    for (uint32_t t = 0; t < PIMATTN_I_TILE; t++)
+        if (tile->visible >> t & 1)
+            score[t] =
+                pimattn_i_dot(q, pimattn_i_tile_row(tile->k, tile->k_stride, t), tile->dim_k);
+    pimattn_i_adjust_scores(adjust, tile, query, 1, score);
     for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {
         if (!(tile->visible >> t & 1)) continue;
-        float dot = pimattn_i_dot(q, pimattn_i_tile_row(tile->k, tile->k_stride, t), tile->dim_k);
-        if (tile->k_scale) dot *= tile->k_scale[t];
-        score[t] = dot * tile->scale;
         if (!pimattn_i_finite(score[t])) return false;
         if (score[t] > *most) *most = score[t];
     }
@@ -1040,13 +1192,13 @@ static void pimattn_i_tile_mix(const pimattn_i_tile *tile, const float p[16], ui
 }
 
 /* Folds an f32 copy into m, l, o of one query: the scalar kernel, and the specification. */
-static void pimattn_i_tile_scalar(const pimattn_i_tile *tile, const float *q, float *m, float *l,
-                                  float *o)
+static void pimattn_i_tile_scalar(const pimattn_i_tile *tile, const pimattn_i_adjust *adjust,
+                                  uint32_t query, const float *q, float *m, float *l, float *o)
 {
-    float score[16], p[16] = {0};
+    float score[16] = {0}, p[16] = {0};
     float most;
     if (!tile->visible || pimattn_i_is_nan(*m)) return;
-    if (!pimattn_i_tile_scores(tile, q, score, &most)) {
+    if (!pimattn_i_tile_scores(tile, adjust, query, q, score, &most)) {
         *m = *l = pimattn_i_nan();
         return;
     }
@@ -1109,6 +1261,8 @@ typedef struct pimattn_i_kernel {
     uint32_t (*magnitude)(const unsigned char *from, size_t n);
     void (*blend)(float *o, float a, const float *from, float b, size_t n);
     void (*divide)(unsigned char *out, const float *o, float l, size_t n);
+    void (*adjust)(const pimattn_i_adjust *a, const pimattn_i_tile *tile, uint32_t first,
+                   uint32_t n, float *s);
 } pimattn_i_kernel;
 
 static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
@@ -1122,7 +1276,8 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
                                             pimattn_i_store_row,
                                             pimattn_i_magnitude,
                                             pimattn_i_blend,
-                                            pimattn_i_divide};
+                                            pimattn_i_divide,
+                                            pimattn_i_adjust_scores};
     return &kernel;
 }
 
@@ -1543,6 +1698,14 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         pimattn_i_divide(out + 4 * i, o + i, l, n - i);                                            \
     }
 
+#define PIMATTN_I_ADJUST(W)                                                                        \
+    PIMATTN_I_PLAIN_##W void pimattn_i_adjust_##W(const pimattn_i_adjust *a,                       \
+                                                  const pimattn_i_tile *tile, uint32_t first,      \
+                                                  uint32_t n, float *s)                            \
+    {                                                                                              \
+        pimattn_i_adjust_body(a, tile, first, n, s);                                               \
+    }
+
 #define PIMATTN_I_INSTANCE(W, T, N)                                                                \
     PIMATTN_I_PLAIN_##W void pimattn_i_dots_##W##_##T##_##N(                                       \
         const pimattn_i_tile *tile, const float *q, size_t q_floats, float *s)                     \
@@ -1581,6 +1744,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     PIMATTN_I_SOFT(W)                                                                              \
     PIMATTN_I_MIX(W)                                                                               \
     PIMATTN_I_ROWS(W)                                                                              \
+    PIMATTN_I_ADJUST(W)                                                                            \
     PIMATTN_I_INSTANCES(W, 1)                                                                      \
     PIMATTN_I_INSTANCES(W, 2)                                                                      \
     PIMATTN_I_INSTANCES(W, 4)                                                                      \
@@ -1595,7 +1759,8 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
                                                 pimattn_i_store_row_##W,                           \
                                                 pimattn_i_magnitude_##W,                           \
                                                 pimattn_i_blend_##W,                               \
-                                                pimattn_i_divide_##W};                             \
+                                                pimattn_i_divide_##W,                              \
+                                                pimattn_i_adjust_##W};                             \
         return &kernel;                                                                            \
     }
 
@@ -1806,6 +1971,7 @@ typedef struct pimattn_i_folder {
     const pimattn_i_kernel *kernel;
     float *work;
     size_t q_floats, o_floats;
+    pimattn_i_adjust adjust;
 } pimattn_i_folder;
 
 /* Folds a tile, some of which is visible, into the partials of queries first .. first + n - 1. */
@@ -1813,6 +1979,10 @@ static void pimattn_i_fold(const pimattn_i_folder *f, const pimattn_i_tile *tile
                            uint32_t first, uint32_t n, float *block)
 {
     float *s = f->work, *weights = f->work + PIMATTN_I_WORK_W;
+    pimattn_i_tile adjusted = *tile;
+    adjusted.k_scale = NULL;
+    adjusted.scale = 1.0f;
+    const bool some = f->adjust.soft_cap > 0 || f->adjust.alibi;
     while (n > 0) {
         uint32_t index = 3;
         while (1u << index > n || 1u << index > f->kernel->most_queries)
@@ -1821,10 +1991,11 @@ static void pimattn_i_fold(const pimattn_i_folder *f, const pimattn_i_tile *tile
         float *m = block + first, *o = block + PIMATTN_I_O + first * f->o_floats;
         if (f->kernel->soft) {
             f->kernel->dots[tile->k_type][index](tile, of, f->q_floats, s);
-            f->kernel->soft(tile, 1u << index, s, weights, m, o, f->o_floats);
+            if (some) f->kernel->adjust(&f->adjust, tile, first, 1u << index, s);
+            f->kernel->soft(some ? &adjusted : tile, 1u << index, s, weights, m, o, f->o_floats);
             f->kernel->mix[tile->v_type][index](tile, weights, o, f->o_floats);
         } else {
-            pimattn_i_tile_scalar(tile, of, m, m + PIMATTN_I_L, o);
+            pimattn_i_tile_scalar(tile, &f->adjust, first, of, m, m + PIMATTN_I_L, o);
         }
         first += 1u << index;
         n -= 1u << index;
@@ -1921,17 +2092,26 @@ static void pimattn_i_clear(float *block, uint32_t n_queries, size_t o_floats)
     memset(block + PIMATTN_I_O, 0, n_queries * o_floats * sizeof(float));
 }
 
+/* A query head's logit without a value, counted as one more token: o is scaled alone. */
+static void pimattn_i_sink(const pimattn_i_kernel *kernel, pimattn_partial *to, float logit)
+{
+    if (pimattn_i_is_nan(to->m)) return;
+    float m = to->m > logit ? to->m : logit, keep = pimattn_i_exp(to->m - m);
+    to->m = m;
+    to->l = to->l * keep + pimattn_i_exp(logit - m);
+    kernel->blend(to->o, keep, to->o, 0.0f, to->dim);
+}
+
 /*
- * A stack of blocks of partials that merges as the binary counter does: `levels` is how many
- * blocks lie on it, `n` how many equal pieces went in. The first `n_empty` of them did not: they
- * are empty, and to merge with them changes nothing.
+ * A stack of blocks of partials that merge as a binary counter over all leaves does. Leaves that
+ * never come are empty partials, which change nothing.
  */
 typedef struct pimattn_i_stack {
     const pimattn_i_kernel *kernel;
     float *base;
     size_t o_floats, block_floats;
     uint32_t n_queries, dim, levels;
-    uint64_t n, n_empty;
+    uint64_t leaf[64]; /* first that came into the block of a level */
 } pimattn_i_stack;
 
 static float *pimattn_i_stack_at(const pimattn_i_stack *s, uint32_t level)
@@ -1952,18 +2132,25 @@ static void pimattn_i_stack_fold(pimattn_i_stack *s)
     s->levels--;
 }
 
-/* A piece has been written to level `levels`: takes it in. */
-static void pimattn_i_stack_push(pimattn_i_stack *s)
+/*
+ * Where a later leaf, or aligned block of leaves, goes. Two blocks are one first if the smallest
+ * aligned block that holds both ends before it: their highest bit that differs is the lower one.
+ */
+static float *pimattn_i_stack_push(pimattn_i_stack *s, uint64_t leaf)
 {
-    s->levels++;
-    s->n++;
-    for (uint64_t n = s->n, size = 1; n % 2 == 0; n /= 2, size *= 2)
-        if ((n - 1) * size > s->n_empty) pimattn_i_stack_fold(s);
+    while (s->levels > 1) {
+        uint64_t a = s->leaf[s->levels - 2], b = s->leaf[s->levels - 1];
+        if ((a ^ b) >= (a ^ leaf) || (a ^ b) >= (b ^ leaf)) break;
+        pimattn_i_stack_fold(s);
+    }
+    s->leaf[s->levels] = leaf;
+    return pimattn_i_stack_at(s, s->levels++);
 }
 
-/* What is left folds from the right; the result is at level 0. */
+/* What is left folds from the right; the result is at level 0, empty if nothing came. */
 static void pimattn_i_stack_finish(pimattn_i_stack *s)
 {
+    if (s->levels == 0) pimattn_i_clear(s->base, s->n_queries, s->o_floats);
     while (s->levels > 1)
         pimattn_i_stack_fold(s);
 }
@@ -2358,6 +2545,12 @@ static void pimattn_i_layout_init(pimattn_i_layout *to, const pimattn_shape *s,
     to->v_offset = to->k_scale_offset + (s->k_type == PIMATTN_INT8 ? scales : 0);
     to->v_scale_offset = to->v_offset + pimattn_i_up64(to->run_tokens * to->v_row_bytes);
     to->run_bytes = to->v_scale_offset + (s->v_type == PIMATTN_INT8 ? scales : 0);
+    if (s->v_in_k) {
+        to->run_bytes = to->v_offset;
+        to->v_offset = 0;
+        to->v_row_bytes = to->k_row_bytes;
+        to->v_scale_offset = to->k_scale_offset;
+    }
     to->page_bytes = page_tokens / to->run_tokens * to->run_bytes;
 }
 
@@ -2502,6 +2695,31 @@ static pimattn_status pimattn_i_shape_fault(pimhw_cause *why, const char *field,
     return PIMATTN_ERR_CONFIG;
 }
 
+/* Judges what a shape says of scores and of what is seen. */
+static pimattn_status pimattn_i_variant_check(const pimattn_shape *s, pimhw_cause *why)
+{
+    const uint64_t most = (uint64_t)1 << 62;
+    const char *bad = NULL;
+    if (!pimattn_i_finite(s->scale)) bad = "scale is not finite";
+    if (!(s->soft_cap >= 0 && s->soft_cap <= FLT_MAX)) bad = "soft_cap is not 0 or a number above";
+    if (!(s->alibi_max_bias >= 0 && s->alibi_max_bias <= 1024))
+        bad = "alibi_max_bias is not 0 to 1024";
+    if (s->sink_tokens > most) bad = "sink_tokens is not 0 to 2^62";
+    if (s->window > most) bad = "window is not 0 to 2^62";
+    if (s->window && s->windows) bad = "window is not 0 beside windows";
+    for (uint32_t i = 0; s->windows && i < s->n_layers; i++)
+        if (s->windows[i] > most) bad = "windows has one that is not 0 to 2^62";
+    if (bad) pimhw_cause_write(why, "shape.%s", bad);
+    for (uint32_t h = 0; h < s->n_heads && !bad; h++) {
+        if (s->alibi_slopes && !(fabsf(s->alibi_slopes[h]) < 1e25f)) bad = "alibi_slopes";
+        if (s->sink_logits && !pimattn_i_finite(s->sink_logits[h])) bad = "sink_logits";
+        if (bad)
+            pimhw_cause_write(why, "shape.%s of head %u is not finite or too large", bad,
+                              (uint64_t)h);
+    }
+    return bad ? PIMATTN_ERR_CONFIG : PIMATTN_OK;
+}
+
 /* Judges a shape and fills what 0 stands for. */
 static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
 {
@@ -2524,13 +2742,33 @@ static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
         return pimattn_i_shape_fault(why, "shape.k_type", s->k_type, types);
     if (s->v_type >= PIMATTN_N_TYPE)
         return pimattn_i_shape_fault(why, "shape.v_type", s->v_type, types);
-    if (!pimattn_i_finite(s->scale)) {
-        pimhw_cause_write(why, "shape.scale is not finite");
-        return PIMATTN_ERR_CONFIG;
-    }
     if (s->head_dim_v == 0) s->head_dim_v = s->head_dim;
+    if (s->v_in_k && s->head_dim_v > s->head_dim)
+        return pimattn_i_shape_fault(why, "shape.head_dim_v", s->head_dim_v,
+                                     "at most head_dim, as v_in_k asks");
+    if (s->v_in_k && s->v_type != s->k_type)
+        return pimattn_i_shape_fault(why, "shape.v_type", s->v_type, "k_type, as v_in_k asks");
+    pimattn_status status = pimattn_i_variant_check(s, why);
     if (s->scale == 0.0f) s->scale = (float)(1.0 / sqrt((double)s->head_dim));
-    return PIMATTN_OK;
+    return status;
+}
+
+static uint64_t pimattn_i_window_of(const pimattn_shape *s, uint32_t layer)
+{
+    return s->windows ? s->windows[layer] : s->window;
+}
+
+/* First token in the window of the query whose own token is `own`. */
+static uint64_t pimattn_i_window_begin(uint64_t window, uint64_t own)
+{
+    return window && own >= window ? own - window + 1 : 0;
+}
+
+/* Tokens that the queries of a span see, together. */
+static uint64_t pimattn_i_span_sees(const pimattn_shape *s, const pimattn_span *span)
+{
+    uint64_t from = pimattn_i_window_begin(s->window, span->context_tokens - span->n_tokens);
+    return span->context_tokens - from + pimattn_i_min(from, s->sink_tokens);
 }
 
 /* What of the buffers one phase of the device may use. */
@@ -3378,7 +3616,7 @@ static void pimattn_i_block_init(const pimattn_plan *p, pimhw_block *b, const pi
 {
     uint64_t group = pimattn_i_by_query_head(p) ? 1 : p->shape.n_heads / p->shape.n_kv_heads;
     uint64_t queries = span->n_tokens * group;
-    uint64_t tokens = span->context_tokens;
+    uint64_t tokens = pimattn_i_span_sees(&p->shape, span);
     memset(b, 0, sizeof *b);
     b->rest[PIMATTN_I_TOKENS - 1] = tokens;
     b->rest[PIMATTN_I_QUERIES - 1] = queries;
@@ -3401,7 +3639,8 @@ static bool pimattn_i_block_rows(const pimattn_plan *p, pimhw_block *b, uint64_t
 }
 
 /* Span numbers into blocks[i].rest[SCRATCH_SPAN], longest first, ties to the lowest number. */
-static void pimattn_i_sort_spans(pimhw_block *blocks, const pimattn_span *spans, size_t n)
+static void pimattn_i_sort_spans(const pimattn_shape *s, pimhw_block *blocks,
+                                 const pimattn_span *spans, size_t n)
 {
     enum { AT = PIMATTN_I_SCRATCH_SPAN - 1 };
     size_t gap = 1;
@@ -3412,11 +3651,11 @@ static void pimattn_i_sort_spans(pimhw_block *blocks, const pimattn_span *spans,
     for (; gap > 0; gap /= 3)
         for (size_t i = gap; i < n; i++) {
             uint64_t span = blocks[i].rest[AT];
-            uint64_t tokens = spans[span].context_tokens;
+            uint64_t tokens = pimattn_i_span_sees(s, &spans[span]);
             size_t j = i;
             for (; j >= gap; j -= gap) {
                 uint64_t other = blocks[j - gap].rest[AT];
-                uint64_t its = spans[other].context_tokens;
+                uint64_t its = pimattn_i_span_sees(s, &spans[other]);
                 if (its > tokens || (its == tokens && other < span)) break;
                 blocks[j].rest[AT] = other;
             }
@@ -3433,7 +3672,7 @@ static bool pimattn_i_assign(const pimattn_plan *p, pimhw_block *blocks, uint32_
     uint32_t fill[PIMHW_MAX_CHANNELS] = {0};
     uint32_t units = pimattn_i_units(p), n_channels = p->device.n_channels;
     bool fits = true;
-    pimattn_i_sort_spans(blocks, spans, n_spans);
+    pimattn_i_sort_spans(&p->shape, blocks, spans, n_spans);
     for (size_t i = 0; i < n_spans; i++)
         for (uint32_t u = 0; u < units; u++) {
             pimhw_block *b = &blocks[(size_t)blocks[i].rest[SPAN] * units + u];
@@ -3481,7 +3720,8 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
         for (uint32_t u = 0; u < units; u++) {
             pimhw_block *b = &blocks[i * units + u];
             pimattn_i_block_init(plan, b, &spans[i]);
-            uint64_t pairs = pimattn_i_mul(b->rest[PIMATTN_I_QUERIES - 1], spans[i].context_tokens);
+            uint64_t pairs =
+                pimattn_i_mul(b->rest[PIMATTN_I_QUERIES - 1], b->rest[PIMATTN_I_TOKENS - 1]);
             useful = pimattn_i_add(useful, pimattn_i_mul(pairs, dims));
             if (plan->partition == PIMATTN_TCP)
                 fits = pimattn_i_block_rows(plan, b, &next_row) && fits;
@@ -3551,6 +3791,7 @@ typedef struct pimattn_i_planner {
     uint64_t planned_queries; /* what plans and programs are made for; 0: nothing yet */
     uint32_t n_plans;         /* 1, or the mappings of V to choose from */
     uint32_t taken;           /* the plan that request is of */
+    uint32_t layer;           /* whose window holds */
     pimattn_i_lowered plans[PIMATTN_V_CHEAPEST];
     pimhw_request request;
     size_t max_spans, max_blocks;
@@ -3579,6 +3820,10 @@ static pimattn_status pimattn_i_planner_init(pimattn_i_planner *p, const pimattn
 {
     memset(p, 0, sizeof *p);
     p->config = *config;
+    if (config->way == PIMATTN_DEVICE) { /* tokens stay where they are in the banks */
+        p->config.shape.window = 0;
+        p->config.shape.windows = NULL;
+    }
     p->allocator = config->allocator;
     p->config.device.allocator = config->allocator;
     p->max_spans = max_spans;
@@ -3635,8 +3880,10 @@ static pimattn_status pimattn_i_planner_run(pimattn_i_planner *p, uint32_t i, pi
                                             const pimattn_span *spans, size_t n_spans,
                                             pimhw_cause *why)
 {
-    pimattn_status status = pimattn_plan_request(&p->plans[i].plan, &p->request, p->blocks,
-                                                 p->order, p->list_begin, spans, n_spans, why);
+    pimattn_plan *plan = &p->plans[i].plan;
+    plan->shape.window = pimattn_i_window_of(&p->config.shape, p->layer);
+    pimattn_status status = pimattn_plan_request(plan, &p->request, p->blocks, p->order,
+                                                 p->list_begin, spans, n_spans, why);
     p->taken = i;
     if (status != PIMATTN_OK || !r) return status;
     bool timed =
@@ -3674,34 +3921,64 @@ static pimattn_status pimattn_i_planner_take(pimattn_i_planner *p, pimhw_reading
     return best == p->taken ? status : pimattn_i_planner_run(p, best, NULL, spans, n_spans, why);
 }
 
-/* The step from one layer of it, or from all in one go; *all: the run that stands for it. */
-static pimattn_status pimattn_i_planner_step(pimattn_i_planner *p, pimattn_readings *r,
-                                             pimhw_readings *all, pimhw_cause *why)
+/* n layers of one window in one go or as n times the one; adds them to the step. */
+static pimattn_status pimattn_i_planner_layers(pimattn_i_planner *p, pimattn_readings *r,
+                                               pimhw_readings *all, uint32_t n, pimhw_cause *why)
 {
     const pimhw_config *d = &p->config.device;
-    uint32_t n = p->config.shape.n_layers;
-    *all = r->device;
-    r->n_layers = n;
-    r->layers_timed = 1;
-    if (d->refresh && n > 1 && r->device.cycles < 16 * (uint64_t)d->tREFI) {
+    uint32_t times = n;
+    if (d->refresh && n > 1 && all->cycles < 16 * (uint64_t)d->tREFI) {
         p->request.repeats = n;
         pimhw_status status =
             pimhw_device_time(p->device, all, &p->plans[p->taken].program, &p->request, NULL, why);
         p->request.repeats = 0;
         if (status != PIMHW_OK) return PIMATTN_ERR_DEVICE;
-        r->layers_timed = n;
+        times = 1;
     }
-    uint32_t times = n / r->layers_timed;
-    r->step_ck = pimattn_i_mul(all->cycles, times);
-    r->step_us = all->ns * 1e-3 * times;
-    r->layer_ns = r->step_us * 1e3 / n;
-    for (int i = 0; i < PIMHW_N_ENERGY; i++) {
-        r->energy_pJ[i] = all->energy_pJ[i] * times;
-        r->step_pJ += r->energy_pJ[i];
-    }
-    r->layer_pJ = r->step_pJ / n;
-    r->average_mW = r->step_us > 0 ? r->step_pJ / r->step_us * 1e-3 : 0;
+    r->layers_timed = n / times;
+    r->step_ck = pimattn_i_add(r->step_ck, pimattn_i_mul(all->cycles, times));
+    r->step_us += all->ns * 1e-3 * times;
+    for (int i = 0; i < PIMHW_N_ENERGY; i++)
+        r->energy_pJ[i] += all->energy_pJ[i] * times;
     return PIMATTN_OK;
+}
+
+/* The step: layers of every window by themselves; *all: what stands for those of the one timed. */
+static pimattn_status pimattn_i_planner_step(pimattn_i_planner *p, pimattn_readings *r,
+                                             pimhw_readings *all, const pimattn_span *spans,
+                                             size_t n_spans, pimhw_cause *why)
+{
+    const pimattn_shape *s = &p->config.shape;
+    const uint32_t own = p->layer, n_layers = s->n_layers;
+    uint32_t timed = 0;
+    pimattn_status status = PIMATTN_OK;
+    *all = r->device;
+    for (uint32_t i = 0; i < (s->windows ? n_layers : 1) && status == PIMATTN_OK; i++) {
+        pimhw_readings its = r->device;
+        uint32_t first = i, n = 0;
+        for (uint32_t k = n_layers; s->windows && k > 0; k--) {
+            if (s->windows[k - 1] != s->windows[i]) continue;
+            first = k - 1;
+            n++;
+        }
+        if (first != i) continue; /* it was among those of `first` */
+        p->layer = i;
+        if (s->windows) status = pimattn_i_planner_run(p, p->taken, &its, spans, n_spans, why);
+        if (status == PIMATTN_OK)
+            status = pimattn_i_planner_layers(p, r, &its, s->windows ? n : n_layers, why);
+        if (s->windows && s->windows[i] != s->windows[own]) continue;
+        *all = its;
+        timed = r->layers_timed;
+    }
+    p->layer = own;
+    r->n_layers = n_layers;
+    r->layers_timed = timed;
+    r->layer_ns = r->step_us * 1e3 / n_layers;
+    for (int i = 0; i < PIMHW_N_ENERGY; i++)
+        r->step_pJ += r->energy_pJ[i];
+    r->layer_pJ = r->step_pJ / n_layers;
+    r->average_mW = r->step_us > 0 ? r->step_pJ / r->step_us * 1e-3 : 0;
+    return status;
 }
 
 /* Where most clocks of a run went, by kinds. */
@@ -3742,6 +4019,13 @@ static void pimattn_i_compare(pimattn_readings *r, const pimattn_config *c,
     r->bound = r->link_ns > r->layer_ns ? (uint32_t)PIMATTN_BOUND_LINK : pimattn_i_bound_of(run);
 }
 
+/* Bytes of one row of K or V that has to be read; int8 with its scale. */
+static uint64_t pimattn_i_row_bytes(const pimattn_config *c, uint32_t dim, uint32_t type)
+{
+    bool int8 = type == PIMATTN_INT8 && c->way == PIMATTN_HOST;
+    return int8 ? dim + sizeof(float) : (uint64_t)dim * c->device.element_bytes;
+}
+
 /* All of the readings of a batch, one layer of which has been timed or run: r->device. */
 static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw_readings *layer,
                                                pimattn_readings *readings,
@@ -3754,17 +4038,22 @@ static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw
     uint64_t query_tokens = 0;
     memset(&r, 0, sizeof r);
     r.device = *layer;
-    pimattn_status status = pimattn_i_planner_step(p, &r, &run, why);
+    pimattn_status status = pimattn_i_planner_step(p, &r, &run, spans, n_spans, why);
     if (status != PIMATTN_OK) return status;
     const pimattn_plan *plan = &p->plans[p->taken].plan;
+    pimattn_shape seen = *s;
+    seen.window = pimattn_i_window_of(s, p->layer);
+    uint64_t token_bytes =
+        s->n_kv_heads *
+        (pimattn_i_row_bytes(&p->config, s->head_dim, s->k_type) +
+         (s->v_in_k ? 0 : pimattn_i_row_bytes(&p->config, s->head_dim_v, s->v_type)));
     r.size = sizeof r;
     r.version = 1;
     for (size_t i = 0; i < n_spans; i++) {
         r.kv_tokens += spans[i].context_tokens;
+        r.kv_bytes += pimattn_i_span_sees(&seen, &spans[i]) * token_bytes;
         query_tokens += spans[i].n_tokens;
     }
-    r.kv_bytes = r.kv_tokens * s->n_kv_heads * ((uint64_t)s->head_dim + s->head_dim_v) *
-                 p->config.device.element_bytes;
     r.controller = p->config.device.controller;
     r.partition = p->config.partition;
     r.v_mapping = plan->v_mapping;
@@ -3822,17 +4111,23 @@ static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_
 /* A batch that has been timed. */
 typedef struct pimattn_i_memo {
     size_t n_spans; /* 0: empty */
-    uint64_t hash;
+    uint64_t hash, window;
     pimattn_readings readings;
 } pimattn_i_memo;
 
 /* One run of leaves of one query block: a job of a worker. */
 typedef struct pimattn_i_job {
-    const pimattn_i_seq *seq;
-    uint64_t first_row; /* of q, of the sequence's first query token */
-    uint64_t n_tokens;  /* query tokens of the sequence */
-    uint64_t tokens;    /* its length */
-    uint64_t query;     /* first query of the block: token * group + head of the group */
+    const pimattn_i_seq *seq; /* NULL: pages of the caller .. */
+    const uint32_t *pages;    /* .. by number .. */
+    uint64_t origin;          /* .. from this position on; 0 */
+    const uint64_t *mask;     /* among the query tokens, or NULL */
+    uint64_t first_row;       /* of q, of the sequence's first query token */
+    uint64_t n_tokens;        /* query tokens of the sequence */
+    uint64_t tokens;          /* its length */
+    uint64_t query;           /* first query of the block: token * group + head of the group */
+    /* tokens that some query of the block sees: from origin to kept, and from begin to end; all
+       see those from whole_begin to whole_end, and of the kept ones those before whole_end */
+    uint64_t kept, begin, end, whole_begin, whole_end;
     uint32_t n_queries;
     uint32_t kv_head;
     uint64_t leaf_begin, leaf_end;
@@ -3885,6 +4180,7 @@ struct pimattn_engine {
     pimhw_cause why;
     pimattn_i_planner planner;
     pimattn_i_module *module; /* NULL: the host way */
+    void *variant;            /* what pointers of config.shape point to */
     pimattn_i_pool pool;
     pimattn_i_layout layout;
     uint64_t moved_bytes;     /* by compaction */
@@ -3895,7 +4191,7 @@ struct pimattn_engine {
     pimattn_span *spans;      /* [memo_entries + 1][max_seqs]: keys of the memo, and of the call */
     uint32_t memo_next;
     const pimattn_i_kernel *kernel;
-    bool direct;               /* the kernel reads whole tiles where they lie */
+    bool direct;               /* the kernel reads whole tiles where their rows are in order */
     size_t q_floats, o_floats; /* dims in whole vectors */
     size_t block_floats;
     size_t worker_floats;
@@ -3908,6 +4204,9 @@ struct pimattn_engine {
     uint64_t scratch_bytes; /* of jobs, results and workers together */
     uint32_t layer;         /* of the call under way */
     const pimattn_call *call;
+    pimattn_pages *pages;      /* of the caller; NULL: of the pool .. */
+    pimattn_pages own;         /* .. of which only the bytes from token to token are here */
+    const pimattn_pages *rows; /* the one of the call */
 };
 
 static pimattn_status pimattn_i_number_fault(pimhw_cause *why, const char *field, uint64_t is,
@@ -4007,6 +4306,10 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
         return pimattn_i_number_fault(why, "simd", c->simd, 0, PIMATTN_SIMD_512);
     if (c->way > PIMATTN_DEVICE)
         return pimattn_i_number_fault(why, "way", c->way, 0, PIMATTN_DEVICE);
+    if (c->way == PIMATTN_DEVICE && c->shape.v_in_k) {
+        pimhw_cause_write(why, "shape.v_in_k is set: banks hold V by itself (way 1, device)");
+        return PIMATTN_ERR_CONFIG;
+    }
     if (c->way == PIMATTN_DEVICE && c->v_mapping == PIMATTN_V_CHEAPEST) {
         pimhw_cause_write(why,
                           "v_mapping is 3 (cheapest): data in banks needs 0 (A), 1 (B) or 2 (K)");
@@ -4057,6 +4360,44 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
     pimattn_i_planner_free(p);
     pimattn_i_release(&c.allocator, p, sizeof *p);
     return status;
+}
+
+/* Bytes of what the pointers of a shape point to: windows, slopes, logits. */
+static uint64_t pimattn_i_variant_bytes(const pimattn_shape *s)
+{
+    return (s->windows ? s->n_layers * sizeof(uint64_t) : 0) + 2 * s->n_heads * sizeof(float);
+}
+
+/* ggml's rule: powers of one base for as many heads as a power of two has, of its root between. */
+static float pimattn_i_alibi_slope(const pimattn_shape *s, uint32_t head)
+{
+    uint32_t heads = 1;
+    while (2 * heads <= s->n_heads)
+        heads *= 2;
+    bool low = head < heads;
+    double step = (double)s->alibi_max_bias / heads / (low ? 1 : 2);
+    return (float)pow(2.0, -step * (low ? head + 1 : 2 * (head - heads) + 1));
+}
+
+/* Copies what the shape points to, and makes slopes by the rule; its pointers are ours then. */
+static bool pimattn_i_variant_keep(pimattn_engine *e)
+{
+    pimattn_shape *s = &e->config.shape;
+    uint64_t *windows =
+        (uint64_t *)pimattn_i_alloc(&e->config.allocator, pimattn_i_variant_bytes(s), 64);
+    e->variant = windows;
+    if (!windows) return false;
+    float *slopes = (float *)(void *)(windows + (s->windows ? s->n_layers : 0));
+    float *logits = slopes + s->n_heads;
+    if (s->windows) memcpy(windows, s->windows, s->n_layers * sizeof *windows);
+    for (uint32_t h = 0; h < s->n_heads; h++) {
+        slopes[h] = s->alibi_slopes ? s->alibi_slopes[h] : pimattn_i_alibi_slope(s, h);
+        logits[h] = s->sink_logits ? s->sink_logits[h] : 0;
+    }
+    if (s->windows) s->windows = windows;
+    if (s->alibi_slopes || s->alibi_max_bias > 0) s->alibi_slopes = slopes;
+    if (s->sink_logits) s->sink_logits = logits;
+    return true;
 }
 
 static uint64_t pimattn_i_spans_count(const pimattn_config *c)
@@ -4165,6 +4506,7 @@ PIMATTN_API void pimattn_engine_destroy(pimattn_engine *engine)
     pimattn_i_release(&a, e->memo, c->memo_entries * sizeof *e->memo);
     pimattn_i_release(&a, e->spans, pimattn_i_spans_count(c) * sizeof *e->spans);
     pimattn_i_release(&a, e->workers, e->scratch_bytes);
+    pimattn_i_release(&a, e->variant, pimattn_i_variant_bytes(&c->shape));
     pimattn_i_planner_free(&e->planner);
     pimattn_i_release(&a, e, sizeof *e);
 }
@@ -4214,6 +4556,10 @@ static bool pimattn_i_engine_tables(pimattn_engine *e)
     const pimattn_config *c = &e->config;
     const pimhw_allocator *a = &c->allocator;
     pimattn_i_layout_init(&e->layout, &c->shape, c->page_tokens);
+    e->own.k.token = (size_t)e->layout.k_row_bytes;
+    e->own.v.token = (size_t)e->layout.v_row_bytes;
+    e->own.k_scale.token = e->own.v_scale.token = sizeof(float);
+    e->rows = &e->own;
     e->seqs = (pimattn_i_seq *)pimattn_i_zeroed(a, c->max_seqs, sizeof *e->seqs);
     e->tokens = (uint64_t *)pimattn_i_zeroed(a, pimattn_i_mul(c->max_seqs, c->shape.n_layers),
                                              sizeof *e->tokens);
@@ -4245,10 +4591,10 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
     }
     e->config = c;
     e->kernel = pimattn_i_kernel_take(c.simd);
-    e->direct = e->kernel->soft && c.page_tokens % PIMATTN_I_TILE == 0 &&
-                c.shape.head_dim % 16 == 0 && c.shape.head_dim_v % 16 == 0;
-    status = pimattn_i_planner_init(&e->planner, &c, c.max_seqs, why);
-    if (status == PIMATTN_OK && !pimattn_i_engine_tables(e)) {
+    e->direct = e->kernel->soft && c.shape.head_dim % 16 == 0 && c.shape.head_dim_v % 16 == 0;
+    bool kept = pimattn_i_variant_keep(e);
+    status = pimattn_i_planner_init(&e->planner, &e->config, c.max_seqs, why);
+    if (status == PIMATTN_OK && (!kept || !pimattn_i_engine_tables(e))) {
         pimhw_cause_write(why, "no memory for the tables of an engine");
         status = PIMATTN_ERR_MEMORY;
     }
@@ -4663,6 +5009,7 @@ static void pimattn_i_append_rows(pimattn_engine *e, pimattn_i_seq *s, uint32_t 
             pimattn_i_append_row(
                 e->kernel, k, k->from + (size_t)t * k->stride + 4 * (size_t)h * k->dim,
                 run + at * lay->k_row_bytes, pimattn_i_scale_at(run, lay->k_scale_offset, at));
+            if (e->config.shape.v_in_k) continue;
             pimattn_i_append_row(e->kernel, v,
                                  v->from + (size_t)t * v->stride + 4 * (size_t)h * v->dim,
                                  run + lay->v_offset + at * lay->v_row_bytes,
@@ -4812,7 +5159,8 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq se
     pimattn_i_seq *s = pimattn_i_seq_here(e, seq);
     if (!s) return PIMATTN_ERR_SEQ;
     if (n_tokens == 0) return PIMATTN_OK;
-    if (!k || !v) return pimattn_i_wrong(e, "k or v is NULL for %u tokens", n_tokens);
+    if (!k || (!v && !shape->v_in_k))
+        return pimattn_i_wrong(e, "k or v is NULL for %u tokens", n_tokens);
     if (!pimattn_i_stride_fits(&k_stride, (uint64_t)4 * shape->n_kv_heads * shape->head_dim,
                                n_tokens))
         return pimattn_i_wrong(e, "k_stride %u is less than a row, or too large", k_stride);
@@ -4828,7 +5176,8 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq se
     pimattn_i_rows v_rows = {(const unsigned char *)v,     v_stride, shape->head_dim_v,
                              banks ? lane : shape->v_type, "v",      false};
     if (status == PIMATTN_OK) status = pimattn_i_range_check(e, &k_rows, n_tokens);
-    if (status == PIMATTN_OK) status = pimattn_i_range_check(e, &v_rows, n_tokens);
+    if (status == PIMATTN_OK && !shape->v_in_k)
+        status = pimattn_i_range_check(e, &v_rows, n_tokens);
     if (status == PIMATTN_OK) status = pimattn_i_hold(e, s, before, tokens);
     if (status == PIMATTN_OK && banks)
         status = pimattn_i_module_append(e, s, layer, &k_rows, &v_rows, before, n_tokens);
@@ -5188,7 +5537,7 @@ static pimattn_status pimattn_i_flow_seq(pimattn_engine *e, pimattn_i_flow *f, p
 }
 
 /* Bytes of so many tokens in all layers. */
-static uint64_t pimattn_i_row_bytes(const pimattn_engine *e, uint64_t tokens)
+static uint64_t pimattn_i_tokens_bytes(const pimattn_engine *e, uint64_t tokens)
 {
     const pimattn_shape *s = &e->config.shape;
     uint64_t scales = (s->k_type == PIMATTN_INT8 ? 1u : 0u) + (s->v_type == PIMATTN_INT8 ? 1u : 0u);
@@ -5222,7 +5571,7 @@ static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs,
         pimattn_i_flow_source(e, s, head);
         uint64_t first = pimattn_i_max(s->begin, head[4]);
         *bytes += (PIMATTN_I_STATE_SEQ + 2) * sizeof(uint64_t);
-        *bytes += pimattn_i_row_bytes(e, s->tokens[0] - first);
+        *bytes += pimattn_i_tokens_bytes(e, s->tokens[0] - first);
     }
     return PIMATTN_OK;
 }
@@ -5297,7 +5646,7 @@ PIMATTN_API pimattn_status pimattn_restore(pimattn_engine *engine, pimattn_seq *
 static void pimattn_i_charge(pimattn_engine *e, uint64_t tokens, pimattn_transfer *transfer)
 {
     pimattn_transfer t;
-    t.bytes = pimattn_i_row_bytes(e, tokens);
+    t.bytes = pimattn_i_tokens_bytes(e, tokens);
     t.ns = (double)t.bytes * 1e3 / e->config.device.link_MBps;
     t.pJ = (double)pimattn_i_ceil_div(t.bytes, 32) * e->config.device.eLINK_fJ * 1e-3;
     e->swapped.bytes += t.bytes;
@@ -5472,10 +5821,11 @@ static pimattn_status pimattn_i_read(pimattn_engine *e, const pimattn_span *span
                                      pimattn_readings *readings)
 {
     uint64_t hash = pimattn_i_hash(spans, n);
+    uint64_t window = pimattn_i_window_of(&e->config.shape, e->planner.layer);
     pimattn_i_memo *found = NULL;
     for (uint32_t i = 0; i < e->config.memo_entries && !found; i++) {
         pimattn_i_memo *m = &e->memo[i];
-        if (m->n_spans == n && m->hash == hash &&
+        if (m->n_spans == n && m->hash == hash && m->window == window &&
             memcmp(pimattn_i_memo_key(e, i), spans, n * sizeof *spans) == 0)
             found = m;
     }
@@ -5488,6 +5838,7 @@ static pimattn_status pimattn_i_read(pimattn_engine *e, const pimattn_span *span
         memcpy(pimattn_i_memo_key(e, e->memo_next), spans, n * sizeof *spans);
         found->n_spans = n;
         found->hash = hash;
+        found->window = window;
         found->readings = r;
         e->memo_next = (e->memo_next + 1) % e->config.memo_entries;
     }
@@ -5502,6 +5853,51 @@ static pimattn_status pimattn_i_read(pimattn_engine *e, const pimattn_span *span
 /* The most bytes that the second cache is ahead of the first. */
 enum { PIMATTN_I_FAR = 4224 };
 
+/* Where a token's rows lie. */
+typedef struct pimattn_i_spot {
+    const unsigned char *k, *v;
+    const unsigned char *k_scale, *v_scale; /* of int8 */
+    uint64_t in_order;                      /* tokens from it on, whose rows follow at one stride */
+} pimattn_i_spot;
+
+static pimattn_i_spot pimattn_i_spot_pool(const pimattn_engine *e, const pimattn_i_job *job,
+                                          uint64_t token)
+{
+    const pimattn_i_layout *lay = &e->layout;
+    uint64_t at;
+    unsigned char *run = pimattn_i_run(&e->pool, lay, job->seq, e->layer, job->kv_head, token, &at);
+    pimattn_i_spot to;
+    to.k = run + at * lay->k_row_bytes;
+    to.v = run + lay->v_offset + at * lay->v_row_bytes;
+    to.k_scale = run + lay->k_scale_offset + at * sizeof(float);
+    to.v_scale = run + lay->v_scale_offset + at * sizeof(float);
+    to.in_order = lay->run_tokens - at;
+    return to;
+}
+
+static const unsigned char *pimattn_i_row_at(const pimattn_rows *rows, uint32_t page, uint64_t at,
+                                             uint32_t head)
+{
+    return (const unsigned char *)rows->at + page * rows->page + (size_t)at * rows->token +
+           head * rows->head;
+}
+
+static pimattn_i_spot pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i_job *job,
+                                        uint64_t token)
+{
+    const pimattn_pages *p = e->rows;
+    if (!job->pages) return pimattn_i_spot_pool(e, job, token);
+    uint64_t index = token - job->origin, at = index % p->page_tokens;
+    uint32_t page = job->pages[index / p->page_tokens];
+    pimattn_i_spot to;
+    to.k = pimattn_i_row_at(&p->k, page, at, job->kv_head);
+    to.v = pimattn_i_row_at(&p->v, page, at, job->kv_head);
+    to.k_scale = pimattn_i_row_at(&p->k_scale, page, at, job->kv_head);
+    to.v_scale = pimattn_i_row_at(&p->v_scale, page, at, job->kv_head);
+    to.in_order = p->page_tokens - at;
+    return to;
+}
+
 /* What one worker has in hand. */
 typedef struct pimattn_i_hand {
     const pimattn_engine *e;
@@ -5509,7 +5905,7 @@ typedef struct pimattn_i_hand {
     float *q, *k, *v, *scales; /* queries, a copied tile and its scales */
     pimattn_i_folder folder;
     pimattn_i_tile tile;
-    const unsigned char *run, *next, *far; /* of this tile and of the two after it */
+    pimattn_i_spot spot, next, far; /* of this tile and of the two after it */
 } pimattn_i_hand;
 
 /* Copies one row as f32 in whole vectors; zeros for NULL. */
@@ -5526,29 +5922,26 @@ static void pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first, uint32_t v
 {
     const pimattn_engine *e = hand->e;
     const pimattn_shape *s = &e->config.shape;
-    const pimattn_i_layout *lay = &e->layout;
     pimattn_i_tile *tile = &hand->tile;
+    const bool k8 = s->k_type == PIMATTN_INT8, v8 = s->v_type == PIMATTN_INT8;
+    memset(hand->scales, 0, 2 * PIMATTN_I_TILE * sizeof *hand->scales);
     for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {
-        uint64_t at = 0;
-        unsigned char *run = NULL;
-        if (visible >> t & 1)
-            run = pimattn_i_run(&e->pool, lay, hand->job->seq, e->layer, hand->job->kv_head,
-                                first + t, &at);
-        pimattn_i_row_copy(e->kernel, hand->k + t * e->q_floats,
-                           run ? run + at * lay->k_row_bytes : NULL, s->k_type, s->head_dim,
+        pimattn_i_spot from;
+        memset(&from, 0, sizeof from);
+        if (visible >> t & 1) {
+            from = pimattn_i_spot_of(e, hand->job, first + t);
+            if (k8) memcpy(&hand->scales[t], from.k_scale, sizeof(float));
+            if (v8) memcpy(&hand->scales[PIMATTN_I_TILE + t], from.v_scale, sizeof(float));
+        }
+        pimattn_i_row_copy(e->kernel, hand->k + t * e->q_floats, from.k, s->k_type, s->head_dim,
                            e->q_floats);
-        pimattn_i_row_copy(e->kernel, hand->v + t * e->o_floats,
-                           run ? run + lay->v_offset + at * lay->v_row_bytes : NULL, s->v_type,
-                           s->head_dim_v, e->o_floats);
-        bool k8 = run && s->k_type == PIMATTN_INT8, v8 = run && s->v_type == PIMATTN_INT8;
-        hand->scales[t] = k8 ? *pimattn_i_scale_at(run, lay->k_scale_offset, at) : 0.0f;
-        hand->scales[PIMATTN_I_TILE + t] =
-            v8 ? *pimattn_i_scale_at(run, lay->v_scale_offset, at) : 0.0f;
+        pimattn_i_row_copy(e->kernel, hand->v + t * e->o_floats, from.v, s->v_type, s->head_dim_v,
+                           e->o_floats);
     }
     tile->k = tile->next_k = tile->far_k = (const unsigned char *)hand->k;
     tile->v = tile->next_v = tile->far_v = (const unsigned char *)hand->v;
-    tile->k_scale = s->k_type == PIMATTN_INT8 ? hand->scales : NULL;
-    tile->v_scale = s->v_type == PIMATTN_INT8 ? hand->scales + PIMATTN_I_TILE : NULL;
+    tile->k_scale = k8 ? hand->scales : NULL;
+    tile->v_scale = v8 ? hand->scales + PIMATTN_I_TILE : NULL;
     tile->k_stride = e->q_floats * sizeof(float);
     tile->v_stride = e->o_floats * sizeof(float);
     tile->k_type = tile->v_type = PIMATTN_F32;
@@ -5556,87 +5949,107 @@ static void pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first, uint32_t v
     tile->dim_v = e->kernel->soft ? (uint32_t)e->o_floats : s->head_dim_v;
 }
 
+/* Fetches 16 rows that lie apart, which a kernel, that fetches on and on, would not. */
+static void pimattn_i_fetch_rows(const unsigned char *from, size_t stride, size_t row)
+{
+#if defined(__GNUC__)
+    for (uint32_t t = 0; t < PIMATTN_I_TILE; t++, from += stride)
+        for (size_t at = 0; at < row; at += 64)
+            __builtin_prefetch(from + at, 0, 3);
+#else
+    (void)from, (void)stride, (void)row;
+#endif
+}
+
 /* The tile where it lies. */
 static void pimattn_i_tile_direct(pimattn_i_hand *hand)
 {
-    const pimattn_shape *s = &hand->e->config.shape;
-    const pimattn_i_layout *lay = &hand->e->layout;
+    const pimattn_engine *e = hand->e;
+    const pimattn_shape *s = &e->config.shape;
+    const pimattn_i_spot *spot = &hand->spot, *next = &hand->next;
+    const size_t k_row = (size_t)e->layout.k_row_bytes, v_row = (size_t)e->layout.v_row_bytes;
     pimattn_i_tile *tile = &hand->tile;
-    const unsigned char *run = hand->run;
-    tile->k = run;
-    tile->v = run + lay->v_offset;
-    tile->next_k = hand->next;
-    tile->next_v = hand->next + lay->v_offset;
-    bool k_long = lay->v_offset > PIMATTN_I_FAR,
-         v_long = lay->run_bytes - lay->v_offset > PIMATTN_I_FAR;
-    tile->far_k = k_long ? tile->next_k + PIMATTN_I_FAR : tile->next_v;
-    tile->far_v = v_long ? tile->next_v + PIMATTN_I_FAR : hand->far;
-    tile->k_scale =
-        s->k_type == PIMATTN_INT8 ? (const float *)(const void *)(run + lay->k_scale_offset) : NULL;
-    tile->v_scale =
-        s->v_type == PIMATTN_INT8 ? (const float *)(const void *)(run + lay->v_scale_offset) : NULL;
-    tile->k_stride = (size_t)lay->k_row_bytes;
-    tile->v_stride = (size_t)lay->v_row_bytes;
+    tile->k = spot->k;
+    tile->v = spot->v;
+    tile->k_stride = e->rows->k.token;
+    tile->v_stride = e->rows->v.token;
+    tile->next_k = next->k;
+    tile->next_v = next->v;
+    tile->far_k = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR ? next->k + PIMATTN_I_FAR : next->v;
+    tile->far_v = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR ? next->v + PIMATTN_I_FAR : hand->far.k;
+    if (tile->k_stride > 2 * k_row) {
+        pimattn_i_fetch_rows(next->k, tile->k_stride, k_row);
+        pimattn_i_fetch_rows(next->v, tile->v_stride, v_row);
+        tile->next_k = tile->far_k = tile->k;
+        tile->next_v = tile->far_v = tile->v;
+    }
+    bool k8 = s->k_type == PIMATTN_INT8, v8 = s->v_type == PIMATTN_INT8;
+    for (uint32_t t = 0; k8 && t < PIMATTN_I_TILE; t++)
+        memcpy(&hand->scales[t], spot->k_scale + t * e->rows->k_scale.token, sizeof(float));
+    for (uint32_t t = 0; v8 && t < PIMATTN_I_TILE; t++)
+        memcpy(&hand->scales[PIMATTN_I_TILE + t], spot->v_scale + t * e->rows->v_scale.token,
+               sizeof(float));
+    tile->k_scale = k8 ? hand->scales : NULL;
+    tile->v_scale = v8 ? hand->scales + PIMATTN_I_TILE : NULL;
     tile->k_type = s->k_type;
     tile->v_type = s->v_type;
     tile->dim_k = s->head_dim;
     tile->dim_v = s->head_dim_v;
 }
 
-/* Tokens that query i of a job sees: those before it and itself. */
-static uint64_t pimattn_i_seen(const pimattn_engine *e, const pimattn_i_job *job, uint32_t i)
+/* Bits of a tile's tokens from one position up to another. */
+static uint32_t pimattn_i_bits_between(uint64_t first, uint64_t from, uint64_t to)
 {
-    uint64_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads;
-    return job->tokens - job->n_tokens + (job->query + i) / group + 1;
+    uint64_t low = from > first ? pimattn_i_min(from - first, PIMATTN_I_TILE) : 0;
+    uint64_t high = to > first ? pimattn_i_min(to - first, PIMATTN_I_TILE) : 0;
+    return high > low ? (1u << high) - (1u << low) : 0;
 }
 
-/* The first tile of a leaf with a visible token, if the sequence begins before the next leaf. */
-static uint64_t pimattn_i_leaf_begin(const pimattn_i_job *job, uint64_t leaf)
+/* Which tokens of a tile query token `of` of a job sees. */
+static uint32_t pimattn_i_visible(const pimattn_engine *e, const pimattn_i_job *job, uint64_t of,
+                                  uint64_t first)
 {
-    uint64_t begin = job->seq->begin / PIMATTN_I_TILE * PIMATTN_I_TILE;
-    return pimattn_i_max(leaf * PIMATTN_I_LEAF, begin);
+    const pimattn_shape *s = &e->config.shape;
+    uint64_t old = job->tokens - job->n_tokens, own = old + of;
+    uint64_t end = job->mask ? job->tokens : own + 1;
+    uint64_t begin = pimattn_i_window_begin(pimattn_i_window_of(s, e->layer), own);
+    uint32_t bits = pimattn_i_bits_between(first, pimattn_i_max(begin, job->origin), end) |
+                    pimattn_i_bits_between(first, job->origin, pimattn_i_min(s->sink_tokens, end));
+    const uint64_t *row = job->mask ? job->mask + of * ((job->n_tokens + 63) / 64) : NULL;
+    for (uint64_t t = pimattn_i_max(old, first); row && t < first + PIMATTN_I_TILE && t < end; t++)
+        if (!(row[(t - old) / 64] >> (t - old) % 64 & 1)) bits &= ~(1u << (t - first));
+    return bits;
 }
 
-/* One tile for all queries of a job: those that see the same of it together. */
-static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *block)
+/* What the queries of a block see, of which the first and the last say all. */
+static void pimattn_i_job_reach(const pimattn_engine *e, pimattn_i_job *job)
 {
-    const pimattn_engine *e = hand->e;
-    const pimattn_i_job *job = hand->job;
-    uint32_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads, n;
-    bool copied = false;
-    for (uint32_t i = 0; i < job->n_queries; i += n) {
-        uint64_t seen = pimattn_i_seen(e, job, i);
-        uint64_t gone = job->seq->begin > first ? job->seq->begin - first : 0;
-        bool whole = seen >= first + PIMATTN_I_TILE && gone == 0;
-        n = job->n_queries - i;
-        if (!whole) n = (uint32_t)pimattn_i_min(n, group - (job->query + i) % group);
-        if (seen <= first) continue;
-        hand->tile.visible = (1u << pimattn_i_min(seen - first, PIMATTN_I_TILE)) - (1u << gone);
-        if (whole && e->direct)
-            pimattn_i_tile_direct(hand);
-        else if (!whole || !copied)
-            pimattn_i_tile_copy(hand, first, hand->tile.visible);
-        copied = whole;
-        pimattn_i_fold(&hand->folder, &hand->tile, hand->q, i, n, block);
-    }
+    const pimattn_shape *s = &e->config.shape;
+    uint64_t group = s->n_heads / s->n_kv_heads, window = pimattn_i_window_of(s, e->layer);
+    uint64_t old = job->tokens - job->n_tokens, first = old + job->query / group;
+    uint64_t last = old + (job->query + job->n_queries - 1) / group;
+    job->begin = pimattn_i_max(pimattn_i_window_begin(window, first), job->origin);
+    job->whole_begin = pimattn_i_max(pimattn_i_window_begin(window, last), job->origin);
+    job->end = job->mask ? job->tokens : last + 1;
+    job->whole_end = job->mask ? old : first + 1;
+    job->kept = pimattn_i_min(s->sink_tokens, job->end);
+    if (job->kept >= job->begin) job->begin = job->origin;
+    if (job->begin == job->origin || job->kept < job->origin) job->kept = job->origin;
 }
 
-/* One leaf for all queries of a job, into a block of partials. */
-static void pimattn_i_leaf(pimattn_i_hand *hand, uint64_t leaf, float *block)
+/* Whether a query of the block sees a token of so many from `first` on. */
+static bool pimattn_i_reaches(const pimattn_i_job *job, uint64_t first, uint64_t n)
 {
-    const pimattn_engine *e = hand->e;
-    const pimattn_i_job *job = hand->job;
-    pimattn_i_clear(block, job->n_queries, e->o_floats);
-    uint64_t at, last = pimattn_i_seen(e, job, job->n_queries - 1);
-    uint64_t end = pimattn_i_min((leaf + 1) * PIMATTN_I_LEAF, last);
-    for (uint64_t t = pimattn_i_leaf_begin(job, leaf); t < end; t += PIMATTN_I_TILE) {
-        hand->run = hand->next;
-        hand->next = hand->far;
-        if (e->direct && t + 2 * PIMATTN_I_TILE < last)
-            hand->far = pimattn_i_run(&e->pool, &e->layout, job->seq, e->layer, job->kv_head,
-                                      t + 2 * PIMATTN_I_TILE, &at);
-        pimattn_i_tile_fold(hand, t, block);
-    }
+    return (first < job->kept && first + n > job->origin) ||
+           (first < job->end && first + n > job->begin);
+}
+
+/* Whether all see all of a tile. */
+static bool pimattn_i_whole(const pimattn_i_job *job, uint64_t first)
+{
+    uint64_t end = first + PIMATTN_I_TILE;
+    return end <= job->whole_end &&
+           (first >= job->whole_begin || (end <= job->kept && first >= job->origin));
 }
 
 /* Row and head of query i of a job in the call. */
@@ -5648,43 +6061,111 @@ static size_t pimattn_i_query_row(const pimattn_engine *e, const pimattn_i_job *
     return (size_t)(job->first_row + (job->query + i) / group);
 }
 
-/* Cuts a worker's memory and copies the queries of the job, in whole vectors. */
-static pimattn_i_hand pimattn_i_hand_of(const pimattn_engine *e, const pimattn_i_job *job,
-                                        size_t worker)
+/* What a variant makes of the scores of a job; and of those of a tile. */
+static void pimattn_i_adjust_init(const pimattn_engine *e, const pimattn_i_job *job,
+                                  pimattn_i_adjust *a)
 {
     const pimattn_shape *s = &e->config.shape;
-    pimattn_i_hand hand;
-    uint64_t at;
-    memset(&hand, 0, sizeof hand);
-    hand.e = e;
-    hand.job = job;
-    hand.folder.kernel = e->kernel;
-    hand.folder.work = e->workers + worker * e->worker_floats;
-    hand.folder.q_floats = e->q_floats;
-    hand.folder.o_floats = e->o_floats;
-    hand.q = hand.folder.work + PIMATTN_I_WORK;
-    hand.k = hand.q + PIMATTN_I_QUERY_BLOCK * e->q_floats;
-    hand.v = hand.k + PIMATTN_I_TILE * e->q_floats;
-    hand.scales = hand.v + PIMATTN_I_TILE * e->o_floats;
-    hand.tile.scale = s->scale;
+    uint32_t head;
+    memset(a, 0, sizeof *a);
+    a->soft_cap = s->soft_cap;
+    a->alibi = s->alibi_slopes != NULL;
+    for (uint32_t i = 0; a->alibi && i < job->n_queries; i++) {
+        (void)pimattn_i_query_row(e, job, i, &head);
+        a->slope[i] = s->alibi_slopes[head];
+    }
+}
+
+static void pimattn_i_adjust_at(const pimattn_engine *e, const pimattn_i_job *job, uint64_t first,
+                                pimattn_i_adjust *a)
+{
+    uint64_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads;
+    int64_t old = (int64_t)(job->tokens - job->n_tokens) - (int64_t)first;
+    for (uint32_t i = 0; a->alibi && i < job->n_queries; i++)
+        a->distance[i] = (float)(old + (int64_t)((job->query + i) / group));
+}
+
+/* One tile for all queries of a job: those that see the same of it together. */
+static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *block)
+{
+    const pimattn_engine *e = hand->e;
+    const pimattn_i_job *job = hand->job;
+    uint32_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads, n;
+    bool whole = pimattn_i_whole(job, first);
+    uint32_t visible = whole ? 0xffffu : pimattn_i_visible(e, job, job->query / group, first);
+    for (uint32_t i = 0; i < job->n_queries; i += n) {
+        uint32_t of_all = hand->tile.visible = visible;
+        n = whole ? job->n_queries : group - (uint32_t)((job->query + i) % group);
+        while (i + n < job->n_queries && visible == of_all) {
+            visible = pimattn_i_visible(e, job, (job->query + i + n) / group, first);
+            if (visible == of_all) n += group;
+        }
+        n = (uint32_t)pimattn_i_min(n, job->n_queries - i);
+        if (!of_all) continue;
+        if (of_all == 0xffff && e->direct && hand->spot.in_order >= PIMATTN_I_TILE)
+            pimattn_i_tile_direct(hand);
+        else
+            pimattn_i_tile_copy(hand, first, of_all);
+        pimattn_i_fold(&hand->folder, &hand->tile, hand->q, i, n, block);
+    }
+}
+
+/* Looks up a tile that lies where it is seen; what is not keeps the place of another. */
+static void pimattn_i_look(const pimattn_i_hand *hand, uint64_t first, pimattn_i_spot *to)
+{
+    const pimattn_i_job *job = hand->job;
+    if (!hand->e->direct || !pimattn_i_reaches(job, first, PIMATTN_I_TILE)) return;
+    *to = pimattn_i_spot_of(hand->e, job, pimattn_i_max(first, job->origin));
+}
+
+/* One leaf for all queries of a job, into a block of partials. */
+static void pimattn_i_leaf(pimattn_i_hand *hand, uint64_t leaf, float *block)
+{
+    const pimattn_engine *e = hand->e;
+    const pimattn_i_job *job = hand->job;
+    uint64_t begin = leaf * PIMATTN_I_LEAF;
+    uint64_t end = pimattn_i_min(begin + PIMATTN_I_LEAF, job->end);
+    pimattn_i_clear(block, job->n_queries, e->o_floats);
+    pimattn_i_look(hand, begin, &hand->next);
+    pimattn_i_look(hand, begin + PIMATTN_I_TILE, &hand->far);
+    for (uint64_t t = begin; t < end; t += PIMATTN_I_TILE) {
+        hand->spot = hand->next;
+        hand->next = hand->far;
+        pimattn_i_look(hand, t + 2 * PIMATTN_I_TILE, &hand->far);
+        if (!pimattn_i_reaches(job, t, PIMATTN_I_TILE)) continue;
+        pimattn_i_adjust_at(e, job, t, &hand->folder.adjust);
+        pimattn_i_tile_fold(hand, t, block);
+    }
+}
+
+/* Cuts a worker's memory and copies the queries of the job, in whole vectors. */
+static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
+                                const pimattn_i_job *job, size_t worker)
+{
+    const pimattn_shape *s = &e->config.shape;
+    pimattn_i_folder *folder = &hand->folder;
+    memset(hand, 0, sizeof *hand);
+    hand->e = e;
+    hand->job = job;
+    folder->kernel = e->kernel;
+    folder->work = e->workers + worker * e->worker_floats;
+    folder->q_floats = e->q_floats;
+    folder->o_floats = e->o_floats;
+    pimattn_i_adjust_init(e, job, &folder->adjust);
+    hand->q = folder->work + PIMATTN_I_WORK;
+    hand->k = hand->q + PIMATTN_I_QUERY_BLOCK * e->q_floats;
+    hand->v = hand->k + PIMATTN_I_TILE * e->q_floats;
+    hand->scales = hand->v + PIMATTN_I_TILE * e->o_floats;
+    hand->tile.scale = s->scale;
     for (uint32_t i = 0; i < job->n_queries; i++) {
         uint32_t head;
         size_t row = pimattn_i_query_row(e, job, i, &head);
         const unsigned char *from = (const unsigned char *)e->call->q + row * e->call->q_stride;
-        pimattn_i_row_copy(e->kernel, hand.q + i * e->q_floats,
+        pimattn_i_row_copy(e->kernel, hand->q + i * e->q_floats,
                            from + 4 * (size_t)head * s->head_dim, PIMATTN_F32, s->head_dim,
                            e->q_floats);
     }
-    if (e->direct) {
-        uint64_t first = pimattn_i_leaf_begin(job, job->leaf_begin),
-                 second = first + PIMATTN_I_TILE;
-        uint64_t last = pimattn_i_seen(e, job, job->n_queries - 1) - 1;
-        hand.next =
-            pimattn_i_run(&e->pool, &e->layout, job->seq, e->layer, job->kv_head, first, &at);
-        hand.far = pimattn_i_run(&e->pool, &e->layout, job->seq, e->layer, job->kv_head,
-                                 second < last ? second : first, &at);
-    }
-    return hand;
+    if (e->direct) hand->next = hand->far = pimattn_i_spot_of(e, job, job->end - 1);
 }
 
 static pimattn_i_stack pimattn_i_stack_of(const pimattn_engine *e, const pimattn_i_job *job,
@@ -5708,16 +6189,14 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
     const size_t index = e->order[place];
     const pimattn_i_job *job = &e->jobs[index];
     PIMATTN_ASSERT(worker < e->config.max_workers);
-    pimattn_i_hand hand = pimattn_i_hand_of(e, job, worker);
+    pimattn_i_hand hand;
+    pimattn_i_hand_init(&hand, e, job, worker);
     pimattn_i_stack stack = pimattn_i_stack_of(e, job, hand.scales + 2 * PIMATTN_I_TILE);
-    uint64_t first = pimattn_i_max(job->leaf_begin, job->seq->begin / PIMATTN_I_LEAF);
-    first = pimattn_i_min(first, job->leaf_end);
-    stack.n = stack.n_empty = first - job->leaf_begin;
-    if (first == job->leaf_end) pimattn_i_clear(stack.base, job->n_queries, e->o_floats);
-    for (uint64_t leaf = first; leaf < job->leaf_end; leaf++) {
-        PIMATTN_ASSERT(stack.levels < e->stack_levels);
-        pimattn_i_leaf(&hand, leaf, pimattn_i_stack_at(&stack, stack.levels));
-        pimattn_i_stack_push(&stack);
+    for (uint64_t leaf = job->leaf_begin; leaf < job->leaf_end; leaf++) {
+        if (!pimattn_i_reaches(job, leaf * PIMATTN_I_LEAF, PIMATTN_I_LEAF)) continue;
+        float *block = pimattn_i_stack_push(&stack, leaf);
+        PIMATTN_ASSERT(stack.levels <= e->stack_levels);
+        pimattn_i_leaf(&hand, leaf, block);
     }
     pimattn_i_stack_finish(&stack);
     memcpy(e->results + index * e->block_floats, stack.base,
@@ -5732,6 +6211,14 @@ static void pimattn_i_give(pimattn_engine *e, const pimattn_i_job *job, uint32_t
     size_t row = pimattn_i_query_row(e, job, i, &head);
     pimattn_partial view = pimattn_i_view(block, i, e->o_floats, dim);
     if (pimattn_i_is_nan(view.m)) view.m = view.l = pimattn_i_nan();
+    if (call->partials) {
+        pimattn_partial *to = &call->partials[row * n_heads + head];
+        to->m = view.m;
+        to->l = view.l;
+        memcpy(to->o, view.o, (size_t)dim * sizeof(float));
+    }
+    if (e->config.shape.sink_logits)
+        pimattn_i_sink(e->kernel, &view, e->config.shape.sink_logits[head]);
     if (call->out)
         pimattn_i_output(e->kernel, &view,
                          (unsigned char *)call->out + row * call->out_stride +
@@ -5739,12 +6226,6 @@ static void pimattn_i_give(pimattn_engine *e, const pimattn_i_job *job, uint32_t
     if (call->lse) {
         float lse = pimattn_partial_lse(&view);
         memcpy((unsigned char *)call->lse + 4 * (row * n_heads + head), &lse, sizeof lse);
-    }
-    if (call->partials) {
-        pimattn_partial *to = &call->partials[row * n_heads + head];
-        to->m = view.m;
-        to->l = view.l;
-        memcpy(to->o, view.o, (size_t)dim * sizeof(float));
     }
 }
 
@@ -5755,9 +6236,9 @@ static void pimattn_i_block_finish(pimattn_engine *e, size_t first)
     float *base = e->results + first * e->block_floats;
     pimattn_i_stack stack = pimattn_i_stack_of(e, job, base);
     for (uint32_t run = 0; run < job->runs_left; run++) {
-        float *from = base + run * e->block_floats, *to = pimattn_i_stack_at(&stack, stack.levels);
+        float *from = base + run * e->block_floats;
+        float *to = pimattn_i_stack_push(&stack, job[run].leaf_begin);
         if (to != from) memcpy(to, from, (PIMATTN_I_O + job->n_queries * e->o_floats) * sizeof *to);
-        pimattn_i_stack_push(&stack);
     }
     pimattn_i_stack_finish(&stack);
     for (uint32_t i = 0; i < job->n_queries; i++)
@@ -5801,42 +6282,63 @@ static void pimattn_i_wave(pimattn_engine *e, size_t n_jobs)
         pimattn_i_block_finish(e, i);
 }
 
+/* Aligned runs of leaves that a block sees something of: up to kept, from begin to end. */
+typedef struct pimattn_i_runs {
+    uint64_t kept, begin, end;
+} pimattn_i_runs;
+
+static pimattn_i_runs pimattn_i_runs_of(const pimattn_i_job *job, uint64_t leaves)
+{
+    uint64_t tokens = leaves * PIMATTN_I_LEAF;
+    pimattn_i_runs r = {0, job->begin / tokens, pimattn_i_ceil_div(job->end, tokens)};
+    if (job->kept > job->origin) r.kept = pimattn_i_ceil_div(job->kept, tokens);
+    if (r.kept > r.begin) r.begin = r.kept;
+    return r;
+}
+
 /*
- * Leaves of one run: a power of two, so that the runs are blocks of the tree. Heads alone often
- * keep the workers busy; 8 jobs for each let one that is held up do less.
+ * Leaves of one run: a power of two, so that the runs are blocks of the tree; at most what a
+ * worker's stack can merge. Heads alone often keep the workers busy; 8 jobs for each let one that
+ * is held up do less.
  */
-static uint64_t pimattn_i_run_leaves(const pimattn_engine *e, const pimattn_i_job *block,
-                                     uint64_t leaves)
+static uint64_t pimattn_i_run_leaves(const pimattn_engine *e, const pimattn_i_job *block)
 {
     uint64_t jobs = e->config.max_workers == 1 ? 1 : 8 * (uint64_t)e->config.max_workers;
     uint64_t most = pimattn_i_ceil_div(jobs, e->config.shape.n_kv_heads);
-    if (block->n_tokens > PIMATTN_I_QUERY_BLOCK) most = leaves; /* many blocks read each leaf */
-    uint64_t run = 1;
+    if (block->n_tokens > PIMATTN_I_QUERY_BLOCK) most = e->n_jobs_most; /* many read each leaf */
+    uint64_t deepest = (uint64_t)1 << (e->stack_levels - 1);
     most = pimattn_i_min(most, e->n_jobs_most);
-    while (pimattn_i_ceil_div(leaves, run) > most)
-        run *= 2;
-    return run;
+    for (uint64_t run = 1;; run *= 2) {
+        pimattn_i_runs r = pimattn_i_runs_of(block, run);
+        if (run == deepest || r.kept + r.end - r.begin <= most) return run;
+    }
 }
 
 /* Adds the runs of one query block to the wave; a wave that is full is done first. */
 static size_t pimattn_i_block_jobs(pimattn_engine *e, size_t n_jobs, const pimattn_i_job *block)
 {
-    uint64_t seen = pimattn_i_seen(e, block, block->n_queries - 1);
-    uint64_t leaves = pimattn_i_ceil_div(seen, PIMATTN_I_LEAF);
-    uint64_t run = pimattn_i_run_leaves(e, block, leaves);
-    uint64_t n_runs = pimattn_i_ceil_div(leaves, run);
+    uint64_t run = pimattn_i_run_leaves(e, block);
+    pimattn_i_runs r = pimattn_i_runs_of(block, run);
+    uint64_t n_runs = r.kept + r.end - r.begin;
     if (n_jobs + n_runs > e->n_jobs_most) {
         pimattn_i_wave(e, n_jobs);
         n_jobs = 0;
     }
     for (uint64_t i = 0; i < n_runs; i++) {
+        uint64_t at = i < r.kept ? i : r.begin + i - r.kept;
         pimattn_i_job *job = &e->jobs[n_jobs++];
         *job = *block;
-        job->leaf_begin = i * run;
-        job->leaf_end = pimattn_i_min((i + 1) * run, leaves);
+        job->leaf_begin = at * run;
+        job->leaf_end = (at + 1) * run;
         job->runs_left = (uint32_t)(n_runs - i);
     }
     return n_jobs;
+}
+
+/* Page numbers of item i. */
+static const uint32_t *pimattn_i_pages_list(const pimattn_pages *p, size_t i)
+{
+    return p->indptr ? p->indices + p->indptr[i] : p->table + i * p->table_stride;
 }
 
 static void pimattn_i_compute(pimattn_engine *e, const pimattn_span *spans)
@@ -5847,19 +6349,128 @@ static void pimattn_i_compute(pimattn_engine *e, const pimattn_span *spans)
     pimattn_i_job block;
     memset(&block, 0, sizeof block);
     for (size_t i = 0; i < call->n_items; i++) {
-        block.seq = pimattn_i_seq_find(e, call->items[i].seq);
         block.n_tokens = spans[i].n_tokens;
-        block.tokens = block.seq->tokens[e->layer];
+        block.mask = call->masks ? call->masks[i].bits : NULL;
+        if (e->pages) {
+            block.pages = pimattn_i_pages_list(e->pages, i);
+            block.origin = e->pages->first_position ? e->pages->first_position[i] : 0;
+        } else {
+            block.seq = pimattn_i_seq_find(e, call->items[i].seq);
+            block.origin = block.seq->begin;
+        }
+        block.tokens = spans[i].context_tokens + block.origin;
         uint64_t queries = block.n_tokens * group;
         for (block.kv_head = 0; block.kv_head < e->config.shape.n_kv_heads; block.kv_head++)
             for (block.query = 0; block.query < queries; block.query += PIMATTN_I_QUERY_BLOCK) {
                 block.n_queries =
                     (uint32_t)pimattn_i_min(PIMATTN_I_QUERY_BLOCK, queries - block.query);
+                pimattn_i_job_reach(e, &block);
                 n_jobs = pimattn_i_block_jobs(e, n_jobs, &block);
             }
         block.first_row += block.n_tokens;
     }
     pimattn_i_wave(e, n_jobs);
+}
+
+/* Strides of 0 by the order; whether rows of n_pages pages fit memory and do not overlap. */
+static pimattn_status pimattn_i_rows_check(pimattn_engine *e, const pimattn_pages *p,
+                                           pimattn_rows *rows, const char *what, uint64_t bytes)
+{
+    const uint64_t heads = e->config.shape.n_kv_heads, hnd = p->order == PIMATTN_HND;
+    if (!rows->at) {
+        pimhw_cause_write(&e->why, "pages.%s is NULL", what);
+        return PIMATTN_ERR_ARGUMENT;
+    }
+    if (!rows->token) rows->token = (size_t)(hnd ? bytes : heads * bytes);
+    if (!rows->head) rows->head = (size_t)(hnd ? p->page_tokens * bytes : bytes);
+    if (!rows->page) rows->page = (size_t)(heads * p->page_tokens * bytes);
+    const uint64_t step[3] = {rows->token, rows->head, rows->page};
+    const uint64_t n[3] = {p->page_tokens, heads, p->n_pages};
+    uint64_t all = bytes;
+    for (int i = 0; i < 3; i++) {
+        uint64_t room = bytes; /* of what lies inside a step, at lesser ones */
+        for (int j = 0; j < 3; j++)
+            if (j != i && n[j] > 1 && (step[j] < step[i] || (step[j] == step[i] && j < i)))
+                room = pimattn_i_add(room, pimattn_i_mul(step[j], n[j] - 1));
+        all = pimattn_i_add(all, pimattn_i_mul(step[i], n[i] - 1));
+        if (n[i] == 1 || step[i] >= room) continue;
+        pimhw_cause_write(&e->why, "strides of pages.%s overlap rows: %u is less than %u", what,
+                          step[i], room);
+        return PIMATTN_ERR_ARGUMENT;
+    }
+    if (all <= SIZE_MAX / 2) return PIMATTN_OK;
+    pimhw_cause_write(&e->why, "strides of pages.%s reach beyond memory", what);
+    return PIMATTN_ERR_ARGUMENT;
+}
+
+/* Length and page numbers of item i. */
+static pimattn_status pimattn_i_list_check(pimattn_engine *e, const pimattn_pages *p, size_t i,
+                                           uint64_t *tokens)
+{
+    uint64_t n_pages, first = p->first_position ? p->first_position[i] : 0;
+    if (p->indptr && p->indptr[i] >= p->indptr[i + 1])
+        return pimattn_i_wrong(e, "pages.indptr gives item %u no page", i);
+    if (p->indptr) {
+        n_pages = p->indptr[i + 1] - p->indptr[i];
+        if (p->last_page_len[i] < 1 || p->last_page_len[i] > p->page_tokens)
+            return pimattn_i_wrong(e, "pages.last_page_len of item %u is not 1 to page_tokens", i);
+        *tokens = (n_pages - 1) * p->page_tokens + p->last_page_len[i];
+    } else {
+        *tokens = p->lengths[i];
+        n_pages = pimattn_i_ceil_div(*tokens, p->page_tokens);
+        if (n_pages > p->table_stride)
+            return pimattn_i_wrong(e, "pages.lengths of item %u is more than table_stride pages",
+                                   i);
+    }
+    if (pimattn_i_add(*tokens, first) > PIMATTN_I_MAX_TOKENS)
+        return pimattn_i_wrong(e, "the tokens of item %u end beyond position 2^32", i);
+    uint64_t leaves = (*tokens + first) / PIMATTN_I_LEAF + 1;
+    if (leaves > pimattn_i_mul(e->n_jobs_most, (uint64_t)1 << (e->stack_levels - 1)))
+        return pimattn_i_wrong(e, "the tokens of item %u need more scratch_bytes", i);
+    const uint32_t *list = pimattn_i_pages_list(p, i);
+    for (uint64_t k = 0; k < n_pages; k++) {
+        if (list[k] < p->n_pages) continue;
+        pimhw_cause_write(&e->why, "page %u of item %u is %u, not below n_pages", k, (uint64_t)i,
+                          (uint64_t)list[k]);
+        return PIMATTN_ERR_ARGUMENT;
+    }
+    return PIMATTN_OK;
+}
+
+/* Judges pages for a batch; fills strides, and spans. */
+static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
+                                            const pimattn_item *items, size_t n_items,
+                                            pimattn_span *spans)
+{
+    const pimattn_shape *s = &e->config.shape;
+    pimattn_rows *rows[4] = {&p->k, &p->v, &p->k_scale, &p->v_scale};
+    const char *const names[4] = {"k", "v", "k_scale", "v_scale"};
+    bool v_too = !s->v_in_k;
+    bool wanted[4] = {true, v_too, s->k_type == PIMATTN_INT8, v_too && s->v_type == PIMATTN_INT8};
+    uint64_t bytes[4] = {(uint64_t)s->head_dim * pimattn_i_type_bytes(s->k_type),
+                         (uint64_t)s->head_dim_v * pimattn_i_type_bytes(s->v_type), 4, 4};
+    pimattn_status status = PIMATTN_OK;
+    if (e->module) return pimattn_i_wrong(e, "pages of the caller need the host way", 0);
+    if (p->order > PIMATTN_HND) return pimattn_i_wrong(e, "pages.order %u is not 0 or 1", p->order);
+    if (p->page_tokens < 1 || p->n_pages < 1 || p->n_pages > (uint64_t)1 << 32)
+        return pimattn_i_wrong(e, "pages.page_tokens or pages.n_pages %u is 0 or too large",
+                               p->n_pages);
+    if (p->indptr ? !p->indices || !p->last_page_len : !p->table || !p->lengths)
+        return pimattn_i_wrong(e,
+                               "pages have neither indptr, indices and last_page_len nor table "
+                               "and lengths for %u items",
+                               n_items);
+    for (int i = 0; i < 4 && status == PIMATTN_OK; i++)
+        if (wanted[i]) status = pimattn_i_rows_check(e, p, rows[i], names[i], bytes[i]);
+    if (s->v_in_k) {
+        p->v = p->k;
+        p->v_scale = p->k_scale;
+    }
+    for (size_t i = 0; i < n_items && status == PIMATTN_OK; i++) {
+        status = pimattn_i_list_check(e, p, i, &spans[i].context_tokens);
+        spans[i].n_tokens = items[i].n_tokens;
+    }
+    return status == PIMATTN_OK ? pimattn_i_spans_check(spans, n_items, &e->why) : status;
 }
 
 /* The lengths of a batch, into the engine's spans of the call. */
@@ -5873,6 +6484,7 @@ static pimattn_status pimattn_i_call_spans(pimattn_engine *e, uint32_t layer,
     if (n_items == 0 || n_items > e->config.max_seqs)
         return pimattn_i_wrong(e, "a batch of %u items is not 1 to max_seqs", n_items);
     *spans = pimattn_i_memo_key(e, e->config.memo_entries);
+    if (e->pages) return pimattn_i_pages_check(e, e->pages, items, n_items, *spans);
     for (size_t i = 0; i < n_items; i++) {
         const pimattn_i_seq *s = pimattn_i_seq_here(e, items[i].seq);
         if (!s) return PIMATTN_ERR_SEQ;
@@ -5898,6 +6510,9 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
     if (!pimattn_i_stride_fits(&call->out_stride, (uint64_t)4 * s->n_heads * s->head_dim_v, rows))
         return pimattn_i_wrong(e, "out_stride %u is less than a row, or too large",
                                call->out_stride);
+    for (size_t i = 0; call->masks && i < call->n_items; i++)
+        if (call->masks[i].bits && call->masks[i].n_tokens != spans[i].n_tokens)
+            return pimattn_i_wrong(e, "mask of item %u is not of its n_tokens", i);
     for (uint64_t i = 0; call->partials && i < rows * s->n_heads; i++)
         if (!call->partials[i].o || call->partials[i].dim != s->head_dim_v)
             return pimattn_i_wrong(e, "partial %u has no o or another dim than head_dim_v", i);
@@ -5949,13 +6564,6 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, uint32_t layer
     return PIMATTN_OK;
 }
 
-/* Tokens that query i of a block sees. */
-static uint64_t pimattn_i_work_sees(const pimattn_engine *e, const pimattn_i_work *w, uint32_t i)
-{
-    uint64_t group = pimattn_i_token_queries(&e->config);
-    return w->span.context_tokens - w->span.n_tokens + i / group + 1;
-}
-
 /* Where query i of a block stands in the call, as a job of one query. */
 static pimattn_i_job pimattn_i_work_job(const pimattn_engine *e, const pimattn_i_work *w,
                                         uint32_t i)
@@ -5969,6 +6577,9 @@ static pimattn_i_job pimattn_i_work_job(const pimattn_engine *e, const pimattn_i
     for (uint32_t k = 0; k < item; k++)
         job.first_row += e->call->items[k].n_tokens;
     job.n_queries = 1;
+    job.n_tokens = w->span.n_tokens;
+    job.tokens = w->span.context_tokens;
+    job.mask = e->call->masks ? e->call->masks[item].bits : NULL;
     job.kv_head = single ? head / group : head;
     job.query = single ? (uint64_t)i * group + head % group : i;
     return job;
@@ -6048,29 +6659,49 @@ static void pimattn_i_hub_output(void *user, const pimhw_event *event, const flo
         to[b] += sums[b];
 }
 
-/* Softmax of one query in f32; p is rounded as it goes out, and l is the sum of what goes out. */
+/*
+ * Softmax of one query in f32, of the tokens it sees; p is rounded as it goes out, and l is the sum
+ * of what goes out.
+ */
 static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, uint32_t i)
 {
-    uint64_t tokens = w->span.context_tokens, seen = pimattn_i_work_sees(e, w, i);
+    const pimattn_shape *shape = &e->config.shape;
+    const pimattn_i_job job = pimattn_i_work_job(e, w, i);
+    const uint64_t tokens = w->span.context_tokens, group = shape->n_heads / shape->n_kv_heads;
+    const uint64_t of = job.query / group;
     uint32_t type = e->config.device.lane_type;
-    float *s = w->scores + i * tokens, m = pimattn_i_minus_inf(), l = 0.0f;
-    bool finite = true;
-    for (uint64_t t = 0; t < seen; t++) {
-        s[t] *= e->config.shape.scale;
-        finite = finite && pimattn_i_finite(s[t]);
-        if (s[t] > m) m = s[t];
+    float *s = w->scores + i * tokens, m = pimattn_i_minus_inf(), l = 0.0f, all = 0.0f;
+    pimattn_i_adjust adjust;
+    pimattn_i_tile tile;
+    memset(&tile, 0, sizeof tile);
+    tile.scale = shape->scale;
+    pimattn_i_adjust_init(e, &job, &adjust);
+    for (uint64_t t = 0; t < tokens; t += PIMATTN_I_TILE) {
+        float some[PIMATTN_I_TILE] = {0};
+        size_t n = (size_t)pimattn_i_min(PIMATTN_I_TILE, tokens - t);
+        uint32_t visible = pimattn_i_visible(e, &job, of, t);
+        memcpy(some, s + t, n * sizeof *s);
+        pimattn_i_adjust_at(e, &job, t, &adjust);
+        pimattn_i_adjust_scores(&adjust, &tile, 0, 1, some);
+        for (size_t k = 0; k < n; k++) {
+            bool seen = visible >> k & 1;
+            s[t + k] = seen ? some[k] : pimattn_i_minus_inf();
+            if (seen) all += some[k] * 0.0f; /* NaN if one is not finite */
+            if (s[t + k] > m) m = s[t + k];
+        }
     }
     for (uint64_t t = 0; t < tokens;) {
         float part = 0.0f; /* sums of leaves, so that long ones stay exact enough */
         for (uint64_t end = pimattn_i_min(tokens, t + PIMATTN_I_LEAF); t < end; t++) {
-            float x = t < seen && finite ? pimattn_i_exp(s[t] - m) : 0.0f;
+            bool counts = s[t] > pimattn_i_minus_inf() && all == 0.0f;
+            float x = counts ? pimattn_i_exp(s[t] - m) : 0.0f;
             s[t] = pimhw_lane_value(type, pimhw_lane_round(type, x));
             part += s[t];
         }
         l += part;
     }
-    w->m[i] = finite ? m : pimattn_i_nan();
-    w->l[i] = finite ? l : pimattn_i_nan();
+    w->m[i] = all == 0.0f ? m : pimattn_i_nan();
+    w->l[i] = all == 0.0f ? l : pimattn_i_nan();
 }
 
 /* Sums of the channel groups in their order; then the results go to the caller. */
@@ -6196,6 +6827,7 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, const pimattn_s
     m->append_pJ = 0;
     return PIMATTN_OK;
 }
+
 PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer,
                                           const pimattn_call *call, pimattn_readings *readings)
 {
@@ -6207,7 +6839,7 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer
     pimattn_call filled = *call;
     pimattn_status status = pimattn_i_call_spans(e, layer, call->items, call->n_items, &spans);
     if (status == PIMATTN_OK) status = pimattn_i_call_check(e, &filled, spans);
-    e->layer = layer;
+    e->layer = e->planner.layer = layer;
     e->call = &filled;
     if (status == PIMATTN_OK && e->module)
         status = pimattn_i_module_attend(e, spans, readings ? &r : NULL);
@@ -6218,6 +6850,22 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer
     if (status != PIMATTN_OK) return status;
     if (readings) *readings = r;
     return PIMATTN_OK;
+}
+
+PIMATTN_API pimattn_status pimattn_attend_pages(pimattn_engine *engine, uint32_t layer,
+                                                const pimattn_pages *pages,
+                                                const pimattn_call *call,
+                                                pimattn_readings *readings)
+{
+    pimattn_engine *e = engine;
+    if (!e) return PIMATTN_ERR_ARGUMENT;
+    if (!pages) return pimattn_i_wrong(e, "pages is NULL", 0);
+    pimattn_pages filled = *pages;
+    e->rows = e->pages = &filled;
+    pimattn_status status = pimattn_attend(e, layer, call, readings);
+    e->pages = NULL;
+    e->rows = &e->own;
+    return status;
 }
 
 PIMATTN_API pimattn_status pimattn_attend_one(pimattn_engine *engine, pimattn_seq seq,
@@ -6246,6 +6894,7 @@ PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32
     if (!engine) return PIMATTN_ERR_ARGUMENT;
     if (!program || !request) return pimattn_i_wrong(engine, "program or request is NULL", 0);
     pimattn_status status = pimattn_i_call_spans(engine, layer, items, n_items, &spans);
+    engine->planner.layer = layer;
     if (status == PIMATTN_OK)
         status = pimattn_i_planner_take(&engine->planner, NULL, spans, n_items, &engine->why);
     if (status == PIMATTN_OK && engine->module)

@@ -59,7 +59,12 @@ static void one_type(uint32_t type, uint32_t simd)
     pimhw_cause why;
     appends.n = copies.n = 0;
     memset(&c, 0, sizeof c);
-    pimattn_shape shape = {LAYERS, HEADS, KV_HEADS, DIM, 0, type, type, 0};
+    pimattn_shape shape = {.n_layers = LAYERS,
+                           .n_heads = HEADS,
+                           .n_kv_heads = KV_HEADS,
+                           .head_dim = DIM,
+                           .k_type = type,
+                           .v_type = type};
     c.shape = shape;
     c.simd = simd;
     c.memo_entries = 1;

@@ -91,7 +91,12 @@ static cache cache_of(uint32_t type, uint32_t n_heads, uint32_t n_kv_heads, uint
     memset(&config, 0, sizeof config);
     bool shuffled = page_tokens != 0;
     if (!shuffled) page_tokens = n_tokens < 65536 ? (uint32_t)n_tokens : 65536;
-    pimattn_shape shape = {1, n_heads, n_kv_heads, DIM, 0, type, type, 0};
+    pimattn_shape shape = {.n_layers = 1,
+                           .n_heads = n_heads,
+                           .n_kv_heads = n_kv_heads,
+                           .head_dim = DIM,
+                           .k_type = type,
+                           .v_type = type};
     pimattn_i_layout lay;
     shape.head_dim_v = DIM;
     pimattn_i_layout_init(&lay, &shape, page_tokens);

@@ -79,7 +79,12 @@ static void one_type(uint32_t type, uint32_t context, uint32_t n_new, int rounds
     pimattn_config c;
     pimhw_cause why;
     memset(&c, 0, sizeof c);
-    pimattn_shape shape = {1, HEADS, KV_HEADS, DIM, 0, type, type, 0};
+    pimattn_shape shape = {.n_layers = 1,
+                           .n_heads = HEADS,
+                           .n_kv_heads = KV_HEADS,
+                           .head_dim = DIM,
+                           .k_type = type,
+                           .v_type = type};
     c.shape = shape;
     c.memo_entries = 1;
     pimattn_engine *e;

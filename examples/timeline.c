@@ -203,8 +203,12 @@ static void read_trace(work *w, const char *path)
 
 static void make_attention(work *w, const arguments *a, const pimhw_config *device)
 {
-    pimattn_shape shape = {
-        1, a->group * a->n_kv_heads, a->n_kv_heads, a->head_dim, 0, PIMATTN_F16, PIMATTN_F16, 0};
+    pimattn_shape shape = {.n_layers = 1,
+                           .n_heads = a->group * a->n_kv_heads,
+                           .n_kv_heads = a->n_kv_heads,
+                           .head_dim = a->head_dim,
+                           .k_type = PIMATTN_F16,
+                           .v_type = PIMATTN_F16};
     pimattn_span span = {a->n_tokens, 1};
     pimattn_plan plan;
     pimhw_cause why = {{0}};

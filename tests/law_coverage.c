@@ -408,6 +408,18 @@ static void random_shape(check_rng *rng)
     if (rng_range(rng, 0, 9) == 0) s->head_dim_v = usual[rng_range(rng, 0, 7)];
     s->n_kv_heads = (uint32_t)rng_range(rng, 1, rng_range(rng, 1, 8));
     s->n_heads = s->n_kv_heads * (uint32_t)rng_range(rng, 1, 8);
+    if (rng_range(rng, 0, 3) != 0) return;
+    s->window = rng_range(rng, 1, 600);
+    if (rng_range(rng, 0, 1)) s->sink_tokens = rng_range(rng, 1, 40);
+}
+
+/* Tokens that one of the queries sees: counted. */
+static uint64_t seen_tokens(const pimattn_span *span)
+{
+    uint64_t n = 0, first = span->context_tokens - span->n_tokens;
+    for (uint64_t t = 0; t < span->context_tokens; t++)
+        n += w.shape.window == 0 || t + w.shape.window > first || t < w.shape.sink_tokens;
+    return n;
 }
 
 static void layout(void)
@@ -455,7 +467,7 @@ static uint64_t size_blocks(const pimhw_block *blocks, uint64_t n)
     for (uint64_t b = 0; b < n; b++) {
         const pimattn_span *span = &w.spans[b / w.n_units];
         cover *c = &covers[b];
-        c->tokens = span->context_tokens;
+        c->tokens = seen_tokens(span);
         c->queries = span->n_tokens * w.group;
         c->slots = up(c->tokens, w.unit * w.banks);
         c->v_columns = up(c->tokens, w.lanes * w.v_groups);

@@ -1,0 +1,1009 @@
+/* Variants of attention and pages of the caller: every pair of variants against float64, over
+ * lengths of many leaves, page sizes and kernels; and what must not change a bit. */
+#define _DEFAULT_SOURCE
+#define PIMATTN_IMPLEMENTATION
+#include "pimattn.h"
+#include "attn.h"
+#if defined(__unix__) || defined(__APPLE__)
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
+#define COUNT(a) (sizeof(a) / sizeof(a)[0])
+
+enum { WINDOW, WINDOWS, SINKS, LOGITS, CAP, RULE, SLOPES, MASK, V_IN_K, SCALE, DIMS, N_VARIANTS };
+
+static const char *const variant_names[] = {"window", "windows", "sinks",  "logits", "cap", "rule",
+                                            "slopes", "mask",    "V in K", "scale",  "dims"};
+
+enum { LAYERS = 3, MOST_HEADS = 24, MOST_NEW = 70, MOST_WORDS = 2 };
+
+/* One case: a shape with what its pointers need, tokens, queries, a mask. */
+typedef struct scene {
+    pimattn_shape shape;
+    uint64_t windows[LAYERS];
+    float slopes[MOST_HEADS], logits[MOST_HEADS];
+    uint64_t mask[MOST_NEW * MOST_WORDS];
+    bool masked;
+    uint32_t layer;
+    attn_kv kv;
+    uint64_t n_new;
+    float *q;
+    uint32_t page_tokens;
+} scene;
+
+static uint64_t scene_window(const scene *s)
+{
+    return s->shape.windows ? s->windows[s->layer] : s->shape.window;
+}
+
+/* Whether new token i sees token t. */
+static bool sees(const scene *s, uint64_t i, uint64_t t)
+{
+    uint64_t old = s->kv.n_tokens - s->n_new, own = old + i, window = scene_window(s);
+    if (!s->masked && t > own) return false;
+    if (s->masked && t >= old) {
+        uint64_t word = s->mask[i * ((s->n_new + 63) / 64) + (t - old) / 64];
+        if (!(word >> (t - old) % 64 & 1)) return false;
+    }
+    return window == 0 || t + window > own || t < s->shape.sink_tokens;
+}
+
+/* The slopes of ggml, in its own words. */
+static double slope_of(const pimattn_shape *s, uint32_t h)
+{
+    if (s->alibi_slopes) return (double)s->alibi_slopes[h];
+    if (s->alibi_max_bias == 0) return 0;
+    uint32_t n = 1u << (uint32_t)floor(log2(s->n_heads));
+    double m0 = pow(2, -(double)s->alibi_max_bias / n);
+    double m1 = pow(2, -((double)s->alibi_max_bias / 2) / n);
+    return h < n ? pow(m0, h + 1) : pow(m1, 2 * (h - n) + 1);
+}
+
+/* A score in float64; *size: the largest number on its way. */
+static double exact_score(const scene *s, uint64_t own, uint32_t head, uint64_t t, const float *q,
+                          double *size)
+{
+    const pimattn_shape *shape = &s->shape;
+    uint32_t kv_head = head / (shape->n_heads / shape->n_kv_heads);
+    const double *k = s->kv.k_kept + t * s->kv.k_row + (size_t)kv_head * shape->head_dim;
+    double scale = shape->scale != 0 ? (double)shape->scale : 1 / sqrt((double)shape->head_dim);
+    double x = 0, terms = 0, distance = own > t ? (double)(own - t) : (double)(t - own);
+    for (uint32_t i = 0; i < shape->head_dim; i++) {
+        x += (double)q[i] * k[i] * scale;
+        terms += fabs((double)q[i] * k[i] * scale);
+    }
+    if (shape->soft_cap > 0) x = (double)shape->soft_cap * tanh(x / (double)shape->soft_cap);
+    double bias = slope_of(shape, head) * distance;
+    *size = fmax(terms, bias);
+    return x - bias;
+}
+
+/* One query head in float64 against what came out. */
+static void check_head(const scene *s, uint64_t i, uint32_t head, const float *out, float lse)
+{
+    const pimattn_shape *shape = &s->shape;
+    uint32_t kv_head = head / (shape->n_heads / shape->n_kv_heads), dv = s->kv.dv;
+    uint64_t n = s->kv.n_tokens, own = n - s->n_new + i;
+    const float *q = s->q + (i * shape->n_heads + head) * shape->head_dim;
+    double *score = (double *)check_alloc(n, sizeof(double));
+    double *exact = (double *)check_alloc(dv, sizeof(double));
+    double top = -HUGE_VAL, l = 0, most = 0, max_v = 0, size;
+    for (uint64_t t = 0; t < n; t++) {
+        score[t] = sees(s, i, t) ? exact_score(s, own, head, t, q, &size) : -HUGE_VAL;
+        top = fmax(top, score[t]);
+    }
+    if (shape->sink_logits) top = fmax(top, (double)s->logits[head]);
+    if (shape->sink_logits) l = exp((double)s->logits[head] - top);
+    for (uint64_t t = 0; t < n && top > -HUGE_VAL; t++) {
+        double p = exp(score[t] - top);
+        const double *v = shape->v_in_k
+                              ? s->kv.k_kept + t * s->kv.k_row + (size_t)kv_head * shape->head_dim
+                              : s->kv.v_kept + t * s->kv.v_row + (size_t)kv_head * dv;
+        l += p;
+        if (p < 1e-12) continue;
+        (void)exact_score(s, own, head, t, q, &size);
+        most = fmax(most, size);
+        for (uint32_t j = 0; j < dv; j++) {
+            exact[j] += p * v[j];
+            max_v = fmax(max_v, fabs(v[j]));
+        }
+    }
+    double bound = 2e-6 + 2e-7 * most;
+    for (uint32_t j = 0; j < dv; j++)
+        CHECK_NEAR(out[j], top > -HUGE_VAL ? exact[j] / l : 0, bound * max_v);
+    CHECK_NEAR(lse, top > -HUGE_VAL ? top + log(l) : top, bound);
+    free(score);
+    free(exact);
+}
+
+static void add_variant(scene *s, int variant, check_rng *rng)
+{
+    pimattn_shape *shape = &s->shape;
+    uint64_t n = s->kv.n_tokens;
+    switch (variant) {
+    case WINDOW: shape->window = rng_range(rng, 1, rng_range(rng, 0, 1) ? n : 40); break;
+    case WINDOWS:
+        for (int i = 0; i < LAYERS; i++)
+            s->windows[i] = rng_range(rng, 0, 2) ? rng_range(rng, 1, n + 10) : 0;
+        shape->windows = s->windows;
+        break;
+    case SINKS:
+        shape->sink_tokens = rng_range(rng, 1, rng_range(rng, 0, 1) ? 20 : n);
+        if (!shape->window) shape->window = rng_range(rng, 1, n);
+        break;
+    case LOGITS: shape->sink_logits = s->logits; break;
+    case CAP: shape->soft_cap = rng_range(rng, 0, 1) ? 50 : rng_float(rng, 0.01, 5); break;
+    case RULE: shape->alibi_max_bias = rng_range(rng, 0, 1) ? 8 : rng_float(rng, 0.1, 20); break;
+    case SLOPES: shape->alibi_slopes = s->slopes; break;
+    case MASK: s->masked = true; break;
+    case V_IN_K: shape->v_in_k = true; break;
+    case SCALE: shape->scale = rng_float(rng, -0.5, 0.5); break;
+    default: break;
+    }
+    if (shape->windows) shape->window = 0;
+}
+
+/* Two variants and their tokens. Dims in whole vectors or not; V no wider than K if it is in it. */
+static void scene_make(scene *s, int a, int b, check_rng *rng)
+{
+    static const uint32_t dims[] = {16, 32, 64, 48, 8, 19}, pages[] = {1, 7, 16, 24, 40, 64, 128};
+    memset(s, 0, sizeof *s);
+    uint32_t n_kv_heads = (uint32_t)rng_range(rng, 1, 2);
+    uint32_t n_heads = n_kv_heads * (uint32_t)rng_range(rng, 1, rng_range(rng, 0, 1) ? 4 : 12);
+    s->shape = shape_of(LAYERS, n_heads, n_kv_heads, dims[rng_range(rng, 0, 5)], 0);
+    if (a == DIMS || b == DIMS) s->shape.head_dim_v = dims[rng_range(rng, 0, 5)];
+    if (a == V_IN_K || b == V_IN_K)
+        s->shape.head_dim_v = (uint32_t)rng_range(rng, 1, 2) * s->shape.head_dim / 2;
+    s->shape.k_type = (uint32_t)rng_range(rng, 0, PIMATTN_N_TYPE - 1);
+    s->shape.v_type = (uint32_t)rng_range(rng, 0, PIMATTN_N_TYPE - 1);
+    if (a == V_IN_K || b == V_IN_K) s->shape.v_type = s->shape.k_type;
+    s->page_tokens = pages[rng_range(rng, 0, COUNT(pages) - 1)];
+    s->layer = (uint32_t)rng_range(rng, 0, LAYERS - 1);
+    bool many = rng_range(rng, 0, 2) != 0;
+    s->kv = kv_random(&s->shape, rng_range(rng, 1, many ? 3000 : 100), rng);
+    s->n_new = rng_range(rng, 1, many ? 5 : rng_range(rng, 0, 3) ? 9 : MOST_NEW);
+    if (s->n_new > s->kv.n_tokens) s->n_new = s->kv.n_tokens;
+    for (size_t i = 0; i < COUNT(s->mask); i++)
+        s->mask[i] = rng_u64(rng) & (rng_range(rng, 0, 3) ? rng_u64(rng) : 0);
+    for (uint32_t h = 0; h < n_heads; h++) {
+        s->slopes[h] = rng_float(rng, -0.001, 0.02);
+        s->logits[h] = rng_float(rng, -3, 5);
+    }
+    add_variant(s, a, rng);
+    add_variant(s, b, rng);
+    s->q = (float *)check_alloc((size_t)s->n_new * n_heads * s->shape.head_dim, sizeof(float));
+    double size = rng_range(rng, 0, 2) ? 1 : 12;
+    fill_normal(s->q, (size_t)s->n_new * n_heads * s->shape.head_dim, size, rng);
+}
+
+static void scene_free(scene *s)
+{
+    kv_free(&s->kv);
+    free(s->q);
+}
+
+/* Outputs of a scene: [n_new][n_heads][dv], then log-sum-exps. */
+static float *outputs_new(const scene *s)
+{
+    return (float *)check_alloc((size_t)s->n_new * s->shape.n_heads * (s->kv.dv + 1),
+                                sizeof(float));
+}
+
+static size_t outputs_bytes(const scene *s)
+{
+    return (size_t)s->n_new * s->shape.n_heads * (s->kv.dv + 1) * sizeof(float);
+}
+
+static float *outputs_lse(const scene *s, float *out)
+{
+    return out + (size_t)s->n_new * s->shape.n_heads * s->kv.dv;
+}
+
+/* The items' call; q and outputs from new token `from` on. */
+static pimattn_call call_of(const scene *s, const pimattn_item *item, const pimattn_mask *mask,
+                            uint64_t from, float *out)
+{
+    pimattn_call call;
+    memset(&call, 0, sizeof call);
+    size_t rows = (size_t)from * s->shape.n_heads;
+    call.out = out + rows * s->kv.dv;
+    call.lse = outputs_lse(s, out) + rows;
+    call.q = s->q + rows * s->shape.head_dim;
+    call.items = item;
+    call.n_items = 1;
+    call.masks = s->masked ? mask : NULL;
+    return call;
+}
+
+static void backwards(void *user, size_t n, void (*fn)(void *, size_t, size_t), void *arg)
+{
+    (void)user;
+    for (size_t i = n; i > 0; i--)
+        fn(arg, i - 1, i % 3);
+}
+
+/* Attention of a scene by a managed cache; one_by_one: a token appended, then attended for. */
+static void attend_scene(const scene *s, const pimattn_config *config, bool one_by_one, float *out)
+{
+    pimattn_engine *e = engine_new(config);
+    pimattn_item item = {0, s->n_new};
+    pimattn_mask mask = {s->mask, s->n_new};
+    if (!e) return;
+    CHECK_U(pimattn_seq_create(e, &item.seq), PIMATTN_OK);
+    uint64_t before = one_by_one ? s->kv.n_tokens - s->n_new : s->kv.n_tokens;
+    CHECK_U(kv_append(e, item.seq, s->layer, &s->kv, 0, before), PIMATTN_OK);
+    if (one_by_one) item.n_tokens = 1;
+    for (uint64_t i = 0; i < (one_by_one ? s->n_new : 1); i++) {
+        pimattn_call call = call_of(s, &item, &mask, i, out);
+        if (one_by_one)
+            CHECK_U(kv_append(e, item.seq, s->layer, &s->kv, before + i, 1), PIMATTN_OK);
+        if (!CHECK_U(pimattn_attend(e, s->layer, &call, NULL), PIMATTN_OK))
+            printf("  %s\n", pimattn_engine_cause(e));
+    }
+    pimattn_engine_destroy(e);
+}
+
+static void report(int a, int b, unsigned before)
+{
+    if (check_now.n_errors != before)
+        printf("  with %s and %s\n", variant_names[a], variant_names[b]);
+}
+
+static void pairs(void)
+{
+    check_rng rng = {11 + engines_simd};
+    for (int a = 0; a < N_VARIANTS; a++)
+        for (int b = a; b < N_VARIANTS; b++) {
+            if ((a == WINDOW || a == WINDOWS) && b == WINDOWS) b = a == b ? b : b + 1;
+            if ((a == RULE && b == SLOPES) || (a == V_IN_K && b == DIMS)) continue;
+            unsigned before = check_now.n_errors;
+            scene s;
+            scene_make(&s, a, b, &rng);
+            pimattn_config c = config_of(&s.shape);
+            float *out = outputs_new(&s), *lse = outputs_lse(&s, out);
+            c.page_tokens = s.page_tokens;
+            attend_scene(&s, &c, false, out);
+            for (uint64_t i = 0; i < s.n_new; i += 1 + s.n_new / 8)
+                for (uint32_t h = 0; h < s.shape.n_heads; h++) {
+                    size_t row = (size_t)i * s.shape.n_heads + h;
+                    check_head(&s, i, h, out + row * s.kv.dv, lse[row]);
+                }
+            report(a, b, before);
+            free(out);
+            scene_free(&s);
+        }
+}
+
+static void every_pair_of_variants_agrees_with_float64(void)
+{
+    over_kernels(pairs);
+}
+
+/* The least scratch_bytes of a configuration, as its check names it. */
+static uint64_t least_scratch(pimattn_config c)
+{
+    pimhw_cause why = {""};
+    c.scratch_bytes = 1;
+    (void)pimattn_config_check(&c, &why);
+    const char *not_one = strstr(why.text, "is 1, not ");
+    return not_one ? strtoull(not_one + 10, NULL, 10) : 0;
+}
+
+/* Page sizes, workers, scratch and calls of one must not change a bit of what a pair gives. */
+static void pair_bits(void)
+{
+    check_rng rng = {31 + engines_simd};
+    for (int a = 0; a < N_VARIANTS; a++) {
+        int b = (int)rng_range(&rng, 0, N_VARIANTS - 1);
+        if ((a == WINDOW && b == WINDOWS) || (a == WINDOWS && b == WINDOW)) b = CAP;
+        unsigned before = check_now.n_errors;
+        scene s;
+        scene_make(&s, a, b, &rng);
+        float *want = outputs_new(&s), *out = outputs_new(&s);
+        pimattn_config plain = config_of(&s.shape);
+        attend_scene(&s, &plain, false, want);
+        for (int how = 0; how < 4; how++) {
+            pimattn_config c = plain;
+            if (how == 0) c.page_tokens = s.page_tokens;
+            if (how == 1) c.max_workers = 3, c.parallel_for = backwards;
+            if (how == 2) c.scratch_bytes = least_scratch(c);
+            if (how == 3 && s.masked) continue;
+            memset(out, 0, outputs_bytes(&s));
+            attend_scene(&s, &c, how == 3, out);
+            if (!CHECK_BYTES(out, want, outputs_bytes(&s))) printf("  how %d\n", how);
+        }
+        report(a, b, before);
+        free(want);
+        free(out);
+        scene_free(&s);
+    }
+}
+
+static void bits_of_variants_do_not_hang_on_pages_workers_or_calls(void)
+{
+    over_kernels(pair_bits);
+}
+
+/* A sink counted for each leaf, or a run of them, would be off by much. */
+static void sink_once(void)
+{
+    check_rng rng = {41};
+    for (uint64_t n = 1; n <= 512 * 64; n = n * 8 + (n > 8 ? 3 : 0)) {
+        pimattn_shape shape = shape_of(1, 2, 1, 16, 0);
+        float logits[2] = {2.5f, -1.0f}, q[32] = {0}, out[32], lse[2];
+        shape.sink_logits = logits;
+        attn_kv kv = kv_random(&shape, n, &rng);
+        pimattn_config c = config_of(&shape);
+        c.max_workers = 3, c.parallel_for = backwards;
+        pimattn_engine *e = engine_new(&c);
+        pimattn_item item = {0, 1};
+        if (!e) return;
+        logits[0] = 100; /* copied at creation: no longer looked at */
+        CHECK_U(pimattn_seq_create(e, &item.seq), PIMATTN_OK);
+        CHECK_U(kv_append(e, item.seq, 0, &kv, 0, n), PIMATTN_OK);
+        pimattn_partial parts[2] = {{0, 0, out, 16}, {0, 0, out + 16, 16}};
+        pimattn_call call;
+        memset(&call, 0, sizeof call);
+        call.out = out, call.lse = lse, call.q = q, call.items = &item, call.n_items = 1;
+        CHECK_U(pimattn_attend(e, 0, &call, NULL), PIMATTN_OK);
+        CHECK_NEAR(lse[0], log((double)n + exp(2.5)), 3e-6); /* scores are 0 */
+        CHECK_NEAR(lse[1], log((double)n + exp(-1)), 3e-6);
+        call.out = NULL, call.lse = NULL, call.partials = parts;
+        CHECK_U(pimattn_attend(e, 0, &call, NULL), PIMATTN_OK);
+        CHECK_NEAR(parts[0].l, n, 0); /* partials are without */
+        pimattn_engine_destroy(e);
+        kv_free(&kv);
+    }
+}
+
+static void a_sink_logit_counts_once_however_many_leaves(void)
+{
+    over_kernels(sink_once);
+}
+
+/* A row of the mask without a bit and no older token: zeros and -inf, or the logit. */
+static void masked_rows(void)
+{
+    for (int with_logit = 0; with_logit < 2; with_logit++) {
+        pimattn_shape shape = shape_of(1, 1, 1, 16, 0);
+        float logit = 1.5f, k[48] = {0}, v[48], q[48] = {0}, out[48], lse[3];
+        uint64_t bits[3] = {1, 0, 5};
+        for (int i = 0; i < 48; i++)
+            v[i] = i < 16 ? 1.0f : i < 32 ? bits_float(NAN_BITS) : 3.0f;
+        if (with_logit) shape.sink_logits = &logit;
+        pimattn_config c = config_of(&shape);
+        pimattn_engine *e = engine_new(&c);
+        pimattn_item item = {0, 3};
+        pimattn_mask mask = {bits, 3};
+        if (!e) return;
+        CHECK_U(pimattn_seq_create(e, &item.seq), PIMATTN_OK);
+        CHECK_U(pimattn_append(e, item.seq, 0, k, v, 3, 0, 0), PIMATTN_OK);
+        pimattn_call call;
+        memset(&call, 0, sizeof call);
+        call.out = out, call.lse = lse, call.q = q, call.items = &item, call.n_items = 1;
+        call.masks = &mask;
+        CHECK_U(pimattn_attend(e, 0, &call, NULL), PIMATTN_OK);
+        double sink = with_logit ? exp(1.5) : 0;
+        CHECK_NEAR(out[0], 1 / (1 + sink), 1e-6);
+        CHECK_NEAR(out[16], 0, 0);
+        CHECK_NEAR(lse[1], with_logit ? 1.5 : -HUGE_VAL, 0);
+        CHECK_NEAR(out[32], 4 / (2 + sink), 1e-6); /* the NaN between them is not read */
+        pimattn_engine_destroy(e);
+    }
+}
+
+static void a_fully_masked_row_gives_zeros(void)
+{
+    over_kernels(masked_rows);
+}
+
+/* A score that overflows is NaN although the soft-cap would hide it. */
+static void capped_overflow(void)
+{
+    pimattn_shape shape = shape_of(1, 1, 1, 16, 0);
+    float k[16] = {3e38f}, v[16] = {1}, q[16] = {3e38f}, out[16];
+    shape.soft_cap = 30;
+    pimattn_config c = config_of(&shape);
+    pimattn_engine *e = engine_new(&c);
+    pimattn_seq seq = 0;
+    if (!e) return;
+    CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+    CHECK_U(pimattn_append(e, seq, 0, k, v, 1, 0, 0), PIMATTN_OK);
+    CHECK_U(pimattn_attend_one(e, seq, 0, out, q, NULL), PIMATTN_OK);
+    CHECK_U(float_bits(out[0]), NAN_BITS);
+    pimattn_engine_destroy(e);
+}
+
+static void an_overflowing_score_is_nan_under_a_soft_cap(void)
+{
+    over_kernels(capped_overflow);
+}
+
+static void tanh_keeps_its_relative_bound(void)
+{
+    double worst = 0;
+    for (uint32_t bits = 0x20000000u; bits < 0x42000000u; bits += 997) {
+        float x = bits_float(bits);
+        double exact = tanh((double)x);
+        worst = fmax(worst, fabs((double)pimattn_i_tanh(x) - exact) / exact);
+        CHECK_U(float_bits(pimattn_i_tanh(-x)), float_bits(-pimattn_i_tanh(x)));
+    }
+    CHECK_NEAR(worst, 0, 2e-7);
+    CHECK_NEAR(pimattn_i_tanh(HUGE_VALF), 1, 0);
+    CHECK_NEAR(pimattn_i_tanh(0), 0, 0);
+}
+
+/* --------------------------------------------------------------------------
+ * Pages of the caller.
+ * -------------------------------------------------------------------------- */
+
+enum { ITEMS = 2, MOST_PAGES = 6100 };
+
+/* Tokens of a scene in pages of our own, once for each item, in no order. */
+typedef struct own_pages {
+    pimattn_pages p;
+    unsigned char *memory[4];
+    uint32_t list[ITEMS * MOST_PAGES], indptr[ITEMS + 1], lengths[ITEMS], last[ITEMS];
+    uint32_t table[ITEMS * MOST_PAGES];
+    uint64_t first[ITEMS];
+} own_pages;
+
+/* Memory for rows of so many bytes, all bits set; strides random, or 0 where they are packed. */
+static void own_rows(own_pages *o, int which, pimattn_rows *rows, size_t bytes, uint32_t n_heads,
+                     check_rng *rng)
+{
+    size_t tokens = o->p.page_tokens, gap = rng_range(rng, 0, 2) ? 0 : rng_range(rng, 1, 9);
+    size_t page_gap = rng_range(rng, 0, 1) ? rng_range(rng, 1, 70) : 0;
+    bool hnd = o->p.order == PIMATTN_HND;
+    size_t near = bytes + gap, wide = near * (hnd ? tokens : n_heads) + gap;
+    size_t page = wide * (hnd ? n_heads : tokens) + page_gap, start = rng_range(rng, 0, 3);
+    size_t all = page * (size_t)o->p.n_pages + start;
+    o->memory[which] = (unsigned char *)check_alloc(all, 1);
+    memset(o->memory[which], 0xff, all);
+    rows->at = o->memory[which] + start;
+    rows->token = hnd ? near : wide;
+    rows->head = hnd ? wide : near;
+    rows->page = page;
+}
+
+static unsigned char *own_at(const pimattn_rows *rows, uint32_t page, uint64_t at, uint32_t head)
+{
+    unsigned char *memory = (unsigned char *)(uintptr_t)rows->at;
+    return memory + page * rows->page + at * rows->token + head * rows->head;
+}
+
+/* One row as the cache would hold it. */
+static void own_store(const pimattn_rows *rows, const pimattn_rows *scales, uint32_t page,
+                      uint64_t at, uint32_t head, const float *x, uint32_t dim, uint32_t type)
+{
+    const unsigned char *from = (const unsigned char *)x;
+    float scale = 1;
+    if (type == PIMATTN_INT8) {
+        scale = pimattn_i_int8_scale(pimattn_i_magnitude(from, dim));
+        memcpy(own_at(scales, page, at, head), &scale, sizeof scale);
+    }
+    pimattn_i_store_row(own_at(rows, page, at, head), from, type, 1 / scale, dim);
+}
+
+static void own_fill(own_pages *o, const scene *s, size_t item)
+{
+    const pimattn_shape *shape = &s->shape;
+    for (uint64_t t = o->first[item]; t < s->kv.n_tokens; t++)
+        for (uint32_t h = 0; h < shape->n_kv_heads; h++) {
+            uint64_t index = t - o->first[item], at = index % o->p.page_tokens;
+            uint32_t page = o->list[o->indptr[item] + index / o->p.page_tokens];
+            own_store(&o->p.k, &o->p.k_scale, page, at, h,
+                      s->kv.k + t * s->kv.k_row + (size_t)h * shape->head_dim, shape->head_dim,
+                      shape->k_type);
+            if (shape->v_in_k) continue;
+            own_store(&o->p.v, &o->p.v_scale, page, at, h,
+                      s->kv.v + t * s->kv.v_row + (size_t)h * s->kv.dv, s->kv.dv, shape->v_type);
+        }
+}
+
+/* Lists of both items, in pages that a shuffle deals out; as CSR, or as a table. */
+static void own_lists(own_pages *o, const scene *s, check_rng *rng)
+{
+    pimattn_pages *p = &o->p;
+    uint64_t old = s->kv.n_tokens - s->n_new, window = scene_window(s), total = 0;
+    for (size_t i = 0; i < ITEMS; i++) {
+        uint64_t begin = window && old >= window ? old - window + 1 : 0;
+        o->first[i] = s->shape.sink_tokens ? 0 : rng_range(rng, 0, begin);
+        uint64_t n = s->kv.n_tokens - o->first[i], pages = (n - 1) / p->page_tokens + 1;
+        o->indptr[i] = (uint32_t)total;
+        o->lengths[i] = (uint32_t)n;
+        o->last[i] = (uint32_t)(n - (pages - 1) * p->page_tokens);
+        total += pages;
+    }
+    o->indptr[ITEMS] = (uint32_t)total;
+    p->n_pages = total + rng_range(rng, 0, 5);
+    uint32_t *deal = (uint32_t *)check_alloc((size_t)p->n_pages, sizeof *deal);
+    for (uint32_t i = 0; i < p->n_pages; i++) {
+        uint32_t j = (uint32_t)rng_range(rng, 0, i);
+        deal[i] = deal[j];
+        deal[j] = i;
+    }
+    memcpy(o->list, deal, total * sizeof *deal);
+    free(deal);
+    p->first_position = o->first;
+    if (rng_range(rng, 0, 1)) {
+        p->indptr = o->indptr, p->indices = o->list, p->last_page_len = o->last;
+        return;
+    }
+    memset(o->table, 0xff, sizeof o->table); /* beyond the lengths: no page */
+    p->table = o->table, p->lengths = o->lengths, p->table_stride = MOST_PAGES;
+    for (size_t i = 0; i < ITEMS; i++)
+        memcpy(o->table + i * MOST_PAGES, o->list + o->indptr[i],
+               (o->indptr[i + 1] - o->indptr[i]) * sizeof *o->list);
+}
+
+static own_pages *own_pages_new(const scene *s, check_rng *rng)
+{
+    static const uint32_t sizes[] = {1, 7, 16, 24, 32, 40, 128, 1000};
+    const pimattn_shape *shape = &s->shape;
+    own_pages *o = (own_pages *)check_alloc(1, sizeof *o);
+    o->p.page_tokens = sizes[rng_range(rng, 0, COUNT(sizes) - 1)];
+    o->p.order = (uint32_t)rng_range(rng, 0, 1);
+    own_lists(o, s, rng);
+    size_t k = (size_t)shape->head_dim * pimattn_i_type_bytes(shape->k_type);
+    size_t v = (size_t)s->kv.dv * pimattn_i_type_bytes(shape->v_type);
+    own_rows(o, 0, &o->p.k, k, shape->n_kv_heads, rng);
+    own_rows(o, 1, &o->p.v, v, shape->n_kv_heads, rng);
+    own_rows(o, 2, &o->p.k_scale, sizeof(float), shape->n_kv_heads, rng);
+    own_rows(o, 3, &o->p.v_scale, sizeof(float), shape->n_kv_heads, rng);
+    for (size_t i = 0; i < ITEMS; i++)
+        own_fill(o, s, i);
+    return o;
+}
+
+static void own_free(own_pages *o)
+{
+    for (int i = 0; i < 4; i++)
+        free(o->memory[i]);
+    free(o);
+}
+
+/* The scene twice in one call over pages of our own. */
+static void attend_own(const scene *s, const pimattn_config *config, const own_pages *o, float *out)
+{
+    pimattn_engine *e = engine_new(config);
+    if (!e) return;
+    size_t rows = (size_t)s->n_new * s->shape.n_heads, q_row = s->shape.head_dim;
+    float *q = (float *)check_alloc(ITEMS * rows * q_row, sizeof(float));
+    pimattn_item items[ITEMS] = {{0, s->n_new}, {0, s->n_new}};
+    pimattn_mask masks[ITEMS] = {{s->mask, s->n_new}, {s->mask, s->n_new}};
+    for (size_t i = 0; i < ITEMS; i++)
+        memcpy(q + i * rows * q_row, s->q, rows * q_row * sizeof *q);
+    pimattn_call call;
+    memset(&call, 0, sizeof call);
+    call.out = out, call.lse = out + ITEMS * rows * s->kv.dv, call.q = q;
+    call.items = items, call.n_items = ITEMS;
+    call.masks = s->masked ? masks : NULL;
+    if (!CHECK_U(pimattn_attend_pages(e, s->layer, &o->p, &call, NULL), PIMATTN_OK))
+        printf("  %s\n", pimattn_engine_cause(e));
+    CHECK_U(pimattn_pages_used(e), 0);
+    pimattn_engine_destroy(e);
+    free(q);
+}
+
+static void own_equals_managed(void)
+{
+    check_rng rng = {51 + engines_simd};
+    for (int i = 0; i < 60; i++) {
+        int a = (int)rng_range(&rng, 0, N_VARIANTS - 1), b = (int)rng_range(&rng, 0, 1) ? a : DIMS;
+        if (a == V_IN_K) b = a;
+        unsigned before = check_now.n_errors;
+        scene s;
+        scene_make(&s, a, b, &rng);
+        own_pages *o = own_pages_new(&s, &rng);
+        pimattn_config c = config_of(&s.shape);
+        float *want = outputs_new(&s);
+        float *out = (float *)check_alloc(ITEMS, outputs_bytes(&s));
+        attend_scene(&s, &c, false, want);
+        attend_own(&s, &c, o, out);
+        size_t rows = (size_t)s.n_new * s.shape.n_heads, floats = rows * s.kv.dv;
+        for (size_t item = 0; item < ITEMS; item++) {
+            CHECK_BYTES(out + item * floats, want, floats * sizeof *out);
+            CHECK_BYTES(out + ITEMS * floats + item * rows, want + floats, rows * sizeof *out);
+        }
+        report(a, b, before);
+        own_free(o);
+        free(want);
+        free(out);
+        scene_free(&s);
+    }
+}
+
+static void pages_of_the_caller_give_the_bytes_of_the_cache(void)
+{
+    over_kernels(own_equals_managed);
+}
+
+#ifdef MAP_ANONYMOUS
+/* n bytes that end where the next page of the system is none of ours. */
+static unsigned char *guarded(size_t n, unsigned char **map, size_t *bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), most = (n + page - 1) / page * page;
+    *bytes = most + page;
+    void *at = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    *map = (unsigned char *)at;
+    if (at == MAP_FAILED || mprotect(*map + most, page, PROT_NONE) != 0) return NULL;
+    return *map + most - n;
+}
+
+/* The last token of the last page ends at the guard: what lies behind is never read. */
+static void last_page_case(uint32_t dim, uint32_t type, uint32_t page_tokens, uint64_t n_tokens)
+{
+    check_rng rng = {61};
+    scene s;
+    own_pages *o = (own_pages *)check_alloc(1, sizeof *o);
+    unsigned char *maps[4];
+    size_t map_bytes[4], rows[4];
+    pimattn_rows *to[4] = {&o->p.k, &o->p.v, &o->p.k_scale, &o->p.v_scale};
+    memset(&s, 0, sizeof s);
+    s.shape = shape_of(1, 4, 1, dim, 0);
+    s.shape.k_type = s.shape.v_type = type;
+    s.kv = kv_random(&s.shape, n_tokens, &rng);
+    s.n_new = 1;
+    s.q = (float *)check_alloc(4, dim * sizeof(float));
+    fill_normal(s.q, 4 * dim, 1, &rng);
+    rows[0] = rows[1] = dim * pimattn_i_type_bytes(type);
+    rows[2] = rows[3] = sizeof(float);
+    o->p.page_tokens = page_tokens;
+    o->p.n_pages = (n_tokens - 1) / page_tokens + 1;
+    for (int i = 0; i < 4; i++) {
+        to[i]->at = guarded((size_t)n_tokens * rows[i], &maps[i], &map_bytes[i]);
+        if (!CHECK(to[i]->at != NULL)) return;
+        to[i]->token = to[i]->head = rows[i];
+        to[i]->page = rows[i] * page_tokens;
+    }
+    for (size_t i = 0; i < ITEMS; i++) {
+        for (uint32_t k = 0; k < o->p.n_pages; k++)
+            o->list[k] = k;
+        o->indptr[i + 1] = (uint32_t)o->p.n_pages; /* the second item begins anew, see below */
+        o->lengths[i] = (uint32_t)n_tokens;
+    }
+    own_fill(o, &s, 0);
+    memcpy(o->table, o->list, sizeof o->table / ITEMS);
+    memcpy(o->table + MOST_PAGES, o->list, sizeof o->table / ITEMS);
+    o->p.table = o->table, o->p.lengths = o->lengths, o->p.table_stride = MOST_PAGES;
+    float *want = outputs_new(&s), *out = (float *)check_alloc(ITEMS, outputs_bytes(&s));
+    pimattn_config c = config_of(&s.shape);
+    attend_scene(&s, &c, false, want);
+    attend_own(&s, &c, o, out);
+    CHECK_BYTES(out, want, 4 * dim * sizeof *out);
+    for (int i = 0; i < 4; i++)
+        munmap(maps[i], map_bytes[i]);
+    free(want);
+    free(out);
+    free(o);
+    scene_free(&s);
+}
+
+static void guards(void)
+{
+    static const uint32_t dims[] = {16, 64, 19};
+    for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++)
+        for (size_t i = 0; i < COUNT(dims); i++) {
+            last_page_case(dims[i], type, 16, 96);
+            last_page_case(dims[i], type, 32, 91);
+            last_page_case(dims[i], type, 7, 600);
+        }
+}
+#endif
+
+static void nothing_behind_the_last_token_is_read(void)
+{
+#ifdef MAP_ANONYMOUS
+    over_kernels(guards);
+#else
+    skip("no mmap");
+#endif
+}
+
+/* --------------------------------------------------------------------------
+ * Bad input, and the device way.
+ * -------------------------------------------------------------------------- */
+
+typedef struct bad_pages {
+    pimattn_pages p;
+    uint32_t indptr[2], indices[3], last[1], table[3], lengths[1];
+    uint64_t first[1];
+    float k[3 * 16 * 2 * 8], q[2 * 8], out[2 * 8];
+} bad_pages;
+
+static void bad_init(bad_pages *b)
+{
+    memset(b, 0, sizeof *b);
+    b->indptr[1] = 3, b->last[0] = 5, b->lengths[0] = 37;
+    for (uint32_t i = 0; i < 3; i++)
+        b->indices[i] = b->table[i] = 2 - i;
+    b->p.k.at = b->p.v.at = b->p.k_scale.at = b->p.v_scale.at = b->k;
+    b->p.n_pages = 3, b->p.page_tokens = 16, b->p.table_stride = 3;
+    b->p.indptr = b->indptr, b->p.indices = b->indices, b->p.last_page_len = b->last;
+}
+
+static void bad_call(bad_pages *b, const char *words, int line)
+{
+    pimattn_shape shape = shape_of(1, 2, 2, 8, 0);
+    pimattn_config c = config_of(&shape);
+    pimattn_engine *e = engine_new(&c);
+    pimattn_item item = {0, 1};
+    pimattn_call call;
+    if (!e) return;
+    memset(&call, 0, sizeof call);
+    call.out = b->out, call.q = b->q, call.items = &item, call.n_items = 1;
+    b->out[3] = 77;
+    pimattn_status want = words ? PIMATTN_ERR_ARGUMENT : PIMATTN_OK;
+    if (!CHECK_U(pimattn_attend_pages(e, 0, &b->p, &call, NULL), want) ||
+        (words && !CHECK_HAS(pimattn_engine_cause(e), words)))
+        printf("  line %d: %s\n", line, pimattn_engine_cause(e));
+    if (words) CHECK_NEAR(b->out[3], 77, 0);
+    pimattn_engine_destroy(e);
+}
+
+#define BAD(words, change)                                                                         \
+    do {                                                                                           \
+        bad_pages b;                                                                               \
+        bad_init(&b);                                                                              \
+        change;                                                                                    \
+        bad_call(&b, words, __LINE__);                                                             \
+    } while (0)
+
+static void bad_pages_are_refused_in_words(void)
+{
+    BAD(NULL, (void)0);
+    BAD(NULL, (b.p.indptr = NULL, b.p.table = b.table, b.p.lengths = b.lengths));
+    BAD("page 1 of item 0 is 3", b.indices[1] = 3);
+    BAD("page 2 of item 0 is 4294967295", b.indices[2] = UINT32_MAX);
+    BAD("last_page_len", b.last[0] = 0);
+    BAD("last_page_len", b.last[0] = 17);
+    BAD("indptr", b.indptr[0] = 3);
+    BAD("indptr", b.indptr[0] = 4);
+    BAD("n_pages", b.p.n_pages = 0);
+    BAD("n_pages", b.p.n_pages = 1ull << 33);
+    BAD("page_tokens", b.p.page_tokens = 0);
+    BAD("order", b.p.order = 2);
+    BAD("pages.k is NULL", b.p.k.at = NULL);
+    BAD("pages.v is NULL", b.p.v.at = NULL);
+    BAD("neither", b.p.indices = NULL);
+    BAD("neither", b.p.last_page_len = NULL);
+    BAD("neither", b.p.indptr = NULL);
+    BAD("neither", (b.p.indptr = NULL, b.p.table = b.table));
+    BAD("lengths",
+        (b.p.indptr = NULL, b.p.table = b.table, b.p.lengths = b.lengths, b.lengths[0] = 49));
+    BAD("it has 0 tokens",
+        (b.p.indptr = NULL, b.p.table = b.table, b.p.lengths = b.lengths, b.lengths[0] = 0));
+    BAD("pages.k overlap rows: 31 is less than 32", b.p.k.head = 31);
+    BAD("pages.v overlap rows: 63 is less than 64", b.p.v.token = 63);
+    BAD("pages.v overlap rows: 1000 is less than 1024", b.p.v.page = 1000);
+    BAD("overlap", (b.p.k.token = 64, b.p.k.head = 64));
+    BAD("beyond memory", b.p.k.page = SIZE_MAX / 4);
+    BAD("position 2^32", (b.first[0] = 1ull << 32, b.p.first_position = b.first));
+    BAD("position 2^32", (b.first[0] = UINT64_MAX, b.p.first_position = b.first));
+}
+
+static void int8_pages_without_scales_are_refused(void)
+{
+    bad_pages b;
+    pimattn_shape shape = shape_of(1, 2, 2, 8, 0);
+    shape.k_type = PIMATTN_INT8;
+    pimattn_config c = config_of(&shape);
+    pimattn_engine *e = engine_new(&c);
+    pimattn_item item = {0, 1};
+    pimattn_call call;
+    if (!e) return;
+    bad_init(&b);
+    memset(&call, 0, sizeof call);
+    call.out = b.out, call.q = b.q, call.items = &item, call.n_items = 1;
+    b.p.k_scale.at = NULL;
+    CHECK_U(pimattn_attend_pages(e, 0, &b.p, &call, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(pimattn_engine_cause(e), "k_scale");
+    CHECK_U(pimattn_attend_pages(e, 0, NULL, &call, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_attend_pages(e, 0, &b.p, NULL, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_attend_pages(NULL, 0, &b.p, &call, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_attend_pages(e, 1, &b.p, &call, NULL), PIMATTN_ERR_ARGUMENT);
+    pimattn_mask mask = {(const uint64_t[2]){1, 1}, 2};
+    b.p.k_scale.at = b.k;
+    call.masks = &mask;
+    CHECK_U(pimattn_attend_pages(e, 0, &b.p, &call, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(pimattn_engine_cause(e), "mask of item 0");
+    pimattn_engine_destroy(e);
+}
+
+static void bad_shape(const pimattn_shape *shape, uint32_t way, const char *words)
+{
+    pimattn_config c = config_of(shape);
+    pimhw_cause why = {""};
+    c.way = way;
+    CHECK_U(pimattn_config_check(&c, &why), PIMATTN_ERR_CONFIG);
+    CHECK_HAS(why.text, words);
+}
+
+#define BAD_SHAPE(words, way, change)                                                              \
+    do {                                                                                           \
+        pimattn_shape s = shape_of(2, 4, 2, 16, 0);                                                \
+        change;                                                                                    \
+        bad_shape(&s, way, words);                                                                 \
+    } while (0)
+
+static void bad_variants_are_named(void)
+{
+    static const float slopes[4] = {0, 1, 1e26f, 0}, logits[4] = {0, 0, 0, INFINITY};
+    static const uint64_t windows[2] = {3, (1ull << 62) + 1};
+    BAD_SHAPE("window", 0, s.window = (1ull << 62) + 1);
+    BAD_SHAPE("windows", 0, s.windows = windows);
+    BAD_SHAPE("window", 0, (s.windows = windows, s.window = 4));
+    BAD_SHAPE("sink_tokens", 0, s.sink_tokens = UINT64_MAX);
+    BAD_SHAPE("soft_cap", 0, s.soft_cap = -1);
+    BAD_SHAPE("soft_cap", 0, s.soft_cap = NAN);
+    BAD_SHAPE("alibi_max_bias", 0, s.alibi_max_bias = -1);
+    BAD_SHAPE("alibi_max_bias", 0, s.alibi_max_bias = NAN);
+    BAD_SHAPE("alibi_slopes of head 2", 0, s.alibi_slopes = slopes);
+    BAD_SHAPE("sink_logits of head 3", 0, s.sink_logits = logits);
+    BAD_SHAPE("head_dim_v", 0, (s.v_in_k = true, s.head_dim_v = 17));
+    BAD_SHAPE("v_type", 0, (s.v_in_k = true, s.v_type = PIMATTN_F16));
+    BAD_SHAPE("v_in_k", PIMATTN_DEVICE, s.v_in_k = true);
+}
+
+/* The device way's hub sees the scores: lanes and sums of bf16 are its only errors. */
+static void the_device_way_has_the_same_variants(void)
+{
+    static const int variants[] = {WINDOW, WINDOWS, SINKS, LOGITS, CAP, RULE, SLOPES, MASK};
+    check_rng rng = {71};
+    for (size_t i = 0; i < COUNT(variants); i++)
+        for (int partition = 0; partition < 2; partition++) {
+            scene s;
+            scene_make(&s, variants[i], variants[i], &rng);
+            while (s.kv.n_tokens > 700 || s.n_new > 9) {
+                scene_free(&s);
+                scene_make(&s, variants[i], variants[i], &rng);
+            }
+            pimattn_config c = config_of(&s.shape);
+            float *host = outputs_new(&s), *device = outputs_new(&s);
+            c.partition = (uint32_t)partition;
+            c.hfp_unit = (uint32_t)rng_range(&rng, 0, 1);
+            for (size_t k = 0; k < (size_t)s.n_new * s.shape.n_heads * s.shape.head_dim; k++)
+                s.q[k] *= 0.1f;
+            attend_scene(&s, &c, false, host);
+            c.way = PIMATTN_DEVICE;
+            attend_scene(&s, &c, false, device);
+            unsigned before = check_now.n_errors;
+            for (size_t k = 0; k < outputs_bytes(&s) / sizeof *host; k++)
+                CHECK_NEAR(device[k], host[k], 0.05 + 0.01 * fabs((double)host[k]));
+            report(variants[i], variants[i], before);
+            free(host);
+            free(device);
+            scene_free(&s);
+        }
+}
+
+/* --------------------------------------------------------------------------
+ * Estimates.
+ * -------------------------------------------------------------------------- */
+
+static pimattn_readings estimate(const pimattn_shape *shape, uint64_t tokens, uint64_t n_new)
+{
+    pimattn_config c = config_of(shape);
+    pimattn_span span = {tokens, n_new};
+    pimattn_readings r;
+    pimhw_cause why = {""};
+    memset(&r, 0, sizeof r);
+    if (!CHECK_U(pimattn_estimate(&r, &c, &span, 1, &why), PIMATTN_OK)) printf("  %s\n", why.text);
+    return r;
+}
+
+static void a_window_costs_what_its_tokens_cost(void)
+{
+    pimattn_shape shape = shape_of(2, 8, 2, 64, 0);
+    for (uint64_t n_new = 1; n_new < 4; n_new++) {
+        shape.window = 1000, shape.sink_tokens = 4;
+        pimattn_readings of_window = estimate(&shape, 30000, n_new);
+        pimattn_readings all = estimate(&shape, 900, n_new);
+        shape.window = shape.sink_tokens = 0;
+        CHECK_U(of_window.device.cycles, estimate(&shape, 1003 + n_new, n_new).device.cycles);
+        CHECK_U(of_window.kv_bytes, (1003 + n_new) * 2 * 128 * 2);
+        CHECK_U(of_window.kv_tokens, 30000);
+        CHECK_U(all.step_ck, estimate(&shape, 900, n_new).step_ck);
+    }
+}
+
+/* Layers of one window and those of another: the step is their sum. */
+static void windows_of_layers_sum_up(void)
+{
+    static const uint64_t windows[5] = {0, 512, 0, 512, 512};
+    pimattn_shape shape = shape_of(5, 8, 2, 64, 0);
+    shape.windows = windows;
+    pimattn_readings mixed = estimate(&shape, 9000, 1);
+    shape.windows = NULL;
+    shape.n_layers = 2;
+    pimattn_readings full = estimate(&shape, 9000, 1);
+    shape.n_layers = 3;
+    shape.window = 512;
+    pimattn_readings some = estimate(&shape, 9000, 1);
+    CHECK_U(mixed.step_ck, full.step_ck + some.step_ck);
+    CHECK_NEAR(mixed.step_pJ, full.step_pJ + some.step_pJ, 1e-9 * mixed.step_pJ);
+    CHECK_NEAR(mixed.step_us, full.step_us + some.step_us, 1e-9 * mixed.step_us);
+    CHECK_U(mixed.device.cycles, full.device.cycles);
+    CHECK_U(mixed.n_layers, 5);
+}
+
+/* attend times the window of its own layer, and remembers both. */
+static void readings_of_a_layer_are_of_its_window(void)
+{
+    static const uint64_t windows[2] = {100, 0};
+    check_rng rng = {81};
+    pimattn_shape shape = shape_of(2, 2, 1, 16, 0);
+    shape.windows = windows;
+    attn_kv kv = kv_random(&shape, 3000, &rng);
+    pimattn_config c = config_of(&shape);
+    pimattn_engine *e = engine_new(&c);
+    pimattn_seq seq = 0;
+    pimattn_readings r[4];
+    float q[32] = {0}, out[32];
+    if (!e) return;
+    CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+    for (uint32_t i = 0; i < 4; i++) {
+        if (i < 2) CHECK_U(kv_append(e, seq, i, &kv, 0, 3000), PIMATTN_OK);
+        CHECK_U(pimattn_attend_one(e, seq, i % 2, out, q, &r[i]), PIMATTN_OK);
+        CHECK_U(r[i].remembered, i > 1);
+    }
+    CHECK(r[0].device.cycles * 4 < r[1].device.cycles);
+    CHECK_U(r[2].device.cycles, r[0].device.cycles);
+    CHECK_U(r[3].device.cycles, r[1].device.cycles);
+    CHECK_U(r[0].step_ck, r[1].step_ck);
+    CHECK_U(r[0].kv_bytes, 100 * 32 * 2);
+    pimattn_engine_destroy(e);
+    kv_free(&kv);
+}
+
+static void bytes_read_follow_int8_and_v_in_k(void)
+{
+    pimattn_shape shape = shape_of(1, 16, 1, 576, 512);
+    CHECK_U(estimate(&shape, 1000, 1).kv_bytes, 1000 * (576 + 512) * 2);
+    shape.v_in_k = true;
+    CHECK_U(estimate(&shape, 1000, 1).kv_bytes, 1000 * 576 * 2);
+    shape.k_type = shape.v_type = PIMATTN_INT8;
+    CHECK_U(estimate(&shape, 1000, 1).kv_bytes, 1000 * (576 + 4));
+    shape.v_in_k = false;
+    CHECK_U(estimate(&shape, 1000, 1).kv_bytes, 1000 * (576 + 512 + 8));
+}
+
+static void v_in_k_stores_no_v(void)
+{
+    pimattn_shape shape = shape_of(1, 4, 1, 64, 32);
+    shape.k_type = shape.v_type = PIMATTN_F16;
+    shape.v_in_k = true;
+    pimattn_config c = config_of(&shape);
+    pimattn_engine *e = engine_new(&c);
+    pimattn_seq seq = 0;
+    float k[64] = {0};
+    if (!e) return;
+    CHECK_U(pimattn_page_bytes(e), 128 * 64 * 2);
+    CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+    CHECK_U(pimattn_append(e, seq, 0, k, NULL, 1, 0, 0), PIMATTN_OK);
+    pimattn_engine_destroy(e);
+}
+
+int main(void)
+{
+    RUN(tanh_keeps_its_relative_bound);
+    RUN(every_pair_of_variants_agrees_with_float64);
+    RUN(bits_of_variants_do_not_hang_on_pages_workers_or_calls);
+    RUN(a_sink_logit_counts_once_however_many_leaves);
+    RUN(a_fully_masked_row_gives_zeros);
+    RUN(an_overflowing_score_is_nan_under_a_soft_cap);
+    RUN(pages_of_the_caller_give_the_bytes_of_the_cache);
+    RUN(nothing_behind_the_last_token_is_read);
+    RUN(bad_pages_are_refused_in_words);
+    RUN(int8_pages_without_scales_are_refused);
+    RUN(bad_variants_are_named);
+    RUN(the_device_way_has_the_same_variants);
+    RUN(a_window_costs_what_its_tokens_cost);
+    RUN(windows_of_layers_sum_up);
+    RUN(readings_of_a_layer_are_of_its_window);
+    RUN(bytes_read_follow_int8_and_v_in_k);
+    RUN(v_in_k_stores_no_v);
+    return check_end();
+}
