@@ -242,6 +242,40 @@ static void no_damaged_state_is_restored(void)
     rig_end(&r);
 }
 
+/* Whoever can make hashes fit may write any head: it makes a sequence that is sound, or none. */
+static void crafted_heads_do_no_harm(void)
+{
+    static const uint64_t odd[] = {0, 1, 3, 4, 5, 8, 17, 40, 41, 4095, 1ull << 32, UINT64_MAX};
+    rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+    pimattn_seq first = seq_of(&r, 17), made;
+    uint64_t used = pimattn_pages_used(r.e), n_made = 0, n_refused = 0;
+    CHECK_U(pimattn_seq_keep(r.e, first, 5, 17), PIMATTN_OK);
+    used = pimattn_pages_used(r.e);
+    for (uint64_t i = 0; i < COUNT(odd) * COUNT(odd) * COUNT(odd) * 4; i++) {
+        uint64_t k = i / 4, n = COUNT(odd);
+        uint64_t head[] = {0, odd[k % n], odd[k / n % n], i % 4, odd[k / n / n]};
+        pimattn_i_seq *s;
+        pimattn_i_unmark(r.e);
+        pimattn_i_seq_find(r.e, first)->arrival = 1;
+        CHECK_U(pimattn_i_seq_new(r.e, &s), PIMATTN_OK);
+        s->arrival = 2;
+        pimattn_status status = pimattn_i_flow_room(r.e, s, head);
+        CHECK(status == PIMATTN_OK || status == PIMATTN_ERR_STATE || status == PIMATTN_ERR_PAGES);
+        if (status == PIMATTN_OK) {
+            n_made++;
+            CHECK(head[1] <= head[2] && head[4] <= head[2]);
+            if (head[2] < 100) append(&r, r.e, s->id, 0, 3);
+            if (head[2] > head[1]) attend(&r, r.e, s->id, r.out);
+        }
+        n_refused += status != PIMATTN_OK;
+        if (pimattn_i_seq_made(r.e, s, status, &made) == PIMATTN_OK)
+            CHECK_U(pimattn_seq_free(r.e, made), PIMATTN_OK);
+        CHECK_U(pimattn_pages_used(r.e), used);
+    }
+    CHECK(n_made > 100 && n_refused > 100);
+    rig_end(&r);
+}
+
 typedef struct pipe {
     uint64_t at, end;
 } pipe;
@@ -607,6 +641,7 @@ int main(int argc, char **argv)
     RUN(what_cannot_be_is_refused);
     RUN(what_is_swapped_out_can_only_come_back);
     RUN(no_damaged_state_is_restored);
+    RUN(crafted_heads_do_no_harm);
     RUN(states_fit_other_page_sizes);
     RUN(a_kept_range_is_all_that_is_seen);
     RUN(a_stream_needs_only_what_it_keeps);
