@@ -6110,12 +6110,13 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *blo
     }
 }
 
-/* Looks up a tile that lies where it is seen; what is not keeps the place of another. */
+/* Looks up where what is seen of a tile begins: the rest may have no page any more. */
 static void pimattn_i_look(const pimattn_i_hand *hand, uint64_t first, pimattn_i_spot *to)
 {
     const pimattn_i_job *job = hand->job;
     if (!hand->e->direct || !pimattn_i_reaches(job, first, PIMATTN_I_TILE)) return;
-    *to = pimattn_i_spot_of(hand->e, job, pimattn_i_max(first, job->origin));
+    uint64_t begin = first < job->kept ? job->origin : job->begin;
+    *to = pimattn_i_spot_of(hand->e, job, pimattn_i_max(first, begin));
 }
 
 /* One leaf for all queries of a job, into a block of partials. */

@@ -224,10 +224,14 @@ int main(int argc, char **argv)
                "One decode step of attention: checked against float64, timed on a PIM memory.\n"
                "Exit status 1 if the error is above its bound.",
                options, EX_COUNT(options), NULL, 0);
-    pimattn_config config = {
-        .shape = {1, HEADS, KV_HEADS, HEAD_DIM, 0, PIMATTN_F16, PIMATTN_F16, 0.0f},
-        .pool_bytes = (uint64_t)2 << 30,
-        .max_seqs = 1};
+    pimattn_config config = {.shape = {.n_layers = 1,
+                                       .n_heads = HEADS,
+                                       .n_kv_heads = KV_HEADS,
+                                       .head_dim = HEAD_DIM,
+                                       .k_type = PIMATTN_F16,
+                                       .v_type = PIMATTN_F16},
+                             .pool_bytes = (uint64_t)2 << 30,
+                             .max_seqs = 1};
     accuracy a;
     ex_device(&config.device, preset, 0, NULL);
     decode_step(&a, &config, n_tokens, seed);

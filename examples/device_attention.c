@@ -109,8 +109,13 @@ int main(int argc, char **argv)
     uint32_t n_tokens = 2048, n_channels = 0;
     const char *preset = "aimx";
     ex_texts sets = {0};
-    step s = {
-        .config = {.shape = {1, 32, 8, 128, 0, PIMATTN_F16, PIMATTN_F16, 0.0f}, .max_seqs = 1}};
+    step s = {.config = {.shape = {.n_layers = 1,
+                                   .n_heads = 32,
+                                   .n_kv_heads = 8,
+                                   .head_dim = 128,
+                                   .k_type = PIMATTN_F16,
+                                   .v_type = PIMATTN_F16},
+                         .max_seqs = 1}};
     const ex_option options[] = {
         {.name = "--tokens",
          .value = "N",

@@ -44,8 +44,12 @@ int main(int argc, char **argv)
                "usage: build/embed [--json]\n"
                "Decodes 100 made-up tokens through a paged cache; prints the last step's cost.",
                options, EX_COUNT(options), NULL, 0);
-    pimattn_config config = {
-        .shape = {LAYERS, HEADS, KV_HEADS, HEAD_DIM, 0, PIMATTN_F16, PIMATTN_F16, 0.0f}};
+    pimattn_config config = {.shape = {.n_layers = LAYERS,
+                                       .n_heads = HEADS,
+                                       .n_kv_heads = KV_HEADS,
+                                       .head_dim = HEAD_DIM,
+                                       .k_type = PIMATTN_F16,
+                                       .v_type = PIMATTN_F16}};
     pimattn_readings readings;
     ex_device(&config.device, "aimx", 0, NULL);
     decode(&readings, &config);

@@ -220,7 +220,12 @@ static void json_more(const pimattn_readings *r)
 
 int main(int argc, char **argv)
 {
-    request r = {.config = {.shape = {32, 32, 8, 128, 0, PIMATTN_F16, PIMATTN_F16, 0.0f}},
+    request r = {.config = {.shape = {.n_layers = 32,
+                                      .n_heads = 32,
+                                      .n_kv_heads = 8,
+                                      .head_dim = 128,
+                                      .k_type = PIMATTN_F16,
+                                      .v_type = PIMATTN_F16}},
                  .preset = "aimx",
                  .controller = AS_PRESET,
                  .refresh = AS_PRESET,

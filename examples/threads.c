@@ -48,7 +48,12 @@ static double now_us(void)
 static double attend(float *out, uint32_t n_tokens, uint32_t n_workers, pimattn_parallel_for loop,
                      void *user)
 {
-    pimattn_config config = {.shape = {1, HEADS, KV_HEADS, DIM, 0, PIMATTN_BF16, PIMATTN_BF16, 0},
+    pimattn_config config = {.shape = {.n_layers = 1,
+                                       .n_heads = HEADS,
+                                       .n_kv_heads = KV_HEADS,
+                                       .head_dim = DIM,
+                                       .k_type = PIMATTN_BF16,
+                                       .v_type = PIMATTN_BF16},
                              .max_workers = n_workers,
                              .parallel_for = loop,
                              .parallel_user = user};

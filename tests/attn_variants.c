@@ -703,6 +703,95 @@ static void nothing_behind_the_last_token_is_read(void)
 }
 
 /* --------------------------------------------------------------------------
+ * The tree: what a window leaves of absolute leaves, merged as all of them would be.
+ * -------------------------------------------------------------------------- */
+
+enum { LEAF = 512, TREE_DIM = 16, TREE_LEAVES = 16 };
+
+/* Of leaves first .. first + n - 1, the left half first; those that are not there change nothing. */
+static void tree(pimattn_partial *to, pimattn_partial *leaves, uint64_t first, uint64_t n)
+{
+    float o[TREE_DIM] = {0};
+    pimattn_partial right = {-HUGE_VALF, 0, o, TREE_DIM};
+    if (n == 1) {
+        (void)pimattn_partial_merge(to, &leaves[first]);
+        return;
+    }
+    tree(to, leaves, first, n / 2);
+    tree(&right, leaves, first + n / 2, n / 2);
+    (void)pimattn_partial_merge(to, &right);
+}
+
+/* The partial of the tokens from begin to end, as pages of the caller that hold no others. */
+static void leaf_partial(pimattn_engine *e, const attn_kv *kv, uint64_t begin, uint64_t end,
+                         const float *q, pimattn_partial *to)
+{
+    static uint32_t table[LEAF];
+    uint32_t n = (uint32_t)(end - begin);
+    pimattn_pages pages;
+    pimattn_item item = {0, 1};
+    pimattn_call call;
+    memset(&pages, 0, sizeof pages);
+    memset(&call, 0, sizeof call);
+    pages.k.at = kv->k + begin * kv->k_row;
+    pages.v.at = kv->v + begin * kv->v_row;
+    pages.page_tokens = n, pages.n_pages = 1, pages.table = table, pages.table_stride = 1;
+    pages.lengths = &n, pages.first_position = &begin;
+    call.partials = to, call.q = q, call.items = &item, call.n_items = 1;
+    CHECK_U(pimattn_attend_pages(e, 0, &pages, &call, NULL), PIMATTN_OK);
+}
+
+static void window_tree(void)
+{
+    check_rng rng = {91};
+    pimattn_shape shape = shape_of(1, 1, 1, TREE_DIM, 0);
+    attn_kv kv = kv_random(&shape, TREE_LEAVES * LEAF, &rng);
+    pimattn_config plain = config_of(&shape);
+    pimattn_engine *leaf = engine_new(&plain);
+    for (int i = 0; i < 12 && leaf; i++) {
+        uint64_t n = rng_range(&rng, 2000, kv.n_tokens), begin = n - rng_range(&rng, 1, n);
+        uint64_t kept = rng_range(&rng, 0, 1) ? rng_range(&rng, 1, 1200) : 0;
+        static float o[TREE_LEAVES][TREE_DIM];
+        float q[TREE_DIM], out[TREE_DIM], want[TREE_DIM] = {0};
+        pimattn_partial leaves[TREE_LEAVES], all = {-HUGE_VALF, 0, want, TREE_DIM};
+        fill_normal(q, TREE_DIM, 2, &rng);
+        for (uint64_t k = 0; k < TREE_LEAVES; k++) {
+            uint64_t first = k * LEAF, last = first + LEAF < n ? first + LEAF : n;
+            pimattn_partial none = {-HUGE_VALF, 0, o[k], TREE_DIM};
+            leaves[k] = none;
+            if (kept > first && kept < begin)
+                last = kept < last ? kept : last;
+            else if (begin > first && kept <= first)
+                first = begin;
+            bool mixed = kept > k * LEAF && kept < begin && begin < (k + 1) * LEAF && begin < n;
+            if (mixed) kept = begin; /* a leaf with a gap is no page list */
+            if (mixed) last = (k + 1) * LEAF < n ? (k + 1) * LEAF : n;
+            if (first < last) leaf_partial(leaf, &kv, first, last, q, &leaves[k]);
+        }
+        tree(&all, leaves, 0, TREE_LEAVES);
+        pimattn_partial_output(&all, want);
+        pimattn_config c = plain;
+        c.shape.window = n - begin, c.shape.sink_tokens = kept;
+        if (rng_range(&rng, 0, 1)) c.max_workers = 3, c.parallel_for = backwards;
+        pimattn_engine *e = engine_new(&c);
+        pimattn_seq seq = 0;
+        if (!e) break;
+        CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+        CHECK_U(kv_append(e, seq, 0, &kv, 0, n), PIMATTN_OK);
+        CHECK_U(pimattn_attend_one(e, seq, 0, out, q, NULL), PIMATTN_OK);
+        CHECK_BYTES(out, want, sizeof out);
+        pimattn_engine_destroy(e);
+    }
+    pimattn_engine_destroy(leaf);
+    kv_free(&kv);
+}
+
+static void windows_merge_by_the_tree_of_absolute_leaves(void)
+{
+    over_kernels(window_tree);
+}
+
+/* --------------------------------------------------------------------------
  * Bad input, and the device way.
  * -------------------------------------------------------------------------- */
 
@@ -996,6 +1085,7 @@ int main(void)
     RUN(an_overflowing_score_is_nan_under_a_soft_cap);
     RUN(pages_of_the_caller_give_the_bytes_of_the_cache);
     RUN(nothing_behind_the_last_token_is_read);
+    RUN(windows_merge_by_the_tree_of_absolute_leaves);
     RUN(bad_pages_are_refused_in_words);
     RUN(int8_pages_without_scales_are_refused);
     RUN(bad_variants_are_named);
