@@ -871,8 +871,8 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     pimhw_device *device, const pimhw_program *program, const pimhw_request *request,
     bool (*emit)(void *user, const pimhw_instruction *instruction), void *user, pimhw_cause *why);
 
-/* Bytes of one instruction whose operands are numbers: 8 of mask, 4 each of row, gpr and aux, 2 each
-   of kind and flags, op_size, bank, column, tile and out. */
+/* Bytes of one instruction whose operands are numbers: 8 of mask, 4 each of row, gpr and aux, 2
+   each of kind and flags, op_size, bank, column, tile and out. */
 enum { PIMHW_INSTRUCTION_BYTES = 32 };
 
 /*

@@ -499,7 +499,7 @@ typedef enum pimattn_order {
     PIMATTN_HND      /* [n_kv_heads][page_tokens][dim] */
 } pimattn_order;
 
-/* Rows in pages of the caller, of the shape's types; bytes from one to the next, 0: by the order. */
+/* Rows in pages of the caller, of the shape's types; bytes to the next one, 0: by the order. */
 typedef struct pimattn_rows {
     const void *at; /* of page 0 */
     size_t page, token, head;
@@ -4441,7 +4441,7 @@ static void pimattn_i_module_free(pimattn_i_module *m, const pimattn_config *c)
     pimattn_i_release(a, m, sizeof *m);
 }
 
-/* Memory, units and tables of the device way; what fails leaves the rest to pimattn_i_module_free. */
+/* Memory, units and tables of the device way; a failure leaves what there is to _module_free. */
 static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const pimattn_config *c,
                                               pimhw_cause *why)
 {

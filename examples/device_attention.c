@@ -76,7 +76,7 @@ static void print_row(const char *name, double error, const pimattn_readings *r,
            d->total_pJ * 1e-6);
 }
 
-/* What the hub holds of one layer's attention: the program, once resolved there and once unrolled. */
+/* What the hub holds of one layer's attention: the program, resolved there and unrolled. */
 static void print_program(const pimattn_config *config, uint64_t n_tokens)
 {
     pimattn_plan plan;
