@@ -22,9 +22,13 @@ EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/*.c))
 BENCHES  = $(patsubst bench/%.c,$(BUILD)/%,$(wildcard bench/*.c))
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/*.c))
 
-# They compute no attention on the host, or little: built without the kernels they take less long.
-SCALAR   = $(patsubst %,$(BUILD)/tests/%,law_coverage law_monotone law_skip law_steady \
-             plan_mappings) $(BUILD)/estimate $(BUILD)/timeline
+# Programs build the headers' functions only if compiled by themselves; here one object has them
+# for all, so that make takes less long. Those that look inside build their own.
+LIBRARY  = $(BUILD)/library.o
+OWN      = $(BUILD)/embed $(BUILD)/append $(BUILD)/cache $(BUILD)/decode $(BUILD)/prefill \
+           $(BUILD)/pages $(BUILD)/tests/attn_variants $(BUILD)/tests/contract_cache \
+           $(BUILD)/tests/hw_mapping $(BUILD)/tests/law_cache $(BUILD)/tests/oracle_device
+SHARED   = $(filter-out $(OWN),$(EXAMPLES) $(BENCHES) $(TESTS))
 
 all: $(EXAMPLES) $(BENCHES)
 
@@ -48,17 +52,23 @@ clean:
 
 $(BUILD)/tests/%: tests/%.c $(HEADERS) $(wildcard tests/*.h examples/*.h)
 	@mkdir -p $(BUILD)/tests
-	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< -lm
+	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< $(USE) -lm
 
 $(BUILD)/threads: OMP = $(OPENMP)
-$(SCALAR): CFLAGS += -DPIMATTN_SIMD=0
+$(SHARED): USE = -DPIMHW_IMPLEMENTED -DPIMATTN_IMPLEMENTED $(LIBRARY)
+$(SHARED): $(LIBRARY)
+
+$(LIBRARY): $(HEADERS)
+	@mkdir -p $(BUILD)
+	printf '#define PIMATTN_IMPLEMENTATION\n#include "pimattn.h"\n' | \
+	    $(CC) $(CFLAGS) -x c -c -o $@ -
 
 $(BUILD)/%: examples/%.c $(HEADERS) $(wildcard examples/*.h)
 	@mkdir -p $(BUILD)
-	$(CC) $(CFLAGS) $(OMP) $(LDFLAGS) -pthread -o $@ $< -lm
+	$(CC) $(CFLAGS) $(OMP) $(LDFLAGS) -pthread -o $@ $< $(USE) -lm
 
 $(BUILD)/%: bench/%.c $(HEADERS) $(wildcard bench/*.h) examples/pool.h
 	@mkdir -p $(BUILD)
-	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< -lm
+	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< $(USE) -lm
 
 .PHONY: all programs demo test bench check clean

@@ -796,7 +796,8 @@ PIMHW_API float pimhw_lane_value(uint32_t lane_type, uint16_t lane);
  * What the units beside the banks hold: global buffers, output entries, the table of AF; and the
  * hub's registers (GPR). They do the commands of a listing on the bytes of a memory:
  *
- *     MAC        products of the lanes exact in f32, added pairwise, the sum added to the entry
+ *     MAC        products of the lanes exact in f32, added pairwise, the sum added to the entry; of
+ *                the tile, or after CFR 0 = 0 of banks 2 i and 2 i + 1, for both of them
  *     EWMUL      banks 0 and 1 of every bank group, into bank 2
  *     AF         by the samples of the mode that CFR 2 holds, linear in between
  *     WR_GB      GPR block gpr + index; PIMHW_DISTINCT: gpr + index * n_channels + channel
@@ -1526,47 +1527,33 @@ PIMHW_API pimhw_status pimhw_config_init(pimhw_config *config, const char *prese
     return PIMHW_OK;
 }
 
-/* Letters to change, add or drop between two short words. */
+/* Letters of the longer word that two do not share at their begin and end. */
 static uint32_t pimhw_i_distance(const char *a, const char *b)
 {
-    enum { MOST = 24 };
-    uint32_t row[MOST + 1];
-    size_t n = (size_t)pimhw_i_min(strlen(b), MOST);
-    for (size_t j = 0; j <= n; j++)
-        row[j] = (uint32_t)j;
-    for (size_t i = 0; a[i] && i < MOST; i++) {
-        uint32_t diagonal = row[0];
-        row[0] = (uint32_t)i + 1;
-        for (size_t j = 1; j <= n; j++) {
-            uint32_t change = diagonal + (a[i] != b[j - 1]);
-            diagonal = row[j];
-            uint32_t one_side = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            row[j] = change < one_side ? change : one_side;
-        }
-    }
-    return row[n];
+    size_t n = strlen(a), m = strlen(b), least = n < m ? n : m, head = 0, tail = 0;
+    while (head < least && a[head] == b[head])
+        head++;
+    while (tail < least - head && a[n - 1 - tail] == b[m - 1 - tail])
+        tail++;
+    return (uint32_t)((n > m ? n : m) - head - tail);
 }
 
-/* The field whose name is nearest, of all but one. */
-static const char *pimhw_i_nearest(const char *name, const char *but)
-{
-    const char *near = NULL;
-    for (size_t i = 0; i < PIMHW_I_N_FIELDS; i++) {
-        const char *field = PIMHW_I_FIELDS[i].name;
-        if (field == but) continue;
-        if (!near || pimhw_i_distance(name, field) < pimhw_i_distance(name, near)) near = field;
-    }
-    return near;
-}
-
+/* A field by its name; NULL: there is none, the cause says which two names are nearest. */
 static const pimhw_i_field *pimhw_i_field_named(const char *name, pimhw_cause *why)
 {
-    if (!name) pimhw_cause_write(why, "no field \"(null)\" in a device");
     const pimhw_i_field *f = name ? pimhw_i_field_find(name, strlen(name)) : NULL;
-    if (f || !name) return f;
-    const char *near = pimhw_i_nearest(name, NULL);
-    pimhw_cause_write(why, "no field \"%s\" in a device; the nearest are %s and %s", name, near,
-                      pimhw_i_nearest(name, near));
+    const char *near[2] = {"", ""};
+    if (f) return f;
+    for (size_t i = 0; name && i < PIMHW_I_N_FIELDS; i++) {
+        const char *field = PIMHW_I_FIELDS[i].name;
+        uint32_t off = pimhw_i_distance(name, field);
+        bool first = !*near[0] || off < pimhw_i_distance(name, near[0]);
+        if (first) near[1] = near[0];
+        if (!first && *near[1] && off >= pimhw_i_distance(name, near[1])) continue;
+        near[!first] = field;
+    }
+    pimhw_cause_write(why, "no field \"%s\" in a device; the nearest are %s and %s",
+                      name ? name : "(null)", near[0], near[1]);
     return NULL;
 }
 
@@ -1616,6 +1603,20 @@ PIMHW_API uint32_t pimhw_config_outs(const pimhw_config *config)
     return config->controller == PIMHW_DCS ? config->obuf : config->out_entries;
 }
 
+/* What must not be more than what; the last two with refresh, the last under gaps. */
+static const struct {
+    char less[100], more[8];
+    bool refresh, gaps;
+} PIMHW_I_ORDER[] = {
+    {"tRCD_RD", "tRAS", false, false}, /* else no row is ever read */
+    {"tRCD_WR", "tRAS", false, false},
+    {"tRAS", "tRC", false, false},
+    /* rows that refresh closes are open again, and read, before the next refresh */
+    {"tRFC+tRC+tRAS+tRP+tRTP+tCL+tWR+tMOD+tRCD_MAC+tRCD_AF+tRCD_EWMUL+tRCD_RDCP+tRCD_WRCP+1",
+     "tREFI", true, false},
+    {"tWR_INP+tMAC+tRD_OUT+1", "tREFI", true, true},
+};
+
 PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_cause *why)
 {
     const pimhw_config *c = config;
@@ -1629,35 +1630,26 @@ PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_caus
                                 (uint64_t)f->least, (uint64_t)f->most);
     }
     uint64_t banks = (uint64_t)c->n_bank_groups * c->n_group_banks;
-    /* rows that refresh closes are open again, and read, before the next refresh */
-    uint64_t row = pimhw_i_sum(config, "tRFC+tRC+tRAS+tRP+tRTP+tCL+tWR+tMOD+"
-                                       "tRCD_MAC+tRCD_AF+tRCD_EWMUL+tRCD_RDCP+tRCD_WRCP");
-    uint64_t exec = (uint64_t)c->tWR_INP + c->tMAC + c->tRD_OUT;
+    if (banks > PIMHW_MAX_BANKS)
+        return pimhw_i_fail(why, wrong, "n_bank_groups * n_group_banks is %u, not 1 to %u", banks,
+                            (uint64_t)PIMHW_MAX_BANKS);
+    if (c->row_bytes % c->column_bytes || c->column_bytes % c->element_bytes)
+        return pimhw_i_fail(
+            why, wrong, "row_bytes %u, column_bytes %u, element_bytes %u: not multiples",
+            (uint64_t)c->row_bytes, (uint64_t)c->column_bytes, (uint64_t)c->element_bytes);
     bool gaps = c->controller != PIMHW_IN_ORDER;
-    const struct {
-        bool broken;
-        uint64_t a, b, c;
-        const char *text;
-    } rules[] = {
-        {banks > PIMHW_MAX_BANKS, banks, PIMHW_MAX_BANKS, 0,
-         "n_bank_groups * n_group_banks is %u, not 1 to %u"},
-        {banks % c->n_ranks != 0, banks, c->n_ranks, 0, "%u banks do not fill n_ranks %u"},
-        {c->row_bytes % c->column_bytes != 0, c->row_bytes, c->column_bytes, 0,
-         "row_bytes %u is not a multiple of column_bytes %u"},
-        {c->column_bytes % c->element_bytes != 0, c->column_bytes, c->element_bytes, 0,
-         "column_bytes %u is not a multiple of element_bytes %u"},
-        {c->out_bits != 16 && c->out_bits != 32, c->out_bits, 0, 0, "out_bits is %u, not 16 or 32"},
-        {c->tRAS < c->tRCD_RD || c->tRAS < c->tRCD_WR, c->tRAS, c->tRCD_RD, c->tRCD_WR,
-         "tRAS %u is less than tRCD_RD %u or tRCD_WR %u: no row is ever read"},
-        {c->tRAS > c->tRC, c->tRAS, c->tRC, 0, "tRAS %u is more than tRC %u"},
-        {c->refresh && c->tREFI <= row, c->tREFI, row, 0,
-         "tREFI %u is not more than %u, tRFC and all clocks of a row"},
-        {c->refresh && gaps && c->tREFI <= exec, c->tREFI, exec, 0,
-         "tREFI %u is not more than %u, tWR_INP + tMAC + tRD_OUT"},
-    };
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
-        if (rules[i].broken)
-            return pimhw_i_fail(why, wrong, rules[i].text, rules[i].a, rules[i].b, rules[i].c);
+    if (banks % c->n_ranks)
+        return pimhw_i_fail(why, wrong, "%u banks do not fill n_ranks %u", banks,
+                            (uint64_t)c->n_ranks);
+    if (c->out_bits != 16 && c->out_bits != 32)
+        return pimhw_i_fail(why, wrong, "out_bits is %u, not 16 or 32", (uint64_t)c->out_bits);
+    for (size_t i = 0; i < sizeof PIMHW_I_ORDER / sizeof PIMHW_I_ORDER[0]; i++) {
+        const char *less = PIMHW_I_ORDER[i].less, *more = PIMHW_I_ORDER[i].more;
+        uint64_t a = pimhw_i_sum(c, less), b = pimhw_i_sum(c, more);
+        if (PIMHW_I_ORDER[i].refresh && !c->refresh) continue;
+        if (a > b && (gaps || !PIMHW_I_ORDER[i].gaps))
+            return pimhw_i_fail(why, wrong, "%s, %u, is more than %s, %u", less, a, more, b);
+    }
     if (!c->allocator.alloc != !c->allocator.release)
         return pimhw_i_fail(why, wrong, "allocator has only one of alloc and release");
     return PIMHW_OK;
@@ -2283,14 +2275,17 @@ PIMHW_API float pimhw_lane_value(uint32_t lane_type, uint16_t lane)
     return sign ? -f : f;
 }
 
-/* Serials, plus 1, of the instructions that last filled and used a tile. */
+enum { PIMHW_I_FILLS_KEPT = 4 };
+
+/* Serials, plus 1, of the instructions that last filled and used a tile, and filled it before. */
 typedef struct pimhw_i_tile {
     uint64_t filled, used;
+    uint64_t lost[PIMHW_I_FILLS_KEPT], n_lost;
 } pimhw_i_tile;
 
 /* An output entry of a channel: who uses it, and what the sum in it is. */
 typedef struct pimhw_i_account {
-    uint64_t used;
+    uint64_t used, af_used; /* af_used: of the output of this number */
     bool begun, unread;
     uint32_t out;                    /* whose sum it is, while it is unread */
     uint32_t flags, gpr, aux, round; /* of the MAC that began it */
@@ -2308,6 +2303,7 @@ struct pimhw_units {
     pimhw_cause why;
     size_t bytes;
     uint32_t n_banks, n_lanes, n_tiles, n_outs, af_mode;
+    bool neighbours;        /* MACs multiply pairs of banks, not the tile */
     uint32_t wide_banks;    /* n_banks in whole vectors */
     uint64_t *column_tag;   /* [channels][PIMHW_I_COLUMNS] row and column, plus 1; 0: empty */
     float *columns;         /* [channels][PIMHW_I_COLUMNS][lanes][wide_banks] */
@@ -2319,10 +2315,10 @@ struct pimhw_units {
     uint16_t *gpr;          /* [gpr_blocks][lanes] */
 };
 
-/* Accumulators that any controller uses; ping-pong needs two. */
+/* Accumulators that any controller uses; ping-pong needs two, and one that stays empty. */
 static uint64_t pimhw_i_outs_most(const pimhw_config *c)
 {
-    return pimhw_i_max(pimhw_i_max(c->out_entries, c->obuf), 2);
+    return pimhw_i_max(pimhw_i_max(c->out_entries, c->obuf), 2) + 1;
 }
 
 /* Points the tables of the units into the memory behind them; returns the bytes of both. */
@@ -2475,24 +2471,46 @@ static void pimhw_i_hazard(pimhw_units *u, const char *text, const pimhw_event *
                        e->command == PIMHW_CMD_WRGB ? e->tile : e->out);
 }
 
-/* The tile of an event, to fill or to use. */
+/* Whether something was in a tile after a fill and up to now that is no more. */
+static bool pimhw_i_tile_lost(const pimhw_i_tile *t, uint64_t filled, uint64_t now)
+{
+    bool lost = false;
+    for (uint32_t i = 0; i < PIMHW_I_FILLS_KEPT; i++)
+        lost = lost || (t->lost[i] > filled && t->lost[i] <= now);
+    return lost;
+}
+
+/* The tile of an event, to fill or to use: the newest that was filled before it. */
 static float *pimhw_i_tile_of(pimhw_units *u, const pimhw_event *e, bool fill)
 {
-    size_t i = (size_t)e->channel * u->n_tiles + e->region * u->config.in_entries + e->tile;
-    pimhw_i_tile *t = &u->tile_use[i];
-    if (fill && t->used > e->serial + 1)
+    size_t i = (size_t)e->channel * u->n_tiles + e->tile, other = i + u->config.in_entries;
+    pimhw_i_tile *t = &u->tile_use[i], *t2 = &u->tile_use[other];
+    uint64_t now = e->serial + 1;
+    if (fill ? e->region
+             : t2->filled && t2->filled <= now && (t2->filled > t->filled || t->filled > now)) {
+        pimhw_i_tile *swap = t;
+        t = t2;
+        t2 = swap;
+        i = other;
+    }
+    if (fill && (t->used > now || t2->used > now))
         pimhw_i_hazard(u, "channel %u: a MAC has used tile %u before it was written", e);
-    if (t->filled > e->serial + 1)
+    bool lost =
+        !fill && (pimhw_i_tile_lost(t, t->filled, now) || pimhw_i_tile_lost(t2, t->filled, now));
+    if (t->filled > now || lost)
         pimhw_i_hazard(u, "channel %u: tile %u was overwritten too early", e);
-    *(fill ? &t->filled : &t->used) = e->serial + 1;
+    if (fill) t->lost[t->n_lost++ % PIMHW_I_FILLS_KEPT] = t->filled;
+    *(fill ? &t->filled : &t->used) = now;
     return u->tiles + i * u->n_lanes;
 }
 
 /* The entry of an event, used in the order of the program. */
 static pimhw_i_account *pimhw_i_sum_of(pimhw_units *u, const pimhw_event *e, float **values)
 {
-    size_t i = (size_t)e->channel * u->n_outs + e->entry;
+    bool none = e->entry >= u->n_outs;
+    size_t i = (size_t)e->channel * u->n_outs + (none ? 0 : e->entry);
     pimhw_i_account *s = &u->sums[i];
+    if (none) pimhw_i_hazard(u, "channel %u: no accumulator is left for output %u", e);
     if (s->used > e->serial + 1)
         pimhw_i_hazard(u, "channel %u: output entry %u was used out of order", e);
     if (s->unread && s->out != e->out)
@@ -2500,6 +2518,16 @@ static pimhw_i_account *pimhw_i_sum_of(pimhw_units *u, const pimhw_event *e, flo
     s->used = e->serial + 1;
     *values = u->sum + i * u->n_banks;
     return s;
+}
+
+/* The results of AF of an output, written and read in the order of the program. */
+static float *pimhw_i_af_of(pimhw_units *u, const pimhw_event *e)
+{
+    size_t i = (size_t)e->channel * u->n_outs + e->out;
+    if (u->sums[i].af_used > e->serial + 1)
+        pimhw_i_hazard(u, "channel %u: AF of output %u was overwritten too early", e);
+    u->sums[i].af_used = e->serial + 1;
+    return u->af + i * u->n_banks;
 }
 
 /* Lanes of the same type as floats, one to each vector. */
@@ -2538,8 +2566,11 @@ static void pimhw_i_dots(float sums[PIMHW_I_WIDE], const float *tile, const floa
     float waiting[10][PIMHW_I_WIDE], p[PIMHW_I_WIDE];
     uint32_t n = 0;
     for (uint32_t i = 0; i < lanes; i++, n++) {
-        for (uint32_t b = 0; b < PIMHW_I_WIDE; b++)
-            p[b] = tile[i] * column[(size_t)i * step + b];
+        const float *lane = column + (size_t)i * step;
+        for (uint32_t b = 0; tile && b < PIMHW_I_WIDE; b++)
+            p[b] = tile[i] * lane[b];
+        for (uint32_t b = 0; !tile && b < PIMHW_I_WIDE; b++)
+            p[b] = lane[b] * lane[b ^ 1];
         for (uint32_t done = i; done & 1; done >>= 1, n--)
             for (uint32_t b = 0; b < PIMHW_I_WIDE; b++)
                 p[b] = waiting[n - 1][b] + p[b];
@@ -2555,7 +2586,7 @@ static void pimhw_i_do_mac(pimhw_units *u, const pimhw_event *e)
 {
     bool one = e->command == PIMHW_CMD_MAC;
     float *values, sums[PIMHW_I_WIDE];
-    const float *tile = pimhw_i_tile_of(u, e, false);
+    const float *tile = u->neighbours ? NULL : pimhw_i_tile_of(u, e, false);
     pimhw_i_account *s = pimhw_i_sum_of(u, e, &values);
     const float *column = pimhw_i_column_of(u, e);
     if (!column) return;
@@ -2607,7 +2638,7 @@ static void pimhw_i_do_output(pimhw_units *u, const pimhw_event *e)
     pimhw_event its = *e;
     pimhw_i_account *s = pimhw_i_sum_of(u, e, &values);
     bool af = e->command == PIMHW_CMD_RDAF16, narrow = u->config.out_bits == 16;
-    const float *from = af ? u->af + (values - u->sum) : values;
+    const float *from = af ? pimhw_i_af_of(u, e) : values;
     if (s->begun) {
         its.flags = s->flags;
         its.gpr += s->gpr;
@@ -2695,11 +2726,11 @@ static void pimhw_i_do_ewmul(pimhw_units *u, const pimhw_event *e)
 
 static void pimhw_i_do_af(pimhw_units *u, const pimhw_event *e)
 {
-    float *values;
+    float *values, *to = pimhw_i_af_of(u, e);
     pimhw_i_sum_of(u, e, &values);
     const float *samples = u->samples + (size_t)u->af_mode * PIMHW_AF_SAMPLES;
     for (uint32_t b = 0; b < u->n_banks; b++)
-        u->af[(size_t)(values - u->sum) + b] = pimhw_i_af(samples, values[b]);
+        to[b] = pimhw_i_af(samples, values[b]);
 }
 
 PIMHW_API void pimhw_units_command(void *units, const pimhw_event *event)
@@ -2728,7 +2759,9 @@ PIMHW_API void pimhw_units_hub(void *units, const pimhw_instruction *in)
 {
     pimhw_units *u = (pimhw_units *)units;
     if (u->status != PIMHW_OK) return;
-    if (in->kind == PIMHW_CFR && in->out == 1 && in->aux == 2) {
+    if (in->kind == PIMHW_CFR && in->out == 1 && in->aux == 0) {
+        u->neighbours = in->gpr == 0;
+    } else if (in->kind == PIMHW_CFR && in->out == 1 && in->aux == 2) {
         u->af_mode = in->gpr;
         if (in->gpr >= PIMHW_AF_MODES)
             pimhw_i_units_fail(u, PIMHW_ERR_PROGRAM, "CFR 2: AF mode %u, of %u", in->gpr,
@@ -2758,6 +2791,7 @@ PIMHW_API void pimhw_units_begin(pimhw_units *units, const pimhw_request *reques
     units->status = PIMHW_OK;
     units->why.text[0] = '\0';
     units->af_mode = 0;
+    units->neighbours = false;
 }
 
 PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why)
@@ -2782,8 +2816,6 @@ typedef struct pimhw_i_rules {
     /* last, next: clock << 8 | 255 - row of the table, so that of equal clocks the first row holds;
        0: none */
     uint64_t key[PIMHW_I_N_LEVELS][PIMHW_N_COMMANDS][PIMHW_N_COMMANDS];
-    uint8_t n_after[PIMHW_N_COMMANDS]; /* commands of all banks that wait for it: */
-    uint8_t after[PIMHW_N_COMMANDS][PIMHW_CMD_ACT];
     uint64_t again_ck[PIMHW_N_COMMANDS];    /* to the next of its kind, same bank; 1 or more */
     uint8_t again_reason[PIMHW_N_COMMANDS]; /* pimhw_spent */
     uint32_t occupies[PIMHW_N_COMMANDS];
@@ -2842,9 +2874,6 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
         rules->class_of[last] = (uint8_t)pimhw_i_min(PIMHW_I_COMMANDS[last].spent, PIMHW_I_OTHER);
         for (uint32_t level = 0; level < PIMHW_I_N_LEVELS; level++)
             again = pimhw_i_max(again, rules->key[level][last][last]);
-        for (uint32_t next = 0; next < PIMHW_CMD_ACT; next++)
-            if (rules->key[PIMHW_I_CHANNEL][last][next])
-                rules->after[last][rules->n_after[last]++] = (uint8_t)next;
         rules->again_ck[last] = pimhw_i_max(again >> 8, 1);
         rules->again_reason[last] =
             again ? PIMHW_I_CONSTRAINTS[255 - (again & 255)].reason : (uint8_t)PIMHW_WAIT_HOST;
@@ -2952,7 +2981,7 @@ typedef struct pimhw_i_flow {
     bool begun, mac_since;            /* a MAC came since the last WR_GB */
     uint32_t group_tiles;             /* of the newest group */
     uint64_t filling;                 /* the phase that takes MACs */
-    uint64_t group, used_group;       /* newest of WR_GB, of a MAC; 0: none */
+    uint64_t group, used_group;       /* newest of WR_GB, of a MAC */
     pimhw_i_when start, start_before; /* of the phase that runs next */
     uint64_t done_ck[PIMHW_I_OTHER];
     /* both */
@@ -3126,28 +3155,14 @@ static bool pimhw_i_active(const pimhw_i_channel *ch)
 /* Rows that a command opens or closes. */
 static void pimhw_i_switch_rows(pimhw_i_channel *ch, uint32_t command, uint32_t bank, uint64_t row)
 {
-    pimhw_i_banks *b = ch->banks;
-    switch (command) {
-    case PIMHW_CMD_ACT16:
-        ch->row_open = true;
-        ch->row = row;
-        if (!ch->banked) break;
-        b->open = ch->rules->all_banks;
-        for (uint32_t i = 0; i < PIMHW_MAX_BANKS; i++)
-            b->row[i] = row;
-        break;
-    case PIMHW_CMD_PREA:
-    case PIMHW_CMD_WRA16:
-        ch->row_open = false;
-        if (ch->banked) b->open = 0;
-        break;
-    case PIMHW_CMD_ACT:
-        b->open |= (uint64_t)1 << bank;
-        b->row[bank] = row;
-        break;
-    case PIMHW_CMD_PRE: b->open &= ~((uint64_t)1 << bank); break;
-    default: break;
-    }
+    bool one = pimhw_i_one_bank(command), opens = (PIMHW_I_OPENS >> command & 1) != 0;
+    uint64_t which = one ? (uint64_t)1 << bank : ch->rules->all_banks;
+    if (!one) ch->row_open = opens;
+    if (!one && opens) ch->row = row;
+    if (!ch->banked) return;
+    ch->banks->open = opens ? ch->banks->open | which : ch->banks->open & ~which;
+    for (uint64_t left = opens ? which : 0; left; left &= left - 1)
+        ch->banks->row[pimhw_i_lowest(left)] = row;
 }
 
 /* What n commands of one kind, the last at clock `last`, change but the breakdown. */
@@ -3160,10 +3175,8 @@ static void pimhw_i_effects(pimhw_i_channel *ch, const pimhw_i_work *work, uint3
     ch->issued_ck[command] = last;
     if (!pimhw_i_has_rules(ch->rules, command)) return;
     const uint64_t *key = ch->rules->key[PIMHW_I_CHANNEL][command];
-    for (uint32_t i = 0; i < ch->rules->n_after[command]; i++) {
-        uint32_t next = ch->rules->after[command][i];
-        ch->ready[next] = pimhw_i_max(ch->ready[next], (last << 8) + key[next]);
-    }
+    for (uint32_t next = 0; next < PIMHW_CMD_ACT; next++)
+        if (key[next]) ch->ready[next] = pimhw_i_max(ch->ready[next], (last << 8) + key[next]);
     if (ch->banked) pimhw_i_raise(key, ch->ready, last);
     if (pimhw_i_one_bank(command)) {
         uint32_t group = work->bank / ch->rules->config.n_group_banks;
@@ -3359,13 +3372,6 @@ static int pimhw_i_best(const pimhw_i_channel *ch, const pimhw_i_accesses *list,
     return best;
 }
 
-static void pimhw_i_remove(pimhw_i_accesses *list, int at)
-{
-    list->n--;
-    for (uint32_t i = (uint32_t)at; i < list->n; i++)
-        list->at[i] = list->at[i + 1];
-}
-
 /* Whether an active access waits for this very bank: then its row is not closed. */
 static bool pimhw_i_guarded(const pimhw_i_channel *ch, uint32_t command, uint32_t bank, int self)
 {
@@ -3390,13 +3396,13 @@ static void pimhw_i_serve(pimhw_i_channel *ch, pimhw_i_accesses *list, int at, u
         return;
     }
     if (!pimhw_i_send(ch, next, t, 1, &work, reason)) return;
-    if (next == work.command) {
-        pimhw_i_completed(ch, next);
-        pimhw_i_remove(list, at);
-    } else if (next == PIMHW_CMD_ACT && list != &b->active && b->active.n < PIMHW_I_QUEUE) {
-        pimhw_i_remove(list, at);
-        b->active.at[b->active.n++] = access;
-    }
+    bool done = next == work.command;
+    if (done) pimhw_i_completed(ch, next);
+    if (!done && (next != PIMHW_CMD_ACT || list == &b->active || b->active.n == PIMHW_I_QUEUE))
+        return;
+    uint32_t behind = --list->n - (uint32_t)at;
+    memmove(&list->at[at], &list->at[at + 1], behind * sizeof access);
+    if (!done) b->active.at[b->active.n++] = access;
 }
 
 /* Serves the ordinary queues and the active list clock by clock; the PIM queue is empty. */
@@ -3474,12 +3480,6 @@ static void pimhw_i_not_before(pimhw_i_when *when, uint64_t ck, uint32_t reason)
     when->reason = reason;
 }
 
-/* The same for a clock with its reason below: clock << 8 | reason. */
-static void pimhw_i_not_before_key(pimhw_i_when *when, uint64_t key)
-{
-    if (key >> 8 > when->ck) pimhw_i_not_before(when, key >> 8, (uint32_t)(key & 255));
-}
-
 static void pimhw_i_not_before_table(pimhw_i_when *when, const pimhw_i_channel *ch,
                                      uint32_t command, uint32_t bank)
 {
@@ -3506,6 +3506,14 @@ static void pimhw_i_remember(pimhw_i_last *last, const pimhw_i_work *work, uint6
     last->command = (uint8_t)work->command;
     last->bank = (uint8_t)work->bank;
     last->ck = ck;
+}
+
+/* The first n commands of a record are over. */
+static void pimhw_i_take_off(pimhw_i_record *record, uint32_t n)
+{
+    record->n -= n;
+    record->work.tile += n;
+    record->work.column += n;
 }
 
 /* Static: program order, and the last command's time after a change of class. */
@@ -3561,10 +3569,12 @@ static pimhw_i_when pimhw_i_stream_at(const pimhw_i_channel *ch, uint32_t stream
     if (!row && last->any)
         pimhw_i_not_before(&at, last->ck + pimhw_i_gap(ch->rules, last, work),
                            PIMHW_I_GAP_REASON[ch->rules->class_of[next]]);
+    uint64_t tile = 0, out = 0; /* clock << 8 | reason */
     if (!row && dcs && pimhw_i_has_tiles(next))
-        pimhw_i_not_before_key(&at, mac ? f->tile_mac[work->tile] : f->tile_write[work->tile]);
-    if (!row && dcs && next != PIMHW_CMD_WRGB)
-        pimhw_i_not_before_key(&at, mac ? f->out_mac[work->out] : f->out_io[work->out]);
+        tile = (mac ? f->tile_mac : f->tile_write)[work->tile];
+    if (!row && dcs && next != PIMHW_CMD_WRGB) out = (mac ? f->out_mac : f->out_io)[work->out];
+    pimhw_i_not_before(&at, tile >> 8, (uint32_t)(tile & 255));
+    pimhw_i_not_before(&at, out >> 8, (uint32_t)(out & 255));
     if (!dcs) pimhw_i_not_before(&at, start->ck, start->reason);
     if (row) pimhw_i_not_before(&at, f->mac_stream_ck, PIMHW_WAIT_OPERAND);
     if (mac)
@@ -3576,30 +3586,21 @@ static pimhw_i_when pimhw_i_stream_at(const pimhw_i_channel *ch, uint32_t stream
 
 /* -- DCS -- */
 
-/* Charges and tells the oldest command of a stream. */
-static void pimhw_i_emit(pimhw_i_channel *ch, uint32_t stream)
-{
-    pimhw_i_ring *r = &ch->flow->ring[stream];
-    uint32_t slot = r->begin++ % PIMHW_I_RING;
-    uint64_t key = r->key[slot];
-    pimhw_i_note(ch, (uint32_t)(key >> 8 & 255), key >> 16, 1, &r->work[slot],
-                 (uint32_t)(key & 255));
-}
-
-/* Emits what no later command of either stream can precede: they come from these clocks on. */
+/* Charges and tells what no later command of a stream can precede: they come from a clock on. */
 static void pimhw_i_merge(pimhw_i_channel *ch, uint64_t io_ck, uint64_t mac_ck)
 {
-    pimhw_i_ring *io = &ch->flow->ring[PIMHW_I_IO], *mac = &ch->flow->ring[PIMHW_I_MAC];
     for (;;) {
-        bool has_io = io->begin != io->end, has_mac = mac->begin != mac->end;
-        uint64_t io_at = has_io ? io->key[io->begin % PIMHW_I_RING] >> 16 : io_ck;
-        uint64_t mac_at = has_mac ? mac->key[mac->begin % PIMHW_I_RING] >> 16 : mac_ck;
-        if (has_mac && mac_at <= io_at)
-            pimhw_i_emit(ch, PIMHW_I_MAC);
-        else if (has_io && io_at < mac_at)
-            pimhw_i_emit(ch, PIMHW_I_IO);
-        else
-            return;
+        uint64_t at[PIMHW_I_STREAMS] = {io_ck, mac_ck};
+        for (uint32_t s = 0; s < PIMHW_I_STREAMS; s++) {
+            const pimhw_i_ring *r = &ch->flow->ring[s];
+            if (r->begin != r->end) at[s] = r->key[r->begin % PIMHW_I_RING] >> 16;
+        }
+        pimhw_i_ring *next = &ch->flow->ring[at[PIMHW_I_MAC] <= at[PIMHW_I_IO]];
+        if (next->begin == next->end) return;
+        uint32_t slot = next->begin++ % PIMHW_I_RING;
+        uint64_t key = next->key[slot];
+        pimhw_i_note(ch, (uint32_t)(key >> 8 & 255), key >> 16, 1, &next->work[slot],
+                     (uint32_t)(key & 255));
     }
 }
 
@@ -3635,7 +3636,6 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
     const pimhw_i_rules *rules = ch->rules;
     pimhw_i_flow *f = ch->flow;
     pimhw_i_work *work = &record->work;
-    uint64_t since = 0; /* commands whose effects are still to come */
     while (record->n > 0) {
         pimhw_i_dispatch(f, stream, 0);
         uint32_t next = pimhw_i_needed(ch, work);
@@ -3645,10 +3645,6 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
                       ((pimhw_i_has_tiles(next) && f->tile_marks[work->tile]) ||
                        (next != PIMHW_CMD_WRGB && f->out_marks[work->out]));
         bool blocked = marked || at.ck >= ch->due_ck;
-        if (since && (blocked || next != work->command)) {
-            pimhw_i_effects(ch, work, work->command, f->last[stream].ck, since);
-            since = 0;
-        }
         if (blocked) {
             f->blocked_at[stream] = at;
             if (marked) f->blocked_at[stream].ck = UINT64_MAX;
@@ -3659,8 +3655,8 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
         PIMHW_ASSERT(ring->end - ring->begin <= PIMHW_I_RING);
         ring->key[slot] = at.ck << 16 | next << 8 | at.reason;
         if (ch->sink) ring->work[slot] = *work;
+        pimhw_i_effects(ch, work, next, at.ck, 1);
         if (next != work->command) {
-            pimhw_i_effects(ch, work, next, at.ck, 1);
             f->mac_stream_ck = at.ck;
             continue;
         }
@@ -3670,9 +3666,7 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
         work->tile += pimhw_i_has_tiles(next);
         work->column++;
         record->n--;
-        since++;
     }
-    if (since) pimhw_i_effects(ch, work, work->command, f->last[stream].ck, since);
 }
 
 /* Marks the entries of a record that waits for a refresh, or takes the marks off. */
@@ -3754,34 +3748,21 @@ typedef struct pimhw_i_cursor {
     uint32_t n;
 } pimhw_i_cursor;
 
-static void pimhw_i_pp_issue(pimhw_i_channel *ch, uint32_t stream, uint32_t command,
-                             const pimhw_i_when *at, uint64_t n, const pimhw_i_work *work)
-{
-    pimhw_i_flow *f = ch->flow;
-    pimhw_i_issue(ch, command, at->ck, n, work, at->reason);
-    if (stream == PIMHW_I_MAC) f->mac_stream_ck = ch->last_ck;
-    if (command != work->command) return;
-    pimhw_i_remember(&f->last[stream], work, ch->last_ck);
-    uint32_t of_class = ch->rules->class_of[command];
-    f->done_ck[of_class] = ch->last_ck + ch->rules->exec_ck[of_class];
-}
-
 /* The start of the phase after: all of this one is done. */
 static pimhw_i_when pimhw_i_pp_next_start(const pimhw_i_flow *f)
 {
     pimhw_i_when next = f->start;
-    pimhw_i_not_before(&next, f->done_ck[PIMHW_I_M], PIMHW_WAIT_OPERAND);
-    pimhw_i_not_before(&next, f->done_ck[PIMHW_I_R], PIMHW_WAIT_OUTPUT);
-    pimhw_i_not_before(&next, f->done_ck[PIMHW_I_W], PIMHW_WAIT_INPUT);
+    for (uint32_t c = PIMHW_I_M; c < PIMHW_I_M + 3; c++) /* M, R, W */
+        pimhw_i_not_before(&next, f->done_ck[c % 3], PIMHW_I_GAP_REASON[c % 3]);
     return next;
 }
 
-/* One phase: MACs beside reads, writes. ahead: the next phase's first MAC; its row may open. */
-static void pimhw_i_pp_run(pimhw_i_channel *ch, pimhw_i_phase *phase, pimhw_i_record *w,
-                           uint32_t n_w, const pimhw_i_work *ahead)
+/* One phase: its MACs beside its reads and the next one's writes, whose first row may open. */
+static void pimhw_i_pp_run(pimhw_i_channel *ch, pimhw_i_phase *phase, pimhw_i_phase *after)
 {
-    pimhw_i_cursor mac = {phase->m, phase->n_m}, reads = {phase->r, phase->n_r}, writes = {w, n_w};
-    const pimhw_i_rules *rules = ch->rules;
+    pimhw_i_cursor mac = {phase->m, phase->n_m}, reads = {phase->r, phase->n_r};
+    pimhw_i_cursor writes = {after->w, after->n_w};
+    const pimhw_i_work *ahead = after->n_m ? &after->m[0].work : NULL;
     pimhw_i_flow *f = ch->flow;
     bool first = true;
     for (;;) {
@@ -3789,34 +3770,31 @@ static void pimhw_i_pp_run(pimhw_i_channel *ch, pimhw_i_phase *phase, pimhw_i_re
         const pimhw_i_work *work = mac.n ? &mac.record->work : ahead;
         uint32_t next = work ? pimhw_i_needed(ch, work) : 0;
         pimhw_i_when m = {UINT64_MAX, 0}, i = {UINT64_MAX, 0};
-        if (mac.n) m = pimhw_i_stream_at(ch, PIMHW_I_MAC, work, next, first);
+        if (mac.n || (work && next != work->command))
+            m = pimhw_i_stream_at(ch, PIMHW_I_MAC, work, next, mac.n && first);
         if (io->n)
             i = pimhw_i_stream_at(ch, PIMHW_I_IO, &io->record->work, io->record->work.command,
                                   false);
-        if (!mac.n && work && next != work->command) {
-            m = pimhw_i_stream_at(ch, PIMHW_I_MAC, work, next, false);
-            if (!io->n && m.ck >= pimhw_i_pp_next_start(f).ck) break;
-        }
-        if (m.ck == UINT64_MAX && i.ck == UINT64_MAX) break;
+        if (!mac.n && !io->n && m.ck >= pimhw_i_pp_next_start(f).ck) break;
         bool mac_first = m.ck <= i.ck;
         const pimhw_i_when *at = mac_first ? &m : &i;
         if (pimhw_i_refresh(ch, at->ck, at->reason)) {
             f->mac_stream_ck = ch->last_ck;
             continue;
         }
-        if (mac_first && next != work->command) {
-            pimhw_i_pp_issue(ch, PIMHW_I_MAC, next, at, 1, work);
-            continue;
-        }
         pimhw_i_cursor *from = mac_first ? &mac : io;
-        uint32_t command = from->record->work.command;
-        uint64_t last = mac_first ? i.ck : m.ck == UINT64_MAX ? m.ck : m.ck - 1;
-        uint64_t k = pimhw_i_until(ch, at->ck, rules->again_ck[command], last, from->record->n);
-        pimhw_i_work issued = from->record->work;
-        pimhw_i_pp_issue(ch, mac_first ? PIMHW_I_MAC : PIMHW_I_IO, command, at, k, &issued);
-        from->record->n -= (uint32_t)k;
-        from->record->work.tile += (uint32_t)k;
-        from->record->work.column += (uint32_t)k;
+        if (!mac_first) work = &io->record->work;
+        uint32_t command = mac_first ? next : work->command;
+        bool opens = command != work->command;
+        uint64_t step = ch->rules->again_ck[command], last = mac_first ? i.ck : m.ck - 1;
+        uint64_t k = opens ? 1 : pimhw_i_until(ch, at->ck, step, last, from->record->n);
+        pimhw_i_issue(ch, command, at->ck, k, work, at->reason);
+        if (mac_first) f->mac_stream_ck = ch->last_ck;
+        if (opens) continue;
+        uint32_t of_class = ch->rules->class_of[command];
+        pimhw_i_remember(&f->last[mac_first ? PIMHW_I_MAC : PIMHW_I_IO], work, ch->last_ck);
+        f->done_ck[of_class] = ch->last_ck + ch->rules->exec_ck[of_class];
+        pimhw_i_take_off(from->record, (uint32_t)k);
         bool over = from->record->n == 0;
         from->record += over;
         from->n -= over;
@@ -3832,9 +3810,21 @@ static void pimhw_i_pp_cut(pimhw_i_channel *ch)
     pimhw_i_flow *f = ch->flow;
     pimhw_i_phase *full = pimhw_i_pp_phase(f, f->filling);
     pimhw_i_phase *before = pimhw_i_pp_phase(f, f->filling + 2);
-    pimhw_i_pp_run(ch, before, full->w, full->n_w, full->n_m ? &full->m[0].work : NULL);
+    pimhw_i_pp_run(ch, before, full);
     before->n_r = before->n_m = before->outs = full->n_w = 0;
     f->filling++;
+}
+
+/* Writes that wait and belong to MACs of a group go with the phase being filled. */
+static void pimhw_i_pp_claim(pimhw_i_flow *f, uint64_t group)
+{
+    pimhw_i_phase *phase = pimhw_i_pp_phase(f, f->filling);
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < f->n_records; i++) {
+        bool claimed = f->records[i].group <= group;
+        *(claimed ? &phase->w[phase->n_w++] : &f->records[left++]) = f->records[i];
+    }
+    f->n_records = left;
 }
 
 /* Runs all phases; the next one starts anew. */
@@ -3843,18 +3833,16 @@ static void pimhw_i_pp_finish(pimhw_i_channel *ch)
     pimhw_i_flow *f = ch->flow;
     if (!f->begun) return;
     pimhw_i_pp_cut(ch);
-    pimhw_i_pp_run(ch, pimhw_i_pp_phase(f, f->filling + 2), NULL, 0, NULL);
-    /* of the phase being filled there are only reads */
-    pimhw_i_pp_run(ch, pimhw_i_pp_phase(f, f->filling), f->records, f->n_records, NULL);
-    for (uint32_t i = 0; i < 3; i++)
-        f->phase[i].n_w = f->phase[i].n_m = f->phase[i].n_r = f->phase[i].outs = 0;
+    pimhw_i_pp_cut(ch);
+    pimhw_i_pp_claim(f, UINT64_MAX); /* beside the last reads */
+    pimhw_i_pp_cut(ch);
     memset(f->tile_group, 0, ch->rules->config.in_entries * sizeof f->tile_group[0]);
     memset(f->sums, 0, ch->rules->outs * sizeof f->sums[0]);
     for (uint32_t i = 0; i < pimhw_i_max(ch->rules->outs, 2); i++)
         if (f->entry_free[i] < UINT64_MAX) f->entry_free[i] = 0;
     f->start_before = f->start;
     f->filling = f->group = f->used_group = 0;
-    f->n_records = f->group_tiles = 0;
+    f->group_tiles = 0;
     f->begun = f->mac_since = false;
 }
 
@@ -3863,14 +3851,11 @@ static void pimhw_i_pp_wait(pimhw_i_channel *ch, const pimhw_i_work *work, uint3
                             uint64_t group)
 {
     pimhw_i_flow *f = ch->flow;
+    pimhw_i_record record = {*work, group, n, 0};
     if (f->n_records == PIMHW_I_RECORDS) {
         pimhw_i_pp_cut(ch);
-        pimhw_i_phase *p = pimhw_i_pp_phase(f, f->filling);
-        memcpy(p->w, f->records, sizeof p->w);
-        p->n_w = f->n_records;
-        f->n_records = 0;
+        pimhw_i_pp_claim(f, UINT64_MAX);
     }
-    pimhw_i_record record = {*work, group, n, 0};
     f->records[f->n_records++] = record;
 }
 
@@ -3879,7 +3864,7 @@ static void pimhw_i_pp_write(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n
 {
     pimhw_i_flow *f = ch->flow;
     while (n > 0) {
-        if (f->group == 0 || f->mac_since || f->group_tiles == ch->rules->in_region) {
+        if (f->group == f->used_group || f->mac_since || f->group_tiles == ch->rules->in_region) {
             f->group++;
             f->group_tiles = 0;
             f->mac_since = false;
@@ -3897,85 +3882,88 @@ static void pimhw_i_pp_write(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n
     }
 }
 
-/* Writes that wait and belong to the phase of a MAC of a group: how many, and moved if to it. */
-static uint32_t pimhw_i_pp_claim(pimhw_i_flow *f, uint64_t group, pimhw_i_phase *phase)
-{
-    uint32_t n = 0, left = 0;
-    for (uint32_t i = 0; i < f->n_records; i++) {
-        bool claimed = f->records[i].group <= group;
-        n += claimed;
-        if (!phase) continue;
-        if (claimed)
-            phase->w[phase->n_w++] = f->records[i];
-        else
-            f->records[left++] = f->records[i];
-    }
-    if (phase) f->n_records = left;
-    return n;
-}
+#define PIMHW_I_NO_ENTRY UINT32_MAX
 
-/* The accumulator of a sum that goes on, or begins in a phase: one that is free by then. */
+/*
+ * The accumulator of a sum that goes on, or begins in a phase: one that is free by then. None, if
+ * the program holds too many, or goes on with a sum that another has taken the place of.
+ */
 static uint32_t pimhw_i_pp_entry(const pimhw_i_channel *ch, uint32_t out, uint64_t phase)
 {
     pimhw_i_flow *f = ch->flow;
-    uint32_t entry = 0;
+    uint32_t entry = 0, n = (uint32_t)pimhw_i_max(ch->rules->outs, 2);
     if (!ch->sink) return out;
-    if (f->entry_of[out]) return (uint32_t)f->entry_of[out] - 1;
-    while (f->entry_free[entry] > phase && entry + 1 < pimhw_i_max(ch->rules->outs, 2))
+    if (f->entry_of[out]) {
+        entry = (uint32_t)f->entry_of[out] - 1;
+        if (entry < n) f->entry_free[entry] = UINT64_MAX;
+        return entry;
+    }
+    while (entry < n && f->entry_free[entry] > phase)
         entry++;
+    if (entry == n) return PIMHW_I_NO_ENTRY;
+    for (uint32_t i = 0; i < ch->rules->outs; i++)
+        if (f->entry_of[i] == (uint64_t)entry + 1) f->entry_of[i] = (uint64_t)PIMHW_I_NO_ENTRY + 1;
     f->entry_free[entry] = UINT64_MAX;
     f->entry_of[out] = (uint64_t)entry + 1;
     return entry;
 }
 
-/* The sum of an output is over: from a phase on another may take its accumulator. */
-static void pimhw_i_pp_leave(const pimhw_i_channel *ch, uint32_t out, uint64_t phase)
+/*
+ * The sum of an output has been read: from a phase on another may take its accumulator. ends: that
+ * was all of it, else it may still go on before that.
+ */
+static void pimhw_i_pp_leave(const pimhw_i_channel *ch, uint32_t out, uint64_t phase, bool ends)
 {
     pimhw_i_flow *f = ch->flow;
     if (!ch->sink || !f->entry_of[out]) return;
-    f->entry_free[f->entry_of[out] - 1] = phase;
-    f->entry_of[out] = 0;
+    uint64_t entry = f->entry_of[out] - 1;
+    if (entry != PIMHW_I_NO_ENTRY && f->entry_free[entry] == UINT64_MAX)
+        f->entry_free[entry] = phase;
+    if (ends) f->entry_of[out] = 0;
 }
 
 /* Puts MACs of one group into a phase. */
-static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, pimhw_i_work *work, uint32_t n, uint64_t group)
+static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, pimhw_i_record *record)
 {
     pimhw_i_flow *f = ch->flow;
-    pimhw_i_entry *sum = &f->sums[work->out];
+    pimhw_i_entry *sum = &f->sums[record->work.out];
     pimhw_i_phase *p = pimhw_i_pp_phase(f, f->filling);
+    uint64_t group = record->group;
     bool newer = group > f->used_group && p->n_m > 0;
     bool full = !sum->going && p->outs >= ch->rules->out_region;
     if (newer || full || p->n_m == PIMHW_I_RECORDS) pimhw_i_pp_cut(ch);
-    p = pimhw_i_pp_phase(f, f->filling);
-    if (p->n_w + pimhw_i_pp_claim(f, group, NULL) > PIMHW_I_RECORDS) {
-        pimhw_i_pp_cut(ch);
-        p = pimhw_i_pp_phase(f, f->filling);
-    }
-    pimhw_i_pp_claim(f, group, p);
+    uint32_t n_w = pimhw_i_pp_phase(f, f->filling)->n_w;
+    for (uint32_t i = 0; i < f->n_records; i++)
+        n_w += f->records[i].group <= group;
+    if (n_w > PIMHW_I_RECORDS) pimhw_i_pp_cut(ch);
+    pimhw_i_pp_claim(f, group);
     f->used_group = pimhw_i_max(f->used_group, group);
+    p = pimhw_i_pp_phase(f, f->filling);
     if (!sum->going || sum->phase != f->filling + 1) p->outs++;
     sum->going = true;
     sum->phase = f->filling + 1;
+    pimhw_i_work *work = &record->work;
     if (pimhw_i_has_tiles(work->command)) work->region = (uint32_t)f->tile_region[work->tile];
-    work->entry = pimhw_i_pp_entry(ch, work->out, f->filling);
-    pimhw_i_record record = {*work, group, n, 0};
-    p->m[p->n_m++] = record;
+    if (work->command != PIMHW_CMD_EWMUL16)
+        work->entry = pimhw_i_pp_entry(ch, work->out, f->filling);
+    p->m[p->n_m++] = *record;
 }
 
 static void pimhw_i_pp_mac(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
     pimhw_i_flow *f = ch->flow;
     bool tiles = pimhw_i_has_tiles(work->command);
+    pimhw_i_record left = {*work, 0, (uint32_t)n, 0};
     f->mac_since = true;
-    while (n > 0) {
-        uint64_t group = tiles ? f->tile_group[work->tile] : 0;
-        uint32_t k = tiles ? 1 : (uint32_t)n;
-        while (k < n && f->tile_group[work->tile + k] == group)
-            k++;
-        pimhw_i_pp_mac_part(ch, work, k, group);
-        work->tile += k;
-        work->column += k;
-        n -= k;
+    while (left.n > 0) {
+        const uint64_t *group = &f->tile_group[left.work.tile];
+        pimhw_i_record part = left;
+        part.group = tiles ? group[0] : 0;
+        if (tiles) part.n = 1;
+        while (part.n < left.n && group[part.n] == part.group)
+            part.n++;
+        pimhw_i_take_off(&left, part.n);
+        pimhw_i_pp_mac_part(ch, &part);
     }
 }
 
@@ -3988,9 +3976,12 @@ static void pimhw_i_pp_read(pimhw_i_channel *ch, pimhw_i_work *work)
     while (p = pimhw_i_pp_phase(f, pimhw_i_max(f->filling, sum->phase)), p->n_r == PIMHW_I_RECORDS)
         pimhw_i_pp_cut(ch);
     sum->going = false;
-    work->entry = pimhw_i_pp_entry(ch, work->out, f->filling);
-    if (ch->rules->config.out_clear == PIMHW_CLEAR_READ)
-        pimhw_i_pp_leave(ch, work->out, pimhw_i_max(f->filling, sum->phase) + 1);
+    /* where nothing was summed: the accumulator that never is */
+    work->entry = (uint32_t)pimhw_i_max(ch->rules->outs, 2);
+    if (f->entry_of[work->out]) work->entry = pimhw_i_pp_entry(ch, work->out, f->filling);
+    if (work->command == PIMHW_CMD_RDMAC16)
+        pimhw_i_pp_leave(ch, work->out, pimhw_i_max(f->filling, sum->phase) + 1,
+                         ch->rules->config.out_clear == PIMHW_CLEAR_READ);
     p->r[p->n_r].work = *work;
     p->r[p->n_r++].n = 1;
 }
@@ -4010,7 +4001,8 @@ static void pimhw_i_ping_pong(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t 
         /* its first MAC is in the next phase if this one is full; that is when it needs an entry */
         bool full = pimhw_i_pp_phase(f, f->filling)->outs >= ch->rules->out_region;
         f->sums[work->out].going = false;
-        pimhw_i_pp_leave(ch, work->out, pimhw_i_max(f->filling, f->sums[work->out].phase) + 1);
+        pimhw_i_pp_leave(ch, work->out, pimhw_i_max(f->filling, f->sums[work->out].phase) + 1,
+                         true);
         work->entry = pimhw_i_pp_entry(ch, work->out, f->filling + full);
         pimhw_i_pp_wait(ch, work, 1, 0);
     }
@@ -4125,26 +4117,28 @@ static uint8_t pimhw_i_program_fail(pimhw_program *program, const char *text, ui
     return 0;
 }
 
+/* The name of an entry among n of a table, a new one if it must be. */
+static uint8_t pimhw_i_name(pimhw_program *program, void *table, uint32_t *n, uint32_t most,
+                            const void *entry, size_t bytes, const char *text)
+{
+    char *at = (char *)table;
+    for (uint32_t i = 0; i < *n; i++, at += bytes)
+        if (memcmp(at, entry, bytes) == 0) return (uint8_t)(i + 1);
+    if (*n == most) return pimhw_i_program_fail(program, text, most);
+    memcpy(at, entry, bytes);
+    return (uint8_t)++ * n;
+}
+
 PIMHW_API uint8_t pimhw_program_tail(pimhw_program *program, const pimhw_tail *tail)
 {
-    for (uint32_t i = 0; i < program->n_tails; i++)
-        if (memcmp(&program->tails[i], tail, sizeof *tail) == 0) return (uint8_t)(i + 1);
-    if (program->n_tails == PIMHW_PROGRAM_TAILS)
-        return pimhw_i_program_fail(program, "more than %u tails in a program",
-                                    PIMHW_PROGRAM_TAILS);
-    program->tails[program->n_tails] = *tail;
-    return (uint8_t)++program->n_tails;
+    return pimhw_i_name(program, program->tails, &program->n_tails, PIMHW_PROGRAM_TAILS, tail,
+                        sizeof *tail, "more than %u tails in a program");
 }
 
 PIMHW_API uint8_t pimhw_program_operand(pimhw_program *program, const pimhw_operand *operand)
 {
-    for (uint32_t i = 0; i < program->n_operands; i++)
-        if (memcmp(&program->operands[i], operand, sizeof *operand) == 0) return (uint8_t)(i + 1);
-    if (program->n_operands == PIMHW_PROGRAM_OPERANDS)
-        return pimhw_i_program_fail(program, "more than %u operands in a program",
-                                    PIMHW_PROGRAM_OPERANDS);
-    program->operands[program->n_operands] = *operand;
-    return (uint8_t)++program->n_operands;
+    return pimhw_i_name(program, program->operands, &program->n_operands, PIMHW_PROGRAM_OPERANDS,
+                        operand, sizeof *operand, "more than %u operands in a program");
 }
 
 PIMHW_API uint8_t pimhw_program_const(pimhw_program *program, uint64_t value)
@@ -4185,38 +4179,39 @@ PIMHW_API void pimhw_program_item(pimhw_program *program, const pimhw_item *item
 
 PIMHW_API void pimhw_program_add(pimhw_program *program, const pimhw_instruction *instruction)
 {
+    const pimhw_instruction *in = instruction;
+    const uint64_t value[8] = {in->op_size, in->bank, in->row, in->column,
+                               in->tile,    in->out,  in->gpr, in->aux};
     pimhw_item item;
     memset(&item, 0, sizeof item);
-    item.mask = instruction->mask;
-    item.kind = (uint8_t)instruction->kind;
-    item.flags = (uint8_t)instruction->flags;
-    item.op_size = pimhw_program_const(program, instruction->op_size);
-    item.bank = pimhw_program_const(program, instruction->bank);
-    item.row = pimhw_program_const(program, instruction->row);
-    item.column = pimhw_program_const(program, instruction->column);
-    item.tile = pimhw_program_const(program, instruction->tile);
-    item.out = pimhw_program_const(program, instruction->out);
-    item.gpr = pimhw_program_const(program, instruction->gpr);
-    item.aux = pimhw_program_const(program, instruction->aux);
+    item.mask = in->mask;
+    item.kind = (uint8_t)in->kind;
+    item.flags = (uint8_t)in->flags;
+    for (uint32_t f = 0; f < 8; f++)
+        *((uint8_t *)&item + offsetof(pimhw_item, op_size) + f) =
+            pimhw_program_const(program, value[f]);
     pimhw_program_item(program, &item);
 }
 
-PIMHW_API void pimhw_program_loop(pimhw_program *program, uint8_t rounds_name, uint64_t mask)
+static void pimhw_i_structure(pimhw_program *program, pimhw_kind kind, uint8_t rounds_name,
+                              uint64_t mask)
 {
     pimhw_item item;
     memset(&item, 0, sizeof item);
-    item.kind = PIMHW_LOOP;
+    item.kind = (uint8_t)kind;
     item.mask = mask;
     item.op_size = rounds_name;
     pimhw_program_item(program, &item);
 }
 
+PIMHW_API void pimhw_program_loop(pimhw_program *program, uint8_t rounds_name, uint64_t mask)
+{
+    pimhw_i_structure(program, PIMHW_LOOP, rounds_name, mask);
+}
+
 PIMHW_API void pimhw_program_end(pimhw_program *program)
 {
-    pimhw_item item;
-    memset(&item, 0, sizeof item);
-    item.kind = PIMHW_END;
-    pimhw_program_item(program, &item);
+    pimhw_i_structure(program, PIMHW_END, 0, 0);
 }
 
 PIMHW_API uint64_t pimhw_program_bytes(const pimhw_program *program)
@@ -4238,16 +4233,21 @@ enum {
     PIMHW_I_AUX
 };
 
+static const uint8_t *pimhw_i_names(const pimhw_item *item)
+{
+    return (const uint8_t *)item + offsetof(pimhw_item, op_size);
+}
+
 /* Steps below 2^32 and rounds below 2^28: no sum of products reaches 2^64. */
 enum { PIMHW_I_NESTED = 2 * PIMHW_LOOPS, PIMHW_I_MOST_BITS = 32, PIMHW_I_MOST_ROUND_BITS = 28 };
 
-/* Bit by loop that has a step. */
-static uint8_t pimhw_i_loops_of(const uint64_t step[PIMHW_LOOPS])
+/* Whether any of the first loops has a step. */
+static bool pimhw_i_grows(const uint64_t step[PIMHW_LOOPS], uint32_t n_loops)
 {
-    uint32_t loops = 0;
-    for (uint32_t l = 0; l < PIMHW_LOOPS; l++)
-        loops |= (uint32_t)(step[l] != 0) << l;
-    return (uint8_t)loops;
+    bool grows = false;
+    for (uint32_t l = 0; l < n_loops; l++)
+        grows = grows || step[l] != 0;
+    return grows;
 }
 
 /* Whether all steps are below 2^32. */
@@ -4262,7 +4262,8 @@ static bool pimhw_i_steps_fit(const uint64_t step[PIMHW_LOOPS])
 static const char *pimhw_i_operand_fault(const pimhw_program *p, const pimhw_operand *o)
 {
     if (!pimhw_i_steps_fit(o->step)) return "a step of 2^32 or more";
-    if (pimhw_i_loops_of(o->step) && o->base >> 62) return "a base of 2^62 or more that grows";
+    if (pimhw_i_grows(o->step, PIMHW_LOOPS) && o->base >> 62)
+        return "a base of 2^62 or more that grows";
     for (int i = 0; i < 2; i++) {
         if (o->tail[i] > p->n_tails) return "a tail that is not there";
         if (o->tail[i] == 0) continue;
@@ -4284,7 +4285,7 @@ typedef struct pimhw_i_nest {
 
 static bool pimhw_i_is_constant(const pimhw_operand *o)
 {
-    return !pimhw_i_loops_of(o->step) && !o->tail[0] && !o->tail[1];
+    return !pimhw_i_grows(o->step, PIMHW_LOOPS) && !o->tail[0] && !o->tail[1];
 }
 
 /* The rounds that a list or block names; UINT64_MAX if they are not a constant. */
@@ -4333,8 +4334,7 @@ static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, uint64
     if (item->kind >= PIMHW_N_KINDS) return "no such kind";
     if (i > 0 && p->items[0].kind == PIMHW_LIST && i > p->items[0].end) return "after the list";
     const char *fault = NULL;
-    uint8_t names[8];
-    memcpy(names, (const char *)item + offsetof(pimhw_item, op_size), sizeof names);
+    const uint8_t *names = pimhw_i_names(item);
     for (int f = 0; f < 8 && !fault; f++) {
         if (names[f] > p->n_operands) return "an operand that is not there";
         if (names[f]) fault = pimhw_i_operand_fault(p, &p->operands[names[f] - 1]);
@@ -4373,15 +4373,14 @@ PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *program, const p
                         (uint64_t)nest.open[nest.depth - 1]);
 }
 
-enum { PIMHW_I_TERMS = 12, PIMHW_I_ROW_LOOPS = 4 };
+enum { PIMHW_I_TERMS = 12 };
 
 /* What a span hangs on: a tail, as far as it matters, or an operand that grows with outer loops. */
 typedef struct pimhw_i_term {
     uint8_t tail; /* its name; 0: the operand */
     uint8_t operand;
-    uint32_t shift; /* unit is 2^shift; 64: it is not */
-    uint64_t unit;  /* of a tail only whole units count, */
-    uint64_t most;  /* and no more than so many */
+    uint64_t unit; /* of a tail only whole units count, */
+    uint64_t most; /* and no more than so many */
 } pimhw_i_term;
 
 /*
@@ -4392,13 +4391,9 @@ typedef struct pimhw_i_scope {
     bool alike; /* the terms tell all */
     bool masks; /* instructions of some channels only */
     bool rows;  /* it has rows */
-    bool fixed; /* other fields do not hang on what is around */
     uint8_t space;
-    uint8_t n_terms, n_row_loops;
-    uint8_t row_rounds[PIMHW_I_ROW_LOOPS]; /* names of the rounds of loops that move rows */
-    uint64_t row_step[PIMHW_I_ROW_LOOPS];
-    uint64_t outer_step[PIMHW_LOOPS]; /* of the base, by the loops around */
-    uint64_t row_most;                /* beyond the base, loops apart */
+    uint8_t n_terms;
+    uint64_t outer_step[PIMHW_LOOPS]; /* of the rows' base, by the loops around */
     pimhw_i_term terms[PIMHW_I_TERMS];
 } pimhw_i_scope;
 
@@ -4410,18 +4405,13 @@ typedef struct pimhw_i_loop {
 
 /* What walking needs to know of a program again and again. */
 typedef struct pimhw_i_sketch {
-    uint8_t operand_loops[PIMHW_PROGRAM_OPERANDS]; /* bit l: grows with loop l */
-    uint8_t tail_loops[PIMHW_PROGRAM_TAILS];
-    uint8_t tail_shift[PIMHW_PROGRAM_TAILS];     /* the unit is 2^shift; 64: it is not */
-    bool uneven_operand[PIMHW_PROGRAM_OPERANDS]; /* differs from channel to channel */
-    uint8_t uneven[PIMHW_PROGRAM_ITEMS];         /* bit f: field f does */
-    uint8_t dynamic[PIMHW_PROGRAM_ITEMS];        /* bit f: field f of the item is not a constant */
-    uint64_t value[PIMHW_PROGRAM_ITEMS][8];      /* the constants, by field */
-    uint8_t names[PIMHW_PROGRAM_ITEMS][8];       /* the operands, by field */
-    uint8_t matter[PIMHW_PROGRAM_ITEMS];         /* bit f: field f tells rounds apart */
-    bool lists;                                  /* channels have lists of their own */
-    bool banked;                                 /* commands of one bank */
-    pimhw_i_loop loops[PIMHW_PROGRAM_ITEMS];     /* by their first items */
+    uint8_t uneven[PIMHW_PROGRAM_ITEMS];     /* bit f: field f does */
+    uint8_t dynamic[PIMHW_PROGRAM_ITEMS];    /* bit f: field f of the item is not a constant */
+    uint64_t value[PIMHW_PROGRAM_ITEMS][8];  /* the constants, by field */
+    uint8_t matter[PIMHW_PROGRAM_ITEMS];     /* bit f: field f tells rounds apart */
+    bool lists;                              /* channels have lists of their own */
+    bool banked;                             /* commands of one bank */
+    pimhw_i_loop loops[PIMHW_PROGRAM_ITEMS]; /* by their first items */
 } pimhw_i_sketch;
 
 /* Fields of an item that tell its rounds apart: bit by field. */
@@ -4451,7 +4441,6 @@ static uint64_t pimhw_i_times(uint64_t a, uint64_t b)
 typedef struct pimhw_i_inside {
     uint32_t level, depth;
     uint64_t last[PIMHW_LOOPS]; /* round; UINT64_MAX: no limit is known */
-    uint8_t name[PIMHW_LOOPS];
 } pimhw_i_inside;
 
 /* What the steps add at most by the loops inside. */
@@ -4463,11 +4452,6 @@ static uint64_t pimhw_i_growth(const pimhw_i_inside *in, const uint64_t step[PIM
     return sum;
 }
 
-static bool pimhw_i_grows_outside(const pimhw_i_inside *in, const uint64_t step[PIMHW_LOOPS])
-{
-    return (pimhw_i_loops_of(step) & ((1u << in->level) - 1)) != 0;
-}
-
 static void pimhw_i_add_term(pimhw_i_scope *span, pimhw_i_term term)
 {
     for (uint32_t i = 0; i < span->n_terms; i++) {
@@ -4476,10 +4460,8 @@ static void pimhw_i_add_term(pimhw_i_scope *span, pimhw_i_term term)
         t->most = pimhw_i_max(t->most, term.most);
         return;
     }
-    if (span->n_terms == PIMHW_I_TERMS)
-        span->alike = false;
-    else
-        span->terms[span->n_terms++] = term;
+    if (span->n_terms == PIMHW_I_TERMS) span->alike = false;
+    if (span->alike) span->terms[span->n_terms++] = term; /* else it is not looked at */
 }
 
 /*
@@ -4490,14 +4472,14 @@ static void pimhw_i_add_term(pimhw_i_scope *span, pimhw_i_term term)
 static uint64_t pimhw_i_add_operand(const pimhw_program *p, const pimhw_i_inside *in,
                                     const pimhw_operand *o, uint8_t name, pimhw_i_scope *span)
 {
-    bool grows = pimhw_i_grows_outside(in, o->step);
+    bool grows = pimhw_i_grows(o->step, in->level);
     uint64_t most = grows ? UINT64_MAX : pimhw_i_plus(o->base, pimhw_i_growth(in, o->step));
-    pimhw_i_term term = {0, name, 0, 1, UINT64_MAX};
+    pimhw_i_term term = {0, name, 1, UINT64_MAX};
     for (int k = 0; k < 2; k++) {
         if (!o->tail[k]) continue;
         const pimhw_tail *t = &p->tails[o->tail[k] - 1];
         uint64_t unit = pimhw_i_max(t->unit, 1), mul = pimhw_i_max(t->mul, 1), gcd = unit;
-        bool same = !t->rest && !t->channel_step && !pimhw_i_grows_outside(in, t->step);
+        bool same = !t->rest && !t->channel_step && !pimhw_i_grows(t->step, in->level);
         uint64_t limit = pimhw_i_times(pimhw_i_ceil_div(t->base, unit), mul);
         if (same) term.most = pimhw_i_min(term.most, limit);
         for (uint32_t l = in->level; l < in->depth; l++)
@@ -4508,9 +4490,7 @@ static uint64_t pimhw_i_add_operand(const pimhw_program *p, const pimhw_i_inside
         uint64_t needed = pimhw_i_times(pimhw_i_ceil_div(most, mul), unit);
         if (most == UINT64_MAX) needed = most;
         needed = pimhw_i_plus(needed, pimhw_i_growth(in, t->step));
-        uint32_t shift = gcd & (gcd - 1) ? 64 : pimhw_i_lowest(gcd);
-        pimhw_i_term tail = {o->tail[k], 0, shift, gcd,
-                             needed == UINT64_MAX ? needed : needed / gcd};
+        pimhw_i_term tail = {o->tail[k], 0, gcd, needed == UINT64_MAX ? needed : needed / gcd};
         pimhw_i_add_term(span, tail);
     }
     if (grows) pimhw_i_add_term(span, term);
@@ -4521,8 +4501,7 @@ static uint64_t pimhw_i_add_operand(const pimhw_program *p, const pimhw_i_inside
 static void pimhw_i_add_row(const pimhw_program *p, const pimhw_i_inside *in,
                             const pimhw_item *item, pimhw_i_scope *span)
 {
-    pimhw_operand none;
-    memset(&none, 0, sizeof none);
+    static const pimhw_operand none = {0, {0}, {0}, {0}};
     const pimhw_operand *o = item->row ? &p->operands[item->row - 1] : &none;
     if (o->tail[0] || o->tail[1]) span->alike = false;
     if (span->rows && item->space != span->space) span->alike = false;
@@ -4530,16 +4509,25 @@ static void pimhw_i_add_row(const pimhw_program *p, const pimhw_i_inside *in,
         if (span->rows && o->step[l] != span->outer_step[l]) span->alike = false;
         span->outer_step[l] = o->step[l];
     }
-    for (uint32_t l = in->level; l < in->depth; l++) {
-        if (!o->step[l]) continue;
-        if (span->n_row_loops == PIMHW_I_ROW_LOOPS) span->alike = false;
-        if (!span->alike) break; /* it is not looked at */
-        span->row_rounds[span->n_row_loops] = in->name[l];
-        span->row_step[span->n_row_loops++] = o->step[l];
-    }
     span->rows = true;
     span->space = item->space;
-    span->row_most = pimhw_i_max(span->row_most, o->base);
+}
+
+/* The most an operand can be, where the rests of blocks are not more than those of one. */
+static uint64_t pimhw_i_most(const pimhw_program *p, const pimhw_i_inside *in,
+                             const pimhw_block *block, uint8_t name)
+{
+    if (name == 0) return 0;
+    const pimhw_operand *o = &p->operands[name - 1];
+    uint64_t most = pimhw_i_plus(o->base, pimhw_i_growth(in, o->step));
+    for (int k = 0; k < 2; k++) {
+        if (!o->tail[k]) continue;
+        const pimhw_tail *t = &p->tails[o->tail[k] - 1];
+        uint64_t left = pimhw_i_plus(t->base, t->rest ? block->rest[t->rest - 1] : 0);
+        uint64_t units = pimhw_i_ceil_div(left, pimhw_i_max(t->unit, 1));
+        most = pimhw_i_min(most, pimhw_i_times(units, pimhw_i_max(t->mul, 1)));
+    }
+    return most;
 }
 
 /* One item of a span. */
@@ -4558,19 +4546,14 @@ static void pimhw_i_add_item(const pimhw_i_sketch *s, const pimhw_program *p, ui
         span->alike = false;
     if (mask & ~item->mask) span->masks = true;
     for (uint32_t f = 0; f < PIMHW_I_GPR; f++) {
-        uint8_t name = s->names[i][f];
-        if (name == 0 || f == PIMHW_I_ROW) continue;
-        const pimhw_operand *o = &p->operands[name - 1];
-        if (s->matter[i] >> f & 1)
-            rounds = pimhw_i_add_operand(p, in, o, name, span);
-        else if (o->tail[0] || o->tail[1] || pimhw_i_grows_outside(in, o->step))
-            span->fixed = false;
+        uint8_t name = pimhw_i_names(item)[f];
+        if (name && s->matter[i] >> f & 1)
+            rounds = pimhw_i_add_operand(p, in, &p->operands[name - 1], name, span);
     }
     if (kind->has_row) pimhw_i_add_row(p, in, item, span);
     if (item->kind != PIMHW_LOOP || in->depth == PIMHW_LOOPS) return;
     if (item->op_size == 0) rounds = 0;
-    in->last[in->depth] = rounds - (rounds > 0 && rounds < UINT64_MAX);
-    in->name[in->depth++] = item->op_size;
+    in->last[in->depth++] = rounds - (rounds > 0 && rounds < UINT64_MAX);
 }
 
 /* The loop that item `first` opens, as a whole or one of its rounds. */
@@ -4580,7 +4563,7 @@ static void pimhw_i_scope_init(const pimhw_i_sketch *s, const pimhw_program *p, 
     uint64_t mask = p->items[first].mask; /* of the loop */
     pimhw_i_inside in;
     memset(span, 0, sizeof *span);
-    span->alike = span->fixed = true;
+    span->alike = true;
     in.level = in.depth = level;
     uint32_t last = p->items[first].end;
     for (uint32_t i = first + !whole; i < last + whole; i++)
@@ -4611,37 +4594,25 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
 {
     s->lists = request && request->list_begin;
     s->banked = false;
-    for (uint32_t i = 0; i < p->n_tails; i++) {
-        uint64_t unit = pimhw_i_max(p->tails[i].unit, 1);
-        s->tail_loops[i] = pimhw_i_loops_of(p->tails[i].step);
-        s->tail_shift[i] = (uint8_t)(unit & (unit - 1) ? 64 : pimhw_i_lowest(unit));
-    }
-    for (uint32_t i = 0; i < p->n_operands; i++) {
-        const pimhw_operand *o = &p->operands[i];
-        s->operand_loops[i] = pimhw_i_loops_of(o->step);
-        s->uneven_operand[i] = false;
-        for (int k = 0; k < 2; k++) {
-            const pimhw_tail *t = o->tail[k] ? &p->tails[o->tail[k] - 1] : NULL;
-            if (t && (t->channel_step || (s->lists && t->rest))) s->uneven_operand[i] = true;
-        }
-    }
     for (uint32_t i = 0; i < p->n_items; i++) {
         const pimhw_item *item = &p->items[i];
-        uint8_t *names = s->names[i];
-        s->matter[i] = pimhw_i_matter(item, controller);
-        memcpy(names, (const char *)item + offsetof(pimhw_item, op_size), 8);
-        s->banked = s->banked || pimhw_i_one_bank(PIMHW_I_KINDS[item->kind].command);
+        const uint8_t *names = pimhw_i_names(item);
         /* blocks of different channels lie in different rows, lists differ in length */
         bool blocks = PIMHW_I_KINDS[item->kind].has_row || item->kind == PIMHW_LIST;
-        s->uneven[i] = s->lists && blocks ? (uint8_t)(1u << PIMHW_I_ROW) : (uint8_t)0;
-        s->dynamic[i] = 0;
+        uint32_t dynamic = 0, uneven = s->lists && blocks ? 1u << PIMHW_I_ROW : 0;
         for (uint32_t f = 0; f < 8; f++) {
-            s->value[i][f] = names[f] ? p->operands[names[f] - 1].base : 0;
-            if (names[f] == 0) continue;
-            const pimhw_operand *o = &p->operands[names[f] - 1];
-            if (!pimhw_i_is_constant(o)) s->dynamic[i] |= (uint8_t)(1u << f);
-            if (s->uneven_operand[names[f] - 1]) s->uneven[i] |= (uint8_t)(1u << f);
+            const pimhw_operand *o = names[f] ? &p->operands[names[f] - 1] : NULL;
+            s->value[i][f] = o ? o->base : 0;
+            if (o && !pimhw_i_is_constant(o)) dynamic |= 1u << f;
+            for (int k = 0; k < 2 && o; k++) {
+                const pimhw_tail *t = o->tail[k] ? &p->tails[o->tail[k] - 1] : NULL;
+                if (t && (t->channel_step || (s->lists && t->rest))) uneven |= 1u << f;
+            }
         }
+        s->dynamic[i] = (uint8_t)dynamic;
+        s->uneven[i] = (uint8_t)uneven;
+        s->matter[i] = pimhw_i_matter(item, controller);
+        s->banked = s->banked || pimhw_i_one_bank(PIMHW_I_KINDS[item->kind].command);
     }
     pimhw_i_sketch_loops(s, p);
 }
@@ -4651,11 +4622,10 @@ typedef struct pimhw_i_walker {
     const pimhw_program *program;
     const pimhw_request *request; /* NULL: none */
     const pimhw_i_sketch *sketch;
-    uint64_t mask;            /* channels that take part here */
-    uint64_t outer;           /* those outside the block */
-    uint64_t todo;            /* those the current item still has to reach */
-    uint64_t lag;             /* of the block: rounds ago */
-    const pimhw_block *block; /* of all channels, where they share a list */
+    uint64_t mask;  /* channels that take part here */
+    uint64_t outer; /* those outside the block */
+    uint64_t todo;  /* those the current item still has to reach */
+    uint64_t lag;   /* of the block: rounds ago */
     uint32_t pc, depth;
     uint32_t at;    /* item of the last instruction */
     uint8_t fields; /* that are wanted, besides those that tell channels apart */
@@ -4666,7 +4636,6 @@ typedef struct pimhw_i_walker {
     uint32_t stop;                          /* the walk ends before this item */
     bool alike;                             /* the channels get the same instructions */
     bool nests, in_nest;                    /* loops without the hub are told; one is under way */
-    uint32_t plain;                         /* the loop of this item is walked as it is, plus 1 */
     bool even[PIMHW_LOOPS];                 /* all channels do bound rounds; else: */
     uint64_t (*rounds)[PIMHW_MAX_CHANNELS]; /* [PIMHW_LOOPS], rounds of each channel */
 } pimhw_i_walker;
@@ -4680,19 +4649,13 @@ static uint64_t pimhw_i_blocks(const pimhw_request *request, uint32_t channel)
 }
 
 /* The block a channel works on; NULL if there is none. */
-static const pimhw_block *pimhw_i_block_of(const pimhw_i_walker *w, uint32_t channel)
+static const pimhw_block *pimhw_i_block(const pimhw_i_walker *w, uint32_t channel)
 {
     bool in_list = w->program->n_items > 0 && w->program->items[0].kind == PIMHW_LIST;
     uint64_t i = in_list && w->depth > 0 ? w->index[0] - w->lag : 0;
     if (i >= pimhw_i_blocks(w->request, channel)) return NULL;
     if (!w->request->list_begin) return &w->request->blocks[i];
     return &w->request->blocks[w->request->order[w->request->list_begin[channel] + i]];
-}
-
-/* The same; where all channels share a list it was found when the block began. */
-static const pimhw_block *pimhw_i_block(const pimhw_i_walker *w, uint32_t channel)
-{
-    return w->sketch->lists ? pimhw_i_block_of(w, channel) : w->block;
 }
 
 static void pimhw_i_walker_init(pimhw_i_walker *w, const pimhw_program *program,
@@ -4708,18 +4671,14 @@ static void pimhw_i_walker_init(pimhw_i_walker *w, const pimhw_program *program,
     w->fields = (uint8_t)fields;
     w->rounds = rounds;
     w->stop = program->n_items;
-    w->block = pimhw_i_block_of(w, 0);
 }
 
-/* Sum of the steps of the loops, those under way that are in `loops`. */
-static uint64_t pimhw_i_steps(const pimhw_i_walker *w, const uint64_t step[PIMHW_LOOPS],
-                              uint32_t loops)
+/* Sum of the steps of the loops under way. */
+static uint64_t pimhw_i_steps(const pimhw_i_walker *w, const uint64_t step[PIMHW_LOOPS])
 {
     uint64_t sum = 0;
-    for (uint64_t left = loops & ((1u << w->depth) - 1); left; left &= left - 1) {
-        uint32_t l = pimhw_i_lowest(left);
+    for (uint32_t l = 0; l < w->depth; l++)
         sum += step[l] * w->index[l];
-    }
     return sum;
 }
 
@@ -4728,45 +4687,28 @@ static uint64_t pimhw_i_left(const pimhw_i_walker *w, uint32_t i, uint32_t chann
 {
     const pimhw_tail *t = &w->program->tails[i];
     uint64_t left = t->base;
-    uint64_t gone = pimhw_i_steps(w, t->step, w->sketch->tail_loops[i]);
+    uint64_t gone = pimhw_i_steps(w, t->step);
     const pimhw_block *block = t->rest ? pimhw_i_block(w, channel) : NULL;
-    if (block) {
-        uint64_t rest = block->rest[t->rest - 1];
-        left = rest > UINT64_MAX - left ? UINT64_MAX : left + rest;
-    }
+    if (block) left = pimhw_i_plus(left, block->rest[t->rest - 1]);
     if (t->channel_step)
         gone += t->channel_step * (t->channel_div > 1 ? channel / t->channel_div : channel);
     return left <= gone ? 0 : left - gone;
-}
-
-/* ceil(n / unit), the shift being that of the unit. */
-static uint64_t pimhw_i_units(uint64_t n, uint64_t unit, uint32_t shift)
-{
-    if (n == 0) return 0;
-    return shift < 64 ? ((n - 1) >> shift) + 1 : pimhw_i_ceil_div(n, unit);
-}
-
-/* A value, but no more than the tails of its operand. */
-static uint64_t pimhw_i_cut(const pimhw_i_walker *w, const pimhw_operand *o, uint64_t value,
-                            uint32_t channel)
-{
-    for (int k = 0; k < 2 && value; k++) {
-        if (!o->tail[k]) continue;
-        const pimhw_tail *t = &w->program->tails[o->tail[k] - 1];
-        uint64_t left = pimhw_i_left(w, o->tail[k] - 1u, channel);
-        uint64_t most = pimhw_i_units(left, t->unit, w->sketch->tail_shift[o->tail[k] - 1]);
-        if (t->mul > 1) most = pimhw_i_times(most, t->mul);
-        value = pimhw_i_min(value, most);
-    }
-    return value;
 }
 
 static uint64_t pimhw_i_value(const pimhw_i_walker *w, uint8_t name, uint32_t channel)
 {
     if (name == 0) return 0;
     const pimhw_operand *o = &w->program->operands[name - 1];
-    uint64_t value = o->base + pimhw_i_steps(w, o->step, w->sketch->operand_loops[name - 1]);
-    return pimhw_i_cut(w, o, value, channel);
+    uint64_t value = o->base + pimhw_i_steps(w, o->step);
+    for (int k = 0; k < 2 && value; k++) {
+        if (!o->tail[k]) continue;
+        const pimhw_tail *t = &w->program->tails[o->tail[k] - 1];
+        uint64_t left = pimhw_i_left(w, o->tail[k] - 1u, channel);
+        uint64_t most = t->unit > 1 ? pimhw_i_ceil_div(left, t->unit) : left;
+        if (t->mul > 1) most = pimhw_i_times(most, t->mul);
+        value = pimhw_i_min(value, most);
+    }
+    return value;
 }
 
 static uint64_t pimhw_i_rounds(const pimhw_i_walker *w, const pimhw_item *item, uint32_t channel)
@@ -4774,18 +4716,6 @@ static uint64_t pimhw_i_rounds(const pimhw_i_walker *w, const pimhw_item *item, 
     if (item->kind == PIMHW_LOOP) return pimhw_i_value(w, item->op_size, channel);
     uint64_t n = pimhw_i_blocks(w->request, channel);
     return n ? n + pimhw_i_value(w, item->aux, channel) : 0;
-}
-
-/* Channels of mask that still do round i of loop level. */
-static uint64_t pimhw_i_in_round(const pimhw_i_walker *w, uint32_t level, uint64_t mask, uint64_t i)
-{
-    uint64_t in = mask;
-    if (w->even[level]) return i < w->bound[level] ? mask : 0;
-    for (uint64_t left = mask; left; left &= left - 1) {
-        uint32_t c = pimhw_i_lowest(left);
-        if (i >= w->rounds[level][c]) in &= ~((uint64_t)1 << c);
-    }
-    return in;
 }
 
 /* Rounds of each channel of mask, into w->rounds and w->bound; false if all do the same. */
@@ -4806,6 +4736,18 @@ static bool pimhw_i_uneven_rounds(pimhw_i_walker *w, const pimhw_item *item, uin
     return true;
 }
 
+/* Goes to the head of the round w->index says, of the loop whose item is w->pc. */
+static void pimhw_i_to_round(pimhw_i_walker *w)
+{
+    uint32_t level = w->depth - 1;
+    const pimhw_item *opener = &w->program->items[w->pc++];
+    w->mask = opener->kind == PIMHW_LIST ? w->enter[level] : w->enter[level] & opener->mask;
+    for (uint64_t left = w->even[level] ? 0 : w->mask; left; left &= left - 1) {
+        uint32_t c = pimhw_i_lowest(left);
+        if (w->index[level] >= w->rounds[level][c]) w->mask &= ~((uint64_t)1 << c);
+    }
+}
+
 /* False if a channel would do 2^28 rounds or more. */
 static bool pimhw_i_enter_loop(pimhw_i_walker *w, const pimhw_item *item)
 {
@@ -4813,17 +4755,13 @@ static bool pimhw_i_enter_loop(pimhw_i_walker *w, const pimhw_item *item)
     uint64_t mask = item->kind == PIMHW_LOOP ? w->mask & item->mask : w->mask;
     w->bound[level] = 0;
     w->even[level] = mask == 0 || !pimhw_i_uneven_rounds(w, item, mask);
-    if (w->bound[level] == 0) {
-        w->pc = item->end + 1u;
-        return true;
-    }
+    if (w->bound[level] == 0) w->pc = item->end + 1u;
+    if (w->bound[level] == 0) return true;
     if (w->bound[level] >> PIMHW_I_MOST_ROUND_BITS) return false;
     w->enter[level] = w->mask;
     w->index[level] = 0;
-    w->mask = pimhw_i_in_round(w, level, mask, 0);
     w->depth++;
-    w->pc++;
-    if (item->kind == PIMHW_LIST) w->block = pimhw_i_block_of(w, 0);
+    pimhw_i_to_round(w);
     return true;
 }
 
@@ -4843,20 +4781,7 @@ static void pimhw_i_enter_block(pimhw_i_walker *w, const pimhw_item *item)
     w->outer = w->mask;
     w->mask = in;
     w->lag = lag;
-    w->block = pimhw_i_block_of(w, 0);
     w->pc++;
-}
-
-/* Goes to the head of the round w->index says, of the loop whose item is w->pc. */
-static void pimhw_i_to_round(pimhw_i_walker *w)
-{
-    uint32_t level = w->depth - 1;
-    const pimhw_item *opener = &w->program->items[w->pc];
-    bool is_list = opener->kind == PIMHW_LIST;
-    uint64_t mask = is_list ? w->enter[level] : w->enter[level] & opener->mask;
-    w->mask = pimhw_i_in_round(w, level, mask, w->index[level]);
-    w->pc++;
-    if (is_list) w->block = pimhw_i_block_of(w, 0);
 }
 
 static void pimhw_i_leave(pimhw_i_walker *w, const pimhw_item *end)
@@ -4866,7 +4791,6 @@ static void pimhw_i_leave(pimhw_i_walker *w, const pimhw_item *end)
     if (opener->kind == PIMHW_BLOCK) {
         w->mask = w->outer;
         w->lag = 0;
-        w->block = pimhw_i_block_of(w, 0);
         return;
     }
     uint32_t level = w->depth - 1;
@@ -4886,7 +4810,7 @@ static void pimhw_i_fields(const pimhw_i_walker *w, uint32_t channel, uint32_t f
     const pimhw_item *item = &w->program->items[w->pc];
     bool has_row = PIMHW_I_KINDS[item->kind].has_row && (fields >> PIMHW_I_ROW & 1);
     const pimhw_block *block = has_row ? pimhw_i_block(w, channel) : NULL;
-    const uint8_t *names = w->sketch->names[w->pc];
+    const uint8_t *names = pimhw_i_names(item);
     if (has_row) value[PIMHW_I_ROW] = w->sketch->value[w->pc][PIMHW_I_ROW];
     for (uint64_t left = fields & w->sketch->dynamic[w->pc]; left; left &= left - 1) {
         uint32_t f = pimhw_i_lowest(left);
@@ -4980,9 +4904,8 @@ static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
         if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
             uint32_t depth = w->depth;
             w->at = w->opener = w->pc;
-            bool told = w->in_nest || item->kind == PIMHW_LIST || w->plain == w->pc + 1;
+            bool told = w->in_nest || item->kind == PIMHW_LIST;
             if (w->nests && !told && w->sketch->loops[w->pc].whole.alike) return PIMHW_I_NEST;
-            w->plain = 0;
             if (!pimhw_i_enter_loop(w, item)) return PIMHW_I_WRONG;
             if (w->depth > depth) return PIMHW_I_ROUND;
         } else if (item->kind == PIMHW_BLOCK) {
@@ -5004,49 +4927,6 @@ static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
         }
     }
     return PIMHW_I_DONE;
-}
-
-/* Whether a value is beyond its limit; takes down both. */
-static bool pimhw_i_over(uint64_t value, uint64_t limit, uint64_t *is, uint64_t *most)
-{
-    *is = value;
-    *most = limit;
-    return value > limit;
-}
-
-/* What is wrong with a resolved instruction on this device; NULL: nothing. */
-static const char *pimhw_i_instruction_fault(const pimhw_config *c, uint64_t columns,
-                                             const pimhw_instruction *in, uint64_t *is,
-                                             uint64_t *most)
-{
-    uint64_t all = pimhw_i_low_bits(c->n_channels);
-    *is = 0;
-    *most = 0;
-    if ((uint32_t)in->kind < PIMHW_WR_GB || (uint32_t)in->kind >= PIMHW_N_KINDS)
-        return "kind (structure of programs only)";
-    if (in->kind == PIMHW_SYNC || in->kind == PIMHW_EOC) return NULL;
-    if (!in->mask) return "mask: no channel";
-    *most = c->n_channels - 1u;
-    if (in->mask & ~all) {
-        *is = pimhw_i_lowest(in->mask & ~all);
-        return "mask: channel";
-    }
-    if (PIMHW_I_KINDS[in->kind].taker == PIMHW_I_BY_HOST) return NULL;
-    const pimhw_i_command *command = &PIMHW_I_COMMANDS[PIMHW_I_KINDS[in->kind].command];
-    bool copies = in->kind == PIMHW_COPY_BKGB || in->kind == PIMHW_COPY_GBBK;
-    bool tiles = copies || pimhw_i_has_tiles(PIMHW_I_KINDS[in->kind].command);
-    uint64_t sizes = command->needs_row ? columns : c->in_entries;
-    if (!PIMHW_I_KINDS[in->kind].sized) sizes = 1;
-    if (pimhw_i_over(in->op_size, sizes, is, most) || in->op_size == 0) return "op_size";
-    uint64_t end = in->tile + in->op_size;
-    if (tiles && pimhw_i_over(end, c->in_entries, is, most)) return "tile + op_size";
-    end = in->column + in->op_size;
-    if (command->needs_row && pimhw_i_over(end, columns, is, most)) return "column + op_size";
-    if (pimhw_i_over(in->out, pimhw_config_outs(c) - 1u, is, most)) return "out";
-    bool one = pimhw_i_one_bank(PIMHW_I_KINDS[in->kind].command);
-    if (one && pimhw_i_over(in->bank, pimhw_config_banks(c) - 1u, is, most)) return "bank";
-    bool apart = in->kind == PIMHW_WR_ABK && pimhw_i_over(pimhw_i_count(in->mask), 1, is, most);
-    return apart ? "channels of the mask" : NULL;
 }
 
 /* ==========================================================================
@@ -5106,8 +4986,10 @@ typedef enum pimhw_i_progress { PIMHW_I_IDLE, PIMHW_I_OPEN, PIMHW_I_ENDED } pimh
  * number of its state is kept, and it is asleep.
  */
 typedef struct pimhw_i_text {
-    uint32_t at, n;
     uint64_t hash;
+    uint32_t at, n;
+    uint32_t edge;      /* of a key: the edge; 0: none */
+    bool meets_refresh; /* of a state: commands wait for it */
 } pimhw_i_text;
 
 /* What a span does to a group of channels; at the head of a trial: the group. */
@@ -5119,7 +5001,6 @@ typedef struct pimhw_i_part {
 } pimhw_i_part;
 
 typedef struct pimhw_i_edge {
-    uint64_t key[4]; /* span, state, terms; with refreshes: how far off they are */
     uint64_t clocks;
     uint64_t n_instructions, n_rounds; /* of a channel; of a shared front end: of all */
     uint32_t to, part;
@@ -5130,7 +5011,7 @@ typedef struct pimhw_i_edge {
 typedef struct pimhw_i_trial {
     bool open;
     uint32_t n_groups;
-    uint64_t key[3];
+    uint64_t key[3], phase; /* of the place */
     uint64_t base_ck, row_base, n_instructions, n_rounds;
     uint64_t index, heads, power; /* of a mark */
     pimhw_i_part part[PIMHW_MAX_CHANNELS];
@@ -5140,10 +5021,10 @@ typedef struct pimhw_i_memo {
     uint32_t n_words, n_texts, n_edges, n_parts;
     uint32_t terms; /* the text of the last place */
     bool full;
-    uint16_t text_slot[PIMHW_I_SLOTS], edge_slot[PIMHW_I_SLOTS];
+    uint16_t slot[PIMHW_I_SLOTS]; /* texts by their hashes */
     pimhw_i_text text[PIMHW_I_TEXTS];
-    pimhw_i_edge
-        edge[PIMHW_I_EDGES]; /* the first: of rounds since a mark; its parts are the last */
+    /* the first: of rounds since a mark; its parts are the last */
+    pimhw_i_edge edge[PIMHW_I_EDGES];
     pimhw_i_part part[PIMHW_I_PARTS + PIMHW_MAX_CHANNELS];
     uint64_t words[PIMHW_I_WORDS];
 } pimhw_i_memo;
@@ -5151,7 +5032,6 @@ typedef struct pimhw_i_memo {
 struct pimhw_device {
     pimhw_config config;
     size_t bytes, flow_bytes; /* of the device; of the state of a controller with gaps */
-    uint32_t columns;         /* of a row */
     bool shared;              /* one host feeds all channels */
     pimhw_i_rules rules;
     pimhw_sink sink;
@@ -5160,11 +5040,12 @@ struct pimhw_device {
     pimhw_i_when decode; /* shared front end: the next instruction; from here on 0 at the start */
     uint64_t epu_free_ck;
     uint64_t epu_ck;
-    uint64_t skipped_rounds, walked_rounds, n_heads;
+    uint64_t skipped_rounds, walked_rounds;
     uint32_t unit, n_unit; /* its groups */
     uint32_t known;        /* number of its state, until something happens; 0: not yet */
-    bool learns;           /* the unit's spans are compared */
-    bool real_rows;        /* a row of a program is one of the device */
+    bool real_rows;        /* a row is one of the device, not of a block */
+    bool safe;             /* no instruction of the program can be refused */
+    bool skips;            /* spans that are like others are not walked */
     bool endless;          /* the hub passed PIMHW_I_MOST_CK */
     uint64_t n_instructions;
     uint64_t n_sent; /* instructions to channels, in the order of the program */
@@ -5215,7 +5096,6 @@ PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_co
     d->flow_bytes = flow_bytes;
     d->rules = rules;
     d->shared = config->front_end == PIMHW_SHARED && config->controller == PIMHW_IN_ORDER;
-    d->columns = pimhw_config_columns(config);
     *device = d;
     return PIMHW_OK;
 }
@@ -5234,12 +5114,6 @@ PIMHW_API const pimhw_config *pimhw_device_config(const pimhw_device *device)
 
 /* -- spans that are like others -- */
 
-/* A clock as something at `now` or later sees it: the past is all the same. */
-static uint64_t pimhw_i_ahead(uint64_t clock, uint64_t now)
-{
-    return clock < now ? 0 : clock - now + 1;
-}
-
 /* Writes the state of channels relative to a clock into words, or reads it back at another. */
 typedef struct pimhw_i_pen {
     uint64_t *words;
@@ -5248,48 +5122,43 @@ typedef struct pimhw_i_pen {
     bool back;
 } pimhw_i_pen;
 
-static void pimhw_i_pen_word(pimhw_i_pen *pen, uint64_t *word)
+/* Room for n words; NULL and nothing more to come: there is none. */
+static uint64_t *pimhw_i_pen_room(pimhw_i_pen *pen, uint32_t n)
 {
-    if (pen->n < pen->most) {
-        if (pen->back)
-            *word = pen->words[pen->n];
-        else
-            pen->words[pen->n] = *word;
-    }
-    pen->n++;
+    uint64_t *words = &pen->words[pen->n];
+    bool fits = n <= pen->most - pen->n;
+    pen->n = fits ? pen->n + n : pen->most;
+    return fits ? words : NULL;
 }
 
-/* The same for less than a word. */
+/* Numbers less a base. */
+static void pimhw_i_pen_words(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64_t base)
+{
+    uint64_t *words = pimhw_i_pen_room(pen, n);
+    for (uint32_t i = 0; i < n && words && pen->back; i++)
+        at[i] = words[i] + base;
+    for (uint32_t i = 0; i < n && words && !pen->back; i++)
+        words[i] = at[i] - base;
+}
+
+/* Clocks, with `bits` of something else below them, that count from the base on: before it, 0. */
+static void pimhw_i_pen_ahead(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64_t base,
+                              uint32_t bits)
+{
+    uint64_t *words = pimhw_i_pen_room(pen, n), least = base << bits;
+    uint64_t before = least - ((uint64_t)1 << bits);
+    for (uint32_t i = 0; i < n && words && pen->back; i++)
+        at[i] = words[i] ? words[i] + before : 0;
+    for (uint32_t i = 0; i < n && words && !pen->back; i++)
+        words[i] = at[i] < least ? 0 : at[i] - before;
+}
+
+/* Less than a word. */
 static uint32_t pimhw_i_pen_small(pimhw_i_pen *pen, uint32_t value)
 {
     uint64_t word = value;
-    pimhw_i_pen_word(pen, &word);
+    pimhw_i_pen_words(pen, &word, 1, 0);
     return (uint32_t)word;
-}
-
-/* A clock that counts however long ago. */
-static void pimhw_i_pen_clock(pimhw_i_pen *pen, uint64_t *clock)
-{
-    uint64_t word = *clock - pen->base;
-    pimhw_i_pen_word(pen, &word);
-    if (pen->back) *clock = pen->base + word;
-}
-
-/* A clock that does not count once it is past. */
-static void pimhw_i_pen_ahead(pimhw_i_pen *pen, uint64_t *clock)
-{
-    uint64_t word = pimhw_i_ahead(*clock, pen->base);
-    pimhw_i_pen_word(pen, &word);
-    if (pen->back) *clock = word ? pen->base + word - 1 : 0;
-}
-
-/* The same of clock << 8 | reason. */
-static void pimhw_i_pen_key(pimhw_i_pen *pen, uint64_t *key)
-{
-    uint64_t ahead = pimhw_i_ahead(*key >> 8, pen->base);
-    uint64_t word = ahead ? ahead << 8 | (*key & 255) : 0;
-    pimhw_i_pen_word(pen, &word);
-    if (pen->back) *key = word ? (pen->base + (word >> 8) - 1) << 8 | (word & 255) : 0;
 }
 
 /* The clock before which no later command of the channel issues. */
@@ -5302,63 +5171,48 @@ static uint64_t pimhw_i_base_ck(const pimhw_i_channel *ch)
     return ch->now_ck;
 }
 
-/* Groups of input tiles count from here: only how far behind the newest one they are matters. */
-#define PIMHW_I_NEWEST ((uint64_t)1 << 40)
+/* Groups of input tiles count from here: only how far they are from the newest in use matters. */
+#define PIMHW_I_USED ((uint64_t)1 << 40)
 
 /* Records of commands that wait; their rows are seen from the open one. */
 static void pimhw_i_pen_records(pimhw_i_pen *pen, const pimhw_i_channel *ch,
                                 pimhw_i_record *records, uint32_t *n)
 {
     *n = pimhw_i_pen_small(pen, *n);
-    for (uint32_t i = 0; i < *n && pen->n < pen->most; i++) {
+    for (uint32_t i = 0; i < *n; i++) {
         pimhw_i_record *r = &records[i];
-        bool has_row = PIMHW_I_COMMANDS[r->work.command].needs_row;
-        uint64_t what = (uint64_t)r->n << 32 | r->work.command;
-        uint64_t where = (uint64_t)r->work.tile << 32 | r->work.out;
-        uint64_t row = has_row ? r->work.row - ch->row : 0;
-        pimhw_i_pen_word(pen, &what);
-        pimhw_i_pen_word(pen, &where);
-        pimhw_i_pen_word(pen, &row);
+        uint64_t what[2] = {(uint64_t)r->n << 32 | r->work.command,
+                            (uint64_t)r->work.tile << 32 | r->work.out};
+        pimhw_i_pen_words(pen, what, 2, 0);
         if (pen->back) {
             memset(r, 0, sizeof *r);
-            r->n = (uint32_t)(what >> 32);
-            r->work.command = (uint32_t)what;
-            r->work.tile = (uint32_t)(where >> 32);
-            r->work.out = (uint32_t)where;
-            r->work.row = PIMHW_I_COMMANDS[r->work.command].needs_row ? ch->row + row : 0;
+            r->n = (uint32_t)(what[0] >> 32);
+            r->work.command = (uint32_t)what[0];
+            r->work.tile = (uint32_t)(what[1] >> 32);
+            r->work.out = (uint32_t)what[1];
+            bool mac = ch->rules->class_of[r->work.command] == PIMHW_I_M;
+            r->stream = mac ? PIMHW_I_MAC : PIMHW_I_IO;
         }
-        const pimhw_i_flow *f = ch->flow;
-        uint64_t later = r->group > f->used_group ? f->group - r->group + 1 : 0;
-        pimhw_i_pen_word(pen, &later);
-        if (pen->back) r->group = later ? f->group - later + 1 : 0;
+        if (PIMHW_I_COMMANDS[r->work.command].needs_row)
+            pimhw_i_pen_words(pen, &r->work.row, 1, ch->row);
+        pimhw_i_pen_ahead(pen, &r->group, 1, ch->flow->used_group + 1, 0);
     }
 }
 
 static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, pimhw_i_channel *ch)
 {
     pimhw_i_flow *f = ch->flow;
-    uint32_t places = (uint32_t)(f->filling > 0) << 2 | (uint32_t)(f->group > 0) << 3;
-    uint32_t flags = pimhw_i_pen_small(pen, places | (uint32_t)f->mac_since << 1 | f->begun);
-    uint64_t unused = f->group - f->used_group;
-    pimhw_i_pen_word(pen, &unused);
-    if (pen->back) {
-        f->begun = flags & 1;
-        f->mac_since = flags >> 1 & 1;
-        f->filling = flags >> 2 & 1 ? 3 : 0;
-        f->group = flags >> 3 & 1 ? PIMHW_I_NEWEST : 0;
-        f->used_group = f->group - unused;
-    }
+    uint32_t flags = pimhw_i_pen_small(pen, (uint32_t)f->mac_since << 1 | f->begun);
+    f->begun = flags & 1;
+    f->mac_since = flags >> 1 & 1;
+    if (pen->back) f->filling = 0, f->used_group = PIMHW_I_USED;
     f->group_tiles = pimhw_i_pen_small(pen, f->group_tiles);
-    pimhw_i_pen_clock(pen, &f->start.ck);
-    pimhw_i_pen_clock(pen, &f->start_before.ck);
+    pimhw_i_pen_words(pen, &f->group, 1, f->used_group);
+    pimhw_i_pen_words(pen, &f->start.ck, 1, pen->base);
+    pimhw_i_pen_words(pen, &f->start_before.ck, 1, pen->base);
     f->start.reason = pimhw_i_pen_small(pen, f->start.reason);
     f->start_before.reason = pimhw_i_pen_small(pen, f->start_before.reason);
-    pimhw_i_pen_ahead(pen, &f->mac_stream_ck);
-    uint64_t base = pen->base;
-    pen->base = f->start.ck;
-    for (uint32_t i = 0; i < PIMHW_I_OTHER; i++)
-        pimhw_i_pen_ahead(pen, &f->done_ck[i]);
-    pen->base = base;
+    pimhw_i_pen_ahead(pen, f->done_ck, PIMHW_I_OTHER, f->start.ck, 0);
     for (uint32_t i = 0; i < 3; i++) {
         pimhw_i_phase *p = pimhw_i_pp_phase(f, f->filling + 2 + i);
         p->outs = pimhw_i_pen_small(pen, p->outs);
@@ -5367,65 +5221,77 @@ static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, pimhw_i_channel *ch)
         pimhw_i_pen_records(pen, ch, p->r, &p->n_r);
     }
     pimhw_i_pen_records(pen, ch, f->records, &f->n_records);
-    uint64_t used = f->used_group; /* of those there is left only where one ends */
-    for (uint32_t i = 0; i < ch->rules->config.in_entries && pen->n < pen->most; i++) {
-        bool ends = i > 0 && f->tile_group[i] != f->tile_group[i - 1];
-        bool newer = f->tile_group[i] > f->used_group;
-        uint64_t word = newer ? f->group - f->tile_group[i] + 2 : (uint64_t)ends;
-        pimhw_i_pen_word(pen, &word);
-        used -= word == 1;
-        if (pen->back) f->tile_group[i] = word > 1 ? f->group - word + 2 : used;
-    }
-    for (uint32_t i = 0; i < ch->rules->outs && pen->n < pen->most; i++) {
-        uint64_t later = f->sums[i].phase > f->filling ? f->sums[i].phase - f->filling : 0;
-        uint64_t word = later << 1 | f->sums[i].going;
-        pimhw_i_pen_word(pen, &word);
+    uint64_t used = f->used_group; /* of those in use there is left only where one ends */
+    uint32_t n_tiles = ch->rules->config.in_entries, n_sums = ch->rules->outs;
+    uint64_t *words = pimhw_i_pen_room(pen, n_tiles + n_sums);
+    for (uint32_t i = 0; i < n_tiles && words; i++, words++) {
+        uint64_t *group = &f->tile_group[i], ends = i > 0 && group[0] != group[-1];
+        if (!pen->back) *words = *group > used ? *group - used + 1 : ends;
         if (!pen->back) continue;
-        f->sums[i].phase = word >> 1 ? f->filling + (word >> 1) : 0;
-        f->sums[i].going = word & 1;
+        used -= *words == 1;
+        *group = *words > 1 ? f->used_group + *words - 1 : used;
+    }
+    for (uint32_t i = 0; i < n_sums && words; i++, words++) {
+        pimhw_i_entry *sum = &f->sums[i];
+        uint64_t later = sum->phase > f->filling ? sum->phase - f->filling : 0;
+        if (!pen->back) *words = later << 1 | sum->going;
+        sum->going = *words & 1;
+        if (pen->back) sum->phase = *words >> 1;
+    }
+}
+
+/* Commands that wait for a refresh, how long, and for what. */
+static void pimhw_i_pen_blocked(pimhw_i_pen *pen, pimhw_i_channel *ch)
+{
+    pimhw_i_flow *f = ch->flow;
+    uint64_t due_ck = ch->due_ck; /* kept apart */
+    for (uint32_t i = 0; i < f->n_records && pen->back; i++)
+        pimhw_i_dcs_mark(f, &f->records[i], UINT32_MAX);
+    pimhw_i_pen_records(pen, ch, f->records, &f->n_records);
+    for (uint32_t i = 0; i < f->n_records && pen->back; i++)
+        pimhw_i_dcs_mark(f, &f->records[i], 1);
+    if (f->n_records > 0) pimhw_i_pen_words(pen, &due_ck, 1, pen->base);
+    for (uint32_t s = 0; s < PIMHW_I_STREAMS; s++) {
+        if (f->n_blocked[s] == 0) continue;
+        pimhw_i_when *at = &f->blocked_at[s];
+        uint64_t ck = at->ck == UINT64_MAX ? 0 : at->ck;
+        pimhw_i_pen_ahead(pen, &ck, 1, pen->base, 0);
+        at->ck = ck ? ck : UINT64_MAX;
+        at->reason = pimhw_i_pen_small(pen, at->reason);
     }
 }
 
 static void pimhw_i_pen_dcs(pimhw_i_pen *pen, pimhw_i_channel *ch)
 {
     pimhw_i_flow *f = ch->flow;
-    if (f->n_records > 0) pen->n = pen->most; /* in the middle of a refresh */
-    pimhw_i_pen_ahead(pen, &f->mac_stream_ck);
-    for (uint32_t i = 0; i < ch->rules->config.in_entries && pen->n < pen->most; i++) {
-        pimhw_i_pen_key(pen, &f->tile_mac[i]);
-        pimhw_i_pen_key(pen, &f->tile_write[i]);
-    }
-    for (uint32_t i = 0; i < ch->rules->outs && pen->n < pen->most; i++) {
-        pimhw_i_pen_key(pen, &f->out_mac[i]);
-        pimhw_i_pen_key(pen, &f->out_io[i]);
-    }
-    for (uint32_t s = 0; s < PIMHW_I_STREAMS && pen->n < pen->most; s++) {
+    if (pen->back) f->dispatch_ck = pen->base;
+    /* the other tables of entries lie behind the first */
+    pimhw_i_pen_ahead(pen, f->tile_mac, 2 * (ch->rules->config.in_entries + ch->rules->outs),
+                      pen->base, 8);
+    pimhw_i_pen_blocked(pen, ch);
+    for (uint32_t s = 0; s < PIMHW_I_STREAMS; s++) {
         pimhw_i_ring *r = &f->ring[s];
-        uint32_t n = 0;
-        while (n < PIMHW_I_QUEUED && !pen->back &&
-               f->left_ck[s][(f->n_left[s] - n - 1) % PIMHW_I_QUEUED] > pen->base)
+        uint64_t *left_ck = f->left_ck[s];
+        uint32_t n = 0, end = f->n_left[s];
+        while (n < PIMHW_I_QUEUED && left_ck[(end - n - 1) % PIMHW_I_QUEUED] > pen->base)
             n++; /* those before have left by now, too */
         n = pimhw_i_pen_small(pen, n);
-        if (pen->back) memset(f->left_ck[s], 0, sizeof f->left_ck[s]);
-        for (uint32_t i = 1; i <= n && pen->n < pen->most; i++)
-            pimhw_i_pen_clock(pen, &f->left_ck[s][(f->n_left[s] - i) % PIMHW_I_QUEUED]);
+        if (pen->back) memset(left_ck, 0, sizeof f->left_ck[s]);
+        for (uint32_t i = 1; i <= n; i++)
+            pimhw_i_pen_words(pen, &left_ck[(end - i) % PIMHW_I_QUEUED], 1, pen->base);
         r->end = r->begin + pimhw_i_pen_small(pen, r->end - r->begin);
-        for (uint32_t i = r->begin; i != r->end && pen->n < pen->most; i++) {
-            uint64_t *key = &r->key[i % PIMHW_I_RING], word = *key - (pen->base << 16);
-            pimhw_i_pen_word(pen, &word);
-            if (pen->back) *key = word + (pen->base << 16);
-        }
+        for (uint32_t i = r->begin; i != r->end; i++)
+            pimhw_i_pen_words(pen, &r->key[i % PIMHW_I_RING], 1, pen->base << 16);
     }
-    if (pen->back) f->dispatch_ck = pen->base;
 }
 
 /* What the host of a shared front end waits for: the queue as far as it reaches past its clock. */
 static void pimhw_i_pen_queue(pimhw_i_pen *pen, pimhw_i_channel *ch, uint64_t entries)
 {
     uint32_t n = 0;
-    pimhw_i_pen_ahead(pen, &ch->answer_ck);
-    pimhw_i_pen_ahead(pen, &ch->pending_ck);
-    pimhw_i_pen_ahead(pen, &ch->left_ck);
+    pimhw_i_pen_ahead(pen, &ch->answer_ck, 1, pen->base, 0);
+    pimhw_i_pen_ahead(pen, &ch->pending_ck, 1, pen->base, 0);
+    pimhw_i_pen_ahead(pen, &ch->left_ck, 1, pen->base, 0);
     for (uint64_t left = entries; n < PIMHW_I_QUEUE && left > 0 && !pen->back; n++) {
         const pimhw_i_run *run = &ch->runs[(ch->newest_run + PIMHW_I_QUEUE - n) % PIMHW_I_QUEUE];
         if (run->last_ck <= pen->base) break;
@@ -5435,12 +5301,10 @@ static void pimhw_i_pen_queue(pimhw_i_pen *pen, pimhw_i_channel *ch, uint64_t en
     if (pen->back) memset(ch->runs, 0, sizeof ch->runs);
     for (uint32_t i = 0; i < n; i++) {
         pimhw_i_run *run = &ch->runs[(ch->newest_run + PIMHW_I_QUEUE - i) % PIMHW_I_QUEUE];
-        uint64_t word = run->step_ck << 32 | pimhw_i_min(run->n, entries);
-        pimhw_i_pen_clock(pen, &run->last_ck);
-        pimhw_i_pen_word(pen, &word);
-        if (!pen->back) continue;
-        run->step_ck = word >> 32;
-        run->n = word & UINT32_MAX;
+        run->n = pimhw_i_min(run->n, entries);
+        pimhw_i_pen_words(pen, &run->last_ck, 1, pen->base);
+        pimhw_i_pen_words(pen, &run->step_ck, 1, 0);
+        pimhw_i_pen_words(pen, &run->n, 1, 0);
     }
 }
 
@@ -5455,24 +5319,22 @@ static void pimhw_i_pen_channel(pimhw_i_pen *pen, const pimhw_device *d, pimhw_i
     ch->last_command = (uint8_t)flags;
     ch->register_mode = flags >> 8 & 1;
     ch->row_open = flags >> 9 & 1;
-    pimhw_i_pen_clock(pen, &ch->last_ck);
-    pimhw_i_pen_ahead(pen, &ch->now_ck);
-    pimhw_i_pen_ahead(pen, &ch->refreshed_ck);
-    uint64_t end_ck = ch->end_ck, latest_ck = ch->latest_ck; /* kept apart */
-    pimhw_i_pen_ahead(pen, &end_ck);
-    if (ch->flow) pimhw_i_pen_ahead(pen, &latest_ck);
+    uint64_t ends[2] = {ch->end_ck, ch->flow ? ch->latest_ck : 0}; /* kept apart */
     uint64_t hold = ch->hold.ck << 8 | ch->hold.reason;
-    pimhw_i_pen_key(pen, &hold);
+    pimhw_i_pen_words(pen, &ch->last_ck, 1, pen->base);
+    pimhw_i_pen_ahead(pen, &ch->now_ck, 1, pen->base, 0);
+    pimhw_i_pen_ahead(pen, &ch->refreshed_ck, 1, pen->base, 0);
+    pimhw_i_pen_ahead(pen, ends, 2, pen->base, 0);
+    pimhw_i_pen_ahead(pen, &hold, 1, pen->base, 8);
     ch->hold.ck = hold >> 8;
     ch->hold.reason = (uint32_t)(hold & 255);
-    for (uint32_t i = 0; i < PIMHW_CMD_ACT; i++)
-        pimhw_i_pen_key(pen, &ch->ready[i]);
+    pimhw_i_pen_ahead(pen, ch->ready, PIMHW_CMD_ACT, pen->base, 8);
     if (d->shared) pimhw_i_pen_queue(pen, ch, d->config.queue_entries);
+    if (ch->flow) pimhw_i_pen_ahead(pen, &ch->flow->mac_stream_ck, 1, pen->base, 0);
     for (uint32_t s = 0; s < PIMHW_I_STREAMS && ch->flow; s++) {
         pimhw_i_last *last = &ch->flow->last[s];
         uint64_t key = last->any ? (last->ck + rules->most_gap) << 8 | last->command : 0;
-        pimhw_i_pen_key(pen, &key);
-        if (!pen->back) continue;
+        pimhw_i_pen_ahead(pen, &key, 1, pen->base, 8);
         last->any = key != 0;
         last->ck = last->any ? (key >> 8) - rules->most_gap : 0;
         last->command = (uint8_t)key;
@@ -5492,55 +5354,60 @@ static uint64_t pimhw_i_mix(uint64_t hash, uint64_t word)
     return hash ^ hash >> 29;
 }
 
-/* Number of a text of n words behind those kept; 0: there is no room. */
-static uint32_t pimhw_i_intern(pimhw_device *d, uint32_t n)
+/* Room for a text behind those kept; NULL: there is none left. */
+static uint64_t *pimhw_i_room(pimhw_i_memo *m)
 {
-    pimhw_i_memo *m = &d->memo;
+    if (m->n_words + PIMHW_I_MOST_WORDS > PIMHW_I_WORDS) m->full = true;
+    if (m->n_texts + 1 == PIMHW_I_TEXTS) m->full = true;
+    return m->full ? NULL : &m->words[m->n_words];
+}
+
+/* Number of the text of n words in the room; 0: it is not kept, and shall not be. */
+static uint32_t pimhw_i_intern(pimhw_i_memo *m, uint32_t n, bool keep)
+{
     const uint64_t *words = &m->words[m->n_words];
     uint64_t lane[4] = {n, 1, 2, 3}; /* four at a time do not wait for each other */
     for (uint32_t i = 0; i < n; i++)
         lane[i % 4] = pimhw_i_mix(lane[i % 4], words[i]);
     uint64_t hash = pimhw_i_mix(lane[0] ^ lane[2], lane[1] + 2 * lane[3]);
     for (uint32_t at = (uint32_t)hash;; at++) {
-        uint16_t *slot = &m->text_slot[at % PIMHW_I_SLOTS];
+        uint16_t *slot = &m->slot[at % PIMHW_I_SLOTS];
+        const pimhw_i_text *text = &m->text[*slot];
+        if (*slot == 0 && !keep) return 0;
         if (*slot == 0) {
-            if (m->n_texts + 1 == PIMHW_I_TEXTS) break;
-            pimhw_i_text text = {m->n_words, n, hash};
+            pimhw_i_text added = {hash, m->n_words, n, 0, false};
             *slot = (uint16_t)++m->n_texts;
-            m->text[*slot] = text;
+            m->text[*slot] = added;
             m->n_words += n;
             return *slot;
         }
-        const pimhw_i_text *text = &m->text[*slot];
         if (text->hash != hash || text->n != n) continue;
         if (memcmp(&m->words[text->at], words, n * sizeof words[0]) == 0) return *slot;
     }
-    m->full = true;
-    return 0;
 }
 
 /* Channels of a unit are those of the words, later or earlier; false: there was no room. */
 static bool pimhw_i_pen_unit(pimhw_device *d, pimhw_i_pen *pen, uint32_t first, uint32_t n)
 {
     if (d->shared) d->decode.reason = pimhw_i_pen_small(pen, d->decode.reason);
-    for (uint32_t g = first; g < first + n && (pen->back || pen->n < pen->most); g++) {
+    for (uint32_t g = first; g < first + n; g++) {
         uint64_t mask = d->groups[g].mask;
-        if (d->shared) pimhw_i_pen_word(pen, &mask);
+        if (d->shared) pimhw_i_pen_words(pen, &mask, 1, 0);
         pimhw_i_pen_channel(pen, d, &d->groups[g]);
     }
-    return pen->back || pen->n < pen->most;
+    return pen->n < pen->most;
 }
 
 /* Number of the unit's state; 0: it is not kept. */
 static uint32_t pimhw_i_state(pimhw_device *d)
 {
-    pimhw_i_memo *m = &d->memo;
     if (d->groups[d->unit].asleep) return d->groups[d->unit].asleep;
     if (d->known) return d->known;
-    if (m->n_words + PIMHW_I_MOST_WORDS > PIMHW_I_WORDS) m->full = true;
-    if (m->full) return 0;
-    pimhw_i_pen pen = {&m->words[m->n_words], pimhw_i_unit_ck(d), 0, PIMHW_I_MOST_WORDS, false};
-    d->known = pimhw_i_pen_unit(d, &pen, d->unit, d->n_unit) ? pimhw_i_intern(d, pen.n) : 0;
+    pimhw_i_pen pen = {pimhw_i_room(&d->memo), pimhw_i_unit_ck(d), 0, PIMHW_I_MOST_WORDS, false};
+    if (!pen.words || !pimhw_i_pen_unit(d, &pen, d->unit, d->n_unit)) return 0;
+    const pimhw_i_flow *f = d->groups[d->unit].flow;
+    d->known = pimhw_i_intern(&d->memo, pen.n, true);
+    d->memo.text[d->known].meets_refresh = d->config.controller == PIMHW_DCS && f->n_records > 0;
     return d->known;
 }
 
@@ -5564,14 +5431,9 @@ static void pimhw_i_wake_all(pimhw_device *d)
 
 static void pimhw_i_forget(pimhw_device *d)
 {
-    pimhw_i_memo *m = &d->memo;
     pimhw_i_wake_all(d);
-    memset(m->text_slot, 0, sizeof m->text_slot);
-    memset(m->edge_slot, 0, sizeof m->edge_slot);
-    m->n_words = m->n_texts = m->n_edges = m->n_parts = m->terms = 0;
-    memset(&m->text[0], 0, sizeof m->text[0]);
+    memset(&d->memo, 0, offsetof(pimhw_i_memo, text) + sizeof d->memo.text[0]);
     d->known = 0;
-    m->full = false;
     for (uint32_t i = 0; i < PIMHW_I_TRIALS; i++)
         d->trial[i].open = d->mark[i].open = false;
 }
@@ -5579,27 +5441,53 @@ static void pimhw_i_forget(pimhw_device *d)
 /* What it hangs on whether a span is like another, at its head. */
 typedef struct pimhw_i_place {
     uint64_t key[3];   /* the span, the state, the terms */
-    uint64_t row_base; /* the rows of the span are seen from here */
-    uint64_t row_end;  /* and are below this */
+    uint64_t phase;    /* how far off all refreshes are; 0: not alike */
+    uint64_t row_base; /* the rows of the span are not below */
     uint64_t n_same;   /* rounds from here on with these terms */
+    uint64_t terms[PIMHW_I_TERMS];
+    uint32_t first, until; /* channels of these terms */
 } pimhw_i_place;
 
-/* A term's value for a channel; lowers *n_same to the rounds of a level that share it. */
-static uint64_t pimhw_i_term_value(const pimhw_i_walker *w, const pimhw_i_term *term,
-                                   uint32_t channel, uint32_t level, uint64_t *n_same)
+/* The terms of a channel; lowers *n_same to the rounds of a level that share them. */
+static void pimhw_i_terms(const pimhw_i_walker *w, const pimhw_i_scope *scope, uint32_t channel,
+                          uint32_t level, uint64_t *value, uint64_t *n_same)
 {
-    if (!term->tail) {
-        const pimhw_operand *o = &w->program->operands[term->operand - 1];
-        uint64_t sum = o->base + pimhw_i_steps(w, o->step, (1u << PIMHW_LOOPS) - 1);
-        if (o->step[level] && sum < term->most) *n_same = 1;
-        return pimhw_i_min(sum, term->most);
+    for (uint32_t i = 0; i < scope->n_terms; i++) {
+        const pimhw_i_term *term = &scope->terms[i];
+        if (!term->tail) {
+            const pimhw_operand *o = &w->program->operands[term->operand - 1];
+            uint64_t sum = o->base + pimhw_i_steps(w, o->step);
+            if (o->step[level] && sum < term->most) *n_same = 1;
+            value[i] = pimhw_i_min(sum, term->most);
+            continue;
+        }
+        uint64_t left = pimhw_i_left(w, term->tail - 1u, channel);
+        uint64_t step = w->program->tails[term->tail - 1].step[level];
+        value[i] = pimhw_i_min(pimhw_i_ceil_div(left, term->unit), term->most);
+        if (value[i] && step)
+            *n_same = pimhw_i_min(*n_same, (left - (value[i] - 1) * term->unit - 1) / step + 1);
     }
-    uint64_t left = pimhw_i_left(w, term->tail - 1u, channel);
-    uint64_t step = w->program->tails[term->tail - 1].step[level];
-    uint64_t value = pimhw_i_min(pimhw_i_units(left, term->unit, term->shift), term->most);
-    if (value && step)
-        *n_same = pimhw_i_min(*n_same, (left - (value - 1) * term->unit - 1) / step + 1);
-    return value;
+}
+
+/* Rows and terms of a span for the lowest channel of mask and those that share them. */
+static void pimhw_i_place_terms(const pimhw_i_walker *w, const pimhw_i_scope *scope, uint32_t level,
+                                uint64_t mask, pimhw_i_place *place)
+{
+    uint32_t same = pimhw_i_lowest(mask), others = pimhw_i_highest(mask) + 1;
+    uint64_t its[PIMHW_I_TERMS];
+    place->first = same;
+    pimhw_i_terms(w, scope, same, level, place->terms, &place->n_same);
+    if (scope->masks) others = same + 1; /* each takes other instructions */
+    /* of one block, the channels between two equal ones are equal */
+    for (uint32_t c = others - 1; same + 1 < others; c = (same + others) / 2) {
+        pimhw_i_terms(w, scope, c, level, its, &place->n_same);
+        bool equal = memcmp(its, place->terms, scope->n_terms * sizeof its[0]) == 0;
+        *(equal ? &same : &others) = c;
+    }
+    place->until = others;
+    const pimhw_block *block = pimhw_i_block(w, place->first);
+    place->row_base =
+        (block ? block->row_base[scope->space] : 0) + pimhw_i_steps(w, scope->outer_step);
 }
 
 /* Where the unit is in the program and what it is like; false: it cannot be told. */
@@ -5610,62 +5498,34 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
     const pimhw_i_scope *scope = whole ? &loop->whole : &loop->round;
     pimhw_i_memo *m = &d->memo;
     uint32_t level = whole ? PIMHW_LOOPS - 1 : w->depth - 1, n = 0;
-    uint32_t c = pimhw_i_lowest(w->mask);
-    if (m->n_words + PIMHW_I_MOST_WORDS > PIMHW_I_WORDS) m->full = true;
-    if (m->full) return false;
+    uint64_t *words = pimhw_i_room(m);
+    if (!words) return false;
     if (d->shared) d->n_unit = d->n_groups;
-    uint64_t *words = &m->words[m->n_words];
-    place->n_same = UINT64_MAX;
-    place->row_base = place->row_end = 0;
-    if (scope->masks) words[n++] = d->shared ? 0 : c; /* which instructions it takes */
-    if (scope->rows) {
-        const pimhw_block *block = pimhw_i_block(w, c);
-        place->row_base = (block ? block->row_base[scope->space] : 0) +
-                          pimhw_i_steps(w, scope->outer_step, (1u << PIMHW_LOOPS) - 1);
-        uint64_t rows = pimhw_i_plus(scope->row_most, 1);
-        for (uint32_t i = 0; i < scope->n_row_loops; i++) {
-            uint64_t rounds = pimhw_i_value(w, scope->row_rounds[i], c);
-            uint64_t step = rounds > 1 ? scope->row_step[i] : 0;
-            rows = pimhw_i_plus(rows, pimhw_i_times(step, rounds - 1));
-        }
-        place->row_end = pimhw_i_plus(place->row_base, rows);
-    }
+    if (scope->masks) words[n++] = d->shared ? 0 : pimhw_i_lowest(w->mask);
+    uint64_t due = d->groups[d->unit].due_ck;
+    place->phase = d->config.refresh ? due - pimhw_i_unit_ck(d) + 1 : 0;
     for (uint32_t i = 0; i < d->n_unit; i++) {
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
-        uint64_t in = ch->mask & w->mask, row = 0;
-        bool exact = d->config.controller == PIMHW_PING_PONG;
-        if (exact || (ch->row_open && ch->row >= place->row_base && ch->row < place->row_end))
-            row = ch->row - place->row_base + 1;
-        words[n++] = row << 1 | (in != 0);
+        uint64_t in = ch->mask & w->mask;
+        if (ch->due_ck != due) place->phase = 0;
         if (in && in != ch->mask) return false;
-        for (uint32_t t = 0; in && t < scope->n_terms; t++) {
-            uint32_t first = pimhw_i_lowest(in), last = pimhw_i_highest(in);
-            uint64_t value = pimhw_i_term_value(w, &scope->terms[t], first, level, &place->n_same);
-            words[n++] = value;
-            if (first == last) continue;
-            if (value != pimhw_i_term_value(w, &scope->terms[t], last, level, &place->n_same))
-                return false;
-        }
+        if (in && (pimhw_i_lowest(in) < place->first || pimhw_i_lowest(in) >= place->until))
+            pimhw_i_place_terms(w, scope, level, in, place);
+        if (in && pimhw_i_highest(in) >= place->until) return false;
+        /* rows below the base are not met; but under ping-pong, rows are seen from the open one */
+        bool met = scope->rows && ch->row_open && ch->row >= place->row_base;
+        if (d->config.controller == PIMHW_PING_PONG) met = true;
+        words[n++] = (met ? ch->row - place->row_base + 1 : 0) << 1 | (in != 0);
+        for (uint32_t t = 0; in && t < scope->n_terms; t++)
+            words[n++] = place->terms[t];
     }
-    place->key[0] = 2 * item + whole;
     const pimhw_i_text *last = &m->text[m->terms];
     bool same = last->n == n && memcmp(&m->words[last->at], words, n * sizeof words[0]) == 0;
-    if (!same) m->terms = pimhw_i_intern(d, n);
+    if (!same) m->terms = pimhw_i_intern(m, n, true);
+    place->key[0] = 2 * item + whole;
     place->key[2] = m->terms;
-    place->key[1] = place->key[2] ? pimhw_i_state(d) : 0;
+    place->key[1] = pimhw_i_state(d);
     return place->key[1] != 0;
-}
-
-/* Number of how far off the unit's next refreshes are, now or at the head of a trial. */
-static uint32_t pimhw_i_phase_of(pimhw_device *d, const pimhw_i_trial *t)
-{
-    pimhw_i_memo *m = &d->memo;
-    uint64_t base = t ? t->base_ck : pimhw_i_unit_ck(d);
-    if (m->n_words + PIMHW_I_MOST_WORDS > PIMHW_I_WORDS) m->full = true;
-    if (m->full || !d->config.refresh) return 0;
-    for (uint32_t i = 0; i < d->n_unit; i++)
-        m->words[m->n_words + i] = (t ? t->part[i].due_ck : d->groups[d->unit + i].due_ck) - base;
-    return pimhw_i_intern(d, d->n_unit);
 }
 
 /* Takes down the unit at the head of a span. */
@@ -5673,6 +5533,7 @@ static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *
 {
     t->open = true;
     memcpy(t->key, place->key, sizeof place->key);
+    t->phase = place->phase;
     t->base_ck = pimhw_i_unit_ck(d);
     t->row_base = place->row_base;
     t->n_instructions = d->n_instructions;
@@ -5680,20 +5541,10 @@ static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *
     t->n_groups = d->n_groups;
     for (uint32_t i = 0; i < d->n_unit; i++) {
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
-        pimhw_i_part *p = &t->part[i];
-        p->tally = ch->tally;
-        p->end_ck = ch->end_ck;
-        p->latest_ck = ch->latest_ck;
-        p->opened_ck = ch->opened_ck;
-        p->due_ck = ch->due_ck;
-        p->row = ch->row;
-        p->active = ch->row_open;
+        pimhw_i_part part = {ch->tally, ch->end_ck, ch->latest_ck, ch->opened_ck,
+                             ch->row,   ch->due_ck, ch->row_open};
+        t->part[i] = part;
     }
-}
-
-static uint64_t pimhw_i_unit_channels(const pimhw_device *d)
-{
-    return d->shared ? 1 : pimhw_i_count(d->groups[d->unit].mask);
 }
 
 /* A clock that a span moved, from its base. */
@@ -5702,16 +5553,16 @@ static uint64_t pimhw_i_moved(uint64_t now, uint64_t then, uint64_t base)
     return now == then ? PIMHW_I_UNMOVED : now - base;
 }
 
-/* What happened since a trial, as an edge without its end. */
-static void pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimhw_i_edge *e)
+/* What happened since a trial, as an edge to a state. */
+static void pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimhw_i_edge *e,
+                               uint32_t to)
 {
-    uint64_t base = t->base_ck;
-    memcpy(e->key, t->key, sizeof t->key);
-    e->key[3] = 0;
-    e->refreshed = false;
+    uint64_t base = t->base_ck, n = d->shared ? 1 : pimhw_i_count(d->groups[d->unit].mask);
+    e->to = to;
+    e->refreshed = d->memo.text[to].meets_refresh;
     e->clocks = pimhw_i_unit_ck(d) - base;
-    e->n_instructions = (d->n_instructions - t->n_instructions) / pimhw_i_unit_channels(d);
-    e->n_rounds = (d->walked_rounds + d->skipped_rounds - t->n_rounds) / pimhw_i_unit_channels(d);
+    e->n_instructions = (d->n_instructions - t->n_instructions) / n;
+    e->n_rounds = (d->walked_rounds + d->skipped_rounds - t->n_rounds) / n;
     for (uint32_t i = 0; i < d->n_unit; i++) {
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
         const pimhw_i_part *from = &t->part[i];
@@ -5721,8 +5572,8 @@ static void pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimhw_i_
         for (uint32_t k = 0; k < PIMHW_I_TALLY; k++)
             sum[k] = now[k] - then[k];
         /* as if the base were 0 */
-        p->tally.active_ck += ((uint64_t)ch->row_open - from->active) * base;
         p->active = (uint64_t)ch->row_open - from->active;
+        p->tally.active_ck += p->active * base;
         p->end_ck = pimhw_i_moved(ch->end_ck, from->end_ck, base);
         p->latest_ck = pimhw_i_moved(ch->latest_ck, from->latest_ck, base);
         p->opened_ck = pimhw_i_moved(ch->opened_ck, from->opened_ck, base);
@@ -5752,9 +5603,10 @@ static uint64_t pimhw_i_before_due(const pimhw_device *d, const pimhw_i_edge *e,
 static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, uint64_t row_base)
 {
     uint64_t base = pimhw_i_unit_ck(d), last = base + (n - 1) * e->clocks;
+    uint64_t times = d->shared ? n : n * pimhw_i_count(d->groups[d->unit].mask);
     d->known = 0;
-    d->n_instructions += n * e->n_instructions * pimhw_i_unit_channels(d);
-    d->skipped_rounds += n * e->n_rounds * pimhw_i_unit_channels(d);
+    d->n_instructions += times * e->n_instructions;
+    d->skipped_rounds += times * e->n_rounds;
     for (uint32_t i = 0; i < d->n_unit; i++) {
         pimhw_i_channel *ch = &d->groups[d->unit + i];
         const pimhw_i_part *p = &d->memo.part[e->part + i];
@@ -5778,27 +5630,28 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, u
     d->endless = d->endless || last >= PIMHW_I_MOST_CK;
 }
 
-static uint16_t *pimhw_i_edge_slot(pimhw_i_memo *m, const uint64_t key[4])
+/* The text of an edge's key, phase 0: of one without refreshes; NULL: there is none, or no room. */
+static pimhw_i_text *pimhw_i_edge_text(pimhw_i_memo *m, const uint64_t key[3], uint64_t phase,
+                                       bool keep)
 {
-    uint64_t hash = key[0];
-    for (uint32_t i = 1; i < 4; i++)
-        hash = pimhw_i_mix(hash, key[i]);
-    for (uint32_t at = (uint32_t)hash;; at++) {
-        uint16_t *slot = &m->edge_slot[at % PIMHW_I_SLOTS];
-        if (*slot == 0 || memcmp(m->edge[*slot].key, key, sizeof m->edge[0].key) == 0) return slot;
-    }
+    uint64_t *words = pimhw_i_room(m);
+    if (!words) return NULL;
+    memcpy(words, key, 3 * sizeof key[0]);
+    words[3] = phase;
+    uint32_t text = pimhw_i_intern(m, 4, keep);
+    return text ? &m->text[text] : NULL;
 }
 
 /* An edge that leads on from a place; NULL: none is known. */
 static const pimhw_i_edge *pimhw_i_edge_from(pimhw_device *d, const pimhw_i_place *place)
 {
     pimhw_i_memo *m = &d->memo;
-    uint64_t key[4] = {place->key[0], place->key[1], place->key[2], 0};
-    uint32_t at = *pimhw_i_edge_slot(m, key);
-    if (at && pimhw_i_before_due(d, &m->edge[at], 1)) return &m->edge[at];
-    key[3] = pimhw_i_phase_of(d, NULL);
-    at = key[3] ? *pimhw_i_edge_slot(m, key) : 0;
-    return at ? &m->edge[at] : NULL;
+    for (uint32_t k = 0; k < 1u + (place->phase > 0); k++) {
+        const pimhw_i_text *text = pimhw_i_edge_text(m, place->key, k ? place->phase : 0, false);
+        const pimhw_i_edge *e = text && text->edge ? &m->edge[text->edge] : NULL;
+        if (e && pimhw_i_before_due(d, e, 1)) return e;
+    }
+    return NULL;
 }
 
 /* The span of a trial has ended: it is kept. */
@@ -5812,14 +5665,12 @@ static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
     if (m->n_edges + 1 == PIMHW_I_EDGES || m->n_parts + d->n_unit > PIMHW_I_PARTS) m->full = true;
     if (m->full || to == 0) return;
     pimhw_i_edge *e = &m->edge[m->n_edges + 1];
-    e->to = to;
     e->part = m->n_parts;
-    pimhw_i_edge_since(d, t, e);
-    if (e->refreshed) e->key[3] = pimhw_i_phase_of(d, t);
-    if (e->refreshed && e->key[3] == 0) return;
-    uint16_t *slot = pimhw_i_edge_slot(m, e->key);
-    if (*slot) return;
-    *slot = (uint16_t)++m->n_edges;
+    pimhw_i_edge_since(d, t, e, to);
+    if (e->refreshed && t->phase == 0) return;
+    pimhw_i_text *text = pimhw_i_edge_text(m, t->key, e->refreshed ? t->phase : 0, true);
+    if (!text || text->edge) return;
+    text->edge = ++m->n_edges;
     m->n_parts += d->n_unit;
 }
 
@@ -5832,17 +5683,15 @@ static uint64_t pimhw_i_cycle(pimhw_device *d, pimhw_i_trial *mark, const pimhw_
 {
     bool same = mark->open && mark->n_groups == d->n_groups &&
                 memcmp(mark->key, place->key, sizeof mark->key) == 0;
-    /* the refreshes are as far off as they were, or none took place */
-    uint64_t moved = same ? d->groups[d->unit].due_ck - mark->part[0].due_ck : 0;
-    same = same && (moved == 0 || moved == pimhw_i_unit_ck(d) - mark->base_ck);
-    for (uint32_t i = 1; i < d->n_unit && same; i++)
-        same = d->groups[d->unit + i].due_ck - mark->part[i].due_ck == moved;
+    /* refreshes are as far off as they were, or none took place */
+    bool phase = place->phase && mark->phase == place->phase;
+    for (uint32_t i = 0; i < d->n_unit && same && !phase; i++)
+        same = d->groups[d->unit + i].due_ck == mark->part[i].due_ck;
     if (same) {
         uint64_t period = index - mark->index;
         pimhw_i_edge *e = &d->memo.edge[0];
         e->part = PIMHW_I_PARTS;
-        e->to = (uint32_t)place->key[1];
-        pimhw_i_edge_since(d, mark, e);
+        pimhw_i_edge_since(d, mark, e, (uint32_t)place->key[1]);
         uint64_t n = pimhw_i_before_due(d, e, pimhw_i_min(rounds, place->n_same) / period);
         if (n > 0) {
             pimhw_i_follow(d, e, n, mark->row_base + n * period * row_step);
@@ -5850,8 +5699,9 @@ static uint64_t pimhw_i_cycle(pimhw_device *d, pimhw_i_trial *mark, const pimhw_
             return n * period;
         }
     }
-    if (mark->open && mark->key[2] == place->key[2] && ++mark->heads < mark->power) return 0;
-    mark->power = mark->open && mark->key[2] == place->key[2] ? 2 * mark->power : 1;
+    bool on = mark->open && mark->key[2] == place->key[2];
+    if (on && ++mark->heads < mark->power) return 0;
+    mark->power = on ? 2 * mark->power : 1;
     mark->heads = 0;
     mark->index = index;
     pimhw_i_try(d, mark, place);
@@ -5872,17 +5722,21 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
 {
     uint32_t level = w->depth - 1;
     const pimhw_i_loop *loop = &d->sketch.loops[w->opener];
-    uint64_t limit = pimhw_i_rounds_alike(w, level), *index = &w->index[level], begin = *index;
-    uint64_t row_step = loop->round.outer_step[level];
+    uint64_t limit = pimhw_i_rounds_alike(w, level), *index = &w->index[level];
     pimhw_i_trial *t = &d->trial[level], *mark = &d->mark[level];
     pimhw_i_place place;
-    if (begin == 0) t->open = mark->open = false;
+    if (*index == 0) t->open = mark->open = false;
     pimhw_i_learn(d, t);
     if (d->memo.full) pimhw_i_forget(d);
     if (!loop->round.alike || w->bound[level] < 2 || w->bound[level] * loop->weight < PIMHW_I_WORTH)
         return true;
-    while (*index < limit && pimhw_i_place_of(d, w, w->opener, false, &place)) {
-        uint64_t n = pimhw_i_cycle(d, mark, &place, *index, limit - *index, row_step);
+    memset(&place, 0, sizeof place);
+    while (*index < limit) {
+        place.until = 0;
+        place.n_same = UINT64_MAX;
+        if (!pimhw_i_place_of(d, w, w->opener, false, &place)) break;
+        uint64_t n =
+            pimhw_i_cycle(d, mark, &place, *index, limit - *index, loop->round.outer_step[level]);
         if (n == 0) {
             const pimhw_i_edge *e = pimhw_i_edge_from(d, &place);
             if (!e) {
@@ -5902,18 +5756,6 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
     *index = w->bound[level] - 1;
     w->pc = w->program->items[w->opener].end;
     return false;
-}
-
-/* A round begins. */
-static void pimhw_i_round(pimhw_device *d, pimhw_i_walker *w)
-{
-    /* now and then: whether the run has come to the last clock there is */
-    bool look = (d->n_heads++ & 1023) == 0;
-    for (uint32_t g = 0; g < d->n_groups && look; g++)
-        d->endless = d->endless || d->groups[g].end_ck >= PIMHW_I_MOST_CK;
-    d->endless = d->endless || (look && d->decode.ck >= PIMHW_I_MOST_CK);
-    if (w->in_nest && d->learns && !pimhw_i_follow_rounds(d, w)) return;
-    d->walked_rounds += pimhw_i_count(w->mask);
 }
 
 /* -- channels, host and hub -- */
@@ -5944,9 +5786,37 @@ static pimhw_i_channel *pimhw_i_group(pimhw_device *d, uint64_t *left)
     pimhw_i_channel *ch = &d->groups[d->group_of[pimhw_i_lowest(*left)]];
     uint64_t outside = ch->mask & ~*left;
     *left &= ~ch->mask;
-    pimhw_i_wake(d, ch);
     if (outside) pimhw_i_split(d, ch, outside);
     return ch;
+}
+
+/* Lets everything a group holds back issue; what comes of a state is kept as that of a span is. */
+static void pimhw_i_drain(pimhw_device *d, pimhw_i_channel *ch)
+{
+    pimhw_i_trial *t = &d->trial[PIMHW_LOOPS];
+    pimhw_i_place place;
+    if (d->config.controller < PIMHW_PING_PONG) return;
+    if (d->memo.full && d->skips) pimhw_i_forget(d);
+    memset(&place, 0, sizeof place);
+    d->unit = (uint32_t)(ch - d->groups);
+    d->n_unit = 1;
+    d->known = t->open = 0;
+    if (d->skips) {
+        place.key[0] = UINT64_MAX;
+        place.key[1] = pimhw_i_state(d);
+        place.phase = d->config.refresh ? ch->due_ck - pimhw_i_base_ck(ch) + 1 : 0;
+        place.row_base = ch->row;
+    }
+    const pimhw_i_edge *e = place.key[1] ? pimhw_i_edge_from(d, &place) : NULL;
+    if (e) {
+        pimhw_i_follow(d, e, 1, place.row_base);
+        return;
+    }
+    pimhw_i_wake(d, ch);
+    if (place.key[1]) pimhw_i_try(d, t, &place);
+    pimhw_i_flush(ch);
+    d->known = 0;
+    pimhw_i_learn(d, t);
 }
 
 /* Does the work that was ready first, of all streams; ties to the lowest stream. */
@@ -5974,12 +5844,8 @@ static void pimhw_i_epu_post(pimhw_device *d, pimhw_i_jobs *jobs, const pimhw_in
     uint64_t ready = d->decode.ck;
     uint64_t ops = pimhw_i_ceil_div(in->op_size, c->epu_lanes);
     for (uint64_t left = in->mask; left;) {
-        pimhw_i_channel *ch = &d->groups[d->group_of[pimhw_i_lowest(left)]];
-        if (d->config.controller >= PIMHW_PING_PONG) { /* commands may be held back */
-            ch = pimhw_i_group(d, &left);
-            pimhw_i_flush(ch);
-        }
-        left &= ~ch->mask;
+        pimhw_i_channel *ch = pimhw_i_group(d, &left);
+        pimhw_i_drain(d, ch);
         ready = pimhw_i_max(ready, ch->end_ck);
     }
     pimhw_i_job *job = &jobs->at[jobs->n++];
@@ -5997,13 +5863,10 @@ static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_jobs *jobs, uint64_t mask)
     memmove(jobs->done_ck, jobs->done_ck + 1, --jobs->n_done * sizeof jobs->done_ck[0]);
     if (d->shared) pimhw_i_not_before(&d->decode, done, PIMHW_WAIT_EPU);
     while (mask && !d->shared) {
-        pimhw_i_channel *ch = &d->groups[d->group_of[pimhw_i_lowest(mask)]];
-        if (d->config.controller < PIMHW_PING_PONG && done + 1 < pimhw_i_base_ck(ch)) {
-            mask &= ~ch->mask; /* long ago */
-            continue;
-        }
-        ch = pimhw_i_group(d, &mask);
-        pimhw_i_flush(ch);
+        pimhw_i_channel *ch = pimhw_i_group(d, &mask);
+        pimhw_i_drain(d, ch);
+        if (done + 1 < pimhw_i_base_ck(ch)) continue; /* long ago */
+        pimhw_i_wake(d, ch);
         pimhw_i_not_before(&ch->hold, done, PIMHW_WAIT_EPU);
     }
 }
@@ -6077,10 +5940,12 @@ static void pimhw_i_send_all(pimhw_device *d, const pimhw_instruction *in)
                              in->out,   in->tile, in->flags, in->gpr,    in->aux,
                              in->round, 0,        in->out,   d->n_sent};
         pimhw_i_channel *ch = pimhw_i_group(d, &left);
+        pimhw_i_wake(d, ch);
         if (d->shared)
             next = pimhw_i_max(next, pimhw_i_hand_over(d, ch, in, &work));
         else
             pimhw_i_control(ch, &work, in->op_size);
+        d->endless = d->endless || ch->end_ck >= PIMHW_I_MOST_CK;
     }
     d->n_sent++;
     if (d->shared) d->decode.ck = next + 1;
@@ -6151,24 +6016,51 @@ PIMHW_API pimhw_status pimhw_device_begin(pimhw_device *device, const pimhw_sink
 {
     if (!device) return PIMHW_ERR_ARGUMENT;
     pimhw_i_start(device, sink, 1);
+    device->real_rows = true;
     return PIMHW_OK;
 }
 
-/* real_rows: the row is one of the device, not of a block. */
-static pimhw_status pimhw_i_refuse(const pimhw_device *d, const pimhw_instruction *in,
-                                   bool real_rows, pimhw_cause *why)
+/* Judges a resolved instruction. */
+static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction *in,
+                                  pimhw_cause *why)
 {
-    uint64_t is, most;
-    const char *fault = pimhw_i_instruction_fault(&d->config, d->columns, in, &is, &most);
-    if (!fault && real_rows && PIMHW_I_KINDS[in->kind].has_row && in->row >= d->config.n_rows) {
-        fault = "row";
-        is = in->row;
-        most = d->config.n_rows - 1u;
+    const pimhw_config *c = &d->config;
+    const pimhw_i_kind *kind = &PIMHW_I_KINDS[(uint32_t)in->kind % PIMHW_N_KINDS];
+    bool known = (uint32_t)in->kind < PIMHW_N_KINDS && kind->taker != PIMHW_I_BY_NOBODY;
+    bool everybody = in->kind == PIMHW_SYNC || in->kind == PIMHW_EOC;
+    bool sent = kind->taker != PIMHW_I_BY_HOST && !everybody;
+    bool columns = PIMHW_I_COMMANDS[kind->command].needs_row;
+    bool copies = in->kind == PIMHW_COPY_BKGB || in->kind == PIMHW_COPY_GBBK;
+    bool tiles = copies || pimhw_i_has_tiles(kind->command);
+    uint64_t beyond = everybody ? 0 : in->mask & ~pimhw_i_low_bits(c->n_channels);
+    uint64_t size = in->op_size, row = pimhw_config_columns(c);
+    uint64_t most = columns ? row : c->in_entries;
+    if (!kind->sized) most = 1;
+    const struct {
+        bool asked;
+        uint64_t is, most;
+        const char *what;
+    } rules[] = {
+        {beyond != 0, beyond ? pimhw_i_lowest(beyond) : 0, c->n_channels - 1u, "mask: channel"},
+        {sent, size, most, "op_size"},
+        {sent && tiles, in->tile + size, c->in_entries, "tile + op_size"},
+        {sent && columns, in->column + size, row, "column + op_size"},
+        {sent, in->out, d->rules.outs - 1u, "out"},
+        {sent && pimhw_i_one_bank(kind->command), in->bank, pimhw_config_banks(c) - 1u, "bank"},
+        {in->kind == PIMHW_WR_ABK, pimhw_i_count(in->mask), 1, "channels of the mask"},
+        {kind->has_row && d->real_rows, in->row, c->n_rows - 1u, "row"},
+    };
+    const char *fault = known ? NULL : "kind (structure of programs only)";
+    uint64_t is = 0, limit = 0;
+    if (known && !everybody && !in->mask) fault = "mask: no channel";
+    if (!fault && sent && size == 0) fault = "op_size", limit = most;
+    for (uint32_t i = 0; i < sizeof rules / sizeof rules[0] && !fault; i++) {
+        if (!rules[i].asked || rules[i].is <= rules[i].most) continue;
+        fault = rules[i].what, is = rules[i].is, limit = rules[i].most;
     }
     if (!fault) return PIMHW_OK;
     return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "%s: %s is %u, the device allows at most %u",
-                        (uint32_t)in->kind < PIMHW_N_KINDS ? PIMHW_I_KINDS[in->kind].name : "?",
-                        fault, is, most);
+                        (uint32_t)in->kind < PIMHW_N_KINDS ? kind->name : "?", fault, is, limit);
 }
 
 PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
@@ -6179,7 +6071,7 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
                             device && device->phase == PIMHW_I_ENDED
                                 ? "an instruction after EOC"
                                 : "no stream has begun, or it ended at a failure");
-    pimhw_status status = pimhw_i_refuse(device, instruction, true, why);
+    pimhw_status status = pimhw_i_judge(device, instruction, why);
     if (status != PIMHW_OK) {
         device->phase = PIMHW_I_IDLE;
         return status;
@@ -6326,42 +6218,68 @@ static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_pro
     return PIMHW_OK;
 }
 
-/* Whether no instruction of a loop, the walker's next item, can be refused: by bounds of it all. */
-static bool pimhw_i_safe(const pimhw_device *d, const pimhw_i_walker *w)
+/* A block that is as large as any of a request. */
+static pimhw_block pimhw_i_largest(const pimhw_request *request)
 {
-    const pimhw_program *p = w->program;
-    uint32_t c = pimhw_i_lowest(w->mask), depth = w->depth;
-    uint64_t growth[PIMHW_LOOPS], is, most;
-    for (uint32_t i = w->pc; i <= p->items[w->pc].end; i++) {
-        const pimhw_item *item = &p->items[i];
-        uint64_t value[8];
-        if (item->kind == PIMHW_END) {
-            depth--;
-            continue;
-        }
-        memcpy(value, d->sketch.value[i], sizeof value);
-        uint32_t timing = ((1u << PIMHW_I_GPR) - 1) & ~(1u << PIMHW_I_ROW);
-        for (uint64_t left = d->sketch.dynamic[i] & timing; left; left &= left - 1) {
-            uint32_t f = pimhw_i_lowest(left);
-            const pimhw_operand *o = &p->operands[d->sketch.names[i][f] - 1];
-            value[f] = o->base + pimhw_i_steps(w, o->step, (1u << PIMHW_LOOPS) - 1);
-            for (uint32_t l = w->depth; l < depth; l++)
-                value[f] = pimhw_i_plus(value[f], pimhw_i_times(o->step[l], growth[l]));
-            value[f] = pimhw_i_cut(w, o, value[f], c);
-        }
-        if (item->kind == PIMHW_LOOP) {
-            if (value[PIMHW_I_OP_SIZE] >> PIMHW_I_MOST_ROUND_BITS) return false;
-            growth[depth++] = value[PIMHW_I_OP_SIZE] ? value[PIMHW_I_OP_SIZE] - 1 : 0;
-            continue;
-        }
-        pimhw_instruction in;
-        value[PIMHW_I_ROW] = 0;
-        bool fits = pimhw_i_fill(item, w->mask & item->mask, value, &in);
-        if (in.op_size == 0 || in.mask == 0) continue;
-        const char *fault = pimhw_i_instruction_fault(&d->config, d->columns, &in, &is, &most);
-        if (!fits || fault) return false;
+    pimhw_block block;
+    memset(&block, 0, sizeof block);
+    for (uint32_t i = 0; request && i < request->n_blocks; i++) {
+        const pimhw_block *b = &request->blocks[i];
+        for (uint32_t k = 0; k < PIMHW_RESTS; k++)
+            block.rest[k] = pimhw_i_max(block.rest[k], b->rest[k]);
+        for (uint32_t k = 0; k < PIMHW_SPACES; k++)
+            block.row_base[k] = (uint32_t)pimhw_i_max(block.row_base[k], b->row_base[k]);
     }
-    return true;
+    return block;
+}
+
+/*
+ * Judges a program as a whole. What loops of constant rounds alone take beyond the last clock is
+ * refused before it is walked. apart: what speaks of all channels at once has no place in streams
+ * that run apart. d->safe: by bounds of its operands, no instruction can be refused.
+ */
+static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
+                                   const pimhw_request *request, bool apart, pimhw_cause *why)
+{
+    uint64_t rounds[PIMHW_LOOPS + 1] = {1}, total = 0;
+    bool gaps = d->config.controller != PIMHW_IN_ORDER;
+    pimhw_block block = pimhw_i_largest(request);
+    pimhw_i_inside in;
+    memset(&in, 0, sizeof in);
+    d->safe = true;
+    for (uint32_t i = 0; i < p->n_items; i++) {
+        const pimhw_item *item = &p->items[i];
+        const pimhw_operand *o = item->op_size ? &p->operands[item->op_size - 1] : NULL;
+        uint64_t value[8] = {0};
+        pimhw_instruction it;
+        if (item->kind == PIMHW_END) in.depth -= p->items[item->end].kind != PIMHW_BLOCK;
+        if (item->kind == PIMHW_END || item->kind == PIMHW_BLOCK) continue;
+        for (uint32_t f = 0; f < PIMHW_I_GPR; f++)
+            value[f] = pimhw_i_most(p, &in, &block, pimhw_i_names(item)[f]);
+        if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
+            bool constant = o && item->kind == PIMHW_LOOP && pimhw_i_is_constant(o);
+            uint64_t n = pimhw_i_times(rounds[in.depth], constant ? o->base : 0);
+            if (item->kind == PIMHW_LIST)
+                value[0] = (request ? request->n_blocks : 0) + pimhw_i_aux(p, item);
+            if (value[0] >> PIMHW_I_MOST_ROUND_BITS) d->safe = false;
+            in.last[in.depth++] = value[0] ? value[0] - 1 : 0;
+            rounds[in.depth] = pimhw_i_min(n, PIMHW_I_MOST_CK);
+            continue;
+        }
+        if (PIMHW_I_KINDS[item->kind].taker != PIMHW_I_BY_HOST) total += rounds[in.depth];
+        if (total >= PIMHW_I_MOST_CK)
+            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
+                                "item %u: the run takes 2^46 clocks or more", (uint64_t)i);
+        bool all = item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC;
+        if (apart && (all || (gaps && item->kind == PIMHW_CFR)))
+            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
+                                "item %u: %s, where channels have lists of their own", (uint64_t)i,
+                                PIMHW_I_KINDS[item->kind].name);
+        if (PIMHW_I_KINDS[item->kind].has_row) value[PIMHW_I_ROW] += block.row_base[item->space];
+        if (!pimhw_i_fill(item, item->mask, value, &it)) d->safe = false;
+        if (it.op_size > 0 && pimhw_i_judge(d, &it, NULL) != PIMHW_OK) d->safe = false;
+    }
+    return PIMHW_OK;
 }
 
 /* Whether what a walker came to is an instruction the device can do. */
@@ -6374,7 +6292,7 @@ static bool pimhw_i_accept(pimhw_device *d, const pimhw_i_stream *s, pimhw_i_ste
         pimhw_cause_write(&what, PIMHW_I_TOO_LARGE);
     else if (d->phase == PIMHW_I_ENDED)
         pimhw_cause_write(&what, "an instruction after EOC");
-    else if (pimhw_i_refuse(d, &s->in, d->real_rows, &what) == PIMHW_OK)
+    else if (pimhw_i_judge(d, &s->in, &what) == PIMHW_OK)
         return true;
     pimhw_cause_write(d->why, "item %u: %s", (uint64_t)s->walker.at, what.text);
     return false;
@@ -6385,38 +6303,29 @@ static bool pimhw_i_walk_nest(pimhw_device *d, pimhw_i_stream *s)
 {
     pimhw_i_walker *w = &s->walker;
     w->in_nest = true;
-    w->alike = d->learns && !d->shared;
+    w->alike = !d->shared;
     w->stop = w->program->items[w->pc].end + 1u;
     for (;;) {
         pimhw_i_step step = pimhw_i_next(w, &s->in);
         if (step == PIMHW_I_DONE) return true;
-        if (step == PIMHW_I_ROUND) pimhw_i_round(d, w);
-        if (step == PIMHW_I_LEFT && d->learns) pimhw_i_learn(d, &d->trial[w->depth]);
+        if (step == PIMHW_I_ROUND && pimhw_i_follow_rounds(d, w))
+            d->walked_rounds += pimhw_i_count(w->mask);
+        if (step == PIMHW_I_LEFT) pimhw_i_learn(d, &d->trial[w->depth]);
         if (step == PIMHW_I_ROUND || step == PIMHW_I_LEFT) continue;
-        bool safe = d->learns && !d->endless; /* all of it is known to be right */
-        if (!safe && !pimhw_i_accept(d, s, step)) return false;
+        if (d->endless) return pimhw_i_accept(d, s, step); /* all else is known to be right */
         pimhw_i_execute(d, s, &s->in);
     }
 }
 
 /* Of mask: its lowest channel and those of its group that do the same; they form a group. */
-static uint64_t pimhw_i_alike(pimhw_device *d, const pimhw_i_walker *w, const pimhw_i_scope *scope,
-                              uint64_t mask)
+static uint64_t pimhw_i_alike(pimhw_device *d, const pimhw_i_walker *w, uint64_t mask,
+                              pimhw_i_place *place)
 {
-    uint32_t first = pimhw_i_lowest(mask), level = PIMHW_LOOPS - 1;
+    uint32_t first = pimhw_i_lowest(mask);
+    const pimhw_i_scope *scope = &d->sketch.loops[w->pc].whole;
+    if (first >= place->until) pimhw_i_place_terms(w, scope, PIMHW_LOOPS - 1, mask, place);
     pimhw_i_channel *ch = &d->groups[d->group_of[first]];
-    uint64_t in = ch->mask & (scope->masks ? mask & (~mask + 1) : mask), n_same;
-    for (uint32_t t = 0; in & (in - 1) && t < scope->n_terms; t++) {
-        uint64_t value = pimhw_i_term_value(w, &scope->terms[t], first, level, &n_same);
-        uint32_t last = pimhw_i_highest(in);
-        /* of one block, the channels between two equal ones are equal */
-        if (value == pimhw_i_term_value(w, &scope->terms[t], last, level, &n_same)) continue;
-        for (uint64_t left = in & (in - 1); left; left &= left - 1) {
-            uint32_t c = pimhw_i_lowest(left);
-            if (value != pimhw_i_term_value(w, &scope->terms[t], c, level, &n_same))
-                in &= ~((uint64_t)1 << c);
-        }
-    }
+    uint64_t in = ch->mask & mask & pimhw_i_low_bits(place->until);
     if (in != ch->mask) pimhw_i_split(d, ch, ch->mask & ~in);
     d->unit = d->group_of[first];
     d->n_unit = 1;
@@ -6424,25 +6333,22 @@ static uint64_t pimhw_i_alike(pimhw_device *d, const pimhw_i_walker *w, const pi
 }
 
 /* A loop on channels that do the same: known, or walked and learnt. */
-static bool pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s)
+static bool pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s, pimhw_i_place *place)
 {
     pimhw_i_walker *w = &s->walker;
     pimhw_i_trial *t = &d->trial[PIMHW_LOOPS];
-    pimhw_i_place place;
     d->known = 0;
-    bool told = pimhw_i_place_of(d, w, w->pc, true, &place);
-    told = told && place.row_end <= (d->real_rows ? d->config.n_rows : (uint64_t)1 << 32);
-    const pimhw_i_edge *e = told ? pimhw_i_edge_from(d, &place) : NULL;
-    if (e && (d->sketch.loops[w->pc].whole.fixed || pimhw_i_safe(d, w))) {
-        pimhw_i_follow(d, e, 1, place.row_base);
+    bool told = pimhw_i_place_of(d, w, w->pc, true, place);
+    const pimhw_i_edge *e = told ? pimhw_i_edge_from(d, place) : NULL;
+    if (e) {
+        pimhw_i_follow(d, e, 1, place->row_base);
         return true;
     }
-    d->learns = told && pimhw_i_safe(d, w);
     t->open = false;
-    if (d->learns) pimhw_i_try(d, t, &place);
+    if (told) pimhw_i_try(d, t, place);
     pimhw_i_walker outer = *w;
     if (!pimhw_i_walk_nest(d, s)) return false;
-    if (d->learns) pimhw_i_learn(d, t);
+    pimhw_i_learn(d, t);
     *w = outer;
     return true;
 }
@@ -6451,19 +6357,16 @@ static bool pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s)
 static bool pimhw_i_do_nest(pimhw_device *d, pimhw_i_stream *s)
 {
     pimhw_i_walker *w = &s->walker;
-    const pimhw_i_scope *scope = &d->sketch.loops[w->pc].whole;
+    pimhw_i_place place;
     uint64_t mask = w->mask, left = mask & w->program->items[w->pc].mask;
-    if (left == 0) {
-        w->plain = w->pc + 1;
-        return true;
-    }
     if (d->memo.full) pimhw_i_forget(d);
     d->unit = 0;
     d->n_unit = d->n_groups;
+    memset(&place, 0, sizeof place);
     while (left) {
-        w->mask = d->shared ? mask : pimhw_i_alike(d, w, scope, left);
+        w->mask = d->shared ? mask : pimhw_i_alike(d, w, left, &place);
         left &= ~w->mask;
-        if (!pimhw_i_do_unit(d, s)) return false;
+        if (!pimhw_i_do_unit(d, s, &place)) return false;
     }
     w->mask = mask;
     w->pc = w->program->items[w->pc].end + 1u;
@@ -6476,30 +6379,29 @@ static bool pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s)
     while (!s->over) {
         pimhw_i_step step = s->waits ? PIMHW_I_GIVEN : pimhw_i_next(&s->walker, &s->in);
         if (step == PIMHW_I_NEST && !pimhw_i_do_nest(d, s)) return false;
-        if (step == PIMHW_I_ROUND) pimhw_i_round(d, &s->walker);
+        if (step == PIMHW_I_ROUND) d->walked_rounds += pimhw_i_count(s->walker.mask);
         s->over = step == PIMHW_I_DONE;
         if (step != PIMHW_I_GIVEN && step != PIMHW_I_WRONG) continue;
         if (!s->waits && !pimhw_i_accept(d, s, step)) return false;
         s->waits = !pimhw_i_execute(d, s, &s->in);
-        if (s->waits) break;
+        if (s->waits) return true;
     }
     return true;
 }
 
 static bool pimhw_i_streams_run(pimhw_device *d)
 {
-    for (;;) {
-        bool waits = false;
+    bool waits;
+    do {
+        waits = false;
         for (uint32_t i = 0; i < d->n_streams; i++) {
             if (!pimhw_i_stream_run(d, &d->streams[i])) return false;
             waits = waits || d->streams[i].waits;
         }
-        if (!waits) return true;
         /* no stream can send earlier work any more: the oldest is next */
-        if (pimhw_i_epu_serve(d)) continue;
-        pimhw_cause_write(d->why, PIMHW_I_TOO_MANY, (uint64_t)PIMHW_I_JOBS);
-        return false;
-    }
+    } while (waits && pimhw_i_epu_serve(d));
+    if (waits) pimhw_cause_write(d->why, PIMHW_I_TOO_MANY, (uint64_t)PIMHW_I_JOBS);
+    return !waits;
 }
 
 /* Everything is over before the program runs once more. */
@@ -6521,6 +6423,8 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
     uint64_t n = request && request->repeats > 1 ? request->repeats : 1;
     uint64_t all = pimhw_i_low_bits(d->config.n_channels);
     uint32_t fields = d->groups[0].sink ? 255u : (1u << PIMHW_I_GPR) - 1; /* of what makes clocks */
+    d->skips = d->safe && !d->groups[0].sink && !d->sketch.banked;
+    if (d->shared && d->sketch.lists) d->skips = false;
     for (uint64_t i = 0; i < n; i++) {
         d->walked_rounds += n > 1;
         if (i > 0) pimhw_i_settle(d);
@@ -6529,49 +6433,11 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
             uint64_t mask = d->n_streams > 1 ? (uint64_t)1 << k : all;
             d->streams[k].waits = d->streams[k].over = false;
             pimhw_i_walker_init(w, p, request, &d->sketch, mask, fields, d->rounds);
-            w->nests = !d->groups[0].sink && !d->sketch.banked && !(d->shared && d->sketch.lists);
+            w->nests = d->skips;
         }
         if (!pimhw_i_streams_run(d)) return false;
     }
     return true;
-}
-
-/* What loops of constant rounds alone take beyond the last clock is refused before it is walked. */
-static pimhw_status pimhw_i_size_check(const pimhw_program *p, pimhw_cause *why)
-{
-    uint64_t rounds[PIMHW_I_NESTED + 1] = {1}, total = 0;
-    uint32_t depth = 0;
-    for (uint32_t i = 0; i < p->n_items; i++) {
-        const pimhw_item *item = &p->items[i];
-        const pimhw_operand *o = item->op_size ? &p->operands[item->op_size - 1] : NULL;
-        uint64_t n = o && pimhw_i_is_constant(o) ? pimhw_i_min(o->base, PIMHW_I_MOST_CK) : 0;
-        if (item->kind == PIMHW_END) {
-            depth--;
-        } else if (pimhw_i_opens(item->kind)) {
-            n = item->kind == PIMHW_LOOP ? n : item->kind == PIMHW_BLOCK;
-            n = pimhw_i_min(pimhw_i_times(rounds[depth], n), PIMHW_I_MOST_CK);
-            rounds[++depth] = n;
-        } else if (PIMHW_I_KINDS[item->kind].taker != PIMHW_I_BY_HOST) {
-            total += rounds[depth];
-        }
-        if (total >= PIMHW_I_MOST_CK)
-            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
-                                "item %u: the run takes 2^46 clocks or more", (uint64_t)i);
-    }
-    return PIMHW_OK;
-}
-
-/* What speaks of all channels at once has no place in streams that run apart. */
-static pimhw_status pimhw_i_apart_check(const pimhw_program *program, bool gaps, pimhw_cause *why)
-{
-    for (uint32_t i = 0; i < program->n_items; i++) {
-        uint32_t kind = program->items[i].kind;
-        if (kind == PIMHW_SYNC || kind == PIMHW_EOC || (gaps && kind == PIMHW_CFR))
-            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
-                                "item %u: %s, where channels have lists of their own", (uint64_t)i,
-                                PIMHW_I_KINDS[kind].name);
-    }
-    return PIMHW_OK;
 }
 
 PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *readings,
@@ -6582,12 +6448,14 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *r
     if (!device || !readings || !program) return PIMHW_ERR_ARGUMENT;
     pimhw_status status = pimhw_i_request_check(device, program, request, why);
     bool apart = !device->shared && request && request->list_begin;
-    bool gaps = device->config.controller != PIMHW_IN_ORDER;
-    if (status == PIMHW_OK) status = pimhw_i_size_check(program, why);
-    if (status == PIMHW_OK && apart) status = pimhw_i_apart_check(program, gaps, why);
     if (status != PIMHW_OK) return status;
     pimhw_i_start(device, sink, apart ? device->config.n_channels : 1);
     device->real_rows = !request;
+    status = pimhw_i_bounds(device, program, request, apart, why);
+    if (status != PIMHW_OK) {
+        device->phase = PIMHW_I_IDLE;
+        return status;
+    }
     pimhw_i_forget(device);
     pimhw_i_sketch_init(&device->sketch, program, request, device->config.controller);
     device->why = why;
@@ -6645,6 +6513,7 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     pimhw_status status = pimhw_i_request_check(device, program, request, why);
     if (status != PIMHW_OK) return status;
     device->phase = PIMHW_I_IDLE;
+    device->real_rows = !request;
     pimhw_i_walker *w = &device->streams[0].walker;
     pimhw_i_sketch_init(&device->sketch, program, request, device->config.controller);
     pimhw_i_walker_init(w, program, request, &device->sketch,
@@ -6654,7 +6523,7 @@ PIMHW_API pimhw_status pimhw_device_resolve(
         if (step == PIMHW_I_ROUND || step == PIMHW_I_LEFT) continue;
         if (step == PIMHW_I_DONE) return PIMHW_OK;
         if (step == PIMHW_I_WRONG) return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, PIMHW_I_TOO_LARGE);
-        status = pimhw_i_refuse(device, &in, !request, why);
+        status = pimhw_i_judge(device, &in, why);
         if (status != PIMHW_OK) return status;
         if (!emit(user, &in)) return PIMHW_OK;
     }

@@ -80,7 +80,8 @@ typedef enum pimattn_status {
     PIMATTN_ERR_PAGES,    /* the configured page memory is used up */
     PIMATTN_ERR_SEQ,      /* no such sequence, or no slot for one more */
     PIMATTN_ERR_RANGE,    /* a finite value too large for the cache's type */
-    PIMATTN_ERR_DEVICE    /* the device cannot do the program; the cause has its words */
+    PIMATTN_ERR_DEVICE,   /* the device cannot do the program; the cause has its words */
+    PIMATTN_ERR_STATE     /* a saved state is cut short, damaged, or of another shape or version */
 } pimattn_status;
 
 /* What a status means, in words; never NULL. */
@@ -372,6 +373,17 @@ typedef enum pimattn_way {
     PIMATTN_DEVICE    /* the modelled units, on the bytes in their banks */
 } pimattn_way;
 
+/* What happens to a KV page. */
+typedef enum pimattn_page_event {
+    PIMATTN_PAGE_TAKEN = 0, /* from the pool */
+    PIMATTN_PAGE_FREED,     /* nothing refers to it any more */
+    PIMATTN_PAGE_EVICTED,   /* it was known by its tokens, no sequence held it: given up */
+    PIMATTN_PAGE_MOVED      /* it has the number `to` now */
+} pimattn_page_event;
+
+/* Must not call the engine. */
+typedef void (*pimattn_page_fn)(void *user, pimattn_page_event event, uint32_t page, uint32_t to);
+
 /* 0 means usual everywhere but in shape. */
 typedef struct pimattn_config {
     pimattn_shape shape;
@@ -379,6 +391,8 @@ typedef struct pimattn_config {
     uint32_t page_tokens;              /* tokens of a KV page; 0: 128 */
     uint64_t pool_bytes;               /* most memory for KV pages; 0: 1 GiB */
     uint32_t max_seqs;                 /* sequences alive, and of one call; 0: 64, at most 65535 */
+    uint64_t reserve_tokens;           /* static: a sequence takes the pages of so many tokens when
+                                          it begins and never more; 0: as tokens arrive */
     uint64_t scratch_bytes;            /* working memory; 0: 8 MiB; the check names the least */
     uint32_t memo_entries;             /* timed batches remembered; 0: 64 */
     uint32_t max_workers;              /* workers of parallel_for; 0: 1 */
@@ -391,6 +405,8 @@ typedef struct pimattn_config {
     uint32_t simd;       /* pimattn_simd: the reading `kernel` names what it came to */
     pimhw_config device; /* from pimhw_config_init; all 0: preset "aimx" */
     pimhw_allocator allocator;
+    pimattn_page_fn on_page; /* NULL: nobody listens */
+    void *page_user;
 } pimattn_config;
 
 /* Judges a configuration: PIMATTN_ERR_CONFIG with the first wrong field and its limits in *why. */
@@ -400,7 +416,8 @@ typedef struct pimattn_engine pimattn_engine;
 
 /*
  *   returns  PIMATTN_ERR_CONFIG, PIMATTN_ERR_MEMORY; *engine is then NULL
- *   memory   scratch and tables here; pages as they are needed; attend allocates nothing
+ *   memory   scratch and tables here; pages as they are needed; attend allocates nothing, but in
+ *            the device way room for its scores, which it gives back
  */
 PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
                                                  const pimattn_config *config, pimhw_cause *why);
@@ -421,7 +438,7 @@ typedef uint64_t pimattn_seq;
 /* One sequence of a batch: the last n_tokens of its tokens are the queries. */
 typedef struct pimattn_item {
     pimattn_seq seq;   /* may stand in a batch more than once */
-    uint64_t n_tokens; /* 1 to its tokens, at most 65535 */
+    uint64_t n_tokens; /* 1 to the tokens it still has, at most 65535 */
 } pimattn_item;
 
 /*
@@ -457,7 +474,8 @@ typedef struct pimattn_call {
  * Attention of one layer.
  *
  *   readings may be NULL: then nothing is timed
- *   returns  PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_SEQ, PIMATTN_ERR_DEVICE; outputs then unchanged
+ *   returns  PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_SEQ, PIMATTN_ERR_DEVICE; in the device way also
+ *            PIMATTN_ERR_RANGE (q beyond a lane), PIMATTN_ERR_MEMORY; outputs then unchanged
  *   error    |out - exact| <= (2e-6 + 2e-7 max|score|) max|v|, where for |score| stands the sum of
  *            |scale q_i k_i| and |ALiBi| if terms cancel; o overflows, and out is NaN, where
  *            the sum of |v| over the tokens passes FLT_MAX
@@ -547,6 +565,12 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
  * with _DEFAULT_SOURCE). A kernel reads pages where they lie if page_tokens, head_dim and
  * head_dim_v are multiples of 16; else it works on copies of 16 tokens, more slowly. Pages are
  * taken when their first token arrives. With v_in_k there is no V in them.
+ *
+ * Life cycle. The pages of all layers for the same tokens are shared and let go together; a shared
+ * page is copied before it is written. Calls on whole sequences want equal lengths in all layers
+ * (PIMATTN_ERR_ARGUMENT names the layer) and tokens not swapped out (PIMATTN_ERR_SEQ); they do all
+ * or nothing and cost O(pages touched). The device way has create, append, truncate and free so
+ * far: PIMATTN_ERR_DEVICE says so.
  * ========================================================================== */
 
 /*
@@ -556,6 +580,44 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
  */
 PIMATTN_API pimattn_status pimattn_seq_create(pimattn_engine *engine, pimattn_seq *seq);
 PIMATTN_API pimattn_status pimattn_seq_free(pimattn_engine *engine, pimattn_seq seq);
+
+/*
+ * A new sequence with the tokens of another: it shares all pages, and copies none.
+ *
+ *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_MEMORY, PIMATTN_ERR_ARGUMENT; with reserve_tokens also
+ *            PIMATTN_ERR_PAGES
+ */
+PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *engine, pimattn_seq *child,
+                                            pimattn_seq parent);
+
+/*
+ * Truncates to n_tokens tokens; or keeps only tokens first .. end - 1. Attention then sees no
+ * others, positions stay what they were, and pages wholly outside go back.
+ *
+ *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (beyond the length, or tokens that are gone)
+ */
+PIMATTN_API pimattn_status pimattn_seq_truncate(pimattn_engine *engine, pimattn_seq seq,
+                                                uint64_t n_tokens);
+PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *engine, pimattn_seq seq, uint64_t first,
+                                            uint64_t end);
+
+/*
+ * Makes the full pages of a sequence's first n_tokens tokens known by the caller's token ids, under
+ * a salt (0 is one too). They stay known when the sequence goes, until their memory is wanted: then
+ * those without a sequence for longest go first, of one sequence the last ones. Pages known already
+ * under other tokens or another salt stay so, and those after them are left out.
+ *
+ *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_MEMORY, PIMATTN_ERR_ARGUMENT
+ */
+PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *engine, pimattn_seq seq,
+                                                   const uint32_t *tokens, uint64_t n_tokens,
+                                                   uint64_t salt);
+
+/* A new sequence that begins with the longest known prefix of the tokens, *n_known of them: it
+ * shares the pages. A hit is compared token by token. Errors as of create, or no memory. */
+PIMATTN_API pimattn_status pimattn_prefix_start(pimattn_engine *engine, pimattn_seq *seq,
+                                                const uint32_t *tokens, uint64_t n_tokens,
+                                                uint64_t salt, uint64_t *n_known);
 
 /*
  * Takes the pages for n_tokens more tokens in all layers, or none. All layers have one length.
@@ -584,7 +646,95 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq se
                                           const float *k, const float *v, uint64_t n_tokens,
                                           size_t k_stride, size_t v_stride);
 
-/* KV pages in use, and the most there can be; bytes of one. */
+/* Over the device's link to the host (link_MBps; eLINK_fJ each 32 bytes). */
+typedef struct pimattn_transfer {
+    uint64_t bytes;
+    double ns, pJ;
+} pimattn_transfer;
+
+/*
+ * Moves a sequence's tokens out into memory, as much as pimattn_save says, and back
+ * in. In between it keeps its name and length, holds no page, and can only be freed.
+ *
+ *   transfer may be NULL
+ *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (too little memory); in: PIMATTN_ERR_PAGES,
+ *            PIMATTN_ERR_MEMORY, PIMATTN_ERR_STATE (not what was moved out)
+ */
+PIMATTN_API pimattn_status pimattn_seq_swap_out(pimattn_engine *engine, pimattn_seq seq,
+                                                void *memory, uint64_t bytes,
+                                                pimattn_transfer *transfer);
+PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *engine, pimattn_seq seq,
+                                               const void *memory, uint64_t bytes,
+                                               pimattn_transfer *transfer);
+
+/* Where a state is written to or read from: bytes at memory, or the functions, which return whether
+ * they moved all n bytes. */
+typedef struct pimattn_stream {
+    void *memory; /* NULL: the functions */
+    uint64_t bytes;
+    bool (*write)(void *user, const void *from, size_t n);
+    bool (*read)(void *user, void *to, size_t n);
+    void *user;
+} pimattn_stream;
+
+/*
+ * Saves sequences (seqs NULL: all alive, n_seqs then ignored) and restores them as new ones, in
+ * the same order, by any engine with n_layers, n_kv_heads, head dims and types alike, whatever its
+ * page_tokens, device or architecture. What they share within a state they share again.
+ *
+ *   bytes    what the state takes; may be NULL, and so may stream: then only this is asked
+ *   seqs     of restore: [n_most], room for the new names
+ *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT; PIMATTN_ERR_STATE (also if a function gives
+ *            up); restore: PIMATTN_ERR_PAGES, PIMATTN_ERR_MEMORY. Restore then leaves no sequence
+ *            behind, but pages that nobody held may have been given up
+ */
+PIMATTN_API pimattn_status pimattn_save(pimattn_engine *engine, const pimattn_seq *seqs,
+                                        size_t n_seqs, const pimattn_stream *stream,
+                                        uint64_t *bytes);
+PIMATTN_API pimattn_status pimattn_restore(pimattn_engine *engine, pimattn_seq *seqs, size_t n_most,
+                                           size_t *n_seqs, const pimattn_stream *stream);
+
+/* Moves pages in use to the front, in place, and returns the memory behind them to the allocator.
+ * *bytes_moved may be NULL. */
+PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *engine, uint64_t *bytes_moved);
+
+typedef struct pimattn_cache_info {
+    uint64_t pages_total;     /* used + free */
+    uint64_t pages_used;      /* sequences hold them: sum of the pages each holds alone + shared */
+    uint64_t pages_shared;    /* more than one sequence holds them */
+    uint64_t pages_free;      /* what sequences can still take: whether to admit one .. */
+    uint64_t pages_known;     /* .. of which so many are known by tokens until then */
+    uint64_t memory_bytes;    /* taken for pages from the allocator */
+    uint64_t moved_bytes;     /* by compaction, since the engine was made */
+    pimattn_transfer swapped; /* in both directions, since then */
+} pimattn_cache_info;
+
+PIMATTN_API pimattn_status pimattn_cache_query(pimattn_engine *engine, pimattn_cache_info *info);
+
+typedef struct pimattn_seq_info {
+    uint64_t first_token;  /* those before are not kept */
+    uint64_t n_tokens;     /* of layer 0, with those before */
+    uint64_t pages;        /* it holds; the device way: 0 */
+    uint64_t pages_shared; /* of them, with other sequences */
+    uint64_t bytes;        /* of its pages, or of its chunks on the device */
+    uint64_t layer_bytes;  /* a layer's share */
+    bool swapped_out;
+} pimattn_seq_info;
+
+PIMATTN_API pimattn_status pimattn_seq_query(pimattn_engine *engine, pimattn_seq seq,
+                                             pimattn_seq_info *info);
+
+/*
+ * Bytes of K and V of a layer in every bank, in whole columns: where they lie in the device way,
+ * else where the plan would put them (of "cheapest" mapping A; HFP: as if the sequence were alone).
+ *
+ *   shape    bytes: [n_channels][banks of a channel], n of them in all
+ *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT
+ */
+PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *engine, pimattn_seq seq,
+                                             uint32_t layer, uint64_t *bytes, size_t n);
+
+/* KV pages that sequences hold, and the most there can be; bytes of one. */
 PIMATTN_API uint64_t pimattn_pages_used(const pimattn_engine *engine);
 PIMATTN_API uint64_t pimattn_pages_total(const pimattn_engine *engine);
 PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine);
@@ -668,6 +818,13 @@ static uint64_t pimattn_i_mul(uint64_t a, uint64_t b)
 static uint64_t pimattn_i_up64(uint64_t a)
 {
     return a > UINT64_MAX - 63 ? UINT64_MAX : (a + 63) / 64 * 64;
+}
+
+/* A hash and one more word; of two words that differ, two hashes that differ. */
+static uint64_t pimattn_i_mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    return hash ^ hash >> 32;
 }
 
 static void *pimattn_i_alloc(const pimhw_allocator *a, uint64_t bytes, size_t align)
@@ -1124,12 +1281,7 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
     return &kernel;
 }
 
-#if PIMATTN_SIMD > 0 && (defined(__clang__) || (defined(__GNUC__) && __GNUC__ > 8))
-#define PIMATTN_I_VECTORS 1
-#else
-#define PIMATTN_I_VECTORS 0
-#endif
-#if PIMATTN_I_VECTORS && defined(__x86_64__)
+#if PIMATTN_SIMD > 0 && defined(__GNUC__) && defined(__x86_64__)
 #define PIMATTN_I_X86
 #define PIMATTN_I_REGISTER "v" /* in constraints, and what clears one: */
 #define PIMATTN_I_CLEAR    "vxorps %0, %0, %0"
@@ -1139,7 +1291,7 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
 #include <cpuid.h>
 #include <immintrin.h>
 #endif
-#if PIMATTN_I_VECTORS && defined(__AARCH64EL__)
+#if PIMATTN_SIMD > 0 && defined(__GNUC__) && defined(__AARCH64EL__)
 #define PIMATTN_I_NEON
 #define PIMATTN_I_REGISTER "w"
 #define PIMATTN_I_CLEAR    "movi %0.4s, #0"
@@ -1150,12 +1302,16 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
 
 /*
  * The bodies below are written once for vectors of W floats, with the operators that gcc and clang
- * give to vectors. What they need beside these of an instruction set: PLAIN_W and TARGET_W (of what
- * is called, of what is inlined), EACH_W (the SUMS_W sums of a block), QUAD_W (a sum folded to four
- * lanes, beside others), EIGHT_W and MORE_W (blocks of 8 queries, if any), FMA_W, MAX_W (NaN if b
- * is), AT_W (x[token] for every lane; the tokens lie in one vector), INT8_W, BF16_W and F16_W (of
- * bytes and half words), TO_F16_W, and pick (of every 2 * step lanes of a, then of b, the first or
- * the second half).
+ * give to vectors. What they need beside these of an instruction set:
+ *
+ *     PLAIN, TARGET    how a function is declared that is called, that is inlined
+ *     SUMS, EACH       how many sums a block has; a macro for each of them
+ *     QUAD             a sum folded to four lanes, beside others
+ *     EIGHT, MORE      blocks of 8 queries, if they are worth it
+ *     FMA, MAX, PEAK   MAX: NaN if b is; PEAK: the larger as integers
+ *     AT               x[token] for every lane; the tokens lie within one vector
+ *     F16, .., TO_INT8 numbers from and to other types, of integers the low bits
+ *     pick             of every 2 * step lanes of a, then of b, the first or the second half
  *
  * Sums are variables of their own: compilers keep arrays of them on the stack.
  */
@@ -1192,13 +1348,14 @@ static inline __attribute__((always_inline)) void pimattn_i_fetch(const unsigned
 static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 /*
- * Vectors: v of floats, i of integers; u, h and b of floats, half words and bytes anywhere. zero: a
- * register of its own; compilers copy one zero 15 times, and the copies take as long as sums.
- * hold: a vector of a query, loaded once; else compilers load it again for every token.
+ * Vectors: v of floats, i and n of integers; u, h and b of floats, half words and bytes anywhere.
+ * zero: a register of its own; compilers copy one zero 15 times, and the copies take as long as
+ * sums. hold: a vector of a query, loaded once; else compilers load it again for every token.
  */
 #define PIMATTN_I_VECTOR(W)                                                                        \
     typedef float pimattn_i_v##W __attribute__((vector_size(4 * W)));                              \
     typedef int32_t pimattn_i_i##W __attribute__((vector_size(4 * W)));                            \
+    typedef uint32_t pimattn_i_n##W __attribute__((vector_size(4 * W)));                           \
     typedef float pimattn_i_u##W __attribute__((vector_size(4 * W), aligned(1), may_alias));       \
     typedef uint16_t pimattn_i_h##W __attribute__((vector_size(2 * W), aligned(1), may_alias));    \
     typedef int8_t pimattn_i_b##W __attribute__((vector_size(W), aligned(1), may_alias));          \
@@ -1254,38 +1411,33 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
             *(pimattn_i_h##W *)(void *)to = PIMATTN_I_TO_F16_##W(x);                               \
         } else if (type == PIMATTN_BF16) {                                                         \
             n = (n + (n >> 16 & 1) + 0x7fff) >> 16;                                                \
-            *(pimattn_i_h##W *)(void *)to = __builtin_convertvector(n, pimattn_i_h##W);            \
+            *(pimattn_i_h##W *)(void *)to = PIMATTN_I_TO_HALF_##W(n);                              \
         } else {                                                                                   \
-            n = (pimattn_i_i##W)(x + 12582912.0f); /* to the nearest integer, in the low bits */   \
-            *(pimattn_i_b##W *)(void *)to = __builtin_convertvector(n, pimattn_i_b##W);            \
+            /* to the nearest integer, in the low bits */                                          \
+            *(pimattn_i_b##W *)(void *)to =                                                        \
+                PIMATTN_I_TO_INT8_##W((pimattn_i_i##W)(x + 12582912.0f));                          \
         }                                                                                          \
     }
 
-#define PIMATTN_I_OVER_TOKENS(W, OP)                                                               \
-    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_##OP##_tokens_##W(pimattn_i_v##W x, uint32_t n)  \
+/* OP of lanes at a distance; of all lanes that stand for (token, query) over the tokens. */
+#define PIMATTN_I_ADD(W, a, b)  (a) + (b)
+#define PIMATTN_I_MOST(W, a, b) PIMATTN_I_MAX_##W(a, b)
+#define PIMATTN_I_PEAK(W, a, b) PIMATTN_I_PEAK_##W(a, b)
+#define PIMATTN_I_FOLD(W, NAME, OP)                                                                \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_##NAME##_##W(pimattn_i_v##W a, pimattn_i_v##W b, \
+                                                               const int step)                     \
     {                                                                                              \
-        if (W == 16 && n <= 8) x = pimattn_i_##OP##_##W(x, x, 8);                                  \
-        if (W >= 8 && n <= 4) x = pimattn_i_##OP##_##W(x, x, 4);                                   \
-        if (n <= 2) x = pimattn_i_##OP##_##W(x, x, 2);                                             \
-        if (n <= 1) x = pimattn_i_##OP##_##W(x, x, 1);                                             \
+        return OP(W, pimattn_i_pick_##W(a, b, step, false), pimattn_i_pick_##W(a, b, step, true)); \
+    }                                                                                              \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_##NAME##_tokens_##W(pimattn_i_v##W x,            \
+                                                                      uint32_t n)                  \
+    {                                                                                              \
+        if (W == 16 && n <= 8) x = pimattn_i_##NAME##_##W(x, x, 8);                                \
+        if (W >= 8 && n <= 4) x = pimattn_i_##NAME##_##W(x, x, 4);                                 \
+        if (n <= 2) x = pimattn_i_##NAME##_##W(x, x, 2);                                           \
+        if (n <= 1) x = pimattn_i_##NAME##_##W(x, x, 1);                                           \
         return x;                                                                                  \
     }
-
-/* Sums, or maxima, of lanes at a distance; of all lanes that stand for (token, query) over tokens. */
-#define PIMATTN_I_FOLD(W)                                                                          \
-    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_add_##W(pimattn_i_v##W a, pimattn_i_v##W b,      \
-                                                          const int step)                          \
-    {                                                                                              \
-        return pimattn_i_pick_##W(a, b, step, false) + pimattn_i_pick_##W(a, b, step, true);       \
-    }                                                                                              \
-    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_most_##W(pimattn_i_v##W a, pimattn_i_v##W b,     \
-                                                           const int step)                         \
-    {                                                                                              \
-        return PIMATTN_I_MAX_##W(pimattn_i_pick_##W(a, b, step, false),                            \
-                                 pimattn_i_pick_##W(a, b, step, true));                            \
-    }                                                                                              \
-    PIMATTN_I_OVER_TOKENS(W, add)                                                                  \
-    PIMATTN_I_OVER_TOKENS(W, most)
 
 /* Tokens times queries of one block of sums; vectors h, h + 16 / W, .. of the rows. */
 #define PIMATTN_I_ZERO(W, i) pimattn_i_v##W a##i = pimattn_i_zero_##W();
@@ -1375,8 +1527,8 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         p = PIMATTN_I_FMA_##W(p, r, pimattn_i_set1_##W(1.6666665459e-1f));                         \
         p = PIMATTN_I_FMA_##W(p, r, pimattn_i_set1_##W(5.0000001201e-1f));                         \
         p = PIMATTN_I_FMA_##W(p * r, r, r) + 1.0f;                                                 \
-        return (pimattn_i_v##W)(((pimattn_i_i##W)p + ((pimattn_i_i##W)bits << 23)) &               \
-                                (x > -87.33654f));                                                 \
+        return (pimattn_i_v##W)(((pimattn_i_n##W)p + ((pimattn_i_n##W)bits << 23)) &               \
+                                (pimattn_i_n##W)(x > -87.33654f));                                 \
     }
 
 /*
@@ -1411,7 +1563,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
             bad = PIMATTN_I_FMA_##W(x[i], zero, bad);                                              \
             if (tile->visible != 0xffff)                                                           \
                 x[i] = pimattn_i_select_##W(                                                       \
-                    (lane - lane + (int32_t)tile->visible) >> token << 31 < 0, x[i], none);        \
+                    ((lane - lane + (int32_t)tile->visible) >> token & 1) != 0, x[i], none);       \
             most = PIMATTN_I_MAX_##W(x[i], most);                                                  \
         }                                                                                          \
         bad = pimattn_i_add_tokens_##W(bad, n);                                                    \
@@ -1502,26 +1654,27 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
                                                      uint32_t type, float per_unit, uint32_t n)    \
     {                                                                                              \
         uint32_t i = 0, bytes = pimattn_i_type_bytes(type);                                        \
-        for (; i + W <= n; i += W) {                                                               \
-            pimattn_i_v##W x = pimattn_i_get_##W(from + 4 * (size_t)i);                            \
-            pimattn_i_store_##W(to + (size_t)i * bytes, type == PIMATTN_INT8 ? x * per_unit : x,   \
-                                type);                                                             \
-        }                                                                                          \
+        for (; type == PIMATTN_INT8 && i + W <= n; i += W)                                         \
+            pimattn_i_store_##W(to + i, pimattn_i_get_##W(from + 4 * (size_t)i) * per_unit,        \
+                                PIMATTN_INT8);                                                     \
+        for (; type == PIMATTN_BF16 && i + W <= n; i += W)                                         \
+            pimattn_i_store_##W(to + 2 * (size_t)i, pimattn_i_get_##W(from + 4 * (size_t)i),       \
+                                PIMATTN_BF16);                                                     \
+        for (; type == PIMATTN_F16 && i + W <= n; i += W)                                          \
+            pimattn_i_store_##W(to + 2 * (size_t)i, pimattn_i_get_##W(from + 4 * (size_t)i),       \
+                                PIMATTN_F16);                                                      \
         pimattn_i_store_row(to + (size_t)i * bytes, from + 4 * (size_t)i, type, per_unit, n - i);  \
     }                                                                                              \
     PIMATTN_I_PLAIN_##W uint32_t pimattn_i_magnitude_##W(const unsigned char *from, size_t n)      \
     {                                                                                              \
-        int32_t sizes[W];                                                                          \
         size_t i = 0;                                                                              \
-        pimattn_i_i##W most = {0};                                                                 \
-        for (; i + W <= n; i += W) {                                                               \
-            const pimattn_i_i##W size =                                                            \
-                (pimattn_i_i##W)pimattn_i_get_##W(from + 4 * i) & 0x7fffffff;                      \
-            most = (size & (size > most)) | (most & (size <= most));                               \
-        }                                                                                          \
-        pimattn_i_put_##W(sizes, (pimattn_i_v##W)most);                                            \
-        uint32_t rest = pimattn_i_magnitude(from + 4 * i, n - i);                                  \
-        uint32_t peak = pimattn_i_magnitude((const unsigned char *)sizes, W);                      \
+        pimattn_i_v##W most = {0.0f};                                                              \
+        for (; i + W <= n; i += W)                                                                 \
+            most = PIMATTN_I_PEAK_##W(                                                             \
+                most,                                                                              \
+                (pimattn_i_v##W)((pimattn_i_i##W)pimattn_i_get_##W(from + 4 * i) & 0x7fffffff));   \
+        most = pimattn_i_peak_tokens_##W(most, 1);                                                 \
+        uint32_t rest = pimattn_i_magnitude(from + 4 * i, n - i), peak = pimattn_i_bits(most[0]);  \
         return peak > rest ? peak : rest;                                                          \
     }                                                                                              \
     PIMATTN_I_PLAIN_##W void pimattn_i_blend_##W(float *o, float a, const float *from, float b,    \
@@ -1583,7 +1736,9 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 
 #define PIMATTN_I_KERNEL(W, NAME, MOST)                                                            \
     PIMATTN_I_TYPES(W)                                                                             \
-    PIMATTN_I_FOLD(W)                                                                              \
+    PIMATTN_I_FOLD(W, add, PIMATTN_I_ADD)                                                          \
+    PIMATTN_I_FOLD(W, most, PIMATTN_I_MOST)                                                        \
+    PIMATTN_I_FOLD(W, peak, PIMATTN_I_PEAK)                                                        \
     PIMATTN_I_DOTS(W)                                                                              \
     PIMATTN_I_EXP(W)                                                                               \
     PIMATTN_I_SOFT(W)                                                                              \
@@ -1615,8 +1770,10 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 
 /* --- AVX2, FMA and F16C: vectors of 8. --- */
 
-#define PIMATTN_I_PLAIN_8       static __attribute__((target("avx2,fma,f16c")))
-#define PIMATTN_I_TARGET_8      static inline __attribute__((always_inline, target("avx2,fma,f16c")))
+#define PIMATTN_I_FOR_8    "avx2,fma,f16c"
+#define PIMATTN_I_PLAIN_8  static __attribute__((target(PIMATTN_I_FOR_8)))
+#define PIMATTN_I_TARGET_8 static inline __attribute__((always_inline, target(PIMATTN_I_FOR_8)))
+
 #define PIMATTN_I_SUMS_8        8
 #define PIMATTN_I_EACH_8        PIMATTN_I_EACH8
 #define PIMATTN_I_EIGHT_8(F, T) NULL /* two blocks of 4 are faster */
@@ -1626,6 +1783,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     pimattn_i_add_8(sums[0][i] + sums[1][i], sums[0][i + 4] + sums[1][i + 4], 4)
 #define PIMATTN_I_FMA_8(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define PIMATTN_I_MAX_8(a, b)    _mm256_max_ps(a, b)
+#define PIMATTN_I_PEAK_8(a, b)   (pimattn_i_v8) _mm256_max_epi32((__m256i)(a), (__m256i)(b))
 #define PIMATTN_I_AT_8(x, token)                                                                   \
     _mm256_permutevar8x32_ps(pimattn_i_get_8(x + (token[0] & 8)), (__m256i)token)
 #define PIMATTN_I_INT8_8(from)                                                                     \
@@ -1633,7 +1791,9 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 #define PIMATTN_I_F16_8(half) _mm256_cvtph_ps((__m128i)half)
 #define PIMATTN_I_BF16_8(half)                                                                     \
     (pimattn_i_v8) _mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)half), 16)
-#define PIMATTN_I_TO_F16_8(x) (pimattn_i_h8) _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)
+#define PIMATTN_I_TO_F16_8(x)  (pimattn_i_h8) _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)
+#define PIMATTN_I_TO_HALF_8(n) (pimattn_i_h8) pimattn_i_to_half_8(n)
+#define PIMATTN_I_TO_INT8_8(n) pimattn_i_to_int8_8(n)
 
 PIMATTN_I_VECTOR(8)
 
@@ -1644,6 +1804,16 @@ PIMATTN_I_TARGET_8 __m256 pimattn_i_pick_8(__m256 a, __m256 b, const int step, c
     if (step == 2) return second ? _mm256_shuffle_ps(a, b, 0xee) : _mm256_shuffle_ps(a, b, 0x44);
     return second ? _mm256_shuffle_ps(a, b, 0xdd) : _mm256_shuffle_ps(a, b, 0x88);
 }
+PIMATTN_I_TARGET_8 __m128i pimattn_i_to_half_8(pimattn_i_i8 n)
+{
+    const __m256i low = (__m256i)(n & 0xffff);
+    return _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+}
+PIMATTN_I_TARGET_8 pimattn_i_b8 pimattn_i_to_int8_8(pimattn_i_i8 n)
+{
+    const __m128i half = pimattn_i_to_half_8(n & 0xff);
+    return (pimattn_i_b8)_mm_cvtsi128_si64(_mm_packus_epi16(half, half));
+}
 
 PIMATTN_I_KERNEL(8, "avx2", 4)
 
@@ -1651,9 +1821,10 @@ PIMATTN_I_KERNEL(8, "avx2", 4)
 
 /* --- AVX-512: vectors of 16. --- */
 
-#define PIMATTN_I_FOR_16         "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"
-#define PIMATTN_I_PLAIN_16       static __attribute__((target(PIMATTN_I_FOR_16)))
-#define PIMATTN_I_TARGET_16      static inline __attribute__((always_inline, target(PIMATTN_I_FOR_16)))
+#define PIMATTN_I_FOR_16    "avx512f,avx512bw,avx512dq,avx512vl," PIMATTN_I_FOR_8
+#define PIMATTN_I_PLAIN_16  static __attribute__((target(PIMATTN_I_FOR_16)))
+#define PIMATTN_I_TARGET_16 static inline __attribute__((always_inline, target(PIMATTN_I_FOR_16)))
+
 #define PIMATTN_I_SUMS_16        16
 #define PIMATTN_I_EACH_16        PIMATTN_I_EACH16
 #define PIMATTN_I_EIGHT_16(F, T) pimattn_i_##F##_16_##T##_8
@@ -1664,6 +1835,8 @@ PIMATTN_I_KERNEL(8, "avx2", 4)
 /* With a mask of all lanes where the plain form begins with what gcc calls uninitialized. */
 #define PIMATTN_I_FMA_16(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define PIMATTN_I_MAX_16(a, b)    _mm512_maskz_max_ps(0xffff, a, b)
+#define PIMATTN_I_PEAK_16(a, b)                                                                    \
+    (pimattn_i_v16) _mm512_maskz_max_epi32(0xffff, (__m512i)(a), (__m512i)(b))
 #define PIMATTN_I_AT_16(x, token)                                                                  \
     _mm512_maskz_permutexvar_ps(0xffff, (__m512i)token, pimattn_i_get_16(x))
 #define PIMATTN_I_INT8_16(from)                                                                    \
@@ -1677,6 +1850,8 @@ PIMATTN_I_KERNEL(8, "avx2", 4)
         0xaaaaaaaau, _mm512_loadu_si512(pimattn_i_upper), _mm512_castsi256_si512((__m256i)half))
 #define PIMATTN_I_TO_F16_16(x)                                                                     \
     (pimattn_i_h16) _mm512_maskz_cvtps_ph(0xffff, x, _MM_FROUND_TO_NEAREST_INT)
+#define PIMATTN_I_TO_HALF_16(n) (pimattn_i_h16) _mm512_maskz_cvtepi32_epi16(0xffff, (__m512i)n)
+#define PIMATTN_I_TO_INT8_16(n) (pimattn_i_b16) _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)n)
 #define PIMATTN_I_PICK_16(F, FIRST, SECOND)                                                        \
     (second ? F(0xffff, a, b, SECOND) : F(0xffff, a, b, FIRST))
 
@@ -1715,8 +1890,11 @@ PIMATTN_I_KERNEL(16, "avx512", 8)
 #define PIMATTN_I_F16_4(half)    vcvt_f32_f16((float16x4_t)half)
 #define PIMATTN_I_BF16_4(half)   (pimattn_i_v4) vshll_n_u16((uint16x4_t)half, 16)
 #define PIMATTN_I_INT8_4(from)   pimattn_i_int8_4(from)
+#define PIMATTN_I_PEAK_4(a, b)   (pimattn_i_v4) vmaxq_s32((int32x4_t)(a), (int32x4_t)(b))
 #define PIMATTN_I_AT_4(x, token) pimattn_i_at_4(x, token)
 #define PIMATTN_I_TO_F16_4(x)    (pimattn_i_h4) vcvt_f16_f32(x)
+#define PIMATTN_I_TO_HALF_4(n)   (pimattn_i_h4) vmovn_s32((int32x4_t)n)
+#define PIMATTN_I_TO_INT8_4(n)   pimattn_i_to_int8_4(n)
 
 PIMATTN_I_VECTOR(4)
 
@@ -1737,6 +1915,14 @@ PIMATTN_I_TARGET_4 float32x4_t pimattn_i_int8_4(const unsigned char *from)
     int8x8_t bytes = vdup_n_s8(0);
     memcpy(&bytes, from, 4);
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(bytes))));
+}
+PIMATTN_I_TARGET_4 pimattn_i_b4 pimattn_i_to_int8_4(pimattn_i_i4 n)
+{
+    const int16x4_t half = vmovn_s32(n);
+    const int8x8_t bytes = vmovn_s16(vcombine_s16(half, half));
+    pimattn_i_b4 x;
+    memcpy(&x, &bytes, sizeof x);
+    return x;
 }
 
 PIMATTN_I_KERNEL(4, "neon", 4)
@@ -1976,12 +2162,42 @@ static void pimattn_i_stack_finish(pimattn_i_stack *s)
 
 enum { PIMATTN_I_SLAB = 2 << 20 };
 
-/* Pages by number. A free page holds the number of the next free one. */
+/* What refers to a page: sequences, and the store if it knows the page by its tokens. */
+typedef struct pimattn_i_ref {
+    uint32_t count; /* 0: free */
+    uint32_t entry; /* of the store, if the page is the first of a set; 0: none */
+} pimattn_i_ref;
+
+/* A set that is known by its tokens. Behind it in its record: the tokens, then the pages. */
+typedef struct pimattn_i_entry {
+    uint64_t hash; /* of the set before, or the salt, and of the tokens */
+    uint64_t salt;
+    uint64_t serial;       /* never given out again; 0: a vacant record */
+    uint64_t parent;       /* serial of the set before; 0: it is the first */
+    uint32_t next;         /* of its bucket, or the next vacant one */
+    uint32_t older, newer; /* while no sequence holds it */
+    uint32_t page_tokens;
+} pimattn_i_entry;
+
+/* Known sets. Entries by number, from 1 on; 0: none. */
+typedef struct pimattn_i_store {
+    unsigned char *records;                   /* [n_most][record_bytes], then the buckets */
+    uint32_t *buckets;                        /* [n_most], a power of two */
+    uint64_t record_bytes, n_most, n, n_idle; /* idle: no sequence holds it */
+    uint64_t serial;
+    uint32_t vacant, oldest, newest;
+} pimattn_i_store;
+
+/*
+ * Pages by number. A free page holds the number of the next free one. The pages of all layers and
+ * KV heads for the same tokens are a set: they are taken, shared and let go together.
+ */
 typedef struct pimattn_i_pool {
     pimhw_allocator allocator;
     unsigned char **slabs; /* [n_slabs_most] */
     uint64_t page_bytes;
     uint64_t slab_pages; /* of every slab but the last possible one */
+    uint64_t set_pages;
     uint64_t n_pages_most;
     uint64_t n_slabs_most;
     uint64_t n_slabs;
@@ -1989,6 +2205,11 @@ typedef struct pimattn_i_pool {
     uint64_t n_used;
     uint64_t n_free; /* returned pages */
     uint32_t free_head;
+    pimattn_i_ref *refs; /* [n_refs], at least for the pages of the slabs */
+    uint64_t n_refs;
+    pimattn_i_store store;
+    pimattn_page_fn on_page;
+    void *page_user;
 } pimattn_i_pool;
 
 static uint64_t pimattn_i_slab_bytes(const pimattn_i_pool *pool, uint64_t slab)
@@ -2017,24 +2238,43 @@ static void pimattn_i_advise(unsigned char *slab, uint64_t bytes)
 #endif
 }
 
-/* Makes n pages available without taking them; the pool allows them. */
-static pimattn_status pimattn_i_pool_prepare(pimattn_i_pool *pool, uint64_t n)
+static bool pimattn_i_slab_add(pimattn_i_pool *pool)
 {
-    for (;;) {
-        uint64_t there = pimattn_i_min(pool->n_slabs * pool->slab_pages, pool->n_pages_most);
-        if (there - pool->n_used >= n) return PIMATTN_OK;
-        uint64_t bytes = pimattn_i_slab_bytes(pool, pool->n_slabs);
-        unsigned char *slab =
-            (unsigned char *)pimattn_i_alloc(&pool->allocator, bytes, PIMATTN_I_SLAB);
-        if (!slab) return PIMATTN_ERR_MEMORY;
-        pimattn_i_advise(slab, bytes);
-        pool->slabs[pool->n_slabs++] = slab;
+    const pimhw_allocator *a = &pool->allocator;
+    uint64_t pages = (pool->n_slabs + 1) * pool->slab_pages, n = pool->n_refs;
+    if (pool->n_slabs == pool->n_slabs_most) return false;
+    uint64_t bytes = pimattn_i_slab_bytes(pool, pool->n_slabs), most = n;
+    unsigned char *slab = (unsigned char *)pimattn_i_alloc(a, bytes, PIMATTN_I_SLAB);
+    pimattn_i_ref *refs = pool->refs;
+    if (pages > n) {
+        most = pimattn_i_max(pages, 2 * n);
+        refs = (pimattn_i_ref *)pimattn_i_alloc(a, most * sizeof *refs, sizeof *refs);
     }
+    if (!slab || !refs) {
+        pimattn_i_release(a, slab, bytes);
+        if (refs != pool->refs) pimattn_i_release(a, refs, most * sizeof *refs);
+        return false;
+    }
+    if (n && refs != pool->refs) {
+        memcpy(refs, pool->refs, (size_t)(n * sizeof *refs));
+        pimattn_i_release(a, pool->refs, n * sizeof *refs);
+    }
+    pimattn_i_advise(slab, bytes);
+    pool->slabs[pool->n_slabs++] = slab;
+    pool->refs = refs;
+    pool->n_refs = most;
+    return true;
 }
 
-static uint32_t pimattn_i_pool_take(pimattn_i_pool *pool)
+static void pimattn_i_page_tell(const pimattn_i_pool *pool, pimattn_page_event event, uint32_t page,
+                                uint32_t to)
 {
-    pool->n_used++;
+    if (pool->on_page) pool->on_page(pool->page_user, event, page, to);
+}
+
+/* A free page, which is none then. */
+static uint32_t pimattn_i_page_pick(pimattn_i_pool *pool)
+{
     if (pool->n_free == 0) return (uint32_t)pool->n_fresh++;
     uint32_t page = pool->free_head;
     memcpy(&pool->free_head, pimattn_i_page(pool, page), sizeof page);
@@ -2042,22 +2282,243 @@ static uint32_t pimattn_i_pool_take(pimattn_i_pool *pool)
     return page;
 }
 
-static void pimattn_i_pool_return(pimattn_i_pool *pool, uint32_t page)
+static void pimattn_i_page_free(pimattn_i_pool *pool, uint32_t page)
 {
     memcpy(pimattn_i_page(pool, page), &pool->free_head, sizeof page);
     pool->free_head = page;
     pool->n_free++;
+}
+
+static uint32_t pimattn_i_pool_take(pimattn_i_pool *pool)
+{
+    uint32_t page = pimattn_i_page_pick(pool);
+    pool->n_used++;
+    pool->refs[page].count = 1;
+    pool->refs[page].entry = 0;
+    pimattn_i_page_tell(pool, PIMATTN_PAGE_TAKEN, page, page);
+    return page;
+}
+
+static void pimattn_i_page_drop(pimattn_i_pool *pool, uint32_t page, pimattn_page_event event)
+{
+    if (--pool->refs[page].count > 0) return;
     pool->n_used--;
+    pimattn_i_page_free(pool, page);
+    pimattn_i_page_tell(pool, event, page, page);
+}
+
+static pimattn_i_entry *pimattn_i_entry_at(const pimattn_i_store *st, uint32_t entry)
+{
+    return (pimattn_i_entry *)(void *)(st->records + (entry - 1) * st->record_bytes);
+}
+
+static uint32_t *pimattn_i_entry_tokens(pimattn_i_entry *e)
+{
+    return (uint32_t *)(void *)(e + 1);
+}
+
+static uint32_t *pimattn_i_entry_pages(pimattn_i_entry *e)
+{
+    return pimattn_i_entry_tokens(e) + e->page_tokens;
+}
+
+static void pimattn_i_entry_link(pimattn_i_store *st, uint32_t entry)
+{
+    pimattn_i_entry *e = pimattn_i_entry_at(st, entry);
+    uint32_t *bucket = &st->buckets[e->hash & (st->n_most - 1)];
+    e->next = *bucket;
+    *bucket = entry;
+}
+
+/* Into the row of those that may be given up, as the newest; or out of it. */
+static void pimattn_i_entry_idle(pimattn_i_store *st, uint32_t entry, bool idle)
+{
+    pimattn_i_entry *e = pimattn_i_entry_at(st, entry);
+    if (idle) e->older = st->newest, e->newer = 0;
+    if (e->older)
+        pimattn_i_entry_at(st, e->older)->newer = idle ? entry : e->newer;
+    else
+        st->oldest = idle ? entry : e->newer;
+    if (e->newer)
+        pimattn_i_entry_at(st, e->newer)->older = e->older;
+    else
+        st->newest = idle ? entry : e->older;
+    st->n_idle = idle ? st->n_idle + 1 : st->n_idle - 1;
+}
+
+/* Room for n entries in all. */
+static pimattn_status pimattn_i_store_grow(pimattn_i_pool *pool, uint64_t n)
+{
+    pimattn_i_store *st = &pool->store, old = *st;
+    uint64_t most = 16, size = st->record_bytes + sizeof(uint32_t);
+    while (most < n)
+        most *= 2;
+    if (n <= st->n_most) return PIMATTN_OK;
+    uint64_t bytes = pimattn_i_mul(most, size);
+    st->records = (unsigned char *)pimattn_i_alloc(&pool->allocator, bytes, 64);
+    if (!st->records) {
+        *st = old;
+        return PIMATTN_ERR_MEMORY;
+    }
+    memset(st->records, 0, (size_t)bytes);
+    st->buckets = (uint32_t *)(void *)(st->records + most * st->record_bytes);
+    st->n_most = most;
+    if (old.records) memcpy(st->records, old.records, (size_t)(old.n_most * old.record_bytes));
+    pimattn_i_release(&pool->allocator, old.records, old.n_most * size);
+    for (uint32_t i = 1; i <= old.n_most; i++)
+        if (pimattn_i_entry_at(st, i)->serial) pimattn_i_entry_link(st, i);
+    for (uint64_t i = most; i > old.n_most; i--) {
+        pimattn_i_entry_at(st, (uint32_t)i)->next = st->vacant;
+        st->vacant = (uint32_t)i;
+    }
+    return PIMATTN_OK;
+}
+
+/* The entry of the next tokens of a chain, whose hash goes on with them; like: what it must be. */
+static uint32_t pimattn_i_store_find(const pimattn_i_store *st, pimattn_i_entry *like,
+                                     const uint32_t *tokens)
+{
+    for (uint32_t i = 0; i < like->page_tokens; i++)
+        like->hash = pimattn_i_mix(like->hash, tokens[i]);
+    uint32_t at = st->n_most ? st->buckets[like->hash & (st->n_most - 1)] : 0;
+    for (; at; at = pimattn_i_entry_at(st, at)->next) {
+        pimattn_i_entry *e = pimattn_i_entry_at(st, at);
+        if (e->hash == like->hash && e->parent == like->parent && e->salt == like->salt &&
+            memcmp(pimattn_i_entry_tokens(e), tokens, e->page_tokens * sizeof *tokens) == 0)
+            break;
+    }
+    return at;
+}
+
+/* One more holds a set. */
+static void pimattn_i_set_share(pimattn_i_pool *pool, const uint32_t *pages)
+{
+    pimattn_i_ref first = pool->refs[pages[0]];
+    if (first.entry && first.count == 1) pimattn_i_entry_idle(&pool->store, first.entry, false);
+    for (uint64_t i = 0; i < pool->set_pages; i++)
+        pool->refs[pages[i]].count++;
+}
+
+/* The set becomes known; there is room. What follows an entry that is gone is never found again. */
+static uint32_t pimattn_i_store_add(pimattn_i_pool *pool, const pimattn_i_entry *like,
+                                    const uint32_t *tokens, const uint32_t *pages)
+{
+    pimattn_i_store *st = &pool->store;
+    uint32_t at = st->vacant;
+    pimattn_i_entry *e = pimattn_i_entry_at(st, at);
+    st->vacant = e->next;
+    *e = *like;
+    e->serial = ++st->serial;
+    memcpy(pimattn_i_entry_tokens(e), tokens, e->page_tokens * sizeof *tokens);
+    memcpy(pimattn_i_entry_pages(e), pages, (size_t)pool->set_pages * sizeof *pages);
+    pimattn_i_entry_link(st, at);
+    pimattn_i_set_share(pool, pages);
+    pool->refs[pages[0]].entry = at;
+    st->n++;
+    return at;
+}
+
+/* Gives up the set that has been without a sequence for longest. */
+static void pimattn_i_store_evict(pimattn_i_pool *pool)
+{
+    pimattn_i_store *st = &pool->store;
+    uint32_t at = st->oldest;
+    pimattn_i_entry *e = pimattn_i_entry_at(st, at);
+    uint32_t *link = &st->buckets[e->hash & (st->n_most - 1)];
+    while (*link != at)
+        link = &pimattn_i_entry_at(st, *link)->next;
+    *link = e->next;
+    pimattn_i_entry_idle(st, at, false);
+    for (uint64_t i = pool->set_pages; i > 0; i--)
+        pimattn_i_page_drop(pool, pimattn_i_entry_pages(e)[i - 1], PIMATTN_PAGE_EVICTED);
+    e->serial = 0;
+    e->next = st->vacant;
+    st->vacant = at;
+    st->n--;
+}
+
+/* Makes n pages available without taking them. What nobody holds is given up last. */
+static pimattn_status pimattn_i_pool_prepare(pimattn_i_pool *pool, uint64_t n)
+{
+    for (;;) {
+        uint64_t there = pimattn_i_min(pool->n_slabs * pool->slab_pages, pool->n_pages_most);
+        uint64_t ready = there - pool->n_used;
+        if (ready >= n) return PIMATTN_OK;
+        if (pimattn_i_slab_add(pool)) continue;
+        if (ready + pool->store.n_idle * pool->set_pages < n) return PIMATTN_ERR_MEMORY;
+        pimattn_i_store_evict(pool);
+    }
+}
+
+/* Pages that sequences hold. */
+static uint64_t pimattn_i_pool_held(const pimattn_i_pool *pool)
+{
+    return pool->n_used - pool->store.n_idle * pool->set_pages;
+}
+
+/* One sequence less holds it. */
+static void pimattn_i_set_drop(pimattn_i_pool *pool, const uint32_t *pages)
+{
+    uint32_t entry = pool->refs[pages[0]].entry;
+    for (uint64_t i = pool->set_pages; i > 0; i--)
+        pimattn_i_page_drop(pool, pages[i - 1], PIMATTN_PAGE_FREED);
+    if (entry && pool->refs[pages[0]].count == 1) pimattn_i_entry_idle(&pool->store, entry, true);
+}
+
+/*
+ * Pages in use go to the lowest numbers, and the slabs behind them to the allocator: begin, then
+ * move of every list of pages, then end. A page that has moved leaves its new number behind.
+ */
+static uint64_t pimattn_i_compact_begin(pimattn_i_pool *pool)
+{
+    uint64_t slabs = pimattn_i_ceil_div(pool->n_used, pool->slab_pages);
+    pool->n_fresh = pimattn_i_min(pool->n_fresh, slabs * pool->slab_pages);
+    pool->n_free = 0;
+    for (uint64_t page = pool->n_fresh; page > 0; page--)
+        if (pool->refs[page - 1].count == 0) pimattn_i_page_free(pool, (uint32_t)page - 1);
+    return slabs * pool->slab_pages;
+}
+
+static uint64_t pimattn_i_compact_move(pimattn_i_pool *pool, uint32_t *pages, uint64_t n,
+                                       uint64_t end)
+{
+    uint64_t n_moved = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        if (pages[i] < end) continue;
+        unsigned char *old = pimattn_i_page(pool, pages[i]);
+        pimattn_i_ref *ref = &pool->refs[pages[i]];
+        if (ref->count) {
+            uint32_t to = pimattn_i_page_pick(pool);
+            memcpy(pimattn_i_page(pool, to), old, (size_t)pool->page_bytes);
+            memcpy(old, &to, sizeof to);
+            pool->refs[to] = *ref;
+            ref->count = 0;
+            pimattn_i_page_tell(pool, PIMATTN_PAGE_MOVED, pages[i], to);
+            n_moved++;
+        }
+        memcpy(&pages[i], old, sizeof pages[i]);
+    }
+    return n_moved;
+}
+
+static void pimattn_i_compact_end(pimattn_i_pool *pool, uint64_t end)
+{
+    for (; pool->n_slabs * pool->slab_pages > end; pool->n_slabs--)
+        pimattn_i_release(&pool->allocator, pool->slabs[pool->n_slabs - 1],
+                          pimattn_i_slab_bytes(pool, pool->n_slabs - 1));
 }
 
 /* One sequence: pages [page][layer][kv head], as many in every layer; tokens of each layer. */
 typedef struct pimattn_i_seq {
     pimattn_seq id; /* 0: free */
     uint64_t generation;
+    uint64_t begin;   /* the tokens before are gone, and so are pages wholly before */
     uint64_t n_pages; /* per layer and KV head */
     uint64_t n_pages_most;
     uint32_t *table;
     uint64_t *tokens; /* [n_layers] */
+    uint64_t swapped; /* hash of the state its tokens are in; 0: they are here */
+    uint64_t arrival; /* while states are restored: its number among them, plus 1 */
 } pimattn_i_seq;
 
 /* How rows lie in a page: runs of K rows, their scales if int8, V rows and theirs. */
@@ -2127,43 +2588,99 @@ static pimattn_status pimattn_i_table_grow(const pimhw_allocator *a, const pimat
     return PIMATTN_OK;
 }
 
-/* Pages that so many tokens need beyond those the sequence has. */
-static uint64_t pimattn_i_seq_fresh(const pimattn_i_layout *lay, const pimattn_i_seq *seq,
-                                    uint64_t tokens)
+/* First page that is still there. */
+static uint64_t pimattn_i_seq_first(const pimattn_i_layout *lay, const pimattn_i_seq *seq)
 {
-    uint64_t need = pimattn_i_ceil_div(tokens, lay->page_tokens);
-    if (need <= seq->n_pages) return 0;
-    return pimattn_i_mul(need - seq->n_pages, (uint64_t)lay->n_layers * lay->n_kv_heads);
+    return seq->begin / lay->page_tokens;
 }
 
-/* Takes the pages of all layers for so many tokens, or none; the pool allows them. */
-static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, const pimattn_i_layout *lay,
-                                         pimattn_i_seq *seq, uint64_t tokens)
+/* Whether others refer to a set, so that it must not be written. */
+static bool pimattn_i_set_shared(const pimattn_i_pool *pool, const pimattn_i_layout *lay,
+                                 const pimattn_i_seq *seq, uint64_t page)
 {
-    uint64_t page_ids = (uint64_t)lay->n_layers * lay->n_kv_heads;
-    uint64_t need = pimattn_i_ceil_div(tokens, lay->page_tokens);
-    uint64_t fresh = pimattn_i_seq_fresh(lay, seq, tokens);
+    return pool->refs[*pimattn_i_table_at(lay, seq, page, 0)].count > 1;
+}
+
+/* Pages to take before tokens from .. to - 1 are written: new ones, and for shared ones. */
+static uint64_t pimattn_i_seq_fresh(const pimattn_i_pool *pool, const pimattn_i_layout *lay,
+                                    const pimattn_i_seq *seq, uint64_t from, uint64_t to)
+{
+    uint64_t need = pimattn_i_ceil_div(to, lay->page_tokens);
+    uint64_t sets = need > seq->n_pages ? need - seq->n_pages : 0;
+    for (uint64_t i = from / lay->page_tokens; from < to && i < need && i < seq->n_pages; i++)
+        sets += pimattn_i_set_shared(pool, lay, seq, i);
+    return pimattn_i_mul(sets, pool->set_pages);
+}
+
+/* A set of its own in place of a shared one, with its first tokens. */
+static void pimattn_i_seq_own(pimattn_i_pool *pool, const pimattn_i_layout *lay, pimattn_i_seq *seq,
+                              uint64_t page, uint64_t tokens)
+{
+    uint32_t *pages = pimattn_i_table_at(lay, seq, page, 0), first = pages[0];
+    uint64_t bytes = pimattn_i_ceil_div(tokens, lay->run_tokens) * lay->run_bytes;
+    for (uint64_t i = 0; i < pool->set_pages; i++) {
+        uint32_t old = pages[i];
+        pages[i] = pimattn_i_pool_take(pool);
+        memcpy(pimattn_i_page(pool, pages[i]), pimattn_i_page(pool, old), (size_t)bytes);
+        pool->refs[old].count--;
+    }
+    pimattn_i_ref ref = pool->refs[first];
+    if (ref.entry && ref.count == 1) pimattn_i_entry_idle(&pool->store, ref.entry, true);
+}
+
+/* Makes tokens from .. to - 1 of all layers the sequence's own, or nothing; the pool allows it. */
+static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, const pimattn_i_layout *lay,
+                                         pimattn_i_seq *seq, uint64_t from, uint64_t to)
+{
+    uint64_t need = pimattn_i_ceil_div(to, lay->page_tokens);
+    uint64_t fresh = pimattn_i_seq_fresh(pool, lay, seq, from, to);
     if (fresh == 0) return PIMATTN_OK;
     pimattn_status status = pimattn_i_table_grow(&pool->allocator, lay, seq, need);
     if (status == PIMATTN_OK) status = pimattn_i_pool_prepare(pool, fresh);
     if (status != PIMATTN_OK) return status;
+    for (uint64_t i = from / lay->page_tokens; from < to && i < need && i < seq->n_pages; i++)
+        if (pimattn_i_set_shared(pool, lay, seq, i))
+            pimattn_i_seq_own(pool, lay, seq, i,
+                              from > i * lay->page_tokens ? from % lay->page_tokens : 0);
     for (; seq->n_pages < need; seq->n_pages++)
-        for (uint64_t i = 0; i < page_ids; i++)
-            seq->table[seq->n_pages * page_ids + i] = pimattn_i_pool_take(pool);
+        for (uint64_t i = 0; i < pool->set_pages; i++)
+            pimattn_i_table_at(lay, seq, seq->n_pages, 0)[i] = pimattn_i_pool_take(pool);
     return PIMATTN_OK;
 }
 
-static void pimattn_i_seq_release(pimattn_i_pool *pool, const pimattn_i_layout *lay,
-                                  pimattn_i_seq *seq)
+/* Pages before `end` of another sequence, for one that has none. */
+static pimattn_status pimattn_i_seq_share(pimattn_i_pool *pool, const pimattn_i_layout *lay,
+                                          pimattn_i_seq *seq, const pimattn_i_seq *from,
+                                          uint64_t end)
 {
-    uint64_t page_ids = (uint64_t)lay->n_layers * lay->n_kv_heads;
-    for (uint64_t i = seq->n_pages * page_ids; i > 0; i--)
-        pimattn_i_pool_return(pool, seq->table[i - 1]);
+    pimattn_status status = pimattn_i_table_grow(&pool->allocator, lay, seq, end);
+    if (status != PIMATTN_OK) return status;
+    for (seq->n_pages = pimattn_i_seq_first(lay, seq); seq->n_pages < end; seq->n_pages++) {
+        const uint32_t *pages = pimattn_i_table_at(lay, from, seq->n_pages, 0);
+        memcpy(pimattn_i_table_at(lay, seq, seq->n_pages, 0), pages,
+               (size_t)pool->set_pages * sizeof *pages);
+        pimattn_i_set_share(pool, pages);
+    }
+    return PIMATTN_OK;
+}
+
+/* Lets go of pages begin .. end - 1, the last one first. */
+static void pimattn_i_seq_cut(pimattn_i_pool *pool, const pimattn_i_layout *lay,
+                              const pimattn_i_seq *seq, uint64_t begin, uint64_t end)
+{
+    while (end > begin)
+        pimattn_i_set_drop(pool, pimattn_i_table_at(lay, seq, --end, 0));
+}
+
+/* Lets go of all pages and the table. */
+static void pimattn_i_seq_empty(pimattn_i_pool *pool, const pimattn_i_layout *lay,
+                                pimattn_i_seq *seq)
+{
+    pimattn_i_seq_cut(pool, lay, seq, pimattn_i_seq_first(lay, seq), seq->n_pages);
     pimattn_i_release(&pool->allocator, seq->table,
-                      seq->n_pages_most * page_ids * sizeof(uint32_t));
+                      seq->n_pages_most * pool->set_pages * sizeof(uint32_t));
     seq->table = NULL;
     seq->n_pages = seq->n_pages_most = 0;
-    seq->id = 0;
 }
 
 /* ==========================================================================
@@ -3240,6 +3757,7 @@ PIMATTN_API const char *pimattn_status_str(pimattn_status status)
     case PIMATTN_ERR_SEQ: return "no such sequence, or no slot for one more";
     case PIMATTN_ERR_RANGE: return "value too large for the cache's type";
     case PIMATTN_ERR_DEVICE: return "the device cannot do it";
+    case PIMATTN_ERR_STATE: return "no saved state of this shape";
     }
     return "unknown status";
 }
@@ -3502,7 +4020,7 @@ static void pimattn_i_compare(pimattn_readings *r, const pimattn_config *c,
 }
 
 /* Bytes of one row of K or V that has to be read; int8 with its scale. */
-static uint64_t pimattn_i_row_bytes(const pimattn_config *c, uint32_t dim, uint32_t type)
+static uint64_t pimattn_i_read_bytes(const pimattn_config *c, uint32_t dim, uint32_t type)
 {
     bool int8 = type == PIMATTN_INT8 && c->way == PIMATTN_HOST;
     return int8 ? dim + sizeof(float) : (uint64_t)dim * c->device.element_bytes;
@@ -3527,8 +4045,8 @@ static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw
     seen.window = pimattn_i_window_of(s, p->layer);
     uint64_t token_bytes =
         s->n_kv_heads *
-        (pimattn_i_row_bytes(&p->config, s->head_dim, s->k_type) +
-         (s->v_in_k ? 0 : pimattn_i_row_bytes(&p->config, s->head_dim_v, s->v_type)));
+        (pimattn_i_read_bytes(&p->config, s->head_dim, s->k_type) +
+         (s->v_in_k ? 0 : pimattn_i_read_bytes(&p->config, s->head_dim_v, s->v_type)));
     r.size = sizeof r;
     r.version = 1;
     for (size_t i = 0; i < n_spans; i++) {
@@ -3665,10 +4183,12 @@ struct pimattn_engine {
     void *variant;            /* what pointers of config.shape point to */
     pimattn_i_pool pool;
     pimattn_i_layout layout;
-    pimattn_i_seq *seqs;  /* [max_seqs] */
-    uint64_t *tokens;     /* [max_seqs][n_layers] */
-    pimattn_i_memo *memo; /* [memo_entries] */
-    pimattn_span *spans;  /* [memo_entries + 1][max_seqs]: keys of the memo, and of the call */
+    uint64_t moved_bytes;     /* by compaction */
+    pimattn_transfer swapped; /* so far */
+    pimattn_i_seq *seqs;      /* [max_seqs] */
+    uint64_t *tokens;         /* [max_seqs][n_layers] */
+    pimattn_i_memo *memo;     /* [memo_entries] */
+    pimattn_span *spans;      /* [memo_entries + 1][max_seqs]: keys of the memo, and of the call */
     uint32_t memo_next;
     const pimattn_i_kernel *kernel;
     bool direct;               /* the kernel reads whole tiles where their rows are in order */
@@ -3678,6 +4198,7 @@ struct pimattn_engine {
     uint32_t stack_levels;
     size_t n_jobs_most;
     pimattn_i_job *jobs;    /* [n_jobs_most] */
+    uint32_t *order;        /* [n_jobs_most] in which jobs are done */
     float *results;         /* [n_jobs_most][block_floats] */
     float *workers;         /* [max_workers] working memory */
     uint64_t scratch_bytes; /* of jobs, results and workers together */
@@ -3749,7 +4270,7 @@ static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
     z.q_floats = ((uint64_t)c->shape.head_dim + 15) / 16 * 16;
     z.o_floats = ((uint64_t)c->shape.head_dim_v + 15) / 16 * 16;
     z.block_floats = PIMATTN_I_O + PIMATTN_I_QUERY_BLOCK * z.o_floats;
-    z.stack_levels = 2;
+    z.stack_levels = 4; /* leaves may lie across powers of two, and those of kept tokens apart */
     for (uint64_t leaves = tokens / PIMATTN_I_LEAF; leaves; leaves /= 2)
         z.stack_levels++;
     /* the kernel's, queries of a block, a copy of a tile and its scales, a stack of partials */
@@ -3757,7 +4278,7 @@ static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
                                      PIMATTN_I_TILE * (z.q_floats + z.o_floats + 2) +
                                      z.stack_levels * z.block_floats);
     z.worker_bytes = z.worker_floats * sizeof(float);
-    z.job_bytes = z.block_floats * sizeof(float) + sizeof(pimattn_i_job);
+    z.job_bytes = z.block_floats * sizeof(float) + sizeof(pimattn_i_job) + sizeof(uint32_t);
     z.least = c->max_workers * z.worker_bytes + z.job_bytes;
     return z;
 }
@@ -3974,10 +4495,12 @@ PIMATTN_API void pimattn_engine_destroy(pimattn_engine *engine)
     pimhw_allocator a = c->allocator;
     pimattn_i_module_free(e->module, c);
     for (uint32_t i = 0; e->seqs && i < c->max_seqs; i++)
-        if (e->seqs[i].id) pimattn_i_seq_release(&e->pool, &e->layout, &e->seqs[i]);
-    for (uint64_t i = 0; i < e->pool.n_slabs; i++)
-        pimattn_i_release(&a, e->pool.slabs[i], pimattn_i_slab_bytes(&e->pool, i));
+        if (e->seqs[i].id) pimattn_i_seq_empty(&e->pool, &e->layout, &e->seqs[i]);
+    pimattn_i_release(&a, e->pool.refs, e->pool.n_refs * sizeof *e->pool.refs);
+    pimattn_i_compact_end(&e->pool, 0);
     pimattn_i_release(&a, e->pool.slabs, e->pool.n_slabs_most * sizeof *e->pool.slabs);
+    pimattn_i_release(&a, e->pool.store.records,
+                      e->pool.store.n_most * (e->pool.store.record_bytes + sizeof(uint32_t)));
     pimattn_i_release(&a, e->seqs, c->max_seqs * sizeof *e->seqs);
     pimattn_i_release(&a, e->tokens, (uint64_t)c->max_seqs * c->shape.n_layers * sizeof *e->tokens);
     pimattn_i_release(&a, e->memo, c->memo_entries * sizeof *e->memo);
@@ -3994,8 +4517,16 @@ static void pimattn_i_pool_init(pimattn_engine *e)
     pool->allocator = e->config.allocator;
     pool->page_bytes = e->layout.page_bytes;
     pool->slab_pages = pimattn_i_max(1, PIMATTN_I_SLAB / pool->page_bytes);
+    pool->set_pages = (uint64_t)e->layout.n_layers * e->layout.n_kv_heads;
+    pool->store.record_bytes = pimattn_i_up64(
+        sizeof(pimattn_i_entry) + (e->config.page_tokens + pool->set_pages) * sizeof(uint32_t));
+    pool->on_page = e->config.on_page;
+    pool->page_user = e->config.page_user;
     pool->n_pages_most = e->config.pool_bytes / pool->page_bytes;
     pool->n_slabs_most = pimattn_i_ceil_div(pool->n_pages_most, pool->slab_pages);
+    pool->n_refs = pimattn_i_min(pool->n_pages_most, 4096);
+    pool->refs =
+        (pimattn_i_ref *)pimattn_i_zeroed(&pool->allocator, pool->n_refs, sizeof *pool->refs);
     pool->slabs = (unsigned char **)pimattn_i_zeroed(&pool->allocator, pool->n_slabs_most,
                                                      sizeof *pool->slabs);
 }
@@ -4016,6 +4547,7 @@ static void pimattn_i_scratch_init(pimattn_engine *e)
     e->scratch_bytes = e->config.scratch_bytes;
     e->results = e->workers + e->config.max_workers * e->worker_floats;
     e->jobs = (pimattn_i_job *)(void *)(e->results + e->n_jobs_most * e->block_floats);
+    e->order = (uint32_t *)(void *)(e->jobs + e->n_jobs_most);
 }
 
 /* Everything but the planner; what is missing is NULL. */
@@ -4035,7 +4567,8 @@ static bool pimattn_i_engine_tables(pimattn_engine *e)
     e->spans = (pimattn_span *)pimattn_i_zeroed(a, pimattn_i_spans_count(c), sizeof *e->spans);
     pimattn_i_pool_init(e);
     pimattn_i_scratch_init(e);
-    return e->seqs && e->tokens && e->memo && e->spans && e->pool.slabs && e->workers;
+    return e->seqs && e->tokens && e->memo && e->spans && e->pool.slabs && e->pool.refs &&
+           e->workers;
 }
 
 PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
@@ -4091,7 +4624,7 @@ PIMATTN_API pimhw_memory *pimattn_engine_memory(pimattn_engine *engine)
 
 PIMATTN_API uint64_t pimattn_pages_used(const pimattn_engine *engine)
 {
-    return engine->pool.n_used;
+    return pimattn_i_pool_held(&engine->pool);
 }
 
 PIMATTN_API uint64_t pimattn_pages_total(const pimattn_engine *engine)
@@ -4140,6 +4673,21 @@ static uint32_t pimattn_i_chunk_take(pimattn_i_module *m, uint32_t unit)
     return i;
 }
 
+/* Host memory for all rows of a chunk, so that no append fails half-way. */
+static bool pimattn_i_chunk_back(pimattn_engine *e, uint32_t i)
+{
+    pimattn_i_module *m = e->module;
+    uint16_t zero = 0;
+    pimhw_da at;
+    memset(&at, 0, sizeof at);
+    at.channel = i / m->n_chunks;
+    at.row = i % m->n_chunks * m->chunk_rows;
+    for (uint32_t end = at.row + m->chunk_rows; at.row < end; at.row++)
+        if (pimhw_memory_write(m->memory, &at, &zero, sizeof zero, &e->why) != PIMHW_OK)
+            return false;
+    return true;
+}
+
 static void pimattn_i_list_cut(pimattn_i_module *m, pimattn_i_list *list)
 {
     for (; list->n > 0; list->n--) {
@@ -4149,6 +4697,20 @@ static void pimattn_i_list_cut(pimattn_i_module *m, pimattn_i_list *list)
         m->n_used--;
         list->first = m->next[i];
     }
+}
+
+/* Returns all chunks but the first n. */
+static void pimattn_i_list_keep(pimattn_i_module *m, pimattn_i_list *list, uint32_t n)
+{
+    pimattn_i_list rest = *list;
+    if (n >= list->n) return;
+    rest.n -= n;
+    list->n = n;
+    for (uint32_t k = 0; k < n; k++) {
+        list->last = rest.first;
+        rest.first = m->next[rest.first];
+    }
+    pimattn_i_list_cut(m, &rest);
 }
 
 /* All lists of a sequence. */
@@ -4181,6 +4743,7 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
 {
     pimattn_i_module *m = e->module;
     uint32_t had[2] = {0, 0}, wanted[2];
+    bool memory = true;
     if (tokens > PIMATTN_I_MAX_TOKENS)
         return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", tokens);
     for (uint32_t which = 0; which < 2; which++) {
@@ -4194,8 +4757,9 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
             if (list->n == 0 && wanted[0] > 0)
                 list[0].unit = list[1].unit = pimattn_i_emptiest(e, layer);
             for (uint32_t which = 0; which < 2; which++, list++)
-                while (list->n < wanted[which] && m->n_free[list->unit] > 0) {
+                while (list->n < wanted[which] && m->n_free[list->unit] > 0 && memory) {
                     uint32_t i = pimattn_i_chunk_take(m, list->unit);
+                    memory = pimattn_i_chunk_back(e, i);
                     if (list->n == 0)
                         list->first = i;
                     else
@@ -4209,50 +4773,15 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
         enough = enough && pimattn_i_lists_of(e, s, 0, 0)[i].n >= wanted[i % 2];
     if (enough) return PIMATTN_OK;
     for (size_t i = 0; i < (size_t)e->config.shape.n_layers * m->n_heads * 2; i++) {
-        pimattn_i_list *list = &pimattn_i_lists_of(e, s, 0, 0)[i], rest = *list;
-        rest.n -= had[i % 2];
-        list->n = had[i % 2];
-        for (uint32_t k = 0; k < list->n; k++) {
-            list->last = rest.first;
-            rest.first = m->next[rest.first];
-        }
-        pimattn_i_list_cut(m, &rest);
+        pimattn_i_list_keep(m, &pimattn_i_lists_of(e, s, 0, 0)[i], had[i % 2]);
     }
+    if (!memory) return PIMATTN_ERR_MEMORY;
     pimhw_cause_write(&e->why,
                       "%u tokens need %u and %u chunks a KV head; %u of the device's %u"
                       " are taken",
                       tokens, (uint64_t)wanted[0], (uint64_t)wanted[1], (uint64_t)m->n_used,
                       pimattn_i_module_chunks(m));
     return PIMATTN_ERR_PAGES;
-}
-
-PIMATTN_API pimattn_status pimattn_seq_create(pimattn_engine *engine, pimattn_seq *seq)
-{
-    if (!engine) return PIMATTN_ERR_ARGUMENT;
-    if (!seq) return pimattn_i_wrong(engine, "seq is NULL", 0);
-    for (uint32_t i = 0; i < engine->config.max_seqs; i++) {
-        pimattn_i_seq *s = &engine->seqs[i];
-        if (s->id) continue;
-        s->tokens = engine->tokens + (size_t)i * engine->config.shape.n_layers;
-        memset(s->tokens, 0, engine->config.shape.n_layers * sizeof *s->tokens);
-        s->generation++;
-        s->id = s->generation << 16 | i;
-        *seq = s->id;
-        return PIMATTN_OK;
-    }
-    pimhw_cause_write(&engine->why, "all %u sequences of max_seqs are alive",
-                      (uint64_t)engine->config.max_seqs);
-    return PIMATTN_ERR_SEQ;
-}
-
-PIMATTN_API pimattn_status pimattn_seq_free(pimattn_engine *engine, pimattn_seq seq)
-{
-    if (!engine) return PIMATTN_ERR_ARGUMENT;
-    pimattn_i_seq *s = pimattn_i_seq_find(engine, seq);
-    if (!s) return PIMATTN_ERR_SEQ;
-    if (engine->module) pimattn_i_module_release(engine, s);
-    pimattn_i_seq_release(&engine->pool, &engine->layout, s);
-    return PIMATTN_OK;
 }
 
 PIMATTN_API pimattn_status pimattn_seq_tokens(pimattn_engine *engine, pimattn_seq seq,
@@ -4268,40 +4797,135 @@ PIMATTN_API pimattn_status pimattn_seq_tokens(pimattn_engine *engine, pimattn_se
     return PIMATTN_OK;
 }
 
-/* Whether the pool allows a sequence that length; why not, in words. */
-static pimattn_status pimattn_i_may_hold(pimattn_engine *e, const pimattn_i_seq *s, uint64_t tokens)
+/* The same of one whose tokens are here. */
+static pimattn_i_seq *pimattn_i_seq_here(pimattn_engine *e, pimattn_seq seq)
 {
-    uint64_t free_pages = e->pool.n_pages_most - e->pool.n_used;
-    if (tokens > PIMATTN_I_MAX_TOKENS)
-        return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", tokens);
-    uint64_t fresh = pimattn_i_seq_fresh(&e->layout, s, tokens);
+    pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
+    if (!s || !s->swapped) return s;
+    pimhw_cause_write(&e->why, "sequence %u is swapped out", seq);
+    return NULL;
+}
+
+/* The same of one with as many tokens in every layer. */
+static pimattn_status pimattn_i_seq_even(pimattn_engine *e, pimattn_seq seq, pimattn_i_seq **s)
+{
+    *s = pimattn_i_seq_here(e, seq);
+    if (!*s) return PIMATTN_ERR_SEQ;
+    for (uint32_t i = 1; i < e->config.shape.n_layers; i++)
+        if ((*s)->tokens[i] != (*s)->tokens[0])
+            return pimattn_i_wrong(e, "layer %u has another length than layer 0", i);
+    return PIMATTN_OK;
+}
+
+static void pimattn_i_seq_length(const pimattn_engine *e, pimattn_i_seq *s, uint64_t tokens)
+{
+    for (uint32_t i = 0; i < e->config.shape.n_layers; i++)
+        s->tokens[i] = tokens;
+}
+
+/* Whether the pool allows a sequence to write tokens from .. to - 1; why not, in words. */
+static pimattn_status pimattn_i_may_hold(pimattn_engine *e, const pimattn_i_seq *s, uint64_t from,
+                                         uint64_t to)
+{
+    uint64_t most = e->config.reserve_tokens;
+    uint64_t free_pages = e->pool.n_pages_most - pimattn_i_pool_held(&e->pool);
+    if (to > PIMATTN_I_MAX_TOKENS)
+        return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", to);
+    if (most && to > most) {
+        pimhw_cause_write(&e->why, "%u tokens are more than the %u of reserve_tokens", to, most);
+        return PIMATTN_ERR_PAGES;
+    }
+    if (e->module) return PIMATTN_OK; /* chunks are judged as they are taken */
+    uint64_t fresh = pimattn_i_seq_fresh(&e->pool, &e->layout, s, from, to);
     if (fresh <= free_pages) return PIMATTN_OK;
-    pimhw_cause_write(&e->why, "%u tokens need %u more KV pages; %u of %u are free", tokens, fresh,
+    pimhw_cause_write(&e->why, "%u tokens need %u more KV pages; %u of %u are free", to, fresh,
                       free_pages, e->pool.n_pages_most);
     return PIMATTN_ERR_PAGES;
 }
 
-static pimattn_status pimattn_i_hold(pimattn_engine *e, pimattn_i_seq *s, uint64_t tokens)
+static pimattn_status pimattn_i_hold(pimattn_engine *e, pimattn_i_seq *s, uint64_t from,
+                                     uint64_t to)
 {
-    pimattn_status status = pimattn_i_seq_hold(&e->pool, &e->layout, s, tokens);
+    if (e->module) return pimattn_i_module_hold(e, s, to);
+    pimattn_status status = pimattn_i_seq_hold(&e->pool, &e->layout, s, from, to);
     if (status == PIMATTN_ERR_MEMORY)
-        pimhw_cause_write(&e->why, "no memory for KV pages of %u tokens", tokens);
+        pimhw_cause_write(&e->why, "no memory for KV pages of %u tokens", to);
     return status;
+}
+
+/* Both; at least what every sequence takes. */
+static pimattn_status pimattn_i_fit(pimattn_engine *e, pimattn_i_seq *s, uint64_t from, uint64_t to)
+{
+    to = pimattn_i_max(to, e->config.reserve_tokens);
+    pimattn_status status = pimattn_i_may_hold(e, s, from, to);
+    return status == PIMATTN_OK ? pimattn_i_hold(e, s, from, to) : status;
 }
 
 PIMATTN_API pimattn_status pimattn_seq_reserve(pimattn_engine *engine, pimattn_seq seq,
                                                uint64_t n_tokens)
 {
+    pimattn_i_seq *s;
+    if (!engine) return PIMATTN_ERR_ARGUMENT;
+    pimattn_status status = pimattn_i_seq_even(engine, seq, &s);
+    if (status != PIMATTN_OK) return status;
+    return pimattn_i_fit(engine, s, s->tokens[0], pimattn_i_add(s->tokens[0], n_tokens));
+}
+
+/* A slot for a new sequence, with no token and no page. */
+static pimattn_status pimattn_i_seq_new(pimattn_engine *e, pimattn_i_seq **s)
+{
+    for (uint32_t i = 0; i < e->config.max_seqs; i++) {
+        if (e->seqs[i].id) continue;
+        *s = &e->seqs[i];
+        (*s)->generation++;
+        (*s)->id = (*s)->generation << 16 | i;
+        (*s)->begin = (*s)->swapped = (*s)->arrival = 0;
+        (*s)->tokens = e->tokens + (size_t)i * e->config.shape.n_layers;
+        pimattn_i_seq_length(e, *s, 0);
+        return PIMATTN_OK;
+    }
+    pimhw_cause_write(&e->why, "all %u sequences of max_seqs are alive",
+                      (uint64_t)e->config.max_seqs);
+    return PIMATTN_ERR_SEQ;
+}
+
+static void pimattn_i_seq_end(pimattn_engine *e, pimattn_i_seq *s)
+{
+    if (e->module) pimattn_i_module_release(e, s);
+    pimattn_i_seq_empty(&e->pool, &e->layout, s);
+    s->id = 0;
+}
+
+/* Names a new sequence, or ends it if it could not be made. */
+static pimattn_status pimattn_i_seq_made(pimattn_engine *e, pimattn_i_seq *s, pimattn_status status,
+                                         pimattn_seq *seq)
+{
+    if (status == PIMATTN_ERR_MEMORY)
+        pimhw_cause_write(&e->why, "no memory for the pages of a new sequence");
+    if (status == PIMATTN_OK)
+        *seq = s->id;
+    else
+        pimattn_i_seq_end(e, s);
+    return status;
+}
+
+PIMATTN_API pimattn_status pimattn_seq_create(pimattn_engine *engine, pimattn_seq *seq)
+{
+    pimattn_i_seq *s;
+    if (!engine) return PIMATTN_ERR_ARGUMENT;
+    if (!seq) return pimattn_i_wrong(engine, "seq is NULL", 0);
+    pimattn_status status = pimattn_i_seq_new(engine, &s);
+    if (status != PIMATTN_OK) return status;
+    return pimattn_i_seq_made(engine, s, pimattn_i_fit(engine, s, 0, 0), seq);
+}
+
+PIMATTN_API pimattn_status pimattn_seq_free(pimattn_engine *engine, pimattn_seq seq)
+{
     if (!engine) return PIMATTN_ERR_ARGUMENT;
     pimattn_i_seq *s = pimattn_i_seq_find(engine, seq);
     if (!s) return PIMATTN_ERR_SEQ;
-    for (uint32_t i = 1; i < engine->config.shape.n_layers; i++)
-        if (s->tokens[i] != s->tokens[0])
-            return pimattn_i_wrong(engine, "layer %u has another length than layer 0", i);
-    uint64_t tokens = pimattn_i_add(s->tokens[0], n_tokens);
-    if (engine->module) return pimattn_i_module_hold(engine, s, tokens);
-    pimattn_status status = pimattn_i_may_hold(engine, s, tokens);
-    return status == PIMATTN_OK ? pimattn_i_hold(engine, s, tokens) : status;
+    pimattn_i_seq_end(engine, s);
+    return PIMATTN_OK;
 }
 
 /* Whether a byte stride (0: packed) can hold rows of so many bytes, and n of them memory. */
@@ -4476,20 +5100,19 @@ static bool pimattn_i_append_head(pimattn_i_writing *w, bool is_v, const pimattn
     return true;
 }
 
-/* Rows of all heads into the banks, and what that costs. */
+/* Rows of all heads into the banks, and what that costs; k may be NULL. */
 static pimattn_status pimattn_i_module_append(pimattn_engine *e, pimattn_i_seq *s, uint32_t layer,
                                               const pimattn_i_rows *k, const pimattn_i_rows *v,
-                                              uint64_t n)
+                                              uint64_t before, uint64_t n)
 {
     pimattn_i_module *m = e->module;
     pimhw_readings r;
     uint32_t group = m->n_heads / e->config.shape.n_kv_heads;
     bool done = pimhw_device_begin(e->planner.device, NULL) == PIMHW_OK;
     for (uint32_t h = 0; h < m->n_heads && done; h++)
-        for (uint32_t which = 0; which < 2 && done; which++) {
+        for (uint32_t which = k ? 0 : 1; which < 2 && done; which++) {
             pimattn_i_writing w = {e, pimattn_i_lists_of(e, s, layer, h) + which, 0, UINT32_MAX};
-            done = pimattn_i_append_head(&w, which == 1, which ? v : k, h / group, s->tokens[layer],
-                                         n);
+            done = pimattn_i_append_head(&w, which == 1, which ? v : k, h / group, before, n);
         }
     if (!done) return PIMATTN_ERR_MEMORY;
     if (pimhw_device_finish(e->planner.device, &r, &e->why) != PIMHW_OK) return PIMATTN_ERR_DEVICE;
@@ -4497,6 +5120,30 @@ static pimattn_status pimattn_i_module_append(pimattn_engine *e, pimattn_i_seq *
     m->append_pJ += r.total_pJ;
     for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++)
         m->append_commands += r.commands[i];
+    return PIMATTN_OK;
+}
+
+/* Truncates: what is left of V's last column gets zeros behind, for 0 times NaN is not 0. */
+static pimattn_status pimattn_i_module_truncate(pimattn_engine *e, pimattn_i_seq *s,
+                                                uint64_t tokens)
+{
+    pimattn_i_module *m = e->module;
+    uint32_t lanes = pimhw_config_lanes(&m->plan.device), dim = e->config.shape.head_dim_v;
+    uint64_t rest = pimattn_i_min((lanes - tokens % lanes) % lanes, s->tokens[0] - tokens);
+    uint64_t kept = pimattn_i_max(tokens, e->config.reserve_tokens), bytes = 4 * (uint64_t)dim;
+    bytes *= e->config.shape.n_kv_heads;
+    unsigned char *zeros = (unsigned char *)pimattn_i_zeroed(&e->config.allocator, bytes, 1);
+    pimattn_i_rows rows = {zeros, 0, dim, PIMATTN_F32, "v", true};
+    pimattn_status status = zeros ? PIMATTN_OK : PIMATTN_ERR_MEMORY;
+    for (uint32_t i = 0; i < e->config.shape.n_layers && rest > 0 && status == PIMATTN_OK; i++)
+        status = pimattn_i_module_append(e, s, i, NULL, &rows, tokens, rest);
+    pimattn_i_release(&e->config.allocator, zeros, bytes);
+    if (!zeros) pimhw_cause_write(&e->why, "no memory for a row of zeros");
+    if (status != PIMATTN_OK) return status;
+    for (uint32_t i = 0; i < e->config.shape.n_layers * m->n_heads * 2; i++)
+        pimattn_i_list_keep(m, &pimattn_i_lists_of(e, s, 0, 0)[i],
+                            (uint32_t)pimattn_i_chunks_of(&m->plan, i % 2, kept));
+    pimattn_i_seq_length(e, s, tokens);
     return PIMATTN_OK;
 }
 
@@ -4509,7 +5156,7 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq se
     const pimattn_shape *shape = &e->config.shape;
     if (layer >= shape->n_layers)
         return pimattn_i_wrong(e, "layer %u is not below n_layers", layer);
-    pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
+    pimattn_i_seq *s = pimattn_i_seq_here(e, seq);
     if (!s) return PIMATTN_ERR_SEQ;
     if (n_tokens == 0) return PIMATTN_OK;
     if (!k || (!v && !shape->v_in_k))
@@ -4520,10 +5167,10 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq se
     if (!pimattn_i_stride_fits(&v_stride, (uint64_t)4 * shape->n_kv_heads * shape->head_dim_v,
                                n_tokens))
         return pimattn_i_wrong(e, "v_stride %u is less than a row, or too large", v_stride);
-    uint64_t tokens = pimattn_i_add(s->tokens[layer], n_tokens);
+    uint64_t before = s->tokens[layer], tokens = pimattn_i_add(before, n_tokens);
     bool banks = e->module != NULL; /* there both are of the lanes' type */
     uint32_t lane = e->config.device.lane_type == PIMHW_LANE_F16 ? PIMATTN_F16 : PIMATTN_BF16;
-    pimattn_status status = banks ? PIMATTN_OK : pimattn_i_may_hold(e, s, tokens);
+    pimattn_status status = pimattn_i_may_hold(e, s, before, tokens);
     pimattn_i_rows k_rows = {(const unsigned char *)k,     k_stride, shape->head_dim,
                              banks ? lane : shape->k_type, "k",      false};
     pimattn_i_rows v_rows = {(const unsigned char *)v,     v_stride, shape->head_dim_v,
@@ -4531,23 +5178,638 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq se
     if (status == PIMATTN_OK) status = pimattn_i_range_check(e, &k_rows, n_tokens);
     if (status == PIMATTN_OK && !shape->v_in_k)
         status = pimattn_i_range_check(e, &v_rows, n_tokens);
-    if (status == PIMATTN_OK)
-        status = banks ? pimattn_i_module_hold(e, s, tokens) : pimattn_i_hold(e, s, tokens);
+    if (status == PIMATTN_OK) status = pimattn_i_hold(e, s, before, tokens);
     if (status == PIMATTN_OK && banks)
-        status = pimattn_i_module_append(e, s, layer, &k_rows, &v_rows, n_tokens);
+        status = pimattn_i_module_append(e, s, layer, &k_rows, &v_rows, before, n_tokens);
     if (status != PIMATTN_OK) return status;
     if (!banks) pimattn_i_append_rows(e, s, layer, &k_rows, &v_rows, n_tokens);
     s->tokens[layer] += n_tokens;
     return PIMATTN_OK;
 }
 
+/* -- life cycle -- */
+
+/* What the device way does not have yet. */
+static pimattn_status pimattn_i_paged(pimattn_engine *e)
+{
+    if (!e) return PIMATTN_ERR_ARGUMENT;
+    if (!e->module) return PIMATTN_OK;
+    pimhw_cause_write(&e->why, "the device way has only create, append, truncate and free so far");
+    return PIMATTN_ERR_DEVICE;
+}
+
+PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *engine, pimattn_seq *child,
+                                            pimattn_seq parent)
+{
+    pimattn_engine *e = engine;
+    pimattn_i_seq *from, *s;
+    pimattn_status status = pimattn_i_paged(e);
+    if (status == PIMATTN_OK && !child) return pimattn_i_wrong(e, "child is NULL", 0);
+    if (status == PIMATTN_OK) status = pimattn_i_seq_even(e, parent, &from);
+    if (status == PIMATTN_OK) status = pimattn_i_seq_new(e, &s);
+    if (status != PIMATTN_OK) return status;
+    uint64_t tokens = from->tokens[0];
+    s->begin = from->begin;
+    status = pimattn_i_seq_share(&e->pool, &e->layout, s, from,
+                                 pimattn_i_ceil_div(tokens, e->layout.page_tokens));
+    if (status == PIMATTN_OK) status = pimattn_i_fit(e, s, tokens, tokens);
+    pimattn_i_seq_length(e, s, tokens);
+    return pimattn_i_seq_made(e, s, status, child);
+}
+
+PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *engine, pimattn_seq seq, uint64_t first,
+                                            uint64_t end)
+{
+    pimattn_engine *e = engine;
+    pimattn_i_seq *s;
+    if (!e) return PIMATTN_ERR_ARGUMENT;
+    pimattn_status status = pimattn_i_seq_even(e, seq, &s);
+    if (status != PIMATTN_OK) return status;
+    if (end > s->tokens[0]) return pimattn_i_wrong(e, "%u tokens are beyond the length", end);
+    if (first > end) return pimattn_i_wrong(e, "first token %u is beyond the end", first);
+    if (first < s->begin) return pimattn_i_wrong(e, "token %u is gone", first);
+    if (first > 0) status = pimattn_i_paged(e);
+    if (status != PIMATTN_OK) return status;
+    if (e->module) return pimattn_i_module_truncate(e, s, end);
+    uint64_t gone = pimattn_i_seq_first(&e->layout, s), page = e->layout.page_tokens;
+    uint64_t last = pimattn_i_max(end, e->config.reserve_tokens);
+    last = pimattn_i_min(pimattn_i_ceil_div(last, page), s->n_pages);
+    pimattn_i_seq_cut(&e->pool, &e->layout, s, pimattn_i_max(last, gone), s->n_pages);
+    pimattn_i_seq_cut(&e->pool, &e->layout, s, gone, pimattn_i_min(first / page, last));
+    s->n_pages = pimattn_i_max(last, first / page);
+    s->begin = first;
+    pimattn_i_seq_length(e, s, end);
+    return PIMATTN_OK;
+}
+
+PIMATTN_API pimattn_status pimattn_seq_truncate(pimattn_engine *engine, pimattn_seq seq,
+                                                uint64_t n_tokens)
+{
+    const pimattn_i_seq *s = engine ? pimattn_i_seq_find(engine, seq) : NULL;
+    if (s && n_tokens < s->begin)
+        return pimattn_i_wrong(engine, "to %u tokens: its first token is behind", n_tokens);
+    return pimattn_seq_keep(engine, seq, s ? s->begin : 0, n_tokens);
+}
+
+/* The start of a chain. */
+static pimattn_i_entry pimattn_i_chain_of(const pimattn_engine *e, uint64_t salt)
+{
+    pimattn_i_entry like;
+    memset(&like, 0, sizeof like);
+    like.hash = pimattn_i_mix(0, salt);
+    like.salt = salt;
+    like.page_tokens = e->layout.page_tokens;
+    return like;
+}
+
+PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *engine, pimattn_seq seq,
+                                                   const uint32_t *tokens, uint64_t n_tokens,
+                                                   uint64_t salt)
+{
+    pimattn_engine *e = engine;
+    pimattn_i_seq *s;
+    pimattn_status status = pimattn_i_paged(e);
+    if (status == PIMATTN_OK) status = pimattn_i_seq_even(e, seq, &s);
+    if (status != PIMATTN_OK) return status;
+    if (!tokens) return pimattn_i_wrong(e, "tokens is NULL", 0);
+    if (n_tokens > s->tokens[0])
+        return pimattn_i_wrong(e, "%u tokens are beyond the length", n_tokens);
+    if (s->begin > 0) return pimattn_i_wrong(e, "the tokens before %u are gone", s->begin);
+    uint64_t n = n_tokens / e->layout.page_tokens;
+    pimattn_i_store *st = &e->pool.store;
+    if (pimattn_i_store_grow(&e->pool, st->n + n) != PIMATTN_OK) {
+        pimhw_cause_write(&e->why, "no memory to remember %u pages", n);
+        return PIMATTN_ERR_MEMORY;
+    }
+    pimattn_i_entry like = pimattn_i_chain_of(e, salt);
+    for (uint64_t i = 0; i < n; i++, tokens += like.page_tokens) {
+        const uint32_t *pages = pimattn_i_table_at(&e->layout, s, i, 0);
+        uint32_t at = pimattn_i_store_find(st, &like, tokens);
+        if (!at && e->pool.refs[*pages].entry) break;
+        if (!at) at = pimattn_i_store_add(&e->pool, &like, tokens, pages);
+        like.parent = pimattn_i_entry_at(st, at)->serial;
+    }
+    return PIMATTN_OK;
+}
+
+PIMATTN_API pimattn_status pimattn_prefix_start(pimattn_engine *engine, pimattn_seq *seq,
+                                                const uint32_t *tokens, uint64_t n_tokens,
+                                                uint64_t salt, uint64_t *n_known)
+{
+    pimattn_engine *e = engine;
+    pimattn_i_seq *s;
+    pimattn_status status = pimattn_i_paged(e);
+    if (status != PIMATTN_OK) return status;
+    if (!seq || !n_known || !tokens) return pimattn_i_wrong(e, "seq, tokens or n_known is NULL", 0);
+    status = pimattn_i_seq_new(e, &s);
+    if (status != PIMATTN_OK) return status;
+    const pimattn_i_store *st = &e->pool.store;
+    uint64_t known = 0, n = pimattn_i_min(n_tokens / e->layout.page_tokens, st->n);
+    pimattn_i_entry like = pimattn_i_chain_of(e, salt);
+    status = pimattn_i_table_grow(&e->pool.allocator, &e->layout, s, n);
+    for (uint64_t i = 0; i < n && status == PIMATTN_OK; i++, tokens += like.page_tokens) {
+        uint32_t at = pimattn_i_store_find(st, &like, tokens);
+        if (!at) break;
+        pimattn_i_entry *entry = pimattn_i_entry_at(st, at);
+        memcpy(pimattn_i_table_at(&e->layout, s, i, 0), pimattn_i_entry_pages(entry),
+               (size_t)e->pool.set_pages * sizeof(uint32_t));
+        pimattn_i_set_share(&e->pool, pimattn_i_entry_pages(entry));
+        like.parent = entry->serial;
+        s->n_pages++;
+    }
+    if (status == PIMATTN_OK) {
+        known = s->n_pages * e->layout.page_tokens;
+        pimattn_i_seq_length(e, s, known);
+        status = pimattn_i_fit(e, s, known, known);
+    }
+    status = pimattn_i_seq_made(e, s, status, seq);
+    if (status == PIMATTN_OK) *n_known = known;
+    return status;
+}
+
+PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *engine, uint64_t *bytes_moved)
+{
+    pimattn_engine *e = engine;
+    pimattn_status status = pimattn_i_paged(e);
+    if (status != PIMATTN_OK) return status;
+    pimattn_i_pool *pool = &e->pool;
+    uint64_t n_moved = 0, end = pimattn_i_compact_begin(pool);
+    for (uint32_t i = 0; i < e->config.max_seqs; i++) {
+        const pimattn_i_seq *s = &e->seqs[i];
+        uint64_t first = pimattn_i_seq_first(&e->layout, s);
+        if (s->id && s->n_pages > first)
+            n_moved += pimattn_i_compact_move(pool, pimattn_i_table_at(&e->layout, s, first, 0),
+                                              (s->n_pages - first) * pool->set_pages, end);
+    }
+    for (uint32_t i = 1; i <= pool->store.n_most; i++) {
+        pimattn_i_entry *entry = pimattn_i_entry_at(&pool->store, i);
+        if (entry->serial)
+            n_moved +=
+                pimattn_i_compact_move(pool, pimattn_i_entry_pages(entry), pool->set_pages, end);
+    }
+    pimattn_i_compact_end(pool, end);
+    e->moved_bytes += n_moved * pool->page_bytes;
+    if (bytes_moved) *bytes_moved = n_moved * pool->page_bytes;
+    return PIMATTN_OK;
+}
+
+/*
+ * A state on its way. All numbers are little-endian. Words of 8 bytes, and the hash of all before:
+ * what it is and its shape; then of every sequence its head and hash, its rows and hash. Rows: of
+ * every layer and head all K, scales of K, V, scales of V. Any bit that changes changes the hash.
+ */
+typedef struct pimattn_i_flow {
+    pimattn_stream stream;
+    bool reading, failed;
+    uint64_t at, hash;
+} pimattn_i_flow;
+
+enum {
+    PIMATTN_I_STATE_VERSION = 1,
+    PIMATTN_I_STATE_WORDS = 9, /* before the hash */
+    PIMATTN_I_STATE_SEQ = 5,
+    PIMATTN_I_FLOW = 1024
+};
+
+#define PIMATTN_I_STATE_MAGIC 0x6e747461006d6970u /* "pim", 0, "attn" */
+
+static void pimattn_i_flow_bytes(pimattn_i_flow *f, unsigned char *bytes, size_t n)
+{
+    const pimattn_stream *s = &f->stream;
+    if (s->memory && n <= s->bytes - f->at) {
+        unsigned char *there = (unsigned char *)s->memory + f->at;
+        memcpy(f->reading ? bytes : there, f->reading ? there : bytes, n);
+    } else if (s->memory) {
+        f->failed = true;
+    } else {
+        f->failed = !(f->reading ? s->read(s->user, bytes, n) : s->write(s->user, bytes, n));
+    }
+    f->at += n;
+}
+
+/* To or from little-endian numbers. */
+static void pimattn_i_flow_order(void *to, const void *from, size_t n, size_t size)
+{
+    const uint16_t one = 1;
+    bool little = *(const unsigned char *)&one == 1;
+    unsigned char *out = (unsigned char *)to;
+    const unsigned char *in = (const unsigned char *)from;
+    if (little) memcpy(out, in, n * size);
+    for (size_t i = 0; !little && i < n * size; i++)
+        out[i] = in[i / size * size + size - 1 - i % size];
+}
+
+/* Moves n numbers of so many bytes. */
+static void pimattn_i_flow_move(pimattn_i_flow *f, void *data, size_t n, size_t size)
+{
+    unsigned char buffer[PIMATTN_I_FLOW + 8], *at = (unsigned char *)data;
+    for (size_t k; n > 0 && !f->failed; n -= k, at += k * size) {
+        k = (size_t)pimattn_i_min(n, PIMATTN_I_FLOW / size);
+        memset(buffer + k * size, 0, 8);
+        if (!f->reading) pimattn_i_flow_order(buffer, at, k, size);
+        pimattn_i_flow_bytes(f, buffer, k * size);
+        if (f->failed) return;
+        for (size_t i = 0; i < k * size; i += 8) {
+            uint64_t word;
+            pimattn_i_flow_order(&word, buffer + i, 1, sizeof word);
+            f->hash = pimattn_i_mix(f->hash, word);
+        }
+        if (f->reading) pimattn_i_flow_order(at, buffer, k, size);
+    }
+}
+
+/* The hash of all before. */
+static pimattn_status pimattn_i_flow_sum(pimattn_engine *e, pimattn_i_flow *f)
+{
+    uint64_t hash = f->hash, there = hash;
+    pimattn_i_flow_move(f, &there, 1, sizeof there);
+    f->hash = pimattn_i_mix(hash, 1); /* a hash mixed with itself is 0 */
+    if (!f->failed && there == hash) return PIMATTN_OK;
+    pimhw_cause_write(
+        &e->why,
+        f->failed ? "the state ends before byte %u" : "the state is damaged before byte %u", f->at);
+    return PIMATTN_ERR_STATE;
+}
+
+/* What a state is, and of which shape. */
+static pimattn_status pimattn_i_flow_head(pimattn_engine *e, pimattn_i_flow *f, uint64_t *n_seqs)
+{
+    static const char names[PIMATTN_I_STATE_WORDS][12] = {
+        "", "version", "", "n_layers", "n_kv_heads", "head_dim", "head_dim_v", "k_type", "v_type"};
+    const pimattn_shape *s = &e->config.shape;
+    const uint64_t want[PIMATTN_I_STATE_WORDS] = {
+        PIMATTN_I_STATE_MAGIC, PIMATTN_I_STATE_VERSION,       *n_seqs,   s->n_layers, s->n_kv_heads,
+        s->head_dim,           s->v_in_k ? 0 : s->head_dim_v, s->k_type, s->v_type};
+    uint64_t is[PIMATTN_I_STATE_WORDS];
+    memcpy(is, want, sizeof is);
+    pimattn_i_flow_move(f, is, PIMATTN_I_STATE_WORDS, sizeof *is);
+    *n_seqs = is[2];
+    is[2] = want[2];
+    pimattn_status status = PIMATTN_OK;
+    for (uint32_t i = 0; i < PIMATTN_I_STATE_WORDS && !f->failed && status == PIMATTN_OK; i++) {
+        if (i == 2) status = pimattn_i_flow_sum(e, f); /* another version may have others */
+        if (status != PIMATTN_OK || is[i] == want[i]) continue;
+        pimhw_cause_write(&e->why, i ? "the state has %s %u, not %u" : "%sthis is no saved state",
+                          names[i], is[i], want[i]);
+        status = PIMATTN_ERR_STATE;
+    }
+    return f->failed ? pimattn_i_flow_sum(e, f) : status;
+}
+
+static void pimattn_i_flow_rows(const pimattn_engine *e, pimattn_i_flow *f, const pimattn_i_seq *s,
+                                uint64_t first)
+{
+    const pimattn_i_layout *lay = &e->layout;
+    const pimattn_shape *shape = &e->config.shape;
+    const uint64_t offset[4] = {0, lay->k_scale_offset, lay->v_offset, lay->v_scale_offset};
+    const uint32_t dim[4] = {shape->head_dim, shape->k_type == PIMATTN_INT8,
+                             shape->v_in_k ? 0 : shape->head_dim_v,
+                             shape->v_type == PIMATTN_INT8 && !shape->v_in_k};
+    const uint32_t type[4] = {shape->k_type, PIMATTN_F32, shape->v_type, PIMATTN_F32};
+    uint64_t at;
+    for (uint32_t part = 0; part < 4 * lay->n_layers * lay->n_kv_heads; part++) {
+        uint32_t head = part / 4 % lay->n_kv_heads, layer = part / 4 / lay->n_kv_heads;
+        uint32_t n = dim[part % 4], size = pimattn_i_type_bytes(type[part % 4]);
+        for (uint64_t t = first; t < s->tokens[0] && n > 0 && !f->failed; t++) {
+            unsigned char *run = pimattn_i_run(&e->pool, lay, s, layer, head, t, &at);
+            pimattn_i_flow_move(f, run + offset[part % 4] + at * n * size, n, size);
+        }
+    }
+}
+
+/* The sequence that is the i'th of a state under way, from 1 on; NULL. */
+static pimattn_i_seq *pimattn_i_arrived(pimattn_engine *e, uint64_t i)
+{
+    for (uint32_t slot = 0; slot < e->config.max_seqs; slot++)
+        if (i > 0 && e->seqs[slot].id && e->seqs[slot].arrival == i) return &e->seqs[slot];
+    return NULL;
+}
+
+/* Makes room for the tokens of a head that was read, and takes those that another has. */
+static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
+                                          const uint64_t head[PIMATTN_I_STATE_SEQ])
+{
+    uint64_t begin = head[1], tokens = head[2], has = head[4];
+    const pimattn_i_seq *from = pimattn_i_arrived(e, head[3]);
+    bool shares = from && from != s && from->begin <= begin && has <= from->tokens[0];
+    if (begin > tokens || has > tokens || tokens > PIMATTN_I_MAX_TOKENS || (has > 0 && !shares)) {
+        pimhw_cause_write(&e->why, "the state has a sequence that cannot be");
+        return PIMATTN_ERR_STATE;
+    }
+    pimattn_status status = PIMATTN_OK;
+    s->begin = begin;
+    s->n_pages = pimattn_i_seq_first(&e->layout, s);
+    if (has > begin)
+        status = pimattn_i_seq_share(&e->pool, &e->layout, s, from,
+                                     pimattn_i_ceil_div(has, e->layout.page_tokens));
+    if (status == PIMATTN_OK) status = pimattn_i_fit(e, s, pimattn_i_max(has, begin), tokens);
+    pimattn_i_seq_length(e, s, tokens);
+    return status;
+}
+
+/* Says where most of a sequence's tokens are, if an earlier one of the state shares their pages. */
+static void pimattn_i_flow_source(const pimattn_engine *e, const pimattn_i_seq *s, uint64_t *head)
+{
+    const pimattn_i_layout *lay = &e->layout;
+    for (uint32_t slot = 0; slot < e->config.max_seqs; slot++) {
+        const pimattn_i_seq *with = &e->seqs[slot];
+        if (!with->id || with->arrival == 0 || with->arrival >= s->arrival) continue;
+        uint64_t i = pimattn_i_seq_first(lay, s), n = pimattn_i_min(s->n_pages, with->n_pages);
+        while (i < n && *pimattn_i_table_at(lay, s, i, 0) == *pimattn_i_table_at(lay, with, i, 0))
+            i++;
+        n = pimattn_i_min(i * lay->page_tokens, pimattn_i_min(s->tokens[0], with->tokens[0]));
+        if (with->begin > s->begin || n <= pimattn_i_max(head[4], s->begin)) continue;
+        head[3] = with->arrival;
+        head[4] = n;
+    }
+}
+
+/* A sequence of a state: written from s, or read into s, which has no pages. */
+static pimattn_status pimattn_i_flow_seq(pimattn_engine *e, pimattn_i_flow *f, pimattn_i_seq *s)
+{
+    uint64_t head[PIMATTN_I_STATE_SEQ] = {s->id, s->begin, s->tokens[0], 0, 0};
+    if (!f->reading) pimattn_i_flow_source(e, s, head);
+    pimattn_i_flow_move(f, head, PIMATTN_I_STATE_SEQ, sizeof *head);
+    pimattn_status status = pimattn_i_flow_sum(e, f);
+    if (status == PIMATTN_OK && f->reading) status = pimattn_i_flow_room(e, s, head);
+    if (status != PIMATTN_OK) return status;
+    pimattn_i_flow_rows(e, f, s, pimattn_i_max(head[1], head[4]));
+    return pimattn_i_flow_sum(e, f);
+}
+
+/* Bytes of so many tokens in all layers. */
+static uint64_t pimattn_i_row_bytes(const pimattn_engine *e, uint64_t tokens)
+{
+    const pimattn_shape *s = &e->config.shape;
+    uint64_t scales = (s->k_type == PIMATTN_INT8 ? 1u : 0u) + (s->v_type == PIMATTN_INT8 ? 1u : 0u);
+    uint64_t row = e->layout.k_row_bytes + e->layout.v_row_bytes + scales * sizeof(float);
+    if (s->v_in_k) row /= 2; /* K and its scale stand for both */
+    return tokens * e->pool.set_pages * row;
+}
+
+static void pimattn_i_unmark(pimattn_engine *e)
+{
+    for (uint32_t i = 0; i < e->config.max_seqs; i++)
+        e->seqs[i].arrival = 0;
+}
+
+/* Numbers the sequences of a state; how many they are, and its bytes. */
+static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs, size_t n_seqs,
+                                     uint64_t *n, uint64_t *bytes)
+{
+    pimattn_status status = pimattn_i_paged(e);
+    if (status != PIMATTN_OK) return status;
+    pimattn_i_unmark(e);
+    *n = 0;
+    *bytes = (PIMATTN_I_STATE_WORDS + 1) * sizeof(uint64_t);
+    for (size_t i = 0; i < (seqs ? n_seqs : e->config.max_seqs); i++) {
+        pimattn_i_seq *s;
+        if (!seqs && !e->seqs[i].id) continue;
+        status = pimattn_i_seq_even(e, seqs ? seqs[i] : e->seqs[i].id, &s);
+        if (status != PIMATTN_OK) return status;
+        if (s->arrival) return pimattn_i_wrong(e, "sequence %u is there twice", s->id);
+        uint64_t head[PIMATTN_I_STATE_SEQ] = {0, 0, 0, 0, 0};
+        s->arrival = ++*n;
+        pimattn_i_flow_source(e, s, head);
+        uint64_t first = pimattn_i_max(s->begin, head[4]);
+        *bytes += (PIMATTN_I_STATE_SEQ + 2) * sizeof(uint64_t);
+        *bytes += pimattn_i_row_bytes(e, s->tokens[0] - first);
+    }
+    return PIMATTN_OK;
+}
+
+static pimattn_i_flow pimattn_i_flow_of(const pimattn_stream *stream, bool reading)
+{
+    pimattn_i_flow f = {*stream, reading, false, 0, 0};
+    return f;
+}
+
+/* Says what a state takes and writes it; *hash: of it. */
+static pimattn_status pimattn_i_save(pimattn_engine *e, const pimattn_seq *seqs, size_t n_seqs,
+                                     const pimattn_stream *stream, uint64_t *bytes, uint64_t *hash)
+{
+    uint64_t n;
+    pimattn_status status = pimattn_i_mark(e, seqs, n_seqs, &n, bytes);
+    if (status != PIMATTN_OK || !stream) return status;
+    if (!stream->memory && !stream->write)
+        return pimattn_i_wrong(e, "stream has neither memory nor write", 0);
+    if (stream->memory && stream->bytes < *bytes)
+        return pimattn_i_wrong(e, "the state takes %u bytes, more than there are", *bytes);
+    pimattn_i_flow f = pimattn_i_flow_of(stream, false);
+    status = pimattn_i_flow_head(e, &f, &n);
+    for (uint64_t i = 1; i <= n && status == PIMATTN_OK; i++)
+        status = pimattn_i_flow_seq(e, &f, pimattn_i_arrived(e, i));
+    *hash = f.hash | 1;
+    return status;
+}
+
+PIMATTN_API pimattn_status pimattn_save(pimattn_engine *engine, const pimattn_seq *seqs,
+                                        size_t n_seqs, const pimattn_stream *stream,
+                                        uint64_t *bytes)
+{
+    uint64_t need, hash;
+    if (engine && !stream && !bytes) return pimattn_i_wrong(engine, "stream and bytes are NULL", 0);
+    pimattn_status status = pimattn_i_save(engine, seqs, n_seqs, stream, &need, &hash);
+    if (status == PIMATTN_OK && bytes) *bytes = need;
+    return status;
+}
+
+PIMATTN_API pimattn_status pimattn_restore(pimattn_engine *engine, pimattn_seq *seqs, size_t n_most,
+                                           size_t *n_seqs, const pimattn_stream *stream)
+{
+    pimattn_engine *e = engine;
+    uint64_t n = 0;
+    pimattn_status status = pimattn_i_paged(e);
+    if (status != PIMATTN_OK) return status;
+    if (!n_seqs || (!seqs && n_most > 0)) return pimattn_i_wrong(e, "seqs or n_seqs is NULL", 0);
+    if (!stream || (!stream->memory && !stream->read))
+        return pimattn_i_wrong(e, "stream has neither memory nor read", 0);
+    pimattn_i_flow f = pimattn_i_flow_of(stream, true);
+    pimattn_i_unmark(e);
+    status = pimattn_i_flow_head(e, &f, &n);
+    if (status == PIMATTN_OK && n > n_most)
+        return pimattn_i_wrong(e, "the state has %u sequences, more than seqs has room for", n);
+    for (uint64_t i = 1; i <= n && status == PIMATTN_OK; i++) {
+        pimattn_i_seq *s;
+        status = pimattn_i_seq_new(e, &s);
+        if (status != PIMATTN_OK) break;
+        s->arrival = i;
+        status = pimattn_i_flow_seq(e, &f, s);
+    }
+    for (uint32_t slot = 0; slot < e->config.max_seqs; slot++) {
+        pimattn_i_seq *s = &e->seqs[slot];
+        if (s->id && s->arrival)
+            status = pimattn_i_seq_made(e, s, status, status ? NULL : &seqs[s->arrival - 1]);
+    }
+    if (status == PIMATTN_OK) *n_seqs = (size_t)n;
+    return status;
+}
+
+static void pimattn_i_charge(pimattn_engine *e, uint64_t tokens, pimattn_transfer *transfer)
+{
+    pimattn_transfer t;
+    t.bytes = pimattn_i_row_bytes(e, tokens);
+    t.ns = (double)t.bytes * 1e3 / e->config.device.link_MBps;
+    t.pJ = (double)pimattn_i_ceil_div(t.bytes, 32) * e->config.device.eLINK_fJ * 1e-3;
+    e->swapped.bytes += t.bytes;
+    e->swapped.ns += t.ns;
+    e->swapped.pJ += t.pJ;
+    if (transfer) *transfer = t;
+}
+
+PIMATTN_API pimattn_status pimattn_seq_swap_out(pimattn_engine *engine, pimattn_seq seq,
+                                                void *memory, uint64_t bytes,
+                                                pimattn_transfer *transfer)
+{
+    pimattn_engine *e = engine;
+    pimattn_stream stream = {memory, bytes, NULL, NULL, NULL};
+    uint64_t need, hash;
+    if (e && !memory) return pimattn_i_wrong(e, "memory is NULL", 0);
+    pimattn_status status = pimattn_i_save(e, &seq, 1, &stream, &need, &hash);
+    if (status != PIMATTN_OK) return status;
+    pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
+    pimattn_i_seq_empty(&e->pool, &e->layout, s);
+    s->swapped = hash;
+    pimattn_i_charge(e, s->tokens[0] - s->begin, transfer);
+    return PIMATTN_OK;
+}
+
+PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *engine, pimattn_seq seq,
+                                               const void *memory, uint64_t bytes,
+                                               pimattn_transfer *transfer)
+{
+    pimattn_engine *e = engine;
+    pimattn_status status = pimattn_i_paged(e);
+    if (status != PIMATTN_OK) return status;
+    pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
+    if (!s) return PIMATTN_ERR_SEQ;
+    if (!memory) return pimattn_i_wrong(e, "memory is NULL", 0);
+    if (!s->swapped) return pimattn_i_wrong(e, "sequence %u is not swapped out", seq);
+    pimattn_stream stream = {(void *)(uintptr_t)memory, bytes, NULL, NULL, NULL}; /* only read */
+    pimattn_i_flow f = pimattn_i_flow_of(&stream, true);
+    uint64_t n = 0, begin = s->begin, tokens = s->tokens[0];
+    pimattn_i_unmark(e);
+    status = pimattn_i_flow_head(e, &f, &n);
+    if (status == PIMATTN_OK) status = pimattn_i_flow_seq(e, &f, s);
+    if (status == PIMATTN_OK && s->swapped != (f.hash | 1)) {
+        pimhw_cause_write(&e->why, "this is not what was swapped out of sequence %u", seq);
+        status = PIMATTN_ERR_STATE;
+    }
+    if (status == PIMATTN_OK) {
+        s->swapped = 0;
+        pimattn_i_charge(e, tokens - begin, transfer);
+        return PIMATTN_OK;
+    }
+    pimattn_i_seq_empty(&e->pool, &e->layout, s);
+    s->begin = begin;
+    pimattn_i_seq_length(e, s, tokens);
+    return status;
+}
+
+/* Pages of a sequence, and those that no other sequence holds. */
+static uint64_t pimattn_i_seq_pages(const pimattn_engine *e, const pimattn_i_seq *s, uint64_t *own)
+{
+    uint64_t sets = 0;
+    *own = 0;
+    for (uint64_t i = pimattn_i_seq_first(&e->layout, s); i < s->n_pages; i++, sets++) {
+        pimattn_i_ref ref = e->pool.refs[*pimattn_i_table_at(&e->layout, s, i, 0)];
+        if (ref.count - (ref.entry != 0) == 1) *own += e->pool.set_pages;
+    }
+    return sets * e->pool.set_pages;
+}
+
+PIMATTN_API pimattn_status pimattn_cache_query(pimattn_engine *engine, pimattn_cache_info *info)
+{
+    if (!engine) return PIMATTN_ERR_ARGUMENT;
+    if (!info) return pimattn_i_wrong(engine, "info is NULL", 0);
+    const pimattn_i_pool *pool = &engine->pool;
+    uint64_t own;
+    memset(info, 0, sizeof *info);
+    info->pages_total = pool->n_pages_most;
+    info->pages_used = info->pages_shared = pimattn_i_pool_held(pool);
+    info->pages_free = info->pages_total - info->pages_used;
+    info->pages_known = pool->n_used - info->pages_used;
+    for (uint32_t i = 0; i < engine->config.max_seqs; i++) {
+        if (!engine->seqs[i].id) continue;
+        (void)pimattn_i_seq_pages(engine, &engine->seqs[i], &own);
+        info->pages_shared -= own;
+    }
+    for (uint64_t i = 0; i < pool->n_slabs; i++)
+        info->memory_bytes += pimattn_i_slab_bytes(pool, i);
+    info->moved_bytes = engine->moved_bytes;
+    info->swapped = engine->swapped;
+    return PIMATTN_OK;
+}
+
+PIMATTN_API pimattn_status pimattn_seq_query(pimattn_engine *engine, pimattn_seq seq,
+                                             pimattn_seq_info *info)
+{
+    if (!engine) return PIMATTN_ERR_ARGUMENT;
+    if (!info) return pimattn_i_wrong(engine, "info is NULL", 0);
+    const pimattn_i_seq *s = pimattn_i_seq_find(engine, seq);
+    if (!s) return PIMATTN_ERR_SEQ;
+    const pimattn_i_module *m = engine->module;
+    uint64_t own;
+    memset(info, 0, sizeof *info);
+    info->first_token = s->begin;
+    info->n_tokens = s->tokens[0];
+    info->pages = pimattn_i_seq_pages(engine, s, &own);
+    info->pages_shared = info->pages - own;
+    info->bytes = info->pages * engine->pool.page_bytes;
+    for (uint32_t i = 0; m && i < engine->config.shape.n_layers * m->n_heads * 2; i++)
+        info->bytes += pimattn_i_lists_of(engine, s, 0, 0)[i].n * pimattn_i_chunk_bytes(m);
+    info->layer_bytes = info->bytes / engine->config.shape.n_layers;
+    info->swapped_out = s->swapped != 0;
+    return PIMATTN_OK;
+}
+
+/* Adds the columns of K and V of a head; bytes: of the first bank of its channels. */
+static void pimattn_i_banks_add(const pimattn_plan *p, uint64_t *bytes, uint64_t tokens)
+{
+    uint32_t banks = pimhw_config_banks(&p->device), lanes = banks * p->unit_channels;
+    for (uint64_t lane = 0; lane < lanes && lane < tokens; lane++)
+        bytes[lane] +=
+            pimattn_i_ceil_div(tokens - lane, lanes) * p->k_columns * p->device.column_bytes;
+    for (uint64_t g = 0; g < p->v_groups; g++)
+        for (uint32_t dim = 0; dim < p->shape.head_dim_v; dim++) {
+            pimattn_i_place at = pimattn_i_place_v(p, g * pimhw_config_lanes(&p->device), dim);
+            bytes[at.channel * banks + at.bank] +=
+                pimattn_i_v_columns(p, tokens, g) * p->device.column_bytes;
+        }
+}
+
+PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *engine, pimattn_seq seq,
+                                             uint32_t layer, uint64_t *bytes, size_t n)
+{
+    pimattn_engine *e = engine;
+    if (!e) return PIMATTN_ERR_ARGUMENT;
+    const pimattn_config *c = &e->config;
+    const pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
+    pimattn_plan plan;
+    if (!s) return PIMATTN_ERR_SEQ;
+    if (layer >= c->shape.n_layers)
+        return pimattn_i_wrong(e, "layer %u is not below n_layers", layer);
+    size_t banks = pimhw_config_banks(&c->device), all = c->device.n_channels * banks;
+    if (!bytes || n != all) return pimattn_i_wrong(e, "bytes has not %u places", all);
+    memset(bytes, 0, n * sizeof *bytes);
+    pimattn_status status =
+        pimattn_plan_init(&plan, &c->shape, &c->device, c->partition, c->hfp_unit, c->row_reuse_off,
+                          pimattn_i_token_queries(c), &e->why);
+    if (status != PIMATTN_OK) return status;
+    if (c->v_mapping != PIMATTN_V_CHEAPEST) pimattn_i_plan_v(&plan, c->v_mapping);
+    for (uint32_t h = 0; h < pimattn_i_units(&plan); h++) {
+        size_t unit = plan.unit_channels > 1 ? 0 : h % c->device.n_channels;
+        if (e->module) unit = pimattn_i_lists_of(e, s, layer, h)->unit;
+        pimattn_i_banks_add(&plan, bytes + unit * banks, s->tokens[layer] - s->begin);
+    }
+    return PIMATTN_OK;
+}
+
 static uint64_t pimattn_i_hash(const pimattn_span *spans, size_t n)
 {
-    uint64_t h = 14695981039346656037ull;
-    for (size_t i = 0; i < n; i++) {
-        h = (h ^ spans[i].context_tokens) * 1099511628211ull;
-        h = (h ^ spans[i].n_tokens) * 1099511628211ull;
-    }
+    uint64_t h = 0;
+    for (size_t i = 0; i < n; i++)
+        h = pimattn_i_mix(pimattn_i_mix(h, spans[i].context_tokens), spans[i].n_tokens);
     return h;
 }
 
@@ -4584,7 +5846,7 @@ static pimattn_status pimattn_i_read(pimattn_engine *e, const pimattn_span *span
     }
     *readings = found->readings;
     readings->remembered = remembered;
-    readings->pages_used = e->pool.n_used;
+    readings->pages_used = pimattn_i_pool_held(&e->pool);
     readings->pages_total = e->pool.n_pages_most;
     readings->kernel = e->kernel->name;
     return PIMATTN_OK;
@@ -4692,7 +5954,7 @@ static void pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first, uint32_t v
 /* Fetches 16 rows that lie apart, which a kernel, that fetches on and on, would not. */
 static void pimattn_i_fetch_rows(const unsigned char *from, size_t stride, size_t row)
 {
-#if PIMATTN_I_VECTORS
+#ifdef __GNUC__
     for (uint32_t t = 0; t < PIMATTN_I_TILE; t++, from += stride)
         for (size_t at = 0; at < row; at += 64)
             __builtin_prefetch(from + at, 0, 3);
@@ -4924,9 +6186,10 @@ static pimattn_i_stack pimattn_i_stack_of(const pimattn_engine *e, const pimattn
 }
 
 /* A job: its leaves one by one, merged as the tree says, into its place among the results. */
-static void pimattn_i_job_run(void *arg, size_t index, size_t worker)
+static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
 {
     pimattn_engine *e = (pimattn_engine *)arg;
+    const size_t index = e->order[place];
     const pimattn_i_job *job = &e->jobs[index];
     PIMATTN_ASSERT(worker < e->config.max_workers);
     pimattn_i_hand hand;
@@ -4985,10 +6248,34 @@ static void pimattn_i_block_finish(pimattn_engine *e, size_t first)
         pimattn_i_give(e, job, i, stack.base);
 }
 
+/* Jobs on the same leaves one after the other: what the first has read, the cache has. */
+static void pimattn_i_order(pimattn_engine *e, size_t n_jobs)
+{
+    size_t gap = 1;
+    while (gap < n_jobs / 3)
+        gap = 3 * gap + 1;
+    for (size_t i = 0; i < n_jobs; i++)
+        e->order[i] = (uint32_t)i;
+    for (; gap > 0; gap /= 3)
+        for (size_t i = gap; i < n_jobs; i++) {
+            uint32_t job = e->order[i];
+            size_t j = i;
+            for (; j >= gap; j -= gap) {
+                const pimattn_i_job *a = &e->jobs[e->order[j - gap]], *b = &e->jobs[job];
+                bool after = a->kv_head > b->kv_head ||
+                             (a->kv_head == b->kv_head && a->leaf_begin > b->leaf_begin);
+                if (a->first_row != b->first_row || !after) break;
+                e->order[j] = e->order[j - gap];
+            }
+            e->order[j] = job;
+        }
+}
+
 /* A wave: as many jobs as there is memory for, then their outputs. */
 static void pimattn_i_wave(pimattn_engine *e, size_t n_jobs)
 {
     const pimattn_config *c = &e->config;
+    pimattn_i_order(e, n_jobs);
     if (c->parallel_for && n_jobs > 1)
         c->parallel_for(c->parallel_user, n_jobs, pimattn_i_job_run, e);
     else
@@ -5012,20 +6299,29 @@ static pimattn_i_runs pimattn_i_runs_of(const pimattn_i_job *job, uint64_t leave
     return r;
 }
 
+/* As many leaves a worker's stack can always merge, wherever they lie. */
+static uint64_t pimattn_i_stack_leaves(const pimattn_engine *e)
+{
+    return (uint64_t)1 << (e->stack_levels - 3);
+}
+
 /*
- * Leaves of one run: a power of two, so that the runs are blocks of the tree; at most what a
- * worker's stack can merge. Heads alone often keep the workers busy; 8 jobs for each let one that
+ * Leaves of one run: a power of two, so that the runs are blocks of the tree, and of more leaves
+ * than a stack can merge only as many. Heads alone often keep the workers busy; 8 jobs for each let one that
  * is held up do less.
  */
 static uint64_t pimattn_i_run_leaves(const pimattn_engine *e, const pimattn_i_job *block)
 {
     uint64_t jobs = e->config.max_workers == 1 ? 1 : 8 * (uint64_t)e->config.max_workers;
     uint64_t most = pimattn_i_ceil_div(jobs, e->config.shape.n_kv_heads);
-    uint64_t deepest = (uint64_t)1 << (e->stack_levels - 1);
+    if (block->n_tokens > PIMATTN_I_QUERY_BLOCK) most = UINT64_MAX; /* many blocks read each leaf */
     most = pimattn_i_min(most, e->n_jobs_most);
+    const pimattn_i_runs leaves = pimattn_i_runs_of(block, 1);
+    bool deep = leaves.kept + leaves.end - leaves.begin > pimattn_i_stack_leaves(e);
     for (uint64_t run = 1;; run *= 2) {
         pimattn_i_runs r = pimattn_i_runs_of(block, run);
-        if (run == deepest || r.kept + r.end - r.begin <= most) return run;
+        if (r.kept + r.end - r.begin <= most || (deep && run == pimattn_i_stack_leaves(e)))
+            return run;
     }
 }
 
@@ -5065,22 +6361,23 @@ static void pimattn_i_compute(pimattn_engine *e, const pimattn_span *spans)
     memset(&block, 0, sizeof block);
     for (size_t i = 0; i < call->n_items; i++) {
         block.n_tokens = spans[i].n_tokens;
-        block.tokens = spans[i].context_tokens;
         block.mask = call->masks ? call->masks[i].bits : NULL;
         if (e->pages) {
             block.pages = pimattn_i_pages_list(e->pages, i);
             block.origin = e->pages->first_position ? e->pages->first_position[i] : 0;
-            block.tokens += block.origin;
         } else {
             block.seq = pimattn_i_seq_find(e, call->items[i].seq);
+            block.origin = block.seq->begin;
         }
+        block.tokens = spans[i].context_tokens + block.origin;
         uint64_t queries = block.n_tokens * group;
-        for (block.query = 0; block.query < queries; block.query += PIMATTN_I_QUERY_BLOCK) {
-            block.n_queries = (uint32_t)pimattn_i_min(PIMATTN_I_QUERY_BLOCK, queries - block.query);
-            pimattn_i_job_reach(e, &block);
-            for (block.kv_head = 0; block.kv_head < e->config.shape.n_kv_heads; block.kv_head++)
+        for (block.kv_head = 0; block.kv_head < e->config.shape.n_kv_heads; block.kv_head++)
+            for (block.query = 0; block.query < queries; block.query += PIMATTN_I_QUERY_BLOCK) {
+                block.n_queries =
+                    (uint32_t)pimattn_i_min(PIMATTN_I_QUERY_BLOCK, queries - block.query);
+                pimattn_i_job_reach(e, &block);
                 n_jobs = pimattn_i_block_jobs(e, n_jobs, &block);
-        }
+            }
         block.first_row += block.n_tokens;
     }
     pimattn_i_wave(e, n_jobs);
@@ -5138,8 +6435,8 @@ static pimattn_status pimattn_i_list_check(pimattn_engine *e, const pimattn_page
     }
     if (pimattn_i_add(*tokens, first) > PIMATTN_I_MAX_TOKENS)
         return pimattn_i_wrong(e, "the tokens of item %u end beyond position 2^32", i);
-    uint64_t leaves = (*tokens + first) / PIMATTN_I_LEAF + 1;
-    if (leaves > pimattn_i_mul(e->n_jobs_most, (uint64_t)1 << (e->stack_levels - 1)))
+    uint64_t leaves = *tokens / PIMATTN_I_LEAF + 2, deep = pimattn_i_stack_leaves(e);
+    if (leaves > deep && leaves / deep + 2 > e->n_jobs_most)
         return pimattn_i_wrong(e, "the tokens of item %u need more scratch_bytes", i);
     const uint32_t *list = pimattn_i_pages_list(p, i);
     for (uint64_t k = 0; k < n_pages; k++) {
@@ -5200,9 +6497,9 @@ static pimattn_status pimattn_i_call_spans(pimattn_engine *e, uint32_t layer,
     *spans = pimattn_i_memo_key(e, e->config.memo_entries);
     if (e->pages) return pimattn_i_pages_check(e, e->pages, items, n_items, *spans);
     for (size_t i = 0; i < n_items; i++) {
-        const pimattn_i_seq *s = pimattn_i_seq_find(e, items[i].seq);
+        const pimattn_i_seq *s = pimattn_i_seq_here(e, items[i].seq);
         if (!s) return PIMATTN_ERR_SEQ;
-        (*spans)[i].context_tokens = s->tokens[layer];
+        (*spans)[i].context_tokens = s->tokens[layer] - s->begin;
         (*spans)[i].n_tokens = items[i].n_tokens;
     }
     return pimattn_i_spans_check(*spans, n_items, &e->why);
@@ -5240,7 +6537,13 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, uint32_t layer
     pimattn_i_module *m = e->module;
     pimattn_i_planner *p = &e->planner;
     pimhw_request *request = &p->request;
+    const pimattn_plan *plan = &p->plans[p->taken].plan;
     uint32_t n = 0, at = 0;
+    if (!pimattn_i_same_v(plan, &m->plan)) {
+        pimhw_cause_write(&e->why, "v_mapping K has too few output entries for %u queries",
+                          (uint64_t)plan->n_queries);
+        return PIMATTN_ERR_DEVICE;
+    }
     for (uint32_t u = 0; u < m->n_units; u++) {
         uint32_t begin = n;
         m->chunk_begin[u] = n;
@@ -5498,11 +6801,6 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, const pimattn_s
     if (status == PIMATTN_OK) status = pimattn_i_planner_take(p, NULL, spans, n, &e->why);
     if (status != PIMATTN_OK) return status;
     const pimattn_plan *plan = &p->plans[p->taken].plan;
-    if (!pimattn_i_same_v(plan, &m->plan)) {
-        pimhw_cause_write(&e->why, "v_mapping K has too few output entries for %u queries",
-                          (uint64_t)plan->n_queries);
-        return PIMATTN_ERR_DEVICE;
-    }
     status = pimattn_i_module_request(e, e->layer, e->call->items);
     if (status != PIMATTN_OK) return status;
     uint64_t floats = pimattn_i_work_floats(e, plan, spans, part), n_work = 2 * m->n_units;

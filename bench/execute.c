@@ -13,6 +13,8 @@
 #include "../pimattn.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum { HEADS = 32, KV_HEADS = 8, DIM = 128, CHUNK = 1024, RUNS = 3 };

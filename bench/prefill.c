@@ -33,32 +33,26 @@ static void attend(void *user)
     bench_must(pimattn_attend(v->e, 0, &call, NULL) == PIMATTN_OK, "attend");
 }
 
-#define PEAK(W, i) a##i = pimattn_i_fma_##W(a##i, x, y);
-#define PEAK_16(i) PEAK(16, i)
-#define PEAK_8(i)  PEAK(8, i)
-#define PEAK_4(i)  PEAK(4, i)
-#define PEAK_LOOP(W, PLAIN, EACH)                                                                  \
-    PLAIN float peak_##W(void)                                                                     \
+#define PEAK(W, i) a##i = PIMATTN_I_FMA_##W(a##i, x, y);
+#define PEAK_LOOP(W)                                                                               \
+    PIMATTN_I_PLAIN_##W float peak_##W(void)                                                       \
     {                                                                                              \
-        float sums[W];                                                                             \
         const pimattn_i_v##W x = pimattn_i_set1_##W(0.999f), y = pimattn_i_set1_##W(0.1f);         \
-        EACH(PIMATTN_I_ZERO_##W)                                                                   \
+        PIMATTN_I_EACH8(PIMATTN_I_ZERO, W);                                                        \
         for (int n = 0; n < PEAK_STEPS; n++) {                                                     \
-            EACH(PEAK_##W)                                                                         \
+            PIMATTN_I_EACH8(PEAK, W);                                                              \
         }                                                                                          \
-        a0 = pimattn_i_add_##W(pimattn_i_add_##W(a0, a1), pimattn_i_add_##W(a2, a3));              \
-        a4 = pimattn_i_add_##W(pimattn_i_add_##W(a4, a5), pimattn_i_add_##W(a6, a7));              \
-        pimattn_i_put_##W(sums, pimattn_i_add_##W(a0, a4));                                        \
-        return sums[0];                                                                            \
+        a0 = ((a0 + a1) + (a2 + a3)) + ((a4 + a5) + (a6 + a7));                                    \
+        return a0[0];                                                                              \
     }
 #ifdef PIMATTN_I_AVX512
-PEAK_LOOP(16, PIMATTN_I_PLAIN_16, PIMATTN_I_EACH8)
+PEAK_LOOP(16)
 #endif
 #ifdef PIMATTN_I_X86
-PEAK_LOOP(8, PIMATTN_I_PLAIN_8, PIMATTN_I_EACH8)
+PEAK_LOOP(8)
 #endif
 #ifdef PIMATTN_I_NEON
-PEAK_LOOP(4, PIMATTN_I_PLAIN_4, PIMATTN_I_EACH8)
+PEAK_LOOP(4)
 #endif
 
 static volatile float sink;

@@ -11,6 +11,8 @@
 #include "../pimattn.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum { HEADS = 32, KV_HEADS = 8, DIM = 128, TOKENS = 4096, STEPS = 2, LAYERS = 32, UNSEEN = 400 };

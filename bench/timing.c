@@ -17,6 +17,8 @@
 #include "../pimattn.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum { MOST_RUNS = 15, LEAST_RUNS = 3, SEQUENCES = 64, INSTRUCTIONS = 60000, WALKED = 131072 };

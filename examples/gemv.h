@@ -238,7 +238,9 @@ static inline pimhw_status gemv_program(pimhw_program *program, const gemv *v,
 {
     uint64_t all = gemv_mask(v, 1, 0);
     uint32_t piece = (uint32_t)gemv_min(v->chunk, pimhw_config_in_region(config));
-    uint32_t n_outs = (uint32_t)gemv_min(v->n_tiles, pimhw_config_outs(config));
+    uint32_t n_outs = pimhw_config_outs(config); /* ping-pong reads half of them meanwhile */
+    if (config->controller == PIMHW_PING_PONG && n_outs > 1) n_outs /= 2;
+    n_outs = (uint32_t)gemv_min(v->n_tiles, n_outs);
     gemv_builder b = {program, v, all, piece, n_outs};
     pimhw_program_init(program);
     pimhw_program_item(program, &(pimhw_item){.kind = PIMHW_LIST, .mask = all});

@@ -224,6 +224,16 @@ else
     skip threads_sanitized "no thread sanitizer"
 fi
 
+if works_with gcc -fsanitize=address; then
+    lives() {
+        gcc -std=c99 -O1 -g -fsanitize=address -ffp-contract=off -I. -pthread -o "$dir/lives" \
+            tests/law_cache.c -lm && "$dir/lives" 1000000
+    }
+    alone lives_sanitized lives
+else
+    skip lives_sanitized "no address sanitizer"
+fi
+
 # Other architectures: the same bytes (law_hash is pinned) and the same rules.
 if has chromium || has chromium-browser || has google-chrome; then
     alone timeline_page sh -c 'make -s build/timeline && sh tests/timeline_page.sh build'
@@ -235,14 +245,19 @@ fi
 emulated() {
     excess=
     [ "$1" != s390x ] || excess=-fexcess-precision=fast
-    tests="law_hash attn_numbers contract_attn"
+    tests="law_hash attn_numbers contract_attn contract_cache"
     [ "$1" != aarch64 ] || tests="$tests law_bits" # it has a kernel of its own
     for test in $tests; do
         "$1-linux-gnu-gcc" -static -std=c99 $excess -O2 -ffp-contract=off $warn -I. \
             -pthread -o "$dir/$1-$test" tests/$test.c -lm || return 1
         "qemu-$1" "$dir/$1-$test" || return 1
     done
+    # states saved there and here are the same bytes, and each restores the other's
+    "$dir/state" save "$dir/$1.here" && "qemu-$1" "$dir/$1-contract_cache" restore "$dir/$1.here" &&
+        "qemu-$1" "$dir/$1-contract_cache" save "$dir/$1.there" &&
+        "$dir/state" restore "$dir/$1.there" && cmp "$dir/$1.here" "$dir/$1.there"
 }
+alone state cc -std=c99 -O2 -ffp-contract=off -I. -pthread -o "$dir/state" tests/contract_cache.c -lm
 for arch in aarch64 s390x riscv64; do
     if has $arch-linux-gnu-gcc && has qemu-$arch; then
         step "emulated_$arch" emulated $arch

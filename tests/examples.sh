@@ -111,6 +111,10 @@ grep -q '300 of 300 sums alike' "$scratch/out" && pass || fail "facil: $(head -n
 is_json "facil --json" "$build/facil" --json
 [ "$(grep -c '"holds": true' "$scratch/out")" -ge 15 ] && ! grep -q '"holds": false' "$scratch/out" &&
     pass || fail "facil: $(grep '"holds": false' "$scratch/out" | head -n 2)"
+is_json "prefix --json" "$build/prefix" --prompt 4000 --layers 1 --json
+awk -F'"of_one_copy_and_tails": ' '{ exit !($2 + 0 >= 1 && $2 + 0 <= 1.05) }' "$scratch/out" &&
+    pass || fail "prefix: $(cat "$scratch/out")"
+refuses "too many requests" "$build/prefix" --requests 1025
 refuses "two forms of output" "$build/predict" --json --csv
 refuses "predict with a file" "$build/predict" file
 

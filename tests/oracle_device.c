@@ -409,7 +409,7 @@ static void any_batch(check_rng *rng, uint32_t i, uint64_t most)
 static void batches_of_any_kind(void)
 {
     check_rng rng = {0x0dd};
-    for (uint32_t i = 0; i < 144; i++)
+    for (uint32_t i = 0; i < 96; i++)
         any_batch(&rng, i, 300);
 }
 

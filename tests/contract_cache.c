@@ -1,0 +1,618 @@
+/* The contract of the cache's life cycle: what is refused and that nothing changes then, saved
+ * states that are damaged, and figures that follow from the shape alone.
+ *
+ *     contract_cache                 every test
+ *     contract_cache save FILE       writes a state that any architecture ..
+ *     contract_cache restore FILE    .. restores: here, and goes on with it
+ */
+#define PIMATTN_IMPLEMENTATION
+#include "pimattn.h"
+#include "attn.h"
+
+#define COUNT(a) (sizeof(a) / sizeof(a)[0])
+
+enum { LAYERS = 2, HEADS = 4, KV_HEADS = 2, DIM = 8, PAGE = 4, TOKENS = 40 };
+
+typedef struct rig {
+    pimattn_config config;
+    pimattn_engine *e;
+    attn_kv kv;
+    float q[HEADS * DIM], out[HEADS * DIM];
+} rig;
+
+static rig rig_new(uint32_t k_type, uint32_t v_type)
+{
+    rig r;
+    check_rng rng = {5};
+    pimattn_shape s = shape_of(LAYERS, HEADS, KV_HEADS, DIM, 0);
+    memset(&r, 0, sizeof r);
+    s.k_type = k_type;
+    s.v_type = v_type;
+    r.config = config_of(&s);
+    r.config.page_tokens = PAGE;
+    r.config.max_seqs = 6;
+    r.config.pool_bytes = 1u << 20;
+    r.kv = kv_random(&s, TOKENS, &rng);
+    fill_normal(r.q, COUNT(r.q), 1, &rng);
+    r.e = engine_new(&r.config);
+    return r;
+}
+
+static void rig_end(rig *r)
+{
+    pimattn_engine_destroy(r->e);
+    kv_free(&r->kv);
+}
+
+static void append(rig *r, pimattn_engine *e, pimattn_seq seq, uint64_t first, uint64_t n)
+{
+    for (uint32_t layer = 0; layer < LAYERS; layer++)
+        CHECK_U(kv_append(e, seq, layer, &r->kv, first, n), PIMATTN_OK);
+}
+
+static pimattn_seq seq_of(rig *r, uint64_t n)
+{
+    pimattn_seq seq = 0;
+    CHECK_U(pimattn_seq_create(r->e, &seq), PIMATTN_OK);
+    append(r, r->e, seq, 0, n);
+    return seq;
+}
+
+static void attend(rig *r, pimattn_engine *e, pimattn_seq seq, float *out)
+{
+    CHECK_U(pimattn_attend_one(e, seq, LAYERS - 1, out, r->q, NULL), PIMATTN_OK);
+}
+
+/* --------------------------------------------------------------------------
+ * Bad input
+ * -------------------------------------------------------------------------- */
+
+#define REFUSED(call, status, word)                                                                \
+    do {                                                                                           \
+        CHECK_U((call), (status));                                                                 \
+        CHECK_HAS(pimattn_engine_cause(r.e), (word));                                              \
+        CHECK_U(pimattn_pages_used(r.e), used);                                                    \
+    } while (0)
+
+static void what_cannot_be_is_refused(void)
+{
+    rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+    pimattn_seq s = seq_of(&r, 10), gone = seq_of(&r, 3), half = seq_of(&r, 5), t = 77;
+    uint32_t ids[TOKENS] = {0};
+    uint64_t n = 77, bytes[256];
+    pimattn_cache_info cache;
+    pimattn_stream none = {0};
+    size_t count;
+    float before[HEADS * DIM];
+    CHECK_U(pimattn_seq_free(r.e, gone), PIMATTN_OK);
+    CHECK_U(kv_append(r.e, half, 1, &r.kv, 0, 1), PIMATTN_OK);
+    attend(&r, r.e, s, before);
+    uint64_t used = pimattn_pages_used(r.e);
+    REFUSED(pimattn_seq_fork(r.e, &t, gone), PIMATTN_ERR_SEQ, "freed");
+    REFUSED(pimattn_seq_truncate(r.e, gone, 0), PIMATTN_ERR_SEQ, "freed");
+    REFUSED(pimattn_seq_keep(r.e, gone, 0, 0), PIMATTN_ERR_SEQ, "freed");
+    REFUSED(pimattn_prefix_remember(r.e, gone, ids, 0, 0), PIMATTN_ERR_SEQ, "freed");
+    REFUSED(pimattn_save(r.e, &gone, 1, NULL, &n), PIMATTN_ERR_SEQ, "freed");
+    REFUSED(pimattn_seq_swap_out(r.e, gone, bytes, sizeof bytes, NULL), PIMATTN_ERR_SEQ, "freed");
+    REFUSED(pimattn_seq_swap_in(r.e, gone, bytes, sizeof bytes, NULL), PIMATTN_ERR_SEQ, "freed");
+    REFUSED(pimattn_seq_query(r.e, gone, (pimattn_seq_info *)(void *)bytes), PIMATTN_ERR_SEQ,
+            "freed");
+    REFUSED(pimattn_seq_banks(r.e, gone, 0, bytes, 256), PIMATTN_ERR_SEQ, "freed");
+    REFUSED(pimattn_seq_fork(r.e, &t, half), PIMATTN_ERR_ARGUMENT, "layer 1");
+    REFUSED(pimattn_seq_truncate(r.e, half, 1), PIMATTN_ERR_ARGUMENT, "layer 1");
+    REFUSED(pimattn_save(r.e, &half, 1, NULL, &n), PIMATTN_ERR_ARGUMENT, "layer 1");
+    REFUSED(pimattn_seq_truncate(r.e, s, 11), PIMATTN_ERR_ARGUMENT, "11");
+    REFUSED(pimattn_seq_truncate(r.e, s, UINT64_MAX), PIMATTN_ERR_ARGUMENT, "length");
+    REFUSED(pimattn_seq_keep(r.e, s, 0, 11), PIMATTN_ERR_ARGUMENT, "11");
+    REFUSED(pimattn_seq_keep(r.e, s, 8, 7), PIMATTN_ERR_ARGUMENT, "8");
+    REFUSED(pimattn_prefix_remember(r.e, s, ids, 11, 0), PIMATTN_ERR_ARGUMENT, "11");
+    REFUSED(pimattn_prefix_remember(r.e, s, NULL, 4, 0), PIMATTN_ERR_ARGUMENT, "tokens");
+    REFUSED(pimattn_prefix_start(r.e, NULL, ids, 4, 0, &n), PIMATTN_ERR_ARGUMENT, "NULL");
+    REFUSED(pimattn_prefix_start(r.e, &t, NULL, 4, 0, &n), PIMATTN_ERR_ARGUMENT, "NULL");
+    REFUSED(pimattn_prefix_start(r.e, &t, ids, 4, 0, NULL), PIMATTN_ERR_ARGUMENT, "NULL");
+    REFUSED(pimattn_seq_fork(r.e, NULL, s), PIMATTN_ERR_ARGUMENT, "NULL");
+    REFUSED(pimattn_seq_query(r.e, s, NULL), PIMATTN_ERR_ARGUMENT, "NULL");
+    REFUSED(pimattn_cache_query(r.e, NULL), PIMATTN_ERR_ARGUMENT, "NULL");
+    REFUSED(pimattn_seq_banks(r.e, s, LAYERS, bytes, 256), PIMATTN_ERR_ARGUMENT, "layer");
+    REFUSED(pimattn_seq_banks(r.e, s, 0, bytes, 255), PIMATTN_ERR_ARGUMENT, "256");
+    REFUSED(pimattn_seq_swap_out(r.e, s, bytes, 8, NULL), PIMATTN_ERR_ARGUMENT, "bytes");
+    REFUSED(pimattn_seq_swap_in(r.e, s, bytes, 8, NULL), PIMATTN_ERR_ARGUMENT, "not swapped");
+    REFUSED(pimattn_save(r.e, &s, 1, &none, NULL), PIMATTN_ERR_ARGUMENT, "stream");
+    REFUSED(pimattn_save(r.e, &s, 1, NULL, NULL), PIMATTN_ERR_ARGUMENT, "stream");
+    REFUSED(pimattn_restore(r.e, &t, 1, &count, &none), PIMATTN_ERR_ARGUMENT, "stream");
+    REFUSED(pimattn_restore(r.e, &t, 1, NULL, &none), PIMATTN_ERR_ARGUMENT, "n_seqs");
+    pimattn_seq twice[2] = {s, s};
+    REFUSED(pimattn_save(r.e, twice, 2, NULL, &n), PIMATTN_ERR_ARGUMENT, "twice");
+    CHECK_U(n, 77);
+    CHECK_U(t, 77);
+    CHECK_U(pimattn_seq_keep(r.e, s, 6, 10), PIMATTN_OK);
+    used = pimattn_pages_used(r.e);
+    REFUSED(pimattn_seq_keep(r.e, s, 5, 10), PIMATTN_ERR_ARGUMENT, "gone");
+    REFUSED(pimattn_seq_truncate(r.e, s, 5), PIMATTN_ERR_ARGUMENT, "behind");
+    REFUSED(pimattn_prefix_remember(r.e, s, ids, 8, 0), PIMATTN_ERR_ARGUMENT, "gone");
+    CHECK_U(pimattn_seq_fork(NULL, &t, s), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_seq_keep(NULL, s, 0, 0), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_seq_truncate(NULL, s, 0), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_prefix_remember(NULL, s, ids, 0, 0), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_prefix_start(NULL, &t, ids, 0, 0, &n), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_save(NULL, &s, 1, NULL, &n), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_save(NULL, &s, 1, &none, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_restore(NULL, &t, 1, &count, &none), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_seq_swap_out(NULL, s, bytes, 8, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_seq_swap_in(NULL, s, bytes, 8, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_cache_compact(NULL, &n), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_cache_query(NULL, &cache), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_seq_query(NULL, s, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_seq_banks(NULL, s, 0, bytes, 256), PIMATTN_ERR_ARGUMENT);
+    rig_end(&r);
+}
+
+static void what_is_swapped_out_can_only_come_back(void)
+{
+    rig r = rig_new(PIMATTN_F16, PIMATTN_INT8);
+    pimattn_seq s = seq_of(&r, 10), other = seq_of(&r, 10), t;
+    unsigned char memory[2][4096];
+    uint64_t bytes = 0, n;
+    float before[HEADS * DIM];
+    attend(&r, r.e, s, before);
+    CHECK_U(pimattn_save(r.e, &s, 1, NULL, &bytes), PIMATTN_OK);
+    CHECK_U(pimattn_seq_swap_out(r.e, other, memory[1], sizeof memory[1], NULL), PIMATTN_OK);
+    CHECK_U(pimattn_seq_swap_out(r.e, s, memory[0], bytes, NULL), PIMATTN_OK);
+    CHECK_U(pimattn_pages_used(r.e), 0);
+    uint64_t used = 0;
+    REFUSED(pimattn_seq_fork(r.e, &t, s), PIMATTN_ERR_SEQ, "swapped");
+    REFUSED(pimattn_seq_truncate(r.e, s, 1), PIMATTN_ERR_SEQ, "swapped");
+    REFUSED(pimattn_seq_swap_out(r.e, s, memory[0], bytes, NULL), PIMATTN_ERR_SEQ, "swapped");
+    REFUSED(pimattn_seq_reserve(r.e, s, 1), PIMATTN_ERR_SEQ, "swapped");
+    REFUSED(pimattn_attend_one(r.e, s, 0, r.out, r.q, NULL), PIMATTN_ERR_SEQ, "swapped");
+    REFUSED(kv_append(r.e, s, 0, &r.kv, 0, 1), PIMATTN_ERR_SEQ, "swapped");
+    REFUSED(pimattn_save(r.e, NULL, 0, NULL, &n), PIMATTN_ERR_SEQ, "swapped");
+    REFUSED(pimattn_seq_swap_in(r.e, s, memory[1], bytes, NULL), PIMATTN_ERR_STATE, "not what");
+    REFUSED(pimattn_seq_swap_in(r.e, s, NULL, bytes, NULL), PIMATTN_ERR_ARGUMENT, "NULL");
+    memory[0][bytes / 2] ^= 4;
+    REFUSED(pimattn_seq_swap_in(r.e, s, memory[0], bytes, NULL), PIMATTN_ERR_STATE, "damaged");
+    memory[0][bytes / 2] ^= 4;
+    CHECK_U(pimattn_seq_swap_in(r.e, s, memory[0], bytes, NULL), PIMATTN_OK);
+    attend(&r, r.e, s, r.out);
+    CHECK_BYTES(r.out, before, sizeof before);
+    CHECK_U(pimattn_seq_free(r.e, other), PIMATTN_OK);
+    rig_end(&r);
+}
+
+/* --------------------------------------------------------------------------
+ * Saved states
+ * -------------------------------------------------------------------------- */
+
+static unsigned char state[1 << 16];
+
+static pimattn_stream in_memory(uint64_t bytes)
+{
+    pimattn_stream s = {state, bytes, NULL, NULL, NULL};
+    return s;
+}
+
+static void no_damaged_state_is_restored(void)
+{
+    rig r = rig_new(PIMATTN_F16, PIMATTN_INT8);
+    pimattn_seq s[2] = {seq_of(&r, 6), 0}, back[4] = {9, 9, 9, 9};
+    uint64_t bytes = 0;
+    size_t n = 9;
+    CHECK_U(pimattn_seq_fork(r.e, &s[1], s[0]), PIMATTN_OK);
+    append(&r, r.e, s[1], 6, 3);
+    CHECK_U(pimattn_save(r.e, s, 2, NULL, &bytes), PIMATTN_OK);
+    pimattn_stream stream = in_memory(bytes);
+    CHECK_U(pimattn_save(r.e, s, 2, &stream, NULL), PIMATTN_OK);
+    uint64_t used = pimattn_pages_used(r.e);
+    for (uint64_t bit = 0; bit < bytes * 8; bit++) {
+        state[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        CHECK_U(pimattn_restore(r.e, back, 4, &n, &stream), PIMATTN_ERR_STATE);
+        CHECK_U(pimattn_pages_used(r.e), used);
+        state[bit / 8] ^= (unsigned char)(1u << bit % 8);
+    }
+    for (stream.bytes = 0; stream.bytes < bytes; stream.bytes++)
+        REFUSED(pimattn_restore(r.e, back, 4, &n, &stream), PIMATTN_ERR_STATE, "ends");
+    REFUSED(pimattn_restore(r.e, back, 1, &n, &stream), PIMATTN_ERR_ARGUMENT, "2 sequences");
+    state[0] ^= 1;
+    REFUSED(pimattn_restore(r.e, back, 4, &n, &stream), PIMATTN_ERR_STATE, "no saved state");
+    state[0] ^= 1;
+    state[8] ^= 3;
+    REFUSED(pimattn_restore(r.e, back, 4, &n, &stream), PIMATTN_ERR_STATE, "version 2");
+    state[8] ^= 3;
+    CHECK_U(back[0] + back[1] + n, 27);
+    for (uint32_t i = 0; i < 6; i++) {
+        static const char *const words[] = {"n_layers",   "n_kv_heads", "head_dim ",
+                                            "head_dim_v", "k_type",     "v_type"};
+        pimattn_config c = r.config;
+        *(i == 0   ? &c.shape.n_layers
+          : i == 1 ? &c.shape.n_kv_heads
+          : i == 2 ? &c.shape.head_dim
+          : i == 3 ? &c.shape.head_dim_v
+          : i == 4 ? &c.shape.k_type
+                   : &c.shape.v_type) = 1;
+        if (i == 2) c.shape.head_dim_v = DIM;
+        if (i == 4) c.shape.k_type = PIMATTN_BF16;
+        pimattn_engine *e = engine_new(&c);
+        CHECK_U(pimattn_restore(e, back, 4, &n, &stream), PIMATTN_ERR_STATE);
+        CHECK_HAS(pimattn_engine_cause(e), words[i]);
+        CHECK_U(pimattn_pages_used(e), 0);
+        pimattn_engine_destroy(e);
+    }
+    CHECK_U(pimattn_restore(r.e, back, 4, &n, &stream), PIMATTN_OK);
+    CHECK_U(n, 2);
+    rig_end(&r);
+}
+
+typedef struct pipe {
+    uint64_t at, end;
+} pipe;
+
+static bool pipe_write(void *user, const void *from, size_t n)
+{
+    pipe *p = (pipe *)user;
+    if (p->at + n > p->end) return false;
+    memcpy(state + p->at, from, n);
+    p->at += n;
+    return true;
+}
+
+static bool pipe_read(void *user, void *to, size_t n)
+{
+    pipe *p = (pipe *)user;
+    if (p->at + n > p->end) return false;
+    memcpy(to, state + p->at, n);
+    p->at += n;
+    return true;
+}
+
+/* Through functions, into engines of other page sizes; shared pages are shared again. */
+static void states_fit_other_page_sizes(void)
+{
+    static const uint32_t pages[] = {1, 4, 7, 16, 32};
+    rig r = rig_new(PIMATTN_INT8, PIMATTN_BF16);
+    pimattn_seq s[3] = {seq_of(&r, 21), 0, 0}, back[3];
+    CHECK_U(pimattn_seq_fork(r.e, &s[1], s[0]), PIMATTN_OK);
+    append(&r, r.e, s[1], 21, 4);
+    CHECK_U(pimattn_seq_fork(r.e, &s[2], s[1]), PIMATTN_OK);
+    CHECK_U(pimattn_seq_keep(r.e, s[2], 9, 24), PIMATTN_OK);
+    uint64_t bytes = 0;
+    CHECK_U(pimattn_save(r.e, s, 3, NULL, &bytes), PIMATTN_OK);
+    pipe to = {0, bytes - 1};
+    pimattn_stream stream = {NULL, 0, pipe_write, pipe_read, &to};
+    CHECK_U(pimattn_save(r.e, s, 3, &stream, NULL), PIMATTN_ERR_STATE);
+    to.at = 0;
+    to.end = sizeof state;
+    CHECK_U(pimattn_save(r.e, s, 3, &stream, NULL), PIMATTN_OK);
+    CHECK_U(to.at, bytes);
+    for (size_t i = 0; i < COUNT(pages); i++) {
+        pimattn_config c = r.config;
+        c.page_tokens = pages[i];
+        c.max_seqs = 3;
+        pimattn_engine *e = engine_new(&c);
+        size_t n;
+        for (pipe from = {0, 0}; from.end < bytes; from.end += 13, from.at = 0) {
+            stream.user = &from;
+            CHECK_U(pimattn_restore(e, back, 3, &n, &stream), PIMATTN_ERR_STATE);
+            CHECK_U(pimattn_pages_used(e), 0);
+        }
+        pipe from = {0, bytes};
+        stream.user = &from;
+        CHECK_U(pimattn_restore(e, back, 3, &n, &stream), PIMATTN_OK);
+        for (size_t k = 0; k < 3; k++) {
+            float want[HEADS * DIM];
+            attend(&r, r.e, s[k], want);
+            attend(&r, e, back[k], r.out);
+            CHECK_BYTES(r.out, want, sizeof want);
+        }
+        uint64_t sets = (21 + pages[i] - 1) / pages[i]; /* s1 shares the pages that were full */
+        sets += (25 + pages[i] - 1) / pages[i] - 20 / pages[i];
+        CHECK_U(pimattn_pages_used(e), sets * LAYERS * KV_HEADS);
+        CHECK_U(pimattn_restore(e, back, 3, &n, &stream), PIMATTN_ERR_STATE); /* it is at its end */
+        from.at = 0;
+        CHECK_U(pimattn_restore(e, back, 3, &n, &stream), PIMATTN_ERR_SEQ);
+        CHECK_U(pimattn_pages_used(e), sets * LAYERS * KV_HEADS);
+        pimattn_engine_destroy(e);
+    }
+    rig_end(&r);
+}
+
+/* --------------------------------------------------------------------------
+ * What the life cycle means
+ * -------------------------------------------------------------------------- */
+
+/* Beside float64 over what is kept, over several leaves, at every kind of first token. */
+static void a_kept_range_is_all_that_is_seen(void)
+{
+    static const uint64_t ranges[][2] = {{0, 1300},    {1, 1300},   {15, 1300},  {16, 1299},
+                                         {511, 1300},  {512, 1300}, {600, 1201}, {1023, 1300},
+                                         {1025, 1026}, {1299, 1300}};
+    pimattn_shape s = shape_of(1, 4, 2, 16, 0);
+    check_rng rng = {11};
+    attn_kv kv = kv_random(&s, 1300, &rng);
+    float q[4 * 4 * 16], out[4 * 4 * 16];
+    fill_normal(q, COUNT(q), 1, &rng);
+    for (size_t i = 0; i < COUNT(ranges) * 2; i++) {
+        const uint64_t *range = ranges[i / 2];
+        pimattn_config c = config_of(&s);
+        c.page_tokens = i % 2 ? 32 : 24; /* in place, and copied */
+        pimattn_engine *e = engine_new(&c);
+        pimattn_item item = {0, range[1] - range[0] < 4 ? range[1] - range[0] : 4};
+        pimattn_call call = {.out = out, .q = q, .items = &item, .n_items = 1};
+        pimattn_readings readings;
+        CHECK_U(pimattn_seq_create(e, &item.seq), PIMATTN_OK);
+        CHECK_U(kv_append(e, item.seq, 0, &kv, 0, 1300), PIMATTN_OK);
+        CHECK_U(pimattn_seq_keep(e, item.seq, range[0], range[1]), PIMATTN_OK);
+        uint64_t pages = (range[1] + c.page_tokens - 1) / c.page_tokens - range[0] / c.page_tokens;
+        CHECK_U(pimattn_pages_used(e), pages * 2);
+        CHECK_U(pimattn_attend(e, 0, &call, &readings), PIMATTN_OK);
+        CHECK_U(readings.kv_tokens, range[1] - range[0]);
+        attn_kv kept = kv;
+        kept.k_kept += range[0] * kv.k_row;
+        kept.v_kept += range[0] * kv.v_row;
+        for (uint64_t t = 0; t < item.n_tokens; t++)
+            check_row(&kept, range[1] - range[0] - item.n_tokens + t + 1, q + t * 64, out + t * 64,
+                      NULL);
+        item.n_tokens = range[1] - range[0] + 1;
+        CHECK_U(pimattn_attend(e, 0, &call, NULL), PIMATTN_ERR_ARGUMENT);
+        pimattn_engine_destroy(e);
+    }
+    kv_free(&kv);
+}
+
+/* A sequence that goes on for ever: memory for a few leaves, positions far beyond. */
+static void a_stream_needs_only_what_it_keeps(void)
+{
+    enum { ALL = 9000, STEP = 250, KEPT = 1100, STREAM_PAGE = 16 };
+    pimattn_shape s = shape_of(1, 2, 1, 16, 0);
+    check_rng rng = {13};
+    attn_kv kv = kv_random(&s, ALL, &rng);
+    float q[2 * 16], out[2 * 16], want[2 * 16];
+    pimattn_config c = config_of(&s);
+    c.page_tokens = STREAM_PAGE;
+    pimattn_engine *plain = engine_new(&c);
+    c.pool_bytes = (KEPT + STEP) / STREAM_PAGE * pimattn_page_bytes(plain) + (1u << 12);
+    pimattn_engine *e = engine_new(&c);
+    pimattn_seq seq, all, part;
+    CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+    CHECK_U(pimattn_seq_create(plain, &all), PIMATTN_OK);
+    for (uint64_t t = 0; t < ALL; t += STEP) {
+        uint64_t first = t + STEP > KEPT ? t + STEP - KEPT : 0;
+        if (!CHECK_U(kv_append(e, seq, 0, &kv, t, STEP), PIMATTN_OK)) break;
+        CHECK_U(pimattn_seq_keep(e, seq, first, t + STEP), PIMATTN_OK);
+        CHECK_U(kv_append(plain, all, 0, &kv, t, STEP), PIMATTN_OK);
+        CHECK_U(pimattn_seq_fork(plain, &part, all), PIMATTN_OK);
+        CHECK_U(pimattn_seq_keep(plain, part, first, t + STEP), PIMATTN_OK);
+        fill_normal(q, COUNT(q), 1, &rng);
+        CHECK_U(pimattn_attend_one(e, seq, 0, out, q, NULL), PIMATTN_OK);
+        CHECK_U(pimattn_attend_one(plain, part, 0, want, q, NULL), PIMATTN_OK);
+        CHECK_BYTES(out, want, sizeof out);
+        attn_kv kept = kv;
+        kept.k_kept += first * kv.k_row;
+        kept.v_kept += first * kv.v_row;
+        check_row(&kept, t + STEP - first, q, out, NULL);
+        CHECK_U(pimattn_seq_free(plain, part), PIMATTN_OK);
+    }
+    CHECK_U(pimattn_seq_free(e, seq), PIMATTN_OK);
+    pimattn_engine_destroy(e);
+    pimattn_engine_destroy(plain);
+    kv_free(&kv);
+}
+
+static uint64_t n_taken;
+
+static void count_taken(void *user, pimattn_page_event event, uint32_t page, uint32_t to)
+{
+    (void)user, (void)page, (void)to;
+    n_taken += event == PIMATTN_PAGE_TAKEN;
+}
+
+static void a_long_fork_copies_no_page(void)
+{
+    enum { LONG = 32768, DEEP = 32 };
+    pimattn_shape s = shape_of(DEEP, 1, 1, 1, 0);
+    pimattn_config c = config_of(&s);
+    static float rows[LONG];
+    pimattn_seq seq, child;
+    pimattn_seq_info info;
+    c.on_page = count_taken;
+    pimattn_engine *e = engine_new(&c);
+    CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+    for (uint32_t layer = 0; layer < DEEP; layer++)
+        CHECK_U(pimattn_append(e, seq, layer, rows, rows, LONG - 1, 0, 0), PIMATTN_OK);
+    uint64_t used = pimattn_pages_used(e);
+    n_taken = 0;
+    CHECK_U(pimattn_seq_fork(e, &child, seq), PIMATTN_OK);
+    CHECK_U(n_taken, 0);
+    CHECK_U(pimattn_pages_used(e), used);
+    CHECK_U(pimattn_seq_query(e, child, &info), PIMATTN_OK);
+    CHECK_U(info.pages, LONG / 128 * DEEP);
+    CHECK_U(info.pages_shared, info.pages);
+    CHECK_U(pimattn_append(e, child, 0, rows, rows, 1, 0, 0), PIMATTN_OK);
+    CHECK_U(n_taken, DEEP); /* the last partial page, in every layer */
+    CHECK_U(pimattn_seq_free(e, seq), PIMATTN_OK);
+    CHECK_U(pimattn_pages_used(e), used);
+    pimattn_engine_destroy(e);
+}
+
+static void static_reservation_takes_all_at_once(void)
+{
+    rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+    pimattn_engine_destroy(r.e);
+    r.config.reserve_tokens = 18;
+    r.config.pool_bytes = 12 * LAYERS * KV_HEADS * 256; /* two sequences of 5 pages, and a rest */
+    r.e = engine_new(&r.config);
+    pimattn_seq s = seq_of(&r, 0), t, u;
+    uint64_t each = 5 * LAYERS * KV_HEADS, used = 2 * each;
+    CHECK_U(pimattn_pages_used(r.e), each);
+    append(&r, r.e, s, 0, 10);
+    CHECK_U(pimattn_pages_used(r.e), each);
+    CHECK_U(pimattn_seq_create(r.e, &t), PIMATTN_OK);
+    REFUSED(pimattn_seq_create(r.e, &u), PIMATTN_ERR_PAGES, "free");
+    REFUSED(kv_append(r.e, s, 0, &r.kv, 0, 9), PIMATTN_ERR_PAGES, "reserve_tokens");
+    CHECK_U(pimattn_seq_free(r.e, t), PIMATTN_OK);
+    CHECK_U(pimattn_seq_truncate(r.e, s, 3), PIMATTN_OK);
+    CHECK_U(pimattn_pages_used(r.e), each);
+    CHECK_U(pimattn_seq_fork(r.e, &t, s), PIMATTN_OK);
+    append(&r, r.e, s, 3, 15);
+    append(&r, r.e, t, 3, 10);
+    CHECK_U(pimattn_seq_free(r.e, s), PIMATTN_OK);
+    attend(&r, r.e, t, r.out);
+    check_row(&r.kv, 13, r.q, r.out, NULL);
+    rig_end(&r);
+}
+
+/* Token by token, as the plan places them. */
+static void bytes_of_banks_are_those_of_the_columns(void)
+{
+    enum { BANKS = 256 };
+    for (uint32_t i = 0; i < 6; i++) {
+        pimattn_shape s = shape_of(2, 4, 2, 40, 72);
+        pimattn_config c = config_of(&s);
+        c.partition = i % 2;
+        c.v_mapping = i / 2;
+        pimattn_engine *e = engine_new(&c);
+        pimattn_plan plan;
+        uint64_t want[BANKS] = {0}, bytes[BANKS], n = 1000;
+        check_rng rng = {1};
+        attn_kv kv = kv_random(&s, n, &rng);
+        pimattn_seq seq;
+        CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+        CHECK_U(kv_append(e, seq, 1, &kv, 0, n), PIMATTN_OK);
+        CHECK_U(pimattn_seq_banks(e, seq, 1, bytes, BANKS), PIMATTN_OK);
+        const pimattn_config *full = pimattn_engine_config(e);
+        CHECK_U(
+            pimattn_plan_init(&plan, &full->shape, &full->device, c.partition, 0, false, 2, NULL),
+            PIMATTN_OK);
+        CHECK_U(pimattn_plan_map_v(&plan, c.v_mapping, NULL), PIMATTN_OK);
+        for (uint32_t h = 0; h < 2; h++)
+            for (uint64_t t = 0; t < n; t++) {
+                uint32_t first = c.partition == PIMATTN_HFP ? h : 0;
+                pimattn_i_place k = pimattn_i_place_k(&plan, t, 0);
+                want[(k.channel + first) * 16 + k.bank] += 3 * 32;
+                for (uint32_t d = 0; d < 72 && t % 16 == 0; d++) {
+                    pimattn_i_place v = pimattn_i_place_v(&plan, t, d);
+                    want[(v.channel + first) * 16 + v.bank] += 32;
+                }
+            }
+        CHECK_BYTES(bytes, want, sizeof want);
+        kv_free(&kv);
+        pimattn_engine_destroy(e);
+    }
+}
+
+/* --------------------------------------------------------------------------
+ * The device way
+ * -------------------------------------------------------------------------- */
+
+/* Truncated and appended again, it equals one that never had more; NaN leaves no trace. */
+static void the_device_truncates(void)
+{
+    enum { N = 300 };
+    pimattn_shape s = shape_of(2, 4, 2, 32, 0);
+    check_rng rng = {2};
+    attn_kv kv = kv_random(&s, N, &rng), bad = kv_new(&s, N);
+    float q[4 * 32], out[4 * 32], want[4 * 32];
+    fill_normal(q, COUNT(q), 1, &rng);
+    for (size_t i = 0; i < N * bad.k_row; i++)
+        bad.k[i] = bad.v[i] = NAN;
+    for (uint32_t i = 0; i < 2; i++) {
+        pimattn_config c = config_of(&s);
+        c.way = PIMATTN_DEVICE;
+        c.partition = i;
+        pimattn_engine *e = engine_new(&c);
+        pimattn_seq a, b, t;
+        pimattn_seq_info info;
+        CHECK_U(pimattn_seq_create(e, &a), PIMATTN_OK);
+        CHECK_U(pimattn_seq_create(e, &b), PIMATTN_OK);
+        for (uint32_t layer = 0; layer < 2; layer++) {
+            CHECK_U(kv_append(e, a, layer, &kv, 0, 37), PIMATTN_OK);
+            CHECK_U(kv_append(e, b, layer, &kv, 0, 37), PIMATTN_OK);
+        }
+        uint32_t chunks = e->module->n_used;
+        for (uint32_t layer = 0; layer < 2; layer++)
+            CHECK_U(kv_append(e, a, layer, &bad, 37, N - 37), PIMATTN_OK);
+        CHECK_U(pimattn_seq_truncate(e, a, N + 1), PIMATTN_ERR_ARGUMENT);
+        CHECK_U(pimattn_seq_truncate(e, a, 37), PIMATTN_OK);
+        CHECK_U(e->module->n_used, chunks);
+        for (int step = 0; step < 2; step++) {
+            CHECK_U(pimattn_attend_one(e, a, 1, out, q, NULL), PIMATTN_OK);
+            CHECK_U(pimattn_attend_one(e, b, 1, want, q, NULL), PIMATTN_OK);
+            CHECK(isfinite(out[0]));
+            CHECK_BYTES(out, want, sizeof out);
+            for (uint32_t layer = 0; layer < 2; layer++) {
+                CHECK_U(kv_append(e, a, layer, &kv, 37, 3), PIMATTN_OK);
+                CHECK_U(kv_append(e, b, layer, &kv, 37, 3), PIMATTN_OK);
+            }
+        }
+        CHECK_U(pimattn_seq_query(e, a, &info), PIMATTN_OK);
+        CHECK(info.bytes > 0 && info.pages == 0);
+        CHECK_U(pimattn_seq_fork(e, &t, a), PIMATTN_ERR_DEVICE);
+        CHECK_HAS(pimattn_engine_cause(e), "so far");
+        CHECK_U(pimattn_seq_keep(e, a, 1, 20), PIMATTN_ERR_DEVICE);
+        CHECK_U(pimattn_cache_compact(e, NULL), PIMATTN_ERR_DEVICE);
+        CHECK_U(pimattn_seq_swap_out(e, a, out, 1, NULL), PIMATTN_ERR_DEVICE);
+        CHECK_U(pimattn_seq_truncate(e, a, 0), PIMATTN_OK);
+        CHECK_U(pimattn_seq_truncate(e, b, 0), PIMATTN_OK);
+        CHECK_U(e->module->n_used, 0);
+        pimattn_engine_destroy(e);
+    }
+    kv_free(&kv);
+    kv_free(&bad);
+}
+
+/* --------------------------------------------------------------------------
+ * A state from one architecture to another
+ * -------------------------------------------------------------------------- */
+
+/* One state for each pair of types in turn: a sequence, a fork of it, and one that lost its head. */
+static int state_file(const char *path, bool save)
+{
+    FILE *f = fopen(path, save ? "wb" : "rb");
+    if (!f) return 2;
+    for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++) {
+        engines_simd = PIMATTN_SIMD_NONE;
+        rig r = rig_new(type, (type + 1) % PIMATTN_N_TYPE);
+        pimattn_seq s[3] = {seq_of(&r, 19), 0, 0}, back[3];
+        CHECK_U(pimattn_seq_fork(r.e, &s[1], s[0]), PIMATTN_OK);
+        append(&r, r.e, s[1], 19, 9);
+        CHECK_U(pimattn_seq_fork(r.e, &s[2], s[1]), PIMATTN_OK);
+        CHECK_U(pimattn_seq_keep(r.e, s[2], 7, 28), PIMATTN_OK);
+        uint64_t bytes = 0;
+        size_t n = 0;
+        CHECK_U(pimattn_save(r.e, s, 3, NULL, &bytes), PIMATTN_OK);
+        pimattn_stream stream = in_memory(bytes);
+        if (save) {
+            CHECK_U(pimattn_save(r.e, s, 3, &stream, NULL), PIMATTN_OK);
+            CHECK_U(fwrite(state, 1, bytes, f), bytes);
+        } else if (CHECK_U(fread(state, 1, bytes, f), bytes)) {
+            CHECK_U(pimattn_restore(r.e, back, 3, &n, &stream), PIMATTN_OK);
+        }
+        for (size_t i = 0; i < n; i++) {
+            float want[HEADS * DIM];
+            append(&r, r.e, s[i], 30, 5);
+            append(&r, r.e, back[i], 30, 5);
+            attend(&r, r.e, s[i], want);
+            attend(&r, r.e, back[i], r.out);
+            CHECK_BYTES(r.out, want, sizeof want);
+        }
+        CHECK_U(n, save ? 0 : 3);
+        rig_end(&r);
+    }
+    fclose(f);
+    return check_now.n_errors ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3) return state_file(argv[2], strcmp(argv[1], "save") == 0);
+    RUN(what_cannot_be_is_refused);
+    RUN(what_is_swapped_out_can_only_come_back);
+    RUN(no_damaged_state_is_restored);
+    RUN(states_fit_other_page_sizes);
+    RUN(a_kept_range_is_all_that_is_seen);
+    RUN(a_stream_needs_only_what_it_keeps);
+    RUN(a_long_fork_copies_no_page);
+    RUN(static_reservation_takes_all_at_once);
+    RUN(bytes_of_banks_are_those_of_the_columns);
+    RUN(the_device_truncates);
+    return check_end();
+}

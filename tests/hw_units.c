@@ -1,0 +1,974 @@
+/* [H12] Units: what every instruction does to bytes and numbers, worked out by hand; random programs
+ * against an interpreter of the contract that does one instruction after the other; the order of
+ * a controller that is broken on purpose; VA2PA. */
+#define PIMATTN_IMPLEMENTATION
+#include "attn.h"
+
+enum { BANKS = 16, LANES = 16, COLUMNS = 8, ROWS = 8, TILES = 8, OUTS = 4, BLOCKS = 2048 };
+
+/* A small device with its bytes. */
+typedef struct rig {
+    pimhw_config config;
+    pimhw_device *device;
+    pimhw_memory *memory;
+    pimhw_units *units;
+    pimhw_readings readings;
+    pimhw_cause why;
+} rig;
+
+static pimhw_config rig_config(uint32_t controller)
+{
+    pimhw_config c;
+    CHECK_U(pimhw_config_init(&c, "aimx", NULL), PIMHW_OK);
+    c.n_channels = 2;
+    c.n_rows = ROWS;
+    c.row_bytes = COLUMNS * LANES * 2;
+    c.in_entries = TILES;
+    c.out_entries = c.obuf = OUTS;
+    c.gpr_blocks = BLOCKS;
+    c.controller = controller;
+    return c;
+}
+
+static rig rig_new(const pimhw_config *config)
+{
+    rig r;
+    memset(&r, 0, sizeof r);
+    r.config = *config;
+    bool ok = CHECK_U(pimhw_device_create(&r.device, config, &r.why), PIMHW_OK);
+    ok = ok && CHECK_U(pimhw_memory_create(&r.memory, config, PIMHW_CHUNK_AIM, &r.why), PIMHW_OK);
+    ok = ok && CHECK_U(pimhw_units_create(&r.units, config, r.memory, &r.why), PIMHW_OK);
+    if (!ok) {
+        printf("%s\n", r.why.text);
+        exit(1);
+    }
+    return r;
+}
+
+static void rig_free(rig *r)
+{
+    pimhw_units_destroy(r->units);
+    pimhw_memory_destroy(r->memory);
+    pimhw_device_destroy(r->device);
+}
+
+static uint16_t lane(const rig *r, double x)
+{
+    return pimhw_lane_round(r->config.lane_type, (float)x);
+}
+
+static double value(const rig *r, uint16_t x)
+{
+    return (double)pimhw_lane_value(r->config.lane_type, x);
+}
+
+static pimhw_da place_of(uint32_t channel, uint32_t bank, uint32_t row, uint32_t column)
+{
+    pimhw_da da = {channel, 0, bank, row, column, 0};
+    return da;
+}
+
+/* Lane i of a column becomes first + i * step. */
+static void put(rig *r, pimhw_da at, double first, double step)
+{
+    uint16_t lanes[LANES];
+    for (uint32_t i = 0; i < LANES; i++)
+        lanes[i] = lane(r, first + i * step);
+    CHECK_U(pimhw_memory_write(r->memory, &at, lanes, sizeof lanes, &r->why), PIMHW_OK);
+}
+
+static double get(rig *r, pimhw_da at, uint32_t i)
+{
+    uint16_t lanes[LANES];
+    CHECK_U(pimhw_memory_read(r->memory, lanes, &at, sizeof lanes, &r->why), PIMHW_OK);
+    return value(r, lanes[i]);
+}
+
+static void put_gpr(rig *r, uint32_t block, double first, double step)
+{
+    for (uint32_t i = 0; i < LANES; i++)
+        pimhw_units_gpr(r->units, block)[i] = lane(r, first + i * step);
+}
+
+static double get_gpr(rig *r, uint32_t block, uint32_t i)
+{
+    return value(r, pimhw_units_gpr(r->units, block)[i]);
+}
+
+static pimhw_status run_all(rig *r, const pimhw_instruction *in, size_t n,
+                            const pimhw_request *request)
+{
+    static pimhw_program program;
+    pimhw_program_init(&program);
+    for (size_t i = 0; i < n; i++) {
+        pimhw_instruction its = in[i];
+        if (!its.mask) its.mask = 3;
+        if (!its.op_size) its.op_size = 1;
+        pimhw_program_add(&program, &its);
+    }
+    return pimhw_device_run(r->device, &r->readings, r->units, &program, request, NULL, &r->why);
+}
+
+#define DO(r, ...)                                                                                 \
+    do {                                                                                           \
+        const pimhw_instruction do_[] = {__VA_ARGS__};                                             \
+        if (!CHECK_U(run_all(r, do_, sizeof do_ / sizeof *do_, NULL), PIMHW_OK))                   \
+            printf("  %s\n", (r)->why.text);                                                       \
+    } while (0)
+
+/* Of both channels and of one column, unless it says so. */
+#define IN(...)                                                                                    \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+/* --------------------------------------------------------------------------
+ * By hand, under the controller in force.
+ * -------------------------------------------------------------------------- */
+
+static uint32_t controller_now;
+
+static void over_controllers(void (*test)(void))
+{
+    for (controller_now = 0; controller_now < 4; controller_now++) {
+        unsigned before = check_now.n_errors;
+        test();
+        if (check_now.n_errors != before)
+            printf("  controller %s\n", pimhw_controller_str(controller_now));
+    }
+}
+
+/* Bank b holds b + i and 1 in row 5, columns 3 and 4; inputs are i and, of channel c, 10 c + 2:
+ * sum (b + i) i + 16 (10 c + 2) = 120 b + 1240 + 160 c + 32. */
+static void sum_of_two_columns(void)
+{
+    pimhw_config c = rig_config(controller_now);
+    rig r = rig_new(&c);
+    for (uint32_t ch = 0; ch < 2; ch++)
+        for (uint32_t b = 0; b < BANKS; b++) {
+            put(&r, place_of(ch, b, 5, 3), b, 1);
+            put(&r, place_of(ch, b, 5, 4), 1, 0);
+        }
+    put_gpr(&r, 7, 0, 1);
+    put_gpr(&r, 8, 2, 0); /* distinct: channel 0 takes 8, channel 1 block 9 */
+    put_gpr(&r, 9, 12, 0);
+    DO(&r, IN(.kind = PIMHW_WR_GB, .tile = 2, .gpr = 7),
+       IN(.kind = PIMHW_WR_GB, .tile = 3, .gpr = 8, .flags = PIMHW_DISTINCT),
+       IN(.kind = PIMHW_MAC_ABK, .op_size = 2, .row = 5, .column = 3, .tile = 2, .out = 1),
+       IN(.kind = PIMHW_RD_MAC, .out = 1, .gpr = 100),
+       IN(.kind = PIMHW_RD_MAC, .out = 1, .gpr = 110));
+    for (uint32_t ch = 0; ch < 2; ch++)
+        for (uint32_t b = 0; b < BANKS; b++) {
+            CHECK_NEAR(get_gpr(&r, 100 + ch, b), 120.0 * b + 1240 + 160.0 * ch + 32, b > 6 ? 1 : 0);
+            CHECK_NEAR(get_gpr(&r, 110 + ch, b), 0, 0); /* reading has emptied it */
+        }
+    rig_free(&r);
+}
+
+/* Distinct columns lie one set of channels behind the other. */
+static void distinct_inputs_of_several_columns(void)
+{
+    pimhw_config c = rig_config(controller_now);
+    rig r = rig_new(&c);
+    for (uint32_t ch = 0; ch < 2; ch++)
+        for (uint32_t column = 0; column < 3; column++) {
+            put(&r, place_of(ch, 0, 0, column), 1, 0);
+            put_gpr(&r, 40 + 2 * column + ch, pow(4, column) * (ch + 1), 0);
+        }
+    DO(&r, IN(.kind = PIMHW_WR_GB, .op_size = 3, .gpr = 40, .flags = PIMHW_DISTINCT),
+       IN(.kind = PIMHW_MAC_SBK, .op_size = 3), IN(.kind = PIMHW_RD_MAC, .gpr = 100));
+    CHECK_NEAR(get_gpr(&r, 100, 0), 16 * 21, 0);
+    CHECK_NEAR(get_gpr(&r, 101, 0), 2 * 16 * 21, 0);
+    CHECK_NEAR(get_gpr(&r, 100, 1), 0, 0); /* MAC_SBK: one bank only */
+    rig_free(&r);
+}
+
+/* 2^24 + 1 in pairs is 2^24 (even), but the pairs of ones beside it are 2, then 4, then 8: the tree
+ * gives 2^24 + 14, one after the other would stay at 2^24; the next column's 3 makes 2^24 + 17,
+ * a tie, to the even 2^24 + 16. */
+static void sums_are_a_tree_and_f32(void)
+{
+    pimhw_config c = rig_config(controller_now);
+    c.out_bits = 32;
+    rig r = rig_new(&c);
+    put(&r, place_of(0, 4, 1, 0), 1, 0);
+    put(&r, place_of(0, 4, 1, 1), 1, 0);
+    put_gpr(&r, 0, 1, 0);
+    put_gpr(&r, 1, 0, 0);
+    pimhw_da first = place_of(0, 4, 1, 0);
+    uint16_t big = lane(&r, 4096), three = lane(&r, 3);
+    CHECK_U(pimhw_memory_write(r.memory, &first, &big, 2, NULL), PIMHW_OK);
+    pimhw_units_gpr(r.units, 0)[0] = big;
+    pimhw_units_gpr(r.units, 1)[9] = three;
+    DO(&r, IN(.kind = PIMHW_WR_GB, .op_size = 2), IN(.kind = PIMHW_MAC_ABK, .row = 1, .mask = 1),
+       IN(.kind = PIMHW_RD_MAC, .gpr = 10, .mask = 1),
+       IN(.kind = PIMHW_MAC_ABK, .op_size = 2, .row = 1, .mask = 1),
+       IN(.kind = PIMHW_RD_MAC, .gpr = 20, .mask = 1));
+    float sums[BANKS];
+    memcpy(sums, pimhw_units_gpr(r.units, 10), sizeof sums);
+    CHECK_NEAR(sums[4], 0x1p24 + 14, 0);
+    memcpy(sums, pimhw_units_gpr(r.units, 20), sizeof sums);
+    CHECK_NEAR(sums[4], 0x1p24 + 16, 0);
+    CHECK_NEAR(sums[5], 0, 0);
+    rig_free(&r);
+}
+
+/* The AiM dialect: the bias is where a sum begins, and a read leaves it as it is. */
+static void bias_begins_a_sum(void)
+{
+    pimhw_config c = rig_config(controller_now);
+    c.out_clear = PIMHW_CLEAR_BIAS;
+    rig r = rig_new(&c);
+    for (uint32_t b = 0; b < BANKS; b++)
+        put(&r, place_of(1, b, 2, 0), b, 0);
+    put_gpr(&r, 0, 1, 0);
+    put_gpr(&r, 1, 5, 1);
+    DO(&r, IN(.kind = PIMHW_WR_GB, .mask = 2), IN(.kind = PIMHW_WR_BIAS, .gpr = 1, .mask = 2),
+       IN(.kind = PIMHW_MAC_ABK, .row = 2, .mask = 2),
+       IN(.kind = PIMHW_RD_MAC, .gpr = 10, .mask = 2),
+       IN(.kind = PIMHW_SYNC), /* ping-pong reads beside MACs: refused, were it the same sum */
+       IN(.kind = PIMHW_MAC_ABK, .row = 2, .mask = 2),
+       IN(.kind = PIMHW_RD_MAC, .gpr = 20, .mask = 2),
+       IN(.kind = PIMHW_WR_BIAS, .gpr = 1, .mask = 2), IN(.kind = PIMHW_SYNC),
+       IN(.kind = PIMHW_RD_MAC, .gpr = 30, .mask = 2));
+    for (uint32_t b = 0; b < BANKS; b++) {
+        CHECK_NEAR(get_gpr(&r, 11, b), 5.0 + b + 16 * b, 0); /* of channel 1: one block further */
+        CHECK_NEAR(get_gpr(&r, 21, b), 5.0 + b + 32 * b, 0);
+        CHECK_NEAR(get_gpr(&r, 31, b), 5.0 + b, 0);
+    }
+    rig_free(&r);
+}
+
+/* One bank holds high and low in two lanes, which meet the input: the sum and what is read of it.
+ * 2049 and 2051 are ties of a half, 65519 is the last before infinity; 65792 is a tie of bf16. */
+static void reads_round_to_the_lane(void)
+{
+    static const struct {
+        uint32_t type;
+        double high, low, input, read;
+    } t[] = {{PIMHW_LANE_F16, 2048, 1, 1, 2048},
+             {PIMHW_LANE_F16, 2048, 3, 1, 2052},
+             {PIMHW_LANE_F16, 0x1p-12, 0, 0x1p-12, 0x1p-24},
+             {PIMHW_LANE_F16, 0x1p-13, 0, 0x1p-12, 0},
+             {PIMHW_LANE_F16, 65504, 15, 1, 65504},
+             {PIMHW_LANE_F16, 65504, 16, 1, HUGE_VAL},
+             {PIMHW_LANE_BF16, 256, 1, 256, 65536},
+             {PIMHW_LANE_BF16, 256, 3, 256, 66560},
+             {PIMHW_LANE_BF16, 0x1p-13, 0, 0x1p-12, 0x1p-25},
+             {PIMHW_LANE_BF16, -65536, 1, 1, -65536}};
+    for (uint32_t i = 0; i < sizeof t / sizeof *t; i++) {
+        pimhw_config c = rig_config(controller_now);
+        c.lane_type = t[i].type;
+        rig r = rig_new(&c);
+        uint16_t lanes[LANES] = {lane(&r, t[i].high), lane(&r, t[i].low)};
+        pimhw_da at = place_of(0, i, 0, 0);
+        CHECK_U(pimhw_memory_write(r.memory, &at, lanes, sizeof lanes, NULL), PIMHW_OK);
+        put_gpr(&r, 0, t[i].input, 0);
+        DO(&r, IN(.kind = PIMHW_WR_GB), IN(.kind = PIMHW_MAC_SBK, .bank = i, .mask = 1),
+           IN(.kind = PIMHW_RD_MAC, .gpr = 10, .mask = 1));
+        CHECK_NEAR(get_gpr(&r, 10, i), t[i].read, 0);
+        rig_free(&r);
+    }
+}
+
+/* Of bank groups of 4: banks 0 and 1 into bank 2, lane by lane. */
+static void products_of_banks(void)
+{
+    pimhw_config c = rig_config(controller_now);
+    rig r = rig_new(&c);
+    for (uint32_t b = 0; b < BANKS; b++)
+        put(&r, place_of(0, b, 3, 6), b + 1, 0.5);
+    DO(&r, IN(.kind = PIMHW_EWMUL, .op_size = 2, .row = 3, .column = 6, .mask = 1));
+    for (uint32_t b = 0; b < BANKS; b++)
+        for (uint32_t i = 0; i < LANES; i++) {
+            double x = b / 4 * 4 + 1 + i * 0.5, own = b + 1 + i * 0.5;
+            CHECK_NEAR(get(&r, place_of(0, b, 3, 6), i), b % 4 == 2 ? x * (x + 1) : own, 0);
+        }
+    rig_free(&r);
+}
+
+static void af_goes_by_samples(void)
+{
+    static float squares[PIMHW_AF_SAMPLES], doubles[PIMHW_AF_SAMPLES];
+    pimhw_config c = rig_config(controller_now);
+    c.out_bits = 32;
+    rig r = rig_new(&c);
+    for (int i = 0; i < PIMHW_AF_SAMPLES; i++) {
+        double x = (i - PIMHW_AF_SAMPLES / 2) / (double)PIMHW_AF_PER_ONE;
+        squares[i] = (float)(x * x);
+        doubles[i] = (float)(2 * x);
+    }
+    CHECK_U(pimhw_units_af(r.units, 3, squares), PIMHW_OK);
+    CHECK_U(pimhw_units_af(r.units, 7, doubles), PIMHW_OK);
+    CHECK_U(pimhw_units_af(r.units, PIMHW_AF_MODES, doubles), PIMHW_ERR_ARGUMENT);
+    for (uint32_t b = 0; b < BANKS; b++)
+        put(&r, place_of(0, b, 0, 0), (b - 8.0) + (b == 3 ? 1.0 / 128 : 0), 0);
+    uint16_t *one = pimhw_units_gpr(r.units, 0);
+    one[2] = lane(&r, 1.25);
+    DO(&r, IN(.kind = PIMHW_WR_GB, .mask = 1), IN(.kind = PIMHW_MAC_ABK, .mask = 1),
+       IN(.kind = PIMHW_CFR, .out = 1, .aux = 2, .gpr = 3), IN(.kind = PIMHW_AF, .mask = 1),
+       IN(.kind = PIMHW_RD_AF, .gpr = 10, .mask = 1),
+       IN(.kind = PIMHW_CFR, .out = 1, .aux = 2, .gpr = 7), IN(.kind = PIMHW_AF, .mask = 1),
+       IN(.kind = PIMHW_RD_AF, .gpr = 20, .mask = 1),
+       IN(.kind = PIMHW_RD_MAC, .gpr = 30, .mask = 1));
+    float squared[BANKS], doubled[BANKS], sums[BANKS];
+    memcpy(squared, pimhw_units_gpr(r.units, 10), sizeof squared);
+    memcpy(doubled, pimhw_units_gpr(r.units, 20), sizeof doubled);
+    memcpy(sums, pimhw_units_gpr(r.units, 30), sizeof sums);
+    for (uint32_t b = 0; b < BANKS; b++) {
+        double x = 1.25 * value(&r, lane(&r, (b - 8.0) + (b == 3 ? 1.0 / 128 : 0)));
+        double low = fmin(fmax(floor(x * 64), -512), 511) / 64, high = low + 1.0 / 64;
+        double line = low * low + (x - low) * 64 * (high * high - low * low);
+        CHECK_NEAR(sums[b], x, 0);
+        CHECK_NEAR(doubled[b], 2 * x, 0);
+        CHECK_NEAR(squared[b], line, 2e-5);
+        if (b == 3) CHECK(fabs((double)squared[b] - x * x) > 1e-5); /* it is a line, no square */
+    }
+    rig_free(&r);
+}
+
+/* GPR to a bank and, of one channel, to all; bank to tile and back; bank to GPR. */
+static void columns_move(void)
+{
+    pimhw_config c = rig_config(controller_now);
+    rig r = rig_new(&c);
+    for (uint32_t b = 0; b < BANKS; b++)
+        put_gpr(&r, 50 + b, 100 + b, 1);
+    DO(&r, IN(.kind = PIMHW_WR_ABK, .gpr = 50, .row = 1, .column = 2, .mask = 2),
+       IN(.kind = PIMHW_WR_SBK, .gpr = 53, .bank = 9, .row = 1, .column = 4, .mask = 3),
+       IN(.kind = PIMHW_MEM_WR, .gpr = 54, .bank = 9, .row = 1, .column = 5, .mask = 2),
+       IN(.kind = PIMHW_SYNC), IN(.kind = PIMHW_WR_GB, .op_size = 3, .gpr = 60),
+       IN(.kind = PIMHW_COPY_BKGB, .op_size = 2, .bank = 9, .row = 1, .column = 4, .tile = 1),
+       IN(.kind = PIMHW_COPY_GBBK, .op_size = 3, .bank = 0, .row = 2, .column = 0),
+       IN(.kind = PIMHW_SYNC),
+       IN(.kind = PIMHW_RD_SBK, .gpr = 80, .bank = 0, .row = 2, .column = 1),
+       IN(.kind = PIMHW_MEM_RD, .gpr = 90, .bank = 7, .row = 1, .column = 2));
+    for (uint32_t b = 0; b < BANKS; b++) {
+        CHECK_NEAR(get(&r, place_of(1, b, 1, 2), 5), 105.0 + b, 0);
+        CHECK_NEAR(get(&r, place_of(0, b, 1, 2), 5), 0, 0);
+    }
+    CHECK_NEAR(get(&r, place_of(0, 9, 1, 4), 1), 104, 0);
+    CHECK_NEAR(get(&r, place_of(1, 0, 2, 0), 0), 110, 0); /* from GPR block 60 */
+    CHECK_NEAR(get(&r, place_of(1, 0, 2, 1), 0), 103,
+               0); /* over the tile that was written before */
+    CHECK_NEAR(get(&r, place_of(1, 0, 2, 2), 0), 104, 0);
+    CHECK_NEAR(get(&r, place_of(0, 0, 2, 2), 0), 0, 0);
+    CHECK_NEAR(get_gpr(&r, 80, 3), 106, 0); /* to gpr + channel */
+    CHECK_NEAR(get_gpr(&r, 81, 3), 106, 0);
+    CHECK_NEAR(get_gpr(&r, 90, 3), 0, 0);
+    CHECK_NEAR(get_gpr(&r, 91, 3), 110, 0);
+    rig_free(&r);
+}
+
+static void registers_add(void)
+{
+    pimhw_config c = rig_config(controller_now);
+    rig r = rig_new(&c);
+    put_gpr(&r, 3, 1, 1);
+    put_gpr(&r, 4, 2048, 0);
+    put_gpr(&r, 30, 10, 0);
+    put_gpr(&r, 31, 1, 0);
+    DO(&r, IN(.kind = PIMHW_EWADD, .op_size = 2, .gpr = 3, .aux = 30));
+    for (uint32_t i = 0; i < LANES; i++) {
+        CHECK_NEAR(get_gpr(&r, 3, i), 11.0 + i, 0);
+        CHECK_NEAR(get_gpr(&r, 4, i), 2048, 0); /* 2049 is a tie */
+        CHECK_NEAR(get_gpr(&r, 30, i), 10, 0);
+    }
+    rig_free(&r);
+}
+
+static void under_every_controller(void)
+{
+    over_controllers(sum_of_two_columns);
+    over_controllers(distinct_inputs_of_several_columns);
+    over_controllers(sums_are_a_tree_and_f32);
+    over_controllers(bias_begins_a_sum);
+    over_controllers(reads_round_to_the_lane);
+    over_controllers(products_of_banks);
+    over_controllers(af_goes_by_samples);
+    over_controllers(columns_move);
+    over_controllers(registers_add);
+}
+
+/* --------------------------------------------------------------------------
+ * Lanes.
+ * -------------------------------------------------------------------------- */
+
+/* A lane's value from its bits, by definition. */
+static double defined_value(uint32_t type, uint16_t x)
+{
+    int bits = type == PIMHW_LANE_F16 ? 10 : 7, bias = type == PIMHW_LANE_F16 ? 15 : 127;
+    int exponent = (x & 0x7fff) >> bits, rest = x & ((1 << bits) - 1);
+    double r =
+        exponent ? ldexp((1 << bits) + rest, exponent - bias - bits) : ldexp(rest, 1 - bias - bits);
+    if (exponent == 2 * bias + 1) r = rest ? (double)NAN : HUGE_VAL;
+    return x & 0x8000 ? -r : r;
+}
+
+static bool is_nan_lane(uint32_t type, uint16_t x)
+{
+    return (x & 0x7fff) > (type == PIMHW_LANE_F16 ? 0x7c00 : 0x7f80);
+}
+
+/* All lanes there and back, and what lies half-way between two, and just beside it. */
+static void every_lane_and_every_tie(void)
+{
+    for (uint32_t type = 0; type < 2; type++)
+        for (uint32_t i = 0; i <= 0xffff; i++) {
+            uint16_t x = (uint16_t)i;
+            float is = pimhw_lane_value(type, x);
+            double wanted = defined_value(type, x);
+            if (is_nan_lane(type, x)) {
+                CHECK(isnan(is) && is_nan_lane(type, pimhw_lane_round(type, is)));
+                continue;
+            }
+            CHECK(!isnan(is) && (double)is == wanted && (signbit(is) != 0) == (x >> 15));
+            CHECK_U(pimhw_lane_round(type, is), x);
+            uint16_t up = (uint16_t)(i + 1);
+            double next = defined_value(type, up);
+            if ((x & 0x7fff) == 0x7fff || isinf(is)) continue;
+            if (isinf(next))
+                next = ldexp(wanted < 0 ? -1.0 : 1.0, type == PIMHW_LANE_F16 ? 16 : 128);
+            float middle = (float)(wanted / 2 + next / 2);
+            CHECK_U(pimhw_lane_round(type, middle), x & 1 ? up : x);
+            CHECK_U(pimhw_lane_round(type, nextafterf(middle, is)), x);
+            CHECK_U(pimhw_lane_round(type,
+                                     nextafterf(middle, is < 0 || x >> 15 ? -INFINITY : INFINITY)),
+                    up);
+        }
+}
+
+static void any_float_rounds_as_defined(void)
+{
+    check_rng rng = {0xf10a7};
+    for (uint32_t i = 0; i < 400000; i++) {
+        float x = bits_float((uint32_t)rng_u64(&rng));
+        if (i % 2) x = (float)(rng_unit(&rng) * pow(2, (double)rng_range(&rng, 0, 45) - 28));
+        if (!isfinite(x)) continue;
+        CHECK((double)pimhw_lane_value(0, pimhw_lane_round(0, x)) == half_round((double)x));
+        float brain = pimhw_lane_value(1, pimhw_lane_round(1, x));
+        if (fabsf(x) < 0x1.ff0000p127f) CHECK((double)brain == brain_round(x));
+    }
+    for (uint32_t type = 0; type < 2; type++) {
+        CHECK(pimhw_lane_value(type, pimhw_lane_round(type, FLT_MAX)) == INFINITY);
+        CHECK(pimhw_lane_value(type, pimhw_lane_round(type, -INFINITY)) == -INFINITY);
+    }
+}
+
+/* --------------------------------------------------------------------------
+ * Random programs, one instruction after the other.
+ * -------------------------------------------------------------------------- */
+
+typedef struct state {
+    uint32_t type, out_bits, out_clear, af_mode;
+    bool neighbours; /* CFR 0: MACs multiply banks 2 i and 2 i + 1 */
+    uint16_t bank[2][ROWS][BANKS][COLUMNS][LANES];
+    float tile[2][TILES][LANES];
+    float sum[2][OUTS][BANKS], af[2][OUTS][BANKS];
+    uint32_t named[2][OUTS]; /* gpr of the MAC that began the sum, plus 1 */
+    uint16_t gpr[BLOCKS][LANES];
+    float samples[PIMHW_AF_MODES][PIMHW_AF_SAMPLES];
+} state;
+
+static state plain;
+
+static float up_to(uint16_t x)
+{
+    return pimhw_lane_value(plain.type, x);
+}
+
+static void plain_mac(const pimhw_instruction *in, uint32_t ch)
+{
+    bool one = in->kind == PIMHW_MAC_SBK;
+    for (uint32_t c = 0; c < in->op_size; c++)
+        for (uint32_t b = one ? in->bank : 0; b <= (one ? in->bank : BANKS - 1); b++) {
+            const uint16_t *from = plain.bank[ch][in->row][b][in->column + c];
+            const uint16_t *other = plain.bank[ch][in->row][b ^ 1][in->column + c];
+            const float *tile = plain.tile[ch][in->tile + c];
+            float x[LANES];
+            for (uint32_t i = 0; i < LANES; i++)
+                x[i] = up_to(from[i]) * (plain.neighbours ? up_to(other[i]) : tile[i]);
+            for (uint32_t n = LANES; n > 1; n /= 2)
+                for (uint32_t i = 0; i < n / 2; i++)
+                    x[i] = x[2 * i] + x[2 * i + 1];
+            plain.sum[ch][in->out][b] += x[0];
+        }
+    if (!plain.named[ch][in->out]) plain.named[ch][in->out] = in->gpr + 1;
+}
+
+static void plain_read(const pimhw_instruction *in, uint32_t ch)
+{
+    bool af = in->kind == PIMHW_RD_AF;
+    const float *from = af ? plain.af[ch][in->out] : plain.sum[ch][in->out];
+    uint32_t named = plain.named[ch][in->out], wide = plain.out_bits == 32 ? 2 : 1;
+    uint16_t *to = plain.gpr[in->gpr + (named ? named - 1 : 0) + wide * ch];
+    for (uint32_t b = 0; b < BANKS; b++)
+        if (wide == 2)
+            memcpy(to + 2 * b, &from[b], 4);
+        else
+            to[b] = pimhw_lane_round(plain.type, from[b]);
+    if (af || plain.out_clear == PIMHW_CLEAR_BIAS) return;
+    memset(plain.sum[ch][in->out], 0, sizeof plain.sum[ch][in->out]);
+    plain.named[ch][in->out] = 0;
+}
+
+static void plain_af(const pimhw_instruction *in, uint32_t ch)
+{
+    const float *s = plain.samples[plain.af_mode];
+    for (uint32_t b = 0; b < BANKS; b++) {
+        float at = plain.sum[ch][in->out][b] * (float)PIMHW_AF_PER_ONE;
+        float low = fminf(fmaxf(floorf(at), -512), 511);
+        int i = (int)low + 512;
+        plain.af[ch][in->out][b] = s[i] + (at - low) * (s[i + 1] - s[i]);
+    }
+}
+
+static void plain_column(const pimhw_instruction *in, uint32_t ch)
+{
+    for (uint32_t c = 0; c < in->op_size; c++) {
+        uint16_t *column = plain.bank[ch][in->row][in->bank][in->column + c];
+        float *tile = plain.tile[ch][in->tile + c];
+        for (uint32_t i = 0; i < LANES; i++) {
+            if (in->kind == PIMHW_COPY_BKGB) tile[i] = up_to(column[i]);
+            if (in->kind == PIMHW_COPY_GBBK) column[i] = pimhw_lane_round(plain.type, tile[i]);
+            if (in->kind == PIMHW_WR_SBK || in->kind == PIMHW_MEM_WR)
+                column[i] = plain.gpr[in->gpr][i];
+            if (in->kind == PIMHW_RD_SBK || in->kind == PIMHW_MEM_RD)
+                plain.gpr[in->gpr + ch][i] = column[i];
+        }
+    }
+}
+
+static void plain_banks(const pimhw_instruction *in, uint32_t ch)
+{
+    for (uint32_t b = 0; b < BANKS && in->kind == PIMHW_WR_ABK; b++)
+        memcpy(plain.bank[ch][in->row][b][in->column], plain.gpr[in->gpr + b], 2 * LANES);
+    if (in->kind != PIMHW_EWMUL) return;
+    for (uint32_t b = 0; b < BANKS; b += 4)
+        for (uint32_t c = in->column; c < in->column + in->op_size; c++)
+            for (uint32_t i = 0; i < LANES; i++)
+                plain.bank[ch][in->row][b + 2][c][i] =
+                    pimhw_lane_round(plain.type, up_to(plain.bank[ch][in->row][b][c][i]) *
+                                                     up_to(plain.bank[ch][in->row][b + 1][c][i]));
+}
+
+static void plain_input(const pimhw_instruction *in, uint32_t ch)
+{
+    for (uint32_t c = 0; c < in->op_size && in->kind == PIMHW_WR_GB; c++) {
+        bool distinct = in->flags & PIMHW_DISTINCT;
+        const uint16_t *from = plain.gpr[in->gpr + (distinct ? 2 * c + ch : c)];
+        for (uint32_t i = 0; i < LANES; i++)
+            plain.tile[ch][in->tile + c][i] = up_to(from[i]);
+    }
+    if (in->kind != PIMHW_WR_BIAS) return;
+    for (uint32_t b = 0; b < BANKS; b++)
+        plain.sum[ch][in->out][b] = up_to(plain.gpr[in->gpr][b]);
+    plain.named[ch][in->out] = 0;
+}
+
+static void plain_step(const pimhw_instruction *in)
+{
+    for (uint32_t ch = 0; ch < 2; ch++) {
+        if (!(in->mask >> ch & 1)) continue;
+        switch (in->kind) {
+        case PIMHW_WR_GB:
+        case PIMHW_WR_BIAS: plain_input(in, ch); break;
+        case PIMHW_MAC_ABK:
+        case PIMHW_MAC_SBK: plain_mac(in, ch); break;
+        case PIMHW_RD_MAC:
+        case PIMHW_RD_AF: plain_read(in, ch); break;
+        case PIMHW_AF: plain_af(in, ch); break;
+        case PIMHW_EWMUL:
+        case PIMHW_WR_ABK: plain_banks(in, ch); break;
+        case PIMHW_EWADD:
+        case PIMHW_CFR:
+        case PIMHW_SYNC: break;
+        default: plain_column(in, ch);
+        }
+    }
+    if (in->kind == PIMHW_CFR && in->aux == 2) plain.af_mode = in->gpr;
+    if (in->kind == PIMHW_CFR && in->aux == 0) plain.neighbours = in->gpr == 0;
+    for (uint32_t c = 0; c < in->op_size && in->kind == PIMHW_EWADD; c++)
+        for (uint32_t i = 0; i < LANES; i++) {
+            uint16_t *to = &plain.gpr[in->gpr + c][i];
+            *to = pimhw_lane_round(plain.type, up_to(*to) + up_to(plain.gpr[in->aux + c][i]));
+        }
+}
+
+/* Registers below INPUTS are never written, those of instruction i from OUTPUTS + 16 i on by it
+ * alone: what else one wants from another is behind a SYNC. */
+enum { INPUTS = 64, OUTPUTS = 128, MOST = 90 };
+
+static const pimhw_kind kinds[] = {
+    PIMHW_WR_GB,  PIMHW_WR_GB,     PIMHW_MAC_ABK, PIMHW_MAC_ABK, PIMHW_MAC_ABK, PIMHW_RD_MAC,
+    PIMHW_RD_MAC, PIMHW_MAC_SBK,   PIMHW_EWMUL,   PIMHW_AF,      PIMHW_RD_AF,   PIMHW_COPY_BKGB,
+    PIMHW_WR_SBK, PIMHW_COPY_GBBK, PIMHW_RD_SBK,  PIMHW_WR_ABK,  PIMHW_MEM_WR,  PIMHW_MEM_RD,
+    PIMHW_EWADD,  PIMHW_CFR,       PIMHW_WR_BIAS};
+
+/* The first n_kinds of them; at most n_outs entries. */
+static pimhw_instruction any_instruction(check_rng *rng, uint32_t i, size_t n_kinds,
+                                         uint32_t n_outs)
+{
+    pimhw_instruction in = {.kind = kinds[rng_range(rng, 0, n_kinds - 1)]};
+    bool host = in.kind == PIMHW_EWADD || in.kind == PIMHW_CFR, writes = false;
+    in.mask = in.kind == PIMHW_WR_ABK ? rng_range(rng, 1, 2) : rng_range(rng, 1, 3);
+    in.op_size = rng_range(rng, 1, 3);
+    in.bank = (uint32_t)rng_range(rng, 0, BANKS - 1);
+    in.row = (uint32_t)rng_range(rng, 0, 2);
+    in.column = (uint32_t)rng_range(rng, 0, COLUMNS - in.op_size);
+    in.tile = (uint32_t)rng_range(rng, 0, TILES - in.op_size);
+    in.out = (uint32_t)rng_range(rng, 0, n_outs - 1);
+    in.gpr = (uint32_t)rng_range(rng, 0, INPUTS - 16);
+    switch (in.kind) {
+    case PIMHW_RD_MAC:
+    case PIMHW_RD_AF:
+    case PIMHW_RD_SBK:
+    case PIMHW_MEM_RD:
+    case PIMHW_EWADD: writes = true; break;
+    case PIMHW_MAC_ABK:
+    case PIMHW_MAC_SBK: in.gpr = in.gpr % 4 * 4; break; /* results of two channels lie apart */
+    case PIMHW_CFR:
+        in.gpr %= PIMHW_AF_MODES;
+        in.aux = (uint32_t)rng_range(rng, 0, 1) * 2;
+        if (in.aux == 0) in.gpr %= 2;
+        in.out = 1;
+        break;
+    case PIMHW_WR_GB: in.flags = rng_range(rng, 0, 1) ? PIMHW_DISTINCT : 0; break;
+    default: break;
+    }
+    bool sized = in.kind == PIMHW_WR_GB || in.kind == PIMHW_MAC_ABK || in.kind == PIMHW_MAC_SBK ||
+                 in.kind == PIMHW_EWMUL || in.kind == PIMHW_COPY_BKGB ||
+                 in.kind == PIMHW_COPY_GBBK || in.kind == PIMHW_EWADD;
+    if (!sized) in.op_size = 1;
+    if (host) in.mask = 3;
+    if (in.kind == PIMHW_EWADD) in.aux = OUTPUTS + 16 * (uint32_t)rng_range(rng, 0, i);
+    if (writes) in.gpr = OUTPUTS + 16 * i;
+    return in;
+}
+
+static void any_state(check_rng *rng, const pimhw_config *c)
+{
+    memset(&plain, 0, sizeof plain);
+    plain.type = c->lane_type;
+    plain.out_bits = c->out_bits;
+    plain.out_clear = c->out_clear;
+    uint16_t *lanes = &plain.bank[0][0][0][0][0];
+    for (size_t i = 0; i < sizeof plain.bank / 2; i++)
+        lanes[i] = pimhw_lane_round(c->lane_type, rng_float(rng, -2, 2));
+    for (size_t i = 0; i < (size_t)INPUTS * LANES; i++)
+        plain.gpr[i / LANES][i % LANES] = pimhw_lane_round(c->lane_type, rng_float(rng, -2, 2));
+    for (uint32_t i = 0; i < PIMHW_AF_MODES * PIMHW_AF_SAMPLES; i++)
+        plain.samples[i / PIMHW_AF_SAMPLES][i % PIMHW_AF_SAMPLES] = rng_float(rng, -1, 1);
+}
+
+static rig rig_of_state(const pimhw_config *c)
+{
+    rig r = rig_new(c);
+    for (uint32_t ch = 0; ch < 2; ch++)
+        for (uint32_t row = 0; row < ROWS; row++)
+            for (uint32_t b = 0; b < BANKS; b++) {
+                pimhw_da at = place_of(ch, b, row, 0);
+                CHECK_U(pimhw_memory_write(r.memory, &at, plain.bank[ch][row][b],
+                                           sizeof plain.bank[ch][row][b], NULL),
+                        PIMHW_OK);
+            }
+    for (uint32_t i = 0; i < BLOCKS; i++)
+        memcpy(pimhw_units_gpr(r.units, i), plain.gpr[i], sizeof plain.gpr[i]);
+    for (uint32_t i = 0; i < PIMHW_AF_MODES; i++)
+        CHECK_U(pimhw_units_af(r.units, i, plain.samples[i]), PIMHW_OK);
+    return r;
+}
+
+static bool as_plain(rig *r)
+{
+    for (uint32_t ch = 0; ch < 2; ch++)
+        for (uint32_t row = 0; row < ROWS; row++)
+            for (uint32_t b = 0; b < BANKS; b++) {
+                uint16_t is[COLUMNS][LANES];
+                pimhw_da at = place_of(ch, b, row, 0);
+                CHECK_U(pimhw_memory_read(r->memory, is, &at, sizeof is, NULL), PIMHW_OK);
+                if (!CHECK_BYTES(is, plain.bank[ch][row][b], sizeof is)) return false;
+            }
+    for (uint32_t i = 0; i < BLOCKS; i++)
+        if (!CHECK_BYTES(pimhw_units_gpr(r->units, i), plain.gpr[i], sizeof plain.gpr[i])) {
+            printf("  GPR block %u\n", i);
+            return false;
+        }
+    return true;
+}
+
+static unsigned n_ran[4], n_refused[4];
+
+/* A program under one controller; ping-pong may refuse what its accumulators cannot hold. */
+static void any_program(check_rng *rng, uint32_t controller, size_t n_kinds)
+{
+    static pimhw_instruction in[MOST];
+    pimhw_config c = rig_config(controller);
+    c.out_bits = rng_range(rng, 0, 1) ? 16 : 32;
+    c.lane_type = (uint32_t)rng_range(rng, 0, 1);
+    /* ping-pong changes accumulators: without a bias they hold what the sum before left */
+    c.out_clear = controller == PIMHW_PING_PONG ? 0 : (uint32_t)rng_range(rng, 0, 1);
+    c.front_end = (uint32_t)rng_range(rng, 0, 1);
+    c.extra_region = (uint32_t)rng_range(rng, 0, 1);
+    c.early_tiles = (uint32_t)rng_range(rng, 0, 1);
+    c.is_mac = (uint32_t)rng_range(rng, 0, 1);
+    /* accesses through the ordinary queues take place when those like: not in program order */
+    if (c.front_end == PIMHW_SHARED && controller == PIMHW_IN_ORDER) n_kinds = 8;
+    any_state(rng, &c);
+    rig r = rig_of_state(&c);
+    uint32_t n = (uint32_t)rng_range(rng, 1, MOST);
+    for (uint32_t i = 0; i < n; i++) {
+        bool halves = controller == PIMHW_PING_PONG; /* a dropped sum leaves what it was behind */
+        do
+            in[i] = any_instruction(rng, i, n_kinds, halves ? OUTS / 2 : OUTS);
+        while (halves && in[i].kind == PIMHW_WR_BIAS);
+        if (in[i].kind == PIMHW_EWADD && i > 0) {
+            pimhw_instruction sync = {.kind = PIMHW_SYNC};
+            pimhw_instruction sum = in[i];
+            in[i++] = sync;
+            if (i < n) in[i] = sum;
+        }
+    }
+    for (uint32_t i = 0; i < n; i++)
+        plain_step(&in[i]);
+    pimhw_status status = run_all(&r, in, n, NULL);
+    bool may = controller == PIMHW_PING_PONG && status == PIMHW_ERR_HAZARD;
+    if (!may && CHECK_U(status, PIMHW_OK)) {
+        n_ran[controller]++;
+        if (!as_plain(&r))
+            printf("  %s, %u instructions, clear %u, front end %u\n",
+                   pimhw_controller_str(controller), n, c.out_clear, c.front_end);
+    } else {
+        n_refused[controller]++;
+        if (!may) printf("  %s: %s\n", pimhw_controller_str(controller), r.why.text);
+    }
+    rig_free(&r);
+}
+
+static void programs_do_what_they_say_one_by_one(void)
+{
+    check_rng rng = {0x9406};
+    for (uint32_t i = 0; i < 1200; i++)
+        any_program(&rng, i % 4, i % 3 ? sizeof kinds / sizeof *kinds : 8);
+    for (uint32_t i = 0; i < 4; i++) {
+        printf("%s: %u programs ran, %u had more sums than accumulators\n", pimhw_controller_str(i),
+               n_ran[i], n_refused[i]);
+        CHECK(n_ran[i] > 100);
+    }
+}
+
+/* --------------------------------------------------------------------------
+ * A controller that breaks the order.
+ * -------------------------------------------------------------------------- */
+
+enum { LISTED = 64 };
+
+typedef struct listing {
+    pimhw_event at[LISTED];
+    size_t n;
+} listing;
+
+static void list_event(void *user, const pimhw_event *event)
+{
+    listing *l = (listing *)user;
+    if (l->n < LISTED) l->at[l->n++] = *event;
+}
+
+/* W0 W1, M of tile 0 (o0) and of tile 1 (o1), R of o0; W0 again, M of it into o0, R o0, R o1. */
+static listing list_dcs(rig *r)
+{
+    static const pimhw_instruction in[] = {
+        IN(.kind = PIMHW_WR_GB, .op_size = 2, .mask = 1, .gpr = 0),
+        IN(.kind = PIMHW_MAC_ABK, .op_size = 1, .mask = 1, .row = 1),
+        IN(.kind = PIMHW_MAC_ABK, .op_size = 1, .mask = 1, .row = 1, .tile = 1, .out = 1),
+        IN(.kind = PIMHW_RD_MAC, .op_size = 1, .mask = 1, .gpr = 10),
+        IN(.kind = PIMHW_WR_GB, .op_size = 1, .mask = 1, .gpr = 2),
+        IN(.kind = PIMHW_MAC_ABK, .op_size = 1, .mask = 1, .row = 1),
+        IN(.kind = PIMHW_RD_MAC, .op_size = 1, .mask = 1, .gpr = 11),
+        IN(.kind = PIMHW_RD_MAC, .op_size = 1, .mask = 1, .gpr = 12, .out = 1)};
+    static pimhw_program program;
+    listing l = {.n = 0};
+    pimhw_sink sink = {list_event, &l, NULL};
+    pimhw_program_init(&program);
+    for (size_t i = 0; i < sizeof in / sizeof *in; i++)
+        pimhw_program_add(&program, &in[i]);
+    CHECK_U(pimhw_device_time(r->device, &r->readings, &program, NULL, &sink, &r->why), PIMHW_OK);
+    return l;
+}
+
+static size_t find_event(const listing *l, pimhw_command command, uint64_t serial)
+{
+    size_t i = 0;
+    while (i < l->n && (l->at[i].command != command || l->at[i].serial != serial))
+        i++;
+    CHECK(i < l->n);
+    return i;
+}
+
+/* Does the commands of a listing, of which the one at from comes where to is now. */
+static pimhw_status broken(rig *r, const listing *l, size_t from, size_t to)
+{
+    listing b = *l;
+    pimhw_event moved = b.at[from];
+    memmove(&b.at[to + 1], &b.at[to], (from - to) * sizeof b.at[0]);
+    b.at[to] = moved;
+    pimhw_units_begin(r->units, NULL, NULL);
+    for (size_t i = 0; i < b.n; i++)
+        pimhw_units_command(r->units, &b.at[i]);
+    return pimhw_units_end(r->units, &r->why);
+}
+
+/* A D-Table that forgets lets a command overtake one that it must wait for. */
+static void a_broken_d_table_is_caught(void)
+{
+    static const struct {
+        pimhw_command overtakes;
+        uint64_t serial;
+        pimhw_command of;
+        uint64_t before;
+        const char *words;
+    } cases[] = {{PIMHW_CMD_WRGB, 4, PIMHW_CMD_MAC16, 1, "tile 0 was overwritten too early"},
+                 {PIMHW_CMD_MAC16, 5, PIMHW_CMD_RDMAC16, 3, "entry 0 was used out of order"},
+                 {PIMHW_CMD_MAC16, 5, PIMHW_CMD_WRGB, 4, "used tile 0 before it was written"},
+                 {PIMHW_CMD_MAC16, 1, PIMHW_CMD_WRGB, 0, "used tile 0 before it was written"},
+                 {PIMHW_CMD_RDMAC16, 3, PIMHW_CMD_MAC16, 1, "entry 0 was used out of order"},
+                 {PIMHW_CMD_RDMAC16, 7, PIMHW_CMD_MAC16, 2, "entry 1 was used out of order"}};
+    pimhw_config c = rig_config(PIMHW_DCS);
+    rig r = rig_new(&c);
+    listing l = list_dcs(&r);
+    CHECK_U(broken(&r, &l, 0, 0), PIMHW_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t from = find_event(&l, cases[i].overtakes, cases[i].serial);
+        size_t to = find_event(&l, cases[i].of, cases[i].before);
+        if (!CHECK(to < from)) continue;
+        CHECK_U(broken(&r, &l, from, to), PIMHW_ERR_HAZARD);
+        CHECK_HAS(r.why.text, cases[i].words);
+        CHECK_HAS(r.why.text, "channel 0");
+    }
+    /* entries and tiles that have nothing to do with each other may change places */
+    size_t w = find_event(&l, PIMHW_CMD_WRGB, 4), m = find_event(&l, PIMHW_CMD_MAC16, 2);
+    if (m < w) CHECK_U(broken(&r, &l, w, m), PIMHW_OK);
+    /* an accumulator that holds an unread sum of another output, or that there is not */
+    for (uint32_t i = 0; i < 2; i++) {
+        listing taken = l;
+        taken.at[m].entry = i ? 1000 : 0;
+        CHECK_U(broken(&r, &taken, 0, 0), PIMHW_ERR_HAZARD);
+        CHECK_HAS(r.why.text, i ? "no accumulator is left for output 1" : "nobody has read");
+    }
+    rig_free(&r);
+}
+
+/* --------------------------------------------------------------------------
+ * VA2PA, and what is refused.
+ * -------------------------------------------------------------------------- */
+
+/* Rows 0 to 3 are virtual: chunks of 2 rows at 6 and 2; row 3 is really row 3, 0 is row 6. */
+static void rows_are_where_va2pa_says(void)
+{
+    uint32_t chunks[2] = {6, 2};
+    pimhw_block block = {{0}, {0}};
+    pimhw_request request = {
+        .blocks = &block, .n_blocks = 1, .chunks = chunks, .n_chunks = 2, .chunk_rows = 2};
+    const pimhw_instruction in[] = {IN(.kind = PIMHW_WR_GB),
+                                    IN(.kind = PIMHW_MAC_ABK, .row = 0),
+                                    IN(.kind = PIMHW_RD_MAC, .gpr = 10),
+                                    IN(.kind = PIMHW_MAC_ABK, .row = 3),
+                                    IN(.kind = PIMHW_RD_MAC, .gpr = 20),
+                                    IN(.kind = PIMHW_WR_SBK, .row = 2, .bank = 4, .gpr = 0)};
+    pimhw_config c = rig_config(PIMHW_DCS);
+    rig r = rig_new(&c);
+    put(&r, place_of(1, 4, 6, 0), 3, 0);
+    put(&r, place_of(1, 4, 3, 0), 5, 0);
+    put_gpr(&r, 0, 1, 0);
+    CHECK_U(run_all(&r, in, 6, &request), PIMHW_OK);
+    CHECK_NEAR(get_gpr(&r, 11, 4), 48, 0);
+    CHECK_NEAR(get_gpr(&r, 21, 4), 80, 0);
+    CHECK_NEAR(get(&r, place_of(1, 4, 2, 0), 7), 1, 0);
+    chunks[0] = 2, chunks[1] = 6; /* the entries swapped: row 0 is row 2, row 3 is row 7 */
+    CHECK_U(run_all(&r, in, 5, &request), PIMHW_OK);
+    CHECK_NEAR(get_gpr(&r, 11, 4), 16, 0);
+    CHECK_NEAR(get_gpr(&r, 21, 4), 0, 0);
+    rig_free(&r);
+}
+
+static void wrong_addresses_are_named(void)
+{
+    uint32_t chunks[2] = {PIMHW_UNMAPPED, ROWS - 1};
+    uint32_t begin[3] = {0, 0, 2};
+    pimhw_block block = {{0}, {0}};
+    pimhw_request request = {
+        .blocks = &block, .n_blocks = 1, .chunks = chunks, .n_chunks = 2, .chunk_rows = 2};
+    pimhw_instruction mac = IN(.kind = PIMHW_MAC_ABK);
+    pimhw_instruction gb = IN(.kind = PIMHW_WR_GB, .gpr = BLOCKS - 1, .op_size = 2);
+    pimhw_instruction rd = IN(.kind = PIMHW_RD_MAC, .gpr = BLOCKS - 1);
+    pimhw_instruction cfr = IN(.kind = PIMHW_CFR, .out = 1, .aux = 2, .gpr = PIMHW_AF_MODES);
+    for (uint32_t controller = 0; controller < 4; controller++) {
+        pimhw_config c = rig_config(controller);
+        rig r = rig_new(&c);
+        r.readings.cycles = 77;
+        mac.row = 1;
+        CHECK_U(run_all(&r, &mac, 1, &request), PIMHW_ERR_ADDRESS);
+        CHECK_HAS(r.why.text, "channel 0: row 1 is in no chunk");
+        mac.row = 4;
+        CHECK_U(run_all(&r, &mac, 1, &request), PIMHW_ERR_ADDRESS);
+        CHECK_HAS(r.why.text, "row 4 is in no chunk");
+        mac.row = 3;
+        CHECK_U(run_all(&r, &mac, 1, &request), PIMHW_ERR_ADDRESS);
+        CHECK_HAS(r.why.text, "row 8 is not on the device");
+        request.chunk_begin = begin; /* channel 0 has none at all */
+        mac.row = 2;
+        CHECK_U(run_all(&r, &mac, 1, &request), PIMHW_ERR_ADDRESS);
+        CHECK_HAS(r.why.text, "channel 0: row 2");
+        request.chunk_begin = NULL;
+        CHECK_U(run_all(&r, &gb, 1, NULL), PIMHW_ERR_ADDRESS);
+        CHECK_HAS(r.why.text, "GPR block 2048, of 2048");
+        CHECK_U(run_all(&r, &rd, 1, NULL), PIMHW_ERR_ADDRESS);
+        CHECK_HAS(r.why.text, "GPR block 2048");
+        CHECK_U(run_all(&r, &cfr, 1, NULL), PIMHW_ERR_PROGRAM);
+        CHECK_HAS(r.why.text, "AF mode 8");
+        CHECK_U(r.readings.cycles, 77);
+        mac.row = 0; /* after a failure all is as ever */
+        CHECK_U(run_all(&r, &mac, 1, NULL), PIMHW_OK);
+        CHECK(r.readings.cycles != 77);
+        rig_free(&r);
+    }
+}
+
+static void units_fit_their_device(void)
+{
+    pimhw_config c = rig_config(PIMHW_DCS), other = c;
+    rig r = rig_new(&c);
+    pimhw_units *units = NULL;
+    pimhw_program program;
+    pimhw_program_init(&program);
+    other.element_bytes = 1;
+    CHECK_U(pimhw_units_create(&units, &other, r.memory, &r.why), PIMHW_ERR_CONFIG);
+    CHECK_HAS(r.why.text, "element_bytes");
+    CHECK(!units);
+    other = c;
+    other.in_entries *= 2;
+    CHECK_U(pimhw_units_create(&units, &other, r.memory, &r.why), PIMHW_OK);
+    CHECK_U(pimhw_device_run(r.device, &r.readings, units, &program, NULL, NULL, &r.why),
+            PIMHW_ERR_ARGUMENT);
+    pimhw_units_destroy(units);
+    check_heap heap = {.fail_at = 1};
+    other = c;
+    other.allocator = heap_allocator(&heap);
+    CHECK_U(pimhw_units_create(&units, &other, r.memory, &r.why), PIMHW_ERR_MEMORY);
+    CHECK(!units && heap.n_live == 0);
+    CHECK(!pimhw_units_gpr(r.units, BLOCKS));
+    rig_free(&r);
+}
+
+int main(void)
+{
+    RUN(under_every_controller);
+    RUN(every_lane_and_every_tie);
+    RUN(any_float_rounds_as_defined);
+    RUN(programs_do_what_they_say_one_by_one);
+    RUN(a_broken_d_table_is_caught);
+    RUN(rows_are_where_va2pa_says);
+    RUN(wrong_addresses_are_named);
+    RUN(units_fit_their_device);
+    return check_end();
+}

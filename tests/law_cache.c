@@ -1,0 +1,866 @@
+/* The life of sequences against a model that stores each of them as its own array: random calls,
+ * every one first with its n-th allocation failing for all n, outputs equal to the byte with those
+ * of an engine that was given the model's tokens, pages counted after every call.
+ *
+ *     law_cache [CALLS [SEED]]
+ */
+#define PIMATTN_IMPLEMENTATION
+#include "pimattn.h"
+#include "attn.h"
+
+enum { SEQS = 7, MOST = 1400, SETS = 512, SET_TOKENS = 64, ROW = 64, QUERIES = 5, SLAB = 5 };
+
+/* The pages of all layers and heads for the same tokens. */
+typedef struct model_set {
+    uint64_t n_seqs; /* that hold it */
+    bool known;
+    uint64_t serial, parent, salt, idle_since;
+    uint32_t tokens[SET_TOKENS];
+} model_set;
+
+typedef struct model_seq {
+    pimattn_seq id; /* 0: free */
+    uint64_t begin, n;
+    uint32_t tokens[MOST];
+    size_t n_sets; /* those before begin are let go */
+    size_t sets[MOST];
+    unsigned char *swapped;
+    uint64_t swapped_bytes;
+} model_seq;
+
+typedef struct saved_seq {
+    uint64_t begin, n, has;
+    size_t from; /* SEQS: nobody */
+    uint32_t tokens[MOST];
+} saved_seq;
+
+typedef struct world {
+    pimattn_config config;
+    check_heap heap;
+    pimattn_engine *e, *plain;
+    uint32_t page, most, plain_page;
+    uint64_t set_pages, total, used; /* pages; used: known ones too */
+    uint64_t clock, serial;
+    model_set sets[SETS];
+    model_seq seqs[SEQS];
+    unsigned char *saved;
+    uint64_t saved_bytes;
+    saved_seq saved_seqs[SEQS];
+    size_t n_saved;
+    uint64_t n_evicted, n_moved; /* pages, as told by the engine */
+    uint8_t *taken;              /* [total] */
+    check_rng rng;
+    uint64_t n_attended;
+} world;
+
+static uint64_t failures, hits, evictions, moves;
+static world w;
+
+static uint64_t some(uint64_t first, uint64_t last)
+{
+    return rng_range(&w.rng, first, last);
+}
+
+/* --------------------------------------------------------------------------
+ * Values: of a token id at a position
+ * -------------------------------------------------------------------------- */
+
+static void rows_of(float *k, float *v, const model_seq *s, uint32_t layer, uint64_t first,
+                    uint64_t n)
+{
+    size_t k_row = (size_t)w.config.shape.n_kv_heads * w.config.shape.head_dim;
+    size_t v_row = (size_t)w.config.shape.n_kv_heads * shape_dv(&w.config.shape);
+    for (uint64_t t = 0; t < n; t++) {
+        check_rng rng = {((uint64_t)s->tokens[first + t] << 32 | layer << 16) + first + t};
+        for (size_t i = 0; i < k_row + v_row; i++) {
+            float x = (float)(int32_t)(rng_u64(&rng) >> 40) * 0x1p-22f - 2;
+            *(i < k_row ? &k[t * k_row + i] : &v[t * v_row + i - k_row]) = x;
+        }
+    }
+}
+
+static float k_rows[MOST * ROW], v_rows[MOST * ROW];
+
+/* --------------------------------------------------------------------------
+ * The model's sets
+ * -------------------------------------------------------------------------- */
+
+static void evict_oldest(void)
+{
+    size_t oldest = SETS;
+    for (size_t i = 0; i < SETS; i++) {
+        const model_set *s = &w.sets[i];
+        if (!s->known || s->n_seqs > 0) continue;
+        if (oldest == SETS || s->idle_since < w.sets[oldest].idle_since) oldest = i;
+    }
+    if (!CHECK(oldest < SETS)) return;
+    w.sets[oldest].known = false;
+    w.used -= w.set_pages;
+    evictions++;
+}
+
+static size_t set_new(void)
+{
+    for (size_t i = 0; i < SETS; i++)
+        if (w.sets[i].n_seqs == 0 && !w.sets[i].known) {
+            w.sets[i].n_seqs = 1;
+            w.used += w.set_pages;
+            return i;
+        }
+    CHECK(!"enough sets");
+    return 0;
+}
+
+static void set_drop(size_t i)
+{
+    model_set *s = &w.sets[i];
+    if (--s->n_seqs > 0) return;
+    if (s->known)
+        s->idle_since = ++w.clock;
+    else
+        w.used -= w.set_pages;
+}
+
+static void seq_cut(model_seq *s, size_t begin, size_t end)
+{
+    while (end > begin)
+        set_drop(s->sets[--end]);
+}
+
+static size_t first_set(const model_seq *s)
+{
+    return s->begin / w.page;
+}
+
+/* Idle pages the model has to give up for n more. */
+static bool model_room(uint64_t n)
+{
+    uint64_t idle = 0;
+    for (size_t i = 0; i < SETS; i++)
+        idle += w.sets[i].known && w.sets[i].n_seqs == 0 ? w.set_pages : 0;
+    return n <= w.total - w.used + idle;
+}
+
+/* Makes tokens from .. to - 1 the sequence's own; false: no pages. */
+static bool model_hold(model_seq *s, uint64_t from, uint64_t to, bool told)
+{
+    size_t need = (to + w.page - 1) / w.page, fresh = need > s->n_sets ? need - s->n_sets : 0;
+    for (size_t i = from / w.page; from < to && i < need && i < s->n_sets; i++) {
+        const model_set *set = &w.sets[s->sets[i]];
+        fresh += set->n_seqs + (set->known ? 1 : 0) > 1;
+    }
+    if (!model_room(fresh * w.set_pages)) return false;
+    if (told) /* an allocation that failed may have made it give up more */
+        for (uint64_t n = w.n_evicted; n >= w.set_pages; n -= w.set_pages)
+            evict_oldest();
+    while (w.total - w.used < fresh * w.set_pages)
+        evict_oldest();
+    for (size_t i = from / w.page; from < to && i < need && i < s->n_sets; i++) {
+        const model_set *set = &w.sets[s->sets[i]];
+        if (set->n_seqs + (set->known ? 1 : 0) <= 1) continue;
+        size_t old = s->sets[i];
+        s->sets[i] = set_new();
+        set_drop(old);
+    }
+    while (s->n_sets < need)
+        s->sets[s->n_sets++] = set_new();
+    return true;
+}
+
+static void model_share(model_seq *s, const model_seq *from, size_t end)
+{
+    for (s->n_sets = first_set(s); s->n_sets < end; s->n_sets++) {
+        s->sets[s->n_sets] = from->sets[s->n_sets];
+        w.sets[s->sets[s->n_sets]].n_seqs++;
+    }
+}
+
+static void model_end(model_seq *s)
+{
+    if (!s->swapped) seq_cut(s, first_set(s), s->n_sets);
+    free(s->swapped);
+    s->swapped = NULL;
+    s->id = 0;
+}
+
+static size_t find_known(uint64_t parent, uint64_t salt, const uint32_t *tokens)
+{
+    for (size_t i = 0; i < SETS; i++)
+        if (w.sets[i].known && w.sets[i].parent == parent && w.sets[i].salt == salt &&
+            memcmp(w.sets[i].tokens, tokens, w.page * sizeof *tokens) == 0)
+            return i;
+    return SETS;
+}
+
+/* --------------------------------------------------------------------------
+ * Accounting
+ * -------------------------------------------------------------------------- */
+
+static void on_page(void *user, pimattn_page_event event, uint32_t page, uint32_t to)
+{
+    (void)user;
+    if (!CHECK(page < w.total && to < w.total)) return;
+    CHECK_U(w.taken[page], event != PIMATTN_PAGE_TAKEN);
+    w.taken[page] = event == PIMATTN_PAGE_TAKEN;
+    if (event == PIMATTN_PAGE_MOVED) {
+        CHECK(to < page && !w.taken[to]);
+        w.taken[to] = 1;
+        w.n_moved++;
+    }
+    w.n_evicted += event == PIMATTN_PAGE_EVICTED;
+}
+
+/* Every page is referred to as often as its count says, and numbers agree with the model. */
+static void check_pages(void)
+{
+    static uint32_t refs[1 << 16];
+    uint64_t held = 0, alone_all = 0, sets = 0, distinct = 0, shared = 0, known = 0;
+    pimattn_cache_info c;
+    memset(refs, 0, w.total * sizeof *refs);
+    for (size_t i = 0; i < SETS; i++) {
+        held += w.sets[i].n_seqs > 0;
+        shared += w.sets[i].n_seqs > 1;
+        known += w.sets[i].known && w.sets[i].n_seqs == 0;
+    }
+    for (size_t i = 0; i < SEQS; i++) {
+        const model_seq *s = &w.seqs[i];
+        pimattn_seq_info info;
+        if (!s->id) continue;
+        if (!CHECK_U(pimattn_seq_query(w.e, s->id, &info), PIMATTN_OK)) continue;
+        uint64_t alone = 0;
+        sets = s->swapped ? 0 : s->n_sets - first_set(s);
+        for (size_t k = first_set(s); !s->swapped && k < s->n_sets; k++)
+            alone += w.sets[s->sets[k]].n_seqs == 1;
+        CHECK_U(info.pages, sets * w.set_pages);
+        CHECK_U(info.pages - info.pages_shared, alone * w.set_pages);
+        CHECK_U(info.bytes, info.pages * pimattn_page_bytes(w.e));
+        CHECK_U(info.n_tokens, s->n);
+        CHECK_U(info.first_token, s->begin);
+        CHECK_U(info.swapped_out, s->swapped != NULL);
+        alone_all += info.pages - info.pages_shared;
+        const pimattn_i_seq *its = pimattn_i_seq_find(w.e, s->id);
+        for (size_t k = first_set(s); !s->swapped && k < s->n_sets; k++)
+            for (size_t p = 0; p < w.set_pages; p++)
+                refs[its->table[k * w.set_pages + p]]++;
+    }
+    for (uint32_t i = 1; i <= w.e->pool.store.n_most; i++) {
+        pimattn_i_entry *entry = pimattn_i_entry_at(&w.e->pool.store, i);
+        for (size_t p = 0; entry->serial && p < w.set_pages; p++)
+            refs[pimattn_i_entry_pages(entry)[p]]++;
+    }
+    for (uint64_t p = 0; p < w.total; p++) {
+        distinct += refs[p] > 0;
+        if (w.taken[p] != (refs[p] > 0) ||
+            refs[p] != (p < w.e->pool.n_fresh ? w.e->pool.refs[p].count : 0))
+            CHECK_U(refs[p], p < w.e->pool.n_fresh ? w.e->pool.refs[p].count : 0);
+    }
+    CHECK_U(pimattn_cache_query(w.e, &c), PIMATTN_OK);
+    CHECK_U(c.pages_used, held * w.set_pages);
+    CHECK_U(c.pages_used, pimattn_pages_used(w.e));
+    CHECK_U(c.pages_shared, shared * w.set_pages);
+    CHECK_U(alone_all + c.pages_shared, c.pages_used);
+    CHECK_U(c.pages_known, known * w.set_pages);
+    CHECK_U(c.pages_used + c.pages_free, w.total);
+    CHECK_U(distinct, c.pages_used + c.pages_known);
+    CHECK_U(w.used, distinct);
+}
+
+/* --------------------------------------------------------------------------
+ * Calls
+ * -------------------------------------------------------------------------- */
+
+/* What must not change when a call fails: sequences, their pages and what is in them. */
+static uint64_t digest(void)
+{
+    uint64_t h = 0;
+    for (uint32_t i = 0; i < w.config.max_seqs; i++) {
+        const pimattn_i_seq *s = &w.e->seqs[i];
+        if (!s->id) continue;
+        h = pimattn_i_mix(pimattn_i_mix(pimattn_i_mix(h, s->id), s->begin), s->swapped);
+        h = pimattn_i_mix(pimattn_i_mix(h, s->n_pages), s->tokens[w.config.shape.n_layers - 1]);
+        for (uint64_t k = s->begin / w.page * w.set_pages; k < s->n_pages * w.set_pages; k++)
+            h = pimattn_i_mix(h, s->table[k]);
+    }
+    return pimattn_i_mix(h, pimattn_pages_used(w.e));
+}
+
+/*
+ * Calls again and again, with the first, second, .. allocation failing, until that does not matter
+ * any more. gives_up: it may have given up known pages when it fails.
+ */
+static pimattn_status insist(pimattn_status (*call)(void *), void *arg, bool gives_up)
+{
+    uint64_t before = digest(), known = w.e->pool.store.n;
+    for (uint64_t n = 1;; n++) {
+        w.n_evicted = w.n_moved = 0;
+        w.heap.fail_at = w.heap.n_calls + n;
+        pimattn_status status = call(arg);
+        bool reached = w.heap.n_calls >= w.heap.fail_at;
+        w.heap.fail_at = 0;
+        if (status != PIMATTN_OK) {
+            CHECK(pimattn_engine_cause(w.e)[0] != 0);
+            if (!CHECK_U(digest(), before)) printf("  %s\n", pimattn_engine_cause(w.e));
+            if (!gives_up) CHECK_U(w.e->pool.store.n, known);
+        }
+        if (status != PIMATTN_ERR_MEMORY) return status;
+        failures++;
+        CHECK(reached && n < 100);
+        for (; gives_up && w.n_evicted >= w.set_pages; w.n_evicted -= w.set_pages)
+            evict_oldest();
+    }
+}
+
+static model_seq *alive(void)
+{
+    size_t at = some(0, SEQS - 1);
+    for (size_t i = 0; i < SEQS; i++, at = (at + 1) % SEQS)
+        if (w.seqs[at].id) return &w.seqs[at];
+    return NULL;
+}
+
+static model_seq *vacant(void)
+{
+    for (size_t i = 0; i < SEQS; i++)
+        if (!w.seqs[i].id) return &w.seqs[i];
+    return NULL;
+}
+
+typedef struct args {
+    pimattn_seq seq, made;
+    uint64_t first, n, salt;
+    const uint32_t *tokens;
+    const float *k, *v;
+    uint32_t layer;
+    unsigned char *memory;
+    uint64_t bytes;
+    pimattn_seq many[SEQS];
+    size_t n_many;
+    pimattn_transfer transfer;
+} args;
+
+static pimattn_status call_create(void *user)
+{
+    return pimattn_seq_create(w.e, &((args *)user)->made);
+}
+
+static void do_create(void)
+{
+    args a = {0};
+    model_seq *s = vacant();
+    pimattn_status status = insist(call_create, &a, false);
+    CHECK_U(status, s ? PIMATTN_OK : PIMATTN_ERR_SEQ);
+    if (!s || status) return;
+    memset(s, 0, sizeof *s);
+    s->id = a.made;
+}
+
+static pimattn_status call_append(void *user)
+{
+    args *a = (args *)user;
+    return pimattn_append(w.e, a->seq, a->layer, a->k, a->v, a->n, 0, 0);
+}
+
+/* Ids of a few texts that begin alike, so that prefixes are found; after some tokens all differ. */
+static uint32_t next_token(const model_seq *s, uint64_t at)
+{
+    static uint32_t fresh;
+    if (at < 3 * w.page && s->n == 0) return (uint32_t)(at * 7 + (at >= w.page ? s->id % 2 : 0));
+    return at % 5 ? (uint32_t)(at * 3 + s->id % 3) : ++fresh;
+}
+
+static void do_append(void)
+{
+    model_seq *s = alive();
+    if (!s) return;
+    uint64_t most = s->swapped ? 1 : w.most - s->n, n = some(0, w.most > 200 ? 300 : 12);
+    args a = {.seq = s->id, .n = n < most ? n : most, .k = k_rows, .v = v_rows};
+    if (s->n + a.n > MOST) a.n = 0;
+    for (uint64_t t = s->n; t < s->n + a.n; t++)
+        s->tokens[t] = next_token(s, t);
+    rows_of(k_rows, v_rows, s, 0, s->n, a.n);
+    pimattn_status status = insist(call_append, &a, false);
+    if (s->swapped) {
+        CHECK_U(status, PIMATTN_ERR_SEQ);
+        return;
+    }
+    bool held = a.n == 0 || model_hold(s, s->n, s->n + a.n, true);
+    CHECK_U(status, held ? PIMATTN_OK : PIMATTN_ERR_PAGES);
+    if (status || !held || a.n == 0) return;
+    pimattn_seq child;
+    if (w.config.shape.n_layers > 1) /* half a step is under way */
+        CHECK_U(pimattn_seq_fork(w.e, &child, s->id), PIMATTN_ERR_ARGUMENT);
+    for (a.layer = 1; a.layer < w.config.shape.n_layers; a.layer++) {
+        rows_of(k_rows, v_rows, s, a.layer, s->n, a.n);
+        CHECK_U(insist(call_append, &a, false), PIMATTN_OK);
+    }
+    s->n += a.n;
+}
+
+static pimattn_status call_fork(void *user)
+{
+    args *a = (args *)user;
+    return pimattn_seq_fork(w.e, &a->made, a->seq);
+}
+
+static void do_fork(void)
+{
+    model_seq *s = alive(), *to = vacant();
+    if (!s) return;
+    args a = {.seq = s->id};
+    uint64_t used = w.e->pool.n_used;
+    pimattn_status status = insist(call_fork, &a, false);
+    CHECK_U(status, s->swapped || !to ? PIMATTN_ERR_SEQ : PIMATTN_OK);
+    CHECK_U(w.e->pool.n_used, used);
+    if (status) return;
+    *to = *s;
+    to->id = a.made;
+    model_share(to, s, (s->n + w.page - 1) / w.page);
+}
+
+static pimattn_status call_keep(void *user)
+{
+    args *a = (args *)user;
+    return pimattn_seq_keep(w.e, a->seq, a->first, a->n);
+}
+
+static pimattn_status call_truncate(void *user)
+{
+    args *a = (args *)user;
+    return pimattn_seq_truncate(w.e, a->seq, a->n);
+}
+
+static void keep_or_truncate(bool truncate)
+{
+    model_seq *s = alive();
+    if (!s) return;
+    bool wild = some(0, 9) == 0;
+    args a = {.seq = s->id, .n = some(wild ? 0 : s->begin, s->n + (wild ? 3 : 0))};
+    a.first = truncate ? s->begin : some(wild ? 0 : s->begin, a.n + (wild ? 2 : 0));
+    bool good = s->begin <= a.first && a.first <= a.n && a.n <= s->n;
+    pimattn_status status = insist(truncate ? call_truncate : call_keep, &a, false);
+    if (truncate && a.n < s->begin)
+        CHECK_U(status, PIMATTN_ERR_ARGUMENT);
+    else
+        CHECK_U(status, s->swapped ? PIMATTN_ERR_SEQ : good ? PIMATTN_OK : PIMATTN_ERR_ARGUMENT);
+    if (status) return;
+    size_t last = (a.n + w.page - 1) / w.page, gone = first_set(s), next = a.first / w.page;
+    if (last > s->n_sets) last = s->n_sets;
+    if (last < gone) last = gone;
+    seq_cut(s, last, s->n_sets);
+    seq_cut(s, gone, next < last ? next : last);
+    s->n_sets = last > next ? last : next;
+    s->begin = a.first;
+    s->n = a.n;
+}
+
+static void do_keep(void)
+{
+    keep_or_truncate(false);
+}
+
+static void do_truncate(void)
+{
+    keep_or_truncate(true);
+}
+
+static void do_free(void)
+{
+    model_seq *s = alive();
+    if (!s) return;
+    pimattn_seq child;
+    CHECK_U(pimattn_seq_free(w.e, s->id), PIMATTN_OK);
+    CHECK_U(pimattn_seq_free(w.e, s->id), PIMATTN_ERR_SEQ);
+    CHECK_U(pimattn_seq_fork(w.e, &child, s->id), PIMATTN_ERR_SEQ);
+    model_end(s);
+}
+
+static pimattn_status call_remember(void *user)
+{
+    args *a = (args *)user;
+    return pimattn_prefix_remember(w.e, a->seq, a->tokens, a->n, a->salt);
+}
+
+static void do_remember(void)
+{
+    model_seq *s = alive();
+    if (!s) return;
+    args a = {.seq = s->id, .n = some(0, s->n + (some(0, 9) == 0)), .salt = some(0, 4) / 4};
+    a.tokens = s->tokens;
+    pimattn_status status = insist(call_remember, &a, false);
+    bool good = a.n <= s->n && s->begin == 0;
+    CHECK_U(status, s->swapped ? PIMATTN_ERR_SEQ : good ? PIMATTN_OK : PIMATTN_ERR_ARGUMENT);
+    if (status) return;
+    uint64_t parent = 0;
+    for (size_t i = 0; i < a.n / w.page; i++) {
+        size_t at = find_known(parent, a.salt, s->tokens + i * w.page);
+        model_set *set = &w.sets[at < SETS ? at : s->sets[i]];
+        if (at == SETS && set->known) break;
+        if (at == SETS) {
+            set->known = true;
+            set->parent = parent;
+            set->salt = a.salt;
+            set->serial = ++w.serial;
+            memcpy(set->tokens, s->tokens + i * w.page, w.page * sizeof *set->tokens);
+        }
+        parent = set->serial;
+    }
+}
+
+static pimattn_status call_start(void *user)
+{
+    args *a = (args *)user;
+    a->first = 0;
+    return pimattn_prefix_start(w.e, &a->made, a->tokens, a->n, a->salt, &a->first);
+}
+
+static void do_start(void)
+{
+    static uint32_t tokens[MOST];
+    const model_seq *like = alive();
+    model_seq *s = vacant();
+    uint64_t n = like ? like->n : 3 * w.page;
+    for (uint64_t t = 0; t < n; t++) /* another's, up to somewhere; or those of a sequence gone */
+        tokens[t] = like ? like->tokens[t] : (uint32_t)(t * 7);
+    if (n && some(0, 3) == 0) tokens[some(0, n - 1)] ^= 1u << some(0, 31);
+    args a = {.tokens = tokens, .n = n, .salt = some(0, 4) / 4};
+    pimattn_status status = insist(call_start, &a, false);
+    CHECK_U(status, s ? PIMATTN_OK : PIMATTN_ERR_SEQ);
+    if (status) return;
+    memset(s, 0, sizeof *s);
+    s->id = a.made;
+    uint64_t parent = 0;
+    for (; s->n + w.page <= n; s->n += w.page) {
+        size_t at = find_known(parent, a.salt, tokens + s->n);
+        if (at == SETS) break;
+        parent = w.sets[at].serial;
+        w.sets[at].n_seqs++;
+        s->sets[s->n_sets++] = at;
+    }
+    memcpy(s->tokens, tokens, s->n * sizeof *tokens);
+    CHECK_U(a.first, s->n);
+    hits += s->n > 0;
+}
+
+static pimattn_status call_out(void *user)
+{
+    args *a = (args *)user;
+    return pimattn_seq_swap_out(w.e, a->seq, a->memory, a->bytes, &a->transfer);
+}
+
+static pimattn_status call_in(void *user)
+{
+    args *a = (args *)user;
+    return pimattn_seq_swap_in(w.e, a->seq, a->memory, a->bytes, &a->transfer);
+}
+
+static uint64_t row_bytes(uint64_t tokens)
+{
+    const pimattn_i_layout *lay = &w.e->layout;
+    uint64_t scales = 4 * ((w.config.shape.k_type == PIMATTN_INT8 ? 1u : 0u) +
+                           (w.config.shape.v_type == PIMATTN_INT8 ? 1u : 0u));
+    return tokens * w.set_pages * (lay->k_row_bytes + lay->v_row_bytes + scales);
+}
+
+static void do_swap(void)
+{
+    model_seq *s = alive();
+    if (!s) return;
+    args a = {.seq = s->id, .memory = s->swapped, .bytes = s->swapped_bytes};
+    pimattn_status status;
+    if (s->swapped) {
+        CHECK_U(pimattn_save(w.e, &s->id, 1, NULL, &a.bytes), PIMATTN_ERR_SEQ);
+        status = insist(call_in, &a, true);
+        s->n_sets = first_set(s);
+        bool held = model_hold(s, s->begin, s->n, true);
+        CHECK_U(status, held ? PIMATTN_OK : PIMATTN_ERR_PAGES);
+        if (status) return;
+        free(s->swapped);
+        s->swapped = NULL;
+    } else {
+        CHECK_U(pimattn_save(w.e, &s->id, 1, NULL, &a.bytes), PIMATTN_OK);
+        a.memory = (unsigned char *)check_alloc(a.bytes, 1);
+        a.bytes--;
+        CHECK_U(call_out(&a), PIMATTN_ERR_ARGUMENT);
+        a.bytes++;
+        if (!CHECK_U(insist(call_out, &a, false), PIMATTN_OK)) return;
+        seq_cut(s, first_set(s), s->n_sets);
+        s->swapped = a.memory;
+        s->swapped_bytes = a.bytes;
+    }
+    CHECK_U(a.transfer.bytes, row_bytes(s->n - s->begin));
+    CHECK_NEAR(a.transfer.ns, (double)a.transfer.bytes / 64.0, 1e-6); /* aimx: 64 GB/s */
+}
+
+static void do_compact(void)
+{
+    uint64_t moved = UINT64_MAX;
+    pimattn_cache_info c;
+    w.n_moved = 0;
+    CHECK_U(pimattn_cache_compact(w.e, &moved), PIMATTN_OK);
+    CHECK_U(moved, w.n_moved * pimattn_page_bytes(w.e));
+    CHECK_U(pimattn_cache_query(w.e, &c), PIMATTN_OK);
+    uint64_t slabs = (w.used + SLAB - 1) / SLAB;
+    CHECK_U(w.e->pool.n_slabs, slabs);
+    CHECK(c.memory_bytes <= slabs * SLAB * pimattn_page_bytes(w.e));
+    moves += w.n_moved;
+}
+
+static pimattn_status call_save(void *user)
+{
+    args *a = (args *)user;
+    pimattn_stream stream = {.memory = a->memory, .bytes = a->bytes};
+    return pimattn_save(w.e, a->n_many ? a->many : NULL, a->n_many, &stream, NULL);
+}
+
+/* Tokens that s shares with an earlier one of the same state. */
+static uint64_t shared_tokens(const model_seq *s, const model_seq *with)
+{
+    size_t i = first_set(s);
+    if (with->begin > s->begin) return 0;
+    while (i < s->n_sets && i < with->n_sets && s->sets[i] == with->sets[i])
+        i++;
+    uint64_t n = i * w.page;
+    n = n < s->n ? n : s->n;
+    return n < with->n ? n : with->n;
+}
+
+static void do_save(void)
+{
+    args a = {0};
+    const model_seq *list[SEQS];
+    bool all = some(0, 1), swapped = false;
+    for (uint64_t slot = 0; slot < w.config.max_seqs; slot++) /* all: in the order of the slots */
+        for (size_t i = 0; i < SEQS; i++) {
+            if (!w.seqs[i].id || (w.seqs[i].id & 0xffff) != slot) continue;
+            if (!all && some(0, 1)) continue;
+            list[a.n_many] = &w.seqs[i];
+            a.many[a.n_many++] = w.seqs[i].id;
+            swapped = swapped || w.seqs[i].swapped;
+        }
+    if (a.n_many == 0) return;
+    size_t n = a.n_many;
+    if (all) a.n_many = 0;
+    pimattn_status status = pimattn_save(w.e, all ? NULL : a.many, a.n_many, NULL, &a.bytes);
+    CHECK_U(status, swapped ? PIMATTN_ERR_SEQ : PIMATTN_OK);
+    if (status) return;
+    a.memory = (unsigned char *)check_alloc(a.bytes, 1);
+    CHECK_U(insist(call_save, &a, false), PIMATTN_OK);
+    free(w.saved);
+    w.saved = a.memory;
+    w.saved_bytes = a.bytes;
+    w.n_saved = n;
+    for (size_t i = 0; i < n; i++) {
+        saved_seq *to = &w.saved_seqs[i];
+        to->begin = list[i]->begin;
+        to->n = list[i]->n;
+        to->has = 0;
+        to->from = SEQS;
+        memcpy(to->tokens, list[i]->tokens, sizeof to->tokens);
+        for (size_t k = 0; k < n; k++) {
+            uint64_t shares = k < i ? shared_tokens(list[i], list[k]) : 0;
+            if (shares <= to->begin || shares <= to->has) continue;
+            to->has = shares;
+            to->from = k;
+        }
+    }
+}
+
+static pimattn_status call_restore(void *user)
+{
+    args *a = (args *)user;
+    pimattn_stream stream = {.memory = w.saved, .bytes = w.saved_bytes};
+    return pimattn_restore(w.e, a->many, SEQS, &a->n_many, &stream);
+}
+
+static void do_restore(void)
+{
+    args a = {0};
+    if (!w.saved) return;
+    size_t made[SEQS], n = 0, free_slots = 0;
+    for (size_t i = 0; i < SEQS; i++)
+        free_slots += !w.seqs[i].id;
+    pimattn_status status = insist(call_restore, &a, true), want = PIMATTN_OK;
+    for (; w.n_evicted >= w.set_pages; w.n_evicted -= w.set_pages) /* for one sequence or another */
+        evict_oldest();
+    for (; n < w.n_saved && want == PIMATTN_OK; n++) {
+        const saved_seq *from = &w.saved_seqs[n];
+        model_seq *s = vacant();
+        if (!s) {
+            want = PIMATTN_ERR_SEQ;
+            break;
+        }
+        memset(s, 0, sizeof *s);
+        made[n] = (size_t)(s - w.seqs);
+        s->id = UINT64_MAX;
+        s->begin = from->begin;
+        s->n = from->n;
+        memcpy(s->tokens, from->tokens, sizeof s->tokens);
+        s->n_sets = first_set(s);
+        if (from->has > s->begin)
+            model_share(s, &w.seqs[made[from->from]], (from->has + w.page - 1) / w.page);
+        uint64_t first = from->has > s->begin ? from->has : s->begin;
+        if (!model_hold(s, first, s->n, false)) want = PIMATTN_ERR_PAGES;
+    }
+    CHECK_U(status, want);
+    if (w.n_saved > free_slots) CHECK(status != PIMATTN_OK);
+    for (size_t i = 0; i < n; i++)
+        if (want)
+            model_end(&w.seqs[made[i]]);
+        else
+            w.seqs[made[i]].id = a.many[i];
+    if (!want) CHECK_U(a.n_many, w.n_saved);
+}
+
+/* The outputs of a batch, beside those of an engine that only ever appended. */
+static void do_attend(void)
+{
+    static float q[SEQS * QUERIES * ROW], out[SEQS * QUERIES * ROW], want[QUERIES * ROW];
+    const pimattn_shape *shape = &w.config.shape;
+    pimattn_item items[3], one;
+    const model_seq *its[3];
+    pimattn_call call = {.out = out, .q = q, .items = items};
+    uint32_t layer = (uint32_t)some(0, shape->n_layers - 1);
+    size_t q_row = (size_t)shape->n_heads * shape->head_dim, row = 0;
+    size_t out_row = (size_t)shape->n_heads * shape_dv(shape);
+    for (uint64_t i = some(1, w.most > 200 ? 1 : 3); i > 0; i--) {
+        const model_seq *s = alive();
+        if (!s || s->swapped || s->n == s->begin) continue;
+        uint64_t most = s->n - s->begin < QUERIES ? s->n - s->begin : QUERIES;
+        its[call.n_items] = s;
+        items[call.n_items].seq = s->id;
+        items[call.n_items++].n_tokens = some(1, most);
+    }
+    if (call.n_items == 0) return;
+    fill_normal(q, sizeof q / sizeof *q, 1, &w.rng);
+    if (!CHECK_U(pimattn_attend(w.e, layer, &call, NULL), PIMATTN_OK)) return;
+    if (w.n_attended++ % 40 == 0) {
+        pimattn_config c = w.config;
+        c.page_tokens = w.plain_page;
+        c.pool_bytes = 64u << 20;
+        memset(&c.allocator, 0, sizeof c.allocator);
+        c.on_page = NULL;
+        pimattn_engine_destroy(w.plain);
+        w.plain = engine_new(&c);
+    }
+    for (size_t i = 0; i < call.n_items; i++) {
+        const model_seq *s = its[i];
+        one.n_tokens = items[i].n_tokens;
+        CHECK_U(pimattn_seq_create(w.plain, &one.seq), PIMATTN_OK);
+        for (uint32_t l = 0; l < shape->n_layers; l++) {
+            rows_of(k_rows, v_rows, s, l, 0, s->n);
+            CHECK_U(pimattn_append(w.plain, one.seq, l, k_rows, v_rows, s->n, 0, 0), PIMATTN_OK);
+        }
+        if (s->begin) CHECK_U(pimattn_seq_keep(w.plain, one.seq, s->begin, s->n), PIMATTN_OK);
+        pimattn_call plain = {.out = want, .q = q + row * q_row, .items = &one, .n_items = 1};
+        CHECK_U(pimattn_attend(w.plain, layer, &plain, NULL), PIMATTN_OK);
+        CHECK_BYTES(out + row * out_row, want, one.n_tokens * out_row * sizeof *out);
+        CHECK_U(pimattn_seq_free(w.plain, one.seq), PIMATTN_OK);
+        row += one.n_tokens;
+    }
+}
+
+/* --------------------------------------------------------------------------
+ * Worlds
+ * -------------------------------------------------------------------------- */
+
+/* Slabs of a few pages, so that there is something to compact. Before any page is taken. */
+static void small_slabs(pimattn_i_pool *pool)
+{
+    const pimhw_allocator *a = &pool->allocator;
+    pimattn_i_release(a, pool->slabs, pool->n_slabs_most * sizeof *pool->slabs);
+    pool->slab_pages = SLAB;
+    pool->n_slabs_most = (pool->n_pages_most + SLAB - 1) / SLAB;
+    pool->slabs =
+        (unsigned char **)pimattn_i_alloc(a, pool->n_slabs_most * sizeof *pool->slabs, 64);
+}
+
+static void world_begin(uint64_t number, uint64_t seed)
+{
+    static const struct {
+        uint32_t layers, heads, kv_heads, dim, dim_v, k_type, v_type, page, plain_page, most;
+        uint64_t pages;
+    } worlds[] = {
+        {2, 4, 2, 4, 0, PIMATTN_F32, PIMATTN_F32, 4, 7, 60, 173},
+        {1, 2, 1, 16, 0, PIMATTN_F16, PIMATTN_INT8, 16, 48, 100, 23},
+        {3, 2, 2, 5, 3, PIMATTN_INT8, PIMATTN_BF16, 7, 1, 70, 190},
+        {1, 2, 1, 16, 16, PIMATTN_BF16, PIMATTN_F16, 64, 128, MOST, 60},
+        {2, 2, 1, 16, 0, PIMATTN_INT8, PIMATTN_INT8, 32, 16, 120, 30},
+    };
+    size_t i = number % (sizeof worlds / sizeof *worlds);
+    memset(&w, 0, sizeof w);
+    w.rng.state = seed * 1000003 + number;
+    pimattn_shape s = shape_of(worlds[i].layers, worlds[i].heads, worlds[i].kv_heads, worlds[i].dim,
+                               worlds[i].dim_v);
+    s.k_type = worlds[i].k_type;
+    s.v_type = worlds[i].v_type;
+    w.config = config_of(&s);
+    w.config.page_tokens = w.page = worlds[i].page;
+    w.config.max_seqs = SEQS;
+    w.config.memo_entries = 1;
+    w.config.scratch_bytes = 1u << 18;
+    w.most = worlds[i].most;
+    w.plain_page = worlds[i].plain_page;
+    w.set_pages = (uint64_t)s.n_layers * s.n_kv_heads;
+    w.total = worlds[i].pages;
+    pimattn_i_layout lay;
+    s.head_dim_v = shape_dv(&s);
+    pimattn_i_layout_init(&lay, &s, w.page);
+    w.config.pool_bytes = w.total * lay.page_bytes;
+    w.config.allocator = heap_allocator(&w.heap);
+    w.config.on_page = on_page;
+    w.taken = (uint8_t *)check_alloc(w.total, 1);
+    w.e = engine_new(&w.config);
+    CHECK_U(pimattn_pages_total(w.e), w.total);
+    small_slabs(&w.e->pool);
+}
+
+static void world_end(void)
+{
+    while (alive())
+        do_free();
+    check_pages();
+    CHECK_U(pimattn_pages_used(w.e), 0);
+    pimattn_engine_destroy(w.e);
+    pimattn_engine_destroy(w.plain);
+    CHECK_U(w.heap.n_live, 0);
+    CHECK_U(w.heap.n_wrong, 0);
+    free(w.saved);
+    free(w.taken);
+}
+
+static uint64_t n_calls = 20000, seed = 1;
+
+static void lives_are_those_of_the_model(void)
+{
+    enum { CALLS = 500 };
+    for (uint64_t i = 0; i < n_calls && check_now.n_errors == 0; i++) {
+        if (i % CALLS == 0) world_begin(i / CALLS, seed);
+        /* how often each of them comes, of 32 */
+        static void (*const calls[])(void) = {
+            do_create, do_fork,    do_fork,     do_truncate, do_keep,   do_free,   do_free,
+            do_free,   do_free,    do_remember, do_start,    do_start,  do_start,  do_swap,
+            do_swap,   do_compact, do_save,     do_restore,  do_append, do_append, do_append,
+            do_append, do_append,  do_append,   do_append,   do_attend, do_attend, do_attend,
+            do_attend, do_attend,  do_remember, do_start};
+        uint64_t kind = some(0, 31);
+        calls[kind]();
+        check_pages();
+        if (check_now.n_errors)
+            printf("call %llu of kind %llu in world %llu\n", (unsigned long long)i,
+                   (unsigned long long)kind, (unsigned long long)(i / CALLS));
+        if (i % CALLS == CALLS - 1 || i + 1 == n_calls) world_end();
+    }
+    if (n_calls < 20000) return;
+    CHECK(failures > 1000 && hits > 100 && evictions > 100 && moves > 100);
+    printf("%llu calls: %llu failed allocations, %llu hits, %llu evictions, %llu pages moved\n",
+           (unsigned long long)n_calls, (unsigned long long)failures, (unsigned long long)hits,
+           (unsigned long long)evictions, (unsigned long long)moves);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) n_calls = strtoull(argv[1], NULL, 10);
+    if (argc > 2) seed = strtoull(argv[2], NULL, 10);
+    RUN(lives_are_those_of_the_model);
+    return check_end();
+}
