@@ -4020,7 +4020,7 @@ static void pimattn_i_compare(pimattn_readings *r, const pimattn_config *c,
 }
 
 /* Bytes of one row of K or V that has to be read; int8 with its scale. */
-static uint64_t pimattn_i_row_bytes(const pimattn_config *c, uint32_t dim, uint32_t type)
+static uint64_t pimattn_i_read_bytes(const pimattn_config *c, uint32_t dim, uint32_t type)
 {
     bool int8 = type == PIMATTN_INT8 && c->way == PIMATTN_HOST;
     return int8 ? dim + sizeof(float) : (uint64_t)dim * c->device.element_bytes;
@@ -4045,8 +4045,8 @@ static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw
     seen.window = pimattn_i_window_of(s, p->layer);
     uint64_t token_bytes =
         s->n_kv_heads *
-        (pimattn_i_row_bytes(&p->config, s->head_dim, s->k_type) +
-         (s->v_in_k ? 0 : pimattn_i_row_bytes(&p->config, s->head_dim_v, s->v_type)));
+        (pimattn_i_read_bytes(&p->config, s->head_dim, s->k_type) +
+         (s->v_in_k ? 0 : pimattn_i_read_bytes(&p->config, s->head_dim_v, s->v_type)));
     r.size = sizeof r;
     r.version = 1;
     for (size_t i = 0; i < n_spans; i++) {
@@ -4270,7 +4270,7 @@ static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
     z.q_floats = ((uint64_t)c->shape.head_dim + 15) / 16 * 16;
     z.o_floats = ((uint64_t)c->shape.head_dim_v + 15) / 16 * 16;
     z.block_floats = PIMATTN_I_O + PIMATTN_I_QUERY_BLOCK * z.o_floats;
-    z.stack_levels = 3;
+    z.stack_levels = 4; /* leaves may lie across powers of two, and those of kept tokens apart */
     for (uint64_t leaves = tokens / PIMATTN_I_LEAF; leaves; leaves /= 2)
         z.stack_levels++;
     /* the kernel's, queries of a block, a copy of a tile and its scales, a stack of partials */
@@ -5438,8 +5438,8 @@ static pimattn_status pimattn_i_flow_head(pimattn_engine *e, pimattn_i_flow *f, 
         "", "version", "", "n_layers", "n_kv_heads", "head_dim", "head_dim_v", "k_type", "v_type"};
     const pimattn_shape *s = &e->config.shape;
     const uint64_t want[PIMATTN_I_STATE_WORDS] = {
-        PIMATTN_I_STATE_MAGIC, PIMATTN_I_STATE_VERSION, *n_seqs,   s->n_layers, s->n_kv_heads,
-        s->head_dim,           s->head_dim_v,           s->k_type, s->v_type};
+        PIMATTN_I_STATE_MAGIC, PIMATTN_I_STATE_VERSION,       *n_seqs,   s->n_layers, s->n_kv_heads,
+        s->head_dim,           s->v_in_k ? 0 : s->head_dim_v, s->k_type, s->v_type};
     uint64_t is[PIMATTN_I_STATE_WORDS];
     memcpy(is, want, sizeof is);
     pimattn_i_flow_move(f, is, PIMATTN_I_STATE_WORDS, sizeof *is);
@@ -5462,8 +5462,9 @@ static void pimattn_i_flow_rows(const pimattn_engine *e, pimattn_i_flow *f, cons
     const pimattn_i_layout *lay = &e->layout;
     const pimattn_shape *shape = &e->config.shape;
     const uint64_t offset[4] = {0, lay->k_scale_offset, lay->v_offset, lay->v_scale_offset};
-    const uint32_t dim[4] = {shape->head_dim, shape->k_type == PIMATTN_INT8, shape->head_dim_v,
-                             shape->v_type == PIMATTN_INT8};
+    const uint32_t dim[4] = {shape->head_dim, shape->k_type == PIMATTN_INT8,
+                             shape->v_in_k ? 0 : shape->head_dim_v,
+                             shape->v_type == PIMATTN_INT8 && !shape->v_in_k};
     const uint32_t type[4] = {shape->k_type, PIMATTN_F32, shape->v_type, PIMATTN_F32};
     uint64_t at;
     for (uint32_t part = 0; part < 4 * lay->n_layers * lay->n_kv_heads; part++) {
@@ -5542,6 +5543,7 @@ static uint64_t pimattn_i_tokens_bytes(const pimattn_engine *e, uint64_t tokens)
     const pimattn_shape *s = &e->config.shape;
     uint64_t scales = (s->k_type == PIMATTN_INT8 ? 1u : 0u) + (s->v_type == PIMATTN_INT8 ? 1u : 0u);
     uint64_t row = e->layout.k_row_bytes + e->layout.v_row_bytes + scales * sizeof(float);
+    if (s->v_in_k) row /= 2; /* K and its scale stand for both */
     return tokens * e->pool.set_pages * row;
 }
 
@@ -5952,7 +5954,7 @@ static void pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first, uint32_t v
 /* Fetches 16 rows that lie apart, which a kernel, that fetches on and on, would not. */
 static void pimattn_i_fetch_rows(const unsigned char *from, size_t stride, size_t row)
 {
-#if defined(__GNUC__)
+#ifdef __GNUC__
     for (uint32_t t = 0; t < PIMATTN_I_TILE; t++, from += stride)
         for (size_t at = 0; at < row; at += 64)
             __builtin_prefetch(from + at, 0, 3);
@@ -6297,21 +6299,29 @@ static pimattn_i_runs pimattn_i_runs_of(const pimattn_i_job *job, uint64_t leave
     return r;
 }
 
+/* As many leaves a worker's stack can always merge, wherever they lie. */
+static uint64_t pimattn_i_stack_leaves(const pimattn_engine *e)
+{
+    return (uint64_t)1 << (e->stack_levels - 3);
+}
+
 /*
- * Leaves of one run: a power of two, so that the runs are blocks of the tree; at most what a
- * worker's stack can merge. Heads alone often keep the workers busy; 8 jobs for each let one that
+ * Leaves of one run: a power of two, so that the runs are blocks of the tree, and of more leaves
+ * than a stack can merge only as many. Heads alone often keep the workers busy; 8 jobs for each let one that
  * is held up do less.
  */
 static uint64_t pimattn_i_run_leaves(const pimattn_engine *e, const pimattn_i_job *block)
 {
     uint64_t jobs = e->config.max_workers == 1 ? 1 : 8 * (uint64_t)e->config.max_workers;
     uint64_t most = pimattn_i_ceil_div(jobs, e->config.shape.n_kv_heads);
-    if (block->n_tokens > PIMATTN_I_QUERY_BLOCK) most = e->n_jobs_most; /* many read each leaf */
-    uint64_t deepest = (uint64_t)1 << (e->stack_levels - 1);
+    if (block->n_tokens > PIMATTN_I_QUERY_BLOCK) most = UINT64_MAX; /* many blocks read each leaf */
     most = pimattn_i_min(most, e->n_jobs_most);
+    const pimattn_i_runs leaves = pimattn_i_runs_of(block, 1);
+    bool deep = leaves.kept + leaves.end - leaves.begin > pimattn_i_stack_leaves(e);
     for (uint64_t run = 1;; run *= 2) {
         pimattn_i_runs r = pimattn_i_runs_of(block, run);
-        if (run == deepest || r.kept + r.end - r.begin <= most) return run;
+        if (r.kept + r.end - r.begin <= most || (deep && run == pimattn_i_stack_leaves(e)))
+            return run;
     }
 }
 
@@ -6425,8 +6435,8 @@ static pimattn_status pimattn_i_list_check(pimattn_engine *e, const pimattn_page
     }
     if (pimattn_i_add(*tokens, first) > PIMATTN_I_MAX_TOKENS)
         return pimattn_i_wrong(e, "the tokens of item %u end beyond position 2^32", i);
-    uint64_t leaves = (*tokens + first) / PIMATTN_I_LEAF + 1;
-    if (leaves > pimattn_i_mul(e->n_jobs_most, (uint64_t)1 << (e->stack_levels - 1)))
+    uint64_t leaves = *tokens / PIMATTN_I_LEAF + 2, deep = pimattn_i_stack_leaves(e);
+    if (leaves > deep && leaves / deep + 2 > e->n_jobs_most)
         return pimattn_i_wrong(e, "the tokens of item %u need more scratch_bytes", i);
     const uint32_t *list = pimattn_i_pages_list(p, i);
     for (uint64_t k = 0; k < n_pages; k++) {
