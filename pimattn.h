@@ -6307,8 +6307,8 @@ static uint64_t pimattn_i_stack_leaves(const pimattn_engine *e)
 
 /*
  * Leaves of one run: a power of two, so that the runs are blocks of the tree, and of more leaves
- * than a stack can merge only as many. Heads alone often keep the workers busy; 8 jobs for each let one that
- * is held up do less.
+ * than a stack can merge only as many. Heads alone often keep the workers busy; 8 jobs for each let
+ * one that is held up do less.
  */
 static uint64_t pimattn_i_run_leaves(const pimattn_engine *e, const pimattn_i_job *block)
 {
