@@ -26,7 +26,12 @@ static pimattn_engine *engine_of(uint32_t dim, uint64_t pool_bytes)
     pimattn_config c;
     pimhw_cause why;
     memset(&c, 0, sizeof c);
-    pimattn_shape shape = {LAYERS, KV_HEADS, KV_HEADS, dim, 0, PIMATTN_F16, PIMATTN_F16, 0};
+    pimattn_shape shape = {.n_layers = LAYERS,
+                           .n_heads = KV_HEADS,
+                           .n_kv_heads = KV_HEADS,
+                           .head_dim = dim,
+                           .k_type = PIMATTN_F16,
+                           .v_type = PIMATTN_F16};
     c.shape = shape;
     c.pool_bytes = pool_bytes;
     c.memo_entries = 1;
