@@ -1075,6 +1075,88 @@ static void v_in_k_stores_no_v(void)
     pimattn_engine_destroy(e);
 }
 
+/* What no query will see again may go: positions, and so ALiBi and the tree, stay. */
+static void kept_range(void)
+{
+    check_rng rng = {101};
+    for (int i = 0; i < 8; i++) {
+        scene s;
+        uint32_t pages[] = {7, 16, 128};
+        do {
+            scene_make(&s, WINDOW, i % 2 ? RULE : CAP, &rng);
+            if (s.kv.n_tokens > s.n_new + 1) break;
+            scene_free(&s);
+        } while (true);
+        s.shape.n_layers = 1, s.layer = 0;
+        uint64_t n = s.kv.n_tokens, old = n - s.n_new, window = s.shape.window;
+        uint64_t begin = old >= window ? old - window + 1 : 0;
+        pimattn_config c = config_of(&s.shape);
+        c.page_tokens = pages[i % 3];
+        pimattn_engine *e = engine_new(&c);
+        pimattn_item item = {0, s.n_new};
+        float *want = outputs_new(&s), *out = outputs_new(&s);
+        if (!e) return;
+        CHECK_U(pimattn_seq_create(e, &item.seq), PIMATTN_OK);
+        CHECK_U(kv_append(e, item.seq, 0, &s.kv, 0, n), PIMATTN_OK);
+        pimattn_call call = call_of(&s, &item, NULL, 0, want);
+        CHECK_U(pimattn_attend(e, 0, &call, NULL), PIMATTN_OK);
+        CHECK_U(pimattn_seq_keep(e, item.seq, begin, n), PIMATTN_OK);
+        call = call_of(&s, &item, NULL, 0, out);
+        CHECK_U(pimattn_attend(e, 0, &call, NULL), PIMATTN_OK);
+        CHECK_BYTES(out, want, outputs_bytes(&s));
+        pimattn_engine_destroy(e);
+        free(want);
+        free(out);
+        scene_free(&s);
+    }
+}
+
+static void tokens_behind_a_window_may_go(void)
+{
+    over_kernels(kept_range);
+}
+
+/* A saved state holds K alone, and another shape's engine refuses it. */
+static void states_of_v_in_k(void)
+{
+    check_rng rng = {111};
+    for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++) {
+        pimattn_shape shape = shape_of(1, 2, 1, 32, 16);
+        shape.v_in_k = true, shape.k_type = shape.v_type = type;
+        attn_kv kv = kv_random(&shape, 200, &rng);
+        pimattn_config c = config_of(&shape);
+        pimattn_engine *e[3];
+        pimattn_seq seq = 0, other = 0;
+        float q[64], out[2][32];
+        static unsigned char memory[40000];
+        pimattn_stream stream;
+        uint64_t bytes = 0;
+        size_t n_seqs = 0;
+        memset(&stream, 0, sizeof stream);
+        stream.memory = memory, stream.bytes = sizeof memory;
+        fill_normal(q, 64, 1, &rng);
+        for (int i = 0; i < 3; i++) {
+            c.shape.v_in_k = i < 2;
+            c.page_tokens = i ? 24 : 16;
+            e[i] = engine_new(&c);
+            if (!e[i]) return;
+        }
+        CHECK_U(pimattn_seq_create(e[0], &seq), PIMATTN_OK);
+        CHECK_U(kv_append(e[0], seq, 0, &kv, 0, 200), PIMATTN_OK);
+        CHECK_U(pimattn_attend_one(e[0], seq, 0, out[0], q, NULL), PIMATTN_OK);
+        CHECK_U(pimattn_save(e[0], &seq, 1, &stream, &bytes), PIMATTN_OK);
+        CHECK(bytes < 200 * (32 * pimattn_i_type_bytes(type) + 4) + 400);
+        CHECK_U(pimattn_restore(e[1], &other, 1, &n_seqs, &stream), PIMATTN_OK);
+        CHECK_U(pimattn_attend_one(e[1], other, 0, out[1], q, NULL), PIMATTN_OK);
+        CHECK_BYTES(out[1], out[0], sizeof out[0]);
+        CHECK_U(pimattn_restore(e[2], &other, 1, &n_seqs, &stream), PIMATTN_ERR_STATE);
+        CHECK_HAS(pimattn_engine_cause(e[2]), "head_dim_v");
+        for (int i = 0; i < 3; i++)
+            pimattn_engine_destroy(e[i]);
+        kv_free(&kv);
+    }
+}
+
 int main(void)
 {
     RUN(tanh_keeps_its_relative_bound);
@@ -1095,5 +1177,7 @@ int main(void)
     RUN(readings_of_a_layer_are_of_its_window);
     RUN(bytes_read_follow_int8_and_v_in_k);
     RUN(v_in_k_stores_no_v);
+    RUN(tokens_behind_a_window_may_go);
+    RUN(states_of_v_in_k);
     return check_end();
 }
