@@ -1987,7 +1987,7 @@ static uint8_t *pimhw_i_row_at(const pimhw_i_row *row, uint32_t bank, uint32_t c
 PIMHW_API pimhw_status pimhw_memory_create(pimhw_memory **memory, const pimhw_config *config,
                                            pimhw_chunk chunk, pimhw_cause *why)
 {
-    pimhw_geometry g;
+    pimhw_geometry g = {0, 0, 0, 0, 0, 0, 0, 0, 0};
     if (!memory) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "memory is NULL");
     pimhw_status status = pimhw_geometry_init(&g, config, chunk, why);
     if (status) return status;

@@ -107,7 +107,7 @@ static size_t set_new(void)
             w.used += w.set_pages;
             return i;
         }
-    CHECK(!"enough sets");
+    CHECK(SETS == 0); /* there are enough of them */
     return 0;
 }
 
