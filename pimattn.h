@@ -5880,8 +5880,8 @@ static pimattn_i_spot pimattn_i_spot_pool(const pimattn_engine *e, const pimattn
 static const unsigned char *pimattn_i_row_at(const pimattn_rows *rows, uint32_t page, uint64_t at,
                                              uint32_t head)
 {
-    return (const unsigned char *)rows->at + page * rows->page + (size_t)at * rows->token +
-           head * rows->head;
+    size_t offset = page * rows->page + (size_t)at * rows->token + head * rows->head;
+    return rows->at ? (const unsigned char *)rows->at + offset : NULL; /* no V, or no scales */
 }
 
 static pimattn_i_spot pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i_job *job,
