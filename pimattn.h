@@ -5514,11 +5514,12 @@ static void pimattn_i_flow_source(const pimattn_engine *e, const pimattn_i_seq *
     for (uint32_t slot = 0; slot < e->config.max_seqs; slot++) {
         const pimattn_i_seq *with = &e->seqs[slot];
         if (!with->id || with->arrival == 0 || with->arrival >= s->arrival) continue;
+        if (with->begin > s->begin) continue; /* it may not have those pages, or any */
         uint64_t i = pimattn_i_seq_first(lay, s), n = pimattn_i_min(s->n_pages, with->n_pages);
         while (i < n && *pimattn_i_table_at(lay, s, i, 0) == *pimattn_i_table_at(lay, with, i, 0))
             i++;
         n = pimattn_i_min(i * lay->page_tokens, pimattn_i_min(s->tokens[0], with->tokens[0]));
-        if (with->begin > s->begin || n <= pimattn_i_max(head[4], s->begin)) continue;
+        if (n <= pimattn_i_max(head[4], s->begin)) continue;
         head[3] = with->arrival;
         head[4] = n;
     }
