@@ -32,8 +32,8 @@
  *     PIMATTN_ASSERT(x)       what checks our own invariants; default: assert
  *
  * Rooms. Front: [A1] options, [A2] foundations, [A3] shapes, [A5] plan, [A9] readings,
- * [A6] attention, [A4] cache. Back: [A10] cellar, [A11] numbers, [A12] kernels, [A13] partials,
- * [A14] pages, [A15] partition, [A16] lowering, [A19] engine.
+ * [A6] attention, [A4] cache, [A7] tiers. Back: [A10] cellar, [A11] numbers, [A12] kernels,
+ * [A13] partials, [A14] pages, [A15] partition, [A16] lowering, [A17] tiers, [A19] engine.
  *
  * Papers, as cited below: [LOL] LoL-PIM; [PHONY] PIMphony; [CENT] CENT; [OS18] Milakov and
  * Gimelshein, Online normalizer calculation for softmax; [PAM] PAM.
@@ -748,6 +748,28 @@ PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32
                                                   const pimattn_item *items, size_t n_items,
                                                   const pimhw_program **program,
                                                   const pimhw_request **request);
+
+/* ==========================================================================
+ * [A7] TIERS: devices of different kinds, each with tokens of its own of a sequence [PAM].
+ *
+ * A token of a layer lies in one tier with all its KV heads, in one bank group (of flash: one
+ * channel) of one of the tier's devices. Tiers are ordered, the fastest first.
+ * ========================================================================== */
+
+enum { PIMATTN_MAX_TIERS = 8 };
+
+/* Devices of one kind. */
+typedef struct pimattn_tier {
+    pimhw_config device; /* with units beside its banks, or flash with units in the controller */
+    uint32_t n_devices;  /* alike; bank groups are numbered through all of them */
+    uint64_t n_tokens;   /* of one layer each, that all of them hold together */
+} pimattn_tier;
+
+/* -- which tokens change places -- */
+
+/* -- what a step on a tier costs -- */
+
+/* -- tiers of an engine -- */
 
 #ifdef __cplusplus
 }
@@ -3740,6 +3762,17 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
     request->useful_macs = useful;
     return PIMATTN_OK;
 }
+
+/* ==========================================================================
+ * [A17] TIERS: where a token lives, which ones move, what a step on a tier costs.
+ *       Knows counts and scores; no keys, no values.
+ * ========================================================================== */
+
+/* -- which tokens change places -- */
+
+/* -- bank groups -- */
+
+/* -- what a step on a tier costs -- */
 
 /* ==========================================================================
  * [A19] ENGINE: public functions.
