@@ -304,7 +304,9 @@ typedef struct pimattn_readings {
     uint32_t v_wanted;   /* .. and asked for */
     uint32_t wanted_out; /* see pimattn_plan */
     uint32_t used_out;
-    uint64_t kv_tokens;   /* context tokens of the batch */
+    uint64_t kv_tokens;   /* context tokens of the batch; of a call with choices, what is timed and
+                             read: the tokens seen, on average over KV heads, rounded up, and at
+                             least the new ones */
     uint64_t kv_bytes;    /* K and V that one layer of the batch reads, unpadded: of the tokens in
                              windows, element_bytes each, or int8 and its scales; of v_in_k K */
     uint64_t pages_used;  /* KV pages in use in the engine; 0 for an estimate */
@@ -452,6 +454,21 @@ typedef struct pimattn_mask {
 } pimattn_mask;
 
 /*
+ * Which tokens of a sequence take part, for each KV head: one that is not chosen is not visible, as
+ * if masked, for every query of the item, its own included; it is never read, and the positions of
+ * others stay. Windows, masks and causality hold beside it. Host way only.
+ *
+ * Token t of KV head h is chosen by bit t % 64 of word h * stride + t / 64. Tokens from n_tokens on,
+ * such as those appended after the choice was made, are all chosen.
+ */
+typedef struct pimattn_choice {
+    uint64_t *bits;      /* NULL, with n_tokens 0: all tokens */
+    uint64_t n_tokens;   /* positions that bits are of */
+    size_t stride;       /* words from one KV head to the next; 0: packed, (n_tokens + 63) / 64 */
+    uint32_t n_kv_heads; /* as in the shape, or 1: the same for all KV heads */
+} pimattn_choice;
+
+/*
  * A batch. Rows are packed by token over the items in order: row r of q is
  * [n_heads][head_dim], of out [n_heads][head_dim_v], of lse [n_heads]. Strides in bytes from one
  * row to the next, 0: packed. A query that sees nothing gets zeros and -inf.
@@ -465,7 +482,8 @@ typedef struct pimattn_call {
     const float *q;
     const pimattn_item *items; /* [n_items] */
     size_t n_items;
-    const pimattn_mask *masks; /* [n_items] or NULL */
+    const pimattn_mask *masks;     /* [n_items] or NULL */
+    const pimattn_choice *choices; /* [n_items] or NULL */
     size_t q_stride;
     size_t out_stride;
 } pimattn_call;
@@ -4154,10 +4172,12 @@ typedef struct pimattn_i_job {
     const uint32_t *pages;    /* .. by number .. */
     uint64_t origin;          /* .. from this position on; 0 */
     const uint64_t *mask;     /* among the query tokens, or NULL */
-    uint64_t first_row;       /* of q, of the sequence's first query token */
-    uint64_t n_tokens;        /* query tokens of the sequence */
-    uint64_t tokens;          /* its length */
-    uint64_t query;           /* first query of the block: token * group + head of the group */
+    const uint64_t *chosen;   /* bits of tokens before n_chosen, or NULL */
+    uint64_t n_chosen;
+    uint64_t first_row; /* of q, of the sequence's first query token */
+    uint64_t n_tokens;  /* query tokens of the sequence */
+    uint64_t tokens;    /* its length */
+    uint64_t query;     /* first query of the block: token * group + head of the group */
     /* tokens that some query of the block sees: from origin to kept, and from begin to end; all
        see those from whole_begin to whole_end, and of the kept ones those before whole_end */
     uint64_t kept, begin, end, whole_begin, whole_end;
@@ -4221,7 +4241,7 @@ struct pimattn_engine {
     pimattn_i_seq *seqs;      /* [max_seqs] */
     uint64_t *tokens;         /* [max_seqs][n_layers] */
     pimattn_i_memo *memo;     /* [memo_entries] */
-    pimattn_span *spans;      /* [memo_entries + 1][max_seqs]: keys of the memo, and of the call */
+    pimattn_span *spans; /* [memo_entries + 2][max_seqs]: keys of the memo, of the call, as timed */
     uint32_t memo_next;
     const pimattn_i_kernel *kernel;
     bool direct;               /* the kernel reads whole tiles where their rows are in order */
@@ -4435,7 +4455,7 @@ static bool pimattn_i_variant_keep(pimattn_engine *e)
 
 static uint64_t pimattn_i_spans_count(const pimattn_config *c)
 {
-    return pimattn_i_mul((uint64_t)c->memo_entries + 1, c->max_seqs);
+    return pimattn_i_mul((uint64_t)c->memo_entries + 2, c->max_seqs);
 }
 
 /* Memory that starts as zeros. */
@@ -6041,6 +6061,14 @@ static uint32_t pimattn_i_bits_between(uint64_t first, uint64_t from, uint64_t t
     return high > low ? (1u << high) - (1u << low) : 0;
 }
 
+/* Which tokens of a tile are chosen. */
+static uint32_t pimattn_i_chosen(const pimattn_i_job *job, uint64_t first)
+{
+    if (!job->chosen || first >= job->n_chosen) return 0xffffu;
+    return (uint32_t)(job->chosen[first / 64] >> first % 64 & 0xffffu) |
+           pimattn_i_bits_between(first, job->n_chosen, UINT64_MAX);
+}
+
 /* Which tokens of a tile query token `of` of a job sees. */
 static uint32_t pimattn_i_visible(const pimattn_engine *e, const pimattn_i_job *job, uint64_t of,
                                   uint64_t first)
@@ -6054,7 +6082,7 @@ static uint32_t pimattn_i_visible(const pimattn_engine *e, const pimattn_i_job *
     const uint64_t *row = job->mask ? job->mask + of * ((job->n_tokens + 63) / 64) : NULL;
     for (uint64_t t = pimattn_i_max(old, first); row && t < first + PIMATTN_I_TILE && t < end; t++)
         if (!(row[(t - old) / 64] >> (t - old) % 64 & 1)) bits &= ~(1u << (t - first));
-    return bits;
+    return bits & pimattn_i_chosen(job, first);
 }
 
 /* What the queries of a block see, of which the first and the last say all. */
@@ -6073,11 +6101,15 @@ static void pimattn_i_job_reach(const pimattn_engine *e, pimattn_i_job *job)
     if (job->begin == job->origin || job->kept < job->origin) job->kept = job->origin;
 }
 
-/* Whether a query of the block sees a token of so many from `first` on. */
+/* Whether a query of the block may see a token of so many, in whole tiles from `first` on. */
 static bool pimattn_i_reaches(const pimattn_i_job *job, uint64_t first, uint64_t n)
 {
-    return (first < job->kept && first + n > job->origin) ||
-           (first < job->end && first + n > job->begin);
+    uint64_t end = first + n;
+    if ((first >= job->kept || end <= job->origin) && (first >= job->end || end <= job->begin))
+        return false;
+    while (first < end && !pimattn_i_chosen(job, first))
+        first += PIMATTN_I_TILE;
+    return first < end;
 }
 
 /* Whether all see all of a tile. */
@@ -6085,7 +6117,8 @@ static bool pimattn_i_whole(const pimattn_i_job *job, uint64_t first)
 {
     uint64_t end = first + PIMATTN_I_TILE;
     return end <= job->whole_end &&
-           (first >= job->whole_begin || (end <= job->kept && first >= job->origin));
+           (first >= job->whole_begin || (end <= job->kept && first >= job->origin)) &&
+           pimattn_i_chosen(job, first) == 0xffffu;
 }
 
 /* Row and head of query i of a job in the call. */
@@ -6386,6 +6419,38 @@ static const uint32_t *pimattn_i_pages_list(const pimattn_pages *p, size_t i)
     return p->indptr ? p->indices + p->indptr[i] : p->table + i * p->table_stride;
 }
 
+/* What all blocks of item i have in common. */
+static void pimattn_i_job_item(pimattn_engine *e, pimattn_i_job *job, const pimattn_span *spans,
+                               size_t i)
+{
+    const pimattn_call *call = e->call;
+    job->n_tokens = spans[i].n_tokens;
+    job->mask = call->masks ? call->masks[i].bits : NULL;
+    if (e->pages) {
+        job->pages = pimattn_i_pages_list(e->pages, i);
+        job->origin = e->pages->first_position ? e->pages->first_position[i] : 0;
+    } else {
+        job->seq = pimattn_i_seq_find(e, call->items[i].seq);
+        job->origin = job->seq->begin;
+    }
+    job->tokens = spans[i].context_tokens + job->origin;
+}
+
+/* Words from one KV head of a choice to the next. */
+static uint64_t pimattn_i_choice_words(const pimattn_choice *c)
+{
+    if (c->n_kv_heads == 1) return 0;
+    return c->stride ? c->stride : pimattn_i_ceil_div(c->n_tokens, 64);
+}
+
+/* A block is of another item or KV head. */
+static void pimattn_i_job_choose(const pimattn_engine *e, pimattn_i_job *job, size_t i)
+{
+    const pimattn_choice *c = e->call->choices ? &e->call->choices[i] : NULL;
+    job->n_chosen = c ? c->n_tokens : 0;
+    job->chosen = job->n_chosen ? c->bits + job->kv_head * pimattn_i_choice_words(c) : NULL;
+}
+
 static void pimattn_i_compute(pimattn_engine *e, const pimattn_span *spans)
 {
     const pimattn_call *call = e->call;
@@ -6394,27 +6459,47 @@ static void pimattn_i_compute(pimattn_engine *e, const pimattn_span *spans)
     pimattn_i_job block;
     memset(&block, 0, sizeof block);
     for (size_t i = 0; i < call->n_items; i++) {
-        block.n_tokens = spans[i].n_tokens;
-        block.mask = call->masks ? call->masks[i].bits : NULL;
-        if (e->pages) {
-            block.pages = pimattn_i_pages_list(e->pages, i);
-            block.origin = e->pages->first_position ? e->pages->first_position[i] : 0;
-        } else {
-            block.seq = pimattn_i_seq_find(e, call->items[i].seq);
-            block.origin = block.seq->begin;
-        }
-        block.tokens = spans[i].context_tokens + block.origin;
+        pimattn_i_job_item(e, &block, spans, i);
         uint64_t queries = block.n_tokens * group;
-        for (block.kv_head = 0; block.kv_head < e->config.shape.n_kv_heads; block.kv_head++)
+        for (block.kv_head = 0; block.kv_head < e->config.shape.n_kv_heads; block.kv_head++) {
+            pimattn_i_job_choose(e, &block, i);
             for (block.query = 0; block.query < queries; block.query += PIMATTN_I_QUERY_BLOCK) {
                 block.n_queries =
                     (uint32_t)pimattn_i_min(PIMATTN_I_QUERY_BLOCK, queries - block.query);
                 pimattn_i_job_reach(e, &block);
                 n_jobs = pimattn_i_block_jobs(e, n_jobs, &block);
             }
+        }
         block.first_row += block.n_tokens;
     }
     pimattn_i_wave(e, n_jobs);
+}
+
+/* Of every item, the tokens that its queries see of those chosen, on average over KV heads. */
+static pimattn_span *pimattn_i_spans_chosen(pimattn_engine *e, const pimattn_span *spans)
+{
+    pimattn_span *to = pimattn_i_memo_key(e, e->config.memo_entries + 1);
+    const pimattn_shape *s = &e->config.shape;
+    pimattn_i_job job;
+    memset(&job, 0, sizeof job);
+    for (size_t i = 0; i < e->call->n_items; i++) {
+        uint64_t n = 0;
+        pimattn_i_job_item(e, &job, spans, i);
+        job.n_queries = (uint32_t)job.n_tokens * (s->n_heads / s->n_kv_heads);
+        pimattn_i_job_reach(e, &job);
+        for (job.kv_head = 0; job.kv_head < s->n_kv_heads; job.kv_head++) {
+            pimattn_i_job_choose(e, &job, i);
+            for (uint64_t t = 0; t < job.end; t += PIMATTN_I_TILE) {
+                uint32_t bits = pimattn_i_bits_between(t, job.origin, job.kept) |
+                                pimattn_i_bits_between(t, job.begin, job.end);
+                for (bits &= pimattn_i_chosen(&job, t); bits; bits &= bits - 1)
+                    n++;
+            }
+        }
+        to[i].context_tokens = pimattn_i_max(pimattn_i_ceil_div(n, s->n_kv_heads), job.n_tokens);
+        to[i].n_tokens = job.n_tokens;
+    }
+    return to;
 }
 
 /* Strides of 0 by the order; whether rows of n_pages pages fit memory and do not overlap. */
@@ -6558,6 +6643,18 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
     for (size_t i = 0; call->masks && i < call->n_items; i++)
         if (call->masks[i].bits && call->masks[i].n_tokens != spans[i].n_tokens)
             return pimattn_i_wrong(e, "mask of item %u is not of its n_tokens", i);
+    for (size_t i = 0; call->choices && i < call->n_items; i++) {
+        const pimattn_choice *c = &call->choices[i];
+        if (c->n_tokens == 0) continue;
+        if (!c->bits) return pimattn_i_wrong(e, "choice of item %u has no bits", i);
+        if (c->n_kv_heads != 1 && c->n_kv_heads != s->n_kv_heads)
+            return pimattn_i_wrong(e, "choice of %u KV heads is not of 1 or all", c->n_kv_heads);
+        if (c->stride && c->stride < pimattn_i_ceil_div(c->n_tokens, 64))
+            return pimattn_i_wrong(e, "choice stride %u is less than n_tokens bits", c->stride);
+        if (!e->module) continue;
+        pimhw_cause_write(&e->why, "choices need the host way");
+        return PIMATTN_ERR_DEVICE;
+    }
     for (uint64_t i = 0; call->partials && i < rows * s->n_heads; i++)
         if (!call->partials[i].o || call->partials[i].dim != s->head_dim_v)
             return pimattn_i_wrong(e, "partial %u has no o or another dim than head_dim_v", i);
@@ -6889,7 +6986,8 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer
     if (status == PIMATTN_OK && e->module)
         status = pimattn_i_module_attend(e, spans, readings ? &r : NULL);
     else if (status == PIMATTN_OK && readings)
-        status = pimattn_i_read(e, spans, call->n_items, &r);
+        status = pimattn_i_read(e, call->choices ? pimattn_i_spans_chosen(e, spans) : spans,
+                                call->n_items, &r);
     if (status == PIMATTN_OK && !e->module) pimattn_i_compute(e, spans);
     e->call = NULL;
     if (status != PIMATTN_OK) return status;

@@ -1,0 +1,576 @@
+/* Sparse attention: a choice of tokens against float64 and against the same tokens seen for other
+ * reasons; retrieval by page bounds; probabilities. */
+#define _DEFAULT_SOURCE
+#define PIMATTN_IMPLEMENTATION
+#include "pimattn.h"
+#include "attn.h"
+#if defined(__unix__) || defined(__APPLE__)
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
+#define COUNT(a) (sizeof(a) / sizeof(a)[0])
+
+enum { MOST_HEADS = 8, MOST_NEW = 40 };
+
+/* A shape, its tokens, queries for the newest, and which tokens take part. */
+typedef struct scene {
+    pimattn_shape shape;
+    uint32_t page_tokens;
+    attn_kv kv;
+    uint64_t n_new;
+    float *q;
+    float slopes[MOST_HEADS];
+    pimattn_choice choice;
+} scene;
+
+static bool chosen(const pimattn_choice *c, uint32_t kv_head, uint64_t t)
+{
+    size_t stride = c->stride ? c->stride : (size_t)(c->n_tokens + 63) / 64;
+    if (t >= c->n_tokens) return true;
+    return c->bits[(c->n_kv_heads == 1 ? 0 : kv_head) * stride + t / 64] >> t % 64 & 1;
+}
+
+static bool in_window(const pimattn_shape *s, uint64_t own, uint64_t t)
+{
+    return t <= own && (s->window == 0 || t + s->window > own || t < s->sink_tokens);
+}
+
+static void choose(pimattn_choice *c, uint32_t kv_head, uint64_t t, bool on)
+{
+    uint64_t *word = &c->bits[kv_head * c->stride + t / 64], bit = (uint64_t)1 << t % 64;
+    *word = on ? *word | bit : *word & ~bit;
+}
+
+/* Room for n tokens of every KV head, none of them chosen, and some words between. */
+static pimattn_choice choice_new(const pimattn_shape *s, uint64_t n)
+{
+    pimattn_choice c = {NULL, n, (size_t)(n + 63) / 64 + 1, s->n_kv_heads};
+    c.bits = (uint64_t *)check_alloc(c.stride * s->n_kv_heads, sizeof(uint64_t));
+    memset(c.bits, 0, c.stride * s->n_kv_heads * sizeof(uint64_t));
+    return c;
+}
+
+/* One in so many tokens, or runs of them; 0: none. */
+static void choose_some(pimattn_choice *c, uint64_t one_in, check_rng *rng)
+{
+    for (uint32_t h = 0; h < c->n_kv_heads; h++)
+        for (uint64_t t = 0, n; t < c->n_tokens; t += n) {
+            bool on = one_in && rng_range(rng, 1, one_in) == 1;
+            n = rng_range(rng, 0, 1) ? rng_range(rng, 1, 90) : 1;
+            for (uint64_t i = t; i < t + n && i < c->n_tokens; i++)
+                choose(c, h, i, on);
+        }
+}
+
+static scene scene_new(const pimattn_shape *shape, uint64_t n_tokens, uint64_t n_new,
+                       check_rng *rng)
+{
+    scene s;
+    memset(&s, 0, sizeof s);
+    s.shape = *shape;
+    s.kv = kv_random(shape, n_tokens, rng);
+    s.n_new = n_new;
+    s.q = (float *)check_alloc(n_new * shape->n_heads * shape->head_dim, sizeof(float));
+    fill_normal(s.q, n_new * shape->n_heads * shape->head_dim, 1, rng);
+    s.choice = choice_new(shape, n_tokens);
+    return s;
+}
+
+static void scene_free(scene *s)
+{
+    kv_free(&s->kv);
+    free(s->q);
+    free(s->choice.bits);
+}
+
+/* Any shape that a choice must get along with. */
+static scene scene_random(check_rng *rng)
+{
+    static const uint32_t dims[] = {1, 7, 16, 32, 64, 80};
+    static const uint32_t pages[] = {1, 7, 16, 24, 40, 64, 128, 256};
+    uint32_t kv_heads = (uint32_t)rng_range(rng, 1, 3), group = (uint32_t)rng_range(rng, 1, 2);
+    pimattn_shape shape = shape_of(1, kv_heads * group, kv_heads, dims[rng_range(rng, 0, 5)],
+                                   dims[rng_range(rng, 0, 5)]);
+    shape.k_type = (uint32_t)rng_range(rng, 0, 3);
+    shape.v_type = (uint32_t)rng_range(rng, 0, 3);
+    if (rng_range(rng, 0, 2) == 0) shape.window = rng_range(rng, 1, 900);
+    if (shape.window && rng_range(rng, 0, 1)) shape.sink_tokens = rng_range(rng, 1, 40);
+    if (rng_range(rng, 0, 2) == 0) shape.soft_cap = 5.0f;
+    if (rng_range(rng, 0, 2) == 0) shape.alibi_max_bias = 1.0f;
+    uint64_t n = rng_range(rng, 0, 3) ? rng_range(rng, 1, 700) : rng_range(rng, 600, 2300);
+    uint64_t most_new = n < MOST_NEW ? n : MOST_NEW;
+    scene s = scene_new(&shape, n, rng_range(rng, 0, 1) ? 1 : rng_range(rng, 1, most_new), rng);
+    s.page_tokens = pages[rng_range(rng, 0, 7)];
+    if (rng_range(rng, 0, 3) == 0) s.choice.n_kv_heads = 1;
+    if (rng_range(rng, 0, 3) == 0) s.choice.n_tokens = rng_range(rng, 0, n);
+    if (rng_range(rng, 0, 3) == 0) s.choice.stride = (size_t)(s.choice.n_tokens + 63) / 64;
+    choose_some(&s.choice, rng_range(rng, 0, 1) ? rng_range(rng, 0, 3) : 60, rng);
+    return s;
+}
+
+static double slope_of(const pimattn_shape *s, uint32_t h)
+{
+    if (s->alibi_max_bias == 0) return 0;
+    uint32_t n = 1u << (uint32_t)floor(log2(s->n_heads));
+    double m0 = pow(2, -(double)s->alibi_max_bias / n);
+    double m1 = pow(2, -((double)s->alibi_max_bias / 2) / n);
+    return h < n ? pow(m0, h + 1) : pow(m1, 2 * (h - n) + 1);
+}
+
+/* A score in float64; *size: the largest number on its way. */
+static double exact_score(const scene *s, uint64_t own, uint32_t head, uint64_t t, double *size)
+{
+    const pimattn_shape *shape = &s->shape;
+    uint32_t group = shape->n_heads / shape->n_kv_heads, dim = shape->head_dim;
+    const float *q = s->q + ((own - (s->kv.n_tokens - s->n_new)) * shape->n_heads + head) * dim;
+    const double *k = s->kv.k_kept + t * s->kv.k_row + (size_t)(head / group) * dim;
+    double scale = shape->scale != 0 ? (double)shape->scale : 1 / sqrt((double)dim);
+    double x = 0, terms = 0, bias = slope_of(shape, head) * (double)(own - t);
+    for (uint32_t i = 0; i < dim; i++) {
+        x += (double)q[i] * k[i] * scale;
+        terms += fabs((double)q[i] * k[i] * scale);
+    }
+    if (shape->soft_cap > 0) x = (double)shape->soft_cap * tanh(x / (double)shape->soft_cap);
+    *size = fmax(terms, bias);
+    return x - bias;
+}
+
+/* Probabilities of one query and head in float64 over what it sees; the number seen. */
+static uint64_t exact_weights(const scene *s, uint64_t i, uint32_t head, double *p, double *size)
+{
+    uint64_t own = s->kv.n_tokens - s->n_new + i, n = 0;
+    uint32_t kv_head = head / (s->shape.n_heads / s->shape.n_kv_heads);
+    double top = -HUGE_VAL, l = 0, its;
+    *size = 0;
+    for (uint64_t t = 0; t < s->kv.n_tokens; t++) {
+        bool seen = in_window(&s->shape, own, t) && chosen(&s->choice, kv_head, t);
+        p[t] = seen ? exact_score(s, own, head, t, &its) : -HUGE_VAL;
+        if (!seen) continue;
+        n++;
+        top = fmax(top, p[t]);
+        *size = fmax(*size, its);
+    }
+    for (uint64_t t = 0; t < s->kv.n_tokens; t++)
+        l += p[t] = n ? exp(p[t] - top) : 0;
+    for (uint64_t t = 0; t < s->kv.n_tokens; t++)
+        p[t] = n ? p[t] / l : 0;
+    return n;
+}
+
+static void check_against_float64(const scene *s, const float *out, const float *lse)
+{
+    const pimattn_shape *shape = &s->shape;
+    uint32_t group = shape->n_heads / shape->n_kv_heads, dv = s->kv.dv;
+    double *p = (double *)check_alloc(s->kv.n_tokens, sizeof(double)), size;
+    for (uint64_t i = 0; i < s->n_new; i++)
+        for (uint32_t h = 0; h < shape->n_heads; h++) {
+            uint64_t n = exact_weights(s, i, h, p, &size);
+            if (n == 0) CHECK(lse[i * shape->n_heads + h] == -HUGE_VALF);
+            for (uint32_t j = 0; j < dv; j++) {
+                double x = 0, max_v = 0;
+                for (uint64_t t = 0; t < s->kv.n_tokens; t++) {
+                    double v = s->kv.v_kept[t * s->kv.v_row + (size_t)(h / group) * dv + j];
+                    if (p[t] > 0) x += p[t] * v;
+                    if (p[t] > 0) max_v = fmax(max_v, fabs(v));
+                }
+                CHECK_NEAR(out[(i * shape->n_heads + h) * dv + j], x, (2e-6 + 2e-7 * size) * max_v);
+            }
+        }
+    free(p);
+}
+
+static pimattn_engine *scene_engine(const scene *s, pimattn_seq *seq)
+{
+    pimattn_config config = config_of(&s->shape);
+    config.page_tokens = s->page_tokens;
+    pimattn_engine *engine = engine_new(&config);
+    if (!engine) return NULL;
+    CHECK_U(pimattn_seq_create(engine, seq), PIMATTN_OK);
+    CHECK_U(kv_append(engine, *seq, 0, &s->kv, 0, s->kv.n_tokens), PIMATTN_OK);
+    return engine;
+}
+
+static pimattn_call scene_call(const scene *s, const pimattn_item *item, float *out, float *lse)
+{
+    pimattn_call call;
+    memset(&call, 0, sizeof call);
+    call.out = out;
+    call.lse = lse;
+    call.q = s->q;
+    call.items = item;
+    call.n_items = 1;
+    call.choices = &s->choice;
+    return call;
+}
+
+static float *rows_new(const scene *s)
+{
+    return (float *)check_alloc(s->n_new * s->shape.n_heads * (s->kv.dv + 1), sizeof(float));
+}
+
+static size_t rows_bytes(const scene *s)
+{
+    return s->n_new * s->shape.n_heads * (s->kv.dv + 1) * sizeof(float);
+}
+
+/* Outputs, then log-sum-exps. */
+static float *scene_attend(const scene *s)
+{
+    pimattn_item item = {0, s->n_new};
+    pimattn_engine *engine = scene_engine(s, &item.seq);
+    float *out = rows_new(s);
+    pimattn_call call = scene_call(s, &item, out, out + s->n_new * s->shape.n_heads * s->kv.dv);
+    if (engine) CHECK_U(pimattn_attend(engine, 0, &call, NULL), PIMATTN_OK);
+    pimattn_engine_destroy(engine);
+    return out;
+}
+
+/* -- choices -- */
+
+static void equals_float64(void)
+{
+    check_rng rng = {71};
+    for (int i = 0; i < 60; i++) {
+        scene s = scene_random(&rng);
+        float *out = scene_attend(&s);
+        check_against_float64(&s, out, out + s.n_new * s.shape.n_heads * s.kv.dv);
+        free(out);
+        scene_free(&s);
+    }
+}
+
+static void chosen_tokens_equal_float64(void)
+{
+    over_kernels(equals_float64);
+}
+
+/* What no head chose may hold anything, and pages of any size give the same bits. */
+static void bits(void)
+{
+    static const uint32_t pages[] = {1, 7, 16, 24, 128, 256};
+    check_rng rng = {72};
+    for (int i = 0; i < 12; i++) {
+        scene s = scene_random(&rng);
+        float *first = scene_attend(&s);
+        for (uint64_t t = 0; t < s.kv.n_tokens; t++)
+            for (uint32_t h = 0; h < s.shape.n_kv_heads; h++) {
+                if (chosen(&s.choice, h, t)) continue;
+                s.kv.k[t * s.kv.k_row + (size_t)h * s.shape.head_dim] = bits_float(NAN_BITS);
+                s.kv.v[t * s.kv.v_row + (size_t)h * s.kv.dv] = bits_float(NAN_BITS);
+            }
+        for (size_t p = 0; p < COUNT(pages); p++) {
+            s.page_tokens = pages[p];
+            float *out = scene_attend(&s);
+            CHECK_BYTES(out, first, rows_bytes(&s));
+            free(out);
+        }
+        free(first);
+        scene_free(&s);
+    }
+}
+
+static void tokens_not_chosen_are_not_read(void)
+{
+    over_kernels(bits);
+}
+
+/* The last tokens by a window, and by a choice; the sinks too. */
+static void a_window_is_a_choice(void)
+{
+    check_rng rng = {73};
+    for (uint32_t i = 0; i < 20; i++) {
+        pimattn_shape shape = shape_of(1, 4, 2, i % 2 ? 32 : 20, 0);
+        shape.k_type = i % 4;
+        uint64_t n = rng_range(&rng, 1, 1800);
+        scene s = scene_new(&shape, n, 1, &rng);
+        s.shape.window = rng_range(&rng, 1, n);
+        s.shape.sink_tokens = rng_range(&rng, 0, 30);
+        pimattn_choice choice = s.choice, all = {NULL, 0, 0, 0};
+        for (uint64_t t = 0; t < n; t++)
+            for (uint32_t h = 0; h < 2; h++)
+                choose(&choice, h, t, in_window(&s.shape, n - 1, t));
+        s.choice = all;
+        float *by_window = scene_attend(&s);
+        s.choice = choice;
+        s.shape.window = s.shape.sink_tokens = 0;
+        float *by_choice = scene_attend(&s);
+        CHECK_BYTES(by_choice, by_window, rows_bytes(&s));
+        free(by_window);
+        free(by_choice);
+        scene_free(&s);
+    }
+}
+
+/* All tokens are queries and the last one's mask says what the choice says. */
+static void a_mask_is_a_choice(void)
+{
+    check_rng rng = {74};
+    for (int i = 0; i < 10; i++) {
+        pimattn_shape shape = shape_of(1, 2, 1, 16, 0);
+        uint64_t n = rng_range(&rng, 1, 600);
+        scene s = scene_new(&shape, n, 1, &rng), wide;
+        choose_some(&s.choice, 3, &rng);
+        float *by_choice = scene_attend(&s);
+        wide = s;
+        wide.n_new = n;
+        wide.q = (float *)check_alloc(n * 32, sizeof(float));
+        for (uint64_t t = 0; t < n; t++)
+            memcpy(wide.q + t * 32, s.q, 32 * sizeof(float));
+        size_t words = (size_t)(n + 63) / 64;
+        pimattn_mask mask = {(uint64_t *)check_alloc(n * words, sizeof(uint64_t)), n};
+        for (uint64_t t = 0; t < n; t++)
+            memcpy((uint64_t *)(uintptr_t)mask.bits + t * words, s.choice.bits,
+                   words * sizeof(uint64_t));
+        pimattn_item item = {0, n};
+        pimattn_engine *engine = scene_engine(&s, &item.seq);
+        float *out = rows_new(&wide);
+        pimattn_call call = scene_call(&wide, &item, out, out + n * 32);
+        call.choices = NULL;
+        call.masks = &mask;
+        if (engine) CHECK_U(pimattn_attend(engine, 0, &call, NULL), PIMATTN_OK);
+        CHECK_BYTES(by_choice, out + (n - 1) * 32, 32 * sizeof(float));
+        pimattn_engine_destroy(engine);
+        free((uint64_t *)(uintptr_t)mask.bits);
+        free(wide.q);
+        free(out);
+        free(by_choice);
+        scene_free(&s);
+    }
+}
+
+/* Workers that come in the wrong order. */
+static void backwards(void *user, size_t n, void (*fn)(void *, size_t, size_t), void *arg)
+{
+    for (size_t i = n; i > 0; i--)
+        fn(arg, i - 1, (i * 7) % *(size_t *)user);
+}
+
+static void threads_and_batches_change_no_bit(void)
+{
+    check_rng rng = {75};
+    size_t workers = 5;
+    for (int i = 0; i < 10; i++) {
+        scene s = scene_random(&rng);
+        float *alone = scene_attend(&s), *out = (float *)check_alloc(2, rows_bytes(&s));
+        pimattn_config config = config_of(&s.shape);
+        config.max_workers = (uint32_t)workers;
+        config.parallel_for = backwards;
+        config.parallel_user = &workers;
+        pimattn_engine *engine = engine_new(&config);
+        pimattn_item items[2] = {{0, s.n_new}, {0, s.n_new}};
+        pimattn_choice choices[2] = {{NULL, 0, 0, 0}, s.choice}; /* the mate sees all */
+        size_t q = s.n_new * s.shape.n_heads * s.shape.head_dim, row = s.shape.n_heads * s.kv.dv;
+        float *twice = (float *)check_alloc(2 * q, sizeof(float));
+        memcpy(twice, s.q, q * sizeof(float));
+        memcpy(twice + q, s.q, q * sizeof(float));
+        pimattn_call call = scene_call(&s, items, out, NULL);
+        call.q = twice;
+        call.n_items = 2;
+        call.choices = choices;
+        if (engine) {
+            CHECK_U(pimattn_seq_create(engine, &items[0].seq), PIMATTN_OK);
+            items[1].seq = items[0].seq;
+            CHECK_U(kv_append(engine, items[0].seq, 0, &s.kv, 0, s.kv.n_tokens), PIMATTN_OK);
+            CHECK_U(pimattn_attend(engine, 0, &call, NULL), PIMATTN_OK);
+            CHECK_BYTES(out + s.n_new * row, alone, s.n_new * row * sizeof(float));
+        }
+        pimattn_engine_destroy(engine);
+        free(twice);
+        free(alone);
+        free(out);
+        scene_free(&s);
+    }
+}
+
+#if defined(__unix__) || defined(__APPLE__)
+/* Pages of the caller of which those without a chosen token cannot be read at all. */
+static void unread_pages_may_be_unreadable(void)
+{
+    enum { PAGE = 64, DIM = 32, N_PAGES = 40, TOKENS = N_PAGES * PAGE - 5 };
+    check_rng rng = {76};
+    size_t step = (size_t)sysconf(_SC_PAGESIZE);
+    if (!CHECK(step % (PAGE * DIM * sizeof(float)) == 0 || step >= 4096)) return;
+    while (step < PAGE * DIM * sizeof(float))
+        step *= 2;
+    pimattn_shape shape = shape_of(1, 2, 1, DIM, 0);
+    scene s = scene_new(&shape, TOKENS, 1, &rng);
+    unsigned char *memory = (unsigned char *)mmap(NULL, 2 * N_PAGES * step, PROT_READ | PROT_WRITE,
+                                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!CHECK(memory != (unsigned char *)MAP_FAILED)) return;
+    uint32_t indptr[2] = {0, N_PAGES}, indices[N_PAGES], last = PAGE - 5;
+    for (uint32_t p = 0; p < N_PAGES; p++) {
+        uint64_t n = p + 1 < N_PAGES ? PAGE : last;
+        bool on = p % 3 == 1;
+        indices[p] = p;
+        memcpy(memory + p * step, s.kv.k + p * PAGE * DIM, n * DIM * sizeof(float));
+        memcpy(memory + (N_PAGES + p) * step, s.kv.v + p * PAGE * DIM, n * DIM * sizeof(float));
+        for (uint64_t t = 0; t < n && on; t++)
+            choose(&s.choice, 0, p * PAGE + t, t % 48 != 5);
+        if (on) continue;
+        CHECK(mprotect(memory + p * step, step, PROT_NONE) == 0);
+        CHECK(mprotect(memory + (N_PAGES + p) * step, step, PROT_NONE) == 0);
+    }
+    pimattn_pages pages;
+    memset(&pages, 0, sizeof pages);
+    pages.k.at = memory;
+    pages.v.at = memory + N_PAGES * step;
+    pages.k.page = pages.v.page = step;
+    pages.n_pages = N_PAGES;
+    pages.page_tokens = PAGE;
+    pages.indptr = indptr;
+    pages.indices = indices;
+    pages.last_page_len = &last;
+    float *cached = scene_attend(&s), *out = rows_new(&s);
+    pimattn_item item = {0, 1};
+    pimattn_call call = scene_call(&s, &item, out, out + 2 * DIM);
+    pimattn_engine *engine = scene_engine(&s, &item.seq);
+    if (engine) CHECK_U(pimattn_attend_pages(engine, 0, &pages, &call, NULL), PIMATTN_OK);
+    CHECK_BYTES(out, cached, rows_bytes(&s));
+    pimattn_engine_destroy(engine);
+    munmap(memory, 2 * N_PAGES * step);
+    free(cached);
+    free(out);
+    scene_free(&s);
+}
+#endif
+
+/* Tokens dealt to four choices make four partials of one attention; one of them is empty. */
+static void partials_of_choices_merge(void)
+{
+    enum { HEADS = 4, DIM = 24, TOKENS = 1500, PARTS = 4 };
+    check_rng rng = {77};
+    pimattn_shape shape = shape_of(1, HEADS, 2, DIM, 0);
+    scene s = scene_new(&shape, TOKENS, 1, &rng);
+    pimattn_choice parts[PARTS];
+    pimattn_partial sum[HEADS], its[HEADS];
+    float o[2][HEADS][DIM], out[HEADS * DIM], lse[HEADS];
+    for (uint32_t i = 0; i < PARTS; i++)
+        parts[i] = choice_new(&shape, TOKENS);
+    for (uint64_t t = 0; t < TOKENS; t++) {
+        uint64_t part = rng_range(&rng, 0, PARTS - 2);
+        for (uint32_t h = 0; h < 2; h++)
+            choose(&parts[part], h, t, true);
+    }
+    pimattn_item item = {0, 1};
+    pimattn_engine *engine = scene_engine(&s, &item.seq);
+    for (uint32_t h = 0; h < HEADS; h++) {
+        pimattn_partial to = {0, 0, o[0][h], DIM}, from = {0, 0, o[1][h], DIM};
+        pimattn_partial_clear(&to);
+        sum[h] = to;
+        its[h] = from;
+    }
+    for (uint32_t i = 0; i < PARTS && engine; i++) {
+        pimattn_call call = scene_call(&s, &item, NULL, NULL);
+        call.partials = its;
+        call.choices = &parts[i];
+        CHECK_U(pimattn_attend(engine, 0, &call, NULL), PIMATTN_OK);
+        for (uint32_t h = 0; h < HEADS; h++) {
+            CHECK((its[h].l == 0.0f) == (i == PARTS - 1));
+            CHECK_U(pimattn_partial_merge(&sum[h], &its[h]), PIMATTN_OK);
+        }
+    }
+    for (uint32_t h = 0; h < HEADS; h++) {
+        pimattn_partial_output(&sum[h], out + h * DIM);
+        lse[h] = pimattn_partial_lse(&sum[h]);
+    }
+    check_row(&s.kv, TOKENS, s.q, out, lse);
+    pimattn_engine_destroy(engine);
+    for (uint32_t i = 0; i < PARTS; i++)
+        free(parts[i].bits);
+    scene_free(&s);
+}
+
+/* Readings are those of as many tokens as the heads choose on average. */
+static void readings_are_of_the_tokens_chosen(void)
+{
+    check_rng rng = {78};
+    for (uint32_t i = 0; i < 6; i++) {
+        pimattn_shape shape = shape_of(1, 8, 4, 64, 0);
+        shape.window = i % 2 ? 700 : 0;
+        scene s = scene_new(&shape, 1000 + 300 * i, 1 + i % 3, &rng);
+        choose_some(&s.choice, i == 5 ? 0 : 4, &rng);
+        uint64_t n = 0, last = s.kv.n_tokens - 1;
+        for (uint64_t t = 0; t <= last; t++)
+            for (uint32_t h = 0; h < 4; h++) {
+                bool seen = in_window(&shape, last, t) || in_window(&shape, last - s.n_new + 1, t);
+                n += (seen || t > last - s.n_new) && chosen(&s.choice, h, t);
+            }
+        pimattn_span span = {(n + 3) / 4 > s.n_new ? (n + 3) / 4 : s.n_new, s.n_new};
+        pimattn_item item = {0, s.n_new};
+        pimattn_readings r, want;
+        pimattn_config config = config_of(&shape);
+        pimattn_engine *engine = scene_engine(&s, &item.seq);
+        float *out = rows_new(&s);
+        pimattn_call call = scene_call(&s, &item, out, NULL);
+        if (engine) CHECK_U(pimattn_attend(engine, 0, &call, &r), PIMATTN_OK);
+        CHECK_U(pimattn_estimate(&want, &config, &span, 1, NULL), PIMATTN_OK);
+        CHECK_U(r.kv_tokens, span.context_tokens);
+        CHECK_U(r.kv_bytes, want.kv_bytes);
+        CHECK_U(r.kv_bytes, span.context_tokens * 4 * 128 * 2);
+        CHECK_U(r.device.cycles, want.device.cycles);
+        CHECK_U(r.step_ck, want.step_ck);
+        free(out);
+        pimattn_engine_destroy(engine);
+        scene_free(&s);
+    }
+}
+
+static void bad_choices_are_refused(void)
+{
+    check_rng rng = {79};
+    pimattn_shape shape = shape_of(1, 4, 2, 16, 0);
+    scene s = scene_new(&shape, 200, 1, &rng);
+    pimattn_item item = {0, 1};
+    pimattn_engine *engine = scene_engine(&s, &item.seq);
+    float *out = rows_new(&s), *before = rows_new(&s);
+    fill_normal(out, rows_bytes(&s) / sizeof(float), 1, &rng);
+    memcpy(before, out, rows_bytes(&s));
+    pimattn_call call = scene_call(&s, &item, out, out + 64);
+    const pimattn_choice good = s.choice;
+    uint64_t *const words = good.bits;
+    const pimattn_choice bad[] = {{NULL, 200, 0, 2},
+                                  {words, 200, 0, 0},
+                                  {words, 200, 0, 3},
+                                  {words, 200, 3, 2},
+                                  {words, 200, 3, 1}};
+    const char *const say[] = {"no bits", "KV heads", "KV heads", "stride", "stride"};
+    for (size_t i = 0; i < COUNT(bad) && engine; i++) {
+        s.choice = bad[i];
+        CHECK_U(pimattn_attend(engine, 0, &call, NULL), PIMATTN_ERR_ARGUMENT);
+        CHECK_HAS(pimattn_engine_cause(engine), say[i]);
+        CHECK_BYTES(out, before, rows_bytes(&s));
+    }
+    s.choice = good;
+    pimattn_engine_destroy(engine);
+    pimattn_config config = config_of(&shape);
+    config.way = PIMATTN_DEVICE;
+    engine = engine_new(&config);
+    if (engine) {
+        CHECK_U(pimattn_seq_create(engine, &item.seq), PIMATTN_OK);
+        CHECK_U(kv_append(engine, item.seq, 0, &s.kv, 0, 200), PIMATTN_OK);
+        CHECK_U(pimattn_attend(engine, 0, &call, NULL), PIMATTN_ERR_DEVICE);
+        CHECK_HAS(pimattn_engine_cause(engine), "host way");
+        CHECK_BYTES(out, before, rows_bytes(&s));
+    }
+    pimattn_engine_destroy(engine);
+    free(out);
+    free(before);
+    scene_free(&s);
+}
+
+int main(void)
+{
+    RUN(chosen_tokens_equal_float64);
+    RUN(tokens_not_chosen_are_not_read);
+    RUN(a_window_is_a_choice);
+    RUN(a_mask_is_a_choice);
+    RUN(threads_and_batches_change_no_bit);
+#if defined(__unix__) || defined(__APPLE__)
+    RUN(unread_pages_may_be_unreadable);
+#endif
+    RUN(partials_of_choices_merge);
+    RUN(readings_are_of_the_tokens_chosen);
+    RUN(bad_choices_are_refused);
+    return check_end();
+}
