@@ -785,6 +785,67 @@ typedef struct pimattn_tier {
 
 /* -- which tokens change places -- */
 
+enum { PIMATTN_TIER_STEPS = 10 }; /* that activation counts look back [PAM 6.1] */
+
+/*
+ * I = lambda S + (1 - lambda) I; of tokens from n_known on, I = S.
+ *
+ *   shape    importance, score: [n_tokens]
+ *   returns  PIMATTN_ERR_ARGUMENT for a lambda outside 0 to 1 and for a score that is negative or
+ *            not finite; importance is then unchanged
+ *   source   [PAM 7]
+ */
+PIMATTN_API pimattn_status pimattn_importance(float *importance, const float *score,
+                                              size_t n_tokens, size_t n_known, float lambda);
+
+/* Two tokens of neighbouring tiers that change places: `down` is in `tier`, `up` in the next. */
+typedef struct pimattn_swap {
+    uint32_t down, up;
+    uint32_t tier;
+} pimattn_swap;
+
+/* Why no more tokens of two neighbouring tiers are swapped. */
+typedef enum pimattn_stop {
+    PIMATTN_STOP_RATIO = 0, /* the ratio is met */
+    PIMATTN_STOP_NO_GAIN,   /* none in the slower tier matters more than the least of the faster */
+    PIMATTN_STOP_MOST,      /* the list is full */
+    PIMATTN_STOP_EMPTY,     /* one of the two has no token */
+    PIMATTN_N_STOP
+} pimattn_stop;
+
+/* What a stop is called; NULL beyond the last. */
+PIMATTN_API const char *pimattn_stop_str(uint32_t stop);
+
+/* What pimattn_schedule_swaps decides from. */
+typedef struct pimattn_schedule {
+    const float *importance; /* [n_tokens] */
+    const uint8_t *tier;     /* [n_tokens]; from PIMATTN_MAX_TIERS on: stays, and counts nowhere */
+    size_t n_tokens;         /* below 2^32 */
+    const double *ratio;     /* [n_tiers]; below 2^-28 of the greatest it counts as that */
+    uint32_t n_tiers;        /* 1 to PIMATTN_MAX_TIERS */
+    bool mean;               /* importance of a tier: the mean of its tokens', not the sum */
+    size_t n_most;           /* swaps */
+    void *scratch;           /* pimattn_schedule_bytes(n_tokens), aligned as malloc does */
+} pimattn_schedule;
+
+PIMATTN_API size_t pimattn_schedule_bytes(size_t n_tokens);
+
+/*
+ * Which tokens change places so that the importance in the tiers stands as ratio[0] : ratio[1] ..:
+ * from the slowest pair of tiers to the fastest, the most important of the slower one against the
+ * least of the faster (of equals the lowest token), while all faster tiers together hold less than
+ * their share beside the slower one and the swap is a gain. Nothing is moved.
+ *
+ *   swaps    [n_most], filled in order, *n_swaps of them
+ *   stop     [n_tiers - 1]: pimattn_stop of tier i and the next
+ *   returns  PIMATTN_ERR_ARGUMENT: a ratio that is not positive and finite, an importance that is
+ *            negative or not finite, a tier beyond the last; nothing is then written
+ *   source   [PAM Algorithm 2], strict and with products for quotients
+ */
+PIMATTN_API pimattn_status pimattn_schedule_swaps(const pimattn_schedule *schedule,
+                                                  pimattn_swap *swaps, size_t *n_swaps,
+                                                  uint32_t *stop, pimhw_cause *why);
+
 /* -- what a step on a tier costs -- */
 
 /* -- tiers of an engine -- */
@@ -3788,7 +3849,420 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
 
 /* -- which tokens change places -- */
 
+static bool pimattn_i_is_score(float x)
+{
+    return x >= 0 && x <= FLT_MAX;
+}
+
+PIMATTN_API pimattn_status pimattn_importance(float *importance, const float *score,
+                                              size_t n_tokens, size_t n_known, float lambda)
+{
+    if (n_tokens > 0 && (!importance || !score)) return PIMATTN_ERR_ARGUMENT;
+    bool good = lambda >= 0 && lambda <= 1;
+    for (size_t i = 0; i < n_tokens; i++)
+        good &= pimattn_i_is_score(score[i]);
+    if (!good) return PIMATTN_ERR_ARGUMENT;
+    /* In double: in float two values near FLT_MAX might sum to infinity. */
+    double now = (double)lambda, before = 1 - now;
+    size_t known = n_known < n_tokens ? n_known : n_tokens;
+    for (size_t i = 0; i < known; i++)
+        importance[i] = (float)(now * (double)score[i] + before * (double)importance[i]);
+    if (known < n_tokens)
+        memcpy(importance + known, score + known, (n_tokens - known) * sizeof *score);
+    return PIMATTN_OK;
+}
+
+PIMATTN_API const char *pimattn_stop_str(uint32_t stop)
+{
+    static const char names[PIMATTN_N_STOP][12] = {"ratio met", "no gain", "list full",
+                                                   "tier empty"};
+    return stop < PIMATTN_N_STOP ? names[stop] : NULL;
+}
+
+/* A natural number in limbs of 32 bits, the lowest first: a sum, a ratio, the tokens of 7 tiers. */
+typedef struct pimattn_i_exact {
+    uint32_t limb[12];
+} pimattn_i_exact;
+
+static void pimattn_i_exact_times(pimattn_i_exact *x, uint32_t by)
+{
+    uint64_t carry = 0;
+    for (int i = 0; i < 12; i++) {
+        carry += (uint64_t)x->limb[i] * by;
+        x->limb[i] = (uint32_t)carry;
+        carry >>= 32;
+    }
+}
+
+static void pimattn_i_exact_add(pimattn_i_exact *x, const pimattn_i_exact *y)
+{
+    uint64_t carry = 0;
+    for (int i = 0; i < 12; i++) {
+        carry += (uint64_t)x->limb[i] + y->limb[i];
+        x->limb[i] = (uint32_t)carry;
+        carry >>= 32;
+    }
+}
+
+static bool pimattn_i_exact_less(const pimattn_i_exact *x, const pimattn_i_exact *y)
+{
+    int i = 11;
+    while (i > 0 && x->limb[i] == y->limb[i])
+        i--;
+    return x->limb[i] < y->limb[i];
+}
+
+/*
+ * What the tiers hold, in integers, so that no sum hangs on its order: importance in units of 2^-31
+ * of the power of two above the greatest, below 2^63 for all tokens together.
+ */
+typedef struct pimattn_i_shares {
+    double per_unit;
+    uint64_t sum[PIMATTN_MAX_TIERS + 1]; /* the last: of tokens that stay */
+    uint32_t n[PIMATTN_MAX_TIERS + 1];
+    uint32_t over[PIMATTN_MAX_TIERS];  /* what a sum is divided by: 1, or its tokens */
+    uint32_t ratio[PIMATTN_MAX_TIERS]; /* below 2^29, so that 8 add up */
+} pimattn_i_shares;
+
+static uint32_t pimattn_i_share_units(const pimattn_i_shares *s, float importance)
+{
+    return (uint32_t)((double)importance * s->per_unit + 0.5);
+}
+
+/* sum[tier] / over[tier] times by, times over[0] .. over[last]. */
+static pimattn_i_exact pimattn_i_share(const pimattn_i_shares *s, uint32_t tier, uint32_t by,
+                                       uint32_t last)
+{
+    pimattn_i_exact x;
+    memset(&x, 0, sizeof x);
+    x.limb[0] = (uint32_t)s->sum[tier];
+    x.limb[1] = (uint32_t)(s->sum[tier] >> 32);
+    pimattn_i_exact_times(&x, by);
+    for (uint32_t i = 0; i <= last; i++)
+        if (i != tier && s->over[i] > 1) pimattn_i_exact_times(&x, s->over[i]);
+    return x;
+}
+
+/* Whether tiers 0 to t together hold less than their share beside tier t + 1. */
+static bool pimattn_i_is_short(const pimattn_i_shares *s, uint32_t t)
+{
+    pimattn_i_exact faster;
+    uint32_t ratio = 0;
+    memset(&faster, 0, sizeof faster);
+    for (uint32_t i = 0; i <= t; i++) {
+        pimattn_i_exact part = pimattn_i_share(s, i, s->ratio[t + 1], t + 1);
+        pimattn_i_exact_add(&faster, &part);
+        ratio += s->ratio[i];
+    }
+    pimattn_i_exact slower = pimattn_i_share(s, t + 1, ratio, t + 1);
+    return pimattn_i_exact_less(&faster, &slower);
+}
+
+/* Tokens in an order of their keys: importance, as bits or those turned over, above the token. */
+typedef struct pimattn_i_heap {
+    uint64_t *key; /* [n], the least is the first */
+    size_t n;
+} pimattn_i_heap;
+
+static void pimattn_i_heap_sink(const pimattn_i_heap *h, size_t at)
+{
+    uint64_t key = h->key[at];
+    for (size_t child = 2 * at + 1; child < h->n; child = 2 * at + 1) {
+        if (child + 1 < h->n) child += h->key[child + 1] < h->key[child];
+        if (h->key[child] > key) break;
+        h->key[at] = h->key[child];
+        at = child;
+    }
+    h->key[at] = key;
+}
+
+static uint32_t pimattn_i_heap_take(pimattn_i_heap *h)
+{
+    uint32_t token = (uint32_t)h->key[0];
+    h->key[0] = h->key[--h->n];
+    pimattn_i_heap_sink(h, 0);
+    return token;
+}
+
+/* The tokens of tier t, least first, and of the next, most first; in scratch. */
+static void pimattn_i_heaps(const pimattn_schedule *s, const uint8_t *tier, uint32_t t,
+                            pimattn_i_heap *fast, pimattn_i_heap *slow)
+{
+    fast->key = (uint64_t *)s->scratch;
+    slow->key = fast->key + fast->n + 1;
+    uint64_t *to_fast = fast->key, *to_slow = slow->key;
+    /* Both are written, one is kept: tiers come in no order that a branch could guess. */
+    for (size_t i = 0; i < s->n_tokens; i++) {
+        uint32_t bits;
+        float x = s->importance[i] + 0.0f; /* -0 is 0 */
+        memcpy(&bits, &x, sizeof bits);
+        *to_fast = (uint64_t)bits << 32 | i;
+        *to_slow = (uint64_t)~bits << 32 | i;
+        to_fast += tier[i] == t;
+        to_slow += tier[i] == t + 1;
+    }
+    for (size_t i = fast->n / 2; i-- > 0;)
+        pimattn_i_heap_sink(fast, i);
+    for (size_t i = slow->n / 2; i-- > 0;)
+        pimattn_i_heap_sink(slow, i);
+}
+
+/*
+ * Swaps between tier t and the next. Let d1 <= d2 .. be the importance in the faster tier and
+ * s1 >= s2 .. in the slower. After k swaps what went down, d1 .. dk, is at most what is left above,
+ * and what came up, s1 .. sk, at least what is left below; dk < sk. So the next is d(k+1) against
+ * s(k+1) if that is a gain, and if not, or if one of the two is used up, nothing is. Each token is
+ * thus swapped once at most: at most min(n_fast, n_slow) swaps, and heaps that only shrink.
+ */
+static pimattn_stop pimattn_i_pair(const pimattn_schedule *s, pimattn_i_shares *shares,
+                                   uint8_t *tier, uint32_t t, pimattn_swap *swaps, size_t *n_swaps)
+{
+    pimattn_i_heap fast = {NULL, shares->n[t]}, slow = {NULL, shares->n[t + 1]};
+    if (!pimattn_i_is_short(shares, t)) return PIMATTN_STOP_RATIO;
+    if (fast.n == 0 || slow.n == 0) return PIMATTN_STOP_EMPTY;
+    pimattn_i_heaps(s, tier, t, &fast, &slow);
+    do {
+        if (fast.n == 0 || slow.n == 0) return PIMATTN_STOP_NO_GAIN;
+        uint32_t down = (uint32_t)fast.key[0], up = (uint32_t)slow.key[0];
+        if (!(s->importance[up] > s->importance[down])) return PIMATTN_STOP_NO_GAIN;
+        if (*n_swaps == s->n_most) return PIMATTN_STOP_MOST;
+        pimattn_swap *swap = &swaps[(*n_swaps)++];
+        swap->down = down;
+        swap->up = up;
+        swap->tier = t;
+        tier[down] = (uint8_t)(t + 1);
+        tier[up] = (uint8_t)t;
+        uint64_t gain = pimattn_i_share_units(shares, s->importance[up]);
+        gain -= pimattn_i_share_units(shares, s->importance[down]);
+        shares->sum[t] += gain;
+        shares->sum[t + 1] -= gain;
+        pimattn_i_heap_take(&fast);
+        pimattn_i_heap_take(&slow);
+    } while (pimattn_i_is_short(shares, t));
+    return PIMATTN_STOP_RATIO;
+}
+
+static bool pimattn_i_schedule_refuse(pimhw_cause *why, const char *text, uint64_t value)
+{
+    pimhw_cause_write(why, text, value);
+    return false;
+}
+
+/* Whether it can be done; *most is the greatest importance. */
+static bool pimattn_i_schedule_check(const pimattn_schedule *s, float *most, pimhw_cause *why)
+{
+    if (s->n_tiers < 1 || s->n_tiers > PIMATTN_MAX_TIERS)
+        return pimattn_i_schedule_refuse(why, "n_tiers %u: 1 to 8", s->n_tiers);
+    if (s->n_tokens > UINT32_MAX)
+        return pimattn_i_schedule_refuse(why, "n_tokens %u: below 2^32", s->n_tokens);
+    if (!s->ratio || (s->n_tokens > 0 && (!s->importance || !s->tier || !s->scratch)))
+        return pimattn_i_schedule_refuse(why, "importance, tier, ratio or scratch missing", 0);
+    for (uint32_t i = 0; i < s->n_tiers; i++)
+        if (!(s->ratio[i] > 0 && s->ratio[i] <= DBL_MAX))
+            return pimattn_i_schedule_refuse(why, "ratio[%u] not positive and finite", i);
+    *most = 0;
+    for (size_t i = 0; i < s->n_tokens; i++) {
+        float x = s->importance[i];
+        if (!pimattn_i_is_score(x))
+            return pimattn_i_schedule_refuse(why, "importance[%u] negative or not finite", i);
+        if (s->tier[i] >= s->n_tiers && s->tier[i] < PIMATTN_MAX_TIERS)
+            return pimattn_i_schedule_refuse(why, "tier[%u] beyond the last", i);
+        *most = x > *most ? x : *most;
+    }
+    return true;
+}
+
+static void pimattn_i_shares_init(pimattn_i_shares *shares, const pimattn_schedule *s, float most,
+                                  uint8_t *tier)
+{
+    int exponent;
+    double top = 0;
+    memset(shares, 0, sizeof *shares);
+    (void)frexp((double)most, &exponent);
+    shares->per_unit = ldexp(1, 31 - exponent);
+    for (size_t i = 0; i < s->n_tokens; i++) {
+        uint64_t t = pimattn_i_min(s->tier[i], PIMATTN_MAX_TIERS);
+        tier[i] = (uint8_t)t;
+        shares->sum[t] += pimattn_i_share_units(shares, s->importance[i]);
+        shares->n[t]++;
+    }
+    for (uint32_t i = 0; i < s->n_tiers; i++)
+        top = s->ratio[i] > top ? s->ratio[i] : top;
+    (void)frexp(top, &exponent);
+    for (uint32_t i = 0; i < s->n_tiers; i++) {
+        shares->ratio[i] = (uint32_t)ldexp(s->ratio[i], 29 - exponent);
+        if (shares->ratio[i] == 0) shares->ratio[i] = 1;
+        shares->over[i] = s->mean && shares->n[i] > 0 ? shares->n[i] : 1;
+    }
+}
+
+/* Of the scratch the heaps take 8 (n_tokens + 2) bytes, the tiers as they will be the rest. */
+PIMATTN_API size_t pimattn_schedule_bytes(size_t n_tokens)
+{
+    uint64_t bytes = pimattn_i_add(pimattn_i_mul(n_tokens, 9), 16);
+    return bytes > SIZE_MAX ? SIZE_MAX : (size_t)bytes;
+}
+
+PIMATTN_API pimattn_status pimattn_schedule_swaps(const pimattn_schedule *schedule,
+                                                  pimattn_swap *swaps, size_t *n_swaps,
+                                                  uint32_t *stop, pimhw_cause *why)
+{
+    float most;
+    pimattn_i_shares shares;
+    if (!schedule || !n_swaps || (schedule->n_most > 0 && !swaps) ||
+        (schedule->n_tiers > 1 && !stop)) {
+        pimhw_cause_write(why, "schedule, swaps, n_swaps or stop missing");
+        return PIMATTN_ERR_ARGUMENT;
+    }
+    if (!pimattn_i_schedule_check(schedule, &most, why)) return PIMATTN_ERR_ARGUMENT;
+    uint8_t *tier = (uint8_t *)schedule->scratch + 8 * (schedule->n_tokens + 2);
+    pimattn_i_shares_init(&shares, schedule, most, tier);
+    *n_swaps = 0;
+    for (uint32_t t = schedule->n_tiers - 1; t-- > 0;)
+        stop[t] = (uint32_t)pimattn_i_pair(schedule, &shares, tier, t, swaps, n_swaps);
+    return PIMATTN_OK;
+}
+
 /* -- bank groups -- */
+
+/*
+ * The bank groups of a tier's devices, and how often tokens of each took part in the last steps
+ * [PAM 6.1]. What a token weighs is in its window: bit i is set if it took part i steps ago.
+ */
+typedef struct pimattn_i_groups {
+    uint32_t n_groups;
+    uint32_t at;         /* the step that runs, in ring */
+    uint64_t n_tokens;   /* room of all; the first groups have one more if it does not divide */
+    uint32_t *residents; /* [n_groups] */
+    uint32_t *sums;      /* [n_groups]: of a ring */
+    uint32_t *best;      /* [2 n_groups]: best[i] the cheaper of best[2i], best[2i + 1]; best[1] of
+                            all; best[n_groups + g] is g */
+    uint16_t *ring;      /* [n_groups][PIMATTN_TIER_STEPS]: tokens that took part in a step */
+    bool stale;          /* best does not stand */
+} pimattn_i_groups;
+
+static inline uint64_t pimattn_i_groups_bytes(uint32_t n_groups)
+{
+    return n_groups * (uint64_t)(4 * sizeof(uint32_t) + PIMATTN_TIER_STEPS * sizeof(uint16_t));
+}
+
+/* Empty groups in memory of pimattn_i_groups_bytes, aligned for uint32_t; n_groups is not 0. */
+static inline void pimattn_i_groups_init(pimattn_i_groups *g, void *memory, uint32_t n_groups,
+                                         uint64_t n_tokens)
+{
+    memset(g, 0, sizeof *g);
+    memset(memory, 0, (size_t)pimattn_i_groups_bytes(n_groups));
+    g->n_groups = n_groups;
+    g->n_tokens = n_tokens;
+    g->residents = (uint32_t *)memory;
+    g->sums = g->residents + n_groups;
+    g->best = g->sums + n_groups;
+    g->ring = (uint16_t *)(void *)(g->best + 2 * (size_t)n_groups);
+    g->stale = true;
+}
+
+/* What the paper counts: which group each token is in, and counters and a sum of 16 bits each. */
+static inline void pimattn_i_groups_book(uint32_t n_groups, uint64_t n_tokens, uint64_t *id_bytes,
+                                         uint64_t *count_bytes)
+{
+    uint64_t id_bits = 0;
+    while (id_bits < 32 && (uint64_t)1 << id_bits < n_groups)
+        id_bits++;
+    *id_bytes = pimattn_i_ceil_div(pimattn_i_mul(n_tokens, id_bits), 8);
+    *count_bytes = n_groups * (uint64_t)(PIMATTN_TIER_STEPS + 1) * sizeof(uint16_t);
+}
+
+static inline bool pimattn_i_groups_full(const pimattn_i_groups *g, uint32_t group)
+{
+    uint64_t more = group < g->n_tokens % g->n_groups;
+    return g->residents[group] >= g->n_tokens / g->n_groups + more;
+}
+
+/* The cheaper of two: not full, least sum, fewest residents, lowest. */
+static inline uint32_t pimattn_i_groups_cheaper(const pimattn_i_groups *g, uint32_t a, uint32_t b)
+{
+    bool full = pimattn_i_groups_full(g, a);
+    if (full != pimattn_i_groups_full(g, b)) return full ? b : a;
+    if (g->sums[a] != g->sums[b]) return g->sums[a] < g->sums[b] ? a : b;
+    if (g->residents[a] != g->residents[b]) return g->residents[a] < g->residents[b] ? a : b;
+    return a < b ? a : b;
+}
+
+/* Puts best right above one group, or everywhere if it is stale. */
+static inline void pimattn_i_groups_settle(pimattn_i_groups *g, uint32_t group)
+{
+    uint32_t *best = g->best;
+    for (size_t i = 0; i < g->n_groups && g->stale; i++)
+        best[g->n_groups + i] = (uint32_t)i;
+    for (size_t i = g->n_groups; i-- > 1 && g->stale;)
+        best[i] = pimattn_i_groups_cheaper(g, best[2 * i], best[2 * i + 1]);
+    for (size_t i = ((size_t)g->n_groups + group) / 2; i > 0 && !g->stale; i /= 2)
+        best[i] = pimattn_i_groups_cheaper(g, best[2 * i], best[2 * i + 1]);
+    g->stale = false;
+}
+
+/* by: 1 or -1. A counter stays at its ends, and its sum with it. */
+static inline void pimattn_i_groups_count(pimattn_i_groups *g, uint32_t group, uint32_t ago, int by)
+{
+    uint32_t slot = (g->at + PIMATTN_TIER_STEPS - ago) % PIMATTN_TIER_STEPS;
+    uint16_t *count = &g->ring[(size_t)group * PIMATTN_TIER_STEPS + slot];
+    if (*count == (by > 0 ? UINT16_MAX : 0)) return;
+    *count = (uint16_t)(*count + by);
+    g->sums[group] += (uint32_t)by;
+}
+
+static inline void pimattn_i_groups_window(pimattn_i_groups *g, uint32_t group, uint32_t window,
+                                           int by)
+{
+    for (uint32_t i = 0; i < PIMATTN_TIER_STEPS; i++)
+        if (window >> i & 1) pimattn_i_groups_count(g, group, i, by);
+}
+
+/*
+ * Puts a token with this window into the cheapest group; false if all are full. It weighs its
+ * window and 1, else idle tokens would pile up in one group. The 1 is a count of the step that runs
+ * and leaves with it after PIMATTN_TIER_STEPS steps, even if the token left earlier.
+ */
+static inline bool pimattn_i_groups_place(pimattn_i_groups *g, uint32_t window, uint32_t *group)
+{
+    if (g->stale) pimattn_i_groups_settle(g, 0);
+    uint32_t to = g->n_groups > 1 ? g->best[1] : 0;
+    if (pimattn_i_groups_full(g, to)) return false;
+    pimattn_i_groups_window(g, to, window, 1);
+    pimattn_i_groups_count(g, to, 0, 1);
+    g->residents[to]++;
+    pimattn_i_groups_settle(g, to);
+    *group = to;
+    return true;
+}
+
+/* A token leaves and takes what is in its window. */
+static inline void pimattn_i_groups_leave(pimattn_i_groups *g, uint32_t group, uint32_t window)
+{
+    PIMATTN_ASSERT(g->residents[group] > 0);
+    pimattn_i_groups_window(g, group, window, -1);
+    g->residents[group]--;
+    if (!g->stale) pimattn_i_groups_settle(g, group);
+}
+
+/* A token of the group took part in the step that runs: bit 0 of its window is now set. */
+static inline void pimattn_i_groups_active(pimattn_i_groups *g, uint32_t group)
+{
+    pimattn_i_groups_count(g, group, 0, 1);
+    g->stale = true;
+}
+
+/* The next step begins, windows shift by one: what was PIMATTN_TIER_STEPS steps ago is forgotten. */
+static inline void pimattn_i_groups_step(pimattn_i_groups *g)
+{
+    g->at = (g->at + 1) % PIMATTN_TIER_STEPS;
+    for (uint32_t i = 0; i < g->n_groups; i++) {
+        uint16_t *count = &g->ring[(size_t)i * PIMATTN_TIER_STEPS + g->at];
+        g->sums[i] -= *count;
+        *count = 0;
+    }
+    g->stale = true;
+}
 
 /* -- what a step on a tier costs -- */
 
