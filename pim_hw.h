@@ -249,7 +249,8 @@ typedef enum pimhw_row_opening {
 
 /*
  * A device. pimhw_config_init fills every field from a preset; afterwards 0 is 0 and
- * pimhw_config_check judges it. Times are whole memory clocks of tCK_ps.
+ * pimhw_config_check judges it. Times are whole memory clocks of tCK_ps. Of flash, fields of banks,
+ * rows, clocks and programs are 0; of a DRAM, those of flash.
  */
 typedef struct pimhw_config {
     char preset[24];           /* where the numbers came from */
@@ -332,6 +333,17 @@ typedef struct pimhw_config {
     uint32_t pIDLE_uW;         /* standby of a channel without */
     uint32_t link_MBps;        /* hub to host; bandwidth in 1e6 bytes a second */
     uint32_t host_MBps;        /* the host's own DRAM, for comparison */
+    uint32_t unit_MHz;         /* units that do local attention [PAM]; 0: there are none */
+    uint32_t softmax_ck;       /* the same: last score of a row to its probability */
+    uint32_t reduction_units;  /* that merge partials of the device; each bank group has one more */
+    uint32_t reduction_lanes;  /* elements each of them takes at once */
+    uint32_t cap_MFLOPS;       /* most that all units of the device do; 0: no cap */
+    uint32_t flash_page_bytes; /* 0: a DRAM, else flash: no banks, no programs, no clocks */
+    uint32_t flash_dies;       /* of a channel */
+    uint32_t flash_units;      /* in the controller, for all channels */
+    uint32_t flash_tR_ns;      /* cells of a page to the register of its die */
+    uint32_t flash_tPROG_ns;   /* and back */
+    uint32_t flash_MBps;       /* of a channel */
     pimhw_allocator allocator; /* default: malloc and free */
 } pimhw_config;
 
@@ -382,6 +394,17 @@ PIMHW_API uint32_t pimhw_config_in_region(const pimhw_config *config);
 
 /* What a controller is called ("in-order", "static", "ping-pong", "dcs"); NULL beyond the last. */
 PIMHW_API const char *pimhw_controller_str(uint32_t controller);
+
+/*
+ * Time in 1e-12 s of reading pages of one flash channel: its dies read a page each, all at the same
+ * time; the pages cross the channel one after the other while the dies read the next ones. Writing
+ * is the same backwards, and takes tPROG for tR.
+ *
+ *   returns  0 for no page, and of a device that is no flash; UINT64_MAX if it is more
+ *   source   [PAM Table 1]; two registers a die are assumed
+ */
+PIMHW_API uint64_t pimhw_flash_read_ps(const pimhw_config *config, uint64_t n_pages);
+PIMHW_API uint64_t pimhw_flash_write_ps(const pimhw_config *config, uint64_t n_pages);
 
 /* ==========================================================================
  * [H5] PROGRAMS: instructions, loops, requests.
@@ -1065,12 +1088,14 @@ PIMHW_API const char *pimhw_status_str(pimhw_status status)
  *      Data only: a device family is rows here, not code elsewhere.
  * ========================================================================== */
 
-enum { PIMHW_I_N_PRESETS = 14 };
+/* The last preset is flash. Fields that only a DRAM has name no source for it, and hold 0 there;
+   those that only flash has name no source for the others. */
+enum { PIMHW_I_N_PRESETS = 15, PIMHW_I_FLASH = PIMHW_I_N_PRESETS - 1 };
 
 static const char PIMHW_I_PRESETS[PIMHW_I_N_PRESETS][24] = {
     "aim-gddr6",           "aimx",          "cent",        "neupims",       "attacc-hbm3",
     "attacc-hbm3-nolimit", "samsung-hbm2",  "newton-hbm2", "lpddr5-jetson", "lpddr5-macbook",
-    "lpddr5-ideapad",      "lpddr5-iphone", "pam-hbm3",    "pam-ddr4",
+    "lpddr5-ideapad",      "lpddr5-iphone", "pam-hbm3",    "pam-ddr4",      "pam-ssd",
 };
 
 /* Where a number comes from, by its letter in the table of fields. */
@@ -1080,12 +1105,12 @@ static const struct {
 } PIMHW_I_SOURCES[] = {
     {'G', "AIMSIM"}, {'L', "LOL"},     {'P', "PHONY"},      {'F', "FACIL"},
     {'M', "PAM"},    {'A', "ATTACC"},  {'S', "SAIT"},       {'N', "NEU"},
-    {'C', "CENT"},   {'?', "assumed"}, {'*', "calibrated"},
+    {'C', "CENT"},   {'?', "assumed"}, {'*', "calibrated"}, {'\0', "none"},
 };
 
 /* A settable number: where it is, its limits, its value and source in each preset. */
 typedef struct pimhw_i_field {
-    char name[16];
+    char name[20];
     size_t offset;
     uint32_t least, most;
     char source[PIMHW_I_N_PRESETS + 1]; /* a letter a preset */
@@ -1098,6 +1123,8 @@ typedef struct pimhw_i_field {
 /* Repeated values: of the four AiM or LPDDR5 presets; of all; of families of presets. */
 #define PIMHW_4(x) x, x, x, x
 #define PIMHW_14(x) PIMHW_4(x), PIMHW_4(x), PIMHW_4(x), x, x
+#define PIMHW_UNITS(hbm3, ddr4, ssd) PIMHW_4(0), PIMHW_4(0), PIMHW_4(0), hbm3, ddr4, ssd
+#define PIMHW_NONE "\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
 #define PIMHW_3(aim, hbm3, hbm2) PIMHW_4(aim), hbm3, hbm3, hbm2, hbm2, PIMHW_4(aim), hbm3, aim
 #define PIMHW_7(aim, hbm3, samsung, newton, lpddr5, ideapad, ddr4) \
     PIMHW_4(aim), hbm3, hbm3, samsung, newton, lpddr5, lpddr5, ideapad, lpddr5, hbm3, ddr4
@@ -1106,11 +1133,12 @@ typedef struct pimhw_i_field {
  * In the order of the presets. What calibrated rests on: tWR_INP, tMAC, tRD_OUT on the MAC
  * utilisation of a GEMV under static gaps [PHONY]; tCL_MAC and out_entries of attacc-hbm3 on the
  * clocks of its shortest context. AttAcc's energies are its pJ a bit times the bits. Every command
- * of samsung-hbm2 addresses all bank groups, so its tCCD_S is [SAIT]'s tCCD_L.
+ * of samsung-hbm2 addresses all bank groups, so its tCCD_S is [SAIT]'s tCCD_L. softmax_ck is 12
+ * clocks of a unit: 8 to rescale 128 dims, 4 for maximum and exponential.
  */
 static const pimhw_i_field PIMHW_I_FIELDS[] = {
-    PIMHW_F(n_channels, 1, PIMHW_MAX_CHANNELS, "GLPPAASN????M?", 32, 16, 32, 32, 16, 16, 64, 32,
-            16, 32, 4, 4, 32, 1),
+    PIMHW_F(n_channels, 1, PIMHW_MAX_CHANNELS, "GLPPAASN????M?M", 32, 16, 32, 32, 16, 16, 64, 32,
+            16, 32, 4, 4, 32, 1, 8),
     PIMHW_F(n_bank_groups, 1, 64, "GGG?AASNFFFFMM", 4, 4, 4, 8, 16, 16, 4, 8, 8, 8, 8, 8, 8, 4),
     PIMHW_F(n_group_banks, 1, 64, "GGG?AASNFFFFMM", PIMHW_7(4, 4, 2, 4, 4, 4, 4)),
     PIMHW_F(n_ranks, 1, 64, "????????FFFF??", PIMHW_7(1, 1, 1, 1, 2, 2, 1)),
@@ -1118,8 +1146,9 @@ static const pimhw_i_field PIMHW_I_FIELDS[] = {
             65536, 32768, 65536, 32768, 16384, 262144),
     PIMHW_F(row_bytes, 2, 1u << 20, "GLGGAASN??????", PIMHW_7(2048, 1024, 1024, 1024, 2048, 2048,
             8192)),
-    PIMHW_F(column_bytes, 2, 1u << 10, "GGGGAAS?????M?", PIMHW_7(32, 32, 32, 32, 32, 32, 64)),
-    PIMHW_F(element_bytes, 1, 4, "GGGGAASNFFFFMM", PIMHW_14(2)),
+    PIMHW_F(column_bytes, 2, 1u << 10, "GGGGAAS?????M?M", PIMHW_7(32, 32, 32, 32, 32, 32, 64),
+            32),
+    PIMHW_F(element_bytes, 1, 4, "GGGGAASNFFFFMMM", PIMHW_14(2), 2),
     PIMHW_F(in_entries, 1, 1u << 16, "GLGL??SNFFFFMM", PIMHW_4(64), 64, 64, 8, 32, PIMHW_4(64), 16,
             16),
     PIMHW_F(out_entries, 1, 65536, "CLC?**S???????", 32, 2, 32, 2, 64, 64, 8, 2, 2, 2, 2, 2, 2, 2),
@@ -1195,14 +1224,27 @@ static const pimhw_i_field PIMHW_I_FIELDS[] = {
             263750, 263750, 263750)),
     PIMHW_F(pIDLE_uW, 0, UINT32_MAX, "CCC???NN??????", PIMHW_7(183150, 96000, 48000, 96000, 183150,
             183150, 183150)),
-    PIMHW_F(link_MBps, 1, UINT32_MAX, "?LC???????????", PIMHW_4(64000), 665600, 665600, 1024000,
-            512000, 204800, 409600, 59700, 51200, 665600, 25600),
-    PIMHW_F(host_MBps, 1, UINT32_MAX, "????????FFFF??", PIMHW_4(307200), 307200, 307200, 307200,
-            307200, 156262, 361677, 19880, 38195, 307200, 307200),
+    PIMHW_F(link_MBps, 1, UINT32_MAX, "?LC????????????", PIMHW_4(64000), 665600, 665600, 1024000,
+            512000, 204800, 409600, 59700, 51200, 665600, 25600, 3500),
+    PIMHW_F(host_MBps, 1, UINT32_MAX, "????????FFFF???", PIMHW_4(307200), 307200, 307200, 307200,
+            307200, 156262, 361677, 19880, 38195, 307200, 307200, 307200),
+    PIMHW_F(unit_MHz, 0, 100000, "????????????MMM", PIMHW_UNITS(666, 500, 1000)),
+    PIMHW_F(softmax_ck, 0, 1u << 16, "??????????????", PIMHW_UNITS(24, 39, 0)),
+    PIMHW_F(reduction_units, 0, 1u << 16, "????????????MMM", PIMHW_UNITS(128, 4, 8)),
+    PIMHW_F(reduction_lanes, 0, 1u << 16, "????????????MMM", PIMHW_UNITS(16, 16, 16)),
+    PIMHW_F(cap_MFLOPS, 0, 1000000000, "????????????MMM", PIMHW_UNITS(1600000, 204000, 18000)),
+    PIMHW_F(flash_page_bytes, 512, 1u << 24, PIMHW_NONE "M", PIMHW_14(0), 16384),
+    PIMHW_F(flash_dies, 1, 1024, PIMHW_NONE "M", PIMHW_14(0), 4),
+    PIMHW_F(flash_units, 1, 1u << 16, PIMHW_NONE "M", PIMHW_14(0), 64),
+    PIMHW_F(flash_tR_ns, 1, 1000000000, PIMHW_NONE "M", PIMHW_14(0), 30000),
+    PIMHW_F(flash_tPROG_ns, 1, 1000000000, PIMHW_NONE "?", PIMHW_14(0), 300000),
+    PIMHW_F(flash_MBps, 1, 1000000, PIMHW_NONE "M", PIMHW_14(0), 2400),
 };
 #undef PIMHW_F
 #undef PIMHW_4
 #undef PIMHW_14
+#undef PIMHW_UNITS
+#undef PIMHW_NONE
 #undef PIMHW_3
 #undef PIMHW_7
 /* clang-format on */
@@ -1617,27 +1659,18 @@ static const struct {
     {"tWR_INP+tMAC+tRD_OUT+1", "tREFI", true, true},
 };
 
-PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_cause *why)
+/* What only banks can contradict. */
+static pimhw_status pimhw_i_banks_check(const pimhw_config *c, pimhw_cause *why)
 {
-    const pimhw_config *c = config;
     const pimhw_status wrong = PIMHW_ERR_CONFIG;
-    if (!config) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "config is NULL");
-    for (size_t i = 0; i < PIMHW_I_N_FIELDS; i++) {
-        const pimhw_i_field *f = &PIMHW_I_FIELDS[i];
-        uint64_t value = pimhw_i_field_get(config, f);
-        if (value < f->least || value > f->most)
-            return pimhw_i_fail(why, wrong, "%s is %u, not %u to %u", f->name, value,
-                                (uint64_t)f->least, (uint64_t)f->most);
-    }
+    bool gaps = c->controller != PIMHW_IN_ORDER;
     uint64_t banks = (uint64_t)c->n_bank_groups * c->n_group_banks;
     if (banks > PIMHW_MAX_BANKS)
         return pimhw_i_fail(why, wrong, "n_bank_groups * n_group_banks is %u, not 1 to %u", banks,
                             (uint64_t)PIMHW_MAX_BANKS);
-    if (c->row_bytes % c->column_bytes || c->column_bytes % c->element_bytes)
-        return pimhw_i_fail(
-            why, wrong, "row_bytes %u, column_bytes %u, element_bytes %u: not multiples",
-            (uint64_t)c->row_bytes, (uint64_t)c->column_bytes, (uint64_t)c->element_bytes);
-    bool gaps = c->controller != PIMHW_IN_ORDER;
+    if (c->row_bytes % c->column_bytes)
+        return pimhw_i_fail(why, wrong, "row_bytes %u, column_bytes %u: not a multiple",
+                            (uint64_t)c->row_bytes, (uint64_t)c->column_bytes);
     if (banks % c->n_ranks)
         return pimhw_i_fail(why, wrong, "%u banks do not fill n_ranks %u", banks,
                             (uint64_t)c->n_ranks);
@@ -1650,9 +1683,65 @@ PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_caus
         if (a > b && (gaps || !PIMHW_I_ORDER[i].gaps))
             return pimhw_i_fail(why, wrong, "%s, %u, is more than %s, %u", less, a, more, b);
     }
+    return PIMHW_OK;
+}
+
+PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_cause *why)
+{
+    const pimhw_config *c = config;
+    const pimhw_status wrong = PIMHW_ERR_CONFIG;
+    if (!config) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "config is NULL");
+    bool flash = c->flash_page_bytes != 0;
+    for (size_t i = 0; i < PIMHW_I_N_FIELDS; i++) {
+        const pimhw_i_field *f = &PIMHW_I_FIELDS[i];
+        uint64_t value = pimhw_i_field_get(config, f);
+        if (!f->source[flash ? PIMHW_I_FLASH : 0]) {
+            if (value == 0) continue;
+            return pimhw_i_fail(why, wrong, "%s is %u, but %s (flash_page_bytes is %u) has none",
+                                f->name, value, flash ? "flash" : "a DRAM",
+                                (uint64_t)c->flash_page_bytes);
+        }
+        if (value < f->least || value > f->most)
+            return pimhw_i_fail(why, wrong, "%s is %u, not %u to %u", f->name, value,
+                                (uint64_t)f->least, (uint64_t)f->most);
+    }
     if (!c->allocator.alloc != !c->allocator.release)
         return pimhw_i_fail(why, wrong, "allocator has only one of alloc and release");
-    return PIMHW_OK;
+    if (c->column_bytes % c->element_bytes)
+        return pimhw_i_fail(why, wrong, "column_bytes %u, element_bytes %u: not a multiple",
+                            (uint64_t)c->column_bytes, (uint64_t)c->element_bytes);
+    return flash ? PIMHW_OK : pimhw_i_banks_check(c, why);
+}
+
+/* That a description is right, and of a device that takes programs. */
+static pimhw_status pimhw_i_config_dram(const pimhw_config *config, pimhw_cause *why)
+{
+    pimhw_status status = pimhw_config_check(config, why);
+    if (status || !config->flash_page_bytes) return status;
+    return pimhw_i_fail(why, PIMHW_ERR_CONFIG,
+                        "flash_page_bytes is %u: flash has no banks and takes no programs",
+                        (uint64_t)config->flash_page_bytes);
+}
+
+/* Rounds of all dies; the last round's pages go last, or first where cells come after. */
+static uint64_t pimhw_i_flash_ps(const pimhw_config *c, uint64_t n_pages, uint64_t cells_ns)
+{
+    if (!c || !c->flash_page_bytes || !c->flash_dies || !c->flash_MBps || n_pages == 0) return 0;
+    uint64_t cells = cells_ns * 1000, dies = c->flash_dies;
+    uint64_t page = ((uint64_t)c->flash_page_bytes * 1000000 + c->flash_MBps / 2) / c->flash_MBps;
+    uint64_t rounds = (n_pages - 1) / dies, last = n_pages - rounds * dies;
+    uint64_t round = pimhw_i_max(cells, page * dies), once = cells + last * page;
+    return rounds > (UINT64_MAX - once) / round ? UINT64_MAX : rounds * round + once;
+}
+
+PIMHW_API uint64_t pimhw_flash_read_ps(const pimhw_config *config, uint64_t n_pages)
+{
+    return pimhw_i_flash_ps(config, n_pages, config ? config->flash_tR_ns : 0);
+}
+
+PIMHW_API uint64_t pimhw_flash_write_ps(const pimhw_config *config, uint64_t n_pages)
+{
+    return pimhw_i_flash_ps(config, n_pages, config ? config->flash_tPROG_ns : 0);
 }
 
 /* ==========================================================================
@@ -1804,7 +1893,7 @@ PIMHW_API pimhw_status pimhw_geometry_init(pimhw_geometry *geometry, const pimhw
     if (!geometry) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "geometry is NULL");
     if ((uint32_t)chunk > PIMHW_CHUNK_HBM_PIM)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "chunk is %u, not 0 or 1", (uint64_t)chunk);
-    pimhw_status status = pimhw_config_check(config, why);
+    pimhw_status status = pimhw_i_config_dram(config, why);
     if (status) return status;
     pimhw_geometry *g = geometry;
     g->n_channels = config->n_channels;
@@ -2352,7 +2441,7 @@ PIMHW_API pimhw_status pimhw_units_create(pimhw_units **units, const pimhw_confi
 {
     if (!units || !config || !memory) return PIMHW_ERR_ARGUMENT;
     *units = NULL;
-    pimhw_status status = pimhw_config_check(config, why);
+    pimhw_status status = pimhw_i_config_dram(config, why);
     if (status != PIMHW_OK) return status;
     if (config->element_bytes != 2)
         return pimhw_i_fail(why, PIMHW_ERR_CONFIG, "element_bytes is %u: units compute on 2",
@@ -5077,7 +5166,7 @@ PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_co
 {
     if (!device) return PIMHW_ERR_ARGUMENT;
     *device = NULL;
-    pimhw_status status = pimhw_config_check(config, why);
+    pimhw_status status = pimhw_i_config_dram(config, why);
     if (status != PIMHW_OK) return status;
     pimhw_allocator a = config->allocator;
     if (!a.alloc) a = pimhw_allocator_default();

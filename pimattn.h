@@ -846,7 +846,146 @@ PIMATTN_API pimattn_status pimattn_schedule_swaps(const pimattn_schedule *schedu
                                                   pimattn_swap *swaps, size_t *n_swaps,
                                                   uint32_t *stop, pimhw_cause *why);
 
-/* -- what a step on a tier costs -- */
+/* -- what a step on a tier costs --
+ *
+ * Attention of one layer as [PAM] does it: the units beside the banks do local attention of the
+ * tokens in their own bank, softmax included (V of a token lies row-major as its K does); the
+ * reduction unit of a bank group merges the partials of its banks, those of the device merge the
+ * bank groups' ones, and one partial per query head leaves the device for the fastest tier. A
+ * token of several chips is one of the bank they form together.
+ *
+ * It is timing only: commands of a program for one channel, under any controller, without data.
+ * Per block (sequence, KV head): q into the global buffer, once per query; MACs of a row of K,
+ * MACs of a row of V, until all rows are through; then o and (m, l) out of the units. Scores stay
+ * in the unit: what its softmax takes beyond the change of rows (softmax_ck) is added. Tokens of a
+ * block lie at equal rows and columns of all banks, so the fullest bank group sets the time.
+ */
+
+/* What a tier has to do in one layer. Tokens are pairs (token, KV head). */
+typedef struct pimattn_tier_load {
+    const uint64_t *blocks; /* [n_blocks] of the slowest channel: tokens in its fullest bank group;
+                               of flash: on the channel */
+    size_t n_blocks;
+    uint32_t n_queries;      /* of a block: query tokens * GQA group */
+    bool gqa_flops;          /* every query counts for cap_MFLOPS; default: KV bytes [PAM] */
+    uint64_t tokens;         /* of the tier .. */
+    uint64_t device_tokens;  /* .. and its fullest device */
+    uint64_t groups;         /* (block, bank group) with tokens, of the tier; flash: channels .. */
+    uint64_t device_groups;  /* .. and of its fullest device */
+    uint64_t device_blocks;  /* blocks with tokens in the device that has most of them .. */
+    uint64_t device_outputs; /* .. and in all devices, summed: partials that leave one */
+    uint64_t channel_pages;  /* flash: pages read on the fullest channel .. */
+    uint64_t pages;          /* .. and on all */
+} pimattn_tier_load;
+
+/* What it takes. In its order: local_ns + input_ns + reduce_ns + link_ns is ns, exactly. */
+typedef struct pimattn_tier_reading {
+    double ns;
+    double local_ns;  /* the larger of program_ns and cap_ns */
+    double input_ns;  /* units wait for q */
+    double reduce_ns; /* reduction units at work when the units no longer are */
+    double link_ns;   /* the same: partials on the link */
+    double program_ns;
+    double cap_ns;         /* operations / cap_MFLOPS */
+    double softmax_ns;     /* of program_ns: softmax that no change of rows hides */
+    double reduce_work_ns; /* of one bank group and of its device, hidden or not */
+    double link_work_ns;
+    double energy_pJ;    /* of the channel, times the tier's tokens over the channel's; flash: 0, no
+                          source says */
+    uint64_t kv_bytes;   /* of the tokens .. */
+    uint64_t read_bytes; /* .. and what is read for them: flash reads whole pages */
+    uint64_t group_bytes;  /* in the devices: q down to bank groups, a partial up; elements of 2 */
+    uint64_t bare_bytes;   /* the same, had bank groups no reduction units: one up per bank */
+    uint64_t link_bytes;   /* of all devices: q in, partials out in f32 */
+    pimhw_readings device; /* the program on the slowest channel; flash: 0 */
+} pimattn_tier_reading;
+
+/* One step over tiers. In its order: attention_ns + merge_ns + moves_ns is ns, exactly. */
+typedef struct pimattn_step_reading {
+    double ns;
+    double attention_ns; /* of the slowest tier */
+    double merge_ns;     /* partials of all tiers in the fastest, none of it hidden */
+    double moves_ns;     /* moving tokens, as far as the step does not hide it */
+    uint32_t slowest;
+    double idle_ns[PIMATTN_MAX_TIERS]; /* attention_ns - tiers[i].ns */
+    pimattn_tier_reading tiers[PIMATTN_MAX_TIERS];
+} pimattn_step_reading;
+
+/* Time in 1e-12 s in which a reduction unit merges so many partials of head_dim_v; 0: it has no
+   clock or no lanes. */
+PIMATTN_API uint64_t pimattn_reduction_ps(const pimhw_config *device, uint32_t head_dim_v,
+                                          uint64_t n_partials);
+
+/*
+ * The program of a tier: of any load. Blocks of its request: rest[0] tokens of the fullest bank
+ * group, rest[1] queries, row_base those of K and of V.
+ *
+ *   returns  PIMATTN_ERR_CONFIG with what does not fit a unit, and of flash
+ */
+PIMATTN_API pimattn_status pimattn_tier_lower(const pimattn_tier *tier, const pimattn_shape *shape,
+                                              pimhw_program *program, pimhw_cause *why);
+
+/*
+ * Times a load. A program shorter than 16 tREFI counts as many of it in a row do, on average.
+ *
+ *   returns  PIMATTN_ERR_CONFIG with the field, PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_MEMORY;
+ *            *reading then unchanged
+ *   memory   a device and its request, until it returns: from the device's allocator
+ */
+PIMATTN_API pimattn_status pimattn_tier_time(pimattn_tier_reading *reading,
+                                             const pimattn_tier *tier, const pimattn_shape *shape,
+                                             const pimattn_tier_load *load, pimhw_cause *why);
+
+/*
+ * Times a step: loads[i] of tiers[i], the fastest first. Moves take moves_ns; beside_moves: they go
+ * on beside the step, and only what is left of them then counts.
+ */
+PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
+                                             const pimattn_tier *tiers, uint32_t n_tiers,
+                                             const pimattn_shape *shape,
+                                             const pimattn_tier_load *loads, double moves_ns,
+                                             bool beside_moves, pimhw_cause *why);
+
+/*
+ * A load without an engine: sequences of so many tokens each, all of whose KV heads are read, one
+ * query token. Blocks go to channels longest first, back and forth; with fewer blocks than channels
+ * each is spread over several. Flash keeps a sequence's KV heads together; scattered: every token
+ * read is in a page with no other such token, else pages are full of them.
+ *
+ *   shape    blocks: [pimattn_tier_blocks], in use as long as *load is
+ */
+PIMATTN_API size_t pimattn_tier_blocks(const pimattn_shape *shape, size_t n_seqs);
+PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t *blocks,
+                                               const pimattn_tier *tier, const pimattn_shape *shape,
+                                               const uint64_t *tokens, size_t n_seqs,
+                                               bool scattered, pimhw_cause *why);
+
+/* How bytes go from tier to tier. */
+typedef struct pimattn_relayout {
+    bool by_host;          /* read, then written, each at host_percent; default: one pass through
+                             the interface, at the least of source, link and target */
+    uint32_t host_percent; /* of a tier's bandwidth; 0 is 10 [PAM 6.2] */
+    uint32_t link_MBps;    /* between the tiers; 0: no limit */
+    uint32_t start_ns;     /* of each run of bytes */
+} pimattn_relayout;
+
+typedef struct pimattn_relayout_reading {
+    double ns;
+    double start_ns; /* in ns */
+    double read_ns, link_ns, write_ns;
+    uint64_t read_bytes, written_bytes; /* flash: whole pages, of each run */
+} pimattn_relayout_reading;
+
+/*
+ * Time of moving bytes in n_runs equal runs, spread over all devices of both tiers. A DRAM takes
+ * and gives link_MBps a device, flash no more than its channels and dies.
+ *
+ *   returns  PIMATTN_ERR_CONFIG with the field, PIMATTN_ERR_ARGUMENT for bytes without runs
+ */
+PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *reading,
+                                                 const pimattn_tier *from, const pimattn_tier *to,
+                                                 const pimattn_relayout *relayout, uint64_t bytes,
+                                                 uint64_t n_runs, pimhw_cause *why);
 
 /* -- tiers of an engine -- */
 
@@ -2976,6 +3115,9 @@ PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_s
     pimattn_status status = pimattn_i_shape_check(&p.shape, why);
     if (status != PIMATTN_OK) return status;
     if (pimhw_config_check(device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
+    if (device->flash_page_bytes)
+        return pimattn_i_shape_fault(why, "flash_page_bytes", device->flash_page_bytes,
+                                     "0: only a tier can be flash");
     if (partition > PIMATTN_HFP)
         return pimattn_i_shape_fault(why, "partition", partition, "0 (tcp) or 1 (hfp)");
     if (hfp_unit > PIMATTN_BY_QUERY_HEAD)

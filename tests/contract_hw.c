@@ -84,7 +84,7 @@ static void presets_are_known_by_name(void)
         }
     }
     CHECK(aimx && gddr6);
-    CHECK_U(n, 14);
+    CHECK_U(n, 15);
     CHECK(pimhw_preset_name(n + 5) == NULL);
     CHECK(pimhw_preset_source("aimx", "tXYZ") == NULL);
     CHECK(pimhw_preset_source("gddr7", "tRP") == NULL);
@@ -137,7 +137,7 @@ static void fields_are_set_by_name(void)
         CHECK_U(pimhw_config_set(&c, field, old, NULL), PIMHW_OK);
         CHECK_BYTES(&c, &before, sizeof c);
     }
-    CHECK_U(n, 79);
+    CHECK_U(n, 90);
     CHECK(pimhw_config_field(n + 1) == NULL);
     CHECK_U(pimhw_config_set(&c, "tRP", 30, NULL), PIMHW_OK);
     CHECK_U(c.tRP, 30);
@@ -158,6 +158,7 @@ static void refused(const pimhw_config *c, const char *name)
 /* Energies, powers and bandwidths: any 32-bit number. */
 static bool has_no_most(const char *field)
 {
+    if (strcmp(field, "flash_MBps") == 0) return false;
     return strstr(field, "_fJ") || strstr(field, "_uW") || strstr(field, "_MBps");
 }
 

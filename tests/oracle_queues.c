@@ -190,7 +190,7 @@ static pimhw_config random_device(check_rng *rng)
     uint32_t n_presets = 0;
     while (pimhw_preset_name(n_presets))
         n_presets++;
-    pimhw_config_init(&c, pimhw_preset_name(draw(rng, n_presets)), NULL);
+    pimhw_config_init(&c, pimhw_preset_name(draw(rng, n_presets - 1)), NULL); /* the last: flash */
     c.controller = draw(rng, 4);
     c.n_channels = 1 + draw(rng, draw(rng, 3) ? 1 : Q_CHANNELS);
     c.front_end = c.controller == PIMHW_IN_ORDER ? PIMHW_PER_CHANNEL : draw(rng, 2);

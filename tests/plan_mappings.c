@@ -604,6 +604,7 @@ static void every_preset_does_it_under_every_controller(void)
                 pimattn_readings r;
                 pimhw_cause why = {""};
                 CHECK_U(pimhw_config_init(&c.device, preset, NULL), PIMHW_OK);
+                if (c.device.flash_page_bytes) continue;
                 c.device.controller = controller;
                 c.v_mapping = v;
                 if (!CHECK_U(pimattn_estimate(&r, &c, &span, 1, &why), PIMATTN_OK))
