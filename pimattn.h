@@ -409,6 +409,7 @@ typedef struct pimattn_config {
     pimhw_allocator allocator;
     pimattn_page_fn on_page; /* NULL: nobody listens */
     void *page_user;
+    const struct pimattn_tiers *tiers; /* [A7]: tokens lie in these, not in pages; NULL: pages */
 } pimattn_config;
 
 /* Judges a configuration: PIMATTN_ERR_CONFIG with the first wrong field and its limits in *why. */
@@ -988,6 +989,99 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
                                                  uint64_t n_runs, pimhw_cause *why);
 
 /* -- tiers of an engine -- */
+
+/*
+ * An engine with config.tiers keeps keys and values in them instead of pages, a token and layer in
+ * one slot. A new token goes to the fastest tier; where that is full, what matters least there of
+ * the same sequence and layer makes room, tier by tier. Such an engine has create, append, reserve,
+ * truncate, free and attend, and page_tokens is 1. 0 means usual.
+ *
+ * partials: the default gathers the rows of a leaf from wherever they lie, and the bytes of out are
+ * those of pages. With partials every bank group (of flash: channel) forms one over its tokens, and
+ * they merge as a tree: bank groups of a tier in their order, then tiers, the fastest first: the
+ * error may be 1e-6 max|v| more.
+ */
+typedef struct pimattn_tiers {
+    pimattn_tier tier[PIMATTN_MAX_TIERS]; /* the fastest first */
+    uint32_t n_tiers;                     /* 1 to PIMATTN_MAX_TIERS */
+    bool partials;
+    bool host_path;  /* tokens move through the host's CPU, not through the relayout interface */
+    bool moves_wait; /* .. and a step waits for them; else they hide behind the next */
+    bool gqa_flops;  /* every query head counts against a unit's peak; else a KV byte once */
+    bool mean;       /* see pimattn_schedule */
+    float lambda;    /* see pimattn_importance; 0: 0.6 */
+    double ratio[PIMATTN_MAX_TIERS]; /* x : y : .. : 1; all 0: of the last 1, of the others together
+                                        56, shared out by bandwidth */
+    /* asked before a token moves; false: it fails, PIMATTN_ERR_DEVICE, and the token stays */
+    bool (*transfer)(void *user, uint32_t from, uint32_t to, uint64_t bytes);
+    void *transfer_user;
+} pimattn_tiers;
+
+/*
+ * Scores of a sequence's tokens in a layer, e.g. from pimattn_probabilities, into their importance.
+ *
+ *   shape    score: [n_tokens], the tokens the layer has
+ *   returns  PIMATTN_ERR_SEQ; PIMATTN_ERR_ARGUMENT, also for what pimattn_importance refuses, and
+ *            without tiers; nothing is then changed
+ */
+PIMATTN_API pimattn_status pimattn_tier_score(pimattn_engine *engine, pimattn_seq seq,
+                                              uint32_t layer, const float *score,
+                                              uint64_t n_tokens);
+
+/*
+ * Swaps that bring the importance of a sequence's tokens in a layer nearer to the ratio, at most
+ * n_most. Nothing moves before they are committed.
+ *
+ *   stop     [n_tiers - 1] as in pimattn_schedule_swaps; may be NULL
+ *   memory   takes its scratch from the allocator and gives it back
+ */
+PIMATTN_API pimattn_status pimattn_tier_propose(pimattn_engine *engine, pimattn_seq seq,
+                                                uint32_t layer, pimattn_swap *swaps, size_t n_most,
+                                                size_t *n_swaps, uint32_t *stop);
+
+/*
+ * Swaps tokens. *n_done may be NULL; it says how many were swapped before a transfer failed.
+ *
+ *   returns  PIMATTN_ERR_SEQ; PIMATTN_ERR_ARGUMENT: a token that is not where the swap says, which
+ *            is found before anything moves, or within pimattn_attend; PIMATTN_ERR_DEVICE
+ */
+PIMATTN_API pimattn_status pimattn_tier_commit(pimattn_engine *engine, pimattn_seq seq,
+                                               uint32_t layer, const pimattn_swap *swaps,
+                                               size_t n_swaps, size_t *n_done);
+
+/*
+ * The tier of every token of a sequence in a layer; and a wish: tokens go to tier[t] if that is a
+ * tier, and stay if it is not.
+ *
+ *   shape    tier: [n_tokens], the tokens the layer has
+ *   returns  as above; PIMATTN_ERR_PAGES if a tier has too few slots: nothing has moved then
+ */
+PIMATTN_API pimattn_status pimattn_tier_places(pimattn_engine *engine, pimattn_seq seq,
+                                               uint32_t layer, uint8_t *tier, uint64_t n_tokens);
+PIMATTN_API pimattn_status pimattn_tier_move(pimattn_engine *engine, pimattn_seq seq,
+                                             uint32_t layer, const uint8_t *tier,
+                                             uint64_t n_tokens);
+
+/* A tier of an engine; the counts are of the step that runs, of all its calls. */
+typedef struct pimattn_tier_info {
+    uint64_t n_tokens, n_used;      /* slots, and those with a token */
+    uint64_t slot_bytes;            /* K and V of a token and layer, of all KV heads */
+    uint32_t n_groups;              /* bank groups, or channels of flash, that can hold one */
+    uint64_t id_bytes, count_bytes; /* bookkeeping as the paper counts: the bank group of every
+                                         token; counters of the last 10 steps [PAM 6.1] */
+    uint64_t n_active;              /* tokens that took part .. */
+    uint64_t busiest;               /* .. and in the one bank group that had most of them */
+    uint64_t n_partials;            /* formed, of a bank group and up to 8 queries each */
+    uint64_t n_faster, n_slower;    /* tokens that went to the tier before, and to the next */
+    uint64_t faster_bytes, slower_bytes;
+} pimattn_tier_info;
+
+PIMATTN_API pimattn_status pimattn_tier_query(pimattn_engine *engine, uint32_t tier,
+                                              pimattn_tier_info *info);
+
+/* Ends a step, usually a token of every layer: what was active becomes the past, and counts begin
+ * anew. */
+PIMATTN_API pimattn_status pimattn_tier_step(pimattn_engine *engine);
 
 #ifdef __cplusplus
 }
@@ -4283,14 +4377,14 @@ typedef struct pimattn_i_groups {
     bool stale;          /* best does not stand */
 } pimattn_i_groups;
 
-static inline uint64_t pimattn_i_groups_bytes(uint32_t n_groups)
+static uint64_t pimattn_i_groups_bytes(uint32_t n_groups)
 {
     return n_groups * (uint64_t)(4 * sizeof(uint32_t) + PIMATTN_TIER_STEPS * sizeof(uint16_t));
 }
 
 /* Empty groups in memory of pimattn_i_groups_bytes, aligned for uint32_t; n_groups is not 0. */
-static inline void pimattn_i_groups_init(pimattn_i_groups *g, void *memory, uint32_t n_groups,
-                                         uint64_t n_tokens)
+static void pimattn_i_groups_init(pimattn_i_groups *g, void *memory, uint32_t n_groups,
+                                  uint64_t n_tokens)
 {
     memset(g, 0, sizeof *g);
     memset(memory, 0, (size_t)pimattn_i_groups_bytes(n_groups));
@@ -4304,8 +4398,8 @@ static inline void pimattn_i_groups_init(pimattn_i_groups *g, void *memory, uint
 }
 
 /* What the paper counts: which group each token is in, and counters and a sum of 16 bits each. */
-static inline void pimattn_i_groups_book(uint32_t n_groups, uint64_t n_tokens, uint64_t *id_bytes,
-                                         uint64_t *count_bytes)
+static void pimattn_i_groups_book(uint32_t n_groups, uint64_t n_tokens, uint64_t *id_bytes,
+                                  uint64_t *count_bytes)
 {
     uint64_t id_bits = 0;
     while (id_bits < 32 && (uint64_t)1 << id_bits < n_groups)
@@ -4314,14 +4408,14 @@ static inline void pimattn_i_groups_book(uint32_t n_groups, uint64_t n_tokens, u
     *count_bytes = n_groups * (uint64_t)(PIMATTN_TIER_STEPS + 1) * sizeof(uint16_t);
 }
 
-static inline bool pimattn_i_groups_full(const pimattn_i_groups *g, uint32_t group)
+static bool pimattn_i_groups_full(const pimattn_i_groups *g, uint32_t group)
 {
     uint64_t more = group < g->n_tokens % g->n_groups;
     return g->residents[group] >= g->n_tokens / g->n_groups + more;
 }
 
 /* The cheaper of two: not full, least sum, fewest residents, lowest. */
-static inline uint32_t pimattn_i_groups_cheaper(const pimattn_i_groups *g, uint32_t a, uint32_t b)
+static uint32_t pimattn_i_groups_cheaper(const pimattn_i_groups *g, uint32_t a, uint32_t b)
 {
     bool full = pimattn_i_groups_full(g, a);
     if (full != pimattn_i_groups_full(g, b)) return full ? b : a;
@@ -4331,7 +4425,7 @@ static inline uint32_t pimattn_i_groups_cheaper(const pimattn_i_groups *g, uint3
 }
 
 /* Puts best right above one group, or everywhere if it is stale. */
-static inline void pimattn_i_groups_settle(pimattn_i_groups *g, uint32_t group)
+static void pimattn_i_groups_settle(pimattn_i_groups *g, uint32_t group)
 {
     uint32_t *best = g->best;
     for (size_t i = 0; i < g->n_groups && g->stale; i++)
@@ -4344,7 +4438,7 @@ static inline void pimattn_i_groups_settle(pimattn_i_groups *g, uint32_t group)
 }
 
 /* by: 1 or -1. A counter stays at its ends, and its sum with it. */
-static inline void pimattn_i_groups_count(pimattn_i_groups *g, uint32_t group, uint32_t ago, int by)
+static void pimattn_i_groups_count(pimattn_i_groups *g, uint32_t group, uint32_t ago, int by)
 {
     uint32_t slot = (g->at + PIMATTN_TIER_STEPS - ago) % PIMATTN_TIER_STEPS;
     uint16_t *count = &g->ring[(size_t)group * PIMATTN_TIER_STEPS + slot];
@@ -4353,8 +4447,7 @@ static inline void pimattn_i_groups_count(pimattn_i_groups *g, uint32_t group, u
     g->sums[group] += (uint32_t)by;
 }
 
-static inline void pimattn_i_groups_window(pimattn_i_groups *g, uint32_t group, uint32_t window,
-                                           int by)
+static void pimattn_i_groups_window(pimattn_i_groups *g, uint32_t group, uint32_t window, int by)
 {
     for (uint32_t i = 0; i < PIMATTN_TIER_STEPS; i++)
         if (window >> i & 1) pimattn_i_groups_count(g, group, i, by);
@@ -4365,7 +4458,7 @@ static inline void pimattn_i_groups_window(pimattn_i_groups *g, uint32_t group, 
  * window and 1, else idle tokens would pile up in one group. The 1 is a count of the step that runs
  * and leaves with it after PIMATTN_TIER_STEPS steps, even if the token left earlier.
  */
-static inline bool pimattn_i_groups_place(pimattn_i_groups *g, uint32_t window, uint32_t *group)
+static bool pimattn_i_groups_place(pimattn_i_groups *g, uint32_t window, uint32_t *group)
 {
     if (g->stale) pimattn_i_groups_settle(g, 0);
     uint32_t to = g->n_groups > 1 ? g->best[1] : 0;
@@ -4379,7 +4472,7 @@ static inline bool pimattn_i_groups_place(pimattn_i_groups *g, uint32_t window, 
 }
 
 /* A token leaves and takes what is in its window. */
-static inline void pimattn_i_groups_leave(pimattn_i_groups *g, uint32_t group, uint32_t window)
+static void pimattn_i_groups_leave(pimattn_i_groups *g, uint32_t group, uint32_t window)
 {
     PIMATTN_ASSERT(g->residents[group] > 0);
     pimattn_i_groups_window(g, group, window, -1);
@@ -4388,14 +4481,20 @@ static inline void pimattn_i_groups_leave(pimattn_i_groups *g, uint32_t group, u
 }
 
 /* A token of the group took part in the step that runs: bit 0 of its window is now set. */
-static inline void pimattn_i_groups_active(pimattn_i_groups *g, uint32_t group)
+static void pimattn_i_groups_active(pimattn_i_groups *g, uint32_t group)
 {
     pimattn_i_groups_count(g, group, 0, 1);
     g->stale = true;
 }
 
+/* Counts of a group in the step that runs. */
+static uint32_t pimattn_i_groups_now(const pimattn_i_groups *g, uint32_t group)
+{
+    return g->ring[(size_t)group * PIMATTN_TIER_STEPS + g->at];
+}
+
 /* The next step begins, windows shift by one: what was PIMATTN_TIER_STEPS steps ago is forgotten. */
-static inline void pimattn_i_groups_step(pimattn_i_groups *g)
+static void pimattn_i_groups_step(pimattn_i_groups *g)
 {
     g->at = (g->at + 1) % PIMATTN_TIER_STEPS;
     for (uint32_t i = 0; i < g->n_groups; i++) {
@@ -4407,6 +4506,377 @@ static inline void pimattn_i_groups_step(pimattn_i_groups *g)
 }
 
 /* -- what a step on a tier costs -- */
+
+/* -- where tokens lie -- */
+
+/* A token of a layer. */
+typedef struct pimattn_i_token {
+    uint32_t slot;   /* in its tier: bank group after bank group */
+    uint32_t step;   /* when `active` was last looked at */
+    uint16_t active; /* bit j: it took part j steps before that */
+    uint8_t tier;
+} pimattn_i_token;
+
+/* The tokens of a sequence in a layer. New ones matter most, until they have a score. */
+typedef struct pimattn_i_table {
+    pimattn_i_token *token; /* [n_most], with a slot each below n; memory of all four */
+    uint64_t *only;         /* [n_most / 64 + 1]: bits of tokens, zeros between calls */
+    float *importance;      /* [n_most] */
+    uint32_t *sorted;       /* [n_most]: by tier, bank group, position; for one call */
+    uint64_t n, n_most;
+    uint64_t n_scored;
+} pimattn_i_table;
+
+/* What a tier holds. */
+typedef struct pimattn_i_bin {
+    uint64_t n_tokens, n_used;
+    unsigned char *bytes;      /* [n_tokens][slot_bytes] */
+    uint32_t *next;            /* [n_tokens]: vacant slots of a bank group behind one another */
+    uint32_t *vacant;          /* [n_groups] the first */
+    uint32_t *begin;           /* [n_groups + 1] of its tokens in a table's `sorted` */
+    uint64_t partials, active; /* of this step */
+    pimattn_i_groups groups;
+    uint64_t moves[2], moved_bytes[2]; /* of this step: to the tier before, and to the next */
+} pimattn_i_bin;
+
+typedef struct pimattn_i_tiered {
+    const pimhw_allocator *allocator;
+    pimattn_tiers rules;
+    uint64_t slot_bytes, n_tables;
+    uint32_t step;
+    pimattn_i_bin bins[PIMATTN_MAX_TIERS];
+    pimattn_i_table *tables; /* [n_tables] */
+    unsigned char *bounce;   /* [slot_bytes] */
+    pimhw_cause *why;
+} pimattn_i_tiered;
+
+static uint32_t pimattn_i_tier_groups(const pimattn_tier *t)
+{
+    uint64_t n = (uint64_t)t->n_devices * t->device.n_channels;
+    if (!t->device.flash_page_bytes) n *= t->device.n_bank_groups;
+    return (uint32_t)pimattn_i_min(n, t->n_tokens);
+}
+
+/* First slot of a bank group. */
+static uint64_t pimattn_i_group_begin(const pimattn_i_bin *b, uint32_t group)
+{
+    uint64_t n = b->groups.n_groups, rest = b->n_tokens % n;
+    return b->n_tokens / n * group + pimattn_i_min(group, rest);
+}
+
+/* The bank group of a slot. */
+static uint32_t pimattn_i_group_of(const pimattn_i_bin *b, uint32_t slot)
+{
+    uint64_t n = b->groups.n_groups, each = b->n_tokens / n, rest = b->n_tokens % n;
+    uint64_t longer = rest * (each + 1);
+    return (uint32_t)(slot < longer ? slot / (each + 1) : rest + (slot - longer) / each);
+}
+
+static unsigned char *pimattn_i_slot(const pimattn_i_tiered *st, const pimattn_i_token *t)
+{
+    return st->bins[t->tier].bytes + t->slot * st->slot_bytes;
+}
+
+/* Brings a token's activity to this step; its counts leave a group's window by themselves. */
+static void pimattn_i_token_now(const pimattn_i_tiered *st, pimattn_i_token *t)
+{
+    uint32_t ago = st->step - t->step;
+    t->active = ago < PIMATTN_TIER_STEPS ? (uint16_t)(t->active << ago) : 0;
+    t->active &= (1u << PIMATTN_TIER_STEPS) - 1;
+    t->step = st->step;
+}
+
+/* Gives a token a slot of a tier that has one. */
+static void pimattn_i_token_place(pimattn_i_tiered *st, pimattn_i_token *t, uint32_t tier)
+{
+    pimattn_i_bin *b = &st->bins[tier];
+    uint32_t group;
+    bool placed = pimattn_i_groups_place(&b->groups, t->active, &group);
+    PIMATTN_ASSERT(placed && b->n_used < b->n_tokens);
+    (void)placed;
+    t->tier = (uint8_t)tier;
+    t->slot = b->vacant[group];
+    b->vacant[group] = b->next[t->slot];
+    b->n_used++;
+}
+
+static void pimattn_i_token_leave(pimattn_i_tiered *st, pimattn_i_token *t)
+{
+    pimattn_i_bin *b = &st->bins[t->tier];
+    uint32_t group = pimattn_i_group_of(b, t->slot);
+    pimattn_i_token_now(st, t);
+    pimattn_i_groups_leave(&b->groups, group, t->active);
+    b->next[t->slot] = b->vacant[group];
+    b->vacant[group] = t->slot;
+    b->n_used--;
+}
+
+/* Whether the way from one tier to another works; asked before anything changes. */
+static pimattn_status pimattn_i_transfer_ask(pimattn_i_tiered *st, uint32_t from, uint32_t to)
+{
+    const pimattn_tiers *r = &st->rules;
+    if (!r->transfer || r->transfer(r->transfer_user, from, to, st->slot_bytes)) return PIMATTN_OK;
+    pimhw_cause_write(st->why, "a transfer from tier %u to tier %u failed", (uint64_t)from,
+                      (uint64_t)to);
+    return PIMATTN_ERR_DEVICE;
+}
+
+static void pimattn_i_moved(pimattn_i_tiered *st, uint32_t from, uint32_t to)
+{
+    /* over tiers in between: step by step */
+    for (uint32_t t = from; t != to; t = to > t ? t + 1 : t - 1) {
+        st->bins[t].moves[to > t]++;
+        st->bins[t].moved_bytes[to > t] += st->slot_bytes;
+    }
+}
+
+/* Moves a token into a tier that has room. */
+static pimattn_status pimattn_i_token_move(pimattn_i_tiered *st, pimattn_i_token *t, uint32_t to)
+{
+    uint32_t from = t->tier;
+    pimattn_status status = pimattn_i_transfer_ask(st, from, to);
+    if (status != PIMATTN_OK) return status;
+    const unsigned char *bytes = pimattn_i_slot(st, t);
+    pimattn_i_token_leave(st, t); /* another tier's slot: the bytes stay what they are */
+    pimattn_i_token_place(st, t, to);
+    memcpy(pimattn_i_slot(st, t), bytes, (size_t)st->slot_bytes);
+    pimattn_i_moved(st, from, to);
+    return PIMATTN_OK;
+}
+
+/* Two tokens of different tiers change places; either may get any bank group that has room. */
+static pimattn_status pimattn_i_token_swap(pimattn_i_tiered *st, pimattn_i_token *a,
+                                           pimattn_i_token *b)
+{
+    uint32_t of_a = a->tier, of_b = b->tier;
+    pimattn_status status = pimattn_i_transfer_ask(st, of_a, of_b);
+    if (status == PIMATTN_OK) status = pimattn_i_transfer_ask(st, of_b, of_a);
+    if (status != PIMATTN_OK) return status;
+    const unsigned char *bytes = pimattn_i_slot(st, b);
+    memcpy(st->bounce, pimattn_i_slot(st, a), (size_t)st->slot_bytes);
+    pimattn_i_token_leave(st, a);
+    pimattn_i_token_leave(st, b);
+    pimattn_i_token_place(st, b, of_a);
+    memcpy(pimattn_i_slot(st, b), bytes, (size_t)st->slot_bytes);
+    pimattn_i_token_place(st, a, of_b);
+    memcpy(pimattn_i_slot(st, a), st->bounce, (size_t)st->slot_bytes);
+    pimattn_i_moved(st, of_a, of_b);
+    pimattn_i_moved(st, of_b, of_a);
+    return PIMATTN_OK;
+}
+
+/* Lets the tokens of a table from n on go. */
+static void pimattn_i_table_cut(pimattn_i_tiered *st, pimattn_i_table *table, uint64_t n)
+{
+    while (table->n > n)
+        pimattn_i_token_leave(st, &table->token[--table->n]);
+    table->n_scored = pimattn_i_min(table->n_scored, n);
+}
+
+static uint64_t pimattn_i_table_bytes(uint64_t n)
+{
+    uint64_t each = sizeof(pimattn_i_token) + sizeof(float) + sizeof(uint32_t);
+    return pimattn_i_add(pimattn_i_mul(n, each), (n / 64 + 1) * sizeof(uint64_t));
+}
+
+static void pimattn_i_table_free(pimattn_i_tiered *st, pimattn_i_table *table)
+{
+    pimattn_i_release(st->allocator, table->token, pimattn_i_table_bytes(table->n_most));
+    memset(table, 0, sizeof *table);
+}
+
+/* Room for n tokens. */
+static pimattn_status pimattn_i_table_room(pimattn_i_tiered *st, pimattn_i_table *table, uint64_t n)
+{
+    pimattn_i_table to = *table;
+    if (n <= table->n_most) return PIMATTN_OK;
+    to.n_most = (pimattn_i_max(n, 2 * table->n_most) + 63) / 64 * 64;
+    uint64_t bytes = pimattn_i_table_bytes(to.n_most);
+    to.token = (pimattn_i_token *)pimattn_i_alloc(st->allocator, bytes, 64);
+    if (!to.token) {
+        pimhw_cause_write(st->why, "no memory for a table of %u tokens", n);
+        return PIMATTN_ERR_MEMORY;
+    }
+    memset(to.token, 0, (size_t)bytes);
+    to.only = (uint64_t *)(void *)(to.token + to.n_most);
+    to.importance = (float *)(void *)(to.only + to.n_most / 64 + 1);
+    to.sorted = (uint32_t *)(void *)(to.importance + to.n_most);
+    if (table->n) memcpy(to.token, table->token, (size_t)table->n * sizeof *to.token);
+    if (table->n) memcpy(to.importance, table->importance, (size_t)table->n * sizeof(float));
+    pimattn_i_table_free(st, table);
+    *table = to;
+    return PIMATTN_OK;
+}
+
+/* Sorts the first n tokens. Afterwards the tokens of bank group g end at begin[g] of its bin. */
+static void pimattn_i_table_sort(pimattn_i_tiered *st, pimattn_i_table *table, uint64_t n)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
+        memset(st->bins[i].begin, 0, (st->bins[i].groups.n_groups + 1u) * sizeof(uint32_t));
+    for (uint64_t t = 0; t < n; t++) {
+        pimattn_i_bin *b = &st->bins[table->token[t].tier];
+        b->begin[pimattn_i_group_of(b, table->token[t].slot) + 1]++;
+    }
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
+        pimattn_i_bin *b = &st->bins[i];
+        b->begin[0] = at; /* where group 0 begins; filling turns begins into ends */
+        for (uint32_t g = 0; g < b->groups.n_groups; g++)
+            at = b->begin[g + 1] += b->begin[g];
+    }
+    for (uint64_t t = 0; t < n; t++) {
+        pimattn_i_bin *b = &st->bins[table->token[t].tier];
+        table->sorted[b->begin[pimattn_i_group_of(b, table->token[t].slot)]++] = (uint32_t)t;
+    }
+}
+
+/* The token of a table in a tier that matters least, the oldest of equals; n if it has none. */
+static uint64_t pimattn_i_table_least(const pimattn_i_table *table, uint32_t tier, uint64_t n)
+{
+    uint64_t least = n;
+    for (uint64_t i = 0; i < n; i++) {
+        if (table->token[i].tier != tier) continue;
+        if (least == n || table->importance[i] < table->importance[least]) least = i;
+    }
+    return least;
+}
+
+/*
+ * Makes room for one more token in a tier: what matters least of the table's own goes to the next
+ * tier that has room, or can make it. PIMATTN_ERR_PAGES: not without another table's.
+ */
+static pimattn_status pimattn_i_make_room(pimattn_i_tiered *st, pimattn_i_table *table,
+                                          uint32_t tier, uint64_t n)
+{
+    pimattn_status status = PIMATTN_ERR_PAGES;
+    if (st->bins[tier].n_used < st->bins[tier].n_tokens) return PIMATTN_OK;
+    uint64_t least = pimattn_i_table_least(table, tier, n);
+    if (least == n) return status;
+    for (uint32_t to = tier + 1; to < st->rules.n_tiers && status == PIMATTN_ERR_PAGES; to++) {
+        status = pimattn_i_make_room(st, table, to, n);
+        if (status == PIMATTN_OK) return pimattn_i_token_move(st, &table->token[least], to);
+    }
+    return status;
+}
+
+/* New tokens up to n: into the fastest tier that has room or can make it. */
+static pimattn_status pimattn_i_table_extend(pimattn_i_tiered *st, pimattn_i_table *table,
+                                             uint64_t n)
+{
+    for (; table->n < n; table->n++) {
+        pimattn_i_token *t = &table->token[table->n];
+        pimattn_status status = PIMATTN_ERR_PAGES;
+        memset(t, 0, sizeof *t);
+        t->step = st->step;
+        table->importance[table->n] = FLT_MAX;
+        uint32_t tier = 0;
+        for (; tier < st->rules.n_tiers && status == PIMATTN_ERR_PAGES; tier++)
+            status = pimattn_i_make_room(st, table, tier, table->n);
+        if (status != PIMATTN_OK) return status;
+        pimattn_i_token_place(st, t, tier - 1);
+    }
+    return PIMATTN_OK;
+}
+
+/* Bank groups of a tier have so many bits in the number of a partial, and tiers the rest. */
+enum { PIMATTN_I_GROUP_BITS = 20 };
+
+static void pimattn_i_tiered_free(pimattn_i_tiered *st, const pimhw_allocator *a)
+{
+    if (!st) return;
+    for (uint64_t i = 0; st->tables && i < st->n_tables; i++)
+        pimattn_i_table_free(st, &st->tables[i]);
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
+        pimattn_i_bin *b = &st->bins[i];
+        pimattn_i_release(a, b->bytes, b->n_tokens * st->slot_bytes);
+        pimattn_i_release(a, b->next, b->n_tokens * sizeof *b->next);
+        pimattn_i_release(a, b->vacant, (b->groups.n_groups + 1u) * sizeof *b->vacant);
+        pimattn_i_release(a, b->begin, (b->groups.n_groups + 1u) * sizeof *b->begin);
+        pimattn_i_release(a, b->groups.residents, pimattn_i_groups_bytes(b->groups.n_groups));
+    }
+    pimattn_i_release(a, st->tables, st->n_tables * sizeof *st->tables);
+    pimattn_i_release(a, st->bounce, st->slot_bytes);
+    pimattn_i_release(a, st, sizeof *st);
+}
+
+/* All slots of a tier vacant. */
+static bool pimattn_i_bin_init(pimattn_i_bin *b, const pimattn_tier *t, uint64_t slot_bytes,
+                               const pimhw_allocator *a)
+{
+    uint32_t n_groups = pimattn_i_tier_groups(t);
+    void *groups = pimattn_i_alloc(a, pimattn_i_groups_bytes(n_groups), 64);
+    if (!groups) return false;
+    pimattn_i_groups_init(&b->groups, groups, n_groups, t->n_tokens);
+    b->n_tokens = t->n_tokens;
+    b->bytes = (unsigned char *)pimattn_i_alloc(a, pimattn_i_mul(t->n_tokens, slot_bytes), 64);
+    b->next = (uint32_t *)pimattn_i_alloc(a, t->n_tokens * sizeof *b->next, 64);
+    b->vacant = (uint32_t *)pimattn_i_alloc(a, (n_groups + 1u) * sizeof *b->vacant, 64);
+    b->begin = (uint32_t *)pimattn_i_alloc(a, (n_groups + 1u) * sizeof *b->begin, 64);
+    if (!b->bytes || !b->next || !b->vacant || !b->begin) return false;
+    for (uint32_t g = 0; g < n_groups; g++)
+        b->vacant[g] = (uint32_t)pimattn_i_group_begin(b, g);
+    for (uint64_t i = 0; i < t->n_tokens; i++)
+        b->next[i] = (uint32_t)i + 1;
+    return true;
+}
+
+/* Bytes in 1e-12 s that the units of a tier can take in: of banks or flash, within their peak. */
+static double pimattn_i_tier_rate(const pimattn_tier *t)
+{
+    const pimhw_config *d = &t->device;
+    double rate, cap = d->cap_MFLOPS * 1e-6 * d->element_bytes / 2; /* 2 FLOP an element */
+    if (d->flash_page_bytes) {
+        double cells = (double)d->flash_dies * d->flash_page_bytes / (1e3 * d->flash_tR_ns);
+        double bus = d->flash_MBps * 1e-6;
+        rate = d->n_channels * (cells < bus ? cells : bus);
+    } else {
+        double columns = (double)d->n_channels * pimhw_config_banks(d) * d->column_bytes;
+        rate = columns / ((double)d->tCCD_MAC * d->tCK_ps);
+    }
+    return t->n_devices * (cap > 0 && cap < rate ? cap : rate);
+}
+
+/* Ratios not given: 1 for the slowest, 56 shared out among the others as their bandwidth is. */
+static void pimattn_i_tiers_ratio(pimattn_tiers *r)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i + 1 < r->n_tiers; i++)
+        sum += pimattn_i_tier_rate(&r->tier[i]);
+    for (uint32_t i = 0; i + 1 < r->n_tiers; i++)
+        r->ratio[i] = 56 * pimattn_i_tier_rate(&r->tier[i]) / sum;
+    r->ratio[r->n_tiers - 1] = 1;
+}
+
+/* A failure leaves what there is to _tiered_free. */
+static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, const pimattn_tiers *rules,
+                                              const pimhw_allocator *a, uint64_t n_tables,
+                                              uint64_t slot_bytes, pimhw_cause *why)
+{
+    pimattn_i_tiered *st = (pimattn_i_tiered *)pimattn_i_alloc(a, sizeof *st, 64);
+    *store = st;
+    bool made = st != NULL;
+    if (made) {
+        memset(st, 0, sizeof *st);
+        st->allocator = a;
+        st->rules = *rules;
+        st->slot_bytes = slot_bytes;
+        st->n_tables = n_tables;
+        if (!st->rules.lambda) st->rules.lambda = 0.6f;
+        if (st->rules.ratio[0] == 0) pimattn_i_tiers_ratio(&st->rules);
+        st->bounce = (unsigned char *)pimattn_i_alloc(a, slot_bytes, 64);
+        st->tables =
+            (pimattn_i_table *)pimattn_i_alloc(a, pimattn_i_mul(n_tables, sizeof *st->tables), 64);
+        if (st->tables) memset(st->tables, 0, (size_t)n_tables * sizeof *st->tables);
+        made = st->tables && st->bounce;
+        for (uint32_t i = 0; made && i < rules->n_tiers; i++)
+            made = pimattn_i_bin_init(&st->bins[i], &rules->tier[i], slot_bytes, a);
+    }
+    if (!made) {
+        pimhw_cause_write(why, "no memory for the tiers");
+        return PIMATTN_ERR_MEMORY;
+    }
+    return PIMATTN_OK;
+}
 
 /* ==========================================================================
  * [A19] ENGINE: public functions.
@@ -4849,6 +5319,7 @@ struct pimattn_engine {
     pimhw_cause why;
     pimattn_i_planner planner;
     pimattn_i_module *module; /* NULL: the host way */
+    pimattn_i_tiered *tiered; /* NULL: pages, or banks */
     void *variant;            /* what pointers of config.shape point to */
     pimattn_i_pool pool;
     pimattn_i_layout layout;
@@ -4907,7 +5378,7 @@ static pimattn_status pimattn_i_config_fill(pimattn_config *c, pimhw_cause *why)
 {
     pimattn_status status = pimattn_i_shape_check(&c->shape, why);
     if (status != PIMATTN_OK) return status;
-    if (!c->page_tokens) c->page_tokens = 128;
+    if (!c->page_tokens) c->page_tokens = c->tiers ? 1 : 128;
     if (!c->pool_bytes) c->pool_bytes = (uint64_t)1 << 30;
     if (!c->max_seqs) c->max_seqs = 64;
     if (!c->scratch_bytes) c->scratch_bytes = 8u << 20;
@@ -4936,12 +5407,15 @@ static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
     pimattn_i_layout_init(&lay, &c->shape, c->page_tokens);
     uint64_t page_set = (uint64_t)c->shape.n_layers * c->shape.n_kv_heads;
     uint64_t tokens = pimattn_i_mul(c->pool_bytes / lay.page_bytes / page_set + 1, c->page_tokens);
+    for (uint32_t i = 0; c->tiers && i < c->tiers->n_tiers; i++)
+        tokens = pimattn_i_add(tokens, c->tiers->tier[i].n_tokens);
     z.q_floats = ((uint64_t)c->shape.head_dim + 15) / 16 * 16;
     z.o_floats = ((uint64_t)c->shape.head_dim_v + 15) / 16 * 16;
     z.block_floats = PIMATTN_I_O + PIMATTN_I_QUERY_BLOCK * z.o_floats;
     z.stack_levels = 4; /* leaves may lie across powers of two, and those of kept tokens apart */
     for (uint64_t leaves = tokens / PIMATTN_I_LEAF; leaves; leaves /= 2)
         z.stack_levels++;
+    if (c->tiers) z.stack_levels = pimattn_i_max(z.stack_levels, PIMATTN_I_GROUP_BITS + 5);
     /* the kernel's, queries of a block, a copy of a tile and its scales, a stack of partials */
     z.worker_floats = pimattn_i_up64(PIMATTN_I_WORK + PIMATTN_I_QUERY_BLOCK * z.q_floats +
                                      PIMATTN_I_TILE * (z.q_floats + z.o_floats + 2) +
@@ -4950,6 +5424,36 @@ static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
     z.job_bytes = z.block_floats * sizeof(float) + sizeof(pimattn_i_job) + sizeof(uint32_t);
     z.least = c->max_workers * z.worker_bytes + z.job_bytes;
     return z;
+}
+
+/* The tiers of an engine; the sizes of ratios are judged with the rest of them. */
+static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause *why)
+{
+    const pimattn_tiers *r = c->tiers;
+    if (r->n_tiers < 1 || r->n_tiers > PIMATTN_MAX_TIERS)
+        return pimattn_i_number_fault(why, "tiers.n_tiers", r->n_tiers, 1, PIMATTN_MAX_TIERS);
+    if (c->page_tokens != 1)
+        return pimattn_i_number_fault(why, "page_tokens (with tiers)", c->page_tokens, 0, 1);
+    if (c->way != PIMATTN_HOST)
+        return pimattn_i_number_fault(why, "way (with tiers)", c->way, 0, 0);
+    if (!(r->lambda >= 0 && r->lambda <= 1)) {
+        pimhw_cause_write(why, "tiers.lambda is not 0 to 1");
+        return PIMATTN_ERR_CONFIG;
+    }
+    for (uint32_t i = 0; i < r->n_tiers; i++) {
+        const pimattn_tier *t = &r->tier[i];
+        if (pimhw_config_check(&t->device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
+        if (t->n_devices < 1 || t->n_devices > 65536)
+            return pimattn_i_number_fault(why, "tiers.tier.n_devices", t->n_devices, 1, 65536);
+        if (t->n_tokens < 1 || t->n_tokens > UINT32_MAX)
+            return pimattn_i_number_fault(why, "tiers.tier.n_tokens", t->n_tokens, 1, UINT32_MAX);
+        if (!(r->ratio[i] >= 0 && r->ratio[i] <= DBL_MAX) ||
+            (r->ratio[i] > 0) != (r->ratio[0] > 0)) {
+            pimhw_cause_write(why, "tiers.ratio[%u] is not positive and finite", (uint64_t)i);
+            return PIMATTN_ERR_CONFIG;
+        }
+    }
+    return PIMATTN_OK;
 }
 
 static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_cause *why)
@@ -4986,6 +5490,10 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
     }
     if (c->max_workers > 4096)
         return pimattn_i_number_fault(why, "max_workers", c->max_workers, 0, 4096);
+    if (c->tiers) {
+        pimattn_status fine = pimattn_i_tiers_judge(c, why);
+        if (fine != PIMATTN_OK) return fine;
+    }
     pimattn_i_sizes z = pimattn_i_sizes_of(c);
     if (c->scratch_bytes < z.least)
         return pimattn_i_number_fault(why, "scratch_bytes", c->scratch_bytes, z.least, SIZE_MAX);
@@ -5163,6 +5671,7 @@ PIMATTN_API void pimattn_engine_destroy(pimattn_engine *engine)
     const pimattn_config *c = &e->config;
     pimhw_allocator a = c->allocator;
     pimattn_i_module_free(e->module, c);
+    pimattn_i_tiered_free(e->tiered, &a);
     for (uint32_t i = 0; e->seqs && i < c->max_seqs; i++)
         if (e->seqs[i].id) pimattn_i_seq_empty(&e->pool, &e->layout, &e->seqs[i]);
     pimattn_i_release(&a, e->pool.refs, e->pool.n_refs * sizeof *e->pool.refs);
@@ -5269,6 +5778,15 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
     }
     if (status == PIMATTN_OK && c.way == PIMATTN_DEVICE)
         status = pimattn_i_module_create(&e->module, &e->config, why);
+    if (status == PIMATTN_OK && c.tiers) {
+        uint64_t tables = pimattn_i_mul(c.max_seqs, c.shape.n_layers);
+        status = pimattn_i_tiered_create(&e->tiered, c.tiers, &e->config.allocator, tables,
+                                         e->layout.page_bytes * c.shape.n_kv_heads, why);
+        if (e->tiered) {
+            e->tiered->why = &e->why;
+            e->config.tiers = &e->tiered->rules;
+        }
+    }
     if (status == PIMATTN_OK)
         *engine = e;
     else
@@ -5322,6 +5840,13 @@ static pimattn_i_seq *pimattn_i_seq_find(pimattn_engine *e, pimattn_seq seq)
 }
 
 /* Lists of one head: K, then V. */
+/* The tokens of a sequence in a layer, in tiers. */
+static pimattn_i_table *pimattn_i_table_of(const pimattn_engine *e, const pimattn_i_seq *s,
+                                           uint32_t layer)
+{
+    return e->tiered->tables + (s->id & 0xffff) * e->config.shape.n_layers + layer;
+}
+
 static pimattn_i_list *pimattn_i_lists_of(const pimattn_engine *e, const pimattn_i_seq *s,
                                           uint32_t layer, uint32_t head)
 {
@@ -5504,7 +6029,7 @@ static pimattn_status pimattn_i_may_hold(pimattn_engine *e, const pimattn_i_seq 
         pimhw_cause_write(&e->why, "%u tokens are more than the %u of reserve_tokens", to, most);
         return PIMATTN_ERR_PAGES;
     }
-    if (e->module) return PIMATTN_OK; /* chunks are judged as they are taken */
+    if (e->module || e->tiered) return PIMATTN_OK; /* judged as chunks, or slots, are taken */
     uint64_t fresh = pimattn_i_seq_fresh(&e->pool, &e->layout, s, from, to);
     if (fresh <= free_pages) return PIMATTN_OK;
     pimhw_cause_write(&e->why, "%u tokens need %u more KV pages; %u of %u are free", to, fresh,
@@ -5512,9 +6037,35 @@ static pimattn_status pimattn_i_may_hold(pimattn_engine *e, const pimattn_i_seq 
     return PIMATTN_ERR_PAGES;
 }
 
+/* The same in tiers: slots in all layers, or none. */
+static pimattn_status pimattn_i_tiered_hold(pimattn_engine *e, const pimattn_i_seq *s, uint64_t to)
+{
+    pimattn_i_tiered *st = e->tiered;
+    pimattn_i_table *tables = pimattn_i_table_of(e, s, 0);
+    uint32_t n_layers = e->config.shape.n_layers, done = 0;
+    uint64_t before = tables[0].n, room = 0; /* in all layers as many */
+    if (to <= before) return PIMATTN_OK;
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
+        room += st->bins[i].n_tokens - st->bins[i].n_used;
+    if (pimattn_i_mul(to - before, n_layers) > room) {
+        pimhw_cause_write(&e->why, "%u more tokens in every layer: the tiers have room for %u",
+                          to - before, room / n_layers);
+        return PIMATTN_ERR_PAGES;
+    }
+    pimattn_status status = PIMATTN_OK;
+    for (uint32_t i = 0; i < n_layers && status == PIMATTN_OK; i++)
+        status = pimattn_i_table_room(st, &tables[i], to);
+    for (; done < n_layers && status == PIMATTN_OK; done++)
+        status = pimattn_i_table_extend(st, &tables[done], to);
+    for (uint32_t i = 0; i < done && status != PIMATTN_OK; i++)
+        pimattn_i_table_cut(st, &tables[i], before);
+    return status;
+}
+
 static pimattn_status pimattn_i_hold(pimattn_engine *e, pimattn_i_seq *s, uint64_t from,
                                      uint64_t to)
 {
+    if (e->tiered) return pimattn_i_tiered_hold(e, s, to);
     if (e->module) return pimattn_i_module_hold(e, s, to);
     pimattn_status status = pimattn_i_seq_hold(&e->pool, &e->layout, s, from, to);
     if (status == PIMATTN_ERR_MEMORY)
@@ -5561,6 +6112,8 @@ static pimattn_status pimattn_i_seq_new(pimattn_engine *e, pimattn_i_seq **s)
 static void pimattn_i_seq_end(pimattn_engine *e, pimattn_i_seq *s)
 {
     if (e->module) pimattn_i_module_release(e, s);
+    for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++)
+        pimattn_i_table_cut(e->tiered, pimattn_i_table_of(e, s, i), 0);
     pimattn_i_seq_empty(&e->pool, &e->layout, s);
     s->id = 0;
 }
@@ -5664,6 +6217,14 @@ static float *pimattn_i_scale_at(unsigned char *run, uint64_t offset, uint64_t a
     return (float *)(void *)(run + offset) + at;
 }
 
+/* The run of one token of a KV head, in the tier where it lies. */
+static unsigned char *pimattn_i_tier_run(const pimattn_engine *e, const pimattn_i_seq *s,
+                                         uint32_t layer, uint32_t kv_head, uint64_t token)
+{
+    const pimattn_i_token *t = &pimattn_i_table_of(e, s, layer)->token[token];
+    return pimattn_i_slot(e->tiered, t) + kv_head * e->layout.page_bytes;
+}
+
 static void pimattn_i_append_rows(pimattn_engine *e, pimattn_i_seq *s, uint32_t layer,
                                   const pimattn_i_rows *k, const pimattn_i_rows *v, uint64_t n)
 {
@@ -5672,9 +6233,11 @@ static void pimattn_i_append_rows(pimattn_engine *e, pimattn_i_seq *s, uint32_t 
         uint64_t token = s->tokens[layer] + t, in_page = token % lay->page_tokens;
         uint64_t at = in_page % lay->run_tokens,
                  before = in_page / lay->run_tokens * lay->run_bytes;
-        const uint32_t *pages = pimattn_i_table_at(lay, s, token / lay->page_tokens, layer);
+        const uint32_t *pages =
+            e->tiered ? NULL : pimattn_i_table_at(lay, s, token / lay->page_tokens, layer);
         for (uint32_t h = 0; h < lay->n_kv_heads; h++) {
-            unsigned char *run = pimattn_i_page(&e->pool, pages[h]) + before;
+            unsigned char *run = e->tiered ? pimattn_i_tier_run(e, s, layer, h, token)
+                                           : pimattn_i_page(&e->pool, pages[h]) + before;
             pimattn_i_append_row(
                 e->kernel, k, k->from + (size_t)t * k->stride + 4 * (size_t)h * k->dim,
                 run + at * lay->k_row_bytes, pimattn_i_scale_at(run, lay->k_scale_offset, at));
@@ -5862,8 +6425,9 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq se
 static pimattn_status pimattn_i_paged(pimattn_engine *e)
 {
     if (!e) return PIMATTN_ERR_ARGUMENT;
-    if (!e->module) return PIMATTN_OK;
-    pimhw_cause_write(&e->why, "the device way has only create, append, truncate and free so far");
+    if (!e->module && !e->tiered) return PIMATTN_OK;
+    pimhw_cause_write(&e->why, "the device way and tiers have only create, append, truncate and "
+                               "free so far");
     return PIMATTN_ERR_DEVICE;
 }
 
@@ -5900,6 +6464,13 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *engine, pimattn_seq 
     if (first > 0) status = pimattn_i_paged(e);
     if (status != PIMATTN_OK) return status;
     if (e->module) return pimattn_i_module_truncate(e, s, end);
+    for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++)
+        pimattn_i_table_cut(e->tiered, pimattn_i_table_of(e, s, i),
+                            pimattn_i_max(end, e->config.reserve_tokens));
+    if (e->tiered) {
+        pimattn_i_seq_length(e, s, end);
+        return PIMATTN_OK;
+    }
     uint64_t gone = pimattn_i_seq_first(&e->layout, s), page = e->layout.page_tokens;
     uint64_t last = pimattn_i_max(end, e->config.reserve_tokens);
     last = pimattn_i_min(pimattn_i_ceil_div(last, page), s->n_pages);
@@ -6537,7 +7108,13 @@ static pimattn_i_spot pimattn_i_spot_pool(const pimattn_engine *e, const pimattn
 {
     const pimattn_i_layout *lay = &e->layout;
     uint64_t at;
-    unsigned char *run = pimattn_i_run(&e->pool, lay, job->seq, e->layer, job->kv_head, token, &at);
+    unsigned char *run;
+    if (e->tiered) {
+        at = 0;
+        run = pimattn_i_tier_run(e, job->seq, e->layer, job->kv_head, token);
+    } else {
+        run = pimattn_i_run(&e->pool, lay, job->seq, e->layer, job->kv_head, token, &at);
+    }
     pimattn_i_spot to;
     to.k = run + at * lay->k_row_bytes;
     to.v = run + lay->v_offset + at * lay->v_row_bytes;
@@ -7067,15 +7644,75 @@ static void pimattn_i_job_choose(const pimattn_engine *e, pimattn_i_job *job, si
     job->chosen = job->n_chosen ? c->bits + job->kv_head * pimattn_i_choice_words(c) : NULL;
 }
 
+/* A partial of the tokens of a bank group that a block sees; false if it sees none. */
+static bool pimattn_i_group_fold(pimattn_i_hand *hand, pimattn_i_job *job, uint64_t *only,
+                                 const uint32_t *token, uint32_t n, pimattn_i_stack *stack,
+                                 uint64_t number)
+{
+    const uint64_t *chosen = job->chosen, n_chosen = job->n_chosen;
+    float *block = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t t = token[i];
+        bool is = !chosen || t >= n_chosen || (chosen[t / 64] >> t % 64 & 1);
+        only[t / 64] |= (uint64_t)is << t % 64;
+    }
+    job->chosen = only;
+    job->n_chosen = UINT64_MAX;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t first = token[i] / PIMATTN_I_TILE * PIMATTN_I_TILE;
+        if (i > 0 && token[i - 1] >= first) continue;
+        if (!pimattn_i_reaches(job, first, PIMATTN_I_TILE)) continue;
+        if (!block) {
+            block = pimattn_i_stack_push(stack, number);
+            pimattn_i_clear(block, job->n_queries, hand->e->o_floats);
+        }
+        pimattn_i_adjust_at(hand->e, job, first, &hand->folder.adjust);
+        pimattn_i_tile_fold(hand, first, block);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        only[token[i] / 64] = 0;
+    job->chosen = chosen;
+    job->n_chosen = n_chosen;
+    return block != NULL;
+}
+
+/* A block by partials of bank groups, where the tokens lie; the table is sorted. */
+static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
+{
+    pimattn_i_tiered *st = e->tiered;
+    pimattn_i_table *table = pimattn_i_table_of(e, block->seq, e->layer);
+    pimattn_i_job *job = &e->jobs[0];
+    pimattn_i_hand hand;
+    uint32_t begin = 0;
+    *job = *block;
+    pimattn_i_hand_init(&hand, e, job, 0);
+    pimattn_i_stack stack = pimattn_i_stack_of(e, job, hand.scales + 2 * PIMATTN_I_TILE);
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
+        for (uint32_t g = 0; g < st->bins[i].groups.n_groups; g++) {
+            uint32_t end = st->bins[i].begin[g];
+            st->bins[i].partials +=
+                pimattn_i_group_fold(&hand, job, table->only, table->sorted + begin, end - begin,
+                                     &stack, (uint64_t)i << PIMATTN_I_GROUP_BITS | g);
+            begin = end;
+        }
+    pimattn_i_stack_finish(&stack);
+    for (uint32_t i = 0; i < job->n_queries; i++)
+        pimattn_i_give(e, job, i, stack.base);
+}
+
 static void pimattn_i_compute(pimattn_engine *e, const pimattn_span *spans)
 {
     const pimattn_call *call = e->call;
     uint64_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads;
+    bool tiers = e->tiered && !e->pages && e->tiered->rules.partials;
     size_t n_jobs = 0;
     pimattn_i_job block;
     memset(&block, 0, sizeof block);
     for (size_t i = 0; i < call->n_items; i++) {
         pimattn_i_job_item(e, &block, spans, i);
+        if (tiers)
+            pimattn_i_table_sort(e->tiered, pimattn_i_table_of(e, block.seq, e->layer),
+                                 block.tokens);
         uint64_t queries = block.n_tokens * group;
         for (block.kv_head = 0; block.kv_head < e->config.shape.n_kv_heads; block.kv_head++) {
             pimattn_i_job_choose(e, &block, i);
@@ -7083,12 +7720,58 @@ static void pimattn_i_compute(pimattn_engine *e, const pimattn_span *spans)
                 block.n_queries =
                     (uint32_t)pimattn_i_min(PIMATTN_I_QUERY_BLOCK, queries - block.query);
                 pimattn_i_job_reach(e, &block);
-                n_jobs = pimattn_i_block_jobs(e, n_jobs, &block);
+                if (tiers)
+                    pimattn_i_block_tiers(e, &block);
+                else
+                    n_jobs = pimattn_i_block_jobs(e, n_jobs, &block);
             }
         }
         block.first_row += block.n_tokens;
     }
     pimattn_i_wave(e, n_jobs);
+}
+
+/* Which tokens of a tile some KV head of an item has chosen. */
+static uint32_t pimattn_i_chosen_by_any(const pimattn_engine *e, pimattn_i_job *job, size_t i,
+                                        uint64_t first)
+{
+    uint32_t bits = 0;
+    for (job->kv_head = 0; job->kv_head < e->config.shape.n_kv_heads && bits != 0xffff;
+         job->kv_head++) {
+        pimattn_i_job_choose(e, job, i);
+        bits |= pimattn_i_chosen(job, first);
+    }
+    return bits;
+}
+
+/* Tokens that took part in a call are active in the step that runs, and their bank groups busy. */
+static void pimattn_i_tier_activity(pimattn_engine *e, const pimattn_span *spans)
+{
+    pimattn_i_tiered *st = e->tiered;
+    pimattn_i_job job;
+    memset(&job, 0, sizeof job);
+    for (size_t i = 0; i < e->call->n_items; i++) {
+        pimattn_i_job_item(e, &job, spans, i);
+        job.query = 0;
+        job.n_queries =
+            (uint32_t)job.n_tokens * (e->config.shape.n_heads / e->config.shape.n_kv_heads);
+        pimattn_i_job_reach(e, &job);
+        pimattn_i_table *table = pimattn_i_table_of(e, job.seq, e->layer);
+        for (uint64_t first = 0; first < job.end; first += PIMATTN_I_TILE) {
+            uint32_t bits = pimattn_i_bits_between(first, job.begin, job.end) |
+                            pimattn_i_bits_between(first, job.origin, job.kept);
+            if (bits) bits &= pimattn_i_chosen_by_any(e, &job, i, first);
+            for (uint32_t t = 0; bits >> t; t++) {
+                pimattn_i_token *token = &table->token[first + t];
+                pimattn_i_token_now(st, token);
+                if (!(bits >> t & 1) || (token->active & 1)) continue;
+                pimattn_i_bin *b = &st->bins[token->tier];
+                token->active |= 1;
+                b->active++;
+                pimattn_i_groups_active(&b->groups, pimattn_i_group_of(b, token->slot));
+            }
+        }
+    }
 }
 
 /* Of every item, the tokens that its queries see of those chosen, on average over KV heads. */
@@ -7586,6 +8269,210 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, const pimattn_s
     return PIMATTN_OK;
 }
 
+/* -- tiers -- */
+
+/* The tokens of a sequence in a layer, if nothing is wrong; and that there are n of them. */
+static pimattn_status pimattn_i_tier_table(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
+                                           const void *array, uint64_t n, pimattn_i_table **table)
+{
+    if (!e) return PIMATTN_ERR_ARGUMENT;
+    if (!e->tiered) return pimattn_i_wrong(e, "the engine has no tiers", 0);
+    if (e->call) return pimattn_i_wrong(e, "an attend is under way", 0);
+    const pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
+    if (!s) return PIMATTN_ERR_SEQ;
+    if (layer >= e->config.shape.n_layers)
+        return pimattn_i_wrong(e, "layer %u is not below n_layers", layer);
+    if (n != UINT64_MAX && n != s->tokens[layer])
+        return pimattn_i_wrong(e, "n_tokens is %u, not the tokens of the layer", n);
+    if (!array && n > 0) return pimattn_i_wrong(e, "an array of the call is NULL", 0);
+    *table = pimattn_i_table_of(e, s, layer);
+    return PIMATTN_OK;
+}
+
+PIMATTN_API pimattn_status pimattn_tier_score(pimattn_engine *engine, pimattn_seq seq,
+                                              uint32_t layer, const float *score, uint64_t n_tokens)
+{
+    pimattn_i_table *table;
+    pimattn_status status = pimattn_i_tier_table(engine, seq, layer, score, n_tokens, &table);
+    if (status != PIMATTN_OK) return status;
+    status = pimattn_importance(table->importance, score, (size_t)n_tokens, (size_t)table->n_scored,
+                                engine->tiered->rules.lambda);
+    if (status != PIMATTN_OK)
+        return pimattn_i_wrong(engine, "a score is negative or not finite", 0);
+    table->n_scored = n_tokens;
+    return PIMATTN_OK;
+}
+
+PIMATTN_API pimattn_status pimattn_tier_propose(pimattn_engine *engine, pimattn_seq seq,
+                                                uint32_t layer, pimattn_swap *swaps, size_t n_most,
+                                                size_t *n_swaps, uint32_t *stop)
+{
+    pimattn_engine *e = engine;
+    pimattn_i_table *table;
+    pimattn_schedule schedule;
+    uint32_t stops[PIMATTN_MAX_TIERS];
+    pimattn_status status = pimattn_i_tier_table(e, seq, layer, swaps, UINT64_MAX, &table);
+    if (status != PIMATTN_OK) return status;
+    if (!n_swaps) return pimattn_i_wrong(e, "n_swaps is NULL", 0);
+    size_t n = (size_t)table->n_scored, bytes = pimattn_schedule_bytes(n);
+    unsigned char *scratch =
+        (unsigned char *)pimattn_i_alloc(&e->config.allocator, pimattn_i_add(bytes, n), 64);
+    if (!scratch) {
+        pimhw_cause_write(&e->why, "no memory to schedule %u tokens", n);
+        return PIMATTN_ERR_MEMORY;
+    }
+    memset(&schedule, 0, sizeof schedule);
+    schedule.importance = table->importance;
+    schedule.tier = scratch + bytes;
+    for (size_t i = 0; i < n; i++)
+        scratch[bytes + i] = table->token[i].tier;
+    schedule.n_tokens = n;
+    schedule.ratio = e->tiered->rules.ratio;
+    schedule.n_tiers = e->tiered->rules.n_tiers;
+    schedule.mean = e->tiered->rules.mean;
+    schedule.n_most = n_most;
+    schedule.scratch = scratch;
+    status = pimattn_schedule_swaps(&schedule, swaps, n_swaps, stop ? stop : stops, &e->why);
+    pimattn_i_release(&e->config.allocator, scratch, bytes + n);
+    return status;
+}
+
+/* The first swap of a list that cannot be done, by doing them in the tables alone; then undone. */
+static size_t pimattn_i_swaps_check(const pimattn_i_tiered *st, pimattn_i_table *table,
+                                    const pimattn_swap *swaps, size_t n_swaps)
+{
+    size_t fine = 0;
+    for (; fine < n_swaps; fine++) {
+        const pimattn_swap *w = &swaps[fine];
+        if (w->down >= table->n || w->up >= table->n || w->tier + 1 >= st->rules.n_tiers) break;
+        pimattn_i_token *down = &table->token[w->down], *up = &table->token[w->up];
+        if (down->tier != w->tier || up->tier != w->tier + 1) break;
+        down->tier = (uint8_t)(w->tier + 1);
+        up->tier = (uint8_t)w->tier;
+    }
+    for (size_t i = fine; i-- > 0;) {
+        table->token[swaps[i].down].tier = (uint8_t)swaps[i].tier;
+        table->token[swaps[i].up].tier = (uint8_t)(swaps[i].tier + 1);
+    }
+    return fine;
+}
+
+PIMATTN_API pimattn_status pimattn_tier_commit(pimattn_engine *engine, pimattn_seq seq,
+                                               uint32_t layer, const pimattn_swap *swaps,
+                                               size_t n_swaps, size_t *n_done)
+{
+    pimattn_engine *e = engine;
+    pimattn_i_table *table;
+    pimattn_status status = pimattn_i_tier_table(e, seq, layer, swaps, UINT64_MAX, &table);
+    if (n_done) *n_done = 0;
+    if (status != PIMATTN_OK) return status;
+    size_t wrong = pimattn_i_swaps_check(e->tiered, table, swaps, n_swaps);
+    if (wrong < n_swaps) return pimattn_i_wrong(e, "swap %u: a token is not where it says", wrong);
+    for (size_t i = 0; i < n_swaps && status == PIMATTN_OK; i++) {
+        status = pimattn_i_token_swap(e->tiered, &table->token[swaps[i].down],
+                                      &table->token[swaps[i].up]);
+        if (n_done && status == PIMATTN_OK) *n_done = i + 1;
+    }
+    return status;
+}
+
+PIMATTN_API pimattn_status pimattn_tier_places(pimattn_engine *engine, pimattn_seq seq,
+                                               uint32_t layer, uint8_t *tier, uint64_t n_tokens)
+{
+    pimattn_i_table *table;
+    pimattn_status status = pimattn_i_tier_table(engine, seq, layer, tier, n_tokens, &table);
+    if (status != PIMATTN_OK) return status;
+    for (uint64_t i = 0; i < n_tokens; i++)
+        tier[i] = table->token[i].tier;
+    return PIMATTN_OK;
+}
+
+PIMATTN_API pimattn_status pimattn_tier_query(pimattn_engine *engine, uint32_t tier,
+                                              pimattn_tier_info *info)
+{
+    if (!engine) return PIMATTN_ERR_ARGUMENT;
+    const pimattn_i_tiered *st = engine->tiered;
+    if (!st) return pimattn_i_wrong(engine, "the engine has no tiers", 0);
+    if (!info) return pimattn_i_wrong(engine, "info is NULL", 0);
+    if (tier >= st->rules.n_tiers) return pimattn_i_wrong(engine, "there is no tier %u", tier);
+    const pimattn_i_bin *b = &st->bins[tier];
+    memset(info, 0, sizeof *info);
+    info->n_tokens = b->n_tokens;
+    info->n_used = b->n_used;
+    info->slot_bytes = st->slot_bytes;
+    info->n_groups = b->groups.n_groups;
+    pimattn_i_groups_book(info->n_groups, b->n_tokens, &info->id_bytes, &info->count_bytes);
+    info->n_active = b->active;
+    for (uint32_t g = 0; g < info->n_groups; g++)
+        info->busiest = pimattn_i_max(info->busiest, pimattn_i_groups_now(&b->groups, g));
+    info->n_partials = b->partials;
+    info->n_faster = b->moves[0];
+    info->n_slower = b->moves[1];
+    info->faster_bytes = b->moved_bytes[0];
+    info->slower_bytes = b->moved_bytes[1];
+    return PIMATTN_OK;
+}
+
+PIMATTN_API pimattn_status pimattn_tier_step(pimattn_engine *engine)
+{
+    if (!engine) return PIMATTN_ERR_ARGUMENT;
+    pimattn_i_tiered *st = engine->tiered;
+    if (!st) return pimattn_i_wrong(engine, "the engine has no tiers", 0);
+    st->step++;
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
+        pimattn_i_bin *b = &st->bins[i];
+        pimattn_i_groups_step(&b->groups);
+        b->partials = b->active = 0;
+        memset(b->moves, 0, sizeof b->moves);
+        memset(b->moved_bytes, 0, sizeof b->moved_bytes);
+    }
+    return PIMATTN_OK;
+}
+
+/* Whether a token has another tier to go to. */
+static bool pimattn_i_tier_wish(const pimattn_i_tiered *st, const pimattn_i_table *table,
+                                const uint8_t *tier, uint64_t i)
+{
+    return tier[i] < st->rules.n_tiers && tier[i] != table->token[i].tier;
+}
+
+PIMATTN_API pimattn_status pimattn_tier_move(pimattn_engine *engine, pimattn_seq seq,
+                                             uint32_t layer, const uint8_t *tier, uint64_t n_tokens)
+{
+    pimattn_i_table *table;
+    uint64_t come[PIMATTN_MAX_TIERS] = {0}, other[PIMATTN_MAX_TIERS] = {0};
+    pimattn_status status = pimattn_i_tier_table(engine, seq, layer, tier, n_tokens, &table);
+    if (status != PIMATTN_OK) return status;
+    pimattn_i_tiered *st = engine->tiered;
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
+        come[i] = st->bins[i].n_used;
+    for (uint64_t i = 0; i < n_tokens; i++) {
+        if (!pimattn_i_tier_wish(st, table, tier, i)) continue;
+        come[tier[i]]++;
+        come[table->token[i].tier]--;
+    }
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
+        if (come[i] > st->bins[i].n_tokens) {
+            pimhw_cause_write(&engine->why, "tier %u has %u slots, not %u", (uint64_t)i,
+                              st->bins[i].n_tokens, come[i]);
+            return PIMATTN_ERR_PAGES;
+        }
+    for (uint64_t i = 0; i < n_tokens && status == PIMATTN_OK; i++) {
+        if (!pimattn_i_tier_wish(st, table, tier, i)) continue;
+        pimattn_i_bin *b = &st->bins[tier[i]];
+        if (b->n_used < b->n_tokens) {
+            status = pimattn_i_token_move(st, &table->token[i], tier[i]);
+            continue;
+        }
+        /* a full tier: one of its tokens wants to leave, behind those that were swapped in */
+        uint64_t *at = &other[tier[i]];
+        while (table->token[*at].tier != tier[i] || !pimattn_i_tier_wish(st, table, tier, *at))
+            *at = *at + 1 < n_tokens ? *at + 1 : 0;
+        status = pimattn_i_token_swap(st, &table->token[i], &table->token[*at]);
+    }
+    return status;
+}
+
 PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer,
                                           const pimattn_call *call, pimattn_readings *readings)
 {
@@ -7605,6 +8492,7 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer
         status = pimattn_i_read(e, call->choices ? pimattn_i_spans_chosen(e, spans) : spans,
                                 call->n_items, &r);
     if (status == PIMATTN_OK && !e->module) pimattn_i_compute(e, spans);
+    if (status == PIMATTN_OK && e->tiered && !e->pages) pimattn_i_tier_activity(e, spans);
     e->call = NULL;
     if (status != PIMATTN_OK) return status;
     if (readings) *readings = r;

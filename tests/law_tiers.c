@@ -1,0 +1,587 @@
+/* law_tiers - where tokens lie changes no byte, however they move; partials keep their bound. */
+#include "attn.h"
+
+static uint64_t rng_below(check_rng *rng, uint64_t n)
+{
+    return n ? rng_range(rng, 0, n - 1) : 0;
+}
+
+/* A scene: sequences with the same tokens in pages and in tiers. */
+enum { N_SEQS = 3, N_LAYERS = 2 };
+
+typedef struct scene {
+    pimattn_tiers tiers;
+    pimattn_config config; /* with tiers */
+    pimattn_engine *pages, *tiered;
+    attn_kv kv[N_SEQS];
+    pimattn_item item[N_SEQS], tiered_item[N_SEQS];
+    float *q, *want, *out;
+    size_t n_rows, out_floats;
+} scene;
+
+static const char *const kinds[] = {"pam-hbm3", "pam-ddr4", "aimx", "pam-ssd"};
+
+/* A device with few bank groups, so that tests have several tokens in one. */
+static void small_device(pimhw_config *device, uint32_t kind)
+{
+    CHECK_U(pimhw_config_init(device, kinds[kind % 4], NULL), PIMHW_OK);
+    if (device->n_channels > 2) CHECK_U(pimhw_config_set(device, "n_channels", 2, NULL), PIMHW_OK);
+}
+
+static void tiers_of(pimattn_tiers *t, uint32_t n_tiers, uint64_t room, check_rng *rng)
+{
+    memset(t, 0, sizeof *t);
+    t->n_tiers = n_tiers;
+    for (uint32_t i = 0; i < n_tiers; i++) {
+        small_device(&t->tier[i].device, i);
+        t->tier[i].n_devices = 1 + (uint32_t)rng_below(rng, 2);
+        t->tier[i].n_tokens = 1 + rng_below(rng, room / n_tiers);
+    }
+    t->tier[n_tiers - 1].n_tokens = room; /* all of them fit */
+}
+
+static void scene_make(scene *s, uint32_t n_tiers, bool partials, check_rng *rng)
+{
+    static const uint32_t dims[] = {16, 20, 32};
+    memset(s, 0, sizeof *s);
+    pimattn_shape shape = shape_of(N_LAYERS, 4, 2, dims[rng_below(rng, 3)], 16);
+    shape.k_type = (uint32_t)rng_below(rng, PIMATTN_N_TYPE);
+    shape.v_type = (uint32_t)rng_below(rng, PIMATTN_N_TYPE);
+    if (!partials && rng_below(rng, 2)) shape.window = 1 + rng_below(rng, 900);
+    if (!partials && rng_below(rng, 2)) shape.alibi_max_bias = 8;
+    pimattn_config c = config_of(&shape);
+    s->pages = engine_new(&c);
+    uint64_t tokens = 0;
+    for (uint32_t i = 0; i < N_SEQS; i++) {
+        uint64_t n = 1 + rng_below(rng, i == 0 ? 1200 : 200);
+        s->kv[i] = kv_random(&shape, n, rng);
+        s->item[i].n_tokens = 1 + rng_below(rng, n < 3 ? n : 3);
+        s->n_rows += s->item[i].n_tokens;
+        tokens += n * N_LAYERS;
+    }
+    tiers_of(&s->tiers, n_tiers, tokens, rng);
+    s->tiers.partials = partials;
+    c.tiers = &s->tiers;
+    s->config = c;
+    s->tiered = engine_new(&c);
+    s->out_floats = s->n_rows * shape.n_heads * 16;
+    s->q = (float *)check_alloc(s->n_rows * shape.n_heads * shape.head_dim, sizeof(float));
+    s->want = (float *)check_alloc(s->out_floats, sizeof(float));
+    s->out = (float *)check_alloc(s->out_floats, sizeof(float));
+    fill_normal(s->q, s->n_rows * shape.n_heads * shape.head_dim, 1, rng);
+    for (uint32_t i = 0; i < N_SEQS; i++) {
+        s->tiered_item[i] = s->item[i];
+        CHECK_U(pimattn_seq_create(s->pages, &s->item[i].seq), PIMATTN_OK);
+        CHECK_U(pimattn_seq_create(s->tiered, &s->tiered_item[i].seq), PIMATTN_OK);
+    }
+    for (uint32_t i = 0; i < N_SEQS; i++)
+        for (uint64_t at = 0, n; at < s->kv[i].n_tokens; at += n) {
+            n = 1 + rng_below(rng, s->kv[i].n_tokens - at);
+            for (uint32_t layer = 0; layer < N_LAYERS; layer++) {
+                CHECK_U(kv_append(s->pages, s->item[i].seq, layer, &s->kv[i], at, n), PIMATTN_OK);
+                CHECK_U(kv_append(s->tiered, s->tiered_item[i].seq, layer, &s->kv[i], at, n),
+                        PIMATTN_OK);
+            }
+        }
+}
+
+static void scene_free(scene *s)
+{
+    pimattn_engine_destroy(s->pages);
+    pimattn_engine_destroy(s->tiered);
+    for (uint32_t i = 0; i < N_SEQS; i++)
+        kv_free(&s->kv[i]);
+    free(s->q);
+    free(s->want);
+    free(s->out);
+}
+
+static void attend(const scene *s, bool tiered, float *out)
+{
+    pimattn_call call;
+    memset(&call, 0, sizeof call);
+    call.out = out;
+    call.q = s->q;
+    call.items = tiered ? s->tiered_item : s->item;
+    call.n_items = N_SEQS;
+    pimattn_engine *e = tiered ? s->tiered : s->pages;
+    if (!CHECK_U(pimattn_attend(e, 1, &call, NULL), PIMATTN_OK))
+        printf("%s\n", pimattn_engine_cause(e));
+}
+
+/* Every token is in one tier, and the tiers hold what sequences have. */
+static void check_places(const scene *s)
+{
+    uint64_t held[PIMATTN_MAX_TIERS] = {0};
+    for (uint32_t i = 0; i < N_SEQS; i++)
+        for (uint32_t layer = 0; layer < N_LAYERS; layer++) {
+            uint64_t n = s->kv[i].n_tokens;
+            uint8_t *tier = (uint8_t *)check_alloc(n, 1);
+            CHECK_U(pimattn_tier_places(s->tiered, s->tiered_item[i].seq, layer, tier, n),
+                    PIMATTN_OK);
+            for (uint64_t t = 0; t < n; t++)
+                held[tier[t]]++;
+            free(tier);
+        }
+    for (uint32_t i = 0; i < s->tiers.n_tiers; i++) {
+        pimattn_tier_info info;
+        CHECK_U(pimattn_tier_query(s->tiered, i, &info), PIMATTN_OK);
+        CHECK_U(info.n_used, held[i]);
+        CHECK(info.n_used <= info.n_tokens);
+    }
+}
+
+/* Random wishes, of which the tiers may have too little room: then nothing moves. */
+static void move_some(const scene *s, check_rng *rng)
+{
+    uint32_t i = (uint32_t)rng_below(rng, N_SEQS);
+    uint64_t n = s->kv[i].n_tokens;
+    uint8_t *tier = (uint8_t *)check_alloc(n, 1), *before = (uint8_t *)check_alloc(n, 1);
+    pimattn_seq seq = s->tiered_item[i].seq;
+    for (uint64_t t = 0; t < n; t++)
+        tier[t] = (uint8_t)rng_below(rng, s->tiers.n_tiers + 2);
+    CHECK_U(pimattn_tier_places(s->tiered, seq, 1, before, n), PIMATTN_OK);
+    pimattn_status status = pimattn_tier_move(s->tiered, seq, 1, tier, n);
+    CHECK(status == PIMATTN_OK || status == PIMATTN_ERR_PAGES);
+    for (uint64_t t = 0; t < n; t++)
+        if (tier[t] >= s->tiers.n_tiers || status != PIMATTN_OK) tier[t] = before[t];
+    CHECK_U(pimattn_tier_places(s->tiered, seq, 1, before, n), PIMATTN_OK);
+    CHECK_BYTES(before, tier, (size_t)n);
+    free(tier);
+    free(before);
+}
+
+/* A scheduler's step on random scores. */
+static void swap_some(const scene *s, check_rng *rng)
+{
+    uint32_t i = (uint32_t)rng_below(rng, N_SEQS);
+    uint64_t n = s->kv[i].n_tokens;
+    float *score = (float *)check_alloc(n, sizeof(float));
+    pimattn_swap swaps[40];
+    size_t n_swaps = 0, n_done = 0;
+    pimattn_seq seq = s->tiered_item[i].seq;
+    for (uint64_t t = 0; t < n; t++)
+        score[t] = (float)rng_below(rng, 50);
+    CHECK_U(pimattn_tier_score(s->tiered, seq, 1, score, n), PIMATTN_OK);
+    CHECK_U(pimattn_tier_propose(s->tiered, seq, 1, swaps, 40, &n_swaps, NULL), PIMATTN_OK);
+    CHECK_U(pimattn_tier_commit(s->tiered, seq, 1, swaps, n_swaps, &n_done), PIMATTN_OK);
+    CHECK_U(n_done, n_swaps);
+    free(score);
+}
+
+static void placements(void)
+{
+    check_rng rng = {11};
+    for (uint32_t n_tiers = 1; n_tiers <= PIMATTN_MAX_TIERS; n_tiers++)
+        for (int round = 0; round < 3; round++) {
+            scene s;
+            scene_make(&s, n_tiers, false, &rng);
+            attend(&s, false, s.want);
+            for (int i = 0; i < 6; i++) {
+                attend(&s, true, s.out);
+                if (!CHECK_BYTES(s.out, s.want, s.out_floats * sizeof(float)))
+                    printf("  %u tiers, after %d moves\n", n_tiers, i);
+                check_places(&s);
+                move_some(&s, &rng);
+                swap_some(&s, &rng);
+                CHECK_U(pimattn_tier_step(s.tiered), PIMATTN_OK);
+            }
+            scene_free(&s);
+        }
+}
+
+static void leaves_gathered_from_any_place_give_the_bytes_of_pages(void)
+{
+    over_kernels(placements);
+}
+
+static void partial_bounds(void)
+{
+    check_rng rng = {12};
+    for (uint32_t n_tiers = 1; n_tiers <= PIMATTN_MAX_TIERS; n_tiers += n_tiers < 3 ? 1 : 2)
+        for (int round = 0; round < 2; round++) {
+            scene s;
+            scene_make(&s, n_tiers, true, &rng);
+            for (int i = 0; i < 3; i++) {
+                move_some(&s, &rng);
+                attend(&s, true, s.out);
+                size_t row = 0;
+                for (uint32_t k = 0; k < N_SEQS; k++)
+                    for (uint64_t t = 0; t < s.item[k].n_tokens; t++, row++) {
+                        const attn_kv *kv = &s.kv[k];
+                        uint64_t n = kv->n_tokens - s.item[k].n_tokens + t + 1;
+                        const size_t q_row = 4 * (size_t)kv->shape.head_dim;
+                        double exact[16], *scores = (double *)check_alloc(n, sizeof *scores);
+                        for (uint32_t h = 0; h < 4; h++) {
+                            attn_exact e =
+                                exact_head(kv, n, h, s.q + row * q_row + h * kv->shape.head_dim,
+                                           exact, scores);
+                            double most = 0;
+                            for (uint64_t at = 0; at < n * kv->v_row; at++)
+                                most = fmax(most, fabs(kv->v_kept[at]));
+                            for (uint32_t j = 0; j < 16; j++)
+                                CHECK_NEAR(s.out[row * 64 + h * 16 + j], exact[j],
+                                           e.bound + 1e-6 * most);
+                        }
+                        free(scores);
+                    }
+            }
+            scene_free(&s);
+        }
+}
+
+static void partials_of_bank_groups_keep_the_bound(void)
+{
+    over_kernels(partial_bounds);
+}
+
+/* One sequence of n tokens; n_tiers tiers of 64 slots, the last of 4096; one layer, one head. */
+typedef struct plain {
+    pimattn_tiers tiers;
+    pimattn_config config;
+    pimattn_engine *engine;
+    pimattn_seq seq;
+    attn_kv kv;
+    float q[16], out[16];
+} plain;
+
+static void plain_make(plain *p, uint32_t n_tiers, uint64_t n_tokens)
+{
+    check_rng rng = {5};
+    memset(p, 0, sizeof *p);
+    pimattn_shape shape = shape_of(1, 1, 1, 16, 16);
+    p->kv = kv_random(&shape, n_tokens, &rng);
+    fill_normal(p->q, 16, 1, &rng);
+    p->tiers.n_tiers = n_tiers;
+    for (uint32_t i = 0; i < n_tiers; i++) {
+        small_device(&p->tiers.tier[i].device, i);
+        p->tiers.tier[i].n_devices = 1;
+        p->tiers.tier[i].n_tokens = i + 1 < n_tiers ? 64 : 4096;
+    }
+    p->config = config_of(&shape);
+    p->config.tiers = &p->tiers;
+}
+
+static void plain_start(plain *p)
+{
+    p->engine = engine_new(&p->config);
+    CHECK_U(pimattn_seq_create(p->engine, &p->seq), PIMATTN_OK);
+    CHECK_U(kv_append(p->engine, p->seq, 0, &p->kv, 0, p->kv.n_tokens), PIMATTN_OK);
+    CHECK_U(pimattn_attend_one(p->engine, p->seq, 0, p->out, p->q, NULL), PIMATTN_OK);
+}
+
+static void plain_free(plain *p)
+{
+    pimattn_engine_destroy(p->engine);
+    kv_free(&p->kv);
+}
+
+static pimattn_tier_info info_of(const plain *p, uint32_t tier)
+{
+    pimattn_tier_info info;
+    memset(&info, 0, sizeof info);
+    CHECK_U(pimattn_tier_query(p->engine, tier, &info), PIMATTN_OK);
+    return info;
+}
+
+static void new_tokens_push_what_matters_least(void)
+{
+    plain p;
+    uint8_t tier[300];
+    float score[300];
+    plain_make(&p, 3, 300);
+    plain_start(&p);
+    CHECK_U(info_of(&p, 0).n_used, 64);
+    CHECK_U(info_of(&p, 1).n_used, 64);
+    CHECK_U(info_of(&p, 2).n_used, 172);
+    CHECK_U(pimattn_tier_places(p.engine, p.seq, 0, tier, 300), PIMATTN_OK);
+    for (uint32_t i = 0; i < 300; i++) /* without scores the newest stay where it is fast */
+        CHECK_U(tier[i], i < 172 ? 2 : i < 236 ? 1 : 0);
+    for (uint32_t i = 0; i < 300; i++)
+        score[i] = i == 240 ? 0.5f : 1.0f;
+    CHECK_U(pimattn_tier_score(p.engine, p.seq, 0, score, 300), PIMATTN_OK);
+    CHECK_U(kv_append(p.engine, p.seq, 0, &p.kv, 0, 1), PIMATTN_OK);
+    uint8_t after[301];
+    CHECK_U(pimattn_tier_places(p.engine, p.seq, 0, after, 301), PIMATTN_OK);
+    CHECK_U(after[300], 0);
+    CHECK_U(after[240], 1); /* the least of the first tier */
+    CHECK_U(after[172], 2); /* the oldest of equals in the second */
+    plain_free(&p);
+}
+
+static void partials_and_tokens_of_each_tier_are_counted(void)
+{
+    plain p;
+    plain_make(&p, 4, 300);
+    p.tiers.tier[3].n_tokens = 1024;
+    p.tiers.partials = true;
+    plain_start(&p);
+    CHECK_U(info_of(&p, 0).n_active, 64);
+    CHECK_U(info_of(&p, 0).n_partials, info_of(&p, 0).n_groups < 64 ? info_of(&p, 0).n_groups : 64);
+    CHECK_U(info_of(&p, 2).n_active, 64);
+    CHECK_U(info_of(&p, 3).n_active, 300 - 192);
+    uint8_t down[300];
+    memset(down, 3, sizeof down); /* all into the last: three are empty */
+    CHECK_U(pimattn_tier_move(p.engine, p.seq, 0, down, 300), PIMATTN_OK);
+    CHECK_U(pimattn_tier_step(p.engine), PIMATTN_OK);
+    float out[16];
+    CHECK_U(pimattn_attend_one(p.engine, p.seq, 0, out, p.q, NULL), PIMATTN_OK);
+    CHECK_U(info_of(&p, 0).n_partials, 0);
+    CHECK_U(info_of(&p, 0).n_active, 0);
+    CHECK_U(info_of(&p, 3).n_active, 300);
+    for (uint32_t j = 0; j < 16; j++)
+        CHECK_NEAR(out[j], p.out[j], 1e-5);
+    plain_free(&p);
+}
+
+/* Lets so many transfers through. */
+static bool some_fail(void *user, uint32_t from, uint32_t to, uint64_t bytes)
+{
+    uint32_t *left = (uint32_t *)user;
+    (void)from, (void)to, (void)bytes;
+    if (*left == 0) return false;
+    (*left)--;
+    return true;
+}
+
+static void a_failed_transfer_loses_nothing(void)
+{
+    uint32_t left = UINT32_MAX;
+    plain p;
+    plain_make(&p, 3, 300);
+    p.tiers.transfer = some_fail;
+    p.tiers.transfer_user = &left;
+    plain_start(&p);
+    for (uint32_t most = 0; most < 40; most++) {
+        check_rng rng = {most};
+        uint8_t tier[300];
+        float out[16], score[300];
+        pimattn_swap swaps[300];
+        size_t n = 0, done = 0;
+        uint64_t tokens;
+        for (uint32_t i = 0; i < 300; i++) {
+            tier[i] = (uint8_t)rng_below(&rng, 3);
+            score[i] = (float)rng_below(&rng, 100);
+        }
+        left = most;
+        pimattn_status status = pimattn_tier_move(p.engine, p.seq, 0, tier, 300);
+        CHECK(status == PIMATTN_ERR_DEVICE || status == PIMATTN_ERR_PAGES);
+        CHECK_U(pimattn_tier_score(p.engine, p.seq, 0, score, 300), PIMATTN_OK);
+        CHECK_U(pimattn_tier_propose(p.engine, p.seq, 0, swaps, 300, &n, NULL), PIMATTN_OK);
+        left = most;
+        status = pimattn_tier_commit(p.engine, p.seq, 0, swaps, n, &done);
+        CHECK_U(status, done < n ? PIMATTN_ERR_DEVICE : PIMATTN_OK);
+        CHECK_U(done, n < most / 2 ? n : most / 2);
+        left = most % 3;
+        status = kv_append(p.engine, p.seq, 0, &p.kv, 0, 20);
+        CHECK_U(status, PIMATTN_ERR_DEVICE);
+        CHECK_HAS(pimattn_engine_cause(p.engine), "a transfer from tier");
+        CHECK_U(pimattn_seq_tokens(p.engine, p.seq, 0, &tokens), PIMATTN_OK);
+        CHECK_U(tokens, 300);
+        CHECK_U(info_of(&p, 0).n_used + info_of(&p, 1).n_used + info_of(&p, 2).n_used, 300);
+        CHECK_U(pimattn_attend_one(p.engine, p.seq, 0, out, p.q, NULL), PIMATTN_OK);
+        CHECK_BYTES(out, p.out, sizeof out);
+    }
+    plain_free(&p);
+}
+
+static void every_allocation_may_fail(void)
+{
+    for (uint64_t fail_at = 1;; fail_at++) {
+        check_heap heap;
+        memset(&heap, 0, sizeof heap);
+        plain p;
+        plain_make(&p, 3, 300);
+        pimhw_cause why;
+        heap.fail_at = fail_at;
+        p.config.allocator = heap_allocator(&heap);
+        pimattn_status status = pimattn_engine_create(&p.engine, &p.config, &why);
+        uint64_t tokens = 0;
+        for (uint64_t at = 0; at < 300 && status == PIMATTN_OK; at += 100) {
+            if (at == 0) status = pimattn_seq_create(p.engine, &p.seq);
+            if (status == PIMATTN_OK) status = kv_append(p.engine, p.seq, 0, &p.kv, at, 100);
+            if (status == PIMATTN_OK) tokens += 100;
+        }
+        if (status == PIMATTN_OK) {
+            float score[300] = {0};
+            pimattn_swap swaps[4];
+            size_t n;
+            CHECK_U(pimattn_tier_score(p.engine, p.seq, 0, score, 300), PIMATTN_OK);
+            status = pimattn_tier_propose(p.engine, p.seq, 0, swaps, 4, &n, NULL);
+        }
+        bool failed = heap.n_calls >= fail_at;
+        CHECK_U(status, failed ? PIMATTN_ERR_MEMORY : PIMATTN_OK);
+        if (p.engine && p.seq) {
+            uint64_t has = 0;
+            CHECK_U(pimattn_seq_tokens(p.engine, p.seq, 0, &has), PIMATTN_OK);
+            CHECK_U(has, tokens);
+            CHECK_U(info_of(&p, 0).n_used + info_of(&p, 1).n_used + info_of(&p, 2).n_used, tokens);
+        }
+        plain_free(&p);
+        CHECK_U(heap.n_live, 0);
+        CHECK_U(heap.n_wrong, 0);
+        if (!failed) break;
+    }
+}
+
+static void bad_config(const pimattn_config *c, const char *words)
+{
+    pimhw_cause why = {""};
+    CHECK_U(pimattn_config_check(c, &why), PIMATTN_ERR_CONFIG);
+    CHECK_HAS(why.text, words);
+}
+
+static void bad_tiers_are_named(void)
+{
+    plain p;
+    plain_make(&p, 3, 10);
+    const pimattn_tiers fine = p.tiers;
+    p.tiers.n_tiers = 0;
+    bad_config(&p.config, "tiers.n_tiers");
+    p.tiers.n_tiers = 9;
+    bad_config(&p.config, "tiers.n_tiers");
+    p.tiers = fine;
+    p.tiers.tier[1].n_tokens = 0;
+    bad_config(&p.config, "n_tokens");
+    p.tiers = fine;
+    p.tiers.tier[2].n_devices = 0;
+    bad_config(&p.config, "n_devices");
+    p.tiers = fine;
+    p.tiers.tier[0].device.tCK_ps = 0;
+    bad_config(&p.config, "tCK_ps");
+    const float lambdas[] = {-0.1f, 1.5f, (float)NAN};
+    for (int i = 0; i < 3; i++) {
+        p.tiers = fine;
+        p.tiers.lambda = lambdas[i];
+        bad_config(&p.config, "lambda");
+    }
+    const double ratios[] = {0, -1, (double)NAN, HUGE_VAL};
+    for (int i = 0; i < 4; i++)
+        for (uint32_t at = 0; at < 3; at++) {
+            p.tiers = fine;
+            for (uint32_t k = 0; k < 3; k++)
+                p.tiers.ratio[k] = k == at ? ratios[i] : 1;
+            bad_config(&p.config, "ratio");
+        }
+    p.tiers = fine;
+    p.config.page_tokens = 128;
+    bad_config(&p.config, "page_tokens");
+    p.config.page_tokens = 0;
+    p.config.way = PIMATTN_DEVICE;
+    bad_config(&p.config, "way");
+    plain_free(&p);
+}
+
+static void too_few_slots_are_a_status(void)
+{
+    plain p;
+    plain_make(&p, 2, 300);
+    p.tiers.tier[1].n_tokens = 100;
+    p.engine = engine_new(&p.config);
+    CHECK_U(pimattn_seq_create(p.engine, &p.seq), PIMATTN_OK);
+    CHECK_U(kv_append(p.engine, p.seq, 0, &p.kv, 0, 165), PIMATTN_ERR_PAGES);
+    CHECK_HAS(pimattn_engine_cause(p.engine), "room for 164");
+    CHECK_U(kv_append(p.engine, p.seq, 0, &p.kv, 0, 164), PIMATTN_OK);
+    pimattn_seq other;
+    CHECK_U(pimattn_seq_create(p.engine, &other), PIMATTN_OK);
+    CHECK_U(kv_append(p.engine, other, 0, &p.kv, 0, 1), PIMATTN_ERR_PAGES);
+    CHECK_U(pimattn_seq_truncate(p.engine, p.seq, 100), PIMATTN_OK);
+    CHECK_U(kv_append(p.engine, other, 0, &p.kv, 0, 64), PIMATTN_OK);
+    CHECK_U(pimattn_seq_free(p.engine, p.seq), PIMATTN_OK);
+    CHECK_U(info_of(&p, 0).n_used + info_of(&p, 1).n_used, 64);
+    p.config.reserve_tokens = 165; /* static: asks for all at once */
+    pimattn_engine *fixed = engine_new(&p.config);
+    CHECK_U(pimattn_seq_create(fixed, &other), PIMATTN_ERR_PAGES);
+    pimattn_engine_destroy(fixed);
+    plain_free(&p);
+}
+
+static void calls_with_bad_input_change_nothing(void)
+{
+    plain p;
+    float score[100] = {0};
+    uint8_t tier[100] = {0};
+    pimattn_swap swaps[2] = {{0, 1, 0}, {0, 1, 0}};
+    size_t n = 0;
+    plain_make(&p, 3, 100);
+    plain_start(&p);
+    pimattn_engine *e = p.engine;
+    CHECK_U(pimattn_tier_score(e, p.seq, 1, score, 100), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_tier_score(e, p.seq, 0, score, 99), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_tier_score(e, p.seq, 0, NULL, 100), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_tier_score(e, 12345, 0, score, 100), PIMATTN_ERR_SEQ);
+    CHECK_U(pimattn_tier_score(NULL, p.seq, 0, score, 100), PIMATTN_ERR_ARGUMENT);
+    score[50] = (float)NAN;
+    CHECK_U(pimattn_tier_score(e, p.seq, 0, score, 100), PIMATTN_ERR_ARGUMENT);
+    score[50] = -1;
+    CHECK_U(pimattn_tier_score(e, p.seq, 0, score, 100), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_tier_propose(e, p.seq, 0, NULL, 2, &n, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_tier_propose(e, p.seq, 0, swaps, 2, NULL, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_tier_commit(e, p.seq, 0, swaps, 1, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(pimattn_engine_cause(e), "swap 0");
+    swaps[0].down = 99;
+    swaps[0].up = 0; /* in the second tier: right; and again: wrong by then */
+    swaps[1] = swaps[0];
+    CHECK_U(pimattn_tier_commit(e, p.seq, 0, swaps, 2, &n), PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(pimattn_engine_cause(e), "swap 1");
+    CHECK_U(n, 0);
+    swaps[0].tier = 2;
+    CHECK_U(pimattn_tier_commit(e, p.seq, 0, swaps, 1, &n), PIMATTN_ERR_ARGUMENT);
+    swaps[0].up = 100;
+    CHECK_U(pimattn_tier_commit(e, p.seq, 0, swaps, 1, &n), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_tier_move(e, p.seq, 0, tier, 100), PIMATTN_ERR_PAGES);
+    CHECK_U(pimattn_tier_move(e, p.seq, 0, NULL, 100), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_tier_places(e, p.seq, 0, NULL, 100), PIMATTN_ERR_ARGUMENT);
+    pimattn_seq child;
+    CHECK_U(pimattn_seq_fork(e, &child, p.seq), PIMATTN_ERR_DEVICE);
+    CHECK_U(pimattn_seq_keep(e, p.seq, 1, 100), PIMATTN_ERR_DEVICE);
+    float out[16];
+    CHECK_U(pimattn_attend_one(e, p.seq, 0, out, p.q, NULL), PIMATTN_OK);
+    CHECK_BYTES(out, p.out, sizeof out);
+    CHECK_U(pimattn_seq_free(e, p.seq), PIMATTN_OK); /* while a list is open */
+    CHECK_U(pimattn_tier_commit(e, p.seq, 0, swaps, 1, &n), PIMATTN_ERR_SEQ);
+    plain_free(&p);
+}
+
+/* Tries to swap in the middle of an attend. */
+static plain *inside;
+
+static void swap_inside(void *user, size_t n, void (*fn)(void *, size_t, size_t), void *arg)
+{
+    pimattn_swap swap = {99, 0, 0};
+    (void)user;
+    CHECK_U(pimattn_tier_commit(inside->engine, inside->seq, 0, &swap, 1, NULL),
+            PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(pimattn_engine_cause(inside->engine), "under way");
+    for (size_t i = 0; i < n; i++)
+        fn(arg, i, 0);
+}
+
+static void no_swap_during_an_attend(void)
+{
+    plain p;
+    float out[16];
+    plain_make(&p, 3, 1200);
+    p.config.parallel_for = swap_inside;
+    p.config.max_workers = 2;
+    inside = &p;
+    plain_start(&p);
+    CHECK_U(pimattn_attend_one(p.engine, p.seq, 0, out, p.q, NULL), PIMATTN_OK);
+    CHECK_BYTES(out, p.out, sizeof out);
+    plain_free(&p);
+}
+
+int main(void)
+{
+    RUN(leaves_gathered_from_any_place_give_the_bytes_of_pages);
+    RUN(partials_of_bank_groups_keep_the_bound);
+    RUN(new_tokens_push_what_matters_least);
+    RUN(partials_and_tokens_of_each_tier_are_counted);
+    RUN(a_failed_transfer_loses_nothing);
+    RUN(every_allocation_may_fail);
+    RUN(bad_tiers_are_named);
+    RUN(too_few_slots_are_a_status);
+    RUN(calls_with_bad_input_change_nothing);
+    RUN(no_swap_during_an_attend);
+    return check_end();
+}
