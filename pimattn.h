@@ -905,7 +905,8 @@ typedef struct pimattn_tier_reading {
 typedef struct pimattn_step_reading {
     double ns;
     double attention_ns; /* of the slowest tier */
-    double merge_ns;     /* partials of all tiers in the fastest, none of it hidden */
+    double merge_ns;     /* partials of all tiers in the fastest, none of it hidden; 0 if it has no
+                            reduction units */
     double moves_ns;     /* moving tokens, as far as the step does not hide it */
     uint32_t slowest;
     double idle_ns[PIMATTN_MAX_TIERS]; /* attention_ns - tiers[i].ns */
@@ -4506,6 +4507,569 @@ static void pimattn_i_groups_step(pimattn_i_groups *g)
 }
 
 /* -- what a step on a tier costs -- */
+
+/* How a shape lies in the units of a device. */
+typedef struct pimattn_i_local {
+    pimattn_shape shape; /* complete */
+    uint32_t k_columns, v_columns;
+    uint32_t tokens;  /* of a bank's row, K or V */
+    uint32_t queries; /* that share a row: as the global buffer and the accumulators hold */
+} pimattn_i_local;
+
+static bool pimattn_i_is_flash(const pimattn_tier *t)
+{
+    return t->device.flash_page_bytes != 0;
+}
+
+static pimattn_status pimattn_i_local_init(pimattn_i_local *l, const pimattn_tier *t,
+                                           const pimattn_shape *shape, pimhw_cause *why)
+{
+    memset(l, 0, sizeof *l);
+    l->shape = *shape;
+    pimattn_shape *s = &l->shape;
+    pimattn_status status = pimattn_i_shape_check(s, why);
+    if (status != PIMATTN_OK) return status;
+    if (pimhw_config_check(&t->device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
+    if (t->n_devices == 0) return pimattn_i_shape_fault(why, "n_devices", 0, "1 or more");
+    if (s->v_in_k) return pimattn_i_shape_fault(why, "shape.v_in_k", 1, "0: units read K and V");
+    if (pimattn_i_is_flash(t)) return PIMATTN_OK;
+    uint32_t lanes = pimhw_config_lanes(&t->device), row = pimhw_config_columns(&t->device);
+    uint32_t inputs = pimhw_config_in_region(&t->device);
+    uint32_t most = (uint32_t)pimattn_i_min(inputs, row);
+    l->k_columns = (uint32_t)pimattn_i_ceil_div(s->head_dim, lanes);
+    l->v_columns = (uint32_t)pimattn_i_ceil_div(s->head_dim_v, lanes);
+    uint32_t widest = (uint32_t)pimattn_i_max(l->k_columns, l->v_columns);
+    if (widest > most) {
+        pimhw_cause_write(why,
+                          "shape.head_dim or head_dim_v takes %u columns; a unit's buffer and "
+                          "a row of its bank hold %u (in_entries, row_bytes)",
+                          (uint64_t)widest, (uint64_t)most);
+        return PIMATTN_ERR_CONFIG;
+    }
+    l->tokens = row / widest;
+    l->queries = (uint32_t)pimattn_i_min(inputs / l->k_columns, pimhw_config_outs(&t->device));
+    return PIMATTN_OK;
+}
+
+/* MACs of a row of K (space 0) or of V: all its tokens, for each of them all queries. */
+static void pimattn_i_lower_local(pimattn_i_writer *w, const pimattn_i_local *l, uint32_t banks,
+                                  uint32_t block, uint32_t row, uint32_t space)
+{
+    uint32_t columns = space == 0 ? l->k_columns : l->v_columns;
+    pimhw_tail left = pimattn_i_tail(PIMATTN_I_TOKENS, 0, banks, 1);
+    pimattn_i_step(left.step, row, (uint64_t)l->tokens * banks);
+    uint32_t slot = pimattn_i_loop_tail(w, l->tokens, &left);
+    pimhw_tail queries = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, 1);
+    pimattn_i_step(queries.step, block, l->queries);
+    uint32_t query = pimattn_i_loop_tail(w, l->queries, &queries);
+    pimattn_i_operands o = pimattn_i_no_operands();
+    o.op_size = pimattn_i_operand(columns);
+    pimattn_i_step(o.row.step, row, 1);
+    pimattn_i_step(o.column.step, slot, columns);
+    if (space == 0) pimattn_i_step(o.tile.step, query, columns);
+    pimattn_i_step(o.out.step, query, 1);
+    pimattn_i_write(w, PIMHW_MAC_ABK, 0, space, &o);
+    pimattn_i_end(w, query);
+    pimattn_i_end(w, slot);
+}
+
+/* A query block's inputs, rows, and its sums: o and one more column of (m, l). */
+static void pimattn_i_lower_locals(pimattn_i_writer *w, const pimattn_i_local *l, uint32_t banks)
+{
+    pimhw_tail blocks = pimattn_i_tail(PIMATTN_I_QUERIES, 0, l->queries, 1);
+    pimhw_tail rows = pimattn_i_tail(PIMATTN_I_TOKENS, 0, (uint64_t)banks * l->tokens, 1);
+    pimhw_tail input = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, l->k_columns);
+    pimhw_tail queries = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, 1);
+    pimattn_i_operands o = pimattn_i_no_operands();
+    uint32_t block = pimattn_i_loop_tail(w, UINT64_MAX, &blocks);
+    pimattn_i_step(input.step, block, l->queries);
+    pimattn_i_step(queries.step, block, l->queries);
+    o.op_size = pimattn_i_operand((uint64_t)l->queries * l->k_columns);
+    pimattn_i_limit(w, &o.op_size, &input);
+    pimattn_i_step(o.gpr.step, block, (uint64_t)l->queries * l->k_columns);
+    pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
+    uint32_t row = pimattn_i_loop_tail(w, UINT64_MAX, &rows);
+    pimattn_i_lower_local(w, l, banks, block, row, 0);
+    pimattn_i_lower_local(w, l, banks, block, row, 1);
+    pimattn_i_end(w, row);
+    uint32_t query = pimattn_i_loop_tail(w, l->queries, &queries);
+    uint32_t column = pimattn_i_loop_times(w, (uint64_t)l->v_columns + 1);
+    o = pimattn_i_no_operands();
+    pimattn_i_step(o.out.step, query, 1);
+    pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
+    pimattn_i_end(w, column);
+    pimattn_i_end(w, query);
+    pimattn_i_end(w, block);
+}
+
+PIMATTN_API pimattn_status pimattn_tier_lower(const pimattn_tier *tier, const pimattn_shape *shape,
+                                              pimhw_program *program, pimhw_cause *why)
+{
+    pimattn_i_local l;
+    pimattn_i_writer w;
+    if (!tier || !shape || !program) return PIMATTN_ERR_ARGUMENT;
+    pimattn_status status = pimattn_i_local_init(&l, tier, shape, why);
+    if (status != PIMATTN_OK) return status;
+    if (pimattn_i_is_flash(tier))
+        return pimattn_i_shape_fault(why, "flash_page_bytes", tier->device.flash_page_bytes,
+                                     "0: flash takes no program");
+    pimhw_program_init(program);
+    memset(&w, 0, sizeof w);
+    w.program = program;
+    w.level = 1;
+    w.mask = 1;
+    pimattn_i_structure(&w, PIMHW_LIST, 0);
+    pimattn_i_structure(&w, PIMHW_BLOCK, 0);
+    pimattn_i_lower_locals(&w, &l, tier->device.n_group_banks);
+    pimhw_program_end(program);
+    pimhw_program_end(program);
+    return pimhw_program_check(program, &tier->device, why) == PIMHW_OK ? PIMATTN_OK
+                                                                        : PIMATTN_ERR_DEVICE;
+}
+
+PIMATTN_API uint64_t pimattn_reduction_ps(const pimhw_config *device, uint32_t head_dim_v,
+                                          uint64_t n_partials)
+{
+    if (!device || !device->unit_MHz || !device->reduction_lanes) return 0;
+    uint64_t steps = pimattn_i_ceil_div(head_dim_v, device->reduction_lanes);
+    uint64_t clocks = pimattn_i_mul(steps, pimattn_i_add(n_partials, 1));
+    return pimattn_i_mul(clocks, 1000000) / device->unit_MHz;
+}
+
+/* Whether bank groups merge; else each bank's partial leaves the device. */
+static bool pimattn_i_reduces(const pimattn_tier *t)
+{
+    return t->device.unit_MHz && t->device.reduction_lanes && t->device.reduction_units;
+}
+
+/* Units that share a bank group; of flash, a channel. */
+static uint64_t pimattn_i_group_units(const pimattn_tier *t)
+{
+    if (!pimattn_i_is_flash(t)) return t->device.n_group_banks;
+    return pimattn_i_max(1, t->device.flash_units / t->device.n_channels);
+}
+
+/* Softmax of the rows of a load that opening the next row does not hide. */
+static double pimattn_i_softmax_ns(const pimhw_config *c, const pimattn_i_local *l,
+                                   const pimattn_tier_load *load)
+{
+    uint64_t hidden = (uint64_t)c->tRTP + c->tRP + c->tRCD_MAC, rows = 0;
+    bool no_rows = c->controller == PIMHW_STATIC_GAPS && c->row_opening == PIMHW_ROW_HIDDEN;
+    if (no_rows) hidden = 0;
+    if (c->softmax_ck <= hidden) return 0;
+    for (size_t i = 0; i < load->n_blocks; i++)
+        rows += pimattn_i_ceil_div(load->blocks[i], (uint64_t)c->n_group_banks * l->tokens);
+    rows = pimattn_i_mul(rows, pimattn_i_ceil_div(load->n_queries, l->queries));
+    return (double)rows * (double)(c->softmax_ck - hidden) * c->tCK_ps / 1e3;
+}
+
+/* The program on one channel: once, and for its share of refreshes as often as 16 tREFI take. */
+static pimattn_status pimattn_i_program_time(pimattn_tier_reading *r, const pimattn_tier *t,
+                                             const pimattn_shape *s, pimhw_request *request,
+                                             pimhw_cause *why)
+{
+    pimhw_program program;
+    pimhw_readings row;
+    pimhw_device *device;
+    pimattn_tier one = *t;
+    one.device.n_channels = 1;
+    pimattn_status status = pimattn_tier_lower(&one, s, &program, why);
+    if (status != PIMATTN_OK) return status;
+    pimhw_status made = pimhw_device_create(&device, &one.device, why);
+    if (made != PIMHW_OK) return made == PIMHW_ERR_MEMORY ? PIMATTN_ERR_MEMORY : PIMATTN_ERR_DEVICE;
+    bool timed = pimhw_device_time(device, &r->device, &program, request, NULL, why) == PIMHW_OK;
+    uint64_t most = 16 * (uint64_t)t->device.tREFI;
+    r->program_ns = timed ? r->device.ns : 0;
+    if (timed && t->device.refresh && r->device.cycles > 0 && r->device.cycles < most) {
+        request->repeats = (uint32_t)pimattn_i_ceil_div(most, r->device.cycles);
+        timed = pimhw_device_time(device, &row, &program, request, NULL, why) == PIMHW_OK;
+        if (timed) r->program_ns = row.ns / request->repeats;
+    }
+    pimhw_device_destroy(device);
+    return timed ? PIMATTN_OK : PIMATTN_ERR_DEVICE;
+}
+
+/* A DRAM's local attention: its request, the program, softmax beyond it, energy of the tier. */
+static pimattn_status pimattn_i_dram_time(pimattn_tier_reading *r, const pimattn_tier *t,
+                                          const pimattn_shape *s, const pimattn_tier_load *load,
+                                          const pimattn_i_local *l, pimhw_cause *why)
+{
+    pimhw_request request;
+    pimhw_allocator a = t->device.allocator.alloc ? t->device.allocator : pimhw_allocator_default();
+    uint64_t bytes = pimattn_i_mul(load->n_blocks, sizeof(pimhw_block)), rows = 0;
+    uint64_t row_tokens = (uint64_t)t->device.n_group_banks * l->tokens;
+    double tokens = 0;
+    pimhw_block *blocks = (pimhw_block *)pimattn_i_alloc(&a, bytes, 64);
+    if (!blocks) {
+        pimhw_cause_write(why, "no memory for %u blocks of a tier", (uint64_t)load->n_blocks);
+        return PIMATTN_ERR_MEMORY;
+    }
+    memset(blocks, 0, (size_t)bytes);
+    for (size_t i = 0; i < load->n_blocks; i++)
+        rows = pimattn_i_max(rows, pimattn_i_ceil_div(load->blocks[i], row_tokens));
+    for (size_t i = 0; i < load->n_blocks; i++) {
+        blocks[i].rest[PIMATTN_I_TOKENS - 1] = load->blocks[i];
+        blocks[i].rest[PIMATTN_I_QUERIES - 1] = load->n_queries;
+        blocks[i].row_base[1] = (uint32_t)rows;
+        tokens += (double)load->blocks[i] * t->device.n_bank_groups;
+    }
+    memset(&request, 0, sizeof request);
+    request.blocks = blocks;
+    request.n_blocks = (uint32_t)load->n_blocks;
+    pimattn_status status = pimattn_i_program_time(r, t, s, &request, why);
+    pimattn_i_release(&a, blocks, bytes);
+    r->softmax_ns = pimattn_i_softmax_ns(&t->device, l, load);
+    r->program_ns += r->softmax_ns;
+    r->energy_pJ = r->device.total_pJ * (double)load->tokens / tokens;
+    return status;
+}
+
+/* Flash: pages of the fullest channel, or the controller's units if they take longer. */
+static void pimattn_i_flash_time(pimattn_tier_reading *r, const pimattn_tier *t,
+                                 const pimattn_shape *s, const pimattn_tier_load *load)
+{
+    const pimhw_config *c = &t->device;
+    double macs =
+        (double)load->device_tokens * load->n_queries * ((double)s->head_dim + s->head_dim_v);
+    double rate = (double)c->flash_units * pimhw_config_lanes(c) * c->unit_MHz; /* per us */
+    double units_ns = rate > 0 ? macs / rate * 1e3 : 0;
+    r->program_ns = (double)pimhw_flash_read_ps(c, load->channel_pages) / 1e3;
+    r->read_bytes = pimattn_i_mul(load->pages, c->flash_page_bytes);
+    if (units_ns > r->program_ns) r->program_ns = units_ns;
+}
+
+/* Partials that leave devices. */
+static uint64_t pimattn_i_outputs(const pimattn_tier *t, const pimattn_tier_load *load)
+{
+    if (pimattn_i_reduces(t)) return load->device_outputs;
+    return pimattn_i_mul(load->groups, pimattn_i_group_units(t));
+}
+
+/* What leaves and reaches devices and bank groups. */
+static void pimattn_i_tier_traffic(pimattn_tier_reading *r, const pimattn_tier *t,
+                                   const pimattn_shape *s, const pimattn_tier_load *load)
+{
+    uint64_t element = t->device.element_bytes, q = load->n_queries;
+    uint64_t dk = s->head_dim, partial = (uint64_t)s->head_dim_v + 2;
+    uint64_t groups = pimattn_i_mul(load->groups, q * element);
+    uint64_t units = pimattn_i_group_units(t);
+    r->kv_bytes = pimattn_i_mul(load->tokens, (dk + s->head_dim_v) * element);
+    if (!pimattn_i_is_flash(t)) r->read_bytes = r->kv_bytes;
+    r->bare_bytes = pimattn_i_mul(groups, dk + units * partial);
+    r->group_bytes = pimattn_i_reduces(t) ? pimattn_i_mul(groups, dk + partial) : r->bare_bytes;
+    r->link_bytes =
+        pimattn_i_add(pimattn_i_mul(load->device_outputs, q * dk * element),
+                      pimattn_i_mul(pimattn_i_outputs(t, load), q * partial * sizeof(float)));
+}
+
+enum { PIMATTN_I_STAGES = 5 }; /* q in, local attention, bank group, device, partials out */
+
+/* What a block takes in each stage but the local one, which depends on its tokens. */
+static void pimattn_i_stages(double *ns, const pimattn_tier *t, const pimattn_shape *s,
+                             const pimattn_tier_load *load)
+{
+    const pimhw_config *c = &t->device;
+    double q = load->n_queries, n = (double)load->n_blocks, link = c->link_MBps / 1e3;
+    double blocks = (double)load->device_blocks, units = (double)pimattn_i_group_units(t);
+    double partials = (double)load->device_groups * (pimattn_i_reduces(t) ? 1 : units);
+    bool reduces = pimattn_i_reduces(t);
+    double out = reduces ? blocks : partials;
+    double merge_ns = (double)pimattn_reduction_ps(c, s->head_dim_v, 0) / 1e3;
+    memset(ns, 0, PIMATTN_I_STAGES * sizeof *ns);
+    ns[0] = blocks * q * s->head_dim * c->element_bytes / link / n;
+    if (reduces) {
+        ns[2] = q * (units + 1) * merge_ns;
+        ns[3] = q * (partials + blocks) * merge_ns / c->reduction_units / n;
+    }
+    ns[4] = out * q * (s->head_dim_v + 2.0) * sizeof(float) / link / n;
+}
+
+/* Blocks one after the other through the stages: each waits for its block and for its stage. */
+static void pimattn_i_tier_pipe(pimattn_tier_reading *r, const pimattn_tier_load *load,
+                                double *stage_ns)
+{
+    double end[PIMATTN_I_STAGES] = {0}, tokens = 0, n = (double)load->n_blocks;
+    for (size_t i = 0; i < load->n_blocks; i++)
+        tokens += (double)load->blocks[i];
+    for (size_t i = 0; i < load->n_blocks; i++) {
+        stage_ns[1] = r->local_ns * ((double)load->blocks[i] / tokens);
+        for (int k = 0; k < PIMATTN_I_STAGES; k++) {
+            if (k > 0 && end[k - 1] > end[k]) end[k] = end[k - 1];
+            end[k] += stage_ns[k];
+        }
+    }
+    r->reduce_work_ns = n * (stage_ns[2] + stage_ns[3]);
+    r->link_work_ns = n * (stage_ns[0] + stage_ns[4]);
+    r->input_ns = end[1] > r->local_ns ? end[1] - r->local_ns : 0;
+    r->reduce_ns = end[3] - end[1];
+    r->link_ns = end[4] - end[3];
+    r->ns = r->local_ns + r->input_ns + r->reduce_ns + r->link_ns;
+}
+
+/* Judges a load: tokens in its blocks, not too many of them. */
+static pimattn_status pimattn_i_load_check(const pimattn_tier_load *load, pimhw_cause *why)
+{
+    if (load->n_queries == 0 || load->n_queries > 65535)
+        return pimattn_i_shape_fault(why, "load.n_queries", load->n_queries, "1 to 65535");
+    if (load->n_blocks > UINT32_MAX / 2 || (load->n_blocks > 0 && !load->blocks))
+        return pimattn_i_shape_fault(why, "load.n_blocks", load->n_blocks, "as blocks are");
+    for (size_t i = 0; i < load->n_blocks; i++)
+        if (load->blocks[i] == 0 || load->blocks[i] > UINT32_MAX / 2)
+            return pimattn_i_shape_fault(why, "tokens of a block", load->blocks[i], "1 to 2^31");
+    return PIMATTN_OK;
+}
+
+PIMATTN_API pimattn_status pimattn_tier_time(pimattn_tier_reading *reading,
+                                             const pimattn_tier *tier, const pimattn_shape *shape,
+                                             const pimattn_tier_load *load, pimhw_cause *why)
+{
+    pimattn_i_local l;
+    pimattn_tier_reading r;
+    double stage_ns[PIMATTN_I_STAGES];
+    if (!reading || !tier || !shape || !load) return PIMATTN_ERR_ARGUMENT;
+    pimattn_status status = pimattn_i_local_init(&l, tier, shape, why);
+    if (status == PIMATTN_OK) status = pimattn_i_load_check(load, why);
+    if (status != PIMATTN_OK) return status;
+    memset(&r, 0, sizeof r);
+    if (load->n_blocks > 0) {
+        if (pimattn_i_is_flash(tier))
+            pimattn_i_flash_time(&r, tier, &l.shape, load);
+        else
+            status = pimattn_i_dram_time(&r, tier, &l.shape, load, &l, why);
+        if (status != PIMATTN_OK) return status;
+        double flops =
+            2.0 * (double)load->device_tokens * ((double)l.shape.head_dim + l.shape.head_dim_v);
+        if (load->gqa_flops) flops *= load->n_queries;
+        if (tier->device.cap_MFLOPS) r.cap_ns = flops * 1e3 / tier->device.cap_MFLOPS;
+        r.local_ns = r.program_ns > r.cap_ns ? r.program_ns : r.cap_ns;
+        pimattn_i_tier_traffic(&r, tier, &l.shape, load);
+        pimattn_i_stages(stage_ns, tier, &l.shape, load);
+        pimattn_i_tier_pipe(&r, load, stage_ns);
+    }
+    *reading = r;
+    return PIMATTN_OK;
+}
+
+PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
+                                             const pimattn_tier *tiers, uint32_t n_tiers,
+                                             const pimattn_shape *shape,
+                                             const pimattn_tier_load *loads, double moves_ns,
+                                             bool beside_moves, pimhw_cause *why)
+{
+    pimattn_step_reading r;
+    if (!reading || !tiers || !loads || n_tiers < 1 || n_tiers > PIMATTN_MAX_TIERS ||
+        !(moves_ns >= 0))
+        return PIMATTN_ERR_ARGUMENT;
+    memset(&r, 0, sizeof r);
+    double partials = 0;
+    for (uint32_t i = 0; i < n_tiers; i++) {
+        pimattn_status status = pimattn_tier_time(&r.tiers[i], &tiers[i], shape, &loads[i], why);
+        if (status != PIMATTN_OK) return status;
+        if (r.tiers[i].ns > r.tiers[r.slowest].ns) r.slowest = i;
+        partials += (double)pimattn_i_outputs(&tiers[i], &loads[i]) * loads[i].n_queries;
+    }
+    const pimhw_config *first = &tiers[0].device;
+    uint32_t dims = shape->head_dim_v ? shape->head_dim_v : shape->head_dim;
+    r.attention_ns = r.tiers[r.slowest].ns;
+    for (uint32_t i = 0; i < n_tiers; i++)
+        r.idle_ns[i] = r.attention_ns - r.tiers[i].ns;
+    if (pimattn_i_reduces(&tiers[0]))
+        r.merge_ns = partials * (double)pimattn_reduction_ps(first, dims, 0) / 1e3 /
+                     first->reduction_units / tiers[0].n_devices;
+    r.moves_ns = beside_moves ? moves_ns - (r.attention_ns + r.merge_ns) : moves_ns;
+    if (r.moves_ns < 0) r.moves_ns = 0;
+    r.ns = r.attention_ns + r.merge_ns + r.moves_ns;
+    *reading = r;
+    return PIMATTN_OK;
+}
+
+PIMATTN_API size_t pimattn_tier_blocks(const pimattn_shape *shape, size_t n_seqs)
+{
+    return (size_t)pimattn_i_mul(n_seqs, (uint64_t)shape->n_kv_heads + 1);
+}
+
+/* Longest first. */
+static void pimattn_i_sort_down(uint64_t *at, size_t n)
+{
+    size_t gap = 1;
+    while (gap < n / 3)
+        gap = 3 * gap + 1;
+    for (; gap > 0; gap /= 3)
+        for (size_t i = gap; i < n; i++) {
+            uint64_t value = at[i];
+            size_t j = i;
+            for (; j >= gap && at[j - gap] < value; j -= gap)
+                at[j] = at[j - gap];
+            at[j] = value;
+        }
+}
+
+/* What is dealt to channels: blocks, or for flash sequences with all their KV heads. */
+typedef struct pimattn_i_deal {
+    const pimattn_tier *tier;
+    const uint64_t *tokens; /* of sequences, longest first */
+    uint64_t n_units;
+    uint64_t seq_units; /* of a sequence */
+    uint64_t heads;     /* of a unit */
+    uint64_t channels;  /* of the tier */
+    uint64_t spread;    /* channels of a unit */
+    uint64_t groups;    /* bank groups of a channel; of flash 1 */
+} pimattn_i_deal;
+
+/*
+ * Tokens of the round-th unit of a channel; *first: no lower channel of its device has it. Units
+ * with a channel each go back and forth over channels, neighbours in different devices; others
+ * take neighbours in one device.
+ */
+static uint64_t pimattn_i_dealt(const pimattn_i_deal *d, uint64_t device, uint64_t channel,
+                                uint64_t round, bool *first)
+{
+    uint64_t at = d->spread == 1 ? channel * d->tier->n_devices + device
+                                 : device * d->tier->device.n_channels + channel;
+    uint64_t unit = at / d->spread;
+    if (round > 0) unit = round * d->channels + (round % 2 ? d->channels - 1 - at : at);
+    *first = d->spread == 1 || channel == 0 || at % d->spread == 0;
+    if (unit >= d->n_units || (d->spread > 1 && round > 0)) return 0;
+    uint64_t tokens = d->tokens[unit / d->seq_units];
+    return tokens / d->spread + (at % d->spread < tokens % d->spread);
+}
+
+/* Adds what a device has to do to the tier's load; returns its fullest channel's tokens. */
+static uint64_t pimattn_i_deal_device(const pimattn_i_deal *d, pimattn_tier_load *load,
+                                      uint64_t device, uint64_t token_bytes, bool scattered,
+                                      uint64_t *fullest)
+{
+    uint64_t tokens = 0, blocks = 0, groups = 0, most = 0;
+    uint64_t page = d->tier->device.flash_page_bytes;
+    for (uint64_t c = 0; c < d->tier->device.n_channels; c++) {
+        uint64_t sum = 0, pages = 0, share;
+        bool first;
+        for (uint64_t i = 0; (share = pimattn_i_dealt(d, device, c, i, &first)) > 0; i++) {
+            sum += pimattn_i_ceil_div(share, d->groups);
+            tokens += share * d->heads;
+            blocks += first ? d->heads : 0;
+            groups += d->heads * pimattn_i_min(share, d->groups);
+            if (page == 0) continue;
+            pages += scattered ? share * pimattn_i_ceil_div(token_bytes, page)
+                               : pimattn_i_ceil_div(share * token_bytes, page);
+        }
+        load->pages += pages;
+        load->channel_pages = pimattn_i_max(load->channel_pages, pages);
+        if (sum > most) *fullest = c, most = sum;
+    }
+    load->tokens += tokens;
+    load->groups += groups;
+    load->device_outputs += blocks;
+    load->device_tokens = pimattn_i_max(load->device_tokens, tokens);
+    load->device_groups = pimattn_i_max(load->device_groups, groups);
+    load->device_blocks = pimattn_i_max(load->device_blocks, blocks);
+    return most;
+}
+
+PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t *blocks,
+                                               const pimattn_tier *tier, const pimattn_shape *shape,
+                                               const uint64_t *tokens, size_t n_seqs,
+                                               bool scattered, pimhw_cause *why)
+{
+    pimattn_i_local l;
+    pimattn_i_deal d;
+    pimattn_tier_load to;
+    if (!load || !blocks || !tier || !shape || !tokens) return PIMATTN_ERR_ARGUMENT;
+    pimattn_status status = pimattn_i_local_init(&l, tier, shape, why);
+    if (status != PIMATTN_OK) return status;
+    for (size_t i = 0; i < n_seqs; i++)
+        if (tokens[i] > UINT32_MAX / 2)
+            return pimattn_i_shape_fault(why, "tokens of a sequence", tokens[i], "0 to 2^31");
+    bool flash = pimattn_i_is_flash(tier);
+    uint64_t token_bytes = (uint64_t)l.shape.n_kv_heads * tier->device.element_bytes *
+                           ((uint64_t)l.shape.head_dim + l.shape.head_dim_v);
+    memset(&to, 0, sizeof to);
+    memset(&d, 0, sizeof d);
+    memcpy(blocks, tokens, n_seqs * sizeof *blocks);
+    pimattn_i_sort_down(blocks, n_seqs);
+    while (n_seqs > 0 && blocks[n_seqs - 1] == 0)
+        n_seqs--;
+    d.tier = tier;
+    d.tokens = blocks;
+    d.seq_units = flash ? 1 : l.shape.n_kv_heads;
+    d.heads = l.shape.n_kv_heads / d.seq_units;
+    d.n_units = n_seqs * d.seq_units;
+    d.channels = (uint64_t)tier->n_devices * tier->device.n_channels;
+    d.spread = d.n_units ? pimattn_i_max(1, d.channels / d.n_units) : 1;
+    d.groups = flash ? 1 : tier->device.n_bank_groups;
+    uint64_t most = 0, device = 0, channel = 0, share;
+    for (uint64_t i = 0; i < tier->n_devices; i++) {
+        uint64_t fullest = 0;
+        uint64_t sum = pimattn_i_deal_device(&d, &to, i, token_bytes, scattered, &fullest);
+        if (sum > most) most = sum, device = i, channel = fullest;
+    }
+    bool first;
+    uint64_t *list = blocks + n_seqs;
+    for (uint64_t i = 0; (share = pimattn_i_dealt(&d, device, channel, i, &first)) > 0; i++)
+        for (uint64_t head = 0; head < d.heads; head++)
+            list[to.n_blocks++] = pimattn_i_ceil_div(share, d.groups);
+    to.blocks = list;
+    to.n_queries = l.shape.n_heads / l.shape.n_kv_heads;
+    *load = to;
+    return PIMATTN_OK;
+}
+
+/* Bytes of whole pages that equal runs touch. */
+static uint64_t pimattn_i_run_bytes(const pimattn_tier *t, uint64_t bytes, uint64_t n_runs)
+{
+    uint64_t page = t->device.flash_page_bytes;
+    if (page == 0 || n_runs == 0) return bytes;
+    uint64_t run = pimattn_i_ceil_div(bytes, n_runs);
+    return pimattn_i_mul(n_runs, pimattn_i_mul(pimattn_i_ceil_div(run, page), page));
+}
+
+/* Time of bytes out of a tier or into it, over all its devices and channels. */
+static double pimattn_i_stream_ns(const pimattn_tier *t, uint64_t bytes, bool write)
+{
+    const pimhw_config *c = &t->device;
+    double link_ns = (double)bytes / ((double)t->n_devices * c->link_MBps) * 1e3;
+    if (!pimattn_i_is_flash(t)) return link_ns;
+    uint64_t pages =
+        pimattn_i_ceil_div(bytes / c->flash_page_bytes, (uint64_t)t->n_devices * c->n_channels);
+    double cells_ns =
+        (double)(write ? pimhw_flash_write_ps(c, pages) : pimhw_flash_read_ps(c, pages)) / 1e3;
+    return cells_ns > link_ns ? cells_ns : link_ns;
+}
+
+PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *reading,
+                                                 const pimattn_tier *from, const pimattn_tier *to,
+                                                 const pimattn_relayout *relayout, uint64_t bytes,
+                                                 uint64_t n_runs, pimhw_cause *why)
+{
+    pimattn_relayout_reading r;
+    if (!reading || !from || !to || !relayout || (bytes > 0 && n_runs == 0))
+        return PIMATTN_ERR_ARGUMENT;
+    if (pimhw_config_check(&from->device, why) != PIMHW_OK ||
+        pimhw_config_check(&to->device, why) != PIMHW_OK)
+        return PIMATTN_ERR_CONFIG;
+    if (from->n_devices == 0 || to->n_devices == 0)
+        return pimattn_i_shape_fault(why, "n_devices", 0, "1 or more");
+    if (relayout->host_percent > 100)
+        return pimattn_i_shape_fault(why, "host_percent", relayout->host_percent, "0 to 100");
+    memset(&r, 0, sizeof r);
+    r.read_bytes = pimattn_i_run_bytes(from, bytes, n_runs);
+    r.written_bytes = pimattn_i_run_bytes(to, bytes, n_runs);
+    r.read_ns = pimattn_i_stream_ns(from, r.read_bytes, false);
+    r.write_ns = pimattn_i_stream_ns(to, r.written_bytes, true);
+    if (bytes > 0) r.start_ns = (double)n_runs * relayout->start_ns;
+    if (relayout->by_host) {
+        double slower = 100.0 / (relayout->host_percent ? relayout->host_percent : 10);
+        r.read_ns *= slower;
+        r.write_ns *= slower;
+        r.ns = r.start_ns + (r.read_ns + r.write_ns);
+    } else {
+        if (relayout->link_MBps) r.link_ns = (double)bytes * 1e3 / relayout->link_MBps;
+        double pass = r.read_ns > r.write_ns ? r.read_ns : r.write_ns;
+        r.ns = r.start_ns + (r.link_ns > pass ? r.link_ns : pass);
+    }
+    *reading = r;
+    return PIMATTN_OK;
+}
 
 /* -- where tokens lie -- */
 

@@ -107,10 +107,10 @@ static void what_a_device_has_not_has_no_source(void)
 
 int main(void)
 {
-    CHECK_RUN(pages_cross_the_channel_beside_the_next_cells);
-    CHECK_RUN(any_pages_take_what_a_walk_finds);
-    CHECK_RUN(writing_takes_tPROG);
-    CHECK_RUN(what_has_no_banks_takes_no_programs);
-    CHECK_RUN(what_a_device_has_not_has_no_source);
-    return check_done();
+    RUN(pages_cross_the_channel_beside_the_next_cells);
+    RUN(any_pages_take_what_a_walk_finds);
+    RUN(writing_takes_tPROG);
+    RUN(what_has_no_banks_takes_no_programs);
+    RUN(what_a_device_has_not_has_no_source);
+    return check_end();
 }
