@@ -1080,6 +1080,10 @@ typedef struct pimattn_tier_info {
 PIMATTN_API pimattn_status pimattn_tier_query(pimattn_engine *engine, uint32_t tier,
                                               pimattn_tier_info *info);
 
+/* What the last attend that had readings cost, tier by tier; moves since the one before count in it.
+ * NULL without tiers. */
+PIMATTN_API const pimattn_step_reading *pimattn_tier_readings(const pimattn_engine *engine);
+
 /* Ends a step, usually a token of every layer: what was active becomes the past, and counts begin
  * anew. */
 PIMATTN_API pimattn_status pimattn_tier_step(pimattn_engine *engine);
@@ -5098,9 +5102,13 @@ typedef struct pimattn_i_bin {
     uint32_t *next;            /* [n_tokens]: vacant slots of a bank group behind one another */
     uint32_t *vacant;          /* [n_groups] the first */
     uint32_t *begin;           /* [n_groups + 1] of its tokens in a table's `sorted` */
+    uint32_t *page_mark;       /* flash, [n_tokens]: the call that last read a page */
+    uint64_t *channels;        /* [2][n_groups] of a call: tokens, and pages, of each channel */
+    uint64_t *devices;         /* [3 * n_devices]: tokens, bank groups and blocks of each */
     uint64_t partials, active; /* of this step */
     pimattn_i_groups groups;
     uint64_t moves[2], moved_bytes[2]; /* of this step: to the tier before, and to the next */
+    uint64_t due[2];                   /* moves that no reading has had yet */
 } pimattn_i_bin;
 
 typedef struct pimattn_i_tiered {
@@ -5111,6 +5119,10 @@ typedef struct pimattn_i_tiered {
     pimattn_i_bin bins[PIMATTN_MAX_TIERS];
     pimattn_i_table *tables; /* [n_tables] */
     unsigned char *bounce;   /* [slot_bytes] */
+    uint64_t *blocks;        /* [max_seqs * n_kv_heads] of the slowest channel of a tier */
+    uint64_t n_blocks;
+    uint32_t mark; /* number of a call */
+    pimattn_step_reading reading;
     pimhw_cause *why;
 } pimattn_i_tiered;
 
@@ -5190,6 +5202,7 @@ static void pimattn_i_moved(pimattn_i_tiered *st, uint32_t from, uint32_t to)
     /* over tiers in between: step by step */
     for (uint32_t t = from; t != to; t = to > t ? t + 1 : t - 1) {
         st->bins[t].moves[to > t]++;
+        st->bins[t].due[to > t]++;
         st->bins[t].moved_bytes[to > t] += st->slot_bytes;
     }
 }
@@ -5356,10 +5369,15 @@ static void pimattn_i_tiered_free(pimattn_i_tiered *st, const pimhw_allocator *a
         pimattn_i_release(a, b->next, b->n_tokens * sizeof *b->next);
         pimattn_i_release(a, b->vacant, (b->groups.n_groups + 1u) * sizeof *b->vacant);
         pimattn_i_release(a, b->begin, (b->groups.n_groups + 1u) * sizeof *b->begin);
+        pimattn_i_release(a, b->page_mark, b->n_tokens * sizeof *b->page_mark);
+        pimattn_i_release(a, b->channels, 2 * (uint64_t)b->groups.n_groups * sizeof *b->channels);
+        pimattn_i_release(a, b->devices,
+                          3 * (uint64_t)st->rules.tier[i].n_devices * sizeof *b->devices);
         pimattn_i_release(a, b->groups.residents, pimattn_i_groups_bytes(b->groups.n_groups));
     }
     pimattn_i_release(a, st->tables, st->n_tables * sizeof *st->tables);
     pimattn_i_release(a, st->bounce, st->slot_bytes);
+    pimattn_i_release(a, st->blocks, st->n_blocks * st->rules.n_tiers * sizeof *st->blocks);
     pimattn_i_release(a, st, sizeof *st);
 }
 
@@ -5376,7 +5394,14 @@ static bool pimattn_i_bin_init(pimattn_i_bin *b, const pimattn_tier *t, uint64_t
     b->next = (uint32_t *)pimattn_i_alloc(a, t->n_tokens * sizeof *b->next, 64);
     b->vacant = (uint32_t *)pimattn_i_alloc(a, (n_groups + 1u) * sizeof *b->vacant, 64);
     b->begin = (uint32_t *)pimattn_i_alloc(a, (n_groups + 1u) * sizeof *b->begin, 64);
-    if (!b->bytes || !b->next || !b->vacant || !b->begin) return false;
+    b->page_mark = (uint32_t *)pimattn_i_alloc(a, t->n_tokens * sizeof *b->page_mark, 64);
+    b->channels = (uint64_t *)pimattn_i_alloc(a, 2 * (uint64_t)n_groups * sizeof *b->channels, 64);
+    b->devices =
+        (uint64_t *)pimattn_i_alloc(a, 3 * (uint64_t)t->n_devices * sizeof *b->devices, 64);
+    if (!b->bytes || !b->next || !b->vacant || !b->begin || !b->page_mark || !b->channels ||
+        !b->devices)
+        return false;
+    memset(b->page_mark, 0, (size_t)t->n_tokens * sizeof *b->page_mark);
     for (uint32_t g = 0; g < n_groups; g++)
         b->vacant[g] = (uint32_t)pimattn_i_group_begin(b, g);
     for (uint64_t i = 0; i < t->n_tokens; i++)
@@ -5414,7 +5439,8 @@ static void pimattn_i_tiers_ratio(pimattn_tiers *r)
 /* A failure leaves what there is to _tiered_free. */
 static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, const pimattn_tiers *rules,
                                               const pimhw_allocator *a, uint64_t n_tables,
-                                              uint64_t slot_bytes, pimhw_cause *why)
+                                              uint64_t n_blocks, uint64_t slot_bytes,
+                                              pimhw_cause *why)
 {
     pimattn_i_tiered *st = (pimattn_i_tiered *)pimattn_i_alloc(a, sizeof *st, 64);
     *store = st;
@@ -5425,13 +5451,16 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, const pi
         st->rules = *rules;
         st->slot_bytes = slot_bytes;
         st->n_tables = n_tables;
+        st->n_blocks = n_blocks;
         if (!st->rules.lambda) st->rules.lambda = 0.6f;
         if (st->rules.ratio[0] == 0) pimattn_i_tiers_ratio(&st->rules);
         st->bounce = (unsigned char *)pimattn_i_alloc(a, slot_bytes, 64);
         st->tables =
             (pimattn_i_table *)pimattn_i_alloc(a, pimattn_i_mul(n_tables, sizeof *st->tables), 64);
         if (st->tables) memset(st->tables, 0, (size_t)n_tables * sizeof *st->tables);
-        made = st->tables && st->bounce;
+        st->blocks = (uint64_t *)pimattn_i_alloc(
+            a, pimattn_i_mul(n_blocks, rules->n_tiers * sizeof *st->blocks), 64);
+        made = st->tables && st->bounce && st->blocks;
         for (uint32_t i = 0; made && i < rules->n_tiers; i++)
             made = pimattn_i_bin_init(&st->bins[i], &rules->tier[i], slot_bytes, a);
     }
@@ -5439,6 +5468,97 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, const pi
         pimhw_cause_write(why, "no memory for the tiers");
         return PIMATTN_ERR_MEMORY;
     }
+    return PIMATTN_OK;
+}
+
+/* Bank groups of a channel; flash counts channels. */
+static uint32_t pimattn_i_channel_groups(const pimattn_tier *t)
+{
+    return t->device.flash_page_bytes ? 1 : t->device.n_bank_groups;
+}
+
+/* Tokens of a block in the fullest bank group of a channel; begin[g] of them in group g. */
+static uint64_t pimattn_i_channel_fullest(const pimattn_i_bin *b, const pimattn_tier *t,
+                                          uint32_t channel)
+{
+    uint64_t most = 0, groups = pimattn_i_channel_groups(t), at = channel * groups;
+    for (uint64_t g = at; g < at + groups && g < b->groups.n_groups; g++)
+        most = pimattn_i_max(most, b->begin[g]);
+    return most;
+}
+
+/* Adds a block to what a tier has to do, as often as there are KV heads like it. */
+static void pimattn_i_load_add(pimattn_i_bin *b, const pimattn_tier *t, pimattn_tier_load *load,
+                               uint64_t times)
+{
+    uint32_t groups = pimattn_i_channel_groups(t), each = groups * t->device.n_channels;
+    for (uint32_t g = 0, last = UINT32_MAX; g < b->groups.n_groups; g++) {
+        uint32_t n = b->begin[g], device = g / each;
+        if (n == 0) continue;
+        uint64_t *of = b->devices + 3 * (size_t)device;
+        of[0] += n * times;
+        of[1] += times;
+        if (device != last) of[2] += times;
+        last = device;
+        load->tokens += n * times;
+        load->groups += times;
+    }
+    for (uint32_t c = 0; c * groups < b->groups.n_groups; c++)
+        b->channels[c] += times * pimattn_i_channel_fullest(b, t, c);
+}
+
+/* The slowest channel of a tier, and its fullest device. */
+static uint32_t pimattn_i_load_close(const pimattn_i_bin *b, const pimattn_tier *t,
+                                     pimattn_tier_load *load)
+{
+    uint32_t slowest = 0, n_groups = b->groups.n_groups, groups = pimattn_i_channel_groups(t);
+    for (uint32_t c = 0; c * groups < n_groups; c++) {
+        if (b->channels[c] > b->channels[slowest]) slowest = c;
+        load->pages += b->channels[n_groups + c];
+        load->channel_pages = pimattn_i_max(load->channel_pages, b->channels[n_groups + c]);
+    }
+    for (uint32_t d = 0; d < t->n_devices; d++) {
+        const uint64_t *of = b->devices + 3 * (size_t)d;
+        load->device_tokens = pimattn_i_max(load->device_tokens, of[0]);
+        load->device_groups = pimattn_i_max(load->device_groups, of[1]);
+        load->device_blocks = pimattn_i_max(load->device_blocks, of[2]);
+        load->device_outputs += of[2];
+    }
+    return slowest;
+}
+
+/* A token of flash takes part: its pages are read once for all of a call. */
+static void pimattn_i_page_read(pimattn_i_tiered *st, pimattn_i_bin *b, uint32_t page_bytes,
+                                uint32_t group, uint32_t slot)
+{
+    uint64_t begin = pimattn_i_group_begin(b, group);
+    uint64_t in_page = pimattn_i_max(1, page_bytes / st->slot_bytes);
+    uint32_t *mark = &b->page_mark[begin + (slot - begin) / in_page];
+    if (*mark == st->mark) return;
+    *mark = st->mark;
+    b->channels[b->groups.n_groups + group] += pimattn_i_ceil_div(st->slot_bytes, page_bytes);
+}
+
+/* Time of the moves that are due; they are then paid for. Ways in both directions take turns. */
+static pimattn_status pimattn_i_moves_time(pimattn_i_tiered *st, double *ns)
+{
+    pimattn_relayout how;
+    memset(&how, 0, sizeof how);
+    how.by_host = st->rules.host_path;
+    *ns = 0;
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
+        for (uint32_t way = 0; way < 2; way++) {
+            pimattn_relayout_reading r;
+            uint64_t n = st->bins[i].due[way];
+            if (n == 0) continue;
+            pimattn_status status =
+                pimattn_relayout_time(&r, &st->rules.tier[i], &st->rules.tier[way ? i + 1 : i - 1],
+                                      &how, n * st->slot_bytes, n, st->why);
+            if (status != PIMATTN_OK) return status;
+            *ns += r.ns;
+        }
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
+        memset(st->bins[i].due, 0, sizeof st->bins[i].due);
     return PIMATTN_OK;
 }
 
@@ -6345,6 +6465,7 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
     if (status == PIMATTN_OK && c.tiers) {
         uint64_t tables = pimattn_i_mul(c.max_seqs, c.shape.n_layers);
         status = pimattn_i_tiered_create(&e->tiered, c.tiers, &e->config.allocator, tables,
+                                         (uint64_t)c.max_seqs * c.shape.n_kv_heads,
                                          e->layout.page_bytes * c.shape.n_kv_heads, why);
         if (e->tiered) {
             e->tiered->why = &e->why;
@@ -8338,6 +8459,154 @@ static void pimattn_i_tier_activity(pimattn_engine *e, const pimattn_span *spans
     }
 }
 
+/* Tokens of a tile that some query of a block sees. */
+static uint32_t pimattn_i_seen(const pimattn_i_job *job, uint64_t first)
+{
+    uint32_t bits = pimattn_i_bits_between(first, job->begin, job->end) |
+                    pimattn_i_bits_between(first, job->origin, job->kept);
+    return bits ? bits & pimattn_i_chosen(job, first) : 0;
+}
+
+/* Counts what a block sees in every bank group; and of flash the pages. */
+static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job)
+{
+    pimattn_i_tiered *st = e->tiered;
+    const pimattn_i_table *table = pimattn_i_table_of(e, job->seq, e->layer);
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
+        memset(st->bins[i].begin, 0, (st->bins[i].groups.n_groups + 1u) * sizeof(uint32_t));
+    for (uint64_t first = 0; first < job->end; first += PIMATTN_I_TILE) {
+        uint32_t bits = pimattn_i_seen(job, first);
+        for (uint32_t t = 0; bits >> t; t++) {
+            if (!(bits >> t & 1)) continue;
+            const pimattn_i_token *token = &table->token[first + t];
+            pimattn_i_bin *b = &st->bins[token->tier];
+            uint32_t group = pimattn_i_group_of(b, token->slot);
+            uint32_t page_bytes = st->rules.tier[token->tier].device.flash_page_bytes;
+            b->begin[group]++;
+            if (page_bytes) pimattn_i_page_read(st, b, page_bytes, group, token->slot);
+        }
+    }
+}
+
+/* Calls back for every block of a call: all query tokens of an item, and a KV head or all alike. */
+static void pimattn_i_tier_blocks(pimattn_engine *e, const pimattn_span *spans,
+                                  void (*fn)(pimattn_engine *e, uint64_t times, void *to), void *to)
+{
+    const pimattn_shape *s = &e->config.shape;
+    uint32_t heads = e->call->choices ? s->n_kv_heads : 1;
+    pimattn_i_job job;
+    memset(&job, 0, sizeof job);
+    for (size_t i = 0; i < e->call->n_items; i++) {
+        pimattn_i_job_item(e, &job, spans, i);
+        job.n_queries = (uint32_t)job.n_tokens * (s->n_heads / s->n_kv_heads);
+        pimattn_i_job_reach(e, &job);
+        for (job.kv_head = 0; job.kv_head < heads; job.kv_head++) {
+            pimattn_i_job_choose(e, &job, i);
+            pimattn_i_tier_count(e, &job);
+            fn(e, s->n_kv_heads / heads, to);
+        }
+    }
+}
+
+static void pimattn_i_tier_load_add(pimattn_engine *e, uint64_t times, void *to)
+{
+    pimattn_i_tiered *st = e->tiered;
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
+        pimattn_i_load_add(&st->bins[i], &st->rules.tier[i], (pimattn_tier_load *)to + i, times);
+}
+
+/* A channel of a tier, whose blocks are listed. */
+typedef struct pimattn_i_channel {
+    uint32_t channel;
+    uint64_t *blocks;
+    size_t n;
+} pimattn_i_channel;
+
+static void pimattn_i_tier_list(pimattn_engine *e, uint64_t times, void *to)
+{
+    pimattn_i_channel *channel = (pimattn_i_channel *)to;
+    const pimattn_i_tiered *st = e->tiered;
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++, channel++) {
+        uint64_t n = pimattn_i_channel_fullest(&st->bins[i], &st->rules.tier[i], channel->channel);
+        for (uint64_t k = 0; n > 0 && k < times; k++)
+            channel->blocks[channel->n++] = n;
+    }
+}
+
+/* What every tier has to do in a call: what lies where decides. */
+static void pimattn_i_tier_loads(pimattn_engine *e, const pimattn_span *spans,
+                                 pimattn_tier_load *loads)
+{
+    pimattn_i_tiered *st = e->tiered;
+    const pimattn_shape *s = &e->config.shape;
+    pimattn_i_channel channels[PIMATTN_MAX_TIERS];
+    uint64_t n_queries = 0;
+    memset(loads, 0, st->rules.n_tiers * sizeof *loads);
+    st->mark++;
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
+        pimattn_i_bin *b = &st->bins[i];
+        memset(b->channels, 0, 2 * (size_t)b->groups.n_groups * sizeof *b->channels);
+        memset(b->devices, 0, 3 * (size_t)st->rules.tier[i].n_devices * sizeof *b->devices);
+    }
+    for (size_t i = 0; i < e->call->n_items; i++)
+        n_queries = pimattn_i_max(n_queries, spans[i].n_tokens);
+    pimattn_i_tier_blocks(e, spans, pimattn_i_tier_load_add, loads);
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
+        channels[i].channel = pimattn_i_load_close(&st->bins[i], &st->rules.tier[i], &loads[i]);
+        channels[i].blocks = st->blocks + i * st->n_blocks;
+        channels[i].n = 0;
+    }
+    pimattn_i_tier_blocks(e, spans, pimattn_i_tier_list, channels);
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
+        loads[i].blocks = channels[i].blocks;
+        loads[i].n_blocks = channels[i].n;
+        loads[i].n_queries = (uint32_t)n_queries * (s->n_heads / s->n_kv_heads);
+        loads[i].gqa_flops = st->rules.gqa_flops;
+    }
+}
+
+/* Times a call on the tiers. A layer of the step is as this one; in readings the slowest tier. */
+static pimattn_status pimattn_i_tier_read(pimattn_engine *e, const pimattn_span *spans,
+                                          pimattn_readings *r)
+{
+    pimattn_i_tiered *st = e->tiered;
+    const pimattn_config *c = &e->config;
+    pimattn_tier_load loads[PIMATTN_MAX_TIERS];
+    double moves_ns, tokens = 0;
+    pimattn_i_tier_loads(e, spans, loads);
+    pimattn_status status = pimattn_i_moves_time(st, &moves_ns);
+    if (status == PIMATTN_OK)
+        status = pimattn_step_time(&st->reading, st->rules.tier, st->rules.n_tiers, &c->shape,
+                                   loads, moves_ns, !st->rules.moves_wait, &e->why);
+    if (status != PIMATTN_OK) return status;
+    const pimattn_step_reading *step = &st->reading;
+    memset(r, 0, sizeof *r);
+    r->size = (uint32_t)sizeof *r;
+    r->version = 1;
+    r->device = step->tiers[step->slowest].device;
+    r->n_layers = c->shape.n_layers;
+    r->layers_timed = 1;
+    r->layer_ns = step->ns;
+    r->step_us = step->ns * r->n_layers / 1e3;
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
+        r->layer_pJ += step->tiers[i].energy_pJ;
+        r->kv_bytes += step->tiers[i].kv_bytes;
+        r->pages_used += st->bins[i].n_used * c->shape.n_kv_heads;
+        r->pages_total += st->bins[i].n_tokens * c->shape.n_kv_heads;
+    }
+    for (size_t i = 0; i < e->call->n_items; i++) {
+        r->kv_tokens += spans[i].context_tokens;
+        tokens += (double)spans[i].n_tokens;
+    }
+    r->step_pJ = r->layer_pJ * r->n_layers;
+    r->token_pJ = r->step_pJ / tokens;
+    r->average_mW = r->step_us > 0 ? r->step_pJ / r->step_us * 1e-3 : 0;
+    r->host_ns = (double)r->kv_bytes * 1e3 / c->device.host_MBps;
+    r->speedup = r->layer_ns > 0 ? r->host_ns / r->layer_ns : 0;
+    r->kernel = e->kernel->name;
+    return PIMATTN_OK;
+}
+
 /* Of every item, the tokens that its queries see of those chosen, on average over KV heads. */
 static pimattn_span *pimattn_i_spans_chosen(pimattn_engine *e, const pimattn_span *spans)
 {
@@ -8977,6 +9246,11 @@ PIMATTN_API pimattn_status pimattn_tier_query(pimattn_engine *engine, uint32_t t
     return PIMATTN_OK;
 }
 
+PIMATTN_API const pimattn_step_reading *pimattn_tier_readings(const pimattn_engine *engine)
+{
+    return engine && engine->tiered ? &engine->tiered->reading : NULL;
+}
+
 PIMATTN_API pimattn_status pimattn_tier_step(pimattn_engine *engine)
 {
     if (!engine) return PIMATTN_ERR_ARGUMENT;
@@ -9052,6 +9326,8 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer
     e->call = &filled;
     if (status == PIMATTN_OK && e->module)
         status = pimattn_i_module_attend(e, spans, readings ? &r : NULL);
+    else if (status == PIMATTN_OK && readings && e->tiered && !e->pages)
+        status = pimattn_i_tier_read(e, spans, &r);
     else if (status == PIMATTN_OK && readings)
         status = pimattn_i_read(e, call->choices ? pimattn_i_spans_chosen(e, spans) : spans,
                                 call->n_items, &r);

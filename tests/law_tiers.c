@@ -334,6 +334,43 @@ static void partials_and_tokens_of_each_tier_are_counted(void)
     plain_free(&p);
 }
 
+static void a_step_is_its_slowest_tier_and_what_nothing_hides(void)
+{
+    plain p;
+    pimattn_readings r;
+    float out[16];
+    plain_make(&p, 4, 300);
+    p.tiers.moves_wait = true;
+    plain_start(&p);
+    for (int i = 0; i < 3; i++) {
+        CHECK_U(pimattn_attend_one(p.engine, p.seq, 0, out, p.q, &r), PIMATTN_OK);
+        const pimattn_step_reading *step = pimattn_tier_readings(p.engine);
+        double most = 0, bytes = 0;
+        for (uint32_t t = 0; t < 4; t++) {
+            const pimattn_tier_reading *tier = &step->tiers[t];
+            CHECK(tier->ns == tier->local_ns + tier->input_ns + tier->reduce_ns + tier->link_ns);
+            CHECK(step->idle_ns[t] == step->attention_ns - tier->ns);
+            CHECK(tier->ns > 0);
+            most = fmax(most, tier->ns);
+            bytes += (double)tier->kv_bytes;
+        }
+        CHECK(step->attention_ns == most);
+        CHECK(step->ns == step->attention_ns + step->merge_ns + step->moves_ns);
+        CHECK(i == 0 || (step->moves_ns > 0) == (i == 1)); /* appended; moved; neither */
+        CHECK_U(bytes, 300 * 16 * 2 * 2);                  /* 2 bytes an element, K and V */
+        CHECK(r.layer_ns == step->ns);
+        if (i == 0) {
+            pimattn_swap swap = {299, 130, 0};
+            uint8_t now[300];
+            CHECK_U(pimattn_tier_places(p.engine, p.seq, 0, now, 300), PIMATTN_OK);
+            while (now[swap.up] != 1)
+                swap.up++;
+            CHECK_U(pimattn_tier_commit(p.engine, p.seq, 0, &swap, 1, NULL), PIMATTN_OK);
+        }
+    }
+    plain_free(&p);
+}
+
 /* Lets so many transfers through. */
 static bool some_fail(void *user, uint32_t from, uint32_t to, uint64_t bytes)
 {
@@ -577,6 +614,7 @@ int main(void)
     RUN(partials_of_bank_groups_keep_the_bound);
     RUN(new_tokens_push_what_matters_least);
     RUN(partials_and_tokens_of_each_tier_are_counted);
+    RUN(a_step_is_its_slowest_tier_and_what_nothing_hides);
     RUN(a_failed_transfer_loses_nothing);
     RUN(every_allocation_may_fail);
     RUN(bad_tiers_are_named);
