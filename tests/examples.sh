@@ -115,6 +115,26 @@ is_json "prefix --json" "$build/prefix" --prompt 4000 --layers 1 --json
 awk -F'"of_one_copy_and_tails": ' '{ exit !($2 + 0 >= 1 && $2 + 0 <= 1.05) }' "$scratch/out" &&
     pass || fail "prefix: $(cat "$scratch/out")"
 refuses "too many requests" "$build/prefix" --requests 1025
+
+# Speculation: exits badly where it comes to other bytes than plain decoding.
+fewer_calls() { # fewer_calls NAME: of the last JSON
+    awk -F'[:,]' '{ exit !($6 + 0 < $4 + 0 && $6 + 0 > 0) }' "$scratch/out" && pass ||
+        fail "$1: $(cat "$scratch/out")"
+}
+for seed in 1 2 3 4 5; do
+    is_json "speculate --seed $seed" "$build/speculate" --seed $seed --json
+    fewer_calls "speculate --seed $seed"
+done
+for options in '--branches 0' '--depth 0' '-n 1 -p A' '--branches 64 --depth 64' '--depth 1'; do
+    works "speculate $options" "$build/speculate" $options -p ''
+done
+works "speculate from a prompt of several calls" "$build/speculate" -p "$(printf %0150d 7)"
+refuses "speculate with a model alone" "$build/speculate" --model "$scratch/none"
+refuses "speculate with a missing model" "$build/speculate" --model "$scratch/none" --tokenizer x
+refuses "speculate with a long prompt" "$build/speculate" -n 3 -p 'much more than three'
+refuses "speculate: a prompt without pieces" "$build/speculate" -p "$(printf '\303\244')"
+refuses "speculate beyond the positions" "$build/speculate" -n 5000
+refuses "speculate without steps" "$build/speculate" -n 0
 refuses "two forms of output" "$build/predict" --json --csv
 refuses "predict with a file" "$build/predict" file
 
@@ -304,6 +324,22 @@ story once_n256 $s $t -n 256 -p "$once" --kv f16 --page-tokens 7 --partition hfp
 story dog_n256 $s $t -n 256 -p "$dog" --kv f16 --page-tokens 1 --channels 3
 text aidreams260K_dream_n100 aidreams260K.bin aidreams_tok512.bin -n 100 -p "$dream" --kv f16 \
     --partition hfp
+
+# Speculation and serving come to the same texts.
+for word in once dog; do
+    prompt=$once
+    [ $word = once ] || prompt=$dog
+    want=$data/expected_stories260K_${word}_n256.txt
+    for options in '' '--branches 1 --depth 30' '--branches 0'; do
+        works "speculate $word $options" "$build/speculate" --model "$data/$s" \
+            --tokenizer "$data/$t" -p "$prompt" $options
+        head -c "$(wc -c <"$want")" "$scratch/out" >"$scratch/text"
+        same "speculate $word $options" "$want" "$scratch/text"
+    done
+    is_json "speculate $word" "$build/speculate" --model "$data/$s" --tokenizer "$data/$t" \
+        -p "$prompt" --json
+    fewer_calls "speculate $word"
+done
 
 # The modelled device computes: its own arithmetic, fp16 lanes.
 for bits in 16 32; do
