@@ -57,6 +57,15 @@ is_json() {
     fi
 }
 
+# same NAME FILE FILE
+same() {
+    if [ -s "$2" ] && cmp -s "$2" "$3"; then
+        pass
+    else
+        fail "$1: $(diff "$2" "$3" | head -n 3)"
+    fi
+}
+
 for source in examples/*.c; do
     name=$(basename "$source" .c)
     works "$name --help" "$build/$name" --help
@@ -115,6 +124,89 @@ is_json "prefix --json" "$build/prefix" --prompt 4000 --layers 1 --json
 awk -F'"of_one_copy_and_tails": ' '{ exit !($2 + 0 >= 1 && $2 + 0 <= 1.05) }' "$scratch/out" &&
     pass || fail "prefix: $(cat "$scratch/out")"
 refuses "too many requests" "$build/prefix" --requests 1025
+
+# Speculation: exits badly where it comes to other bytes than plain decoding.
+fewer_calls() { # fewer_calls NAME: of the last JSON
+    awk -F'[:,]' '{ exit !($6 + 0 < $4 + 0 && $6 + 0 > 0) }' "$scratch/out" && pass ||
+        fail "$1: $(cat "$scratch/out")"
+}
+for seed in 1 2 3 4 5; do
+    is_json "speculate --seed $seed" "$build/speculate" --seed $seed --json
+    fewer_calls "speculate --seed $seed"
+done
+for options in '--branches 0' '--depth 0' '-n 1 -p A' '--branches 64 --depth 64' '--depth 1'; do
+    works "speculate $options" "$build/speculate" $options -p ''
+done
+works "speculate from a prompt of several calls" "$build/speculate" -p "$(printf %0150d 7)"
+refuses "speculate with a model alone" "$build/speculate" --model "$scratch/none"
+refuses "speculate with a missing model" "$build/speculate" --model "$scratch/none" --tokenizer x
+refuses "speculate with a long prompt" "$build/speculate" -n 3 -p 'much more than three'
+refuses "speculate: a prompt without pieces" "$build/speculate" -p "$(printf '\303\244')"
+refuses "speculate beyond the positions" "$build/speculate" -n 5000
+refuses "speculate without steps" "$build/speculate" -n 0
+
+# Serving: exits badly where a request has another text alone. Small pools preempt.
+texts_of() { # texts_of NAME FILE COMMAND..: its standard output
+    label=$1 file=$2
+    shift 2
+    works "$label" "$@"
+    cp "$scratch/out" "$file"
+}
+serve=$build/serve
+texts_of "serve" "$scratch/served" "$serve"
+for pool in 128 145 200 5000; do
+    for gap in 0 1 9; do
+        texts_of "serve --pool $pool --gap $gap" "$scratch/text" "$serve" --pool $pool --gap $gap \
+            --json
+        preempted=$(sed -n 's/.*"preempted": \([0-9]*\).*/\1/p' "$scratch/err")
+        same "serve --pool $pool --gap $gap" "$scratch/served" "$scratch/text"
+        [ $pool = 5000 ] && [ "$preempted" = 0 ] || [ $pool = 128 ] || [ "${preempted:-0}" -gt 0 ] &&
+            pass || fail "serve --pool $pool --gap $gap: preempted $preempted"
+    done
+done
+prompt=$(printf %0150d 7)
+works "serve prompts of several steps" "$serve" -p "$prompt" -p "$prompt" -n 200 --gap 1 --pool 320
+# saves NAME FILE OPTIONS..: a state, and nothing is printed
+saves() {
+    label=$1 file=$2
+    shift 2
+    "$serve" "$@" --quiet --save "$file" >"$scratch/out" 2>"$scratch/err" && [ -s "$file" ] &&
+        [ ! -s "$scratch/out" ] && pass || fail "$label: $(head -n 1 "$scratch/err")"
+}
+for stop in 1 30 49 53 150 400; do
+    saves "serve --stop $stop" "$scratch/state" --stop $stop
+    texts_of "serve --restore from $stop" "$scratch/text" "$serve" --restore "$scratch/state"
+    same "serve --restore from $stop" "$scratch/served" "$scratch/text"
+done
+saves "serve --stop 40" "$scratch/state" --stop 40 --pool 200
+saves "serve --stop 50 after 40" "$scratch/state2" --restore "$scratch/state" --stop 50 --pool 200
+texts_of "serve --restore from 50" "$scratch/text" "$serve" --restore "$scratch/state2" --pool 300
+same "serve --restore from 50" "$scratch/served" "$scratch/text"
+refuses "serve --restore into a small pool" "$serve" --restore "$scratch/state" --pool 130
+refuses "serve --restore by another model" "$serve" --restore "$scratch/state" --seed 2
+refuses "serve --restore with prompts" "$serve" --restore "$scratch/state" -p A
+refuses "serve --restore of no file" "$serve" --restore "$scratch/none"
+refuses "serve --restore of another file" "$serve" --restore README.md
+refuses "serve --save into nowhere" "$serve" --stop 3 --save "$scratch/none/file"
+refuses "serve --save without --stop" "$serve" --save "$scratch/text"
+refuses "serve --stop without --save" "$serve" --stop 3
+refuses "serve with a pool too small" "$serve" --pool 127
+refuses "serve with a long prompt" "$serve" -n 3
+refuses "serve with a model alone" "$serve" --model "$scratch/none"
+saves "serve of two" "$scratch/state" --stop 9 -n 20 -p A -p B --gap 1
+size=$(wc -c <"$scratch/state")
+for bytes in 0 3 4 100 200 $((size / 2)) $((size - 1)); do
+    head -c $bytes "$scratch/state" >"$scratch/bad"
+    refuses "serve --restore of $bytes bytes" "$serve" --restore "$scratch/bad"
+done
+cat "$scratch/state" "$scratch/state" >"$scratch/bad"
+refuses "serve --restore of two states" "$serve" --restore "$scratch/bad"
+for at in 0 5 9 13 17 21 25 40 60 101 160 $((size / 3)) $((size / 2)) $((size - 9)) $((size - 1)); do
+    byte=$(od -An -tu1 -j $at -N 1 "$scratch/state")
+    cp "$scratch/state" "$scratch/bad"
+    printf "\\$(printf %o $((byte ^ 1)))" | dd of="$scratch/bad" bs=1 seek=$at conv=notrunc 2>"$scratch/err"
+    refuses "serve --restore with byte $at changed" "$serve" --restore "$scratch/bad"
+done
 refuses "two forms of output" "$build/predict" --json --csv
 refuses "predict with a file" "$build/predict" file
 
@@ -142,14 +234,6 @@ judges() { # judges NAME KIND FILE
 }
 page_data() {
     sed -n "/id='data'>/,/<\/script>/p" "$1" | sed -e 1d -e '$d' >"$scratch/data.json"
-}
-# same NAME FILE FILE
-same() {
-    if [ -s "$2" ] && cmp -s "$2" "$3"; then
-        pass
-    else
-        fail "$1: $(diff "$2" "$3" | head -n 3)"
-    fi
 }
 timeline=$build/timeline line=$scratch/line
 for options in '--example fig7' '--example gemv128 --own-plans' '--tokens 1024' \
@@ -304,6 +388,38 @@ story once_n256 $s $t -n 256 -p "$once" --kv f16 --page-tokens 7 --partition hfp
 story dog_n256 $s $t -n 256 -p "$dog" --kv f16 --page-tokens 1 --channels 3
 text aidreams260K_dream_n100 aidreams260K.bin aidreams_tok512.bin -n 100 -p "$dream" --kv f16 \
     --partition hfp
+
+# Speculation and serving come to the same texts.
+for word in once dog; do
+    prompt=$once
+    [ $word = once ] || prompt=$dog
+    want=$data/expected_stories260K_${word}_n256.txt
+    for options in '' '--branches 1 --depth 30' '--branches 0'; do
+        works "speculate $word $options" "$build/speculate" --model "$data/$s" \
+            --tokenizer "$data/$t" -p "$prompt" $options
+        head -c "$(wc -c <"$want")" "$scratch/out" >"$scratch/text"
+        same "speculate $word $options" "$want" "$scratch/text"
+    done
+    is_json "speculate $word" "$build/speculate" --model "$data/$s" --tokenizer "$data/$t" \
+        -p "$prompt" --json
+    fewer_calls "speculate $word"
+done
+
+cat "$data/expected_stories260K_once_n256.txt" "$data/expected_stories260K_dog_n256.txt" >"$scratch/want"
+stories="--model $data/$s --tokenizer $data/$t"
+for pool in 256 400 512; do
+    texts_of "serve stories --pool $pool" "$scratch/text" "$serve" $stories --pool $pool -n 256 \
+        -p "$once" -p "$dog"
+    same "serve stories --pool $pool" "$scratch/want" "$scratch/text"
+done
+saves "serve stories --stop 60" "$scratch/state" $stories --pool 400 -n 256 -p "$once" -p "$dog" --stop 60
+for stop in 120 180 240; do
+    saves "serve stories --stop $stop" "$scratch/state2" $stories --pool 400 --restore "$scratch/state" \
+        --stop $stop
+    mv "$scratch/state2" "$scratch/state"
+done
+texts_of "serve stories to the end" "$scratch/text" "$serve" $stories --restore "$scratch/state"
+same "serve stories to the end" "$scratch/want" "$scratch/text"
 
 # The modelled device computes: its own arithmetic, fp16 lanes.
 for bits in 16 32; do
