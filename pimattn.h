@@ -561,6 +561,41 @@ PIMATTN_API pimattn_status pimattn_attend_pages(pimattn_engine *engine, uint32_t
                                                 pimattn_readings *readings);
 
 /*
+ * Chooses 1 / c of the tokens that the newest token's queries see, of each KV head by itself: the
+ * newest page, then the pages with the largest bounds until there are enough tokens, of equal ones
+ * the earlier. The bound of a page is the largest score, with all that the shape says, that a query
+ * of the group can have with a key whose dims lie between the least and the largest of the page's:
+ * no score that attention computes is above it, but those that overflow. It is infinite where a key
+ * of the page is not finite.
+ *
+ *   choice   bits, stride (not 0) and n_kv_heads are given; n_tokens becomes the length
+ *   bounds   [n_kv_heads]: the largest that is left out, -inf if none is; may be NULL
+ *   shape    q: [n_heads][head_dim]
+ *   units    c: 1 leaves out nothing, 8 is usual [PAM]
+ *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_DEVICE (host way only), PIMATTN_ERR_MEMORY,
+ *            PIMATTN_ERR_ARGUMENT (c is 0, a stride below the length, q not finite, no token)
+ *   memory   gives back what it takes; it reads all keys that are seen, and keeps no bounds
+ */
+PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *engine, pimattn_seq seq, uint32_t layer,
+                                            pimattn_choice *choice, float *bounds, const float *q,
+                                            uint32_t c);
+
+/* What says how much a token counts. */
+typedef enum pimattn_source {
+    PIMATTN_BY_SCORES = 0, /* exp(score - log-sum-exp), the mean over query heads */
+    PIMATTN_BY_BOUNDS      /* as if each score were its page's bound, the mean over KV heads */
+} pimattn_source;
+
+/*
+ * How much each token counts for the newest one, by what it sees: probabilities, 0 of the others.
+ * They sum to 1, less what sink logits take of scores. All NaN if a score or bound is not finite.
+ * The bits are those of the scalar kernel. Returns and shapes as of pimattn_retrieve.
+ */
+PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *engine, pimattn_seq seq,
+                                                 uint32_t layer, float *of_tokens, const float *q,
+                                                 uint32_t source);
+
+/*
  * What attention of a batch would cost, without tensors or an engine.
  *
  *   returns  PIMATTN_ERR_CONFIG, PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_MEMORY, PIMATTN_ERR_DEVICE
@@ -5943,11 +5978,11 @@ typedef struct pimattn_i_job {
     uint64_t origin;          /* .. from this position on; 0 */
     const uint64_t *mask;     /* among the query tokens, or NULL */
     const uint64_t *chosen;   /* bits of tokens before n_chosen, or NULL */
-    uint64_t n_chosen;
-    uint64_t first_row; /* of q, of the sequence's first query token */
-    uint64_t n_tokens;  /* query tokens of the sequence */
-    uint64_t tokens;    /* its length */
-    uint64_t query;     /* first query of the block: token * group + head of the group */
+    uint64_t n_chosen;        /* 0: all are chosen */
+    uint64_t first_row;       /* of q, of the sequence's first query token */
+    uint64_t n_tokens;        /* query tokens of the sequence */
+    uint64_t tokens;          /* its length */
+    uint64_t query;           /* first query of the block: token * group + head of the group */
     /* tokens that some query of the block sees: from origin to kept, and from begin to end; all
        see those from whole_begin to whole_end, and of the kept ones those before whole_end */
     uint64_t kept, begin, end, whole_begin, whole_end;
@@ -6012,7 +6047,7 @@ struct pimattn_engine {
     pimattn_i_seq *seqs;      /* [max_seqs] */
     uint64_t *tokens;         /* [max_seqs][n_layers] */
     pimattn_i_memo *memo;     /* [memo_entries] */
-    pimattn_span *spans; /* [memo_entries + 2][max_seqs]: keys of the memo, of the call, as timed */
+    pimattn_span *spans;      /* [memo_entries + 2][max_seqs]: of the memo, of a call, as timed */
     uint32_t memo_next;
     const pimattn_i_kernel *kernel;
     bool direct;               /* the kernel reads whole tiles where their rows are in order */
@@ -9370,6 +9405,277 @@ PIMATTN_API pimattn_status pimattn_attend_one(pimattn_engine *engine, pimattn_se
     call.items = &item;
     call.n_items = 1;
     return pimattn_attend(engine, layer, &call, readings);
+}
+
+/* -- which tokens count -- */
+
+/* A page, what the newest queries of a KV head see of it, and the bound of its scores. */
+typedef struct pimattn_i_candidate {
+    uint64_t page, n_tokens;
+    float bound;
+} pimattn_i_candidate;
+
+/* The newest queries of a KV head, and memory. */
+typedef struct pimattn_i_newest {
+    pimattn_i_job job;
+    pimattn_call call;
+    pimattn_item item;
+    float *low, *high, *row;    /* [head_dim] */
+    float *scores;              /* [tokens in whole tiles] */
+    pimattn_i_candidate *pages; /* all of this is one piece */
+    uint64_t bytes;
+} pimattn_i_newest;
+
+static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest *w, pimattn_seq seq,
+                                            uint32_t layer, const float *q)
+{
+    pimattn_span *span;
+    const pimattn_shape *s = &e->config.shape;
+    memset(w, 0, sizeof *w);
+    w->item.seq = seq;
+    w->item.n_tokens = 1;
+    w->call.q = q;
+    w->call.items = &w->item;
+    pimattn_status status = pimattn_i_call_spans(e, layer, &w->item, 1, &span);
+    if (status != PIMATTN_OK) return status;
+    if (e->module) {
+        pimhw_cause_write(&e->why, "which tokens count is known in the host way alone");
+        return PIMATTN_ERR_DEVICE;
+    }
+    for (size_t i = 0; i < (size_t)s->n_heads * s->head_dim; i++)
+        if (!q || !pimattn_i_finite(q[i]))
+            return pimattn_i_wrong(e, q ? "q[%u] is not finite" : "q is NULL", i);
+    e->layer = layer;
+    e->call = &w->call;
+    pimattn_i_job_item(e, &w->job, span, 0);
+    e->call = NULL;
+    w->job.n_queries = 1;
+    pimattn_i_job_reach(e, &w->job);
+    uint64_t scores = pimattn_i_up64(w->job.tokens), dim = s->head_dim;
+    uint64_t n_pages = pimattn_i_ceil_div(w->job.tokens, e->layout.page_tokens);
+    w->bytes = n_pages * sizeof *w->pages + (scores + 3 * dim) * sizeof(float);
+    w->pages = (pimattn_i_candidate *)pimattn_i_alloc(&e->config.allocator, w->bytes, 64);
+    if (!w->pages) {
+        pimhw_cause_write(&e->why, "no memory for scores of %u tokens", w->job.tokens);
+        return PIMATTN_ERR_MEMORY;
+    }
+    w->scores = (float *)(void *)(w->pages + n_pages);
+    w->low = w->scores + scores;
+    w->high = w->low + dim;
+    w->row = w->high + dim;
+    return PIMATTN_OK;
+}
+
+static bool pimattn_i_sees(const pimattn_i_job *job, uint64_t t)
+{
+    return t < job->kept ? t >= job->origin : t >= job->begin && t < job->end;
+}
+
+/* Least and largest of every dim of the keys that are seen of a page; false: one is not finite. */
+static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pimattn_i_candidate *c)
+{
+    const pimattn_shape *s = &e->config.shape;
+    const uint64_t first = c->page * e->layout.page_tokens;
+    float scale = 1.0f, *x = w->row;
+    bool finite = true;
+    c->n_tokens = 0;
+    for (uint64_t t = first; t < first + e->layout.page_tokens; t++) {
+        if (!pimattn_i_sees(&w->job, t)) continue;
+        const pimattn_i_spot spot = pimattn_i_spot_of(e, &w->job, t);
+        e->kernel->load(x, spot.k, s->k_type, s->head_dim);
+        if (s->k_type == PIMATTN_INT8) memcpy(&scale, spot.k_scale, sizeof scale);
+        for (uint32_t i = 0; s->k_type == PIMATTN_INT8 && i < s->head_dim; i++)
+            x[i] *= scale;
+        finite = finite && e->kernel->magnitude((unsigned char *)x, s->head_dim) < 0x7f800000u;
+        for (uint32_t i = 0; i < s->head_dim; i++) {
+            w->low[i] = c->n_tokens == 0 || x[i] < w->low[i] ? x[i] : w->low[i];
+            w->high[i] = c->n_tokens == 0 || x[i] > w->high[i] ? x[i] : w->high[i];
+        }
+        c->n_tokens++;
+    }
+    return finite;
+}
+
+/*
+ * The bound of a query head. A kernel rounds products, dim / 16 sums of a lane, 4 of the tree and
+ * what is scaled: each by 2^-24 of the sum of all sizes, or by half of the least number; a key of
+ * int8 was rounded above. More than twice that is added, and likewise for what follows.
+ */
+static float pimattn_i_bound(const pimattn_engine *e, const pimattn_i_newest *w, uint32_t head,
+                             uint64_t page)
+{
+    const pimattn_shape *s = &e->config.shape;
+    const float *q = w->call.q + (size_t)head * s->head_dim;
+    const double scale = (double)s->scale, cap = (double)s->soft_cap, tiny = 1.5e-45;
+    double x = 0, size = 0, bias = 0;
+    for (uint32_t i = 0; i < s->head_dim; i++) {
+        double a = scale * (double)q[i] * (double)w->low[i];
+        double b = scale * (double)q[i] * (double)w->high[i];
+        x += a > b ? a : b;
+        size += fabs(a) > fabs(b) ? fabs(a) : fabs(b);
+    }
+    x += size * (s->head_dim / 16 + 16) / (1 << 22) + (fabs(scale) * s->head_dim + 1) * tiny;
+    if (cap > 0) { /* of 10 and more it is 1 */
+        double part = x / cap;
+        x = cap * (double)pimattn_i_tanh((float)(part > 10 ? 10 : part < -10 ? -10 : part));
+    }
+    if (s->alibi_slopes) {
+        double slope = (double)s->alibi_slopes[head], own = (double)w->job.tokens - 1;
+        double first = (double)(page * e->layout.page_tokens);
+        double last = first + e->layout.page_tokens - 1;
+        bias = slope * (slope < 0 ? own - first : last < own ? own - last : 0);
+    }
+    x += (fabs(x) + fabs(bias) + cap * tiny) * 1e-6 - bias;
+    return x > (double)FLT_MAX ? HUGE_VALF : x < -(double)FLT_MAX ? -FLT_MAX : (float)x;
+}
+
+/* All pages of which a token is seen, the newest one last; *all: tokens. */
+static uint64_t pimattn_i_candidates(const pimattn_engine *e, pimattn_i_newest *w, uint64_t *all)
+{
+    const uint64_t tokens = e->layout.page_tokens, end = pimattn_i_ceil_div(w->job.tokens, tokens);
+    const uint32_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads;
+    uint64_t n = 0;
+    *all = 0;
+    for (uint64_t page = w->job.origin / tokens; page < end; page++) {
+        pimattn_i_candidate *c = &w->pages[n];
+        c->page = page;
+        bool finite = pimattn_i_extremes(e, w, c);
+        if (c->n_tokens == 0) continue;
+        c->bound = finite ? -HUGE_VALF : HUGE_VALF;
+        for (uint32_t i = 0; i < group && finite; i++) {
+            float bound = pimattn_i_bound(e, w, w->job.kv_head * group + i, page);
+            if (bound > c->bound) c->bound = bound;
+        }
+        *all += c->n_tokens;
+        n++;
+    }
+    return n;
+}
+
+/* Candidates with larger bounds, of equal ones earlier pages, to the front. */
+static void pimattn_i_rank(pimattn_i_candidate *at, uint64_t n)
+{
+    uint64_t gap = 1;
+    while (gap < n / 3)
+        gap = 3 * gap + 1;
+    for (; gap > 0; gap /= 3)
+        for (uint64_t i = gap, j; i < n; i++) {
+            const pimattn_i_candidate c = at[i];
+            for (j = i; j >= gap; j -= gap) {
+                const pimattn_i_candidate *b = &at[j - gap];
+                if (b->bound > c.bound || (b->bound == c.bound && b->page < c.page)) break;
+                at[j] = *b;
+            }
+            at[j] = c;
+        }
+}
+
+PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *engine, pimattn_seq seq, uint32_t layer,
+                                            pimattn_choice *choice, float *bounds, const float *q,
+                                            uint32_t c)
+{
+    pimattn_engine *e = engine;
+    pimattn_i_newest w;
+    uint64_t length = 0, all;
+    pimattn_status status = pimattn_seq_tokens(e, seq, layer, &length);
+    if (status != PIMATTN_OK) return status;
+    const uint32_t heads = e->config.shape.n_kv_heads;
+    const uint64_t words = pimattn_i_ceil_div(length, 64), page_tokens = e->layout.page_tokens;
+    if (c == 0) return pimattn_i_wrong(e, "c is 0: it is 1 for all tokens", 0);
+    if (!choice || !choice->bits || choice->n_kv_heads != heads || choice->stride < words)
+        return pimattn_i_wrong(e, "choice has no bits, other KV heads or a stride below %u", words);
+    status = pimattn_i_newest_init(e, &w, seq, layer, q);
+    if (status != PIMATTN_OK) return status;
+    for (w.job.kv_head = 0; w.job.kv_head < heads; w.job.kv_head++) {
+        uint64_t *bits = choice->bits + w.job.kv_head * choice->stride;
+        uint64_t n = pimattn_i_candidates(e, &w, &all), taken = 0, i = 0;
+        const pimattn_i_candidate newest = w.pages[n - 1];
+        w.pages[n - 1] = w.pages[0];
+        w.pages[0] = newest;
+        pimattn_i_rank(w.pages + 1, n - 1);
+        memset(bits, 0, (size_t)words * sizeof *bits);
+        for (; i < n && taken < pimattn_i_ceil_div(all, c); taken += w.pages[i++].n_tokens)
+            for (uint64_t t = w.pages[i].page * page_tokens, k = 0; k < page_tokens; k++)
+                if (pimattn_i_sees(&w.job, t + k))
+                    bits[(t + k) / 64] |= (uint64_t)1 << (t + k) % 64;
+        if (bounds) bounds[w.job.kv_head] = i < n ? w.pages[i].bound : -HUGE_VALF;
+    }
+    choice->n_tokens = length;
+    pimattn_i_release(&e->config.allocator, w.pages, w.bytes);
+    return PIMATTN_OK;
+}
+
+/* Scores of one query head over all tokens, -inf where none is seen; false: one is not finite. */
+static bool pimattn_i_scores(pimattn_engine *e, pimattn_i_newest *w)
+{
+    pimattn_i_hand hand;
+    bool finite = true;
+    float s[PIMATTN_I_TILE] = {0}, most;
+    e->call = &w->call;
+    pimattn_i_hand_init(&hand, e, &w->job, 0);
+    e->call = NULL;
+    for (uint64_t t = 0; t < w->job.tokens; t += PIMATTN_I_TILE) {
+        uint32_t visible = hand.tile.visible = pimattn_i_visible(e, &w->job, 0, t);
+        if (!visible) continue;
+        pimattn_i_tile_copy(&hand, t, visible);
+        pimattn_i_adjust_at(e, &w->job, t, &hand.folder.adjust);
+        finite =
+            pimattn_i_tile_scores(&hand.tile, &hand.folder.adjust, 0, hand.q, s, &most) && finite;
+        for (uint32_t k = 0; k < PIMATTN_I_TILE; k++)
+            if (visible >> k & 1) w->scores[t + k] = s[k];
+    }
+    return finite;
+}
+
+/* Of a KV head: every token's score is its page's bound. */
+static bool pimattn_i_bound_scores(const pimattn_engine *e, pimattn_i_newest *w)
+{
+    uint64_t all, n = pimattn_i_candidates(e, w, &all);
+    bool finite = true;
+    for (uint64_t i = 0; i < n; i++) {
+        finite = finite && w->pages[i].bound <= FLT_MAX;
+        for (uint64_t k = 0; k < e->layout.page_tokens; k++)
+            if (pimattn_i_sees(&w->job, w->pages[i].page * e->layout.page_tokens + k))
+                w->scores[w->pages[i].page * e->layout.page_tokens + k] = w->pages[i].bound;
+    }
+    return finite;
+}
+
+PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *engine, pimattn_seq seq,
+                                                 uint32_t layer, float *of_tokens, const float *q,
+                                                 uint32_t source)
+{
+    pimattn_engine *e = engine;
+    pimattn_i_newest w;
+    if (!e) return PIMATTN_ERR_ARGUMENT;
+    if (!of_tokens) return pimattn_i_wrong(e, "of_tokens is NULL", 0);
+    if (source > PIMATTN_BY_BOUNDS) return pimattn_i_wrong(e, "source %u is not 0 or 1", source);
+    pimattn_status status = pimattn_i_newest_init(e, &w, seq, layer, q);
+    if (status != PIMATTN_OK) return status;
+    const pimattn_shape *s = &e->config.shape;
+    const bool bounds = source == PIMATTN_BY_BOUNDS;
+    const uint32_t n = bounds ? s->n_kv_heads : s->n_heads, group = n / s->n_kv_heads;
+    memset(of_tokens, 0, (size_t)w.job.tokens * sizeof *of_tokens);
+    for (uint32_t h = 0; h < n; h++) {
+        w.job.kv_head = h / group;
+        w.job.query = h % group;
+        for (uint64_t t = 0; t < w.job.tokens; t++)
+            w.scores[t] = pimattn_i_minus_inf();
+        bool finite = bounds ? pimattn_i_bound_scores(e, &w) : pimattn_i_scores(e, &w);
+        float most = pimattn_i_minus_inf();
+        if (s->sink_logits && !bounds) most = s->sink_logits[h];
+        for (uint64_t t = 0; t < w.job.tokens; t++)
+            if (w.scores[t] > most) most = w.scores[t];
+        double sum =
+            s->sink_logits && !bounds ? (double)pimattn_i_exp(s->sink_logits[h] - most) : 0;
+        for (uint64_t t = 0; t < w.job.tokens; t++)
+            sum += (double)(w.scores[t] = pimattn_i_exp(w.scores[t] - most));
+        if (!finite) sum = (double)pimattn_i_nan();
+        for (uint64_t t = 0; t < w.job.tokens; t++)
+            of_tokens[t] += (float)((double)w.scores[t] / (sum * n));
+    }
+    pimattn_i_release(&e->config.allocator, w.pages, w.bytes);
+    return PIMATTN_OK;
 }
 
 PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32_t layer,

@@ -111,6 +111,7 @@ static scene scene_random(check_rng *rng)
 
 static double slope_of(const pimattn_shape *s, uint32_t h)
 {
+    if (s->alibi_slopes) return (double)s->alibi_slopes[h];
     if (s->alibi_max_bias == 0) return 0;
     uint32_t n = 1u << (uint32_t)floor(log2(s->n_heads));
     double m0 = pow(2, -(double)s->alibi_max_bias / n);
@@ -559,6 +560,502 @@ static void bad_choices_are_refused(void)
     scene_free(&s);
 }
 
+/* -- pages by bounds -- */
+
+/* One query; no choice yet; sometimes a negative scale and slopes of any sign. */
+static scene scene_newest(check_rng *rng)
+{
+    scene s = scene_random(rng);
+    size_t q_row = (size_t)s.shape.n_heads * s.shape.head_dim;
+    memmove(s.q, s.q + (s.n_new - 1) * q_row, q_row * sizeof(float));
+    s.n_new = 1;
+    free(s.choice.bits);
+    s.choice = choice_new(&s.shape, s.kv.n_tokens);
+    if (rng_range(rng, 0, 3) == 0) s.shape.scale = -0.3f;
+    if (rng_range(rng, 0, 3)) return s;
+    for (uint32_t h = 0; h < s.shape.n_heads; h++)
+        s.slopes[h] = rng_float(rng, -0.1, 0.1);
+    s.shape.alibi_max_bias = 0;
+    return s;
+}
+
+/* The caller's slopes lie in the scene. */
+static const scene *scene_slopes(scene *s)
+{
+    for (uint32_t h = 0; h < s->shape.n_heads; h++)
+        if (s->slopes[h] != 0.0f) s->shape.alibi_slopes = s->slopes;
+    s->kv.shape = s->shape;
+    return s;
+}
+
+/* The bound of a page as its definition says, in float64; *n: tokens seen of it. */
+static double page_bound(const scene *s, uint32_t kv_head, uint64_t page, uint64_t *n)
+{
+    const pimattn_shape *shape = &s->shape;
+    uint32_t group = shape->n_heads / shape->n_kv_heads, dim = shape->head_dim;
+    uint64_t own = s->kv.n_tokens - 1, first = page * s->page_tokens, end = first + s->page_tokens;
+    double scale = shape->scale != 0 ? (double)shape->scale : 1 / sqrt((double)dim);
+    double most = -HUGE_VAL;
+    *n = 0;
+    for (uint64_t t = first; t < end; t++)
+        *n += in_window(shape, own, t);
+    for (uint32_t h = kv_head * group; h < (kv_head + 1) * group && *n; h++) {
+        double x = 0, slope = slope_of(shape, h);
+        for (uint32_t i = 0; i < dim; i++) {
+            double best = -HUGE_VAL;
+            for (uint64_t t = first; t < end; t++)
+                if (in_window(shape, own, t))
+                    best = fmax(best, scale * (double)s->q[h * dim + i] *
+                                          s->kv.k_kept[t * s->kv.k_row + kv_head * dim + i]);
+            x += best;
+        }
+        if (shape->soft_cap > 0) x = (double)shape->soft_cap * tanh(x / (double)shape->soft_cap);
+        double near = end - 1 < own ? (double)(own - end + 1) : 0, far = (double)(own - first);
+        most = fmax(most, x - (slope < 0 ? slope * far : slope * near));
+    }
+    return most;
+}
+
+/* Whether a choice is of whole pages, of the best ones, and of no more than it takes. */
+static void check_retrieved(const scene *s, uint32_t kv_head, uint32_t c, double left_out)
+{
+    uint64_t own = s->kv.n_tokens - 1, all = 0, taken = 0, last = 0, n,
+             newest = own / s->page_tokens;
+    double worst_taken = HUGE_VAL, best_left = -HUGE_VAL;
+    for (uint64_t page = 0; page <= newest; page++) {
+        double bound = page_bound(s, kv_head, page, &n);
+        uint64_t on = 0;
+        for (uint64_t t = page * s->page_tokens; t < (page + 1) * s->page_tokens; t++)
+            on += t <= own && chosen(&s->choice, kv_head, t);
+        CHECK(on == 0 || on == n);
+        all += n;
+        taken += on;
+        if (page == newest) CHECK(on == n);
+        if (n && on == 0) best_left = fmax(best_left, bound);
+        if (on == 0 || page == newest || bound > worst_taken) continue;
+        worst_taken = bound;
+        last = n;
+    }
+    uint64_t wanted = (all + c - 1) / c;
+    double room = 1e-4 * (1 + fabs(best_left)); /* rounding, and what is added for it */
+    CHECK(taken >= wanted && (last == 0 || taken - last < wanted));
+    CHECK(best_left <= worst_taken + room);
+    CHECK(left_out >= best_left && (all == taken || left_out <= best_left + room));
+    CHECK((all == taken) == (left_out == -HUGE_VAL));
+}
+
+/* The law: no token left out has a score above the bound that comes with the choice. */
+static void better_tokens(void)
+{
+    static const uint32_t some_c[] = {1, 2, 3, 8, 1000};
+    check_rng rng = {81};
+    uint64_t n_left = 0;
+    for (int i = 0; i < 60; i++) {
+        scene s = scene_newest(&rng);
+        scene_slopes(&s);
+        pimattn_seq seq;
+        uint32_t c = some_c[i % 5], group = s.shape.n_heads / s.shape.n_kv_heads;
+        float bounds[MOST_HEADS];
+        pimattn_engine *engine = scene_engine(&s, &seq);
+        double size;
+        memset(s.choice.bits, 0xff, s.choice.stride * sizeof(uint64_t));
+        CHECK_U(pimattn_retrieve(engine, seq, 0, &s.choice, bounds, s.q, c), PIMATTN_OK);
+        for (uint32_t h = 0; h < s.shape.n_heads; h++)
+            for (uint64_t t = 0; t < s.kv.n_tokens; t++) {
+                bool on = chosen(&s.choice, h / group, t);
+                if (!in_window(&s.shape, s.kv.n_tokens - 1, t)) {
+                    CHECK(!on);
+                } else if (!on) {
+                    n_left++;
+                    CHECK(exact_score(&s, s.kv.n_tokens - 1, h, t, &size) <=
+                          (double)bounds[h / group]);
+                }
+            }
+        for (uint32_t h = 0; h < s.shape.n_kv_heads; h++)
+            check_retrieved(&s, h, c, (double)bounds[h]);
+        pimattn_engine_destroy(engine);
+        scene_free(&s);
+    }
+    CHECK(n_left > 1000);
+}
+
+static void retrieval_misses_no_better_token(void)
+{
+    over_kernels(better_tokens);
+}
+
+/*
+ * Pages of one token: the bound of the one left out is its score, but for what is added for
+ * rounding; the log-sum-exp of that token alone is the score that attention computes. Keys and
+ * queries whose terms cancel, of any size.
+ */
+static void tight_bounds(void)
+{
+    check_rng rng = {82};
+    for (uint32_t i = 0; i < 400; i++) {
+        uint32_t dim = (uint32_t)rng_range(&rng, 1, 300);
+        pimattn_shape shape = shape_of(1, 1, 1, dim, 1);
+        shape.k_type = i % 4;
+        shape.scale = i % 3 == 0 ? -1.0f : rng_float(&rng, 0.01, 2);
+        shape.soft_cap = i % 5 == 0 ? 30.0f : 0;
+        shape.alibi_max_bias = i % 7 == 0 ? 8.0f : 0;
+        scene s = scene_new(&shape, 2, 1, &rng);
+        s.page_tokens = 1;
+        for (uint32_t d = 0; d < dim; d++) {
+            float size = (float)pow(10, rng_float(&rng, -6, 3) / 2);
+            s.q[d] *= size * (i % 11 == 0 ? 1e-30f : 1);
+            s.kv.k[d] = (d % 2 ? 1.0f : -1.0f) / size * (i % 13 == 0 ? 1e-15f : 1);
+        }
+        kv_keep(&s.kv);
+        pimattn_item item = {0, 1};
+        pimattn_engine *engine = scene_engine(&s, &item.seq);
+        float bound = 0, out, lse, size = 0;
+        CHECK_U(pimattn_retrieve(engine, item.seq, 0, &s.choice, &bound, s.q, 2), PIMATTN_OK);
+        CHECK_U(s.choice.bits[0], 2);
+        s.choice.bits[0] = 1;
+        pimattn_call call = scene_call(&s, &item, &out, &lse);
+        CHECK_U(pimattn_attend(engine, 0, &call, NULL), PIMATTN_OK);
+        for (uint32_t d = 0; d < dim; d++)
+            size += fabsf(s.q[d] * (float)s.kv.k_kept[d] * shape.scale);
+        CHECK(lse <= bound);
+        CHECK(bound - lse <= 3e-5f * (size + 1));
+        pimattn_engine_destroy(engine);
+        scene_free(&s);
+    }
+}
+
+static void bounds_hold_for_computed_scores(void)
+{
+    over_kernels(tight_bounds);
+}
+
+/* Dense attention to the byte. */
+static void all_of_the_pages_are_dense(void)
+{
+    check_rng rng = {83};
+    for (int i = 0; i < 10; i++) {
+        scene s = scene_newest(&rng);
+        scene_slopes(&s);
+        pimattn_seq seq;
+        pimattn_engine *engine = scene_engine(&s, &seq);
+        float bounds[MOST_HEADS];
+        CHECK_U(pimattn_retrieve(engine, seq, 0, &s.choice, bounds, s.q, 1), PIMATTN_OK);
+        pimattn_engine_destroy(engine);
+        CHECK_U(s.choice.n_tokens, s.kv.n_tokens);
+        for (uint32_t h = 0; h < s.shape.n_kv_heads; h++)
+            CHECK(bounds[h] == -HUGE_VALF);
+        float *some = scene_attend(&s);
+        s.choice.n_tokens = 0;
+        float *dense = scene_attend(&s);
+        CHECK_BYTES(some, dense, rows_bytes(&s));
+        free(some);
+        free(dense);
+        scene_free(&s);
+    }
+}
+
+/* What a sequence retrieves, and its probabilities by bounds, are those of a new one like it. */
+static void check_like_new(pimattn_engine *engine, pimattn_seq seq, scene *s, uint64_t n)
+{
+    pimattn_engine *fresh = engine_new(pimattn_engine_config(engine));
+    pimattn_seq like;
+    float bounds[2][2];
+    pimattn_choice a = choice_new(&s->shape, n), b = choice_new(&s->shape, n);
+    float *x = (float *)check_alloc(2 * n, sizeof(float));
+    CHECK_U(pimattn_seq_create(fresh, &like), PIMATTN_OK);
+    CHECK_U(kv_append(fresh, like, 0, &s->kv, 0, n), PIMATTN_OK);
+    CHECK_U(pimattn_retrieve(engine, seq, 0, &a, bounds[0], s->q, 4), PIMATTN_OK);
+    CHECK_U(pimattn_retrieve(fresh, like, 0, &b, bounds[1], s->q, 4), PIMATTN_OK);
+    CHECK_U(pimattn_probabilities(engine, seq, 0, x, s->q, PIMATTN_BY_BOUNDS), PIMATTN_OK);
+    CHECK_U(pimattn_probabilities(fresh, like, 0, x + n, s->q, PIMATTN_BY_BOUNDS), PIMATTN_OK);
+    CHECK_BYTES(a.bits, b.bits, a.stride * 2 * sizeof(uint64_t));
+    CHECK_BYTES(bounds[0], bounds[1], sizeof bounds[0]);
+    CHECK_BYTES(x, x + n, n * sizeof(float));
+    pimattn_engine_destroy(fresh);
+    free(a.bits);
+    free(b.bits);
+    free(x);
+}
+
+/* Through truncation, a fork that goes on, other pages, memory and back, each time over old rows. */
+static void bounds_follow_the_tokens(void)
+{
+    enum { TOKENS = 300, PAGE = 16 };
+    check_rng rng = {84};
+    pimattn_shape shape = shape_of(1, 4, 2, 32, 0);
+    scene s = scene_new(&shape, TOKENS, 1, &rng), other = scene_new(&shape, TOKENS, 1, &rng);
+    s.page_tokens = other.page_tokens = PAGE;
+    pimattn_seq seq, first, child, back;
+    pimattn_engine *engine = scene_engine(&s, &first);
+    size_t n_back;
+    uint64_t bytes = 0, moved = 0;
+    check_like_new(engine, first, &s, TOKENS);
+    for (int i = 0; i < 15; i++) /* more than a slab, so that compaction moves those behind */
+        CHECK_U(kv_append(engine, first, 0, &other.kv, 0, TOKENS), PIMATTN_OK);
+    CHECK_U(pimattn_seq_create(engine, &seq), PIMATTN_OK);
+    CHECK_U(kv_append(engine, seq, 0, &other.kv, 0, TOKENS), PIMATTN_OK);
+    check_like_new(engine, seq, &other, TOKENS);
+    CHECK_U(pimattn_seq_truncate(engine, seq, 0), PIMATTN_OK);
+    CHECK_U(kv_append(engine, seq, 0, &s.kv, 0, 250), PIMATTN_OK);
+    CHECK_U(pimattn_seq_fork(engine, &child, seq), PIMATTN_OK);
+    CHECK_U(kv_append(engine, child, 0, &s.kv, 250, 50), PIMATTN_OK);
+    check_like_new(engine, child, &s, TOKENS);
+    CHECK_U(pimattn_seq_truncate(engine, child, 200), PIMATTN_OK);
+    CHECK_U(kv_append(engine, child, 0, &s.kv, 200, 5), PIMATTN_OK);
+    check_like_new(engine, seq, &s, 250);
+    check_like_new(engine, child, &s, 205);
+    CHECK_U(pimattn_seq_free(engine, first), PIMATTN_OK);
+    CHECK_U(pimattn_cache_compact(engine, &moved), PIMATTN_OK);
+    CHECK(moved > 0);
+    check_like_new(engine, seq, &s, 250);
+    CHECK_U(pimattn_save(engine, &child, 1, NULL, &bytes), PIMATTN_OK);
+    pimattn_stream stream = {check_alloc(bytes, 1), bytes, NULL, NULL, NULL};
+    CHECK_U(pimattn_save(engine, &child, 1, &stream, NULL), PIMATTN_OK);
+    CHECK_U(pimattn_restore(engine, &back, 1, &n_back, &stream), PIMATTN_OK);
+    check_like_new(engine, back, &s, 205);
+    CHECK_U(pimattn_seq_swap_out(engine, child, stream.memory, bytes, NULL), PIMATTN_OK);
+    CHECK_U(pimattn_retrieve(engine, child, 0, &s.choice, NULL, s.q, 4), PIMATTN_ERR_SEQ);
+    CHECK_U(pimattn_seq_swap_in(engine, child, stream.memory, bytes, NULL), PIMATTN_OK);
+    check_like_new(engine, child, &s, 205);
+    pimattn_engine_destroy(engine);
+    free(stream.memory);
+    scene_free(&s);
+    scene_free(&other);
+}
+
+/* Tokens before the first kept one have no bytes any more. */
+static void tokens_that_are_gone_are_not_chosen(void)
+{
+    check_rng rng = {85};
+    pimattn_shape shape = shape_of(1, 2, 1, 16, 0);
+    scene s = scene_new(&shape, 500, 1, &rng);
+    s.page_tokens = 64;
+    pimattn_seq seq;
+    pimattn_engine *engine = scene_engine(&s, &seq);
+    float *p = (float *)check_alloc(500, sizeof(float));
+    double sum = 0;
+    CHECK_U(pimattn_seq_keep(engine, seq, 100, 500), PIMATTN_OK);
+    CHECK_U(pimattn_retrieve(engine, seq, 0, &s.choice, NULL, s.q, 1), PIMATTN_OK);
+    for (uint64_t t = 0; t < 500; t++)
+        CHECK(chosen(&s.choice, 0, t) == (t >= 100));
+    for (uint32_t source = 0; source < 2; source++, sum = 0) {
+        CHECK_U(pimattn_probabilities(engine, seq, 0, p, s.q, source), PIMATTN_OK);
+        for (uint64_t t = 0; t < 500; t++) {
+            CHECK(t >= 100 || p[t] == 0.0f);
+            sum += (double)p[t];
+        }
+        CHECK_NEAR(sum, 1, 1e-5);
+    }
+    pimattn_engine_destroy(engine);
+    free(p);
+    scene_free(&s);
+}
+
+static void keys_that_are_not_finite_come_first(void)
+{
+    check_rng rng = {86};
+    pimattn_shape shape = shape_of(1, 2, 2, 16, 0);
+    scene s = scene_new(&shape, 200, 1, &rng);
+    s.page_tokens = 10;
+    s.kv.k[57 * 32 + 3] = bits_float(NAN_BITS);
+    s.kv.k[123 * 32 + 5] = -HUGE_VALF;
+    s.kv.k[31 * 32 + 16] = HUGE_VALF;
+    pimattn_seq seq;
+    pimattn_engine *engine = scene_engine(&s, &seq);
+    float bounds[2], p[200];
+    CHECK_U(pimattn_retrieve(engine, seq, 0, &s.choice, bounds, s.q, 10), PIMATTN_OK);
+    CHECK(chosen(&s.choice, 0, 57) && chosen(&s.choice, 1, 31)); /* and the newest: 20 tokens */
+    CHECK(bounds[0] == HUGE_VALF && isfinite(bounds[1]));
+    for (uint32_t source = 0; source < 2; source++) {
+        CHECK_U(pimattn_probabilities(engine, seq, 0, p, s.q, source), PIMATTN_OK);
+        CHECK(isnan(p[0]) && isnan(p[199]));
+    }
+    pimattn_engine_destroy(engine);
+    scene_free(&s);
+}
+
+/* -- how much tokens count -- */
+
+static void probabilities(void)
+{
+    check_rng rng = {87};
+    for (int i = 0; i < 40; i++) {
+        scene s = scene_newest(&rng);
+        scene_slopes(&s);
+        pimattn_seq seq;
+        float logits[MOST_HEADS];
+        uint64_t n = s.kv.n_tokens;
+        for (uint32_t h = 0; h < s.shape.n_heads; h++)
+            logits[h] = rng_float(&rng, -1, 3);
+        if (i % 4 == 0) s.shape.sink_logits = logits;
+        s.choice.n_tokens = 0; /* all */
+        pimattn_engine *engine = scene_engine(&s, &seq);
+        float *p = (float *)check_alloc(n, sizeof(float));
+        double *exact = (double *)check_alloc(n, sizeof(double)), sum = 0, size, worst = 0;
+        double *want = (double *)check_alloc(n, sizeof(double)), want_sum = 0, its;
+        for (uint32_t h = 0; h < s.shape.n_heads; h++) {
+            exact_weights(&s, 0, h, exact, &size);
+            worst = fmax(worst, size);
+            double own = exact_score(&s, n - 1, h, n - 1, &its), sink = 1;
+            if (s.shape.sink_logits) sink += exact[n - 1] * exp((double)logits[h] - own);
+            for (uint64_t t = 0; t < n; t++)
+                want[t] += exact[t] / sink / s.shape.n_heads;
+        }
+        CHECK_U(pimattn_probabilities(engine, seq, 0, p, s.q, PIMATTN_BY_SCORES), PIMATTN_OK);
+        for (uint64_t t = 0; t < n; t++) {
+            CHECK_NEAR(p[t], want[t], 2e-6 + 4e-7 * worst);
+            sum += (double)p[t];
+            want_sum += want[t];
+        }
+        CHECK_NEAR(sum, want_sum, 2e-6 + 4e-7 * worst);
+        pimattn_engine_destroy(engine);
+        free(p);
+        free(exact);
+        free(want);
+        scene_free(&s);
+    }
+}
+
+static void probabilities_equal_float64(void)
+{
+    over_kernels(probabilities);
+}
+
+static void probabilities_by_bounds_equal_float64(void)
+{
+    check_rng rng = {88};
+    for (int i = 0; i < 30; i++) {
+        scene s = scene_newest(&rng);
+        scene_slopes(&s);
+        pimattn_seq seq;
+        uint64_t length = s.kv.n_tokens, n;
+        pimattn_engine *engine = scene_engine(&s, &seq);
+        float *p = (float *)check_alloc(length, sizeof(float));
+        double *want = (double *)check_alloc(length, sizeof(double)), total = 0;
+        for (uint32_t h = 0; h < s.shape.n_kv_heads; h++) {
+            double most = -HUGE_VAL, sum = 0;
+            for (int pass = 0; pass < 3; pass++)
+                for (uint64_t page = 0; page * s.page_tokens < length; page++) {
+                    double bound = page_bound(&s, h, page, &n), w = n ? exp(bound - most) : 0;
+                    if (pass == 0) most = fmax(most, bound);
+                    if (pass == 1) sum += (double)n * w;
+                    for (uint64_t t = page * s.page_tokens; pass == 2 && t < length; t++) {
+                        if (t == (page + 1) * s.page_tokens) break;
+                        if (!in_window(&s.shape, length - 1, t)) continue;
+                        want[t] += w / sum / s.shape.n_kv_heads;
+                    }
+                }
+        }
+        CHECK_U(pimattn_probabilities(engine, seq, 0, p, s.q, PIMATTN_BY_BOUNDS), PIMATTN_OK);
+        for (uint64_t t = 0; t < length; t++) {
+            CHECK_NEAR(p[t], want[t], 1e-6 + 3e-4 * want[t]);
+            total += (double)p[t];
+        }
+        CHECK_NEAR(total, 1, 1e-5);
+        pimattn_engine_destroy(engine);
+        free(p);
+        free(want);
+        scene_free(&s);
+    }
+}
+
+/* -- bad input -- */
+
+/* Refuses and leaves what there was. */
+static void check_refused(pimattn_engine *engine, pimattn_seq seq, uint32_t layer,
+                          const pimattn_choice *choice, const float *q, uint32_t c, uint32_t source,
+                          pimattn_status status, const char *say)
+{
+    enum { WORDS = 2 * 8 };
+    uint64_t words[WORDS], was[WORDS];
+    float p[300], old[300], bounds[2] = {7, 8};
+    memset(words, 0x5a, sizeof words);
+    memset(p, 0x5a, sizeof p);
+    memcpy(was, words, sizeof words);
+    memcpy(old, p, sizeof p);
+    pimattn_choice its = *choice;
+    if (its.bits) its.bits = words;
+    pimattn_choice before = its;
+    bool retrieve = c < UINT32_MAX;
+    if (retrieve)
+        CHECK_U(pimattn_retrieve(engine, seq, layer, &its, bounds, q, c), status);
+    else
+        CHECK_U(pimattn_probabilities(engine, seq, layer, p, q, source), status);
+    CHECK_HAS(pimattn_engine_cause(engine), say);
+    CHECK(bounds[0] == 7 && bounds[1] == 8);
+    CHECK_BYTES(words, was, sizeof words);
+    CHECK_BYTES(p, old, sizeof p);
+    CHECK_BYTES(&its, &before, sizeof its);
+}
+
+static void bad_questions_are_refused(void)
+{
+    check_rng rng = {89};
+    pimattn_shape shape = shape_of(2, 4, 2, 16, 0);
+    scene s = scene_new(&shape, 300, 1, &rng);
+    pimattn_seq seq, empty, gone;
+    pimattn_config config = config_of(&shape);
+    check_heap heap;
+    memset(&heap, 0, sizeof heap);
+    config.allocator = heap_allocator(&heap);
+    pimattn_engine *e = engine_new(&config);
+    if (!e) return;
+    CHECK_U(pimattn_seq_create(e, &gone), PIMATTN_OK);
+    CHECK_U(pimattn_seq_free(e, gone), PIMATTN_OK);
+    CHECK_U(pimattn_seq_create(e, &empty), PIMATTN_OK);
+    CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+    CHECK_U(kv_append(e, seq, 0, &s.kv, 0, 300), PIMATTN_OK);
+    pimattn_choice good = {s.choice.bits, 0, 5, 2}, no_bits = {NULL, 0, 5, 2};
+    pimattn_choice narrow = {s.choice.bits, 300, 4, 2}, heads = {s.choice.bits, 0, 8, 1};
+    const uint32_t p = UINT32_MAX; /* asks for probabilities */
+    const pimattn_status wrong = PIMATTN_ERR_ARGUMENT;
+    check_refused(e, seq, 0, &good, s.q, 0, 0, wrong, "c is 0");
+    check_refused(e, seq, 0, &no_bits, s.q, 8, 0, wrong, "bits");
+    check_refused(e, seq, 0, &narrow, s.q, 8, 0, wrong, "stride");
+    check_refused(e, seq, 0, &heads, s.q, 8, 0, wrong, "KV heads");
+    check_refused(e, seq, 0, &good, s.q, p, 2, wrong, "source");
+    for (uint32_t c = 8;; c = p) {
+        check_refused(e, seq, 2, &good, s.q, c, 0, wrong, "layer 2");
+        check_refused(e, seq, 0, &good, NULL, c, 0, wrong, "q is NULL");
+        check_refused(e, empty, 0, &good, s.q, c, 0, wrong, "0 tokens");
+        check_refused(e, seq, 1, &good, s.q, c, 0, wrong, "0 tokens");
+        check_refused(e, gone, 0, &good, s.q, c, 0, PIMATTN_ERR_SEQ, "freed");
+        s.q[17] = bits_float(NAN_BITS);
+        check_refused(e, seq, 0, &good, s.q, c, 0, wrong, "q[17]");
+        s.q[17] = HUGE_VALF;
+        check_refused(e, seq, 0, &good, s.q, c, 0, wrong, "q[17]");
+        s.q[17] = 1;
+        uint64_t calls = heap.n_calls, live = heap.live_bytes;
+        heap.fail_at = calls + 1;
+        check_refused(e, seq, 0, &good, s.q, c, 0, PIMATTN_ERR_MEMORY, "memory");
+        heap.fail_at = 0;
+        CHECK_U(heap.live_bytes, live);
+        if (c == p) break;
+    }
+    uint64_t calls = heap.n_calls, live = heap.live_bytes;
+    float of_tokens[300];
+    CHECK_U(pimattn_retrieve(e, seq, 0, &good, NULL, s.q, 8), PIMATTN_OK);
+    CHECK_U(pimattn_probabilities(e, seq, 0, of_tokens, s.q, 0), PIMATTN_OK);
+    CHECK_U(heap.n_calls, calls + 2); /* one each, and it failed above */
+    CHECK_U(heap.live_bytes, live);
+    CHECK_U(pimattn_probabilities(e, seq, 0, NULL, s.q, 0), wrong);
+    CHECK_U(pimattn_retrieve(e, seq, 0, NULL, NULL, s.q, 8), wrong);
+    CHECK_U(pimattn_probabilities(NULL, seq, 0, of_tokens, s.q, 0), wrong);
+    CHECK_U(pimattn_retrieve(NULL, seq, 0, &good, NULL, s.q, 8), wrong);
+    pimattn_engine_destroy(e);
+    CHECK_U(heap.n_live, 0);
+    CHECK_U(heap.n_wrong, 0);
+    config = config_of(&shape);
+    config.way = PIMATTN_DEVICE;
+    e = engine_new(&config);
+    CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+    CHECK_U(kv_append(e, seq, 0, &s.kv, 0, 300), PIMATTN_OK);
+    check_refused(e, seq, 0, &good, s.q, 8, 0, PIMATTN_ERR_DEVICE, "host way");
+    check_refused(e, seq, 0, &good, s.q, p, 0, PIMATTN_ERR_DEVICE, "host way");
+    pimattn_engine_destroy(e);
+    scene_free(&s);
+}
+
 int main(void)
 {
     RUN(chosen_tokens_equal_float64);
@@ -572,5 +1069,14 @@ int main(void)
     RUN(partials_of_choices_merge);
     RUN(readings_are_of_the_tokens_chosen);
     RUN(bad_choices_are_refused);
+    RUN(retrieval_misses_no_better_token);
+    RUN(bounds_hold_for_computed_scores);
+    RUN(all_of_the_pages_are_dense);
+    RUN(bounds_follow_the_tokens);
+    RUN(tokens_that_are_gone_are_not_chosen);
+    RUN(keys_that_are_not_finite_come_first);
+    RUN(probabilities_equal_float64);
+    RUN(probabilities_by_bounds_equal_float64);
+    RUN(bad_questions_are_refused);
     return check_end();
 }
