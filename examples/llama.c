@@ -112,7 +112,8 @@ static void generate(const llama_model *m, const llama_tokenizer *t, arguments *
     ex_check(engine, "sequence", pimattn_seq_create(engine, &seq));
     for (size_t position = 0; position < a->n_steps; position++) {
         const pimattn_item item = {seq, 1};
-        const llama_batch b = {&token, &position, &item, 1, NULL};
+        const llama_batch b = {
+            .tokens = &token, .positions = &position, .items = &item, .n_items = 1};
         llama_forward(m, &s, engine, &b, a->readings_off ? NULL : &c.last);
         c.n_tokens++;
         if (!a->readings_off) {

@@ -449,6 +449,10 @@ typedef struct llama_batch {
     const pimattn_item *items;
     size_t n_items;
     const pimattn_mask *masks; /* [n_items] or NULL */
+    /* [n_items] or NULL, and what is called in every layer before and after attention */
+    const pimattn_choice *choices;
+    void (*on_layer)(void *user, uint32_t layer, const float *q, bool attended);
+    void *user;
 } llama_batch;
 
 /* q of every row of a layer; k and v, which go into the cache. */
@@ -479,8 +483,12 @@ static inline void llama_forward(const llama_model *m, llama_state *s, pimattn_e
                                  const llama_batch *b, pimattn_readings *readings)
 {
     size_t dim = m->dim, rows = 0;
-    const pimattn_call call = {
-        .out = s->out, .q = s->q, .items = b->items, .n_items = b->n_items, .masks = b->masks};
+    const pimattn_call call = {.out = s->out,
+                               .q = s->q,
+                               .items = b->items,
+                               .n_items = b->n_items,
+                               .masks = b->masks,
+                               .choices = b->choices};
     for (size_t i = 0; i < b->n_items; i++) {
         rows += (size_t)b->items[i].n_tokens;
         ex_check(engine, "reserve",
@@ -490,9 +498,11 @@ static inline void llama_forward(const llama_model *m, llama_state *s, pimattn_e
         memcpy(s->x + row * dim, m->embedding + b->tokens[row] * dim, dim * sizeof *s->x);
     for (size_t layer = 0; layer < m->n_layers; layer++) {
         llama_project(m, s, engine, b, layer);
+        if (b->on_layer) b->on_layer(b->user, (uint32_t)layer, s->q, false);
         /* All layers of a step cost the same, so one of them is read. */
         ex_check(engine, "attend",
                  pimattn_attend(engine, (uint32_t)layer, &call, layer == 0 ? readings : NULL));
+        if (b->on_layer) b->on_layer(b->user, (uint32_t)layer, s->q, true);
         for (size_t row = 0; row < rows; row++) {
             float *x = s->x + row * dim;
             llama_multiply(s->change, m->wo + layer * dim * dim, s->out + row * dim, dim, dim);
@@ -533,7 +543,7 @@ static inline size_t llama_greedy(const llama_model *m, pimattn_engine *engine, 
     size_t position = 0, n_tokens = n_prompt;
     llama_state_make(&s, m, 1);
     for (; position < n_steps; position++) {
-        const llama_batch b = {tokens + position, &position, &item, 1, NULL};
+        const llama_batch b = {.tokens = tokens + position, .positions = &position, .items = &item, .n_items = 1};
         llama_forward(m, &s, engine, &b, clocks != NULL ? &r : NULL);
         if (clocks != NULL) *clocks += r.step_ck;
         if (position + 1 < n_tokens) continue;

@@ -137,7 +137,7 @@ static void step(server *v)
     if (n > v->most_running) v->most_running = n;
     v->now++;
     if (n == 0) return;
-    const llama_batch b = {tokens, positions, items, n, NULL};
+    const llama_batch b = {.tokens = tokens, .positions = positions, .items = items, .n_items = n};
     llama_forward(v->m, &v->state, v->engine, &b, &readings);
     v->clocks += readings.step_ck;
     for (size_t k = 0, row = 0; k < n; k++) {

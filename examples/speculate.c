@@ -84,7 +84,11 @@ static outcome speculate(const llama_model *m, pimattn_engine *engine, pimattn_s
         if (n_cached + t.n == n_text) draft(&t, text, n_text, o->branches, o->depth, o->n_steps);
         const pimattn_item item = {seq, t.n};
         const pimattn_mask mask = {t.sees, t.n};
-        const llama_batch b = {t.tokens, t.positions, &item, 1, &mask};
+        const llama_batch b = {.tokens = t.tokens,
+                               .positions = t.positions,
+                               .items = &item,
+                               .n_items = 1,
+                               .masks = &mask};
         llama_forward(m, &s, engine, &b, &r);
         got.calls++, got.rows += t.n, got.clocks += r.step_ck;
 

@@ -207,6 +207,23 @@ for at in 0 5 9 13 17 21 25 40 60 101 160 $((size / 3)) $((size / 2)) $((size - 
     printf "\\$(printf %o $((byte ^ 1)))" | dd of="$scratch/bad" bs=1 seek=$at conv=notrunc 2>"$scratch/err"
     refuses "serve --restore with byte $at changed" "$serve" --restore "$scratch/bad"
 done
+
+# Tiers: exits badly where tokens in tiers give another text than in pages.
+for options in '' '--hbm 1 --ddr 1' '--hbm 1 --ddr 1 --partials' '--ratio 1,1,1 --swaps 3' \
+    '--ratio 1000,0.001,1 --host-path' '--swaps 0' '--hbm 5000' '--partials --swaps 1' '-n 1 -p A'; do
+    works "tiers $options" "$build/tiers" $options
+done
+is_json "tiers --json" "$build/tiers" --json --sparse 4
+works "tiers --svg" "$build/tiers" --svg "$scratch/tiers.svg"
+grep -q '</svg>' "$scratch/tiers.svg" && pass || fail "tiers --svg: no picture"
+refuses "tiers without room" "$build/tiers" --hbm 10 --ddr 10 --ssd 10
+refuses "tiers with half a ratio" "$build/tiers" --ratio 3,1
+refuses "tiers with a ratio of nothing" "$build/tiers" --ratio 3,0,1
+refuses "tiers with a ratio of words" "$build/tiers" --ratio 3,nan,1
+refuses "tiers with too many swaps" "$build/tiers" --swaps 5000
+refuses "tiers by a missing model" "$build/tiers" --model "$scratch/none" --tokenizer x
+refuses "tiers: a picture nowhere" "$build/tiers" --svg "$scratch/none/file"
+
 refuses "two forms of output" "$build/predict" --json --csv
 refuses "predict with a file" "$build/predict" file
 
@@ -403,6 +420,12 @@ for word in once dog; do
     is_json "speculate $word" "$build/speculate" --model "$data/$s" --tokenizer "$data/$t" \
         -p "$prompt" --json
     fewer_calls "speculate $word"
+    for options in '' '--hbm 5 --ddr 9' '--partials' '--ratio 1,1,1' '--ratio 444,57,1 --swaps 2'; do
+        works "tiers $word $options" "$build/tiers" --model "$data/$s" --tokenizer "$data/$t" \
+            -p "$prompt" -n 256 $options
+        head -c "$(wc -c <"$want")" "$scratch/out" >"$scratch/text"
+        same "tiers $word $options" "$want" "$scratch/text"
+    done
 done
 
 cat "$data/expected_stories260K_once_n256.txt" "$data/expected_stories260K_dog_n256.txt" >"$scratch/want"
