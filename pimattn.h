@@ -8014,6 +8014,14 @@ static void pimattn_i_job_reach(const pimattn_engine *e, pimattn_i_job *job)
     if (job->begin == job->origin || job->kept < job->origin) job->kept = job->origin;
 }
 
+/* Tokens of a tile that some query of a block sees. */
+static uint32_t pimattn_i_seen(const pimattn_i_job *job, uint64_t first)
+{
+    uint32_t bits = pimattn_i_bits_between(first, job->begin, job->end) |
+                    pimattn_i_bits_between(first, job->origin, job->kept);
+    return bits ? bits & pimattn_i_chosen(job, first) : 0;
+}
+
 /* Whether a query of the block may see a token of so many, in whole tiles from `first` on. */
 static bool pimattn_i_reaches(const pimattn_i_job *job, uint64_t first, uint64_t n)
 {
@@ -8451,79 +8459,33 @@ static void pimattn_i_compute(pimattn_engine *e, const pimattn_span *spans)
     pimattn_i_wave(e, n_jobs);
 }
 
-/* Which tokens of a tile some KV head of an item has chosen. */
-static uint32_t pimattn_i_chosen_by_any(const pimattn_engine *e, pimattn_i_job *job, size_t i,
-                                        uint64_t first)
-{
-    uint32_t bits = 0;
-    for (job->kv_head = 0; job->kv_head < e->config.shape.n_kv_heads && bits != 0xffff;
-         job->kv_head++) {
-        pimattn_i_job_choose(e, job, i);
-        bits |= pimattn_i_chosen(job, first);
-    }
-    return bits;
-}
-
-/* Tokens that took part in a call are active in the step that runs, and their bank groups busy. */
-static void pimattn_i_tier_activity(pimattn_engine *e, const pimattn_span *spans)
-{
-    pimattn_i_tiered *st = e->tiered;
-    pimattn_i_job job;
-    memset(&job, 0, sizeof job);
-    for (size_t i = 0; i < e->call->n_items; i++) {
-        pimattn_i_job_item(e, &job, spans, i);
-        job.query = 0;
-        job.n_queries =
-            (uint32_t)job.n_tokens * (e->config.shape.n_heads / e->config.shape.n_kv_heads);
-        pimattn_i_job_reach(e, &job);
-        pimattn_i_table *table = pimattn_i_table_of(e, job.seq, e->layer);
-        for (uint64_t first = 0; first < job.end; first += PIMATTN_I_TILE) {
-            uint32_t bits = pimattn_i_bits_between(first, job.begin, job.end) |
-                            pimattn_i_bits_between(first, job.origin, job.kept);
-            if (bits) bits &= pimattn_i_chosen_by_any(e, &job, i, first);
-            for (uint32_t t = 0; bits >> t; t++) {
-                pimattn_i_token *token = &table->token[first + t];
-                pimattn_i_token_now(st, token);
-                if (!(bits >> t & 1) || (token->active & 1)) continue;
-                pimattn_i_bin *b = &st->bins[token->tier];
-                token->active |= 1;
-                b->active++;
-                pimattn_i_groups_active(&b->groups, pimattn_i_group_of(b, token->slot));
-            }
-        }
-    }
-}
-
-/* Tokens of a tile that some query of a block sees. */
-static uint32_t pimattn_i_seen(const pimattn_i_job *job, uint64_t first)
-{
-    uint32_t bits = pimattn_i_bits_between(first, job->begin, job->end) |
-                    pimattn_i_bits_between(first, job->origin, job->kept);
-    return bits ? bits & pimattn_i_chosen(job, first) : 0;
-}
-
-/* Counts what a block sees in every bank group; and of flash the pages. */
+/* Counts what a block sees in every bank group, and of flash the pages: it is active now. */
 static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job)
 {
     pimattn_i_tiered *st = e->tiered;
-    const pimattn_i_table *table = pimattn_i_table_of(e, job->seq, e->layer);
+    pimattn_i_table *table = pimattn_i_table_of(e, job->seq, e->layer);
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
         memset(st->bins[i].begin, 0, (st->bins[i].groups.n_groups + 1u) * sizeof(uint32_t));
     for (uint64_t first = 0; first < job->end; first += PIMATTN_I_TILE) {
         uint32_t bits = pimattn_i_seen(job, first);
         for (uint32_t t = 0; bits >> t; t++) {
             if (!(bits >> t & 1)) continue;
-            const pimattn_i_token *token = &table->token[first + t];
+            pimattn_i_token *token = &table->token[first + t];
             pimattn_i_bin *b = &st->bins[token->tier];
             uint32_t group = pimattn_i_group_of(b, token->slot);
             uint32_t page_bytes = st->rules.tier[token->tier].device.flash_page_bytes;
             b->begin[group]++;
             if (page_bytes) pimattn_i_page_read(st, b, page_bytes, group, token->slot);
+            pimattn_i_token_now(st, token);
+            if (token->active & 1) continue;
+            token->active |= 1;
+            b->active++;
+            pimattn_i_groups_active(&b->groups, group);
         }
     }
 }
 
-/* Calls back for every block of a call: all query tokens of an item, and a KV head or all alike. */
+/* Calls back, or not, for every block of a call: all query tokens of an item, and a KV head or all alike. */
 static void pimattn_i_tier_blocks(pimattn_engine *e, const pimattn_span *spans,
                                   void (*fn)(pimattn_engine *e, uint64_t times, void *to), void *to)
 {
@@ -8538,7 +8500,7 @@ static void pimattn_i_tier_blocks(pimattn_engine *e, const pimattn_span *spans,
         for (job.kv_head = 0; job.kv_head < heads; job.kv_head++) {
             pimattn_i_job_choose(e, &job, i);
             pimattn_i_tier_count(e, &job);
-            fn(e, s->n_kv_heads / heads, to);
+            if (fn) fn(e, s->n_kv_heads / heads, to);
         }
     }
 }
@@ -8656,12 +8618,9 @@ static pimattn_span *pimattn_i_spans_chosen(pimattn_engine *e, const pimattn_spa
         pimattn_i_job_reach(e, &job);
         for (job.kv_head = 0; job.kv_head < s->n_kv_heads; job.kv_head++) {
             pimattn_i_job_choose(e, &job, i);
-            for (uint64_t t = 0; t < job.end; t += PIMATTN_I_TILE) {
-                uint32_t bits = pimattn_i_bits_between(t, job.origin, job.kept) |
-                                pimattn_i_bits_between(t, job.begin, job.end);
-                for (bits &= pimattn_i_chosen(&job, t); bits; bits &= bits - 1)
+            for (uint64_t t = 0; t < job.end; t += PIMATTN_I_TILE)
+                for (uint32_t bits = pimattn_i_seen(&job, t); bits; bits &= bits - 1)
                     n++;
-            }
         }
         to[i].context_tokens = pimattn_i_max(pimattn_i_ceil_div(n, s->n_kv_heads), job.n_tokens);
         to[i].n_tokens = job.n_tokens;
@@ -9367,7 +9326,8 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer
         status = pimattn_i_read(e, call->choices ? pimattn_i_spans_chosen(e, spans) : spans,
                                 call->n_items, &r);
     if (status == PIMATTN_OK && !e->module) pimattn_i_compute(e, spans);
-    if (status == PIMATTN_OK && e->tiered && !e->pages) pimattn_i_tier_activity(e, spans);
+    if (status == PIMATTN_OK && e->tiered && !e->pages && !readings)
+        pimattn_i_tier_blocks(e, spans, NULL, NULL);
     e->call = NULL;
     if (status != PIMATTN_OK) return status;
     if (readings) *readings = r;
