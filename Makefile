@@ -17,8 +17,13 @@ JOBS    := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 OPENMP  := $(shell echo 'int main(void){return 0;}' | $(CC) -fopenmp -x c -o /dev/null - 2>/dev/null && \
              echo -fopenmp)
 
+# merge_mpi is built where MPI is.
+MPICC   := $(shell printf '\043include <mpi.h>\nint main(void){return MPI_Finalize();}' | \
+             mpicc -x c -o /dev/null - 2>/dev/null && echo mpicc)
+NO_MPI   = $(if $(MPICC),,examples/merge_mpi.c)
+
 HEADERS  = pim_hw.h pimattn.h
-EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/*.c))
+EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out $(NO_MPI),$(wildcard examples/*.c)))
 BENCHES  = $(patsubst bench/%.c,$(BUILD)/%,$(wildcard bench/*.c))
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/*.c))
 
@@ -67,6 +72,10 @@ $(LIBRARY): $(HEADERS)
 $(BUILD)/%: examples/%.c $(HEADERS) $(wildcard examples/*.h)
 	@mkdir -p $(BUILD)
 	$(CC) $(CFLAGS) $(OMP) $(LDFLAGS) -pthread -o $@ $< $(USE) -lm
+
+$(BUILD)/merge_mpi: examples/merge_mpi.c $(HEADERS) $(wildcard examples/*.h)
+	@mkdir -p $(BUILD)
+	OMPI_CC="$(CC)" MPICH_CC="$(CC)" mpicc $(CFLAGS) $(LDFLAGS) -o $@ $< $(USE) -lm
 
 $(BUILD)/%: bench/%.c $(HEADERS) $(wildcard bench/*.h) examples/pool.h
 	@mkdir -p $(BUILD)

@@ -68,6 +68,7 @@ same() {
 
 for source in examples/*.c; do
     name=$(basename "$source" .c)
+    [ $name != merge_mpi ] || [ -x "$build/$name" ] || continue # where there is no MPI
     works "$name --help" "$build/$name" --help
     refuses "$name --nonsense" "$build/$name" --nonsense
 done
@@ -226,6 +227,33 @@ refuses "tiers: a picture nowhere" "$build/tiers" --svg "$scratch/none/file"
 
 refuses "two forms of output" "$build/predict" --json --csv
 refuses "predict with a file" "$build/predict" file
+
+# Ranks that own leaves: the bytes of one process, whatever their number.
+ranks() { # ranks N OPTIONS..
+    n=$1
+    shift
+    # MPI keeps memory until the end: no leak of ours
+    ASAN_OPTIONS=detect_leaks=0 mpirun $as_root --oversubscribe -n "$n" "$build/merge_mpi" "$@" \
+        >"$scratch/out" 2>"$scratch/err" </dev/null
+    grep '^outputs .* the bytes of one process$' "$scratch/out" >"$scratch/ranks.$n" && pass ||
+        fail "merge_mpi on $n ranks $*: $(head -n 3 "$scratch/out" "$scratch/err")"
+}
+if [ ! -x "$build/merge_mpi" ]; then
+    skip "merge_mpi: no mpicc"
+elif ! command -v mpirun >/dev/null; then
+    skip "merge_mpi: no mpirun"
+else
+    as_root=
+    [ "$(id -u)" -ne 0 ] || as_root=--allow-run-as-root
+    for options in '' '--tokens 1020 --steps 9' '--tokens 1 --steps 3' '--tokens 20480 --steps 1'; do
+        for n in 1 2 3 4; do
+            ranks $n $options
+            same "merge_mpi on $n ranks $options" "$scratch/ranks.1" "$scratch/ranks.$n"
+        done
+    done
+    refuses "merge_mpi without tokens" "$build/merge_mpi" --tokens 0
+    refuses "merge_mpi with a file" "$build/merge_mpi" file
+fi
 
 # A trace line that is wrong is named by its number.
 trace() {
