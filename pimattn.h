@@ -3866,21 +3866,12 @@ typedef struct pimattn_i_exact {
     uint32_t limb[12];
 } pimattn_i_exact;
 
-static void pimattn_i_exact_times(pimattn_i_exact *x, uint32_t by)
+/* x = x by + y; no limb can overflow its carry. */
+static void pimattn_i_exact_fuse(pimattn_i_exact *x, uint32_t by, const pimattn_i_exact *y)
 {
     uint64_t carry = 0;
     for (int i = 0; i < 12; i++) {
-        carry += (uint64_t)x->limb[i] * by;
-        x->limb[i] = (uint32_t)carry;
-        carry >>= 32;
-    }
-}
-
-static void pimattn_i_exact_add(pimattn_i_exact *x, const pimattn_i_exact *y)
-{
-    uint64_t carry = 0;
-    for (int i = 0; i < 12; i++) {
-        carry += (uint64_t)x->limb[i] + y->limb[i];
+        carry += (uint64_t)x->limb[i] * by + y->limb[i];
         x->limb[i] = (uint32_t)carry;
         carry >>= 32;
     }
@@ -3911,40 +3902,46 @@ static uint32_t pimattn_i_share_units(const pimattn_i_shares *s, float importanc
     return (uint32_t)((double)importance * s->per_unit + 0.5);
 }
 
-/* sum[tier] / over[tier] times by, times over[0] .. over[last]. */
+/* y and sum[tier] / over[tier] times by, the latter times over[0] .. over[last]. */
 static pimattn_i_exact pimattn_i_share(const pimattn_i_shares *s, uint32_t tier, uint32_t by,
-                                       uint32_t last)
+                                       uint32_t last, const pimattn_i_exact *y)
 {
-    pimattn_i_exact x;
-    memset(&x, 0, sizeof x);
-    x.limb[0] = (uint32_t)s->sum[tier];
-    x.limb[1] = (uint32_t)(s->sum[tier] >> 32);
-    pimattn_i_exact_times(&x, by);
+    pimattn_i_exact x = {{(uint32_t)s->sum[tier], (uint32_t)(s->sum[tier] >> 32)}};
+    const pimattn_i_exact zero = {{0}};
     for (uint32_t i = 0; i <= last; i++)
-        if (i != tier && s->over[i] > 1) pimattn_i_exact_times(&x, s->over[i]);
+        if (i != tier && s->over[i] > 1) pimattn_i_exact_fuse(&x, s->over[i], &zero);
+    pimattn_i_exact_fuse(&x, by, y);
     return x;
 }
 
 /* Whether tiers 0 to t together hold less than their share beside tier t + 1. */
 static bool pimattn_i_is_short(const pimattn_i_shares *s, uint32_t t)
 {
-    pimattn_i_exact faster;
+    const pimattn_i_exact zero = {{0}};
+    pimattn_i_exact faster = zero;
     uint32_t ratio = 0;
-    memset(&faster, 0, sizeof faster);
     for (uint32_t i = 0; i <= t; i++) {
-        pimattn_i_exact part = pimattn_i_share(s, i, s->ratio[t + 1], t + 1);
-        pimattn_i_exact_add(&faster, &part);
+        faster = pimattn_i_share(s, i, s->ratio[t + 1], t + 1, &faster);
         ratio += s->ratio[i];
     }
-    pimattn_i_exact slower = pimattn_i_share(s, t + 1, ratio, t + 1);
+    pimattn_i_exact slower = pimattn_i_share(s, t + 1, ratio, t + 1, &zero);
     return pimattn_i_exact_less(&faster, &slower);
 }
 
-/* Tokens in an order of their keys: importance, as bits or those turned over, above the token. */
+/* Tokens, the one with the least key first. */
 typedef struct pimattn_i_heap {
-    uint64_t *key; /* [n], the least is the first */
+    uint64_t *key; /* [n] */
     size_t n;
 } pimattn_i_heap;
+
+/* In the order of importance and, of equals, of tokens; falling: the most important first. */
+static uint64_t pimattn_i_key(float importance, size_t token, bool falling)
+{
+    uint32_t bits;
+    importance += 0.0f; /* -0 is 0 */
+    memcpy(&bits, &importance, sizeof bits);
+    return (uint64_t)(falling ? ~bits : bits) << 32 | token;
+}
 
 static void pimattn_i_heap_sink(const pimattn_i_heap *h, size_t at)
 {
@@ -3956,6 +3953,12 @@ static void pimattn_i_heap_sink(const pimattn_i_heap *h, size_t at)
         at = child;
     }
     h->key[at] = key;
+}
+
+static void pimattn_i_heap_build(const pimattn_i_heap *h)
+{
+    for (size_t i = h->n / 2; i-- > 0;)
+        pimattn_i_heap_sink(h, i);
 }
 
 static uint32_t pimattn_i_heap_take(pimattn_i_heap *h)
@@ -3975,18 +3978,19 @@ static void pimattn_i_heaps(const pimattn_schedule *s, const uint8_t *tier, uint
     uint64_t *to_fast = fast->key, *to_slow = slow->key;
     /* Both are written, one is kept: tiers come in no order that a branch could guess. */
     for (size_t i = 0; i < s->n_tokens; i++) {
-        uint32_t bits;
-        float x = s->importance[i] + 0.0f; /* -0 is 0 */
-        memcpy(&bits, &x, sizeof bits);
-        *to_fast = (uint64_t)bits << 32 | i;
-        *to_slow = (uint64_t)~bits << 32 | i;
+        *to_fast = pimattn_i_key(s->importance[i], i, false);
+        *to_slow = pimattn_i_key(s->importance[i], i, true);
         to_fast += tier[i] == t;
         to_slow += tier[i] == t + 1;
     }
-    for (size_t i = fast->n / 2; i-- > 0;)
-        pimattn_i_heap_sink(fast, i);
-    for (size_t i = slow->n / 2; i-- > 0;)
-        pimattn_i_heap_sink(slow, i);
+    pimattn_i_heap_build(fast);
+    pimattn_i_heap_build(slow);
+}
+
+static void pimattn_i_swap_apply(const pimattn_swap *swap, uint8_t *tier)
+{
+    tier[swap->down] = (uint8_t)(swap->tier + 1);
+    tier[swap->up] = (uint8_t)swap->tier;
 }
 
 /*
@@ -4005,17 +4009,13 @@ static pimattn_stop pimattn_i_pair(const pimattn_schedule *s, pimattn_i_shares *
     pimattn_i_heaps(s, tier, t, &fast, &slow);
     do {
         if (fast.n == 0 || slow.n == 0) return PIMATTN_STOP_NO_GAIN;
-        uint32_t down = (uint32_t)fast.key[0], up = (uint32_t)slow.key[0];
-        if (!(s->importance[up] > s->importance[down])) return PIMATTN_STOP_NO_GAIN;
+        pimattn_swap swap = {(uint32_t)fast.key[0], (uint32_t)slow.key[0], t};
+        float down = s->importance[swap.down], up = s->importance[swap.up];
+        if (!(up > down)) return PIMATTN_STOP_NO_GAIN;
         if (*n_swaps == s->n_most) return PIMATTN_STOP_MOST;
-        pimattn_swap *swap = &swaps[(*n_swaps)++];
-        swap->down = down;
-        swap->up = up;
-        swap->tier = t;
-        tier[down] = (uint8_t)(t + 1);
-        tier[up] = (uint8_t)t;
-        uint64_t gain = pimattn_i_share_units(shares, s->importance[up]);
-        gain -= pimattn_i_share_units(shares, s->importance[down]);
+        swaps[(*n_swaps)++] = swap;
+        pimattn_i_swap_apply(&swap, tier);
+        uint64_t gain = pimattn_i_share_units(shares, up) - pimattn_i_share_units(shares, down);
         shares->sum[t] += gain;
         shares->sum[t + 1] -= gain;
         pimattn_i_heap_take(&fast);
@@ -4183,21 +4183,17 @@ static inline void pimattn_i_groups_settle(pimattn_i_groups *g, uint32_t group)
     g->stale = false;
 }
 
-/* by: 1 or -1. A counter stays at its ends, and its sum with it. */
-static inline void pimattn_i_groups_count(pimattn_i_groups *g, uint32_t group, uint32_t ago, int by)
+/* Adds by, 1 or -1, at each step of the window; a counter stays at its ends, its sum with it. */
+static inline void pimattn_i_groups_count(pimattn_i_groups *g, uint32_t group, uint32_t window,
+                                          int by)
 {
-    uint32_t slot = (g->at + PIMATTN_TIER_STEPS - ago) % PIMATTN_TIER_STEPS;
-    uint16_t *count = &g->ring[(size_t)group * PIMATTN_TIER_STEPS + slot];
-    if (*count == (by > 0 ? UINT16_MAX : 0)) return;
-    *count = (uint16_t)(*count + by);
-    g->sums[group] += (uint32_t)by;
-}
-
-static inline void pimattn_i_groups_window(pimattn_i_groups *g, uint32_t group, uint32_t window,
-                                           int by)
-{
-    for (uint32_t i = 0; i < PIMATTN_TIER_STEPS; i++)
-        if (window >> i & 1) pimattn_i_groups_count(g, group, i, by);
+    for (uint32_t ago = 0; ago < PIMATTN_TIER_STEPS; ago++) {
+        uint32_t slot = (g->at + PIMATTN_TIER_STEPS - ago) % PIMATTN_TIER_STEPS;
+        uint16_t *count = &g->ring[(size_t)group * PIMATTN_TIER_STEPS + slot];
+        if (!(window >> ago & 1) || *count == (by > 0 ? UINT16_MAX : 0)) continue;
+        *count = (uint16_t)(*count + by);
+        g->sums[group] += (uint32_t)by;
+    }
 }
 
 /*
@@ -4208,10 +4204,10 @@ static inline void pimattn_i_groups_window(pimattn_i_groups *g, uint32_t group, 
 static inline bool pimattn_i_groups_place(pimattn_i_groups *g, uint32_t window, uint32_t *group)
 {
     if (g->stale) pimattn_i_groups_settle(g, 0);
-    uint32_t to = g->n_groups > 1 ? g->best[1] : 0;
+    uint32_t to = g->best[1];
     if (pimattn_i_groups_full(g, to)) return false;
-    pimattn_i_groups_window(g, to, window, 1);
-    pimattn_i_groups_count(g, to, 0, 1);
+    pimattn_i_groups_count(g, to, window, 1);
+    pimattn_i_groups_count(g, to, 1, 1);
     g->residents[to]++;
     pimattn_i_groups_settle(g, to);
     *group = to;
@@ -4222,7 +4218,7 @@ static inline bool pimattn_i_groups_place(pimattn_i_groups *g, uint32_t window, 
 static inline void pimattn_i_groups_leave(pimattn_i_groups *g, uint32_t group, uint32_t window)
 {
     PIMATTN_ASSERT(g->residents[group] > 0);
-    pimattn_i_groups_window(g, group, window, -1);
+    pimattn_i_groups_count(g, group, window, -1);
     g->residents[group]--;
     if (!g->stale) pimattn_i_groups_settle(g, group);
 }
@@ -4230,7 +4226,7 @@ static inline void pimattn_i_groups_leave(pimattn_i_groups *g, uint32_t group, u
 /* A token of the group took part in the step that runs: bit 0 of its window is now set. */
 static inline void pimattn_i_groups_active(pimattn_i_groups *g, uint32_t group)
 {
-    pimattn_i_groups_count(g, group, 0, 1);
+    pimattn_i_groups_count(g, group, 1, 1);
     g->stale = true;
 }
 
