@@ -828,6 +828,43 @@ PIMATTN_API pimattn_status pimattn_schedule_swaps(const pimattn_schedule *schedu
                                                   pimattn_swap *swaps, size_t *n_swaps,
                                                   uint32_t *stop, pimhw_cause *why);
 
+/* A ratio to try, and what a step took with it in the mean. */
+typedef struct pimattn_candidate {
+    double ratio[PIMATTN_MAX_TIERS];     /* the caller's */
+    double step_ns;                      /* the slowest tier, and what moved */
+    double swaps[PIMATTN_MAX_TIERS - 1]; /* between tier i and the next; each moves two tokens */
+} pimattn_candidate;
+
+/* A recorded trace, and the tiers it is replayed on. */
+typedef struct pimattn_profile {
+    bool (*score)(void *user, uint64_t step, float *score); /* fills [n_tokens]; steps in order */
+    void *user;
+    uint64_t n_steps;
+    uint64_t
+        n_first; /* of them replayed but not counted: where tokens lie still hangs on the start */
+    size_t n_tokens;
+    float lambda;
+    uint32_t sparsity; /* of so many tokens one takes part in a step, those of the best scores */
+    uint32_t n_tiers;
+    const uint64_t *room;    /* [n_tiers] tokens; at the start filled in order */
+    const double *active_ns; /* [n_tiers] for each token that takes part */
+    const double *swap_ns;   /* [n_tiers - 1] for each swap between tier i and the next */
+    bool mean;               /* as in pimattn_schedule */
+    size_t n_most;
+    pimhw_allocator allocator; /* default: malloc and free */
+} pimattn_profile;
+
+/*
+ * Replays the trace with each ratio, attention then swaps in every step; *best is the one whose
+ * steps took least, of equals the first.
+ *
+ *   returns  PIMATTN_ERR_ARGUMENT: why names what; figures of candidates are then not to be used
+ *   source   [PAM 6.3.2], which profiles offline and does not say how
+ */
+PIMATTN_API pimattn_status pimattn_tier_profile(const pimattn_profile *profile,
+                                                pimattn_candidate *candidates, size_t n_candidates,
+                                                size_t *best, pimhw_cause *why);
+
 /* -- what a step on a tier costs -- */
 
 /* -- tiers of an engine -- */
@@ -4102,6 +4139,148 @@ PIMATTN_API pimattn_status pimattn_schedule_swaps(const pimattn_schedule *schedu
     *n_swaps = 0;
     for (uint32_t t = schedule->n_tiers - 1; t-- > 0;)
         stop[t] = (uint32_t)pimattn_i_pair(schedule, &shares, tier, t, swaps, n_swaps);
+    return PIMATTN_OK;
+}
+
+/* A trace that is replayed. */
+typedef struct pimattn_i_replay {
+    pimattn_schedule s;
+    float *importance, *score;
+    pimattn_swap *swaps;
+    uint8_t *takes_part; /* [n_tokens] 0 or 1 */
+    uint8_t *tiers;      /* [n_candidates][n_tokens] */
+} pimattn_i_replay;
+
+/* One step of one candidate: attention where the tokens lie, then swaps. */
+static pimattn_status pimattn_i_replay_step(pimattn_i_replay *r, const pimattn_profile *p,
+                                            pimattn_candidate *c, uint8_t *tier, bool counts,
+                                            pimhw_cause *why)
+{
+    size_t n_swaps;
+    uint32_t stop[PIMATTN_MAX_TIERS];
+    uint64_t active[PIMATTN_MAX_TIERS] = {0};
+    double slowest = 0;
+    for (size_t i = 0; i < p->n_tokens; i++)
+        active[tier[i]] += r->takes_part[i];
+    for (uint32_t t = 0; t < p->n_tiers; t++) {
+        double ns = (double)active[t] * p->active_ns[t];
+        slowest = ns > slowest ? ns : slowest;
+    }
+    r->s.tier = tier;
+    r->s.ratio = c->ratio;
+    pimattn_status status = pimattn_schedule_swaps(&r->s, r->swaps, &n_swaps, stop, why);
+    if (status != PIMATTN_OK) return status;
+    for (size_t i = 0; i < n_swaps; i++) {
+        pimattn_i_swap_apply(&r->swaps[i], tier);
+        c->swaps[r->swaps[i].tier] += counts;
+        slowest += p->swap_ns[r->swaps[i].tier];
+    }
+    if (counts) c->step_ns += slowest;
+    return PIMATTN_OK;
+}
+
+/* Marks the tokens that take part: those of the best scores. */
+static void pimattn_i_replay_choose(const pimattn_i_replay *r, uint32_t sparsity)
+{
+    pimattn_i_heap h = {(uint64_t *)r->s.scratch, r->s.n_tokens};
+    for (size_t i = 0; i < h.n; i++)
+        h.key[i] = pimattn_i_key(r->score[i], i, true);
+    pimattn_i_heap_build(&h);
+    memset(r->takes_part, 0, h.n);
+    for (uint64_t n = pimattn_i_ceil_div(h.n, sparsity); n > 0; n--)
+        r->takes_part[pimattn_i_heap_take(&h)] = 1;
+}
+
+static pimattn_status pimattn_i_replay_run(pimattn_i_replay *r, const pimattn_profile *p,
+                                           pimattn_candidate *candidates, size_t n_candidates,
+                                           pimhw_cause *why)
+{
+    pimattn_status status = PIMATTN_OK;
+    for (uint64_t step = 0; step < p->n_steps; step++) {
+        bool good = p->score(p->user, step, r->score) &&
+                    pimattn_importance(r->importance, r->score, p->n_tokens, step ? p->n_tokens : 0,
+                                       p->lambda) == PIMATTN_OK;
+        if (!good) {
+            pimhw_cause_write(why, "step %u: no score, a wrong one, or lambda", step);
+            return PIMATTN_ERR_ARGUMENT;
+        }
+        pimattn_i_replay_choose(r, p->sparsity);
+        bool counts = step >= p->n_first;
+        for (size_t i = 0; i < n_candidates && status == PIMATTN_OK; i++)
+            status = pimattn_i_replay_step(r, p, &candidates[i], r->tiers + i * p->n_tokens, counts,
+                                           why);
+        if (status != PIMATTN_OK) return status;
+    }
+    return status;
+}
+
+/* Whether all that pimattn_schedule_swaps does not check is there. */
+static bool pimattn_i_profile_check(const pimattn_profile *p)
+{
+    uint64_t room = 0;
+    if (!p->score || !p->room || !p->active_ns) return false;
+    if (p->n_steps <= p->n_first || p->n_tokens < 1 || p->n_tokens > UINT32_MAX || p->sparsity < 1)
+        return false;
+    if (p->n_tiers < 1 || p->n_tiers > PIMATTN_MAX_TIERS) return false;
+    if (p->n_tiers > 1 && !p->swap_ns) return false;
+    for (uint32_t t = 0; t < p->n_tiers; t++) {
+        double swap_ns = t + 1 < p->n_tiers ? p->swap_ns[t] : 0;
+        if (!(p->active_ns[t] >= 0 && p->active_ns[t] <= DBL_MAX)) return false;
+        if (!(swap_ns >= 0 && swap_ns <= DBL_MAX)) return false;
+        room = pimattn_i_add(room, p->room[t]);
+    }
+    return room >= p->n_tokens && !p->allocator.alloc == !p->allocator.release;
+}
+
+PIMATTN_API pimattn_status pimattn_tier_profile(const pimattn_profile *profile,
+                                                pimattn_candidate *candidates, size_t n_candidates,
+                                                size_t *best, pimhw_cause *why)
+{
+    if (!profile || !candidates || n_candidates == 0 || !best ||
+        !pimattn_i_profile_check(profile)) {
+        pimhw_cause_write(why, "profile: something missing, out of range, or too little room");
+        return PIMATTN_ERR_ARGUMENT;
+    }
+    pimattn_i_replay r;
+    const pimattn_profile *p = profile;
+    pimhw_allocator a = p->allocator.alloc ? p->allocator : pimhw_allocator_default();
+    uint64_t n = p->n_tokens, scratch = pimattn_i_up64(pimattn_schedule_bytes(p->n_tokens));
+    uint64_t fixed = scratch + n * (sizeof *r.swaps + 2 * sizeof(float) + 1);
+    uint64_t bytes = pimattn_i_add(fixed, pimattn_i_mul(n, n_candidates));
+    unsigned char *memory = (unsigned char *)pimattn_i_alloc(&a, bytes, 64);
+    if (!memory) return PIMATTN_ERR_MEMORY;
+    memset(&r, 0, sizeof r);
+    r.swaps = (pimattn_swap *)(void *)(memory + scratch); /* of a pair at most the fewer tokens */
+    r.importance = (float *)(void *)(r.swaps + n);
+    r.score = r.importance + n;
+    r.takes_part = (uint8_t *)(r.score + n);
+    r.tiers = r.takes_part + n;
+    r.s.importance = r.importance;
+    r.s.n_tokens = p->n_tokens;
+    r.s.n_tiers = p->n_tiers;
+    r.s.mean = p->mean;
+    r.s.n_most = p->n_most < p->n_tokens ? p->n_most : p->n_tokens;
+    r.s.scratch = memory;
+    for (size_t i = 0; i < n_candidates; i++) {
+        candidates[i].step_ns = 0;
+        memset(candidates[i].swaps, 0, sizeof candidates[i].swaps);
+        uint8_t *to = r.tiers + i * n;
+        for (uint64_t t = 0, left = n, some; left > 0; t++, left -= some, to += some) {
+            some = pimattn_i_min(p->room[t], left);
+            memset(to, (int)t, (size_t)some);
+        }
+    }
+    pimattn_status status = pimattn_i_replay_run(&r, p, candidates, n_candidates, why);
+    pimattn_i_release(&a, memory, bytes);
+    if (status != PIMATTN_OK) return status;
+    double counted = (double)(p->n_steps - p->n_first);
+    *best = 0;
+    for (size_t i = 0; i < n_candidates; i++) {
+        candidates[i].step_ns /= counted;
+        for (uint32_t t = 0; t + 1 < PIMATTN_MAX_TIERS; t++)
+            candidates[i].swaps[t] /= counted;
+        if (candidates[i].step_ns < candidates[*best].step_ns) *best = i;
+    }
     return PIMATTN_OK;
 }
 
