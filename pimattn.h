@@ -882,6 +882,43 @@ PIMATTN_API pimattn_status pimattn_schedule_swaps(const pimattn_schedule *schedu
                                                   pimattn_swap *swaps, size_t *n_swaps,
                                                   uint32_t *stop, pimhw_cause *why);
 
+/* A ratio to try, and what a step took with it in the mean. */
+typedef struct pimattn_candidate {
+    double ratio[PIMATTN_MAX_TIERS];     /* the caller's */
+    double step_ns;                      /* the slowest tier, and what moved */
+    double swaps[PIMATTN_MAX_TIERS - 1]; /* between tier i and the next; each moves two tokens */
+} pimattn_candidate;
+
+/* A recorded trace, and the tiers it is replayed on. */
+typedef struct pimattn_profile {
+    bool (*score)(void *user, uint64_t step, float *score); /* fills [n_tokens]; steps in order */
+    void *user;
+    uint64_t n_steps;
+    uint64_t
+        n_first; /* of them replayed but not counted: where tokens lie still hangs on the start */
+    size_t n_tokens;
+    float lambda;
+    uint32_t sparsity; /* of so many tokens one takes part in a step, those of the best scores */
+    uint32_t n_tiers;
+    const uint64_t *room;    /* [n_tiers] tokens; at the start filled in order */
+    const double *active_ns; /* [n_tiers] for each token that takes part */
+    const double *swap_ns;   /* [n_tiers - 1] for each swap between tier i and the next */
+    bool mean;               /* as in pimattn_schedule */
+    size_t n_most;
+    pimhw_allocator allocator; /* default: malloc and free */
+} pimattn_profile;
+
+/*
+ * Replays the trace with each ratio, attention then swaps in every step; *best is the one whose
+ * steps took least, of equals the first.
+ *
+ *   returns  PIMATTN_ERR_ARGUMENT: why names what; figures of candidates are then not to be used
+ *   source   [PAM 6.3.2], which profiles offline and does not say how
+ */
+PIMATTN_API pimattn_status pimattn_tier_profile(const pimattn_profile *profile,
+                                                pimattn_candidate *candidates, size_t n_candidates,
+                                                size_t *best, pimhw_cause *why);
+
 /* -- what a step on a tier costs --
  *
  * Attention of one layer as [PAM] does it: the units beside the banks do local attention of the
@@ -4160,21 +4197,12 @@ typedef struct pimattn_i_exact {
     uint32_t limb[12];
 } pimattn_i_exact;
 
-static void pimattn_i_exact_times(pimattn_i_exact *x, uint32_t by)
+/* x = x by + y; no limb can overflow its carry. */
+static void pimattn_i_exact_fuse(pimattn_i_exact *x, uint32_t by, const pimattn_i_exact *y)
 {
     uint64_t carry = 0;
     for (int i = 0; i < 12; i++) {
-        carry += (uint64_t)x->limb[i] * by;
-        x->limb[i] = (uint32_t)carry;
-        carry >>= 32;
-    }
-}
-
-static void pimattn_i_exact_add(pimattn_i_exact *x, const pimattn_i_exact *y)
-{
-    uint64_t carry = 0;
-    for (int i = 0; i < 12; i++) {
-        carry += (uint64_t)x->limb[i] + y->limb[i];
+        carry += (uint64_t)x->limb[i] * by + y->limb[i];
         x->limb[i] = (uint32_t)carry;
         carry >>= 32;
     }
@@ -4205,40 +4233,46 @@ static uint32_t pimattn_i_share_units(const pimattn_i_shares *s, float importanc
     return (uint32_t)((double)importance * s->per_unit + 0.5);
 }
 
-/* sum[tier] / over[tier] times by, times over[0] .. over[last]. */
+/* y and sum[tier] / over[tier] times by, the latter times over[0] .. over[last]. */
 static pimattn_i_exact pimattn_i_share(const pimattn_i_shares *s, uint32_t tier, uint32_t by,
-                                       uint32_t last)
+                                       uint32_t last, const pimattn_i_exact *y)
 {
-    pimattn_i_exact x;
-    memset(&x, 0, sizeof x);
-    x.limb[0] = (uint32_t)s->sum[tier];
-    x.limb[1] = (uint32_t)(s->sum[tier] >> 32);
-    pimattn_i_exact_times(&x, by);
+    pimattn_i_exact x = {{(uint32_t)s->sum[tier], (uint32_t)(s->sum[tier] >> 32)}};
+    const pimattn_i_exact zero = {{0}};
     for (uint32_t i = 0; i <= last; i++)
-        if (i != tier && s->over[i] > 1) pimattn_i_exact_times(&x, s->over[i]);
+        if (i != tier && s->over[i] > 1) pimattn_i_exact_fuse(&x, s->over[i], &zero);
+    pimattn_i_exact_fuse(&x, by, y);
     return x;
 }
 
 /* Whether tiers 0 to t together hold less than their share beside tier t + 1. */
 static bool pimattn_i_is_short(const pimattn_i_shares *s, uint32_t t)
 {
-    pimattn_i_exact faster;
+    const pimattn_i_exact zero = {{0}};
+    pimattn_i_exact faster = zero;
     uint32_t ratio = 0;
-    memset(&faster, 0, sizeof faster);
     for (uint32_t i = 0; i <= t; i++) {
-        pimattn_i_exact part = pimattn_i_share(s, i, s->ratio[t + 1], t + 1);
-        pimattn_i_exact_add(&faster, &part);
+        faster = pimattn_i_share(s, i, s->ratio[t + 1], t + 1, &faster);
         ratio += s->ratio[i];
     }
-    pimattn_i_exact slower = pimattn_i_share(s, t + 1, ratio, t + 1);
+    pimattn_i_exact slower = pimattn_i_share(s, t + 1, ratio, t + 1, &zero);
     return pimattn_i_exact_less(&faster, &slower);
 }
 
-/* Tokens in an order of their keys: importance, as bits or those turned over, above the token. */
+/* Tokens, the one with the least key first. */
 typedef struct pimattn_i_heap {
-    uint64_t *key; /* [n], the least is the first */
+    uint64_t *key; /* [n] */
     size_t n;
 } pimattn_i_heap;
+
+/* In the order of importance and, of equals, of tokens; falling: the most important first. */
+static uint64_t pimattn_i_key(float importance, size_t token, bool falling)
+{
+    uint32_t bits;
+    importance += 0.0f; /* -0 is 0 */
+    memcpy(&bits, &importance, sizeof bits);
+    return (uint64_t)(falling ? ~bits : bits) << 32 | token;
+}
 
 static void pimattn_i_heap_sink(const pimattn_i_heap *h, size_t at)
 {
@@ -4250,6 +4284,12 @@ static void pimattn_i_heap_sink(const pimattn_i_heap *h, size_t at)
         at = child;
     }
     h->key[at] = key;
+}
+
+static void pimattn_i_heap_build(const pimattn_i_heap *h)
+{
+    for (size_t i = h->n / 2; i-- > 0;)
+        pimattn_i_heap_sink(h, i);
 }
 
 static uint32_t pimattn_i_heap_take(pimattn_i_heap *h)
@@ -4269,18 +4309,19 @@ static void pimattn_i_heaps(const pimattn_schedule *s, const uint8_t *tier, uint
     uint64_t *to_fast = fast->key, *to_slow = slow->key;
     /* Both are written, one is kept: tiers come in no order that a branch could guess. */
     for (size_t i = 0; i < s->n_tokens; i++) {
-        uint32_t bits;
-        float x = s->importance[i] + 0.0f; /* -0 is 0 */
-        memcpy(&bits, &x, sizeof bits);
-        *to_fast = (uint64_t)bits << 32 | i;
-        *to_slow = (uint64_t)~bits << 32 | i;
+        *to_fast = pimattn_i_key(s->importance[i], i, false);
+        *to_slow = pimattn_i_key(s->importance[i], i, true);
         to_fast += tier[i] == t;
         to_slow += tier[i] == t + 1;
     }
-    for (size_t i = fast->n / 2; i-- > 0;)
-        pimattn_i_heap_sink(fast, i);
-    for (size_t i = slow->n / 2; i-- > 0;)
-        pimattn_i_heap_sink(slow, i);
+    pimattn_i_heap_build(fast);
+    pimattn_i_heap_build(slow);
+}
+
+static void pimattn_i_swap_apply(const pimattn_swap *swap, uint8_t *tier)
+{
+    tier[swap->down] = (uint8_t)(swap->tier + 1);
+    tier[swap->up] = (uint8_t)swap->tier;
 }
 
 /*
@@ -4299,17 +4340,13 @@ static pimattn_stop pimattn_i_pair(const pimattn_schedule *s, pimattn_i_shares *
     pimattn_i_heaps(s, tier, t, &fast, &slow);
     do {
         if (fast.n == 0 || slow.n == 0) return PIMATTN_STOP_NO_GAIN;
-        uint32_t down = (uint32_t)fast.key[0], up = (uint32_t)slow.key[0];
-        if (!(s->importance[up] > s->importance[down])) return PIMATTN_STOP_NO_GAIN;
+        pimattn_swap swap = {(uint32_t)fast.key[0], (uint32_t)slow.key[0], t};
+        float down = s->importance[swap.down], up = s->importance[swap.up];
+        if (!(up > down)) return PIMATTN_STOP_NO_GAIN;
         if (*n_swaps == s->n_most) return PIMATTN_STOP_MOST;
-        pimattn_swap *swap = &swaps[(*n_swaps)++];
-        swap->down = down;
-        swap->up = up;
-        swap->tier = t;
-        tier[down] = (uint8_t)(t + 1);
-        tier[up] = (uint8_t)t;
-        uint64_t gain = pimattn_i_share_units(shares, s->importance[up]);
-        gain -= pimattn_i_share_units(shares, s->importance[down]);
+        swaps[(*n_swaps)++] = swap;
+        pimattn_i_swap_apply(&swap, tier);
+        uint64_t gain = pimattn_i_share_units(shares, up) - pimattn_i_share_units(shares, down);
         shares->sum[t] += gain;
         shares->sum[t + 1] -= gain;
         pimattn_i_heap_take(&fast);
@@ -4399,6 +4436,148 @@ PIMATTN_API pimattn_status pimattn_schedule_swaps(const pimattn_schedule *schedu
     return PIMATTN_OK;
 }
 
+/* A trace that is replayed. */
+typedef struct pimattn_i_replay {
+    pimattn_schedule s;
+    float *importance, *score;
+    pimattn_swap *swaps;
+    uint8_t *takes_part; /* [n_tokens] 0 or 1 */
+    uint8_t *tiers;      /* [n_candidates][n_tokens] */
+} pimattn_i_replay;
+
+/* One step of one candidate: attention where the tokens lie, then swaps. */
+static pimattn_status pimattn_i_replay_step(pimattn_i_replay *r, const pimattn_profile *p,
+                                            pimattn_candidate *c, uint8_t *tier, bool counts,
+                                            pimhw_cause *why)
+{
+    size_t n_swaps;
+    uint32_t stop[PIMATTN_MAX_TIERS];
+    uint64_t active[PIMATTN_MAX_TIERS] = {0};
+    double slowest = 0;
+    for (size_t i = 0; i < p->n_tokens; i++)
+        active[tier[i]] += r->takes_part[i];
+    for (uint32_t t = 0; t < p->n_tiers; t++) {
+        double ns = (double)active[t] * p->active_ns[t];
+        slowest = ns > slowest ? ns : slowest;
+    }
+    r->s.tier = tier;
+    r->s.ratio = c->ratio;
+    pimattn_status status = pimattn_schedule_swaps(&r->s, r->swaps, &n_swaps, stop, why);
+    if (status != PIMATTN_OK) return status;
+    for (size_t i = 0; i < n_swaps; i++) {
+        pimattn_i_swap_apply(&r->swaps[i], tier);
+        c->swaps[r->swaps[i].tier] += counts;
+        slowest += p->swap_ns[r->swaps[i].tier];
+    }
+    if (counts) c->step_ns += slowest;
+    return PIMATTN_OK;
+}
+
+/* Marks the tokens that take part: those of the best scores. */
+static void pimattn_i_replay_choose(const pimattn_i_replay *r, uint32_t sparsity)
+{
+    pimattn_i_heap h = {(uint64_t *)r->s.scratch, r->s.n_tokens};
+    for (size_t i = 0; i < h.n; i++)
+        h.key[i] = pimattn_i_key(r->score[i], i, true);
+    pimattn_i_heap_build(&h);
+    memset(r->takes_part, 0, h.n);
+    for (uint64_t n = pimattn_i_ceil_div(h.n, sparsity); n > 0; n--)
+        r->takes_part[pimattn_i_heap_take(&h)] = 1;
+}
+
+static pimattn_status pimattn_i_replay_run(pimattn_i_replay *r, const pimattn_profile *p,
+                                           pimattn_candidate *candidates, size_t n_candidates,
+                                           pimhw_cause *why)
+{
+    pimattn_status status = PIMATTN_OK;
+    for (uint64_t step = 0; step < p->n_steps; step++) {
+        bool good = p->score(p->user, step, r->score) &&
+                    pimattn_importance(r->importance, r->score, p->n_tokens, step ? p->n_tokens : 0,
+                                       p->lambda) == PIMATTN_OK;
+        if (!good) {
+            pimhw_cause_write(why, "step %u: no score, a wrong one, or lambda", step);
+            return PIMATTN_ERR_ARGUMENT;
+        }
+        pimattn_i_replay_choose(r, p->sparsity);
+        bool counts = step >= p->n_first;
+        for (size_t i = 0; i < n_candidates && status == PIMATTN_OK; i++)
+            status = pimattn_i_replay_step(r, p, &candidates[i], r->tiers + i * p->n_tokens, counts,
+                                           why);
+        if (status != PIMATTN_OK) return status;
+    }
+    return status;
+}
+
+/* Whether all that pimattn_schedule_swaps does not check is there. */
+static bool pimattn_i_profile_check(const pimattn_profile *p)
+{
+    uint64_t room = 0;
+    if (!p->score || !p->room || !p->active_ns) return false;
+    if (p->n_steps <= p->n_first || p->n_tokens < 1 || p->n_tokens > UINT32_MAX || p->sparsity < 1)
+        return false;
+    if (p->n_tiers < 1 || p->n_tiers > PIMATTN_MAX_TIERS) return false;
+    if (p->n_tiers > 1 && !p->swap_ns) return false;
+    for (uint32_t t = 0; t < p->n_tiers; t++) {
+        double swap_ns = t + 1 < p->n_tiers ? p->swap_ns[t] : 0;
+        if (!(p->active_ns[t] >= 0 && p->active_ns[t] <= DBL_MAX)) return false;
+        if (!(swap_ns >= 0 && swap_ns <= DBL_MAX)) return false;
+        room = pimattn_i_add(room, p->room[t]);
+    }
+    return room >= p->n_tokens && !p->allocator.alloc == !p->allocator.release;
+}
+
+PIMATTN_API pimattn_status pimattn_tier_profile(const pimattn_profile *profile,
+                                                pimattn_candidate *candidates, size_t n_candidates,
+                                                size_t *best, pimhw_cause *why)
+{
+    if (!profile || !candidates || n_candidates == 0 || !best ||
+        !pimattn_i_profile_check(profile)) {
+        pimhw_cause_write(why, "profile: something missing, out of range, or too little room");
+        return PIMATTN_ERR_ARGUMENT;
+    }
+    pimattn_i_replay r;
+    const pimattn_profile *p = profile;
+    pimhw_allocator a = p->allocator.alloc ? p->allocator : pimhw_allocator_default();
+    uint64_t n = p->n_tokens, scratch = pimattn_i_up64(pimattn_schedule_bytes(p->n_tokens));
+    uint64_t fixed = scratch + n * (sizeof *r.swaps + 2 * sizeof(float) + 1);
+    uint64_t bytes = pimattn_i_add(fixed, pimattn_i_mul(n, n_candidates));
+    unsigned char *memory = (unsigned char *)pimattn_i_alloc(&a, bytes, 64);
+    if (!memory) return PIMATTN_ERR_MEMORY;
+    memset(&r, 0, sizeof r);
+    r.swaps = (pimattn_swap *)(void *)(memory + scratch); /* of a pair at most the fewer tokens */
+    r.importance = (float *)(void *)(r.swaps + n);
+    r.score = r.importance + n;
+    r.takes_part = (uint8_t *)(r.score + n);
+    r.tiers = r.takes_part + n;
+    r.s.importance = r.importance;
+    r.s.n_tokens = p->n_tokens;
+    r.s.n_tiers = p->n_tiers;
+    r.s.mean = p->mean;
+    r.s.n_most = p->n_most < p->n_tokens ? p->n_most : p->n_tokens;
+    r.s.scratch = memory;
+    for (size_t i = 0; i < n_candidates; i++) {
+        candidates[i].step_ns = 0;
+        memset(candidates[i].swaps, 0, sizeof candidates[i].swaps);
+        uint8_t *to = r.tiers + i * n;
+        for (uint64_t t = 0, left = n, some; left > 0; t++, left -= some, to += some) {
+            some = pimattn_i_min(p->room[t], left);
+            memset(to, (int)t, (size_t)some);
+        }
+    }
+    pimattn_status status = pimattn_i_replay_run(&r, p, candidates, n_candidates, why);
+    pimattn_i_release(&a, memory, bytes);
+    if (status != PIMATTN_OK) return status;
+    double counted = (double)(p->n_steps - p->n_first);
+    *best = 0;
+    for (size_t i = 0; i < n_candidates; i++) {
+        candidates[i].step_ns /= counted;
+        for (uint32_t t = 0; t + 1 < PIMATTN_MAX_TIERS; t++)
+            candidates[i].swaps[t] /= counted;
+        if (candidates[i].step_ns < candidates[*best].step_ns) *best = i;
+    }
+    return PIMATTN_OK;
+}
+
 /* -- bank groups -- */
 
 /*
@@ -4477,20 +4656,16 @@ static void pimattn_i_groups_settle(pimattn_i_groups *g, uint32_t group)
     g->stale = false;
 }
 
-/* by: 1 or -1. A counter stays at its ends, and its sum with it. */
-static void pimattn_i_groups_count(pimattn_i_groups *g, uint32_t group, uint32_t ago, int by)
+/* Adds by, 1 or -1, at each step of the window; a counter stays at its ends, its sum with it. */
+static void pimattn_i_groups_count(pimattn_i_groups *g, uint32_t group, uint32_t window, int by)
 {
-    uint32_t slot = (g->at + PIMATTN_TIER_STEPS - ago) % PIMATTN_TIER_STEPS;
-    uint16_t *count = &g->ring[(size_t)group * PIMATTN_TIER_STEPS + slot];
-    if (*count == (by > 0 ? UINT16_MAX : 0)) return;
-    *count = (uint16_t)(*count + by);
-    g->sums[group] += (uint32_t)by;
-}
-
-static void pimattn_i_groups_window(pimattn_i_groups *g, uint32_t group, uint32_t window, int by)
-{
-    for (uint32_t i = 0; i < PIMATTN_TIER_STEPS; i++)
-        if (window >> i & 1) pimattn_i_groups_count(g, group, i, by);
+    for (uint32_t ago = 0; ago < PIMATTN_TIER_STEPS; ago++) {
+        uint32_t slot = (g->at + PIMATTN_TIER_STEPS - ago) % PIMATTN_TIER_STEPS;
+        uint16_t *count = &g->ring[(size_t)group * PIMATTN_TIER_STEPS + slot];
+        if (!(window >> ago & 1) || *count == (by > 0 ? UINT16_MAX : 0)) continue;
+        *count = (uint16_t)(*count + by);
+        g->sums[group] += (uint32_t)by;
+    }
 }
 
 /*
@@ -4501,10 +4676,10 @@ static void pimattn_i_groups_window(pimattn_i_groups *g, uint32_t group, uint32_
 static bool pimattn_i_groups_place(pimattn_i_groups *g, uint32_t window, uint32_t *group)
 {
     if (g->stale) pimattn_i_groups_settle(g, 0);
-    uint32_t to = g->n_groups > 1 ? g->best[1] : 0;
+    uint32_t to = g->best[1];
     if (pimattn_i_groups_full(g, to)) return false;
-    pimattn_i_groups_window(g, to, window, 1);
-    pimattn_i_groups_count(g, to, 0, 1);
+    pimattn_i_groups_count(g, to, window, 1);
+    pimattn_i_groups_count(g, to, 1, 1);
     g->residents[to]++;
     pimattn_i_groups_settle(g, to);
     *group = to;
@@ -4515,7 +4690,7 @@ static bool pimattn_i_groups_place(pimattn_i_groups *g, uint32_t window, uint32_
 static void pimattn_i_groups_leave(pimattn_i_groups *g, uint32_t group, uint32_t window)
 {
     PIMATTN_ASSERT(g->residents[group] > 0);
-    pimattn_i_groups_window(g, group, window, -1);
+    pimattn_i_groups_count(g, group, window, -1);
     g->residents[group]--;
     if (!g->stale) pimattn_i_groups_settle(g, group);
 }
@@ -4523,7 +4698,7 @@ static void pimattn_i_groups_leave(pimattn_i_groups *g, uint32_t group, uint32_t
 /* A token of the group took part in the step that runs: bit 0 of its window is now set. */
 static void pimattn_i_groups_active(pimattn_i_groups *g, uint32_t group)
 {
-    pimattn_i_groups_count(g, group, 0, 1);
+    pimattn_i_groups_count(g, group, 1, 1);
     g->stale = true;
 }
 
