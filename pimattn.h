@@ -873,9 +873,9 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
  * first. Channels take blocks in turn; with fewer blocks than channels, each block has several. On
  * flash the KV heads of a token lie together; scattered: a page holds one token that is read.
  *
- *   shape    blocks: [pimattn_tier_blocks], in use as long as *load is
+ *   shape    blocks: [n_seqs * n_kv_heads], in use as long as *load is
+ *   returns  PIMATTN_ERR_CONFIG with the field, or tokens that are not longest first
  */
-PIMATTN_API size_t pimattn_tier_blocks(const pimattn_shape *shape, size_t n_seqs);
 PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t *blocks,
                                                const pimattn_tier *tier, const pimattn_shape *shape,
                                                const uint64_t *tokens, size_t n_seqs,
@@ -3929,6 +3929,13 @@ static bool pimattn_i_is_flash(const pimattn_tier *t)
     return t->device.flash_page_bytes != 0;
 }
 
+static pimattn_status pimattn_i_tier_check(const pimattn_tier *t, pimhw_cause *why)
+{
+    if (pimhw_config_check(&t->device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
+    if (t->n_devices > 0) return PIMATTN_OK;
+    return pimattn_i_shape_fault(why, "n_devices", 0, "1 or more");
+}
+
 static pimattn_status pimattn_i_local_init(pimattn_i_local *l, const pimattn_tier *t,
                                            const pimattn_shape *shape, pimhw_cause *why)
 {
@@ -3936,9 +3943,8 @@ static pimattn_status pimattn_i_local_init(pimattn_i_local *l, const pimattn_tie
     l->shape = *shape;
     pimattn_shape *s = &l->shape;
     pimattn_status status = pimattn_i_shape_check(s, why);
+    if (status == PIMATTN_OK) status = pimattn_i_tier_check(t, why);
     if (status != PIMATTN_OK) return status;
-    if (pimhw_config_check(&t->device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
-    if (t->n_devices == 0) return pimattn_i_shape_fault(why, "n_devices", 0, "1 or more");
     if (s->v_in_k) return pimattn_i_shape_fault(why, "shape.v_in_k", 1, "0: units read K and V");
     if (pimattn_i_is_flash(t)) return PIMATTN_OK;
     uint32_t lanes = pimhw_config_lanes(&t->device), row = pimhw_config_columns(&t->device);
@@ -4219,9 +4225,17 @@ static void pimattn_i_tier_pipe(pimattn_tier_reading *r, const pimattn_tier *t,
     r->ns = r->local_ns + r->input_ns + r->reduce_ns + r->link_ns;
 }
 
-/* Judges a load: tokens in its blocks, not too many of them. */
-static pimattn_status pimattn_i_load_check(const pimattn_tier_load *load, pimhw_cause *why)
+/* Judges a load: something to do in every count, not more of it in a device than in all. */
+static pimattn_status pimattn_i_load_check(const pimattn_tier_load *load, bool flash,
+                                           pimhw_cause *why)
 {
+    const struct {
+        char name[16];
+        uint64_t of_one, of_all;
+    } counts[] = {{"tokens", load->device_tokens, load->tokens},
+                  {"groups", load->device_groups, load->groups},
+                  {"blocks", load->device_blocks, load->device_outputs},
+                  {"pages", flash ? load->channel_pages : 1, flash ? load->pages : 1}};
     if (load->n_queries == 0 || load->n_queries > 65535)
         return pimattn_i_shape_fault(why, "load.n_queries", load->n_queries, "1 to 65535");
     if (load->n_blocks > UINT32_MAX / 2 || (load->n_blocks > 0 && !load->blocks))
@@ -4229,6 +4243,12 @@ static pimattn_status pimattn_i_load_check(const pimattn_tier_load *load, pimhw_
     for (size_t i = 0; i < load->n_blocks; i++)
         if (load->blocks[i] == 0 || load->blocks[i] > UINT32_MAX / 2)
             return pimattn_i_shape_fault(why, "tokens of a block", load->blocks[i], "1 to 2^31");
+    for (int i = 0; i < 4 && load->n_blocks > 0; i++) {
+        if (counts[i].of_one > 0 && counts[i].of_one <= counts[i].of_all) continue;
+        pimhw_cause_write(why, "load: %u %s in its fullest part, %u in all", counts[i].of_one,
+                          counts[i].name, counts[i].of_all);
+        return PIMATTN_ERR_CONFIG;
+    }
     return PIMATTN_OK;
 }
 
@@ -4240,7 +4260,7 @@ PIMATTN_API pimattn_status pimattn_tier_time(pimattn_tier_reading *reading,
     pimattn_tier_reading r;
     if (!reading || !tier || !shape || !load) return PIMATTN_ERR_ARGUMENT;
     pimattn_status status = pimattn_i_local_init(&l, tier, shape, why);
-    if (status == PIMATTN_OK) status = pimattn_i_load_check(load, why);
+    if (status == PIMATTN_OK) status = pimattn_i_load_check(load, pimattn_i_is_flash(tier), why);
     if (status != PIMATTN_OK) return status;
     memset(&r, 0, sizeof r);
     if (load->n_blocks > 0) {
@@ -4292,11 +4312,6 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
     r.ns = r.attention_ns + r.merge_ns + r.moves_ns;
     *reading = r;
     return PIMATTN_OK;
-}
-
-PIMATTN_API size_t pimattn_tier_blocks(const pimattn_shape *shape, size_t n_seqs)
-{
-    return shape ? (size_t)pimattn_i_mul(n_seqs, shape->n_kv_heads) : 0;
 }
 
 /* How units, which are blocks, or of flash sequences with all KV heads, are dealt to channels. */
@@ -4405,11 +4420,9 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
     pimattn_relayout_reading r;
     if (!reading || !from || !to || !relayout || (bytes > 0 && n_runs == 0))
         return PIMATTN_ERR_ARGUMENT;
-    if (pimhw_config_check(&from->device, why) != PIMHW_OK ||
-        pimhw_config_check(&to->device, why) != PIMHW_OK)
-        return PIMATTN_ERR_CONFIG;
-    if (from->n_devices == 0 || to->n_devices == 0)
-        return pimattn_i_shape_fault(why, "n_devices", 0, "1 or more");
+    pimattn_status status = pimattn_i_tier_check(from, why);
+    if (status == PIMATTN_OK) status = pimattn_i_tier_check(to, why);
+    if (status != PIMATTN_OK) return status;
     if (relayout->host_percent > 100)
         return pimattn_i_shape_fault(why, "host_percent", relayout->host_percent, "0 to 100");
     memset(&r, 0, sizeof r);

@@ -447,6 +447,9 @@ static void bad_input_is_named(void)
     BAD(PIMATTN_ERR_CONFIG, "v_in_k", wrong.v_in_k = true);
     BAD(PIMATTN_ERR_CONFIG, "n_queries", no.n_queries = 0);
     BAD(PIMATTN_ERR_CONFIG, "n_blocks", no.blocks = NULL);
+    BAD(PIMATTN_ERR_CONFIG, "load: 112 tokens in its fullest part, 1 in all", no.tokens = 1);
+    BAD(PIMATTN_ERR_CONFIG, "load: 0 groups", no.device_groups = 0);
+    BAD(PIMATTN_ERR_CONFIG, "load: 0 pages", pimhw_config_init(&bad.device, "pam-ssd", NULL));
     BAD(PIMATTN_ERR_CONFIG, "tokens of a block", tokens[1] = 0);
     tokens[1] = 9;
     CHECK_BYTES(&r, &before, sizeof r);
