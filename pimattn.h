@@ -1021,14 +1021,13 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
                                              bool beside_moves, pimhw_cause *why);
 
 /*
- * A load without an engine: sequences of so many tokens each, all of whose KV heads are read, one
- * query token. Blocks go to channels longest first, back and forth; with fewer blocks than channels
- * each is spread over several. Flash keeps a sequence's KV heads together; scattered: every token
- * read is in a page with no other such token, else pages are full of them.
+ * A load without an engine: one query token each of sequences of so many tokens in the tier, longest
+ * first. Channels take blocks in turn; with fewer blocks than channels, each block has several. On
+ * flash the KV heads of a token lie together; scattered: a page holds one token that is read.
  *
- *   shape    blocks: [pimattn_tier_blocks], in use as long as *load is
+ *   shape    blocks: [n_seqs * n_kv_heads], in use as long as *load is
+ *   returns  PIMATTN_ERR_CONFIG with the field, or tokens that are not longest first
  */
-PIMATTN_API size_t pimattn_tier_blocks(const pimattn_shape *shape, size_t n_seqs);
 PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t *blocks,
                                                const pimattn_tier *tier, const pimattn_shape *shape,
                                                const uint64_t *tokens, size_t n_seqs,
@@ -4735,6 +4734,13 @@ static bool pimattn_i_is_flash(const pimattn_tier *t)
     return t->device.flash_page_bytes != 0;
 }
 
+static pimattn_status pimattn_i_tier_check(const pimattn_tier *t, pimhw_cause *why)
+{
+    if (pimhw_config_check(&t->device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
+    if (t->n_devices > 0) return PIMATTN_OK;
+    return pimattn_i_shape_fault(why, "n_devices", 0, "1 or more");
+}
+
 static pimattn_status pimattn_i_local_init(pimattn_i_local *l, const pimattn_tier *t,
                                            const pimattn_shape *shape, pimhw_cause *why)
 {
@@ -4742,9 +4748,8 @@ static pimattn_status pimattn_i_local_init(pimattn_i_local *l, const pimattn_tie
     l->shape = *shape;
     pimattn_shape *s = &l->shape;
     pimattn_status status = pimattn_i_shape_check(s, why);
+    if (status == PIMATTN_OK) status = pimattn_i_tier_check(t, why);
     if (status != PIMATTN_OK) return status;
-    if (pimhw_config_check(&t->device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
-    if (t->n_devices == 0) return pimattn_i_shape_fault(why, "n_devices", 0, "1 or more");
     if (s->v_in_k) return pimattn_i_shape_fault(why, "shape.v_in_k", 1, "0: units read K and V");
     if (pimattn_i_is_flash(t)) return PIMATTN_OK;
     uint32_t lanes = pimhw_config_lanes(&t->device), row = pimhw_config_columns(&t->device);
@@ -4978,51 +4983,64 @@ static void pimattn_i_tier_traffic(pimattn_tier_reading *r, const pimattn_tier *
 
 enum { PIMATTN_I_STAGES = 5 }; /* q in, local attention, bank group, device, partials out */
 
-/* What a block takes in each stage but the local one, which depends on its tokens. */
+/* What a part of a block takes in each stage but the local one, which depends on its tokens. */
 static void pimattn_i_stages(double *ns, const pimattn_tier *t, const pimattn_shape *s,
-                             const pimattn_tier_load *load)
+                             const pimattn_tier_load *load, double n_parts)
 {
     const pimhw_config *c = &t->device;
-    double q = load->n_queries, n = (double)load->n_blocks, link = c->link_MBps / 1e3;
-    double blocks = (double)load->device_blocks, units = (double)pimattn_i_group_units(t);
-    double partials = (double)load->device_groups * (pimattn_i_reduces(t) ? 1 : units);
     bool reduces = pimattn_i_reduces(t);
-    double out = reduces ? blocks : partials;
-    double merge_ns = (double)pimattn_reduction_ps(c, s->head_dim_v, 0) / 1e3;
+    double q = load->n_queries, link = c->link_MBps / 1e3;
+    double units = (double)pimattn_i_group_units(t), blocks = (double)load->device_blocks;
+    double partials = (double)load->device_groups, out = reduces ? blocks : partials * units;
+    double lanes_ns = (double)pimattn_reduction_ps(c, s->head_dim_v, 0) / 1e3; /* one partial */
     memset(ns, 0, PIMATTN_I_STAGES * sizeof *ns);
-    ns[0] = blocks * q * s->head_dim * c->element_bytes / link / n;
+    ns[0] = blocks * q * s->head_dim * c->element_bytes / link / n_parts;
     if (reduces) {
-        ns[2] = q * (units + 1) * merge_ns;
-        ns[3] = q * (partials + blocks) * merge_ns / c->reduction_units / n;
+        ns[2] = (double)load->n_blocks * q * (units + 1) * lanes_ns / n_parts;
+        ns[3] = q * (partials + blocks) * lanes_ns / c->reduction_units / n_parts;
     }
-    ns[4] = out * q * (s->head_dim_v + 2.0) * sizeof(float) / link / n;
+    ns[4] = out * q * (s->head_dim_v + 2.0) * sizeof(float) / link / n_parts;
 }
 
-/* Blocks one after the other through the stages: each waits for its block and for its stage. */
-static void pimattn_i_tier_pipe(pimattn_tier_reading *r, const pimattn_tier_load *load,
-                                double *stage_ns)
+/*
+ * Blocks one after the other through the stages, in as many parts as the program has query blocks:
+ * each waits for its part and for its stage.
+ */
+static void pimattn_i_tier_pipe(pimattn_tier_reading *r, const pimattn_tier *t,
+                                const pimattn_i_local *l, const pimattn_tier_load *load)
 {
-    double end[PIMATTN_I_STAGES] = {0}, tokens = 0, n = (double)load->n_blocks;
+    double end[PIMATTN_I_STAGES] = {0}, ns[PIMATTN_I_STAGES], tokens = 0;
+    uint64_t parts = l->queries ? pimattn_i_ceil_div(load->n_queries, l->queries) : 1;
+    double n_parts = (double)load->n_blocks * (double)parts;
+    pimattn_i_stages(ns, t, &l->shape, load, n_parts);
     for (size_t i = 0; i < load->n_blocks; i++)
         tokens += (double)load->blocks[i];
-    for (size_t i = 0; i < load->n_blocks; i++) {
-        stage_ns[1] = r->local_ns * ((double)load->blocks[i] / tokens);
+    for (size_t i = 0; i < load->n_blocks * parts; i++) {
+        ns[1] = r->local_ns * ((double)load->blocks[i / parts] / tokens / (double)parts);
         for (int k = 0; k < PIMATTN_I_STAGES; k++) {
             if (k > 0 && end[k - 1] > end[k]) end[k] = end[k - 1];
-            end[k] += stage_ns[k];
+            end[k] += ns[k];
         }
     }
-    r->reduce_work_ns = n * (stage_ns[2] + stage_ns[3]);
-    r->link_work_ns = n * (stage_ns[0] + stage_ns[4]);
+    r->reduce_work_ns = n_parts * (ns[2] + ns[3]);
+    r->link_work_ns = n_parts * (ns[0] + ns[4]);
     r->input_ns = end[1] > r->local_ns ? end[1] - r->local_ns : 0;
     r->reduce_ns = end[3] - end[1];
     r->link_ns = end[4] - end[3];
     r->ns = r->local_ns + r->input_ns + r->reduce_ns + r->link_ns;
 }
 
-/* Judges a load: tokens in its blocks, not too many of them. */
-static pimattn_status pimattn_i_load_check(const pimattn_tier_load *load, pimhw_cause *why)
+/* Judges a load: something to do in every count, not more of it in a device than in all. */
+static pimattn_status pimattn_i_load_check(const pimattn_tier_load *load, bool flash,
+                                           pimhw_cause *why)
 {
+    const struct {
+        char name[16];
+        uint64_t of_one, of_all;
+    } counts[] = {{"tokens", load->device_tokens, load->tokens},
+                  {"groups", load->device_groups, load->groups},
+                  {"blocks", load->device_blocks, load->device_outputs},
+                  {"pages", flash ? load->channel_pages : 1, flash ? load->pages : 1}};
     if (load->n_queries == 0 || load->n_queries > 65535)
         return pimattn_i_shape_fault(why, "load.n_queries", load->n_queries, "1 to 65535");
     if (load->n_blocks > UINT32_MAX / 2 || (load->n_blocks > 0 && !load->blocks))
@@ -5030,6 +5048,12 @@ static pimattn_status pimattn_i_load_check(const pimattn_tier_load *load, pimhw_
     for (size_t i = 0; i < load->n_blocks; i++)
         if (load->blocks[i] == 0 || load->blocks[i] > UINT32_MAX / 2)
             return pimattn_i_shape_fault(why, "tokens of a block", load->blocks[i], "1 to 2^31");
+    for (int i = 0; i < 4 && load->n_blocks > 0; i++) {
+        if (counts[i].of_one > 0 && counts[i].of_one <= counts[i].of_all) continue;
+        pimhw_cause_write(why, "load: %u %s in its fullest part, %u in all", counts[i].of_one,
+                          counts[i].name, counts[i].of_all);
+        return PIMATTN_ERR_CONFIG;
+    }
     return PIMATTN_OK;
 }
 
@@ -5039,10 +5063,9 @@ PIMATTN_API pimattn_status pimattn_tier_time(pimattn_tier_reading *reading,
 {
     pimattn_i_local l;
     pimattn_tier_reading r;
-    double stage_ns[PIMATTN_I_STAGES];
     if (!reading || !tier || !shape || !load) return PIMATTN_ERR_ARGUMENT;
     pimattn_status status = pimattn_i_local_init(&l, tier, shape, why);
-    if (status == PIMATTN_OK) status = pimattn_i_load_check(load, why);
+    if (status == PIMATTN_OK) status = pimattn_i_load_check(load, pimattn_i_is_flash(tier), why);
     if (status != PIMATTN_OK) return status;
     memset(&r, 0, sizeof r);
     if (load->n_blocks > 0) {
@@ -5057,8 +5080,7 @@ PIMATTN_API pimattn_status pimattn_tier_time(pimattn_tier_reading *reading,
         if (tier->device.cap_MFLOPS) r.cap_ns = flops * 1e3 / tier->device.cap_MFLOPS;
         r.local_ns = r.program_ns > r.cap_ns ? r.program_ns : r.cap_ns;
         pimattn_i_tier_traffic(&r, tier, &l.shape, load);
-        pimattn_i_stages(stage_ns, tier, &l.shape, load);
-        pimattn_i_tier_pipe(&r, load, stage_ns);
+        pimattn_i_tier_pipe(&r, tier, &l, load);
     }
     *reading = r;
     return PIMATTN_OK;
@@ -5097,87 +5119,42 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
     return PIMATTN_OK;
 }
 
-PIMATTN_API size_t pimattn_tier_blocks(const pimattn_shape *shape, size_t n_seqs)
-{
-    return (size_t)pimattn_i_mul(n_seqs, (uint64_t)shape->n_kv_heads + 1);
-}
-
-/* Longest first. */
-static void pimattn_i_sort_down(uint64_t *at, size_t n)
-{
-    size_t gap = 1;
-    while (gap < n / 3)
-        gap = 3 * gap + 1;
-    for (; gap > 0; gap /= 3)
-        for (size_t i = gap; i < n; i++) {
-            uint64_t value = at[i];
-            size_t j = i;
-            for (; j >= gap && at[j - gap] < value; j -= gap)
-                at[j] = at[j - gap];
-            at[j] = value;
-        }
-}
-
-/* What is dealt to channels: blocks, or for flash sequences with all their KV heads. */
+/* How units, which are blocks, or of flash sequences with all KV heads, are dealt to channels. */
 typedef struct pimattn_i_deal {
-    const pimattn_tier *tier;
-    const uint64_t *tokens; /* of sequences, longest first */
-    uint64_t n_units;
-    uint64_t seq_units; /* of a sequence */
-    uint64_t heads;     /* of a unit */
-    uint64_t channels;  /* of the tier */
-    uint64_t spread;    /* channels of a unit */
-    uint64_t groups;    /* bank groups of a channel; of flash 1 */
+    uint64_t n_devices, channels; /* of a device */
+    uint64_t spread;              /* channels of a unit */
+    uint64_t heads;               /* of a unit */
+    uint64_t groups;              /* bank groups of a channel; of flash 1 */
+    uint64_t page, page_tokens;   /* flash: a token or more of them in one .. */
+    uint64_t token_pages;         /* .. or a token in more */
 } pimattn_i_deal;
 
 /*
- * Tokens of the round-th unit of a channel; *first: no lower channel of its device has it. Units
- * with a channel each go back and forth over channels, neighbours in different devices; others
- * take neighbours in one device.
+ * Deals a unit, the longest is number 0. If a channel has whole units, neighbours are on different
+ * devices; else each has channels of its own, side by side. Either way device 0 and its channel 0
+ * get no less than any other.
  */
-static uint64_t pimattn_i_dealt(const pimattn_i_deal *d, uint64_t device, uint64_t channel,
-                                uint64_t round, bool *first)
+static void pimattn_i_deal_unit(const pimattn_i_deal *d, pimattn_tier_load *to, uint64_t *list,
+                                uint64_t unit, uint64_t tokens)
 {
-    uint64_t at = d->spread == 1 ? channel * d->tier->n_devices + device
-                                 : device * d->tier->device.n_channels + channel;
-    uint64_t unit = at / d->spread;
-    if (round > 0) unit = round * d->channels + (round % 2 ? d->channels - 1 - at : at);
-    *first = d->spread == 1 || channel == 0 || at % d->spread == 0;
-    if (unit >= d->n_units || (d->spread > 1 && round > 0)) return 0;
-    uint64_t tokens = d->tokens[unit / d->seq_units];
-    return tokens / d->spread + (at % d->spread < tokens % d->spread);
-}
-
-/* Adds what a device has to do to the tier's load; returns its fullest channel's tokens. */
-static uint64_t pimattn_i_deal_device(const pimattn_i_deal *d, pimattn_tier_load *load,
-                                      uint64_t device, uint64_t token_bytes, bool scattered,
-                                      uint64_t *fullest)
-{
-    uint64_t tokens = 0, blocks = 0, groups = 0, most = 0;
-    uint64_t page = d->tier->device.flash_page_bytes;
-    for (uint64_t c = 0; c < d->tier->device.n_channels; c++) {
-        uint64_t sum = 0, pages = 0, share;
-        bool first;
-        for (uint64_t i = 0; (share = pimattn_i_dealt(d, device, c, i, &first)) > 0; i++) {
-            sum += pimattn_i_ceil_div(share, d->groups);
-            tokens += share * d->heads;
-            blocks += first ? d->heads : 0;
-            groups += d->heads * pimattn_i_min(share, d->groups);
-            if (page == 0) continue;
-            pages += scattered ? share * pimattn_i_ceil_div(token_bytes, page)
-                               : pimattn_i_ceil_div(share * token_bytes, page);
-        }
-        load->pages += pages;
-        load->channel_pages = pimattn_i_max(load->channel_pages, pages);
-        if (sum > most) *fullest = c, most = sum;
-    }
-    load->tokens += tokens;
-    load->groups += groups;
-    load->device_outputs += blocks;
-    load->device_tokens = pimattn_i_max(load->device_tokens, tokens);
-    load->device_groups = pimattn_i_max(load->device_groups, groups);
-    load->device_blocks = pimattn_i_max(load->device_blocks, blocks);
-    return most;
+    bool whole = d->spread == 1;
+    uint64_t share = pimattn_i_ceil_div(tokens, d->spread), at = unit * d->spread;
+    uint64_t pages = pimattn_i_mul(pimattn_i_ceil_div(share, d->page_tokens), d->token_pages);
+    uint64_t in_device = whole ? unit % d->n_devices == 0 : pimattn_i_min(at, d->channels);
+    if (!whole) in_device = pimattn_i_min(d->spread, d->channels - in_device);
+    uint64_t part = pimattn_i_min(tokens, share * in_device);
+    uint64_t devices = whole ? 1 : (at + d->spread - 1) / d->channels - at / d->channels + 1;
+    to->tokens += tokens * d->heads;
+    to->groups += pimattn_i_min(tokens, d->spread * d->groups) * d->heads;
+    to->device_outputs += pimattn_i_min(tokens, devices) * d->heads;
+    to->device_tokens += part * d->heads;
+    to->device_groups += pimattn_i_min(part, in_device * d->groups) * d->heads;
+    to->device_blocks += part ? d->heads : 0;
+    to->pages += d->page ? pages * d->spread : 0;
+    if (unit % (whole ? d->n_devices * d->channels : UINT64_MAX) != 0) return;
+    to->channel_pages += d->page ? pages : 0;
+    for (uint64_t head = 0; head < d->heads; head++)
+        list[to->n_blocks++] = pimattn_i_ceil_div(share, d->groups);
 }
 
 PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t *blocks,
@@ -5192,37 +5169,27 @@ PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t
     pimattn_status status = pimattn_i_local_init(&l, tier, shape, why);
     if (status != PIMATTN_OK) return status;
     for (size_t i = 0; i < n_seqs; i++)
-        if (tokens[i] > UINT32_MAX / 2)
-            return pimattn_i_shape_fault(why, "tokens of a sequence", tokens[i], "0 to 2^31");
+        if (tokens[i] > (i ? tokens[i - 1] : UINT32_MAX / 2))
+            return pimattn_i_shape_fault(why, "tokens of a sequence", tokens[i],
+                                         "at most 2^31 and those of the one before");
+    while (n_seqs > 0 && tokens[n_seqs - 1] == 0)
+        n_seqs--;
     bool flash = pimattn_i_is_flash(tier);
+    uint64_t units = flash ? 1 : l.shape.n_kv_heads;
     uint64_t token_bytes = (uint64_t)l.shape.n_kv_heads * tier->device.element_bytes *
                            ((uint64_t)l.shape.head_dim + l.shape.head_dim_v);
     memset(&to, 0, sizeof to);
-    memset(&d, 0, sizeof d);
-    memcpy(blocks, tokens, n_seqs * sizeof *blocks);
-    pimattn_i_sort_down(blocks, n_seqs);
-    while (n_seqs > 0 && blocks[n_seqs - 1] == 0)
-        n_seqs--;
-    d.tier = tier;
-    d.tokens = blocks;
-    d.seq_units = flash ? 1 : l.shape.n_kv_heads;
-    d.heads = l.shape.n_kv_heads / d.seq_units;
-    d.n_units = n_seqs * d.seq_units;
-    d.channels = (uint64_t)tier->n_devices * tier->device.n_channels;
-    d.spread = d.n_units ? pimattn_i_max(1, d.channels / d.n_units) : 1;
+    d.n_devices = tier->n_devices;
+    d.channels = tier->device.n_channels;
+    d.spread = pimattn_i_max(1, d.n_devices * d.channels / pimattn_i_max(1, n_seqs * units));
+    d.heads = l.shape.n_kv_heads / units;
     d.groups = flash ? 1 : tier->device.n_bank_groups;
-    uint64_t most = 0, device = 0, channel = 0, share;
-    for (uint64_t i = 0; i < tier->n_devices; i++) {
-        uint64_t fullest = 0;
-        uint64_t sum = pimattn_i_deal_device(&d, &to, i, token_bytes, scattered, &fullest);
-        if (sum > most) most = sum, device = i, channel = fullest;
-    }
-    bool first;
-    uint64_t *list = blocks + n_seqs;
-    for (uint64_t i = 0; (share = pimattn_i_dealt(&d, device, channel, i, &first)) > 0; i++)
-        for (uint64_t head = 0; head < d.heads; head++)
-            list[to.n_blocks++] = pimattn_i_ceil_div(share, d.groups);
-    to.blocks = list;
+    d.page = tier->device.flash_page_bytes;
+    d.page_tokens = scattered ? 1 : pimattn_i_max(1, d.page / token_bytes);
+    d.token_pages = pimattn_i_max(1, pimattn_i_ceil_div(token_bytes, pimattn_i_max(1, d.page)));
+    for (uint64_t unit = 0; unit < n_seqs * units; unit++)
+        pimattn_i_deal_unit(&d, &to, blocks, unit, tokens[unit / units]);
+    to.blocks = blocks;
     to.n_queries = l.shape.n_heads / l.shape.n_kv_heads;
     *load = to;
     return PIMATTN_OK;
@@ -5258,11 +5225,9 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
     pimattn_relayout_reading r;
     if (!reading || !from || !to || !relayout || (bytes > 0 && n_runs == 0))
         return PIMATTN_ERR_ARGUMENT;
-    if (pimhw_config_check(&from->device, why) != PIMHW_OK ||
-        pimhw_config_check(&to->device, why) != PIMHW_OK)
-        return PIMATTN_ERR_CONFIG;
-    if (from->n_devices == 0 || to->n_devices == 0)
-        return pimattn_i_shape_fault(why, "n_devices", 0, "1 or more");
+    pimattn_status status = pimattn_i_tier_check(from, why);
+    if (status == PIMATTN_OK) status = pimattn_i_tier_check(to, why);
+    if (status != PIMATTN_OK) return status;
     if (relayout->host_percent > 100)
         return pimattn_i_shape_fault(why, "host_percent", relayout->host_percent, "0 to 100");
     memset(&r, 0, sizeof r);
