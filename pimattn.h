@@ -459,8 +459,8 @@ typedef struct pimattn_mask {
  * if masked, for every query of the item, its own included; it is never read, and the positions of
  * others stay. Windows, masks and causality hold beside it. Host way only.
  *
- * Token t of KV head h is chosen by bit t % 64 of word h * stride + t / 64. Tokens from n_tokens on,
- * such as those appended after the choice was made, are all chosen.
+ * Token t of KV head h is chosen by bit t % 64 of word h * stride + t / 64. Tokens from n_tokens
+ * on, such as those appended after the choice was made, are all chosen.
  */
 typedef struct pimattn_choice {
     uint64_t *bits;      /* NULL, with n_tokens 0: all tokens */

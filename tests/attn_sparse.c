@@ -702,7 +702,7 @@ static void tight_bounds(void)
         scene s = scene_new(&shape, 2, 1, &rng);
         s.page_tokens = 1;
         for (uint32_t d = 0; d < dim; d++) {
-            float size = (float)pow(10, rng_float(&rng, -6, 3) / 2);
+            float size = (float)pow(10, (double)rng_float(&rng, -3, 1.5));
             s.q[d] *= size * (i % 11 == 0 ? 1e-30f : 1);
             s.kv.k[d] = (d % 2 ? 1.0f : -1.0f) / size * (i % 13 == 0 ? 1e-15f : 1);
         }
@@ -777,7 +777,7 @@ static void check_like_new(pimattn_engine *engine, pimattn_seq seq, scene *s, ui
     free(x);
 }
 
-/* Through truncation, a fork that goes on, other pages, memory and back, each time over old rows. */
+/* Through truncation, a fork that goes on, other pages, memory and back; also over old rows. */
 static void bounds_follow_the_tokens(void)
 {
     enum { TOKENS = 300, PAGE = 16 };

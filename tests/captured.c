@@ -2,36 +2,7 @@
 #define PIMATTN_IMPLEMENTATION
 #include "pimattn.h"
 #include "attn.h"
-
-typedef struct capture {
-    int32_t head[6]; /* n_layers, n_heads, n_kv_heads, head_dim, steps, 0 */
-    long n_records;
-    size_t record_floats; /* of one layer: q, k, v, out */
-    float *data;          /* [n_records][n_layers][record_floats] */
-} capture;
-
-static bool capture_read(capture *c, const char *path)
-{
-    char magic[4];
-    memset(c, 0, sizeof *c);
-    FILE *f = fopen(path, "rb");
-    if (!f) return false;
-    bool ok = fread(magic, 4, 1, f) == 1 && memcmp(magic, "PKVC", 4) == 0 &&
-              fread(c->head, sizeof c->head, 1, f) == 1;
-    CHECK(ok);
-    size_t n_layers = (size_t)c->head[0];
-    c->record_floats = (size_t)(2 * c->head[1] + 2 * c->head[2]) * (size_t)c->head[3];
-    size_t layer_bytes = c->record_floats * sizeof(float), row = n_layers * c->record_floats;
-    c->data = (float *)check_alloc((size_t)c->head[4] * row, sizeof(float));
-    int32_t token;
-    while (ok && c->n_records < c->head[4] && fread(&token, sizeof token, 1, f) == 1) {
-        if (fread(c->data + (size_t)c->n_records * row, layer_bytes, n_layers, f) != n_layers)
-            break;
-        c->n_records++;
-    }
-    fclose(f);
-    return CHECK(c->n_records > 0);
-}
+#include "capture.h"
 
 /* Largest difference of one head from float64 over what the cache keeps. */
 static double head_error(const attn_kv *kv, uint64_t n, uint32_t head, const float *q,
@@ -56,15 +27,13 @@ static double layer_error(const capture *c, pimattn_engine *engine, pimattn_seq 
     double *exact = (double *)check_alloc(s->head_dim, sizeof(double)), worst = 0;
     double *scores = (double *)check_alloc(n, sizeof(double));
     float *out = (float *)check_alloc(q_row, sizeof(float));
-    const float *first = c->data + layer * c->record_floats;
-    size_t step = s->n_layers * c->record_floats;
     for (uint64_t t = 0; t < n; t++) {
-        memcpy(kv.k + t * k_row, first + t * step + q_row, k_row * sizeof(float));
-        memcpy(kv.v + t * k_row, first + t * step + q_row + k_row, k_row * sizeof(float));
+        memcpy(kv.k + t * k_row, capture_at(c, t, layer) + q_row, k_row * sizeof(float));
+        memcpy(kv.v + t * k_row, capture_at(c, t, layer) + q_row + k_row, k_row * sizeof(float));
     }
     kv_keep(&kv);
     for (uint64_t t = 0; t < n; t++) {
-        const float *q = first + t * step;
+        const float *q = capture_at(c, t, layer);
         if (!CHECK_U(kv_append(engine, seq, layer, &kv, t, 1), PIMATTN_OK)) break;
         if (!CHECK_U(pimattn_attend_one(engine, seq, layer, out, q, NULL), PIMATTN_OK)) break;
         for (uint32_t h = 0; h < s->n_heads; h++) {
@@ -87,6 +56,7 @@ static void replay(const char *path, uint32_t type, double allowed)
         skip("no ../shared/data");
         return;
     }
+    if (!CHECK(c.n_records > 0)) return;
     pimattn_shape s = shape_of((uint32_t)c.head[0], (uint32_t)c.head[1], (uint32_t)c.head[2],
                                (uint32_t)c.head[3], 0);
     s.k_type = s.v_type = type;
@@ -99,6 +69,72 @@ static void replay(const char *path, uint32_t type, double allowed)
             CHECK_NEAR(layer_error(&c, engine, seq, layer, &s), 0, allowed);
     }
     pimattn_engine_destroy(engine);
+    free(c.data);
+}
+
+/*
+ * The law of retrieval on one layer: of the tokens left out at a step, the largest float64 score of
+ * a head is not above its bound; returns how many were left out.
+ */
+static uint64_t layer_misses(const capture *c, pimattn_engine *engine, pimattn_seq seq,
+                             uint32_t layer, uint32_t part)
+{
+    const pimattn_shape *s = &pimattn_engine_config(engine)->shape;
+    uint64_t n = (uint64_t)c->n_records, n_left = 0;
+    size_t q_row = (size_t)s->n_heads * s->head_dim, k_row = (size_t)s->n_kv_heads * s->head_dim;
+    attn_kv kv = kv_new(s, n);
+    double *exact = (double *)check_alloc(s->head_dim, sizeof(double));
+    double *scores = (double *)check_alloc(n, sizeof(double));
+    pimattn_choice choice = {NULL, 0, (size_t)n / 64 + 1, s->n_kv_heads};
+    choice.bits = (uint64_t *)check_alloc(choice.stride * s->n_kv_heads, sizeof(uint64_t));
+    float *bounds = (float *)check_alloc(s->n_kv_heads, sizeof(float));
+    for (uint64_t t = 0; t < n; t++)
+        memcpy(kv.k + t * k_row, capture_at(c, t, layer) + q_row, k_row * sizeof(float));
+    kv_keep(&kv);
+    for (uint64_t t = 0; t < n; t++) {
+        const float *q = capture_at(c, t, layer);
+        if (!CHECK_U(kv_append(engine, seq, layer, &kv, t, 1), PIMATTN_OK)) break;
+        CHECK_U(pimattn_retrieve(engine, seq, layer, &choice, bounds, q, part), PIMATTN_OK);
+        for (uint32_t h = 0; h < s->n_heads; h++) {
+            uint32_t kv_head = h / (s->n_heads / s->n_kv_heads);
+            exact_head(&kv, t + 1, h, q + (size_t)h * s->head_dim, exact, scores);
+            for (uint64_t i = 0; i <= t; i++) {
+                if (choice.bits[kv_head * choice.stride + i / 64] >> i % 64 & 1) continue;
+                n_left++;
+                CHECK(scores[i] <= (double)bounds[kv_head]);
+            }
+        }
+    }
+    kv_free(&kv);
+    free(exact);
+    free(scores);
+    free(choice.bits);
+    free(bounds);
+    return n_left;
+}
+
+static void law(const char *path)
+{
+    capture c;
+    if (!capture_read(&c, path)) {
+        skip("no ../shared/data");
+        return;
+    }
+    if (!CHECK(c.n_records > 0)) return;
+    for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++) {
+        pimattn_shape s = shape_of((uint32_t)c.head[0], (uint32_t)c.head[1], (uint32_t)c.head[2],
+                                   (uint32_t)c.head[3], 0);
+        s.k_type = type;
+        pimattn_config config = config_of(&s);
+        config.page_tokens = 8;
+        pimattn_engine *engine = engine_new(&config);
+        pimattn_seq seq = 0;
+        if (!engine) break;
+        CHECK_U(pimattn_seq_create(engine, &seq), PIMATTN_OK);
+        for (uint32_t layer = 0; layer < s.n_layers; layer++)
+            CHECK(layer_misses(&c, engine, seq, layer, 2u << layer % 4) > 1000);
+        pimattn_engine_destroy(engine);
+    }
     free(c.data);
 }
 
@@ -134,6 +170,16 @@ static void dream_f16(void)
     replay(DATA "aidreams260K_dream_n100.attn", PIMATTN_F16, 5e-6);
 }
 
+static void once_retrieval_misses_no_better_token(void)
+{
+    law(DATA "stories260K_once_n256.attn");
+}
+
+static void dream_retrieval_misses_no_better_token(void)
+{
+    law(DATA "aidreams260K_dream_n100.attn");
+}
+
 int main(void)
 {
     RUN(once_f32);
@@ -142,5 +188,7 @@ int main(void)
     RUN(dog_f16);
     RUN(dream_f32);
     RUN(dream_f16);
+    RUN(once_retrieval_misses_no_better_token);
+    RUN(dream_retrieval_misses_no_better_token);
     return check_end();
 }
