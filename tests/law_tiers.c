@@ -580,6 +580,66 @@ static void calls_with_bad_input_change_nothing(void)
     plain_free(&p);
 }
 
+/* Scores ln w of tokens with one value each. */
+static pimattn_partial partial_of(float *o, const double *weights, const double *values, int n)
+{
+    pimattn_partial all = {0, 0, o, 1};
+    pimattn_partial_clear(&all);
+    for (int i = 0; i < n; i++) {
+        float v = (float)values[i];
+        pimattn_partial one = {(float)log(weights[i]), 1, &v, 1};
+        CHECK_U(pimattn_partial_merge(&all, &one), PIMATTN_OK);
+    }
+    return all;
+}
+
+static void check_partial(const pimattn_partial *p, double weight, double l, double o)
+{
+    CHECK_NEAR(p->m, log(weight), 1e-6);
+    CHECK_NEAR(p->l, l, 1e-6);
+    CHECK_NEAR(p->o[0], o, 4e-6);
+}
+
+/* PAM's Algorithm 1 as printed divides by a logarithm: 8.0939 for the first of these. */
+static void merges_of_tiers_divide_by_the_sum(void)
+{
+    float o[3], out;
+    pimattn_partial a = partial_of(&o[0], (double[]){1, 2}, (double[]){3, 6}, 2);
+    pimattn_partial b = partial_of(&o[1], (double[]){4}, (double[]){12}, 1);
+    check_partial(&a, 2, 1.5, 7.5);
+    CHECK_U(pimattn_partial_merge(&a, &b), PIMATTN_OK);
+    check_partial(&a, 4, 1.75, 15.75);
+    pimattn_partial_output(&a, &out);
+    CHECK_NEAR(out, 9, 1e-5);
+    CHECK_NEAR(pimattn_partial_lse(&a), 1.945910149, 1e-6);
+    pimattn_partial h = partial_of(&o[0], (double[]){8}, (double[]){1}, 1);
+    pimattn_partial d = partial_of(&o[1], (double[]){4, 2}, (double[]){5, 7}, 2);
+    pimattn_partial s = partial_of(&o[2], (double[]){2}, (double[]){12}, 1);
+    check_partial(&d, 4, 1.5, 8.5);
+    CHECK_U(pimattn_partial_merge(&h, &d), PIMATTN_OK);
+    CHECK_U(pimattn_partial_merge(&h, &s), PIMATTN_OK);
+    check_partial(&h, 8, 2, 8.25);
+    pimattn_partial_output(&h, &out);
+    CHECK_NEAR(out, 4.125, 1e-6);
+    CHECK_NEAR(pimattn_partial_lse(&h), log(16), 1e-6);
+    const float before[3] = {h.m, h.l, h.o[0]};
+    float none = 0;
+    pimattn_partial empty = {0, 0, &none, 1};
+    pimattn_partial_clear(&empty);
+    CHECK_U(pimattn_partial_merge(&h, &empty), PIMATTN_OK);
+    CHECK(h.m == before[0] && h.l == before[1] && h.o[0] == before[2]);
+    CHECK_U(pimattn_partial_merge(&empty, &h), PIMATTN_OK);
+    CHECK(empty.m == before[0] && empty.l == before[1] && none == before[2]);
+    for (int i = 0; i < 3; i++) {
+        pimattn_partial_clear(&empty);
+        pimattn_partial other = {0, 0, &o[1], 1};
+        pimattn_partial_clear(&other);
+        CHECK_U(pimattn_partial_merge(&empty, &other), PIMATTN_OK);
+        pimattn_partial_output(&empty, &out);
+        CHECK(out == 0 && pimattn_partial_lse(&empty) == -HUGE_VALF);
+    }
+}
+
 /* Tries to swap in the middle of an attend. */
 static plain *inside;
 
@@ -620,6 +680,7 @@ int main(void)
     RUN(bad_tiers_are_named);
     RUN(too_few_slots_are_a_status);
     RUN(calls_with_bad_input_change_nothing);
+    RUN(merges_of_tiers_divide_by_the_sum);
     RUN(no_swap_during_an_attend);
     return check_end();
 }
