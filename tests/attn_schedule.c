@@ -437,6 +437,15 @@ static void few_tokens_few_tiers_no_room(void)
     CHECK_U(r.stop[0], PIMATTN_STOP_RATIO);
     r = rig_of("", i, 8, 1);
     check_call(&r, "");
+    r.s.importance = NULL;
+    r.s.tier = NULL;
+    r.s.scratch = NULL;
+    CHECK_U(pimattn_schedule_swaps(&r.s, NULL, &r.n_swaps, r.stop, NULL),
+            PIMATTN_ERR_ARGUMENT); /* room for swaps, but nowhere */
+    r.s.n_most = 0;
+    r.n_swaps = 1;
+    CHECK_U(pimattn_schedule_swaps(&r.s, NULL, &r.n_swaps, r.stop, NULL), PIMATTN_OK);
+    CHECK_U(r.n_swaps, 0);
     r = rig_of("HHHH", i, 8, 1);
     r.s.n_tiers = 1;
     check_call(&r, "");
