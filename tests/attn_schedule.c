@@ -377,6 +377,17 @@ static void one_huge_score_among_tiny_ones_is_found(void)
     check_call(&tiny, "1: 2 5, 1: 3 4, 0: 0 5, 0: 1 4");
 }
 
+static void the_last_bit_of_a_score_counts(void)
+{
+    const float i[] = {16777215, 16777216}, small[] = {16777216, 1, 16777216, 2};
+    rig r = rig_of("HD", i, 1, 1);
+    check_call(&r, "0: 0 1");
+    CHECK_U(r.stop[0], PIMATTN_STOP_RATIO);
+    r = rig_of("HHDD", small, 1, 1);
+    check_call(&r, "0: 1 2");
+    CHECK_U(r.stop[0], PIMATTN_STOP_RATIO);
+}
+
 static void what_is_wrong_is_named_and_nothing_written(void)
 {
     static const struct {
@@ -932,6 +943,7 @@ int main(void)
     RUN(a_wrong_score_changes_no_importance);
     RUN(heaps_and_a_scan_swap_the_same);
     RUN(one_huge_score_among_tiny_ones_is_found);
+    RUN(the_last_bit_of_a_score_counts);
     RUN(what_is_wrong_is_named_and_nothing_written);
     RUN(few_tokens_few_tiers_no_room);
     RUN(means_of_many_tokens_are_exact);
