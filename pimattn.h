@@ -4410,7 +4410,7 @@ static inline void pimattn_i_groups_active(pimattn_i_groups *g, uint32_t group)
     g->stale = true;
 }
 
-/* The next step begins, windows shift by one: what was PIMATTN_TIER_STEPS steps ago is forgotten. */
+/* The next step begins and windows shift by one; what was PIMATTN_TIER_STEPS ago is forgotten. */
 static inline void pimattn_i_groups_step(pimattn_i_groups *g)
 {
     g->at = (g->at + 1) % PIMATTN_TIER_STEPS;

@@ -486,7 +486,7 @@ static void means_of_many_tokens_are_exact(void)
         bool near = fabsl(faster - slower) < 1e-12L * slower;
         if (!near) CHECK_U(pimattn_i_is_short(&s, PIMATTN_MAX_TIERS - 2), faster < slower);
     }
-    /* Means that are equal, but in no floating format: 1/3 twice against 2/3; then one unit more. */
+    /* Means that are equal, though in no float: 1/3 twice against 2/3; then one unit more. */
     memset(&s, 0, sizeof s);
     s.over[0] = 3 * 1000003, s.over[1] = 3, s.over[2] = 3 * 999983;
     s.sum[0] = 1000003, s.sum[1] = 1, s.sum[2] = 2 * 999983;
@@ -626,7 +626,7 @@ static void counters_stay_at_their_ends(void)
 
 enum { LIVE = 300, GROUPS = 37 };
 
-/* Tokens come, take part, move and go; every choice is that of a scan, every sum that of windows. */
+/* Tokens come, take part and go; each choice is that of a scan, each sum that of windows. */
 static void groups_agree_with_a_scan(void)
 {
     check_rng rng = {21};
