@@ -857,7 +857,7 @@ typedef struct pimattn_schedule {
     const float *importance; /* [n_tokens] */
     const uint8_t *tier;     /* [n_tokens]; from PIMATTN_MAX_TIERS on: stays, and counts nowhere */
     size_t n_tokens;         /* below 2^32 */
-    const double *ratio;     /* [n_tiers]; below 2^-28 of the greatest it counts as that */
+    const double *ratio;     /* [n_tiers]; held to 2^-28 of the greatest, and at least that */
     uint32_t n_tiers;        /* 1 to PIMATTN_MAX_TIERS */
     bool mean;               /* importance of a tier: the mean of its tokens', not the sum */
     size_t n_most;           /* swaps */
@@ -894,8 +894,7 @@ typedef struct pimattn_profile {
     bool (*score)(void *user, uint64_t step, float *score); /* fills [n_tokens]; steps in order */
     void *user;
     uint64_t n_steps;
-    uint64_t
-        n_first; /* of them replayed but not counted: where tokens lie still hangs on the start */
+    uint64_t n_first; /* steps not counted: tokens still lie where the start put them */
     size_t n_tokens;
     float lambda;
     uint32_t sparsity; /* of so many tokens one takes part in a step, those of the best scores */
@@ -4191,7 +4190,8 @@ PIMATTN_API const char *pimattn_stop_str(uint32_t stop)
     return stop < PIMATTN_N_STOP ? names[stop] : NULL;
 }
 
-/* A natural number in limbs of 32 bits, the lowest first: a sum, a ratio, the tokens of 7 tiers. */
+/* A natural number in limbs of 32 bits, the lowest first. The greatest are 322 bits: 8 times a sum
+ * (63), ratios (32), and how many tokens 7 other tiers have (32 each). */
 typedef struct pimattn_i_exact {
     uint32_t limb[12];
 } pimattn_i_exact;
@@ -4427,7 +4427,8 @@ PIMATTN_API pimattn_status pimattn_schedule_swaps(const pimattn_schedule *schedu
         return PIMATTN_ERR_ARGUMENT;
     }
     if (!pimattn_i_schedule_check(schedule, &most, why)) return PIMATTN_ERR_ARGUMENT;
-    uint8_t *tier = (uint8_t *)schedule->scratch + 8 * (schedule->n_tokens + 2);
+    uint8_t *tier = (uint8_t *)schedule->scratch;
+    if (tier) tier += 8 * (schedule->n_tokens + 2);
     pimattn_i_shares_init(&shares, schedule, most, tier);
     *n_swaps = 0;
     for (uint32_t t = schedule->n_tiers - 1; t-- > 0;)

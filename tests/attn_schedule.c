@@ -377,6 +377,17 @@ static void one_huge_score_among_tiny_ones_is_found(void)
     check_call(&tiny, "1: 2 5, 1: 3 4, 0: 0 5, 0: 1 4");
 }
 
+static void the_last_bit_of_a_score_counts(void)
+{
+    const float i[] = {16777215, 16777216}, small[] = {16777216, 1, 16777216, 2};
+    rig r = rig_of("HD", i, 1, 1);
+    check_call(&r, "0: 0 1");
+    CHECK_U(r.stop[0], PIMATTN_STOP_RATIO);
+    r = rig_of("HHDD", small, 1, 1);
+    check_call(&r, "0: 1 2");
+    CHECK_U(r.stop[0], PIMATTN_STOP_RATIO);
+}
+
 static void what_is_wrong_is_named_and_nothing_written(void)
 {
     static const struct {
@@ -437,6 +448,15 @@ static void few_tokens_few_tiers_no_room(void)
     CHECK_U(r.stop[0], PIMATTN_STOP_RATIO);
     r = rig_of("", i, 8, 1);
     check_call(&r, "");
+    r.s.importance = NULL;
+    r.s.tier = NULL;
+    r.s.scratch = NULL;
+    CHECK_U(pimattn_schedule_swaps(&r.s, NULL, &r.n_swaps, r.stop, NULL),
+            PIMATTN_ERR_ARGUMENT); /* room for swaps, but nowhere */
+    r.s.n_most = 0;
+    r.n_swaps = 1;
+    CHECK_U(pimattn_schedule_swaps(&r.s, NULL, &r.n_swaps, r.stop, NULL), PIMATTN_OK);
+    CHECK_U(r.n_swaps, 0);
     r = rig_of("HHHH", i, 8, 1);
     r.s.n_tiers = 1;
     check_call(&r, "");
@@ -466,7 +486,7 @@ static void means_of_many_tokens_are_exact(void)
         bool near = fabsl(faster - slower) < 1e-12L * slower;
         if (!near) CHECK_U(pimattn_i_is_short(&s, PIMATTN_MAX_TIERS - 2), faster < slower);
     }
-    /* Means that are equal, but in no floating format: 1/3 twice against 2/3; then one unit more. */
+    /* Means that are equal, though in no float: 1/3 twice against 2/3; then one unit more. */
     memset(&s, 0, sizeof s);
     s.over[0] = 3 * 1000003, s.over[1] = 3, s.over[2] = 3 * 999983;
     s.sum[0] = 1000003, s.sum[1] = 1, s.sum[2] = 2 * 999983;
@@ -606,7 +626,7 @@ static void counters_stay_at_their_ends(void)
 
 enum { LIVE = 300, GROUPS = 37 };
 
-/* Tokens come, take part, move and go; every choice is that of a scan, every sum that of windows. */
+/* Tokens come, take part and go; each choice is that of a scan, each sum that of windows. */
 static void groups_agree_with_a_scan(void)
 {
     check_rng rng = {21};
@@ -923,6 +943,7 @@ int main(void)
     RUN(a_wrong_score_changes_no_importance);
     RUN(heaps_and_a_scan_swap_the_same);
     RUN(one_huge_score_among_tiny_ones_is_found);
+    RUN(the_last_bit_of_a_score_counts);
     RUN(what_is_wrong_is_named_and_nothing_written);
     RUN(few_tokens_few_tiers_no_room);
     RUN(means_of_many_tokens_are_exact);
