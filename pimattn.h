@@ -5141,8 +5141,8 @@ static void pimattn_i_deal_unit(const pimattn_i_deal *d, pimattn_tier_load *to, 
     bool whole = d->spread == 1;
     uint64_t share = pimattn_i_ceil_div(tokens, d->spread), at = unit * d->spread;
     uint64_t pages = pimattn_i_mul(pimattn_i_ceil_div(share, d->page_tokens), d->token_pages);
-    uint64_t in_device = whole ? unit % d->n_devices == 0 : pimattn_i_min(at, d->channels);
-    if (!whole) in_device = pimattn_i_min(d->spread, d->channels - in_device);
+    uint64_t in_device = unit % d->n_devices == 0 ? 1 : 0; /* its channels in device 0 */
+    if (!whole) in_device = pimattn_i_min(d->spread, d->channels - pimattn_i_min(at, d->channels));
     uint64_t part = pimattn_i_min(tokens, share * in_device);
     uint64_t devices = whole ? 1 : (at + d->spread - 1) / d->channels - at / d->channels + 1;
     to->tokens += tokens * d->heads;
