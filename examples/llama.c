@@ -280,10 +280,16 @@ typedef struct state {
     float *q, *out;             /* [dim] */
     float *k, *v;               /* [kv_dim] */
     float *logits;              /* [n_pieces] */
+    uint32_t sparse;            /* attention is over 1 / sparse of the tokens; 0: over all .. */
+    pimattn_choice choice;      /* .. else these */
 } state;
 
-static void make_state(state *s, const model *m)
+static void make_state(state *s, const model *m, uint32_t sparse)
 {
+    size_t words = m->seq_len / 64 + 1;
+    s->sparse = sparse;
+    s->choice = (pimattn_choice){NULL, 0, words, (uint32_t)m->n_kv_heads};
+    s->choice.bits = (uint64_t *)ex_alloc(words * m->n_kv_heads, sizeof *s->choice.bits);
     size_t floats = 5 * m->dim + 2 * m->hidden_dim + 2 * m->kv_dim + m->n_pieces;
     s->x = (float *)ex_alloc(floats, sizeof *s->x);
     s->normed = s->x + m->dim;
@@ -347,6 +353,20 @@ static void feed_forward(const model *m, state *s, size_t layer)
         s->x[i] += s->change[i];
 }
 
+/* Attention of the newest token. */
+static void attend(state *s, pimattn_engine *engine, pimattn_seq seq, uint32_t layer,
+                   pimattn_readings *readings)
+{
+    const pimattn_item item = {seq, 1};
+    pimattn_call call = {.out = s->out, .q = s->q, .items = &item, .n_items = 1};
+    if (s->sparse) {
+        ex_check(engine, "retrieve",
+                 pimattn_retrieve(engine, seq, layer, &s->choice, NULL, s->q, s->sparse));
+        call.choices = &s->choice;
+    }
+    ex_check(engine, "attend", pimattn_attend(engine, layer, &call, readings));
+}
+
 /* The logits of the token that follows; its K and V go into the cache. */
 static void forward(const model *m, state *s, pimattn_engine *engine, pimattn_seq seq,
                     uint32_t token, size_t position, pimattn_readings *readings)
@@ -364,9 +384,7 @@ static void forward(const model *m, state *s, pimattn_engine *engine, pimattn_se
         ex_check(engine, "append",
                  pimattn_append(engine, seq, (uint32_t)layer, s->k, s->v, 1, 0, 0));
         /* All layers of a step cost the same, so one of them is read. */
-        ex_check(engine, "attend",
-                 pimattn_attend_one(engine, seq, (uint32_t)layer, s->out, s->q,
-                                    layer == 0 ? readings : NULL));
+        attend(s, engine, seq, (uint32_t)layer, layer == 0 ? readings : NULL);
         multiply(s->change, m->wo + layer * dim * dim, s->out, dim, dim);
         for (size_t i = 0; i < dim; i++)
             s->x[i] += s->change[i];
@@ -390,7 +408,7 @@ typedef struct arguments {
     const char *files[2]; /* checkpoint, tokenizer */
     uint32_t n_steps;     /* 0: as many as the model has positions */
     const char *prompt;
-    uint32_t kv_type;
+    uint32_t kv_type, sparse;
     const char *preset;
     uint32_t n_channels;
     ex_texts sets;
@@ -478,7 +496,7 @@ static void generate(const model *m, const tokenizer *t, arguments *a, pimattn_e
     uint32_t *prompt = encode(t, &n_prompt, a->prompt);
     uint32_t token = prompt[0];
     pimattn_seq seq;
-    make_state(&s, m);
+    make_state(&s, m, a->sparse);
     ex_check(engine, "sequence", pimattn_seq_create(engine, &seq));
     for (size_t position = 0; position < a->n_steps; position++) {
         forward(m, &s, engine, seq, token, position, a->readings_off ? NULL : &c.last);
@@ -501,6 +519,7 @@ static void generate(const model *m, const tokenizer *t, arguments *a, pimattn_e
     if (a->export_path != NULL) export_trace(a, engine, seq);
     free(prompt);
     free(s.x);
+    free(s.choice.bits);
 }
 
 static void parse(arguments *a, int argc, char **argv)
@@ -521,6 +540,11 @@ static void parse(arguments *a, int argc, char **argv)
          .number = &a->config.page_tokens,
          .min = 1,
          .help = "tokens of a KV page; default 128"},
+        {.name = "--sparse",
+         .value = "C",
+         .number = &a->sparse,
+         .min = 1,
+         .help = "attend to 1 / C of the tokens, by page bounds; default all"},
         {.name = "--partition",
          .value = EX_PARTITIONS,
          .choice = &a->config.partition,
