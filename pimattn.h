@@ -562,7 +562,7 @@ PIMATTN_API pimattn_status pimattn_attend_pages(pimattn_engine *engine, uint32_t
 
 /*
  * Chooses 1 / c of the tokens that the newest token's queries see, of each KV head by itself: the
- * newest page, then the pages with the largest bounds until there are enough tokens, of equal ones
+ * newest page (in tiers: 16 tokens), then those with the largest bounds until there are enough tokens, of equal ones
  * the earlier. The bound of a page is the largest score, with all that the shape says, that a query
  * of the group can have with a key whose dims lie between the least and the largest of the page's:
  * no score that attention computes is above it, but those that overflow. It is infinite where a key
@@ -574,7 +574,8 @@ PIMATTN_API pimattn_status pimattn_attend_pages(pimattn_engine *engine, uint32_t
  *   units    c: 1 leaves out nothing, 8 is usual [PAM]
  *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_DEVICE (host way only), PIMATTN_ERR_MEMORY,
  *            PIMATTN_ERR_ARGUMENT (c is 0, a stride below the length, q not finite, no token)
- *   memory   gives back what it takes; it reads all keys that are seen, and keeps no bounds
+ *   memory   gives back what it takes, but room for the bounds of all pages once somebody asks (64
+ *            bytes and 2 keys in f32 a page); keys are read the first time they are asked for
  */
 PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *engine, pimattn_seq seq, uint32_t layer,
                                             pimattn_choice *choice, float *bounds, const float *q,
@@ -2617,6 +2618,8 @@ typedef struct pimattn_i_pool {
     pimattn_i_ref *refs; /* [n_refs], at least for the pages of the slabs */
     uint64_t n_refs;
     pimattn_i_store store;
+    unsigned char **bounds; /* [n_slabs_most], or NULL; of a slab: [slab_pages][bound_bytes] */
+    uint64_t bound_bytes;
     pimattn_page_fn on_page;
     void *page_user;
 } pimattn_i_pool;
@@ -2634,6 +2637,21 @@ static unsigned char *pimattn_i_page(const pimattn_i_pool *pool, uint32_t page)
     uint32_t of_slab =
         (uint32_t)pool->slab_pages; /* far less than 2^32, and quicker to divide by */
     return pool->slabs[page / of_slab] + (page % of_slab) * pool->page_bytes;
+}
+
+/* How many tokens of a page its bounds are of, and behind that they; NULL: nobody has asked. */
+static uint32_t *pimattn_i_page_bounds(const pimattn_i_pool *pool, uint32_t page)
+{
+    unsigned char *of_slab = pool->bounds ? pool->bounds[page / pool->slab_pages] : NULL;
+    if (!of_slab) return NULL;
+    return (uint32_t *)(void *)(of_slab + page % pool->slab_pages * pool->bound_bytes);
+}
+
+/* Rows of a page change from one on. */
+static void pimattn_i_page_change(const pimattn_i_pool *pool, uint32_t page, uint64_t at)
+{
+    uint32_t *n_bound = pimattn_i_page_bounds(pool, page);
+    if (n_bound && *n_bound > at) *n_bound = 0;
 }
 
 /* Asks the system for huge pages: shuffled KV pages then cost no page walk each. */
@@ -2704,6 +2722,7 @@ static uint32_t pimattn_i_pool_take(pimattn_i_pool *pool)
     pool->n_used++;
     pool->refs[page].count = 1;
     pool->refs[page].entry = 0;
+    pimattn_i_page_change(pool, page, 0);
     pimattn_i_page_tell(pool, PIMATTN_PAGE_TAKEN, page, page);
     return page;
 }
@@ -2900,6 +2919,7 @@ static uint64_t pimattn_i_compact_move(pimattn_i_pool *pool, uint32_t *pages, ui
             uint32_t to = pimattn_i_page_pick(pool);
             memcpy(pimattn_i_page(pool, to), old, (size_t)pool->page_bytes);
             memcpy(old, &to, sizeof to);
+            pimattn_i_page_change(pool, to, 0);
             pool->refs[to] = *ref;
             ref->count = 0;
             pimattn_i_page_tell(pool, PIMATTN_PAGE_MOVED, pages[i], to);
@@ -2912,9 +2932,14 @@ static uint64_t pimattn_i_compact_move(pimattn_i_pool *pool, uint32_t *pages, ui
 
 static void pimattn_i_compact_end(pimattn_i_pool *pool, uint64_t end)
 {
-    for (; pool->n_slabs * pool->slab_pages > end; pool->n_slabs--)
-        pimattn_i_release(&pool->allocator, pool->slabs[pool->n_slabs - 1],
-                          pimattn_i_slab_bytes(pool, pool->n_slabs - 1));
+    for (; pool->n_slabs * pool->slab_pages > end; pool->n_slabs--) {
+        const uint64_t last = pool->n_slabs - 1, bytes = pimattn_i_slab_bytes(pool, last);
+        pimattn_i_release(&pool->allocator, pool->slabs[last], bytes);
+        if (!pool->bounds) continue;
+        pimattn_i_release(&pool->allocator, pool->bounds[last],
+                          pool->slab_pages * pool->bound_bytes);
+        pool->bounds[last] = NULL;
+    }
 }
 
 /* One sequence: pages [page][layer][kv head], as many in every layer; tokens of each layer. */
@@ -6537,6 +6562,7 @@ PIMATTN_API void pimattn_engine_destroy(pimattn_engine *engine)
     pimattn_i_release(&a, e->pool.refs, e->pool.n_refs * sizeof *e->pool.refs);
     pimattn_i_compact_end(&e->pool, 0);
     pimattn_i_release(&a, e->pool.slabs, e->pool.n_slabs_most * sizeof *e->pool.slabs);
+    pimattn_i_release(&a, e->pool.bounds, e->pool.n_slabs_most * sizeof *e->pool.bounds);
     pimattn_i_release(&a, e->pool.store.records,
                       e->pool.store.n_most * (e->pool.store.record_bytes + sizeof(uint32_t)));
     pimattn_i_release(&a, e->seqs, c->max_seqs * sizeof *e->seqs);
@@ -6567,6 +6593,7 @@ static void pimattn_i_pool_init(pimattn_engine *e)
         (pimattn_i_ref *)pimattn_i_zeroed(&pool->allocator, pool->n_refs, sizeof *pool->refs);
     pool->slabs = (unsigned char **)pimattn_i_zeroed(&pool->allocator, pool->n_slabs_most,
                                                      sizeof *pool->slabs);
+    pool->bound_bytes = 64 + 2 * pimattn_i_up64((uint64_t)e->config.shape.head_dim * sizeof(float));
 }
 
 /* Cuts the working memory: workers, then results, then jobs. */
@@ -7099,6 +7126,7 @@ static void pimattn_i_append_rows(pimattn_engine *e, pimattn_i_seq *s, uint32_t 
         for (uint32_t h = 0; h < lay->n_kv_heads; h++) {
             unsigned char *run = e->tiered ? pimattn_i_tier_run(e, s, layer, h, token)
                                            : pimattn_i_page(&e->pool, pages[h]) + before;
+            if (!e->tiered) pimattn_i_page_change(&e->pool, pages[h], in_page);
             pimattn_i_append_row(
                 e->kernel, k, k->from + (size_t)t * k->stride + 4 * (size_t)h * k->dim,
                 run + at * lay->k_row_bytes, pimattn_i_scale_at(run, lay->k_scale_offset, at));
@@ -9510,28 +9538,47 @@ PIMATTN_API pimattn_status pimattn_attend_one(pimattn_engine *engine, pimattn_se
 
 /* -- which tokens count -- */
 
+/* Tokens that have a bound together: a page, or in tiers a tile. */
+static uint32_t pimattn_i_bound_tokens(const pimattn_engine *e)
+{
+    return e->tiered ? (uint32_t)PIMATTN_I_TILE : e->layout.page_tokens;
+}
+
 /* A page, what the newest queries of a KV head see of it, and the bound of its scores. */
 typedef struct pimattn_i_candidate {
     uint64_t page, n_tokens;
     float bound;
 } pimattn_i_candidate;
 
-/* The newest queries of a KV head, and memory. */
+/* The newest queries of a KV head, and memory; rows are of q_floats. */
 typedef struct pimattn_i_newest {
     pimattn_i_job job;
     pimattn_call call;
     pimattn_item item;
-    float *low, *high, *row;    /* [head_dim] */
+    float *q;                   /* [n_heads] rows */
+    float *row;                 /* a key, and what low and high are of pages that keep none */
+    float *low, *high;          /* least and largest of every dim */
     float *scores;              /* [tokens in whole tiles] */
-    pimattn_i_candidate *pages; /* all of this is one piece */
+    pimattn_i_candidate *pages; /* what has no other place is one piece from here on */
     uint64_t bytes;
 } pimattn_i_newest;
 
+static pimattn_status pimattn_i_newest_free(pimattn_engine *e, pimattn_i_newest *w,
+                                            pimattn_status status)
+{
+    if (status == PIMATTN_ERR_MEMORY)
+        pimhw_cause_write(&e->why, "no memory for scores of %u tokens", w->job.tokens);
+    pimattn_i_release(&e->config.allocator, w->pages, w->bytes);
+    return status;
+}
+
+/* Judges; takes memory, and what pages keep their bounds in if that is asked. */
 static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest *w, pimattn_seq seq,
-                                            uint32_t layer, const float *q)
+                                            uint32_t layer, const float *q, bool bounds)
 {
     pimattn_span *span;
     const pimattn_shape *s = &e->config.shape;
+    pimattn_i_pool *pool = &e->pool;
     memset(w, 0, sizeof *w);
     w->item.seq = seq;
     w->item.n_tokens = 1;
@@ -9552,18 +9599,28 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     e->call = NULL;
     w->job.n_queries = 1;
     pimattn_i_job_reach(e, &w->job);
-    uint64_t scores = pimattn_i_up64(w->job.tokens), dim = s->head_dim;
-    uint64_t n_pages = pimattn_i_ceil_div(w->job.tokens, e->layout.page_tokens);
-    w->bytes = n_pages * sizeof *w->pages + (scores + 3 * dim) * sizeof(float);
+    const uint64_t scores = pimattn_i_up64(w->job.tokens), rows = (uint64_t)s->n_heads + 3;
+    const uint64_t n_pages = pimattn_i_ceil_div(w->job.tokens, pimattn_i_bound_tokens(e));
+    w->bytes = n_pages * sizeof *w->pages + (scores + rows * e->q_floats) * sizeof(float);
     w->pages = (pimattn_i_candidate *)pimattn_i_alloc(&e->config.allocator, w->bytes, 64);
-    if (!w->pages) {
-        pimhw_cause_write(&e->why, "no memory for scores of %u tokens", w->job.tokens);
-        return PIMATTN_ERR_MEMORY;
+    if (bounds && w->pages && !pool->bounds)
+        pool->bounds = (unsigned char **)pimattn_i_zeroed(&e->config.allocator, pool->n_slabs_most,
+                                                          sizeof *pool->bounds);
+    bool enough = w->pages && (!bounds || pool->bounds);
+    for (uint64_t i = 0; i < pool->n_slabs && bounds && enough; i++) {
+        if (!pool->bounds[i])
+            pool->bounds[i] = (unsigned char *)pimattn_i_zeroed(
+                &e->config.allocator, pool->slab_pages, pool->bound_bytes);
+        enough = pool->bounds[i] != NULL;
     }
+    if (!enough) return pimattn_i_newest_free(e, w, PIMATTN_ERR_MEMORY);
     w->scores = (float *)(void *)(w->pages + n_pages);
-    w->low = w->scores + scores;
-    w->high = w->low + dim;
-    w->row = w->high + dim;
+    w->q = w->scores + scores;
+    w->row = w->q + s->n_heads * e->q_floats;
+    for (uint32_t h = 0; h < s->n_heads; h++)
+        pimattn_i_row_copy(e->kernel, w->q + h * e->q_floats,
+                           (const unsigned char *)(q + (size_t)h * s->head_dim), PIMATTN_F32,
+                           s->head_dim, e->q_floats);
     return PIMATTN_OK;
 }
 
@@ -9572,58 +9629,77 @@ static bool pimattn_i_sees(const pimattn_i_job *job, uint64_t t)
     return t < job->kept ? t >= job->origin : t >= job->begin && t < job->end;
 }
 
-/* Least and largest of every dim of the keys that are seen of a page; false: one is not finite. */
+/*
+ * Least and largest of the keys that are seen of a page; false: one is not finite. If that is all
+ * there is of it, the page keeps them, and only what came since is read the next time.
+ */
 static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pimattn_i_candidate *c)
 {
     const pimattn_shape *s = &e->config.shape;
-    const uint64_t first = c->page * e->layout.page_tokens;
-    float scale = 1.0f, *x = w->row;
-    bool finite = true;
-    c->n_tokens = 0;
-    for (uint64_t t = first; t < first + e->layout.page_tokens; t++) {
-        if (!pimattn_i_sees(&w->job, t)) continue;
-        const pimattn_i_spot spot = pimattn_i_spot_of(e, &w->job, t);
-        e->kernel->load(x, spot.k, s->k_type, s->head_dim);
+    const pimattn_i_job *job = &w->job;
+    const uint64_t first = c->page * pimattn_i_bound_tokens(e);
+    const uint64_t end = pimattn_i_min(first + pimattn_i_bound_tokens(e), job->tokens);
+    bool all = first >= job->begin || (first >= job->origin && end <= job->kept), finite = true;
+    uint32_t *n_bound = NULL;
+    all = all && !e->tiered;
+    if (all) {
+        uint32_t page = pimattn_i_table_at(&e->layout, job->seq, c->page, e->layer)[job->kv_head];
+        n_bound = pimattn_i_page_bounds(&e->pool, page);
+    }
+    w->low = all ? (float *)(void *)(n_bound + 16) : w->row + e->q_floats;
+    w->high = w->low + e->q_floats;
+    c->n_tokens = all && *n_bound <= end - first ? *n_bound : 0;
+    for (uint64_t t = first + c->n_tokens; t < end; t++) {
+        if (!pimattn_i_sees(job, t)) continue;
+        const pimattn_i_spot spot = pimattn_i_spot_of(e, job, t);
+        float scale = 1.0f, *x = c->n_tokens++ ? w->row : w->low;
+        pimattn_i_row_copy(e->kernel, x, spot.k, s->k_type, s->head_dim, e->q_floats);
         if (s->k_type == PIMATTN_INT8) memcpy(&scale, spot.k_scale, sizeof scale);
         for (uint32_t i = 0; s->k_type == PIMATTN_INT8 && i < s->head_dim; i++)
             x[i] *= scale;
         finite = finite && e->kernel->magnitude((unsigned char *)x, s->head_dim) < 0x7f800000u;
-        for (uint32_t i = 0; i < s->head_dim; i++) {
-            w->low[i] = c->n_tokens == 0 || x[i] < w->low[i] ? x[i] : w->low[i];
-            w->high[i] = c->n_tokens == 0 || x[i] > w->high[i] ? x[i] : w->high[i];
-        }
-        c->n_tokens++;
+        if (x == w->low) memcpy(w->high, x, e->q_floats * sizeof *x);
+        for (size_t i = 0; i < e->q_floats && x == w->row; i += 16)
+            for (size_t j = i; j < i + 16; j++) {
+                w->low[j] = x[j] < w->low[j] ? x[j] : w->low[j];
+                w->high[j] = x[j] > w->high[j] ? x[j] : w->high[j];
+            }
     }
+    if (all) *n_bound = finite ? (uint32_t)c->n_tokens : 0;
     return finite;
 }
 
 /*
- * The bound of a query head. A kernel rounds products, dim / 16 sums of a lane, 4 of the tree and
- * what is scaled: each by 2^-24 of the sum of all sizes, or by half of the least number; a key of
- * int8 was rounded above. More than twice that is added, and likewise for what follows.
+ * The bound of a query head. A kernel, and this, rounds products, dim / 16 sums of a lane, 4 of the
+ * tree and what is scaled: each by 2^-24 of the sum of all sizes, or by half of the least number; a
+ * key of int8 was rounded above. More than twice that is added, and likewise for what follows.
  */
 static float pimattn_i_bound(const pimattn_engine *e, const pimattn_i_newest *w, uint32_t head,
                              uint64_t page)
 {
     const pimattn_shape *s = &e->config.shape;
-    const float *q = w->call.q + (size_t)head * s->head_dim;
-    const double scale = (double)s->scale, cap = (double)s->soft_cap, tiny = 1.5e-45;
-    double x = 0, size = 0, bias = 0;
-    for (uint32_t i = 0; i < s->head_dim; i++) {
-        double a = scale * (double)q[i] * (double)w->low[i];
-        double b = scale * (double)q[i] * (double)w->high[i];
-        x += a > b ? a : b;
-        size += fabs(a) > fabs(b) ? fabs(a) : fabs(b);
-    }
-    x += size * (s->head_dim / 16 + 16) / (1 << 22) + (fabs(scale) * s->head_dim + 1) * tiny;
+    const float *q = w->q + head * e->q_floats, *low = w->low, *high = w->high;
+    const float sign = s->scale < 0 ? -1.0f : 1.0f;
+    const double scale = fabs((double)s->scale), cap = (double)s->soft_cap, tiny = 1.5e-45;
+    float most[16] = {0}, sizes[16] = {0};
+    for (size_t i = 0; i < e->q_floats; i += 16)
+        for (size_t j = 0; j < 16; j++) {
+            float a = sign * q[i + j] * low[i + j], b = sign * q[i + j] * high[i + j];
+            most[j] += a > b ? a : b;
+            sizes[j] += fabsf(a) + fabsf(b);
+        }
+    double x = scale * (double)pimattn_i_sum16(most), bias = 0;
+    double size = scale * (double)pimattn_i_sum16(sizes);
+    x += size * (s->head_dim / 16 + 16) / (1 << 22) + (scale * s->head_dim + 1) * 2 * tiny;
+    if (!(size <= (double)FLT_MAX)) return HUGE_VALF;
     if (cap > 0) { /* of 10 and more it is 1 */
         double part = x / cap;
         x = cap * (double)pimattn_i_tanh((float)(part > 10 ? 10 : part < -10 ? -10 : part));
     }
     if (s->alibi_slopes) {
         double slope = (double)s->alibi_slopes[head], own = (double)w->job.tokens - 1;
-        double first = (double)(page * e->layout.page_tokens);
-        double last = first + e->layout.page_tokens - 1;
+        double first = (double)(page * pimattn_i_bound_tokens(e));
+        double last = first + pimattn_i_bound_tokens(e) - 1;
         bias = slope * (slope < 0 ? own - first : last < own ? own - last : 0);
     }
     x += (fabs(x) + fabs(bias) + cap * tiny) * 1e-6 - bias;
@@ -9633,7 +9709,8 @@ static float pimattn_i_bound(const pimattn_engine *e, const pimattn_i_newest *w,
 /* All pages of which a token is seen, the newest one last; *all: tokens. */
 static uint64_t pimattn_i_candidates(const pimattn_engine *e, pimattn_i_newest *w, uint64_t *all)
 {
-    const uint64_t tokens = e->layout.page_tokens, end = pimattn_i_ceil_div(w->job.tokens, tokens);
+    const uint64_t tokens = pimattn_i_bound_tokens(e),
+                   end = pimattn_i_ceil_div(w->job.tokens, tokens);
     const uint32_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads;
     uint64_t n = 0;
     *all = 0;
@@ -9681,11 +9758,11 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *engine, pimattn_seq 
     pimattn_status status = pimattn_seq_tokens(e, seq, layer, &length);
     if (status != PIMATTN_OK) return status;
     const uint32_t heads = e->config.shape.n_kv_heads;
-    const uint64_t words = pimattn_i_ceil_div(length, 64), page_tokens = e->layout.page_tokens;
+    const uint64_t words = pimattn_i_ceil_div(length, 64), page_tokens = pimattn_i_bound_tokens(e);
     if (c == 0) return pimattn_i_wrong(e, "c is 0: it is 1 for all tokens", 0);
     if (!choice || !choice->bits || choice->n_kv_heads != heads || choice->stride < words)
         return pimattn_i_wrong(e, "choice has no bits, other KV heads or a stride below %u", words);
-    status = pimattn_i_newest_init(e, &w, seq, layer, q);
+    status = pimattn_i_newest_init(e, &w, seq, layer, q, true);
     if (status != PIMATTN_OK) return status;
     for (w.job.kv_head = 0; w.job.kv_head < heads; w.job.kv_head++) {
         uint64_t *bits = choice->bits + w.job.kv_head * choice->stride;
@@ -9702,8 +9779,7 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *engine, pimattn_seq 
         if (bounds) bounds[w.job.kv_head] = i < n ? w.pages[i].bound : -HUGE_VALF;
     }
     choice->n_tokens = length;
-    pimattn_i_release(&e->config.allocator, w.pages, w.bytes);
-    return PIMATTN_OK;
+    return pimattn_i_newest_free(e, &w, PIMATTN_OK);
 }
 
 /* Scores of one query head over all tokens, -inf where none is seen; false: one is not finite. */
@@ -9735,9 +9811,9 @@ static bool pimattn_i_bound_scores(const pimattn_engine *e, pimattn_i_newest *w)
     bool finite = true;
     for (uint64_t i = 0; i < n; i++) {
         finite = finite && w->pages[i].bound <= FLT_MAX;
-        for (uint64_t k = 0; k < e->layout.page_tokens; k++)
-            if (pimattn_i_sees(&w->job, w->pages[i].page * e->layout.page_tokens + k))
-                w->scores[w->pages[i].page * e->layout.page_tokens + k] = w->pages[i].bound;
+        for (uint64_t k = 0; k < pimattn_i_bound_tokens(e); k++)
+            if (pimattn_i_sees(&w->job, w->pages[i].page * pimattn_i_bound_tokens(e) + k))
+                w->scores[w->pages[i].page * pimattn_i_bound_tokens(e) + k] = w->pages[i].bound;
     }
     return finite;
 }
@@ -9751,10 +9827,10 @@ PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *engine, pimattn
     if (!e) return PIMATTN_ERR_ARGUMENT;
     if (!of_tokens) return pimattn_i_wrong(e, "of_tokens is NULL", 0);
     if (source > PIMATTN_BY_BOUNDS) return pimattn_i_wrong(e, "source %u is not 0 or 1", source);
-    pimattn_status status = pimattn_i_newest_init(e, &w, seq, layer, q);
+    const bool bounds = source == PIMATTN_BY_BOUNDS;
+    pimattn_status status = pimattn_i_newest_init(e, &w, seq, layer, q, bounds);
     if (status != PIMATTN_OK) return status;
     const pimattn_shape *s = &e->config.shape;
-    const bool bounds = source == PIMATTN_BY_BOUNDS;
     const uint32_t n = bounds ? s->n_kv_heads : s->n_heads, group = n / s->n_kv_heads;
     memset(of_tokens, 0, (size_t)w.job.tokens * sizeof *of_tokens);
     for (uint32_t h = 0; h < n; h++) {
@@ -9775,8 +9851,7 @@ PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *engine, pimattn
         for (uint64_t t = 0; t < w.job.tokens; t++)
             of_tokens[t] += (float)((double)w.scores[t] / (sum * n));
     }
-    pimattn_i_release(&e->config.allocator, w.pages, w.bytes);
-    return PIMATTN_OK;
+    return pimattn_i_newest_free(e, &w, PIMATTN_OK);
 }
 
 PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32_t layer,

@@ -19,7 +19,7 @@ typedef struct arguments {
     const char *files[2]; /* checkpoint, tokenizer */
     uint32_t n_steps;     /* 0: as many as the model has positions */
     const char *prompt;
-    uint32_t kv_type;
+    uint32_t kv_type, sparse;
     const char *preset;
     uint32_t n_channels;
     ex_texts sets;
@@ -98,6 +98,22 @@ static void export_trace(const arguments *a, pimattn_engine *engine, pimattn_seq
 
 /* --- Generation ---------------------------------------------------------------------------- */
 
+/* What chooses the tokens that take part. */
+typedef struct chooser {
+    pimattn_engine *engine;
+    pimattn_seq seq;
+    pimattn_choice choice;
+    uint32_t sparse;
+} chooser;
+
+static void choose(void *user, uint32_t layer, const float *q, bool attended)
+{
+    chooser *c = (chooser *)user;
+    if (attended) return;
+    ex_check(c->engine, "retrieve",
+             pimattn_retrieve(c->engine, c->seq, layer, &c->choice, NULL, q, c->sparse));
+}
+
 /* Follows the prompt, then the likeliest token, until BOS or the last step. */
 static void generate(const llama_model *m, const llama_tokenizer *t, arguments *a,
                      pimattn_engine *engine)
@@ -110,10 +126,18 @@ static void generate(const llama_model *m, const llama_tokenizer *t, arguments *
     pimattn_seq seq;
     llama_state_make(&s, m, 1);
     ex_check(engine, "sequence", pimattn_seq_create(engine, &seq));
+    const size_t words = m->seq_len / 64 + 1;
+    chooser chosen = {engine, seq, {NULL, 0, words, (uint32_t)m->n_kv_heads}, a->sparse};
+    chosen.choice.bits = (uint64_t *)ex_alloc(words * m->n_kv_heads, sizeof(uint64_t));
     for (size_t position = 0; position < a->n_steps; position++) {
         const pimattn_item item = {seq, 1};
-        const llama_batch b = {
-            .tokens = &token, .positions = &position, .items = &item, .n_items = 1};
+        const llama_batch b = {.tokens = &token,
+                               .positions = &position,
+                               .items = &item,
+                               .n_items = 1,
+                               .choices = a->sparse ? &chosen.choice : NULL,
+                               .on_layer = a->sparse ? choose : NULL,
+                               .user = &chosen};
         llama_forward(m, &s, engine, &b, a->readings_off ? NULL : &c.last);
         c.n_tokens++;
         if (!a->readings_off) {
@@ -132,7 +156,7 @@ static void generate(const llama_model *m, const llama_tokenizer *t, arguments *
     if (!a->readings_off) c.memory_ck = ex_memory_ck(&a->config, c.last.kv_tokens, 1);
     report_summary(&c, a, pimattn_pages_used(engine));
     if (a->export_path != NULL) export_trace(a, engine, seq);
-    free(prompt);
+    free(prompt), free(chosen.choice.bits);
     llama_state_free(&s);
 }
 
@@ -145,6 +169,11 @@ static void parse(arguments *a, int argc, char **argv)
          .help = "positions to run; default and 0: all the model has"},
         {.name = "-p", .value = "PROMPT", .text = &a->prompt, .help = "default: none"},
         {.name = "--kv", .value = EX_KV_TYPES, .choice = &a->kv_type, .help = "default f32"},
+        {.name = "--sparse",
+         .value = "C",
+         .number = &a->sparse,
+         .min = 1,
+         .help = "attend to 1 / C of the tokens, by page bounds; default all"},
         {.name = "--simd",
          .value = EX_SIMD,
          .choice = &a->config.simd,

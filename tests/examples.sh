@@ -409,7 +409,8 @@ story dog_n256 $s $t -n 256 -p "$dog" --quiet
 text aidreams260K_dream_n100 aidreams260K.bin aidreams_tok512.bin -n 100 -p "$dream"
 for options in '--kv f16' '--page-tokens 1 --partition hfp' '--page-tokens 7 --channels 1' \
     '--page-tokens 16 --kv f16 --channels 3' '--channels 32 --partition hfp --kv f16' \
-    '--page-tokens 128 --channels 16' '--device aim-gddr6 --no-readings'; do
+    '--page-tokens 128 --channels 16' '--device aim-gddr6 --no-readings' \
+    '--page-tokens 8 --sparse 1'; do
     story once_n64 $s $t -n 64 -p "$once" $options
 done
 for simd in none 256 512; do

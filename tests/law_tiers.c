@@ -50,7 +50,9 @@ static void scene_make(scene *s, uint32_t n_tiers, bool partials, check_rng *rng
     if (!partials && rng_below(rng, 2)) shape.window = 1 + rng_below(rng, 900);
     if (!partials && rng_below(rng, 2)) shape.alibi_max_bias = 8;
     pimattn_config c = config_of(&shape);
+    c.page_tokens = 16;
     s->pages = engine_new(&c);
+    c.page_tokens = 0;
     uint64_t tokens = 0;
     for (uint32_t i = 0; i < N_SEQS; i++) {
         uint64_t n = 1 + rng_below(rng, i == 0 ? 1200 : 200);
@@ -96,7 +98,7 @@ static void scene_free(scene *s)
     free(s->out);
 }
 
-static void attend(const scene *s, bool tiered, float *out)
+static void attend(const scene *s, bool tiered, const pimattn_choice *choices, float *out)
 {
     pimattn_call call;
     memset(&call, 0, sizeof call);
@@ -104,6 +106,7 @@ static void attend(const scene *s, bool tiered, float *out)
     call.q = s->q;
     call.items = tiered ? s->tiered_item : s->item;
     call.n_items = N_SEQS;
+    call.choices = choices;
     pimattn_engine *e = tiered ? s->tiered : s->pages;
     if (!CHECK_U(pimattn_attend(e, 1, &call, NULL), PIMATTN_OK))
         printf("%s\n", pimattn_engine_cause(e));
@@ -169,6 +172,31 @@ static void swap_some(const scene *s, check_rng *rng)
     free(score);
 }
 
+/* A quarter of the tokens, as their bounds say: the same in tiers as in pages of a tile. */
+static void retrieve_some(const scene *s)
+{
+    enum { WORDS = 20 };
+    pimattn_choice choices[2][N_SEQS];
+    uint64_t *bits = (uint64_t *)check_alloc(2 * N_SEQS * 2 * WORDS, sizeof(uint64_t));
+    for (uint32_t way = 0; way < 2; way++)
+        for (uint32_t i = 0; i < N_SEQS; i++) {
+            pimattn_choice *c = &choices[way][i];
+            const pimattn_choice empty = {bits + (way * N_SEQS + i) * 2 * WORDS, 0, WORDS, 2};
+            *c = empty;
+            CHECK_U(pimattn_retrieve(way ? s->tiered : s->pages,
+                                     way ? s->tiered_item[i].seq : s->item[i].seq, 1, c, NULL, s->q,
+                                     4),
+                    PIMATTN_OK);
+        }
+    CHECK_BYTES(bits, bits + N_SEQS * 2 * WORDS, N_SEQS * 2 * WORDS * sizeof *bits);
+    float *want = (float *)check_alloc(s->out_floats, sizeof(float));
+    attend(s, false, choices[0], want);
+    attend(s, true, choices[1], s->out);
+    CHECK_BYTES(s->out, want, s->out_floats * sizeof(float));
+    free(want);
+    free(bits);
+}
+
 static void placements(void)
 {
     check_rng rng = {11};
@@ -176,12 +204,13 @@ static void placements(void)
         for (int round = 0; round < 3; round++) {
             scene s;
             scene_make(&s, n_tiers, false, &rng);
-            attend(&s, false, s.want);
+            attend(&s, false, NULL, s.want);
             for (int i = 0; i < 6; i++) {
-                attend(&s, true, s.out);
+                attend(&s, true, NULL, s.out);
                 if (!CHECK_BYTES(s.out, s.want, s.out_floats * sizeof(float)))
                     printf("  %u tiers, after %d moves\n", n_tiers, i);
                 check_places(&s);
+                retrieve_some(&s);
                 move_some(&s, &rng);
                 swap_some(&s, &rng);
                 CHECK_U(pimattn_tier_step(s.tiered), PIMATTN_OK);
@@ -204,7 +233,7 @@ static void partial_bounds(void)
             scene_make(&s, n_tiers, true, &rng);
             for (int i = 0; i < 3; i++) {
                 move_some(&s, &rng);
-                attend(&s, true, s.out);
+                attend(&s, true, NULL, s.out);
                 size_t row = 0;
                 for (uint32_t k = 0; k < N_SEQS; k++)
                     for (uint64_t t = 0; t < s.item[k].n_tokens; t++, row++) {
