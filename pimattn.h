@@ -562,8 +562,8 @@ PIMATTN_API pimattn_status pimattn_attend_pages(pimattn_engine *engine, uint32_t
 
 /*
  * Chooses 1 / c of the tokens that the newest token's queries see, of each KV head by itself: the
- * newest page (in tiers: 16 tokens), then those with the largest bounds until there are enough tokens, of equal ones
- * the earlier. The bound of a page is the largest score, with all that the shape says, that a query
+ * newest page (in tiers a tile of 16), then those with the largest bounds until there are enough
+ * tokens, of equal ones the earlier. The bound of a page is the largest score, with all that the shape says, that a query
  * of the group can have with a key whose dims lie between the least and the largest of the page's:
  * no score that attention computes is above it, but those that overflow. It is infinite where a key
  * of the page is not finite.
