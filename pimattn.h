@@ -563,10 +563,10 @@ PIMATTN_API pimattn_status pimattn_attend_pages(pimattn_engine *engine, uint32_t
 /*
  * Chooses 1 / c of the tokens that the newest token's queries see, of each KV head by itself: the
  * newest page (in tiers a tile of 16), then those with the largest bounds until there are enough
- * tokens, of equal ones the earlier. The bound of a page is the largest score, with all that the shape says, that a query
- * of the group can have with a key whose dims lie between the least and the largest of the page's:
- * no score that attention computes is above it, but those that overflow. It is infinite where a key
- * of the page is not finite.
+ * tokens, of equal ones the earlier. The bound of a page is the largest score, with all that the
+ * shape says, that a query of the group can have with a key whose dims lie between the least and
+ * the largest of the page's: no score that attention computes is above it, but those that overflow.
+ * It is infinite where a key of the page is not finite.
  *
  *   choice   bits, stride (not 0) and n_kv_heads are given; n_tokens becomes the length
  *   bounds   [n_kv_heads]: the largest that is left out, -inf if none is; may be NULL
@@ -1021,8 +1021,8 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
                                              bool beside_moves, pimhw_cause *why);
 
 /*
- * A load without an engine: one query token each of sequences of so many tokens in the tier, longest
- * first. Channels take blocks in turn; with fewer blocks than channels, each block has several. On
+ * A load without an engine: one query token each of sequences of so many tokens in the tier, the
+ * longest first. Channels take blocks in turn; with fewer blocks than channels, each block has several. On
  * flash the KV heads of a token lie together; scattered: a page holds one token that is read.
  *
  *   shape    blocks: [n_seqs * n_kv_heads], in use as long as *load is
@@ -1151,8 +1151,8 @@ typedef struct pimattn_tier_info {
 PIMATTN_API pimattn_status pimattn_tier_query(pimattn_engine *engine, uint32_t tier,
                                               pimattn_tier_info *info);
 
-/* What the last attend that had readings cost, tier by tier; moves since the one before count in it.
- * NULL without tiers. */
+/* What the last attend that had readings cost, tier by tier, and moves since the one before; NULL
+ * without tiers. */
 PIMATTN_API const pimattn_step_reading *pimattn_tier_readings(const pimattn_engine *engine);
 
 /* Ends a step, usually a token of every layer: what was active becomes the past, and counts begin
@@ -4733,7 +4733,7 @@ static uint32_t pimattn_i_groups_now(const pimattn_i_groups *g, uint32_t group)
     return g->ring[(size_t)group * PIMATTN_TIER_STEPS + g->at];
 }
 
-/* The next step begins, windows shift by one: what was PIMATTN_TIER_STEPS steps ago is forgotten. */
+/* The next step begins; what was PIMATTN_TIER_STEPS steps ago is forgotten. */
 static void pimattn_i_groups_step(pimattn_i_groups *g)
 {
     g->at = (g->at + 1) % PIMATTN_TIER_STEPS;
@@ -8654,7 +8654,7 @@ static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job)
     }
 }
 
-/* Calls back, or not, for every block of a call: all query tokens of an item, and a KV head or all alike. */
+/* Calls back, or not, for every block: all query tokens of an item, a KV head or all alike. */
 static void pimattn_i_tier_blocks(pimattn_engine *e, const pimattn_span *spans,
                                   void (*fn)(pimattn_engine *e, uint64_t times, void *to), void *to)
 {
