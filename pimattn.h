@@ -5121,7 +5121,7 @@ static void pimattn_i_append_rows(pimattn_engine *e, pimattn_i_seq *s, uint32_t 
         const uint32_t *pages = pimattn_i_table_at(lay, s, token / lay->page_tokens, layer);
         for (uint32_t h = 0; h < lay->n_kv_heads; h++) {
             unsigned char *run = pimattn_i_page(&e->pool, pages[h]) + before;
-            pimattn_i_page_change(&e->pool, pages[h], in_page);
+            if (e->pool.bounds) pimattn_i_page_change(&e->pool, pages[h], in_page);
             pimattn_i_append_row(
                 e->kernel, k, k->from + (size_t)t * k->stride + 4 * (size_t)h * k->dim,
                 run + at * lay->k_row_bytes, pimattn_i_scale_at(run, lay->k_scale_offset, at));
