@@ -1022,8 +1022,9 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
 
 /*
  * A load without an engine: one query token each of sequences of so many tokens in the tier, the
- * longest first. Channels take blocks in turn; with fewer blocks than channels, each block has several. On
- * flash the KV heads of a token lie together; scattered: a page holds one token that is read.
+ * longest first. Channels take blocks in turn; with fewer blocks than channels, each block has
+ * several. On flash the KV heads of a token lie together; scattered: a page holds one token that is
+ * read.
  *
  *   shape    blocks: [n_seqs * n_kv_heads], in use as long as *load is
  *   returns  PIMATTN_ERR_CONFIG with the field, or tokens that are not longest first
@@ -7126,7 +7127,7 @@ static void pimattn_i_append_rows(pimattn_engine *e, pimattn_i_seq *s, uint32_t 
         for (uint32_t h = 0; h < lay->n_kv_heads; h++) {
             unsigned char *run = e->tiered ? pimattn_i_tier_run(e, s, layer, h, token)
                                            : pimattn_i_page(&e->pool, pages[h]) + before;
-            if (!e->tiered) pimattn_i_page_change(&e->pool, pages[h], in_page);
+            if (e->pool.bounds && !e->tiered) pimattn_i_page_change(&e->pool, pages[h], in_page);
             pimattn_i_append_row(
                 e->kernel, k, k->from + (size_t)t * k->stride + 4 * (size_t)h * k->dim,
                 run + at * lay->k_row_bytes, pimattn_i_scale_at(run, lay->k_scale_offset, at));
