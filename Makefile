@@ -50,7 +50,7 @@ bench: $(BENCHES)
 	@for b in $(BENCHES); do echo "# $$b"; $$b || exit 1; done
 
 check:
-	@WARN="$(WARN)" sh tests/check.sh
+	@WARN="$(WARN)" DATA="$(DATA)" sh tests/check.sh
 
 clean:
 	rm -rf build
