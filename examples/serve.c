@@ -372,7 +372,7 @@ static void parse(arguments *a, int argc, char **argv)
         {.name = "--gap",
          .value = "STEPS",
          .number = &a->gap,
-         .max = 1 << 20,
+         .max = 1000,
          .help = "from one arrival to the next; default 4"},
         {.name = "--pool",
          .value = "TOKENS",
