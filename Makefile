@@ -19,7 +19,7 @@ OPENMP  := $(shell echo 'int main(void){return 0;}' | $(CC) -fopenmp -x c -o /de
 
 # merge_mpi is built where MPI is.
 MPICC   := $(shell printf '\043include <mpi.h>\nint main(void){return MPI_Finalize();}' | \
-             mpicc -x c -o /dev/null - 2>/dev/null && echo mpicc)
+             OMPI_CC="$(CC)" MPICH_CC="$(CC)" mpicc $(OPT) -x c -o /dev/null - 2>/dev/null && echo mpicc)
 NO_MPI   = $(if $(MPICC),,examples/merge_mpi.c)
 
 HEADERS  = pim_hw.h pimattn.h
@@ -51,7 +51,7 @@ bench: $(BENCHES)
 	@for b in $(BENCHES); do echo "# $$b"; $$b || exit 1; done
 
 check:
-	@WARN="$(WARN)" sh tests/check.sh
+	@WARN="$(WARN)" DATA="$(DATA)" sh tests/check.sh
 
 clean:
 	rm -rf build

@@ -198,7 +198,7 @@ static uint32_t weights_hash(const llama_model *m)
 }
 
 /* Everything but K and V. What is swapped out goes back to the waiting: computed again from its
- * tokens, in larger pieces, K and V have the same bytes. */
+ * tokens, in larger pieces, K and V have on one machine the same bytes. */
 static void record_requests(server *v, record *f)
 {
     uint32_t magic = MAGIC, version = VERSION, weights = weights_hash(v->m), hash;
@@ -372,7 +372,7 @@ static void parse(arguments *a, int argc, char **argv)
         {.name = "--gap",
          .value = "STEPS",
          .number = &a->gap,
-         .max = 1 << 20,
+         .max = 1000,
          .help = "from one arrival to the next; default 4"},
         {.name = "--pool",
          .value = "TOKENS",

@@ -60,7 +60,8 @@ static void draft(tree *t, const uint32_t *text, size_t n_text, uint32_t branche
 typedef struct outcome {
     size_t n_tokens; /* of the text */
     uint64_t calls, rows, clocks, state_bytes;
-    unsigned char *state; /* of the cache */
+    uint64_t again, as_expected; /* tokens first seen on another branch, then in place */
+    unsigned char *state;        /* of the cache */
 } outcome;
 
 typedef struct options {
@@ -96,6 +97,8 @@ static outcome speculate(const llama_model *m, pimattn_engine *engine, pimattn_s
         for (;; at++) {
             next = llama_likeliest(s.logits + at * m->n_pieces, m->n_pieces);
             if (n_cached + at + 1 < n_known) break; /* a prompt of several calls */
+            got.again += n_known < n_text;
+            got.as_expected += n_known < n_text && text[n_known] == next;
             ended = next == LLAMA_BOS || n_cached + at + 1 == o->n_steps;
             if (next != LLAMA_BOS) text[n_known++] = next;
             if (ended || child_of(&t, at, next) != at + 1) break;
@@ -141,17 +144,21 @@ static void report(const outcome *plain, const outcome *got, bool json)
     uint64_t n = plain->calls, bytes = got->state_bytes;
     if (json) {
         printf("{\"schema\": %d, \"positions\": %" PRIu64 ", \"calls\": %" PRIu64
-               ", \"tokens_tried\": %" PRIu64 ", \"state_bytes\": %" PRIu64
-               ", \"plain_ck\": %" PRIu64 ", \"speculative_ck\": %" PRIu64 "}\n",
-               (int)EX_SCHEMA, n, got->calls, got->rows, bytes, plain->clocks, got->clocks);
+               ", \"tokens_tried\": %" PRIu64 ", \"again\": %" PRIu64 ", \"as_expected\": %" PRIu64
+               ", \"state_bytes\": %" PRIu64 ", \"plain_ck\": %" PRIu64
+               ", \"speculative_ck\": %" PRIu64 "}\n",
+               (int)EX_SCHEMA, n, got->calls, got->rows, got->again, got->as_expected, bytes,
+               plain->clocks, got->clocks);
         return;
     }
     printf("plain decoding: %" PRIu64 " calls of one token, attention %" PRIu64 " clocks\n"
            "speculation: %" PRIu64 " calls, %.2f tokens a call kept of %.2f tried, %" PRIu64
            " clocks\n"
+           "of %" PRIu64 " tokens on other branches, in place %" PRIu64 " come out alike\n"
            "the same text, and the same %" PRIu64 " bytes of K and V\n",
            n, plain->clocks, got->calls, (double)n / (double)got->calls,
-           (double)got->rows / (double)got->calls, got->clocks, bytes);
+           (double)got->rows / (double)got->calls, got->clocks, got->again, got->as_expected,
+           bytes);
 }
 
 /* Both ways from the same prompt; whether they came out alike. */

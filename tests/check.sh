@@ -241,10 +241,33 @@ else
     skip timeline_page "no chromium"
 fi
 
+# A story that goes on by turns here and on another architecture, from saved state to saved state:
+# the text, also of what was swapped out meanwhile, is the expected one. Each end of it compares the
+# texts with those of running alone.
+relay() {
+    here="$dir/serve --quiet" there="qemu-$1 $dir/$1-serve --quiet"
+    model="--model $DATA/stories260K.bin --tokenizer $DATA/tok512.bin --pool 400" f="$dir/$1.relay"
+    cat "$DATA/expected_stories260K_once_n256.txt" "$DATA/expected_stories260K_dog_n256.txt" \
+        >"$f.want"
+    $here $model -n 256 -p 'Once upon a time' -p 'One day, a dog' --stop 60 --save "$f.60" &&
+        $there $model --restore "$f.60" --stop 120 --save "$f.120" &&
+        $here $model --restore "$f.120" --stop 180 --save "$f.180" &&
+        $there $model --restore "$f.180" --stop 240 --save "$f.240" &&
+        $here $model --restore "$f.240" >"$f.here" && cmp "$f.want" "$f.here" &&
+        $there $model --restore "$f.180" >"$f.there" && cmp "$f.want" "$f.there"
+}
+
+# relayed ARCHITECTURE EXCESS
+relayed() {
+    "$1-linux-gnu-gcc" -static -std=c99 $2 -O2 -ffp-contract=off $warn -I. -o "$dir/$1-serve" \
+        examples/serve.c -lm && relay "$1"
+}
+
 # On s390x -std=c99 alone makes gcc compute floats in double.
 emulated() {
     excess=
     [ "$1" != s390x ] || excess=-fexcess-precision=fast
+    [ ! -f "$DATA/stories260K.bin" ] || relayed "$1" "$excess" || return 1
     tests="law_hash attn_numbers contract_attn contract_cache"
     [ "$1" != aarch64 ] || tests="$tests law_bits" # it has a kernel of its own
     for test in $tests; do
@@ -258,6 +281,11 @@ emulated() {
         "$dir/state" restore "$dir/$1.there" && cmp "$dir/$1.here" "$dir/$1.there"
 }
 alone state cc -std=c99 -O2 -ffp-contract=off -I. -pthread -o "$dir/state" tests/contract_cache.c -lm
+if [ -f "$DATA/stories260K.bin" ]; then
+    alone serve cc -std=c99 -O2 -ffp-contract=off -I. -o "$dir/serve" examples/serve.c -lm
+else
+    skip stories_emulated "no $DATA"
+fi
 for arch in aarch64 s390x riscv64; do
     if has $arch-linux-gnu-gcc && has qemu-$arch; then
         step "emulated_$arch" emulated $arch
