@@ -8406,10 +8406,17 @@ static void pimattn_i_block_finish(pimattn_engine *e, size_t first)
         pimattn_i_give(e, job, i, stack.base);
 }
 
+/* Whether rows of a KV head lie so far apart that heads of the same tokens share memory pages. */
+static bool pimattn_i_apart(const pimattn_engine *e)
+{
+    return e->rows->k.token > 2 * e->layout.k_row_bytes;
+}
+
 /* Jobs on the same leaves one after the other: what the first has read, the cache has. */
 static void pimattn_i_order(pimattn_engine *e, size_t n_jobs)
 {
     size_t gap = 1;
+    bool apart = pimattn_i_apart(e);
     while (gap < n_jobs / 3)
         gap = 3 * gap + 1;
     for (size_t i = 0; i < n_jobs; i++)
@@ -8420,8 +8427,10 @@ static void pimattn_i_order(pimattn_engine *e, size_t n_jobs)
             size_t j = i;
             for (; j >= gap; j -= gap) {
                 const pimattn_i_job *a = &e->jobs[e->order[j - gap]], *b = &e->jobs[job];
-                bool after = a->kv_head > b->kv_head ||
-                             (a->kv_head == b->kv_head && a->leaf_begin > b->leaf_begin);
+                bool after = a->kv_head > b->kv_head || apart;
+                after = a->leaf_begin == b->leaf_begin      ? a->kv_head > b->kv_head
+                        : apart || a->kv_head == b->kv_head ? a->leaf_begin > b->leaf_begin
+                                                            : after;
                 if (a->first_row != b->first_row || !after) break;
                 e->order[j] = e->order[j - gap];
             }
@@ -8473,6 +8482,7 @@ static uint64_t pimattn_i_run_leaves(const pimattn_engine *e, const pimattn_i_jo
     uint64_t jobs = e->config.max_workers == 1 ? 1 : 8 * (uint64_t)e->config.max_workers;
     uint64_t most = pimattn_i_ceil_div(jobs, e->config.shape.n_kv_heads);
     if (block->n_tokens > PIMATTN_I_QUERY_BLOCK) most = UINT64_MAX; /* many blocks read each leaf */
+    if (pimattn_i_apart(e)) most = e->n_jobs_most / e->config.shape.n_kv_heads + 1;
     most = pimattn_i_min(most, e->n_jobs_most);
     const pimattn_i_runs leaves = pimattn_i_runs_of(block, 1);
     bool deep = leaves.kept + leaves.end - leaves.begin > pimattn_i_stack_leaves(e);
