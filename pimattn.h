@@ -1482,7 +1482,9 @@ typedef struct pimattn_i_tile {
     const float *k_scale, *v_scale;       /* [16] if the cache's type is int8, else NULL */
     const unsigned char *next_k, *next_v; /* the tile after it, to fetch meanwhile .. */
     const unsigned char *far_k, *far_v;   /* .. and what to fetch less near beside these */
-    size_t k_stride, v_stride;            /* bytes of a row */
+    size_t k_gap, v_gap;                  /* between rows to fetch, of 2^k_shift bytes */
+    uint32_t k_shift, v_shift;
+    size_t k_stride, v_stride; /* bytes of a row */
     uint32_t k_type, v_type;
     uint32_t dim_k, dim_v;
     uint32_t visible;
@@ -1741,17 +1743,17 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
  * Fetches what lies `bytes` on from *at: one tile ahead into the first cache, and if `both` into
  * the second what comes half a tile (at most 4 KiB) after that.
  */
-static inline __attribute__((always_inline)) void pimattn_i_fetch(const unsigned char *next,
-                                                                  const unsigned char *far,
-                                                                  size_t *at, const size_t bytes,
-                                                                  const bool both)
+static inline __attribute__((always_inline)) void
+pimattn_i_fetch(const unsigned char *next, const unsigned char *far, size_t gap, uint32_t shift,
+                size_t *at, const size_t bytes, const bool both)
 {
+    const size_t from = *at + (*at >> shift) * gap;
 #ifdef __clang__
 #pragma clang loop unroll(disable) /* a burst of fetches costs bandwidth */
 #endif
     for (size_t i = 0; i < bytes; i += 64) {
-        __builtin_prefetch(next + *at + i, 0, 3);
-        if (both) __builtin_prefetch(far + *at + i, 0, 2);
+        __builtin_prefetch(next + from + i, 0, 3);
+        if (both) __builtin_prefetch(far + from + i, 0, 2);
     }
     *at += bytes;
 }
@@ -1868,11 +1870,13 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     {                                                                                              \
         const size_t bytes = 16 * pimattn_i_type_bytes(type), stride = tile->k_stride;             \
         const unsigned char *next = tile->next_k, *far = tile->far_k;                              \
+        const size_t gap = tile->k_gap;                                                            \
+        const uint32_t shift = tile->k_shift;                                                      \
         const unsigned char *end = k + tile->dim_k / 16 * bytes;                                   \
         pimattn_i_v##W qs[8];                                                                      \
         PIMATTN_I_EACH_##W(PIMATTN_I_ZERO, W);                                                     \
         for (; k != end; k += bytes, q += 16) {                                                    \
-            pimattn_i_fetch(next, far, fetched, fetch, PIMATTN_I_BOTH(type, n));                   \
+            pimattn_i_fetch(next, far, gap, shift, fetched, fetch, PIMATTN_I_BOTH(type, n));       \
             PIMATTN_I_EACH8(PIMATTN_I_QUERY, W);                                                   \
             PIMATTN_I_EACH_##W(PIMATTN_I_DOT, W);                                                  \
         }                                                                                          \
@@ -1887,7 +1891,8 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         for (uint32_t i = 0; i < 16; i++, k += tile->k_stride) {                                   \
             pimattn_i_v##W sum = {0.0f};                                                           \
             const float *of = q;                                                                   \
-            pimattn_i_fetch(tile->next_k, tile->far_k, &fetched, row, PIMATTN_I_BOTH(type, 1));    \
+            pimattn_i_fetch(tile->next_k, tile->far_k, tile->k_gap, tile->k_shift, &fetched, row,  \
+                            PIMATTN_I_BOTH(type, 1));                                              \
             for (size_t at = 0; at != row; at += bytes, of += 16)                                  \
                 sum = PIMATTN_I_FMA_##W(pimattn_i_load_##W(k + at, type), pimattn_i_get_##W(of),   \
                                         sum);                                                      \
@@ -2026,8 +2031,8 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const unsigned char *v = tile->v + dim * pimattn_i_type_bytes(type);                       \
         PIMATTN_I_EACH_##W(PIMATTN_I_ZERO, W);                                                     \
         for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {                                            \
-            pimattn_i_fetch(tile->next_v, tile->far_v, fetched, (size_t)C *bytes,                  \
-                            PIMATTN_I_BOTH(type, n));                                              \
+            pimattn_i_fetch(tile->next_v, tile->far_v, tile->v_gap, tile->v_shift, fetched,        \
+                            (size_t)C *bytes, PIMATTN_I_BOTH(type, n));                            \
             PIMATTN_I_EACH_##W(PIMATTN_I_MIX_STEP, W);                                             \
             v += tile->v_stride;                                                                   \
             weights += n;                                                                          \
@@ -5654,7 +5659,7 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, const pi
         st->slot_bytes = slot_bytes;
         st->n_tables = n_tables;
         st->n_blocks = n_blocks;
-        if (!st->rules.lambda) st->rules.lambda = 0.6f;
+        if (st->rules.lambda == 0.0f) st->rules.lambda = 0.6f;
         if (st->rules.ratio[0] == 0) pimattn_i_tiers_ratio(&st->rules);
         st->bounce = (unsigned char *)pimattn_i_alloc(a, slot_bytes, 64);
         st->tables =
@@ -8088,18 +8093,6 @@ static void pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first, uint32_t v
     tile->dim_v = e->kernel->soft ? (uint32_t)e->o_floats : s->head_dim_v;
 }
 
-/* Fetches 16 rows that lie apart, which a kernel, that fetches on and on, would not. */
-static void pimattn_i_fetch_rows(const unsigned char *from, size_t stride, size_t row)
-{
-#ifdef __GNUC__
-    for (uint32_t t = 0; t < PIMATTN_I_TILE; t++, from += stride)
-        for (size_t at = 0; at < row; at += 64)
-            __builtin_prefetch(from + at, 0, 3);
-#else
-    (void)from, (void)stride, (void)row;
-#endif
-}
-
 /* The tile where it lies. */
 static void pimattn_i_tile_direct(pimattn_i_hand *hand)
 {
@@ -8117,10 +8110,15 @@ static void pimattn_i_tile_direct(pimattn_i_hand *hand)
     tile->far_k = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR ? next->k + PIMATTN_I_FAR : next->v;
     tile->far_v = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR ? next->v + PIMATTN_I_FAR : hand->far.k;
     if (tile->k_stride > 2 * k_row) {
-        pimattn_i_fetch_rows(next->k, tile->k_stride, k_row);
-        pimattn_i_fetch_rows(next->v, tile->v_stride, v_row);
-        tile->next_k = tile->far_k = tile->k;
-        tile->next_v = tile->far_v = tile->v;
+        tile->far_k = hand->far.k;
+        tile->far_v = hand->far.v;
+        tile->k_gap = tile->k_stride - k_row;
+        tile->v_gap = tile->v_stride - v_row;
+        tile->k_shift = tile->v_shift = 0;
+        while ((size_t)2 << tile->k_shift <= k_row)
+            tile->k_shift++;
+        while ((size_t)2 << tile->v_shift <= v_row)
+            tile->v_shift++;
     }
     bool k8 = s->k_type == PIMATTN_INT8, v8 = s->v_type == PIMATTN_INT8;
     for (uint32_t t = 0; k8 && t < PIMATTN_I_TILE; t++)
