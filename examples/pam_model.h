@@ -27,36 +27,36 @@ typedef struct pam_assumed {
 typedef struct pam_name {
     const char *name;
     size_t offset;
+    bool whole;
     double usual, least, most;
     const char *source, *what;
 } pam_name;
 
-#define PAM_NAME(field, usual, least, most, source, what)                                          \
-    {                                                                                              \
-#field, offsetof(pam_assumed, field), usual, least, most, source, what                     \
-    }
+#define PAM_AT(field) #field, offsetof(pam_assumed, field)
 
 static const pam_name pam_names[] = {
-    PAM_NAME(eta_c, 0.7, 0.01, 1, "assumed", "share of the GPUs' peak in fully connected layers"),
-    PAM_NAME(eta_m, 0.8, 0.01, 1, "assumed", "share of the HBM's bandwidth that GPUs reach"),
-    PAM_NAME(hbm_use, 0.9, 0.1, 1, "assumed", "share of HBM for weights and KV"),
-    PAM_NAME(pcie_GBps, 256, 1, 1e5, "assumed", "host memory to all GPUs"),
-    PAM_NAME(ssd_GBps, 28, 0.1, 1e5, "assumed", "drives to all GPUs"),
-    PAM_NAME(vllm_sparse, 1, 0, 1, "PAM 7.1", "1: vLLM fetches and reads only active tokens"),
-    PAM_NAME(sparsity, 8, 1, 64, "PAM 7.1", "of so many tokens one is active"),
-    PAM_NAME(lambda, 0.6, 0, 1, "PAM 6.3.1", "of I = lambda S + (1 - lambda) I"),
-    PAM_NAME(fastest, 56, 0.1, 1e4, "assumed",
-             "x + y; x : y as the bandwidths of full tiers, timed"),
-    PAM_NAME(steps, 299, 1, 1000, "PAM 7.1", "decode steps of the trace: PAM's mean output"),
-    PAM_NAME(seed, 1, 0, 1e9, "assumed", "of the trace"),
-    PAM_NAME(queries, 0, 0, 2, "assumed",
-             "heads of a KV head: 0 share each MAC, 1 a MAC each, 2 count for the cap too"),
-    PAM_NAME(moves, 0, 0, 2, "assumed",
-             "moved tokens cost 0 nothing, 1 full pages of flash, 2 a page each"),
-    PAM_NAME(scattered, 0, 0, 1, "assumed", "flash reads 0 full pages, 1 a page for each token"),
-    PAM_NAME(arxiv, 6750, 16, 32768, "assumed", "tokens of a request of Arxiv_sum"),
-    PAM_NAME(write, 6250, 16, 32768, "assumed", "tokens of a request of write_doc"),
-    PAM_NAME(longest, 8000, 16, 32768, "PAM 7.1", "tokens of a request of the ablation"),
+    {PAM_AT(eta_c), false, 0.7, 0.01, 1, "assumed",
+     "share of the GPUs' peak in fully connected layers"},
+    {PAM_AT(eta_m), false, 0.8, 0.01, 1, "assumed", "share of the HBM's bandwidth that GPUs reach"},
+    {PAM_AT(hbm_use), false, 0.9, 0.6, 1, "assumed", "share of HBM for weights and KV"},
+    {PAM_AT(pcie_GBps), false, 256, 1, 1e5, "assumed", "host memory to all GPUs"},
+    {PAM_AT(ssd_GBps), false, 28, 0.1, 1e5, "assumed", "drives to all GPUs"},
+    {PAM_AT(vllm_sparse), true, 1, 0, 1, "PAM 7.1", "1: vLLM fetches and reads only active tokens"},
+    {PAM_AT(sparsity), false, 8, 1, 64, "PAM 7.1", "of so many tokens one is active"},
+    {PAM_AT(lambda), false, 0.6, 0, 1, "PAM 6.3.1", "of I = lambda S + (1 - lambda) I"},
+    {PAM_AT(fastest), false, 56, 0.1, 1e4, "calibrated",
+     "x + y; x : y as the bandwidths of full tiers, timed"},
+    {PAM_AT(steps), true, 299, 1, 1000, "PAM 7.1", "decode steps of the trace: PAM's mean output"},
+    {PAM_AT(seed), true, 1, 0, 1e9, "assumed", "of the trace"},
+    {PAM_AT(queries), true, 0, 0, 2, "assumed",
+     "heads of a KV head: 0 share each MAC, 1 a MAC each, 2 count for the cap too"},
+    {PAM_AT(moves), true, 0, 0, 2, "assumed",
+     "moved tokens cost 0 nothing, 1 full pages of flash, 2 a page each"},
+    {PAM_AT(scattered), true, 0, 0, 1, "assumed",
+     "flash reads 0 full pages, 1 a page for each token"},
+    {PAM_AT(arxiv), true, 6750, 16, 32768, "calibrated", "tokens of a request of Arxiv_sum"},
+    {PAM_AT(write), true, 6250, 16, 32768, "calibrated", "tokens of a request of write_doc"},
+    {PAM_AT(longest), true, 8000, 16, 32768, "PAM 7.1", "tokens of a request of the ablation"},
 };
 
 static inline double *pam_field(pam_assumed *a, const pam_name *name)
@@ -79,10 +79,11 @@ static inline void pam_assume(pam_assumed *a, const ex_texts *sets)
             ex_die("--set: '%s' is not NAME=VALUE of a name that is printed", text);
         char *end;
         double value = strtod(text + length + 1, &end);
-        if (end == text + length + 1 || *end != 0 || !(value >= pam_names[i].least) ||
-            !(value <= pam_names[i].most))
-            ex_die("--set: %s is from %g to %g", pam_names[i].name, pam_names[i].least,
-                   pam_names[i].most);
+        bool number = end != text + length + 1 && *end == 0;
+        if (!number || !(value >= pam_names[i].least && value <= pam_names[i].most) ||
+            (pam_names[i].whole && value != floor(value)))
+            ex_die("--set: %s is a %snumber from %g to %g", pam_names[i].name,
+                   pam_names[i].whole ? "whole " : "", pam_names[i].least, pam_names[i].most);
         *pam_field(a, &pam_names[i]) = value;
     }
 }
@@ -433,25 +434,38 @@ static inline pam_step pam_step_of(pam_study *s, pam_who who, size_t llm, uint64
     return none;
 }
 
-/* The largest batch, to 1 in 32, whose step takes so long at most, from one that does on; 0: none. */
-static inline uint64_t pam_largest(pam_study *s, pam_who who, size_t llm, double context,
-                                   double limit_s, uint64_t from)
+/* Whether a step fits and takes so long at most. */
+static inline bool pam_within(const pam_step *step, double limit_s)
 {
-    uint64_t low = from, high = from > 0 ? 2 * from : 1;
-    for (;; high *= 2) {
-        pam_step step = pam_step_of(s, who, llm, high, context);
-        if (!step.fits || step.seconds > limit_s) break;
-        low = high;
+    return step->fits && step->seconds <= limit_s;
+}
+
+/*
+ * The largest batch whose step takes so long at most: to 1 in 32, or its step to 1 in 64. *batch
+ * is one that does, or 0, and *best its step; both are replaced.
+ */
+static inline void pam_largest(pam_study *s, pam_who who, size_t llm, double context,
+                               double limit_s, uint64_t *batch, pam_step *best)
+{
+    uint64_t high = *batch > 0 ? 2 * *batch : 1;
+    pam_step over = pam_step_of(s, who, llm, high, context);
+    for (; pam_within(&over, limit_s); over = pam_step_of(s, who, llm, high, context)) {
+        *best = over;
+        *batch = high;
+        high *= 2;
     }
-    while (high - low > 1 + low / 32) {
-        uint64_t middle = low + (high - low) / 2;
+    while (high - *batch > 1 + *batch / 32 && !(best->seconds > limit_s * 63 / 64)) {
+        double wide = (double)(high - *batch), at = 0.5;
+        if (over.fits && *batch > 0) /* a step grows nearly as a line does */
+            at = (limit_s * 127 / 128 - best->seconds) / (over.seconds - best->seconds);
+        uint64_t middle = *batch + (uint64_t)(wide * fmin(fmax(at, 0.05), 0.95) + 0.5);
+        middle = middle == *batch ? middle + 1 : middle == high ? high - 1 : middle;
         pam_step step = pam_step_of(s, who, llm, middle, context);
-        if (step.fits && step.seconds <= limit_s)
-            low = middle;
+        if (pam_within(&step, limit_s))
+            *best = step, *batch = middle;
         else
-            high = middle;
+            over = step, high = middle;
     }
-    return low;
 }
 
 #endif

@@ -60,20 +60,25 @@ static double tokens_s(uint64_t batch, const pam_step *step)
     return step->fits ? (double)batch / step->seconds : 0;
 }
 
+/* One system's largest batches under ever longer limits. */
+static void run_limits(run *r, size_t llm, int chat, pam_who who)
+{
+    uint64_t batch = 0;
+    pam_step step;
+    memset(&step, 0, sizeof step);
+    for (int i = 0; i < N_LIMITS; i++) {
+        pam_largest(r->study, who, llm, chats[chat], limits_s[i], &batch, &step);
+        r->online[llm][chat][i][who] = batch;
+        r->online_tps[llm][chat][i][who] = tokens_s(batch, &step);
+    }
+}
+
 static void run_online(run *r)
 {
     for (size_t llm = 0; llm < EX_COUNT(pam_llms); llm++)
         for (int chat = 0; chat < 2; chat++)
             for (int who = 0; who <= PAM_PAM; who++)
-                for (int i = 0; i < N_LIMITS; i++) {
-                    uint64_t from = i ? r->online[llm][chat][i - 1][who] : 0;
-                    uint64_t batch =
-                        pam_largest(r->study, (pam_who)who, llm, chats[chat], limits_s[i], from);
-                    r->online[llm][chat][i][who] = batch;
-                    if (batch == 0) continue;
-                    pam_step step = pam_step_of(r->study, (pam_who)who, llm, batch, chats[chat]);
-                    r->online_tps[llm][chat][i][who] = tokens_s(batch, &step);
-                }
+                run_limits(r, llm, chat, (pam_who)who);
 }
 
 static void run_offline(run *r)
@@ -339,11 +344,21 @@ static void print_assumed(const pam_assumed *a)
     printf("Assumed; --set NAME=VALUE changes it:\n");
     for (size_t i = 0; i < EX_COUNT(pam_names); i++) {
         pam_assumed copy = *a;
-        printf("  %-12s %8g  %-9s  %s\n", pam_names[i].name, *pam_field(&copy, &pam_names[i]),
+        printf("  %-12s %8g  %-10s  %s\n", pam_names[i].name, *pam_field(&copy, &pam_names[i]),
                pam_names[i].source, pam_names[i].what);
     }
+    printf("Systems are sets of switches:\n  %-11s %5s %9s %6s %7s %6s %9s %8s %8s\n", "", "GPUs",
+           "HBM only", "dense", "sorted", "moves", "balanced", "overlap", "reduces");
+    for (int i = 0; i < PAM_SYSTEMS; i++) {
+        const pam_system *y = &pam_systems[i];
+        printf("  %-11s %5d %9d %6d %7d %6d %9d %8d %8d\n", y->name, y->gpu, y->hbm_only, y->dense,
+               y->sorted, y->swaps, y->balanced, y->overlap, y->reduces);
+    }
+    printf(
+        "  GPUs: they fetch K and V, which else are computed on where they lie; sorted: the most\n"
+        "  important tokens are in HBM at first; balanced: bank groups of tokens that move\n");
     printf("  decode only, no time between GPUs and memories; 8 GPUs of 989 TFLOPS; tokens of a\n"
-           "  sequence alike; trace: drift of spread %g, memory %g, noise %g a step\n",
+           "  sequence alike; calibrated trace: drift of spread %g, memory %g, noise %g a step\n",
            PAM_SPREAD, PAM_MEMORY, PAM_NOISE);
 }
 
@@ -363,7 +378,29 @@ static void print_tiers(run *const r[N_RUNS])
     }
 }
 
-static void print_trace(const run *r)
+/* What the moves of a step take, be they hidden or not. */
+static void print_moves(const run *r)
+{
+    printf("Moves of a step of PAM, Arxiv_sum, largest batch: what they take beside the step, ms\n"
+           "  %-12s %7s %9s %12s %14s %11s\n",
+           "", "moved %", "GB", "full pages", "a page each", "step");
+    for (size_t llm = 0; llm < 2; llm++) {
+        const pam_step *s = &r->offline[llm][0][N_BATCHES - 1][PAM_PAM];
+        pam_case c = {&pam_systems[PAM_PAM], &pam_llms[LLAMA + llm], batches[llm][N_BATCHES - 1],
+                      (uint64_t)r->by.arxiv};
+        double moved = 2 * (s->use.swaps[0] + s->use.swaps[1]), ms[2];
+        for (int k = 0; k < 2; k++) {
+            r->study->by.moves = k + 1;
+            ms[k] = pam_moves_ns(r->study, &c, s->use.swaps) * c.llm->n_layers / 1e6;
+        }
+        r->study->by.moves = r->by.moves;
+        printf("  %-12s %7.2f %9.2f %12.1f %14.1f %11.1f\n", c.llm->name, 100 * moved / r->by.arxiv,
+               moved * (double)c.batch * pam_layer_bytes(c.llm) * c.llm->n_layers / 1e9, ms[0],
+               ms[1], 1e3 * s->seconds);
+    }
+}
+
+static void print_trace(const run *r, double one_head_in_full)
 {
     static const char *const names[] = {"as tokens came (LS-PIM)", "by importance at first",
                                         "scheduled (PAM)"};
@@ -389,13 +426,16 @@ static void print_trace(const run *r)
     printf("Interface over host path, HBM to DDR %.1f x, DDR to SSD %.1f x; ends alike 20 x\n",
            host_over_interface(&r->study->machine.tier[0], &r->study->machine.tier[1]),
            host_over_interface(&r->study->machine.tier[1], &r->study->machine.tier[2]));
-    printf("Reduction that no unit's work hides, one head of 2048 tokens a channel: %.1f %%\n",
-           100 * r->one_head);
+    printf("Reduction that no unit's work hides, one head of 2048 tokens a channel: %.1f %%, and\n"
+           "%.1f %% of 8 query heads\n",
+           100 * r->one_head, 100 * one_head_in_full);
+    print_moves(r);
 }
 
 static void print_online(const run *r)
 {
-    printf("\nFig. 9: largest batch (to 1 in 32) within the SLO / tokens per second\n  %-19s",
+    printf("\nFig. 9: largest batch within the SLO (it to 1 in 32, or the step to 1 in 64) / "
+           "tokens per second\n  %-19s",
            "model, tokens, ms");
     for (int who = 0; who <= PAM_PAM; who++)
         printf(" %15s", pam_systems[who].name);
@@ -581,7 +621,7 @@ int main(int argc, char **argv)
     } else {
         print_assumed(&by[0]);
         print_tiers(r);
-        print_trace(r[0]);
+        print_trace(r[0], r[1]->one_head);
         print_online(r[0]);
         print_offline(r[0]);
         print_ablation(r[0]);
