@@ -275,8 +275,8 @@ static inline void pam_load(const pam_study *s, const pam_case *c, int t, double
     if (pimattn_tier_spread(load, *blocks, &s->machine.tier[t], &shape, tokens, c->batch, scattered,
                             &why) != PIMATTN_OK)
         ex_die("load: %s", why.text);
-    uint64_t *own = *blocks;
-    for (uint64_t i = 0; i < pimattn_tier_blocks(&shape, c->batch) && crowd > 1; i++)
+    uint64_t *own = *blocks + (load->n_blocks ? load->blocks - *blocks : 0);
+    for (size_t i = 0; i < load->n_blocks && crowd > 1; i++)
         own[i] = (uint64_t)ceil((double)own[i] * crowd);
     if (s->by.queries < 1) load->n_queries = 1;
     load->gqa_flops = s->by.queries > 1;
