@@ -34,7 +34,7 @@ typedef struct published {
 /*
  * ph: PIMphony. lol: LoL-PIM. attacc: AttAcc's simulator, commit c600051, bank units, head_dim 128,
  * fp16, one head on a channel. sait: Samsung's PIMSimulator, commit b464dde. unindp: UniNDP.
- * facil: FACIL; what its figures rest on is printed by examples/facil.c.
+ * facil, pam: FACIL, PAM; examples/facil.c and examples/pam_study.c print what theirs rest on.
  */
 static const published published_table[] = {
     {"ph.f8", PUBLISHED_CALIBRATED, 1, 14.7, "percent",
@@ -90,6 +90,40 @@ static const published published_table[] = {
     {"ph.f19.dpa", PUBLISHED_COUNTED, -1, 75.6, "percent", "capacity utilisation, lazy"},
     {"lol.f4.batch", PUBLISHED_COUNTED, -1, 380, "percent", "larger batch of lazy, at most"},
     {"facil.f6", PUBLISHED_CALIBRATED, 15, 3, "x", "TTFT with re-layout over without, 8 tokens"},
+    {"pam.f9.qwen", PUBLISHED_PREDICTED, -1, 7.20, "x", "Qwen2.5-32B over vLLM, online"},
+    {"pam.f9.llama", PUBLISHED_PREDICTED, -1, 6.93, "x", "LLaMA3-70B over vLLM, online"},
+    {"pam.f9.opt", PUBLISHED_PREDICTED, -1, 24.53, "x", "OPT-175B over vLLM, online"},
+    {"pam.f9.lspim", PUBLISHED_PREDICTED, -1, 4.54, "x", "over LS-PIM, online, in the mean"},
+    {"pam.f9.sharegpt", PUBLISHED_PREDICTED, -1, 6.12, "x", "over vLLM, 534 tokens"},
+    {"pam.f9.wildchat", PUBLISHED_PREDICTED, -1, 13.76, "x", "over vLLM, 738 tokens"},
+    {"pam.f10.llama.arxiv", PUBLISHED_CALIBRATED, -1, 39.2, "x", "LLaMA3-70B over vLLM, Arxiv_sum"},
+    {"pam.f10.llama.write", PUBLISHED_CALIBRATED, -1, 25.2, "x", "LLaMA3-70B over vLLM, write_doc"},
+    {"pam.f10.opt.arxiv", PUBLISHED_CALIBRATED, -1, 33.0, "x", "OPT-175B over vLLM, Arxiv_sum"},
+    {"pam.f10.opt.write", PUBLISHED_CALIBRATED, -1, 8.26, "x", "OPT-175B over vLLM, write_doc"},
+    {"pam.f10.lpim.ssd", PUBLISHED_PREDICTED, -1, 93, "percent",
+     "of L-PIM's time in the SSDs, more than"},
+    {"pam.f12.small", PUBLISHED_PREDICTED, -1, 18.7, "x", "attention over LS-PIM, small batch"},
+    {"pam.f12.small.noattn", PUBLISHED_PREDICTED, -1, 1.93, "x", "over no PAMattention, small"},
+    {"pam.f12.small.nomap", PUBLISHED_PREDICTED, -1, 2.06, "x", "over no KV mapping, small"},
+    {"pam.f12.small.nosched", PUBLISHED_PREDICTED, -1, 2.74, "x", "over no scheduling, small"},
+    {"pam.f12.large", PUBLISHED_PREDICTED, -1, 48.56, "x", "attention over LS-PIM, large batch"},
+    {"pam.f12.large.noattn", PUBLISHED_PREDICTED, -1, 2.35, "x", "over no PAMattention, large"},
+    {"pam.f12.large.nomap", PUBLISHED_PREDICTED, -1, 4.15, "x", "over no KV mapping, large"},
+    {"pam.f12.large.nosched", PUBLISHED_PREDICTED, -1, 4.62, "x", "over no scheduling, large"},
+    {"pam.scale.min", PUBLISHED_PREDICTED, -1, 6.03, "x", "over L-PIM, 1 to 8 instances, least"},
+    {"pam.scale.max", PUBLISHED_PREDICTED, -1, 16.96, "x", "the same, most"},
+    {"pam.sched.moves", PUBLISHED_CALIBRATED, -1, 0.7, "percent", "of all tokens move in a step"},
+    {"pam.sched.ssd", PUBLISHED_CALIBRATED, -1, 0.1, "percent",
+     "of all tokens go from SSD to DDR, less than"},
+    {"pam.ru.transfer", PUBLISHED_COUNTED, 5, 59, "percent", "less bytes within a device"},
+    {"pam.ru.latency", PUBLISHED_PREDICTED, -1, 2, "percent",
+     "of PAMattention is reduction, less than"},
+    {"pam.ru.bw.low", PUBLISHED_COUNTED, 5, 8, "x", "reduction over one central unit, least"},
+    {"pam.ru.bw.high", PUBLISHED_COUNTED, 5, 12, "x", "the same, most"},
+    {"pam.if", PUBLISHED_COUNTED, 0, 20, "x", "interface over host path, more than"},
+    {"pam.map.bytes", PUBLISHED_COUNTED, 2, 2.8, "KB", "bank group ids, 5 devices"},
+    {"pam.map.track", PUBLISHED_COUNTED, -1, 50, "KB", "counts of 10 steps, less than"},
+    {"pam.kv.opt", PUBLISHED_EXACT, 0, 2304, "GiB", "KV of 256 requests of 2048 tokens, OPT-175B"},
 };
 
 enum { N_PUBLISHED = sizeof published_table / sizeof published_table[0] };

@@ -379,6 +379,43 @@ works "device_attention" "$build/device_attention" --tokens 300
 works "capacity" "$build/capacity"
 [ "$(grep -c published "$scratch/out")" -eq 5 ] && pass || fail "capacity: $(cat "$scratch/out")"
 
+# PAM: every published figure printed, counts exact, out of memory where KV cannot fit HBM.
+refuses "pam_study: unknown name" "$build/pam_study" --set nonsense=1
+refuses "pam_study: no value" "$build/pam_study" --set eta_c
+refuses "pam_study: no number" "$build/pam_study" --set eta_c=x
+refuses "pam_study: out of range" "$build/pam_study" --set steps=0
+refuses "pam_study: not whole" "$build/pam_study" --set steps=1.5
+works "pam_study" "$build/pam_study" --set steps=100
+cp "$scratch/out" "$scratch/pam"
+for id in f9.qwen f9.llama f9.opt f9.lspim f10.llama.arxiv f10.llama.write f10.opt.arxiv \
+    f10.opt.write f12.small f12.large f12.small.noattn f12.small.nomap f12.small.nosched \
+    f12.large.noattn f12.large.nomap f12.large.nosched ru.transfer ru.latency ru.bw.low ru.bw.high \
+    if map.bytes map.track sched.moves sched.ssd scale.min scale.max; do
+    awk -v id="pam.$id" '$1 == id && $3 == "ours" && $5 == "published" && $4 ~ /^[0-9.]+$/ { n++ }
+        END { exit n != 1 }' "$scratch/pam" && pass || fail "pam_study: no pam.$id"
+done
+pam_is() { # pam_is ID KIND OURS
+    awk -v id="$1" -v kind="$2" -v ours="$3" '$1 == id { seen = $2 == kind && $4 == ours }
+        END { exit !seen }' "$scratch/pam" && pass || fail "pam_study: $(grep "$1" "$scratch/pam")"
+}
+pam_is pam.kv.opt exact 2304
+pam_is pam.map.bytes counted 2.816
+pam_is pam.map.track counted 28.16
+pam_is pam.if counted 20
+pam_is pam.ru.transfer counted 60.1852
+pam_is pam.ru.bw.low counted 8.19692
+pam_is pam.ru.bw.high counted 12.2954
+[ "$(grep -c '\(Arxiv_sum\|write_doc\) .* OOM ' "$scratch/pam")" -eq 12 ] && pass ||
+    fail "pam_study: AttAcc has room: $(grep Arxiv_sum "$scratch/pam" | head -n 2)"
+awk '/^Fig. 12/ { in12 = 1 } /^Fig. 13/ { in12 = 0 } in12 && $2 ~ /^[0-9]+$/ {
+    n++; if ($6 != "1.00x" || $4 + 0 <= 1 || $8 + 0 < 1 || $12 + 0 <= 1) bad = 1 }
+    END { exit bad || n != 6 }' "$scratch/pam" && pass || fail "pam_study: $(grep -A8 '^Fig. 12' "$scratch/pam")"
+is_json "pam_study --json" "$build/pam_study" --json --set steps=20 --set write=2000
+[ "$(grep -c '"holds": true' "$scratch/out")" -eq 6 ] && ! grep -q '"holds": false' "$scratch/out" &&
+    pass || fail "pam_study: $(grep '"holds": false' "$scratch/out" | head -n 2)"
+grep -c '"system": "AttAcc".*"context": 2000.*"tokens_per_s": [0-9]' "$scratch/out" >"$scratch/n"
+[ "$(cat "$scratch/n")" -ge 2 ] && pass || fail "pam_study: AttAcc never fits"
+
 if [ ! -f "$data/stories260K.bin" ]; then
     skip "models and captures: no $data"
     rm -rf "$scratch"
