@@ -103,7 +103,8 @@ typedef enum pimattn_type {
     PIMATTN_F32 = 0,
     PIMATTN_F16 = 1,
     PIMATTN_BF16 = 2,
-    PIMATTN_INT8 = 3, /* -127 to 127 times an f32 scale of the token and head: max |row| / 127 */
+    PIMATTN_INT8 = 3, /* -127 to 127 times an f32 scale of the token and head: max |row| / 127; of
+                         both K and V: a timed unit has a lane for every byte (assumed) */
     PIMATTN_N_TYPE
 } pimattn_type;
 
@@ -5852,6 +5853,9 @@ static pimattn_status pimattn_i_planner_init(pimattn_i_planner *p, const pimattn
         p->config.shape.window = 0;
         p->config.shape.windows = NULL;
     }
+    const pimattn_shape *s = &config->shape;
+    if (s->k_type == PIMATTN_INT8 && s->v_type == PIMATTN_INT8 && config->way == PIMATTN_HOST)
+        p->config.device.element_bytes = 1; /* as many lanes as a column has bytes */
     p->allocator = config->allocator;
     p->config.device.allocator = config->allocator;
     p->max_spans = max_spans;

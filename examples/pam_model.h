@@ -268,7 +268,7 @@ static inline void pam_load(const pam_study *s, const pam_case *c, int t, double
     pimhw_cause why = {{0}};
     uint64_t *tokens = (uint64_t *)ex_alloc(c->batch, sizeof *tokens);
     uint64_t all = (uint64_t)(active * (double)c->batch + 0.5);
-    *blocks = (uint64_t *)ex_alloc(pimattn_tier_blocks(&shape, c->batch), sizeof **blocks);
+    *blocks = (uint64_t *)ex_alloc(c->batch * shape.n_kv_heads, sizeof **blocks);
     for (uint64_t i = 0; i < c->batch; i++)
         tokens[i] = all / c->batch + (i < all % c->batch);
     bool scattered = s->by.scattered > 0 && !c->system->dense;

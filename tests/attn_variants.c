@@ -1059,6 +1059,21 @@ static void bytes_read_follow_int8_and_v_in_k(void)
     CHECK_U(estimate(&shape, 1000, 1).kv_bytes, 1000 * (576 + 512 + 8));
 }
 
+/* A byte a lane: half the MACs, and clocks less than f16's but for what both wait for. */
+static void int8_is_another_program(void)
+{
+    pimattn_shape shape = shape_of(1, 8, 8, 128, 128);
+    shape.k_type = shape.v_type = PIMATTN_F16;
+    pimattn_readings f16 = estimate(&shape, 8192, 1);
+    shape.k_type = shape.v_type = PIMATTN_INT8;
+    pimattn_readings int8 = estimate(&shape, 8192, 1);
+    CHECK(int8.device.commands[PIMHW_CMD_MAC16] > 0);
+    CHECK_U(2 * int8.device.commands[PIMHW_CMD_MAC16], f16.device.commands[PIMHW_CMD_MAC16]);
+    CHECK(int8.device.cycles < f16.device.cycles);
+    shape.v_type = PIMATTN_F16; /* lanes are of one kind */
+    CHECK_U(estimate(&shape, 8192, 1).device.cycles, f16.device.cycles);
+}
+
 static void v_in_k_stores_no_v(void)
 {
     pimattn_shape shape = shape_of(1, 4, 1, 64, 32);
@@ -1176,6 +1191,7 @@ int main(void)
     RUN(windows_of_layers_sum_up);
     RUN(readings_of_a_layer_are_of_its_window);
     RUN(bytes_read_follow_int8_and_v_in_k);
+    RUN(int8_is_another_program);
     RUN(v_in_k_stores_no_v);
     RUN(tokens_behind_a_window_may_go);
     RUN(states_of_v_in_k);
