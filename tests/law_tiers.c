@@ -1,4 +1,5 @@
 /* law_tiers - where tokens lie changes no byte, however they move; partials keep their bound. */
+#define PIMATTN_IMPLEMENTATION
 #include "attn.h"
 
 static uint64_t rng_below(check_rng *rng, uint64_t n)
