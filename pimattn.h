@@ -4574,7 +4574,10 @@ PIMATTN_API pimattn_status pimattn_tier_profile(const pimattn_profile *profile,
     uint64_t fixed = scratch + n * (sizeof *r.swaps + 2 * sizeof(float) + 1);
     uint64_t bytes = pimattn_i_add(fixed, pimattn_i_mul(n, n_candidates));
     unsigned char *memory = (unsigned char *)pimattn_i_alloc(&a, bytes, 64);
-    if (!memory) return PIMATTN_ERR_MEMORY;
+    if (!memory) {
+        pimhw_cause_write(why, "no memory for %u candidates", (uint64_t)n_candidates);
+        return PIMATTN_ERR_MEMORY;
+    }
     memset(&r, 0, sizeof r);
     r.swaps = (pimattn_swap *)(void *)(memory + scratch); /* of a pair at most the fewer tokens */
     r.importance = (float *)(void *)(r.swaps + n);
@@ -4767,6 +4770,12 @@ static bool pimattn_i_is_flash(const pimattn_tier *t)
     return t->device.flash_page_bytes != 0;
 }
 
+static pimattn_status pimattn_i_missing(pimhw_cause *why, const char *what)
+{
+    pimhw_cause_write(why, what);
+    return PIMATTN_ERR_ARGUMENT;
+}
+
 static pimattn_status pimattn_i_tier_check(const pimattn_tier *t, pimhw_cause *why)
 {
     if (pimhw_config_check(&t->device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
@@ -4859,7 +4868,8 @@ PIMATTN_API pimattn_status pimattn_tier_lower(const pimattn_tier *tier, const pi
 {
     pimattn_i_local l;
     pimattn_i_writer w;
-    if (!tier || !shape || !program) return PIMATTN_ERR_ARGUMENT;
+    if (!tier || !shape || !program)
+        return pimattn_i_missing(why, "tier, shape or program is NULL");
     pimattn_status status = pimattn_i_local_init(&l, tier, shape, why);
     if (status != PIMATTN_OK) return status;
     if (pimattn_i_is_flash(tier))
@@ -5096,7 +5106,8 @@ PIMATTN_API pimattn_status pimattn_tier_time(pimattn_tier_reading *reading,
 {
     pimattn_i_local l;
     pimattn_tier_reading r;
-    if (!reading || !tier || !shape || !load) return PIMATTN_ERR_ARGUMENT;
+    if (!reading || !tier || !shape || !load)
+        return pimattn_i_missing(why, "reading, tier, shape or load is NULL");
     pimattn_status status = pimattn_i_local_init(&l, tier, shape, why);
     if (status == PIMATTN_OK) status = pimattn_i_load_check(load, pimattn_i_is_flash(tier), why);
     if (status != PIMATTN_OK) return status;
@@ -5127,8 +5138,9 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
 {
     pimattn_step_reading r;
     if (!reading || !tiers || !loads || n_tiers < 1 || n_tiers > PIMATTN_MAX_TIERS ||
-        !(moves_ns >= 0))
-        return PIMATTN_ERR_ARGUMENT;
+        !(moves_ns >= 0 && moves_ns <= DBL_MAX))
+        return pimattn_i_missing(why, "reading, tiers or loads is NULL, n_tiers not 1 to 8, or "
+                                      "moves_ns negative or not finite");
     memset(&r, 0, sizeof r);
     double partials = 0;
     for (uint32_t i = 0; i < n_tiers; i++) {
@@ -5162,6 +5174,11 @@ typedef struct pimattn_i_deal {
     uint64_t token_pages;         /* .. or a token in more */
 } pimattn_i_deal;
 
+static uint64_t pimattn_i_deal_pages(const pimattn_i_deal *d, uint64_t tokens)
+{
+    return pimattn_i_mul(pimattn_i_ceil_div(tokens, d->page_tokens), d->token_pages);
+}
+
 /*
  * Deals a unit, the longest is number 0. If a channel has whole units, neighbours are on different
  * devices; else each has channels of its own, side by side. Either way device 0 and its channel 0
@@ -5172,7 +5189,8 @@ static void pimattn_i_deal_unit(const pimattn_i_deal *d, pimattn_tier_load *to, 
 {
     bool whole = d->spread == 1;
     uint64_t share = pimattn_i_ceil_div(tokens, d->spread), at = unit * d->spread;
-    uint64_t pages = pimattn_i_mul(pimattn_i_ceil_div(share, d->page_tokens), d->token_pages);
+    uint64_t pages = pimattn_i_deal_pages(d, share); /* the last channel with tokens has the rest */
+    uint64_t all = tokens / share * pages + pimattn_i_deal_pages(d, tokens % share);
     uint64_t in_device = unit % d->n_devices == 0 ? 1 : 0; /* its channels in device 0 */
     if (!whole) in_device = pimattn_i_min(d->spread, d->channels - pimattn_i_min(at, d->channels));
     uint64_t part = pimattn_i_min(tokens, share * in_device);
@@ -5183,7 +5201,7 @@ static void pimattn_i_deal_unit(const pimattn_i_deal *d, pimattn_tier_load *to, 
     to->device_tokens += part * d->heads;
     to->device_groups += pimattn_i_min(part, in_device * d->groups) * d->heads;
     to->device_blocks += part ? d->heads : 0;
-    to->pages += d->page ? pages * d->spread : 0;
+    to->pages += d->page ? all : 0;
     if (unit % (whole ? d->n_devices * d->channels : UINT64_MAX) != 0) return;
     to->channel_pages += d->page ? pages : 0;
     for (uint64_t head = 0; head < d->heads; head++)
@@ -5198,7 +5216,8 @@ PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t
     pimattn_i_local l;
     pimattn_i_deal d;
     pimattn_tier_load to;
-    if (!load || !blocks || !tier || !shape || !tokens) return PIMATTN_ERR_ARGUMENT;
+    if (!load || !tier || !shape || (n_seqs > 0 && (!blocks || !tokens)))
+        return pimattn_i_missing(why, "load, blocks, tier, shape or tokens is NULL");
     pimattn_status status = pimattn_i_local_init(&l, tier, shape, why);
     if (status != PIMATTN_OK) return status;
     for (size_t i = 0; i < n_seqs; i++)
@@ -5257,7 +5276,7 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
 {
     pimattn_relayout_reading r;
     if (!reading || !from || !to || !relayout || (bytes > 0 && n_runs == 0))
-        return PIMATTN_ERR_ARGUMENT;
+        return pimattn_i_missing(why, "reading, from, to or relayout is NULL, or n_runs is 0");
     pimattn_status status = pimattn_i_tier_check(from, why);
     if (status == PIMATTN_OK) status = pimattn_i_tier_check(to, why);
     if (status != PIMATTN_OK) return status;
@@ -5330,6 +5349,7 @@ typedef struct pimattn_i_tiered {
     uint64_t *blocks;        /* [max_seqs * n_kv_heads] of the slowest channel of a tier */
     uint64_t n_blocks;
     uint32_t mark; /* number of a call */
+    bool asking;   /* transfer is running */
     pimattn_step_reading reading;
     pimhw_cause *why;
 } pimattn_i_tiered;
@@ -5399,7 +5419,11 @@ static void pimattn_i_token_leave(pimattn_i_tiered *st, pimattn_i_token *t)
 static pimattn_status pimattn_i_transfer_ask(pimattn_i_tiered *st, uint32_t from, uint32_t to)
 {
     const pimattn_tiers *r = &st->rules;
-    if (!r->transfer || r->transfer(r->transfer_user, from, to, st->slot_bytes)) return PIMATTN_OK;
+    if (!r->transfer) return PIMATTN_OK;
+    st->asking = true;
+    bool works = r->transfer(r->transfer_user, from, to, st->slot_bytes);
+    st->asking = false;
+    if (works) return PIMATTN_OK;
     pimhw_cause_write(st->why, "a transfer from tier %u to tier %u failed", (uint64_t)from,
                       (uint64_t)to);
     return PIMATTN_ERR_DEVICE;
@@ -5455,6 +5479,21 @@ static void pimattn_i_table_cut(pimattn_i_tiered *st, pimattn_i_table *table, ui
 {
     while (table->n > n)
         pimattn_i_token_leave(st, &table->token[--table->n]);
+    table->n_scored = pimattn_i_min(table->n_scored, n);
+}
+
+/* Tokens from n on are gone, but slots stay reserved in their place: as if they were new. */
+static void pimattn_i_table_forget(pimattn_i_tiered *st, pimattn_i_table *table, uint64_t n)
+{
+    for (uint64_t i = n; i < table->n; i++) {
+        pimattn_i_token *t = &table->token[i];
+        pimattn_i_bin *b = &st->bins[t->tier];
+        pimattn_i_token_now(st, t);
+        pimattn_i_groups_count(&b->groups, pimattn_i_group_of(b, t->slot), t->active, -1);
+        b->groups.stale = true;
+        t->active = 0;
+        table->importance[i] = FLT_MAX;
+    }
     table->n_scored = pimattn_i_min(table->n_scored, n);
 }
 
@@ -5747,7 +5786,7 @@ static void pimattn_i_page_read(pimattn_i_tiered *st, pimattn_i_bin *b, uint32_t
     b->channels[b->groups.n_groups + group] += pimattn_i_ceil_div(st->slot_bytes, page_bytes);
 }
 
-/* Time of the moves that are due; they are then paid for. Ways in both directions take turns. */
+/* Time of the moves that are due. Ways in both directions take turns. */
 static pimattn_status pimattn_i_moves_time(pimattn_i_tiered *st, double *ns)
 {
     pimattn_relayout how;
@@ -5765,8 +5804,6 @@ static pimattn_status pimattn_i_moves_time(pimattn_i_tiered *st, double *ns)
             if (status != PIMATTN_OK) return status;
             *ns += r.ns;
         }
-    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
-        memset(st->bins[i].due, 0, sizeof st->bins[i].due);
     return PIMATTN_OK;
 }
 
@@ -6342,6 +6379,9 @@ static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause
             return pimattn_i_number_fault(why, "tiers.tier.n_devices", t->n_devices, 1, 65536);
         if (t->n_tokens < 1 || t->n_tokens > UINT32_MAX)
             return pimattn_i_number_fault(why, "tiers.tier.n_tokens", t->n_tokens, 1, UINT32_MAX);
+        if (r->partials && pimattn_i_tier_groups(t) > 1u << PIMATTN_I_GROUP_BITS)
+            return pimattn_i_number_fault(why, "bank groups of a tier (with partials)",
+                                          pimattn_i_tier_groups(t), 1, 1u << PIMATTN_I_GROUP_BITS);
         if (!(r->ratio[i] >= 0 && r->ratio[i] <= DBL_MAX) ||
             (r->ratio[i] > 0) != (r->ratio[0] > 0)) {
             pimhw_cause_write(why, "tiers.ratio[%u] is not positive and finite", (uint64_t)i);
@@ -6707,13 +6747,24 @@ PIMATTN_API pimhw_memory *pimattn_engine_memory(pimattn_engine *engine)
     return engine->module ? engine->module->memory : NULL;
 }
 
+/* In tiers: a slot is a page of every KV head. */
+static uint64_t pimattn_i_slot_pages(const pimattn_engine *e, bool used)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < e->tiered->rules.n_tiers; i++)
+        n += used ? e->tiered->bins[i].n_used : e->tiered->bins[i].n_tokens;
+    return n * e->config.shape.n_kv_heads;
+}
+
 PIMATTN_API uint64_t pimattn_pages_used(const pimattn_engine *engine)
 {
+    if (engine->tiered) return pimattn_i_slot_pages(engine, true);
     return pimattn_i_pool_held(&engine->pool);
 }
 
 PIMATTN_API uint64_t pimattn_pages_total(const pimattn_engine *engine)
 {
+    if (engine->tiered) return pimattn_i_slot_pages(engine, false);
     return engine->pool.n_pages_most;
 }
 
@@ -6738,6 +6789,14 @@ static pimattn_i_seq *pimattn_i_seq_find(pimattn_engine *e, pimattn_seq seq)
 }
 
 /* Lists of one head: K, then V. */
+/* Whether the engine may not change now, because tiers are at work; and its cause. */
+static bool pimattn_i_is_busy(pimattn_engine *e)
+{
+    if (!e->tiered || (!e->call && !e->tiered->asking)) return false;
+    pimhw_cause_write(&e->why, e->call ? "an attend is under way" : "a transfer is under way");
+    return true;
+}
+
 /* The tokens of a sequence in a layer, in tiers. */
 static pimattn_i_table *pimattn_i_table_of(const pimattn_engine *e, const pimattn_i_seq *s,
                                            uint32_t layer)
@@ -6892,7 +6951,7 @@ PIMATTN_API pimattn_status pimattn_seq_tokens(pimattn_engine *engine, pimattn_se
 /* The same of one whose tokens are here. */
 static pimattn_i_seq *pimattn_i_seq_here(pimattn_engine *e, pimattn_seq seq)
 {
-    pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
+    pimattn_i_seq *s = pimattn_i_is_busy(e) ? NULL : pimattn_i_seq_find(e, seq);
     if (!s || !s->swapped) return s;
     pimhw_cause_write(&e->why, "sequence %u is swapped out", seq);
     return NULL;
@@ -7034,6 +7093,7 @@ PIMATTN_API pimattn_status pimattn_seq_create(pimattn_engine *engine, pimattn_se
     pimattn_i_seq *s;
     if (!engine) return PIMATTN_ERR_ARGUMENT;
     if (!seq) return pimattn_i_wrong(engine, "seq is NULL", 0);
+    if (pimattn_i_is_busy(engine)) return PIMATTN_ERR_SEQ;
     pimattn_status status = pimattn_i_seq_new(engine, &s);
     if (status != PIMATTN_OK) return status;
     return pimattn_i_seq_made(engine, s, pimattn_i_fit(engine, s, 0, 0), seq);
@@ -7042,7 +7102,7 @@ PIMATTN_API pimattn_status pimattn_seq_create(pimattn_engine *engine, pimattn_se
 PIMATTN_API pimattn_status pimattn_seq_free(pimattn_engine *engine, pimattn_seq seq)
 {
     if (!engine) return PIMATTN_ERR_ARGUMENT;
-    pimattn_i_seq *s = pimattn_i_seq_find(engine, seq);
+    pimattn_i_seq *s = pimattn_i_is_busy(engine) ? NULL : pimattn_i_seq_find(engine, seq);
     if (!s) return PIMATTN_ERR_SEQ;
     pimattn_i_seq_end(engine, s);
     return PIMATTN_OK;
@@ -7363,9 +7423,11 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *engine, pimattn_seq 
     if (first > 0) status = pimattn_i_paged(e);
     if (status != PIMATTN_OK) return status;
     if (e->module) return pimattn_i_module_truncate(e, s, end);
-    for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++)
-        pimattn_i_table_cut(e->tiered, pimattn_i_table_of(e, s, i),
-                            pimattn_i_max(end, e->config.reserve_tokens));
+    for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++) {
+        pimattn_i_table *table = pimattn_i_table_of(e, s, i);
+        pimattn_i_table_cut(e->tiered, table, pimattn_i_max(end, e->config.reserve_tokens));
+        pimattn_i_table_forget(e->tiered, table, end);
+    }
     if (e->tiered) {
         pimattn_i_seq_length(e, s, end);
         return PIMATTN_OK;
@@ -7865,9 +7927,14 @@ PIMATTN_API pimattn_status pimattn_cache_query(pimattn_engine *engine, pimattn_c
     const pimattn_i_pool *pool = &engine->pool;
     uint64_t own;
     memset(info, 0, sizeof *info);
-    info->pages_total = pool->n_pages_most;
-    info->pages_used = info->pages_shared = pimattn_i_pool_held(pool);
+    info->pages_total = pimattn_pages_total(engine);
+    info->pages_used = info->pages_shared = pimattn_pages_used(engine);
     info->pages_free = info->pages_total - info->pages_used;
+    if (engine->tiered) {
+        info->memory_bytes = info->pages_total * engine->layout.page_bytes;
+        info->pages_shared = 0;
+        return PIMATTN_OK;
+    }
     info->pages_known = pool->n_used - info->pages_used;
     for (uint32_t i = 0; i < engine->config.max_seqs; i++) {
         if (!engine->seqs[i].id) continue;
@@ -7895,6 +7962,8 @@ PIMATTN_API pimattn_status pimattn_seq_query(pimattn_engine *engine, pimattn_seq
     info->n_tokens = s->tokens[0];
     info->pages = pimattn_i_seq_pages(engine, s, &own);
     info->pages_shared = info->pages - own;
+    for (uint32_t i = 0; engine->tiered && i < engine->config.shape.n_layers; i++)
+        info->pages += pimattn_i_table_of(engine, s, i)->n * engine->config.shape.n_kv_heads;
     info->bytes = info->pages * engine->pool.page_bytes;
     for (uint32_t i = 0; m && i < engine->config.shape.n_layers * m->n_heads * 2; i++)
         info->bytes += pimattn_i_lists_of(engine, s, 0, 0)[i].n * pimattn_i_chunk_bytes(m);
@@ -8641,8 +8710,8 @@ static void pimattn_i_compute(pimattn_engine *e, const pimattn_span *spans)
     pimattn_i_wave(e, n_jobs);
 }
 
-/* Counts what a block sees in every bank group, and of flash the pages: it is active now. */
-static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job)
+/* Counts what a block sees in every bank group, and of flash the pages; or it is active now. */
+static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job, bool active)
 {
     pimattn_i_tiered *st = e->tiered;
     pimattn_i_table *table = pimattn_i_table_of(e, job->seq, e->layer);
@@ -8658,6 +8727,7 @@ static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job)
             uint32_t page_bytes = st->rules.tier[token->tier].device.flash_page_bytes;
             b->begin[group]++;
             if (page_bytes) pimattn_i_page_read(st, b, page_bytes, group, token->slot);
+            if (!active) continue;
             pimattn_i_token_now(st, token);
             if (token->active & 1) continue;
             token->active |= 1;
@@ -8667,7 +8737,8 @@ static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job)
     }
 }
 
-/* Calls back, or not, for every block: all query tokens of an item, a KV head or all alike. */
+/* Calls back for every block: all query tokens of an item, a KV head or all alike. NULL: it is done,
+ * they were active. */
 static void pimattn_i_tier_blocks(pimattn_engine *e, const pimattn_span *spans,
                                   void (*fn)(pimattn_engine *e, uint64_t times, void *to), void *to)
 {
@@ -8681,7 +8752,7 @@ static void pimattn_i_tier_blocks(pimattn_engine *e, const pimattn_span *spans,
         pimattn_i_job_reach(e, &job);
         for (job.kv_head = 0; job.kv_head < heads; job.kv_head++) {
             pimattn_i_job_choose(e, &job, i);
-            pimattn_i_tier_count(e, &job);
+            pimattn_i_tier_count(e, &job, fn == NULL);
             if (fn) fn(e, s->n_kv_heads / heads, to);
         }
     }
@@ -8757,7 +8828,10 @@ static pimattn_status pimattn_i_tier_read(pimattn_engine *e, const pimattn_span 
     if (status == PIMATTN_OK)
         status = pimattn_step_time(&st->reading, st->rules.tier, st->rules.n_tiers, &c->shape,
                                    loads, moves_ns, !st->rules.moves_wait, &e->why);
+    if (status == PIMATTN_ERR_CONFIG) return PIMATTN_ERR_DEVICE; /* the shape, or q, of a unit */
     if (status != PIMATTN_OK) return status;
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
+        memset(st->bins[i].due, 0, sizeof st->bins[i].due);
     const pimattn_step_reading *step = &st->reading;
     memset(r, 0, sizeof *r);
     r->size = (uint32_t)sizeof *r;
@@ -8800,7 +8874,8 @@ static pimattn_span *pimattn_i_spans_chosen(pimattn_engine *e, const pimattn_spa
         pimattn_i_job_reach(e, &job);
         for (job.kv_head = 0; job.kv_head < s->n_kv_heads; job.kv_head++) {
             pimattn_i_job_choose(e, &job, i);
-            for (uint64_t t = 0; t < job.end; t += PIMATTN_I_TILE)
+            for (uint64_t t = job.origin / PIMATTN_I_TILE * PIMATTN_I_TILE; t < job.end;
+                 t += PIMATTN_I_TILE)
                 for (uint32_t bits = pimattn_i_seen(&job, t); bits; bits &= bits - 1)
                     n++;
         }
@@ -8959,6 +9034,8 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
             return pimattn_i_wrong(e, "choice of %u KV heads is not of 1 or all", c->n_kv_heads);
         if (c->stride && c->stride < pimattn_i_ceil_div(c->n_tokens, 64))
             return pimattn_i_wrong(e, "choice stride %u is less than n_tokens bits", c->stride);
+        if (pimattn_i_mul(pimattn_i_choice_words(c), 8 * (uint64_t)c->n_kv_heads) > SIZE_MAX / 2)
+            return pimattn_i_wrong(e, "choice of item %u reaches beyond memory", i);
         if (!e->module) continue;
         pimhw_cause_write(&e->why, "choices need the host way");
         return PIMATTN_ERR_DEVICE;
@@ -9280,18 +9357,20 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, const pimattn_s
 
 /* -- tiers -- */
 
-/* The tokens of a sequence in a layer, if nothing is wrong; and that there are n of them. */
+/* The tokens of a sequence in a layer, if nothing is wrong; an array has n entries, or all: as many
+ * as there are tokens. */
 static pimattn_status pimattn_i_tier_table(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
-                                           const void *array, uint64_t n, pimattn_i_table **table)
+                                           const void *array, uint64_t n, bool all,
+                                           pimattn_i_table **table)
 {
     if (!e) return PIMATTN_ERR_ARGUMENT;
     if (!e->tiered) return pimattn_i_wrong(e, "the engine has no tiers", 0);
-    if (e->call) return pimattn_i_wrong(e, "an attend is under way", 0);
+    if (pimattn_i_is_busy(e)) return PIMATTN_ERR_ARGUMENT;
     const pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
     if (!s) return PIMATTN_ERR_SEQ;
     if (layer >= e->config.shape.n_layers)
         return pimattn_i_wrong(e, "layer %u is not below n_layers", layer);
-    if (n != UINT64_MAX && n != s->tokens[layer])
+    if (all && n != s->tokens[layer])
         return pimattn_i_wrong(e, "n_tokens is %u, not the tokens of the layer", n);
     if (!array && n > 0) return pimattn_i_wrong(e, "an array of the call is NULL", 0);
     *table = pimattn_i_table_of(e, s, layer);
@@ -9302,7 +9381,7 @@ PIMATTN_API pimattn_status pimattn_tier_score(pimattn_engine *engine, pimattn_se
                                               uint32_t layer, const float *score, uint64_t n_tokens)
 {
     pimattn_i_table *table;
-    pimattn_status status = pimattn_i_tier_table(engine, seq, layer, score, n_tokens, &table);
+    pimattn_status status = pimattn_i_tier_table(engine, seq, layer, score, n_tokens, true, &table);
     if (status != PIMATTN_OK) return status;
     status = pimattn_importance(table->importance, score, (size_t)n_tokens, (size_t)table->n_scored,
                                 engine->tiered->rules.lambda);
@@ -9320,7 +9399,7 @@ PIMATTN_API pimattn_status pimattn_tier_propose(pimattn_engine *engine, pimattn_
     pimattn_i_table *table;
     pimattn_schedule schedule;
     uint32_t stops[PIMATTN_MAX_TIERS];
-    pimattn_status status = pimattn_i_tier_table(e, seq, layer, swaps, UINT64_MAX, &table);
+    pimattn_status status = pimattn_i_tier_table(e, seq, layer, swaps, n_most, false, &table);
     if (status != PIMATTN_OK) return status;
     if (!n_swaps) return pimattn_i_wrong(e, "n_swaps is NULL", 0);
     size_t n = (size_t)table->n_scored, bytes = pimattn_schedule_bytes(n);
@@ -9347,13 +9426,13 @@ PIMATTN_API pimattn_status pimattn_tier_propose(pimattn_engine *engine, pimattn_
 }
 
 /* The first swap of a list that cannot be done, by doing them in the tables alone; then undone. */
-static size_t pimattn_i_swaps_check(const pimattn_i_tiered *st, pimattn_i_table *table,
+static size_t pimattn_i_swaps_check(const pimattn_i_tiered *st, pimattn_i_table *table, uint64_t n,
                                     const pimattn_swap *swaps, size_t n_swaps)
 {
     size_t fine = 0;
     for (; fine < n_swaps; fine++) {
         const pimattn_swap *w = &swaps[fine];
-        if (w->down >= table->n || w->up >= table->n || w->tier + 1 >= st->rules.n_tiers) break;
+        if (w->down >= n || w->up >= n || w->tier + 1 >= st->rules.n_tiers) break;
         pimattn_i_token *down = &table->token[w->down], *up = &table->token[w->up];
         if (down->tier != w->tier || up->tier != w->tier + 1) break;
         down->tier = (uint8_t)(w->tier + 1);
@@ -9372,10 +9451,11 @@ PIMATTN_API pimattn_status pimattn_tier_commit(pimattn_engine *engine, pimattn_s
 {
     pimattn_engine *e = engine;
     pimattn_i_table *table;
-    pimattn_status status = pimattn_i_tier_table(e, seq, layer, swaps, UINT64_MAX, &table);
+    pimattn_status status = pimattn_i_tier_table(e, seq, layer, swaps, n_swaps, false, &table);
     if (n_done) *n_done = 0;
     if (status != PIMATTN_OK) return status;
-    size_t wrong = pimattn_i_swaps_check(e->tiered, table, swaps, n_swaps);
+    uint64_t n = pimattn_i_seq_find(e, seq)->tokens[layer]; /* slots may be reserved for more */
+    size_t wrong = pimattn_i_swaps_check(e->tiered, table, n, swaps, n_swaps);
     if (wrong < n_swaps) return pimattn_i_wrong(e, "swap %u: a token is not where it says", wrong);
     for (size_t i = 0; i < n_swaps && status == PIMATTN_OK; i++) {
         status = pimattn_i_token_swap(e->tiered, &table->token[swaps[i].down],
@@ -9389,7 +9469,7 @@ PIMATTN_API pimattn_status pimattn_tier_places(pimattn_engine *engine, pimattn_s
                                                uint32_t layer, uint8_t *tier, uint64_t n_tokens)
 {
     pimattn_i_table *table;
-    pimattn_status status = pimattn_i_tier_table(engine, seq, layer, tier, n_tokens, &table);
+    pimattn_status status = pimattn_i_tier_table(engine, seq, layer, tier, n_tokens, true, &table);
     if (status != PIMATTN_OK) return status;
     for (uint64_t i = 0; i < n_tokens; i++)
         tier[i] = table->token[i].tier;
@@ -9432,6 +9512,7 @@ PIMATTN_API pimattn_status pimattn_tier_step(pimattn_engine *engine)
     if (!engine) return PIMATTN_ERR_ARGUMENT;
     pimattn_i_tiered *st = engine->tiered;
     if (!st) return pimattn_i_wrong(engine, "the engine has no tiers", 0);
+    if (pimattn_i_is_busy(engine)) return PIMATTN_ERR_ARGUMENT;
     st->step++;
     for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
         pimattn_i_bin *b = &st->bins[i];
@@ -9455,7 +9536,7 @@ PIMATTN_API pimattn_status pimattn_tier_move(pimattn_engine *engine, pimattn_seq
 {
     pimattn_i_table *table;
     uint64_t come[PIMATTN_MAX_TIERS] = {0}, other[PIMATTN_MAX_TIERS] = {0};
-    pimattn_status status = pimattn_i_tier_table(engine, seq, layer, tier, n_tokens, &table);
+    pimattn_status status = pimattn_i_tier_table(engine, seq, layer, tier, n_tokens, true, &table);
     if (status != PIMATTN_OK) return status;
     pimattn_i_tiered *st = engine->tiered;
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
@@ -9498,6 +9579,7 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer
     pimattn_call filled = *call;
     pimattn_status status = pimattn_i_call_spans(e, layer, call->items, call->n_items, &spans);
     if (status == PIMATTN_OK) status = pimattn_i_call_check(e, &filled, spans);
+    if (status != PIMATTN_OK) return status;
     e->layer = e->planner.layer = layer;
     e->call = &filled;
     if (status == PIMATTN_OK && e->module)
@@ -9508,8 +9590,7 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer
         status = pimattn_i_read(e, call->choices ? pimattn_i_spans_chosen(e, spans) : spans,
                                 call->n_items, &r);
     if (status == PIMATTN_OK && !e->module) pimattn_i_compute(e, spans);
-    if (status == PIMATTN_OK && e->tiered && !e->pages && !readings)
-        pimattn_i_tier_blocks(e, spans, NULL, NULL);
+    if (status == PIMATTN_OK && e->tiered && !e->pages) pimattn_i_tier_blocks(e, spans, NULL, NULL);
     e->call = NULL;
     if (status != PIMATTN_OK) return status;
     if (readings) *readings = r;

@@ -698,6 +698,86 @@ static void no_swap_during_an_attend(void)
     plain_free(&p);
 }
 
+/* A reading that fails leaves moves to be paid for, and what is active, as they were. */
+static void a_failed_reading_changes_nothing(void)
+{
+    plain p;
+    check_heap heap = {0};
+    pimattn_readings r;
+    plain_make(&p, 3, 300);
+    p.tiers.moves_wait = true;
+    p.tiers.tier[2].device.allocator = heap_allocator(&heap);
+    p.engine = engine_new(&p.config);
+    CHECK_U(pimattn_seq_create(p.engine, &p.seq), PIMATTN_OK);
+    CHECK_U(kv_append(p.engine, p.seq, 0, &p.kv, 0, 300), PIMATTN_OK);
+    heap.fail_at = heap.n_calls + 1;
+    CHECK_U(pimattn_attend_one(p.engine, p.seq, 0, p.out, p.q, &r), PIMATTN_ERR_MEMORY);
+    CHECK_U(info_of(&p, 0).n_active + info_of(&p, 2).n_active, 0);
+    CHECK(p.out[0] == 0);
+    CHECK_U(pimattn_attend_one(p.engine, p.seq, 0, p.out, p.q, &r), PIMATTN_OK);
+    CHECK(pimattn_tier_readings(p.engine)->moves_ns > 0);
+    CHECK_U(info_of(&p, 2).n_active, 172);
+    plain_free(&p);
+    CHECK_U(heap.n_live, 0);
+}
+
+/* Slots that stay reserved after a truncation hold nothing of the tokens that were there. */
+static void reserved_slots_forget_their_tokens(void)
+{
+    plain p;
+    float score[50] = {0};
+    pimattn_swap swaps[50];
+    size_t n = 99;
+    plain_make(&p, 2, 100);
+    p.tiers.tier[0].n_tokens = 20;
+    p.config.reserve_tokens = 100;
+    plain_start(&p);
+    score[49] = 1; /* the rest could go for it */
+    CHECK_U(pimattn_seq_truncate(p.engine, p.seq, 50), PIMATTN_OK);
+    CHECK_U(pimattn_tier_score(p.engine, p.seq, 0, score, 50), PIMATTN_OK);
+    CHECK_U(pimattn_seq_truncate(p.engine, p.seq, 10), PIMATTN_OK);
+    CHECK_U(info_of(&p, 0).n_used + info_of(&p, 1).n_used, 100);
+    CHECK_U(pimattn_tier_propose(p.engine, p.seq, 0, swaps, 50, &n, NULL), PIMATTN_OK);
+    CHECK_U(n, 0);
+    pimattn_swap swap = {0, 0, 0}; /* of two reserved ones */
+    uint8_t tier[100];
+    CHECK_U(kv_append(p.engine, p.seq, 0, &p.kv, 10, 90), PIMATTN_OK);
+    CHECK_U(pimattn_tier_places(p.engine, p.seq, 0, tier, 100), PIMATTN_OK);
+    while (tier[swap.down] != 0)
+        swap.down++;
+    while (tier[swap.up] != 1)
+        swap.up++;
+    CHECK_U(pimattn_seq_truncate(p.engine, p.seq, 0), PIMATTN_OK);
+    CHECK_U(pimattn_tier_commit(p.engine, p.seq, 0, &swap, 1, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_tier_commit(p.engine, p.seq, 0, NULL, 0, &n), PIMATTN_OK);
+    plain_free(&p);
+}
+
+/* Slots are what a caller who admits sequences counts. */
+static void queries_count_slots(void)
+{
+    plain p;
+    pimattn_cache_info cache;
+    pimattn_seq_info seq;
+    plain_make(&p, 2, 100);
+    plain_start(&p);
+    CHECK_U(pimattn_cache_query(p.engine, &cache), PIMATTN_OK);
+    CHECK_U(cache.pages_total, 64 + 4096);
+    CHECK_U(cache.pages_used, 100);
+    CHECK_U(cache.pages_free, 64 + 4096 - 100);
+    CHECK_U(cache.memory_bytes, (64 + 4096) * info_of(&p, 0).slot_bytes);
+    CHECK_U(pimattn_seq_query(p.engine, p.seq, &seq), PIMATTN_OK);
+    CHECK_U(seq.pages, 100);
+    CHECK_U(seq.bytes, 100 * info_of(&p, 0).slot_bytes);
+    CHECK_U(pimattn_pages_total(p.engine), cache.pages_total);
+    p.tiers.partials = true; /* partials have numbers of 20 bits in a tier */
+    CHECK_U(pimhw_config_init(&p.tiers.tier[0].device, "pam-hbm3", NULL), PIMHW_OK);
+    p.tiers.tier[0].n_devices = 65536;
+    p.tiers.tier[0].n_tokens = (1u << 20) + 1;
+    bad_config(&p.config, "bank groups of a tier");
+    plain_free(&p);
+}
+
 int main(void)
 {
     RUN(leaves_gathered_from_any_place_give_the_bytes_of_pages);
@@ -712,5 +792,8 @@ int main(void)
     RUN(calls_with_bad_input_change_nothing);
     RUN(merges_of_tiers_divide_by_the_sum);
     RUN(no_swap_during_an_attend);
+    RUN(a_failed_reading_changes_nothing);
+    RUN(reserved_slots_forget_their_tokens);
+    RUN(queries_count_slots);
     return check_end();
 }
