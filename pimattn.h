@@ -3122,6 +3122,14 @@ static void pimattn_i_seq_empty(pimattn_i_pool *pool, const pimattn_i_layout *la
  *       Knows shapes and geometry; nothing of programs.
  * ========================================================================== */
 
+/* Writes a cause, which has at most two numbers; returns the status. */
+static pimattn_status pimattn_i_fail(pimhw_cause *why, pimattn_status status, const char *text,
+                                     uint64_t a, uint64_t b)
+{
+    pimhw_cause_write(why, text, a, b);
+    return status;
+}
+
 static pimattn_status pimattn_i_shape_fault(pimhw_cause *why, const char *field, uint64_t is,
                                             const char *must)
 {
@@ -3161,12 +3169,10 @@ static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
         return pimattn_i_shape_fault(why, "shape.n_layers", s->n_layers, "1 to 65536");
     if (s->n_kv_heads < 1 || s->n_kv_heads > 65536)
         return pimattn_i_shape_fault(why, "shape.n_kv_heads", s->n_kv_heads, "1 to 65536");
-    if (s->n_heads < 1 || s->n_heads > 65536 || s->n_heads % s->n_kv_heads != 0) {
-        pimhw_cause_write(why,
-                          "shape.n_heads is %u, not 1 to 65536 and a multiple of n_kv_heads %u",
-                          (uint64_t)s->n_heads, (uint64_t)s->n_kv_heads);
-        return PIMATTN_ERR_CONFIG;
-    }
+    if (s->n_heads < 1 || s->n_heads > 65536 || s->n_heads % s->n_kv_heads != 0)
+        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
+                              "shape.n_heads is %u, not 1 to 65536 and a multiple of n_kv_heads %u",
+                              s->n_heads, s->n_kv_heads);
     if (s->head_dim < 1 || s->head_dim > 65536)
         return pimattn_i_shape_fault(why, "shape.head_dim", s->head_dim, "1 to 65536");
     if (s->head_dim_v > 65536)
@@ -4165,10 +4171,9 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
         }
     bool lists = fits && plan->partition == PIMATTN_HFP;
     if (lists) fits = pimattn_i_assign(plan, blocks, order, list_begin, spans, n_spans);
-    if (!fits) {
-        pimhw_cause_write(why, "the batch needs more than 2^32 rows of a bank");
-        return PIMATTN_ERR_DEVICE;
-    }
+    if (!fits)
+        return pimattn_i_fail(why, PIMATTN_ERR_DEVICE,
+                              "the batch needs more than 2^32 rows of a bank", 0, 0);
     memset(request, 0, sizeof *request);
     request->blocks = blocks;
     request->n_blocks = (uint32_t)(n_spans * units);
@@ -5854,10 +5859,9 @@ static pimattn_status pimattn_i_planner_init(pimattn_i_planner *p, const pimattn
                                                pimattn_i_mul(p->max_blocks, sizeof *p->blocks), 64);
     p->order = (uint32_t *)pimattn_i_alloc(&p->allocator,
                                            pimattn_i_mul(p->max_blocks, sizeof *p->order), 64);
-    if (!p->blocks || !p->order) {
-        pimhw_cause_write(why, "no memory for the blocks of %u sequences", (uint64_t)max_spans);
-        return PIMATTN_ERR_MEMORY;
-    }
+    if (!p->blocks || !p->order)
+        return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for the blocks of %u sequences",
+                              max_spans, 0);
     pimhw_status status = pimhw_device_create(&p->device, &p->config.device, why);
     return status == PIMHW_OK           ? PIMATTN_OK
            : status == PIMHW_ERR_MEMORY ? PIMATTN_ERR_MEMORY
@@ -6107,20 +6111,16 @@ enum { PIMATTN_I_MAX_SEQS = 65535, PIMATTN_I_MAX_QUERY_TOKENS = 65535 };
 static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_spans,
                                             pimhw_cause *why)
 {
-    if (!spans || n_spans == 0) {
-        pimhw_cause_write(why, "the batch has no sequence");
-        return PIMATTN_ERR_ARGUMENT;
-    }
-    if (n_spans > PIMATTN_I_MAX_SEQS) {
-        pimhw_cause_write(why, "the batch has %u sequences, more than 65535", (uint64_t)n_spans);
-        return PIMATTN_ERR_ARGUMENT;
-    }
+    if (!spans || n_spans == 0)
+        return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT, "the batch has no sequence", 0, 0);
+    if (n_spans > PIMATTN_I_MAX_SEQS)
+        return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT,
+                              "the batch has %u sequences, more than 65535", n_spans, 0);
     for (size_t i = 0; i < n_spans; i++) {
-        if (spans[i].context_tokens > PIMATTN_I_MAX_TOKENS) {
-            pimhw_cause_write(why, "item %u: context_tokens is %u, not at most 2^32", (uint64_t)i,
-                              spans[i].context_tokens);
-            return PIMATTN_ERR_ARGUMENT;
-        }
+        if (spans[i].context_tokens > PIMATTN_I_MAX_TOKENS)
+            return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT,
+                                  "item %u: context_tokens is %u, not at most 2^32", i,
+                                  spans[i].context_tokens);
         uint64_t most = pimattn_i_min(spans[i].context_tokens, PIMATTN_I_MAX_QUERY_TOKENS);
         if (spans[i].n_tokens >= 1 && spans[i].n_tokens <= most) continue;
         pimhw_cause_write(why, "item %u: n_tokens is %u, not 1 to %u; it has %u tokens",
@@ -6271,10 +6271,9 @@ static pimattn_status pimattn_i_config_fill(pimattn_config *c, pimhw_cause *why)
     if (!c->max_workers) c->max_workers = 1;
     status = pimattn_i_device_fill(c, why);
     if (status != PIMATTN_OK) return status;
-    if (!c->allocator.alloc != !c->allocator.release) {
-        pimhw_cause_write(why, "allocator has only one of alloc and release");
-        return PIMATTN_ERR_CONFIG;
-    }
+    if (!c->allocator.alloc != !c->allocator.release)
+        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
+                              "allocator has only one of alloc and release", 0, 0);
     if (!c->allocator.alloc) c->allocator = pimhw_allocator_default();
     return PIMATTN_OK;
 }
@@ -6321,10 +6320,8 @@ static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause
         return pimattn_i_number_fault(why, "page_tokens (with tiers)", c->page_tokens, 0, 1);
     if (c->way != PIMATTN_HOST)
         return pimattn_i_number_fault(why, "way (with tiers)", c->way, 0, 0);
-    if (!(r->lambda >= 0 && r->lambda <= 1)) {
-        pimhw_cause_write(why, "tiers.lambda is not 0 to 1");
-        return PIMATTN_ERR_CONFIG;
-    }
+    if (!(r->lambda >= 0 && r->lambda <= 1))
+        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG, "tiers.lambda is not 0 to 1", 0, 0);
     for (uint32_t i = 0; i < r->n_tiers; i++) {
         const pimattn_tier *t = &r->tier[i];
         if (pimhw_config_check(&t->device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
@@ -6334,8 +6331,8 @@ static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause
             return pimattn_i_number_fault(why, "tiers.tier.n_tokens", t->n_tokens, 1, UINT32_MAX);
         if (!(r->ratio[i] >= 0 && r->ratio[i] <= DBL_MAX) ||
             (r->ratio[i] > 0) != (r->ratio[0] > 0)) {
-            pimhw_cause_write(why, "tiers.ratio[%u] is not positive and finite", (uint64_t)i);
-            return PIMATTN_ERR_CONFIG;
+            return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
+                                  "tiers.ratio[%u] is not positive and finite", i, 0);
         }
     }
     return PIMATTN_OK;
@@ -6364,15 +6361,13 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
         return pimattn_i_number_fault(why, "simd", c->simd, 0, PIMATTN_SIMD_512);
     if (c->way > PIMATTN_DEVICE)
         return pimattn_i_number_fault(why, "way", c->way, 0, PIMATTN_DEVICE);
-    if (c->way == PIMATTN_DEVICE && c->shape.v_in_k) {
-        pimhw_cause_write(why, "shape.v_in_k is set: banks hold V by itself (way 1, device)");
-        return PIMATTN_ERR_CONFIG;
-    }
-    if (c->way == PIMATTN_DEVICE && c->v_mapping == PIMATTN_V_CHEAPEST) {
-        pimhw_cause_write(why,
-                          "v_mapping is 3 (cheapest): data in banks needs 0 (A), 1 (B) or 2 (K)");
-        return PIMATTN_ERR_CONFIG;
-    }
+    if (c->way == PIMATTN_DEVICE && c->shape.v_in_k)
+        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
+                              "shape.v_in_k is set: banks hold V by itself (way 1, device)", 0, 0);
+    if (c->way == PIMATTN_DEVICE && c->v_mapping == PIMATTN_V_CHEAPEST)
+        return pimattn_i_fail(
+            why, PIMATTN_ERR_CONFIG,
+            "v_mapping is 3 (cheapest): data in banks needs 0 (A), 1 (B) or 2 (K)", 0, 0);
     if (c->max_workers > 4096)
         return pimattn_i_number_fault(why, "max_workers", c->max_workers, 0, 4096);
     if (c->tiers) {
@@ -6390,10 +6385,7 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
 
 PIMATTN_API pimattn_status pimattn_config_check(const pimattn_config *config, pimhw_cause *why)
 {
-    if (!config) {
-        pimhw_cause_write(why, "config is NULL");
-        return PIMATTN_ERR_ARGUMENT;
-    }
+    if (!config) return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT, "config is NULL", 0, 0);
     pimattn_config c = *config;
     pimattn_status status = pimattn_i_config_fill(&c, why);
     return status == PIMATTN_OK ? pimattn_i_config_judge(&c, why) : status;
@@ -6403,20 +6395,15 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
                                             const pimattn_config *config, const pimattn_span *spans,
                                             size_t n_spans, pimhw_cause *why)
 {
-    if (!readings || !config) {
-        pimhw_cause_write(why, "readings or config is NULL");
-        return PIMATTN_ERR_ARGUMENT;
-    }
+    if (!readings || !config)
+        return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT, "readings or config is NULL", 0, 0);
     pimattn_config c = *config;
     pimattn_status status = pimattn_i_config_fill(&c, why);
     if (status == PIMATTN_OK) status = pimattn_i_config_judge(&c, why);
     if (status == PIMATTN_OK) status = pimattn_i_spans_check(spans, n_spans, why);
     if (status != PIMATTN_OK) return status;
     pimattn_i_planner *p = (pimattn_i_planner *)pimattn_i_alloc(&c.allocator, sizeof *p, 64);
-    if (!p) {
-        pimhw_cause_write(why, "no memory for an estimate");
-        return PIMATTN_ERR_MEMORY;
-    }
+    if (!p) return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for an estimate", 0, 0);
     status = pimattn_i_planner_init(p, &c, n_spans, why);
     if (status == PIMATTN_OK) status = pimattn_i_planner_time(p, readings, spans, n_spans, why);
     pimattn_i_planner_free(p);
@@ -6510,10 +6497,9 @@ static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const p
     const pimhw_allocator *a = &c->allocator;
     pimattn_i_module *m = (pimattn_i_module *)pimattn_i_zeroed(a, 1, sizeof *m);
     *module = m;
-    if (!m) {
-        pimhw_cause_write(why, "no memory for the tables of the device");
-        return PIMATTN_ERR_MEMORY;
-    }
+    if (!m)
+        return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for the tables of the device", 0,
+                              0);
     pimhw_config d = c->device;
     d.allocator = c->allocator;
     pimattn_status status = pimattn_plan_init(&m->plan, &c->shape, &d, c->partition, c->hfp_unit,
@@ -6526,20 +6512,18 @@ static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const p
     m->n_chunks = d.n_rows / m->chunk_rows;
     uint64_t n = (uint64_t)n_units * m->n_chunks;
     uint64_t lists = pimattn_i_mul(pimattn_i_mul(c->max_seqs, c->shape.n_layers), m->n_heads * 2u);
-    if (n > UINT32_MAX) {
-        pimhw_cause_write(why, "device.n_rows is %u: more than 2^32 chunks", (uint64_t)d.n_rows);
-        return PIMATTN_ERR_CONFIG;
-    }
+    if (n > UINT32_MAX)
+        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG, "device.n_rows is %u: more than 2^32 chunks",
+                              d.n_rows, 0);
     m->n_units = n_units;
     m->n_free = (uint32_t *)pimattn_i_zeroed(a, n_units, sizeof *m->n_free);
     m->taken = (uint64_t *)pimattn_i_zeroed(a, pimattn_i_ceil_div(n, 64), sizeof *m->taken);
     m->next = (uint32_t *)pimattn_i_zeroed(a, n, sizeof *m->next);
     m->lists = (pimattn_i_list *)pimattn_i_zeroed(a, lists, sizeof *m->lists);
     m->chunks = (uint32_t *)pimattn_i_zeroed(a, d.va2pa_entries, sizeof *m->chunks);
-    if (!m->n_free || !m->taken || !m->next || !m->lists || !m->chunks) {
-        pimhw_cause_write(why, "no memory for the chunk tables of the device");
-        return PIMATTN_ERR_MEMORY;
-    }
+    if (!m->n_free || !m->taken || !m->next || !m->lists || !m->chunks)
+        return pimattn_i_fail(why, PIMATTN_ERR_MEMORY,
+                              "no memory for the chunk tables of the device", 0, 0);
     for (uint32_t i = 0; i < n_units; i++)
         m->n_free[i] = m->n_chunks;
     pimhw_status made = pimhw_memory_create(&m->memory, &d, PIMHW_CHUNK_AIM, why);
@@ -6641,19 +6625,13 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
 {
     if (!engine) return PIMATTN_ERR_ARGUMENT;
     *engine = NULL;
-    if (!config) {
-        pimhw_cause_write(why, "config is NULL");
-        return PIMATTN_ERR_ARGUMENT;
-    }
+    if (!config) return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT, "config is NULL", 0, 0);
     pimattn_config c = *config;
     pimattn_status status = pimattn_i_config_fill(&c, why);
     if (status == PIMATTN_OK) status = pimattn_i_config_judge(&c, why);
     if (status != PIMATTN_OK) return status;
     pimattn_engine *e = (pimattn_engine *)pimattn_i_zeroed(&c.allocator, 1, sizeof *e);
-    if (!e) {
-        pimhw_cause_write(why, "no memory for an engine");
-        return PIMATTN_ERR_MEMORY;
-    }
+    if (!e) return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for an engine", 0, 0);
     e->config = c;
     e->kernel = pimattn_i_kernel_take(c.simd);
     e->direct = e->kernel->soft && c.shape.head_dim % 16 == 0 && c.shape.head_dim_v % 16 == 0;
@@ -6714,8 +6692,7 @@ PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine)
 
 static pimattn_status pimattn_i_wrong(pimattn_engine *e, const char *what, uint64_t is)
 {
-    pimhw_cause_write(&e->why, what, is);
-    return PIMATTN_ERR_ARGUMENT;
+    return pimattn_i_fail(&e->why, PIMATTN_ERR_ARGUMENT, what, is, 0);
 }
 
 /* The living sequence of an id; NULL, and its cause, if there is none. */
@@ -6913,10 +6890,9 @@ static pimattn_status pimattn_i_may_hold(pimattn_engine *e, const pimattn_i_seq 
     uint64_t free_pages = e->pool.n_pages_most - pimattn_i_pool_held(&e->pool);
     if (to > PIMATTN_I_MAX_TOKENS)
         return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", to);
-    if (most && to > most) {
-        pimhw_cause_write(&e->why, "%u tokens are more than the %u of reserve_tokens", to, most);
-        return PIMATTN_ERR_PAGES;
-    }
+    if (most && to > most)
+        return pimattn_i_fail(&e->why, PIMATTN_ERR_PAGES,
+                              "%u tokens are more than the %u of reserve_tokens", to, most);
     if (e->module || e->tiered) return PIMATTN_OK; /* judged as chunks, or slots, are taken */
     uint64_t fresh = pimattn_i_seq_fresh(&e->pool, &e->layout, s, from, to);
     if (fresh <= free_pages) return PIMATTN_OK;
@@ -6935,11 +6911,10 @@ static pimattn_status pimattn_i_tiered_hold(pimattn_engine *e, const pimattn_i_s
     if (to <= before) return PIMATTN_OK;
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
         room += st->bins[i].n_tokens - st->bins[i].n_used;
-    if (pimattn_i_mul(to - before, n_layers) > room) {
-        pimhw_cause_write(&e->why, "%u more tokens in every layer: the tiers have room for %u",
-                          to - before, room / n_layers);
-        return PIMATTN_ERR_PAGES;
-    }
+    if (pimattn_i_mul(to - before, n_layers) > room)
+        return pimattn_i_fail(&e->why, PIMATTN_ERR_PAGES,
+                              "%u more tokens in every layer: the tiers have room for %u",
+                              to - before, room / n_layers);
     pimattn_status status = PIMATTN_OK;
     for (uint32_t i = 0; i < n_layers && status == PIMATTN_OK; i++)
         status = pimattn_i_table_room(st, &tables[i], to);
@@ -6992,9 +6967,8 @@ static pimattn_status pimattn_i_seq_new(pimattn_engine *e, pimattn_i_seq **s)
         pimattn_i_seq_length(e, *s, 0);
         return PIMATTN_OK;
     }
-    pimhw_cause_write(&e->why, "all %u sequences of max_seqs are alive",
-                      (uint64_t)e->config.max_seqs);
-    return PIMATTN_ERR_SEQ;
+    return pimattn_i_fail(&e->why, PIMATTN_ERR_SEQ, "all %u sequences of max_seqs are alive",
+                          e->config.max_seqs, 0);
 }
 
 static void pimattn_i_seq_end(pimattn_engine *e, pimattn_i_seq *s)
@@ -7315,9 +7289,9 @@ static pimattn_status pimattn_i_paged(pimattn_engine *e)
 {
     if (!e) return PIMATTN_ERR_ARGUMENT;
     if (!e->module && !e->tiered) return PIMATTN_OK;
-    pimhw_cause_write(&e->why, "the device way and tiers have only create, append, truncate and "
-                               "free so far");
-    return PIMATTN_ERR_DEVICE;
+    return pimattn_i_fail(
+        &e->why, PIMATTN_ERR_DEVICE,
+        "the device way and tiers have only create, append, truncate and free so far", 0, 0);
 }
 
 PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *engine, pimattn_seq *child,
@@ -7406,10 +7380,8 @@ PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *engine, pimat
     if (s->begin > 0) return pimattn_i_wrong(e, "the tokens before %u are gone", s->begin);
     uint64_t n = n_tokens / e->layout.page_tokens;
     pimattn_i_store *st = &e->pool.store;
-    if (pimattn_i_store_grow(&e->pool, st->n + n) != PIMATTN_OK) {
-        pimhw_cause_write(&e->why, "no memory to remember %u pages", n);
-        return PIMATTN_ERR_MEMORY;
-    }
+    if (pimattn_i_store_grow(&e->pool, st->n + n) != PIMATTN_OK)
+        return pimattn_i_fail(&e->why, PIMATTN_ERR_MEMORY, "no memory to remember %u pages", n, 0);
     pimattn_i_entry like = pimattn_i_chain_of(e, salt);
     for (uint64_t i = 0; i < n; i++, tokens += like.page_tokens) {
         const uint32_t *pages = pimattn_i_table_at(&e->layout, s, i, 0);
@@ -7554,10 +7526,10 @@ static pimattn_status pimattn_i_flow_sum(pimattn_engine *e, pimattn_i_flow *f)
     pimattn_i_flow_move(f, &there, 1, sizeof there);
     f->hash = pimattn_i_mix(hash, 1); /* a hash mixed with itself is 0 */
     if (!f->failed && there == hash) return PIMATTN_OK;
-    pimhw_cause_write(
-        &e->why,
-        f->failed ? "the state ends before byte %u" : "the state is damaged before byte %u", f->at);
-    return PIMATTN_ERR_STATE;
+    return pimattn_i_fail(&e->why, PIMATTN_ERR_STATE,
+                          f->failed ? "the state ends before byte %u"
+                                    : "the state is damaged before byte %u",
+                          f->at, 0);
 }
 
 /* What a state is, and of which shape. */
@@ -7621,10 +7593,9 @@ static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
     uint64_t begin = head[1], tokens = head[2], has = head[4];
     const pimattn_i_seq *from = pimattn_i_arrived(e, head[3]);
     bool shares = from && from != s && from->begin <= begin && has <= from->tokens[0];
-    if (begin > tokens || has > tokens || tokens > PIMATTN_I_MAX_TOKENS || (has > 0 && !shares)) {
-        pimhw_cause_write(&e->why, "the state has a sequence that cannot be");
-        return PIMATTN_ERR_STATE;
-    }
+    if (begin > tokens || has > tokens || tokens > PIMATTN_I_MAX_TOKENS || (has > 0 && !shares))
+        return pimattn_i_fail(&e->why, PIMATTN_ERR_STATE, "the state has a sequence that cannot be",
+                              0, 0);
     pimattn_status status = PIMATTN_OK;
     s->begin = begin;
     s->n_pages = pimattn_i_seq_first(&e->layout, s);
@@ -8947,8 +8918,7 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
         if (c->stride && c->stride < pimattn_i_ceil_div(c->n_tokens, 64))
             return pimattn_i_wrong(e, "choice stride %u is less than n_tokens bits", c->stride);
         if (!e->module) continue;
-        pimhw_cause_write(&e->why, "choices need the host way");
-        return PIMATTN_ERR_DEVICE;
+        return pimattn_i_fail(&e->why, PIMATTN_ERR_DEVICE, "choices need the host way", 0, 0);
     }
     for (uint64_t i = 0; call->partials && i < rows * s->n_heads; i++)
         if (!call->partials[i].o || call->partials[i].dim != s->head_dim_v)
@@ -8965,11 +8935,10 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, uint32_t layer
     pimhw_request *request = &p->request;
     const pimattn_plan *plan = &p->plans[p->taken].plan;
     uint32_t n = 0, at = 0;
-    if (!pimattn_i_same_v(plan, &m->plan)) {
-        pimhw_cause_write(&e->why, "v_mapping K has too few output entries for %u queries",
-                          (uint64_t)plan->n_queries);
-        return PIMATTN_ERR_DEVICE;
-    }
+    if (!pimattn_i_same_v(plan, &m->plan))
+        return pimattn_i_fail(&e->why, PIMATTN_ERR_DEVICE,
+                              "v_mapping K has too few output entries for %u queries",
+                              plan->n_queries, 0);
     for (uint32_t u = 0; u < m->n_units; u++) {
         uint32_t begin = n;
         m->chunk_begin[u] = n;
@@ -8979,12 +8948,10 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, uint32_t layer
             const pimattn_i_list *list = pimattn_i_lists_of(e, s, layer, b % m->n_heads);
             if (m->n_units > 1 && list->unit != u) continue;
             for (uint32_t which = 0; which < 2; which++, list++) {
-                if (list->n > e->config.device.va2pa_entries - n) {
-                    pimhw_cause_write(&e->why, "item %u: VA2PA holds %u chunks, too few",
-                                      (uint64_t)(b / m->n_heads),
-                                      (uint64_t)e->config.device.va2pa_entries);
-                    return PIMATTN_ERR_DEVICE;
-                }
+                if (list->n > e->config.device.va2pa_entries - n)
+                    return pimattn_i_fail(&e->why, PIMATTN_ERR_DEVICE,
+                                          "item %u: VA2PA holds %u chunks, too few", b / m->n_heads,
+                                          e->config.device.va2pa_entries);
                 p->blocks[b].row_base[which] = (n - begin) * m->chunk_rows;
                 for (uint32_t i = list->first, k = 0; k < list->n; k++, i = m->next[i])
                     m->chunks[n++] = i % m->n_chunks * m->chunk_rows;
@@ -9232,10 +9199,9 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, const pimattn_s
     uint64_t floats = pimattn_i_work_floats(e, plan, spans, part), n_work = 2 * m->n_units;
     uint64_t bytes = pimattn_i_mul(pimattn_i_mul(floats, n_work), sizeof(float));
     float *memory = (float *)pimattn_i_zeroed(&e->config.allocator, bytes, 1);
-    if (!memory) {
-        pimhw_cause_write(&e->why, "no memory for the scores of %u sequences", (uint64_t)n);
-        return PIMATTN_ERR_MEMORY;
-    }
+    if (!memory)
+        return pimattn_i_fail(&e->why, PIMATTN_ERR_MEMORY,
+                              "no memory for the scores of %u sequences", n, 0);
     memset(m->work, 0, sizeof m->work);
     for (uint64_t i = 0; i < n_work; i++) {
         pimattn_i_work *w = &m->work[i];
