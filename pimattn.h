@@ -3342,11 +3342,16 @@ static bool pimattn_i_by_query_head(const pimattn_plan *p)
     return p->partition == PIMATTN_HFP && p->hfp_unit == PIMATTN_BY_QUERY_HEAD;
 }
 
+/* Tokens of a slot: one in every bank. */
+static uint64_t pimattn_i_k_lanes(const pimattn_plan *p)
+{
+    return (uint64_t)pimhw_config_banks(&p->device) * p->unit_channels;
+}
+
 /* Rows of the busiest bank that K or V of so many tokens take. */
 static uint64_t pimattn_i_k_rows(const pimattn_plan *p, uint64_t tokens)
 {
-    uint64_t lanes = (uint64_t)pimhw_config_banks(&p->device) * p->unit_channels;
-    uint64_t slots = pimattn_i_ceil_div(tokens, lanes);
+    uint64_t slots = pimattn_i_ceil_div(tokens, pimattn_i_k_lanes(p));
     return pimattn_i_ceil_div(slots, pimattn_i_max(1, p->k_row_tokens)) * p->k_token_rows;
 }
 
@@ -3404,7 +3409,7 @@ typedef struct pimattn_i_place {
 static pimattn_i_place pimattn_i_place_k(const pimattn_plan *p, uint64_t token, uint32_t column)
 {
     uint32_t banks = pimhw_config_banks(&p->device), columns = pimhw_config_columns(&p->device);
-    uint64_t lanes = (uint64_t)banks * p->unit_channels, slot = token / lanes;
+    uint64_t lanes = pimattn_i_k_lanes(p), slot = token / lanes;
     uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens);
     pimattn_i_place at;
     at.channel = (uint32_t)(token % lanes / banks);
@@ -3498,6 +3503,14 @@ static void pimattn_i_limit(pimattn_i_writer *w, pimhw_operand *o, const pimhw_t
     o->tail[at] = pimhw_program_tail(w->program, tail);
 }
 
+/* The same by a tail with a step. */
+static void pimattn_i_limit_step(pimattn_i_writer *w, pimhw_operand *o, pimhw_tail tail,
+                                 uint32_t level, uint64_t step)
+{
+    pimattn_i_step(tail.step, level, step);
+    pimattn_i_limit(w, o, &tail);
+}
+
 /* Opens a loop; returns its level. */
 static uint32_t pimattn_i_loop(pimattn_i_writer *w, const pimhw_operand *rounds)
 {
@@ -3524,21 +3537,25 @@ static uint32_t pimattn_i_loop_tail(pimattn_i_writer *w, uint64_t most, const pi
 static uint32_t pimattn_i_loop_times(pimattn_i_writer *w, uint64_t times)
 {
     pimhw_operand rounds = pimattn_i_operand(times);
-    if (times == 1) return PIMATTN_I_NO_LOOP;
-    return pimattn_i_loop(w, &rounds);
+    return times == 1 ? (uint32_t)PIMATTN_I_NO_LOOP : pimattn_i_loop(w, &rounds);
+}
+
+static pimhw_tail pimattn_i_queries(uint64_t unit)
+{
+    return pimattn_i_tail(PIMATTN_I_QUERIES, 0, unit, 1);
 }
 
 /* Loops over query blocks, and over the queries of the block. */
 static uint32_t pimattn_i_loop_blocks(pimattn_i_writer *w, uint32_t queries)
 {
-    pimhw_tail t = pimattn_i_tail(PIMATTN_I_QUERIES, 0, queries, 1);
+    pimhw_tail t = pimattn_i_queries(queries);
     if (w->plan->n_queries <= queries) return PIMATTN_I_NO_LOOP;
     return pimattn_i_loop_tail(w, UINT64_MAX, &t);
 }
 
 static uint32_t pimattn_i_loop_queries(pimattn_i_writer *w, uint32_t block_level, uint32_t queries)
 {
-    pimhw_tail t = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, 1);
+    pimhw_tail t = pimattn_i_queries(1);
     pimattn_i_step(t.step, block_level, queries);
     return pimattn_i_loop_tail(w, queries, &t);
 }
@@ -3555,23 +3572,16 @@ static void pimattn_i_write(pimattn_i_writer *w, pimhw_kind kind, uint32_t flags
     const pimhw_operand zero = pimattn_i_operand(0);
     const pimhw_operand *from[7] = {&o->op_size, &o->row, &o->column, &o->tile,
                                     &o->out,     &o->gpr, &o->aux};
-    uint8_t name[7];
-    for (int i = 0; i < 7; i++)
-        name[i] = memcmp(from[i], &zero, sizeof zero) == 0
-                      ? (uint8_t)0
-                      : pimhw_program_operand(w->program, from[i]);
+    uint8_t *to[7] = {&item.op_size, &item.row, &item.column, &item.tile,
+                      &item.out,     &item.gpr, &item.aux};
     memset(&item, 0, sizeof item);
+    for (int i = 0; i < 7; i++)
+        if (memcmp(from[i], &zero, sizeof zero) != 0)
+            *to[i] = pimhw_program_operand(w->program, from[i]);
     item.mask = w->mask;
     item.kind = (uint8_t)kind;
     item.flags = (uint8_t)flags;
     item.space = (uint8_t)space;
-    item.op_size = name[0];
-    item.row = name[1];
-    item.column = name[2];
-    item.tile = name[3];
-    item.out = name[4];
-    item.gpr = name[5];
-    item.aux = name[6];
     pimhw_program_item(w->program, &item);
 }
 
@@ -3582,27 +3592,49 @@ static pimattn_i_operands pimattn_i_no_operands(void)
     return o;
 }
 
-/* 1 in round 0 of the loop at level, then 0. */
-static pimhw_tail pimattn_i_first_round(uint32_t level, uint64_t mul)
+/*
+ * Levels of the loops around an instruction: rows; query blocks; of K slots in runs and queries in
+ * sets, of V strips (run), passes (set) and queries.
+ */
+typedef struct pimattn_i_loops {
+    uint32_t row, block, run, slot, set, query;
+} pimattn_i_loops;
+
+static pimattn_i_loops pimattn_i_no_loops(void)
 {
-    pimhw_tail t = pimattn_i_tail(0, 1, 1, mul);
-    pimattn_i_step(t.step, level, 1);
-    return t;
+    const uint32_t none = PIMATTN_I_NO_LOOP;
+    pimattn_i_loops at = {none, none, none, none, none, none};
+    return at;
+}
+
+/* What a round of each loop adds to an operand, or takes from a tail. */
+static void pimattn_i_steps(uint64_t *step, const pimattn_i_loops *at, uint64_t row, uint64_t block,
+                            uint64_t run, uint64_t slot, uint64_t set, uint64_t query)
+{
+    pimattn_i_step(step, at->row, row);
+    pimattn_i_step(step, at->block, block);
+    pimattn_i_step(step, at->run, run);
+    pimattn_i_step(step, at->slot, slot);
+    pimattn_i_step(step, at->set, set);
+    pimattn_i_step(step, at->query, query);
 }
 
 /* Loops over rows and query blocks, outermost first: row-reuse keeps the row open. */
 static void pimattn_i_loop_rows_blocks(pimattn_i_writer *w, const pimhw_tail *rows,
-                                       uint32_t queries, uint32_t *row, uint32_t *block)
+                                       uint32_t queries, pimattn_i_loops *at)
 {
-    if (w->plan->row_reuse_off) *block = pimattn_i_loop_blocks(w, queries);
-    *row = pimattn_i_loop_tail(w, UINT64_MAX, rows);
-    if (!w->plan->row_reuse_off) *block = pimattn_i_loop_blocks(w, queries);
+    if (w->plan->row_reuse_off) at->block = pimattn_i_loop_blocks(w, queries);
+    at->row = pimattn_i_loop_tail(w, UINT64_MAX, rows);
+    if (!w->plan->row_reuse_off) at->block = pimattn_i_loop_blocks(w, queries);
 }
 
-static void pimattn_i_end_rows_blocks(pimattn_i_writer *w, uint32_t row, uint32_t block)
+/* Ends all loops of the K phase. */
+static void pimattn_i_end_k(pimattn_i_writer *w, const pimattn_i_loops *at)
 {
-    pimattn_i_end(w, w->plan->row_reuse_off ? row : block);
-    pimattn_i_end(w, w->plan->row_reuse_off ? block : row);
+    pimattn_i_end(w, at->slot);
+    pimattn_i_end(w, at->run);
+    pimattn_i_end(w, w->plan->row_reuse_off ? at->row : at->block);
+    pimattn_i_end(w, w->plan->row_reuse_off ? at->block : at->row);
 }
 
 /*
@@ -3628,48 +3660,34 @@ static void pimattn_i_begin_sum(pimattn_i_writer *w, uint32_t space, const pimhw
     pimattn_i_write(w, PIMHW_WR_BIAS, 0, space, &o);
 }
 
-/* Levels of the loops around one score: slots in runs, the queries of a block in sets. */
-typedef struct pimattn_i_k_loops {
-    uint32_t row, block, run, slot, set, query;
-} pimattn_i_k_loops;
-
 /* Slots of a bank's row that hold a token of this channel. */
-static void pimattn_i_loop_slots(pimattn_i_writer *w, pimattn_i_k_loops *at)
+static void pimattn_i_loop_slots(pimattn_i_writer *w, pimattn_i_loops *at)
 {
     const pimattn_plan *p = w->plan;
-    uint64_t lanes = (uint64_t)pimhw_config_banks(&p->device) * p->unit_channels;
-    uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens), run = p->k_out_slots;
+    uint64_t lanes = pimattn_i_k_lanes(p), run = p->k_out_slots;
+    uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens);
     pimhw_tail runs = pimattn_i_tokens(p, false, lanes * run);
+    pimhw_tail slots = pimattn_i_tokens(p, false, lanes);
     pimattn_i_step(runs.step, at->row, row_tokens * lanes);
-    at->run = at->slot = PIMATTN_I_NO_LOOP;
     if (run < row_tokens)
         at->run = pimattn_i_loop_tail(w, pimattn_i_ceil_div(row_tokens, run), &runs);
     if (run == 1) return;
     pimhw_operand rounds = pimattn_i_operand(run);
-    pimhw_tail slots = pimattn_i_tokens(p, false, lanes);
-    pimattn_i_step(slots.step, at->row, row_tokens * lanes);
-    pimattn_i_step(slots.step, at->run, run * lanes);
+    pimattn_i_steps(slots.step, at, row_tokens * lanes, 0, run * lanes, 0, 0, 0);
     pimattn_i_limit(w, &rounds, &slots);
-    if (row_tokens % run != 0) {
-        pimhw_tail of_row = pimattn_i_tail(0, row_tokens, 1, 1);
-        pimattn_i_step(of_row.step, at->run, run);
-        pimattn_i_limit(w, &rounds, &of_row);
-    }
+    if (row_tokens % run != 0)
+        pimattn_i_limit_step(w, &rounds, pimattn_i_tail(0, row_tokens, 1, 1), at->run, run);
     at->slot = pimattn_i_loop(w, &rounds);
 }
 
 /* Loops over the queries of a block, in sets that find an output entry each. */
-static void pimattn_i_loop_sets(pimattn_i_writer *w, pimattn_i_k_loops *at)
+static void pimattn_i_loop_sets(pimattn_i_writer *w, pimattn_i_loops *at)
 {
-    const pimattn_plan *p = w->plan;
-    uint32_t all = p->k_queries, set = p->reads_late ? p->k_out_queries : all;
-    pimhw_tail sets = pimattn_i_tail(PIMATTN_I_QUERIES, 0, set, 1);
+    uint32_t all = w->plan->k_queries, set = w->plan->reads_late ? w->plan->k_out_queries : all;
+    pimhw_tail sets = pimattn_i_queries(set), queries = pimattn_i_queries(1);
     pimattn_i_step(sets.step, at->block, all);
-    at->set = PIMATTN_I_NO_LOOP;
     if (set < all) at->set = pimattn_i_loop_tail(w, pimattn_i_ceil_div(all, set), &sets);
-    pimhw_tail queries = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, 1);
-    pimattn_i_step(queries.step, at->block, all);
-    pimattn_i_step(queries.step, at->set, set);
+    pimattn_i_steps(queries.step, at, 0, all, 0, 0, set, 0);
     at->query = pimattn_i_loop_tail(w, set, &queries);
 }
 
@@ -3677,27 +3695,20 @@ static void pimattn_i_loop_sets(pimattn_i_writer *w, pimattn_i_k_loops *at)
  * The queries of a block, or where inputs are late the one query of these loops, before its first
  * token; where they stay for all rows, only in the first.
  */
-static void pimattn_i_lower_k_input(pimattn_i_writer *w, const pimattn_i_k_loops *at)
+static void pimattn_i_lower_k_input(pimattn_i_writer *w, const pimattn_i_loops *at)
 {
     const pimattn_plan *p = w->plan;
     uint64_t block = (uint64_t)p->k_queries * p->k_columns;
+    uint64_t size = p->inputs_late ? p->k_columns : block, set = p->k_out_queries * size;
     pimattn_i_operands o = pimattn_i_no_operands();
-    uint64_t size = p->inputs_late ? p->k_columns : block;
     pimhw_tail once = pimattn_i_tail(0, 1, 1, size);
     o.op_size = pimattn_i_operand(size);
-    if (p->k_resident) pimattn_i_step(once.step, at->row, 1);
-    pimattn_i_step(o.gpr.step, at->block, block);
-    if (p->inputs_late) {
-        pimattn_i_step(once.step, at->run, 1);
-        pimattn_i_step(once.step, at->slot, 1);
-        pimattn_i_step(o.tile.step, at->set, (uint64_t)p->k_out_queries * p->k_columns);
-        pimattn_i_step(o.tile.step, at->query, p->k_columns);
-        pimattn_i_step(o.gpr.step, at->set, (uint64_t)p->k_out_queries * p->k_columns);
-        pimattn_i_step(o.gpr.step, at->query, p->k_columns);
-    } else {
+    pimattn_i_steps(once.step, at, p->k_resident, 0, 1, 1, 0, 0);
+    pimattn_i_steps(o.tile.step, at, 0, 0, 0, 0, set, size);
+    pimattn_i_steps(o.gpr.step, at, 0, block, 0, 0, set, size);
+    if (!p->inputs_late) {
         pimhw_tail left = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, p->k_columns);
-        pimattn_i_step(left.step, at->block, p->k_queries);
-        pimattn_i_limit(w, &o.op_size, &left);
+        pimattn_i_limit_step(w, &o.op_size, left, at->block, p->k_queries);
     }
     if (p->inputs_late || p->k_resident) pimattn_i_limit(w, &o.op_size, &once);
     pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
@@ -3707,10 +3718,9 @@ static void pimattn_i_lower_k_input(pimattn_i_writer *w, const pimattn_i_k_loops
 static void pimattn_i_lower_k_reads(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
-    uint64_t lanes = (uint64_t)pimhw_config_banks(&p->device) * p->unit_channels;
-    pimhw_tail slots = pimattn_i_tokens(p, false, lanes);
-    pimhw_tail queries = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, 1);
     pimattn_i_operands o = pimattn_i_no_operands();
+    pimhw_tail slots = pimattn_i_tokens(p, false, pimattn_i_k_lanes(p));
+    pimhw_tail queries = pimattn_i_queries(1);
     uint32_t slot = pimattn_i_loop_tail(w, p->k_out_slots, &slots);
     uint32_t query = pimattn_i_loop_tail(w, p->k_out_queries, &queries);
     pimattn_i_step(o.out.step, slot, p->k_out_queries);
@@ -3720,128 +3730,86 @@ static void pimattn_i_lower_k_reads(pimattn_i_writer *w)
     pimattn_i_end(w, slot);
 }
 
-/* What a sum of the K phase is: the score of query gpr and of the tokens of slot aux. */
-static void pimattn_i_name_score(pimattn_i_writer *w, const pimattn_i_k_loops *at,
-                                 pimattn_i_operands *o)
-{
-    const pimattn_plan *p = w->plan;
-    pimattn_i_step(o->gpr.step, at->block, p->k_queries);
-    pimattn_i_step(o->gpr.step, at->set, p->k_out_queries);
-    pimattn_i_step(o->gpr.step, at->query, 1);
-    pimattn_i_step(o->aux.step, at->row, pimattn_i_max(1, p->k_row_tokens));
-    pimattn_i_step(o->aux.step, at->run, p->k_out_slots);
-    pimattn_i_step(o->aux.step, at->slot, 1);
-}
-
 /* Scores of a query block whose keys fit the global buffer: W, then slots x queries of M, R. */
 static void pimattn_i_lower_k(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
-    uint64_t lanes = (uint64_t)pimhw_config_banks(&p->device) * p->unit_channels;
-    uint64_t run_columns = (uint64_t)p->k_out_slots * p->k_columns;
-    pimattn_i_k_loops at;
-    pimhw_tail rows = pimattn_i_tokens(p, false, lanes * p->k_row_tokens);
-    pimattn_i_loop_rows_blocks(w, &rows, p->k_queries, &at.row, &at.block);
+    uint64_t columns = p->k_columns, queries = p->k_out_queries;
+    pimattn_i_loops at = pimattn_i_no_loops();
+    pimhw_tail rows = pimattn_i_tokens(p, false, pimattn_i_k_lanes(p) * p->k_row_tokens);
+    pimattn_i_loop_rows_blocks(w, &rows, p->k_queries, &at);
     if (!p->inputs_late) pimattn_i_lower_k_input(w, &at);
     pimattn_i_loop_slots(w, &at);
     pimattn_i_loop_sets(w, &at);
     if (p->inputs_late) pimattn_i_lower_k_input(w, &at);
-    pimattn_i_operands o = pimattn_i_no_operands();
+    pimattn_i_operands o = pimattn_i_no_operands(), read = o;
     pimhw_operand again = pimattn_i_operand(0);
-    pimattn_i_step(again.step, at.row, 1);
-    pimattn_i_step(again.step, at.block, 1);
-    pimattn_i_step(again.step, at.run, 1);
-    pimattn_i_step(again.step, at.set, 1);
-    pimattn_i_step(o.out.step, at.slot, p->k_out_queries);
-    if (p->reads_late) pimattn_i_step(o.out.step, at.query, 1);
+    pimattn_i_steps(again.step, &at, 1, 1, 1, 0, 1, 0);
+    pimattn_i_steps(o.out.step, &at, 0, 0, 0, queries, 0, p->reads_late);
     pimattn_i_begin_sum(w, 0, &o.out, &again, NULL);
-    o.op_size = pimattn_i_operand(p->k_columns);
+    o.op_size = pimattn_i_operand(columns);
     pimattn_i_step(o.row.step, at.row, 1);
-    pimattn_i_step(o.column.step, at.run, run_columns);
-    pimattn_i_step(o.column.step, at.slot, p->k_columns);
-    pimattn_i_step(o.tile.step, at.set, (uint64_t)p->k_out_queries * p->k_columns);
-    pimattn_i_step(o.tile.step, at.query, p->k_columns);
-    pimattn_i_name_score(w, &at, &o);
+    pimattn_i_steps(o.column.step, &at, 0, 0, p->k_out_slots * columns, columns, 0, 0);
+    pimattn_i_steps(o.tile.step, &at, 0, 0, 0, 0, queries * columns, columns);
+    /* the sum is the score of query gpr and of the tokens of slot aux */
+    pimattn_i_steps(o.gpr.step, &at, 0, p->k_queries, 0, 0, queries, 1);
+    pimattn_i_steps(o.aux.step, &at, p->k_row_tokens, 0, p->k_out_slots, 1, 0, 0);
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
-    o = pimattn_i_no_operands();
-    if (!p->reads_late) pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
+    if (!p->reads_late) pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &read);
     pimattn_i_end(w, at.query);
     pimattn_i_end(w, at.set);
-    pimattn_i_end(w, at.slot);
-    pimattn_i_end(w, at.run);
-    pimattn_i_end_rows_blocks(w, at.row, at.block);
+    pimattn_i_end_k(w, &at);
 }
 
 /* One piece of a key: W and MAC. Where reads are late, the sum before is read between the two. */
-static void pimattn_i_lower_k_piece(pimattn_i_writer *w, const pimattn_i_k_loops *at, uint32_t part,
-                                    uint32_t piece_level)
+static void pimattn_i_lower_k_piece(pimattn_i_writer *w, const pimattn_i_loops *at, uint64_t piece)
 {
     const pimattn_plan *p = w->plan;
     uint64_t columns = pimhw_config_columns(&p->device);
-    uint64_t piece = pimattn_i_min(p->inputs, columns);
-    uint64_t in_row = pimattn_i_min(p->k_columns, columns);
     pimattn_i_operands o = pimattn_i_no_operands();
     pimhw_tail of_token = pimattn_i_tail(0, p->k_columns, 1, 1);
-    pimattn_i_step(of_token.step, part, columns);
-    pimattn_i_step(of_token.step, piece_level, piece);
-    pimhw_tail of_row = pimattn_i_tail(0, in_row, 1, 1);
-    pimattn_i_step(of_row.step, piece_level, piece);
+    pimhw_tail of_row = pimattn_i_tail(0, pimattn_i_min(p->k_columns, columns), 1, 1);
+    pimattn_i_steps(of_token.step, at, 0, 0, 0, 0, columns, piece);
     o.op_size = pimattn_i_operand(piece);
     pimattn_i_limit(w, &o.op_size, &of_token);
-    pimattn_i_limit(w, &o.op_size, &of_row);
-    pimattn_i_step(o.gpr.step, at->block, p->k_columns);
-    pimattn_i_step(o.gpr.step, part, columns);
-    pimattn_i_step(o.gpr.step, piece_level, piece);
+    pimattn_i_limit_step(w, &o.op_size, of_row, at->query, piece);
+    pimattn_i_steps(o.gpr.step, at, 0, p->k_columns, 0, 0, columns, piece);
     pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
     if (p->reads_late) {
         pimhw_operand again = pimattn_i_operand(0);
-        pimhw_tail fresh = pimattn_i_first_round(part, 1);
-        pimattn_i_step(fresh.step, piece_level, 1);
-        pimattn_i_step(again.step, at->row, 1);
-        pimattn_i_step(again.step, at->block, 1);
-        pimattn_i_step(again.step, at->run, 1);
+        pimhw_tail fresh = pimattn_i_tail(0, 1, 1, 1);
+        pimattn_i_steps(fresh.step, at, 0, 0, 0, 0, 1, 1);
+        pimattn_i_steps(again.step, at, 1, 1, 1, 0, 0, 0);
         pimattn_i_begin_sum(w, 0, &o.out, &again, &fresh);
     }
-    o.gpr = pimattn_i_operand(0);
-    pimattn_i_name_score(w, at, &o);
-    pimattn_i_step(o.row.step, at->row, p->k_token_rows);
-    pimattn_i_step(o.row.step, part, 1);
-    pimattn_i_step(o.column.step, at->run, p->k_columns);
-    pimattn_i_step(o.column.step, piece_level, piece);
+    pimattn_i_steps(o.gpr.step, at, 0, 1, 0, 0, 0, 0);
+    pimattn_i_steps(o.aux.step, at, pimattn_i_max(1, p->k_row_tokens), 0, 1, 0, 0, 0);
+    pimattn_i_steps(o.row.step, at, p->k_token_rows, 0, 0, 0, 1, 0);
+    pimattn_i_steps(o.column.step, at, 0, 0, p->k_columns, 0, 0, piece);
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
 }
 
-/* Scores where one key is more than the global buffer: the query goes in pieces. */
+/* Scores where one key is more than the global buffer: sets are rows of a key, queries pieces. */
 static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
-    uint64_t columns = pimhw_config_columns(&p->device);
-    uint64_t lanes = (uint64_t)pimhw_config_banks(&p->device) * p->unit_channels;
+    uint64_t columns = pimhw_config_columns(&p->device), piece = pimattn_i_min(p->inputs, columns);
     uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens);
-    uint64_t piece = pimattn_i_min(p->inputs, columns);
-    pimattn_i_k_loops at;
-    pimhw_tail rows = pimattn_i_tokens(p, false, lanes * row_tokens);
-    pimattn_i_loop_rows_blocks(w, &rows, 1, &at.row, &at.block);
+    pimhw_tail rows = pimattn_i_tokens(p, false, pimattn_i_k_lanes(p) * row_tokens);
+    pimattn_i_loops at = pimattn_i_no_loops();
+    pimattn_i_loop_rows_blocks(w, &rows, 1, &at);
     pimattn_i_loop_slots(w, &at);
-    at.set = at.query = PIMATTN_I_NO_LOOP;
     pimattn_i_operands o = pimattn_i_no_operands();
-    pimhw_operand none = pimattn_i_operand(0);
-    if (!p->reads_late) pimattn_i_begin_sum(w, 0, &o.out, &none, NULL);
-    uint32_t part = pimattn_i_loop_times(w, p->k_token_rows);
-    uint32_t piece_level =
-        pimattn_i_loop_times(w, pimattn_i_ceil_div(pimattn_i_min(p->k_columns, columns), piece));
-    pimattn_i_lower_k_piece(w, &at, part, piece_level);
-    pimattn_i_end(w, piece_level);
-    pimattn_i_end(w, part);
+    if (!p->reads_late) pimattn_i_begin_sum(w, 0, &o.out, &o.out, NULL);
+    at.set = pimattn_i_loop_times(w, p->k_token_rows);
+    columns = pimattn_i_min(p->k_columns, columns);
+    at.query = pimattn_i_loop_times(w, pimattn_i_ceil_div(columns, piece));
+    pimattn_i_lower_k_piece(w, &at, piece);
+    pimattn_i_end(w, at.query);
+    pimattn_i_end(w, at.set);
     if (!p->reads_late) pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
-    pimattn_i_end(w, at.run);
-    pimattn_i_end_rows_blocks(w, at.row, at.block);
+    pimattn_i_end_k(w, &at);
 }
-
-/* Levels of the loops around one strip of the V phase. */
-typedef struct pimattn_i_v_loops {
-    uint32_t row, pass, block, strip;
-} pimattn_i_v_loops;
 
 static uint32_t pimattn_i_loop_passes(pimattn_i_writer *w)
 {
@@ -3852,72 +3820,61 @@ static uint32_t pimattn_i_loop_passes(pimattn_i_writer *w)
     return pimattn_i_loop_tail(w, UINT64_MAX, &t);
 }
 
+/* Tokens of a column of all channel groups. */
+static uint64_t pimattn_i_v_unit(const pimattn_plan *p)
+{
+    return (uint64_t)pimhw_config_lanes(&p->device) * p->v_groups;
+}
+
 /* Columns of the strip that hold tokens of this channel's group. */
-static pimhw_operand pimattn_i_strip_columns(pimattn_i_writer *w, const pimattn_i_v_loops *at)
+static pimhw_operand pimattn_i_strip_columns(pimattn_i_writer *w, const pimattn_i_loops *at)
 {
     const pimattn_plan *p = w->plan;
-    uint64_t unit = (uint64_t)pimhw_config_lanes(&p->device) * p->v_groups;
-    pimhw_operand o = pimattn_i_operand(p->v_strip);
+    uint64_t unit = pimattn_i_v_unit(p), all = p->v_row_columns, strip = p->v_strip;
+    pimhw_operand o = pimattn_i_operand(strip);
     pimhw_tail tokens = pimattn_i_tokens(p, true, unit);
-    pimattn_i_step(tokens.step, at->row, unit * p->v_row_columns);
-    pimattn_i_step(tokens.step, at->strip, unit * p->v_strip);
+    pimattn_i_steps(tokens.step, at, unit * all, 0, unit * strip, 0, 0, 0);
     pimattn_i_limit(w, &o, &tokens);
-    if (p->v_row_columns % p->v_strip != 0) {
-        pimhw_tail of_row = pimattn_i_tail(0, p->v_row_columns, 1, 1);
-        pimattn_i_step(of_row.step, at->strip, p->v_strip);
-        pimattn_i_limit(w, &o, &of_row);
-    }
+    if (all % strip != 0) pimattn_i_limit_step(w, &o, pimattn_i_tail(0, all, 1, 1), at->run, strip);
     return o;
 }
 
 /* Probabilities of a query for one strip, each channel group its own. */
-static void pimattn_i_lower_v_input(pimattn_i_writer *w, const pimattn_i_v_loops *at,
-                                    uint32_t query)
+static void pimattn_i_lower_v_input(pimattn_i_writer *w, const pimattn_i_loops *at)
 {
     const pimattn_plan *p = w->plan;
     bool one_block = p->row_reuse_off || p->n_queries <= p->v_queries;
     pimattn_i_operands o = pimattn_i_no_operands();
     o.op_size = pimattn_i_strip_columns(w, at);
-    if (p->v_strip == p->v_row_columns && one_block && at->pass != PIMATTN_I_NO_LOOP) {
-        pimhw_tail once = pimattn_i_first_round(at->pass, p->v_row_columns);
-        pimattn_i_limit(w, &o.op_size, &once);
-    }
-    pimattn_i_step(o.tile.step, query, p->v_strip);
-    pimattn_i_step(o.gpr.step, at->block, p->v_queries);
-    pimattn_i_step(o.gpr.step, query, 1);
-    pimattn_i_step(o.aux.step, at->row, p->v_row_columns);
-    pimattn_i_step(o.aux.step, at->strip, p->v_strip);
+    if (p->v_strip == p->v_row_columns && one_block && at->set != PIMATTN_I_NO_LOOP)
+        pimattn_i_limit_step(w, &o.op_size, pimattn_i_tail(0, 1, 1, p->v_strip), at->set, 1);
+    pimattn_i_step(o.tile.step, at->query, p->v_strip);
+    pimattn_i_steps(o.gpr.step, at, 0, p->v_queries, 0, 0, 0, 1);
+    pimattn_i_steps(o.aux.step, at, p->v_row_columns, 0, p->v_strip, 0, 0, 0);
     pimattn_i_write(w, PIMHW_WR_GB, PIMHW_DISTINCT, 1, &o);
 }
 
 /* A strip's MACs of a query; blocks of dims that share a row innermost. */
-static void pimattn_i_lower_v_macs(pimattn_i_writer *w, const pimattn_i_v_loops *at, uint32_t query)
+static void pimattn_i_lower_v_macs(pimattn_i_writer *w, pimattn_i_loops at)
 {
     const pimattn_plan *p = w->plan;
-    uint32_t pass = p->v_packed ? pimattn_i_loop_passes(w) : at->pass;
+    const bool packed = p->v_packed, hold = p->v_hold;
+    if (packed) at.set = pimattn_i_loop_passes(w);
     pimattn_i_operands o = pimattn_i_no_operands();
     pimhw_operand again = pimattn_i_operand(0);
-    pimhw_tail fresh = pimattn_i_first_round(at->strip, 1);
-    if (p->v_hold) pimattn_i_step(fresh.step, at->row, 1);
-    pimattn_i_step(again.step, at->block, 1);
-    if (!p->v_hold) {
-        pimattn_i_step(again.step, at->row, 1);
-        pimattn_i_step(again.step, pass, 1);
-    }
-    pimattn_i_step(o.out.step, query, 1);
-    if (p->v_hold) pimattn_i_step(o.out.step, pass, p->v_queries);
+    pimhw_tail fresh = pimattn_i_tail(0, 1, 1, 1);
+    pimattn_i_steps(fresh.step, &at, hold, 0, 1, 0, 0, 0);
+    pimattn_i_steps(again.step, &at, !hold, 1, 0, 0, !hold, 0);
+    pimattn_i_steps(o.out.step, &at, 0, 0, 0, 0, hold ? p->v_queries : 0, 1);
     pimattn_i_begin_sum(w, 1, &o.out, &again, &fresh);
-    o.op_size = pimattn_i_strip_columns(w, at);
-    pimattn_i_step(o.row.step, at->row, p->v_packed ? 1 : p->v_passes);
-    pimattn_i_step(p->v_packed ? o.column.step : o.row.step, pass,
-                   p->v_packed ? p->v_row_columns : 1);
-    pimattn_i_step(o.column.step, at->strip, p->v_strip);
-    pimattn_i_step(o.tile.step, query, p->v_strip);
-    pimattn_i_step(o.gpr.step, at->block, p->v_queries); /* the sum of query gpr, block aux */
-    pimattn_i_step(o.gpr.step, query, 1);
-    pimattn_i_step(o.aux.step, pass, 1);
+    o.op_size = pimattn_i_strip_columns(w, &at);
+    pimattn_i_steps(o.row.step, &at, packed ? 1 : p->v_passes, 0, 0, 0, !packed, 0);
+    pimattn_i_steps(o.column.step, &at, 0, 0, p->v_strip, 0, packed ? p->v_row_columns : 0, 0);
+    pimattn_i_step(o.tile.step, at.query, p->v_strip);
+    pimattn_i_steps(o.gpr.step, &at, 0, p->v_queries, 0, 0, 0, 1); /* the sum of query gpr, .. */
+    pimattn_i_step(o.aux.step, at.set, 1);                         /* .. block aux */
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 1, &o);
-    if (p->v_packed) pimattn_i_end(w, pass);
+    if (packed) pimattn_i_end(w, at.set);
 }
 
 /* Reads the sums of a query block: one per query, from entry step * pass on. */
@@ -3925,12 +3882,10 @@ static void pimattn_i_lower_v_reads(pimattn_i_writer *w, uint32_t block, uint32_
                                     uint64_t step, bool if_any)
 {
     const pimattn_plan *p = w->plan;
-    pimhw_tail left = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, 1);
     pimhw_tail any = pimattn_i_tokens(p, true, UINT64_MAX);
     pimhw_operand rounds = pimattn_i_operand(p->v_queries);
     any.mul = p->v_queries;
-    pimattn_i_step(left.step, block, p->v_queries);
-    pimattn_i_limit(w, &rounds, &left);
+    pimattn_i_limit_step(w, &rounds, pimattn_i_queries(1), block, p->v_queries);
     if (if_any) pimattn_i_limit(w, &rounds, &any);
     uint32_t query = pimattn_i_loop(w, &rounds);
     pimattn_i_operands o = pimattn_i_no_operands();
@@ -3956,39 +3911,36 @@ static void pimattn_i_lower_v_last_reads(pimattn_i_writer *w, uint32_t block)
 static void pimattn_i_lower_v(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
-    uint64_t columns = p->v_row_columns;
-    uint64_t unit = (uint64_t)pimhw_config_lanes(&p->device) * p->v_groups;
+    const uint64_t columns = p->v_row_columns, unit = pimattn_i_v_unit(p), all = w->mask;
+    const uint32_t none = PIMATTN_I_NO_LOOP;
     pimhw_tail rows = pimattn_i_tokens(p, true, unit * columns);
     pimhw_tail strips = pimattn_i_tokens(p, true, unit * p->v_strip);
-    uint64_t all = w->mask;
-    pimattn_i_v_loops at;
+    pimattn_i_loops at = pimattn_i_no_loops();
     if (p->unit_channels > 1 && p->v_groups * p->v_spread < 64)
         w->mask &= ((uint64_t)1 << p->v_groups * p->v_spread) - 1;
     if (p->row_reuse_off) at.block = pimattn_i_loop_blocks(w, p->v_queries);
     at.row = pimattn_i_loop_tail(w, UINT64_MAX, &rows);
-    at.pass = p->v_packed ? (uint32_t)PIMATTN_I_NO_LOOP : pimattn_i_loop_passes(w);
+    if (!p->v_packed) at.set = pimattn_i_loop_passes(w);
     if (!p->row_reuse_off) at.block = pimattn_i_loop_blocks(w, p->v_queries);
     pimattn_i_step(strips.step, at.row, unit * columns);
-    at.strip = p->v_strip >= columns
-                   ? (uint32_t)PIMATTN_I_NO_LOOP
-                   : pimattn_i_loop_tail(w, pimattn_i_ceil_div(columns, p->v_strip), &strips);
-    uint32_t query = pimattn_i_loop_queries(w, at.block, p->v_queries);
-    pimattn_i_lower_v_input(w, &at, query);
+    if (p->v_strip < columns)
+        at.run = pimattn_i_loop_tail(w, pimattn_i_ceil_div(columns, p->v_strip), &strips);
+    at.query = pimattn_i_loop_queries(w, at.block, p->v_queries);
+    pimattn_i_lower_v_input(w, &at);
     if (!p->inputs_late) {
-        pimattn_i_end(w, query);
-        query = pimattn_i_loop_queries(w, at.block, p->v_queries);
+        pimattn_i_end(w, at.query);
+        at.query = pimattn_i_loop_queries(w, at.block, p->v_queries);
     }
-    pimattn_i_lower_v_macs(w, &at, query);
-    pimattn_i_end(w, query);
-    pimattn_i_end(w, at.strip);
-    if (!p->v_hold && !p->reads_late) pimattn_i_lower_v_reads(w, at.block, at.pass, 0, false);
+    pimattn_i_lower_v_macs(w, at);
+    pimattn_i_end(w, at.query);
+    pimattn_i_end(w, at.run);
+    if (!p->v_hold && !p->reads_late) pimattn_i_lower_v_reads(w, at.block, at.set, 0, false);
     if (!p->row_reuse_off) pimattn_i_end(w, at.block);
-    pimattn_i_end(w, at.pass);
+    pimattn_i_end(w, at.set);
     pimattn_i_end(w, at.row);
-    if (!p->reads_late)
-        pimattn_i_lower_v_last_reads(w, p->row_reuse_off ? at.block : (uint32_t)PIMATTN_I_NO_LOOP);
+    if (!p->reads_late) pimattn_i_lower_v_last_reads(w, p->row_reuse_off ? at.block : none);
     if (p->row_reuse_off) pimattn_i_end(w, at.block);
-    if (p->reads_late) pimattn_i_lower_v_last_reads(w, PIMATTN_I_NO_LOOP);
+    if (p->reads_late) pimattn_i_lower_v_last_reads(w, none);
     w->mask = all;
 }
 
@@ -4005,9 +3957,8 @@ static void pimattn_i_structure(pimattn_i_writer *w, pimhw_kind kind, uint64_t a
 static void pimattn_i_lower_hub(pimattn_i_writer *w, uint32_t rest, uint32_t flags)
 {
     pimattn_i_operands o = pimattn_i_no_operands();
-    pimhw_tail t = pimattn_i_tail(rest, 0, 1, 1);
     o.op_size = pimattn_i_operand(UINT64_MAX);
-    pimattn_i_limit(w, &o.op_size, &t);
+    pimattn_i_limit_step(w, &o.op_size, pimattn_i_tail(rest, 0, 1, 1), PIMATTN_I_NO_LOOP, 0);
     pimattn_i_write(w, PIMHW_EPU, flags, 0, &o);
 }
 
