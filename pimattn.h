@@ -2670,26 +2670,20 @@ static bool pimattn_i_slab_add(pimattn_i_pool *pool)
     const pimhw_allocator *a = &pool->allocator;
     uint64_t pages = (pool->n_slabs + 1) * pool->slab_pages, n = pool->n_refs;
     if (pool->n_slabs == pool->n_slabs_most) return false;
-    uint64_t bytes = pimattn_i_slab_bytes(pool, pool->n_slabs), most = n;
-    unsigned char *slab = (unsigned char *)pimattn_i_alloc(a, bytes, PIMATTN_I_SLAB);
-    pimattn_i_ref *refs = pool->refs;
     if (pages > n) {
-        most = pimattn_i_max(pages, 2 * n);
-        refs = (pimattn_i_ref *)pimattn_i_alloc(a, most * sizeof *refs, sizeof *refs);
+        uint64_t most = pimattn_i_max(pages, 2 * n), size = sizeof *pool->refs;
+        pimattn_i_ref *refs = (pimattn_i_ref *)pimattn_i_alloc(a, most * size, (size_t)size);
+        if (!refs) return false;
+        if (n) memcpy(refs, pool->refs, (size_t)(n * size));
+        pimattn_i_release(a, pool->refs, n * size);
+        pool->refs = refs;
+        pool->n_refs = most;
     }
-    if (!slab || !refs) {
-        pimattn_i_release(a, slab, bytes);
-        if (refs != pool->refs) pimattn_i_release(a, refs, most * sizeof *refs);
-        return false;
-    }
-    if (n && refs != pool->refs) {
-        memcpy(refs, pool->refs, (size_t)(n * sizeof *refs));
-        pimattn_i_release(a, pool->refs, n * sizeof *refs);
-    }
+    uint64_t bytes = pimattn_i_slab_bytes(pool, pool->n_slabs);
+    unsigned char *slab = (unsigned char *)pimattn_i_alloc(a, bytes, PIMATTN_I_SLAB);
+    if (!slab) return false;
     pimattn_i_advise(slab, bytes);
     pool->slabs[pool->n_slabs++] = slab;
-    pool->refs = refs;
-    pool->n_refs = most;
     return true;
 }
 
@@ -3130,6 +3124,24 @@ static pimattn_status pimattn_i_fail(pimhw_cause *why, pimattn_status status, co
     return status;
 }
 
+/* A number of a configuration, and what it may be. */
+typedef struct pimattn_i_number {
+    const char *field;
+    uint64_t is, least, most;
+} pimattn_i_number;
+
+static pimattn_status pimattn_i_numbers_check(const pimattn_i_number *number, size_t n,
+                                              pimhw_cause *why)
+{
+    for (size_t i = 0; i < n; i++, number++) {
+        if (number->is >= number->least && number->is <= number->most) continue;
+        pimhw_cause_write(why, "%s is %u, not %u to %u", number->field, number->is, number->least,
+                          number->most);
+        return PIMATTN_ERR_CONFIG;
+    }
+    return PIMATTN_OK;
+}
+
 static pimattn_status pimattn_i_shape_fault(pimhw_cause *why, const char *field, uint64_t is,
                                             const char *must)
 {
@@ -3165,18 +3177,16 @@ static pimattn_status pimattn_i_variant_check(const pimattn_shape *s, pimhw_caus
 /* Judges a shape and fills what 0 stands for. */
 static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
 {
-    if (s->n_layers < 1 || s->n_layers > 65536)
-        return pimattn_i_shape_fault(why, "shape.n_layers", s->n_layers, "1 to 65536");
-    if (s->n_kv_heads < 1 || s->n_kv_heads > 65536)
-        return pimattn_i_shape_fault(why, "shape.n_kv_heads", s->n_kv_heads, "1 to 65536");
+    const pimattn_i_number numbers[4] = {{"shape.n_layers", s->n_layers, 1, 65536},
+                                         {"shape.n_kv_heads", s->n_kv_heads, 1, 65536},
+                                         {"shape.head_dim", s->head_dim, 1, 65536},
+                                         {"shape.head_dim_v", s->head_dim_v, 0, 65536}};
+    pimattn_status status = pimattn_i_numbers_check(numbers, 4, why);
+    if (status != PIMATTN_OK) return status;
     if (s->n_heads < 1 || s->n_heads > 65536 || s->n_heads % s->n_kv_heads != 0)
         return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
                               "shape.n_heads is %u, not 1 to 65536 and a multiple of n_kv_heads %u",
                               s->n_heads, s->n_kv_heads);
-    if (s->head_dim < 1 || s->head_dim > 65536)
-        return pimattn_i_shape_fault(why, "shape.head_dim", s->head_dim, "1 to 65536");
-    if (s->head_dim_v > 65536)
-        return pimattn_i_shape_fault(why, "shape.head_dim_v", s->head_dim_v, "0 to 65536");
     const char *types = "0 (f32), 1 (f16), 2 (bf16) or 3 (int8)";
     if (s->k_type >= PIMATTN_N_TYPE)
         return pimattn_i_shape_fault(why, "shape.k_type", s->k_type, types);
@@ -3188,7 +3198,7 @@ static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
                                      "at most head_dim, as v_in_k asks");
     if (s->v_in_k && s->v_type != s->k_type)
         return pimattn_i_shape_fault(why, "shape.v_type", s->v_type, "k_type, as v_in_k asks");
-    pimattn_status status = pimattn_i_variant_check(s, why);
+    status = pimattn_i_variant_check(s, why);
     if (s->scale == 0.0f) s->scale = (float)(1.0 / sqrt((double)s->head_dim));
     return status;
 }
@@ -4032,29 +4042,36 @@ static bool pimattn_i_block_rows(const pimattn_plan *p, pimhw_block *b, uint64_t
     return *next_row <= UINT32_MAX;
 }
 
-/* Span numbers into blocks[i].rest[SCRATCH_SPAN], longest first, ties to the lowest number. */
-static void pimattn_i_sort_spans(const pimattn_shape *s, pimhw_block *blocks,
-                                 const pimattn_span *spans, size_t n)
+/* What spans are sorted by. */
+typedef struct pimattn_i_spans {
+    const pimattn_shape *shape;
+    const pimattn_span *spans;
+} pimattn_i_spans;
+
+/* Sorts ids in place; after: whether a must not stand before b. */
+static void pimattn_i_sort(uint32_t *ids, size_t n, const void *of,
+                           bool (*after)(const void *of, uint32_t a, uint32_t b))
 {
-    enum { AT = PIMATTN_I_SCRATCH_SPAN - 1 };
     size_t gap = 1;
-    for (size_t i = 0; i < n; i++)
-        blocks[i].rest[AT] = i;
     while (gap < n / 3)
         gap = 3 * gap + 1;
     for (; gap > 0; gap /= 3)
         for (size_t i = gap; i < n; i++) {
-            uint64_t span = blocks[i].rest[AT];
-            uint64_t tokens = pimattn_i_span_sees(s, &spans[span]);
+            uint32_t id = ids[i];
             size_t j = i;
-            for (; j >= gap; j -= gap) {
-                uint64_t other = blocks[j - gap].rest[AT];
-                uint64_t its = pimattn_i_span_sees(s, &spans[other]);
-                if (its > tokens || (its == tokens && other < span)) break;
-                blocks[j].rest[AT] = other;
-            }
-            blocks[j].rest[AT] = span;
+            for (; j >= gap && after(of, ids[j - gap], id); j -= gap)
+                ids[j] = ids[j - gap];
+            ids[j] = id;
         }
+}
+
+/* Longest first, ties to the lowest number. */
+static bool pimattn_i_shorter(const void *of, uint32_t a, uint32_t b)
+{
+    const pimattn_i_spans *s = (const pimattn_i_spans *)of;
+    uint64_t of_a = pimattn_i_span_sees(s->shape, &s->spans[a]);
+    uint64_t of_b = pimattn_i_span_sees(s->shape, &s->spans[b]);
+    return of_a < of_b || (of_a == of_b && a > b);
 }
 
 /* HFP: every block to the channel with the least tokens so far; lists in that order. */
@@ -4066,7 +4083,12 @@ static bool pimattn_i_assign(const pimattn_plan *p, pimhw_block *blocks, uint32_
     uint32_t fill[PIMHW_MAX_CHANNELS] = {0};
     uint32_t units = pimattn_i_units(p), n_channels = p->device.n_channels;
     bool fits = true;
-    pimattn_i_sort_spans(&p->shape, blocks, spans, n_spans);
+    pimattn_i_spans of = {&p->shape, spans};
+    for (size_t i = 0; i < n_spans; i++)
+        order[i] = (uint32_t)i;
+    pimattn_i_sort(order, n_spans, &of, pimattn_i_shorter);
+    for (size_t i = 0; i < n_spans; i++)
+        blocks[i].rest[SPAN] = order[i]; /* order is wanted for the lists */
     for (size_t i = 0; i < n_spans; i++)
         for (uint32_t u = 0; u < units; u++) {
             pimhw_block *b = &blocks[(size_t)blocks[i].rest[SPAN] * units + u];
@@ -6185,13 +6207,6 @@ struct pimattn_engine {
     const pimattn_pages *rows; /* the one of the call */
 };
 
-static pimattn_status pimattn_i_number_fault(pimhw_cause *why, const char *field, uint64_t is,
-                                             uint64_t least, uint64_t most)
-{
-    pimhw_cause_write(why, "%s is %u, not %u to %u", field, is, least, most);
-    return PIMATTN_ERR_CONFIG;
-}
-
 /* A device without a preset is the default one; fields set by hand would be lost. */
 static pimattn_status pimattn_i_device_fill(pimattn_config *c, pimhw_cause *why)
 {
@@ -6265,21 +6280,20 @@ static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
 static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause *why)
 {
     const pimattn_tiers *r = c->tiers;
-    if (r->n_tiers < 1 || r->n_tiers > PIMATTN_MAX_TIERS)
-        return pimattn_i_number_fault(why, "tiers.n_tiers", r->n_tiers, 1, PIMATTN_MAX_TIERS);
-    if (c->page_tokens != 1)
-        return pimattn_i_number_fault(why, "page_tokens (with tiers)", c->page_tokens, 0, 1);
-    if (c->way != PIMATTN_HOST)
-        return pimattn_i_number_fault(why, "way (with tiers)", c->way, 0, 0);
+    const pimattn_i_number numbers[3] = {{"tiers.n_tiers", r->n_tiers, 1, PIMATTN_MAX_TIERS},
+                                         {"page_tokens (with tiers)", c->page_tokens, 0, 1},
+                                         {"way (with tiers)", c->way, 0, 0}};
+    pimattn_status status = pimattn_i_numbers_check(numbers, 3, why);
+    if (status != PIMATTN_OK) return status;
     if (!(r->lambda >= 0 && r->lambda <= 1))
         return pimattn_i_fail(why, PIMATTN_ERR_CONFIG, "tiers.lambda is not 0 to 1", 0, 0);
     for (uint32_t i = 0; i < r->n_tiers; i++) {
         const pimattn_tier *t = &r->tier[i];
         if (pimhw_config_check(&t->device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
-        if (t->n_devices < 1 || t->n_devices > 65536)
-            return pimattn_i_number_fault(why, "tiers.tier.n_devices", t->n_devices, 1, 65536);
-        if (t->n_tokens < 1 || t->n_tokens > UINT32_MAX)
-            return pimattn_i_number_fault(why, "tiers.tier.n_tokens", t->n_tokens, 1, UINT32_MAX);
+        const pimattn_i_number its[2] = {{"tiers.tier.n_devices", t->n_devices, 1, 65536},
+                                         {"tiers.tier.n_tokens", t->n_tokens, 1, UINT32_MAX}};
+        status = pimattn_i_numbers_check(its, 2, why);
+        if (status != PIMATTN_OK) return status;
         if (!(r->ratio[i] >= 0 && r->ratio[i] <= DBL_MAX) ||
             (r->ratio[i] > 0) != (r->ratio[0] > 0)) {
             return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
@@ -6296,22 +6310,17 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
     pimattn_i_layout_init(&lay, &c->shape, c->page_tokens);
     uint64_t page_set = (uint64_t)c->shape.n_layers * c->shape.n_kv_heads;
     uint64_t least_pool = pimattn_i_mul(lay.page_bytes, page_set);
-    if (c->page_tokens > 65536)
-        return pimattn_i_number_fault(why, "page_tokens", c->page_tokens, 0, 65536);
-    if (c->pool_bytes < least_pool || c->pool_bytes > (uint64_t)1 << 46)
-        return pimattn_i_number_fault(why, "pool_bytes", c->pool_bytes, least_pool,
-                                      (uint64_t)1 << 46);
-    if (c->pool_bytes / lay.page_bytes > UINT32_MAX)
-        return pimattn_i_number_fault(why, "pages in pool_bytes", c->pool_bytes / lay.page_bytes,
-                                      page_set, UINT32_MAX);
-    if (c->max_seqs > PIMATTN_I_MAX_SEQS)
-        return pimattn_i_number_fault(why, "max_seqs", c->max_seqs, 0, PIMATTN_I_MAX_SEQS);
-    if (c->memo_entries > 1u << 20)
-        return pimattn_i_number_fault(why, "memo_entries", c->memo_entries, 0, 1u << 20);
-    if (c->simd > PIMATTN_SIMD_512)
-        return pimattn_i_number_fault(why, "simd", c->simd, 0, PIMATTN_SIMD_512);
-    if (c->way > PIMATTN_DEVICE)
-        return pimattn_i_number_fault(why, "way", c->way, 0, PIMATTN_DEVICE);
+    const pimattn_i_number numbers[8] = {
+        {"page_tokens", c->page_tokens, 0, 65536},
+        {"pool_bytes", c->pool_bytes, least_pool, (uint64_t)1 << 46},
+        {"pages in pool_bytes", c->pool_bytes / lay.page_bytes, page_set, UINT32_MAX},
+        {"max_seqs", c->max_seqs, 0, PIMATTN_I_MAX_SEQS},
+        {"memo_entries", c->memo_entries, 0, 1u << 20},
+        {"simd", c->simd, 0, PIMATTN_SIMD_512},
+        {"way", c->way, 0, PIMATTN_DEVICE},
+        {"max_workers", c->max_workers, 0, 4096}};
+    pimattn_status status = pimattn_i_numbers_check(numbers, 8, why);
+    if (status != PIMATTN_OK) return status;
     if (c->way == PIMATTN_DEVICE && c->shape.v_in_k)
         return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
                               "shape.v_in_k is set: banks hold V by itself (way 1, device)", 0, 0);
@@ -6319,27 +6328,32 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
         return pimattn_i_fail(
             why, PIMATTN_ERR_CONFIG,
             "v_mapping is 3 (cheapest): data in banks needs 0 (A), 1 (B) or 2 (K)", 0, 0);
-    if (c->max_workers > 4096)
-        return pimattn_i_number_fault(why, "max_workers", c->max_workers, 0, 4096);
-    if (c->tiers) {
-        pimattn_status fine = pimattn_i_tiers_judge(c, why);
-        if (fine != PIMATTN_OK) return fine;
-    }
-    pimattn_i_sizes z = pimattn_i_sizes_of(c);
-    if (c->scratch_bytes < z.least)
-        return pimattn_i_number_fault(why, "scratch_bytes", c->scratch_bytes, z.least, SIZE_MAX);
-    pimattn_status status = pimattn_i_v_mapping_check(c->v_mapping, PIMATTN_V_CHEAPEST, why);
+    if (c->tiers) status = pimattn_i_tiers_judge(c, why);
+    if (status != PIMATTN_OK) return status;
+    const pimattn_i_number scratch = {"scratch_bytes", c->scratch_bytes,
+                                      pimattn_i_sizes_of(c).least, SIZE_MAX};
+    status = pimattn_i_numbers_check(&scratch, 1, why);
+    if (status == PIMATTN_OK)
+        status = pimattn_i_v_mapping_check(c->v_mapping, PIMATTN_V_CHEAPEST, why);
     if (status != PIMATTN_OK) return status;
     return pimattn_plan_init(&plan, &c->shape, &c->device, c->partition, c->hfp_unit,
                              c->row_reuse_off, 1, why);
 }
 
-PIMATTN_API pimattn_status pimattn_config_check(const pimattn_config *config, pimhw_cause *why)
+/* A complete copy of a configuration. */
+static pimattn_status pimattn_i_config_take(pimattn_config *c, const pimattn_config *config,
+                                            pimhw_cause *why)
 {
     if (!config) return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT, "config is NULL", 0, 0);
-    pimattn_config c = *config;
-    pimattn_status status = pimattn_i_config_fill(&c, why);
-    return status == PIMATTN_OK ? pimattn_i_config_judge(&c, why) : status;
+    *c = *config;
+    pimattn_status status = pimattn_i_config_fill(c, why);
+    return status == PIMATTN_OK ? pimattn_i_config_judge(c, why) : status;
+}
+
+PIMATTN_API pimattn_status pimattn_config_check(const pimattn_config *config, pimhw_cause *why)
+{
+    pimattn_config c;
+    return pimattn_i_config_take(&c, config, why);
 }
 
 PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
@@ -6348,9 +6362,8 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
 {
     if (!readings || !config)
         return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT, "readings or config is NULL", 0, 0);
-    pimattn_config c = *config;
-    pimattn_status status = pimattn_i_config_fill(&c, why);
-    if (status == PIMATTN_OK) status = pimattn_i_config_judge(&c, why);
+    pimattn_config c;
+    pimattn_status status = pimattn_i_config_take(&c, config, why);
     if (status == PIMATTN_OK) status = pimattn_i_spans_check(spans, n_spans, why);
     if (status != PIMATTN_OK) return status;
     pimattn_i_planner *p = (pimattn_i_planner *)pimattn_i_alloc(&c.allocator, sizeof *p, 64);
@@ -6484,9 +6497,8 @@ static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const p
                                       : PIMATTN_ERR_CONFIG;
 }
 
-PIMATTN_API void pimattn_engine_destroy(pimattn_engine *engine)
+PIMATTN_API void pimattn_engine_destroy(pimattn_engine *e)
 {
-    pimattn_engine *e = engine;
     if (!e) return;
     const pimattn_config *c = &e->config;
     pimhw_allocator a = c->allocator;
@@ -6576,10 +6588,8 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
 {
     if (!engine) return PIMATTN_ERR_ARGUMENT;
     *engine = NULL;
-    if (!config) return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT, "config is NULL", 0, 0);
-    pimattn_config c = *config;
-    pimattn_status status = pimattn_i_config_fill(&c, why);
-    if (status == PIMATTN_OK) status = pimattn_i_config_judge(&c, why);
+    pimattn_config c;
+    pimattn_status status = pimattn_i_config_take(&c, config, why);
     if (status != PIMATTN_OK) return status;
     pimattn_engine *e = (pimattn_engine *)pimattn_i_zeroed(&c.allocator, 1, sizeof *e);
     if (!e) return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for an engine", 0, 0);
@@ -6963,9 +6973,10 @@ PIMATTN_API pimattn_status pimattn_seq_free(pimattn_engine *engine, pimattn_seq 
     return PIMATTN_OK;
 }
 
-/* Whether a byte stride (0: packed) can hold rows of so many bytes, and n of them memory. */
-static bool pimattn_i_stride_fits(size_t *stride, uint64_t row_bytes, uint64_t n)
+/* Whether a byte stride (0: packed) can hold rows of heads of f32, and n of them memory. */
+static bool pimattn_i_stride_fits(size_t *stride, uint64_t heads, uint64_t dim, uint64_t n)
 {
+    uint64_t row_bytes = 4 * heads * dim;
     if (*stride == 0) *stride = (size_t)row_bytes;
     return *stride >= row_bytes && pimattn_i_mul(*stride, n) <= SIZE_MAX / 2;
 }
@@ -7193,11 +7204,10 @@ static pimattn_status pimattn_i_module_truncate(pimattn_engine *e, pimattn_i_seq
     return PIMATTN_OK;
 }
 
-PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq seq, uint32_t layer,
+PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
                                           const float *k, const float *v, uint64_t n_tokens,
                                           size_t k_stride, size_t v_stride)
 {
-    pimattn_engine *e = engine;
     if (!e) return PIMATTN_ERR_ARGUMENT;
     const pimattn_shape *shape = &e->config.shape;
     if (layer >= shape->n_layers)
@@ -7207,11 +7217,9 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq se
     if (n_tokens == 0) return PIMATTN_OK;
     if (!k || (!v && !shape->v_in_k))
         return pimattn_i_wrong(e, "k or v is NULL for %u tokens", n_tokens);
-    if (!pimattn_i_stride_fits(&k_stride, (uint64_t)4 * shape->n_kv_heads * shape->head_dim,
-                               n_tokens))
+    if (!pimattn_i_stride_fits(&k_stride, shape->n_kv_heads, shape->head_dim, n_tokens))
         return pimattn_i_wrong(e, "k_stride %u is less than a row, or too large", k_stride);
-    if (!pimattn_i_stride_fits(&v_stride, (uint64_t)4 * shape->n_kv_heads * shape->head_dim_v,
-                               n_tokens))
+    if (!pimattn_i_stride_fits(&v_stride, shape->n_kv_heads, shape->head_dim_v, n_tokens))
         return pimattn_i_wrong(e, "v_stride %u is less than a row, or too large", v_stride);
     uint64_t before = s->tokens[layer], tokens = pimattn_i_add(before, n_tokens);
     bool banks = e->module != NULL; /* there both are of the lanes' type */
@@ -7245,10 +7253,9 @@ static pimattn_status pimattn_i_paged(pimattn_engine *e)
         "the device way and tiers have only create, append, truncate and free so far", 0, 0);
 }
 
-PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *engine, pimattn_seq *child,
+PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *e, pimattn_seq *child,
                                             pimattn_seq parent)
 {
-    pimattn_engine *e = engine;
     pimattn_i_seq *from, *s;
     pimattn_status status = pimattn_i_paged(e);
     if (status == PIMATTN_OK && !child) return pimattn_i_wrong(e, "child is NULL", 0);
@@ -7264,10 +7271,9 @@ PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *engine, pimattn_seq 
     return pimattn_i_seq_made(e, s, status, child);
 }
 
-PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *engine, pimattn_seq seq, uint64_t first,
+PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *e, pimattn_seq seq, uint64_t first,
                                             uint64_t end)
 {
-    pimattn_engine *e = engine;
     pimattn_i_seq *s;
     if (!e) return PIMATTN_ERR_ARGUMENT;
     pimattn_status status = pimattn_i_seq_even(e, seq, &s);
@@ -7316,11 +7322,10 @@ static pimattn_i_entry pimattn_i_chain_of(const pimattn_engine *e, uint64_t salt
     return like;
 }
 
-PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *engine, pimattn_seq seq,
+PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *e, pimattn_seq seq,
                                                    const uint32_t *tokens, uint64_t n_tokens,
                                                    uint64_t salt)
 {
-    pimattn_engine *e = engine;
     pimattn_i_seq *s;
     pimattn_status status = pimattn_i_paged(e);
     if (status == PIMATTN_OK) status = pimattn_i_seq_even(e, seq, &s);
@@ -7344,11 +7349,10 @@ PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *engine, pimat
     return PIMATTN_OK;
 }
 
-PIMATTN_API pimattn_status pimattn_prefix_start(pimattn_engine *engine, pimattn_seq *seq,
+PIMATTN_API pimattn_status pimattn_prefix_start(pimattn_engine *e, pimattn_seq *seq,
                                                 const uint32_t *tokens, uint64_t n_tokens,
                                                 uint64_t salt, uint64_t *n_known)
 {
-    pimattn_engine *e = engine;
     pimattn_i_seq *s;
     pimattn_status status = pimattn_i_paged(e);
     if (status != PIMATTN_OK) return status;
@@ -7379,9 +7383,8 @@ PIMATTN_API pimattn_status pimattn_prefix_start(pimattn_engine *engine, pimattn_
     return status;
 }
 
-PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *engine, uint64_t *bytes_moved)
+PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *e, uint64_t *bytes_moved)
 {
-    pimattn_engine *e = engine;
     pimattn_status status = pimattn_i_paged(e);
     if (status != PIMATTN_OK) return status;
     pimattn_i_pool *pool = &e->pool;
@@ -7666,10 +7669,9 @@ PIMATTN_API pimattn_status pimattn_save(pimattn_engine *engine, const pimattn_se
     return status;
 }
 
-PIMATTN_API pimattn_status pimattn_restore(pimattn_engine *engine, pimattn_seq *seqs, size_t n_most,
+PIMATTN_API pimattn_status pimattn_restore(pimattn_engine *e, pimattn_seq *seqs, size_t n_most,
                                            size_t *n_seqs, const pimattn_stream *stream)
 {
-    pimattn_engine *e = engine;
     uint64_t n = 0;
     pimattn_status status = pimattn_i_paged(e);
     if (status != PIMATTN_OK) return status;
@@ -7709,11 +7711,9 @@ static void pimattn_i_charge(pimattn_engine *e, uint64_t tokens, pimattn_transfe
     if (transfer) *transfer = t;
 }
 
-PIMATTN_API pimattn_status pimattn_seq_swap_out(pimattn_engine *engine, pimattn_seq seq,
-                                                void *memory, uint64_t bytes,
-                                                pimattn_transfer *transfer)
+PIMATTN_API pimattn_status pimattn_seq_swap_out(pimattn_engine *e, pimattn_seq seq, void *memory,
+                                                uint64_t bytes, pimattn_transfer *transfer)
 {
-    pimattn_engine *e = engine;
     pimattn_stream stream = {memory, bytes, NULL, NULL, NULL};
     uint64_t need, hash;
     if (e && !memory) return pimattn_i_wrong(e, "memory is NULL", 0);
@@ -7726,11 +7726,10 @@ PIMATTN_API pimattn_status pimattn_seq_swap_out(pimattn_engine *engine, pimattn_
     return PIMATTN_OK;
 }
 
-PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *engine, pimattn_seq seq,
+PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *e, pimattn_seq seq,
                                                const void *memory, uint64_t bytes,
                                                pimattn_transfer *transfer)
 {
-    pimattn_engine *e = engine;
     pimattn_status status = pimattn_i_paged(e);
     if (status != PIMATTN_OK) return status;
     pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
@@ -7830,10 +7829,9 @@ static void pimattn_i_banks_add(const pimattn_plan *p, uint64_t *bytes, uint64_t
         }
 }
 
-PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *engine, pimattn_seq seq,
-                                             uint32_t layer, uint64_t *bytes, size_t n)
+PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
+                                             uint64_t *bytes, size_t n)
 {
-    pimattn_engine *e = engine;
     if (!e) return PIMATTN_ERR_ARGUMENT;
     const pimattn_config *c = &e->config;
     const pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
@@ -8328,33 +8326,20 @@ static void pimattn_i_block_finish(pimattn_engine *e, size_t first)
 }
 
 /* Jobs on the same leaves one after the other: what the first has read, the cache has. */
-static void pimattn_i_order(pimattn_engine *e, size_t n_jobs)
+static bool pimattn_i_job_after(const void *of, uint32_t a, uint32_t b)
 {
-    size_t gap = 1;
-    while (gap < n_jobs / 3)
-        gap = 3 * gap + 1;
-    for (size_t i = 0; i < n_jobs; i++)
-        e->order[i] = (uint32_t)i;
-    for (; gap > 0; gap /= 3)
-        for (size_t i = gap; i < n_jobs; i++) {
-            uint32_t job = e->order[i];
-            size_t j = i;
-            for (; j >= gap; j -= gap) {
-                const pimattn_i_job *a = &e->jobs[e->order[j - gap]], *b = &e->jobs[job];
-                bool after = a->kv_head > b->kv_head ||
-                             (a->kv_head == b->kv_head && a->leaf_begin > b->leaf_begin);
-                if (a->first_row != b->first_row || !after) break;
-                e->order[j] = e->order[j - gap];
-            }
-            e->order[j] = job;
-        }
+    const pimattn_i_job *x = (const pimattn_i_job *)of + a, *y = (const pimattn_i_job *)of + b;
+    return x->first_row == y->first_row &&
+           (x->kv_head > y->kv_head || (x->kv_head == y->kv_head && x->leaf_begin > y->leaf_begin));
 }
 
 /* A wave: as many jobs as there is memory for, then their outputs. */
 static void pimattn_i_wave(pimattn_engine *e, size_t n_jobs)
 {
     const pimattn_config *c = &e->config;
-    pimattn_i_order(e, n_jobs);
+    for (size_t i = 0; i < n_jobs; i++)
+        e->order[i] = (uint32_t)i;
+    pimattn_i_sort(e->order, n_jobs, e->jobs, pimattn_i_job_after);
     if (c->parallel_for && n_jobs > 1)
         c->parallel_for(c->parallel_user, n_jobs, pimattn_i_job_run, e);
     else
@@ -8852,9 +8837,9 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
         return pimattn_i_wrong(e, "out and partials are NULL for %u items", call->n_items);
     for (size_t i = 0; i < call->n_items; i++)
         rows += spans[i].n_tokens;
-    if (!pimattn_i_stride_fits(&call->q_stride, (uint64_t)4 * s->n_heads * s->head_dim, rows))
+    if (!pimattn_i_stride_fits(&call->q_stride, s->n_heads, s->head_dim, rows))
         return pimattn_i_wrong(e, "q_stride %u is less than a row, or too large", call->q_stride);
-    if (!pimattn_i_stride_fits(&call->out_stride, (uint64_t)4 * s->n_heads * s->head_dim_v, rows))
+    if (!pimattn_i_stride_fits(&call->out_stride, s->n_heads, s->head_dim_v, rows))
         return pimattn_i_wrong(e, "out_stride %u is less than a row, or too large",
                                call->out_stride);
     for (size_t i = 0; call->masks && i < call->n_items; i++)
