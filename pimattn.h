@@ -5800,6 +5800,14 @@ typedef struct pimattn_i_planner {
     uint32_t list_begin[PIMHW_MAX_CHANNELS + 1];
 } pimattn_i_planner;
 
+/* What a device that could not be made means. */
+static pimattn_status pimattn_i_made(pimhw_status status)
+{
+    return status == PIMHW_OK           ? PIMATTN_OK
+           : status == PIMHW_ERR_MEMORY ? PIMATTN_ERR_MEMORY
+                                        : PIMATTN_ERR_CONFIG;
+}
+
 static void pimattn_i_planner_free(pimattn_i_planner *p)
 {
     pimhw_device_destroy(p->device);
@@ -5835,10 +5843,7 @@ static pimattn_status pimattn_i_planner_init(pimattn_i_planner *p, const pimattn
     if (!p->blocks || !p->order)
         return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for the blocks of %u sequences",
                               max_spans, 0);
-    pimhw_status status = pimhw_device_create(&p->device, &p->config.device, why);
-    return status == PIMHW_OK           ? PIMATTN_OK
-           : status == PIMHW_ERR_MEMORY ? PIMATTN_ERR_MEMORY
-                                        : PIMATTN_ERR_CONFIG;
+    return pimattn_i_made(pimhw_device_create(&p->device, &p->config.device, why));
 }
 
 /* Whether two plans put V into the same places. */
@@ -6492,9 +6497,7 @@ static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const p
         m->n_free[i] = m->n_chunks;
     pimhw_status made = pimhw_memory_create(&m->memory, &d, PIMHW_CHUNK_AIM, why);
     if (made == PIMHW_OK) made = pimhw_units_create(&m->units, &d, m->memory, why);
-    return made == PIMHW_OK           ? PIMATTN_OK
-           : made == PIMHW_ERR_MEMORY ? PIMATTN_ERR_MEMORY
-                                      : PIMATTN_ERR_CONFIG;
+    return pimattn_i_made(made);
 }
 
 PIMATTN_API void pimattn_engine_destroy(pimattn_engine *e)
@@ -6665,7 +6668,6 @@ static pimattn_i_seq *pimattn_i_seq_find(pimattn_engine *e, pimattn_seq seq)
     return NULL;
 }
 
-/* Lists of one head: K, then V. */
 /* The tokens of a sequence in a layer, in tiers. */
 static pimattn_i_table *pimattn_i_table_of(const pimattn_engine *e, const pimattn_i_seq *s,
                                            uint32_t layer)
@@ -6673,12 +6675,18 @@ static pimattn_i_table *pimattn_i_table_of(const pimattn_engine *e, const pimatt
     return e->tiered->tables + (s->id & 0xffff) * e->config.shape.n_layers + layer;
 }
 
+/* Lists of one head: K, then V; those of the next heads and layers follow. */
 static pimattn_i_list *pimattn_i_lists_of(const pimattn_engine *e, const pimattn_i_seq *s,
                                           uint32_t layer, uint32_t head)
 {
     const pimattn_i_module *m = e->module;
     size_t slot = (size_t)(s - e->seqs);
     return m->lists + ((slot * e->config.shape.n_layers + layer) * m->n_heads + head) * 2;
+}
+
+static size_t pimattn_i_n_lists(const pimattn_engine *e)
+{
+    return (size_t)e->config.shape.n_layers * e->module->n_heads * 2;
 }
 
 /* The lowest free chunk of a unit; there is one. */
@@ -6733,15 +6741,6 @@ static void pimattn_i_list_keep(pimattn_i_module *m, pimattn_i_list *list, uint3
     pimattn_i_list_cut(m, &rest);
 }
 
-/* All lists of a sequence. */
-static void pimattn_i_module_release(pimattn_engine *e, const pimattn_i_seq *s)
-{
-    size_t n = (size_t)e->config.shape.n_layers * e->module->n_heads * 2;
-    pimattn_i_list *lists = pimattn_i_lists_of(e, s, 0, 0);
-    for (size_t i = 0; i < n; i++)
-        pimattn_i_list_cut(e->module, &lists[i]);
-}
-
 /* HFP: the channel with the fewest tokens of a layer so far, ties to the lowest number. */
 static uint32_t pimattn_i_emptiest(const pimattn_engine *e, uint32_t layer)
 {
@@ -6766,35 +6765,29 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
     bool memory = true;
     if (tokens > PIMATTN_I_MAX_TOKENS)
         return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", tokens);
+    pimattn_i_list *lists = pimattn_i_lists_of(e, s, 0, 0), *list = lists;
+    size_t n = pimattn_i_n_lists(e);
     for (uint32_t which = 0; which < 2; which++) {
-        had[which] = pimattn_i_lists_of(e, s, 0, 0)[which].n;
+        had[which] = lists[which].n;
         wanted[which] =
             (uint32_t)pimattn_i_min(pimattn_i_chunks_of(&m->plan, which, tokens), UINT32_MAX);
     }
-    for (uint32_t layer = 0; layer < e->config.shape.n_layers; layer++)
-        for (uint32_t h = 0; h < m->n_heads; h++) {
-            pimattn_i_list *list = pimattn_i_lists_of(e, s, layer, h);
-            if (list->n == 0 && wanted[0] > 0)
-                list[0].unit = list[1].unit = pimattn_i_emptiest(e, layer);
-            for (uint32_t which = 0; which < 2; which++, list++)
-                while (list->n < wanted[which] && m->n_free[list->unit] > 0 && memory) {
-                    uint32_t i = pimattn_i_chunk_take(m, list->unit);
-                    memory = pimattn_i_chunk_back(e, i);
-                    if (list->n == 0)
-                        list->first = i;
-                    else
-                        m->next[list->last] = i;
-                    list->last = i;
-                    list->n++;
-                }
-        }
     bool enough = true;
-    for (size_t i = 0; i < (size_t)e->config.shape.n_layers * m->n_heads * 2; i++)
-        enough = enough && pimattn_i_lists_of(e, s, 0, 0)[i].n >= wanted[i % 2];
-    if (enough) return PIMATTN_OK;
-    for (size_t i = 0; i < (size_t)e->config.shape.n_layers * m->n_heads * 2; i++) {
-        pimattn_i_list_keep(m, &pimattn_i_lists_of(e, s, 0, 0)[i], had[i % 2]);
+    for (size_t i = 0; i < n; i++, list++) {
+        if (i % 2 == 0 && list->n == 0 && wanted[0] > 0)
+            list[0].unit = list[1].unit = pimattn_i_emptiest(e, (uint32_t)(i / 2 / m->n_heads));
+        while (list->n < wanted[i % 2] && m->n_free[list->unit] > 0 && memory) {
+            uint32_t chunk = pimattn_i_chunk_take(m, list->unit);
+            memory = pimattn_i_chunk_back(e, chunk);
+            *(list->n == 0 ? &list->first : &m->next[list->last]) = chunk;
+            list->last = chunk;
+            list->n++;
+        }
+        enough = enough && list->n >= wanted[i % 2];
     }
+    if (enough) return PIMATTN_OK;
+    for (size_t i = 0; i < n; i++)
+        pimattn_i_list_keep(m, &lists[i], had[i % 2]);
     if (!memory) return PIMATTN_ERR_MEMORY;
     pimhw_cause_write(&e->why,
                       "%u tokens need %u and %u chunks a KV head; %u of the device's %u"
@@ -6934,7 +6927,8 @@ static pimattn_status pimattn_i_seq_new(pimattn_engine *e, pimattn_i_seq **s)
 
 static void pimattn_i_seq_end(pimattn_engine *e, pimattn_i_seq *s)
 {
-    if (e->module) pimattn_i_module_release(e, s);
+    for (size_t i = 0; e->module && i < pimattn_i_n_lists(e); i++)
+        pimattn_i_list_cut(e->module, pimattn_i_lists_of(e, s, 0, 0) + i);
     for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++)
         pimattn_i_table_cut(e->tiered, pimattn_i_table_of(e, s, i), 0);
     pimattn_i_seq_empty(&e->pool, &e->layout, s);
@@ -7021,24 +7015,22 @@ static pimattn_status pimattn_i_range_check(pimattn_engine *e, pimattn_i_rows *r
 
 /* One row and, of int8, its scale. */
 static void pimattn_i_append_row(const pimattn_i_kernel *kernel, const pimattn_i_rows *rows,
-                                 const unsigned char *from, unsigned char *to, float *scale)
+                                 uint64_t token, size_t head, unsigned char *to,
+                                 unsigned char *scale_to)
 {
+    const unsigned char *from = rows->from + (size_t)token * rows->stride + 4 * head * rows->dim;
     if (rows->type == PIMATTN_INT8) {
-        *scale = pimattn_i_int8_scale(kernel->magnitude(from, rows->dim));
-        if (pimattn_i_is_nan(*scale))
+        float scale = pimattn_i_int8_scale(kernel->magnitude(from, rows->dim));
+        memcpy(scale_to, &scale, sizeof scale);
+        if (pimattn_i_is_nan(scale))
             memset(to, 0, rows->dim);
         else
-            kernel->store(to, from, rows->type, 1.0f / *scale, rows->dim);
+            kernel->store(to, from, rows->type, 1.0f / scale, rows->dim);
     } else if (rows->plain && rows->type != PIMATTN_F32) {
         kernel->store(to, from, rows->type, 1.0f, rows->dim);
     } else {
         pimattn_i_store_row(to, from, rows->type, 1.0f, rows->dim);
     }
-}
-
-static float *pimattn_i_scale_at(unsigned char *run, uint64_t offset, uint64_t at)
-{
-    return (float *)(void *)(run + offset) + at;
 }
 
 /* The run of one token of a KV head, in the tier where it lies. */
@@ -7049,28 +7041,32 @@ static unsigned char *pimattn_i_tier_run(const pimattn_engine *e, const pimattn_
     return pimattn_i_slot(e->tiered, t) + kv_head * e->layout.page_bytes;
 }
 
+/* The run that holds a token of a KV head, and which of its tokens that is. */
+static unsigned char *pimattn_i_run_of(const pimattn_engine *e, const pimattn_i_seq *s,
+                                       uint32_t layer, uint32_t kv_head, uint64_t token,
+                                       uint64_t *at)
+{
+    *at = 0;
+    return e->tiered ? pimattn_i_tier_run(e, s, layer, kv_head, token)
+                     : pimattn_i_run(&e->pool, &e->layout, s, layer, kv_head, token, at);
+}
+
 static void pimattn_i_append_rows(pimattn_engine *e, pimattn_i_seq *s, uint32_t layer,
                                   const pimattn_i_rows *k, const pimattn_i_rows *v, uint64_t n)
 {
     const pimattn_i_layout *lay = &e->layout;
     for (uint64_t t = 0; t < n; t++) {
-        uint64_t token = s->tokens[layer] + t, in_page = token % lay->page_tokens;
-        uint64_t at = in_page % lay->run_tokens,
-                 before = in_page / lay->run_tokens * lay->run_bytes;
-        const uint32_t *pages =
-            e->tiered ? NULL : pimattn_i_table_at(lay, s, token / lay->page_tokens, layer);
+        uint64_t token = s->tokens[layer] + t, page = token / lay->page_tokens, at;
         for (uint32_t h = 0; h < lay->n_kv_heads; h++) {
-            unsigned char *run = e->tiered ? pimattn_i_tier_run(e, s, layer, h, token)
-                                           : pimattn_i_page(&e->pool, pages[h]) + before;
-            if (!e->tiered) pimattn_i_page_change(&e->pool, pages[h], in_page);
-            pimattn_i_append_row(
-                e->kernel, k, k->from + (size_t)t * k->stride + 4 * (size_t)h * k->dim,
-                run + at * lay->k_row_bytes, pimattn_i_scale_at(run, lay->k_scale_offset, at));
+            unsigned char *run = pimattn_i_run_of(e, s, layer, h, token, &at);
+            if (!e->tiered)
+                pimattn_i_page_change(&e->pool, pimattn_i_table_at(lay, s, page, layer)[h],
+                                      token % lay->page_tokens);
+            pimattn_i_append_row(e->kernel, k, t, h, run + at * lay->k_row_bytes,
+                                 run + lay->k_scale_offset + at * sizeof(float));
             if (e->config.shape.v_in_k) continue;
-            pimattn_i_append_row(e->kernel, v,
-                                 v->from + (size_t)t * v->stride + 4 * (size_t)h * v->dim,
-                                 run + lay->v_offset + at * lay->v_row_bytes,
-                                 pimattn_i_scale_at(run, lay->v_scale_offset, at));
+            pimattn_i_append_row(e->kernel, v, t, h, run + lay->v_offset + at * lay->v_row_bytes,
+                                 run + lay->v_scale_offset + at * sizeof(float));
         }
     }
 }
@@ -7197,8 +7193,8 @@ static pimattn_status pimattn_i_module_truncate(pimattn_engine *e, pimattn_i_seq
     pimattn_i_release(&e->config.allocator, zeros, bytes);
     if (!zeros) pimhw_cause_write(&e->why, "no memory for a row of zeros");
     if (status != PIMATTN_OK) return status;
-    for (uint32_t i = 0; i < e->config.shape.n_layers * m->n_heads * 2; i++)
-        pimattn_i_list_keep(m, &pimattn_i_lists_of(e, s, 0, 0)[i],
+    for (uint32_t i = 0; i < pimattn_i_n_lists(e); i++)
+        pimattn_i_list_keep(m, pimattn_i_lists_of(e, s, 0, 0) + i,
                             (uint32_t)pimattn_i_chunks_of(&m->plan, i % 2, kept));
     pimattn_i_seq_length(e, s, tokens);
     return PIMATTN_OK;
@@ -7633,12 +7629,6 @@ static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs,
     return PIMATTN_OK;
 }
 
-static pimattn_i_flow pimattn_i_flow_of(const pimattn_stream *stream, bool reading)
-{
-    pimattn_i_flow f = {*stream, reading, false, 0, 0};
-    return f;
-}
-
 /* Says what a state takes and writes it; *hash: of it. */
 static pimattn_status pimattn_i_save(pimattn_engine *e, const pimattn_seq *seqs, size_t n_seqs,
                                      const pimattn_stream *stream, uint64_t *bytes, uint64_t *hash)
@@ -7650,7 +7640,7 @@ static pimattn_status pimattn_i_save(pimattn_engine *e, const pimattn_seq *seqs,
         return pimattn_i_wrong(e, "stream has neither memory nor write", 0);
     if (stream->memory && stream->bytes < *bytes)
         return pimattn_i_wrong(e, "the state takes %u bytes, more than there are", *bytes);
-    pimattn_i_flow f = pimattn_i_flow_of(stream, false);
+    pimattn_i_flow f = {*stream, false, false, 0, 0};
     status = pimattn_i_flow_head(e, &f, &n);
     for (uint64_t i = 1; i <= n && status == PIMATTN_OK; i++)
         status = pimattn_i_flow_seq(e, &f, pimattn_i_arrived(e, i));
@@ -7678,7 +7668,7 @@ PIMATTN_API pimattn_status pimattn_restore(pimattn_engine *e, pimattn_seq *seqs,
     if (!n_seqs || (!seqs && n_most > 0)) return pimattn_i_wrong(e, "seqs or n_seqs is NULL", 0);
     if (!stream || (!stream->memory && !stream->read))
         return pimattn_i_wrong(e, "stream has neither memory nor read", 0);
-    pimattn_i_flow f = pimattn_i_flow_of(stream, true);
+    pimattn_i_flow f = {*stream, true, false, 0, 0};
     pimattn_i_unmark(e);
     status = pimattn_i_flow_head(e, &f, &n);
     if (status == PIMATTN_OK && n > n_most)
@@ -7737,7 +7727,7 @@ PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *e, pimattn_seq se
     if (!memory) return pimattn_i_wrong(e, "memory is NULL", 0);
     if (!s->swapped) return pimattn_i_wrong(e, "sequence %u is not swapped out", seq);
     pimattn_stream stream = {(void *)(uintptr_t)memory, bytes, NULL, NULL, NULL}; /* only read */
-    pimattn_i_flow f = pimattn_i_flow_of(&stream, true);
+    pimattn_i_flow f = {stream, true, false, 0, 0};
     uint64_t n = 0, begin = s->begin, tokens = s->tokens[0];
     pimattn_i_unmark(e);
     status = pimattn_i_flow_head(e, &f, &n);
@@ -7807,7 +7797,7 @@ PIMATTN_API pimattn_status pimattn_seq_query(pimattn_engine *engine, pimattn_seq
     info->pages = pimattn_i_seq_pages(engine, s, &own);
     info->pages_shared = info->pages - own;
     info->bytes = info->pages * engine->pool.page_bytes;
-    for (uint32_t i = 0; m && i < engine->config.shape.n_layers * m->n_heads * 2; i++)
+    for (size_t i = 0; m && i < pimattn_i_n_lists(engine); i++)
         info->bytes += pimattn_i_lists_of(engine, s, 0, 0)[i].n * pimattn_i_chunk_bytes(m);
     info->layer_bytes = info->bytes / engine->config.shape.n_layers;
     info->swapped_out = s->swapped != 0;
@@ -7855,14 +7845,6 @@ PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *e, pimattn_seq seq,
     return PIMATTN_OK;
 }
 
-static uint64_t pimattn_i_hash(const pimattn_span *spans, size_t n)
-{
-    uint64_t h = 0;
-    for (size_t i = 0; i < n; i++)
-        h = pimattn_i_mix(pimattn_i_mix(h, spans[i].context_tokens), spans[i].n_tokens);
-    return h;
-}
-
 static pimattn_span *pimattn_i_memo_key(pimattn_engine *e, uint32_t entry)
 {
     return e->spans + (size_t)entry * e->config.max_seqs;
@@ -7872,7 +7854,9 @@ static pimattn_span *pimattn_i_memo_key(pimattn_engine *e, uint32_t entry)
 static pimattn_status pimattn_i_read(pimattn_engine *e, const pimattn_span *spans, size_t n,
                                      pimattn_readings *readings)
 {
-    uint64_t hash = pimattn_i_hash(spans, n);
+    uint64_t hash = 0;
+    for (size_t i = 0; i < n; i++)
+        hash = pimattn_i_mix(pimattn_i_mix(hash, spans[i].context_tokens), spans[i].n_tokens);
     uint64_t window = pimattn_i_window_of(&e->config.shape, e->planner.layer);
     pimattn_i_memo *found = NULL;
     for (uint32_t i = 0; i < e->config.memo_entries && !found; i++) {
@@ -7917,14 +7901,8 @@ static pimattn_i_spot pimattn_i_spot_pool(const pimattn_engine *e, const pimattn
 {
     const pimattn_i_layout *lay = &e->layout;
     uint64_t at;
-    unsigned char *run;
-    if (e->tiered) {
-        at = 0;
-        run = pimattn_i_tier_run(e, job->seq, e->layer, job->kv_head, token);
-    } else {
-        run = pimattn_i_run(&e->pool, lay, job->seq, e->layer, job->kv_head, token, &at);
-    }
     pimattn_i_spot to;
+    const unsigned char *run = pimattn_i_run_of(e, job->seq, e->layer, job->kv_head, token, &at);
     to.k = run + at * lay->k_row_bytes;
     to.v = run + lay->v_offset + at * lay->v_row_bytes;
     to.k_scale = run + lay->k_scale_offset + at * sizeof(float);
@@ -7981,15 +7959,15 @@ static void pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first, uint32_t v
     const pimattn_engine *e = hand->e;
     const pimattn_shape *s = &e->config.shape;
     pimattn_i_tile *tile = &hand->tile;
-    const bool k8 = s->k_type == PIMATTN_INT8, v8 = s->v_type == PIMATTN_INT8;
     memset(hand->scales, 0, 2 * PIMATTN_I_TILE * sizeof *hand->scales);
     for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {
         pimattn_i_spot from;
         memset(&from, 0, sizeof from);
         if (visible >> t & 1) {
             from = pimattn_i_spot_of(e, hand->job, first + t);
-            if (k8) memcpy(&hand->scales[t], from.k_scale, sizeof(float));
-            if (v8) memcpy(&hand->scales[PIMATTN_I_TILE + t], from.v_scale, sizeof(float));
+            if (tile->k_scale) memcpy(&hand->scales[t], from.k_scale, sizeof(float));
+            if (tile->v_scale)
+                memcpy(&hand->scales[PIMATTN_I_TILE + t], from.v_scale, sizeof(float));
         }
         pimattn_i_row_copy(e->kernel, hand->k + t * e->q_floats, from.k, s->k_type, s->head_dim,
                            e->q_floats);
@@ -7998,8 +7976,6 @@ static void pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first, uint32_t v
     }
     tile->k = tile->next_k = tile->far_k = (const unsigned char *)hand->k;
     tile->v = tile->next_v = tile->far_v = (const unsigned char *)hand->v;
-    tile->k_scale = k8 ? hand->scales : NULL;
-    tile->v_scale = v8 ? hand->scales + PIMATTN_I_TILE : NULL;
     tile->k_stride = e->q_floats * sizeof(float);
     tile->v_stride = e->o_floats * sizeof(float);
     tile->k_type = tile->v_type = PIMATTN_F32;
@@ -8041,14 +8017,11 @@ static void pimattn_i_tile_direct(pimattn_i_hand *hand)
         tile->next_k = tile->far_k = tile->k;
         tile->next_v = tile->far_v = tile->v;
     }
-    bool k8 = s->k_type == PIMATTN_INT8, v8 = s->v_type == PIMATTN_INT8;
-    for (uint32_t t = 0; k8 && t < PIMATTN_I_TILE; t++)
+    for (uint32_t t = 0; tile->k_scale && t < PIMATTN_I_TILE; t++)
         memcpy(&hand->scales[t], spot->k_scale + t * e->rows->k_scale.token, sizeof(float));
-    for (uint32_t t = 0; v8 && t < PIMATTN_I_TILE; t++)
+    for (uint32_t t = 0; tile->v_scale && t < PIMATTN_I_TILE; t++)
         memcpy(&hand->scales[PIMATTN_I_TILE + t], spot->v_scale + t * e->rows->v_scale.token,
                sizeof(float));
-    tile->k_scale = k8 ? hand->scales : NULL;
-    tile->v_scale = v8 ? hand->scales + PIMATTN_I_TILE : NULL;
     tile->k_type = s->k_type;
     tile->v_type = s->v_type;
     tile->dim_k = s->head_dim;
@@ -8237,6 +8210,8 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
     hand->v = hand->k + PIMATTN_I_TILE * e->q_floats;
     hand->scales = hand->v + PIMATTN_I_TILE * e->o_floats;
     hand->tile.scale = s->scale;
+    hand->tile.k_scale = s->k_type == PIMATTN_INT8 ? hand->scales : NULL;
+    hand->tile.v_scale = s->v_type == PIMATTN_INT8 ? hand->scales + PIMATTN_I_TILE : NULL;
     for (uint32_t i = 0; i < job->n_queries; i++) {
         uint32_t head;
         size_t row = pimattn_i_query_row(e, job, i, &head);
@@ -8351,15 +8326,16 @@ static void pimattn_i_wave(pimattn_engine *e, size_t n_jobs)
 
 /* Aligned runs of leaves that a block sees something of: up to kept, from begin to end. */
 typedef struct pimattn_i_runs {
-    uint64_t kept, begin, end;
+    uint64_t kept, begin, end, n;
 } pimattn_i_runs;
 
 static pimattn_i_runs pimattn_i_runs_of(const pimattn_i_job *job, uint64_t leaves)
 {
     uint64_t tokens = leaves * PIMATTN_I_LEAF;
-    pimattn_i_runs r = {0, job->begin / tokens, pimattn_i_ceil_div(job->end, tokens)};
+    pimattn_i_runs r = {0, job->begin / tokens, pimattn_i_ceil_div(job->end, tokens), 0};
     if (job->kept > job->origin) r.kept = pimattn_i_ceil_div(job->kept, tokens);
     if (r.kept > r.begin) r.begin = r.kept;
+    r.n = r.kept + r.end - r.begin;
     return r;
 }
 
@@ -8380,13 +8356,11 @@ static uint64_t pimattn_i_run_leaves(const pimattn_engine *e, const pimattn_i_jo
     uint64_t most = pimattn_i_ceil_div(jobs, e->config.shape.n_kv_heads);
     if (block->n_tokens > PIMATTN_I_QUERY_BLOCK) most = UINT64_MAX; /* many blocks read each leaf */
     most = pimattn_i_min(most, e->n_jobs_most);
-    const pimattn_i_runs leaves = pimattn_i_runs_of(block, 1);
-    bool deep = leaves.kept + leaves.end - leaves.begin > pimattn_i_stack_leaves(e);
-    for (uint64_t run = 1;; run *= 2) {
-        pimattn_i_runs r = pimattn_i_runs_of(block, run);
-        if (r.kept + r.end - r.begin <= most || (deep && run == pimattn_i_stack_leaves(e)))
-            return run;
-    }
+    bool deep = pimattn_i_runs_of(block, 1).n > pimattn_i_stack_leaves(e);
+    uint64_t run = 1;
+    while (pimattn_i_runs_of(block, run).n > most && !(deep && run == pimattn_i_stack_leaves(e)))
+        run *= 2;
+    return run;
 }
 
 /* Adds the runs of one query block to the wave; a wave that is full is done first. */
@@ -8394,18 +8368,17 @@ static size_t pimattn_i_block_jobs(pimattn_engine *e, size_t n_jobs, const pimat
 {
     uint64_t run = pimattn_i_run_leaves(e, block);
     pimattn_i_runs r = pimattn_i_runs_of(block, run);
-    uint64_t n_runs = r.kept + r.end - r.begin;
-    if (n_jobs + n_runs > e->n_jobs_most) {
+    if (n_jobs + r.n > e->n_jobs_most) {
         pimattn_i_wave(e, n_jobs);
         n_jobs = 0;
     }
-    for (uint64_t i = 0; i < n_runs; i++) {
+    for (uint64_t i = 0; i < r.n; i++) {
         uint64_t at = i < r.kept ? i : r.begin + i - r.kept;
         pimattn_i_job *job = &e->jobs[n_jobs++];
         *job = *block;
         job->leaf_begin = at * run;
         job->leaf_end = (at + 1) * run;
-        job->runs_left = (uint32_t)(n_runs - i);
+        job->runs_left = (uint32_t)(r.n - i);
     }
     return n_jobs;
 }
@@ -8433,19 +8406,14 @@ static void pimattn_i_job_item(pimattn_engine *e, pimattn_i_job *job, const pima
     job->tokens = spans[i].context_tokens + job->origin;
 }
 
-/* Words from one KV head of a choice to the next. */
-static uint64_t pimattn_i_choice_words(const pimattn_choice *c)
-{
-    if (c->n_kv_heads == 1) return 0;
-    return c->stride ? c->stride : pimattn_i_ceil_div(c->n_tokens, 64);
-}
-
 /* A block is of another item or KV head. */
 static void pimattn_i_job_choose(const pimattn_engine *e, pimattn_i_job *job, size_t i)
 {
     const pimattn_choice *c = e->call->choices ? &e->call->choices[i] : NULL;
     job->n_chosen = c ? c->n_tokens : 0;
-    job->chosen = job->n_chosen ? c->bits + job->kv_head * pimattn_i_choice_words(c) : NULL;
+    job->chosen = job->n_chosen ? c->bits : NULL;
+    if (!job->n_chosen || c->n_kv_heads == 1) return;
+    job->chosen += job->kv_head * (c->stride ? c->stride : pimattn_i_ceil_div(c->n_tokens, 64));
 }
 
 /* A partial of the tokens of a bank group that a block sees; false if it sees none. */
