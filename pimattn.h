@@ -2425,7 +2425,6 @@ PIMATTN_API void pimattn_partial_clear(pimattn_partial *partial)
         partial->o[j] = 0.0f;
 }
 
-/* Merges two of the same dim, with all o. */
 static void pimattn_i_merge(const pimattn_i_kernel *kernel, pimattn_partial *dst,
                             const pimattn_partial *src)
 {
@@ -2768,7 +2767,6 @@ static void pimattn_i_entry_idle(pimattn_i_store *st, uint32_t entry, bool idle)
     st->n_idle = idle ? st->n_idle + 1 : st->n_idle - 1;
 }
 
-/* Room for n entries in all. */
 static pimattn_status pimattn_i_store_grow(pimattn_i_pool *pool, uint64_t n)
 {
     pimattn_i_store *st = &pool->store, old = *st;
@@ -2872,7 +2870,6 @@ static pimattn_status pimattn_i_pool_prepare(pimattn_i_pool *pool, uint64_t n)
     }
 }
 
-/* Pages that sequences hold. */
 static uint64_t pimattn_i_pool_held(const pimattn_i_pool *pool)
 {
     return pool->n_used - pool->store.n_idle * pool->set_pages;
@@ -2999,7 +2996,6 @@ static unsigned char *pimattn_i_run(const pimattn_i_pool *pool, const pimattn_i_
     return pimattn_i_page(pool, page) + in_page / lay->run_tokens * lay->run_bytes;
 }
 
-/* Room in the table for n pages. */
 static pimattn_status pimattn_i_table_grow(const pimhw_allocator *a, const pimattn_i_layout *lay,
                                            pimattn_i_seq *seq, uint64_t n)
 {
@@ -3100,7 +3096,6 @@ static void pimattn_i_seq_cut(pimattn_i_pool *pool, const pimattn_i_layout *lay,
         pimattn_i_set_drop(pool, pimattn_i_table_at(lay, seq, --end, 0));
 }
 
-/* Lets go of all pages and the table. */
 static void pimattn_i_seq_empty(pimattn_i_pool *pool, const pimattn_i_layout *lay,
                                 pimattn_i_seq *seq)
 {
@@ -3346,12 +3341,6 @@ PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_s
     return PIMATTN_OK;
 }
 
-/* Whether every query head is a block of its own. */
-static bool pimattn_i_by_query_head(const pimattn_plan *p)
-{
-    return p->partition == PIMATTN_HFP && p->hfp_unit == PIMATTN_BY_QUERY_HEAD;
-}
-
 /* Tokens of a slot: one in every bank. */
 static uint64_t pimattn_i_k_lanes(const pimattn_plan *p)
 {
@@ -3521,7 +3510,6 @@ static void pimattn_i_limit_step(pimattn_i_writer *w, pimhw_operand *o, pimhw_ta
     pimattn_i_limit(w, o, &tail);
 }
 
-/* Opens a loop; returns its level. */
 static uint32_t pimattn_i_loop(pimattn_i_writer *w, const pimhw_operand *rounds)
 {
     pimhw_program_loop(w->program, pimhw_program_operand(w->program, rounds), w->mask);
@@ -4005,9 +3993,11 @@ PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_pr
                                                                         : PIMATTN_ERR_DEVICE;
 }
 
+/* Blocks of a span: KV heads, or query heads. */
 static uint32_t pimattn_i_units(const pimattn_plan *p)
 {
-    return pimattn_i_by_query_head(p) ? p->shape.n_heads : p->shape.n_kv_heads;
+    bool single = p->partition == PIMATTN_HFP && p->hfp_unit == PIMATTN_BY_QUERY_HEAD;
+    return single ? p->shape.n_heads : p->shape.n_kv_heads;
 }
 
 PIMATTN_API size_t pimattn_plan_blocks(const pimattn_plan *plan, size_t n_spans)
@@ -4015,11 +4005,9 @@ PIMATTN_API size_t pimattn_plan_blocks(const pimattn_plan *plan, size_t n_spans)
     return (size_t)pimattn_i_mul(pimattn_i_units(plan), n_spans);
 }
 
-/* The numbers of one block. */
 static void pimattn_i_block_init(const pimattn_plan *p, pimhw_block *b, const pimattn_span *span)
 {
-    uint64_t group = pimattn_i_by_query_head(p) ? 1 : p->shape.n_heads / p->shape.n_kv_heads;
-    uint64_t queries = span->n_tokens * group;
+    uint64_t queries = span->n_tokens * (p->shape.n_heads / pimattn_i_units(p));
     uint64_t tokens = pimattn_i_span_sees(&p->shape, span);
     memset(b, 0, sizeof *b);
     b->rest[PIMATTN_I_TOKENS - 1] = tokens;
@@ -4042,7 +4030,6 @@ static bool pimattn_i_block_rows(const pimattn_plan *p, pimhw_block *b, uint64_t
     return *next_row <= UINT32_MAX;
 }
 
-/* What spans are sorted by. */
 typedef struct pimattn_i_spans {
     const pimattn_shape *shape;
     const pimattn_span *spans;
@@ -4120,15 +4107,14 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
 {
     if (!plan || !request || !blocks || !order || !list_begin || !spans || n_spans == 0)
         return PIMATTN_ERR_ARGUMENT;
+    uint32_t units = pimattn_i_units(plan);
     for (size_t i = 0; i < n_spans; i++) {
-        uint64_t group =
-            pimattn_i_by_query_head(plan) ? 1 : plan->shape.n_heads / plan->shape.n_kv_heads;
-        if (pimattn_i_mul(spans[i].n_tokens, group) <= plan->n_queries) continue;
+        if (pimattn_i_mul(spans[i].n_tokens, plan->shape.n_heads / units) <= plan->n_queries)
+            continue;
         pimhw_cause_write(why, "item %u: %u tokens make more than the %u queries planned for",
                           (uint64_t)i, spans[i].n_tokens, (uint64_t)plan->n_queries);
         return PIMATTN_ERR_ARGUMENT;
     }
-    uint32_t units = pimattn_i_units(plan);
     uint64_t dims = (uint64_t)plan->shape.head_dim + plan->shape.head_dim_v;
     uint64_t next_row = 0, useful = 0;
     bool fits = pimattn_i_mul(n_spans, units) <= UINT32_MAX;
@@ -5777,7 +5763,6 @@ PIMATTN_API void pimattn_kernel_select(uint32_t simd, pimattn_kernel_info *kerne
     kernel->name = pimattn_i_kernel_take(kernel->simd)->name;
 }
 
-/* A plan and its program. */
 typedef struct pimattn_i_lowered {
     pimattn_plan plan;
     pimhw_program program;
@@ -5794,7 +5779,7 @@ typedef struct pimattn_i_planner {
     uint32_t layer;           /* whose window holds */
     pimattn_i_lowered plans[PIMATTN_V_CHEAPEST];
     pimhw_request request;
-    size_t max_spans, max_blocks;
+    size_t max_blocks;
     pimhw_block *blocks;
     uint32_t *order;
     uint32_t list_begin[PIMHW_MAX_CHANNELS + 1];
@@ -5834,7 +5819,6 @@ static pimattn_status pimattn_i_planner_init(pimattn_i_planner *p, const pimattn
     }
     p->allocator = config->allocator;
     p->config.device.allocator = config->allocator;
-    p->max_spans = max_spans;
     p->max_blocks = (size_t)pimattn_i_mul(max_spans, config->shape.n_heads);
     p->blocks = (pimhw_block *)pimattn_i_alloc(&p->allocator,
                                                pimattn_i_mul(p->max_blocks, sizeof *p->blocks), 64);
@@ -6070,7 +6054,6 @@ static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw
     return PIMATTN_OK;
 }
 
-/* Times a batch. */
 static pimattn_status pimattn_i_planner_time(pimattn_i_planner *p, pimattn_readings *readings,
                                              const pimattn_span *spans, size_t n_spans,
                                              pimhw_cause *why)
@@ -6108,7 +6091,6 @@ static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_
     return PIMATTN_OK;
 }
 
-/* A batch that has been timed. */
 typedef struct pimattn_i_memo {
     size_t n_spans; /* 0: empty */
     uint64_t hash, window;
@@ -6229,7 +6211,6 @@ static pimattn_status pimattn_i_device_fill(pimattn_config *c, pimhw_cause *why)
     return PIMATTN_OK;
 }
 
-/* Replaces what 0 stands for. */
 static pimattn_status pimattn_i_config_fill(pimattn_config *c, pimhw_cause *why)
 {
     pimattn_status status = pimattn_i_shape_check(&c->shape, why);
@@ -6423,7 +6404,6 @@ static uint64_t pimattn_i_spans_count(const pimattn_config *c)
     return pimattn_i_mul((uint64_t)c->memo_entries + 2, c->max_seqs);
 }
 
-/* Memory that starts as zeros. */
 static void *pimattn_i_zeroed(const pimhw_allocator *a, uint64_t n, uint64_t size)
 {
     uint64_t bytes = pimattn_i_mul(n, size);
@@ -7033,22 +7013,15 @@ static void pimattn_i_append_row(const pimattn_i_kernel *kernel, const pimattn_i
     }
 }
 
-/* The run of one token of a KV head, in the tier where it lies. */
-static unsigned char *pimattn_i_tier_run(const pimattn_engine *e, const pimattn_i_seq *s,
-                                         uint32_t layer, uint32_t kv_head, uint64_t token)
-{
-    const pimattn_i_token *t = &pimattn_i_table_of(e, s, layer)->token[token];
-    return pimattn_i_slot(e->tiered, t) + kv_head * e->layout.page_bytes;
-}
-
 /* The run that holds a token of a KV head, and which of its tokens that is. */
 static unsigned char *pimattn_i_run_of(const pimattn_engine *e, const pimattn_i_seq *s,
                                        uint32_t layer, uint32_t kv_head, uint64_t token,
                                        uint64_t *at)
 {
-    *at = 0;
-    return e->tiered ? pimattn_i_tier_run(e, s, layer, kv_head, token)
-                     : pimattn_i_run(&e->pool, &e->layout, s, layer, kv_head, token, at);
+    if (!e->tiered) return pimattn_i_run(&e->pool, &e->layout, s, layer, kv_head, token, at);
+    *at = 0; /* a run of its own */
+    return pimattn_i_slot(e->tiered, &pimattn_i_table_of(e, s, layer)->token[token]) +
+           kv_head * e->layout.page_bytes;
 }
 
 static void pimattn_i_append_rows(pimattn_engine *e, pimattn_i_seq *s, uint32_t layer,
@@ -7196,7 +7169,6 @@ static pimattn_status pimattn_i_module_truncate(pimattn_engine *e, pimattn_i_seq
     for (uint32_t i = 0; i < pimattn_i_n_lists(e); i++)
         pimattn_i_list_keep(m, pimattn_i_lists_of(e, s, 0, 0) + i,
                             (uint32_t)pimattn_i_chunks_of(&m->plan, i % 2, kept));
-    pimattn_i_seq_length(e, s, tokens);
     return PIMATTN_OK;
 }
 
@@ -7279,14 +7251,12 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *e, pimattn_seq seq, 
     if (first < s->begin) return pimattn_i_wrong(e, "token %u is gone", first);
     if (first > 0) status = pimattn_i_paged(e);
     if (status != PIMATTN_OK) return status;
-    if (e->module) return pimattn_i_module_truncate(e, s, end);
+    if (e->module) status = pimattn_i_module_truncate(e, s, end);
+    if (status != PIMATTN_OK) return status;
     for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++)
         pimattn_i_table_cut(e->tiered, pimattn_i_table_of(e, s, i),
                             pimattn_i_max(end, e->config.reserve_tokens));
-    if (e->tiered) {
-        pimattn_i_seq_length(e, s, end);
-        return PIMATTN_OK;
-    }
+    /* banks and tiers have no pages */
     uint64_t gone = pimattn_i_seq_first(&e->layout, s), page = e->layout.page_tokens;
     uint64_t last = pimattn_i_max(end, e->config.reserve_tokens);
     last = pimattn_i_min(pimattn_i_ceil_div(last, page), s->n_pages);
@@ -7307,7 +7277,6 @@ PIMATTN_API pimattn_status pimattn_seq_truncate(pimattn_engine *engine, pimattn_
     return pimattn_seq_keep(engine, seq, s ? s->begin : 0, n_tokens);
 }
 
-/* The start of a chain. */
 static pimattn_i_entry pimattn_i_chain_of(const pimattn_engine *e, uint64_t salt)
 {
     pimattn_i_entry like;
@@ -7438,7 +7407,6 @@ static void pimattn_i_flow_bytes(pimattn_i_flow *f, unsigned char *bytes, size_t
     f->at += n;
 }
 
-/* To or from little-endian numbers. */
 static void pimattn_i_flow_order(void *to, const void *from, size_t n, size_t size)
 {
     const uint16_t one = 1;
@@ -7482,7 +7450,6 @@ static pimattn_status pimattn_i_flow_sum(pimattn_engine *e, pimattn_i_flow *f)
                           f->at, 0);
 }
 
-/* What a state is, and of which shape. */
 static pimattn_status pimattn_i_flow_head(pimattn_engine *e, pimattn_i_flow *f, uint64_t *n_seqs)
 {
     static const char names[PIMATTN_I_STATE_WORDS][12] = {
@@ -7896,21 +7863,6 @@ typedef struct pimattn_i_spot {
     uint64_t in_order;                      /* tokens from it on, whose rows follow at one stride */
 } pimattn_i_spot;
 
-static pimattn_i_spot pimattn_i_spot_pool(const pimattn_engine *e, const pimattn_i_job *job,
-                                          uint64_t token)
-{
-    const pimattn_i_layout *lay = &e->layout;
-    uint64_t at;
-    pimattn_i_spot to;
-    const unsigned char *run = pimattn_i_run_of(e, job->seq, e->layer, job->kv_head, token, &at);
-    to.k = run + at * lay->k_row_bytes;
-    to.v = run + lay->v_offset + at * lay->v_row_bytes;
-    to.k_scale = run + lay->k_scale_offset + at * sizeof(float);
-    to.v_scale = run + lay->v_scale_offset + at * sizeof(float);
-    to.in_order = lay->run_tokens - at;
-    return to;
-}
-
 static const unsigned char *pimattn_i_row_at(const pimattn_rows *rows, uint32_t page, uint64_t at,
                                              uint32_t head)
 {
@@ -7922,19 +7874,29 @@ static pimattn_i_spot pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i
                                         uint64_t token)
 {
     const pimattn_pages *p = e->rows;
-    if (!job->pages) return pimattn_i_spot_pool(e, job, token);
-    uint64_t index = token - job->origin, at = index % p->page_tokens;
-    uint32_t page = job->pages[index / p->page_tokens];
+    const pimattn_i_layout *lay = &e->layout;
+    uint64_t at;
     pimattn_i_spot to;
-    to.k = pimattn_i_row_at(&p->k, page, at, job->kv_head);
-    to.v = pimattn_i_row_at(&p->v, page, at, job->kv_head);
-    to.k_scale = pimattn_i_row_at(&p->k_scale, page, at, job->kv_head);
-    to.v_scale = pimattn_i_row_at(&p->v_scale, page, at, job->kv_head);
-    to.in_order = p->page_tokens - at;
+    if (job->pages) {
+        uint64_t index = token - job->origin;
+        uint32_t page = job->pages[index / p->page_tokens];
+        at = index % p->page_tokens;
+        to.k = pimattn_i_row_at(&p->k, page, at, job->kv_head);
+        to.v = pimattn_i_row_at(&p->v, page, at, job->kv_head);
+        to.k_scale = pimattn_i_row_at(&p->k_scale, page, at, job->kv_head);
+        to.v_scale = pimattn_i_row_at(&p->v_scale, page, at, job->kv_head);
+        to.in_order = p->page_tokens - at;
+        return to;
+    }
+    to.k = pimattn_i_run_of(e, job->seq, e->layer, job->kv_head, token, &at);
+    to.k_scale = to.k + lay->k_scale_offset + at * sizeof(float);
+    to.v_scale = to.k + lay->v_scale_offset + at * sizeof(float);
+    to.v = to.k + lay->v_offset + at * lay->v_row_bytes;
+    to.k += at * lay->k_row_bytes;
+    to.in_order = lay->run_tokens - at;
     return to;
 }
 
-/* What one worker has in hand. */
 typedef struct pimattn_i_hand {
     const pimattn_engine *e;
     const pimattn_i_job *job;
@@ -7995,7 +7957,6 @@ static void pimattn_i_fetch_rows(const unsigned char *from, size_t stride, size_
 #endif
 }
 
-/* The tile where it lies. */
 static void pimattn_i_tile_direct(pimattn_i_hand *hand)
 {
     const pimattn_engine *e = hand->e;
@@ -8036,7 +7997,6 @@ static uint32_t pimattn_i_bits_between(uint64_t first, uint64_t from, uint64_t t
     return high > low ? (1u << high) - (1u << low) : 0;
 }
 
-/* Which tokens of a tile are chosen. */
 static uint32_t pimattn_i_chosen(const pimattn_i_job *job, uint64_t first)
 {
     if (!job->chosen || first >= job->n_chosen) return 0xffffu;
@@ -8383,7 +8343,6 @@ static size_t pimattn_i_block_jobs(pimattn_engine *e, size_t n_jobs, const pimat
     return n_jobs;
 }
 
-/* Page numbers of item i. */
 static const uint32_t *pimattn_i_pages_list(const pimattn_pages *p, size_t i)
 {
     return p->indptr ? p->indices + p->indptr[i] : p->table + i * p->table_stride;
@@ -8938,7 +8897,6 @@ static void pimattn_i_hub_input(void *user, const pimhw_event *event, uint16_t *
         lanes[i] = pimhw_lane_round(p->device.lane_type, probs[t]);
 }
 
-/* Dims of all blocks of a plan. */
 static uint32_t pimattn_i_work_dims(const pimattn_plan *p)
 {
     return p->v_passes * p->v_spread * pimhw_config_banks(&p->device);
@@ -9067,7 +9025,6 @@ static uint64_t pimattn_i_work_floats(const pimattn_engine *e, const pimattn_pla
     return pimattn_i_add(pimattn_i_add(part[0], part[1]), 2 * queries);
 }
 
-/* Refuses queries that the lanes cannot hold. */
 static pimattn_status pimattn_i_query_check(pimattn_engine *e, uint64_t rows)
 {
     const pimattn_shape *s = &e->config.shape;
