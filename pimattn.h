@@ -2597,12 +2597,23 @@ typedef struct pimattn_i_store {
     uint32_t vacant, oldest, newest;
 } pimattn_i_store;
 
+/* How rows lie in a page: runs of K rows, their scales if int8, V rows and theirs. */
+typedef struct pimattn_i_layout {
+    uint32_t page_tokens, run_tokens;
+    uint32_t n_layers, n_kv_heads;
+    uint64_t k_row_bytes, v_row_bytes;
+    uint64_t run_bytes;
+    uint64_t k_scale_offset, v_offset, v_scale_offset; /* in a run */
+    uint64_t page_bytes;
+} pimattn_i_layout;
+
 /*
  * Pages by number. A free page holds the number of the next free one. The pages of all layers and
  * KV heads for the same tokens are a set: they are taken, shared and let go together.
  */
 typedef struct pimattn_i_pool {
     pimhw_allocator allocator;
+    const pimattn_i_layout *layout;
     unsigned char **slabs; /* [n_slabs_most] */
     uint64_t page_bytes;
     uint64_t slab_pages; /* of every slab but the last possible one */
@@ -2946,16 +2957,6 @@ typedef struct pimattn_i_seq {
     uint64_t arrival; /* while states are restored: its number among them, plus 1 */
 } pimattn_i_seq;
 
-/* How rows lie in a page: runs of K rows, their scales if int8, V rows and theirs. */
-typedef struct pimattn_i_layout {
-    uint32_t page_tokens, run_tokens;
-    uint32_t n_layers, n_kv_heads;
-    uint64_t k_row_bytes, v_row_bytes;
-    uint64_t run_bytes;
-    uint64_t k_scale_offset, v_offset, v_scale_offset; /* in a run */
-    uint64_t page_bytes;
-} pimattn_i_layout;
-
 static void pimattn_i_layout_init(pimattn_i_layout *to, const pimattn_shape *s,
                                   uint32_t page_tokens)
 {
@@ -2996,17 +2997,16 @@ static unsigned char *pimattn_i_run(const pimattn_i_pool *pool, const pimattn_i_
     return pimattn_i_page(pool, page) + in_page / lay->run_tokens * lay->run_bytes;
 }
 
-static pimattn_status pimattn_i_table_grow(const pimhw_allocator *a, const pimattn_i_layout *lay,
-                                           pimattn_i_seq *seq, uint64_t n)
+static pimattn_status pimattn_i_table_grow(const pimattn_i_pool *pool, pimattn_i_seq *seq,
+                                           uint64_t n)
 {
-    uint64_t page_ids = (uint64_t)lay->n_layers * lay->n_kv_heads;
+    const uint64_t set_bytes = pool->set_pages * sizeof(uint32_t);
     if (n <= seq->n_pages_most) return PIMATTN_OK;
-    uint64_t most = pimattn_i_max(n, 2 * seq->n_pages_most);
-    uint64_t bytes = pimattn_i_mul(most, page_ids * sizeof(uint32_t));
-    uint32_t *table = (uint32_t *)pimattn_i_alloc(a, bytes, 64);
+    uint64_t most = pimattn_i_max(n, 2 * seq->n_pages_most), bytes = pimattn_i_mul(most, set_bytes);
+    uint32_t *table = (uint32_t *)pimattn_i_alloc(&pool->allocator, bytes, 64);
     if (!table) return PIMATTN_ERR_MEMORY;
-    if (seq->table) memcpy(table, seq->table, (size_t)(seq->n_pages * page_ids * sizeof(uint32_t)));
-    pimattn_i_release(a, seq->table, seq->n_pages_most * page_ids * sizeof(uint32_t));
+    if (seq->table) memcpy(table, seq->table, (size_t)(seq->n_pages * set_bytes));
+    pimattn_i_release(&pool->allocator, seq->table, seq->n_pages_most * set_bytes);
     seq->table = table;
     seq->n_pages_most = most;
     return PIMATTN_OK;
@@ -3018,28 +3018,23 @@ static uint64_t pimattn_i_seq_first(const pimattn_i_layout *lay, const pimattn_i
     return seq->begin / lay->page_tokens;
 }
 
-/* Whether others refer to a set, so that it must not be written. */
-static bool pimattn_i_set_shared(const pimattn_i_pool *pool, const pimattn_i_layout *lay,
-                                 const pimattn_i_seq *seq, uint64_t page)
-{
-    return pool->refs[*pimattn_i_table_at(lay, seq, page, 0)].count > 1;
-}
-
 /* Pages to take before tokens from .. to - 1 are written: new ones, and for shared ones. */
-static uint64_t pimattn_i_seq_fresh(const pimattn_i_pool *pool, const pimattn_i_layout *lay,
-                                    const pimattn_i_seq *seq, uint64_t from, uint64_t to)
+static uint64_t pimattn_i_seq_fresh(const pimattn_i_pool *pool, const pimattn_i_seq *seq,
+                                    uint64_t from, uint64_t to)
 {
+    const pimattn_i_layout *lay = pool->layout;
     uint64_t need = pimattn_i_ceil_div(to, lay->page_tokens);
     uint64_t sets = need > seq->n_pages ? need - seq->n_pages : 0;
     for (uint64_t i = from / lay->page_tokens; from < to && i < need && i < seq->n_pages; i++)
-        sets += pimattn_i_set_shared(pool, lay, seq, i);
+        sets += pool->refs[*pimattn_i_table_at(lay, seq, i, 0)].count > 1;
     return pimattn_i_mul(sets, pool->set_pages);
 }
 
 /* A set of its own in place of a shared one, with its first tokens. */
-static void pimattn_i_seq_own(pimattn_i_pool *pool, const pimattn_i_layout *lay, pimattn_i_seq *seq,
-                              uint64_t page, uint64_t tokens)
+static void pimattn_i_seq_own(pimattn_i_pool *pool, pimattn_i_seq *seq, uint64_t page,
+                              uint64_t tokens)
 {
+    const pimattn_i_layout *lay = pool->layout;
     uint32_t *pages = pimattn_i_table_at(lay, seq, page, 0), first = pages[0];
     uint64_t bytes = pimattn_i_ceil_div(tokens, lay->run_tokens) * lay->run_bytes;
     for (uint64_t i = 0; i < pool->set_pages; i++) {
@@ -3053,18 +3048,19 @@ static void pimattn_i_seq_own(pimattn_i_pool *pool, const pimattn_i_layout *lay,
 }
 
 /* Makes tokens from .. to - 1 of all layers the sequence's own, or nothing; the pool allows it. */
-static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, const pimattn_i_layout *lay,
-                                         pimattn_i_seq *seq, uint64_t from, uint64_t to)
+static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, pimattn_i_seq *seq, uint64_t from,
+                                         uint64_t to)
 {
+    const pimattn_i_layout *lay = pool->layout;
     uint64_t need = pimattn_i_ceil_div(to, lay->page_tokens);
-    uint64_t fresh = pimattn_i_seq_fresh(pool, lay, seq, from, to);
+    uint64_t fresh = pimattn_i_seq_fresh(pool, seq, from, to);
     if (fresh == 0) return PIMATTN_OK;
-    pimattn_status status = pimattn_i_table_grow(&pool->allocator, lay, seq, need);
+    pimattn_status status = pimattn_i_table_grow(pool, seq, need);
     if (status == PIMATTN_OK) status = pimattn_i_pool_prepare(pool, fresh);
     if (status != PIMATTN_OK) return status;
     for (uint64_t i = from / lay->page_tokens; from < to && i < need && i < seq->n_pages; i++)
-        if (pimattn_i_set_shared(pool, lay, seq, i))
-            pimattn_i_seq_own(pool, lay, seq, i,
+        if (pool->refs[*pimattn_i_table_at(lay, seq, i, 0)].count > 1)
+            pimattn_i_seq_own(pool, seq, i,
                               from > i * lay->page_tokens ? from % lay->page_tokens : 0);
     for (; seq->n_pages < need; seq->n_pages++)
         for (uint64_t i = 0; i < pool->set_pages; i++)
@@ -3072,34 +3068,36 @@ static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, const pimattn_i_l
     return PIMATTN_OK;
 }
 
-/* Pages before `end` of another sequence, for one that has none. */
-static pimattn_status pimattn_i_seq_share(pimattn_i_pool *pool, const pimattn_i_layout *lay,
-                                          pimattn_i_seq *seq, const pimattn_i_seq *from,
-                                          uint64_t end)
+/* One more set, which others hold too; there is room. */
+static void pimattn_i_seq_take(pimattn_i_pool *pool, pimattn_i_seq *seq, const uint32_t *pages)
 {
-    pimattn_status status = pimattn_i_table_grow(&pool->allocator, lay, seq, end);
-    if (status != PIMATTN_OK) return status;
-    for (seq->n_pages = pimattn_i_seq_first(lay, seq); seq->n_pages < end; seq->n_pages++) {
-        const uint32_t *pages = pimattn_i_table_at(lay, from, seq->n_pages, 0);
-        memcpy(pimattn_i_table_at(lay, seq, seq->n_pages, 0), pages,
-               (size_t)pool->set_pages * sizeof *pages);
-        pimattn_i_set_share(pool, pages);
-    }
-    return PIMATTN_OK;
+    memcpy(seq->table + seq->n_pages++ * pool->set_pages, pages,
+           (size_t)pool->set_pages * sizeof *pages);
+    pimattn_i_set_share(pool, pages);
+}
+
+/* Pages before `end` of another sequence, for one that has none. */
+static pimattn_status pimattn_i_seq_share(pimattn_i_pool *pool, pimattn_i_seq *seq,
+                                          const pimattn_i_seq *from, uint64_t end)
+{
+    pimattn_status status = pimattn_i_table_grow(pool, seq, end);
+    seq->n_pages = status == PIMATTN_OK ? pimattn_i_seq_first(pool->layout, seq) : seq->n_pages;
+    while (status == PIMATTN_OK && seq->n_pages < end)
+        pimattn_i_seq_take(pool, seq, pimattn_i_table_at(pool->layout, from, seq->n_pages, 0));
+    return status;
 }
 
 /* Lets go of pages begin .. end - 1, the last one first. */
-static void pimattn_i_seq_cut(pimattn_i_pool *pool, const pimattn_i_layout *lay,
-                              const pimattn_i_seq *seq, uint64_t begin, uint64_t end)
+static void pimattn_i_seq_cut(pimattn_i_pool *pool, const pimattn_i_seq *seq, uint64_t begin,
+                              uint64_t end)
 {
     while (end > begin)
-        pimattn_i_set_drop(pool, pimattn_i_table_at(lay, seq, --end, 0));
+        pimattn_i_set_drop(pool, pimattn_i_table_at(pool->layout, seq, --end, 0));
 }
 
-static void pimattn_i_seq_empty(pimattn_i_pool *pool, const pimattn_i_layout *lay,
-                                pimattn_i_seq *seq)
+static void pimattn_i_seq_empty(pimattn_i_pool *pool, pimattn_i_seq *seq)
 {
-    pimattn_i_seq_cut(pool, lay, seq, pimattn_i_seq_first(lay, seq), seq->n_pages);
+    pimattn_i_seq_cut(pool, seq, pimattn_i_seq_first(pool->layout, seq), seq->n_pages);
     pimattn_i_release(&pool->allocator, seq->table,
                       seq->n_pages_most * pool->set_pages * sizeof(uint32_t));
     seq->table = NULL;
@@ -3875,9 +3873,8 @@ static void pimattn_i_lower_v_macs(pimattn_i_writer *w, pimattn_i_loops at)
     if (packed) pimattn_i_end(w, at.set);
 }
 
-/* Reads the sums of a query block: one per query, from entry step * pass on. */
-static void pimattn_i_lower_v_reads(pimattn_i_writer *w, uint32_t block, uint32_t pass,
-                                    uint64_t step, bool if_any)
+/* Reads the sums of a query block: one per query, those of a pass behind those before it. */
+static void pimattn_i_lower_v_reads(pimattn_i_writer *w, uint32_t block, uint32_t pass, bool if_any)
 {
     const pimattn_plan *p = w->plan;
     pimhw_tail any = pimattn_i_tokens(p, true, UINT64_MAX);
@@ -3888,7 +3885,7 @@ static void pimattn_i_lower_v_reads(pimattn_i_writer *w, uint32_t block, uint32_
     uint32_t query = pimattn_i_loop(w, &rounds);
     pimattn_i_operands o = pimattn_i_no_operands();
     pimattn_i_step(o.out.step, query, 1);
-    pimattn_i_step(o.out.step, pass, step);
+    pimattn_i_step(o.out.step, pass, p->v_queries);
     pimattn_i_write(w, PIMHW_RD_MAC, 0, 1, &o);
     pimattn_i_end(w, query);
 }
@@ -3897,13 +3894,10 @@ static void pimattn_i_lower_v_reads(pimattn_i_writer *w, uint32_t block, uint32_
 static void pimattn_i_lower_v_last_reads(pimattn_i_writer *w, uint32_t block)
 {
     const pimattn_plan *p = w->plan;
-    if (p->v_hold) {
-        uint32_t pass = pimattn_i_loop_passes(w);
-        pimattn_i_lower_v_reads(w, block, pass, p->v_queries, true);
-        pimattn_i_end(w, pass);
-    } else if (p->reads_late) {
-        pimattn_i_lower_v_reads(w, block, PIMATTN_I_NO_LOOP, 0, true);
-    }
+    if (!p->v_hold && !p->reads_late) return;
+    uint32_t pass = p->v_hold ? pimattn_i_loop_passes(w) : (uint32_t)PIMATTN_I_NO_LOOP;
+    pimattn_i_lower_v_reads(w, block, pass, true);
+    pimattn_i_end(w, pass);
 }
 
 static void pimattn_i_lower_v(pimattn_i_writer *w)
@@ -3932,7 +3926,7 @@ static void pimattn_i_lower_v(pimattn_i_writer *w)
     pimattn_i_lower_v_macs(w, at);
     pimattn_i_end(w, at.query);
     pimattn_i_end(w, at.run);
-    if (!p->v_hold && !p->reads_late) pimattn_i_lower_v_reads(w, at.block, at.set, 0, false);
+    if (!p->v_hold && !p->reads_late) pimattn_i_lower_v_reads(w, at.block, none, false);
     if (!p->row_reuse_off) pimattn_i_end(w, at.block);
     pimattn_i_end(w, at.set);
     pimattn_i_end(w, at.row);
@@ -5779,7 +5773,7 @@ typedef struct pimattn_i_planner {
     uint32_t layer;           /* whose window holds */
     pimattn_i_lowered plans[PIMATTN_V_CHEAPEST];
     pimhw_request request;
-    size_t max_blocks;
+    uint64_t table_bytes; /* of blocks and order */
     pimhw_block *blocks;
     uint32_t *order;
     uint32_t list_begin[PIMHW_MAX_CHANNELS + 1];
@@ -5796,8 +5790,7 @@ static pimattn_status pimattn_i_made(pimhw_status status)
 static void pimattn_i_planner_free(pimattn_i_planner *p)
 {
     pimhw_device_destroy(p->device);
-    pimattn_i_release(&p->allocator, p->blocks, p->max_blocks * sizeof *p->blocks);
-    pimattn_i_release(&p->allocator, p->order, p->max_blocks * sizeof *p->order);
+    pimattn_i_release(&p->allocator, p->blocks, p->table_bytes);
 }
 
 /* Queries that one token makes in a block. */
@@ -5819,14 +5812,13 @@ static pimattn_status pimattn_i_planner_init(pimattn_i_planner *p, const pimattn
     }
     p->allocator = config->allocator;
     p->config.device.allocator = config->allocator;
-    p->max_blocks = (size_t)pimattn_i_mul(max_spans, config->shape.n_heads);
-    p->blocks = (pimhw_block *)pimattn_i_alloc(&p->allocator,
-                                               pimattn_i_mul(p->max_blocks, sizeof *p->blocks), 64);
-    p->order = (uint32_t *)pimattn_i_alloc(&p->allocator,
-                                           pimattn_i_mul(p->max_blocks, sizeof *p->order), 64);
-    if (!p->blocks || !p->order)
+    uint64_t n_blocks = pimattn_i_mul(max_spans, config->shape.n_heads);
+    p->table_bytes = pimattn_i_mul(n_blocks, sizeof *p->blocks + sizeof *p->order);
+    p->blocks = (pimhw_block *)pimattn_i_alloc(&p->allocator, p->table_bytes, 64);
+    if (!p->blocks)
         return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for the blocks of %u sequences",
                               max_spans, 0);
+    p->order = (uint32_t *)(void *)(p->blocks + n_blocks);
     return pimattn_i_made(pimhw_device_create(&p->device, &p->config.device, why));
 }
 
@@ -6148,6 +6140,7 @@ typedef struct pimattn_i_module {
     uint32_t n_units;              /* that have chunks of their own: 1, or the channels */
     uint32_t chunk_rows, n_chunks; /* of a unit */
     uint32_t n_used;               /* of all units */
+    uint64_t table_bytes;          /* of all tables, of which taken is the first */
     uint32_t *n_free;              /* [n_units] */
     uint64_t *taken;               /* bitmap of chunks, [n_units * n_chunks] */
     uint32_t *next;                /* [n_units * n_chunks] of a list */
@@ -6170,6 +6163,7 @@ struct pimattn_engine {
     pimattn_i_layout layout;
     uint64_t moved_bytes;     /* by compaction */
     pimattn_transfer swapped; /* so far */
+    uint64_t table_bytes;     /* of memo, spans, tokens and seqs together */
     pimattn_i_seq *seqs;      /* [max_seqs] */
     uint64_t *tokens;         /* [max_seqs][n_layers] */
     pimattn_i_memo *memo;     /* [memo_entries] */
@@ -6399,11 +6393,6 @@ static bool pimattn_i_variant_keep(pimattn_engine *e)
     return true;
 }
 
-static uint64_t pimattn_i_spans_count(const pimattn_config *c)
-{
-    return pimattn_i_mul((uint64_t)c->memo_entries + 2, c->max_seqs);
-}
-
 static void *pimattn_i_zeroed(const pimhw_allocator *a, uint64_t n, uint64_t size)
 {
     uint64_t bytes = pimattn_i_mul(n, size);
@@ -6427,15 +6416,9 @@ static void pimattn_i_module_free(pimattn_i_module *m, const pimattn_config *c)
 {
     const pimhw_allocator *a = &c->allocator;
     if (!m) return;
-    uint64_t n = pimattn_i_module_chunks(m);
-    uint64_t lists = (uint64_t)c->max_seqs * c->shape.n_layers * m->n_heads * 2;
     pimhw_units_destroy(m->units);
     pimhw_memory_destroy(m->memory);
-    pimattn_i_release(a, m->n_free, m->n_units * sizeof *m->n_free);
-    pimattn_i_release(a, m->taken, pimattn_i_ceil_div(n, 64) * sizeof *m->taken);
-    pimattn_i_release(a, m->next, n * sizeof *m->next);
-    pimattn_i_release(a, m->lists, lists * sizeof *m->lists);
-    pimattn_i_release(a, m->chunks, c->device.va2pa_entries * sizeof *m->chunks);
+    pimattn_i_release(a, m->taken, m->table_bytes);
     pimattn_i_release(a, m, sizeof *m);
 }
 
@@ -6465,14 +6448,17 @@ static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const p
         return pimattn_i_fail(why, PIMATTN_ERR_CONFIG, "device.n_rows is %u: more than 2^32 chunks",
                               d.n_rows, 0);
     m->n_units = n_units;
-    m->n_free = (uint32_t *)pimattn_i_zeroed(a, n_units, sizeof *m->n_free);
-    m->taken = (uint64_t *)pimattn_i_zeroed(a, pimattn_i_ceil_div(n, 64), sizeof *m->taken);
-    m->next = (uint32_t *)pimattn_i_zeroed(a, n, sizeof *m->next);
-    m->lists = (pimattn_i_list *)pimattn_i_zeroed(a, lists, sizeof *m->lists);
-    m->chunks = (uint32_t *)pimattn_i_zeroed(a, d.va2pa_entries, sizeof *m->chunks);
-    if (!m->n_free || !m->taken || !m->next || !m->lists || !m->chunks)
+    uint64_t words = pimattn_i_ceil_div(n, 64), ids = n + n_units + d.va2pa_entries;
+    m->table_bytes = pimattn_i_add(pimattn_i_mul(lists, sizeof *m->lists),
+                                   words * sizeof *m->taken + ids * sizeof(uint32_t));
+    m->taken = (uint64_t *)pimattn_i_zeroed(a, 1, m->table_bytes);
+    if (!m->taken)
         return pimattn_i_fail(why, PIMATTN_ERR_MEMORY,
                               "no memory for the chunk tables of the device", 0, 0);
+    m->lists = (pimattn_i_list *)(void *)(m->taken + words);
+    m->next = (uint32_t *)(void *)(m->lists + lists);
+    m->n_free = m->next + n;
+    m->chunks = m->n_free + n_units;
     for (uint32_t i = 0; i < n_units; i++)
         m->n_free[i] = m->n_chunks;
     pimhw_status made = pimhw_memory_create(&m->memory, &d, PIMHW_CHUNK_AIM, why);
@@ -6488,17 +6474,14 @@ PIMATTN_API void pimattn_engine_destroy(pimattn_engine *e)
     pimattn_i_module_free(e->module, c);
     pimattn_i_tiered_free(e->tiered, &a);
     for (uint32_t i = 0; e->seqs && i < c->max_seqs; i++)
-        if (e->seqs[i].id) pimattn_i_seq_empty(&e->pool, &e->layout, &e->seqs[i]);
+        if (e->seqs[i].id) pimattn_i_seq_empty(&e->pool, &e->seqs[i]);
     pimattn_i_release(&a, e->pool.refs, e->pool.n_refs * sizeof *e->pool.refs);
     pimattn_i_compact_end(&e->pool, 0);
     pimattn_i_release(&a, e->pool.slabs, e->pool.n_slabs_most * sizeof *e->pool.slabs);
     pimattn_i_release(&a, e->pool.bounds, e->pool.n_slabs_most * sizeof *e->pool.bounds);
     pimattn_i_release(&a, e->pool.store.records,
                       e->pool.store.n_most * (e->pool.store.record_bytes + sizeof(uint32_t)));
-    pimattn_i_release(&a, e->seqs, c->max_seqs * sizeof *e->seqs);
-    pimattn_i_release(&a, e->tokens, (uint64_t)c->max_seqs * c->shape.n_layers * sizeof *e->tokens);
-    pimattn_i_release(&a, e->memo, c->memo_entries * sizeof *e->memo);
-    pimattn_i_release(&a, e->spans, pimattn_i_spans_count(c) * sizeof *e->spans);
+    pimattn_i_release(&a, e->memo, e->table_bytes);
     pimattn_i_release(&a, e->workers, e->scratch_bytes);
     pimattn_i_release(&a, e->variant, pimattn_i_variant_bytes(&c->shape));
     pimattn_i_planner_free(&e->planner);
@@ -6509,6 +6492,7 @@ static void pimattn_i_pool_init(pimattn_engine *e)
 {
     pimattn_i_pool *pool = &e->pool;
     pool->allocator = e->config.allocator;
+    pool->layout = &e->layout;
     pool->page_bytes = e->layout.page_bytes;
     pool->slab_pages = pimattn_i_max(1, PIMATTN_I_SLAB / pool->page_bytes);
     pool->set_pages = (uint64_t)e->layout.n_layers * e->layout.n_kv_heads;
@@ -6549,21 +6533,23 @@ static void pimattn_i_scratch_init(pimattn_engine *e)
 static bool pimattn_i_engine_tables(pimattn_engine *e)
 {
     const pimattn_config *c = &e->config;
-    const pimhw_allocator *a = &c->allocator;
     pimattn_i_layout_init(&e->layout, &c->shape, c->page_tokens);
     e->own.k.token = (size_t)e->layout.k_row_bytes;
     e->own.v.token = (size_t)e->layout.v_row_bytes;
     e->own.k_scale.token = e->own.v_scale.token = sizeof(float);
     e->rows = &e->own;
-    e->seqs = (pimattn_i_seq *)pimattn_i_zeroed(a, c->max_seqs, sizeof *e->seqs);
-    e->tokens = (uint64_t *)pimattn_i_zeroed(a, pimattn_i_mul(c->max_seqs, c->shape.n_layers),
-                                             sizeof *e->tokens);
-    e->memo = (pimattn_i_memo *)pimattn_i_zeroed(a, c->memo_entries, sizeof *e->memo);
-    e->spans = (pimattn_span *)pimattn_i_zeroed(a, pimattn_i_spans_count(c), sizeof *e->spans);
+    uint64_t seqs = c->max_seqs, tokens = seqs * c->shape.n_layers;
+    uint64_t spans = (c->memo_entries + (uint64_t)2) * seqs;
+    e->table_bytes = c->memo_entries * sizeof *e->memo + spans * sizeof *e->spans +
+                     tokens * sizeof *e->tokens + seqs * sizeof *e->seqs;
+    e->memo = (pimattn_i_memo *)pimattn_i_zeroed(&c->allocator, 1, e->table_bytes);
+    if (!e->memo) return false;
+    e->spans = (pimattn_span *)(void *)(e->memo + c->memo_entries);
+    e->tokens = (uint64_t *)(void *)(e->spans + spans);
+    e->seqs = (pimattn_i_seq *)(void *)(e->tokens + tokens);
     pimattn_i_pool_init(e);
     pimattn_i_scratch_init(e);
-    return e->seqs && e->tokens && e->memo && e->spans && e->pool.slabs && e->pool.refs &&
-           e->workers;
+    return e->pool.slabs && e->pool.refs && e->workers;
 }
 
 PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
@@ -6828,7 +6814,7 @@ static pimattn_status pimattn_i_may_hold(pimattn_engine *e, const pimattn_i_seq 
         return pimattn_i_fail(&e->why, PIMATTN_ERR_PAGES,
                               "%u tokens are more than the %u of reserve_tokens", to, most);
     if (e->module || e->tiered) return PIMATTN_OK; /* judged as chunks, or slots, are taken */
-    uint64_t fresh = pimattn_i_seq_fresh(&e->pool, &e->layout, s, from, to);
+    uint64_t fresh = pimattn_i_seq_fresh(&e->pool, s, from, to);
     if (fresh <= free_pages) return PIMATTN_OK;
     pimhw_cause_write(&e->why, "%u tokens need %u more KV pages; %u of %u are free", to, fresh,
                       free_pages, e->pool.n_pages_most);
@@ -6864,7 +6850,7 @@ static pimattn_status pimattn_i_hold(pimattn_engine *e, pimattn_i_seq *s, uint64
 {
     if (e->tiered) return pimattn_i_tiered_hold(e, s, to);
     if (e->module) return pimattn_i_module_hold(e, s, to);
-    pimattn_status status = pimattn_i_seq_hold(&e->pool, &e->layout, s, from, to);
+    pimattn_status status = pimattn_i_seq_hold(&e->pool, s, from, to);
     if (status == PIMATTN_ERR_MEMORY)
         pimhw_cause_write(&e->why, "no memory for KV pages of %u tokens", to);
     return status;
@@ -6911,7 +6897,7 @@ static void pimattn_i_seq_end(pimattn_engine *e, pimattn_i_seq *s)
         pimattn_i_list_cut(e->module, pimattn_i_lists_of(e, s, 0, 0) + i);
     for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++)
         pimattn_i_table_cut(e->tiered, pimattn_i_table_of(e, s, i), 0);
-    pimattn_i_seq_empty(&e->pool, &e->layout, s);
+    pimattn_i_seq_empty(&e->pool, s);
     s->id = 0;
 }
 
@@ -7232,8 +7218,8 @@ PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *e, pimattn_seq *chil
     if (status != PIMATTN_OK) return status;
     uint64_t tokens = from->tokens[0];
     s->begin = from->begin;
-    status = pimattn_i_seq_share(&e->pool, &e->layout, s, from,
-                                 pimattn_i_ceil_div(tokens, e->layout.page_tokens));
+    status =
+        pimattn_i_seq_share(&e->pool, s, from, pimattn_i_ceil_div(tokens, e->layout.page_tokens));
     if (status == PIMATTN_OK) status = pimattn_i_fit(e, s, tokens, tokens);
     pimattn_i_seq_length(e, s, tokens);
     return pimattn_i_seq_made(e, s, status, child);
@@ -7260,8 +7246,8 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *e, pimattn_seq seq, 
     uint64_t gone = pimattn_i_seq_first(&e->layout, s), page = e->layout.page_tokens;
     uint64_t last = pimattn_i_max(end, e->config.reserve_tokens);
     last = pimattn_i_min(pimattn_i_ceil_div(last, page), s->n_pages);
-    pimattn_i_seq_cut(&e->pool, &e->layout, s, pimattn_i_max(last, gone), s->n_pages);
-    pimattn_i_seq_cut(&e->pool, &e->layout, s, gone, pimattn_i_min(first / page, last));
+    pimattn_i_seq_cut(&e->pool, s, pimattn_i_max(last, gone), s->n_pages);
+    pimattn_i_seq_cut(&e->pool, s, gone, pimattn_i_min(first / page, last));
     s->n_pages = pimattn_i_max(last, first / page);
     s->begin = first;
     pimattn_i_seq_length(e, s, end);
@@ -7327,16 +7313,12 @@ PIMATTN_API pimattn_status pimattn_prefix_start(pimattn_engine *e, pimattn_seq *
     const pimattn_i_store *st = &e->pool.store;
     uint64_t known = 0, n = pimattn_i_min(n_tokens / e->layout.page_tokens, st->n);
     pimattn_i_entry like = pimattn_i_chain_of(e, salt);
-    status = pimattn_i_table_grow(&e->pool.allocator, &e->layout, s, n);
+    status = pimattn_i_table_grow(&e->pool, s, n);
     for (uint64_t i = 0; i < n && status == PIMATTN_OK; i++, tokens += like.page_tokens) {
         uint32_t at = pimattn_i_store_find(st, &like, tokens);
         if (!at) break;
-        pimattn_i_entry *entry = pimattn_i_entry_at(st, at);
-        memcpy(pimattn_i_table_at(&e->layout, s, i, 0), pimattn_i_entry_pages(entry),
-               (size_t)e->pool.set_pages * sizeof(uint32_t));
-        pimattn_i_set_share(&e->pool, pimattn_i_entry_pages(entry));
-        like.parent = entry->serial;
-        s->n_pages++;
+        pimattn_i_seq_take(&e->pool, s, pimattn_i_entry_pages(pimattn_i_entry_at(st, at)));
+        like.parent = pimattn_i_entry_at(st, at)->serial;
     }
     if (status == PIMATTN_OK) {
         known = s->n_pages * e->layout.page_tokens;
@@ -7517,8 +7499,8 @@ static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
     s->begin = begin;
     s->n_pages = pimattn_i_seq_first(&e->layout, s);
     if (has > begin)
-        status = pimattn_i_seq_share(&e->pool, &e->layout, s, from,
-                                     pimattn_i_ceil_div(has, e->layout.page_tokens));
+        status =
+            pimattn_i_seq_share(&e->pool, s, from, pimattn_i_ceil_div(has, e->layout.page_tokens));
     if (status == PIMATTN_OK) status = pimattn_i_fit(e, s, pimattn_i_max(has, begin), tokens);
     pimattn_i_seq_length(e, s, tokens);
     return status;
@@ -7677,7 +7659,7 @@ PIMATTN_API pimattn_status pimattn_seq_swap_out(pimattn_engine *e, pimattn_seq s
     pimattn_status status = pimattn_i_save(e, &seq, 1, &stream, &need, &hash);
     if (status != PIMATTN_OK) return status;
     pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
-    pimattn_i_seq_empty(&e->pool, &e->layout, s);
+    pimattn_i_seq_empty(&e->pool, s);
     s->swapped = hash;
     pimattn_i_charge(e, s->tokens[0] - s->begin, transfer);
     return PIMATTN_OK;
@@ -7708,7 +7690,7 @@ PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *e, pimattn_seq se
         pimattn_i_charge(e, tokens - begin, transfer);
         return PIMATTN_OK;
     }
-    pimattn_i_seq_empty(&e->pool, &e->layout, s);
+    pimattn_i_seq_empty(&e->pool, s);
     s->begin = begin;
     pimattn_i_seq_length(e, s, tokens);
     return status;
