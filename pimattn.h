@@ -2432,7 +2432,6 @@ PIMATTN_API void pimattn_partial_clear(pimattn_partial *partial)
         partial->o[j] = 0.0f;
 }
 
-/* Merges two of the same dim, with all o. */
 static void pimattn_i_merge(const pimattn_i_kernel *kernel, pimattn_partial *dst,
                             const pimattn_partial *src)
 {
@@ -2605,12 +2604,23 @@ typedef struct pimattn_i_store {
     uint32_t vacant, oldest, newest;
 } pimattn_i_store;
 
+/* How rows lie in a page: runs of K rows, their scales if int8, V rows and theirs. */
+typedef struct pimattn_i_layout {
+    uint32_t page_tokens, run_tokens;
+    uint32_t n_layers, n_kv_heads;
+    uint64_t k_row_bytes, v_row_bytes;
+    uint64_t run_bytes;
+    uint64_t k_scale_offset, v_offset, v_scale_offset; /* in a run */
+    uint64_t page_bytes;
+} pimattn_i_layout;
+
 /*
  * Pages by number. A free page holds the number of the next free one. The pages of all layers and
  * KV heads for the same tokens are a set: they are taken, shared and let go together.
  */
 typedef struct pimattn_i_pool {
     pimhw_allocator allocator;
+    const pimattn_i_layout *layout;
     unsigned char **slabs; /* [n_slabs_most] */
     uint64_t page_bytes;
     uint64_t slab_pages; /* of every slab but the last possible one */
@@ -2677,26 +2687,20 @@ static bool pimattn_i_slab_add(pimattn_i_pool *pool)
     const pimhw_allocator *a = &pool->allocator;
     uint64_t pages = (pool->n_slabs + 1) * pool->slab_pages, n = pool->n_refs;
     if (pool->n_slabs == pool->n_slabs_most) return false;
-    uint64_t bytes = pimattn_i_slab_bytes(pool, pool->n_slabs), most = n;
-    unsigned char *slab = (unsigned char *)pimattn_i_alloc(a, bytes, PIMATTN_I_SLAB);
-    pimattn_i_ref *refs = pool->refs;
     if (pages > n) {
-        most = pimattn_i_max(pages, 2 * n);
-        refs = (pimattn_i_ref *)pimattn_i_alloc(a, most * sizeof *refs, sizeof *refs);
+        uint64_t most = pimattn_i_max(pages, 2 * n), size = sizeof *pool->refs;
+        pimattn_i_ref *refs = (pimattn_i_ref *)pimattn_i_alloc(a, most * size, (size_t)size);
+        if (!refs) return false;
+        if (n) memcpy(refs, pool->refs, (size_t)(n * size));
+        pimattn_i_release(a, pool->refs, n * size);
+        pool->refs = refs;
+        pool->n_refs = most;
     }
-    if (!slab || !refs) {
-        pimattn_i_release(a, slab, bytes);
-        if (refs != pool->refs) pimattn_i_release(a, refs, most * sizeof *refs);
-        return false;
-    }
-    if (n && refs != pool->refs) {
-        memcpy(refs, pool->refs, (size_t)(n * sizeof *refs));
-        pimattn_i_release(a, pool->refs, n * sizeof *refs);
-    }
+    uint64_t bytes = pimattn_i_slab_bytes(pool, pool->n_slabs);
+    unsigned char *slab = (unsigned char *)pimattn_i_alloc(a, bytes, PIMATTN_I_SLAB);
+    if (!slab) return false;
     pimattn_i_advise(slab, bytes);
     pool->slabs[pool->n_slabs++] = slab;
-    pool->refs = refs;
-    pool->n_refs = most;
     return true;
 }
 
@@ -2781,7 +2785,6 @@ static void pimattn_i_entry_idle(pimattn_i_store *st, uint32_t entry, bool idle)
     st->n_idle = idle ? st->n_idle + 1 : st->n_idle - 1;
 }
 
-/* Room for n entries in all. */
 static pimattn_status pimattn_i_store_grow(pimattn_i_pool *pool, uint64_t n)
 {
     pimattn_i_store *st = &pool->store, old = *st;
@@ -2885,7 +2888,6 @@ static pimattn_status pimattn_i_pool_prepare(pimattn_i_pool *pool, uint64_t n)
     }
 }
 
-/* Pages that sequences hold. */
 static uint64_t pimattn_i_pool_held(const pimattn_i_pool *pool)
 {
     return pool->n_used - pool->store.n_idle * pool->set_pages;
@@ -2962,16 +2964,6 @@ typedef struct pimattn_i_seq {
     uint64_t arrival; /* while states are restored: its number among them, plus 1 */
 } pimattn_i_seq;
 
-/* How rows lie in a page: runs of K rows, their scales if int8, V rows and theirs. */
-typedef struct pimattn_i_layout {
-    uint32_t page_tokens, run_tokens;
-    uint32_t n_layers, n_kv_heads;
-    uint64_t k_row_bytes, v_row_bytes;
-    uint64_t run_bytes;
-    uint64_t k_scale_offset, v_offset, v_scale_offset; /* in a run */
-    uint64_t page_bytes;
-} pimattn_i_layout;
-
 static void pimattn_i_layout_init(pimattn_i_layout *to, const pimattn_shape *s,
                                   uint32_t page_tokens)
 {
@@ -3012,18 +3004,16 @@ static unsigned char *pimattn_i_run(const pimattn_i_pool *pool, const pimattn_i_
     return pimattn_i_page(pool, page) + in_page / lay->run_tokens * lay->run_bytes;
 }
 
-/* Room in the table for n pages. */
-static pimattn_status pimattn_i_table_grow(const pimhw_allocator *a, const pimattn_i_layout *lay,
-                                           pimattn_i_seq *seq, uint64_t n)
+static pimattn_status pimattn_i_table_grow(const pimattn_i_pool *pool, pimattn_i_seq *seq,
+                                           uint64_t n)
 {
-    uint64_t page_ids = (uint64_t)lay->n_layers * lay->n_kv_heads;
+    const uint64_t set_bytes = pool->set_pages * sizeof(uint32_t);
     if (n <= seq->n_pages_most) return PIMATTN_OK;
-    uint64_t most = pimattn_i_max(n, 2 * seq->n_pages_most);
-    uint64_t bytes = pimattn_i_mul(most, page_ids * sizeof(uint32_t));
-    uint32_t *table = (uint32_t *)pimattn_i_alloc(a, bytes, 64);
+    uint64_t most = pimattn_i_max(n, 2 * seq->n_pages_most), bytes = pimattn_i_mul(most, set_bytes);
+    uint32_t *table = (uint32_t *)pimattn_i_alloc(&pool->allocator, bytes, 64);
     if (!table) return PIMATTN_ERR_MEMORY;
-    if (seq->table) memcpy(table, seq->table, (size_t)(seq->n_pages * page_ids * sizeof(uint32_t)));
-    pimattn_i_release(a, seq->table, seq->n_pages_most * page_ids * sizeof(uint32_t));
+    if (seq->table) memcpy(table, seq->table, (size_t)(seq->n_pages * set_bytes));
+    pimattn_i_release(&pool->allocator, seq->table, seq->n_pages_most * set_bytes);
     seq->table = table;
     seq->n_pages_most = most;
     return PIMATTN_OK;
@@ -3035,28 +3025,23 @@ static uint64_t pimattn_i_seq_first(const pimattn_i_layout *lay, const pimattn_i
     return seq->begin / lay->page_tokens;
 }
 
-/* Whether others refer to a set, so that it must not be written. */
-static bool pimattn_i_set_shared(const pimattn_i_pool *pool, const pimattn_i_layout *lay,
-                                 const pimattn_i_seq *seq, uint64_t page)
-{
-    return pool->refs[*pimattn_i_table_at(lay, seq, page, 0)].count > 1;
-}
-
 /* Pages to take before tokens from .. to - 1 are written: new ones, and for shared ones. */
-static uint64_t pimattn_i_seq_fresh(const pimattn_i_pool *pool, const pimattn_i_layout *lay,
-                                    const pimattn_i_seq *seq, uint64_t from, uint64_t to)
+static uint64_t pimattn_i_seq_fresh(const pimattn_i_pool *pool, const pimattn_i_seq *seq,
+                                    uint64_t from, uint64_t to)
 {
+    const pimattn_i_layout *lay = pool->layout;
     uint64_t need = pimattn_i_ceil_div(to, lay->page_tokens);
     uint64_t sets = need > seq->n_pages ? need - seq->n_pages : 0;
     for (uint64_t i = from / lay->page_tokens; from < to && i < need && i < seq->n_pages; i++)
-        sets += pimattn_i_set_shared(pool, lay, seq, i);
+        sets += pool->refs[*pimattn_i_table_at(lay, seq, i, 0)].count > 1;
     return pimattn_i_mul(sets, pool->set_pages);
 }
 
 /* A set of its own in place of a shared one, with its first tokens. */
-static void pimattn_i_seq_own(pimattn_i_pool *pool, const pimattn_i_layout *lay, pimattn_i_seq *seq,
-                              uint64_t page, uint64_t tokens)
+static void pimattn_i_seq_own(pimattn_i_pool *pool, pimattn_i_seq *seq, uint64_t page,
+                              uint64_t tokens)
 {
+    const pimattn_i_layout *lay = pool->layout;
     uint32_t *pages = pimattn_i_table_at(lay, seq, page, 0), first = pages[0];
     uint64_t bytes = pimattn_i_ceil_div(tokens, lay->run_tokens) * lay->run_bytes;
     for (uint64_t i = 0; i < pool->set_pages; i++) {
@@ -3070,18 +3055,19 @@ static void pimattn_i_seq_own(pimattn_i_pool *pool, const pimattn_i_layout *lay,
 }
 
 /* Makes tokens from .. to - 1 of all layers the sequence's own, or nothing; the pool allows it. */
-static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, const pimattn_i_layout *lay,
-                                         pimattn_i_seq *seq, uint64_t from, uint64_t to)
+static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, pimattn_i_seq *seq, uint64_t from,
+                                         uint64_t to)
 {
+    const pimattn_i_layout *lay = pool->layout;
     uint64_t need = pimattn_i_ceil_div(to, lay->page_tokens);
-    uint64_t fresh = pimattn_i_seq_fresh(pool, lay, seq, from, to);
+    uint64_t fresh = pimattn_i_seq_fresh(pool, seq, from, to);
     if (fresh == 0) return PIMATTN_OK;
-    pimattn_status status = pimattn_i_table_grow(&pool->allocator, lay, seq, need);
+    pimattn_status status = pimattn_i_table_grow(pool, seq, need);
     if (status == PIMATTN_OK) status = pimattn_i_pool_prepare(pool, fresh);
     if (status != PIMATTN_OK) return status;
     for (uint64_t i = from / lay->page_tokens; from < to && i < need && i < seq->n_pages; i++)
-        if (pimattn_i_set_shared(pool, lay, seq, i))
-            pimattn_i_seq_own(pool, lay, seq, i,
+        if (pool->refs[*pimattn_i_table_at(lay, seq, i, 0)].count > 1)
+            pimattn_i_seq_own(pool, seq, i,
                               from > i * lay->page_tokens ? from % lay->page_tokens : 0);
     for (; seq->n_pages < need; seq->n_pages++)
         for (uint64_t i = 0; i < pool->set_pages; i++)
@@ -3089,35 +3075,36 @@ static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, const pimattn_i_l
     return PIMATTN_OK;
 }
 
-/* Pages before `end` of another sequence, for one that has none. */
-static pimattn_status pimattn_i_seq_share(pimattn_i_pool *pool, const pimattn_i_layout *lay,
-                                          pimattn_i_seq *seq, const pimattn_i_seq *from,
-                                          uint64_t end)
+/* One more set, which others hold too; there is room. */
+static void pimattn_i_seq_take(pimattn_i_pool *pool, pimattn_i_seq *seq, const uint32_t *pages)
 {
-    pimattn_status status = pimattn_i_table_grow(&pool->allocator, lay, seq, end);
-    if (status != PIMATTN_OK) return status;
-    for (seq->n_pages = pimattn_i_seq_first(lay, seq); seq->n_pages < end; seq->n_pages++) {
-        const uint32_t *pages = pimattn_i_table_at(lay, from, seq->n_pages, 0);
-        memcpy(pimattn_i_table_at(lay, seq, seq->n_pages, 0), pages,
-               (size_t)pool->set_pages * sizeof *pages);
-        pimattn_i_set_share(pool, pages);
-    }
-    return PIMATTN_OK;
+    memcpy(seq->table + seq->n_pages++ * pool->set_pages, pages,
+           (size_t)pool->set_pages * sizeof *pages);
+    pimattn_i_set_share(pool, pages);
+}
+
+/* Pages before `end` of another sequence, for one that has none. */
+static pimattn_status pimattn_i_seq_share(pimattn_i_pool *pool, pimattn_i_seq *seq,
+                                          const pimattn_i_seq *from, uint64_t end)
+{
+    pimattn_status status = pimattn_i_table_grow(pool, seq, end);
+    seq->n_pages = status == PIMATTN_OK ? pimattn_i_seq_first(pool->layout, seq) : seq->n_pages;
+    while (status == PIMATTN_OK && seq->n_pages < end)
+        pimattn_i_seq_take(pool, seq, pimattn_i_table_at(pool->layout, from, seq->n_pages, 0));
+    return status;
 }
 
 /* Lets go of pages begin .. end - 1, the last one first. */
-static void pimattn_i_seq_cut(pimattn_i_pool *pool, const pimattn_i_layout *lay,
-                              const pimattn_i_seq *seq, uint64_t begin, uint64_t end)
+static void pimattn_i_seq_cut(pimattn_i_pool *pool, const pimattn_i_seq *seq, uint64_t begin,
+                              uint64_t end)
 {
     while (end > begin)
-        pimattn_i_set_drop(pool, pimattn_i_table_at(lay, seq, --end, 0));
+        pimattn_i_set_drop(pool, pimattn_i_table_at(pool->layout, seq, --end, 0));
 }
 
-/* Lets go of all pages and the table. */
-static void pimattn_i_seq_empty(pimattn_i_pool *pool, const pimattn_i_layout *lay,
-                                pimattn_i_seq *seq)
+static void pimattn_i_seq_empty(pimattn_i_pool *pool, pimattn_i_seq *seq)
 {
-    pimattn_i_seq_cut(pool, lay, seq, pimattn_i_seq_first(lay, seq), seq->n_pages);
+    pimattn_i_seq_cut(pool, seq, pimattn_i_seq_first(pool->layout, seq), seq->n_pages);
     pimattn_i_release(&pool->allocator, seq->table,
                       seq->n_pages_most * pool->set_pages * sizeof(uint32_t));
     seq->table = NULL;
@@ -3128,6 +3115,32 @@ static void pimattn_i_seq_empty(pimattn_i_pool *pool, const pimattn_i_layout *la
  * [A15] PARTITION: which channel and bank holds which tokens.
  *       Knows shapes and geometry; nothing of programs.
  * ========================================================================== */
+
+/* Writes a cause, which has at most two numbers; returns the status. */
+static pimattn_status pimattn_i_fail(pimhw_cause *why, pimattn_status status, const char *text,
+                                     uint64_t a, uint64_t b)
+{
+    pimhw_cause_write(why, text, a, b);
+    return status;
+}
+
+/* A number of a configuration, and what it may be. */
+typedef struct pimattn_i_number {
+    const char *field;
+    uint64_t is, least, most;
+} pimattn_i_number;
+
+static pimattn_status pimattn_i_numbers_check(const pimattn_i_number *number, size_t n,
+                                              pimhw_cause *why)
+{
+    for (size_t i = 0; i < n; i++, number++) {
+        if (number->is >= number->least && number->is <= number->most) continue;
+        pimhw_cause_write(why, "%s is %u, not %u to %u", number->field, number->is, number->least,
+                          number->most);
+        return PIMATTN_ERR_CONFIG;
+    }
+    return PIMATTN_OK;
+}
 
 static pimattn_status pimattn_i_shape_fault(pimhw_cause *why, const char *field, uint64_t is,
                                             const char *must)
@@ -3164,20 +3177,16 @@ static pimattn_status pimattn_i_variant_check(const pimattn_shape *s, pimhw_caus
 /* Judges a shape and fills what 0 stands for. */
 static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
 {
-    if (s->n_layers < 1 || s->n_layers > 65536)
-        return pimattn_i_shape_fault(why, "shape.n_layers", s->n_layers, "1 to 65536");
-    if (s->n_kv_heads < 1 || s->n_kv_heads > 65536)
-        return pimattn_i_shape_fault(why, "shape.n_kv_heads", s->n_kv_heads, "1 to 65536");
-    if (s->n_heads < 1 || s->n_heads > 65536 || s->n_heads % s->n_kv_heads != 0) {
-        pimhw_cause_write(why,
-                          "shape.n_heads is %u, not 1 to 65536 and a multiple of n_kv_heads %u",
-                          (uint64_t)s->n_heads, (uint64_t)s->n_kv_heads);
-        return PIMATTN_ERR_CONFIG;
-    }
-    if (s->head_dim < 1 || s->head_dim > 65536)
-        return pimattn_i_shape_fault(why, "shape.head_dim", s->head_dim, "1 to 65536");
-    if (s->head_dim_v > 65536)
-        return pimattn_i_shape_fault(why, "shape.head_dim_v", s->head_dim_v, "0 to 65536");
+    const pimattn_i_number numbers[4] = {{"shape.n_layers", s->n_layers, 1, 65536},
+                                         {"shape.n_kv_heads", s->n_kv_heads, 1, 65536},
+                                         {"shape.head_dim", s->head_dim, 1, 65536},
+                                         {"shape.head_dim_v", s->head_dim_v, 0, 65536}};
+    pimattn_status status = pimattn_i_numbers_check(numbers, 4, why);
+    if (status != PIMATTN_OK) return status;
+    if (s->n_heads < 1 || s->n_heads > 65536 || s->n_heads % s->n_kv_heads != 0)
+        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
+                              "shape.n_heads is %u, not 1 to 65536 and a multiple of n_kv_heads %u",
+                              s->n_heads, s->n_kv_heads);
     const char *types = "0 (f32), 1 (f16), 2 (bf16) or 3 (int8)";
     if (s->k_type >= PIMATTN_N_TYPE)
         return pimattn_i_shape_fault(why, "shape.k_type", s->k_type, types);
@@ -3189,7 +3198,7 @@ static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
                                      "at most head_dim, as v_in_k asks");
     if (s->v_in_k && s->v_type != s->k_type)
         return pimattn_i_shape_fault(why, "shape.v_type", s->v_type, "k_type, as v_in_k asks");
-    pimattn_status status = pimattn_i_variant_check(s, why);
+    status = pimattn_i_variant_check(s, why);
     if (s->scale == 0.0f) s->scale = (float)(1.0 / sqrt((double)s->head_dim));
     return status;
 }
@@ -3337,17 +3346,16 @@ PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_s
     return PIMATTN_OK;
 }
 
-/* Whether every query head is a block of its own. */
-static bool pimattn_i_by_query_head(const pimattn_plan *p)
+/* Tokens of a slot: one in every bank. */
+static uint64_t pimattn_i_k_lanes(const pimattn_plan *p)
 {
-    return p->partition == PIMATTN_HFP && p->hfp_unit == PIMATTN_BY_QUERY_HEAD;
+    return (uint64_t)pimhw_config_banks(&p->device) * p->unit_channels;
 }
 
 /* Rows of the busiest bank that K or V of so many tokens take. */
 static uint64_t pimattn_i_k_rows(const pimattn_plan *p, uint64_t tokens)
 {
-    uint64_t lanes = (uint64_t)pimhw_config_banks(&p->device) * p->unit_channels;
-    uint64_t slots = pimattn_i_ceil_div(tokens, lanes);
+    uint64_t slots = pimattn_i_ceil_div(tokens, pimattn_i_k_lanes(p));
     return pimattn_i_ceil_div(slots, pimattn_i_max(1, p->k_row_tokens)) * p->k_token_rows;
 }
 
@@ -3405,7 +3413,7 @@ typedef struct pimattn_i_place {
 static pimattn_i_place pimattn_i_place_k(const pimattn_plan *p, uint64_t token, uint32_t column)
 {
     uint32_t banks = pimhw_config_banks(&p->device), columns = pimhw_config_columns(&p->device);
-    uint64_t lanes = (uint64_t)banks * p->unit_channels, slot = token / lanes;
+    uint64_t lanes = pimattn_i_k_lanes(p), slot = token / lanes;
     uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens);
     pimattn_i_place at;
     at.channel = (uint32_t)(token % lanes / banks);
@@ -3499,7 +3507,14 @@ static void pimattn_i_limit(pimattn_i_writer *w, pimhw_operand *o, const pimhw_t
     o->tail[at] = pimhw_program_tail(w->program, tail);
 }
 
-/* Opens a loop; returns its level. */
+/* The same by a tail with a step. */
+static void pimattn_i_limit_step(pimattn_i_writer *w, pimhw_operand *o, pimhw_tail tail,
+                                 uint32_t level, uint64_t step)
+{
+    pimattn_i_step(tail.step, level, step);
+    pimattn_i_limit(w, o, &tail);
+}
+
 static uint32_t pimattn_i_loop(pimattn_i_writer *w, const pimhw_operand *rounds)
 {
     pimhw_program_loop(w->program, pimhw_program_operand(w->program, rounds), w->mask);
@@ -3525,21 +3540,25 @@ static uint32_t pimattn_i_loop_tail(pimattn_i_writer *w, uint64_t most, const pi
 static uint32_t pimattn_i_loop_times(pimattn_i_writer *w, uint64_t times)
 {
     pimhw_operand rounds = pimattn_i_operand(times);
-    if (times == 1) return PIMATTN_I_NO_LOOP;
-    return pimattn_i_loop(w, &rounds);
+    return times == 1 ? (uint32_t)PIMATTN_I_NO_LOOP : pimattn_i_loop(w, &rounds);
+}
+
+static pimhw_tail pimattn_i_queries(uint64_t unit)
+{
+    return pimattn_i_tail(PIMATTN_I_QUERIES, 0, unit, 1);
 }
 
 /* Loops over query blocks, and over the queries of the block. */
 static uint32_t pimattn_i_loop_blocks(pimattn_i_writer *w, uint32_t queries)
 {
-    pimhw_tail t = pimattn_i_tail(PIMATTN_I_QUERIES, 0, queries, 1);
+    pimhw_tail t = pimattn_i_queries(queries);
     if (w->plan->n_queries <= queries) return PIMATTN_I_NO_LOOP;
     return pimattn_i_loop_tail(w, UINT64_MAX, &t);
 }
 
 static uint32_t pimattn_i_loop_queries(pimattn_i_writer *w, uint32_t block_level, uint32_t queries)
 {
-    pimhw_tail t = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, 1);
+    pimhw_tail t = pimattn_i_queries(1);
     pimattn_i_step(t.step, block_level, queries);
     return pimattn_i_loop_tail(w, queries, &t);
 }
@@ -3556,23 +3575,16 @@ static void pimattn_i_write(pimattn_i_writer *w, pimhw_kind kind, uint32_t flags
     const pimhw_operand zero = pimattn_i_operand(0);
     const pimhw_operand *from[7] = {&o->op_size, &o->row, &o->column, &o->tile,
                                     &o->out,     &o->gpr, &o->aux};
-    uint8_t name[7];
-    for (int i = 0; i < 7; i++)
-        name[i] = memcmp(from[i], &zero, sizeof zero) == 0
-                      ? (uint8_t)0
-                      : pimhw_program_operand(w->program, from[i]);
+    uint8_t *to[7] = {&item.op_size, &item.row, &item.column, &item.tile,
+                      &item.out,     &item.gpr, &item.aux};
     memset(&item, 0, sizeof item);
+    for (int i = 0; i < 7; i++)
+        if (memcmp(from[i], &zero, sizeof zero) != 0)
+            *to[i] = pimhw_program_operand(w->program, from[i]);
     item.mask = w->mask;
     item.kind = (uint8_t)kind;
     item.flags = (uint8_t)flags;
     item.space = (uint8_t)space;
-    item.op_size = name[0];
-    item.row = name[1];
-    item.column = name[2];
-    item.tile = name[3];
-    item.out = name[4];
-    item.gpr = name[5];
-    item.aux = name[6];
     pimhw_program_item(w->program, &item);
 }
 
@@ -3583,27 +3595,49 @@ static pimattn_i_operands pimattn_i_no_operands(void)
     return o;
 }
 
-/* 1 in round 0 of the loop at level, then 0. */
-static pimhw_tail pimattn_i_first_round(uint32_t level, uint64_t mul)
+/*
+ * Levels of the loops around an instruction: rows; query blocks; of K slots in runs and queries in
+ * sets, of V strips (run), passes (set) and queries.
+ */
+typedef struct pimattn_i_loops {
+    uint32_t row, block, run, slot, set, query;
+} pimattn_i_loops;
+
+static pimattn_i_loops pimattn_i_no_loops(void)
 {
-    pimhw_tail t = pimattn_i_tail(0, 1, 1, mul);
-    pimattn_i_step(t.step, level, 1);
-    return t;
+    const uint32_t none = PIMATTN_I_NO_LOOP;
+    pimattn_i_loops at = {none, none, none, none, none, none};
+    return at;
+}
+
+/* What a round of each loop adds to an operand, or takes from a tail. */
+static void pimattn_i_steps(uint64_t *step, const pimattn_i_loops *at, uint64_t row, uint64_t block,
+                            uint64_t run, uint64_t slot, uint64_t set, uint64_t query)
+{
+    pimattn_i_step(step, at->row, row);
+    pimattn_i_step(step, at->block, block);
+    pimattn_i_step(step, at->run, run);
+    pimattn_i_step(step, at->slot, slot);
+    pimattn_i_step(step, at->set, set);
+    pimattn_i_step(step, at->query, query);
 }
 
 /* Loops over rows and query blocks, outermost first: row-reuse keeps the row open. */
 static void pimattn_i_loop_rows_blocks(pimattn_i_writer *w, const pimhw_tail *rows,
-                                       uint32_t queries, uint32_t *row, uint32_t *block)
+                                       uint32_t queries, pimattn_i_loops *at)
 {
-    if (w->plan->row_reuse_off) *block = pimattn_i_loop_blocks(w, queries);
-    *row = pimattn_i_loop_tail(w, UINT64_MAX, rows);
-    if (!w->plan->row_reuse_off) *block = pimattn_i_loop_blocks(w, queries);
+    if (w->plan->row_reuse_off) at->block = pimattn_i_loop_blocks(w, queries);
+    at->row = pimattn_i_loop_tail(w, UINT64_MAX, rows);
+    if (!w->plan->row_reuse_off) at->block = pimattn_i_loop_blocks(w, queries);
 }
 
-static void pimattn_i_end_rows_blocks(pimattn_i_writer *w, uint32_t row, uint32_t block)
+/* Ends all loops of the K phase. */
+static void pimattn_i_end_k(pimattn_i_writer *w, const pimattn_i_loops *at)
 {
-    pimattn_i_end(w, w->plan->row_reuse_off ? row : block);
-    pimattn_i_end(w, w->plan->row_reuse_off ? block : row);
+    pimattn_i_end(w, at->slot);
+    pimattn_i_end(w, at->run);
+    pimattn_i_end(w, w->plan->row_reuse_off ? at->row : at->block);
+    pimattn_i_end(w, w->plan->row_reuse_off ? at->block : at->row);
 }
 
 /*
@@ -3629,48 +3663,34 @@ static void pimattn_i_begin_sum(pimattn_i_writer *w, uint32_t space, const pimhw
     pimattn_i_write(w, PIMHW_WR_BIAS, 0, space, &o);
 }
 
-/* Levels of the loops around one score: slots in runs, the queries of a block in sets. */
-typedef struct pimattn_i_k_loops {
-    uint32_t row, block, run, slot, set, query;
-} pimattn_i_k_loops;
-
 /* Slots of a bank's row that hold a token of this channel. */
-static void pimattn_i_loop_slots(pimattn_i_writer *w, pimattn_i_k_loops *at)
+static void pimattn_i_loop_slots(pimattn_i_writer *w, pimattn_i_loops *at)
 {
     const pimattn_plan *p = w->plan;
-    uint64_t lanes = (uint64_t)pimhw_config_banks(&p->device) * p->unit_channels;
-    uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens), run = p->k_out_slots;
+    uint64_t lanes = pimattn_i_k_lanes(p), run = p->k_out_slots;
+    uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens);
     pimhw_tail runs = pimattn_i_tokens(p, false, lanes * run);
+    pimhw_tail slots = pimattn_i_tokens(p, false, lanes);
     pimattn_i_step(runs.step, at->row, row_tokens * lanes);
-    at->run = at->slot = PIMATTN_I_NO_LOOP;
     if (run < row_tokens)
         at->run = pimattn_i_loop_tail(w, pimattn_i_ceil_div(row_tokens, run), &runs);
     if (run == 1) return;
     pimhw_operand rounds = pimattn_i_operand(run);
-    pimhw_tail slots = pimattn_i_tokens(p, false, lanes);
-    pimattn_i_step(slots.step, at->row, row_tokens * lanes);
-    pimattn_i_step(slots.step, at->run, run * lanes);
+    pimattn_i_steps(slots.step, at, row_tokens * lanes, 0, run * lanes, 0, 0, 0);
     pimattn_i_limit(w, &rounds, &slots);
-    if (row_tokens % run != 0) {
-        pimhw_tail of_row = pimattn_i_tail(0, row_tokens, 1, 1);
-        pimattn_i_step(of_row.step, at->run, run);
-        pimattn_i_limit(w, &rounds, &of_row);
-    }
+    if (row_tokens % run != 0)
+        pimattn_i_limit_step(w, &rounds, pimattn_i_tail(0, row_tokens, 1, 1), at->run, run);
     at->slot = pimattn_i_loop(w, &rounds);
 }
 
 /* Loops over the queries of a block, in sets that find an output entry each. */
-static void pimattn_i_loop_sets(pimattn_i_writer *w, pimattn_i_k_loops *at)
+static void pimattn_i_loop_sets(pimattn_i_writer *w, pimattn_i_loops *at)
 {
-    const pimattn_plan *p = w->plan;
-    uint32_t all = p->k_queries, set = p->reads_late ? p->k_out_queries : all;
-    pimhw_tail sets = pimattn_i_tail(PIMATTN_I_QUERIES, 0, set, 1);
+    uint32_t all = w->plan->k_queries, set = w->plan->reads_late ? w->plan->k_out_queries : all;
+    pimhw_tail sets = pimattn_i_queries(set), queries = pimattn_i_queries(1);
     pimattn_i_step(sets.step, at->block, all);
-    at->set = PIMATTN_I_NO_LOOP;
     if (set < all) at->set = pimattn_i_loop_tail(w, pimattn_i_ceil_div(all, set), &sets);
-    pimhw_tail queries = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, 1);
-    pimattn_i_step(queries.step, at->block, all);
-    pimattn_i_step(queries.step, at->set, set);
+    pimattn_i_steps(queries.step, at, 0, all, 0, 0, set, 0);
     at->query = pimattn_i_loop_tail(w, set, &queries);
 }
 
@@ -3678,27 +3698,20 @@ static void pimattn_i_loop_sets(pimattn_i_writer *w, pimattn_i_k_loops *at)
  * The queries of a block, or where inputs are late the one query of these loops, before its first
  * token; where they stay for all rows, only in the first.
  */
-static void pimattn_i_lower_k_input(pimattn_i_writer *w, const pimattn_i_k_loops *at)
+static void pimattn_i_lower_k_input(pimattn_i_writer *w, const pimattn_i_loops *at)
 {
     const pimattn_plan *p = w->plan;
     uint64_t block = (uint64_t)p->k_queries * p->k_columns;
+    uint64_t size = p->inputs_late ? p->k_columns : block, set = p->k_out_queries * size;
     pimattn_i_operands o = pimattn_i_no_operands();
-    uint64_t size = p->inputs_late ? p->k_columns : block;
     pimhw_tail once = pimattn_i_tail(0, 1, 1, size);
     o.op_size = pimattn_i_operand(size);
-    if (p->k_resident) pimattn_i_step(once.step, at->row, 1);
-    pimattn_i_step(o.gpr.step, at->block, block);
-    if (p->inputs_late) {
-        pimattn_i_step(once.step, at->run, 1);
-        pimattn_i_step(once.step, at->slot, 1);
-        pimattn_i_step(o.tile.step, at->set, (uint64_t)p->k_out_queries * p->k_columns);
-        pimattn_i_step(o.tile.step, at->query, p->k_columns);
-        pimattn_i_step(o.gpr.step, at->set, (uint64_t)p->k_out_queries * p->k_columns);
-        pimattn_i_step(o.gpr.step, at->query, p->k_columns);
-    } else {
+    pimattn_i_steps(once.step, at, p->k_resident, 0, 1, 1, 0, 0);
+    pimattn_i_steps(o.tile.step, at, 0, 0, 0, 0, set, size);
+    pimattn_i_steps(o.gpr.step, at, 0, block, 0, 0, set, size);
+    if (!p->inputs_late) {
         pimhw_tail left = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, p->k_columns);
-        pimattn_i_step(left.step, at->block, p->k_queries);
-        pimattn_i_limit(w, &o.op_size, &left);
+        pimattn_i_limit_step(w, &o.op_size, left, at->block, p->k_queries);
     }
     if (p->inputs_late || p->k_resident) pimattn_i_limit(w, &o.op_size, &once);
     pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
@@ -3708,10 +3721,9 @@ static void pimattn_i_lower_k_input(pimattn_i_writer *w, const pimattn_i_k_loops
 static void pimattn_i_lower_k_reads(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
-    uint64_t lanes = (uint64_t)pimhw_config_banks(&p->device) * p->unit_channels;
-    pimhw_tail slots = pimattn_i_tokens(p, false, lanes);
-    pimhw_tail queries = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, 1);
     pimattn_i_operands o = pimattn_i_no_operands();
+    pimhw_tail slots = pimattn_i_tokens(p, false, pimattn_i_k_lanes(p));
+    pimhw_tail queries = pimattn_i_queries(1);
     uint32_t slot = pimattn_i_loop_tail(w, p->k_out_slots, &slots);
     uint32_t query = pimattn_i_loop_tail(w, p->k_out_queries, &queries);
     pimattn_i_step(o.out.step, slot, p->k_out_queries);
@@ -3721,128 +3733,86 @@ static void pimattn_i_lower_k_reads(pimattn_i_writer *w)
     pimattn_i_end(w, slot);
 }
 
-/* What a sum of the K phase is: the score of query gpr and of the tokens of slot aux. */
-static void pimattn_i_name_score(pimattn_i_writer *w, const pimattn_i_k_loops *at,
-                                 pimattn_i_operands *o)
-{
-    const pimattn_plan *p = w->plan;
-    pimattn_i_step(o->gpr.step, at->block, p->k_queries);
-    pimattn_i_step(o->gpr.step, at->set, p->k_out_queries);
-    pimattn_i_step(o->gpr.step, at->query, 1);
-    pimattn_i_step(o->aux.step, at->row, pimattn_i_max(1, p->k_row_tokens));
-    pimattn_i_step(o->aux.step, at->run, p->k_out_slots);
-    pimattn_i_step(o->aux.step, at->slot, 1);
-}
-
 /* Scores of a query block whose keys fit the global buffer: W, then slots x queries of M, R. */
 static void pimattn_i_lower_k(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
-    uint64_t lanes = (uint64_t)pimhw_config_banks(&p->device) * p->unit_channels;
-    uint64_t run_columns = (uint64_t)p->k_out_slots * p->k_columns;
-    pimattn_i_k_loops at;
-    pimhw_tail rows = pimattn_i_tokens(p, false, lanes * p->k_row_tokens);
-    pimattn_i_loop_rows_blocks(w, &rows, p->k_queries, &at.row, &at.block);
+    uint64_t columns = p->k_columns, queries = p->k_out_queries;
+    pimattn_i_loops at = pimattn_i_no_loops();
+    pimhw_tail rows = pimattn_i_tokens(p, false, pimattn_i_k_lanes(p) * p->k_row_tokens);
+    pimattn_i_loop_rows_blocks(w, &rows, p->k_queries, &at);
     if (!p->inputs_late) pimattn_i_lower_k_input(w, &at);
     pimattn_i_loop_slots(w, &at);
     pimattn_i_loop_sets(w, &at);
     if (p->inputs_late) pimattn_i_lower_k_input(w, &at);
-    pimattn_i_operands o = pimattn_i_no_operands();
+    pimattn_i_operands o = pimattn_i_no_operands(), read = o;
     pimhw_operand again = pimattn_i_operand(0);
-    pimattn_i_step(again.step, at.row, 1);
-    pimattn_i_step(again.step, at.block, 1);
-    pimattn_i_step(again.step, at.run, 1);
-    pimattn_i_step(again.step, at.set, 1);
-    pimattn_i_step(o.out.step, at.slot, p->k_out_queries);
-    if (p->reads_late) pimattn_i_step(o.out.step, at.query, 1);
+    pimattn_i_steps(again.step, &at, 1, 1, 1, 0, 1, 0);
+    pimattn_i_steps(o.out.step, &at, 0, 0, 0, queries, 0, p->reads_late);
     pimattn_i_begin_sum(w, 0, &o.out, &again, NULL);
-    o.op_size = pimattn_i_operand(p->k_columns);
+    o.op_size = pimattn_i_operand(columns);
     pimattn_i_step(o.row.step, at.row, 1);
-    pimattn_i_step(o.column.step, at.run, run_columns);
-    pimattn_i_step(o.column.step, at.slot, p->k_columns);
-    pimattn_i_step(o.tile.step, at.set, (uint64_t)p->k_out_queries * p->k_columns);
-    pimattn_i_step(o.tile.step, at.query, p->k_columns);
-    pimattn_i_name_score(w, &at, &o);
+    pimattn_i_steps(o.column.step, &at, 0, 0, p->k_out_slots * columns, columns, 0, 0);
+    pimattn_i_steps(o.tile.step, &at, 0, 0, 0, 0, queries * columns, columns);
+    /* the sum is the score of query gpr and of the tokens of slot aux */
+    pimattn_i_steps(o.gpr.step, &at, 0, p->k_queries, 0, 0, queries, 1);
+    pimattn_i_steps(o.aux.step, &at, p->k_row_tokens, 0, p->k_out_slots, 1, 0, 0);
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
-    o = pimattn_i_no_operands();
-    if (!p->reads_late) pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
+    if (!p->reads_late) pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &read);
     pimattn_i_end(w, at.query);
     pimattn_i_end(w, at.set);
-    pimattn_i_end(w, at.slot);
-    pimattn_i_end(w, at.run);
-    pimattn_i_end_rows_blocks(w, at.row, at.block);
+    pimattn_i_end_k(w, &at);
 }
 
 /* One piece of a key: W and MAC. Where reads are late, the sum before is read between the two. */
-static void pimattn_i_lower_k_piece(pimattn_i_writer *w, const pimattn_i_k_loops *at, uint32_t part,
-                                    uint32_t piece_level)
+static void pimattn_i_lower_k_piece(pimattn_i_writer *w, const pimattn_i_loops *at, uint64_t piece)
 {
     const pimattn_plan *p = w->plan;
     uint64_t columns = pimhw_config_columns(&p->device);
-    uint64_t piece = pimattn_i_min(p->inputs, columns);
-    uint64_t in_row = pimattn_i_min(p->k_columns, columns);
     pimattn_i_operands o = pimattn_i_no_operands();
     pimhw_tail of_token = pimattn_i_tail(0, p->k_columns, 1, 1);
-    pimattn_i_step(of_token.step, part, columns);
-    pimattn_i_step(of_token.step, piece_level, piece);
-    pimhw_tail of_row = pimattn_i_tail(0, in_row, 1, 1);
-    pimattn_i_step(of_row.step, piece_level, piece);
+    pimhw_tail of_row = pimattn_i_tail(0, pimattn_i_min(p->k_columns, columns), 1, 1);
+    pimattn_i_steps(of_token.step, at, 0, 0, 0, 0, columns, piece);
     o.op_size = pimattn_i_operand(piece);
     pimattn_i_limit(w, &o.op_size, &of_token);
-    pimattn_i_limit(w, &o.op_size, &of_row);
-    pimattn_i_step(o.gpr.step, at->block, p->k_columns);
-    pimattn_i_step(o.gpr.step, part, columns);
-    pimattn_i_step(o.gpr.step, piece_level, piece);
+    pimattn_i_limit_step(w, &o.op_size, of_row, at->query, piece);
+    pimattn_i_steps(o.gpr.step, at, 0, p->k_columns, 0, 0, columns, piece);
     pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
     if (p->reads_late) {
         pimhw_operand again = pimattn_i_operand(0);
-        pimhw_tail fresh = pimattn_i_first_round(part, 1);
-        pimattn_i_step(fresh.step, piece_level, 1);
-        pimattn_i_step(again.step, at->row, 1);
-        pimattn_i_step(again.step, at->block, 1);
-        pimattn_i_step(again.step, at->run, 1);
+        pimhw_tail fresh = pimattn_i_tail(0, 1, 1, 1);
+        pimattn_i_steps(fresh.step, at, 0, 0, 0, 0, 1, 1);
+        pimattn_i_steps(again.step, at, 1, 1, 1, 0, 0, 0);
         pimattn_i_begin_sum(w, 0, &o.out, &again, &fresh);
     }
-    o.gpr = pimattn_i_operand(0);
-    pimattn_i_name_score(w, at, &o);
-    pimattn_i_step(o.row.step, at->row, p->k_token_rows);
-    pimattn_i_step(o.row.step, part, 1);
-    pimattn_i_step(o.column.step, at->run, p->k_columns);
-    pimattn_i_step(o.column.step, piece_level, piece);
+    pimattn_i_steps(o.gpr.step, at, 0, 1, 0, 0, 0, 0);
+    pimattn_i_steps(o.aux.step, at, pimattn_i_max(1, p->k_row_tokens), 0, 1, 0, 0, 0);
+    pimattn_i_steps(o.row.step, at, p->k_token_rows, 0, 0, 0, 1, 0);
+    pimattn_i_steps(o.column.step, at, 0, 0, p->k_columns, 0, 0, piece);
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
 }
 
-/* Scores where one key is more than the global buffer: the query goes in pieces. */
+/* Scores where one key is more than the global buffer: sets are rows of a key, queries pieces. */
 static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
-    uint64_t columns = pimhw_config_columns(&p->device);
-    uint64_t lanes = (uint64_t)pimhw_config_banks(&p->device) * p->unit_channels;
+    uint64_t columns = pimhw_config_columns(&p->device), piece = pimattn_i_min(p->inputs, columns);
     uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens);
-    uint64_t piece = pimattn_i_min(p->inputs, columns);
-    pimattn_i_k_loops at;
-    pimhw_tail rows = pimattn_i_tokens(p, false, lanes * row_tokens);
-    pimattn_i_loop_rows_blocks(w, &rows, 1, &at.row, &at.block);
+    pimhw_tail rows = pimattn_i_tokens(p, false, pimattn_i_k_lanes(p) * row_tokens);
+    pimattn_i_loops at = pimattn_i_no_loops();
+    pimattn_i_loop_rows_blocks(w, &rows, 1, &at);
     pimattn_i_loop_slots(w, &at);
-    at.set = at.query = PIMATTN_I_NO_LOOP;
     pimattn_i_operands o = pimattn_i_no_operands();
-    pimhw_operand none = pimattn_i_operand(0);
-    if (!p->reads_late) pimattn_i_begin_sum(w, 0, &o.out, &none, NULL);
-    uint32_t part = pimattn_i_loop_times(w, p->k_token_rows);
-    uint32_t piece_level =
-        pimattn_i_loop_times(w, pimattn_i_ceil_div(pimattn_i_min(p->k_columns, columns), piece));
-    pimattn_i_lower_k_piece(w, &at, part, piece_level);
-    pimattn_i_end(w, piece_level);
-    pimattn_i_end(w, part);
+    if (!p->reads_late) pimattn_i_begin_sum(w, 0, &o.out, &o.out, NULL);
+    at.set = pimattn_i_loop_times(w, p->k_token_rows);
+    columns = pimattn_i_min(p->k_columns, columns);
+    at.query = pimattn_i_loop_times(w, pimattn_i_ceil_div(columns, piece));
+    pimattn_i_lower_k_piece(w, &at, piece);
+    pimattn_i_end(w, at.query);
+    pimattn_i_end(w, at.set);
     if (!p->reads_late) pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
-    pimattn_i_end(w, at.run);
-    pimattn_i_end_rows_blocks(w, at.row, at.block);
+    pimattn_i_end_k(w, &at);
 }
-
-/* Levels of the loops around one strip of the V phase. */
-typedef struct pimattn_i_v_loops {
-    uint32_t row, pass, block, strip;
-} pimattn_i_v_loops;
 
 static uint32_t pimattn_i_loop_passes(pimattn_i_writer *w)
 {
@@ -3853,90 +3823,76 @@ static uint32_t pimattn_i_loop_passes(pimattn_i_writer *w)
     return pimattn_i_loop_tail(w, UINT64_MAX, &t);
 }
 
+/* Tokens of a column of all channel groups. */
+static uint64_t pimattn_i_v_unit(const pimattn_plan *p)
+{
+    return (uint64_t)pimhw_config_lanes(&p->device) * p->v_groups;
+}
+
 /* Columns of the strip that hold tokens of this channel's group. */
-static pimhw_operand pimattn_i_strip_columns(pimattn_i_writer *w, const pimattn_i_v_loops *at)
+static pimhw_operand pimattn_i_strip_columns(pimattn_i_writer *w, const pimattn_i_loops *at)
 {
     const pimattn_plan *p = w->plan;
-    uint64_t unit = (uint64_t)pimhw_config_lanes(&p->device) * p->v_groups;
-    pimhw_operand o = pimattn_i_operand(p->v_strip);
+    uint64_t unit = pimattn_i_v_unit(p), all = p->v_row_columns, strip = p->v_strip;
+    pimhw_operand o = pimattn_i_operand(strip);
     pimhw_tail tokens = pimattn_i_tokens(p, true, unit);
-    pimattn_i_step(tokens.step, at->row, unit * p->v_row_columns);
-    pimattn_i_step(tokens.step, at->strip, unit * p->v_strip);
+    pimattn_i_steps(tokens.step, at, unit * all, 0, unit * strip, 0, 0, 0);
     pimattn_i_limit(w, &o, &tokens);
-    if (p->v_row_columns % p->v_strip != 0) {
-        pimhw_tail of_row = pimattn_i_tail(0, p->v_row_columns, 1, 1);
-        pimattn_i_step(of_row.step, at->strip, p->v_strip);
-        pimattn_i_limit(w, &o, &of_row);
-    }
+    if (all % strip != 0) pimattn_i_limit_step(w, &o, pimattn_i_tail(0, all, 1, 1), at->run, strip);
     return o;
 }
 
 /* Probabilities of a query for one strip, each channel group its own. */
-static void pimattn_i_lower_v_input(pimattn_i_writer *w, const pimattn_i_v_loops *at,
-                                    uint32_t query)
+static void pimattn_i_lower_v_input(pimattn_i_writer *w, const pimattn_i_loops *at)
 {
     const pimattn_plan *p = w->plan;
     bool one_block = p->row_reuse_off || p->n_queries <= p->v_queries;
     pimattn_i_operands o = pimattn_i_no_operands();
     o.op_size = pimattn_i_strip_columns(w, at);
-    if (p->v_strip == p->v_row_columns && one_block && at->pass != PIMATTN_I_NO_LOOP) {
-        pimhw_tail once = pimattn_i_first_round(at->pass, p->v_row_columns);
-        pimattn_i_limit(w, &o.op_size, &once);
-    }
-    pimattn_i_step(o.tile.step, query, p->v_strip);
-    pimattn_i_step(o.gpr.step, at->block, p->v_queries);
-    pimattn_i_step(o.gpr.step, query, 1);
-    pimattn_i_step(o.aux.step, at->row, p->v_row_columns);
-    pimattn_i_step(o.aux.step, at->strip, p->v_strip);
+    if (p->v_strip == p->v_row_columns && one_block && at->set != PIMATTN_I_NO_LOOP)
+        pimattn_i_limit_step(w, &o.op_size, pimattn_i_tail(0, 1, 1, p->v_strip), at->set, 1);
+    pimattn_i_step(o.tile.step, at->query, p->v_strip);
+    pimattn_i_steps(o.gpr.step, at, 0, p->v_queries, 0, 0, 0, 1);
+    pimattn_i_steps(o.aux.step, at, p->v_row_columns, 0, p->v_strip, 0, 0, 0);
     pimattn_i_write(w, PIMHW_WR_GB, PIMHW_DISTINCT, 1, &o);
 }
 
 /* A strip's MACs of a query; blocks of dims that share a row innermost. */
-static void pimattn_i_lower_v_macs(pimattn_i_writer *w, const pimattn_i_v_loops *at, uint32_t query)
+static void pimattn_i_lower_v_macs(pimattn_i_writer *w, pimattn_i_loops at)
 {
     const pimattn_plan *p = w->plan;
-    uint32_t pass = p->v_packed ? pimattn_i_loop_passes(w) : at->pass;
+    const bool packed = p->v_packed, hold = p->v_hold;
+    if (packed) at.set = pimattn_i_loop_passes(w);
     pimattn_i_operands o = pimattn_i_no_operands();
     pimhw_operand again = pimattn_i_operand(0);
-    pimhw_tail fresh = pimattn_i_first_round(at->strip, 1);
-    if (p->v_hold) pimattn_i_step(fresh.step, at->row, 1);
-    pimattn_i_step(again.step, at->block, 1);
-    if (!p->v_hold) {
-        pimattn_i_step(again.step, at->row, 1);
-        pimattn_i_step(again.step, pass, 1);
-    }
-    pimattn_i_step(o.out.step, query, 1);
-    if (p->v_hold) pimattn_i_step(o.out.step, pass, p->v_queries);
+    pimhw_tail fresh = pimattn_i_tail(0, 1, 1, 1);
+    pimattn_i_steps(fresh.step, &at, hold, 0, 1, 0, 0, 0);
+    pimattn_i_steps(again.step, &at, !hold, 1, 0, 0, !hold, 0);
+    pimattn_i_steps(o.out.step, &at, 0, 0, 0, 0, hold ? p->v_queries : 0, 1);
     pimattn_i_begin_sum(w, 1, &o.out, &again, &fresh);
-    o.op_size = pimattn_i_strip_columns(w, at);
-    pimattn_i_step(o.row.step, at->row, p->v_packed ? 1 : p->v_passes);
-    pimattn_i_step(p->v_packed ? o.column.step : o.row.step, pass,
-                   p->v_packed ? p->v_row_columns : 1);
-    pimattn_i_step(o.column.step, at->strip, p->v_strip);
-    pimattn_i_step(o.tile.step, query, p->v_strip);
-    pimattn_i_step(o.gpr.step, at->block, p->v_queries); /* the sum of query gpr, block aux */
-    pimattn_i_step(o.gpr.step, query, 1);
-    pimattn_i_step(o.aux.step, pass, 1);
+    o.op_size = pimattn_i_strip_columns(w, &at);
+    pimattn_i_steps(o.row.step, &at, packed ? 1 : p->v_passes, 0, 0, 0, !packed, 0);
+    pimattn_i_steps(o.column.step, &at, 0, 0, p->v_strip, 0, packed ? p->v_row_columns : 0, 0);
+    pimattn_i_step(o.tile.step, at.query, p->v_strip);
+    pimattn_i_steps(o.gpr.step, &at, 0, p->v_queries, 0, 0, 0, 1); /* the sum of query gpr, .. */
+    pimattn_i_step(o.aux.step, at.set, 1);                         /* .. block aux */
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 1, &o);
-    if (p->v_packed) pimattn_i_end(w, pass);
+    if (packed) pimattn_i_end(w, at.set);
 }
 
-/* Reads the sums of a query block: one per query, from entry step * pass on. */
-static void pimattn_i_lower_v_reads(pimattn_i_writer *w, uint32_t block, uint32_t pass,
-                                    uint64_t step, bool if_any)
+/* Reads the sums of a query block: one per query, those of a pass behind those before it. */
+static void pimattn_i_lower_v_reads(pimattn_i_writer *w, uint32_t block, uint32_t pass, bool if_any)
 {
     const pimattn_plan *p = w->plan;
-    pimhw_tail left = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, 1);
     pimhw_tail any = pimattn_i_tokens(p, true, UINT64_MAX);
     pimhw_operand rounds = pimattn_i_operand(p->v_queries);
     any.mul = p->v_queries;
-    pimattn_i_step(left.step, block, p->v_queries);
-    pimattn_i_limit(w, &rounds, &left);
+    pimattn_i_limit_step(w, &rounds, pimattn_i_queries(1), block, p->v_queries);
     if (if_any) pimattn_i_limit(w, &rounds, &any);
     uint32_t query = pimattn_i_loop(w, &rounds);
     pimattn_i_operands o = pimattn_i_no_operands();
     pimattn_i_step(o.out.step, query, 1);
-    pimattn_i_step(o.out.step, pass, step);
+    pimattn_i_step(o.out.step, pass, p->v_queries);
     pimattn_i_write(w, PIMHW_RD_MAC, 0, 1, &o);
     pimattn_i_end(w, query);
 }
@@ -3945,51 +3901,45 @@ static void pimattn_i_lower_v_reads(pimattn_i_writer *w, uint32_t block, uint32_
 static void pimattn_i_lower_v_last_reads(pimattn_i_writer *w, uint32_t block)
 {
     const pimattn_plan *p = w->plan;
-    if (p->v_hold) {
-        uint32_t pass = pimattn_i_loop_passes(w);
-        pimattn_i_lower_v_reads(w, block, pass, p->v_queries, true);
-        pimattn_i_end(w, pass);
-    } else if (p->reads_late) {
-        pimattn_i_lower_v_reads(w, block, PIMATTN_I_NO_LOOP, 0, true);
-    }
+    if (!p->v_hold && !p->reads_late) return;
+    uint32_t pass = p->v_hold ? pimattn_i_loop_passes(w) : (uint32_t)PIMATTN_I_NO_LOOP;
+    pimattn_i_lower_v_reads(w, block, pass, true);
+    pimattn_i_end(w, pass);
 }
 
 static void pimattn_i_lower_v(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
-    uint64_t columns = p->v_row_columns;
-    uint64_t unit = (uint64_t)pimhw_config_lanes(&p->device) * p->v_groups;
+    const uint64_t columns = p->v_row_columns, unit = pimattn_i_v_unit(p), all = w->mask;
+    const uint32_t none = PIMATTN_I_NO_LOOP;
     pimhw_tail rows = pimattn_i_tokens(p, true, unit * columns);
     pimhw_tail strips = pimattn_i_tokens(p, true, unit * p->v_strip);
-    uint64_t all = w->mask;
-    pimattn_i_v_loops at;
+    pimattn_i_loops at = pimattn_i_no_loops();
     if (p->unit_channels > 1 && p->v_groups * p->v_spread < 64)
         w->mask &= ((uint64_t)1 << p->v_groups * p->v_spread) - 1;
     if (p->row_reuse_off) at.block = pimattn_i_loop_blocks(w, p->v_queries);
     at.row = pimattn_i_loop_tail(w, UINT64_MAX, &rows);
-    at.pass = p->v_packed ? (uint32_t)PIMATTN_I_NO_LOOP : pimattn_i_loop_passes(w);
+    if (!p->v_packed) at.set = pimattn_i_loop_passes(w);
     if (!p->row_reuse_off) at.block = pimattn_i_loop_blocks(w, p->v_queries);
     pimattn_i_step(strips.step, at.row, unit * columns);
-    at.strip = p->v_strip >= columns
-                   ? (uint32_t)PIMATTN_I_NO_LOOP
-                   : pimattn_i_loop_tail(w, pimattn_i_ceil_div(columns, p->v_strip), &strips);
-    uint32_t query = pimattn_i_loop_queries(w, at.block, p->v_queries);
-    pimattn_i_lower_v_input(w, &at, query);
+    if (p->v_strip < columns)
+        at.run = pimattn_i_loop_tail(w, pimattn_i_ceil_div(columns, p->v_strip), &strips);
+    at.query = pimattn_i_loop_queries(w, at.block, p->v_queries);
+    pimattn_i_lower_v_input(w, &at);
     if (!p->inputs_late) {
-        pimattn_i_end(w, query);
-        query = pimattn_i_loop_queries(w, at.block, p->v_queries);
+        pimattn_i_end(w, at.query);
+        at.query = pimattn_i_loop_queries(w, at.block, p->v_queries);
     }
-    pimattn_i_lower_v_macs(w, &at, query);
-    pimattn_i_end(w, query);
-    pimattn_i_end(w, at.strip);
-    if (!p->v_hold && !p->reads_late) pimattn_i_lower_v_reads(w, at.block, at.pass, 0, false);
+    pimattn_i_lower_v_macs(w, at);
+    pimattn_i_end(w, at.query);
+    pimattn_i_end(w, at.run);
+    if (!p->v_hold && !p->reads_late) pimattn_i_lower_v_reads(w, at.block, none, false);
     if (!p->row_reuse_off) pimattn_i_end(w, at.block);
-    pimattn_i_end(w, at.pass);
+    pimattn_i_end(w, at.set);
     pimattn_i_end(w, at.row);
-    if (!p->reads_late)
-        pimattn_i_lower_v_last_reads(w, p->row_reuse_off ? at.block : (uint32_t)PIMATTN_I_NO_LOOP);
+    if (!p->reads_late) pimattn_i_lower_v_last_reads(w, p->row_reuse_off ? at.block : none);
     if (p->row_reuse_off) pimattn_i_end(w, at.block);
-    if (p->reads_late) pimattn_i_lower_v_last_reads(w, PIMATTN_I_NO_LOOP);
+    if (p->reads_late) pimattn_i_lower_v_last_reads(w, none);
     w->mask = all;
 }
 
@@ -4006,9 +3956,8 @@ static void pimattn_i_structure(pimattn_i_writer *w, pimhw_kind kind, uint64_t a
 static void pimattn_i_lower_hub(pimattn_i_writer *w, uint32_t rest, uint32_t flags)
 {
     pimattn_i_operands o = pimattn_i_no_operands();
-    pimhw_tail t = pimattn_i_tail(rest, 0, 1, 1);
     o.op_size = pimattn_i_operand(UINT64_MAX);
-    pimattn_i_limit(w, &o.op_size, &t);
+    pimattn_i_limit_step(w, &o.op_size, pimattn_i_tail(rest, 0, 1, 1), PIMATTN_I_NO_LOOP, 0);
     pimattn_i_write(w, PIMHW_EPU, flags, 0, &o);
 }
 
@@ -4045,9 +3994,11 @@ PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_pr
                                                                         : PIMATTN_ERR_DEVICE;
 }
 
+/* Blocks of a span: KV heads, or query heads. */
 static uint32_t pimattn_i_units(const pimattn_plan *p)
 {
-    return pimattn_i_by_query_head(p) ? p->shape.n_heads : p->shape.n_kv_heads;
+    bool single = p->partition == PIMATTN_HFP && p->hfp_unit == PIMATTN_BY_QUERY_HEAD;
+    return single ? p->shape.n_heads : p->shape.n_kv_heads;
 }
 
 PIMATTN_API size_t pimattn_plan_blocks(const pimattn_plan *plan, size_t n_spans)
@@ -4055,11 +4006,9 @@ PIMATTN_API size_t pimattn_plan_blocks(const pimattn_plan *plan, size_t n_spans)
     return (size_t)pimattn_i_mul(pimattn_i_units(plan), n_spans);
 }
 
-/* The numbers of one block. */
 static void pimattn_i_block_init(const pimattn_plan *p, pimhw_block *b, const pimattn_span *span)
 {
-    uint64_t group = pimattn_i_by_query_head(p) ? 1 : p->shape.n_heads / p->shape.n_kv_heads;
-    uint64_t queries = span->n_tokens * group;
+    uint64_t queries = span->n_tokens * (p->shape.n_heads / pimattn_i_units(p));
     uint64_t tokens = pimattn_i_span_sees(&p->shape, span);
     memset(b, 0, sizeof *b);
     b->rest[PIMATTN_I_TOKENS - 1] = tokens;
@@ -4082,29 +4031,35 @@ static bool pimattn_i_block_rows(const pimattn_plan *p, pimhw_block *b, uint64_t
     return *next_row <= UINT32_MAX;
 }
 
-/* Span numbers into blocks[i].rest[SCRATCH_SPAN], longest first, ties to the lowest number. */
-static void pimattn_i_sort_spans(const pimattn_shape *s, pimhw_block *blocks,
-                                 const pimattn_span *spans, size_t n)
+typedef struct pimattn_i_spans {
+    const pimattn_shape *shape;
+    const pimattn_span *spans;
+} pimattn_i_spans;
+
+/* Sorts ids in place; after: whether a must not stand before b. */
+static void pimattn_i_sort(uint32_t *ids, size_t n, const void *of,
+                           bool (*after)(const void *of, uint32_t a, uint32_t b))
 {
-    enum { AT = PIMATTN_I_SCRATCH_SPAN - 1 };
     size_t gap = 1;
-    for (size_t i = 0; i < n; i++)
-        blocks[i].rest[AT] = i;
     while (gap < n / 3)
         gap = 3 * gap + 1;
     for (; gap > 0; gap /= 3)
         for (size_t i = gap; i < n; i++) {
-            uint64_t span = blocks[i].rest[AT];
-            uint64_t tokens = pimattn_i_span_sees(s, &spans[span]);
+            uint32_t id = ids[i];
             size_t j = i;
-            for (; j >= gap; j -= gap) {
-                uint64_t other = blocks[j - gap].rest[AT];
-                uint64_t its = pimattn_i_span_sees(s, &spans[other]);
-                if (its > tokens || (its == tokens && other < span)) break;
-                blocks[j].rest[AT] = other;
-            }
-            blocks[j].rest[AT] = span;
+            for (; j >= gap && after(of, ids[j - gap], id); j -= gap)
+                ids[j] = ids[j - gap];
+            ids[j] = id;
         }
+}
+
+/* Longest first, ties to the lowest number. */
+static bool pimattn_i_shorter(const void *of, uint32_t a, uint32_t b)
+{
+    const pimattn_i_spans *s = (const pimattn_i_spans *)of;
+    uint64_t of_a = pimattn_i_span_sees(s->shape, &s->spans[a]);
+    uint64_t of_b = pimattn_i_span_sees(s->shape, &s->spans[b]);
+    return of_a < of_b || (of_a == of_b && a > b);
 }
 
 /* HFP: every block to the channel with the least tokens so far; lists in that order. */
@@ -4116,7 +4071,12 @@ static bool pimattn_i_assign(const pimattn_plan *p, pimhw_block *blocks, uint32_
     uint32_t fill[PIMHW_MAX_CHANNELS] = {0};
     uint32_t units = pimattn_i_units(p), n_channels = p->device.n_channels;
     bool fits = true;
-    pimattn_i_sort_spans(&p->shape, blocks, spans, n_spans);
+    pimattn_i_spans of = {&p->shape, spans};
+    for (size_t i = 0; i < n_spans; i++)
+        order[i] = (uint32_t)i;
+    pimattn_i_sort(order, n_spans, &of, pimattn_i_shorter);
+    for (size_t i = 0; i < n_spans; i++)
+        blocks[i].rest[SPAN] = order[i]; /* order is wanted for the lists */
     for (size_t i = 0; i < n_spans; i++)
         for (uint32_t u = 0; u < units; u++) {
             pimhw_block *b = &blocks[(size_t)blocks[i].rest[SPAN] * units + u];
@@ -4148,15 +4108,14 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
 {
     if (!plan || !request || !blocks || !order || !list_begin || !spans || n_spans == 0)
         return PIMATTN_ERR_ARGUMENT;
+    uint32_t units = pimattn_i_units(plan);
     for (size_t i = 0; i < n_spans; i++) {
-        uint64_t group =
-            pimattn_i_by_query_head(plan) ? 1 : plan->shape.n_heads / plan->shape.n_kv_heads;
-        if (pimattn_i_mul(spans[i].n_tokens, group) <= plan->n_queries) continue;
+        if (pimattn_i_mul(spans[i].n_tokens, plan->shape.n_heads / units) <= plan->n_queries)
+            continue;
         pimhw_cause_write(why, "item %u: %u tokens make more than the %u queries planned for",
                           (uint64_t)i, spans[i].n_tokens, (uint64_t)plan->n_queries);
         return PIMATTN_ERR_ARGUMENT;
     }
-    uint32_t units = pimattn_i_units(plan);
     uint64_t dims = (uint64_t)plan->shape.head_dim + plan->shape.head_dim_v;
     uint64_t next_row = 0, useful = 0;
     bool fits = pimattn_i_mul(n_spans, units) <= UINT32_MAX;
@@ -4172,10 +4131,9 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
         }
     bool lists = fits && plan->partition == PIMATTN_HFP;
     if (lists) fits = pimattn_i_assign(plan, blocks, order, list_begin, spans, n_spans);
-    if (!fits) {
-        pimhw_cause_write(why, "the batch needs more than 2^32 rows of a bank");
-        return PIMATTN_ERR_DEVICE;
-    }
+    if (!fits)
+        return pimattn_i_fail(why, PIMATTN_ERR_DEVICE,
+                              "the batch needs more than 2^32 rows of a bank", 0, 0);
     memset(request, 0, sizeof *request);
     request->blocks = blocks;
     request->n_blocks = (uint32_t)(n_spans * units);
@@ -5843,7 +5801,6 @@ PIMATTN_API void pimattn_kernel_select(uint32_t simd, pimattn_kernel_info *kerne
     kernel->name = pimattn_i_kernel_take(kernel->simd)->name;
 }
 
-/* A plan and its program. */
 typedef struct pimattn_i_lowered {
     pimattn_plan plan;
     pimhw_program program;
@@ -5860,17 +5817,24 @@ typedef struct pimattn_i_planner {
     uint32_t layer;           /* whose window holds */
     pimattn_i_lowered plans[PIMATTN_V_CHEAPEST];
     pimhw_request request;
-    size_t max_spans, max_blocks;
+    uint64_t table_bytes; /* of blocks and order */
     pimhw_block *blocks;
     uint32_t *order;
     uint32_t list_begin[PIMHW_MAX_CHANNELS + 1];
 } pimattn_i_planner;
 
+/* What a device that could not be made means. */
+static pimattn_status pimattn_i_made(pimhw_status status)
+{
+    return status == PIMHW_OK           ? PIMATTN_OK
+           : status == PIMHW_ERR_MEMORY ? PIMATTN_ERR_MEMORY
+                                        : PIMATTN_ERR_CONFIG;
+}
+
 static void pimattn_i_planner_free(pimattn_i_planner *p)
 {
     pimhw_device_destroy(p->device);
-    pimattn_i_release(&p->allocator, p->blocks, p->max_blocks * sizeof *p->blocks);
-    pimattn_i_release(&p->allocator, p->order, p->max_blocks * sizeof *p->order);
+    pimattn_i_release(&p->allocator, p->blocks, p->table_bytes);
 }
 
 /* Queries that one token makes in a block. */
@@ -5895,20 +5859,14 @@ static pimattn_status pimattn_i_planner_init(pimattn_i_planner *p, const pimattn
         p->config.device.element_bytes = 1; /* as many lanes as a column has bytes */
     p->allocator = config->allocator;
     p->config.device.allocator = config->allocator;
-    p->max_spans = max_spans;
-    p->max_blocks = (size_t)pimattn_i_mul(max_spans, config->shape.n_heads);
-    p->blocks = (pimhw_block *)pimattn_i_alloc(&p->allocator,
-                                               pimattn_i_mul(p->max_blocks, sizeof *p->blocks), 64);
-    p->order = (uint32_t *)pimattn_i_alloc(&p->allocator,
-                                           pimattn_i_mul(p->max_blocks, sizeof *p->order), 64);
-    if (!p->blocks || !p->order) {
-        pimhw_cause_write(why, "no memory for the blocks of %u sequences", (uint64_t)max_spans);
-        return PIMATTN_ERR_MEMORY;
-    }
-    pimhw_status status = pimhw_device_create(&p->device, &p->config.device, why);
-    return status == PIMHW_OK           ? PIMATTN_OK
-           : status == PIMHW_ERR_MEMORY ? PIMATTN_ERR_MEMORY
-                                        : PIMATTN_ERR_CONFIG;
+    uint64_t n_blocks = pimattn_i_mul(max_spans, config->shape.n_heads);
+    p->table_bytes = pimattn_i_mul(n_blocks, sizeof *p->blocks + sizeof *p->order);
+    p->blocks = (pimhw_block *)pimattn_i_alloc(&p->allocator, p->table_bytes, 64);
+    if (!p->blocks)
+        return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for the blocks of %u sequences",
+                              max_spans, 0);
+    p->order = (uint32_t *)(void *)(p->blocks + n_blocks);
+    return pimattn_i_made(pimhw_device_create(&p->device, &p->config.device, why));
 }
 
 /* Whether two plans put V into the same places. */
@@ -6135,7 +6093,6 @@ static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw
     return PIMATTN_OK;
 }
 
-/* Times a batch. */
 static pimattn_status pimattn_i_planner_time(pimattn_i_planner *p, pimattn_readings *readings,
                                              const pimattn_span *spans, size_t n_spans,
                                              pimhw_cause *why)
@@ -6154,20 +6111,16 @@ enum { PIMATTN_I_MAX_SEQS = 65535, PIMATTN_I_MAX_QUERY_TOKENS = 65535 };
 static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_spans,
                                             pimhw_cause *why)
 {
-    if (!spans || n_spans == 0) {
-        pimhw_cause_write(why, "the batch has no sequence");
-        return PIMATTN_ERR_ARGUMENT;
-    }
-    if (n_spans > PIMATTN_I_MAX_SEQS) {
-        pimhw_cause_write(why, "the batch has %u sequences, more than 65535", (uint64_t)n_spans);
-        return PIMATTN_ERR_ARGUMENT;
-    }
+    if (!spans || n_spans == 0)
+        return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT, "the batch has no sequence", 0, 0);
+    if (n_spans > PIMATTN_I_MAX_SEQS)
+        return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT,
+                              "the batch has %u sequences, more than 65535", n_spans, 0);
     for (size_t i = 0; i < n_spans; i++) {
-        if (spans[i].context_tokens > PIMATTN_I_MAX_TOKENS) {
-            pimhw_cause_write(why, "item %u: context_tokens is %u, not at most 2^32", (uint64_t)i,
-                              spans[i].context_tokens);
-            return PIMATTN_ERR_ARGUMENT;
-        }
+        if (spans[i].context_tokens > PIMATTN_I_MAX_TOKENS)
+            return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT,
+                                  "item %u: context_tokens is %u, not at most 2^32", i,
+                                  spans[i].context_tokens);
         uint64_t most = pimattn_i_min(spans[i].context_tokens, PIMATTN_I_MAX_QUERY_TOKENS);
         if (spans[i].n_tokens >= 1 && spans[i].n_tokens <= most) continue;
         pimhw_cause_write(why, "item %u: n_tokens is %u, not 1 to %u; it has %u tokens",
@@ -6177,7 +6130,6 @@ static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_
     return PIMATTN_OK;
 }
 
-/* A batch that has been timed. */
 typedef struct pimattn_i_memo {
     size_t n_spans; /* 0: empty */
     uint64_t hash, window;
@@ -6235,6 +6187,7 @@ typedef struct pimattn_i_module {
     uint32_t n_units;              /* that have chunks of their own: 1, or the channels */
     uint32_t chunk_rows, n_chunks; /* of a unit */
     uint32_t n_used;               /* of all units */
+    uint64_t table_bytes;          /* of all tables, of which taken is the first */
     uint32_t *n_free;              /* [n_units] */
     uint64_t *taken;               /* bitmap of chunks, [n_units * n_chunks] */
     uint32_t *next;                /* [n_units * n_chunks] of a list */
@@ -6257,6 +6210,7 @@ struct pimattn_engine {
     pimattn_i_layout layout;
     uint64_t moved_bytes;     /* by compaction */
     pimattn_transfer swapped; /* so far */
+    uint64_t table_bytes;     /* of memo, spans, tokens and seqs together */
     pimattn_i_seq *seqs;      /* [max_seqs] */
     uint64_t *tokens;         /* [max_seqs][n_layers] */
     pimattn_i_memo *memo;     /* [memo_entries] */
@@ -6281,13 +6235,6 @@ struct pimattn_engine {
     const pimattn_pages *rows; /* the one of the call */
 };
 
-static pimattn_status pimattn_i_number_fault(pimhw_cause *why, const char *field, uint64_t is,
-                                             uint64_t least, uint64_t most)
-{
-    pimhw_cause_write(why, "%s is %u, not %u to %u", field, is, least, most);
-    return PIMATTN_ERR_CONFIG;
-}
-
 /* A device without a preset is the default one; fields set by hand would be lost. */
 static pimattn_status pimattn_i_device_fill(pimattn_config *c, pimhw_cause *why)
 {
@@ -6305,7 +6252,6 @@ static pimattn_status pimattn_i_device_fill(pimattn_config *c, pimhw_cause *why)
     return PIMATTN_OK;
 }
 
-/* Replaces what 0 stands for. */
 static pimattn_status pimattn_i_config_fill(pimattn_config *c, pimhw_cause *why)
 {
     pimattn_status status = pimattn_i_shape_check(&c->shape, why);
@@ -6318,10 +6264,9 @@ static pimattn_status pimattn_i_config_fill(pimattn_config *c, pimhw_cause *why)
     if (!c->max_workers) c->max_workers = 1;
     status = pimattn_i_device_fill(c, why);
     if (status != PIMATTN_OK) return status;
-    if (!c->allocator.alloc != !c->allocator.release) {
-        pimhw_cause_write(why, "allocator has only one of alloc and release");
-        return PIMATTN_ERR_CONFIG;
-    }
+    if (!c->allocator.alloc != !c->allocator.release)
+        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
+                              "allocator has only one of alloc and release", 0, 0);
     if (!c->allocator.alloc) c->allocator = pimhw_allocator_default();
     return PIMATTN_OK;
 }
@@ -6362,30 +6307,29 @@ static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
 static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause *why)
 {
     const pimattn_tiers *r = c->tiers;
-    if (r->n_tiers < 1 || r->n_tiers > PIMATTN_MAX_TIERS)
-        return pimattn_i_number_fault(why, "tiers.n_tiers", r->n_tiers, 1, PIMATTN_MAX_TIERS);
-    if (c->page_tokens != 1)
-        return pimattn_i_number_fault(why, "page_tokens (with tiers)", c->page_tokens, 0, 1);
-    if (c->way != PIMATTN_HOST)
-        return pimattn_i_number_fault(why, "way (with tiers)", c->way, 0, 0);
-    if (!(r->lambda >= 0 && r->lambda <= 1)) {
-        pimhw_cause_write(why, "tiers.lambda is not 0 to 1");
-        return PIMATTN_ERR_CONFIG;
-    }
+    const pimattn_i_number numbers[3] = {{"tiers.n_tiers", r->n_tiers, 1, PIMATTN_MAX_TIERS},
+                                         {"page_tokens (with tiers)", c->page_tokens, 0, 1},
+                                         {"way (with tiers)", c->way, 0, 0}};
+    pimattn_status status = pimattn_i_numbers_check(numbers, 3, why);
+    if (status != PIMATTN_OK) return status;
+    if (!(r->lambda >= 0 && r->lambda <= 1))
+        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG, "tiers.lambda is not 0 to 1", 0, 0);
     for (uint32_t i = 0; i < r->n_tiers; i++) {
         const pimattn_tier *t = &r->tier[i];
         if (pimhw_config_check(&t->device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
-        if (t->n_devices < 1 || t->n_devices > 65536)
-            return pimattn_i_number_fault(why, "tiers.tier.n_devices", t->n_devices, 1, 65536);
-        if (t->n_tokens < 1 || t->n_tokens > UINT32_MAX)
-            return pimattn_i_number_fault(why, "tiers.tier.n_tokens", t->n_tokens, 1, UINT32_MAX);
-        if (r->partials && pimattn_i_tier_groups(t) > 1u << PIMATTN_I_GROUP_BITS)
-            return pimattn_i_number_fault(why, "bank groups of a tier (with partials)",
-                                          pimattn_i_tier_groups(t), 1, 1u << PIMATTN_I_GROUP_BITS);
+        const pimattn_i_number its[2] = {{"tiers.tier.n_devices", t->n_devices, 1, 65536},
+                                         {"tiers.tier.n_tokens", t->n_tokens, 1, UINT32_MAX}};
+        status = pimattn_i_numbers_check(its, 2, why);
+        if (status != PIMATTN_OK) return status;
+        const pimattn_i_number groups = {"bank groups of a tier (with partials)",
+                                         r->partials ? pimattn_i_tier_groups(t) : 1, 1,
+                                         1u << PIMATTN_I_GROUP_BITS};
+        status = pimattn_i_numbers_check(&groups, 1, why);
+        if (status != PIMATTN_OK) return status;
         if (!(r->ratio[i] >= 0 && r->ratio[i] <= DBL_MAX) ||
             (r->ratio[i] > 0) != (r->ratio[0] > 0)) {
-            pimhw_cause_write(why, "tiers.ratio[%u] is not positive and finite", (uint64_t)i);
-            return PIMATTN_ERR_CONFIG;
+            return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
+                                  "tiers.ratio[%u] is not positive and finite", i, 0);
         }
     }
     return PIMATTN_OK;
@@ -6398,75 +6342,64 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
     pimattn_i_layout_init(&lay, &c->shape, c->page_tokens);
     uint64_t page_set = (uint64_t)c->shape.n_layers * c->shape.n_kv_heads;
     uint64_t least_pool = pimattn_i_mul(lay.page_bytes, page_set);
-    if (c->page_tokens > 65536)
-        return pimattn_i_number_fault(why, "page_tokens", c->page_tokens, 0, 65536);
-    if (c->pool_bytes < least_pool || c->pool_bytes > (uint64_t)1 << 46)
-        return pimattn_i_number_fault(why, "pool_bytes", c->pool_bytes, least_pool,
-                                      (uint64_t)1 << 46);
-    if (c->pool_bytes / lay.page_bytes > UINT32_MAX)
-        return pimattn_i_number_fault(why, "pages in pool_bytes", c->pool_bytes / lay.page_bytes,
-                                      page_set, UINT32_MAX);
-    if (c->max_seqs > PIMATTN_I_MAX_SEQS)
-        return pimattn_i_number_fault(why, "max_seqs", c->max_seqs, 0, PIMATTN_I_MAX_SEQS);
-    if (c->memo_entries > 1u << 20)
-        return pimattn_i_number_fault(why, "memo_entries", c->memo_entries, 0, 1u << 20);
-    if (c->simd > PIMATTN_SIMD_512)
-        return pimattn_i_number_fault(why, "simd", c->simd, 0, PIMATTN_SIMD_512);
-    if (c->way > PIMATTN_DEVICE)
-        return pimattn_i_number_fault(why, "way", c->way, 0, PIMATTN_DEVICE);
-    if (c->way == PIMATTN_DEVICE && c->shape.v_in_k) {
-        pimhw_cause_write(why, "shape.v_in_k is set: banks hold V by itself (way 1, device)");
-        return PIMATTN_ERR_CONFIG;
-    }
-    if (c->way == PIMATTN_DEVICE && c->v_mapping == PIMATTN_V_CHEAPEST) {
-        pimhw_cause_write(why,
-                          "v_mapping is 3 (cheapest): data in banks needs 0 (A), 1 (B) or 2 (K)");
-        return PIMATTN_ERR_CONFIG;
-    }
-    if (c->max_workers > 4096)
-        return pimattn_i_number_fault(why, "max_workers", c->max_workers, 0, 4096);
-    if (c->tiers) {
-        pimattn_status fine = pimattn_i_tiers_judge(c, why);
-        if (fine != PIMATTN_OK) return fine;
-    }
-    pimattn_i_sizes z = pimattn_i_sizes_of(c);
-    if (c->scratch_bytes < z.least)
-        return pimattn_i_number_fault(why, "scratch_bytes", c->scratch_bytes, z.least, SIZE_MAX);
-    pimattn_status status = pimattn_i_v_mapping_check(c->v_mapping, PIMATTN_V_CHEAPEST, why);
+    const pimattn_i_number numbers[8] = {
+        {"page_tokens", c->page_tokens, 0, 65536},
+        {"pool_bytes", c->pool_bytes, least_pool, (uint64_t)1 << 46},
+        {"pages in pool_bytes", c->pool_bytes / lay.page_bytes, page_set, UINT32_MAX},
+        {"max_seqs", c->max_seqs, 0, PIMATTN_I_MAX_SEQS},
+        {"memo_entries", c->memo_entries, 0, 1u << 20},
+        {"simd", c->simd, 0, PIMATTN_SIMD_512},
+        {"way", c->way, 0, PIMATTN_DEVICE},
+        {"max_workers", c->max_workers, 0, 4096}};
+    pimattn_status status = pimattn_i_numbers_check(numbers, 8, why);
+    if (status != PIMATTN_OK) return status;
+    if (c->way == PIMATTN_DEVICE && c->shape.v_in_k)
+        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
+                              "shape.v_in_k is set: banks hold V by itself (way 1, device)", 0, 0);
+    if (c->way == PIMATTN_DEVICE && c->v_mapping == PIMATTN_V_CHEAPEST)
+        return pimattn_i_fail(
+            why, PIMATTN_ERR_CONFIG,
+            "v_mapping is 3 (cheapest): data in banks needs 0 (A), 1 (B) or 2 (K)", 0, 0);
+    if (c->tiers) status = pimattn_i_tiers_judge(c, why);
+    if (status != PIMATTN_OK) return status;
+    const pimattn_i_number scratch = {"scratch_bytes", c->scratch_bytes,
+                                      pimattn_i_sizes_of(c).least, SIZE_MAX};
+    status = pimattn_i_numbers_check(&scratch, 1, why);
+    if (status == PIMATTN_OK)
+        status = pimattn_i_v_mapping_check(c->v_mapping, PIMATTN_V_CHEAPEST, why);
     if (status != PIMATTN_OK) return status;
     return pimattn_plan_init(&plan, &c->shape, &c->device, c->partition, c->hfp_unit,
                              c->row_reuse_off, 1, why);
 }
 
+/* A complete copy of a configuration. */
+static pimattn_status pimattn_i_config_take(pimattn_config *c, const pimattn_config *config,
+                                            pimhw_cause *why)
+{
+    if (!config) return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT, "config is NULL", 0, 0);
+    *c = *config;
+    pimattn_status status = pimattn_i_config_fill(c, why);
+    return status == PIMATTN_OK ? pimattn_i_config_judge(c, why) : status;
+}
+
 PIMATTN_API pimattn_status pimattn_config_check(const pimattn_config *config, pimhw_cause *why)
 {
-    if (!config) {
-        pimhw_cause_write(why, "config is NULL");
-        return PIMATTN_ERR_ARGUMENT;
-    }
-    pimattn_config c = *config;
-    pimattn_status status = pimattn_i_config_fill(&c, why);
-    return status == PIMATTN_OK ? pimattn_i_config_judge(&c, why) : status;
+    pimattn_config c;
+    return pimattn_i_config_take(&c, config, why);
 }
 
 PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
                                             const pimattn_config *config, const pimattn_span *spans,
                                             size_t n_spans, pimhw_cause *why)
 {
-    if (!readings || !config) {
-        pimhw_cause_write(why, "readings or config is NULL");
-        return PIMATTN_ERR_ARGUMENT;
-    }
-    pimattn_config c = *config;
-    pimattn_status status = pimattn_i_config_fill(&c, why);
-    if (status == PIMATTN_OK) status = pimattn_i_config_judge(&c, why);
+    if (!readings || !config)
+        return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT, "readings or config is NULL", 0, 0);
+    pimattn_config c;
+    pimattn_status status = pimattn_i_config_take(&c, config, why);
     if (status == PIMATTN_OK) status = pimattn_i_spans_check(spans, n_spans, why);
     if (status != PIMATTN_OK) return status;
     pimattn_i_planner *p = (pimattn_i_planner *)pimattn_i_alloc(&c.allocator, sizeof *p, 64);
-    if (!p) {
-        pimhw_cause_write(why, "no memory for an estimate");
-        return PIMATTN_ERR_MEMORY;
-    }
+    if (!p) return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for an estimate", 0, 0);
     status = pimattn_i_planner_init(p, &c, n_spans, why);
     if (status == PIMATTN_OK) status = pimattn_i_planner_time(p, readings, spans, n_spans, why);
     pimattn_i_planner_free(p);
@@ -6512,12 +6445,6 @@ static bool pimattn_i_variant_keep(pimattn_engine *e)
     return true;
 }
 
-static uint64_t pimattn_i_spans_count(const pimattn_config *c)
-{
-    return pimattn_i_mul((uint64_t)c->memo_entries + 2, c->max_seqs);
-}
-
-/* Memory that starts as zeros. */
 static void *pimattn_i_zeroed(const pimhw_allocator *a, uint64_t n, uint64_t size)
 {
     uint64_t bytes = pimattn_i_mul(n, size);
@@ -6541,15 +6468,9 @@ static void pimattn_i_module_free(pimattn_i_module *m, const pimattn_config *c)
 {
     const pimhw_allocator *a = &c->allocator;
     if (!m) return;
-    uint64_t n = pimattn_i_module_chunks(m);
-    uint64_t lists = (uint64_t)c->max_seqs * c->shape.n_layers * m->n_heads * 2;
     pimhw_units_destroy(m->units);
     pimhw_memory_destroy(m->memory);
-    pimattn_i_release(a, m->n_free, m->n_units * sizeof *m->n_free);
-    pimattn_i_release(a, m->taken, pimattn_i_ceil_div(n, 64) * sizeof *m->taken);
-    pimattn_i_release(a, m->next, n * sizeof *m->next);
-    pimattn_i_release(a, m->lists, lists * sizeof *m->lists);
-    pimattn_i_release(a, m->chunks, c->device.va2pa_entries * sizeof *m->chunks);
+    pimattn_i_release(a, m->taken, m->table_bytes);
     pimattn_i_release(a, m, sizeof *m);
 }
 
@@ -6560,10 +6481,9 @@ static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const p
     const pimhw_allocator *a = &c->allocator;
     pimattn_i_module *m = (pimattn_i_module *)pimattn_i_zeroed(a, 1, sizeof *m);
     *module = m;
-    if (!m) {
-        pimhw_cause_write(why, "no memory for the tables of the device");
-        return PIMATTN_ERR_MEMORY;
-    }
+    if (!m)
+        return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for the tables of the device", 0,
+                              0);
     pimhw_config d = c->device;
     d.allocator = c->allocator;
     pimattn_status status = pimattn_plan_init(&m->plan, &c->shape, &d, c->partition, c->hfp_unit,
@@ -6576,49 +6496,44 @@ static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const p
     m->n_chunks = d.n_rows / m->chunk_rows;
     uint64_t n = (uint64_t)n_units * m->n_chunks;
     uint64_t lists = pimattn_i_mul(pimattn_i_mul(c->max_seqs, c->shape.n_layers), m->n_heads * 2u);
-    if (n > UINT32_MAX) {
-        pimhw_cause_write(why, "device.n_rows is %u: more than 2^32 chunks", (uint64_t)d.n_rows);
-        return PIMATTN_ERR_CONFIG;
-    }
+    if (n > UINT32_MAX)
+        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG, "device.n_rows is %u: more than 2^32 chunks",
+                              d.n_rows, 0);
     m->n_units = n_units;
-    m->n_free = (uint32_t *)pimattn_i_zeroed(a, n_units, sizeof *m->n_free);
-    m->taken = (uint64_t *)pimattn_i_zeroed(a, pimattn_i_ceil_div(n, 64), sizeof *m->taken);
-    m->next = (uint32_t *)pimattn_i_zeroed(a, n, sizeof *m->next);
-    m->lists = (pimattn_i_list *)pimattn_i_zeroed(a, lists, sizeof *m->lists);
-    m->chunks = (uint32_t *)pimattn_i_zeroed(a, d.va2pa_entries, sizeof *m->chunks);
-    if (!m->n_free || !m->taken || !m->next || !m->lists || !m->chunks) {
-        pimhw_cause_write(why, "no memory for the chunk tables of the device");
-        return PIMATTN_ERR_MEMORY;
-    }
+    uint64_t words = pimattn_i_ceil_div(n, 64), ids = n + n_units + d.va2pa_entries;
+    m->table_bytes = pimattn_i_add(pimattn_i_mul(lists, sizeof *m->lists),
+                                   words * sizeof *m->taken + ids * sizeof(uint32_t));
+    m->taken = (uint64_t *)pimattn_i_zeroed(a, 1, m->table_bytes);
+    if (!m->taken)
+        return pimattn_i_fail(why, PIMATTN_ERR_MEMORY,
+                              "no memory for the chunk tables of the device", 0, 0);
+    m->lists = (pimattn_i_list *)(void *)(m->taken + words);
+    m->next = (uint32_t *)(void *)(m->lists + lists);
+    m->n_free = m->next + n;
+    m->chunks = m->n_free + n_units;
     for (uint32_t i = 0; i < n_units; i++)
         m->n_free[i] = m->n_chunks;
     pimhw_status made = pimhw_memory_create(&m->memory, &d, PIMHW_CHUNK_AIM, why);
     if (made == PIMHW_OK) made = pimhw_units_create(&m->units, &d, m->memory, why);
-    return made == PIMHW_OK           ? PIMATTN_OK
-           : made == PIMHW_ERR_MEMORY ? PIMATTN_ERR_MEMORY
-                                      : PIMATTN_ERR_CONFIG;
+    return pimattn_i_made(made);
 }
 
-PIMATTN_API void pimattn_engine_destroy(pimattn_engine *engine)
+PIMATTN_API void pimattn_engine_destroy(pimattn_engine *e)
 {
-    pimattn_engine *e = engine;
     if (!e) return;
     const pimattn_config *c = &e->config;
     pimhw_allocator a = c->allocator;
     pimattn_i_module_free(e->module, c);
     pimattn_i_tiered_free(e->tiered, &a);
     for (uint32_t i = 0; e->seqs && i < c->max_seqs; i++)
-        if (e->seqs[i].id) pimattn_i_seq_empty(&e->pool, &e->layout, &e->seqs[i]);
+        if (e->seqs[i].id) pimattn_i_seq_empty(&e->pool, &e->seqs[i]);
     pimattn_i_release(&a, e->pool.refs, e->pool.n_refs * sizeof *e->pool.refs);
     pimattn_i_compact_end(&e->pool, 0);
     pimattn_i_release(&a, e->pool.slabs, e->pool.n_slabs_most * sizeof *e->pool.slabs);
     pimattn_i_release(&a, e->pool.bounds, e->pool.n_slabs_most * sizeof *e->pool.bounds);
     pimattn_i_release(&a, e->pool.store.records,
                       e->pool.store.n_most * (e->pool.store.record_bytes + sizeof(uint32_t)));
-    pimattn_i_release(&a, e->seqs, c->max_seqs * sizeof *e->seqs);
-    pimattn_i_release(&a, e->tokens, (uint64_t)c->max_seqs * c->shape.n_layers * sizeof *e->tokens);
-    pimattn_i_release(&a, e->memo, c->memo_entries * sizeof *e->memo);
-    pimattn_i_release(&a, e->spans, pimattn_i_spans_count(c) * sizeof *e->spans);
+    pimattn_i_release(&a, e->memo, e->table_bytes);
     pimattn_i_release(&a, e->workers, e->scratch_bytes);
     pimattn_i_release(&a, e->variant, pimattn_i_variant_bytes(&c->shape));
     pimattn_i_planner_free(&e->planner);
@@ -6629,6 +6544,7 @@ static void pimattn_i_pool_init(pimattn_engine *e)
 {
     pimattn_i_pool *pool = &e->pool;
     pool->allocator = e->config.allocator;
+    pool->layout = &e->layout;
     pool->page_bytes = e->layout.page_bytes;
     pool->slab_pages = pimattn_i_max(1, PIMATTN_I_SLAB / pool->page_bytes);
     pool->set_pages = (uint64_t)e->layout.n_layers * e->layout.n_kv_heads;
@@ -6669,21 +6585,23 @@ static void pimattn_i_scratch_init(pimattn_engine *e)
 static bool pimattn_i_engine_tables(pimattn_engine *e)
 {
     const pimattn_config *c = &e->config;
-    const pimhw_allocator *a = &c->allocator;
     pimattn_i_layout_init(&e->layout, &c->shape, c->page_tokens);
     e->own.k.token = (size_t)e->layout.k_row_bytes;
     e->own.v.token = (size_t)e->layout.v_row_bytes;
     e->own.k_scale.token = e->own.v_scale.token = sizeof(float);
     e->rows = &e->own;
-    e->seqs = (pimattn_i_seq *)pimattn_i_zeroed(a, c->max_seqs, sizeof *e->seqs);
-    e->tokens = (uint64_t *)pimattn_i_zeroed(a, pimattn_i_mul(c->max_seqs, c->shape.n_layers),
-                                             sizeof *e->tokens);
-    e->memo = (pimattn_i_memo *)pimattn_i_zeroed(a, c->memo_entries, sizeof *e->memo);
-    e->spans = (pimattn_span *)pimattn_i_zeroed(a, pimattn_i_spans_count(c), sizeof *e->spans);
+    uint64_t seqs = c->max_seqs, tokens = seqs * c->shape.n_layers;
+    uint64_t spans = (c->memo_entries + (uint64_t)2) * seqs;
+    e->table_bytes = c->memo_entries * sizeof *e->memo + spans * sizeof *e->spans +
+                     tokens * sizeof *e->tokens + seqs * sizeof *e->seqs;
+    e->memo = (pimattn_i_memo *)pimattn_i_zeroed(&c->allocator, 1, e->table_bytes);
+    if (!e->memo) return false;
+    e->spans = (pimattn_span *)(void *)(e->memo + c->memo_entries);
+    e->tokens = (uint64_t *)(void *)(e->spans + spans);
+    e->seqs = (pimattn_i_seq *)(void *)(e->tokens + tokens);
     pimattn_i_pool_init(e);
     pimattn_i_scratch_init(e);
-    return e->seqs && e->tokens && e->memo && e->spans && e->pool.slabs && e->pool.refs &&
-           e->workers;
+    return e->pool.slabs && e->pool.refs && e->workers;
 }
 
 PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
@@ -6691,19 +6609,11 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
 {
     if (!engine) return PIMATTN_ERR_ARGUMENT;
     *engine = NULL;
-    if (!config) {
-        pimhw_cause_write(why, "config is NULL");
-        return PIMATTN_ERR_ARGUMENT;
-    }
-    pimattn_config c = *config;
-    pimattn_status status = pimattn_i_config_fill(&c, why);
-    if (status == PIMATTN_OK) status = pimattn_i_config_judge(&c, why);
+    pimattn_config c;
+    pimattn_status status = pimattn_i_config_take(&c, config, why);
     if (status != PIMATTN_OK) return status;
     pimattn_engine *e = (pimattn_engine *)pimattn_i_zeroed(&c.allocator, 1, sizeof *e);
-    if (!e) {
-        pimhw_cause_write(why, "no memory for an engine");
-        return PIMATTN_ERR_MEMORY;
-    }
+    if (!e) return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for an engine", 0, 0);
     e->config = c;
     e->kernel = pimattn_i_kernel_take(c.simd);
     e->direct = e->kernel->soft && c.shape.head_dim % 16 == 0 && c.shape.head_dim_v % 16 == 0;
@@ -6775,8 +6685,7 @@ PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine)
 
 static pimattn_status pimattn_i_wrong(pimattn_engine *e, const char *what, uint64_t is)
 {
-    pimhw_cause_write(&e->why, what, is);
-    return PIMATTN_ERR_ARGUMENT;
+    return pimattn_i_fail(&e->why, PIMATTN_ERR_ARGUMENT, what, is, 0);
 }
 
 /* The living sequence of an id; NULL, and its cause, if there is none. */
@@ -6788,7 +6697,6 @@ static pimattn_i_seq *pimattn_i_seq_find(pimattn_engine *e, pimattn_seq seq)
     return NULL;
 }
 
-/* Lists of one head: K, then V. */
 /* Whether the engine may not change now, because tiers are at work; and its cause. */
 static bool pimattn_i_is_busy(pimattn_engine *e)
 {
@@ -6804,12 +6712,18 @@ static pimattn_i_table *pimattn_i_table_of(const pimattn_engine *e, const pimatt
     return e->tiered->tables + (s->id & 0xffff) * e->config.shape.n_layers + layer;
 }
 
+/* Lists of one head: K, then V; those of the next heads and layers follow. */
 static pimattn_i_list *pimattn_i_lists_of(const pimattn_engine *e, const pimattn_i_seq *s,
                                           uint32_t layer, uint32_t head)
 {
     const pimattn_i_module *m = e->module;
     size_t slot = (size_t)(s - e->seqs);
     return m->lists + ((slot * e->config.shape.n_layers + layer) * m->n_heads + head) * 2;
+}
+
+static size_t pimattn_i_n_lists(const pimattn_engine *e)
+{
+    return (size_t)e->config.shape.n_layers * e->module->n_heads * 2;
 }
 
 /* The lowest free chunk of a unit; there is one. */
@@ -6864,15 +6778,6 @@ static void pimattn_i_list_keep(pimattn_i_module *m, pimattn_i_list *list, uint3
     pimattn_i_list_cut(m, &rest);
 }
 
-/* All lists of a sequence. */
-static void pimattn_i_module_release(pimattn_engine *e, const pimattn_i_seq *s)
-{
-    size_t n = (size_t)e->config.shape.n_layers * e->module->n_heads * 2;
-    pimattn_i_list *lists = pimattn_i_lists_of(e, s, 0, 0);
-    for (size_t i = 0; i < n; i++)
-        pimattn_i_list_cut(e->module, &lists[i]);
-}
-
 /* HFP: the channel with the fewest tokens of a layer so far, ties to the lowest number. */
 static uint32_t pimattn_i_emptiest(const pimattn_engine *e, uint32_t layer)
 {
@@ -6897,35 +6802,29 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
     bool memory = true;
     if (tokens > PIMATTN_I_MAX_TOKENS)
         return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", tokens);
+    pimattn_i_list *lists = pimattn_i_lists_of(e, s, 0, 0), *list = lists;
+    size_t n = pimattn_i_n_lists(e);
     for (uint32_t which = 0; which < 2; which++) {
-        had[which] = pimattn_i_lists_of(e, s, 0, 0)[which].n;
+        had[which] = lists[which].n;
         wanted[which] =
             (uint32_t)pimattn_i_min(pimattn_i_chunks_of(&m->plan, which, tokens), UINT32_MAX);
     }
-    for (uint32_t layer = 0; layer < e->config.shape.n_layers; layer++)
-        for (uint32_t h = 0; h < m->n_heads; h++) {
-            pimattn_i_list *list = pimattn_i_lists_of(e, s, layer, h);
-            if (list->n == 0 && wanted[0] > 0)
-                list[0].unit = list[1].unit = pimattn_i_emptiest(e, layer);
-            for (uint32_t which = 0; which < 2; which++, list++)
-                while (list->n < wanted[which] && m->n_free[list->unit] > 0 && memory) {
-                    uint32_t i = pimattn_i_chunk_take(m, list->unit);
-                    memory = pimattn_i_chunk_back(e, i);
-                    if (list->n == 0)
-                        list->first = i;
-                    else
-                        m->next[list->last] = i;
-                    list->last = i;
-                    list->n++;
-                }
-        }
     bool enough = true;
-    for (size_t i = 0; i < (size_t)e->config.shape.n_layers * m->n_heads * 2; i++)
-        enough = enough && pimattn_i_lists_of(e, s, 0, 0)[i].n >= wanted[i % 2];
-    if (enough) return PIMATTN_OK;
-    for (size_t i = 0; i < (size_t)e->config.shape.n_layers * m->n_heads * 2; i++) {
-        pimattn_i_list_keep(m, &pimattn_i_lists_of(e, s, 0, 0)[i], had[i % 2]);
+    for (size_t i = 0; i < n; i++, list++) {
+        if (i % 2 == 0 && list->n == 0 && wanted[0] > 0)
+            list[0].unit = list[1].unit = pimattn_i_emptiest(e, (uint32_t)(i / 2 / m->n_heads));
+        while (list->n < wanted[i % 2] && m->n_free[list->unit] > 0 && memory) {
+            uint32_t chunk = pimattn_i_chunk_take(m, list->unit);
+            memory = pimattn_i_chunk_back(e, chunk);
+            *(list->n == 0 ? &list->first : &m->next[list->last]) = chunk;
+            list->last = chunk;
+            list->n++;
+        }
+        enough = enough && list->n >= wanted[i % 2];
     }
+    if (enough) return PIMATTN_OK;
+    for (size_t i = 0; i < n; i++)
+        pimattn_i_list_keep(m, &lists[i], had[i % 2]);
     if (!memory) return PIMATTN_ERR_MEMORY;
     pimhw_cause_write(&e->why,
                       "%u tokens need %u and %u chunks a KV head; %u of the device's %u"
@@ -6982,12 +6881,11 @@ static pimattn_status pimattn_i_may_hold(pimattn_engine *e, const pimattn_i_seq 
     uint64_t free_pages = e->pool.n_pages_most - pimattn_i_pool_held(&e->pool);
     if (to > PIMATTN_I_MAX_TOKENS)
         return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", to);
-    if (most && to > most) {
-        pimhw_cause_write(&e->why, "%u tokens are more than the %u of reserve_tokens", to, most);
-        return PIMATTN_ERR_PAGES;
-    }
+    if (most && to > most)
+        return pimattn_i_fail(&e->why, PIMATTN_ERR_PAGES,
+                              "%u tokens are more than the %u of reserve_tokens", to, most);
     if (e->module || e->tiered) return PIMATTN_OK; /* judged as chunks, or slots, are taken */
-    uint64_t fresh = pimattn_i_seq_fresh(&e->pool, &e->layout, s, from, to);
+    uint64_t fresh = pimattn_i_seq_fresh(&e->pool, s, from, to);
     if (fresh <= free_pages) return PIMATTN_OK;
     pimhw_cause_write(&e->why, "%u tokens need %u more KV pages; %u of %u are free", to, fresh,
                       free_pages, e->pool.n_pages_most);
@@ -7004,11 +6902,10 @@ static pimattn_status pimattn_i_tiered_hold(pimattn_engine *e, const pimattn_i_s
     if (to <= before) return PIMATTN_OK;
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
         room += st->bins[i].n_tokens - st->bins[i].n_used;
-    if (pimattn_i_mul(to - before, n_layers) > room) {
-        pimhw_cause_write(&e->why, "%u more tokens in every layer: the tiers have room for %u",
-                          to - before, room / n_layers);
-        return PIMATTN_ERR_PAGES;
-    }
+    if (pimattn_i_mul(to - before, n_layers) > room)
+        return pimattn_i_fail(&e->why, PIMATTN_ERR_PAGES,
+                              "%u more tokens in every layer: the tiers have room for %u",
+                              to - before, room / n_layers);
     pimattn_status status = PIMATTN_OK;
     for (uint32_t i = 0; i < n_layers && status == PIMATTN_OK; i++)
         status = pimattn_i_table_room(st, &tables[i], to);
@@ -7024,7 +6921,7 @@ static pimattn_status pimattn_i_hold(pimattn_engine *e, pimattn_i_seq *s, uint64
 {
     if (e->tiered) return pimattn_i_tiered_hold(e, s, to);
     if (e->module) return pimattn_i_module_hold(e, s, to);
-    pimattn_status status = pimattn_i_seq_hold(&e->pool, &e->layout, s, from, to);
+    pimattn_status status = pimattn_i_seq_hold(&e->pool, s, from, to);
     if (status == PIMATTN_ERR_MEMORY)
         pimhw_cause_write(&e->why, "no memory for KV pages of %u tokens", to);
     return status;
@@ -7061,17 +6958,17 @@ static pimattn_status pimattn_i_seq_new(pimattn_engine *e, pimattn_i_seq **s)
         pimattn_i_seq_length(e, *s, 0);
         return PIMATTN_OK;
     }
-    pimhw_cause_write(&e->why, "all %u sequences of max_seqs are alive",
-                      (uint64_t)e->config.max_seqs);
-    return PIMATTN_ERR_SEQ;
+    return pimattn_i_fail(&e->why, PIMATTN_ERR_SEQ, "all %u sequences of max_seqs are alive",
+                          e->config.max_seqs, 0);
 }
 
 static void pimattn_i_seq_end(pimattn_engine *e, pimattn_i_seq *s)
 {
-    if (e->module) pimattn_i_module_release(e, s);
+    for (size_t i = 0; e->module && i < pimattn_i_n_lists(e); i++)
+        pimattn_i_list_cut(e->module, pimattn_i_lists_of(e, s, 0, 0) + i);
     for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++)
         pimattn_i_table_cut(e->tiered, pimattn_i_table_of(e, s, i), 0);
-    pimattn_i_seq_empty(&e->pool, &e->layout, s);
+    pimattn_i_seq_empty(&e->pool, s);
     s->id = 0;
 }
 
@@ -7108,9 +7005,10 @@ PIMATTN_API pimattn_status pimattn_seq_free(pimattn_engine *engine, pimattn_seq 
     return PIMATTN_OK;
 }
 
-/* Whether a byte stride (0: packed) can hold rows of so many bytes, and n of them memory. */
-static bool pimattn_i_stride_fits(size_t *stride, uint64_t row_bytes, uint64_t n)
+/* Whether a byte stride (0: packed) can hold rows of heads of f32, and n of them memory. */
+static bool pimattn_i_stride_fits(size_t *stride, uint64_t heads, uint64_t dim, uint64_t n)
 {
+    uint64_t row_bytes = 4 * heads * dim;
     if (*stride == 0) *stride = (size_t)row_bytes;
     return *stride >= row_bytes && pimattn_i_mul(*stride, n) <= SIZE_MAX / 2;
 }
@@ -7155,14 +7053,17 @@ static pimattn_status pimattn_i_range_check(pimattn_engine *e, pimattn_i_rows *r
 
 /* One row and, of int8, its scale. */
 static void pimattn_i_append_row(const pimattn_i_kernel *kernel, const pimattn_i_rows *rows,
-                                 const unsigned char *from, unsigned char *to, float *scale)
+                                 uint64_t token, size_t head, unsigned char *to,
+                                 unsigned char *scale_to)
 {
+    const unsigned char *from = rows->from + (size_t)token * rows->stride + 4 * head * rows->dim;
     if (rows->type == PIMATTN_INT8) {
-        *scale = pimattn_i_int8_scale(kernel->magnitude(from, rows->dim));
-        if (pimattn_i_is_nan(*scale))
+        float scale = pimattn_i_int8_scale(kernel->magnitude(from, rows->dim));
+        memcpy(scale_to, &scale, sizeof scale);
+        if (pimattn_i_is_nan(scale))
             memset(to, 0, rows->dim);
         else
-            kernel->store(to, from, rows->type, 1.0f / *scale, rows->dim);
+            kernel->store(to, from, rows->type, 1.0f / scale, rows->dim);
     } else if (rows->plain && rows->type != PIMATTN_F32) {
         kernel->store(to, from, rows->type, 1.0f, rows->dim);
     } else {
@@ -7170,17 +7071,15 @@ static void pimattn_i_append_row(const pimattn_i_kernel *kernel, const pimattn_i
     }
 }
 
-static float *pimattn_i_scale_at(unsigned char *run, uint64_t offset, uint64_t at)
+/* The run that holds a token of a KV head, and which of its tokens that is. */
+static unsigned char *pimattn_i_run_of(const pimattn_engine *e, const pimattn_i_seq *s,
+                                       uint32_t layer, uint32_t kv_head, uint64_t token,
+                                       uint64_t *at)
 {
-    return (float *)(void *)(run + offset) + at;
-}
-
-/* The run of one token of a KV head, in the tier where it lies. */
-static unsigned char *pimattn_i_tier_run(const pimattn_engine *e, const pimattn_i_seq *s,
-                                         uint32_t layer, uint32_t kv_head, uint64_t token)
-{
-    const pimattn_i_token *t = &pimattn_i_table_of(e, s, layer)->token[token];
-    return pimattn_i_slot(e->tiered, t) + kv_head * e->layout.page_bytes;
+    if (!e->tiered) return pimattn_i_run(&e->pool, &e->layout, s, layer, kv_head, token, at);
+    *at = 0; /* a run of its own */
+    return pimattn_i_slot(e->tiered, &pimattn_i_table_of(e, s, layer)->token[token]) +
+           kv_head * e->layout.page_bytes;
 }
 
 static void pimattn_i_append_rows(pimattn_engine *e, pimattn_i_seq *s, uint32_t layer,
@@ -7188,23 +7087,17 @@ static void pimattn_i_append_rows(pimattn_engine *e, pimattn_i_seq *s, uint32_t 
 {
     const pimattn_i_layout *lay = &e->layout;
     for (uint64_t t = 0; t < n; t++) {
-        uint64_t token = s->tokens[layer] + t, in_page = token % lay->page_tokens;
-        uint64_t at = in_page % lay->run_tokens,
-                 before = in_page / lay->run_tokens * lay->run_bytes;
-        const uint32_t *pages =
-            e->tiered ? NULL : pimattn_i_table_at(lay, s, token / lay->page_tokens, layer);
+        uint64_t token = s->tokens[layer] + t, page = token / lay->page_tokens, at;
         for (uint32_t h = 0; h < lay->n_kv_heads; h++) {
-            unsigned char *run = e->tiered ? pimattn_i_tier_run(e, s, layer, h, token)
-                                           : pimattn_i_page(&e->pool, pages[h]) + before;
-            if (e->pool.bounds && !e->tiered) pimattn_i_page_change(&e->pool, pages[h], in_page);
-            pimattn_i_append_row(
-                e->kernel, k, k->from + (size_t)t * k->stride + 4 * (size_t)h * k->dim,
-                run + at * lay->k_row_bytes, pimattn_i_scale_at(run, lay->k_scale_offset, at));
+            unsigned char *run = pimattn_i_run_of(e, s, layer, h, token, &at);
+            if (e->pool.bounds && !e->tiered)
+                pimattn_i_page_change(&e->pool, pimattn_i_table_at(lay, s, page, layer)[h],
+                                      token % lay->page_tokens);
+            pimattn_i_append_row(e->kernel, k, t, h, run + at * lay->k_row_bytes,
+                                 run + lay->k_scale_offset + at * sizeof(float));
             if (e->config.shape.v_in_k) continue;
-            pimattn_i_append_row(e->kernel, v,
-                                 v->from + (size_t)t * v->stride + 4 * (size_t)h * v->dim,
-                                 run + lay->v_offset + at * lay->v_row_bytes,
-                                 pimattn_i_scale_at(run, lay->v_scale_offset, at));
+            pimattn_i_append_row(e->kernel, v, t, h, run + lay->v_offset + at * lay->v_row_bytes,
+                                 run + lay->v_scale_offset + at * sizeof(float));
         }
     }
 }
@@ -7331,18 +7224,16 @@ static pimattn_status pimattn_i_module_truncate(pimattn_engine *e, pimattn_i_seq
     pimattn_i_release(&e->config.allocator, zeros, bytes);
     if (!zeros) pimhw_cause_write(&e->why, "no memory for a row of zeros");
     if (status != PIMATTN_OK) return status;
-    for (uint32_t i = 0; i < e->config.shape.n_layers * m->n_heads * 2; i++)
-        pimattn_i_list_keep(m, &pimattn_i_lists_of(e, s, 0, 0)[i],
+    for (uint32_t i = 0; i < pimattn_i_n_lists(e); i++)
+        pimattn_i_list_keep(m, pimattn_i_lists_of(e, s, 0, 0) + i,
                             (uint32_t)pimattn_i_chunks_of(&m->plan, i % 2, kept));
-    pimattn_i_seq_length(e, s, tokens);
     return PIMATTN_OK;
 }
 
-PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq seq, uint32_t layer,
+PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
                                           const float *k, const float *v, uint64_t n_tokens,
                                           size_t k_stride, size_t v_stride)
 {
-    pimattn_engine *e = engine;
     if (!e) return PIMATTN_ERR_ARGUMENT;
     const pimattn_shape *shape = &e->config.shape;
     if (layer >= shape->n_layers)
@@ -7352,11 +7243,9 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq se
     if (n_tokens == 0) return PIMATTN_OK;
     if (!k || (!v && !shape->v_in_k))
         return pimattn_i_wrong(e, "k or v is NULL for %u tokens", n_tokens);
-    if (!pimattn_i_stride_fits(&k_stride, (uint64_t)4 * shape->n_kv_heads * shape->head_dim,
-                               n_tokens))
+    if (!pimattn_i_stride_fits(&k_stride, shape->n_kv_heads, shape->head_dim, n_tokens))
         return pimattn_i_wrong(e, "k_stride %u is less than a row, or too large", k_stride);
-    if (!pimattn_i_stride_fits(&v_stride, (uint64_t)4 * shape->n_kv_heads * shape->head_dim_v,
-                               n_tokens))
+    if (!pimattn_i_stride_fits(&v_stride, shape->n_kv_heads, shape->head_dim_v, n_tokens))
         return pimattn_i_wrong(e, "v_stride %u is less than a row, or too large", v_stride);
     uint64_t before = s->tokens[layer], tokens = pimattn_i_add(before, n_tokens);
     bool banks = e->module != NULL; /* there both are of the lanes' type */
@@ -7385,15 +7274,14 @@ static pimattn_status pimattn_i_paged(pimattn_engine *e)
 {
     if (!e) return PIMATTN_ERR_ARGUMENT;
     if (!e->module && !e->tiered) return PIMATTN_OK;
-    pimhw_cause_write(&e->why, "the device way and tiers have only create, append, truncate and "
-                               "free so far");
-    return PIMATTN_ERR_DEVICE;
+    return pimattn_i_fail(
+        &e->why, PIMATTN_ERR_DEVICE,
+        "the device way and tiers have only create, append, truncate and free so far", 0, 0);
 }
 
-PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *engine, pimattn_seq *child,
+PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *e, pimattn_seq *child,
                                             pimattn_seq parent)
 {
-    pimattn_engine *e = engine;
     pimattn_i_seq *from, *s;
     pimattn_status status = pimattn_i_paged(e);
     if (status == PIMATTN_OK && !child) return pimattn_i_wrong(e, "child is NULL", 0);
@@ -7402,17 +7290,16 @@ PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *engine, pimattn_seq 
     if (status != PIMATTN_OK) return status;
     uint64_t tokens = from->tokens[0];
     s->begin = from->begin;
-    status = pimattn_i_seq_share(&e->pool, &e->layout, s, from,
-                                 pimattn_i_ceil_div(tokens, e->layout.page_tokens));
+    status =
+        pimattn_i_seq_share(&e->pool, s, from, pimattn_i_ceil_div(tokens, e->layout.page_tokens));
     if (status == PIMATTN_OK) status = pimattn_i_fit(e, s, tokens, tokens);
     pimattn_i_seq_length(e, s, tokens);
     return pimattn_i_seq_made(e, s, status, child);
 }
 
-PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *engine, pimattn_seq seq, uint64_t first,
+PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *e, pimattn_seq seq, uint64_t first,
                                             uint64_t end)
 {
-    pimattn_engine *e = engine;
     pimattn_i_seq *s;
     if (!e) return PIMATTN_ERR_ARGUMENT;
     pimattn_status status = pimattn_i_seq_even(e, seq, &s);
@@ -7422,21 +7309,19 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *engine, pimattn_seq 
     if (first < s->begin) return pimattn_i_wrong(e, "token %u is gone", first);
     if (first > 0) status = pimattn_i_paged(e);
     if (status != PIMATTN_OK) return status;
-    if (e->module) return pimattn_i_module_truncate(e, s, end);
+    if (e->module) status = pimattn_i_module_truncate(e, s, end);
+    if (status != PIMATTN_OK) return status;
     for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++) {
         pimattn_i_table *table = pimattn_i_table_of(e, s, i);
         pimattn_i_table_cut(e->tiered, table, pimattn_i_max(end, e->config.reserve_tokens));
         pimattn_i_table_forget(e->tiered, table, end);
     }
-    if (e->tiered) {
-        pimattn_i_seq_length(e, s, end);
-        return PIMATTN_OK;
-    }
+    /* banks and tiers have no pages */
     uint64_t gone = pimattn_i_seq_first(&e->layout, s), page = e->layout.page_tokens;
     uint64_t last = pimattn_i_max(end, e->config.reserve_tokens);
     last = pimattn_i_min(pimattn_i_ceil_div(last, page), s->n_pages);
-    pimattn_i_seq_cut(&e->pool, &e->layout, s, pimattn_i_max(last, gone), s->n_pages);
-    pimattn_i_seq_cut(&e->pool, &e->layout, s, gone, pimattn_i_min(first / page, last));
+    pimattn_i_seq_cut(&e->pool, s, pimattn_i_max(last, gone), s->n_pages);
+    pimattn_i_seq_cut(&e->pool, s, gone, pimattn_i_min(first / page, last));
     s->n_pages = pimattn_i_max(last, first / page);
     s->begin = first;
     pimattn_i_seq_length(e, s, end);
@@ -7452,7 +7337,6 @@ PIMATTN_API pimattn_status pimattn_seq_truncate(pimattn_engine *engine, pimattn_
     return pimattn_seq_keep(engine, seq, s ? s->begin : 0, n_tokens);
 }
 
-/* The start of a chain. */
 static pimattn_i_entry pimattn_i_chain_of(const pimattn_engine *e, uint64_t salt)
 {
     pimattn_i_entry like;
@@ -7463,11 +7347,10 @@ static pimattn_i_entry pimattn_i_chain_of(const pimattn_engine *e, uint64_t salt
     return like;
 }
 
-PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *engine, pimattn_seq seq,
+PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *e, pimattn_seq seq,
                                                    const uint32_t *tokens, uint64_t n_tokens,
                                                    uint64_t salt)
 {
-    pimattn_engine *e = engine;
     pimattn_i_seq *s;
     pimattn_status status = pimattn_i_paged(e);
     if (status == PIMATTN_OK) status = pimattn_i_seq_even(e, seq, &s);
@@ -7478,10 +7361,8 @@ PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *engine, pimat
     if (s->begin > 0) return pimattn_i_wrong(e, "the tokens before %u are gone", s->begin);
     uint64_t n = n_tokens / e->layout.page_tokens;
     pimattn_i_store *st = &e->pool.store;
-    if (pimattn_i_store_grow(&e->pool, st->n + n) != PIMATTN_OK) {
-        pimhw_cause_write(&e->why, "no memory to remember %u pages", n);
-        return PIMATTN_ERR_MEMORY;
-    }
+    if (pimattn_i_store_grow(&e->pool, st->n + n) != PIMATTN_OK)
+        return pimattn_i_fail(&e->why, PIMATTN_ERR_MEMORY, "no memory to remember %u pages", n, 0);
     pimattn_i_entry like = pimattn_i_chain_of(e, salt);
     for (uint64_t i = 0; i < n; i++, tokens += like.page_tokens) {
         const uint32_t *pages = pimattn_i_table_at(&e->layout, s, i, 0);
@@ -7493,11 +7374,10 @@ PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *engine, pimat
     return PIMATTN_OK;
 }
 
-PIMATTN_API pimattn_status pimattn_prefix_start(pimattn_engine *engine, pimattn_seq *seq,
+PIMATTN_API pimattn_status pimattn_prefix_start(pimattn_engine *e, pimattn_seq *seq,
                                                 const uint32_t *tokens, uint64_t n_tokens,
                                                 uint64_t salt, uint64_t *n_known)
 {
-    pimattn_engine *e = engine;
     pimattn_i_seq *s;
     pimattn_status status = pimattn_i_paged(e);
     if (status != PIMATTN_OK) return status;
@@ -7507,16 +7387,12 @@ PIMATTN_API pimattn_status pimattn_prefix_start(pimattn_engine *engine, pimattn_
     const pimattn_i_store *st = &e->pool.store;
     uint64_t known = 0, n = pimattn_i_min(n_tokens / e->layout.page_tokens, st->n);
     pimattn_i_entry like = pimattn_i_chain_of(e, salt);
-    status = pimattn_i_table_grow(&e->pool.allocator, &e->layout, s, n);
+    status = pimattn_i_table_grow(&e->pool, s, n);
     for (uint64_t i = 0; i < n && status == PIMATTN_OK; i++, tokens += like.page_tokens) {
         uint32_t at = pimattn_i_store_find(st, &like, tokens);
         if (!at) break;
-        pimattn_i_entry *entry = pimattn_i_entry_at(st, at);
-        memcpy(pimattn_i_table_at(&e->layout, s, i, 0), pimattn_i_entry_pages(entry),
-               (size_t)e->pool.set_pages * sizeof(uint32_t));
-        pimattn_i_set_share(&e->pool, pimattn_i_entry_pages(entry));
-        like.parent = entry->serial;
-        s->n_pages++;
+        pimattn_i_seq_take(&e->pool, s, pimattn_i_entry_pages(pimattn_i_entry_at(st, at)));
+        like.parent = pimattn_i_entry_at(st, at)->serial;
     }
     if (status == PIMATTN_OK) {
         known = s->n_pages * e->layout.page_tokens;
@@ -7528,9 +7404,8 @@ PIMATTN_API pimattn_status pimattn_prefix_start(pimattn_engine *engine, pimattn_
     return status;
 }
 
-PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *engine, uint64_t *bytes_moved)
+PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *e, uint64_t *bytes_moved)
 {
-    pimattn_engine *e = engine;
     pimattn_status status = pimattn_i_paged(e);
     if (status != PIMATTN_OK) return status;
     pimattn_i_pool *pool = &e->pool;
@@ -7588,7 +7463,6 @@ static void pimattn_i_flow_bytes(pimattn_i_flow *f, unsigned char *bytes, size_t
     f->at += n;
 }
 
-/* To or from little-endian numbers. */
 static void pimattn_i_flow_order(void *to, const void *from, size_t n, size_t size)
 {
     const uint16_t one = 1;
@@ -7626,13 +7500,12 @@ static pimattn_status pimattn_i_flow_sum(pimattn_engine *e, pimattn_i_flow *f)
     pimattn_i_flow_move(f, &there, 1, sizeof there);
     f->hash = pimattn_i_mix(hash, 1); /* a hash mixed with itself is 0 */
     if (!f->failed && there == hash) return PIMATTN_OK;
-    pimhw_cause_write(
-        &e->why,
-        f->failed ? "the state ends before byte %u" : "the state is damaged before byte %u", f->at);
-    return PIMATTN_ERR_STATE;
+    return pimattn_i_fail(&e->why, PIMATTN_ERR_STATE,
+                          f->failed ? "the state ends before byte %u"
+                                    : "the state is damaged before byte %u",
+                          f->at, 0);
 }
 
-/* What a state is, and of which shape. */
 static pimattn_status pimattn_i_flow_head(pimattn_engine *e, pimattn_i_flow *f, uint64_t *n_seqs)
 {
     static const char names[PIMATTN_I_STATE_WORDS][12] = {
@@ -7693,16 +7566,15 @@ static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
     uint64_t begin = head[1], tokens = head[2], has = head[4];
     const pimattn_i_seq *from = pimattn_i_arrived(e, head[3]);
     bool shares = from && from != s && from->begin <= begin && has <= from->tokens[0];
-    if (begin > tokens || has > tokens || tokens > PIMATTN_I_MAX_TOKENS || (has > 0 && !shares)) {
-        pimhw_cause_write(&e->why, "the state has a sequence that cannot be");
-        return PIMATTN_ERR_STATE;
-    }
+    if (begin > tokens || has > tokens || tokens > PIMATTN_I_MAX_TOKENS || (has > 0 && !shares))
+        return pimattn_i_fail(&e->why, PIMATTN_ERR_STATE, "the state has a sequence that cannot be",
+                              0, 0);
     pimattn_status status = PIMATTN_OK;
     s->begin = begin;
     s->n_pages = pimattn_i_seq_first(&e->layout, s);
     if (has > begin)
-        status = pimattn_i_seq_share(&e->pool, &e->layout, s, from,
-                                     pimattn_i_ceil_div(has, e->layout.page_tokens));
+        status =
+            pimattn_i_seq_share(&e->pool, s, from, pimattn_i_ceil_div(has, e->layout.page_tokens));
     if (status == PIMATTN_OK) status = pimattn_i_fit(e, s, pimattn_i_max(has, begin), tokens);
     pimattn_i_seq_length(e, s, tokens);
     return status;
@@ -7780,12 +7652,6 @@ static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs,
     return PIMATTN_OK;
 }
 
-static pimattn_i_flow pimattn_i_flow_of(const pimattn_stream *stream, bool reading)
-{
-    pimattn_i_flow f = {*stream, reading, false, 0, 0};
-    return f;
-}
-
 /* Says what a state takes and writes it; *hash: of it. */
 static pimattn_status pimattn_i_save(pimattn_engine *e, const pimattn_seq *seqs, size_t n_seqs,
                                      const pimattn_stream *stream, uint64_t *bytes, uint64_t *hash)
@@ -7797,7 +7663,7 @@ static pimattn_status pimattn_i_save(pimattn_engine *e, const pimattn_seq *seqs,
         return pimattn_i_wrong(e, "stream has neither memory nor write", 0);
     if (stream->memory && stream->bytes < *bytes)
         return pimattn_i_wrong(e, "the state takes %u bytes, more than there are", *bytes);
-    pimattn_i_flow f = pimattn_i_flow_of(stream, false);
+    pimattn_i_flow f = {*stream, false, false, 0, 0};
     status = pimattn_i_flow_head(e, &f, &n);
     for (uint64_t i = 1; i <= n && status == PIMATTN_OK; i++)
         status = pimattn_i_flow_seq(e, &f, pimattn_i_arrived(e, i));
@@ -7816,17 +7682,16 @@ PIMATTN_API pimattn_status pimattn_save(pimattn_engine *engine, const pimattn_se
     return status;
 }
 
-PIMATTN_API pimattn_status pimattn_restore(pimattn_engine *engine, pimattn_seq *seqs, size_t n_most,
+PIMATTN_API pimattn_status pimattn_restore(pimattn_engine *e, pimattn_seq *seqs, size_t n_most,
                                            size_t *n_seqs, const pimattn_stream *stream)
 {
-    pimattn_engine *e = engine;
     uint64_t n = 0;
     pimattn_status status = pimattn_i_paged(e);
     if (status != PIMATTN_OK) return status;
     if (!n_seqs || (!seqs && n_most > 0)) return pimattn_i_wrong(e, "seqs or n_seqs is NULL", 0);
     if (!stream || (!stream->memory && !stream->read))
         return pimattn_i_wrong(e, "stream has neither memory nor read", 0);
-    pimattn_i_flow f = pimattn_i_flow_of(stream, true);
+    pimattn_i_flow f = {*stream, true, false, 0, 0};
     pimattn_i_unmark(e);
     status = pimattn_i_flow_head(e, &f, &n);
     if (status == PIMATTN_OK && n > n_most)
@@ -7859,28 +7724,25 @@ static void pimattn_i_charge(pimattn_engine *e, uint64_t tokens, pimattn_transfe
     if (transfer) *transfer = t;
 }
 
-PIMATTN_API pimattn_status pimattn_seq_swap_out(pimattn_engine *engine, pimattn_seq seq,
-                                                void *memory, uint64_t bytes,
-                                                pimattn_transfer *transfer)
+PIMATTN_API pimattn_status pimattn_seq_swap_out(pimattn_engine *e, pimattn_seq seq, void *memory,
+                                                uint64_t bytes, pimattn_transfer *transfer)
 {
-    pimattn_engine *e = engine;
     pimattn_stream stream = {memory, bytes, NULL, NULL, NULL};
     uint64_t need, hash;
     if (e && !memory) return pimattn_i_wrong(e, "memory is NULL", 0);
     pimattn_status status = pimattn_i_save(e, &seq, 1, &stream, &need, &hash);
     if (status != PIMATTN_OK) return status;
     pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
-    pimattn_i_seq_empty(&e->pool, &e->layout, s);
+    pimattn_i_seq_empty(&e->pool, s);
     s->swapped = hash;
     pimattn_i_charge(e, s->tokens[0] - s->begin, transfer);
     return PIMATTN_OK;
 }
 
-PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *engine, pimattn_seq seq,
+PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *e, pimattn_seq seq,
                                                const void *memory, uint64_t bytes,
                                                pimattn_transfer *transfer)
 {
-    pimattn_engine *e = engine;
     pimattn_status status = pimattn_i_paged(e);
     if (status != PIMATTN_OK) return status;
     pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
@@ -7888,7 +7750,7 @@ PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *engine, pimattn_s
     if (!memory) return pimattn_i_wrong(e, "memory is NULL", 0);
     if (!s->swapped) return pimattn_i_wrong(e, "sequence %u is not swapped out", seq);
     pimattn_stream stream = {(void *)(uintptr_t)memory, bytes, NULL, NULL, NULL}; /* only read */
-    pimattn_i_flow f = pimattn_i_flow_of(&stream, true);
+    pimattn_i_flow f = {stream, true, false, 0, 0};
     uint64_t n = 0, begin = s->begin, tokens = s->tokens[0];
     pimattn_i_unmark(e);
     status = pimattn_i_flow_head(e, &f, &n);
@@ -7902,7 +7764,7 @@ PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *engine, pimattn_s
         pimattn_i_charge(e, tokens - begin, transfer);
         return PIMATTN_OK;
     }
-    pimattn_i_seq_empty(&e->pool, &e->layout, s);
+    pimattn_i_seq_empty(&e->pool, s);
     s->begin = begin;
     pimattn_i_seq_length(e, s, tokens);
     return status;
@@ -7965,7 +7827,7 @@ PIMATTN_API pimattn_status pimattn_seq_query(pimattn_engine *engine, pimattn_seq
     for (uint32_t i = 0; engine->tiered && i < engine->config.shape.n_layers; i++)
         info->pages += pimattn_i_table_of(engine, s, i)->n * engine->config.shape.n_kv_heads;
     info->bytes = info->pages * engine->pool.page_bytes;
-    for (uint32_t i = 0; m && i < engine->config.shape.n_layers * m->n_heads * 2; i++)
+    for (size_t i = 0; m && i < pimattn_i_n_lists(engine); i++)
         info->bytes += pimattn_i_lists_of(engine, s, 0, 0)[i].n * pimattn_i_chunk_bytes(m);
     info->layer_bytes = info->bytes / engine->config.shape.n_layers;
     info->swapped_out = s->swapped != 0;
@@ -7987,10 +7849,9 @@ static void pimattn_i_banks_add(const pimattn_plan *p, uint64_t *bytes, uint64_t
         }
 }
 
-PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *engine, pimattn_seq seq,
-                                             uint32_t layer, uint64_t *bytes, size_t n)
+PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
+                                             uint64_t *bytes, size_t n)
 {
-    pimattn_engine *e = engine;
     if (!e) return PIMATTN_ERR_ARGUMENT;
     const pimattn_config *c = &e->config;
     const pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
@@ -8014,14 +7875,6 @@ PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *engine, pimattn_seq
     return PIMATTN_OK;
 }
 
-static uint64_t pimattn_i_hash(const pimattn_span *spans, size_t n)
-{
-    uint64_t h = 0;
-    for (size_t i = 0; i < n; i++)
-        h = pimattn_i_mix(pimattn_i_mix(h, spans[i].context_tokens), spans[i].n_tokens);
-    return h;
-}
-
 static pimattn_span *pimattn_i_memo_key(pimattn_engine *e, uint32_t entry)
 {
     return e->spans + (size_t)entry * e->config.max_seqs;
@@ -8031,7 +7884,9 @@ static pimattn_span *pimattn_i_memo_key(pimattn_engine *e, uint32_t entry)
 static pimattn_status pimattn_i_read(pimattn_engine *e, const pimattn_span *spans, size_t n,
                                      pimattn_readings *readings)
 {
-    uint64_t hash = pimattn_i_hash(spans, n);
+    uint64_t hash = 0;
+    for (size_t i = 0; i < n; i++)
+        hash = pimattn_i_mix(pimattn_i_mix(hash, spans[i].context_tokens), spans[i].n_tokens);
     uint64_t window = pimattn_i_window_of(&e->config.shape, e->planner.layer);
     pimattn_i_memo *found = NULL;
     for (uint32_t i = 0; i < e->config.memo_entries && !found; i++) {
@@ -8071,27 +7926,6 @@ typedef struct pimattn_i_spot {
     uint64_t in_order;                      /* tokens from it on, whose rows follow at one stride */
 } pimattn_i_spot;
 
-static pimattn_i_spot pimattn_i_spot_pool(const pimattn_engine *e, const pimattn_i_job *job,
-                                          uint64_t token)
-{
-    const pimattn_i_layout *lay = &e->layout;
-    uint64_t at;
-    unsigned char *run;
-    if (e->tiered) {
-        at = 0;
-        run = pimattn_i_tier_run(e, job->seq, e->layer, job->kv_head, token);
-    } else {
-        run = pimattn_i_run(&e->pool, lay, job->seq, e->layer, job->kv_head, token, &at);
-    }
-    pimattn_i_spot to;
-    to.k = run + at * lay->k_row_bytes;
-    to.v = run + lay->v_offset + at * lay->v_row_bytes;
-    to.k_scale = run + lay->k_scale_offset + at * sizeof(float);
-    to.v_scale = run + lay->v_scale_offset + at * sizeof(float);
-    to.in_order = lay->run_tokens - at;
-    return to;
-}
-
 static const unsigned char *pimattn_i_row_at(const pimattn_rows *rows, uint32_t page, uint64_t at,
                                              uint32_t head)
 {
@@ -8103,19 +7937,29 @@ static pimattn_i_spot pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i
                                         uint64_t token)
 {
     const pimattn_pages *p = e->rows;
-    if (!job->pages) return pimattn_i_spot_pool(e, job, token);
-    uint64_t index = token - job->origin, at = index % p->page_tokens;
-    uint32_t page = job->pages[index / p->page_tokens];
+    const pimattn_i_layout *lay = &e->layout;
+    uint64_t at;
     pimattn_i_spot to;
-    to.k = pimattn_i_row_at(&p->k, page, at, job->kv_head);
-    to.v = pimattn_i_row_at(&p->v, page, at, job->kv_head);
-    to.k_scale = pimattn_i_row_at(&p->k_scale, page, at, job->kv_head);
-    to.v_scale = pimattn_i_row_at(&p->v_scale, page, at, job->kv_head);
-    to.in_order = p->page_tokens - at;
+    if (job->pages) {
+        uint64_t index = token - job->origin;
+        uint32_t page = job->pages[index / p->page_tokens];
+        at = index % p->page_tokens;
+        to.k = pimattn_i_row_at(&p->k, page, at, job->kv_head);
+        to.v = pimattn_i_row_at(&p->v, page, at, job->kv_head);
+        to.k_scale = pimattn_i_row_at(&p->k_scale, page, at, job->kv_head);
+        to.v_scale = pimattn_i_row_at(&p->v_scale, page, at, job->kv_head);
+        to.in_order = p->page_tokens - at;
+        return to;
+    }
+    to.k = pimattn_i_run_of(e, job->seq, e->layer, job->kv_head, token, &at);
+    to.k_scale = to.k + lay->k_scale_offset + at * sizeof(float);
+    to.v_scale = to.k + lay->v_scale_offset + at * sizeof(float);
+    to.v = to.k + lay->v_offset + at * lay->v_row_bytes;
+    to.k += at * lay->k_row_bytes;
+    to.in_order = lay->run_tokens - at;
     return to;
 }
 
-/* What one worker has in hand. */
 typedef struct pimattn_i_hand {
     const pimattn_engine *e;
     const pimattn_i_job *job;
@@ -8140,15 +7984,15 @@ static void pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first, uint32_t v
     const pimattn_engine *e = hand->e;
     const pimattn_shape *s = &e->config.shape;
     pimattn_i_tile *tile = &hand->tile;
-    const bool k8 = s->k_type == PIMATTN_INT8, v8 = s->v_type == PIMATTN_INT8;
     memset(hand->scales, 0, 2 * PIMATTN_I_TILE * sizeof *hand->scales);
     for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {
         pimattn_i_spot from;
         memset(&from, 0, sizeof from);
         if (visible >> t & 1) {
             from = pimattn_i_spot_of(e, hand->job, first + t);
-            if (k8) memcpy(&hand->scales[t], from.k_scale, sizeof(float));
-            if (v8) memcpy(&hand->scales[PIMATTN_I_TILE + t], from.v_scale, sizeof(float));
+            if (tile->k_scale) memcpy(&hand->scales[t], from.k_scale, sizeof(float));
+            if (tile->v_scale)
+                memcpy(&hand->scales[PIMATTN_I_TILE + t], from.v_scale, sizeof(float));
         }
         pimattn_i_row_copy(e->kernel, hand->k + t * e->q_floats, from.k, s->k_type, s->head_dim,
                            e->q_floats);
@@ -8157,8 +8001,6 @@ static void pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first, uint32_t v
     }
     tile->k = tile->next_k = tile->far_k = (const unsigned char *)hand->k;
     tile->v = tile->next_v = tile->far_v = (const unsigned char *)hand->v;
-    tile->k_scale = k8 ? hand->scales : NULL;
-    tile->v_scale = v8 ? hand->scales + PIMATTN_I_TILE : NULL;
     tile->k_stride = e->q_floats * sizeof(float);
     tile->v_stride = e->o_floats * sizeof(float);
     tile->k_type = tile->v_type = PIMATTN_F32;
@@ -8166,7 +8008,6 @@ static void pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first, uint32_t v
     tile->dim_v = e->kernel->soft ? (uint32_t)e->o_floats : s->head_dim_v;
 }
 
-/* The tile where it lies. */
 static void pimattn_i_tile_direct(pimattn_i_hand *hand)
 {
     const pimattn_engine *e = hand->e;
@@ -8193,14 +8034,11 @@ static void pimattn_i_tile_direct(pimattn_i_hand *hand)
         while ((size_t)2 << tile->v_shift <= v_row)
             tile->v_shift++;
     }
-    bool k8 = s->k_type == PIMATTN_INT8, v8 = s->v_type == PIMATTN_INT8;
-    for (uint32_t t = 0; k8 && t < PIMATTN_I_TILE; t++)
+    for (uint32_t t = 0; tile->k_scale && t < PIMATTN_I_TILE; t++)
         memcpy(&hand->scales[t], spot->k_scale + t * e->rows->k_scale.token, sizeof(float));
-    for (uint32_t t = 0; v8 && t < PIMATTN_I_TILE; t++)
+    for (uint32_t t = 0; tile->v_scale && t < PIMATTN_I_TILE; t++)
         memcpy(&hand->scales[PIMATTN_I_TILE + t], spot->v_scale + t * e->rows->v_scale.token,
                sizeof(float));
-    tile->k_scale = k8 ? hand->scales : NULL;
-    tile->v_scale = v8 ? hand->scales + PIMATTN_I_TILE : NULL;
     tile->k_type = s->k_type;
     tile->v_type = s->v_type;
     tile->dim_k = s->head_dim;
@@ -8215,7 +8053,6 @@ static uint32_t pimattn_i_bits_between(uint64_t first, uint64_t from, uint64_t t
     return high > low ? (1u << high) - (1u << low) : 0;
 }
 
-/* Which tokens of a tile are chosen. */
 static uint32_t pimattn_i_chosen(const pimattn_i_job *job, uint64_t first)
 {
     if (!job->chosen || first >= job->n_chosen) return 0xffffu;
@@ -8389,6 +8226,8 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
     hand->v = hand->k + PIMATTN_I_TILE * e->q_floats;
     hand->scales = hand->v + PIMATTN_I_TILE * e->o_floats;
     hand->tile.scale = s->scale;
+    hand->tile.k_scale = s->k_type == PIMATTN_INT8 ? hand->scales : NULL;
+    hand->tile.v_scale = s->v_type == PIMATTN_INT8 ? hand->scales + PIMATTN_I_TILE : NULL;
     for (uint32_t i = 0; i < job->n_queries; i++) {
         uint32_t head;
         size_t row = pimattn_i_query_row(e, job, i, &head);
@@ -8484,36 +8323,23 @@ static bool pimattn_i_apart(const pimattn_engine *e)
 }
 
 /* Jobs on the same leaves one after the other: what the first has read, the cache has. */
-static void pimattn_i_order(pimattn_engine *e, size_t n_jobs)
+static bool pimattn_i_job_after(const void *of, uint32_t a, uint32_t b)
 {
-    size_t gap = 1;
-    bool apart = pimattn_i_apart(e);
-    while (gap < n_jobs / 3)
-        gap = 3 * gap + 1;
-    for (size_t i = 0; i < n_jobs; i++)
-        e->order[i] = (uint32_t)i;
-    for (; gap > 0; gap /= 3)
-        for (size_t i = gap; i < n_jobs; i++) {
-            uint32_t job = e->order[i];
-            size_t j = i;
-            for (; j >= gap; j -= gap) {
-                const pimattn_i_job *a = &e->jobs[e->order[j - gap]], *b = &e->jobs[job];
-                bool after = a->kv_head > b->kv_head || apart;
-                after = a->leaf_begin == b->leaf_begin      ? a->kv_head > b->kv_head
-                        : apart || a->kv_head == b->kv_head ? a->leaf_begin > b->leaf_begin
-                                                            : after;
-                if (a->first_row != b->first_row || !after) break;
-                e->order[j] = e->order[j - gap];
-            }
-            e->order[j] = job;
-        }
+    const pimattn_engine *e = (const pimattn_engine *)of;
+    const pimattn_i_job *x = &e->jobs[a], *y = &e->jobs[b];
+    if (x->first_row != y->first_row) return false;
+    if (x->kv_head == y->kv_head) return x->leaf_begin > y->leaf_begin;
+    if (!pimattn_i_apart(e) || x->leaf_begin == y->leaf_begin) return x->kv_head > y->kv_head;
+    return x->leaf_begin > y->leaf_begin;
 }
 
 /* A wave: as many jobs as there is memory for, then their outputs. */
 static void pimattn_i_wave(pimattn_engine *e, size_t n_jobs)
 {
     const pimattn_config *c = &e->config;
-    pimattn_i_order(e, n_jobs);
+    for (size_t i = 0; i < n_jobs; i++)
+        e->order[i] = (uint32_t)i;
+    pimattn_i_sort(e->order, n_jobs, e, pimattn_i_job_after);
     if (c->parallel_for && n_jobs > 1)
         c->parallel_for(c->parallel_user, n_jobs, pimattn_i_job_run, e);
     else
@@ -8525,15 +8351,16 @@ static void pimattn_i_wave(pimattn_engine *e, size_t n_jobs)
 
 /* Aligned runs of leaves that a block sees something of: up to kept, from begin to end. */
 typedef struct pimattn_i_runs {
-    uint64_t kept, begin, end;
+    uint64_t kept, begin, end, n;
 } pimattn_i_runs;
 
 static pimattn_i_runs pimattn_i_runs_of(const pimattn_i_job *job, uint64_t leaves)
 {
     uint64_t tokens = leaves * PIMATTN_I_LEAF;
-    pimattn_i_runs r = {0, job->begin / tokens, pimattn_i_ceil_div(job->end, tokens)};
+    pimattn_i_runs r = {0, job->begin / tokens, pimattn_i_ceil_div(job->end, tokens), 0};
     if (job->kept > job->origin) r.kept = pimattn_i_ceil_div(job->kept, tokens);
     if (r.kept > r.begin) r.begin = r.kept;
+    r.n = r.kept + r.end - r.begin;
     return r;
 }
 
@@ -8555,13 +8382,11 @@ static uint64_t pimattn_i_run_leaves(const pimattn_engine *e, const pimattn_i_jo
     if (block->n_tokens > PIMATTN_I_QUERY_BLOCK) most = UINT64_MAX; /* many blocks read each leaf */
     if (pimattn_i_apart(e)) most = e->n_jobs_most / e->config.shape.n_kv_heads + 1;
     most = pimattn_i_min(most, e->n_jobs_most);
-    const pimattn_i_runs leaves = pimattn_i_runs_of(block, 1);
-    bool deep = leaves.kept + leaves.end - leaves.begin > pimattn_i_stack_leaves(e);
-    for (uint64_t run = 1;; run *= 2) {
-        pimattn_i_runs r = pimattn_i_runs_of(block, run);
-        if (r.kept + r.end - r.begin <= most || (deep && run == pimattn_i_stack_leaves(e)))
-            return run;
-    }
+    bool deep = pimattn_i_runs_of(block, 1).n > pimattn_i_stack_leaves(e);
+    uint64_t run = 1;
+    while (pimattn_i_runs_of(block, run).n > most && !(deep && run == pimattn_i_stack_leaves(e)))
+        run *= 2;
+    return run;
 }
 
 /* Adds the runs of one query block to the wave; a wave that is full is done first. */
@@ -8569,23 +8394,21 @@ static size_t pimattn_i_block_jobs(pimattn_engine *e, size_t n_jobs, const pimat
 {
     uint64_t run = pimattn_i_run_leaves(e, block);
     pimattn_i_runs r = pimattn_i_runs_of(block, run);
-    uint64_t n_runs = r.kept + r.end - r.begin;
-    if (n_jobs + n_runs > e->n_jobs_most) {
+    if (n_jobs + r.n > e->n_jobs_most) {
         pimattn_i_wave(e, n_jobs);
         n_jobs = 0;
     }
-    for (uint64_t i = 0; i < n_runs; i++) {
+    for (uint64_t i = 0; i < r.n; i++) {
         uint64_t at = i < r.kept ? i : r.begin + i - r.kept;
         pimattn_i_job *job = &e->jobs[n_jobs++];
         *job = *block;
         job->leaf_begin = at * run;
         job->leaf_end = (at + 1) * run;
-        job->runs_left = (uint32_t)(n_runs - i);
+        job->runs_left = (uint32_t)(r.n - i);
     }
     return n_jobs;
 }
 
-/* Page numbers of item i. */
 static const uint32_t *pimattn_i_pages_list(const pimattn_pages *p, size_t i)
 {
     return p->indptr ? p->indices + p->indptr[i] : p->table + i * p->table_stride;
@@ -8608,19 +8431,14 @@ static void pimattn_i_job_item(pimattn_engine *e, pimattn_i_job *job, const pima
     job->tokens = spans[i].context_tokens + job->origin;
 }
 
-/* Words from one KV head of a choice to the next. */
-static uint64_t pimattn_i_choice_words(const pimattn_choice *c)
-{
-    if (c->n_kv_heads == 1) return 0;
-    return c->stride ? c->stride : pimattn_i_ceil_div(c->n_tokens, 64);
-}
-
 /* A block is of another item or KV head. */
 static void pimattn_i_job_choose(const pimattn_engine *e, pimattn_i_job *job, size_t i)
 {
     const pimattn_choice *c = e->call->choices ? &e->call->choices[i] : NULL;
     job->n_chosen = c ? c->n_tokens : 0;
-    job->chosen = job->n_chosen ? c->bits + job->kv_head * pimattn_i_choice_words(c) : NULL;
+    job->chosen = job->n_chosen ? c->bits : NULL;
+    if (!job->n_chosen || c->n_kv_heads == 1) return;
+    job->chosen += job->kv_head * (c->stride ? c->stride : pimattn_i_ceil_div(c->n_tokens, 64));
 }
 
 /* A partial of the tokens of a bank group that a block sees; false if it sees none. */
@@ -9018,9 +8836,9 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
         return pimattn_i_wrong(e, "out and partials are NULL for %u items", call->n_items);
     for (size_t i = 0; i < call->n_items; i++)
         rows += spans[i].n_tokens;
-    if (!pimattn_i_stride_fits(&call->q_stride, (uint64_t)4 * s->n_heads * s->head_dim, rows))
+    if (!pimattn_i_stride_fits(&call->q_stride, s->n_heads, s->head_dim, rows))
         return pimattn_i_wrong(e, "q_stride %u is less than a row, or too large", call->q_stride);
-    if (!pimattn_i_stride_fits(&call->out_stride, (uint64_t)4 * s->n_heads * s->head_dim_v, rows))
+    if (!pimattn_i_stride_fits(&call->out_stride, s->n_heads, s->head_dim_v, rows))
         return pimattn_i_wrong(e, "out_stride %u is less than a row, or too large",
                                call->out_stride);
     for (size_t i = 0; call->masks && i < call->n_items; i++)
@@ -9032,13 +8850,13 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
         if (!c->bits) return pimattn_i_wrong(e, "choice of item %u has no bits", i);
         if (c->n_kv_heads != 1 && c->n_kv_heads != s->n_kv_heads)
             return pimattn_i_wrong(e, "choice of %u KV heads is not of 1 or all", c->n_kv_heads);
-        if (c->stride && c->stride < pimattn_i_ceil_div(c->n_tokens, 64))
+        uint64_t least = pimattn_i_ceil_div(c->n_tokens, 64), words = c->stride ? c->stride : least;
+        if (words < least)
             return pimattn_i_wrong(e, "choice stride %u is less than n_tokens bits", c->stride);
-        if (pimattn_i_mul(pimattn_i_choice_words(c), 8 * (uint64_t)c->n_kv_heads) > SIZE_MAX / 2)
+        if (pimattn_i_mul(words, 8 * (c->n_kv_heads - (uint64_t)1)) > SIZE_MAX / 2)
             return pimattn_i_wrong(e, "choice of item %u reaches beyond memory", i);
         if (!e->module) continue;
-        pimhw_cause_write(&e->why, "choices need the host way");
-        return PIMATTN_ERR_DEVICE;
+        return pimattn_i_fail(&e->why, PIMATTN_ERR_DEVICE, "choices need the host way", 0, 0);
     }
     for (uint64_t i = 0; call->partials && i < rows * s->n_heads; i++)
         if (!call->partials[i].o || call->partials[i].dim != s->head_dim_v)
@@ -9055,11 +8873,10 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, uint32_t layer
     pimhw_request *request = &p->request;
     const pimattn_plan *plan = &p->plans[p->taken].plan;
     uint32_t n = 0, at = 0;
-    if (!pimattn_i_same_v(plan, &m->plan)) {
-        pimhw_cause_write(&e->why, "v_mapping K has too few output entries for %u queries",
-                          (uint64_t)plan->n_queries);
-        return PIMATTN_ERR_DEVICE;
-    }
+    if (!pimattn_i_same_v(plan, &m->plan))
+        return pimattn_i_fail(&e->why, PIMATTN_ERR_DEVICE,
+                              "v_mapping K has too few output entries for %u queries",
+                              plan->n_queries, 0);
     for (uint32_t u = 0; u < m->n_units; u++) {
         uint32_t begin = n;
         m->chunk_begin[u] = n;
@@ -9069,12 +8886,10 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, uint32_t layer
             const pimattn_i_list *list = pimattn_i_lists_of(e, s, layer, b % m->n_heads);
             if (m->n_units > 1 && list->unit != u) continue;
             for (uint32_t which = 0; which < 2; which++, list++) {
-                if (list->n > e->config.device.va2pa_entries - n) {
-                    pimhw_cause_write(&e->why, "item %u: VA2PA holds %u chunks, too few",
-                                      (uint64_t)(b / m->n_heads),
-                                      (uint64_t)e->config.device.va2pa_entries);
-                    return PIMATTN_ERR_DEVICE;
-                }
+                if (list->n > e->config.device.va2pa_entries - n)
+                    return pimattn_i_fail(&e->why, PIMATTN_ERR_DEVICE,
+                                          "item %u: VA2PA holds %u chunks, too few", b / m->n_heads,
+                                          e->config.device.va2pa_entries);
                 p->blocks[b].row_base[which] = (n - begin) * m->chunk_rows;
                 for (uint32_t i = list->first, k = 0; k < list->n; k++, i = m->next[i])
                     m->chunks[n++] = i % m->n_chunks * m->chunk_rows;
@@ -9157,7 +8972,6 @@ static void pimattn_i_hub_input(void *user, const pimhw_event *event, uint16_t *
         lanes[i] = pimhw_lane_round(p->device.lane_type, probs[t]);
 }
 
-/* Dims of all blocks of a plan. */
 static uint32_t pimattn_i_work_dims(const pimattn_plan *p)
 {
     return p->v_passes * p->v_spread * pimhw_config_banks(&p->device);
@@ -9286,7 +9100,6 @@ static uint64_t pimattn_i_work_floats(const pimattn_engine *e, const pimattn_pla
     return pimattn_i_add(pimattn_i_add(part[0], part[1]), 2 * queries);
 }
 
-/* Refuses queries that the lanes cannot hold. */
 static pimattn_status pimattn_i_query_check(pimattn_engine *e, uint64_t rows)
 {
     const pimattn_shape *s = &e->config.shape;
@@ -9322,10 +9135,9 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, const pimattn_s
     uint64_t floats = pimattn_i_work_floats(e, plan, spans, part), n_work = 2 * m->n_units;
     uint64_t bytes = pimattn_i_mul(pimattn_i_mul(floats, n_work), sizeof(float));
     float *memory = (float *)pimattn_i_zeroed(&e->config.allocator, bytes, 1);
-    if (!memory) {
-        pimhw_cause_write(&e->why, "no memory for the scores of %u sequences", (uint64_t)n);
-        return PIMATTN_ERR_MEMORY;
-    }
+    if (!memory)
+        return pimattn_i_fail(&e->why, PIMATTN_ERR_MEMORY,
+                              "no memory for the scores of %u sequences", n, 0);
     memset(m->work, 0, sizeof m->work);
     for (uint64_t i = 0; i < n_work; i++) {
         pimattn_i_work *w = &m->work[i];
