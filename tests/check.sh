@@ -151,7 +151,7 @@ form() {
         LC_ALL=C grep -n '[^ -~]' $header && echo "$header: not ASCII" && status=1
         awk -v f=$header 'length > 100 { print f ":" NR ": over 100 columns"; bad = 1 } END {
             if (NR > 5000) print f ": over 5,000 lines, to be simplified: " NR
-            if (NR > 7000) bad = 1
+            if (NR > 10000) bad = 1
             exit bad }' $header || status=1
         grep -o '^ \* \[[HA][0-9]*\] [A-Z]' $header | sort | uniq -d | grep . &&
             echo "$header: a room has two walls" && status=1
