@@ -2484,11 +2484,8 @@ PIMATTN_API float pimattn_partial_lse(const pimattn_partial *partial)
 /* A view of query i of a block of partials. */
 static pimattn_partial pimattn_i_view(float *block, uint32_t i, size_t o_floats, uint32_t dim)
 {
-    pimattn_partial view;
-    view.m = block[i];
-    view.l = block[PIMATTN_I_L + i];
-    view.o = block + PIMATTN_I_O + i * o_floats;
-    view.dim = dim;
+    pimattn_partial view = {block[i], block[PIMATTN_I_L + i], block + PIMATTN_I_O + i * o_floats,
+                            dim};
     return view;
 }
 
@@ -3081,10 +3078,10 @@ static pimattn_status pimattn_i_seq_share(pimattn_i_pool *pool, pimattn_i_seq *s
                                           const pimattn_i_seq *from, uint64_t end)
 {
     pimattn_status status = pimattn_i_table_grow(pool, seq, end);
-    seq->n_pages = status == PIMATTN_OK ? pimattn_i_seq_first(pool->layout, seq) : seq->n_pages;
-    while (status == PIMATTN_OK && seq->n_pages < end)
+    if (status != PIMATTN_OK) return status;
+    for (seq->n_pages = pimattn_i_seq_first(pool->layout, seq); seq->n_pages < end;)
         pimattn_i_seq_take(pool, seq, pimattn_i_table_at(pool->layout, from, seq->n_pages, 0));
-    return status;
+    return PIMATTN_OK;
 }
 
 /* Lets go of pages begin .. end - 1, the last one first. */
@@ -8168,14 +8165,9 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
 static pimattn_i_stack pimattn_i_stack_of(const pimattn_engine *e, const pimattn_i_job *job,
                                           float *base)
 {
-    pimattn_i_stack stack;
-    memset(&stack, 0, sizeof stack);
-    stack.kernel = e->kernel;
-    stack.base = base;
-    stack.o_floats = e->o_floats;
-    stack.block_floats = e->block_floats;
-    stack.n_queries = job->n_queries;
-    stack.dim = e->config.shape.head_dim_v;
+    pimattn_i_stack stack = {
+        e->kernel, base, e->o_floats, e->block_floats, job->n_queries, e->config.shape.head_dim_v,
+        0,         {0}};
     return stack;
 }
 
@@ -8347,6 +8339,17 @@ static void pimattn_i_job_item(pimattn_engine *e, pimattn_i_job *job, const pima
     job->tokens = spans[i].context_tokens + job->origin;
 }
 
+/* All queries of item i as one block. */
+static pimattn_i_job pimattn_i_job_whole(pimattn_engine *e, const pimattn_span *spans, size_t i)
+{
+    pimattn_i_job job;
+    memset(&job, 0, sizeof job);
+    pimattn_i_job_item(e, &job, spans, i);
+    job.n_queries = (uint32_t)job.n_tokens * (e->config.shape.n_heads / e->config.shape.n_kv_heads);
+    pimattn_i_job_reach(e, &job);
+    return job;
+}
+
 /* A block is of another item or KV head. */
 static void pimattn_i_job_choose(const pimattn_engine *e, pimattn_i_job *job, size_t i)
 {
@@ -8476,12 +8479,8 @@ static void pimattn_i_tier_blocks(pimattn_engine *e, const pimattn_span *spans,
 {
     const pimattn_shape *s = &e->config.shape;
     uint32_t heads = e->call->choices ? s->n_kv_heads : 1;
-    pimattn_i_job job;
-    memset(&job, 0, sizeof job);
     for (size_t i = 0; i < e->call->n_items; i++) {
-        pimattn_i_job_item(e, &job, spans, i);
-        job.n_queries = (uint32_t)job.n_tokens * (s->n_heads / s->n_kv_heads);
-        pimattn_i_job_reach(e, &job);
+        pimattn_i_job job = pimattn_i_job_whole(e, spans, i);
         for (job.kv_head = 0; job.kv_head < heads; job.kv_head++) {
             pimattn_i_job_choose(e, &job, i);
             pimattn_i_tier_count(e, &job);
@@ -8594,13 +8593,9 @@ static pimattn_span *pimattn_i_spans_chosen(pimattn_engine *e, const pimattn_spa
 {
     pimattn_span *to = pimattn_i_memo_key(e, e->config.memo_entries + 1);
     const pimattn_shape *s = &e->config.shape;
-    pimattn_i_job job;
-    memset(&job, 0, sizeof job);
     for (size_t i = 0; i < e->call->n_items; i++) {
         uint64_t n = 0;
-        pimattn_i_job_item(e, &job, spans, i);
-        job.n_queries = (uint32_t)job.n_tokens * (s->n_heads / s->n_kv_heads);
-        pimattn_i_job_reach(e, &job);
+        pimattn_i_job job = pimattn_i_job_whole(e, spans, i);
         for (job.kv_head = 0; job.kv_head < s->n_kv_heads; job.kv_head++) {
             pimattn_i_job_choose(e, &job, i);
             for (uint64_t t = 0; t < job.end; t += PIMATTN_I_TILE)
