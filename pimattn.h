@@ -6155,12 +6155,11 @@ struct pimattn_engine {
     pimattn_i_planner planner;
     pimattn_i_module *module; /* NULL: the host way */
     pimattn_i_tiered *tiered; /* NULL: pages, or banks */
-    void *variant;            /* what pointers of config.shape point to */
     pimattn_i_pool pool;
     pimattn_i_layout layout;
     uint64_t moved_bytes;     /* by compaction */
     pimattn_transfer swapped; /* so far */
-    uint64_t table_bytes;     /* of memo, spans, tokens and seqs together */
+    uint64_t table_bytes;     /* of memo, spans, tokens, seqs and what the shape points to */
     pimattn_i_seq *seqs;      /* [max_seqs] */
     uint64_t *tokens;         /* [max_seqs][n_layers] */
     pimattn_i_memo *memo;     /* [memo_entries] */
@@ -6352,12 +6351,6 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
     return status;
 }
 
-/* Bytes of what the pointers of a shape point to: windows, slopes, logits. */
-static uint64_t pimattn_i_variant_bytes(const pimattn_shape *s)
-{
-    return (s->windows ? s->n_layers * sizeof(uint64_t) : 0) + 2 * s->n_heads * sizeof(float);
-}
-
 /* ggml's rule: powers of one base for as many heads as a power of two has, of its root between. */
 static float pimattn_i_alibi_slope(const pimattn_shape *s, uint32_t head)
 {
@@ -6370,13 +6363,8 @@ static float pimattn_i_alibi_slope(const pimattn_shape *s, uint32_t head)
 }
 
 /* Copies what the shape points to, and makes slopes by the rule; its pointers are ours then. */
-static bool pimattn_i_variant_keep(pimattn_engine *e)
+static void pimattn_i_variant_keep(pimattn_shape *s, uint64_t *windows)
 {
-    pimattn_shape *s = &e->config.shape;
-    uint64_t *windows =
-        (uint64_t *)pimattn_i_alloc(&e->config.allocator, pimattn_i_variant_bytes(s), 64);
-    e->variant = windows;
-    if (!windows) return false;
     float *slopes = (float *)(void *)(windows + (s->windows ? s->n_layers : 0));
     float *logits = slopes + s->n_heads;
     if (s->windows) memcpy(windows, s->windows, s->n_layers * sizeof *windows);
@@ -6387,7 +6375,6 @@ static bool pimattn_i_variant_keep(pimattn_engine *e)
     if (s->windows) s->windows = windows;
     if (s->alibi_slopes || s->alibi_max_bias > 0) s->alibi_slopes = slopes;
     if (s->sink_logits) s->sink_logits = logits;
-    return true;
 }
 
 static void *pimattn_i_zeroed(const pimhw_allocator *a, uint64_t n, uint64_t size)
@@ -6480,7 +6467,6 @@ PIMATTN_API void pimattn_engine_destroy(pimattn_engine *e)
                       e->pool.store.n_most * (e->pool.store.record_bytes + sizeof(uint32_t)));
     pimattn_i_release(&a, e->memo, e->table_bytes);
     pimattn_i_release(&a, e->workers, e->scratch_bytes);
-    pimattn_i_release(&a, e->variant, pimattn_i_variant_bytes(&c->shape));
     pimattn_i_planner_free(&e->planner);
     pimattn_i_release(&a, e, sizeof *e);
 }
@@ -6537,13 +6523,16 @@ static bool pimattn_i_engine_tables(pimattn_engine *e)
     e->rows = &e->own;
     uint64_t seqs = c->max_seqs, tokens = seqs * c->shape.n_layers;
     uint64_t spans = (c->memo_entries + (uint64_t)2) * seqs;
-    e->table_bytes = c->memo_entries * sizeof *e->memo + spans * sizeof *e->spans +
-                     tokens * sizeof *e->tokens + seqs * sizeof *e->seqs;
+    e->table_bytes = (uint64_t)c->memo_entries * sizeof *e->memo + spans * sizeof *e->spans +
+                     tokens * sizeof *e->tokens + seqs * sizeof *e->seqs +
+                     (c->shape.windows ? c->shape.n_layers * sizeof(uint64_t) : 0) +
+                     2 * c->shape.n_heads * sizeof(float);
     e->memo = (pimattn_i_memo *)pimattn_i_zeroed(&c->allocator, 1, e->table_bytes);
     if (!e->memo) return false;
     e->spans = (pimattn_span *)(void *)(e->memo + c->memo_entries);
     e->tokens = (uint64_t *)(void *)(e->spans + spans);
     e->seqs = (pimattn_i_seq *)(void *)(e->tokens + tokens);
+    pimattn_i_variant_keep(&e->config.shape, (uint64_t *)(void *)(e->seqs + seqs));
     pimattn_i_pool_init(e);
     pimattn_i_scratch_init(e);
     return e->pool.slabs && e->pool.refs && e->workers;
@@ -6562,12 +6551,11 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
     e->config = c;
     e->kernel = pimattn_i_kernel_take(c.simd);
     e->direct = e->kernel->soft && c.shape.head_dim % 16 == 0 && c.shape.head_dim_v % 16 == 0;
-    bool kept = pimattn_i_variant_keep(e);
-    status = pimattn_i_planner_init(&e->planner, &e->config, c.max_seqs, why);
-    if (status == PIMATTN_OK && (!kept || !pimattn_i_engine_tables(e))) {
-        pimhw_cause_write(why, "no memory for the tables of an engine");
-        status = PIMATTN_ERR_MEMORY;
-    }
+    if (pimattn_i_engine_tables(e))
+        status = pimattn_i_planner_init(&e->planner, &e->config, c.max_seqs, why);
+    else
+        status =
+            pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for the tables of an engine", 0, 0);
     if (status == PIMATTN_OK && c.way == PIMATTN_DEVICE)
         status = pimattn_i_module_create(&e->module, &e->config, why);
     if (status == PIMATTN_OK && c.tiers) {
@@ -8987,21 +8975,6 @@ static void pimattn_i_hub_epu(void *user, const pimhw_instruction *in)
     }
 }
 
-/* What the works of a call need: floats of each. */
-static uint64_t pimattn_i_work_floats(const pimattn_engine *e, const pimattn_plan *p,
-                                      const pimattn_span *spans, uint64_t part[2])
-{
-    uint64_t group = pimattn_i_token_queries(&e->config), queries = 0;
-    part[0] = 0;
-    for (size_t i = 0; i < e->call->n_items; i++) {
-        uint64_t its = spans[i].n_tokens * group;
-        queries = pimattn_i_max(queries, its);
-        part[0] = pimattn_i_max(part[0], pimattn_i_mul(its, spans[i].context_tokens));
-    }
-    part[1] = pimattn_i_mul(queries, (uint64_t)p->v_groups * pimattn_i_work_dims(p));
-    return pimattn_i_add(pimattn_i_add(part[0], part[1]), 2 * queries);
-}
-
 static pimattn_status pimattn_i_query_check(pimattn_engine *e, uint64_t rows)
 {
     const pimattn_shape *s = &e->config.shape;
@@ -9025,16 +8998,22 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, const pimattn_s
     pimattn_i_planner *p = &e->planner;
     size_t n = e->call->n_items;
     pimhw_readings layer;
-    uint64_t rows = 0, part[2];
-    for (size_t i = 0; i < n; i++)
+    uint64_t rows = 0, queries = 0, scores = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t its = spans[i].n_tokens * pimattn_i_token_queries(&e->config);
         rows += spans[i].n_tokens;
+        queries = pimattn_i_max(queries, its);
+        scores = pimattn_i_max(scores, pimattn_i_mul(its, spans[i].context_tokens));
+    }
     pimattn_status status = pimattn_i_query_check(e, rows);
     if (status == PIMATTN_OK) status = pimattn_i_planner_take(p, NULL, spans, n, &e->why);
     if (status != PIMATTN_OK) return status;
     const pimattn_plan *plan = &p->plans[p->taken].plan;
     status = pimattn_i_module_request(e, e->layer, e->call->items);
     if (status != PIMATTN_OK) return status;
-    uint64_t floats = pimattn_i_work_floats(e, plan, spans, part), n_work = 2 * m->n_units;
+    uint64_t sums = pimattn_i_mul(queries, (uint64_t)plan->v_groups * pimattn_i_work_dims(plan));
+    uint64_t floats = pimattn_i_add(pimattn_i_add(scores, sums), 2 * queries);
+    uint64_t n_work = 2 * m->n_units;
     uint64_t bytes = pimattn_i_mul(pimattn_i_mul(floats, n_work), sizeof(float));
     float *memory = (float *)pimattn_i_zeroed(&e->config.allocator, bytes, 1);
     if (!memory)
@@ -9044,9 +9023,9 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, const pimattn_s
     for (uint64_t i = 0; i < n_work; i++) {
         pimattn_i_work *w = &m->work[i];
         w->scores = memory + i * floats;
-        w->sums = w->scores + part[0];
-        w->m = w->sums + part[1];
-        w->l = w->m + (floats - part[0] - part[1]) / 2;
+        w->sums = w->scores + scores;
+        w->m = w->sums + sums;
+        w->l = w->m + queries;
     }
     pimhw_hub hub = {e, pimattn_i_hub_input, pimattn_i_hub_output, pimattn_i_hub_epu};
     pimhw_status ran = pimhw_device_run(p->device, &layer, m->units, &p->plans[p->taken].program,
