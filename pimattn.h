@@ -6667,29 +6667,20 @@ static bool pimattn_i_chunk_back(pimattn_engine *e, uint32_t i)
     return true;
 }
 
-static void pimattn_i_list_cut(pimattn_i_module *m, pimattn_i_list *list)
-{
-    for (; list->n > 0; list->n--) {
-        uint32_t i = list->first;
-        m->taken[i / 64] &= ~((uint64_t)1 << i % 64);
-        m->n_free[i / m->n_chunks]++;
-        m->n_used--;
-        list->first = m->next[i];
-    }
-}
-
 /* Returns all chunks but the first n. */
 static void pimattn_i_list_keep(pimattn_i_module *m, pimattn_i_list *list, uint32_t n)
 {
-    pimattn_i_list rest = *list;
-    if (n >= list->n) return;
-    rest.n -= n;
-    list->n = n;
-    for (uint32_t k = 0; k < n; k++) {
-        list->last = rest.first;
-        rest.first = m->next[rest.first];
+    uint32_t i = list->first;
+    for (uint32_t k = 0; k < list->n; k++, i = m->next[i]) {
+        if (k < n) {
+            list->last = i;
+            continue;
+        }
+        m->taken[i / 64] &= ~((uint64_t)1 << i % 64);
+        m->n_free[i / m->n_chunks]++;
+        m->n_used--;
     }
-    pimattn_i_list_cut(m, &rest);
+    list->n = (uint32_t)pimattn_i_min(n, list->n);
 }
 
 /* HFP: the channel with the fewest tokens of a layer so far, ties to the lowest number. */
@@ -6879,7 +6870,7 @@ static pimattn_status pimattn_i_seq_new(pimattn_engine *e, pimattn_i_seq **s)
 static void pimattn_i_seq_end(pimattn_engine *e, pimattn_i_seq *s)
 {
     for (size_t i = 0; e->module && i < pimattn_i_n_lists(e); i++)
-        pimattn_i_list_cut(e->module, pimattn_i_lists_of(e, s, 0, 0) + i);
+        pimattn_i_list_keep(e->module, pimattn_i_lists_of(e, s, 0, 0) + i, 0);
     for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++)
         pimattn_i_table_cut(e->tiered, pimattn_i_table_of(e, s, i), 0);
     pimattn_i_seq_empty(&e->pool, s);
