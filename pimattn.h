@@ -2491,11 +2491,8 @@ PIMATTN_API float pimattn_partial_lse(const pimattn_partial *partial)
 /* A view of query i of a block of partials. */
 static pimattn_partial pimattn_i_view(float *block, uint32_t i, size_t o_floats, uint32_t dim)
 {
-    pimattn_partial view;
-    view.m = block[i];
-    view.l = block[PIMATTN_I_L + i];
-    view.o = block + PIMATTN_I_O + i * o_floats;
-    view.dim = dim;
+    pimattn_partial view = {block[i], block[PIMATTN_I_L + i], block + PIMATTN_I_O + i * o_floats,
+                            dim};
     return view;
 }
 
@@ -3088,10 +3085,10 @@ static pimattn_status pimattn_i_seq_share(pimattn_i_pool *pool, pimattn_i_seq *s
                                           const pimattn_i_seq *from, uint64_t end)
 {
     pimattn_status status = pimattn_i_table_grow(pool, seq, end);
-    seq->n_pages = status == PIMATTN_OK ? pimattn_i_seq_first(pool->layout, seq) : seq->n_pages;
-    while (status == PIMATTN_OK && seq->n_pages < end)
+    if (status != PIMATTN_OK) return status;
+    for (seq->n_pages = pimattn_i_seq_first(pool->layout, seq); seq->n_pages < end;)
         pimattn_i_seq_take(pool, seq, pimattn_i_table_at(pool->layout, from, seq->n_pages, 0));
-    return status;
+    return PIMATTN_OK;
 }
 
 /* Lets go of pages begin .. end - 1, the last one first. */
@@ -6205,12 +6202,11 @@ struct pimattn_engine {
     pimattn_i_planner planner;
     pimattn_i_module *module; /* NULL: the host way */
     pimattn_i_tiered *tiered; /* NULL: pages, or banks */
-    void *variant;            /* what pointers of config.shape point to */
     pimattn_i_pool pool;
     pimattn_i_layout layout;
     uint64_t moved_bytes;     /* by compaction */
     pimattn_transfer swapped; /* so far */
-    uint64_t table_bytes;     /* of memo, spans, tokens and seqs together */
+    uint64_t table_bytes;     /* of memo, spans, tokens, seqs and what the shape points to */
     pimattn_i_seq *seqs;      /* [max_seqs] */
     uint64_t *tokens;         /* [max_seqs][n_layers] */
     pimattn_i_memo *memo;     /* [memo_entries] */
@@ -6407,12 +6403,6 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
     return status;
 }
 
-/* Bytes of what the pointers of a shape point to: windows, slopes, logits. */
-static uint64_t pimattn_i_variant_bytes(const pimattn_shape *s)
-{
-    return (s->windows ? s->n_layers * sizeof(uint64_t) : 0) + 2 * s->n_heads * sizeof(float);
-}
-
 /* ggml's rule: powers of one base for as many heads as a power of two has, of its root between. */
 static float pimattn_i_alibi_slope(const pimattn_shape *s, uint32_t head)
 {
@@ -6425,13 +6415,8 @@ static float pimattn_i_alibi_slope(const pimattn_shape *s, uint32_t head)
 }
 
 /* Copies what the shape points to, and makes slopes by the rule; its pointers are ours then. */
-static bool pimattn_i_variant_keep(pimattn_engine *e)
+static void pimattn_i_variant_keep(pimattn_shape *s, uint64_t *windows)
 {
-    pimattn_shape *s = &e->config.shape;
-    uint64_t *windows =
-        (uint64_t *)pimattn_i_alloc(&e->config.allocator, pimattn_i_variant_bytes(s), 64);
-    e->variant = windows;
-    if (!windows) return false;
     float *slopes = (float *)(void *)(windows + (s->windows ? s->n_layers : 0));
     float *logits = slopes + s->n_heads;
     if (s->windows) memcpy(windows, s->windows, s->n_layers * sizeof *windows);
@@ -6442,7 +6427,6 @@ static bool pimattn_i_variant_keep(pimattn_engine *e)
     if (s->windows) s->windows = windows;
     if (s->alibi_slopes || s->alibi_max_bias > 0) s->alibi_slopes = slopes;
     if (s->sink_logits) s->sink_logits = logits;
-    return true;
 }
 
 static void *pimattn_i_zeroed(const pimhw_allocator *a, uint64_t n, uint64_t size)
@@ -6535,7 +6519,6 @@ PIMATTN_API void pimattn_engine_destroy(pimattn_engine *e)
                       e->pool.store.n_most * (e->pool.store.record_bytes + sizeof(uint32_t)));
     pimattn_i_release(&a, e->memo, e->table_bytes);
     pimattn_i_release(&a, e->workers, e->scratch_bytes);
-    pimattn_i_release(&a, e->variant, pimattn_i_variant_bytes(&c->shape));
     pimattn_i_planner_free(&e->planner);
     pimattn_i_release(&a, e, sizeof *e);
 }
@@ -6592,13 +6575,16 @@ static bool pimattn_i_engine_tables(pimattn_engine *e)
     e->rows = &e->own;
     uint64_t seqs = c->max_seqs, tokens = seqs * c->shape.n_layers;
     uint64_t spans = (c->memo_entries + (uint64_t)2) * seqs;
-    e->table_bytes = c->memo_entries * sizeof *e->memo + spans * sizeof *e->spans +
-                     tokens * sizeof *e->tokens + seqs * sizeof *e->seqs;
+    e->table_bytes = (uint64_t)c->memo_entries * sizeof *e->memo + spans * sizeof *e->spans +
+                     tokens * sizeof *e->tokens + seqs * sizeof *e->seqs +
+                     (c->shape.windows ? c->shape.n_layers * sizeof(uint64_t) : 0) +
+                     2 * c->shape.n_heads * sizeof(float);
     e->memo = (pimattn_i_memo *)pimattn_i_zeroed(&c->allocator, 1, e->table_bytes);
     if (!e->memo) return false;
     e->spans = (pimattn_span *)(void *)(e->memo + c->memo_entries);
     e->tokens = (uint64_t *)(void *)(e->spans + spans);
     e->seqs = (pimattn_i_seq *)(void *)(e->tokens + tokens);
+    pimattn_i_variant_keep(&e->config.shape, (uint64_t *)(void *)(e->seqs + seqs));
     pimattn_i_pool_init(e);
     pimattn_i_scratch_init(e);
     return e->pool.slabs && e->pool.refs && e->workers;
@@ -6617,12 +6603,11 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
     e->config = c;
     e->kernel = pimattn_i_kernel_take(c.simd);
     e->direct = e->kernel->soft && c.shape.head_dim % 16 == 0 && c.shape.head_dim_v % 16 == 0;
-    bool kept = pimattn_i_variant_keep(e);
-    status = pimattn_i_planner_init(&e->planner, &e->config, c.max_seqs, why);
-    if (status == PIMATTN_OK && (!kept || !pimattn_i_engine_tables(e))) {
-        pimhw_cause_write(why, "no memory for the tables of an engine");
-        status = PIMATTN_ERR_MEMORY;
-    }
+    if (pimattn_i_engine_tables(e))
+        status = pimattn_i_planner_init(&e->planner, &e->config, c.max_seqs, why);
+    else
+        status =
+            pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for the tables of an engine", 0, 0);
     if (status == PIMATTN_OK && c.way == PIMATTN_DEVICE)
         status = pimattn_i_module_create(&e->module, &e->config, why);
     if (status == PIMATTN_OK && c.tiers) {
@@ -6753,29 +6738,20 @@ static bool pimattn_i_chunk_back(pimattn_engine *e, uint32_t i)
     return true;
 }
 
-static void pimattn_i_list_cut(pimattn_i_module *m, pimattn_i_list *list)
-{
-    for (; list->n > 0; list->n--) {
-        uint32_t i = list->first;
-        m->taken[i / 64] &= ~((uint64_t)1 << i % 64);
-        m->n_free[i / m->n_chunks]++;
-        m->n_used--;
-        list->first = m->next[i];
-    }
-}
-
 /* Returns all chunks but the first n. */
 static void pimattn_i_list_keep(pimattn_i_module *m, pimattn_i_list *list, uint32_t n)
 {
-    pimattn_i_list rest = *list;
-    if (n >= list->n) return;
-    rest.n -= n;
-    list->n = n;
-    for (uint32_t k = 0; k < n; k++) {
-        list->last = rest.first;
-        rest.first = m->next[rest.first];
+    uint32_t i = list->first;
+    for (uint32_t k = 0; k < list->n; k++, i = m->next[i]) {
+        if (k < n) {
+            list->last = i;
+            continue;
+        }
+        m->taken[i / 64] &= ~((uint64_t)1 << i % 64);
+        m->n_free[i / m->n_chunks]++;
+        m->n_used--;
     }
-    pimattn_i_list_cut(m, &rest);
+    list->n = (uint32_t)pimattn_i_min(n, list->n);
 }
 
 /* HFP: the channel with the fewest tokens of a layer so far, ties to the lowest number. */
@@ -6965,7 +6941,7 @@ static pimattn_status pimattn_i_seq_new(pimattn_engine *e, pimattn_i_seq **s)
 static void pimattn_i_seq_end(pimattn_engine *e, pimattn_i_seq *s)
 {
     for (size_t i = 0; e->module && i < pimattn_i_n_lists(e); i++)
-        pimattn_i_list_cut(e->module, pimattn_i_lists_of(e, s, 0, 0) + i);
+        pimattn_i_list_keep(e->module, pimattn_i_lists_of(e, s, 0, 0) + i, 0);
     for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++)
         pimattn_i_table_cut(e->tiered, pimattn_i_table_of(e, s, i), 0);
     pimattn_i_seq_empty(&e->pool, s);
@@ -8242,14 +8218,9 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
 static pimattn_i_stack pimattn_i_stack_of(const pimattn_engine *e, const pimattn_i_job *job,
                                           float *base)
 {
-    pimattn_i_stack stack;
-    memset(&stack, 0, sizeof stack);
-    stack.kernel = e->kernel;
-    stack.base = base;
-    stack.o_floats = e->o_floats;
-    stack.block_floats = e->block_floats;
-    stack.n_queries = job->n_queries;
-    stack.dim = e->config.shape.head_dim_v;
+    pimattn_i_stack stack = {
+        e->kernel, base, e->o_floats, e->block_floats, job->n_queries, e->config.shape.head_dim_v,
+        0,         {0}};
     return stack;
 }
 
@@ -8431,6 +8402,17 @@ static void pimattn_i_job_item(pimattn_engine *e, pimattn_i_job *job, const pima
     job->tokens = spans[i].context_tokens + job->origin;
 }
 
+/* All queries of item i as one block. */
+static pimattn_i_job pimattn_i_job_whole(pimattn_engine *e, const pimattn_span *spans, size_t i)
+{
+    pimattn_i_job job;
+    memset(&job, 0, sizeof job);
+    pimattn_i_job_item(e, &job, spans, i);
+    job.n_queries = (uint32_t)job.n_tokens * (e->config.shape.n_heads / e->config.shape.n_kv_heads);
+    pimattn_i_job_reach(e, &job);
+    return job;
+}
+
 /* A block is of another item or KV head. */
 static void pimattn_i_job_choose(const pimattn_engine *e, pimattn_i_job *job, size_t i)
 {
@@ -8562,12 +8544,8 @@ static void pimattn_i_tier_blocks(pimattn_engine *e, const pimattn_span *spans,
 {
     const pimattn_shape *s = &e->config.shape;
     uint32_t heads = e->call->choices ? s->n_kv_heads : 1;
-    pimattn_i_job job;
-    memset(&job, 0, sizeof job);
     for (size_t i = 0; i < e->call->n_items; i++) {
-        pimattn_i_job_item(e, &job, spans, i);
-        job.n_queries = (uint32_t)job.n_tokens * (s->n_heads / s->n_kv_heads);
-        pimattn_i_job_reach(e, &job);
+        pimattn_i_job job = pimattn_i_job_whole(e, spans, i);
         for (job.kv_head = 0; job.kv_head < heads; job.kv_head++) {
             pimattn_i_job_choose(e, &job, i);
             pimattn_i_tier_count(e, &job, fn == NULL);
@@ -8683,13 +8661,9 @@ static pimattn_span *pimattn_i_spans_chosen(pimattn_engine *e, const pimattn_spa
 {
     pimattn_span *to = pimattn_i_memo_key(e, e->config.memo_entries + 1);
     const pimattn_shape *s = &e->config.shape;
-    pimattn_i_job job;
-    memset(&job, 0, sizeof job);
     for (size_t i = 0; i < e->call->n_items; i++) {
         uint64_t n = 0;
-        pimattn_i_job_item(e, &job, spans, i);
-        job.n_queries = (uint32_t)job.n_tokens * (s->n_heads / s->n_kv_heads);
-        pimattn_i_job_reach(e, &job);
+        pimattn_i_job job = pimattn_i_job_whole(e, spans, i);
         for (job.kv_head = 0; job.kv_head < s->n_kv_heads; job.kv_head++) {
             pimattn_i_job_choose(e, &job, i);
             for (uint64_t t = job.origin / PIMATTN_I_TILE * PIMATTN_I_TILE; t < job.end;
@@ -9085,21 +9059,6 @@ static void pimattn_i_hub_epu(void *user, const pimhw_instruction *in)
     }
 }
 
-/* What the works of a call need: floats of each. */
-static uint64_t pimattn_i_work_floats(const pimattn_engine *e, const pimattn_plan *p,
-                                      const pimattn_span *spans, uint64_t part[2])
-{
-    uint64_t group = pimattn_i_token_queries(&e->config), queries = 0;
-    part[0] = 0;
-    for (size_t i = 0; i < e->call->n_items; i++) {
-        uint64_t its = spans[i].n_tokens * group;
-        queries = pimattn_i_max(queries, its);
-        part[0] = pimattn_i_max(part[0], pimattn_i_mul(its, spans[i].context_tokens));
-    }
-    part[1] = pimattn_i_mul(queries, (uint64_t)p->v_groups * pimattn_i_work_dims(p));
-    return pimattn_i_add(pimattn_i_add(part[0], part[1]), 2 * queries);
-}
-
 static pimattn_status pimattn_i_query_check(pimattn_engine *e, uint64_t rows)
 {
     const pimattn_shape *s = &e->config.shape;
@@ -9123,16 +9082,22 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, const pimattn_s
     pimattn_i_planner *p = &e->planner;
     size_t n = e->call->n_items;
     pimhw_readings layer;
-    uint64_t rows = 0, part[2];
-    for (size_t i = 0; i < n; i++)
+    uint64_t rows = 0, queries = 0, scores = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t its = spans[i].n_tokens * pimattn_i_token_queries(&e->config);
         rows += spans[i].n_tokens;
+        queries = pimattn_i_max(queries, its);
+        scores = pimattn_i_max(scores, pimattn_i_mul(its, spans[i].context_tokens));
+    }
     pimattn_status status = pimattn_i_query_check(e, rows);
     if (status == PIMATTN_OK) status = pimattn_i_planner_take(p, NULL, spans, n, &e->why);
     if (status != PIMATTN_OK) return status;
     const pimattn_plan *plan = &p->plans[p->taken].plan;
     status = pimattn_i_module_request(e, e->layer, e->call->items);
     if (status != PIMATTN_OK) return status;
-    uint64_t floats = pimattn_i_work_floats(e, plan, spans, part), n_work = 2 * m->n_units;
+    uint64_t sums = pimattn_i_mul(queries, (uint64_t)plan->v_groups * pimattn_i_work_dims(plan));
+    uint64_t floats = pimattn_i_add(pimattn_i_add(scores, sums), 2 * queries);
+    uint64_t n_work = 2 * m->n_units;
     uint64_t bytes = pimattn_i_mul(pimattn_i_mul(floats, n_work), sizeof(float));
     float *memory = (float *)pimattn_i_zeroed(&e->config.allocator, bytes, 1);
     if (!memory)
@@ -9142,9 +9107,9 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, const pimattn_s
     for (uint64_t i = 0; i < n_work; i++) {
         pimattn_i_work *w = &m->work[i];
         w->scores = memory + i * floats;
-        w->sums = w->scores + part[0];
-        w->m = w->sums + part[1];
-        w->l = w->m + (floats - part[0] - part[1]) / 2;
+        w->sums = w->scores + scores;
+        w->m = w->sums + sums;
+        w->l = w->m + queries;
     }
     pimhw_hub hub = {e, pimattn_i_hub_input, pimattn_i_hub_output, pimattn_i_hub_epu};
     pimhw_status ran = pimhw_device_run(p->device, &layer, m->units, &p->plans[p->taken].program,
