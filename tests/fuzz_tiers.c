@@ -866,6 +866,7 @@ static void try_times(model *m, const pimattn_tier *tiers, uint32_t n_tiers,
     pimattn_relayout how;
     pimattn_relayout_reading moved;
     pimhw_cause why = {""};
+    memset(&loads, 0, sizeof loads);
     for (uint32_t i = 0; i < n_tiers; i++)
         some_load(m, &loads[i], blocks[i], 9);
     pimattn_status status = pimattn_step_time(&step, tiers, n_tiers, shape, loads,
