@@ -598,7 +598,8 @@ PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *engine, pimattn
                                                  uint32_t source);
 
 /*
- * What attention of a batch would cost, without tensors or an engine.
+ * What attention of a batch would cost, without tensors or an engine. Tiers are judged, not timed:
+ * pimattn_step_time does that.
  *
  *   returns  PIMATTN_ERR_CONFIG, PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_MEMORY, PIMATTN_ERR_DEVICE
  */
@@ -818,7 +819,8 @@ enum { PIMATTN_MAX_TIERS = 8 };
 typedef struct pimattn_tier {
     pimhw_config device; /* with units beside its banks, or flash with units in the controller */
     uint32_t n_devices;  /* alike; bank groups are numbered through all of them */
-    uint64_t n_tokens;   /* of one layer each, that all of them hold together */
+    uint64_t n_tokens;   /* slots of all of them together, one for a token and layer; of an engine
+                            for all its sequences and layers, at most 2^32 - 1 */
 } pimattn_tier;
 
 /* -- which tokens change places -- */
@@ -1067,8 +1069,19 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
 /*
  * An engine with config.tiers keeps keys and values in them instead of pages, a token and layer in
  * one slot. A new token goes to the fastest tier; where that is full, what matters least there of
- * the same sequence and layer makes room, tier by tier. Such an engine has create, append, reserve,
- * truncate, free and attend, and page_tokens is 1. 0 means usual.
+ * the same sequence and layer (of equals the oldest, and tokens without a score most) makes room,
+ * tier by tier; where the sequence has nothing there, it goes to the next tier. Such an engine has
+ * create, append, reserve, truncate, free and attend, and page_tokens is 1. pool_bytes is not used:
+ * memory of all slots is taken with the engine; counts of pages are slots times n_kv_heads. 0 means
+ * usual.
+ *
+ * Reserved slots, and those of layers that wait for their append, lie in tiers, make room and are
+ * counted as used as new tokens are; places, scores and swaps know only the tokens that are there.
+ *
+ * With readings, attend times a step on the tiers: PIMATTN_ERR_DEVICE where a unit has no room for
+ * the shape, for v_in_k, or for more than 65535 queries (n_tokens times the group), and
+ * PIMATTN_ERR_MEMORY. Append, reserve and create may end in PIMATTN_ERR_DEVICE when a transfer
+ * fails; tokens that had made room until then stay where they went.
  *
  * partials: the default gathers the rows of a leaf from wherever they lie, and the bytes of out are
  * those of pages. With partials every bank group (of flash: channel) forms one over its tokens, and
@@ -1086,7 +1099,8 @@ typedef struct pimattn_tiers {
     float lambda;    /* see pimattn_importance; 0: 0.6 */
     double ratio[PIMATTN_MAX_TIERS]; /* x : y : .. : 1; all 0: of the last 1, of the others together
                                         56, shared out by bandwidth */
-    /* asked before a token moves; false: it fails, PIMATTN_ERR_DEVICE, and the token stays */
+    /* asked before a token moves; false: it fails, PIMATTN_ERR_DEVICE, and the token stays. Must
+       not call the engine: what would change it is refused */
     bool (*transfer)(void *user, uint32_t from, uint32_t to, uint64_t bytes);
     void *transfer_user;
 } pimattn_tiers;
@@ -1104,7 +1118,7 @@ PIMATTN_API pimattn_status pimattn_tier_score(pimattn_engine *engine, pimattn_se
 
 /*
  * Swaps that bring the importance of a sequence's tokens in a layer nearer to the ratio, at most
- * n_most. Nothing moves before they are committed.
+ * n_most. Tokens without a score stay and count nowhere. Nothing moves before they are committed.
  *
  *   stop     [n_tiers - 1] as in pimattn_schedule_swaps; may be NULL
  *   memory   takes its scratch from the allocator and gives it back
@@ -1128,7 +1142,8 @@ PIMATTN_API pimattn_status pimattn_tier_commit(pimattn_engine *engine, pimattn_s
  * tier, and stay if it is not.
  *
  *   shape    tier: [n_tokens], the tokens the layer has
- *   returns  as above; PIMATTN_ERR_PAGES if a tier has too few slots: nothing has moved then
+ *   returns  as above; PIMATTN_ERR_PAGES if a tier has too few slots: nothing has moved then;
+ *            PIMATTN_ERR_DEVICE if a transfer failed: others may have moved, or changed places
  */
 PIMATTN_API pimattn_status pimattn_tier_places(pimattn_engine *engine, pimattn_seq seq,
                                                uint32_t layer, uint8_t *tier, uint64_t n_tokens);
@@ -1143,7 +1158,7 @@ typedef struct pimattn_tier_info {
     uint32_t n_groups;              /* bank groups, or channels of flash, that can hold one */
     uint64_t id_bytes, count_bytes; /* bookkeeping as the paper counts: the bank group of every
                                          token; counters of the last 10 steps [PAM 6.1] */
-    uint64_t n_active;              /* tokens that took part .. */
+    uint64_t n_active;              /* tokens that took part, whatever masks say .. */
     uint64_t busiest;               /* .. and in the one bank group that had most of them */
     uint64_t n_partials;            /* formed, of a bank group and up to 8 queries each */
     uint64_t n_faster, n_slower;    /* tokens that went to the tier before, and to the next */
@@ -5303,8 +5318,9 @@ typedef struct pimattn_i_tiered {
     unsigned char *bounce;   /* [slot_bytes] */
     uint64_t *blocks;        /* [max_seqs * n_kv_heads] of the slowest channel of a tier */
     uint64_t n_blocks;
-    uint32_t mark; /* number of a call */
-    bool asking;   /* transfer is running */
+    uint32_t mark;                      /* number of a call */
+    bool asking;                        /* transfer is running */
+    uint64_t oldest[PIMATTN_MAX_TIERS]; /* of a table that is extended: no earlier one is there */
     pimattn_step_reading reading;
     pimhw_cause *why;
 } pimattn_i_tiered;
@@ -5510,10 +5526,14 @@ static void pimattn_i_table_sort(pimattn_i_tiered *st, pimattn_i_table *table, u
 }
 
 /* The token of a table in a tier that matters least, the oldest of equals; n if it has none. */
-static uint64_t pimattn_i_table_least(const pimattn_i_table *table, uint32_t tier, uint64_t n)
+static uint64_t pimattn_i_table_least(pimattn_i_tiered *st, const pimattn_i_table *table,
+                                      uint32_t tier, uint64_t n)
 {
-    uint64_t least = n;
-    for (uint64_t i = 0; i < n; i++) {
+    uint64_t least = n, *oldest = &st->oldest[tier];
+    while (*oldest < n && table->token[*oldest].tier != tier)
+        ++*oldest;
+    if (table->n_scored == 0) return *oldest; /* all are equal: a long prefill stays linear */
+    for (uint64_t i = *oldest; i < n; i++) {
         if (table->token[i].tier != tier) continue;
         if (least == n || table->importance[i] < table->importance[least]) least = i;
     }
@@ -5529,11 +5549,13 @@ static pimattn_status pimattn_i_make_room(pimattn_i_tiered *st, pimattn_i_table 
 {
     pimattn_status status = PIMATTN_ERR_PAGES;
     if (st->bins[tier].n_used < st->bins[tier].n_tokens) return PIMATTN_OK;
-    uint64_t least = pimattn_i_table_least(table, tier, n);
+    uint64_t least = pimattn_i_table_least(st, table, tier, n);
     if (least == n) return status;
     for (uint32_t to = tier + 1; to < st->rules.n_tiers && status == PIMATTN_ERR_PAGES; to++) {
         status = pimattn_i_make_room(st, table, to, n);
-        if (status == PIMATTN_OK) return pimattn_i_token_move(st, &table->token[least], to);
+        if (status != PIMATTN_OK) continue;
+        st->oldest[to] = pimattn_i_min(st->oldest[to], least);
+        return pimattn_i_token_move(st, &table->token[least], to);
     }
     return status;
 }
@@ -5542,6 +5564,7 @@ static pimattn_status pimattn_i_make_room(pimattn_i_tiered *st, pimattn_i_table 
 static pimattn_status pimattn_i_table_extend(pimattn_i_tiered *st, pimattn_i_table *table,
                                              uint64_t n)
 {
+    memset(st->oldest, 0, sizeof st->oldest);
     for (; table->n < n; table->n++) {
         pimattn_i_token *t = &table->token[table->n];
         pimattn_status status = PIMATTN_ERR_PAGES;
@@ -8537,8 +8560,8 @@ static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job, bo
     }
 }
 
-/* Calls back for every block: all query tokens of an item, a KV head or all alike. NULL: it is done,
- * they were active. */
+/* Calls back for every block: all query tokens of an item, a KV head or all alike. NULL: they were
+ * active. */
 static void pimattn_i_tier_blocks(pimattn_engine *e, const pimattn_span *spans,
                                   void (*fn)(pimattn_engine *e, uint64_t times, void *to), void *to)
 {

@@ -1,5 +1,5 @@
-/* fuzz_tiers - random calls, often wrong ones, on an engine with tiers, beside a model of what is in
- * which sequence and an engine with pages. fuzz_tiers [engines [seed]] */
+/* fuzz_tiers - random calls, often wrong ones, on an engine with tiers, beside an engine with pages
+ * and a model of what is in which sequence. fuzz_tiers [engines [seed]] */
 #define PIMATTN_IMPLEMENTATION
 #include "pimattn.h"
 #include "attn.h"
@@ -257,6 +257,38 @@ static void try_free(model *m)
     s->alive = false;
 }
 
+/* Room for a token in a tier, as the contract says; used: slots of all sequences. */
+static bool make_room(const model *m, const layer_model *layer, uint64_t n, uint64_t *used,
+                      uint8_t *place, uint32_t tier)
+{
+    uint64_t least = n;
+    if (used[tier] < m->tiers.tier[tier].n_tokens) return true;
+    for (uint64_t i = n; i-- > 0;)
+        if (place[i] == tier && (least == n || layer->importance[i] <= layer->importance[least]))
+            least = i;
+    for (uint32_t to = tier + 1; to < m->tiers.n_tiers && least < n; to++)
+        if (make_room(m, layer, n, used, place, to)) {
+            used[place[least]]--;
+            place[least] = (uint8_t)to;
+            used[to]++;
+            return true;
+        }
+    return false;
+}
+
+/* Where tokens lie after n more. */
+static void place_more(const model *m, const layer_model *layer, uint64_t n, uint64_t *used,
+                       uint8_t *place)
+{
+    for (uint64_t t = layer->n; t < layer->n + n; t++) {
+        uint32_t tier = 0;
+        while (tier < m->tiers.n_tiers && !make_room(m, layer, t, used, place, tier))
+            tier++;
+        place[t] = (uint8_t)tier;
+        used[tier]++;
+    }
+}
+
 static void try_append(model *m)
 {
     seq_model *s = some_seq(m);
@@ -276,6 +308,15 @@ static void try_append(model *m)
     }
     fill_normal(k, n * k_row, 1, &m->rng);
     fill_normal(v, n * v_row, 1, &m->rng);
+    uint64_t used[PIMATTN_MAX_TIERS + 1] = {0};
+    uint8_t place[MOST], after[MOST];
+    pimattn_tier_info info;
+    for (uint32_t i = 0; i < m->tiers.n_tiers; i++) {
+        CHECK_U(pimattn_tier_query(m->tiered, i, &info), PIMATTN_OK);
+        used[i] = info.n_used;
+    }
+    if (s->alive)
+        CHECK_U(pimattn_tier_places(m->tiered, s->tiered, l, place, layer->n), PIMATTN_OK);
     pimattn_status want =
         s->alive ? n ? fits(m, s->held, layer->n + n) : PIMATTN_OK : PIMATTN_ERR_SEQ;
     pimattn_status status = pimattn_append(m->tiered, s->tiered, l, k, v, n, 0, 0);
@@ -283,10 +324,16 @@ static void try_append(model *m)
           status == PIMATTN_ERR_DEVICE);
     if (status != PIMATTN_OK) return;
     CHECK_U(pimattn_append(m->pages, s->pages, l, k, v, n, 0, 0), PIMATTN_OK);
+    for (uint64_t i = layer->n; i < layer->n + n; i++)
+        layer->importance[i] = FLT_MAX;
+    if (shape->n_layers == 1 && s->held == layer->n) { /* no slots that only the engine knows */
+        place_more(m, layer, n, used, place);
+        CHECK_U(pimattn_tier_places(m->tiered, s->tiered, l, after, layer->n + n), PIMATTN_OK);
+        CHECK_BYTES(after, place, (size_t)(layer->n + n));
+    }
     for (uint64_t i = 0; i < n; i++) {
         memcpy(layer->k[layer->n + i], k + i * k_row, k_row * sizeof *k);
         memcpy(layer->v[layer->n + i], v + i * v_row, v_row * sizeof *v);
-        layer->importance[layer->n + i] = FLT_MAX;
         layer->active[layer->n + i] = false;
     }
     layer->n += n;
@@ -743,6 +790,11 @@ static void random_calls_agree_with_a_model(void)
 
 /* -- calls without an engine -- */
 
+static void *small_alloc(void *user, size_t bytes, size_t align)
+{
+    return bytes > 64u << 20 ? NULL : heap_alloc(user, bytes, align);
+}
+
 static uint64_t some_number(model *m)
 {
     return chance(m, 8) ? odd_number(m) : below(m, chance(m, 3) ? 100000 : 40);
@@ -814,6 +866,7 @@ static void try_times(model *m, const pimattn_tier *tiers, uint32_t n_tiers,
     pimattn_relayout how;
     pimattn_relayout_reading moved;
     pimhw_cause why = {""};
+    memset(&loads, 0, sizeof loads);
     for (uint32_t i = 0; i < n_tiers; i++)
         some_load(m, &loads[i], blocks[i], 9);
     pimattn_status status = pimattn_step_time(&step, tiers, n_tiers, shape, loads,
@@ -873,6 +926,95 @@ static void try_schedule(model *m)
         CHECK(pimattn_stop_str(stop[i]) != NULL);
 }
 
+static bool trace(void *user, uint64_t step, float *score)
+{
+    model *m = (model *)user;
+    for (uint32_t i = 0; i < 20; i++)
+        score[i] = rng_float(&m->rng, 0, 1);
+    return step < 5 || !chance(m, 9);
+}
+
+static void try_profile(model *m)
+{
+    pimattn_candidate candidates[3];
+    uint64_t room[PIMATTN_MAX_TIERS];
+    double active_ns[PIMATTN_MAX_TIERS], swap_ns[PIMATTN_MAX_TIERS];
+    pimattn_profile p;
+    pimhw_cause why = {""};
+    size_t best = 99, n = below(m, 4);
+    memset(&p, 0, sizeof p);
+    memset(&candidates, 0, sizeof candidates);
+    for (uint32_t i = 0; i < PIMATTN_MAX_TIERS; i++) {
+        room[i] = chance(m, 4) ? odd_number(m) : below(m, 20);
+        active_ns[i] = chance(m, 19) ? -1.0 : (double)below(m, 100);
+        swap_ns[i] = chance(m, 19) ? (double)NAN : (double)below(m, 100);
+        for (size_t k = 0; k < n; k++)
+            candidates[k].ratio[i] = chance(m, 30) ? 0.0 : 1.0 + (double)below(m, 9);
+    }
+    p.score = trace;
+    p.user = m;
+    p.n_steps = below(m, 9);
+    p.n_first = below(m, 4);
+    p.n_tokens = chance(m, 9) ? (size_t)odd_number(m) : 20;
+    p.lambda = rng_float(&m->rng, 0, 1.05);
+    p.sparsity = (uint32_t)some_number(m);
+    p.n_tiers = (uint32_t)below(m, 10);
+    p.room = room;
+    p.active_ns = active_ns;
+    p.swap_ns = swap_ns;
+    p.mean = chance(m, 2);
+    p.n_most = (size_t)some_number(m);
+    p.allocator.alloc = small_alloc;
+    p.allocator.release = heap_release;
+    p.allocator.user = &m->heap;
+    if (p.n_tokens != 20 && p.n_tokens < UINT32_MAX) return; /* more than trace fills */
+    if (chance(m, 19)) n = SIZE_MAX / 2;
+    pimattn_status status = pimattn_tier_profile(&p, candidates, n, &best, &why);
+    CHECK(status == PIMATTN_OK ? best < n : why.text[0] != 0);
+    for (size_t i = 0; status == PIMATTN_OK && i < n; i++)
+        CHECK(candidates[i].step_ns >= candidates[best].step_ns);
+    CHECK_U(m->heap.n_live, 0);
+}
+
+/* Fields of tiers that are odd: a status that says which. */
+static void try_config(model *m)
+{
+    pimhw_cause why = {""};
+    pimattn_engine *e = NULL;
+    static const double odd[] = {-1, 0, 1e-300, 1, 1e300};
+    for (uint64_t k = 1 + below(m, 3); k > 0; k--) {
+        pimattn_tier *t = &m->tiers.tier[below(m, PIMATTN_MAX_TIERS)];
+        switch (below(m, 9)) {
+        case 0: m->tiers.n_tiers = (uint32_t)some_number(m); break;
+        case 1: t->n_devices = (uint32_t)some_number(m); break;
+        case 2: t->n_tokens = some_number(m); break;
+        case 3: m->tiers.lambda = chance(m, 2) ? (float)NAN : rng_float(&m->rng, -1, 2); break;
+        case 4: m->tiers.ratio[below(m, 8)] = chance(m, 3) ? (double)NAN : odd[below(m, 5)]; break;
+        case 5: m->config.page_tokens = (uint32_t)some_number(m); break;
+        case 6: m->config.way = (uint32_t)below(m, 3); break;
+        case 7: m->config.reserve_tokens = some_number(m); break;
+        default:
+            (void)pimhw_config_set(&t->device, pimhw_config_field((uint32_t)below(m, 60)),
+                                   (uint32_t)some_number(m), NULL);
+        }
+    }
+    m->config.tiers = &m->tiers;
+    m->config.max_seqs = SEQS;
+    m->config.allocator.alloc = small_alloc;
+    m->config.allocator.release = heap_release;
+    m->config.allocator.user = &m->heap;
+    pimattn_status good = pimattn_config_check(&m->config, &why);
+    CHECK(good == PIMATTN_OK || (good == PIMATTN_ERR_CONFIG && why.text[0]));
+    pimattn_status status = pimattn_engine_create(&e, &m->config, &why);
+    CHECK(status == good || (good == PIMATTN_OK && status == PIMATTN_ERR_MEMORY));
+    for (uint32_t i = 0; e && i < m->tiers.n_tiers; i++)
+        CHECK(pimattn_engine_config(e)->tiers->ratio[i] > 0 &&
+              pimattn_engine_config(e)->tiers->ratio[i] <= DBL_MAX);
+    pimattn_engine_destroy(e);
+    CHECK_U(m->heap.n_live, 0);
+    CHECK_U(m->heap.n_wrong, 0);
+}
+
 static void times_of_random_loads_are_sums_or_a_status(void)
 {
     for (uint64_t i = 0; i < 8 * n_engines && !check_now.n_errors; i++) {
@@ -887,6 +1029,8 @@ static void times_of_random_loads_are_sums_or_a_status(void)
         try_times(m, m->tiers.tier, n_tiers, &m->config.shape);
         for (int k = 0; k < 20; k++)
             try_schedule(m);
+        for (int k = 0; k < 5; k++)
+            try_profile(m);
         for (int k = 0; k < 5; k++) {
             const pimhw_config *d = &m->tiers.tier[0].device;
             uint64_t n = some_number(m), less = n / 2;
@@ -894,6 +1038,7 @@ static void times_of_random_loads_are_sums_or_a_status(void)
             CHECK(pimhw_flash_write_ps(d, n) >= pimhw_flash_write_ps(d, less));
             (void)pimattn_reduction_ps(d, (uint32_t)some_number(m), some_number(m));
         }
+        try_config(m);
         if (check_now.n_errors) printf("  seed %llu\n", (unsigned long long)(first_seed + i));
     }
 }
