@@ -1301,7 +1301,7 @@ static bool pimhw_i_one_bank(uint32_t command)
     return command >= PIMHW_CMD_ACT;
 }
 
-/* Where a constraint holds. Commands of the whole channel meet at the channel only. */
+/* Where a constraint holds. Where one of two commands is of the whole channel, it is there. */
 enum { PIMHW_I_CHANNEL = 0, PIMHW_I_GROUP, PIMHW_I_BANKS, PIMHW_I_N_LEVELS };
 
 #define PIMHW_I_BIT(command) (1u << PIMHW_CMD_##command)
@@ -1317,6 +1317,7 @@ enum {
     PIMHW_I_BANK_WRITES = PIMHW_I_BIT(WR) | PIMHW_I_BIT(WRCP),
     PIMHW_I_FILLS = PIMHW_I_BIT(WRA16) | PIMHW_I_BIT(WRMAC16) | PIMHW_I_BIT(EWMUL16),
     PIMHW_I_OPENS = PIMHW_I_BIT(ACT) | PIMHW_I_BIT(ACT16),
+    PIMHW_I_CLOSES = PIMHW_I_BIT(PRE) | PIMHW_I_BIT(PREA),
     PIMHW_I_ANY = PIMHW_I_BIT(WRCP) * 2 - 1
 };
 
@@ -1361,45 +1362,27 @@ static const pimhw_i_constraint PIMHW_I_CONSTRAINTS[] = {
     PIMHW_R(CHANNEL, INPUT, PIMHW_B(WRA16), PIMHW_I_READS, "tCWL+tBL+tWTR_L"),
     PIMHW_R(CHANNEL, INPUT, PIMHW_B(WRGB), PIMHW_I_READS, "tCWL_GB+tBL+tWTR_S"),
     PIMHW_R(CHANNEL, INPUT, PIMHW_B(WRMAC16), PIMHW_I_READS, "tCWL_REG+tBL+tWTR_L"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_I_BANK_READS | PIMHW_B(MAC16) | PIMHW_B(AF16), PIMHW_B(PREA),
-            "tRTP"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(MAC16) | PIMHW_B(AF16), PIMHW_B(PRE), "tRTP"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(EWMUL16), PIMHW_B(PREA) | PIMHW_B(PRE), "tCWL+tWR"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_I_BANK_WRITES, PIMHW_B(PREA), "tCWL+tBL+tWR"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_BANK_READS | PIMHW_B(MAC16) | PIMHW_B(AF16), PIMHW_I_CLOSES, "tRTP"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_B(EWMUL16), PIMHW_I_CLOSES, "tCWL+tWR"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_BANK_WRITES, PIMHW_I_CLOSES, "tCWL+tBL+tWR"),
     PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT), PIMHW_B(ACT), "tRRD_S"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_I_OPENS, PIMHW_B(ACT16), "tRC"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(ACT), "tRC"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_I_OPENS, PIMHW_B(PREA), "tRAS"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(PRE), "tRAS"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(PRE) | PIMHW_B(PREA), PIMHW_B(ACT16) | PIMHW_B(PREA), "tRP"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(PREA), PIMHW_B(ACT) | PIMHW_B(PRE), "tRP"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_I_OPENS, PIMHW_B(MAC16), "tRCD_MAC"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_OPENS, PIMHW_I_OPENS, "tRC"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_OPENS, PIMHW_I_CLOSES, "tRAS"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_CLOSES, PIMHW_I_OPENS | PIMHW_I_CLOSES | PIMHW_B(REF), "tRP"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_OPENS, PIMHW_B(MAC16) | PIMHW_B(MAC), "tRCD_MAC"),
     PIMHW_R(CHANNEL, ROW, PIMHW_I_OPENS, PIMHW_B(AF16), "tRCD_AF"),
     PIMHW_R(CHANNEL, ROW, PIMHW_I_OPENS, PIMHW_B(EWMUL16), "tRCD_EWMUL"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_I_OPENS, PIMHW_B(WRA16), "tRCD_WR"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(MAC), "tRCD_MAC"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(RDCP), "tRCD_RDCP"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(RD), "tRCD_RD"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(WR), "tRCD_WR"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(WRCP), "tRCD_WRCP"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_OPENS, PIMHW_B(WRA16) | PIMHW_B(WR), "tRCD_WR"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_OPENS, PIMHW_B(RDCP), "tRCD_RDCP"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_OPENS, PIMHW_B(RD), "tRCD_RD"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_OPENS, PIMHW_B(WRCP), "tRCD_WRCP"),
     PIMHW_R(CHANNEL, ROW, PIMHW_B(WRA16), PIMHW_I_OPENS | PIMHW_B(REF), "tCWL+tBL+tWR+tRP"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(PRE) | PIMHW_B(PREA), PIMHW_B(REF), "tRP"),
     PIMHW_R(CHANNEL, REFRESH, PIMHW_B(REF), PIMHW_I_ANY, "tRFC"),
     {PIMHW_I_CHANNEL, PIMHW_SPENT_MODE, PIMHW_B(TMOD), PIMHW_I_ANY & ~PIMHW_B(TMOD), "tMOD"},
     PIMHW_R(GROUP, OPERAND, PIMHW_I_BANK_READS, PIMHW_I_BANK_READS, "tCCD_L"),
     PIMHW_R(GROUP, INPUT, PIMHW_I_BANK_WRITES, PIMHW_I_BANK_WRITES, "tCCD_L"),
     PIMHW_R(GROUP, INPUT, PIMHW_B(WR), PIMHW_B(RD), "tCWL+tBL+tWTR_L"),
     PIMHW_R(GROUP, ROW, PIMHW_B(ACT), PIMHW_B(ACT), "tRRD_L"),
-    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(MAC), "tRCD_MAC"),
-    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(RDCP), "tRCD_RDCP"),
-    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(RD), "tRCD_RD"),
-    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(WRCP), "tRCD_WRCP"),
-    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(WR), "tRCD_WR"),
-    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(PRE), "tRAS"),
-    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(ACT), "tRC"),
-    PIMHW_R(BANKS, ROW, PIMHW_I_BANK_READS, PIMHW_B(PRE), "tRTP"),
-    PIMHW_R(BANKS, ROW, PIMHW_I_BANK_WRITES, PIMHW_B(PRE), "tCWL+tBL+tWR"),
-    PIMHW_R(BANKS, ROW, PIMHW_B(PRE), PIMHW_B(ACT) | PIMHW_B(PRE), "tRP"),
 };
 #undef PIMHW_B
 #undef PIMHW_R
@@ -2193,57 +2176,42 @@ static pimhw_status pimhw_i_row_write(pimhw_memory *m, pimhw_i_row *row, uint32_
     return pimhw_i_row_open(m, row, channel, number, why);
 }
 
-/* That n bytes from a place on are in its row. */
-static pimhw_status pimhw_i_bytes_check(const pimhw_memory *m, const pimhw_da *da, uint32_t n,
-                                        pimhw_cause *why)
+/* Moves n bytes from a place on, out of the row or, where writer is set, into it. */
+static pimhw_status pimhw_i_bytes_move(const pimhw_memory *m, pimhw_memory *writer,
+                                       const pimhw_da *da, void *out, const void *in, uint32_t n,
+                                       pimhw_cause *why)
 {
+    pimhw_i_row row;
+    if (!m || (!out && !in))
+        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "%s is NULL", m ? "bytes" : "memory");
     const pimhw_geometry *g = &m->geometry;
     pimhw_status status = pimhw_i_da_check(g, da, why);
     if (status) return status;
-    uint64_t first = (uint64_t)da->column * g->transfer_bytes + da->byte;
-    if (first + n > g->row_bytes)
-        return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "byte %u of row %u, which has %u",
-                            first + n - 1, (uint64_t)da->row, (uint64_t)g->row_bytes);
-    return PIMHW_OK;
-}
-
-/* Moves n bytes from a place on, out of the row or, where in is set, into it. */
-static void pimhw_i_bytes_move(const pimhw_i_row *row, const pimhw_da *da, uint8_t *out,
-                               const uint8_t *in, uint32_t n)
-{
-    uint32_t byte = da->byte, column = da->column, bank = da->rank * row->n_banks + da->bank;
-    for (uint32_t i = 0, k; i < n; i += k, column++, byte = 0) {
-        uint8_t *at = pimhw_i_row_at(row, bank, column) + byte;
-        k = (uint32_t)pimhw_i_min(n - i, row->transfer_bytes - byte);
-        if (in)
-            memcpy(at, in + i, k);
-        else
-            memcpy(out + i, at, k);
+    uint32_t byte = da->byte, column = da->column, bank = da->rank * g->n_banks + da->bank;
+    uint64_t end = (uint64_t)column * g->transfer_bytes + byte + n;
+    if (end > g->row_bytes)
+        return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "byte %u of row %u, which has %u", end - 1,
+                            (uint64_t)da->row, (uint64_t)g->row_bytes);
+    status = writer ? pimhw_i_row_write(writer, &row, da->channel, da->row, why)
+                    : pimhw_i_row_open(m, &row, da->channel, da->row, why);
+    for (uint32_t i = 0, k; i < n && !status; i += k, column++, byte = 0) {
+        uint8_t *at = pimhw_i_row_at(&row, bank, column) + byte;
+        k = (uint32_t)pimhw_i_min(n - i, g->transfer_bytes - byte);
+        memcpy(writer ? at : (uint8_t *)out + i, writer ? (const uint8_t *)in + i : at, k);
     }
+    return status;
 }
 
 PIMHW_API pimhw_status pimhw_memory_read(const pimhw_memory *memory, void *bytes,
                                          const pimhw_da *from, uint32_t n_bytes, pimhw_cause *why)
 {
-    pimhw_i_row row;
-    if (!memory || !bytes)
-        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "%s is NULL", memory ? "bytes" : "memory");
-    pimhw_status status = pimhw_i_bytes_check(memory, from, n_bytes, why);
-    if (!status) status = pimhw_i_row_open(memory, &row, from->channel, from->row, why);
-    if (!status) pimhw_i_bytes_move(&row, from, (uint8_t *)bytes, NULL, n_bytes);
-    return status;
+    return pimhw_i_bytes_move(memory, NULL, from, bytes, NULL, n_bytes, why);
 }
 
 PIMHW_API pimhw_status pimhw_memory_write(pimhw_memory *memory, const pimhw_da *to,
                                           const void *bytes, uint32_t n_bytes, pimhw_cause *why)
 {
-    pimhw_i_row row;
-    if (!memory || !bytes)
-        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "%s is NULL", memory ? "bytes" : "memory");
-    pimhw_status status = pimhw_i_bytes_check(memory, to, n_bytes, why);
-    if (!status) status = pimhw_i_row_write(memory, &row, to->channel, to->row, why);
-    if (!status) pimhw_i_bytes_move(&row, to, NULL, (const uint8_t *)bytes, n_bytes);
-    return status;
+    return pimhw_i_bytes_move(memory, memory, to, NULL, bytes, n_bytes, why);
 }
 
 /* Free pages are absent and have all their rows. */
@@ -2280,27 +2248,26 @@ PIMHW_API pimhw_status pimhw_alloc(pimhw_memory *memory, void **pointer, uint64_
     return PIMHW_OK;
 }
 
-/* Page that a host address lies in; n_pages: no allocation holds it. */
-static uint64_t pimhw_i_page_find(const pimhw_memory *m, const void *pointer, uint64_t *at)
+/* Page that a host address lies in. */
+static pimhw_status pimhw_i_page_find(const pimhw_memory *m, const void *pointer, uint64_t *page,
+                                      uint64_t *at, const char *else_what, pimhw_cause *why)
 {
-    uint64_t i = 0;
-    for (; i < m->n_pages; i++) {
-        if (m->pages[i].state != PIMHW_I_PAGE_GIVEN) continue;
-        *at = (uint64_t)((uintptr_t)pointer - (uintptr_t)m->pages[i].bytes);
-        if (*at < m->geometry.page_bytes) break;
+    uint64_t address = (uintptr_t)pointer;
+    if (!m) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "memory is NULL");
+    for (*page = 0; *page < m->n_pages; ++*page) {
+        *at = address - (uintptr_t)m->pages[*page].bytes;
+        bool given = m->pages[*page].state == PIMHW_I_PAGE_GIVEN;
+        if (given && *at < m->geometry.page_bytes) return PIMHW_OK;
     }
-    return i;
+    return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "host address %u is not from pimhw_alloc%s",
+                        address, else_what);
 }
 
 PIMHW_API pimhw_status pimhw_free(pimhw_memory *memory, void *pointer, pimhw_cause *why)
 {
-    uint64_t at = 0;
-    if (!memory) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "memory is NULL");
-    uint64_t page = pimhw_i_page_find(memory, pointer, &at);
-    if (page == memory->n_pages)
-        return pimhw_i_fail(why, PIMHW_ERR_ADDRESS,
-                            "host address %u is not from pimhw_alloc, or freed already",
-                            (uint64_t)(uintptr_t)pointer);
+    uint64_t page, at;
+    pimhw_status status = pimhw_i_page_find(memory, pointer, &page, &at, ", or freed already", why);
+    if (status) return status;
     if (at || !memory->pages[page].n_run)
         return pimhw_i_fail(why, PIMHW_ERR_ADDRESS,
                             "host address %u is inside of an allocation, at physical address %u",
@@ -2312,12 +2279,9 @@ PIMHW_API pimhw_status pimhw_free(pimhw_memory *memory, void *pointer, pimhw_cau
 PIMHW_API pimhw_status pimhw_memory_find(const pimhw_memory *memory, uint64_t *pa, uint32_t *map_id,
                                          const void *pointer, pimhw_cause *why)
 {
-    uint64_t at = 0;
-    if (!memory) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "memory is NULL");
-    uint64_t page = pimhw_i_page_find(memory, pointer, &at);
-    if (page == memory->n_pages)
-        return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "host address %u is not from pimhw_alloc",
-                            (uint64_t)(uintptr_t)pointer);
+    uint64_t page, at;
+    pimhw_status status = pimhw_i_page_find(memory, pointer, &page, &at, "", why);
+    if (status) return status;
     if (pa) *pa = page * memory->geometry.page_bytes + at;
     if (map_id) *map_id = memory->pages[page].map_id;
     return PIMHW_OK;
@@ -2945,6 +2909,12 @@ static void pimhw_i_rules_gaps(pimhw_i_rules *rules, const pimhw_config *config)
     }
 }
 
+/* The key of the later clock; of equal ones the first, which is of the wider level. */
+static uint64_t pimhw_i_later(uint64_t key, uint64_t other)
+{
+    return other >> 8 > key >> 8 ? other : key;
+}
+
 static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
 {
     memset(rules, 0, sizeof *rules);
@@ -2954,7 +2924,9 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
         uint64_t clocks = pimhw_i_sum(config, c->clocks);
         for (uint64_t last = clocks ? c->last : 0; last; last &= last - 1)
             for (uint64_t next = c->next; next; next &= next - 1) {
-                uint64_t *key = &rules->key[c->level][pimhw_i_lowest(last)][pimhw_i_lowest(next)];
+                uint32_t from = pimhw_i_lowest(last), to = pimhw_i_lowest(next);
+                bool one_bank = pimhw_i_one_bank(from) && pimhw_i_one_bank(to);
+                uint64_t *key = &rules->key[one_bank ? c->level : 0u][from][to];
                 *key = pimhw_i_max(*key, clocks << 8 | (255 - i)); /* the strictest row stays */
             }
     }
@@ -2962,7 +2934,7 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
         uint64_t again = 0;
         rules->class_of[last] = (uint8_t)pimhw_i_min(PIMHW_I_COMMANDS[last].spent, PIMHW_I_OTHER);
         for (uint32_t level = 0; level < PIMHW_I_N_LEVELS; level++)
-            again = pimhw_i_max(again, rules->key[level][last][last]);
+            again = pimhw_i_later(again, rules->key[level][last][last]);
         rules->again_ck[last] = pimhw_i_max(again >> 8, 1);
         rules->again_reason[last] =
             again ? PIMHW_I_CONSTRAINTS[255 - (again & 255)].reason : (uint8_t)PIMHW_WAIT_HOST;
@@ -3218,8 +3190,9 @@ static uint64_t pimhw_i_table_key(const pimhw_i_channel *ch, uint32_t command, u
 {
     uint64_t key = ch->ready[command];
     if (!pimhw_i_one_bank(command)) return key;
-    key = pimhw_i_max(key, ch->banks->group_ready[bank / ch->rules->config.n_group_banks][command]);
-    return pimhw_i_max(key, ch->banks->bank_ready[bank][command]);
+    uint32_t group = bank / ch->rules->config.n_group_banks;
+    key = pimhw_i_later(key, ch->banks->group_ready[group][command]);
+    return pimhw_i_later(key, ch->banks->bank_ready[bank][command]);
 }
 
 /* Earliest clock of a command and what sets it: a constraint, or else bus, host or hub. */
@@ -3536,32 +3509,6 @@ static bool pimhw_i_active_first(pimhw_i_channel *ch, uint32_t command, uint32_t
     return first;
 }
 
-/* Does n times the work of one instruction. */
-static void pimhw_i_in_order(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
-{
-    if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(ch);
-    while (n > 0) {
-        uint32_t next = pimhw_i_needed(ch, work);
-        pimhw_i_when at = pimhw_i_earliest(ch, next, work->bank);
-        if (pimhw_i_active_first(ch, next, work->bank, at.ck)) continue;
-        if (pimhw_i_refresh(ch, at.ck, at.reason)) continue;
-        bool alone = !ch->banked || ch->banks->active.n == 0;
-        uint64_t together = next == work->command && alone ? n : 1;
-        together = pimhw_i_until(ch, at.ck, ch->rules->again_ck[next], UINT64_MAX, together);
-        if (!pimhw_i_send(ch, next, at.ck, together, work, at.reason)) continue;
-        if (next != work->command) continue;
-        n -= together;
-        work->tile += (uint32_t)together;
-        work->column += (uint32_t)together;
-        pimhw_i_run run = {ch->last_ck, ch->rules->again_ck[next], together};
-        ch->newest_run = (ch->newest_run + 1) % PIMHW_I_QUEUE;
-        ch->runs[ch->newest_run] = run;
-    }
-    ch->left_ck = ch->last_ck;
-    if (ch->banked) ch->banks->clock_ck = ch->last_ck;
-    pimhw_i_completed(ch, work->command);
-}
-
 static void pimhw_i_not_before(pimhw_i_when *when, uint64_t ck, uint32_t reason)
 {
     if (ck <= when->ck) return;
@@ -3605,38 +3552,57 @@ static void pimhw_i_take_off(pimhw_i_record *record, uint32_t n)
     record->work.column += n;
 }
 
-/* Static: program order, and the last command's time after a change of class. */
-static void pimhw_i_static(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
+/* Static: the next command of a work, after the last one's time where the class changes. */
+static pimhw_i_when pimhw_i_static_at(const pimhw_i_channel *ch, const pimhw_i_work *work,
+                                      uint32_t *next)
 {
     const pimhw_i_rules *rules = ch->rules;
-    uint32_t command = work->command, of_class = rules->class_of[command];
+    const pimhw_i_last *last = &ch->flow->last[0];
+    uint32_t of_class = rules->class_of[work->command];
     bool rows = of_class == PIMHW_I_M && rules->config.row_opening != PIMHW_ROW_HIDDEN;
-    bool head = rules->config.row_opening == PIMHW_ROW_HEAD;
-    pimhw_i_last *last = &ch->flow->last[0];
-    while (n > 0) {
-        pimhw_i_when from = ch->hold, at = from;
-        if (last->any) {
-            uint32_t its = rules->class_of[last->command];
-            uint64_t gap = its == of_class ? pimhw_i_gap(rules, last, work) : rules->exec_ck[its];
-            pimhw_i_not_before(&at, last->ck + gap, PIMHW_I_GAP_REASON[its]);
-            pimhw_i_not_before(&from, last->ck + (head ? 0 : gap), PIMHW_I_GAP_REASON[its]);
-        }
-        uint32_t next = rows ? pimhw_i_needed(ch, work) : command;
-        if (next != command) at = from;
-        if (rows)
-            pimhw_i_not_before_table(&at, ch, next, work->bank);
-        else
-            pimhw_i_not_before(&at, ch->refreshed_ck, PIMHW_WAIT_REFRESH);
-        if (pimhw_i_refresh(ch, at.ck, at.reason)) continue;
-        uint64_t step = rules->again_ck[next];
-        uint64_t k = pimhw_i_until(ch, at.ck, step, UINT64_MAX, next == command ? n : 1);
-        pimhw_i_issue(ch, next, at.ck, k, work, at.reason);
-        if (next != command) continue;
-        pimhw_i_remember(last, work, ch->last_ck);
-        work->tile += (uint32_t)k;
-        work->column += (uint32_t)k;
-        n -= k;
+    pimhw_i_when at = ch->hold;
+    *next = rows ? pimhw_i_needed(ch, work) : work->command;
+    if (last->any) {
+        uint32_t its = rules->class_of[last->command];
+        uint64_t gap = its == of_class ? pimhw_i_gap(rules, last, work) : rules->exec_ck[its];
+        bool head = *next != work->command && rules->config.row_opening == PIMHW_ROW_HEAD;
+        pimhw_i_not_before(&at, last->ck + (head ? 0 : gap), PIMHW_I_GAP_REASON[its]);
     }
+    if (rows)
+        pimhw_i_not_before_table(&at, ch, *next, work->bank);
+    else
+        pimhw_i_not_before(&at, ch->refreshed_ck, PIMHW_WAIT_REFRESH);
+    return at;
+}
+
+/* Does n times the work of one instruction, in the order of the program. */
+static void pimhw_i_in_order(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
+{
+    bool gaps = ch->rules->config.controller == PIMHW_STATIC_GAPS &&
+                ch->rules->class_of[work->command] != PIMHW_I_OTHER;
+    if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(ch);
+    while (n > 0) {
+        uint32_t next = gaps ? 0 : pimhw_i_needed(ch, work);
+        pimhw_i_when at =
+            gaps ? pimhw_i_static_at(ch, work, &next) : pimhw_i_earliest(ch, next, work->bank);
+        if (pimhw_i_active_first(ch, next, work->bank, at.ck)) continue;
+        if (pimhw_i_refresh(ch, at.ck, at.reason)) continue;
+        bool alone = !ch->banked || ch->banks->active.n == 0;
+        uint64_t together = next == work->command && alone ? n : 1;
+        together = pimhw_i_until(ch, at.ck, ch->rules->again_ck[next], UINT64_MAX, together);
+        if (!pimhw_i_send(ch, next, at.ck, together, work, at.reason)) continue;
+        if (next != work->command) continue;
+        n -= together;
+        if (gaps) pimhw_i_remember(&ch->flow->last[0], work, ch->last_ck);
+        work->tile += (uint32_t)together;
+        work->column += (uint32_t)together;
+        pimhw_i_run run = {ch->last_ck, ch->rules->again_ck[next], together};
+        ch->newest_run = (ch->newest_run + 1) % PIMHW_I_QUEUE;
+        ch->runs[ch->newest_run] = run;
+    }
+    ch->left_ck = ch->last_ck;
+    if (ch->banked) ch->banks->clock_ck = ch->last_ck;
+    pimhw_i_completed(ch, work->command);
 }
 
 static bool pimhw_i_has_tiles(uint32_t command)
@@ -4121,13 +4087,10 @@ static void pimhw_i_barrier(pimhw_i_channel *ch)
 /* Does n times the work of one instruction, under the channel's controller. */
 static void pimhw_i_control(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
-    const pimhw_i_rules *rules = ch->rules;
-    if (rules->config.controller == PIMHW_IN_ORDER) {
-        pimhw_i_in_order(ch, work, n);
-        return;
-    }
+    uint32_t controller = ch->rules->config.controller;
+    bool gaps = controller != PIMHW_IN_ORDER;
     if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(ch);
-    if (rules->class_of[work->command] == PIMHW_I_OTHER) {
+    if (gaps && ch->rules->class_of[work->command] == PIMHW_I_OTHER) {
         pimhw_i_barrier(ch);
         pimhw_i_in_order(ch, work, n);
         pimhw_i_barrier(ch);
@@ -4135,11 +4098,12 @@ static void pimhw_i_control(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
         ch->flow->mac_stream_ck = ch->last_ck;
         return;
     }
-    switch (rules->config.controller) {
-    case PIMHW_STATIC_GAPS: pimhw_i_static(ch, work, n); break;
-    case PIMHW_PING_PONG: pimhw_i_ping_pong(ch, work, n); break;
-    default: pimhw_i_dcs(ch, work, n);
-    }
+    if (controller == PIMHW_PING_PONG)
+        pimhw_i_ping_pong(ch, work, n);
+    else if (controller == PIMHW_DCS)
+        pimhw_i_dcs(ch, work, n);
+    else
+        pimhw_i_in_order(ch, work, n);
 }
 
 /* Clock at which the request `entries` before the newest left the queue; 0 if there is none. */
