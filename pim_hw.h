@@ -2265,7 +2265,7 @@ static pimhw_status pimhw_i_page_find(const pimhw_memory *m, const void *pointer
 
 PIMHW_API pimhw_status pimhw_free(pimhw_memory *memory, void *pointer, pimhw_cause *why)
 {
-    uint64_t page, at;
+    uint64_t page = 0, at = 0;
     pimhw_status status = pimhw_i_page_find(memory, pointer, &page, &at, ", or freed already", why);
     if (status) return status;
     if (at || !memory->pages[page].n_run)
@@ -2279,7 +2279,7 @@ PIMHW_API pimhw_status pimhw_free(pimhw_memory *memory, void *pointer, pimhw_cau
 PIMHW_API pimhw_status pimhw_memory_find(const pimhw_memory *memory, uint64_t *pa, uint32_t *map_id,
                                          const void *pointer, pimhw_cause *why)
 {
-    uint64_t page, at;
+    uint64_t page = 0, at = 0;
     pimhw_status status = pimhw_i_page_find(memory, pointer, &page, &at, "", why);
     if (status) return status;
     if (pa) *pa = page * memory->geometry.page_bytes + at;
@@ -2583,14 +2583,11 @@ static float *pimhw_i_af_of(pimhw_units *u, const pimhw_event *e)
     return u->af + i * u->n_banks;
 }
 
-/* Lanes of the same type as floats, one to each vector. */
-static void pimhw_i_widen(float *to, uint32_t step, const uint8_t *from, uint32_t n, uint32_t type)
+static float pimhw_i_lane_at(const pimhw_units *u, const uint8_t *at)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        uint16_t lane;
-        memcpy(&lane, from + 2 * i, 2);
-        to[(size_t)i * step] = pimhw_lane_value(type, lane);
-    }
+    uint16_t lane;
+    memcpy(&lane, at, 2);
+    return pimhw_lane_value(u->config.lane_type, lane);
 }
 
 /* The column of an event in all banks, [lanes][wide_banks]; NULL if it is nowhere. */
@@ -2602,9 +2599,11 @@ static const float *pimhw_i_column_of(pimhw_units *u, const pimhw_event *e)
     if (u->column_tag[slot] == tag) return column;
     pimhw_i_row row;
     if (!pimhw_i_open(u, e, false, &row)) return NULL;
-    for (uint32_t b = 0; b < u->n_banks; b++)
-        pimhw_i_widen(column + b, u->wide_banks, pimhw_i_row_at(&row, b, e->column), u->n_lanes,
-                      u->config.lane_type);
+    for (uint32_t b = 0; b < u->n_banks; b++) {
+        const uint8_t *from = pimhw_i_row_at(&row, b, e->column);
+        for (uint32_t i = 0; i < u->n_lanes; i++)
+            column[(size_t)i * u->wide_banks + b] = pimhw_i_lane_at(u, from + 2 * i);
+    }
     u->column_tag[slot] = tag;
     return column;
 }
@@ -2754,7 +2753,7 @@ static void pimhw_i_do_column(pimhw_units *u, const pimhw_event *e)
 static void pimhw_i_do_ewmul(pimhw_units *u, const pimhw_event *e)
 {
     pimhw_i_row row;
-    uint32_t group = u->config.n_group_banks, type = u->config.lane_type;
+    uint32_t group = u->config.n_group_banks;
     if (group < 3) {
         pimhw_i_units_fail(u, PIMHW_ERR_PROGRAM, "EWMUL: bank groups have %u banks, of %u needed",
                            group, 3);
@@ -2767,12 +2766,9 @@ static void pimhw_i_do_ewmul(pimhw_units *u, const pimhw_event *e)
         const uint8_t *y = pimhw_i_row_at(&row, b + 1, e->column);
         uint8_t *to = pimhw_i_row_at(&row, b + 2, e->column);
         for (uint32_t i = 0; i < 2 * u->n_lanes; i += 2) {
-            uint16_t lane[2];
-            memcpy(&lane[0], x + i, 2);
-            memcpy(&lane[1], y + i, 2);
-            lane[0] = pimhw_lane_round(type, pimhw_lane_value(type, lane[0]) *
-                                                 pimhw_lane_value(type, lane[1]));
-            memcpy(to + i, &lane[0], 2);
+            float product = pimhw_i_lane_at(u, x + i) * pimhw_i_lane_at(u, y + i);
+            uint16_t lane = pimhw_lane_round(u->config.lane_type, product);
+            memcpy(to + i, &lane, 2);
         }
     }
 }
@@ -2943,6 +2939,7 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
         rules->completes[last] = pimhw_i_sum(config, PIMHW_I_COMMANDS[last].completes);
     }
     if (config->controller != PIMHW_IN_ORDER) pimhw_i_rules_gaps(rules, config);
+    rules->again_ck[PIMHW_CMD_REF] = config->tREFI;
     rules->outs = pimhw_config_outs(config);
     rules->in_region = pimhw_config_in_region(config);
     rules->out_region = rules->outs > 1 ? rules->outs / 2 : 1;
@@ -3091,7 +3088,6 @@ static size_t pimhw_i_flow_point(pimhw_i_flow *f, const pimhw_i_rules *rules)
 
 /* What a channel knows bank by bank, once a command of one bank has come. */
 typedef struct pimhw_i_banks {
-    uint64_t open;                 /* bit per bank */
     uint64_t row[PIMHW_MAX_BANKS]; /* of an open bank */
     uint64_t group_ready[PIMHW_MAX_BANKS][PIMHW_N_COMMANDS];
     uint64_t bank_ready[PIMHW_MAX_BANKS][PIMHW_N_COMMANDS];
@@ -3125,6 +3121,7 @@ typedef struct pimhw_i_channel {
     pimhw_i_when hold;                    /* told to wait */
     uint64_t refreshed_ck;                /* no command before this clock */
     uint64_t latest_ck;                   /* of any command */
+    uint64_t open;                        /* bit per bank; unless banked, of all or none */
     uint64_t row;                         /* of all banks, unless banked */
     uint64_t due_ck;                      /* the next refresh */
     uint64_t opened_ck;                   /* a row is open since then, if one is */
@@ -3132,7 +3129,6 @@ typedef struct pimhw_i_channel {
     uint64_t base_ck;                     /* asleep: its clock */
     uint64_t issued_ck[PIMHW_N_COMMANDS]; /* the last of each */
     uint8_t last_command;                 /* PIMHW_N_COMMANDS before the first */
-    bool row_open;
     bool register_mode;
     bool banked; /* *banks holds */
     uint32_t newest_run;
@@ -3163,7 +3159,6 @@ static void pimhw_i_bank_by_bank(pimhw_i_channel *ch)
     if (ch->banked) return;
     memset(ch->banks, 0, sizeof *ch->banks);
     ch->banked = true;
-    ch->banks->open = ch->row_open ? ch->rules->all_banks : 0;
     for (uint32_t i = 0; i < PIMHW_MAX_BANKS; i++)
         ch->banks->row[i] = ch->row;
     /* so far nobody asked when commands of one bank may come */
@@ -3208,25 +3203,6 @@ static pimhw_i_when pimhw_i_earliest(const pimhw_i_channel *ch, uint32_t command
     return at;
 }
 
-/* Whether any row of the channel is open. */
-static bool pimhw_i_active(const pimhw_i_channel *ch)
-{
-    return ch->banked ? ch->banks->open != 0 : ch->row_open;
-}
-
-/* Rows that a command opens or closes. */
-static void pimhw_i_switch_rows(pimhw_i_channel *ch, uint32_t command, uint32_t bank, uint64_t row)
-{
-    bool one = pimhw_i_one_bank(command), opens = (PIMHW_I_OPENS >> command & 1) != 0;
-    uint64_t which = one ? (uint64_t)1 << bank : ch->rules->all_banks;
-    if (!one) ch->row_open = opens;
-    if (!one && opens) ch->row = row;
-    if (!ch->banked) return;
-    ch->banks->open = opens ? ch->banks->open | which : ch->banks->open & ~which;
-    for (uint64_t left = opens ? which : 0; left; left &= left - 1)
-        ch->banks->row[pimhw_i_lowest(left)] = row;
-}
-
 /* What n commands of one kind, the last at clock `last`, change but the breakdown. */
 static void pimhw_i_effects(pimhw_i_channel *ch, const pimhw_i_work *work, uint32_t command,
                             uint64_t last, uint64_t n)
@@ -3247,12 +3223,16 @@ static void pimhw_i_effects(pimhw_i_channel *ch, const pimhw_i_work *work, uint3
                       last);
     }
     if (!PIMHW_I_COMMANDS[command].switches) return;
-    bool active = pimhw_i_active(ch);
-    pimhw_i_switch_rows(ch, command, work->bank, work->row);
-    if (active && !pimhw_i_active(ch)) ch->tally.active_ck += last;
-    if (active || !pimhw_i_active(ch)) return;
-    ch->tally.active_ck -= last;
-    ch->opened_ck = last;
+    bool one = pimhw_i_one_bank(command), opens = PIMHW_I_OPENS >> command & 1;
+    bool active = ch->open != 0;
+    uint64_t which = one ? (uint64_t)1 << work->bank : ch->rules->all_banks;
+    ch->open = opens ? ch->open | which : ch->open & ~which;
+    if (!one && opens) ch->row = work->row;
+    for (uint64_t left = opens && ch->banked ? which : 0; left; left &= left - 1)
+        ch->banks->row[pimhw_i_lowest(left)] = work->row;
+    if (active == (ch->open != 0)) return;
+    ch->tally.active_ck += active ? last : 0 - last;
+    if (!active) ch->opened_ck = last;
 }
 
 /* ==========================================================================
@@ -3309,7 +3289,9 @@ static void pimhw_i_note(pimhw_i_channel *ch, uint32_t command, uint64_t t, uint
     uint64_t busy = pimhw_i_min(step, rules->occupies[command]);
     pimhw_i_charge(ch, t, reason);
     ch->tally.spent_ck[PIMHW_I_COMMANDS[command].spent] += (n - 1) * busy;
-    ch->tally.spent_ck[rules->again_reason[command]] += (n - 1) * (step - busy);
+    bool refreshes = command == PIMHW_CMD_REF; /* they all wait for the same */
+    uint32_t again = refreshes ? reason : rules->again_reason[command];
+    ch->tally.spent_ck[again] += (n - 1) * (step - busy);
     ch->last_command = (uint8_t)command;
     ch->last_ck = t + (n - 1) * step;
     if (ch->sink) pimhw_i_tell(ch, command, t, n, work, reason);
@@ -3331,16 +3313,13 @@ static uint32_t pimhw_i_needed(const pimhw_i_channel *ch, const pimhw_i_work *wo
     const pimhw_i_banks *b = ch->banks;
     if (!PIMHW_I_COMMANDS[work->command].needs_row) return work->command;
     if (pimhw_i_one_bank(work->command)) {
-        if (!(b->open >> work->bank & 1)) return PIMHW_CMD_ACT;
+        if (!(ch->open >> work->bank & 1)) return PIMHW_CMD_ACT;
         return b->row[work->bank] == work->row ? work->command : (uint32_t)PIMHW_CMD_PRE;
     }
-    if (!ch->banked) {
-        if (!ch->row_open) return PIMHW_CMD_ACT16;
-        return ch->row == work->row ? work->command : (uint32_t)PIMHW_CMD_PREA;
-    }
-    for (uint64_t left = b->open; left; left &= left - 1)
+    if (!ch->banked && ch->open && ch->row != work->row) return PIMHW_CMD_PREA;
+    for (uint64_t left = ch->banked ? ch->open : 0; left; left &= left - 1)
         if (b->row[pimhw_i_lowest(left)] != work->row) return PIMHW_CMD_PREA;
-    return b->open == ch->rules->all_banks ? work->command : (uint32_t)PIMHW_CMD_ACT16;
+    return ch->open == ch->rules->all_banks ? work->command : (uint32_t)PIMHW_CMD_ACT16;
 }
 
 /* Of n commands, step clocks apart from t on: those by clock `last` and before a refresh. */
@@ -3350,24 +3329,6 @@ static uint64_t pimhw_i_until(const pimhw_i_channel *ch, uint64_t t, uint64_t st
     last = pimhw_i_min(last, ch->due_ck - 1);
     if (n == 1 || t + (n - 1) * step <= last) return n;
     return (last - t) / step + 1;
-}
-
-/* Refreshes of a channel at rest, each when it is due, as long as the next one is by clock t. */
-static void pimhw_i_idle_refreshes(pimhw_i_channel *ch, uint64_t t, uint32_t reason)
-{
-    uint64_t tREFI = ch->rules->config.tREFI, occupied = ch->rules->occupies[PIMHW_CMD_REF];
-    if (ch->sink || t < ch->due_ck || ch->last_command != PIMHW_CMD_REF) return;
-    if (ch->last_ck + tREFI != ch->due_ck) return;
-    uint64_t n = (t - ch->due_ck) / tREFI + 1, last = ch->last_ck + n * tREFI;
-    uint64_t busy = pimhw_i_min(tREFI, occupied);
-    pimhw_i_work none = pimhw_i_only(PIMHW_CMD_REF);
-    pimhw_i_effects(ch, &none, PIMHW_CMD_REF, last, n);
-    ch->tally.spent_ck[PIMHW_SPENT_REF] += n * busy;
-    ch->tally.spent_ck[reason] += n * (tREFI - busy);
-    ch->last_ck = last;
-    ch->now_ck = last + 1;
-    ch->due_ck += n * tREFI;
-    ch->refreshed_ck = ch->last_ck + occupied;
 }
 
 /* Sends a row command or REF of a refresh, once it is due. */
@@ -3383,12 +3344,20 @@ static void pimhw_i_send_due(pimhw_i_channel *ch, uint32_t command, uint32_t rea
 /* A refresh due by clock t, when the next command would issue, goes first: PREA, REF; true. */
 static bool pimhw_i_refresh(pimhw_i_channel *ch, uint64_t t, uint32_t reason)
 {
+    const pimhw_i_rules *rules = ch->rules;
+    const pimhw_i_work none = pimhw_i_only(PIMHW_CMD_REF);
+    uint64_t tREFI = rules->config.tREFI;
     if (t < ch->due_ck) return false;
-    if (pimhw_i_active(ch)) pimhw_i_send_due(ch, PIMHW_CMD_PREA, reason);
+    if (ch->open) pimhw_i_send_due(ch, PIMHW_CMD_PREA, reason);
     pimhw_i_send_due(ch, PIMHW_CMD_REF, reason);
-    ch->due_ck += ch->rules->config.tREFI;
-    ch->refreshed_ck = ch->last_ck + ch->rules->occupies[PIMHW_CMD_REF];
-    pimhw_i_idle_refreshes(ch, t, reason);
+    ch->due_ck += tREFI;
+    if (!ch->sink && t >= ch->due_ck &&
+        ch->last_ck + tREFI == ch->due_ck) { /* at rest: all at once */
+        uint64_t n = (t - ch->due_ck) / tREFI + 1;
+        pimhw_i_issue(ch, PIMHW_CMD_REF, ch->due_ck, n, &none, reason);
+        ch->due_ck += n * tREFI;
+    }
+    ch->refreshed_ck = ch->last_ck + rules->occupies[PIMHW_CMD_REF];
     return true;
 }
 
@@ -3775,9 +3744,7 @@ static void pimhw_i_dcs(pimhw_i_channel *ch, const pimhw_i_work *work, uint64_t 
         pimhw_i_record part = record;
         part.n = (uint32_t)pimhw_i_min(record.n, PIMHW_I_QUEUED - f->n_blocked[stream]);
         if (part.n > 0) pimhw_i_dcs_append(f, &part);
-        record.work.tile += part.n;
-        record.work.column += part.n;
-        record.n -= part.n;
+        pimhw_i_take_off(&record, part.n);
         while ((f->n_blocked[0] > 0 && f->n_blocked[1] > 0) ||
                (record.n > 0 && f->n_blocked[stream] == PIMHW_I_QUEUED))
             pimhw_i_dcs_refresh(ch);
@@ -4294,37 +4261,28 @@ static const uint8_t *pimhw_i_names(const pimhw_item *item)
 /* Steps below 2^32 and rounds below 2^28: no sum of products reaches 2^64. */
 enum { PIMHW_I_NESTED = 2 * PIMHW_LOOPS, PIMHW_I_MOST_BITS = 32, PIMHW_I_MOST_ROUND_BITS = 28 };
 
-/* Whether any of the first loops has a step. */
-static bool pimhw_i_grows(const uint64_t step[PIMHW_LOOPS], uint32_t n_loops)
+/* All bits of the steps of the first loops: 0, nothing grows. */
+static uint64_t pimhw_i_grows(const uint64_t step[PIMHW_LOOPS], uint32_t n_loops)
 {
-    bool grows = false;
+    uint64_t bits = 0;
     for (uint32_t l = 0; l < n_loops; l++)
-        grows = grows || step[l] != 0;
-    return grows;
-}
-
-/* Whether all steps are below 2^32. */
-static bool pimhw_i_steps_fit(const uint64_t step[PIMHW_LOOPS])
-{
-    for (uint32_t i = 0; i < PIMHW_LOOPS; i++)
-        if (step[i] >> PIMHW_I_MOST_BITS) return false;
-    return true;
+        bits |= step[l];
+    return bits;
 }
 
 /* What is wrong with an operand; NULL: nothing. */
 static const char *pimhw_i_operand_fault(const pimhw_program *p, const pimhw_operand *o)
 {
-    if (!pimhw_i_steps_fit(o->step)) return "a step of 2^32 or more";
-    if (pimhw_i_grows(o->step, PIMHW_LOOPS) && o->base >> 62)
-        return "a base of 2^62 or more that grows";
+    uint64_t bits = pimhw_i_grows(o->step, PIMHW_LOOPS);
+    if (bits >> PIMHW_I_MOST_BITS) return "a step of 2^32 or more";
+    if (bits && o->base >> 62) return "a base of 2^62 or more that grows";
     for (int i = 0; i < 2; i++) {
         if (o->tail[i] > p->n_tails) return "a tail that is not there";
         if (o->tail[i] == 0) continue;
         const pimhw_tail *t = &p->tails[o->tail[i] - 1];
         if (t->rest > PIMHW_RESTS) return "a tail of a number no block has";
-        if (!pimhw_i_steps_fit(t->step) || t->channel_step >> PIMHW_I_MOST_BITS ||
-            t->mul >> PIMHW_I_MOST_BITS)
-            return "a step or factor of 2^32 or more";
+        bits = pimhw_i_grows(t->step, PIMHW_LOOPS) | t->channel_step | t->mul;
+        if (bits >> PIMHW_I_MOST_BITS) return "a step or factor of 2^32 or more";
     }
     return NULL;
 }
@@ -4467,17 +4425,6 @@ typedef struct pimhw_i_sketch {
     pimhw_i_loop loops[PIMHW_PROGRAM_ITEMS]; /* by their first items */
 } pimhw_i_sketch;
 
-/* Fields of an item that tell its rounds apart: bit by field. */
-static uint8_t pimhw_i_matter(const pimhw_item *item, uint32_t controller)
-{
-    uint32_t matter = 1u << PIMHW_I_OP_SIZE | 1u << PIMHW_I_BANK;
-    if (item->kind == PIMHW_CFR) return 255;
-    if (PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_HOST) return 1u << PIMHW_I_OP_SIZE;
-    if (controller == PIMHW_PING_PONG || controller == PIMHW_DCS)
-        matter |= 1u << PIMHW_I_TILE | 1u << PIMHW_I_OUT;
-    return (uint8_t)matter;
-}
-
 /* Sums and products of what may be without limit. */
 static uint64_t pimhw_i_plus(uint64_t a, uint64_t b)
 {
@@ -4525,7 +4472,7 @@ static void pimhw_i_add_term(pimhw_i_scope *span, pimhw_i_term term)
 static uint64_t pimhw_i_add_operand(const pimhw_program *p, const pimhw_i_inside *in,
                                     const pimhw_operand *o, uint8_t name, pimhw_i_scope *span)
 {
-    bool grows = pimhw_i_grows(o->step, in->level);
+    bool grows = pimhw_i_grows(o->step, in->level) != 0;
     uint64_t most = grows ? UINT64_MAX : pimhw_i_plus(o->base, pimhw_i_growth(in, o->step));
     pimhw_i_term term = {0, name, 1, UINT64_MAX};
     for (int k = 0; k < 2; k++) {
@@ -4645,6 +4592,9 @@ static void pimhw_i_sketch_loops(pimhw_i_sketch *s, const pimhw_program *p)
 static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
                                 const pimhw_request *request, uint32_t controller)
 {
+    bool entries = controller == PIMHW_PING_PONG || controller == PIMHW_DCS;
+    uint32_t matter = 1u << PIMHW_I_OP_SIZE | 1u << PIMHW_I_BANK;
+    if (entries) matter |= 1u << PIMHW_I_TILE | 1u << PIMHW_I_OUT;
     s->lists = request && request->list_begin;
     s->banked = false;
     for (uint32_t i = 0; i < p->n_items; i++) {
@@ -4664,7 +4614,9 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
         }
         s->dynamic[i] = (uint8_t)dynamic;
         s->uneven[i] = (uint8_t)uneven;
-        s->matter[i] = pimhw_i_matter(item, controller);
+        s->matter[i] = (uint8_t)matter;
+        if (PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_HOST)
+            s->matter[i] = item->kind == PIMHW_CFR ? 255 : 1u << PIMHW_I_OP_SIZE;
         s->banked = s->banked || pimhw_i_one_bank(PIMHW_I_KINDS[item->kind].command);
     }
     pimhw_i_sketch_loops(s, p);
@@ -5367,11 +5319,11 @@ static void pimhw_i_pen_channel(pimhw_i_pen *pen, const pimhw_device *d, pimhw_i
     const pimhw_i_rules *rules = &d->rules;
     /* a refresh that is overdue takes place where no clock before the base may be forgotten */
     if (!pen->back && (ch->banked || ch->due_ck < pen->base)) pen->n = pen->most;
-    uint32_t modes = (uint32_t)ch->register_mode << 8 | (uint32_t)ch->row_open << 9;
+    uint32_t modes = (uint32_t)ch->register_mode << 8 | (uint32_t)(ch->open != 0) << 9;
     uint32_t flags = pimhw_i_pen_small(pen, modes | ch->last_command);
     ch->last_command = (uint8_t)flags;
     ch->register_mode = flags >> 8 & 1;
-    ch->row_open = flags >> 9 & 1;
+    ch->open = flags >> 9 & 1 ? rules->all_banks : 0;
     uint64_t ends[2] = {ch->end_ck, ch->flow ? ch->latest_ck : 0}; /* kept apart */
     uint64_t hold = ch->hold.ck << 8 | ch->hold.reason;
     pimhw_i_pen_words(pen, &ch->last_ck, 1, pen->base);
@@ -5566,7 +5518,7 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
             pimhw_i_place_terms(w, scope, level, in, place);
         if (in && pimhw_i_highest(in) >= place->until) return false;
         /* rows below the base are not met; but under ping-pong, rows are seen from the open one */
-        bool met = scope->rows && ch->row_open && ch->row >= place->row_base;
+        bool met = scope->rows && ch->open && ch->row >= place->row_base;
         if (d->config.controller == PIMHW_PING_PONG) met = true;
         words[n++] = (met ? ch->row - place->row_base + 1 : 0) << 1 | (in != 0);
         for (uint32_t t = 0; in && t < scope->n_terms; t++)
@@ -5595,7 +5547,7 @@ static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *
     for (uint32_t i = 0; i < d->n_unit; i++) {
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
         pimhw_i_part part = {ch->tally, ch->end_ck, ch->latest_ck, ch->opened_ck,
-                             ch->row,   ch->due_ck, ch->row_open};
+                             ch->row,   ch->due_ck, ch->open != 0};
         t->part[i] = part;
     }
 }
@@ -5625,7 +5577,7 @@ static void pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimhw_i_
         for (uint32_t k = 0; k < PIMHW_I_TALLY; k++)
             sum[k] = now[k] - then[k];
         /* as if the base were 0 */
-        p->active = (uint64_t)ch->row_open - from->active;
+        p->active = (uint64_t)(ch->open != 0) - from->active;
         p->tally.active_ck += p->active * base;
         p->end_ck = pimhw_i_moved(ch->end_ck, from->end_ck, base);
         p->latest_ck = pimhw_i_moved(ch->latest_ck, from->latest_ck, base);
@@ -5668,7 +5620,7 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, u
         for (uint32_t k = 0; k < PIMHW_I_TALLY; k++)
             to[k] += n * sum[k];
         ch->tally.active_ck -= p->active * base;
-        ch->row_open = p->active ? !ch->row_open : ch->row_open;
+        if (p->active) ch->open ^= d->rules.all_banks;
         if (p->end_ck != PIMHW_I_UNMOVED) ch->end_ck = pimhw_i_max(ch->end_ck, last + p->end_ck);
         if (p->latest_ck != PIMHW_I_UNMOVED)
             ch->latest_ck = pimhw_i_max(ch->latest_ck, last + p->latest_ck);
@@ -6147,7 +6099,7 @@ static void pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
         for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++)
             r->commands[i] += n * ch->tally.commands[i];
         if (ch->tally.commands[PIMHW_CMD_MAC16]) r->n_busy_channels += (uint32_t)n;
-        uint64_t until_ck = pimhw_i_active(ch) ? pimhw_i_max(r->cycles, ch->opened_ck) : 0;
+        uint64_t until_ck = ch->open ? pimhw_i_max(r->cycles, ch->opened_ck) : 0;
         r->active_ck += n * (ch->tally.active_ck + until_ck);
     }
     r->macs = r->commands[PIMHW_CMD_MAC16] * pimhw_config_banks(c) * pimhw_config_lanes(c);
@@ -6254,17 +6206,17 @@ static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_pro
     if (request->chunks && request->n_chunks > d->config.va2pa_entries)
         return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "request: %u chunks, the table holds %u",
                             (uint64_t)request->n_chunks, (uint64_t)d->config.va2pa_entries);
-    for (uint32_t c = 0; request->chunk_begin && c < d->config.n_channels; c++)
-        if (request->chunk_begin[c] > request->chunk_begin[c + 1] ||
-            request->chunk_begin[c + 1] > request->n_chunks)
+    const uint32_t *chunks = request->chunk_begin, *list = request->list_begin;
+    uint32_t n_channels = d->config.n_channels;
+    for (uint32_t c = 0; chunks && c < n_channels; c++)
+        if (chunks[c] > chunks[c + 1] || chunks[c + 1] > request->n_chunks)
             return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: chunk_begin of channel %u",
                                 (uint64_t)c + 1);
-    if (!request->list_begin) return PIMHW_OK;
-    for (uint32_t c = 0; c < d->config.n_channels; c++)
-        if (request->list_begin[c] > request->list_begin[c + 1])
+    for (uint32_t c = 0; list && c < n_channels; c++)
+        if (list[c] > list[c + 1])
             return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: list_begin falls at channel %u",
                                 (uint64_t)c);
-    for (uint32_t i = request->list_begin[0]; i < request->list_begin[d->config.n_channels]; i++)
+    for (uint32_t i = list ? list[0] : 0; list && i < list[n_channels]; i++)
         if (!request->order || request->order[i] >= request->n_blocks)
             return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: order[%u] is no block",
                                 (uint64_t)i);
