@@ -1669,15 +1669,14 @@ static pimhw_status pimhw_i_banks_check(const pimhw_config *c, pimhw_cause *why)
     return PIMHW_OK;
 }
 
-PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_cause *why)
+PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *c, pimhw_cause *why)
 {
-    const pimhw_config *c = config;
     const pimhw_status wrong = PIMHW_ERR_CONFIG;
-    if (!config) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "config is NULL");
+    if (!c) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "config is NULL");
     bool flash = c->flash_page_bytes != 0;
     for (size_t i = 0; i < PIMHW_I_N_FIELDS; i++) {
         const pimhw_i_field *f = &PIMHW_I_FIELDS[i];
-        uint64_t value = pimhw_i_field_get(config, f);
+        uint64_t value = pimhw_i_field_get(c, f);
         if (!f->source[flash ? PIMHW_I_FLASH : 0]) {
             if (value == 0) continue;
             return pimhw_i_fail(why, wrong, "%s is %u, but %s (flash_page_bytes is %u) has none",
@@ -1869,16 +1868,15 @@ static pimhw_status pimhw_i_geometry_check(const pimhw_geometry *g, bool powers,
     return PIMHW_OK;
 }
 
-PIMHW_API pimhw_status pimhw_geometry_init(pimhw_geometry *geometry, const pimhw_config *config,
+PIMHW_API pimhw_status pimhw_geometry_init(pimhw_geometry *g, const pimhw_config *config,
                                            pimhw_chunk chunk, pimhw_cause *why)
 {
     const uint64_t huge = (uint64_t)1 << 21;
-    if (!geometry) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "geometry is NULL");
+    if (!g) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "geometry is NULL");
     if ((uint32_t)chunk > PIMHW_CHUNK_HBM_PIM)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "chunk is %u, not 0 or 1", (uint64_t)chunk);
     pimhw_status status = pimhw_i_config_dram(config, why);
     if (status) return status;
-    pimhw_geometry *g = geometry;
     g->n_channels = config->n_channels;
     g->n_ranks = config->n_ranks;
     g->n_banks = pimhw_config_banks(config) / config->n_ranks;
@@ -1892,10 +1890,9 @@ PIMHW_API pimhw_status pimhw_geometry_init(pimhw_geometry *geometry, const pimhw
     return PIMHW_OK;
 }
 
-PIMHW_API pimhw_status pimhw_map_ids(const pimhw_geometry *geometry, uint32_t *bound,
-                                     uint32_t *last, pimhw_cause *why)
+PIMHW_API pimhw_status pimhw_map_ids(const pimhw_geometry *g, uint32_t *bound, uint32_t *last,
+                                     pimhw_cause *why)
 {
-    const pimhw_geometry *g = geometry;
     pimhw_status status = pimhw_i_geometry_check(g, true, why);
     if (status) return status;
     uint64_t chunk = (uint64_t)g->chunk_rows * g->chunk_bytes;
@@ -1920,11 +1917,10 @@ static pimhw_status pimhw_i_map_check(const pimhw_geometry *g, uint32_t map_id, 
     return PIMHW_OK;
 }
 
-PIMHW_API pimhw_status pimhw_map_select(pimhw_placement *placement, const pimhw_geometry *geometry,
+PIMHW_API pimhw_status pimhw_map_select(pimhw_placement *placement, const pimhw_geometry *g,
                                         uint64_t rows, uint64_t columns, uint32_t element_bytes,
                                         pimhw_cause *why)
 {
-    const pimhw_geometry *g = geometry;
     const pimhw_status wrong = PIMHW_ERR_ARGUMENT;
     uint32_t last = 0;
     if (!placement) return pimhw_i_fail(why, wrong, "placement is NULL");
@@ -2220,13 +2216,11 @@ static bool pimhw_i_page_free(const pimhw_memory *m, uint64_t i)
     return m->pages[i].state == PIMHW_I_PAGE_ABSENT && (i + 1) * m->page_rows <= m->geometry.n_rows;
 }
 
-PIMHW_API pimhw_status pimhw_alloc(pimhw_memory *memory, void **pointer, uint64_t bytes,
-                                   uint32_t map_id, pimhw_cause *why)
+PIMHW_API pimhw_status pimhw_alloc(pimhw_memory *m, void **pointer, uint64_t bytes, uint32_t map_id,
+                                   pimhw_cause *why)
 {
     const pimhw_status wrong = PIMHW_ERR_ARGUMENT;
-    pimhw_memory *m = memory;
-    if (!memory || !pointer)
-        return pimhw_i_fail(why, wrong, "%s is NULL", memory ? "pointer" : "memory");
+    if (!m || !pointer) return pimhw_i_fail(why, wrong, "%s is NULL", m ? "pointer" : "memory");
     if (bytes == 0) return pimhw_i_fail(why, wrong, "bytes is 0");
     pimhw_status status = pimhw_i_map_check(&m->geometry, map_id, why);
     if (status) return status == PIMHW_ERR_CONFIG ? wrong : status;
@@ -2448,21 +2442,20 @@ static void pimhw_i_units_fail(pimhw_units *u, pimhw_status status, const char *
 static bool pimhw_i_translate(pimhw_units *u, uint32_t channel, uint32_t *row)
 {
     const pimhw_request *r = u->request;
+    const char *fault = "channel %u: row %u is not on the device";
     if (r && r->chunks) {
         uint32_t chunk = *row / r->chunk_rows, rest = *row % r->chunk_rows;
         uint32_t first = r->chunk_begin ? r->chunk_begin[channel] : 0;
         uint32_t n = r->chunk_begin ? r->chunk_begin[channel + 1] - first : r->n_chunks;
         uint32_t at = chunk < n ? r->chunks[first + chunk] : (uint32_t)PIMHW_UNMAPPED;
-        if (at == PIMHW_UNMAPPED) {
-            pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, "channel %u: row %u is in no chunk", channel,
-                               *row);
-            return false;
-        }
-        *row = at + rest;
+        if (at == PIMHW_UNMAPPED)
+            fault = "channel %u: row %u is in no chunk";
+        else if ((*row = at + rest) < u->config.n_rows)
+            return true;
+    } else if (*row < u->config.n_rows) {
+        return true;
     }
-    if (*row < u->config.n_rows) return true;
-    pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, "channel %u: row %u is not on the device", channel,
-                       *row);
+    pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, fault, channel, *row);
     return false;
 }
 
@@ -2474,11 +2467,12 @@ static bool pimhw_i_open(pimhw_units *u, const pimhw_event *e, bool write, pimhw
     if (!pimhw_i_translate(u, e->channel, &row)) return false;
     pimhw_status status = write ? pimhw_i_row_write(u->memory, at, e->channel, row, &why)
                                 : pimhw_i_row_open(u->memory, at, e->channel, row, &why);
-    if (status != PIMHW_OK && u->status == PIMHW_OK) {
-        u->status = status;
-        u->why = why;
-    }
-    return status == PIMHW_OK;
+    if (write) /* what is kept of the channel may be old */
+        memset(u->column_tag + (size_t)e->channel * PIMHW_I_COLUMNS, 0,
+               PIMHW_I_COLUMNS * sizeof *u->column_tag);
+    if (status == PIMHW_OK) return true;
+    if (u->status == PIMHW_OK) u->why = why, u->status = status;
+    return false;
 }
 
 /* A block of the hub's registers; NULL if there is none. */
@@ -2716,13 +2710,6 @@ static void pimhw_i_do_output(pimhw_units *u, const pimhw_event *e)
     s->begun = false;
 }
 
-/* Something is written: what is kept of the channel may be old. */
-static void pimhw_i_forget_columns(pimhw_units *u, uint32_t channel)
-{
-    memset(u->column_tag + (size_t)channel * PIMHW_I_COLUMNS, 0,
-           PIMHW_I_COLUMNS * sizeof *u->column_tag);
-}
-
 /* Columns between the GPR or the global buffer and one bank, or all of them. */
 static void pimhw_i_do_column(pimhw_units *u, const pimhw_event *e)
 {
@@ -2731,7 +2718,6 @@ static void pimhw_i_do_column(pimhw_units *u, const pimhw_event *e)
     bool copies = e->command == PIMHW_CMD_RDCP || e->command == PIMHW_CMD_WRCP;
     bool all = e->command == PIMHW_CMD_WRA16;
     if (!pimhw_i_open(u, e, !reads, &row)) return;
-    if (!reads) pimhw_i_forget_columns(u, e->channel);
     for (uint32_t b = all ? 0 : e->bank; b <= (all ? u->n_banks - 1 : e->bank); b++) {
         uint8_t *column = pimhw_i_row_at(&row, b, e->column);
         uint64_t block = (uint64_t)e->gpr + (reads ? e->channel : all ? b : 0);
@@ -2760,7 +2746,6 @@ static void pimhw_i_do_ewmul(pimhw_units *u, const pimhw_event *e)
         return;
     }
     if (!pimhw_i_open(u, e, true, &row)) return;
-    pimhw_i_forget_columns(u, e->channel);
     for (uint32_t b = 0; b < u->n_banks; b += group) {
         const uint8_t *x = pimhw_i_row_at(&row, b, e->column);
         const uint8_t *y = pimhw_i_row_at(&row, b + 1, e->column);
@@ -3344,20 +3329,19 @@ static void pimhw_i_send_due(pimhw_i_channel *ch, uint32_t command, uint32_t rea
 /* A refresh due by clock t, when the next command would issue, goes first: PREA, REF; true. */
 static bool pimhw_i_refresh(pimhw_i_channel *ch, uint64_t t, uint32_t reason)
 {
-    const pimhw_i_rules *rules = ch->rules;
-    const pimhw_i_work none = pimhw_i_only(PIMHW_CMD_REF);
-    uint64_t tREFI = rules->config.tREFI;
     if (t < ch->due_ck) return false;
+    const pimhw_i_work none = pimhw_i_only(PIMHW_CMD_REF);
+    uint64_t tREFI = ch->rules->config.tREFI;
     if (ch->open) pimhw_i_send_due(ch, PIMHW_CMD_PREA, reason);
     pimhw_i_send_due(ch, PIMHW_CMD_REF, reason);
     ch->due_ck += tREFI;
-    if (!ch->sink && t >= ch->due_ck &&
-        ch->last_ck + tREFI == ch->due_ck) { /* at rest: all at once */
+    bool rests = !ch->sink && t >= ch->due_ck && ch->last_ck + tREFI == ch->due_ck;
+    if (rests) { /* all at once */
         uint64_t n = (t - ch->due_ck) / tREFI + 1;
         pimhw_i_issue(ch, PIMHW_CMD_REF, ch->due_ck, n, &none, reason);
         ch->due_ck += n * tREFI;
     }
-    ch->refreshed_ck = ch->last_ck + rules->occupies[PIMHW_CMD_REF];
+    ch->refreshed_ck = ch->last_ck + ch->rules->occupies[PIMHW_CMD_REF];
     return true;
 }
 
@@ -4044,13 +4028,6 @@ static void pimhw_i_flush(pimhw_i_channel *ch)
     ch->flow->dispatch_ck = pimhw_i_max(ch->flow->dispatch_ck, ch->latest_ck);
 }
 
-/* Everything later waits until all before is complete. */
-static void pimhw_i_barrier(pimhw_i_channel *ch)
-{
-    pimhw_i_flush(ch);
-    pimhw_i_not_before(&ch->hold, ch->end_ck, PIMHW_WAIT_HOST);
-}
-
 /* Does n times the work of one instruction, under the channel's controller. */
 static void pimhw_i_control(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
@@ -4058,9 +4035,11 @@ static void pimhw_i_control(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
     bool gaps = controller != PIMHW_IN_ORDER;
     if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(ch);
     if (gaps && ch->rules->class_of[work->command] == PIMHW_I_OTHER) {
-        pimhw_i_barrier(ch);
+        pimhw_i_flush(ch); /* all before is complete, and so is this before what comes later */
+        pimhw_i_not_before(&ch->hold, ch->end_ck, PIMHW_WAIT_HOST);
         pimhw_i_in_order(ch, work, n);
-        pimhw_i_barrier(ch);
+        pimhw_i_flush(ch);
+        pimhw_i_not_before(&ch->hold, ch->end_ck, PIMHW_WAIT_HOST);
         memset(ch->flow->last, 0, sizeof ch->flow->last);
         ch->flow->mac_stream_ck = ch->last_ck;
         return;
@@ -4197,9 +4176,8 @@ PIMHW_API void pimhw_program_item(pimhw_program *program, const pimhw_item *item
     program->items[opener].end = (uint16_t)at;
 }
 
-PIMHW_API void pimhw_program_add(pimhw_program *program, const pimhw_instruction *instruction)
+PIMHW_API void pimhw_program_add(pimhw_program *program, const pimhw_instruction *in)
 {
-    const pimhw_instruction *in = instruction;
     const uint64_t value[8] = {in->op_size, in->bank, in->row, in->column,
                                in->tile,    in->out,  in->gpr, in->aux};
     pimhw_item item;
@@ -4361,10 +4339,9 @@ static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, uint64
     return PIMHW_I_KINDS[item->kind].sized && item->op_size == 0 ? "op_size is 0" : NULL;
 }
 
-PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *program, const pimhw_config *config,
+PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *p, const pimhw_config *config,
                                            pimhw_cause *why)
 {
-    const pimhw_program *p = program;
     pimhw_i_nest nest;
     if (!p || !config) return PIMHW_ERR_ARGUMENT;
     if (p->status != PIMHW_OK) {
@@ -4951,6 +4928,7 @@ enum {
     PIMHW_I_TALLY = sizeof(pimhw_i_tally) / sizeof(uint64_t)
 };
 
+static const char PIMHW_I_NO_STREAM[] = "no stream has begun, or it ended at a failure";
 static const char PIMHW_I_TOO_MANY[] = "EPU: more than %u works that nothing waits for";
 static const char PIMHW_I_TOO_LARGE[] = "2^28 rounds or more, or an operand of 2^32 or more";
 
@@ -6073,9 +6051,8 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
 {
     if (!device || !instruction || device->phase != PIMHW_I_OPEN)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT,
-                            device && device->phase == PIMHW_I_ENDED
-                                ? "an instruction after EOC"
-                                : "no stream has begun, or it ended at a failure");
+                            device && device->phase == PIMHW_I_ENDED ? "an instruction after EOC"
+                                                                     : PIMHW_I_NO_STREAM);
     pimhw_status status = pimhw_i_judge(device, instruction, why);
     if (status != PIMHW_OK) {
         device->phase = PIMHW_I_IDLE;
@@ -6144,15 +6121,13 @@ static void pimhw_i_flops(const pimhw_config *c, pimhw_readings *r)
     r->flop_utilisation = peak > 0 ? done / peak : 0;
 }
 
-PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings *readings,
+PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *d, pimhw_readings *readings,
                                            pimhw_cause *why)
 {
-    pimhw_device *d = device;
     pimhw_readings r;
     if (!d || !readings || d->phase == PIMHW_I_IDLE)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT,
-                            d && !readings ? "readings is NULL"
-                                           : "no stream has begun, or it ended at a failure");
+                            d && !readings ? "readings is NULL" : PIMHW_I_NO_STREAM);
     pimhw_i_wake_all(d);
     for (uint32_t g = 0; g < d->n_groups; g++)
         pimhw_i_flush(&d->groups[g]);
