@@ -956,7 +956,6 @@ static uint64_t pimhw_i_ceil_div(uint64_t a, uint64_t b)
     return a == 0 ? 0 : (a - 1) / b + 1;
 }
 
-/* The lowest n bits. */
 static uint64_t pimhw_i_low_bits(uint32_t n)
 {
     return n >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
@@ -1027,7 +1026,6 @@ PIMHW_API void pimhw_cause_write(pimhw_cause *why, const char *format, ...)
     va_end(values);
 }
 
-/* Writes a cause and returns the status of the failure. */
 static pimhw_status pimhw_i_fail(pimhw_cause *why, pimhw_status status, const char *format, ...)
 {
     va_list values;
@@ -1036,6 +1034,11 @@ static pimhw_status pimhw_i_fail(pimhw_cause *why, pimhw_status status, const ch
     va_end(values);
     return status;
 }
+
+/* A table of n entries behind a struct, which may be NULL; at: where it begins, and the next one. */
+#define PIMHW_I_PART(owner, type, name, n)                                                         \
+    if (owner) (owner)->name = (n) > 0 ? (type *)(void *)((char *)(owner) + at) : NULL;            \
+    at += ((n) * sizeof(type) + 7) / 8 * 8;
 
 /* Memory of the default allocator: malloc's pointer is kept in front of the aligned one. */
 static void *pimhw_i_default_alloc(void *user, size_t bytes, size_t align)
@@ -1390,7 +1393,6 @@ static const pimhw_i_constraint PIMHW_I_CONSTRAINTS[] = {
 
 enum { PIMHW_I_N_CONSTRAINTS = sizeof PIMHW_I_CONSTRAINTS / sizeof PIMHW_I_CONSTRAINTS[0] };
 
-/* Who takes an instruction. */
 enum {
     PIMHW_I_BY_NOBODY = 0, /* structure */
     PIMHW_I_BY_CHANNELS,   /* in order, through the PIM queue */
@@ -1816,7 +1818,6 @@ static uint64_t pimhw_i_map_step(const pimhw_i_map *map, uint32_t place, uint32_
     return pa;
 }
 
-/* Bytes of one row of every bank. */
 static uint64_t pimhw_i_stripe_bytes(const pimhw_geometry *g)
 {
     return (uint64_t)g->n_channels * g->n_ranks * g->n_banks * g->row_bytes;
@@ -1903,7 +1904,6 @@ PIMHW_API pimhw_status pimhw_map_ids(const pimhw_geometry *g, uint32_t *bound, u
     return PIMHW_OK;
 }
 
-/* That a geometry has a MapID. */
 static pimhw_status pimhw_i_map_check(const pimhw_geometry *g, uint32_t map_id, pimhw_cause *why)
 {
     uint32_t last = 0;
@@ -2034,7 +2034,6 @@ struct pimhw_memory {
     pimhw_i_map maps[PIMHW_N_MAPS];
 };
 
-/* Row `row` of all banks of a channel. */
 typedef struct pimhw_i_row {
     uint8_t *bytes; /* of bank 0, column 0; zeros of an absent page, not to be written */
     size_t rank_step, bank_step;
@@ -2119,7 +2118,6 @@ PIMHW_API void pimhw_memory_destroy(pimhw_memory *memory)
     memory->allocator.release(memory->allocator.user, memory, memory->bytes);
 }
 
-/* Zeroed bytes for n pages. */
 static uint8_t *pimhw_i_pages_take(pimhw_memory *m, uint64_t n, pimhw_cause *why)
 {
     void *bytes = NULL;
@@ -2134,7 +2132,6 @@ static uint8_t *pimhw_i_pages_take(pimhw_memory *m, uint64_t n, pimhw_cause *why
     return (uint8_t *)bytes;
 }
 
-/* A row as it stands. */
 static pimhw_status pimhw_i_row_open(const pimhw_memory *m, pimhw_i_row *row, uint32_t channel,
                                      uint32_t number, pimhw_cause *why)
 {
@@ -2242,7 +2239,6 @@ PIMHW_API pimhw_status pimhw_alloc(pimhw_memory *m, void **pointer, uint64_t byt
     return PIMHW_OK;
 }
 
-/* Page that a host address lies in. */
 static pimhw_status pimhw_i_page_find(const pimhw_memory *m, const void *pointer, uint64_t *page,
                                       uint64_t *at, const char *else_what, pimhw_cause *why)
 {
@@ -2372,25 +2368,18 @@ static uint64_t pimhw_i_outs_most(const pimhw_config *c)
 static uint64_t pimhw_i_units_point(pimhw_units *u, const pimhw_config *c)
 {
     uint64_t channels = c->n_channels, lanes = pimhw_config_lanes(c), banks = pimhw_config_banks(c);
-    uint64_t tiles = channels * 2 * c->in_entries, bytes;
-    uint64_t outs = channels * pimhw_i_outs_most(c);
-    uint64_t at = (sizeof *u + 63) / 64 * 64;
-    char *base = (char *)u;
-#define PIMHW_I_PART(type, name, n)                                                                \
-    bytes = (n) * sizeof(type);                                                                    \
-    if (u) u->name = (type *)(void *)(base + at);                                                  \
-    at += (bytes + 63) / 64 * 64;
+    uint64_t tiles = channels * 2 * c->in_entries, outs = channels * pimhw_i_outs_most(c);
     uint64_t wide = pimhw_i_ceil_div(banks, PIMHW_I_WIDE) * PIMHW_I_WIDE;
-    PIMHW_I_PART(uint64_t, column_tag, channels * PIMHW_I_COLUMNS)
-    PIMHW_I_PART(pimhw_i_tile, tile_use, tiles)
-    PIMHW_I_PART(pimhw_i_account, sums, outs)
-    PIMHW_I_PART(float, tiles, tiles *lanes)
-    PIMHW_I_PART(float, sum, outs *banks)
-    PIMHW_I_PART(float, af, outs *banks)
-    PIMHW_I_PART(float, samples, (uint64_t)PIMHW_AF_MODES *PIMHW_AF_SAMPLES)
-    PIMHW_I_PART(uint16_t, gpr, (uint64_t)c->gpr_blocks * lanes)
-    PIMHW_I_PART(float, columns, channels *PIMHW_I_COLUMNS *lanes *wide)
-#undef PIMHW_I_PART
+    uint64_t at = (sizeof *u + 63) / 64 * 64;
+    PIMHW_I_PART(u, float, columns, channels *PIMHW_I_COLUMNS *lanes *wide)
+    PIMHW_I_PART(u, uint64_t, column_tag, channels * PIMHW_I_COLUMNS)
+    PIMHW_I_PART(u, pimhw_i_tile, tile_use, tiles)
+    PIMHW_I_PART(u, pimhw_i_account, sums, outs)
+    PIMHW_I_PART(u, float, tiles, tiles *lanes)
+    PIMHW_I_PART(u, float, sum, outs *banks)
+    PIMHW_I_PART(u, float, af, outs *banks)
+    PIMHW_I_PART(u, float, samples, (uint64_t)PIMHW_AF_MODES *PIMHW_AF_SAMPLES)
+    PIMHW_I_PART(u, uint16_t, gpr, (uint64_t)c->gpr_blocks * lanes)
     return at;
 }
 
@@ -2677,7 +2666,6 @@ static void pimhw_i_do_input(pimhw_units *u, const pimhw_event *e)
         to[i] = pimhw_lane_value(u->config.lane_type, from[i]);
 }
 
-/* A result of every bank to the hub, as wide as the device reads it. */
 static void pimhw_i_do_output(pimhw_units *u, const pimhw_event *e)
 {
     float *values, given[PIMHW_MAX_BANKS];
@@ -2958,7 +2946,6 @@ typedef struct pimhw_i_work {
     uint64_t serial;
 } pimhw_i_work;
 
-/* One column to read or write, from the ordinary queues. */
 typedef struct pimhw_i_access {
     uint64_t order;
     pimhw_i_work work; /* PIMHW_CMD_RD or PIMHW_CMD_WR */
@@ -3004,7 +2991,6 @@ typedef struct pimhw_i_phase {
     pimhw_i_record w[PIMHW_I_RECORDS], m[PIMHW_I_RECORDS], r[PIMHW_I_RECORDS];
 } pimhw_i_phase;
 
-/* Ping-pong: an output entry. */
 typedef struct pimhw_i_entry {
     uint64_t phase; /* of its last MAC, plus 1 */
     bool going;     /* MACs came since it was read or filled */
@@ -3045,29 +3031,22 @@ typedef struct pimhw_i_flow {
 /* Points the tables of a flow into the memory behind it; returns the bytes of both. */
 static size_t pimhw_i_flow_point(pimhw_i_flow *f, const pimhw_i_rules *rules)
 {
+    bool dcs = rules->config.controller == PIMHW_DCS;
+    bool pp = rules->config.controller == PIMHW_PING_PONG;
     size_t tiles = rules->config.in_entries, outs = rules->outs, at = (sizeof *f + 63) / 64 * 64;
-    bool dcs = rules->config.controller == PIMHW_DCS,
-         pp = rules->config.controller == PIMHW_PING_PONG;
-    size_t bytes;
-    char *base = (char *)f; /* tables a controller does not use are NULL */
-#define PIMHW_I_PART(type, name, n)                                                                \
-    bytes = (n) * sizeof(type);                                                                    \
-    if (f) f->name = bytes > 0 ? (type *)(void *)(base + at) : NULL;                               \
-    at += bytes;
-    PIMHW_I_PART(uint64_t, tile_mac, dcs ? tiles : 0)
-    PIMHW_I_PART(uint64_t, tile_write, dcs ? tiles : 0)
-    PIMHW_I_PART(uint64_t, out_mac, dcs ? outs : 0)
-    PIMHW_I_PART(uint64_t, out_io, dcs ? outs : 0)
-    PIMHW_I_PART(uint64_t, tile_group, pp ? tiles : 0)
-    PIMHW_I_PART(pimhw_i_entry, sums, pp ? outs : 0)
-    PIMHW_I_PART(uint64_t, entry_free, pp ? pimhw_i_max(outs, 2) : 0)
-    PIMHW_I_PART(uint64_t, entry_of, pp ? outs : 0)
-    PIMHW_I_PART(uint64_t, tile_region, pp ? tiles : 0)
-    PIMHW_I_PART(pimhw_i_phase, phase, pp ? 3 : 0)
-    PIMHW_I_PART(uint32_t, tile_marks, dcs ? (tiles + 1) / 2 * 2 : 0)
-    PIMHW_I_PART(uint32_t, out_marks, dcs ? (outs + 1) / 2 * 2 : 0)
-    PIMHW_I_PART(pimhw_i_ring, ring, dcs ? PIMHW_I_STREAMS : 0)
-#undef PIMHW_I_PART
+    PIMHW_I_PART(f, uint64_t, tile_mac, dcs ? tiles : 0)
+    PIMHW_I_PART(f, uint64_t, tile_write, dcs ? tiles : 0)
+    PIMHW_I_PART(f, uint64_t, out_mac, dcs ? outs : 0)
+    PIMHW_I_PART(f, uint64_t, out_io, dcs ? outs : 0)
+    PIMHW_I_PART(f, uint64_t, tile_group, pp ? tiles : 0)
+    PIMHW_I_PART(f, pimhw_i_entry, sums, pp ? outs : 0)
+    PIMHW_I_PART(f, uint64_t, entry_free, pp ? (outs > 2 ? outs : 2) : 0)
+    PIMHW_I_PART(f, uint64_t, entry_of, pp ? outs : 0)
+    PIMHW_I_PART(f, uint64_t, tile_region, pp ? tiles : 0)
+    PIMHW_I_PART(f, pimhw_i_phase, phase, pp ? 3u : 0)
+    PIMHW_I_PART(f, uint32_t, tile_marks, dcs ? tiles : 0)
+    PIMHW_I_PART(f, uint32_t, out_marks, dcs ? outs : 0)
+    PIMHW_I_PART(f, pimhw_i_ring, ring, dcs ? (size_t)PIMHW_I_STREAMS : 0)
     return (at + 63) / 64 * 64;
 }
 
@@ -3083,7 +3062,6 @@ typedef struct pimhw_i_banks {
     bool write_mode;
 } pimhw_i_banks;
 
-/* What adds up in a channel. */
 typedef struct pimhw_i_tally {
     uint64_t active_ck; /* a row was open; while one is, less the clock at which it opened */
     uint64_t n_answers; /* of reads */
@@ -3165,26 +3143,29 @@ static void pimhw_i_charge(pimhw_i_channel *ch, uint64_t t, uint32_t reason)
     ch->tally.spent_ck[reason] += span;
 }
 
-/* The clock that the table allows a command, as a key. */
-static uint64_t pimhw_i_table_key(const pimhw_i_channel *ch, uint32_t command, uint32_t bank)
+/* The clock that the table allows a command, and the constraint that sets it. */
+static pimhw_i_when pimhw_i_table_at(const pimhw_i_channel *ch, uint32_t command, uint32_t bank)
 {
     uint64_t key = ch->ready[command];
-    if (!pimhw_i_one_bank(command)) return key;
-    uint32_t group = bank / ch->rules->config.n_group_banks;
-    key = pimhw_i_later(key, ch->banks->group_ready[group][command]);
-    return pimhw_i_later(key, ch->banks->bank_ready[bank][command]);
+    if (pimhw_i_one_bank(command)) {
+        uint32_t group = bank / ch->rules->config.n_group_banks;
+        key = pimhw_i_later(key, ch->banks->group_ready[group][command]);
+        key = pimhw_i_later(key, ch->banks->bank_ready[bank][command]);
+    }
+    pimhw_i_when at = {key >> 8, PIMHW_WAIT_HOST};
+    if (key & 255) at.reason = PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason;
+    return at;
 }
 
 /* Earliest clock of a command and what sets it: a constraint, or else bus, host or hub. */
 static pimhw_i_when pimhw_i_earliest(const pimhw_i_channel *ch, uint32_t command, uint32_t bank)
 {
-    uint64_t key = pimhw_i_table_key(ch, command, bank), t = key >> 8;
-    uint64_t free = pimhw_i_max(ch->now_ck, ch->hold.ck);
-    pimhw_i_when at = {pimhw_i_max(t, free), PIMHW_WAIT_HOST};
-    if (free <= t && t > 0)
-        at.reason = PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason;
-    else if (ch->hold.ck > ch->now_ck)
-        at.reason = ch->hold.reason;
+    pimhw_i_when at = pimhw_i_table_at(ch, command, bank);
+    bool held = ch->hold.ck > ch->now_ck;
+    uint64_t free = held ? ch->hold.ck : ch->now_ck;
+    if (at.ck > 0 && free <= at.ck) return at;
+    at.ck = free;
+    at.reason = held ? ch->hold.reason : (uint32_t)PIMHW_WAIT_HOST;
     return at;
 }
 
@@ -3320,9 +3301,9 @@ static uint64_t pimhw_i_until(const pimhw_i_channel *ch, uint64_t t, uint64_t st
 static void pimhw_i_send_due(pimhw_i_channel *ch, uint32_t command, uint32_t reason)
 {
     pimhw_i_work work = pimhw_i_only(command);
-    uint64_t key = ch->ready[command], t = pimhw_i_max(key >> 8, ch->last_ck + 1);
-    if (key >> 8 > ch->due_ck && t == key >> 8)
-        reason = PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason;
+    pimhw_i_when rule = pimhw_i_table_at(ch, command, 0);
+    uint64_t t = pimhw_i_max(rule.ck, ch->last_ck + 1);
+    if (rule.ck > ch->due_ck && t == rule.ck) reason = rule.reason;
     pimhw_i_issue(ch, command, pimhw_i_max(t, ch->due_ck), 1, &work, reason);
 }
 
@@ -3360,7 +3341,6 @@ static bool pimhw_i_send(pimhw_i_channel *ch, uint32_t command, uint64_t t, uint
     return !changes;
 }
 
-/* The effect of a work's own command on what the host waits for. */
 static void pimhw_i_completed(pimhw_i_channel *ch, uint32_t command)
 {
     uint64_t done = ch->last_ck + ch->rules->completes[command];
@@ -3396,7 +3376,6 @@ static bool pimhw_i_guarded(const pimhw_i_channel *ch, uint32_t command, uint32_
     return false;
 }
 
-/* Sends the next command of an access at clock t. */
 static void pimhw_i_serve(pimhw_i_channel *ch, pimhw_i_accesses *list, int at, uint64_t t)
 {
     pimhw_i_banks *b = ch->banks;
@@ -3469,14 +3448,6 @@ static void pimhw_i_not_before(pimhw_i_when *when, uint64_t ck, uint32_t reason)
     when->reason = reason;
 }
 
-static void pimhw_i_not_before_table(pimhw_i_when *when, const pimhw_i_channel *ch,
-                                     uint32_t command, uint32_t bank)
-{
-    uint64_t key = pimhw_i_table_key(ch, command, bank);
-    if (key >> 8 > when->ck)
-        pimhw_i_not_before(when, key >> 8, PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason);
-}
-
 /* From a command of a stream to the next of its class, or of the other of W and R. */
 static uint64_t pimhw_i_gap(const pimhw_i_rules *rules, const pimhw_i_last *last,
                             const pimhw_i_work *work)
@@ -3521,10 +3492,9 @@ static pimhw_i_when pimhw_i_static_at(const pimhw_i_channel *ch, const pimhw_i_w
         bool head = *next != work->command && rules->config.row_opening == PIMHW_ROW_HEAD;
         pimhw_i_not_before(&at, last->ck + (head ? 0 : gap), PIMHW_I_GAP_REASON[its]);
     }
-    if (rows)
-        pimhw_i_not_before_table(&at, ch, *next, work->bank);
-    else
-        pimhw_i_not_before(&at, ch->refreshed_ck, PIMHW_WAIT_REFRESH);
+    pimhw_i_when rule = {ch->refreshed_ck, PIMHW_WAIT_REFRESH};
+    if (rows) rule = pimhw_i_table_at(ch, *next, work->bank);
+    pimhw_i_not_before(&at, rule.ck, rule.reason);
     return at;
 }
 
@@ -3585,10 +3555,9 @@ static pimhw_i_when pimhw_i_stream_at(const pimhw_i_channel *ch, uint32_t stream
     pimhw_i_not_before(&at, out >> 8, (uint32_t)(out & 255));
     if (!dcs) pimhw_i_not_before(&at, start->ck, start->reason);
     if (row) pimhw_i_not_before(&at, f->mac_stream_ck, PIMHW_WAIT_OPERAND);
-    if (mac)
-        pimhw_i_not_before_table(&at, ch, next, work->bank);
-    else
-        pimhw_i_not_before(&at, ch->refreshed_ck, PIMHW_WAIT_REFRESH);
+    pimhw_i_when rule = {ch->refreshed_ck, PIMHW_WAIT_REFRESH};
+    if (mac) rule = pimhw_i_table_at(ch, next, work->bank);
+    pimhw_i_not_before(&at, rule.ck, rule.reason);
     return at;
 }
 
@@ -3652,10 +3621,9 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
         bool marked = next == work->command && f->n_blocked[0] + f->n_blocked[1] > 0 &&
                       ((pimhw_i_has_tiles(next) && f->tile_marks[work->tile]) ||
                        (next != PIMHW_CMD_WRGB && f->out_marks[work->out]));
-        bool blocked = marked || at.ck >= ch->due_ck;
-        if (blocked) {
+        if (marked) at.ck = UINT64_MAX;
+        if (at.ck >= ch->due_ck) {
             f->blocked_at[stream] = at;
-            if (marked) f->blocked_at[stream].ck = UINT64_MAX;
             return;
         }
         pimhw_i_ring *ring = &f->ring[stream];
@@ -3852,7 +3820,6 @@ static void pimhw_i_pp_finish(pimhw_i_channel *ch)
     f->begun = f->mac_since = false;
 }
 
-/* Writes wait until their phase is known. */
 static void pimhw_i_pp_wait(pimhw_i_channel *ch, const pimhw_i_work *work, uint32_t n,
                             uint64_t group)
 {
@@ -3928,7 +3895,6 @@ static void pimhw_i_pp_leave(const pimhw_i_channel *ch, uint32_t out, uint64_t p
     if (ends) f->entry_of[out] = 0;
 }
 
-/* Puts MACs of one group into a phase. */
 static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, pimhw_i_record *record)
 {
     pimhw_i_flow *f = ch->flow;
@@ -4265,7 +4231,6 @@ static const char *pimhw_i_operand_fault(const pimhw_program *p, const pimhw_ope
     return NULL;
 }
 
-/* The structures around an item, outermost first. */
 typedef struct pimhw_i_nest {
     uint32_t open[PIMHW_I_NESTED];
     uint32_t depth, loops;
@@ -4315,7 +4280,6 @@ static const char *pimhw_i_nest_fault(const pimhw_program *p, uint32_t i, pimhw_
     return nest->loops++ == PIMHW_LOOPS ? "loops nested too deep" : NULL;
 }
 
-/* What is wrong with item i; NULL: nothing. */
 static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, uint64_t channels,
                                       pimhw_i_nest *nest)
 {
@@ -4507,7 +4471,6 @@ static uint64_t pimhw_i_most(const pimhw_program *p, const pimhw_i_inside *in,
     return most;
 }
 
-/* One item of a span. */
 static void pimhw_i_add_item(const pimhw_i_sketch *s, const pimhw_program *p, uint32_t i,
                              uint64_t mask, pimhw_i_inside *in, pimhw_i_scope *span)
 {
@@ -4547,7 +4510,6 @@ static void pimhw_i_scope_init(const pimhw_i_sketch *s, const pimhw_program *p, 
         pimhw_i_add_item(s, p, i, mask, &in, span);
 }
 
-/* Finds out what rounds and loops are like. */
 static void pimhw_i_sketch_loops(pimhw_i_sketch *s, const pimhw_program *p)
 {
     uint32_t level = 0;
@@ -4599,7 +4561,6 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
     pimhw_i_sketch_loops(s, p);
 }
 
-/* Where a set of channels is in a program, in lock-step. */
 typedef struct pimhw_i_walker {
     const pimhw_program *program;
     const pimhw_request *request; /* NULL: none */
@@ -4622,7 +4583,6 @@ typedef struct pimhw_i_walker {
     uint64_t (*rounds)[PIMHW_MAX_CHANNELS]; /* [PIMHW_LOOPS], rounds of each channel */
 } pimhw_i_walker;
 
-/* Blocks in the list of a channel. */
 static uint64_t pimhw_i_blocks(const pimhw_request *request, uint32_t channel)
 {
     if (!request) return 0;
@@ -4655,7 +4615,6 @@ static void pimhw_i_walker_init(pimhw_i_walker *w, const pimhw_program *program,
     w->stop = program->n_items;
 }
 
-/* Sum of the steps of the loops under way. */
 static uint64_t pimhw_i_steps(const pimhw_i_walker *w, const uint64_t step[PIMHW_LOOPS])
 {
     uint64_t sum = 0;
@@ -4664,7 +4623,6 @@ static uint64_t pimhw_i_steps(const pimhw_i_walker *w, const uint64_t step[PIMHW
     return sum;
 }
 
-/* What is left for a tail. */
 static uint64_t pimhw_i_left(const pimhw_i_walker *w, uint32_t i, uint32_t channel)
 {
     const pimhw_tail *t = &w->program->tails[i];
@@ -4802,7 +4760,6 @@ static void pimhw_i_fields(const pimhw_i_walker *w, uint32_t channel, uint32_t f
         value[PIMHW_I_ROW] += block->row_base[item->space];
 }
 
-/* Whether a channel gets the same values. */
 static bool pimhw_i_same_fields(const pimhw_i_walker *w, uint32_t channel, const uint64_t value[8])
 {
     uint64_t its[8];
@@ -4878,7 +4835,6 @@ typedef enum pimhw_i_step {
     PIMHW_I_WRONG
 } pimhw_i_step;
 
-/* The next instruction of the walker's channels. */
 static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
 {
     while (w->pc < w->stop) {
@@ -4940,7 +4896,6 @@ typedef struct pimhw_i_job {
     bool awaited;
 } pimhw_i_job;
 
-/* Works of one stream at the hub. */
 typedef struct pimhw_i_jobs {
     pimhw_i_job at[PIMHW_I_JOBS]; /* not yet done, oldest first */
     uint32_t n;
@@ -4990,7 +4945,6 @@ typedef struct pimhw_i_edge {
     bool refreshed;
 } pimhw_i_edge;
 
-/* A span that is being walked. */
 typedef struct pimhw_i_trial {
     bool open;
     uint32_t n_groups;
@@ -5511,7 +5465,6 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
     return place->key[1] != 0;
 }
 
-/* Takes down the unit at the head of a span. */
 static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *place)
 {
     t->open = true;
@@ -5743,7 +5696,6 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
 
 /* -- channels, host and hub -- */
 
-/* Channels of a group form another one. */
 static void pimhw_i_split(pimhw_device *d, pimhw_i_channel *ch, uint64_t outside)
 {
     PIMHW_ASSERT(d->n_groups < PIMHW_MAX_CHANNELS);
@@ -6003,7 +5955,6 @@ PIMHW_API pimhw_status pimhw_device_begin(pimhw_device *device, const pimhw_sink
     return PIMHW_OK;
 }
 
-/* Judges a resolved instruction. */
 static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction *in,
                                   pimhw_cause *why)
 {
@@ -6066,7 +6017,6 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
     return PIMHW_OK;
 }
 
-/* What all channels did. */
 static void pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
 {
     const pimhw_config *c = &d->config;
@@ -6168,7 +6118,6 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *d, pimhw_readings *read
     return PIMHW_OK;
 }
 
-/* Judges a program and its request. */
 static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_program *program,
                                           const pimhw_request *request, pimhw_cause *why)
 {
