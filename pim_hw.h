@@ -1035,7 +1035,7 @@ static pimhw_status pimhw_i_fail(pimhw_cause *why, pimhw_status status, const ch
     return status;
 }
 
-/* A table of n entries behind a struct, which may be NULL; at: where it begins, and the next one. */
+/* A table of n entries behind a struct, which may be NULL, at `at`; then that of the next one. */
 #define PIMHW_I_PART(owner, type, name, n)                                                         \
     if (owner) (owner)->name = (n) > 0 ? (type *)(void *)((char *)(owner) + at) : NULL;            \
     at += ((n) * sizeof(type) + 7) / 8 * 8;
@@ -1365,7 +1365,8 @@ static const pimhw_i_constraint PIMHW_I_CONSTRAINTS[] = {
     PIMHW_R(CHANNEL, INPUT, PIMHW_B(WRA16), PIMHW_I_READS, "tCWL+tBL+tWTR_L"),
     PIMHW_R(CHANNEL, INPUT, PIMHW_B(WRGB), PIMHW_I_READS, "tCWL_GB+tBL+tWTR_S"),
     PIMHW_R(CHANNEL, INPUT, PIMHW_B(WRMAC16), PIMHW_I_READS, "tCWL_REG+tBL+tWTR_L"),
-    PIMHW_R(BANKS, ROW, PIMHW_I_BANK_READS | PIMHW_B(MAC16) | PIMHW_B(AF16), PIMHW_I_CLOSES, "tRTP"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_BANK_READS | PIMHW_B(MAC16) | PIMHW_B(AF16), PIMHW_I_CLOSES,
+            "tRTP"),
     PIMHW_R(CHANNEL, ROW, PIMHW_B(EWMUL16), PIMHW_I_CLOSES, "tCWL+tWR"),
     PIMHW_R(BANKS, ROW, PIMHW_I_BANK_WRITES, PIMHW_I_CLOSES, "tCWL+tBL+tWR"),
     PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT), PIMHW_B(ACT), "tRRD_S"),
@@ -2330,8 +2331,8 @@ typedef struct pimhw_i_tile {
 typedef struct pimhw_i_account {
     uint64_t used, af_used; /* af_used: of the output of this number */
     bool begun, unread;
-    uint32_t out;                    /* whose sum it is, while it is unread */
-    uint32_t flags, gpr, aux, round; /* of the MAC that began it */
+    uint32_t out;      /* whose sum it is, while it is unread */
+    pimhw_event first; /* the MAC that began it */
 } pimhw_i_account;
 
 /* Columns of a channel that are kept as floats, and banks that are summed at a time. */
@@ -2627,13 +2628,8 @@ static void pimhw_i_do_mac(pimhw_units *u, const pimhw_event *e)
     if (!column) return;
     s->unread = true;
     s->out = e->out;
-    if (!s->begun) {
-        s->begun = true;
-        s->flags = e->flags;
-        s->gpr = e->gpr;
-        s->aux = e->aux;
-        s->round = e->round;
-    }
+    if (!s->begun) s->first = *e;
+    s->begun = true;
     for (uint32_t first = 0; first < u->n_banks; first += PIMHW_I_WIDE) {
         pimhw_i_dots(sums, tile, column + first, u->n_lanes, u->wide_banks);
         for (uint32_t b = first; b < u->n_banks && b < first + PIMHW_I_WIDE; b++)
@@ -2674,10 +2670,10 @@ static void pimhw_i_do_output(pimhw_units *u, const pimhw_event *e)
     bool af = e->command == PIMHW_CMD_RDAF16, narrow = u->config.out_bits == 16;
     const float *from = af ? pimhw_i_af_of(u, e) : values;
     if (s->begun) {
-        its.flags = s->flags;
-        its.gpr += s->gpr;
-        its.aux += s->aux;
-        its.round = s->round;
+        its.flags = s->first.flags;
+        its.gpr += s->first.gpr;
+        its.aux += s->first.aux;
+        its.round = s->first.round;
     }
     uint16_t *to = NULL;
     uint64_t blocks = pimhw_i_ceil_div((uint64_t)u->n_banks * (narrow ? 1 : 2), u->n_lanes);
@@ -2946,14 +2942,10 @@ typedef struct pimhw_i_work {
     uint64_t serial;
 } pimhw_i_work;
 
-typedef struct pimhw_i_access {
-    uint64_t order;
-    pimhw_i_work work; /* PIMHW_CMD_RD or PIMHW_CMD_WR */
-} pimhw_i_access;
-
+/* Columns to read or write, from the ordinary queues: PIMHW_CMD_RD or PIMHW_CMD_WR. */
 typedef struct pimhw_i_accesses {
     uint32_t n;
-    pimhw_i_access at[PIMHW_I_QUEUE];
+    pimhw_i_work at[PIMHW_I_QUEUE];
 } pimhw_i_accesses;
 
 /* Streams of the controllers with gaps; static knows the first only. */
@@ -3055,8 +3047,7 @@ typedef struct pimhw_i_banks {
     uint64_t row[PIMHW_MAX_BANKS]; /* of an open bank */
     uint64_t group_ready[PIMHW_MAX_BANKS][PIMHW_N_COMMANDS];
     uint64_t bank_ready[PIMHW_MAX_BANKS][PIMHW_N_COMMANDS];
-    uint64_t clock_ck; /* the ordinary queues have been served up to here */
-    uint64_t order;
+    uint64_t clock_ck;         /* the ordinary queues have been served up to here */
     pimhw_i_accesses queue[2]; /* reads, writes */
     pimhw_i_accesses active;   /* whose row has been opened */
     bool write_mode;
@@ -3206,15 +3197,6 @@ static void pimhw_i_effects(pimhw_i_channel *ch, const pimhw_i_work *work, uint3
  *       Knows instructions and channel state; never stored data.
  * ========================================================================== */
 
-/* A command by itself, without an instruction behind it. */
-static pimhw_i_work pimhw_i_only(uint32_t command)
-{
-    pimhw_i_work work;
-    memset(&work, 0, sizeof work);
-    work.command = command;
-    return work;
-}
-
 static void pimhw_i_tell(const pimhw_i_channel *ch, uint32_t command, uint64_t t, uint64_t n,
                          const pimhw_i_work *work, uint32_t reason)
 {
@@ -3255,8 +3237,8 @@ static void pimhw_i_note(pimhw_i_channel *ch, uint32_t command, uint64_t t, uint
     uint64_t busy = pimhw_i_min(step, rules->occupies[command]);
     pimhw_i_charge(ch, t, reason);
     ch->tally.spent_ck[PIMHW_I_COMMANDS[command].spent] += (n - 1) * busy;
-    bool refreshes = command == PIMHW_CMD_REF; /* they all wait for the same */
-    uint32_t again = refreshes ? reason : rules->again_reason[command];
+    /* refreshes all wait for the same */
+    uint32_t again = command == PIMHW_CMD_REF ? reason : rules->again_reason[command];
     ch->tally.spent_ck[again] += (n - 1) * (step - busy);
     ch->last_command = (uint8_t)command;
     ch->last_ck = t + (n - 1) * step;
@@ -3297,31 +3279,29 @@ static uint64_t pimhw_i_until(const pimhw_i_channel *ch, uint64_t t, uint64_t st
     return (last - t) / step + 1;
 }
 
-/* Sends a row command or REF of a refresh, once it is due. */
-static void pimhw_i_send_due(pimhw_i_channel *ch, uint32_t command, uint32_t reason)
+/* Sends a row command of a refresh, or n REF, once it is due. */
+static void pimhw_i_send_due(pimhw_i_channel *ch, uint32_t command, uint64_t n, uint32_t reason)
 {
-    pimhw_i_work work = pimhw_i_only(command);
+    pimhw_i_work work;
+    memset(&work, 0, sizeof work);
+    work.command = command;
     pimhw_i_when rule = pimhw_i_table_at(ch, command, 0);
     uint64_t t = pimhw_i_max(rule.ck, ch->last_ck + 1);
     if (rule.ck > ch->due_ck && t == rule.ck) reason = rule.reason;
-    pimhw_i_issue(ch, command, pimhw_i_max(t, ch->due_ck), 1, &work, reason);
+    pimhw_i_issue(ch, command, pimhw_i_max(t, ch->due_ck), n, &work, reason);
+    if (command == PIMHW_CMD_REF) ch->due_ck += n * ch->rules->config.tREFI;
 }
 
 /* A refresh due by clock t, when the next command would issue, goes first: PREA, REF; true. */
 static bool pimhw_i_refresh(pimhw_i_channel *ch, uint64_t t, uint32_t reason)
 {
     if (t < ch->due_ck) return false;
-    const pimhw_i_work none = pimhw_i_only(PIMHW_CMD_REF);
     uint64_t tREFI = ch->rules->config.tREFI;
-    if (ch->open) pimhw_i_send_due(ch, PIMHW_CMD_PREA, reason);
-    pimhw_i_send_due(ch, PIMHW_CMD_REF, reason);
-    ch->due_ck += tREFI;
-    bool rests = !ch->sink && t >= ch->due_ck && ch->last_ck + tREFI == ch->due_ck;
-    if (rests) { /* all at once */
-        uint64_t n = (t - ch->due_ck) / tREFI + 1;
-        pimhw_i_issue(ch, PIMHW_CMD_REF, ch->due_ck, n, &none, reason);
-        ch->due_ck += n * tREFI;
-    }
+    if (ch->open) pimhw_i_send_due(ch, PIMHW_CMD_PREA, 1, reason);
+    pimhw_i_send_due(ch, PIMHW_CMD_REF, 1, reason);
+    bool rests = !ch->sink && ch->last_ck + tREFI == ch->due_ck;
+    if (rests && t >= ch->due_ck) /* all at once */
+        pimhw_i_send_due(ch, PIMHW_CMD_REF, (t - ch->due_ck) / tREFI + 1, reason);
     ch->refreshed_ck = ch->last_ck + ch->rules->occupies[PIMHW_CMD_REF];
     return true;
 }
@@ -3358,11 +3338,11 @@ static int pimhw_i_best(const pimhw_i_channel *ch, const pimhw_i_accesses *list,
     int best = -1;
     *soonest = UINT64_MAX;
     for (uint32_t i = 0; i < list->n; i++) {
-        const pimhw_i_work *work = &list->at[i].work;
+        const pimhw_i_work *work = &list->at[i];
         uint64_t ready = pimhw_i_earliest(ch, pimhw_i_needed(ch, work), work->bank).ck;
         *soonest = pimhw_i_min(*soonest, ready);
         if (ready > t) continue;
-        if (best < 0 || list->at[i].order < list->at[best].order) best = (int)i;
+        if (best < 0 || list->at[i].serial < list->at[best].serial) best = (int)i;
     }
     return best;
 }
@@ -3372,15 +3352,14 @@ static bool pimhw_i_guarded(const pimhw_i_channel *ch, uint32_t command, uint32_
 {
     if (command != PIMHW_CMD_PRE) return false;
     for (uint32_t i = 0; i < ch->banks->active.n; i++)
-        if ((int)i != self && ch->banks->active.at[i].work.bank == bank) return true;
+        if ((int)i != self && ch->banks->active.at[i].bank == bank) return true;
     return false;
 }
 
 static void pimhw_i_serve(pimhw_i_channel *ch, pimhw_i_accesses *list, int at, uint64_t t)
 {
     pimhw_i_banks *b = ch->banks;
-    pimhw_i_access access = list->at[at];
-    pimhw_i_work work = access.work;
+    pimhw_i_work work = list->at[at];
     uint32_t next = pimhw_i_needed(ch, &work);
     if (pimhw_i_guarded(ch, next, work.bank, list == &b->active ? at : -1)) return;
     pimhw_i_when ready = pimhw_i_earliest(ch, next, work.bank);
@@ -3395,8 +3374,8 @@ static void pimhw_i_serve(pimhw_i_channel *ch, pimhw_i_accesses *list, int at, u
     if (!done && (next != PIMHW_CMD_ACT || list == &b->active || b->active.n == PIMHW_I_QUEUE))
         return;
     uint32_t behind = --list->n - (uint32_t)at;
-    memmove(&list->at[at], &list->at[at + 1], behind * sizeof access);
-    if (!done) b->active.at[b->active.n++] = access;
+    memmove(&list->at[at], &list->at[at + 1], behind * sizeof work);
+    if (!done) b->active.at[b->active.n++] = work;
 }
 
 /* Serves the ordinary queues and the active list clock by clock; the PIM queue is empty. */
@@ -4057,10 +4036,9 @@ static uint64_t pimhw_i_access_ck(pimhw_i_channel *ch, const pimhw_i_work *work,
     }
     while (list->n >= ch->rules->config.queue_entries)
         pimhw_i_advance(ch, ++t);
-    pimhw_i_access *a = &list->at[list->n++];
-    a->order = b->order++;
-    a->work = *work;
-    a->work.column = a->work.tile = a->work.out = 0;
+    pimhw_i_work *a = &list->at[list->n++];
+    *a = *work;
+    a->column = a->tile = a->out = 0;
     return t;
 }
 
