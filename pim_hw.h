@@ -1345,14 +1345,13 @@ static const pimhw_i_constraint PIMHW_I_CONSTRAINTS[] = {
     PIMHW_R(CHANNEL, OUTPUT, PIMHW_I_RESULT, PIMHW_I_ALL_READS, "tCCD_S"),
     PIMHW_R(CHANNEL, INPUT, PIMHW_I_BUS_WRITES | PIMHW_B(WRCP), PIMHW_I_BUS_WRITES | PIMHW_B(WRCP),
             "tCCD_S"),
-    PIMHW_R(CHANNEL, OPERAND, (PIMHW_I_BANK_READS | PIMHW_I_COMPUTE) & ~PIMHW_I_RESULT,
-            PIMHW_I_COMPUTE, "tCCD_L"),
-    PIMHW_R(CHANNEL, OPERAND, PIMHW_I_COMPUTE & ~PIMHW_I_RESULT, PIMHW_I_BANK_READS, "tCCD_L"),
+    PIMHW_R(GROUP, OPERAND, (PIMHW_I_BANK_READS | PIMHW_I_COMPUTE) & ~PIMHW_I_RESULT,
+            PIMHW_I_BANK_READS | PIMHW_I_COMPUTE, "tCCD_L"),
     PIMHW_R(CHANNEL, OPERAND, PIMHW_B(MAC16), PIMHW_B(MAC16), "tCCD_MAC"),
     PIMHW_R(CHANNEL, OPERAND, PIMHW_B(MAC16), PIMHW_B(WRGB), "tMTW"),
     PIMHW_R(CHANNEL, OUTPUT, PIMHW_I_RESULT, PIMHW_I_BANK_READS | PIMHW_I_COMPUTE, "tCCD_L"),
-    PIMHW_R(CHANNEL, INPUT, PIMHW_I_BANK_WRITES | PIMHW_I_FILLS, PIMHW_I_FILLS, "tCCD_L"),
-    PIMHW_R(CHANNEL, INPUT, PIMHW_I_FILLS, PIMHW_I_BANK_WRITES, "tCCD_L"),
+    PIMHW_R(GROUP, INPUT, PIMHW_I_BANK_WRITES | PIMHW_I_FILLS, PIMHW_I_BANK_WRITES | PIMHW_I_FILLS,
+            "tCCD_L"),
     PIMHW_R(CHANNEL, OUTPUT, PIMHW_B(RD), PIMHW_B(WR) | PIMHW_B(WRA16), "tCL+tBL+3-tCWL+tWPRE"),
     PIMHW_R(CHANNEL, OUTPUT, PIMHW_B(RD), PIMHW_B(WRGB), "tCL+tBL+3-tCWL_GB+tWPRE"),
     PIMHW_R(CHANNEL, OUTPUT, PIMHW_B(RD), PIMHW_B(WRMAC16), "tCL+tBL+3-tCWL_REG+tWPRE"),
@@ -1361,8 +1360,7 @@ static const pimhw_i_constraint PIMHW_I_CONSTRAINTS[] = {
     PIMHW_R(CHANNEL, OUTPUT, PIMHW_I_RESULT, PIMHW_B(WRGB), "tCL_REG+tBL+3-tCWL_GB+tWPRE"),
     PIMHW_R(CHANNEL, OUTPUT, PIMHW_I_RESULT, PIMHW_B(WRMAC16), "tCL_REG+tBL+3-tCWL_REG+tWPRE"),
     PIMHW_R(CHANNEL, INPUT, PIMHW_B(WR), PIMHW_B(RD), "tCWL+tBL+tWTR_S"),
-    PIMHW_R(CHANNEL, INPUT, PIMHW_B(WR), PIMHW_I_RESULT, "tCWL+tBL+tWTR_L"),
-    PIMHW_R(CHANNEL, INPUT, PIMHW_B(WRA16), PIMHW_I_READS, "tCWL+tBL+tWTR_L"),
+    PIMHW_R(GROUP, INPUT, PIMHW_B(WR) | PIMHW_B(WRA16), PIMHW_I_READS, "tCWL+tBL+tWTR_L"),
     PIMHW_R(CHANNEL, INPUT, PIMHW_B(WRGB), PIMHW_I_READS, "tCWL_GB+tBL+tWTR_S"),
     PIMHW_R(CHANNEL, INPUT, PIMHW_B(WRMAC16), PIMHW_I_READS, "tCWL_REG+tBL+tWTR_L"),
     PIMHW_R(BANKS, ROW, PIMHW_I_BANK_READS | PIMHW_B(MAC16) | PIMHW_B(AF16), PIMHW_I_CLOSES,
@@ -1383,9 +1381,6 @@ static const pimhw_i_constraint PIMHW_I_CONSTRAINTS[] = {
     PIMHW_R(CHANNEL, ROW, PIMHW_B(WRA16), PIMHW_I_OPENS | PIMHW_B(REF), "tCWL+tBL+tWR+tRP"),
     PIMHW_R(CHANNEL, REFRESH, PIMHW_B(REF), PIMHW_I_ANY, "tRFC"),
     {PIMHW_I_CHANNEL, PIMHW_SPENT_MODE, PIMHW_B(TMOD), PIMHW_I_ANY & ~PIMHW_B(TMOD), "tMOD"},
-    PIMHW_R(GROUP, OPERAND, PIMHW_I_BANK_READS, PIMHW_I_BANK_READS, "tCCD_L"),
-    PIMHW_R(GROUP, INPUT, PIMHW_I_BANK_WRITES, PIMHW_I_BANK_WRITES, "tCCD_L"),
-    PIMHW_R(GROUP, INPUT, PIMHW_B(WR), PIMHW_B(RD), "tCWL+tBL+tWTR_L"),
     PIMHW_R(GROUP, ROW, PIMHW_B(ACT), PIMHW_B(ACT), "tRRD_L"),
 };
 #undef PIMHW_B
@@ -2014,12 +2009,10 @@ PIMHW_API pimhw_status pimhw_map_pa(uint64_t *pa, const pimhw_geometry *geometry
  *       Knows no clocks.
  * ========================================================================== */
 
-enum { PIMHW_I_PAGE_ABSENT = 0, PIMHW_I_PAGE_WRITTEN, PIMHW_I_PAGE_GIVEN };
-
 typedef struct pimhw_i_page {
     uint8_t *bytes; /* NULL: absent, all zeros */
     uint32_t n_run; /* pages of the allocation, at its first one */
-    uint8_t state;
+    bool given;     /* by pimhw_alloc; else somebody wrote to it */
     uint8_t map_id;
 } pimhw_i_page;
 
@@ -2166,7 +2159,6 @@ static pimhw_status pimhw_i_row_write(pimhw_memory *m, pimhw_i_row *row, uint32_
     pimhw_i_page *page = &m->pages[number / m->page_rows];
     page->bytes = pimhw_i_pages_take(m, 1, why);
     if (!page->bytes) return PIMHW_ERR_MEMORY;
-    page->state = PIMHW_I_PAGE_WRITTEN;
     return pimhw_i_row_open(m, row, channel, number, why);
 }
 
@@ -2211,7 +2203,7 @@ PIMHW_API pimhw_status pimhw_memory_write(pimhw_memory *memory, const pimhw_da *
 /* Free pages are absent and have all their rows. */
 static bool pimhw_i_page_free(const pimhw_memory *m, uint64_t i)
 {
-    return m->pages[i].state == PIMHW_I_PAGE_ABSENT && (i + 1) * m->page_rows <= m->geometry.n_rows;
+    return !m->pages[i].bytes && (i + 1) * m->page_rows <= m->geometry.n_rows;
 }
 
 PIMHW_API pimhw_status pimhw_alloc(pimhw_memory *m, void **pointer, uint64_t bytes, uint32_t map_id,
@@ -2233,7 +2225,7 @@ PIMHW_API pimhw_status pimhw_alloc(pimhw_memory *m, void **pointer, uint64_t byt
         if (!pimhw_i_page_free(m, i)) continue;
         m->pages[i].bytes = taken + (size_t)(k * page_bytes);
         m->pages[i].n_run = k++ == 0 ? (uint32_t)n : 0;
-        m->pages[i].state = PIMHW_I_PAGE_GIVEN;
+        m->pages[i].given = true;
         m->pages[i].map_id = (uint8_t)map_id;
     }
     *pointer = taken;
@@ -2247,8 +2239,7 @@ static pimhw_status pimhw_i_page_find(const pimhw_memory *m, const void *pointer
     if (!m) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "memory is NULL");
     for (*page = 0; *page < m->n_pages; ++*page) {
         *at = address - (uintptr_t)m->pages[*page].bytes;
-        bool given = m->pages[*page].state == PIMHW_I_PAGE_GIVEN;
-        if (given && *at < m->geometry.page_bytes) return PIMHW_OK;
+        if (m->pages[*page].given && *at < m->geometry.page_bytes) return PIMHW_OK;
     }
     return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "host address %u is not from pimhw_alloc%s",
                         address, else_what);
@@ -2346,7 +2337,7 @@ struct pimhw_units {
     pimhw_status status; /* the first failure */
     pimhw_cause why;
     size_t bytes;
-    uint32_t n_banks, n_lanes, n_tiles, n_outs, af_mode;
+    uint32_t n_banks, n_lanes, n_outs, af_mode;
     bool neighbours;        /* MACs multiply pairs of banks, not the tile */
     uint32_t wide_banks;    /* n_banks in whole vectors */
     uint64_t *column_tag;   /* [channels][PIMHW_I_COLUMNS] row and column, plus 1; 0: empty */
@@ -2408,7 +2399,6 @@ PIMHW_API pimhw_status pimhw_units_create(pimhw_units **units, const pimhw_confi
     u->n_banks = pimhw_config_banks(config);
     u->n_lanes = pimhw_config_lanes(config);
     u->wide_banks = (uint32_t)pimhw_i_ceil_div(u->n_banks, PIMHW_I_WIDE) * PIMHW_I_WIDE;
-    u->n_tiles = 2 * config->in_entries;
     u->n_outs = (uint32_t)pimhw_i_outs_most(config);
     *units = u;
     return PIMHW_OK;
@@ -2520,7 +2510,7 @@ static bool pimhw_i_tile_lost(const pimhw_i_tile *t, uint64_t filled, uint64_t n
 /* The tile of an event, to fill or to use: the newest that was filled before it. */
 static float *pimhw_i_tile_of(pimhw_units *u, const pimhw_event *e, bool fill)
 {
-    size_t i = (size_t)e->channel * u->n_tiles + e->tile, other = i + u->config.in_entries;
+    size_t n = u->config.in_entries, i = 2 * n * e->channel + e->tile, other = i + n;
     pimhw_i_tile *t = &u->tile_use[i], *t2 = &u->tile_use[other];
     uint64_t now = e->serial + 1;
     if (fill ? e->region
