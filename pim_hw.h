@@ -956,7 +956,6 @@ static uint64_t pimhw_i_ceil_div(uint64_t a, uint64_t b)
     return a == 0 ? 0 : (a - 1) / b + 1;
 }
 
-/* The lowest n bits. */
 static uint64_t pimhw_i_low_bits(uint32_t n)
 {
     return n >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
@@ -1027,7 +1026,6 @@ PIMHW_API void pimhw_cause_write(pimhw_cause *why, const char *format, ...)
     va_end(values);
 }
 
-/* Writes a cause and returns the status of the failure. */
 static pimhw_status pimhw_i_fail(pimhw_cause *why, pimhw_status status, const char *format, ...)
 {
     va_list values;
@@ -1036,6 +1034,11 @@ static pimhw_status pimhw_i_fail(pimhw_cause *why, pimhw_status status, const ch
     va_end(values);
     return status;
 }
+
+/* A table of n entries behind a struct, which may be NULL, at `at`; then that of the next one. */
+#define PIMHW_I_PART(owner, type, name, n)                                                         \
+    if (owner) (owner)->name = (n) > 0 ? (type *)(void *)((char *)(owner) + at) : NULL;            \
+    at += ((n) * sizeof(type) + 7) / 8 * 8;
 
 /* Memory of the default allocator: malloc's pointer is kept in front of the aligned one. */
 static void *pimhw_i_default_alloc(void *user, size_t bytes, size_t align)
@@ -1301,7 +1304,7 @@ static bool pimhw_i_one_bank(uint32_t command)
     return command >= PIMHW_CMD_ACT;
 }
 
-/* Where a constraint holds. Commands of the whole channel meet at the channel only. */
+/* Where a constraint holds. Where one of two commands is of the whole channel, it is there. */
 enum { PIMHW_I_CHANNEL = 0, PIMHW_I_GROUP, PIMHW_I_BANKS, PIMHW_I_N_LEVELS };
 
 #define PIMHW_I_BIT(command) (1u << PIMHW_CMD_##command)
@@ -1317,6 +1320,7 @@ enum {
     PIMHW_I_BANK_WRITES = PIMHW_I_BIT(WR) | PIMHW_I_BIT(WRCP),
     PIMHW_I_FILLS = PIMHW_I_BIT(WRA16) | PIMHW_I_BIT(WRMAC16) | PIMHW_I_BIT(EWMUL16),
     PIMHW_I_OPENS = PIMHW_I_BIT(ACT) | PIMHW_I_BIT(ACT16),
+    PIMHW_I_CLOSES = PIMHW_I_BIT(PRE) | PIMHW_I_BIT(PREA),
     PIMHW_I_ANY = PIMHW_I_BIT(WRCP) * 2 - 1
 };
 
@@ -1341,14 +1345,13 @@ static const pimhw_i_constraint PIMHW_I_CONSTRAINTS[] = {
     PIMHW_R(CHANNEL, OUTPUT, PIMHW_I_RESULT, PIMHW_I_ALL_READS, "tCCD_S"),
     PIMHW_R(CHANNEL, INPUT, PIMHW_I_BUS_WRITES | PIMHW_B(WRCP), PIMHW_I_BUS_WRITES | PIMHW_B(WRCP),
             "tCCD_S"),
-    PIMHW_R(CHANNEL, OPERAND, (PIMHW_I_BANK_READS | PIMHW_I_COMPUTE) & ~PIMHW_I_RESULT,
-            PIMHW_I_COMPUTE, "tCCD_L"),
-    PIMHW_R(CHANNEL, OPERAND, PIMHW_I_COMPUTE & ~PIMHW_I_RESULT, PIMHW_I_BANK_READS, "tCCD_L"),
+    PIMHW_R(GROUP, OPERAND, (PIMHW_I_BANK_READS | PIMHW_I_COMPUTE) & ~PIMHW_I_RESULT,
+            PIMHW_I_BANK_READS | PIMHW_I_COMPUTE, "tCCD_L"),
     PIMHW_R(CHANNEL, OPERAND, PIMHW_B(MAC16), PIMHW_B(MAC16), "tCCD_MAC"),
     PIMHW_R(CHANNEL, OPERAND, PIMHW_B(MAC16), PIMHW_B(WRGB), "tMTW"),
     PIMHW_R(CHANNEL, OUTPUT, PIMHW_I_RESULT, PIMHW_I_BANK_READS | PIMHW_I_COMPUTE, "tCCD_L"),
-    PIMHW_R(CHANNEL, INPUT, PIMHW_I_BANK_WRITES | PIMHW_I_FILLS, PIMHW_I_FILLS, "tCCD_L"),
-    PIMHW_R(CHANNEL, INPUT, PIMHW_I_FILLS, PIMHW_I_BANK_WRITES, "tCCD_L"),
+    PIMHW_R(GROUP, INPUT, PIMHW_I_BANK_WRITES | PIMHW_I_FILLS, PIMHW_I_BANK_WRITES | PIMHW_I_FILLS,
+            "tCCD_L"),
     PIMHW_R(CHANNEL, OUTPUT, PIMHW_B(RD), PIMHW_B(WR) | PIMHW_B(WRA16), "tCL+tBL+3-tCWL+tWPRE"),
     PIMHW_R(CHANNEL, OUTPUT, PIMHW_B(RD), PIMHW_B(WRGB), "tCL+tBL+3-tCWL_GB+tWPRE"),
     PIMHW_R(CHANNEL, OUTPUT, PIMHW_B(RD), PIMHW_B(WRMAC16), "tCL+tBL+3-tCWL_REG+tWPRE"),
@@ -1357,49 +1360,28 @@ static const pimhw_i_constraint PIMHW_I_CONSTRAINTS[] = {
     PIMHW_R(CHANNEL, OUTPUT, PIMHW_I_RESULT, PIMHW_B(WRGB), "tCL_REG+tBL+3-tCWL_GB+tWPRE"),
     PIMHW_R(CHANNEL, OUTPUT, PIMHW_I_RESULT, PIMHW_B(WRMAC16), "tCL_REG+tBL+3-tCWL_REG+tWPRE"),
     PIMHW_R(CHANNEL, INPUT, PIMHW_B(WR), PIMHW_B(RD), "tCWL+tBL+tWTR_S"),
-    PIMHW_R(CHANNEL, INPUT, PIMHW_B(WR), PIMHW_I_RESULT, "tCWL+tBL+tWTR_L"),
-    PIMHW_R(CHANNEL, INPUT, PIMHW_B(WRA16), PIMHW_I_READS, "tCWL+tBL+tWTR_L"),
+    PIMHW_R(GROUP, INPUT, PIMHW_B(WR) | PIMHW_B(WRA16), PIMHW_I_READS, "tCWL+tBL+tWTR_L"),
     PIMHW_R(CHANNEL, INPUT, PIMHW_B(WRGB), PIMHW_I_READS, "tCWL_GB+tBL+tWTR_S"),
     PIMHW_R(CHANNEL, INPUT, PIMHW_B(WRMAC16), PIMHW_I_READS, "tCWL_REG+tBL+tWTR_L"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_I_BANK_READS | PIMHW_B(MAC16) | PIMHW_B(AF16), PIMHW_B(PREA),
+    PIMHW_R(BANKS, ROW, PIMHW_I_BANK_READS | PIMHW_B(MAC16) | PIMHW_B(AF16), PIMHW_I_CLOSES,
             "tRTP"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(MAC16) | PIMHW_B(AF16), PIMHW_B(PRE), "tRTP"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(EWMUL16), PIMHW_B(PREA) | PIMHW_B(PRE), "tCWL+tWR"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_I_BANK_WRITES, PIMHW_B(PREA), "tCWL+tBL+tWR"),
+    PIMHW_R(CHANNEL, ROW, PIMHW_B(EWMUL16), PIMHW_I_CLOSES, "tCWL+tWR"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_BANK_WRITES, PIMHW_I_CLOSES, "tCWL+tBL+tWR"),
     PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT), PIMHW_B(ACT), "tRRD_S"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_I_OPENS, PIMHW_B(ACT16), "tRC"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(ACT), "tRC"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_I_OPENS, PIMHW_B(PREA), "tRAS"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(PRE), "tRAS"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(PRE) | PIMHW_B(PREA), PIMHW_B(ACT16) | PIMHW_B(PREA), "tRP"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(PREA), PIMHW_B(ACT) | PIMHW_B(PRE), "tRP"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_I_OPENS, PIMHW_B(MAC16), "tRCD_MAC"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_OPENS, PIMHW_I_OPENS, "tRC"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_OPENS, PIMHW_I_CLOSES, "tRAS"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_CLOSES, PIMHW_I_OPENS | PIMHW_I_CLOSES | PIMHW_B(REF), "tRP"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_OPENS, PIMHW_B(MAC16) | PIMHW_B(MAC), "tRCD_MAC"),
     PIMHW_R(CHANNEL, ROW, PIMHW_I_OPENS, PIMHW_B(AF16), "tRCD_AF"),
     PIMHW_R(CHANNEL, ROW, PIMHW_I_OPENS, PIMHW_B(EWMUL16), "tRCD_EWMUL"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_I_OPENS, PIMHW_B(WRA16), "tRCD_WR"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(MAC), "tRCD_MAC"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(RDCP), "tRCD_RDCP"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(RD), "tRCD_RD"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(WR), "tRCD_WR"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(ACT16), PIMHW_B(WRCP), "tRCD_WRCP"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_OPENS, PIMHW_B(WRA16) | PIMHW_B(WR), "tRCD_WR"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_OPENS, PIMHW_B(RDCP), "tRCD_RDCP"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_OPENS, PIMHW_B(RD), "tRCD_RD"),
+    PIMHW_R(BANKS, ROW, PIMHW_I_OPENS, PIMHW_B(WRCP), "tRCD_WRCP"),
     PIMHW_R(CHANNEL, ROW, PIMHW_B(WRA16), PIMHW_I_OPENS | PIMHW_B(REF), "tCWL+tBL+tWR+tRP"),
-    PIMHW_R(CHANNEL, ROW, PIMHW_B(PRE) | PIMHW_B(PREA), PIMHW_B(REF), "tRP"),
     PIMHW_R(CHANNEL, REFRESH, PIMHW_B(REF), PIMHW_I_ANY, "tRFC"),
     {PIMHW_I_CHANNEL, PIMHW_SPENT_MODE, PIMHW_B(TMOD), PIMHW_I_ANY & ~PIMHW_B(TMOD), "tMOD"},
-    PIMHW_R(GROUP, OPERAND, PIMHW_I_BANK_READS, PIMHW_I_BANK_READS, "tCCD_L"),
-    PIMHW_R(GROUP, INPUT, PIMHW_I_BANK_WRITES, PIMHW_I_BANK_WRITES, "tCCD_L"),
-    PIMHW_R(GROUP, INPUT, PIMHW_B(WR), PIMHW_B(RD), "tCWL+tBL+tWTR_L"),
     PIMHW_R(GROUP, ROW, PIMHW_B(ACT), PIMHW_B(ACT), "tRRD_L"),
-    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(MAC), "tRCD_MAC"),
-    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(RDCP), "tRCD_RDCP"),
-    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(RD), "tRCD_RD"),
-    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(WRCP), "tRCD_WRCP"),
-    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(WR), "tRCD_WR"),
-    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(PRE), "tRAS"),
-    PIMHW_R(BANKS, ROW, PIMHW_B(ACT), PIMHW_B(ACT), "tRC"),
-    PIMHW_R(BANKS, ROW, PIMHW_I_BANK_READS, PIMHW_B(PRE), "tRTP"),
-    PIMHW_R(BANKS, ROW, PIMHW_I_BANK_WRITES, PIMHW_B(PRE), "tCWL+tBL+tWR"),
-    PIMHW_R(BANKS, ROW, PIMHW_B(PRE), PIMHW_B(ACT) | PIMHW_B(PRE), "tRP"),
 };
 #undef PIMHW_B
 #undef PIMHW_R
@@ -1407,7 +1389,6 @@ static const pimhw_i_constraint PIMHW_I_CONSTRAINTS[] = {
 
 enum { PIMHW_I_N_CONSTRAINTS = sizeof PIMHW_I_CONSTRAINTS / sizeof PIMHW_I_CONSTRAINTS[0] };
 
-/* Who takes an instruction. */
 enum {
     PIMHW_I_BY_NOBODY = 0, /* structure */
     PIMHW_I_BY_CHANNELS,   /* in order, through the PIM queue */
@@ -1686,15 +1667,14 @@ static pimhw_status pimhw_i_banks_check(const pimhw_config *c, pimhw_cause *why)
     return PIMHW_OK;
 }
 
-PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_cause *why)
+PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *c, pimhw_cause *why)
 {
-    const pimhw_config *c = config;
     const pimhw_status wrong = PIMHW_ERR_CONFIG;
-    if (!config) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "config is NULL");
+    if (!c) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "config is NULL");
     bool flash = c->flash_page_bytes != 0;
     for (size_t i = 0; i < PIMHW_I_N_FIELDS; i++) {
         const pimhw_i_field *f = &PIMHW_I_FIELDS[i];
-        uint64_t value = pimhw_i_field_get(config, f);
+        uint64_t value = pimhw_i_field_get(c, f);
         if (!f->source[flash ? PIMHW_I_FLASH : 0]) {
             if (value == 0) continue;
             return pimhw_i_fail(why, wrong, "%s is %u, but %s (flash_page_bytes is %u) has none",
@@ -1834,7 +1814,6 @@ static uint64_t pimhw_i_map_step(const pimhw_i_map *map, uint32_t place, uint32_
     return pa;
 }
 
-/* Bytes of one row of every bank. */
 static uint64_t pimhw_i_stripe_bytes(const pimhw_geometry *g)
 {
     return (uint64_t)g->n_channels * g->n_ranks * g->n_banks * g->row_bytes;
@@ -1886,16 +1865,15 @@ static pimhw_status pimhw_i_geometry_check(const pimhw_geometry *g, bool powers,
     return PIMHW_OK;
 }
 
-PIMHW_API pimhw_status pimhw_geometry_init(pimhw_geometry *geometry, const pimhw_config *config,
+PIMHW_API pimhw_status pimhw_geometry_init(pimhw_geometry *g, const pimhw_config *config,
                                            pimhw_chunk chunk, pimhw_cause *why)
 {
     const uint64_t huge = (uint64_t)1 << 21;
-    if (!geometry) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "geometry is NULL");
+    if (!g) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "geometry is NULL");
     if ((uint32_t)chunk > PIMHW_CHUNK_HBM_PIM)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "chunk is %u, not 0 or 1", (uint64_t)chunk);
     pimhw_status status = pimhw_i_config_dram(config, why);
     if (status) return status;
-    pimhw_geometry *g = geometry;
     g->n_channels = config->n_channels;
     g->n_ranks = config->n_ranks;
     g->n_banks = pimhw_config_banks(config) / config->n_ranks;
@@ -1909,10 +1887,9 @@ PIMHW_API pimhw_status pimhw_geometry_init(pimhw_geometry *geometry, const pimhw
     return PIMHW_OK;
 }
 
-PIMHW_API pimhw_status pimhw_map_ids(const pimhw_geometry *geometry, uint32_t *bound,
-                                     uint32_t *last, pimhw_cause *why)
+PIMHW_API pimhw_status pimhw_map_ids(const pimhw_geometry *g, uint32_t *bound, uint32_t *last,
+                                     pimhw_cause *why)
 {
-    const pimhw_geometry *g = geometry;
     pimhw_status status = pimhw_i_geometry_check(g, true, why);
     if (status) return status;
     uint64_t chunk = (uint64_t)g->chunk_rows * g->chunk_bytes;
@@ -1923,7 +1900,6 @@ PIMHW_API pimhw_status pimhw_map_ids(const pimhw_geometry *geometry, uint32_t *b
     return PIMHW_OK;
 }
 
-/* That a geometry has a MapID. */
 static pimhw_status pimhw_i_map_check(const pimhw_geometry *g, uint32_t map_id, pimhw_cause *why)
 {
     uint32_t last = 0;
@@ -1937,11 +1913,10 @@ static pimhw_status pimhw_i_map_check(const pimhw_geometry *g, uint32_t map_id, 
     return PIMHW_OK;
 }
 
-PIMHW_API pimhw_status pimhw_map_select(pimhw_placement *placement, const pimhw_geometry *geometry,
+PIMHW_API pimhw_status pimhw_map_select(pimhw_placement *placement, const pimhw_geometry *g,
                                         uint64_t rows, uint64_t columns, uint32_t element_bytes,
                                         pimhw_cause *why)
 {
-    const pimhw_geometry *g = geometry;
     const pimhw_status wrong = PIMHW_ERR_ARGUMENT;
     uint32_t last = 0;
     if (!placement) return pimhw_i_fail(why, wrong, "placement is NULL");
@@ -2034,12 +2009,10 @@ PIMHW_API pimhw_status pimhw_map_pa(uint64_t *pa, const pimhw_geometry *geometry
  *       Knows no clocks.
  * ========================================================================== */
 
-enum { PIMHW_I_PAGE_ABSENT = 0, PIMHW_I_PAGE_WRITTEN, PIMHW_I_PAGE_GIVEN };
-
 typedef struct pimhw_i_page {
     uint8_t *bytes; /* NULL: absent, all zeros */
     uint32_t n_run; /* pages of the allocation, at its first one */
-    uint8_t state;
+    bool given;     /* by pimhw_alloc; else somebody wrote to it */
     uint8_t map_id;
 } pimhw_i_page;
 
@@ -2055,7 +2028,6 @@ struct pimhw_memory {
     pimhw_i_map maps[PIMHW_N_MAPS];
 };
 
-/* Row `row` of all banks of a channel. */
 typedef struct pimhw_i_row {
     uint8_t *bytes; /* of bank 0, column 0; zeros of an absent page, not to be written */
     size_t rank_step, bank_step;
@@ -2140,7 +2112,6 @@ PIMHW_API void pimhw_memory_destroy(pimhw_memory *memory)
     memory->allocator.release(memory->allocator.user, memory, memory->bytes);
 }
 
-/* Zeroed bytes for n pages. */
 static uint8_t *pimhw_i_pages_take(pimhw_memory *m, uint64_t n, pimhw_cause *why)
 {
     void *bytes = NULL;
@@ -2155,7 +2126,6 @@ static uint8_t *pimhw_i_pages_take(pimhw_memory *m, uint64_t n, pimhw_cause *why
     return (uint8_t *)bytes;
 }
 
-/* A row as it stands. */
 static pimhw_status pimhw_i_row_open(const pimhw_memory *m, pimhw_i_row *row, uint32_t channel,
                                      uint32_t number, pimhw_cause *why)
 {
@@ -2189,76 +2159,58 @@ static pimhw_status pimhw_i_row_write(pimhw_memory *m, pimhw_i_row *row, uint32_
     pimhw_i_page *page = &m->pages[number / m->page_rows];
     page->bytes = pimhw_i_pages_take(m, 1, why);
     if (!page->bytes) return PIMHW_ERR_MEMORY;
-    page->state = PIMHW_I_PAGE_WRITTEN;
     return pimhw_i_row_open(m, row, channel, number, why);
 }
 
-/* That n bytes from a place on are in its row. */
-static pimhw_status pimhw_i_bytes_check(const pimhw_memory *m, const pimhw_da *da, uint32_t n,
-                                        pimhw_cause *why)
+/* Moves n bytes from a place on, out of the row or, where writer is set, into it. */
+static pimhw_status pimhw_i_bytes_move(const pimhw_memory *m, pimhw_memory *writer,
+                                       const pimhw_da *da, void *out, const void *in, uint32_t n,
+                                       pimhw_cause *why)
 {
+    pimhw_i_row row;
+    if (!m || (!out && !in))
+        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "%s is NULL", m ? "bytes" : "memory");
     const pimhw_geometry *g = &m->geometry;
     pimhw_status status = pimhw_i_da_check(g, da, why);
     if (status) return status;
-    uint64_t first = (uint64_t)da->column * g->transfer_bytes + da->byte;
-    if (first + n > g->row_bytes)
-        return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "byte %u of row %u, which has %u",
-                            first + n - 1, (uint64_t)da->row, (uint64_t)g->row_bytes);
-    return PIMHW_OK;
-}
-
-/* Moves n bytes from a place on, out of the row or, where in is set, into it. */
-static void pimhw_i_bytes_move(const pimhw_i_row *row, const pimhw_da *da, uint8_t *out,
-                               const uint8_t *in, uint32_t n)
-{
-    uint32_t byte = da->byte, column = da->column, bank = da->rank * row->n_banks + da->bank;
-    for (uint32_t i = 0, k; i < n; i += k, column++, byte = 0) {
-        uint8_t *at = pimhw_i_row_at(row, bank, column) + byte;
-        k = (uint32_t)pimhw_i_min(n - i, row->transfer_bytes - byte);
-        if (in)
-            memcpy(at, in + i, k);
-        else
-            memcpy(out + i, at, k);
+    uint32_t byte = da->byte, column = da->column, bank = da->rank * g->n_banks + da->bank;
+    uint64_t end = (uint64_t)column * g->transfer_bytes + byte + n;
+    if (end > g->row_bytes)
+        return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "byte %u of row %u, which has %u", end - 1,
+                            (uint64_t)da->row, (uint64_t)g->row_bytes);
+    status = writer ? pimhw_i_row_write(writer, &row, da->channel, da->row, why)
+                    : pimhw_i_row_open(m, &row, da->channel, da->row, why);
+    for (uint32_t i = 0, k; i < n && !status; i += k, column++, byte = 0) {
+        uint8_t *at = pimhw_i_row_at(&row, bank, column) + byte;
+        k = (uint32_t)pimhw_i_min(n - i, g->transfer_bytes - byte);
+        memcpy(writer ? at : (uint8_t *)out + i, writer ? (const uint8_t *)in + i : at, k);
     }
+    return status;
 }
 
 PIMHW_API pimhw_status pimhw_memory_read(const pimhw_memory *memory, void *bytes,
                                          const pimhw_da *from, uint32_t n_bytes, pimhw_cause *why)
 {
-    pimhw_i_row row;
-    if (!memory || !bytes)
-        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "%s is NULL", memory ? "bytes" : "memory");
-    pimhw_status status = pimhw_i_bytes_check(memory, from, n_bytes, why);
-    if (!status) status = pimhw_i_row_open(memory, &row, from->channel, from->row, why);
-    if (!status) pimhw_i_bytes_move(&row, from, (uint8_t *)bytes, NULL, n_bytes);
-    return status;
+    return pimhw_i_bytes_move(memory, NULL, from, bytes, NULL, n_bytes, why);
 }
 
 PIMHW_API pimhw_status pimhw_memory_write(pimhw_memory *memory, const pimhw_da *to,
                                           const void *bytes, uint32_t n_bytes, pimhw_cause *why)
 {
-    pimhw_i_row row;
-    if (!memory || !bytes)
-        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "%s is NULL", memory ? "bytes" : "memory");
-    pimhw_status status = pimhw_i_bytes_check(memory, to, n_bytes, why);
-    if (!status) status = pimhw_i_row_write(memory, &row, to->channel, to->row, why);
-    if (!status) pimhw_i_bytes_move(&row, to, NULL, (const uint8_t *)bytes, n_bytes);
-    return status;
+    return pimhw_i_bytes_move(memory, memory, to, NULL, bytes, n_bytes, why);
 }
 
 /* Free pages are absent and have all their rows. */
 static bool pimhw_i_page_free(const pimhw_memory *m, uint64_t i)
 {
-    return m->pages[i].state == PIMHW_I_PAGE_ABSENT && (i + 1) * m->page_rows <= m->geometry.n_rows;
+    return !m->pages[i].bytes && (i + 1) * m->page_rows <= m->geometry.n_rows;
 }
 
-PIMHW_API pimhw_status pimhw_alloc(pimhw_memory *memory, void **pointer, uint64_t bytes,
-                                   uint32_t map_id, pimhw_cause *why)
+PIMHW_API pimhw_status pimhw_alloc(pimhw_memory *m, void **pointer, uint64_t bytes, uint32_t map_id,
+                                   pimhw_cause *why)
 {
     const pimhw_status wrong = PIMHW_ERR_ARGUMENT;
-    pimhw_memory *m = memory;
-    if (!memory || !pointer)
-        return pimhw_i_fail(why, wrong, "%s is NULL", memory ? "pointer" : "memory");
+    if (!m || !pointer) return pimhw_i_fail(why, wrong, "%s is NULL", m ? "pointer" : "memory");
     if (bytes == 0) return pimhw_i_fail(why, wrong, "bytes is 0");
     pimhw_status status = pimhw_i_map_check(&m->geometry, map_id, why);
     if (status) return status == PIMHW_ERR_CONFIG ? wrong : status;
@@ -2273,34 +2225,31 @@ PIMHW_API pimhw_status pimhw_alloc(pimhw_memory *memory, void **pointer, uint64_
         if (!pimhw_i_page_free(m, i)) continue;
         m->pages[i].bytes = taken + (size_t)(k * page_bytes);
         m->pages[i].n_run = k++ == 0 ? (uint32_t)n : 0;
-        m->pages[i].state = PIMHW_I_PAGE_GIVEN;
+        m->pages[i].given = true;
         m->pages[i].map_id = (uint8_t)map_id;
     }
     *pointer = taken;
     return PIMHW_OK;
 }
 
-/* Page that a host address lies in; n_pages: no allocation holds it. */
-static uint64_t pimhw_i_page_find(const pimhw_memory *m, const void *pointer, uint64_t *at)
+static pimhw_status pimhw_i_page_find(const pimhw_memory *m, const void *pointer, uint64_t *page,
+                                      uint64_t *at, const char *else_what, pimhw_cause *why)
 {
-    uint64_t i = 0;
-    for (; i < m->n_pages; i++) {
-        if (m->pages[i].state != PIMHW_I_PAGE_GIVEN) continue;
-        *at = (uint64_t)((uintptr_t)pointer - (uintptr_t)m->pages[i].bytes);
-        if (*at < m->geometry.page_bytes) break;
+    uint64_t address = (uintptr_t)pointer;
+    if (!m) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "memory is NULL");
+    for (*page = 0; *page < m->n_pages; ++*page) {
+        *at = address - (uintptr_t)m->pages[*page].bytes;
+        if (m->pages[*page].given && *at < m->geometry.page_bytes) return PIMHW_OK;
     }
-    return i;
+    return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "host address %u is not from pimhw_alloc%s",
+                        address, else_what);
 }
 
 PIMHW_API pimhw_status pimhw_free(pimhw_memory *memory, void *pointer, pimhw_cause *why)
 {
-    uint64_t at = 0;
-    if (!memory) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "memory is NULL");
-    uint64_t page = pimhw_i_page_find(memory, pointer, &at);
-    if (page == memory->n_pages)
-        return pimhw_i_fail(why, PIMHW_ERR_ADDRESS,
-                            "host address %u is not from pimhw_alloc, or freed already",
-                            (uint64_t)(uintptr_t)pointer);
+    uint64_t page = 0, at = 0;
+    pimhw_status status = pimhw_i_page_find(memory, pointer, &page, &at, ", or freed already", why);
+    if (status) return status;
     if (at || !memory->pages[page].n_run)
         return pimhw_i_fail(why, PIMHW_ERR_ADDRESS,
                             "host address %u is inside of an allocation, at physical address %u",
@@ -2312,12 +2261,9 @@ PIMHW_API pimhw_status pimhw_free(pimhw_memory *memory, void *pointer, pimhw_cau
 PIMHW_API pimhw_status pimhw_memory_find(const pimhw_memory *memory, uint64_t *pa, uint32_t *map_id,
                                          const void *pointer, pimhw_cause *why)
 {
-    uint64_t at = 0;
-    if (!memory) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "memory is NULL");
-    uint64_t page = pimhw_i_page_find(memory, pointer, &at);
-    if (page == memory->n_pages)
-        return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "host address %u is not from pimhw_alloc",
-                            (uint64_t)(uintptr_t)pointer);
+    uint64_t page = 0, at = 0;
+    pimhw_status status = pimhw_i_page_find(memory, pointer, &page, &at, "", why);
+    if (status) return status;
     if (pa) *pa = page * memory->geometry.page_bytes + at;
     if (map_id) *map_id = memory->pages[page].map_id;
     return PIMHW_OK;
@@ -2376,8 +2322,8 @@ typedef struct pimhw_i_tile {
 typedef struct pimhw_i_account {
     uint64_t used, af_used; /* af_used: of the output of this number */
     bool begun, unread;
-    uint32_t out;                    /* whose sum it is, while it is unread */
-    uint32_t flags, gpr, aux, round; /* of the MAC that began it */
+    uint32_t out;      /* whose sum it is, while it is unread */
+    pimhw_event first; /* the MAC that began it */
 } pimhw_i_account;
 
 /* Columns of a channel that are kept as floats, and banks that are summed at a time. */
@@ -2391,7 +2337,7 @@ struct pimhw_units {
     pimhw_status status; /* the first failure */
     pimhw_cause why;
     size_t bytes;
-    uint32_t n_banks, n_lanes, n_tiles, n_outs, af_mode;
+    uint32_t n_banks, n_lanes, n_outs, af_mode;
     bool neighbours;        /* MACs multiply pairs of banks, not the tile */
     uint32_t wide_banks;    /* n_banks in whole vectors */
     uint64_t *column_tag;   /* [channels][PIMHW_I_COLUMNS] row and column, plus 1; 0: empty */
@@ -2414,25 +2360,18 @@ static uint64_t pimhw_i_outs_most(const pimhw_config *c)
 static uint64_t pimhw_i_units_point(pimhw_units *u, const pimhw_config *c)
 {
     uint64_t channels = c->n_channels, lanes = pimhw_config_lanes(c), banks = pimhw_config_banks(c);
-    uint64_t tiles = channels * 2 * c->in_entries, bytes;
-    uint64_t outs = channels * pimhw_i_outs_most(c);
-    uint64_t at = (sizeof *u + 63) / 64 * 64;
-    char *base = (char *)u;
-#define PIMHW_I_PART(type, name, n)                                                                \
-    bytes = (n) * sizeof(type);                                                                    \
-    if (u) u->name = (type *)(void *)(base + at);                                                  \
-    at += (bytes + 63) / 64 * 64;
+    uint64_t tiles = channels * 2 * c->in_entries, outs = channels * pimhw_i_outs_most(c);
     uint64_t wide = pimhw_i_ceil_div(banks, PIMHW_I_WIDE) * PIMHW_I_WIDE;
-    PIMHW_I_PART(uint64_t, column_tag, channels * PIMHW_I_COLUMNS)
-    PIMHW_I_PART(pimhw_i_tile, tile_use, tiles)
-    PIMHW_I_PART(pimhw_i_account, sums, outs)
-    PIMHW_I_PART(float, tiles, tiles *lanes)
-    PIMHW_I_PART(float, sum, outs *banks)
-    PIMHW_I_PART(float, af, outs *banks)
-    PIMHW_I_PART(float, samples, (uint64_t)PIMHW_AF_MODES *PIMHW_AF_SAMPLES)
-    PIMHW_I_PART(uint16_t, gpr, (uint64_t)c->gpr_blocks * lanes)
-    PIMHW_I_PART(float, columns, channels *PIMHW_I_COLUMNS *lanes *wide)
-#undef PIMHW_I_PART
+    uint64_t at = (sizeof *u + 63) / 64 * 64;
+    PIMHW_I_PART(u, float, columns, channels *PIMHW_I_COLUMNS *lanes *wide)
+    PIMHW_I_PART(u, uint64_t, column_tag, channels * PIMHW_I_COLUMNS)
+    PIMHW_I_PART(u, pimhw_i_tile, tile_use, tiles)
+    PIMHW_I_PART(u, pimhw_i_account, sums, outs)
+    PIMHW_I_PART(u, float, tiles, tiles *lanes)
+    PIMHW_I_PART(u, float, sum, outs *banks)
+    PIMHW_I_PART(u, float, af, outs *banks)
+    PIMHW_I_PART(u, float, samples, (uint64_t)PIMHW_AF_MODES *PIMHW_AF_SAMPLES)
+    PIMHW_I_PART(u, uint16_t, gpr, (uint64_t)c->gpr_blocks * lanes)
     return at;
 }
 
@@ -2460,7 +2399,6 @@ PIMHW_API pimhw_status pimhw_units_create(pimhw_units **units, const pimhw_confi
     u->n_banks = pimhw_config_banks(config);
     u->n_lanes = pimhw_config_lanes(config);
     u->wide_banks = (uint32_t)pimhw_i_ceil_div(u->n_banks, PIMHW_I_WIDE) * PIMHW_I_WIDE;
-    u->n_tiles = 2 * config->in_entries;
     u->n_outs = (uint32_t)pimhw_i_outs_most(config);
     *units = u;
     return PIMHW_OK;
@@ -2484,21 +2422,20 @@ static void pimhw_i_units_fail(pimhw_units *u, pimhw_status status, const char *
 static bool pimhw_i_translate(pimhw_units *u, uint32_t channel, uint32_t *row)
 {
     const pimhw_request *r = u->request;
+    const char *fault = "channel %u: row %u is not on the device";
     if (r && r->chunks) {
         uint32_t chunk = *row / r->chunk_rows, rest = *row % r->chunk_rows;
         uint32_t first = r->chunk_begin ? r->chunk_begin[channel] : 0;
         uint32_t n = r->chunk_begin ? r->chunk_begin[channel + 1] - first : r->n_chunks;
         uint32_t at = chunk < n ? r->chunks[first + chunk] : (uint32_t)PIMHW_UNMAPPED;
-        if (at == PIMHW_UNMAPPED) {
-            pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, "channel %u: row %u is in no chunk", channel,
-                               *row);
-            return false;
-        }
-        *row = at + rest;
+        if (at == PIMHW_UNMAPPED)
+            fault = "channel %u: row %u is in no chunk";
+        else if ((*row = at + rest) < u->config.n_rows)
+            return true;
+    } else if (*row < u->config.n_rows) {
+        return true;
     }
-    if (*row < u->config.n_rows) return true;
-    pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, "channel %u: row %u is not on the device", channel,
-                       *row);
+    pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, fault, channel, *row);
     return false;
 }
 
@@ -2510,11 +2447,12 @@ static bool pimhw_i_open(pimhw_units *u, const pimhw_event *e, bool write, pimhw
     if (!pimhw_i_translate(u, e->channel, &row)) return false;
     pimhw_status status = write ? pimhw_i_row_write(u->memory, at, e->channel, row, &why)
                                 : pimhw_i_row_open(u->memory, at, e->channel, row, &why);
-    if (status != PIMHW_OK && u->status == PIMHW_OK) {
-        u->status = status;
-        u->why = why;
-    }
-    return status == PIMHW_OK;
+    if (write) /* what is kept of the channel may be old */
+        memset(u->column_tag + (size_t)e->channel * PIMHW_I_COLUMNS, 0,
+               PIMHW_I_COLUMNS * sizeof *u->column_tag);
+    if (status == PIMHW_OK) return true;
+    if (u->status == PIMHW_OK) u->why = why, u->status = status;
+    return false;
 }
 
 /* A block of the hub's registers; NULL if there is none. */
@@ -2572,7 +2510,7 @@ static bool pimhw_i_tile_lost(const pimhw_i_tile *t, uint64_t filled, uint64_t n
 /* The tile of an event, to fill or to use: the newest that was filled before it. */
 static float *pimhw_i_tile_of(pimhw_units *u, const pimhw_event *e, bool fill)
 {
-    size_t i = (size_t)e->channel * u->n_tiles + e->tile, other = i + u->config.in_entries;
+    size_t n = u->config.in_entries, i = 2 * n * e->channel + e->tile, other = i + n;
     pimhw_i_tile *t = &u->tile_use[i], *t2 = &u->tile_use[other];
     uint64_t now = e->serial + 1;
     if (fill ? e->region
@@ -2619,14 +2557,11 @@ static float *pimhw_i_af_of(pimhw_units *u, const pimhw_event *e)
     return u->af + i * u->n_banks;
 }
 
-/* Lanes of the same type as floats, one to each vector. */
-static void pimhw_i_widen(float *to, uint32_t step, const uint8_t *from, uint32_t n, uint32_t type)
+static float pimhw_i_lane_at(const pimhw_units *u, const uint8_t *at)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        uint16_t lane;
-        memcpy(&lane, from + 2 * i, 2);
-        to[(size_t)i * step] = pimhw_lane_value(type, lane);
-    }
+    uint16_t lane;
+    memcpy(&lane, at, 2);
+    return pimhw_lane_value(u->config.lane_type, lane);
 }
 
 /* The column of an event in all banks, [lanes][wide_banks]; NULL if it is nowhere. */
@@ -2638,9 +2573,11 @@ static const float *pimhw_i_column_of(pimhw_units *u, const pimhw_event *e)
     if (u->column_tag[slot] == tag) return column;
     pimhw_i_row row;
     if (!pimhw_i_open(u, e, false, &row)) return NULL;
-    for (uint32_t b = 0; b < u->n_banks; b++)
-        pimhw_i_widen(column + b, u->wide_banks, pimhw_i_row_at(&row, b, e->column), u->n_lanes,
-                      u->config.lane_type);
+    for (uint32_t b = 0; b < u->n_banks; b++) {
+        const uint8_t *from = pimhw_i_row_at(&row, b, e->column);
+        for (uint32_t i = 0; i < u->n_lanes; i++)
+            column[(size_t)i * u->wide_banks + b] = pimhw_i_lane_at(u, from + 2 * i);
+    }
     u->column_tag[slot] = tag;
     return column;
 }
@@ -2681,13 +2618,8 @@ static void pimhw_i_do_mac(pimhw_units *u, const pimhw_event *e)
     if (!column) return;
     s->unread = true;
     s->out = e->out;
-    if (!s->begun) {
-        s->begun = true;
-        s->flags = e->flags;
-        s->gpr = e->gpr;
-        s->aux = e->aux;
-        s->round = e->round;
-    }
+    if (!s->begun) s->first = *e;
+    s->begun = true;
     for (uint32_t first = 0; first < u->n_banks; first += PIMHW_I_WIDE) {
         pimhw_i_dots(sums, tile, column + first, u->n_lanes, u->wide_banks);
         for (uint32_t b = first; b < u->n_banks && b < first + PIMHW_I_WIDE; b++)
@@ -2720,7 +2652,6 @@ static void pimhw_i_do_input(pimhw_units *u, const pimhw_event *e)
         to[i] = pimhw_lane_value(u->config.lane_type, from[i]);
 }
 
-/* A result of every bank to the hub, as wide as the device reads it. */
 static void pimhw_i_do_output(pimhw_units *u, const pimhw_event *e)
 {
     float *values, given[PIMHW_MAX_BANKS];
@@ -2729,10 +2660,10 @@ static void pimhw_i_do_output(pimhw_units *u, const pimhw_event *e)
     bool af = e->command == PIMHW_CMD_RDAF16, narrow = u->config.out_bits == 16;
     const float *from = af ? pimhw_i_af_of(u, e) : values;
     if (s->begun) {
-        its.flags = s->flags;
-        its.gpr += s->gpr;
-        its.aux += s->aux;
-        its.round = s->round;
+        its.flags = s->first.flags;
+        its.gpr += s->first.gpr;
+        its.aux += s->first.aux;
+        its.round = s->first.round;
     }
     uint16_t *to = NULL;
     uint64_t blocks = pimhw_i_ceil_div((uint64_t)u->n_banks * (narrow ? 1 : 2), u->n_lanes);
@@ -2753,13 +2684,6 @@ static void pimhw_i_do_output(pimhw_units *u, const pimhw_event *e)
     s->begun = false;
 }
 
-/* Something is written: what is kept of the channel may be old. */
-static void pimhw_i_forget_columns(pimhw_units *u, uint32_t channel)
-{
-    memset(u->column_tag + (size_t)channel * PIMHW_I_COLUMNS, 0,
-           PIMHW_I_COLUMNS * sizeof *u->column_tag);
-}
-
 /* Columns between the GPR or the global buffer and one bank, or all of them. */
 static void pimhw_i_do_column(pimhw_units *u, const pimhw_event *e)
 {
@@ -2768,7 +2692,6 @@ static void pimhw_i_do_column(pimhw_units *u, const pimhw_event *e)
     bool copies = e->command == PIMHW_CMD_RDCP || e->command == PIMHW_CMD_WRCP;
     bool all = e->command == PIMHW_CMD_WRA16;
     if (!pimhw_i_open(u, e, !reads, &row)) return;
-    if (!reads) pimhw_i_forget_columns(u, e->channel);
     for (uint32_t b = all ? 0 : e->bank; b <= (all ? u->n_banks - 1 : e->bank); b++) {
         uint8_t *column = pimhw_i_row_at(&row, b, e->column);
         uint64_t block = (uint64_t)e->gpr + (reads ? e->channel : all ? b : 0);
@@ -2790,25 +2713,21 @@ static void pimhw_i_do_column(pimhw_units *u, const pimhw_event *e)
 static void pimhw_i_do_ewmul(pimhw_units *u, const pimhw_event *e)
 {
     pimhw_i_row row;
-    uint32_t group = u->config.n_group_banks, type = u->config.lane_type;
+    uint32_t group = u->config.n_group_banks;
     if (group < 3) {
         pimhw_i_units_fail(u, PIMHW_ERR_PROGRAM, "EWMUL: bank groups have %u banks, of %u needed",
                            group, 3);
         return;
     }
     if (!pimhw_i_open(u, e, true, &row)) return;
-    pimhw_i_forget_columns(u, e->channel);
     for (uint32_t b = 0; b < u->n_banks; b += group) {
         const uint8_t *x = pimhw_i_row_at(&row, b, e->column);
         const uint8_t *y = pimhw_i_row_at(&row, b + 1, e->column);
         uint8_t *to = pimhw_i_row_at(&row, b + 2, e->column);
         for (uint32_t i = 0; i < 2 * u->n_lanes; i += 2) {
-            uint16_t lane[2];
-            memcpy(&lane[0], x + i, 2);
-            memcpy(&lane[1], y + i, 2);
-            lane[0] = pimhw_lane_round(type, pimhw_lane_value(type, lane[0]) *
-                                                 pimhw_lane_value(type, lane[1]));
-            memcpy(to + i, &lane[0], 2);
+            float product = pimhw_i_lane_at(u, x + i) * pimhw_i_lane_at(u, y + i);
+            uint16_t lane = pimhw_lane_round(u->config.lane_type, product);
+            memcpy(to + i, &lane, 2);
         }
     }
 }
@@ -2945,6 +2864,12 @@ static void pimhw_i_rules_gaps(pimhw_i_rules *rules, const pimhw_config *config)
     }
 }
 
+/* The key of the later clock; of equal ones the first, which is of the wider level. */
+static uint64_t pimhw_i_later(uint64_t key, uint64_t other)
+{
+    return other >> 8 > key >> 8 ? other : key;
+}
+
 static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
 {
     memset(rules, 0, sizeof *rules);
@@ -2954,7 +2879,9 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
         uint64_t clocks = pimhw_i_sum(config, c->clocks);
         for (uint64_t last = clocks ? c->last : 0; last; last &= last - 1)
             for (uint64_t next = c->next; next; next &= next - 1) {
-                uint64_t *key = &rules->key[c->level][pimhw_i_lowest(last)][pimhw_i_lowest(next)];
+                uint32_t from = pimhw_i_lowest(last), to = pimhw_i_lowest(next);
+                bool one_bank = pimhw_i_one_bank(from) && pimhw_i_one_bank(to);
+                uint64_t *key = &rules->key[one_bank ? c->level : 0u][from][to];
                 *key = pimhw_i_max(*key, clocks << 8 | (255 - i)); /* the strictest row stays */
             }
     }
@@ -2962,7 +2889,7 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
         uint64_t again = 0;
         rules->class_of[last] = (uint8_t)pimhw_i_min(PIMHW_I_COMMANDS[last].spent, PIMHW_I_OTHER);
         for (uint32_t level = 0; level < PIMHW_I_N_LEVELS; level++)
-            again = pimhw_i_max(again, rules->key[level][last][last]);
+            again = pimhw_i_later(again, rules->key[level][last][last]);
         rules->again_ck[last] = pimhw_i_max(again >> 8, 1);
         rules->again_reason[last] =
             again ? PIMHW_I_CONSTRAINTS[255 - (again & 255)].reason : (uint8_t)PIMHW_WAIT_HOST;
@@ -2971,6 +2898,7 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
         rules->completes[last] = pimhw_i_sum(config, PIMHW_I_COMMANDS[last].completes);
     }
     if (config->controller != PIMHW_IN_ORDER) pimhw_i_rules_gaps(rules, config);
+    rules->again_ck[PIMHW_CMD_REF] = config->tREFI;
     rules->outs = pimhw_config_outs(config);
     rules->in_region = pimhw_config_in_region(config);
     rules->out_region = rules->outs > 1 ? rules->outs / 2 : 1;
@@ -3004,15 +2932,10 @@ typedef struct pimhw_i_work {
     uint64_t serial;
 } pimhw_i_work;
 
-/* One column to read or write, from the ordinary queues. */
-typedef struct pimhw_i_access {
-    uint64_t order;
-    pimhw_i_work work; /* PIMHW_CMD_RD or PIMHW_CMD_WR */
-} pimhw_i_access;
-
+/* Columns to read or write, from the ordinary queues: PIMHW_CMD_RD or PIMHW_CMD_WR. */
 typedef struct pimhw_i_accesses {
     uint32_t n;
-    pimhw_i_access at[PIMHW_I_QUEUE];
+    pimhw_i_work at[PIMHW_I_QUEUE];
 } pimhw_i_accesses;
 
 /* Streams of the controllers with gaps; static knows the first only. */
@@ -3050,7 +2973,6 @@ typedef struct pimhw_i_phase {
     pimhw_i_record w[PIMHW_I_RECORDS], m[PIMHW_I_RECORDS], r[PIMHW_I_RECORDS];
 } pimhw_i_phase;
 
-/* Ping-pong: an output entry. */
 typedef struct pimhw_i_entry {
     uint64_t phase; /* of its last MAC, plus 1 */
     bool going;     /* MACs came since it was read or filled */
@@ -3091,46 +3013,36 @@ typedef struct pimhw_i_flow {
 /* Points the tables of a flow into the memory behind it; returns the bytes of both. */
 static size_t pimhw_i_flow_point(pimhw_i_flow *f, const pimhw_i_rules *rules)
 {
+    bool dcs = rules->config.controller == PIMHW_DCS;
+    bool pp = rules->config.controller == PIMHW_PING_PONG;
     size_t tiles = rules->config.in_entries, outs = rules->outs, at = (sizeof *f + 63) / 64 * 64;
-    bool dcs = rules->config.controller == PIMHW_DCS,
-         pp = rules->config.controller == PIMHW_PING_PONG;
-    size_t bytes;
-    char *base = (char *)f; /* tables a controller does not use are NULL */
-#define PIMHW_I_PART(type, name, n)                                                                \
-    bytes = (n) * sizeof(type);                                                                    \
-    if (f) f->name = bytes > 0 ? (type *)(void *)(base + at) : NULL;                               \
-    at += bytes;
-    PIMHW_I_PART(uint64_t, tile_mac, dcs ? tiles : 0)
-    PIMHW_I_PART(uint64_t, tile_write, dcs ? tiles : 0)
-    PIMHW_I_PART(uint64_t, out_mac, dcs ? outs : 0)
-    PIMHW_I_PART(uint64_t, out_io, dcs ? outs : 0)
-    PIMHW_I_PART(uint64_t, tile_group, pp ? tiles : 0)
-    PIMHW_I_PART(pimhw_i_entry, sums, pp ? outs : 0)
-    PIMHW_I_PART(uint64_t, entry_free, pp ? pimhw_i_max(outs, 2) : 0)
-    PIMHW_I_PART(uint64_t, entry_of, pp ? outs : 0)
-    PIMHW_I_PART(uint64_t, tile_region, pp ? tiles : 0)
-    PIMHW_I_PART(pimhw_i_phase, phase, pp ? 3 : 0)
-    PIMHW_I_PART(uint32_t, tile_marks, dcs ? (tiles + 1) / 2 * 2 : 0)
-    PIMHW_I_PART(uint32_t, out_marks, dcs ? (outs + 1) / 2 * 2 : 0)
-    PIMHW_I_PART(pimhw_i_ring, ring, dcs ? PIMHW_I_STREAMS : 0)
-#undef PIMHW_I_PART
+    PIMHW_I_PART(f, uint64_t, tile_mac, dcs ? tiles : 0)
+    PIMHW_I_PART(f, uint64_t, tile_write, dcs ? tiles : 0)
+    PIMHW_I_PART(f, uint64_t, out_mac, dcs ? outs : 0)
+    PIMHW_I_PART(f, uint64_t, out_io, dcs ? outs : 0)
+    PIMHW_I_PART(f, uint64_t, tile_group, pp ? tiles : 0)
+    PIMHW_I_PART(f, pimhw_i_entry, sums, pp ? outs : 0)
+    PIMHW_I_PART(f, uint64_t, entry_free, pp ? (outs > 2 ? outs : 2) : 0)
+    PIMHW_I_PART(f, uint64_t, entry_of, pp ? outs : 0)
+    PIMHW_I_PART(f, uint64_t, tile_region, pp ? tiles : 0)
+    PIMHW_I_PART(f, pimhw_i_phase, phase, pp ? 3u : 0)
+    PIMHW_I_PART(f, uint32_t, tile_marks, dcs ? tiles : 0)
+    PIMHW_I_PART(f, uint32_t, out_marks, dcs ? outs : 0)
+    PIMHW_I_PART(f, pimhw_i_ring, ring, dcs ? (size_t)PIMHW_I_STREAMS : 0)
     return (at + 63) / 64 * 64;
 }
 
 /* What a channel knows bank by bank, once a command of one bank has come. */
 typedef struct pimhw_i_banks {
-    uint64_t open;                 /* bit per bank */
     uint64_t row[PIMHW_MAX_BANKS]; /* of an open bank */
     uint64_t group_ready[PIMHW_MAX_BANKS][PIMHW_N_COMMANDS];
     uint64_t bank_ready[PIMHW_MAX_BANKS][PIMHW_N_COMMANDS];
-    uint64_t clock_ck; /* the ordinary queues have been served up to here */
-    uint64_t order;
+    uint64_t clock_ck;         /* the ordinary queues have been served up to here */
     pimhw_i_accesses queue[2]; /* reads, writes */
     pimhw_i_accesses active;   /* whose row has been opened */
     bool write_mode;
 } pimhw_i_banks;
 
-/* What adds up in a channel. */
 typedef struct pimhw_i_tally {
     uint64_t active_ck; /* a row was open; while one is, less the clock at which it opened */
     uint64_t n_answers; /* of reads */
@@ -3153,6 +3065,7 @@ typedef struct pimhw_i_channel {
     pimhw_i_when hold;                    /* told to wait */
     uint64_t refreshed_ck;                /* no command before this clock */
     uint64_t latest_ck;                   /* of any command */
+    uint64_t open;                        /* bit per bank; unless banked, of all or none */
     uint64_t row;                         /* of all banks, unless banked */
     uint64_t due_ck;                      /* the next refresh */
     uint64_t opened_ck;                   /* a row is open since then, if one is */
@@ -3160,7 +3073,6 @@ typedef struct pimhw_i_channel {
     uint64_t base_ck;                     /* asleep: its clock */
     uint64_t issued_ck[PIMHW_N_COMMANDS]; /* the last of each */
     uint8_t last_command;                 /* PIMHW_N_COMMANDS before the first */
-    bool row_open;
     bool register_mode;
     bool banked; /* *banks holds */
     uint32_t newest_run;
@@ -3191,7 +3103,6 @@ static void pimhw_i_bank_by_bank(pimhw_i_channel *ch)
     if (ch->banked) return;
     memset(ch->banks, 0, sizeof *ch->banks);
     ch->banked = true;
-    ch->banks->open = ch->row_open ? ch->rules->all_banks : 0;
     for (uint32_t i = 0; i < PIMHW_MAX_BANKS; i++)
         ch->banks->row[i] = ch->row;
     /* so far nobody asked when commands of one bank may come */
@@ -3213,45 +3124,30 @@ static void pimhw_i_charge(pimhw_i_channel *ch, uint64_t t, uint32_t reason)
     ch->tally.spent_ck[reason] += span;
 }
 
-/* The clock that the table allows a command, as a key. */
-static uint64_t pimhw_i_table_key(const pimhw_i_channel *ch, uint32_t command, uint32_t bank)
+/* The clock that the table allows a command, and the constraint that sets it. */
+static pimhw_i_when pimhw_i_table_at(const pimhw_i_channel *ch, uint32_t command, uint32_t bank)
 {
     uint64_t key = ch->ready[command];
-    if (!pimhw_i_one_bank(command)) return key;
-    key = pimhw_i_max(key, ch->banks->group_ready[bank / ch->rules->config.n_group_banks][command]);
-    return pimhw_i_max(key, ch->banks->bank_ready[bank][command]);
+    if (pimhw_i_one_bank(command)) {
+        uint32_t group = bank / ch->rules->config.n_group_banks;
+        key = pimhw_i_later(key, ch->banks->group_ready[group][command]);
+        key = pimhw_i_later(key, ch->banks->bank_ready[bank][command]);
+    }
+    pimhw_i_when at = {key >> 8, PIMHW_WAIT_HOST};
+    if (key & 255) at.reason = PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason;
+    return at;
 }
 
 /* Earliest clock of a command and what sets it: a constraint, or else bus, host or hub. */
 static pimhw_i_when pimhw_i_earliest(const pimhw_i_channel *ch, uint32_t command, uint32_t bank)
 {
-    uint64_t key = pimhw_i_table_key(ch, command, bank), t = key >> 8;
-    uint64_t free = pimhw_i_max(ch->now_ck, ch->hold.ck);
-    pimhw_i_when at = {pimhw_i_max(t, free), PIMHW_WAIT_HOST};
-    if (free <= t && t > 0)
-        at.reason = PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason;
-    else if (ch->hold.ck > ch->now_ck)
-        at.reason = ch->hold.reason;
+    pimhw_i_when at = pimhw_i_table_at(ch, command, bank);
+    bool held = ch->hold.ck > ch->now_ck;
+    uint64_t free = held ? ch->hold.ck : ch->now_ck;
+    if (at.ck > 0 && free <= at.ck) return at;
+    at.ck = free;
+    at.reason = held ? ch->hold.reason : (uint32_t)PIMHW_WAIT_HOST;
     return at;
-}
-
-/* Whether any row of the channel is open. */
-static bool pimhw_i_active(const pimhw_i_channel *ch)
-{
-    return ch->banked ? ch->banks->open != 0 : ch->row_open;
-}
-
-/* Rows that a command opens or closes. */
-static void pimhw_i_switch_rows(pimhw_i_channel *ch, uint32_t command, uint32_t bank, uint64_t row)
-{
-    bool one = pimhw_i_one_bank(command), opens = (PIMHW_I_OPENS >> command & 1) != 0;
-    uint64_t which = one ? (uint64_t)1 << bank : ch->rules->all_banks;
-    if (!one) ch->row_open = opens;
-    if (!one && opens) ch->row = row;
-    if (!ch->banked) return;
-    ch->banks->open = opens ? ch->banks->open | which : ch->banks->open & ~which;
-    for (uint64_t left = opens ? which : 0; left; left &= left - 1)
-        ch->banks->row[pimhw_i_lowest(left)] = row;
 }
 
 /* What n commands of one kind, the last at clock `last`, change but the breakdown. */
@@ -3274,27 +3170,22 @@ static void pimhw_i_effects(pimhw_i_channel *ch, const pimhw_i_work *work, uint3
                       last);
     }
     if (!PIMHW_I_COMMANDS[command].switches) return;
-    bool active = pimhw_i_active(ch);
-    pimhw_i_switch_rows(ch, command, work->bank, work->row);
-    if (active && !pimhw_i_active(ch)) ch->tally.active_ck += last;
-    if (active || !pimhw_i_active(ch)) return;
-    ch->tally.active_ck -= last;
-    ch->opened_ck = last;
+    bool one = pimhw_i_one_bank(command), opens = PIMHW_I_OPENS >> command & 1;
+    bool active = ch->open != 0;
+    uint64_t which = one ? (uint64_t)1 << work->bank : ch->rules->all_banks;
+    ch->open = opens ? ch->open | which : ch->open & ~which;
+    if (!one && opens) ch->row = work->row;
+    for (uint64_t left = opens && ch->banked ? which : 0; left; left &= left - 1)
+        ch->banks->row[pimhw_i_lowest(left)] = work->row;
+    if (active == (ch->open != 0)) return;
+    ch->tally.active_ck += active ? last : 0 - last;
+    if (!active) ch->opened_ck = last;
 }
 
 /* ==========================================================================
  * [H15] CONTROLLERS: in-order, static, ping-pong, DCS, all on the one table; refresh.
  *       Knows instructions and channel state; never stored data.
  * ========================================================================== */
-
-/* A command by itself, without an instruction behind it. */
-static pimhw_i_work pimhw_i_only(uint32_t command)
-{
-    pimhw_i_work work;
-    memset(&work, 0, sizeof work);
-    work.command = command;
-    return work;
-}
 
 static void pimhw_i_tell(const pimhw_i_channel *ch, uint32_t command, uint64_t t, uint64_t n,
                          const pimhw_i_work *work, uint32_t reason)
@@ -3336,7 +3227,9 @@ static void pimhw_i_note(pimhw_i_channel *ch, uint32_t command, uint64_t t, uint
     uint64_t busy = pimhw_i_min(step, rules->occupies[command]);
     pimhw_i_charge(ch, t, reason);
     ch->tally.spent_ck[PIMHW_I_COMMANDS[command].spent] += (n - 1) * busy;
-    ch->tally.spent_ck[rules->again_reason[command]] += (n - 1) * (step - busy);
+    /* refreshes all wait for the same */
+    uint32_t again = command == PIMHW_CMD_REF ? reason : rules->again_reason[command];
+    ch->tally.spent_ck[again] += (n - 1) * (step - busy);
     ch->last_command = (uint8_t)command;
     ch->last_ck = t + (n - 1) * step;
     if (ch->sink) pimhw_i_tell(ch, command, t, n, work, reason);
@@ -3358,16 +3251,13 @@ static uint32_t pimhw_i_needed(const pimhw_i_channel *ch, const pimhw_i_work *wo
     const pimhw_i_banks *b = ch->banks;
     if (!PIMHW_I_COMMANDS[work->command].needs_row) return work->command;
     if (pimhw_i_one_bank(work->command)) {
-        if (!(b->open >> work->bank & 1)) return PIMHW_CMD_ACT;
+        if (!(ch->open >> work->bank & 1)) return PIMHW_CMD_ACT;
         return b->row[work->bank] == work->row ? work->command : (uint32_t)PIMHW_CMD_PRE;
     }
-    if (!ch->banked) {
-        if (!ch->row_open) return PIMHW_CMD_ACT16;
-        return ch->row == work->row ? work->command : (uint32_t)PIMHW_CMD_PREA;
-    }
-    for (uint64_t left = b->open; left; left &= left - 1)
+    if (!ch->banked && ch->open && ch->row != work->row) return PIMHW_CMD_PREA;
+    for (uint64_t left = ch->banked ? ch->open : 0; left; left &= left - 1)
         if (b->row[pimhw_i_lowest(left)] != work->row) return PIMHW_CMD_PREA;
-    return b->open == ch->rules->all_banks ? work->command : (uint32_t)PIMHW_CMD_ACT16;
+    return ch->open == ch->rules->all_banks ? work->command : (uint32_t)PIMHW_CMD_ACT16;
 }
 
 /* Of n commands, step clocks apart from t on: those by clock `last` and before a refresh. */
@@ -3379,43 +3269,30 @@ static uint64_t pimhw_i_until(const pimhw_i_channel *ch, uint64_t t, uint64_t st
     return (last - t) / step + 1;
 }
 
-/* Refreshes of a channel at rest, each when it is due, as long as the next one is by clock t. */
-static void pimhw_i_idle_refreshes(pimhw_i_channel *ch, uint64_t t, uint32_t reason)
+/* Sends a row command of a refresh, or n REF, once it is due. */
+static void pimhw_i_send_due(pimhw_i_channel *ch, uint32_t command, uint64_t n, uint32_t reason)
 {
-    uint64_t tREFI = ch->rules->config.tREFI, occupied = ch->rules->occupies[PIMHW_CMD_REF];
-    if (ch->sink || t < ch->due_ck || ch->last_command != PIMHW_CMD_REF) return;
-    if (ch->last_ck + tREFI != ch->due_ck) return;
-    uint64_t n = (t - ch->due_ck) / tREFI + 1, last = ch->last_ck + n * tREFI;
-    uint64_t busy = pimhw_i_min(tREFI, occupied);
-    pimhw_i_work none = pimhw_i_only(PIMHW_CMD_REF);
-    pimhw_i_effects(ch, &none, PIMHW_CMD_REF, last, n);
-    ch->tally.spent_ck[PIMHW_SPENT_REF] += n * busy;
-    ch->tally.spent_ck[reason] += n * (tREFI - busy);
-    ch->last_ck = last;
-    ch->now_ck = last + 1;
-    ch->due_ck += n * tREFI;
-    ch->refreshed_ck = ch->last_ck + occupied;
-}
-
-/* Sends a row command or REF of a refresh, once it is due. */
-static void pimhw_i_send_due(pimhw_i_channel *ch, uint32_t command, uint32_t reason)
-{
-    pimhw_i_work work = pimhw_i_only(command);
-    uint64_t key = ch->ready[command], t = pimhw_i_max(key >> 8, ch->last_ck + 1);
-    if (key >> 8 > ch->due_ck && t == key >> 8)
-        reason = PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason;
-    pimhw_i_issue(ch, command, pimhw_i_max(t, ch->due_ck), 1, &work, reason);
+    pimhw_i_work work;
+    memset(&work, 0, sizeof work);
+    work.command = command;
+    pimhw_i_when rule = pimhw_i_table_at(ch, command, 0);
+    uint64_t t = pimhw_i_max(rule.ck, ch->last_ck + 1);
+    if (rule.ck > ch->due_ck && t == rule.ck) reason = rule.reason;
+    pimhw_i_issue(ch, command, pimhw_i_max(t, ch->due_ck), n, &work, reason);
+    if (command == PIMHW_CMD_REF) ch->due_ck += n * ch->rules->config.tREFI;
 }
 
 /* A refresh due by clock t, when the next command would issue, goes first: PREA, REF; true. */
 static bool pimhw_i_refresh(pimhw_i_channel *ch, uint64_t t, uint32_t reason)
 {
     if (t < ch->due_ck) return false;
-    if (pimhw_i_active(ch)) pimhw_i_send_due(ch, PIMHW_CMD_PREA, reason);
-    pimhw_i_send_due(ch, PIMHW_CMD_REF, reason);
-    ch->due_ck += ch->rules->config.tREFI;
+    uint64_t tREFI = ch->rules->config.tREFI;
+    if (ch->open) pimhw_i_send_due(ch, PIMHW_CMD_PREA, 1, reason);
+    pimhw_i_send_due(ch, PIMHW_CMD_REF, 1, reason);
+    bool rests = !ch->sink && ch->last_ck + tREFI == ch->due_ck;
+    if (rests && t >= ch->due_ck) /* all at once */
+        pimhw_i_send_due(ch, PIMHW_CMD_REF, (t - ch->due_ck) / tREFI + 1, reason);
     ch->refreshed_ck = ch->last_ck + ch->rules->occupies[PIMHW_CMD_REF];
-    pimhw_i_idle_refreshes(ch, t, reason);
     return true;
 }
 
@@ -3434,7 +3311,6 @@ static bool pimhw_i_send(pimhw_i_channel *ch, uint32_t command, uint64_t t, uint
     return !changes;
 }
 
-/* The effect of a work's own command on what the host waits for. */
 static void pimhw_i_completed(pimhw_i_channel *ch, uint32_t command)
 {
     uint64_t done = ch->last_ck + ch->rules->completes[command];
@@ -3452,11 +3328,11 @@ static int pimhw_i_best(const pimhw_i_channel *ch, const pimhw_i_accesses *list,
     int best = -1;
     *soonest = UINT64_MAX;
     for (uint32_t i = 0; i < list->n; i++) {
-        const pimhw_i_work *work = &list->at[i].work;
+        const pimhw_i_work *work = &list->at[i];
         uint64_t ready = pimhw_i_earliest(ch, pimhw_i_needed(ch, work), work->bank).ck;
         *soonest = pimhw_i_min(*soonest, ready);
         if (ready > t) continue;
-        if (best < 0 || list->at[i].order < list->at[best].order) best = (int)i;
+        if (best < 0 || list->at[i].serial < list->at[best].serial) best = (int)i;
     }
     return best;
 }
@@ -3466,16 +3342,14 @@ static bool pimhw_i_guarded(const pimhw_i_channel *ch, uint32_t command, uint32_
 {
     if (command != PIMHW_CMD_PRE) return false;
     for (uint32_t i = 0; i < ch->banks->active.n; i++)
-        if ((int)i != self && ch->banks->active.at[i].work.bank == bank) return true;
+        if ((int)i != self && ch->banks->active.at[i].bank == bank) return true;
     return false;
 }
 
-/* Sends the next command of an access at clock t. */
 static void pimhw_i_serve(pimhw_i_channel *ch, pimhw_i_accesses *list, int at, uint64_t t)
 {
     pimhw_i_banks *b = ch->banks;
-    pimhw_i_access access = list->at[at];
-    pimhw_i_work work = access.work;
+    pimhw_i_work work = list->at[at];
     uint32_t next = pimhw_i_needed(ch, &work);
     if (pimhw_i_guarded(ch, next, work.bank, list == &b->active ? at : -1)) return;
     pimhw_i_when ready = pimhw_i_earliest(ch, next, work.bank);
@@ -3490,8 +3364,8 @@ static void pimhw_i_serve(pimhw_i_channel *ch, pimhw_i_accesses *list, int at, u
     if (!done && (next != PIMHW_CMD_ACT || list == &b->active || b->active.n == PIMHW_I_QUEUE))
         return;
     uint32_t behind = --list->n - (uint32_t)at;
-    memmove(&list->at[at], &list->at[at + 1], behind * sizeof access);
-    if (!done) b->active.at[b->active.n++] = access;
+    memmove(&list->at[at], &list->at[at + 1], behind * sizeof work);
+    if (!done) b->active.at[b->active.n++] = work;
 }
 
 /* Serves the ordinary queues and the active list clock by clock; the PIM queue is empty. */
@@ -3536,45 +3410,11 @@ static bool pimhw_i_active_first(pimhw_i_channel *ch, uint32_t command, uint32_t
     return first;
 }
 
-/* Does n times the work of one instruction. */
-static void pimhw_i_in_order(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
-{
-    if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(ch);
-    while (n > 0) {
-        uint32_t next = pimhw_i_needed(ch, work);
-        pimhw_i_when at = pimhw_i_earliest(ch, next, work->bank);
-        if (pimhw_i_active_first(ch, next, work->bank, at.ck)) continue;
-        if (pimhw_i_refresh(ch, at.ck, at.reason)) continue;
-        bool alone = !ch->banked || ch->banks->active.n == 0;
-        uint64_t together = next == work->command && alone ? n : 1;
-        together = pimhw_i_until(ch, at.ck, ch->rules->again_ck[next], UINT64_MAX, together);
-        if (!pimhw_i_send(ch, next, at.ck, together, work, at.reason)) continue;
-        if (next != work->command) continue;
-        n -= together;
-        work->tile += (uint32_t)together;
-        work->column += (uint32_t)together;
-        pimhw_i_run run = {ch->last_ck, ch->rules->again_ck[next], together};
-        ch->newest_run = (ch->newest_run + 1) % PIMHW_I_QUEUE;
-        ch->runs[ch->newest_run] = run;
-    }
-    ch->left_ck = ch->last_ck;
-    if (ch->banked) ch->banks->clock_ck = ch->last_ck;
-    pimhw_i_completed(ch, work->command);
-}
-
 static void pimhw_i_not_before(pimhw_i_when *when, uint64_t ck, uint32_t reason)
 {
     if (ck <= when->ck) return;
     when->ck = ck;
     when->reason = reason;
-}
-
-static void pimhw_i_not_before_table(pimhw_i_when *when, const pimhw_i_channel *ch,
-                                     uint32_t command, uint32_t bank)
-{
-    uint64_t key = pimhw_i_table_key(ch, command, bank);
-    if (key >> 8 > when->ck)
-        pimhw_i_not_before(when, key >> 8, PIMHW_I_CONSTRAINTS[255 - (key & 255)].reason);
 }
 
 /* From a command of a stream to the next of its class, or of the other of W and R. */
@@ -3605,38 +3445,56 @@ static void pimhw_i_take_off(pimhw_i_record *record, uint32_t n)
     record->work.column += n;
 }
 
-/* Static: program order, and the last command's time after a change of class. */
-static void pimhw_i_static(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
+/* Static: the next command of a work, after the last one's time where the class changes. */
+static pimhw_i_when pimhw_i_static_at(const pimhw_i_channel *ch, const pimhw_i_work *work,
+                                      uint32_t *next)
 {
     const pimhw_i_rules *rules = ch->rules;
-    uint32_t command = work->command, of_class = rules->class_of[command];
+    const pimhw_i_last *last = &ch->flow->last[0];
+    uint32_t of_class = rules->class_of[work->command];
     bool rows = of_class == PIMHW_I_M && rules->config.row_opening != PIMHW_ROW_HIDDEN;
-    bool head = rules->config.row_opening == PIMHW_ROW_HEAD;
-    pimhw_i_last *last = &ch->flow->last[0];
-    while (n > 0) {
-        pimhw_i_when from = ch->hold, at = from;
-        if (last->any) {
-            uint32_t its = rules->class_of[last->command];
-            uint64_t gap = its == of_class ? pimhw_i_gap(rules, last, work) : rules->exec_ck[its];
-            pimhw_i_not_before(&at, last->ck + gap, PIMHW_I_GAP_REASON[its]);
-            pimhw_i_not_before(&from, last->ck + (head ? 0 : gap), PIMHW_I_GAP_REASON[its]);
-        }
-        uint32_t next = rows ? pimhw_i_needed(ch, work) : command;
-        if (next != command) at = from;
-        if (rows)
-            pimhw_i_not_before_table(&at, ch, next, work->bank);
-        else
-            pimhw_i_not_before(&at, ch->refreshed_ck, PIMHW_WAIT_REFRESH);
-        if (pimhw_i_refresh(ch, at.ck, at.reason)) continue;
-        uint64_t step = rules->again_ck[next];
-        uint64_t k = pimhw_i_until(ch, at.ck, step, UINT64_MAX, next == command ? n : 1);
-        pimhw_i_issue(ch, next, at.ck, k, work, at.reason);
-        if (next != command) continue;
-        pimhw_i_remember(last, work, ch->last_ck);
-        work->tile += (uint32_t)k;
-        work->column += (uint32_t)k;
-        n -= k;
+    pimhw_i_when at = ch->hold;
+    *next = rows ? pimhw_i_needed(ch, work) : work->command;
+    if (last->any) {
+        uint32_t its = rules->class_of[last->command];
+        uint64_t gap = its == of_class ? pimhw_i_gap(rules, last, work) : rules->exec_ck[its];
+        bool head = *next != work->command && rules->config.row_opening == PIMHW_ROW_HEAD;
+        pimhw_i_not_before(&at, last->ck + (head ? 0 : gap), PIMHW_I_GAP_REASON[its]);
     }
+    pimhw_i_when rule = {ch->refreshed_ck, PIMHW_WAIT_REFRESH};
+    if (rows) rule = pimhw_i_table_at(ch, *next, work->bank);
+    pimhw_i_not_before(&at, rule.ck, rule.reason);
+    return at;
+}
+
+/* Does n times the work of one instruction, in the order of the program. */
+static void pimhw_i_in_order(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
+{
+    bool gaps = ch->rules->config.controller == PIMHW_STATIC_GAPS &&
+                ch->rules->class_of[work->command] != PIMHW_I_OTHER;
+    if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(ch);
+    while (n > 0) {
+        uint32_t next = gaps ? 0 : pimhw_i_needed(ch, work);
+        pimhw_i_when at =
+            gaps ? pimhw_i_static_at(ch, work, &next) : pimhw_i_earliest(ch, next, work->bank);
+        if (pimhw_i_active_first(ch, next, work->bank, at.ck)) continue;
+        if (pimhw_i_refresh(ch, at.ck, at.reason)) continue;
+        bool alone = !ch->banked || ch->banks->active.n == 0;
+        uint64_t together = next == work->command && alone ? n : 1;
+        together = pimhw_i_until(ch, at.ck, ch->rules->again_ck[next], UINT64_MAX, together);
+        if (!pimhw_i_send(ch, next, at.ck, together, work, at.reason)) continue;
+        if (next != work->command) continue;
+        n -= together;
+        if (gaps) pimhw_i_remember(&ch->flow->last[0], work, ch->last_ck);
+        work->tile += (uint32_t)together;
+        work->column += (uint32_t)together;
+        pimhw_i_run run = {ch->last_ck, ch->rules->again_ck[next], together};
+        ch->newest_run = (ch->newest_run + 1) % PIMHW_I_QUEUE;
+        ch->runs[ch->newest_run] = run;
+    }
+    ch->left_ck = ch->last_ck;
+    if (ch->banked) ch->banks->clock_ck = ch->last_ck;
+    pimhw_i_completed(ch, work->command);
 }
 
 static bool pimhw_i_has_tiles(uint32_t command)
@@ -3666,10 +3524,9 @@ static pimhw_i_when pimhw_i_stream_at(const pimhw_i_channel *ch, uint32_t stream
     pimhw_i_not_before(&at, out >> 8, (uint32_t)(out & 255));
     if (!dcs) pimhw_i_not_before(&at, start->ck, start->reason);
     if (row) pimhw_i_not_before(&at, f->mac_stream_ck, PIMHW_WAIT_OPERAND);
-    if (mac)
-        pimhw_i_not_before_table(&at, ch, next, work->bank);
-    else
-        pimhw_i_not_before(&at, ch->refreshed_ck, PIMHW_WAIT_REFRESH);
+    pimhw_i_when rule = {ch->refreshed_ck, PIMHW_WAIT_REFRESH};
+    if (mac) rule = pimhw_i_table_at(ch, next, work->bank);
+    pimhw_i_not_before(&at, rule.ck, rule.reason);
     return at;
 }
 
@@ -3733,10 +3590,9 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
         bool marked = next == work->command && f->n_blocked[0] + f->n_blocked[1] > 0 &&
                       ((pimhw_i_has_tiles(next) && f->tile_marks[work->tile]) ||
                        (next != PIMHW_CMD_WRGB && f->out_marks[work->out]));
-        bool blocked = marked || at.ck >= ch->due_ck;
-        if (blocked) {
+        if (marked) at.ck = UINT64_MAX;
+        if (at.ck >= ch->due_ck) {
             f->blocked_at[stream] = at;
-            if (marked) f->blocked_at[stream].ck = UINT64_MAX;
             return;
         }
         pimhw_i_ring *ring = &f->ring[stream];
@@ -3809,9 +3665,7 @@ static void pimhw_i_dcs(pimhw_i_channel *ch, const pimhw_i_work *work, uint64_t 
         pimhw_i_record part = record;
         part.n = (uint32_t)pimhw_i_min(record.n, PIMHW_I_QUEUED - f->n_blocked[stream]);
         if (part.n > 0) pimhw_i_dcs_append(f, &part);
-        record.work.tile += part.n;
-        record.work.column += part.n;
-        record.n -= part.n;
+        pimhw_i_take_off(&record, part.n);
         while ((f->n_blocked[0] > 0 && f->n_blocked[1] > 0) ||
                (record.n > 0 && f->n_blocked[stream] == PIMHW_I_QUEUED))
             pimhw_i_dcs_refresh(ch);
@@ -3935,7 +3789,6 @@ static void pimhw_i_pp_finish(pimhw_i_channel *ch)
     f->begun = f->mac_since = false;
 }
 
-/* Writes wait until their phase is known. */
 static void pimhw_i_pp_wait(pimhw_i_channel *ch, const pimhw_i_work *work, uint32_t n,
                             uint64_t group)
 {
@@ -4011,7 +3864,6 @@ static void pimhw_i_pp_leave(const pimhw_i_channel *ch, uint32_t out, uint64_t p
     if (ends) f->entry_of[out] = 0;
 }
 
-/* Puts MACs of one group into a phase. */
 static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, pimhw_i_record *record)
 {
     pimhw_i_flow *f = ch->flow;
@@ -4111,35 +3963,28 @@ static void pimhw_i_flush(pimhw_i_channel *ch)
     ch->flow->dispatch_ck = pimhw_i_max(ch->flow->dispatch_ck, ch->latest_ck);
 }
 
-/* Everything later waits until all before is complete. */
-static void pimhw_i_barrier(pimhw_i_channel *ch)
-{
-    pimhw_i_flush(ch);
-    pimhw_i_not_before(&ch->hold, ch->end_ck, PIMHW_WAIT_HOST);
-}
-
 /* Does n times the work of one instruction, under the channel's controller. */
 static void pimhw_i_control(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
-    const pimhw_i_rules *rules = ch->rules;
-    if (rules->config.controller == PIMHW_IN_ORDER) {
-        pimhw_i_in_order(ch, work, n);
-        return;
-    }
+    uint32_t controller = ch->rules->config.controller;
+    bool gaps = controller != PIMHW_IN_ORDER;
     if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(ch);
-    if (rules->class_of[work->command] == PIMHW_I_OTHER) {
-        pimhw_i_barrier(ch);
+    if (gaps && ch->rules->class_of[work->command] == PIMHW_I_OTHER) {
+        pimhw_i_flush(ch); /* all before is complete, and so is this before what comes later */
+        pimhw_i_not_before(&ch->hold, ch->end_ck, PIMHW_WAIT_HOST);
         pimhw_i_in_order(ch, work, n);
-        pimhw_i_barrier(ch);
+        pimhw_i_flush(ch);
+        pimhw_i_not_before(&ch->hold, ch->end_ck, PIMHW_WAIT_HOST);
         memset(ch->flow->last, 0, sizeof ch->flow->last);
         ch->flow->mac_stream_ck = ch->last_ck;
         return;
     }
-    switch (rules->config.controller) {
-    case PIMHW_STATIC_GAPS: pimhw_i_static(ch, work, n); break;
-    case PIMHW_PING_PONG: pimhw_i_ping_pong(ch, work, n); break;
-    default: pimhw_i_dcs(ch, work, n);
-    }
+    if (controller == PIMHW_PING_PONG)
+        pimhw_i_ping_pong(ch, work, n);
+    else if (controller == PIMHW_DCS)
+        pimhw_i_dcs(ch, work, n);
+    else
+        pimhw_i_in_order(ch, work, n);
 }
 
 /* Clock at which the request `entries` before the newest left the queue; 0 if there is none. */
@@ -4181,10 +4026,9 @@ static uint64_t pimhw_i_access_ck(pimhw_i_channel *ch, const pimhw_i_work *work,
     }
     while (list->n >= ch->rules->config.queue_entries)
         pimhw_i_advance(ch, ++t);
-    pimhw_i_access *a = &list->at[list->n++];
-    a->order = b->order++;
-    a->work = *work;
-    a->work.column = a->work.tile = a->work.out = 0;
+    pimhw_i_work *a = &list->at[list->n++];
+    *a = *work;
+    a->column = a->tile = a->out = 0;
     return t;
 }
 
@@ -4266,9 +4110,8 @@ PIMHW_API void pimhw_program_item(pimhw_program *program, const pimhw_item *item
     program->items[opener].end = (uint16_t)at;
 }
 
-PIMHW_API void pimhw_program_add(pimhw_program *program, const pimhw_instruction *instruction)
+PIMHW_API void pimhw_program_add(pimhw_program *program, const pimhw_instruction *in)
 {
-    const pimhw_instruction *in = instruction;
     const uint64_t value[8] = {in->op_size, in->bank, in->row, in->column,
                                in->tile,    in->out,  in->gpr, in->aux};
     pimhw_item item;
@@ -4330,42 +4173,32 @@ static const uint8_t *pimhw_i_names(const pimhw_item *item)
 /* Steps below 2^32 and rounds below 2^28: no sum of products reaches 2^64. */
 enum { PIMHW_I_NESTED = 2 * PIMHW_LOOPS, PIMHW_I_MOST_BITS = 32, PIMHW_I_MOST_ROUND_BITS = 28 };
 
-/* Whether any of the first loops has a step. */
-static bool pimhw_i_grows(const uint64_t step[PIMHW_LOOPS], uint32_t n_loops)
+/* All bits of the steps of the first loops: 0, nothing grows. */
+static uint64_t pimhw_i_grows(const uint64_t step[PIMHW_LOOPS], uint32_t n_loops)
 {
-    bool grows = false;
+    uint64_t bits = 0;
     for (uint32_t l = 0; l < n_loops; l++)
-        grows = grows || step[l] != 0;
-    return grows;
-}
-
-/* Whether all steps are below 2^32. */
-static bool pimhw_i_steps_fit(const uint64_t step[PIMHW_LOOPS])
-{
-    for (uint32_t i = 0; i < PIMHW_LOOPS; i++)
-        if (step[i] >> PIMHW_I_MOST_BITS) return false;
-    return true;
+        bits |= step[l];
+    return bits;
 }
 
 /* What is wrong with an operand; NULL: nothing. */
 static const char *pimhw_i_operand_fault(const pimhw_program *p, const pimhw_operand *o)
 {
-    if (!pimhw_i_steps_fit(o->step)) return "a step of 2^32 or more";
-    if (pimhw_i_grows(o->step, PIMHW_LOOPS) && o->base >> 62)
-        return "a base of 2^62 or more that grows";
+    uint64_t bits = pimhw_i_grows(o->step, PIMHW_LOOPS);
+    if (bits >> PIMHW_I_MOST_BITS) return "a step of 2^32 or more";
+    if (bits && o->base >> 62) return "a base of 2^62 or more that grows";
     for (int i = 0; i < 2; i++) {
         if (o->tail[i] > p->n_tails) return "a tail that is not there";
         if (o->tail[i] == 0) continue;
         const pimhw_tail *t = &p->tails[o->tail[i] - 1];
         if (t->rest > PIMHW_RESTS) return "a tail of a number no block has";
-        if (!pimhw_i_steps_fit(t->step) || t->channel_step >> PIMHW_I_MOST_BITS ||
-            t->mul >> PIMHW_I_MOST_BITS)
-            return "a step or factor of 2^32 or more";
+        bits = pimhw_i_grows(t->step, PIMHW_LOOPS) | t->channel_step | t->mul;
+        if (bits >> PIMHW_I_MOST_BITS) return "a step or factor of 2^32 or more";
     }
     return NULL;
 }
 
-/* The structures around an item, outermost first. */
 typedef struct pimhw_i_nest {
     uint32_t open[PIMHW_I_NESTED];
     uint32_t depth, loops;
@@ -4415,7 +4248,6 @@ static const char *pimhw_i_nest_fault(const pimhw_program *p, uint32_t i, pimhw_
     return nest->loops++ == PIMHW_LOOPS ? "loops nested too deep" : NULL;
 }
 
-/* What is wrong with item i; NULL: nothing. */
 static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, uint64_t channels,
                                       pimhw_i_nest *nest)
 {
@@ -4439,10 +4271,9 @@ static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, uint64
     return PIMHW_I_KINDS[item->kind].sized && item->op_size == 0 ? "op_size is 0" : NULL;
 }
 
-PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *program, const pimhw_config *config,
+PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *p, const pimhw_config *config,
                                            pimhw_cause *why)
 {
-    const pimhw_program *p = program;
     pimhw_i_nest nest;
     if (!p || !config) return PIMHW_ERR_ARGUMENT;
     if (p->status != PIMHW_OK) {
@@ -4503,17 +4334,6 @@ typedef struct pimhw_i_sketch {
     pimhw_i_loop loops[PIMHW_PROGRAM_ITEMS]; /* by their first items */
 } pimhw_i_sketch;
 
-/* Fields of an item that tell its rounds apart: bit by field. */
-static uint8_t pimhw_i_matter(const pimhw_item *item, uint32_t controller)
-{
-    uint32_t matter = 1u << PIMHW_I_OP_SIZE | 1u << PIMHW_I_BANK;
-    if (item->kind == PIMHW_CFR) return 255;
-    if (PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_HOST) return 1u << PIMHW_I_OP_SIZE;
-    if (controller == PIMHW_PING_PONG || controller == PIMHW_DCS)
-        matter |= 1u << PIMHW_I_TILE | 1u << PIMHW_I_OUT;
-    return (uint8_t)matter;
-}
-
 /* Sums and products of what may be without limit. */
 static uint64_t pimhw_i_plus(uint64_t a, uint64_t b)
 {
@@ -4561,7 +4381,7 @@ static void pimhw_i_add_term(pimhw_i_scope *span, pimhw_i_term term)
 static uint64_t pimhw_i_add_operand(const pimhw_program *p, const pimhw_i_inside *in,
                                     const pimhw_operand *o, uint8_t name, pimhw_i_scope *span)
 {
-    bool grows = pimhw_i_grows(o->step, in->level);
+    bool grows = pimhw_i_grows(o->step, in->level) != 0;
     uint64_t most = grows ? UINT64_MAX : pimhw_i_plus(o->base, pimhw_i_growth(in, o->step));
     pimhw_i_term term = {0, name, 1, UINT64_MAX};
     for (int k = 0; k < 2; k++) {
@@ -4619,7 +4439,6 @@ static uint64_t pimhw_i_most(const pimhw_program *p, const pimhw_i_inside *in,
     return most;
 }
 
-/* One item of a span. */
 static void pimhw_i_add_item(const pimhw_i_sketch *s, const pimhw_program *p, uint32_t i,
                              uint64_t mask, pimhw_i_inside *in, pimhw_i_scope *span)
 {
@@ -4659,7 +4478,6 @@ static void pimhw_i_scope_init(const pimhw_i_sketch *s, const pimhw_program *p, 
         pimhw_i_add_item(s, p, i, mask, &in, span);
 }
 
-/* Finds out what rounds and loops are like. */
 static void pimhw_i_sketch_loops(pimhw_i_sketch *s, const pimhw_program *p)
 {
     uint32_t level = 0;
@@ -4681,6 +4499,9 @@ static void pimhw_i_sketch_loops(pimhw_i_sketch *s, const pimhw_program *p)
 static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
                                 const pimhw_request *request, uint32_t controller)
 {
+    bool entries = controller == PIMHW_PING_PONG || controller == PIMHW_DCS;
+    uint32_t matter = 1u << PIMHW_I_OP_SIZE | 1u << PIMHW_I_BANK;
+    if (entries) matter |= 1u << PIMHW_I_TILE | 1u << PIMHW_I_OUT;
     s->lists = request && request->list_begin;
     s->banked = false;
     for (uint32_t i = 0; i < p->n_items; i++) {
@@ -4700,13 +4521,14 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
         }
         s->dynamic[i] = (uint8_t)dynamic;
         s->uneven[i] = (uint8_t)uneven;
-        s->matter[i] = pimhw_i_matter(item, controller);
+        s->matter[i] = (uint8_t)matter;
+        if (PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_HOST)
+            s->matter[i] = item->kind == PIMHW_CFR ? 255 : 1u << PIMHW_I_OP_SIZE;
         s->banked = s->banked || pimhw_i_one_bank(PIMHW_I_KINDS[item->kind].command);
     }
     pimhw_i_sketch_loops(s, p);
 }
 
-/* Where a set of channels is in a program, in lock-step. */
 typedef struct pimhw_i_walker {
     const pimhw_program *program;
     const pimhw_request *request; /* NULL: none */
@@ -4729,7 +4551,6 @@ typedef struct pimhw_i_walker {
     uint64_t (*rounds)[PIMHW_MAX_CHANNELS]; /* [PIMHW_LOOPS], rounds of each channel */
 } pimhw_i_walker;
 
-/* Blocks in the list of a channel. */
 static uint64_t pimhw_i_blocks(const pimhw_request *request, uint32_t channel)
 {
     if (!request) return 0;
@@ -4762,7 +4583,6 @@ static void pimhw_i_walker_init(pimhw_i_walker *w, const pimhw_program *program,
     w->stop = program->n_items;
 }
 
-/* Sum of the steps of the loops under way. */
 static uint64_t pimhw_i_steps(const pimhw_i_walker *w, const uint64_t step[PIMHW_LOOPS])
 {
     uint64_t sum = 0;
@@ -4771,7 +4591,6 @@ static uint64_t pimhw_i_steps(const pimhw_i_walker *w, const uint64_t step[PIMHW
     return sum;
 }
 
-/* What is left for a tail. */
 static uint64_t pimhw_i_left(const pimhw_i_walker *w, uint32_t i, uint32_t channel)
 {
     const pimhw_tail *t = &w->program->tails[i];
@@ -4909,7 +4728,6 @@ static void pimhw_i_fields(const pimhw_i_walker *w, uint32_t channel, uint32_t f
         value[PIMHW_I_ROW] += block->row_base[item->space];
 }
 
-/* Whether a channel gets the same values. */
 static bool pimhw_i_same_fields(const pimhw_i_walker *w, uint32_t channel, const uint64_t value[8])
 {
     uint64_t its[8];
@@ -4985,7 +4803,6 @@ typedef enum pimhw_i_step {
     PIMHW_I_WRONG
 } pimhw_i_step;
 
-/* The next instruction of the walker's channels. */
 static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
 {
     while (w->pc < w->stop) {
@@ -5035,6 +4852,7 @@ enum {
     PIMHW_I_TALLY = sizeof(pimhw_i_tally) / sizeof(uint64_t)
 };
 
+static const char PIMHW_I_NO_STREAM[] = "no stream has begun, or it ended at a failure";
 static const char PIMHW_I_TOO_MANY[] = "EPU: more than %u works that nothing waits for";
 static const char PIMHW_I_TOO_LARGE[] = "2^28 rounds or more, or an operand of 2^32 or more";
 
@@ -5046,7 +4864,6 @@ typedef struct pimhw_i_job {
     bool awaited;
 } pimhw_i_job;
 
-/* Works of one stream at the hub. */
 typedef struct pimhw_i_jobs {
     pimhw_i_job at[PIMHW_I_JOBS]; /* not yet done, oldest first */
     uint32_t n;
@@ -5096,7 +4913,6 @@ typedef struct pimhw_i_edge {
     bool refreshed;
 } pimhw_i_edge;
 
-/* A span that is being walked. */
 typedef struct pimhw_i_trial {
     bool open;
     uint32_t n_groups;
@@ -5403,11 +5219,11 @@ static void pimhw_i_pen_channel(pimhw_i_pen *pen, const pimhw_device *d, pimhw_i
     const pimhw_i_rules *rules = &d->rules;
     /* a refresh that is overdue takes place where no clock before the base may be forgotten */
     if (!pen->back && (ch->banked || ch->due_ck < pen->base)) pen->n = pen->most;
-    uint32_t modes = (uint32_t)ch->register_mode << 8 | (uint32_t)ch->row_open << 9;
+    uint32_t modes = (uint32_t)ch->register_mode << 8 | (uint32_t)(ch->open != 0) << 9;
     uint32_t flags = pimhw_i_pen_small(pen, modes | ch->last_command);
     ch->last_command = (uint8_t)flags;
     ch->register_mode = flags >> 8 & 1;
-    ch->row_open = flags >> 9 & 1;
+    ch->open = flags >> 9 & 1 ? rules->all_banks : 0;
     uint64_t ends[2] = {ch->end_ck, ch->flow ? ch->latest_ck : 0}; /* kept apart */
     uint64_t hold = ch->hold.ck << 8 | ch->hold.reason;
     pimhw_i_pen_words(pen, &ch->last_ck, 1, pen->base);
@@ -5602,7 +5418,7 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
             pimhw_i_place_terms(w, scope, level, in, place);
         if (in && pimhw_i_highest(in) >= place->until) return false;
         /* rows below the base are not met; but under ping-pong, rows are seen from the open one */
-        bool met = scope->rows && ch->row_open && ch->row >= place->row_base;
+        bool met = scope->rows && ch->open && ch->row >= place->row_base;
         if (d->config.controller == PIMHW_PING_PONG) met = true;
         words[n++] = (met ? ch->row - place->row_base + 1 : 0) << 1 | (in != 0);
         for (uint32_t t = 0; in && t < scope->n_terms; t++)
@@ -5617,7 +5433,6 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
     return place->key[1] != 0;
 }
 
-/* Takes down the unit at the head of a span. */
 static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *place)
 {
     t->open = true;
@@ -5631,7 +5446,7 @@ static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *
     for (uint32_t i = 0; i < d->n_unit; i++) {
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
         pimhw_i_part part = {ch->tally, ch->end_ck, ch->latest_ck, ch->opened_ck,
-                             ch->row,   ch->due_ck, ch->row_open};
+                             ch->row,   ch->due_ck, ch->open != 0};
         t->part[i] = part;
     }
 }
@@ -5661,7 +5476,7 @@ static void pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimhw_i_
         for (uint32_t k = 0; k < PIMHW_I_TALLY; k++)
             sum[k] = now[k] - then[k];
         /* as if the base were 0 */
-        p->active = (uint64_t)ch->row_open - from->active;
+        p->active = (uint64_t)(ch->open != 0) - from->active;
         p->tally.active_ck += p->active * base;
         p->end_ck = pimhw_i_moved(ch->end_ck, from->end_ck, base);
         p->latest_ck = pimhw_i_moved(ch->latest_ck, from->latest_ck, base);
@@ -5704,7 +5519,7 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, u
         for (uint32_t k = 0; k < PIMHW_I_TALLY; k++)
             to[k] += n * sum[k];
         ch->tally.active_ck -= p->active * base;
-        ch->row_open = p->active ? !ch->row_open : ch->row_open;
+        if (p->active) ch->open ^= d->rules.all_banks;
         if (p->end_ck != PIMHW_I_UNMOVED) ch->end_ck = pimhw_i_max(ch->end_ck, last + p->end_ck);
         if (p->latest_ck != PIMHW_I_UNMOVED)
             ch->latest_ck = pimhw_i_max(ch->latest_ck, last + p->latest_ck);
@@ -5849,7 +5664,6 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
 
 /* -- channels, host and hub -- */
 
-/* Channels of a group form another one. */
 static void pimhw_i_split(pimhw_device *d, pimhw_i_channel *ch, uint64_t outside)
 {
     PIMHW_ASSERT(d->n_groups < PIMHW_MAX_CHANNELS);
@@ -6109,7 +5923,6 @@ PIMHW_API pimhw_status pimhw_device_begin(pimhw_device *device, const pimhw_sink
     return PIMHW_OK;
 }
 
-/* Judges a resolved instruction. */
 static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction *in,
                                   pimhw_cause *why)
 {
@@ -6157,9 +5970,8 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
 {
     if (!device || !instruction || device->phase != PIMHW_I_OPEN)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT,
-                            device && device->phase == PIMHW_I_ENDED
-                                ? "an instruction after EOC"
-                                : "no stream has begun, or it ended at a failure");
+                            device && device->phase == PIMHW_I_ENDED ? "an instruction after EOC"
+                                                                     : PIMHW_I_NO_STREAM);
     pimhw_status status = pimhw_i_judge(device, instruction, why);
     if (status != PIMHW_OK) {
         device->phase = PIMHW_I_IDLE;
@@ -6173,7 +5985,6 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
     return PIMHW_OK;
 }
 
-/* What all channels did. */
 static void pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
 {
     const pimhw_config *c = &d->config;
@@ -6183,7 +5994,7 @@ static void pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
         for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++)
             r->commands[i] += n * ch->tally.commands[i];
         if (ch->tally.commands[PIMHW_CMD_MAC16]) r->n_busy_channels += (uint32_t)n;
-        uint64_t until_ck = pimhw_i_active(ch) ? pimhw_i_max(r->cycles, ch->opened_ck) : 0;
+        uint64_t until_ck = ch->open ? pimhw_i_max(r->cycles, ch->opened_ck) : 0;
         r->active_ck += n * (ch->tally.active_ck + until_ck);
     }
     r->macs = r->commands[PIMHW_CMD_MAC16] * pimhw_config_banks(c) * pimhw_config_lanes(c);
@@ -6228,15 +6039,13 @@ static void pimhw_i_flops(const pimhw_config *c, pimhw_readings *r)
     r->flop_utilisation = peak > 0 ? done / peak : 0;
 }
 
-PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings *readings,
+PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *d, pimhw_readings *readings,
                                            pimhw_cause *why)
 {
-    pimhw_device *d = device;
     pimhw_readings r;
     if (!d || !readings || d->phase == PIMHW_I_IDLE)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT,
-                            d && !readings ? "readings is NULL"
-                                           : "no stream has begun, or it ended at a failure");
+                            d && !readings ? "readings is NULL" : PIMHW_I_NO_STREAM);
     pimhw_i_wake_all(d);
     for (uint32_t g = 0; g < d->n_groups; g++)
         pimhw_i_flush(&d->groups[g]);
@@ -6277,7 +6086,6 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
     return PIMHW_OK;
 }
 
-/* Judges a program and its request. */
 static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_program *program,
                                           const pimhw_request *request, pimhw_cause *why)
 {
@@ -6290,17 +6098,17 @@ static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_pro
     if (request->chunks && request->n_chunks > d->config.va2pa_entries)
         return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "request: %u chunks, the table holds %u",
                             (uint64_t)request->n_chunks, (uint64_t)d->config.va2pa_entries);
-    for (uint32_t c = 0; request->chunk_begin && c < d->config.n_channels; c++)
-        if (request->chunk_begin[c] > request->chunk_begin[c + 1] ||
-            request->chunk_begin[c + 1] > request->n_chunks)
+    const uint32_t *chunks = request->chunk_begin, *list = request->list_begin;
+    uint32_t n_channels = d->config.n_channels;
+    for (uint32_t c = 0; chunks && c < n_channels; c++)
+        if (chunks[c] > chunks[c + 1] || chunks[c + 1] > request->n_chunks)
             return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: chunk_begin of channel %u",
                                 (uint64_t)c + 1);
-    if (!request->list_begin) return PIMHW_OK;
-    for (uint32_t c = 0; c < d->config.n_channels; c++)
-        if (request->list_begin[c] > request->list_begin[c + 1])
+    for (uint32_t c = 0; list && c < n_channels; c++)
+        if (list[c] > list[c + 1])
             return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: list_begin falls at channel %u",
                                 (uint64_t)c);
-    for (uint32_t i = request->list_begin[0]; i < request->list_begin[d->config.n_channels]; i++)
+    for (uint32_t i = list ? list[0] : 0; list && i < list[n_channels]; i++)
         if (!request->order || request->order[i] >= request->n_blocks)
             return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: order[%u] is no block",
                                 (uint64_t)i);
