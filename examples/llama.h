@@ -543,7 +543,8 @@ static inline size_t llama_greedy(const llama_model *m, pimattn_engine *engine, 
     size_t position = 0, n_tokens = n_prompt;
     llama_state_make(&s, m, 1);
     for (; position < n_steps; position++) {
-        const llama_batch b = {.tokens = tokens + position, .positions = &position, .items = &item, .n_items = 1};
+        const llama_batch b = {
+            .tokens = tokens + position, .positions = &position, .items = &item, .n_items = 1};
         llama_forward(m, &s, engine, &b, clocks != NULL ? &r : NULL);
         if (clocks != NULL) *clocks += r.step_ck;
         if (position + 1 < n_tokens) continue;
