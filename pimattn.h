@@ -5355,9 +5355,9 @@ static unsigned char *pimattn_i_slot(const pimattn_i_tiered *st, const pimattn_i
 /* Brings a token's activity to this step; its counts leave a group's window by themselves. */
 static void pimattn_i_token_now(const pimattn_i_tiered *st, pimattn_i_token *t)
 {
-    uint32_t ago = st->step - t->step;
-    t->active = ago < PIMATTN_TIER_STEPS ? (uint16_t)(t->active << ago) : 0;
-    t->active &= (1u << PIMATTN_TIER_STEPS) - 1;
+    const uint32_t ago = st->step - t->step, all = (1u << PIMATTN_TIER_STEPS) - 1;
+    const uint32_t active = ago < PIMATTN_TIER_STEPS ? (uint32_t)t->active << ago : 0;
+    t->active = (uint16_t)(active & all);
     t->step = st->step;
 }
 
@@ -6241,13 +6241,13 @@ struct pimattn_engine {
     size_t block_floats;
     size_t worker_floats;
     uint32_t stack_levels;
-    size_t n_jobs_most;
-    pimattn_i_job *jobs;    /* [n_jobs_most] */
-    uint32_t *order;        /* [n_jobs_most] in which jobs are done */
-    float *results;         /* [n_jobs_most][block_floats] */
-    float *workers;         /* [max_workers] working memory */
-    uint64_t scratch_bytes; /* of jobs, results and workers together */
-    uint32_t layer;         /* of the call under way */
+    size_t n_jobs_most, n_jobs; /* of a wave at most; of this one */
+    pimattn_i_job *jobs;        /* [n_jobs_most] */
+    uint32_t *order;            /* [n_jobs_most] in which jobs are done */
+    float *results;             /* [n_jobs_most][block_floats] */
+    float *workers;             /* [max_workers] working memory */
+    uint64_t scratch_bytes;     /* of jobs, results and workers together */
+    uint32_t layer;             /* of the call under way */
     const pimattn_call *call;
     pimattn_pages *pages;      /* of the caller; NULL: of the pool .. */
     pimattn_pages own;         /* .. of which only the bytes from token to token are here */
@@ -6290,6 +6290,9 @@ static pimattn_status pimattn_i_config_fill(pimattn_config *c, pimhw_cause *why)
     return PIMATTN_OK;
 }
 
+/* Jobs that go by turns and their queries, at most. */
+enum { PIMATTN_I_GANG = 16, PIMATTN_I_GANG_QUERIES = 4 * PIMATTN_I_QUERY_BLOCK };
+
 /* Working memory: what a worker needs, what a job needs, the least of all. */
 typedef struct pimattn_i_sizes {
     uint64_t q_floats, o_floats, block_floats, worker_floats;
@@ -6312,10 +6315,11 @@ static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
     for (uint64_t leaves = tokens / PIMATTN_I_LEAF; leaves; leaves /= 2)
         z.stack_levels++;
     if (c->tiers) z.stack_levels = pimattn_i_max(z.stack_levels, PIMATTN_I_GROUP_BITS + 5);
-    /* the kernel's, queries of a block, a copy of a tile and its scales, a stack of partials */
-    z.worker_floats = pimattn_i_up64(PIMATTN_I_WORK + PIMATTN_I_QUERY_BLOCK * z.q_floats +
-                                     PIMATTN_I_TILE * (z.q_floats + z.o_floats + 2) +
-                                     z.stack_levels * z.block_floats);
+    /* the kernel's, a copy of a tile and its scales; queries, of a block before its partials */
+    z.worker_floats = pimattn_i_up64(
+        PIMATTN_I_WORK + PIMATTN_I_TILE * (z.q_floats + z.o_floats + 2) +
+        pimattn_i_max(PIMATTN_I_QUERY_BLOCK * z.q_floats + z.stack_levels * z.block_floats,
+                      PIMATTN_I_GANG_QUERIES * z.q_floats));
     z.worker_bytes = z.worker_floats * sizeof(float);
     z.job_bytes = z.block_floats * sizeof(float) + sizeof(pimattn_i_job) + sizeof(uint32_t);
     z.least = c->max_workers * z.worker_bytes + z.job_bytes;
@@ -7963,6 +7967,7 @@ typedef struct pimattn_i_hand {
     const pimattn_engine *e;
     const pimattn_i_job *job;
     float *q, *k, *v, *scales; /* queries, a copied tile and its scales */
+    bool shares; /* what is to be fetched with the others of its gang, which are all heads */
     pimattn_i_folder folder;
     pimattn_i_tile tile;
     pimattn_i_spot spot, next, far; /* of this tile and of the two after it */
@@ -8022,7 +8027,14 @@ static void pimattn_i_tile_direct(pimattn_i_hand *hand)
     tile->next_v = next->v;
     tile->far_k = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR ? next->k + PIMATTN_I_FAR : next->v;
     tile->far_v = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR ? next->v + PIMATTN_I_FAR : hand->far.k;
-    if (tile->k_stride > 2 * k_row) {
+    if (hand->shares) {
+        /* tokens of all heads lie side by side: each head of a gang fetches some of them */
+        const size_t part = (size_t)hand->job->kv_head * (PIMATTN_I_TILE - 1);
+        tile->next_k += part * k_row;
+        tile->next_v += part * v_row;
+        tile->far_k += part * (PIMATTN_I_TILE * k_row > PIMATTN_I_FAR ? k_row : v_row);
+        tile->far_v += part * (PIMATTN_I_TILE * v_row > PIMATTN_I_FAR ? v_row : k_row);
+    } else if (tile->k_stride > 2 * k_row) {
         tile->far_k = hand->far.k;
         tile->far_v = hand->far.v;
         tile->k_gap = tile->k_stride - k_row;
@@ -8186,16 +8198,18 @@ static void pimattn_i_look(const pimattn_i_hand *hand, uint64_t first, pimattn_i
     *to = pimattn_i_spot_of(hand->e, job, pimattn_i_max(first, begin));
 }
 
-/* One leaf for all queries of a job, into a block of partials. */
-static void pimattn_i_leaf(pimattn_i_hand *hand, uint64_t leaf, float *block)
+static void pimattn_i_hand_begin(pimattn_i_hand *hand, uint64_t first)
+{
+    pimattn_i_look(hand, first, &hand->next);
+    pimattn_i_look(hand, first + PIMATTN_I_TILE, &hand->far);
+}
+
+/* The tiles from one position up to another for all queries of a job, into a block of partials. */
+static void pimattn_i_tiles(pimattn_i_hand *hand, uint64_t begin, uint64_t end, float *block)
 {
     const pimattn_engine *e = hand->e;
     const pimattn_i_job *job = hand->job;
-    uint64_t begin = leaf * PIMATTN_I_LEAF;
-    uint64_t end = pimattn_i_min(begin + PIMATTN_I_LEAF, job->end);
-    pimattn_i_clear(block, job->n_queries, e->o_floats);
-    pimattn_i_look(hand, begin, &hand->next);
-    pimattn_i_look(hand, begin + PIMATTN_I_TILE, &hand->far);
+    end = pimattn_i_min(end, job->end);
     for (uint64_t t = begin; t < end; t += PIMATTN_I_TILE) {
         hand->spot = hand->next;
         hand->next = hand->far;
@@ -8208,7 +8222,7 @@ static void pimattn_i_leaf(pimattn_i_hand *hand, uint64_t leaf, float *block)
 
 /* Cuts a worker's memory and copies the queries of the job, in whole vectors. */
 static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
-                                const pimattn_i_job *job, size_t worker)
+                                const pimattn_i_job *job, size_t worker, uint32_t before)
 {
     const pimattn_shape *s = &e->config.shape;
     pimattn_i_folder *folder = &hand->folder;
@@ -8220,10 +8234,10 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
     folder->q_floats = e->q_floats;
     folder->o_floats = e->o_floats;
     pimattn_i_adjust_init(e, job, &folder->adjust);
-    hand->q = folder->work + PIMATTN_I_WORK;
-    hand->k = hand->q + PIMATTN_I_QUERY_BLOCK * e->q_floats;
+    hand->k = folder->work + PIMATTN_I_WORK;
     hand->v = hand->k + PIMATTN_I_TILE * e->q_floats;
     hand->scales = hand->v + PIMATTN_I_TILE * e->o_floats;
+    hand->q = hand->scales + 2 * PIMATTN_I_TILE + before * e->q_floats;
     hand->tile.scale = s->scale;
     hand->tile.k_scale = s->k_type == PIMATTN_INT8 ? hand->scales : NULL;
     hand->tile.v_scale = s->v_type == PIMATTN_INT8 ? hand->scales + PIMATTN_I_TILE : NULL;
@@ -8247,21 +8261,82 @@ static pimattn_i_stack pimattn_i_stack_of(const pimattn_engine *e, const pimattn
     return stack;
 }
 
+/* Whether rows of a KV head lie so far apart that heads of the same tokens share memory pages. */
+static bool pimattn_i_apart(const pimattn_engine *e)
+{
+    return e->rows->k.token > 2 * e->layout.k_row_bytes;
+}
+
+static bool pimattn_i_together(const pimattn_engine *e, size_t place, size_t other)
+{
+    const pimattn_i_job *x = &e->jobs[e->order[place]], *y = &e->jobs[e->order[other]];
+    return x->first_row == y->first_row && x->leaf_begin == y->leaf_begin &&
+           x->leaf_end == y->leaf_end;
+}
+
+/*
+ * Jobs that go together from a place of the order on, 0 if an earlier one takes this along: those
+ * on one leaf whose heads share memory pages, tile by tile in turn, so that a page is read once.
+ */
+static size_t pimattn_i_gang(const pimattn_engine *e, size_t place)
+{
+    const pimattn_i_job *job = &e->jobs[e->order[place]];
+    uint64_t queries = job->n_tokens * (e->config.shape.n_heads / e->config.shape.n_kv_heads);
+    size_t before = 0, n = 1, most = PIMATTN_I_GANG_QUERIES;
+    if (!pimattn_i_apart(e) || job->leaf_end - job->leaf_begin > 1) return 1;
+    most /= (size_t)pimattn_i_min(queries, PIMATTN_I_QUERY_BLOCK);
+    while (before < place && pimattn_i_together(e, place - before - 1, place))
+        before++;
+    most = (size_t)pimattn_i_min(most, PIMATTN_I_GANG);
+    if (before % most) return 0;
+    while (n < most && place + n < e->n_jobs && pimattn_i_together(e, place, place + n))
+        n++;
+    return n;
+}
+
+static void pimattn_i_gang_run(pimattn_engine *e, size_t place, size_t n, size_t worker)
+{
+    const uint64_t begin = e->jobs[e->order[place]].leaf_begin * PIMATTN_I_LEAF;
+    pimattn_i_hand hands[PIMATTN_I_GANG];
+    uint32_t before = 0;
+    for (size_t i = 0; i < n; i++) {
+        const pimattn_i_job *job = &e->jobs[e->order[place + i]];
+        pimattn_i_hand_init(&hands[i], e, job, worker, before);
+        pimattn_i_hand_begin(&hands[i], begin);
+        pimattn_i_clear(e->results + e->order[place + i] * e->block_floats, job->n_queries,
+                        e->o_floats);
+        before += job->n_queries;
+        hands[i].shares = n * e->layout.k_row_bytes == e->rows->k.token &&
+                          n * e->layout.v_row_bytes == e->rows->v.token;
+    }
+    for (uint64_t t = begin; t < begin + PIMATTN_I_LEAF; t += PIMATTN_I_TILE)
+        for (size_t i = 0; i < n; i++)
+            pimattn_i_tiles(&hands[i], t, t + PIMATTN_I_TILE,
+                            e->results + e->order[place + i] * e->block_floats);
+}
+
 /* A job: its leaves one by one, merged as the tree says, into its place among the results. */
 static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
 {
     pimattn_engine *e = (pimattn_engine *)arg;
-    const size_t index = e->order[place];
+    const size_t index = e->order[place], gang = pimattn_i_gang(e, place);
     const pimattn_i_job *job = &e->jobs[index];
     PIMATTN_ASSERT(worker < e->config.max_workers);
+    if (gang != 1) {
+        if (gang) pimattn_i_gang_run(e, place, gang, worker);
+        return;
+    }
     pimattn_i_hand hand;
-    pimattn_i_hand_init(&hand, e, job, worker);
-    pimattn_i_stack stack = pimattn_i_stack_of(e, job, hand.scales + 2 * PIMATTN_I_TILE);
+    pimattn_i_hand_init(&hand, e, job, worker, 0);
+    pimattn_i_stack stack =
+        pimattn_i_stack_of(e, job, hand.q + PIMATTN_I_QUERY_BLOCK * e->q_floats);
     for (uint64_t leaf = job->leaf_begin; leaf < job->leaf_end; leaf++) {
         if (!pimattn_i_reaches(job, leaf * PIMATTN_I_LEAF, PIMATTN_I_LEAF)) continue;
         float *block = pimattn_i_stack_push(&stack, leaf);
         PIMATTN_ASSERT(stack.levels <= e->stack_levels);
-        pimattn_i_leaf(&hand, leaf, block);
+        pimattn_i_clear(block, job->n_queries, e->o_floats);
+        pimattn_i_hand_begin(&hand, leaf * PIMATTN_I_LEAF);
+        pimattn_i_tiles(&hand, leaf * PIMATTN_I_LEAF, (leaf + 1) * PIMATTN_I_LEAF, block);
     }
     pimattn_i_stack_finish(&stack);
     memcpy(e->results + index * e->block_floats, stack.base,
@@ -8310,12 +8385,6 @@ static void pimattn_i_block_finish(pimattn_engine *e, size_t first)
         pimattn_i_give(e, job, i, stack.base);
 }
 
-/* Whether rows of a KV head lie so far apart that heads of the same tokens share memory pages. */
-static bool pimattn_i_apart(const pimattn_engine *e)
-{
-    return e->rows->k.token > 2 * e->layout.k_row_bytes;
-}
-
 /* Jobs on the same leaves one after the other: what the first has read, the cache has. */
 static bool pimattn_i_job_after(const void *of, uint32_t a, uint32_t b)
 {
@@ -8331,6 +8400,7 @@ static bool pimattn_i_job_after(const void *of, uint32_t a, uint32_t b)
 static void pimattn_i_wave(pimattn_engine *e, size_t n_jobs)
 {
     const pimattn_config *c = &e->config;
+    e->n_jobs = n_jobs;
     for (size_t i = 0; i < n_jobs; i++)
         e->order[i] = (uint32_t)i;
     pimattn_i_sort(e->order, n_jobs, e, pimattn_i_job_after);
@@ -8487,8 +8557,9 @@ static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
     pimattn_i_hand hand;
     uint32_t begin = 0;
     *job = *block;
-    pimattn_i_hand_init(&hand, e, job, 0);
-    pimattn_i_stack stack = pimattn_i_stack_of(e, job, hand.scales + 2 * PIMATTN_I_TILE);
+    pimattn_i_hand_init(&hand, e, job, 0, 0);
+    pimattn_i_stack stack =
+        pimattn_i_stack_of(e, job, hand.q + PIMATTN_I_QUERY_BLOCK * e->q_floats);
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
         for (uint32_t g = 0; g < st->bins[i].groups.n_groups; g++) {
             uint32_t end = st->bins[i].begin[g];
@@ -9683,7 +9754,7 @@ static bool pimattn_i_scores(pimattn_engine *e, pimattn_i_newest *w)
     bool finite = true;
     float s[PIMATTN_I_TILE] = {0}, most;
     e->call = &w->call;
-    pimattn_i_hand_init(&hand, e, &w->job, 0);
+    pimattn_i_hand_init(&hand, e, &w->job, 0, 0);
     e->call = NULL;
     for (uint64_t t = 0; t < w->job.tokens; t += PIMATTN_I_TILE) {
         uint32_t visible = hand.tile.visible = pimattn_i_visible(e, &w->job, 0, t);

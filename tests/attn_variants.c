@@ -18,6 +18,8 @@ static const char *const variant_names[] = {"window", "windows", "sinks",  "logi
 
 enum { LAYERS = 3, MOST_HEADS = 24, MOST_NEW = 70, MOST_WORDS = 2 };
 
+static uint32_t most_kv_heads = 2;
+
 /* One case: a shape with what its pointers need, tokens, queries, a mask. */
 typedef struct scene {
     pimattn_shape shape;
@@ -149,8 +151,10 @@ static void scene_make(scene *s, int a, int b, check_rng *rng)
 {
     static const uint32_t dims[] = {16, 32, 64, 48, 8, 19}, pages[] = {1, 7, 16, 24, 40, 64, 128};
     memset(s, 0, sizeof *s);
-    uint32_t n_kv_heads = (uint32_t)rng_range(rng, 1, 2);
-    uint32_t n_heads = n_kv_heads * (uint32_t)rng_range(rng, 1, rng_range(rng, 0, 1) ? 4 : 12);
+    uint32_t n_kv_heads = (uint32_t)rng_range(rng, 1, most_kv_heads);
+    uint32_t group = rng_range(rng, 0, 1) ? 4 : 12;
+    group = (uint32_t)rng_range(rng, 1, n_kv_heads > 2 ? MOST_HEADS / n_kv_heads : group);
+    uint32_t n_heads = n_kv_heads * group;
     s->shape = shape_of(LAYERS, n_heads, n_kv_heads, dims[rng_range(rng, 0, 5)], 0);
     if (a == DIMS || b == DIMS) s->shape.head_dim_v = dims[rng_range(rng, 0, 5)];
     if (a == V_IN_K || b == V_IN_K)
@@ -601,6 +605,7 @@ static void own_equals_managed(void)
         float *want = outputs_new(&s);
         float *out = (float *)check_alloc(ITEMS, outputs_bytes(&s));
         attend_scene(&s, &c, false, want);
+        if (rng_range(&rng, 0, 1)) c.max_workers = 3, c.parallel_for = backwards;
         attend_own(&s, &c, o, out);
         size_t rows = (size_t)s.n_new * s.shape.n_heads, floats = rows * s.kv.dv;
         for (size_t item = 0; item < ITEMS; item++) {
@@ -618,6 +623,14 @@ static void own_equals_managed(void)
 static void pages_of_the_caller_give_the_bytes_of_the_cache(void)
 {
     over_kernels(own_equals_managed);
+}
+
+/* Heads of a token side by side, and more of them than take turns at a time. */
+static void many_heads_take_turns(void)
+{
+    most_kv_heads = 20;
+    over_kernels(own_equals_managed);
+    most_kv_heads = 2;
 }
 
 #ifdef MAP_ANONYMOUS
@@ -1181,6 +1194,7 @@ int main(void)
     RUN(a_fully_masked_row_gives_zeros);
     RUN(an_overflowing_score_is_nan_under_a_soft_cap);
     RUN(pages_of_the_caller_give_the_bytes_of_the_cache);
+    RUN(many_heads_take_turns);
     RUN(nothing_behind_the_last_token_is_read);
     RUN(windows_merge_by_the_tree_of_absolute_leaves);
     RUN(bad_pages_are_refused_in_words);
