@@ -588,8 +588,11 @@ static const scene *scene_slopes(scene *s)
     return s;
 }
 
-/* The bound of a page as its definition says, in float64; *n: tokens seen of it. */
-static double page_bound(const scene *s, uint32_t kv_head, uint64_t page, uint64_t *n)
+/*
+ * The bound of a page as its definition says, in float64; *n: tokens seen of it; *room, if given:
+ * rounding and what is added for it, of the least and largest products and of what follows.
+ */
+static double page_bound(const scene *s, uint32_t kv_head, uint64_t page, uint64_t *n, double *room)
 {
     const pimattn_shape *shape = &s->shape;
     uint32_t group = shape->n_heads / shape->n_kv_heads, dim = shape->head_dim;
@@ -600,18 +603,25 @@ static double page_bound(const scene *s, uint32_t kv_head, uint64_t page, uint64
     for (uint64_t t = first; t < end; t++)
         *n += in_window(shape, own, t);
     for (uint32_t h = kv_head * group; h < (kv_head + 1) * group && *n; h++) {
-        double x = 0, slope = slope_of(shape, h);
+        double x = 0, size = 0, slope = slope_of(shape, h);
         for (uint32_t i = 0; i < dim; i++) {
-            double best = -HUGE_VAL;
-            for (uint64_t t = first; t < end; t++)
-                if (in_window(shape, own, t))
-                    best = fmax(best, scale * (double)s->q[h * dim + i] *
-                                          s->kv.k_kept[t * s->kv.k_row + kv_head * dim + i]);
+            double best = -HUGE_VAL, least = HUGE_VAL;
+            for (uint64_t t = first; t < end; t++) {
+                if (!in_window(shape, own, t)) continue;
+                double product = scale * (double)s->q[h * dim + i] *
+                                 s->kv.k_kept[t * s->kv.k_row + kv_head * dim + i];
+                best = fmax(best, product);
+                least = fmin(least, product);
+            }
             x += best;
+            size += fabs(best) + fabs(least);
         }
         if (shape->soft_cap > 0) x = (double)shape->soft_cap * tanh(x / (double)shape->soft_cap);
         double near = end - 1 < own ? (double)(own - end + 1) : 0, far = (double)(own - first);
-        most = fmax(most, x - (slope < 0 ? slope * far : slope * near));
+        double bias = slope < 0 ? slope * far : slope * near;
+        double slack = size * (dim / 16 + 16) / (1 << 21) + 2e-6 * (fabs(x) + fabs(bias) + 1);
+        if (room) *room = fmax(*room, slack);
+        most = fmax(most, x - bias);
     }
     return most;
 }
@@ -621,9 +631,9 @@ static void check_retrieved(const scene *s, uint32_t kv_head, uint32_t c, double
 {
     uint64_t own = s->kv.n_tokens - 1, all = 0, taken = 0, last = 0, n,
              newest = own / s->page_tokens;
-    double worst_taken = HUGE_VAL, best_left = -HUGE_VAL;
+    double worst_taken = HUGE_VAL, best_left = -HUGE_VAL, room = 0;
     for (uint64_t page = 0; page <= newest; page++) {
-        double bound = page_bound(s, kv_head, page, &n);
+        double bound = page_bound(s, kv_head, page, &n, &room);
         uint64_t on = 0;
         for (uint64_t t = page * s->page_tokens; t < (page + 1) * s->page_tokens; t++)
             on += t <= own && chosen(&s->choice, kv_head, t);
@@ -637,7 +647,6 @@ static void check_retrieved(const scene *s, uint32_t kv_head, uint32_t c, double
         last = n;
     }
     uint64_t wanted = (all + c - 1) / c;
-    double room = 1e-4 * (1 + fabs(best_left)); /* rounding, and what is added for it */
     CHECK(taken >= wanted && (last == 0 || taken - last < wanted));
     CHECK(best_left <= worst_taken + room);
     CHECK(left_out >= best_left && (all == taken || left_out <= best_left + room));
@@ -970,7 +979,7 @@ static void probabilities_by_bounds_equal_float64(void)
             double most = -HUGE_VAL, sum = 0;
             for (int pass = 0; pass < 3; pass++)
                 for (uint64_t page = 0; page * s.page_tokens < length; page++) {
-                    double bound = page_bound(&s, h, page, &n), w = n ? exp(bound - most) : 0;
+                    double bound = page_bound(&s, h, page, &n, NULL), w = n ? exp(bound - most) : 0;
                     if (pass == 0) most = fmax(most, bound);
                     if (pass == 1) sum += (double)n * w;
                     for (uint64_t t = page * s.page_tokens; pass == 2 && t < length; t++) {
