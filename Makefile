@@ -38,7 +38,7 @@ SHARED   = $(filter-out $(OWN),$(EXAMPLES) $(BENCHES) $(TESTS))
 
 all: $(EXAMPLES) $(BENCHES)
 
-programs: $(EXAMPLES) $(BENCHES) $(TESTS)
+programs: $(EXAMPLES) $(TESTS)
 
 demo: $(BUILD)/attention
 	$(BUILD)/attention

@@ -192,6 +192,7 @@ for cc in gcc clang; do
     step "symbols_$cc" symbols $cc
     step "fast_math_refused_$cc" refuses_fast_math $cc
 done
+step benches make -s -j1 all BUILD="$dir/all.build"
 step form form
 if has clang-format; then
     step clang_format clang-format --dry-run -Werror $(find . -maxdepth 1 -name '*.h') \
