@@ -30,7 +30,7 @@ TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/*.c))
 # Programs build the headers' functions only if compiled by themselves; here one object has them
 # for all, so that make takes less long. Those that look inside build their own.
 LIBRARY  = $(BUILD)/library.o
-OWN      = $(BUILD)/embed $(BUILD)/append $(BUILD)/cache $(BUILD)/decode $(BUILD)/prefill \
+OWN      = $(BUILD)/append $(BUILD)/cache $(BUILD)/decode $(BUILD)/prefill \
            $(BUILD)/pages $(BUILD)/schedule $(BUILD)/tests/attn_schedule $(BUILD)/tests/attn_variants \
            $(BUILD)/tests/contract_cache \
            $(BUILD)/tests/hw_mapping $(BUILD)/tests/law_cache $(BUILD)/tests/oracle_device
