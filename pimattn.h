@@ -279,7 +279,7 @@ PIMATTN_API const char *pimattn_bound_str(uint32_t bound);
  * and without refresh as n_layers times the one layer; layers of another window by themselves.
  */
 typedef struct pimattn_readings {
-    uint32_t size;         /* bytes of this struct */
+    uint32_t size;         /* bytes of this struct; as all of it, filled by the call */
     uint32_t version;      /* 1 */
     pimhw_readings device; /* attention of one layer for the whole batch alone, with softmax */
     uint32_t n_layers;
@@ -419,6 +419,7 @@ PIMATTN_API pimattn_status pimattn_config_check(const pimattn_config *config, pi
 typedef struct pimattn_engine pimattn_engine;
 
 /*
+ *   config   with what it points to, but users and the allocator's, is copied
  *   returns  PIMATTN_ERR_CONFIG, PIMATTN_ERR_MEMORY; *engine is then NULL
  *   memory   scratch and tables here; pages as they are needed; attend allocates nothing, but in
  *            the device way room for its scores, which it gives back
@@ -497,8 +498,8 @@ typedef struct pimattn_call {
  *   returns  PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_SEQ, PIMATTN_ERR_DEVICE; in the device way also
  *            PIMATTN_ERR_RANGE (q beyond a lane), PIMATTN_ERR_MEMORY; outputs then unchanged
  *   error    |out - exact| <= (2e-6 + 2e-7 max|score|) max|v|, where for |score| stands the sum of
- *            |scale q_i k_i| and |ALiBi| if terms cancel; o overflows, and out is NaN, where
- *            the sum of |v| over the tokens passes FLT_MAX
+ *            |scale q_i k_i| and |ALiBi| if terms cancel, for lse the same without max|v|; o
+ *            overflows, and out is NaN, where the sum of |v| over the tokens passes FLT_MAX
  *   bits     one kernel's of a query head depend on the tokens it sees and on nothing else;
  *            those of different kernels differ within the error
  *   NaN      a score that is not finite, also before the soft-cap, makes out and lse of that head
@@ -540,7 +541,7 @@ typedef struct pimattn_pages {
     const uint32_t *indices;
     const uint32_t *last_page_len;  /* [n_items], 1 to page_tokens */
     const uint32_t *table;          /* [n_items][table_stride] */
-    const uint32_t *lengths;        /* [n_items] */
+    const uint32_t *lengths;        /* [n_items], the new tokens included */
     size_t table_stride;            /* pages of a row */
     const uint64_t *first_position; /* [n_items]: position of the first token held; NULL: 0 */
 } pimattn_pages;
@@ -562,11 +563,12 @@ PIMATTN_API pimattn_status pimattn_attend_pages(pimattn_engine *engine, uint32_t
                                                 pimattn_readings *readings);
 
 /*
- * Chooses 1 / c of the tokens that the newest token's queries see, of each KV head by itself: the
- * newest page (in tiers a tile of 16), then those with the largest bounds until there are enough
- * tokens, of equal ones the earlier. The bound of a page is the largest score, with all that the
- * shape says, that a query of the group can have with a key whose dims lie between the least and
- * the largest of the page's: no score that attention computes is above it, but those that overflow.
+ * Chooses at least 1 / c of the tokens that the newest token's queries see, of each KV head by
+ * itself, in whole pages (in tiers tiles of 16): the newest, then those with the largest bounds
+ * until there are enough tokens, of equal ones the earlier. The bound of a page is the largest
+ * score, with all that the shape says, that a query of the group can have with a key whose dims lie
+ * between the least and the largest of the page's: no score that attention computes is above it,
+ * but those that overflow.
  * It is infinite where a key of the page is not finite.
  *
  *   choice   bits, stride (not 0) and n_kv_heads are given; n_tokens becomes the length
@@ -966,10 +968,10 @@ typedef struct pimattn_tier_reading {
     double softmax_ns;     /* of program_ns: softmax that no change of rows hides */
     double reduce_work_ns; /* of one bank group and of its device, hidden or not */
     double link_work_ns;
-    double energy_pJ;    /* of the channel, times the tier's tokens over the channel's; flash: 0, no
-                          source says */
-    uint64_t kv_bytes;   /* of the tokens .. */
-    uint64_t read_bytes; /* .. and what is read for them: flash reads whole pages */
+    double energy_pJ;      /* of the channel, where all banks work whether they hold a token or not,
+                            times the tier's tokens over the channel's; flash: 0, no source says */
+    uint64_t kv_bytes;     /* of the tokens .. */
+    uint64_t read_bytes;   /* .. and what is read for them: flash reads whole pages */
     uint64_t group_bytes;  /* in the devices: q down to bank groups, a partial up; elements of 2 */
     uint64_t bare_bytes;   /* the same, had bank groups no reduction units: one up per bank */
     uint64_t link_bytes;   /* of all devices: q in, partials out in f32 */
@@ -1070,16 +1072,22 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
  * An engine with config.tiers keeps keys and values in them instead of pages, a token and layer in
  * one slot. A new token goes to the fastest tier; where that is full, what matters least there of
  * the same sequence and layer (of equals the oldest, and tokens without a score most) makes room,
- * tier by tier; where the sequence has nothing there, it goes to the next tier. Such an engine has
- * create, append, reserve, truncate, free and attend, and page_tokens is 1. pool_bytes is not used:
- * memory of all slots is taken with the engine; counts of pages are slots times n_kv_heads. 0 means
- * usual.
+ * tier by tier; where the sequence has nothing there, it goes to the next tier. Of the calls of
+ * [A4] such an engine has create, append, reserve, truncate, free and those that ask; the others
+ * return PIMATTN_ERR_DEVICE. page_tokens is 0 or 1; pool_bytes and, but for host_MBps,
+ * config.device are not used: memory of all slots is taken with the engine; counts of pages are
+ * slots times n_kv_heads. 0 means usual.
+ *
+ * A step of decoding: append and attend with choices or without, layer by layer; where scores are
+ * known, pimattn_tier_score, pimattn_tier_propose, pimattn_tier_commit; pimattn_tier_step.
  *
  * Reserved slots, and those of layers that wait for their append, lie in tiers, make room and are
  * counted as used as new tokens are; places, scores and swaps know only the tokens that are there.
  *
- * With readings, attend times a step on the tiers: PIMATTN_ERR_DEVICE where a unit has no room for
- * the shape, for v_in_k, or for more than 65535 queries (n_tokens times the group), and
+ * With readings, attend times a step on the tiers; pimattn_tier_readings says all of it. Of
+ * pimattn_readings, device is the program of the slowest tier (of flash 0); step_ck, refresh_share,
+ * peak_ns, link_ns, bound and the fields of a plan are 0. PIMATTN_ERR_DEVICE where a unit has no
+ * room for the shape, for v_in_k, or for more than 65535 queries (n_tokens times the group), and
  * PIMATTN_ERR_MEMORY. Append, reserve and create may end in PIMATTN_ERR_DEVICE when a transfer
  * fails; tokens that had made room until then stay where they went.
  *
@@ -1158,10 +1166,12 @@ typedef struct pimattn_tier_info {
     uint32_t n_groups;              /* bank groups, or channels of flash, that can hold one */
     uint64_t id_bytes, count_bytes; /* bookkeeping as the paper counts: the bank group of every
                                          token; counters of the last 10 steps [PAM 6.1] */
-    uint64_t n_active;              /* tokens that took part, whatever masks say .. */
-    uint64_t busiest;               /* .. and in the one bank group that had most of them */
-    uint64_t n_partials;            /* formed, of a bank group and up to 8 queries each */
-    uint64_t n_faster, n_slower;    /* tokens that went to the tier before, and to the next */
+    uint64_t n_active;           /* tokens that took part, whatever masks say; a token once, where
+                                       it first did */
+    uint64_t busiest;            /* what the bank group with most has counted: tokens that took
+                                       part in it, and what tokens that were placed in it brought */
+    uint64_t n_partials;         /* formed, of a bank group and up to 8 queries each */
+    uint64_t n_faster, n_slower; /* tokens that went to the tier before, and to the next */
     uint64_t faster_bytes, slower_bytes;
 } pimattn_tier_info;
 
@@ -8734,6 +8744,27 @@ static void pimattn_i_tier_loads(pimattn_engine *e, const pimattn_span *spans,
     }
 }
 
+/* Of every item, the tokens that its queries see of those chosen, on average over KV heads. */
+static pimattn_span *pimattn_i_spans_chosen(pimattn_engine *e, const pimattn_span *spans)
+{
+    pimattn_span *to = pimattn_i_memo_key(e, e->config.memo_entries + 1);
+    const pimattn_shape *s = &e->config.shape;
+    for (size_t i = 0; i < e->call->n_items; i++) {
+        uint64_t n = 0;
+        pimattn_i_job job = pimattn_i_job_whole(e, spans, i);
+        for (job.kv_head = 0; job.kv_head < s->n_kv_heads; job.kv_head++) {
+            pimattn_i_job_choose(e, &job, i);
+            for (uint64_t t = job.origin / PIMATTN_I_TILE * PIMATTN_I_TILE; t < job.end;
+                 t += PIMATTN_I_TILE)
+                for (uint32_t bits = pimattn_i_seen(&job, t); bits; bits &= bits - 1)
+                    n++;
+        }
+        to[i].context_tokens = pimattn_i_max(pimattn_i_ceil_div(n, s->n_kv_heads), job.n_tokens);
+        to[i].n_tokens = job.n_tokens;
+    }
+    return to;
+}
+
 /* Times a call on the tiers. A layer of the step is as this one; in readings the slowest tier. */
 static pimattn_status pimattn_i_tier_read(pimattn_engine *e, const pimattn_span *spans,
                                           pimattn_readings *r)
@@ -8761,43 +8792,28 @@ static pimattn_status pimattn_i_tier_read(pimattn_engine *e, const pimattn_span 
     r->layer_ns = step->ns;
     r->step_us = step->ns * r->n_layers / 1e3;
     for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
-        r->layer_pJ += step->tiers[i].energy_pJ;
+        const pimattn_tier_reading *tier = &step->tiers[i];
+        double share = tier->energy_pJ > 0 ? tier->energy_pJ / tier->device.total_pJ : 0;
+        for (uint32_t k = 0; k < PIMHW_N_ENERGY; k++)
+            r->energy_pJ[k] += tier->device.energy_pJ[k] * share * r->n_layers;
         r->kv_bytes += step->tiers[i].kv_bytes;
         r->pages_used += st->bins[i].n_used * c->shape.n_kv_heads;
         r->pages_total += st->bins[i].n_tokens * c->shape.n_kv_heads;
     }
+    if (e->call->choices) spans = pimattn_i_spans_chosen(e, spans);
     for (size_t i = 0; i < e->call->n_items; i++) {
         r->kv_tokens += spans[i].context_tokens;
         tokens += (double)spans[i].n_tokens;
     }
-    r->step_pJ = r->layer_pJ * r->n_layers;
+    for (uint32_t i = 0; i < PIMHW_N_ENERGY; i++)
+        r->step_pJ += r->energy_pJ[i];
+    r->layer_pJ = r->step_pJ / r->n_layers;
     r->token_pJ = r->step_pJ / tokens;
     r->average_mW = r->step_us > 0 ? r->step_pJ / r->step_us * 1e-3 : 0;
     r->host_ns = (double)r->kv_bytes * 1e3 / c->device.host_MBps;
     r->speedup = r->layer_ns > 0 ? r->host_ns / r->layer_ns : 0;
     r->kernel = e->kernel->name;
     return PIMATTN_OK;
-}
-
-/* Of every item, the tokens that its queries see of those chosen, on average over KV heads. */
-static pimattn_span *pimattn_i_spans_chosen(pimattn_engine *e, const pimattn_span *spans)
-{
-    pimattn_span *to = pimattn_i_memo_key(e, e->config.memo_entries + 1);
-    const pimattn_shape *s = &e->config.shape;
-    for (size_t i = 0; i < e->call->n_items; i++) {
-        uint64_t n = 0;
-        pimattn_i_job job = pimattn_i_job_whole(e, spans, i);
-        for (job.kv_head = 0; job.kv_head < s->n_kv_heads; job.kv_head++) {
-            pimattn_i_job_choose(e, &job, i);
-            for (uint64_t t = job.origin / PIMATTN_I_TILE * PIMATTN_I_TILE; t < job.end;
-                 t += PIMATTN_I_TILE)
-                for (uint32_t bits = pimattn_i_seen(&job, t); bits; bits &= bits - 1)
-                    n++;
-        }
-        to[i].context_tokens = pimattn_i_max(pimattn_i_ceil_div(n, s->n_kv_heads), job.n_tokens);
-        to[i].n_tokens = job.n_tokens;
-    }
-    return to;
 }
 
 /* Strides of 0 by the order; whether rows of n_pages pages fit memory and do not overlap. */
@@ -8880,9 +8896,9 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
     pimattn_status status = PIMATTN_OK;
     if (e->module) return pimattn_i_wrong(e, "pages of the caller need the host way", 0);
     if (p->order > PIMATTN_HND) return pimattn_i_wrong(e, "pages.order %u is not 0 or 1", p->order);
-    if (p->page_tokens < 1 || p->n_pages < 1 || p->n_pages > (uint64_t)1 << 32)
-        return pimattn_i_wrong(e, "pages.page_tokens or pages.n_pages %u is 0 or too large",
-                               p->n_pages);
+    if (p->page_tokens < 1) return pimattn_i_wrong(e, "pages.page_tokens is 0", 0);
+    if (p->n_pages < 1 || p->n_pages > (uint64_t)1 << 32)
+        return pimattn_i_wrong(e, "pages.n_pages %u is 0 or beyond 2^32", p->n_pages);
     if (p->indptr ? !p->indices || !p->last_page_len : !p->table || !p->lengths)
         return pimattn_i_wrong(e,
                                "pages have neither indptr, indices and last_page_len nor table "

@@ -375,8 +375,9 @@ static void a_step_is_its_slowest_tier_and_what_nothing_hides(void)
     for (int i = 0; i < 3; i++) {
         CHECK_U(pimattn_attend_one(p.engine, p.seq, 0, out, p.q, &r), PIMATTN_OK);
         const pimattn_step_reading *step = pimattn_tier_readings(p.engine);
-        double most = 0, bytes = 0;
+        double most = 0, bytes = 0, joules = 0, sum = 0;
         for (uint32_t t = 0; t < 4; t++) {
+            joules += step->tiers[t].energy_pJ;
             const pimattn_tier_reading *tier = &step->tiers[t];
             CHECK(tier->ns == tier->local_ns + tier->input_ns + tier->reduce_ns + tier->link_ns);
             CHECK(step->idle_ns[t] == step->attention_ns - tier->ns);
@@ -389,6 +390,11 @@ static void a_step_is_its_slowest_tier_and_what_nothing_hides(void)
         CHECK(i == 0 || (step->moves_ns > 0) == (i == 1)); /* appended; moved; neither */
         CHECK_U(bytes, 300 * 16 * 2 * 2);                  /* 2 bytes an element, K and V */
         CHECK(r.layer_ns == step->ns);
+        for (uint32_t k = 0; k < PIMHW_N_ENERGY; k++)
+            sum += r.energy_pJ[k];
+        CHECK(r.step_pJ == sum && r.layer_pJ == sum / r.n_layers);
+        CHECK_NEAR(r.layer_pJ, joules, 1e-12 * joules);
+        CHECK_U(r.kv_tokens, 300);
         if (i == 0) {
             pimattn_swap swap = {299, 130, 0};
             uint8_t now[300];
@@ -398,6 +404,25 @@ static void a_step_is_its_slowest_tier_and_what_nothing_hides(void)
             CHECK_U(pimattn_tier_commit(p.engine, p.seq, 0, &swap, 1, NULL), PIMATTN_OK);
         }
     }
+    plain_free(&p);
+}
+
+static void readings_of_tiers_are_of_the_tokens_chosen(void)
+{
+    plain p;
+    uint64_t bits[5] = {0x5555555555555555u, 0, 0, 7, UINT64_MAX};
+    pimattn_choice choice = {bits, 300, 0, 1};
+    pimattn_readings r;
+    float out[16];
+    plain_make(&p, 3, 300);
+    plain_start(&p);
+    pimattn_item item = {p.seq, 1};
+    pimattn_call call;
+    memset(&call, 0, sizeof call);
+    call.out = out, call.q = p.q, call.items = &item, call.n_items = 1, call.choices = &choice;
+    CHECK_U(pimattn_attend(p.engine, 0, &call, &r), PIMATTN_OK);
+    CHECK_U(r.kv_tokens, 32 + 3 + 300 - 256);
+    CHECK_U(r.kv_bytes, r.kv_tokens * 16 * 2 * 2);
     plain_free(&p);
 }
 
@@ -784,6 +809,7 @@ int main(void)
     RUN(new_tokens_push_what_matters_least);
     RUN(partials_and_tokens_of_each_tier_are_counted);
     RUN(a_step_is_its_slowest_tier_and_what_nothing_hides);
+    RUN(readings_of_tiers_are_of_the_tokens_chosen);
     RUN(a_failed_transfer_loses_nothing);
     RUN(every_allocation_may_fail);
     RUN(bad_tiers_are_named);
