@@ -61,8 +61,6 @@ $(BUILD)/tests/%: tests/%.c $(HEADERS) $(wildcard tests/*.h examples/*.h)
 	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< $(USE) -lm
 
 $(BUILD)/threads: OMP = $(OPENMP)
-# Those tests that build their own compile a third faster so; the library has -O2.
-$(filter $(TESTS),$(OWN)): OPT = -O1
 $(SHARED): USE = -DPIMHW_IMPLEMENTED -DPIMATTN_IMPLEMENTED $(LIBRARY)
 $(SHARED): $(LIBRARY)
 
