@@ -145,6 +145,14 @@ refuses_fast_math() {
     ! $1 -std=c99 -ffast-math -I. -fsyntax-only "$dir/attn_built.c"
 }
 
+# The README's first program, built as it says, prints what stands below it.
+readme() {
+    awk '/^```/ { k++; next } k == 1' README.md >"$dir/readme.c"
+    awk '/^```/ { k++; next } k == 3' README.md >"$dir/readme.want"
+    cc -O2 -ffp-contract=off -I. "$dir/readme.c" -o "$dir/readme" -lm && [ -s "$dir/readme.want" ] &&
+        "$dir/readme" | cmp - "$dir/readme.want"
+}
+
 form() {
     status=0
     for header in pim_hw.h pimattn.h; do
@@ -193,6 +201,7 @@ for cc in gcc clang; do
     step "fast_math_refused_$cc" refuses_fast_math $cc
 done
 step benches make -s -j1 all BUILD="$dir/all.build"
+step readme readme
 step form form
 if has clang-format; then
     step clang_format clang-format --dry-run -Werror $(find . -maxdepth 1 -name '*.h') \
