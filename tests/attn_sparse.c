@@ -619,7 +619,7 @@ static double page_bound(const scene *s, uint32_t kv_head, uint64_t page, uint64
         if (shape->soft_cap > 0) x = (double)shape->soft_cap * tanh(x / (double)shape->soft_cap);
         double near = end - 1 < own ? (double)(own - end + 1) : 0, far = (double)(own - first);
         double bias = slope < 0 ? slope * far : slope * near;
-        double slack = size * (dim / 16 + 16) / (1 << 21) + 2e-6 * (fabs(x) + fabs(bias) + 1);
+        double slack = size * (dim / 16 + 16) / (1 << 21) + 2e-6 * (fabs(x) + fabs(bias));
         if (room) *room = fmax(*room, slack);
         most = fmax(most, x - bias);
     }
