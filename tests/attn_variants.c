@@ -18,8 +18,6 @@ static const char *const variant_names[] = {"window", "windows", "sinks",  "logi
 
 enum { LAYERS = 3, MOST_HEADS = 24, MOST_NEW = 70, MOST_WORDS = 2 };
 
-static uint32_t most_kv_heads = 2;
-
 /* One case: a shape with what its pointers need, tokens, queries, a mask. */
 typedef struct scene {
     pimattn_shape shape;
@@ -147,7 +145,7 @@ static void add_variant(scene *s, int variant, check_rng *rng)
 }
 
 /* Two variants and their tokens. Dims in whole vectors or not; V no wider than K if it is in it. */
-static void scene_make(scene *s, int a, int b, check_rng *rng)
+static void scene_of(scene *s, int a, int b, uint32_t most_kv_heads, check_rng *rng)
 {
     static const uint32_t dims[] = {16, 32, 64, 48, 8, 19}, pages[] = {1, 7, 16, 24, 40, 64, 128};
     memset(s, 0, sizeof *s);
@@ -179,6 +177,11 @@ static void scene_make(scene *s, int a, int b, check_rng *rng)
     s->q = (float *)check_alloc((size_t)s->n_new * n_heads * s->shape.head_dim, sizeof(float));
     double size = rng_range(rng, 0, 2) ? 1 : 12;
     fill_normal(s->q, (size_t)s->n_new * n_heads * s->shape.head_dim, size, rng);
+}
+
+static void scene_make(scene *s, int a, int b, check_rng *rng)
+{
+    scene_of(s, a, b, 2, rng);
 }
 
 static void scene_free(scene *s)
@@ -591,15 +594,15 @@ static void attend_own(const scene *s, const pimattn_config *config, const own_p
     free(q);
 }
 
-static void own_equals_managed(void)
+static void own_equals_managed(uint32_t most_kv_heads, int n)
 {
     check_rng rng = {51 + engines_simd};
-    for (int i = 0; i < (most_kv_heads == 2 ? 60 : 20); i++) {
+    for (int i = 0; i < n; i++) {
         int a = (int)rng_range(&rng, 0, N_VARIANTS - 1), b = (int)rng_range(&rng, 0, 1) ? a : DIMS;
         if (a == V_IN_K) b = a;
         unsigned before = check_now.n_errors;
         scene s;
-        scene_make(&s, a, b, &rng);
+        scene_of(&s, a, b, most_kv_heads, &rng);
         own_pages *o = own_pages_new(&s, &rng);
         pimattn_config c = config_of(&s.shape);
         float *want = outputs_new(&s);
@@ -620,17 +623,25 @@ static void own_equals_managed(void)
     }
 }
 
+static void few_heads(void)
+{
+    own_equals_managed(2, 60);
+}
+
+static void many_heads(void)
+{
+    own_equals_managed(20, 20);
+}
+
 static void pages_of_the_caller_give_the_bytes_of_the_cache(void)
 {
-    over_kernels(own_equals_managed);
+    over_kernels(few_heads);
 }
 
 /* Heads of a token side by side, and more of them than take turns at a time. */
 static void many_heads_take_turns(void)
 {
-    most_kv_heads = 20;
-    over_kernels(own_equals_managed);
-    most_kv_heads = 2;
+    over_kernels(many_heads);
 }
 
 #ifdef MAP_ANONYMOUS
