@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs every test command given, as many at a time as there are cores, the longest first if they
-# come first, and sums their "N passed, N failed, N skipped". A program that ends without that line,
-# or badly with it, counts as one failure more.
+# Runs every test command given, as many at a time as there are cores, then shows what they printed
+# and sums their "N passed, N failed, N skipped". A program that ends without that line, or badly
+# with it, counts as one failure more.
 if [ "$1" = --one ]; then # --one FILE COMMAND
     $3 >"$2.out" 2>&1 </dev/null
     echo $? >"$2.status"
