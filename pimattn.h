@@ -568,8 +568,7 @@ PIMATTN_API pimattn_status pimattn_attend_pages(pimattn_engine *engine, uint32_t
  * until there are enough tokens, of equal ones the earlier. The bound of a page is the largest
  * score, with all that the shape says, that a query of the group can have with a key whose dims lie
  * between the least and the largest of the page's: no score that attention computes is above it,
- * but those that overflow.
- * It is infinite where a key of the page is not finite.
+ * but those that overflow. It is infinite where a key of the page is not finite.
  *
  *   choice   bits, stride (not 0) and n_kv_heads are given; n_tokens becomes the length
  *   bounds   [n_kv_heads]: the largest that is left out, -inf if none is; may be NULL
@@ -969,7 +968,7 @@ typedef struct pimattn_tier_reading {
     double reduce_work_ns; /* of one bank group and of its device, hidden or not */
     double link_work_ns;
     double energy_pJ;      /* of the channel, where all banks work whether they hold a token or not,
-                            times the tier's tokens over the channel's; flash: 0, no source says */
+                         times the tier's tokens over the channel's; flash: 0, no source says */
     uint64_t kv_bytes;     /* of the tokens .. */
     uint64_t read_bytes;   /* .. and what is read for them: flash reads whole pages */
     uint64_t group_bytes;  /* in the devices: q down to bank groups, a partial up; elements of 2 */
@@ -1074,9 +1073,9 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
  * the same sequence and layer (of equals the oldest, and tokens without a score most) makes room,
  * tier by tier; where the sequence has nothing there, it goes to the next tier. Of the calls of
  * [A4] such an engine has create, append, reserve, truncate, free and those that ask; the others
- * return PIMATTN_ERR_DEVICE. page_tokens is 0 or 1; pool_bytes and, but for host_MBps,
- * config.device are not used: memory of all slots is taken with the engine; counts of pages are
- * slots times n_kv_heads. 0 means usual.
+ * return PIMATTN_ERR_DEVICE. page_tokens is 0 or 1. pool_bytes is not used, as memory of all slots
+ * is taken with the engine, and of config.device only host_MBps is, but by pimattn_attend_pages.
+ * Counts of pages are slots times n_kv_heads. 0 means usual.
  *
  * A step of decoding: append and attend with choices or without, layer by layer; where scores are
  * known, pimattn_tier_score, pimattn_tier_propose, pimattn_tier_commit; pimattn_tier_step.
@@ -1166,10 +1165,10 @@ typedef struct pimattn_tier_info {
     uint32_t n_groups;              /* bank groups, or channels of flash, that can hold one */
     uint64_t id_bytes, count_bytes; /* bookkeeping as the paper counts: the bank group of every
                                          token; counters of the last 10 steps [PAM 6.1] */
-    uint64_t n_active;           /* tokens that took part, whatever masks say; a token once, where
-                                       it first did */
-    uint64_t busiest;            /* what the bank group with most has counted: tokens that took
-                                       part in it, and what tokens that were placed in it brought */
+    uint64_t
+        n_active;     /* tokens that took part, whatever masks say; each once, where it first did */
+    uint64_t busiest; /* of the bank group that counted most: tokens that took part in it, and what
+                          tokens that were placed in it brought */
     uint64_t n_partials;         /* formed, of a bank group and up to 8 queries each */
     uint64_t n_faster, n_slower; /* tokens that went to the tier before, and to the next */
     uint64_t faster_bytes, slower_bytes;
@@ -8316,17 +8315,19 @@ static bool pimattn_i_together(const pimattn_engine *e, size_t place, size_t oth
 /*
  * Jobs that go together from a place of the order on, 0 if an earlier one takes this along: those
  * on one leaf whose heads share memory pages, tile by tile in turn, so that a page is read once.
+ * Workers get two gangs each, if there are enough jobs.
  */
 static size_t pimattn_i_gang(const pimattn_engine *e, size_t place)
 {
     const pimattn_i_job *job = &e->jobs[e->order[place]];
     uint64_t queries = job->n_tokens * (e->config.shape.n_heads / e->config.shape.n_kv_heads);
-    size_t before = 0, n = 1, most = PIMATTN_I_GANG_QUERIES;
+    size_t before = 0, n = 1, most = PIMATTN_I_GANG_QUERIES, workers = e->config.max_workers;
     if (!pimattn_i_apart(e) || job->leaf_end - job->leaf_begin > 1) return 1;
     most /= (size_t)pimattn_i_min(queries, PIMATTN_I_QUERY_BLOCK);
     while (before < place && pimattn_i_together(e, place - before - 1, place))
         before++;
     most = (size_t)pimattn_i_min(most, PIMATTN_I_GANG);
+    if (workers > 1) most = (size_t)pimattn_i_max(1, pimattn_i_min(most, e->n_jobs / workers / 2));
     if (before % most) return 0;
     while (n < most && place + n < e->n_jobs && pimattn_i_together(e, place, place + n))
         n++;
