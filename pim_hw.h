@@ -963,10 +963,10 @@ static uint64_t pimhw_i_low_bits(uint32_t n)
 
 static uint32_t pimhw_i_count(uint64_t mask)
 {
-    uint32_t n = 0;
-    for (; mask; mask &= mask - 1)
-        n++;
-    return n;
+    mask -= mask >> 1 & UINT64_C(0x5555555555555555); /* in twos, in fours, in bytes, in all */
+    mask = (mask & UINT64_C(0x3333333333333333)) + (mask >> 2 & UINT64_C(0x3333333333333333));
+    mask = (mask + (mask >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+    return (uint32_t)(mask * UINT64_C(0x0101010101010101) >> 56);
 }
 
 /* Number of the lowest bit; mask is not 0. */
@@ -4842,14 +4842,18 @@ static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
 enum {
     PIMHW_I_JOBS = 8,          /* EPU works of one stream on their way */
     PIMHW_I_WORTH = 24,        /* instructions that are worth a look */
+    PIMHW_I_CHAIN = 3,         /* edges of a chain before it may be a cycle */
     PIMHW_I_MOST_WORDS = 1024, /* of a state, or of all of a shared front end */
-    PIMHW_I_WORDS = 1 << 18,
-    PIMHW_I_TEXTS = 16384,
-    PIMHW_I_EDGES = 8192,
-    PIMHW_I_PARTS = 8192,
-    PIMHW_I_SLOTS = 32768, /* twice as many as texts, or more */
+    PIMHW_I_ROOM = 4096,       /* for that, or for the parts of an edge */
+    PIMHW_I_WORDS = 1 << 20,
+    PIMHW_I_TEXTS = 32768,
+    PIMHW_I_EDGES = 32768,
+    PIMHW_I_SLOTS = 65536, /* twice as many as texts or edges; .. */
+    PIMHW_I_FEW = 1024,    /* .. so many in use at first */
     PIMHW_I_TRIALS = PIMHW_LOOPS + 1,
-    PIMHW_I_TALLY = sizeof(pimhw_i_tally) / sizeof(uint64_t)
+    PIMHW_I_TALLY = sizeof(pimhw_i_tally) / sizeof(uint64_t),
+    PIMHW_I_ACTIVE = offsetof(pimhw_i_tally, active_ck) / sizeof(uint64_t),
+    PIMHW_I_OPENED = offsetof(pimhw_i_tally, commands) / sizeof(uint64_t) + PIMHW_CMD_ACT16
 };
 
 static const char PIMHW_I_NO_STREAM[] = "no stream has begun, or it ended at a failure";
@@ -4894,22 +4898,23 @@ typedef enum pimhw_i_progress { PIMHW_I_IDLE, PIMHW_I_OPEN, PIMHW_I_ENDED } pimh
 typedef struct pimhw_i_text {
     uint64_t hash;
     uint32_t at, n;
-    uint32_t edge;      /* of a key: the edge; 0: none */
     bool meets_refresh; /* of a state: commands wait for it */
 } pimhw_i_text;
 
 /* What a span does to a group of channels; at the head of a trial: the group. */
 typedef struct pimhw_i_part {
-    pimhw_i_tally tally;
     uint64_t end_ck, latest_ck, opened_ck; /* from the base; or unmoved */
     uint64_t row;                          /* from the base of rows, if it opens any */
     uint64_t due_ck, active;
+    uint64_t counted; /* bit i: word i of the tally is not 0 */
 } pimhw_i_part;
 
 typedef struct pimhw_i_edge {
+    uint64_t hash, key[3], phase; /* of where it leads on from; phase 0: it meets no refresh */
     uint64_t clocks;
     uint64_t n_instructions, n_rounds; /* of a channel; of a shared front end: of all */
-    uint32_t to, part;
+    uint32_t to;                       /* a state */
+    uint32_t parts; /* where those of its groups lie, behind them what they add to tallies */
     bool refreshed;
 } pimhw_i_edge;
 
@@ -4920,17 +4925,22 @@ typedef struct pimhw_i_trial {
     uint64_t base_ck, row_base, n_instructions, n_rounds;
     uint64_t index, heads, power; /* of a mark */
     pimhw_i_part part[PIMHW_MAX_CHANNELS];
+    pimhw_i_tally tally[PIMHW_MAX_CHANNELS];
 } pimhw_i_trial;
 
+/* Numbers of texts or edges by their hashes: a table that grows, of which the rest is not filled. */
+typedef struct pimhw_i_slots {
+    uint32_t n, used; /* n: a power of two */
+    uint16_t number[PIMHW_I_SLOTS];
+} pimhw_i_slots;
+
 typedef struct pimhw_i_memo {
-    uint32_t n_words, n_texts, n_edges, n_parts;
+    uint32_t n_words;
     uint32_t terms; /* the text of the last place */
     bool full;
-    uint16_t slot[PIMHW_I_SLOTS]; /* texts by their hashes */
+    pimhw_i_slots texts, edges;
     pimhw_i_text text[PIMHW_I_TEXTS];
-    /* the first: of rounds since a mark; its parts are the last */
-    pimhw_i_edge edge[PIMHW_I_EDGES];
-    pimhw_i_part part[PIMHW_I_PARTS + PIMHW_MAX_CHANNELS];
+    pimhw_i_edge edge[PIMHW_I_EDGES]; /* the first: of rounds since a mark */
     uint64_t words[PIMHW_I_WORDS];
 } pimhw_i_memo;
 
@@ -5262,29 +5272,57 @@ static uint64_t pimhw_i_mix(uint64_t hash, uint64_t word)
 /* Room for a text behind those kept; NULL: there is none left. */
 static uint64_t *pimhw_i_room(pimhw_i_memo *m)
 {
-    if (m->n_words + PIMHW_I_MOST_WORDS > PIMHW_I_WORDS) m->full = true;
-    if (m->n_texts + 1 == PIMHW_I_TEXTS) m->full = true;
+    if (m->n_words + PIMHW_I_ROOM > PIMHW_I_WORDS) m->full = true;
+    if (m->texts.used + 1 == PIMHW_I_TEXTS) m->full = true;
     return m->full ? NULL : &m->words[m->n_words];
 }
 
-/* Number of the text of n words in the room; 0: it is not kept, and shall not be. */
-static uint32_t pimhw_i_intern(pimhw_i_memo *m, uint32_t n, bool keep)
+/* Slot i of those that the number of a hash may be in. */
+static uint16_t *pimhw_i_slot(pimhw_i_slots *slots, uint64_t hash, uint32_t i)
+{
+    return &slots->number[(hash + i) & (slots->n - 1)];
+}
+
+static void pimhw_i_slots_clear(pimhw_i_slots *slots, uint32_t n)
+{
+    slots->n = n;
+    memset(slots->number, 0, n * sizeof slots->number[0]);
+}
+
+/* The next number, into a free slot. The hashes of all lie `bytes` apart, that of 0 first. */
+static uint32_t pimhw_i_slots_add(pimhw_i_slots *slots, uint16_t *slot, const void *hashes,
+                                  size_t bytes)
+{
+    *slot = (uint16_t)++slots->used;
+    if (2 * slots->used < slots->n) return slots->used;
+    pimhw_i_slots_clear(slots, 2 * slots->n);
+    for (uint32_t number = 1; number <= slots->used; number++) {
+        uint32_t i = 0;
+        uint64_t hash;
+        memcpy(&hash, (const char *)hashes + number * bytes, sizeof hash);
+        while (*pimhw_i_slot(slots, hash, i))
+            i++;
+        *pimhw_i_slot(slots, hash, i) = (uint16_t)number;
+    }
+    return slots->used;
+}
+
+/* Number of the text of n words in the room; it is kept. */
+static uint32_t pimhw_i_intern(pimhw_i_memo *m, uint32_t n)
 {
     const uint64_t *words = &m->words[m->n_words];
     uint64_t lane[4] = {n, 1, 2, 3}; /* four at a time do not wait for each other */
     for (uint32_t i = 0; i < n; i++)
         lane[i % 4] = pimhw_i_mix(lane[i % 4], words[i]);
     uint64_t hash = pimhw_i_mix(lane[0] ^ lane[2], lane[1] + 2 * lane[3]);
-    for (uint32_t at = (uint32_t)hash;; at++) {
-        uint16_t *slot = &m->slot[at % PIMHW_I_SLOTS];
+    for (uint32_t i = 0;; i++) {
+        uint16_t *slot = pimhw_i_slot(&m->texts, hash, i);
         const pimhw_i_text *text = &m->text[*slot];
-        if (*slot == 0 && !keep) return 0;
         if (*slot == 0) {
-            pimhw_i_text added = {hash, m->n_words, n, 0, false};
-            *slot = (uint16_t)++m->n_texts;
-            m->text[*slot] = added;
+            pimhw_i_text added = {hash, m->n_words, n, false};
+            m->text[m->texts.used + 1] = added;
             m->n_words += n;
-            return *slot;
+            return pimhw_i_slots_add(&m->texts, slot, m->text, sizeof m->text[0]);
         }
         if (text->hash != hash || text->n != n) continue;
         if (memcmp(&m->words[text->at], words, n * sizeof words[0]) == 0) return *slot;
@@ -5311,7 +5349,7 @@ static uint32_t pimhw_i_state(pimhw_device *d)
     pimhw_i_pen pen = {pimhw_i_room(&d->memo), pimhw_i_unit_ck(d), 0, PIMHW_I_MOST_WORDS, false};
     if (!pen.words || !pimhw_i_pen_unit(d, &pen, d->unit, d->n_unit)) return 0;
     const pimhw_i_flow *f = d->groups[d->unit].flow;
-    d->known = pimhw_i_intern(&d->memo, pen.n, true);
+    d->known = pimhw_i_intern(&d->memo, pen.n);
     d->memo.text[d->known].meets_refresh = d->config.controller == PIMHW_DCS && f->n_records > 0;
     return d->known;
 }
@@ -5337,7 +5375,12 @@ static void pimhw_i_wake_all(pimhw_device *d)
 static void pimhw_i_forget(pimhw_device *d)
 {
     pimhw_i_wake_all(d);
-    memset(&d->memo, 0, offsetof(pimhw_i_memo, text) + sizeof d->memo.text[0]);
+    pimhw_i_memo *m = &d->memo;
+    m->n_words = m->terms = m->texts.used = m->edges.used = 0;
+    m->full = false;
+    pimhw_i_slots_clear(&m->texts, PIMHW_I_FEW);
+    pimhw_i_slots_clear(&m->edges, PIMHW_I_FEW);
+    memset(&m->text[0], 0, sizeof m->text[0]);
     d->known = 0;
     for (uint32_t i = 0; i < PIMHW_I_TRIALS; i++)
         d->trial[i].open = d->mark[i].open = false;
@@ -5426,7 +5469,7 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
     }
     const pimhw_i_text *last = &m->text[m->terms];
     bool same = last->n == n && memcmp(&m->words[last->at], words, n * sizeof words[0]) == 0;
-    if (!same) m->terms = pimhw_i_intern(m, n, true);
+    if (!same) m->terms = pimhw_i_intern(m, n);
     place->key[0] = 2 * item + whole;
     place->key[2] = m->terms;
     place->key[1] = pimhw_i_state(d);
@@ -5445,9 +5488,10 @@ static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *
     t->n_groups = d->n_groups;
     for (uint32_t i = 0; i < d->n_unit; i++) {
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
-        pimhw_i_part part = {ch->tally, ch->end_ck, ch->latest_ck, ch->opened_ck,
-                             ch->row,   ch->due_ck, ch->open != 0};
+        pimhw_i_part part = {
+            ch->end_ck, ch->latest_ck, ch->opened_ck, ch->row, ch->due_ck, ch->open != 0, 0};
         t->part[i] = part;
+        t->tally[i] = ch->tally;
     }
 }
 
@@ -5457,27 +5501,37 @@ static uint64_t pimhw_i_moved(uint64_t now, uint64_t then, uint64_t base)
     return now == then ? PIMHW_I_UNMOVED : now - base;
 }
 
-/* What happened since a trial, as an edge to a state. */
-static void pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimhw_i_edge *e,
-                               uint32_t to)
+static pimhw_i_part *pimhw_i_parts(const pimhw_device *d, const pimhw_i_edge *e)
+{
+    return (pimhw_i_part *)(void *)(uintptr_t)&d->memo.words[e->parts];
+}
+
+/* What happened since a trial, as an edge to a state, into the room; returns its words there. */
+static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimhw_i_edge *e,
+                                   uint32_t to)
 {
     uint64_t base = t->base_ck, n = d->shared ? 1 : pimhw_i_count(d->groups[d->unit].mask);
     e->to = to;
+    e->parts = d->memo.n_words;
     e->refreshed = d->memo.text[to].meets_refresh;
     e->clocks = pimhw_i_unit_ck(d) - base;
     e->n_instructions = (d->n_instructions - t->n_instructions) / n;
     e->n_rounds = (d->walked_rounds + d->skipped_rounds - t->n_rounds) / n;
+    pimhw_i_part *parts = pimhw_i_parts(d, e);
+    uint64_t *sum = (uint64_t *)(void *)&parts[d->n_unit];
     for (uint32_t i = 0; i < d->n_unit; i++) {
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
         const pimhw_i_part *from = &t->part[i];
-        pimhw_i_part *p = &d->memo.part[e->part + i];
-        const uint64_t *now = (const uint64_t *)&ch->tally, *then = (const uint64_t *)&from->tally;
-        uint64_t *sum = (uint64_t *)&p->tally;
-        for (uint32_t k = 0; k < PIMHW_I_TALLY; k++)
-            sum[k] = now[k] - then[k];
+        pimhw_i_part *p = &parts[i];
+        const uint64_t *now = (const uint64_t *)&ch->tally, *then = (const uint64_t *)&t->tally[i];
         /* as if the base were 0 */
         p->active = (uint64_t)(ch->open != 0) - from->active;
-        p->tally.active_ck += p->active * base;
+        p->counted = 0;
+        for (uint32_t k = 0; k < PIMHW_I_TALLY; k++) {
+            *sum = now[k] - then[k] + (k == PIMHW_I_ACTIVE ? p->active * base : 0);
+            p->counted |= (uint64_t)(*sum != 0) << k;
+            sum += *sum != 0;
+        }
         p->end_ck = pimhw_i_moved(ch->end_ck, from->end_ck, base);
         p->latest_ck = pimhw_i_moved(ch->latest_ck, from->latest_ck, base);
         p->opened_ck = pimhw_i_moved(ch->opened_ck, from->opened_ck, base);
@@ -5485,12 +5539,13 @@ static void pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimhw_i_
         p->due_ck = ch->due_ck - from->due_ck;
         e->refreshed = e->refreshed || p->due_ck > 0;
     }
+    return (uint32_t)(sum - &d->memo.words[e->parts]);
 }
 
 /* Of n spans like an edge, one after the other, those that are over when a refresh is due. */
 static uint64_t pimhw_i_before_due(const pimhw_device *d, const pimhw_i_edge *e, uint64_t n)
 {
-    const pimhw_i_part *parts = &d->memo.part[e->part];
+    const pimhw_i_part *parts = pimhw_i_parts(d, e);
     uint64_t base = pimhw_i_unit_ck(d);
     if (e->clocks) n = pimhw_i_min(n, PIMHW_I_MOST_CK / e->clocks);
     for (uint32_t i = 0; i < d->n_unit && !e->refreshed; i++) {
@@ -5508,23 +5563,24 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, u
 {
     uint64_t base = pimhw_i_unit_ck(d), last = base + (n - 1) * e->clocks;
     uint64_t times = d->shared ? n : n * pimhw_i_count(d->groups[d->unit].mask);
+    const pimhw_i_part *parts = pimhw_i_parts(d, e);
+    const uint64_t *sum = (const uint64_t *)(const void *)&parts[d->n_unit];
     d->known = 0;
     d->n_instructions += times * e->n_instructions;
     d->skipped_rounds += times * e->n_rounds;
     for (uint32_t i = 0; i < d->n_unit; i++) {
         pimhw_i_channel *ch = &d->groups[d->unit + i];
-        const pimhw_i_part *p = &d->memo.part[e->part + i];
-        const uint64_t *sum = (const uint64_t *)&p->tally;
+        const pimhw_i_part *p = &parts[i];
         uint64_t *to = (uint64_t *)&ch->tally;
-        for (uint32_t k = 0; k < PIMHW_I_TALLY; k++)
-            to[k] += n * sum[k];
+        for (uint64_t left = p->counted; left; left &= left - 1)
+            to[pimhw_i_lowest(left)] += n * *sum++;
         ch->tally.active_ck -= p->active * base;
         if (p->active) ch->open ^= d->rules.all_banks;
         if (p->end_ck != PIMHW_I_UNMOVED) ch->end_ck = pimhw_i_max(ch->end_ck, last + p->end_ck);
         if (p->latest_ck != PIMHW_I_UNMOVED)
             ch->latest_ck = pimhw_i_max(ch->latest_ck, last + p->latest_ck);
         if (p->opened_ck != PIMHW_I_UNMOVED) ch->opened_ck = last + p->opened_ck;
-        if (p->tally.commands[PIMHW_CMD_ACT16]) ch->row = row_base + p->row;
+        if (p->counted >> PIMHW_I_OPENED & 1) ch->row = row_base + p->row;
         ch->due_ck += n * p->due_ck;
         d->endless = d->endless || ch->end_ck >= PIMHW_I_MOST_CK;
         ch->asleep = e->to;
@@ -5534,26 +5590,28 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, u
     d->endless = d->endless || last >= PIMHW_I_MOST_CK;
 }
 
-/* The text of an edge's key, phase 0: of one without refreshes; NULL: there is none, or no room. */
-static pimhw_i_text *pimhw_i_edge_text(pimhw_i_memo *m, const uint64_t key[3], uint64_t phase,
-                                       bool keep)
+/* The slot of an edge, or where it belongs. */
+static uint16_t *pimhw_i_edge_slot(pimhw_i_memo *m, const uint64_t key[3], uint64_t phase,
+                                   uint64_t *hash)
 {
-    uint64_t *words = pimhw_i_room(m);
-    if (!words) return NULL;
-    memcpy(words, key, 3 * sizeof key[0]);
-    words[3] = phase;
-    uint32_t text = pimhw_i_intern(m, 4, keep);
-    return text ? &m->text[text] : NULL;
+    *hash = pimhw_i_mix(phase, key[0] << 40 ^ key[1] << 20 ^ key[2]);
+    for (uint32_t i = 0;; i++) {
+        uint16_t *slot = pimhw_i_slot(&m->edges, *hash, i);
+        const pimhw_i_edge *e = &m->edge[*slot];
+        if (*slot == 0) return slot;
+        if (e->hash == *hash && e->phase == phase && memcmp(e->key, key, sizeof e->key) == 0)
+            return slot;
+    }
 }
 
 /* An edge that leads on from a place; NULL: none is known. */
 static const pimhw_i_edge *pimhw_i_edge_from(pimhw_device *d, const pimhw_i_place *place)
 {
     pimhw_i_memo *m = &d->memo;
+    uint64_t hash;
     for (uint32_t k = 0; k < 1u + (place->phase > 0); k++) {
-        const pimhw_i_text *text = pimhw_i_edge_text(m, place->key, k ? place->phase : 0, false);
-        const pimhw_i_edge *e = text && text->edge ? &m->edge[text->edge] : NULL;
-        if (e && pimhw_i_before_due(d, e, 1)) return e;
+        uint16_t number = *pimhw_i_edge_slot(m, place->key, k ? place->phase : 0, &hash);
+        if (number && pimhw_i_before_due(d, &m->edge[number], 1)) return &m->edge[number];
     }
     return NULL;
 }
@@ -5566,16 +5624,17 @@ static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
     t->open = false;
     if (t->n_groups != d->n_groups) return;
     uint32_t to = pimhw_i_state(d);
-    if (m->n_edges + 1 == PIMHW_I_EDGES || m->n_parts + d->n_unit > PIMHW_I_PARTS) m->full = true;
-    if (m->full || to == 0) return;
-    pimhw_i_edge *e = &m->edge[m->n_edges + 1];
-    e->part = m->n_parts;
-    pimhw_i_edge_since(d, t, e, to);
+    if (m->edges.used + 1 == PIMHW_I_EDGES) m->full = true;
+    if (to == 0 || !pimhw_i_room(m)) return;
+    pimhw_i_edge *e = &m->edge[m->edges.used + 1];
+    uint32_t n_words = pimhw_i_edge_since(d, t, e, to);
     if (e->refreshed && t->phase == 0) return;
-    pimhw_i_text *text = pimhw_i_edge_text(m, t->key, e->refreshed ? t->phase : 0, true);
-    if (!text || text->edge) return;
-    text->edge = ++m->n_edges;
-    m->n_parts += d->n_unit;
+    memcpy(e->key, t->key, sizeof e->key);
+    e->phase = e->refreshed ? t->phase : 0;
+    uint16_t *slot = pimhw_i_edge_slot(m, e->key, e->phase, &e->hash);
+    if (*slot) return;
+    pimhw_i_slots_add(&m->edges, slot, m->edge, sizeof m->edge[0]);
+    m->n_words += n_words;
 }
 
 /*
@@ -5591,10 +5650,9 @@ static uint64_t pimhw_i_cycle(pimhw_device *d, pimhw_i_trial *mark, const pimhw_
     bool phase = place->phase && mark->phase == place->phase;
     for (uint32_t i = 0; i < d->n_unit && same && !phase; i++)
         same = d->groups[d->unit + i].due_ck == mark->part[i].due_ck;
-    if (same) {
+    if (same && pimhw_i_room(&d->memo)) {
         uint64_t period = index - mark->index;
         pimhw_i_edge *e = &d->memo.edge[0];
-        e->part = PIMHW_I_PARTS;
         pimhw_i_edge_since(d, mark, e, (uint32_t)place->key[1]);
         uint64_t n = pimhw_i_before_due(d, e, pimhw_i_min(rounds, place->n_same) / period);
         if (n > 0) {
@@ -5628,6 +5686,8 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
     const pimhw_i_loop *loop = &d->sketch.loops[w->opener];
     uint64_t limit = pimhw_i_rounds_alike(w, level), *index = &w->index[level];
     pimhw_i_trial *t = &d->trial[level], *mark = &d->mark[level];
+    const pimhw_i_edge *last = NULL;
+    uint64_t row_step = loop->round.outer_step[level], n_chain = 0;
     pimhw_i_place place;
     if (*index == 0) t->open = mark->open = false;
     pimhw_i_learn(d, t);
@@ -5636,22 +5696,29 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
         return true;
     memset(&place, 0, sizeof place);
     while (*index < limit) {
-        place.until = 0;
-        place.n_same = UINT64_MAX;
+        uint64_t most = limit - *index, n = 0;
+        if (!place.until) place.n_same = UINT64_MAX;
         if (!pimhw_i_place_of(d, w, w->opener, false, &place)) break;
-        uint64_t n =
-            pimhw_i_cycle(d, mark, &place, *index, limit - *index, loop->round.outer_step[level]);
-        if (n == 0) {
-            const pimhw_i_edge *e = pimhw_i_edge_from(d, &place);
-            if (!e) {
-                pimhw_i_try(d, t, &place);
-                break;
-            }
-            pimhw_i_follow(d, e, 1, place.row_base);
-            n = 1;
+        const pimhw_i_edge *e = pimhw_i_edge_from(d, &place);
+        if (!e) {
+            pimhw_i_try(d, t, &place);
+            break;
         }
+        bool again = e == last; /* an edge that led back to its head does so again */
+        if (!again && n_chain++ >= PIMHW_I_CHAIN)
+            n = pimhw_i_cycle(d, mark, &place, *index, most, row_step);
+        last = n > 0 ? NULL : e;
+        if (n == 0) {
+            n = again ? pimhw_i_before_due(d, e, pimhw_i_min(most, place.n_same)) : 1;
+            pimhw_i_follow(d, e, n, place.row_base + (n - 1) * row_step);
+        }
+        if (n > 1) n_chain = 0;
         *index += n;
-        if (*index < limit || limit == w->bound[level]) continue;
+        bool ends = *index == limit && limit < w->bound[level];
+        place.row_base += n * row_step;
+        place.until = n < place.n_same && !ends ? place.until : 0; /* the terms are known */
+        place.n_same -= n;
+        if (!ends) continue;
         w->pc = w->opener; /* with fewer channels */
         pimhw_i_to_round(w);
         limit = pimhw_i_rounds_alike(w, level);
