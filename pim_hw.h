@@ -782,7 +782,7 @@ typedef struct pimhw_device pimhw_device;
 
 /*
  *   returns  PIMHW_ERR_CONFIG as pimhw_config_check, PIMHW_ERR_MEMORY
- *   memory   the only call that allocates: 8 MB in one piece, touched as it comes into use
+ *   memory   the only call that allocates: 15 MB in one piece, touched as it comes into use
  */
 PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_config *config,
                                            pimhw_cause *why);
