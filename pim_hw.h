@@ -4928,7 +4928,7 @@ typedef struct pimhw_i_trial {
     pimhw_i_tally tally[PIMHW_MAX_CHANNELS];
 } pimhw_i_trial;
 
-/* Numbers of texts or edges by their hashes: a table that grows, of which the rest is not filled. */
+/* Numbers of texts or edges by their hashes: a table that grows; the rest is not filled. */
 typedef struct pimhw_i_slots {
     uint32_t n, used; /* n: a power of two */
     uint16_t number[PIMHW_I_SLOTS];
