@@ -6,8 +6,8 @@
  * banks over the bytes of K and V.
  * Limits of the library: 200 million MACs/s, memory 1.2.
  *
- * Columns: controller, tokens, million MACs/s executed, us of CPU time of the call, of its timing alone,
- * memory ratio. */
+ * Columns: controller, tokens, million MACs/s executed, us of CPU time of the call, of its timing
+ * alone, memory ratio. */
 #define _POSIX_C_SOURCE 200809L
 #define PIMATTN_IMPLEMENTATION
 #include "../pimattn.h"

@@ -3,7 +3,7 @@
  *     soc      = weights / (u * bandwidth) + 2 * tokens * linear / (eta * flops)
  *     relayout = 2 * weights / (e * bandwidth)             read once, written once
  *     pim      = tokens * weights / (k * bandwidth)        a GEMV for each token
- *     other    = a ninth of soc's memory time: attention and norms are 10 % of a step [FACIL Fig. 2]
+ *     other    = a ninth of soc's memory time: attention, norms: 10 % of a step [FACIL Fig. 2]
  *
  * Include it after pim_hw.h.
  */

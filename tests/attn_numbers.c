@@ -340,7 +340,7 @@ static void world_attend(world *w)
     pimattn_engine_destroy(engine);
 }
 
-/* Changed against good: query rows first .. and heads of the mask are all NaN, the rest the same. */
+/* Changed against good: query rows first .. and heads of the mask are all NaN, others the same. */
 static void check_heads_nan(const world *now, const world *good, int first_row, unsigned heads)
 {
     for (int r = 0; r < N_QUERIES; r++)
@@ -417,7 +417,7 @@ static void an_overflowing_score_makes_its_head_nan(void)
     kv_free(&good.kv);
 }
 
-/* Scores of +-3e38, both finite, in one tile and in two leaves: the difference overflows, exp is 0. */
+/* Scores of +-3e38, finite, in one tile and in two leaves: the difference overflows, exp is 0. */
 static void finite_scores_may_lie_far_apart(void)
 {
     pimattn_shape s = shape_of(1, 1, 1, 1, 1);

@@ -346,7 +346,7 @@ static void only_the_last_reduction_shows(void)
     CHECK_NEAR(r.reduce_ns, 64 * unit + head - r.local_ns, unit);
 }
 
-/* Stages one by one, by the definition: a part leaves a stage after the one before it and itself. */
+/* Stages one by one, as defined: a part leaves a stage after the one before it and itself. */
 static void parts_of_a_step_sum_to_it(void)
 {
     pimattn_tier tiers[3] = {tier_of("pam-hbm3", 2), tier_of("pam-ddr4", 2), tier_of("pam-ssd", 1)};

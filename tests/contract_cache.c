@@ -597,7 +597,7 @@ static void the_device_truncates(void)
  * A state from one architecture to another
  * -------------------------------------------------------------------------- */
 
-/* One state for each pair of types in turn: a sequence, a fork of it, and one that lost its head. */
+/* One state for each pair of types in turn: a sequence, a fork of it, one that lost its head. */
 static int state_file(const char *path, bool save)
 {
     FILE *f = fopen(path, save ? "wb" : "rb");

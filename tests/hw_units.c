@@ -1,6 +1,6 @@
-/* [H12] Units: what every instruction does to bytes and numbers, worked out by hand; random programs
- * against an interpreter of the contract that does one instruction after the other; the order of
- * a controller that is broken on purpose; VA2PA. */
+/* [H12] Units: what every instruction does to bytes and numbers, worked out by hand; random
+ * programs against an interpreter of the contract that does one instruction after the other; the
+ * order of a controller that is broken on purpose; VA2PA. */
 #define PIMATTN_IMPLEMENTATION
 #include "attn.h"
 

@@ -2,9 +2,9 @@
  * written out by hand.
  *
  * The bound. Rounding is half a unit in the last place of what is kept: u = 2^-24 (f32),
- * U = 2^-11 (f16 lanes) or 2^-8 (bf16), N half the least subnormal of a lane; g(n) = n u / (1 - n u)
- * bounds n roundings in a row. q, k, v are the lanes' own numbers, products of two of them are
- * exact in f32. For one query and head, over the tokens i that it sees:
+ * U = 2^-11 (f16 lanes) or 2^-8 (bf16), N half the least subnormal of a lane; n roundings in a row
+ * are within g(n) = n u / (1 - n u). q, k, v are the lanes' own numbers, products of two are exact
+ * in f32. For one query and head, over the tokens i that it sees:
  *
  *   score     S_i = sum of q k: log2(lanes) additions in the tree, one a column but the first:
  *             off by r = g(log2(lanes) + columns - 1) sum |q k|; read in 16 bits: and by
