@@ -82,7 +82,10 @@ typedef enum pimhw_status {
 /* What a status means, in words; never NULL. */
 PIMHW_API const char *pimhw_status_str(pimhw_status status);
 
-/* Why a call failed: field, index or address in words. Filled on failure only; may be NULL. */
+/*
+ * Why a call failed: field, index or address in words. Filled on failure only; may be NULL. Any
+ * other NULL is PIMHW_ERR_ARGUMENT where a call has a status, and must not be where it has none.
+ */
 typedef struct pimhw_cause {
     char text[288];
 } pimhw_cause;
@@ -214,13 +217,15 @@ enum { PIMHW_MAX_CHANNELS = 64, PIMHW_MAX_BANKS = 64 };
 /* Who feeds the channels. */
 typedef enum pimhw_front_end {
     PIMHW_PER_CHANNEL = 0, /* each channel its own stream; a read stalls nobody else */
-    PIMHW_SHARED = 1       /* one stream, one instruction a tick, reads block [AIMSIM] */
+    PIMHW_SHARED = 1       /* one stream, one instruction a tick, reads block [AIMSIM]; controllers
+                              but in-order are always fed channel by channel */
 } pimhw_front_end;
 
 /* What empties an output entry before its first MAC. */
 typedef enum pimhw_out_clear {
     PIMHW_CLEAR_READ = 0, /* RD_MAC empties it */
-    PIMHW_CLEAR_BIAS = 1  /* WR_BIAS fills it: the AiM dialect */
+    PIMHW_CLEAR_BIAS = 1  /* WR_BIAS fills it: the AiM dialect. A sum without one goes on from what
+                             is there, and timing does not notice */
 } pimhw_out_clear;
 
 /* Whether the softmax of one block hides behind the scores of the next. */
@@ -260,7 +265,7 @@ typedef struct pimhw_config {
     uint32_t n_ranks;          /* the banks of a channel are in so many ranks; mapping only */
     uint32_t n_rows;           /* of a bank; rows of a request's blocks are virtual: no limit */
     uint32_t row_bytes;        /* of one bank */
-    uint32_t column_bytes;     /* one access: 16 lanes of 2 bytes in all presets */
+    uint32_t column_bytes;     /* one access: lanes of element_bytes */
     uint32_t element_bytes;    /* of a lane */
     uint32_t in_entries;       /* global buffer of a channel, in columns */
     uint32_t out_entries;      /* accumulators of a bank's unit */
@@ -304,7 +309,7 @@ typedef struct pimhw_config {
     uint32_t tCL_REG;          /* result read to data */
     uint32_t tCWL_REG;         /* bias write to data */
     uint32_t tCWL_GB;          /* global buffer write to data */
-    uint32_t tCCD_MAC;         /* MAC to MAC, all banks */
+    uint32_t tCCD_MAC;         /* MAC to MAC, all banks; tCCD_S and tCCD_L hold, too */
     uint32_t tMTW;             /* MAC to global buffer write */
     uint32_t tCL_MAC;          /* MAC to its sum being there (in-order) */
     uint32_t tMOD;             /* change between register mode and normal mode; 0: no modes */
@@ -317,7 +322,7 @@ typedef struct pimhw_config {
     uint32_t refresh_phase;    /* clock of the first refresh */
     uint32_t epu_lanes;        /* hub: elements the EPU takes at once */
     uint32_t epu_ck_per_op;    /* hub: clocks of one EPU operation on all its lanes */
-    uint32_t epu_passes;       /* hub: passes of softmax over the scores */
+    uint32_t epu_passes;       /* hub: passes of softmax over the scores; sums of o come on top */
     uint32_t epu_overlap;      /* pimhw_epu_overlap */
     uint32_t eACT_fJ;          /* row opened and closed, one bank; energies in 1e-15 J */
     uint32_t eRD_fJ;           /* column read, one bank */
@@ -367,7 +372,8 @@ PIMHW_API const char *pimhw_preset_source(const char *preset, const char *field)
 PIMHW_API const char *pimhw_config_field(uint32_t i);
 
 /*
- * Sets one number by its field's name, e.g. ("tRP", 30); reads one back.
+ * Sets one number by its field's name, e.g. ("tRP", 30), whatever it is: pimhw_config_check judges
+ * it. Reads one back.
  *
  *   returns  PIMHW_ERR_NAME if there is no such field; *config then unchanged
  */
@@ -411,6 +417,22 @@ PIMHW_API uint64_t pimhw_flash_write_ps(const pimhw_config *config, uint64_t n_p
  *
  * A program depends on device, plan and shape only. What differs between two decode steps
  * (lengths, which channel takes which block) is request data, so one program serves them all.
+ *
+ * Operands and numbers of rounds are names. 64 rows of every bank of channel 0 times a vector, both
+ * of 64 columns (p: a pimhw_program; wr_gb, bias, rd_mac: instructions that say what is constant):
+ *
+ *     pimhw_operand row = {0, {1}, {0}, {0}};  (0, and 1 more in every round of loop 0)
+ *     pimhw_item mac;
+ *     memset(&mac, 0, sizeof mac);
+ *     mac.kind = PIMHW_MAC_ABK, mac.mask = 1;
+ *     pimhw_program_init(&p);
+ *     mac.op_size = pimhw_program_const(&p, 64), mac.row = pimhw_program_operand(&p, &row);
+ *     pimhw_program_add(&p, &wr_gb);
+ *     pimhw_program_loop(&p, pimhw_program_const(&p, 64), 1);
+ *     pimhw_program_add(&p, &bias);
+ *     pimhw_program_item(&p, &mac);
+ *     pimhw_program_add(&p, &rd_mac);
+ *     pimhw_program_end(&p);
  * ========================================================================== */
 
 typedef enum pimhw_kind {
@@ -439,7 +461,8 @@ typedef enum pimhw_kind {
     PIMHW_EWADD,     /* hub: sum of GPR blocks gpr and aux */
     PIMHW_GPR,       /* host access to block gpr, a write if out is 1 */
     PIMHW_CFR,       /* host access to register aux; a write (out 1) sets it to gpr */
-    PIMHW_SYNC,      /* waits until all channels are done */
+    PIMHW_SYNC,      /* waits until all channels are done; a shared front end does not wait for the
+                        ordinary queues, and what is left in them at the end is not counted */
     PIMHW_EOC,       /* the same, and ends the stream */
     PIMHW_EPU,       /* hub: op_size elements of work, once everything before is done */
     PIMHW_EPU_WAIT,  /* waits for the oldest EPU work with PIMHW_AWAITED */
@@ -452,8 +475,9 @@ enum {
 };
 
 /*
- * One instruction with its operands resolved. A field that its kind does not name is 0. Bit i of
- * mask is channel i; SYNC and EOC address all channels whatever it says.
+ * One instruction with its operands resolved. A field that its kind does not name is 0, but
+ * op_size is 1 where a channel takes it and it has no other. Bit i of mask is channel i; SYNC and
+ * EOC address all channels whatever it says; EWADD, GPR, CFR and EPU need some bit, whichever.
  */
 typedef struct pimhw_instruction {
     pimhw_kind kind;
@@ -507,7 +531,7 @@ typedef struct pimhw_operand {
     uint8_t reserved[6];
 } pimhw_operand;
 
-/* An instruction whose operands are named by pimhw_program_operand; 0 is the constant 0. */
+/* An instruction whose operands are named by pimhw_program_operand; 0: 0, but op_size is 1. */
 typedef struct pimhw_item {
     uint64_t mask; /* channels that may take part */
     uint16_t end;  /* structure: index of its PIMHW_END, filled by the builder */
@@ -558,7 +582,7 @@ PIMHW_API void pimhw_program_end(pimhw_program *program);
 
 /*
  * Judges a program for a device: structure, names and masks. What operands come to is judged when
- * it is timed.
+ * it is timed: an operand below 2^32, a loop of fewer than 2^28 rounds.
  *
  *   returns  PIMHW_ERR_PROGRAM with the item's index and field in *why
  */
@@ -680,7 +704,7 @@ typedef struct pimhw_readings {
     uint64_t macs;                        /* lane products done: banks * lanes a MAC16 */
     uint64_t useful_macs;                 /* of the request; 0 if it said nothing */
     uint64_t padding_macs;                /* macs - useful_macs */
-    double mac_utilisation;               /* MAC16 * tCCD_S / (cycles * channels) */
+    double mac_utilisation;               /* MAC16 * tCCD_MAC / (cycles * channels) */
     uint64_t epu_ck;                      /* the hub's EPU was busy */
     uint64_t n_instructions;              /* that channels received, or the hub */
     uint64_t skipped_rounds;              /* of loops, by channel: like others, so not walked */
@@ -712,7 +736,7 @@ typedef struct pimhw_event {
     pimhw_spent reason;
     /* of the instruction it belongs to */
     uint32_t index;  /* WRGB: which of its columns */
-    uint32_t region; /* ping-pong: half of the global buffer that tile is in */
+    uint32_t region; /* ping-pong: half of the global buffer the controller has put tile in */
     uint32_t entry;  /* the accumulator: out, but under ping-pong every sum takes a free one */
     uint32_t flags, gpr, aux, round;
     uint64_t serial; /* its number in the order of the program */
@@ -805,7 +829,8 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
 /*
  * Times a program on a request (NULL: none, all rests are 0).
  *
- *   returns  PIMHW_ERR_PROGRAM with the item's index; *readings then unchanged
+ *   returns  PIMHW_ERR_PROGRAM with the item's index, or of useful_macs; PIMHW_ERR_ARGUMENT of the
+ *            request; *readings then unchanged
  */
 PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *readings,
                                          const pimhw_program *program, const pimhw_request *request,
@@ -1025,6 +1050,8 @@ PIMHW_API void pimhw_cause_write(pimhw_cause *why, const char *format, ...)
     pimhw_i_format(why, format, values);
     va_end(values);
 }
+
+static const char PIMHW_I_NULL[] = "a pointer is NULL";
 
 static pimhw_status pimhw_i_fail(pimhw_cause *why, pimhw_status status, const char *format, ...)
 {
@@ -1532,7 +1559,7 @@ PIMHW_API const char *pimhw_preset_source(const char *preset, const char *field)
 PIMHW_API pimhw_status pimhw_config_init(pimhw_config *config, const char *preset, pimhw_cause *why)
 {
     int p = pimhw_i_preset_find(preset);
-    if (!config) return PIMHW_ERR_ARGUMENT;
+    if (!config) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
     if (p < 0) {
         pimhw_cause names = {{0}}, some;
         for (int i = 0; i < PIMHW_I_N_PRESETS; i++) {
@@ -1554,8 +1581,9 @@ PIMHW_API pimhw_status pimhw_config_init(pimhw_config *config, const char *prese
 static uint32_t pimhw_i_distance(const char *a, const char *b)
 {
     size_t n = strlen(a), m = strlen(b), least = n < m ? n : m, head = 0, tail = 0;
-    while (head < least && a[head] == b[head])
+    while (head < least && (a[head] | 32) == (b[head] | 32))
         head++;
+    if (head == n) return 0; /* b goes on from a, in whatever case */
     while (tail < least - head && a[n - 1 - tail] == b[m - 1 - tail])
         tail++;
     return (uint32_t)((n > m ? n : m) - head - tail);
@@ -1567,7 +1595,9 @@ static const pimhw_i_field *pimhw_i_field_named(const char *name, pimhw_cause *w
     const pimhw_i_field *f = name ? pimhw_i_field_find(name, strlen(name)) : NULL;
     const char *near[2] = {"", ""};
     if (f) return f;
-    for (size_t i = 0; name && i < PIMHW_I_N_FIELDS; i++) {
+    if (!name) pimhw_cause_write(why, "a field's name is NULL");
+    if (!name) return NULL;
+    for (size_t i = 0; i < PIMHW_I_N_FIELDS; i++) {
         const char *field = PIMHW_I_FIELDS[i].name;
         uint32_t off = pimhw_i_distance(name, field);
         bool first = !*near[0] || off < pimhw_i_distance(name, near[0]);
@@ -1575,15 +1605,15 @@ static const pimhw_i_field *pimhw_i_field_named(const char *name, pimhw_cause *w
         if (!first && *near[1] && off >= pimhw_i_distance(name, near[1])) continue;
         near[!first] = field;
     }
-    pimhw_cause_write(why, "no field \"%s\" in a device; the nearest are %s and %s",
-                      name ? name : "(null)", near[0], near[1]);
+    pimhw_cause_write(why, "no field \"%s\" in a device; the nearest are %s and %s", name, near[0],
+                      near[1]);
     return NULL;
 }
 
 PIMHW_API pimhw_status pimhw_config_set(pimhw_config *config, const char *field, uint32_t value,
                                         pimhw_cause *why)
 {
-    if (!config) return PIMHW_ERR_ARGUMENT;
+    if (!config) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
     const pimhw_i_field *f = pimhw_i_field_named(field, why);
     if (!f) return PIMHW_ERR_NAME;
     pimhw_i_field_set(config, f, value);
@@ -1593,7 +1623,7 @@ PIMHW_API pimhw_status pimhw_config_set(pimhw_config *config, const char *field,
 PIMHW_API pimhw_status pimhw_config_get(const pimhw_config *config, const char *field,
                                         uint32_t *value, pimhw_cause *why)
 {
-    if (!config || !value) return PIMHW_ERR_ARGUMENT;
+    if (!config || !value) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
     const pimhw_i_field *f = pimhw_i_field_named(field, why);
     if (!f) return PIMHW_ERR_NAME;
     *value = pimhw_i_field_get(config, f);
@@ -2378,7 +2408,7 @@ static uint64_t pimhw_i_units_point(pimhw_units *u, const pimhw_config *c)
 PIMHW_API pimhw_status pimhw_units_create(pimhw_units **units, const pimhw_config *config,
                                           pimhw_memory *memory, pimhw_cause *why)
 {
-    if (!units || !config || !memory) return PIMHW_ERR_ARGUMENT;
+    if (!units || !config || !memory) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
     *units = NULL;
     pimhw_status status = pimhw_i_config_dram(config, why);
     if (status != PIMHW_OK) return status;
@@ -4275,7 +4305,7 @@ PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *p, const pimhw_c
                                            pimhw_cause *why)
 {
     pimhw_i_nest nest;
-    if (!p || !config) return PIMHW_ERR_ARGUMENT;
+    if (!p || !config) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
     if (p->status != PIMHW_OK) {
         if (why) *why = p->why;
         return p->status;
@@ -4990,7 +5020,7 @@ static pimhw_i_flow *pimhw_i_flow_of(pimhw_device *d, uint32_t g)
 PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_config *config,
                                            pimhw_cause *why)
 {
-    if (!device) return PIMHW_ERR_ARGUMENT;
+    if (!device) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
     *device = NULL;
     pimhw_status status = pimhw_i_config_dram(config, why);
     if (status != PIMHW_OK) return status;
@@ -5950,7 +5980,10 @@ static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_inst
     }
     if (d->sink.hub && PIMHW_I_KINDS[in->kind].taker == PIMHW_I_BY_HOST)
         d->sink.hub(d->sink.user, in);
-    d->n_instructions += in->kind == PIMHW_EPU || in->mask == 0 ? 1 : pimhw_i_count(in->mask);
+    if (in->kind == PIMHW_SYNC || in->kind == PIMHW_EOC)
+        d->n_instructions += d->config.n_channels;
+    else
+        d->n_instructions += in->kind == PIMHW_EPU ? 1 : pimhw_i_count(in->mask);
     return true;
 }
 
@@ -6019,26 +6052,32 @@ static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction
         {in->kind == PIMHW_WR_ABK, pimhw_i_count(in->mask), 1, "channels of the mask"},
         {kind->has_row && d->real_rows, in->row, c->n_rows - 1u, "row"},
     };
-    const char *fault = known ? NULL : "kind (structure of programs only)";
+    const char *name = (uint32_t)in->kind < PIMHW_N_KINDS ? kind->name : "?", *fault = NULL;
     uint64_t is = 0, limit = 0;
-    if (known && !everybody && !in->mask) fault = "mask: no channel";
-    if (!fault && sent && size == 0) fault = "op_size", limit = most;
+    if (!known)
+        return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "%s: kind %u is no instruction", name,
+                            (uint64_t)in->kind);
+    if (!everybody && !in->mask)
+        return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "%s: the mask has no channel", name);
+    if (sent && size == 0)
+        return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "%s: op_size is 0, not 1 to %u", name, most);
     for (uint32_t i = 0; i < sizeof rules / sizeof rules[0] && !fault; i++) {
         if (!rules[i].asked || rules[i].is <= rules[i].most) continue;
         fault = rules[i].what, is = rules[i].is, limit = rules[i].most;
     }
     if (!fault) return PIMHW_OK;
-    return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "%s: %s is %u, the device allows at most %u",
-                        (uint32_t)in->kind < PIMHW_N_KINDS ? kind->name : "?", fault, is, limit);
+    return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "%s: %s is %u, the device allows at most %u", name,
+                        fault, is, limit);
 }
 
 PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
                                            const pimhw_instruction *instruction, pimhw_cause *why)
 {
-    if (!device || !instruction || device->phase != PIMHW_I_OPEN)
+    if (!device || !instruction) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
+    if (device->phase != PIMHW_I_OPEN)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT,
-                            device && device->phase == PIMHW_I_ENDED ? "an instruction after EOC"
-                                                                     : PIMHW_I_NO_STREAM);
+                            device->phase == PIMHW_I_ENDED ? "an instruction after EOC"
+                                                           : PIMHW_I_NO_STREAM);
     pimhw_status status = pimhw_i_judge(device, instruction, why);
     if (status != PIMHW_OK) {
         device->phase = PIMHW_I_IDLE;
@@ -6409,7 +6448,10 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *r
                                          const pimhw_sink *sink, pimhw_cause *why)
 {
     pimhw_readings r;
-    if (!device || !readings || !program) return PIMHW_ERR_ARGUMENT;
+    if (!device || !readings || !program) {
+        pimhw_cause_write(why, PIMHW_I_NULL);
+        return PIMHW_ERR_ARGUMENT;
+    }
     pimhw_status status = pimhw_i_request_check(device, program, request, why);
     bool apart = !device->shared && request && request->list_begin;
     if (status != PIMHW_OK) return status;
@@ -6453,7 +6495,8 @@ PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *re
 {
     pimhw_readings r;
     pimhw_sink sink = {pimhw_units_command, units, pimhw_units_hub};
-    if (!device || !readings || !units || !program) return PIMHW_ERR_ARGUMENT;
+    if (!device || !readings || !units || !program)
+        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
     const pimhw_config *c = &device->config, *of = &units->config;
     if (units->n_banks != pimhw_config_banks(c) || units->n_lanes != pimhw_config_lanes(c) ||
         of->n_channels != c->n_channels || of->in_entries != c->in_entries ||
@@ -6473,7 +6516,7 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     bool (*emit)(void *user, const pimhw_instruction *instruction), void *user, pimhw_cause *why)
 {
     pimhw_instruction in;
-    if (!device || !program || !emit) return PIMHW_ERR_ARGUMENT;
+    if (!device || !program || !emit) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
     pimhw_status status = pimhw_i_request_check(device, program, request, why);
     if (status != PIMHW_OK) return status;
     device->phase = PIMHW_I_IDLE;
