@@ -103,8 +103,8 @@ typedef enum pimattn_type {
     PIMATTN_F32 = 0,
     PIMATTN_F16 = 1,
     PIMATTN_BF16 = 2,
-    PIMATTN_INT8 = 3, /* -127 to 127 times an f32 scale of the token and head: max |row| / 127; of
-                         both K and V: a timed unit has a lane for every byte (assumed) */
+    PIMATTN_INT8 = 3, /* -127 to 127 times an f32 scale of the token and head: max |row| / 127.
+                         If K and V both are, a timed unit has a lane a byte (assumed) */
     PIMATTN_N_TYPE
 } pimattn_type;
 
@@ -297,7 +297,8 @@ typedef struct pimattn_readings {
     double peak_ns;       /* .. and at the device's own: a column of every bank each tCCD_MAC */
     double link_ns;       /* a layer's q in and out back over link_MBps, element_bytes each: the
                              hub does softmax, so no score leaves the module */
-    double speedup;       /* host_ns / (layer_ns + link_ns): above 1 the device wins */
+    double speedup;       /* host_ns / (layer_ns + link_ns), host_ns of the mean layer: above 1 the
+                             device wins */
     uint32_t bound;       /* pimattn_bound: why */
     uint32_t controller;  /* pimhw_controller */
     uint32_t partition;
@@ -500,8 +501,8 @@ typedef struct pimattn_call {
  *   error    |out - exact| <= (2e-6 + 2e-7 max|score|) max|v|, where for |score| stands the sum of
  *            |scale q_i k_i| and |ALiBi| if terms cancel, for lse the same without max|v|; o
  *            overflows, and out is NaN, where the sum of |v| over the tokens passes FLT_MAX
- *   bits     one kernel's of a query head depend on the tokens it sees and on nothing else;
- *            those of different kernels differ within the error
+ *   bits     one kernel's of a query head depend on the tokens it sees, their positions too, and on
+ *            nothing else; those of different kernels differ within the error
  *   NaN      a score that is not finite, also before the soft-cap, makes out and lse of that head
  *            NaN; v[j] that is not finite makes out[j] NaN and nothing else; append keeps both;
  *            an int8 row with either has a scale of NaN, so all of the row is
@@ -543,7 +544,8 @@ typedef struct pimattn_pages {
     const uint32_t *table;          /* [n_items][table_stride] */
     const uint32_t *lengths;        /* [n_items], the new tokens included */
     size_t table_stride;            /* pages of a row */
-    const uint64_t *first_position; /* [n_items]: position of the first token held; NULL: 0 */
+    const uint64_t *first_position; /* [n_items]: position of the first token held; NULL: 0. The
+                                       last is below 2^32 */
 } pimattn_pages;
 
 /*
@@ -599,8 +601,9 @@ PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *engine, pimattn
                                                  uint32_t source);
 
 /*
- * What attention of a batch would cost, without tensors or an engine. Tiers are judged, not timed:
- * pimattn_step_time does that.
+ * What attention of a batch would cost, without tensors or an engine: `device`, kv_bytes and what
+ * is made of them are of layer 0. Whether K and V fit a device or a pool is not asked. Tiers are
+ * judged, not timed: pimattn_step_time does that.
  *
  *   returns  PIMATTN_ERR_CONFIG, PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_MEMORY, PIMATTN_ERR_DEVICE
  */
@@ -625,10 +628,10 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
  * taken when their first token arrives. With v_in_k there is no V in them.
  *
  * Life cycle. The pages of all layers for the same tokens are shared and let go together; a shared
- * page is copied before it is written. Calls on whole sequences want equal lengths in all layers
- * (PIMATTN_ERR_ARGUMENT names the layer) and tokens not swapped out (PIMATTN_ERR_SEQ); they do all
- * or nothing and cost O(pages touched). The device way has create, append, truncate and free so
- * far: PIMATTN_ERR_DEVICE says so.
+ * page is copied before it is written. Calls on whole sequences, but truncate and keep, want equal
+ * lengths in all layers (PIMATTN_ERR_ARGUMENT names the layer) and tokens not swapped out
+ * (PIMATTN_ERR_SEQ); they do all or nothing and cost O(pages touched). The device way has create,
+ * append, truncate and free so far: PIMATTN_ERR_DEVICE says so.
  * ========================================================================== */
 
 /*
@@ -650,9 +653,11 @@ PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *engine, pimattn_seq 
 
 /*
  * Truncates to n_tokens tokens; or keeps only tokens first .. end - 1. Attention then sees no
- * others, positions stay what they were, and pages wholly outside go back.
+ * others, positions stay what they were, and pages wholly outside go back. Layers may have other
+ * lengths before, so that a step of which one layer was refused is taken back.
  *
- *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (beyond the length, or tokens that are gone)
+ *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (beyond the length of a layer, or tokens that
+ *            are gone)
  */
 PIMATTN_API pimattn_status pimattn_seq_truncate(pimattn_engine *engine, pimattn_seq seq,
                                                 uint64_t n_tokens);
@@ -692,7 +697,8 @@ PIMATTN_API pimattn_status pimattn_seq_tokens(pimattn_engine *engine, pimattn_se
 
 /*
  * Appends tokens to one layer of a sequence. The pages of all layers are taken with the first
- * layer that needs them, so that no step is left half appended.
+ * layer that needs them, so that no step is left half appended for want of pages; for another
+ * reason, pimattn_seq_truncate takes it back.
  *
  *   shape    row r of k: [n_kv_heads][head_dim], of v: [n_kv_heads][head_dim_v]; v_in_k: no v
  *   units    strides in bytes from one row to the next, 0: packed
@@ -736,9 +742,10 @@ typedef struct pimattn_stream {
 } pimattn_stream;
 
 /*
- * Saves sequences (seqs NULL: all alive, n_seqs then ignored) and restores them as new ones, in
- * the same order, by any engine with n_layers, n_kv_heads, head dims and types alike, whatever its
- * page_tokens, device or architecture. What they share within a state they share again.
+ * Saves sequences (seqs NULL: all alive, n_seqs then ignored, in no order that is promised) and
+ * restores them as new ones, in the same order, by any engine with n_layers, n_kv_heads, head dims
+ * and types alike, whatever its page_tokens, device or architecture. What they share within a
+ * state they share again.
  *
  *   bytes    what the state takes; may be NULL, and so may stream: then only this is asked
  *   seqs     of restore: [n_most], room for the new names
@@ -6082,7 +6089,8 @@ static uint32_t pimattn_i_bound_of(const pimhw_readings *run)
 
 /* A layer beside the other ways to read the same K and V. */
 static void pimattn_i_compare(pimattn_readings *r, const pimattn_config *c,
-                              const pimhw_readings *run, uint64_t query_tokens)
+                              const pimhw_readings *run, uint64_t query_tokens,
+                              double mean_kv_bytes)
 {
     const pimhw_config *d = &c->device;
     double dims = (double)c->shape.n_heads * ((double)c->shape.head_dim + c->shape.head_dim_v);
@@ -6095,7 +6103,7 @@ static void pimattn_i_compare(pimattn_readings *r, const pimattn_config *c,
     r->host_ns = (double)r->kv_bytes * 1e3 / d->host_MBps;
     r->peak_ns = (double)r->kv_bytes / peak_bytes * d->tCCD_MAC * d->tCK_ps * 1e-3;
     r->link_ns = link_bytes * 1e3 / d->link_MBps;
-    r->speedup = r->host_ns / (r->layer_ns + r->link_ns);
+    r->speedup = mean_kv_bytes * 1e3 / d->host_MBps / (r->layer_ns + r->link_ns);
     r->bound = r->link_ns > r->layer_ns ? (uint32_t)PIMATTN_BOUND_LINK : pimattn_i_bound_of(run);
 }
 
@@ -6104,6 +6112,18 @@ static uint64_t pimattn_i_read_bytes(const pimattn_config *c, uint32_t dim, uint
 {
     bool int8 = type == PIMATTN_INT8 && c->way == PIMATTN_HOST;
     return int8 ? dim + sizeof(float) : (uint64_t)dim * c->device.element_bytes;
+}
+
+/* Bytes of K and V that a layer of a batch sees. */
+static uint64_t pimattn_i_layer_bytes(const pimattn_shape *s, uint32_t layer, uint64_t token_bytes,
+                                      const pimattn_span *spans, size_t n_spans)
+{
+    uint64_t tokens = 0;
+    pimattn_shape seen = *s;
+    seen.window = pimattn_i_window_of(s, layer);
+    for (size_t i = 0; i < n_spans; i++)
+        tokens += pimattn_i_span_sees(&seen, &spans[i]);
+    return tokens * token_bytes;
 }
 
 /* All of the readings of a batch, one layer of which has been timed or run: r->device. */
@@ -6121,8 +6141,6 @@ static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw
     pimattn_status status = pimattn_i_planner_step(p, &r, &run, spans, n_spans, why);
     if (status != PIMATTN_OK) return status;
     const pimattn_plan *plan = &p->plans[p->taken].plan;
-    pimattn_shape seen = *s;
-    seen.window = pimattn_i_window_of(s, p->layer);
     uint64_t token_bytes =
         s->n_kv_heads *
         (pimattn_i_read_bytes(&p->config, s->head_dim, s->k_type) +
@@ -6131,9 +6149,13 @@ static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw
     r.version = 1;
     for (size_t i = 0; i < n_spans; i++) {
         r.kv_tokens += spans[i].context_tokens;
-        r.kv_bytes += pimattn_i_span_sees(&seen, &spans[i]) * token_bytes;
         query_tokens += spans[i].n_tokens;
     }
+    r.kv_bytes = pimattn_i_layer_bytes(s, p->layer, token_bytes, spans, n_spans);
+    double mean_kv_bytes = s->windows ? 0 : (double)r.kv_bytes;
+    for (uint32_t i = 0; s->windows && i < s->n_layers; i++)
+        mean_kv_bytes +=
+            (double)pimattn_i_layer_bytes(s, i, token_bytes, spans, n_spans) / (double)s->n_layers;
     r.controller = p->config.device.controller;
     r.partition = p->config.partition;
     r.v_mapping = plan->v_mapping;
@@ -6141,7 +6163,7 @@ static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw
     r.wanted_out = plan->wanted_out;
     r.used_out = plan->used_out;
     r.kernel = "";
-    pimattn_i_compare(&r, &p->config, &run, query_tokens);
+    pimattn_i_compare(&r, &p->config, &run, query_tokens, mean_kv_bytes);
     *readings = r;
     return PIMATTN_OK;
 }
@@ -7251,14 +7273,15 @@ static pimattn_status pimattn_i_module_truncate(pimattn_engine *e, pimattn_i_seq
 {
     pimattn_i_module *m = e->module;
     uint32_t lanes = pimhw_config_lanes(&m->plan.device), dim = e->config.shape.head_dim_v;
-    uint64_t rest = pimattn_i_min((lanes - tokens % lanes) % lanes, s->tokens[0] - tokens);
     uint64_t kept = pimattn_i_max(tokens, e->config.reserve_tokens), bytes = 4 * (uint64_t)dim;
     bytes *= e->config.shape.n_kv_heads;
     unsigned char *zeros = (unsigned char *)pimattn_i_zeroed(&e->config.allocator, bytes, 1);
     pimattn_i_rows rows = {zeros, 0, dim, PIMATTN_F32, "v", true};
     pimattn_status status = zeros ? PIMATTN_OK : PIMATTN_ERR_MEMORY;
-    for (uint32_t i = 0; i < e->config.shape.n_layers && rest > 0 && status == PIMATTN_OK; i++)
-        status = pimattn_i_module_append(e, s, i, NULL, &rows, tokens, rest);
+    for (uint32_t i = 0; i < e->config.shape.n_layers && status == PIMATTN_OK; i++) {
+        uint64_t rest = pimattn_i_min((lanes - tokens % lanes) % lanes, s->tokens[i] - tokens);
+        if (rest > 0) status = pimattn_i_module_append(e, s, i, NULL, &rows, tokens, rest);
+    }
     pimattn_i_release(&e->config.allocator, zeros, bytes);
     if (!zeros) pimhw_cause_write(&e->why, "no memory for a row of zeros");
     if (status != PIMATTN_OK) return status;
@@ -7340,9 +7363,11 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *e, pimattn_seq seq, 
 {
     pimattn_i_seq *s;
     if (!e) return PIMATTN_ERR_ARGUMENT;
-    pimattn_status status = pimattn_i_seq_even(e, seq, &s);
-    if (status != PIMATTN_OK) return status;
-    if (end > s->tokens[0]) return pimattn_i_wrong(e, "%u tokens are beyond the length", end);
+    pimattn_status status = PIMATTN_OK;
+    s = pimattn_i_seq_here(e, seq);
+    if (!s) return PIMATTN_ERR_SEQ;
+    for (uint32_t i = 0; i < e->config.shape.n_layers; i++)
+        if (end > s->tokens[i]) return pimattn_i_wrong(e, "%u tokens are beyond the length", end);
     if (first > end) return pimattn_i_wrong(e, "first token %u is beyond the end", first);
     if (first < s->begin) return pimattn_i_wrong(e, "token %u is gone", first);
     if (first > 0) status = pimattn_i_paged(e);
@@ -8853,8 +8878,6 @@ static pimattn_status pimattn_i_list_check(pimattn_engine *e, const pimattn_page
                                            uint64_t *tokens)
 {
     uint64_t n_pages, first = p->first_position ? p->first_position[i] : 0;
-    if (p->indptr && p->indptr[i] >= p->indptr[i + 1])
-        return pimattn_i_wrong(e, "pages.indptr gives item %u no page", i);
     if (p->indptr) {
         n_pages = p->indptr[i + 1] - p->indptr[i];
         if (p->last_page_len[i] < 1 || p->last_page_len[i] > p->page_tokens)
@@ -8911,6 +8934,9 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
         p->v = p->k;
         p->v_scale = p->k_scale;
     }
+    for (size_t i = 0; i < n_items && p->indptr; i++) /* before any of indices is read */
+        if (p->indptr[i] >= p->indptr[i + 1])
+            return pimattn_i_wrong(e, "pages.indptr gives item %u no page", i);
     for (size_t i = 0; i < n_items && status == PIMATTN_OK; i++) {
         status = pimattn_i_list_check(e, p, i, &spans[i].context_tokens);
         spans[i].n_tokens = items[i].n_tokens;

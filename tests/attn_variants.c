@@ -926,6 +926,27 @@ static void int8_pages_without_scales_are_refused(void)
     pimattn_engine_destroy(e);
 }
 
+/* indices end where indptr's last says, whatever it says before. */
+static void indptr_is_judged_before_indices_are_read(void)
+{
+    bad_pages b;
+    const uint32_t indptr[3] = {0, 6, 3}, last[2] = {1, 1};
+    uint32_t indices[6] = {0, 1, 2, UINT32_MAX, UINT32_MAX, UINT32_MAX};
+    pimattn_shape shape = shape_of(1, 2, 2, 8, 0);
+    pimattn_config c = config_of(&shape);
+    pimattn_engine *e = engine_new(&c);
+    pimattn_item items[2] = {{0, 1}, {0, 1}};
+    pimattn_call call;
+    if (!e) return;
+    bad_init(&b);
+    b.p.indptr = indptr, b.p.indices = indices, b.p.last_page_len = last;
+    memset(&call, 0, sizeof call);
+    call.out = b.out, call.q = b.q, call.items = items, call.n_items = 2;
+    CHECK_U(pimattn_attend_pages(e, 0, &b.p, &call, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(pimattn_engine_cause(e), "indptr gives item 1 no page");
+    pimattn_engine_destroy(e);
+}
+
 static void bad_shape(const pimattn_shape *shape, uint32_t way, const char *words)
 {
     pimattn_config c = config_of(shape);
@@ -1017,6 +1038,21 @@ static pimattn_readings estimate(const pimattn_shape *shape, uint64_t tokens, ui
     memset(&r, 0, sizeof r);
     if (!CHECK_U(pimattn_estimate(&r, &c, &span, 1, &why), PIMATTN_OK)) printf("  %s\n", why.text);
     return r;
+}
+
+static void the_host_reads_what_all_layers_see(void)
+{
+    static const uint64_t windows[4] = {0, 16, 16, 300};
+    pimattn_shape shape = shape_of(4, 8, 2, 64, 0);
+    double host_ns = 0;
+    for (int i = 0; i < 4; i++) {
+        shape.window = windows[i];
+        host_ns += estimate(&shape, 4096, 1).host_ns / 4;
+    }
+    shape.window = 0;
+    shape.windows = windows;
+    pimattn_readings r = estimate(&shape, 4096, 1);
+    CHECK_NEAR(r.speedup, host_ns / (r.layer_ns + r.link_ns), 1e-12);
 }
 
 static void a_window_costs_what_its_tokens_cost(void)
@@ -1221,10 +1257,12 @@ int main(void)
     RUN(nothing_behind_the_last_token_is_read);
     RUN(windows_merge_by_the_tree_of_absolute_leaves);
     RUN(bad_pages_are_refused_in_words);
+    RUN(indptr_is_judged_before_indices_are_read);
     RUN(int8_pages_without_scales_are_refused);
     RUN(bad_variants_are_named);
     RUN(the_device_way_has_the_same_variants);
     RUN(a_window_costs_what_its_tokens_cost);
+    RUN(the_host_reads_what_all_layers_see);
     RUN(windows_of_layers_sum_up);
     RUN(readings_of_a_layer_are_of_its_window);
     RUN(bytes_read_follow_int8_and_v_in_k);

@@ -99,7 +99,7 @@ static void what_cannot_be_is_refused(void)
             "freed");
     REFUSED(pimattn_seq_banks(r.e, gone, 0, bytes, 256), PIMATTN_ERR_SEQ, "freed");
     REFUSED(pimattn_seq_fork(r.e, &t, half), PIMATTN_ERR_ARGUMENT, "layer 1");
-    REFUSED(pimattn_seq_truncate(r.e, half, 1), PIMATTN_ERR_ARGUMENT, "layer 1");
+    REFUSED(pimattn_seq_truncate(r.e, half, 6), PIMATTN_ERR_ARGUMENT, "length");
     REFUSED(pimattn_save(r.e, &half, 1, NULL, &n), PIMATTN_ERR_ARGUMENT, "layer 1");
     REFUSED(pimattn_seq_truncate(r.e, s, 11), PIMATTN_ERR_ARGUMENT, "11");
     REFUSED(pimattn_seq_truncate(r.e, s, UINT64_MAX), PIMATTN_ERR_ARGUMENT, "length");
@@ -635,6 +635,45 @@ static int state_file(const char *path, bool save)
     return check_now.n_errors ? 1 : 0;
 }
 
+/* Layer 0 took a step that layer 1 refused. way: the device's banks, or pages of the host. */
+static void a_step_is_taken_back(uint32_t way, uint64_t n)
+{
+    rig r = rig_new(PIMATTN_F16, PIMATTN_F16);
+    r.config.way = way;
+    pimattn_engine_destroy(r.e);
+    r.e = engine_new(&r.config);
+    float want[HEADS * DIM];
+    uint64_t tokens;
+    pimattn_seq s = seq_of(&r, n);
+    attend(&r, r.e, s, want);
+    float *k = r.kv.k + n * r.kv.k_row + 5, kept = *k;
+    CHECK_U(kv_append(r.e, s, 0, &r.kv, n, 3), PIMATTN_OK);
+    *k = 1e6f;
+    CHECK_U(kv_append(r.e, s, 1, &r.kv, n, 3), PIMATTN_ERR_RANGE);
+    *k = kept;
+    CHECK_U(pimattn_seq_truncate(r.e, s, n), PIMATTN_OK);
+    for (uint32_t layer = 0; layer < LAYERS; layer++) {
+        CHECK_U(pimattn_seq_tokens(r.e, s, layer, &tokens), PIMATTN_OK);
+        CHECK_U(tokens, n);
+    }
+    attend(&r, r.e, s, r.out);
+    CHECK_BYTES(r.out, want, sizeof want);
+    append(&r, r.e, s, n, TOKENS - n);
+    attend(&r, r.e, s, r.out);
+    pimattn_seq whole = seq_of(&r, TOKENS);
+    attend(&r, r.e, whole, want);
+    CHECK_BYTES(r.out, want, sizeof want);
+    rig_end(&r);
+}
+
+static void a_refused_step_is_taken_back(void)
+{
+    for (uint64_t n = 3; n < 20; n += 4) {
+        a_step_is_taken_back(PIMATTN_HOST, n);
+        a_step_is_taken_back(PIMATTN_DEVICE, n);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 3) return state_file(argv[2], strcmp(argv[1], "save") == 0);
@@ -649,5 +688,6 @@ int main(int argc, char **argv)
     RUN(static_reservation_takes_all_at_once);
     RUN(bytes_of_banks_are_those_of_the_columns);
     RUN(the_device_truncates);
+    RUN(a_refused_step_is_taken_back);
     return check_end();
 }

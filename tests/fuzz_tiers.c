@@ -353,7 +353,7 @@ static void try_length(model *m, bool reserve)
     pimattn_status want = PIMATTN_OK, status;
     if (!s->alive)
         want = PIMATTN_ERR_SEQ;
-    else if (!is_even(m, s))
+    else if (reserve && !is_even(m, s))
         want = PIMATTN_ERR_ARGUMENT;
     if (reserve) {
         uint64_t to = n > UINT64_MAX - held ? UINT64_MAX : n + held;
@@ -365,7 +365,8 @@ static void try_length(model *m, bool reserve)
         if (status == PIMATTN_OK && to > s->held) s->held = to;
         return;
     }
-    if (want == PIMATTN_OK && n > held) want = PIMATTN_ERR_ARGUMENT;
+    for (uint32_t l = 0; l < m->config.shape.n_layers; l++)
+        if (want == PIMATTN_OK && n > s->layer[l].n) want = PIMATTN_ERR_ARGUMENT;
     if (!CHECK_U(pimattn_seq_truncate(m->tiered, s->tiered, n), want) || want != PIMATTN_OK) return;
     CHECK_U(pimattn_seq_truncate(m->pages, s->pages, n), PIMATTN_OK);
     uint64_t kept = n > m->config.reserve_tokens ? n : m->config.reserve_tokens;
