@@ -72,7 +72,7 @@ typedef enum pimhw_status {
     PIMHW_ERR_CONFIG,   /* the device description contradicts itself; the cause names the field */
     PIMHW_ERR_NAME,     /* no preset or field of that name */
     PIMHW_ERR_MEMORY,   /* the allocator gave nothing */
-    PIMHW_ERR_HAZARD,   /* a controller let commands use an entry out of order */
+    PIMHW_ERR_HAZARD,   /* an entry was used out of order, by a controller; or without a WR_BIAS */
     PIMHW_ERR_PROGRAM,  /* an instruction the device cannot do; the cause has its index and field */
     PIMHW_ERR_ADDRESS,  /* beyond the device, or not from pimhw_alloc; the cause names it */
     PIMHW_ERR_FULL,     /* no free page left on the device */

@@ -8864,8 +8864,9 @@ static pimattn_status pimattn_i_rows_check(pimattn_engine *e, const pimattn_page
                 room = pimattn_i_add(room, pimattn_i_mul(step[j], n[j] - 1));
         all = pimattn_i_add(all, pimattn_i_mul(step[i], n[i] - 1));
         if (n[i] == 1 || step[i] >= room) continue;
-        pimhw_cause_write(&e->why, "strides of pages.%s overlap rows: %u is less than %u", what,
-                          step[i], room);
+        pimhw_cause_write(&e->why,
+                          "strides of pages.%s overlap rows: token %u, head %u, page %u bytes", what,
+                          step[0], step[1], step[2]);
         return PIMATTN_ERR_ARGUMENT;
     }
     if (all <= SIZE_MAX / 2) return PIMATTN_OK;
