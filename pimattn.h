@@ -8865,8 +8865,9 @@ static pimattn_status pimattn_i_rows_check(pimattn_engine *e, const pimattn_page
         all = pimattn_i_add(all, pimattn_i_mul(step[i], n[i] - 1));
         if (n[i] == 1 || step[i] >= room) continue;
         pimhw_cause_write(&e->why,
-                          "strides of pages.%s overlap rows: token %u, head %u, page %u bytes", what,
-                          step[0], step[1], step[2]);
+                          "strides of pages.%s overlap rows: %u is less than %u; a token has %u, "
+                          "a head %u, a page %u",
+                          what, step[i], room, step[0], step[1], step[2]);
         return PIMATTN_ERR_ARGUMENT;
     }
     if (all <= SIZE_MAX / 2) return PIMATTN_OK;
