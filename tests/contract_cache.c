@@ -643,7 +643,7 @@ static void a_step_is_taken_back(uint32_t way, uint64_t n)
     pimattn_engine_destroy(r.e);
     r.e = engine_new(&r.config);
     float want[HEADS * DIM];
-    uint64_t tokens;
+    uint64_t tokens = 0;
     pimattn_seq s = seq_of(&r, n);
     attend(&r, r.e, s, want);
     float *k = r.kv.k + n * r.kv.k_row + 5, kept = *k;
