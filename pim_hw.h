@@ -84,7 +84,8 @@ PIMHW_API const char *pimhw_status_str(pimhw_status status);
 
 /*
  * Why a call failed: field, index or address in words. Filled on failure only; may be NULL. Any
- * other NULL is PIMHW_ERR_ARGUMENT where a call has a status, and must not be where it has none.
+ * other NULL is PIMHW_ERR_ARGUMENT where a call has a status (a name: PIMHW_ERR_NAME), and must not
+ * be where it has none.
  */
 typedef struct pimhw_cause {
     char text[288];
@@ -1595,9 +1596,7 @@ static const pimhw_i_field *pimhw_i_field_named(const char *name, pimhw_cause *w
     const pimhw_i_field *f = name ? pimhw_i_field_find(name, strlen(name)) : NULL;
     const char *near[2] = {"", ""};
     if (f) return f;
-    if (!name) pimhw_cause_write(why, "a field's name is NULL");
-    if (!name) return NULL;
-    for (size_t i = 0; i < PIMHW_I_N_FIELDS; i++) {
+    for (size_t i = 0; name && i < PIMHW_I_N_FIELDS; i++) {
         const char *field = PIMHW_I_FIELDS[i].name;
         uint32_t off = pimhw_i_distance(name, field);
         bool first = !*near[0] || off < pimhw_i_distance(name, near[0]);
@@ -1605,8 +1604,11 @@ static const pimhw_i_field *pimhw_i_field_named(const char *name, pimhw_cause *w
         if (!first && *near[1] && off >= pimhw_i_distance(name, near[1])) continue;
         near[!first] = field;
     }
-    pimhw_cause_write(why, "no field \"%s\" in a device; the nearest are %s and %s", name, near[0],
-                      near[1]);
+    if (name)
+        pimhw_cause_write(why, "no field \"%s\" in a device; the nearest are %s and %s", name,
+                          near[0], near[1]);
+    else
+        pimhw_cause_write(why, PIMHW_I_NULL);
     return NULL;
 }
 
@@ -5531,9 +5533,9 @@ static uint64_t pimhw_i_moved(uint64_t now, uint64_t then, uint64_t base)
     return now == then ? PIMHW_I_UNMOVED : now - base;
 }
 
-static pimhw_i_part *pimhw_i_parts(const pimhw_device *d, const pimhw_i_edge *e)
+static const pimhw_i_part *pimhw_i_parts(const pimhw_device *d, const pimhw_i_edge *e)
 {
-    return (pimhw_i_part *)(void *)(uintptr_t)&d->memo.words[e->parts];
+    return (const pimhw_i_part *)(const void *)&d->memo.words[e->parts];
 }
 
 /* What happened since a trial, as an edge to a state, into the room; returns its words there. */
@@ -5547,7 +5549,7 @@ static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimh
     e->clocks = pimhw_i_unit_ck(d) - base;
     e->n_instructions = (d->n_instructions - t->n_instructions) / n;
     e->n_rounds = (d->walked_rounds + d->skipped_rounds - t->n_rounds) / n;
-    pimhw_i_part *parts = pimhw_i_parts(d, e);
+    pimhw_i_part *parts = (pimhw_i_part *)(void *)&d->memo.words[e->parts];
     uint64_t *sum = (uint64_t *)(void *)&parts[d->n_unit];
     for (uint32_t i = 0; i < d->n_unit; i++) {
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
@@ -6052,8 +6054,7 @@ static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction
         {in->kind == PIMHW_WR_ABK, pimhw_i_count(in->mask), 1, "channels of the mask"},
         {kind->has_row && d->real_rows, in->row, c->n_rows - 1u, "row"},
     };
-    const char *name = (uint32_t)in->kind < PIMHW_N_KINDS ? kind->name : "?", *fault = NULL;
-    uint64_t is = 0, limit = 0;
+    const char *name = (uint32_t)in->kind < PIMHW_N_KINDS ? kind->name : "?";
     if (!known)
         return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "%s: kind %u is no instruction", name,
                             (uint64_t)in->kind);
@@ -6061,13 +6062,12 @@ static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction
         return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "%s: the mask has no channel", name);
     if (sent && size == 0)
         return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "%s: op_size is 0, not 1 to %u", name, most);
-    for (uint32_t i = 0; i < sizeof rules / sizeof rules[0] && !fault; i++) {
-        if (!rules[i].asked || rules[i].is <= rules[i].most) continue;
-        fault = rules[i].what, is = rules[i].is, limit = rules[i].most;
-    }
-    if (!fault) return PIMHW_OK;
-    return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "%s: %s is %u, the device allows at most %u", name,
-                        fault, is, limit);
+    for (uint32_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (rules[i].asked && rules[i].is > rules[i].most)
+            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
+                                "%s: %s is %u, the device allows at most %u", name, rules[i].what,
+                                rules[i].is, rules[i].most);
+    return PIMHW_OK;
 }
 
 PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,

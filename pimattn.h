@@ -975,7 +975,7 @@ typedef struct pimattn_tier_reading {
     double reduce_work_ns; /* of one bank group and of its device, hidden or not */
     double link_work_ns;
     double energy_pJ;      /* of the channel, where all banks work whether they hold a token or not,
-                         times the tier's tokens over the channel's; flash: 0, no source says */
+                              times the tier's tokens over the channel's; flash: 0, no source says */
     uint64_t kv_bytes;     /* of the tokens .. */
     uint64_t read_bytes;   /* .. and what is read for them: flash reads whole pages */
     uint64_t group_bytes;  /* in the devices: q down to bank groups, a partial up; elements of 2 */
@@ -1172,9 +1172,9 @@ typedef struct pimattn_tier_info {
     uint32_t n_groups;              /* bank groups, or channels of flash, that can hold one */
     uint64_t id_bytes, count_bytes; /* bookkeeping as the paper counts: the bank group of every
                                          token; counters of the last 10 steps [PAM 6.1] */
-    uint64_t
-        n_active;     /* tokens that took part, whatever masks say; each once, where it first did */
-    uint64_t busiest; /* of the bank group that counted most: tokens that took part in it, and what
+    uint64_t n_active; /* tokens that took part, whatever masks say; each once, where it first
+                          did */
+    uint64_t busiest;  /* of the bank group that counted most: tokens that took part in it, and what
                           tokens that were placed in it brought */
     uint64_t n_partials;         /* formed, of a bank group and up to 8 queries each */
     uint64_t n_faster, n_slower; /* tokens that went to the tier before, and to the next */
@@ -6152,10 +6152,10 @@ static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw
         query_tokens += spans[i].n_tokens;
     }
     r.kv_bytes = pimattn_i_layer_bytes(s, p->layer, token_bytes, spans, n_spans);
-    double mean_kv_bytes = s->windows ? 0 : (double)r.kv_bytes;
-    for (uint32_t i = 0; s->windows && i < s->n_layers; i++)
-        mean_kv_bytes +=
-            (double)pimattn_i_layer_bytes(s, i, token_bytes, spans, n_spans) / (double)s->n_layers;
+    uint32_t n_kinds = s->windows ? s->n_layers : 1; /* of layers */
+    double mean_kv_bytes = 0;
+    for (uint32_t i = 0; i < n_kinds; i++)
+        mean_kv_bytes += (double)pimattn_i_layer_bytes(s, i, token_bytes, spans, n_spans) / n_kinds;
     r.controller = p->config.device.controller;
     r.partition = p->config.partition;
     r.v_mapping = plan->v_mapping;
@@ -7361,10 +7361,9 @@ PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *e, pimattn_seq *chil
 PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *e, pimattn_seq seq, uint64_t first,
                                             uint64_t end)
 {
-    pimattn_i_seq *s;
-    if (!e) return PIMATTN_ERR_ARGUMENT;
     pimattn_status status = PIMATTN_OK;
-    s = pimattn_i_seq_here(e, seq);
+    if (!e) return PIMATTN_ERR_ARGUMENT;
+    pimattn_i_seq *s = pimattn_i_seq_here(e, seq);
     if (!s) return PIMATTN_ERR_SEQ;
     for (uint32_t i = 0; i < e->config.shape.n_layers; i++)
         if (end > s->tokens[i]) return pimattn_i_wrong(e, "%u tokens are beyond the length", end);
@@ -8936,9 +8935,10 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
         p->v = p->k;
         p->v_scale = p->k_scale;
     }
-    for (size_t i = 0; i < n_items && p->indptr; i++) /* before any of indices is read */
+    /* before any of indices is read */
+    for (size_t i = 0; i < n_items && p->indptr && status == PIMATTN_OK; i++)
         if (p->indptr[i] >= p->indptr[i + 1])
-            return pimattn_i_wrong(e, "pages.indptr gives item %u no page", i);
+            status = pimattn_i_wrong(e, "pages.indptr gives item %u no page", i);
     for (size_t i = 0; i < n_items && status == PIMATTN_OK; i++) {
         status = pimattn_i_list_check(e, p, i, &spans[i].context_tokens);
         spans[i].n_tokens = items[i].n_tokens;

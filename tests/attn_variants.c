@@ -79,9 +79,14 @@ static double exact_score(const scene *s, uint64_t own, uint32_t head, uint64_t 
     return x - bias;
 }
 
-/* One query head in float64 against what came out; weights were rounded by up to `unit`. */
+/* What the lanes of a device may do to weights and sums, and to a score, each by its size. */
+typedef struct rounding {
+    double weight, score;
+} rounding;
+
+/* One query head in float64 against what came out. */
 static void check_head(const scene *s, uint64_t i, uint32_t head, const float *out, float lse,
-                       double unit)
+                       rounding by)
 {
     const pimattn_shape *shape = &s->shape;
     uint32_t kv_head = head / (shape->n_heads / shape->n_kv_heads), dv = s->kv.dv;
@@ -110,7 +115,7 @@ static void check_head(const scene *s, uint64_t i, uint32_t head, const float *o
             max_v = fmax(max_v, fabs(v[j]));
         }
     }
-    double bound = 2e-6 + 2e-7 * most + 2.01 * unit; /* of a sum of weights and what it divides */
+    double bound = 2e-6 + 2e-7 * most + by.weight + expm1(2 * by.score * most);
     for (uint32_t j = 0; j < dv; j++)
         CHECK_NEAR(out[j], top > -HUGE_VAL ? exact[j] / l : 0, bound * max_v);
     CHECK_NEAR(lse, top > -HUGE_VAL ? top + log(l) : top, bound);
@@ -275,7 +280,7 @@ static void pairs(void)
             for (uint64_t i = 0; i < s.n_new; i += 1 + s.n_new / 8)
                 for (uint32_t h = 0; h < s.shape.n_heads; h++) {
                     size_t row = (size_t)i * s.shape.n_heads + h;
-                    check_head(&s, i, h, out + row * s.kv.dv, lse[row], 0);
+                    check_head(&s, i, h, out + row * s.kv.dv, lse[row], (rounding){0, 0});
                 }
             report(a, b, before);
             free(out);
@@ -982,10 +987,16 @@ static void bad_variants_are_named(void)
     BAD_SHAPE("v_in_k", PIMATTN_DEVICE, s.v_in_k = true);
 }
 
-/* bf16 is what the lanes have; what the hub gives them, weights, is rounded to it. */
-static void device_variant(int variant, uint32_t partition, check_rng *rng)
+/*
+ * q, K and V are the lanes' numbers. Weights are rounded to them, above and below the line (2 u; of
+ * f16 also by half its least number); with out_bits 16 so are scores and sums of o as they are
+ * read.
+ */
+static void device_variant(int variant, uint32_t how, check_rng *rng)
 {
     unsigned before = check_now.n_errors;
+    const bool brain = how & 2, narrow = how & 4;
+    const double u = brain ? 0x1p-8 : 0x1p-11;
     scene s;
     scene_make(&s, variant, variant, rng);
     while (s.kv.n_tokens > 700 || s.n_new > 9) {
@@ -993,23 +1004,26 @@ static void device_variant(int variant, uint32_t partition, check_rng *rng)
         scene_make(&s, variant, variant, rng);
     }
     for (size_t k = 0; k < (size_t)s.n_new * s.shape.n_heads * s.shape.head_dim; k++)
-        s.q[k] = bits_float(float_bits(s.q[k]) & 0xffff0000u);
-    s.shape.k_type = s.shape.v_type = s.kv.shape.k_type = s.kv.shape.v_type = PIMATTN_BF16;
+        s.q[k] = (float)(brain ? brain_round(s.q[k]) : half_round((double)s.q[k]));
+    s.shape.k_type = s.shape.v_type = brain ? PIMATTN_BF16 : PIMATTN_F16;
+    s.kv.shape = s.shape;
     kv_keep(&s.kv);
     pimattn_config c = config_of(&s.shape);
     c.way = PIMATTN_DEVICE;
-    c.partition = partition;
+    c.partition = how & 1;
     c.hfp_unit = (uint32_t)rng_range(rng, 0, 1);
-    pimhw_cause why;
-    CHECK_U(pimhw_config_init(&c.device, "aimx", &why), PIMHW_OK);
-    c.device.lane_type = PIMHW_LANE_BF16;
-    c.device.out_bits = 32;
+    CHECK_U(pimhw_config_init(&c.device, "aimx", NULL), PIMHW_OK);
+    c.device.lane_type = brain ? PIMHW_LANE_BF16 : PIMHW_LANE_F16;
+    c.device.out_bits = narrow ? 16 : 32;
+    rounding by = {2.01 * u, narrow ? u : 0};
+    if (narrow) by.weight += u;
+    if (!brain) by.weight += 0x1p-24 * (double)s.kv.n_tokens;
     float *out = outputs_new(&s), *lse = outputs_lse(&s, out);
     attend_scene(&s, &c, false, out);
     for (uint64_t i = 0; i < s.n_new; i++)
         for (uint32_t h = 0; h < s.shape.n_heads; h++) {
             size_t row = (size_t)i * s.shape.n_heads + h;
-            check_head(&s, i, h, out + row * s.kv.dv, lse[row], 0x1p-8);
+            check_head(&s, i, h, out + row * s.kv.dv, lse[row], by);
         }
     report(variant, variant, before);
     free(out);
@@ -1021,8 +1035,8 @@ static void the_device_way_has_the_same_variants(void)
     static const int variants[] = {WINDOW, WINDOWS, SINKS, LOGITS, CAP, RULE, SLOPES, MASK};
     check_rng rng = {71};
     for (size_t i = 0; i < COUNT(variants); i++)
-        for (uint32_t n = 0; n < 6; n++)
-            device_variant(variants[i], n % 2, &rng);
+        for (uint32_t how = 0; how < 8; how++)
+            device_variant(variants[i], how, &rng);
 }
 
 /* --------------------------------------------------------------------------

@@ -122,7 +122,10 @@ static void fields_are_set_by_name(void)
     CHECK_U(pimhw_config_set(&c, "tREFL", 1, &why), PIMHW_ERR_NAME);
     CHECK_HAS(why.text, "tREFL");
     CHECK_U(pimhw_config_set(&c, NULL, 1, &why), PIMHW_ERR_NAME);
+    CHECK_HAS(why.text, "NULL");
     CHECK_U(pimhw_config_get(&c, "trp", &value, &why), PIMHW_ERR_NAME);
+    CHECK_U(pimhw_config_set(&c, "tccd", 1, &why), PIMHW_ERR_NAME); /* a beginning, in any case */
+    CHECK_HAS(why.text, "tCCD_S and tCCD_L");
     CHECK_U(pimhw_config_set(NULL, "tRP", 1, NULL), PIMHW_ERR_ARGUMENT);
     CHECK_U(pimhw_config_get(&c, "tRP", NULL, NULL), PIMHW_ERR_ARGUMENT);
     CHECK_U(value, 9);
@@ -664,6 +667,44 @@ static void random_lines_do_no_harm(void)
     }
 }
 
+/* A SYNC and an EOC are for all channels, by whatever way they come and whatever their masks. */
+static void sync_counts_for_all_channels(void)
+{
+    pimhw_config c = hw_config("aim-gddr6", 8);
+    pimhw_instruction in[2] = {{.kind = PIMHW_SYNC, .mask = 1}, {.kind = PIMHW_EOC}};
+    pimhw_readings sent, timed;
+    pimhw_program p;
+    pimhw_device *d = NULL;
+    CHECK_U(pimhw_device_create(&d, &c, &why), PIMHW_OK);
+    CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
+    pimhw_program_init(&p);
+    for (int i = 0; i < 2; i++) {
+        CHECK_U(pimhw_device_submit(d, &in[i], &why), PIMHW_OK);
+        in[i].mask = 255; /* which a program wants */
+        pimhw_program_add(&p, &in[i]);
+    }
+    CHECK_U(pimhw_device_finish(d, &sent, &why), PIMHW_OK);
+    CHECK_U(pimhw_device_time(d, &timed, &p, NULL, NULL, &why), PIMHW_OK);
+    CHECK_U(sent.n_instructions, 16);
+    CHECK_U(timed.n_instructions, 16);
+    pimhw_device_destroy(d);
+}
+
+static void causes_name_what_is_null(void)
+{
+    pimhw_config c = hw_config("aimx", 2);
+    pimhw_readings r;
+    memset(&why, 0, sizeof why);
+    CHECK_U(pimhw_device_create(NULL, &c, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "NULL");
+    memset(&why, 0, sizeof why);
+    CHECK_U(pimhw_device_time(NULL, &r, NULL, NULL, NULL, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "NULL");
+    memset(&why, 0, sizeof why);
+    CHECK_U(pimhw_program_check(NULL, &c, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "NULL");
+}
+
 int main(void)
 {
     RUN(statuses_have_words);
@@ -674,6 +715,8 @@ int main(void)
     RUN(memory_comes_from_the_allocator);
     RUN(bad_instructions_are_refused);
     RUN(streams_have_an_order);
+    RUN(sync_counts_for_all_channels);
+    RUN(causes_name_what_is_null);
     RUN(bad_programs_are_refused);
     RUN(bad_requests_are_refused);
     RUN(epu_can_take_no_time);
