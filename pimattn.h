@@ -975,7 +975,7 @@ typedef struct pimattn_tier_reading {
     double reduce_work_ns; /* of one bank group and of its device, hidden or not */
     double link_work_ns;
     double energy_pJ;      /* of the channel, where all banks work whether they hold a token or not,
-                              times the tier's tokens over the channel's; flash: 0, no source says */
+                              by the tier's share of its tokens; flash: 0, no source says */
     uint64_t kv_bytes;     /* of the tokens .. */
     uint64_t read_bytes;   /* .. and what is read for them: flash reads whole pages */
     uint64_t group_bytes;  /* in the devices: q down to bank groups, a partial up; elements of 2 */
