@@ -1453,7 +1453,13 @@ static float pimattn_i_int8_scale(uint32_t magnitude_bits)
     return scale < FLT_MIN ? FLT_MIN : scale;
 }
 
-/* per_unit: 1 / scale of int8, which holds no NaN; other types do not use it. */
+/* A row to store; per_unit: 1 / scale of int8, which holds no NaN; other types do not use it. */
+typedef struct pimattn_i_row {
+    unsigned char *to;
+    const unsigned char *from;
+    float per_unit;
+} pimattn_i_row;
+
 static void pimattn_i_store_row(unsigned char *to, const unsigned char *from, uint32_t type,
                                 float per_unit, uint32_t n)
 {
@@ -1473,6 +1479,13 @@ static void pimattn_i_store_row(unsigned char *to, const unsigned char *from, ui
             type == PIMATTN_F16 ? pimattn_i_f16_from_f32(x) : pimattn_i_bf16_from_f32(x);
         memcpy(to + 2 * (size_t)i, &half, sizeof half);
     }
+}
+
+static void pimattn_i_store_rows(const pimattn_i_row *rows, uint32_t n_rows, uint32_t type,
+                                 uint32_t n)
+{
+    for (uint32_t i = 0; i < n_rows; i++)
+        pimattn_i_store_row(rows[i].to, rows[i].from, type, rows[i].per_unit, n);
 }
 
 /* The largest magnitude of a row, as bits: above 0x7f800000 if there is a NaN. */
@@ -1702,8 +1715,8 @@ typedef struct pimattn_i_kernel {
     void (*mix[PIMATTN_N_TYPE][4])(const pimattn_i_tile *tile, const float *weights, float *o,
                                    size_t o_floats);
     void (*load)(float *to, const unsigned char *from, uint32_t type, uint32_t n);
-    void (*store)(unsigned char *to, const unsigned char *from, uint32_t type, float per_unit,
-                  uint32_t n); /* of finite numbers */
+    void (*store)(const pimattn_i_row *rows, uint32_t n_rows, uint32_t type,
+                  uint32_t n); /* of finite numbers; the other types than f32 */
     uint32_t (*magnitude)(const unsigned char *from, size_t n);
     void (*blend)(float *o, float a, const float *from, float b, size_t n);
     void (*divide)(unsigned char *out, const float *o, float l, size_t n);
@@ -1719,7 +1732,7 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
                                             NULL,
                                             {{NULL}},
                                             pimattn_i_load_row,
-                                            pimattn_i_store_row,
+                                            pimattn_i_store_rows,
                                             pimattn_i_magnitude,
                                             pimattn_i_blend,
                                             pimattn_i_divide,
@@ -2106,20 +2119,30 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
             pimattn_i_put_##W(to + i, pimattn_i_load_##W(from + (size_t)i * bytes, type));         \
         pimattn_i_load_row(to + i, from + (size_t)i * bytes, type, n - i);                         \
     }                                                                                              \
-    PIMATTN_I_PLAIN_##W void pimattn_i_store_row_##W(unsigned char *to, const unsigned char *from, \
-                                                     uint32_t type, float per_unit, uint32_t n)    \
+    PIMATTN_I_TARGET_##W void pimattn_i_store_as_##W(const pimattn_i_row *rows, uint32_t n_rows,   \
+                                                     const uint32_t type, uint32_t n)              \
     {                                                                                              \
-        uint32_t i = 0, bytes = pimattn_i_type_bytes(type);                                        \
-        for (; type == PIMATTN_INT8 && i + W <= n; i += W)                                         \
-            pimattn_i_store_##W(to + i, pimattn_i_get_##W(from + 4 * (size_t)i) * per_unit,        \
-                                PIMATTN_INT8);                                                     \
-        for (; type == PIMATTN_BF16 && i + W <= n; i += W)                                         \
-            pimattn_i_store_##W(to + 2 * (size_t)i, pimattn_i_get_##W(from + 4 * (size_t)i),       \
-                                PIMATTN_BF16);                                                     \
-        for (; type == PIMATTN_F16 && i + W <= n; i += W)                                          \
-            pimattn_i_store_##W(to + 2 * (size_t)i, pimattn_i_get_##W(from + 4 * (size_t)i),       \
-                                PIMATTN_F16);                                                      \
-        pimattn_i_store_row(to + (size_t)i * bytes, from + 4 * (size_t)i, type, per_unit, n - i);  \
+        const uint32_t bytes = pimattn_i_type_bytes(type);                                         \
+        for (; n_rows > 0; n_rows--, rows++) {                                                     \
+            const pimattn_i_row row = *rows;                                                       \
+            uint32_t i = 0;                                                                        \
+            for (; i + W <= n; i += W) {                                                           \
+                pimattn_i_v##W x = pimattn_i_get_##W(row.from + 4 * (size_t)i);                    \
+                pimattn_i_store_##W(row.to + (size_t)i * bytes,                                    \
+                                    type == PIMATTN_INT8 ? x * row.per_unit : x, type);            \
+            }                                                                                      \
+            if (i < n)                                                                             \
+                pimattn_i_store_row(row.to + (size_t)i * bytes, row.from + 4 * (size_t)i, type,    \
+                                    row.per_unit, n - i);                                          \
+        }                                                                                          \
+    }                                                                                              \
+    PIMATTN_I_PLAIN_##W void pimattn_i_store_rows_##W(const pimattn_i_row *rows, uint32_t n_rows,  \
+                                                      uint32_t type, uint32_t n)                   \
+    {                                                                                              \
+        if (type == PIMATTN_F32) pimattn_i_store_as_##W(rows, n_rows, PIMATTN_F32, n);             \
+        if (type == PIMATTN_F16) pimattn_i_store_as_##W(rows, n_rows, PIMATTN_F16, n);             \
+        if (type == PIMATTN_BF16) pimattn_i_store_as_##W(rows, n_rows, PIMATTN_BF16, n);           \
+        if (type == PIMATTN_INT8) pimattn_i_store_as_##W(rows, n_rows, PIMATTN_INT8, n);           \
     }                                                                                              \
     PIMATTN_I_PLAIN_##W uint32_t pimattn_i_magnitude_##W(const unsigned char *from, size_t n)      \
     {                                                                                              \
@@ -2212,7 +2235,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
                                                 pimattn_i_soft_##W,                                \
                                                 PIMATTN_I_TABLES(W, mix),                          \
                                                 pimattn_i_load_row_##W,                            \
-                                                pimattn_i_store_row_##W,                           \
+                                                pimattn_i_store_rows_##W,                          \
                                                 pimattn_i_magnitude_##W,                           \
                                                 pimattn_i_blend_##W,                               \
                                                 pimattn_i_divide_##W,                              \
@@ -3045,15 +3068,21 @@ static uint32_t *pimattn_i_table_at(const pimattn_i_layout *lay, const pimattn_i
     return seq->table + (page * lay->n_layers + layer) * lay->n_kv_heads;
 }
 
+/* Where in its page the run of a token begins, and which of the run's tokens it is. */
+static uint64_t pimattn_i_run_from(const pimattn_i_layout *lay, uint64_t token, uint64_t *at)
+{
+    uint32_t in_page = (uint32_t)(token % lay->page_tokens);
+    *at = in_page % lay->run_tokens;
+    return in_page / lay->run_tokens * lay->run_bytes;
+}
+
 /* The run that holds a token, and which of its tokens that is. */
 static unsigned char *pimattn_i_run(const pimattn_i_pool *pool, const pimattn_i_layout *lay,
                                     const pimattn_i_seq *seq, uint32_t layer, uint32_t kv_head,
                                     uint64_t token, uint64_t *at)
 {
-    uint64_t in_page = token % lay->page_tokens;
     uint32_t page = pimattn_i_table_at(lay, seq, token / lay->page_tokens, layer)[kv_head];
-    *at = in_page % lay->run_tokens;
-    return pimattn_i_page(pool, page) + in_page / lay->run_tokens * lay->run_bytes;
+    return pimattn_i_page(pool, page) + pimattn_i_run_from(lay, token, at);
 }
 
 static pimattn_status pimattn_i_table_grow(const pimattn_i_pool *pool, pimattn_i_seq *seq,
@@ -7073,6 +7102,8 @@ static bool pimattn_i_stride_fits(size_t *stride, uint64_t heads, uint64_t dim, 
     return *stride >= row_bytes && pimattn_i_mul(*stride, n) <= SIZE_MAX / 2;
 }
 
+enum { PIMATTN_I_HEADS = 16 }; /* whose rows are stored at once */
+
 /* Rows of an append, [n_kv_heads][dim] of each token. */
 typedef struct pimattn_i_rows {
     const unsigned char *from;
@@ -7111,26 +7142,6 @@ static pimattn_status pimattn_i_range_check(pimattn_engine *e, pimattn_i_rows *r
     return rows->plain ? PIMATTN_OK : pimattn_i_overflow(e, rows, n);
 }
 
-/* One row and, of int8, its scale. */
-static void pimattn_i_append_row(const pimattn_i_kernel *kernel, const pimattn_i_rows *rows,
-                                 uint64_t token, size_t head, unsigned char *to,
-                                 unsigned char *scale_to)
-{
-    const unsigned char *from = rows->from + (size_t)token * rows->stride + 4 * head * rows->dim;
-    if (rows->type == PIMATTN_INT8) {
-        float scale = pimattn_i_int8_scale(kernel->magnitude(from, rows->dim));
-        memcpy(scale_to, &scale, sizeof scale);
-        if (pimattn_i_is_nan(scale))
-            memset(to, 0, rows->dim);
-        else
-            kernel->store(to, from, rows->type, 1.0f / scale, rows->dim);
-    } else if (rows->plain && rows->type != PIMATTN_F32) {
-        kernel->store(to, from, rows->type, 1.0f, rows->dim);
-    } else {
-        pimattn_i_store_row(to, from, rows->type, 1.0f, rows->dim);
-    }
-}
-
 /* The run that holds a token of a KV head, and which of its tokens that is. */
 static unsigned char *pimattn_i_run_of(const pimattn_engine *e, const pimattn_i_seq *s,
                                        uint32_t layer, uint32_t kv_head, uint64_t token,
@@ -7142,22 +7153,60 @@ static unsigned char *pimattn_i_run_of(const pimattn_engine *e, const pimattn_i_
            kv_head * e->layout.page_bytes;
 }
 
-static void pimattn_i_append_rows(pimattn_engine *e, pimattn_i_seq *s, uint32_t layer,
-                                  const pimattn_i_rows *k, const pimattn_i_rows *v, uint64_t n)
+/* Rows of a token, of KV heads from `head` on: to their runs, the at'th of these. Of int8 scales
+ * first. One call for all, for between stores to memory others would take their place in line. */
+static void pimattn_i_append_rows(const pimattn_engine *e, const pimattn_i_rows *rows,
+                                  uint64_t token, uint32_t head, uint32_t n_heads,
+                                  unsigned char *const *runs, bool is_v, uint64_t at)
+{
+    const pimattn_i_layout *lay = &e->layout;
+    const uint64_t to = is_v ? lay->v_offset + at * lay->v_row_bytes : at * lay->k_row_bytes;
+    const uint64_t scale_to =
+        (is_v ? lay->v_scale_offset : lay->k_scale_offset) + at * sizeof(float);
+    const unsigned char *from = rows->from + (size_t)token * rows->stride;
+    const pimattn_i_kernel *kernel = rows->plain ? e->kernel : pimattn_i_kernel_scalar();
+    pimattn_i_row list[PIMATTN_I_HEADS];
+    uint32_t n = 0;
+    for (uint32_t h = 0; h < n_heads; h++) {
+        pimattn_i_row row = {runs[h] + to, from + 4 * (size_t)(head + h) * rows->dim, 1.0f};
+        if (rows->type == PIMATTN_INT8) {
+            float scale = pimattn_i_int8_scale(kernel->magnitude(row.from, rows->dim));
+            memcpy(runs[h] + scale_to, &scale, sizeof scale);
+            row.per_unit = 1.0f / scale;
+            if (pimattn_i_is_nan(scale)) {
+                memset(row.to, 0, rows->dim);
+                continue;
+            }
+        }
+        list[n++] = row;
+    }
+    kernel->store(list, n, rows->type, rows->dim);
+}
+
+static void pimattn_i_append_tokens(pimattn_engine *e, pimattn_i_seq *s, uint32_t layer,
+                                    const pimattn_i_rows *k, const pimattn_i_rows *v, uint64_t n)
 {
     const pimattn_i_layout *lay = &e->layout;
     for (uint64_t t = 0; t < n; t++) {
-        uint64_t token = s->tokens[layer] + t, page = token / lay->page_tokens, at;
-        for (uint32_t h = 0; h < lay->n_kv_heads; h++) {
-            unsigned char *run = pimattn_i_run_of(e, s, layer, h, token, &at);
-            if (e->pool.bounds && !e->tiered)
-                pimattn_i_page_change(&e->pool, pimattn_i_table_at(lay, s, page, layer)[h],
-                                      token % lay->page_tokens);
-            pimattn_i_append_row(e->kernel, k, t, h, run + at * lay->k_row_bytes,
-                                 run + lay->k_scale_offset + at * sizeof(float));
-            if (e->config.shape.v_in_k) continue;
-            pimattn_i_append_row(e->kernel, v, t, h, run + lay->v_offset + at * lay->v_row_bytes,
-                                 run + lay->v_scale_offset + at * sizeof(float));
+        uint64_t token = s->tokens[layer] + t, at = 0, from = 0;
+        const uint32_t *pages = NULL;
+        unsigned char *runs[PIMATTN_I_HEADS], *slot = NULL; /* of tiers: a token is a run */
+        if (e->tiered) {
+            slot = pimattn_i_slot(e->tiered, &pimattn_i_table_of(e, s, layer)->token[token]);
+        } else {
+            pages = pimattn_i_table_at(lay, s, token / lay->page_tokens, layer);
+            from = pimattn_i_run_from(lay, token, &at);
+        }
+        for (uint32_t head = 0, most; head < lay->n_kv_heads; head += most) {
+            most = (uint32_t)pimattn_i_min(lay->n_kv_heads - head, PIMATTN_I_HEADS);
+            for (uint32_t h = 0; h < most; h++) {
+                runs[h] = slot ? slot + (head + h) * lay->page_bytes
+                               : pimattn_i_page(&e->pool, pages[head + h]) + from;
+                if (e->pool.bounds && !slot)
+                    pimattn_i_page_change(&e->pool, pages[head + h], token % lay->page_tokens);
+            }
+            pimattn_i_append_rows(e, k, t, head, most, runs, false, at);
+            if (!e->config.shape.v_in_k) pimattn_i_append_rows(e, v, t, head, most, runs, true, at);
         }
     }
 }
@@ -7323,7 +7372,7 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, ui
     if (status == PIMATTN_OK && banks)
         status = pimattn_i_module_append(e, s, layer, &k_rows, &v_rows, before, n_tokens);
     if (status != PIMATTN_OK) return status;
-    if (!banks) pimattn_i_append_rows(e, s, layer, &k_rows, &v_rows, n_tokens);
+    if (!banks) pimattn_i_append_tokens(e, s, layer, &k_rows, &v_rows, n_tokens);
     s->tokens[layer] += n_tokens;
     return PIMATTN_OK;
 }
