@@ -5246,12 +5246,18 @@ static void pimhw_i_pen_queue(pimhw_i_pen *pen, pimhw_i_channel *ch, uint64_t en
     }
     n = pimhw_i_pen_small(pen, n);
     if (pen->back) memset(ch->runs, 0, sizeof ch->runs);
-    for (uint32_t i = 0; i < n; i++) {
+    uint64_t *words = pimhw_i_pen_room(pen, 3 * n);
+    for (uint32_t i = 0; i < n && words; i++, words += 3) {
         pimhw_i_run *run = &ch->runs[(ch->newest_run + PIMHW_I_QUEUE - i) % PIMHW_I_QUEUE];
-        run->n = pimhw_i_min(run->n, entries);
-        pimhw_i_pen_words(pen, &run->last_ck, 1, pen->base);
-        pimhw_i_pen_words(pen, &run->step_ck, 1, 0);
-        pimhw_i_pen_words(pen, &run->n, 1, 0);
+        if (pen->back) {
+            run->last_ck = words[0] + pen->base;
+            run->step_ck = words[1];
+            run->n = words[2];
+            continue;
+        }
+        words[0] = run->last_ck - pen->base;
+        words[1] = run->step_ck;
+        words[2] = pimhw_i_min(run->n, entries);
     }
 }
 
@@ -5339,15 +5345,31 @@ static uint32_t pimhw_i_slots_add(pimhw_i_slots *slots, uint16_t *slot, const vo
     return slots->used;
 }
 
+/* One by one: words that have just been written are not there yet for wider loads. */
+static bool pimhw_i_same(const uint64_t *a, const uint64_t *b, uint32_t n)
+{
+    uint64_t other = 0;
+    for (uint32_t i = 0; i < n; i++)
+        other |= a[i] ^ b[i];
+    return other == 0;
+}
+
 /* Number of the text of n words in the room; it is kept. */
 static uint32_t pimhw_i_intern(pimhw_i_memo *m, uint32_t n)
 {
     const uint64_t *words = &m->words[m->n_words];
-    uint64_t lane[4] = {n, 1, 2, 3}; /* four at a time do not wait for each other */
-    for (uint32_t i = 0; i < n; i++)
-        lane[i % 4] = pimhw_i_mix(lane[i % 4], words[i]);
-    uint64_t hash = pimhw_i_mix(lane[0] ^ lane[2], lane[1] + 2 * lane[3]);
-    for (uint32_t i = 0;; i++) {
+    uint64_t a = n, b = 1, c = 2, hash = 3; /* four at a time do not wait for each other */
+    uint32_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        a = pimhw_i_mix(a, words[i]);
+        b = pimhw_i_mix(b, words[i + 1]);
+        c = pimhw_i_mix(c, words[i + 2]);
+        hash = pimhw_i_mix(hash, words[i + 3]);
+    }
+    for (; i < n; i++)
+        a = pimhw_i_mix(a, words[i]);
+    hash = pimhw_i_mix(a ^ c, b + 2 * hash);
+    for (i = 0;; i++) {
         uint16_t *slot = pimhw_i_slot(&m->texts, hash, i);
         const pimhw_i_text *text = &m->text[*slot];
         if (*slot == 0) {
@@ -5357,7 +5379,7 @@ static uint32_t pimhw_i_intern(pimhw_i_memo *m, uint32_t n)
             return pimhw_i_slots_add(&m->texts, slot, m->text, sizeof m->text[0]);
         }
         if (text->hash != hash || text->n != n) continue;
-        if (memcmp(&m->words[text->at], words, n * sizeof words[0]) == 0) return *slot;
+        if (pimhw_i_same(&m->words[text->at], words, n)) return *slot;
     }
 }
 
@@ -5500,7 +5522,7 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
             words[n++] = place->terms[t];
     }
     const pimhw_i_text *last = &m->text[m->terms];
-    bool same = last->n == n && memcmp(&m->words[last->at], words, n * sizeof words[0]) == 0;
+    bool same = last->n == n && pimhw_i_same(&m->words[last->at], words, n);
     if (!same) m->terms = pimhw_i_intern(m, n);
     place->key[0] = 2 * item + whole;
     place->key[2] = m->terms;
@@ -5557,13 +5579,15 @@ static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimh
         pimhw_i_part *p = &parts[i];
         const uint64_t *now = (const uint64_t *)&ch->tally, *then = (const uint64_t *)&t->tally[i];
         /* as if the base were 0 */
-        p->active = (uint64_t)(ch->open != 0) - from->active;
-        p->counted = 0;
+        uint64_t active = (uint64_t)(ch->open != 0) - from->active, counted = 0;
         for (uint32_t k = 0; k < PIMHW_I_TALLY; k++) {
-            *sum = now[k] - then[k] + (k == PIMHW_I_ACTIVE ? p->active * base : 0);
-            p->counted |= (uint64_t)(*sum != 0) << k;
-            sum += *sum != 0;
+            uint64_t more = now[k] - then[k] + (k == PIMHW_I_ACTIVE ? active * base : 0);
+            *sum = more; /* the next is written over a 0 */
+            sum += more != 0;
+            counted |= (uint64_t)(more != 0) << k;
         }
+        p->active = active;
+        p->counted = counted;
         p->end_ck = pimhw_i_moved(ch->end_ck, from->end_ck, base);
         p->latest_ck = pimhw_i_moved(ch->latest_ck, from->latest_ck, base);
         p->opened_ck = pimhw_i_moved(ch->opened_ck, from->opened_ck, base);
@@ -5631,8 +5655,7 @@ static uint16_t *pimhw_i_edge_slot(pimhw_i_memo *m, const uint64_t key[3], uint6
         uint16_t *slot = pimhw_i_slot(&m->edges, *hash, i);
         const pimhw_i_edge *e = &m->edge[*slot];
         if (*slot == 0) return slot;
-        if (e->hash == *hash && e->phase == phase && memcmp(e->key, key, sizeof e->key) == 0)
-            return slot;
+        if (e->hash == *hash && e->phase == phase && pimhw_i_same(e->key, key, 3)) return slot;
     }
 }
 
@@ -5676,8 +5699,8 @@ static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
 static uint64_t pimhw_i_cycle(pimhw_device *d, pimhw_i_trial *mark, const pimhw_i_place *place,
                               uint64_t index, uint64_t rounds, uint64_t row_step)
 {
-    bool same = mark->open && mark->n_groups == d->n_groups &&
-                memcmp(mark->key, place->key, sizeof mark->key) == 0;
+    bool same =
+        mark->open && mark->n_groups == d->n_groups && pimhw_i_same(mark->key, place->key, 3);
     /* refreshes are as far off as they were, or none took place */
     bool phase = place->phase && mark->phase == place->phase;
     for (uint32_t i = 0; i < d->n_unit && same && !phase; i++)
@@ -5726,7 +5749,7 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
     if (d->memo.full) pimhw_i_forget(d);
     if (!loop->round.alike || w->bound[level] < 2 || w->bound[level] * loop->weight < PIMHW_I_WORTH)
         return true;
-    memset(&place, 0, sizeof place);
+    place.row_base = place.first = place.until = 0; /* all else is set with them */
     while (*index < limit) {
         uint64_t most = limit - *index, n = 0;
         if (!place.until) place.n_same = UINT64_MAX;
