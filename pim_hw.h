@@ -4946,8 +4946,8 @@ typedef struct pimhw_i_edge {
     uint64_t clocks;
     uint64_t n_instructions, n_rounds; /* of a channel; of a shared front end: of all */
     uint32_t to;                       /* a state */
-    uint32_t parts; /* where those of its groups lie, behind them what they add to tallies */
-    bool refreshed;
+    uint32_t parts;        /* where those of its groups lie, behind them what they add to tallies */
+    bool refreshed, again; /* again: a round of a loop that leads back to its head */
 } pimhw_i_edge;
 
 typedef struct pimhw_i_trial {
@@ -5568,6 +5568,7 @@ static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimh
     e->to = to;
     e->parts = d->memo.n_words;
     e->refreshed = d->memo.text[to].meets_refresh;
+    e->again = false;
     e->clocks = pimhw_i_unit_ck(d) - base;
     e->n_instructions = (d->n_instructions - t->n_instructions) / n;
     e->n_rounds = (d->walked_rounds + d->skipped_rounds - t->n_rounds) / n;
@@ -5660,7 +5661,7 @@ static uint16_t *pimhw_i_edge_slot(pimhw_i_memo *m, const uint64_t key[3], uint6
 }
 
 /* An edge that leads on from a place; NULL: none is known. */
-static const pimhw_i_edge *pimhw_i_edge_from(pimhw_device *d, const pimhw_i_place *place)
+static pimhw_i_edge *pimhw_i_edge_from(pimhw_device *d, const pimhw_i_place *place)
 {
     pimhw_i_memo *m = &d->memo;
     uint64_t hash;
@@ -5754,17 +5755,17 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
         uint64_t most = limit - *index, n = 0;
         if (!place.until) place.n_same = UINT64_MAX;
         if (!pimhw_i_place_of(d, w, w->opener, false, &place)) break;
-        const pimhw_i_edge *e = pimhw_i_edge_from(d, &place);
+        pimhw_i_edge *e = pimhw_i_edge_from(d, &place);
         if (!e) {
             pimhw_i_try(d, t, &place);
             break;
         }
-        bool again = e == last; /* an edge that led back to its head does so again */
-        if (!again && n_chain++ >= PIMHW_I_CHAIN)
+        e->again = e->again || e == last; /* once back at its head, always */
+        if (!e->again && n_chain++ >= PIMHW_I_CHAIN)
             n = pimhw_i_cycle(d, mark, &place, *index, most, row_step);
         last = n > 0 ? NULL : e;
         if (n == 0) {
-            n = again ? pimhw_i_before_due(d, e, pimhw_i_min(most, place.n_same)) : 1;
+            n = e->again ? pimhw_i_before_due(d, e, pimhw_i_min(most, place.n_same)) : 1;
             pimhw_i_follow(d, e, n, place.row_base + (n - 1) * row_step);
         }
         if (n > 1) n_chain = 0;
