@@ -2144,14 +2144,19 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         if (type == PIMATTN_BF16) pimattn_i_store_as_##W(rows, n_rows, PIMATTN_BF16, n);           \
         if (type == PIMATTN_INT8) pimattn_i_store_as_##W(rows, n_rows, PIMATTN_INT8, n);           \
     }                                                                                              \
+    PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_abs_##W(const unsigned char *from)               \
+    {                                                                                              \
+        return (pimattn_i_v##W)((pimattn_i_i##W)pimattn_i_get_##W(from) & 0x7fffffff);             \
+    }                                                                                              \
     PIMATTN_I_PLAIN_##W uint32_t pimattn_i_magnitude_##W(const unsigned char *from, size_t n)      \
     {                                                                                              \
         size_t i = 0;                                                                              \
-        pimattn_i_v##W most = {0.0f};                                                              \
-        for (; i + W <= n; i += W)                                                                 \
-            most = PIMATTN_I_PEAK_##W(                                                             \
-                most,                                                                              \
-                (pimattn_i_v##W)((pimattn_i_i##W)pimattn_i_get_##W(from + 4 * i) & 0x7fffffff));   \
+        pimattn_i_v##W most = {0.0f}, other = {0.0f};                                              \
+        for (; i + 2 * W <= n; i += 2 * W) {                                                       \
+            most = PIMATTN_I_PEAK_##W(most, pimattn_i_abs_##W(from + 4 * i));                      \
+            other = PIMATTN_I_PEAK_##W(other, pimattn_i_abs_##W(from + 4 * (i + W)));              \
+        }                                                                                          \
+        most = PIMATTN_I_PEAK_##W(most, other);                                                    \
         most = pimattn_i_peak_tokens_##W(most, 1);                                                 \
         uint32_t rest = pimattn_i_magnitude(from + 4 * i, n - i), peak = pimattn_i_bits(most[0]);  \
         return peak > rest ? peak : rest;                                                          \
