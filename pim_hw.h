@@ -5126,23 +5126,26 @@ static void pimhw_i_pen_records(pimhw_i_pen *pen, const pimhw_i_channel *ch,
                                 pimhw_i_record *records, uint32_t *n)
 {
     *n = pimhw_i_pen_small(pen, *n);
-    for (uint32_t i = 0; i < *n; i++) {
+    uint64_t *words = pimhw_i_pen_room(pen, 4 * *n), used = ch->flow->used_group;
+    for (uint32_t i = 0; i < *n && words; i++, words += 4) {
         pimhw_i_record *r = &records[i];
-        uint64_t what[2] = {(uint64_t)r->n << 32 | r->work.command,
-                            (uint64_t)r->work.tile << 32 | r->work.out};
-        pimhw_i_pen_words(pen, what, 2, 0);
-        if (pen->back) {
-            memset(r, 0, sizeof *r);
-            r->n = (uint32_t)(what[0] >> 32);
-            r->work.command = (uint32_t)what[0];
-            r->work.tile = (uint32_t)(what[1] >> 32);
-            r->work.out = (uint32_t)what[1];
-            bool mac = ch->rules->class_of[r->work.command] == PIMHW_I_M;
-            r->stream = mac ? PIMHW_I_MAC : PIMHW_I_IO;
+        if (!pen->back) {
+            bool has_row = PIMHW_I_COMMANDS[r->work.command].needs_row;
+            words[0] = (uint64_t)r->n << 32 | r->work.command;
+            words[1] = (uint64_t)r->work.tile << 32 | r->work.out;
+            words[2] = has_row ? r->work.row - ch->row : 0;
+            words[3] = r->group > used ? r->group - used : 0;
+            continue;
         }
-        if (PIMHW_I_COMMANDS[r->work.command].needs_row)
-            pimhw_i_pen_words(pen, &r->work.row, 1, ch->row);
-        pimhw_i_pen_ahead(pen, &r->group, 1, ch->flow->used_group + 1, 0);
+        memset(r, 0, sizeof *r);
+        r->n = (uint32_t)(words[0] >> 32);
+        r->work.command = (uint32_t)words[0];
+        r->work.tile = (uint32_t)(words[1] >> 32);
+        r->work.out = (uint32_t)words[1];
+        r->work.row = PIMHW_I_COMMANDS[r->work.command].needs_row ? words[2] + ch->row : 0;
+        r->group = words[3] ? words[3] + used : 0;
+        bool mac = ch->rules->class_of[r->work.command] == PIMHW_I_M;
+        r->stream = mac ? PIMHW_I_MAC : PIMHW_I_IO;
     }
 }
 
