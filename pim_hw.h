@@ -5070,7 +5070,7 @@ typedef struct pimhw_i_pen {
 } pimhw_i_pen;
 
 /* Room for n words; NULL and nothing more to come: there is none. */
-static uint64_t *pimhw_i_pen_room(pimhw_i_pen *pen, uint32_t n)
+static inline uint64_t *pimhw_i_pen_room(pimhw_i_pen *pen, uint32_t n)
 {
     uint64_t *words = &pen->words[pen->n];
     bool fits = n <= pen->most - pen->n;
@@ -5079,7 +5079,7 @@ static uint64_t *pimhw_i_pen_room(pimhw_i_pen *pen, uint32_t n)
 }
 
 /* Numbers less a base. */
-static void pimhw_i_pen_words(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64_t base)
+static inline void pimhw_i_pen_words(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64_t base)
 {
     uint64_t *words = pimhw_i_pen_room(pen, n);
     for (uint32_t i = 0; i < n && words && pen->back; i++)
@@ -5089,8 +5089,8 @@ static void pimhw_i_pen_words(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64
 }
 
 /* Clocks, with `bits` of something else below them, that count from the base on: before it, 0. */
-static void pimhw_i_pen_ahead(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64_t base,
-                              uint32_t bits)
+static inline void pimhw_i_pen_ahead(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64_t base,
+                                     uint32_t bits)
 {
     uint64_t *words = pimhw_i_pen_room(pen, n), least = base << bits;
     uint64_t before = least - ((uint64_t)1 << bits);
@@ -5101,7 +5101,7 @@ static void pimhw_i_pen_ahead(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64
 }
 
 /* Less than a word. */
-static uint32_t pimhw_i_pen_small(pimhw_i_pen *pen, uint32_t value)
+static inline uint32_t pimhw_i_pen_small(pimhw_i_pen *pen, uint32_t value)
 {
     uint64_t word = value;
     pimhw_i_pen_words(pen, &word, 1, 0);
