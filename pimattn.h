@@ -1276,6 +1276,14 @@ static void *pimattn_i_alloc(const pimhw_allocator *a, uint64_t bytes, size_t al
     return a->alloc(a->user, (size_t)bytes, align);
 }
 
+static void *pimattn_i_zeroed(const pimhw_allocator *a, uint64_t n, uint64_t size)
+{
+    uint64_t bytes = pimattn_i_mul(n, size);
+    void *ptr = pimattn_i_alloc(a, bytes, 64);
+    if (ptr) memset(ptr, 0, (size_t)bytes);
+    return ptr;
+}
+
 static void pimattn_i_release(const pimhw_allocator *a, void *ptr, uint64_t bytes)
 {
     if (ptr) a->release(a->user, ptr, (size_t)bytes);
@@ -2867,19 +2875,16 @@ static void pimattn_i_entry_idle(pimattn_i_store *st, uint32_t entry, bool idle)
 
 static pimattn_status pimattn_i_store_grow(pimattn_i_pool *pool, uint64_t n)
 {
-    pimattn_i_store *st = &pool->store, old = *st;
+    pimattn_i_store *st = &pool->store;
+    const pimattn_i_store old = *st;
     uint64_t most = 16, size = st->record_bytes + sizeof(uint32_t);
     while (most < n)
         most *= 2;
     if (n <= st->n_most) return PIMATTN_OK;
-    uint64_t bytes = pimattn_i_mul(most, size);
-    st->records = (unsigned char *)pimattn_i_alloc(&pool->allocator, bytes, 64);
-    if (!st->records) {
-        *st = old;
-        return PIMATTN_ERR_MEMORY;
-    }
-    memset(st->records, 0, (size_t)bytes);
-    st->buckets = (uint32_t *)(void *)(st->records + most * st->record_bytes);
+    unsigned char *records = (unsigned char *)pimattn_i_zeroed(&pool->allocator, most, size);
+    if (!records) return PIMATTN_ERR_MEMORY;
+    st->records = records;
+    st->buckets = (uint32_t *)(void *)(records + most * st->record_bytes);
     st->n_most = most;
     if (old.records) memcpy(st->records, old.records, (size_t)(old.n_most * old.record_bytes));
     pimattn_i_release(&pool->allocator, old.records, old.n_most * size);
@@ -5002,15 +5007,12 @@ static pimattn_status pimattn_i_dram_time(pimattn_tier_reading *r, const pimattn
 {
     pimhw_request request;
     pimhw_allocator a = t->device.allocator.alloc ? t->device.allocator : pimhw_allocator_default();
-    uint64_t bytes = pimattn_i_mul(load->n_blocks, sizeof(pimhw_block)), rows = 0;
-    uint64_t row_tokens = (uint64_t)t->device.n_group_banks * l->tokens;
+    uint64_t row_tokens = (uint64_t)t->device.n_group_banks * l->tokens, rows = 0;
     double tokens = 0;
-    pimhw_block *blocks = (pimhw_block *)pimattn_i_alloc(&a, bytes, 64);
-    if (!blocks) {
-        pimhw_cause_write(why, "no memory for %u blocks of a tier", (uint64_t)load->n_blocks);
-        return PIMATTN_ERR_MEMORY;
-    }
-    memset(blocks, 0, (size_t)bytes);
+    pimhw_block *blocks = (pimhw_block *)pimattn_i_zeroed(&a, load->n_blocks, sizeof *blocks);
+    if (!blocks)
+        return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for %u blocks of a tier",
+                              load->n_blocks, 0);
     for (size_t i = 0; i < load->n_blocks; i++)
         rows = pimattn_i_max(rows, pimattn_i_ceil_div(load->blocks[i], row_tokens));
     for (size_t i = 0; i < load->n_blocks; i++) {
@@ -5023,7 +5025,7 @@ static pimattn_status pimattn_i_dram_time(pimattn_tier_reading *r, const pimattn
     request.blocks = blocks;
     request.n_blocks = (uint32_t)load->n_blocks;
     pimattn_status status = pimattn_i_program_time(r, t, s, &request, why);
-    pimattn_i_release(&a, blocks, bytes);
+    pimattn_i_release(&a, blocks, load->n_blocks * sizeof *blocks);
     r->softmax_ns = pimattn_i_softmax_ns(&t->device, l, load);
     r->program_ns += r->softmax_ns;
     r->energy_pJ = r->device.total_pJ * (double)load->tokens / tokens;
@@ -5561,12 +5563,10 @@ static pimattn_status pimattn_i_table_room(pimattn_i_tiered *st, pimattn_i_table
     if (n <= table->n_most) return PIMATTN_OK;
     to.n_most = (pimattn_i_max(n, 2 * table->n_most) + 63) / 64 * 64;
     uint64_t bytes = pimattn_i_table_bytes(to.n_most);
-    to.token = (pimattn_i_token *)pimattn_i_alloc(st->allocator, bytes, 64);
-    if (!to.token) {
-        pimhw_cause_write(st->why, "no memory for a table of %u tokens", n);
-        return PIMATTN_ERR_MEMORY;
-    }
-    memset(to.token, 0, (size_t)bytes);
+    to.token = (pimattn_i_token *)pimattn_i_zeroed(st->allocator, 1, bytes);
+    if (!to.token)
+        return pimattn_i_fail(st->why, PIMATTN_ERR_MEMORY, "no memory for a table of %u tokens", n,
+                              0);
     to.only = (uint64_t *)(void *)(to.token + to.n_most);
     to.importance = (float *)(void *)(to.only + to.n_most / 64 + 1);
     to.sorted = (uint32_t *)(void *)(to.importance + to.n_most);
@@ -5693,14 +5693,13 @@ static bool pimattn_i_bin_init(pimattn_i_bin *b, const pimattn_tier *t, uint64_t
     b->next = (uint32_t *)pimattn_i_alloc(a, t->n_tokens * sizeof *b->next, 64);
     b->vacant = (uint32_t *)pimattn_i_alloc(a, (n_groups + 1u) * sizeof *b->vacant, 64);
     b->begin = (uint32_t *)pimattn_i_alloc(a, (n_groups + 1u) * sizeof *b->begin, 64);
-    b->page_mark = (uint32_t *)pimattn_i_alloc(a, t->n_tokens * sizeof *b->page_mark, 64);
+    b->page_mark = (uint32_t *)pimattn_i_zeroed(a, t->n_tokens, sizeof *b->page_mark);
     b->channels = (uint64_t *)pimattn_i_alloc(a, 2 * (uint64_t)n_groups * sizeof *b->channels, 64);
     b->devices =
         (uint64_t *)pimattn_i_alloc(a, 3 * (uint64_t)t->n_devices * sizeof *b->devices, 64);
     if (!b->bytes || !b->next || !b->vacant || !b->begin || !b->page_mark || !b->channels ||
         !b->devices)
         return false;
-    memset(b->page_mark, 0, (size_t)t->n_tokens * sizeof *b->page_mark);
     for (uint32_t g = 0; g < n_groups; g++)
         b->vacant[g] = (uint32_t)pimattn_i_group_begin(b, g);
     for (uint64_t i = 0; i < t->n_tokens; i++)
@@ -5741,11 +5740,10 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, const pi
                                               uint64_t n_blocks, uint64_t slot_bytes,
                                               pimhw_cause *why)
 {
-    pimattn_i_tiered *st = (pimattn_i_tiered *)pimattn_i_alloc(a, sizeof *st, 64);
+    pimattn_i_tiered *st = (pimattn_i_tiered *)pimattn_i_zeroed(a, 1, sizeof *st);
     *store = st;
     bool made = st != NULL;
     if (made) {
-        memset(st, 0, sizeof *st);
         st->allocator = a;
         st->rules = *rules;
         st->slot_bytes = slot_bytes;
@@ -5754,20 +5752,15 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, const pi
         if (st->rules.lambda == 0.0f) st->rules.lambda = 0.6f;
         if (st->rules.ratio[0] == 0) pimattn_i_tiers_ratio(&st->rules);
         st->bounce = (unsigned char *)pimattn_i_alloc(a, slot_bytes, 64);
-        st->tables =
-            (pimattn_i_table *)pimattn_i_alloc(a, pimattn_i_mul(n_tables, sizeof *st->tables), 64);
-        if (st->tables) memset(st->tables, 0, (size_t)n_tables * sizeof *st->tables);
+        st->tables = (pimattn_i_table *)pimattn_i_zeroed(a, n_tables, sizeof *st->tables);
         st->blocks = (uint64_t *)pimattn_i_alloc(
             a, pimattn_i_mul(n_blocks, rules->n_tiers * sizeof *st->blocks), 64);
         made = st->tables && st->bounce && st->blocks;
         for (uint32_t i = 0; made && i < rules->n_tiers; i++)
             made = pimattn_i_bin_init(&st->bins[i], &rules->tier[i], slot_bytes, a);
     }
-    if (!made) {
-        pimhw_cause_write(why, "no memory for the tiers");
-        return PIMATTN_ERR_MEMORY;
-    }
-    return PIMATTN_OK;
+    if (made) return PIMATTN_OK;
+    return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for the tiers", 0, 0);
 }
 
 /* Bank groups of a channel; flash counts channels. */
@@ -6544,14 +6537,6 @@ static void pimattn_i_variant_keep(pimattn_shape *s, uint64_t *windows)
     if (s->windows) s->windows = windows;
     if (s->alibi_slopes || s->alibi_max_bias > 0) s->alibi_slopes = slopes;
     if (s->sink_logits) s->sink_logits = logits;
-}
-
-static void *pimattn_i_zeroed(const pimhw_allocator *a, uint64_t n, uint64_t size)
-{
-    uint64_t bytes = pimattn_i_mul(n, size);
-    void *ptr = pimattn_i_alloc(a, bytes, 64);
-    if (ptr) memset(ptr, 0, (size_t)bytes);
-    return ptr;
 }
 
 static uint64_t pimattn_i_module_chunks(const pimattn_i_module *m)
