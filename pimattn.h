@@ -3215,6 +3215,12 @@ static pimattn_status pimattn_i_fail(pimhw_cause *why, pimattn_status status, co
     return status;
 }
 
+/* The same of a wrong argument, with one number at most. */
+static pimattn_status pimattn_i_refuse(pimhw_cause *why, const char *text, uint64_t number)
+{
+    return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT, text, number, 0);
+}
+
 /* A number of a configuration, and what it may be. */
 typedef struct pimattn_i_number {
     const char *field;
@@ -4435,34 +4441,29 @@ static pimattn_stop pimattn_i_pair(const pimattn_schedule *s, pimattn_i_shares *
     return PIMATTN_STOP_RATIO;
 }
 
-static bool pimattn_i_schedule_refuse(pimhw_cause *why, const char *text, uint64_t value)
-{
-    pimhw_cause_write(why, text, value);
-    return false;
-}
-
 /* Whether it can be done; *most is the greatest importance. */
-static bool pimattn_i_schedule_check(const pimattn_schedule *s, float *most, pimhw_cause *why)
+static pimattn_status pimattn_i_schedule_check(const pimattn_schedule *s, float *most,
+                                               pimhw_cause *why)
 {
     if (s->n_tiers < 1 || s->n_tiers > PIMATTN_MAX_TIERS)
-        return pimattn_i_schedule_refuse(why, "n_tiers %u: 1 to 8", s->n_tiers);
+        return pimattn_i_refuse(why, "n_tiers %u: 1 to 8", s->n_tiers);
     if (s->n_tokens > UINT32_MAX)
-        return pimattn_i_schedule_refuse(why, "n_tokens %u: below 2^32", s->n_tokens);
+        return pimattn_i_refuse(why, "n_tokens %u: below 2^32", s->n_tokens);
     if (!s->ratio || (s->n_tokens > 0 && (!s->importance || !s->tier || !s->scratch)))
-        return pimattn_i_schedule_refuse(why, "importance, tier, ratio or scratch missing", 0);
+        return pimattn_i_refuse(why, "importance, tier, ratio or scratch missing", 0);
     for (uint32_t i = 0; i < s->n_tiers; i++)
         if (!(s->ratio[i] > 0 && s->ratio[i] <= DBL_MAX))
-            return pimattn_i_schedule_refuse(why, "ratio[%u] not positive and finite", i);
+            return pimattn_i_refuse(why, "ratio[%u] not positive and finite", i);
     *most = 0;
     for (size_t i = 0; i < s->n_tokens; i++) {
         float x = s->importance[i];
         if (!pimattn_i_is_score(x))
-            return pimattn_i_schedule_refuse(why, "importance[%u] negative or not finite", i);
+            return pimattn_i_refuse(why, "importance[%u] negative or not finite", i);
         if (s->tier[i] >= s->n_tiers && s->tier[i] < PIMATTN_MAX_TIERS)
-            return pimattn_i_schedule_refuse(why, "tier[%u] beyond the last", i);
+            return pimattn_i_refuse(why, "tier[%u] beyond the last", i);
         *most = x > *most ? x : *most;
     }
-    return true;
+    return PIMATTN_OK;
 }
 
 static void pimattn_i_shares_init(pimattn_i_shares *shares, const pimattn_schedule *s, float most,
@@ -4503,11 +4504,10 @@ PIMATTN_API pimattn_status pimattn_schedule_swaps(const pimattn_schedule *schedu
     float most;
     pimattn_i_shares shares;
     if (!schedule || !n_swaps || (schedule->n_most > 0 && !swaps) ||
-        (schedule->n_tiers > 1 && !stop)) {
-        pimhw_cause_write(why, "schedule, swaps, n_swaps or stop missing");
-        return PIMATTN_ERR_ARGUMENT;
-    }
-    if (!pimattn_i_schedule_check(schedule, &most, why)) return PIMATTN_ERR_ARGUMENT;
+        (schedule->n_tiers > 1 && !stop))
+        return pimattn_i_refuse(why, "schedule, swaps, n_swaps or stop missing", 0);
+    pimattn_status status = pimattn_i_schedule_check(schedule, &most, why);
+    if (status != PIMATTN_OK) return status;
     uint8_t *tier = (uint8_t *)schedule->scratch;
     if (tier) tier += 8 * (schedule->n_tokens + 2);
     pimattn_i_shares_init(&shares, schedule, most, tier);
@@ -4575,10 +4575,7 @@ static pimattn_status pimattn_i_replay_run(pimattn_i_replay *r, const pimattn_pr
         bool good = p->score(p->user, step, r->score) &&
                     pimattn_importance(r->importance, r->score, p->n_tokens, step ? p->n_tokens : 0,
                                        p->lambda) == PIMATTN_OK;
-        if (!good) {
-            pimhw_cause_write(why, "step %u: no score, a wrong one, or lambda", step);
-            return PIMATTN_ERR_ARGUMENT;
-        }
+        if (!good) return pimattn_i_refuse(why, "step %u: no score, a wrong one, or lambda", step);
         pimattn_i_replay_choose(r, p->sparsity);
         bool counts = step >= p->n_first;
         for (size_t i = 0; i < n_candidates && status == PIMATTN_OK; i++)
@@ -4611,11 +4608,9 @@ PIMATTN_API pimattn_status pimattn_tier_profile(const pimattn_profile *profile,
                                                 pimattn_candidate *candidates, size_t n_candidates,
                                                 size_t *best, pimhw_cause *why)
 {
-    if (!profile || !candidates || n_candidates == 0 || !best ||
-        !pimattn_i_profile_check(profile)) {
-        pimhw_cause_write(why, "profile: something missing, out of range, or too little room");
-        return PIMATTN_ERR_ARGUMENT;
-    }
+    if (!profile || !candidates || n_candidates == 0 || !best || !pimattn_i_profile_check(profile))
+        return pimattn_i_refuse(why, "profile: something missing, out of range, or too little room",
+                                0);
     pimattn_i_replay r;
     const pimattn_profile *p = profile;
     pimhw_allocator a = p->allocator.alloc ? p->allocator : pimhw_allocator_default();
@@ -4623,10 +4618,9 @@ PIMATTN_API pimattn_status pimattn_tier_profile(const pimattn_profile *profile,
     uint64_t fixed = scratch + n * (sizeof *r.swaps + 2 * sizeof(float) + 1);
     uint64_t bytes = pimattn_i_add(fixed, pimattn_i_mul(n, n_candidates));
     unsigned char *memory = (unsigned char *)pimattn_i_alloc(&a, bytes, 64);
-    if (!memory) {
-        pimhw_cause_write(why, "no memory for %u candidates", (uint64_t)n_candidates);
-        return PIMATTN_ERR_MEMORY;
-    }
+    if (!memory)
+        return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for %u candidates", n_candidates,
+                              0);
     memset(&r, 0, sizeof r);
     r.swaps = (pimattn_swap *)(void *)(memory + scratch); /* of a pair at most the fewer tokens */
     r.importance = (float *)(void *)(r.swaps + n);
@@ -4819,12 +4813,6 @@ static bool pimattn_i_is_flash(const pimattn_tier *t)
     return t->device.flash_page_bytes != 0;
 }
 
-static pimattn_status pimattn_i_missing(pimhw_cause *why, const char *what)
-{
-    pimhw_cause_write(why, what);
-    return PIMATTN_ERR_ARGUMENT;
-}
-
 static pimattn_status pimattn_i_tier_check(const pimattn_tier *t, pimhw_cause *why)
 {
     if (pimhw_config_check(&t->device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
@@ -4849,13 +4837,11 @@ static pimattn_status pimattn_i_local_init(pimattn_i_local *l, const pimattn_tie
     l->k_columns = (uint32_t)pimattn_i_ceil_div(s->head_dim, lanes);
     l->v_columns = (uint32_t)pimattn_i_ceil_div(s->head_dim_v, lanes);
     uint32_t widest = (uint32_t)pimattn_i_max(l->k_columns, l->v_columns);
-    if (widest > most) {
-        pimhw_cause_write(why,
-                          "shape.head_dim or head_dim_v takes %u columns; a unit's buffer and "
-                          "a row of its bank hold %u (in_entries, row_bytes)",
-                          (uint64_t)widest, (uint64_t)most);
-        return PIMATTN_ERR_CONFIG;
-    }
+    if (widest > most)
+        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
+                              "shape.head_dim or head_dim_v takes %u columns; a unit's buffer and "
+                              "a row of its bank hold %u (in_entries, row_bytes)",
+                              widest, most);
     l->tokens = row / widest;
     l->queries = (uint32_t)pimattn_i_min(inputs / l->k_columns, pimhw_config_outs(&t->device));
     return PIMATTN_OK;
@@ -4918,7 +4904,7 @@ PIMATTN_API pimattn_status pimattn_tier_lower(const pimattn_tier *tier, const pi
     pimattn_i_local l;
     pimattn_i_writer w;
     if (!tier || !shape || !program)
-        return pimattn_i_missing(why, "tier, shape or program is NULL");
+        return pimattn_i_refuse(why, "tier, shape or program is NULL", 0);
     pimattn_status status = pimattn_i_local_init(&l, tier, shape, why);
     if (status != PIMATTN_OK) return status;
     if (pimattn_i_is_flash(tier))
@@ -5153,7 +5139,7 @@ PIMATTN_API pimattn_status pimattn_tier_time(pimattn_tier_reading *reading,
     pimattn_i_local l;
     pimattn_tier_reading r;
     if (!reading || !tier || !shape || !load)
-        return pimattn_i_missing(why, "reading, tier, shape or load is NULL");
+        return pimattn_i_refuse(why, "reading, tier, shape or load is NULL", 0);
     pimattn_status status = pimattn_i_local_init(&l, tier, shape, why);
     if (status == PIMATTN_OK) status = pimattn_i_load_check(load, pimattn_i_is_flash(tier), why);
     if (status != PIMATTN_OK) return status;
@@ -5185,8 +5171,10 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
     pimattn_step_reading r;
     if (!reading || !tiers || !loads || n_tiers < 1 || n_tiers > PIMATTN_MAX_TIERS ||
         !(moves_ns >= 0 && moves_ns <= DBL_MAX))
-        return pimattn_i_missing(why, "reading, tiers or loads is NULL, n_tiers not 1 to 8, or "
-                                      "moves_ns negative or not finite");
+        return pimattn_i_refuse(why,
+                                "reading, tiers or loads is NULL, n_tiers not 1 to 8, or "
+                                "moves_ns negative or not finite",
+                                0);
     memset(&r, 0, sizeof r);
     double partials = 0;
     for (uint32_t i = 0; i < n_tiers; i++) {
@@ -5263,7 +5251,7 @@ PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t
     pimattn_i_deal d;
     pimattn_tier_load to;
     if (!load || !tier || !shape || (n_seqs > 0 && (!blocks || !tokens)))
-        return pimattn_i_missing(why, "load, blocks, tier, shape or tokens is NULL");
+        return pimattn_i_refuse(why, "load, blocks, tier, shape or tokens is NULL", 0);
     pimattn_status status = pimattn_i_local_init(&l, tier, shape, why);
     if (status != PIMATTN_OK) return status;
     for (size_t i = 0; i < n_seqs; i++)
@@ -5322,7 +5310,7 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
 {
     pimattn_relayout_reading r;
     if (!reading || !from || !to || !relayout || (bytes > 0 && n_runs == 0))
-        return pimattn_i_missing(why, "reading, from, to or relayout is NULL, or n_runs is 0");
+        return pimattn_i_refuse(why, "reading, from, to or relayout is NULL, or n_runs is 0", 0);
     pimattn_status status = pimattn_i_tier_check(from, why);
     if (status == PIMATTN_OK) status = pimattn_i_tier_check(to, why);
     if (status != PIMATTN_OK) return status;
@@ -5471,9 +5459,8 @@ static pimattn_status pimattn_i_transfer_ask(pimattn_i_tiered *st, uint32_t from
     bool works = r->transfer(r->transfer_user, from, to, st->slot_bytes);
     st->asking = false;
     if (works) return PIMATTN_OK;
-    pimhw_cause_write(st->why, "a transfer from tier %u to tier %u failed", (uint64_t)from,
-                      (uint64_t)to);
-    return PIMATTN_ERR_DEVICE;
+    return pimattn_i_fail(st->why, PIMATTN_ERR_DEVICE, "a transfer from tier %u to tier %u failed",
+                          from, to);
 }
 
 static void pimattn_i_moved(pimattn_i_tiered *st, uint32_t from, uint32_t to)
@@ -6213,11 +6200,9 @@ enum { PIMATTN_I_MAX_SEQS = 65535, PIMATTN_I_MAX_QUERY_TOKENS = 65535 };
 static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_spans,
                                             pimhw_cause *why)
 {
-    if (!spans || n_spans == 0)
-        return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT, "the batch has no sequence", 0, 0);
+    if (!spans || n_spans == 0) return pimattn_i_refuse(why, "the batch has no sequence", 0);
     if (n_spans > PIMATTN_I_MAX_SEQS)
-        return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT,
-                              "the batch has %u sequences, more than 65535", n_spans, 0);
+        return pimattn_i_refuse(why, "the batch has %u sequences, more than 65535", n_spans);
     for (size_t i = 0; i < n_spans; i++) {
         if (spans[i].context_tokens > PIMATTN_I_MAX_TOKENS)
             return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT,
@@ -6482,7 +6467,7 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
 static pimattn_status pimattn_i_config_take(pimattn_config *c, const pimattn_config *config,
                                             pimhw_cause *why)
 {
-    if (!config) return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT, "config is NULL", 0, 0);
+    if (!config) return pimattn_i_refuse(why, "config is NULL", 0);
     *c = *config;
     pimattn_status status = pimattn_i_config_fill(c, why);
     return status == PIMATTN_OK ? pimattn_i_config_judge(c, why) : status;
@@ -6498,8 +6483,7 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
                                             const pimattn_config *config, const pimattn_span *spans,
                                             size_t n_spans, pimhw_cause *why)
 {
-    if (!readings || !config)
-        return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT, "readings or config is NULL", 0, 0);
+    if (!readings || !config) return pimattn_i_refuse(why, "readings or config is NULL", 0);
     pimattn_config c;
     pimattn_status status = pimattn_i_config_take(&c, config, why);
     if (status == PIMATTN_OK) status = pimattn_i_spans_check(spans, n_spans, why);
@@ -6773,7 +6757,7 @@ PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine)
 
 static pimattn_status pimattn_i_wrong(pimattn_engine *e, const char *what, uint64_t is)
 {
-    return pimattn_i_fail(&e->why, PIMATTN_ERR_ARGUMENT, what, is, 0);
+    return pimattn_i_refuse(&e->why, what, is);
 }
 
 /* The living sequence of an id; NULL, and its cause, if there is none. */
@@ -7856,10 +7840,9 @@ PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *e, pimattn_seq se
     pimattn_i_unmark(e);
     status = pimattn_i_flow_head(e, &f, &n);
     if (status == PIMATTN_OK) status = pimattn_i_flow_seq(e, &f, s);
-    if (status == PIMATTN_OK && s->swapped != (f.hash | 1)) {
-        pimhw_cause_write(&e->why, "this is not what was swapped out of sequence %u", seq);
-        status = PIMATTN_ERR_STATE;
-    }
+    if (status == PIMATTN_OK && s->swapped != (f.hash | 1))
+        status = pimattn_i_fail(&e->why, PIMATTN_ERR_STATE,
+                                "this is not what was swapped out of sequence %u", seq, 0);
     if (status == PIMATTN_OK) {
         s->swapped = 0;
         pimattn_i_charge(e, tokens - begin, transfer);
@@ -9389,10 +9372,8 @@ PIMATTN_API pimattn_status pimattn_tier_propose(pimattn_engine *engine, pimattn_
     size_t n = (size_t)table->n_scored, bytes = pimattn_schedule_bytes(n);
     unsigned char *scratch =
         (unsigned char *)pimattn_i_alloc(&e->config.allocator, pimattn_i_add(bytes, n), 64);
-    if (!scratch) {
-        pimhw_cause_write(&e->why, "no memory to schedule %u tokens", n);
-        return PIMATTN_ERR_MEMORY;
-    }
+    if (!scratch)
+        return pimattn_i_fail(&e->why, PIMATTN_ERR_MEMORY, "no memory to schedule %u tokens", n, 0);
     memset(&schedule, 0, sizeof schedule);
     schedule.importance = table->importance;
     schedule.tier = scratch + bytes;
@@ -9664,10 +9645,9 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     w->call.items = &w->item;
     pimattn_status status = pimattn_i_call_spans(e, layer, &w->item, 1, &span);
     if (status != PIMATTN_OK) return status;
-    if (e->module) {
-        pimhw_cause_write(&e->why, "which tokens count is known in the host way alone");
-        return PIMATTN_ERR_DEVICE;
-    }
+    if (e->module)
+        return pimattn_i_fail(&e->why, PIMATTN_ERR_DEVICE,
+                              "which tokens count is known in the host way alone", 0, 0);
     for (size_t i = 0; i < (size_t)s->n_heads * s->head_dim; i++)
         if (!q || !pimattn_i_finite(q[i]))
             return pimattn_i_wrong(e, q ? "q[%u] is not finite" : "q is NULL", i);
