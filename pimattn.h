@@ -5786,6 +5786,16 @@ static void pimattn_i_load_add(pimattn_i_bin *b, const pimattn_tier *t, pimattn_
         b->channels[c] += times * pimattn_i_channel_fullest(b, t, c);
 }
 
+/* Lists a block in a tier's blocks of a channel, as often as there are KV heads like it. */
+static void pimattn_i_load_list(const pimattn_i_bin *b, const pimattn_tier *t,
+                                pimattn_tier_load *load, uint64_t *blocks, uint32_t channel,
+                                uint64_t times)
+{
+    uint64_t n = pimattn_i_channel_fullest(b, t, channel);
+    for (uint64_t i = 0; n > 0 && i < times; i++)
+        blocks[load->n_blocks++] = n;
+}
+
 /* The slowest channel of a tier, and its fullest device. */
 static uint32_t pimattn_i_load_close(const pimattn_i_bin *b, const pimattn_tier *t,
                                      pimattn_tier_load *load)
@@ -8717,45 +8727,30 @@ static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job, bo
     }
 }
 
-/* Calls back for every block: all query tokens of an item, a KV head or all alike. NULL: they were
- * active. */
+/*
+ * Goes through the blocks of a call: all query tokens of an item, a KV head or all alike. Without
+ * loads: they were active. Else it adds each block to what the tiers have to do; or where `slowest`
+ * names a channel of each tier, lists what that one has of it.
+ */
 static void pimattn_i_tier_blocks(pimattn_engine *e, const pimattn_span *spans,
-                                  void (*fn)(pimattn_engine *e, uint64_t times, void *to), void *to)
+                                  pimattn_tier_load *loads, const uint32_t *slowest)
 {
-    const pimattn_shape *s = &e->config.shape;
-    uint32_t heads = e->call->choices ? s->n_kv_heads : 1;
+    pimattn_i_tiered *st = e->tiered;
+    uint32_t n_kv_heads = e->config.shape.n_kv_heads, heads = e->call->choices ? n_kv_heads : 1;
     for (size_t i = 0; i < e->call->n_items; i++) {
         pimattn_i_job job = pimattn_i_job_whole(e, spans, i);
         for (job.kv_head = 0; job.kv_head < heads; job.kv_head++) {
             pimattn_i_job_choose(e, &job, i);
-            pimattn_i_tier_count(e, &job, fn == NULL);
-            if (fn) fn(e, s->n_kv_heads / heads, to);
+            pimattn_i_tier_count(e, &job, loads == NULL);
+            for (uint32_t k = 0; loads && k < st->rules.n_tiers; k++)
+                if (slowest)
+                    pimattn_i_load_list(&st->bins[k], &st->rules.tier[k], &loads[k],
+                                        st->blocks + k * st->n_blocks, slowest[k],
+                                        n_kv_heads / heads);
+                else
+                    pimattn_i_load_add(&st->bins[k], &st->rules.tier[k], &loads[k],
+                                       n_kv_heads / heads);
         }
-    }
-}
-
-static void pimattn_i_tier_load_add(pimattn_engine *e, uint64_t times, void *to)
-{
-    pimattn_i_tiered *st = e->tiered;
-    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
-        pimattn_i_load_add(&st->bins[i], &st->rules.tier[i], (pimattn_tier_load *)to + i, times);
-}
-
-/* A channel of a tier, whose blocks are listed. */
-typedef struct pimattn_i_channel {
-    uint32_t channel;
-    uint64_t *blocks;
-    size_t n;
-} pimattn_i_channel;
-
-static void pimattn_i_tier_list(pimattn_engine *e, uint64_t times, void *to)
-{
-    pimattn_i_channel *channel = (pimattn_i_channel *)to;
-    const pimattn_i_tiered *st = e->tiered;
-    for (uint32_t i = 0; i < st->rules.n_tiers; i++, channel++) {
-        uint64_t n = pimattn_i_channel_fullest(&st->bins[i], &st->rules.tier[i], channel->channel);
-        for (uint64_t k = 0; n > 0 && k < times; k++)
-            channel->blocks[channel->n++] = n;
     }
 }
 
@@ -8765,30 +8760,24 @@ static void pimattn_i_tier_loads(pimattn_engine *e, const pimattn_span *spans,
 {
     pimattn_i_tiered *st = e->tiered;
     const pimattn_shape *s = &e->config.shape;
-    pimattn_i_channel channels[PIMATTN_MAX_TIERS];
+    uint32_t slowest[PIMATTN_MAX_TIERS];
     uint64_t n_queries = 0;
     memset(loads, 0, st->rules.n_tiers * sizeof *loads);
     st->mark++;
+    for (size_t i = 0; i < e->call->n_items; i++)
+        n_queries = pimattn_i_max(n_queries, spans[i].n_tokens);
     for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
         pimattn_i_bin *b = &st->bins[i];
         memset(b->channels, 0, 2 * (size_t)b->groups.n_groups * sizeof *b->channels);
         memset(b->devices, 0, 3 * (size_t)st->rules.tier[i].n_devices * sizeof *b->devices);
-    }
-    for (size_t i = 0; i < e->call->n_items; i++)
-        n_queries = pimattn_i_max(n_queries, spans[i].n_tokens);
-    pimattn_i_tier_blocks(e, spans, pimattn_i_tier_load_add, loads);
-    for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
-        channels[i].channel = pimattn_i_load_close(&st->bins[i], &st->rules.tier[i], &loads[i]);
-        channels[i].blocks = st->blocks + i * st->n_blocks;
-        channels[i].n = 0;
-    }
-    pimattn_i_tier_blocks(e, spans, pimattn_i_tier_list, channels);
-    for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
-        loads[i].blocks = channels[i].blocks;
-        loads[i].n_blocks = channels[i].n;
+        loads[i].blocks = st->blocks + i * st->n_blocks;
         loads[i].n_queries = (uint32_t)n_queries * (s->n_heads / s->n_kv_heads);
         loads[i].gqa_flops = st->rules.gqa_flops;
     }
+    pimattn_i_tier_blocks(e, spans, loads, NULL);
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
+        slowest[i] = pimattn_i_load_close(&st->bins[i], &st->rules.tier[i], &loads[i]);
+    pimattn_i_tier_blocks(e, spans, loads, slowest);
 }
 
 /* Of every item, the tokens that its queries see of those chosen, on average over KV heads. */
