@@ -4604,15 +4604,14 @@ static bool pimattn_i_profile_check(const pimattn_profile *p)
     return room >= p->n_tokens && !p->allocator.alloc == !p->allocator.release;
 }
 
-PIMATTN_API pimattn_status pimattn_tier_profile(const pimattn_profile *profile,
+PIMATTN_API pimattn_status pimattn_tier_profile(const pimattn_profile *p,
                                                 pimattn_candidate *candidates, size_t n_candidates,
                                                 size_t *best, pimhw_cause *why)
 {
-    if (!profile || !candidates || n_candidates == 0 || !best || !pimattn_i_profile_check(profile))
+    if (!p || !candidates || n_candidates == 0 || !best || !pimattn_i_profile_check(p))
         return pimattn_i_refuse(why, "profile: something missing, out of range, or too little room",
                                 0);
     pimattn_i_replay r;
-    const pimattn_profile *p = profile;
     pimhw_allocator a = p->allocator.alloc ? p->allocator : pimhw_allocator_default();
     uint64_t n = p->n_tokens, scratch = pimattn_i_up64(pimattn_schedule_bytes(p->n_tokens));
     uint64_t fixed = scratch + n * (sizeof *r.swaps + 2 * sizeof(float) + 1);
@@ -4813,6 +4812,12 @@ static bool pimattn_i_is_flash(const pimattn_tier *t)
     return t->device.flash_page_bytes != 0;
 }
 
+/* Bank groups of a channel; flash counts channels. */
+static uint32_t pimattn_i_channel_groups(const pimattn_tier *t)
+{
+    return pimattn_i_is_flash(t) ? 1 : t->device.n_bank_groups;
+}
+
 static pimattn_status pimattn_i_tier_check(const pimattn_tier *t, pimhw_cause *why)
 {
     if (pimhw_config_check(&t->device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
@@ -4855,9 +4860,7 @@ static void pimattn_i_lower_local(pimattn_i_writer *w, const pimattn_i_local *l,
     pimhw_tail left = pimattn_i_tail(PIMATTN_I_TOKENS, 0, banks, 1);
     pimattn_i_step(left.step, row, (uint64_t)l->tokens * banks);
     uint32_t slot = pimattn_i_loop_tail(w, l->tokens, &left);
-    pimhw_tail queries = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, 1);
-    pimattn_i_step(queries.step, block, l->queries);
-    uint32_t query = pimattn_i_loop_tail(w, l->queries, &queries);
+    uint32_t query = pimattn_i_loop_queries(w, block, l->queries);
     pimattn_i_operands o = pimattn_i_no_operands();
     o.op_size = pimattn_i_operand(columns);
     pimattn_i_step(o.row.step, row, 1);
@@ -4872,23 +4875,20 @@ static void pimattn_i_lower_local(pimattn_i_writer *w, const pimattn_i_local *l,
 /* A query block's inputs, rows, and its sums: o and one more column of (m, l). */
 static void pimattn_i_lower_locals(pimattn_i_writer *w, const pimattn_i_local *l, uint32_t banks)
 {
-    pimhw_tail blocks = pimattn_i_tail(PIMATTN_I_QUERIES, 0, l->queries, 1);
+    pimhw_tail blocks = pimattn_i_queries(l->queries);
     pimhw_tail rows = pimattn_i_tail(PIMATTN_I_TOKENS, 0, (uint64_t)banks * l->tokens, 1);
     pimhw_tail input = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, l->k_columns);
-    pimhw_tail queries = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, 1);
     pimattn_i_operands o = pimattn_i_no_operands();
     uint32_t block = pimattn_i_loop_tail(w, UINT64_MAX, &blocks);
-    pimattn_i_step(input.step, block, l->queries);
-    pimattn_i_step(queries.step, block, l->queries);
     o.op_size = pimattn_i_operand((uint64_t)l->queries * l->k_columns);
-    pimattn_i_limit(w, &o.op_size, &input);
+    pimattn_i_limit_step(w, &o.op_size, input, block, l->queries);
     pimattn_i_step(o.gpr.step, block, (uint64_t)l->queries * l->k_columns);
     pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
     uint32_t row = pimattn_i_loop_tail(w, UINT64_MAX, &rows);
     pimattn_i_lower_local(w, l, banks, block, row, 0);
     pimattn_i_lower_local(w, l, banks, block, row, 1);
     pimattn_i_end(w, row);
-    uint32_t query = pimattn_i_loop_tail(w, l->queries, &queries);
+    uint32_t query = pimattn_i_loop_queries(w, block, l->queries);
     uint32_t column = pimattn_i_loop_times(w, (uint64_t)l->v_columns + 1);
     o = pimattn_i_no_operands();
     pimattn_i_step(o.out.step, query, 1);
@@ -4988,8 +4988,8 @@ static pimattn_status pimattn_i_program_time(pimattn_tier_reading *r, const pima
 
 /* A DRAM's local attention: its request, the program, softmax beyond it, energy of the tier. */
 static pimattn_status pimattn_i_dram_time(pimattn_tier_reading *r, const pimattn_tier *t,
-                                          const pimattn_shape *s, const pimattn_tier_load *load,
-                                          const pimattn_i_local *l, pimhw_cause *why)
+                                          const pimattn_i_local *l, const pimattn_tier_load *load,
+                                          pimhw_cause *why)
 {
     pimhw_request request;
     pimhw_allocator a = t->device.allocator.alloc ? t->device.allocator : pimhw_allocator_default();
@@ -5010,7 +5010,7 @@ static pimattn_status pimattn_i_dram_time(pimattn_tier_reading *r, const pimattn
     memset(&request, 0, sizeof request);
     request.blocks = blocks;
     request.n_blocks = (uint32_t)load->n_blocks;
-    pimattn_status status = pimattn_i_program_time(r, t, s, &request, why);
+    pimattn_status status = pimattn_i_program_time(r, t, &l->shape, &request, why);
     pimattn_i_release(&a, blocks, load->n_blocks * sizeof *blocks);
     r->softmax_ns = pimattn_i_softmax_ns(&t->device, l, load);
     r->program_ns += r->softmax_ns;
@@ -5148,7 +5148,7 @@ PIMATTN_API pimattn_status pimattn_tier_time(pimattn_tier_reading *reading,
         if (pimattn_i_is_flash(tier))
             pimattn_i_flash_time(&r, tier, &l.shape, load);
         else
-            status = pimattn_i_dram_time(&r, tier, &l.shape, load, &l, why);
+            status = pimattn_i_dram_time(&r, tier, &l, load, why);
         if (status != PIMATTN_OK) return status;
         double flops =
             2.0 * (double)load->device_tokens * ((double)l.shape.head_dim + l.shape.head_dim_v);
@@ -5260,8 +5260,7 @@ PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t
                                          "at most 2^31 and those of the one before");
     while (n_seqs > 0 && tokens[n_seqs - 1] == 0)
         n_seqs--;
-    bool flash = pimattn_i_is_flash(tier);
-    uint64_t units = flash ? 1 : l.shape.n_kv_heads;
+    uint64_t units = pimattn_i_is_flash(tier) ? 1 : l.shape.n_kv_heads;
     uint64_t token_bytes = (uint64_t)l.shape.n_kv_heads * tier->device.element_bytes *
                            ((uint64_t)l.shape.head_dim + l.shape.head_dim_v);
     memset(&to, 0, sizeof to);
@@ -5269,7 +5268,7 @@ PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t
     d.channels = tier->device.n_channels;
     d.spread = pimattn_i_max(1, d.n_devices * d.channels / pimattn_i_max(1, n_seqs * units));
     d.heads = l.shape.n_kv_heads / units;
-    d.groups = flash ? 1 : tier->device.n_bank_groups;
+    d.groups = pimattn_i_channel_groups(tier);
     d.page = tier->device.flash_page_bytes;
     d.page_tokens = scattered ? 1 : pimattn_i_max(1, d.page / token_bytes);
     d.token_pages = pimattn_i_max(1, pimattn_i_ceil_div(token_bytes, pimattn_i_max(1, d.page)));
@@ -5391,8 +5390,7 @@ typedef struct pimattn_i_tiered {
 
 static uint32_t pimattn_i_tier_groups(const pimattn_tier *t)
 {
-    uint64_t n = (uint64_t)t->n_devices * t->device.n_channels;
-    if (!t->device.flash_page_bytes) n *= t->device.n_bank_groups;
+    uint64_t n = (uint64_t)t->n_devices * t->device.n_channels * pimattn_i_channel_groups(t);
     return (uint32_t)pimattn_i_min(n, t->n_tokens);
 }
 
@@ -5750,12 +5748,6 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, const pi
     return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for the tiers", 0, 0);
 }
 
-/* Bank groups of a channel; flash counts channels. */
-static uint32_t pimattn_i_channel_groups(const pimattn_tier *t)
-{
-    return t->device.flash_page_bytes ? 1 : t->device.n_bank_groups;
-}
-
 /* Tokens of a block in the fullest bank group of a channel; begin[g] of them in group g. */
 static uint64_t pimattn_i_channel_fullest(const pimattn_i_bin *b, const pimattn_tier *t,
                                           uint32_t channel)
@@ -5892,7 +5884,6 @@ typedef struct pimattn_i_lowered {
 
 /* What times a batch: plans, programs, request data, device. */
 typedef struct pimattn_i_planner {
-    pimhw_allocator allocator;
     pimattn_config config;
     pimhw_device *device;
     uint64_t planned_queries; /* what plans and programs are made for; 0: nothing yet */
@@ -5918,7 +5909,7 @@ static pimattn_status pimattn_i_made(pimhw_status status)
 static void pimattn_i_planner_free(pimattn_i_planner *p)
 {
     pimhw_device_destroy(p->device);
-    pimattn_i_release(&p->allocator, p->blocks, p->table_bytes);
+    pimattn_i_release(&p->config.allocator, p->blocks, p->table_bytes);
 }
 
 /* Queries that one token makes in a block. */
@@ -5941,11 +5932,10 @@ static pimattn_status pimattn_i_planner_init(pimattn_i_planner *p, const pimattn
     const pimattn_shape *s = &config->shape;
     if (s->k_type == PIMATTN_INT8 && s->v_type == PIMATTN_INT8 && config->way == PIMATTN_HOST)
         p->config.device.element_bytes = 1; /* as many lanes as a column has bytes */
-    p->allocator = config->allocator;
     p->config.device.allocator = config->allocator;
     uint64_t n_blocks = pimattn_i_mul(max_spans, config->shape.n_heads);
     p->table_bytes = pimattn_i_mul(n_blocks, sizeof *p->blocks + sizeof *p->order);
-    p->blocks = (pimhw_block *)pimattn_i_alloc(&p->allocator, p->table_bytes, 64);
+    p->blocks = (pimhw_block *)pimattn_i_alloc(&config->allocator, p->table_bytes, 64);
     if (!p->blocks)
         return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for the blocks of %u sequences",
                               max_spans, 0);
@@ -6867,14 +6857,12 @@ static uint32_t pimattn_i_emptiest(const pimattn_engine *e, uint32_t layer)
     return least;
 }
 
-/* Takes the chunks for a sequence of so many tokens in all layers, or none. */
+/* Takes the chunks for a sequence of so many tokens, which it may hold, in all layers, or none. */
 static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s, uint64_t tokens)
 {
     pimattn_i_module *m = e->module;
     uint32_t had[2] = {0, 0}, wanted[2];
     bool memory = true;
-    if (tokens > PIMATTN_I_MAX_TOKENS)
-        return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", tokens);
     pimattn_i_list *lists = pimattn_i_lists_of(e, s, 0, 0), *list = lists;
     size_t n = pimattn_i_n_lists(e);
     for (uint32_t which = 0; which < 2; which++) {
@@ -7124,17 +7112,6 @@ static pimattn_status pimattn_i_range_check(pimattn_engine *e, pimattn_i_rows *r
     for (uint64_t t = 0; t < n && rows->plain; t++)
         rows->plain = e->kernel->magnitude(rows->from + (size_t)t * rows->stride, row) < limit;
     return rows->plain ? PIMATTN_OK : pimattn_i_overflow(e, rows, n);
-}
-
-/* The run that holds a token of a KV head, and which of its tokens that is. */
-static unsigned char *pimattn_i_run_of(const pimattn_engine *e, const pimattn_i_seq *s,
-                                       uint32_t layer, uint32_t kv_head, uint64_t token,
-                                       uint64_t *at)
-{
-    if (!e->tiered) return pimattn_i_run(&e->pool, &e->layout, s, layer, kv_head, token, at);
-    *at = 0; /* a run of its own */
-    return pimattn_i_slot(e->tiered, &pimattn_i_table_of(e, s, layer)->token[token]) +
-           kv_head * e->layout.page_bytes;
 }
 
 /* Rows of a token, of KV heads from `head` on: to their runs, the at'th of these. Of int8 scales
@@ -8032,7 +8009,7 @@ static pimattn_i_spot pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i
 {
     const pimattn_pages *p = e->rows;
     const pimattn_i_layout *lay = &e->layout;
-    uint64_t at;
+    uint64_t at = 0; /* in tiers a token is a run */
     pimattn_i_spot to;
     if (job->pages) {
         uint64_t index = token - job->origin;
@@ -8045,7 +8022,11 @@ static pimattn_i_spot pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i
         to.in_order = p->page_tokens - at;
         return to;
     }
-    to.k = pimattn_i_run_of(e, job->seq, e->layer, job->kv_head, token, &at);
+    if (e->tiered)
+        to.k = pimattn_i_slot(e->tiered, &pimattn_i_table_of(e, job->seq, e->layer)->token[token]) +
+               job->kv_head * lay->page_bytes;
+    else
+        to.k = pimattn_i_run(&e->pool, lay, job->seq, e->layer, job->kv_head, token, &at);
     to.k_scale = to.k + lay->k_scale_offset + at * sizeof(float);
     to.v_scale = to.k + lay->v_scale_offset + at * sizeof(float);
     to.v = to.k + lay->v_offset + at * lay->v_row_bytes;
@@ -9347,11 +9328,10 @@ PIMATTN_API pimattn_status pimattn_tier_score(pimattn_engine *engine, pimattn_se
     return PIMATTN_OK;
 }
 
-PIMATTN_API pimattn_status pimattn_tier_propose(pimattn_engine *engine, pimattn_seq seq,
-                                                uint32_t layer, pimattn_swap *swaps, size_t n_most,
-                                                size_t *n_swaps, uint32_t *stop)
+PIMATTN_API pimattn_status pimattn_tier_propose(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
+                                                pimattn_swap *swaps, size_t n_most, size_t *n_swaps,
+                                                uint32_t *stop)
 {
-    pimattn_engine *e = engine;
     pimattn_i_table *table;
     pimattn_schedule schedule;
     uint32_t stops[PIMATTN_MAX_TIERS];
@@ -9399,11 +9379,10 @@ static size_t pimattn_i_swaps_check(const pimattn_i_tiered *st, pimattn_i_table 
     return fine;
 }
 
-PIMATTN_API pimattn_status pimattn_tier_commit(pimattn_engine *engine, pimattn_seq seq,
-                                               uint32_t layer, const pimattn_swap *swaps,
-                                               size_t n_swaps, size_t *n_done)
+PIMATTN_API pimattn_status pimattn_tier_commit(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
+                                               const pimattn_swap *swaps, size_t n_swaps,
+                                               size_t *n_done)
 {
-    pimattn_engine *e = engine;
     pimattn_i_table *table;
     pimattn_status status = pimattn_i_tier_table(e, seq, layer, swaps, n_swaps, false, &table);
     if (n_done) *n_done = 0;
@@ -9522,10 +9501,9 @@ PIMATTN_API pimattn_status pimattn_tier_move(pimattn_engine *engine, pimattn_seq
     return status;
 }
 
-PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer,
+PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *e, uint32_t layer,
                                           const pimattn_call *call, pimattn_readings *readings)
 {
-    pimattn_engine *e = engine;
     pimattn_span *spans = NULL;
     pimattn_readings r;
     if (!e) return PIMATTN_ERR_ARGUMENT;
@@ -9536,11 +9514,11 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer
     if (status != PIMATTN_OK) return status;
     e->layer = e->planner.layer = layer;
     e->call = &filled;
-    if (status == PIMATTN_OK && e->module)
+    if (e->module)
         status = pimattn_i_module_attend(e, spans, readings ? &r : NULL);
-    else if (status == PIMATTN_OK && readings && e->tiered && !e->pages)
+    else if (readings && e->tiered && !e->pages)
         status = pimattn_i_tier_read(e, spans, &r);
-    else if (status == PIMATTN_OK && readings)
+    else if (readings)
         status = pimattn_i_read(e, call->choices ? pimattn_i_spans_chosen(e, spans) : spans,
                                 call->n_items, &r);
     if (status == PIMATTN_OK && !e->module) pimattn_i_compute(e, spans);
@@ -9551,12 +9529,11 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer
     return PIMATTN_OK;
 }
 
-PIMATTN_API pimattn_status pimattn_attend_pages(pimattn_engine *engine, uint32_t layer,
+PIMATTN_API pimattn_status pimattn_attend_pages(pimattn_engine *e, uint32_t layer,
                                                 const pimattn_pages *pages,
                                                 const pimattn_call *call,
                                                 pimattn_readings *readings)
 {
-    pimattn_engine *e = engine;
     if (!e) return PIMATTN_ERR_ARGUMENT;
     if (!pages) return pimattn_i_wrong(e, "pages is NULL", 0);
     pimattn_pages filled = *pages;
@@ -9795,11 +9772,10 @@ static void pimattn_i_rank(pimattn_i_candidate *at, uint64_t n)
         }
 }
 
-PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *engine, pimattn_seq seq, uint32_t layer,
+PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
                                             pimattn_choice *choice, float *bounds, const float *q,
                                             uint32_t c)
 {
-    pimattn_engine *e = engine;
     pimattn_i_newest w;
     uint64_t length = 0, all;
     pimattn_status status = pimattn_seq_tokens(e, seq, layer, &length);
@@ -9865,11 +9841,9 @@ static bool pimattn_i_bound_scores(const pimattn_engine *e, pimattn_i_newest *w)
     return finite;
 }
 
-PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *engine, pimattn_seq seq,
-                                                 uint32_t layer, float *of_tokens, const float *q,
-                                                 uint32_t source)
+PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
+                                                 float *of_tokens, const float *q, uint32_t source)
 {
-    pimattn_engine *e = engine;
     pimattn_i_newest w;
     if (!e) return PIMATTN_ERR_ARGUMENT;
     if (!of_tokens) return pimattn_i_wrong(e, "of_tokens is NULL", 0);
