@@ -5357,6 +5357,7 @@ typedef struct pimattn_i_table {
 
 /* What a tier holds. */
 typedef struct pimattn_i_bin {
+    const pimattn_tier *tier; /* among the rules */
     uint64_t n_tokens, n_used;
     unsigned char *bytes;      /* [n_tokens][slot_bytes] */
     uint32_t *next;            /* [n_tokens]: vacant slots of a bank group behind one another */
@@ -5367,8 +5368,8 @@ typedef struct pimattn_i_bin {
     uint64_t *devices;         /* [3 * n_devices]: tokens, bank groups and blocks of each */
     uint64_t partials, active; /* of this step */
     pimattn_i_groups groups;
-    uint64_t moves[2], moved_bytes[2]; /* of this step: to the tier before, and to the next */
-    uint64_t due[2];                   /* moves that no reading has had yet */
+    uint64_t moves[2]; /* of this step: to the tier before, and to the next */
+    uint64_t due[2];   /* moves that no reading has had yet */
 } pimattn_i_bin;
 
 typedef struct pimattn_i_tiered {
@@ -5467,7 +5468,6 @@ static void pimattn_i_moved(pimattn_i_tiered *st, uint32_t from, uint32_t to)
     for (uint32_t t = from; t != to; t = to > t ? t + 1 : t - 1) {
         st->bins[t].moves[to > t]++;
         st->bins[t].due[to > t]++;
-        st->bins[t].moved_bytes[to > t] += st->slot_bytes;
     }
 }
 
@@ -5670,6 +5670,7 @@ static bool pimattn_i_bin_init(pimattn_i_bin *b, const pimattn_tier *t, uint64_t
                                const pimhw_allocator *a)
 {
     uint32_t n_groups = pimattn_i_tier_groups(t);
+    b->tier = t;
     void *groups = pimattn_i_alloc(a, pimattn_i_groups_bytes(n_groups), 64);
     if (!groups) return false;
     pimattn_i_groups_init(&b->groups, groups, n_groups, t->n_tokens);
@@ -5742,27 +5743,26 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, const pi
             a, pimattn_i_mul(n_blocks, rules->n_tiers * sizeof *st->blocks), 64);
         made = st->tables && st->bounce && st->blocks;
         for (uint32_t i = 0; made && i < rules->n_tiers; i++)
-            made = pimattn_i_bin_init(&st->bins[i], &rules->tier[i], slot_bytes, a);
+            made = pimattn_i_bin_init(&st->bins[i], &st->rules.tier[i], slot_bytes, a);
     }
     if (made) return PIMATTN_OK;
     return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for the tiers", 0, 0);
 }
 
 /* Tokens of a block in the fullest bank group of a channel; begin[g] of them in group g. */
-static uint64_t pimattn_i_channel_fullest(const pimattn_i_bin *b, const pimattn_tier *t,
-                                          uint32_t channel)
+static uint64_t pimattn_i_channel_fullest(const pimattn_i_bin *b, uint32_t channel)
 {
-    uint64_t most = 0, groups = pimattn_i_channel_groups(t), at = channel * groups;
+    uint64_t most = 0, groups = pimattn_i_channel_groups(b->tier), at = channel * groups;
     for (uint64_t g = at; g < at + groups && g < b->groups.n_groups; g++)
         most = pimattn_i_max(most, b->begin[g]);
     return most;
 }
 
 /* Adds a block to what a tier has to do, as often as there are KV heads like it. */
-static void pimattn_i_load_add(pimattn_i_bin *b, const pimattn_tier *t, pimattn_tier_load *load,
-                               uint64_t times)
+static void pimattn_i_load_add(pimattn_i_bin *b, pimattn_tier_load *load, uint64_t times)
 {
-    uint32_t groups = pimattn_i_channel_groups(t), each = groups * t->device.n_channels;
+    uint32_t groups = pimattn_i_channel_groups(b->tier);
+    uint32_t each = groups * b->tier->device.n_channels; /* of a device */
     for (uint32_t g = 0, last = UINT32_MAX; g < b->groups.n_groups; g++) {
         uint32_t n = b->begin[g], device = g / each;
         if (n == 0) continue;
@@ -5775,30 +5775,29 @@ static void pimattn_i_load_add(pimattn_i_bin *b, const pimattn_tier *t, pimattn_
         load->groups += times;
     }
     for (uint32_t c = 0; c * groups < b->groups.n_groups; c++)
-        b->channels[c] += times * pimattn_i_channel_fullest(b, t, c);
+        b->channels[c] += times * pimattn_i_channel_fullest(b, c);
 }
 
 /* Lists a block in a tier's blocks of a channel, as often as there are KV heads like it. */
-static void pimattn_i_load_list(const pimattn_i_bin *b, const pimattn_tier *t,
-                                pimattn_tier_load *load, uint64_t *blocks, uint32_t channel,
-                                uint64_t times)
+static void pimattn_i_load_list(const pimattn_i_bin *b, pimattn_tier_load *load, uint64_t *blocks,
+                                uint32_t channel, uint64_t times)
 {
-    uint64_t n = pimattn_i_channel_fullest(b, t, channel);
+    uint64_t n = pimattn_i_channel_fullest(b, channel);
     for (uint64_t i = 0; n > 0 && i < times; i++)
         blocks[load->n_blocks++] = n;
 }
 
 /* The slowest channel of a tier, and its fullest device. */
-static uint32_t pimattn_i_load_close(const pimattn_i_bin *b, const pimattn_tier *t,
-                                     pimattn_tier_load *load)
+static uint32_t pimattn_i_load_close(const pimattn_i_bin *b, pimattn_tier_load *load)
 {
-    uint32_t slowest = 0, n_groups = b->groups.n_groups, groups = pimattn_i_channel_groups(t);
+    uint32_t slowest = 0, n_groups = b->groups.n_groups;
+    uint32_t groups = pimattn_i_channel_groups(b->tier);
     for (uint32_t c = 0; c * groups < n_groups; c++) {
         if (b->channels[c] > b->channels[slowest]) slowest = c;
         load->pages += b->channels[n_groups + c];
         load->channel_pages = pimattn_i_max(load->channel_pages, b->channels[n_groups + c]);
     }
-    for (uint32_t d = 0; d < t->n_devices; d++) {
+    for (uint32_t d = 0; d < b->tier->n_devices; d++) {
         const uint64_t *of = b->devices + 3 * (size_t)d;
         load->device_tokens = pimattn_i_max(load->device_tokens, of[0]);
         load->device_groups = pimattn_i_max(load->device_groups, of[1]);
@@ -5809,10 +5808,10 @@ static uint32_t pimattn_i_load_close(const pimattn_i_bin *b, const pimattn_tier 
 }
 
 /* A token of flash takes part: its pages are read once for all of a call. */
-static void pimattn_i_page_read(pimattn_i_tiered *st, pimattn_i_bin *b, uint32_t page_bytes,
-                                uint32_t group, uint32_t slot)
+static void pimattn_i_page_read(pimattn_i_tiered *st, pimattn_i_bin *b, uint32_t group,
+                                uint32_t slot)
 {
-    uint64_t begin = pimattn_i_group_begin(b, group);
+    uint64_t begin = pimattn_i_group_begin(b, group), page_bytes = b->tier->device.flash_page_bytes;
     uint64_t in_page = pimattn_i_max(1, page_bytes / st->slot_bytes);
     uint32_t *mark = &b->page_mark[begin + (slot - begin) / in_page];
     if (*mark == st->mark) return;
@@ -8695,9 +8694,8 @@ static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job, bo
             pimattn_i_token *token = &table->token[first + t];
             pimattn_i_bin *b = &st->bins[token->tier];
             uint32_t group = pimattn_i_group_of(b, token->slot);
-            uint32_t page_bytes = st->rules.tier[token->tier].device.flash_page_bytes;
             b->begin[group]++;
-            if (page_bytes) pimattn_i_page_read(st, b, page_bytes, group, token->slot);
+            if (pimattn_i_is_flash(b->tier)) pimattn_i_page_read(st, b, group, token->slot);
             if (!active) continue;
             pimattn_i_token_now(st, token);
             if (token->active & 1) continue;
@@ -8725,12 +8723,10 @@ static void pimattn_i_tier_blocks(pimattn_engine *e, const pimattn_span *spans,
             pimattn_i_tier_count(e, &job, loads == NULL);
             for (uint32_t k = 0; loads && k < st->rules.n_tiers; k++)
                 if (slowest)
-                    pimattn_i_load_list(&st->bins[k], &st->rules.tier[k], &loads[k],
-                                        st->blocks + k * st->n_blocks, slowest[k],
-                                        n_kv_heads / heads);
+                    pimattn_i_load_list(&st->bins[k], &loads[k], st->blocks + k * st->n_blocks,
+                                        slowest[k], n_kv_heads / heads);
                 else
-                    pimattn_i_load_add(&st->bins[k], &st->rules.tier[k], &loads[k],
-                                       n_kv_heads / heads);
+                    pimattn_i_load_add(&st->bins[k], &loads[k], n_kv_heads / heads);
         }
     }
 }
@@ -8750,14 +8746,14 @@ static void pimattn_i_tier_loads(pimattn_engine *e, const pimattn_span *spans,
     for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
         pimattn_i_bin *b = &st->bins[i];
         memset(b->channels, 0, 2 * (size_t)b->groups.n_groups * sizeof *b->channels);
-        memset(b->devices, 0, 3 * (size_t)st->rules.tier[i].n_devices * sizeof *b->devices);
+        memset(b->devices, 0, 3 * (size_t)b->tier->n_devices * sizeof *b->devices);
         loads[i].blocks = st->blocks + i * st->n_blocks;
         loads[i].n_queries = (uint32_t)n_queries * (s->n_heads / s->n_kv_heads);
         loads[i].gqa_flops = st->rules.gqa_flops;
     }
     pimattn_i_tier_blocks(e, spans, loads, NULL);
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
-        slowest[i] = pimattn_i_load_close(&st->bins[i], &st->rules.tier[i], &loads[i]);
+        slowest[i] = pimattn_i_load_close(&st->bins[i], &loads[i]);
     pimattn_i_tier_blocks(e, spans, loads, slowest);
 }
 
@@ -9430,8 +9426,8 @@ PIMATTN_API pimattn_status pimattn_tier_query(pimattn_engine *engine, uint32_t t
     info->n_partials = b->partials;
     info->n_faster = b->moves[0];
     info->n_slower = b->moves[1];
-    info->faster_bytes = b->moved_bytes[0];
-    info->slower_bytes = b->moved_bytes[1];
+    info->faster_bytes = b->moves[0] * st->slot_bytes;
+    info->slower_bytes = b->moves[1] * st->slot_bytes;
     return PIMATTN_OK;
 }
 
@@ -9452,7 +9448,6 @@ PIMATTN_API pimattn_status pimattn_tier_step(pimattn_engine *engine)
         pimattn_i_groups_step(&b->groups);
         b->partials = b->active = 0;
         memset(b->moves, 0, sizeof b->moves);
-        memset(b->moved_bytes, 0, sizeof b->moved_bytes);
     }
     return PIMATTN_OK;
 }
