@@ -2618,14 +2618,9 @@ typedef struct pimattn_i_stack {
     uint64_t leaf[64]; /* first that came into the block of a level */
 } pimattn_i_stack;
 
-static float *pimattn_i_stack_at(const pimattn_i_stack *s, uint32_t level)
-{
-    return s->base + level * s->block_floats;
-}
-
 static void pimattn_i_stack_fold(pimattn_i_stack *s)
 {
-    float *dst = pimattn_i_stack_at(s, s->levels - 2), *src = pimattn_i_stack_at(s, s->levels - 1);
+    float *src = s->base + (s->levels - 1) * s->block_floats, *dst = src - s->block_floats;
     for (uint32_t i = 0; i < s->n_queries; i++) {
         pimattn_partial to = pimattn_i_view(dst, i, s->o_floats, s->dim);
         pimattn_partial from = pimattn_i_view(src, i, s->o_floats, s->dim);
@@ -2648,7 +2643,7 @@ static float *pimattn_i_stack_push(pimattn_i_stack *s, uint64_t leaf)
         pimattn_i_stack_fold(s);
     }
     s->leaf[s->levels] = leaf;
-    return pimattn_i_stack_at(s, s->levels++);
+    return s->base + s->levels++ * s->block_floats;
 }
 
 /* What is left folds from the right; the result is at level 0, empty if nothing came. */
@@ -3552,8 +3547,8 @@ enum {
 /* A program being written: the loops around the next item. */
 typedef struct pimattn_i_writer {
     pimhw_program *program;
-    const pimattn_plan *plan;
-    uint32_t level;
+    const pimattn_plan *plan; /* NULL: of a tier */
+    uint32_t level;           /* 1: inside the list */
     uint64_t mask;
 } pimattn_i_writer;
 
@@ -4042,12 +4037,9 @@ static void pimattn_i_lower_v(pimattn_i_writer *w)
 
 static void pimattn_i_structure(pimattn_i_writer *w, pimhw_kind kind, uint64_t aux)
 {
-    pimhw_item item;
-    memset(&item, 0, sizeof item);
-    item.kind = (uint8_t)kind;
-    item.mask = w->mask;
-    item.aux = pimhw_program_const(w->program, aux);
-    pimhw_program_item(w->program, &item);
+    pimattn_i_operands o = pimattn_i_no_operands();
+    o.aux = pimattn_i_operand(aux);
+    pimattn_i_write(w, kind, 0, 0, &o);
 }
 
 static void pimattn_i_lower_hub(pimattn_i_writer *w, uint32_t rest, uint32_t flags)
@@ -4062,16 +4054,12 @@ static void pimattn_i_lower_hub(pimattn_i_writer *w, uint32_t rest, uint32_t fla
 PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_program *program,
                                               pimhw_cause *why)
 {
-    pimattn_i_writer w;
     if (!plan || !program) return PIMATTN_ERR_ARGUMENT;
     uint64_t lag = plan->device.epu_overlap == PIMHW_EPU_HEADS ? 1 : 0;
     uint32_t n = plan->device.n_channels;
     pimattn_i_operands none = pimattn_i_no_operands();
+    pimattn_i_writer w = {program, plan, 1, n == 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1};
     pimhw_program_init(program);
-    w.program = program;
-    w.plan = plan;
-    w.level = 1; /* inside the list */
-    w.mask = n == 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1;
     pimattn_i_structure(&w, PIMHW_LIST, lag);
     pimattn_i_structure(&w, PIMHW_BLOCK, 0);
     if (plan->k_columns <= plan->inputs && plan->k_row_tokens > 0)
@@ -4902,7 +4890,7 @@ PIMATTN_API pimattn_status pimattn_tier_lower(const pimattn_tier *tier, const pi
                                               pimhw_program *program, pimhw_cause *why)
 {
     pimattn_i_local l;
-    pimattn_i_writer w;
+    pimattn_i_writer w = {program, NULL, 1, 1};
     if (!tier || !shape || !program)
         return pimattn_i_refuse(why, "tier, shape or program is NULL", 0);
     pimattn_status status = pimattn_i_local_init(&l, tier, shape, why);
@@ -4911,10 +4899,6 @@ PIMATTN_API pimattn_status pimattn_tier_lower(const pimattn_tier *tier, const pi
         return pimattn_i_shape_fault(why, "flash_page_bytes", tier->device.flash_page_bytes,
                                      "0: flash takes no program");
     pimhw_program_init(program);
-    memset(&w, 0, sizeof w);
-    w.program = program;
-    w.level = 1;
-    w.mask = 1;
     pimattn_i_structure(&w, PIMHW_LIST, 0);
     pimattn_i_structure(&w, PIMHW_BLOCK, 0);
     pimattn_i_lower_locals(&w, &l, tier->device.n_group_banks);
@@ -6407,14 +6391,12 @@ static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause
     for (uint32_t i = 0; i < r->n_tiers; i++) {
         const pimattn_tier *t = &r->tier[i];
         if (pimhw_config_check(&t->device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
-        const pimattn_i_number its[2] = {{"tiers.tier.n_devices", t->n_devices, 1, 65536},
-                                         {"tiers.tier.n_tokens", t->n_tokens, 1, UINT32_MAX}};
-        status = pimattn_i_numbers_check(its, 2, why);
-        if (status != PIMATTN_OK) return status;
-        const pimattn_i_number groups = {"bank groups of a tier (with partials)",
-                                         r->partials ? pimattn_i_tier_groups(t) : 1, 1,
-                                         1u << PIMATTN_I_GROUP_BITS};
-        status = pimattn_i_numbers_check(&groups, 1, why);
+        const pimattn_i_number its[3] = {{"tiers.tier.n_devices", t->n_devices, 1, 65536},
+                                         {"tiers.tier.n_tokens", t->n_tokens, 1, UINT32_MAX},
+                                         {"bank groups of a tier (with partials)",
+                                          r->partials ? pimattn_i_tier_groups(t) : 1, 1,
+                                          1u << PIMATTN_I_GROUP_BITS}};
+        status = pimattn_i_numbers_check(its, 3, why);
         if (status != PIMATTN_OK) return status;
         if (!(r->ratio[i] >= 0 && r->ratio[i] <= DBL_MAX) ||
             (r->ratio[i] > 0) != (r->ratio[0] > 0)) {
@@ -9543,11 +9525,9 @@ PIMATTN_API pimattn_status pimattn_attend_one(pimattn_engine *engine, pimattn_se
                                               uint32_t layer, float *out, const float *q,
                                               pimattn_readings *readings)
 {
-    pimattn_item item;
+    pimattn_item item = {seq, 1};
     pimattn_call call;
     if (engine && !out) return pimattn_i_wrong(engine, "out is NULL", 0);
-    item.seq = seq;
-    item.n_tokens = 1;
     memset(&call, 0, sizeof call);
     call.out = out;
     call.q = q;
