@@ -1595,8 +1595,9 @@ static const pimhw_i_field *pimhw_i_field_named(const char *name, pimhw_cause *w
 {
     const pimhw_i_field *f = name ? pimhw_i_field_find(name, strlen(name)) : NULL;
     const char *near[2] = {"", ""};
-    if (f) return f;
-    for (size_t i = 0; name && i < PIMHW_I_N_FIELDS; i++) {
+    if (!name) pimhw_cause_write(why, PIMHW_I_NULL);
+    if (f || !name) return f;
+    for (size_t i = 0; i < PIMHW_I_N_FIELDS; i++) {
         const char *field = PIMHW_I_FIELDS[i].name;
         uint32_t off = pimhw_i_distance(name, field);
         bool first = !*near[0] || off < pimhw_i_distance(name, near[0]);
@@ -1604,11 +1605,8 @@ static const pimhw_i_field *pimhw_i_field_named(const char *name, pimhw_cause *w
         if (!first && *near[1] && off >= pimhw_i_distance(name, near[1])) continue;
         near[!first] = field;
     }
-    if (name)
-        pimhw_cause_write(why, "no field \"%s\" in a device; the nearest are %s and %s", name,
-                          near[0], near[1]);
-    else
-        pimhw_cause_write(why, PIMHW_I_NULL);
+    pimhw_cause_write(why, "no field \"%s\" in a device; the nearest are %s and %s", name, near[0],
+                      near[1]);
     return NULL;
 }
 

@@ -4342,9 +4342,7 @@ typedef struct pimattn_i_heap {
 /* In the order of importance and, of equals, of tokens; falling: the most important first. */
 static uint64_t pimattn_i_key(float importance, size_t token, bool falling)
 {
-    uint32_t bits;
-    importance += 0.0f; /* -0 is 0 */
-    memcpy(&bits, &importance, sizeof bits);
+    uint32_t bits = pimattn_i_bits(importance + 0.0f); /* -0 is 0 */
     return (uint64_t)(falling ? ~bits : bits) << 32 | token;
 }
 
