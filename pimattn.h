@@ -4557,7 +4557,7 @@ static pimattn_status pimattn_i_replay_run(pimattn_i_replay *r, const pimattn_pr
                                            pimhw_cause *why)
 {
     pimattn_status status = PIMATTN_OK;
-    for (uint64_t step = 0; step < p->n_steps; step++) {
+    for (uint64_t step = 0; step < p->n_steps && status == PIMATTN_OK; step++) {
         bool good = p->score(p->user, step, r->score) &&
                     pimattn_importance(r->importance, r->score, p->n_tokens, step ? p->n_tokens : 0,
                                        p->lambda) == PIMATTN_OK;
@@ -4567,7 +4567,6 @@ static pimattn_status pimattn_i_replay_run(pimattn_i_replay *r, const pimattn_pr
         for (size_t i = 0; i < n_candidates && status == PIMATTN_OK; i++)
             status = pimattn_i_replay_step(r, p, &candidates[i], r->tiers + i * p->n_tokens, counts,
                                            why);
-        if (status != PIMATTN_OK) return status;
     }
     return status;
 }
@@ -6541,15 +6540,14 @@ static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const p
     if (status != PIMATTN_OK) return status;
     m->n_heads = pimattn_i_units(&m->plan);
     m->chunk_rows = pimattn_plan_chunk_rows(&m->plan);
-    uint32_t n_units = d.n_channels / m->plan.unit_channels;
+    m->n_units = d.n_channels / m->plan.unit_channels;
     m->n_chunks = d.n_rows / m->chunk_rows;
-    uint64_t n = (uint64_t)n_units * m->n_chunks;
+    uint64_t n = pimattn_i_module_chunks(m);
     uint64_t lists = pimattn_i_mul(pimattn_i_mul(c->max_seqs, c->shape.n_layers), m->n_heads * 2u);
     if (n > UINT32_MAX)
         return pimattn_i_fail(why, PIMATTN_ERR_CONFIG, "device.n_rows is %u: more than 2^32 chunks",
                               d.n_rows, 0);
-    m->n_units = n_units;
-    uint64_t words = pimattn_i_ceil_div(n, 64), ids = n + n_units + d.va2pa_entries;
+    uint64_t words = pimattn_i_ceil_div(n, 64), ids = n + m->n_units + d.va2pa_entries;
     m->table_bytes = pimattn_i_add(pimattn_i_mul(lists, sizeof *m->lists),
                                    words * sizeof *m->taken + ids * sizeof(uint32_t));
     m->taken = (uint64_t *)pimattn_i_zeroed(a, 1, m->table_bytes);
@@ -6559,8 +6557,8 @@ static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const p
     m->lists = (pimattn_i_list *)(void *)(m->taken + words);
     m->next = (uint32_t *)(void *)(m->lists + lists);
     m->n_free = m->next + n;
-    m->chunks = m->n_free + n_units;
-    for (uint32_t i = 0; i < n_units; i++)
+    m->chunks = m->n_free + m->n_units;
+    for (uint32_t i = 0; i < m->n_units; i++)
         m->n_free[i] = m->n_chunks;
     pimhw_status made = pimhw_memory_create(&m->memory, &d, PIMHW_CHUNK_AIM, why);
     if (made == PIMHW_OK) made = pimhw_units_create(&m->units, &d, m->memory, why);
