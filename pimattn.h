@@ -8467,18 +8467,19 @@ static void pimattn_i_wave(pimattn_engine *e, size_t n_jobs)
         pimattn_i_block_finish(e, i);
 }
 
-/* Aligned runs of leaves that a block sees something of: up to kept, from begin to end. */
+/* Aligned runs of leaves that a block sees something of: n_kept from first on, begin to end. */
 typedef struct pimattn_i_runs {
-    uint64_t kept, begin, end, n;
+    uint64_t first, n_kept, begin, n;
 } pimattn_i_runs;
 
 static pimattn_i_runs pimattn_i_runs_of(const pimattn_i_job *job, uint64_t leaves)
 {
     uint64_t tokens = leaves * PIMATTN_I_LEAF;
-    pimattn_i_runs r = {0, job->begin / tokens, pimattn_i_ceil_div(job->end, tokens), 0};
-    if (job->kept > job->origin) r.kept = pimattn_i_ceil_div(job->kept, tokens);
-    if (r.kept > r.begin) r.begin = r.kept;
-    r.n = r.kept + r.end - r.begin;
+    uint64_t end = pimattn_i_ceil_div(job->end, tokens);
+    pimattn_i_runs r = {job->origin / tokens, 0, job->begin / tokens, 0};
+    if (job->kept > job->origin) r.n_kept = pimattn_i_ceil_div(job->kept, tokens) - r.first;
+    r.begin = pimattn_i_max(r.begin, r.first + r.n_kept);
+    r.n = r.n_kept + end - r.begin;
     return r;
 }
 
@@ -8517,7 +8518,7 @@ static size_t pimattn_i_block_jobs(pimattn_engine *e, size_t n_jobs, const pimat
         n_jobs = 0;
     }
     for (uint64_t i = 0; i < r.n; i++) {
-        uint64_t at = i < r.kept ? i : r.begin + i - r.kept;
+        uint64_t at = i < r.n_kept ? r.first + i : r.begin + i - r.n_kept;
         pimattn_i_job *job = &e->jobs[n_jobs++];
         *job = *block;
         job->leaf_begin = at * run;

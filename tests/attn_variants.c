@@ -1258,6 +1258,56 @@ static void states_of_v_in_k(void)
     }
 }
 
+/* Equal scores, V the position: the output is the mean of what is seen. Kept tokens end between the
+ * first token held and the window, far from position 0, and there is the least memory for jobs. */
+static void kept_tokens_end_among_those_held(void)
+{
+    enum { KEPT = 3000, NEAR = 4, HELD = 64, LAST = KEPT + 30 };
+    static float k[HELD][16], v[HELD][16];
+    pimattn_shape shape = {.n_layers = 1, .n_heads = 1, .n_kv_heads = 1, .head_dim = 16};
+    pimattn_config c = config_of(&shape);
+    float q[16] = {0}, out[16];
+    pimattn_seq seq = 0;
+    c.shape.window = NEAR, c.shape.sink_tokens = KEPT;
+    c.page_tokens = 16;
+    c.pool_bytes = (HELD / 16 + 2) * 16 * 128;
+    c.scratch_bytes = least_scratch(c);
+    pimattn_engine *e = engine_new(&c);
+    if (!e) return;
+    CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+    for (uint32_t t = 0; t < LAST; t++) {
+        uint32_t first = t < HELD ? 0 : t - HELD + 1, n = 0;
+        double sum = 0;
+        for (uint32_t i = first; i <= t; i++) {
+            if (i >= KEPT && i + NEAR <= t) continue;
+            sum += i;
+            n++;
+        }
+        for (uint32_t j = 0; j < 16; j++)
+            v[0][j] = (float)t;
+        CHECK_U(pimattn_append(e, seq, 0, k[0], v[0], 1, 0, 0), PIMATTN_OK);
+        CHECK_U(pimattn_seq_keep(e, seq, first, t + 1), PIMATTN_OK);
+        if (!CHECK_U(pimattn_attend_one(e, seq, 0, out, q, NULL), PIMATTN_OK)) break;
+        CHECK_NEAR(out[0], sum / n, 2e-6 * t);
+    }
+    pimattn_pages p;
+    pimattn_item item = {0, 1};
+    pimattn_call call;
+    uint32_t table[4] = {0, 1, 2, 3}, length = HELD;
+    uint64_t position = KEPT - 20;
+    memset(&p, 0, sizeof p);
+    memset(&call, 0, sizeof call);
+    for (uint32_t t = 0; t < HELD; t++)
+        for (uint32_t j = 0; j < 16; j++)
+            v[t][j] = (float)t;
+    p.k.at = k, p.v.at = v, p.n_pages = HELD / 16, p.page_tokens = 16;
+    p.table = table, p.lengths = &length, p.table_stride = 4, p.first_position = &position;
+    call.items = &item, call.n_items = 1, call.q = q, call.out = out;
+    CHECK_U(pimattn_attend_pages(e, 0, &p, &call, NULL), PIMATTN_OK);
+    CHECK_NEAR(out[0], (190 + 60 + 61 + 62 + 63) / 24.0, 1e-4);
+    pimattn_engine_destroy(e);
+}
+
 int main(void)
 {
     RUN(tanh_keeps_its_relative_bound);
@@ -1270,6 +1320,7 @@ int main(void)
     RUN(many_heads_take_turns);
     RUN(nothing_behind_the_last_token_is_read);
     RUN(windows_merge_by_the_tree_of_absolute_leaves);
+    RUN(kept_tokens_end_among_those_held);
     RUN(bad_pages_are_refused_in_words);
     RUN(indptr_is_judged_before_indices_are_read);
     RUN(int8_pages_without_scales_are_refused);
