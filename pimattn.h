@@ -1452,12 +1452,13 @@ static void pimattn_i_load_row(float *to, const unsigned char *from, uint32_t ty
 
 /*
  * The scale of an int8 row with its largest magnitude: that becomes 127. NaN if one is not finite;
- * never subnormal, so that p * scale keeps its digits.
+ * never subnormal, so that p * scale keeps its digits, nor so large that 127 of it are infinite.
  */
 static float pimattn_i_int8_scale(uint32_t magnitude_bits)
 {
     if (magnitude_bits >= 0x7f800000u) return pimattn_i_nan();
     float scale = pimattn_i_from_bits(magnitude_bits) / 127.0f;
+    if (scale * 127.0f > FLT_MAX) return pimattn_i_from_bits(pimattn_i_bits(scale) - 1);
     return scale < FLT_MIN ? FLT_MIN : scale;
 }
 
@@ -1554,8 +1555,22 @@ static float pimattn_i_sum16(float x[16])
     return (x[0] + x[2]) + (x[1] + x[3]);
 }
 
+/*
+ * Dims that one accumulator per lane adds up. Where products are equal, each addition of a lane may
+ * round the same way, so wider heads are sums of pieces, which keep what their additions lose.
+ */
+enum { PIMATTN_I_PIECE = 128 };
+
+/* Adds to a sum of pieces, and to what it lost [Knuth, two-sum]. */
+static void pimattn_i_add_piece(float *sum, float *lost, float piece)
+{
+    const float all = *sum + piece, other = all - *sum;
+    *lost += (*sum - (all - other)) + (piece - other);
+    *sum = all;
+}
+
 /* One accumulator per lane, then one fixed tree. */
-static float pimattn_i_dot(const float *a, const float *b, uint32_t n)
+static float pimattn_i_dot_piece(const float *a, const float *b, uint32_t n)
 {
     float lane[16] = {0};
     uint32_t i = 0;
@@ -1565,6 +1580,17 @@ static float pimattn_i_dot(const float *a, const float *b, uint32_t n)
     for (uint32_t j = 0; i + j < n; j++)
         lane[j] += a[i + j] * b[i + j];
     return pimattn_i_sum16(lane);
+}
+
+static float pimattn_i_dot(const float *a, const float *b, uint32_t n)
+{
+    float lost = 0, sum = pimattn_i_dot_piece(a, b, n < PIMATTN_I_PIECE ? n : PIMATTN_I_PIECE);
+    if (n <= PIMATTN_I_PIECE) return sum;
+    for (uint32_t i = PIMATTN_I_PIECE; i < n; i += PIMATTN_I_PIECE)
+        pimattn_i_add_piece(
+            &sum, &lost,
+            pimattn_i_dot_piece(a + i, b + i, n - i < PIMATTN_I_PIECE ? n - i : PIMATTN_I_PIECE));
+    return sum + lost;
 }
 
 /* Row t of K or V in an f32 copy. */
@@ -1707,7 +1733,7 @@ enum { PIMATTN_I_WORK_W = 128, PIMATTN_I_WORK = 256 };
  * A SIMD kernel works on whole tiles of rows of whole vectors for 1, 2, 4 or 8 (index 0 to 3)
  * queries at a time, which changes no bit of any of them:
  *
- *     dots   s[token][query] = q . k, each a sum of 16 lanes folded as pimattn_i_sum16
+ *     dots   s[token][query] = q . k, as pimattn_i_dot_piece but for fused additions
  *     soft   scores, maximum, weights, m and l; o rescaled where the maximum grew
  *     mix    o += what pimattn_i_tile_mix says
  *
@@ -1726,6 +1752,7 @@ typedef struct pimattn_i_kernel {
     void (*store)(const pimattn_i_row *rows, uint32_t n_rows, uint32_t type,
                   uint32_t n); /* of finite numbers; the other types than f32 */
     uint32_t (*magnitude)(const unsigned char *from, size_t n);
+    void (*add)(float *sum, float *lost, const float *piece, uint32_t n); /* whole tiles */
     void (*blend)(float *o, float a, const float *from, float b, size_t n);
     void (*divide)(unsigned char *out, const float *o, float l, size_t n);
     void (*adjust)(const pimattn_i_adjust *a, const pimattn_i_tile *tile, uint32_t first,
@@ -1742,6 +1769,7 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
                                             pimattn_i_load_row,
                                             pimattn_i_store_rows,
                                             pimattn_i_magnitude,
+                                            NULL,
                                             pimattn_i_blend,
                                             pimattn_i_divide,
                                             pimattn_i_adjust_scores};
@@ -2169,6 +2197,17 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         uint32_t rest = pimattn_i_magnitude(from + 4 * i, n - i), peak = pimattn_i_bits(most[0]);  \
         return peak > rest ? peak : rest;                                                          \
     }                                                                                              \
+    PIMATTN_I_PLAIN_##W void pimattn_i_add_pieces_##W(float *sum, float *lost, const float *piece, \
+                                                      uint32_t n)                                  \
+    {                                                                                              \
+        for (uint32_t i = 0; i < n; i += W) {                                                      \
+            const pimattn_i_v##W a = pimattn_i_get_##W(sum + i), b = pimattn_i_get_##W(piece + i); \
+            const pimattn_i_v##W all = a + b, other = all - a;                                     \
+            pimattn_i_put_##W(lost + i,                                                            \
+                              pimattn_i_get_##W(lost + i) + ((a - (all - other)) + (b - other)));  \
+            pimattn_i_put_##W(sum + i, all);                                                       \
+        }                                                                                          \
+    }                                                                                              \
     PIMATTN_I_PLAIN_##W void pimattn_i_blend_##W(float *o, float a, const float *from, float b,    \
                                                  size_t n)                                         \
     {                                                                                              \
@@ -2250,6 +2289,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
                                                 pimattn_i_load_row_##W,                            \
                                                 pimattn_i_store_rows_##W,                          \
                                                 pimattn_i_magnitude_##W,                           \
+                                                pimattn_i_add_pieces_##W,                          \
                                                 pimattn_i_blend_##W,                               \
                                                 pimattn_i_divide_##W,                              \
                                                 pimattn_i_adjust_##W};                             \
@@ -2482,6 +2522,30 @@ typedef struct pimattn_i_folder {
     pimattn_i_adjust adjust;
 } pimattn_i_folder;
 
+/* Scores of a tile for 1 << index queries, as pimattn_i_dot adds up pieces. */
+static void pimattn_i_dots(const pimattn_i_folder *f, const pimattn_i_tile *tile, const float *q,
+                           uint32_t index, float *s)
+{
+    const size_t row = (size_t)PIMATTN_I_PIECE * pimattn_i_type_bytes(tile->k_type);
+    const uint32_t n = 16u << index;
+    float more[PIMATTN_I_WORK_W], lost[PIMATTN_I_WORK_W];
+    if (tile->dim_k <= PIMATTN_I_PIECE) {
+        f->kernel->dots[tile->k_type][index](tile, q, f->q_floats, s);
+        return;
+    }
+    pimattn_i_tile piece = *tile;
+    memset(lost, 0, n * sizeof lost[0]);
+    for (uint32_t at = 0; at < tile->dim_k; at += PIMATTN_I_PIECE) {
+        piece.dim_k = (uint32_t)pimattn_i_min(PIMATTN_I_PIECE, tile->dim_k - at);
+        f->kernel->dots[tile->k_type][index](&piece, q + at, f->q_floats, at ? more : s);
+        if (at > 0) f->kernel->add(s, lost, more, n);
+        piece.k += row;
+        piece.next_k += PIMATTN_I_TILE * row;
+        piece.far_k += PIMATTN_I_TILE * row;
+    }
+    f->kernel->blend(s, 1.0f, lost, 1.0f, n);
+}
+
 /* Folds a tile, some of which is visible, into the partials of queries first .. first + n - 1. */
 static void pimattn_i_fold(const pimattn_i_folder *f, const pimattn_i_tile *tile, const float *q,
                            uint32_t first, uint32_t n, float *block)
@@ -2498,7 +2562,7 @@ static void pimattn_i_fold(const pimattn_i_folder *f, const pimattn_i_tile *tile
         const float *of = q + first * f->q_floats;
         float *m = block + first, *o = block + PIMATTN_I_O + first * f->o_floats;
         if (f->kernel->soft) {
-            f->kernel->dots[tile->k_type][index](tile, of, f->q_floats, s);
+            pimattn_i_dots(f, tile, of, index, s);
             if (some) f->kernel->adjust(&f->adjust, tile, first, 1u << index, s);
             f->kernel->soft(some ? &adjusted : tile, 1u << index, s, weights, m, o, f->o_floats);
             f->kernel->mix[tile->v_type][index](tile, weights, o, f->o_floats);

@@ -632,6 +632,59 @@ static void a_bad_value_survives_merges(void)
     }
 }
 
+/* All products of a row are equal, so that additions round the same way: lse of one token is its
+ * score; outputs of two, of which one has other products, the tanh of half their difference. */
+static void equal_products_of_wide_heads_keep_the_bound(void)
+{
+    static const uint32_t dims[] = {128, 144, 256, 320, 576, 1024, 4096};
+    static float k[4096], q[4096];
+    for (size_t d = 0; d < COUNT(dims); d++) {
+        pimattn_shape s = shape_of(1, 1, 1, dims[d], 1);
+        pimattn_config c = config_of(&s);
+        c.page_tokens = 16;
+        pimattn_engine *e = engine_new(&c);
+        pimattn_seq seq = 0;
+        float lse = 0, out = 0, one = 1, minus = -1;
+        double scale = (double)(float)(1 / sqrt(dims[d]));
+        if (!e) return;
+        CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+        pimattn_item item = {seq, 1};
+        pimattn_call call;
+        memset(&call, 0, sizeof call);
+        call.items = &item, call.n_items = 1, call.q = q, call.out = &out, call.lse = &lse;
+        for (int i = 0; i < 400; i++) {
+            float size = i % 2 ? 8 : 1, a = size * (0.5f + (float)i / 400);
+            double first = 0, second = 0;
+            for (uint32_t j = 0; j < dims[d]; j++) {
+                q[j] = size, k[j] = a;
+                first += scale * (double)size * (double)a;
+            }
+            CHECK_U(pimattn_append(e, seq, 0, k, &one, 1, 0, 0), PIMATTN_OK);
+            CHECK_U(pimattn_attend(e, 0, &call, NULL), PIMATTN_OK);
+            CHECK_NEAR(lse, first, 2e-6 + 2e-7 * first);
+            for (uint32_t j = 0; j < dims[d]; j++) {
+                k[j] = j / 16 % 2 ? a * 1.4f : a * 0.6f;
+                second += scale * (double)size * (double)k[j];
+            }
+            CHECK_U(pimattn_append(e, seq, 0, k, &minus, 1, 0, 0), PIMATTN_OK);
+            CHECK_U(pimattn_attend(e, 0, &call, NULL), PIMATTN_OK);
+            CHECK_NEAR(out, tanh((first - second) / 2), 2e-6 + 2e-7 * fmax(first, second));
+            CHECK_U(pimattn_seq_truncate(e, seq, 0), PIMATTN_OK);
+        }
+        pimattn_engine_destroy(e);
+    }
+}
+
+/* FLT_MAX / 127 may round up: 127 such steps must not become infinite. */
+static void an_int8_row_of_the_largest_numbers_stays_finite(void)
+{
+    static const float largest[3] = {FLT_MAX, -FLT_MAX, FLT_MAX / 2};
+    float back[3];
+    through_v(largest, back, 3, PIMATTN_INT8);
+    for (int i = 0; i < 3; i++)
+        CHECK_NEAR(back[i], largest[i], (double)FLT_MAX / 127);
+}
+
 /* One test with every kernel. */
 static void (*kernel_test)(void);
 
@@ -655,6 +708,8 @@ int main(void)
     KERNELS(int8_keeps_127_steps_of_the_largest);
     KERNELS(an_int8_row_of_zeros_gives_zeros);
     KERNELS(an_int8_row_that_is_not_finite_is_nan);
+    KERNELS(an_int8_row_of_the_largest_numbers_stays_finite);
+    KERNELS(equal_products_of_wide_heads_keep_the_bound);
     KERNELS(bf16_overflow_is_named);
     KERNELS(a_bad_key_makes_the_heads_that_see_it_nan);
     KERNELS(a_bad_query_makes_its_head_nan);
