@@ -5504,6 +5504,8 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
     uint64_t *words = pimhw_i_room(m);
     if (!words) return false;
     if (d->shared) d->n_unit = d->n_groups;
+    bool waits = d->config.controller == PIMHW_PING_PONG ||
+                 (d->config.controller == PIMHW_DCS && d->config.refresh);
     if (scope->masks) words[n++] = d->shared ? 0 : pimhw_i_lowest(w->mask);
     uint64_t due = d->groups[d->unit].due_ck;
     place->phase = d->config.refresh ? due - pimhw_i_unit_ck(d) + 1 : 0;
@@ -5515,9 +5517,9 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
         if (in && (pimhw_i_lowest(in) < place->first || pimhw_i_lowest(in) >= place->until))
             pimhw_i_place_terms(w, scope, level, in, place);
         if (in && pimhw_i_highest(in) >= place->until) return false;
-        /* rows below the base are not met; but under ping-pong, rows are seen from the open one */
+        /* rows below the base are not met; but those of commands that wait are seen from it */
         bool met = scope->rows && ch->open && ch->row >= place->row_base;
-        if (d->config.controller == PIMHW_PING_PONG) met = true;
+        if (waits) met = true;
         words[n++] = (met ? ch->row - place->row_base + 1 : 0) << 1 | (in != 0);
         for (uint32_t t = 0; in && t < scope->n_terms; t++)
             words[n++] = place->terms[t];

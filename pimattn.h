@@ -3000,17 +3000,18 @@ static uint32_t pimattn_i_store_add(pimattn_i_pool *pool, const pimattn_i_entry 
     return at;
 }
 
-/* Gives up the set that has been without a sequence for longest. */
-static void pimattn_i_store_evict(pimattn_i_pool *pool)
+/* Gives up a set; what a sequence has of it stays the sequence's. */
+static void pimattn_i_store_evict(pimattn_i_pool *pool, uint32_t at)
 {
     pimattn_i_store *st = &pool->store;
-    uint32_t at = st->oldest;
     pimattn_i_entry *e = pimattn_i_entry_at(st, at);
+    pimattn_i_ref *first = &pool->refs[pimattn_i_entry_pages(e)[0]];
     uint32_t *link = &st->buckets[e->hash & (st->n_most - 1)];
     while (*link != at)
         link = &pimattn_i_entry_at(st, *link)->next;
     *link = e->next;
-    pimattn_i_entry_idle(st, at, false);
+    if (first->count == 1) pimattn_i_entry_idle(st, at, false);
+    first->entry = 0;
     for (uint64_t i = pool->set_pages; i > 0; i--)
         pimattn_i_page_drop(pool, pimattn_i_entry_pages(e)[i - 1], PIMATTN_PAGE_EVICTED);
     e->serial = 0;
@@ -3028,7 +3029,7 @@ static pimattn_status pimattn_i_pool_prepare(pimattn_i_pool *pool, uint64_t n)
         if (ready >= n) return PIMATTN_OK;
         if (pimattn_i_slab_add(pool)) continue;
         if (ready + pool->store.n_idle * pool->set_pages < n) return PIMATTN_ERR_MEMORY;
-        pimattn_i_store_evict(pool);
+        pimattn_i_store_evict(pool, pool->store.oldest); /* longest without a sequence */
     }
 }
 
@@ -3205,6 +3206,25 @@ static void pimattn_i_seq_own(pimattn_i_pool *pool, pimattn_i_seq *seq, uint64_t
 }
 
 /* Makes tokens from .. to - 1 of all layers the sequence's own, or nothing; the pool allows it. */
+/* Lets go of what else knows sets that a sequence writes, if those are enough pages. */
+static bool pimattn_i_seq_reclaim(pimattn_i_pool *pool, const pimattn_i_seq *seq, uint64_t from,
+                                  uint64_t to, uint64_t n_pages)
+{
+    const pimattn_i_layout *lay = pool->layout;
+    uint64_t need = pimattn_i_min(pimattn_i_ceil_div(to, lay->page_tokens), seq->n_pages);
+    for (int pass = 0; pass < 2; pass++) {
+        uint64_t found = 0;
+        for (uint64_t i = from / lay->page_tokens; from < to && i < need; i++) {
+            const pimattn_i_ref *ref = &pool->refs[*pimattn_i_table_at(lay, seq, i, 0)];
+            if (!ref->entry || ref->count != 2) continue;
+            found += pool->set_pages;
+            if (pass) pimattn_i_store_evict(pool, ref->entry);
+        }
+        if (found < n_pages) return false;
+    }
+    return true;
+}
+
 static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, pimattn_i_seq *seq, uint64_t from,
                                          uint64_t to)
 {
@@ -6988,7 +7008,8 @@ static pimattn_status pimattn_i_may_hold(pimattn_engine *e, const pimattn_i_seq 
                               "%u tokens are more than the %u of reserve_tokens", to, most);
     if (e->module || e->tiered) return PIMATTN_OK; /* judged as chunks, or slots, are taken */
     uint64_t fresh = pimattn_i_seq_fresh(&e->pool, s, from, to);
-    if (fresh <= free_pages) return PIMATTN_OK;
+    if (fresh <= free_pages || pimattn_i_seq_reclaim(&e->pool, s, from, to, fresh - free_pages))
+        return PIMATTN_OK;
     pimhw_cause_write(&e->why, "%u tokens need %u more KV pages; %u of %u are free", to, fresh,
                       free_pages, e->pool.n_pages_most);
     return PIMATTN_ERR_PAGES;

@@ -494,6 +494,28 @@ static void static_reservation_takes_all_at_once(void)
     rig_end(&r);
 }
 
+/* What is known by its tokens is given up where a sequence writes into it and no page is free. */
+static void remembered_pages_can_be_written_again(void)
+{
+    for (uint64_t reserve = 0; reserve <= 20; reserve += 20) {
+        rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+        pimattn_engine_destroy(r.e);
+        r.config.reserve_tokens = reserve;
+        r.config.pool_bytes = 5 * LAYERS * KV_HEADS * 256; /* 5 pages of 4 tokens */
+        r.e = engine_new(&r.config);
+        pimattn_seq s = seq_of(&r, 20);
+        uint32_t tokens[20] = {0};
+        CHECK_U(pimattn_prefix_remember(r.e, s, tokens, 20, 0), PIMATTN_OK);
+        CHECK_U(pimattn_seq_truncate(r.e, s, 15), PIMATTN_OK);
+        append(&r, r.e, s, 15, 5); /* without reserve_tokens, page 4 is free, for a copy of 3 */
+        attend(&r, r.e, s, r.out);
+        check_row(&r.kv, 20, r.q, r.out, NULL);
+        CHECK_U(pimattn_seq_free(r.e, s), PIMATTN_OK);
+        CHECK_U(pimattn_pages_used(r.e), 0);
+        rig_end(&r);
+    }
+}
+
 /* Token by token, as the plan places them. */
 static void bytes_of_banks_are_those_of_the_columns(void)
 {
@@ -686,6 +708,7 @@ int main(int argc, char **argv)
     RUN(a_stream_needs_only_what_it_keeps);
     RUN(a_long_fork_copies_no_page);
     RUN(static_reservation_takes_all_at_once);
+    RUN(remembered_pages_can_be_written_again);
     RUN(bytes_of_banks_are_those_of_the_columns);
     RUN(the_device_truncates);
     RUN(a_refused_step_is_taken_back);
