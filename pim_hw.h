@@ -459,13 +459,15 @@ typedef enum pimhw_kind {
     PIMHW_WR_ABK,    /* one column into every bank of one channel; closes their rows */
     PIMHW_MEM_WR,    /* host write of one column: as WR_SBK */
     PIMHW_MEM_RD,    /* host read of one column: as RD_SBK */
-    PIMHW_EWADD,     /* hub: sum of GPR blocks gpr and aux */
+    PIMHW_EWADD,     /* hub: sum of GPR blocks gpr and aux; as GPR, and as WR_GB from the GPR, it
+                        waits for no result on its way there: a SYNC before it does */
     PIMHW_GPR,       /* host access to block gpr, a write if out is 1 */
     PIMHW_CFR,       /* host access to register aux; a write (out 1) sets it to gpr */
     PIMHW_SYNC,      /* waits until all channels are done; a shared front end does not wait for the
                         ordinary queues, and what is left in them at the end is not counted */
     PIMHW_EOC,       /* the same, and ends the stream */
-    PIMHW_EPU,       /* hub: op_size elements of work, once everything before is done */
+    PIMHW_EPU,       /* hub: op_size elements of work, once everything before is done but what SYNC
+                        does not wait for */
     PIMHW_EPU_WAIT,  /* waits for the oldest EPU work with PIMHW_AWAITED */
     PIMHW_N_KINDS
 } pimhw_kind;
@@ -980,6 +982,18 @@ static uint64_t pimhw_i_min(uint64_t a, uint64_t b)
 static uint64_t pimhw_i_ceil_div(uint64_t a, uint64_t b)
 {
     return a == 0 ? 0 : (a - 1) / b + 1;
+}
+
+/* Sums and products of what may be without limit. */
+static uint64_t pimhw_i_plus(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t pimhw_i_times(uint64_t a, uint64_t b)
+{
+    bool large = (a | b) >> 32 && a != 0 && b > UINT64_MAX / a;
+    return large ? UINT64_MAX : a * b;
 }
 
 static uint64_t pimhw_i_low_bits(uint32_t n)
@@ -1665,7 +1679,8 @@ static const struct {
     {"tRCD_WR", "tRAS", false, false},
     {"tRAS", "tRC", false, false},
     /* rows that refresh closes are open again, and read, before the next refresh */
-    {"tRFC+tRC+tRAS+tRP+tRTP+tCL+tWR+tMOD+tRCD_MAC+tRCD_AF+tRCD_EWMUL+tRCD_RDCP+tRCD_WRCP+1",
+    {"tRFC+tRC+tRAS+tRP+tRRD_S+tRRD_L+tRTP+tCL+tWR+tMOD+tRCD_MAC+tRCD_AF+tRCD_EWMUL+tRCD_RDCP+"
+     "tRCD_WRCP+1",
      "tREFI", true, false},
     {"tWR_INP+tMAC+tRD_OUT+1", "tREFI", true, true},
 };
@@ -1740,7 +1755,7 @@ static uint64_t pimhw_i_flash_ps(const pimhw_config *c, uint64_t n_pages, uint64
     uint64_t cells = cells_ns * 1000, dies = c->flash_dies;
     uint64_t page = ((uint64_t)c->flash_page_bytes * 1000000 + c->flash_MBps / 2) / c->flash_MBps;
     uint64_t rounds = (n_pages - 1) / dies, last = n_pages - rounds * dies;
-    uint64_t round = pimhw_i_max(cells, page * dies), once = cells + last * page;
+    uint64_t round = pimhw_i_max(pimhw_i_max(cells, page * dies), 1), once = cells + last * page;
     return rounds > (UINT64_MAX - once) / round ? UINT64_MAX : rounds * round + once;
 }
 
@@ -1880,6 +1895,9 @@ static pimhw_status pimhw_i_geometry_check(const pimhw_geometry *g, bool powers,
             return pimhw_i_fail(why, wrong, "%s is %u, not a power of two", name, (uint64_t)size);
     }
     uint64_t stripe = pimhw_i_stripe_bytes(g), chunk = (uint64_t)g->chunk_rows * g->chunk_bytes;
+    if (pimhw_i_times(stripe, g->n_rows) >> 63)
+        return pimhw_i_fail(why, wrong, "n_rows %u of %u bytes in all banks are 2^63 or more",
+                            (uint64_t)g->n_rows, stripe);
     if (g->row_bytes % g->transfer_bytes != 0)
         return pimhw_i_fail(why, wrong, "row_bytes %u is not a multiple of transfer_bytes %u",
                             (uint64_t)g->row_bytes, (uint64_t)g->transfer_bytes);
@@ -2415,6 +2433,10 @@ PIMHW_API pimhw_status pimhw_units_create(pimhw_units **units, const pimhw_confi
     if (config->element_bytes != 2)
         return pimhw_i_fail(why, PIMHW_ERR_CONFIG, "element_bytes is %u: units compute on 2",
                             (uint64_t)config->element_bytes);
+    pimhw_geometry g = memory->geometry;
+    (void)pimhw_geometry_init(&g, config, PIMHW_CHUNK_AIM, NULL);
+    if (memcmp(&g, &memory->geometry, offsetof(pimhw_geometry, chunk_rows)) != 0)
+        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "the memory is of another geometry");
     uint64_t bytes = pimhw_i_units_point(NULL, config);
     pimhw_allocator a = config->allocator;
     if (!a.alloc) a = pimhw_allocator_default();
@@ -2457,11 +2479,15 @@ static bool pimhw_i_translate(pimhw_units *u, uint32_t channel, uint32_t *row)
         uint32_t chunk = *row / r->chunk_rows, rest = *row % r->chunk_rows;
         uint32_t first = r->chunk_begin ? r->chunk_begin[channel] : 0;
         uint32_t n = r->chunk_begin ? r->chunk_begin[channel + 1] - first : r->n_chunks;
-        uint32_t at = chunk < n ? r->chunks[first + chunk] : (uint32_t)PIMHW_UNMAPPED;
-        if (at == PIMHW_UNMAPPED)
+        uint64_t at = chunk < n ? r->chunks[first + chunk] : (uint32_t)PIMHW_UNMAPPED;
+        if (at == (uint32_t)PIMHW_UNMAPPED) {
             fault = "channel %u: row %u is in no chunk";
-        else if ((*row = at + rest) < u->config.n_rows)
+        } else if (at + rest < u->config.n_rows) {
+            *row = (uint32_t)(at + rest);
             return true;
+        } else {
+            *row = (uint32_t)pimhw_i_min(at + rest, UINT32_MAX);
+        }
     } else if (*row < u->config.n_rows) {
         return true;
     }
@@ -4147,7 +4173,7 @@ PIMHW_API void pimhw_program_add(pimhw_program *program, const pimhw_instruction
     pimhw_item item;
     memset(&item, 0, sizeof item);
     item.mask = in->mask;
-    item.kind = (uint8_t)in->kind;
+    item.kind = (uint8_t)pimhw_i_min(in->kind, UINT8_MAX); /* that is none, either */
     item.flags = (uint8_t)in->flags;
     for (uint32_t f = 0; f < 8; f++)
         *((uint8_t *)&item + offsetof(pimhw_item, op_size) + f) =
@@ -4363,18 +4389,6 @@ typedef struct pimhw_i_sketch {
     bool banked;                             /* commands of one bank */
     pimhw_i_loop loops[PIMHW_PROGRAM_ITEMS]; /* by their first items */
 } pimhw_i_sketch;
-
-/* Sums and products of what may be without limit. */
-static uint64_t pimhw_i_plus(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
-static uint64_t pimhw_i_times(uint64_t a, uint64_t b)
-{
-    bool large = (a | b) >> 32 && a != 0 && b > UINT64_MAX / a;
-    return large ? UINT64_MAX : a * b;
-}
 
 /* The loops around an item, from a level on: those inside a span. */
 typedef struct pimhw_i_inside {
@@ -4816,6 +4830,8 @@ static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instru
     memcpy(value, w->sketch->value[w->pc], sizeof value);
     uint32_t fields = w->fields | w->sketch->uneven[w->pc];
     if (item->kind == PIMHW_CFR) fields = 255; /* its value is what it does */
+    for (uint64_t left = w->sketch->dynamic[w->pc] & ~fields; left; left &= left - 1)
+        value[pimhw_i_lowest(left)] = 0; /* not looked at */
     pimhw_i_fields(w, pimhw_i_lowest(w->todo), fields, value);
     uint64_t mask = pimhw_i_sharers(w, w->todo, value);
     w->todo &= ~mask;
@@ -6130,7 +6146,8 @@ static void pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
         uint64_t until_ck = ch->open ? pimhw_i_max(r->cycles, ch->opened_ck) : 0;
         r->active_ck += n * (ch->tally.active_ck + until_ck);
     }
-    r->macs = r->commands[PIMHW_CMD_MAC16] * pimhw_config_banks(c) * pimhw_config_lanes(c);
+    uint64_t lanes = (uint64_t)pimhw_config_banks(c) * pimhw_config_lanes(c);
+    r->macs = pimhw_i_times(r->commands[PIMHW_CMD_MAC16], lanes);
     r->padding_macs = r->macs;
     if (r->cycles)
         r->mac_utilisation = (double)(r->commands[PIMHW_CMD_MAC16] * c->tCCD_MAC) /
@@ -6284,7 +6301,7 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
         pimhw_instruction it;
         if (item->kind == PIMHW_END) in.depth -= p->items[item->end].kind != PIMHW_BLOCK;
         if (item->kind == PIMHW_END || item->kind == PIMHW_BLOCK) continue;
-        for (uint32_t f = 0; f < PIMHW_I_GPR; f++)
+        for (uint32_t f = 0; f < 8; f++)
             value[f] = pimhw_i_most(p, &in, &block, pimhw_i_names(item)[f]);
         if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
             bool constant = o && item->kind == PIMHW_LOOP && pimhw_i_is_constant(o);
@@ -6452,7 +6469,8 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
 {
     uint64_t n = request && request->repeats > 1 ? request->repeats : 1;
     uint64_t all = pimhw_i_low_bits(d->config.n_channels);
-    uint32_t fields = d->groups[0].sink ? 255u : (1u << PIMHW_I_GPR) - 1; /* of what makes clocks */
+    /* those that make clocks, if nobody looks and all are known to be right */
+    uint32_t fields = d->safe && !d->groups[0].sink ? (1u << PIMHW_I_GPR) - 1 : 255u;
     d->skips = d->safe && !d->groups[0].sink && !d->sketch.banked;
     if (d->shared && d->sketch.lists) d->skips = false;
     for (uint64_t i = 0; i < n; i++) {
@@ -6525,10 +6543,11 @@ PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *re
     if (!device || !readings || !units || !program)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
     const pimhw_config *c = &device->config, *of = &units->config;
-    if (units->n_banks != pimhw_config_banks(c) || units->n_lanes != pimhw_config_lanes(c) ||
-        of->n_channels != c->n_channels || of->in_entries != c->in_entries ||
+    if (of->n_channels != c->n_channels || of->n_ranks != c->n_ranks ||
+        of->n_bank_groups != c->n_bank_groups || of->n_group_banks != c->n_group_banks ||
         of->n_rows != c->n_rows || of->row_bytes != c->row_bytes ||
-        units->n_outs < pimhw_config_outs(c))
+        of->column_bytes != c->column_bytes || of->element_bytes != c->element_bytes ||
+        of->in_entries != c->in_entries || units->n_outs < pimhw_config_outs(c))
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "the units are of another geometry");
     pimhw_units_begin(units, request, hub);
     pimhw_status status = pimhw_device_time(device, &r, program, request, &sink, why);
@@ -6575,7 +6594,7 @@ PIMHW_API pimhw_status pimhw_program_unroll(pimhw_device *device, uint64_t *byte
                                             const pimhw_request *request, pimhw_cause *why)
 {
     uint64_t n = 0;
-    if (!bytes) return PIMHW_ERR_ARGUMENT;
+    if (!bytes) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
     pimhw_status status =
         pimhw_device_resolve(device, program, request, pimhw_i_count_bytes, &n, why);
     if (status == PIMHW_OK) *bytes = n;

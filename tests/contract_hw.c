@@ -703,10 +703,84 @@ static void causes_name_what_is_null(void)
     memset(&why, 0, sizeof why);
     CHECK_U(pimhw_program_check(NULL, &c, &why), PIMHW_ERR_ARGUMENT);
     CHECK_HAS(why.text, "NULL");
+    memset(&why, 0, sizeof why);
+    CHECK_U(pimhw_program_unroll(NULL, NULL, NULL, NULL, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "NULL");
+}
+
+static void see_nothing(void *user, const pimhw_event *event)
+{
+    (void)user;
+    (void)event;
+}
+
+/* What no clock hangs on is judged all the same, with a sink and without. */
+static void operands_no_clock_hangs_on_are_judged(void)
+{
+    pimhw_config c;
+    pimhw_device *d;
+    pimhw_readings r;
+    pimhw_program p;
+    pimhw_sink sink;
+    memset(&sink, 0, sizeof sink);
+    sink.command = see_nothing;
+    CHECK_U(pimhw_config_init(&c, "aimx", NULL), PIMHW_OK);
+    c.n_channels = 1;
+    CHECK_U(pimhw_device_create(&d, &c, &why), PIMHW_OK);
+    for (int grows = 0; grows < 2; grows++) {
+        pimhw_tail five;
+        pimhw_operand gpr;
+        pimhw_item item;
+        memset(&five, 0, sizeof five);
+        memset(&gpr, 0, sizeof gpr);
+        memset(&item, 0, sizeof item);
+        pimhw_program_init(&p);
+        five.base = 5;
+        gpr.base = grows ? 1 : UINT64_C(1) << 32; /* which is at most 5 */
+        if (grows) gpr.step[0] = UINT32_MAX;      /* 2^32 in round 1 */
+        if (!grows) gpr.tail[0] = pimhw_program_tail(&p, &five);
+        item.kind = PIMHW_RD_MAC, item.mask = 1;
+        item.gpr = pimhw_program_operand(&p, &gpr);
+        pimhw_program_loop(&p, pimhw_program_const(&p, 3), 1);
+        pimhw_program_item(&p, &item);
+        pimhw_program_end(&p);
+        for (int looks = 0; looks < 2; looks++) {
+            pimhw_status status = pimhw_device_time(d, &r, &p, NULL, looks ? &sink : NULL, &why);
+            CHECK_U(status, grows ? PIMHW_ERR_PROGRAM : PIMHW_OK);
+            if (grows) CHECK_HAS(why.text, "item 1");
+        }
+    }
+    pimhw_device_destroy(d);
+}
+
+/* Limits that hold one by one and not together. */
+static void numbers_that_meet_are_judged_together(void)
+{
+    pimhw_config c;
+    pimhw_geometry g = {1024, 1024, 1024, 1u << 28, 1u << 20, 64, 1, 1u << 20, UINT64_C(1) << 50};
+    pimhw_da da;
+    CHECK_U(pimhw_config_init(&c, "aimx", NULL), PIMHW_OK);
+    c.tRRD_L = 100000; /* a refresh falls between every ACT and what it is for */
+    refused(&c, "tRRD_L");
+    CHECK_U(pimhw_map_da(&da, &g, 0, 0, &why), PIMHW_ERR_CONFIG);
+    CHECK_HAS(why.text, "n_rows");
+    pimhw_instruction in;
+    pimhw_program p;
+    memset(&in, 0, sizeof in);
+    in.kind = (pimhw_kind)(256 + PIMHW_MAC_ABK), in.mask = 1, in.op_size = 1;
+    pimhw_program_init(&p);
+    pimhw_program_add(&p, &in);
+    CHECK_U(pimhw_config_init(&c, "aimx", NULL), PIMHW_OK);
+    CHECK_U(pimhw_program_check(&p, &c, &why), PIMHW_ERR_PROGRAM);
+    CHECK_U(pimhw_config_init(&c, "pam-ssd", NULL), PIMHW_OK);
+    c.flash_page_bytes = 1, c.flash_MBps = UINT32_MAX, c.flash_tR_ns = 0;
+    CHECK_U(pimhw_flash_read_ps(&c, 1), 0);
 }
 
 int main(void)
 {
+    RUN(operands_no_clock_hangs_on_are_judged);
+    RUN(numbers_that_meet_are_judged_together);
     RUN(statuses_have_words);
     RUN(causes_are_cut_not_overrun);
     RUN(presets_are_known_by_name);

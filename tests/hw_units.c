@@ -915,6 +915,11 @@ static void wrong_addresses_are_named(void)
         mac.row = 3;
         CHECK_U(run_all(&r, &mac, 1, &request), PIMHW_ERR_ADDRESS);
         CHECK_HAS(r.why.text, "row 8 is not on the device");
+        chunks[1] = UINT32_MAX - 1, request.chunk_rows = 16; /* not row 1 behind 2^32 */
+        mac.row = 19;
+        CHECK_U(run_all(&r, &mac, 1, &request), PIMHW_ERR_ADDRESS);
+        CHECK_HAS(r.why.text, "is not on the device");
+        chunks[1] = ROWS - 1, request.chunk_rows = 2;
         request.chunk_begin = begin; /* channel 0 has none at all */
         mac.row = 2;
         CHECK_U(run_all(&r, &mac, 1, &request), PIMHW_ERR_ADDRESS);
@@ -947,6 +952,17 @@ static void units_fit_their_device(void)
     CHECK(!units);
     other = c;
     other.in_entries *= 2;
+    CHECK_U(pimhw_units_create(&units, &other, r.memory, &r.why), PIMHW_OK);
+    CHECK_U(pimhw_device_run(r.device, &r.readings, units, &program, NULL, NULL, &r.why),
+            PIMHW_ERR_ARGUMENT);
+    pimhw_units_destroy(units);
+    other = c;
+    other.n_bank_groups *= 2; /* of a memory with fewer banks */
+    CHECK_U(pimhw_units_create(&units, &other, r.memory, &r.why), PIMHW_ERR_ARGUMENT);
+    CHECK_HAS(r.why.text, "memory is of another geometry");
+    CHECK(!units);
+    other = c;
+    other.n_bank_groups *= 2, other.n_group_banks /= 2; /* as many banks, grouped otherwise */
     CHECK_U(pimhw_units_create(&units, &other, r.memory, &r.why), PIMHW_OK);
     CHECK_U(pimhw_device_run(r.device, &r.readings, units, &program, NULL, NULL, &r.why),
             PIMHW_ERR_ARGUMENT);

@@ -21,8 +21,9 @@ static void ignore(void *user, const pimhw_event *event)
 static void refresh_often(check_rng *rng, pimhw_config *c)
 {
     c->refresh = 1;
-    c->tREFI = c->tRFC + c->tRC + c->tRAS + c->tRP + c->tRTP + c->tCL + c->tWR + c->tMOD + 1 +
-               c->tRCD_MAC + c->tRCD_AF + c->tRCD_EWMUL + c->tRCD_RDCP + c->tRCD_WRCP;
+    c->tREFI = c->tRFC + c->tRC + c->tRAS + c->tRP + c->tRRD_S + c->tRRD_L + c->tRTP + c->tCL +
+               c->tWR + c->tMOD + 1 + c->tRCD_MAC + c->tRCD_AF + c->tRCD_EWMUL + c->tRCD_RDCP +
+               c->tRCD_WRCP;
     c->tREFI += (uint32_t)rng_range(rng, 0, rng_range(rng, 0, 1) ? 400 : 4000);
     c->refresh_phase = (uint32_t)rng_range(rng, 1, c->tREFI);
 }
@@ -260,8 +261,55 @@ static void equal_heads_are_skipped(void)
     CHECK(r.device.skipped_rounds >= 20);
 }
 
+/* MACs that a refresh held back wait for rows of their own, while the open one is of a block
+ * before: where that lies beside the next block belongs to the state. */
+static void rows_that_wait_are_seen_from_the_open_one(void)
+{
+    static const uint8_t rows[47] = {16, 20, 16, 26, 6,  22, 19, 11, 30, 24, 25, 10, 10, 21, 14, 8,
+                                     7,  24, 28, 25, 24, 0,  18, 6,  12, 12, 17, 4,  23, 23, 15, 27,
+                                     10, 2,  25, 25, 27, 4,  19, 7,  8,  3,  0,  9,  27, 5,  18};
+    static const uint64_t op_size[3] = {12, 18, 14}, base[3] = {0, 2, 0}, step[3] = {1, 0, 0};
+    pimhw_config c;
+    pimhw_item item;
+    pimhw_request request;
+    pimhw_device *device;
+    pimhw_readings walked, skipped;
+    pimhw_sink sink = {ignore, NULL, NULL};
+    pimhw_cause why = {""};
+    CHECK_U(pimhw_config_init(&c, "aimx", NULL), PIMHW_OK);
+    c.n_channels = 1;
+    c.controller = PIMHW_DCS;
+    memset(&item, 0, sizeof item);
+    memset(&request, 0, sizeof request);
+    memset(blocks, 0, sizeof blocks);
+    pimhw_program_init(&program);
+    item.kind = PIMHW_LIST, item.mask = 1;
+    pimhw_program_item(&program, &item);
+    pimhw_program_loop(&program, pimhw_program_const(&program, 2), 1);
+    for (int i = 0; i < 3; i++) {
+        pimhw_operand row;
+        memset(&row, 0, sizeof row);
+        row.base = base[i], row.step[1] = step[i];
+        item.kind = PIMHW_MAC_ABK;
+        item.op_size = pimhw_program_const(&program, op_size[i]);
+        item.row = pimhw_program_operand(&program, &row);
+        pimhw_program_item(&program, &item);
+    }
+    pimhw_program_end(&program);
+    pimhw_program_end(&program);
+    for (uint32_t i = 0; i < 47; i++)
+        blocks[i].row_base[0] = 10u * rows[i];
+    request.blocks = blocks, request.n_blocks = 47;
+    CHECK_U(pimhw_device_create(&device, &c, &why), PIMHW_OK);
+    CHECK_U(pimhw_device_time(device, &walked, &program, &request, &sink, &why), PIMHW_OK);
+    CHECK_U(pimhw_device_time(device, &skipped, &program, &request, NULL, &why), PIMHW_OK);
+    readings_agree(walked, skipped);
+    pimhw_device_destroy(device);
+}
+
 int main(void)
 {
+    RUN(rows_that_wait_are_seen_from_the_open_one);
     RUN(skipping_equals_walking);
     RUN(skipping_equals_walking_by_hand);
     RUN(rounds_may_count);
