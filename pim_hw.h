@@ -332,7 +332,7 @@ typedef struct pimhw_config {
     uint32_t eWRGB_fJ;         /* column written into the global buffer of a channel */
     uint32_t eRDMAC_fJ;        /* one result of every bank of a channel */
     uint32_t eLINK_fJ;         /* 32 bytes between hub and channel */
-    uint32_t eREQ_fJ;          /* controller: an instruction on a channel */
+    uint32_t eREQ_fJ;          /* controller: a command of a channel that an instruction asks for */
     uint32_t eCMD_fJ;          /* controller: a command */
     uint32_t eREF_fJ;          /* one bank in one refresh */
     uint32_t pACTIVE_uW;       /* standby of a channel with an open row; power in 1e-6 W */
@@ -452,7 +452,8 @@ typedef enum pimhw_kind {
     PIMHW_EWMUL,     /* products of columns of neighbouring banks, op_size columns */
     PIMHW_AF,        /* activation function of every bank's entry, by the table row CFR 2 says */
     PIMHW_RD_AF,     /* R: result of AF out of every bank */
-    PIMHW_COPY_BKGB, /* op_size columns of a bank into the global buffer at tile */
+    PIMHW_COPY_BKGB, /* op_size columns of a bank into the global buffer at tile; a NaN
+                        becomes a quiet one */
     PIMHW_COPY_GBBK, /* and back */
     PIMHW_WR_SBK,    /* one column from the GPR into a bank, through the ordinary write queue */
     PIMHW_RD_SBK,    /* one column of a bank into the GPR, through the ordinary read queue */
@@ -703,11 +704,13 @@ typedef struct pimhw_readings {
     uint64_t commands[PIMHW_N_COMMANDS];  /* over all channels */
     uint64_t breakdown_ck[PIMHW_N_SPENT]; /* of the critical channel */
     uint32_t critical_channel;            /* latest end, lowest number */
-    uint32_t n_busy_channels;             /* channels that did a MAC */
+    uint32_t n_busy_channels;             /* channels that did a MAC16 */
     uint64_t macs;                        /* lane products done: banks * lanes a MAC16 */
     uint64_t useful_macs;                 /* of the request; 0 if it said nothing */
     uint64_t padding_macs;                /* macs - useful_macs */
-    double mac_utilisation;               /* MAC16 * tCCD_MAC / (cycles * channels) */
+    double mac_utilisation;               /* MAC16 * tCCD_MAC / (cycles * channels); above 1 where
+                                             tCCD_MAC is longer than what a MAC takes, and a run is
+                                             short or static gaps do not ask the table */
     uint64_t epu_ck;                      /* the hub's EPU was busy */
     uint64_t n_instructions;              /* that channels received, or the hub */
     uint64_t skipped_rounds;              /* of loops, by channel: like others, so not walked */
@@ -832,8 +835,9 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
 /*
  * Times a program on a request (NULL: none, all rests are 0).
  *
- *   returns  PIMHW_ERR_PROGRAM with the item's index, or of useful_macs; PIMHW_ERR_ARGUMENT of the
- *            request; *readings then unchanged
+ *   returns  PIMHW_ERR_PROGRAM with the item's index, or of useful_macs or all of the run;
+ *            PIMHW_ERR_ARGUMENT of the request, PIMHW_ERR_ADDRESS of more chunks than the table
+ *            (va2pa_entries) holds; *readings then unchanged
  */
 PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *readings,
                                          const pimhw_program *program, const pimhw_request *request,

@@ -475,7 +475,8 @@ typedef struct pimattn_choice {
 /*
  * A batch. Rows are packed by token over the items in order: row r of q is
  * [n_heads][head_dim], of out [n_heads][head_dim_v], of lse [n_heads]. Strides in bytes from one
- * row to the next, 0: packed. A query that sees nothing gets zeros and -inf.
+ * row to the next, 0: packed. A query that sees nothing gets zeros and -inf; with a sink logit,
+ * zeros and that.
  */
 typedef struct pimattn_call {
     float *out;                /* may be NULL if partials is not */
@@ -554,7 +555,8 @@ typedef struct pimattn_pages {
  * 16; else it is copied first. Nothing beyond the tokens held is read, and none that no query sees.
  *
  *   call     as for pimattn_attend; items[i].seq is not used
- *   returns  also PIMATTN_ERR_ARGUMENT for pages: a number, a length, strides that overlap rows,
+ *   returns  also PIMATTN_ERR_ARGUMENT for pages: a number, a length, strides that overlap rows, or
+ *            far more tokens than pool_bytes holds if scratch_bytes has no room for their partials;
  *            in words; outputs then unchanged
  *   bits     those of pimattn_attend over the same tokens
  *   source   FlashInfer's paged KV cache (indptr, indices, last_page_len; NHD, HND)
@@ -637,13 +639,15 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
 /*
  * A new, empty sequence; and its end: its pages go back to the pool.
  *
- *   returns  PIMATTN_ERR_SEQ if max_seqs are alive, or if there is no such sequence
+ *   returns  PIMATTN_ERR_SEQ if max_seqs are alive, or if there is no such sequence; with
+ *            reserve_tokens also PIMATTN_ERR_PAGES, PIMATTN_ERR_MEMORY
  */
 PIMATTN_API pimattn_status pimattn_seq_create(pimattn_engine *engine, pimattn_seq *seq);
 PIMATTN_API pimattn_status pimattn_seq_free(pimattn_engine *engine, pimattn_seq seq);
 
 /*
- * A new sequence with the tokens of another: it shares all pages, and copies none.
+ * A new sequence with the tokens of another: it shares all pages, and copies none; with
+ * reserve_tokens it has pages of its own from the last one on, if that is not full.
  *
  *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_MEMORY, PIMATTN_ERR_ARGUMENT; with reserve_tokens also
  *            PIMATTN_ERR_PAGES
@@ -683,7 +687,8 @@ PIMATTN_API pimattn_status pimattn_prefix_start(pimattn_engine *engine, pimattn_
                                                 uint64_t salt, uint64_t *n_known);
 
 /*
- * Takes the pages for n_tokens more tokens in all layers, or none. All layers have one length.
+ * Takes the pages for n_tokens more tokens in all layers, or none (memory_bytes may have grown all
+ * the same). All layers have one length.
  *
  *   returns  PIMATTN_ERR_PAGES, PIMATTN_ERR_MEMORY, PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (a layer
  *            of another length, or more than 2^32 tokens)
@@ -805,7 +810,8 @@ PIMATTN_API uint64_t pimattn_pages_total(const pimattn_engine *engine);
 PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine);
 
 /*
- * The program and request data that pimattn_attend times for these items, e.g. to export.
+ * The program and request data that pimattn_attend times for these items, e.g. to export; of
+ * config.device also where an engine has tiers, whose programs pimattn_tier_lower writes.
  *
  *   memory   both point into the engine and hold until its next call
  */
@@ -1511,9 +1517,9 @@ static uint32_t pimattn_i_magnitude(const unsigned char *from, size_t n)
 }
 
 /* Index of the first finite number of a row that its type would turn into infinity; n: none. */
-static uint32_t pimattn_i_first_overflow(const unsigned char *from, uint32_t type, uint32_t n)
+static uint64_t pimattn_i_first_overflow(const unsigned char *from, uint32_t type, uint64_t n)
 {
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         uint32_t magnitude = pimattn_i_magnitude(from + 4 * (size_t)i, 1);
         if (magnitude >= pimattn_i_type_limit(type) && magnitude < 0x7f800000u) return i;
     }
@@ -3482,7 +3488,7 @@ static pimattn_status pimattn_i_v_mapping_check(uint32_t v_mapping, uint32_t mos
 PIMATTN_API pimattn_status pimattn_plan_map_v(pimattn_plan *plan, uint32_t v_mapping,
                                               pimhw_cause *why)
 {
-    if (!plan) return PIMATTN_ERR_ARGUMENT;
+    if (!plan) return pimattn_i_refuse(why, "plan is NULL", 0);
     pimattn_status status = pimattn_i_v_mapping_check(v_mapping, PIMATTN_V_K, why);
     if (status == PIMATTN_OK) pimattn_i_plan_v(plan, v_mapping);
     return status;
@@ -3494,7 +3500,8 @@ PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_s
                                              uint64_t n_queries, pimhw_cause *why)
 {
     pimattn_plan p;
-    if (!plan || !shape || !device) return PIMATTN_ERR_ARGUMENT;
+    if (!plan || !shape || !device)
+        return pimattn_i_refuse(why, "plan, shape or device is NULL", 0);
     memset(&p, 0, sizeof p);
     p.shape = *shape;
     p.device = *device;
@@ -4138,7 +4145,7 @@ static void pimattn_i_lower_hub(pimattn_i_writer *w, uint32_t rest, uint32_t fla
 PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_program *program,
                                               pimhw_cause *why)
 {
-    if (!plan || !program) return PIMATTN_ERR_ARGUMENT;
+    if (!plan || !program) return pimattn_i_refuse(why, "plan or program is NULL", 0);
     uint64_t lag = plan->device.epu_overlap == PIMHW_EPU_HEADS ? 1 : 0;
     uint32_t n = plan->device.n_channels;
     pimattn_i_operands none = pimattn_i_no_operands();
@@ -4276,7 +4283,8 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
                                                 size_t n_spans, pimhw_cause *why)
 {
     if (!plan || !request || !blocks || !order || !list_begin || !spans || n_spans == 0)
-        return PIMATTN_ERR_ARGUMENT;
+        return pimattn_i_refuse(
+            why, "plan, request, an array or spans is NULL, or there are no spans", 0);
     uint32_t units = pimattn_i_units(plan);
     for (size_t i = 0; i < n_spans; i++) {
         if (pimattn_i_mul(spans[i].n_tokens, plan->shape.n_heads / units) <= plan->n_queries)
@@ -6495,7 +6503,7 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
     pimattn_i_layout_init(&lay, &c->shape, c->page_tokens);
     uint64_t page_set = (uint64_t)c->shape.n_layers * c->shape.n_kv_heads;
     uint64_t least_pool = pimattn_i_mul(lay.page_bytes, page_set);
-    const pimattn_i_number numbers[8] = {
+    const pimattn_i_number numbers[9] = {
         {"page_tokens", c->page_tokens, 0, 65536},
         {"pool_bytes", c->pool_bytes, least_pool, (uint64_t)1 << 46},
         {"pages in pool_bytes", c->pool_bytes / lay.page_bytes, page_set, UINT32_MAX},
@@ -6503,8 +6511,9 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
         {"memo_entries", c->memo_entries, 0, 1u << 20},
         {"simd", c->simd, 0, PIMATTN_SIMD_512},
         {"way", c->way, 0, PIMATTN_DEVICE},
-        {"max_workers", c->max_workers, 0, 4096}};
-    pimattn_status status = pimattn_i_numbers_check(numbers, 8, why);
+        {"max_workers", c->max_workers, 0, 4096},
+        {"reserve_tokens", c->reserve_tokens, 0, PIMATTN_I_MAX_TOKENS}};
+    pimattn_status status = pimattn_i_numbers_check(numbers, 9, why);
     if (status != PIMATTN_OK) return status;
     if (c->way == PIMATTN_DEVICE && c->shape.v_in_k)
         return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
@@ -6740,7 +6749,7 @@ static bool pimattn_i_engine_tables(pimattn_engine *e)
 PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
                                                  const pimattn_config *config, pimhw_cause *why)
 {
-    if (!engine) return PIMATTN_ERR_ARGUMENT;
+    if (!engine) return pimattn_i_refuse(why, "engine is NULL", 0);
     *engine = NULL;
     pimattn_config c;
     pimattn_status status = pimattn_i_config_take(&c, config, why);
@@ -7154,12 +7163,11 @@ static pimattn_status pimattn_i_overflow(pimattn_engine *e, const pimattn_i_rows
         for (uint32_t h = 0; h < e->config.shape.n_kv_heads; h++) {
             const unsigned char *row =
                 rows->from + (size_t)t * rows->stride + 4 * (size_t)h * rows->dim;
-            uint32_t at = pimattn_i_first_overflow(row, rows->type, rows->dim);
+            uint64_t at = pimattn_i_first_overflow(row, rows->type, rows->dim);
             if (at == rows->dim) continue;
-            pimhw_cause_write(&e->why,
-                              "%s of token %u of this append, KV head %u, index %u is beyond %s",
-                              rows->what, t, (uint64_t)h, (uint64_t)at,
-                              rows->type == PIMATTN_F16 ? "f16" : "bf16");
+            pimhw_cause_write(
+                &e->why, "%s of token %u of this append, KV head %u, index %u is beyond %s",
+                rows->what, t, (uint64_t)h, at, rows->type == PIMATTN_F16 ? "f16" : "bf16");
             return PIMATTN_ERR_RANGE;
         }
     return PIMATTN_OK;
@@ -7466,7 +7474,7 @@ PIMATTN_API pimattn_status pimattn_seq_truncate(pimattn_engine *engine, pimattn_
                                                 uint64_t n_tokens)
 {
     const pimattn_i_seq *s = engine ? pimattn_i_seq_find(engine, seq) : NULL;
-    if (s && n_tokens < s->begin)
+    if (s && !s->swapped && n_tokens < s->begin)
         return pimattn_i_wrong(engine, "to %u tokens: its first token is behind", n_tokens);
     return pimattn_seq_keep(engine, seq, s ? s->begin : 0, n_tokens);
 }
@@ -9285,10 +9293,10 @@ static pimattn_status pimattn_i_query_check(pimattn_engine *e, uint64_t rows)
     uint32_t type = e->config.device.lane_type == PIMHW_LANE_F16 ? PIMATTN_F16 : PIMATTN_BF16;
     for (uint64_t r = 0; r < rows; r++) {
         const unsigned char *q = (const unsigned char *)e->call->q + (size_t)r * e->call->q_stride;
-        uint32_t n = s->n_heads * s->head_dim, at = pimattn_i_first_overflow(q, type, n);
+        uint64_t n = (uint64_t)s->n_heads * s->head_dim, at = pimattn_i_first_overflow(q, type, n);
         if (at == n) continue;
         pimhw_cause_write(&e->why, "q of token %u of this call, head %u, index %u is beyond a lane",
-                          r, (uint64_t)(at / s->head_dim), (uint64_t)(at % s->head_dim));
+                          r, at / s->head_dim, at % s->head_dim);
         return PIMATTN_ERR_RANGE;
     }
     return PIMATTN_OK;

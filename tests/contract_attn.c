@@ -139,6 +139,7 @@ static void the_check_names_the_field(void)
     BAD("pool_bytes", c.pool_bytes = 1);
     BAD("max_seqs", c.max_seqs = 65536);
     BAD("scratch_bytes", c.scratch_bytes = 1);
+    BAD("reserve_tokens", c.reserve_tokens = (UINT64_C(1) << 32) + 1);
     BAD("partition", c.partition = 2);
     BAD("hfp_unit", c.hfp_unit = 2);
     BAD("allocator", c.allocator.alloc = heap_alloc);
@@ -726,8 +727,33 @@ static void the_program_of_a_batch_is_there_to_export(void)
     rig_end(r);
 }
 
+static void plans_name_what_is_null(void)
+{
+    static pimattn_plan plan;
+    static pimhw_program program;
+    pimattn_config c = {0};
+    pimhw_cause why = {""};
+    CHECK_U(pimattn_plan_init(NULL, &c.shape, &c.device, 0, 0, false, 1, &why),
+            PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "plan");
+    why.text[0] = 0;
+    CHECK_U(pimattn_plan_map_v(NULL, 0, &why), PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "plan");
+    why.text[0] = 0;
+    CHECK_U(pimattn_plan_lower(NULL, &program, &why), PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "plan");
+    why.text[0] = 0;
+    CHECK_U(pimattn_plan_request(&plan, NULL, NULL, NULL, NULL, NULL, 0, &why),
+            PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "request");
+    why.text[0] = 0;
+    CHECK_U(pimattn_engine_create(NULL, &c, &why), PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "engine");
+}
+
 int main(void)
 {
+    RUN(plans_name_what_is_null);
     RUN(every_status_has_words_of_its_own);
     RUN(the_check_names_the_field);
     RUN(huge_settings_are_a_status);
