@@ -97,6 +97,9 @@ static uint64_t one_case(uint64_t seed)
     if (seed % 3 == 1 && rng_range(&rng, 0, 1)) /* all in the same rows */
         for (uint32_t i = 1; i < request.n_blocks; i++)
             memcpy(blocks[i].row_base, blocks[0].row_base, sizeof blocks[i].row_base);
+    for (uint32_t i = 0; i < request.n_blocks && seed % 3 == 2; i++) /* in any order */
+        for (uint32_t k = 0; k < PIMHW_SPACES; k++)
+            blocks[i].row_base[k] = 10 * (uint32_t)rng_range(&rng, 0, 30);
     CHECK_U(pimhw_device_create(&device, &c, &why), PIMHW_OK);
     CHECK_U(pimhw_device_time(device, &walked, &program, &request, &sink, &why), PIMHW_OK);
     CHECK_U(pimhw_device_time(device, &skipped, &program, &request, NULL, &why), PIMHW_OK);
