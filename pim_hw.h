@@ -4969,7 +4969,7 @@ typedef struct pimhw_i_edge {
 } pimhw_i_edge;
 
 typedef struct pimhw_i_trial {
-    bool open;
+    bool open, waits;
     uint32_t n_groups;
     uint64_t key[3], phase; /* of the place */
     uint64_t base_ck, row_base, n_instructions, n_rounds;
@@ -5469,6 +5469,7 @@ typedef struct pimhw_i_place {
     uint64_t n_same;   /* rounds from here on with these terms */
     uint64_t terms[PIMHW_I_TERMS];
     uint32_t first, until; /* channels of these terms */
+    bool waits;            /* commands do; where their rows lie is known */
 } pimhw_i_place;
 
 /* The terms of a channel; lowers *n_same to the rounds of a level that share them. */
@@ -5521,11 +5522,11 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
     const pimhw_i_scope *scope = whole ? &loop->whole : &loop->round;
     pimhw_i_memo *m = &d->memo;
     uint32_t level = whole ? PIMHW_LOOPS - 1 : w->depth - 1, n = 0;
-    uint64_t *words = pimhw_i_room(m);
-    if (!words) return false;
     if (d->shared) d->n_unit = d->n_groups;
-    bool waits = d->config.controller == PIMHW_PING_PONG ||
-                 (d->config.controller == PIMHW_DCS && d->config.refresh);
+    place->key[1] = pimhw_i_state(d);
+    uint64_t *words = pimhw_i_room(m);
+    if (!place->key[1] || !words) return false;
+    place->waits = d->config.controller == PIMHW_PING_PONG || m->text[place->key[1]].meets_refresh;
     if (scope->masks) words[n++] = d->shared ? 0 : pimhw_i_lowest(w->mask);
     uint64_t due = d->groups[d->unit].due_ck;
     place->phase = d->config.refresh ? due - pimhw_i_unit_ck(d) + 1 : 0;
@@ -5539,7 +5540,7 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
         if (in && pimhw_i_highest(in) >= place->until) return false;
         /* rows below the base are not met; but those of commands that wait are seen from it */
         bool met = scope->rows && ch->open && ch->row >= place->row_base;
-        if (waits) met = true;
+        if (place->waits) met = true;
         words[n++] = (met ? ch->row - place->row_base + 1 : 0) << 1 | (in != 0);
         for (uint32_t t = 0; in && t < scope->n_terms; t++)
             words[n++] = place->terms[t];
@@ -5549,13 +5550,13 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
     if (!same) m->terms = pimhw_i_intern(m, n);
     place->key[0] = 2 * item + whole;
     place->key[2] = m->terms;
-    place->key[1] = pimhw_i_state(d);
-    return place->key[1] != 0;
+    return true;
 }
 
 static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *place)
 {
     t->open = true;
+    t->waits = place->waits;
     memcpy(t->key, place->key, sizeof place->key);
     t->phase = place->phase;
     t->base_ck = pimhw_i_unit_ck(d);
@@ -5708,6 +5709,9 @@ static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
     pimhw_i_edge *e = &m->edge[m->edges.used + 1];
     uint32_t n_words = pimhw_i_edge_since(d, t, e, to);
     if (e->refreshed && t->phase == 0) return;
+    /* commands wait at its end alone: seen from an open row that is its own, or not at all */
+    bool opened = pimhw_i_parts(d, e)->counted >> PIMHW_I_OPENED & 1;
+    if (m->text[to].meets_refresh && !t->waits && !opened) return;
     memcpy(e->key, t->key, sizeof e->key);
     e->phase = e->refreshed ? t->phase : 0;
     uint16_t *slot = pimhw_i_edge_slot(m, e->key, e->phase, &e->hash);
