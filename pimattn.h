@@ -1590,12 +1590,12 @@ static float pimattn_i_dot_piece(const float *a, const float *b, uint32_t n)
 
 static float pimattn_i_dot(const float *a, const float *b, uint32_t n)
 {
-    float lost = 0, sum = pimattn_i_dot_piece(a, b, n < PIMATTN_I_PIECE ? n : PIMATTN_I_PIECE);
-    if (n <= PIMATTN_I_PIECE) return sum;
-    for (uint32_t i = PIMATTN_I_PIECE; i < n; i += PIMATTN_I_PIECE)
-        pimattn_i_add_piece(
-            &sum, &lost,
-            pimattn_i_dot_piece(a + i, b + i, n - i < PIMATTN_I_PIECE ? n - i : PIMATTN_I_PIECE));
+    const uint32_t piece = PIMATTN_I_PIECE;
+    float lost = 0, sum = pimattn_i_dot_piece(a, b, n < piece ? n : piece);
+    if (n <= piece) return sum;
+    for (uint32_t i = piece; i < n; i += piece)
+        pimattn_i_add_piece(&sum, &lost,
+                            pimattn_i_dot_piece(a + i, b + i, n - i < piece ? n - i : piece));
     return sum + lost;
 }
 
@@ -7474,7 +7474,7 @@ PIMATTN_API pimattn_status pimattn_seq_truncate(pimattn_engine *engine, pimattn_
                                                 uint64_t n_tokens)
 {
     const pimattn_i_seq *s = engine ? pimattn_i_seq_find(engine, seq) : NULL;
-    if (s && !s->swapped && n_tokens < s->begin)
+    if (s && n_tokens < s->begin)
         return pimattn_i_wrong(engine, "to %u tokens: its first token is behind", n_tokens);
     return pimattn_seq_keep(engine, seq, s ? s->begin : 0, n_tokens);
 }
