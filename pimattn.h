@@ -1756,7 +1756,7 @@ typedef struct pimattn_i_kernel {
                                    size_t o_floats);
     void (*load)(float *to, const unsigned char *from, uint32_t type, uint32_t n);
     void (*store)(const pimattn_i_row *rows, uint32_t n_rows, uint32_t type,
-                  uint32_t n); /* of finite numbers; the other types than f32 */
+                  uint32_t n); /* of finite numbers, but for f32 */
     uint32_t (*magnitude)(const unsigned char *from, size_t n);
     void (*add)(float *sum, float *lost, const float *piece, uint32_t n); /* whole tiles */
     void (*blend)(float *o, float a, const float *from, float b, size_t n);
@@ -3211,7 +3211,6 @@ static void pimattn_i_seq_own(pimattn_i_pool *pool, pimattn_i_seq *seq, uint64_t
     if (ref.entry && ref.count == 1) pimattn_i_entry_idle(&pool->store, ref.entry, true);
 }
 
-/* Makes tokens from .. to - 1 of all layers the sequence's own, or nothing; the pool allows it. */
 /* Lets go of what else knows sets that a sequence writes, if those are enough pages. */
 static bool pimattn_i_seq_reclaim(pimattn_i_pool *pool, const pimattn_i_seq *seq, uint64_t from,
                                   uint64_t to, uint64_t n_pages)
@@ -3231,6 +3230,7 @@ static bool pimattn_i_seq_reclaim(pimattn_i_pool *pool, const pimattn_i_seq *seq
     return true;
 }
 
+/* Makes tokens from .. to - 1 of all layers the sequence's own, or nothing; the pool allows it. */
 static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, pimattn_i_seq *seq, uint64_t from,
                                          uint64_t to)
 {
