@@ -2618,8 +2618,7 @@ static void pimattn_i_merge(const pimattn_i_kernel *kernel, pimattn_partial *dst
 
 PIMATTN_API pimattn_status pimattn_partial_merge(pimattn_partial *dst, const pimattn_partial *src)
 {
-    if (!dst || !src || dst->dim != src->dim) return PIMATTN_ERR_ARGUMENT;
-    if (dst->dim > 0 && (!dst->o || !src->o)) return PIMATTN_ERR_ARGUMENT;
+    if (!dst || !src || dst->dim != src->dim || !dst->o || !src->o) return PIMATTN_ERR_ARGUMENT;
     pimattn_i_merge(pimattn_i_kernel_scalar(), dst, src);
     return PIMATTN_OK;
 }

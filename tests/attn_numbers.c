@@ -588,6 +588,8 @@ static void a_merge_refuses_other_dims(void)
     b.o = NULL;
     b.dim = 2;
     CHECK_U(pimattn_partial_merge(&a, &b), PIMATTN_ERR_ARGUMENT);
+    a.dim = b.dim = 0;
+    CHECK_U(pimattn_partial_merge(&a, &b), PIMATTN_ERR_ARGUMENT);
 }
 
 static void random_merges_agree_with_float64(void)
