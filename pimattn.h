@@ -8988,6 +8988,8 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
                                "pages have neither indptr, indices and last_page_len nor table "
                                "and lengths for %u items",
                                n_items);
+    if (!p->indptr && p->table_stride > SIZE_MAX / 8 / n_items)
+        return pimattn_i_wrong(e, "pages.table_stride %u reaches beyond memory", p->table_stride);
     for (int i = 0; i < 4 && status == PIMATTN_OK; i++)
         if (wanted[i]) status = pimattn_i_rows_check(e, p, rows[i], names[i], bytes[i]);
     if (s->v_in_k) {

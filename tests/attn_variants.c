@@ -892,6 +892,8 @@ static void bad_pages_are_refused_in_words(void)
     BAD("neither", (b.p.indptr = NULL, b.p.table = b.table));
     BAD("lengths",
         (b.p.indptr = NULL, b.p.table = b.table, b.p.lengths = b.lengths, b.lengths[0] = 49));
+    BAD("table_stride", (b.p.indptr = NULL, b.p.table = b.table, b.p.lengths = b.lengths,
+                         b.p.table_stride = SIZE_MAX / 4 + 2));
     BAD("it has 0 tokens",
         (b.p.indptr = NULL, b.p.table = b.table, b.p.lengths = b.lengths, b.lengths[0] = 0));
     BAD("pages.k overlap rows: 31 is less than 32", b.p.k.head = 31);
