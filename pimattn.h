@@ -8003,8 +8003,8 @@ PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *e, pimattn_seq seq,
     if (!bytes || n != all) return pimattn_i_wrong(e, "bytes has not %u places", all);
     memset(bytes, 0, n * sizeof *bytes);
     pimattn_status status =
-        pimattn_plan_init(&plan, &c->shape, &c->device, c->partition, c->hfp_unit, c->row_reuse_off,
-                          pimattn_i_token_queries(c), &e->why);
+        pimattn_plan_init(&plan, &c->shape, &e->planner.config.device, c->partition, c->hfp_unit,
+                          c->row_reuse_off, pimattn_i_token_queries(c), &e->why);
     if (status != PIMATTN_OK) return status;
     if (c->v_mapping != PIMATTN_V_CHEAPEST) pimattn_i_plan_v(&plan, c->v_mapping);
     for (uint32_t h = 0; h < pimattn_i_units(&plan); h++) {

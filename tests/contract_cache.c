@@ -520,11 +520,13 @@ static void remembered_pages_can_be_written_again(void)
 static void bytes_of_banks_are_those_of_the_columns(void)
 {
     enum { BANKS = 256 };
-    for (uint32_t i = 0; i < 6; i++) {
+    for (uint32_t i = 0; i < 12; i++) {
         pimattn_shape s = shape_of(2, 4, 2, 40, 72);
+        uint32_t lanes = i < 6 ? 16 : 32; /* of int8 a lane is a byte */
+        if (i >= 6) s.k_type = s.v_type = PIMATTN_INT8;
         pimattn_config c = config_of(&s);
         c.partition = i % 2;
-        c.v_mapping = i / 2;
+        c.v_mapping = i / 2 % 3;
         pimattn_engine *e = engine_new(&c);
         pimattn_plan plan;
         uint64_t want[BANKS] = {0}, bytes[BANKS], n = 1000;
@@ -534,17 +536,16 @@ static void bytes_of_banks_are_those_of_the_columns(void)
         CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
         CHECK_U(kv_append(e, seq, 1, &kv, 0, n), PIMATTN_OK);
         CHECK_U(pimattn_seq_banks(e, seq, 1, bytes, BANKS), PIMATTN_OK);
-        const pimattn_config *full = pimattn_engine_config(e);
-        CHECK_U(
-            pimattn_plan_init(&plan, &full->shape, &full->device, c.partition, 0, false, 2, NULL),
-            PIMATTN_OK);
+        pimhw_config device = pimattn_engine_config(e)->device;
+        device.element_bytes = 32 / lanes;
+        CHECK_U(pimattn_plan_init(&plan, &s, &device, c.partition, 0, false, 2, NULL), PIMATTN_OK);
         CHECK_U(pimattn_plan_map_v(&plan, c.v_mapping, NULL), PIMATTN_OK);
         for (uint32_t h = 0; h < 2; h++)
             for (uint64_t t = 0; t < n; t++) {
                 uint32_t first = c.partition == PIMATTN_HFP ? h : 0;
                 pimattn_i_place k = pimattn_i_place_k(&plan, t, 0);
-                want[(k.channel + first) * 16 + k.bank] += 3 * 32;
-                for (uint32_t d = 0; d < 72 && t % 16 == 0; d++) {
+                want[(k.channel + first) * 16 + k.bank] += (40 + lanes - 1) / lanes * 32;
+                for (uint32_t d = 0; d < 72 && t % lanes == 0; d++) {
                     pimattn_i_place v = pimattn_i_place_v(&plan, t, d);
                     want[(v.channel + first) * 16 + v.bank] += 32;
                 }
