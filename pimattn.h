@@ -249,6 +249,7 @@ PIMATTN_API size_t pimattn_plan_blocks(const pimattn_plan *plan, size_t n_spans)
  *
  *   shape    blocks, order: [pimattn_plan_blocks]; list_begin: [PIMHW_MAX_CHANNELS + 1]
  *   memory   keeps the three pointers in *request
+ *   returns  PIMATTN_ERR_ARGUMENT (also for more queries than were planned), PIMATTN_ERR_DEVICE
  */
 PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_request *request,
                                                 pimhw_block *blocks, uint32_t *order,
@@ -4276,14 +4277,40 @@ static bool pimattn_i_assign(const pimattn_plan *p, pimhw_block *blocks, uint32_
     return fits;
 }
 
+enum { PIMATTN_I_MAX_SEQS = 65535, PIMATTN_I_MAX_QUERY_TOKENS = 65535 };
+
+/* Longest context a call may have; all sums of a block then fit 64 bits. */
+#define PIMATTN_I_MAX_TOKENS ((uint64_t)1 << 32)
+
+static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_spans,
+                                            pimhw_cause *why)
+{
+    if (!spans || n_spans == 0) return pimattn_i_refuse(why, "the batch has no sequence", 0);
+    if (n_spans > PIMATTN_I_MAX_SEQS)
+        return pimattn_i_refuse(why, "the batch has %u sequences, more than 65535", n_spans);
+    for (size_t i = 0; i < n_spans; i++) {
+        if (spans[i].context_tokens > PIMATTN_I_MAX_TOKENS)
+            return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT,
+                                  "item %u: context_tokens is %u, not at most 2^32", i,
+                                  spans[i].context_tokens);
+        uint64_t most = pimattn_i_min(spans[i].context_tokens, PIMATTN_I_MAX_QUERY_TOKENS);
+        if (spans[i].n_tokens >= 1 && spans[i].n_tokens <= most) continue;
+        pimhw_cause_write(why, "item %u: n_tokens is %u, not 1 to %u; it has %u tokens",
+                          (uint64_t)i, spans[i].n_tokens, most, spans[i].context_tokens);
+        return PIMATTN_ERR_ARGUMENT;
+    }
+    return PIMATTN_OK;
+}
+
 PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_request *request,
                                                 pimhw_block *blocks, uint32_t *order,
                                                 uint32_t *list_begin, const pimattn_span *spans,
                                                 size_t n_spans, pimhw_cause *why)
 {
-    if (!plan || !request || !blocks || !order || !list_begin || !spans || n_spans == 0)
-        return pimattn_i_refuse(
-            why, "plan, request, an array or spans is NULL, or there are no spans", 0);
+    if (!plan || !request || !blocks || !order || !list_begin)
+        return pimattn_i_refuse(why, "plan, request or an array is NULL", 0);
+    pimattn_status status = pimattn_i_spans_check(spans, n_spans, why);
+    if (status != PIMATTN_OK) return status;
     uint32_t units = pimattn_i_units(plan);
     for (size_t i = 0; i < n_spans; i++) {
         if (pimattn_i_mul(spans[i].n_tokens, plan->shape.n_heads / units) <= plan->n_queries)
@@ -4294,7 +4321,7 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
     }
     uint64_t dims = (uint64_t)plan->shape.head_dim + plan->shape.head_dim_v;
     uint64_t next_row = 0, useful = 0;
-    bool fits = pimattn_i_mul(n_spans, units) <= UINT32_MAX;
+    bool fits = true;
     for (size_t i = 0; i < n_spans && fits; i++)
         for (uint32_t u = 0; u < units; u++) {
             pimhw_block *b = &blocks[i * units + u];
@@ -6261,31 +6288,6 @@ static pimattn_status pimattn_i_planner_time(pimattn_i_planner *p, pimattn_readi
     pimattn_status status = pimattn_i_planner_take(p, &layer, spans, n_spans, why);
     if (status != PIMATTN_OK) return status;
     return pimattn_i_planner_report(p, &layer, readings, spans, n_spans, why);
-}
-
-enum { PIMATTN_I_MAX_SEQS = 65535, PIMATTN_I_MAX_QUERY_TOKENS = 65535 };
-
-/* Longest context a call may have; all sums of a block then fit 64 bits. */
-#define PIMATTN_I_MAX_TOKENS ((uint64_t)1 << 32)
-
-static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_spans,
-                                            pimhw_cause *why)
-{
-    if (!spans || n_spans == 0) return pimattn_i_refuse(why, "the batch has no sequence", 0);
-    if (n_spans > PIMATTN_I_MAX_SEQS)
-        return pimattn_i_refuse(why, "the batch has %u sequences, more than 65535", n_spans);
-    for (size_t i = 0; i < n_spans; i++) {
-        if (spans[i].context_tokens > PIMATTN_I_MAX_TOKENS)
-            return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT,
-                                  "item %u: context_tokens is %u, not at most 2^32", i,
-                                  spans[i].context_tokens);
-        uint64_t most = pimattn_i_min(spans[i].context_tokens, PIMATTN_I_MAX_QUERY_TOKENS);
-        if (spans[i].n_tokens >= 1 && spans[i].n_tokens <= most) continue;
-        pimhw_cause_write(why, "item %u: n_tokens is %u, not 1 to %u; it has %u tokens",
-                          (uint64_t)i, spans[i].n_tokens, most, spans[i].context_tokens);
-        return PIMATTN_ERR_ARGUMENT;
-    }
-    return PIMATTN_OK;
 }
 
 typedef struct pimattn_i_memo {

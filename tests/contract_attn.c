@@ -751,8 +751,32 @@ static void plans_name_what_is_null(void)
     CHECK_HAS(why.text, "engine");
 }
 
+/* What no batch has would else be planned, with a window for more tokens than there are. */
+static void requests_keep_to_the_limits_of_spans(void)
+{
+    const pimattn_span bad[] = {{5, 0}, {0, 0}, {0, 1}, {3, 4}, {(1ull << 32) + 1, 1}};
+    for (uint32_t i = 0; i < 2 * COUNT(bad); i++) {
+        pimattn_shape s = shape_of(1, 4, 2, 64, 0);
+        pimattn_plan plan;
+        pimhw_config device;
+        pimhw_request request;
+        pimhw_block blocks[2];
+        uint32_t order[2], begin[PIMHW_MAX_CHANNELS + 1];
+        pimhw_cause why = {""};
+        s.window = 4 * (i % 2);
+        CHECK_U(pimhw_config_init(&device, "aimx", NULL), PIMHW_OK);
+        CHECK_U(pimattn_plan_init(&plan, &s, &device, 0, 0, false, 8, NULL), PIMATTN_OK);
+        memset(&request, 0x5a, sizeof request);
+        CHECK_U(pimattn_plan_request(&plan, &request, blocks, order, begin, &bad[i / 2], 1, &why),
+                PIMATTN_ERR_ARGUMENT);
+        CHECK_HAS(why.text, "item 0");
+        CHECK_U(request.n_blocks, 0x5a5a5a5a);
+    }
+}
+
 int main(void)
 {
+    RUN(requests_keep_to_the_limits_of_spans);
     RUN(plans_name_what_is_null);
     RUN(every_status_has_words_of_its_own);
     RUN(the_check_names_the_field);
