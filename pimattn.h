@@ -4689,31 +4689,34 @@ static pimattn_status pimattn_i_replay_run(pimattn_i_replay *r, const pimattn_pr
     return status;
 }
 
-/* Whether all that pimattn_schedule_swaps does not check is there. */
-static bool pimattn_i_profile_check(const pimattn_profile *p)
+/* What is wrong of all that pimattn_schedule_swaps does not check; NULL: nothing. */
+static const char *pimattn_i_profile_fault(const pimattn_profile *p)
 {
     uint64_t room = 0;
-    if (!p->score || !p->room || !p->active_ns) return false;
-    if (p->n_steps <= p->n_first || p->n_tokens < 1 || p->n_tokens > UINT32_MAX || p->sparsity < 1)
-        return false;
-    if (p->n_tiers < 1 || p->n_tiers > PIMATTN_MAX_TIERS) return false;
-    if (p->n_tiers > 1 && !p->swap_ns) return false;
+    if (!p->score || !p->room || !p->active_ns) return "score, room or active_ns is NULL";
+    if (p->n_steps <= p->n_first) return "n_steps is not above n_first";
+    if (p->n_tokens < 1 || p->n_tokens > UINT32_MAX) return "n_tokens is not 1 to 2^32 - 1";
+    if (p->sparsity < 1) return "sparsity is 0";
+    if (p->n_tiers < 1 || p->n_tiers > PIMATTN_MAX_TIERS) return "n_tiers is not 1 to 8";
+    if (p->n_tiers > 1 && !p->swap_ns) return "swap_ns is NULL";
     for (uint32_t t = 0; t < p->n_tiers; t++) {
         double swap_ns = t + 1 < p->n_tiers ? p->swap_ns[t] : 0;
-        if (!(p->active_ns[t] >= 0 && p->active_ns[t] <= DBL_MAX)) return false;
-        if (!(swap_ns >= 0 && swap_ns <= DBL_MAX)) return false;
+        if (!(p->active_ns[t] >= 0 && p->active_ns[t] <= DBL_MAX)) return "active_ns is no time";
+        if (!(swap_ns >= 0 && swap_ns <= DBL_MAX)) return "swap_ns is no time";
         room = pimattn_i_add(room, p->room[t]);
     }
-    return room >= p->n_tokens && !p->allocator.alloc == !p->allocator.release;
+    if (room < p->n_tokens) return "room is less than n_tokens";
+    return !p->allocator.alloc == !p->allocator.release ? NULL : "allocator is half there";
 }
 
 PIMATTN_API pimattn_status pimattn_tier_profile(const pimattn_profile *p,
                                                 pimattn_candidate *candidates, size_t n_candidates,
                                                 size_t *best, pimhw_cause *why)
 {
-    if (!p || !candidates || n_candidates == 0 || !best || !pimattn_i_profile_check(p))
-        return pimattn_i_refuse(why, "profile: something missing, out of range, or too little room",
-                                0);
+    if (!p || !candidates || n_candidates == 0 || !best)
+        return pimattn_i_refuse(why, "profile, candidates or best is NULL, or none given", 0);
+    const char *fault = pimattn_i_profile_fault(p);
+    if (fault) return pimattn_i_refuse(why, fault, 0);
     pimattn_i_replay r;
     pimhw_allocator a = p->allocator.alloc ? p->allocator : pimhw_allocator_default();
     uint64_t n = p->n_tokens, scratch = pimattn_i_up64(pimattn_schedule_bytes(p->n_tokens));

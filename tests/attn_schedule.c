@@ -886,35 +886,34 @@ static void a_profile_refuses_what_is_wrong(void)
     good.allocator.alloc = heap_alloc;
     good.allocator.release = heap_release;
     good.allocator.user = &heap;
-#define REFUSED(change, status)                                                                    \
+#define REFUSED(change, status, words)                                                             \
     p = good;                                                                                      \
     change;                                                                                        \
     CHECK_U(pimattn_tier_profile(&p, c, 2, &best, &why), (status));                                \
+    CHECK_HAS(why.text, (words));                                                                  \
     CHECK_U(best, 77);                                                                             \
     CHECK_U(heap.n_live + heap.n_wrong, 0);
-    REFUSED(p.score = NULL, PIMATTN_ERR_ARGUMENT)
-    REFUSED(p.room = NULL, PIMATTN_ERR_ARGUMENT)
-    REFUSED(p.room = small, PIMATTN_ERR_ARGUMENT)
-    REFUSED(p.active_ns = NULL, PIMATTN_ERR_ARGUMENT)
-    REFUSED(p.active_ns = bad_ns, PIMATTN_ERR_ARGUMENT)
-    REFUSED(p.swap_ns = NULL, PIMATTN_ERR_ARGUMENT)
-    REFUSED(p.swap_ns = bad_ns, PIMATTN_ERR_ARGUMENT)
-    REFUSED(p.n_steps = 0, PIMATTN_ERR_ARGUMENT)
-    REFUSED(p.n_first = p.n_steps, PIMATTN_ERR_ARGUMENT)
-    REFUSED(p.n_tokens = 0, PIMATTN_ERR_ARGUMENT)
-    REFUSED(p.sparsity = 0, PIMATTN_ERR_ARGUMENT)
-    REFUSED(p.n_tiers = 0, PIMATTN_ERR_ARGUMENT)
-    REFUSED(p.n_tiers = 9, PIMATTN_ERR_ARGUMENT)
-    REFUSED(p.lambda = 2, PIMATTN_ERR_ARGUMENT)
-    REFUSED(p.allocator.release = NULL, PIMATTN_ERR_ARGUMENT)
-    REFUSED(heap.fail_at = heap.n_calls + 1, PIMATTN_ERR_MEMORY)
+    REFUSED(p.score = NULL, PIMATTN_ERR_ARGUMENT, "score")
+    REFUSED(p.room = NULL, PIMATTN_ERR_ARGUMENT, "room")
+    REFUSED(p.room = small, PIMATTN_ERR_ARGUMENT, "room")
+    REFUSED(p.active_ns = NULL, PIMATTN_ERR_ARGUMENT, "active_ns")
+    REFUSED(p.active_ns = bad_ns, PIMATTN_ERR_ARGUMENT, "active_ns")
+    REFUSED(p.swap_ns = NULL, PIMATTN_ERR_ARGUMENT, "swap_ns")
+    REFUSED(p.swap_ns = bad_ns, PIMATTN_ERR_ARGUMENT, "swap_ns")
+    REFUSED(p.n_steps = 0, PIMATTN_ERR_ARGUMENT, "n_steps")
+    REFUSED(p.n_first = p.n_steps, PIMATTN_ERR_ARGUMENT, "n_first")
+    REFUSED(p.n_tokens = 0, PIMATTN_ERR_ARGUMENT, "n_tokens")
+    REFUSED(p.sparsity = 0, PIMATTN_ERR_ARGUMENT, "sparsity")
+    REFUSED(p.n_tiers = 0, PIMATTN_ERR_ARGUMENT, "n_tiers")
+    REFUSED(p.n_tiers = 9, PIMATTN_ERR_ARGUMENT, "n_tiers")
+    REFUSED(p.lambda = 2, PIMATTN_ERR_ARGUMENT, "lambda")
+    REFUSED(p.allocator.release = NULL, PIMATTN_ERR_ARGUMENT, "allocator")
+    REFUSED(heap.fail_at = heap.n_calls + 1, PIMATTN_ERR_MEMORY, "memory")
     for (int i = 0; i < 4; i++) {
-        REFUSED((s.bad_step = 2, s.bad = wrong[i]), PIMATTN_ERR_ARGUMENT)
-        CHECK_HAS(why.text, "step 2");
+        REFUSED((s.bad_step = 2, s.bad = wrong[i]), PIMATTN_ERR_ARGUMENT, "step 2")
     }
     s.bad_step = UINT64_MAX;
-    REFUSED(c[1].ratio[1] = 0, PIMATTN_ERR_ARGUMENT)
-    CHECK_HAS(why.text, "ratio[1]");
+    REFUSED(c[1].ratio[1] = 0, PIMATTN_ERR_ARGUMENT, "ratio[1]")
     c[1].ratio[1] = 1;
     CHECK_U(pimattn_tier_profile(&good, c, 0, &best, &why), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_tier_profile(NULL, c, 2, &best, &why), PIMATTN_ERR_ARGUMENT);
