@@ -88,8 +88,8 @@ typedef enum pimattn_status {
 PIMATTN_API const char *pimattn_status_str(pimattn_status status);
 
 /*
- * Calls fn(arg, index, worker) for every index below n, with worker < max_workers and never two
- * calls at once under one worker, and returns when all have returned and their writes are visible.
+ * Calls fn(arg, index, worker) for every index below n, with worker < max_workers and never two at
+ * once under one worker; returns when all have, their writes visible. Must not call the engine.
  */
 typedef void (*pimattn_parallel_for)(void *user, size_t n,
                                      void (*fn)(void *arg, size_t index, size_t worker), void *arg);
@@ -738,7 +738,7 @@ PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *engine, pimattn_s
                                                pimattn_transfer *transfer);
 
 /* Where a state is written to or read from: bytes at memory, or the functions, which return whether
- * they moved all n bytes. */
+ * they moved all n bytes, and must not call the engine. */
 typedef struct pimattn_stream {
     void *memory; /* NULL: the functions */
     uint64_t bytes;
@@ -1020,8 +1020,8 @@ PIMATTN_API pimattn_status pimattn_tier_lower(const pimattn_tier *tier, const pi
 /*
  * Times a load. A program shorter than 16 tREFI counts as many of it in a row do, on average.
  *
- *   returns  PIMATTN_ERR_CONFIG with the field, PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_MEMORY;
- *            *reading then unchanged
+ *   returns  PIMATTN_ERR_CONFIG with the field, PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_MEMORY,
+ *            PIMATTN_ERR_DEVICE (too many rows to time); *reading then unchanged
  *   memory   a device and its request, until it returns: from the device's allocator
  */
 PIMATTN_API pimattn_status pimattn_tier_time(pimattn_tier_reading *reading,

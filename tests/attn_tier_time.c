@@ -518,6 +518,7 @@ static void bad_input_is_named(void)
     BAD(PIMATTN_ERR_CONFIG, "load: 0 groups", no.device_groups = 0);
     BAD(PIMATTN_ERR_CONFIG, "load: 0 pages", pimhw_config_init(&bad.device, "pam-ssd", NULL));
     BAD(PIMATTN_ERR_CONFIG, "tokens of a block", tokens[1] = 0);
+    BAD(PIMATTN_ERR_DEVICE, "2^28 rounds", (wrong.head_dim = 256, tokens[1] = UINT32_MAX / 2));
     tokens[1] = 9;
     CHECK_BYTES(&r, &before, sizeof r);
     CHECK_U(pimattn_tier_spread(&no, blocks, &t, &s, tokens, 2, false, &why), PIMATTN_ERR_CONFIG);
