@@ -8055,8 +8055,8 @@ static pimattn_status pimattn_i_read(pimattn_engine *e, const pimattn_span *span
     }
     *readings = found->readings;
     readings->remembered = remembered;
-    readings->pages_used = pimattn_i_pool_held(&e->pool);
-    readings->pages_total = e->pool.n_pages_most;
+    readings->pages_used = pimattn_pages_used(e);
+    readings->pages_total = pimattn_pages_total(e);
     readings->kernel = e->kernel->name;
     return PIMATTN_OK;
 }

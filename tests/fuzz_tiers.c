@@ -684,9 +684,13 @@ static void try_pages(model *m)
     call.n_items = 1;
     call.choices = chance(m, 2) ? b.choice : NULL;
     pimattn_readings r;
-    if (!CHECK_U(pimattn_attend_pages(m->tiered, b.layer, &p, &call, chance(m, 4) ? &r : NULL),
+    bool reads = chance(m, 4);
+    if (!CHECK_U(pimattn_attend_pages(m->tiered, b.layer, &p, &call, reads ? &r : NULL),
                  PIMATTN_OK))
         printf("  %s\n", pimattn_engine_cause(m->tiered));
+    else if (reads)
+        CHECK(r.pages_used == pimattn_pages_used(m->tiered) &&
+              r.pages_total == pimattn_pages_total(m->tiered));
     call.out = out[1];
     call.items = b.pages;
     CHECK_U(pimattn_attend(m->pages, b.layer, &call, NULL), PIMATTN_OK);
