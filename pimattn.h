@@ -312,8 +312,8 @@ typedef struct pimattn_readings {
                              least the new ones */
     uint64_t kv_bytes;    /* K and V that one layer of the batch reads, unpadded: of the tokens in
                              windows, element_bytes each, or int8 and its scales; of v_in_k K */
-    uint64_t pages_used;  /* KV pages in use in the engine; 0 for an estimate */
-    uint64_t pages_total; /* KV pages the configuration allows */
+    uint64_t pages_used;  /* KV pages in use in the engine; of an estimate, or the device way, 0 */
+    uint64_t pages_total; /* KV pages the configuration allows; likewise */
     bool remembered;      /* a batch of these lengths had been timed before */
     const char *kernel;   /* host kernel: "avx2", ..; "device"; "" for an estimate */
     /* device way */
@@ -450,8 +450,8 @@ typedef struct pimattn_item {
 
 /*
  * Which of an item's new tokens its queries see, e.g. a tree of drafts: query i sees new token j,
- * before or after its own, if bit j % 64 of word i * ((n_tokens + 63) / 64) + j / 64 is set; of
- * those before the new ones what it would see without.
+ * before or after its own, if bit j % 64 of word i * ((n_tokens + 63) / 64) + j / 64 is set and no
+ * window hides it; of those before the new ones what it would see without.
  */
 typedef struct pimattn_mask {
     const uint64_t *bits; /* NULL: up to its own */
