@@ -5472,43 +5472,46 @@ typedef struct pimhw_i_place {
     bool waits;            /* commands do; where their rows lie is known */
 } pimhw_i_place;
 
-/* The terms of a channel; lowers *n_same to the rounds of a level that share them. */
-static void pimhw_i_terms(const pimhw_i_walker *w, const pimhw_i_scope *scope, uint32_t channel,
-                          uint32_t level, uint64_t *value, uint64_t *n_same)
+/*
+ * Rows and terms of a span for the lowest channel of mask and those behind it that share them;
+ * lowers n_same to the rounds of a level that do so, too.
+ */
+static void pimhw_i_place_terms(const pimhw_i_walker *w, const pimhw_i_scope *scope, uint32_t level,
+                                uint64_t mask, pimhw_i_place *place)
 {
+    uint64_t spare[PIMHW_I_TERMS]; /* a tail may lose so much, and its term stays */
+    uint64_t first = pimhw_i_lowest(mask), until = pimhw_i_highest(mask) + 1u;
+    if (scope->masks) until = first + 1; /* each takes other instructions */
     for (uint32_t i = 0; i < scope->n_terms; i++) {
         const pimhw_i_term *term = &scope->terms[i];
         if (!term->tail) {
             const pimhw_operand *o = &w->program->operands[term->operand - 1];
             uint64_t sum = o->base + pimhw_i_steps(w, o->step);
-            if (o->step[level] && sum < term->most) *n_same = 1;
-            value[i] = pimhw_i_min(sum, term->most);
+            if (o->step[level] && sum < term->most) place->n_same = 1;
+            place->terms[i] = pimhw_i_min(sum, term->most);
             continue;
         }
-        uint64_t left = pimhw_i_left(w, term->tail - 1u, channel);
-        uint64_t step = w->program->tails[term->tail - 1].step[level];
-        value[i] = pimhw_i_min(pimhw_i_ceil_div(left, term->unit), term->most);
-        if (value[i] && step)
-            *n_same = pimhw_i_min(*n_same, (left - (value[i] - 1) * term->unit - 1) / step + 1);
+        const pimhw_tail *t = &w->program->tails[term->tail - 1];
+        uint64_t left = pimhw_i_left(w, term->tail - 1u, (uint32_t)first);
+        uint64_t value = pimhw_i_min(pimhw_i_ceil_div(left, term->unit), term->most);
+        place->terms[i] = value;
+        if (value == 0) continue;
+        spare[i] = left - (value - 1) * term->unit - 1;
+        if (t->channel_step && first + 1 < until) {
+            uint64_t div = pimhw_i_max(t->channel_div, 1), more = spare[i] / t->channel_step;
+            until = pimhw_i_min(until, pimhw_i_times(first / div + more + 1, div));
+        }
     }
-}
-
-/* Rows and terms of a span for the lowest channel of mask and those that share them. */
-static void pimhw_i_place_terms(const pimhw_i_walker *w, const pimhw_i_scope *scope, uint32_t level,
-                                uint64_t mask, pimhw_i_place *place)
-{
-    uint32_t same = pimhw_i_lowest(mask), others = pimhw_i_highest(mask) + 1;
-    uint64_t its[PIMHW_I_TERMS];
-    place->first = same;
-    pimhw_i_terms(w, scope, same, level, place->terms, &place->n_same);
-    if (scope->masks) others = same + 1; /* each takes other instructions */
-    /* of one block, the channels between two equal ones are equal */
-    for (uint32_t c = others - 1; same + 1 < others; c = (same + others) / 2) {
-        pimhw_i_terms(w, scope, c, level, its, &place->n_same);
-        bool equal = memcmp(its, place->terms, scope->n_terms * sizeof its[0]) == 0;
-        *(equal ? &same : &others) = c;
+    for (uint32_t i = 0; i < scope->n_terms; i++) {
+        const pimhw_i_term *term = &scope->terms[i];
+        const pimhw_tail *t = term->tail ? &w->program->tails[term->tail - 1] : NULL;
+        if (!t || !t->step[level] || place->terms[i] == 0) continue;
+        uint64_t div = pimhw_i_max(t->channel_div, 1); /* the last of them has the least left */
+        uint64_t less = t->channel_step * ((until - 1) / div - first / div);
+        place->n_same = pimhw_i_min(place->n_same, (spare[i] - less) / t->step[level] + 1);
     }
-    place->until = others;
+    place->first = (uint32_t)first;
+    place->until = (uint32_t)until;
     const pimhw_block *block = pimhw_i_block(w, place->first);
     place->row_base =
         (block ? block->row_base[scope->space] : 0) + pimhw_i_steps(w, scope->outer_step);
