@@ -23,7 +23,7 @@ static pimhw_config random_device(check_rng *rng)
         uint32_t preset = (uint32_t)rng_range(rng, 0, 13);
         CHECK_U(pimhw_config_init(&c, pimhw_preset_name(preset), NULL), PIMHW_OK);
         c.controller = (uint32_t)rng_range(rng, 0, 3);
-        c.n_channels = (uint32_t)rng_range(rng, 1, 4);
+        c.n_channels = (uint32_t)rng_range(rng, 1, rng_range(rng, 0, 7) ? 4 : 32);
         c.refresh = rng_range(rng, 0, 3) == 0;
         if (rng_range(rng, 0, 2)) c.tREFI = (uint32_t)rng_range(rng, 1300, 6000);
         c.refresh_phase = (uint32_t)rng_range(rng, 1, c.tREFI);
@@ -46,6 +46,7 @@ static uint8_t random_operand(check_rng *rng, uint64_t least, uint64_t most, uin
     if (rng_range(rng, 0, 3) == 0) {
         pimhw_tail t = {.base = rng_range(rng, 0, 3), .rest = 1, .unit = rng_range(rng, 1, 4)};
         t.channel_step = rng_range(rng, 0, 2);
+        t.channel_div = (uint32_t)rng_range(rng, 0, 3);
         for (uint32_t l = 0; l < depth; l++)
             t.step[l] = rng_range(rng, 0, 2);
         o.tail[0] = pimhw_program_tail(&program, &t);
