@@ -5468,8 +5468,10 @@ typedef struct pimhw_i_place {
     uint64_t row_base; /* the rows of the span are not below */
     uint64_t n_same;   /* rounds from here on with these terms */
     uint64_t terms[PIMHW_I_TERMS];
-    uint32_t first, until; /* channels of these terms */
-    bool waits;            /* commands do; where their rows lie is known */
+    uint32_t first, until;    /* channels of these terms */
+    bool waits;               /* commands do; where their rows lie is known */
+    const pimhw_i_edge *edge; /* of the unit before, of these terms too; NULL: none */
+    uint64_t seen;            /* the row it had open */
 } pimhw_i_place;
 
 /*
@@ -5517,6 +5519,17 @@ static void pimhw_i_place_terms(const pimhw_i_walker *w, const pimhw_i_scope *sc
         (block ? block->row_base[scope->space] : 0) + pimhw_i_steps(w, scope->outer_step);
 }
 
+/*
+ * The open row of a channel as a span sees it; 0: not at all. Rows below the base are not met; but
+ * those of commands that wait are seen from it.
+ */
+static uint64_t pimhw_i_seen(const pimhw_i_scope *scope, const pimhw_i_place *place,
+                             const pimhw_i_channel *ch)
+{
+    bool met = scope->rows && ch->open && ch->row >= place->row_base;
+    return met || place->waits ? ch->row - place->row_base + 1 : 0;
+}
+
 /* Where the unit is in the program and what it is like; false: it cannot be told. */
 static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t item, bool whole,
                              pimhw_i_place *place)
@@ -5541,10 +5554,8 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
         if (in && (pimhw_i_lowest(in) < place->first || pimhw_i_lowest(in) >= place->until))
             pimhw_i_place_terms(w, scope, level, in, place);
         if (in && pimhw_i_highest(in) >= place->until) return false;
-        /* rows below the base are not met; but those of commands that wait are seen from it */
-        bool met = scope->rows && ch->open && ch->row >= place->row_base;
-        if (place->waits) met = true;
-        words[n++] = (met ? ch->row - place->row_base + 1 : 0) << 1 | (in != 0);
+        place->seen = pimhw_i_seen(scope, place, ch);
+        words[n++] = place->seen << 1 | (in != 0);
         for (uint32_t t = 0; in && t < scope->n_terms; t++)
             words[n++] = place->terms[t];
     }
@@ -5631,13 +5642,13 @@ static uint64_t pimhw_i_before_due(const pimhw_device *d, const pimhw_i_edge *e,
 {
     const pimhw_i_part *parts = pimhw_i_parts(d, e);
     uint64_t base = pimhw_i_unit_ck(d);
-    if (e->clocks) n = pimhw_i_min(n, PIMHW_I_MOST_CK / e->clocks);
+    if (n > 1 && e->clocks) n = pimhw_i_min(n, PIMHW_I_MOST_CK / e->clocks);
     for (uint32_t i = 0; i < d->n_unit && !e->refreshed; i++) {
         uint64_t due = d->groups[d->unit + i].due_ck, end = base + e->clocks;
         if (parts[i].latest_ck != PIMHW_I_UNMOVED)
             end = pimhw_i_max(end, base + parts[i].latest_ck + 1);
         if (end > due) return 0;
-        if (e->clocks) n = pimhw_i_min(n, (due - end) / e->clocks + 1);
+        if (n > 1 && e->clocks) n = pimhw_i_min(n, (due - end) / e->clocks + 1);
     }
     return n;
 }
@@ -6381,7 +6392,10 @@ static uint64_t pimhw_i_alike(pimhw_device *d, const pimhw_i_walker *w, uint64_t
 {
     uint32_t first = pimhw_i_lowest(mask);
     const pimhw_i_scope *scope = &d->sketch.loops[w->pc].whole;
-    if (first >= place->until) pimhw_i_place_terms(w, scope, PIMHW_LOOPS - 1, mask, place);
+    if (first >= place->until) {
+        pimhw_i_place_terms(w, scope, PIMHW_LOOPS - 1, mask, place);
+        place->edge = NULL;
+    }
     pimhw_i_channel *ch = &d->groups[d->group_of[first]];
     uint64_t in = ch->mask & mask & pimhw_i_low_bits(place->until);
     if (in != ch->mask) pimhw_i_split(d, ch, ch->mask & ~in);
@@ -6395,11 +6409,18 @@ static bool pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s, pimhw_i_place *p
 {
     pimhw_i_walker *w = &s->walker;
     pimhw_i_trial *t = &d->trial[PIMHW_LOOPS];
+    const pimhw_i_channel *ch = &d->groups[d->unit];
+    bool told = true;
     d->known = 0;
-    bool told = pimhw_i_place_of(d, w, w->pc, true, place);
-    const pimhw_i_edge *e = told ? pimhw_i_edge_from(d, place) : NULL;
-    if (e) {
-        pimhw_i_follow(d, e, 1, place->row_base);
+    /* as the unit before, in all that a span without refreshes hangs on */
+    if (!place->edge || ch->asleep != place->key[1] || !pimhw_i_before_due(d, place->edge, 1) ||
+        pimhw_i_seen(&d->sketch.loops[w->pc].whole, place, ch) != place->seen) {
+        told = pimhw_i_place_of(d, w, w->pc, true, place);
+        place->edge = told ? pimhw_i_edge_from(d, place) : NULL;
+    }
+    if (place->edge) {
+        pimhw_i_follow(d, place->edge, 1, place->row_base);
+        if (d->shared || place->edge->phase) place->edge = NULL;
         return true;
     }
     t->open = false;
