@@ -3254,28 +3254,35 @@ static void pimhw_i_tell(const pimhw_i_channel *ch, uint32_t command, uint64_t t
     bool tiles = last && PIMHW_I_KINDS[PIMHW_WR_GB].command == command;
     bool columns = last && PIMHW_I_COMMANDS[command].needs_row;
     bool opens = command == PIMHW_CMD_ACT || command == PIMHW_CMD_ACT16;
-    for (uint64_t i = 0; i < n; i++)
+    pimhw_event e;
+    memset(&e, 0, sizeof e);
+    e.issue_ck = t;
+    e.command = (pimhw_command)command;
+    e.bank = pimhw_i_one_bank(command) ? work->bank : 0;
+    e.row = opens || PIMHW_I_COMMANDS[command].needs_row ? (uint32_t)work->row : 0;
+    e.column = columns ? work->column : 0;
+    e.tile = tiles || columns ? work->tile : 0;
+    e.out = work->out;
+    e.index = tiles ? e.tile - work->first_tile : 0;
+    e.region = work->region;
+    e.entry = work->entry;
+    e.flags = work->flags;
+    e.gpr = work->gpr;
+    e.aux = work->aux;
+    e.round = work->round;
+    e.serial = work->serial;
+    e.reason = (pimhw_spent)reason;
+    for (uint64_t i = 0; i < n; i++) {
         for (uint64_t left = ch->mask; left; left &= left - 1) {
-            pimhw_event e;
-            e.issue_ck = t + i * ch->rules->again_ck[command];
             e.channel = pimhw_i_lowest(left);
-            e.command = (pimhw_command)command;
-            e.bank = pimhw_i_one_bank(command) ? work->bank : 0;
-            e.row = opens || PIMHW_I_COMMANDS[command].needs_row ? (uint32_t)work->row : 0;
-            e.column = columns ? work->column + (uint32_t)i : 0;
-            e.tile = tiles || columns ? work->tile + (uint32_t)i : 0;
-            e.out = work->out;
-            e.index = tiles ? e.tile - work->first_tile : 0;
-            e.region = work->region;
-            e.entry = work->entry;
-            e.flags = work->flags;
-            e.gpr = work->gpr;
-            e.aux = work->aux;
-            e.round = work->round;
-            e.serial = work->serial;
-            e.reason = (pimhw_spent)(i > 0 ? ch->rules->again_reason[command] : reason);
             ch->sink->command(ch->sink->user, &e);
         }
+        e.issue_ck += ch->rules->again_ck[command];
+        e.column += columns;
+        e.tile += tiles || columns;
+        e.index += tiles;
+        e.reason = (pimhw_spent)ch->rules->again_reason[command];
+    }
 }
 
 /* Charges n commands of one kind from clock t on and tells the sink, in order of issue. */
