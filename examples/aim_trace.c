@@ -16,8 +16,8 @@ static void list_command(void *user, const pimhw_event *event)
             event->row, event->column, event->tile, event->out, pimhw_spent_str(event->reason));
 }
 
-/* Sends one line, which ends in a 0, to the device. */
-static void submit_line(pimhw_device *device, const char *path, uint64_t line, const char *text)
+/* Sends one line, which ends in a 0, to the device; whether there was something on it. */
+static bool submit_line(pimhw_device *device, const char *path, uint64_t line, const char *text)
 {
     pimhw_instruction instruction;
     pimhw_cause why = {{0}};
@@ -26,6 +26,7 @@ static void submit_line(pimhw_device *device, const char *path, uint64_t line, c
         ex_die("%s: line %" PRIu64 ": %s", path, line, why.text);
     if (found && pimhw_device_submit(device, &instruction, &why) != PIMHW_OK)
         ex_die("%s: line %" PRIu64 ": %s", path, line, why.text);
+    return found;
 }
 
 /* Times the whole trace; its line ends have become zeroes, or become so now. */
@@ -34,6 +35,7 @@ static void time_trace(pimhw_device *device, pimhw_readings *readings, const cha
 {
     pimhw_cause why = {{0}};
     uint64_t line = 0;
+    bool any = false;
     if (pimhw_device_begin(device, sink) != PIMHW_OK) ex_die("%s: cannot begin", path);
     for (size_t at = 0; at < n_bytes;) {
         char *newline = (char *)memchr(trace + at, '\n', n_bytes - at);
@@ -43,10 +45,11 @@ static void time_trace(pimhw_device *device, pimhw_readings *readings, const cha
             ex_die("%s: line %" PRIu64 ": a zero byte in the text", path, line);
         /* Only the text's last line is without a newline, and a 0 follows it already. */
         trace[at + length] = 0;
-        submit_line(device, path, line, trace + at);
+        any = submit_line(device, path, line, trace + at) || any;
         if (newline != NULL) *newline = '\n'; /* for a second pass */
         at += length + 1;
     }
+    if (!any) ex_die("%s: no instruction", path);
     if (pimhw_device_finish(device, readings, &why) != PIMHW_OK)
         ex_die("%s: after line %" PRIu64 ": %s", path, line, why.text);
 }

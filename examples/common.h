@@ -170,7 +170,7 @@ static inline void ex_device(pimhw_config *config, const char *preset, uint32_t 
         char field[64];
         const char *text = sets->text[i];
         size_t length = strcspn(text, "=");
-        if (text[length] == 0 || length >= sizeof field)
+        if (length == 0 || text[length] == 0 || length >= sizeof field)
             ex_die("--set: '%s' is not FIELD=VALUE", text);
         memcpy(field, text, length);
         field[length] = 0;

@@ -66,6 +66,7 @@ int main(int argc, char **argv)
     pimhw_config config;
     pimhw_readings readings;
     ex_device(&config, preset, 1, &sets);
+    if (config.flash_page_bytes != 0) ex_die("--device: %s is flash, without banks", preset);
     time_gemv(&readings, &config);
     if (json) {
         printf("{\"schema\": %d, \"device\": \"%s\", \"readings\": ", (int)EX_SCHEMA, preset);

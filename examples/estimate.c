@@ -129,6 +129,18 @@ static pimattn_span *make_spans(const request *r, size_t *n_spans)
     return spans;
 }
 
+/* Room for a page of every layer and KV head and for a worker, which nobody takes here. */
+static void make_room(pimattn_config *c)
+{
+    const uint64_t page_bytes = 128 * 2 * 2 * (uint64_t)c->shape.head_dim + 1024;
+    c->pool_bytes = (uint64_t)1 << 30;
+    if (c->shape.n_layers <= 65536 && c->shape.n_kv_heads <= 65536 && c->shape.head_dim <= 65536) {
+        uint64_t least = page_bytes * c->shape.n_layers * c->shape.n_kv_heads;
+        if (least > c->pool_bytes) c->pool_bytes = least;
+    }
+    c->scratch_bytes = 64 << 20;
+}
+
 /* Every number of the device with its source; one set by hand has none. */
 static void print_sources(const pimhw_config *device)
 {
@@ -243,6 +255,7 @@ int main(int argc, char **argv)
     size_t n_spans = 0;
     pimattn_span *spans = make_spans(&r, &n_spans);
     r.config.max_seqs = (uint32_t)n_spans;
+    make_room(&r.config);
 
     pimattn_readings readings;
     pimhw_cause why = {{0}};

@@ -222,6 +222,8 @@ int main(int argc, char **argv)
     llama_tokenizer t = {0};
     parse(&a, argc, argv);
     ex_device(&a.config.device, a.preset, a.n_channels, &a.sets);
+    if (a.config.way == PIMATTN_DEVICE && a.kv_type != PIMATTN_F32)
+        ex_die("--kv: of pages, not of --way device: banks hold lanes, --set lane_type=0 or 1");
     if (a.export_path != NULL && a.config.device.n_channels > AIM_CHANNELS)
         ex_die("--export: the text of a trace has room for %d channels, not %" PRIu32,
                (int)AIM_CHANNELS, a.config.device.n_channels);

@@ -7,7 +7,7 @@
 #include "common.h"
 #include "llama.h"
 
-enum { N_TIERS = 3, MOST_SWAPS = 4096 };
+enum { N_TIERS = 3, MOST_SWAPS = 4096, MOST_SLOTS = 1 << 20 };
 
 static const char *const presets[N_TIERS] = {"pam-hbm3", "pam-ddr4", "pam-ssd"};
 
@@ -310,9 +310,19 @@ int main(int argc, char **argv)
          .value = "N",
          .number = &o.slots[0],
          .min = 1,
+         .max = MOST_SLOTS,
          .help = "slots; default 80"},
-        {.name = "--ddr", .value = "N", .number = &o.slots[1], .min = 1, .help = "default 160"},
-        {.name = "--ssd", .value = "N", .number = &o.slots[2], .help = "default 0: all tokens fit"},
+        {.name = "--ddr",
+         .value = "N",
+         .number = &o.slots[1],
+         .min = 1,
+         .max = MOST_SLOTS,
+         .help = "default 160"},
+        {.name = "--ssd",
+         .value = "N",
+         .number = &o.slots[2],
+         .max = MOST_SLOTS,
+         .help = "default 0: all tokens fit"},
         {.name = "--ratio", .value = "X,Y,1", .text = &o.ratio, .help = "default: by bandwidth"},
         {.name = "--swaps",
          .value = "N",

@@ -863,13 +863,15 @@ static void svg_head(const picture *p, double height)
 
 static void write_svg(const arguments *a, const schedule *s)
 {
+    if (a->from_ck > 0 && a->from_ck >= s->readings.cycles)
+        ex_die("--from: clock %" PRIu32 " is not before %" PRIu64 ", the end", a->from_ck,
+               s->readings.cycles);
     picture *p = (picture *)ex_alloc(1, sizeof *p);
     bool used[N_TRACKS];
     uint32_t row = 0;
     p->file = ex_open("--svg", a->svg_path);
     p->s = s;
     p->to_ck = a->to_ck > 0 ? a->to_ck : s->readings.cycles > 0 ? s->readings.cycles : 1;
-    if (a->from_ck >= p->to_ck) p->to_ck = a->from_ck + UINT64_C(1);
     p->from_ck = a->from_ck;
     p->per_ck = SVG_PLOT / ((double)p->to_ck - p->from_ck);
     double bottom = SVG_TOP + used_tracks(used, s) * SVG_STEP;

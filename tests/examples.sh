@@ -101,6 +101,12 @@ refuses "no number" "$build/estimate" --context 12x
 refuses "option without value" "$build/estimate" --context
 refuses "heads that do not divide" "$build/estimate" --heads 8 --kv-heads 3
 refuses "context beyond 2^32" "$build/estimate" --context 8000000000
+refuses "no field to set" "$build/estimate" --set =
+grep -q -e --set "$scratch/err" && pass || fail "no field to set: $(cat "$scratch/err")"
+works "estimate of the longest keys" "$build/estimate" --layers 1 --head-dim 65536
+works "estimate of the most layers" "$build/estimate" --layers 65536
+works "estimate of the most heads" "$build/estimate" --layers 1 --heads 65536 --kv-heads 65536
+refuses "flash without banks" "$build/device" --device pam-ssd
 works "estimate" "$build/estimate"
 is_json "estimate --json" "$build/estimate" --json
 is_json "device --json" "$build/device" --json
@@ -108,6 +114,7 @@ is_json "embed --json" "$build/embed" --json
 is_json "attention --json" "$build/attention" --tokens 600 --json
 works "attention on aim-gddr6" "$build/attention" --tokens 600 --device aim-gddr6
 works "threads" "$build/threads" --tokens 1300 --workers 3
+works "most workers" "$build/threads" --tokens 64 --workers 64
 refuses "no workers" "$build/threads" --workers 0
 refuses "too many workers" "$build/threads" --workers 65
 works "predict" "$build/predict"
@@ -220,6 +227,7 @@ is_json "tiers --json" "$build/tiers" --json --sparse 4
 works "tiers --svg" "$build/tiers" --svg "$scratch/tiers.svg"
 grep -q '</svg>' "$scratch/tiers.svg" && pass || fail "tiers --svg: no picture"
 refuses "tiers without room" "$build/tiers" --hbm 10 --ddr 10 --ssd 10
+refuses "tiers with slots beyond memory" "$build/tiers" --hbm 4294967295
 refuses "tiers with half a ratio" "$build/tiers" --ratio 3,1
 refuses "tiers with a ratio of nothing" "$build/tiers" --ratio 3,0,1
 refuses "tiers with a ratio of words" "$build/tiers" --ratio 3,nan,1
@@ -265,6 +273,8 @@ trace() {
 trace "AiM WR_GB 64 0 0x80000000" "AiM MAC_ABK 64 0x80000000 3" "AiM RD_MAC 0 0x80000000" "AiM EOC"
 works "a good trace" "$build/aim_trace" "$scratch/trace"
 is_json "aim_trace --json" "$build/aim_trace" --json "$scratch/trace"
+trace "# nothing"
+refuses "aim_trace of nothing" "$build/aim_trace" "$scratch/trace"
 trace "AiM SYNC" "AiM NONSENSE 1 2" "AiM EOC"
 refuses "unknown instruction" "$build/aim_trace" "$scratch/trace"
 grep -q 2 "$scratch/err" || fail "unknown instruction: no line number: $(cat "$scratch/err")"
@@ -369,6 +379,7 @@ refuses "timeline: unknown preset" "$timeline" --preset nonsense
 refuses "timeline: unknown field" "$timeline" --set nonsense=1
 refuses "timeline: no such channel" "$timeline" --channel 16
 refuses "timeline: from after to" "$timeline" --from 9 --to 9
+refuses "timeline: from beyond the end" "$timeline" --svg "$line.svg" --from 99999999
 refuses "timeline: no tokens" "$timeline" --tokens 0
 for option in --json --svg --html --export; do
     refuses "timeline $option into nowhere" "$timeline" $option "$scratch/none/file"
@@ -584,6 +595,7 @@ done
 head_is $t '\377\377\377\177' 8 # length of the first piece
 refuses "tokenizer with an absurd length" "$build/llama" "$data/$s" "$scratch/bad" -n 4
 refuses "more steps than positions" "$build/llama" "$data/$s" "$data/$t" -n 100000
+refuses "a type of pages for banks" "$build/llama" "$data/$s" "$data/$t" --way device --kv f16
 refuses "no channels" "$build/llama" "$data/$s" "$data/$t" --channels 0
 refuses "too many channels" "$build/llama" "$data/$s" "$data/$t" --channels 65
 
