@@ -90,13 +90,14 @@ static void one_type(uint32_t type, uint32_t simd)
     pimattn_engine_destroy(w.e);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    bench_takes(argc, argv, 0, "");
     bench_fill(k, KV_HEADS * DIM, 1);
     bench_fill(v, KV_HEADS * DIM, 2);
     printf("type,kernel,bytes,append_us,copy_us,ratio,cv,clean\n");
     for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++)
         for (uint32_t simd = PIMATTN_SIMD_512; simd >= PIMATTN_SIMD_NONE; simd--)
             one_type(type, simd);
-    return 0;
+    return bench_done();
 }

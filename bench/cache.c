@@ -188,11 +188,12 @@ static void swapping(void)
     pimattn_engine_destroy(w.e);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    bench_takes(argc, argv, 0, "");
     printf("call,median_us,least_us,GBps,of_copy\n");
     tables();
     compaction();
     swapping();
-    return 0;
+    return bench_done();
 }

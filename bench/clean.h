@@ -1,4 +1,5 @@
-/* clean.h - what the host benches share: times of calls that had their core for themselves.
+/* clean.h - what the benches share: the command line, the end of the output, and times of calls that
+ * had their core for themselves.
  *
  * Every call is timed alone and counts only if the CPU time of every thread in it is at least
  * 96.5 % of its wall time. Variants take turns in rounds, so that a ratio is one of the same round;
@@ -37,6 +38,33 @@ static inline void bench_must(bool ok, const char *what)
     if (ok) return;
     fprintf(stderr, "bench: %s failed\n", what);
     exit(1);
+}
+
+/* At most n_most words behind the program's name; --help says which. */
+static inline void bench_takes(int argc, char **argv, int n_most, const char *words)
+{
+    bool help = argc > 1 && strcmp(argv[1], "--help") == 0;
+    if (!help && argc - 1 <= n_most) return;
+    fprintf(help ? stdout : stderr, "usage: %s %s\n", argv[0], words);
+    exit(help ? 0 : 2);
+}
+
+/* A number of the command line, or the end of the program. */
+static inline uint32_t bench_number(const char *name, const char *text, uint32_t min, uint32_t max)
+{
+    char *end;
+    unsigned long value = strtoul(text, &end, 10);
+    if (*text >= '0' && *text <= '9' && *end == 0 && value >= min && value <= max)
+        return (uint32_t)value;
+    fprintf(stderr, "bench: %s: '%s' is not a number from %u to %u\n", name, text, min, max);
+    exit(2);
+}
+
+/* Ends a bench that went well; rows that could not be written did not. */
+static inline int bench_done(void)
+{
+    bench_must(fflush(stdout) == 0 && ferror(stdout) == 0, "writing standard output");
+    return 0;
 }
 
 /* The times of one variant; NaN: that round's call was disturbed. */

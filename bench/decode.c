@@ -15,7 +15,14 @@
 #include "../pimattn.h"
 #include "clean.h"
 
-enum { DIM = 128, MOST_HEADS = 64, MOST_PAGES = 4, MOST_VARIANTS = 64, FILL_ROWS = 64 };
+enum {
+    DIM = 128,
+    MOST_HEADS = 64,
+    MOST_PAGES = 4,
+    MOST_LIST = 8,
+    MOST_VARIANTS = 64,
+    FILL_ROWS = 64
+};
 
 static const uint64_t cold_bytes = (uint64_t)256 << 20;
 
@@ -81,7 +88,12 @@ static void shuffle_pages(cache *c, uint64_t n_tokens)
     free(all);
 }
 
-static cache cache_of(uint32_t type, uint32_t n_heads, uint32_t n_kv_heads, uint64_t n_tokens,
+static uint32_t longest_page(uint32_t n_tokens)
+{
+    return n_tokens < 65536 ? n_tokens : 65536;
+}
+
+static cache cache_of(uint32_t type, uint32_t n_heads, uint32_t n_kv_heads, uint32_t n_tokens,
                       uint32_t page_tokens)
 {
     cache c;
@@ -90,7 +102,7 @@ static cache cache_of(uint32_t type, uint32_t n_heads, uint32_t n_kv_heads, uint
     memset(&c, 0, sizeof c);
     memset(&config, 0, sizeof config);
     bool shuffled = page_tokens != 0;
-    if (!shuffled) page_tokens = n_tokens < 65536 ? (uint32_t)n_tokens : 65536;
+    if (!shuffled) page_tokens = longest_page(n_tokens);
     pimattn_shape shape = {.n_layers = 1,
                            .n_heads = n_heads,
                            .n_kv_heads = n_kv_heads,
@@ -213,20 +225,43 @@ static void print(const char *type, uint32_t n_heads, uint32_t n_kv_heads, uint6
 /* --- What to measure. --- */
 
 typedef struct list {
-    unsigned long of[8];
+    uint32_t of[MOST_LIST];
     size_t n;
 } list;
 
-static list list_of(const char *text)
+static void wants(const char *name, const char *words)
+{
+    fprintf(stderr, "decode: %s: wants %s\n", name, words);
+    exit(2);
+}
+
+/* Numbers from min to max, with commas. */
+static list list_of(const char *name, const char *text, uint32_t min, uint32_t max)
 {
     list l = {{0}, 0};
-    char *end;
-    while (*text && l.n < 8) {
-        l.of[l.n++] = strtoul(text, &end, 10);
-        text = *end == ',' ? end + 1 : end;
-        bench_must(*end == ',' || !*end, "a list of numbers");
+    for (const char *at = text;; at++) {
+        char number[16] = "";
+        size_t length = strcspn(at, ",");
+        if (length >= sizeof number || l.n == MOST_LIST) wants(name, "1 to 8 numbers");
+        memcpy(number, at, length);
+        l.of[l.n++] = bench_number(name, number, min, max);
+        at += length;
+        if (!*at) return l;
     }
-    return l;
+}
+
+/* Words of known ones, with commas. */
+static const char *words_of(const char *name, const char *text, const char *known)
+{
+    for (const char *at = text;; at++) {
+        char word[16], all[64];
+        size_t length = strcspn(at, ",");
+        snprintf(word, sizeof word, ",%.*s,", length < 9 ? (int)length : 9, at);
+        snprintf(all, sizeof all, ",%s,", known);
+        if (!length || !strstr(all, word)) wants(name, known);
+        at += length;
+        if (!*at) return text;
+    }
 }
 
 typedef struct wanted {
@@ -235,23 +270,37 @@ typedef struct wanted {
     int rounds;
 } wanted;
 
-static void group(const wanted *w, uint32_t type, unsigned long g, uint64_t n_tokens)
+/* Heads come in whole groups, tokens in whole pages. */
+static void judge(const wanted *w)
+{
+    if (w->pages.n > MOST_PAGES) wants("--pages", "1 to 4 numbers");
+    for (size_t g = 0; g < w->groups.n; g++)
+        if (32 % w->groups.of[g]) wants("--groups", "1, 2, 4, 8, 16 or 32");
+    for (size_t t = 0; t < w->tokens.n; t++)
+        for (size_t i = 0; i < w->pages.n; i++) {
+            uint32_t n = w->tokens.of[t], page = w->pages.of[i] ? w->pages.of[i] : longest_page(n);
+            if (n % FILL_ROWS || (page <= n && n % page))
+                wants("--tokens", "a multiple of 64 and of every page");
+        }
+}
+
+static void group(const wanted *w, uint32_t type, uint32_t g, uint32_t n_tokens)
 {
     static cache caches[MOST_PAGES];
-    uint32_t n_heads = g == 8 ? 64 : 32, n_kv_heads = n_heads / (uint32_t)g;
+    uint32_t n_heads = g == 8 ? 64 : 32, n_kv_heads = n_heads / g;
     n_variants = 0;
     size_t n_caches = 0;
     for (size_t i = 0; i < w->pages.n && i < MOST_PAGES; i++) {
         if (w->pages.of[i] > n_tokens) continue;
         cache *c = &caches[n_caches++];
-        *c = cache_of(type, n_heads, n_kv_heads, n_tokens, (uint32_t)w->pages.of[i]);
+        *c = cache_of(type, n_heads, n_kv_heads, n_tokens, w->pages.of[i]);
         for (size_t t = 0; t < w->threads.n; t++) {
             const pimattn_i_kernel *last = NULL;
-            add_variant(c, NULL, (uint32_t)w->threads.of[t]);
+            add_variant(c, NULL, w->threads.of[t]);
             for (uint32_t simd = PIMATTN_SIMD_512; simd >= PIMATTN_SIMD_NONE; simd--) {
                 const pimattn_i_kernel *kernel = pimattn_i_kernel_take(simd);
                 if (kernel != last && strstr(w->kernels, kernel->name))
-                    add_variant(c, kernel, (uint32_t)w->threads.of[t]);
+                    add_variant(c, kernel, w->threads.of[t]);
                 last = kernel;
             }
         }
@@ -272,28 +321,31 @@ int main(int argc, char **argv)
                 {{1, 2}, 2},
                 15};
     uint32_t seed = 1;
+    bench_takes(argc, argv, 99,
+                "[--types LIST] [--groups LIST] [--tokens LIST] [--pages LIST] [--kernels LIST] "
+                "[--threads LIST] [--rounds N]");
     for (int i = 1; i < argc; i += 2) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(argv[i], "--types"))
-            w.types = value;
+            w.types = words_of(argv[i], value, "f32,f16,bf16,int8");
         else if (!strcmp(argv[i], "--kernels"))
-            w.kernels = value;
+            w.kernels = words_of(argv[i], value, "avx512,avx2,neon,scalar");
         else if (!strcmp(argv[i], "--groups"))
-            w.groups = list_of(value);
+            w.groups = list_of(argv[i], value, 1, 32);
         else if (!strcmp(argv[i], "--tokens"))
-            w.tokens = list_of(value);
+            w.tokens = list_of(argv[i], value, FILL_ROWS, 1 << 20);
         else if (!strcmp(argv[i], "--pages"))
-            w.pages = list_of(value);
+            w.pages = list_of(argv[i], value, 0, 65536);
         else if (!strcmp(argv[i], "--threads"))
-            w.threads = list_of(value);
+            w.threads = list_of(argv[i], value, 1, BENCH_WORKERS);
         else if (!strcmp(argv[i], "--rounds"))
-            w.rounds = atoi(value);
+            w.rounds = (int)bench_number(argv[i], value, 1, BENCH_ROUNDS);
         else {
             fprintf(stderr, "decode: unknown option %s\n", argv[i]);
             return 2;
         }
     }
-    bench_must(w.rounds >= 1 && w.rounds <= BENCH_ROUNDS, "1 to 400 rounds");
+    judge(&w);
     wide = pimattn_i_simd_most() == PIMATTN_SIMD_512;
     ex_pool_start(&pool.pool, BENCH_WORKERS);
     bench_fill(q, MOST_HEADS * DIM, 1);
@@ -308,5 +360,5 @@ int main(int argc, char **argv)
                 group(&w, type, w.groups.of[g], w.tokens.of[t]);
     }
     ex_pool_stop(&pool.pool);
-    return 0;
+    return bench_done();
 }

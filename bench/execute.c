@@ -11,6 +11,7 @@
 #define _POSIX_C_SOURCE 200809L
 #define PIMATTN_IMPLEMENTATION
 #include "../pimattn.h"
+#include "clean.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,11 +91,12 @@ static void one_case(uint32_t controller, int n_tokens)
     pimattn_engine_destroy(e);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    bench_takes(argc, argv, 0, "");
     printf("controller,tokens,million_macs_per_s,run_us,time_us,memory_ratio\n");
     for (uint32_t controller = 0; pimhw_controller_str(controller); controller++)
         one_case(controller, 8 * CHUNK);
     one_case(0, 128 * CHUNK);
-    return 0;
+    return bench_done();
 }

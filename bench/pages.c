@@ -162,12 +162,12 @@ static void one_type(uint32_t type, uint32_t n_tokens, uint32_t page_tokens, int
 
 int main(int argc, char **argv)
 {
-    long number[3] = {4096, 128, 40};
-    for (int i = 0; i < 3 && i + 1 < argc; i++)
-        number[i] = strtol(argv[i + 1], NULL, 10);
-    if (number[0] < FILL_ROWS || number[0] > 1 << 20 || number[0] % FILL_ROWS || number[1] < 1 ||
-        number[0] % number[1] || number[2] < 1 || number[2] > BENCH_ROUNDS) {
-        fprintf(stderr, "pages: tokens are whole pages and 64s, rounds 1 to %d\n", BENCH_ROUNDS);
+    bench_takes(argc, argv, 3, "[TOKENS [PAGE_TOKENS [ROUNDS]]]");
+    uint32_t n_tokens = argc > 1 ? bench_number("TOKENS", argv[1], FILL_ROWS, 1 << 20) : 4096;
+    uint32_t page = argc > 2 ? bench_number("PAGE_TOKENS", argv[2], 1, 65536) : 128;
+    uint32_t n_rounds = argc > 3 ? bench_number("ROUNDS", argv[3], 1, BENCH_ROUNDS) : 40;
+    if (n_tokens % FILL_ROWS || n_tokens % page) {
+        fprintf(stderr, "pages: TOKENS is not a multiple of 64 and of PAGE_TOKENS\n");
         return 2;
     }
     bench_fill(q, HEADS * DIM, 1);
@@ -175,6 +175,6 @@ int main(int argc, char **argv)
     bench_fill(rows[1], FILL_ROWS * KV_HEADS * DIM, 3);
     printf("type,pages,kernel,tokens,page_tokens,us,ratio,cv,clean\n");
     for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++)
-        one_type(type, (uint32_t)number[0], (uint32_t)number[1], (int)number[2]);
-    return 0;
+        one_type(type, n_tokens, page, (int)n_rounds);
+    return bench_done();
 }

@@ -127,13 +127,24 @@ static void one_type(uint32_t type, uint32_t context, uint32_t n_new, int rounds
 int main(int argc, char **argv)
 {
     uint32_t context = 4096, n_new = 512;
-    int rounds = 5;
-    for (int i = 1; i + 1 < argc; i += 2) {
-        int value = atoi(argv[i + 1]);
-        bench_must(value > 0 && value <= MOST, "1 to 8192");
-        if (!strcmp(argv[i], "--new")) n_new = (uint32_t)value;
-        if (!strcmp(argv[i], "--context")) context = (uint32_t)value;
-        if (!strcmp(argv[i], "--rounds")) rounds = value < BENCH_ROUNDS ? value : BENCH_ROUNDS;
+    uint32_t rounds = 5;
+    bench_takes(argc, argv, 6, "[--new N] [--context N] [--rounds N]");
+    for (int i = 1; i < argc; i += 2) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (!strcmp(argv[i], "--new"))
+            n_new = bench_number(argv[i], value, 1, MOST);
+        else if (!strcmp(argv[i], "--context"))
+            context = bench_number(argv[i], value, 0, MOST);
+        else if (!strcmp(argv[i], "--rounds"))
+            rounds = bench_number(argv[i], value, 1, BENCH_ROUNDS);
+        else {
+            fprintf(stderr, "prefill: unknown option %s\n", argv[i]);
+            return 2;
+        }
+    }
+    if ((context + n_new) % CHUNK) {
+        fprintf(stderr, "prefill: --context and --new together are not a multiple of 64\n");
+        return 2;
     }
     q = (float *)malloc((size_t)n_new * HEADS * DIM * sizeof *q);
     out = (float *)malloc((size_t)n_new * HEADS * DIM * sizeof *out);
@@ -143,8 +154,8 @@ int main(int argc, char **argv)
     bench_fill(rows[1], CHUNK * KV_HEADS * DIM, 3);
     printf("type,context,new,kernel,us,GFLOPs,peak_GFLOPs,of_peak,cv,clean\n");
     for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++)
-        one_type(type, context, n_new, rounds);
+        one_type(type, context, n_new, (int)rounds);
     free(q);
     free(out);
-    return 0;
+    return bench_done();
 }

@@ -9,6 +9,7 @@
 #define _POSIX_C_SOURCE 200809L
 #define PIMATTN_IMPLEMENTATION
 #include "../pimattn.h"
+#include "clean.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,8 +150,9 @@ static void remembered(int n_tokens)
     pimattn_engine_destroy(e);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    bench_takes(argc, argv, 0, "");
     static const char *const presets[] = {"aimx", "aim-gddr6"};
     printf("case,device,partition,tokens,without_us,with_us,extra_us,ratio\n");
     for (int i = 0; i < 4; i++)
@@ -159,5 +161,5 @@ int main(void)
     remembered(TOKENS);
     decode("aimx", PIMATTN_TCP);
     decode("aimx", PIMATTN_HFP);
-    return 0;
+    return bench_done();
 }

@@ -80,8 +80,9 @@ static void line(const char *what, const work *w, bench_series *s)
            pimattn_stop_str(w->stop[1]), bench_median(s->us, s->n), least);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    bench_takes(argc, argv, 0, "");
     static const double even[] = {1, 100, 1e4}, paper[] = {50, 6.25, 1}, steep[] = {444, 57, 1};
     static bench_series updates, met, few, all, first;
     static work w;
@@ -136,5 +137,5 @@ int main(void)
     free(w.tier);
     free(w.swaps);
     free(w.s.scratch);
-    return 0;
+    return bench_done();
 }

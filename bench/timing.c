@@ -15,6 +15,7 @@
 #define _POSIX_C_SOURCE 200809L
 #define PIMATTN_IMPLEMENTATION
 #include "../pimattn.h"
+#include "clean.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -328,8 +329,9 @@ static void ragged(const char *name, uint32_t n_layers, uint32_t n_heads, uint32
     print(ESTIMATE, 1000);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    bench_takes(argc, argv, 0, "");
     now.instructions = (pimhw_instruction *)calloc(INSTRUCTIONS, sizeof *now.instructions);
     must(now.instructions != NULL, "memory", NULL);
     printf("stream,tokens,channels,controller,refresh,mode,cycles,commands,commands_of_a_channel,"
@@ -351,5 +353,5 @@ int main(void)
     free(now.blocks);
     free(now.order);
     free(now.instructions);
-    return now.n_wrong > 0;
+    return bench_done() || now.n_wrong > 0;
 }

@@ -175,6 +175,41 @@ tests() {
         BUILD="$dir/$1.build"
 }
 
+# Benches compile, and say what they take; --nonsense and 0 ends them with words and status 2.
+benches() {
+    make -s -j1 all BUILD="$dir/all.build" || return 1
+    status=0
+    for bench in $(basename -s .c bench/*.c); do
+        "$dir/all.build/$bench" --help | grep -q "^usage: .*/$bench" || status=1
+        wrong --nonsense 0 || status=1
+    done
+    bench=decode
+    for option in types groups tokens pages kernels threads rounds; do
+        wrong --$option && wrong --$option x && wrong --$option 1,, || status=1
+    done
+    for option in '--groups 0' '--groups 7' '--groups 64' '--tokens 0' '--tokens 100' '--threads 0' \
+        '--threads 3' '--pages 7' '--rounds 0' '--rounds 2x' '--types f16,'; do
+        wrong $option || status=1
+    done
+    bench=prefill
+    wrong --new && wrong --new 16x && wrong --context 100 --new 16 || status=1
+    bench=pages
+    wrong 64x && wrong 64 64 1 1 && wrong 64 7 || status=1
+    "$dir/all.build/prefill" --context 0 --new 64 --rounds 1 >"$dir/bench.out" || status=1
+    if [ -e /dev/full ]; then
+        "$dir/all.build/prefill" --context 0 --new 64 --rounds 1 >/dev/full 2>"$dir/bench.err" &&
+            echo "prefill: a full disk is taken for good" && status=1
+    fi
+    return $status
+}
+
+wrong() { # wrong OPTIONS..: of $bench
+    "$dir/all.build/$bench" "$@" >"$dir/bench.out" 2>"$dir/bench.err" </dev/null
+    [ $? -eq 2 ] && [ "$(wc -l <"$dir/bench.err")" -eq 1 ] && [ ! -s "$dir/bench.out" ] && return
+    echo "$bench $*: taken: $(head -n 1 "$dir/bench.err")"
+    return 1
+}
+
 works_with() {
     echo 'int main(void) { return 0; }' >"$dir/probe.c"
     "$@" -o "$dir/probe" "$dir/probe.c" >/dev/null 2>&1 && "$dir/probe" >/dev/null 2>&1
@@ -201,7 +236,7 @@ for cc in gcc clang; do
     step "symbols_$cc" symbols $cc
     step "fast_math_refused_$cc" refuses_fast_math $cc
 done
-step benches make -s -j1 all BUILD="$dir/all.build"
+step benches benches
 step readme readme
 step form form
 if has clang-format; then
