@@ -98,7 +98,7 @@ typedef void (*pimattn_parallel_for)(void *user, size_t n,
  * [A3] SHAPES: heads, head_dim, types.
  * ========================================================================== */
 
-/* How K or V lies in the cache. */
+/* How K or V lies in the cache; in banks (way device) as lane_type, whatever this says. */
 typedef enum pimattn_type {
     PIMATTN_F32 = 0,
     PIMATTN_F16 = 1,
@@ -605,8 +605,8 @@ PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *engine, pimattn
 
 /*
  * What attention of a batch would cost, without tensors or an engine: `device`, kv_bytes and what
- * is made of them are of layer 0. Whether K and V fit a device or a pool is not asked. Tiers are
- * judged, not timed: pimattn_step_time does that.
+ * is made of them are of layer 0. The configuration is judged as an engine's; whether K and V fit
+ * a device or a pool is not asked. Tiers are judged, not timed: pimattn_step_time does that.
  *
  *   returns  PIMATTN_ERR_CONFIG, PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_MEMORY, PIMATTN_ERR_DEVICE
  */

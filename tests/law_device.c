@@ -182,6 +182,8 @@ static void engines_of_all_controllers_agree(void)
         first = (float *)check_alloc(bytes, 1);
         for (uint32_t k = 0; k < 4; k++) {
             d.config.device.controller = k;
+            d.config.shape.k_type = k; /* banks hold lanes, whatever pages would */
+            d.config.shape.v_type = 3 - k;
             pimattn_engine *engine = engine_new(&d.config);
             if (!engine) break;
             bool ran = device_case_append(&d, engine, &rng) && device_case_attend(&d, engine, NULL);
