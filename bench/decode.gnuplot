@@ -9,6 +9,6 @@ set ylabel "fraction of a plain read"
 set key outside
 set grid ytics
 only(k) = sprintf("< awk -F, '$6 == \"%s\" && $7 == 1 && $4 == $5' decode.csv", k)
-plot only("avx512") using 10:xtic(sprintf("%s g%d", stringcolumn(1), column(2) / column(3))) \
-         title "AVX-512", \
-     only("avx2") using 10 title "AVX2", only("neon") using 10 title "NEON"
+kernels = system("awk -F, 'NR > 1 && $6 != \"read\" { print $6 }' decode.csv | sort -ru")
+plot for [k in kernels] only(k) \
+         using 10:xtic(sprintf("%s g%d", stringcolumn(1), column(2) / column(3))) title k
