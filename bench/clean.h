@@ -1,5 +1,5 @@
-/* clean.h - what the benches share: the command line, the end of the output, and times of calls that
- * had their core for themselves.
+/* clean.h - what the benches share: the command line, the end of the output, and times of calls
+ * that had their core for themselves.
  *
  * Every call is timed alone and counts only if the CPU time of every thread in it is at least
  * 96.5 % of its wall time. Variants take turns in rounds, so that a ratio is one of the same round;
