@@ -4508,7 +4508,7 @@ static void pimhw_i_add_item(const pimhw_i_sketch *s, const pimhw_program *p, ui
     if (hub || item->kind == PIMHW_LIST || item->kind == PIMHW_BLOCK || item->kind == PIMHW_AF)
         span->alike = false;
     if (mask & ~item->mask) span->masks = true;
-    for (uint32_t f = 0; f < PIMHW_I_GPR; f++) {
+    for (uint32_t f = 8; f-- > 0;) { /* op_size is last */
         uint8_t name = pimhw_i_names(item)[f];
         if (name && s->matter[i] >> f & 1)
             rounds = pimhw_i_add_operand(p, in, &p->operands[name - 1], name, span);
@@ -4552,7 +4552,7 @@ static void pimhw_i_sketch_loops(pimhw_i_sketch *s, const pimhw_program *p)
 }
 
 static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
-                                const pimhw_request *request, uint32_t controller)
+                                const pimhw_request *request, uint32_t controller, bool shared)
 {
     bool entries = controller == PIMHW_PING_PONG || controller == PIMHW_DCS;
     uint32_t matter = 1u << PIMHW_I_OP_SIZE | 1u << PIMHW_I_BANK;
@@ -4579,6 +4579,7 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
         s->matter[i] = (uint8_t)matter;
         if (PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_HOST)
             s->matter[i] = item->kind == PIMHW_CFR ? 255 : 1u << PIMHW_I_OP_SIZE;
+        if (shared) s->matter[i] |= (uint8_t)uneven; /* it takes a tick for each of its values */
         s->banked = s->banked || pimhw_i_one_bank(PIMHW_I_KINDS[item->kind].command);
     }
     pimhw_i_sketch_loops(s, p);
@@ -6041,6 +6042,7 @@ static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_inst
     case PIMHW_EOC:
         pimhw_i_sync(d);
         d->phase = PIMHW_I_ENDED;
+        s->walker.nests = false; /* what comes is refused, item by item */
         break;
     case PIMHW_EWADD:
     case PIMHW_GPR:
@@ -6335,8 +6337,9 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
         if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
             bool constant = o && item->kind == PIMHW_LOOP && pimhw_i_is_constant(o);
             uint64_t n = pimhw_i_times(rounds[in.depth], constant ? o->base : 0);
-            if (item->kind == PIMHW_LIST)
-                value[0] = (request ? request->n_blocks : 0) + pimhw_i_aux(p, item);
+            for (uint32_t c = 0; item->kind == PIMHW_LIST && c < d->config.n_channels; c++)
+                value[0] = pimhw_i_max(value[0], pimhw_i_blocks(request, c));
+            if (item->kind == PIMHW_LIST) value[0] += pimhw_i_aux(p, item);
             if (value[0] >> PIMHW_I_MOST_ROUND_BITS) d->safe = false;
             in.last[in.depth++] = value[0] ? value[0] - 1 : 0;
             rounds[in.depth] = pimhw_i_min(n, PIMHW_I_MOST_CK);
@@ -6520,7 +6523,7 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
             uint64_t mask = d->n_streams > 1 ? (uint64_t)1 << k : all;
             d->streams[k].waits = d->streams[k].over = false;
             pimhw_i_walker_init(w, p, request, &d->sketch, mask, fields, d->rounds);
-            w->nests = d->skips;
+            w->nests = d->skips && d->phase == PIMHW_I_OPEN;
         }
         if (!pimhw_i_streams_run(d)) return false;
     }
@@ -6547,7 +6550,8 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *r
         return status;
     }
     pimhw_i_forget(device);
-    pimhw_i_sketch_init(&device->sketch, program, request, device->config.controller);
+    pimhw_i_sketch_init(&device->sketch, program, request, device->config.controller,
+                        device->shared);
     device->why = why;
     bool done = pimhw_i_runs(device, program, request);
     status = done ? pimhw_device_finish(device, &r, why) : PIMHW_ERR_PROGRAM;
@@ -6607,7 +6611,8 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     device->phase = PIMHW_I_IDLE;
     device->real_rows = !request;
     pimhw_i_walker *w = &device->streams[0].walker;
-    pimhw_i_sketch_init(&device->sketch, program, request, device->config.controller);
+    pimhw_i_sketch_init(&device->sketch, program, request, device->config.controller,
+                        device->shared);
     pimhw_i_walker_init(w, program, request, &device->sketch,
                         pimhw_i_low_bits(device->config.n_channels), 255, device->rounds);
     for (;;) {

@@ -22,7 +22,7 @@ static void refresh_often(check_rng *rng, pimhw_config *c)
 {
     c->refresh = 1;
     c->tREFI = c->tRFC + c->tRC + c->tRAS + c->tRP + c->tRRD_S + c->tRRD_L + c->tRTP + c->tCL +
-               c->tWR + c->tMOD + 1 + c->tRCD_MAC + c->tRCD_AF + c->tRCD_EWMUL + c->tRCD_RDCP +
+               c->tWR + 2 * c->tMOD + 1 + c->tRCD_MAC + c->tRCD_AF + c->tRCD_EWMUL + c->tRCD_RDCP +
                c->tRCD_WRCP;
     c->tREFI += (uint32_t)rng_range(rng, 0, rng_range(rng, 0, 1) ? 400 : 4000);
     c->refresh_phase = (uint32_t)rng_range(rng, 1, c->tREFI);
@@ -310,8 +310,126 @@ static void rows_that_wait_are_seen_from_the_open_one(void)
     pimhw_device_destroy(device);
 }
 
+/* Walked and skipped alike, whatever comes of it. */
+static void both_ways(const pimhw_config *c, const pimhw_request *request, const char *words)
+{
+    pimhw_device *device;
+    pimhw_readings walked, skipped;
+    pimhw_sink sink = {ignore, NULL, NULL};
+    pimhw_cause why[2] = {{""}, {""}};
+    CHECK_U(pimhw_device_create(&device, c, NULL), PIMHW_OK);
+    pimhw_status status = pimhw_device_time(device, &walked, &program, request, &sink, &why[0]);
+    CHECK_U(pimhw_device_time(device, &skipped, &program, request, NULL, &why[1]), status);
+    CHECK_STR(why[0].text, words);
+    CHECK_STR(why[1].text, words);
+    if (status == PIMHW_OK) readings_agree(walked, skipped);
+    pimhw_device_destroy(device);
+}
+
+/* A shared front end takes a tick for each value of an operand, even of one no clock hangs on. */
+static void values_of_channels_take_ticks(void)
+{
+    pimhw_config c;
+    pimhw_request request = {.blocks = blocks, .n_blocks = 3};
+    pimhw_item list = {.kind = PIMHW_LIST}, bias = {.kind = PIMHW_WR_BIAS, .mask = 7};
+    pimhw_tail tail = {.base = 3, .step = {1}, .channel_step = 1};
+    pimhw_operand gpr = {.base = 3};
+    const pimhw_instruction mac = {.kind = PIMHW_MAC_ABK, .mask = 4, .op_size = 1};
+    const pimhw_instruction af = {.kind = PIMHW_AF, .mask = 7, .op_size = 1};
+    const pimhw_instruction rd = {.kind = PIMHW_RD_AF, .mask = 7, .op_size = 1};
+    pimhw_config_init(&c, "aim-gddr6", NULL);
+    c.n_channels = 3;
+    memset(blocks, 0, sizeof blocks);
+    pimhw_program_init(&program);
+    gpr.tail[0] = pimhw_program_tail(&program, &tail);
+    bias.gpr = pimhw_program_operand(&program, &gpr);
+    pimhw_program_item(&program, &list);
+    pimhw_program_loop(&program, pimhw_program_const(&program, 2), 7);
+    pimhw_program_item(&program, &bias);
+    pimhw_program_end(&program);
+    pimhw_program_add(&program, &mac);
+    pimhw_program_loop(&program, pimhw_program_const(&program, 34), 7);
+    pimhw_program_add(&program, &af);
+    pimhw_program_end(&program);
+    pimhw_program_add(&program, &rd);
+    pimhw_program_end(&program);
+    both_ways(&c, &request, "");
+}
+
+/* Nothing comes after EOC, a loop least of all. */
+static void loops_after_the_end_are_refused(void)
+{
+    pimhw_config c;
+    const pimhw_instruction eoc = {.kind = PIMHW_EOC};
+    const pimhw_instruction mac = {.kind = PIMHW_MAC_ABK, .mask = 1, .op_size = 4};
+    pimhw_request request = {.repeats = 2};
+    pimhw_config_init(&c, "aimx", NULL);
+    for (int last = 0; last < 2; last++) {
+        pimhw_program_init(&program);
+        if (!last) pimhw_program_add(&program, &eoc);
+        pimhw_program_loop(&program, pimhw_program_const(&program, 10), 1);
+        pimhw_program_add(&program, &mac);
+        pimhw_program_end(&program);
+        if (last) pimhw_program_add(&program, &eoc);
+        both_ways(&c, last ? &request : NULL,
+                  last ? "item 1: an instruction after EOC" : "item 2: an instruction after EOC");
+    }
+}
+
+/* A loop has rounds; what else its item names says nothing about them. */
+static void rounds_are_the_op_size_of_a_loop(void)
+{
+    pimhw_config c;
+    pimhw_request request = {.blocks = blocks, .n_blocks = 10};
+    pimhw_item list = {.kind = PIMHW_LIST}, loop = {.kind = PIMHW_LOOP, .mask = 1};
+    pimhw_item mac = {.kind = PIMHW_MAC_ABK, .mask = 1};
+    pimhw_tail tail = {.step = {0, 3}, .rest = 1};
+    pimhw_operand size = {.base = 4};
+    pimhw_config_init(&c, "aimx", NULL);
+    c.n_channels = 1;
+    pimhw_program_init(&program);
+    size.tail[0] = pimhw_program_tail(&program, &tail);
+    mac.op_size = pimhw_program_operand(&program, &size);
+    loop.op_size = pimhw_program_const(&program, 20);
+    loop.bank = pimhw_program_const(&program, 1);
+    pimhw_program_item(&program, &list);
+    pimhw_program_item(&program, &loop);
+    pimhw_program_item(&program, &mac);
+    pimhw_program_end(&program);
+    pimhw_program_end(&program);
+    memset(blocks, 0, sizeof blocks);
+    for (int i = 0; i < 10; i++)
+        blocks[i].rest[0] = i < 9 ? 10 : 50;
+    both_ways(&c, &request, "");
+}
+
+/* A list may name a block again and again: it has more rounds than there are blocks. */
+static void lists_may_be_longer_than_the_blocks(void)
+{
+    static const uint32_t begin[2] = {0, 10}, again[10] = {0};
+    pimhw_config c;
+    pimhw_request request = {.blocks = blocks, .n_blocks = 1, .list_begin = begin, .order = again};
+    pimhw_item list = {.kind = PIMHW_LIST}, rd = {.kind = PIMHW_RD_MAC, .mask = 1};
+    pimhw_operand out = {.step = {1}};
+    pimhw_config_init(&c, "aimx", NULL);
+    c.n_channels = 1;
+    memset(blocks, 0, sizeof blocks);
+    pimhw_program_init(&program);
+    rd.out = pimhw_program_operand(&program, &out);
+    pimhw_program_item(&program, &list);
+    pimhw_program_loop(&program, pimhw_program_const(&program, 1), 1);
+    pimhw_program_item(&program, &rd);
+    pimhw_program_end(&program);
+    pimhw_program_end(&program);
+    both_ways(&c, &request, "item 2: RD_MAC: out is 2, the device allows at most 1");
+}
+
 int main(void)
 {
+    RUN(lists_may_be_longer_than_the_blocks);
+    RUN(values_of_channels_take_ticks);
+    RUN(loops_after_the_end_are_refused);
+    RUN(rounds_are_the_op_size_of_a_loop);
     RUN(rows_that_wait_are_seen_from_the_open_one);
     RUN(skipping_equals_walking);
     RUN(skipping_equals_walking_by_hand);
