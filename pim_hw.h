@@ -1676,15 +1676,15 @@ PIMHW_API uint32_t pimhw_config_outs(const pimhw_config *config)
 
 /* What must not be more than what; the last two with refresh, the last under gaps. */
 static const struct {
-    char less[100], more[8];
+    char less[104], more[8];
     bool refresh, gaps;
 } PIMHW_I_ORDER[] = {
     {"tRCD_RD", "tRAS", false, false}, /* else no row is ever read */
     {"tRCD_WR", "tRAS", false, false},
     {"tRAS", "tRC", false, false},
-    /* rows that refresh closes are open again, and read, before the next refresh */
-    {"tRFC+tRC+tRAS+tRP+tRRD_S+tRRD_L+tRTP+tCL+tWR+tMOD+tRCD_MAC+tRCD_AF+tRCD_EWMUL+tRCD_RDCP+"
-     "tRCD_WRCP+1",
+    /* rows that refresh closes are open again, and read in either mode, before the next refresh */
+    {"tRFC+tRC+tRAS+tRP+tRRD_S+tRRD_L+tRTP+tCL+tWR+tMOD+tMOD+tRCD_MAC+tRCD_AF+tRCD_EWMUL+"
+     "tRCD_RDCP+tRCD_WRCP+1",
      "tREFI", true, false},
     {"tWR_INP+tMAC+tRD_OUT+1", "tREFI", true, true},
 };

@@ -219,6 +219,9 @@ static void bad_fields_are_named(void)
     refused(&c, "tREFI");
     c.controller = PIMHW_IN_ORDER;
     CHECK_U(pimhw_config_check(&c, NULL), PIMHW_OK);
+    c = hw_config("aim-gddr6", 16);
+    c.refresh = 1, c.tMOD = 2000; /* there and back, no time is left for a command */
+    refused(&c, "tREFI");
     c = hw_config("aimx", 16);
     c.row_bytes = 2047;
     refused(&c, "row_bytes");
