@@ -201,8 +201,8 @@ PIMHW_API pimhw_status pimhw_map_select(pimhw_placement *placement, const pimhw_
 /*
  * Physical address to place and back, exact inverses.
  *
- *   returns  PIMHW_ERR_ADDRESS with what is beyond the device; PIMHW_ERR_ARGUMENT with a MapID that
- *            the geometry has not; the output is then unchanged
+ *   returns  as pimhw_map_ids; PIMHW_ERR_ADDRESS with what is beyond the device, be it the place or
+ *            the address; PIMHW_ERR_ARGUMENT with a MapID beyond the last; output then unchanged
  */
 PIMHW_API pimhw_status pimhw_map_da(pimhw_da *da, const pimhw_geometry *geometry, uint32_t map_id,
                                     uint64_t pa, pimhw_cause *why);
@@ -1991,9 +1991,13 @@ PIMHW_API pimhw_status pimhw_map_select(pimhw_placement *placement, const pimhw_
     uint64_t page_rows = g->page_bytes / stride, n_pages = pimhw_i_ceil_div(rows, page_rows);
     bool whole = stride * g->chunk_rows <= per_bank;
     uint64_t between = whole ? stride : per_bank / g->chunk_rows;
+    uint32_t map_id = pimhw_i_highest(between / g->chunk_bytes);
+    if (map_id > last)
+        return pimhw_i_fail(why, wrong, "columns is %u: of MapID %u, beyond the last, %u", columns,
+                            (uint64_t)map_id, (uint64_t)last);
     if (n_pages > UINT64_MAX / g->page_bytes)
         return pimhw_i_fail(why, wrong, "rows is %u: more bytes than 64 bits address", rows);
-    placement->map_id = pimhw_i_highest(between / g->chunk_bytes);
+    placement->map_id = map_id;
     placement->n_parts = whole ? 1 : (uint32_t)pimhw_i_ceil_div(stride, per_bank);
     placement->chunk_rows = whole ? g->chunk_rows : (uint32_t)pimhw_i_max(1, per_bank / stride);
     placement->stride_bytes = stride;
@@ -2018,6 +2022,13 @@ static pimhw_status pimhw_i_da_check(const pimhw_geometry *g, const pimhw_da *da
     return PIMHW_OK;
 }
 
+static pimhw_status pimhw_i_pa_check(const pimhw_geometry *g, uint64_t pa, pimhw_cause *why)
+{
+    uint64_t below = g->n_rows * pimhw_i_stripe_bytes(g);
+    if (pa < below) return PIMHW_OK;
+    return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "physical address %u is not below %u", pa, below);
+}
+
 PIMHW_API pimhw_status pimhw_map_da(pimhw_da *da, const pimhw_geometry *geometry, uint32_t map_id,
                                     uint64_t pa, pimhw_cause *why)
 {
@@ -2026,17 +2037,18 @@ PIMHW_API pimhw_status pimhw_map_da(pimhw_da *da, const pimhw_geometry *geometry
     pimhw_status status = pimhw_i_map_check(geometry, map_id, why);
     if (status) return status;
     if (!da) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "da is NULL");
-    uint64_t capacity = geometry->n_rows * pimhw_i_stripe_bytes(geometry);
-    if (pa >= capacity)
-        return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "physical address %u is not below %u", pa,
-                            capacity);
+    status = pimhw_i_pa_check(geometry, pa, why);
+    if (status) return status;
     pimhw_i_map_build(&map, geometry, map_id);
     for (uint32_t i = 0; i < map.n_digits; i++) {
         const pimhw_i_digit *d = &map.digits[i];
         at[d->place] += (uint32_t)(pa / d->step % d->n) * d->weight;
     }
-    memcpy(da, at, sizeof at); /* the same order */
-    return PIMHW_OK;
+    pimhw_da place;
+    memcpy(&place, at, sizeof at);                    /* the same order */
+    status = pimhw_i_da_check(geometry, &place, why); /* the last page may be short of rows */
+    if (!status) *da = place;
+    return status;
 }
 
 PIMHW_API pimhw_status pimhw_map_pa(uint64_t *pa, const pimhw_geometry *geometry, uint32_t map_id,
@@ -2050,10 +2062,12 @@ PIMHW_API pimhw_status pimhw_map_pa(uint64_t *pa, const pimhw_geometry *geometry
     pimhw_i_map_build(&map, geometry, map_id);
     uint32_t at[PIMHW_I_N_PLACES];
     memcpy(at, da, sizeof at);
-    *pa = 0;
+    uint64_t sum = 0;
     for (uint32_t i = 0; i < PIMHW_I_N_PLACES; i++)
-        *pa += pimhw_i_map_step(&map, i, at[i]);
-    return PIMHW_OK;
+        sum += pimhw_i_map_step(&map, i, at[i]);
+    status = pimhw_i_pa_check(geometry, sum, why);
+    if (!status) *pa = sum;
+    return status;
 }
 
 /* ==========================================================================

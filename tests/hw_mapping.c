@@ -581,6 +581,45 @@ static void wrong_addresses_are_named(void)
     CHECK_U(heap.n_live, 0);
 }
 
+/* A page short of rows mixes rows that are there with others: both ways the others are refused. */
+static void pages_short_of_rows_end_at_the_last(void)
+{
+    pimhw_geometry g = geometry(2, 1, 4, PIMHW_CHUNK_AIM); /* pages of 128 rows */
+    const uint32_t map_id = 5;
+    uint64_t n_there = 0, bytes = 0;
+    g.n_rows = 150;
+    bytes = (uint64_t)g.n_rows * 2 * 4 * g.row_bytes;
+    for (uint64_t pa = 0; pa < bytes; pa += 32) {
+        pimhw_da da = {9, 9, 9, 9, 9, 9};
+        uint64_t back = 0;
+        pimhw_status status = pimhw_map_da(&da, &g, map_id, pa, &why);
+        if (status == PIMHW_OK) CHECK_U(pimhw_map_pa(&back, &g, map_id, &da, &why), PIMHW_OK);
+        if (status == PIMHW_OK && !CHECK(back == pa && da.row < g.n_rows)) return;
+        if (status == PIMHW_OK) n_there++;
+        if (status != PIMHW_OK && !CHECK(status == PIMHW_ERR_ADDRESS && da.row == 9)) return;
+    }
+    for (uint32_t row = 0; row < g.n_rows; row++) {
+        pimhw_da da = {1, 0, 3, row, 0, 0};
+        uint64_t pa = 7;
+        pimhw_status status = pimhw_map_pa(&pa, &g, map_id, &da, &why);
+        CHECK(status == PIMHW_OK ? pa < bytes : status == PIMHW_ERR_ADDRESS && pa == 7);
+    }
+    CHECK(n_there >= (1u << 21) / 32 && n_there < bytes / 32);
+}
+
+/* Between small chunks of large pages there is room for MapIDs of more than four bits. */
+static void no_matrix_is_placed_beyond_the_last_map(void)
+{
+    pimhw_placement p = {.map_id = 99};
+    pimhw_geometry g = geometry(1, 1, 1, PIMHW_CHUNK_AIM);
+    g.row_bytes = g.chunk_bytes = g.transfer_bytes = 2;
+    CHECK_U(pimhw_map_select(&p, &g, 1, 1u << 14, 2, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "columns");
+    CHECK_U(p.map_id, 99);
+    CHECK_U(pimhw_map_select(&p, &g, 1, 1u << 13, 2, &why), PIMHW_OK);
+    CHECK_U(p.map_id, PIMHW_MAP_LAST);
+}
+
 /* Each wrong field of a geometry or matrix by its name; outputs stay. */
 static void wrong_geometries_and_matrices_are_named(void)
 {
@@ -954,6 +993,8 @@ int main(void)
     RUN(pages_are_given_and_taken_back);
     RUN(what_was_never_written_is_zero_and_costs_nothing);
     RUN(wrong_addresses_are_named);
+    RUN(pages_short_of_rows_end_at_the_last);
+    RUN(no_matrix_is_placed_beyond_the_last_map);
     RUN(wrong_geometries_and_matrices_are_named);
     RUN(allocations_that_fail_change_nothing);
     RUN(gemv_through_the_mapping_is_right);
