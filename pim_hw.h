@@ -1676,7 +1676,7 @@ PIMHW_API uint32_t pimhw_config_outs(const pimhw_config *config)
 
 /* What must not be more than what; the last two with refresh, the last under gaps. */
 static const struct {
-    char less[104], more[8];
+    char less[108], more[8];
     bool refresh, gaps;
 } PIMHW_I_ORDER[] = {
     {"tRCD_RD", "tRAS", false, false}, /* else no row is ever read */
