@@ -2742,7 +2742,8 @@ static void pimhw_i_do_output(pimhw_units *u, const pimhw_event *e)
     uint16_t *to = NULL;
     uint64_t blocks = pimhw_i_ceil_div((uint64_t)u->n_banks * (narrow ? 1 : 2), u->n_lanes);
     if (!u->hub.output) {
-        to = pimhw_i_gpr(u, its.gpr + blocks * e->channel, blocks);
+        uint64_t block = (uint64_t)e->gpr + (s->begun ? s->first.gpr : 0);
+        to = pimhw_i_gpr(u, block + blocks * e->channel, blocks);
         if (!to) return;
     }
     for (uint32_t b = 0; b < u->n_banks; b++) {

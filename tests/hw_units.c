@@ -929,6 +929,11 @@ static void wrong_addresses_are_named(void)
         CHECK_HAS(r.why.text, "GPR block 2048, of 2048");
         CHECK_U(run_all(&r, &rd, 1, NULL), PIMHW_ERR_ADDRESS);
         CHECK_HAS(r.why.text, "GPR block 2048");
+        /* of both together, not of what is left of them below 2^32 */
+        pimhw_instruction sum[2] = {{.kind = PIMHW_MAC_ABK, .gpr = 5},
+                                    {.kind = PIMHW_RD_MAC, .gpr = UINT32_MAX}};
+        CHECK_U(run_all(&r, sum, 2, NULL), PIMHW_ERR_ADDRESS);
+        CHECK_HAS(r.why.text, "GPR block 4294967300");
         CHECK_U(run_all(&r, &cfr, 1, NULL), PIMHW_ERR_PROGRAM);
         CHECK_HAS(r.why.text, "AF mode 8");
         CHECK_U(r.readings.cycles, 77);
