@@ -971,6 +971,7 @@ typedef struct pimattn_tier_load {
 
 /* What it takes. In its order: local_ns + input_ns + reduce_ns + link_ns is ns, exactly. */
 typedef struct pimattn_tier_reading {
+    uint32_t size, version; /* of this struct; 1 */
     double ns;
     double local_ns;  /* the larger of program_ns and cap_ns */
     double input_ns;  /* units wait for q */
@@ -993,6 +994,7 @@ typedef struct pimattn_tier_reading {
 
 /* One step over tiers. In its order: attention_ns + merge_ns + moves_ns is ns, exactly. */
 typedef struct pimattn_step_reading {
+    uint32_t size, version; /* of this struct; 1 */
     double ns;
     double attention_ns; /* of the slowest tier */
     double merge_ns;     /* partials of all tiers in the fastest, none of it hidden; 0 if it has no
@@ -1062,8 +1064,8 @@ typedef struct pimattn_relayout {
 } pimattn_relayout;
 
 typedef struct pimattn_relayout_reading {
-    double ns;
-    double start_ns; /* in ns */
+    uint32_t size, version; /* of this struct; 1 */
+    double ns, start_ns;    /* start_ns is in ns */
     double read_ns, link_ns, write_ns;
     uint64_t read_bytes, written_bytes; /* flash: whole pages, of each run */
 } pimattn_relayout_reading;
@@ -5246,6 +5248,7 @@ PIMATTN_API pimattn_status pimattn_tier_time(pimattn_tier_reading *reading,
     if (status == PIMATTN_OK) status = pimattn_i_load_check(load, pimattn_i_is_flash(tier), why);
     if (status != PIMATTN_OK) return status;
     memset(&r, 0, sizeof r);
+    r.size = sizeof r, r.version = 1;
     if (load->n_blocks > 0) {
         if (pimattn_i_is_flash(tier))
             pimattn_i_flash_time(&r, tier, &l.shape, load);
@@ -5278,6 +5281,7 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
                                 "moves_ns negative or not finite",
                                 0);
     memset(&r, 0, sizeof r);
+    r.size = sizeof r, r.version = 1;
     double partials = 0;
     for (uint32_t i = 0; i < n_tiers; i++) {
         pimattn_status status = pimattn_tier_time(&r.tiers[i], &tiers[i], shape, &loads[i], why);
@@ -5418,6 +5422,7 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
     if (relayout->host_percent > 100)
         return pimattn_i_shape_fault(why, "host_percent", relayout->host_percent, "0 to 100");
     memset(&r, 0, sizeof r);
+    r.size = sizeof r, r.version = 1;
     r.read_bytes = pimattn_i_run_bytes(from, bytes, n_runs);
     r.written_bytes = pimattn_i_run_bytes(to, bytes, n_runs);
     r.read_ns = pimattn_i_stream_ns(from, r.read_bytes, false);
@@ -6260,8 +6265,7 @@ static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw
         s->n_kv_heads *
         (pimattn_i_read_bytes(&p->config, s->head_dim, s->k_type) +
          (s->v_in_k ? 0 : pimattn_i_read_bytes(&p->config, s->head_dim_v, s->v_type)));
-    r.size = sizeof r;
-    r.version = 1;
+    r.size = sizeof r, r.version = 1;
     for (size_t i = 0; i < n_spans; i++) {
         r.kv_tokens += spans[i].context_tokens;
         query_tokens += spans[i].n_tokens;
@@ -8873,8 +8877,7 @@ static pimattn_status pimattn_i_tier_read(pimattn_engine *e, const pimattn_span 
         memset(st->bins[i].due, 0, sizeof st->bins[i].due);
     const pimattn_step_reading *step = &st->reading;
     memset(r, 0, sizeof *r);
-    r->size = (uint32_t)sizeof *r;
-    r->version = 1;
+    r->size = (uint32_t)sizeof *r, r->version = 1;
     r->device = step->tiers[step->slowest].device;
     r->n_layers = c->shape.n_layers;
     r->layers_timed = 1;

@@ -104,6 +104,7 @@ static void relayouts_are_as_fast_as_their_slowest_part(void)
     pimattn_relayout_reading r;
     memset(&way, 0, sizeof way);
     CHECK_U(pimattn_relayout_time(&r, &hbm, &ddr, &way, 51200, 1, &why), PIMATTN_OK);
+    CHECK(r.size == sizeof r && r.version == 1);
     CHECK_NEAR(r.ns, 1000, 1e-9); /* two modules of 25.6 GB/s */
     way.link_MBps = 5120, way.start_ns = 7;
     CHECK_U(pimattn_relayout_time(&r, &ddr, &hbm, &way, 51200, 3, &why), PIMATTN_OK);
@@ -359,6 +360,8 @@ static void parts_of_a_step_sum_to_it(void)
             pimattn_tier_spread(&loads[i], blocks[i], &tiers[i], &s, lengths[i], 2, false, &why),
             PIMATTN_OK);
     CHECK_U(pimattn_step_time(&r, tiers, 3, &s, loads, 0, false, &why), PIMATTN_OK);
+    CHECK(r.size == sizeof r && r.version == 1);
+    CHECK(r.tiers[1].size == sizeof r.tiers[1] && r.tiers[1].version == 1);
     double most = 0;
     for (int i = 0; i < 3; i++) {
         pimattn_tier_reading alone = time_of(&tiers[i], &s, &loads[i]);
