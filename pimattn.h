@@ -129,7 +129,8 @@ typedef struct pimattn_shape {
     uint64_t window;           /* the query's own token among them; 0: all; at most 2^62 */
     const uint64_t *windows;   /* [n_layers]: one for each layer instead; NULL: `window` for all */
     uint64_t sink_tokens;      /* with a window; at most 2^62 */
-    bool v_in_k; /* V is the first head_dim_v of K (MLA): none is stored; host way only */
+    bool v_in_k;      /* V is the first head_dim_v of K (MLA): none is stored; host way only */
+    uint32_t io_type; /* of q, k, v and out of all calls: f32, so far nothing else */
 } pimattn_shape;
 
 /* ==========================================================================
@@ -3376,6 +3377,8 @@ static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
         return pimattn_i_shape_fault(why, "shape.k_type", s->k_type, types);
     if (s->v_type >= PIMATTN_N_TYPE)
         return pimattn_i_shape_fault(why, "shape.v_type", s->v_type, types);
+    if (s->io_type != PIMATTN_F32)
+        return pimattn_i_shape_fault(why, "shape.io_type", s->io_type, "0 (f32)");
     if (s->head_dim_v == 0) s->head_dim_v = s->head_dim;
     if (s->v_in_k && s->head_dim_v > s->head_dim)
         return pimattn_i_shape_fault(why, "shape.head_dim_v", s->head_dim_v,
@@ -3439,14 +3442,6 @@ static void pimattn_i_plan_k(pimattn_plan *p)
     p->k_resident = whole && (p->row_reuse_off || p->n_queries <= p->k_queries);
 }
 
-/* Whether all blocks of dims find a column in a row, and their sums an entry per query. */
-static bool pimattn_i_v_packs(const pimattn_plan *p)
-{
-    uint64_t queries = p->row_reuse_off ? 1 : p->n_queries;
-    return p->v_blocks <= pimhw_config_columns(&p->device) &&
-           pimattn_i_mul(queries, p->v_blocks) <= p->sums && queries <= p->inputs;
-}
-
 /* V: a bank holds one dim of each block, a column 16 tokens. */
 static void pimattn_i_plan_v(pimattn_plan *p, uint32_t v_mapping)
 {
@@ -3455,7 +3450,11 @@ static void pimattn_i_plan_v(pimattn_plan *p, uint32_t v_mapping)
     uint64_t wanted = p->k_queries;
     if (v_mapping == PIMATTN_V_K) {
         wanted = pimattn_i_mul(p->row_reuse_off ? p->k_queries : p->n_queries, p->v_blocks);
-        if (!pimattn_i_v_packs(p)) p->v_mapping = PIMATTN_V_A;
+        /* every block of dims takes a column of a row, and its sums an entry per query */
+        uint64_t queries = p->row_reuse_off ? 1 : p->n_queries;
+        if (p->v_blocks > pimhw_config_columns(&p->device) || queries > p->inputs ||
+            pimattn_i_mul(queries, p->v_blocks) > p->sums)
+            p->v_mapping = PIMATTN_V_A;
     }
     p->wanted_out = (uint32_t)pimattn_i_min(wanted, UINT32_MAX);
     p->v_packed = p->v_mapping == PIMATTN_V_K;

@@ -131,6 +131,7 @@ static void the_check_names_the_field(void)
     BAD("head_dim_v", c.shape.head_dim_v = 65537);
     BAD("head_dim_v", c.shape.head_dim_v = UINT32_MAX);
     BAD("k_type", c.shape.k_type = PIMATTN_N_TYPE);
+    BAD("io_type", c.shape.io_type = PIMATTN_F16);
     BAD("v_type", c.shape.v_type = UINT32_MAX);
     BAD("simd", c.simd = PIMATTN_SIMD_512 + 1);
     BAD("scale", c.shape.scale = NAN);
