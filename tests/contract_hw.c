@@ -780,10 +780,36 @@ static void numbers_that_meet_are_judged_together(void)
     CHECK_U(pimhw_flash_read_ps(&c, 1), 0);
 }
 
+/* 2^49 MACs, each of 64 banks of 1,024 lanes. */
+static void more_products_than_64_bits_count_are_the_largest_number(void)
+{
+    static pimhw_program p;
+    pimhw_instruction mac = {.kind = PIMHW_MAC_ABK, .mask = UINT64_MAX, .op_size = 64};
+    pimhw_config c;
+    pimhw_readings r;
+    CHECK_U(pimhw_config_init(&c, "aim-gddr6", NULL), PIMHW_OK);
+    c.n_channels = 64, c.n_bank_groups = 8, c.n_group_banks = 8, c.element_bytes = 1;
+    c.column_bytes = 1024, c.row_bytes = 64 * c.column_bytes, c.refresh = 0;
+    pimhw_device *d = NULL;
+    if (!CHECK_U(pimhw_device_create(&d, &c, &why), PIMHW_OK)) return;
+    pimhw_program_init(&p);
+    pimhw_program_loop(&p, pimhw_program_const(&p, 1 << 27), UINT64_MAX);
+    pimhw_program_loop(&p, pimhw_program_const(&p, 1 << 10), UINT64_MAX);
+    pimhw_program_add(&p, &mac);
+    pimhw_program_end(&p);
+    pimhw_program_end(&p);
+    if (!CHECK_U(pimhw_device_time(d, &r, &p, NULL, NULL, &why), PIMHW_OK)) puts(why.text);
+    CHECK_U(r.commands[PIMHW_CMD_MAC16], UINT64_C(1) << 49);
+    CHECK_U(r.macs, UINT64_MAX);
+    CHECK_U(r.padding_macs, UINT64_MAX);
+    pimhw_device_destroy(d);
+}
+
 int main(void)
 {
     RUN(operands_no_clock_hangs_on_are_judged);
     RUN(numbers_that_meet_are_judged_together);
+    RUN(more_products_than_64_bits_count_are_the_largest_number);
     RUN(statuses_have_words);
     RUN(causes_are_cut_not_overrun);
     RUN(presets_are_known_by_name);
