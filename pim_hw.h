@@ -4390,10 +4390,9 @@ typedef struct pimhw_i_term {
  * the same instructions, but for their rows' base, and but for fields that time nothing.
  */
 typedef struct pimhw_i_scope {
-    bool alike; /* the terms tell all */
-    bool masks; /* instructions of some channels only */
-    bool rows;  /* it has rows */
-    uint8_t space;
+    bool alike;     /* the terms tell all */
+    bool masks;     /* instructions of some channels only */
+    uint8_t spaces; /* of its rows: a bit each */
     uint8_t n_terms;
     uint64_t outer_step[PIMHW_LOOPS]; /* of the rows' base, by the loops around */
     pimhw_i_term terms[PIMHW_I_TERMS];
@@ -4483,13 +4482,11 @@ static void pimhw_i_add_row(const pimhw_program *p, const pimhw_i_inside *in,
     static const pimhw_operand none = {0, {0}, {0}, {0}};
     const pimhw_operand *o = item->row ? &p->operands[item->row - 1] : &none;
     if (o->tail[0] || o->tail[1]) span->alike = false;
-    if (span->rows && item->space != span->space) span->alike = false;
     for (uint32_t l = 0; l < in->level; l++) {
-        if (span->rows && o->step[l] != span->outer_step[l]) span->alike = false;
+        if (span->spaces && o->step[l] != span->outer_step[l]) span->alike = false;
         span->outer_step[l] = o->step[l];
     }
-    span->rows = true;
-    span->space = item->space;
+    span->spaces |= (uint8_t)(1u << item->space);
 }
 
 /* The most an operand can be, where the rests of blocks are not more than those of one. */
@@ -5489,6 +5486,7 @@ typedef struct pimhw_i_place {
     uint64_t key[3];   /* the span, the state, the terms */
     uint64_t phase;    /* how far off all refreshes are; 0: not alike */
     uint64_t row_base; /* the rows of the span are not below */
+    uint64_t apart;    /* those of its second row space from the first */
     uint64_t n_same;   /* rounds from here on with these terms */
     uint64_t terms[PIMHW_I_TERMS];
     uint32_t first, until;    /* channels of these terms */
@@ -5537,9 +5535,12 @@ static void pimhw_i_place_terms(const pimhw_i_walker *w, const pimhw_i_scope *sc
     }
     place->first = (uint32_t)first;
     place->until = (uint32_t)until;
-    const pimhw_block *block = pimhw_i_block(w, place->first);
-    place->row_base =
-        (block ? block->row_base[scope->space] : 0) + pimhw_i_steps(w, scope->outer_step);
+    const pimhw_block *block = scope->spaces ? pimhw_i_block(w, place->first) : NULL;
+    uint64_t zero = block ? block->row_base[0] : 0, one = block ? block->row_base[1] : 0;
+    bool both = scope->spaces == 3;
+    place->row_base = both ? pimhw_i_min(zero, one) : scope->spaces == 2 ? one : zero;
+    place->row_base += pimhw_i_steps(w, scope->outer_step);
+    place->apart = both ? one - zero : 0;
 }
 
 /*
@@ -5549,7 +5550,7 @@ static void pimhw_i_place_terms(const pimhw_i_walker *w, const pimhw_i_scope *sc
 static uint64_t pimhw_i_seen(const pimhw_i_scope *scope, const pimhw_i_place *place,
                              const pimhw_i_channel *ch)
 {
-    bool met = scope->rows && ch->open && ch->row >= place->row_base;
+    bool met = scope->spaces && ch->open && ch->row >= place->row_base;
     return met || place->waits ? ch->row - place->row_base + 1 : 0;
 }
 
@@ -5581,6 +5582,7 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
         words[n++] = place->seen << 1 | (in != 0);
         for (uint32_t t = 0; in && t < scope->n_terms; t++)
             words[n++] = place->terms[t];
+        if (in && scope->spaces == 3) words[n++] = place->apart;
     }
     const pimhw_i_text *last = &m->text[m->terms];
     bool same = last->n == n && pimhw_i_same(&m->words[last->at], words, n);
@@ -5832,7 +5834,6 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
             n = e->again ? pimhw_i_before_due(d, e, pimhw_i_min(most, place.n_same)) : 1;
             pimhw_i_follow(d, e, n, place.row_base + (n - 1) * row_step);
         }
-        if (n > 1) n_chain = 0;
         *index += n;
         bool ends = *index == limit && limit < w->bound[level];
         place.row_base += n * row_step;

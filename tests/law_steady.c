@@ -62,7 +62,7 @@ static uint8_t random_operand(check_rng *rng, uint64_t least, uint64_t most, uin
 
 /* How wild a program is: what keeps rounds from being alike. */
 typedef struct wild {
-    bool kinds, rows, sizes;
+    bool kinds, rows, sizes, spaces;
 } wild;
 
 static uint32_t random_kind(check_rng *rng, const wild *how)
@@ -90,6 +90,7 @@ static void random_instruction(check_rng *rng, const pimhw_config *c, const wild
     if (how->rows) its_row.step[rng_range(rng, 0, depth ? depth - 1 : 0)] = rng_range(rng, 0, 2);
     entry.base = rng_range(rng, 0, pimhw_config_outs(c) - 1);
     item.row = pimhw_program_operand(&program, &its_row);
+    if (how->spaces) item.space = (uint8_t)rng_range(rng, 0, 1);
     if (item.kind != PIMHW_EWMUL) item.out = pimhw_program_operand(&program, &entry);
     pimhw_program_item(&program, &item);
 }
@@ -151,11 +152,13 @@ static bool one_case(uint64_t seed, tally *t)
     pimhw_config c = random_device(&rng);
     uint64_t sort = rng_range(&rng, 0, 19);
     most_rounds = sort < 14 ? 6000 : sort < 19 ? 3 : 60;
-    wild how = {sort == 19, sort == 19, sort == 18 || sort > 11};
+    wild how = {sort == 19, sort == 19, sort == 18 || sort > 11, rng_range(&rng, 0, 2) == 0};
     pimhw_request request = {.blocks = blocks, .n_blocks = 1};
     pimhw_operand row = {.base = rng_range(&rng, 0, 3)};
     memset(blocks, 0, sizeof blocks);
     blocks[0].rest[0] = rng_range(&rng, 0, 900);
+    for (int k = 0; k < 2; k++) /* of two spaces, rows near each other and far */
+        blocks[0].row_base[k] = (uint32_t)rng_range(&rng, 0, rng_range(&rng, 0, 1) ? 3 : 30);
     if (rng_range(&rng, 0, 7) == 0) request.repeats = (uint32_t)rng_range(&rng, 1, 12);
     for (int l = 0; l < 3; l++)
         row.step[l] = rng_range(&rng, 0, 2);
