@@ -5054,8 +5054,7 @@ static double pimattn_i_softmax_ns(const pimhw_config *c, const pimattn_i_local 
                                    const pimattn_tier_load *load)
 {
     uint64_t hidden = (uint64_t)c->tRTP + c->tRP + c->tRCD_MAC, rows = 0;
-    bool no_rows = c->controller == PIMHW_STATIC_GAPS && c->row_opening == PIMHW_ROW_HIDDEN;
-    if (no_rows) hidden = 0;
+    if (c->controller == PIMHW_STATIC_GAPS && c->row_opening == PIMHW_ROW_HIDDEN) hidden = 0;
     if (c->softmax_ck <= hidden) return 0;
     for (size_t i = 0; i < load->n_blocks; i++)
         rows += pimattn_i_ceil_div(load->blocks[i], (uint64_t)c->n_group_banks * l->tokens);
@@ -5148,8 +5147,7 @@ static void pimattn_i_tier_traffic(pimattn_tier_reading *r, const pimattn_tier *
 {
     uint64_t element = t->device.element_bytes, q = load->n_queries;
     uint64_t dk = s->head_dim, partial = (uint64_t)s->head_dim_v + 2;
-    uint64_t groups = pimattn_i_mul(load->groups, q * element);
-    uint64_t units = pimattn_i_group_units(t);
+    uint64_t groups = pimattn_i_mul(load->groups, q * element), units = pimattn_i_group_units(t);
     r->kv_bytes = pimattn_i_mul(load->tokens, (dk + s->head_dim_v) * element);
     if (!pimattn_i_is_flash(t)) r->read_bytes = r->kv_bytes;
     r->bare_bytes = pimattn_i_mul(groups, dk + units * partial);
@@ -5311,6 +5309,7 @@ typedef struct pimattn_i_deal {
     uint64_t groups;              /* bank groups of a channel; of flash 1 */
     uint64_t page, page_tokens;   /* flash: a token or more of them in one .. */
     uint64_t token_pages;         /* .. or a token in more */
+    uint64_t last, n_last;        /* device of the last channel so far, and its units */
 } pimattn_i_deal;
 
 static uint64_t pimattn_i_deal_pages(const pimattn_i_deal *d, uint64_t tokens)
@@ -5323,24 +5322,26 @@ static uint64_t pimattn_i_deal_pages(const pimattn_i_deal *d, uint64_t tokens)
  * devices; else each has channels of its own, side by side. Either way device 0 and its channel 0
  * get no less than any other.
  */
-static void pimattn_i_deal_unit(const pimattn_i_deal *d, pimattn_tier_load *to, uint64_t *list,
+static void pimattn_i_deal_unit(pimattn_i_deal *d, pimattn_tier_load *to, uint64_t *list,
                                 uint64_t unit, uint64_t tokens)
 {
     bool whole = d->spread == 1;
     uint64_t share = pimattn_i_ceil_div(tokens, d->spread), at = unit * d->spread;
-    uint64_t pages = pimattn_i_deal_pages(d, share); /* the last channel with tokens has the rest */
-    uint64_t all = tokens / share * pages + pimattn_i_deal_pages(d, tokens % share);
+    uint64_t full = tokens / share, rest = tokens % share; /* the last channel with tokens has it */
+    uint64_t pages = pimattn_i_deal_pages(d, share), rest_groups = pimattn_i_min(rest, d->groups);
     uint64_t in_device = unit % d->n_devices == 0 ? 1 : 0; /* its channels in device 0 */
     if (!whole) in_device = pimattn_i_min(d->spread, d->channels - pimattn_i_min(at, d->channels));
-    uint64_t part = pimattn_i_min(tokens, share * in_device);
-    uint64_t devices = whole ? 1 : (at + d->spread - 1) / d->channels - at / d->channels + 1;
+    uint64_t in_full = pimattn_i_min(full, in_device), groups = pimattn_i_min(share, d->groups);
+    uint64_t first = at / d->channels, last = (at + full + (rest > 0) - 1) / d->channels;
     to->tokens += tokens * d->heads;
-    to->groups += pimattn_i_min(tokens, d->spread * d->groups) * d->heads;
-    to->device_outputs += pimattn_i_min(tokens, devices) * d->heads;
-    to->device_tokens += part * d->heads;
-    to->device_groups += pimattn_i_min(part, in_device * d->groups) * d->heads;
-    to->device_blocks += part ? d->heads : 0;
-    to->pages += d->page ? all : 0;
+    to->groups += (full * groups + rest_groups) * d->heads;
+    to->device_outputs += (whole ? 1 : last - first + 1) * d->heads;
+    to->device_tokens += pimattn_i_min(tokens, share * in_device) * d->heads;
+    to->device_groups += (in_full * groups + (full < in_device ? rest_groups : 0)) * d->heads;
+    uint64_t before = whole ? unit / d->n_devices : first == d->last ? d->n_last : 0;
+    to->device_blocks = pimattn_i_max(to->device_blocks, (before + 1) * d->heads);
+    d->last = last, d->n_last = first == last ? before + 1 : 1;
+    to->pages += d->page ? full * pages + pimattn_i_deal_pages(d, rest) : 0;
     if (unit % (whole ? d->n_devices * d->channels : UINT64_MAX) != 0) return;
     to->channel_pages += d->page ? pages : 0;
     for (uint64_t head = 0; head < d->heads; head++)
@@ -5369,8 +5370,8 @@ PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t
     uint64_t token_bytes = (uint64_t)l.shape.n_kv_heads * tier->device.element_bytes *
                            ((uint64_t)l.shape.head_dim + l.shape.head_dim_v);
     memset(&to, 0, sizeof to);
-    d.n_devices = tier->n_devices;
-    d.channels = tier->device.n_channels;
+    d.last = d.n_last = 0;
+    d.n_devices = tier->n_devices, d.channels = tier->device.n_channels;
     d.spread = pimattn_i_max(1, d.n_devices * d.channels / pimattn_i_max(1, n_seqs * units));
     d.heads = l.shape.n_kv_heads / units;
     d.groups = pimattn_i_channel_groups(tier);
@@ -5390,8 +5391,8 @@ static uint64_t pimattn_i_run_bytes(const pimattn_tier *t, uint64_t bytes, uint6
 {
     uint64_t page = t->device.flash_page_bytes;
     if (page == 0 || n_runs == 0) return bytes;
-    uint64_t run = pimattn_i_ceil_div(bytes, n_runs);
-    return pimattn_i_mul(n_runs, pimattn_i_mul(pimattn_i_ceil_div(run, page), page));
+    uint64_t n_pages = pimattn_i_ceil_div(pimattn_i_ceil_div(bytes, n_runs), page);
+    return pimattn_i_mul(n_runs, pimattn_i_mul(n_pages, page));
 }
 
 /* Time of bytes out of a tier or into it, over all its devices and channels. */

@@ -444,6 +444,8 @@ static void spread_deals_every_token(void)
         uint64_t units = used * (flash ? 1 : s.n_kv_heads), n_channels = t.device.n_channels;
         uint64_t channels = t.n_devices * n_channels, spread = units ? channels / units : 1;
         uint64_t heads = flash ? s.n_kv_heads : 1, in_device[5] = {0}, on[45] = {0};
+        uint64_t groups = flash ? 1 : t.device.n_bank_groups, n_groups = 0, n_outputs = 0;
+        uint64_t device_groups[5] = {0}, device_blocks[5] = {0}, last_unit[5] = {0};
         if (spread == 0) spread = 1;
         for (uint64_t u = 0; u < units; u++)
             for (uint64_t j = 0; j < spread; j++) {
@@ -452,19 +454,32 @@ static void spread_deals_every_token(void)
                 uint64_t share = (of + spread - 1) / spread;
                 uint64_t left = of > share * j ? of - share * j : 0;
                 uint64_t device = spread > 1 ? at / n_channels : at % t.n_devices;
-                in_device[device] += (left < share ? left : share) * heads;
-                on[at] += (left < share ? left : share) * heads;
+                uint64_t here = left < share ? left : share;
+                bool first = here > 0 && last_unit[device] != u + 1;
+                in_device[device] += here * heads;
+                on[at] += here * heads;
+                n_groups += (here < groups ? here : groups) * heads;
+                device_groups[device] += (here < groups ? here : groups) * heads;
+                n_outputs += first ? heads : 0;
+                device_blocks[device] += first ? heads : 0;
+                if (first) last_unit[device] = u + 1;
             }
-        for (uint64_t i = 0; i < t.n_devices; i++)
+        uint64_t most_groups = 0, most_blocks = 0;
+        for (uint64_t i = 0; i < t.n_devices; i++) {
             CHECK(in_device[i] <= in_device[0]);
+            if (device_groups[i] > most_groups) most_groups = device_groups[i];
+            if (device_blocks[i] > most_blocks) most_blocks = device_blocks[i];
+        }
+        CHECK_U(l.groups, n_groups);
+        CHECK_U(l.device_groups, most_groups);
+        CHECK_U(l.device_blocks, most_blocks);
+        CHECK_U(l.device_outputs, n_outputs);
         for (uint64_t i = 0; i < channels; i++)
             CHECK(on[i] <= on[0]);
         CHECK_U(l.tokens, sum);
         CHECK_U(l.device_tokens, in_device[0]);
-        CHECK(l.device_outputs >= used * s.n_kv_heads);
-        CHECK(l.device_outputs <= used * s.n_kv_heads * t.n_devices);
         CHECK_U(l.n_queries, 2);
-        uint64_t groups = flash ? 1 : t.device.n_bank_groups, on_channel = 0;
+        uint64_t on_channel = 0;
         for (size_t i = 0; i < l.n_blocks; i++)
             on_channel += blocks[i] * groups;
         if (!CHECK(on_channel >= on[0] && on_channel < on[0] + (l.n_blocks + 1) * groups)) return;
