@@ -11,6 +11,14 @@
 
 enum { ROWS = 300, COLUMNS = 3000, MOST_FIGURES = 32 };
 
+/* A GEMV by hand: one rank's banks read a row each, a column every so many ns, and change rows. */
+enum { HAND_BANKS = 16, HAND_ROW_BYTES = 2048, HAND_READS = 64 };
+static const double hand_read_ns = 5, hand_row_ns = 18 + 18 + 60, hand_bus_GBps = 12.8;
+
+/* Lengths of prompts and answers: log-normal. */
+static const double prompt_sigma = 0.6, answer_sigma = 0.9, answer_median = 45;
+static const double prompt_medians[] = {18, 14}; /* Alpaca, code */
+
 /* A matrix in the device's memory. */
 typedef struct shared_matrix {
     pimhw_memory *memory;
@@ -181,7 +189,7 @@ static double ttft_over(const facil_times *t, size_t n, facil_way slow, facil_wa
     double sum = 0;
     for (size_t i = 0; i < n; i++)
         for (int p = 0; p < FACIL_DRAWS; p++) {
-            double tokens = facil_length(median, 0.6, p);
+            double tokens = facil_length(median, prompt_sigma, p);
             sum += log(facil_ttft(&t[i], slow, tokens) / facil_ttft(&t[i], fast, tokens));
         }
     return exp(sum / (double)(n * FACIL_DRAWS));
@@ -193,7 +201,8 @@ static double ttlt_over(const facil_times *t, size_t n, facil_way slow, facil_wa
     double sum = 0;
     for (int p = 0; p < FACIL_DRAWS; p++)
         for (int a = 0; a < FACIL_DRAWS; a++) {
-            double tokens = facil_length(median, 0.6, p), answer = facil_length(45, 0.9, a);
+            double tokens = facil_length(median, prompt_sigma, p);
+            double answer = facil_length(answer_median, answer_sigma, a);
             for (size_t i = 0; i < n; i++)
                 sum += log(facil_ttlt(&t[i], slow, tokens, answer) /
                            facil_ttlt(&t[i], fast, tokens, answer));
@@ -207,9 +216,8 @@ static void time_figures(figures *list, const facil_times t[FACIL_PLATFORMS])
 {
     static const struct {
         const char *ttft, *ttlt, *soc;
-        double median;
-    } sets[] = {{"facil.f15.alpaca", "facil.f16.alpaca", "facil.f16.soc.alpaca", 18},
-                {"facil.f15.code", "facil.f16.code", "facil.f16.soc.code", 14}};
+    } sets[] = {{"facil.f15.alpaca", "facil.f16.alpaca", "facil.f16.soc.alpaca"},
+                {"facil.f15.code", "facil.f16.code", "facil.f16.soc.code"}};
     for (size_t i = 0; i < FACIL_PLATFORMS; i++) {
         char id[32];
         double sum = 0;
@@ -220,7 +228,7 @@ static void time_figures(figures *list, const facil_times t[FACIL_PLATFORMS])
         figure(list, id, exp(sum / (double)EX_COUNT(prefills)));
     }
     for (size_t i = 0; i < EX_COUNT(sets); i++) {
-        double median = sets[i].median;
+        double median = prompt_medians[i];
         figure(list, sets[i].ttft, ttft_over(t, FACIL_PLATFORMS, FACIL_STATIC, FACIL_BEST, median));
         figure(list, sets[i].ttlt, ttlt_over(t, FACIL_PLATFORMS, FACIL_STATIC, FACIL_BEST, median));
         figure(list, sets[i].soc, ttlt_over(t, FACIL_PLATFORMS, FACIL_SOC, FACIL_BEST, median));
@@ -290,12 +298,17 @@ static void print_assumptions(const facil_constants *by)
     printf(
         "What the times rest on:\n"
         "  exact       weights, peaks, u, slowdown: FACIL's Table II, III, VI-C\n"
-        "  counted     k %.2f: one rank's 16 banks of 2 KB in 64 reads at 5 ns and 96 ns of row\n"
-        "  counted     other: a ninth of the weights' time, FACIL's \"linear is more than 90 %%\"\n"
+        "  counted     k %.2f: one rank's %d banks of %d bytes in %d reads at %g ns, %g ns of row\n"
+        "  assumed     other: a ninth of the weights' time, FACIL's \"linear is more than 90 %%\"\n"
         "  calibrated  e %.2f of the bandwidth for re-layout; eta %.2f of the peak for GEMM\n"
-        "  assumed     prefills of Fig. 13: 4, 8, 16, 32, 64 tokens\n"
-        "  calibrated  prompts log-normal, sigma 0.6, medians 18 and 14 (code); answers 45, 0.9\n",
-        by->k, by->e, by->eta);
+        "  assumed     prefills of Fig. 13:",
+        by->k, (int)HAND_BANKS, (int)HAND_ROW_BYTES, (int)HAND_READS, hand_read_ns, hand_row_ns,
+        by->e, by->eta);
+    for (size_t p = 0; p < EX_COUNT(prefills); p++)
+        printf(" %g", prefills[p]);
+    printf(" tokens\n  calibrated  prompts log-normal, sigma %g, medians %g and %g (code); answers "
+           "%g, %g\n",
+           prompt_sigma, prompt_medians[0], prompt_medians[1], answer_median, answer_sigma);
 }
 
 static void print_json(const figures *list)
@@ -323,7 +336,9 @@ int main(int argc, char **argv)
                "usage: build/facil [options]\n"
                "One copy of the weights for host and units; TTFT and TTLT beside FACIL's.",
                options, EX_COUNT(options), NULL, 0);
-    const facil_constants by = {0.75, 0.40, 16 * 2048 / (64 * 5.0 + 18 + 18 + 60) / 12.8};
+    const facil_constants by = {0.75, 0.40,
+                                HAND_BANKS * HAND_ROW_BYTES /
+                                    (HAND_READS * hand_read_ns + hand_row_ns) / hand_bus_GBps};
     pimhw_config c[FACIL_PLATFORMS];
     facil_times t[FACIL_PLATFORMS];
     figures list = {.n = 0};

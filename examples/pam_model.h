@@ -14,6 +14,9 @@
 
 enum { PAM_MOST_HISTORIES = 16, PAM_MOST_REPLAYS = 4096 };
 
+enum { PAM_GPUS = 8 };       /* of an instance [PAM 7.1] */
+#define PAM_GPU_FLOPS 989e12 /* fp16, dense: PAM names the H100, not what it does */
+
 /* -- what is assumed -- */
 
 /* Numbers that the paper does not fix; all may be set. */
@@ -172,7 +175,7 @@ static inline void pam_machine_init(pam_machine *m, uint32_t n_instances)
         m->bytes[t] = device_GB[t] * 1e9 * m->tier[t].n_devices;
     }
     m->bytes[1] -= 8e9 * n_instances; /* the host's own [PAM 4.2.2] */
-    m->flops = 8 * 989e12 * n_instances;
+    m->flops = PAM_GPUS * PAM_GPU_FLOPS * n_instances;
     m->hbm_Bps = m->tier[0].device.link_MBps * 1e6 * m->tier[0].n_devices;
 }
 

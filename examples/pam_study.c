@@ -356,9 +356,9 @@ static void print_assumed(const pam_assumed *a)
     printf(
         "  GPUs: they fetch K and V, which else are computed on where they lie; sorted: the most\n"
         "  important tokens are in HBM at first; balanced: bank groups of tokens that move\n");
-    printf("  decode only, no time between GPUs and memories; 8 GPUs of 989 TFLOPS; tokens of a\n"
+    printf("  decode only, no time between GPUs and memories; %d GPUs of %g TFLOPS; tokens of a\n"
            "  sequence alike; calibrated trace: drift of spread %g, memory %g, noise %g a step\n",
-           PAM_SPREAD, PAM_MEMORY, PAM_NOISE);
+           (int)PAM_GPUS, PAM_GPU_FLOPS / 1e12, PAM_SPREAD, PAM_MEMORY, PAM_NOISE);
 }
 
 static void print_tiers(run *const r[N_RUNS])
@@ -403,8 +403,8 @@ static void print_trace(const run *r, double one_head_in_full)
 {
     static const char *const names[] = {"as tokens came (LS-PIM)", "by importance at first",
                                         "scheduled (PAM)"};
-    printf(
-        "\nTrace of 4096 tokens in rooms of 30, 50, 20 %%; moved a step; published 0.7 and 0.1\n");
+    printf("\nTrace of 4096 tokens in rooms of 30, 50, 20 %%; moved a step; published %g and %g\n",
+           published_find("pam.sched.moves")->value, published_find("pam.sched.ssd")->value);
     for (int i = 0; i < N_SEEDS; i++)
         printf("  seed %-4g moved %.3f %%, SSD to DDR %.3f %%\n", r->by.seed + i, 100 * r->moved[i],
                100 * r->from_ssd[i]);
@@ -422,9 +422,10 @@ static void print_trace(const run *r, double one_head_in_full)
             printf(" %6.1f ", 100 * s->layer.idle_ns[t] / s->layer.attention_ns);
         printf(" %9.2fx\n", s->attention_s / r->idle[2].attention_s);
     }
-    printf("Interface over host path, HBM to DDR %.1f x, DDR to SSD %.1f x; ends alike 20 x\n",
+    printf("Interface over host path, HBM to DDR %.1f x, DDR to SSD %.1f x; ends alike %.0f x\n",
            host_over_interface(&r->study->machine.tier[0], &r->study->machine.tier[1]),
-           host_over_interface(&r->study->machine.tier[1], &r->study->machine.tier[2]));
+           host_over_interface(&r->study->machine.tier[1], &r->study->machine.tier[2]),
+           host_over_interface(&r->study->machine.tier[0], &r->study->machine.tier[0]));
     printf("Reduction that no unit's work hides, one head of 2048 tokens a channel: %.1f %%, and\n"
            "%.1f %% of 8 query heads\n",
            100 * r->one_head, 100 * one_head_in_full);
