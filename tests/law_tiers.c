@@ -655,6 +655,38 @@ static void check_partial(const pimattn_partial *p, double weight, double l, dou
     CHECK_NEAR(p->o[0], o, 4e-6);
 }
 
+/* Ratios not given: 1 for the slowest and 56 among the others as their bandwidth is. 40 stacks of
+ * HBM at 1.6 TB/s, capped, beside 40 modules of DDR at 0.204, or drives of 8 channels, each of 4
+ * dies of 16 KB in 30 us: 444 : 57 : 1 in those of PAM. aimx has no cap: 16 banks of 2 channels take
+ * 32 bytes each tCCD of 2 clocks of 500 ps. */
+static void ratios_not_given_are_as_the_bandwidths(void)
+{
+    static const double TB_s[4] = {1.6, 0.204, 2 * 16 * 32 / 1000.0, 8 * 4 * 16384 / 30e6};
+    static const uint32_t n_devices[4] = {40, 40, 3, 8};
+    static const uint32_t orders[3][3] = {{0, 1, 3}, {0, 3, 1}, {2, 0, 1}};
+    for (int k = 0; k < 3; k++) {
+        plain p;
+        double sum = 0;
+        plain_make(&p, 3, 1);
+        for (int i = 0; i < 3; i++) {
+            uint32_t kind = orders[k][i];
+            CHECK_U(pimhw_config_init(&p.tiers.tier[i].device, kinds[kind], NULL), PIMHW_OK);
+            if (kind == 2) p.tiers.tier[i].device.n_channels = 2;
+            p.tiers.tier[i].n_devices = n_devices[kind];
+            if (i < 2) sum += TB_s[kind] * n_devices[kind];
+        }
+        plain_start(&p);
+        const double *ratio = pimattn_engine_config(p.engine)->tiers->ratio;
+        for (int i = 0; i < 2; i++) {
+            uint32_t kind = orders[k][i];
+            CHECK_NEAR(ratio[i], 56 * TB_s[kind] * n_devices[kind] / sum, 1e-12 * 56);
+        }
+        CHECK(ratio[2] == 1);
+        pimattn_engine_destroy(p.engine);
+        kv_free(&p.kv);
+    }
+}
+
 /* PAM's Algorithm 1 as printed divides by a logarithm: 8.0939 for the first of these. */
 static void merges_of_tiers_divide_by_the_sum(void)
 {
@@ -816,6 +848,7 @@ int main(void)
     RUN(too_few_slots_are_a_status);
     RUN(calls_with_bad_input_change_nothing);
     RUN(merges_of_tiers_divide_by_the_sum);
+    RUN(ratios_not_given_are_as_the_bandwidths);
     RUN(no_swap_during_an_attend);
     RUN(a_failed_reading_changes_nothing);
     RUN(reserved_slots_forget_their_tokens);

@@ -486,12 +486,55 @@ static void print_worst(void)
         }
 }
 
+/* Appending K writes its columns into one bank, V one column a dim; the first token of a column
+ * writes all of it, later ones some lanes: that reads it first where the device cannot mask. Every
+ * append finds all rows closed, and a bank that K opened is closed for V. */
+static void appends_write_what_the_layout_asks(void)
+{
+    static const struct {
+        uint64_t n_tokens, k_writes, k_banks, whole, partial;
+    } steps[] = {{1, 2, 1, 1, 0},    /* token 0: of 20 dims, 2 columns; lane 0 of V */
+                 {1, 2, 1, 0, 1},    /* token 1: lane 1 */
+                 {14, 28, 14, 0, 1}, /* up to 15: the same column once more */
+                 {3, 6, 3, 1, 0},    /* up to 18: one that is new */
+                 {14, 28, 14, 1, 1}, /* up to 32: its rest, and the next one */
+                 {20, 40, 16, 1, 1}};
+    check_rng rng = {21};
+    for (uint32_t reads_first = 0; reads_first < 2; reads_first++) {
+        pimattn_config c = device_config("aimx", 1, 1, 1, 20, 16);
+        uint64_t n = 0, n_tokens = 53;
+        float q[20], out[16];
+        c.device.refresh = 0;
+        c.device.partial_write = reads_first;
+        pimattn_engine *e = engine_new(&c);
+        attn_kv kv = kv_random(&c.shape, n_tokens, &rng);
+        pimattn_seq seq;
+        pimattn_readings r;
+        fill_normal(q, 20, 1, &rng);
+        CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+        for (size_t i = 0; i < sizeof steps / sizeof steps[0]; n += steps[i++].n_tokens) {
+            uint64_t writes = steps[i].k_writes, opened = steps[i].k_banks;
+            CHECK_U(kv_append(e, seq, 0, &kv, n, steps[i].n_tokens), PIMATTN_OK);
+            CHECK_U(pimattn_attend_one(e, seq, 0, out, q, &r), PIMATTN_OK);
+            writes += 16 * (steps[i].whole + steps[i].partial);
+            if (reads_first) writes += 16 * steps[i].partial;
+            CHECK_U(r.append_commands, writes + opened + opened + 16);
+            CHECK(r.append_ck > writes && r.append_pJ > 0);
+        }
+        CHECK_U(pimattn_attend_one(e, seq, 0, out, q, &r), PIMATTN_OK);
+        CHECK(r.append_commands == 0 && r.append_ck == 0 && r.append_pJ == 0);
+        kv_free(&kv);
+        pimattn_engine_destroy(e);
+    }
+}
+
 int main(void)
 {
     RUN(batches_of_any_kind);
     RUN(long_contexts);
     RUN(lengths_one_by_one);
     RUN(heads_larger_than_rows);
+    RUN(appends_write_what_the_layout_asks);
     RUN(print_worst);
     return check_end();
 }

@@ -564,6 +564,15 @@ static void baselines_are_bytes_over_bandwidth(void)
     CHECK_NEAR(r.link_ns, 2 * 32 * 128 * 2 / 64.0, 1e-6);
     CHECK_NEAR(r.speedup, r.host_ns / (r.device.ns + r.link_ns), 1e-9);
     CHECK(r.layer_ns > r.peak_ns);
+    /* of each of 3 + 2 query tokens and 6 heads 128 dims in and 64 out; K and V are read once */
+    pimattn_shape shape = shape_of(1, 6, 2, 128, 64);
+    pimattn_config c = config_of(&shape);
+    pimattn_span spans[2] = {{700, 3}, {90, 2}};
+    c.device = device_of("aimx", PIMHW_DCS);
+    CHECK_U(pimattn_estimate(&r, &c, spans, 2, NULL), PIMATTN_OK);
+    CHECK_U(r.kv_bytes, 790 * 2 * (128 + 64) * 2);
+    CHECK_NEAR(r.link_ns, 5 * 6 * (128 + 64) * 2 / 64.0, 1e-6);
+    CHECK_NEAR(r.token_pJ, r.step_pJ / 5, 1e-9 * r.step_pJ);
 }
 
 /* One number of the device at a time makes another part the slowest. */
