@@ -673,6 +673,34 @@ static void estimate_equals_attend(void)
     rig_end(r);
 }
 
+/* Of as many batches as there are entries the times are kept; the oldest makes room for a new one,
+ * whether it was asked for since or not. */
+static void the_oldest_batch_is_forgotten(void)
+{
+    static const struct {
+        uint8_t seq, remembered;
+    } asked[] = {{0, 0}, {1, 0}, {0, 1}, {2, 0}, {1, 1}, {2, 1}, {0, 0}, {2, 1}, {1, 0}, {0, 1}};
+    rig *r = rig_new(100);
+    pimattn_config c = r->config;
+    c.memo_entries = 2;
+    pimattn_engine *engine = engine_new(&c);
+    pimattn_item items[3];
+    for (size_t i = 0; i < 3; i++) {
+        items[i].n_tokens = 1;
+        CHECK_U(pimattn_seq_create(engine, &items[i].seq), PIMATTN_OK);
+        CHECK_U(kv_append(engine, items[i].seq, 0, &r->kv, 0, 5 + 9 * i), PIMATTN_OK);
+    }
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        pimattn_readings readings;
+        pimattn_call call = rig_call(r, &items[asked[i].seq], 1);
+        CHECK_U(pimattn_attend(engine, 0, &call, &readings), PIMATTN_OK);
+        CHECK_U(readings.remembered, asked[i].remembered);
+        CHECK_U(readings.kv_tokens, 5 + 9 * (uint64_t)asked[i].seq);
+    }
+    pimattn_engine_destroy(engine);
+    rig_end(r);
+}
+
 static void estimate_refuses_absurd_values(void)
 {
     pimattn_config c = good_config();
@@ -798,6 +826,7 @@ int main(void)
     RUN(estimate_survives_every_failing_allocation);
     RUN(attend_allocates_nothing);
     RUN(estimate_equals_attend);
+    RUN(the_oldest_batch_is_forgotten);
     RUN(estimate_refuses_absurd_values);
     RUN(more_rows_than_numbers_is_a_device_error);
     RUN(the_program_of_a_batch_is_there_to_export);

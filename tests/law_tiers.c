@@ -655,6 +655,98 @@ static void check_partial(const pimattn_partial *p, double weight, double l, dou
     CHECK_NEAR(p->o[0], o, 4e-6);
 }
 
+/* So many tokens of 128 bytes from one tier to another. */
+static double way_ns(const plain *p, uint32_t from, uint32_t to, uint64_t n)
+{
+    pimattn_relayout how;
+    pimattn_relayout_reading r;
+    const pimattn_tier *tier = p->tiers.tier;
+    memset(&how, 0, sizeof how);
+    how.by_host = p->tiers.host_path;
+    CHECK_U(pimattn_relayout_time(&r, &tier[from], &tier[to], &how, 128 * n, n, NULL), PIMATTN_OK);
+    return r.ns;
+}
+
+/* What moves, pushed out by a new token or sent over tiers in between, takes the time of each of its
+ * ways, once: the next reading has none of it. Writing flash is not reading it. */
+static void moves_take_the_time_of_their_ways(void)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        plain p;
+        uint8_t wish[66];
+        plain_make(&p, 3, 66);
+        CHECK_U(pimhw_config_init(&p.tiers.tier[1].device, "pam-ssd", NULL), PIMHW_OK);
+        p.tiers.moves_wait = true;
+        p.tiers.host_path = i > 0;
+        plain_start(&p);
+        CHECK(way_ns(&p, 0, 1, 1) > way_ns(&p, 1, 0, 1));
+        memset(wish, 0xff, sizeof wish);
+        wish[65] = 2; /* the newest, which is in the fastest */
+        const double want[4] = {way_ns(&p, 0, 1, 2), 0, way_ns(&p, 0, 1, 1) + way_ns(&p, 1, 2, 1),
+                                0};
+        for (uint32_t k = 0; k < 4; k++) {
+            pimattn_readings r;
+            if (k == 2) CHECK_U(pimattn_tier_move(p.engine, p.seq, 0, wish, 66), PIMATTN_OK);
+            CHECK_U(pimattn_attend_one(p.engine, p.seq, 0, p.out, p.q, &r), PIMATTN_OK);
+            CHECK_NEAR(pimattn_tier_readings(p.engine)->moves_ns, want[k], 1e-9 * want[k]);
+        }
+        plain_free(&p);
+    }
+}
+
+/* The load of an engine is that of its places: tokens take bank groups in turn, those of the first
+ * device first; more than one each, or none in the second device. */
+static void loads_are_those_of_the_places(void)
+{
+    for (uint64_t n = 1; n < 150; n += 7) {
+        plain p;
+        pimattn_readings r;
+        pimattn_tier_reading want;
+        plain_make(&p, 1, n);
+        p.tiers.tier[0].n_devices = 2;
+        plain_start(&p);
+        CHECK_U(pimattn_attend_one(p.engine, p.seq, 0, p.out, p.q, &r), PIMATTN_OK);
+        const pimhw_config *hbm = &p.tiers.tier[0].device;
+        uint64_t half = (uint64_t)hbm->n_channels * hbm->n_bank_groups, block = 0;
+        pimattn_tier_load load;
+        memset(&load, 0, sizeof load);
+        load.blocks = &block, load.n_blocks = 1;
+        load.n_queries = 1;
+        load.tokens = n;
+        load.groups = n < 2 * half ? n : 2 * half;
+        load.device_groups = n < half ? n : half;
+        load.device_blocks = 1;
+        load.device_outputs = n > half ? 2 : 1;
+        for (uint64_t i = 0; i < n; i++) {
+            load.device_tokens += i % (2 * half) < half;
+            block += i % (2 * half) == 0;
+        }
+        CHECK_U(pimattn_tier_time(&want, &p.tiers.tier[0], &p.config.shape, &load, NULL),
+                PIMATTN_OK);
+        CHECK_BYTES(&pimattn_tier_readings(p.engine)->tiers[0], &want, sizeof want);
+        plain_free(&p);
+    }
+}
+
+/* 128 tokens in a page: those of a channel lie together and are read once in a call. */
+static void pages_of_flash_are_read_once(void)
+{
+    plain p;
+    pimattn_readings r;
+    plain_make(&p, 2, 64 + 257);
+    CHECK_U(pimhw_config_init(&p.tiers.tier[1].device, "pam-ssd", NULL), PIMHW_OK);
+    p.tiers.tier[1].device.n_channels = 2;
+    plain_start(&p);
+    for (int i = 0; i < 2; i++) {
+        CHECK_U(pimattn_attend_one(p.engine, p.seq, 0, p.out, p.q, &r), PIMATTN_OK);
+        const pimattn_tier_reading *t = &pimattn_tier_readings(p.engine)->tiers[1];
+        const pimhw_config *ssd = &p.tiers.tier[1].device;
+        CHECK_U(t->read_bytes, 3 * 16384); /* 129 tokens on one channel, 128 on the other */
+        CHECK_NEAR(t->program_ns, (double)pimhw_flash_read_ps(ssd, 2) / 1e3, 1e-6);
+    }
+    plain_free(&p);
+}
+
 /* Ratios not given: 1 for the slowest and 56 among the others as their bandwidth is. 40 stacks of
  * HBM at 1.6 TB/s, capped, beside 40 modules of DDR at 0.204, or drives of 8 channels, each of 4
  * dies of 16 KB in 30 us: 444 : 57 : 1 in those of PAM. aimx has no cap: 16 banks of 2 channels take
@@ -848,6 +940,9 @@ int main(void)
     RUN(too_few_slots_are_a_status);
     RUN(calls_with_bad_input_change_nothing);
     RUN(merges_of_tiers_divide_by_the_sum);
+    RUN(moves_take_the_time_of_their_ways);
+    RUN(loads_are_those_of_the_places);
+    RUN(pages_of_flash_are_read_once);
     RUN(ratios_not_given_are_as_the_bandwidths);
     RUN(no_swap_during_an_attend);
     RUN(a_failed_reading_changes_nothing);
