@@ -103,6 +103,12 @@ static void what_a_device_has_not_has_no_source(void)
     CHECK_STR(pimhw_preset_source("aimx", "flash_tR_ns"), "none");
     CHECK_STR(pimhw_preset_source("pam-hbm3", "cap_MFLOPS"), "PAM");
     CHECK_STR(pimhw_preset_source("pam-hbm3", "softmax_ck"), "assumed");
+    /* FACIL's Table II has the peaks of its platforms; PAM's Table 1 5.2 Gb/s and DDR4-3200 */
+    CHECK_STR(pimhw_preset_source("lpddr5-jetson", "link_MBps"), "FACIL");
+    CHECK_STR(pimhw_preset_source("lpddr5-iphone", "link_MBps"), "FACIL");
+    CHECK_STR(pimhw_preset_source("pam-hbm3", "link_MBps"), "PAM");
+    CHECK_STR(pimhw_preset_source("pam-ddr4", "link_MBps"), "PAM");
+    CHECK_STR(pimhw_preset_source("pam-ssd", "link_MBps"), "assumed");
 }
 
 int main(void)

@@ -390,6 +390,9 @@ static void a_step_is_its_slowest_tier_and_what_nothing_hides(void)
         CHECK(i == 0 || (step->moves_ns > 0) == (i == 1)); /* appended; moved; neither */
         CHECK_U(bytes, 300 * 16 * 2 * 2);                  /* 2 bytes an element, K and V */
         CHECK(r.layer_ns == step->ns);
+        CHECK_NEAR(r.host_ns, bytes * 1e3 / pimattn_engine_config(p.engine)->device.host_MBps,
+                   1e-12 * r.host_ns);
+        CHECK_NEAR(r.speedup, r.host_ns / step->ns, 1e-12 * r.speedup);
         for (uint32_t k = 0; k < PIMHW_N_ENERGY; k++)
             sum += r.energy_pJ[k];
         CHECK(r.step_pJ == sum && r.layer_pJ == sum / r.n_layers);
