@@ -600,6 +600,7 @@ static void try_attend(model *m)
         return;
     }
     if (timed) check_reading(m, &r);
+    if (timed) CHECK_NEAR(r.token_pJ * (double)b.n_rows, r.step_pJ, 1e-12 * r.step_pJ);
     mark_active(m, &b, choices, masks);
     CHECK_U(pimattn_attend(m->pages, b.layer, &call[1], NULL), PIMATTN_OK);
     compare(m, out[0], out[1], n, 2e-3 * 0.01);
