@@ -670,8 +670,8 @@ static double way_ns(const plain *p, uint32_t from, uint32_t to, uint64_t n)
     return r.ns;
 }
 
-/* What moves, pushed out by a new token or sent over tiers in between, takes the time of each of its
- * ways, once: the next reading has none of it. Writing flash is not reading it. */
+/* What moves, pushed out by a new token or sent over tiers in between, takes the time of each of
+ * its ways, once: the next reading has none of it. Writing flash is not reading it. */
 static void moves_take_the_time_of_their_ways(void)
 {
     for (uint32_t i = 0; i < 2; i++) {
@@ -752,8 +752,8 @@ static void pages_of_flash_are_read_once(void)
 
 /* Ratios not given: 1 for the slowest and 56 among the others as their bandwidth is. 40 stacks of
  * HBM at 1.6 TB/s, capped, beside 40 modules of DDR at 0.204, or drives of 8 channels, each of 4
- * dies of 16 KB in 30 us: 444 : 57 : 1 in those of PAM. aimx has no cap: 16 banks of 2 channels take
- * 32 bytes each tCCD of 2 clocks of 500 ps. */
+ * dies of 16 KB in 30 us: 444 : 57 : 1 in those of PAM. aimx has no cap: 16 banks of 2 channels
+ * take 32 bytes each tCCD of 2 clocks of 500 ps. */
 static void ratios_not_given_are_as_the_bandwidths(void)
 {
     static const double TB_s[4] = {1.6, 0.204, 2 * 16 * 32 / 1000.0, 8 * 4 * 16384 / 30e6};
