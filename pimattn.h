@@ -6071,7 +6071,8 @@ static pimattn_status pimattn_i_planner_plan(pimattn_i_planner *p, uint64_t quer
         if (status == PIMATTN_OK) status = pimattn_plan_map_v(&to->plan, v, why);
         bool new_one = !all || to->plan.v_mapping == v;
         for (uint32_t i = 0; i < p->n_plans; i++)
-            new_one = new_one && !pimattn_i_same_v(&to->plan, &p->plans[i].plan);
+            new_one = new_one && (!pimattn_i_same_v(&to->plan, &p->plans[i].plan) ||
+                                  to->plan.v_queries != p->plans[i].plan.v_queries);
         if (status == PIMATTN_OK && new_one)
             status = pimattn_plan_lower(&to->plan, &to->program, why);
         if (status != PIMATTN_OK) return status;

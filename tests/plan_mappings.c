@@ -418,6 +418,25 @@ static void the_cheapest_is_the_least_of_all(void)
         CHECK(n_taken[v] > 3);
 }
 
+/* One block of dims on one channel lies the same by A and K, but K keeps the sums of all queries
+ * where A takes the blocks of queries of the K phase one after the other. */
+static void the_cheapest_knows_programs_that_differ_in_queries(void)
+{
+    pimattn_shape s = shape_of(1, 26, 2, 267, 11);
+    pimattn_config c = config_of(&s);
+    pimattn_span span = {66, 2};
+    pimattn_readings least, k;
+    c.device = device_of("neupims", PIMHW_IN_ORDER);
+    c.device.n_channels = 1;
+    c.device.out_entries = 80;
+    c.v_mapping = PIMATTN_V_K;
+    CHECK_U(pimattn_estimate(&k, &c, &span, 1, NULL), PIMATTN_OK);
+    CHECK_U(k.v_mapping, PIMATTN_V_K);
+    c.v_mapping = PIMATTN_V_CHEAPEST;
+    CHECK_U(pimattn_estimate(&least, &c, &span, 1, NULL), PIMATTN_OK);
+    CHECK(least.device.cycles <= k.device.cycles);
+}
+
 /* The program that is exported is the one that was timed and taken, from the memo or not. */
 static void the_cheapest_program_is_there_to_export(void)
 {
@@ -638,6 +657,7 @@ int main(void)
     RUN(scores_take_turns_on_the_entries);
     RUN(order_changes_no_count);
     RUN(the_cheapest_is_the_least_of_all);
+    RUN(the_cheapest_knows_programs_that_differ_in_queries);
     RUN(the_cheapest_program_is_there_to_export);
     RUN(energy_parts_sum_to_the_whole);
     RUN(energy_is_shared_by_the_query_tokens);
