@@ -194,7 +194,8 @@ static inline pimhw_status ex_aim_parse(const char *line, pimhw_instruction *ins
     pimhw_instruction in = {.kind = (pimhw_kind)kind, .op_size = 1};
     in.out = head == 'W' && kind != PIMHW_MEM_WR;
     const char *operands = ex_aim_kinds[kind].operands;
-    if (!strchr(operands, 'm')) in.mask = UINT32_MAX; /* all channels */
+    bool hub = kind == PIMHW_EWADD || kind == PIMHW_GPR || kind == PIMHW_CFR;
+    if (!strchr(operands, 'm')) in.mask = hub ? 1 : UINT32_MAX; /* any channel; all channels */
     pimhw_status status = ex_aim_read_operands(line, name, operands, &in, why);
     if (status == PIMHW_OK) *instruction = in;
     return status;

@@ -585,6 +585,34 @@ static void text_lines_parse(void)
     CHECK_U(ex_aim_parse("AiM EOC", &in, NULL, &why), PIMHW_ERR_ARGUMENT);
 }
 
+/* Lines that name no channel go to a device of any number of them, and cost the same. */
+static void text_lines_without_channels_suit_any_device(void)
+{
+    static const char *const lines[] = {"W GPR 0",   "R GPR 1",  "W CFR 0 1", "AiM EWADD 4 0 1",
+                                        "R CFR 2 0", "AiM SYNC", "AiM EOC"};
+    for (uint32_t n = 1; n <= 33; n += 8) {
+        pimhw_config c = hw_config("aim-gddr6", n);
+        pimhw_readings r[2];
+        pimhw_device *d = NULL;
+        CHECK_U(pimhw_device_create(&d, &c, &why), PIMHW_OK);
+        for (int all = 0; all < 2; all++) {
+            CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
+            for (int i = 0; i < 7; i++) {
+                pimhw_instruction in;
+                bool found;
+                CHECK_U(ex_aim_parse(lines[i], &in, &found, &why), PIMHW_OK);
+                if (all) in.mask = (UINT64_C(1) << n) - 1;
+                if (!CHECK_U(pimhw_device_submit(d, &in, &why), PIMHW_OK))
+                    printf("  %u channels, %s: %s\n", n, lines[i], why.text);
+            }
+            CHECK_U(pimhw_device_finish(d, &r[all], &why), PIMHW_OK);
+        }
+        CHECK_U(r[0].cycles, r[1].cycles);
+        CHECK_BYTES(r[0].commands, r[1].commands, sizeof r[0].commands);
+        pimhw_device_destroy(d);
+    }
+}
+
 /* What is written is read back; the hub's work is a comment. */
 /* What each kind of line says, after its name; a kind without an entry has no line. */
 static const struct {
@@ -620,6 +648,7 @@ static void text_lines_come_back(void)
     for (int i = 0; i < 5000; i++) {
         uint64_t k = rng_range(&rng, 0, sizeof says / sizeof *says - 1);
         pimhw_instruction in = {.kind = says[k].kind, .op_size = 1, .mask = 0xffffffff};
+        if (says[k].aux || in.kind == PIMHW_GPR) in.mask = 1; /* of the hub: any channel */
         if (says[k].mask) in.mask = rng_range(&rng, 1, 0xffffffff);
         if (says[k].one_channel) in.mask = UINT64_C(1) << rng_range(&rng, 0, 31);
         if (says[k].op_size) in.op_size = rng_range(&rng, 1, UINT32_MAX);
@@ -826,6 +855,7 @@ int main(void)
     RUN(emit_can_stop_a_program);
     RUN(text_lines_parse);
     RUN(text_lines_come_back);
+    RUN(text_lines_without_channels_suit_any_device);
     RUN(random_lines_do_no_harm);
     return check_end();
 }
