@@ -76,8 +76,12 @@ static inline uint64_t ex_aim_mirror(uint64_t mask)
     return out;
 }
 
-/* The fields AiM's text lacks, where a comment of ours gives them. */
-static inline void ex_aim_comment_fields(const char *line, pimhw_instruction *in)
+/*
+ * The fields AiM's text lacks, where a comment of ours gives them; in another's comment the same
+ * words may stand before anything else. False: a number that is none below 2^32.
+ */
+static inline bool ex_aim_comment_fields(const char *line, const char *name, pimhw_instruction *in,
+                                         pimhw_cause *why)
 {
     static const char names[4][12] = {"column=", "tile=", "out=", "distinct="};
     uint32_t *to[4] = {&in->column, &in->tile, &in->out, &in->flags};
@@ -86,9 +90,15 @@ static inline void ex_aim_comment_fields(const char *line, pimhw_instruction *in
         const char *at = strstr(hash, names[i]);
         if (!at || (at[-1] != ' ' && at[-1] != '#')) continue;
         at += strlen(names[i]);
-        if (!ex_aim_number(at, strcspn(at, " \t\r\n"), to[i])) *to[i] = 0;
+        if (*at < '0' || *at > '9') continue;
+        if (!ex_aim_number(at, strcspn(at, " \t\r\n"), to[i])) {
+            pimhw_cause_write(why, "%s: %s in the comment is not a number below 2^32", name,
+                              names[i]);
+            return false;
+        }
         if (to[i] == &in->flags) in->flags = in->flags ? PIMHW_DISTINCT : 0;
     }
+    return true;
 }
 
 static inline const char *ex_aim_operand_name(char letter)
@@ -134,8 +144,7 @@ static inline pimhw_status ex_aim_read_operands(const char *line, const char *na
         pimhw_cause_write(why, "%s: an operand too many", name);
         return PIMHW_ERR_TEXT;
     }
-    ex_aim_comment_fields(line, in);
-    return PIMHW_OK;
+    return ex_aim_comment_fields(line, name, in, why) ? PIMHW_OK : PIMHW_ERR_TEXT;
 }
 
 /* Lines of the host are W or R, then MEM, GPR or CFR: the first three letters of their kinds. */

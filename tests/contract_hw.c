@@ -541,6 +541,7 @@ static void text_lines_parse(void)
     text("AiM EOC", hw_all(PIMHW_EOC, 0xffffffff, 1));
     text("AiM SYNC", hw_all(PIMHW_SYNC, 0xffffffff, 1));
     pimhw_instruction full = hw_mac(1, 8, 77, 3);
+    text("AiM MAC_ABK 8 0x80000000 77 # tile=four out=", hw_mac(1, 8, 77, 0));
     full.column = 16, full.tile = 24;
     text("AiM MAC_ABK 8 0x80000000 77 # column=16 tile=24 out=3", full);
     memset(&in, 0x5a, sizeof in);
@@ -571,6 +572,8 @@ static void text_lines_parse(void)
                                       "W GPR",
                                       "W XYZ 0",
                                       "\xff\xfe",
+                                      "AiM RD_MAC 0 0x1 # column=0 out=99999999999",
+                                      "AiM RD_MAC 0 0x1 # out=1x",
                                       "AiM EPU 5",
                                       "AiM LOOP 5"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
