@@ -974,14 +974,13 @@ typedef struct pimattn_tier_load {
 typedef struct pimattn_tier_reading {
     uint32_t size, version; /* of this struct; 1 */
     double ns;
-    double local_ns;  /* the larger of program_ns and cap_ns */
-    double input_ns;  /* units wait for q */
-    double reduce_ns; /* reduction units at work when the units no longer are */
-    double link_ns;   /* the same: partials on the link */
-    double program_ns;
-    double cap_ns;         /* operations / cap_MFLOPS */
-    double softmax_ns;     /* of program_ns: softmax that no change of rows hides */
-    double reduce_work_ns; /* of one bank group and of its device, hidden or not */
+    double local_ns;           /* the larger of program_ns and cap_ns */
+    double input_ns;           /* units wait for q */
+    double reduce_ns;          /* reduction units at work when the units no longer are */
+    double link_ns;            /* the same: partials on the link */
+    double program_ns, cap_ns; /* cap_ns: operations / cap_MFLOPS */
+    double softmax_ns;         /* of program_ns: softmax that no change of rows hides */
+    double reduce_work_ns;     /* of one bank group and of its device, hidden or not */
     double link_work_ns;
     double energy_pJ;      /* of the channel, where all banks work whether they hold a token or not,
                               by the tier's share of its tokens; flash: 0, no source says */
