@@ -149,12 +149,8 @@ static inline uint64_t hw_at(uint32_t channel, pimhw_command command, unsigned i
 /* Refresh as often as the check lets it take place. */
 static inline void hw_refresh_often(check_rng *rng, pimhw_config *c)
 {
-    uint32_t rows = c->tRFC + c->tRC + c->tRAS + c->tRP + c->tRRD_S + c->tRRD_L + c->tRTP + c->tCL +
-                    c->tWR + 2 * c->tMOD + c->tRCD_MAC + c->tRCD_AF + c->tRCD_EWMUL + c->tRCD_RDCP +
-                    c->tRCD_WRCP;
-    uint32_t gaps = c->tWR_INP + c->tMAC + c->tRD_OUT;
     c->refresh = 1;
-    c->tREFI = 1 + (rows > gaps ? rows : gaps) + (uint32_t)rng_range(rng, 0, 300);
+    c->tREFI = rules_least_tREFI(*c) + (uint32_t)rng_range(rng, 0, 300);
     c->refresh_phase = (uint32_t)rng_range(rng, 1, c->tREFI);
 }
 

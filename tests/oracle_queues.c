@@ -177,11 +177,7 @@ static void often_refreshed(check_rng *rng, pimhw_config *c)
 {
     c->refresh = 1;
     if (draw(rng, 2)) c->tRFC = 1 + draw(rng, 100);
-    uint32_t rows = c->tRFC + c->tRC + c->tRAS + c->tRP + c->tRRD_S + c->tRRD_L + c->tRTP + c->tCL +
-                    c->tWR + 2 * c->tMOD + c->tRCD_MAC + c->tRCD_AF + c->tRCD_EWMUL + c->tRCD_RDCP +
-                    c->tRCD_WRCP;
-    uint32_t gaps = c->tWR_INP + c->tMAC + c->tRD_OUT;
-    c->tREFI = 1 + (rows > gaps ? rows : gaps) + (draw(rng, 2) ? draw(rng, 400) : 0);
+    c->tREFI = rules_least_tREFI(*c) + (draw(rng, 2) ? draw(rng, 400) : 0);
     c->refresh_phase = 1 + draw(rng, c->tREFI);
 }
 

@@ -690,7 +690,7 @@ static void refreshed_traces_agree(void)
         pimhw_config c = *pimhw_device_config(simulators);
         check_rng rng = {seed};
         c.refresh = 1;
-        c.tREFI = (uint32_t)rng_range(&rng, 837, 2000);
+        c.tREFI = (uint32_t)rng_range(&rng, rules_least_tREFI(c), 2000);
         c.refresh_phase = (uint32_t)rng_range(&rng, 1, 1200);
         if (!CHECK_U(pimhw_device_create(&device, &c, NULL), PIMHW_OK)) break;
         refresh_ck = c.refresh_phase;

@@ -377,4 +377,19 @@ static inline pimhw_spent rules_spent(uint32_t command)
     }
 }
 
+/* The least tREFI with which a device is taken, all else as it is: what the check itself says. */
+static inline uint32_t rules_least_tREFI(pimhw_config c)
+{
+    uint32_t least = 1, most = 1u << 20;
+    c.refresh = c.refresh_phase = 1;
+    while (least < most) {
+        c.tREFI = (least + most) / 2;
+        if (pimhw_config_check(&c, NULL) == PIMHW_OK)
+            most = c.tREFI;
+        else
+            least = c.tREFI + 1;
+    }
+    return least;
+}
+
 #endif
