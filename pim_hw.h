@@ -908,7 +908,9 @@ PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why);
 
 /*
  * Times a program and executes it on the units, each command as the controller issues it. The
- * readings are those of pimhw_device_time, but for the rounds that this one skips.
+ * readings are those of pimhw_device_time, but for the rounds that this one skips. A read that the
+ * shared front end takes while writes wait on its channel is answered by their queue, whatever it
+ * asks for [AIMSIM]: it is no command and brings nothing. SYNC goes before a read that matters.
  *
  *   returns  as pimhw_device_time and pimhw_units_end; PIMHW_ERR_ARGUMENT if the units are of
  *            another geometry; *readings then unchanged
@@ -4110,7 +4112,7 @@ static uint64_t pimhw_i_access_ck(pimhw_i_channel *ch, const pimhw_i_work *work,
         pimhw_i_advance(ch, ++t);
     pimhw_i_work *a = &list->at[list->n++];
     *a = *work;
-    a->column = a->tile = a->out = 0;
+    a->tile = a->out = 0;
     return t;
 }
 

@@ -328,9 +328,10 @@ static void af_goes_by_samples(void)
 }
 
 /* GPR to a bank and, of one channel, to all; bank to tile and back; bank to GPR. */
-static void columns_move(void)
+static void columns_move_by(uint32_t front_end)
 {
     pimhw_config c = rig_config(controller_now);
+    c.front_end = front_end;
     rig r = rig_new(&c);
     for (uint32_t b = 0; b < BANKS; b++)
         put_gpr(&r, 50 + b, 100 + b, 1);
@@ -358,6 +359,12 @@ static void columns_move(void)
     CHECK_NEAR(get_gpr(&r, 90, 3), 0, 0);
     CHECK_NEAR(get_gpr(&r, 91, 3), 110, 0);
     rig_free(&r);
+}
+
+static void columns_move(void)
+{
+    columns_move_by(PIMHW_PER_CHANNEL);
+    if (controller_now == PIMHW_IN_ORDER) columns_move_by(PIMHW_SHARED);
 }
 
 static void registers_add(void)
