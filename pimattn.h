@@ -1305,9 +1305,11 @@ static void pimattn_i_release(const pimhw_allocator *a, void *ptr, uint64_t byte
 
 /* What is to be a part of functions for other instruction sets. */
 #ifdef __GNUC__
-#define PIMATTN_I_INLINE static inline __attribute__((always_inline))
+#define PIMATTN_I_INLINE            static inline __attribute__((always_inline))
+#define PIMATTN_I_FETCH_TO_WRITE(p) __builtin_prefetch(p, 1, 3)
 #else
-#define PIMATTN_I_INLINE static inline
+#define PIMATTN_I_INLINE            static inline
+#define PIMATTN_I_FETCH_TO_WRITE(p) ((void)(p))
 #endif
 
 PIMATTN_I_INLINE uint32_t pimattn_i_bits(float x)
@@ -7245,6 +7247,21 @@ static void pimattn_i_append_rows(const pimattn_engine *e, const pimattn_i_rows 
     kernel->store(list, n, rows->type, rows->dim);
 }
 
+/*
+ * Stores to memory that is in no cache wait in a short line: it is fetched ahead of them. Inlined:
+ * gcc drops calls of what does no more than that.
+ */
+PIMATTN_I_INLINE void pimattn_i_fetch_run(const pimattn_i_layout *lay, const unsigned char *run,
+                                          uint64_t at)
+{
+    const unsigned char *k = run + at * lay->k_row_bytes;
+    const unsigned char *v = run + lay->v_offset + at * lay->v_row_bytes;
+    for (uint64_t i = 0; i < lay->k_row_bytes; i += 64)
+        PIMATTN_I_FETCH_TO_WRITE(k + i);
+    for (uint64_t i = 0; i < lay->v_row_bytes; i += 64)
+        PIMATTN_I_FETCH_TO_WRITE(v + i);
+}
+
 static void pimattn_i_append_tokens(pimattn_engine *e, pimattn_i_seq *s, uint32_t layer,
                                     const pimattn_i_rows *k, const pimattn_i_rows *v, uint64_t n)
 {
@@ -7266,6 +7283,7 @@ static void pimattn_i_append_tokens(pimattn_engine *e, pimattn_i_seq *s, uint32_
                                : pimattn_i_page(&e->pool, pages[head + h]) + from;
                 if (e->pool.bounds && !slot)
                     pimattn_i_page_change(&e->pool, pages[head + h], token % lay->page_tokens);
+                pimattn_i_fetch_run(lay, runs[h], at);
             }
             pimattn_i_append_rows(e, k, t, head, most, runs, false, at);
             if (!e->config.shape.v_in_k) pimattn_i_append_rows(e, v, t, head, most, runs, true, at);

@@ -1,7 +1,7 @@
 /* What does appending a token cost beside a plain copy of its bytes? (32,8) heads of 128; every
  * append goes to another of 256 layers, whose pages are in no cache then. CSV: median microseconds
- * of one append and of copying as many bytes, already in the cache's type, to the same kind of
- * places known beforehand; and the median ratio of the rounds. */
+ * of one append and of copying as many bytes, already in the cache's type, of int8 with scales, to
+ * the same kind of places known beforehand; and the median ratio of the rounds. */
 #define _DEFAULT_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #define PIMATTN_IMPLEMENTATION
@@ -15,8 +15,9 @@ static float k[KV_HEADS * DIM], v[KV_HEADS * DIM];
 typedef struct work {
     pimattn_engine *e;
     pimattn_seq seq;
-    unsigned char *to[LAYERS][KV_HEADS][2];
+    unsigned char *to[LAYERS][KV_HEADS][2], *scale_to[LAYERS][KV_HEADS][2];
     size_t row_bytes;
+    bool scaled;
 } work;
 
 static void append(void *user)
@@ -30,10 +31,14 @@ static void copy(void *user)
 {
     work *w = (work *)user;
     const unsigned char *from[2] = {(const unsigned char *)k, (const unsigned char *)v};
-    for (uint32_t layer = 0; layer < LAYERS; layer++)
+    for (uint32_t layer = 0; layer < LAYERS; layer++) {
         for (uint32_t h = 0; h < KV_HEADS; h++)
             for (int i = 0; i < 2; i++)
                 memcpy(w->to[layer][h][i], from[i] + h * w->row_bytes, w->row_bytes);
+        for (uint32_t h = 0; h < KV_HEADS && w->scaled; h++)
+            for (int i = 0; i < 2; i++)
+                memcpy(w->scale_to[layer][h][i], from[i], sizeof(float));
+    }
 }
 
 /* Where the next token goes. */
@@ -48,6 +53,8 @@ static void find(work *w)
                 pimattn_i_run(&w->e->pool, lay, s, layer, h, s->tokens[layer], &at);
             w->to[layer][h][0] = run + at * lay->k_row_bytes;
             w->to[layer][h][1] = run + lay->v_offset + at * lay->v_row_bytes;
+            w->scale_to[layer][h][0] = run + lay->k_scale_offset + at * sizeof(float);
+            w->scale_to[layer][h][1] = run + lay->v_scale_offset + at * sizeof(float);
         }
 }
 
@@ -72,6 +79,7 @@ static void one_type(uint32_t type, uint32_t simd)
     bench_must(pimattn_seq_create(w.e, &w.seq) == PIMATTN_OK, "sequence");
     bench_must(pimattn_seq_reserve(w.e, w.seq, ROOM) == PIMATTN_OK, "reserve");
     w.row_bytes = (size_t)w.e->layout.k_row_bytes;
+    w.scaled = type == PIMATTN_INT8;
     for (uint32_t i = 0; i < w.e->pool.n_slabs; i++)
         memset(w.e->pool.slabs[i], 0, (size_t)pimattn_i_slab_bytes(&w.e->pool, i));
     for (int round = 0; round < ROUNDS; round++) {
@@ -85,8 +93,9 @@ static void one_type(uint32_t type, uint32_t simd)
     int n_clean;
     double cv = bench_cv(&appends, &n_clean);
     printf("%s,%s,%zu,%.3f,%.3f,%.2f,%.3f,%d\n", bench_types[type], w.e->kernel->name,
-           2 * KV_HEADS * w.row_bytes, bench_median(appends.us, appends.n) / LAYERS,
-           bench_median(copies.us, copies.n) / LAYERS, bench_ratio(&appends, &copies), cv, n_clean);
+           2 * KV_HEADS * (w.row_bytes + (w.scaled ? sizeof(float) : 0)),
+           bench_median(appends.us, appends.n) / LAYERS, bench_median(copies.us, copies.n) / LAYERS,
+           bench_ratio(&appends, &copies), cv, n_clean);
     pimattn_engine_destroy(w.e);
 }
 
