@@ -1265,8 +1265,9 @@ static const pimhw_i_field PIMHW_I_FIELDS[] = {
     PIMHW_F(eWR_fJ, 0, UINT32_MAX, "CCC?AANN??????", PIMHW_3(691000, 686080, 534000)),
     PIMHW_F(eMAC_fJ, 0, UINT32_MAX, "CCC?AANN????M?", PIMHW_4(82125), 376320, 376320, 201250,
             201250, PIMHW_4(82125), 1113600, 164250),
-    PIMHW_F(eWRGB_fJ, 0, UINT32_MAX, "????AANN??????", PIMHW_3(691000, 442880, 12900000)),
-    PIMHW_F(eRDMAC_fJ, 0, UINT32_MAX, "????AANN??????", PIMHW_3(548000, 442880, 804000)),
+    PIMHW_F(eWRGB_fJ, 0, UINT32_MAX, "????AANN??????", PIMHW_3(691000, 314880, 12900000)),
+    PIMHW_F(eRDMAC_fJ, 0, UINT32_MAX, "????AANN??????", PIMHW_4(548000), 1259520, 1259520, 804000,
+            804000, PIMHW_4(548000), 629760, 548000),
     PIMHW_F(eLINK_fJ, 0, UINT32_MAX, "CCC?AA????????", PIMHW_3(1408000, 204800, 1408000)),
     PIMHW_F(eREQ_fJ, 0, UINT32_MAX, "CCC???????????", PIMHW_14(66900)),
     PIMHW_F(eCMD_fJ, 0, UINT32_MAX, "CCC???????????", PIMHW_14(95300)),
@@ -1314,7 +1315,7 @@ typedef struct pimhw_i_command {
     uint8_t energy;  /* pimhw_energy */
     char joules[12]; /* field: of a bank, or of the channel */
     bool every_bank; /* joules: times the banks */
-    bool linked;     /* 32 bytes come from the hub or go there */
+    bool linked;     /* columns or results come from the hub or go there */
 } pimhw_i_command;
 
 /* clang-format off */
@@ -6205,6 +6206,15 @@ static void pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
         c->controller == PIMHW_DCS ? 8 * ((uint64_t)c->in_entries + pimhw_config_outs(c)) : 0;
 }
 
+/* Bytes that a command brings from the hub or takes there. */
+static uint64_t pimhw_i_link_bytes(const pimhw_config *c, uint32_t command)
+{
+    uint64_t banks = pimhw_config_banks(c);
+    if (command == PIMHW_CMD_WRMAC16) return banks * c->element_bytes;
+    if (PIMHW_I_RESULT >> command & 1) return banks * (c->out_bits / 8);
+    return command == PIMHW_CMD_WRA16 ? banks * c->column_bytes : c->column_bytes;
+}
+
 /* Energy from the counts and the time; r has all else. */
 static void pimhw_i_energy(const pimhw_config *c, const pimhw_i_rules *rules, pimhw_readings *r)
 {
@@ -6214,7 +6224,9 @@ static void pimhw_i_energy(const pimhw_config *c, const pimhw_i_rules *rules, pi
         double n = (double)r->commands[i], of_all = command->every_bank ? banks : 1;
         bool asked = command->needs_row || command->linked;
         r->energy_pJ[command->energy] += n * of_all * rules->joules_fJ[i] * 1e-3;
-        if (command->linked) r->energy_pJ[PIMHW_ENERGY_LINK] += n * c->eLINK_fJ * 1e-3;
+        if (command->linked)
+            r->energy_pJ[PIMHW_ENERGY_LINK] +=
+                n * (double)pimhw_i_link_bytes(c, i) / 32 * c->eLINK_fJ * 1e-3;
         r->energy_pJ[PIMHW_ENERGY_CONTROL] += n * (c->eCMD_fJ + (asked ? c->eREQ_fJ : 0.)) * 1e-3;
     }
     bool refreshed = c->refresh && r->cycles >= c->refresh_phase;

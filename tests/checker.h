@@ -472,12 +472,11 @@ static inline void checker_energy(const pimhw_config *c, const uint64_t *count, 
                                   uint64_t cycles, double pJ[PIMHW_N_ENERGY])
 {
     double banks = c->n_bank_groups * c->n_group_banks, n[PIMHW_N_COMMANDS];
-    double all = 0, asked = 0, linked = 0, due = 0;
+    double all = 0, asked = 0, due = 0;
     for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++) {
         n[i] = (double)count[i];
         all += n[i];
         if (rules_in(i, RULES_NEED_ROWS | RULES_REGISTERS)) asked += n[i];
-        if (rules_in(i, RULES_REGISTERS | RULES_DATA_IN | RULES_SET(RD))) linked += n[i];
     }
     if (c->refresh && cycles >= c->refresh_phase)
         due = (double)((cycles - c->refresh_phase) / c->tREFI + 1);
@@ -491,7 +490,11 @@ static inline void checker_energy(const pimhw_config *c, const uint64_t *count, 
         1e-3 * (c->eRD_fJ * (n[PIMHW_CMD_RD] + n[PIMHW_CMD_RDCP]) + c->eWR_fJ * written);
     pJ[PIMHW_ENERGY_INPUT] = 1e-3 * c->eWRGB_fJ * (n[PIMHW_CMD_WRGB] + n[PIMHW_CMD_WRMAC16]);
     pJ[PIMHW_ENERGY_OUTPUT] = 1e-3 * c->eRDMAC_fJ * (n[PIMHW_CMD_RDMAC16] + n[PIMHW_CMD_RDAF16]);
-    pJ[PIMHW_ENERGY_LINK] = 1e-3 * c->eLINK_fJ * linked;
+    double columns = n[PIMHW_CMD_WRGB] + n[PIMHW_CMD_RD] + n[PIMHW_CMD_WR];
+    double results = n[PIMHW_CMD_RDMAC16] + n[PIMHW_CMD_RDAF16];
+    double bytes = c->column_bytes * (columns + banks * n[PIMHW_CMD_WRA16]) +
+                   banks * (c->element_bytes * n[PIMHW_CMD_WRMAC16] + c->out_bits / 8 * results);
+    pJ[PIMHW_ENERGY_LINK] = 1e-3 * c->eLINK_fJ * bytes / 32;
     pJ[PIMHW_ENERGY_CONTROL] = 1e-3 * (c->eREQ_fJ * asked + c->eCMD_fJ * all);
     pJ[PIMHW_ENERGY_ACTIVE] = (double)active_ck * clock_us * c->pACTIVE_uW;
     pJ[PIMHW_ENERGY_IDLE] = idle_ck * clock_us * c->pIDLE_uW;

@@ -115,6 +115,53 @@ static void presets_are_known_by_name(void)
 }
 
 /* Every field is set and read back by name, and touches nothing else. */
+/* fJ a bit of HBM3 [ATTACC]; a path from cell to hub has each of them once. */
+enum { CELL = 440, COLUMN_MUX = 1010, GLOBAL_MUX = 1230, TSV = 500, INTERPOSER = 300 };
+
+static void energies_are_those_of_their_sources(void)
+{
+    static const char *const hbm3[] = {"attacc-hbm3", "attacc-hbm3-nolimit", "pam-hbm3"};
+    for (int i = 0; i < 3; i++) {
+        pimhw_config c = hw_config(hbm3[i], 1);
+        uint32_t units = (CELL + COLUMN_MUX) * 256;
+        CHECK_U(c.eACT_fJ, 110 * 8 * c.row_bytes);
+        CHECK_U(c.eRD_fJ, (CELL + COLUMN_MUX + GLOBAL_MUX) * 256);
+        CHECK_U(c.eWR_fJ, c.eRD_fJ);
+        CHECK_U(c.eMAC_fJ, i < 2 ? units + 16 * 320 : 3 * units);
+        CHECK_U(c.eWRGB_fJ, GLOBAL_MUX * 256);
+        CHECK_U(c.eRDMAC_fJ, GLOBAL_MUX * 16 * pimhw_config_banks(&c));
+        CHECK_U(c.eLINK_fJ, (TSV + INTERPOSER) * 256);
+    }
+    for (int i = 0; i < 3; i++) {
+        pimhw_config c = hw_config(pimhw_preset_name((uint32_t)i), 1);
+        CHECK_U((c.eACT_fJ + 500) / 1000, 2950); /* 66.3 mW * 44.5 ns */
+        CHECK_U(c.eRD_fJ, 548000);
+        CHECK_U(c.eWR_fJ, 691000);
+        CHECK_U(c.eMAC_fJ * 16, 1314000);
+        CHECK_U(c.eLINK_fJ, 5500 * 256);
+        CHECK_U(c.eREQ_fJ + c.eCMD_fJ, 66900 + 95300);
+        CHECK_U(c.pACTIVE_uW - c.pIDLE_uW, 263750 - 183150);
+    }
+}
+
+/* A column in, a result of every bank out: bytes on the link, in 32. */
+static void link_energy_goes_by_bytes(void)
+{
+    static const struct {
+        const char *preset;
+        uint32_t out_bits, bytes;
+    } runs[] = {{"aimx", 16, 32 + 32},         {"aimx", 32, 32 + 64},
+                {"attacc-hbm3", 16, 32 + 128}, {"newton-hbm2", 16, 32 + 64},
+                {"samsung-hbm2", 16, 32 + 16}, {"pam-ddr4", 16, 64 + 32}};
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        pimhw_config c = hw_config(runs[i].preset, 1);
+        c.out_bits = runs[i].out_bits;
+        HW_STREAM(c, hw_gb(1, 1, 0), hw_mac(1, 1, 0, 0), hw_rd(1, 0));
+        CHECK_NEAR(hw.r.energy_pJ[PIMHW_ENERGY_LINK], runs[i].bytes / 32. * c.eLINK_fJ * 1e-3,
+                   1e-9 * c.eLINK_fJ);
+    }
+}
+
 static void fields_are_set_by_name(void)
 {
     pimhw_config c = hw_config("aimx", 16), before = c;
@@ -845,6 +892,8 @@ int main(void)
     RUN(statuses_have_words);
     RUN(causes_are_cut_not_overrun);
     RUN(presets_are_known_by_name);
+    RUN(energies_are_those_of_their_sources);
+    RUN(link_energy_goes_by_bytes);
     RUN(fields_are_set_by_name);
     RUN(bad_fields_are_named);
     RUN(memory_comes_from_the_allocator);
