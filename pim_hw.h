@@ -1183,9 +1183,10 @@ typedef struct pimhw_i_field {
 /*
  * In the order of the presets. What calibrated rests on: tWR_INP, tMAC, tRD_OUT on the MAC
  * utilisation of a GEMV under static gaps [PHONY]; tCL_MAC and out_entries of attacc-hbm3 on the
- * clocks of its shortest context. AttAcc's energies are its pJ a bit times the bits. Every command
- * of samsung-hbm2 addresses all bank groups, so its tCCD_S is [SAIT]'s tCCD_L. softmax_ck is 12
- * clocks of a unit: 8 to rescale 128 dims, 4 for maximum and exponential.
+ * clocks of its shortest context. AttAcc's energies are its pJ a bit times the bits. NeuPIMs'
+ * buffer write, as much as 16 reads of 64 bytes, fills the buffer: a column is 1 of 32. Every
+ * command of samsung-hbm2 addresses all bank groups, so its tCCD_S is [SAIT]'s tCCD_L. softmax_ck
+ * is 12 clocks of a unit: 8 to rescale 128 dims, 4 for maximum and exponential.
  */
 static const pimhw_i_field PIMHW_I_FIELDS[] = {
     PIMHW_F(n_channels, 1, PIMHW_MAX_CHANNELS, "GLPPAASN????M?M", 32, 16, 32, 32, 16, 16, 64, 32,
@@ -1265,7 +1266,7 @@ static const pimhw_i_field PIMHW_I_FIELDS[] = {
     PIMHW_F(eWR_fJ, 0, UINT32_MAX, "CCC?AANN??????", PIMHW_3(691000, 686080, 534000)),
     PIMHW_F(eMAC_fJ, 0, UINT32_MAX, "CCC?AANN????M?", PIMHW_4(82125), 376320, 376320, 201250,
             201250, PIMHW_4(82125), 1113600, 164250),
-    PIMHW_F(eWRGB_fJ, 0, UINT32_MAX, "????AANN??????", PIMHW_3(691000, 314880, 12900000)),
+    PIMHW_F(eWRGB_fJ, 0, UINT32_MAX, "????AANN??????", PIMHW_3(691000, 314880, 403125)),
     PIMHW_F(eRDMAC_fJ, 0, UINT32_MAX, "????AANN??????", PIMHW_4(548000), 1259520, 1259520, 804000,
             804000, PIMHW_4(548000), 629760, 548000),
     PIMHW_F(eLINK_fJ, 0, UINT32_MAX, "CCC?AA????????", PIMHW_3(1408000, 204800, 1408000)),

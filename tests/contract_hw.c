@@ -132,6 +132,11 @@ static void energies_are_those_of_their_sources(void)
         CHECK_U(c.eRDMAC_fJ, GLOBAL_MUX * 16 * pimhw_config_banks(&c));
         CHECK_U(c.eLINK_fJ, (TSV + INTERPOSER) * 256);
     }
+    pimhw_config hbm2 = hw_config("newton-hbm2", 1); /* [NEU]: 64 bytes, a buffer of 1 KiB */
+    CHECK_U(hbm2.eRD_fJ, 804000 / 2);
+    CHECK_U(hbm2.eWR_fJ, 1068000 / 2);
+    CHECK_U(hbm2.eWRGB_fJ * hbm2.in_entries, 12900000);
+    CHECK_U(hbm2.eRDMAC_fJ, 804000);
     for (int i = 0; i < 3; i++) {
         pimhw_config c = hw_config(pimhw_preset_name((uint32_t)i), 1);
         CHECK_U((c.eACT_fJ + 500) / 1000, 2950); /* 66.3 mW * 44.5 ns */
