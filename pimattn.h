@@ -1020,7 +1020,7 @@ PIMATTN_API pimattn_status pimattn_tier_lower(const pimattn_tier *tier, const pi
                                               pimhw_program *program, pimhw_cause *why);
 
 /*
- * Times a load. A program shorter than 16 tREFI counts as many of it in a row do, on average.
+ * Times a load. A program below 16 tREFI takes time and energy as many in a row, on average.
  *
  *   returns  PIMATTN_ERR_CONFIG with the field, PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_MEMORY,
  *            PIMATTN_ERR_DEVICE (too many rows to time); *reading then unchanged
@@ -5092,7 +5092,7 @@ static pimattn_status pimattn_i_program_time(pimattn_tier_reading *r, const pima
                                              pimhw_cause *why)
 {
     pimhw_program program;
-    pimhw_readings row;
+    pimhw_readings row, *own = &r->device;
     pimhw_device *device;
     pimattn_tier one = *t;
     one.device.n_channels = 1;
@@ -5100,16 +5100,20 @@ static pimattn_status pimattn_i_program_time(pimattn_tier_reading *r, const pima
     if (status != PIMATTN_OK) return status;
     pimhw_status made = pimhw_device_create(&device, &one.device, why);
     if (made != PIMHW_OK) return made == PIMHW_ERR_MEMORY ? PIMATTN_ERR_MEMORY : PIMATTN_ERR_DEVICE;
-    bool timed = pimhw_device_time(device, &r->device, &program, request, NULL, why) == PIMHW_OK;
+    bool timed = pimhw_device_time(device, own, &program, request, NULL, why) == PIMHW_OK;
     uint64_t most = 16 * (uint64_t)t->device.tREFI;
-    r->program_ns = timed ? r->device.ns : 0;
-    if (timed && t->device.refresh && r->device.cycles > 0 && r->device.cycles < most) {
-        request->repeats = (uint32_t)pimattn_i_ceil_div(most, r->device.cycles);
+    row = *own, request->repeats = 1;
+    if (timed && t->device.refresh && own->cycles > 0 && own->cycles < most) {
+        request->repeats = (uint32_t)pimattn_i_ceil_div(most, own->cycles);
         timed = pimhw_device_time(device, &row, &program, request, NULL, why) == PIMHW_OK;
-        if (timed) r->program_ns = row.ns / request->repeats;
     }
     pimhw_device_destroy(device);
-    return timed ? PIMATTN_OK : PIMATTN_ERR_DEVICE;
+    if (!timed) return PIMATTN_ERR_DEVICE;
+    r->program_ns = row.ns / request->repeats;
+    own->average_mW = row.average_mW, own->total_pJ = 0;
+    for (int k = 0; k < PIMHW_N_ENERGY; k++)
+        own->total_pJ += own->energy_pJ[k] = row.energy_pJ[k] / request->repeats;
+    return PIMATTN_OK;
 }
 
 /* A DRAM's local attention: its request, the program, softmax beyond it, energy of the tier. */
@@ -5297,10 +5301,8 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
     pimattn_step_reading r;
     if (!reading || !tiers || !loads || n_tiers < 1 || n_tiers > PIMATTN_MAX_TIERS ||
         !(moves_ns >= 0 && moves_ns <= DBL_MAX))
-        return pimattn_i_refuse(why,
-                                "reading, tiers or loads is NULL, n_tiers not 1 to 8, or "
-                                "moves_ns negative or not finite",
-                                0);
+        return pimattn_i_refuse(
+            why, "reading, tiers or loads is NULL, n_tiers not 1 to 8 or moves_ns no time", 0);
     memset(&r, 0, sizeof r);
     r.size = sizeof r, r.version = 1;
     double partials = 0;
@@ -5454,8 +5456,7 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
     if (bytes > 0) r.start_ns = (double)n_runs * relayout->start_ns;
     if (relayout->by_host) {
         double slower = 100.0 / (relayout->host_percent ? relayout->host_percent : 10);
-        r.read_ns *= slower;
-        r.write_ns *= slower;
+        r.read_ns *= slower, r.write_ns *= slower;
         r.ns = r.start_ns + (r.read_ns + r.write_ns);
     } else {
         if (relayout->link_MBps) r.link_ns = (double)bytes * 1e3 / relayout->link_MBps;
@@ -8916,8 +8917,6 @@ static pimattn_status pimattn_i_tier_read(pimattn_engine *e, const pimattn_span 
                                    loads, moves_ns, !st->rules.moves_wait, &e->why);
     if (status == PIMATTN_ERR_CONFIG) return PIMATTN_ERR_DEVICE; /* the shape, or q, of a unit */
     if (status != PIMATTN_OK) return status;
-    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
-        memset(st->bins[i].due, 0, sizeof st->bins[i].due);
     const pimattn_step_reading *step = &st->reading;
     memset(r, 0, sizeof *r);
     r->size = (uint32_t)sizeof *r, r->version = 1;
@@ -8934,6 +8933,7 @@ static pimattn_status pimattn_i_tier_read(pimattn_engine *e, const pimattn_span 
         r->kv_bytes += step->tiers[i].kv_bytes;
         r->pages_used += st->bins[i].n_used * c->shape.n_kv_heads;
         r->pages_total += st->bins[i].n_tokens * c->shape.n_kv_heads;
+        memset(st->bins[i].due, 0, sizeof st->bins[i].due);
     }
     if (e->call->choices) spans = pimattn_i_spans_chosen(e, spans);
     for (size_t i = 0; i < e->call->n_items; i++) {

@@ -210,6 +210,15 @@ static void short_programs_meet_refreshes_on_average(void)
     double share = time_of(&t, &s, &one).program_ns, least = 5070.0 / (5070 - 455);
     CHECK(share > never * least && share < never * (least + 0.04));
     CHECK_NEAR(time_of(&t, &s, &many).program_ns / 640, share, 0.02 * share);
+    /* in energy, too: one of all banks in every 5070 clocks */
+    pimattn_tier_reading few = time_of(&t, &s, &one), all = time_of(&t, &s, &many);
+    double due = few.program_ns / (5070 * 0.769), sum = 0;
+    double pJ = due * t.device.eREF_fJ * 1e-3 * pimhw_config_banks(&t.device);
+    CHECK_NEAR(few.device.energy_pJ[PIMHW_ENERGY_REFRESH], pJ, 0.05 * pJ);
+    CHECK_NEAR(all.energy_pJ / 640, few.energy_pJ, 0.01 * few.energy_pJ);
+    for (int i = 0; i < PIMHW_N_ENERGY; i++)
+        sum += few.device.energy_pJ[i];
+    CHECK(sum == few.device.total_pJ);
 }
 
 /* Every token's K and V once for every query, q once, o and (m, l) once; under any controller. */
