@@ -7,6 +7,7 @@
 
 #define EX_NAME "device_attention"
 #include "common.h"
+#include "published.h"
 
 typedef struct step {
     pimattn_config config;
@@ -76,8 +77,9 @@ static void print_row(const char *name, double error, const pimattn_readings *r,
            d->total_pJ * 1e-6);
 }
 
-/* What the hub holds of one layer's attention: the program, resolved there and unrolled. */
-static void print_program(const pimattn_config *config, uint64_t n_tokens)
+/* What the hub holds of one layer's attention: the program, resolved there and unrolled. Returns
+ * the bytes of all but the latter. */
+static uint64_t print_program(const pimattn_config *config, uint64_t n_tokens)
 {
     pimattn_plan plan;
     pimhw_program program;
@@ -97,11 +99,15 @@ static void print_program(const pimattn_config *config, uint64_t n_tokens)
         pimhw_device_create(&device, &config->device, &why) != PIMHW_OK ||
         pimhw_program_unroll(device, &unrolled, &program, &request, &why) != PIMHW_OK)
         ex_die("program: %s", why.text);
+    uint32_t n_channels = config->device.n_channels;
+    uint64_t held = pimhw_program_bytes(&program), lists = request.n_blocks * sizeof *blocks;
+    uint64_t va2pa = 6 * s->n_kv_heads * pimattn_plan_chunks(&plan, n_tokens);
+    if (request.list_begin) lists += 4 * ((uint64_t)n_channels + 1 + list_begin[n_channels]);
     printf("  %8" PRIu64 " tokens: program %5" PRIu64 " bytes, blocks and lists %4" PRIu64
            ", VA2PA %6" PRIu64 "; unrolled %10" PRIu64 " bytes\n",
-           n_tokens, pimhw_program_bytes(&program), (uint64_t)sizeof blocks,
-           6 * s->n_kv_heads * pimattn_plan_chunks(&plan, n_tokens), unrolled);
+           n_tokens, held, lists, va2pa, unrolled);
     pimhw_device_destroy(device);
+    return held + lists + va2pa;
 }
 
 int main(int argc, char **argv)
@@ -171,11 +177,11 @@ int main(int argc, char **argv)
            " bytes\nappending all of it: %" PRIu64 " commands, %" PRIu64 " clocks, %.2f uJ\n",
            r.chunk_bytes, r.chunks_used, r.chunks_total, r.kv_bytes, r.append_commands, r.append_ck,
            r.append_pJ * 1e-6);
-    printf(
-        "\nWhat the hub holds of it (LoL-PIM: less than 200 KB, of which 96 each for program and "
-        "VA2PA):\n");
+    uint64_t held = 0;
+    printf("\nWhat the hub holds of it, of one layer; published is the room for it:\n");
     for (uint64_t tokens = 4096; tokens <= 1 << 20; tokens *= 4)
-        print_program(&s.config, tokens);
+        held = print_program(&s.config, tokens);
+    published_print(stdout, published_find("lol.disp"), (double)held / 1024);
     free(out), free(s.k), free(s.v), free(s.q), free(s.exact);
     return ex_done();
 }

@@ -89,6 +89,7 @@ static const published published_table[] = {
     {"ph.f19.static.avg", PUBLISHED_COUNTED, -1, 36.2, "percent", "capacity utilisation, static"},
     {"ph.f19.dpa", PUBLISHED_COUNTED, -1, 75.6, "percent", "capacity utilisation, lazy"},
     {"lol.f4.batch", PUBLISHED_COUNTED, -1, 380, "percent", "larger batch of lazy, at most"},
+    {"lol.disp", PUBLISHED_COUNTED, -1, 200, "KB", "buffers of the dispatcher, less than"},
     {"facil.f6", PUBLISHED_CALIBRATED, 15, 3, "x", "TTFT with re-layout over without, 8 tokens"},
     {"pam.f9.qwen", PUBLISHED_PREDICTED, -1, 7.20, "x", "Qwen2.5-32B over vLLM, online"},
     {"pam.f9.llama", PUBLISHED_PREDICTED, -1, 6.93, "x", "LLaMA3-70B over vLLM, online"},

@@ -387,6 +387,15 @@ done
 
 works "device_attention" "$build/device_attention" --tokens 300
 [ "$(grep -c '  same  ' "$scratch/out")" -eq 4 ] && pass || fail "device_attention: other bytes"
+grep -q 'lol.disp  *counted' "$scratch/out" && pass || fail "device_attention: $(tail -n 1 "$scratch/out")"
+for partition in tcp hfp; do # request data is what an estimate says it is
+    works "device_attention --partition $partition" "$build/device_attention" --tokens 16 \
+        --partition $partition
+    held=$(sed -n 's/^ *4096 tokens: .*lists *\([0-9]*\),.*/\1/p' "$scratch/out")
+    works "estimate --partition $partition" "$build/estimate" --partition $partition
+    grep -q " and $held of request data" "$scratch/out" && pass ||
+        fail "device_attention --partition $partition: $held bytes of blocks and lists"
+done
 works "capacity" "$build/capacity"
 [ "$(grep -c published "$scratch/out")" -eq 5 ] && pass || fail "capacity: $(cat "$scratch/out")"
 
