@@ -849,7 +849,7 @@ enum { PIMATTN_TIER_STEPS = 10 }; /* that activation counts look back [PAM 6.1] 
  *   shape    importance, score: [n_tokens]
  *   returns  PIMATTN_ERR_ARGUMENT for a lambda outside 0 to 1 and for a score that is negative or
  *            not finite; importance is then unchanged
- *   source   [PAM 7]
+ *   source   [PAM 6.3.1]
  */
 PIMATTN_API pimattn_status pimattn_importance(float *importance, const float *score,
                                               size_t n_tokens, size_t n_known, float lambda);
