@@ -398,6 +398,10 @@ for partition in tcp hfp; do # request data is what an estimate says it is
 done
 works "capacity" "$build/capacity"
 [ "$(grep -c published "$scratch/out")" -eq 5 ] && pass || fail "capacity: $(cat "$scratch/out")"
+awk '/^  7[0-9]*B, / { more = $NF + 0; if (more > most) most = more }
+    /lol.f4.batch/ { ours = $4; seen = 1 }
+    END { exit !(seen && ours > most - 1 && ours < most + 1) }' "$scratch/out" && pass ||
+    fail "capacity: LoL-PIM's figure beside other workloads: $(tail -n 1 "$scratch/out")"
 
 # PAM: every published figure printed, counts exact, out of memory where KV cannot fit HBM.
 refuses "pam_study: unknown name" "$build/pam_study" --set nonsense=1
