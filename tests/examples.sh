@@ -403,6 +403,19 @@ awk '/^  7[0-9]*B, / { more = $NF + 0; if (more > most) most = more }
     END { exit !(seen && ours > most - 1 && ours < most + 1) }' "$scratch/out" && pass ||
     fail "capacity: LoL-PIM's figure beside other workloads: $(tail -n 1 "$scratch/out")"
 
+# Figures of the papers are copied rightly.
+papers=$data/../papers/published.csv
+sed -n 's/^ *{"\([a-z0-9.]*\)", PUBLISHED_[A-Z]*, -*[0-9]*, \([-0-9.]*\),.*/\1 \2/p' \
+    examples/published.h >"$scratch/ids"
+if [ -f "$papers" ]; then
+    awk -F '[ ,]' 'NR == FNR { ours[$1] = $2; next }
+        $1 in ours { split($0, field, ","); n++; if (ours[$1] + 0 != field[5] + 0) { print; bad = 1 } }
+        END { exit bad || n < 45 }' "$scratch/ids" "$papers" >"$scratch/out" && pass ||
+        fail "published.h: $(head -n 1 "$scratch/out")"
+else
+    skip "published figures: no $papers"
+fi
+
 # PAM: every published figure printed, counts exact, out of memory where KV cannot fit HBM.
 refuses "pam_study: unknown name" "$build/pam_study" --set nonsense=1
 refuses "pam_study: no value" "$build/pam_study" --set eta_c
