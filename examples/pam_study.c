@@ -329,7 +329,7 @@ static void count_figures(figures *list, run *const r[N_RUNS])
     figure(list, "pam.if", same, same, "both ends alike; host at a tenth of each, in two passes");
     pimattn_tier_info info = bookkeeping(m);
     figure(list, "pam.map.bytes", (double)info.id_bytes / 1e3, (double)info.id_bytes / 1e3,
-           "2048 tokens, as the paper gives no number; an id of 1280 groups is 11 bits");
+           "2048 tokens, chosen: the paper gives no number; an id of 1280 groups is 11 bits");
     figure(list, "pam.map.track", (double)info.count_bytes / 1e3, (double)info.count_bytes / 1e3,
            "10 counters and their sum for each of 1280 groups, 16 bits");
     double gib = 256 * 2048 * pam_layer_bytes(&pam_llms[OPT]) * pam_llms[OPT].n_layers / 0x1p30;

@@ -4,7 +4,7 @@
  *
  *     exact       the same number, to the clock
  *     counted     follows from counting alone, no clock of ours is in it
- *     calibrated  a number of the preset was chosen so that this comes out
+ *     calibrated  a number that no paper gives was chosen so that this comes out
  *     predicted   the model says so; nothing was chosen for it
  */
 #ifndef PUBLISHED_H
@@ -122,7 +122,7 @@ static const published published_table[] = {
     {"pam.ru.bw.low", PUBLISHED_COUNTED, 5, 8, "x", "reduction over one central unit, least"},
     {"pam.ru.bw.high", PUBLISHED_COUNTED, 5, 12, "x", "the same, most"},
     {"pam.if", PUBLISHED_COUNTED, 0, 20, "x", "interface over host path, more than"},
-    {"pam.map.bytes", PUBLISHED_COUNTED, 2, 2.8, "KB", "bank group ids, 5 devices"},
+    {"pam.map.bytes", PUBLISHED_CALIBRATED, 2, 2.8, "KB", "bank group ids, 5 devices"},
     {"pam.map.track", PUBLISHED_COUNTED, -1, 50, "KB", "counts of 10 steps, less than"},
     {"pam.kv.opt", PUBLISHED_EXACT, 0, 2304, "GiB", "KV of 256 requests of 2048 tokens, OPT-175B"},
 };

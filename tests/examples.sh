@@ -436,7 +436,7 @@ pam_is() { # pam_is ID KIND OURS
         END { exit !seen }' "$scratch/pam" && pass || fail "pam_study: $(grep "$1" "$scratch/pam")"
 }
 pam_is pam.kv.opt exact 2304
-pam_is pam.map.bytes counted 2.816
+pam_is pam.map.bytes calibrated 2.816
 pam_is pam.map.track counted 28.16
 pam_is pam.if counted 20
 pam_is pam.ru.transfer counted 60.1852
