@@ -989,7 +989,7 @@ typedef struct pimattn_tier_reading {
     uint64_t group_bytes;  /* in the devices: q down to bank groups, a partial up; elements of 2 */
     uint64_t bare_bytes;   /* the same, had bank groups no reduction units: one up per bank */
     uint64_t link_bytes;   /* of all devices: q in, partials out in f32 */
-    pimhw_readings device; /* the program on the slowest channel; flash: 0 */
+    pimhw_readings device; /* the program on the slowest channel, joules as in a row; flash: 0 */
 } pimattn_tier_reading;
 
 /* One step over tiers. In its order: attention_ns + merge_ns + moves_ns is ns, exactly. */
