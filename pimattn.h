@@ -6008,20 +6008,19 @@ PIMATTN_API void pimattn_kernel_select(uint32_t simd, pimattn_kernel_info *kerne
     kernel->name = pimattn_i_kernel_take(kernel->simd)->name;
 }
 
-typedef struct pimattn_i_lowered {
-    pimattn_plan plan;
-    pimhw_program program;
-} pimattn_i_lowered;
-
 /* What times a batch: plans, programs, request data, device. */
 typedef struct pimattn_i_planner {
     pimattn_config config;
+    pimhw_cause *why;
     pimhw_device *device;
+    const pimattn_span *spans; /* of the batch, [n_spans] */
+    size_t n_spans;
     uint64_t planned_queries; /* what plans and programs are made for; 0: nothing yet */
     uint32_t n_plans;         /* 1, or the mappings of V to choose from */
     uint32_t taken;           /* the plan that request is of */
     uint32_t layer;           /* whose window holds */
-    pimattn_i_lowered plans[PIMATTN_V_CHEAPEST];
+    pimattn_plan plans[PIMATTN_V_CHEAPEST];
+    pimhw_program programs[PIMATTN_V_CHEAPEST];
     pimhw_request request;
     uint64_t table_bytes; /* of blocks and order */
     pimhw_block *blocks;
@@ -6056,6 +6055,7 @@ static pimattn_status pimattn_i_planner_init(pimattn_i_planner *p, const pimattn
 {
     memset(p, 0, sizeof *p);
     p->config = *config;
+    p->why = why;
     if (config->way == PIMATTN_DEVICE) { /* tokens stay where they are in the banks */
         p->config.shape.window = 0;
         p->config.shape.windows = NULL;
@@ -6081,8 +6081,7 @@ static bool pimattn_i_same_v(const pimattn_plan *a, const pimattn_plan *b)
 }
 
 /* Plans and programs of all mappings that may be taken; the first is always there. */
-static pimattn_status pimattn_i_planner_plan(pimattn_i_planner *p, uint64_t queries,
-                                             pimhw_cause *why)
+static pimattn_status pimattn_i_planner_plan(pimattn_i_planner *p, uint64_t queries)
 {
     const pimattn_config *c = &p->config;
     bool all = c->v_mapping == PIMATTN_V_CHEAPEST;
@@ -6090,38 +6089,40 @@ static pimattn_status pimattn_i_planner_plan(pimattn_i_planner *p, uint64_t quer
     p->n_plans = 0;
     for (uint32_t v = all ? (uint32_t)PIMATTN_V_A : c->v_mapping;
          v <= (all ? (uint32_t)PIMATTN_V_K : c->v_mapping); v++) {
-        pimattn_i_lowered *to = &p->plans[p->n_plans];
-        pimattn_status status = pimattn_plan_init(&to->plan, &c->shape, &c->device, c->partition,
-                                                  c->hfp_unit, c->row_reuse_off, queries, why);
-        if (status == PIMATTN_OK) status = pimattn_plan_map_v(&to->plan, v, why);
-        bool new_one = !all || to->plan.v_mapping == v;
-        for (uint32_t i = 0; i < p->n_plans; i++)
-            new_one = new_one && (!pimattn_i_same_v(&to->plan, &p->plans[i].plan) ||
-                                  to->plan.v_queries != p->plans[i].plan.v_queries);
+        pimattn_plan *to = &p->plans[p->n_plans];
+        pimattn_status status = pimattn_plan_init(to, &c->shape, &c->device, c->partition,
+                                                  c->hfp_unit, c->row_reuse_off, queries, p->why);
+        if (status == PIMATTN_OK) status = pimattn_plan_map_v(to, v, p->why);
+        bool new_one = !all || to->v_mapping == v;
+        for (const pimattn_plan *of = p->plans; of < to; of++)
+            new_one = new_one && (!pimattn_i_same_v(to, of) || to->v_queries != of->v_queries);
         if (status == PIMATTN_OK && new_one)
-            status = pimattn_plan_lower(&to->plan, &to->program, why);
+            status = pimattn_plan_lower(to, &p->programs[p->n_plans], p->why);
         if (status != PIMATTN_OK) return status;
-        if (all) to->plan.v_wanted = PIMATTN_V_CHEAPEST;
+        if (all) to->v_wanted = PIMATTN_V_CHEAPEST;
         p->n_plans += new_one;
     }
     p->planned_queries = queries;
     return PIMATTN_OK;
 }
 
-/* Times one layer by plan i. */
-static pimattn_status pimattn_i_planner_run(pimattn_i_planner *p, uint32_t i, pimhw_readings *r,
-                                            const pimattn_span *spans, size_t n_spans,
-                                            pimhw_cause *why)
+/* Times what is requested. */
+static pimattn_status pimattn_i_planner_clock(pimattn_i_planner *p, pimhw_readings *r)
 {
-    pimattn_plan *plan = &p->plans[i].plan;
+    pimhw_status status =
+        pimhw_device_time(p->device, r, &p->programs[p->taken], &p->request, NULL, p->why);
+    return status == PIMHW_OK ? PIMATTN_OK : PIMATTN_ERR_DEVICE;
+}
+
+/* One layer of the batch by plan i; r, if it is not NULL: timed. */
+static pimattn_status pimattn_i_planner_run(pimattn_i_planner *p, uint32_t i, pimhw_readings *r)
+{
+    pimattn_plan *plan = &p->plans[i];
+    p->taken = i;
     plan->shape.window = pimattn_i_window_of(&p->config.shape, p->layer);
     pimattn_status status = pimattn_plan_request(plan, &p->request, p->blocks, p->order,
-                                                 p->list_begin, spans, n_spans, why);
-    p->taken = i;
-    if (status != PIMATTN_OK || !r) return status;
-    bool timed =
-        pimhw_device_time(p->device, r, &p->plans[i].program, &p->request, NULL, why) == PIMHW_OK;
-    return timed ? PIMATTN_OK : PIMATTN_ERR_DEVICE;
+                                                 p->list_begin, p->spans, p->n_spans, p->why);
+    return status == PIMATTN_OK && r ? pimattn_i_planner_clock(p, r) : status;
 }
 
 /*
@@ -6129,21 +6130,21 @@ static pimattn_status pimattn_i_planner_run(pimattn_i_planner *p, uint32_t i, pi
  * not NULL: one layer of it. The programs outlive batch after batch.
  */
 static pimattn_status pimattn_i_planner_take(pimattn_i_planner *p, pimhw_readings *r,
-                                             const pimattn_span *spans, size_t n_spans,
-                                             pimhw_cause *why)
+                                             const pimattn_span *spans, size_t n_spans)
 {
     uint64_t queries = 0;
     uint32_t best = 0;
+    p->spans = spans;
+    p->n_spans = n_spans;
     for (size_t i = 0; i < n_spans; i++)
         queries = pimattn_i_max(queries, spans[i].n_tokens);
     queries *= pimattn_i_token_queries(&p->config);
     pimattn_status status = PIMATTN_OK;
-    if (queries != p->planned_queries) status = pimattn_i_planner_plan(p, queries, why);
-    if (status == PIMATTN_OK && p->n_plans == 1)
-        return pimattn_i_planner_run(p, 0, r, spans, n_spans, why);
+    if (queries != p->planned_queries) status = pimattn_i_planner_plan(p, queries);
+    if (status == PIMATTN_OK && p->n_plans == 1) return pimattn_i_planner_run(p, 0, r);
     pimhw_readings least, its;
     for (uint32_t i = 0; i < p->n_plans && status == PIMATTN_OK; i++) {
-        status = pimattn_i_planner_run(p, i, &its, spans, n_spans, why);
+        status = pimattn_i_planner_run(p, i, &its);
         if (status != PIMATTN_OK) break;
         bool less = i == 0 || its.cycles < least.cycles ||
                     (its.cycles == least.cycles && its.total_pJ < least.total_pJ);
@@ -6151,21 +6152,20 @@ static pimattn_status pimattn_i_planner_take(pimattn_i_planner *p, pimhw_reading
     }
     if (status != PIMATTN_OK) return status;
     if (r) *r = least;
-    return best == p->taken ? status : pimattn_i_planner_run(p, best, NULL, spans, n_spans, why);
+    return best == p->taken ? status : pimattn_i_planner_run(p, best, NULL);
 }
 
 /* n layers of one window in one go or as n times the one; adds them to the step. */
 static pimattn_status pimattn_i_planner_layers(pimattn_i_planner *p, pimattn_readings *r,
-                                               pimhw_readings *all, uint32_t n, pimhw_cause *why)
+                                               pimhw_readings *all, uint32_t n)
 {
     const pimhw_config *d = &p->config.device;
     uint32_t times = n;
     if (d->refresh && n > 1 && all->cycles < 16 * (uint64_t)d->tREFI) {
         p->request.repeats = n;
-        pimhw_status status =
-            pimhw_device_time(p->device, all, &p->plans[p->taken].program, &p->request, NULL, why);
+        pimattn_status status = pimattn_i_planner_clock(p, all);
         p->request.repeats = 0;
-        if (status != PIMHW_OK) return PIMATTN_ERR_DEVICE;
+        if (status != PIMATTN_OK) return status;
         times = 1;
     }
     r->layers_timed = n / times;
@@ -6178,8 +6178,7 @@ static pimattn_status pimattn_i_planner_layers(pimattn_i_planner *p, pimattn_rea
 
 /* The step: layers of every window by themselves; *all: what stands for those of the one timed. */
 static pimattn_status pimattn_i_planner_step(pimattn_i_planner *p, pimattn_readings *r,
-                                             pimhw_readings *all, const pimattn_span *spans,
-                                             size_t n_spans, pimhw_cause *why)
+                                             pimhw_readings *all)
 {
     const pimattn_shape *s = &p->config.shape;
     const uint32_t own = p->layer, n_layers = s->n_layers;
@@ -6196,22 +6195,37 @@ static pimattn_status pimattn_i_planner_step(pimattn_i_planner *p, pimattn_readi
         }
         if (first != i) continue; /* it was among those of `first` */
         p->layer = i;
-        if (s->windows) status = pimattn_i_planner_run(p, p->taken, &its, spans, n_spans, why);
+        if (s->windows) status = pimattn_i_planner_run(p, p->taken, &its);
         if (status == PIMATTN_OK)
-            status = pimattn_i_planner_layers(p, r, &its, s->windows ? n : n_layers, why);
+            status = pimattn_i_planner_layers(p, r, &its, s->windows ? n : n_layers);
         if (s->windows && s->windows[i] != s->windows[own]) continue;
         *all = its;
         timed = r->layers_timed;
     }
     p->layer = own;
-    r->n_layers = n_layers;
     r->layers_timed = timed;
     r->layer_ns = r->step_us * 1e3 / n_layers;
-    for (int i = 0; i < PIMHW_N_ENERGY; i++)
-        r->step_pJ += r->energy_pJ[i];
-    r->layer_pJ = r->step_pJ / n_layers;
-    r->average_mW = r->step_us > 0 ? r->step_pJ / r->step_us * 1e-3 : 0;
     return status;
+}
+
+/* What follows from the time and energy of a step, and what it reads; its query tokens. */
+static double pimattn_i_readings_sum(pimattn_readings *r, const pimattn_config *c,
+                                     const pimattn_span *spans, size_t n_spans)
+{
+    uint64_t query_tokens = 0;
+    r->size = (uint32_t)sizeof *r, r->version = 1;
+    r->n_layers = c->shape.n_layers;
+    for (size_t i = 0; i < n_spans; i++) {
+        r->kv_tokens += spans[i].context_tokens;
+        query_tokens += spans[i].n_tokens;
+    }
+    for (uint32_t i = 0; i < PIMHW_N_ENERGY; i++)
+        r->step_pJ += r->energy_pJ[i];
+    r->layer_pJ = r->step_pJ / r->n_layers;
+    r->token_pJ = r->step_pJ / (double)query_tokens;
+    r->average_mW = r->step_us > 0 ? r->step_pJ / r->step_us * 1e-3 : 0;
+    r->host_ns = (double)r->kv_bytes * 1e3 / c->device.host_MBps;
+    return (double)query_tokens;
 }
 
 /* Where most clocks of a run went, by kinds. */
@@ -6235,18 +6249,15 @@ static uint32_t pimattn_i_bound_of(const pimhw_readings *run)
 
 /* A layer beside the other ways to read the same K and V. */
 static void pimattn_i_compare(pimattn_readings *r, const pimattn_config *c,
-                              const pimhw_readings *run, uint64_t query_tokens,
-                              double mean_kv_bytes)
+                              const pimhw_readings *run, double query_tokens, double mean_kv_bytes)
 {
     const pimhw_config *d = &c->device;
     double dims = (double)c->shape.n_heads * ((double)c->shape.head_dim + c->shape.head_dim_v);
-    double link_bytes = (double)query_tokens * dims * d->element_bytes;
+    double link_bytes = query_tokens * dims * d->element_bytes;
     double peak_bytes = (double)d->n_channels * pimhw_config_banks(d) * d->column_bytes;
     uint64_t refresh_ck =
         run->breakdown_ck[PIMHW_SPENT_REF] + run->breakdown_ck[PIMHW_WAIT_REFRESH];
     if (run->cycles) r->refresh_share = (double)refresh_ck / (double)run->cycles;
-    r->token_pJ = r->step_pJ / (double)query_tokens;
-    r->host_ns = (double)r->kv_bytes * 1e3 / d->host_MBps;
     r->peak_ns = (double)r->kv_bytes / peak_bytes * d->tCCD_MAC * d->tCK_ps * 1e-3;
     r->link_ns = link_bytes * 1e3 / d->link_MBps;
     r->speedup = mean_kv_bytes * 1e3 / d->host_MBps / (r->layer_ns + r->link_ns);
@@ -6260,47 +6271,39 @@ static uint64_t pimattn_i_read_bytes(const pimattn_config *c, uint32_t dim, uint
     return int8 ? dim + sizeof(float) : (uint64_t)dim * c->device.element_bytes;
 }
 
-/* Bytes of K and V that a layer of a batch sees. */
-static uint64_t pimattn_i_layer_bytes(const pimattn_shape *s, uint32_t layer, uint64_t token_bytes,
-                                      const pimattn_span *spans, size_t n_spans)
+/* Bytes of K and V that a layer of the batch sees. */
+static uint64_t pimattn_i_layer_bytes(const pimattn_i_planner *p, uint32_t layer,
+                                      uint64_t token_bytes)
 {
     uint64_t tokens = 0;
-    pimattn_shape seen = *s;
-    seen.window = pimattn_i_window_of(s, layer);
-    for (size_t i = 0; i < n_spans; i++)
-        tokens += pimattn_i_span_sees(&seen, &spans[i]);
+    pimattn_shape seen = p->config.shape;
+    seen.window = pimattn_i_window_of(&seen, layer);
+    for (size_t i = 0; i < p->n_spans; i++)
+        tokens += pimattn_i_span_sees(&seen, &p->spans[i]);
     return tokens * token_bytes;
 }
 
-/* All of the readings of a batch, one layer of which has been timed or run: r->device. */
+/* All of the readings of the batch, one layer of which has been timed or run. */
 static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw_readings *layer,
-                                               pimattn_readings *readings,
-                                               const pimattn_span *spans, size_t n_spans,
-                                               pimhw_cause *why)
+                                               pimattn_readings *readings)
 {
     pimattn_readings r;
     pimhw_readings run;
     const pimattn_shape *s = &p->config.shape;
-    uint64_t query_tokens = 0;
     memset(&r, 0, sizeof r);
     r.device = *layer;
-    pimattn_status status = pimattn_i_planner_step(p, &r, &run, spans, n_spans, why);
+    pimattn_status status = pimattn_i_planner_step(p, &r, &run);
     if (status != PIMATTN_OK) return status;
-    const pimattn_plan *plan = &p->plans[p->taken].plan;
+    const pimattn_plan *plan = &p->plans[p->taken];
     uint64_t token_bytes =
         s->n_kv_heads *
         (pimattn_i_read_bytes(&p->config, s->head_dim, s->k_type) +
          (s->v_in_k ? 0 : pimattn_i_read_bytes(&p->config, s->head_dim_v, s->v_type)));
-    r.size = sizeof r, r.version = 1;
-    for (size_t i = 0; i < n_spans; i++) {
-        r.kv_tokens += spans[i].context_tokens;
-        query_tokens += spans[i].n_tokens;
-    }
-    r.kv_bytes = pimattn_i_layer_bytes(s, p->layer, token_bytes, spans, n_spans);
+    r.kv_bytes = pimattn_i_layer_bytes(p, p->layer, token_bytes);
     uint32_t n_kinds = s->windows ? s->n_layers : 1; /* of layers */
     double mean_kv_bytes = 0;
     for (uint32_t i = 0; i < n_kinds; i++)
-        mean_kv_bytes += (double)pimattn_i_layer_bytes(s, i, token_bytes, spans, n_spans) / n_kinds;
+        mean_kv_bytes += (double)pimattn_i_layer_bytes(p, i, token_bytes) / n_kinds;
     r.controller = p->config.device.controller;
     r.partition = p->config.partition;
     r.v_mapping = plan->v_mapping;
@@ -6308,19 +6311,18 @@ static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw
     r.wanted_out = plan->wanted_out;
     r.used_out = plan->used_out;
     r.kernel = "";
+    double query_tokens = pimattn_i_readings_sum(&r, &p->config, p->spans, p->n_spans);
     pimattn_i_compare(&r, &p->config, &run, query_tokens, mean_kv_bytes);
     *readings = r;
     return PIMATTN_OK;
 }
 
 static pimattn_status pimattn_i_planner_time(pimattn_i_planner *p, pimattn_readings *readings,
-                                             const pimattn_span *spans, size_t n_spans,
-                                             pimhw_cause *why)
+                                             const pimattn_span *spans, size_t n_spans)
 {
     pimhw_readings layer;
-    pimattn_status status = pimattn_i_planner_take(p, &layer, spans, n_spans, why);
-    if (status != PIMATTN_OK) return status;
-    return pimattn_i_planner_report(p, &layer, readings, spans, n_spans, why);
+    pimattn_status status = pimattn_i_planner_take(p, &layer, spans, n_spans);
+    return status == PIMATTN_OK ? pimattn_i_planner_report(p, &layer, readings) : status;
 }
 
 typedef struct pimattn_i_memo {
@@ -6407,6 +6409,7 @@ struct pimattn_engine {
     uint64_t *tokens;         /* [max_seqs][n_layers] */
     pimattn_i_memo *memo;     /* [memo_entries] */
     pimattn_span *spans;      /* [memo_entries + 2][max_seqs]: of the memo, of a call, as timed */
+    pimattn_span *batch;      /* of these, what the call under way has */
     uint32_t memo_next;
     const pimattn_i_kernel *kernel;
     bool deep;                 /* see pimattn_i_fetch */
@@ -6596,7 +6599,7 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
     pimattn_i_planner *p = (pimattn_i_planner *)pimattn_i_alloc(&c.allocator, sizeof *p, 64);
     if (!p) return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for an estimate", 0, 0);
     status = pimattn_i_planner_init(p, &c, n_spans, why);
-    if (status == PIMATTN_OK) status = pimattn_i_planner_time(p, readings, spans, n_spans, why);
+    if (status == PIMATTN_OK) status = pimattn_i_planner_time(p, readings, spans, n_spans);
     pimattn_i_planner_free(p);
     pimattn_i_release(&c.allocator, p, sizeof *p);
     return status;
@@ -6772,6 +6775,7 @@ static bool pimattn_i_engine_tables(pimattn_engine *e)
     e->memo = (pimattn_i_memo *)pimattn_i_zeroed(&c->allocator, 1, e->table_bytes);
     if (!e->memo) return false;
     e->spans = (pimattn_span *)(void *)(e->memo + c->memo_entries);
+    e->batch = e->spans + c->memo_entries * seqs;
     e->tokens = (uint64_t *)(void *)(e->spans + spans);
     e->seqs = (pimattn_i_seq *)(void *)(e->tokens + tokens);
     pimattn_i_variant_keep(&e->config.shape, (uint64_t *)(void *)(e->seqs + seqs));
@@ -6811,6 +6815,7 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
             e->config.tiers = &e->tiered->rules;
         }
     }
+    e->planner.why = &e->why;
     if (status == PIMATTN_OK)
         *engine = e;
     else
@@ -8089,7 +8094,7 @@ static pimattn_status pimattn_i_read(pimattn_engine *e, const pimattn_span *span
     bool remembered = found != NULL;
     if (!found) {
         pimattn_readings r;
-        pimattn_status status = pimattn_i_planner_time(&e->planner, &r, spans, n, &e->why);
+        pimattn_status status = pimattn_i_planner_time(&e->planner, &r, spans, n);
         if (status != PIMATTN_OK) return status;
         found = &e->memo[e->memo_next];
         memcpy(pimattn_i_memo_key(e, e->memo_next), spans, n * sizeof *spans);
@@ -8101,9 +8106,6 @@ static pimattn_status pimattn_i_read(pimattn_engine *e, const pimattn_span *span
     }
     *readings = found->readings;
     readings->remembered = remembered;
-    readings->pages_used = pimattn_pages_used(e);
-    readings->pages_total = pimattn_pages_total(e);
-    readings->kernel = e->kernel->name;
     return PIMATTN_OK;
 }
 
@@ -8679,11 +8681,10 @@ static const uint32_t *pimattn_i_pages_list(const pimattn_pages *p, size_t i)
 }
 
 /* What all blocks of item i have in common. */
-static void pimattn_i_job_item(pimattn_engine *e, pimattn_i_job *job, const pimattn_span *spans,
-                               size_t i)
+static void pimattn_i_job_item(pimattn_engine *e, pimattn_i_job *job, size_t i)
 {
     const pimattn_call *call = e->call;
-    job->n_tokens = spans[i].n_tokens;
+    job->n_tokens = e->batch[i].n_tokens;
     job->mask = call->masks ? call->masks[i].bits : NULL;
     if (e->pages) {
         job->pages = pimattn_i_pages_list(e->pages, i);
@@ -8692,15 +8693,15 @@ static void pimattn_i_job_item(pimattn_engine *e, pimattn_i_job *job, const pima
         job->seq = pimattn_i_seq_find(e, call->items[i].seq);
         job->origin = job->seq->begin;
     }
-    job->tokens = spans[i].context_tokens + job->origin;
+    job->tokens = e->batch[i].context_tokens + job->origin;
 }
 
 /* All queries of item i as one block. */
-static pimattn_i_job pimattn_i_job_whole(pimattn_engine *e, const pimattn_span *spans, size_t i)
+static pimattn_i_job pimattn_i_job_whole(pimattn_engine *e, size_t i)
 {
     pimattn_i_job job;
     memset(&job, 0, sizeof job);
-    pimattn_i_job_item(e, &job, spans, i);
+    pimattn_i_job_item(e, &job, i);
     job.n_queries = (uint32_t)job.n_tokens * (e->config.shape.n_heads / e->config.shape.n_kv_heads);
     pimattn_i_job_reach(e, &job);
     return job;
@@ -8773,7 +8774,7 @@ static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
         pimattn_i_give(e, job, i, stack.base);
 }
 
-static void pimattn_i_compute(pimattn_engine *e, const pimattn_span *spans)
+static void pimattn_i_compute(pimattn_engine *e)
 {
     const pimattn_call *call = e->call;
     uint64_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads;
@@ -8782,7 +8783,7 @@ static void pimattn_i_compute(pimattn_engine *e, const pimattn_span *spans)
     pimattn_i_job block;
     memset(&block, 0, sizeof block);
     for (size_t i = 0; i < call->n_items; i++) {
-        pimattn_i_job_item(e, &block, spans, i);
+        pimattn_i_job_item(e, &block, i);
         if (tiers)
             pimattn_i_table_sort(e->tiered, pimattn_i_table_of(e, block.seq, e->layer),
                                  block.tokens);
@@ -8835,13 +8836,13 @@ static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job, bo
  * loads: they were active. Else it adds each block to what the tiers have to do; or where `slowest`
  * names a channel of each tier, lists what that one has of it.
  */
-static void pimattn_i_tier_blocks(pimattn_engine *e, const pimattn_span *spans,
-                                  pimattn_tier_load *loads, const uint32_t *slowest)
+static void pimattn_i_tier_blocks(pimattn_engine *e, pimattn_tier_load *loads,
+                                  const uint32_t *slowest)
 {
     pimattn_i_tiered *st = e->tiered;
     uint32_t n_kv_heads = e->config.shape.n_kv_heads, heads = e->call->choices ? n_kv_heads : 1;
     for (size_t i = 0; i < e->call->n_items; i++) {
-        pimattn_i_job job = pimattn_i_job_whole(e, spans, i);
+        pimattn_i_job job = pimattn_i_job_whole(e, i);
         for (job.kv_head = 0; job.kv_head < heads; job.kv_head++) {
             pimattn_i_job_choose(e, &job, i);
             pimattn_i_tier_count(e, &job, loads == NULL);
@@ -8856,8 +8857,7 @@ static void pimattn_i_tier_blocks(pimattn_engine *e, const pimattn_span *spans,
 }
 
 /* What every tier has to do in a call: what lies where decides. */
-static void pimattn_i_tier_loads(pimattn_engine *e, const pimattn_span *spans,
-                                 pimattn_tier_load *loads)
+static void pimattn_i_tier_loads(pimattn_engine *e, pimattn_tier_load *loads)
 {
     pimattn_i_tiered *st = e->tiered;
     const pimattn_shape *s = &e->config.shape;
@@ -8866,7 +8866,7 @@ static void pimattn_i_tier_loads(pimattn_engine *e, const pimattn_span *spans,
     memset(loads, 0, st->rules.n_tiers * sizeof *loads);
     st->mark++;
     for (size_t i = 0; i < e->call->n_items; i++)
-        n_queries = pimattn_i_max(n_queries, spans[i].n_tokens);
+        n_queries = pimattn_i_max(n_queries, e->batch[i].n_tokens);
     for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
         pimattn_i_bin *b = &st->bins[i];
         memset(b->channels, 0, 2 * (size_t)b->groups.n_groups * sizeof *b->channels);
@@ -8875,20 +8875,22 @@ static void pimattn_i_tier_loads(pimattn_engine *e, const pimattn_span *spans,
         loads[i].n_queries = (uint32_t)n_queries * (s->n_heads / s->n_kv_heads);
         loads[i].gqa_flops = st->rules.gqa_flops;
     }
-    pimattn_i_tier_blocks(e, spans, loads, NULL);
+    pimattn_i_tier_blocks(e, loads, NULL);
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
         slowest[i] = pimattn_i_load_close(&st->bins[i], &loads[i]);
-    pimattn_i_tier_blocks(e, spans, loads, slowest);
+    pimattn_i_tier_blocks(e, loads, slowest);
 }
 
-/* Of every item, the tokens that its queries see of those chosen, on average over KV heads. */
-static pimattn_span *pimattn_i_spans_chosen(pimattn_engine *e, const pimattn_span *spans)
+/* The lengths that count in readings: of every item, with choices, the tokens that its queries see
+ * of those chosen, on average over KV heads. */
+static const pimattn_span *pimattn_i_spans_read(pimattn_engine *e)
 {
     pimattn_span *to = pimattn_i_memo_key(e, e->config.memo_entries + 1);
+    if (!e->call->choices) return e->batch;
     const pimattn_shape *s = &e->config.shape;
     for (size_t i = 0; i < e->call->n_items; i++) {
         uint64_t n = 0;
-        pimattn_i_job job = pimattn_i_job_whole(e, spans, i);
+        pimattn_i_job job = pimattn_i_job_whole(e, i);
         for (job.kv_head = 0; job.kv_head < s->n_kv_heads; job.kv_head++) {
             pimattn_i_job_choose(e, &job, i);
             for (uint64_t t = job.origin / PIMATTN_I_TILE * PIMATTN_I_TILE; t < job.end;
@@ -8903,14 +8905,13 @@ static pimattn_span *pimattn_i_spans_chosen(pimattn_engine *e, const pimattn_spa
 }
 
 /* Times a call on the tiers. A layer of the step is as this one; in readings the slowest tier. */
-static pimattn_status pimattn_i_tier_read(pimattn_engine *e, const pimattn_span *spans,
-                                          pimattn_readings *r)
+static pimattn_status pimattn_i_tier_read(pimattn_engine *e, pimattn_readings *r)
 {
     pimattn_i_tiered *st = e->tiered;
     const pimattn_config *c = &e->config;
     pimattn_tier_load loads[PIMATTN_MAX_TIERS];
-    double moves_ns, tokens = 0;
-    pimattn_i_tier_loads(e, spans, loads);
+    double moves_ns;
+    pimattn_i_tier_loads(e, loads);
     pimattn_status status = pimattn_i_moves_time(st, &moves_ns);
     if (status == PIMATTN_OK)
         status = pimattn_step_time(&st->reading, st->rules.tier, st->rules.n_tiers, &c->shape,
@@ -8919,35 +8920,20 @@ static pimattn_status pimattn_i_tier_read(pimattn_engine *e, const pimattn_span 
     if (status != PIMATTN_OK) return status;
     const pimattn_step_reading *step = &st->reading;
     memset(r, 0, sizeof *r);
-    r->size = (uint32_t)sizeof *r, r->version = 1;
     r->device = step->tiers[step->slowest].device;
-    r->n_layers = c->shape.n_layers;
     r->layers_timed = 1;
     r->layer_ns = step->ns;
-    r->step_us = step->ns * r->n_layers / 1e3;
+    r->step_us = step->ns * c->shape.n_layers / 1e3;
     for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
         const pimattn_tier_reading *tier = &step->tiers[i];
         double share = tier->energy_pJ > 0 ? tier->energy_pJ / tier->device.total_pJ : 0;
         for (uint32_t k = 0; k < PIMHW_N_ENERGY; k++)
-            r->energy_pJ[k] += tier->device.energy_pJ[k] * share * r->n_layers;
+            r->energy_pJ[k] += tier->device.energy_pJ[k] * share * c->shape.n_layers;
         r->kv_bytes += step->tiers[i].kv_bytes;
-        r->pages_used += st->bins[i].n_used * c->shape.n_kv_heads;
-        r->pages_total += st->bins[i].n_tokens * c->shape.n_kv_heads;
         memset(st->bins[i].due, 0, sizeof st->bins[i].due);
     }
-    if (e->call->choices) spans = pimattn_i_spans_chosen(e, spans);
-    for (size_t i = 0; i < e->call->n_items; i++) {
-        r->kv_tokens += spans[i].context_tokens;
-        tokens += (double)spans[i].n_tokens;
-    }
-    for (uint32_t i = 0; i < PIMHW_N_ENERGY; i++)
-        r->step_pJ += r->energy_pJ[i];
-    r->layer_pJ = r->step_pJ / r->n_layers;
-    r->token_pJ = r->step_pJ / tokens;
-    r->average_mW = r->step_us > 0 ? r->step_pJ / r->step_us * 1e-3 : 0;
-    r->host_ns = (double)r->kv_bytes * 1e3 / c->device.host_MBps;
+    (void)pimattn_i_readings_sum(r, c, pimattn_i_spans_read(e), e->call->n_items);
     r->speedup = r->layer_ns > 0 ? r->host_ns / r->layer_ns : 0;
-    r->kernel = e->kernel->name;
     return PIMATTN_OK;
 }
 
@@ -9016,10 +9002,9 @@ static pimattn_status pimattn_i_list_check(pimattn_engine *e, const pimattn_page
     return PIMATTN_OK;
 }
 
-/* Judges pages for a batch; fills strides, and spans. */
+/* Judges pages for a batch; fills strides, and its lengths. */
 static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
-                                            const pimattn_item *items, size_t n_items,
-                                            pimattn_span *spans)
+                                            const pimattn_item *items, size_t n_items)
 {
     const pimattn_shape *s = &e->config.shape;
     pimattn_rows *rows[4] = {&p->k, &p->v, &p->k_scale, &p->v_scale};
@@ -9052,36 +9037,33 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
         if (p->indptr[i] >= p->indptr[i + 1])
             status = pimattn_i_wrong(e, "pages.indptr gives item %u no page", i);
     for (size_t i = 0; i < n_items && status == PIMATTN_OK; i++) {
-        status = pimattn_i_list_check(e, p, i, &spans[i].context_tokens);
-        spans[i].n_tokens = items[i].n_tokens;
+        status = pimattn_i_list_check(e, p, i, &e->batch[i].context_tokens);
+        e->batch[i].n_tokens = items[i].n_tokens;
     }
-    return status == PIMATTN_OK ? pimattn_i_spans_check(spans, n_items, &e->why) : status;
+    return status == PIMATTN_OK ? pimattn_i_spans_check(e->batch, n_items, &e->why) : status;
 }
 
-/* The lengths of a batch, into the engine's spans of the call. */
+/* Judges a batch; its lengths. */
 static pimattn_status pimattn_i_call_spans(pimattn_engine *e, uint32_t layer,
-                                           const pimattn_item *items, size_t n_items,
-                                           pimattn_span **spans)
+                                           const pimattn_item *items, size_t n_items)
 {
     if (layer >= e->config.shape.n_layers)
         return pimattn_i_wrong(e, "layer %u is not below n_layers", layer);
     if (!items) return pimattn_i_wrong(e, "items is NULL for a batch of %u", n_items);
     if (n_items == 0 || n_items > e->config.max_seqs)
         return pimattn_i_wrong(e, "a batch of %u items is not 1 to max_seqs", n_items);
-    *spans = pimattn_i_memo_key(e, e->config.memo_entries);
-    if (e->pages) return pimattn_i_pages_check(e, e->pages, items, n_items, *spans);
+    if (e->pages) return pimattn_i_pages_check(e, e->pages, items, n_items);
     for (size_t i = 0; i < n_items; i++) {
         const pimattn_i_seq *s = pimattn_i_seq_here(e, items[i].seq);
         if (!s) return PIMATTN_ERR_SEQ;
-        (*spans)[i].context_tokens = s->tokens[layer] - s->begin;
-        (*spans)[i].n_tokens = items[i].n_tokens;
+        e->batch[i].context_tokens = s->tokens[layer] - s->begin;
+        e->batch[i].n_tokens = items[i].n_tokens;
     }
-    return pimattn_i_spans_check(*spans, n_items, &e->why);
+    return pimattn_i_spans_check(e->batch, n_items, &e->why);
 }
 
 /* Pointers, strides and partials of a call; fills strides of 0. */
-static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call,
-                                           const pimattn_span *spans)
+static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call)
 {
     const pimattn_shape *s = &e->config.shape;
     uint64_t rows = 0;
@@ -9089,14 +9071,14 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
     if (!call->out && !call->partials)
         return pimattn_i_wrong(e, "out and partials are NULL for %u items", call->n_items);
     for (size_t i = 0; i < call->n_items; i++)
-        rows += spans[i].n_tokens;
+        rows += e->batch[i].n_tokens;
     if (!pimattn_i_stride_fits(&call->q_stride, s->n_heads, s->head_dim, rows))
         return pimattn_i_wrong(e, "q_stride %u is less than a row, or too large", call->q_stride);
     if (!pimattn_i_stride_fits(&call->out_stride, s->n_heads, s->head_dim_v, rows))
         return pimattn_i_wrong(e, "out_stride %u is less than a row, or too large",
                                call->out_stride);
     for (size_t i = 0; call->masks && i < call->n_items; i++)
-        if (call->masks[i].bits && call->masks[i].n_tokens != spans[i].n_tokens)
+        if (call->masks[i].bits && call->masks[i].n_tokens != e->batch[i].n_tokens)
             return pimattn_i_wrong(e, "mask of item %u is not of its n_tokens", i);
     for (size_t i = 0; call->choices && i < call->n_items; i++) {
         const pimattn_choice *c = &call->choices[i];
@@ -9125,7 +9107,7 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, uint32_t layer
     pimattn_i_module *m = e->module;
     pimattn_i_planner *p = &e->planner;
     pimhw_request *request = &p->request;
-    const pimattn_plan *plan = &p->plans[p->taken].plan;
+    const pimattn_plan *plan = &p->plans[p->taken];
     uint32_t n = 0, at = 0;
     if (!pimattn_i_same_v(plan, &m->plan))
         return pimattn_i_fail(&e->why, PIMATTN_ERR_DEVICE,
@@ -9202,7 +9184,7 @@ static pimattn_i_work *pimattn_i_work_of(pimattn_engine *e, uint32_t channel, ui
 static void pimattn_i_hub_input(void *user, const pimhw_event *event, uint16_t *lanes)
 {
     pimattn_engine *e = (pimattn_engine *)user;
-    const pimattn_plan *p = &e->planner.plans[e->planner.taken].plan;
+    const pimattn_plan *p = &e->planner.plans[e->planner.taken];
     uint32_t n = pimhw_config_lanes(&p->device);
     bool bias = event->command == PIMHW_CMD_WRMAC16;
     memset(lanes, 0, (bias ? pimhw_config_banks(&p->device) : n) * sizeof *lanes);
@@ -9235,7 +9217,7 @@ static uint32_t pimattn_i_work_dims(const pimattn_plan *p)
 static void pimattn_i_hub_output(void *user, const pimhw_event *event, const float *sums)
 {
     pimattn_engine *e = (pimattn_engine *)user;
-    const pimattn_plan *p = &e->planner.plans[e->planner.taken].plan;
+    const pimattn_plan *p = &e->planner.plans[e->planner.taken];
     pimattn_i_work *w = pimattn_i_work_of(e, event->channel, event->round);
     uint32_t banks = pimhw_config_banks(&p->device), channel = event->channel % p->unit_channels;
     if (event->gpr >= w->n_queries) return;
@@ -9302,7 +9284,7 @@ static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, ui
 /* Sums of the channel groups in their order; then the results go to the caller. */
 static void pimattn_i_hub_give(pimattn_engine *e, const pimattn_i_work *w, uint32_t i)
 {
-    const pimattn_plan *p = &e->planner.plans[e->planner.taken].plan;
+    const pimattn_plan *p = &e->planner.plans[e->planner.taken];
     pimattn_i_job job = pimattn_i_work_job(e, w, i);
     size_t dims = pimattn_i_work_dims(p);
     const float *from = w->sums + (size_t)i * p->v_groups * dims;
@@ -9322,7 +9304,7 @@ static void pimattn_i_hub_epu(void *user, const pimhw_instruction *in)
     pimattn_engine *e = (pimattn_engine *)user;
     const pimattn_i_planner *p = &e->planner;
     const pimattn_i_module *m = e->module;
-    const pimattn_plan *plan = &p->plans[p->taken].plan;
+    const pimattn_plan *plan = &p->plans[p->taken];
     for (uint32_t u = 0; u < m->n_units; u++) {
         bool own = m->n_units > 1;
         if (own && (!(in->mask >> u & 1) || in->round >= p->list_begin[u + 1] - p->list_begin[u]))
@@ -9355,9 +9337,9 @@ static pimattn_status pimattn_i_query_check(pimattn_engine *e, uint64_t rows)
 }
 
 /* Attention of a layer on the device: its program runs, the hub has the queries and the scores. */
-static pimattn_status pimattn_i_module_attend(pimattn_engine *e, const pimattn_span *spans,
-                                              pimattn_readings *readings)
+static pimattn_status pimattn_i_module_attend(pimattn_engine *e, pimattn_readings *readings)
 {
+    const pimattn_span *spans = e->batch;
     pimattn_i_module *m = e->module;
     pimattn_i_planner *p = &e->planner;
     size_t n = e->call->n_items;
@@ -9370,9 +9352,9 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, const pimattn_s
         scores = pimattn_i_max(scores, pimattn_i_mul(its, spans[i].context_tokens));
     }
     pimattn_status status = pimattn_i_query_check(e, rows);
-    if (status == PIMATTN_OK) status = pimattn_i_planner_take(p, NULL, spans, n, &e->why);
+    if (status == PIMATTN_OK) status = pimattn_i_planner_take(p, NULL, spans, n);
     if (status != PIMATTN_OK) return status;
-    const pimattn_plan *plan = &p->plans[p->taken].plan;
+    const pimattn_plan *plan = &p->plans[p->taken];
     status = pimattn_i_module_request(e, e->layer, e->call->items);
     if (status != PIMATTN_OK) return status;
     uint64_t sums = pimattn_i_mul(queries, (uint64_t)plan->v_groups * pimattn_i_work_dims(plan));
@@ -9392,12 +9374,12 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, const pimattn_s
         w->l = w->m + queries;
     }
     pimhw_hub hub = {e, pimattn_i_hub_input, pimattn_i_hub_output, pimattn_i_hub_epu};
-    pimhw_status ran = pimhw_device_run(p->device, &layer, m->units, &p->plans[p->taken].program,
+    pimhw_status ran = pimhw_device_run(p->device, &layer, m->units, &p->programs[p->taken],
                                         &p->request, &hub, &e->why);
     pimattn_i_release(&e->config.allocator, memory, bytes);
     if (ran != PIMHW_OK) return PIMATTN_ERR_DEVICE;
     if (!readings) return PIMATTN_OK;
-    status = pimattn_i_planner_report(p, &layer, readings, spans, n, &e->why);
+    status = pimattn_i_planner_report(p, &layer, readings);
     if (status != PIMATTN_OK) return status;
     readings->chunks_used = m->n_used;
     readings->chunks_total = pimattn_i_module_chunks(m);
@@ -9623,28 +9605,30 @@ PIMATTN_API pimattn_status pimattn_tier_move(pimattn_engine *engine, pimattn_seq
 PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *e, uint32_t layer,
                                           const pimattn_call *call, pimattn_readings *readings)
 {
-    pimattn_span *spans = NULL;
     pimattn_readings r;
     if (!e) return PIMATTN_ERR_ARGUMENT;
     if (!call) return pimattn_i_wrong(e, "call is NULL", 0);
     pimattn_call filled = *call;
-    pimattn_status status = pimattn_i_call_spans(e, layer, call->items, call->n_items, &spans);
-    if (status == PIMATTN_OK) status = pimattn_i_call_check(e, &filled, spans);
+    pimattn_status status = pimattn_i_call_spans(e, layer, call->items, call->n_items);
+    if (status == PIMATTN_OK) status = pimattn_i_call_check(e, &filled);
     if (status != PIMATTN_OK) return status;
     e->layer = e->planner.layer = layer;
     e->call = &filled;
     if (e->module)
-        status = pimattn_i_module_attend(e, spans, readings ? &r : NULL);
+        status = pimattn_i_module_attend(e, readings ? &r : NULL);
     else if (readings && e->tiered && !e->pages)
-        status = pimattn_i_tier_read(e, spans, &r);
+        status = pimattn_i_tier_read(e, &r);
     else if (readings)
-        status = pimattn_i_read(e, call->choices ? pimattn_i_spans_chosen(e, spans) : spans,
-                                call->n_items, &r);
-    if (status == PIMATTN_OK && !e->module) pimattn_i_compute(e, spans);
-    if (status == PIMATTN_OK && e->tiered && !e->pages) pimattn_i_tier_blocks(e, spans, NULL, NULL);
+        status = pimattn_i_read(e, pimattn_i_spans_read(e), call->n_items, &r);
+    if (status == PIMATTN_OK && !e->module) pimattn_i_compute(e);
+    if (status == PIMATTN_OK && e->tiered && !e->pages) pimattn_i_tier_blocks(e, NULL, NULL);
     e->call = NULL;
-    if (status != PIMATTN_OK) return status;
-    if (readings) *readings = r;
+    if (status != PIMATTN_OK || !readings) return status;
+    *readings = r;
+    if (e->module) return PIMATTN_OK;
+    readings->pages_used = pimattn_pages_used(e);
+    readings->pages_total = pimattn_pages_total(e);
+    readings->kernel = e->kernel->name;
     return PIMATTN_OK;
 }
 
@@ -9718,7 +9702,6 @@ static pimattn_status pimattn_i_newest_free(pimattn_engine *e, pimattn_i_newest 
 static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest *w, pimattn_seq seq,
                                             uint32_t layer, const float *q, bool bounds)
 {
-    pimattn_span *span;
     const pimattn_shape *s = &e->config.shape;
     pimattn_i_pool *pool = &e->pool;
     memset(w, 0, sizeof *w);
@@ -9726,7 +9709,7 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     w->item.n_tokens = 1;
     w->call.q = q;
     w->call.items = &w->item;
-    pimattn_status status = pimattn_i_call_spans(e, layer, &w->item, 1, &span);
+    pimattn_status status = pimattn_i_call_spans(e, layer, &w->item, 1);
     if (status != PIMATTN_OK) return status;
     if (e->module)
         return pimattn_i_fail(&e->why, PIMATTN_ERR_DEVICE,
@@ -9736,10 +9719,9 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
             return pimattn_i_wrong(e, q ? "q[%u] is not finite" : "q is NULL", i);
     e->layer = layer;
     e->call = &w->call;
-    pimattn_i_job_item(e, &w->job, span, 0);
-    e->call = NULL;
+    w->job = pimattn_i_job_whole(e, 0);
     w->job.n_queries = 1;
-    pimattn_i_job_reach(e, &w->job);
+    e->call = NULL;
     const uint64_t scores = pimattn_i_up64(w->job.tokens), rows = (uint64_t)s->n_heads + 3;
     const uint64_t n_pages = pimattn_i_ceil_div(w->job.tokens, pimattn_i_bound_tokens(e));
     w->bytes = n_pages * sizeof *w->pages + (scores + rows * e->q_floats) * sizeof(float);
@@ -9997,17 +9979,16 @@ PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32
                                                   const pimhw_program **program,
                                                   const pimhw_request **request)
 {
-    pimattn_span *spans = NULL;
     if (!engine) return PIMATTN_ERR_ARGUMENT;
     if (!program || !request) return pimattn_i_wrong(engine, "program or request is NULL", 0);
-    pimattn_status status = pimattn_i_call_spans(engine, layer, items, n_items, &spans);
+    pimattn_status status = pimattn_i_call_spans(engine, layer, items, n_items);
     engine->planner.layer = layer;
     if (status == PIMATTN_OK)
-        status = pimattn_i_planner_take(&engine->planner, NULL, spans, n_items, &engine->why);
+        status = pimattn_i_planner_take(&engine->planner, NULL, engine->batch, n_items);
     if (status == PIMATTN_OK && engine->module)
         status = pimattn_i_module_request(engine, layer, items);
     if (status != PIMATTN_OK) return status;
-    *program = &engine->planner.plans[engine->planner.taken].program;
+    *program = &engine->planner.programs[engine->planner.taken];
     *request = &engine->planner.request;
     return PIMATTN_OK;
 }
