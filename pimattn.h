@@ -5491,7 +5491,8 @@ typedef struct pimattn_i_table {
 typedef struct pimattn_i_bin {
     const pimattn_tier *tier; /* among the rules */
     uint64_t n_tokens, n_used;
-    unsigned char *bytes;      /* [n_tokens][slot_bytes] */
+    unsigned char *bytes;      /* [n_tokens][slot_bytes]; memory of all arrays here */
+    uint64_t memory_bytes;     /* of these */
     uint32_t *next;            /* [n_tokens]: vacant slots of a bank group behind one another */
     uint32_t *vacant;          /* [n_groups] the first */
     uint32_t *begin;           /* [n_groups + 1] of its tokens in a table's `sorted` */
@@ -5506,6 +5507,7 @@ typedef struct pimattn_i_bin {
 
 typedef struct pimattn_i_tiered {
     const pimhw_allocator *allocator;
+    uint64_t memory_bytes; /* of this and the arrays here */
     pimattn_tiers rules;
     uint64_t slot_bytes, n_tables;
     uint32_t step;
@@ -5638,17 +5640,13 @@ static pimattn_status pimattn_i_token_swap(pimattn_i_tiered *st, pimattn_i_token
     return PIMATTN_OK;
 }
 
-/* Lets the tokens of a table from n on go. */
-static void pimattn_i_table_cut(pimattn_i_tiered *st, pimattn_i_table *table, uint64_t n)
+/* Lets the tokens of a table from n on go; the slots before `kept` stay reserved in their place, as
+ * if their tokens were new. */
+static void pimattn_i_table_cut(pimattn_i_tiered *st, pimattn_i_table *table, uint64_t n,
+                                uint64_t kept)
 {
-    while (table->n > n)
+    while (table->n > kept)
         pimattn_i_token_leave(st, &table->token[--table->n]);
-    table->n_scored = pimattn_i_min(table->n_scored, n);
-}
-
-/* Tokens from n on are gone, but slots stay reserved in their place: as if they were new. */
-static void pimattn_i_table_forget(pimattn_i_tiered *st, pimattn_i_table *table, uint64_t n)
-{
     for (uint64_t i = n; i < table->n; i++) {
         pimattn_i_token *t = &table->token[i];
         pimattn_i_bin *b = &st->bins[t->tier];
@@ -5777,50 +5775,38 @@ enum { PIMATTN_I_GROUP_BITS = 20 };
 static void pimattn_i_tiered_free(pimattn_i_tiered *st, const pimhw_allocator *a)
 {
     if (!st) return;
-    for (uint64_t i = 0; st->tables && i < st->n_tables; i++)
+    for (uint64_t i = 0; i < st->n_tables; i++)
         pimattn_i_table_free(st, &st->tables[i]);
-    for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
-        pimattn_i_bin *b = &st->bins[i];
-        pimattn_i_release(a, b->bytes, b->n_tokens * st->slot_bytes);
-        pimattn_i_release(a, b->next, b->n_tokens * sizeof *b->next);
-        pimattn_i_release(a, b->vacant, (b->groups.n_groups + 1u) * sizeof *b->vacant);
-        pimattn_i_release(a, b->begin, (b->groups.n_groups + 1u) * sizeof *b->begin);
-        pimattn_i_release(a, b->page_mark, b->n_tokens * sizeof *b->page_mark);
-        pimattn_i_release(a, b->channels, 2 * (uint64_t)b->groups.n_groups * sizeof *b->channels);
-        pimattn_i_release(a, b->devices,
-                          3 * (uint64_t)st->rules.tier[i].n_devices * sizeof *b->devices);
-        pimattn_i_release(a, b->groups.residents, pimattn_i_groups_bytes(b->groups.n_groups));
-    }
-    pimattn_i_release(a, st->tables, st->n_tables * sizeof *st->tables);
-    pimattn_i_release(a, st->bounce, st->slot_bytes);
-    pimattn_i_release(a, st->blocks, st->n_blocks * st->rules.n_tiers * sizeof *st->blocks);
-    pimattn_i_release(a, st, sizeof *st);
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
+        pimattn_i_release(a, st->bins[i].bytes, st->bins[i].memory_bytes);
+    pimattn_i_release(a, st, st->memory_bytes);
 }
 
 /* All slots of a tier vacant. */
 static bool pimattn_i_bin_init(pimattn_i_bin *b, const pimattn_tier *t, uint64_t slot_bytes,
                                const pimhw_allocator *a)
 {
-    uint32_t n_groups = pimattn_i_tier_groups(t);
+    const uint64_t n = t->n_tokens, slots = pimattn_i_mul(n, slot_bytes);
+    const uint32_t n_groups = pimattn_i_tier_groups(t);
+    const uint64_t words = 2 * (uint64_t)n_groups + 3 * (uint64_t)t->n_devices;
+    const uint64_t halves = 2 * n + 2 * (uint64_t)n_groups + 1;
     b->tier = t;
-    void *groups = pimattn_i_alloc(a, pimattn_i_groups_bytes(n_groups), 64);
-    if (!groups) return false;
-    pimattn_i_groups_init(&b->groups, groups, n_groups, t->n_tokens);
-    b->n_tokens = t->n_tokens;
-    b->bytes = (unsigned char *)pimattn_i_alloc(a, pimattn_i_mul(t->n_tokens, slot_bytes), 64);
-    b->next = (uint32_t *)pimattn_i_alloc(a, t->n_tokens * sizeof *b->next, 64);
-    b->vacant = (uint32_t *)pimattn_i_alloc(a, (n_groups + 1u) * sizeof *b->vacant, 64);
-    b->begin = (uint32_t *)pimattn_i_alloc(a, (n_groups + 1u) * sizeof *b->begin, 64);
-    b->page_mark = (uint32_t *)pimattn_i_zeroed(a, t->n_tokens, sizeof *b->page_mark);
-    b->channels = (uint64_t *)pimattn_i_alloc(a, 2 * (uint64_t)n_groups * sizeof *b->channels, 64);
-    b->devices =
-        (uint64_t *)pimattn_i_alloc(a, 3 * (uint64_t)t->n_devices * sizeof *b->devices, 64);
-    if (!b->bytes || !b->next || !b->vacant || !b->begin || !b->page_mark || !b->channels ||
-        !b->devices)
-        return false;
+    b->n_tokens = n;
+    b->memory_bytes = pimattn_i_add(slots, words * sizeof(uint64_t) + halves * sizeof(uint32_t) +
+                                               pimattn_i_groups_bytes(n_groups));
+    b->bytes = (unsigned char *)pimattn_i_alloc(a, b->memory_bytes, 64);
+    if (!b->bytes) return false;
+    b->channels = (uint64_t *)(void *)(b->bytes + slots);
+    b->devices = b->channels + 2 * (size_t)n_groups;
+    b->next = (uint32_t *)(void *)(b->channels + words);
+    b->page_mark = b->next + n;
+    b->vacant = b->page_mark + n;
+    b->begin = b->vacant + n_groups;
+    pimattn_i_groups_init(&b->groups, b->begin + n_groups + 1, n_groups, n);
+    memset(b->page_mark, 0, (size_t)n * sizeof *b->page_mark);
     for (uint32_t g = 0; g < n_groups; g++)
         b->vacant[g] = (uint32_t)pimattn_i_group_begin(b, g);
-    for (uint64_t i = 0; i < t->n_tokens; i++)
+    for (uint64_t i = 0; i < n; i++)
         b->next[i] = (uint32_t)i + 1;
     return true;
 }
@@ -5858,22 +5844,25 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, const pi
                                               uint64_t n_blocks, uint64_t slot_bytes,
                                               pimhw_cause *why)
 {
-    pimattn_i_tiered *st = (pimattn_i_tiered *)pimattn_i_zeroed(a, 1, sizeof *st);
-    *store = st;
+    const uint64_t words = pimattn_i_mul(n_blocks, rules->n_tiers);
+    uint64_t bytes = pimattn_i_mul(n_tables, sizeof(pimattn_i_table));
+    bytes = pimattn_i_add(bytes, pimattn_i_mul(words, sizeof(uint64_t)));
+    bytes = pimattn_i_add(bytes, sizeof(pimattn_i_tiered) + slot_bytes);
+    pimattn_i_tiered *st = (pimattn_i_tiered *)pimattn_i_zeroed(a, 1, bytes);
     bool made = st != NULL;
+    *store = st;
     if (made) {
         st->allocator = a;
+        st->memory_bytes = bytes;
         st->rules = *rules;
         st->slot_bytes = slot_bytes;
         st->n_tables = n_tables;
         st->n_blocks = n_blocks;
         if (st->rules.lambda == 0.0f) st->rules.lambda = 0.6f;
         if (st->rules.ratio[0] == 0) pimattn_i_tiers_ratio(&st->rules);
-        st->bounce = (unsigned char *)pimattn_i_alloc(a, slot_bytes, 64);
-        st->tables = (pimattn_i_table *)pimattn_i_zeroed(a, n_tables, sizeof *st->tables);
-        st->blocks = (uint64_t *)pimattn_i_alloc(
-            a, pimattn_i_mul(n_blocks, rules->n_tiers * sizeof *st->blocks), 64);
-        made = st->tables && st->bounce && st->blocks;
+        st->tables = (pimattn_i_table *)(void *)(st + 1);
+        st->blocks = (uint64_t *)(void *)(st->tables + n_tables);
+        st->bounce = (unsigned char *)(st->blocks + words);
         for (uint32_t i = 0; made && i < rules->n_tiers; i++)
             made = pimattn_i_bin_init(&st->bins[i], &st->rules.tier[i], slot_bytes, a);
     }
@@ -7083,7 +7072,7 @@ static pimattn_status pimattn_i_tiered_hold(pimattn_engine *e, const pimattn_i_s
     for (; done < n_layers && status == PIMATTN_OK; done++)
         status = pimattn_i_table_extend(st, &tables[done], to);
     for (uint32_t i = 0; i < done && status != PIMATTN_OK; i++)
-        pimattn_i_table_cut(st, &tables[i], before);
+        pimattn_i_table_cut(st, &tables[i], before, before);
     return status;
 }
 
@@ -7138,7 +7127,7 @@ static void pimattn_i_seq_end(pimattn_engine *e, pimattn_i_seq *s)
     for (size_t i = 0; e->module && i < pimattn_i_n_lists(e); i++)
         pimattn_i_list_keep(e->module, pimattn_i_lists_of(e, s, 0, 0) + i, 0);
     for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++)
-        pimattn_i_table_cut(e->tiered, pimattn_i_table_of(e, s, i), 0);
+        pimattn_i_table_cut(e->tiered, pimattn_i_table_of(e, s, i), 0, 0);
     pimattn_i_seq_empty(&e->pool, s);
     s->id = 0;
 }
@@ -7508,15 +7497,12 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *e, pimattn_seq seq, 
     if (status != PIMATTN_OK) return status;
     if (e->module) status = pimattn_i_module_truncate(e, s, end);
     if (status != PIMATTN_OK) return status;
-    for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++) {
-        pimattn_i_table *table = pimattn_i_table_of(e, s, i);
-        pimattn_i_table_cut(e->tiered, table, pimattn_i_max(end, e->config.reserve_tokens));
-        pimattn_i_table_forget(e->tiered, table, end);
-    }
+    const uint64_t kept = pimattn_i_max(end, e->config.reserve_tokens);
+    for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++)
+        pimattn_i_table_cut(e->tiered, pimattn_i_table_of(e, s, i), end, kept);
     /* banks and tiers have no pages */
     uint64_t gone = pimattn_i_seq_first(&e->layout, s), page = e->layout.page_tokens;
-    uint64_t last = pimattn_i_max(end, e->config.reserve_tokens);
-    last = pimattn_i_min(pimattn_i_ceil_div(last, page), s->n_pages);
+    uint64_t last = pimattn_i_min(pimattn_i_ceil_div(kept, page), s->n_pages);
     pimattn_i_seq_cut(&e->pool, s, pimattn_i_max(last, gone), s->n_pages);
     pimattn_i_seq_cut(&e->pool, s, gone, pimattn_i_min(first / page, last));
     s->n_pages = pimattn_i_max(last, first / page);
