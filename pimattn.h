@@ -6351,10 +6351,9 @@ typedef struct pimattn_i_list {
 
 /* What the hub knows of a block under way. */
 typedef struct pimattn_i_work {
-    uint64_t key; /* its round, plus 1; 0: none */
-    uint32_t block;
-    bool mixing; /* its softmax is done */
-    pimattn_span span;
+    uint64_t key;      /* its round, plus 1; 0: none */
+    bool mixing;       /* its softmax is done */
+    pimattn_i_job job; /* its first query */
     uint32_t n_queries;
     float *scores; /* [queries][tokens]; then the probabilities, rounded as they go out */
     float *sums;   /* [queries][groups][dims in whole blocks] */
@@ -6371,11 +6370,10 @@ typedef struct pimattn_i_module {
     uint32_t n_units;              /* that have chunks of their own: 1, or the channels */
     uint32_t chunk_rows, n_chunks; /* of a unit */
     uint32_t n_used;               /* of all units */
-    uint64_t table_bytes;          /* of all tables, of which taken is the first */
-    uint32_t *n_free;              /* [n_units] */
-    uint64_t *taken;               /* bitmap of chunks, [n_units * n_chunks] */
-    uint32_t *next;                /* [n_units * n_chunks] of a list */
+    uint64_t table_bytes;          /* of all tables, of which lists is the first */
     pimattn_i_list *lists;         /* [max_seqs][n_layers][n_heads][2] */
+    uint32_t *next;                /* [n_units * n_chunks] of a list; UINT32_MAX: free */
+    uint32_t *n_free;              /* [n_units] */
     uint32_t *chunks;              /* VA2PA of a call, [va2pa_entries] */
     uint32_t chunk_begin[PIMHW_MAX_CHANNELS + 1];
     pimattn_i_work work[2 * PIMHW_MAX_CHANNELS];
@@ -6637,7 +6635,7 @@ static void pimattn_i_module_free(pimattn_i_module *m, const pimattn_config *c)
     if (!m) return;
     pimhw_units_destroy(m->units);
     pimhw_memory_destroy(m->memory);
-    pimattn_i_release(a, m->taken, m->table_bytes);
+    pimattn_i_release(a, m->lists, m->table_bytes);
     pimattn_i_release(a, m, sizeof *m);
 }
 
@@ -6666,15 +6664,14 @@ static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const p
     if (n > UINT32_MAX)
         return pimattn_i_fail(why, PIMATTN_ERR_CONFIG, "device.n_rows is %u: more than 2^32 chunks",
                               d.n_rows, 0);
-    uint64_t words = pimattn_i_ceil_div(n, 64), ids = n + m->n_units + d.va2pa_entries;
     m->table_bytes = pimattn_i_add(pimattn_i_mul(lists, sizeof *m->lists),
-                                   words * sizeof *m->taken + ids * sizeof(uint32_t));
-    m->taken = (uint64_t *)pimattn_i_zeroed(a, 1, m->table_bytes);
-    if (!m->taken)
+                                   (n + m->n_units + d.va2pa_entries) * sizeof(uint32_t));
+    m->lists = (pimattn_i_list *)pimattn_i_zeroed(a, 1, m->table_bytes);
+    if (!m->lists)
         return pimattn_i_fail(why, PIMATTN_ERR_MEMORY,
                               "no memory for the chunk tables of the device", 0, 0);
-    m->lists = (pimattn_i_list *)(void *)(m->taken + words);
     m->next = (uint32_t *)(void *)(m->lists + lists);
+    memset(m->next, 0xff, (size_t)n * sizeof *m->next);
     m->n_free = m->next + n;
     m->chunks = m->n_free + m->n_units;
     for (uint32_t i = 0; i < m->n_units; i++)
@@ -6900,9 +6897,9 @@ static size_t pimattn_i_n_lists(const pimattn_engine *e)
 static uint32_t pimattn_i_chunk_take(pimattn_i_module *m, uint32_t unit)
 {
     uint32_t i = unit * m->n_chunks;
-    while (m->taken[i / 64] >> i % 64 & 1)
+    while (m->next[i] != UINT32_MAX)
         i++;
-    m->taken[i / 64] |= (uint64_t)1 << i % 64;
+    m->next[i] = 0;
     m->n_free[unit]--;
     m->n_used++;
     return i;
@@ -6926,13 +6923,13 @@ static bool pimattn_i_chunk_back(pimattn_engine *e, uint32_t i)
 /* Returns all chunks but the first n. */
 static void pimattn_i_list_keep(pimattn_i_module *m, pimattn_i_list *list, uint32_t n)
 {
-    uint32_t i = list->first;
-    for (uint32_t k = 0; k < list->n; k++, i = m->next[i]) {
+    for (uint32_t k = 0, i = list->first, after; k < list->n; k++, i = after) {
+        after = m->next[i];
         if (k < n) {
             list->last = i;
             continue;
         }
-        m->taken[i / 64] &= ~((uint64_t)1 << i % 64);
+        m->next[i] = UINT32_MAX;
         m->n_free[i / m->n_chunks]++;
         m->n_used--;
     }
@@ -7175,27 +7172,27 @@ static bool pimattn_i_stride_fits(size_t *stride, uint64_t heads, uint64_t dim, 
 
 enum { PIMATTN_I_HEADS = 16 }; /* whose rows are stored at once */
 
-/* Rows of an append, [n_kv_heads][dim] of each token. */
+/* Rows of a call, [heads][dim] of each token. */
 typedef struct pimattn_i_rows {
     const unsigned char *from;
     size_t stride;
-    uint32_t dim, type;
+    uint32_t heads, dim, type;
     const char *what;
     bool plain; /* all finite, and so is what the cache keeps */
 } pimattn_i_rows;
 
-/* Names a finite value that the cache's type cannot hold. */
-static pimattn_status pimattn_i_overflow(pimattn_engine *e, const pimattn_i_rows *rows, uint64_t n)
+/* Names a finite value that the type cannot hold, in words for what, token, head, index, type. */
+static pimattn_status pimattn_i_overflow(pimattn_engine *e, const pimattn_i_rows *rows, uint64_t n,
+                                         const char *text)
 {
     for (uint64_t t = 0; t < n; t++)
-        for (uint32_t h = 0; h < e->config.shape.n_kv_heads; h++) {
+        for (uint32_t h = 0; h < rows->heads; h++) {
             const unsigned char *row =
                 rows->from + (size_t)t * rows->stride + 4 * (size_t)h * rows->dim;
             uint64_t at = pimattn_i_first_overflow(row, rows->type, rows->dim);
             if (at == rows->dim) continue;
-            pimhw_cause_write(
-                &e->why, "%s of token %u of this append, KV head %u, index %u is beyond %s",
-                rows->what, t, (uint64_t)h, at, rows->type == PIMATTN_F16 ? "f16" : "bf16");
+            pimhw_cause_write(&e->why, text, rows->what, t, (uint64_t)h, at,
+                              rows->type == PIMATTN_F16 ? "f16" : "bf16");
             return PIMATTN_ERR_RANGE;
         }
     return PIMATTN_OK;
@@ -7204,12 +7201,14 @@ static pimattn_status pimattn_i_overflow(pimattn_engine *e, const pimattn_i_rows
 static pimattn_status pimattn_i_range_check(pimattn_engine *e, pimattn_i_rows *rows, uint64_t n)
 {
     uint32_t limit = pimattn_i_type_limit(rows->type);
-    size_t row = (size_t)e->config.shape.n_kv_heads * rows->dim;
+    size_t row = (size_t)rows->heads * rows->dim;
     rows->plain = true;
     if (rows->type == PIMATTN_F32 || rows->type == PIMATTN_INT8) return PIMATTN_OK;
     for (uint64_t t = 0; t < n && rows->plain; t++)
         rows->plain = e->kernel->magnitude(rows->from + (size_t)t * rows->stride, row) < limit;
-    return rows->plain ? PIMATTN_OK : pimattn_i_overflow(e, rows, n);
+    if (rows->plain) return PIMATTN_OK;
+    return pimattn_i_overflow(e, rows, n,
+                              "%s of token %u of this append, KV head %u, index %u is beyond %s");
 }
 
 /* Rows of a token, of KV heads from `head` on: to their runs, the at'th of these. Of int8 scales
@@ -7329,6 +7328,12 @@ static bool pimattn_i_write_column(pimattn_i_writing *w, const pimattn_i_place *
     return pimhw_device_submit(w->e->planner.device, &in, &w->e->why) == PIMHW_OK;
 }
 
+/* The type of the units' lanes. */
+static uint32_t pimattn_i_lane_type(const pimattn_engine *e)
+{
+    return e->config.device.lane_type == PIMHW_LANE_F16 ? PIMATTN_F16 : PIMATTN_BF16;
+}
+
 static uint16_t pimattn_i_lane(const pimattn_i_module *m, const unsigned char *from, size_t i)
 {
     float x;
@@ -7400,7 +7405,7 @@ static pimattn_status pimattn_i_module_truncate(pimattn_engine *e, pimattn_i_seq
     uint64_t kept = pimattn_i_max(tokens, e->config.reserve_tokens), bytes = 4 * (uint64_t)dim;
     bytes *= e->config.shape.n_kv_heads;
     unsigned char *zeros = (unsigned char *)pimattn_i_zeroed(&e->config.allocator, bytes, 1);
-    pimattn_i_rows rows = {zeros, 0, dim, PIMATTN_F32, "v", true};
+    pimattn_i_rows rows = {zeros, 0, e->config.shape.n_kv_heads, dim, PIMATTN_F32, "v", true};
     pimattn_status status = zeros ? PIMATTN_OK : PIMATTN_ERR_MEMORY;
     for (uint32_t i = 0; i < e->config.shape.n_layers && status == PIMATTN_OK; i++) {
         uint64_t rest = pimattn_i_min((lanes - tokens % lanes) % lanes, s->tokens[i] - tokens);
@@ -7434,12 +7439,13 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, ui
         return pimattn_i_wrong(e, "v_stride %u is less than a row, or too large", v_stride);
     uint64_t before = s->tokens[layer], tokens = pimattn_i_add(before, n_tokens);
     bool banks = e->module != NULL; /* there both are of the lanes' type */
-    uint32_t lane = e->config.device.lane_type == PIMHW_LANE_F16 ? PIMATTN_F16 : PIMATTN_BF16;
+    uint32_t heads = shape->n_kv_heads, k_type = banks ? pimattn_i_lane_type(e) : shape->k_type;
+    uint32_t v_type = banks ? k_type : shape->v_type;
     pimattn_status status = pimattn_i_may_hold(e, s, before, tokens);
-    pimattn_i_rows k_rows = {(const unsigned char *)k,     k_stride, shape->head_dim,
-                             banks ? lane : shape->k_type, "k",      false};
-    pimattn_i_rows v_rows = {(const unsigned char *)v,     v_stride, shape->head_dim_v,
-                             banks ? lane : shape->v_type, "v",      false};
+    pimattn_i_rows k_rows = {
+        (const unsigned char *)k, k_stride, heads, shape->head_dim, k_type, "k", false};
+    pimattn_i_rows v_rows = {
+        (const unsigned char *)v, v_stride, heads, shape->head_dim_v, v_type, "v", false};
     if (status == PIMATTN_OK) status = pimattn_i_range_check(e, &k_rows, n_tokens);
     if (status == PIMATTN_OK && !shape->v_in_k)
         status = pimattn_i_range_check(e, &v_rows, n_tokens);
@@ -9128,24 +9134,12 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, uint32_t layer
     return PIMATTN_OK;
 }
 
-/* Where query i of a block stands in the call, as a job of one query. */
+/* Query i of a block. */
 static pimattn_i_job pimattn_i_work_job(const pimattn_engine *e, const pimattn_i_work *w,
                                         uint32_t i)
 {
-    const pimattn_i_module *m = e->module;
-    uint32_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads;
-    uint32_t item = w->block / m->n_heads, head = w->block % m->n_heads;
-    bool single = m->n_heads != e->config.shape.n_kv_heads;
-    pimattn_i_job job;
-    memset(&job, 0, sizeof job);
-    for (uint32_t k = 0; k < item; k++)
-        job.first_row += e->call->items[k].n_tokens;
-    job.n_queries = 1;
-    job.n_tokens = w->span.n_tokens;
-    job.tokens = w->span.context_tokens;
-    job.mask = e->call->masks ? e->call->masks[item].bits : NULL;
-    job.kv_head = single ? head / group : head;
-    job.query = single ? (uint64_t)i * group + head % group : i;
+    pimattn_i_job job = w->job;
+    job.query += (uint64_t)i * (e->module->n_heads / e->config.shape.n_kv_heads);
     return job;
 }
 
@@ -9154,15 +9148,21 @@ static pimattn_i_work *pimattn_i_work_of(pimattn_engine *e, uint32_t channel, ui
 {
     pimattn_i_module *m = e->module;
     const pimattn_i_planner *p = &e->planner;
-    uint32_t unit = m->n_units > 1 ? channel : 0;
+    uint32_t unit = m->n_units > 1 ? channel : 0, group = m->n_heads / e->config.shape.n_kv_heads;
     pimattn_i_work *w = &m->work[2 * unit + round % 2];
     if (w->key == (uint64_t)round + 1) return w;
+    uint32_t block = m->n_units > 1 ? p->order[p->list_begin[unit] + round] : round;
+    uint32_t item = block / m->n_heads, head = block % m->n_heads;
     w->key = (uint64_t)round + 1;
     w->mixing = false;
-    w->block = m->n_units > 1 ? p->order[p->list_begin[unit] + round] : round;
-    w->span.n_tokens = e->call->items[w->block / m->n_heads].n_tokens;
-    w->span.context_tokens = p->blocks[w->block].rest[PIMATTN_I_TOKENS - 1];
-    w->n_queries = (uint32_t)p->blocks[w->block].rest[PIMATTN_I_QUERIES - 1];
+    w->n_queries = (uint32_t)p->blocks[block].rest[PIMATTN_I_QUERIES - 1];
+    memset(&w->job, 0, sizeof w->job);
+    pimattn_i_job_item(e, &w->job, item);
+    for (uint32_t k = 0; k < item; k++)
+        w->job.first_row += e->call->items[k].n_tokens;
+    w->job.n_queries = 1;
+    w->job.kv_head = head / group;
+    w->job.query = head % group;
     return w;
 }
 
@@ -9186,7 +9186,7 @@ static void pimattn_i_hub_input(void *user, const pimhw_event *event, uint16_t *
             lanes[i] = pimattn_i_lane(e->module, q, (size_t)head * dim + d);
         return;
     }
-    uint64_t tokens = w->span.context_tokens;
+    uint64_t tokens = w->job.tokens;
     uint32_t group = event->channel % p->unit_channels / p->v_spread;
     uint64_t t = (((uint64_t)event->aux + event->index) * p->v_groups + group) * n;
     const float *probs = w->scores + event->gpr * tokens;
@@ -9208,7 +9208,7 @@ static void pimattn_i_hub_output(void *user, const pimhw_event *event, const flo
     uint32_t banks = pimhw_config_banks(&p->device), channel = event->channel % p->unit_channels;
     if (event->gpr >= w->n_queries) return;
     if (!w->mixing) {
-        uint64_t tokens = w->span.context_tokens;
+        uint64_t tokens = w->job.tokens;
         uint64_t t = ((uint64_t)event->aux * p->unit_channels + channel) * banks;
         float *scores = w->scores + event->gpr * tokens;
         for (uint32_t b = 0; b < banks && t < tokens; b++, t++)
@@ -9230,7 +9230,7 @@ static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, ui
 {
     const pimattn_shape *shape = &e->config.shape;
     const pimattn_i_job job = pimattn_i_work_job(e, w, i);
-    const uint64_t tokens = w->span.context_tokens, group = shape->n_heads / shape->n_kv_heads;
+    const uint64_t tokens = w->job.tokens, group = shape->n_heads / shape->n_kv_heads;
     const uint64_t of = job.query / group;
     uint32_t type = e->config.device.lane_type;
     float *s = w->scores + i * tokens, m = pimattn_i_minus_inf(), l = 0.0f, all = 0.0f;
@@ -9307,21 +9307,6 @@ static void pimattn_i_hub_epu(void *user, const pimhw_instruction *in)
     }
 }
 
-static pimattn_status pimattn_i_query_check(pimattn_engine *e, uint64_t rows)
-{
-    const pimattn_shape *s = &e->config.shape;
-    uint32_t type = e->config.device.lane_type == PIMHW_LANE_F16 ? PIMATTN_F16 : PIMATTN_BF16;
-    for (uint64_t r = 0; r < rows; r++) {
-        const unsigned char *q = (const unsigned char *)e->call->q + (size_t)r * e->call->q_stride;
-        uint64_t n = (uint64_t)s->n_heads * s->head_dim, at = pimattn_i_first_overflow(q, type, n);
-        if (at == n) continue;
-        pimhw_cause_write(&e->why, "q of token %u of this call, head %u, index %u is beyond a lane",
-                          r, at / s->head_dim, at % s->head_dim);
-        return PIMATTN_ERR_RANGE;
-    }
-    return PIMATTN_OK;
-}
-
 /* Attention of a layer on the device: its program runs, the hub has the queries and the scores. */
 static pimattn_status pimattn_i_module_attend(pimattn_engine *e, pimattn_readings *readings)
 {
@@ -9337,7 +9322,12 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, pimattn_reading
         queries = pimattn_i_max(queries, its);
         scores = pimattn_i_max(scores, pimattn_i_mul(its, spans[i].context_tokens));
     }
-    pimattn_status status = pimattn_i_query_check(e, rows);
+    const pimattn_shape *s = &e->config.shape;
+    const unsigned char *at = (const unsigned char *)e->call->q;
+    const uint32_t lane = pimattn_i_lane_type(e);
+    const pimattn_i_rows q = {at, e->call->q_stride, s->n_heads, s->head_dim, lane, "q", false};
+    pimattn_status status = pimattn_i_overflow(
+        e, &q, rows, "%s of token %u of this call, head %u, index %u is beyond a lane");
     if (status == PIMATTN_OK) status = pimattn_i_planner_take(p, NULL, spans, n);
     if (status != PIMATTN_OK) return status;
     const pimattn_plan *plan = &p->plans[p->taken];
@@ -9671,6 +9661,7 @@ typedef struct pimattn_i_newest {
     float *row;                 /* a key, and what low and high are of pages that keep none */
     float *low, *high;          /* least and largest of every dim */
     float *scores;              /* [tokens in whole tiles] */
+    uint32_t *order;            /* [pages] */
     pimattn_i_candidate *pages; /* what has no other place is one piece from here on */
     uint64_t bytes;
 } pimattn_i_newest;
@@ -9710,7 +9701,8 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     e->call = NULL;
     const uint64_t scores = pimattn_i_up64(w->job.tokens), rows = (uint64_t)s->n_heads + 3;
     const uint64_t n_pages = pimattn_i_ceil_div(w->job.tokens, pimattn_i_bound_tokens(e));
-    w->bytes = n_pages * sizeof *w->pages + (scores + rows * e->q_floats) * sizeof(float);
+    w->bytes = n_pages * (sizeof *w->pages + sizeof *w->order) +
+               (scores + rows * e->q_floats) * sizeof(float);
     w->pages = (pimattn_i_candidate *)pimattn_i_alloc(&e->config.allocator, w->bytes, 64);
     if (bounds && w->pages && !pool->bounds)
         pool->bounds = (unsigned char **)pimattn_i_zeroed(&e->config.allocator, pool->n_slabs_most,
@@ -9726,6 +9718,7 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     w->scores = (float *)(void *)(w->pages + n_pages);
     w->q = w->scores + scores;
     w->row = w->q + s->n_heads * e->q_floats;
+    w->order = (uint32_t *)(void *)(w->q + rows * e->q_floats);
     for (uint32_t h = 0; h < s->n_heads; h++)
         pimattn_i_row_copy(e->kernel, w->q + h * e->q_floats,
                            (const unsigned char *)(q + (size_t)h * s->head_dim), PIMATTN_F32,
@@ -9839,22 +9832,11 @@ static uint64_t pimattn_i_candidates(const pimattn_engine *e, pimattn_i_newest *
     return n;
 }
 
-/* Candidates with larger bounds, of equal ones earlier pages, to the front. */
-static void pimattn_i_rank(pimattn_i_candidate *at, uint64_t n)
+/* Larger bounds first, of equal ones earlier pages. */
+static bool pimattn_i_lower(const void *of, uint32_t a, uint32_t b)
 {
-    uint64_t gap = 1;
-    while (gap < n / 3)
-        gap = 3 * gap + 1;
-    for (; gap > 0; gap /= 3)
-        for (uint64_t i = gap, j; i < n; i++) {
-            const pimattn_i_candidate c = at[i];
-            for (j = i; j >= gap; j -= gap) {
-                const pimattn_i_candidate *b = &at[j - gap];
-                if (b->bound > c.bound || (b->bound == c.bound && b->page < c.page)) break;
-                at[j] = *b;
-            }
-            at[j] = c;
-        }
+    const pimattn_i_candidate *pages = (const pimattn_i_candidate *)of;
+    return pages[a].bound < pages[b].bound || (pages[a].bound == pages[b].bound && a > b);
 }
 
 PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
@@ -9875,16 +9857,15 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, 
     for (w.job.kv_head = 0; w.job.kv_head < heads; w.job.kv_head++) {
         uint64_t *bits = choice->bits + w.job.kv_head * choice->stride;
         uint64_t n = pimattn_i_candidates(e, &w, &all), taken = 0, i = 0;
-        const pimattn_i_candidate newest = w.pages[n - 1];
-        w.pages[n - 1] = w.pages[0];
-        w.pages[0] = newest;
-        pimattn_i_rank(w.pages + 1, n - 1);
+        for (uint64_t k = 0; k < n; k++) /* the newest one, then all others */
+            w.order[k] = (uint32_t)(k ? k - 1 : n - 1);
+        pimattn_i_sort(w.order + 1, (size_t)n - 1, w.pages, pimattn_i_lower);
         memset(bits, 0, (size_t)words * sizeof *bits);
-        for (; i < n && taken < pimattn_i_ceil_div(all, c); taken += w.pages[i++].n_tokens)
-            for (uint64_t t = w.pages[i].page * page_tokens, k = 0; k < page_tokens; k++)
+        for (; i < n && taken < pimattn_i_ceil_div(all, c); taken += w.pages[w.order[i++]].n_tokens)
+            for (uint64_t t = w.pages[w.order[i]].page * page_tokens, k = 0; k < page_tokens; k++)
                 if (pimattn_i_sees(&w.job, t + k))
                     bits[(t + k) / 64] |= (uint64_t)1 << (t + k) % 64;
-        if (bounds) bounds[w.job.kv_head] = i < n ? w.pages[i].bound : -HUGE_VALF;
+        if (bounds) bounds[w.job.kv_head] = i < n ? w.pages[w.order[i]].bound : -HUGE_VALF;
     }
     choice->n_tokens = length;
     return pimattn_i_newest_free(e, &w, PIMATTN_OK);
