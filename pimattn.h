@@ -6850,9 +6850,10 @@ PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine)
     return engine->layout.page_bytes;
 }
 
+/* What is wrong with a call; without an engine nobody can ask. */
 static pimattn_status pimattn_i_wrong(pimattn_engine *e, const char *what, uint64_t is)
 {
-    return pimattn_i_refuse(&e->why, what, is);
+    return pimattn_i_refuse(e ? &e->why : NULL, what, is);
 }
 
 /* The living sequence of an id; NULL, and its cause, if there is none. */
@@ -6993,8 +6994,7 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
 PIMATTN_API pimattn_status pimattn_seq_tokens(pimattn_engine *engine, pimattn_seq seq,
                                               uint32_t layer, uint64_t *n_tokens)
 {
-    if (!engine) return PIMATTN_ERR_ARGUMENT;
-    if (!n_tokens) return pimattn_i_wrong(engine, "n_tokens is NULL", 0);
+    if (!engine || !n_tokens) return pimattn_i_wrong(engine, "n_tokens is NULL", 0);
     if (layer >= engine->config.shape.n_layers)
         return pimattn_i_wrong(engine, "layer %u is not below n_layers", layer);
     pimattn_i_seq *s = pimattn_i_seq_find(engine, seq);
@@ -7145,8 +7145,7 @@ static pimattn_status pimattn_i_seq_made(pimattn_engine *e, pimattn_i_seq *s, pi
 PIMATTN_API pimattn_status pimattn_seq_create(pimattn_engine *engine, pimattn_seq *seq)
 {
     pimattn_i_seq *s;
-    if (!engine) return PIMATTN_ERR_ARGUMENT;
-    if (!seq) return pimattn_i_wrong(engine, "seq is NULL", 0);
+    if (!engine || !seq) return pimattn_i_wrong(engine, "seq is NULL", 0);
     if (pimattn_i_is_busy(engine)) return PIMATTN_ERR_SEQ;
     pimattn_status status = pimattn_i_seq_new(engine, &s);
     if (status != PIMATTN_OK) return status;
@@ -7972,8 +7971,7 @@ static uint64_t pimattn_i_seq_pages(const pimattn_engine *e, const pimattn_i_seq
 
 PIMATTN_API pimattn_status pimattn_cache_query(pimattn_engine *engine, pimattn_cache_info *info)
 {
-    if (!engine) return PIMATTN_ERR_ARGUMENT;
-    if (!info) return pimattn_i_wrong(engine, "info is NULL", 0);
+    if (!engine || !info) return pimattn_i_wrong(engine, "info is NULL", 0);
     const pimattn_i_pool *pool = &engine->pool;
     uint64_t own;
     memset(info, 0, sizeof *info);
@@ -8001,8 +7999,7 @@ PIMATTN_API pimattn_status pimattn_cache_query(pimattn_engine *engine, pimattn_c
 PIMATTN_API pimattn_status pimattn_seq_query(pimattn_engine *engine, pimattn_seq seq,
                                              pimattn_seq_info *info)
 {
-    if (!engine) return PIMATTN_ERR_ARGUMENT;
-    if (!info) return pimattn_i_wrong(engine, "info is NULL", 0);
+    if (!engine || !info) return pimattn_i_wrong(engine, "info is NULL", 0);
     const pimattn_i_seq *s = pimattn_i_seq_find(engine, seq);
     if (!s) return PIMATTN_ERR_SEQ;
     const pimattn_i_module *m = engine->module;
@@ -8392,26 +8389,17 @@ static void pimattn_i_look(const pimattn_i_hand *hand, uint64_t first, pimattn_i
     *to = pimattn_i_spot_of(hand->e, job, pimattn_i_max(first, begin));
 }
 
-static void pimattn_i_hand_begin(pimattn_i_hand *hand, uint64_t first)
+/* The tile from token t on, which comes after the one before, for all queries of a job. */
+static void pimattn_i_tile_next(pimattn_i_hand *hand, uint64_t t, float *block)
 {
-    pimattn_i_look(hand, first, &hand->next);
-    pimattn_i_look(hand, first + PIMATTN_I_TILE, &hand->far);
-}
-
-/* The tiles from one position up to another for all queries of a job, into a block of partials. */
-static void pimattn_i_tiles(pimattn_i_hand *hand, uint64_t begin, uint64_t end, float *block)
-{
-    const pimattn_engine *e = hand->e;
     const pimattn_i_job *job = hand->job;
-    end = pimattn_i_min(end, job->end);
-    for (uint64_t t = begin; t < end; t += PIMATTN_I_TILE) {
-        hand->spot = hand->next;
-        hand->next = hand->far;
-        pimattn_i_look(hand, t + 2 * PIMATTN_I_TILE, &hand->far);
-        if (!pimattn_i_reaches(job, t, PIMATTN_I_TILE)) continue;
-        pimattn_i_adjust_at(e, job, t, &hand->folder.adjust);
-        pimattn_i_tile_fold(hand, t, block);
-    }
+    if (t >= job->end) return;
+    hand->spot = hand->next;
+    hand->next = hand->far;
+    pimattn_i_look(hand, t + 2 * PIMATTN_I_TILE, &hand->far);
+    if (!pimattn_i_reaches(job, t, PIMATTN_I_TILE)) return;
+    pimattn_i_adjust_at(hand->e, job, t, &hand->folder.adjust);
+    pimattn_i_tile_fold(hand, t, block);
 }
 
 /* Cuts a worker's memory and copies the queries of the job, in whole vectors. */
@@ -8487,52 +8475,44 @@ static size_t pimattn_i_gang(const pimattn_engine *e, size_t place)
     return n;
 }
 
-static void pimattn_i_gang_run(pimattn_engine *e, size_t place, size_t n, size_t worker)
-{
-    const uint64_t begin = e->jobs[e->order[place]].leaf_begin * PIMATTN_I_LEAF;
-    pimattn_i_hand hands[PIMATTN_I_GANG];
-    uint32_t before = 0;
-    for (size_t i = 0; i < n; i++) {
-        const pimattn_i_job *job = &e->jobs[e->order[place + i]];
-        pimattn_i_hand_init(&hands[i], e, job, worker, before);
-        pimattn_i_hand_begin(&hands[i], begin);
-        pimattn_i_clear(e->results + e->order[place + i] * e->block_floats, job->n_queries,
-                        e->o_floats);
-        before += job->n_queries;
-        hands[i].shares = n * e->layout.k_row_bytes == e->rows->k.token &&
-                          n * e->layout.v_row_bytes == e->rows->v.token;
-    }
-    for (uint64_t t = begin; t < begin + PIMATTN_I_LEAF; t += PIMATTN_I_TILE)
-        for (size_t i = 0; i < n; i++)
-            pimattn_i_tiles(&hands[i], t, t + PIMATTN_I_TILE,
-                            e->results + e->order[place + i] * e->block_floats);
-}
-
-/* A job: its leaves one by one, merged as the tree says, into its place among the results. */
+/* A gang, into its places among the results; or a job, its leaves merged as the tree says. */
 static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
 {
     pimattn_engine *e = (pimattn_engine *)arg;
-    const size_t index = e->order[place], gang = pimattn_i_gang(e, place);
-    const pimattn_i_job *job = &e->jobs[index];
+    const uint32_t *order = e->order + place;
+    const pimattn_i_job *job = &e->jobs[*order];
+    const size_t n = pimattn_i_gang(e, place);
+    pimattn_i_hand hands[PIMATTN_I_GANG];
+    float *blocks[PIMATTN_I_GANG];
+    uint32_t before = 0;
     PIMATTN_ASSERT(worker < e->config.max_workers);
-    if (gang != 1) {
-        if (gang) pimattn_i_gang_run(e, place, gang, worker);
-        return;
+    for (size_t i = 0; i < n; i++) {
+        pimattn_i_hand_init(&hands[i], e, &e->jobs[order[i]], worker, before);
+        before += hands[i].job->n_queries;
+        hands[i].shares = n > 1 && n * e->layout.k_row_bytes == e->rows->k.token &&
+                          n * e->layout.v_row_bytes == e->rows->v.token;
     }
-    pimattn_i_hand hand;
-    pimattn_i_hand_init(&hand, e, job, worker, 0);
+    if (n == 0) return;
     pimattn_i_stack stack =
-        pimattn_i_stack_of(e, job, hand.q + PIMATTN_I_QUERY_BLOCK * e->q_floats);
+        pimattn_i_stack_of(e, job, hands[0].q + PIMATTN_I_QUERY_BLOCK * e->q_floats);
     for (uint64_t leaf = job->leaf_begin; leaf < job->leaf_end; leaf++) {
-        if (!pimattn_i_reaches(job, leaf * PIMATTN_I_LEAF, PIMATTN_I_LEAF)) continue;
-        float *block = pimattn_i_stack_push(&stack, leaf);
+        const uint64_t begin = leaf * PIMATTN_I_LEAF;
+        if (n == 1 && !pimattn_i_reaches(job, begin, PIMATTN_I_LEAF)) continue;
+        for (size_t i = 0; i < n; i++) {
+            blocks[i] = n > 1 ? e->results + order[i] * e->block_floats
+                              : pimattn_i_stack_push(&stack, leaf);
+            pimattn_i_clear(blocks[i], hands[i].job->n_queries, e->o_floats);
+            pimattn_i_look(&hands[i], begin, &hands[i].next);
+            pimattn_i_look(&hands[i], begin + PIMATTN_I_TILE, &hands[i].far);
+        }
         PIMATTN_ASSERT(stack.levels <= e->stack_levels);
-        pimattn_i_clear(block, job->n_queries, e->o_floats);
-        pimattn_i_hand_begin(&hand, leaf * PIMATTN_I_LEAF);
-        pimattn_i_tiles(&hand, leaf * PIMATTN_I_LEAF, (leaf + 1) * PIMATTN_I_LEAF, block);
+        for (uint64_t t = begin; t < begin + PIMATTN_I_LEAF; t += PIMATTN_I_TILE)
+            for (size_t i = 0; i < n; i++)
+                pimattn_i_tile_next(&hands[i], t, blocks[i]);
     }
+    if (n > 1) return;
     pimattn_i_stack_finish(&stack);
-    memcpy(e->results + index * e->block_floats, stack.base,
+    memcpy(e->results + *order * e->block_floats, stack.base,
            (PIMATTN_I_O + job->n_queries * e->o_floats) * sizeof(float));
 }
 
@@ -9378,8 +9358,7 @@ static pimattn_status pimattn_i_tier_table(pimattn_engine *e, pimattn_seq seq, u
                                            const void *array, uint64_t n, bool all,
                                            pimattn_i_table **table)
 {
-    if (!e) return PIMATTN_ERR_ARGUMENT;
-    if (!e->tiered) return pimattn_i_wrong(e, "the engine has no tiers", 0);
+    if (!e || !e->tiered) return pimattn_i_wrong(e, "the engine has no tiers", 0);
     if (pimattn_i_is_busy(e)) return PIMATTN_ERR_ARGUMENT;
     const pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
     if (!s) return PIMATTN_ERR_SEQ;
@@ -9490,8 +9469,7 @@ PIMATTN_API pimattn_status pimattn_tier_places(pimattn_engine *engine, pimattn_s
 PIMATTN_API pimattn_status pimattn_tier_query(pimattn_engine *engine, uint32_t tier,
                                               pimattn_tier_info *info)
 {
-    if (!engine) return PIMATTN_ERR_ARGUMENT;
-    const pimattn_i_tiered *st = engine->tiered;
+    const pimattn_i_tiered *st = engine ? engine->tiered : NULL;
     if (!st) return pimattn_i_wrong(engine, "the engine has no tiers", 0);
     if (!info) return pimattn_i_wrong(engine, "info is NULL", 0);
     if (tier >= st->rules.n_tiers) return pimattn_i_wrong(engine, "there is no tier %u", tier);
@@ -9520,8 +9498,7 @@ PIMATTN_API const pimattn_step_reading *pimattn_tier_readings(const pimattn_engi
 
 PIMATTN_API pimattn_status pimattn_tier_step(pimattn_engine *engine)
 {
-    if (!engine) return PIMATTN_ERR_ARGUMENT;
-    pimattn_i_tiered *st = engine->tiered;
+    pimattn_i_tiered *st = engine ? engine->tiered : NULL;
     if (!st) return pimattn_i_wrong(engine, "the engine has no tiers", 0);
     if (pimattn_i_is_busy(engine)) return PIMATTN_ERR_ARGUMENT;
     st->step++;
@@ -9582,8 +9559,7 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *e, uint32_t layer,
                                           const pimattn_call *call, pimattn_readings *readings)
 {
     pimattn_readings r;
-    if (!e) return PIMATTN_ERR_ARGUMENT;
-    if (!call) return pimattn_i_wrong(e, "call is NULL", 0);
+    if (!e || !call) return pimattn_i_wrong(e, "call is NULL", 0);
     pimattn_call filled = *call;
     pimattn_status status = pimattn_i_call_spans(e, layer, call->items, call->n_items);
     if (status == PIMATTN_OK) status = pimattn_i_call_check(e, &filled);
@@ -9613,8 +9589,7 @@ PIMATTN_API pimattn_status pimattn_attend_pages(pimattn_engine *e, uint32_t laye
                                                 const pimattn_call *call,
                                                 pimattn_readings *readings)
 {
-    if (!e) return PIMATTN_ERR_ARGUMENT;
-    if (!pages) return pimattn_i_wrong(e, "pages is NULL", 0);
+    if (!e || !pages) return pimattn_i_wrong(e, "pages is NULL", 0);
     pimattn_pages filled = *pages;
     e->rows = e->pages = &filled;
     pimattn_status status = pimattn_attend(e, layer, call, readings);
@@ -9911,8 +9886,7 @@ PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *e, pimattn_seq 
                                                  float *of_tokens, const float *q, uint32_t source)
 {
     pimattn_i_newest w;
-    if (!e) return PIMATTN_ERR_ARGUMENT;
-    if (!of_tokens) return pimattn_i_wrong(e, "of_tokens is NULL", 0);
+    if (!e || !of_tokens) return pimattn_i_wrong(e, "of_tokens is NULL", 0);
     if (source > PIMATTN_BY_BOUNDS) return pimattn_i_wrong(e, "source %u is not 0 or 1", source);
     const bool bounds = source == PIMATTN_BY_BOUNDS;
     pimattn_status status = pimattn_i_newest_init(e, &w, seq, layer, q, bounds);
@@ -9946,8 +9920,8 @@ PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32
                                                   const pimhw_program **program,
                                                   const pimhw_request **request)
 {
-    if (!engine) return PIMATTN_ERR_ARGUMENT;
-    if (!program || !request) return pimattn_i_wrong(engine, "program or request is NULL", 0);
+    if (!engine || !program || !request)
+        return pimattn_i_wrong(engine, "program or request is NULL", 0);
     pimattn_status status = pimattn_i_call_spans(engine, layer, items, n_items);
     engine->planner.layer = layer;
     if (status == PIMATTN_OK)
