@@ -4910,12 +4910,6 @@ static void pimattn_i_groups_active(pimattn_i_groups *g, uint32_t group)
     g->stale = true;
 }
 
-/* Counts of a group in the step that runs. */
-static uint32_t pimattn_i_groups_now(const pimattn_i_groups *g, uint32_t group)
-{
-    return g->ring[(size_t)group * PIMATTN_TIER_STEPS + g->at];
-}
-
 /* The next step begins; what was PIMATTN_TIER_STEPS steps ago is forgotten. */
 static void pimattn_i_groups_step(pimattn_i_groups *g)
 {
@@ -5839,11 +5833,13 @@ static void pimattn_i_tiers_ratio(pimattn_tiers *r)
 }
 
 /* A failure leaves what there is to _tiered_free. */
-static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, const pimattn_tiers *rules,
-                                              const pimhw_allocator *a, uint64_t n_tables,
-                                              uint64_t n_blocks, uint64_t slot_bytes,
-                                              pimhw_cause *why)
+static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, const pimattn_config *c,
+                                              uint64_t slot_bytes, pimhw_cause *why)
 {
+    const pimattn_tiers *rules = c->tiers;
+    const pimhw_allocator *a = &c->allocator;
+    const uint64_t n_tables = pimattn_i_mul(c->max_seqs, c->shape.n_layers);
+    const uint64_t n_blocks = (uint64_t)c->max_seqs * c->shape.n_kv_heads;
     const uint64_t words = pimattn_i_mul(n_blocks, rules->n_tiers);
     uint64_t bytes = pimattn_i_mul(n_tables, sizeof(pimattn_i_table));
     bytes = pimattn_i_add(bytes, pimattn_i_mul(words, sizeof(uint64_t)));
@@ -6381,6 +6377,14 @@ typedef struct pimattn_i_module {
     double append_pJ;
 } pimattn_i_module;
 
+/* Working memory: what a worker needs, what a job needs, the least of all. */
+typedef struct pimattn_i_sizes {
+    size_t q_floats, o_floats; /* dims in whole vectors */
+    size_t block_floats, worker_floats;
+    uint32_t stack_levels;
+    uint64_t worker_bytes, job_bytes, least;
+} pimattn_i_sizes;
+
 struct pimattn_engine {
     pimattn_config config; /* complete: no 0 left that stands for something */
     pimhw_cause why;
@@ -6399,12 +6403,10 @@ struct pimattn_engine {
     pimattn_span *batch;      /* of these, what the call under way has */
     uint32_t memo_next;
     const pimattn_i_kernel *kernel;
-    bool deep;                 /* see pimattn_i_fetch */
-    bool direct;               /* the kernel reads whole tiles where their rows are in order */
-    size_t q_floats, o_floats; /* dims in whole vectors */
-    size_t block_floats;
-    size_t worker_floats;
-    uint32_t stack_levels;
+    uint32_t gqa_group;
+    bool deep;   /* see pimattn_i_fetch */
+    bool direct; /* the kernel reads whole tiles where their rows are in order */
+    pimattn_i_sizes size;
     size_t n_jobs_most, n_jobs; /* of a wave at most; of this one */
     pimattn_i_job *jobs;        /* [n_jobs_most] */
     uint32_t *order;            /* [n_jobs_most] in which jobs are done */
@@ -6457,12 +6459,6 @@ static pimattn_status pimattn_i_config_fill(pimattn_config *c, pimhw_cause *why)
 /* Jobs that go by turns and their queries, at most. */
 enum { PIMATTN_I_GANG = 16, PIMATTN_I_GANG_QUERIES = 4 * PIMATTN_I_QUERY_BLOCK };
 
-/* Working memory: what a worker needs, what a job needs, the least of all. */
-typedef struct pimattn_i_sizes {
-    uint64_t q_floats, o_floats, block_floats, worker_floats;
-    uint64_t stack_levels, worker_bytes, job_bytes, least;
-} pimattn_i_sizes;
-
 static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
 {
     pimattn_i_sizes z;
@@ -6472,15 +6468,16 @@ static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
     uint64_t tokens = pimattn_i_mul(c->pool_bytes / lay.page_bytes / page_set + 1, c->page_tokens);
     for (uint32_t i = 0; c->tiers && i < c->tiers->n_tiers; i++)
         tokens = pimattn_i_add(tokens, c->tiers->tier[i].n_tokens);
-    z.q_floats = ((uint64_t)c->shape.head_dim + 15) / 16 * 16;
-    z.o_floats = ((uint64_t)c->shape.head_dim_v + 15) / 16 * 16;
+    z.q_floats = ((size_t)c->shape.head_dim + 15) / 16 * 16;
+    z.o_floats = ((size_t)c->shape.head_dim_v + 15) / 16 * 16;
     z.block_floats = PIMATTN_I_O + PIMATTN_I_QUERY_BLOCK * z.o_floats;
     z.stack_levels = 4; /* leaves may lie across powers of two, and those of kept tokens apart */
     for (uint64_t leaves = tokens / PIMATTN_I_LEAF; leaves; leaves /= 2)
         z.stack_levels++;
-    if (c->tiers) z.stack_levels = pimattn_i_max(z.stack_levels, PIMATTN_I_GROUP_BITS + 5);
+    if (c->tiers)
+        z.stack_levels = (uint32_t)pimattn_i_max(z.stack_levels, PIMATTN_I_GROUP_BITS + 5);
     /* the kernel's, a copy of a tile and its scales; queries, of a block before its partials */
-    z.worker_floats = pimattn_i_up64(
+    z.worker_floats = (size_t)pimattn_i_up64(
         PIMATTN_I_WORK + PIMATTN_I_TILE * (z.q_floats + z.o_floats + 2) +
         pimattn_i_max(PIMATTN_I_QUERY_BLOCK * z.q_floats + z.stack_levels * z.block_floats,
                       PIMATTN_I_GANG_QUERIES * z.q_floats));
@@ -6729,17 +6726,13 @@ static void pimattn_i_scratch_init(pimattn_engine *e)
 {
     pimattn_i_sizes z = pimattn_i_sizes_of(&e->config);
     uint64_t workers = e->config.max_workers * z.worker_bytes;
-    e->q_floats = (size_t)z.q_floats;
-    e->o_floats = (size_t)z.o_floats;
-    e->block_floats = (size_t)z.block_floats;
-    e->worker_floats = (size_t)z.worker_floats;
-    e->stack_levels = (uint32_t)z.stack_levels;
+    e->size = z;
     e->n_jobs_most = (size_t)((e->config.scratch_bytes - workers) / z.job_bytes);
     e->workers = (float *)pimattn_i_alloc(&e->config.allocator, e->config.scratch_bytes, 64);
     if (!e->workers) return;
     e->scratch_bytes = e->config.scratch_bytes;
-    e->results = e->workers + e->config.max_workers * e->worker_floats;
-    e->jobs = (pimattn_i_job *)(void *)(e->results + e->n_jobs_most * e->block_floats);
+    e->results = e->workers + e->config.max_workers * e->size.worker_floats;
+    e->jobs = (pimattn_i_job *)(void *)(e->results + e->n_jobs_most * e->size.block_floats);
     e->order = (uint32_t *)(void *)(e->jobs + e->n_jobs_most);
 }
 
@@ -6782,6 +6775,7 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
     if (!e) return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for an engine", 0, 0);
     e->config = c;
     e->kernel = pimattn_i_kernel_take(c.simd);
+    e->gqa_group = c.shape.n_heads / c.shape.n_kv_heads;
     e->deep = pimattn_i_fetches_deep();
     e->direct = e->kernel->soft && c.shape.head_dim % 16 == 0 && c.shape.head_dim_v % 16 == 0;
     if (pimattn_i_engine_tables(e))
@@ -6792,9 +6786,7 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
     if (status == PIMATTN_OK && c.way == PIMATTN_DEVICE)
         status = pimattn_i_module_create(&e->module, &e->config, why);
     if (status == PIMATTN_OK && c.tiers) {
-        uint64_t tables = pimattn_i_mul(c.max_seqs, c.shape.n_layers);
-        status = pimattn_i_tiered_create(&e->tiered, c.tiers, &e->config.allocator, tables,
-                                         (uint64_t)c.max_seqs * c.shape.n_kv_heads,
+        status = pimattn_i_tiered_create(&e->tiered, &e->config,
                                          e->layout.page_bytes * c.shape.n_kv_heads, why);
         if (e->tiered) {
             e->tiered->why = &e->why;
@@ -8181,18 +8173,18 @@ static void pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first, uint32_t v
             if (tile->v_scale)
                 memcpy(&hand->scales[PIMATTN_I_TILE + t], from.v_scale, sizeof(float));
         }
-        pimattn_i_row_copy(e->kernel, hand->k + t * e->q_floats, from.k, s->k_type, s->head_dim,
-                           e->q_floats);
-        pimattn_i_row_copy(e->kernel, hand->v + t * e->o_floats, from.v, s->v_type, s->head_dim_v,
-                           e->o_floats);
+        pimattn_i_row_copy(e->kernel, hand->k + t * e->size.q_floats, from.k, s->k_type,
+                           s->head_dim, e->size.q_floats);
+        pimattn_i_row_copy(e->kernel, hand->v + t * e->size.o_floats, from.v, s->v_type,
+                           s->head_dim_v, e->size.o_floats);
     }
     tile->k = tile->next_k = tile->far_k = (const unsigned char *)hand->k;
     tile->v = tile->next_v = tile->far_v = (const unsigned char *)hand->v;
-    tile->k_stride = e->q_floats * sizeof(float);
-    tile->v_stride = e->o_floats * sizeof(float);
+    tile->k_stride = e->size.q_floats * sizeof(float);
+    tile->v_stride = e->size.o_floats * sizeof(float);
     tile->k_type = tile->v_type = PIMATTN_F32;
-    tile->dim_k = e->kernel->soft ? (uint32_t)e->q_floats : s->head_dim;
-    tile->dim_v = e->kernel->soft ? (uint32_t)e->o_floats : s->head_dim_v;
+    tile->dim_k = e->kernel->soft ? (uint32_t)e->size.q_floats : s->head_dim;
+    tile->dim_v = e->kernel->soft ? (uint32_t)e->size.o_floats : s->head_dim_v;
 }
 
 /* Whether rows of a KV head lie so far apart that heads of the same tokens share memory pages. */
@@ -8282,9 +8274,9 @@ static uint32_t pimattn_i_visible(const pimattn_engine *e, const pimattn_i_job *
 static void pimattn_i_job_reach(const pimattn_engine *e, pimattn_i_job *job)
 {
     const pimattn_shape *s = &e->config.shape;
-    uint64_t group = s->n_heads / s->n_kv_heads, window = pimattn_i_window_of(s, e->layer);
-    uint64_t old = job->tokens - job->n_tokens, first = old + job->query / group;
-    uint64_t last = old + (job->query + job->n_queries - 1) / group;
+    uint64_t window = pimattn_i_window_of(s, e->layer), old = job->tokens - job->n_tokens;
+    uint64_t first = old + job->query / e->gqa_group;
+    uint64_t last = old + (job->query + job->n_queries - 1) / e->gqa_group;
     job->begin = pimattn_i_max(pimattn_i_window_begin(window, first), job->origin);
     job->whole_begin = pimattn_i_max(pimattn_i_window_begin(window, last), job->origin);
     job->end = job->mask ? job->tokens : last + 1;
@@ -8326,9 +8318,8 @@ static bool pimattn_i_whole(const pimattn_i_job *job, uint64_t first)
 static size_t pimattn_i_query_row(const pimattn_engine *e, const pimattn_i_job *job, uint32_t i,
                                   uint32_t *head)
 {
-    uint32_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads;
-    *head = job->kv_head * group + (uint32_t)((job->query + i) % group);
-    return (size_t)(job->first_row + (job->query + i) / group);
+    *head = job->kv_head * e->gqa_group + (uint32_t)((job->query + i) % e->gqa_group);
+    return (size_t)(job->first_row + (job->query + i) / e->gqa_group);
 }
 
 /* What a variant makes of the scores of a job; and of those of a tile. */
@@ -8349,10 +8340,9 @@ static void pimattn_i_adjust_init(const pimattn_engine *e, const pimattn_i_job *
 static void pimattn_i_adjust_at(const pimattn_engine *e, const pimattn_i_job *job, uint64_t first,
                                 pimattn_i_adjust *a)
 {
-    uint64_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads;
     int64_t old = (int64_t)(job->tokens - job->n_tokens) - (int64_t)first;
     for (uint32_t i = 0; a->alibi && i < job->n_queries; i++)
-        a->distance[i] = (float)(old + (int64_t)((job->query + i) / group));
+        a->distance[i] = (float)(old + (int64_t)((job->query + i) / e->gqa_group));
 }
 
 /* One tile for all queries of a job: those that see the same of it together. */
@@ -8360,7 +8350,7 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *blo
 {
     const pimattn_engine *e = hand->e;
     const pimattn_i_job *job = hand->job;
-    uint32_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads, n;
+    uint32_t group = e->gqa_group, n;
     bool whole = pimattn_i_whole(job, first);
     uint32_t visible = whole ? 0xffffu : pimattn_i_visible(e, job, job->query / group, first);
     for (uint32_t i = 0; i < job->n_queries; i += n) {
@@ -8412,14 +8402,14 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
     hand->e = e;
     hand->job = job;
     folder->kernel = e->kernel;
-    folder->work = e->workers + worker * e->worker_floats;
-    folder->q_floats = e->q_floats;
-    folder->o_floats = e->o_floats;
+    folder->work = e->workers + worker * e->size.worker_floats;
+    folder->q_floats = e->size.q_floats;
+    folder->o_floats = e->size.o_floats;
     pimattn_i_adjust_init(e, job, &folder->adjust);
     hand->k = folder->work + PIMATTN_I_WORK;
-    hand->v = hand->k + PIMATTN_I_TILE * e->q_floats;
-    hand->scales = hand->v + PIMATTN_I_TILE * e->o_floats;
-    hand->q = hand->scales + 2 * PIMATTN_I_TILE + before * e->q_floats;
+    hand->v = hand->k + PIMATTN_I_TILE * e->size.q_floats;
+    hand->scales = hand->v + PIMATTN_I_TILE * e->size.o_floats;
+    hand->q = hand->scales + 2 * PIMATTN_I_TILE + before * e->size.q_floats;
     hand->tile.scale = s->scale;
     const bool in_pages = e->layout.page_bytes >= (uint64_t)512 << 10;
     if (e->deep)
@@ -8430,9 +8420,9 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
         uint32_t head;
         size_t row = pimattn_i_query_row(e, job, i, &head);
         const unsigned char *from = (const unsigned char *)e->call->q + row * e->call->q_stride;
-        pimattn_i_row_copy(e->kernel, hand->q + i * e->q_floats,
+        pimattn_i_row_copy(e->kernel, hand->q + i * e->size.q_floats,
                            from + 4 * (size_t)head * s->head_dim, PIMATTN_F32, s->head_dim,
-                           e->q_floats);
+                           e->size.q_floats);
     }
     if (e->direct) hand->next = hand->far = pimattn_i_spot_of(e, job, job->end - 1);
 }
@@ -8440,9 +8430,14 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
 static pimattn_i_stack pimattn_i_stack_of(const pimattn_engine *e, const pimattn_i_job *job,
                                           float *base)
 {
-    pimattn_i_stack stack = {
-        e->kernel, base, e->o_floats, e->block_floats, job->n_queries, e->config.shape.head_dim_v,
-        0,         {0}};
+    pimattn_i_stack stack = {e->kernel,
+                             base,
+                             e->size.o_floats,
+                             e->size.block_floats,
+                             job->n_queries,
+                             e->config.shape.head_dim_v,
+                             0,
+                             {0}};
     return stack;
 }
 
@@ -8461,7 +8456,7 @@ static bool pimattn_i_together(const pimattn_engine *e, size_t place, size_t oth
 static size_t pimattn_i_gang(const pimattn_engine *e, size_t place)
 {
     const pimattn_i_job *job = &e->jobs[e->order[place]];
-    uint64_t queries = job->n_tokens * (e->config.shape.n_heads / e->config.shape.n_kv_heads);
+    uint64_t queries = job->n_tokens * e->gqa_group;
     size_t before = 0, n = 1, most = PIMATTN_I_GANG_QUERIES, workers = e->config.max_workers;
     if (!pimattn_i_apart(e) || job->leaf_end - job->leaf_begin > 1) return 1;
     most /= (size_t)pimattn_i_min(queries, PIMATTN_I_QUERY_BLOCK);
@@ -8494,26 +8489,26 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
     }
     if (n == 0) return;
     pimattn_i_stack stack =
-        pimattn_i_stack_of(e, job, hands[0].q + PIMATTN_I_QUERY_BLOCK * e->q_floats);
+        pimattn_i_stack_of(e, job, hands[0].q + PIMATTN_I_QUERY_BLOCK * e->size.q_floats);
     for (uint64_t leaf = job->leaf_begin; leaf < job->leaf_end; leaf++) {
         const uint64_t begin = leaf * PIMATTN_I_LEAF;
         if (n == 1 && !pimattn_i_reaches(job, begin, PIMATTN_I_LEAF)) continue;
         for (size_t i = 0; i < n; i++) {
-            blocks[i] = n > 1 ? e->results + order[i] * e->block_floats
+            blocks[i] = n > 1 ? e->results + order[i] * e->size.block_floats
                               : pimattn_i_stack_push(&stack, leaf);
-            pimattn_i_clear(blocks[i], hands[i].job->n_queries, e->o_floats);
+            pimattn_i_clear(blocks[i], hands[i].job->n_queries, e->size.o_floats);
             pimattn_i_look(&hands[i], begin, &hands[i].next);
             pimattn_i_look(&hands[i], begin + PIMATTN_I_TILE, &hands[i].far);
         }
-        PIMATTN_ASSERT(stack.levels <= e->stack_levels);
+        PIMATTN_ASSERT(stack.levels <= e->size.stack_levels);
         for (uint64_t t = begin; t < begin + PIMATTN_I_LEAF; t += PIMATTN_I_TILE)
             for (size_t i = 0; i < n; i++)
                 pimattn_i_tile_next(&hands[i], t, blocks[i]);
     }
     if (n > 1) return;
     pimattn_i_stack_finish(&stack);
-    memcpy(e->results + *order * e->block_floats, stack.base,
-           (PIMATTN_I_O + job->n_queries * e->o_floats) * sizeof(float));
+    memcpy(e->results + *order * e->size.block_floats, stack.base,
+           (PIMATTN_I_O + job->n_queries * e->size.o_floats) * sizeof(float));
 }
 
 /* Hands one query head's partial to the caller. */
@@ -8522,7 +8517,7 @@ static void pimattn_i_give(pimattn_engine *e, const pimattn_i_job *job, uint32_t
     const pimattn_call *call = e->call;
     uint32_t head, n_heads = e->config.shape.n_heads, dim = e->config.shape.head_dim_v;
     size_t row = pimattn_i_query_row(e, job, i, &head);
-    pimattn_partial view = pimattn_i_view(block, i, e->o_floats, dim);
+    pimattn_partial view = pimattn_i_view(block, i, e->size.o_floats, dim);
     if (pimattn_i_is_nan(view.m)) view.m = view.l = pimattn_i_nan();
     if (call->partials) {
         pimattn_partial *to = &call->partials[row * n_heads + head];
@@ -8546,12 +8541,13 @@ static void pimattn_i_give(pimattn_engine *e, const pimattn_i_job *job, uint32_t
 static void pimattn_i_block_finish(pimattn_engine *e, size_t first)
 {
     const pimattn_i_job *job = &e->jobs[first];
-    float *base = e->results + first * e->block_floats;
+    float *base = e->results + first * e->size.block_floats;
     pimattn_i_stack stack = pimattn_i_stack_of(e, job, base);
     for (uint32_t run = 0; run < job->runs_left; run++) {
-        float *from = base + run * e->block_floats;
+        float *from = base + run * e->size.block_floats;
         float *to = pimattn_i_stack_push(&stack, job[run].leaf_begin);
-        if (to != from) memcpy(to, from, (PIMATTN_I_O + job->n_queries * e->o_floats) * sizeof *to);
+        if (to != from)
+            memcpy(to, from, (PIMATTN_I_O + job->n_queries * e->size.o_floats) * sizeof *to);
     }
     pimattn_i_stack_finish(&stack);
     for (uint32_t i = 0; i < job->n_queries; i++)
@@ -8605,7 +8601,7 @@ static pimattn_i_runs pimattn_i_runs_of(const pimattn_i_job *job, uint64_t leave
 /* As many leaves a worker's stack can always merge, wherever they lie. */
 static uint64_t pimattn_i_stack_leaves(const pimattn_engine *e)
 {
-    return (uint64_t)1 << (e->stack_levels - 3);
+    return (uint64_t)1 << (e->size.stack_levels - 3);
 }
 
 /*
@@ -8674,7 +8670,7 @@ static pimattn_i_job pimattn_i_job_whole(pimattn_engine *e, size_t i)
     pimattn_i_job job;
     memset(&job, 0, sizeof job);
     pimattn_i_job_item(e, &job, i);
-    job.n_queries = (uint32_t)job.n_tokens * (e->config.shape.n_heads / e->config.shape.n_kv_heads);
+    job.n_queries = (uint32_t)job.n_tokens * e->gqa_group;
     pimattn_i_job_reach(e, &job);
     return job;
 }
@@ -8709,7 +8705,7 @@ static bool pimattn_i_group_fold(pimattn_i_hand *hand, pimattn_i_job *job, uint6
         if (!pimattn_i_reaches(job, first, PIMATTN_I_TILE)) continue;
         if (!block) {
             block = pimattn_i_stack_push(stack, number);
-            pimattn_i_clear(block, job->n_queries, hand->e->o_floats);
+            pimattn_i_clear(block, job->n_queries, hand->e->size.o_floats);
         }
         pimattn_i_adjust_at(hand->e, job, first, &hand->folder.adjust);
         pimattn_i_tile_fold(hand, first, block);
@@ -8732,7 +8728,7 @@ static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
     *job = *block;
     pimattn_i_hand_init(&hand, e, job, 0, 0);
     pimattn_i_stack stack =
-        pimattn_i_stack_of(e, job, hand.q + PIMATTN_I_QUERY_BLOCK * e->q_floats);
+        pimattn_i_stack_of(e, job, hand.q + PIMATTN_I_QUERY_BLOCK * e->size.q_floats);
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
         for (uint32_t g = 0; g < st->bins[i].groups.n_groups; g++) {
             uint32_t end = st->bins[i].begin[g];
@@ -8749,7 +8745,6 @@ static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
 static void pimattn_i_compute(pimattn_engine *e)
 {
     const pimattn_call *call = e->call;
-    uint64_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads;
     bool tiers = e->tiered && !e->pages && e->tiered->rules.partials;
     size_t n_jobs = 0;
     pimattn_i_job block;
@@ -8759,7 +8754,7 @@ static void pimattn_i_compute(pimattn_engine *e)
         if (tiers)
             pimattn_i_table_sort(e->tiered, pimattn_i_table_of(e, block.seq, e->layer),
                                  block.tokens);
-        uint64_t queries = block.n_tokens * group;
+        uint64_t queries = block.n_tokens * e->gqa_group;
         for (block.kv_head = 0; block.kv_head < e->config.shape.n_kv_heads; block.kv_head++) {
             pimattn_i_job_choose(e, &block, i);
             for (block.query = 0; block.query < queries; block.query += PIMATTN_I_QUERY_BLOCK) {
@@ -8832,7 +8827,6 @@ static void pimattn_i_tier_blocks(pimattn_engine *e, pimattn_tier_load *loads,
 static void pimattn_i_tier_loads(pimattn_engine *e, pimattn_tier_load *loads)
 {
     pimattn_i_tiered *st = e->tiered;
-    const pimattn_shape *s = &e->config.shape;
     uint32_t slowest[PIMATTN_MAX_TIERS];
     uint64_t n_queries = 0;
     memset(loads, 0, st->rules.n_tiers * sizeof *loads);
@@ -8844,7 +8838,7 @@ static void pimattn_i_tier_loads(pimattn_engine *e, pimattn_tier_load *loads)
         memset(b->channels, 0, 2 * (size_t)b->groups.n_groups * sizeof *b->channels);
         memset(b->devices, 0, 3 * (size_t)b->tier->n_devices * sizeof *b->devices);
         loads[i].blocks = st->blocks + i * st->n_blocks;
-        loads[i].n_queries = (uint32_t)n_queries * (s->n_heads / s->n_kv_heads);
+        loads[i].n_queries = (uint32_t)n_queries * e->gqa_group;
         loads[i].gqa_flops = st->rules.gqa_flops;
     }
     pimattn_i_tier_blocks(e, loads, NULL);
@@ -9210,8 +9204,7 @@ static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, ui
 {
     const pimattn_shape *shape = &e->config.shape;
     const pimattn_i_job job = pimattn_i_work_job(e, w, i);
-    const uint64_t tokens = w->job.tokens, group = shape->n_heads / shape->n_kv_heads;
-    const uint64_t of = job.query / group;
+    const uint64_t tokens = w->job.tokens, of = job.query / e->gqa_group;
     uint32_t type = e->config.device.lane_type;
     float *s = w->scores + i * tokens, m = pimattn_i_minus_inf(), l = 0.0f, all = 0.0f;
     pimattn_i_adjust adjust;
@@ -9255,8 +9248,8 @@ static void pimattn_i_hub_give(pimattn_engine *e, const pimattn_i_work *w, uint3
     size_t dims = pimattn_i_work_dims(p);
     const float *from = w->sums + (size_t)i * p->v_groups * dims;
     float *block = e->results;
-    pimattn_i_clear(block, 1, e->o_floats);
-    pimattn_partial to = pimattn_i_view(block, 0, e->o_floats, p->shape.head_dim_v);
+    pimattn_i_clear(block, 1, e->size.o_floats);
+    pimattn_partial to = pimattn_i_view(block, 0, e->size.o_floats, p->shape.head_dim_v);
     for (uint32_t g = 0; g < p->v_groups; g++)
         for (uint32_t j = 0; j < p->shape.head_dim_v; j++)
             to.o[j] += from[g * dims + j];
@@ -9481,8 +9474,9 @@ PIMATTN_API pimattn_status pimattn_tier_query(pimattn_engine *engine, uint32_t t
     info->n_groups = b->groups.n_groups;
     pimattn_i_groups_book(info->n_groups, b->n_tokens, &info->id_bytes, &info->count_bytes);
     info->n_active = b->active;
+    const uint16_t *ring = b->groups.ring + b->groups.at; /* of the step that runs */
     for (uint32_t g = 0; g < info->n_groups; g++)
-        info->busiest = pimattn_i_max(info->busiest, pimattn_i_groups_now(&b->groups, g));
+        info->busiest = pimattn_i_max(info->busiest, ring[(size_t)g * PIMATTN_TIER_STEPS]);
     info->n_partials = b->partials;
     info->n_faster = b->moves[0];
     info->n_slower = b->moves[1];
@@ -9677,7 +9671,7 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     const uint64_t scores = pimattn_i_up64(w->job.tokens), rows = (uint64_t)s->n_heads + 3;
     const uint64_t n_pages = pimattn_i_ceil_div(w->job.tokens, pimattn_i_bound_tokens(e));
     w->bytes = n_pages * (sizeof *w->pages + sizeof *w->order) +
-               (scores + rows * e->q_floats) * sizeof(float);
+               (scores + rows * e->size.q_floats) * sizeof(float);
     w->pages = (pimattn_i_candidate *)pimattn_i_alloc(&e->config.allocator, w->bytes, 64);
     if (bounds && w->pages && !pool->bounds)
         pool->bounds = (unsigned char **)pimattn_i_zeroed(&e->config.allocator, pool->n_slabs_most,
@@ -9692,12 +9686,12 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     if (!enough) return pimattn_i_newest_free(e, w, PIMATTN_ERR_MEMORY);
     w->scores = (float *)(void *)(w->pages + n_pages);
     w->q = w->scores + scores;
-    w->row = w->q + s->n_heads * e->q_floats;
-    w->order = (uint32_t *)(void *)(w->q + rows * e->q_floats);
+    w->row = w->q + s->n_heads * e->size.q_floats;
+    w->order = (uint32_t *)(void *)(w->q + rows * e->size.q_floats);
     for (uint32_t h = 0; h < s->n_heads; h++)
-        pimattn_i_row_copy(e->kernel, w->q + h * e->q_floats,
+        pimattn_i_row_copy(e->kernel, w->q + h * e->size.q_floats,
                            (const unsigned char *)(q + (size_t)h * s->head_dim), PIMATTN_F32,
-                           s->head_dim, e->q_floats);
+                           s->head_dim, e->size.q_floats);
     return PIMATTN_OK;
 }
 
@@ -9723,20 +9717,20 @@ static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pim
         uint32_t page = pimattn_i_table_at(&e->layout, job->seq, c->page, e->layer)[job->kv_head];
         n_bound = pimattn_i_page_bounds(&e->pool, page);
     }
-    w->low = all ? (float *)(void *)(n_bound + 16) : w->row + e->q_floats;
-    w->high = w->low + e->q_floats;
+    w->low = all ? (float *)(void *)(n_bound + 16) : w->row + e->size.q_floats;
+    w->high = w->low + e->size.q_floats;
     c->n_tokens = all && *n_bound <= end - first ? *n_bound : 0;
     for (uint64_t t = first + c->n_tokens; t < end; t++) {
         if (!pimattn_i_sees(job, t)) continue;
         const pimattn_i_spot spot = pimattn_i_spot_of(e, job, t);
         float scale = 1.0f, *x = c->n_tokens++ ? w->row : w->low;
-        pimattn_i_row_copy(e->kernel, x, spot.k, s->k_type, s->head_dim, e->q_floats);
+        pimattn_i_row_copy(e->kernel, x, spot.k, s->k_type, s->head_dim, e->size.q_floats);
         if (s->k_type == PIMATTN_INT8) memcpy(&scale, spot.k_scale, sizeof scale);
         for (uint32_t i = 0; s->k_type == PIMATTN_INT8 && i < s->head_dim; i++)
             x[i] *= scale;
         finite = finite && e->kernel->magnitude((unsigned char *)x, s->head_dim) < 0x7f800000u;
-        if (x == w->low) memcpy(w->high, x, e->q_floats * sizeof *x);
-        for (size_t i = 0; i < e->q_floats && x == w->row; i += 16)
+        if (x == w->low) memcpy(w->high, x, e->size.q_floats * sizeof *x);
+        for (size_t i = 0; i < e->size.q_floats && x == w->row; i += 16)
             for (size_t j = i; j < i + 16; j++) {
                 w->low[j] = x[j] < w->low[j] ? x[j] : w->low[j];
                 w->high[j] = x[j] > w->high[j] ? x[j] : w->high[j];
@@ -9755,11 +9749,11 @@ static float pimattn_i_bound(const pimattn_engine *e, const pimattn_i_newest *w,
                              uint64_t page)
 {
     const pimattn_shape *s = &e->config.shape;
-    const float *q = w->q + head * e->q_floats, *low = w->low, *high = w->high;
+    const float *q = w->q + head * e->size.q_floats, *low = w->low, *high = w->high;
     const float sign = s->scale < 0 ? -1.0f : 1.0f;
     const double scale = fabs((double)s->scale), cap = (double)s->soft_cap, tiny = 1.5e-45;
     float most[16] = {0}, sizes[16] = {0};
-    for (size_t i = 0; i < e->q_floats; i += 16)
+    for (size_t i = 0; i < e->size.q_floats; i += 16)
         for (size_t j = 0; j < 16; j++) {
             float a = sign * q[i + j] * low[i + j], b = sign * q[i + j] * high[i + j];
             most[j] += a > b ? a : b;
@@ -9788,7 +9782,6 @@ static uint64_t pimattn_i_candidates(const pimattn_engine *e, pimattn_i_newest *
 {
     const uint64_t tokens = pimattn_i_bound_tokens(e),
                    end = pimattn_i_ceil_div(w->job.tokens, tokens);
-    const uint32_t group = e->config.shape.n_heads / e->config.shape.n_kv_heads;
     uint64_t n = 0;
     *all = 0;
     for (uint64_t page = w->job.origin / tokens; page < end; page++) {
@@ -9797,8 +9790,8 @@ static uint64_t pimattn_i_candidates(const pimattn_engine *e, pimattn_i_newest *
         bool finite = pimattn_i_extremes(e, w, c);
         if (c->n_tokens == 0) continue;
         c->bound = finite ? -HUGE_VALF : HUGE_VALF;
-        for (uint32_t i = 0; i < group && finite; i++) {
-            float bound = pimattn_i_bound(e, w, w->job.kv_head * group + i, page);
+        for (uint32_t i = 0; i < e->gqa_group && finite; i++) {
+            float bound = pimattn_i_bound(e, w, w->job.kv_head * e->gqa_group + i, page);
             if (bound > c->bound) c->bound = bound;
         }
         *all += c->n_tokens;
