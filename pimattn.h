@@ -5895,15 +5895,6 @@ static void pimattn_i_load_add(pimattn_i_bin *b, pimattn_tier_load *load, uint64
         b->channels[c] += times * pimattn_i_channel_fullest(b, c);
 }
 
-/* Lists a block in a tier's blocks of a channel, as often as there are KV heads like it. */
-static void pimattn_i_load_list(const pimattn_i_bin *b, pimattn_tier_load *load, uint64_t *blocks,
-                                uint32_t channel, uint64_t times)
-{
-    uint64_t n = pimattn_i_channel_fullest(b, channel);
-    for (uint64_t i = 0; n > 0 && i < times; i++)
-        blocks[load->n_blocks++] = n;
-}
-
 /* The slowest channel of a tier, and its fullest device. */
 static uint32_t pimattn_i_load_close(const pimattn_i_bin *b, pimattn_tier_load *load)
 {
@@ -6003,7 +5994,7 @@ typedef struct pimattn_i_planner {
     uint64_t planned_queries; /* what plans and programs are made for; 0: nothing yet */
     uint32_t n_plans;         /* 1, or the mappings of V to choose from */
     uint32_t taken;           /* the plan that request is of */
-    uint32_t layer;           /* whose window holds */
+    uint32_t layer;           /* of the call under way; its window holds */
     pimattn_plan plans[PIMATTN_V_CHEAPEST];
     pimhw_program programs[PIMATTN_V_CHEAPEST];
     pimhw_request request;
@@ -6411,9 +6402,7 @@ struct pimattn_engine {
     pimattn_i_job *jobs;        /* [n_jobs_most] */
     uint32_t *order;            /* [n_jobs_most] in which jobs are done */
     float *results;             /* [n_jobs_most][block_floats] */
-    float *workers;             /* [max_workers] working memory */
-    uint64_t scratch_bytes;     /* of jobs, results and workers together */
-    uint32_t layer;             /* of the call under way */
+    float *workers;             /* [max_workers] working memory; jobs and results in one piece */
     const pimattn_call *call;
     pimattn_pages *pages;      /* of the caller; NULL: of the pool .. */
     pimattn_pages own;         /* .. of which only the bytes from token to token are here */
@@ -6626,17 +6615,7 @@ static uint64_t pimattn_i_chunk_bytes(const pimattn_i_module *m)
     return (uint64_t)m->chunk_rows * d->row_bytes * pimhw_config_banks(d) * m->plan.unit_channels;
 }
 
-static void pimattn_i_module_free(pimattn_i_module *m, const pimattn_config *c)
-{
-    const pimhw_allocator *a = &c->allocator;
-    if (!m) return;
-    pimhw_units_destroy(m->units);
-    pimhw_memory_destroy(m->memory);
-    pimattn_i_release(a, m->lists, m->table_bytes);
-    pimattn_i_release(a, m, sizeof *m);
-}
-
-/* Memory, units and tables of the device way; a failure leaves what there is to _module_free. */
+/* Memory, units and tables of the device way; a failure leaves what there is to _destroy. */
 static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const pimattn_config *c,
                                               pimhw_cause *why)
 {
@@ -6683,7 +6662,12 @@ PIMATTN_API void pimattn_engine_destroy(pimattn_engine *e)
     if (!e) return;
     const pimattn_config *c = &e->config;
     pimhw_allocator a = c->allocator;
-    pimattn_i_module_free(e->module, c);
+    if (e->module) {
+        pimhw_units_destroy(e->module->units);
+        pimhw_memory_destroy(e->module->memory);
+        pimattn_i_release(&a, e->module->lists, e->module->table_bytes);
+        pimattn_i_release(&a, e->module, sizeof *e->module);
+    }
     pimattn_i_tiered_free(e->tiered, &a);
     for (uint32_t i = 0; e->seqs && i < c->max_seqs; i++)
         if (e->seqs[i].id) pimattn_i_seq_empty(&e->pool, &e->seqs[i]);
@@ -6694,7 +6678,7 @@ PIMATTN_API void pimattn_engine_destroy(pimattn_engine *e)
     pimattn_i_release(&a, e->pool.store.records,
                       e->pool.store.n_most * (e->pool.store.record_bytes + sizeof(uint32_t)));
     pimattn_i_release(&a, e->memo, e->table_bytes);
-    pimattn_i_release(&a, e->workers, e->scratch_bytes);
+    pimattn_i_release(&a, e->workers, c->scratch_bytes);
     pimattn_i_planner_free(&e->planner);
     pimattn_i_release(&a, e, sizeof *e);
 }
@@ -6730,7 +6714,6 @@ static void pimattn_i_scratch_init(pimattn_engine *e)
     e->n_jobs_most = (size_t)((e->config.scratch_bytes - workers) / z.job_bytes);
     e->workers = (float *)pimattn_i_alloc(&e->config.allocator, e->config.scratch_bytes, 64);
     if (!e->workers) return;
-    e->scratch_bytes = e->config.scratch_bytes;
     e->results = e->workers + e->config.max_workers * e->size.worker_floats;
     e->jobs = (pimattn_i_job *)(void *)(e->results + e->n_jobs_most * e->size.block_floats);
     e->order = (uint32_t *)(void *)(e->jobs + e->n_jobs_most);
@@ -8057,39 +8040,6 @@ static pimattn_span *pimattn_i_memo_key(pimattn_engine *e, uint32_t entry)
     return e->spans + (size_t)entry * e->config.max_seqs;
 }
 
-/* Readings of a batch: remembered, or timed and remembered in the oldest place. */
-static pimattn_status pimattn_i_read(pimattn_engine *e, const pimattn_span *spans, size_t n,
-                                     pimattn_readings *readings)
-{
-    uint64_t hash = 0;
-    for (size_t i = 0; i < n; i++)
-        hash = pimattn_i_mix(pimattn_i_mix(hash, spans[i].context_tokens), spans[i].n_tokens);
-    uint64_t window = pimattn_i_window_of(&e->config.shape, e->planner.layer);
-    pimattn_i_memo *found = NULL;
-    for (uint32_t i = 0; i < e->config.memo_entries && !found; i++) {
-        pimattn_i_memo *m = &e->memo[i];
-        if (m->n_spans == n && m->hash == hash && m->window == window &&
-            memcmp(pimattn_i_memo_key(e, i), spans, n * sizeof *spans) == 0)
-            found = m;
-    }
-    bool remembered = found != NULL;
-    if (!found) {
-        pimattn_readings r;
-        pimattn_status status = pimattn_i_planner_time(&e->planner, &r, spans, n);
-        if (status != PIMATTN_OK) return status;
-        found = &e->memo[e->memo_next];
-        memcpy(pimattn_i_memo_key(e, e->memo_next), spans, n * sizeof *spans);
-        found->n_spans = n;
-        found->hash = hash;
-        found->window = window;
-        found->readings = r;
-        e->memo_next = (e->memo_next + 1) % e->config.memo_entries;
-    }
-    *readings = found->readings;
-    readings->remembered = remembered;
-    return PIMATTN_OK;
-}
-
 /* The most bytes that the second cache is ahead of the first. */
 enum { PIMATTN_I_FAR = 4224 };
 
@@ -8126,10 +8076,11 @@ static pimattn_i_spot pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i
         return to;
     }
     if (e->tiered)
-        to.k = pimattn_i_slot(e->tiered, &pimattn_i_table_of(e, job->seq, e->layer)->token[token]) +
+        to.k = pimattn_i_slot(e->tiered,
+                              &pimattn_i_table_of(e, job->seq, e->planner.layer)->token[token]) +
                job->kv_head * lay->page_bytes;
     else
-        to.k = pimattn_i_run(&e->pool, lay, job->seq, e->layer, job->kv_head, token, &at);
+        to.k = pimattn_i_run(&e->pool, lay, job->seq, e->planner.layer, job->kv_head, token, &at);
     to.k_scale = to.k + lay->k_scale_offset + at * sizeof(float);
     to.v_scale = to.k + lay->v_scale_offset + at * sizeof(float);
     to.v = to.k + lay->v_offset + at * lay->v_row_bytes;
@@ -8261,7 +8212,7 @@ static uint32_t pimattn_i_visible(const pimattn_engine *e, const pimattn_i_job *
     const pimattn_shape *s = &e->config.shape;
     uint64_t old = job->tokens - job->n_tokens, own = old + of;
     uint64_t end = job->mask ? job->tokens : own + 1;
-    uint64_t begin = pimattn_i_window_begin(pimattn_i_window_of(s, e->layer), own);
+    uint64_t begin = pimattn_i_window_begin(pimattn_i_window_of(s, e->planner.layer), own);
     uint32_t bits = pimattn_i_bits_between(first, pimattn_i_max(begin, job->origin), end) |
                     pimattn_i_bits_between(first, job->origin, pimattn_i_min(s->sink_tokens, end));
     const uint64_t *row = job->mask ? job->mask + of * ((job->n_tokens + 63) / 64) : NULL;
@@ -8274,7 +8225,7 @@ static uint32_t pimattn_i_visible(const pimattn_engine *e, const pimattn_i_job *
 static void pimattn_i_job_reach(const pimattn_engine *e, pimattn_i_job *job)
 {
     const pimattn_shape *s = &e->config.shape;
-    uint64_t window = pimattn_i_window_of(s, e->layer), old = job->tokens - job->n_tokens;
+    uint64_t window = pimattn_i_window_of(s, e->planner.layer), old = job->tokens - job->n_tokens;
     uint64_t first = old + job->query / e->gqa_group;
     uint64_t last = old + (job->query + job->n_queries - 1) / e->gqa_group;
     job->begin = pimattn_i_max(pimattn_i_window_begin(window, first), job->origin);
@@ -8721,7 +8672,7 @@ static bool pimattn_i_group_fold(pimattn_i_hand *hand, pimattn_i_job *job, uint6
 static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
 {
     pimattn_i_tiered *st = e->tiered;
-    pimattn_i_table *table = pimattn_i_table_of(e, block->seq, e->layer);
+    pimattn_i_table *table = pimattn_i_table_of(e, block->seq, e->planner.layer);
     pimattn_i_job *job = &e->jobs[0];
     pimattn_i_hand hand;
     uint32_t begin = 0;
@@ -8752,7 +8703,7 @@ static void pimattn_i_compute(pimattn_engine *e)
     for (size_t i = 0; i < call->n_items; i++) {
         pimattn_i_job_item(e, &block, i);
         if (tiers)
-            pimattn_i_table_sort(e->tiered, pimattn_i_table_of(e, block.seq, e->layer),
+            pimattn_i_table_sort(e->tiered, pimattn_i_table_of(e, block.seq, e->planner.layer),
                                  block.tokens);
         uint64_t queries = block.n_tokens * e->gqa_group;
         for (block.kv_head = 0; block.kv_head < e->config.shape.n_kv_heads; block.kv_head++) {
@@ -8776,7 +8727,7 @@ static void pimattn_i_compute(pimattn_engine *e)
 static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job, bool active)
 {
     pimattn_i_tiered *st = e->tiered;
-    pimattn_i_table *table = pimattn_i_table_of(e, job->seq, e->layer);
+    pimattn_i_table *table = pimattn_i_table_of(e, job->seq, e->planner.layer);
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
         memset(st->bins[i].begin, 0, (st->bins[i].groups.n_groups + 1u) * sizeof(uint32_t));
     for (uint64_t first = 0; first < job->end; first += PIMATTN_I_TILE) {
@@ -8808,17 +8759,18 @@ static void pimattn_i_tier_blocks(pimattn_engine *e, pimattn_tier_load *loads,
 {
     pimattn_i_tiered *st = e->tiered;
     uint32_t n_kv_heads = e->config.shape.n_kv_heads, heads = e->call->choices ? n_kv_heads : 1;
+    uint32_t alike = n_kv_heads / heads;
     for (size_t i = 0; i < e->call->n_items; i++) {
         pimattn_i_job job = pimattn_i_job_whole(e, i);
         for (job.kv_head = 0; job.kv_head < heads; job.kv_head++) {
             pimattn_i_job_choose(e, &job, i);
             pimattn_i_tier_count(e, &job, loads == NULL);
-            for (uint32_t k = 0; loads && k < st->rules.n_tiers; k++)
-                if (slowest)
-                    pimattn_i_load_list(&st->bins[k], &loads[k], st->blocks + k * st->n_blocks,
-                                        slowest[k], n_kv_heads / heads);
-                else
-                    pimattn_i_load_add(&st->bins[k], &loads[k], n_kv_heads / heads);
+            for (uint32_t k = 0; loads && k < st->rules.n_tiers; k++) {
+                uint64_t n = slowest ? pimattn_i_channel_fullest(&st->bins[k], slowest[k]) : 0;
+                if (!slowest) pimattn_i_load_add(&st->bins[k], &loads[k], alike);
+                for (uint32_t h = 0; n > 0 && h < alike; h++)
+                    st->blocks[k * st->n_blocks + loads[k].n_blocks++] = n;
+            }
         }
     }
 }
@@ -8870,6 +8822,40 @@ static const pimattn_span *pimattn_i_spans_read(pimattn_engine *e)
     return to;
 }
 
+/* Readings of a batch: remembered, or timed and remembered in the oldest place. */
+static pimattn_status pimattn_i_read(pimattn_engine *e, pimattn_readings *readings)
+{
+    const pimattn_span *spans = pimattn_i_spans_read(e);
+    const size_t n = e->call->n_items;
+    uint64_t hash = 0;
+    for (size_t i = 0; i < n; i++)
+        hash = pimattn_i_mix(pimattn_i_mix(hash, spans[i].context_tokens), spans[i].n_tokens);
+    uint64_t window = pimattn_i_window_of(&e->config.shape, e->planner.layer);
+    pimattn_i_memo *found = NULL;
+    for (uint32_t i = 0; i < e->config.memo_entries && !found; i++) {
+        pimattn_i_memo *m = &e->memo[i];
+        if (m->n_spans == n && m->hash == hash && m->window == window &&
+            memcmp(pimattn_i_memo_key(e, i), spans, n * sizeof *spans) == 0)
+            found = m;
+    }
+    bool remembered = found != NULL;
+    if (!found) {
+        pimattn_readings r;
+        pimattn_status status = pimattn_i_planner_time(&e->planner, &r, spans, n);
+        if (status != PIMATTN_OK) return status;
+        found = &e->memo[e->memo_next];
+        memcpy(pimattn_i_memo_key(e, e->memo_next), spans, n * sizeof *spans);
+        found->n_spans = n;
+        found->hash = hash;
+        found->window = window;
+        found->readings = r;
+        e->memo_next = (e->memo_next + 1) % e->config.memo_entries;
+    }
+    *readings = found->readings;
+    readings->remembered = remembered;
+    return PIMATTN_OK;
+}
+
 /* Times a call on the tiers. A layer of the step is as this one; in readings the slowest tier. */
 static pimattn_status pimattn_i_tier_read(pimattn_engine *e, pimattn_readings *r)
 {
@@ -8895,7 +8881,7 @@ static pimattn_status pimattn_i_tier_read(pimattn_engine *e, pimattn_readings *r
         double share = tier->energy_pJ > 0 ? tier->energy_pJ / tier->device.total_pJ : 0;
         for (uint32_t k = 0; k < PIMHW_N_ENERGY; k++)
             r->energy_pJ[k] += tier->device.energy_pJ[k] * share * c->shape.n_layers;
-        r->kv_bytes += step->tiers[i].kv_bytes;
+        r->kv_bytes += tier->kv_bytes;
         memset(st->bins[i].due, 0, sizeof st->bins[i].due);
     }
     (void)pimattn_i_readings_sum(r, c, pimattn_i_spans_read(e), e->call->n_items);
@@ -9304,7 +9290,7 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, pimattn_reading
     if (status == PIMATTN_OK) status = pimattn_i_planner_take(p, NULL, spans, n);
     if (status != PIMATTN_OK) return status;
     const pimattn_plan *plan = &p->plans[p->taken];
-    status = pimattn_i_module_request(e, e->layer, e->call->items);
+    status = pimattn_i_module_request(e, e->planner.layer, e->call->items);
     if (status != PIMATTN_OK) return status;
     uint64_t sums = pimattn_i_mul(queries, (uint64_t)plan->v_groups * pimattn_i_work_dims(plan));
     uint64_t floats = pimattn_i_add(pimattn_i_add(scores, sums), 2 * queries);
@@ -9558,14 +9544,14 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *e, uint32_t layer,
     pimattn_status status = pimattn_i_call_spans(e, layer, call->items, call->n_items);
     if (status == PIMATTN_OK) status = pimattn_i_call_check(e, &filled);
     if (status != PIMATTN_OK) return status;
-    e->layer = e->planner.layer = layer;
+    e->planner.layer = layer;
     e->call = &filled;
     if (e->module)
         status = pimattn_i_module_attend(e, readings ? &r : NULL);
     else if (readings && e->tiered && !e->pages)
         status = pimattn_i_tier_read(e, &r);
     else if (readings)
-        status = pimattn_i_read(e, pimattn_i_spans_read(e), call->n_items, &r);
+        status = pimattn_i_read(e, &r);
     if (status == PIMATTN_OK && !e->module) pimattn_i_compute(e);
     if (status == PIMATTN_OK && e->tiered && !e->pages) pimattn_i_tier_blocks(e, NULL, NULL);
     e->call = NULL;
@@ -9641,6 +9627,7 @@ static pimattn_status pimattn_i_newest_free(pimattn_engine *e, pimattn_i_newest 
     if (status == PIMATTN_ERR_MEMORY)
         pimhw_cause_write(&e->why, "no memory for scores of %u tokens", w->job.tokens);
     pimattn_i_release(&e->config.allocator, w->pages, w->bytes);
+    e->call = NULL;
     return status;
 }
 
@@ -9663,11 +9650,10 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     for (size_t i = 0; i < (size_t)s->n_heads * s->head_dim; i++)
         if (!q || !pimattn_i_finite(q[i]))
             return pimattn_i_wrong(e, q ? "q[%u] is not finite" : "q is NULL", i);
-    e->layer = layer;
+    e->planner.layer = layer;
     e->call = &w->call;
     w->job = pimattn_i_job_whole(e, 0);
     w->job.n_queries = 1;
-    e->call = NULL;
     const uint64_t scores = pimattn_i_up64(w->job.tokens), rows = (uint64_t)s->n_heads + 3;
     const uint64_t n_pages = pimattn_i_ceil_div(w->job.tokens, pimattn_i_bound_tokens(e));
     w->bytes = n_pages * (sizeof *w->pages + sizeof *w->order) +
@@ -9714,7 +9700,8 @@ static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pim
     uint32_t *n_bound = NULL;
     all = all && !e->tiered;
     if (all) {
-        uint32_t page = pimattn_i_table_at(&e->layout, job->seq, c->page, e->layer)[job->kv_head];
+        uint32_t page =
+            pimattn_i_table_at(&e->layout, job->seq, c->page, e->planner.layer)[job->kv_head];
         n_bound = pimattn_i_page_bounds(&e->pool, page);
     }
     w->low = all ? (float *)(void *)(n_bound + 16) : w->row + e->size.q_floats;
@@ -9845,9 +9832,7 @@ static bool pimattn_i_scores(pimattn_engine *e, pimattn_i_newest *w)
     pimattn_i_hand hand;
     bool finite = true;
     float s[PIMATTN_I_TILE] = {0}, most;
-    e->call = &w->call;
     pimattn_i_hand_init(&hand, e, &w->job, 0, 0);
-    e->call = NULL;
     for (uint64_t t = 0; t < w->job.tokens; t += PIMATTN_I_TILE) {
         uint32_t visible = hand.tile.visible = pimattn_i_visible(e, &w->job, 0, t);
         if (!visible) continue;
