@@ -5484,7 +5484,7 @@ typedef struct pimattn_i_table {
 /* What a tier holds. */
 typedef struct pimattn_i_bin {
     const pimattn_tier *tier; /* among the rules */
-    uint64_t n_tokens, n_used;
+    uint64_t n_used;
     unsigned char *bytes;      /* [n_tokens][slot_bytes]; memory of all arrays here */
     uint64_t memory_bytes;     /* of these */
     uint32_t *next;            /* [n_tokens]: vacant slots of a bank group behind one another */
@@ -5526,14 +5526,14 @@ static uint32_t pimattn_i_tier_groups(const pimattn_tier *t)
 /* First slot of a bank group. */
 static uint64_t pimattn_i_group_begin(const pimattn_i_bin *b, uint32_t group)
 {
-    uint64_t n = b->groups.n_groups, rest = b->n_tokens % n;
-    return b->n_tokens / n * group + pimattn_i_min(group, rest);
+    uint64_t n = b->groups.n_groups, rest = b->groups.n_tokens % n;
+    return b->groups.n_tokens / n * group + pimattn_i_min(group, rest);
 }
 
 /* The bank group of a slot. */
 static uint32_t pimattn_i_group_of(const pimattn_i_bin *b, uint32_t slot)
 {
-    uint64_t n = b->groups.n_groups, each = b->n_tokens / n, rest = b->n_tokens % n;
+    uint64_t n = b->groups.n_groups, each = b->groups.n_tokens / n, rest = b->groups.n_tokens % n;
     uint64_t longer = rest * (each + 1);
     return (uint32_t)(slot < longer ? slot / (each + 1) : rest + (slot - longer) / each);
 }
@@ -5558,7 +5558,7 @@ static void pimattn_i_token_place(pimattn_i_tiered *st, pimattn_i_token *t, uint
     pimattn_i_bin *b = &st->bins[tier];
     uint32_t group;
     bool placed = pimattn_i_groups_place(&b->groups, t->active, &group);
-    PIMATTN_ASSERT(placed && b->n_used < b->n_tokens);
+    PIMATTN_ASSERT(placed && b->n_used < b->tier->n_tokens);
     (void)placed;
     t->tier = (uint8_t)tier;
     t->slot = b->vacant[group];
@@ -5731,7 +5731,7 @@ static pimattn_status pimattn_i_make_room(pimattn_i_tiered *st, pimattn_i_table 
                                           uint32_t tier, uint64_t n)
 {
     pimattn_status status = PIMATTN_ERR_PAGES;
-    if (st->bins[tier].n_used < st->bins[tier].n_tokens) return PIMATTN_OK;
+    if (st->bins[tier].n_used < st->bins[tier].tier->n_tokens) return PIMATTN_OK;
     uint64_t least = pimattn_i_table_least(st, table, tier, n);
     if (least == n) return status;
     for (uint32_t to = tier + 1; to < st->rules.n_tiers && status == PIMATTN_ERR_PAGES; to++) {
@@ -5785,7 +5785,6 @@ static bool pimattn_i_bin_init(pimattn_i_bin *b, const pimattn_tier *t, uint64_t
     const uint64_t words = 2 * (uint64_t)n_groups + 3 * (uint64_t)t->n_devices;
     const uint64_t halves = 2 * n + 2 * (uint64_t)n_groups + 1;
     b->tier = t;
-    b->n_tokens = n;
     b->memory_bytes = pimattn_i_add(slots, words * sizeof(uint64_t) + halves * sizeof(uint32_t) +
                                                pimattn_i_groups_bytes(n_groups));
     b->bytes = (unsigned char *)pimattn_i_alloc(a, b->memory_bytes, 64);
@@ -6161,20 +6160,19 @@ static pimattn_status pimattn_i_planner_step(pimattn_i_planner *p, pimattn_readi
     uint32_t timed = 0;
     pimattn_status status = PIMATTN_OK;
     *all = r->device;
-    for (uint32_t i = 0; i < (s->windows ? n_layers : 1) && status == PIMATTN_OK; i++) {
+    for (uint32_t i = 0; i < n_layers && status == PIMATTN_OK; i++) {
+        const uint64_t window = pimattn_i_window_of(s, i);
+        uint32_t first = 0, n = 0;
+        while (pimattn_i_window_of(s, first) != window)
+            first++;
+        if (first < i) continue; /* it was among those of `first` */
+        for (uint32_t k = i; k < n_layers; k++)
+            n += pimattn_i_window_of(s, k) == window;
         pimhw_readings its = r->device;
-        uint32_t first = i, n = 0;
-        for (uint32_t k = n_layers; s->windows && k > 0; k--) {
-            if (s->windows[k - 1] != s->windows[i]) continue;
-            first = k - 1;
-            n++;
-        }
-        if (first != i) continue; /* it was among those of `first` */
         p->layer = i;
         if (s->windows) status = pimattn_i_planner_run(p, p->taken, &its);
-        if (status == PIMATTN_OK)
-            status = pimattn_i_planner_layers(p, r, &its, s->windows ? n : n_layers);
-        if (s->windows && s->windows[i] != s->windows[own]) continue;
+        if (status == PIMATTN_OK) status = pimattn_i_planner_layers(p, r, &its, n);
+        if (pimattn_i_window_of(s, own) != window) continue;
         *all = its;
         timed = r->layers_timed;
     }
@@ -6804,7 +6802,7 @@ static uint64_t pimattn_i_slot_pages(const pimattn_engine *e, bool used)
 {
     uint64_t n = 0;
     for (uint32_t i = 0; i < e->tiered->rules.n_tiers; i++)
-        n += used ? e->tiered->bins[i].n_used : e->tiered->bins[i].n_tokens;
+        n += used ? e->tiered->bins[i].n_used : e->tiered->bins[i].tier->n_tokens;
     return n * e->config.shape.n_kv_heads;
 }
 
@@ -7033,7 +7031,7 @@ static pimattn_status pimattn_i_tiered_hold(pimattn_engine *e, const pimattn_i_s
     uint64_t before = tables[0].n, room = 0; /* in all layers as many */
     if (to <= before) return PIMATTN_OK;
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
-        room += st->bins[i].n_tokens - st->bins[i].n_used;
+        room += st->bins[i].tier->n_tokens - st->bins[i].n_used;
     if (pimattn_i_mul(to - before, n_layers) > room)
         return pimattn_i_fail(&e->why, PIMATTN_ERR_PAGES,
                               "%u more tokens in every layer: the tiers have room for %u",
@@ -8099,13 +8097,13 @@ typedef struct pimattn_i_hand {
     pimattn_i_spot spot, next, far; /* of this tile and of the two after it */
 } pimattn_i_hand;
 
-/* Copies one row as f32 in whole vectors; zeros for NULL. */
-static void pimattn_i_row_copy(const pimattn_i_kernel *kernel, float *to, const unsigned char *from,
-                               uint32_t type, uint32_t dim, size_t floats)
+/* Copies one row of q and K, or of V, as f32 in whole vectors; zeros for NULL. */
+PIMATTN_I_INLINE void pimattn_i_row_copy(const pimattn_engine *e, float *to,
+                                         const unsigned char *from, uint32_t type, bool is_v)
 {
-    if (from) kernel->load(to, from, type, dim);
-    uint32_t n = from ? dim : 0;
-    memset(to + n, 0, (floats - n) * sizeof *to);
+    uint32_t n = from ? is_v ? e->config.shape.head_dim_v : e->config.shape.head_dim : 0;
+    if (from) e->kernel->load(to, from, type, n);
+    memset(to + n, 0, ((is_v ? e->size.o_floats : e->size.q_floats) - n) * sizeof *to);
 }
 
 /* The tile from token first on as an f32 copy, in which tokens that are not visible are zeros. */
@@ -8124,10 +8122,8 @@ static void pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first, uint32_t v
             if (tile->v_scale)
                 memcpy(&hand->scales[PIMATTN_I_TILE + t], from.v_scale, sizeof(float));
         }
-        pimattn_i_row_copy(e->kernel, hand->k + t * e->size.q_floats, from.k, s->k_type,
-                           s->head_dim, e->size.q_floats);
-        pimattn_i_row_copy(e->kernel, hand->v + t * e->size.o_floats, from.v, s->v_type,
-                           s->head_dim_v, e->size.o_floats);
+        pimattn_i_row_copy(e, hand->k + t * e->size.q_floats, from.k, s->k_type, false);
+        pimattn_i_row_copy(e, hand->v + t * e->size.o_floats, from.v, s->v_type, true);
     }
     tile->k = tile->next_k = tile->far_k = (const unsigned char *)hand->k;
     tile->v = tile->next_v = tile->far_v = (const unsigned char *)hand->v;
@@ -8371,9 +8367,8 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
         uint32_t head;
         size_t row = pimattn_i_query_row(e, job, i, &head);
         const unsigned char *from = (const unsigned char *)e->call->q + row * e->call->q_stride;
-        pimattn_i_row_copy(e->kernel, hand->q + i * e->size.q_floats,
-                           from + 4 * (size_t)head * s->head_dim, PIMATTN_F32, s->head_dim,
-                           e->size.q_floats);
+        pimattn_i_row_copy(e, hand->q + i * e->size.q_floats, from + 4 * (size_t)head * s->head_dim,
+                           PIMATTN_F32, false);
     }
     if (e->direct) hand->next = hand->far = pimattn_i_spot_of(e, job, job->end - 1);
 }
@@ -9454,11 +9449,11 @@ PIMATTN_API pimattn_status pimattn_tier_query(pimattn_engine *engine, uint32_t t
     if (tier >= st->rules.n_tiers) return pimattn_i_wrong(engine, "there is no tier %u", tier);
     const pimattn_i_bin *b = &st->bins[tier];
     memset(info, 0, sizeof *info);
-    info->n_tokens = b->n_tokens;
+    info->n_tokens = b->tier->n_tokens;
     info->n_used = b->n_used;
     info->slot_bytes = st->slot_bytes;
     info->n_groups = b->groups.n_groups;
-    pimattn_i_groups_book(info->n_groups, b->n_tokens, &info->id_bytes, &info->count_bytes);
+    pimattn_i_groups_book(info->n_groups, b->tier->n_tokens, &info->id_bytes, &info->count_bytes);
     info->n_active = b->active;
     const uint16_t *ring = b->groups.ring + b->groups.at; /* of the step that runs */
     for (uint32_t g = 0; g < info->n_groups; g++)
@@ -9514,15 +9509,15 @@ PIMATTN_API pimattn_status pimattn_tier_move(pimattn_engine *engine, pimattn_seq
         come[table->token[i].tier]--;
     }
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
-        if (come[i] > st->bins[i].n_tokens) {
+        if (come[i] > st->bins[i].tier->n_tokens) {
             pimhw_cause_write(&engine->why, "tier %u has %u slots, not %u", (uint64_t)i,
-                              st->bins[i].n_tokens, come[i]);
+                              st->bins[i].tier->n_tokens, come[i]);
             return PIMATTN_ERR_PAGES;
         }
     for (uint64_t i = 0; i < n_tokens && status == PIMATTN_OK; i++) {
         if (!pimattn_i_tier_wish(st, table, tier, i)) continue;
         pimattn_i_bin *b = &st->bins[tier[i]];
-        if (b->n_used < b->n_tokens) {
+        if (b->n_used < b->tier->n_tokens) {
             status = pimattn_i_token_move(st, &table->token[i], tier[i]);
             continue;
         }
@@ -9675,9 +9670,9 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     w->row = w->q + s->n_heads * e->size.q_floats;
     w->order = (uint32_t *)(void *)(w->q + rows * e->size.q_floats);
     for (uint32_t h = 0; h < s->n_heads; h++)
-        pimattn_i_row_copy(e->kernel, w->q + h * e->size.q_floats,
+        pimattn_i_row_copy(e, w->q + h * e->size.q_floats,
                            (const unsigned char *)(q + (size_t)h * s->head_dim), PIMATTN_F32,
-                           s->head_dim, e->size.q_floats);
+                           false);
     return PIMATTN_OK;
 }
 
@@ -9711,7 +9706,7 @@ static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pim
         if (!pimattn_i_sees(job, t)) continue;
         const pimattn_i_spot spot = pimattn_i_spot_of(e, job, t);
         float scale = 1.0f, *x = c->n_tokens++ ? w->row : w->low;
-        pimattn_i_row_copy(e->kernel, x, spot.k, s->k_type, s->head_dim, e->size.q_floats);
+        pimattn_i_row_copy(e, x, spot.k, s->k_type, false);
         if (s->k_type == PIMATTN_INT8) memcpy(&scale, spot.k_scale, sizeof scale);
         for (uint32_t i = 0; s->k_type == PIMATTN_INT8 && i < s->head_dim; i++)
             x[i] *= scale;
