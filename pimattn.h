@@ -8376,14 +8376,9 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
 static pimattn_i_stack pimattn_i_stack_of(const pimattn_engine *e, const pimattn_i_job *job,
                                           float *base)
 {
-    pimattn_i_stack stack = {e->kernel,
-                             base,
-                             e->size.o_floats,
-                             e->size.block_floats,
-                             job->n_queries,
-                             e->config.shape.head_dim_v,
-                             0,
-                             {0}};
+    const pimattn_i_sizes *z = &e->size;
+    const uint32_t n = job->n_queries, dim = e->config.shape.head_dim_v;
+    pimattn_i_stack stack = {e->kernel, base, z->o_floats, z->block_floats, n, dim, 0, {0}};
     return stack;
 }
 
@@ -9669,9 +9664,8 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     w->q = w->scores + scores;
     w->row = w->q + s->n_heads * e->size.q_floats;
     w->order = (uint32_t *)(void *)(w->q + rows * e->size.q_floats);
-    for (uint32_t h = 0; h < s->n_heads; h++)
-        pimattn_i_row_copy(e, w->q + h * e->size.q_floats,
-                           (const unsigned char *)(q + (size_t)h * s->head_dim), PIMATTN_F32,
+    for (uint32_t h = 0; h < s->n_heads; h++, q += s->head_dim)
+        pimattn_i_row_copy(e, w->q + h * e->size.q_floats, (const unsigned char *)q, PIMATTN_F32,
                            false);
     return PIMATTN_OK;
 }
