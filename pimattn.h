@@ -3327,10 +3327,15 @@ static pimattn_status pimattn_i_fail(pimhw_cause *why, pimattn_status status, co
     return status;
 }
 
-/* The same of a wrong argument, with one number at most. */
+/* The same of a wrong argument, and of no memory, with one number at most. */
 static pimattn_status pimattn_i_refuse(pimhw_cause *why, const char *text, uint64_t number)
 {
     return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT, text, number, 0);
+}
+
+static pimattn_status pimattn_i_lack(pimhw_cause *why, const char *text, uint64_t number)
+{
+    return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, text, number, 0);
 }
 
 /* A number of a configuration, and what it may be. */
@@ -4748,9 +4753,7 @@ PIMATTN_API pimattn_status pimattn_tier_profile(const pimattn_profile *p,
     uint64_t fixed = scratch + n * (sizeof *r.swaps + 2 * sizeof(float) + 1);
     uint64_t bytes = pimattn_i_add(fixed, pimattn_i_mul(n, n_candidates));
     unsigned char *memory = (unsigned char *)pimattn_i_alloc(&a, bytes, 64);
-    if (!memory)
-        return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for %u candidates", n_candidates,
-                              0);
+    if (!memory) return pimattn_i_lack(why, "no memory for %u candidates", n_candidates);
     memset(&r, 0, sizeof r);
     r.swaps = (pimattn_swap *)(void *)(memory + scratch); /* of a pair at most the fewer tokens */
     r.importance = (float *)(void *)(r.swaps + n);
@@ -5120,9 +5123,7 @@ static pimattn_status pimattn_i_dram_time(pimattn_tier_reading *r, const pimattn
     uint64_t row_tokens = (uint64_t)t->device.n_group_banks * l->tokens, rows = 0;
     double tokens = 0;
     pimhw_block *blocks = (pimhw_block *)pimattn_i_zeroed(&a, load->n_blocks, sizeof *blocks);
-    if (!blocks)
-        return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for %u blocks of a tier",
-                              load->n_blocks, 0);
+    if (!blocks) return pimattn_i_lack(why, "no memory for %u blocks of a tier", load->n_blocks);
     for (size_t i = 0; i < load->n_blocks; i++)
         rows = pimattn_i_max(rows, pimattn_i_ceil_div(load->blocks[i], row_tokens));
     for (size_t i = 0; i < load->n_blocks; i++) {
@@ -5673,9 +5674,7 @@ static pimattn_status pimattn_i_table_room(pimattn_i_tiered *st, pimattn_i_table
     to.n_most = (pimattn_i_max(n, 2 * table->n_most) + 63) / 64 * 64;
     uint64_t bytes = pimattn_i_table_bytes(to.n_most);
     to.token = (pimattn_i_token *)pimattn_i_zeroed(st->allocator, 1, bytes);
-    if (!to.token)
-        return pimattn_i_fail(st->why, PIMATTN_ERR_MEMORY, "no memory for a table of %u tokens", n,
-                              0);
+    if (!to.token) return pimattn_i_lack(st->why, "no memory for a table of %u tokens", n);
     to.only = (uint64_t *)(void *)(to.token + to.n_most);
     to.importance = (float *)(void *)(to.only + to.n_most / 64 + 1);
     to.sorted = (uint32_t *)(void *)(to.importance + to.n_most);
@@ -5831,8 +5830,8 @@ static void pimattn_i_tiers_ratio(pimattn_tiers *r)
     r->ratio[r->n_tiers - 1] = 1;
 }
 
-/* A failure leaves what there is to _tiered_free. */
-static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, const pimattn_config *c,
+/* The configuration has ours then. A failure leaves what there is to _tiered_free. */
+static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, pimattn_config *c,
                                               uint64_t slot_bytes, pimhw_cause *why)
 {
     const pimattn_tiers *rules = c->tiers;
@@ -5850,6 +5849,7 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, const pi
         st->allocator = a;
         st->memory_bytes = bytes;
         st->rules = *rules;
+        c->tiers = &st->rules;
         st->slot_bytes = slot_bytes;
         st->n_tables = n_tables;
         st->n_blocks = n_blocks;
@@ -5862,7 +5862,7 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, const pi
             made = pimattn_i_bin_init(&st->bins[i], &st->rules.tier[i], slot_bytes, a);
     }
     if (made) return PIMATTN_OK;
-    return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for the tiers", 0, 0);
+    return pimattn_i_lack(why, "no memory for the tiers", 0);
 }
 
 /* Tokens of a block in the fullest bank group of a channel; begin[g] of them in group g. */
@@ -6043,8 +6043,7 @@ static pimattn_status pimattn_i_planner_init(pimattn_i_planner *p, const pimattn
     p->table_bytes = pimattn_i_mul(n_blocks, sizeof *p->blocks + sizeof *p->order);
     p->blocks = (pimhw_block *)pimattn_i_alloc(&config->allocator, p->table_bytes, 64);
     if (!p->blocks)
-        return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for the blocks of %u sequences",
-                              max_spans, 0);
+        return pimattn_i_lack(why, "no memory for the blocks of %u sequences", max_spans);
     p->order = (uint32_t *)(void *)(p->blocks + n_blocks);
     return pimattn_i_made(pimhw_device_create(&p->device, &p->config.device, why));
 }
@@ -6568,7 +6567,7 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
     if (status == PIMATTN_OK) status = pimattn_i_spans_check(spans, n_spans, why);
     if (status != PIMATTN_OK) return status;
     pimattn_i_planner *p = (pimattn_i_planner *)pimattn_i_alloc(&c.allocator, sizeof *p, 64);
-    if (!p) return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for an estimate", 0, 0);
+    if (!p) return pimattn_i_lack(why, "no memory for an estimate", 0);
     status = pimattn_i_planner_init(p, &c, n_spans, why);
     if (status == PIMATTN_OK) status = pimattn_i_planner_time(p, readings, spans, n_spans);
     pimattn_i_planner_free(p);
@@ -6620,9 +6619,7 @@ static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const p
     const pimhw_allocator *a = &c->allocator;
     pimattn_i_module *m = (pimattn_i_module *)pimattn_i_zeroed(a, 1, sizeof *m);
     *module = m;
-    if (!m)
-        return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for the tables of the device", 0,
-                              0);
+    if (!m) return pimattn_i_lack(why, "no memory for the tables of the device", 0);
     pimhw_config d = c->device;
     d.allocator = c->allocator;
     pimattn_status status = pimattn_plan_init(&m->plan, &c->shape, &d, c->partition, c->hfp_unit,
@@ -6641,9 +6638,7 @@ static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const p
     m->table_bytes = pimattn_i_add(pimattn_i_mul(lists, sizeof *m->lists),
                                    (n + m->n_units + d.va2pa_entries) * sizeof(uint32_t));
     m->lists = (pimattn_i_list *)pimattn_i_zeroed(a, 1, m->table_bytes);
-    if (!m->lists)
-        return pimattn_i_fail(why, PIMATTN_ERR_MEMORY,
-                              "no memory for the chunk tables of the device", 0, 0);
+    if (!m->lists) return pimattn_i_lack(why, "no memory for the chunk tables of the device", 0);
     m->next = (uint32_t *)(void *)(m->lists + lists);
     memset(m->next, 0xff, (size_t)n * sizeof *m->next);
     m->n_free = m->next + n;
@@ -6753,26 +6748,22 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
     pimattn_status status = pimattn_i_config_take(&c, config, why);
     if (status != PIMATTN_OK) return status;
     pimattn_engine *e = (pimattn_engine *)pimattn_i_zeroed(&c.allocator, 1, sizeof *e);
-    if (!e) return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for an engine", 0, 0);
+    if (!e) return pimattn_i_lack(why, "no memory for an engine", 0);
     e->config = c;
     e->kernel = pimattn_i_kernel_take(c.simd);
     e->gqa_group = c.shape.n_heads / c.shape.n_kv_heads;
     e->deep = pimattn_i_fetches_deep();
     e->direct = e->kernel->soft && c.shape.head_dim % 16 == 0 && c.shape.head_dim_v % 16 == 0;
-    if (pimattn_i_engine_tables(e))
+    if (!pimattn_i_engine_tables(e))
+        status = pimattn_i_lack(why, "no memory for the tables of an engine", 0);
+    if (status == PIMATTN_OK)
         status = pimattn_i_planner_init(&e->planner, &e->config, c.max_seqs, why);
-    else
-        status =
-            pimattn_i_fail(why, PIMATTN_ERR_MEMORY, "no memory for the tables of an engine", 0, 0);
     if (status == PIMATTN_OK && c.way == PIMATTN_DEVICE)
         status = pimattn_i_module_create(&e->module, &e->config, why);
     if (status == PIMATTN_OK && c.tiers) {
         status = pimattn_i_tiered_create(&e->tiered, &e->config,
                                          e->layout.page_bytes * c.shape.n_kv_heads, why);
-        if (e->tiered) {
-            e->tiered->why = &e->why;
-            e->config.tiers = &e->tiered->rules;
-        }
+        if (e->tiered) e->tiered->why = &e->why;
     }
     e->planner.why = &e->why;
     if (status == PIMATTN_OK)
@@ -7523,7 +7514,7 @@ PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *e, pimattn_se
     uint64_t n = n_tokens / e->layout.page_tokens;
     pimattn_i_store *st = &e->pool.store;
     if (pimattn_i_store_grow(&e->pool, st->n + n) != PIMATTN_OK)
-        return pimattn_i_fail(&e->why, PIMATTN_ERR_MEMORY, "no memory to remember %u pages", n, 0);
+        return pimattn_i_lack(&e->why, "no memory to remember %u pages", n);
     pimattn_i_entry like = pimattn_i_chain_of(e, salt);
     for (uint64_t i = 0; i < n; i++, tokens += like.page_tokens) {
         const uint32_t *pages = pimattn_i_table_at(&e->layout, s, i, 0);
@@ -9287,9 +9278,7 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, pimattn_reading
     uint64_t n_work = 2 * m->n_units;
     uint64_t bytes = pimattn_i_mul(pimattn_i_mul(floats, n_work), sizeof(float));
     float *memory = (float *)pimattn_i_zeroed(&e->config.allocator, bytes, 1);
-    if (!memory)
-        return pimattn_i_fail(&e->why, PIMATTN_ERR_MEMORY,
-                              "no memory for the scores of %u sequences", n, 0);
+    if (!memory) return pimattn_i_lack(&e->why, "no memory for the scores of %u sequences", n);
     memset(m->work, 0, sizeof m->work);
     for (uint64_t i = 0; i < n_work; i++) {
         pimattn_i_work *w = &m->work[i];
@@ -9367,8 +9356,7 @@ PIMATTN_API pimattn_status pimattn_tier_propose(pimattn_engine *e, pimattn_seq s
     size_t n = (size_t)table->n_scored, bytes = pimattn_schedule_bytes(n);
     unsigned char *scratch =
         (unsigned char *)pimattn_i_alloc(&e->config.allocator, pimattn_i_add(bytes, n), 64);
-    if (!scratch)
-        return pimattn_i_fail(&e->why, PIMATTN_ERR_MEMORY, "no memory to schedule %u tokens", n, 0);
+    if (!scratch) return pimattn_i_lack(&e->why, "no memory to schedule %u tokens", n);
     memset(&schedule, 0, sizeof schedule);
     schedule.importance = table->importance;
     schedule.tier = scratch + bytes;
