@@ -5695,8 +5695,7 @@ static void pimattn_i_table_sort(pimattn_i_tiered *st, pimattn_i_table *table, u
         pimattn_i_bin *b = &st->bins[table->token[t].tier];
         b->begin[pimattn_i_group_of(b, table->token[t].slot) + 1]++;
     }
-    for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
-        pimattn_i_bin *b = &st->bins[i];
+    for (pimattn_i_bin *b = st->bins; b < st->bins + st->rules.n_tiers; b++) {
         b->begin[0] = at; /* where group 0 begins; filling turns begins into ends */
         for (uint32_t g = 0; g < b->groups.n_groups; g++)
             at = b->begin[g + 1] += b->begin[g];
@@ -8024,11 +8023,6 @@ PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *e, pimattn_seq seq,
     return PIMATTN_OK;
 }
 
-static pimattn_span *pimattn_i_memo_key(pimattn_engine *e, uint32_t entry)
-{
-    return e->spans + (size_t)entry * e->config.max_seqs;
-}
-
 /* The most bytes that the second cache is ahead of the first. */
 enum { PIMATTN_I_FAR = 4224 };
 
@@ -8784,7 +8778,7 @@ static void pimattn_i_tier_loads(pimattn_engine *e, pimattn_tier_load *loads)
  * of those chosen, on average over KV heads. */
 static const pimattn_span *pimattn_i_spans_read(pimattn_engine *e)
 {
-    pimattn_span *to = pimattn_i_memo_key(e, e->config.memo_entries + 1);
+    pimattn_span *to = e->batch + e->config.max_seqs;
     if (!e->call->choices) return e->batch;
     const pimattn_shape *s = &e->config.shape;
     for (size_t i = 0; i < e->call->n_items; i++) {
@@ -8807,33 +8801,29 @@ static const pimattn_span *pimattn_i_spans_read(pimattn_engine *e)
 static pimattn_status pimattn_i_read(pimattn_engine *e, pimattn_readings *readings)
 {
     const pimattn_span *spans = pimattn_i_spans_read(e);
-    const size_t n = e->call->n_items;
+    const size_t n = e->call->n_items, most = e->config.max_seqs;
+    const uint64_t window = pimattn_i_window_of(&e->config.shape, e->planner.layer);
     uint64_t hash = 0;
     for (size_t i = 0; i < n; i++)
         hash = pimattn_i_mix(pimattn_i_mix(hash, spans[i].context_tokens), spans[i].n_tokens);
-    uint64_t window = pimattn_i_window_of(&e->config.shape, e->planner.layer);
-    pimattn_i_memo *found = NULL;
-    for (uint32_t i = 0; i < e->config.memo_entries && !found; i++) {
-        pimattn_i_memo *m = &e->memo[i];
-        if (m->n_spans == n && m->hash == hash && m->window == window &&
-            memcmp(pimattn_i_memo_key(e, i), spans, n * sizeof *spans) == 0)
-            found = m;
+    for (uint32_t i = 0; i < e->config.memo_entries; i++) {
+        const pimattn_i_memo *m = &e->memo[i];
+        if (m->n_spans != n || m->hash != hash || m->window != window ||
+            memcmp(e->spans + i * most, spans, n * sizeof *spans) != 0)
+            continue;
+        *readings = m->readings;
+        readings->remembered = true;
+        return PIMATTN_OK;
     }
-    bool remembered = found != NULL;
-    if (!found) {
-        pimattn_readings r;
-        pimattn_status status = pimattn_i_planner_time(&e->planner, &r, spans, n);
-        if (status != PIMATTN_OK) return status;
-        found = &e->memo[e->memo_next];
-        memcpy(pimattn_i_memo_key(e, e->memo_next), spans, n * sizeof *spans);
-        found->n_spans = n;
-        found->hash = hash;
-        found->window = window;
-        found->readings = r;
-        e->memo_next = (e->memo_next + 1) % e->config.memo_entries;
-    }
-    *readings = found->readings;
-    readings->remembered = remembered;
+    pimattn_status status = pimattn_i_planner_time(&e->planner, readings, spans, n);
+    if (status != PIMATTN_OK) return status;
+    pimattn_i_memo *m = &e->memo[e->memo_next];
+    memcpy(e->spans + e->memo_next * most, spans, n * sizeof *spans);
+    m->n_spans = n;
+    m->hash = hash;
+    m->window = window;
+    m->readings = *readings;
+    e->memo_next = (e->memo_next + 1) % e->config.memo_entries;
     return PIMATTN_OK;
 }
 
@@ -9460,8 +9450,7 @@ PIMATTN_API pimattn_status pimattn_tier_step(pimattn_engine *engine)
     if (!st) return pimattn_i_wrong(engine, "the engine has no tiers", 0);
     if (pimattn_i_is_busy(engine)) return PIMATTN_ERR_ARGUMENT;
     st->step++;
-    for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
-        pimattn_i_bin *b = &st->bins[i];
+    for (pimattn_i_bin *b = st->bins; b < st->bins + st->rules.n_tiers; b++) {
         pimattn_i_groups_step(&b->groups);
         b->partials = b->active = 0;
         memset(b->moves, 0, sizeof b->moves);
