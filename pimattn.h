@@ -8611,35 +8611,31 @@ static void pimattn_i_job_choose(const pimattn_engine *e, pimattn_i_job *job, si
     job->chosen += job->kv_head * (c->stride ? c->stride : pimattn_i_ceil_div(c->n_tokens, 64));
 }
 
-/* A partial of the tokens of a bank group that a block sees; false if it sees none. */
-static bool pimattn_i_group_fold(pimattn_i_hand *hand, pimattn_i_job *job, uint64_t *only,
+/* A partial of the tokens of a bank group that a block sees; false if it sees none. The job of the
+ * hand is the block, but that bits `only` choose its tokens. */
+static bool pimattn_i_group_fold(pimattn_i_hand *hand, const pimattn_i_job *of, uint64_t *only,
                                  const uint32_t *token, uint32_t n, pimattn_i_stack *stack,
                                  uint64_t number)
 {
-    const uint64_t *chosen = job->chosen, n_chosen = job->n_chosen;
     float *block = NULL;
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t t = token[i];
-        bool is = !chosen || t >= n_chosen || (chosen[t / 64] >> t % 64 & 1);
-        only[t / 64] |= (uint64_t)is << t % 64;
+        uint64_t t = token[i], in_tile = t % PIMATTN_I_TILE;
+        uint64_t is = pimattn_i_chosen(of, t - in_tile) >> in_tile & 1;
+        only[t / 64] |= is << t % 64;
     }
-    job->chosen = only;
-    job->n_chosen = UINT64_MAX;
     for (uint32_t i = 0; i < n; i++) {
         uint64_t first = token[i] / PIMATTN_I_TILE * PIMATTN_I_TILE;
         if (i > 0 && token[i - 1] >= first) continue;
-        if (!pimattn_i_reaches(job, first, PIMATTN_I_TILE)) continue;
+        if (!pimattn_i_reaches(hand->job, first, PIMATTN_I_TILE)) continue;
         if (!block) {
             block = pimattn_i_stack_push(stack, number);
-            pimattn_i_clear(block, job->n_queries, hand->e->size.o_floats);
+            pimattn_i_clear(block, of->n_queries, hand->e->size.o_floats);
         }
-        pimattn_i_adjust_at(hand->e, job, first, &hand->folder.adjust);
+        pimattn_i_adjust_at(hand->e, of, first, &hand->folder.adjust);
         pimattn_i_tile_fold(hand, first, block);
     }
     for (uint32_t i = 0; i < n; i++)
         only[token[i] / 64] = 0;
-    job->chosen = chosen;
-    job->n_chosen = n_chosen;
     return block != NULL;
 }
 
@@ -8652,6 +8648,8 @@ static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
     pimattn_i_hand hand;
     uint32_t begin = 0;
     *job = *block;
+    job->chosen = table->only;
+    job->n_chosen = UINT64_MAX;
     pimattn_i_hand_init(&hand, e, job, 0, 0);
     pimattn_i_stack stack =
         pimattn_i_stack_of(e, job, hand.q + PIMATTN_I_QUERY_BLOCK * e->size.q_floats);
@@ -8659,7 +8657,7 @@ static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
         for (uint32_t g = 0; g < st->bins[i].groups.n_groups; g++) {
             uint32_t end = st->bins[i].begin[g];
             st->bins[i].partials +=
-                pimattn_i_group_fold(&hand, job, table->only, table->sorted + begin, end - begin,
+                pimattn_i_group_fold(&hand, block, table->only, table->sorted + begin, end - begin,
                                      &stack, (uint64_t)i << PIMATTN_I_GROUP_BITS | g);
             begin = end;
         }
@@ -9662,9 +9660,10 @@ static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pim
     const pimattn_i_job *job = &w->job;
     const uint64_t first = c->page * pimattn_i_bound_tokens(e);
     const uint64_t end = pimattn_i_min(first + pimattn_i_bound_tokens(e), job->tokens);
-    bool all = first >= job->begin || (first >= job->origin && end <= job->kept), finite = true;
+    const bool whole = first >= job->begin || (first >= job->origin && end <= job->kept);
+    const bool all = whole && !e->tiered;
+    bool finite = true;
     uint32_t *n_bound = NULL;
-    all = all && !e->tiered;
     if (all) {
         uint32_t page =
             pimattn_i_table_at(&e->layout, job->seq, c->page, e->planner.layer)[job->kv_head];
