@@ -6787,25 +6787,23 @@ PIMATTN_API pimhw_memory *pimattn_engine_memory(pimattn_engine *engine)
     return engine->module ? engine->module->memory : NULL;
 }
 
-/* In tiers: a slot is a page of every KV head. */
-static uint64_t pimattn_i_slot_pages(const pimattn_engine *e, bool used)
-{
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < e->tiered->rules.n_tiers; i++)
-        n += used ? e->tiered->bins[i].n_used : e->tiered->bins[i].tier->n_tokens;
-    return n * e->config.shape.n_kv_heads;
-}
-
+/* Of tiers: a slot is a page of every KV head. */
 PIMATTN_API uint64_t pimattn_pages_used(const pimattn_engine *engine)
 {
-    if (engine->tiered) return pimattn_i_slot_pages(engine, true);
-    return pimattn_i_pool_held(&engine->pool);
+    const pimattn_i_tiered *st = engine->tiered;
+    uint64_t n = st ? 0 : pimattn_i_pool_held(&engine->pool);
+    for (uint32_t i = 0; st && i < st->rules.n_tiers; i++)
+        n += st->bins[i].n_used * engine->config.shape.n_kv_heads;
+    return n;
 }
 
 PIMATTN_API uint64_t pimattn_pages_total(const pimattn_engine *engine)
 {
-    if (engine->tiered) return pimattn_i_slot_pages(engine, false);
-    return engine->pool.n_pages_most;
+    const pimattn_i_tiered *st = engine->tiered;
+    uint64_t n = st ? 0 : engine->pool.n_pages_most;
+    for (uint32_t i = 0; st && i < st->rules.n_tiers; i++)
+        n += st->rules.tier[i].n_tokens * engine->config.shape.n_kv_heads;
+    return n;
 }
 
 PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine)
@@ -9843,12 +9841,11 @@ PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *e, pimattn_seq 
         for (uint64_t t = 0; t < w.job.tokens; t++)
             w.scores[t] = pimattn_i_minus_inf();
         bool finite = bounds ? pimattn_i_bound_scores(e, &w) : pimattn_i_scores(e, &w);
-        float most = pimattn_i_minus_inf();
-        if (s->sink_logits && !bounds) most = s->sink_logits[h];
+        const float sink = s->sink_logits && !bounds ? s->sink_logits[h] : pimattn_i_minus_inf();
+        float most = sink;
         for (uint64_t t = 0; t < w.job.tokens; t++)
             if (w.scores[t] > most) most = w.scores[t];
-        double sum =
-            s->sink_logits && !bounds ? (double)pimattn_i_exp(s->sink_logits[h] - most) : 0;
+        double sum = (double)pimattn_i_exp(sink - most); /* 0 without one */
         for (uint64_t t = 0; t < w.job.tokens; t++)
             sum += (double)(w.scores[t] = pimattn_i_exp(w.scores[t] - most));
         if (!finite) sum = (double)pimattn_i_nan();
