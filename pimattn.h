@@ -6114,16 +6114,16 @@ static pimattn_status pimattn_i_planner_take(pimattn_i_planner *p, pimhw_reading
     queries *= pimattn_i_token_queries(&p->config);
     pimattn_status status = PIMATTN_OK;
     if (queries != p->planned_queries) status = pimattn_i_planner_plan(p, queries);
-    if (status == PIMATTN_OK && p->n_plans == 1) return pimattn_i_planner_run(p, 0, r);
+    if (status != PIMATTN_OK) return status;
+    if (p->n_plans == 1) return pimattn_i_planner_run(p, 0, r);
     pimhw_readings least, its;
-    for (uint32_t i = 0; i < p->n_plans && status == PIMATTN_OK; i++) {
+    for (uint32_t i = 0; i < p->n_plans; i++) {
         status = pimattn_i_planner_run(p, i, &its);
-        if (status != PIMATTN_OK) break;
+        if (status != PIMATTN_OK) return status;
         bool less = i == 0 || its.cycles < least.cycles ||
                     (its.cycles == least.cycles && its.total_pJ < least.total_pJ);
         if (less) least = its, best = i;
     }
-    if (status != PIMATTN_OK) return status;
     if (r) *r = least;
     return best == p->taken ? status : pimattn_i_planner_run(p, best, NULL);
 }
@@ -7306,29 +7306,25 @@ static bool pimattn_i_append_head(pimattn_i_writing *w, bool is_v, const pimattn
                                   size_t head, uint64_t before, uint64_t n)
 {
     const pimattn_i_module *m = w->e->module;
-    uint32_t lanes = pimhw_config_lanes(&m->plan.device);
-    uint16_t column[PIMATTN_I_LANES];
+    const uint32_t lanes = pimhw_config_lanes(&m->plan.device);
+    const uint32_t n_columns = is_v ? rows->dim : m->plan.k_columns;
     const unsigned char *from = rows->from + 4 * head * rows->dim;
-    for (uint64_t t = 0; t < n && !is_v; t++)
-        for (uint32_t c = 0; c < m->plan.k_columns; c++) {
-            pimattn_i_place at = pimattn_i_place_k(&m->plan, before + t, c);
+    uint16_t column[PIMATTN_I_LANES];
+    for (uint64_t t = 0, some = 1; t < n; t += some) {
+        const uint32_t first = is_v ? (uint32_t)((before + t) % lanes) : 0;
+        if (is_v) some = pimattn_i_min(lanes - first, n - t);
+        for (uint32_t c = 0; c < n_columns; c++) {
+            pimattn_i_place at = is_v ? pimattn_i_place_v(&m->plan, before + t, c)
+                                      : pimattn_i_place_k(&m->plan, before + t, c);
             memset(column, 0, sizeof column);
-            for (uint32_t i = 0; i < lanes && c * lanes + i < rows->dim; i++)
+            for (uint32_t i = 0; is_v && i < some; i++)
+                column[i] = pimattn_i_lane(m, from + (t + i) * rows->stride, c);
+            for (uint32_t i = 0; !is_v && i < lanes && c * lanes + i < rows->dim; i++)
                 column[i] = pimattn_i_lane(m, from + t * rows->stride, c * lanes + i);
-            if (!pimattn_i_write_column(w, &at, column, 0, lanes)) return false;
+            /* the first token of a column of V writes zeros behind it */
+            if (!pimattn_i_write_column(w, &at, column, first, first ? (uint32_t)some : lanes))
+                return false;
         }
-    for (uint64_t t = 0; t < n && is_v;) {
-        uint32_t first = (uint32_t)((before + t) % lanes);
-        uint32_t k = (uint32_t)pimattn_i_min(lanes - first, n - t);
-        for (uint32_t dim = 0; dim < rows->dim; dim++) {
-            pimattn_i_place at = pimattn_i_place_v(&m->plan, before + t, dim);
-            memset(column, 0, sizeof column);
-            for (uint32_t i = 0; i < k; i++)
-                column[i] = pimattn_i_lane(m, from + (t + i) * rows->stride, dim);
-            /* the first token of a column writes zeros behind it */
-            if (!pimattn_i_write_column(w, &at, column, first, first ? k : lanes)) return false;
-        }
-        t += k;
     }
     return true;
 }
@@ -9020,8 +9016,7 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
 }
 
 /* Request data of a batch on the banks: rows by VA2PA, and HFP's lists by where the heads are. */
-static pimattn_status pimattn_i_module_request(pimattn_engine *e, uint32_t layer,
-                                               const pimattn_item *items)
+static pimattn_status pimattn_i_module_request(pimattn_engine *e, const pimattn_item *items)
 {
     pimattn_i_module *m = e->module;
     pimattn_i_planner *p = &e->planner;
@@ -9038,7 +9033,7 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, uint32_t layer
         p->list_begin[u] = at;
         for (uint32_t b = 0; b < request->n_blocks; b++) {
             const pimattn_i_seq *s = pimattn_i_seq_find(e, items[b / m->n_heads].seq);
-            const pimattn_i_list *list = pimattn_i_lists_of(e, s, layer, b % m->n_heads);
+            const pimattn_i_list *list = pimattn_i_lists_of(e, s, p->layer, b % m->n_heads);
             if (m->n_units > 1 && list->unit != u) continue;
             for (uint32_t which = 0; which < 2; which++, list++) {
                 if (list->n > e->config.device.va2pa_entries - n)
@@ -9236,17 +9231,16 @@ static void pimattn_i_hub_epu(void *user, const pimhw_instruction *in)
 /* Attention of a layer on the device: its program runs, the hub has the queries and the scores. */
 static pimattn_status pimattn_i_module_attend(pimattn_engine *e, pimattn_readings *readings)
 {
-    const pimattn_span *spans = e->batch;
     pimattn_i_module *m = e->module;
     pimattn_i_planner *p = &e->planner;
+    const pimattn_span *spans = e->batch;
     size_t n = e->call->n_items;
     pimhw_readings layer;
-    uint64_t rows = 0, queries = 0, scores = 0;
+    uint64_t rows = 0, scores = 0;
     for (size_t i = 0; i < n; i++) {
-        uint64_t its = spans[i].n_tokens * pimattn_i_token_queries(&e->config);
+        uint64_t queries = spans[i].n_tokens * pimattn_i_token_queries(&e->config);
         rows += spans[i].n_tokens;
-        queries = pimattn_i_max(queries, its);
-        scores = pimattn_i_max(scores, pimattn_i_mul(its, spans[i].context_tokens));
+        scores = pimattn_i_max(scores, pimattn_i_mul(queries, spans[i].context_tokens));
     }
     const pimattn_shape *s = &e->config.shape;
     const unsigned char *at = (const unsigned char *)e->call->q;
@@ -9257,7 +9251,8 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, pimattn_reading
     if (status == PIMATTN_OK) status = pimattn_i_planner_take(p, NULL, spans, n);
     if (status != PIMATTN_OK) return status;
     const pimattn_plan *plan = &p->plans[p->taken];
-    status = pimattn_i_module_request(e, e->planner.layer, e->call->items);
+    const uint64_t queries = p->planned_queries;
+    status = pimattn_i_module_request(e, e->call->items);
     if (status != PIMATTN_OK) return status;
     uint64_t sums = pimattn_i_mul(queries, (uint64_t)plan->v_groups * pimattn_i_work_dims(plan));
     uint64_t floats = pimattn_i_add(pimattn_i_add(scores, sums), 2 * queries);
@@ -9866,8 +9861,7 @@ PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32
     engine->planner.layer = layer;
     if (status == PIMATTN_OK)
         status = pimattn_i_planner_take(&engine->planner, NULL, engine->batch, n_items);
-    if (status == PIMATTN_OK && engine->module)
-        status = pimattn_i_module_request(engine, layer, items);
+    if (status == PIMATTN_OK && engine->module) status = pimattn_i_module_request(engine, items);
     if (status != PIMATTN_OK) return status;
     *program = &engine->planner.programs[engine->planner.taken];
     *request = &engine->planner.request;
