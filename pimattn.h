@@ -3286,10 +3286,11 @@ static void pimattn_i_seq_take(pimattn_i_pool *pool, pimattn_i_seq *seq, const u
     pimattn_i_set_share(pool, pages);
 }
 
-/* Pages before `end` of another sequence, for one that has none. */
+/* Pages of the first tokens of another sequence, for one that has none. */
 static pimattn_status pimattn_i_seq_share(pimattn_i_pool *pool, pimattn_i_seq *seq,
-                                          const pimattn_i_seq *from, uint64_t end)
+                                          const pimattn_i_seq *from, uint64_t tokens)
 {
+    const uint64_t end = pimattn_i_ceil_div(tokens, pool->layout->page_tokens);
     pimattn_status status = pimattn_i_table_grow(pool, seq, end);
     if (status != PIMATTN_OK) return status;
     for (seq->n_pages = pimattn_i_seq_first(pool->layout, seq); seq->n_pages < end;)
@@ -4419,12 +4420,12 @@ typedef struct pimattn_i_exact {
     uint32_t limb[12];
 } pimattn_i_exact;
 
-/* x = x by + y; no limb can overflow its carry. */
+/* x = x by + y, NULL: 0; no limb can overflow its carry. */
 static void pimattn_i_exact_fuse(pimattn_i_exact *x, uint32_t by, const pimattn_i_exact *y)
 {
     uint64_t carry = 0;
     for (int i = 0; i < 12; i++) {
-        carry += (uint64_t)x->limb[i] * by + y->limb[i];
+        carry += (uint64_t)x->limb[i] * by + (y ? y->limb[i] : 0);
         x->limb[i] = (uint32_t)carry;
         carry >>= 32;
     }
@@ -4460,9 +4461,8 @@ static pimattn_i_exact pimattn_i_share(const pimattn_i_shares *s, uint32_t tier,
                                        uint32_t last, const pimattn_i_exact *y)
 {
     pimattn_i_exact x = {{(uint32_t)s->sum[tier], (uint32_t)(s->sum[tier] >> 32)}};
-    const pimattn_i_exact zero = {{0}};
     for (uint32_t i = 0; i <= last; i++)
-        if (i != tier && s->over[i] > 1) pimattn_i_exact_fuse(&x, s->over[i], &zero);
+        if (i != tier && s->over[i] > 1) pimattn_i_exact_fuse(&x, s->over[i], NULL);
     pimattn_i_exact_fuse(&x, by, y);
     return x;
 }
@@ -4470,14 +4470,13 @@ static pimattn_i_exact pimattn_i_share(const pimattn_i_shares *s, uint32_t tier,
 /* Whether tiers 0 to t together hold less than their share beside tier t + 1. */
 static bool pimattn_i_is_short(const pimattn_i_shares *s, uint32_t t)
 {
-    const pimattn_i_exact zero = {{0}};
-    pimattn_i_exact faster = zero;
+    pimattn_i_exact faster = {{0}};
     uint32_t ratio = 0;
     for (uint32_t i = 0; i <= t; i++) {
         faster = pimattn_i_share(s, i, s->ratio[t + 1], t + 1, &faster);
         ratio += s->ratio[i];
     }
-    pimattn_i_exact slower = pimattn_i_share(s, t + 1, ratio, t + 1, &zero);
+    pimattn_i_exact slower = pimattn_i_share(s, t + 1, ratio, t + 1, NULL);
     return pimattn_i_exact_less(&faster, &slower);
 }
 
@@ -6493,11 +6492,9 @@ static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause
                                           1u << PIMATTN_I_GROUP_BITS}};
         status = pimattn_i_numbers_check(its, 3, why);
         if (status != PIMATTN_OK) return status;
-        if (!(r->ratio[i] >= 0 && r->ratio[i] <= DBL_MAX) ||
-            (r->ratio[i] > 0) != (r->ratio[0] > 0)) {
+        if (!(r->ratio[i] >= 0 && r->ratio[i] <= DBL_MAX) || (r->ratio[i] > 0) != (r->ratio[0] > 0))
             return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
                                   "tiers.ratio[%u] is not positive and finite", i, 0);
-        }
     }
     return PIMATTN_OK;
 }
@@ -6918,16 +6915,14 @@ static uint32_t pimattn_i_emptiest(const pimattn_engine *e, uint32_t layer)
 static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s, uint64_t tokens)
 {
     pimattn_i_module *m = e->module;
-    uint32_t had[2] = {0, 0}, wanted[2];
-    bool memory = true;
     pimattn_i_list *lists = pimattn_i_lists_of(e, s, 0, 0), *list = lists;
-    size_t n = pimattn_i_n_lists(e);
-    for (uint32_t which = 0; which < 2; which++) {
-        had[which] = lists[which].n;
+    const uint32_t had[2] = {lists[0].n, lists[1].n};
+    uint32_t wanted[2];
+    for (uint32_t which = 0; which < 2; which++)
         wanted[which] =
             (uint32_t)pimattn_i_min(pimattn_i_chunks_of(&m->plan, which, tokens), UINT32_MAX);
-    }
-    bool enough = true;
+    size_t n = pimattn_i_n_lists(e);
+    bool enough = true, memory = true;
     for (size_t i = 0; i < n; i++, list++) {
         if (i % 2 == 0 && list->n == 0 && wanted[0] > 0)
             list[0].unit = list[1].unit = pimattn_i_emptiest(e, (uint32_t)(i / 2 / m->n_heads));
@@ -7437,8 +7432,7 @@ PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *e, pimattn_seq *chil
     if (status != PIMATTN_OK) return status;
     uint64_t tokens = from->tokens[0];
     s->begin = from->begin;
-    status =
-        pimattn_i_seq_share(&e->pool, s, from, pimattn_i_ceil_div(tokens, e->layout.page_tokens));
+    status = pimattn_i_seq_share(&e->pool, s, from, tokens);
     if (status == PIMATTN_OK) status = pimattn_i_fit(e, s, tokens, tokens);
     pimattn_i_seq_length(e, s, tokens);
     return pimattn_i_seq_made(e, s, status, child);
@@ -7456,8 +7450,7 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *e, pimattn_seq seq, 
     if (first > end) return pimattn_i_wrong(e, "first token %u is beyond the end", first);
     if (first < s->begin) return pimattn_i_wrong(e, "token %u is gone", first);
     if (first > 0) status = pimattn_i_paged(e);
-    if (status != PIMATTN_OK) return status;
-    if (e->module) status = pimattn_i_module_truncate(e, s, end);
+    if (status == PIMATTN_OK && e->module) status = pimattn_i_module_truncate(e, s, end);
     if (status != PIMATTN_OK) return status;
     const uint64_t kept = pimattn_i_max(end, e->config.reserve_tokens);
     for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++)
@@ -7717,9 +7710,7 @@ static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
     pimattn_status status = PIMATTN_OK;
     s->begin = begin;
     s->n_pages = pimattn_i_seq_first(&e->layout, s);
-    if (has > begin)
-        status =
-            pimattn_i_seq_share(&e->pool, s, from, pimattn_i_ceil_div(has, e->layout.page_tokens));
+    if (has > begin) status = pimattn_i_seq_share(&e->pool, s, from, has);
     if (status == PIMATTN_OK) status = pimattn_i_fit(e, s, pimattn_i_max(has, begin), tokens);
     pimattn_i_seq_length(e, s, tokens);
     return status;
@@ -9150,7 +9141,6 @@ static void pimattn_i_hub_output(void *user, const pimhw_event *event, const flo
  */
 static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, uint32_t i)
 {
-    const pimattn_shape *shape = &e->config.shape;
     const pimattn_i_job job = pimattn_i_work_job(e, w, i);
     const uint64_t tokens = w->job.tokens, of = job.query / e->gqa_group;
     uint32_t type = e->config.device.lane_type;
@@ -9158,7 +9148,7 @@ static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, ui
     pimattn_i_adjust adjust;
     pimattn_i_tile tile;
     memset(&tile, 0, sizeof tile);
-    tile.scale = shape->scale;
+    tile.scale = e->config.shape.scale;
     pimattn_i_adjust_init(e, &job, &adjust);
     for (uint64_t t = 0; t < tokens; t += PIMATTN_I_TILE) {
         float some[PIMATTN_I_TILE] = {0};
