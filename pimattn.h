@@ -751,8 +751,8 @@ typedef struct pimattn_stream {
 /*
  * Saves sequences (seqs NULL: all alive, n_seqs then ignored, in no order that is promised) and
  * restores them as new ones, in the same order, by any engine with n_layers, n_kv_heads, head dims
- * and types alike, whatever its page_tokens, device or architecture. What they share within a
- * state they share again.
+ * and types alike, whatever its page_tokens, device or architecture. What one shares, from its
+ * first token on, with another before it they share again; all alive come in an order for that.
  *
  *   bytes    what the state takes; may be NULL, and so may stream: then only this is asked
  *   seqs     of restore: [n_most], room for the new names
@@ -7763,7 +7763,8 @@ static void pimattn_i_unmark(pimattn_engine *e)
         e->seqs[i].arrival = 0;
 }
 
-/* Numbers the sequences of a state; how many they are, and its bytes. */
+/* Numbers the sequences of a state; how many they are, and its bytes. All: those that begin later
+ * come later, so that they share what they can. */
 static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs, size_t n_seqs,
                                      uint64_t *n, uint64_t *bytes)
 {
@@ -7773,9 +7774,12 @@ static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs,
     *n = 0;
     *bytes = (PIMATTN_I_STATE_WORDS + 1) * sizeof(uint64_t);
     for (size_t i = 0; i < (seqs ? n_seqs : e->config.max_seqs); i++) {
-        pimattn_i_seq *s;
-        if (!seqs && !e->seqs[i].id) continue;
-        status = pimattn_i_seq_even(e, seqs ? seqs[i] : e->seqs[i].id, &s);
+        pimattn_i_seq *s, *next = NULL;
+        for (uint32_t k = 0; k < e->config.max_seqs && !seqs; k++)
+            if (e->seqs[k].id && !e->seqs[k].arrival && (!next || e->seqs[k].begin < next->begin))
+                next = &e->seqs[k];
+        if (!seqs && !next) break;
+        status = pimattn_i_seq_even(e, seqs ? seqs[i] : next->id, &s);
         if (status != PIMATTN_OK) return status;
         if (s->arrival) return pimattn_i_wrong(e, "sequence %u is there twice", s->id);
         uint64_t head[PIMATTN_I_STATE_SEQ] = {0, 0, 0, 0, 0};
@@ -9530,14 +9534,9 @@ PIMATTN_API pimattn_status pimattn_attend_one(pimattn_engine *engine, pimattn_se
                                               uint32_t layer, float *out, const float *q,
                                               pimattn_readings *readings)
 {
-    pimattn_item item = {seq, 1};
-    pimattn_call call;
+    const pimattn_item item = {seq, 1};
+    const pimattn_call call = {out, NULL, NULL, q, &item, 1, NULL, NULL, 0, 0};
     if (engine && !out) return pimattn_i_wrong(engine, "out is NULL", 0);
-    memset(&call, 0, sizeof call);
-    call.out = out;
-    call.q = q;
-    call.items = &item;
-    call.n_items = 1;
     return pimattn_attend(engine, layer, &call, readings);
 }
 
