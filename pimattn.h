@@ -128,7 +128,7 @@ typedef struct pimattn_shape {
     const float *sink_logits;  /* [n_heads]: a score without a value, once in every row; NULL */
     uint64_t window;           /* the query's own token among them; 0: all; at most 2^62 */
     const uint64_t *windows;   /* [n_layers]: one for each layer instead; NULL: `window` for all */
-    uint64_t sink_tokens;      /* with a window; at most 2^62 */
+    uint64_t sink_tokens;      /* with a window; at most 2^62; readings count those gone too */
     bool v_in_k;      /* V is the first head_dim_v of K (MLA): none is stored; host way only */
     uint32_t io_type; /* of q, k, v and out of all calls: f32, so far nothing else */
 } pimattn_shape;
@@ -395,7 +395,7 @@ typedef struct pimattn_config {
     pimattn_shape shape;
     uint32_t way;                      /* pimattn_way */
     uint32_t page_tokens;              /* tokens of a KV page; 0: 128 */
-    uint64_t pool_bytes;               /* most memory for KV pages; 0: 1 GiB */
+    uint64_t pool_bytes;               /* most that KV pages take; 0: 1 GiB */
     uint32_t max_seqs;                 /* sequences alive, and of one call; 0: 64, at most 65535 */
     uint64_t reserve_tokens;           /* static: a sequence takes the pages of so many tokens when
                                           it begins and never more; 0: as tokens arrive */
@@ -625,11 +625,11 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
  *     page_bytes = page_tokens / run * (up64(run * head_dim * k_bytes) [+ up64(run * 4)]
  *                                       + up64(run * head_dim_v * v_bytes) [+ up64(run * 4)])
  *
- * where up64 rounds up to a multiple of 64. Memory of pages comes in slabs that begin at multiples
- * of 2 MiB, which Linux is asked to make huge pages where <sys/mman.h> says how (under -std=c99:
- * with _DEFAULT_SOURCE). A kernel reads pages where they lie if page_tokens, head_dim and
- * head_dim_v are multiples of 16; else it works on copies of 16 tokens, more slowly. Pages are
- * taken when their first token arrives. With v_in_k there is no V in them.
+ * where up64 rounds up to a multiple of 64. Pages come in slabs that begin at multiples of 2 MiB,
+ * up to an eighth larger than they; Linux is asked to make these huge pages where <sys/mman.h> says
+ * how (under -std=c99: with _DEFAULT_SOURCE). A kernel reads pages where they lie if page_tokens,
+ * head_dim and head_dim_v are multiples of 16; else it works on copies of 16 tokens, more slowly.
+ * Pages are taken when their first token arrives. With v_in_k there is no V in them.
  *
  * Life cycle. The pages of all layers for the same tokens are shared and let go together; a shared
  * page is copied before it is written. Calls on whole sequences, but truncate and keep, want equal
