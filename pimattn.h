@@ -508,7 +508,8 @@ typedef struct pimattn_call {
  *            nothing else; those of different kernels differ within the error
  *   NaN      a score that is not finite, also before the soft-cap, makes out and lse of that head
  *            NaN; v[j] that is not finite makes out[j] NaN and nothing else; append keeps both;
- *            an int8 row with either has a scale of NaN, so all of the row is
+ *            an int8 row with either has a scale of NaN, so all of the row is; in the device way
+ *            v[j] of a token that is not seen does so too: its weight is 0, and 0 times NaN is NaN
  */
 PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer,
                                           const pimattn_call *call, pimattn_readings *readings);

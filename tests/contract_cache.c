@@ -637,6 +637,32 @@ static void the_device_truncates(void)
     kv_free(&bad);
 }
 
+/* Units multiply hidden tokens by 0: NaN of V comes through and NaN of K does not. The host reads
+ * neither. */
+static void what_is_hidden_is_multiplied_in_banks(void)
+{
+    pimattn_shape s = shape_of(1, 1, 1, 16, 0);
+    check_rng rng = {3};
+    attn_kv kv = kv_random(&s, 20, &rng);
+    float q[16] = {1}, out[16];
+    kv.k[0] = kv.v[3] = NAN;
+    kv.v[5] = INFINITY;
+    s.window = 4;
+    for (uint32_t way = PIMATTN_HOST; way <= PIMATTN_DEVICE; way++) {
+        pimattn_config c = config_of(&s);
+        pimattn_seq seq = 0;
+        c.way = way;
+        pimattn_engine *e = engine_new(&c);
+        CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+        CHECK_U(kv_append(e, seq, 0, &kv, 0, 20), PIMATTN_OK);
+        CHECK_U(pimattn_attend_one(e, seq, 0, out, q, NULL), PIMATTN_OK);
+        for (uint32_t j = 0; j < 16; j++)
+            CHECK_U(isfinite(out[j]) == 0, way == PIMATTN_DEVICE && (j == 3 || j == 5));
+        pimattn_engine_destroy(e);
+    }
+    kv_free(&kv);
+}
+
 /* --------------------------------------------------------------------------
  * A state from one architecture to another
  * -------------------------------------------------------------------------- */
@@ -734,6 +760,7 @@ int main(int argc, char **argv)
     RUN(remembered_pages_can_be_written_again);
     RUN(bytes_of_banks_are_those_of_the_columns);
     RUN(the_device_truncates);
+    RUN(what_is_hidden_is_multiplied_in_banks);
     RUN(a_refused_step_is_taken_back);
     return check_end();
 }
