@@ -753,7 +753,7 @@ typedef struct pimattn_stream {
  * Saves sequences (seqs NULL: all alive, n_seqs then ignored, in no order that is promised) and
  * restores them as new ones, in the same order, by any engine with n_layers, n_kv_heads, head dims
  * and types alike, whatever its page_tokens, device or architecture. What one shares, from its
- * first token on, with another before it they share again; all alive come in an order for that.
+ * first token on, with one no shorter before it they share again; all alive come in such an order.
  *
  *   bytes    what the state takes; may be NULL, and so may stream: then only this is asked
  *   seqs     of restore: [n_most], room for the new names
@@ -6318,8 +6318,7 @@ typedef struct pimattn_i_job {
     /* tokens that some query of the block sees: from origin to kept, and from begin to end; all
        see those from whole_begin to whole_end, and of the kept ones those before whole_end */
     uint64_t kept, begin, end, whole_begin, whole_end;
-    uint32_t n_queries;
-    uint32_t kv_head;
+    uint32_t n_queries, kv_head;
     uint64_t leaf_begin, leaf_end;
     uint32_t runs_left; /* runs of the same block from here on */
 } pimattn_i_job;
@@ -7764,8 +7763,13 @@ static void pimattn_i_unmark(pimattn_engine *e)
         e->seqs[i].arrival = 0;
 }
 
-/* Numbers the sequences of a state; how many they are, and its bytes. All: those that begin later
- * come later, so that they share what they can. */
+/* Whether one comes before another in a state of all: it has what that one can share with it. */
+static bool pimattn_i_seq_before(const pimattn_i_seq *s, const pimattn_i_seq *other)
+{
+    return s->begin != other->begin ? s->begin < other->begin : s->tokens[0] > other->tokens[0];
+}
+
+/* Numbers the sequences of a state; how many they are, and its bytes. */
 static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs, size_t n_seqs,
                                      uint64_t *n, uint64_t *bytes)
 {
@@ -7776,9 +7780,8 @@ static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs,
     *bytes = (PIMATTN_I_STATE_WORDS + 1) * sizeof(uint64_t);
     for (size_t i = 0; i < (seqs ? n_seqs : e->config.max_seqs); i++) {
         pimattn_i_seq *s, *next = NULL;
-        for (uint32_t k = 0; k < e->config.max_seqs && !seqs; k++)
-            if (e->seqs[k].id && !e->seqs[k].arrival && (!next || e->seqs[k].begin < next->begin))
-                next = &e->seqs[k];
+        for (s = e->seqs; s < e->seqs + e->config.max_seqs && !seqs; s++)
+            if (s->id && !s->arrival && (!next || pimattn_i_seq_before(s, next))) next = s;
         if (!seqs && !next) break;
         status = pimattn_i_seq_even(e, seqs ? seqs[i] : next->id, &s);
         if (status != PIMATTN_OK) return status;
@@ -7890,8 +7893,7 @@ PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *e, pimattn_seq se
     if (!s) return PIMATTN_ERR_SEQ;
     if (!memory) return pimattn_i_wrong(e, "memory is NULL", 0);
     if (!s->swapped) return pimattn_i_wrong(e, "sequence %u is not swapped out", seq);
-    pimattn_stream stream = {(void *)(uintptr_t)memory, bytes, NULL, NULL, NULL}; /* only read */
-    pimattn_i_flow f = {stream, true, false, 0, 0};
+    pimattn_i_flow f = {{(void *)(uintptr_t)memory, bytes, NULL, NULL, NULL}, true, false, 0, 0};
     uint64_t n = 0, begin = s->begin, tokens = s->tokens[0];
     pimattn_i_unmark(e);
     status = pimattn_i_flow_head(e, &f, &n);
@@ -8505,8 +8507,7 @@ typedef struct pimattn_i_runs {
 
 static pimattn_i_runs pimattn_i_runs_of(const pimattn_i_job *job, uint64_t leaves)
 {
-    uint64_t tokens = leaves * PIMATTN_I_LEAF;
-    uint64_t end = pimattn_i_ceil_div(job->end, tokens);
+    uint64_t tokens = leaves * PIMATTN_I_LEAF, end = pimattn_i_ceil_div(job->end, tokens);
     pimattn_i_runs r = {job->origin / tokens, 0, job->begin / tokens, 0};
     if (job->kept > job->origin) r.n_kept = pimattn_i_ceil_div(job->kept, tokens) - r.first;
     r.begin = pimattn_i_max(r.begin, r.first + r.n_kept);

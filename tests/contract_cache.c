@@ -349,25 +349,28 @@ static void states_fit_other_page_sizes(void)
     rig_end(&r);
 }
 
-/* A range that is kept, in a slot before the whole: no token is saved twice. */
+/* A part, the end or the begin, in a slot before the whole: no token is saved twice. */
 static void all_alive_fit_where_they_were(void)
 {
-    rig r = rig_new(PIMATTN_F32, PIMATTN_F16);
-    pimattn_seq s[2] = {seq_of(&r, TOKENS), 0}, back[2];
-    pimattn_stream stream = {state, sizeof state, NULL, NULL, NULL};
-    uint64_t whole = 0, bytes = 0, used = pimattn_pages_used(r.e);
-    size_t n = 0;
-    CHECK_U(pimattn_seq_fork(r.e, &s[1], s[0]), PIMATTN_OK);
-    CHECK_U(pimattn_save(r.e, s, 1, NULL, &whole), PIMATTN_OK);
-    CHECK_U(pimattn_seq_keep(r.e, s[0], TOKENS / 2, TOKENS), PIMATTN_OK);
-    CHECK_U(pimattn_save(r.e, NULL, 0, &stream, &bytes), PIMATTN_OK);
-    CHECK_U(bytes, whole + 7 * sizeof(uint64_t)); /* a head and two hashes */
-    for (size_t i = 0; i < 2; i++)
-        CHECK_U(pimattn_seq_free(r.e, s[i]), PIMATTN_OK);
-    CHECK_U(pimattn_restore(r.e, back, 2, &n, &stream), PIMATTN_OK);
-    CHECK_U(n, 2);
-    CHECK_U(pimattn_pages_used(r.e), used);
-    rig_end(&r);
+    static const uint64_t parts[2][2] = {{TOKENS / 2, TOKENS}, {0, TOKENS - 2}};
+    for (size_t i = 0; i < 2; i++) {
+        rig r = rig_new(PIMATTN_F32, PIMATTN_F16);
+        pimattn_seq s[2] = {seq_of(&r, TOKENS), 0}, back[2];
+        pimattn_stream stream = {state, sizeof state, NULL, NULL, NULL};
+        uint64_t whole = 0, bytes = 0, used = pimattn_pages_used(r.e);
+        size_t n = 0;
+        CHECK_U(pimattn_seq_fork(r.e, &s[1], s[0]), PIMATTN_OK);
+        CHECK_U(pimattn_save(r.e, s, 1, NULL, &whole), PIMATTN_OK);
+        CHECK_U(pimattn_seq_keep(r.e, s[0], parts[i][0], parts[i][1]), PIMATTN_OK);
+        CHECK_U(pimattn_save(r.e, NULL, 0, &stream, &bytes), PIMATTN_OK);
+        CHECK_U(bytes, whole + 7 * sizeof(uint64_t)); /* a head and two hashes */
+        for (size_t k = 0; k < 2; k++)
+            CHECK_U(pimattn_seq_free(r.e, s[k]), PIMATTN_OK);
+        CHECK_U(pimattn_restore(r.e, back, 2, &n, &stream), PIMATTN_OK);
+        CHECK_U(n, 2);
+        CHECK_U(pimattn_pages_used(r.e), used);
+        rig_end(&r);
+    }
 }
 
 /* --------------------------------------------------------------------------

@@ -639,11 +639,12 @@ static void do_save(void)
         }
     if (a.n_many == 0) return;
     size_t n = a.n_many;
-    for (size_t i = 1; all && i < n; i++) /* who begins first comes first */
-        for (size_t k = i; k > 0 && list[k - 1]->begin > list[k]->begin; k--) {
-            const model_seq *later = list[k - 1];
-            list[k - 1] = list[k];
-            list[k] = later;
+    for (size_t i = 1; all && i < n; i++) /* who begins first, or is longer, comes first */
+        for (size_t k = i; k > 0; k--) {
+            const model_seq *x = list[k - 1], *y = list[k];
+            if (x->begin < y->begin || (x->begin == y->begin && x->n >= y->n)) break;
+            list[k - 1] = y;
+            list[k] = x;
         }
     if (all) a.n_many = 0;
     pimattn_status status = pimattn_save(w.e, all ? NULL : a.many, a.n_many, NULL, &a.bytes);
