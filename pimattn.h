@@ -3671,7 +3671,7 @@ enum {
 typedef struct pimattn_i_writer {
     pimhw_program *program;
     const pimattn_plan *plan; /* NULL: of a tier */
-    uint32_t level;           /* 1: inside the list */
+    uint32_t level;           /* of the next loop */
     uint64_t mask;
 } pimattn_i_writer;
 
@@ -3694,8 +3694,8 @@ static pimhw_tail pimattn_i_tail(uint32_t rest, uint64_t base, uint64_t unit, ui
     return t;
 }
 
-/* The level of a loop that would have one round: it is not written. */
-enum { PIMATTN_I_NO_LOOP = PIMHW_LOOPS };
+/* Levels: of the outermost loop; of one that would have one round, which is not written. */
+enum { PIMATTN_I_IN_LIST = 1, PIMATTN_I_NO_LOOP = PIMHW_LOOPS };
 
 static void pimattn_i_step(uint64_t *step, uint32_t level, uint64_t value)
 {
@@ -3736,12 +3736,11 @@ static uint32_t pimattn_i_loop(pimattn_i_writer *w, const pimhw_operand *rounds)
     return w->level++;
 }
 
+/* Ends the loop of a level and all inside of it. */
 static void pimattn_i_end(pimattn_i_writer *w, uint32_t level)
 {
-    if (level == PIMATTN_I_NO_LOOP) return;
-    pimhw_program_end(w->program);
-    w->level--;
-    PIMATTN_ASSERT(w->level == level);
+    for (; w->level > level; w->level--)
+        pimhw_program_end(w->program);
 }
 
 /* A loop over what a tail counts, at most `most`. */
@@ -3837,22 +3836,25 @@ static void pimattn_i_steps(uint64_t *step, const pimattn_i_loops *at, uint64_t 
     pimattn_i_step(step, at->query, query);
 }
 
-/* Loops over rows and query blocks, outermost first: row-reuse keeps the row open. */
-static void pimattn_i_loop_rows_blocks(pimattn_i_writer *w, const pimhw_tail *rows,
-                                       uint32_t queries, pimattn_i_loops *at)
+static uint32_t pimattn_i_loop_passes(pimattn_i_writer *w)
 {
-    if (w->plan->row_reuse_off) at->block = pimattn_i_loop_blocks(w, queries);
-    at->row = pimattn_i_loop_tail(w, UINT64_MAX, rows);
-    if (!w->plan->row_reuse_off) at->block = pimattn_i_loop_blocks(w, queries);
+    const pimattn_plan *p = w->plan;
+    pimhw_tail t = pimattn_i_tail(0, p->v_blocks, p->v_spread, 1);
+    if (p->v_passes == 1 || p->v_spread == 1) return pimattn_i_loop_times(w, p->v_passes);
+    t.channel_step = 1; /* one group: its last channels may have a block less */
+    return pimattn_i_loop_tail(w, UINT64_MAX, &t);
 }
 
-/* Ends all loops of the K phase. */
-static void pimattn_i_end_k(pimattn_i_writer *w, const pimattn_i_loops *at)
+/* Loops over rows, their passes and query blocks, outermost first: row-reuse keeps the row open. */
+static pimattn_i_loops pimattn_i_loop_rows(pimattn_i_writer *w, const pimhw_tail *rows, bool passes,
+                                           uint32_t queries)
 {
-    pimattn_i_end(w, at->slot);
-    pimattn_i_end(w, at->run);
-    pimattn_i_end(w, w->plan->row_reuse_off ? at->row : at->block);
-    pimattn_i_end(w, w->plan->row_reuse_off ? at->block : at->row);
+    pimattn_i_loops at = pimattn_i_no_loops();
+    if (w->plan->row_reuse_off) at.block = pimattn_i_loop_blocks(w, queries);
+    at.row = pimattn_i_loop_tail(w, UINT64_MAX, rows);
+    if (passes) at.set = pimattn_i_loop_passes(w);
+    if (!w->plan->row_reuse_off) at.block = pimattn_i_loop_blocks(w, queries);
+    return at;
 }
 
 /*
@@ -3944,7 +3946,6 @@ static void pimattn_i_lower_k_reads(pimattn_i_writer *w)
     pimattn_i_step(o.out.step, slot, p->k_out_queries);
     pimattn_i_step(o.out.step, query, 1);
     pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
-    pimattn_i_end(w, query);
     pimattn_i_end(w, slot);
 }
 
@@ -3953,9 +3954,8 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
     uint64_t columns = p->k_columns, queries = p->k_out_queries;
-    pimattn_i_loops at = pimattn_i_no_loops();
     pimhw_tail rows = pimattn_i_tokens(p, false, pimattn_i_k_lanes(p) * p->k_row_tokens);
-    pimattn_i_loop_rows_blocks(w, &rows, p->k_queries, &at);
+    pimattn_i_loops at = pimattn_i_loop_rows(w, &rows, false, p->k_queries);
     if (!p->inputs_late) pimattn_i_lower_k_input(w, &at);
     pimattn_i_loop_slots(w, &at);
     pimattn_i_loop_sets(w, &at);
@@ -3974,9 +3974,7 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     pimattn_i_steps(o.aux.step, &at, p->k_row_tokens, 0, p->k_out_slots, 1, 0, 0);
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
     if (!p->reads_late) pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &read);
-    pimattn_i_end(w, at.query);
-    pimattn_i_end(w, at.set);
-    pimattn_i_end_k(w, &at);
+    pimattn_i_end(w, PIMATTN_I_IN_LIST);
 }
 
 /* One piece of a key: W and MAC. Where reads are late, the sum before is read between the two. */
@@ -4014,28 +4012,18 @@ static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
     uint64_t columns = pimhw_config_columns(&p->device), piece = pimattn_i_min(p->inputs, columns);
     uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens);
     pimhw_tail rows = pimattn_i_tokens(p, false, pimattn_i_k_lanes(p) * row_tokens);
-    pimattn_i_loops at = pimattn_i_no_loops();
-    pimattn_i_loop_rows_blocks(w, &rows, 1, &at);
+    pimattn_i_loops at = pimattn_i_loop_rows(w, &rows, false, 1);
     pimattn_i_loop_slots(w, &at);
     pimattn_i_operands o = pimattn_i_no_operands();
     if (!p->reads_late) pimattn_i_begin_sum(w, 0, &o.out, &o.out, NULL);
+    const uint32_t inner = w->level;
     at.set = pimattn_i_loop_times(w, p->k_token_rows);
     columns = pimattn_i_min(p->k_columns, columns);
     at.query = pimattn_i_loop_times(w, pimattn_i_ceil_div(columns, piece));
     pimattn_i_lower_k_piece(w, &at, piece);
-    pimattn_i_end(w, at.query);
-    pimattn_i_end(w, at.set);
+    pimattn_i_end(w, inner);
     if (!p->reads_late) pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
-    pimattn_i_end_k(w, &at);
-}
-
-static uint32_t pimattn_i_loop_passes(pimattn_i_writer *w)
-{
-    const pimattn_plan *p = w->plan;
-    pimhw_tail t = pimattn_i_tail(0, p->v_blocks, p->v_spread, 1);
-    if (p->v_passes == 1 || p->v_spread == 1) return pimattn_i_loop_times(w, p->v_passes);
-    t.channel_step = 1; /* one group: its last channels may have a block less */
-    return pimattn_i_loop_tail(w, UINT64_MAX, &t);
+    pimattn_i_end(w, PIMATTN_I_IN_LIST);
 }
 
 /* Tokens of a column of all channel groups. */
@@ -4129,13 +4117,10 @@ static void pimattn_i_lower_v(pimattn_i_writer *w)
     const uint32_t none = PIMATTN_I_NO_LOOP;
     pimhw_tail rows = pimattn_i_tokens(p, true, unit * columns);
     pimhw_tail strips = pimattn_i_tokens(p, true, unit * p->v_strip);
-    pimattn_i_loops at = pimattn_i_no_loops();
     if (p->unit_channels > 1 && p->v_groups * p->v_spread < 64)
         w->mask &= ((uint64_t)1 << p->v_groups * p->v_spread) - 1;
-    if (p->row_reuse_off) at.block = pimattn_i_loop_blocks(w, p->v_queries);
-    at.row = pimattn_i_loop_tail(w, UINT64_MAX, &rows);
-    if (!p->v_packed) at.set = pimattn_i_loop_passes(w);
-    if (!p->row_reuse_off) at.block = pimattn_i_loop_blocks(w, p->v_queries);
+    pimattn_i_loops at = pimattn_i_loop_rows(w, &rows, !p->v_packed, p->v_queries);
+    const uint32_t inner = w->level;
     pimattn_i_step(strips.step, at.row, unit * columns);
     if (p->v_strip < columns)
         at.run = pimattn_i_loop_tail(w, pimattn_i_ceil_div(columns, p->v_strip), &strips);
@@ -4146,14 +4131,11 @@ static void pimattn_i_lower_v(pimattn_i_writer *w)
         at.query = pimattn_i_loop_queries(w, at.block, p->v_queries);
     }
     pimattn_i_lower_v_macs(w, at);
-    pimattn_i_end(w, at.query);
-    pimattn_i_end(w, at.run);
+    pimattn_i_end(w, inner);
     if (!p->v_hold && !p->reads_late) pimattn_i_lower_v_reads(w, at.block, none, false);
-    if (!p->row_reuse_off) pimattn_i_end(w, at.block);
-    pimattn_i_end(w, at.set);
     pimattn_i_end(w, at.row);
     if (!p->reads_late) pimattn_i_lower_v_last_reads(w, p->row_reuse_off ? at.block : none);
-    if (p->row_reuse_off) pimattn_i_end(w, at.block);
+    pimattn_i_end(w, PIMATTN_I_IN_LIST);
     if (p->reads_late) pimattn_i_lower_v_last_reads(w, none);
     w->mask = all;
 }
@@ -4181,7 +4163,8 @@ PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_pr
     uint64_t lag = plan->device.epu_overlap == PIMHW_EPU_HEADS ? 1 : 0;
     uint32_t n = plan->device.n_channels;
     pimattn_i_operands none = pimattn_i_no_operands();
-    pimattn_i_writer w = {program, plan, 1, n == 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1};
+    pimattn_i_writer w = {program, plan, PIMATTN_I_IN_LIST,
+                          n == 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1};
     pimhw_program_init(program);
     pimattn_i_structure(&w, PIMHW_LIST, lag);
     pimattn_i_structure(&w, PIMHW_BLOCK, 0);
