@@ -1812,48 +1812,39 @@ typedef struct pimhw_i_map {
 static const char PIMHW_I_PLACES[PIMHW_I_N_PLACES][8] = {"channel", "rank",   "bank",
                                                          "row",     "column", "byte"};
 
-/* The next digit upwards; step is where it stands. */
-static void pimhw_i_digit_add(pimhw_i_map *map, uint64_t *step, uint32_t place, uint64_t n,
-                              uint32_t weight)
-{
-    if (n == 1) return;
-    pimhw_i_digit *d = &map->digits[map->n_digits++];
-    d->place = place, d->weight = weight;
-    d->n = n, d->step = *step;
-    if (n != UINT64_MAX) *step *= n;
-}
-
 /* The geometry has this MapID. Bits left over are columns first, then rows [FACIL IV-B]. */
 static void pimhw_i_map_build(pimhw_i_map *map, const pimhw_geometry *g, uint32_t map_id)
 {
-    uint32_t columns = g->row_bytes / g->transfer_bytes, low = columns, chunk = columns;
-    uint32_t between = 1, left = 1, rows = 1;
-    uint64_t step = 1;
-    map->n_digits = 0;
+    bool host = map_id == PIMHW_MAP_HOST;
+    uint32_t columns = g->row_bytes / g->transfer_bytes, between = 1, rows = 1;
+    uint32_t low = host ? 1 : columns, chunk = low;
     if (map_id <= PIMHW_MAP_LAST) {
         low = g->chunk_bytes / g->transfer_bytes;
         chunk = low * g->chunk_rows;
         between = (uint32_t)pimhw_i_min(columns / chunk, (uint64_t)1 << map_id);
-        left = columns / chunk / between;
         rows = (1u << map_id) / between;
     }
-    pimhw_i_digit_add(map, &step, PIMHW_I_BYTE_OF, g->transfer_bytes, 1);
-    if (map_id != PIMHW_MAP_HOST) {
-        pimhw_i_digit_add(map, &step, PIMHW_I_COLUMN_OF, low, 1);
-        pimhw_i_digit_add(map, &step, PIMHW_I_COLUMN_OF, between, chunk);
-        pimhw_i_digit_add(map, &step, PIMHW_I_ROW_OF, rows, 1);
-        pimhw_i_digit_add(map, &step, PIMHW_I_COLUMN_OF, chunk / low, low);
-        pimhw_i_digit_add(map, &step, PIMHW_I_CHANNEL_OF, g->n_channels, 1);
-        pimhw_i_digit_add(map, &step, PIMHW_I_RANK_OF, g->n_ranks, 1);
-        pimhw_i_digit_add(map, &step, PIMHW_I_BANK_OF, g->n_banks, 1);
-        pimhw_i_digit_add(map, &step, PIMHW_I_COLUMN_OF, left, chunk * between);
-    } else {
-        pimhw_i_digit_add(map, &step, PIMHW_I_CHANNEL_OF, g->n_channels, 1);
-        pimhw_i_digit_add(map, &step, PIMHW_I_BANK_OF, g->n_banks, 1);
-        pimhw_i_digit_add(map, &step, PIMHW_I_COLUMN_OF, columns, 1);
-        pimhw_i_digit_add(map, &step, PIMHW_I_RANK_OF, g->n_ranks, 1);
+    const pimhw_i_digit digits[] = {
+        {PIMHW_I_BYTE_OF, 1, g->transfer_bytes, 0},
+        {PIMHW_I_COLUMN_OF, 1, low, 0},
+        {PIMHW_I_COLUMN_OF, chunk, between, 0},
+        {PIMHW_I_ROW_OF, 1, rows, 0},
+        {PIMHW_I_COLUMN_OF, low, chunk / low, 0},
+        {PIMHW_I_CHANNEL_OF, 1, g->n_channels, 0},
+        {PIMHW_I_RANK_OF, 1, host ? 1 : g->n_ranks, 0},
+        {PIMHW_I_BANK_OF, 1, g->n_banks, 0},
+        {PIMHW_I_COLUMN_OF, chunk * between, columns / chunk / between, 0},
+        {PIMHW_I_RANK_OF, 1, host ? g->n_ranks : 1, 0},
+        {PIMHW_I_ROW_OF, rows, UINT64_MAX, 0},
+    };
+    uint64_t step = 1;
+    map->n_digits = 0;
+    for (size_t i = 0; i < sizeof digits / sizeof digits[0]; i++) {
+        if (digits[i].n == 1) continue;
+        map->digits[map->n_digits] = digits[i];
+        map->digits[map->n_digits++].step = step;
+        step *= digits[i].n;
     }
-    pimhw_i_digit_add(map, &step, PIMHW_I_ROW_OF, UINT64_MAX, rows);
 }
 
 /* What a field of a place adds to the address. */
