@@ -5103,7 +5103,7 @@ typedef struct pimhw_i_pen {
 } pimhw_i_pen;
 
 /* Room for n words; NULL and nothing more to come: there is none. */
-static inline uint64_t *pimhw_i_pen_room(pimhw_i_pen *pen, uint32_t n)
+static uint64_t *pimhw_i_pen_room(pimhw_i_pen *pen, uint32_t n)
 {
     uint64_t *words = &pen->words[pen->n];
     bool fits = n <= pen->most - pen->n;
@@ -5112,7 +5112,7 @@ static inline uint64_t *pimhw_i_pen_room(pimhw_i_pen *pen, uint32_t n)
 }
 
 /* Numbers less a base. */
-static inline void pimhw_i_pen_words(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64_t base)
+static void pimhw_i_pen_words(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64_t base)
 {
     uint64_t *words = pimhw_i_pen_room(pen, n);
     for (uint32_t i = 0; i < n && words && pen->back; i++)
@@ -5121,9 +5121,18 @@ static inline void pimhw_i_pen_words(pimhw_i_pen *pen, uint64_t *at, uint32_t n,
         words[i] = at[i] - base;
 }
 
+/* Numbers of a ring of `most`. */
+static void pimhw_i_pen_ring(pimhw_i_pen *pen, uint64_t *at, uint32_t most, uint32_t first,
+                             uint32_t n, uint64_t base)
+{
+    uint32_t from = first % most, ahead = (uint32_t)pimhw_i_min(n, most - from);
+    pimhw_i_pen_words(pen, at + from, ahead, base);
+    pimhw_i_pen_words(pen, at, n - ahead, base);
+}
+
 /* Clocks, with `bits` of something else below them, that count from the base on: before it, 0. */
-static inline void pimhw_i_pen_ahead(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64_t base,
-                                     uint32_t bits)
+static void pimhw_i_pen_ahead(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64_t base,
+                              uint32_t bits)
 {
     uint64_t *words = pimhw_i_pen_room(pen, n), least = base << bits;
     uint64_t before = least - ((uint64_t)1 << bits);
@@ -5134,7 +5143,7 @@ static inline void pimhw_i_pen_ahead(pimhw_i_pen *pen, uint64_t *at, uint32_t n,
 }
 
 /* Less than a word. */
-static inline uint32_t pimhw_i_pen_small(pimhw_i_pen *pen, uint32_t value)
+static uint32_t pimhw_i_pen_small(pimhw_i_pen *pen, uint32_t value)
 {
     uint64_t word = value;
     pimhw_i_pen_words(pen, &word, 1, 0);
@@ -5260,11 +5269,10 @@ static void pimhw_i_pen_dcs(pimhw_i_pen *pen, pimhw_i_channel *ch)
             n++; /* those before have left by now, too */
         n = pimhw_i_pen_small(pen, n);
         if (pen->back) memset(left_ck, 0, sizeof f->left_ck[s]);
-        for (uint32_t i = 1; i <= n; i++)
-            pimhw_i_pen_words(pen, &left_ck[(end - i) % PIMHW_I_QUEUED], 1, pen->base);
-        r->end = r->begin + pimhw_i_pen_small(pen, r->end - r->begin);
-        for (uint32_t i = r->begin; i != r->end; i++)
-            pimhw_i_pen_words(pen, &r->key[i % PIMHW_I_RING], 1, pen->base << 16);
+        pimhw_i_pen_ring(pen, left_ck, PIMHW_I_QUEUED, end - n, n, pen->base);
+        n = pimhw_i_pen_small(pen, r->end - r->begin);
+        r->end = r->begin + n;
+        pimhw_i_pen_ring(pen, r->key, PIMHW_I_RING, r->begin, n, pen->base << 16);
     }
 }
 
