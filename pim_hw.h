@@ -2488,24 +2488,20 @@ static bool pimhw_i_translate(pimhw_units *u, uint32_t channel, uint32_t *row)
 {
     const pimhw_request *r = u->request;
     const char *fault = "channel %u: row %u is not on the device";
+    uint64_t at = *row;
+    bool found = true;
     if (r && r->chunks) {
-        uint32_t chunk = *row / r->chunk_rows, rest = *row % r->chunk_rows;
+        uint64_t chunk = at / r->chunk_rows, rest = at % r->chunk_rows;
         uint32_t first = r->chunk_begin ? r->chunk_begin[channel] : 0;
         uint32_t n = r->chunk_begin ? r->chunk_begin[channel + 1] - first : r->n_chunks;
-        uint64_t at = chunk < n ? r->chunks[first + chunk] : (uint32_t)PIMHW_UNMAPPED;
-        if (at == (uint32_t)PIMHW_UNMAPPED) {
-            fault = "channel %u: row %u is in no chunk";
-        } else if (at + rest < u->config.n_rows) {
-            *row = (uint32_t)(at + rest);
-            return true;
-        } else {
-            *row = (uint32_t)pimhw_i_min(at + rest, UINT32_MAX);
-        }
-    } else if (*row < u->config.n_rows) {
-        return true;
+        found = chunk < n && r->chunks[first + chunk] != PIMHW_UNMAPPED;
+        if (found) at = pimhw_i_min(r->chunks[first + chunk] + rest, UINT32_MAX);
+        if (!found) fault = "channel %u: row %u is in no chunk";
     }
-    pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, fault, channel, *row);
-    return false;
+    found = found && at < u->config.n_rows;
+    if (!found) pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, fault, channel, at);
+    *row = (uint32_t)at;
+    return found;
 }
 
 /* The row of an event in all banks of its channel; false if there is none. */
@@ -2579,16 +2575,10 @@ static bool pimhw_i_tile_lost(const pimhw_i_tile *t, uint64_t filled, uint64_t n
 /* The tile of an event, to fill or to use: the newest that was filled before it. */
 static float *pimhw_i_tile_of(pimhw_units *u, const pimhw_event *e, bool fill)
 {
-    size_t n = u->config.in_entries, i = 2 * n * e->channel + e->tile, other = i + n;
-    pimhw_i_tile *t = &u->tile_use[i], *t2 = &u->tile_use[other];
-    uint64_t now = e->serial + 1;
-    if (fill ? e->region
-             : t2->filled && t2->filled <= now && (t2->filled > t->filled || t->filled > now)) {
-        pimhw_i_tile *swap = t;
-        t = t2;
-        t2 = swap;
-        i = other;
-    }
+    size_t n = u->config.in_entries, i = 2 * n * e->channel + e->tile;
+    uint64_t now = e->serial + 1, one = u->tile_use[i].filled, two = u->tile_use[i + n].filled;
+    bool second = fill ? e->region : two && two <= now && (two > one || one > now);
+    pimhw_i_tile *t = &u->tile_use[second ? i + n : i], *t2 = &u->tile_use[second ? i : i + n];
     if (fill && (t->used > now || t2->used > now))
         pimhw_i_hazard(u, "channel %u: a MAC has used tile %u before it was written", e);
     bool lost =
@@ -2597,7 +2587,7 @@ static float *pimhw_i_tile_of(pimhw_units *u, const pimhw_event *e, bool fill)
         pimhw_i_hazard(u, "channel %u: tile %u was overwritten too early", e);
     if (fill) t->lost[t->n_lost++ % PIMHW_I_FILLS_KEPT] = t->filled;
     *(fill ? &t->filled : &t->used) = now;
-    return u->tiles + i * u->n_lanes;
+    return u->tiles + (size_t)(t - u->tile_use) * u->n_lanes;
 }
 
 /* The entry of an event, used in the order of the program. */

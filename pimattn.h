@@ -3443,13 +3443,10 @@ static uint64_t pimattn_i_span_sees(const pimattn_shape *s, const pimattn_span *
 static void pimattn_i_plan_buffers(pimattn_plan *p)
 {
     const pimhw_config *d = &p->device;
-    bool regions = d->controller == PIMHW_PING_PONG;
-    p->inputs_late = d->controller == PIMHW_DCS;
-    p->reads_late = p->inputs_late;
-    p->inputs = regions && !d->extra_region ? d->in_entries / 2 : d->in_entries;
-    p->sums = regions ? pimhw_config_outs(d) / 2 : pimhw_config_outs(d);
-    if (p->inputs == 0) p->inputs = 1;
-    if (p->sums == 0) p->sums = 1;
+    uint32_t outs = pimhw_config_outs(d);
+    p->inputs_late = p->reads_late = d->controller == PIMHW_DCS;
+    p->inputs = pimhw_config_in_region(d);
+    p->sums = d->controller == PIMHW_PING_PONG && outs > 1 ? outs / 2 : outs;
 }
 
 /* K: whole tokens in a bank row, or whole rows of one token. */
