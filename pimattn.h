@@ -2180,7 +2180,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
             pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n, 1);           \
     }
 
-/* Rows of any length, and the sums and exits of partials. */
+/* Rows of any length, the sums and exits of partials, and scores adjusted. */
 #define PIMATTN_I_ROWS(W)                                                                          \
     PIMATTN_I_PLAIN_##W void pimattn_i_load_row_##W(float *to, const unsigned char *from,          \
                                                     uint32_t type, uint32_t n)                     \
@@ -2262,9 +2262,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
             pimattn_i_put_##W(out + 4 * i, pimattn_i_select_##W(x - x == zero, x, nan));           \
         }                                                                                          \
         pimattn_i_divide(out + 4 * i, o + i, l, n - i);                                            \
-    }
-
-#define PIMATTN_I_ADJUST(W)                                                                        \
+    }                                                                                              \
     PIMATTN_I_PLAIN_##W void pimattn_i_adjust_##W(const pimattn_i_adjust *a,                       \
                                                   const pimattn_i_tile *tile, uint32_t first,      \
                                                   uint32_t n, float *s)                            \
@@ -2310,7 +2308,6 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     PIMATTN_I_SOFT(W)                                                                              \
     PIMATTN_I_MIX(W)                                                                               \
     PIMATTN_I_ROWS(W)                                                                              \
-    PIMATTN_I_ADJUST(W)                                                                            \
     PIMATTN_I_INSTANCES(W, 1)                                                                      \
     PIMATTN_I_INSTANCES(W, 2)                                                                      \
     PIMATTN_I_INSTANCES(W, 4)                                                                      \
