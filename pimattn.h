@@ -3436,16 +3436,6 @@ static uint64_t pimattn_i_span_sees(const pimattn_shape *s, const pimattn_span *
     return span->context_tokens - from + pimattn_i_min(from, s->sink_tokens);
 }
 
-/* What of the buffers one phase of the device may use. */
-static void pimattn_i_plan_buffers(pimattn_plan *p)
-{
-    const pimhw_config *d = &p->device;
-    uint32_t outs = pimhw_config_outs(d);
-    p->inputs_late = p->reads_late = d->controller == PIMHW_DCS;
-    p->inputs = pimhw_config_in_region(d);
-    p->sums = d->controller == PIMHW_PING_PONG && outs > 1 ? outs / 2 : outs;
-}
-
 /* K: whole tokens in a bank row, or whole rows of one token. */
 static void pimattn_i_plan_k(pimattn_plan *p)
 {
@@ -3548,7 +3538,10 @@ PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_s
     p.row_reuse_off = row_reuse_off;
     p.unit_channels = partition == PIMATTN_TCP ? device->n_channels : 1;
     p.n_queries = (uint32_t)n_queries;
-    pimattn_i_plan_buffers(&p);
+    bool regions = device->controller == PIMHW_PING_PONG && pimhw_config_outs(device) > 1;
+    p.inputs_late = p.reads_late = device->controller == PIMHW_DCS;
+    p.inputs = pimhw_config_in_region(device);
+    p.sums = pimhw_config_outs(device) / (regions ? 2 : 1);
     pimattn_i_plan_k(&p);
     pimattn_i_plan_v(&p, PIMATTN_V_A);
     *plan = p;
@@ -3894,17 +3887,6 @@ static void pimattn_i_loop_slots(pimattn_i_writer *w, pimattn_i_loops *at)
     at->slot = pimattn_i_loop(w, &rounds);
 }
 
-/* Loops over the queries of a block, in sets that find an output entry each. */
-static void pimattn_i_loop_sets(pimattn_i_writer *w, pimattn_i_loops *at)
-{
-    uint32_t all = w->plan->k_queries, set = w->plan->reads_late ? w->plan->k_out_queries : all;
-    pimhw_tail sets = pimattn_i_queries(set), queries = pimattn_i_queries(1);
-    pimattn_i_step(sets.step, at->block, all);
-    if (set < all) at->set = pimattn_i_loop_tail(w, pimattn_i_ceil_div(all, set), &sets);
-    pimattn_i_steps(queries.step, at, 0, all, 0, 0, set, 0);
-    at->query = pimattn_i_loop_tail(w, set, &queries);
-}
-
 /*
  * The queries of a block, or where inputs are late the one query of these loops, before its first
  * token; where they stay for all rows, only in the first.
@@ -3943,16 +3925,24 @@ static void pimattn_i_lower_k_reads(pimattn_i_writer *w)
     pimattn_i_end(w, slot);
 }
 
-/* Scores of a query block whose keys fit the global buffer: W, then slots x queries of M, R. */
+/*
+ * Scores of a query block whose keys fit the global buffer: W, then slots x queries of M, R; the
+ * queries in sets that find an output entry each.
+ */
 static void pimattn_i_lower_k(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
-    uint64_t columns = p->k_columns, queries = p->k_out_queries;
+    uint64_t columns = p->k_columns, queries = p->k_out_queries, all = p->k_queries;
+    uint64_t set = p->reads_late ? queries : all;
+    pimhw_tail sets = pimattn_i_queries(set), each = pimattn_i_queries(1);
     pimhw_tail rows = pimattn_i_tokens(p, false, pimattn_i_k_lanes(p) * p->k_row_tokens);
     pimattn_i_loops at = pimattn_i_loop_rows(w, &rows, false, p->k_queries);
     if (!p->inputs_late) pimattn_i_lower_k_input(w, &at);
     pimattn_i_loop_slots(w, &at);
-    pimattn_i_loop_sets(w, &at);
+    pimattn_i_step(sets.step, at.block, all);
+    if (set < all) at.set = pimattn_i_loop_tail(w, pimattn_i_ceil_div(all, set), &sets);
+    pimattn_i_steps(each.step, &at, 0, all, 0, 0, set, 0);
+    at.query = pimattn_i_loop_tail(w, set, &each);
     if (p->inputs_late) pimattn_i_lower_k_input(w, &at);
     pimattn_i_operands o = pimattn_i_no_operands(), read = o;
     pimhw_operand again = pimattn_i_operand(0);
@@ -3971,52 +3961,44 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     pimattn_i_end(w, PIMATTN_I_IN_LIST);
 }
 
-/* One piece of a key: W and MAC. Where reads are late, the sum before is read between the two. */
-static void pimattn_i_lower_k_piece(pimattn_i_writer *w, const pimattn_i_loops *at, uint64_t piece)
-{
-    const pimattn_plan *p = w->plan;
-    uint64_t columns = pimhw_config_columns(&p->device);
-    pimattn_i_operands o = pimattn_i_no_operands();
-    pimhw_tail of_token = pimattn_i_tail(0, p->k_columns, 1, 1);
-    pimhw_tail of_row = pimattn_i_tail(0, pimattn_i_min(p->k_columns, columns), 1, 1);
-    pimattn_i_steps(of_token.step, at, 0, 0, 0, 0, columns, piece);
-    o.op_size = pimattn_i_operand(piece);
-    pimattn_i_limit(w, &o.op_size, &of_token);
-    pimattn_i_limit_step(w, &o.op_size, of_row, at->query, piece);
-    pimattn_i_steps(o.gpr.step, at, 0, p->k_columns, 0, 0, columns, piece);
-    pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
-    if (p->reads_late) {
-        pimhw_operand again = pimattn_i_operand(0);
-        pimhw_tail fresh = pimattn_i_tail(0, 1, 1, 1);
-        pimattn_i_steps(fresh.step, at, 0, 0, 0, 0, 1, 1);
-        pimattn_i_steps(again.step, at, 1, 1, 1, 0, 0, 0);
-        pimattn_i_begin_sum(w, 0, &o.out, &again, &fresh);
-    }
-    pimattn_i_steps(o.gpr.step, at, 0, 1, 0, 0, 0, 0);
-    pimattn_i_steps(o.aux.step, at, pimattn_i_max(1, p->k_row_tokens), 0, 1, 0, 0, 0);
-    pimattn_i_steps(o.row.step, at, p->k_token_rows, 0, 0, 0, 1, 0);
-    pimattn_i_steps(o.column.step, at, 0, 0, p->k_columns, 0, 0, piece);
-    pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
-}
-
-/* Scores where one key is more than the global buffer: sets are rows of a key, queries pieces. */
+/*
+ * Scores where one key is more than the global buffer: sets are rows of a key, queries pieces. Where
+ * reads are late, the sum before is read between W and MAC.
+ */
 static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
-    uint64_t columns = pimhw_config_columns(&p->device), piece = pimattn_i_min(p->inputs, columns);
-    uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens);
+    uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens),
+             in_row = pimhw_config_columns(&p->device);
+    uint64_t piece = pimattn_i_min(p->inputs, in_row),
+             columns = pimattn_i_min(p->k_columns, in_row);
     pimhw_tail rows = pimattn_i_tokens(p, false, pimattn_i_k_lanes(p) * row_tokens);
+    pimhw_tail of_token = pimattn_i_tail(0, p->k_columns, 1, 1), fresh = pimattn_i_tail(0, 1, 1, 1);
+    pimattn_i_operands o = pimattn_i_no_operands();
+    const pimattn_i_operands read = o;
+    pimhw_operand again = pimattn_i_operand(0);
     pimattn_i_loops at = pimattn_i_loop_rows(w, &rows, false, 1);
     pimattn_i_loop_slots(w, &at);
-    pimattn_i_operands o = pimattn_i_no_operands();
-    if (!p->reads_late) pimattn_i_begin_sum(w, 0, &o.out, &o.out, NULL);
+    if (!p->reads_late) pimattn_i_begin_sum(w, 0, &o.out, &again, NULL);
     const uint32_t inner = w->level;
     at.set = pimattn_i_loop_times(w, p->k_token_rows);
-    columns = pimattn_i_min(p->k_columns, columns);
     at.query = pimattn_i_loop_times(w, pimattn_i_ceil_div(columns, piece));
-    pimattn_i_lower_k_piece(w, &at, piece);
+    pimattn_i_steps(of_token.step, &at, 0, 0, 0, 0, in_row, piece);
+    o.op_size = pimattn_i_operand(piece);
+    pimattn_i_limit(w, &o.op_size, &of_token);
+    pimattn_i_limit_step(w, &o.op_size, pimattn_i_tail(0, columns, 1, 1), at.query, piece);
+    pimattn_i_steps(o.gpr.step, &at, 0, p->k_columns, 0, 0, in_row, piece);
+    pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
+    pimattn_i_steps(fresh.step, &at, 0, 0, 0, 0, 1, 1);
+    pimattn_i_steps(again.step, &at, 1, 1, 1, 0, 0, 0);
+    if (p->reads_late) pimattn_i_begin_sum(w, 0, &o.out, &again, &fresh);
+    pimattn_i_steps(o.gpr.step, &at, 0, 1, 0, 0, 0, 0);
+    pimattn_i_steps(o.aux.step, &at, row_tokens, 0, 1, 0, 0, 0);
+    pimattn_i_steps(o.row.step, &at, p->k_token_rows, 0, 0, 0, 1, 0);
+    pimattn_i_steps(o.column.step, &at, 0, 0, p->k_columns, 0, 0, piece);
+    pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
     pimattn_i_end(w, inner);
-    if (!p->reads_late) pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
+    if (!p->reads_late) pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &read);
     pimattn_i_end(w, PIMATTN_I_IN_LIST);
 }
 
