@@ -5222,27 +5222,6 @@ static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, pimhw_i_channel *ch)
     }
 }
 
-/* Commands that wait for a refresh, how long, and for what. */
-static void pimhw_i_pen_blocked(pimhw_i_pen *pen, pimhw_i_channel *ch)
-{
-    pimhw_i_flow *f = ch->flow;
-    uint64_t due_ck = ch->due_ck; /* kept apart */
-    for (uint32_t i = 0; i < f->n_records && pen->back; i++)
-        pimhw_i_dcs_mark(f, &f->records[i], UINT32_MAX);
-    pimhw_i_pen_records(pen, ch, f->records, &f->n_records);
-    for (uint32_t i = 0; i < f->n_records && pen->back; i++)
-        pimhw_i_dcs_mark(f, &f->records[i], 1);
-    if (f->n_records > 0) pimhw_i_pen_words(pen, &due_ck, 1, pen->base);
-    for (uint32_t s = 0; s < PIMHW_I_STREAMS; s++) {
-        if (f->n_blocked[s] == 0) continue;
-        pimhw_i_when *at = &f->blocked_at[s];
-        uint64_t ck = at->ck == UINT64_MAX ? 0 : at->ck;
-        pimhw_i_pen_ahead(pen, &ck, 1, pen->base, 0);
-        at->ck = ck ? ck : UINT64_MAX;
-        at->reason = pimhw_i_pen_small(pen, at->reason);
-    }
-}
-
 static void pimhw_i_pen_dcs(pimhw_i_pen *pen, pimhw_i_channel *ch)
 {
     pimhw_i_flow *f = ch->flow;
@@ -5250,11 +5229,24 @@ static void pimhw_i_pen_dcs(pimhw_i_pen *pen, pimhw_i_channel *ch)
     /* the other tables of entries lie behind the first */
     pimhw_i_pen_ahead(pen, f->tile_mac, 2 * (ch->rules->config.in_entries + ch->rules->outs),
                       pen->base, 8);
-    pimhw_i_pen_blocked(pen, ch);
+    /* commands that wait for a refresh, which is kept apart */
+    uint64_t due_ck = ch->due_ck;
+    for (uint32_t i = 0; i < f->n_records && pen->back; i++)
+        pimhw_i_dcs_mark(f, &f->records[i], UINT32_MAX);
+    pimhw_i_pen_records(pen, ch, f->records, &f->n_records);
+    for (uint32_t i = 0; i < f->n_records && pen->back; i++)
+        pimhw_i_dcs_mark(f, &f->records[i], 1);
+    if (f->n_records > 0) pimhw_i_pen_words(pen, &due_ck, 1, pen->base);
     for (uint32_t s = 0; s < PIMHW_I_STREAMS; s++) {
         pimhw_i_ring *r = &f->ring[s];
-        uint64_t *left_ck = f->left_ck[s];
+        pimhw_i_when *at = &f->blocked_at[s];
+        uint64_t *left_ck = f->left_ck[s], ck = at->ck == UINT64_MAX ? 0 : at->ck;
         uint32_t n = 0, end = f->n_left[s];
+        if (f->n_blocked[s] > 0) {
+            pimhw_i_pen_ahead(pen, &ck, 1, pen->base, 0);
+            at->ck = ck ? ck : UINT64_MAX;
+            at->reason = pimhw_i_pen_small(pen, at->reason);
+        }
         while (n < PIMHW_I_QUEUED && left_ck[(end - n - 1) % PIMHW_I_QUEUED] > pen->base)
             n++; /* those before have left by now, too */
         n = pimhw_i_pen_small(pen, n);
