@@ -1980,9 +1980,13 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 #define PIMATTN_I_DOT(W, i)                                                                        \
     a##i = PIMATTN_I_FMA_##W(pimattn_i_load_##W(k + (i / n) * stride, type), qs[i % n], a##i);
 #define PIMATTN_I_SUM(W, i) sums[i] = a##i;
+#define PIMATTN_I_ROW_DOT(W, j)                                                                    \
+    if (j < n) a##j = PIMATTN_I_FMA_##W(x, pimattn_i_get_##W(of + j * q_floats), a##j);
+#define PIMATTN_I_ROW_SUM(W, j)                                                                    \
+    if (j < n) sums[h][i + j] = a##j;
 
-/* Scores: sums of 16 lanes each, in 16 / W vectors. Rows of a single query come one by one, as the
- * memory likes them, if they are wide. */
+/* Scores: sums of 16 lanes each, in 16 / W vectors. Rows of few queries come one by one, as the
+ * memory likes them, if they are wide or the CPU is deep. */
 #define PIMATTN_I_DOTS(W)                                                                          \
     PIMATTN_I_TARGET_##W void pimattn_i_sums_##W(                                                  \
         const pimattn_i_tile *tile, const unsigned char *k, const float *q, size_t q_floats,       \
@@ -2005,21 +2009,23 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         PIMATTN_I_EACH_##W(PIMATTN_I_SUM, W);                                                      \
     }                                                                                              \
     PIMATTN_I_TARGET_##W void pimattn_i_sums_by_row_##W(                                           \
-        const pimattn_i_tile *tile, const unsigned char *k, const float *q,                        \
-        pimattn_i_v##W sums[][PIMATTN_I_SUMS_##W], size_t *fetched, const uint32_t type)           \
+        const pimattn_i_tile *tile, const unsigned char *k, const float *q, size_t q_floats,       \
+        pimattn_i_v##W sums[][PIMATTN_I_SUMS_##W], size_t *fetched, const uint32_t type,           \
+        const uint32_t n)                                                                          \
     {                                                                                              \
         const size_t bytes = 16 * pimattn_i_type_bytes(type), row = tile->dim_k / 16 * bytes;      \
-        for (uint32_t i = 0; i < PIMATTN_I_SUMS_##W; i++, k += tile->k_stride) {                   \
+        for (uint32_t i = 0; i < PIMATTN_I_SUMS_##W; i += n, k += tile->k_stride) {                \
             pimattn_i_fetch(tile->next_k, tile->far_k, tile->k_gap, tile->k_shift, tile->ahead,    \
-                            fetched, row, type, 1);                                                \
+                            fetched, row, type, n);                                                \
             for (uint32_t h = 0; h < 16 / W; h++) {                                                \
-                pimattn_i_v##W sum = {0.0f};                                                       \
+                PIMATTN_I_EACH8(PIMATTN_I_ZERO, W);                                                \
                 const float *of = q + h * W;                                                       \
                 const unsigned char *from = k + h * W * pimattn_i_type_bytes(type);                \
-                for (size_t at = 0; at != row; at += bytes, of += 16)                              \
-                    sum = PIMATTN_I_FMA_##W(pimattn_i_load_##W(from + at, type),                   \
-                                            pimattn_i_get_##W(of), sum);                           \
-                sums[h][i] = sum;                                                                  \
+                for (size_t at = 0; at != row; at += bytes, of += 16) {                            \
+                    const pimattn_i_v##W x = pimattn_i_load_##W(from + at, type);                  \
+                    PIMATTN_I_EACH8(PIMATTN_I_ROW_DOT, W);                                         \
+                }                                                                                  \
+                PIMATTN_I_EACH8(PIMATTN_I_ROW_SUM, W);                                             \
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
@@ -2033,10 +2039,11 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         size_t fetched = 0;                                                                        \
         for (; k != end; k += PIMATTN_I_SUMS_##W / n * stride, s += PIMATTN_I_SUMS_##W) {          \
             pimattn_i_v##W sums[16 / W][PIMATTN_I_SUMS_##W];                                       \
-            const bool by_row =                                                                    \
-                n == 1 && type != PIMATTN_INT8 &&                                                  \
-                (tile->ahead >= PIMATTN_I_DEEP_ROWS || (W == 16 && type == PIMATTN_F32));          \
-            if (by_row) pimattn_i_sums_by_row_##W(tile, k, q, sums, &fetched, type);               \
+            const bool by_row = type != PIMATTN_INT8 &&                                            \
+                                n <= (W == 16 && type == PIMATTN_F32 ? 4 : 1) &&                   \
+                                (tile->ahead >= PIMATTN_I_DEEP_ROWS ||                             \
+                                 (n == 1 && W == 16 && type == PIMATTN_F32));                      \
+            if (by_row) pimattn_i_sums_by_row_##W(tile, k, q, q_floats, sums, &fetched, type, n);  \
             for (uint32_t h = 0; h < 16 / W && !by_row; h++)                                       \
                 pimattn_i_sums_##W(tile, k + h * W * bytes, q + h * W, q_floats, sums[h],          \
                                    &fetched, type, n,                                              \
