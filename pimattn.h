@@ -3243,23 +3243,20 @@ static void pimattn_i_seq_own(pimattn_i_pool *pool, pimattn_i_seq *seq, uint64_t
     if (ref.entry && ref.count == 1) pimattn_i_entry_idle(&pool->store, ref.entry, true);
 }
 
-/* Lets go of what else knows sets that a sequence writes, if those are enough pages. */
+/* Whether sets that a sequence writes are enough pages, if what else knows them lets go of them. */
 static bool pimattn_i_seq_reclaim(pimattn_i_pool *pool, const pimattn_i_seq *seq, uint64_t from,
-                                  uint64_t to, uint64_t n_pages)
+                                  uint64_t to, uint64_t n_pages, bool lets_go)
 {
     const pimattn_i_layout *lay = pool->layout;
     uint64_t need = pimattn_i_min(pimattn_i_ceil_div(to, lay->page_tokens), seq->n_pages);
-    for (int pass = 0; pass < 2; pass++) {
-        uint64_t found = 0;
-        for (uint64_t i = from / lay->page_tokens; from < to && i < need; i++) {
-            const pimattn_i_ref *ref = &pool->refs[*pimattn_i_table_at(lay, seq, i, 0)];
-            if (!ref->entry || ref->count != 2) continue;
-            found += pool->set_pages;
-            if (pass) pimattn_i_store_evict(pool, ref->entry);
-        }
-        if (found < n_pages) return false;
+    uint64_t found = 0;
+    for (uint64_t i = from / lay->page_tokens; from < to && i < need; i++) {
+        const pimattn_i_ref *ref = &pool->refs[*pimattn_i_table_at(lay, seq, i, 0)];
+        if (!ref->entry || ref->count != 2) continue;
+        found += pool->set_pages;
+        if (lets_go) pimattn_i_store_evict(pool, ref->entry);
     }
-    return true;
+    return found >= n_pages;
 }
 
 /* Makes tokens from .. to - 1 of all layers the sequence's own, or nothing; the pool allows it. */
@@ -3271,6 +3268,11 @@ static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, pimattn_i_seq *se
     uint64_t fresh = pimattn_i_seq_fresh(pool, seq, from, to);
     if (fresh == 0) return PIMATTN_OK;
     pimattn_status status = pimattn_i_table_grow(pool, seq, need);
+    uint64_t free_pages = pool->n_pages_most - pimattn_i_pool_held(pool);
+    if (status == PIMATTN_OK && fresh > free_pages) {
+        (void)pimattn_i_seq_reclaim(pool, seq, from, to, fresh - free_pages, true);
+        fresh = pimattn_i_seq_fresh(pool, seq, from, to);
+    }
     if (status == PIMATTN_OK) status = pimattn_i_pool_prepare(pool, fresh);
     if (status != PIMATTN_OK) return status;
     for (uint64_t i = from / lay->page_tokens; from < to && i < need && i < seq->n_pages; i++)
@@ -6964,7 +6966,8 @@ static pimattn_status pimattn_i_may_hold(pimattn_engine *e, const pimattn_i_seq 
                               "%u tokens are more than the %u of reserve_tokens", to, most);
     if (e->module || e->tiered) return PIMATTN_OK; /* judged as chunks, or slots, are taken */
     uint64_t fresh = pimattn_i_seq_fresh(&e->pool, s, from, to);
-    if (fresh <= free_pages || pimattn_i_seq_reclaim(&e->pool, s, from, to, fresh - free_pages))
+    if (fresh <= free_pages ||
+        pimattn_i_seq_reclaim(&e->pool, s, from, to, fresh - free_pages, false))
         return PIMATTN_OK;
     pimhw_cause_write(&e->why, "%u tokens need %u more KV pages; %u of %u are free", to, fresh,
                       free_pages, e->pool.n_pages_most);

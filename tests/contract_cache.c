@@ -540,6 +540,29 @@ static void remembered_pages_can_be_written_again(void)
     }
 }
 
+/* An append that is refused gives up nothing that is known. */
+static void remembered_pages_outlive_a_refusal(void)
+{
+    float beyond[KV_HEADS * DIM] = {1e9f};
+    rig r = rig_new(PIMATTN_F16, PIMATTN_F16);
+    pimattn_engine_destroy(r.e);
+    r.config.pool_bytes = 5 * LAYERS * KV_HEADS * 128; /* 5 pages of 4 tokens */
+    r.e = engine_new(&r.config);
+    pimattn_seq s = seq_of(&r, 20), t = 0;
+    uint32_t tokens[20] = {0};
+    uint64_t n_known = 0;
+    CHECK_U(pimattn_prefix_remember(r.e, s, tokens, 20, 0), PIMATTN_OK);
+    CHECK_U(pimattn_seq_truncate(r.e, s, 19), PIMATTN_OK);
+    CHECK_U(pimattn_append(r.e, s, 0, beyond, beyond, 1, 0, 0), PIMATTN_ERR_RANGE);
+    CHECK_U(pimattn_prefix_start(r.e, &t, tokens, 20, 0, &n_known), PIMATTN_OK);
+    CHECK_U(n_known, 20);
+    CHECK_U(pimattn_seq_free(r.e, t), PIMATTN_OK);
+    append(&r, r.e, s, 19, 1); /* into the page, which is then known no longer */
+    CHECK_U(pimattn_prefix_start(r.e, &t, tokens, 20, 0, &n_known), PIMATTN_OK);
+    CHECK_U(n_known, 16);
+    rig_end(&r);
+}
+
 /* Token by token, as the plan places them. */
 static void bytes_of_banks_are_those_of_the_columns(void)
 {
@@ -761,6 +784,7 @@ int main(int argc, char **argv)
     RUN(a_long_fork_copies_no_page);
     RUN(static_reservation_takes_all_at_once);
     RUN(remembered_pages_can_be_written_again);
+    RUN(remembered_pages_outlive_a_refusal);
     RUN(bytes_of_banks_are_those_of_the_columns);
     RUN(the_device_truncates);
     RUN(what_is_hidden_is_multiplied_in_banks);
