@@ -1859,6 +1859,8 @@ pimattn_i_fetch(const unsigned char *next, const unsigned char *far, size_t gap,
     const size_t from = *at + (*at >> shift) * gap;
     const bool second =
         ahead != PIMATTN_I_NEAR && (type == PIMATTN_F32 || !PIMATTN_I_BOTH(type, n));
+    /* where arithmetic takes much longer than the memory, a deep CPU needs no more than the next */
+    const bool slow = ahead >= PIMATTN_I_DEEP_ROWS && n * 64 >= 256 * pimattn_i_type_bytes(type);
     if (n == 1 && type != PIMATTN_INT8 && ahead + (type == PIMATTN_F32) > PIMATTN_I_DEEP_ROWS) {
         for (size_t i = 0; i < bytes; i += 64)
             if (((uintptr_t)(next + from + i) & 4095) < 512)
@@ -1874,7 +1876,7 @@ pimattn_i_fetch(const unsigned char *next, const unsigned char *far, size_t gap,
             __builtin_prefetch(next + from + i, 0, 2);
         else
             __builtin_prefetch(next + from + i, 0, 3);
-        if (PIMATTN_I_BOTH(type, n) || second) __builtin_prefetch(far + from + i, 0, 2);
+        if (second || (PIMATTN_I_BOTH(type, n) && !slow)) __builtin_prefetch(far + from + i, 0, 2);
     }
     *at += bytes;
 }
