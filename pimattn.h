@@ -3973,8 +3973,8 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
 }
 
 /*
- * Scores where one key is more than the global buffer: sets are rows of a key, queries pieces. Where
- * reads are late, the sum before is read between W and MAC.
+ * Scores where one key is more than the global buffer: sets are rows of a key, queries pieces.
+ * Where reads are late, the sum before is read between W and MAC.
  */
 static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
 {
