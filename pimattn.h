@@ -1546,8 +1546,7 @@ enum { PIMATTN_I_L = PIMATTN_I_QUERY_BLOCK, PIMATTN_I_O = 2 * PIMATTN_I_QUERY_BL
  * How what comes next is fetched. A deep CPU has many more slots for its second cache than for the
  * first: wherever the memory's pace counts most, all goes there. Where rows follow one another and
  * a single query reads them one by one, such a CPU keeps the pace by itself, but for the beginnings
- * of memory pages: of f32, and of 16-bit types in long pages of the cache. bench/decode on a Zen 4:
- * f32 .66 -> .97 of a plain read, 16-bit types .76 -> .97 and, shuffled by 64 tokens, 1.0 -> 1.15.
+ * of memory pages: rows of f32, and of 16-bit types in long pages of the cache.
  */
 typedef enum pimattn_i_ahead {
     PIMATTN_I_NEAR,
@@ -1555,6 +1554,8 @@ typedef enum pimattn_i_ahead {
     PIMATTN_I_DEEP_ROWS,
     PIMATTN_I_DEEP_PAGES
 } pimattn_i_ahead;
+
+enum { PIMATTN_I_LONG_PAGE = 512 << 10 };
 
 /* What a tile is: 16 rows as the cache holds them, or their f32 copy; bit t of visible: token t. */
 typedef struct pimattn_i_tile {
@@ -1859,9 +1860,10 @@ pimattn_i_fetch(const unsigned char *next, const unsigned char *far, size_t gap,
     const size_t from = *at + (*at >> shift) * gap;
     const bool second =
         ahead != PIMATTN_I_NEAR && (type == PIMATTN_F32 || !PIMATTN_I_BOTH(type, n));
-    /* where arithmetic takes much longer than the memory, a deep CPU needs no more than the next */
+    /* at 256 products a line arithmetic takes longer than the memory: the next tile is enough */
     const bool slow = ahead >= PIMATTN_I_DEEP_ROWS && n * 64 >= 256 * pimattn_i_type_bytes(type);
-    if (n == 1 && type != PIMATTN_INT8 && ahead + (type == PIMATTN_F32) > PIMATTN_I_DEEP_ROWS) {
+    const uint32_t alone = type == PIMATTN_F32 ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
+    if (n == 1 && type != PIMATTN_INT8 && ahead >= alone) {
         for (size_t i = 0; i < bytes; i += 64)
             if (((uintptr_t)(next + from + i) & 4095) < 512)
                 __builtin_prefetch(next + from + i, 0, 2);
@@ -2525,8 +2527,7 @@ static uint32_t pimattn_i_simd_most(void)
 
 /*
  * Whether the CPU waits for many more lines at a time in its second cache than in its first: AMD's
- * before family 26 (Zen 5). `bench/decode` on a Zen 4 says f32 1.2 to 1.4 and a query of 16-bit
- * types 1.3 to 1.6 times as fast by it.
+ * before family 26 (Zen 5).
  */
 static bool pimattn_i_fetches_deep(void)
 {
@@ -8306,9 +8307,10 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
     hand->scales = hand->v + PIMATTN_I_TILE * e->size.o_floats;
     hand->q = hand->scales + 2 * PIMATTN_I_TILE + before * e->size.q_floats;
     hand->tile.scale = s->scale;
-    const bool in_pages = e->layout.page_bytes >= (uint64_t)512 << 10;
     if (e->deep)
-        hand->tile.ahead = pimattn_i_apart(e) ? PIMATTN_I_DEEP : PIMATTN_I_DEEP_ROWS + in_pages;
+        hand->tile.ahead = pimattn_i_apart(e)                           ? PIMATTN_I_DEEP
+                           : e->layout.page_bytes < PIMATTN_I_LONG_PAGE ? PIMATTN_I_DEEP_ROWS
+                                                                        : PIMATTN_I_DEEP_PAGES;
     hand->tile.k_scale = s->k_type == PIMATTN_INT8 ? hand->scales : NULL;
     hand->tile.v_scale = s->v_type == PIMATTN_INT8 ? hand->scales + PIMATTN_I_TILE : NULL;
     for (uint32_t i = 0; i < job->n_queries; i++) {

@@ -114,7 +114,6 @@ static void presets_are_known_by_name(void)
     CHECK_U(c.tCK_ps, 500);
 }
 
-/* Every field is set and read back by name, and touches nothing else. */
 /* fJ a bit of HBM3 [ATTACC]; a path from cell to hub has each of them once. */
 enum { CELL = 440, COLUMN_MUX = 1010, GLOBAL_MUX = 1230, TSV = 500, INTERPOSER = 300 };
 
@@ -167,6 +166,7 @@ static void link_energy_goes_by_bytes(void)
     }
 }
 
+/* Every field is set and read back by name, and touches nothing else. */
 static void fields_are_set_by_name(void)
 {
     pimhw_config c = hw_config("aimx", 16), before = c;

@@ -23,6 +23,7 @@ typedef struct how {
     bool batch;             /* among MATES other sequences */
     bool dirty;             /* NaN sequences were there before and are there beside it */
     bool readings;
+    bool other_cpu; /* memory is fetched as it is on the other kind of CPU */
 } how;
 
 static how how_of(const pimattn_shape *shape)
@@ -98,6 +99,7 @@ static void compute(const how *h, const attn_kv *kv, uint64_t n_queries, const f
     config.allocator = heap_allocator(&heap);
     pimattn_engine *engine = engine_new(&config);
     if (!engine) return;
+    engine->deep = engine->deep != h->other_cpu;
     uint32_t layer = kv->shape.n_layers - 1;
     check_rng rng = {99};
     if (h->dirty) {
@@ -234,6 +236,23 @@ static void test_pages(scene *s, check_rng *rng)
 static void page_size_changes_no_bit(void)
 {
     over_scenes(test_pages);
+}
+
+static void test_fetching(scene *s, check_rng *rng)
+{
+    (void)rng;
+    for (uint32_t page_tokens = 16; page_tokens <= 4096; page_tokens *= 16) {
+        how h = how_of(&s->kv.shape);
+        h.config.page_tokens = page_tokens;
+        h.other_cpu = true;
+        if (!same(s, &h)) printf("page_tokens %u\n", page_tokens);
+    }
+}
+
+/* Rows are read in another order, too, where the CPU asks for it; of short and of long pages. */
+static void fetching_changes_no_bit(void)
+{
+    over_scenes(test_fetching);
 }
 
 static void test_calls(scene *s, check_rng *rng)
@@ -594,6 +613,7 @@ static void leaves_merged_by_the_tree_are_the_whole(void)
 int main(void)
 {
     RUN(page_size_changes_no_bit);
+    RUN(fetching_changes_no_bit);
     RUN(one_call_of_n_is_n_calls_of_one);
     RUN(a_long_prompt_is_its_decode);
     RUN(batch_mates_change_no_bit);
