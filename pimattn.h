@@ -1307,7 +1307,7 @@ static void pimattn_i_release(const pimhw_allocator *a, void *ptr, uint64_t byte
 /* What is to be a part of functions for other instruction sets. */
 #ifdef __GNUC__
 #define PIMATTN_I_INLINE            static inline __attribute__((always_inline))
-#define PIMATTN_I_FETCH_TO_WRITE(p) __builtin_prefetch(p, 1, 3)
+#define PIMATTN_I_FETCH_TO_WRITE(p) __builtin_prefetch(p, 1, 2)
 #else
 #define PIMATTN_I_INLINE            static inline
 #define PIMATTN_I_FETCH_TO_WRITE(p) ((void)(p))
@@ -7169,8 +7169,9 @@ static void pimattn_i_append_rows(const pimattn_engine *e, const pimattn_i_rows 
 }
 
 /*
- * Stores to memory that is in no cache wait in a short line: it is fetched ahead of them. Inlined:
- * gcc drops calls of what does no more than that.
+ * Stores to memory that is in no cache wait in a short line: it is fetched ahead of them, into the
+ * second cache, for the first has too few slots for the rows of a token. Inlined: gcc drops calls
+ * of what does no more than that.
  */
 PIMATTN_I_INLINE void pimattn_i_fetch_run(const pimattn_i_layout *lay, const unsigned char *run,
                                           uint64_t at)
