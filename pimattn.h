@@ -7552,7 +7552,7 @@ typedef struct pimattn_i_flow {
 } pimattn_i_flow;
 
 enum {
-    PIMATTN_I_STATE_VERSION = 1,
+    PIMATTN_I_STATE_VERSION = 2,
     PIMATTN_I_STATE_WORDS = 9, /* before the hash */
     PIMATTN_I_STATE_SEQ = 5,
     PIMATTN_I_FLOW = 1024
@@ -7560,47 +7560,57 @@ enum {
 
 #define PIMATTN_I_STATE_MAGIC 0x6e747461006d6970u /* "pim", 0, "attn" */
 
-static void pimattn_i_flow_bytes(pimattn_i_flow *f, unsigned char *bytes, size_t n)
-{
-    const pimattn_stream *s = &f->stream;
-    if (s->memory && n <= s->bytes - f->at) {
-        unsigned char *there = (unsigned char *)s->memory + f->at;
-        memcpy(f->reading ? bytes : there, f->reading ? there : bytes, n);
-    } else if (s->memory) {
-        f->failed = true;
-    } else {
-        f->failed = !(f->reading ? s->read(s->user, bytes, n) : s->write(s->user, bytes, n));
-    }
-    f->at += n;
-}
-
-static void pimattn_i_flow_order(void *to, const void *from, size_t n, size_t size)
+/*
+ * Numbers of `size` bytes into a state or out of it, and its hash with their bytes there: four words
+ * of 8 bytes at a time, that do not wait for each other, then one after the other.
+ */
+static void pimattn_i_flow_copy(pimattn_i_flow *f, unsigned char *there, unsigned char *here,
+                                size_t bytes, size_t size)
 {
     const uint16_t one = 1;
-    bool little = *(const unsigned char *)&one == 1;
-    unsigned char *out = (unsigned char *)to;
-    const unsigned char *in = (const unsigned char *)from;
-    if (little) memcpy(out, in, n * size);
-    for (size_t i = 0; !little && i < n * size; i++)
-        out[i] = in[i / size * size + size - 1 - i % size];
+    const bool little = *(const unsigned char *)&one == 1;
+    const unsigned char *from = f->reading ? there : here;
+    unsigned char *to = f->reading ? here : there;
+    uint64_t word[4], a = f->hash, b = 1, c = 2, d = 3;
+    size_t i = 0;
+    for (; little && i + sizeof word <= bytes; i += sizeof word) {
+        memcpy(word, from + i, sizeof word);
+        memcpy(to + i, word, sizeof word);
+        a = pimattn_i_mix(a, word[0]);
+        b = pimattn_i_mix(b, word[1]);
+        c = pimattn_i_mix(c, word[2]);
+        d = pimattn_i_mix(d, word[3]);
+    }
+    uint64_t lane[4] = {a, b, c, d};
+    for (uint64_t last = 0; i < bytes; i++) {
+        size_t at = little ? i : i / size * size + size - 1 - i % size;
+        to[f->reading ? at : i] = from[f->reading ? i : at];
+        last |= (uint64_t)there[i] << i % 8 * 8;
+        if (i % 8 < 7 && i + 1 < bytes) continue;
+        lane[i / 8 % 4] = pimattn_i_mix(lane[i / 8 % 4], last);
+        last = 0;
+    }
+    for (size_t k = 1; k < 4; k++)
+        lane[0] = pimattn_i_mix(lane[0], lane[k]);
+    f->hash = lane[0];
 }
 
 /* Moves n numbers of so many bytes. */
 static void pimattn_i_flow_move(pimattn_i_flow *f, void *data, size_t n, size_t size)
 {
-    unsigned char buffer[PIMATTN_I_FLOW + 8], *at = (unsigned char *)data;
-    for (size_t k; n > 0 && !f->failed; n -= k, at += k * size) {
-        k = (size_t)pimattn_i_min(n, PIMATTN_I_FLOW / size);
-        memset(buffer + k * size, 0, 8);
-        if (!f->reading) pimattn_i_flow_order(buffer, at, k, size);
-        pimattn_i_flow_bytes(f, buffer, k * size);
+    const pimattn_stream *s = &f->stream;
+    unsigned char buffer[PIMATTN_I_FLOW], *here = (unsigned char *)data;
+    for (size_t left = n * size, k; left > 0 && !f->failed; left -= k, here += k) {
+        unsigned char *there = s->memory ? (unsigned char *)s->memory + f->at : buffer;
+        k = (size_t)pimattn_i_min(left, PIMATTN_I_FLOW / size * size);
+        if (s->memory)
+            f->failed = k > s->bytes - f->at;
+        else if (f->reading)
+            f->failed = !s->read(s->user, buffer, k);
+        f->at += k;
         if (f->failed) return;
-        for (size_t i = 0; i < k * size; i += 8) {
-            uint64_t word;
-            pimattn_i_flow_order(&word, buffer + i, 1, sizeof word);
-            f->hash = pimattn_i_mix(f->hash, word);
-        }
-        if (f->reading) pimattn_i_flow_order(at, buffer, k, size);
+        pimattn_i_flow_copy(f, there, here, k, size);
+        if (!s->memory && !f->reading) f->failed = !s->write(s->user, buffer, k);
     }
 }
 
@@ -7651,12 +7661,14 @@ static void pimattn_i_flow_rows(const pimattn_engine *e, pimattn_i_flow *f, cons
                              shape->v_in_k ? 0 : shape->head_dim_v,
                              shape->v_type == PIMATTN_INT8 && !shape->v_in_k};
     const uint32_t type[4] = {shape->k_type, PIMATTN_F32, shape->v_type, PIMATTN_F32};
-    uint64_t at;
+    uint64_t at = 0;
     for (uint32_t part = 0; part < 4 * lay->n_layers * lay->n_kv_heads; part++) {
         uint32_t head = part / 4 % lay->n_kv_heads, layer = part / 4 / lay->n_kv_heads;
         uint32_t n = dim[part % 4], size = pimattn_i_type_bytes(type[part % 4]);
-        for (uint64_t t = first; t < s->tokens[0] && n > 0 && !f->failed; t++) {
-            unsigned char *run = pimattn_i_run(&e->pool, lay, s, layer, head, t, &at);
+        unsigned char *run = NULL;
+        for (uint64_t t = first; t < s->tokens[0] && n > 0 && !f->failed; t++, at++) {
+            if (!run || at == lay->run_tokens)
+                run = pimattn_i_run(&e->pool, lay, s, layer, head, t, &at);
             pimattn_i_flow_move(f, run + offset[part % 4] + at * n * size, n, size);
         }
     }

@@ -216,7 +216,7 @@ static void no_damaged_state_is_restored(void)
     REFUSED(pimattn_restore(r.e, back, 4, &n, &stream), PIMATTN_ERR_STATE, "no saved state");
     state[0] ^= 1;
     state[8] ^= 3;
-    REFUSED(pimattn_restore(r.e, back, 4, &n, &stream), PIMATTN_ERR_STATE, "version 2");
+    REFUSED(pimattn_restore(r.e, back, 4, &n, &stream), PIMATTN_ERR_STATE, "version 1");
     state[8] ^= 3;
     CHECK_U(back[0] + back[1] + n, 27);
     for (uint32_t i = 0; i < 6; i++) {
