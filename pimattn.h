@@ -3483,13 +3483,16 @@ static void pimattn_i_plan_v(pimattn_plan *p, uint32_t v_mapping)
             pimattn_i_mul(queries, p->v_blocks) > p->sums)
             p->v_mapping = PIMATTN_V_A;
     }
-    p->wanted_out = (uint32_t)pimattn_i_min(wanted, UINT32_MAX);
     p->v_packed = p->v_mapping == PIMATTN_V_K;
     p->v_spread = p->v_mapping == PIMATTN_V_A
                       ? (uint32_t)pimattn_i_min(p->v_blocks, p->unit_channels)
                       : (uint32_t)1;
     p->v_groups = p->unit_channels / p->v_spread;
     p->v_passes = (uint32_t)pimattn_i_ceil_div(p->v_blocks, p->v_spread);
+    /* one block of queries holds the sums of all passes */
+    if (v_mapping != PIMATTN_V_K && (p->row_reuse_off || p->n_queries <= p->k_queries))
+        wanted = pimattn_i_mul(p->k_queries, p->v_passes);
+    p->wanted_out = (uint32_t)pimattn_i_min(wanted, UINT32_MAX);
     p->v_row_columns = pimhw_config_columns(&p->device) / (p->v_packed ? p->v_passes : 1);
     p->v_queries = (uint32_t)pimattn_i_min(p->k_queries, p->sums / (p->v_packed ? p->v_passes : 1));
     if (p->v_packed && !p->row_reuse_off) p->v_queries = p->n_queries;

@@ -200,6 +200,29 @@ static void k_says_when_it_does_not_fit(void)
     CHECK_U(p.v_wanted, PIMATTN_V_K);
 }
 
+/* Sums of all passes over the tokens stay in entries, if there are enough: 8 blocks of dims on one
+ * channel are 8 passes. */
+static void a_plan_says_what_entries_it_would_use(void)
+{
+    static const uint32_t channels[] = {1, 3, 16};
+    pimattn_shape s = shape_of(1, 4, 1, 128, 0);
+    for (uint32_t v = PIMATTN_V_A; v <= PIMATTN_V_K; v++)
+        for (size_t i = 0; i < COUNT(channels); i++)
+            for (uint32_t queries = 1; queries <= 16; queries += 3) {
+                pimhw_config c = device_of("aimx", PIMHW_IN_ORDER);
+                pimattn_plan p, with;
+                c.n_channels = channels[i];
+                CHECK_U(pimattn_plan_init(&p, &s, &c, PIMATTN_TCP, 0, false, queries, NULL), 0);
+                CHECK_U(pimattn_plan_map_v(&p, v, NULL), PIMATTN_OK);
+                c.out_entries = 65536;
+                CHECK_U(pimattn_plan_init(&with, &s, &c, PIMATTN_TCP, 0, false, queries, NULL), 0);
+                CHECK_U(pimattn_plan_map_v(&with, v, NULL), PIMATTN_OK);
+                CHECK(p.used_out <= 2 && p.used_out <= p.wanted_out);
+                CHECK_U(with.used_out, p.wanted_out);
+                CHECK_U(with.wanted_out, p.wanted_out);
+            }
+}
+
 static void wrong_mappings_are_a_status(void)
 {
     pimhw_config c = device_of("aimx", PIMHW_DCS);
@@ -647,6 +670,7 @@ int main(void)
     RUN(queries_are_sent_no_oftener_than_they_must);
     RUN(rows_of_a_mapping_are_what_its_tokens_need);
     RUN(k_says_when_it_does_not_fit);
+    RUN(a_plan_says_what_entries_it_would_use);
     RUN(wrong_mappings_are_a_status);
     RUN(one_channel_makes_a_and_b_the_same);
     RUN(one_query_takes_the_golden_clocks);
