@@ -168,7 +168,7 @@ static void timed(uint32_t page_tokens)
     free(choice.bits);
 }
 
-static bool there(const char *dir, const char *name)
+static bool there(const char *dir, const char *name, const char *then)
 {
     char path[1024];
     snprintf(path, sizeof path, "%s/%s.attn", dir, name);
@@ -176,7 +176,7 @@ static bool there(const char *dir, const char *name)
     if (f)
         fclose(f);
     else
-        fprintf(stderr, "sparse: %s: not there, left out\n", path);
+        fprintf(stderr, "sparse: %s: not there%s\n", path, then);
     return f != NULL;
 }
 
@@ -186,10 +186,12 @@ int main(int argc, char **argv)
                                         "aidreams260K_dream_n100"};
     bench_takes(argc, argv, 1, "[DIRECTORY of captured tensors]");
     const char *dir = argc > 1 ? argv[1] : "../shared/data";
+    for (size_t n = 0; argc > 1 && n < sizeof names / sizeof *names; n++)
+        if (!there(dir, names[n], "")) return 2; /* the usual place may lack them */
     printf("tensors,page_tokens,c,chosen,max_error,rms_error,mean_missed,max_missed,choose_us,"
            "attend_us\n");
     for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
-        if (argc == 1 && !there(dir, names[n])) continue;
+        if (argc == 1 && !there(dir, names[n], ", left out")) continue;
         for (size_t p = 0; p < sizeof pages / sizeof *pages; p++)
             for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
                 captured(dir, names[n], pages[p], parts[i]);
