@@ -7625,8 +7625,9 @@ static pimattn_status pimattn_i_flow_sum(pimattn_engine *e, pimattn_i_flow *f)
     f->hash = pimattn_i_mix(hash, 1); /* a hash mixed with itself is 0 */
     if (!f->failed && there == hash) return PIMATTN_OK;
     return pimattn_i_fail(&e->why, PIMATTN_ERR_STATE,
-                          f->failed ? "the state ends before byte %u"
-                                    : "the state is damaged before byte %u",
+                          !f->failed   ? "the state is damaged before byte %u"
+                          : f->reading ? "the state ends before byte %u"
+                                       : "write gave up before byte %u",
                           f->at, 0);
 }
 

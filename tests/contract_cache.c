@@ -313,6 +313,7 @@ static void states_fit_other_page_sizes(void)
     pipe to = {0, bytes - 1};
     pimattn_stream stream = {NULL, 0, pipe_write, pipe_read, &to};
     CHECK_U(pimattn_save(r.e, s, 3, &stream, NULL), PIMATTN_ERR_STATE);
+    CHECK_HAS(pimattn_engine_cause(r.e), "write gave up");
     to.at = 0;
     to.end = sizeof state;
     CHECK_U(pimattn_save(r.e, s, 3, &stream, NULL), PIMATTN_OK);
