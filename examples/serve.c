@@ -451,7 +451,8 @@ int main(int argc, char **argv)
         enqueue(&v, &a, &t);
     }
     const pimattn_config config = {.shape = llama_shape(&m, PIMATTN_F32), .page_tokens = PAGE};
-    v.engine = cache_of(&v, &config, a.pool_tokens != 0 ? a.pool_tokens : v.n_steps * 5 / 2);
+    uint32_t usual_tokens = v.n_steps * 5 / 2 > PAGE ? v.n_steps * 5 / 2 : PAGE;
+    v.engine = cache_of(&v, &config, a.pool_tokens != 0 ? a.pool_tokens : usual_tokens);
     if (a.restore != NULL) restore(&v, &f);
     if (a.save != NULL) a.save_file = ex_open("--save", a.save); /* now, not after the work */
     llama_state_make(&v.state, &m, (size_t)v.n_requests * PIECE);

@@ -200,6 +200,9 @@ refuses "serve --restore of another file" "$serve" --restore README.md
 refuses "serve --save into nowhere" "$serve" --stop 3 --save "$scratch/none/file"
 refuses "serve --save without --stop" "$serve" --save "$scratch/text"
 refuses "serve --stop without --save" "$serve" --stop 3
+for n in 4 5 6 7; do # the usual pool holds at least one request
+    works "serve of few steps" "$serve" -n $n -p A
+done
 refuses "serve with a pool too small" "$serve" --pool 127
 refuses "serve with a long prompt" "$serve" -n 3
 refuses "serve with a model alone" "$serve" --model "$scratch/none"
