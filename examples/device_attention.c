@@ -69,6 +69,16 @@ static double attend(const step *s, const pimattn_config *config, float *out, pi
     return error;
 }
 
+static void print_title(const step *s, const char *preset)
+{
+    const pimattn_config *c = &s->config;
+    printf("One decode step, 32 query heads, 8 KV heads of 128, %zu tokens, on %s, %s:\n"
+           "K and V in its banks, %s lanes, sums read in %" PRIu32 " bits; largest |v| %.3g.\n\n"
+           "  controller   max error  bytes   cycles_ck   time_us  MAC util.   energy_uJ\n",
+           s->n_tokens, preset, ex_partition_str(c->partition),
+           c->device.lane_type == PIMHW_LANE_F16 ? "fp16" : "bf16", c->device.out_bits, s->max_v);
+}
+
 static void print_row(const char *name, double error, const pimattn_readings *r, bool same)
 {
     const pimhw_readings *d = &r->device;
@@ -149,17 +159,12 @@ int main(int argc, char **argv)
     make_step(&s, 1);
     float *out = (float *)ex_alloc(3 * s.q_floats, sizeof *out), *first = out + s.q_floats;
     pimattn_readings r;
-    printf("One decode step, 32 query heads, 8 KV heads of 128, %" PRIu32 " tokens, on %s, %s:\n"
-           "K and V in its banks, %s lanes, sums read in %" PRIu32 " bits; largest |v| %.3g.\n\n"
-           "  controller   max error  bytes   cycles_ck   time_us  MAC util.   energy_uJ\n",
-           n_tokens, preset, ex_partition_str(s.config.partition),
-           s.config.device.lane_type == PIMHW_LANE_F16 ? "fp16" : "bf16", s.config.device.out_bits,
-           s.max_v);
     pimattn_config config = s.config;
     config.way = PIMATTN_DEVICE;
     for (uint32_t c = 0; pimhw_controller_str(c) != NULL; c++) {
         config.device.controller = c;
         double error = attend(&s, &config, out, &r);
+        if (c == 0) print_title(&s, preset); /* now, not before what may fail */
         if (c == 0) memcpy(first, out, s.q_floats * sizeof *out);
         print_row(pimhw_controller_str(c), error, &r,
                   memcmp(out, first, s.q_floats * sizeof *out) == 0);

@@ -399,6 +399,8 @@ for partition in tcp hfp; do # request data is what an estimate says it is
     grep -q " and $held of request data" "$scratch/out" && pass ||
         fail "device_attention --partition $partition: $held bytes of blocks and lists"
 done
+refuses "device_attention on flash" "$build/device_attention" --tokens 16 --device pam-ssd
+refuses "device_attention without room" "$build/device_attention" --tokens 16 --set va2pa_entries=1
 works "capacity" "$build/capacity"
 [ "$(grep -c published "$scratch/out")" -eq 5 ] && pass || fail "capacity: $(cat "$scratch/out")"
 awk '/^  7[0-9]*B, / { more = $NF + 0; if (more > most) most = more }
