@@ -5261,6 +5261,15 @@ PIMATTN_API pimattn_status pimattn_tier_time(pimattn_tier_reading *reading,
     return PIMATTN_OK;
 }
 
+/* A status of tier i, whose cause does not say which tier it is about. */
+static pimattn_status pimattn_i_of_tier(pimattn_status status, uint32_t i, pimhw_cause *why)
+{
+    if (status == PIMATTN_OK || !why) return status;
+    const pimhw_cause what = *why;
+    pimhw_cause_write(why, "tier[%u]: %s", (uint64_t)i, what.text);
+    return status;
+}
+
 PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
                                              const pimattn_tier *tiers, uint32_t n_tiers,
                                              const pimattn_shape *shape,
@@ -5277,7 +5286,7 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
     double partials = 0;
     for (uint32_t i = 0; i < n_tiers; i++) {
         pimattn_status status = pimattn_tier_time(&r.tiers[i], &tiers[i], shape, &loads[i], why);
-        if (status != PIMATTN_OK) return status;
+        if (status != PIMATTN_OK) return pimattn_i_of_tier(status, i, why);
         if (r.tiers[i].ns > r.tiers[r.slowest].ns) r.slowest = i;
         partials += (double)pimattn_i_outputs(&tiers[i], &loads[i]) * loads[i].n_queries;
     }
@@ -6458,14 +6467,15 @@ static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause
         return pimattn_i_fail(why, PIMATTN_ERR_CONFIG, "tiers.lambda is not 0 to 1", 0, 0);
     for (uint32_t i = 0; i < r->n_tiers; i++) {
         const pimattn_tier *t = &r->tier[i];
-        if (pimhw_config_check(&t->device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
-        const pimattn_i_number its[3] = {{"tiers.tier.n_devices", t->n_devices, 1, 65536},
-                                         {"tiers.tier.n_tokens", t->n_tokens, 1, UINT32_MAX},
-                                         {"bank groups of a tier (with partials)",
+        if (pimhw_config_check(&t->device, why) != PIMHW_OK)
+            return pimattn_i_of_tier(PIMATTN_ERR_CONFIG, i, why);
+        const pimattn_i_number its[3] = {{"n_devices", t->n_devices, 1, 65536},
+                                         {"n_tokens", t->n_tokens, 1, UINT32_MAX},
+                                         {"bank groups (with partials)",
                                           r->partials ? pimattn_i_tier_groups(t) : 1, 1,
                                           1u << PIMATTN_I_GROUP_BITS}};
         status = pimattn_i_numbers_check(its, 3, why);
-        if (status != PIMATTN_OK) return status;
+        if (status != PIMATTN_OK) return pimattn_i_of_tier(status, i, why);
         if (!(r->ratio[i] >= 0 && r->ratio[i] <= DBL_MAX) || (r->ratio[i] > 0) != (r->ratio[0] > 0))
             return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
                                   "tiers.ratio[%u] is not positive and finite", i, 0);

@@ -537,13 +537,13 @@ static void bad_tiers_are_named(void)
     bad_config(&p.config, "tiers.n_tiers");
     p.tiers = fine;
     p.tiers.tier[1].n_tokens = 0;
-    bad_config(&p.config, "n_tokens");
+    bad_config(&p.config, "tier[1]: n_tokens");
     p.tiers = fine;
     p.tiers.tier[2].n_devices = 0;
-    bad_config(&p.config, "n_devices");
+    bad_config(&p.config, "tier[2]: n_devices");
     p.tiers = fine;
-    p.tiers.tier[0].device.tCK_ps = 0;
-    bad_config(&p.config, "tCK_ps");
+    p.tiers.tier[1].device.tCK_ps = 0;
+    bad_config(&p.config, "tier[1]: tCK_ps"); /* not config.device's */
     const float lambdas[] = {-0.1f, 1.5f, (float)NAN};
     for (int i = 0; i < 3; i++) {
         p.tiers = fine;
@@ -925,7 +925,7 @@ static void queries_count_slots(void)
     CHECK_U(pimhw_config_init(&p.tiers.tier[0].device, "pam-hbm3", NULL), PIMHW_OK);
     p.tiers.tier[0].n_devices = 65536;
     p.tiers.tier[0].n_tokens = (1u << 20) + 1;
-    bad_config(&p.config, "bank groups of a tier");
+    bad_config(&p.config, "tier[0]: bank groups");
     plain_free(&p);
 }
 
