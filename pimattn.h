@@ -7370,11 +7370,13 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, ui
     if (n_tokens == 0) return PIMATTN_OK;
     if (!k || (!v && !shape->v_in_k))
         return pimattn_i_wrong(e, "k or v is NULL for %u tokens", n_tokens);
+    uint64_t before = s->tokens[layer], tokens = pimattn_i_add(before, n_tokens);
+    if (tokens > PIMATTN_I_MAX_TOKENS) /* before they are blamed on a stride */
+        return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", tokens);
     if (!pimattn_i_stride_fits(&k_stride, shape->n_kv_heads, shape->head_dim, n_tokens))
         return pimattn_i_wrong(e, "k_stride %u is less than a row, or too large", k_stride);
     if (!pimattn_i_stride_fits(&v_stride, shape->n_kv_heads, shape->head_dim_v, n_tokens))
         return pimattn_i_wrong(e, "v_stride %u is less than a row, or too large", v_stride);
-    uint64_t before = s->tokens[layer], tokens = pimattn_i_add(before, n_tokens);
     bool banks = e->module != NULL; /* there both are of the lanes' type */
     uint32_t heads = shape->n_kv_heads, k_type = banks ? pimattn_i_lane_type(e) : shape->k_type;
     uint32_t v_type = banks ? k_type : shape->v_type;
