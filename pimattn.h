@@ -636,7 +636,7 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
  * page is copied before it is written. Calls on whole sequences, but truncate and keep, want equal
  * lengths in all layers (PIMATTN_ERR_ARGUMENT names the layer) and tokens not swapped out
  * (PIMATTN_ERR_SEQ); they do all or nothing and cost O(pages touched). The device way has create,
- * append, truncate and free so far: PIMATTN_ERR_DEVICE says so.
+ * append, reserve, truncate and free so far: PIMATTN_ERR_DEVICE says so.
  * ========================================================================== */
 
 /*
@@ -7406,7 +7406,8 @@ static pimattn_status pimattn_i_paged(pimattn_engine *e)
     if (!e->module && !e->tiered) return PIMATTN_OK;
     return pimattn_i_fail(
         &e->why, PIMATTN_ERR_DEVICE,
-        "the device way and tiers have only create, append, truncate and free so far", 0, 0);
+        "the device way and tiers have only create, append, reserve, truncate and free so far", 0,
+        0);
 }
 
 PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *e, pimattn_seq *child,

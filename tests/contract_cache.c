@@ -651,6 +651,7 @@ static void the_device_truncates(void)
         CHECK_U(pimattn_seq_query(e, a, &info), PIMATTN_OK);
         CHECK(info.bytes > 0 && info.pages == 0);
         CHECK_U(pimattn_seq_fork(e, &t, a), PIMATTN_ERR_DEVICE);
+        CHECK_HAS(pimattn_engine_cause(e), "append, reserve, truncate and free");
         CHECK_HAS(pimattn_engine_cause(e), "so far");
         CHECK_U(pimattn_seq_keep(e, a, 1, 20), PIMATTN_ERR_DEVICE);
         CHECK_U(pimattn_cache_compact(e, NULL), PIMATTN_ERR_DEVICE);
