@@ -159,9 +159,10 @@ static inline void ex_options(int argc, char **argv, const char *usage, const ex
         ex_die("%zu of %zu files given; --help says what is expected", n_found, n_files);
 }
 
-/* A preset, then so many channels (0: as the preset has), then "FIELD=VALUE" texts (or NULL). */
-static inline void ex_device(pimhw_config *config, const char *preset, uint32_t n_channels,
-                             const ex_texts *sets)
+/* A preset, then so many channels (0: as the preset has), then "FIELD=VALUE" texts (or NULL);
+ * not yet judged. */
+static inline void ex_device_set(pimhw_config *config, const char *preset, uint32_t n_channels,
+                                 const ex_texts *sets)
 {
     pimhw_cause why = {{0}};
     if (pimhw_config_init(config, preset, &why) != PIMHW_OK) ex_die("--device: %s", why.text);
@@ -177,7 +178,19 @@ static inline void ex_device(pimhw_config *config, const char *preset, uint32_t 
         uint32_t value = (uint32_t)ex_number(field, text + length + 1, 0, UINT32_MAX);
         if (pimhw_config_set(config, field, value, &why) != PIMHW_OK) ex_die("--set: %s", why.text);
     }
+}
+
+static inline void ex_device_check(const pimhw_config *config)
+{
+    pimhw_cause why = {{0}};
     if (pimhw_config_check(config, &why) != PIMHW_OK) ex_die("device: %s", why.text);
+}
+
+static inline void ex_device(pimhw_config *config, const char *preset, uint32_t n_channels,
+                             const ex_texts *sets)
+{
+    ex_device_set(config, preset, n_channels, sets);
+    ex_device_check(config);
 }
 
 /* --- Files --------------------------------------------------------------------------------- */

@@ -245,9 +245,10 @@ int main(int argc, char **argv)
                  .batch = 1,
                  .n_tokens = 1};
     parse(&r, argc, argv);
-    ex_device(&r.config.device, r.preset, r.n_channels, &r.sets);
+    ex_device_set(&r.config.device, r.preset, r.n_channels, &r.sets);
     if (r.controller != AS_PRESET) r.config.device.controller = r.controller;
     if (r.refresh != AS_PRESET) r.config.device.refresh = r.refresh;
+    ex_device_check(&r.config.device);
     if (r.sources) {
         print_sources(&r.config.device);
         return ex_done();

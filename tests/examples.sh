@@ -106,6 +106,10 @@ grep -q -e --set "$scratch/err" && pass || fail "no field to set: $(cat "$scratc
 works "estimate of the longest keys" "$build/estimate" --layers 1 --head-dim 65536
 works "estimate of the most layers" "$build/estimate" --layers 65536
 works "estimate of the most heads" "$build/estimate" --layers 1 --heads 65536 --kv-heads 65536
+works "estimate --refresh off and what refresh forbids" "$build/estimate" --layers 1 --refresh off \
+    --set tREFI=100
+refuses "sources of a device that cannot be" "$build/estimate" --sources --device aim-gddr6 \
+    --refresh on --set tREFI=100
 refuses "flash without banks" "$build/device" --device pam-ssd
 works "estimate" "$build/estimate"
 is_json "estimate --json" "$build/estimate" --json
