@@ -104,7 +104,8 @@ typedef enum pimattn_type {
     PIMATTN_F16 = 1,
     PIMATTN_BF16 = 2,
     PIMATTN_INT8 = 3, /* -127 to 127 times an f32 scale of the token and head: max |row| / 127.
-                         If K and V both are, a timed unit has a lane a byte (assumed) */
+                         If K and V both are, a timed unit has a lane a byte (assumed); units of
+                         tiers have the lanes they have, whatever the type */
     PIMATTN_N_TYPE
 } pimattn_type;
 
@@ -312,7 +313,8 @@ typedef struct pimattn_readings {
                              read: the tokens seen, on average over KV heads, rounded up, and at
                              least the new ones */
     uint64_t kv_bytes;    /* K and V that one layer of the batch reads, unpadded: of the tokens in
-                             windows, element_bytes each, or int8 and its scales; of v_in_k K */
+                             windows, element_bytes each, or int8 and its scales (not of tiers); of
+                             v_in_k K */
     uint64_t pages_used;  /* KV pages in use in the engine; of an estimate, or the device way, 0 */
     uint64_t pages_total; /* KV pages the configuration allows; likewise */
     bool remembered;      /* a batch of these lengths had been timed before */

@@ -583,8 +583,30 @@ static void bad_input_is_named(void)
     }
 }
 
+/* A unit of a tier has the lanes it has: int8 is timed as f16 is. */
+static void the_type_of_pages_is_not_that_of_lanes(void)
+{
+    static const char *const presets[] = {"pam-hbm3", "pam-ddr4", "pam-ssd"};
+    uint64_t tokens[2] = {900, 300}, blocks[16];
+    for (size_t i = 0; i < 3; i++) {
+        pimattn_tier t = tier_of(presets[i], 1);
+        pimattn_shape s = layer_of(32, 8, 128);
+        pimattn_tier_load l;
+        pimattn_tier_reading r[2];
+        for (int n = 0; n < 2; n++) {
+            s.k_type = s.v_type = n ? PIMATTN_INT8 : PIMATTN_F16;
+            CHECK_U(pimattn_tier_spread(&l, blocks, &t, &s, tokens, 2, false, &why), PIMATTN_OK);
+            r[n] = time_of(&t, &s, &l);
+        }
+        CHECK(r[1].ns == r[0].ns);
+        CHECK_U(r[1].kv_bytes, r[0].kv_bytes);
+        CHECK_U(r[0].kv_bytes, (uint64_t)1200 * 8 * 2 * 128 * t.device.element_bytes);
+    }
+}
+
 int main(void)
 {
+    RUN(the_type_of_pages_is_not_that_of_lanes);
     RUN(counts_of_PAM);
     RUN(relayouts_of_PAM_and_FACIL);
     RUN(relayouts_are_as_fast_as_their_slowest_part);
