@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     const char *preset = "aimx";
     ex_texts sets = {{0}, 0};
     const ex_option options[] = {
-        {.name = "--device", .value = "PRESET", .text = &preset, .help = "aimx or aim-gddr6"},
+        {.name = "--device", .value = "PRESET", .text = &preset, .help = "default aimx"},
         {.name = "--set", .value = "FIELD=N", .texts = &sets, .help = "e.g. tRP=20; repeatable"},
         {.name = "--json", .flag = &json, .help = "readings as JSON"}};
     ex_options(argc, argv,

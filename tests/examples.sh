@@ -114,6 +114,8 @@ refuses "flash without banks" "$build/device" --device pam-ssd
 works "estimate" "$build/estimate"
 is_json "estimate --json" "$build/estimate" --json
 is_json "device --json" "$build/device" --json
+works "device of another preset" "$build/device" --device lpddr5-jetson
+"$build/device" --help | grep -q "default aimx" && pass || fail "device --help: no default"
 is_json "embed --json" "$build/embed" --json
 is_json "attention --json" "$build/attention" --tokens 600 --json
 works "attention on aim-gddr6" "$build/attention" --tokens 600 --device aim-gddr6
