@@ -815,8 +815,8 @@ PIMATTN_API uint64_t pimattn_pages_total(const pimattn_engine *engine);
 PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine);
 
 /*
- * The program and request data that pimattn_attend times for these items, e.g. to export; of
- * config.device also where an engine has tiers, whose programs pimattn_tier_lower writes.
+ * The program and request data that pimattn_attend times for these items without choices, e.g. to
+ * export; of config.device also where an engine has tiers, whose programs pimattn_tier_lower writes.
  *
  *   memory   both point into the engine and hold until its next call
  */

@@ -227,6 +227,8 @@ int main(int argc, char **argv)
     if (a.export_path != NULL && a.config.device.n_channels > AIM_CHANNELS)
         ex_die("--export: the text of a trace has room for %d channels, not %" PRIu32,
                (int)AIM_CHANNELS, a.config.device.n_channels);
+    if (a.export_path != NULL && a.sparse > 0)
+        ex_die("--export: not together with --sparse: the program would be that of all tokens");
     llama_read(&m, a.files[0]);
     llama_read_tokenizer(&t, a.files[1], m.n_pieces);
     if (a.n_steps == 0) a.n_steps = (uint32_t)m.seq_len;

@@ -633,6 +633,8 @@ head_is $t '\377\377\377\177' 8 # length of the first piece
 refuses "tokenizer with an absurd length" "$build/llama" "$data/$s" "$scratch/bad" -n 4
 refuses "more steps than positions" "$build/llama" "$data/$s" "$data/$t" -n 100000
 refuses "a type of pages for banks" "$build/llama" "$data/$s" "$data/$t" --way device --kv f16
+refuses "a trace of chosen tokens" "$build/llama" "$data/$s" "$data/$t" --sparse 4 --export \
+    "$scratch/last.aim"
 refuses "no channels" "$build/llama" "$data/$s" "$data/$t" --channels 0
 refuses "too many channels" "$build/llama" "$data/$s" "$data/$t" --channels 65
 
