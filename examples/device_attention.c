@@ -69,14 +69,31 @@ static double attend(const step *s, const pimattn_config *config, float *out, pi
     return error;
 }
 
-static void print_title(const step *s, const char *preset)
+static void print_title(const step *s, const char *preset, bool json)
 {
     const pimattn_config *c = &s->config;
+    if (json) {
+        printf("{\"schema\": %d, \"device\": \"%s\", \"controllers\": [", (int)EX_SCHEMA, preset);
+        return;
+    }
     printf("One decode step, 32 query heads, 8 KV heads of 128, %zu tokens, on %s, %s:\n"
            "K and V in its banks, %s lanes, sums read in %" PRIu32 " bits; largest |v| %.3g.\n\n"
            "  controller   max error  bytes   cycles_ck   time_us  MAC util.   energy_uJ\n",
            s->n_tokens, preset, ex_partition_str(c->partition),
            c->device.lane_type == PIMHW_LANE_F16 ? "fp16" : "bf16", c->device.out_bits, s->max_v);
+}
+
+/* One controller's execution as a member of a JSON array. */
+static void json_row(const char *name, double error, const pimattn_readings *r, bool same,
+                     uint32_t tCK_ps)
+{
+    printf("{\"controller\": \"%s\", ", name);
+    ex_json_number(stdout, "max_error", error);
+    printf(", \"same_bytes\": %s, ", same ? "true" : "false");
+    ex_json_number(stdout, "energy_pJ", r->device.total_pJ);
+    printf(", \"readings\": ");
+    ex_json_readings(stdout, r, tCK_ps);
+    printf("}");
 }
 
 static void print_row(const char *name, double error, const pimattn_readings *r, bool same)
@@ -120,8 +137,55 @@ static uint64_t print_program(const pimattn_config *config, uint64_t n_tokens)
     return held + lists + va2pa;
 }
 
+/* The step under every controller; readings are those of the last, *first the first's output. */
+static void run_controllers(const step *s, const char *preset, bool json, float *out, float *first,
+                            pimattn_readings *r)
+{
+    pimattn_config config = s->config;
+    config.way = PIMATTN_DEVICE;
+    for (uint32_t c = 0; pimhw_controller_str(c) != NULL; c++) {
+        const char *name = pimhw_controller_str(c);
+        config.device.controller = c;
+        double error = attend(s, &config, out, r);
+        if (c == 0) memcpy(first, out, s->q_floats * sizeof *out);
+        bool same = memcmp(out, first, s->q_floats * sizeof *out) == 0;
+        if (c == 0) print_title(s, preset, json); /* now, not before what may fail */
+        if (json && c > 0) printf(", ");
+        if (json)
+            json_row(name, error, r, same, config.device.tCK_ps);
+        else
+            print_row(name, error, r, same);
+    }
+    if (json) printf("]}\n");
+}
+
+/* Beside the host's result, what the memory and the hub hold. */
+static void print_rest(const step *s, const float *device, const pimattn_readings *r)
+{
+    float *host = (float *)ex_alloc(s->q_floats, sizeof *host);
+    pimattn_readings host_r;
+    double between = 0, host_error = attend(s, &s->config, host, &host_r);
+    for (size_t i = 0; i < s->q_floats; i++)
+        between = fmax(between, fabs((double)host[i] - (double)device[i]));
+    printf("  host (%s) %.3g from float64; the device is %.3g from the host\n\n"
+           "bytes: same as in-order's. Controllers whose plans keep sums over rows, or not, round\n"
+           "them at other places; one program gives the same bytes under all of them.\n",
+           host_r.kernel, host_error, between);
+    printf("chunks of %" PRIu64 " bytes: %" PRIu64 " of %" PRIu64 " in use; K and V alone %" PRIu64
+           " bytes\nappending all of it: %" PRIu64 " commands, %" PRIu64 " clocks, %.2f uJ\n",
+           r->chunk_bytes, r->chunks_used, r->chunks_total, r->kv_bytes, r->append_commands,
+           r->append_ck, r->append_pJ * 1e-6);
+    uint64_t held = 0;
+    printf("\nWhat the hub holds of it, of one layer; published is the room for it:\n");
+    for (uint64_t tokens = 4096; tokens <= 1 << 20; tokens *= 4)
+        held = print_program(&s->config, tokens);
+    published_print(stdout, published_find("lol.disp"), (double)held / 1024);
+    free(host);
+}
+
 int main(int argc, char **argv)
 {
+    bool json = false;
     uint32_t n_tokens = 2048, n_channels = 0;
     const char *preset = "aimx";
     ex_texts sets = {0};
@@ -149,7 +213,8 @@ int main(int argc, char **argv)
         {.name = "--partition",
          .value = EX_PARTITIONS,
          .choice = &s.config.partition,
-         .help = "default tcp"}};
+         .help = "default tcp"},
+        {.name = "--json", .flag = &json, .help = "readings of every controller as JSON"}};
     ex_options(argc, argv,
                "usage: build/device_attention [options]\n"
                "A decode step of a Llama-3-8B layer, computed on the modelled memory.",
@@ -157,36 +222,10 @@ int main(int argc, char **argv)
     ex_device(&s.config.device, preset, n_channels, &sets);
     s.n_tokens = n_tokens;
     make_step(&s, 1);
-    float *out = (float *)ex_alloc(3 * s.q_floats, sizeof *out), *first = out + s.q_floats;
+    float *out = (float *)ex_alloc(2 * s.q_floats, sizeof *out), *first = out + s.q_floats;
     pimattn_readings r;
-    pimattn_config config = s.config;
-    config.way = PIMATTN_DEVICE;
-    for (uint32_t c = 0; pimhw_controller_str(c) != NULL; c++) {
-        config.device.controller = c;
-        double error = attend(&s, &config, out, &r);
-        if (c == 0) print_title(&s, preset); /* now, not before what may fail */
-        if (c == 0) memcpy(first, out, s.q_floats * sizeof *out);
-        print_row(pimhw_controller_str(c), error, &r,
-                  memcmp(out, first, s.q_floats * sizeof *out) == 0);
-    }
-    float *host = first + s.q_floats;
-    pimattn_readings host_r;
-    double between = 0, host_error = attend(&s, &s.config, host, &host_r);
-    for (size_t i = 0; i < s.q_floats; i++)
-        between = fmax(between, fabs((double)host[i] - (double)first[i]));
-    printf("  host (%s) %.3g from float64; the device is %.3g from the host\n\n"
-           "bytes: same as in-order's. Controllers whose plans keep sums over rows, or not, round\n"
-           "them at other places; one program gives the same bytes under all of them.\n",
-           host_r.kernel, host_error, between);
-    printf("chunks of %" PRIu64 " bytes: %" PRIu64 " of %" PRIu64 " in use; K and V alone %" PRIu64
-           " bytes\nappending all of it: %" PRIu64 " commands, %" PRIu64 " clocks, %.2f uJ\n",
-           r.chunk_bytes, r.chunks_used, r.chunks_total, r.kv_bytes, r.append_commands, r.append_ck,
-           r.append_pJ * 1e-6);
-    uint64_t held = 0;
-    printf("\nWhat the hub holds of it, of one layer; published is the room for it:\n");
-    for (uint64_t tokens = 4096; tokens <= 1 << 20; tokens *= 4)
-        held = print_program(&s.config, tokens);
-    published_print(stdout, published_find("lol.disp"), (double)held / 1024);
+    run_controllers(&s, preset, json, out, first, &r);
+    if (!json) print_rest(&s, first, &r);
     free(out), free(s.k), free(s.v), free(s.q), free(s.exact);
     return ex_done();
 }

@@ -405,6 +405,8 @@ for partition in tcp hfp; do # request data is what an estimate says it is
     grep -q " and $held of request data" "$scratch/out" && pass ||
         fail "device_attention --partition $partition: $held bytes of blocks and lists"
 done
+is_json "device_attention --json" "$build/device_attention" --tokens 16 --json
+[ "$(grep -o controller\" "$scratch/out" | wc -l)" -eq 4 ] && pass || fail "device_attention --json: not 4 controllers"
 refuses "device_attention on flash" "$build/device_attention" --tokens 16 --device pam-ssd
 refuses "device_attention without room" "$build/device_attention" --tokens 16 --set va2pa_entries=1
 works "capacity" "$build/capacity"
