@@ -1955,8 +1955,9 @@ static pimhw_status pimhw_i_map_check(const pimhw_geometry *g, uint32_t map_id, 
     pimhw_status status = pimhw_map_ids(g, NULL, &last, why);
     if (status) return status;
     if (map_id > last)
-        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "map_id is %u, not 0 to %u", (uint64_t)map_id,
-                            (uint64_t)last);
+        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "map_id is %u, not 0 to %u, %u or %u",
+                            (uint64_t)map_id, (uint64_t)last, (uint64_t)PIMHW_MAP_ROWS,
+                            (uint64_t)PIMHW_MAP_HOST);
     return PIMHW_OK;
 }
 
