@@ -1377,8 +1377,8 @@ static float pimattn_i_f32_from_f16(uint16_t half)
     uint32_t magnitude = half & 0x7fffu;
     if (magnitude >= 0x7c00u) return pimattn_i_from_bits(sign | (magnitude << 13) | 0x7f800000u);
     if (magnitude >= 0x0400u) return pimattn_i_from_bits(sign | ((magnitude << 13) + 0x38000000u));
-    float small = (float)magnitude * 5.9604644775390625e-8f; /* 2^-24 */
-    return sign ? -small : small;
+    float tiny = (float)magnitude * 5.9604644775390625e-8f; /* 2^-24 */
+    return sign ? -tiny : tiny;
 }
 
 /* Round to nearest, ties to even; NaN becomes 0x7fc0, what is too large infinity. */
@@ -1420,8 +1420,8 @@ static float pimattn_i_exp(float x)
 PIMATTN_I_INLINE float pimattn_i_tanh(float x)
 {
     uint32_t sign = pimattn_i_bits(x) & 0x80000000u, size = pimattn_i_bits(x) ^ sign;
-    size = size < 0x41200000u ? size : 0x41200000u;                   /* 10 is as good as more */
-    uint32_t small = (uint32_t)((int32_t)(size - 0x3f200000u) >> 31); /* all ones below 0.625 */
+    size = size < 0x41200000u ? size : 0x41200000u;                      /* 10 is as good as more */
+    uint32_t is_small = (uint32_t)((int32_t)(size - 0x3f200000u) >> 31); /* all ones below 0.625 */
     float a = pimattn_i_from_bits(size), s = a * a;
     float e = pimattn_i_exp_normal(-2.0f * a);
     float p = -5.70498872745e-3f;
@@ -1429,8 +1429,8 @@ PIMATTN_I_INLINE float pimattn_i_tanh(float x)
     p = p * s - 5.37397155531e-2f;
     p = p * s + 1.33314422036e-1f;
     p = p * s - 3.33332819422e-1f;
-    uint32_t series = pimattn_i_bits(p * s * a + a) & small;
-    uint32_t other = pimattn_i_bits((1.0f - e) / (1.0f + e)) & ~small;
+    uint32_t series = pimattn_i_bits(p * s * a + a) & is_small;
+    uint32_t other = pimattn_i_bits((1.0f - e) / (1.0f + e)) & ~is_small;
     return pimattn_i_from_bits(series | other | sign);
 }
 
@@ -1855,7 +1855,7 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
  * take more slots, what is far into the second.
  */
 static inline __attribute__((always_inline)) void
-pimattn_i_fetch(const unsigned char *next, const unsigned char *far, size_t gap, uint32_t shift,
+pimattn_i_fetch(const unsigned char *next, const unsigned char *later, size_t gap, uint32_t shift,
                 const uint32_t ahead, size_t *at, const size_t bytes, const uint32_t type,
                 const uint32_t n)
 {
@@ -1880,7 +1880,8 @@ pimattn_i_fetch(const unsigned char *next, const unsigned char *far, size_t gap,
             __builtin_prefetch(next + from + i, 0, 2);
         else
             __builtin_prefetch(next + from + i, 0, 3);
-        if (second || (PIMATTN_I_BOTH(type, n) && !slow)) __builtin_prefetch(far + from + i, 0, 2);
+        if (second || (PIMATTN_I_BOTH(type, n) && !slow))
+            __builtin_prefetch(later + from + i, 0, 2);
     }
     *at += bytes;
 }
@@ -2000,7 +2001,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const size_t fetch)                                                                        \
     {                                                                                              \
         const size_t bytes = 16 * pimattn_i_type_bytes(type), stride = tile->k_stride;             \
-        const unsigned char *next = tile->next_k, *far = tile->far_k;                              \
+        const unsigned char *next = tile->next_k, *later = tile->far_k;                            \
         const size_t gap = tile->k_gap;                                                            \
         const uint32_t shift = tile->k_shift;                                                      \
         const uint32_t ahead = tile->ahead;                                                        \
@@ -2008,7 +2009,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         pimattn_i_v##W qs[8];                                                                      \
         PIMATTN_I_EACH_##W(PIMATTN_I_ZERO, W);                                                     \
         for (; k != end; k += bytes, q += 16) {                                                    \
-            pimattn_i_fetch(next, far, gap, shift, ahead, fetched, fetch, type, n);                \
+            pimattn_i_fetch(next, later, gap, shift, ahead, fetched, fetch, type, n);              \
             PIMATTN_I_EACH8(PIMATTN_I_QUERY, W);                                                   \
             PIMATTN_I_EACH_##W(PIMATTN_I_DOT, W);                                                  \
         }                                                                                          \
@@ -8075,7 +8076,7 @@ typedef struct pimattn_i_hand {
     bool shares; /* what is to be fetched with the others of its gang, which are all heads */
     pimattn_i_folder folder;
     pimattn_i_tile tile;
-    pimattn_i_spot spot, next, far; /* of this tile and of the two after it */
+    pimattn_i_spot spot, next, later; /* of this tile and of the two after it */
 } pimattn_i_hand;
 
 /* Copies one row of q and K, or of V, as f32 in whole vectors; zeros for NULL. */
@@ -8134,12 +8135,12 @@ static void pimattn_i_tile_direct(pimattn_i_hand *hand)
     tile->v_stride = e->rows->v.token;
     tile->next_k = next->k;
     tile->next_v = next->v;
-    /* far: as far on as 4 KiB, or the tile after next */
+    /* later: as far on as 4 KiB, or the tile after next */
     const bool deep = e->deep, apart = pimattn_i_apart(e) && !hand->shares;
     const bool k_wide = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR;
     const bool v_wide = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR;
-    tile->far_k = deep || apart ? hand->far.k : k_wide ? next->k + PIMATTN_I_FAR : next->v;
-    tile->far_v = deep || apart ? hand->far.v : v_wide ? next->v + PIMATTN_I_FAR : hand->far.k;
+    tile->far_k = deep || apart ? hand->later.k : k_wide ? next->k + PIMATTN_I_FAR : next->v;
+    tile->far_v = deep || apart ? hand->later.v : v_wide ? next->v + PIMATTN_I_FAR : hand->later.k;
     if (hand->shares) {
         /* tokens of all heads lie side by side: each head of a gang fetches some of them */
         const size_t part = (size_t)hand->job->kv_head * (PIMATTN_I_TILE - 1);
@@ -8313,8 +8314,8 @@ static void pimattn_i_tile_next(pimattn_i_hand *hand, uint64_t t, float *block)
     const pimattn_i_job *job = hand->job;
     if (t >= job->end) return;
     hand->spot = hand->next;
-    hand->next = hand->far;
-    pimattn_i_look(hand, t + 2 * PIMATTN_I_TILE, &hand->far);
+    hand->next = hand->later;
+    pimattn_i_look(hand, t + 2 * PIMATTN_I_TILE, &hand->later);
     if (!pimattn_i_reaches(job, t, PIMATTN_I_TILE)) return;
     pimattn_i_adjust_at(hand->e, job, t, &hand->folder.adjust);
     pimattn_i_tile_fold(hand, t, block);
@@ -8352,7 +8353,7 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
         pimattn_i_row_copy(e, hand->q + i * e->size.q_floats, from + 4 * (size_t)head * s->head_dim,
                            PIMATTN_F32, false);
     }
-    if (e->direct) hand->next = hand->far = pimattn_i_spot_of(e, job, job->end - 1);
+    if (e->direct) hand->next = hand->later = pimattn_i_spot_of(e, job, job->end - 1);
 }
 
 static pimattn_i_stack pimattn_i_stack_of(const pimattn_engine *e, const pimattn_i_job *job,
@@ -8421,7 +8422,7 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
                               : pimattn_i_stack_push(&stack, leaf);
             pimattn_i_clear(blocks[i], hands[i].job->n_queries, e->size.o_floats);
             pimattn_i_look(&hands[i], begin, &hands[i].next);
-            pimattn_i_look(&hands[i], begin + PIMATTN_I_TILE, &hands[i].far);
+            pimattn_i_look(&hands[i], begin + PIMATTN_I_TILE, &hands[i].later);
         }
         PIMATTN_ASSERT(stack.levels <= e->size.stack_levels);
         for (uint64_t t = begin; t < begin + PIMATTN_I_LEAF; t += PIMATTN_I_TILE)

@@ -97,11 +97,19 @@ printf '#include "pimattn.h"\n#define PIMHW_IMPLEMENTATION\n#include "pim_hw.h"\
     echo "$main"
 } >"$dir/user.c"
 
+# What other headers define, those of Windows above all.
+{
+    printf '#include <%s.h>\n' assert float math stdarg stdlib string
+    printf '#define %s\n' near far IN OUT 'small char' 'interface struct' 'I 1' 'linux 1' 'unix 1' \
+        'min(a, b) ((a) < (b) ? (a) : (b))' 'max(a, b) ((a) > (b) ? (a) : (b))'
+    printf '#define PIMATTN_IMPLEMENTATION\n#include "pimattn.h"\n'
+} >"$dir/macros.c"
+
 # compiles CC STD LANGUAGE WARNINGS: every source of the matrix, and both of two source files.
 compiles() {
     base="$1 -std=$2 -x $3 -O2 -ffp-contract=off -I. $4"
     for source in hw_alone attn_alone hw_built attn_built hw_first attn_first hw_static attn_static \
-        user; do
+        macros user; do
         $base -c -o "$dir/$1-$2-$source.o" "$dir/$source.c" || return 1
     done
     $1 -o "$dir/$1-$2-two" "$dir/$1-$2-user.o" "$dir/$1-$2-attn_built.o" -lm -lstdc++ 2>/dev/null ||
