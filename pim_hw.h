@@ -2760,7 +2760,7 @@ static void pimhw_i_do_column(pimhw_units *u, const pimhw_event *e)
         uint16_t *gpr = copies ? NULL : pimhw_i_gpr(u, block, 1);
         if (!copies && !gpr) return;
         for (uint32_t i = 0; i < u->n_lanes; i++) {
-            uint16_t lane;
+            uint16_t lane = 0;
             if (reads) memcpy(&lane, column + 2 * i, 2);
             if (reads && copies) tile[i] = pimhw_lane_value(u->config.lane_type, lane);
             if (reads && !copies) gpr[i] = lane;

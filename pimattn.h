@@ -5543,7 +5543,7 @@ static void pimattn_i_token_now(const pimattn_i_tiered *st, pimattn_i_token *t)
 static void pimattn_i_token_place(pimattn_i_tiered *st, pimattn_i_token *t, uint32_t tier)
 {
     pimattn_i_bin *b = &st->bins[tier];
-    uint32_t group;
+    uint32_t group = 0;
     bool placed = pimattn_i_groups_place(&b->groups, t->active, &group);
     PIMATTN_ASSERT(placed && b->n_used < b->tier->n_tokens);
     (void)placed;

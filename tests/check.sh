@@ -149,6 +149,14 @@ symbols() {
     echo "$hw $attn" | tr ' ' '\n' | sort | cmp - "$dir/$1-defined"
 }
 
+# Without asserts, and as a debugger wants it, no warning comes that -O2 does not give.
+released() {
+    for options in '-O2 -DNDEBUG' '-O3 -DNDEBUG' '-Og -DNDEBUG' -Og; do
+        $1 -std=c99 $options -DPIMATTN_SIMD=0 -I. $warn -c -o "$dir/$1-released.o" \
+            "$dir/attn_built.c" || return 1
+    done
+}
+
 refuses_fast_math() {
     ! $1 -std=c99 -ffast-math -I. -fsyntax-only "$dir/attn_built.c"
 }
@@ -244,6 +252,7 @@ for cc in gcc clang; do
         skip "headers_${cc}_c++11" "no C++ library"
     fi
     step "symbols_$cc" symbols $cc
+    step "released_$cc" released $cc
     step "fast_math_refused_$cc" refuses_fast_math $cc
 done
 step benches benches
