@@ -2865,7 +2865,7 @@ PIMHW_API void pimhw_units_begin(pimhw_units *units, const pimhw_request *reques
 
 PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why)
 {
-    if (!units) return PIMHW_ERR_ARGUMENT;
+    if (!units) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
     units->request = NULL;
     if (units->status != PIMHW_OK && why) *why = units->why;
     return units->status;

@@ -793,6 +793,9 @@ static void causes_name_what_is_null(void)
     memset(&why, 0, sizeof why);
     CHECK_U(pimhw_program_unroll(NULL, NULL, NULL, NULL, &why), PIMHW_ERR_ARGUMENT);
     CHECK_HAS(why.text, "NULL");
+    memset(&why, 0, sizeof why);
+    CHECK_U(pimhw_units_end(NULL, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "NULL");
 }
 
 static void see_nothing(void *user, const pimhw_event *event)
