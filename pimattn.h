@@ -816,7 +816,7 @@ PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine);
 
 /*
  * The program and request data that pimattn_attend times for these items without choices, e.g. to
- * export; of config.device also where an engine has tiers, whose programs pimattn_tier_lower writes.
+ * export; of config.device also where an engine has tiers: pimattn_tier_lower writes their programs.
  *
  *   memory   both point into the engine and hold until its next call
  */
@@ -7580,8 +7580,8 @@ enum {
 #define PIMATTN_I_STATE_MAGIC 0x6e747461006d6970u /* "pim", 0, "attn" */
 
 /*
- * Numbers of `size` bytes into a state or out of it, and its hash with their bytes there: four words
- * of 8 bytes at a time, that do not wait for each other, then one after the other.
+ * Numbers of `size` bytes into a state or out of it, and its hash with their bytes there: four
+ * words of 8 bytes at a time, that do not wait for each other, then one after the other.
  */
 static void pimattn_i_flow_copy(pimattn_i_flow *f, unsigned char *there, unsigned char *here,
                                 size_t bytes, size_t size)
