@@ -4475,18 +4475,76 @@ static void pimhw_i_add_row(const pimhw_program *p, const pimhw_i_inside *in,
     span->spaces |= (uint8_t)(1u << item->space);
 }
 
-/* The most an operand can be, where the rests of blocks are not more than those of one. */
+/* What is left before the first round of any loop, by the rests of a block. */
+static uint64_t pimhw_i_most_left(const pimhw_tail *t, const pimhw_block *block)
+{
+    return pimhw_i_plus(t->base, t->rest ? block->rest[t->rest - 1] : 0);
+}
+
+/* What the steps of the loops but one add at most beyond `times` those of what is left. */
+static uint64_t pimhw_i_growth_over(const pimhw_i_inside *in, const uint64_t step[PIMHW_LOOPS],
+                                    const pimhw_tail *t, uint64_t times, uint32_t but)
+{
+    uint64_t sum = 0;
+    for (uint32_t l = 0; l < in->depth; l++) {
+        uint64_t taken = pimhw_i_times(times, t->step[l]);
+        if (l == but || step[l] <= taken) continue;
+        sum = pimhw_i_plus(sum, pimhw_i_times(step[l] - taken, in->last[l]));
+    }
+    return sum;
+}
+
+/*
+ * What the steps add at most if a loop has a round for each unit of what is left, which other loops
+ * make less: unit * its round + what they took <= left - 1. UINT64_MAX: that bounds nothing.
+ */
+static uint64_t pimhw_i_growth_left(const pimhw_i_inside *in, const pimhw_block *block,
+                                    const uint64_t step[PIMHW_LOOPS], uint32_t level,
+                                    const pimhw_tail *t)
+{
+    uint64_t left = pimhw_i_most_left(t, block), unit = pimhw_i_max(t->unit, 1);
+    if (t->mul > 1 || left == 0 || step[level] % unit) return UINT64_MAX;
+    uint64_t times = step[level] / unit, own = pimhw_i_times(times, left - 1);
+    return pimhw_i_plus(own, pimhw_i_growth_over(in, step, t, times, level));
+}
+
+/* The most that a column and op_size are together, by what is left for op_size. */
+static uint64_t pimhw_i_most_columns(const pimhw_program *p, const pimhw_i_inside *in,
+                                     const pimhw_block *block, const pimhw_item *item)
+{
+    uint64_t most = UINT64_MAX;
+    const pimhw_operand *o = &p->operands[item->op_size - 1];
+    const pimhw_operand *column = &p->operands[item->column - 1];
+    for (int k = 0; k < 2; k++) {
+        const pimhw_tail *t = o->tail[k] ? &p->tails[o->tail[k] - 1] : NULL;
+        if (!t || t->mul > 1 || t->unit > 1) continue;
+        uint64_t left = pimhw_i_plus(column->base, pimhw_i_most_left(t, block));
+        uint64_t over = pimhw_i_growth_over(in, column->step, t, 1, PIMHW_LOOPS);
+        most = pimhw_i_min(most, pimhw_i_plus(left, over));
+    }
+    return most;
+}
+
+/* The most an operand can be, where the rests of blocks are not more than those of one; around: how
+ * often the loops around it run. */
 static uint64_t pimhw_i_most(const pimhw_program *p, const pimhw_i_inside *in,
-                             const pimhw_block *block, uint8_t name)
+                             const pimhw_operand *const *around, const pimhw_block *block,
+                             uint8_t name)
 {
     if (name == 0) return 0;
     const pimhw_operand *o = &p->operands[name - 1];
-    uint64_t most = pimhw_i_plus(o->base, pimhw_i_growth(in, o->step));
+    uint64_t growth = pimhw_i_growth(in, o->step);
+    for (uint32_t l = 0; l < in->depth; l++)
+        for (int k = 0; k < 2 && around[l]; k++)
+            if (around[l]->tail[k])
+                growth =
+                    pimhw_i_min(growth, pimhw_i_growth_left(in, block, o->step, l,
+                                                            &p->tails[around[l]->tail[k] - 1]));
+    uint64_t most = pimhw_i_plus(o->base, growth);
     for (int k = 0; k < 2; k++) {
         if (!o->tail[k]) continue;
         const pimhw_tail *t = &p->tails[o->tail[k] - 1];
-        uint64_t left = pimhw_i_plus(t->base, t->rest ? block->rest[t->rest - 1] : 0);
-        uint64_t units = pimhw_i_ceil_div(left, pimhw_i_max(t->unit, 1));
+        uint64_t units = pimhw_i_ceil_div(pimhw_i_most_left(t, block), pimhw_i_max(t->unit, 1));
         most = pimhw_i_min(most, pimhw_i_times(units, pimhw_i_max(t->mul, 1)));
     }
     return most;
@@ -6335,6 +6393,7 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
     uint64_t rounds[PIMHW_LOOPS + 1] = {1}, total = 0;
     bool gaps = d->config.controller != PIMHW_IN_ORDER;
     pimhw_block block = pimhw_i_largest(request);
+    const pimhw_operand *around[PIMHW_LOOPS];
     pimhw_i_inside in;
     memset(&in, 0, sizeof in);
     d->safe = true;
@@ -6346,7 +6405,7 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
         if (item->kind == PIMHW_END) in.depth -= p->items[item->end].kind != PIMHW_BLOCK;
         if (item->kind == PIMHW_END || item->kind == PIMHW_BLOCK) continue;
         for (uint32_t f = 0; f < 8; f++)
-            value[f] = pimhw_i_most(p, &in, &block, pimhw_i_names(item)[f]);
+            value[f] = pimhw_i_most(p, &in, around, &block, pimhw_i_names(item)[f]);
         if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
             bool constant = o && item->kind == PIMHW_LOOP && pimhw_i_is_constant(o);
             uint64_t n = pimhw_i_times(rounds[in.depth], constant ? o->base : 0);
@@ -6354,6 +6413,7 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
                 value[0] = pimhw_i_max(value[0], pimhw_i_blocks(request, c));
             if (item->kind == PIMHW_LIST) value[0] += pimhw_i_aux(p, item);
             if (value[0] >> PIMHW_I_MOST_ROUND_BITS) d->safe = false;
+            around[in.depth] = item->kind == PIMHW_LOOP ? o : NULL;
             in.last[in.depth++] = value[0] ? value[0] - 1 : 0;
             rounds[in.depth] = pimhw_i_min(n, PIMHW_I_MOST_CK);
             continue;
@@ -6368,6 +6428,11 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
                                 "item %u: %s, where channels have lists of their own", (uint64_t)i,
                                 PIMHW_I_KINDS[item->kind].name);
         if (PIMHW_I_KINDS[item->kind].has_row) value[PIMHW_I_ROW] += block.row_base[item->space];
+        if (item->op_size && item->column) {
+            uint64_t columns = pimhw_i_most_columns(p, &in, &block, item);
+            columns -= pimhw_i_min(columns, value[PIMHW_I_OP_SIZE]);
+            value[PIMHW_I_COLUMN] = pimhw_i_min(value[PIMHW_I_COLUMN], columns);
+        }
         if (!pimhw_i_fill(item, item->mask, value, &it)) d->safe = false;
         if (it.op_size > 0 && pimhw_i_judge(d, &it, NULL) != PIMHW_OK) d->safe = false;
     }

@@ -254,6 +254,98 @@ static void rounds_may_count(void)
     }
 }
 
+/* A tail of which a loop may take some. */
+static uint8_t random_tail(check_rng *rng, int depth, bool units)
+{
+    pimhw_tail tail = {.base = rng_range(rng, 1, 90)};
+    tail.unit = units ? rng_range(rng, 1, 12) : rng_range(rng, 0, 1);
+    tail.mul = rng_range(rng, 0, 7) ? 1 : 2;
+    tail.rest = rng_range(rng, 0, 2) ? 0 : 1;
+    for (int l = 0; l < depth; l++)
+        if (rng_range(rng, 0, 2)) tail.step[l] = rng_range(rng, 1, 16);
+    return pimhw_program_tail(&program, &tail);
+}
+
+/* Loops with as many rounds as there is left, around MACs as wide as there is left: some reach
+ * beyond the row. Skipping must know as well as the walk which do. */
+static uint64_t columns_case(uint64_t seed, uint64_t *n_timed)
+{
+    check_rng rng = {seed};
+    pimhw_config c;
+    pimhw_readings walked, skipped = {.skipped_rounds = 0};
+    pimhw_sink sink = {ignore, NULL, NULL};
+    pimhw_device *device;
+    pimhw_cause why[2] = {{""}, {""}};
+    pimhw_block of = {.rest = {rng_range(&rng, 1, 60)}};
+    pimhw_request request = {.blocks = &of, .n_blocks = 1};
+    pimhw_operand column = {.base = rng_range(&rng, 0, 24)},
+                  size = {.base = rng_range(&rng, 1, 24)};
+    pimhw_item mac = {.kind = PIMHW_MAC_ABK, .mask = 1}, block = {.kind = PIMHW_BLOCK};
+    pimhw_item list = {.kind = PIMHW_LIST};
+    int depth = (int)rng_range(&rng, 1, 3);
+    pimhw_config_init(&c, "aimx", NULL);
+    pimhw_config_set(&c, "controller", (uint32_t)rng_range(&rng, 0, 3), NULL);
+    pimhw_config_set(&c, "n_channels", 1, NULL);
+    pimhw_program_init(&program);
+    pimhw_program_item(&program, &list);
+    pimhw_program_item(&program, &block);
+    for (int l = 0; l < depth; l++) {
+        pimhw_item loop = {.kind = PIMHW_LOOP, .mask = 1};
+        pimhw_operand rounds = {.base = rng_range(&rng, 1, l ? 12 : 60)};
+        for (int k = 0; k < 2; k++)
+            if (rng_range(&rng, 0, 1)) rounds.tail[k] = random_tail(&rng, l + 1, true);
+        loop.op_size = pimhw_program_operand(&program, &rounds);
+        pimhw_program_item(&program, &loop);
+        if (rng_range(&rng, 0, 2)) column.step[l + 1] = rng_range(&rng, 1, l ? 12 : 3);
+    }
+    for (int k = 0; k < 2; k++)
+        if (rng_range(&rng, 0, 1))
+            size.tail[k] = random_tail(&rng, depth + 1, rng_range(&rng, 0, 1));
+    mac.column = pimhw_program_operand(&program, &column);
+    mac.op_size = pimhw_program_operand(&program, &size);
+    pimhw_program_item(&program, &mac);
+    for (int l = 0; l < depth + 2; l++)
+        pimhw_program_end(&program);
+    CHECK_U(pimhw_device_create(&device, &c, NULL), PIMHW_OK);
+    pimhw_status status = pimhw_device_time(device, &walked, &program, &request, &sink, &why[0]);
+    CHECK_U(pimhw_device_time(device, &skipped, &program, &request, NULL, &why[1]), status);
+    CHECK_STR(why[1].text, why[0].text);
+    bool agree = status != PIMHW_OK || readings_agree(walked, skipped);
+    if (!agree) printf("  columns seed %u\n", (unsigned)seed);
+    *n_timed += status == PIMHW_OK;
+    pimhw_device_destroy(device);
+    return status == PIMHW_OK ? skipped.skipped_rounds : 0;
+}
+
+static void columns_end_where_nothing_is_left(void)
+{
+    uint64_t n_skipping = 0, n_timed = 0;
+    for (uint64_t seed = first_case; seed < first_case + 6000; seed++)
+        n_skipping += columns_case(seed, &n_timed) > 0;
+    printf("%u of 6000 programs ran, %u skipped rounds\n", (unsigned)n_timed, (unsigned)n_skipping);
+    CHECK(n_timed > 1500 && n_timed < 5000 && n_skipping > 300);
+}
+
+/* Rows that no whole number of tokens fills: their ends are known to be within them. */
+static void every_head_dim_is_skipped(void)
+{
+    static const uint32_t dims[] = {64, 80, 96, 100, 112, 128, 160, 192, 256};
+    static const uint32_t heads[][2] = {{1, 1}, {8, 8}, {32, 8}, {28, 4}, {71, 1}};
+    const pimattn_span span = {1 << 20, 1};
+    for (uint32_t i = 0; i < 9 * 5 * 4; i++) {
+        pimattn_config c = {.shape = {.n_layers = 1}};
+        pimattn_readings r;
+        c.shape.n_heads = heads[i / 9 % 5][0], c.shape.n_kv_heads = heads[i / 9 % 5][1];
+        c.shape.head_dim = dims[i % 9];
+        pimhw_config_init(&c.device, "aimx", NULL);
+        pimhw_config_set(&c.device, "refresh", 0, NULL);
+        pimhw_config_set(&c.device, "controller", i / 45, NULL);
+        CHECK_U(pimattn_estimate(&r, &c, &span, 1, NULL), PIMATTN_OK);
+        if (!CHECK(r.device.skipped_rounds > 10 * r.device.walked_rounds))
+            printf("  %u heads of %u\n", (unsigned)c.shape.n_heads, (unsigned)c.shape.head_dim);
+    }
+}
+
 /* 32 equal heads: walked once or twice, then multiplied. */
 static void equal_heads_are_skipped(void)
 {
@@ -435,6 +527,8 @@ int main(int argc, char **argv)
     RUN(skipping_equals_walking);
     RUN(skipping_equals_walking_by_hand);
     RUN(rounds_may_count);
+    RUN(columns_end_where_nothing_is_left);
+    RUN(every_head_dim_is_skipped);
     RUN(equal_heads_are_skipped);
     return check_end();
 }
