@@ -5071,6 +5071,7 @@ struct pimhw_device {
     uint64_t epu_ck;
     uint64_t skipped_rounds, walked_rounds;
     uint32_t unit, n_unit; /* its groups */
+    uint64_t nest;         /* of a shared front end: channels of the loop that is walked */
     uint32_t known;        /* number of its state, until something happens; 0: not yet */
     bool real_rows;        /* a row is one of the device, not of a block */
     bool safe;             /* no instruction of the program can be refused */
@@ -5468,14 +5469,20 @@ static uint32_t pimhw_i_intern(pimhw_i_memo *m, uint32_t n)
     }
 }
 
+/* Whether a channel has no part in the unit's nest: nothing comes of what it waits for. */
+static bool pimhw_i_rests(const pimhw_device *d, const pimhw_i_channel *ch)
+{
+    return d->shared && !(ch->mask & d->nest);
+}
+
 /* Channels of a unit are those of the words, later or earlier; false: there was no room. */
 static bool pimhw_i_pen_unit(pimhw_device *d, pimhw_i_pen *pen, uint32_t first, uint32_t n)
 {
     if (d->shared) d->decode.reason = pimhw_i_pen_small(pen, d->decode.reason);
     for (uint32_t g = first; g < first + n; g++) {
-        uint64_t mask = d->groups[g].mask;
+        uint64_t mask = pimhw_i_rests(d, &d->groups[g]) ? 0 : d->groups[g].mask;
         if (d->shared) pimhw_i_pen_words(pen, &mask, 1, 0);
-        pimhw_i_pen_channel(pen, d, &d->groups[g]);
+        if (mask) pimhw_i_pen_channel(pen, d, &d->groups[g]);
     }
     return pen->n < pen->most;
 }
@@ -5613,10 +5620,13 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
     place->waits = d->config.controller == PIMHW_PING_PONG || m->text[place->key[1]].meets_refresh;
     if (scope->masks) words[n++] = d->shared ? 0 : pimhw_i_lowest(w->mask);
     uint64_t due = d->groups[d->unit].due_ck;
+    for (uint32_t i = 0; pimhw_i_rests(d, &d->groups[d->unit + i]); i++)
+        due = d->groups[d->unit + i + 1].due_ck;
     place->phase = d->config.refresh ? due - pimhw_i_unit_ck(d) + 1 : 0;
     for (uint32_t i = 0; i < d->n_unit; i++) {
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
         uint64_t in = ch->mask & w->mask;
+        if (pimhw_i_rests(d, ch)) continue;
         if (ch->due_ck != due) place->phase = 0;
         if (in && in != ch->mask) return false;
         if (in && (pimhw_i_lowest(in) < place->first || pimhw_i_lowest(in) >= place->until))
@@ -5714,6 +5724,7 @@ static uint64_t pimhw_i_before_due(const pimhw_device *d, const pimhw_i_edge *e,
     if (n > 1 && e->clocks) n = pimhw_i_min(n, PIMHW_I_MOST_CK / e->clocks);
     for (uint32_t i = 0; i < d->n_unit && !e->refreshed; i++) {
         uint64_t due = d->groups[d->unit + i].due_ck, end = base + e->clocks;
+        if (pimhw_i_rests(d, &d->groups[d->unit + i])) continue;
         if (parts[i].latest_ck != PIMHW_I_UNMOVED)
             end = pimhw_i_max(end, base + parts[i].latest_ck + 1);
         if (end > due) return 0;
@@ -6527,6 +6538,8 @@ static bool pimhw_i_do_nest(pimhw_device *d, pimhw_i_stream *s)
     pimhw_i_place place;
     uint64_t mask = w->mask, left = mask & w->program->items[w->pc].mask;
     if (d->memo.full) pimhw_i_forget(d);
+    if (d->shared && d->nest != left) pimhw_i_wake_all(d);
+    d->nest = left;
     d->unit = 0;
     d->n_unit = d->n_groups;
     memset(&place, 0, sizeof place);

@@ -254,6 +254,61 @@ static void rounds_may_count(void)
     }
 }
 
+/* Loops of some channels each, one after the other, again and again: what the others wait for may
+ * grow without end, and matters once they take part. */
+static uint64_t nests_case(uint64_t seed, uint64_t *n_timed)
+{
+    check_rng rng = {seed};
+    pimhw_config c = odd_device(&rng);
+    pimhw_readings walked, skipped = {.skipped_rounds = 0};
+    pimhw_sink sink = {ignore, NULL, NULL};
+    pimhw_device *device;
+    pimhw_cause why[2] = {{""}, {""}};
+    pimhw_request request = {.repeats = (uint32_t)rng_range(&rng, 1, 12)};
+    if (rng_range(&rng, 0, 3))
+        pimhw_config_init(&c, rng_range(&rng, 0, 1) ? "aim-gddr6" : "cent", NULL);
+    if (rng_range(&rng, 0, 1)) refresh_often(&rng, &c);
+    pimhw_config_set(&c, "n_channels", (uint32_t)rng_range(&rng, 2, 4), NULL);
+    uint64_t most = (UINT64_C(1) << c.n_channels) - 1;
+    pimhw_program_init(&program);
+    for (uint64_t n = rng_range(&rng, 2, 5); n > 0; n--) {
+        uint64_t mask = rng_range(&rng, 1, most);
+        bool loop = rng_range(&rng, 0, 4) > 0;
+        pimhw_operand row = {.base = rng_range(&rng, 0, 2), .step = {rng_range(&rng, 0, 1)}};
+        if (loop)
+            pimhw_program_loop(&program, pimhw_program_const(&program, rng_range(&rng, 1, 60)),
+                               mask);
+        for (uint64_t i = rng_range(&rng, 1, 4); i > 0; i--) {
+            pimhw_item item = {.mask = rng_range(&rng, 0, 3) ? mask : rng_range(&rng, 1, most)};
+            item.kind = (uint8_t)rng_range(&rng, PIMHW_WR_GB, PIMHW_RD_MAC);
+            bool wide = item.kind == PIMHW_WR_GB || item.kind == PIMHW_MAC_ABK;
+            item.op_size = pimhw_program_const(&program, wide ? rng_range(&rng, 1, 30) : 1);
+            if (item.kind == PIMHW_MAC_ABK && loop)
+                item.row = pimhw_program_operand(&program, &row);
+            pimhw_program_item(&program, &item);
+        }
+        if (loop) pimhw_program_end(&program);
+    }
+    CHECK_U(pimhw_device_create(&device, &c, NULL), PIMHW_OK);
+    pimhw_status status = pimhw_device_time(device, &walked, &program, &request, &sink, &why[0]);
+    CHECK_U(pimhw_device_time(device, &skipped, &program, &request, NULL, &why[1]), status);
+    CHECK_STR(why[1].text, why[0].text);
+    bool agree = status != PIMHW_OK || readings_agree(walked, skipped);
+    if (!agree) printf("  nests seed %u\n", (unsigned)seed);
+    *n_timed += status == PIMHW_OK;
+    pimhw_device_destroy(device);
+    return status == PIMHW_OK ? skipped.skipped_rounds : 0;
+}
+
+static void nests_are_of_some_channels(void)
+{
+    uint64_t n_skipping = 0, n_timed = 0;
+    for (uint64_t seed = first_case; seed < first_case + 4000; seed++)
+        n_skipping += nests_case(seed, &n_timed) > 0;
+    printf("%u of 4000 programs ran, %u skipped rounds\n", (unsigned)n_timed, (unsigned)n_skipping);
+    CHECK(n_timed > 2000 && n_skipping > 1000);
+}
+
 /* A tail of which a loop may take some. */
 static uint8_t random_tail(check_rng *rng, int depth, bool units)
 {
@@ -326,23 +381,27 @@ static void columns_end_where_nothing_is_left(void)
     CHECK(n_timed > 1500 && n_timed < 5000 && n_skipping > 300);
 }
 
-/* Rows that no whole number of tokens fills: their ends are known to be within them. */
+/* Rows that no whole number of tokens fills: their ends are known to be within them. Blocks of V
+ * that no whole number of fills the channels: those left over do not matter. */
 static void every_head_dim_is_skipped(void)
 {
+    static const char *const presets[] = {"aimx", "aim-gddr6", "cent"};
     static const uint32_t dims[] = {64, 80, 96, 100, 112, 128, 160, 192, 256};
     static const uint32_t heads[][2] = {{1, 1}, {8, 8}, {32, 8}, {28, 4}, {71, 1}};
     const pimattn_span span = {1 << 20, 1};
-    for (uint32_t i = 0; i < 9 * 5 * 4; i++) {
+    for (uint32_t i = 0; i < 3 * 4 * 5 * 9; i++) {
         pimattn_config c = {.shape = {.n_layers = 1}};
         pimattn_readings r;
         c.shape.n_heads = heads[i / 9 % 5][0], c.shape.n_kv_heads = heads[i / 9 % 5][1];
         c.shape.head_dim = dims[i % 9];
-        pimhw_config_init(&c.device, "aimx", NULL);
+        pimhw_config_init(&c.device, presets[i / 180], NULL);
         pimhw_config_set(&c.device, "refresh", 0, NULL);
-        pimhw_config_set(&c.device, "controller", i / 45, NULL);
+        pimhw_config_set(&c.device, "controller", i / 45 % 4, NULL);
         CHECK_U(pimattn_estimate(&r, &c, &span, 1, NULL), PIMATTN_OK);
-        if (!CHECK(r.device.skipped_rounds > 10 * r.device.walked_rounds))
-            printf("  %u heads of %u\n", (unsigned)c.shape.n_heads, (unsigned)c.shape.head_dim);
+        CHECK(r.device.skipped_rounds > 10 * r.device.walked_rounds);
+        if (r.device.skipped_rounds <= 10 * r.device.walked_rounds)
+            printf("  %s, controller %u: %u heads of %u\n", presets[i / 180],
+                   (unsigned)c.device.controller, (unsigned)c.shape.n_heads, (unsigned)dims[i % 9]);
     }
 }
 
@@ -527,6 +586,7 @@ int main(int argc, char **argv)
     RUN(skipping_equals_walking);
     RUN(skipping_equals_walking_by_hand);
     RUN(rounds_may_count);
+    RUN(nests_are_of_some_channels);
     RUN(columns_end_where_nothing_is_left);
     RUN(every_head_dim_is_skipped);
     RUN(equal_heads_are_skipped);
