@@ -816,7 +816,8 @@ PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine);
 
 /*
  * The program and request data that pimattn_attend times for these items without choices, e.g. to
- * export; of config.device also where an engine has tiers: pimattn_tier_lower writes their programs.
+ * export; of config.device also where an engine has tiers, as pimattn_tier_lower writes programs of
+ * those.
  *
  *   memory   both point into the engine and hold until its next call
  */
