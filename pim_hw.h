@@ -4620,7 +4620,7 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
         const uint8_t *names = pimhw_i_names(item);
         /* blocks of different channels lie in different rows, lists differ in length */
         bool blocks = PIMHW_I_KINDS[item->kind].has_row || item->kind == PIMHW_LIST;
-        uint32_t dynamic = 0, uneven = s->lists && blocks ? 1u << PIMHW_I_ROW : 0;
+        uint32_t dynamic = 0, uneven = s->lists && blocks ? 1u << PIMHW_I_ROW : 0, steps = 0;
         for (uint32_t f = 0; f < 8; f++) {
             const pimhw_operand *o = names[f] ? &p->operands[names[f] - 1] : NULL;
             s->value[i][f] = o ? o->base : 0;
@@ -4628,6 +4628,7 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
             for (int k = 0; k < 2 && o; k++) {
                 const pimhw_tail *t = o->tail[k] ? &p->tails[o->tail[k] - 1] : NULL;
                 if (t && (t->channel_step || (s->lists && t->rest))) uneven |= 1u << f;
+                if (t && t->channel_step) steps |= 1u << f;
             }
         }
         s->dynamic[i] = (uint8_t)dynamic;
@@ -4635,7 +4636,7 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
         s->matter[i] = (uint8_t)matter;
         if (PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_HOST)
             s->matter[i] = item->kind == PIMHW_CFR ? 255 : 1u << PIMHW_I_OP_SIZE;
-        if (shared) s->matter[i] |= (uint8_t)uneven; /* it takes a tick for each of its values */
+        if (shared) s->matter[i] |= (uint8_t)steps; /* a tick for each of its values */
         s->banked = s->banked || pimhw_i_one_bank(PIMHW_I_KINDS[item->kind].command);
     }
     pimhw_i_sketch_loops(s, p);
@@ -5605,6 +5606,16 @@ static uint64_t pimhw_i_seen(const pimhw_i_scope *scope, const pimhw_i_place *pl
     return met || place->waits ? ch->row - place->row_base + 1 : 0;
 }
 
+/* Whether channels do blocks like this one; with lists of their own they may do others. */
+static bool pimhw_i_one_block(const pimhw_i_walker *w, uint64_t mask, const pimhw_block *block)
+{
+    for (; mask; mask &= mask - 1) {
+        const pimhw_block *other = pimhw_i_block(w, pimhw_i_lowest(mask));
+        if (!block || !other || memcmp(block, other, sizeof *block) != 0) return false;
+    }
+    return true;
+}
+
 /* Where the unit is in the program and what it is like; false: it cannot be told. */
 static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t item, bool whole,
                              pimhw_i_place *place)
@@ -5613,6 +5624,9 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
     const pimhw_i_scope *scope = whole ? &loop->whole : &loop->round;
     pimhw_i_memo *m = &d->memo;
     uint32_t level = whole ? PIMHW_LOOPS - 1 : w->depth - 1, n = 0;
+    const bool lists = d->shared && d->sketch.lists;
+    const pimhw_block *block = NULL;
+    if (lists) place->until = 0;
     if (d->shared) d->n_unit = d->n_groups;
     place->key[1] = pimhw_i_state(d);
     uint64_t *words = pimhw_i_room(m);
@@ -5631,6 +5645,8 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
         if (in && in != ch->mask) return false;
         if (in && (pimhw_i_lowest(in) < place->first || pimhw_i_lowest(in) >= place->until))
             pimhw_i_place_terms(w, scope, level, in, place);
+        if (lists && in && !block) block = pimhw_i_block(w, pimhw_i_lowest(in));
+        if (lists && !pimhw_i_one_block(w, in, block)) return false;
         if (in && pimhw_i_highest(in) >= place->until) return false;
         place->seen = pimhw_i_seen(scope, place, ch);
         words[n++] = place->seen << 1 | (in != 0);
@@ -6605,7 +6621,6 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
     /* those that make clocks, if nobody looks and all are known to be right */
     uint32_t fields = d->safe && !d->groups[0].sink ? (1u << PIMHW_I_GPR) - 1 : 255u;
     d->skips = d->safe && !d->groups[0].sink && !d->sketch.banked;
-    if (d->shared && d->sketch.lists) d->skips = false;
     for (uint64_t i = 0; i < n; i++) {
         d->walked_rounds += n > 1;
         if (i > 0) pimhw_i_settle(d);

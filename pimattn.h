@@ -4284,6 +4284,8 @@ static bool pimattn_i_assign(const pimattn_plan *p, pimhw_block *blocks, uint32_
             size_t b = (size_t)blocks[i].rest[SPAN] * units + u;
             order[fill[blocks[b].rest[CHANNEL]]++] = (uint32_t)b;
         }
+    for (size_t b = 0; b < n_spans * units; b++)
+        blocks[b].rest[SPAN] = blocks[b].rest[CHANNEL] = 0; /* blocks that do the same are equal */
     return fits;
 }
 
