@@ -4636,7 +4636,8 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
         s->matter[i] = (uint8_t)matter;
         if (PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_HOST)
             s->matter[i] = item->kind == PIMHW_CFR ? 255 : 1u << PIMHW_I_OP_SIZE;
-        if (shared) s->matter[i] |= (uint8_t)steps; /* a tick for each of its values */
+        /* a tick for each of its values; those of lists are one, where blocks are the same */
+        if (shared) s->matter[i] |= (uint8_t)steps;
         s->banked = s->banked || pimhw_i_one_bank(PIMHW_I_KINDS[item->kind].command);
     }
     pimhw_i_sketch_loops(s, p);
@@ -5004,11 +5005,11 @@ typedef enum pimhw_i_progress { PIMHW_I_IDLE, PIMHW_I_OPEN, PIMHW_I_ENDED } pimh
 
 /*
  * Spans of a program that are like others need not be walked again. A unit is a group of channels,
- * or all channels of a shared front end with their host. Its state, relative to its clock, is a
- * text, and so are the terms of a span; their numbers are compared. An edge leads from a state,
- * through a span with given terms, to a state; if it holds refreshes, from where those are equally
- * far off. What it adds on the way is counted apart; of a unit that goes from edge to edge only the
- * number of its state is kept, and it is asleep.
+ * or those of a shared front end that a loop concerns, with their host. Its state, relative to its
+ * clock, is a text, and so are the terms of a span; their numbers are compared. An edge leads from
+ * a state, through a span with given terms, to a state; if it holds refreshes, from where those are
+ * equally far off. What it adds on the way is counted apart; of a unit that goes from edge to edge
+ * only the number of its state is kept, and it is asleep.
  */
 typedef struct pimhw_i_text {
     uint64_t hash;

@@ -6975,14 +6975,20 @@ static void pimattn_i_seq_length(const pimattn_engine *e, pimattn_i_seq *s, uint
         s->tokens[i] = tokens;
 }
 
+static pimattn_status pimattn_i_length_check(pimattn_engine *e, uint64_t tokens)
+{
+    if (tokens <= PIMATTN_I_MAX_TOKENS) return PIMATTN_OK;
+    return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", tokens);
+}
+
 /* Whether the pool allows a sequence to write tokens from .. to - 1; why not, in words. */
 static pimattn_status pimattn_i_may_hold(pimattn_engine *e, const pimattn_i_seq *s, uint64_t from,
                                          uint64_t to)
 {
     uint64_t most = e->config.reserve_tokens;
     uint64_t free_pages = e->pool.n_pages_most - pimattn_i_pool_held(&e->pool);
-    if (to > PIMATTN_I_MAX_TOKENS)
-        return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", to);
+    pimattn_status status = pimattn_i_length_check(e, to);
+    if (status != PIMATTN_OK) return status;
     if (most && to > most)
         return pimattn_i_fail(&e->why, PIMATTN_ERR_PAGES,
                               "%u tokens are more than the %u of reserve_tokens", to, most);
@@ -7377,8 +7383,8 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, ui
     if (!k || (!v && !shape->v_in_k))
         return pimattn_i_wrong(e, "k or v is NULL for %u tokens", n_tokens);
     uint64_t before = s->tokens[layer], tokens = pimattn_i_add(before, n_tokens);
-    if (tokens > PIMATTN_I_MAX_TOKENS) /* before they are blamed on a stride */
-        return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", tokens);
+    pimattn_status status = pimattn_i_length_check(e, tokens); /* not to be blamed on a stride */
+    if (status != PIMATTN_OK) return status;
     if (!pimattn_i_stride_fits(&k_stride, shape->n_kv_heads, shape->head_dim, n_tokens))
         return pimattn_i_wrong(e, "k_stride %u is less than a row, or too large", k_stride);
     if (!pimattn_i_stride_fits(&v_stride, shape->n_kv_heads, shape->head_dim_v, n_tokens))
@@ -7386,7 +7392,7 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, ui
     bool banks = e->module != NULL; /* there both are of the lanes' type */
     uint32_t heads = shape->n_kv_heads, k_type = banks ? pimattn_i_lane_type(e) : shape->k_type;
     uint32_t v_type = banks ? k_type : shape->v_type;
-    pimattn_status status = pimattn_i_may_hold(e, s, before, tokens);
+    status = pimattn_i_may_hold(e, s, before, tokens);
     pimattn_i_rows k_rows = {
         (const unsigned char *)k, k_stride, heads, shape->head_dim, k_type, "k", false};
     pimattn_i_rows v_rows = {
@@ -8138,7 +8144,7 @@ static void pimattn_i_tile_direct(pimattn_i_hand *hand)
     tile->v_stride = e->rows->v.token;
     tile->next_k = next->k;
     tile->next_v = next->v;
-    /* later: as far on as 4 KiB, or the tile after next */
+    /* far: as far on as 4 KiB, or the tile after next */
     const bool deep = e->deep, apart = pimattn_i_apart(e) && !hand->shares;
     const bool k_wide = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR;
     const bool v_wide = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR;

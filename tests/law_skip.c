@@ -184,14 +184,31 @@ static void random_blocks(check_rng *rng, uint32_t n)
     }
 }
 
-static uint64_t hand_built_case(uint64_t seed, uint64_t *n_timed)
+/* Walks the program and skips what it can: both refuse it in the same words (NULL: any), or agree.
+ * Rounds that were skipped. */
+static uint64_t both_ways(const pimhw_config *c, const pimhw_request *request, const char *words,
+                          uint64_t seed, uint64_t *n_timed)
 {
-    check_rng rng = {seed};
-    pimhw_config c = odd_device(&rng);
     pimhw_readings walked, skipped = {.skipped_rounds = 0};
     pimhw_sink sink = {ignore, NULL, NULL};
     pimhw_device *device;
     pimhw_cause why[2] = {{""}, {""}};
+    CHECK_U(pimhw_device_create(&device, c, NULL), PIMHW_OK);
+    pimhw_status status = pimhw_device_time(device, &walked, &program, request, &sink, &why[0]);
+    CHECK_U(pimhw_device_time(device, &skipped, &program, request, NULL, &why[1]), status);
+    CHECK_STR(why[1].text, why[0].text);
+    if (words) CHECK_STR(why[0].text, words);
+    if (status == PIMHW_OK && !readings_agree(walked, skipped))
+        printf("  seed %u\n", (unsigned)seed);
+    if (n_timed) *n_timed += status == PIMHW_OK;
+    pimhw_device_destroy(device);
+    return status == PIMHW_OK ? skipped.skipped_rounds : 0;
+}
+
+static uint64_t hand_built_case(uint64_t seed, uint64_t *n_timed)
+{
+    check_rng rng = {seed};
+    pimhw_config c = odd_device(&rng);
     pimhw_config_set(&c, "n_channels", (uint32_t)rng_range(&rng, 1, 4), NULL);
     uint64_t channels = (UINT64_C(1) << c.n_channels) - 1, lag = rng_range(&rng, 0, 2);
     pimhw_request request = {.blocks = blocks, .n_blocks = (uint32_t)rng_range(&rng, 1, 40)};
@@ -209,15 +226,7 @@ static uint64_t hand_built_case(uint64_t seed, uint64_t *n_timed)
         pimhw_program_end(&program);
     }
     pimhw_program_end(&program);
-    CHECK_U(pimhw_device_create(&device, &c, NULL), PIMHW_OK);
-    pimhw_status status = pimhw_device_time(device, &walked, &program, &request, &sink, &why[0]);
-    CHECK_U(pimhw_device_time(device, &skipped, &program, &request, NULL, &why[1]), status);
-    CHECK_STR(why[1].text, why[0].text);
-    bool agree = status != PIMHW_OK || readings_agree(walked, skipped);
-    if (!agree) printf("  hand-built seed %u\n", (unsigned)seed);
-    *n_timed += status == PIMHW_OK;
-    pimhw_device_destroy(device);
-    return status == PIMHW_OK ? skipped.skipped_rounds : 0;
+    return both_ways(&c, &request, NULL, seed, n_timed);
 }
 
 static void skipping_equals_walking_by_hand(void)
@@ -274,10 +283,6 @@ static uint64_t nests_case(uint64_t seed, uint64_t *n_timed)
 {
     check_rng rng = {seed};
     pimhw_config c = odd_device(&rng);
-    pimhw_readings walked, skipped = {.skipped_rounds = 0};
-    pimhw_sink sink = {ignore, NULL, NULL};
-    pimhw_device *device;
-    pimhw_cause why[2] = {{""}, {""}};
     pimhw_request request = {.repeats = (uint32_t)rng_range(&rng, 1, 12)};
     if (rng_range(&rng, 0, 3))
         pimhw_config_init(&c, rng_range(&rng, 0, 1) ? "aim-gddr6" : "cent", NULL);
@@ -303,15 +308,7 @@ static uint64_t nests_case(uint64_t seed, uint64_t *n_timed)
         }
         if (loop) pimhw_program_end(&program);
     }
-    CHECK_U(pimhw_device_create(&device, &c, NULL), PIMHW_OK);
-    pimhw_status status = pimhw_device_time(device, &walked, &program, &request, &sink, &why[0]);
-    CHECK_U(pimhw_device_time(device, &skipped, &program, &request, NULL, &why[1]), status);
-    CHECK_STR(why[1].text, why[0].text);
-    bool agree = status != PIMHW_OK || readings_agree(walked, skipped);
-    if (!agree) printf("  nests seed %u\n", (unsigned)seed);
-    *n_timed += status == PIMHW_OK;
-    pimhw_device_destroy(device);
-    return status == PIMHW_OK ? skipped.skipped_rounds : 0;
+    return both_ways(&c, &request, NULL, seed, n_timed);
 }
 
 static void nests_are_of_some_channels(void)
@@ -341,10 +338,6 @@ static uint64_t columns_case(uint64_t seed, uint64_t *n_timed)
 {
     check_rng rng = {seed};
     pimhw_config c;
-    pimhw_readings walked, skipped = {.skipped_rounds = 0};
-    pimhw_sink sink = {ignore, NULL, NULL};
-    pimhw_device *device;
-    pimhw_cause why[2] = {{""}, {""}};
     pimhw_block of = {.rest = {rng_range(&rng, 1, 60)}};
     pimhw_request request = {.blocks = &of, .n_blocks = 1};
     pimhw_operand column = {.base = rng_range(&rng, 0, 24)},
@@ -375,15 +368,7 @@ static uint64_t columns_case(uint64_t seed, uint64_t *n_timed)
     pimhw_program_item(&program, &mac);
     for (int l = 0; l < depth + 2; l++)
         pimhw_program_end(&program);
-    CHECK_U(pimhw_device_create(&device, &c, NULL), PIMHW_OK);
-    pimhw_status status = pimhw_device_time(device, &walked, &program, &request, &sink, &why[0]);
-    CHECK_U(pimhw_device_time(device, &skipped, &program, &request, NULL, &why[1]), status);
-    CHECK_STR(why[1].text, why[0].text);
-    bool agree = status != PIMHW_OK || readings_agree(walked, skipped);
-    if (!agree) printf("  columns seed %u\n", (unsigned)seed);
-    *n_timed += status == PIMHW_OK;
-    pimhw_device_destroy(device);
-    return status == PIMHW_OK ? skipped.skipped_rounds : 0;
+    return both_ways(&c, &request, NULL, seed, n_timed);
 }
 
 static void columns_end_where_nothing_is_left(void)
@@ -474,22 +459,6 @@ static void rows_that_wait_are_seen_from_the_open_one(void)
     pimhw_device_destroy(device);
 }
 
-/* Walked and skipped alike, whatever comes of it. */
-static void both_ways(const pimhw_config *c, const pimhw_request *request, const char *words)
-{
-    pimhw_device *device;
-    pimhw_readings walked, skipped;
-    pimhw_sink sink = {ignore, NULL, NULL};
-    pimhw_cause why[2] = {{""}, {""}};
-    CHECK_U(pimhw_device_create(&device, c, NULL), PIMHW_OK);
-    pimhw_status status = pimhw_device_time(device, &walked, &program, request, &sink, &why[0]);
-    CHECK_U(pimhw_device_time(device, &skipped, &program, request, NULL, &why[1]), status);
-    CHECK_STR(why[0].text, words);
-    CHECK_STR(why[1].text, words);
-    if (status == PIMHW_OK) readings_agree(walked, skipped);
-    pimhw_device_destroy(device);
-}
-
 /* A shared front end takes a tick for each value of an operand, even of one no clock hangs on. */
 static void values_of_channels_take_ticks(void)
 {
@@ -517,7 +486,7 @@ static void values_of_channels_take_ticks(void)
     pimhw_program_end(&program);
     pimhw_program_add(&program, &rd);
     pimhw_program_end(&program);
-    both_ways(&c, &request, "");
+    both_ways(&c, &request, "", 0, NULL);
 }
 
 /* Nothing comes after EOC, a loop least of all. */
@@ -536,7 +505,8 @@ static void loops_after_the_end_are_refused(void)
         pimhw_program_end(&program);
         if (last) pimhw_program_add(&program, &eoc);
         both_ways(&c, last ? &request : NULL,
-                  last ? "item 1: an instruction after EOC" : "item 2: an instruction after EOC");
+                  last ? "item 1: an instruction after EOC" : "item 2: an instruction after EOC", 0,
+                  NULL);
     }
 }
 
@@ -564,7 +534,7 @@ static void rounds_are_the_op_size_of_a_loop(void)
     memset(blocks, 0, sizeof blocks);
     for (int i = 0; i < 10; i++)
         blocks[i].rest[0] = i < 9 ? 10 : 50;
-    both_ways(&c, &request, "");
+    both_ways(&c, &request, "", 0, NULL);
 }
 
 /* A list may name a block again and again: it has more rounds than there are blocks. */
@@ -585,7 +555,7 @@ static void lists_may_be_longer_than_the_blocks(void)
     pimhw_program_item(&program, &rd);
     pimhw_program_end(&program);
     pimhw_program_end(&program);
-    both_ways(&c, &request, "item 2: RD_MAC: out is 2, the device allows at most 1");
+    both_ways(&c, &request, "item 2: RD_MAC: out is 2, the device allows at most 1", 0, NULL);
 }
 
 int main(int argc, char **argv)
