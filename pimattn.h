@@ -2049,7 +2049,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
             pimattn_i_v##W sums[16 / W][PIMATTN_I_SUMS_##W];                                       \
             const bool by_row = type != PIMATTN_INT8 &&                                            \
                                 n <= (W == 16 && type == PIMATTN_F32 ? 4 : 1) &&                   \
-                                (tile->ahead >= PIMATTN_I_DEEP_ROWS ||                             \
+                                (tile->ahead >= (n > 1 ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP) ||  \
                                  (n == 1 && W == 16 && type == PIMATTN_F32));                      \
             if (by_row) pimattn_i_sums_by_row_##W(tile, k, q, q_floats, sums, &fetched, type, n);  \
             for (uint32_t h = 0; h < 16 / W && !by_row; h++)                                       \
