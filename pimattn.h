@@ -3221,15 +3221,26 @@ static uint64_t pimattn_i_seq_first(const pimattn_i_layout *lay, const pimattn_i
     return seq->begin / lay->page_tokens;
 }
 
-/* Pages to take before tokens from .. to - 1 are written: new ones, and for shared ones. */
+/* Whether a sequence shares a set with nobody but the store. */
+static bool pimattn_i_ref_known(const pimattn_i_ref *ref)
+{
+    return ref->entry && ref->count == 2;
+}
+
+/* Pages to take before tokens from .. to - 1 are written: new ones, and for shared ones; *known of
+ * them need not be taken if the store lets go of what it knows. */
 static uint64_t pimattn_i_seq_fresh(const pimattn_i_pool *pool, const pimattn_i_seq *seq,
-                                    uint64_t from, uint64_t to)
+                                    uint64_t from, uint64_t to, uint64_t *known)
 {
     const pimattn_i_layout *lay = pool->layout;
     uint64_t need = pimattn_i_ceil_div(to, lay->page_tokens);
     uint64_t sets = need > seq->n_pages ? need - seq->n_pages : 0;
-    for (uint64_t i = from / lay->page_tokens; from < to && i < need && i < seq->n_pages; i++)
-        sets += pool->refs[*pimattn_i_table_at(lay, seq, i, 0)].count > 1;
+    *known = 0;
+    for (uint64_t i = from / lay->page_tokens; from < to && i < need && i < seq->n_pages; i++) {
+        const pimattn_i_ref *ref = &pool->refs[*pimattn_i_table_at(lay, seq, i, 0)];
+        sets += ref->count > 1;
+        if (pimattn_i_ref_known(ref)) *known += pool->set_pages;
+    }
     return pimattn_i_mul(sets, pool->set_pages);
 }
 
@@ -3250,42 +3261,25 @@ static void pimattn_i_seq_own(pimattn_i_pool *pool, pimattn_i_seq *seq, uint64_t
     if (ref.entry && ref.count == 1) pimattn_i_entry_idle(&pool->store, ref.entry, true);
 }
 
-/* Whether sets that a sequence writes are enough pages, if what else knows them lets go of them. */
-static bool pimattn_i_seq_reclaim(pimattn_i_pool *pool, const pimattn_i_seq *seq, uint64_t from,
-                                  uint64_t to, uint64_t n_pages, bool lets_go)
-{
-    const pimattn_i_layout *lay = pool->layout;
-    uint64_t need = pimattn_i_min(pimattn_i_ceil_div(to, lay->page_tokens), seq->n_pages);
-    uint64_t found = 0;
-    for (uint64_t i = from / lay->page_tokens; from < to && i < need; i++) {
-        const pimattn_i_ref *ref = &pool->refs[*pimattn_i_table_at(lay, seq, i, 0)];
-        if (!ref->entry || ref->count != 2) continue;
-        found += pool->set_pages;
-        if (lets_go) pimattn_i_store_evict(pool, ref->entry);
-    }
-    return found >= n_pages;
-}
-
 /* Makes tokens from .. to - 1 of all layers the sequence's own, or nothing; the pool allows it. */
 static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, pimattn_i_seq *seq, uint64_t from,
                                          uint64_t to)
 {
     const pimattn_i_layout *lay = pool->layout;
-    uint64_t need = pimattn_i_ceil_div(to, lay->page_tokens);
-    uint64_t fresh = pimattn_i_seq_fresh(pool, seq, from, to);
+    uint64_t need = pimattn_i_ceil_div(to, lay->page_tokens), known;
+    uint64_t fresh = pimattn_i_seq_fresh(pool, seq, from, to, &known);
     if (fresh == 0) return PIMATTN_OK;
+    const bool lacks = fresh > pool->n_pages_most - pimattn_i_pool_held(pool);
     pimattn_status status = pimattn_i_table_grow(pool, seq, need);
-    uint64_t free_pages = pool->n_pages_most - pimattn_i_pool_held(pool);
-    if (status == PIMATTN_OK && fresh > free_pages) {
-        (void)pimattn_i_seq_reclaim(pool, seq, from, to, fresh - free_pages, true);
-        fresh = pimattn_i_seq_fresh(pool, seq, from, to);
-    }
-    if (status == PIMATTN_OK) status = pimattn_i_pool_prepare(pool, fresh);
+    if (status == PIMATTN_OK) status = pimattn_i_pool_prepare(pool, lacks ? fresh - known : fresh);
     if (status != PIMATTN_OK) return status;
-    for (uint64_t i = from / lay->page_tokens; from < to && i < need && i < seq->n_pages; i++)
-        if (pool->refs[*pimattn_i_table_at(lay, seq, i, 0)].count > 1)
+    for (uint64_t i = from / lay->page_tokens; from < to && i < need && i < seq->n_pages; i++) {
+        const pimattn_i_ref *ref = &pool->refs[*pimattn_i_table_at(lay, seq, i, 0)];
+        if (lacks && pimattn_i_ref_known(ref)) pimattn_i_store_evict(pool, ref->entry);
+        if (ref->count > 1)
             pimattn_i_seq_own(pool, seq, i,
                               from > i * lay->page_tokens ? from % lay->page_tokens : 0);
+    }
     for (; seq->n_pages < need; seq->n_pages++)
         for (uint64_t i = 0; i < pool->set_pages; i++)
             pimattn_i_table_at(lay, seq, seq->n_pages, 0)[i] = pimattn_i_pool_take(pool);
@@ -6993,10 +6987,8 @@ static pimattn_status pimattn_i_may_hold(pimattn_engine *e, const pimattn_i_seq 
         return pimattn_i_fail(&e->why, PIMATTN_ERR_PAGES,
                               "%u tokens are more than the %u of reserve_tokens", to, most);
     if (e->module || e->tiered) return PIMATTN_OK; /* judged as chunks, or slots, are taken */
-    uint64_t fresh = pimattn_i_seq_fresh(&e->pool, s, from, to);
-    if (fresh <= free_pages ||
-        pimattn_i_seq_reclaim(&e->pool, s, from, to, fresh - free_pages, false))
-        return PIMATTN_OK;
+    uint64_t known, fresh = pimattn_i_seq_fresh(&e->pool, s, from, to, &known);
+    if (fresh - known <= free_pages) return PIMATTN_OK;
     pimhw_cause_write(&e->why, "%u tokens need %u more KV pages; %u of %u are free", to, fresh,
                       free_pages, e->pool.n_pages_most);
     return PIMATTN_ERR_PAGES;
