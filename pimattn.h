@@ -5449,7 +5449,7 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
 
 /* A token of a layer. */
 typedef struct pimattn_i_token {
-    uint32_t slot;   /* in its tier: bank group after bank group */
+    uint32_t slot;   /* in its tier: bank groups take turns */
     uint32_t step;   /* when `active` was last looked at */
     uint16_t active; /* bit j: it took part j steps before that */
     uint8_t tier;
@@ -5507,19 +5507,10 @@ static uint32_t pimattn_i_tier_groups(const pimattn_tier *t)
     return (uint32_t)pimattn_i_min(n, t->n_tokens);
 }
 
-/* First slot of a bank group. */
-static uint64_t pimattn_i_group_begin(const pimattn_i_bin *b, uint32_t group)
-{
-    uint64_t n = b->groups.n_groups, rest = b->groups.n_tokens % n;
-    return b->groups.n_tokens / n * group + pimattn_i_min(group, rest);
-}
-
 /* The bank group of a slot. */
 static uint32_t pimattn_i_group_of(const pimattn_i_bin *b, uint32_t slot)
 {
-    uint64_t n = b->groups.n_groups, each = b->groups.n_tokens / n, rest = b->groups.n_tokens % n;
-    uint64_t longer = rest * (each + 1);
-    return (uint32_t)(slot < longer ? slot / (each + 1) : rest + (slot - longer) / each);
+    return slot % b->groups.n_groups;
 }
 
 static unsigned char *pimattn_i_slot(const pimattn_i_tiered *st, const pimattn_i_token *t)
@@ -5779,9 +5770,9 @@ static bool pimattn_i_bin_init(pimattn_i_bin *b, const pimattn_tier *t, uint64_t
     pimattn_i_groups_init(&b->groups, b->begin + n_groups + 1, n_groups, n);
     memset(b->page_mark, 0, (size_t)n * sizeof *b->page_mark);
     for (uint32_t g = 0; g < n_groups; g++)
-        b->vacant[g] = (uint32_t)pimattn_i_group_begin(b, g);
+        b->vacant[g] = g;
     for (uint64_t i = 0; i < n; i++)
-        b->next[i] = (uint32_t)i + 1;
+        b->next[i] = (uint32_t)i + n_groups;
     return true;
 }
 
@@ -5900,12 +5891,12 @@ static uint32_t pimattn_i_load_close(const pimattn_i_bin *b, pimattn_tier_load *
 static void pimattn_i_page_read(pimattn_i_tiered *st, pimattn_i_bin *b, uint32_t group,
                                 uint32_t slot)
 {
-    uint64_t begin = pimattn_i_group_begin(b, group), page_bytes = b->tier->device.flash_page_bytes;
+    uint64_t page_bytes = b->tier->device.flash_page_bytes, n_groups = b->groups.n_groups;
     uint64_t in_page = pimattn_i_max(1, page_bytes / st->slot_bytes);
-    uint32_t *mark = &b->page_mark[begin + (slot - begin) / in_page];
+    uint32_t *mark = &b->page_mark[slot / n_groups / in_page * n_groups + group];
     if (*mark == st->mark) return;
     *mark = st->mark;
-    b->channels[b->groups.n_groups + group] += pimattn_i_ceil_div(st->slot_bytes, page_bytes);
+    b->channels[n_groups + group] += pimattn_i_ceil_div(st->slot_bytes, page_bytes);
 }
 
 /* Time of the moves that are due. Ways in both directions take turns. */
