@@ -5696,41 +5696,39 @@ static uint64_t pimattn_i_table_least(pimattn_i_tiered *st, const pimattn_i_tabl
 }
 
 /*
- * Makes room for one more token in a tier: what matters least of the table's own goes to the next
- * tier that has room, or can make it. PIMATTN_ERR_PAGES: not without another table's.
+ * From a tier on, the fastest with room for one more token, or that can make it: what matters least
+ * of the table's own there moves on likewise. PIMATTN_ERR_PAGES: not without another table's.
  */
 static pimattn_status pimattn_i_make_room(pimattn_i_tiered *st, pimattn_i_table *table,
-                                          uint32_t tier, uint64_t n)
+                                          uint32_t *tier, uint64_t n)
 {
-    pimattn_status status = PIMATTN_ERR_PAGES;
-    if (st->bins[tier].n_used < st->bins[tier].tier->n_tokens) return PIMATTN_OK;
-    uint64_t least = pimattn_i_table_least(st, table, tier, n);
-    if (least == n) return status;
-    for (uint32_t to = tier + 1; to < st->rules.n_tiers && status == PIMATTN_ERR_PAGES; to++) {
-        status = pimattn_i_make_room(st, table, to, n);
-        if (status != PIMATTN_OK) continue;
+    for (; *tier < st->rules.n_tiers; ++*tier) {
+        if (st->bins[*tier].n_used < st->bins[*tier].tier->n_tokens) return PIMATTN_OK;
+        uint64_t least = pimattn_i_table_least(st, table, *tier, n);
+        if (least == n) continue;
+        uint32_t to = *tier + 1;
+        pimattn_status status = pimattn_i_make_room(st, table, &to, n);
+        if (status != PIMATTN_OK) return status;
         st->oldest[to] = pimattn_i_min(st->oldest[to], least);
         return pimattn_i_token_move(st, &table->token[least], to);
     }
-    return status;
+    return PIMATTN_ERR_PAGES;
 }
 
-/* New tokens up to n: into the fastest tier that has room or can make it. */
+/* New tokens up to n, each into the fastest tier there is room in. */
 static pimattn_status pimattn_i_table_extend(pimattn_i_tiered *st, pimattn_i_table *table,
                                              uint64_t n)
 {
     memset(st->oldest, 0, sizeof st->oldest);
     for (; table->n < n; table->n++) {
         pimattn_i_token *t = &table->token[table->n];
-        pimattn_status status = PIMATTN_ERR_PAGES;
+        uint32_t tier = 0;
         memset(t, 0, sizeof *t);
         t->step = st->step;
         table->importance[table->n] = FLT_MAX;
-        uint32_t tier = 0;
-        for (; tier < st->rules.n_tiers && status == PIMATTN_ERR_PAGES; tier++)
-            status = pimattn_i_make_room(st, table, tier, table->n);
+        pimattn_status status = pimattn_i_make_room(st, table, &tier, table->n);
         if (status != PIMATTN_OK) return status;
-        pimattn_i_token_place(st, t, tier - 1);
+        pimattn_i_token_place(st, t, tier);
     }
     return PIMATTN_OK;
 }
