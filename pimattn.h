@@ -5311,8 +5311,8 @@ typedef struct pimattn_i_deal {
     uint64_t spread;              /* channels of a unit */
     uint64_t heads;               /* of a unit */
     uint64_t groups;              /* bank groups of a channel; of flash 1 */
-    uint64_t page, page_tokens;   /* flash: a token or more of them in one .. */
-    uint64_t token_pages;         /* .. or a token in more */
+    uint64_t page_tokens;         /* of flash: tokens of a page, at least 1 */
+    uint64_t token_pages;         /* and pages of a token, at least 1; else 0 */
     uint64_t last, n_last;        /* device of the last channel so far, and its units */
 } pimattn_i_deal;
 
@@ -5345,9 +5345,9 @@ static void pimattn_i_deal_unit(pimattn_i_deal *d, pimattn_tier_load *to, uint64
     uint64_t before = whole ? unit / d->n_devices : first == d->last ? d->n_last : 0;
     to->device_blocks = pimattn_i_max(to->device_blocks, (before + 1) * d->heads);
     d->last = last, d->n_last = first == last ? before + 1 : 1;
-    to->pages += d->page ? full * pages + pimattn_i_deal_pages(d, rest) : 0;
+    to->pages += full * pages + pimattn_i_deal_pages(d, rest);
     if (unit % (whole ? d->n_devices * d->channels : UINT64_MAX) != 0) return;
-    to->channel_pages += d->page ? pages : 0;
+    to->channel_pages += pages;
     for (uint64_t head = 0; head < d->heads; head++)
         list[to->n_blocks++] = pimattn_i_ceil_div(share, d->groups);
 }
@@ -5370,7 +5370,8 @@ PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t
                                          "at most 2^31 and those of the one before");
     while (n_seqs > 0 && tokens[n_seqs - 1] == 0)
         n_seqs--;
-    uint64_t units = pimattn_i_is_flash(tier) ? 1 : l.shape.n_kv_heads;
+    uint64_t page_bytes = tier->device.flash_page_bytes;
+    uint64_t units = page_bytes ? 1 : l.shape.n_kv_heads;
     uint64_t token_bytes = (uint64_t)l.shape.n_kv_heads * tier->device.element_bytes *
                            ((uint64_t)l.shape.head_dim + l.shape.head_dim_v);
     memset(&to, 0, sizeof to);
@@ -5379,9 +5380,8 @@ PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t
     d.spread = pimattn_i_max(1, d.n_devices * d.channels / pimattn_i_max(1, n_seqs * units));
     d.heads = l.shape.n_kv_heads / units;
     d.groups = pimattn_i_channel_groups(tier);
-    d.page = tier->device.flash_page_bytes;
-    d.page_tokens = scattered ? 1 : pimattn_i_max(1, d.page / token_bytes);
-    d.token_pages = pimattn_i_max(1, pimattn_i_ceil_div(token_bytes, pimattn_i_max(1, d.page)));
+    d.page_tokens = scattered ? 1 : pimattn_i_max(1, page_bytes / token_bytes);
+    d.token_pages = page_bytes ? pimattn_i_ceil_div(token_bytes, page_bytes) : 0;
     for (uint64_t unit = 0; unit < n_seqs * units; unit++)
         pimattn_i_deal_unit(&d, &to, blocks, unit, tokens[unit / units]);
     to.blocks = blocks;
