@@ -3663,7 +3663,7 @@ enum {
     PIMATTN_I_QUERIES,
     PIMATTN_I_SOFTMAX, /* elements the EPU goes through */
     PIMATTN_I_SUMS,    /* elements the EPU adds and scales */
-    PIMATTN_I_SCRATCH_SPAN,
+    PIMATTN_I_SCRATCH_NTH,
     PIMATTN_I_SCRATCH_CHANNEL
 };
 
@@ -4211,11 +4211,6 @@ static bool pimattn_i_block_rows(const pimattn_plan *p, pimhw_block *b, uint64_t
     return *next_row <= UINT32_MAX;
 }
 
-typedef struct pimattn_i_spans {
-    const pimattn_shape *shape;
-    const pimattn_span *spans;
-} pimattn_i_spans;
-
 /* Sorts ids in place; after: whether a must not stand before b. */
 static void pimattn_i_sort(uint32_t *ids, size_t n, const void *of,
                            bool (*after)(const void *of, uint32_t a, uint32_t b))
@@ -4236,50 +4231,48 @@ static void pimattn_i_sort(uint32_t *ids, size_t n, const void *of,
 /* Longest first, ties to the lowest number. */
 static bool pimattn_i_shorter(const void *of, uint32_t a, uint32_t b)
 {
-    const pimattn_i_spans *s = (const pimattn_i_spans *)of;
-    uint64_t of_a = pimattn_i_span_sees(s->shape, &s->spans[a]);
-    uint64_t of_b = pimattn_i_span_sees(s->shape, &s->spans[b]);
+    const pimhw_block *blocks = (const pimhw_block *)of;
+    uint64_t of_a = blocks[a].rest[PIMATTN_I_TOKENS - 1];
+    uint64_t of_b = blocks[b].rest[PIMATTN_I_TOKENS - 1];
     return of_a < of_b || (of_a == of_b && a > b);
 }
 
 /* HFP: every block to the channel with the least tokens so far; lists in that order. */
 static bool pimattn_i_assign(const pimattn_plan *p, pimhw_block *blocks, uint32_t *order,
-                             uint32_t *list_begin, const pimattn_span *spans, size_t n_spans)
+                             uint32_t *list_begin, size_t n_spans)
 {
-    enum { SPAN = PIMATTN_I_SCRATCH_SPAN - 1, CHANNEL = PIMATTN_I_SCRATCH_CHANNEL - 1 };
+    enum { NTH = PIMATTN_I_SCRATCH_NTH - 1, CHANNEL = PIMATTN_I_SCRATCH_CHANNEL - 1 };
     uint64_t load[PIMHW_MAX_CHANNELS] = {0}, next_row[PIMHW_MAX_CHANNELS] = {0};
     uint32_t fill[PIMHW_MAX_CHANNELS] = {0};
     uint32_t units = pimattn_i_units(p), n_channels = p->device.n_channels;
+    size_t n_blocks = n_spans * units;
     bool fits = true;
-    pimattn_i_spans of = {&p->shape, spans};
     for (size_t i = 0; i < n_spans; i++)
-        order[i] = (uint32_t)i;
-    pimattn_i_sort(order, n_spans, &of, pimattn_i_shorter);
-    for (size_t i = 0; i < n_spans; i++)
-        blocks[i].rest[SPAN] = order[i]; /* order is wanted for the lists */
-    for (size_t i = 0; i < n_spans; i++)
-        for (uint32_t u = 0; u < units; u++) {
-            pimhw_block *b = &blocks[(size_t)blocks[i].rest[SPAN] * units + u];
-            uint32_t c = 0;
-            for (uint32_t other = 1; other < n_channels; other++)
-                if (load[other] < load[c]) c = other;
-            load[c] += b->rest[PIMATTN_I_TOKENS - 1];
-            b->rest[CHANNEL] = c;
-            fits = pimattn_i_block_rows(p, b, &next_row[c]) && fits;
-            fill[c]++;
-        }
+        order[i] = (uint32_t)(i * units); /* blocks of a span are alike: only the first is sorted */
+    pimattn_i_sort(order, n_spans, blocks, pimattn_i_shorter);
+    for (size_t i = 0; i < n_blocks; i++)
+        blocks[i].rest[NTH] = order[i / units] + i % units; /* order is wanted for the lists */
+    for (size_t i = 0; i < n_blocks; i++) {
+        pimhw_block *b = &blocks[blocks[i].rest[NTH]];
+        uint32_t c = 0;
+        for (uint32_t other = 1; other < n_channels; other++)
+            if (load[other] < load[c]) c = other;
+        load[c] += b->rest[PIMATTN_I_TOKENS - 1];
+        b->rest[CHANNEL] = c;
+        fits = pimattn_i_block_rows(p, b, &next_row[c]) && fits;
+        fill[c]++;
+    }
     list_begin[0] = 0;
     for (uint32_t c = 0; c < n_channels; c++) {
         list_begin[c + 1] = list_begin[c] + fill[c];
         fill[c] = list_begin[c];
     }
-    for (size_t i = 0; i < n_spans; i++)
-        for (uint32_t u = 0; u < units; u++) {
-            size_t b = (size_t)blocks[i].rest[SPAN] * units + u;
-            order[fill[blocks[b].rest[CHANNEL]]++] = (uint32_t)b;
-        }
-    for (size_t b = 0; b < n_spans * units; b++)
-        blocks[b].rest[SPAN] = blocks[b].rest[CHANNEL] = 0; /* blocks that do the same are equal */
+    for (size_t i = 0; i < n_blocks; i++) {
+        uint32_t b = (uint32_t)blocks[i].rest[NTH];
+        order[fill[blocks[b].rest[CHANNEL]]++] = b;
+    }
+    for (size_t b = 0; b < n_blocks; b++)
+        blocks[b].rest[NTH] = blocks[b].rest[CHANNEL] = 0; /* blocks that do the same are equal */
     return fits;
 }
 
@@ -4339,7 +4332,7 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
                 fits = pimattn_i_block_rows(plan, b, &next_row) && fits;
         }
     bool lists = fits && plan->partition == PIMATTN_HFP;
-    if (lists) fits = pimattn_i_assign(plan, blocks, order, list_begin, spans, n_spans);
+    if (lists) fits = pimattn_i_assign(plan, blocks, order, list_begin, n_spans);
     if (!fits)
         return pimattn_i_fail(why, PIMATTN_ERR_DEVICE,
                               "the batch needs more than 2^32 rows of a bank", 0, 0);
