@@ -3715,19 +3715,18 @@ static pimhw_tail pimattn_i_tokens(const pimattn_plan *p, bool is_v, uint64_t un
     return t;
 }
 
-static void pimattn_i_limit(pimattn_i_writer *w, pimhw_operand *o, const pimhw_tail *tail)
+/* The tail that a round of a loop takes so much from. */
+static pimhw_tail pimattn_i_less(pimhw_tail tail, uint32_t level, uint64_t step)
+{
+    pimattn_i_step(tail.step, level, step);
+    return tail;
+}
+
+static void pimattn_i_limit(pimattn_i_writer *w, pimhw_operand *o, pimhw_tail tail)
 {
     int at = o->tail[0] ? 1 : 0;
     PIMATTN_ASSERT(!o->tail[at]);
-    o->tail[at] = pimhw_program_tail(w->program, tail);
-}
-
-/* The same by a tail with a step. */
-static void pimattn_i_limit_step(pimattn_i_writer *w, pimhw_operand *o, pimhw_tail tail,
-                                 uint32_t level, uint64_t step)
-{
-    pimattn_i_step(tail.step, level, step);
-    pimattn_i_limit(w, o, &tail);
+    o->tail[at] = pimhw_program_tail(w->program, &tail);
 }
 
 static uint32_t pimattn_i_loop(pimattn_i_writer *w, const pimhw_operand *rounds)
@@ -3744,7 +3743,7 @@ static void pimattn_i_end(pimattn_i_writer *w, uint32_t level)
 }
 
 /* A loop over what a tail counts, at most `most`. */
-static uint32_t pimattn_i_loop_tail(pimattn_i_writer *w, uint64_t most, const pimhw_tail *tail)
+static uint32_t pimattn_i_loop_tail(pimattn_i_writer *w, uint64_t most, pimhw_tail tail)
 {
     pimhw_operand rounds = pimattn_i_operand(most);
     pimattn_i_limit(w, &rounds, tail);
@@ -3765,16 +3764,14 @@ static pimhw_tail pimattn_i_queries(uint64_t unit)
 /* Loops over query blocks, and over the queries of the block. */
 static uint32_t pimattn_i_loop_blocks(pimattn_i_writer *w, uint32_t queries)
 {
-    pimhw_tail t = pimattn_i_queries(queries);
     if (w->plan->n_queries <= queries) return PIMATTN_I_NO_LOOP;
-    return pimattn_i_loop_tail(w, UINT64_MAX, &t);
+    return pimattn_i_loop_tail(w, UINT64_MAX, pimattn_i_queries(queries));
 }
 
 static uint32_t pimattn_i_loop_queries(pimattn_i_writer *w, uint32_t block_level, uint32_t queries)
 {
-    pimhw_tail t = pimattn_i_queries(1);
-    pimattn_i_step(t.step, block_level, queries);
-    return pimattn_i_loop_tail(w, queries, &t);
+    pimhw_tail left = pimattn_i_less(pimattn_i_queries(1), block_level, queries);
+    return pimattn_i_loop_tail(w, queries, left);
 }
 
 /* Operands of an instruction to write; those not set are 0. */
@@ -3817,13 +3814,6 @@ typedef struct pimattn_i_loops {
     uint32_t row, block, run, slot, set, query;
 } pimattn_i_loops;
 
-static pimattn_i_loops pimattn_i_no_loops(void)
-{
-    const uint32_t none = PIMATTN_I_NO_LOOP;
-    pimattn_i_loops at = {none, none, none, none, none, none};
-    return at;
-}
-
 /* What a round of each loop adds to an operand, or takes from a tail. */
 static void pimattn_i_steps(uint64_t *step, const pimattn_i_loops *at, uint64_t row, uint64_t block,
                             uint64_t run, uint64_t slot, uint64_t set, uint64_t query)
@@ -3842,14 +3832,15 @@ static uint32_t pimattn_i_loop_passes(pimattn_i_writer *w)
     pimhw_tail t = pimattn_i_tail(0, p->v_blocks, p->v_spread, 1);
     if (p->v_passes == 1 || p->v_spread == 1) return pimattn_i_loop_times(w, p->v_passes);
     t.channel_step = 1; /* one group: its last channels may have a block less */
-    return pimattn_i_loop_tail(w, UINT64_MAX, &t);
+    return pimattn_i_loop_tail(w, UINT64_MAX, t);
 }
 
 /* Loops over rows, their passes and query blocks, outermost first: row-reuse keeps the row open. */
-static pimattn_i_loops pimattn_i_loop_rows(pimattn_i_writer *w, const pimhw_tail *rows, bool passes,
+static pimattn_i_loops pimattn_i_loop_rows(pimattn_i_writer *w, pimhw_tail rows, bool passes,
                                            uint32_t queries)
 {
-    pimattn_i_loops at = pimattn_i_no_loops();
+    const uint32_t none = PIMATTN_I_NO_LOOP;
+    pimattn_i_loops at = {none, none, none, none, none, none};
     if (w->plan->row_reuse_off) at.block = pimattn_i_loop_blocks(w, queries);
     at.row = pimattn_i_loop_tail(w, UINT64_MAX, rows);
     if (passes) at.set = pimattn_i_loop_passes(w);
@@ -3866,17 +3857,16 @@ static void pimattn_i_begin_sum(pimattn_i_writer *w, uint32_t space, const pimhw
                                 const pimhw_operand *again, const pimhw_tail *fresh)
 {
     const pimhw_operand zero = pimattn_i_operand(0);
-    const pimhw_tail one = pimattn_i_tail(0, 1, 1, 1);
     pimattn_i_operands o = pimattn_i_no_operands();
     o.out = *out;
     if (w->plan->reads_late && memcmp(again, &zero, sizeof zero) != 0) {
         o.op_size = *again;
-        pimattn_i_limit(w, &o.op_size, fresh ? fresh : &one);
+        pimattn_i_limit(w, &o.op_size, fresh ? *fresh : pimattn_i_tail(0, 1, 1, 1));
         pimattn_i_write(w, PIMHW_RD_MAC, 0, space, &o);
     }
     if (w->plan->device.out_clear != PIMHW_CLEAR_BIAS) return;
     o.op_size = pimattn_i_operand(1);
-    if (fresh) pimattn_i_limit(w, &o.op_size, fresh);
+    if (fresh) pimattn_i_limit(w, &o.op_size, *fresh);
     pimattn_i_write(w, PIMHW_WR_BIAS, 0, space, &o);
 }
 
@@ -3888,15 +3878,16 @@ static void pimattn_i_loop_slots(pimattn_i_writer *w, pimattn_i_loops *at)
     uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens);
     pimhw_tail runs = pimattn_i_tokens(p, false, lanes * run);
     pimhw_tail slots = pimattn_i_tokens(p, false, lanes);
-    pimattn_i_step(runs.step, at->row, row_tokens * lanes);
+    runs = pimattn_i_less(runs, at->row, row_tokens * lanes);
     if (run < row_tokens)
-        at->run = pimattn_i_loop_tail(w, pimattn_i_ceil_div(row_tokens, run), &runs);
+        at->run = pimattn_i_loop_tail(w, pimattn_i_ceil_div(row_tokens, run), runs);
     if (run == 1) return;
     pimhw_operand rounds = pimattn_i_operand(run);
     pimattn_i_steps(slots.step, at, row_tokens * lanes, 0, run * lanes, 0, 0, 0);
-    pimattn_i_limit(w, &rounds, &slots);
+    pimattn_i_limit(w, &rounds, slots);
     if (row_tokens % run != 0)
-        pimattn_i_limit_step(w, &rounds, pimattn_i_tail(0, row_tokens, 1, 1), at->run, run);
+        pimattn_i_limit(w, &rounds,
+                        pimattn_i_less(pimattn_i_tail(0, row_tokens, 1, 1), at->run, run));
     at->slot = pimattn_i_loop(w, &rounds);
 }
 
@@ -3917,9 +3908,9 @@ static void pimattn_i_lower_k_input(pimattn_i_writer *w, const pimattn_i_loops *
     pimattn_i_steps(o.gpr.step, at, 0, block, 0, 0, set, size);
     if (!p->inputs_late) {
         pimhw_tail left = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, p->k_columns);
-        pimattn_i_limit_step(w, &o.op_size, left, at->block, p->k_queries);
+        pimattn_i_limit(w, &o.op_size, pimattn_i_less(left, at->block, p->k_queries));
     }
-    if (p->inputs_late || p->k_resident) pimattn_i_limit(w, &o.op_size, &once);
+    if (p->inputs_late || p->k_resident) pimattn_i_limit(w, &o.op_size, once);
     pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
 }
 
@@ -3929,9 +3920,8 @@ static void pimattn_i_lower_k_reads(pimattn_i_writer *w)
     const pimattn_plan *p = w->plan;
     pimattn_i_operands o = pimattn_i_no_operands();
     pimhw_tail slots = pimattn_i_tokens(p, false, pimattn_i_k_lanes(p));
-    pimhw_tail queries = pimattn_i_queries(1);
-    uint32_t slot = pimattn_i_loop_tail(w, p->k_out_slots, &slots);
-    uint32_t query = pimattn_i_loop_tail(w, p->k_out_queries, &queries);
+    uint32_t slot = pimattn_i_loop_tail(w, p->k_out_slots, slots);
+    uint32_t query = pimattn_i_loop_tail(w, p->k_out_queries, pimattn_i_queries(1));
     pimattn_i_step(o.out.step, slot, p->k_out_queries);
     pimattn_i_step(o.out.step, query, 1);
     pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
@@ -3947,15 +3937,15 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     const pimattn_plan *p = w->plan;
     uint64_t columns = p->k_columns, queries = p->k_out_queries, all = p->k_queries;
     uint64_t set = p->reads_late ? queries : all;
-    pimhw_tail sets = pimattn_i_queries(set), each = pimattn_i_queries(1);
+    pimhw_tail each = pimattn_i_queries(1);
     pimhw_tail rows = pimattn_i_tokens(p, false, pimattn_i_k_lanes(p) * p->k_row_tokens);
-    pimattn_i_loops at = pimattn_i_loop_rows(w, &rows, false, p->k_queries);
+    pimattn_i_loops at = pimattn_i_loop_rows(w, rows, false, p->k_queries);
     if (!p->inputs_late) pimattn_i_lower_k_input(w, &at);
     pimattn_i_loop_slots(w, &at);
-    pimattn_i_step(sets.step, at.block, all);
-    if (set < all) at.set = pimattn_i_loop_tail(w, pimattn_i_ceil_div(all, set), &sets);
+    pimhw_tail sets = pimattn_i_less(pimattn_i_queries(set), at.block, all);
+    if (set < all) at.set = pimattn_i_loop_tail(w, pimattn_i_ceil_div(all, set), sets);
     pimattn_i_steps(each.step, &at, 0, all, 0, 0, set, 0);
-    at.query = pimattn_i_loop_tail(w, set, &each);
+    at.query = pimattn_i_loop_tail(w, set, each);
     if (p->inputs_late) pimattn_i_lower_k_input(w, &at);
     pimattn_i_operands o = pimattn_i_no_operands(), read = o;
     pimhw_operand again = pimattn_i_operand(0);
@@ -3990,7 +3980,7 @@ static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
     pimattn_i_operands o = pimattn_i_no_operands();
     const pimattn_i_operands read = o;
     pimhw_operand again = pimattn_i_operand(0);
-    pimattn_i_loops at = pimattn_i_loop_rows(w, &rows, false, 1);
+    pimattn_i_loops at = pimattn_i_loop_rows(w, rows, false, 1);
     pimattn_i_loop_slots(w, &at);
     if (!p->reads_late) pimattn_i_begin_sum(w, 0, &o.out, &again, NULL);
     const uint32_t inner = w->level;
@@ -3998,8 +3988,9 @@ static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
     at.query = pimattn_i_loop_times(w, pimattn_i_ceil_div(columns, piece));
     pimattn_i_steps(of_token.step, &at, 0, 0, 0, 0, in_row, piece);
     o.op_size = pimattn_i_operand(piece);
-    pimattn_i_limit(w, &o.op_size, &of_token);
-    pimattn_i_limit_step(w, &o.op_size, pimattn_i_tail(0, columns, 1, 1), at.query, piece);
+    pimattn_i_limit(w, &o.op_size, of_token);
+    pimattn_i_limit(w, &o.op_size,
+                    pimattn_i_less(pimattn_i_tail(0, columns, 1, 1), at.query, piece));
     pimattn_i_steps(o.gpr.step, &at, 0, p->k_columns, 0, 0, in_row, piece);
     pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
     pimattn_i_steps(fresh.step, &at, 0, 0, 0, 0, 1, 1);
@@ -4029,8 +4020,9 @@ static pimhw_operand pimattn_i_strip_columns(pimattn_i_writer *w, const pimattn_
     pimhw_operand o = pimattn_i_operand(strip);
     pimhw_tail tokens = pimattn_i_tokens(p, true, unit);
     pimattn_i_steps(tokens.step, at, unit * all, 0, unit * strip, 0, 0, 0);
-    pimattn_i_limit(w, &o, &tokens);
-    if (all % strip != 0) pimattn_i_limit_step(w, &o, pimattn_i_tail(0, all, 1, 1), at->run, strip);
+    pimattn_i_limit(w, &o, tokens);
+    if (all % strip != 0)
+        pimattn_i_limit(w, &o, pimattn_i_less(pimattn_i_tail(0, all, 1, 1), at->run, strip));
     return o;
 }
 
@@ -4042,7 +4034,8 @@ static void pimattn_i_lower_v_input(pimattn_i_writer *w, const pimattn_i_loops *
     pimattn_i_operands o = pimattn_i_no_operands();
     o.op_size = pimattn_i_strip_columns(w, at);
     if (p->v_strip == p->v_row_columns && one_block && at->set != PIMATTN_I_NO_LOOP)
-        pimattn_i_limit_step(w, &o.op_size, pimattn_i_tail(0, 1, 1, p->v_strip), at->set, 1);
+        pimattn_i_limit(w, &o.op_size,
+                        pimattn_i_less(pimattn_i_tail(0, 1, 1, p->v_strip), at->set, 1));
     pimattn_i_step(o.tile.step, at->query, p->v_strip);
     pimattn_i_steps(o.gpr.step, at, 0, p->v_queries, 0, 0, 0, 1);
     pimattn_i_steps(o.aux.step, at, p->v_row_columns, 0, p->v_strip, 0, 0, 0);
@@ -4079,8 +4072,8 @@ static void pimattn_i_lower_v_reads(pimattn_i_writer *w, uint32_t block, uint32_
     pimhw_tail any = pimattn_i_tokens(p, true, UINT64_MAX);
     pimhw_operand rounds = pimattn_i_operand(p->v_queries);
     any.mul = p->v_queries;
-    pimattn_i_limit_step(w, &rounds, pimattn_i_queries(1), block, p->v_queries);
-    if (if_any) pimattn_i_limit(w, &rounds, &any);
+    pimattn_i_limit(w, &rounds, pimattn_i_less(pimattn_i_queries(1), block, p->v_queries));
+    if (if_any) pimattn_i_limit(w, &rounds, any);
     uint32_t query = pimattn_i_loop(w, &rounds);
     pimattn_i_operands o = pimattn_i_no_operands();
     pimattn_i_step(o.out.step, query, 1);
@@ -4105,14 +4098,14 @@ static void pimattn_i_lower_v(pimattn_i_writer *w)
     const uint64_t columns = p->v_row_columns, unit = pimattn_i_v_unit(p), all = w->mask;
     const uint32_t none = PIMATTN_I_NO_LOOP;
     pimhw_tail rows = pimattn_i_tokens(p, true, unit * columns);
-    pimhw_tail strips = pimattn_i_tokens(p, true, unit * p->v_strip);
     if (p->unit_channels > 1 && p->v_groups * p->v_spread < 64)
         w->mask &= ((uint64_t)1 << p->v_groups * p->v_spread) - 1;
-    pimattn_i_loops at = pimattn_i_loop_rows(w, &rows, !p->v_packed, p->v_queries);
+    pimattn_i_loops at = pimattn_i_loop_rows(w, rows, !p->v_packed, p->v_queries);
     const uint32_t inner = w->level;
-    pimattn_i_step(strips.step, at.row, unit * columns);
+    pimhw_tail strips = pimattn_i_tokens(p, true, unit * p->v_strip);
+    strips = pimattn_i_less(strips, at.row, unit * columns);
     if (p->v_strip < columns)
-        at.run = pimattn_i_loop_tail(w, pimattn_i_ceil_div(columns, p->v_strip), &strips);
+        at.run = pimattn_i_loop_tail(w, pimattn_i_ceil_div(columns, p->v_strip), strips);
     at.query = pimattn_i_loop_queries(w, at.block, p->v_queries);
     pimattn_i_lower_v_input(w, &at);
     if (!p->inputs_late) {
@@ -4140,7 +4133,7 @@ static void pimattn_i_lower_hub(pimattn_i_writer *w, uint32_t rest, uint32_t fla
 {
     pimattn_i_operands o = pimattn_i_no_operands();
     o.op_size = pimattn_i_operand(UINT64_MAX);
-    pimattn_i_limit_step(w, &o.op_size, pimattn_i_tail(rest, 0, 1, 1), PIMATTN_I_NO_LOOP, 0);
+    pimattn_i_limit(w, &o.op_size, pimattn_i_tail(rest, 0, 1, 1));
     pimattn_i_write(w, PIMHW_EPU, flags, 0, &o);
 }
 
@@ -4952,9 +4945,9 @@ static void pimattn_i_lower_local(pimattn_i_writer *w, const pimattn_i_local *l,
                                   uint32_t block, uint32_t row, uint32_t space)
 {
     uint32_t columns = space == 0 ? l->k_columns : l->v_columns;
-    pimhw_tail left = pimattn_i_tail(PIMATTN_I_TOKENS, 0, banks, 1);
-    pimattn_i_step(left.step, row, (uint64_t)l->tokens * banks);
-    uint32_t slot = pimattn_i_loop_tail(w, l->tokens, &left);
+    pimhw_tail tokens = pimattn_i_tail(PIMATTN_I_TOKENS, 0, banks, 1);
+    tokens = pimattn_i_less(tokens, row, (uint64_t)l->tokens * banks);
+    uint32_t slot = pimattn_i_loop_tail(w, l->tokens, tokens);
     uint32_t query = pimattn_i_loop_queries(w, block, l->queries);
     pimattn_i_operands o = pimattn_i_no_operands();
     o.op_size = pimattn_i_operand(columns);
@@ -4963,33 +4956,29 @@ static void pimattn_i_lower_local(pimattn_i_writer *w, const pimattn_i_local *l,
     if (space == 0) pimattn_i_step(o.tile.step, query, columns);
     pimattn_i_step(o.out.step, query, 1);
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, space, &o);
-    pimattn_i_end(w, query);
     pimattn_i_end(w, slot);
 }
 
 /* A query block's inputs, rows, and its sums: o and one more column of (m, l). */
 static void pimattn_i_lower_locals(pimattn_i_writer *w, const pimattn_i_local *l, uint32_t banks)
 {
-    pimhw_tail blocks = pimattn_i_queries(l->queries);
     pimhw_tail rows = pimattn_i_tail(PIMATTN_I_TOKENS, 0, (uint64_t)banks * l->tokens, 1);
     pimhw_tail input = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, l->k_columns);
     pimattn_i_operands o = pimattn_i_no_operands();
-    uint32_t block = pimattn_i_loop_tail(w, UINT64_MAX, &blocks);
+    uint32_t block = pimattn_i_loop_tail(w, UINT64_MAX, pimattn_i_queries(l->queries));
     o.op_size = pimattn_i_operand((uint64_t)l->queries * l->k_columns);
-    pimattn_i_limit_step(w, &o.op_size, input, block, l->queries);
+    pimattn_i_limit(w, &o.op_size, pimattn_i_less(input, block, l->queries));
     pimattn_i_step(o.gpr.step, block, (uint64_t)l->queries * l->k_columns);
     pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
-    uint32_t row = pimattn_i_loop_tail(w, UINT64_MAX, &rows);
+    uint32_t row = pimattn_i_loop_tail(w, UINT64_MAX, rows);
     pimattn_i_lower_local(w, l, banks, block, row, 0);
     pimattn_i_lower_local(w, l, banks, block, row, 1);
     pimattn_i_end(w, row);
     uint32_t query = pimattn_i_loop_queries(w, block, l->queries);
-    uint32_t column = pimattn_i_loop_times(w, (uint64_t)l->v_columns + 1);
+    (void)pimattn_i_loop_times(w, (uint64_t)l->v_columns + 1);
     o = pimattn_i_no_operands();
     pimattn_i_step(o.out.step, query, 1);
     pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
-    pimattn_i_end(w, column);
-    pimattn_i_end(w, query);
     pimattn_i_end(w, block);
 }
 
