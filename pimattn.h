@@ -4082,21 +4082,12 @@ static void pimattn_i_lower_v_reads(pimattn_i_writer *w, uint32_t block, uint32_
     pimattn_i_end(w, query);
 }
 
-/* The reads that are due after the last row, and after all blocks if reads are late. */
-static void pimattn_i_lower_v_last_reads(pimattn_i_writer *w, uint32_t block)
-{
-    const pimattn_plan *p = w->plan;
-    if (!p->v_hold && !p->reads_late) return;
-    uint32_t pass = p->v_hold ? pimattn_i_loop_passes(w) : (uint32_t)PIMATTN_I_NO_LOOP;
-    pimattn_i_lower_v_reads(w, block, pass, true);
-    pimattn_i_end(w, pass);
-}
-
 static void pimattn_i_lower_v(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
     const uint64_t columns = p->v_row_columns, unit = pimattn_i_v_unit(p), all = w->mask;
-    const uint32_t none = PIMATTN_I_NO_LOOP;
+    const uint32_t none = PIMATTN_I_NO_LOOP, in_list = PIMATTN_I_IN_LIST;
+    const bool read_in_row = !p->v_hold && !p->reads_late;
     pimhw_tail rows = pimattn_i_tokens(p, true, unit * columns);
     if (p->unit_channels > 1 && p->v_groups * p->v_spread < 64)
         w->mask &= ((uint64_t)1 << p->v_groups * p->v_spread) - 1;
@@ -4114,11 +4105,12 @@ static void pimattn_i_lower_v(pimattn_i_writer *w)
     }
     pimattn_i_lower_v_macs(w, at);
     pimattn_i_end(w, inner);
-    if (!p->v_hold && !p->reads_late) pimattn_i_lower_v_reads(w, at.block, none, false);
-    pimattn_i_end(w, at.row);
-    if (!p->reads_late) pimattn_i_lower_v_last_reads(w, p->row_reuse_off ? at.block : none);
-    pimattn_i_end(w, PIMATTN_I_IN_LIST);
-    if (p->reads_late) pimattn_i_lower_v_last_reads(w, none);
+    if (read_in_row) pimattn_i_lower_v_reads(w, at.block, none, false);
+    /* else after the last row, and after all blocks if reads are late */
+    pimattn_i_end(w, p->reads_late ? in_list : at.row);
+    uint32_t pass = p->v_hold ? pimattn_i_loop_passes(w) : none;
+    if (!read_in_row) pimattn_i_lower_v_reads(w, p->reads_late ? none : at.block, pass, true);
+    pimattn_i_end(w, in_list);
     w->mask = all;
 }
 
