@@ -2807,8 +2807,8 @@ typedef struct pimattn_i_layout {
 } pimattn_i_layout;
 
 /*
- * Pages by number. A free page holds the number of the next free one. The pages of all layers and
- * KV heads for the same tokens are a set: they are taken, shared and let go together.
+ * Pages by number. A free page names the next free one as free_head does. The pages of all layers
+ * and KV heads for the same tokens are a set: they are taken, shared and let go together.
  */
 typedef struct pimattn_i_pool {
     pimhw_allocator allocator;
@@ -2822,8 +2822,7 @@ typedef struct pimattn_i_pool {
     uint64_t n_slabs;
     uint64_t n_fresh; /* pages of slabs never taken yet begin here */
     uint64_t n_used;
-    uint64_t n_free; /* returned pages */
-    uint32_t free_head;
+    uint32_t free_head;  /* of returned pages, plus 1; 0: none */
     pimattn_i_ref *refs; /* [n_refs], at least for the pages of the slabs */
     uint64_t n_refs;
     pimattn_i_store store;
@@ -2905,18 +2904,16 @@ static void pimattn_i_page_tell(const pimattn_i_pool *pool, pimattn_page_event e
 /* A free page, which is none then. */
 static uint32_t pimattn_i_page_pick(pimattn_i_pool *pool)
 {
-    if (pool->n_free == 0) return (uint32_t)pool->n_fresh++;
-    uint32_t page = pool->free_head;
+    if (pool->free_head == 0) return (uint32_t)pool->n_fresh++;
+    uint32_t page = pool->free_head - 1;
     memcpy(&pool->free_head, pimattn_i_page(pool, page), sizeof page);
-    pool->n_free--;
     return page;
 }
 
 static void pimattn_i_page_free(pimattn_i_pool *pool, uint32_t page)
 {
     memcpy(pimattn_i_page(pool, page), &pool->free_head, sizeof page);
-    pool->free_head = page;
-    pool->n_free++;
+    pool->free_head = page + 1;
 }
 
 static uint32_t pimattn_i_pool_take(pimattn_i_pool *pool)
@@ -3100,7 +3097,7 @@ static uint64_t pimattn_i_compact_begin(pimattn_i_pool *pool)
 {
     uint64_t slabs = pimattn_i_ceil_div(pool->n_used, pool->slab_pages);
     pool->n_fresh = pimattn_i_min(pool->n_fresh, slabs * pool->slab_pages);
-    pool->n_free = 0;
+    pool->free_head = 0;
     for (uint64_t page = pool->n_fresh; page > 0; page--)
         if (pool->refs[page - 1].count == 0) pimattn_i_page_free(pool, (uint32_t)page - 1);
     return slabs * pool->slab_pages;
