@@ -4772,6 +4772,8 @@ static void pimattn_i_groups_init(pimattn_i_groups *g, void *memory, uint32_t n_
     g->residents = (uint32_t *)memory;
     g->sums = g->residents + n_groups;
     g->best = g->sums + n_groups;
+    for (uint32_t i = 0; i < n_groups; i++)
+        g->best[(size_t)n_groups + i] = i;
     g->ring = (uint16_t *)(void *)(g->best + 2 * (size_t)n_groups);
     g->stale = true;
 }
@@ -4807,11 +4809,8 @@ static uint32_t pimattn_i_groups_cheaper(const pimattn_i_groups *g, uint32_t a, 
 static void pimattn_i_groups_settle(pimattn_i_groups *g, uint32_t group)
 {
     uint32_t *best = g->best;
-    for (size_t i = 0; i < g->n_groups && g->stale; i++)
-        best[g->n_groups + i] = (uint32_t)i;
-    for (size_t i = g->n_groups; i-- > 1 && g->stale;)
-        best[i] = pimattn_i_groups_cheaper(g, best[2 * i], best[2 * i + 1]);
-    for (size_t i = ((size_t)g->n_groups + group) / 2; i > 0 && !g->stale; i /= 2)
+    size_t from = g->stale ? g->n_groups - 1 : ((size_t)g->n_groups + group) / 2;
+    for (size_t i = from; i > 0; i = g->stale ? i - 1 : i / 2)
         best[i] = pimattn_i_groups_cheaper(g, best[2 * i], best[2 * i + 1]);
     g->stale = false;
 }
