@@ -4181,16 +4181,14 @@ static void pimattn_i_block_init(const pimattn_plan *p, pimhw_block *b, const pi
         pimattn_i_mul(queries * p->shape.head_dim_v, pimattn_i_v_sums(p, tokens));
 }
 
-/* Gives a block its rows after those of the blocks before it on the same channels. */
-static bool pimattn_i_block_rows(const pimattn_plan *p, pimhw_block *b, uint64_t *next_row)
+/* Gives a block its rows, from row k on; the first one behind them. */
+static uint64_t pimattn_i_block_rows(const pimattn_plan *p, pimhw_block *b, uint64_t k)
 {
     uint64_t tokens = b->rest[PIMATTN_I_TOKENS - 1];
-    uint64_t k = *next_row;
-    uint64_t v = k + pimattn_i_k_rows(p, tokens);
-    *next_row = v + pimattn_i_v_rows(p, tokens);
+    uint64_t v = pimattn_i_add(k, pimattn_i_k_rows(p, tokens));
     b->row_base[0] = (uint32_t)k;
     b->row_base[1] = (uint32_t)v;
-    return *next_row <= UINT32_MAX;
+    return pimattn_i_add(v, pimattn_i_v_rows(p, tokens));
 }
 
 /* Sorts ids in place; after: whether a must not stand before b. */
@@ -4219,16 +4217,17 @@ static bool pimattn_i_shorter(const void *of, uint32_t a, uint32_t b)
     return of_a < of_b || (of_a == of_b && a > b);
 }
 
-/* HFP: every block to the channel with the least tokens so far; lists in that order. */
-static bool pimattn_i_assign(const pimattn_plan *p, pimhw_block *blocks, uint32_t *order,
-                             uint32_t *list_begin, size_t n_spans)
+/* HFP: every block to the channel with the least tokens so far; lists in that order. Rows of the
+ * channel that has most. */
+static uint64_t pimattn_i_assign(const pimattn_plan *p, pimhw_block *blocks, uint32_t *order,
+                                 uint32_t *list_begin, size_t n_spans)
 {
     enum { NTH = PIMATTN_I_SCRATCH_NTH - 1, CHANNEL = PIMATTN_I_SCRATCH_CHANNEL - 1 };
     uint64_t load[PIMHW_MAX_CHANNELS] = {0}, next_row[PIMHW_MAX_CHANNELS] = {0};
     uint32_t fill[PIMHW_MAX_CHANNELS] = {0};
     uint32_t units = pimattn_i_units(p), n_channels = p->device.n_channels;
     size_t n_blocks = n_spans * units;
-    bool fits = true;
+    uint64_t most = 0;
     for (size_t i = 0; i < n_spans; i++)
         order[i] = (uint32_t)(i * units); /* blocks of a span are alike: only the first is sorted */
     pimattn_i_sort(order, n_spans, blocks, pimattn_i_shorter);
@@ -4241,7 +4240,8 @@ static bool pimattn_i_assign(const pimattn_plan *p, pimhw_block *blocks, uint32_
             if (load[other] < load[c]) c = other;
         load[c] += b->rest[PIMATTN_I_TOKENS - 1];
         b->rest[CHANNEL] = c;
-        fits = pimattn_i_block_rows(p, b, &next_row[c]) && fits;
+        next_row[c] = pimattn_i_block_rows(p, b, next_row[c]);
+        most = pimattn_i_max(most, next_row[c]);
         fill[c]++;
     }
     list_begin[0] = 0;
@@ -4255,7 +4255,7 @@ static bool pimattn_i_assign(const pimattn_plan *p, pimhw_block *blocks, uint32_
     }
     for (size_t b = 0; b < n_blocks; b++)
         blocks[b].rest[NTH] = blocks[b].rest[CHANNEL] = 0; /* blocks that do the same are equal */
-    return fits;
+    return most;
 }
 
 enum { PIMATTN_I_MAX_SEQS = 65535, PIMATTN_I_MAX_QUERY_TOKENS = 65535 };
@@ -4301,21 +4301,19 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
         return PIMATTN_ERR_ARGUMENT;
     }
     uint64_t dims = (uint64_t)plan->shape.head_dim + plan->shape.head_dim_v;
-    uint64_t next_row = 0, useful = 0;
-    bool fits = true;
-    for (size_t i = 0; i < n_spans && fits; i++)
+    uint64_t rows = 0, useful = 0;
+    const bool lists = plan->partition == PIMATTN_HFP;
+    for (size_t i = 0; i < n_spans; i++)
         for (uint32_t u = 0; u < units; u++) {
             pimhw_block *b = &blocks[i * units + u];
             pimattn_i_block_init(plan, b, &spans[i]);
             uint64_t pairs =
                 pimattn_i_mul(b->rest[PIMATTN_I_QUERIES - 1], b->rest[PIMATTN_I_TOKENS - 1]);
             useful = pimattn_i_add(useful, pimattn_i_mul(pairs, dims));
-            if (plan->partition == PIMATTN_TCP)
-                fits = pimattn_i_block_rows(plan, b, &next_row) && fits;
+            if (!lists) rows = pimattn_i_block_rows(plan, b, rows);
         }
-    bool lists = fits && plan->partition == PIMATTN_HFP;
-    if (lists) fits = pimattn_i_assign(plan, blocks, order, list_begin, n_spans);
-    if (!fits)
+    if (lists) rows = pimattn_i_assign(plan, blocks, order, list_begin, n_spans);
+    if (rows > UINT32_MAX)
         return pimattn_i_fail(why, PIMATTN_ERR_DEVICE,
                               "the batch needs more than 2^32 rows of a bank", 0, 0);
     memset(request, 0, sizeof *request);
