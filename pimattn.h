@@ -5782,26 +5782,24 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, pimattn_
     bytes = pimattn_i_add(bytes, pimattn_i_mul(words, sizeof(uint64_t)));
     bytes = pimattn_i_add(bytes, sizeof(pimattn_i_tiered) + slot_bytes);
     pimattn_i_tiered *st = (pimattn_i_tiered *)pimattn_i_zeroed(a, 1, bytes);
-    bool made = st != NULL;
     *store = st;
-    if (made) {
-        st->allocator = a;
-        st->memory_bytes = bytes;
-        st->rules = *rules;
-        c->tiers = &st->rules;
-        st->slot_bytes = slot_bytes;
-        st->n_tables = n_tables;
-        st->n_blocks = n_blocks;
-        if (st->rules.lambda == 0.0f) st->rules.lambda = 0.6f;
-        if (st->rules.ratio[0] == 0) pimattn_i_tiers_ratio(&st->rules);
-        st->tables = (pimattn_i_table *)(void *)(st + 1);
-        st->blocks = (uint64_t *)(void *)(st->tables + n_tables);
-        st->bounce = (unsigned char *)(st->blocks + words);
-        for (uint32_t i = 0; made && i < rules->n_tiers; i++)
-            made = pimattn_i_bin_init(&st->bins[i], &st->rules.tier[i], slot_bytes, a);
-    }
-    if (made) return PIMATTN_OK;
-    return pimattn_i_lack(why, "no memory for the tiers", 0);
+    if (!st) return pimattn_i_lack(why, "no memory for the tiers", 0);
+    st->allocator = a;
+    st->memory_bytes = bytes;
+    st->rules = *rules;
+    c->tiers = &st->rules;
+    st->slot_bytes = slot_bytes;
+    st->n_tables = n_tables;
+    st->n_blocks = n_blocks;
+    if (st->rules.lambda == 0.0f) st->rules.lambda = 0.6f;
+    if (st->rules.ratio[0] == 0) pimattn_i_tiers_ratio(&st->rules);
+    st->tables = (pimattn_i_table *)(void *)(st + 1);
+    st->blocks = (uint64_t *)(void *)(st->tables + n_tables);
+    st->bounce = (unsigned char *)(st->blocks + words);
+    for (uint32_t i = 0; i < rules->n_tiers; i++)
+        if (!pimattn_i_bin_init(&st->bins[i], &st->rules.tier[i], slot_bytes, a))
+            return pimattn_i_lack(why, "no memory for the tiers", 0);
+    return PIMATTN_OK;
 }
 
 /* Tokens of a block in the fullest bank group of a channel; begin[g] of them in group g. */
