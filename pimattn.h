@@ -2770,10 +2770,10 @@ static void pimattn_i_stack_finish(pimattn_i_stack *s)
 
 enum { PIMATTN_I_SLAB = 2 << 20 };
 
-/* What refers to a page: sequences, and the store if it knows the page by its tokens. */
+/* At the first page of a set, what refers to it: sequences, and the store if it is known. */
 typedef struct pimattn_i_ref {
-    uint32_t count; /* 0: free */
-    uint32_t entry; /* of the store, if the page is the first of a set; 0: none */
+    uint32_t count; /* of the other pages 1; 0: the page is free */
+    uint32_t entry; /* of the store; 0: none */
 } pimattn_i_ref;
 
 /* A set that is known by its tokens. Behind it in its record: the tokens, then the pages. */
@@ -2927,14 +2927,6 @@ static uint32_t pimattn_i_pool_take(pimattn_i_pool *pool)
     return page;
 }
 
-static void pimattn_i_page_drop(pimattn_i_pool *pool, uint32_t page, pimattn_page_event event)
-{
-    if (--pool->refs[page].count > 0) return;
-    pool->n_used--;
-    pimattn_i_page_free(pool, page);
-    pimattn_i_page_tell(pool, event, page, page);
-}
-
 static pimattn_i_entry *pimattn_i_entry_at(const pimattn_i_store *st, uint32_t entry)
 {
     return (pimattn_i_entry *)(void *)(st->records + (entry - 1) * st->record_bytes);
@@ -3017,10 +3009,26 @@ static uint32_t pimattn_i_store_find(const pimattn_i_store *st, pimattn_i_entry 
 /* One more holds a set. */
 static void pimattn_i_set_share(pimattn_i_pool *pool, const uint32_t *pages)
 {
-    pimattn_i_ref first = pool->refs[pages[0]];
-    if (first.entry && first.count == 1) pimattn_i_entry_idle(&pool->store, first.entry, false);
-    for (uint64_t i = 0; i < pool->set_pages; i++)
-        pool->refs[pages[i]].count++;
+    pimattn_i_ref *set = &pool->refs[pages[0]];
+    if (set->entry && set->count == 1) pimattn_i_entry_idle(&pool->store, set->entry, false);
+    set->count++;
+}
+
+/* One less holds it; what nobody holds is free. */
+static void pimattn_i_set_drop(pimattn_i_pool *pool, const uint32_t *pages,
+                               pimattn_page_event event)
+{
+    pimattn_i_ref *set = &pool->refs[pages[0]];
+    set->count--;
+    if (set->entry && set->count == 1) pimattn_i_entry_idle(&pool->store, set->entry, true);
+    if (set->count > 0) return;
+    for (uint64_t i = pool->set_pages; i > 0; i--) {
+        uint32_t page = pages[i - 1];
+        pool->refs[page].count = 0;
+        pool->n_used--;
+        pimattn_i_page_free(pool, page);
+        pimattn_i_page_tell(pool, event, page, page);
+    }
 }
 
 /* The set becomes known; there is room. What follows an entry that is gone is never found again. */
@@ -3054,8 +3062,7 @@ static void pimattn_i_store_evict(pimattn_i_pool *pool, uint32_t at)
     *link = e->next;
     if (first->count == 1) pimattn_i_entry_idle(st, at, false);
     first->entry = 0;
-    for (uint64_t i = pool->set_pages; i > 0; i--)
-        pimattn_i_page_drop(pool, pimattn_i_entry_pages(e)[i - 1], PIMATTN_PAGE_EVICTED);
+    pimattn_i_set_drop(pool, pimattn_i_entry_pages(e), PIMATTN_PAGE_EVICTED);
     e->serial = 0;
     e->next = st->vacant;
     st->vacant = at;
@@ -3078,15 +3085,6 @@ static pimattn_status pimattn_i_pool_prepare(pimattn_i_pool *pool, uint64_t n)
 static uint64_t pimattn_i_pool_held(const pimattn_i_pool *pool)
 {
     return pool->n_used - pool->store.n_idle * pool->set_pages;
-}
-
-/* One sequence less holds it. */
-static void pimattn_i_set_drop(pimattn_i_pool *pool, const uint32_t *pages)
-{
-    uint32_t entry = pool->refs[pages[0]].entry;
-    for (uint64_t i = pool->set_pages; i > 0; i--)
-        pimattn_i_page_drop(pool, pages[i - 1], PIMATTN_PAGE_FREED);
-    if (entry && pool->refs[pages[0]].count == 1) pimattn_i_entry_idle(&pool->store, entry, true);
 }
 
 /*
@@ -3249,13 +3247,11 @@ static void pimattn_i_seq_own(pimattn_i_pool *pool, pimattn_i_seq *seq, uint64_t
     uint32_t *pages = pimattn_i_table_at(lay, seq, page, 0), first = pages[0];
     uint64_t bytes = pimattn_i_ceil_div(tokens, lay->run_tokens) * lay->run_bytes;
     for (uint64_t i = 0; i < pool->set_pages; i++) {
-        uint32_t old = pages[i];
+        const unsigned char *from = pimattn_i_page(pool, pages[i]);
         pages[i] = pimattn_i_pool_take(pool);
-        memcpy(pimattn_i_page(pool, pages[i]), pimattn_i_page(pool, old), (size_t)bytes);
-        pool->refs[old].count--;
+        memcpy(pimattn_i_page(pool, pages[i]), from, (size_t)bytes);
     }
-    pimattn_i_ref ref = pool->refs[first];
-    if (ref.entry && ref.count == 1) pimattn_i_entry_idle(&pool->store, ref.entry, true);
+    pimattn_i_set_drop(pool, &first, PIMATTN_PAGE_FREED); /* others hold it still */
 }
 
 /* Makes tokens from .. to - 1 of all layers the sequence's own, or nothing; the pool allows it. */
@@ -3308,7 +3304,8 @@ static void pimattn_i_seq_cut(pimattn_i_pool *pool, const pimattn_i_seq *seq, ui
                               uint64_t end)
 {
     while (end > begin)
-        pimattn_i_set_drop(pool, pimattn_i_table_at(pool->layout, seq, --end, 0));
+        pimattn_i_set_drop(pool, pimattn_i_table_at(pool->layout, seq, --end, 0),
+                           PIMATTN_PAGE_FREED);
 }
 
 static void pimattn_i_seq_empty(pimattn_i_pool *pool, pimattn_i_seq *seq)

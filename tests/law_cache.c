@@ -210,10 +210,21 @@ static void on_page(void *user, pimattn_page_event event, uint32_t page, uint32_
     w.n_evicted += event == PIMATTN_PAGE_EVICTED;
 }
 
-/* Every page is referred to as often as its count says, and numbers agree with the model. */
+static uint32_t refs[1 << 16], first_of[1 << 16];
+
+/* A set is referred to, always by the same first page. */
+static void refer(const uint32_t *pages)
+{
+    for (size_t p = 0; p < w.set_pages; p++) {
+        if (refs[pages[p]]++ > 0) CHECK_U(first_of[pages[p]], pages[0]);
+        first_of[pages[p]] = pages[0];
+    }
+}
+
+/* Every set is referred to as often as the count of its first page says, and numbers agree with the
+ * model. */
 static void check_pages(void)
 {
-    static uint32_t refs[1 << 16];
     uint64_t held = 0, alone_all = 0, sets = 0, distinct = 0, shared = 0, known = 0;
     pimattn_cache_info c;
     memset(refs, 0, w.total * sizeof *refs);
@@ -240,19 +251,19 @@ static void check_pages(void)
         alone_all += info.pages - info.pages_shared;
         const pimattn_i_seq *its = pimattn_i_seq_find(w.e, s->id);
         for (size_t k = first_set(s); !s->swapped && k < s->n_sets; k++)
-            for (size_t p = 0; p < w.set_pages; p++)
-                refs[its->table[k * w.set_pages + p]]++;
+            refer(&its->table[k * w.set_pages]);
     }
     for (uint32_t i = 1; i <= w.e->pool.store.n_most; i++) {
         pimattn_i_entry *entry = pimattn_i_entry_at(&w.e->pool.store, i);
-        for (size_t p = 0; entry->serial && p < w.set_pages; p++)
-            refs[pimattn_i_entry_pages(entry)[p]]++;
+        if (entry->serial) refer(pimattn_i_entry_pages(entry));
     }
     for (uint64_t p = 0; p < w.total; p++) {
         distinct += refs[p] > 0;
+        uint32_t first = first_of[p], counts = refs[p] > 0 ? first == p ? refs[p] : 1 : 0;
+        if (refs[p] > 0 && refs[p] != refs[first]) CHECK_U(refs[p], refs[first]);
         if (w.taken[p] != (refs[p] > 0) ||
-            refs[p] != (p < w.e->pool.n_fresh ? w.e->pool.refs[p].count : 0))
-            CHECK_U(refs[p], p < w.e->pool.n_fresh ? w.e->pool.refs[p].count : 0);
+            counts != (p < w.e->pool.n_fresh ? w.e->pool.refs[p].count : 0))
+            CHECK_U(counts, p < w.e->pool.n_fresh ? w.e->pool.refs[p].count : 0);
     }
     CHECK_U(pimattn_cache_query(w.e, &c), PIMATTN_OK);
     CHECK_U(c.pages_used, held * w.set_pages);
