@@ -38,17 +38,19 @@ OWN      = $(BUILD)/append $(BUILD)/cache $(BUILD)/decode $(BUILD)/prefill \
 SHARED   = $(filter-out $(OWN),$(EXAMPLES) $(BENCHES) $(TESTS))
 # Of these tests, those of which no kernel is asked take half as long to compile.
 PLAIN    = $(BUILD)/tests/attn_schedule $(BUILD)/tests/contract_cache $(BUILD)/tests/oracle_device
+# What runs longest begins first, so that no core is left alone with it.
+LONG     = $(patsubst %,$(BUILD)/tests/%,oracle_attention law_steady law_bits hw_mapping attn_variants)
 
 all: $(EXAMPLES) $(BENCHES)
 
-programs: $(EXAMPLES) $(TESTS)
+programs: $(filter $(OWN),$(TESTS)) $(EXAMPLES) $(TESTS)
 
 demo: $(BUILD)/attention
 	$(BUILD)/attention
 
 test:
 	@$(MAKE) -s -j$(JOBS) programs
-	@sh tests/run.sh "sh tests/examples.sh $(BUILD) $(DATA)" $(TESTS)
+	@sh tests/run.sh "sh tests/examples.sh $(BUILD) $(DATA)" $(LONG) $(filter-out $(LONG),$(TESTS))
 
 bench: $(BENCHES)
 	@for b in $(BENCHES); do echo "# $$b"; $$b || exit 1; done
