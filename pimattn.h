@@ -6356,25 +6356,6 @@ static pimattn_status pimattn_i_device_fill(pimattn_config *c, pimhw_cause *why)
     return PIMATTN_OK;
 }
 
-static pimattn_status pimattn_i_config_fill(pimattn_config *c, pimhw_cause *why)
-{
-    pimattn_status status = pimattn_i_shape_check(&c->shape, why);
-    if (status != PIMATTN_OK) return status;
-    if (!c->page_tokens) c->page_tokens = c->tiers ? 1 : 128;
-    if (!c->pool_bytes) c->pool_bytes = (uint64_t)1 << 30;
-    if (!c->max_seqs) c->max_seqs = 64;
-    if (!c->scratch_bytes) c->scratch_bytes = 8u << 20;
-    if (!c->memo_entries) c->memo_entries = 64;
-    if (!c->max_workers) c->max_workers = 1;
-    status = pimattn_i_device_fill(c, why);
-    if (status != PIMATTN_OK) return status;
-    if (!c->allocator.alloc != !c->allocator.release)
-        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
-                              "allocator has only one of alloc and release", 0, 0);
-    if (!c->allocator.alloc) c->allocator = pimhw_allocator_default();
-    return PIMATTN_OK;
-}
-
 /* Jobs that go by turns and their queries, at most. */
 enum { PIMATTN_I_GANG = 16, PIMATTN_I_GANG_QUERIES = 4 * PIMATTN_I_QUERY_BLOCK };
 
@@ -6479,8 +6460,21 @@ static pimattn_status pimattn_i_config_take(pimattn_config *c, const pimattn_con
 {
     if (!config) return pimattn_i_refuse(why, "config is NULL", 0);
     *c = *config;
-    pimattn_status status = pimattn_i_config_fill(c, why);
-    return status == PIMATTN_OK ? pimattn_i_config_judge(c, why) : status;
+    pimattn_status status = pimattn_i_shape_check(&c->shape, why);
+    if (status != PIMATTN_OK) return status;
+    if (!c->page_tokens) c->page_tokens = c->tiers ? 1 : 128;
+    if (!c->pool_bytes) c->pool_bytes = (uint64_t)1 << 30;
+    if (!c->max_seqs) c->max_seqs = 64;
+    if (!c->scratch_bytes) c->scratch_bytes = 8u << 20;
+    if (!c->memo_entries) c->memo_entries = 64;
+    if (!c->max_workers) c->max_workers = 1;
+    status = pimattn_i_device_fill(c, why);
+    if (status != PIMATTN_OK) return status;
+    if (!c->allocator.alloc != !c->allocator.release)
+        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
+                              "allocator has only one of alloc and release", 0, 0);
+    if (!c->allocator.alloc) c->allocator = pimhw_allocator_default();
+    return pimattn_i_config_judge(c, why);
 }
 
 PIMATTN_API pimattn_status pimattn_config_check(const pimattn_config *config, pimhw_cause *why)
