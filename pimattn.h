@@ -7239,7 +7239,7 @@ static bool pimattn_i_append_head(pimattn_i_writing *w, bool is_v, const pimattn
     const pimattn_i_module *m = w->e->module;
     const uint32_t lanes = pimhw_config_lanes(&m->plan.device);
     const uint32_t n_columns = is_v ? rows->dim : m->plan.k_columns;
-    const unsigned char *from = rows->from + 4 * head * rows->dim;
+    const unsigned char *from = rows->from ? rows->from + 4 * head * rows->dim : NULL; /* zeros */
     uint16_t column[PIMATTN_I_LANES];
     for (uint64_t t = 0, some = 1; t < n; t += some) {
         const uint32_t first = is_v ? (uint32_t)((before + t) % lanes) : 0;
@@ -7248,7 +7248,7 @@ static bool pimattn_i_append_head(pimattn_i_writing *w, bool is_v, const pimattn
             pimattn_i_place at = is_v ? pimattn_i_place_v(&m->plan, before + t, c)
                                       : pimattn_i_place_k(&m->plan, before + t, c);
             memset(column, 0, sizeof column);
-            for (uint32_t i = 0; is_v && i < some; i++)
+            for (uint32_t i = 0; is_v && from && i < some; i++)
                 column[i] = pimattn_i_lane(m, from + (t + i) * rows->stride, c);
             for (uint32_t i = 0; !is_v && i < lanes && c * lanes + i < rows->dim; i++)
                 column[i] = pimattn_i_lane(m, from + t * rows->stride, c * lanes + i);
@@ -7288,19 +7288,17 @@ static pimattn_status pimattn_i_module_truncate(pimattn_engine *e, pimattn_i_seq
                                                 uint64_t tokens)
 {
     pimattn_i_module *m = e->module;
-    uint32_t lanes = pimhw_config_lanes(&m->plan.device), dim = e->config.shape.head_dim_v;
-    uint64_t kept = pimattn_i_max(tokens, e->config.reserve_tokens), bytes = 4 * (uint64_t)dim;
-    bytes *= e->config.shape.n_kv_heads;
-    unsigned char *zeros = (unsigned char *)pimattn_i_zeroed(&e->config.allocator, bytes, 1);
-    pimattn_i_rows rows = {zeros, 0, e->config.shape.n_kv_heads, dim, PIMATTN_F32, "v", true};
-    pimattn_status status = zeros ? PIMATTN_OK : PIMATTN_ERR_MEMORY;
-    for (uint32_t i = 0; i < e->config.shape.n_layers && status == PIMATTN_OK; i++) {
+    const pimattn_shape *shape = &e->config.shape;
+    const pimattn_i_rows zeros = {NULL, 0,   shape->n_kv_heads, shape->head_dim_v, PIMATTN_F32,
+                                  "v",  true};
+    uint32_t lanes = pimhw_config_lanes(&m->plan.device);
+    uint64_t kept = pimattn_i_max(tokens, e->config.reserve_tokens);
+    for (uint32_t i = 0; i < shape->n_layers; i++) {
         uint64_t rest = pimattn_i_min((lanes - tokens % lanes) % lanes, s->tokens[i] - tokens);
-        if (rest > 0) status = pimattn_i_module_append(e, s, i, NULL, &rows, tokens, rest);
+        if (rest == 0) continue;
+        pimattn_status status = pimattn_i_module_append(e, s, i, NULL, &zeros, tokens, rest);
+        if (status != PIMATTN_OK) return status;
     }
-    pimattn_i_release(&e->config.allocator, zeros, bytes);
-    if (!zeros) pimhw_cause_write(&e->why, "no memory for a row of zeros");
-    if (status != PIMATTN_OK) return status;
     for (uint32_t i = 0; i < pimattn_i_n_lists(e); i++)
         pimattn_i_list_keep(m, pimattn_i_lists_of(e, s, 0, 0) + i,
                             (uint32_t)pimattn_i_chunks_of(&m->plan, i % 2, kept));
