@@ -8435,10 +8435,10 @@ static bool pimattn_i_job_after(const void *of, uint32_t a, uint32_t b)
 }
 
 /* A wave: as many jobs as there is memory for, then their outputs. */
-static void pimattn_i_wave(pimattn_engine *e, size_t n_jobs)
+static void pimattn_i_wave(pimattn_engine *e)
 {
     const pimattn_config *c = &e->config;
-    e->n_jobs = n_jobs;
+    const size_t n_jobs = e->n_jobs;
     for (size_t i = 0; i < n_jobs; i++)
         e->order[i] = (uint32_t)i;
     pimattn_i_sort(e->order, n_jobs, e, pimattn_i_job_after);
@@ -8449,6 +8449,7 @@ static void pimattn_i_wave(pimattn_engine *e, size_t n_jobs)
             pimattn_i_job_run(e, i, 0);
     for (size_t i = 0; i < n_jobs; i += e->jobs[i].runs_left)
         pimattn_i_block_finish(e, i);
+    e->n_jobs = 0;
 }
 
 /* Aligned runs of leaves that a block sees something of: n_kept from first on, begin to end. */
@@ -8492,23 +8493,19 @@ static uint64_t pimattn_i_run_leaves(const pimattn_engine *e, const pimattn_i_jo
 }
 
 /* Adds the runs of one query block to the wave; a wave that is full is done first. */
-static size_t pimattn_i_block_jobs(pimattn_engine *e, size_t n_jobs, const pimattn_i_job *block)
+static void pimattn_i_block_jobs(pimattn_engine *e, const pimattn_i_job *block)
 {
     uint64_t run = pimattn_i_run_leaves(e, block);
     pimattn_i_runs r = pimattn_i_runs_of(block, run);
-    if (n_jobs + r.n > e->n_jobs_most) {
-        pimattn_i_wave(e, n_jobs);
-        n_jobs = 0;
-    }
+    if (e->n_jobs + r.n > e->n_jobs_most) pimattn_i_wave(e);
     for (uint64_t i = 0; i < r.n; i++) {
         uint64_t at = i < r.n_kept ? r.first + i : r.begin + i - r.n_kept;
-        pimattn_i_job *job = &e->jobs[n_jobs++];
+        pimattn_i_job *job = &e->jobs[e->n_jobs++];
         *job = *block;
         job->leaf_begin = at * run;
         job->leaf_end = (at + 1) * run;
         job->runs_left = (uint32_t)(r.n - i);
     }
-    return n_jobs;
 }
 
 static const uint32_t *pimattn_i_pages_list(const pimattn_pages *p, size_t i)
@@ -8612,7 +8609,6 @@ static void pimattn_i_compute(pimattn_engine *e)
 {
     const pimattn_call *call = e->call;
     bool tiers = e->tiered && !e->pages && e->tiered->rules.partials;
-    size_t n_jobs = 0;
     pimattn_i_job block;
     memset(&block, 0, sizeof block);
     for (size_t i = 0; i < call->n_items; i++) {
@@ -8630,12 +8626,12 @@ static void pimattn_i_compute(pimattn_engine *e)
                 if (tiers)
                     pimattn_i_block_tiers(e, &block);
                 else
-                    n_jobs = pimattn_i_block_jobs(e, n_jobs, &block);
+                    pimattn_i_block_jobs(e, &block);
             }
         }
         block.first_row += block.n_tokens;
     }
-    pimattn_i_wave(e, n_jobs);
+    pimattn_i_wave(e);
 }
 
 /* Counts what a block sees in every bank group, and of flash the pages; or it is active now. */
