@@ -6234,7 +6234,7 @@ static pimattn_status pimattn_i_planner_time(pimattn_i_planner *p, pimattn_readi
 
 typedef struct pimattn_i_memo {
     size_t n_spans; /* 0: empty */
-    uint64_t hash, window;
+    uint64_t window;
     pimattn_readings readings;
 } pimattn_i_memo;
 
@@ -8739,12 +8739,9 @@ static pimattn_status pimattn_i_read(pimattn_engine *e, pimattn_readings *readin
     const pimattn_span *spans = pimattn_i_spans_read(e);
     const size_t n = e->call->n_items, most = e->config.max_seqs;
     const uint64_t window = pimattn_i_window_of(&e->config.shape, e->planner.layer);
-    uint64_t hash = 0;
-    for (size_t i = 0; i < n; i++)
-        hash = pimattn_i_mix(pimattn_i_mix(hash, spans[i].context_tokens), spans[i].n_tokens);
     for (uint32_t i = 0; i < e->config.memo_entries; i++) {
         const pimattn_i_memo *m = &e->memo[i];
-        if (m->n_spans != n || m->hash != hash || m->window != window ||
+        if (m->n_spans != n || m->window != window ||
             memcmp(e->spans + i * most, spans, n * sizeof *spans) != 0)
             continue;
         *readings = m->readings;
@@ -8756,7 +8753,6 @@ static pimattn_status pimattn_i_read(pimattn_engine *e, pimattn_readings *readin
     pimattn_i_memo *m = &e->memo[e->memo_next];
     memcpy(e->spans + e->memo_next * most, spans, n * sizeof *spans);
     m->n_spans = n;
-    m->hash = hash;
     m->window = window;
     m->readings = *readings;
     e->memo_next = (e->memo_next + 1) % e->config.memo_entries;
