@@ -8160,7 +8160,7 @@ static void pimattn_i_job_reach(const pimattn_engine *e, pimattn_i_job *job)
     if (job->begin == job->origin || job->kept < job->origin) job->kept = job->origin;
 }
 
-/* Tokens of a tile that some query of a block sees. */
+/* Tokens of a tile, or of any 16 without a choice, that some query of a block sees. */
 static uint32_t pimattn_i_seen(const pimattn_i_job *job, uint64_t first)
 {
     uint32_t bits = pimattn_i_bits_between(first, job->begin, job->end) |
@@ -9572,11 +9572,6 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     return PIMATTN_OK;
 }
 
-static bool pimattn_i_sees(const pimattn_i_job *job, uint64_t t)
-{
-    return t < job->kept ? t >= job->origin : t >= job->begin && t < job->end;
-}
-
 /*
  * Least and largest of the keys that are seen of a page; false: one is not finite. If that is all
  * there is of it, the page keeps them, and only what came since is read the next time.
@@ -9600,7 +9595,7 @@ static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pim
     w->high = w->low + e->size.q_floats;
     c->n_tokens = all && *n_bound <= end - first ? *n_bound : 0;
     for (uint64_t t = first + c->n_tokens; t < end; t++) {
-        if (!pimattn_i_sees(job, t)) continue;
+        if (!(pimattn_i_seen(job, t) & 1)) continue;
         const pimattn_i_spot spot = pimattn_i_spot_of(e, job, t);
         float scale = 1.0f, *x = c->n_tokens++ ? w->row : w->low;
         pimattn_i_row_copy(e, x, spot.k, s->k_type, false);
@@ -9710,7 +9705,7 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, 
         memset(bits, 0, (size_t)words * sizeof *bits);
         for (; i < n && taken < pimattn_i_ceil_div(all, c); taken += w.pages[w.order[i++]].n_tokens)
             for (uint64_t t = w.pages[w.order[i]].page * page_tokens, k = 0; k < page_tokens; k++)
-                if (pimattn_i_sees(&w.job, t + k))
+                if (pimattn_i_seen(&w.job, t + k) & 1)
                     bits[(t + k) / 64] |= (uint64_t)1 << (t + k) % 64;
         if (bounds) bounds[w.job.kv_head] = i < n ? w.pages[w.order[i]].bound : -HUGE_VALF;
     }
@@ -9744,10 +9739,11 @@ static bool pimattn_i_bound_scores(const pimattn_engine *e, pimattn_i_newest *w)
     uint64_t all, n = pimattn_i_candidates(e, w, &all);
     bool finite = true;
     for (uint64_t i = 0; i < n; i++) {
-        finite = finite && w->pages[i].bound <= FLT_MAX;
-        for (uint64_t k = 0; k < pimattn_i_bound_tokens(e); k++)
-            if (pimattn_i_sees(&w->job, w->pages[i].page * pimattn_i_bound_tokens(e) + k))
-                w->scores[w->pages[i].page * pimattn_i_bound_tokens(e) + k] = w->pages[i].bound;
+        const pimattn_i_candidate *c = &w->pages[i];
+        const uint64_t end = (c->page + 1) * pimattn_i_bound_tokens(e);
+        finite = finite && c->bound <= FLT_MAX;
+        for (uint64_t t = c->page * pimattn_i_bound_tokens(e); t < end; t++)
+            if (pimattn_i_seen(&w->job, t) & 1) w->scores[t] = c->bound;
     }
     return finite;
 }
