@@ -6946,10 +6946,9 @@ static pimattn_status pimattn_i_tiered_hold(pimattn_engine *e, const pimattn_i_s
     pimattn_i_tiered *st = e->tiered;
     pimattn_i_table *tables = pimattn_i_table_of(e, s, 0);
     uint32_t n_layers = e->config.shape.n_layers, done = 0;
-    uint64_t before = tables[0].n, room = 0; /* in all layers as many */
+    uint64_t before = tables[0].n; /* in all layers as many */
+    uint64_t room = (pimattn_pages_total(e) - pimattn_pages_used(e)) / e->config.shape.n_kv_heads;
     if (to <= before) return PIMATTN_OK;
-    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
-        room += st->bins[i].tier->n_tokens - st->bins[i].n_used;
     if (pimattn_i_mul(to - before, n_layers) > room)
         return pimattn_i_fail(&e->why, PIMATTN_ERR_PAGES,
                               "%u more tokens in every layer: the tiers have room for %u",
