@@ -6282,7 +6282,7 @@ enum { PIMATTN_I_LANES = 512 }; /* the most a column has */
 typedef struct pimattn_i_module {
     pimhw_memory *memory;
     pimhw_units *units;
-    pimattn_plan plan;             /* where tokens lie: the same for any number of queries */
+    const pimattn_plan *plan;      /* of the engine */
     uint32_t n_heads;              /* blocks of a sequence */
     uint32_t n_units;              /* that have chunks of their own: 1, or the channels */
     uint32_t chunk_rows, n_chunks; /* of a unit */
@@ -6310,6 +6310,7 @@ struct pimattn_engine {
     pimattn_config config; /* complete: no 0 left that stands for something */
     pimhw_cause why;
     pimattn_i_planner planner;
+    pimattn_plan plan; /* where tokens lie in banks, for any number of queries; "cheapest": by A */
     pimattn_i_module *module; /* NULL: the host way */
     pimattn_i_tiered *tiered; /* NULL: pages, or banks */
     pimattn_i_pool pool;
@@ -6534,35 +6535,31 @@ static uint64_t pimattn_i_module_chunks(const pimattn_i_module *m)
 
 static uint64_t pimattn_i_chunk_bytes(const pimattn_i_module *m)
 {
-    const pimhw_config *d = &m->plan.device;
-    return (uint64_t)m->chunk_rows * d->row_bytes * pimhw_config_banks(d) * m->plan.unit_channels;
+    const pimhw_config *d = &m->plan->device;
+    return (uint64_t)m->chunk_rows * d->row_bytes * pimhw_config_banks(d) * m->plan->unit_channels;
 }
 
 /* Memory, units and tables of the device way; a failure leaves what there is to _destroy. */
 static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const pimattn_config *c,
-                                              pimhw_cause *why)
+                                              const pimattn_plan *plan, pimhw_cause *why)
 {
     const pimhw_allocator *a = &c->allocator;
+    const pimhw_config *d = &plan->device;
     pimattn_i_module *m = (pimattn_i_module *)pimattn_i_zeroed(a, 1, sizeof *m);
     *module = m;
     if (!m) return pimattn_i_lack(why, "no memory for the tables of the device", 0);
-    pimhw_config d = c->device;
-    d.allocator = c->allocator;
-    pimattn_status status = pimattn_plan_init(&m->plan, &c->shape, &d, c->partition, c->hfp_unit,
-                                              c->row_reuse_off, pimattn_i_token_queries(c), why);
-    if (status == PIMATTN_OK) status = pimattn_plan_map_v(&m->plan, c->v_mapping, why);
-    if (status != PIMATTN_OK) return status;
-    m->n_heads = pimattn_i_units(&m->plan);
-    m->chunk_rows = pimattn_plan_chunk_rows(&m->plan);
-    m->n_units = d.n_channels / m->plan.unit_channels;
-    m->n_chunks = d.n_rows / m->chunk_rows;
+    m->plan = plan;
+    m->n_heads = pimattn_i_units(plan);
+    m->chunk_rows = pimattn_plan_chunk_rows(plan);
+    m->n_units = d->n_channels / plan->unit_channels;
+    m->n_chunks = d->n_rows / m->chunk_rows;
     uint64_t n = pimattn_i_module_chunks(m);
     uint64_t lists = pimattn_i_mul(pimattn_i_mul(c->max_seqs, c->shape.n_layers), m->n_heads * 2u);
     if (n > UINT32_MAX)
         return pimattn_i_fail(why, PIMATTN_ERR_CONFIG, "device.n_rows is %u: more than 2^32 chunks",
-                              d.n_rows, 0);
+                              d->n_rows, 0);
     m->table_bytes = pimattn_i_add(pimattn_i_mul(lists, sizeof *m->lists),
-                                   (n + m->n_units + d.va2pa_entries) * sizeof(uint32_t));
+                                   (n + m->n_units + d->va2pa_entries) * sizeof(uint32_t));
     m->lists = (pimattn_i_list *)pimattn_i_zeroed(a, 1, m->table_bytes);
     if (!m->lists) return pimattn_i_lack(why, "no memory for the chunk tables of the device", 0);
     m->next = (uint32_t *)(void *)(m->lists + lists);
@@ -6571,8 +6568,8 @@ static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const p
     m->chunks = m->n_free + m->n_units;
     for (uint32_t i = 0; i < m->n_units; i++)
         m->n_free[i] = m->n_chunks;
-    pimhw_status made = pimhw_memory_create(&m->memory, &d, PIMHW_CHUNK_AIM, why);
-    if (made == PIMHW_OK) made = pimhw_units_create(&m->units, &d, m->memory, why);
+    pimhw_status made = pimhw_memory_create(&m->memory, d, PIMHW_CHUNK_AIM, why);
+    if (made == PIMHW_OK) made = pimhw_units_create(&m->units, d, m->memory, why);
     return pimattn_i_made(made);
 }
 
@@ -6684,8 +6681,14 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
         status = pimattn_i_lack(why, "no memory for the tables of an engine", 0);
     if (status == PIMATTN_OK)
         status = pimattn_i_planner_init(&e->planner, &e->config, c.max_seqs, why);
+    if (status == PIMATTN_OK)
+        status =
+            pimattn_plan_init(&e->plan, &e->config.shape, &e->planner.config.device, c.partition,
+                              c.hfp_unit, c.row_reuse_off, pimattn_i_token_queries(&c), why);
+    if (status == PIMATTN_OK && c.v_mapping != PIMATTN_V_CHEAPEST)
+        pimattn_i_plan_v(&e->plan, c.v_mapping);
     if (status == PIMATTN_OK && c.way == PIMATTN_DEVICE)
-        status = pimattn_i_module_create(&e->module, &e->config, why);
+        status = pimattn_i_module_create(&e->module, &e->config, &e->plan, why);
     if (status == PIMATTN_OK && c.tiers) {
         status = pimattn_i_tiered_create(&e->tiered, &e->config,
                                          e->layout.page_bytes * c.shape.n_kv_heads, why);
@@ -6850,7 +6853,7 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
     uint32_t wanted[2];
     for (uint32_t which = 0; which < 2; which++)
         wanted[which] =
-            (uint32_t)pimattn_i_min(pimattn_i_chunks_of(&m->plan, which, tokens), UINT32_MAX);
+            (uint32_t)pimattn_i_min(pimattn_i_chunks_of(m->plan, which, tokens), UINT32_MAX);
     size_t n = pimattn_i_n_lists(e);
     bool enough = true, memory = true;
     for (size_t i = 0; i < n; i++, list++) {
@@ -7187,7 +7190,7 @@ static bool pimattn_i_write_column(pimattn_i_writing *w, const pimattn_i_place *
                                    const uint16_t *lanes, uint32_t first, uint32_t n)
 {
     pimattn_i_module *m = w->e->module;
-    const pimhw_config *d = &m->plan.device;
+    const pimhw_config *d = &m->plan->device;
     uint32_t chunk = (uint32_t)(at->row / m->chunk_rows), banks = pimhw_config_banks(d);
     if (w->chunk == UINT32_MAX || chunk < w->chunk) {
         w->chunk = 0;
@@ -7228,7 +7231,7 @@ static uint16_t pimattn_i_lane(const pimattn_i_module *m, const unsigned char *f
 {
     float x;
     memcpy(&x, from + 4 * i, sizeof x);
-    return pimhw_lane_round(m->plan.device.lane_type, x);
+    return pimhw_lane_round(m->plan->device.lane_type, x);
 }
 
 /* One head's rows from token `before` on: K a token after the other, V a column of tokens. */
@@ -7236,16 +7239,16 @@ static bool pimattn_i_append_head(pimattn_i_writing *w, bool is_v, const pimattn
                                   size_t head, uint64_t before, uint64_t n)
 {
     const pimattn_i_module *m = w->e->module;
-    const uint32_t lanes = pimhw_config_lanes(&m->plan.device);
-    const uint32_t n_columns = is_v ? rows->dim : m->plan.k_columns;
+    const uint32_t lanes = pimhw_config_lanes(&m->plan->device);
+    const uint32_t n_columns = is_v ? rows->dim : m->plan->k_columns;
     const unsigned char *from = rows->from ? rows->from + 4 * head * rows->dim : NULL; /* zeros */
     uint16_t column[PIMATTN_I_LANES];
     for (uint64_t t = 0, some = 1; t < n; t += some) {
         const uint32_t first = is_v ? (uint32_t)((before + t) % lanes) : 0;
         if (is_v) some = pimattn_i_min(lanes - first, n - t);
         for (uint32_t c = 0; c < n_columns; c++) {
-            pimattn_i_place at = is_v ? pimattn_i_place_v(&m->plan, before + t, c)
-                                      : pimattn_i_place_k(&m->plan, before + t, c);
+            pimattn_i_place at = is_v ? pimattn_i_place_v(m->plan, before + t, c)
+                                      : pimattn_i_place_k(m->plan, before + t, c);
             memset(column, 0, sizeof column);
             for (uint32_t i = 0; is_v && from && i < some; i++)
                 column[i] = pimattn_i_lane(m, from + (t + i) * rows->stride, c);
@@ -7290,7 +7293,7 @@ static pimattn_status pimattn_i_module_truncate(pimattn_engine *e, pimattn_i_seq
     const pimattn_shape *shape = &e->config.shape;
     const pimattn_i_rows zeros = {NULL, 0,   shape->n_kv_heads, shape->head_dim_v, PIMATTN_F32,
                                   "v",  true};
-    uint32_t lanes = pimhw_config_lanes(&m->plan.device);
+    uint32_t lanes = pimhw_config_lanes(&m->plan->device);
     uint64_t kept = pimattn_i_max(tokens, e->config.reserve_tokens);
     for (uint32_t i = 0; i < shape->n_layers; i++) {
         uint64_t rest = pimattn_i_min((lanes - tokens % lanes) % lanes, s->tokens[i] - tokens);
@@ -7300,7 +7303,7 @@ static pimattn_status pimattn_i_module_truncate(pimattn_engine *e, pimattn_i_seq
     }
     for (uint32_t i = 0; i < pimattn_i_n_lists(e); i++)
         pimattn_i_list_keep(m, pimattn_i_lists_of(e, s, 0, 0) + i,
-                            (uint32_t)pimattn_i_chunks_of(&m->plan, i % 2, kept));
+                            (uint32_t)pimattn_i_chunks_of(m->plan, i % 2, kept));
     return PIMATTN_OK;
 }
 
@@ -7944,22 +7947,17 @@ PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *e, pimattn_seq seq,
     if (!e) return PIMATTN_ERR_ARGUMENT;
     const pimattn_config *c = &e->config;
     const pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
-    pimattn_plan plan;
+    const pimattn_plan *plan = &e->plan;
     if (!s) return PIMATTN_ERR_SEQ;
     if (layer >= c->shape.n_layers)
         return pimattn_i_wrong(e, "layer %u is not below n_layers", layer);
     size_t banks = pimhw_config_banks(&c->device), all = c->device.n_channels * banks;
     if (!bytes || n != all) return pimattn_i_wrong(e, "bytes has not %u places", all);
     memset(bytes, 0, n * sizeof *bytes);
-    pimattn_status status =
-        pimattn_plan_init(&plan, &c->shape, &e->planner.config.device, c->partition, c->hfp_unit,
-                          c->row_reuse_off, pimattn_i_token_queries(c), &e->why);
-    if (status != PIMATTN_OK) return status;
-    if (c->v_mapping != PIMATTN_V_CHEAPEST) pimattn_i_plan_v(&plan, c->v_mapping);
-    for (uint32_t h = 0; h < pimattn_i_units(&plan); h++) {
-        size_t unit = plan.unit_channels > 1 ? 0 : h % c->device.n_channels;
+    for (uint32_t h = 0; h < pimattn_i_units(plan); h++) {
+        size_t unit = plan->unit_channels > 1 ? 0 : h % c->device.n_channels;
         if (e->module) unit = pimattn_i_lists_of(e, s, layer, h)->unit;
-        pimattn_i_banks_add(&plan, bytes + unit * banks, s->tokens[layer] - s->begin);
+        pimattn_i_banks_add(plan, bytes + unit * banks, s->tokens[layer] - s->begin);
     }
     return PIMATTN_OK;
 }
@@ -8962,7 +8960,7 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, const pimattn_
     pimhw_request *request = &p->request;
     const pimattn_plan *plan = &p->plans[p->taken];
     uint32_t n = 0, at = 0;
-    if (!pimattn_i_same_v(plan, &m->plan))
+    if (!pimattn_i_same_v(plan, m->plan))
         return pimattn_i_fail(&e->why, PIMATTN_ERR_DEVICE,
                               "v_mapping K has too few output entries for %u queries",
                               plan->n_queries, 0);
