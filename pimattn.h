@@ -6262,7 +6262,7 @@ typedef struct pimattn_i_job {
 
 /* Chunks of K or V of one head of one sequence in one layer, in the order of their rows. */
 typedef struct pimattn_i_list {
-    uint32_t first, last, n;
+    uint32_t first, n;
     uint32_t unit; /* channel, or 0: all; decided with the first chunk */
 } pimattn_i_list;
 
@@ -6290,7 +6290,6 @@ typedef struct pimattn_i_module {
     uint64_t table_bytes;          /* of all tables, of which lists is the first */
     pimattn_i_list *lists;         /* [max_seqs][n_layers][n_heads][2] */
     uint32_t *next;                /* [n_units * n_chunks] of a list; UINT32_MAX: free */
-    uint32_t *n_free;              /* [n_units] */
     uint32_t *chunks;              /* VA2PA of a call, [va2pa_entries] */
     uint32_t chunk_begin[PIMHW_MAX_CHANNELS + 1];
     pimattn_i_work work[2 * PIMHW_MAX_CHANNELS];
@@ -6559,15 +6558,12 @@ static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const p
         return pimattn_i_fail(why, PIMATTN_ERR_CONFIG, "device.n_rows is %u: more than 2^32 chunks",
                               d->n_rows, 0);
     m->table_bytes = pimattn_i_add(pimattn_i_mul(lists, sizeof *m->lists),
-                                   (n + m->n_units + d->va2pa_entries) * sizeof(uint32_t));
+                                   (n + d->va2pa_entries) * sizeof(uint32_t));
     m->lists = (pimattn_i_list *)pimattn_i_zeroed(a, 1, m->table_bytes);
     if (!m->lists) return pimattn_i_lack(why, "no memory for the chunk tables of the device", 0);
     m->next = (uint32_t *)(void *)(m->lists + lists);
     memset(m->next, 0xff, (size_t)n * sizeof *m->next);
-    m->n_free = m->next + n;
-    m->chunks = m->n_free + m->n_units;
-    for (uint32_t i = 0; i < m->n_units; i++)
-        m->n_free[i] = m->n_chunks;
+    m->chunks = m->next + n;
     pimhw_status made = pimhw_memory_create(&m->memory, d, PIMHW_CHUNK_AIM, why);
     if (made == PIMHW_OK) made = pimhw_units_create(&m->units, d, m->memory, why);
     return pimattn_i_made(made);
@@ -6785,18 +6781,6 @@ static size_t pimattn_i_n_lists(const pimattn_engine *e)
     return (size_t)e->config.shape.n_layers * e->module->n_heads * 2;
 }
 
-/* The lowest free chunk of a unit; there is one. */
-static uint32_t pimattn_i_chunk_take(pimattn_i_module *m, uint32_t unit)
-{
-    uint32_t i = unit * m->n_chunks;
-    while (m->next[i] != UINT32_MAX)
-        i++;
-    m->next[i] = 0;
-    m->n_free[unit]--;
-    m->n_used++;
-    return i;
-}
-
 /* Host memory for all rows of a chunk, so that no append fails half-way. */
 static bool pimattn_i_chunk_back(pimattn_engine *e, uint32_t i)
 {
@@ -6812,17 +6796,34 @@ static bool pimattn_i_chunk_back(pimattn_engine *e, uint32_t i)
     return true;
 }
 
+/* Makes a list n chunks long, each the lowest free one of the unit. */
+static pimattn_status pimattn_i_list_grow(pimattn_engine *e, pimattn_i_list *list, uint32_t n)
+{
+    pimattn_i_module *m = e->module;
+    uint32_t *link = &list->first, chunk = list->unit * m->n_chunks, end = chunk + m->n_chunks;
+    for (uint32_t k = 0; k < list->n && list->n < n; k++)
+        link = &m->next[*link];
+    while (list->n < n) {
+        while (chunk < end && m->next[chunk] != UINT32_MAX)
+            chunk++;
+        if (chunk == end) return PIMATTN_ERR_PAGES;
+        *link = chunk;
+        link = &m->next[chunk];
+        *link = 0; /* taken */
+        list->n++;
+        m->n_used++;
+        if (!pimattn_i_chunk_back(e, chunk)) return PIMATTN_ERR_MEMORY;
+    }
+    return PIMATTN_OK;
+}
+
 /* Returns all chunks but the first n. */
 static void pimattn_i_list_keep(pimattn_i_module *m, pimattn_i_list *list, uint32_t n)
 {
     for (uint32_t k = 0, i = list->first, after; k < list->n; k++, i = after) {
         after = m->next[i];
-        if (k < n) {
-            list->last = i;
-            continue;
-        }
+        if (k < n) continue;
         m->next[i] = UINT32_MAX;
-        m->n_free[i / m->n_chunks]++;
         m->n_used--;
     }
     list->n = (uint32_t)pimattn_i_min(n, list->n);
@@ -6855,29 +6856,22 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
         wanted[which] =
             (uint32_t)pimattn_i_min(pimattn_i_chunks_of(m->plan, which, tokens), UINT32_MAX);
     size_t n = pimattn_i_n_lists(e);
-    bool enough = true, memory = true;
-    for (size_t i = 0; i < n; i++, list++) {
+    pimattn_status status = PIMATTN_OK;
+    for (size_t i = 0; i < n && status == PIMATTN_OK; i++, list++) {
         if (i % 2 == 0 && list->n == 0 && wanted[0] > 0)
             list[0].unit = list[1].unit = pimattn_i_emptiest(e, (uint32_t)(i / 2 / m->n_heads));
-        while (list->n < wanted[i % 2] && m->n_free[list->unit] > 0 && memory) {
-            uint32_t chunk = pimattn_i_chunk_take(m, list->unit);
-            memory = pimattn_i_chunk_back(e, chunk);
-            *(list->n == 0 ? &list->first : &m->next[list->last]) = chunk;
-            list->last = chunk;
-            list->n++;
-        }
-        enough = enough && list->n >= wanted[i % 2];
+        status = pimattn_i_list_grow(e, list, wanted[i % 2]);
     }
-    if (enough) return PIMATTN_OK;
+    if (status == PIMATTN_OK) return status;
     for (size_t i = 0; i < n; i++)
         pimattn_i_list_keep(m, &lists[i], had[i % 2]);
-    if (!memory) return PIMATTN_ERR_MEMORY;
+    if (status == PIMATTN_ERR_MEMORY) return status;
     pimhw_cause_write(&e->why,
                       "%u tokens need %u and %u chunks a KV head; %u of the device's %u"
                       " are taken",
                       tokens, (uint64_t)wanted[0], (uint64_t)wanted[1], (uint64_t)m->n_used,
                       pimattn_i_module_chunks(m));
-    return PIMATTN_ERR_PAGES;
+    return status;
 }
 
 PIMATTN_API pimattn_status pimattn_seq_tokens(pimattn_engine *engine, pimattn_seq seq,
