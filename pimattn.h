@@ -6138,17 +6138,13 @@ static double pimattn_i_readings_sum(pimattn_readings *r, const pimattn_config *
 /* Where most clocks of a run went, by kinds. */
 static uint32_t pimattn_i_bound_of(const pimhw_readings *run)
 {
-    uint64_t ck[PIMATTN_N_BOUND] = {0};
+    const uint64_t *of = run->breakdown_ck;
+    const uint64_t mac = of[PIMHW_SPENT_MAC], softmax = of[PIMHW_WAIT_EPU];
+    const uint64_t row = of[PIMHW_SPENT_ACT] + of[PIMHW_SPENT_PRE] + of[PIMHW_WAIT_ROW];
+    const uint64_t refresh = of[PIMHW_SPENT_REF] + of[PIMHW_WAIT_REFRESH];
+    const uint64_t io = run->cycles - (mac + row + softmax + refresh); /* all else */
+    const uint64_t ck[PIMATTN_N_BOUND] = {mac, row, io, softmax, refresh, 0};
     uint32_t most = PIMATTN_BOUND_MAC;
-    for (int i = 0; i < PIMHW_N_SPENT; i++) {
-        uint32_t bound = PIMATTN_BOUND_IO;
-        if (i == PIMHW_SPENT_MAC) bound = PIMATTN_BOUND_MAC;
-        if (i == PIMHW_SPENT_ACT || i == PIMHW_SPENT_PRE || i == PIMHW_WAIT_ROW)
-            bound = PIMATTN_BOUND_ROW;
-        if (i == PIMHW_WAIT_EPU) bound = PIMATTN_BOUND_SOFTMAX;
-        if (i == PIMHW_SPENT_REF || i == PIMHW_WAIT_REFRESH) bound = PIMATTN_BOUND_REFRESH;
-        ck[bound] += run->breakdown_ck[i];
-    }
     for (uint32_t i = 0; i < PIMATTN_N_BOUND; i++)
         if (ck[i] > ck[most]) most = i;
     return most;
