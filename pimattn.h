@@ -8997,10 +8997,11 @@ static pimattn_i_work *pimattn_i_work_of(pimattn_engine *e, uint32_t channel, ui
 {
     pimattn_i_module *m = e->module;
     const pimattn_i_planner *p = &e->planner;
-    uint32_t unit = m->n_units > 1 ? channel : 0, group = m->n_heads / e->config.shape.n_kv_heads;
+    uint32_t unit = channel / m->plan->unit_channels;
+    uint32_t group = m->n_heads / e->config.shape.n_kv_heads;
     pimattn_i_work *w = &m->work[2 * unit + round % 2];
     if (w->key == (uint64_t)round + 1) return w;
-    uint32_t block = m->n_units > 1 ? p->order[p->list_begin[unit] + round] : round;
+    uint32_t block = p->order[p->list_begin[unit] + round];
     uint32_t item = block / m->n_heads, head = block % m->n_heads;
     w->key = (uint64_t)round + 1;
     w->mixing = false;
@@ -9139,9 +9140,7 @@ static void pimattn_i_hub_epu(void *user, const pimhw_instruction *in)
     const pimattn_i_module *m = e->module;
     const pimattn_plan *plan = &p->plans[p->taken];
     for (uint32_t u = 0; u < m->n_units; u++) {
-        bool own = m->n_units > 1;
-        if (own && (!(in->mask >> u & 1) || in->round >= p->list_begin[u + 1] - p->list_begin[u]))
-            continue;
+        if (!(in->mask >> u & 1) || in->round >= p->list_begin[u + 1] - p->list_begin[u]) continue;
         pimattn_i_work *w = pimattn_i_work_of(e, u, in->round);
         for (uint32_t i = 0; i < w->n_queries; i++)
             if (in->flags & PIMHW_AWAITED)
