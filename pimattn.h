@@ -6330,9 +6330,7 @@ struct pimattn_engine {
     float *results;             /* [n_jobs_most][block_floats] */
     float *workers;             /* [max_workers] working memory; jobs and results in one piece */
     const pimattn_call *call;
-    pimattn_pages *pages;      /* of the caller; NULL: of the pool .. */
-    pimattn_pages own;         /* .. of which only the bytes from token to token are here */
-    const pimattn_pages *rows; /* the one of the call */
+    pimattn_pages *pages; /* of the caller; NULL: of the pool */
 };
 
 /* A device without a preset is the default one; fields set by hand would be lost. */
@@ -6632,10 +6630,6 @@ static bool pimattn_i_engine_tables(pimattn_engine *e)
 {
     const pimattn_config *c = &e->config;
     pimattn_i_layout_init(&e->layout, &c->shape, c->page_tokens);
-    e->own.k.token = (size_t)e->layout.k_row_bytes;
-    e->own.v.token = (size_t)e->layout.v_row_bytes;
-    e->own.k_scale.token = e->own.v_scale.token = sizeof(float);
-    e->rows = &e->own;
     uint64_t seqs = c->max_seqs, tokens = seqs * c->shape.n_layers;
     uint64_t spans = (c->memo_entries + (uint64_t)2) * seqs;
     e->table_bytes = (uint64_t)c->memo_entries * sizeof *e->memo + spans * sizeof *e->spans +
@@ -7972,7 +7966,7 @@ static const unsigned char *pimattn_i_row_at(const pimattn_rows *rows, uint32_t 
 static pimattn_i_spot pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i_job *job,
                                         uint64_t token)
 {
-    const pimattn_pages *p = e->rows;
+    const pimattn_pages *p = e->pages;
     const pimattn_i_layout *lay = &e->layout;
     uint64_t at = 0; /* in tiers a token is a run */
     pimattn_i_spot to;
@@ -8051,7 +8045,7 @@ static void pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first, uint32_t v
 /* Whether rows of a KV head lie so far apart that heads of the same tokens share memory pages. */
 static bool pimattn_i_apart(const pimattn_engine *e)
 {
-    return e->rows->k.token > 2 * e->layout.k_row_bytes;
+    return e->pages && e->pages->k.token > 2 * e->layout.k_row_bytes;
 }
 
 static void pimattn_i_tile_direct(pimattn_i_hand *hand)
@@ -8060,11 +8054,14 @@ static void pimattn_i_tile_direct(pimattn_i_hand *hand)
     const pimattn_shape *s = &e->config.shape;
     const pimattn_i_spot *spot = &hand->spot, *next = &hand->next;
     const size_t k_row = (size_t)e->layout.k_row_bytes, v_row = (size_t)e->layout.v_row_bytes;
+    const pimattn_pages *p = e->pages;
+    const size_t k_scale = p ? p->k_scale.token : sizeof(float);
+    const size_t v_scale = p ? p->v_scale.token : sizeof(float);
     pimattn_i_tile *tile = &hand->tile;
     tile->k = spot->k;
     tile->v = spot->v;
-    tile->k_stride = e->rows->k.token;
-    tile->v_stride = e->rows->v.token;
+    tile->k_stride = p ? p->k.token : k_row;
+    tile->v_stride = p ? p->v.token : v_row;
     tile->next_k = next->k;
     tile->next_v = next->v;
     /* far: as far on as 4 KiB, or the tile after next */
@@ -8090,10 +8087,9 @@ static void pimattn_i_tile_direct(pimattn_i_hand *hand)
             tile->v_shift++;
     }
     for (uint32_t t = 0; tile->k_scale && t < PIMATTN_I_TILE; t++)
-        memcpy(&hand->scales[t], spot->k_scale + t * e->rows->k_scale.token, sizeof(float));
+        memcpy(&hand->scales[t], spot->k_scale + t * k_scale, sizeof(float));
     for (uint32_t t = 0; tile->v_scale && t < PIMATTN_I_TILE; t++)
-        memcpy(&hand->scales[PIMATTN_I_TILE + t], spot->v_scale + t * e->rows->v_scale.token,
-               sizeof(float));
+        memcpy(&hand->scales[PIMATTN_I_TILE + t], spot->v_scale + t * v_scale, sizeof(float));
     tile->k_type = s->k_type;
     tile->v_type = s->v_type;
     tile->dim_k = s->head_dim;
@@ -8340,8 +8336,8 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
     for (size_t i = 0; i < n; i++) {
         pimattn_i_hand_init(&hands[i], e, &e->jobs[order[i]], worker, before);
         before += hands[i].job->n_queries;
-        hands[i].shares = n > 1 && n * e->layout.k_row_bytes == e->rows->k.token &&
-                          n * e->layout.v_row_bytes == e->rows->v.token;
+        hands[i].shares = n > 1 && n * e->layout.k_row_bytes == e->pages->k.token &&
+                          n * e->layout.v_row_bytes == e->pages->v.token;
     }
     if (n == 0) return;
     pimattn_i_stack stack =
@@ -9454,10 +9450,9 @@ PIMATTN_API pimattn_status pimattn_attend_pages(pimattn_engine *e, uint32_t laye
 {
     if (!e || !pages) return pimattn_i_wrong(e, "pages is NULL", 0);
     pimattn_pages filled = *pages;
-    e->rows = e->pages = &filled;
+    e->pages = &filled;
     pimattn_status status = pimattn_attend(e, layer, call, readings);
     e->pages = NULL;
-    e->rows = &e->own;
     return status;
 }
 
