@@ -8841,8 +8841,7 @@ static pimattn_status pimattn_i_list_check(pimattn_engine *e, const pimattn_page
 }
 
 /* Judges pages for a batch; fills strides, and its lengths. */
-static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
-                                            const pimattn_item *items, size_t n_items)
+static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p, size_t n_items)
 {
     const pimattn_shape *s = &e->config.shape;
     pimattn_rows *rows[4] = {&p->k, &p->v, &p->k_scale, &p->v_scale};
@@ -8874,11 +8873,9 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
     for (size_t i = 0; i < n_items && p->indptr && status == PIMATTN_OK; i++)
         if (p->indptr[i] >= p->indptr[i + 1])
             status = pimattn_i_wrong(e, "pages.indptr gives item %u no page", i);
-    for (size_t i = 0; i < n_items && status == PIMATTN_OK; i++) {
+    for (size_t i = 0; i < n_items && status == PIMATTN_OK; i++)
         status = pimattn_i_list_check(e, p, i, &e->batch[i].context_tokens);
-        e->batch[i].n_tokens = items[i].n_tokens;
-    }
-    return status == PIMATTN_OK ? pimattn_i_spans_check(e->batch, n_items, &e->why) : status;
+    return status;
 }
 
 /* Judges a batch; its lengths. */
@@ -8890,12 +8887,14 @@ static pimattn_status pimattn_i_call_spans(pimattn_engine *e, uint32_t layer,
     if (!items) return pimattn_i_wrong(e, "items is NULL for a batch of %u", n_items);
     if (n_items == 0 || n_items > e->config.max_seqs)
         return pimattn_i_wrong(e, "a batch of %u items is not 1 to max_seqs", n_items);
-    if (e->pages) return pimattn_i_pages_check(e, e->pages, items, n_items);
+    pimattn_status status = e->pages ? pimattn_i_pages_check(e, e->pages, n_items) : PIMATTN_OK;
+    if (status != PIMATTN_OK) return status;
     for (size_t i = 0; i < n_items; i++) {
+        e->batch[i].n_tokens = items[i].n_tokens;
+        if (e->pages) continue;
         const pimattn_i_seq *s = pimattn_i_seq_here(e, items[i].seq);
         if (!s) return PIMATTN_ERR_SEQ;
         e->batch[i].context_tokens = s->tokens[layer] - s->begin;
-        e->batch[i].n_tokens = items[i].n_tokens;
     }
     return pimattn_i_spans_check(e->batch, n_items, &e->why);
 }
