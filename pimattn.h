@@ -8934,7 +8934,12 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
     for (uint64_t i = 0; call->partials && i < rows * s->n_heads; i++)
         if (!call->partials[i].o || call->partials[i].dim != s->head_dim_v)
             return pimattn_i_wrong(e, "partial %u has no o or another dim than head_dim_v", i);
-    return PIMATTN_OK;
+    const unsigned char *at = (const unsigned char *)call->q;
+    const uint32_t lane = pimattn_i_lane_type(e);
+    const pimattn_i_rows q = {at, call->q_stride, s->n_heads, s->head_dim, lane, "q", false};
+    if (!e->module) return PIMATTN_OK;
+    return pimattn_i_overflow(e, &q, rows,
+                              "%s of token %u of this call, head %u, index %u is beyond a lane");
 }
 
 /* Request data of a batch on the banks: rows by VA2PA, and HFP's lists by where the heads are. */
@@ -9156,19 +9161,12 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, pimattn_reading
     const pimattn_span *spans = e->batch;
     size_t n = e->call->n_items;
     pimhw_readings layer;
-    uint64_t rows = 0, scores = 0;
+    uint64_t scores = 0;
     for (size_t i = 0; i < n; i++) {
         uint64_t queries = spans[i].n_tokens * pimattn_i_token_queries(&e->config);
-        rows += spans[i].n_tokens;
         scores = pimattn_i_max(scores, pimattn_i_mul(queries, spans[i].context_tokens));
     }
-    const pimattn_shape *s = &e->config.shape;
-    const unsigned char *at = (const unsigned char *)e->call->q;
-    const uint32_t lane = pimattn_i_lane_type(e);
-    const pimattn_i_rows q = {at, e->call->q_stride, s->n_heads, s->head_dim, lane, "q", false};
-    pimattn_status status = pimattn_i_overflow(
-        e, &q, rows, "%s of token %u of this call, head %u, index %u is beyond a lane");
-    if (status == PIMATTN_OK) status = pimattn_i_planner_take(p, NULL, spans, n);
+    pimattn_status status = pimattn_i_planner_take(p, NULL, spans, n);
     if (status != PIMATTN_OK) return status;
     const pimattn_plan *plan = &p->plans[p->taken];
     const uint64_t queries = p->planned_queries;
