@@ -9465,12 +9465,6 @@ PIMATTN_API pimattn_status pimattn_attend_one(pimattn_engine *engine, pimattn_se
 
 /* -- which tokens count -- */
 
-/* Tokens that have a bound together: a page, or in tiers a tile. */
-static uint32_t pimattn_i_bound_tokens(const pimattn_engine *e)
-{
-    return e->tiered ? (uint32_t)PIMATTN_I_TILE : e->layout.page_tokens;
-}
-
 /* A page, what the newest queries of a KV head see of it, and the bound of its scores. */
 typedef struct pimattn_i_candidate {
     uint64_t page, n_tokens;
@@ -9488,6 +9482,7 @@ typedef struct pimattn_i_newest {
     float *scores;              /* [tokens in whole tiles] */
     uint32_t *order;            /* [pages] */
     pimattn_i_candidate *pages; /* what has no other place is one piece from here on */
+    uint64_t page_tokens;       /* that have a bound together: a page, or in tiers a tile */
     uint64_t bytes;
 } pimattn_i_newest;
 
@@ -9525,7 +9520,8 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     w->job = pimattn_i_job_whole(e, 0);
     w->job.n_queries = 1;
     const uint64_t scores = pimattn_i_up64(w->job.tokens), rows = (uint64_t)s->n_heads + 3;
-    const uint64_t n_pages = pimattn_i_ceil_div(w->job.tokens, pimattn_i_bound_tokens(e));
+    w->page_tokens = e->tiered ? (uint64_t)PIMATTN_I_TILE : e->layout.page_tokens;
+    const uint64_t n_pages = pimattn_i_ceil_div(w->job.tokens, w->page_tokens);
     w->bytes = n_pages * (sizeof *w->pages + sizeof *w->order) +
                (scores + rows * e->size.q_floats) * sizeof(float);
     w->pages = (pimattn_i_candidate *)pimattn_i_alloc(&e->config.allocator, w->bytes, 64);
@@ -9558,8 +9554,8 @@ static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pim
 {
     const pimattn_shape *s = &e->config.shape;
     const pimattn_i_job *job = &w->job;
-    const uint64_t first = c->page * pimattn_i_bound_tokens(e);
-    const uint64_t end = pimattn_i_min(first + pimattn_i_bound_tokens(e), job->tokens);
+    const uint64_t first = c->page * w->page_tokens;
+    const uint64_t end = pimattn_i_min(first + w->page_tokens, job->tokens);
     const bool whole = first >= job->begin || (first >= job->origin && end <= job->kept);
     const bool all = whole && !e->tiered;
     bool finite = true;
@@ -9621,8 +9617,8 @@ static float pimattn_i_bound(const pimattn_engine *e, const pimattn_i_newest *w,
     }
     if (s->alibi_slopes) {
         double slope = (double)s->alibi_slopes[head], own = (double)w->job.tokens - 1;
-        double first = (double)(page * pimattn_i_bound_tokens(e));
-        double last = first + pimattn_i_bound_tokens(e) - 1;
+        double first = (double)(page * w->page_tokens);
+        double last = first + (double)w->page_tokens - 1;
         bias = slope * (slope < 0 ? own - first : last < own ? own - last : 0);
     }
     x += (fabs(x) + fabs(bias) + cap * tiny) * 1e-6 - bias;
@@ -9632,11 +9628,10 @@ static float pimattn_i_bound(const pimattn_engine *e, const pimattn_i_newest *w,
 /* All pages of which a token is seen, the newest one last; *all: tokens. */
 static uint64_t pimattn_i_candidates(const pimattn_engine *e, pimattn_i_newest *w, uint64_t *all)
 {
-    const uint64_t tokens = pimattn_i_bound_tokens(e),
-                   end = pimattn_i_ceil_div(w->job.tokens, tokens);
+    const uint64_t end = pimattn_i_ceil_div(w->job.tokens, w->page_tokens);
     uint64_t n = 0;
     *all = 0;
-    for (uint64_t page = w->job.origin / tokens; page < end; page++) {
+    for (uint64_t page = w->job.origin / w->page_tokens; page < end; page++) {
         pimattn_i_candidate *c = &w->pages[n];
         c->page = page;
         bool finite = pimattn_i_extremes(e, w, c);
@@ -9668,7 +9663,7 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, 
     pimattn_status status = pimattn_seq_tokens(e, seq, layer, &length);
     if (status != PIMATTN_OK) return status;
     const uint32_t heads = e->config.shape.n_kv_heads;
-    const uint64_t words = pimattn_i_ceil_div(length, 64), page_tokens = pimattn_i_bound_tokens(e);
+    const uint64_t words = pimattn_i_ceil_div(length, 64);
     if (c == 0) return pimattn_i_wrong(e, "c is 0: it is 1 for all tokens", 0);
     if (!choice || !choice->bits || choice->n_kv_heads != heads || choice->stride < words)
         return pimattn_i_wrong(e, "choice has no bits, other KV heads or a stride below %u", words);
@@ -9681,10 +9676,13 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, 
             w.order[k] = (uint32_t)(k ? k - 1 : n - 1);
         pimattn_i_sort(w.order + 1, (size_t)n - 1, w.pages, pimattn_i_lower);
         memset(bits, 0, (size_t)words * sizeof *bits);
-        for (; i < n && taken < pimattn_i_ceil_div(all, c); taken += w.pages[w.order[i++]].n_tokens)
-            for (uint64_t t = w.pages[w.order[i]].page * page_tokens, k = 0; k < page_tokens; k++)
-                if (pimattn_i_seen(&w.job, t + k) & 1)
-                    bits[(t + k) / 64] |= (uint64_t)1 << (t + k) % 64;
+        for (; i < n && taken < pimattn_i_ceil_div(all, c); i++) {
+            const pimattn_i_candidate *page = &w.pages[w.order[i]];
+            const uint64_t end = (page->page + 1) * w.page_tokens;
+            for (uint64_t t = page->page * w.page_tokens; t < end; t++)
+                if (pimattn_i_seen(&w.job, t) & 1) bits[t / 64] |= (uint64_t)1 << t % 64;
+            taken += page->n_tokens;
+        }
         if (bounds) bounds[w.job.kv_head] = i < n ? w.pages[w.order[i]].bound : -HUGE_VALF;
     }
     choice->n_tokens = length;
@@ -9718,9 +9716,9 @@ static bool pimattn_i_bound_scores(const pimattn_engine *e, pimattn_i_newest *w)
     bool finite = true;
     for (uint64_t i = 0; i < n; i++) {
         const pimattn_i_candidate *c = &w->pages[i];
-        const uint64_t end = (c->page + 1) * pimattn_i_bound_tokens(e);
+        const uint64_t end = (c->page + 1) * w->page_tokens;
         finite = finite && c->bound <= FLT_MAX;
-        for (uint64_t t = c->page * pimattn_i_bound_tokens(e); t < end; t++)
+        for (uint64_t t = c->page * w->page_tokens; t < end; t++)
             if (pimattn_i_seen(&w->job, t) & 1) w->scores[t] = c->bound;
     }
     return finite;
