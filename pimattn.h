@@ -8143,7 +8143,7 @@ static void pimattn_i_job_reach(const pimattn_engine *e, pimattn_i_job *job)
     if (job->begin == job->origin || job->kept < job->origin) job->kept = job->origin;
 }
 
-/* Tokens of a tile, or of any 16 without a choice, that some query of a block sees. */
+/* Tokens of a tile that some query of a block sees. */
 static uint32_t pimattn_i_seen(const pimattn_i_job *job, uint64_t first)
 {
     uint32_t bits = pimattn_i_bits_between(first, job->begin, job->end) |
@@ -9546,6 +9546,11 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     return PIMATTN_OK;
 }
 
+static bool pimattn_i_sees(const pimattn_i_job *job, uint64_t t)
+{
+    return t < job->kept ? t >= job->origin : t >= job->begin && t < job->end;
+}
+
 /*
  * Least and largest of the keys that are seen of a page; false: one is not finite. If that is all
  * there is of it, the page keeps them, and only what came since is read the next time.
@@ -9569,7 +9574,7 @@ static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pim
     w->high = w->low + e->size.q_floats;
     c->n_tokens = all && *n_bound <= end - first ? *n_bound : 0;
     for (uint64_t t = first + c->n_tokens; t < end; t++) {
-        if (!(pimattn_i_seen(job, t) & 1)) continue;
+        if (!pimattn_i_sees(job, t)) continue;
         const pimattn_i_spot spot = pimattn_i_spot_of(e, job, t);
         float scale = 1.0f, *x = c->n_tokens++ ? w->row : w->low;
         pimattn_i_row_copy(e, x, spot.k, s->k_type, false);
@@ -9680,7 +9685,7 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, 
             const pimattn_i_candidate *page = &w.pages[w.order[i]];
             const uint64_t end = (page->page + 1) * w.page_tokens;
             for (uint64_t t = page->page * w.page_tokens; t < end; t++)
-                if (pimattn_i_seen(&w.job, t) & 1) bits[t / 64] |= (uint64_t)1 << t % 64;
+                if (pimattn_i_sees(&w.job, t)) bits[t / 64] |= (uint64_t)1 << t % 64;
             taken += page->n_tokens;
         }
         if (bounds) bounds[w.job.kv_head] = i < n ? w.pages[w.order[i]].bound : -HUGE_VALF;
@@ -9719,7 +9724,7 @@ static bool pimattn_i_bound_scores(const pimattn_engine *e, pimattn_i_newest *w)
         const uint64_t end = (c->page + 1) * w->page_tokens;
         finite = finite && c->bound <= FLT_MAX;
         for (uint64_t t = c->page * w->page_tokens; t < end; t++)
-            if (pimattn_i_seen(&w->job, t) & 1) w->scores[t] = c->bound;
+            if (pimattn_i_sees(&w->job, t)) w->scores[t] = c->bound;
     }
     return finite;
 }
