@@ -79,7 +79,7 @@ static pimattn_call rig_call(rig *r, const pimattn_item *items, size_t n_items)
 
 static void every_status_has_words_of_its_own(void)
 {
-    for (int i = 0; i <= PIMATTN_ERR_DEVICE; i++) {
+    for (int i = 0; i <= PIMATTN_ERR_STATE; i++) {
         const char *words = pimattn_status_str((pimattn_status)i);
         if (!CHECK(words && words[0])) continue;
         for (int j = 0; j < i; j++)
@@ -118,6 +118,7 @@ static void the_check_names_the_field(void)
     pimattn_config good = good_config();
     CHECK_U(pimattn_config_check(&good, NULL), PIMATTN_OK);
     BAD("n_layers", memset(&c, 0, sizeof c));
+    BAD("device.n_channels is set", c.device.n_channels = 4);
     BAD("n_layers", c.shape.n_layers = 0);
     BAD("n_layers", c.shape.n_layers = 65537);
     BAD("n_heads", c.shape.n_heads = 0);
@@ -780,6 +781,12 @@ static void plans_name_what_is_null(void)
     why.text[0] = 0;
     CHECK_U(pimattn_engine_create(NULL, &c, &why), PIMATTN_ERR_ARGUMENT);
     CHECK_HAS(why.text, "engine");
+    CHECK_U(pimattn_tier_lower(NULL, &c.shape, &program, &why), PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "tier");
+    why.text[0] = 0;
+    CHECK_U(pimattn_tier_spread(NULL, NULL, NULL, &c.shape, NULL, 0, false, &why),
+            PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "load");
 }
 
 /* What no batch has would else be planned, with a window for more tokens than there are. */
@@ -803,6 +810,24 @@ static void requests_keep_to_the_limits_of_spans(void)
         CHECK_HAS(why.text, "item 0");
         CHECK_U(request.n_blocks, 0x5a5a5a5a);
     }
+    pimattn_shape s = shape_of(1, 4, 2, 64, 0);
+    static pimattn_plan plan;
+    pimhw_config device;
+    pimhw_request request;
+    pimhw_block blocks[2];
+    uint32_t order[2], begin[PIMHW_MAX_CHANNELS + 1];
+    const pimattn_span span = {5, 2}; /* of 2 queries each */
+    pimhw_cause why = {""};
+    CHECK_U(pimhw_config_init(&device, "aimx", NULL), PIMHW_OK);
+    CHECK_U(pimattn_plan_init(&plan, &s, &device, 0, 0, false, 3, NULL), PIMATTN_OK);
+    CHECK_U(pimattn_plan_request(&plan, &request, blocks, order, begin, &span, 1, &why),
+            PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "item 0: 2 tokens make more than the 3 queries planned for");
+    CHECK_U(pimattn_plan_init(&plan, &s, &device, 0, 0, false, 0, &why), PIMATTN_ERR_CONFIG);
+    CHECK_HAS(why.text, "queries of a block");
+    device.flash_page_bytes = 4096;
+    CHECK_U(pimattn_plan_init(&plan, &s, &device, 0, 0, false, 3, &why), PIMATTN_ERR_CONFIG);
+    CHECK_HAS(why.text, "flash_page_bytes");
 }
 
 int main(void)

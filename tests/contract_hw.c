@@ -285,6 +285,9 @@ static void bad_fields_are_named(void)
     c.element_bytes = 3;
     refused(&c, "element_bytes");
     c = hw_config("aimx", 16);
+    c.out_bits = 24;
+    refused(&c, "out_bits");
+    c = hw_config("aimx", 16);
     c.allocator.release = NULL;
     refused(&c, "allocator");
     CHECK_U(pimhw_config_check(NULL, &why), PIMHW_ERR_ARGUMENT);
@@ -418,6 +421,14 @@ static void streams_have_an_order(void)
     CHECK_U(pimhw_device_finish(d, &r, &why), PIMHW_ERR_ARGUMENT);
     CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
     CHECK_U(pimhw_device_finish(d, NULL, &why), PIMHW_ERR_ARGUMENT);
+    pimhw_instruction epu = hw_all(PIMHW_EPU, 1, 1);
+    epu.flags = PIMHW_AWAITED;
+    CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
+    for (int i = 0; i < 8; i++)
+        CHECK_U(pimhw_device_submit(d, &epu, &why), PIMHW_OK);
+    CHECK_U(pimhw_device_submit(d, &epu, &why), PIMHW_ERR_PROGRAM); /* the ninth */
+    CHECK_HAS(why.text, "more than 8 works");
+    CHECK_U(pimhw_device_finish(d, &r, &why), PIMHW_ERR_ARGUMENT);
     pimhw_device_destroy(d);
 }
 
@@ -492,6 +503,45 @@ static void bad_programs_are_refused(void)
     pimhw_program_item(&p, &item);
     pimhw_program_end(&p);
     bad_program(d, &p, NULL, "block");
+    pimhw_program_init(&p);
+    p.n_items = UINT32_MAX;
+    bad_program(d, &p, NULL, "builder");
+    pimhw_device_destroy(d);
+}
+
+/* 2^27 rounds, so many in each; or work of the hub, which ends no sooner; or as many columns. */
+static void endless_programs_are_refused(void)
+{
+    static pimhw_program p;
+    pimhw_readings r;
+    const pimhw_instruction gb = hw_gb(1, 1, 0), mac = hw_mac(1, 64, 0, 0);
+    pimhw_instruction epu = hw_all(PIMHW_EPU, 1, (uint64_t)1 << 61);
+    pimhw_device *d = device_of("aimx");
+    pimhw_program_init(&p);
+    const uint8_t rounds = pimhw_program_const(&p, 1 << 27);
+    pimhw_program_loop(&p, rounds, 1);
+    pimhw_program_loop(&p, rounds, 1);
+    pimhw_program_add(&p, &gb);
+    pimhw_program_end(&p);
+    pimhw_program_end(&p);
+    CHECK_U(pimhw_device_time(d, &r, &p, NULL, NULL, &why), PIMHW_ERR_PROGRAM);
+    CHECK_HAS(why.text, "item 2: the run takes 2^46 clocks or more");
+    pimhw_program_init(&p);
+    pimhw_program_loop(&p, pimhw_program_const(&p, 1 << 22), 1);
+    pimhw_program_loop(&p, pimhw_program_const(&p, 1 << 22), 1);
+    pimhw_program_add(&p, &mac);
+    pimhw_program_end(&p);
+    pimhw_program_end(&p);
+    CHECK_U(pimhw_device_time(d, &r, &p, NULL, NULL, &why), PIMHW_ERR_PROGRAM);
+    CHECK_HAS(why.text, "2^46 clocks");
+    pimhw_program_init(&p);
+    pimhw_program_add(&p, &epu);
+    CHECK_U(pimhw_device_time(d, &r, &p, NULL, NULL, &why), PIMHW_ERR_PROGRAM);
+    CHECK_HAS(why.text, "2^46 clocks");
+    CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
+    CHECK_U(pimhw_device_submit(d, &epu, &why), PIMHW_OK);
+    CHECK_U(pimhw_device_finish(d, &r, &why), PIMHW_ERR_PROGRAM);
+    CHECK_HAS(why.text, "2^46 clocks");
     pimhw_device_destroy(d);
 }
 
@@ -529,6 +579,26 @@ static void bad_requests_are_refused(void)
     begin[3] = 1;
     CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_ERR_ARGUMENT);
     CHECK_HAS(why.text, "list_begin");
+    begin[3] = 0;
+    const pimhw_instruction sync = hw_all(PIMHW_SYNC, 1, 1);
+    pimhw_program_add(&p, &sync);
+    CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_ERR_PROGRAM);
+    CHECK_HAS(why.text, "item 1: SYNC, where channels have lists of their own");
+    request.list_begin = NULL;
+    request.chunks = order, request.n_chunks = 1;
+    CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "chunk_rows is 0");
+    request.chunk_rows = 1, request.chunk_begin = begin; /* of the last channel: 1 */
+    CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_OK);
+    begin[8] = 2;
+    CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "chunk_begin of channel 8");
+    begin[8] = 0, begin[2] = 1;
+    CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "chunk_begin of channel 3");
+    request.n_chunks = UINT32_MAX;
+    CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_ERR_ADDRESS);
+    CHECK_HAS(why.text, "4294967295 chunks");
     CHECK_U(pimhw_device_time(d, NULL, &p, NULL, NULL, &why), PIMHW_ERR_ARGUMENT);
     CHECK_U(pimhw_device_time(d, &r, NULL, NULL, NULL, &why), PIMHW_ERR_ARGUMENT);
     CHECK_U(pimhw_device_time(NULL, &r, &p, NULL, NULL, &why), PIMHW_ERR_ARGUMENT);
@@ -796,6 +866,19 @@ static void causes_name_what_is_null(void)
     memset(&why, 0, sizeof why);
     CHECK_U(pimhw_units_end(NULL, &why), PIMHW_ERR_ARGUMENT);
     CHECK_HAS(why.text, "NULL");
+    memset(&why, 0, sizeof why);
+    CHECK_U(pimhw_device_run(NULL, &r, NULL, NULL, NULL, NULL, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "NULL");
+    const pimhw_da at = {0};
+    pimhw_memory *memory;
+    CHECK_U(pimhw_memory_read(NULL, &r, &at, 2, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "memory is NULL");
+    CHECK_U(pimhw_memory_create(&memory, &c, PIMHW_CHUNK_AIM, &why), PIMHW_OK);
+    CHECK_U(pimhw_memory_read(memory, NULL, &at, 2, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "bytes is NULL");
+    CHECK_U(pimhw_memory_write(memory, &at, NULL, 2, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "bytes is NULL");
+    pimhw_memory_destroy(memory);
 }
 
 static void see_nothing(void *user, const pimhw_event *event)
@@ -910,6 +993,7 @@ int main(void)
     RUN(sync_counts_for_all_channels);
     RUN(causes_name_what_is_null);
     RUN(bad_programs_are_refused);
+    RUN(endless_programs_are_refused);
     RUN(bad_requests_are_refused);
     RUN(epu_can_take_no_time);
     RUN(emit_can_stop_a_program);

@@ -638,6 +638,7 @@ static void wrong_geometries_and_matrices_are_named(void)
         {offsetof(pimhw_geometry, row_bytes), 2000, "row_bytes"},
         {offsetof(pimhw_geometry, row_bytes), 96 * 16, "row_bytes"},
         {offsetof(pimhw_geometry, transfer_bytes), 0, "transfer_bytes"},
+        {offsetof(pimhw_geometry, row_bytes), 16, "row_bytes 16 is not a multiple"},
         {offsetof(pimhw_geometry, chunk_rows), 2, "chunk_rows"},
         {offsetof(pimhw_geometry, chunk_bytes), 4096, "chunk_bytes"},
         {offsetof(pimhw_geometry, chunk_bytes), 16, "chunk_bytes"},

@@ -988,8 +988,61 @@ static void units_fit_their_device(void)
     rig_free(&r);
 }
 
+/* Six lanes: (0 + 1) + (2 + 3), then 4 + 5. Those of 2^24, 1, 1, 1, 1, 0 make 2^24, 2 and 1: the
+ * first two 2^24 + 2; with 1 that is a tie, to the even 2^24 + 4. In order it would stay at 2^24. */
+static void lanes_need_be_no_power_of_two(void)
+{
+    enum { SIX = 6 };
+    pimhw_config c = rig_config(PIMHW_IN_ORDER);
+    c.column_bytes = 2 * SIX, c.row_bytes = 4 * c.column_bytes, c.out_bits = 32;
+    rig r = rig_new(&c);
+    const pimhw_da at = place_of(0, 3, 1, 0);
+    const uint16_t big = lane(&r, 4096), one = lane(&r, 1);
+    const uint16_t row[SIX] = {big, one, one, one, one, 0};
+    CHECK_U(pimhw_memory_write(r.memory, &at, row, sizeof row, &r.why), PIMHW_OK);
+    memcpy(pimhw_units_gpr(r.units, 0), row, sizeof row);
+    DO(&r, IN(.kind = PIMHW_WR_GB, .mask = 1), IN(.kind = PIMHW_MAC_ABK, .row = 1, .mask = 1),
+       IN(.kind = PIMHW_RD_MAC, .gpr = 10, .mask = 1));
+    float sums[BANKS];
+    memcpy(sums, pimhw_units_gpr(r.units, 10), sizeof sums);
+    CHECK_NEAR(sums[3], 0x1p24 + 4, 0);
+    CHECK_NEAR(sums[2], 0, 0);
+    rig_free(&r);
+}
+
+/* Bank groups of two have no third bank for the products. */
+static void products_need_three_banks(void)
+{
+    pimhw_config c = rig_config(PIMHW_IN_ORDER);
+    c.n_group_banks = 2;
+    const pimhw_instruction in = IN(.kind = PIMHW_EWMUL);
+    rig r = rig_new(&c);
+    CHECK_U(run_all(&r, &in, 1, NULL), PIMHW_ERR_PROGRAM);
+    CHECK_HAS(r.why.text, "EWMUL: bank groups have 2 banks, of 3 needed");
+    rig_free(&r);
+}
+
+/* A row that is opened the first time takes memory. */
+static void rows_without_memory_end_a_run(void)
+{
+    check_heap heap = {0};
+    pimhw_config c = rig_config(PIMHW_IN_ORDER);
+    const pimhw_instruction in = IN(.kind = PIMHW_WR_SBK, .row = 5);
+    c.allocator = heap_allocator(&heap);
+    rig r = rig_new(&c);
+    heap.fail_at = heap.n_calls + 1;
+    CHECK_U(run_all(&r, &in, 1, NULL), PIMHW_ERR_MEMORY);
+    CHECK_HAS(r.why.text, "memory");
+    CHECK_U(run_all(&r, &in, 1, NULL), PIMHW_OK);
+    rig_free(&r);
+    CHECK_U(heap.n_live, 0);
+}
+
 int main(void)
 {
+    RUN(lanes_need_be_no_power_of_two);
+    RUN(products_need_three_banks);
+    RUN(rows_without_memory_end_a_run);
     RUN(under_every_controller);
     RUN(every_lane_and_every_tie);
     RUN(any_float_rounds_as_defined);
