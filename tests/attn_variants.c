@@ -1260,6 +1260,32 @@ static void states_of_v_in_k(void)
     }
 }
 
+/* 2^32 tokens, all in one page: of the least memory for jobs they ask too much. */
+static void tokens_beyond_the_scratch_are_refused(void)
+{
+    enum { PAGE = 1 << 16, PAGES = 1 << 16 };
+    static float rows[PAGE];
+    static uint32_t table[PAGES];
+    pimattn_shape shape = {.n_layers = 1, .n_heads = 1, .n_kv_heads = 1, .head_dim = 1};
+    pimattn_config c = config_of(&shape);
+    c.scratch_bytes = least_scratch(c);
+    pimattn_engine *e = engine_new(&c);
+    pimattn_pages p = {.k = {.at = rows}, .v = {.at = rows}, .n_pages = 1, .page_tokens = PAGE};
+    const pimattn_item item = {0, 1};
+    uint32_t length = UINT32_MAX;
+    float q = 1, out = 7;
+    pimattn_call call = {.out = &out, .q = &q, .items = &item, .n_items = 1};
+    p.table = table, p.table_stride = PAGES, p.lengths = &length;
+    if (!e) return;
+    CHECK_U(pimattn_attend_pages(e, 0, &p, &call, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(pimattn_engine_cause(e), "the tokens of item 0 need more scratch_bytes");
+    CHECK_NEAR(out, 7, 0);
+    length = 3 * PAGE;
+    CHECK_U(pimattn_attend_pages(e, 0, &p, &call, NULL), PIMATTN_OK);
+    CHECK_NEAR(out, 0, 0);
+    pimattn_engine_destroy(e);
+}
+
 /* Equal scores, V the position: the output is the mean of what is seen. Kept tokens end between the
  * first token held and the window, far from position 0, and there is the least memory for jobs. */
 static void kept_tokens_end_among_those_held(void)
@@ -1322,6 +1348,7 @@ int main(void)
     RUN(many_heads_take_turns);
     RUN(nothing_behind_the_last_token_is_read);
     RUN(windows_merge_by_the_tree_of_absolute_leaves);
+    RUN(tokens_beyond_the_scratch_are_refused);
     RUN(kept_tokens_end_among_those_held);
     RUN(bad_pages_are_refused_in_words);
     RUN(indptr_is_judged_before_indices_are_read);

@@ -989,7 +989,7 @@ static void units_fit_their_device(void)
 }
 
 /* Six lanes: (0 + 1) + (2 + 3), then 4 + 5. Those of 2^24, 1, 1, 1, 1, 0 make 2^24, 2 and 1: the
- * first two 2^24 + 2; with 1 that is a tie, to the even 2^24 + 4. In order it would stay at 2^24. */
+ * first two 2^24 + 2, with 1 a tie, to the even 2^24 + 4. In order they would stay at 2^24. */
 static void lanes_need_be_no_power_of_two(void)
 {
     enum { SIX = 6 };

@@ -200,6 +200,33 @@ static void k_says_when_it_does_not_fit(void)
     CHECK_U(p.v_wanted, PIMATTN_V_K);
 }
 
+/* Keys and values lie as mapping K wants; a step of more queries than it has entries for cannot. */
+static void k_in_banks_has_queries_it_can_do(void)
+{
+    pimattn_config c;
+    pimattn_seq seq;
+    float rows[4 * 128], q[3 * 4 * 128], out[3 * 4 * 128];
+    const pimattn_shape s = shape_of(1, 4, 1, 128, 0);
+    memset(rows, 0, sizeof rows);
+    memset(q, 0, sizeof q);
+    c = config_of(&s);
+    c.device = device_of("aimx", PIMHW_DCS);
+    c.device.obuf = 32; /* of 4 queries and 8 blocks of dims */
+    c.way = PIMATTN_DEVICE;
+    c.v_mapping = PIMATTN_V_K;
+    pimattn_engine *e = engine_new(&c);
+    if (!e) return;
+    CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+    CHECK_U(pimattn_append(e, seq, 0, rows, rows, 2, 0, 0), PIMATTN_OK);
+    CHECK_U(pimattn_attend_one(e, seq, 0, out, q, NULL), PIMATTN_OK);
+    const pimattn_item item = {seq, 2};
+    const pimattn_call call = {.out = out, .q = q, .items = &item, .n_items = 1};
+    pimattn_status status = pimattn_attend(e, 0, &call, NULL);
+    if (status != PIMATTN_OK) CHECK_HAS(pimattn_engine_cause(e), "v_mapping K has too few output");
+    CHECK_U(status, PIMATTN_ERR_DEVICE);
+    pimattn_engine_destroy(e);
+}
+
 /* Sums of all passes over the tokens stay in entries, if there are enough: 8 blocks of dims on one
  * channel are 8 passes. */
 static void a_plan_says_what_entries_it_would_use(void)
@@ -670,6 +697,7 @@ int main(void)
     RUN(queries_are_sent_no_oftener_than_they_must);
     RUN(rows_of_a_mapping_are_what_its_tokens_need);
     RUN(k_says_when_it_does_not_fit);
+    RUN(k_in_banks_has_queries_it_can_do);
     RUN(a_plan_says_what_entries_it_would_use);
     RUN(wrong_mappings_are_a_status);
     RUN(one_channel_makes_a_and_b_the_same);
