@@ -1,21 +1,23 @@
 /* What does attention over pages of the caller cost beside that over the cache's own? One query
- * token, (32,8) heads of 128, shuffled pages, K and V cold: calls go round over layers of 256 MiB
+ * token, 8 KV heads of 128, shuffled pages, K and V cold: calls go round over layers of 256 MiB
  * and more. The caller's K and V are two arrays, [page][head][token] (hnd) or [page][token][head]
  * (nhd), in memory that begins and is advised as the cache's slabs are. CSV: median microseconds,
  * the median ratio to the cache in the same round, coefficient of variation, clean calls.
  *
- *     pages [tokens, default 4096] [tokens of a page, default 128] [rounds, default 40] */
+ *     pages [tokens, default 4096] [tokens of a page, default 128] [rounds, default 40]
+ *           [query heads of a KV head, default 4] */
 #define _DEFAULT_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #define PIMATTN_IMPLEMENTATION
 #include "../pimattn.h"
 #include "clean.h"
 
-enum { HEADS = 32, KV_HEADS = 8, DIM = 128, FILL_ROWS = 64, N_HOW = 3 };
+enum { MOST_GROUP = 16, KV_HEADS = 8, DIM = 128, FILL_ROWS = 64, N_HOW = 3 };
 
 static const uint64_t cold_bytes = (uint64_t)256 << 20;
 static const char *const hows[N_HOW] = {"cache", "hnd", "nhd"};
-static float q[HEADS * DIM], out[HEADS * DIM], rows[2][FILL_ROWS * KV_HEADS * DIM];
+static float q[MOST_GROUP * KV_HEADS * DIM], out[MOST_GROUP * KV_HEADS * DIM];
+static float rows[2][FILL_ROWS * KV_HEADS * DIM];
 
 typedef struct work {
     pimattn_engine *e;
@@ -117,7 +119,8 @@ static void fill_pages(work *w, uint32_t page_tokens, uint32_t type)
     w->pages.table_stride = w->layer_pages;
 }
 
-static void one_type(uint32_t type, uint32_t n_tokens, uint32_t page_tokens, int n_rounds)
+static void one_type(uint32_t type, uint32_t n_tokens, uint32_t page_tokens, int n_rounds,
+                     uint32_t group)
 {
     static bench_series series[N_HOW];
     work w;
@@ -129,7 +132,8 @@ static void one_type(uint32_t type, uint32_t n_tokens, uint32_t page_tokens, int
     w.row_bytes = (size_t)DIM * pimattn_i_type_bytes(type);
     w.layer_pages = n_tokens / page_tokens;
     w.n_layers = (uint32_t)(cold_bytes / (2 * KV_HEADS * n_tokens * w.row_bytes) + 1);
-    c.shape.n_layers = w.n_layers, c.shape.n_heads = HEADS, c.shape.n_kv_heads = KV_HEADS;
+    c.shape.n_layers = w.n_layers, c.shape.n_heads = group * KV_HEADS;
+    c.shape.n_kv_heads = KV_HEADS;
     c.shape.head_dim = DIM, c.shape.k_type = c.shape.v_type = type;
     c.page_tokens = page_tokens;
     c.pool_bytes = (uint64_t)2 << 30;
@@ -148,8 +152,8 @@ static void one_type(uint32_t type, uint32_t n_tokens, uint32_t page_tokens, int
     for (uint32_t how = 0; how < N_HOW; how++) {
         int n_clean;
         double cv = bench_cv(&series[how], &n_clean);
-        printf("%s,%s,%s,%u,%u,%.1f,%.3f,%.3f,%d\n", bench_types[type], hows[how],
-               w.e->kernel->name, n_tokens, page_tokens,
+        printf("%s,%s,%s,%u,%u,%u,%.1f,%.3f,%.3f,%d\n", bench_types[type], hows[how],
+               w.e->kernel->name, group, n_tokens, page_tokens,
                bench_median(series[how].us, series[how].n), bench_ratio(&series[how], &series[0]),
                cv, n_clean);
         fflush(stdout);
@@ -162,19 +166,20 @@ static void one_type(uint32_t type, uint32_t n_tokens, uint32_t page_tokens, int
 
 int main(int argc, char **argv)
 {
-    bench_takes(argc, argv, 3, "[TOKENS [PAGE_TOKENS [ROUNDS]]]");
+    bench_takes(argc, argv, 4, "[TOKENS [PAGE_TOKENS [ROUNDS [GROUP]]]]");
     uint32_t n_tokens = argc > 1 ? bench_number("TOKENS", argv[1], FILL_ROWS, 1 << 20) : 4096;
     uint32_t page = argc > 2 ? bench_number("PAGE_TOKENS", argv[2], 1, 65536) : 128;
     uint32_t n_rounds = argc > 3 ? bench_number("ROUNDS", argv[3], 1, BENCH_ROUNDS) : 40;
+    uint32_t group = argc > 4 ? bench_number("GROUP", argv[4], 1, MOST_GROUP) : 4;
     if (n_tokens % FILL_ROWS || n_tokens % page) {
         fprintf(stderr, "pages: TOKENS is not a multiple of 64 and of PAGE_TOKENS\n");
         return 2;
     }
-    bench_fill(q, HEADS * DIM, 1);
+    bench_fill(q, sizeof q / sizeof q[0], 1);
     bench_fill(rows[0], FILL_ROWS * KV_HEADS * DIM, 2);
     bench_fill(rows[1], FILL_ROWS * KV_HEADS * DIM, 3);
-    printf("type,pages,kernel,tokens,page_tokens,us,ratio,cv,clean\n");
+    printf("type,pages,kernel,group,tokens,page_tokens,us,ratio,cv,clean\n");
     for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++)
-        one_type(type, n_tokens, page, (int)n_rounds);
+        one_type(type, n_tokens, page, (int)n_rounds, group);
     return bench_done();
 }

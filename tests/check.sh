@@ -210,7 +210,7 @@ benches() {
     bench=prefill
     wrong --new && wrong --new 16x && wrong --context 100 --new 16 || status=1
     bench=pages
-    wrong 64x && wrong 64 64 1 1 && wrong 64 7 || status=1
+    wrong 64x && wrong 64 64 1 17 && wrong 64 64 1 1 1 && wrong 64 7 || status=1
     bench=sparse
     wrong "$dir" || status=1
     "$dir/all.build/prefill" --context 0 --new 64 --rounds 1 >"$dir/bench.out" || status=1
