@@ -1310,9 +1310,11 @@ static void pimattn_i_release(const pimhw_allocator *a, void *ptr, uint64_t byte
 /* What is to be a part of functions for other instruction sets. */
 #ifdef __GNUC__
 #define PIMATTN_I_INLINE            static inline __attribute__((always_inline))
+#define PIMATTN_I_FETCH(p)          __builtin_prefetch(p)
 #define PIMATTN_I_FETCH_TO_WRITE(p) __builtin_prefetch(p, 1, 2)
 #else
 #define PIMATTN_I_INLINE            static inline
+#define PIMATTN_I_FETCH(p)          ((void)(p))
 #define PIMATTN_I_FETCH_TO_WRITE(p) ((void)(p))
 #endif
 
@@ -8048,6 +8050,14 @@ static bool pimattn_i_apart(const pimattn_engine *e)
     return e->pages && e->pages->k.token > 2 * e->layout.k_row_bytes;
 }
 
+/* The scales of a tile come late if they are only asked for with it. */
+static void pimattn_i_fetch_scales(const unsigned char *from, size_t stride)
+{
+    const size_t step = stride > 64 ? stride : 64;
+    for (size_t at = 0; at < PIMATTN_I_TILE * stride; at += step)
+        PIMATTN_I_FETCH(from + at);
+}
+
 static void pimattn_i_tile_direct(pimattn_i_hand *hand)
 {
     const pimattn_engine *e = hand->e;
@@ -8090,6 +8100,8 @@ static void pimattn_i_tile_direct(pimattn_i_hand *hand)
         memcpy(&hand->scales[t], spot->k_scale + t * k_scale, sizeof(float));
     for (uint32_t t = 0; tile->v_scale && t < PIMATTN_I_TILE; t++)
         memcpy(&hand->scales[PIMATTN_I_TILE + t], spot->v_scale + t * v_scale, sizeof(float));
+    if (tile->k_scale) pimattn_i_fetch_scales(hand->later.k_scale, k_scale);
+    if (tile->v_scale) pimattn_i_fetch_scales(hand->later.v_scale, v_scale);
     tile->k_type = s->k_type;
     tile->v_type = s->v_type;
     tile->dim_k = s->head_dim;
