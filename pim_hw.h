@@ -6382,7 +6382,8 @@ static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_pro
     uint32_t n_channels = d->config.n_channels;
     for (uint32_t c = 0; chunks && c < n_channels; c++)
         if (chunks[c] > chunks[c + 1] || chunks[c + 1] > request->n_chunks)
-            return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: chunk_begin of channel %u",
+            return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT,
+                                "request: chunk_begin of channel %u falls, or is beyond n_chunks",
                                 (uint64_t)c + 1);
     for (uint32_t c = 0; list && c < n_channels; c++)
         if (list[c] > list[c + 1])

@@ -825,9 +825,9 @@ static void requests_keep_to_the_limits_of_spans(void)
     CHECK_HAS(why.text, "item 0: 2 tokens make more than the 3 queries planned for");
     CHECK_U(pimattn_plan_init(&plan, &s, &device, 0, 0, false, 0, &why), PIMATTN_ERR_CONFIG);
     CHECK_HAS(why.text, "queries of a block");
-    device.flash_page_bytes = 4096;
+    CHECK_U(pimhw_config_init(&device, "pam-ssd", NULL), PIMHW_OK);
     CHECK_U(pimattn_plan_init(&plan, &s, &device, 0, 0, false, 3, &why), PIMATTN_ERR_CONFIG);
-    CHECK_HAS(why.text, "flash_page_bytes");
+    CHECK_HAS(why.text, "only a tier can be flash");
 }
 
 int main(void)

@@ -538,6 +538,15 @@ static void endless_programs_are_refused(void)
     pimhw_program_add(&p, &epu);
     CHECK_U(pimhw_device_time(d, &r, &p, NULL, NULL, &why), PIMHW_ERR_PROGRAM);
     CHECK_HAS(why.text, "2^46 clocks");
+    const pimhw_instruction wait = hw_all(PIMHW_EPU_WAIT, 1, 1);
+    epu.flags = PIMHW_AWAITED;
+    pimhw_program_init(&p);
+    pimhw_program_add(&p, &epu);
+    pimhw_program_add(&p, &wait);
+    pimhw_program_add(&p, &gb);
+    CHECK_U(pimhw_device_time(d, &r, &p, NULL, NULL, &why), PIMHW_ERR_PROGRAM);
+    CHECK_HAS(why.text, "item 2");
+    CHECK_HAS(why.text, "2^46 clocks");
     CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
     CHECK_U(pimhw_device_submit(d, &epu, &why), PIMHW_OK);
     CHECK_U(pimhw_device_finish(d, &r, &why), PIMHW_ERR_PROGRAM);
