@@ -8050,12 +8050,14 @@ static bool pimattn_i_apart(const pimattn_engine *e)
     return e->pages && e->pages->k.token > 2 * e->layout.k_row_bytes;
 }
 
-/* The scales of a tile come late if they are only asked for with it. */
-static void pimattn_i_fetch_scales(const unsigned char *from, size_t stride)
+/* The scales of a tile; those of a later one would come late if they were asked for with it. */
+static void pimattn_i_tile_scales(float *to, const unsigned char *from, const unsigned char *later,
+                                  size_t stride)
 {
-    const size_t step = stride > 64 ? stride : 64;
-    for (size_t at = 0; at < PIMATTN_I_TILE * stride; at += step)
-        PIMATTN_I_FETCH(from + at);
+    for (size_t t = 0; t < PIMATTN_I_TILE; t++)
+        memcpy(&to[t], from + t * stride, sizeof *to);
+    for (size_t at = 0; at<PIMATTN_I_TILE * stride; at += stride> 64 ? stride : 64)
+        PIMATTN_I_FETCH(later + at);
 }
 
 static void pimattn_i_tile_direct(pimattn_i_hand *hand)
@@ -8065,8 +8067,6 @@ static void pimattn_i_tile_direct(pimattn_i_hand *hand)
     const pimattn_i_spot *spot = &hand->spot, *next = &hand->next;
     const size_t k_row = (size_t)e->layout.k_row_bytes, v_row = (size_t)e->layout.v_row_bytes;
     const pimattn_pages *p = e->pages;
-    const size_t k_scale = p ? p->k_scale.token : sizeof(float);
-    const size_t v_scale = p ? p->v_scale.token : sizeof(float);
     pimattn_i_tile *tile = &hand->tile;
     tile->k = spot->k;
     tile->v = spot->v;
@@ -8096,12 +8096,12 @@ static void pimattn_i_tile_direct(pimattn_i_hand *hand)
         while ((size_t)2 << tile->v_shift <= v_row)
             tile->v_shift++;
     }
-    for (uint32_t t = 0; tile->k_scale && t < PIMATTN_I_TILE; t++)
-        memcpy(&hand->scales[t], spot->k_scale + t * k_scale, sizeof(float));
-    for (uint32_t t = 0; tile->v_scale && t < PIMATTN_I_TILE; t++)
-        memcpy(&hand->scales[PIMATTN_I_TILE + t], spot->v_scale + t * v_scale, sizeof(float));
-    if (tile->k_scale) pimattn_i_fetch_scales(hand->later.k_scale, k_scale);
-    if (tile->v_scale) pimattn_i_fetch_scales(hand->later.v_scale, v_scale);
+    if (tile->k_scale)
+        pimattn_i_tile_scales(hand->scales, spot->k_scale, hand->later.k_scale,
+                              p ? p->k_scale.token : sizeof(float));
+    if (tile->v_scale)
+        pimattn_i_tile_scales(hand->scales + PIMATTN_I_TILE, spot->v_scale, hand->later.v_scale,
+                              p ? p->v_scale.token : sizeof(float));
     tile->k_type = s->k_type;
     tile->v_type = s->v_type;
     tile->dim_k = s->head_dim;
