@@ -1550,8 +1550,8 @@ enum { PIMATTN_I_L = PIMATTN_I_QUERY_BLOCK, PIMATTN_I_O = 2 * PIMATTN_I_QUERY_BL
 /*
  * How what comes next is fetched. A deep CPU has many more slots for its second cache than for the
  * first: wherever the memory's pace counts most, all goes there. Where rows follow one another and
- * a single query reads them one by one, such a CPU keeps the pace by itself, but for the beginnings
- * of memory pages: rows of f32, and of 16-bit types in long pages of the cache.
+ * a single query reads them one by one, such a CPU keeps the pace if it is led by one line in four:
+ * rows of f32, and of 16-bit types in long pages of the cache.
  */
 typedef enum pimattn_i_ahead {
     PIMATTN_I_NEAR,
@@ -1863,14 +1863,15 @@ pimattn_i_fetch(const unsigned char *next, const unsigned char *later, size_t ga
                 const uint32_t n)
 {
     const size_t from = *at + (*at >> shift) * gap;
+    const bool pair = n == 2 && ahead == PIMATTN_I_DEEP && type != PIMATTN_INT8;
     const bool second =
-        ahead != PIMATTN_I_NEAR && (type == PIMATTN_F32 || !PIMATTN_I_BOTH(type, n));
+        ahead != PIMATTN_I_NEAR && (type == PIMATTN_F32 || !PIMATTN_I_BOTH(type, n) || pair);
     /* at 256 products a line arithmetic takes longer than the memory: the next tile is enough */
     const bool slow = ahead >= PIMATTN_I_DEEP_ROWS && n * 64 >= 256 * pimattn_i_type_bytes(type);
     const uint32_t alone = type == PIMATTN_F32 ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
     if (n == 1 && type != PIMATTN_INT8 && ahead >= alone) {
         for (size_t i = 0; i < bytes; i += 64)
-            if (((uintptr_t)(next + from + i) & 4095) < 512)
+            if (((uintptr_t)(next + from + i) & 255) < 64)
                 __builtin_prefetch(next + from + i, 0, 2);
         *at += bytes;
         return;
