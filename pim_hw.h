@@ -29,7 +29,8 @@
  *
  * Rooms. Front: [H1] options, [H2] foundations, [H3] geometry, [H4] parameters, [H5] programs,
  * [H6] device, [H7] readings. Back: [H8] cellar, [H9] tables, [H10] mapping, [H11] cells,
- * [H12] units, [H13] timing, [H15] controllers, [H16] dispatcher, [H17] device.
+ * [H12] units, [H13] timing, [H15] controllers, [H16] dispatcher, [H17] device, [H18] spans,
+ * [H19] runs.
  *
  * Papers and sources, as cited below: [AIMSIM] the public AiM simulator, commit 0f28a07;
  * [LOL] LoL-PIM; [PHONY] PIMphony; [FACIL], [PAM] the papers; [CENT] CENT, commit 8c79786;
@@ -4952,7 +4953,8 @@ static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
 }
 
 /* ==========================================================================
- * [H17] DEVICE: public functions; the host, the hub and the channels together.
+ * [H17] DEVICE: what a device is made of, and its beginning and end.
+ *       Knows what there is of everything; moves no clock.
  * ========================================================================== */
 
 enum {
@@ -5144,7 +5146,10 @@ PIMHW_API const pimhw_config *pimhw_device_config(const pimhw_device *device)
     return &device->config;
 }
 
-/* -- spans that are like others -- */
+/* ==========================================================================
+ * [H18] SPANS: states of channels and spans of a program that were met before: not walked again.
+ *       Knows clocks as distances; no data.
+ * ========================================================================== */
 
 /* Writes the state of channels relative to a clock into words, or reads it back at another. */
 typedef struct pimhw_i_pen {
@@ -5922,7 +5927,10 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
     return false;
 }
 
-/* -- channels, host and hub -- */
+/* ==========================================================================
+ * [H19] RUNS: host, hub and channels together; what is refused and what is read; the calls.
+ *       The one room in which data and clocks meet.
+ * ========================================================================== */
 
 static void pimhw_i_split(pimhw_device *d, pimhw_i_channel *ch, uint64_t outside)
 {

@@ -33,7 +33,9 @@
  *
  * Rooms. Front: [A1] options, [A2] foundations, [A3] shapes, [A5] plan, [A9] readings,
  * [A6] attention, [A4] cache, [A7] tiers. Back: [A10] cellar, [A11] numbers, [A12] kernels,
- * [A13] partials, [A14] pages, [A15] partition, [A16] lowering, [A17] tiers, [A19] engine.
+ * [A13] partials, [A14] pages, [A15] partition, [A16] lowering, [A17] tiers, [A18] tier time,
+ * [A19] places, [A20] planner, [A21] engine, [A22] sequences, [A23] append, [A24] life cycle,
+ * [A25] states, [A26] jobs, [A27] calls, [A28] device way, [A29] attention.
  *
  * Papers, as cited below: [LOL] LoL-PIM; [PHONY] PIMphony; [CENT] CENT; [OS18] Milakov and
  * Gimelshein, Online normalizer calculation for softmax; [PAM] PAM.
@@ -4326,11 +4328,9 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
 }
 
 /* ==========================================================================
- * [A17] TIERS: where a token lives, which ones move, what a step on a tier costs.
+ * [A17] TIERS: which tokens change places between tiers, and bank groups.
  *       Knows counts and scores; no keys, no values.
  * ========================================================================== */
-
-/* -- which tokens change places -- */
 
 static bool pimattn_i_is_score(float x)
 {
@@ -4871,7 +4871,10 @@ static void pimattn_i_groups_step(pimattn_i_groups *g)
     g->stale = true;
 }
 
-/* -- what a step on a tier costs -- */
+/* ==========================================================================
+ * [A18] TIER TIME: what a step on a tier costs, and moving to it.
+ *       Knows devices and loads; not which tokens those are.
+ * ========================================================================== */
 
 /* How a shape lies in the units of a device. */
 typedef struct pimattn_i_local {
@@ -5413,7 +5416,10 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
     return PIMATTN_OK;
 }
 
-/* -- where tokens lie -- */
+/* ==========================================================================
+ * [A19] PLACES: where the tokens of a sequence lie in tiers, and their moves.
+ *       Knows slots and their bytes; nothing of what those mean.
+ * ========================================================================== */
 
 /* A token of a layer. */
 typedef struct pimattn_i_token {
@@ -5885,40 +5891,9 @@ static pimattn_status pimattn_i_moves_time(pimattn_i_tiered *st, double *ns)
 }
 
 /* ==========================================================================
- * [A19] ENGINE: public functions.
- *       Knows everything above; decides nothing that another room decides.
+ * [A20] PLANNER: what a batch costs: its plan, programs, clocks and readings.
+ *       Knows plans and devices; nothing of pages and what is in them.
  * ========================================================================== */
-
-PIMATTN_API const char *pimattn_status_str(pimattn_status status)
-{
-    switch (status) {
-    case PIMATTN_OK: return "ok";
-    case PIMATTN_ERR_ARGUMENT: return "wrong argument";
-    case PIMATTN_ERR_CONFIG: return "wrong configuration";
-    case PIMATTN_ERR_MEMORY: return "out of memory";
-    case PIMATTN_ERR_PAGES: return "out of KV pages";
-    case PIMATTN_ERR_SEQ: return "no such sequence, or no slot for one more";
-    case PIMATTN_ERR_RANGE: return "value too large for the cache's type";
-    case PIMATTN_ERR_DEVICE: return "the device cannot do it";
-    case PIMATTN_ERR_STATE: return "no saved state of this shape";
-    }
-    return "unknown status";
-}
-
-PIMATTN_API const char *pimattn_bound_str(uint32_t bound)
-{
-    static const char names[PIMATTN_N_BOUND][12] = {"MAC",     "row",     "I/O",
-                                                    "softmax", "refresh", "link"};
-    return bound < PIMATTN_N_BOUND ? names[bound] : NULL;
-}
-
-PIMATTN_API void pimattn_kernel_select(uint32_t simd, pimattn_kernel_info *kernel)
-{
-    uint32_t most = pimattn_i_simd_most();
-    if (!kernel) return;
-    kernel->simd = simd == PIMATTN_SIMD_MOST || simd > most ? most : simd;
-    kernel->name = pimattn_i_kernel_take(kernel->simd)->name;
-}
 
 /* What times a batch: plans, programs, request data, device. */
 typedef struct pimattn_i_planner {
@@ -6229,6 +6204,42 @@ static pimattn_status pimattn_i_planner_time(pimattn_i_planner *p, pimattn_readi
     pimhw_readings layer;
     pimattn_status status = pimattn_i_planner_take(p, &layer, spans, n_spans);
     return status == PIMATTN_OK ? pimattn_i_planner_report(p, &layer, readings) : status;
+}
+
+/* ==========================================================================
+ * [A21] ENGINE: names, configuration, estimates; what an engine holds, from create to destroy.
+ *       Knows how much there is of everything; decides nothing that another room decides.
+ * ========================================================================== */
+
+PIMATTN_API const char *pimattn_status_str(pimattn_status status)
+{
+    switch (status) {
+    case PIMATTN_OK: return "ok";
+    case PIMATTN_ERR_ARGUMENT: return "wrong argument";
+    case PIMATTN_ERR_CONFIG: return "wrong configuration";
+    case PIMATTN_ERR_MEMORY: return "out of memory";
+    case PIMATTN_ERR_PAGES: return "out of KV pages";
+    case PIMATTN_ERR_SEQ: return "no such sequence, or no slot for one more";
+    case PIMATTN_ERR_RANGE: return "value too large for the cache's type";
+    case PIMATTN_ERR_DEVICE: return "the device cannot do it";
+    case PIMATTN_ERR_STATE: return "no saved state of this shape";
+    }
+    return "unknown status";
+}
+
+PIMATTN_API const char *pimattn_bound_str(uint32_t bound)
+{
+    static const char names[PIMATTN_N_BOUND][12] = {"MAC",     "row",     "I/O",
+                                                    "softmax", "refresh", "link"};
+    return bound < PIMATTN_N_BOUND ? names[bound] : NULL;
+}
+
+PIMATTN_API void pimattn_kernel_select(uint32_t simd, pimattn_kernel_info *kernel)
+{
+    uint32_t most = pimattn_i_simd_most();
+    if (!kernel) return;
+    kernel->simd = simd == PIMATTN_SIMD_MOST || simd > most ? most : simd;
+    kernel->name = pimattn_i_kernel_take(kernel->simd)->name;
 }
 
 typedef struct pimattn_i_memo {
@@ -6730,6 +6741,11 @@ PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine)
     return engine->layout.page_bytes;
 }
 
+/* ==========================================================================
+ * [A22] SEQUENCES: handles and lengths, pages and chunks taken and given back.
+ *       Knows how many tokens there are; nothing of their rows.
+ * ========================================================================== */
+
 /* What is wrong with a call; without an engine nobody can ask. */
 static pimattn_status pimattn_i_wrong(pimattn_engine *e, const char *what, uint64_t is)
 {
@@ -7041,6 +7057,11 @@ PIMATTN_API pimattn_status pimattn_seq_free(pimattn_engine *engine, pimattn_seq 
     return PIMATTN_OK;
 }
 
+/* ==========================================================================
+ * [A23] APPEND: rows of new tokens into pages, banks and the slots of tiers.
+ *       Knows types and places; nothing of queries.
+ * ========================================================================== */
+
 /* Whether a byte stride (0: packed) can hold rows of heads of f32, and n of them memory. */
 static bool pimattn_i_stride_fits(size_t *stride, uint64_t heads, uint64_t dim, uint64_t n)
 {
@@ -7334,7 +7355,10 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, ui
     return PIMATTN_OK;
 }
 
-/* -- life cycle -- */
+/* ==========================================================================
+ * [A24] LIFE CYCLE: fork, keep, truncate, prefixes, compaction; what is where.
+ *       Knows pages and who holds them; nothing of what rows mean.
+ * ========================================================================== */
 
 /* What the device way does not have yet. */
 static pimattn_status pimattn_i_paged(pimattn_engine *e)
@@ -7492,6 +7516,109 @@ PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *e, uint64_t *by
     if (bytes_moved) *bytes_moved = n_moved * pool->page_bytes;
     return PIMATTN_OK;
 }
+
+/* Pages of a sequence, and those that no other sequence holds. */
+static uint64_t pimattn_i_seq_pages(const pimattn_engine *e, const pimattn_i_seq *s, uint64_t *own)
+{
+    uint64_t sets = 0;
+    *own = 0;
+    for (uint64_t i = pimattn_i_seq_first(&e->layout, s); i < s->n_pages; i++, sets++) {
+        pimattn_i_ref ref = e->pool.refs[*pimattn_i_table_at(&e->layout, s, i, 0)];
+        if (ref.count - (ref.entry != 0) == 1) *own += e->pool.set_pages;
+    }
+    return sets * e->pool.set_pages;
+}
+
+PIMATTN_API pimattn_status pimattn_cache_query(pimattn_engine *engine, pimattn_cache_info *info)
+{
+    if (!engine || !info) return pimattn_i_wrong(engine, "info is NULL", 0);
+    const pimattn_i_pool *pool = &engine->pool;
+    uint64_t own;
+    memset(info, 0, sizeof *info);
+    info->pages_total = pimattn_pages_total(engine);
+    info->pages_used = info->pages_shared = pimattn_pages_used(engine);
+    info->pages_free = info->pages_total - info->pages_used;
+    if (engine->tiered) {
+        info->memory_bytes = info->pages_total * engine->layout.page_bytes;
+        info->pages_shared = 0;
+        return PIMATTN_OK;
+    }
+    info->pages_known = pool->n_used - info->pages_used;
+    for (uint32_t i = 0; i < engine->config.max_seqs; i++) {
+        if (!engine->seqs[i].id) continue;
+        (void)pimattn_i_seq_pages(engine, &engine->seqs[i], &own);
+        info->pages_shared -= own;
+    }
+    for (uint64_t i = 0; i < pool->n_slabs; i++)
+        info->memory_bytes += pimattn_i_slab_bytes(pool, i);
+    info->moved_bytes = engine->moved_bytes;
+    info->swapped = engine->swapped;
+    return PIMATTN_OK;
+}
+
+PIMATTN_API pimattn_status pimattn_seq_query(pimattn_engine *engine, pimattn_seq seq,
+                                             pimattn_seq_info *info)
+{
+    if (!engine || !info) return pimattn_i_wrong(engine, "info is NULL", 0);
+    const pimattn_i_seq *s = pimattn_i_seq_find(engine, seq);
+    if (!s) return PIMATTN_ERR_SEQ;
+    const pimattn_i_module *m = engine->module;
+    uint64_t own;
+    memset(info, 0, sizeof *info);
+    info->first_token = s->begin;
+    info->n_tokens = s->tokens[0];
+    info->pages = pimattn_i_seq_pages(engine, s, &own);
+    info->pages_shared = info->pages - own;
+    for (uint32_t i = 0; engine->tiered && i < engine->config.shape.n_layers; i++)
+        info->pages += pimattn_i_table_of(engine, s, i)->n * engine->config.shape.n_kv_heads;
+    info->bytes = info->pages * engine->pool.page_bytes;
+    for (size_t i = 0; m && i < pimattn_i_n_lists(engine); i++)
+        info->bytes += pimattn_i_lists_of(engine, s, 0, 0)[i].n * pimattn_i_chunk_bytes(m);
+    info->layer_bytes = info->bytes / engine->config.shape.n_layers;
+    info->swapped_out = s->swapped != 0;
+    return PIMATTN_OK;
+}
+
+/* Adds the columns of K and V of a head; bytes: of the first bank of its channels. */
+static void pimattn_i_banks_add(const pimattn_plan *p, uint64_t *bytes, uint64_t tokens)
+{
+    uint32_t banks = pimhw_config_banks(&p->device), lanes = banks * p->unit_channels;
+    for (uint64_t lane = 0; lane < lanes && lane < tokens; lane++)
+        bytes[lane] +=
+            pimattn_i_ceil_div(tokens - lane, lanes) * p->k_columns * p->device.column_bytes;
+    for (uint64_t g = 0; g < p->v_groups; g++)
+        for (uint32_t dim = 0; dim < p->shape.head_dim_v; dim++) {
+            pimattn_i_place at = pimattn_i_place_v(p, g * pimhw_config_lanes(&p->device), dim);
+            bytes[at.channel * banks + at.bank] +=
+                pimattn_i_v_columns(p, tokens, g) * p->device.column_bytes;
+        }
+}
+
+PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
+                                             uint64_t *bytes, size_t n)
+{
+    if (!e) return PIMATTN_ERR_ARGUMENT;
+    const pimattn_config *c = &e->config;
+    const pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
+    const pimattn_plan *plan = &e->plan;
+    if (!s) return PIMATTN_ERR_SEQ;
+    if (layer >= c->shape.n_layers)
+        return pimattn_i_wrong(e, "layer %u is not below n_layers", layer);
+    size_t banks = pimhw_config_banks(&c->device), all = c->device.n_channels * banks;
+    if (!bytes || n != all) return pimattn_i_wrong(e, "bytes has not %u places", all);
+    memset(bytes, 0, n * sizeof *bytes);
+    for (uint32_t h = 0; h < pimattn_i_units(plan); h++) {
+        size_t unit = plan->unit_channels > 1 ? 0 : h % c->device.n_channels;
+        if (e->module) unit = pimattn_i_lists_of(e, s, layer, h)->unit;
+        pimattn_i_banks_add(plan, bytes + unit * banks, s->tokens[layer] - s->begin);
+    }
+    return PIMATTN_OK;
+}
+
+/* ==========================================================================
+ * [A25] STATES: sequences saved and restored, swapped out and in.
+ *       Knows rows and lengths; nothing of where a state goes.
+ * ========================================================================== */
 
 /*
  * A state on its way. All numbers are little-endian. Words of 8 bytes, and the hash of all before:
@@ -7851,103 +7978,10 @@ PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *e, pimattn_seq se
     return status;
 }
 
-/* Pages of a sequence, and those that no other sequence holds. */
-static uint64_t pimattn_i_seq_pages(const pimattn_engine *e, const pimattn_i_seq *s, uint64_t *own)
-{
-    uint64_t sets = 0;
-    *own = 0;
-    for (uint64_t i = pimattn_i_seq_first(&e->layout, s); i < s->n_pages; i++, sets++) {
-        pimattn_i_ref ref = e->pool.refs[*pimattn_i_table_at(&e->layout, s, i, 0)];
-        if (ref.count - (ref.entry != 0) == 1) *own += e->pool.set_pages;
-    }
-    return sets * e->pool.set_pages;
-}
-
-PIMATTN_API pimattn_status pimattn_cache_query(pimattn_engine *engine, pimattn_cache_info *info)
-{
-    if (!engine || !info) return pimattn_i_wrong(engine, "info is NULL", 0);
-    const pimattn_i_pool *pool = &engine->pool;
-    uint64_t own;
-    memset(info, 0, sizeof *info);
-    info->pages_total = pimattn_pages_total(engine);
-    info->pages_used = info->pages_shared = pimattn_pages_used(engine);
-    info->pages_free = info->pages_total - info->pages_used;
-    if (engine->tiered) {
-        info->memory_bytes = info->pages_total * engine->layout.page_bytes;
-        info->pages_shared = 0;
-        return PIMATTN_OK;
-    }
-    info->pages_known = pool->n_used - info->pages_used;
-    for (uint32_t i = 0; i < engine->config.max_seqs; i++) {
-        if (!engine->seqs[i].id) continue;
-        (void)pimattn_i_seq_pages(engine, &engine->seqs[i], &own);
-        info->pages_shared -= own;
-    }
-    for (uint64_t i = 0; i < pool->n_slabs; i++)
-        info->memory_bytes += pimattn_i_slab_bytes(pool, i);
-    info->moved_bytes = engine->moved_bytes;
-    info->swapped = engine->swapped;
-    return PIMATTN_OK;
-}
-
-PIMATTN_API pimattn_status pimattn_seq_query(pimattn_engine *engine, pimattn_seq seq,
-                                             pimattn_seq_info *info)
-{
-    if (!engine || !info) return pimattn_i_wrong(engine, "info is NULL", 0);
-    const pimattn_i_seq *s = pimattn_i_seq_find(engine, seq);
-    if (!s) return PIMATTN_ERR_SEQ;
-    const pimattn_i_module *m = engine->module;
-    uint64_t own;
-    memset(info, 0, sizeof *info);
-    info->first_token = s->begin;
-    info->n_tokens = s->tokens[0];
-    info->pages = pimattn_i_seq_pages(engine, s, &own);
-    info->pages_shared = info->pages - own;
-    for (uint32_t i = 0; engine->tiered && i < engine->config.shape.n_layers; i++)
-        info->pages += pimattn_i_table_of(engine, s, i)->n * engine->config.shape.n_kv_heads;
-    info->bytes = info->pages * engine->pool.page_bytes;
-    for (size_t i = 0; m && i < pimattn_i_n_lists(engine); i++)
-        info->bytes += pimattn_i_lists_of(engine, s, 0, 0)[i].n * pimattn_i_chunk_bytes(m);
-    info->layer_bytes = info->bytes / engine->config.shape.n_layers;
-    info->swapped_out = s->swapped != 0;
-    return PIMATTN_OK;
-}
-
-/* Adds the columns of K and V of a head; bytes: of the first bank of its channels. */
-static void pimattn_i_banks_add(const pimattn_plan *p, uint64_t *bytes, uint64_t tokens)
-{
-    uint32_t banks = pimhw_config_banks(&p->device), lanes = banks * p->unit_channels;
-    for (uint64_t lane = 0; lane < lanes && lane < tokens; lane++)
-        bytes[lane] +=
-            pimattn_i_ceil_div(tokens - lane, lanes) * p->k_columns * p->device.column_bytes;
-    for (uint64_t g = 0; g < p->v_groups; g++)
-        for (uint32_t dim = 0; dim < p->shape.head_dim_v; dim++) {
-            pimattn_i_place at = pimattn_i_place_v(p, g * pimhw_config_lanes(&p->device), dim);
-            bytes[at.channel * banks + at.bank] +=
-                pimattn_i_v_columns(p, tokens, g) * p->device.column_bytes;
-        }
-}
-
-PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
-                                             uint64_t *bytes, size_t n)
-{
-    if (!e) return PIMATTN_ERR_ARGUMENT;
-    const pimattn_config *c = &e->config;
-    const pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
-    const pimattn_plan *plan = &e->plan;
-    if (!s) return PIMATTN_ERR_SEQ;
-    if (layer >= c->shape.n_layers)
-        return pimattn_i_wrong(e, "layer %u is not below n_layers", layer);
-    size_t banks = pimhw_config_banks(&c->device), all = c->device.n_channels * banks;
-    if (!bytes || n != all) return pimattn_i_wrong(e, "bytes has not %u places", all);
-    memset(bytes, 0, n * sizeof *bytes);
-    for (uint32_t h = 0; h < pimattn_i_units(plan); h++) {
-        size_t unit = plan->unit_channels > 1 ? 0 : h % c->device.n_channels;
-        if (e->module) unit = pimattn_i_lists_of(e, s, layer, h)->unit;
-        pimattn_i_banks_add(plan, bytes + unit * banks, s->tokens[layer] - s->begin);
-    }
-    return PIMATTN_OK;
-}
+/* ==========================================================================
+ * [A26] JOBS: attention on the host: tiles of a block of queries, leaves, waves of jobs.
+ *       Knows where rows lie and what is visible; nothing of clocks.
+ * ========================================================================== */
 
 /* The most bytes that the second cache is ahead of the first. */
 enum { PIMATTN_I_FAR = 4224 };
@@ -8630,6 +8664,11 @@ static void pimattn_i_compute(pimattn_engine *e)
     pimattn_i_wave(e);
 }
 
+/* ==========================================================================
+ * [A27] CALLS: whether a call can be, and what it costs.
+ *       Knows spans, strides and page lists; computes no attention.
+ * ========================================================================== */
+
 /* Counts what a block sees in every bank group, and of flash the pages; or it is active now. */
 static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job, bool active)
 {
@@ -8955,6 +8994,11 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
                               "%s of token %u of this call, head %u, index %u is beyond a lane");
 }
 
+/* ==========================================================================
+ * [A28] DEVICE WAY: attention by a program on the banks; the hub's part of it.
+ *       Knows the works of a program; no clocks.
+ * ========================================================================== */
+
 /* Request data of a batch on the banks: rows by VA2PA, and HFP's lists by where the heads are. */
 static pimattn_status pimattn_i_module_request(pimattn_engine *e, const pimattn_item *items)
 {
@@ -9220,7 +9264,10 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, pimattn_reading
     return PIMATTN_OK;
 }
 
-/* -- tiers -- */
+/* ==========================================================================
+ * [A29] ATTENTION: the calls of tiers and attention; which tokens count.
+ *       Knows everything above.
+ * ========================================================================== */
 
 /* The tokens of a sequence in a layer, if nothing is wrong; an array has n entries, or all: as many
  * as there are tokens. */
