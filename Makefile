@@ -31,9 +31,8 @@ TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/*.c))
 # for all, so that make takes less long. Those that look inside build their own.
 LIBRARY  = $(BUILD)/library.o
 OWN      = $(BUILD)/append $(BUILD)/cache $(BUILD)/decode $(BUILD)/prefill \
-           $(BUILD)/pages $(BUILD)/schedule $(BUILD)/tests/attn_schedule $(BUILD)/tests/attn_variants \
-           $(BUILD)/tests/contract_cache \
-           $(BUILD)/tests/hw_mapping $(BUILD)/tests/law_bits $(BUILD)/tests/law_cache \
+           $(BUILD)/pages $(BUILD)/schedule $(BUILD)/tests/attn_schedule \
+           $(BUILD)/tests/contract_cache $(BUILD)/tests/hw_mapping $(BUILD)/tests/law_cache \
            $(BUILD)/tests/oracle_device
 SHARED   = $(filter-out $(OWN),$(EXAMPLES) $(BENCHES) $(TESTS))
 # Of these tests, those of which no kernel is asked take half as long to compile; law_cache, which

@@ -23,7 +23,6 @@ typedef struct how {
     bool batch;             /* among MATES other sequences */
     bool dirty;             /* NaN sequences were there before and are there beside it */
     bool readings;
-    bool other_cpu; /* memory is fetched as it is on the other kind of CPU */
 } how;
 
 static how how_of(const pimattn_shape *shape)
@@ -99,7 +98,6 @@ static void compute(const how *h, const attn_kv *kv, uint64_t n_queries, const f
     config.allocator = heap_allocator(&heap);
     pimattn_engine *engine = engine_new(&config);
     if (!engine) return;
-    engine->deep = engine->deep != h->other_cpu;
     uint32_t layer = kv->shape.n_layers - 1;
     check_rng rng = {99};
     if (h->dirty) {
@@ -236,31 +234,6 @@ static void test_pages(scene *s, check_rng *rng)
 static void page_size_changes_no_bit(void)
 {
     over_scenes(test_pages);
-}
-
-/* Rows as they lie, of every type and for every block of queries; short pages and long ones. */
-static void every_fetch(void)
-{
-    for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++)
-        for (uint32_t group = 1; group <= 8; group *= 2) {
-            pimattn_shape shape = shape_of(1, 2 * group, 2, 128, type == PIMATTN_F16 ? 64 : 0);
-            shape.k_type = shape.v_type = type;
-            scene s = scene_new(&shape, 1100, 1, type * 8 + group);
-            for (uint32_t page_tokens = 16; page_tokens <= 4096; page_tokens *= 16) {
-                how h = how_of(&shape);
-                h.config.page_tokens = page_tokens;
-                same(&s, &h);
-                h.other_cpu = true;
-                if (!same(&s, &h)) printf("type %u, group %u\n", type, group);
-            }
-            scene_free(&s);
-        }
-}
-
-/* Rows are read in another order, too, where the CPU asks for it. */
-static void fetching_changes_no_bit(void)
-{
-    over_kernels(every_fetch);
 }
 
 static void test_calls(scene *s, check_rng *rng)
@@ -621,7 +594,6 @@ static void leaves_merged_by_the_tree_are_the_whole(void)
 int main(void)
 {
     RUN(page_size_changes_no_bit);
-    RUN(fetching_changes_no_bit);
     RUN(one_call_of_n_is_n_calls_of_one);
     RUN(a_long_prompt_is_its_decode);
     RUN(batch_mates_change_no_bit);

@@ -1,6 +1,7 @@
 /* The life of sequences against a model that stores each of them as its own array: random calls,
  * every one first with its n-th allocation failing for all n, outputs equal to the byte with those
- * of an engine that was given the model's tokens, pages counted after every call.
+ * of an engine that was given the model's tokens, pages counted after every call. And rows fetched
+ * as they are on the other kind of CPU.
  *
  *     law_cache [CALLS [SEED]]
  */
@@ -875,10 +876,49 @@ static void lives_are_those_of_the_model(void)
            (unsigned long long)evictions, (unsigned long long)moves);
 }
 
+/* Rows as they lie, of every type and for every block of queries; short pages and long ones. On a
+ * CPU of the other kind memory is fetched otherwise, and rows are read in another order. */
+static void fetched_otherwise(void)
+{
+    enum { TOKENS = 1100, DIM = 128 };
+    static float q[16 * DIM], out[2][16 * DIM];
+    check_rng rng = {5};
+    for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++)
+        for (uint32_t group = 1; group <= 8; group *= 2) {
+            pimattn_shape s = shape_of(1, 2 * group, 2, DIM, type == PIMATTN_F16 ? 64 : 0);
+            s.k_type = s.v_type = type;
+            attn_kv kv = kv_random(&s, TOKENS, &rng);
+            fill_normal(q, 16 * DIM, 1, &rng);
+            for (uint32_t page_tokens = 16; page_tokens <= 4096; page_tokens *= 16) {
+                for (uint32_t other = 0; other < 2; other++) {
+                    pimattn_config c = config_of(&s);
+                    pimattn_seq seq = 0;
+                    c.page_tokens = page_tokens;
+                    pimattn_engine *e = engine_new(&c);
+                    if (!e) return;
+                    e->deep = e->deep != (other > 0);
+                    CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+                    CHECK_U(kv_append(e, seq, 0, &kv, 0, TOKENS), PIMATTN_OK);
+                    CHECK_U(pimattn_attend_one(e, seq, 0, out[other], q, NULL), PIMATTN_OK);
+                    pimattn_engine_destroy(e);
+                }
+                if (!CHECK_BYTES(out[1], out[0], 2 * group * shape_dv(&s) * sizeof(float)))
+                    printf("type %u, group %u, pages of %u\n", type, group, page_tokens);
+            }
+            kv_free(&kv);
+        }
+}
+
+static void fetching_changes_no_bit(void)
+{
+    over_kernels(fetched_otherwise);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) n_calls = strtoull(argv[1], NULL, 10);
     if (argc > 2) seed = strtoull(argv[2], NULL, 10);
     RUN(lives_are_those_of_the_model);
+    RUN(fetching_changes_no_bit);
     return check_end();
 }
