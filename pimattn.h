@@ -1849,15 +1849,26 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
     PIMATTN_I_EACH8(X, W)                                                                          \
     X(W, 8) X(W, 9) X(W, 10) X(W, 11) X(W, 12) X(W, 13) X(W, 14) X(W, 15)
 
-/*
- * Whether to fetch what comes later still into the second cache. A single query of wide rows keeps
- * the memory's own pace: that would only take slots.
- */
-#define PIMATTN_I_BOTH(type, n) ((n) > 1 || (type) == PIMATTN_INT8)
+/* Fetches lines of the next tile, into the first cache or the second, and of what is far. */
+static inline __attribute__((always_inline)) void
+pimattn_i_fetch_lines(const unsigned char *next, const unsigned char *later, size_t bytes,
+                      const bool first, const bool both)
+{
+#ifdef __clang__
+#pragma clang loop unroll(disable) /* a burst of fetches costs bandwidth */
+#endif
+    for (size_t i = 0; i < bytes; i += 64) {
+        if (first)
+            __builtin_prefetch(next + i, 0, 3);
+        else
+            __builtin_prefetch(next + i, 0, 2);
+        if (both) __builtin_prefetch(later + i, 0, 2);
+    }
+}
 
 /*
- * Fetches what lies `bytes` on from *at: of the next tile into the first cache and, if that may
- * take more slots, what is far into the second.
+ * Fetches what lies `bytes` on from *at. Of one or few queries the memory's pace counts, and all
+ * goes into the second cache where that has more slots.
  */
 static inline __attribute__((always_inline)) void
 pimattn_i_fetch(const unsigned char *next, const unsigned char *later, size_t gap, uint32_t shift,
@@ -1865,31 +1876,19 @@ pimattn_i_fetch(const unsigned char *next, const unsigned char *later, size_t ga
                 const uint32_t n)
 {
     const size_t from = *at + (*at >> shift) * gap;
-    const bool pair = n == 2 && ahead == PIMATTN_I_DEEP && type != PIMATTN_INT8;
-    const bool second =
-        ahead != PIMATTN_I_NEAR && (type == PIMATTN_F32 || !PIMATTN_I_BOTH(type, n) || pair);
-    /* at 256 products a line arithmetic takes longer than the memory: the next tile is enough */
-    const bool slow = ahead >= PIMATTN_I_DEEP_ROWS && n * 64 >= 256 * pimattn_i_type_bytes(type);
+    const bool single = n == 1 && type != PIMATTN_INT8, pair = n == 2 && type != PIMATTN_INT8;
+    const bool few = single || (type == PIMATTN_F32 && n < 8);
     const uint32_t alone = type == PIMATTN_F32 ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
-    if (n == 1 && type != PIMATTN_INT8 && ahead >= alone) {
-        for (size_t i = 0; i < bytes; i += 64)
-            if (((uintptr_t)(next + from + i) & 255) < 64)
-                __builtin_prefetch(next + from + i, 0, 2);
-        *at += bytes;
-        return;
-    }
-#ifdef __clang__
-#pragma clang loop unroll(disable) /* a burst of fetches costs bandwidth */
-#endif
-    for (size_t i = 0; i < bytes; i += 64) {
-        if (second)
-            __builtin_prefetch(next + from + i, 0, 2);
-        else
-            __builtin_prefetch(next + from + i, 0, 3);
-        if (second || (PIMATTN_I_BOTH(type, n) && !slow))
-            __builtin_prefetch(later + from + i, 0, 2);
-    }
+    next += from;
+    later += from;
     *at += bytes;
+    if (single && ahead >= alone) {
+        for (size_t i = 0; i < bytes; i += 64)
+            if (((uintptr_t)(next + i) & 255) < 64) __builtin_prefetch(next + i, 0, 2);
+    } else if ((few && ahead != PIMATTN_I_NEAR) || (pair && ahead == PIMATTN_I_DEEP))
+        pimattn_i_fetch_lines(next, later, bytes, false, true);
+    else
+        pimattn_i_fetch_lines(next, later, bytes, true, !single);
 }
 
 static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
