@@ -4102,8 +4102,8 @@ static uint64_t pimhw_i_access_ck(pimhw_i_channel *ch, const pimhw_i_work *work,
 }
 
 /* ==========================================================================
- * [H16] DISPATCHER: program and request to instructions, one at a time.
- *       Knows loops and operands; never clocks.
+ * [H16] DISPATCHER: programs built and judged; with a request, their instructions one at a time.
+ *       Knows loops and operands, and which of them clocks hang on; counts no clocks.
  * ========================================================================== */
 
 PIMHW_API void pimhw_program_init(pimhw_program *program)
@@ -4393,7 +4393,7 @@ typedef struct pimhw_i_loop {
 
 /* What walking needs to know of a program again and again. */
 typedef struct pimhw_i_sketch {
-    uint8_t uneven[PIMHW_PROGRAM_ITEMS];     /* bit f: field f does */
+    uint8_t uneven[PIMHW_PROGRAM_ITEMS];     /* bit f: field f tells channels apart */
     uint8_t dynamic[PIMHW_PROGRAM_ITEMS];    /* bit f: field f of the item is not a constant */
     uint64_t value[PIMHW_PROGRAM_ITEMS][8];  /* the constants, by field */
     uint8_t matter[PIMHW_PROGRAM_ITEMS];     /* bit f: field f tells rounds apart */
@@ -4653,7 +4653,7 @@ typedef struct pimhw_i_walker {
     uint64_t todo;  /* those the current item still has to reach */
     uint64_t lag;   /* of the block: rounds ago */
     uint32_t pc, depth;
-    uint32_t at;    /* item of the last instruction */
+    uint32_t at;    /* item of the last instruction or loop */
     uint8_t fields; /* that are wanted, besides those that tell channels apart */
     uint64_t index[PIMHW_LOOPS];
     uint64_t bound[PIMHW_LOOPS]; /* rounds of the channel with most */
@@ -4826,7 +4826,8 @@ static void pimhw_i_leave(pimhw_i_walker *w, const pimhw_item *end)
     w->depth--;
 }
 
-/* Values of some fields of an item for one channel; constants only where no block moves them. */
+/* Values of some fields of an item for one channel; of constants the row alone, if a block may
+ * move it. */
 static void pimhw_i_fields(const pimhw_i_walker *w, uint32_t channel, uint32_t fields,
                            uint64_t value[8])
 {
@@ -4953,7 +4954,7 @@ static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
 }
 
 /* ==========================================================================
- * [H17] DEVICE: what a device is made of, and its beginning and end.
+ * [H17] DEVICE: what a device is made of; created and destroyed.
  *       Knows what there is of everything; moves no clock.
  * ========================================================================== */
 
@@ -4974,11 +4975,7 @@ enum {
     PIMHW_I_OPENED = offsetof(pimhw_i_tally, commands) / sizeof(uint64_t) + PIMHW_CMD_ACT16
 };
 
-static const char PIMHW_I_NO_STREAM[] = "no stream has begun, or it ended at a failure";
-static const char PIMHW_I_TOO_MANY[] = "EPU: more than %u works that nothing waits for";
-static const char PIMHW_I_TOO_LARGE[] = "2^28 rounds or more, or an operand of 2^32 or more";
-
-/* A run of so many clocks is refused: keys have room for 256 times as many. */
+/* A run of so many clocks is refused: keys, of a clock and 16 bits, have room for 4 times them. */
 #define PIMHW_I_MOST_CK ((uint64_t)1 << 46)
 
 typedef struct pimhw_i_job {
@@ -5002,8 +4999,6 @@ typedef struct pimhw_i_stream {
 } pimhw_i_stream;
 
 typedef enum pimhw_i_progress { PIMHW_I_IDLE, PIMHW_I_OPEN, PIMHW_I_ENDED } pimhw_i_progress;
-
-#define PIMHW_I_UNMOVED UINT64_MAX
 
 /*
  * Spans of a program that are like others need not be walked again. A unit is a group of channels,
@@ -5080,7 +5075,7 @@ struct pimhw_device {
     bool real_rows;        /* a row is one of the device, not of a block */
     bool safe;             /* no instruction of the program can be refused */
     bool skips;            /* spans that are like others are not walked */
-    bool endless;          /* the hub passed PIMHW_I_MOST_CK */
+    bool endless;          /* the hub or a channel passed PIMHW_I_MOST_CK */
     uint64_t n_instructions;
     uint64_t n_sent; /* instructions to channels, in the order of the program */
     uint32_t n_groups;
@@ -5089,7 +5084,7 @@ struct pimhw_device {
     uint32_t af_mode;                     /* what CFR 2 holds: the row of AF */
     pimhw_i_channel groups[PIMHW_MAX_CHANNELS];
     pimhw_i_banks banks[PIMHW_MAX_CHANNELS]; /* of the groups */
-    pimhw_i_trial trial[PIMHW_I_TRIALS];     /* of rounds by depth; the last: of a whole loop */
+    pimhw_i_trial trial[PIMHW_I_TRIALS];     /* of rounds by depth; the last: of all else */
     pimhw_i_trial mark[PIMHW_I_TRIALS];
     pimhw_i_memo memo;
     pimhw_i_stream streams[PIMHW_MAX_CHANNELS];
@@ -5148,8 +5143,10 @@ PIMHW_API const pimhw_config *pimhw_device_config(const pimhw_device *device)
 
 /* ==========================================================================
  * [H18] SPANS: states of channels and spans of a program that were met before: not walked again.
- *       Knows clocks as distances; no data.
+ *       Keeps clocks as distances from a base, and moves clocks on by them; no data.
  * ========================================================================== */
+
+#define PIMHW_I_UNMOVED UINT64_MAX
 
 /* Writes the state of channels relative to a clock into words, or reads it back at another. */
 typedef struct pimhw_i_pen {
@@ -5931,6 +5928,10 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
  * [H19] RUNS: host, hub and channels together; what is refused and what is read; the calls.
  *       The one room in which data and clocks meet.
  * ========================================================================== */
+
+static const char PIMHW_I_NO_STREAM[] = "no stream has begun, or it ended at a failure";
+static const char PIMHW_I_TOO_MANY[] = "EPU: more than %u works that nothing waits for";
+static const char PIMHW_I_TOO_LARGE[] = "2^28 rounds or more, or an operand of 2^32 or more";
 
 static void pimhw_i_split(pimhw_device *d, pimhw_i_channel *ch, uint64_t outside)
 {

@@ -1191,7 +1191,7 @@ typedef struct pimattn_tier_info {
                           did */
     uint64_t busiest;  /* of the bank group that counted most: tokens that took part in it, and what
                           tokens that were placed in it brought */
-    uint64_t n_partials;         /* formed, of a bank group and up to 8 queries each */
+    uint64_t n_partials;         /* formed, of a bank group and up to 16 queries each */
     uint64_t n_faster, n_slower; /* tokens that went to the tier before, and to the next */
     uint64_t faster_bytes, slower_bytes;
 } pimattn_tier_info;
@@ -2624,6 +2624,14 @@ static void pimattn_i_fold(const pimattn_i_folder *f, const pimattn_i_tile *tile
     }
 }
 
+PIMATTN_API void pimattn_kernel_select(uint32_t simd, pimattn_kernel_info *kernel)
+{
+    uint32_t most = pimattn_i_simd_most();
+    if (!kernel) return;
+    kernel->simd = simd == PIMATTN_SIMD_MOST || simd > most ? most : simd;
+    kernel->name = pimattn_i_kernel_take(kernel->simd)->name;
+}
+
 /* ==========================================================================
  * [A13] PARTIALS: fold, merge, exits.
  *       Knows (m, l, o); nothing of where it came from.
@@ -3150,7 +3158,7 @@ typedef struct pimattn_i_seq {
     uint32_t *table;
     uint64_t *tokens; /* [n_layers] */
     uint64_t swapped; /* hash of the state its tokens are in; 0: they are here */
-    uint64_t arrival; /* while states are restored: its number among them, plus 1 */
+    uint64_t arrival; /* while states are saved or restored: its number among them, from 1 */
 } pimattn_i_seq;
 
 static void pimattn_i_layout_init(pimattn_i_layout *to, const pimattn_shape *s,
@@ -3650,8 +3658,23 @@ static pimattn_i_place pimattn_i_place_v(const pimattn_plan *p, uint64_t token, 
     return at;
 }
 
+/* Adds bytes of the columns of K and V of a head; bytes: of the first bank of its channels. */
+static void pimattn_i_banks_add(const pimattn_plan *p, uint64_t *bytes, uint64_t tokens)
+{
+    uint32_t banks = pimhw_config_banks(&p->device), lanes = banks * p->unit_channels;
+    for (uint64_t lane = 0; lane < lanes && lane < tokens; lane++)
+        bytes[lane] +=
+            pimattn_i_ceil_div(tokens - lane, lanes) * p->k_columns * p->device.column_bytes;
+    for (uint64_t g = 0; g < p->v_groups; g++)
+        for (uint32_t dim = 0; dim < p->shape.head_dim_v; dim++) {
+            pimattn_i_place at = pimattn_i_place_v(p, g * pimhw_config_lanes(&p->device), dim);
+            bytes[at.channel * banks + at.bank] +=
+                pimattn_i_v_columns(p, tokens, g) * p->device.column_bytes;
+        }
+}
+
 /* ==========================================================================
- * [A16] LOWERING: plan to program and request data.
+ * [A16] LOWERING: plan to program and request data; tier to program.
  *       Knows layouts and instructions; never clocks or values.
  * ========================================================================== */
 
@@ -4326,9 +4349,126 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
     return PIMATTN_OK;
 }
 
+/* How a shape lies in the units of a device. */
+typedef struct pimattn_i_local {
+    pimattn_shape shape; /* complete */
+    uint32_t k_columns, v_columns;
+    uint32_t tokens;  /* of a bank's row, K or V */
+    uint32_t queries; /* that share a row: as the global buffer and the accumulators hold */
+} pimattn_i_local;
+
+static bool pimattn_i_is_flash(const pimattn_tier *t)
+{
+    return t->device.flash_page_bytes != 0;
+}
+
+/* Bank groups of a channel; flash counts channels. */
+static uint32_t pimattn_i_channel_groups(const pimattn_tier *t)
+{
+    return pimattn_i_is_flash(t) ? 1 : t->device.n_bank_groups;
+}
+
+static pimattn_status pimattn_i_tier_check(const pimattn_tier *t, pimhw_cause *why)
+{
+    if (pimhw_config_check(&t->device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
+    if (t->n_devices > 0) return PIMATTN_OK;
+    return pimattn_i_shape_fault(why, "n_devices", 0, "1 or more");
+}
+
+static pimattn_status pimattn_i_local_init(pimattn_i_local *l, const pimattn_tier *t,
+                                           const pimattn_shape *shape, pimhw_cause *why)
+{
+    memset(l, 0, sizeof *l);
+    l->shape = *shape;
+    pimattn_shape *s = &l->shape;
+    pimattn_status status = pimattn_i_shape_check(s, why);
+    if (status == PIMATTN_OK) status = pimattn_i_tier_check(t, why);
+    if (status != PIMATTN_OK) return status;
+    if (s->v_in_k) return pimattn_i_shape_fault(why, "shape.v_in_k", 1, "0: units read K and V");
+    if (pimattn_i_is_flash(t)) return PIMATTN_OK;
+    uint32_t lanes = pimhw_config_lanes(&t->device), row = pimhw_config_columns(&t->device);
+    uint32_t inputs = pimhw_config_in_region(&t->device);
+    uint32_t most = (uint32_t)pimattn_i_min(inputs, row);
+    l->k_columns = (uint32_t)pimattn_i_ceil_div(s->head_dim, lanes);
+    l->v_columns = (uint32_t)pimattn_i_ceil_div(s->head_dim_v, lanes);
+    uint32_t widest = (uint32_t)pimattn_i_max(l->k_columns, l->v_columns);
+    if (widest > most)
+        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
+                              "shape.head_dim or head_dim_v takes %u columns; a unit's buffer and "
+                              "a row of its bank hold %u (in_entries, row_bytes)",
+                              widest, most);
+    l->tokens = row / widest;
+    l->queries = (uint32_t)pimattn_i_min(inputs / l->k_columns, pimhw_config_outs(&t->device));
+    return PIMATTN_OK;
+}
+
+/* MACs of a row of K (space 0) or of V: all its tokens, for each of them all queries. */
+static void pimattn_i_lower_local(pimattn_i_writer *w, const pimattn_i_local *l, uint32_t banks,
+                                  uint32_t block, uint32_t row, uint32_t space)
+{
+    uint32_t columns = space == 0 ? l->k_columns : l->v_columns;
+    pimhw_tail tokens = pimattn_i_tail(PIMATTN_I_TOKENS, 0, banks, 1);
+    tokens = pimattn_i_less(tokens, row, (uint64_t)l->tokens * banks);
+    uint32_t slot = pimattn_i_loop_tail(w, l->tokens, tokens);
+    uint32_t query = pimattn_i_loop_queries(w, block, l->queries);
+    pimattn_i_operands o = pimattn_i_no_operands();
+    o.op_size = pimattn_i_operand(columns);
+    pimattn_i_step(o.row.step, row, 1);
+    pimattn_i_step(o.column.step, slot, columns);
+    if (space == 0) pimattn_i_step(o.tile.step, query, columns);
+    pimattn_i_step(o.out.step, query, 1);
+    pimattn_i_write(w, PIMHW_MAC_ABK, 0, space, &o);
+    pimattn_i_end(w, slot);
+}
+
+/* A query block's inputs, rows, and its sums: o and one more column of (m, l). */
+static void pimattn_i_lower_locals(pimattn_i_writer *w, const pimattn_i_local *l, uint32_t banks)
+{
+    pimhw_tail rows = pimattn_i_tail(PIMATTN_I_TOKENS, 0, (uint64_t)banks * l->tokens, 1);
+    pimhw_tail input = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, l->k_columns);
+    pimattn_i_operands o = pimattn_i_no_operands();
+    uint32_t block = pimattn_i_loop_tail(w, UINT64_MAX, pimattn_i_queries(l->queries));
+    o.op_size = pimattn_i_operand((uint64_t)l->queries * l->k_columns);
+    pimattn_i_limit(w, &o.op_size, pimattn_i_less(input, block, l->queries));
+    pimattn_i_step(o.gpr.step, block, (uint64_t)l->queries * l->k_columns);
+    pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
+    uint32_t row = pimattn_i_loop_tail(w, UINT64_MAX, rows);
+    pimattn_i_lower_local(w, l, banks, block, row, 0);
+    pimattn_i_lower_local(w, l, banks, block, row, 1);
+    pimattn_i_end(w, row);
+    uint32_t query = pimattn_i_loop_queries(w, block, l->queries);
+    (void)pimattn_i_loop_times(w, (uint64_t)l->v_columns + 1);
+    o = pimattn_i_no_operands();
+    pimattn_i_step(o.out.step, query, 1);
+    pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
+    pimattn_i_end(w, block);
+}
+
+PIMATTN_API pimattn_status pimattn_tier_lower(const pimattn_tier *tier, const pimattn_shape *shape,
+                                              pimhw_program *program, pimhw_cause *why)
+{
+    pimattn_i_local l;
+    pimattn_i_writer w = {program, NULL, 1, 1};
+    if (!tier || !shape || !program)
+        return pimattn_i_refuse(why, "tier, shape or program is NULL", 0);
+    pimattn_status status = pimattn_i_local_init(&l, tier, shape, why);
+    if (status != PIMATTN_OK) return status;
+    if (pimattn_i_is_flash(tier))
+        return pimattn_i_shape_fault(why, "flash_page_bytes", tier->device.flash_page_bytes,
+                                     "0: flash takes no program");
+    pimhw_program_init(program);
+    pimattn_i_structure(&w, PIMHW_LIST, 0);
+    pimattn_i_structure(&w, PIMHW_BLOCK, 0);
+    pimattn_i_lower_locals(&w, &l, tier->device.n_group_banks);
+    pimhw_program_end(program);
+    pimhw_program_end(program);
+    return pimhw_program_check(program, &tier->device, why) == PIMHW_OK ? PIMATTN_OK
+                                                                        : PIMATTN_ERR_DEVICE;
+}
+
 /* ==========================================================================
  * [A17] TIERS: which tokens change places between tiers, and bank groups.
- *       Knows counts and scores; no keys, no values.
+ *       Knows counts, scores and the times it is told; no keys, no values, no devices.
  * ========================================================================== */
 
 static bool pimattn_i_is_score(float x)
@@ -4875,123 +5015,6 @@ static void pimattn_i_groups_step(pimattn_i_groups *g)
  *       Knows devices and loads; not which tokens those are.
  * ========================================================================== */
 
-/* How a shape lies in the units of a device. */
-typedef struct pimattn_i_local {
-    pimattn_shape shape; /* complete */
-    uint32_t k_columns, v_columns;
-    uint32_t tokens;  /* of a bank's row, K or V */
-    uint32_t queries; /* that share a row: as the global buffer and the accumulators hold */
-} pimattn_i_local;
-
-static bool pimattn_i_is_flash(const pimattn_tier *t)
-{
-    return t->device.flash_page_bytes != 0;
-}
-
-/* Bank groups of a channel; flash counts channels. */
-static uint32_t pimattn_i_channel_groups(const pimattn_tier *t)
-{
-    return pimattn_i_is_flash(t) ? 1 : t->device.n_bank_groups;
-}
-
-static pimattn_status pimattn_i_tier_check(const pimattn_tier *t, pimhw_cause *why)
-{
-    if (pimhw_config_check(&t->device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
-    if (t->n_devices > 0) return PIMATTN_OK;
-    return pimattn_i_shape_fault(why, "n_devices", 0, "1 or more");
-}
-
-static pimattn_status pimattn_i_local_init(pimattn_i_local *l, const pimattn_tier *t,
-                                           const pimattn_shape *shape, pimhw_cause *why)
-{
-    memset(l, 0, sizeof *l);
-    l->shape = *shape;
-    pimattn_shape *s = &l->shape;
-    pimattn_status status = pimattn_i_shape_check(s, why);
-    if (status == PIMATTN_OK) status = pimattn_i_tier_check(t, why);
-    if (status != PIMATTN_OK) return status;
-    if (s->v_in_k) return pimattn_i_shape_fault(why, "shape.v_in_k", 1, "0: units read K and V");
-    if (pimattn_i_is_flash(t)) return PIMATTN_OK;
-    uint32_t lanes = pimhw_config_lanes(&t->device), row = pimhw_config_columns(&t->device);
-    uint32_t inputs = pimhw_config_in_region(&t->device);
-    uint32_t most = (uint32_t)pimattn_i_min(inputs, row);
-    l->k_columns = (uint32_t)pimattn_i_ceil_div(s->head_dim, lanes);
-    l->v_columns = (uint32_t)pimattn_i_ceil_div(s->head_dim_v, lanes);
-    uint32_t widest = (uint32_t)pimattn_i_max(l->k_columns, l->v_columns);
-    if (widest > most)
-        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
-                              "shape.head_dim or head_dim_v takes %u columns; a unit's buffer and "
-                              "a row of its bank hold %u (in_entries, row_bytes)",
-                              widest, most);
-    l->tokens = row / widest;
-    l->queries = (uint32_t)pimattn_i_min(inputs / l->k_columns, pimhw_config_outs(&t->device));
-    return PIMATTN_OK;
-}
-
-/* MACs of a row of K (space 0) or of V: all its tokens, for each of them all queries. */
-static void pimattn_i_lower_local(pimattn_i_writer *w, const pimattn_i_local *l, uint32_t banks,
-                                  uint32_t block, uint32_t row, uint32_t space)
-{
-    uint32_t columns = space == 0 ? l->k_columns : l->v_columns;
-    pimhw_tail tokens = pimattn_i_tail(PIMATTN_I_TOKENS, 0, banks, 1);
-    tokens = pimattn_i_less(tokens, row, (uint64_t)l->tokens * banks);
-    uint32_t slot = pimattn_i_loop_tail(w, l->tokens, tokens);
-    uint32_t query = pimattn_i_loop_queries(w, block, l->queries);
-    pimattn_i_operands o = pimattn_i_no_operands();
-    o.op_size = pimattn_i_operand(columns);
-    pimattn_i_step(o.row.step, row, 1);
-    pimattn_i_step(o.column.step, slot, columns);
-    if (space == 0) pimattn_i_step(o.tile.step, query, columns);
-    pimattn_i_step(o.out.step, query, 1);
-    pimattn_i_write(w, PIMHW_MAC_ABK, 0, space, &o);
-    pimattn_i_end(w, slot);
-}
-
-/* A query block's inputs, rows, and its sums: o and one more column of (m, l). */
-static void pimattn_i_lower_locals(pimattn_i_writer *w, const pimattn_i_local *l, uint32_t banks)
-{
-    pimhw_tail rows = pimattn_i_tail(PIMATTN_I_TOKENS, 0, (uint64_t)banks * l->tokens, 1);
-    pimhw_tail input = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, l->k_columns);
-    pimattn_i_operands o = pimattn_i_no_operands();
-    uint32_t block = pimattn_i_loop_tail(w, UINT64_MAX, pimattn_i_queries(l->queries));
-    o.op_size = pimattn_i_operand((uint64_t)l->queries * l->k_columns);
-    pimattn_i_limit(w, &o.op_size, pimattn_i_less(input, block, l->queries));
-    pimattn_i_step(o.gpr.step, block, (uint64_t)l->queries * l->k_columns);
-    pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
-    uint32_t row = pimattn_i_loop_tail(w, UINT64_MAX, rows);
-    pimattn_i_lower_local(w, l, banks, block, row, 0);
-    pimattn_i_lower_local(w, l, banks, block, row, 1);
-    pimattn_i_end(w, row);
-    uint32_t query = pimattn_i_loop_queries(w, block, l->queries);
-    (void)pimattn_i_loop_times(w, (uint64_t)l->v_columns + 1);
-    o = pimattn_i_no_operands();
-    pimattn_i_step(o.out.step, query, 1);
-    pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
-    pimattn_i_end(w, block);
-}
-
-PIMATTN_API pimattn_status pimattn_tier_lower(const pimattn_tier *tier, const pimattn_shape *shape,
-                                              pimhw_program *program, pimhw_cause *why)
-{
-    pimattn_i_local l;
-    pimattn_i_writer w = {program, NULL, 1, 1};
-    if (!tier || !shape || !program)
-        return pimattn_i_refuse(why, "tier, shape or program is NULL", 0);
-    pimattn_status status = pimattn_i_local_init(&l, tier, shape, why);
-    if (status != PIMATTN_OK) return status;
-    if (pimattn_i_is_flash(tier))
-        return pimattn_i_shape_fault(why, "flash_page_bytes", tier->device.flash_page_bytes,
-                                     "0: flash takes no program");
-    pimhw_program_init(program);
-    pimattn_i_structure(&w, PIMHW_LIST, 0);
-    pimattn_i_structure(&w, PIMHW_BLOCK, 0);
-    pimattn_i_lower_locals(&w, &l, tier->device.n_group_banks);
-    pimhw_program_end(program);
-    pimhw_program_end(program);
-    return pimhw_program_check(program, &tier->device, why) == PIMHW_OK ? PIMATTN_OK
-                                                                        : PIMATTN_ERR_DEVICE;
-}
-
 PIMATTN_API uint64_t pimattn_reduction_ps(const pimhw_config *device, uint32_t head_dim_v,
                                           uint64_t n_partials)
 {
@@ -5415,9 +5438,36 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
     return PIMATTN_OK;
 }
 
+/* Bytes in 1e-12 s that the units of a tier can take in: of banks or flash, within their peak. */
+static double pimattn_i_tier_rate(const pimattn_tier *t)
+{
+    const pimhw_config *d = &t->device;
+    double rate, cap = d->cap_MFLOPS * 1e-6 * d->element_bytes / 2; /* 2 FLOP an element */
+    if (d->flash_page_bytes) {
+        double cells = (double)d->flash_dies * d->flash_page_bytes / (1e3 * d->flash_tR_ns);
+        double bus = d->flash_MBps * 1e-6;
+        rate = d->n_channels * (cells < bus ? cells : bus);
+    } else {
+        double columns = (double)d->n_channels * pimhw_config_banks(d) * d->column_bytes;
+        rate = columns / ((double)d->tCCD_MAC * d->tCK_ps);
+    }
+    return t->n_devices * (cap > 0 && cap < rate ? cap : rate);
+}
+
+/* Ratios not given: 1 for the slowest, 56 shared out among the others as their bandwidth is. */
+static void pimattn_i_tiers_ratio(pimattn_tiers *r)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i + 1 < r->n_tiers; i++)
+        sum += pimattn_i_tier_rate(&r->tier[i]);
+    for (uint32_t i = 0; i + 1 < r->n_tiers; i++)
+        r->ratio[i] = 56 * pimattn_i_tier_rate(&r->tier[i]) / sum;
+    r->ratio[r->n_tiers - 1] = 1;
+}
+
 /* ==========================================================================
  * [A19] PLACES: where the tokens of a sequence lie in tiers, and their moves.
- *       Knows slots and their bytes; nothing of what those mean.
+ *       Knows slots, activity and importance; nothing of what the bytes in a slot mean.
  * ========================================================================== */
 
 /* A token of a layer. */
@@ -5465,7 +5515,7 @@ typedef struct pimattn_i_tiered {
     pimattn_i_bin bins[PIMATTN_MAX_TIERS];
     pimattn_i_table *tables; /* [n_tables] */
     unsigned char *bounce;   /* [slot_bytes] */
-    uint64_t *blocks;        /* [max_seqs * n_kv_heads] of the slowest channel of a tier */
+    uint64_t *blocks;        /* [n_tiers][max_seqs * n_kv_heads], of the slowest channel of each */
     uint64_t n_blocks;
     uint32_t mark;                      /* number of a call */
     bool asking;                        /* transfer is running */
@@ -5706,9 +5756,6 @@ static pimattn_status pimattn_i_table_extend(pimattn_i_tiered *st, pimattn_i_tab
     return PIMATTN_OK;
 }
 
-/* Bank groups of a tier have so many bits in the number of a partial, and tiers the rest. */
-enum { PIMATTN_I_GROUP_BITS = 20 };
-
 static void pimattn_i_tiered_free(pimattn_i_tiered *st, const pimhw_allocator *a)
 {
     if (!st) return;
@@ -5747,33 +5794,6 @@ static bool pimattn_i_bin_init(pimattn_i_bin *b, const pimattn_tier *t, uint64_t
     return true;
 }
 
-/* Bytes in 1e-12 s that the units of a tier can take in: of banks or flash, within their peak. */
-static double pimattn_i_tier_rate(const pimattn_tier *t)
-{
-    const pimhw_config *d = &t->device;
-    double rate, cap = d->cap_MFLOPS * 1e-6 * d->element_bytes / 2; /* 2 FLOP an element */
-    if (d->flash_page_bytes) {
-        double cells = (double)d->flash_dies * d->flash_page_bytes / (1e3 * d->flash_tR_ns);
-        double bus = d->flash_MBps * 1e-6;
-        rate = d->n_channels * (cells < bus ? cells : bus);
-    } else {
-        double columns = (double)d->n_channels * pimhw_config_banks(d) * d->column_bytes;
-        rate = columns / ((double)d->tCCD_MAC * d->tCK_ps);
-    }
-    return t->n_devices * (cap > 0 && cap < rate ? cap : rate);
-}
-
-/* Ratios not given: 1 for the slowest, 56 shared out among the others as their bandwidth is. */
-static void pimattn_i_tiers_ratio(pimattn_tiers *r)
-{
-    double sum = 0;
-    for (uint32_t i = 0; i + 1 < r->n_tiers; i++)
-        sum += pimattn_i_tier_rate(&r->tier[i]);
-    for (uint32_t i = 0; i + 1 < r->n_tiers; i++)
-        r->ratio[i] = 56 * pimattn_i_tier_rate(&r->tier[i]) / sum;
-    r->ratio[r->n_tiers - 1] = 1;
-}
-
 /* The configuration has ours then. A failure leaves what there is to _tiered_free. */
 static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, pimattn_config *c,
                                               uint64_t slot_bytes, pimhw_cause *why)
@@ -5807,91 +5827,9 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, pimattn_
     return PIMATTN_OK;
 }
 
-/* Tokens of a block in the fullest bank group of a channel; begin[g] of them in group g. */
-static uint64_t pimattn_i_channel_fullest(const pimattn_i_bin *b, uint32_t channel)
-{
-    uint64_t most = 0, groups = pimattn_i_channel_groups(b->tier), at = channel * groups;
-    for (uint64_t g = at; g < at + groups && g < b->groups.n_groups; g++)
-        most = pimattn_i_max(most, b->begin[g]);
-    return most;
-}
-
-/* Adds a block to what a tier has to do, as often as there are KV heads like it. */
-static void pimattn_i_load_add(pimattn_i_bin *b, pimattn_tier_load *load, uint64_t times)
-{
-    uint32_t groups = pimattn_i_channel_groups(b->tier);
-    uint32_t each = groups * b->tier->device.n_channels; /* of a device */
-    for (uint32_t g = 0, last = UINT32_MAX; g < b->groups.n_groups; g++) {
-        uint32_t n = b->begin[g], device = g / each;
-        if (n == 0) continue;
-        uint64_t *of = b->devices + 3 * (size_t)device;
-        of[0] += n * times;
-        of[1] += times;
-        if (device != last) of[2] += times;
-        last = device;
-        load->tokens += n * times;
-        load->groups += times;
-    }
-    for (uint32_t c = 0; c * groups < b->groups.n_groups; c++)
-        b->channels[c] += times * pimattn_i_channel_fullest(b, c);
-}
-
-/* The slowest channel of a tier, and its fullest device. */
-static uint32_t pimattn_i_load_close(const pimattn_i_bin *b, pimattn_tier_load *load)
-{
-    uint32_t slowest = 0, n_groups = b->groups.n_groups;
-    uint32_t groups = pimattn_i_channel_groups(b->tier);
-    for (uint32_t c = 0; c * groups < n_groups; c++) {
-        if (b->channels[c] > b->channels[slowest]) slowest = c;
-        load->pages += b->channels[n_groups + c];
-        load->channel_pages = pimattn_i_max(load->channel_pages, b->channels[n_groups + c]);
-    }
-    for (uint32_t d = 0; d < b->tier->n_devices; d++) {
-        const uint64_t *of = b->devices + 3 * (size_t)d;
-        load->device_tokens = pimattn_i_max(load->device_tokens, of[0]);
-        load->device_groups = pimattn_i_max(load->device_groups, of[1]);
-        load->device_blocks = pimattn_i_max(load->device_blocks, of[2]);
-        load->device_outputs += of[2];
-    }
-    return slowest;
-}
-
-/* A token of flash takes part: its pages are read once for all of a call. */
-static void pimattn_i_page_read(pimattn_i_tiered *st, pimattn_i_bin *b, uint32_t group,
-                                uint32_t slot)
-{
-    uint64_t page_bytes = b->tier->device.flash_page_bytes, n_groups = b->groups.n_groups;
-    uint64_t in_page = pimattn_i_max(1, page_bytes / st->slot_bytes);
-    uint32_t *mark = &b->page_mark[slot / n_groups / in_page * n_groups + group];
-    if (*mark == st->mark) return;
-    *mark = st->mark;
-    b->channels[n_groups + group] += pimattn_i_ceil_div(st->slot_bytes, page_bytes);
-}
-
-/* Time of the moves that are due. Ways in both directions take turns. */
-static pimattn_status pimattn_i_moves_time(pimattn_i_tiered *st, double *ns)
-{
-    pimattn_relayout how;
-    memset(&how, 0, sizeof how);
-    how.by_host = st->rules.host_path;
-    *ns = 0;
-    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
-        for (uint32_t way = 0; way < 2; way++) {
-            pimattn_relayout_reading r;
-            uint64_t n = st->bins[i].due[way];
-            if (n == 0) continue;
-            pimattn_status status =
-                pimattn_relayout_time(&r, &st->rules.tier[i], &st->rules.tier[way ? i + 1 : i - 1],
-                                      &how, n * st->slot_bytes, n, st->why);
-            if (status != PIMATTN_OK) return status;
-            *ns += r.ns;
-        }
-    return PIMATTN_OK;
-}
-
 /* ==========================================================================
  * [A20] PLANNER: what a batch costs: its plan, programs, clocks and readings.
- *       Knows plans and devices; nothing of pages and what is in them.
+ *       Knows plans, devices and how long rows are; nothing of pages, sequences or values.
  * ========================================================================== */
 
 /* What times a batch: plans, programs, request data, device. */
@@ -6207,7 +6145,7 @@ static pimattn_status pimattn_i_planner_time(pimattn_i_planner *p, pimattn_readi
 
 /* ==========================================================================
  * [A21] ENGINE: names, configuration, estimates; what an engine holds, from create to destroy.
- *       Knows how much there is of everything; decides nothing that another room decides.
+ *       Knows the size of everything it holds and how it begins; appends and attends nothing.
  * ========================================================================== */
 
 PIMATTN_API const char *pimattn_status_str(pimattn_status status)
@@ -6233,13 +6171,8 @@ PIMATTN_API const char *pimattn_bound_str(uint32_t bound)
     return bound < PIMATTN_N_BOUND ? names[bound] : NULL;
 }
 
-PIMATTN_API void pimattn_kernel_select(uint32_t simd, pimattn_kernel_info *kernel)
-{
-    uint32_t most = pimattn_i_simd_most();
-    if (!kernel) return;
-    kernel->simd = simd == PIMATTN_SIMD_MOST || simd > most ? most : simd;
-    kernel->name = pimattn_i_kernel_take(kernel->simd)->name;
-}
+/* Bank groups of a tier have so many bits in the number of a partial, and tiers the rest. */
+enum { PIMATTN_I_GROUP_BITS = 20 };
 
 typedef struct pimattn_i_memo {
     size_t n_spans; /* 0: empty */
@@ -6251,13 +6184,13 @@ typedef struct pimattn_i_memo {
 typedef struct pimattn_i_job {
     const pimattn_i_seq *seq; /* NULL: pages of the caller .. */
     const uint32_t *pages;    /* .. by number .. */
-    uint64_t origin;          /* .. from this position on; 0 */
+    uint64_t origin;          /* .. from this position on; or the sequence's first token */
     const uint64_t *mask;     /* among the query tokens, or NULL */
     const uint64_t *chosen;   /* bits of tokens before n_chosen, or NULL */
     uint64_t n_chosen;        /* 0: all are chosen */
     uint64_t first_row;       /* of q, of the sequence's first query token */
     uint64_t n_tokens;        /* query tokens of the sequence */
-    uint64_t tokens;          /* its length */
+    uint64_t tokens;          /* position after the last */
     uint64_t query;           /* first query of the block: token * group + head of the group */
     /* tokens that some query of the block sees: from origin to kept, and from begin to end; all
        see those from whole_begin to whole_end, and of the kept ones those before whole_end */
@@ -6266,8 +6199,6 @@ typedef struct pimattn_i_job {
     uint64_t leaf_begin, leaf_end;
     uint32_t runs_left; /* runs of the same block from here on */
 } pimattn_i_job;
-
-/* -- the device way: keys and values in the banks, programs executed on them -- */
 
 /* Chunks of K or V of one head of one sequence in one layer, in the order of their rows. */
 typedef struct pimattn_i_list {
@@ -6285,8 +6216,6 @@ typedef struct pimattn_i_work {
     float *sums;   /* [queries][groups][dims in whole blocks] */
     float *m, *l;  /* [queries]; NaN: a score was not finite */
 } pimattn_i_work;
-
-enum { PIMATTN_I_LANES = 512 }; /* the most a column has */
 
 typedef struct pimattn_i_module {
     pimhw_memory *memory;
@@ -6334,7 +6263,7 @@ struct pimattn_engine {
     uint32_t memo_next;
     const pimattn_i_kernel *kernel;
     uint32_t gqa_group;
-    bool deep;   /* see pimattn_i_fetch */
+    bool deep;   /* see pimattn_i_fetches_deep */
     bool direct; /* the kernel reads whole tiles where their rows are in order */
     pimattn_i_sizes size;
     size_t n_jobs_most, n_jobs; /* of a wave at most; of this one */
@@ -6364,7 +6293,7 @@ static pimattn_status pimattn_i_device_fill(pimattn_config *c, pimhw_cause *why)
 }
 
 /* Jobs that go by turns and their queries, at most. */
-enum { PIMATTN_I_GANG = 16, PIMATTN_I_GANG_QUERIES = 4 * PIMATTN_I_QUERY_BLOCK };
+enum { PIMATTN_I_GANG_QUERIES = 4 * PIMATTN_I_QUERY_BLOCK };
 
 static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
 {
@@ -6638,7 +6567,7 @@ static void pimattn_i_scratch_init(pimattn_engine *e)
     e->order = (uint32_t *)(void *)(e->jobs + e->n_jobs_most);
 }
 
-/* Everything but the planner; what is missing is NULL. */
+/* The tables of an engine with pages; what is missing is NULL. */
 static bool pimattn_i_engine_tables(pimattn_engine *e)
 {
     const pimattn_config *c = &e->config;
@@ -6741,8 +6670,8 @@ PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine)
 }
 
 /* ==========================================================================
- * [A22] SEQUENCES: handles and lengths, pages and chunks taken and given back.
- *       Knows how many tokens there are; nothing of their rows.
+ * [A22] SEQUENCES: handles and lengths; pages, chunks and slots taken and given back.
+ *       Knows how many tokens there are, and where they go; writes no key or value.
  * ========================================================================== */
 
 /* What is wrong with a call; without an engine nobody can ask. */
@@ -6894,7 +6823,7 @@ PIMATTN_API pimattn_status pimattn_seq_tokens(pimattn_engine *engine, pimattn_se
     return PIMATTN_OK;
 }
 
-/* The same of one whose tokens are here. */
+/* The living sequence of an id whose tokens are here; NULL, and its cause, if there is none. */
 static pimattn_i_seq *pimattn_i_seq_here(pimattn_engine *e, pimattn_seq seq)
 {
     pimattn_i_seq *s = pimattn_i_is_busy(e) ? NULL : pimattn_i_seq_find(e, seq);
@@ -6945,7 +6874,7 @@ static pimattn_status pimattn_i_may_hold(pimattn_engine *e, const pimattn_i_seq 
     return PIMATTN_ERR_PAGES;
 }
 
-/* The same in tiers: slots in all layers, or none. */
+/* Takes the slots of tokens up to `to` in all layers, or none. */
 static pimattn_status pimattn_i_tiered_hold(pimattn_engine *e, const pimattn_i_seq *s, uint64_t to)
 {
     pimattn_i_tiered *st = e->tiered;
@@ -7077,7 +7006,7 @@ typedef struct pimattn_i_rows {
     size_t stride;
     uint32_t heads, dim, type;
     const char *what;
-    bool plain; /* all finite, and so is what the cache keeps */
+    bool plain; /* none is beyond the type; not looked at in f32 and int8, which hold all */
 } pimattn_i_rows;
 
 /* Names a finite value that the type cannot hold, in words for what, token, head, index, type. */
@@ -7241,6 +7170,8 @@ static uint16_t pimattn_i_lane(const pimattn_i_module *m, const unsigned char *f
     return pimhw_lane_round(m->plan->device.lane_type, x);
 }
 
+enum { PIMATTN_I_LANES = 512 }; /* the most a column has */
+
 /* One head's rows from token `before` on: K a token after the other, V a column of tokens. */
 static bool pimattn_i_append_head(pimattn_i_writing *w, bool is_v, const pimattn_i_rows *rows,
                                   size_t head, uint64_t before, uint64_t n)
@@ -7292,28 +7223,6 @@ static pimattn_status pimattn_i_module_append(pimattn_engine *e, pimattn_i_seq *
     return PIMATTN_OK;
 }
 
-/* Truncates: what is left of V's last column gets zeros behind, for 0 times NaN is not 0. */
-static pimattn_status pimattn_i_module_truncate(pimattn_engine *e, pimattn_i_seq *s,
-                                                uint64_t tokens)
-{
-    pimattn_i_module *m = e->module;
-    const pimattn_shape *shape = &e->config.shape;
-    const pimattn_i_rows zeros = {NULL, 0,   shape->n_kv_heads, shape->head_dim_v, PIMATTN_F32,
-                                  "v",  true};
-    uint32_t lanes = pimhw_config_lanes(&m->plan->device);
-    uint64_t kept = pimattn_i_max(tokens, e->config.reserve_tokens);
-    for (uint32_t i = 0; i < shape->n_layers; i++) {
-        uint64_t rest = pimattn_i_min((lanes - tokens % lanes) % lanes, s->tokens[i] - tokens);
-        if (rest == 0) continue;
-        pimattn_status status = pimattn_i_module_append(e, s, i, NULL, &zeros, tokens, rest);
-        if (status != PIMATTN_OK) return status;
-    }
-    for (uint32_t i = 0; i < pimattn_i_n_lists(e); i++)
-        pimattn_i_list_keep(m, pimattn_i_lists_of(e, s, 0, 0) + i,
-                            (uint32_t)pimattn_i_chunks_of(m->plan, i % 2, kept));
-    return PIMATTN_OK;
-}
-
 PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
                                           const float *k, const float *v, uint64_t n_tokens,
                                           size_t k_stride, size_t v_stride)
@@ -7356,10 +7265,32 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, ui
 
 /* ==========================================================================
  * [A24] LIFE CYCLE: fork, keep, truncate, prefixes, compaction; what is where.
- *       Knows pages and who holds them; nothing of what rows mean.
+ *       Knows pages, chunks, slots and banks, and who holds them; nothing of what values mean.
  * ========================================================================== */
 
-/* What the device way does not have yet. */
+/* Truncates: what is left of V's last column gets zeros behind, for 0 times NaN is not 0. */
+static pimattn_status pimattn_i_module_truncate(pimattn_engine *e, pimattn_i_seq *s,
+                                                uint64_t tokens)
+{
+    pimattn_i_module *m = e->module;
+    const pimattn_shape *shape = &e->config.shape;
+    const pimattn_i_rows zeros = {NULL, 0,   shape->n_kv_heads, shape->head_dim_v, PIMATTN_F32,
+                                  "v",  true};
+    uint32_t lanes = pimhw_config_lanes(&m->plan->device);
+    uint64_t kept = pimattn_i_max(tokens, e->config.reserve_tokens);
+    for (uint32_t i = 0; i < shape->n_layers; i++) {
+        uint64_t rest = pimattn_i_min((lanes - tokens % lanes) % lanes, s->tokens[i] - tokens);
+        if (rest == 0) continue;
+        pimattn_status status = pimattn_i_module_append(e, s, i, NULL, &zeros, tokens, rest);
+        if (status != PIMATTN_OK) return status;
+    }
+    for (uint32_t i = 0; i < pimattn_i_n_lists(e); i++)
+        pimattn_i_list_keep(m, pimattn_i_lists_of(e, s, 0, 0) + i,
+                            (uint32_t)pimattn_i_chunks_of(m->plan, i % 2, kept));
+    return PIMATTN_OK;
+}
+
+/* What the device way and tiers do not have yet. */
 static pimattn_status pimattn_i_paged(pimattn_engine *e)
 {
     if (!e) return PIMATTN_ERR_ARGUMENT;
@@ -7578,21 +7509,6 @@ PIMATTN_API pimattn_status pimattn_seq_query(pimattn_engine *engine, pimattn_seq
     return PIMATTN_OK;
 }
 
-/* Adds the columns of K and V of a head; bytes: of the first bank of its channels. */
-static void pimattn_i_banks_add(const pimattn_plan *p, uint64_t *bytes, uint64_t tokens)
-{
-    uint32_t banks = pimhw_config_banks(&p->device), lanes = banks * p->unit_channels;
-    for (uint64_t lane = 0; lane < lanes && lane < tokens; lane++)
-        bytes[lane] +=
-            pimattn_i_ceil_div(tokens - lane, lanes) * p->k_columns * p->device.column_bytes;
-    for (uint64_t g = 0; g < p->v_groups; g++)
-        for (uint32_t dim = 0; dim < p->shape.head_dim_v; dim++) {
-            pimattn_i_place at = pimattn_i_place_v(p, g * pimhw_config_lanes(&p->device), dim);
-            bytes[at.channel * banks + at.bank] +=
-                pimattn_i_v_columns(p, tokens, g) * p->device.column_bytes;
-        }
-}
-
 PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
                                              uint64_t *bytes, size_t n)
 {
@@ -7616,7 +7532,7 @@ PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *e, pimattn_seq seq,
 
 /* ==========================================================================
  * [A25] STATES: sequences saved and restored, swapped out and in.
- *       Knows rows and lengths; nothing of where a state goes.
+ *       Knows rows, lengths and shared pages; a state goes to memory or a stream, over the link.
  * ========================================================================== */
 
 /*
@@ -8108,7 +8024,7 @@ static void pimattn_i_tile_direct(pimattn_i_hand *hand)
     tile->v_stride = p ? p->v.token : v_row;
     tile->next_k = next->k;
     tile->next_v = next->v;
-    /* far: as far on as 4 KiB, or the tile after next */
+    /* far: the tile after next; else beyond the next 4 KiB, or what comes after the next K or V */
     const bool deep = e->deep, apart = pimattn_i_apart(e) && !hand->shares;
     const bool k_wide = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR;
     const bool v_wide = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR;
@@ -8346,6 +8262,8 @@ static bool pimattn_i_together(const pimattn_engine *e, size_t place, size_t oth
            x->leaf_end == y->leaf_end;
 }
 
+enum { PIMATTN_I_GANG = 16 };
+
 /*
  * Jobs that go together from a place of the order on, 0 if an earlier one takes this along: those
  * on one leaf whose heads share memory pages, tile by tile in turn, so that a page is read once.
@@ -8481,7 +8399,8 @@ static void pimattn_i_wave(pimattn_engine *e)
     e->n_jobs = 0;
 }
 
-/* Aligned runs of leaves that a block sees something of: n_kept from first on, begin to end. */
+/* Aligned runs of leaves that a block sees something of: n_kept from first on, others from begin
+ * on; n in all. */
 typedef struct pimattn_i_runs {
     uint64_t first, n_kept, begin, n;
 } pimattn_i_runs;
@@ -8665,8 +8584,90 @@ static void pimattn_i_compute(pimattn_engine *e)
 
 /* ==========================================================================
  * [A27] CALLS: whether a call can be, and what it costs.
- *       Knows spans, strides and page lists; computes no attention.
+ *       Knows spans, strides, page lists and what tiers have to do; computes no attention.
  * ========================================================================== */
+
+/* Tokens of a block in the fullest bank group of a channel; begin[g] of them in group g. */
+static uint64_t pimattn_i_channel_fullest(const pimattn_i_bin *b, uint32_t channel)
+{
+    uint64_t most = 0, groups = pimattn_i_channel_groups(b->tier), at = channel * groups;
+    for (uint64_t g = at; g < at + groups && g < b->groups.n_groups; g++)
+        most = pimattn_i_max(most, b->begin[g]);
+    return most;
+}
+
+/* Adds a block to what a tier has to do, as often as there are KV heads like it. */
+static void pimattn_i_load_add(pimattn_i_bin *b, pimattn_tier_load *load, uint64_t times)
+{
+    uint32_t groups = pimattn_i_channel_groups(b->tier);
+    uint32_t each = groups * b->tier->device.n_channels; /* of a device */
+    for (uint32_t g = 0, last = UINT32_MAX; g < b->groups.n_groups; g++) {
+        uint32_t n = b->begin[g], device = g / each;
+        if (n == 0) continue;
+        uint64_t *of = b->devices + 3 * (size_t)device;
+        of[0] += n * times;
+        of[1] += times;
+        if (device != last) of[2] += times;
+        last = device;
+        load->tokens += n * times;
+        load->groups += times;
+    }
+    for (uint32_t c = 0; c * groups < b->groups.n_groups; c++)
+        b->channels[c] += times * pimattn_i_channel_fullest(b, c);
+}
+
+/* The slowest channel of a tier, and its fullest device. */
+static uint32_t pimattn_i_load_close(const pimattn_i_bin *b, pimattn_tier_load *load)
+{
+    uint32_t slowest = 0, n_groups = b->groups.n_groups;
+    uint32_t groups = pimattn_i_channel_groups(b->tier);
+    for (uint32_t c = 0; c * groups < n_groups; c++) {
+        if (b->channels[c] > b->channels[slowest]) slowest = c;
+        load->pages += b->channels[n_groups + c];
+        load->channel_pages = pimattn_i_max(load->channel_pages, b->channels[n_groups + c]);
+    }
+    for (uint32_t d = 0; d < b->tier->n_devices; d++) {
+        const uint64_t *of = b->devices + 3 * (size_t)d;
+        load->device_tokens = pimattn_i_max(load->device_tokens, of[0]);
+        load->device_groups = pimattn_i_max(load->device_groups, of[1]);
+        load->device_blocks = pimattn_i_max(load->device_blocks, of[2]);
+        load->device_outputs += of[2];
+    }
+    return slowest;
+}
+
+/* A token of flash takes part: its pages are read once for all of a call. */
+static void pimattn_i_page_read(pimattn_i_tiered *st, pimattn_i_bin *b, uint32_t group,
+                                uint32_t slot)
+{
+    uint64_t page_bytes = b->tier->device.flash_page_bytes, n_groups = b->groups.n_groups;
+    uint64_t in_page = pimattn_i_max(1, page_bytes / st->slot_bytes);
+    uint32_t *mark = &b->page_mark[slot / n_groups / in_page * n_groups + group];
+    if (*mark == st->mark) return;
+    *mark = st->mark;
+    b->channels[n_groups + group] += pimattn_i_ceil_div(st->slot_bytes, page_bytes);
+}
+
+/* Time of the moves that are due. Ways in both directions take turns. */
+static pimattn_status pimattn_i_moves_time(pimattn_i_tiered *st, double *ns)
+{
+    pimattn_relayout how;
+    memset(&how, 0, sizeof how);
+    how.by_host = st->rules.host_path;
+    *ns = 0;
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
+        for (uint32_t way = 0; way < 2; way++) {
+            pimattn_relayout_reading r;
+            uint64_t n = st->bins[i].due[way];
+            if (n == 0) continue;
+            pimattn_status status =
+                pimattn_relayout_time(&r, &st->rules.tier[i], &st->rules.tier[way ? i + 1 : i - 1],
+                                      &how, n * st->slot_bytes, n, st->why);
+            if (status != PIMATTN_OK) return status;
+            *ns += r.ns;
+        }
+    return PIMATTN_OK;
+}
 
 /* Counts what a block sees in every bank group, and of flash the pages; or it is active now. */
 static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job, bool active)
@@ -8994,8 +8995,8 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
 }
 
 /* ==========================================================================
- * [A28] DEVICE WAY: attention by a program on the banks; the hub's part of it.
- *       Knows the works of a program; no clocks.
+ * [A28] DEVICE WAY: attention by a program on the banks, the hub's part of it; programs given out.
+ *       Knows the works of a program and hands on its readings; decides no clock.
  * ========================================================================== */
 
 /* Request data of a batch on the banks: rows by VA2PA, and HFP's lists by where the heads are. */
@@ -9260,6 +9261,24 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, pimattn_reading
     readings->kernel = "device";
     m->append_ck = m->append_commands = 0;
     m->append_pJ = 0;
+    return PIMATTN_OK;
+}
+
+PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32_t layer,
+                                                  const pimattn_item *items, size_t n_items,
+                                                  const pimhw_program **program,
+                                                  const pimhw_request **request)
+{
+    if (!engine || !program || !request)
+        return pimattn_i_wrong(engine, "program or request is NULL", 0);
+    pimattn_status status = pimattn_i_call_spans(engine, layer, items, n_items);
+    engine->planner.layer = layer;
+    if (status == PIMATTN_OK)
+        status = pimattn_i_planner_take(&engine->planner, NULL, engine->batch, n_items);
+    if (status == PIMATTN_OK && engine->module) status = pimattn_i_module_request(engine, items);
+    if (status != PIMATTN_OK) return status;
+    *program = &engine->planner.programs[engine->planner.taken];
+    *request = &engine->planner.request;
     return PIMATTN_OK;
 }
 
@@ -9818,24 +9837,6 @@ PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *e, pimattn_seq 
             of_tokens[t] += (float)((double)w.scores[t] / (sum * n));
     }
     return pimattn_i_newest_free(e, &w, PIMATTN_OK);
-}
-
-PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32_t layer,
-                                                  const pimattn_item *items, size_t n_items,
-                                                  const pimhw_program **program,
-                                                  const pimhw_request **request)
-{
-    if (!engine || !program || !request)
-        return pimattn_i_wrong(engine, "program or request is NULL", 0);
-    pimattn_status status = pimattn_i_call_spans(engine, layer, items, n_items);
-    engine->planner.layer = layer;
-    if (status == PIMATTN_OK)
-        status = pimattn_i_planner_take(&engine->planner, NULL, engine->batch, n_items);
-    if (status == PIMATTN_OK && engine->module) status = pimattn_i_module_request(engine, items);
-    if (status != PIMATTN_OK) return status;
-    *program = &engine->planner.programs[engine->planner.taken];
-    *request = &engine->planner.request;
-    return PIMATTN_OK;
 }
 
 #ifdef __cplusplus

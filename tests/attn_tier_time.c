@@ -1,4 +1,4 @@
-/* [A17] What a step on a tier costs: [PAM]'s flow, timed. */
+/* [A18] What a step on a tier costs: [PAM]'s flow, timed. */
 #define PIMATTN_IMPLEMENTATION
 #include "attn.h"
 
