@@ -1885,10 +1885,11 @@ pimattn_i_fetch(const unsigned char *next, const unsigned char *later, size_t ga
     if (single && ahead >= alone) {
         for (size_t i = 0; i < bytes; i += 64)
             if (((uintptr_t)(next + i) & 255) < 64) __builtin_prefetch(next + i, 0, 2);
-    } else if ((few && ahead != PIMATTN_I_NEAR) || (pair && ahead == PIMATTN_I_DEEP))
+    } else if ((few && ahead != PIMATTN_I_NEAR) || (pair && ahead == PIMATTN_I_DEEP)) {
         pimattn_i_fetch_lines(next, later, bytes, false, true);
-    else
+    } else {
         pimattn_i_fetch_lines(next, later, bytes, true, !single);
+    }
 }
 
 static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -8006,7 +8007,8 @@ static void pimattn_i_tile_scales(float *to, const unsigned char *from, const un
 {
     for (size_t t = 0; t < PIMATTN_I_TILE; t++)
         memcpy(&to[t], from + t * stride, sizeof *to);
-    for (size_t at = 0; at<PIMATTN_I_TILE * stride; at += stride> 64 ? stride : 64)
+    const size_t step = (size_t)pimattn_i_max(stride, 64), end = PIMATTN_I_TILE * stride;
+    for (size_t at = 0; at < end; at += step)
         PIMATTN_I_FETCH(later + at);
 }
 

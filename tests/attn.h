@@ -78,8 +78,8 @@ static inline double brain_round(float x)
     return nearbyint((double)x / quantum) * quantum;
 }
 
-/* A row of int8: its scale is max / 127 as a float, at least FLT_MIN; NaN if one is not finite. */
-static inline void int8_round(double *to, const float *x, size_t n)
+/* Scale of a row of int8: max / 127 as a float, at least FLT_MIN; NaN if one is not finite. */
+static inline float int8_scale(const float *x, size_t n)
 {
     float most = 0;
     bool bad = false;
@@ -87,9 +87,14 @@ static inline void int8_round(double *to, const float *x, size_t n)
         most = fmaxf(most, fabsf(x[i]));
         bad = bad || !isfinite(x[i]);
     }
-    float scale = fmaxf(most / 127.0f, FLT_MIN), per_unit = 1.0f / scale;
+    return bad ? NAN : fmaxf(most / 127.0f, FLT_MIN);
+}
+
+static inline void int8_round(double *to, const float *x, size_t n)
+{
+    float scale = int8_scale(x, n), per_unit = 1.0f / scale;
     for (size_t i = 0; i < n; i++)
-        to[i] = bad ? (double)NAN : (double)nearbyintf(x[i] * per_unit) * (double)scale;
+        to[i] = (double)nearbyintf(x[i] * per_unit) * (double)scale;
 }
 
 static inline void keep_rows(double *to, const float *x, size_t n_rows, size_t dim, uint32_t type)

@@ -527,18 +527,17 @@ static void own_store(const pimattn_rows *rows, const pimattn_rows *scales, uint
                       uint64_t at, uint32_t head, const float *x, uint32_t dim, uint32_t type)
 {
     unsigned char *to = own_at(rows, page, at, head);
-    float scale = FLT_MIN;
-    for (uint32_t i = 0; i < dim; i++)
-        scale = fmaxf(scale, fabsf(x[i]) / 127.0f);
+    const float scale = int8_scale(x, dim), per_unit = 1.0f / scale;
+    if (type == PIMATTN_F32) memcpy(to, x, dim * sizeof *x);
     if (type == PIMATTN_INT8) memcpy(own_at(scales, page, at, head), &scale, sizeof scale);
-    for (uint32_t i = 0; i < dim; i++, to += type_bytes[type]) {
-        uint16_t half = type == PIMATTN_F16
-                            ? half_bits(half_round((double)x[i]))
-                            : (uint16_t)(float_bits((float)brain_round(x[i])) >> 16);
-        int8_t byte = (int8_t)nearbyintf(type == PIMATTN_INT8 ? x[i] * (1.0f / scale) : 0);
-        if (type == PIMATTN_F32) memcpy(to, &x[i], 4);
-        if (type == PIMATTN_F16 || type == PIMATTN_BF16) memcpy(to, &half, 2);
-        if (type == PIMATTN_INT8) memcpy(to, &byte, 1);
+    for (uint32_t i = 0; i < dim && type != PIMATTN_F32; i++) {
+        uint16_t half = 0;
+        if (type == PIMATTN_F16) half = half_bits(half_round((double)x[i]));
+        if (type == PIMATTN_BF16) half = (uint16_t)(float_bits((float)brain_round(x[i])) >> 16);
+        if (type == PIMATTN_INT8)
+            ((int8_t *)to)[i] = (int8_t)nearbyintf(x[i] * per_unit);
+        else
+            memcpy(to + 2 * i, &half, sizeof half);
     }
 }
 

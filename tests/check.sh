@@ -308,6 +308,16 @@ skips() {
 }
 alone skips skips
 
+# Rows fetched as on the other kind of CPU, as the kernels are used: make test asks at -O1.
+fetching() {
+    for cc in gcc clang; do
+        has $cc || continue
+        $cc -std=c99 -O2 -ffp-contract=off -I. -o "$dir/fetching" tests/law_cache.c -lm &&
+            "$dir/fetching" 500 || return 1
+    done
+}
+alone fetching fetching
+
 # Other architectures: the same bytes (law_hash is pinned) and the same rules.
 if has chromium || has chromium-browser || has google-chrome; then
     alone timeline_page sh -c 'make -s build/timeline && sh tests/timeline_page.sh build'
@@ -343,7 +353,7 @@ emulated() {
     [ "$1" != s390x ] || excess=-fexcess-precision=fast
     [ ! -f "$DATA/stories260K.bin" ] || relayed "$1" "$excess" || return 1
     tests="law_hash attn_numbers contract_attn contract_cache"
-    [ "$1" != aarch64 ] || tests="$tests law_bits" # it has a kernel of its own
+    [ "$1" != aarch64 ] || tests="$tests law_bits law_cache" # it has a kernel of its own
     for test in $tests; do
         "$1-linux-gnu-gcc" -static -std=c99 $excess -O2 -ffp-contract=off $warn -I. \
             -pthread -o "$dir/$1-$test" tests/$test.c -lm || return 1
