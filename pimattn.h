@@ -1986,10 +1986,13 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         return x;                                                                                  \
     }
 
-/* Tokens times queries of one block of sums; vectors h, h + 16 / W, .. of the rows. */
+/*
+ * Tokens times queries of one block of sums; vectors h, h + 16 / W, .. of the rows. q4 is query 4
+ * behind a compiler's back: it would keep distances to 8 queries, for which it has no registers.
+ */
 #define PIMATTN_I_ZERO(W, i) pimattn_i_v##W a##i = pimattn_i_zero_##W();
 #define PIMATTN_I_QUERY(W, i)                                                                      \
-    if (i < n) qs[i] = pimattn_i_hold_##W(q + i * q_floats);
+    if (i < n) qs[i] = pimattn_i_hold_##W((i < 4 ? q : q4) + i % 4 * q_floats);
 #define PIMATTN_I_DOT(W, i)                                                                        \
     a##i = PIMATTN_I_FMA_##W(pimattn_i_load_##W(k + (i / n) * stride, type), qs[i % n], a##i);
 #define PIMATTN_I_SUM(W, i) sums[i] = a##i;
@@ -2013,8 +2016,10 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const uint32_t ahead = tile->ahead;                                                        \
         const unsigned char *end = k + tile->dim_k / 16 * bytes;                                   \
         pimattn_i_v##W qs[8];                                                                      \
+        const float *q4 = n > 4 ? q + 4 * q_floats : q;                                            \
+        __asm__("" : "+r"(q4));                                                                    \
         PIMATTN_I_EACH_##W(PIMATTN_I_ZERO, W);                                                     \
-        for (; k != end; k += bytes, q += 16) {                                                    \
+        for (; k != end; k += bytes, q += 16, q4 += 16) {                                          \
             pimattn_i_fetch(next, later, gap, shift, ahead, fetched, fetch, type, n);              \
             PIMATTN_I_EACH8(PIMATTN_I_QUERY, W);                                                   \
             PIMATTN_I_EACH_##W(PIMATTN_I_DOT, W);                                                  \
@@ -2094,7 +2099,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 /*
  * Softmax of a tile, vertically: lane i of every vector belongs to query i % n, of which m and l
  * are lanes below n; the others there are kept. bad is 0, or NaN for a query with a score that is
- * not finite; it then stays in m and l.
+ * not finite; it then stays in m and l, and what is in o does not matter.
  */
 #define PIMATTN_I_SOFT(W)                                                                          \
     PIMATTN_I_PLAIN_##W void pimattn_i_rescale_##W(float *o, float keep, uint32_t n)               \
@@ -2127,7 +2132,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
             most = PIMATTN_I_MAX_##W(x[i], most);                                                  \
         }                                                                                          \
         bad = pimattn_i_add_tokens_##W(bad, n);                                                    \
-        most = pimattn_i_most_tokens_##W(most, n) + bad;                                           \
+        most = pimattn_i_most_tokens_##W(most, n);                                                 \
         for (uint32_t i = 0; i < n_vectors; i++) {                                                 \
             const pimattn_i_i##W token = (lane + (int32_t)(W * i)) >> shift;                       \
             pimattn_i_v##W weight = x[i] = pimattn_i_exp_##W(x[i] - most);                         \
@@ -2139,7 +2144,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
             for (uint32_t j = 0; j < i / 2; j++)                                                   \
                 x[j] = x[j] + x[j + i / 2];                                                        \
         x[0] = pimattn_i_add_tokens_##W(x[0], n) + bad;                                            \
-        pimattn_i_put_##W(m, pimattn_i_select_##W(first, most, was));                              \
+        pimattn_i_put_##W(m, pimattn_i_select_##W(first, most + bad, was));                        \
         pimattn_i_put_##W(m + PIMATTN_I_L, pimattn_i_select_##W(first, l * keep + x[0], l));       \
         pimattn_i_put_##W(kept, keep);                                                             \
         for (uint32_t i = 0; i < n; i++)                                                           \
@@ -2151,6 +2156,8 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     {                                                                                              \
         if (W == 16 && n == 8)                                                                     \
             pimattn_i_softmax_##W(tile, 8, s, weights, m, o, o_floats);                            \
+        else if (W == 16 && n == 4)                                                                \
+            pimattn_i_softmax_##W(tile, 4, s, weights, m, o, o_floats);                            \
         else                                                                                       \
             pimattn_i_softmax_##W(tile, n, s, weights, m, o, o_floats);                            \
     }
@@ -2602,10 +2609,15 @@ static void pimattn_i_fold(const pimattn_i_folder *f, const pimattn_i_tile *tile
                            uint32_t first, uint32_t n, float *block)
 {
     float *s = f->work, *weights = f->work + PIMATTN_I_WORK_W;
-    pimattn_i_tile adjusted = *tile;
-    adjusted.k_scale = NULL;
-    adjusted.scale = 1.0f;
     const bool some = f->adjust.soft_cap > 0 || f->adjust.alibi;
+    const pimattn_i_tile *scored = tile;
+    pimattn_i_tile adjusted;
+    if (some) {
+        adjusted = *tile;
+        adjusted.k_scale = NULL;
+        adjusted.scale = 1.0f;
+        scored = &adjusted;
+    }
     while (n > 0) {
         uint32_t index = 3;
         while (1u << index > n || 1u << index > f->kernel->most_queries)
@@ -2615,7 +2627,7 @@ static void pimattn_i_fold(const pimattn_i_folder *f, const pimattn_i_tile *tile
         if (f->kernel->soft) {
             pimattn_i_dots(f, tile, of, index, s);
             if (some) f->kernel->adjust(&f->adjust, tile, first, 1u << index, s);
-            f->kernel->soft(some ? &adjusted : tile, 1u << index, s, weights, m, o, f->o_floats);
+            f->kernel->soft(scored, 1u << index, s, weights, m, o, f->o_floats);
             f->kernel->mix[tile->v_type][index](tile, weights, o, f->o_floats);
         } else {
             pimattn_i_tile_scalar(tile, &f->adjust, first, of, m, m + PIMATTN_I_L, o);
@@ -7906,7 +7918,8 @@ enum { PIMATTN_I_FAR = 4224 };
 typedef struct pimattn_i_spot {
     const unsigned char *k, *v;
     const unsigned char *k_scale, *v_scale; /* of int8 */
-    uint64_t in_order;                      /* tokens from it on, whose rows follow at one stride */
+    uint64_t token, in_page;                /* tokens from it on in its page .. */
+    uint64_t in_order;                      /* .. and of these whose rows follow at one stride */
 } pimattn_i_spot;
 
 static const unsigned char *pimattn_i_row_at(const pimattn_rows *rows, uint32_t page, uint64_t at,
@@ -7923,6 +7936,7 @@ static pimattn_i_spot pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i
     const pimattn_i_layout *lay = &e->layout;
     uint64_t at = 0; /* in tiers a token is a run */
     pimattn_i_spot to;
+    to.token = token;
     if (job->pages) {
         uint64_t index = token - job->origin;
         uint32_t page = job->pages[index / p->page_tokens];
@@ -7931,7 +7945,7 @@ static pimattn_i_spot pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i
         to.v = pimattn_i_row_at(&p->v, page, at, job->kv_head);
         to.k_scale = pimattn_i_row_at(&p->k_scale, page, at, job->kv_head);
         to.v_scale = pimattn_i_row_at(&p->v_scale, page, at, job->kv_head);
-        to.in_order = p->page_tokens - at;
+        to.in_page = to.in_order = p->page_tokens - at;
         return to;
     }
     if (e->tiered)
@@ -7944,6 +7958,7 @@ static pimattn_i_spot pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i
     to.v_scale = to.k + lay->v_scale_offset + at * sizeof(float);
     to.v = to.k + lay->v_offset + at * lay->v_row_bytes;
     to.k += at * lay->k_row_bytes;
+    to.in_page = e->tiered ? 1 : lay->page_tokens - token % lay->page_tokens;
     to.in_order = lay->run_tokens - at;
     return to;
 }
@@ -7954,7 +7969,8 @@ typedef struct pimattn_i_hand {
     float *q, *k, *v, *scales; /* queries, a copied tile and its scales */
     bool shares; /* what is to be fetched with the others of its gang, which are all heads */
     pimattn_i_folder folder;
-    pimattn_i_tile tile;
+    pimattn_i_tile tile, copied;      /* where its rows lie; in f32 */
+    size_t steps[4];                  /* bytes to the next tile of a page: K, V, their scales */
     pimattn_i_spot spot, next, later; /* of this tile and of the two after it */
 } pimattn_i_hand;
 
@@ -7968,11 +7984,14 @@ PIMATTN_I_INLINE void pimattn_i_row_copy(const pimattn_engine *e, float *to,
 }
 
 /* The tile from token first on as an f32 copy, in which tokens that are not visible are zeros. */
-static void pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first, uint32_t visible)
+static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first,
+                                                 uint32_t visible)
 {
     const pimattn_engine *e = hand->e;
     const pimattn_shape *s = &e->config.shape;
-    pimattn_i_tile *tile = &hand->tile;
+    pimattn_i_tile *tile = &hand->copied;
+    *tile = hand->tile;
+    tile->visible = visible;
     memset(hand->scales, 0, 2 * PIMATTN_I_TILE * sizeof *hand->scales);
     for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {
         pimattn_i_spot from;
@@ -7993,6 +8012,7 @@ static void pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first, uint32_t v
     tile->k_type = tile->v_type = PIMATTN_F32;
     tile->dim_k = e->kernel->soft ? (uint32_t)e->size.q_floats : s->head_dim;
     tile->dim_v = e->kernel->soft ? (uint32_t)e->size.o_floats : s->head_dim_v;
+    return tile;
 }
 
 /* Whether rows of a KV head lie so far apart that heads of the same tokens share memory pages. */
@@ -8005,33 +8025,69 @@ static bool pimattn_i_apart(const pimattn_engine *e)
 static void pimattn_i_tile_scales(float *to, const unsigned char *from, const unsigned char *later,
                                   size_t stride)
 {
-    for (size_t t = 0; t < PIMATTN_I_TILE; t++)
-        memcpy(&to[t], from + t * stride, sizeof *to);
+    if (stride == sizeof *to)
+        memcpy(to, from, PIMATTN_I_TILE * sizeof *to);
+    else
+        for (size_t t = 0; t < PIMATTN_I_TILE; t++)
+            memcpy(&to[t], from + t * stride, sizeof *to);
     const size_t step = (size_t)pimattn_i_max(stride, 64), end = PIMATTN_I_TILE * stride;
     for (size_t at = 0; at < end; at += step)
         PIMATTN_I_FETCH(later + at);
 }
 
-static void pimattn_i_tile_direct(pimattn_i_hand *hand)
+/* What all tiles of a job that are read where they lie have in common. */
+static void pimattn_i_tile_init(pimattn_i_hand *hand)
 {
     const pimattn_engine *e = hand->e;
     const pimattn_shape *s = &e->config.shape;
+    const size_t k_row = (size_t)e->layout.k_row_bytes, v_row = (size_t)e->layout.v_row_bytes;
+    const pimattn_pages *p = e->pages;
+    pimattn_i_tile *tile = &hand->tile;
+    const size_t run = p || e->layout.run_tokens > PIMATTN_I_TILE ? 0 : e->layout.run_bytes;
+    tile->k_stride = p ? p->k.token : k_row;
+    tile->v_stride = p ? p->v.token : v_row;
+    hand->steps[0] = run ? run : PIMATTN_I_TILE * tile->k_stride;
+    hand->steps[1] = run ? run : PIMATTN_I_TILE * tile->v_stride;
+    hand->steps[2] = run ? run : PIMATTN_I_TILE * (p ? p->k_scale.token : sizeof(float));
+    hand->steps[3] = run ? run : PIMATTN_I_TILE * (p ? p->v_scale.token : sizeof(float));
+    tile->k_type = s->k_type;
+    tile->v_type = s->v_type;
+    tile->dim_k = s->head_dim;
+    tile->dim_v = s->head_dim_v;
+    tile->scale = s->scale;
+    tile->k_scale = s->k_type == PIMATTN_INT8 ? hand->scales : NULL;
+    tile->v_scale = s->v_type == PIMATTN_INT8 ? hand->scales + PIMATTN_I_TILE : NULL;
+    if (e->deep)
+        tile->ahead = pimattn_i_apart(e)                           ? PIMATTN_I_DEEP
+                      : e->layout.page_bytes < PIMATTN_I_LONG_PAGE ? PIMATTN_I_DEEP_ROWS
+                                                                   : PIMATTN_I_DEEP_PAGES;
+    if (!pimattn_i_apart(e) || hand->shares) return;
+    tile->k_gap = tile->k_stride - k_row;
+    tile->v_gap = tile->v_stride - v_row;
+    while ((size_t)2 << tile->k_shift <= k_row)
+        tile->k_shift++;
+    while ((size_t)2 << tile->v_shift <= v_row)
+        tile->v_shift++;
+}
+
+static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand)
+{
+    const pimattn_engine *e = hand->e;
     const pimattn_i_spot *spot = &hand->spot, *next = &hand->next;
     const size_t k_row = (size_t)e->layout.k_row_bytes, v_row = (size_t)e->layout.v_row_bytes;
     const pimattn_pages *p = e->pages;
     pimattn_i_tile *tile = &hand->tile;
     tile->k = spot->k;
     tile->v = spot->v;
-    tile->k_stride = p ? p->k.token : k_row;
-    tile->v_stride = p ? p->v.token : v_row;
+    tile->visible = 0xffff;
     tile->next_k = next->k;
     tile->next_v = next->v;
     /* far: the tile after next; else beyond the next 4 KiB, or what comes after the next K or V */
-    const bool deep = e->deep, apart = pimattn_i_apart(e) && !hand->shares;
+    const bool deep = e->deep, later = deep || (pimattn_i_apart(e) && !hand->shares);
     const bool k_wide = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR;
     const bool v_wide = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR;
-    tile->far_k = deep || apart ? hand->later.k : k_wide ? next->k + PIMATTN_I_FAR : next->v;
-    tile->far_v = deep || apart ? hand->later.v : v_wide ? next->v + PIMATTN_I_FAR : hand->later.k;
+    tile->far_k = later ? hand->later.k : k_wide ? next->k + PIMATTN_I_FAR : next->v;
+    tile->far_v = later ? hand->later.v : v_wide ? next->v + PIMATTN_I_FAR : hand->later.k;
     if (hand->shares) {
         /* tokens of all heads lie side by side: each head of a gang fetches some of them */
         const size_t part = (size_t)hand->job->kv_head * (PIMATTN_I_TILE - 1);
@@ -8039,14 +8095,6 @@ static void pimattn_i_tile_direct(pimattn_i_hand *hand)
         tile->next_v += part * v_row;
         tile->far_k += part * (deep || k_wide ? k_row : v_row);
         tile->far_v += part * (deep || v_wide ? v_row : k_row);
-    } else if (apart) {
-        tile->k_gap = tile->k_stride - k_row;
-        tile->v_gap = tile->v_stride - v_row;
-        tile->k_shift = tile->v_shift = 0;
-        while ((size_t)2 << tile->k_shift <= k_row)
-            tile->k_shift++;
-        while ((size_t)2 << tile->v_shift <= v_row)
-            tile->v_shift++;
     }
     if (tile->k_scale)
         pimattn_i_tile_scales(hand->scales, spot->k_scale, hand->later.k_scale,
@@ -8054,10 +8102,7 @@ static void pimattn_i_tile_direct(pimattn_i_hand *hand)
     if (tile->v_scale)
         pimattn_i_tile_scales(hand->scales + PIMATTN_I_TILE, spot->v_scale, hand->later.v_scale,
                               p ? p->v_scale.token : sizeof(float));
-    tile->k_type = s->k_type;
-    tile->v_type = s->v_type;
-    tile->dim_k = s->head_dim;
-    tile->dim_v = s->head_dim_v;
+    return tile;
 }
 
 /* Bits of a tile's tokens from one position up to another. */
@@ -8175,7 +8220,7 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *blo
     bool whole = pimattn_i_whole(job, first);
     uint32_t visible = whole ? 0xffffu : pimattn_i_visible(e, job, job->query / group, first);
     for (uint32_t i = 0; i < job->n_queries; i += n) {
-        uint32_t of_all = hand->tile.visible = visible;
+        const uint32_t of_all = visible;
         n = whole ? job->n_queries : group - (uint32_t)((job->query + i) % group);
         while (i + n < job->n_queries && visible == of_all) {
             visible = pimattn_i_visible(e, job, (job->query + i + n) / group, first);
@@ -8183,21 +8228,32 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *blo
         }
         n = (uint32_t)pimattn_i_min(n, job->n_queries - i);
         if (!of_all) continue;
-        if (of_all == 0xffff && e->direct && hand->spot.in_order >= PIMATTN_I_TILE)
-            pimattn_i_tile_direct(hand);
-        else
-            pimattn_i_tile_copy(hand, first, of_all);
-        pimattn_i_fold(&hand->folder, &hand->tile, hand->q, i, n, block);
+        const pimattn_i_tile *tile =
+            of_all == 0xffff && e->direct && hand->spot.in_order >= PIMATTN_I_TILE
+                ? pimattn_i_tile_direct(hand)
+                : pimattn_i_tile_copy(hand, first, of_all);
+        pimattn_i_fold(&hand->folder, tile, hand->q, i, n, block);
     }
 }
 
-/* Looks up where what is seen of a tile begins: the rest may have no page any more. */
+/* Looks up where what is seen of a tile begins: the rest may have no page any more. *to is such a
+ * spot of another tile, often of the one before. */
 static void pimattn_i_look(const pimattn_i_hand *hand, uint64_t first, pimattn_i_spot *to)
 {
     const pimattn_i_job *job = hand->job;
     if (!hand->e->direct || !pimattn_i_reaches(job, first, PIMATTN_I_TILE)) return;
-    uint64_t begin = first < job->kept ? job->origin : job->begin;
-    *to = pimattn_i_spot_of(hand->e, job, pimattn_i_max(first, begin));
+    const uint64_t token = pimattn_i_max(first, first < job->kept ? job->origin : job->begin);
+    if (token - to->token != PIMATTN_I_TILE || to->in_page <= PIMATTN_I_TILE) {
+        *to = pimattn_i_spot_of(hand->e, job, token);
+        return;
+    }
+    to->token = token;
+    to->in_page -= PIMATTN_I_TILE;
+    to->in_order = pimattn_i_min(to->in_order, to->in_page);
+    to->k += hand->steps[0];
+    to->v += hand->steps[1];
+    to->k_scale = hand->tile.k_scale ? to->k_scale + hand->steps[2] : NULL;
+    to->v_scale = hand->tile.v_scale ? to->v_scale + hand->steps[3] : NULL;
 }
 
 /* The tile from token t on, which comes after the one before, for all queries of a job. */
@@ -8215,13 +8271,15 @@ static void pimattn_i_tile_next(pimattn_i_hand *hand, uint64_t t, float *block)
 
 /* Cuts a worker's memory and copies the queries of the job, in whole vectors. */
 static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
-                                const pimattn_i_job *job, size_t worker, uint32_t before)
+                                const pimattn_i_job *job, size_t worker, uint32_t before,
+                                bool shares)
 {
     const pimattn_shape *s = &e->config.shape;
     pimattn_i_folder *folder = &hand->folder;
     memset(hand, 0, sizeof *hand);
     hand->e = e;
     hand->job = job;
+    hand->shares = shares;
     folder->kernel = e->kernel;
     folder->work = e->workers + worker * e->size.worker_floats;
     folder->q_floats = e->size.q_floats;
@@ -8231,13 +8289,7 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
     hand->v = hand->k + PIMATTN_I_TILE * e->size.q_floats;
     hand->scales = hand->v + PIMATTN_I_TILE * e->size.o_floats;
     hand->q = hand->scales + 2 * PIMATTN_I_TILE + before * e->size.q_floats;
-    hand->tile.scale = s->scale;
-    if (e->deep)
-        hand->tile.ahead = pimattn_i_apart(e)                           ? PIMATTN_I_DEEP
-                           : e->layout.page_bytes < PIMATTN_I_LONG_PAGE ? PIMATTN_I_DEEP_ROWS
-                                                                        : PIMATTN_I_DEEP_PAGES;
-    hand->tile.k_scale = s->k_type == PIMATTN_INT8 ? hand->scales : NULL;
-    hand->tile.v_scale = s->v_type == PIMATTN_INT8 ? hand->scales + PIMATTN_I_TILE : NULL;
+    pimattn_i_tile_init(hand);
     for (uint32_t i = 0; i < job->n_queries; i++) {
         uint32_t head;
         size_t row = pimattn_i_query_row(e, job, i, &head);
@@ -8299,11 +8351,11 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
     float *blocks[PIMATTN_I_GANG];
     uint32_t before = 0;
     PIMATTN_ASSERT(worker < e->config.max_workers);
+    const bool shares = n > 1 && n * e->layout.k_row_bytes == e->pages->k.token &&
+                        n * e->layout.v_row_bytes == e->pages->v.token;
     for (size_t i = 0; i < n; i++) {
-        pimattn_i_hand_init(&hands[i], e, &e->jobs[order[i]], worker, before);
+        pimattn_i_hand_init(&hands[i], e, &e->jobs[order[i]], worker, before, shares);
         before += hands[i].job->n_queries;
-        hands[i].shares = n > 1 && n * e->layout.k_row_bytes == e->pages->k.token &&
-                          n * e->layout.v_row_bytes == e->pages->v.token;
     }
     if (n == 0) return;
     pimattn_i_stack stack =
@@ -8539,7 +8591,7 @@ static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
     *job = *block;
     job->chosen = table->only;
     job->n_chosen = UINT64_MAX;
-    pimattn_i_hand_init(&hand, e, job, 0, 0);
+    pimattn_i_hand_init(&hand, e, job, 0, 0, false);
     pimattn_i_stack stack =
         pimattn_i_stack_of(e, job, hand.q + PIMATTN_I_QUERY_BLOCK * e->size.q_floats);
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
@@ -9780,14 +9832,13 @@ static bool pimattn_i_scores(pimattn_engine *e, pimattn_i_newest *w)
     pimattn_i_hand hand;
     bool finite = true;
     float s[PIMATTN_I_TILE] = {0}, most;
-    pimattn_i_hand_init(&hand, e, &w->job, 0, 0);
+    pimattn_i_hand_init(&hand, e, &w->job, 0, 0, false);
     for (uint64_t t = 0; t < w->job.tokens; t += PIMATTN_I_TILE) {
-        uint32_t visible = hand.tile.visible = pimattn_i_visible(e, &w->job, 0, t);
+        const uint32_t visible = pimattn_i_visible(e, &w->job, 0, t);
         if (!visible) continue;
-        pimattn_i_tile_copy(&hand, t, visible);
+        const pimattn_i_tile *tile = pimattn_i_tile_copy(&hand, t, visible);
         pimattn_i_adjust_at(e, &w->job, t, &hand.folder.adjust);
-        finite =
-            pimattn_i_tile_scores(&hand.tile, &hand.folder.adjust, 0, hand.q, s, &most) && finite;
+        finite = pimattn_i_tile_scores(tile, &hand.folder.adjust, 0, hand.q, s, &most) && finite;
         for (uint32_t k = 0; k < PIMATTN_I_TILE; k++)
             if (visible >> k & 1) w->scores[t + k] = s[k];
     }
