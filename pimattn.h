@@ -1760,16 +1760,16 @@ static void pimattn_i_divide(unsigned char *out, const float *o, float l, size_t
     }
 }
 
-/* Working memory of a SIMD kernel: scores [token][query], then weights likewise. */
-enum { PIMATTN_I_WORK_W = 128, PIMATTN_I_WORK = 256 };
+/* Working memory of a SIMD kernel: scores [token][query], weights likewise, what o keeps of it. */
+enum { PIMATTN_I_WORK_W = 128, PIMATTN_I_WORK = 2 * PIMATTN_I_WORK_W + 16 };
 
 /*
  * A SIMD kernel works on whole tiles of rows of whole vectors for 1, 2, 4 or 8 (index 0 to 3)
  * queries at a time, which changes no bit of any of them:
  *
  *     dots   s[token][query] = q . k, as pimattn_i_dot_piece but for fused additions
- *     soft   scores, maximum, weights, m and l; o rescaled where the maximum grew
- *     mix    o += what pimattn_i_tile_mix says
+ *     soft   scores, maximum, weights, m and l; behind the weights, what o keeps
+ *     mix    o = o * what it keeps + what pimattn_i_tile_mix says, fused
  *
  * The scalar kernel has none of the three and takes f32 copies. Rows of any length for the others.
  */
@@ -1779,7 +1779,7 @@ typedef struct pimattn_i_kernel {
     void (*dots[PIMATTN_N_TYPE][4])(const pimattn_i_tile *tile, const float *q, size_t q_floats,
                                     float *s);
     void (*soft)(const pimattn_i_tile *tile, uint32_t n_queries, const float *s, float *weights,
-                 float *m, float *o, size_t o_floats);
+                 float *m);
     void (*mix[PIMATTN_N_TYPE][4])(const pimattn_i_tile *tile, const float *weights, float *o,
                                    size_t o_floats);
     void (*load)(float *to, const unsigned char *from, uint32_t type, uint32_t n);
@@ -1848,6 +1848,12 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
 #define PIMATTN_I_EACH16(X, W)                                                                     \
     PIMATTN_I_EACH8(X, W)                                                                          \
     X(W, 8) X(W, 9) X(W, 10) X(W, 11) X(W, 12) X(W, 13) X(W, 14) X(W, 15)
+
+/*
+ * Hides where a number comes from: what compilers would compute once, before a loop, and then lack
+ * registers for, they keep in vectors, and it comes from there too late.
+ */
+#define PIMATTN_I_HIDE(x) __asm__("" : "+r"(x))
 
 /* Fetches lines of the next tile, into the first cache or the second, and of what is far. */
 static inline __attribute__((always_inline)) void
@@ -1986,10 +1992,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         return x;                                                                                  \
     }
 
-/*
- * Tokens times queries of one block of sums; vectors h, h + 16 / W, .. of the rows. q4 is query 4
- * behind a compiler's back: it would keep distances to 8 queries, for which it has no registers.
- */
+/* Tokens times queries of one block of sums; vectors h, h + 16 / W, .. of the rows. */
 #define PIMATTN_I_ZERO(W, i) pimattn_i_v##W a##i = pimattn_i_zero_##W();
 #define PIMATTN_I_QUERY(W, i)                                                                      \
     if (i < n) qs[i] = pimattn_i_hold_##W((i < 4 ? q : q4) + i % 4 * q_floats);
@@ -2017,7 +2020,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const unsigned char *end = k + tile->dim_k / 16 * bytes;                                   \
         pimattn_i_v##W qs[8];                                                                      \
         const float *q4 = n > 4 ? q + 4 * q_floats : q;                                            \
-        __asm__("" : "+r"(q4));                                                                    \
+        PIMATTN_I_HIDE(q4);                                                                        \
         PIMATTN_I_EACH_##W(PIMATTN_I_ZERO, W);                                                     \
         for (; k != end; k += bytes, q += 16, q4 += 16) {                                          \
             pimattn_i_fetch(next, later, gap, shift, ahead, fetched, fetch, type, n);              \
@@ -2057,10 +2060,11 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         size_t fetched = 0;                                                                        \
         for (; k != end; k += PIMATTN_I_SUMS_##W / n * stride, s += PIMATTN_I_SUMS_##W) {          \
             pimattn_i_v##W sums[16 / W][PIMATTN_I_SUMS_##W];                                       \
-            const bool by_row = type != PIMATTN_INT8 &&                                            \
-                                n <= (W == 16 && type == PIMATTN_F32 ? 4 : 1) &&                   \
-                                (tile->ahead >= (n > 1 ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP) ||  \
-                                 (n == 1 && W == 16 && type == PIMATTN_F32));                      \
+            const bool by_row =                                                                    \
+                type != PIMATTN_INT8 &&                                                            \
+                ((n == 1 && (W == 16 || type == PIMATTN_F32 || tile->ahead >= PIMATTN_I_DEEP)) ||  \
+                 (n <= 4 && W == 16 && type == PIMATTN_F32 &&                                      \
+                  tile->ahead >= PIMATTN_I_DEEP_ROWS));                                            \
             if (by_row) pimattn_i_sums_by_row_##W(tile, k, q, q_floats, sums, &fetched, type, n);  \
             for (uint32_t h = 0; h < 16 / W && !by_row; h++)                                       \
                 pimattn_i_sums_##W(tile, k + h * W * bytes, q + h * W, q_floats, sums[h],          \
@@ -2102,14 +2106,8 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
  * not finite; it then stays in m and l, and what is in o does not matter.
  */
 #define PIMATTN_I_SOFT(W)                                                                          \
-    PIMATTN_I_PLAIN_##W void pimattn_i_rescale_##W(float *o, float keep, uint32_t n)               \
-    {                                                                                              \
-        for (uint32_t j = 0; j < n; j += W)                                                        \
-            pimattn_i_put_##W(o + j, pimattn_i_get_##W(o + j) * keep);                             \
-    }                                                                                              \
     PIMATTN_I_TARGET_##W void pimattn_i_softmax_##W(const pimattn_i_tile *tile, const uint32_t n,  \
-                                                    const float *s, float *weights, float *m,      \
-                                                    float *o, size_t o_floats)                     \
+                                                    const float *s, float *weights, float *m)      \
     {                                                                                              \
         const uint32_t n_vectors = 16 * n / W;                                                     \
         const int shift = n == 8 ? 3 : (int)n / 2;                                                 \
@@ -2119,7 +2117,6 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const pimattn_i_v##W none = pimattn_i_set1_##W(pimattn_i_minus_inf()), zero = {0.0f};      \
         pimattn_i_v##W most = pimattn_i_select_##W(first, was, none), x[128 / W];                  \
         pimattn_i_v##W bad = (pimattn_i_v##W)(most != most);                                       \
-        float kept[W];                                                                             \
         for (uint32_t i = 0; i < n_vectors; i++) {                                                 \
             const pimattn_i_i##W token = (lane + (int32_t)(W * i)) >> shift;                       \
             x[i] = pimattn_i_get_##W(s + W * i);                                                   \
@@ -2140,26 +2137,27 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
             pimattn_i_put_##W(weights + W * i, weight);                                            \
         }                                                                                          \
         const pimattn_i_v##W keep = pimattn_i_exp_##W(was - most);                                 \
-        for (uint32_t i = n_vectors; i > 1; i /= 2)                                                \
+        for (uint32_t i = n_vectors; i > 8; i /= 2)                                                \
             for (uint32_t j = 0; j < i / 2; j++)                                                   \
                 x[j] = x[j] + x[j + i / 2];                                                        \
+        if (n_vectors > 4) x[0] = x[0] + x[4], x[1] = x[1] + x[5];                                 \
+        if (n_vectors > 4) x[2] = x[2] + x[6], x[3] = x[3] + x[7];                                 \
+        if (n_vectors > 2) x[0] = x[0] + x[2], x[1] = x[1] + x[3];                                 \
+        if (n_vectors > 1) x[0] = x[0] + x[1];                                                     \
         x[0] = pimattn_i_add_tokens_##W(x[0], n) + bad;                                            \
         pimattn_i_put_##W(m, pimattn_i_select_##W(first, most + bad, was));                        \
         pimattn_i_put_##W(m + PIMATTN_I_L, pimattn_i_select_##W(first, l * keep + x[0], l));       \
-        pimattn_i_put_##W(kept, keep);                                                             \
-        for (uint32_t i = 0; i < n; i++)                                                           \
-            if (kept[i] != 1.0f) pimattn_i_rescale_##W(o + i * o_floats, kept[i], tile->dim_v);    \
+        pimattn_i_put_##W(weights + PIMATTN_I_WORK_W, keep);                                       \
     }                                                                                              \
     PIMATTN_I_PLAIN_##W void pimattn_i_soft_##W(const pimattn_i_tile *tile, uint32_t n,            \
-                                                const float *s, float *weights, float *m,          \
-                                                float *o, size_t o_floats)                         \
+                                                const float *s, float *weights, float *m)          \
     {                                                                                              \
         if (W == 16 && n == 8)                                                                     \
-            pimattn_i_softmax_##W(tile, 8, s, weights, m, o, o_floats);                            \
+            pimattn_i_softmax_##W(tile, 8, s, weights, m);                                         \
         else if (W == 16 && n == 4)                                                                \
-            pimattn_i_softmax_##W(tile, 4, s, weights, m, o, o_floats);                            \
+            pimattn_i_softmax_##W(tile, 4, s, weights, m);                                         \
         else                                                                                       \
-            pimattn_i_softmax_##W(tile, n, s, weights, m, o, o_floats);                            \
+            pimattn_i_softmax_##W(tile, n, s, weights, m);                                         \
     }
 
 /* C vectors of V's dims for all queries. */
@@ -2169,8 +2167,10 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
                                  pimattn_i_set1_##W(weights[i / C]), a##i);
 #define PIMATTN_I_MIX_END(W, i)                                                                    \
     if (i < C * n) {                                                                               \
-        float *to = o + (i / C) * o_floats + (i % C) * W;                                          \
-        pimattn_i_put_##W(to, pimattn_i_get_##W(to) + a##i);                                       \
+        if (i > 0 && i % C == 0) to += o_floats, kept++;                                           \
+        PIMATTN_I_HIDE(to);                                                                        \
+        pimattn_i_put_##W(to + i % C * W, PIMATTN_I_FMA_##W(pimattn_i_get_##W(to + i % C * W),     \
+                                                            pimattn_i_set1_##W(*kept), a##i));     \
     }
 
 #define PIMATTN_I_MIX(W)                                                                           \
@@ -2179,6 +2179,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         size_t *fetched, const uint32_t type, const uint32_t n, const uint32_t C)                  \
     {                                                                                              \
         const size_t bytes = W * pimattn_i_type_bytes(type);                                       \
+        const float *kept = weights + PIMATTN_I_WORK_W;                                            \
         const unsigned char *v = tile->v + dim * pimattn_i_type_bytes(type);                       \
         PIMATTN_I_EACH_##W(PIMATTN_I_ZERO, W);                                                     \
         for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {                                            \
@@ -2188,7 +2189,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
             v += tile->v_stride;                                                                   \
             weights += n;                                                                          \
         }                                                                                          \
-        o += dim;                                                                                  \
+        float *to = o + dim;                                                                       \
         PIMATTN_I_EACH_##W(PIMATTN_I_MIX_END, W);                                                  \
     }                                                                                              \
     PIMATTN_I_TARGET_##W void pimattn_i_mix_##W(const pimattn_i_tile *tile, const float *weights,  \
@@ -2627,7 +2628,7 @@ static void pimattn_i_fold(const pimattn_i_folder *f, const pimattn_i_tile *tile
         if (f->kernel->soft) {
             pimattn_i_dots(f, tile, of, index, s);
             if (some) f->kernel->adjust(&f->adjust, tile, first, 1u << index, s);
-            f->kernel->soft(scored, 1u << index, s, weights, m, o, f->o_floats);
+            f->kernel->soft(scored, 1u << index, s, weights, m);
             f->kernel->mix[tile->v_type][index](tile, weights, o, f->o_floats);
         } else {
             pimattn_i_tile_scalar(tile, &f->adjust, first, of, m, m + PIMATTN_I_L, o);
