@@ -7099,6 +7099,19 @@ PIMATTN_I_INLINE void pimattn_i_fetch_run(const pimattn_i_layout *lay, const uns
         PIMATTN_I_FETCH_TO_WRITE(v + i);
 }
 
+/* The rows of a token to come, if their pages are there already. */
+PIMATTN_I_INLINE void pimattn_i_append_fetch(const pimattn_engine *e, const pimattn_i_seq *s,
+                                             uint32_t layer, uint64_t token)
+{
+    const pimattn_i_layout *lay = &e->layout;
+    const uint64_t page = token / lay->page_tokens;
+    if (e->tiered || e->module || token < s->begin || page >= s->n_pages) return;
+    uint64_t at, from = pimattn_i_run_from(lay, token, &at);
+    const uint32_t *pages = pimattn_i_table_at(lay, s, page, layer);
+    for (uint32_t h = 0; h < lay->n_kv_heads; h++)
+        pimattn_i_fetch_run(lay, pimattn_i_page(&e->pool, pages[h]) + from, at);
+}
+
 static void pimattn_i_append_tokens(pimattn_engine *e, pimattn_i_seq *s, uint32_t layer,
                                     const pimattn_i_rows *k, const pimattn_i_rows *v, uint64_t n)
 {
@@ -7107,6 +7120,7 @@ static void pimattn_i_append_tokens(pimattn_engine *e, pimattn_i_seq *s, uint32_
         uint64_t token = s->tokens[layer] + t, at = 0, from = 0;
         const uint32_t *pages = NULL;
         unsigned char *runs[PIMATTN_I_HEADS], *slot = NULL; /* of tiers: a token is a run */
+        if (t + 1 < n) pimattn_i_append_fetch(e, s, layer, token + 1);
         if (e->tiered) {
             slot = pimattn_i_slot(e->tiered, &pimattn_i_table_of(e, s, layer)->token[token]);
         } else {
@@ -7120,7 +7134,7 @@ static void pimattn_i_append_tokens(pimattn_engine *e, pimattn_i_seq *s, uint32_
                                : pimattn_i_page(&e->pool, pages[head + h]) + from;
                 if (e->pool.bounds && !slot)
                     pimattn_i_page_change(&e->pool, pages[head + h], token % lay->page_tokens);
-                pimattn_i_fetch_run(lay, runs[h], at);
+                if (slot) pimattn_i_fetch_run(lay, runs[h], at);
             }
             pimattn_i_append_rows(e, k, t, head, most, runs, false, at);
             if (!e->config.shape.v_in_k) pimattn_i_append_rows(e, v, t, head, most, runs, true, at);
@@ -7261,6 +7275,7 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, ui
     uint32_t heads = shape->n_kv_heads, k_type = banks ? pimattn_i_lane_type(e) : shape->k_type;
     uint32_t v_type = banks ? k_type : shape->v_type;
     status = pimattn_i_may_hold(e, s, before, tokens);
+    pimattn_i_append_fetch(e, s, layer, before);
     pimattn_i_rows k_rows = {
         (const unsigned char *)k, k_stride, heads, shape->head_dim, k_type, "k", false};
     pimattn_i_rows v_rows = {
