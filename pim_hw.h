@@ -834,7 +834,8 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
                                            pimhw_cause *why);
 
 /*
- * Times a program on a request (NULL: none, all rests are 0).
+ * Times a program on a request (NULL: none, all rests are 0). A device keeps what it learns of the
+ * loops of a program, whatever the request: of the same program the next one has less to walk.
  *
  *   returns  PIMHW_ERR_PROGRAM with the item's index, or of useful_macs or all of the run;
  *            PIMHW_ERR_ARGUMENT of the request, PIMHW_ERR_ADDRESS of more chunks than the table
@@ -5065,6 +5066,7 @@ struct pimhw_device {
     pimhw_sink sink;
     pimhw_i_progress phase;
     pimhw_cause *why;    /* of the program that runs; may be NULL */
+    bool sketched;       /* the sketch and the memo are of `program` */
     pimhw_i_when decode; /* shared front end: the next instruction; from here on 0 at the start */
     uint64_t epu_free_ck;
     uint64_t epu_ck;
@@ -5090,6 +5092,7 @@ struct pimhw_device {
     pimhw_i_stream streams[PIMHW_MAX_CHANNELS];
     uint64_t rounds[PIMHW_LOOPS][PIMHW_MAX_CHANNELS];
     pimhw_i_sketch sketch;
+    pimhw_program program; /* as far as it is used */
 };
 
 enum { PIMHW_I_DEVICE_BYTES = (sizeof(pimhw_device) + 63) / 64 * 64 };
@@ -5522,6 +5525,12 @@ static void pimhw_i_wake_all(pimhw_device *d)
         pimhw_i_wake(d, &d->groups[g]);
 }
 
+static void pimhw_i_close_trials(pimhw_device *d)
+{
+    for (uint32_t i = 0; i < PIMHW_I_TRIALS; i++)
+        d->trial[i].open = d->mark[i].open = false;
+}
+
 static void pimhw_i_forget(pimhw_device *d)
 {
     pimhw_i_wake_all(d);
@@ -5532,8 +5541,32 @@ static void pimhw_i_forget(pimhw_device *d)
     pimhw_i_slots_clear(&m->edges, PIMHW_I_FEW);
     memset(&m->text[0], 0, sizeof m->text[0]);
     d->known = 0;
-    for (uint32_t i = 0; i < PIMHW_I_TRIALS; i++)
-        d->trial[i].open = d->mark[i].open = false;
+    pimhw_i_close_trials(d);
+}
+
+static bool pimhw_i_same_program(const pimhw_program *a, const pimhw_program *b)
+{
+    return a->n_items == b->n_items && a->n_operands == b->n_operands && a->n_tails == b->n_tails &&
+           memcmp(a->items, b->items, a->n_items * sizeof a->items[0]) == 0 &&
+           memcmp(a->operands, b->operands, a->n_operands * sizeof a->operands[0]) == 0 &&
+           memcmp(a->tails, b->tails, a->n_tails * sizeof a->tails[0]) == 0;
+}
+
+/* Before a program is walked: what was learnt from it the last time holds for any request. */
+static void pimhw_i_meet(pimhw_device *d, const pimhw_program *p, const pimhw_request *request)
+{
+    bool lists = request && request->list_begin;
+    pimhw_i_close_trials(d);
+    if (d->sketched && d->sketch.lists == lists && pimhw_i_same_program(&d->program, p)) return;
+    pimhw_i_forget(d);
+    pimhw_i_sketch_init(&d->sketch, p, request, d->config.controller, d->shared);
+    d->program.n_items = p->n_items;
+    d->program.n_operands = p->n_operands;
+    d->program.n_tails = p->n_tails;
+    memcpy(d->program.items, p->items, p->n_items * sizeof p->items[0]);
+    memcpy(d->program.operands, p->operands, p->n_operands * sizeof p->operands[0]);
+    memcpy(d->program.tails, p->tails, p->n_tails * sizeof p->tails[0]);
+    d->sketched = true;
 }
 
 /* What it hangs on whether a span is like another, at its head. */
@@ -6666,9 +6699,7 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *r
         device->phase = PIMHW_I_IDLE;
         return status;
     }
-    pimhw_i_forget(device);
-    pimhw_i_sketch_init(&device->sketch, program, request, device->config.controller,
-                        device->shared);
+    pimhw_i_meet(device, program, request);
     device->why = why;
     bool done = pimhw_i_runs(device, program, request);
     status = done ? pimhw_device_finish(device, &r, why) : PIMHW_ERR_PROGRAM;
@@ -6728,8 +6759,7 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     device->phase = PIMHW_I_IDLE;
     device->real_rows = !request;
     pimhw_i_walker *w = &device->streams[0].walker;
-    pimhw_i_sketch_init(&device->sketch, program, request, device->config.controller,
-                        device->shared);
+    pimhw_i_meet(device, program, request);
     pimhw_i_walker_init(w, program, request, &device->sketch,
                         pimhw_i_low_bits(device->config.n_channels), 255, device->rounds);
     for (;;) {

@@ -106,8 +106,15 @@ static uint64_t one_case(uint64_t seed, bool lists)
     CHECK_U(pimhw_device_time(device, &walked, &program, &request, &sink, &why), PIMHW_OK);
     CHECK_U(pimhw_device_time(device, &skipped, &program, &request, NULL, &why), PIMHW_OK);
     if (!readings_agree(walked, skipped)) printf("  seed %u\n", (unsigned)seed);
+    uint64_t rounds = skipped.skipped_rounds;
+    n = random_spans(&rng, spans); /* of another step, whose spans are known by now */
+    CHECK_U(pimattn_plan_request(&plan, &request, blocks, order, list_begin, spans, n, &why),
+            PIMATTN_OK);
+    CHECK_U(pimhw_device_time(device, &skipped, &program, &request, NULL, &why), PIMHW_OK);
+    CHECK_U(pimhw_device_time(device, &walked, &program, &request, &sink, &why), PIMHW_OK);
+    if (!readings_agree(walked, skipped)) printf("  seed %u, next step\n", (unsigned)seed);
     pimhw_device_destroy(device);
-    return skipped.skipped_rounds;
+    return rounds;
 }
 
 static uint64_t first_case = 1; /* an argument asks for other ones */
@@ -200,6 +207,18 @@ static uint64_t both_ways(const pimhw_config *c, const pimhw_request *request, c
     if (words) CHECK_STR(why[0].text, words);
     if (status == PIMHW_OK && !readings_agree(walked, skipped))
         printf("  seed %u\n", (unsigned)seed);
+    if (status == PIMHW_OK && request && request->n_blocks > 1) { /* known spans, other blocks */
+        pimhw_readings other;
+        pimhw_block first = blocks[0];
+        blocks[0] = blocks[request->n_blocks - 1];
+        blocks[request->n_blocks - 1] = first;
+        blocks[request->n_blocks / 2].row_base[0] += 3;
+        status = pimhw_device_time(device, &other, &program, request, NULL, &why[1]);
+        CHECK_U(pimhw_device_time(device, &walked, &program, request, &sink, &why[0]), status);
+        if (status == PIMHW_OK && !readings_agree(walked, other))
+            printf("  seed %u, other blocks\n", (unsigned)seed);
+        status = PIMHW_OK;
+    }
     if (n_timed) *n_timed += status == PIMHW_OK;
     pimhw_device_destroy(device);
     return status == PIMHW_OK ? skipped.skipped_rounds : 0;
