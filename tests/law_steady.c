@@ -196,7 +196,7 @@ static void skipping_equals_walking_everywhere(void)
         wrong += !one_case(seed, &t);
     printf("%u programs ran; over 90 %% of the rounds skipped in %u, none in %u\n", (unsigned)t.n,
            (unsigned)t.nearly_all, (unsigned)t.none);
-    CHECK(2 * t.nearly_all >= t.n && 4 * t.none >= t.n);
+    CHECK(2 * t.nearly_all >= t.n && 5 * t.none >= t.n);
 }
 
 int main(int argc, char **argv)
