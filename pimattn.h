@@ -2004,8 +2004,8 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 #define PIMATTN_I_ROW_SUM(W, j)                                                                    \
     if (j < n) sums[h][i + j] = a##j;
 
-/* Scores: sums of 16 lanes each, in 16 / W vectors. Rows of few queries come one by one, as the
- * memory likes them, if they are wide or the CPU is deep. */
+/* Scores: sums of 16 lanes each, in 16 / W vectors. Rows of a single query come one by one, as the
+ * memory likes them, and wide ones of few queries if the CPU is deep. */
 #define PIMATTN_I_DOTS(W)                                                                          \
     PIMATTN_I_TARGET_##W void pimattn_i_sums_##W(                                                  \
         const pimattn_i_tile *tile, const unsigned char *k, const float *q, size_t q_floats,       \
