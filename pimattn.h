@@ -2198,8 +2198,13 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     {                                                                                              \
         const uint32_t most = PIMATTN_I_SUMS_##W / n;                                              \
         const uint32_t C = n > 1 && most > 4 ? 4 : most > 8 ? 8 : most;                            \
+        const bool half = type == PIMATTN_F16 || type == PIMATTN_BF16;                             \
         size_t fetched = 0;                                                                        \
         uint32_t j = 0;                                                                            \
+        /* strips of two lines: as fast where they are in a cache, and the memory likes them */    \
+        if (W == 16 && n == 1 && half && tile->ahead == PIMATTN_I_NEAR)                            \
+            for (; j + C / 2 * W <= tile->dim_v; j += C / 2 * W)                                   \
+                pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n, C / 2);   \
         for (; j + C * W <= tile->dim_v; j += C * W)                                               \
             pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n, C);           \
         for (; n == 1 && j + C / 2 * W <= tile->dim_v; j += C / 2 * W)                             \
