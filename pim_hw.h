@@ -714,7 +714,8 @@ typedef struct pimhw_readings {
                                              short or static gaps do not ask the table */
     uint64_t epu_ck;                      /* the hub's EPU was busy */
     uint64_t n_instructions;              /* that channels received, or the hub */
-    uint64_t skipped_rounds;              /* of loops, by channel: like others, so not walked */
+    uint64_t skipped_rounds;              /* of loops, by channel: like others, of this program's
+                                             earlier requests too, so not walked */
     uint64_t walked_rounds;               /* the others */
     uint64_t program_bytes;               /* 0 for a submitted stream */
     uint64_t request_bytes;               /* blocks and lists */
@@ -835,7 +836,8 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
 
 /*
  * Times a program on a request (NULL: none, all rests are 0). A device keeps what it learns of the
- * loops of a program, whatever the request: of the same program the next one has less to walk.
+ * loops of a program until it times another: the next request has less to walk, and but for
+ * skipped_rounds and walked_rounds the readings of a device that knows nothing.
  *
  *   returns  PIMHW_ERR_PROGRAM with the item's index, or of useful_macs or all of the run;
  *            PIMHW_ERR_ARGUMENT of the request, PIMHW_ERR_ADDRESS of more chunks than the table
@@ -5092,7 +5094,7 @@ struct pimhw_device {
     pimhw_i_stream streams[PIMHW_MAX_CHANNELS];
     uint64_t rounds[PIMHW_LOOPS][PIMHW_MAX_CHANNELS];
     pimhw_i_sketch sketch;
-    pimhw_program program; /* as far as it is used */
+    pimhw_program program;
 };
 
 enum { PIMHW_I_DEVICE_BYTES = (sizeof(pimhw_device) + 63) / 64 * 64 };
@@ -5544,28 +5546,15 @@ static void pimhw_i_forget(pimhw_device *d)
     pimhw_i_close_trials(d);
 }
 
-static bool pimhw_i_same_program(const pimhw_program *a, const pimhw_program *b)
-{
-    return a->n_items == b->n_items && a->n_operands == b->n_operands && a->n_tails == b->n_tails &&
-           memcmp(a->items, b->items, a->n_items * sizeof a->items[0]) == 0 &&
-           memcmp(a->operands, b->operands, a->n_operands * sizeof a->operands[0]) == 0 &&
-           memcmp(a->tails, b->tails, a->n_tails * sizeof a->tails[0]) == 0;
-}
-
-/* Before a program is walked: what was learnt from it the last time holds for any request. */
+/* Before a program is walked: what was learnt of it the last time holds for any request. */
 static void pimhw_i_meet(pimhw_device *d, const pimhw_program *p, const pimhw_request *request)
 {
     bool lists = request && request->list_begin;
     pimhw_i_close_trials(d);
-    if (d->sketched && d->sketch.lists == lists && pimhw_i_same_program(&d->program, p)) return;
+    if (d->sketched && d->sketch.lists == lists && memcmp(&d->program, p, sizeof *p) == 0) return;
     pimhw_i_forget(d);
     pimhw_i_sketch_init(&d->sketch, p, request, d->config.controller, d->shared);
-    d->program.n_items = p->n_items;
-    d->program.n_operands = p->n_operands;
-    d->program.n_tails = p->n_tails;
-    memcpy(d->program.items, p->items, p->n_items * sizeof p->items[0]);
-    memcpy(d->program.operands, p->operands, p->n_operands * sizeof p->operands[0]);
-    memcpy(d->program.tails, p->tails, p->n_tails * sizeof p->tails[0]);
+    d->program = *p;
     d->sketched = true;
 }
 

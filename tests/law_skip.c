@@ -213,11 +213,10 @@ static uint64_t both_ways(const pimhw_config *c, const pimhw_request *request, c
         blocks[0] = blocks[request->n_blocks - 1];
         blocks[request->n_blocks - 1] = first;
         blocks[request->n_blocks / 2].row_base[0] += 3;
-        status = pimhw_device_time(device, &other, &program, request, NULL, &why[1]);
-        CHECK_U(pimhw_device_time(device, &walked, &program, request, &sink, &why[0]), status);
-        if (status == PIMHW_OK && !readings_agree(walked, other))
+        pimhw_status then = pimhw_device_time(device, &other, &program, request, NULL, &why[1]);
+        CHECK_U(pimhw_device_time(device, &walked, &program, request, &sink, &why[0]), then);
+        if (then == PIMHW_OK && !readings_agree(walked, other))
             printf("  seed %u, other blocks\n", (unsigned)seed);
-        status = PIMHW_OK;
     }
     if (n_timed) *n_timed += status == PIMHW_OK;
     pimhw_device_destroy(device);

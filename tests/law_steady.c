@@ -151,7 +151,7 @@ static void random_block(check_rng *rng)
         blocks[0].row_base[k] = (uint32_t)rng_range(rng, 0, rng_range(rng, 0, 1) ? 3 : 30);
 }
 
-static bool one_case(uint64_t seed, tally *t)
+static bool one_case(uint64_t seed, tally *t, tally *later)
 {
     check_rng rng = {seed};
     pimhw_config c = random_device(&rng);
@@ -173,11 +173,11 @@ static bool one_case(uint64_t seed, tally *t)
     bool fine = both_ways(device, &request, t);
     if (fine && seed % 4 == 0) { /* what the device knows by now holds for others, too */
         random_block(&rng);
-        fine = both_ways(device, &request, t);
+        fine = both_ways(device, &request, later);
     }
     if (fine && seed % 8 == 0 && program.n_operands > 0) { /* but not for another program */
         program.operands[rng_range(&rng, 0, program.n_operands - 1)].base += 1;
-        fine = both_ways(device, &request, t);
+        fine = both_ways(device, &request, later);
     }
     pimhw_device_destroy(device);
     if (!fine)
@@ -190,13 +190,15 @@ static uint64_t n_cases = 500, first_case = 1;
 
 static void skipping_equals_walking_everywhere(void)
 {
-    tally t = {0, 0, 0};
+    tally t = {0, 0, 0}, later = {0, 0, 0}; /* later: on a device that has timed others */
     uint32_t wrong = 0;
     for (uint64_t seed = first_case; seed < first_case + n_cases && wrong < 10; seed++)
-        wrong += !one_case(seed, &t);
+        wrong += !one_case(seed, &t, &later);
     printf("%u programs ran; over 90 %% of the rounds skipped in %u, none in %u\n", (unsigned)t.n,
            (unsigned)t.nearly_all, (unsigned)t.none);
-    CHECK(2 * t.nearly_all >= t.n && 5 * t.none >= t.n);
+    CHECK(2 * t.nearly_all >= t.n && 4 * t.none >= t.n);
+    printf("%u more on a device that had timed others\n", (unsigned)later.n);
+    CHECK(4 * later.n >= t.n);
 }
 
 int main(int argc, char **argv)
