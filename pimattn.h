@@ -7104,7 +7104,7 @@ PIMATTN_I_INLINE void pimattn_i_fetch_run(const pimattn_i_layout *lay, const uns
         PIMATTN_I_FETCH_TO_WRITE(v + i);
 }
 
-/* The rows of a token to come, if their pages are there already. */
+/* The rows of the first token to come, if their pages are there: while it is checked. */
 PIMATTN_I_INLINE void pimattn_i_append_fetch(const pimattn_engine *e, const pimattn_i_seq *s,
                                              uint32_t layer, uint64_t token)
 {
@@ -7125,7 +7125,6 @@ static void pimattn_i_append_tokens(pimattn_engine *e, pimattn_i_seq *s, uint32_
         uint64_t token = s->tokens[layer] + t, at = 0, from = 0;
         const uint32_t *pages = NULL;
         unsigned char *runs[PIMATTN_I_HEADS], *slot = NULL; /* of tiers: a token is a run */
-        if (t + 1 < n) pimattn_i_append_fetch(e, s, layer, token + 1);
         if (e->tiered) {
             slot = pimattn_i_slot(e->tiered, &pimattn_i_table_of(e, s, layer)->token[token]);
         } else {
@@ -7139,7 +7138,7 @@ static void pimattn_i_append_tokens(pimattn_engine *e, pimattn_i_seq *s, uint32_
                                : pimattn_i_page(&e->pool, pages[head + h]) + from;
                 if (e->pool.bounds && !slot)
                     pimattn_i_page_change(&e->pool, pages[head + h], token % lay->page_tokens);
-                if (slot) pimattn_i_fetch_run(lay, runs[h], at);
+                if (slot || t > 0) pimattn_i_fetch_run(lay, runs[h], at);
             }
             pimattn_i_append_rows(e, k, t, head, most, runs, false, at);
             if (!e->config.shape.v_in_k) pimattn_i_append_rows(e, v, t, head, most, runs, true, at);
