@@ -1550,12 +1550,15 @@ enum { PIMATTN_I_TILE = 16, PIMATTN_I_LEAF = 512, PIMATTN_I_QUERY_BLOCK = 16 };
 enum { PIMATTN_I_L = PIMATTN_I_QUERY_BLOCK, PIMATTN_I_O = 2 * PIMATTN_I_QUERY_BLOCK };
 
 /*
- * How what comes next is fetched. A deep CPU has many more slots for its second cache than for the
- * first: wherever the memory's pace counts most, all goes there. Where rows follow one another and
- * a single query reads them one by one, such a CPU keeps the pace if it is led by one line in four:
- * rows of f32, and of 16-bit types in long pages of the cache.
+ * How what comes next is fetched. Both: the next tile into the first cache, what is far into the
+ * second. Near: so, but for a single query no more than the next tile. A deep CPU has many more
+ * slots for its second cache than for the first: wherever the memory's pace counts most, all goes
+ * there. Where rows follow one another and a single query reads them one by one, such a CPU keeps
+ * the pace if it is led by one line in four: rows of f32, and of 16-bit types in long pages of the
+ * cache.
  */
 typedef enum pimattn_i_ahead {
+    PIMATTN_I_BOTH,
     PIMATTN_I_NEAR,
     PIMATTN_I_DEEP,
     PIMATTN_I_DEEP_ROWS,
@@ -1891,10 +1894,12 @@ pimattn_i_fetch(const unsigned char *next, const unsigned char *later, size_t ga
     if (single && ahead >= alone) {
         for (size_t i = 0; i < bytes; i += 64)
             if (((uintptr_t)(next + i) & 255) < 64) __builtin_prefetch(next + i, 0, 2);
-    } else if ((few && ahead != PIMATTN_I_NEAR) || (pair && ahead == PIMATTN_I_DEEP)) {
+    } else if ((few && ahead >= PIMATTN_I_DEEP) || (pair && ahead == PIMATTN_I_DEEP)) {
         pimattn_i_fetch_lines(next, later, bytes, false, true);
+    } else if (single && ahead == PIMATTN_I_NEAR) {
+        pimattn_i_fetch_lines(next, later, bytes, true, false);
     } else {
-        pimattn_i_fetch_lines(next, later, bytes, true, !single);
+        pimattn_i_fetch_lines(next, later, bytes, true, true);
     }
 }
 
@@ -2004,8 +2009,8 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 #define PIMATTN_I_ROW_SUM(W, j)                                                                    \
     if (j < n) sums[h][i + j] = a##j;
 
-/* Scores: sums of 16 lanes each, in 16 / W vectors. Rows of a single query come one by one, as the
- * memory likes them, and wide ones of few queries if the CPU is deep. */
+/* Scores: sums of 16 lanes each, in 16 / W vectors. Rows of a single query come one by one where
+ * memory likes it so, and wide ones of few queries if the CPU is deep. */
 #define PIMATTN_I_DOTS(W)                                                                          \
     PIMATTN_I_TARGET_##W void pimattn_i_sums_##W(                                                  \
         const pimattn_i_tile *tile, const unsigned char *k, const float *q, size_t q_floats,       \
@@ -2060,11 +2065,12 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         size_t fetched = 0;                                                                        \
         for (; k != end; k += PIMATTN_I_SUMS_##W / n * stride, s += PIMATTN_I_SUMS_##W) {          \
             pimattn_i_v##W sums[16 / W][PIMATTN_I_SUMS_##W];                                       \
+            const uint32_t single =                                                                \
+                W == 16 || type == PIMATTN_F32 ? PIMATTN_I_NEAR : PIMATTN_I_DEEP;                  \
             const bool by_row =                                                                    \
                 type != PIMATTN_INT8 &&                                                            \
-                ((n == 1 && (W == 16 || type == PIMATTN_F32 || tile->ahead >= PIMATTN_I_DEEP)) ||  \
-                 (n <= 4 && W == 16 && type == PIMATTN_F32 &&                                      \
-                  tile->ahead >= PIMATTN_I_DEEP_ROWS));                                            \
+                ((n == 1 && tile->ahead >= single) || (n <= 4 && W == 16 && type == PIMATTN_F32 && \
+                                                       tile->ahead >= PIMATTN_I_DEEP_ROWS));       \
             if (by_row) pimattn_i_sums_by_row_##W(tile, k, q, q_floats, sums, &fetched, type, n);  \
             for (uint32_t h = 0; h < 16 / W && !by_row; h++)                                       \
                 pimattn_i_sums_##W(tile, k + h * W * bytes, q + h * W, q_floats, sums[h],          \
@@ -2547,19 +2553,16 @@ static uint32_t pimattn_i_simd_most(void)
 #endif
 }
 
-/*
- * Whether the CPU waits for many more lines at a time in its second cache than in its first: AMD's
- * before family 26 (Zen 5).
- */
-static bool pimattn_i_fetches_deep(void)
+/* How the CPU likes to be fetched for: AMD's before family 26 (Zen 5) are deep, later ones near. */
+static pimattn_i_ahead pimattn_i_ahead_of_cpu(void)
 {
 #ifdef PIMATTN_I_X86
     uint32_t a, b, c, d;
-    if (!__get_cpuid(0, &a, &b, &c, &d) || b != 0x68747541u) return false; /* "Auth.." */
-    return __get_cpuid(1, &a, &b, &c, &d) && (a >> 8 & 15) + (a >> 20 & 255) < 26;
-#else
-    return false;
+    if (__get_cpuid(0, &a, &b, &c, &d) && b == 0x68747541u /* "Auth.." */ &&
+        __get_cpuid(1, &a, &b, &c, &d))
+        return (a >> 8 & 15) + (a >> 20 & 255) < 26 ? PIMATTN_I_DEEP : PIMATTN_I_NEAR;
 #endif
+    return PIMATTN_I_BOTH;
 }
 
 /* The kernel for at most this pimattn_simd; asks the CPU. */
@@ -6282,8 +6285,8 @@ struct pimattn_engine {
     uint32_t memo_next;
     const pimattn_i_kernel *kernel;
     uint32_t gqa_group;
-    bool deep;   /* see pimattn_i_fetches_deep */
-    bool direct; /* the kernel reads whole tiles where their rows are in order */
+    pimattn_i_ahead ahead; /* both, near or deep */
+    bool direct;           /* the kernel reads whole tiles where their rows are in order */
     pimattn_i_sizes size;
     size_t n_jobs_most, n_jobs; /* of a wave at most; of this one */
     pimattn_i_job *jobs;        /* [n_jobs_most] */
@@ -6622,7 +6625,7 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
     e->config = c;
     e->kernel = pimattn_i_kernel_take(c.simd);
     e->gqa_group = c.shape.n_heads / c.shape.n_kv_heads;
-    e->deep = pimattn_i_fetches_deep();
+    e->ahead = pimattn_i_ahead_of_cpu();
     e->direct = e->kernel->soft && c.shape.head_dim % 16 == 0 && c.shape.head_dim_v % 16 == 0;
     if (!pimattn_i_engine_tables(e))
         status = pimattn_i_lack(why, "no memory for the tables of an engine", 0);
@@ -8077,7 +8080,8 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand)
     tile->scale = s->scale;
     tile->k_scale = s->k_type == PIMATTN_INT8 ? hand->scales : NULL;
     tile->v_scale = s->v_type == PIMATTN_INT8 ? hand->scales + PIMATTN_I_TILE : NULL;
-    if (e->deep)
+    tile->ahead = e->ahead;
+    if (e->ahead == PIMATTN_I_DEEP)
         tile->ahead = pimattn_i_apart(e)                           ? PIMATTN_I_DEEP
                       : e->layout.page_bytes < PIMATTN_I_LONG_PAGE ? PIMATTN_I_DEEP_ROWS
                                                                    : PIMATTN_I_DEEP_PAGES;
@@ -8103,7 +8107,8 @@ static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand)
     tile->next_k = next->k;
     tile->next_v = next->v;
     /* far: the tile after next; else beyond the next 4 KiB, or what comes after the next K or V */
-    const bool deep = e->deep, later = deep || (pimattn_i_apart(e) && !hand->shares);
+    const bool deep = e->ahead == PIMATTN_I_DEEP,
+               later = deep || (pimattn_i_apart(e) && !hand->shares);
     const bool k_wide = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR;
     const bool v_wide = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR;
     tile->far_k = later ? hand->later.k : k_wide ? next->k + PIMATTN_I_FAR : next->v;

@@ -876,12 +876,12 @@ static void lives_are_those_of_the_model(void)
            (unsigned long long)evictions, (unsigned long long)moves);
 }
 
-/* Rows as they lie, of every type and for every block of queries; short pages and long ones. On a
- * CPU of the other kind memory is fetched otherwise, and rows are read in another order. */
+/* Rows as they lie, of every type and for every block of queries; short pages and long ones. For
+ * each kind of CPU memory is fetched otherwise, and rows are read in another order. */
 static void fetched_otherwise(void)
 {
     enum { TOKENS = 1100, DIM = 128 };
-    static float q[16 * DIM], out[2][16 * DIM];
+    static float q[16 * DIM], out[PIMATTN_I_DEEP + 1][16 * DIM];
     check_rng rng = {5};
     for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++)
         for (uint32_t group = 1; group <= 8; group *= 2) {
@@ -890,20 +890,21 @@ static void fetched_otherwise(void)
             attn_kv kv = kv_random(&s, TOKENS, &rng);
             fill_normal(q, 16 * DIM, 1, &rng);
             for (uint32_t page_tokens = 16; page_tokens <= 4096; page_tokens *= 16) {
-                for (uint32_t other = 0; other < 2; other++) {
+                for (uint32_t ahead = 0; ahead <= PIMATTN_I_DEEP; ahead++) {
                     pimattn_config c = config_of(&s);
                     pimattn_seq seq = 0;
                     c.page_tokens = page_tokens;
                     pimattn_engine *e = engine_new(&c);
                     if (!e) return;
-                    e->deep = e->deep != (other > 0);
+                    e->ahead = (pimattn_i_ahead)ahead;
                     CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
                     CHECK_U(kv_append(e, seq, 0, &kv, 0, TOKENS), PIMATTN_OK);
-                    CHECK_U(pimattn_attend_one(e, seq, 0, out[other], q, NULL), PIMATTN_OK);
+                    CHECK_U(pimattn_attend_one(e, seq, 0, out[ahead], q, NULL), PIMATTN_OK);
                     pimattn_engine_destroy(e);
+                    if (!CHECK_BYTES(out[ahead], out[0], 2 * group * shape_dv(&s) * sizeof(float)))
+                        printf("type %u, group %u, pages of %u, ahead %u\n", type, group,
+                               page_tokens, ahead);
                 }
-                if (!CHECK_BYTES(out[1], out[0], 2 * group * shape_dv(&s) * sizeof(float)))
-                    printf("type %u, group %u, pages of %u\n", type, group, page_tokens);
             }
             kv_free(&kv);
         }
