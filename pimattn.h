@@ -1875,6 +1875,12 @@ pimattn_i_fetch_lines(const unsigned char *next, const unsigned char *later, siz
     }
 }
 
+#define PIMATTN_I_FETCH_BOTH(W, i)                                                                 \
+    if (i * 64 < bytes) {                                                                          \
+        __builtin_prefetch(next + i * 64, 0, 3);                                                   \
+        __builtin_prefetch(later + i * 64, 0, 2);                                                  \
+    }
+
 /*
  * Fetches what lies `bytes` on from *at. Of one or few queries the memory's pace counts, and all
  * goes into the second cache where that has more slots.
@@ -1884,10 +1890,11 @@ pimattn_i_fetch(const unsigned char *next, const unsigned char *later, size_t ga
                 const uint32_t ahead, size_t *at, const size_t bytes, const uint32_t type,
                 const uint32_t n)
 {
-    const size_t from = *at + (*at >> shift) * gap;
+    size_t from = *at;
     const bool single = n == 1 && type != PIMATTN_INT8, pair = n == 2 && type != PIMATTN_INT8;
     const bool few = single || (type == PIMATTN_F32 && n < 8);
     const uint32_t alone = type == PIMATTN_F32 ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
+    if (__builtin_expect(gap > 0, 0)) from += (*at >> shift) * gap; /* costs sums if always */
     next += from;
     later += from;
     *at += bytes;
@@ -1898,6 +1905,8 @@ pimattn_i_fetch(const unsigned char *next, const unsigned char *later, size_t ga
         pimattn_i_fetch_lines(next, later, bytes, false, true);
     } else if (single && ahead == PIMATTN_I_NEAR) {
         pimattn_i_fetch_lines(next, later, bytes, true, false);
+    } else if (single && type != PIMATTN_F32 && bytes <= 512) {
+        PIMATTN_I_EACH8(PIMATTN_I_FETCH_BOTH, ) /* here a burst keeps the pace */
     } else {
         pimattn_i_fetch_lines(next, later, bytes, true, true);
     }
