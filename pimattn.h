@@ -2401,11 +2401,18 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 #define PIMATTN_I_INT8_8(from)                                                                     \
     _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)from)))
 #define PIMATTN_I_F16_8(half) _mm256_cvtph_ps((__m128i)half)
+/* One instruction beside the load: half word i becomes the upper half of word i. */
 #define PIMATTN_I_BF16_8(half)                                                                     \
-    (pimattn_i_v8) _mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)half), 16)
+    (pimattn_i_v8)                                                                                 \
+        _mm256_shuffle_epi8(_mm256_broadcastsi128_si256((__m128i)half),                            \
+                            _mm256_loadu_si256((const __m256i *)(const void *)pimattn_i_upper_8))
 #define PIMATTN_I_TO_F16_8(x)  (pimattn_i_h8) _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)
 #define PIMATTN_I_TO_HALF_8(n) (pimattn_i_h8) pimattn_i_to_half_8(n)
 #define PIMATTN_I_TO_INT8_8(n) pimattn_i_to_int8_8(n)
+
+static const int8_t pimattn_i_upper_8[32] = {-1, -1, 0,  1,  -1, -1, 2,  3,  -1, -1, 4,
+                                             5,  -1, -1, 6,  7,  -1, -1, 8,  9,  -1, -1,
+                                             10, 11, -1, -1, 12, 13, -1, -1, 14, 15};
 
 PIMATTN_I_VECTOR(8)
 
@@ -2456,10 +2463,11 @@ PIMATTN_I_KERNEL(8, "avx2", 4)
         0xffff,                                                                                    \
         _mm512_maskz_cvtepi8_epi32(0xffff, _mm_loadu_si128((const __m128i *)(const void *)from)))
 #define PIMATTN_I_F16_16(half) _mm512_maskz_cvtph_ps(0xffff, (__m256i)half)
-/* One instruction: half word i becomes the upper half of word i. */
+/* As above. */
 #define PIMATTN_I_BF16_16(half)                                                                    \
-    (pimattn_i_v16) _mm512_maskz_permutexvar_epi16(                                                \
-        0xaaaaaaaau, _mm512_loadu_si512(pimattn_i_upper), _mm512_castsi256_si512((__m256i)half))
+    (pimattn_i_v16)                                                                                \
+        _mm512_maskz_permutexvar_epi16(0xaaaaaaaau, _mm512_loadu_si512(pimattn_i_upper_16),        \
+                                       _mm512_castsi256_si512((__m256i)half))
 #define PIMATTN_I_TO_F16_16(x)                                                                     \
     (pimattn_i_h16) _mm512_maskz_cvtps_ph(0xffff, x, _MM_FROUND_TO_NEAREST_INT)
 #define PIMATTN_I_TO_HALF_16(n) (pimattn_i_h16) _mm512_maskz_cvtepi32_epi16(0xffff, (__m512i)n)
@@ -2467,8 +2475,9 @@ PIMATTN_I_KERNEL(8, "avx2", 4)
 #define PIMATTN_I_PICK_16(F, FIRST, SECOND)                                                        \
     (second ? F(0xffff, a, b, SECOND) : F(0xffff, a, b, FIRST))
 
-static const uint16_t pimattn_i_upper[32] = {0, 0, 0, 1, 0, 2,  0, 3,  0, 4,  0, 5,  0, 6,  0, 7,
-                                             0, 8, 0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15};
+static const uint16_t pimattn_i_upper_16[32] = {0, 0,  0, 1,  0, 2,  0, 3,  0, 4, 0,
+                                                5, 0,  6, 0,  7, 0,  8, 0,  9, 0, 10,
+                                                0, 11, 0, 12, 0, 13, 0, 14, 0, 15};
 
 PIMATTN_I_VECTOR(16)
 
