@@ -8010,9 +8010,10 @@ typedef struct pimattn_i_hand {
     float *q, *k, *v, *scales; /* queries, a copied tile and its scales */
     bool shares; /* what is to be fetched with the others of its gang, which are all heads */
     pimattn_i_folder folder;
-    pimattn_i_tile tile, copied;      /* where its rows lie; in f32 */
-    size_t steps[4];                  /* bytes to the next tile of a page: K, V, their scales */
-    pimattn_i_spot spot, next, later; /* of this tile and of the two after it */
+    pimattn_i_tile tile, copied;         /* where its rows lie; in f32 */
+    size_t steps[4];                     /* bytes to the next tile of a page: K, V, their scales */
+    pimattn_i_spot spot, next, later;    /* of this tile and of the two after it */
+    const struct pimattn_i_hand *beside; /* whose turn is next; NULL: what is near is its own */
 } pimattn_i_hand;
 
 /* Copies one row of q and K, or of V, as f32 in whole vectors; zeros for NULL. */
@@ -8131,7 +8132,13 @@ static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand)
     const bool v_wide = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR;
     tile->far_k = later ? hand->later.k : k_wide ? next->k + PIMATTN_I_FAR : next->v;
     tile->far_v = later ? hand->later.v : v_wide ? next->v + PIMATTN_I_FAR : hand->later.k;
-    if (hand->shares) {
+    if (hand->beside) {
+        /* of a gang's next rows the first cache holds no more than those of the next turn */
+        tile->next_k = spot->v;
+        tile->next_v = hand->beside->next.k;
+        tile->far_k = next->k;
+        tile->far_v = next->v;
+    } else if (hand->shares) {
         /* tokens of all heads lie side by side: each head of a gang fetches some of them */
         const size_t part = (size_t)hand->job->kv_head * (PIMATTN_I_TILE - 1);
         tile->next_k += part * k_row;
@@ -8394,10 +8401,14 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
     float *blocks[PIMATTN_I_GANG];
     uint32_t before = 0;
     PIMATTN_ASSERT(worker < e->config.max_workers);
-    const bool shares = n > 1 && n * e->layout.k_row_bytes == e->pages->k.token &&
-                        n * e->layout.v_row_bytes == e->pages->v.token;
+    const uint64_t k_row = e->layout.k_row_bytes, v_row = e->layout.v_row_bytes;
+    const bool beside = n > 1 && e->ahead == PIMATTN_I_BOTH && k_row == v_row &&
+                        e->pages->k.token == e->pages->v.token;
+    const bool shares =
+        n > 1 && !beside && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token;
     for (size_t i = 0; i < n; i++) {
         pimattn_i_hand_init(&hands[i], e, &e->jobs[order[i]], worker, before, shares);
+        if (beside) hands[i].beside = &hands[(i + 1) % n];
         before += hands[i].job->n_queries;
     }
     if (n == 0) return;

@@ -910,9 +910,54 @@ static void fetched_otherwise(void)
         }
 }
 
+/* Rows of a head that lie apart, as f32: heads take turns, and fetch for one another. */
+static void pages_fetched_otherwise(void)
+{
+    enum { TOKENS = 1088, PAGE = 64, DIM = 128, KV_HEADS = 4 };
+    static float q[8 * KV_HEADS * DIM], out[2][8 * KV_HEADS * DIM];
+    uint32_t table[TOKENS / PAGE], length = TOKENS;
+    check_rng rng = {6};
+    for (uint32_t i = 0; i < TOKENS / PAGE; i++)
+        table[i] = i;
+    for (uint32_t group = 1; group <= 8; group *= 2) {
+        pimattn_shape s = shape_of(1, KV_HEADS * group, KV_HEADS, DIM, group == 2 ? 64 : 0);
+        attn_kv kv = kv_random(&s, TOKENS, &rng);
+        pimattn_item item = {0, 1};
+        pimattn_call call = {.q = q, .items = &item, .n_items = 1};
+        pimattn_pages pages = {.k = {.at = kv.k},
+                               .v = {.at = kv.v},
+                               .n_pages = TOKENS / PAGE,
+                               .page_tokens = PAGE,
+                               .order = PIMATTN_NHD,
+                               .table = table,
+                               .lengths = &length,
+                               .table_stride = TOKENS / PAGE};
+        fill_normal(q, 8 * KV_HEADS * DIM, 1, &rng);
+        for (uint32_t ahead = 0; ahead <= PIMATTN_I_DEEP; ahead++) {
+            pimattn_config c = config_of(&s);
+            pimattn_seq seq = 0;
+            pimattn_engine *e = engine_new(&c);
+            if (!e) return;
+            e->ahead = (pimattn_i_ahead)ahead;
+            call.out = out[1];
+            CHECK_U(pimattn_attend_pages(e, 0, &pages, &call, NULL), PIMATTN_OK);
+            if (ahead == 0) {
+                CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+                CHECK_U(kv_append(e, seq, 0, &kv, 0, TOKENS), PIMATTN_OK);
+                CHECK_U(pimattn_attend_one(e, seq, 0, out[0], q, NULL), PIMATTN_OK);
+            }
+            pimattn_engine_destroy(e);
+            if (!CHECK_BYTES(out[1], out[0], KV_HEADS * group * shape_dv(&s) * sizeof(float)))
+                printf("group %u, ahead %u\n", group, ahead);
+        }
+        kv_free(&kv);
+    }
+}
+
 static void fetching_changes_no_bit(void)
 {
     over_kernels(fetched_otherwise);
+    over_kernels(pages_fetched_otherwise);
 }
 
 int main(int argc, char **argv)
