@@ -8070,8 +8070,12 @@ static void pimattn_i_tile_scales(float *to, const unsigned char *from, const un
     if (stride == sizeof *to)
         memcpy(to, from, PIMATTN_I_TILE * sizeof *to);
     else
-        for (size_t t = 0; t < PIMATTN_I_TILE; t++)
-            memcpy(&to[t], from + t * stride, sizeof *to);
+        for (size_t t = 0; t < PIMATTN_I_TILE; t += 4, from += 4 * stride) {
+            memcpy(&to[t], from, sizeof *to);
+            memcpy(&to[t + 1], from + stride, sizeof *to);
+            memcpy(&to[t + 2], from + 2 * stride, sizeof *to);
+            memcpy(&to[t + 3], from + 3 * stride, sizeof *to);
+        }
     const size_t step = (size_t)pimattn_i_max(stride, 64), end = PIMATTN_I_TILE * stride;
     for (size_t at = 0; at < end; at += step)
         PIMATTN_I_FETCH(later + at);
