@@ -8137,11 +8137,12 @@ static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand)
     tile->far_k = later ? hand->later.k : k_wide ? next->k + PIMATTN_I_FAR : next->v;
     tile->far_v = later ? hand->later.v : v_wide ? next->v + PIMATTN_I_FAR : hand->later.k;
     if (hand->beside) {
-        /* of a gang's next rows the first cache holds no more than those of the next turn */
+        /* in the order of turns: half a turn ahead into the first cache, two into the second */
+        const pimattn_i_hand *after = hand->beside->beside;
         tile->next_k = spot->v;
         tile->next_v = hand->beside->next.k;
-        tile->far_k = next->k;
-        tile->far_v = next->v;
+        tile->far_k = after->next.k;
+        tile->far_v = after->next.v;
     } else if (hand->shares) {
         /* tokens of all heads lie side by side: each head of a gang fetches some of them */
         const size_t part = (size_t)hand->job->kv_head * (PIMATTN_I_TILE - 1);
