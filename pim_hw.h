@@ -4388,12 +4388,15 @@ typedef struct pimhw_i_scope {
     pimhw_i_term terms[PIMHW_I_TERMS];
 } pimhw_i_scope;
 
+/* In instructions that take as long: a look at a state of ping-pong, and looks in a row. */
+enum { PIMHW_I_LOOK = 12, PIMHW_I_SPARE = 4 * PIMHW_I_LOOK };
+
 /* A loop, whose rounds are at a level. */
 typedef struct pimhw_i_loop {
     pimhw_i_scope whole, round;
-    uint64_t weight;         /* instructions of a round, about */
-    uint64_t looked, passed; /* what looks cost, and what rounds had, in instructions */
-    bool idle;               /* looks did not pay of late */
+    uint64_t weight; /* instructions of a round, about */
+    uint64_t spare;  /* looks that its rounds have earned of late, in instructions */
+    bool idle;       /* until these are as many as may be */
 } pimhw_i_loop;
 
 /* What walking needs to know of a program again and again. */
@@ -4607,7 +4610,7 @@ static void pimhw_i_sketch_loops(pimhw_i_sketch *s, const pimhw_program *p)
         pimhw_i_scope_init(s, p, i, true, level, &loop->whole);
         level++;
         pimhw_i_scope_init(s, p, i, false, level, &loop->round);
-        loop->looked = loop->passed = 0;
+        loop->spare = PIMHW_I_SPARE;
         loop->idle = false;
         loop->weight = 1;
         for (uint32_t k = i + 1; k < item->end; k++)
@@ -4968,7 +4971,6 @@ static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
 enum {
     PIMHW_I_JOBS = 8,          /* EPU works of one stream on their way */
     PIMHW_I_WORTH = 24,        /* instructions that are worth a look */
-    PIMHW_I_LOOK = 12,         /* what a look costs under ping-pong, whose states are long */
     PIMHW_I_CHAIN = 3,         /* edges of a chain before it may be a cycle */
     PIMHW_I_MOST_WORDS = 1024, /* of a state, or of all of a shared front end */
     PIMHW_I_ROOM = 4096,       /* for that, or for the parts of an edge */
@@ -5903,15 +5905,14 @@ static uint64_t pimhw_i_rounds_alike(const pimhw_i_walker *w, uint32_t level)
 }
 
 /*
- * Whether to look for a known state at a head. Where states are long and rounds short, looks that
- * find nothing would take longer than the walk: they come in groups of three, as walking allows.
+ * A round begins; whether to look if its state is known. The states of ping-pong are long: looks
+ * that find nothing would take longer than short rounds do, so rounds must earn them.
  */
-static bool pimhw_i_may_look(const pimhw_device *d, pimhw_i_loop *loop)
+static bool pimhw_i_looks(const pimhw_device *d, pimhw_i_loop *loop)
 {
     if (d->config.controller != PIMHW_PING_PONG) return true;
-    loop->passed += loop->weight;
-    loop->idle = loop->idle ? loop->passed < loop->looked + 3 * PIMHW_I_LOOK
-                            : loop->passed + 4 * PIMHW_I_LOOK < loop->looked;
+    loop->spare = pimhw_i_min(loop->spare + loop->weight, PIMHW_I_SPARE);
+    loop->idle = loop->spare < (uint64_t)(loop->idle ? PIMHW_I_SPARE : PIMHW_I_LOOK);
     return !loop->idle;
 }
 
@@ -5930,12 +5931,12 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
     if (d->memo.full) pimhw_i_forget(d);
     if (!loop->round.alike || w->bound[level] < 2 || w->bound[level] * loop->weight < PIMHW_I_WORTH)
         return true;
-    if (!pimhw_i_may_look(d, loop)) return true;
+    if (!pimhw_i_looks(d, loop)) return true;
     place.row_base = place.first = place.until = 0; /* all else is set with them */
     while (*index < limit) {
         uint64_t most = limit - *index, n = 0;
         if (!place.until) place.n_same = UINT64_MAX;
-        loop->looked += PIMHW_I_LOOK;
+        loop->spare -= pimhw_i_min(loop->spare, PIMHW_I_LOOK);
         if (!pimhw_i_place_of(d, w, w->opener, false, &place)) break;
         pimhw_i_edge *e = pimhw_i_edge_from(d, &place);
         if (!e) {
@@ -5950,7 +5951,8 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
             n = e->again ? pimhw_i_before_due(d, e, pimhw_i_min(most, place.n_same)) : 1;
             pimhw_i_follow(d, e, n, place.row_base + (n - 1) * row_step);
         }
-        loop->passed += n * loop->weight;
+        loop->spare =
+            pimhw_i_min(loop->spare + pimhw_i_min(n, PIMHW_I_SPARE) * loop->weight, PIMHW_I_SPARE);
         *index += n;
         bool ends = *index == limit && limit < w->bound[level];
         place.row_base += n * row_step;

@@ -1550,12 +1550,12 @@ enum { PIMATTN_I_TILE = 16, PIMATTN_I_LEAF = 512, PIMATTN_I_QUERY_BLOCK = 16 };
 enum { PIMATTN_I_L = PIMATTN_I_QUERY_BLOCK, PIMATTN_I_O = 2 * PIMATTN_I_QUERY_BLOCK };
 
 /*
- * How what comes next is fetched. Both: the next tile into the first cache, what is far into the
- * second. Near: so, but for a single query no more than the next tile. A deep CPU has many more
- * slots for its second cache than for the first: wherever the memory's pace counts most, all goes
- * there. Where rows follow one another and a single query reads them one by one, such a CPU keeps
- * the pace if it is led by one line in four: rows of f32, and of 16-bit types in long pages of the
- * cache.
+ * How what comes next is fetched, in this order. Both: the next tile into the first cache, what is
+ * far into the second. Near: so, but for a single query no more than the next tile. A deep CPU has
+ * many more slots for its second cache than for the first: wherever the memory's pace counts most,
+ * all goes there. Where rows follow one another and a single query reads them one by one, such a
+ * CPU keeps the pace if it is led by one line in four: rows of f32, and of 16-bit types in long
+ * pages of the cache.
  */
 typedef enum pimattn_i_ahead {
     PIMATTN_I_BOTH,
@@ -1570,11 +1570,12 @@ enum { PIMATTN_I_LONG_PAGE = 512 << 10 };
 /* What a tile is: 16 rows as the cache holds them, or their f32 copy; bit t of visible: token t. */
 typedef struct pimattn_i_tile {
     const unsigned char *k, *v;
-    const float *k_scale, *v_scale;       /* [16] if the cache's type is int8, else NULL */
-    const unsigned char *next_k, *next_v; /* the tile after it, to fetch meanwhile .. */
-    const unsigned char *far_k, *far_v;   /* .. and what to fetch less near beside these */
-    size_t k_gap, v_gap;                  /* between rows to fetch, of 2^k_shift bytes */
-    uint32_t ahead;                       /* pimattn_i_ahead */
+    const float *k_scale, *v_scale; /* [16] if the cache's type is int8, else NULL */
+    const unsigned char *next_k,
+        *next_v;                        /* to fetch while K, while V is read: what comes next .. */
+    const unsigned char *far_k, *far_v; /* .. and what comes later */
+    size_t k_gap, v_gap;                /* between rows to fetch, of 2^k_shift bytes */
+    uint32_t ahead;                     /* pimattn_i_ahead */
     uint32_t k_shift, v_shift;
     size_t k_stride, v_stride; /* bytes of a row */
     uint32_t k_type, v_type;
@@ -1858,7 +1859,7 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
  */
 #define PIMATTN_I_HIDE(x) __asm__("" : "+r"(x))
 
-/* Fetches lines of the next tile, into the first cache or the second, and of what is far. */
+/* Fetches lines of what comes next, into the first cache or the second, and of what comes later. */
 static inline __attribute__((always_inline)) void
 pimattn_i_fetch_lines(const unsigned char *next, const unsigned char *later, size_t bytes,
                       const bool first, const bool both)
@@ -1873,6 +1874,15 @@ pimattn_i_fetch_lines(const unsigned char *next, const unsigned char *later, siz
             __builtin_prefetch(next + i, 0, 2);
         if (both) __builtin_prefetch(later + i, 0, 2);
     }
+}
+
+/* The same for several rows a gap apart; by itself, or it would take registers, too. */
+static __attribute__((noinline)) void pimattn_i_fetch_rows(const unsigned char *next,
+                                                           const unsigned char *later, size_t bytes,
+                                                           size_t row, size_t gap)
+{
+    for (size_t i = 0; i < bytes; i += row, next += row + gap, later += row + gap)
+        pimattn_i_fetch_lines(next, later, row, true, true);
 }
 
 #define PIMATTN_I_FETCH_BOTH(W, i)                                                                 \
@@ -1894,10 +1904,17 @@ pimattn_i_fetch(const unsigned char *next, const unsigned char *later, size_t ga
     const bool single = n == 1 && type != PIMATTN_INT8, pair = n == 2 && type != PIMATTN_INT8;
     const bool few = single || (type == PIMATTN_F32 && n < 8);
     const uint32_t alone = type == PIMATTN_F32 ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
-    if (__builtin_expect(gap > 0, 0)) from += (*at >> shift) * gap; /* costs sums if always */
+    *at += bytes;
+    if (__builtin_expect(gap > 0, 0)) { /* computed always, it would take registers from sums */
+        const size_t row = (size_t)1 << shift;
+        from += (from >> shift) * gap;
+        if (n < 4 && bytes > row && ahead <= PIMATTN_I_NEAR) {
+            pimattn_i_fetch_rows(next + from, later + from, bytes, row, gap);
+            return;
+        }
+    }
     next += from;
     later += from;
-    *at += bytes;
     if (single && ahead >= alone) {
         for (size_t i = 0; i < bytes; i += 64)
             if (((uintptr_t)(next + i) & 255) < 64) __builtin_prefetch(next + i, 0, 2);
@@ -1906,7 +1923,7 @@ pimattn_i_fetch(const unsigned char *next, const unsigned char *later, size_t ga
     } else if (single && ahead == PIMATTN_I_NEAR) {
         pimattn_i_fetch_lines(next, later, bytes, true, false);
     } else if (single && type != PIMATTN_F32 && bytes <= 512) {
-        PIMATTN_I_EACH8(PIMATTN_I_FETCH_BOTH, ) /* here a burst keeps the pace */
+        PIMATTN_I_EACH8(PIMATTN_I_FETCH_BOTH, ) /* for so few sums a burst keeps the pace */
     } else {
         pimattn_i_fetch_lines(next, later, bytes, true, true);
     }
@@ -2072,13 +2089,12 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const size_t bytes = pimattn_i_type_bytes(type), stride = tile->k_stride;                  \
         const unsigned char *k = tile->k, *end = k + 16 * stride;                                  \
         size_t fetched = 0;                                                                        \
+        const uint32_t from = W == 16 || type == PIMATTN_F32 ? PIMATTN_I_NEAR : PIMATTN_I_DEEP;    \
         for (; k != end; k += PIMATTN_I_SUMS_##W / n * stride, s += PIMATTN_I_SUMS_##W) {          \
             pimattn_i_v##W sums[16 / W][PIMATTN_I_SUMS_##W];                                       \
-            const uint32_t single =                                                                \
-                W == 16 || type == PIMATTN_F32 ? PIMATTN_I_NEAR : PIMATTN_I_DEEP;                  \
             const bool by_row =                                                                    \
                 type != PIMATTN_INT8 &&                                                            \
-                ((n == 1 && tile->ahead >= single) || (n <= 4 && W == 16 && type == PIMATTN_F32 && \
+                ((n == 1 && (tile->ahead >= from)) || (n <= 4 && W == 16 && type == PIMATTN_F32 && \
                                                        tile->ahead >= PIMATTN_I_DEEP_ROWS));       \
             if (by_row) pimattn_i_sums_by_row_##W(tile, k, q, q_floats, sums, &fetched, type, n);  \
             for (uint32_t h = 0; h < 16 / W && !by_row; h++)                                       \
@@ -2463,7 +2479,7 @@ PIMATTN_I_KERNEL(8, "avx2", 4)
         0xffff,                                                                                    \
         _mm512_maskz_cvtepi8_epi32(0xffff, _mm_loadu_si128((const __m128i *)(const void *)from)))
 #define PIMATTN_I_F16_16(half) _mm512_maskz_cvtph_ps(0xffff, (__m256i)half)
-/* As above. */
+/* One instruction: half word i becomes the upper half of word i. */
 #define PIMATTN_I_BF16_16(half)                                                                    \
     (pimattn_i_v16)                                                                                \
         _mm512_maskz_permutexvar_epi16(0xaaaaaaaau, _mm512_loadu_si512(pimattn_i_upper_16),        \
@@ -2571,16 +2587,16 @@ static uint32_t pimattn_i_simd_most(void)
 #endif
 }
 
-/* How the CPU likes to be fetched for: AMD's before family 26 (Zen 5) are deep, later ones near. */
-static pimattn_i_ahead pimattn_i_ahead_of_cpu(void)
+/* How the CPU likes to be fetched for: AMD's before family 26 (Zen 5) are deep, other x86 both. */
+static pimattn_i_ahead pimattn_i_cpu_ahead(void)
 {
 #ifdef PIMATTN_I_X86
     uint32_t a, b, c, d;
-    if (__get_cpuid(0, &a, &b, &c, &d) && b == 0x68747541u /* "Auth.." */ &&
-        __get_cpuid(1, &a, &b, &c, &d))
-        return (a >> 8 & 15) + (a >> 20 & 255) < 26 ? PIMATTN_I_DEEP : PIMATTN_I_NEAR;
+    if (!__get_cpuid(0, &a, &b, &c, &d) || b != 0x68747541u) return PIMATTN_I_BOTH; /* "Auth.." */
+    if (__get_cpuid(1, &a, &b, &c, &d) && (a >> 8 & 15) + (a >> 20 & 255) < 26)
+        return PIMATTN_I_DEEP;
 #endif
-    return PIMATTN_I_BOTH;
+    return PIMATTN_I_NEAR;
 }
 
 /* The kernel for at most this pimattn_simd; asks the CPU. */
@@ -6303,7 +6319,7 @@ struct pimattn_engine {
     uint32_t memo_next;
     const pimattn_i_kernel *kernel;
     uint32_t gqa_group;
-    pimattn_i_ahead ahead; /* both, near or deep */
+    pimattn_i_ahead ahead; /* both, near or deep; what else there is are tiles' */
     bool direct;           /* the kernel reads whole tiles where their rows are in order */
     pimattn_i_sizes size;
     size_t n_jobs_most, n_jobs; /* of a wave at most; of this one */
@@ -6643,7 +6659,7 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
     e->config = c;
     e->kernel = pimattn_i_kernel_take(c.simd);
     e->gqa_group = c.shape.n_heads / c.shape.n_kv_heads;
-    e->ahead = pimattn_i_ahead_of_cpu();
+    e->ahead = pimattn_i_cpu_ahead();
     e->direct = e->kernel->soft && c.shape.head_dim % 16 == 0 && c.shape.head_dim_v % 16 == 0;
     if (!pimattn_i_engine_tables(e))
         status = pimattn_i_lack(why, "no memory for the tables of an engine", 0);
@@ -8010,10 +8026,11 @@ typedef struct pimattn_i_hand {
     float *q, *k, *v, *scales; /* queries, a copied tile and its scales */
     bool shares; /* what is to be fetched with the others of its gang, which are all heads */
     pimattn_i_folder folder;
-    pimattn_i_tile tile, copied;         /* where its rows lie; in f32 */
-    size_t steps[4];                     /* bytes to the next tile of a page: K, V, their scales */
-    pimattn_i_spot spot, next, later;    /* of this tile and of the two after it */
-    const struct pimattn_i_hand *beside; /* whose turn is next; NULL: what is near is its own */
+    pimattn_i_tile tile, copied;      /* where its rows lie; in f32 */
+    size_t steps[4];                  /* bytes to the next tile of a page: K, V, their scales */
+    pimattn_i_spot spot, next, later; /* of this tile and of the two after it */
+    const struct pimattn_i_hand
+        *beside; /* whose turn is next, if heads fetch in that order; else NULL */
 } pimattn_i_hand;
 
 /* Copies one row of q and K, or of V, as f32 in whole vectors; zeros for NULL. */
@@ -8057,10 +8074,10 @@ static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t 
     return tile;
 }
 
-/* Whether rows of a KV head lie so far apart that heads of the same tokens share memory pages. */
+/* Whether between rows of a KV head lie those of others, with which it shares memory pages. */
 static bool pimattn_i_apart(const pimattn_engine *e)
 {
-    return e->pages && e->pages->k.token > 2 * e->layout.k_row_bytes;
+    return e->pages && e->pages->k.head < e->pages->k.token;
 }
 
 /* The scales of a tile; those of a later one would come late if they were asked for with it. */
@@ -8070,11 +8087,12 @@ static void pimattn_i_tile_scales(float *to, const unsigned char *from, const un
     if (stride == sizeof *to)
         memcpy(to, from, PIMATTN_I_TILE * sizeof *to);
     else
-        for (size_t t = 0; t < PIMATTN_I_TILE; t += 4, from += 4 * stride) {
-            memcpy(&to[t], from, sizeof *to);
-            memcpy(&to[t + 1], from + stride, sizeof *to);
-            memcpy(&to[t + 2], from + 2 * stride, sizeof *to);
-            memcpy(&to[t + 3], from + 3 * stride, sizeof *to);
+        for (size_t t = 0; t < PIMATTN_I_TILE; t += 4) { /* by four: one by one took 3 % of all */
+            const unsigned char *of = from + t * stride;
+            memcpy(&to[t], of, sizeof *to);
+            memcpy(&to[t + 1], of + stride, sizeof *to);
+            memcpy(&to[t + 2], of + 2 * stride, sizeof *to);
+            memcpy(&to[t + 3], of + 3 * stride, sizeof *to);
         }
     const size_t step = (size_t)pimattn_i_max(stride, 64), end = PIMATTN_I_TILE * stride;
     for (size_t at = 0; at < end; at += step)
@@ -8108,7 +8126,7 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand)
         tile->ahead = pimattn_i_apart(e)                           ? PIMATTN_I_DEEP
                       : e->layout.page_bytes < PIMATTN_I_LONG_PAGE ? PIMATTN_I_DEEP_ROWS
                                                                    : PIMATTN_I_DEEP_PAGES;
-    if (!pimattn_i_apart(e) || hand->shares) return;
+    if (hand->shares) return;
     tile->k_gap = tile->k_stride - k_row;
     tile->v_gap = tile->v_stride - v_row;
     while ((size_t)2 << tile->k_shift <= k_row)
@@ -8407,8 +8425,9 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
     uint32_t before = 0;
     PIMATTN_ASSERT(worker < e->config.max_workers);
     const uint64_t k_row = e->layout.k_row_bytes, v_row = e->layout.v_row_bytes;
+    /* while K is read V is fetched, and the other way: rows must lie alike */
     const bool beside = n > 1 && e->ahead == PIMATTN_I_BOTH && k_row == v_row &&
-                        e->pages->k.token == e->pages->v.token;
+                        !e->config.shape.v_in_k && e->pages->k.token == e->pages->v.token;
     const bool shares =
         n > 1 && !beside && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token;
     for (size_t i = 0; i < n; i++) {

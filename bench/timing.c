@@ -68,7 +68,7 @@ static double now_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-/* No count: adding to memory takes longer than the walk. */
+/* The least that a sink can do; a sum in memory takes longer than the walk. */
 static void keep_clock(void *user, const pimhw_event *event)
 {
     uint64_t *last_ck = (uint64_t *)user;

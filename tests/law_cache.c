@@ -1,10 +1,30 @@
 /* The life of sequences against a model that stores each of them as its own array: random calls,
  * every one first with its n-th allocation failing for all n, outputs equal to the byte with those
  * of an engine that was given the model's tokens, pages counted after every call. And rows fetched
- * as they are on the other kind of CPU.
+ * as they are on each kind of CPU: no bit changes, and no line is forgotten.
  *
  *     law_cache [CALLS [SEED]]
  */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __x86_64__
+#include <immintrin.h> /* has fetches of its own */
+#endif
+
+enum { FETCHED_LINES = 1 << 15 };
+
+static const unsigned char *fetched_from; /* of these lines */
+static bool fetched_line[FETCHED_LINES];
+
+static void fetched(const void *at)
+{
+    size_t line = (size_t)((uintptr_t)at - (uintptr_t)fetched_from) / 64;
+    if (fetched_from && line < FETCHED_LINES) fetched_line[line] = true;
+}
+
+#define FETCHED(at, ...)        fetched(at)
+#define __builtin_prefetch(...) FETCHED(__VA_ARGS__, 0)
 #define PIMATTN_IMPLEMENTATION
 #include "pimattn.h"
 #include "attn.h"
@@ -954,6 +974,68 @@ static void pages_fetched_otherwise(void)
     }
 }
 
+/* All lines of K and V but those of the first two tiles, where all of them are asked for. */
+static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint32_t group,
+                           uint32_t ahead, uint32_t order)
+{
+    enum { TOKENS = 128 };
+    static float q[128 * 128], out[128 * 128];
+    static unsigned char memory[64 * FETCHED_LINES + 64];
+    static const float scales[TOKENS * 16];
+    unsigned char *rows = memory + 64 - (uintptr_t)memory % 64;
+    uint32_t page = 0, length = TOKENS, bytes = dim * pimattn_i_type_bytes(type), missed = 0;
+    size_t half = (size_t)TOKENS * kv_heads * bytes;
+    pimattn_shape s = shape_of(1, kv_heads * group, kv_heads, dim, 0);
+    s.k_type = s.v_type = type;
+    pimattn_config c = config_of(&s);
+    pimattn_item item = {0, 1};
+    pimattn_call call = {.out = out, .q = q, .items = &item, .n_items = 1};
+    pimattn_pages pages = {.k = {.at = rows},
+                           .v = {.at = rows + half},
+                           .k_scale = {.at = scales},
+                           .v_scale = {.at = scales},
+                           .n_pages = 1,
+                           .page_tokens = TOKENS,
+                           .order = order,
+                           .table = &page,
+                           .lengths = &length,
+                           .table_stride = 1};
+    pimattn_engine *e = engine_new(&c);
+    if (!e) return;
+    e->ahead = (pimattn_i_ahead)ahead;
+    memset(fetched_line, 0, sizeof fetched_line);
+    CHECK(2 * half <= 64 * FETCHED_LINES);
+    fetched_from = rows;
+    CHECK_U(pimattn_attend_pages(e, 0, &pages, &call, NULL), PIMATTN_OK);
+    fetched_from = NULL;
+    for (size_t at = 0; at < 2 * half && e->kernel->soft; at += 64) {
+        size_t row = at % half / bytes;
+        size_t token = order == PIMATTN_NHD ? row / kv_heads : row % TOKENS;
+        missed += token >= 2 * PIMATTN_I_TILE && !fetched_line[at / 64];
+    }
+    pimattn_engine_destroy(e);
+    if (!CHECK_U(missed, 0))
+        printf("type %u, dim %u, %u KV heads, group %u, ahead %u, order %u\n", type, dim, kv_heads,
+               group, ahead, order);
+}
+
+static void no_line_is_forgotten(void)
+{
+    static const uint32_t kv_heads[] = {1, 2, 3, 8, 16};
+    for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++)
+        for (uint32_t group = 1; group <= 8; group++)
+            for (uint32_t i = 0; i < 5; i++)
+                for (uint32_t ahead = 0; ahead < PIMATTN_I_DEEP; ahead++)
+                    for (uint32_t order = 0; order <= PIMATTN_HND; order++)
+                        for (uint32_t dim = 64; dim <= 128; dim *= 2)
+                            all_is_fetched(type, dim, kv_heads[i], group, ahead, order);
+}
+
+static void fetching_forgets_no_line(void)
+{
+    over_kernels(no_line_is_forgotten);
+}
+
 static void fetching_changes_no_bit(void)
 {
     over_kernels(fetched_otherwise);
@@ -966,5 +1048,6 @@ int main(int argc, char **argv)
     if (argc > 2) seed = strtoull(argv[2], NULL, 10);
     RUN(lives_are_those_of_the_model);
     RUN(fetching_changes_no_bit);
+    RUN(fetching_forgets_no_line);
     return check_end();
 }
