@@ -1551,11 +1551,10 @@ enum { PIMATTN_I_L = PIMATTN_I_QUERY_BLOCK, PIMATTN_I_O = 2 * PIMATTN_I_QUERY_BL
 
 /*
  * How what comes next is fetched, in this order. Both: the next tile into the first cache, what is
- * far into the second. Near: so, but for a single query no more than the next tile. A deep CPU has
- * many more slots for its second cache than for the first: wherever the memory's pace counts most,
- * all goes there. Where rows follow one another and a single query reads them one by one, such a
- * CPU keeps the pace if it is led by one line in four: rows of f32, and of 16-bit types in long
- * pages of the cache.
+ * far into the second. Near: so, but for a single query the next tile alone. Deep: the second cache
+ * waits for many more lines than the first; where the memory's pace counts most, all goes there. If
+ * a single query reads rows one by one that follow one another, such a CPU keeps the pace led by
+ * one line in four: rows of f32, and of 16-bit types in long pages of the cache.
  */
 typedef enum pimattn_i_ahead {
     PIMATTN_I_BOTH,
@@ -1876,12 +1875,12 @@ pimattn_i_fetch_lines(const unsigned char *next, const unsigned char *later, siz
     }
 }
 
-/* The same for several rows a gap apart; by itself, or it would take registers, too. */
+/* The same for several rows; by itself, or it would take registers, too. */
 static __attribute__((noinline)) void pimattn_i_fetch_rows(const unsigned char *next,
                                                            const unsigned char *later, size_t bytes,
-                                                           size_t row, size_t gap)
+                                                           size_t row, size_t stride)
 {
-    for (size_t i = 0; i < bytes; i += row, next += row + gap, later += row + gap)
+    for (size_t i = 0; i < bytes; i += row, next += stride, later += stride)
         pimattn_i_fetch_lines(next, later, row, true, true);
 }
 
@@ -1909,7 +1908,7 @@ pimattn_i_fetch(const unsigned char *next, const unsigned char *later, size_t ga
         const size_t row = (size_t)1 << shift;
         from += (from >> shift) * gap;
         if (n < 4 && bytes > row && ahead <= PIMATTN_I_NEAR) {
-            pimattn_i_fetch_rows(next + from, later + from, bytes, row, gap);
+            pimattn_i_fetch_rows(next + from, later + from, bytes, row, row + gap);
             return;
         }
     }
@@ -8148,8 +8147,8 @@ static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand)
     tile->next_k = next->k;
     tile->next_v = next->v;
     /* far: the tile after next; else beyond the next 4 KiB, or what comes after the next K or V */
-    const bool deep = e->ahead == PIMATTN_I_DEEP,
-               later = deep || (pimattn_i_apart(e) && !hand->shares);
+    const bool deep = e->ahead == PIMATTN_I_DEEP;
+    const bool later = deep || (pimattn_i_apart(e) && !hand->shares);
     const bool k_wide = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR;
     const bool v_wide = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR;
     tile->far_k = later ? hand->later.k : k_wide ? next->k + PIMATTN_I_FAR : next->v;
