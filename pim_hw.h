@@ -5904,6 +5904,12 @@ static uint64_t pimhw_i_rounds_alike(const pimhw_i_walker *w, uint32_t level)
     return limit;
 }
 
+static void pimhw_i_earn(pimhw_i_loop *loop, uint64_t rounds)
+{
+    uint64_t more = pimhw_i_min(rounds, PIMHW_I_SPARE) * loop->weight;
+    loop->spare = pimhw_i_min(loop->spare + more, PIMHW_I_SPARE);
+}
+
 /*
  * A round begins; whether to look if its state is known. The states of ping-pong are long: looks
  * that find nothing would take longer than short rounds do, so rounds must earn them.
@@ -5911,7 +5917,7 @@ static uint64_t pimhw_i_rounds_alike(const pimhw_i_walker *w, uint32_t level)
 static bool pimhw_i_looks(const pimhw_device *d, pimhw_i_loop *loop)
 {
     if (d->config.controller != PIMHW_PING_PONG) return true;
-    loop->spare = pimhw_i_min(loop->spare + loop->weight, PIMHW_I_SPARE);
+    pimhw_i_earn(loop, 1);
     loop->idle = loop->spare < (uint64_t)(loop->idle ? PIMHW_I_SPARE : PIMHW_I_LOOK);
     return !loop->idle;
 }
@@ -5951,8 +5957,7 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
             n = e->again ? pimhw_i_before_due(d, e, pimhw_i_min(most, place.n_same)) : 1;
             pimhw_i_follow(d, e, n, place.row_base + (n - 1) * row_step);
         }
-        loop->spare =
-            pimhw_i_min(loop->spare + pimhw_i_min(n, PIMHW_I_SPARE) * loop->weight, PIMHW_I_SPARE);
+        pimhw_i_earn(loop, n);
         *index += n;
         bool ends = *index == limit && limit < w->bound[level];
         place.row_base += n * row_step;

@@ -1569,12 +1569,11 @@ enum { PIMATTN_I_LONG_PAGE = 512 << 10 };
 /* What a tile is: 16 rows as the cache holds them, or their f32 copy; bit t of visible: token t. */
 typedef struct pimattn_i_tile {
     const unsigned char *k, *v;
-    const float *k_scale, *v_scale; /* [16] if the cache's type is int8, else NULL */
-    const unsigned char *next_k,
-        *next_v;                        /* to fetch while K, while V is read: what comes next .. */
-    const unsigned char *far_k, *far_v; /* .. and what comes later */
-    size_t k_gap, v_gap;                /* between rows to fetch, of 2^k_shift bytes */
-    uint32_t ahead;                     /* pimattn_i_ahead */
+    const float *k_scale, *v_scale;       /* [16] if the cache's type is int8, else NULL */
+    const unsigned char *next_k, *next_v; /* to fetch near while K, while V is read .. */
+    const unsigned char *far_k, *far_v;   /* .. and less near */
+    size_t k_gap, v_gap;                  /* between rows to fetch, of 2^k_shift bytes */
+    uint32_t ahead;                       /* pimattn_i_ahead */
     uint32_t k_shift, v_shift;
     size_t k_stride, v_stride; /* bytes of a row */
     uint32_t k_type, v_type;
@@ -2088,13 +2087,13 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const size_t bytes = pimattn_i_type_bytes(type), stride = tile->k_stride;                  \
         const unsigned char *k = tile->k, *end = k + 16 * stride;                                  \
         size_t fetched = 0;                                                                        \
-        const uint32_t from = W == 16 || type == PIMATTN_F32 ? PIMATTN_I_NEAR : PIMATTN_I_DEEP;    \
+        const uint32_t alone = W == 16 || type == PIMATTN_F32 ? PIMATTN_I_NEAR : PIMATTN_I_DEEP;   \
         for (; k != end; k += PIMATTN_I_SUMS_##W / n * stride, s += PIMATTN_I_SUMS_##W) {          \
             pimattn_i_v##W sums[16 / W][PIMATTN_I_SUMS_##W];                                       \
             const bool by_row =                                                                    \
                 type != PIMATTN_INT8 &&                                                            \
-                ((n == 1 && (tile->ahead >= from)) || (n <= 4 && W == 16 && type == PIMATTN_F32 && \
-                                                       tile->ahead >= PIMATTN_I_DEEP_ROWS));       \
+                ((n == 1 && tile->ahead >= alone) || (n <= 4 && W == 16 && type == PIMATTN_F32 &&  \
+                                                      tile->ahead >= PIMATTN_I_DEEP_ROWS));        \
             if (by_row) pimattn_i_sums_by_row_##W(tile, k, q, q_floats, sums, &fetched, type, n);  \
             for (uint32_t h = 0; h < 16 / W && !by_row; h++)                                       \
                 pimattn_i_sums_##W(tile, k + h * W * bytes, q + h * W, q_floats, sums[h],          \
@@ -2232,10 +2231,8 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         size_t fetched = 0;                                                                        \
         uint32_t j = 0;                                                                            \
         /* strips of two lines: as fast where they are in a cache, and the memory likes them */    \
-        if (W == 16 && n == 1 && half && tile->ahead == PIMATTN_I_NEAR)                            \
-            for (; j + C / 2 * W <= tile->dim_v; j += C / 2 * W)                                   \
-                pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n, C / 2);   \
-        for (; j + C * W <= tile->dim_v; j += C * W)                                               \
+        const bool narrow = W == 16 && n == 1 && half && tile->ahead == PIMATTN_I_NEAR;            \
+        for (; !narrow && j + C * W <= tile->dim_v; j += C * W)                                    \
             pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n, C);           \
         for (; n == 1 && j + C / 2 * W <= tile->dim_v; j += C / 2 * W)                             \
             pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n, C / 2);       \
@@ -2586,7 +2583,7 @@ static uint32_t pimattn_i_simd_most(void)
 #endif
 }
 
-/* How the CPU likes to be fetched for: AMD's before family 26 (Zen 5) are deep, other x86 both. */
+/* How the CPU likes to be fetched for: of AMD before family 26 (Zen 5) deep, other x86 both. */
 static pimattn_i_ahead pimattn_i_cpu_ahead(void)
 {
 #ifdef PIMATTN_I_X86
@@ -8025,11 +8022,10 @@ typedef struct pimattn_i_hand {
     float *q, *k, *v, *scales; /* queries, a copied tile and its scales */
     bool shares; /* what is to be fetched with the others of its gang, which are all heads */
     pimattn_i_folder folder;
-    pimattn_i_tile tile, copied;      /* where its rows lie; in f32 */
-    size_t steps[4];                  /* bytes to the next tile of a page: K, V, their scales */
-    pimattn_i_spot spot, next, later; /* of this tile and of the two after it */
-    const struct pimattn_i_hand
-        *beside; /* whose turn is next, if heads fetch in that order; else NULL */
+    pimattn_i_tile tile, copied;         /* where its rows lie; in f32 */
+    size_t steps[4];                     /* bytes to the next tile of a page: K, V, their scales */
+    pimattn_i_spot spot, next, later;    /* of this tile and of the two after it */
+    const struct pimattn_i_hand *beside; /* NULL, or whose turn is next: they fetch in that order */
 } pimattn_i_hand;
 
 /* Copies one row of q and K, or of V, as f32 in whole vectors; zeros for NULL. */

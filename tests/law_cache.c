@@ -974,7 +974,8 @@ static void pages_fetched_otherwise(void)
     }
 }
 
-/* All lines of K and V but those of the first two tiles, where all of them are asked for. */
+/* All lines of K and V but those of the first two tiles, of rows of 2^n bytes; on a deep CPU some
+ * are left to it. */
 static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint32_t group,
                            uint32_t ahead, uint32_t order)
 {
