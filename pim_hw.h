@@ -73,11 +73,11 @@ typedef enum pimhw_status {
     PIMHW_ERR_CONFIG,   /* the device description contradicts itself; the cause names the field */
     PIMHW_ERR_NAME,     /* no preset or field of that name */
     PIMHW_ERR_MEMORY,   /* the allocator gave nothing */
-    PIMHW_ERR_HAZARD,   /* an entry was used out of order, by a controller; or without a WR_BIAS */
-    PIMHW_ERR_PROGRAM,  /* an instruction the device cannot do; the cause has its index and field */
-    PIMHW_ERR_ADDRESS,  /* beyond the device, or not from pimhw_alloc; the cause names it */
-    PIMHW_ERR_FULL,     /* no free page left on the device */
-    PIMHW_ERR_TEXT      /* a line of a text trace that does not parse: examples/aim_text.h */
+    PIMHW_ERR_HAZARD, /* an entry was used out of order, by a controller; ping-pong has none left */
+    PIMHW_ERR_PROGRAM, /* an instruction the device cannot do; the cause has its index and field */
+    PIMHW_ERR_ADDRESS, /* beyond the device, or not from pimhw_alloc; the cause names it */
+    PIMHW_ERR_FULL,    /* no free page left on the device */
+    PIMHW_ERR_TEXT     /* a line of a text trace that does not parse: examples/aim_text.h */
 } pimhw_status;
 
 /* What a status means, in words; never NULL. */
@@ -611,7 +611,8 @@ typedef struct pimhw_request {
     const pimhw_block *blocks; /* [n_blocks] */
     uint32_t n_blocks;
     const uint32_t *list_begin; /* NULL: every channel does all blocks, in order; else channel c
-                                   does blocks[order[i]], list_begin[c] <= i < list_begin[c + 1] */
+                                   does blocks[order[i]], list_begin[c] <= i < list_begin[c + 1];
+                                   without a shared front end no SYNC, EOC, CFR or EWADD then */
     const uint32_t *order;      /* [list_begin[n_channels]] */
     uint64_t useful_macs;       /* lane products the caller needs; the rest is padding */
     uint32_t repeats;           /* the program runs so often, each time once the last is over;
@@ -745,7 +746,8 @@ typedef struct pimhw_event {
     /* of the instruction it belongs to */
     uint32_t index;  /* WRGB: which of its columns */
     uint32_t region; /* ping-pong: half of the global buffer the controller has put tile in */
-    uint32_t entry;  /* the accumulator: out, but under ping-pong every sum takes a free one */
+    uint32_t entry;  /* the accumulator: out, but under ping-pong every sum takes a free one .. */
+    bool fresh;      /* .. and here begins on it: what another left there does not count */
     uint32_t flags, gpr, aux, round;
     uint64_t serial; /* its number in the order of the program */
 } pimhw_event;
@@ -823,7 +825,7 @@ PIMHW_API const pimhw_config *pimhw_device_config(const pimhw_device *device);
 
 /*
  * Times a stream of instructions sent one by one: begin, submit .., finish. A stream without an
- * EOC is ended by one. After a failure the stream is over: only begin helps.
+ * EOC is ended by one. After a failure, but of an argument, the stream is over: only begin helps.
  *
  *   returns  submit: PIMHW_ERR_PROGRAM with field and limit, PIMHW_ERR_ARGUMENT after an EOC
  *   memory   allocates nothing; the sink is borrowed until finish
@@ -917,7 +919,9 @@ PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why);
  * asks for [AIMSIM]: it is no command and brings nothing. SYNC goes before a read that matters.
  *
  *   returns  as pimhw_device_time and pimhw_units_end; PIMHW_ERR_ARGUMENT if the units are of
- *            another geometry; *readings then unchanged
+ *            another geometry; PIMHW_ERR_HAZARD also where ping-pong cannot: MACs go back to inputs
+ *            whose region is filled again, or more sums are held than there are entries; *readings
+ *            then unchanged
  */
 PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *readings,
                                         pimhw_units *units, const pimhw_program *program,
@@ -926,7 +930,10 @@ PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *re
 
 /*
  * Hands every resolved instruction of a program to emit, all channels in lock-step: instruction i
- * of every channel under one mask where the operands agree. emit returns false to stop.
+ * of every channel under one mask where the operands agree. emit returns false to stop. A stream
+ * under way is over then.
+ *
+ *   returns  as pimhw_device_time
  */
 PIMHW_API pimhw_status pimhw_device_resolve(
     pimhw_device *device, const pimhw_program *program, const pimhw_request *request,
@@ -938,7 +945,8 @@ enum { PIMHW_INSTRUCTION_BYTES = 32 };
 
 /*
  * What a program would take if a hub could not resolve it: every instruction by itself, as
- * pimhw_device_resolve hands them out. With DPA it is pimhw_program_bytes at any length.
+ * pimhw_device_resolve hands them out, which this calls. With DPA it is pimhw_program_bytes at any
+ * length.
  */
 PIMHW_API pimhw_status pimhw_program_unroll(pimhw_device *device, uint64_t *bytes,
                                             const pimhw_program *program,
@@ -2562,10 +2570,9 @@ static float pimhw_i_af(const float *samples, float x)
 }
 
 /* An access to a tile or entry out of the order of the program, which a controller must not do. */
-static void pimhw_i_hazard(pimhw_units *u, const char *text, const pimhw_event *e)
+static void pimhw_i_hazard(pimhw_units *u, const char *text, const pimhw_event *e, uint32_t of)
 {
-    pimhw_i_units_fail(u, PIMHW_ERR_HAZARD, text, e->channel,
-                       e->command == PIMHW_CMD_WRGB ? e->tile : e->out);
+    pimhw_i_units_fail(u, PIMHW_ERR_HAZARD, text, e->channel, of);
 }
 
 /* Whether something was in a tile after a fill and up to now that is no more. */
@@ -2585,11 +2592,11 @@ static float *pimhw_i_tile_of(pimhw_units *u, const pimhw_event *e, bool fill)
     bool second = fill ? e->region : two && two <= now && (two > one || one > now);
     pimhw_i_tile *t = &u->tile_use[second ? i + n : i], *t2 = &u->tile_use[second ? i : i + n];
     if (fill && (t->used > now || t2->used > now))
-        pimhw_i_hazard(u, "channel %u: a MAC has used tile %u before it was written", e);
+        pimhw_i_hazard(u, "channel %u: a MAC has used tile %u before it was written", e, e->tile);
     bool lost =
         !fill && (pimhw_i_tile_lost(t, t->filled, now) || pimhw_i_tile_lost(t2, t->filled, now));
     if (t->filled > now || lost)
-        pimhw_i_hazard(u, "channel %u: tile %u was overwritten too early", e);
+        pimhw_i_hazard(u, "channel %u: tile %u was overwritten too early", e, e->tile);
     if (fill) t->lost[t->n_lost++ % PIMHW_I_FILLS_KEPT] = t->filled;
     *(fill ? &t->filled : &t->used) = now;
     return u->tiles + (size_t)(t - u->tile_use) * u->n_lanes;
@@ -2601,13 +2608,16 @@ static pimhw_i_account *pimhw_i_sum_of(pimhw_units *u, const pimhw_event *e, flo
     bool none = e->entry >= u->n_outs;
     size_t i = (size_t)e->channel * u->n_outs + (none ? 0 : e->entry);
     pimhw_i_account *s = &u->sums[i];
-    if (none) pimhw_i_hazard(u, "channel %u: no accumulator is left for output %u", e);
+    if (none) pimhw_i_hazard(u, "channel %u: no accumulator is left for output %u", e, e->out);
     if (s->used > e->serial + 1)
-        pimhw_i_hazard(u, "channel %u: output entry %u was used out of order", e);
+        pimhw_i_hazard(u, "channel %u: output entry %u was used out of order", e, e->out);
     if (s->unread && s->out != e->out)
-        pimhw_i_hazard(u, "channel %u: output %u took the entry of a sum that nobody has read", e);
+        pimhw_i_hazard(u, "channel %u: output %u took the entry of a sum that nobody has read", e,
+                       e->out);
     s->used = e->serial + 1;
     *values = u->sum + i * u->n_banks;
+    if (e->fresh) memset(*values, 0, u->n_banks * sizeof **values);
+    s->begun = s->begun && !e->fresh;
     return s;
 }
 
@@ -2616,7 +2626,7 @@ static float *pimhw_i_af_of(pimhw_units *u, const pimhw_event *e)
 {
     size_t i = (size_t)e->channel * u->n_outs + e->out;
     if (u->sums[i].af_used > e->serial + 1)
-        pimhw_i_hazard(u, "channel %u: AF of output %u was overwritten too early", e);
+        pimhw_i_hazard(u, "channel %u: AF of output %u was overwritten too early", e, e->out);
     u->sums[i].af_used = e->serial + 1;
     return u->af + i * u->n_banks;
 }
@@ -2995,6 +3005,7 @@ typedef struct pimhw_i_work {
     /* for the sink: of the instruction; no clock hangs on them */
     uint32_t first_tile, flags, gpr, aux, round, region, entry;
     uint64_t serial;
+    bool fresh; /* the first command that is left is */
 } pimhw_i_work;
 
 /* Columns to read or write, from the ordinary queues: PIMHW_CMD_RD or PIMHW_CMD_WR. */
@@ -3271,6 +3282,7 @@ static void pimhw_i_tell(const pimhw_i_channel *ch, uint32_t command, uint64_t t
     e.index = tiles ? e.tile - work->first_tile : 0;
     e.region = work->region;
     e.entry = work->entry;
+    e.fresh = work->fresh && last;
     e.flags = work->flags;
     e.gpr = work->gpr;
     e.aux = work->aux;
@@ -3282,6 +3294,7 @@ static void pimhw_i_tell(const pimhw_i_channel *ch, uint32_t command, uint64_t t
             e.channel = pimhw_i_lowest(left);
             ch->sink->command(ch->sink->user, &e);
         }
+        e.fresh = false;
         e.issue_ck += ch->rules->again_ck[command];
         e.column += columns;
         e.tile += tiles || columns;
@@ -3515,6 +3528,7 @@ static void pimhw_i_take_off(pimhw_i_record *record, uint32_t n)
     record->n -= n;
     record->work.tile += n;
     record->work.column += n;
+    record->work.fresh = record->work.fresh && n == 0;
 }
 
 /* Static: the next command of a work, after the last one's time where the class changes. */
@@ -3725,13 +3739,11 @@ static void pimhw_i_dcs_refresh(pimhw_i_channel *ch)
     }
 }
 
-/* Two queues, each in order; a stream whose next command meets a refresh waits for the other. */
-static void pimhw_i_dcs(pimhw_i_channel *ch, const pimhw_i_work *work, uint64_t n)
+/* As many commands as a queue holds, at most: what has issued is told after them. */
+static void pimhw_i_dcs_part(pimhw_i_channel *ch, pimhw_i_record record)
 {
     pimhw_i_flow *f = ch->flow;
-    bool mac = ch->rules->class_of[work->command] == PIMHW_I_M;
-    uint32_t stream = mac ? PIMHW_I_MAC : PIMHW_I_IO;
-    pimhw_i_record record = {*work, 0, (uint32_t)n, stream};
+    const uint32_t stream = record.stream;
     for (;;) {
         if (f->n_blocked[stream] == 0) pimhw_i_dcs_some(ch, &record);
         pimhw_i_record part = record;
@@ -3748,6 +3760,19 @@ static void pimhw_i_dcs(pimhw_i_channel *ch, const pimhw_i_work *work, uint64_t 
     uint64_t mac_ck = pimhw_i_max(f->mac_stream_ck, from);
     pimhw_i_merge(ch, f->n_blocked[PIMHW_I_IO] ? ch->due_ck : io_ck,
                   f->n_blocked[PIMHW_I_MAC] ? ch->due_ck : mac_ck);
+}
+
+/* Two queues, each in order; a stream whose next command meets a refresh waits for the other. */
+static void pimhw_i_dcs(pimhw_i_channel *ch, const pimhw_i_work *work, uint64_t n)
+{
+    bool mac = ch->rules->class_of[work->command] == PIMHW_I_M;
+    pimhw_i_record left = {*work, 0, (uint32_t)n, mac ? PIMHW_I_MAC : PIMHW_I_IO};
+    while (left.n > 0) {
+        pimhw_i_record part = left;
+        part.n = (uint32_t)pimhw_i_min(left.n, PIMHW_I_QUEUED);
+        pimhw_i_take_off(&left, part.n);
+        pimhw_i_dcs_part(ch, part);
+    }
 }
 
 /* -- ping-pong -- */
@@ -3831,10 +3856,14 @@ static void pimhw_i_pp_cut(pimhw_i_channel *ch)
 }
 
 /* Writes that wait and belong to MACs of a group go with the phase being filled. */
-static void pimhw_i_pp_claim(pimhw_i_flow *f, uint64_t group)
+static void pimhw_i_pp_claim(pimhw_i_channel *ch, uint64_t group)
 {
+    pimhw_i_flow *f = ch->flow;
+    uint32_t left = 0, n_w = pimhw_i_pp_phase(f, f->filling)->n_w;
+    for (uint32_t i = 0; i < f->n_records; i++)
+        n_w += f->records[i].group <= group;
+    if (n_w > PIMHW_I_RECORDS) pimhw_i_pp_cut(ch);
     pimhw_i_phase *phase = pimhw_i_pp_phase(f, f->filling);
-    uint32_t left = 0;
     for (uint32_t i = 0; i < f->n_records; i++) {
         bool claimed = f->records[i].group <= group;
         *(claimed ? &phase->w[phase->n_w++] : &f->records[left++]) = f->records[i];
@@ -3849,7 +3878,7 @@ static void pimhw_i_pp_finish(pimhw_i_channel *ch)
     if (!f->begun) return;
     pimhw_i_pp_cut(ch);
     pimhw_i_pp_cut(ch);
-    pimhw_i_pp_claim(f, UINT64_MAX); /* beside the last reads */
+    pimhw_i_pp_claim(ch, UINT64_MAX); /* beside the last reads */
     pimhw_i_pp_cut(ch);
     memset(f->tile_group, 0, ch->rules->config.in_entries * sizeof f->tile_group[0]);
     memset(f->sums, 0, ch->rules->outs * sizeof f->sums[0]);
@@ -3868,7 +3897,7 @@ static void pimhw_i_pp_wait(pimhw_i_channel *ch, const pimhw_i_work *work, uint3
     pimhw_i_record record = {*work, group, n, 0};
     if (f->n_records == PIMHW_I_RECORDS) {
         pimhw_i_pp_cut(ch);
-        pimhw_i_pp_claim(f, UINT64_MAX);
+        pimhw_i_pp_claim(ch, UINT64_MAX);
     }
     f->records[f->n_records++] = record;
 }
@@ -3945,11 +3974,12 @@ static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, pimhw_i_record *record)
     bool newer = group > f->used_group && p->n_m > 0;
     bool full = !sum->going && p->outs >= ch->rules->out_region;
     if (newer || full || p->n_m == PIMHW_I_RECORDS) pimhw_i_pp_cut(ch);
-    uint32_t n_w = pimhw_i_pp_phase(f, f->filling)->n_w;
-    for (uint32_t i = 0; i < f->n_records; i++)
-        n_w += f->records[i].group <= group;
-    if (n_w > PIMHW_I_RECORDS) pimhw_i_pp_cut(ch);
-    pimhw_i_pp_claim(f, group);
+    /* groups that no MAC uses take the other region; the one behind them waits for its MACs */
+    if (group > f->used_group + 1 && pimhw_i_pp_phase(f, f->filling + 2)->n_m > 0) {
+        pimhw_i_pp_claim(ch, f->used_group + 1);
+        pimhw_i_pp_cut(ch);
+    }
+    pimhw_i_pp_claim(ch, group);
     f->used_group = pimhw_i_max(f->used_group, group);
     p = pimhw_i_pp_phase(f, f->filling);
     if (!sum->going || sum->phase != f->filling + 1) p->outs++;
@@ -3957,6 +3987,7 @@ static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, pimhw_i_record *record)
     sum->phase = f->filling + 1;
     pimhw_i_work *work = &record->work;
     if (pimhw_i_has_tiles(work->command)) work->region = (uint32_t)f->tile_region[work->tile];
+    work->fresh = ch->sink && work->command != PIMHW_CMD_EWMUL16 && !f->entry_of[work->out];
     if (work->command != PIMHW_CMD_EWMUL16)
         work->entry = pimhw_i_pp_entry(ch, work->out, f->filling);
     p->m[p->n_m++] = *record;
@@ -4566,7 +4597,7 @@ static void pimhw_i_add_item(const pimhw_i_sketch *s, const pimhw_program *p, ui
     const pimhw_i_kind *kind = &PIMHW_I_KINDS[item->kind];
     uint64_t rounds = 0;
     if (item->kind == PIMHW_END) {
-        in->depth--;
+        in->depth -= p->items[item->end].kind != PIMHW_BLOCK;
         return;
     }
     bool hub = item->kind >= PIMHW_CFR; /* or all channels */
@@ -6160,7 +6191,7 @@ static void pimhw_i_send_all(pimhw_device *d, const pimhw_instruction *in)
     for (uint64_t left = in->mask; left;) {
         pimhw_i_work work = {command,   in->bank, row,       in->column, in->tile,
                              in->out,   in->tile, in->flags, in->gpr,    in->aux,
-                             in->round, 0,        in->out,   d->n_sent};
+                             in->round, 0,        in->out,   d->n_sent,  false};
         pimhw_i_channel *ch = pimhw_i_group(d, &left);
         pimhw_i_wake(d, ch);
         if (d->shared)
@@ -6479,7 +6510,6 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
                                    const pimhw_request *request, bool apart, pimhw_cause *why)
 {
     uint64_t rounds[PIMHW_LOOPS + 1] = {1}, total = 0;
-    bool gaps = d->config.controller != PIMHW_IN_ORDER;
     pimhw_block block = pimhw_i_largest(request);
     const pimhw_operand *around[PIMHW_LOOPS];
     pimhw_i_inside in;
@@ -6511,7 +6541,7 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
             return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
                                 "item %u: the run takes 2^46 clocks or more", (uint64_t)i);
         bool all = item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC;
-        if (apart && (all || (gaps && item->kind == PIMHW_CFR)))
+        if (apart && (all || item->kind == PIMHW_CFR || item->kind == PIMHW_EWADD))
             return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
                                 "item %u: %s, where channels have lists of their own", (uint64_t)i,
                                 PIMHW_I_KINDS[item->kind].name);
@@ -6755,7 +6785,7 @@ PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *re
         of->n_bank_groups != c->n_bank_groups || of->n_group_banks != c->n_group_banks ||
         of->n_rows != c->n_rows || of->row_bytes != c->row_bytes ||
         of->column_bytes != c->column_bytes || of->element_bytes != c->element_bytes ||
-        of->in_entries != c->in_entries || units->n_outs < pimhw_config_outs(c))
+        of->in_entries != c->in_entries || units->n_outs <= pimhw_i_max(pimhw_config_outs(c), 2))
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "the units are of another geometry");
     pimhw_units_begin(units, request, hub);
     pimhw_status status = pimhw_device_time(device, &r, program, request, &sink, why);

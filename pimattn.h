@@ -105,7 +105,8 @@ typedef enum pimattn_type {
     PIMATTN_F32 = 0,
     PIMATTN_F16 = 1,
     PIMATTN_BF16 = 2,
-    PIMATTN_INT8 = 3, /* -127 to 127 times an f32 scale of the token and head: max |row| / 127.
+    PIMATTN_INT8 = 3, /* -127 to 127 times an f32 scale of the token and head: max |row| / 127, and
+                         at least FLT_MIN.
                          If K and V both are, a timed unit has a lane a byte (assumed); units of
                          tiers have the lanes they have, whatever the type */
     PIMATTN_N_TYPE
@@ -337,7 +338,7 @@ typedef struct pimattn_readings {
 /*
  * (m, l, o) of a token subset for one query head: maximum score, sum of exp(score - m), sum of
  * exp(score - m) v. The empty partial is (-inf, 0, 0). m = NaN is poisoned: a visible score was
- * not finite. o is caller's memory of dim floats.
+ * not finite; attention then gives l and o as NaN, too. o is caller's memory of dim floats.
  */
 typedef struct pimattn_partial {
     float m;
@@ -402,7 +403,8 @@ typedef struct pimattn_config {
     uint64_t pool_bytes;               /* most that KV pages take; 0: 1 GiB */
     uint32_t max_seqs;                 /* sequences alive, and of one call; 0: 64, at most 65535 */
     uint64_t reserve_tokens;           /* static: a sequence takes the pages of so many tokens when
-                                          it begins and never more; 0: as tokens arrive */
+                                          it begins, and later only copies of shared ones it writes
+                                          to; 0: as tokens arrive */
     uint64_t scratch_bytes;            /* working memory; 0: 8 MiB; the check names the least */
     uint32_t memo_entries;             /* timed batches remembered; 0: 64 */
     uint32_t max_workers;              /* workers of parallel_for; 0: 1 */
@@ -654,7 +656,7 @@ PIMATTN_API pimattn_status pimattn_seq_free(pimattn_engine *engine, pimattn_seq 
 
 /*
  * A new sequence with the tokens of another: it shares all pages, and copies none; with
- * reserve_tokens it has pages of its own from the last one on, if that is not full.
+ * reserve_tokens it has pages of its own from the last one on, if that is not full and it may grow.
  *
  *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_MEMORY, PIMATTN_ERR_ARGUMENT; with reserve_tokens also
  *            PIMATTN_ERR_PAGES
@@ -734,7 +736,8 @@ typedef struct pimattn_transfer {
  *
  *   transfer may be NULL
  *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (too little memory); in: PIMATTN_ERR_PAGES,
- *            PIMATTN_ERR_MEMORY, PIMATTN_ERR_STATE (not what was moved out)
+ *            PIMATTN_ERR_MEMORY, PIMATTN_ERR_STATE (not what was moved out): pages that nobody held
+ *            may have been given up then
  */
 PIMATTN_API pimattn_status pimattn_seq_swap_out(pimattn_engine *engine, pimattn_seq seq,
                                                 void *memory, uint64_t bytes,
@@ -757,7 +760,8 @@ typedef struct pimattn_stream {
  * Saves sequences (seqs NULL: all alive, n_seqs then ignored, in no order that is promised) and
  * restores them as new ones, in the same order, by any engine with n_layers, n_kv_heads, head dims
  * and types alike, whatever its page_tokens, device or architecture. What one shares, from its
- * first token on, with one no shorter before it they share again; all alive come in such an order.
+ * first token on, with one no shorter before it they share again; all alive come in such an order,
+ * but for two that share the middle and of which neither holds all of the other.
  *
  *   bytes    what the state takes; may be NULL, and so may stream: then only this is asked
  *   seqs     of restore: [n_most], room for the new names
@@ -791,9 +795,9 @@ PIMATTN_API pimattn_status pimattn_cache_query(pimattn_engine *engine, pimattn_c
 typedef struct pimattn_seq_info {
     uint64_t first_token;  /* those before are not kept */
     uint64_t n_tokens;     /* of layer 0, with those before */
-    uint64_t pages;        /* it holds; the device way: 0 */
+    uint64_t pages;        /* it holds */
     uint64_t pages_shared; /* of them, with other sequences */
-    uint64_t bytes;        /* of its pages, or of its chunks on the device */
+    uint64_t bytes;        /* of its pages */
     uint64_t layer_bytes;  /* a layer's share */
     bool swapped_out;
 } pimattn_seq_info;
@@ -811,7 +815,8 @@ PIMATTN_API pimattn_status pimattn_seq_query(pimattn_engine *engine, pimattn_seq
 PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *engine, pimattn_seq seq,
                                              uint32_t layer, uint64_t *bytes, size_t n);
 
-/* KV pages that sequences hold, and the most there can be; bytes of one. */
+/* KV pages that sequences hold, and the most there can be; bytes of one. In the device way here and
+ * in all that is asked of the cache a page is a chunk of the device's rows. */
 PIMATTN_API uint64_t pimattn_pages_used(const pimattn_engine *engine);
 PIMATTN_API uint64_t pimattn_pages_total(const pimattn_engine *engine);
 PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine);
@@ -3054,6 +3059,14 @@ static pimattn_status pimattn_i_store_grow(pimattn_i_pool *pool, uint64_t n)
     return PIMATTN_OK;
 }
 
+/* Whether an entry is of these tokens, behind whatever entry. */
+static bool pimattn_i_entry_says(pimattn_i_entry *e, const pimattn_i_entry *like,
+                                 const uint32_t *tokens)
+{
+    return e->hash == like->hash && e->salt == like->salt &&
+           memcmp(pimattn_i_entry_tokens(e), tokens, e->page_tokens * sizeof *tokens) == 0;
+}
+
 /* The entry of the next tokens of a chain, whose hash goes on with them; like: what it must be. */
 static uint32_t pimattn_i_store_find(const pimattn_i_store *st, pimattn_i_entry *like,
                                      const uint32_t *tokens)
@@ -3063,9 +3076,7 @@ static uint32_t pimattn_i_store_find(const pimattn_i_store *st, pimattn_i_entry 
     uint32_t at = st->n_most ? st->buckets[like->hash & (st->n_most - 1)] : 0;
     for (; at; at = pimattn_i_entry_at(st, at)->next) {
         pimattn_i_entry *e = pimattn_i_entry_at(st, at);
-        if (e->hash == like->hash && e->parent == like->parent && e->salt == like->salt &&
-            memcmp(pimattn_i_entry_tokens(e), tokens, e->page_tokens * sizeof *tokens) == 0)
-            break;
+        if (e->parent == like->parent && pimattn_i_entry_says(e, like, tokens)) break;
     }
     return at;
 }
@@ -3095,7 +3106,7 @@ static void pimattn_i_set_drop(pimattn_i_pool *pool, const uint32_t *pages,
     }
 }
 
-/* The set becomes known; there is room. What follows an entry that is gone is never found again. */
+/* The set becomes known; there is room. What follows an entry that is gone is not found. */
 static uint32_t pimattn_i_store_add(pimattn_i_pool *pool, const pimattn_i_entry *like,
                                     const uint32_t *tokens, const uint32_t *pages)
 {
@@ -6272,15 +6283,16 @@ typedef struct pimattn_i_work {
 typedef struct pimattn_i_module {
     pimhw_memory *memory;
     pimhw_units *units;
-    const pimattn_plan *plan;      /* of the engine */
-    uint32_t n_heads;              /* blocks of a sequence */
-    uint32_t n_units;              /* that have chunks of their own: 1, or the channels */
-    uint32_t chunk_rows, n_chunks; /* of a unit */
-    uint32_t n_used;               /* of all units */
-    uint64_t table_bytes;          /* of all tables, of which lists is the first */
-    pimattn_i_list *lists;         /* [max_seqs][n_layers][n_heads][2] */
-    uint32_t *next;                /* [n_units * n_chunks] of a list; UINT32_MAX: free */
-    uint32_t *chunks;              /* VA2PA of a call, [va2pa_entries] */
+    const pimattn_plan *plan;          /* of the engine */
+    uint32_t n_heads;                  /* blocks of a sequence */
+    uint32_t n_units;                  /* that have chunks of their own: 1, or the channels */
+    uint32_t chunk_rows, n_chunks;     /* of a unit */
+    uint32_t n_used;                   /* of all units .. */
+    uint32_t used[PIMHW_MAX_CHANNELS]; /* .. and of each */
+    uint64_t table_bytes;              /* of all tables, of which lists is the first */
+    pimattn_i_list *lists;             /* [max_seqs][n_layers][n_heads][2] */
+    uint32_t *next;                    /* [n_units * n_chunks] of a list; UINT32_MAX: free */
+    uint32_t *chunks;                  /* VA2PA of a call, [va2pa_entries] */
     uint32_t chunk_begin[PIMHW_MAX_CHANNELS + 1];
     pimattn_i_work work[2 * PIMHW_MAX_CHANNELS];
     uint64_t append_ck, append_commands;
@@ -6701,6 +6713,7 @@ PIMATTN_API pimhw_memory *pimattn_engine_memory(pimattn_engine *engine)
 PIMATTN_API uint64_t pimattn_pages_used(const pimattn_engine *engine)
 {
     const pimattn_i_tiered *st = engine->tiered;
+    if (engine->module) return engine->module->n_used;
     uint64_t n = st ? 0 : pimattn_i_pool_held(&engine->pool);
     for (uint32_t i = 0; st && i < st->rules.n_tiers; i++)
         n += st->bins[i].n_used * engine->config.shape.n_kv_heads;
@@ -6710,6 +6723,7 @@ PIMATTN_API uint64_t pimattn_pages_used(const pimattn_engine *engine)
 PIMATTN_API uint64_t pimattn_pages_total(const pimattn_engine *engine)
 {
     const pimattn_i_tiered *st = engine->tiered;
+    if (engine->module) return pimattn_i_module_chunks(engine->module);
     uint64_t n = st ? 0 : engine->pool.n_pages_most;
     for (uint32_t i = 0; st && i < st->rules.n_tiers; i++)
         n += st->rules.tier[i].n_tokens * engine->config.shape.n_kv_heads;
@@ -6718,7 +6732,7 @@ PIMATTN_API uint64_t pimattn_pages_total(const pimattn_engine *engine)
 
 PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine)
 {
-    return engine->layout.page_bytes;
+    return engine->module ? pimattn_i_chunk_bytes(engine->module) : engine->layout.page_bytes;
 }
 
 /* ==========================================================================
@@ -6801,6 +6815,7 @@ static pimattn_status pimattn_i_list_grow(pimattn_engine *e, pimattn_i_list *lis
         *link = 0; /* taken */
         list->n++;
         m->n_used++;
+        m->used[list->unit]++;
         if (!pimattn_i_chunk_back(e, chunk)) return PIMATTN_ERR_MEMORY;
     }
     return PIMATTN_OK;
@@ -6814,12 +6829,16 @@ static void pimattn_i_list_keep(pimattn_i_module *m, pimattn_i_list *list, uint3
         if (k < n) continue;
         m->next[i] = UINT32_MAX;
         m->n_used--;
+        m->used[list->unit]--;
     }
     list->n = (uint32_t)pimattn_i_min(n, list->n);
 }
 
-/* HFP: the channel with the fewest tokens of a layer so far, ties to the lowest number. */
-static uint32_t pimattn_i_emptiest(const pimattn_engine *e, uint32_t layer)
+/*
+ * HFP: of the channels with room for so many chunks the one with the fewest tokens of a layer so
+ * far, of equals with the fewest chunks of all layers, ties to the lowest number.
+ */
+static uint32_t pimattn_i_emptiest(const pimattn_engine *e, uint32_t layer, uint64_t chunks)
 {
     const pimattn_i_module *m = e->module;
     uint64_t load[PIMHW_MAX_CHANNELS] = {0};
@@ -6829,8 +6848,11 @@ static uint32_t pimattn_i_emptiest(const pimattn_engine *e, uint32_t layer)
             const pimattn_i_list *list = pimattn_i_lists_of(e, &e->seqs[i], layer, h);
             if (list->n) load[list->unit] += e->seqs[i].tokens[layer] + 1;
         }
+    for (uint32_t u = 0; u < m->n_units; u++)
+        if (m->used[u] + chunks > m->n_chunks) load[u] = UINT64_MAX;
     for (uint32_t u = 1; u < m->n_units; u++)
-        if (load[u] < load[least]) least = u;
+        if (load[u] < load[least] || (load[u] == load[least] && m->used[u] < m->used[least]))
+            least = u;
     return least;
 }
 
@@ -6841,14 +6863,20 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
     pimattn_i_list *lists = pimattn_i_lists_of(e, s, 0, 0), *list = lists;
     const uint32_t had[2] = {lists[0].n, lists[1].n};
     uint32_t wanted[2];
-    for (uint32_t which = 0; which < 2; which++)
+    size_t n = pimattn_i_n_lists(e);
+    uint64_t more = 0;
+    for (uint32_t which = 0; which < 2; which++) {
         wanted[which] =
             (uint32_t)pimattn_i_min(pimattn_i_chunks_of(m->plan, which, tokens), UINT32_MAX);
-    size_t n = pimattn_i_n_lists(e);
-    pimattn_status status = PIMATTN_OK;
+        more += wanted[which] > had[which] ? wanted[which] - had[which] : 0;
+    }
+    /* before host memory is taken for what cannot be */
+    bool fits = pimattn_i_mul(more, n / 2) <= pimattn_i_module_chunks(m) - m->n_used;
+    pimattn_status status = fits ? PIMATTN_OK : PIMATTN_ERR_PAGES;
     for (size_t i = 0; i < n && status == PIMATTN_OK; i++, list++) {
         if (i % 2 == 0 && list->n == 0 && wanted[0] > 0)
-            list[0].unit = list[1].unit = pimattn_i_emptiest(e, (uint32_t)(i / 2 / m->n_heads));
+            list[0].unit = list[1].unit =
+                pimattn_i_emptiest(e, (uint32_t)(i / 2 / m->n_heads), more);
         status = pimattn_i_list_grow(e, list, wanted[i % 2]);
     }
     if (status == PIMATTN_OK) return status;
@@ -6856,8 +6884,8 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
         pimattn_i_list_keep(m, &lists[i], had[i % 2]);
     if (status == PIMATTN_ERR_MEMORY) return status;
     pimhw_cause_write(&e->why,
-                      "%u tokens need %u and %u chunks a KV head; %u of the device's %u"
-                      " are taken",
+                      "%u tokens need %u and %u chunks a KV head, of one unit; %u of the"
+                      " device's %u are taken",
                       tokens, (uint64_t)wanted[0], (uint64_t)wanted[1], (uint64_t)m->n_used,
                       pimattn_i_module_chunks(m));
     return status;
@@ -7306,7 +7334,8 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, ui
     if (status != PIMATTN_OK) return status;
     if (!pimattn_i_stride_fits(&k_stride, shape->n_kv_heads, shape->head_dim, n_tokens))
         return pimattn_i_wrong(e, "k_stride %u is less than a row, or too large", k_stride);
-    if (!pimattn_i_stride_fits(&v_stride, shape->n_kv_heads, shape->head_dim_v, n_tokens))
+    if (!shape->v_in_k &&
+        !pimattn_i_stride_fits(&v_stride, shape->n_kv_heads, shape->head_dim_v, n_tokens))
         return pimattn_i_wrong(e, "v_stride %u is less than a row, or too large", v_stride);
     bool banks = e->module != NULL; /* there both are of the lanes' type */
     uint32_t heads = shape->n_kv_heads, k_type = banks ? pimattn_i_lane_type(e) : shape->k_type;
@@ -7350,7 +7379,7 @@ static pimattn_status pimattn_i_module_truncate(pimattn_engine *e, pimattn_i_seq
         pimattn_status status = pimattn_i_module_append(e, s, i, NULL, &zeros, tokens, rest);
         if (status != PIMATTN_OK) return status;
     }
-    for (uint32_t i = 0; i < pimattn_i_n_lists(e); i++)
+    for (size_t i = 0; i < pimattn_i_n_lists(e); i++)
         pimattn_i_list_keep(m, pimattn_i_lists_of(e, s, 0, 0) + i,
                             (uint32_t)pimattn_i_chunks_of(m->plan, i % 2, kept));
     return PIMATTN_OK;
@@ -7451,7 +7480,12 @@ PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *e, pimattn_se
     for (uint64_t i = 0; i < n; i++, tokens += like.page_tokens) {
         const uint32_t *pages = pimattn_i_table_at(&e->layout, s, i, 0);
         uint32_t at = pimattn_i_store_find(st, &like, tokens);
-        if (!at && e->pool.refs[*pages].entry) break;
+        const uint32_t own = e->pool.refs[*pages].entry;
+        if (!at && own) {
+            if (!pimattn_i_entry_says(pimattn_i_entry_at(st, own), &like, tokens)) break;
+            at = own; /* the page before it was given up, and is known anew */
+            pimattn_i_entry_at(st, at)->parent = like.parent;
+        }
         if (!at) at = pimattn_i_store_add(&e->pool, &like, tokens, pages);
         like.parent = pimattn_i_entry_at(st, at)->serial;
     }
@@ -7534,8 +7568,9 @@ PIMATTN_API pimattn_status pimattn_cache_query(pimattn_engine *engine, pimattn_c
     info->pages_total = pimattn_pages_total(engine);
     info->pages_used = info->pages_shared = pimattn_pages_used(engine);
     info->pages_free = info->pages_total - info->pages_used;
-    if (engine->tiered) {
-        info->memory_bytes = info->pages_total * engine->layout.page_bytes;
+    if (engine->tiered || engine->module) {
+        info->memory_bytes = engine->tiered ? info->pages_total * engine->layout.page_bytes
+                                            : pimhw_memory_bytes(engine->module->memory);
         info->pages_shared = 0;
         return PIMATTN_OK;
     }
@@ -7558,7 +7593,6 @@ PIMATTN_API pimattn_status pimattn_seq_query(pimattn_engine *engine, pimattn_seq
     if (!engine || !info) return pimattn_i_wrong(engine, "info is NULL", 0);
     const pimattn_i_seq *s = pimattn_i_seq_find(engine, seq);
     if (!s) return PIMATTN_ERR_SEQ;
-    const pimattn_i_module *m = engine->module;
     uint64_t own;
     memset(info, 0, sizeof *info);
     info->first_token = s->begin;
@@ -7567,9 +7601,9 @@ PIMATTN_API pimattn_status pimattn_seq_query(pimattn_engine *engine, pimattn_seq
     info->pages_shared = info->pages - own;
     for (uint32_t i = 0; engine->tiered && i < engine->config.shape.n_layers; i++)
         info->pages += pimattn_i_table_of(engine, s, i)->n * engine->config.shape.n_kv_heads;
-    info->bytes = info->pages * engine->pool.page_bytes;
-    for (size_t i = 0; m && i < pimattn_i_n_lists(engine); i++)
-        info->bytes += pimattn_i_lists_of(engine, s, 0, 0)[i].n * pimattn_i_chunk_bytes(m);
+    for (size_t i = 0; engine->module && i < pimattn_i_n_lists(engine); i++)
+        info->pages += pimattn_i_lists_of(engine, s, 0, 0)[i].n;
+    info->bytes = info->pages * pimattn_page_bytes(engine);
     info->layer_bytes = info->bytes / engine->config.shape.n_layers;
     info->swapped_out = s->swapped != 0;
     return PIMATTN_OK;
@@ -7724,8 +7758,9 @@ static void pimattn_i_flow_rows(const pimattn_engine *e, pimattn_i_flow *f, cons
                              shape->v_type == PIMATTN_INT8 && !shape->v_in_k};
     const uint32_t type[4] = {shape->k_type, PIMATTN_F32, shape->v_type, PIMATTN_F32};
     uint64_t at = 0;
-    for (uint32_t part = 0; part < 4 * lay->n_layers * lay->n_kv_heads; part++) {
-        uint32_t head = part / 4 % lay->n_kv_heads, layer = part / 4 / lay->n_kv_heads;
+    for (uint64_t part = 0; part < 4 * e->pool.set_pages; part++) {
+        const uint32_t head = (uint32_t)(part / 4 % lay->n_kv_heads);
+        const uint32_t layer = (uint32_t)(part / 4 / lay->n_kv_heads);
         uint32_t n = dim[part % 4], size = pimattn_i_type_bytes(type[part % 4]);
         unsigned char *run = NULL;
         for (uint64_t t = first; t < s->tokens[0] && n > 0 && !f->failed; t++, at++) {
@@ -8466,7 +8501,9 @@ static void pimattn_i_give(pimattn_engine *e, const pimattn_i_job *job, uint32_t
         pimattn_partial *to = &call->partials[row * n_heads + head];
         to->m = view.m;
         to->l = view.l;
-        memcpy(to->o, view.o, (size_t)dim * sizeof(float));
+        for (uint32_t j = 0; j < dim; j++) /* of a poisoned one kernels leave this and that */
+            to->o[j] = pimattn_i_is_nan(view.m) || pimattn_i_is_nan(view.o[j]) ? pimattn_i_nan()
+                                                                               : view.o[j];
     }
     if (e->config.shape.sink_logits)
         pimattn_i_sink(e->kernel, &view, e->config.shape.sink_logits[head]);

@@ -76,6 +76,13 @@ static inline uint64_t ex_aim_mirror(uint64_t mask)
     return out;
 }
 
+/* Whether it has fields that AiM's text lacks. */
+static inline bool ex_aim_has_comment(uint32_t kind)
+{
+    bool hub = kind == PIMHW_EWADD || kind == PIMHW_GPR || kind == PIMHW_CFR;
+    return *ex_aim_kinds[kind].operands && !hub;
+}
+
 /*
  * The fields AiM's text lacks, where a comment of ours gives them; in another's comment the same
  * words may stand before anything else. False: a number that is none below 2^32.
@@ -144,6 +151,7 @@ static inline pimhw_status ex_aim_read_operands(const char *line, const char *na
         pimhw_cause_write(why, "%s: an operand too many", name);
         return PIMHW_ERR_TEXT;
     }
+    if (!ex_aim_has_comment(in->kind)) return PIMHW_OK;
     return ex_aim_comment_fields(line, name, in, why) ? PIMHW_OK : PIMHW_ERR_TEXT;
 }
 
@@ -261,7 +269,7 @@ static inline pimhw_status ex_aim_format(const pimhw_instruction *instruction,
     size_t at = (size_t)snprintf(line, EX_AIM_LINE, "%s %.*s", head, host ? 3 : 9, name);
     if (in->kind == PIMHW_EPU) ex_aim_put(line, at, " elements=", in->op_size);
     at = ex_aim_put_operands(line, at, operands, in);
-    if (!*operands || host || in->kind == PIMHW_EWADD) return PIMHW_OK;
+    if (!ex_aim_has_comment(in->kind)) return PIMHW_OK;
     at = ex_aim_put(line, at, " # column=", in->column);
     at = ex_aim_put(line, at, " tile=", in->tile);
     at = ex_aim_put(line, at, " out=", in->out);

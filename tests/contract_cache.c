@@ -541,6 +541,31 @@ static void remembered_pages_can_be_written_again(void)
     }
 }
 
+/* A page whose predecessor was given up is found again once that is known anew, by its own salt. */
+static void remembered_pages_find_a_new_parent(void)
+{
+    const uint32_t tokens[2 * PAGE] = {1, 2, 3, 4, 5, 6, 7, 8};
+    for (uint64_t salt = 0; salt < 2; salt++) {
+        rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+        pimattn_engine_destroy(r.e);
+        r.config.pool_bytes = 5 * LAYERS * KV_HEADS * 256; /* 5 pages of 4 tokens */
+        r.e = engine_new(&r.config);
+        uint64_t n_known = 0;
+        pimattn_seq first = seq_of(&r, PAGE), s, t = 0;
+        CHECK_U(pimattn_prefix_remember(r.e, first, tokens, PAGE, 0), PIMATTN_OK);
+        s = seq_of(&r, 2 * PAGE); /* its second page behind the page of the first */
+        CHECK_U(pimattn_prefix_remember(r.e, s, tokens, 2 * PAGE, 0), PIMATTN_OK);
+        CHECK_U(pimattn_seq_free(r.e, first), PIMATTN_OK);
+        CHECK_U(pimattn_seq_free(r.e, seq_of(&r, 3 * PAGE)), PIMATTN_OK); /* which is wanted now */
+        CHECK_U(pimattn_prefix_remember(r.e, s, tokens, 2 * PAGE, salt), PIMATTN_OK);
+        CHECK_U(pimattn_prefix_start(r.e, &t, tokens, 2 * PAGE, salt, &n_known), PIMATTN_OK);
+        CHECK_U(n_known, salt ? PAGE : 2 * PAGE);
+        attend(&r, r.e, t, r.out);
+        check_row(&r.kv, n_known, r.q, r.out, NULL);
+        rig_end(&r);
+    }
+}
+
 /* An append that is refused gives up nothing that is known. */
 static void remembered_pages_outlive_a_refusal(void)
 {
@@ -649,7 +674,8 @@ static void the_device_truncates(void)
             }
         }
         CHECK_U(pimattn_seq_query(e, a, &info), PIMATTN_OK);
-        CHECK(info.bytes > 0 && info.pages == 0);
+        CHECK_U(info.pages, pimattn_pages_used(e) / 2);
+        CHECK_U(info.bytes, info.pages * pimattn_page_bytes(e));
         CHECK_U(pimattn_seq_fork(e, &t, a), PIMATTN_ERR_DEVICE);
         CHECK_HAS(pimattn_engine_cause(e), "append, reserve, truncate and free");
         CHECK_HAS(pimattn_engine_cause(e), "so far");
@@ -663,6 +689,64 @@ static void the_device_truncates(void)
     }
     kv_free(&kv);
     kv_free(&bad);
+}
+
+/* Sequences go where there is room, also where many layers have one token, and what is too much is
+ * refused before host memory is taken for it. */
+static void a_device_is_filled_to_the_last_chunk(void)
+{
+    enum { CHANNELS = 16, CHUNKS = 8 };
+    static const float row[16] = {1};
+    for (uint32_t n_layers = 1; n_layers <= 8; n_layers *= 8) {
+        pimattn_shape s = shape_of(n_layers, 1, 1, 16, 0);
+        pimattn_config c = config_of(&s);
+        pimattn_cache_info info;
+        pimattn_seq seq;
+        c.way = PIMATTN_DEVICE;
+        c.partition = PIMATTN_HFP;
+        c.max_seqs = CHANNELS * CHUNKS;
+        pimhw_config_init(&c.device, "aimx", NULL);
+        c.device.n_channels = CHANNELS;
+        c.device.n_rows = CHUNKS * 32; /* of a chunk */
+        pimattn_engine *e = engine_new(&c);
+        CHECK_U(pimattn_pages_total(e), CHANNELS * CHUNKS);
+        for (uint32_t n = 0; n < CHANNELS * CHUNKS; n += 2 * n_layers) {
+            CHECK_U(pimattn_cache_query(e, &info), PIMATTN_OK);
+            CHECK_U(info.pages_used, n);
+            CHECK_U(info.pages_free, CHANNELS * CHUNKS - n);
+            CHECK_U(info.memory_bytes, pimhw_memory_bytes(e->module->memory));
+            CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+            if (n == 0) { /* far too much: none of it is taken */
+                CHECK_U(pimattn_seq_reserve(e, seq, (uint64_t)1 << 31), PIMATTN_ERR_PAGES);
+                CHECK_U(pimhw_memory_bytes(e->module->memory), info.memory_bytes);
+            }
+            CHECK_U(pimattn_append(e, seq, 0, row, row, 1, 0, 0), PIMATTN_OK);
+        }
+        CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+        CHECK_U(pimattn_append(e, seq, 0, row, row, 1, 0, 0), PIMATTN_ERR_PAGES);
+        CHECK_HAS(pimattn_engine_cause(e), "128 of the device's 128");
+        pimattn_engine_destroy(e);
+    }
+    /* a unit whose chunks are reserved is not the emptiest */
+    pimattn_shape s = shape_of(1, 1, 1, 16, 0);
+    pimattn_config c = config_of(&s);
+    pimattn_seq all, seq;
+    c.way = PIMATTN_DEVICE;
+    c.partition = PIMATTN_HFP;
+    pimhw_config_init(&c.device, "aimx", NULL);
+    c.device.n_rows = CHUNKS * 32;
+    pimattn_engine *e = engine_new(&c);
+    CHECK_U(pimattn_seq_create(e, &all), PIMATTN_OK);
+    uint64_t n = 1;
+    while (pimattn_seq_reserve(e, all, 2 * n) == PIMATTN_OK)
+        n *= 2;
+    for (uint64_t more = n / 2; more; more /= 2)
+        if (pimattn_seq_reserve(e, all, n + more) == PIMATTN_OK) n += more;
+    for (uint32_t i = 0; i < 2 * c.device.n_channels; i++) {
+        CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+        CHECK_U(pimattn_append(e, seq, 0, row, row, 1, 0, 0), PIMATTN_OK);
+    }
+    pimattn_engine_destroy(e);
 }
 
 /* Units multiply hidden tokens by 0: NaN of V comes through and NaN of K does not. The host reads
@@ -786,7 +870,9 @@ int main(int argc, char **argv)
     RUN(a_long_fork_copies_no_page);
     RUN(static_reservation_takes_all_at_once);
     RUN(remembered_pages_can_be_written_again);
+    RUN(remembered_pages_find_a_new_parent);
     RUN(remembered_pages_outlive_a_refusal);
+    RUN(a_device_is_filled_to_the_last_chunk);
     RUN(bytes_of_banks_are_those_of_the_columns);
     RUN(the_device_truncates);
     RUN(what_is_hidden_is_multiplied_in_banks);

@@ -590,6 +590,15 @@ static void bad_requests_are_refused(void)
     pimhw_program_add(&p, &sync);
     CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_ERR_PROGRAM);
     CHECK_HAS(why.text, "item 1: SYNC, where channels have lists of their own");
+    for (uint32_t k = 0; k < 2; k++) {
+        const pimhw_instruction of_all = hw_all(k ? PIMHW_EWADD : PIMHW_CFR, 1, 1);
+        pimhw_program_init(&p);
+        pimhw_program_add(&p, &of_all);
+        CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_ERR_PROGRAM);
+        CHECK_HAS(why.text, "where channels have lists of their own");
+    }
+    pimhw_program_init(&p);
+    pimhw_program_add(&p, &mac);
     request.list_begin = NULL;
     request.chunks = order, request.n_chunks = 1;
     CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_ERR_ARGUMENT);
@@ -665,6 +674,8 @@ static void text_lines_parse(void)
     text("  AiM\tMAC_ABK 8 0x80000000 77 \r\n", hw_mac(1, 8, 77, 0));
     text("AiM ISR_MAC_ABK 8 0x1 0x10", hw_mac(UINT64_C(1) << 31, 8, 16, 0));
     text("AiM WR_BIAS 0 0xC0000000 # a comment", hw_bias(3, 0));
+    text("R GPR 7 # out=1",
+         (pimhw_instruction){.kind = PIMHW_GPR, .mask = 1, .op_size = 1, .gpr = 7});
     text("AiM RD_MAC 0 4026531840", hw_rd(15, 0));
     text("AiM EOC", hw_all(PIMHW_EOC, 0xffffffff, 1));
     text("AiM SYNC", hw_all(PIMHW_SYNC, 0xffffffff, 1));
@@ -763,8 +774,8 @@ static const struct {
     {PIMHW_WR_SBK, false, true, true, true, true, false, true, false},
     {PIMHW_RD_SBK, false, true, true, true, true, false, true, false},
     {PIMHW_WR_ABK, false, true, false, true, true, false, true, false},
-    {PIMHW_MEM_WR, false, true, true, true, false, false, false, true},
-    {PIMHW_MEM_RD, false, true, true, true, false, false, false, true},
+    {PIMHW_MEM_WR, false, true, true, true, false, false, true, true},
+    {PIMHW_MEM_RD, false, true, true, true, false, false, true, true},
     {PIMHW_EWADD, true, false, false, false, true, true, false, false},
     {PIMHW_GPR, false, false, false, false, true, false, false, false},
     {PIMHW_CFR, false, false, false, false, true, true, false, false},

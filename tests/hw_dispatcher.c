@@ -520,7 +520,10 @@ static void random_program(maker *m)
             .kind = PIMHW_LIST, .mask = m->all, .aux = constant(m->p, rng_range(&m->rng, 0, 2))};
         pimhw_program_item(m->p, &list);
         m->depth = 1;
-        for (uint64_t n = rng_range(&m->rng, 1, 3); n--;) {
+        bool inside = rng_range(&m->rng, 0, 2) == 0; /* a loop of the list */
+        if (inside) pimhw_program_loop(m->p, constant(m->p, rng_range(&m->rng, 1, 3)), m->all);
+        m->depth += inside;
+        for (uint64_t n = rng_range(&m->rng, 1, 4); n--;) {
             pimhw_item block = {.kind = PIMHW_BLOCK,
                                 .mask = m->all,
                                 .aux = constant(m->p, rng_range(&m->rng, 0, 2))};
@@ -528,6 +531,7 @@ static void random_program(maker *m)
             random_items(m, 3);
             pimhw_program_end(m->p);
         }
+        if (inside) pimhw_program_end(m->p);
         pimhw_program_end(m->p);
         return;
     }

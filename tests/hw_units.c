@@ -713,8 +713,7 @@ static void any_program(check_rng *rng, uint32_t controller, size_t n_kinds)
     pimhw_config c = rig_config(controller);
     c.out_bits = rng_range(rng, 0, 1) ? 16 : 32;
     c.lane_type = (uint32_t)rng_range(rng, 0, 1);
-    /* ping-pong changes accumulators: without a bias they hold what the sum before left */
-    c.out_clear = controller == PIMHW_PING_PONG ? 0 : (uint32_t)rng_range(rng, 0, 1);
+    c.out_clear = (uint32_t)rng_range(rng, 0, 1);
     c.front_end = (uint32_t)rng_range(rng, 0, 1);
     c.extra_region = (uint32_t)rng_range(rng, 0, 1);
     c.early_tiles = (uint32_t)rng_range(rng, 0, 1);
@@ -725,10 +724,8 @@ static void any_program(check_rng *rng, uint32_t controller, size_t n_kinds)
     rig r = rig_of_state(&c);
     uint32_t n = (uint32_t)rng_range(rng, 1, MOST);
     for (uint32_t i = 0; i < n; i++) {
-        bool halves = controller == PIMHW_PING_PONG; /* a dropped sum leaves what it was behind */
-        do
-            in[i] = any_instruction(rng, i, n_kinds, halves ? OUTS / 2 : OUTS);
-        while (halves && in[i].kind == PIMHW_WR_BIAS);
+        bool halves = controller == PIMHW_PING_PONG;
+        in[i] = any_instruction(rng, i, n_kinds, halves ? OUTS / 2 : OUTS);
         if (in[i].kind == PIMHW_EWADD && i > 0) {
             pimhw_instruction sync = {.kind = PIMHW_SYNC};
             pimhw_instruction sum = in[i];
@@ -752,10 +749,99 @@ static void any_program(check_rng *rng, uint32_t controller, size_t n_kinds)
     rig_free(&r);
 }
 
+/* W, B, M, R: of a tile or output, so many columns. */
+static pimhw_instruction short_of(char kind, uint32_t tile, uint32_t n, uint32_t out, uint32_t gpr)
+{
+    pimhw_instruction in = {.mask = 3, .op_size = n, .tile = tile, .out = out, .gpr = gpr};
+    in.kind = kind == 'W'   ? PIMHW_WR_GB
+              : kind == 'B' ? PIMHW_WR_BIAS
+              : kind == 'M' ? PIMHW_MAC_ABK
+                            : PIMHW_RD_MAC;
+    return in;
+}
+
+/* Under ping-pong no write comes before MACs that want what it overwrites, though a group that no
+ * MAC uses lies between; and a sum does not begin on what another left that was given up, or was
+ * read and is kept. */
+static void regions_and_accumulators_hold_what_is_due(void)
+{
+    static const struct {
+        uint32_t clear;
+        const char *of[10]; /* kind, tile, columns, output, GPR */
+    } cases[] = {
+        {PIMHW_CLEAR_READ, {"W0400", "M1100", "R0108", "W0204", "M1100", "R0109"}},
+        {PIMHW_CLEAR_READ,
+         {"W0400", "M2210", "B0100", "B0102", "R0118", "W0204", "M0110", "R0119"}},
+        {PIMHW_CLEAR_READ,
+         {"W0400", "B0100", "B0101", "M0100", "R0108", "M0100", "R0109", "M0100", "R0107"}},
+        {PIMHW_CLEAR_BIAS, {"W0100", "B0102", "M0100", "R0108", "W0101", "M0110", "R0119"}}};
+    check_rng rng = {0x3113};
+    for (uint32_t k = 0; k < sizeof cases / sizeof *cases; k++)
+        for (uint32_t controller = 0; controller < 4; controller++) {
+            pimhw_instruction in[10];
+            uint32_t n = 0;
+            pimhw_config c = rig_config(controller);
+            c.in_entries = c.out_entries = c.obuf = 4;
+            c.out_clear = cases[k].clear;
+            c.refresh = 0;
+            any_state(&rng, &c);
+            rig r = rig_of_state(&c);
+            for (const char *const *at = cases[k].of; n < 10 && *at; at++, n++) {
+                const char *is = *at;
+                uint32_t gpr = (uint32_t)(is[4] - '0');
+                if (is[0] == 'R') gpr = OUTPUTS + 16 * gpr;
+                in[n] = short_of(is[0], (uint32_t)(is[1] - '0'), (uint32_t)(is[2] - '0'),
+                                 (uint32_t)(is[3] - '0'), gpr);
+                plain_step(&in[n]);
+            }
+            if (!CHECK_U(run_all(&r, in, n, NULL), PIMHW_OK) || !as_plain(&r))
+                printf("  case %u, %s: %s\n", k, pimhw_controller_str(controller), r.why.text);
+            rig_free(&r);
+        }
+}
+
+/* More columns at once than the queues of DCS hold, and their rings: all are told, in order. */
+static void count_in_order(void *user, const pimhw_event *event)
+{
+    uint64_t *seen = (uint64_t *)user; /* commands, the last clock */
+    CHECK(event->issue_ck >= seen[1]);
+    seen[0]++;
+    seen[1] = event->issue_ck;
+}
+
+static void long_instructions_fit_the_queues(void)
+{
+    static pimhw_program program;
+    for (uint32_t controller = PIMHW_STATIC_GAPS; controller <= PIMHW_DCS; controller++)
+        for (uint32_t n = 512; n <= 4096; n *= 2) {
+            uint64_t seen[2] = {0, 0};
+            pimhw_sink sink = {count_in_order, seen, NULL};
+            pimhw_config c = rig_config(controller);
+            pimhw_device *d;
+            pimhw_readings r;
+            pimhw_cause why;
+            c.n_channels = 1;
+            c.in_entries = 2 * n;
+            c.row_bytes = n * LANES * 2;
+            CHECK_U(pimhw_device_create(&d, &c, &why), PIMHW_OK);
+            pimhw_program_init(&program);
+            for (uint32_t i = 0; i < 6; i++) {
+                pimhw_instruction in = short_of("WMR"[i % 3], 0, i % 3 < 2 ? n : 1, 0, 0);
+                in.mask = 1;
+                pimhw_program_add(&program, &in);
+            }
+            if (!CHECK_U(pimhw_device_time(d, &r, &program, NULL, &sink, &why), PIMHW_OK))
+                printf("  %s\n", why.text);
+            CHECK_U(r.commands[PIMHW_CMD_WRGB] + r.commands[PIMHW_CMD_MAC16], 4 * n);
+            CHECK(seen[0] >= 4 * n + 2 && seen[1] < r.cycles);
+            pimhw_device_destroy(d);
+        }
+}
+
 static void programs_do_what_they_say_one_by_one(void)
 {
     check_rng rng = {0x9406};
-    for (uint32_t i = 0; i < 1200; i++)
+    for (uint32_t i = 0; i < 2000; i++)
         any_program(&rng, i % 4, i % 3 ? sizeof kinds / sizeof *kinds : 8);
     for (uint32_t i = 0; i < 4; i++) {
         printf("%s: %u programs ran, %u had more sums than accumulators\n", pimhw_controller_str(i),
@@ -979,6 +1065,18 @@ static void units_fit_their_device(void)
     CHECK_U(pimhw_device_run(r.device, &r.readings, units, &program, NULL, NULL, &r.why),
             PIMHW_ERR_ARGUMENT);
     pimhw_units_destroy(units);
+    pimhw_device
+        *device; /* with an accumulator more than those of two outputs, which stays empty */
+    other = c;
+    other.out_entries = other.obuf = 2;
+    CHECK_U(pimhw_units_create(&units, &other, r.memory, &r.why), PIMHW_OK);
+    other.controller = PIMHW_PING_PONG;
+    other.out_entries = 3;
+    CHECK_U(pimhw_device_create(&device, &other, &r.why), PIMHW_OK);
+    CHECK_U(pimhw_device_run(device, &r.readings, units, &program, NULL, NULL, &r.why),
+            PIMHW_ERR_ARGUMENT);
+    pimhw_device_destroy(device);
+    pimhw_units_destroy(units);
     check_heap heap = {.fail_at = 1};
     other = c;
     other.allocator = heap_allocator(&heap);
@@ -1046,6 +1144,8 @@ int main(void)
     RUN(under_every_controller);
     RUN(every_lane_and_every_tie);
     RUN(any_float_rounds_as_defined);
+    RUN(regions_and_accumulators_hold_what_is_due);
+    RUN(long_instructions_fit_the_queues);
     RUN(programs_do_what_they_say_one_by_one);
     RUN(a_broken_d_table_is_caught);
     RUN(rows_are_where_va2pa_says);

@@ -498,6 +498,49 @@ static void the_group_changes_no_bit(void)
     over_scenes(test_head_alone);
 }
 
+/* A poisoned partial is NaN all over, and any NaN of a sum the one NaN, for every kernel and group. */
+static void poisoned_partials_are_the_one_nan(void)
+{
+    enum { T = 64, D = 16, MOST_HEADS = 9 };
+    const float nan = pimattn_i_nan();
+    check_rng rng = {0x9a};
+    for (uint32_t simd = 0; simd <= PIMATTN_SIMD_512; simd++)
+        for (uint32_t n = 1; n <= MOST_HEADS; n++)
+            for (int of_v = 0; of_v < 2; of_v++) {
+                pimattn_shape s = shape_of(1, n, 1, D, 0);
+                pimattn_config c = config_of(&s);
+                attn_kv kv = kv_random(&s, T, &rng);
+                float q[MOST_HEADS * D], o[MOST_HEADS][D];
+                pimattn_partial p[MOST_HEADS];
+                pimattn_call call;
+                pimattn_item item = {0, 1};
+                c.simd = simd;
+                fill_normal(q, MOST_HEADS * D, 1, &rng);
+                if (of_v)
+                    kv.v[7] = INFINITY, kv.v[20 * kv.v_row + 7] = -INFINITY;
+                else
+                    kv.k[5 * kv.k_row] = NAN;
+                pimattn_engine *e = engine_new(&c);
+                CHECK_U(pimattn_seq_create(e, &item.seq), PIMATTN_OK);
+                CHECK_U(kv_append(e, item.seq, 0, &kv, 0, T), PIMATTN_OK);
+                memset(&call, 0, sizeof call);
+                for (uint32_t h = 0; h < n; h++)
+                    p[h].o = o[h], p[h].dim = D;
+                call.partials = p, call.q = q, call.items = &item, call.n_items = 1;
+                CHECK_U(pimattn_attend(e, 0, &call, NULL), PIMATTN_OK);
+                for (uint32_t h = 0; h < n; h++) {
+                    CHECK(isnan(p[h].m) == !of_v && isnan(p[h].l) == !of_v);
+                    for (uint32_t j = 0; j < D; j++)
+                        if (!of_v || j == 7)
+                            CHECK_BYTES(&o[h][j], &nan, sizeof nan);
+                        else
+                            CHECK(isfinite(o[h][j]));
+                }
+                pimattn_engine_destroy(e);
+                kv_free(&kv);
+            }
+}
+
 /* --------------------------------------------------------------------------
  * Partials of single leaves, merged by the binary counter, are attention over the whole.
  * -------------------------------------------------------------------------- */
@@ -603,6 +646,7 @@ int main(void)
     RUN(workers_in_any_order_change_no_bit);
     RUN(threads_change_no_bit);
     RUN(the_group_changes_no_bit);
+    RUN(poisoned_partials_are_the_one_nan);
     RUN(leaves_merged_by_the_tree_are_the_whole);
     return check_end();
 }

@@ -526,10 +526,10 @@ static void do_remember(void)
     for (size_t i = 0; i < a.n / w.page; i++) {
         size_t at = find_known(parent, a.salt, s->tokens + i * w.page);
         model_set *set = &w.sets[at < SETS ? at : s->sets[i]];
-        if (at == SETS && set->known) break;
-        if (at == SETS) {
+        if (at == SETS && set->known && set->salt != a.salt) break; /* its tokens never change */
+        set->parent = parent; /* another than before if that was given up */
+        if (at == SETS && !set->known) {
             set->known = true;
-            set->parent = parent;
             set->salt = a.salt;
             set->serial = ++w.serial;
             memcpy(set->tokens, s->tokens + i * w.page, w.page * sizeof *set->tokens);

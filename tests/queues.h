@@ -54,8 +54,8 @@ typedef struct q_bound {
 
 /* Ping-pong: how the program is cut, from the last hold on. */
 typedef struct q_cut {
-    int phase, newest_group, group_used; /* Q_NONE: none yet */
-    uint32_t group_size, n_sums, n_m_records;
+    int phase, newest_group, group_used;                  /* Q_NONE: none yet */
+    uint32_t group_size, n_sums, n_m_records, n_m_before; /* .._before: of the phase before */
     bool m_since_w;
     int waiting[Q_COMMANDS], n_waiting; /* W without a phase */
     int last_m_record;                  /* the command that the next may share a record with */
@@ -435,7 +435,7 @@ static inline void q_cut_init(q_cut *t)
 {
     t->phase = 0;
     t->newest_group = t->group_used = t->last_m_record = Q_NONE;
-    t->group_size = t->n_sums = t->n_m_records = 0;
+    t->group_size = t->n_sums = t->n_m_records = t->n_m_before = 0;
     t->m_since_w = false;
     t->n_waiting = 0;
     for (int i = 0; i < Q_PHASES; i++)
@@ -449,6 +449,7 @@ static inline void q_new_phase(q_cut *t)
     t->phase++;
     q_need(t->phase + 2 < Q_PHASES, "too many phases");
     t->last_m_record = Q_NONE;
+    t->n_m_before = t->n_m_records;
     t->n_sums = t->n_m_records = 0;
 }
 
@@ -496,6 +497,14 @@ static inline uint32_t q_waiting_records(const q_channel *ch, const q_cut *t, in
     return n;
 }
 
+static inline void q_cut_claim(const queues *q, q_channel *ch, q_cut *t, int group)
+{
+    uint32_t n_w = q_waiting_records(ch, t, group);
+    if (t->n_w_records[t->phase] + n_w > q->records) q_new_phase(t);
+    t->n_w_records[t->phase] += n_w;
+    q_cut_writes(ch, t, group);
+}
+
 /* One more W; no more than a phase can take ever wait. */
 static inline void q_cut_w(const queues *q, q_channel *ch, q_cut *t, int i)
 {
@@ -531,10 +540,12 @@ static inline void q_cut_m(const queues *q, q_channel *ch, q_cut *t, int i)
     bool full = starts && t->n_sums >= (region ? region : 1);
     bool long_one = t->n_m_records == q->records && !q_goes_on(ch, t->last_m_record, i);
     if (newer || full || long_one) q_new_phase(t);
-    uint32_t n_w = q_waiting_records(ch, t, c->group);
-    if (t->n_w_records[t->phase] + n_w > q->records) q_new_phase(t);
-    t->n_w_records[t->phase] += n_w;
-    q_cut_writes(ch, t, c->group);
+    /* the MACs of the phase before use the region that this group is written to */
+    if (c->group > t->group_used + 1 && t->n_m_before > 0) {
+        q_cut_claim(q, ch, t, t->group_used + 1);
+        q_new_phase(t);
+    }
+    q_cut_claim(q, ch, t, c->group);
     if (t->sum_phase[c->out] != t->phase) t->n_sums++;
     t->sum_phase[c->out] = t->out_phase[c->out] = t->phase;
     if (!q_goes_on(ch, t->last_m_record, i)) t->n_m_records++;
