@@ -1310,7 +1310,7 @@ static void pimattn_i_release(const pimhw_allocator *a, void *ptr, uint64_t byte
 }
 
 /* ==========================================================================
- * [A11] NUMBERS: f16, exp, NaN.
+ * [A11] NUMBERS: types in memory, exp, NaN.
  *       Knows bits; nothing of tokens.
  * ========================================================================== */
 
@@ -1358,45 +1358,6 @@ static bool pimattn_i_finite(float x)
 static bool pimattn_i_is_nan(float x)
 {
     return (pimattn_i_bits(x) & 0x7fffffffu) > 0x7f800000u;
-}
-
-/* Round to nearest, ties to even; NaN becomes 0x7e00, what is too large infinity. */
-static uint16_t pimattn_i_f16_from_f32(float x)
-{
-    uint32_t bits = pimattn_i_bits(x);
-    uint32_t sign = bits >> 16 & 0x8000u;
-    uint32_t magnitude = bits & 0x7fffffffu;
-    if (magnitude > 0x7f800000u) return 0x7e00u;
-    if (magnitude >= 0x47800000u) return (uint16_t)(sign | 0x7c00u);
-    if (magnitude < 0x38800000u) {
-        /* subnormal: the mantissa in units of 2^-24 */
-        uint32_t shift = 126 - (magnitude >> 23);
-        if (shift > 24) return (uint16_t)sign;
-        uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
-        uint32_t half = 1u << (shift - 1);
-        uint32_t rounded = mantissa + half - 1 + (mantissa >> shift & 1);
-        return (uint16_t)(sign | rounded >> shift);
-    }
-    uint32_t rounded = magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1);
-    return (uint16_t)(sign | pimattn_i_min(rounded >> 13, 0x7c00u));
-}
-
-static float pimattn_i_f32_from_f16(uint16_t half)
-{
-    uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
-    uint32_t magnitude = half & 0x7fffu;
-    if (magnitude >= 0x7c00u) return pimattn_i_from_bits(sign | (magnitude << 13) | 0x7f800000u);
-    if (magnitude >= 0x0400u) return pimattn_i_from_bits(sign | ((magnitude << 13) + 0x38000000u));
-    float tiny = (float)magnitude * 5.9604644775390625e-8f; /* 2^-24 */
-    return sign ? -tiny : tiny;
-}
-
-/* Round to nearest, ties to even; NaN becomes 0x7fc0, what is too large infinity. */
-static uint16_t pimattn_i_bf16_from_f32(float x)
-{
-    uint32_t bits = pimattn_i_bits(x);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fc0u;
-    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
 
 /*
@@ -1469,7 +1430,7 @@ static void pimattn_i_load_row(float *to, const unsigned char *from, uint32_t ty
             continue;
         }
         memcpy(&half, from + 2 * (size_t)i, sizeof half);
-        to[i] = type == PIMATTN_F16 ? pimattn_i_f32_from_f16(half)
+        to[i] = type == PIMATTN_F16 ? pimhw_lane_value(PIMHW_LANE_F16, half)
                                     : pimattn_i_from_bits((uint32_t)half << 16);
     }
 }
@@ -1508,8 +1469,10 @@ static void pimattn_i_store_row(unsigned char *to, const unsigned char *from, ui
             to[i] = (unsigned char)((int)x & 0xff);
             continue;
         }
+        if (pimattn_i_is_nan(x)) x = pimattn_i_nan();
+        const uint32_t bits = pimattn_i_bits(x), rounded = bits + 0x7fffu + (bits >> 16 & 1);
         uint16_t half =
-            type == PIMATTN_F16 ? pimattn_i_f16_from_f32(x) : pimattn_i_bf16_from_f32(x);
+            type == PIMATTN_F16 ? pimhw_lane_round(PIMHW_LANE_F16, x) : (uint16_t)(rounded >> 16);
         memcpy(to + 2 * (size_t)i, &half, sizeof half);
     }
 }
