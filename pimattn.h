@@ -1497,16 +1497,6 @@ static uint32_t pimattn_i_magnitude(const unsigned char *from, size_t n)
     return most;
 }
 
-/* Index of the first finite number of a row that its type would turn into infinity; n: none. */
-static uint64_t pimattn_i_first_overflow(const unsigned char *from, uint32_t type, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++) {
-        uint32_t magnitude = pimattn_i_magnitude(from + 4 * (size_t)i, 1);
-        if (magnitude >= pimattn_i_type_limit(type) && magnitude < 0x7f800000u) return i;
-    }
-    return n;
-}
-
 /* ==========================================================================
  * [A12] KERNELS: a tile of tokens for the queries of one KV head.
  *       Knows rows and their types; nothing of pages, threads or leaves.
@@ -7056,13 +7046,14 @@ typedef struct pimattn_i_rows {
 static pimattn_status pimattn_i_overflow(pimattn_engine *e, const pimattn_i_rows *rows, uint64_t n,
                                          const char *text)
 {
+    const size_t all = (size_t)rows->heads * rows->dim;
     for (uint64_t t = 0; t < n; t++)
-        for (uint32_t h = 0; h < rows->heads; h++) {
-            const unsigned char *row =
-                rows->from + (size_t)t * rows->stride + 4 * (size_t)h * rows->dim;
-            uint64_t at = pimattn_i_first_overflow(row, rows->type, rows->dim);
-            if (at == rows->dim) continue;
-            pimhw_cause_write(&e->why, text, rows->what, t, (uint64_t)h, at,
+        for (size_t i = 0; i < all; i++) {
+            const unsigned char *at = rows->from + (size_t)t * rows->stride + 4 * i;
+            uint32_t magnitude = pimattn_i_magnitude(at, 1);
+            if (magnitude < pimattn_i_type_limit(rows->type) || magnitude >= 0x7f800000u) continue;
+            pimhw_cause_write(&e->why, text, rows->what, t, (uint64_t)(i / rows->dim),
+                              (uint64_t)(i % rows->dim),
                               rows->type == PIMATTN_F16 ? "f16" : "bf16");
             return PIMATTN_ERR_RANGE;
         }
