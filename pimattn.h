@@ -2688,14 +2688,11 @@ PIMATTN_API pimattn_status pimattn_partial_merge(pimattn_partial *dst, const pim
 static void pimattn_i_output(const pimattn_i_kernel *kernel, const pimattn_partial *partial,
                              unsigned char *out)
 {
-    bool poisoned = pimattn_i_is_nan(partial->m);
-    float x = poisoned ? pimattn_i_nan() : 0.0f;
-    if (!poisoned && partial->m != pimattn_i_minus_inf()) {
-        kernel->divide(out, partial->o, partial->l, partial->dim);
-        return;
-    }
-    for (uint32_t j = 0; j < partial->dim; j++)
-        memcpy(out + 4 * (size_t)j, &x, sizeof x);
+    const float l = pimattn_i_is_nan(partial->m) ? partial->m : partial->l;
+    if (partial->m == pimattn_i_minus_inf())
+        memset(out, 0, (size_t)partial->dim * sizeof(float));
+    else
+        kernel->divide(out, partial->o, l, partial->dim);
 }
 
 PIMATTN_API void pimattn_partial_output(const pimattn_partial *partial, float *out)
