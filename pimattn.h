@@ -7158,35 +7158,25 @@ static void pimattn_i_append_tokens(pimattn_engine *e, pimattn_i_seq *s, uint32_
     }
 }
 
-/* Rows of one append to one head: the list they go to, and what was last looked up in it. */
-typedef struct pimattn_i_writing {
-    pimattn_engine *e;
-    const pimattn_i_list *list;
-    uint32_t number, chunk; /* the chunk'th of the list is number; UINT32_MAX: none yet */
-} pimattn_i_writing;
-
 /* One column, or some lanes of it, into a bank: bytes at once, and a command to time. */
-static bool pimattn_i_write_column(pimattn_i_writing *w, const pimattn_i_place *at,
-                                   const uint16_t *lanes, uint32_t first, uint32_t n)
+static bool pimattn_i_write_column(pimattn_engine *e, const pimattn_i_list *list,
+                                   const pimattn_i_place *at, const uint16_t *lanes, uint32_t first,
+                                   uint32_t n)
 {
-    pimattn_i_module *m = w->e->module;
+    pimattn_i_module *m = e->module;
     const pimhw_config *d = &m->plan->device;
-    uint32_t chunk = (uint32_t)(at->row / m->chunk_rows), banks = pimhw_config_banks(d);
-    if (w->chunk == UINT32_MAX || chunk < w->chunk) {
-        w->chunk = 0;
-        w->number = w->list->first;
-    }
-    for (; w->chunk < chunk; w->chunk++)
-        w->number = m->next[w->number];
+    uint32_t chunk = list->first, banks = pimhw_config_banks(d);
+    for (uint64_t before = at->row / m->chunk_rows; before > 0; before--)
+        chunk = m->next[chunk];
     pimhw_da to;
     memset(&to, 0, sizeof to);
-    to.channel = at->channel + w->list->unit;
+    to.channel = at->channel + list->unit;
     to.rank = at->bank / (banks / d->n_ranks);
     to.bank = at->bank % (banks / d->n_ranks);
-    to.row = w->number % m->n_chunks * m->chunk_rows + (uint32_t)(at->row % m->chunk_rows);
+    to.row = chunk % m->n_chunks * m->chunk_rows + (uint32_t)(at->row % m->chunk_rows);
     to.column = at->column;
     to.byte = first * 2;
-    if (pimhw_memory_write(m->memory, &to, lanes, n * 2, &w->e->why) != PIMHW_OK) return false;
+    if (pimhw_memory_write(m->memory, &to, lanes, n * 2, &e->why) != PIMHW_OK) return false;
     pimhw_instruction in;
     memset(&in, 0, sizeof in);
     in.mask = (uint64_t)1 << to.channel;
@@ -7196,9 +7186,9 @@ static bool pimattn_i_write_column(pimattn_i_writing *w, const pimattn_i_place *
     in.column = at->column;
     in.kind = PIMHW_RD_SBK;
     bool part = n < pimhw_config_lanes(d);
-    if (part && d->partial_write) pimhw_device_submit(w->e->planner.device, &in, NULL);
+    if (part && d->partial_write) pimhw_device_submit(e->planner.device, &in, NULL);
     in.kind = PIMHW_WR_SBK;
-    return pimhw_device_submit(w->e->planner.device, &in, &w->e->why) == PIMHW_OK;
+    return pimhw_device_submit(e->planner.device, &in, &e->why) == PIMHW_OK;
 }
 
 /* The type of the units' lanes. */
@@ -7217,10 +7207,11 @@ static uint16_t pimattn_i_lane(const pimattn_i_module *m, const unsigned char *f
 enum { PIMATTN_I_LANES = 512 }; /* the most a column has */
 
 /* One head's rows from token `before` on: K a token after the other, V a column of tokens. */
-static bool pimattn_i_append_head(pimattn_i_writing *w, bool is_v, const pimattn_i_rows *rows,
-                                  size_t head, uint64_t before, uint64_t n)
+static bool pimattn_i_append_head(pimattn_engine *e, const pimattn_i_list *list, bool is_v,
+                                  const pimattn_i_rows *rows, size_t head, uint64_t before,
+                                  uint64_t n)
 {
-    const pimattn_i_module *m = w->e->module;
+    const pimattn_i_module *m = e->module;
     const uint32_t lanes = pimhw_config_lanes(&m->plan->device);
     const uint32_t n_columns = is_v ? rows->dim : m->plan->k_columns;
     const unsigned char *from = rows->from ? rows->from + 4 * head * rows->dim : NULL; /* zeros */
@@ -7237,7 +7228,8 @@ static bool pimattn_i_append_head(pimattn_i_writing *w, bool is_v, const pimattn
             for (uint32_t i = 0; !is_v && i < lanes && c * lanes + i < rows->dim; i++)
                 column[i] = pimattn_i_lane(m, from + t * rows->stride, c * lanes + i);
             /* the first token of a column of V writes zeros behind it */
-            if (!pimattn_i_write_column(w, &at, column, first, first ? (uint32_t)some : lanes))
+            if (!pimattn_i_write_column(e, list, &at, column, first,
+                                        first ? (uint32_t)some : lanes))
                 return false;
         }
     }
@@ -7255,8 +7247,8 @@ static pimattn_status pimattn_i_module_append(pimattn_engine *e, pimattn_i_seq *
     bool done = pimhw_device_begin(e->planner.device, NULL) == PIMHW_OK;
     for (uint32_t h = 0; h < m->n_heads && done; h++)
         for (uint32_t which = k ? 0 : 1; which < 2 && done; which++) {
-            pimattn_i_writing w = {e, pimattn_i_lists_of(e, s, layer, h) + which, 0, UINT32_MAX};
-            done = pimattn_i_append_head(&w, which == 1, which ? v : k, h / group, before, n);
+            const pimattn_i_list *list = pimattn_i_lists_of(e, s, layer, h) + which;
+            done = pimattn_i_append_head(e, list, which == 1, which ? v : k, h / group, before, n);
         }
     if (!done) return PIMATTN_ERR_MEMORY;
     if (pimhw_device_finish(e->planner.device, &r, &e->why) != PIMHW_OK) return PIMATTN_ERR_DEVICE;
