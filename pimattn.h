@@ -8711,19 +8711,21 @@ static void pimattn_i_load_add(pimattn_i_bin *b, pimattn_tier_load *load, uint64
     for (uint32_t g = 0, last = UINT32_MAX; g < b->groups.n_groups; g++) {
         uint32_t n = b->begin[g], device = g / each;
         if (n == 0) continue;
+        const uint64_t blocks = device == last ? 0 : times;
         uint64_t *of = b->devices + 3 * (size_t)device;
-        of[0] += n * times;
-        of[1] += times;
-        if (device != last) of[2] += times;
-        last = device;
+        load->device_tokens = pimattn_i_max(load->device_tokens, of[0] += n * times);
+        load->device_groups = pimattn_i_max(load->device_groups, of[1] += times);
+        load->device_blocks = pimattn_i_max(load->device_blocks, of[2] += blocks);
+        load->device_outputs += blocks;
         load->tokens += n * times;
         load->groups += times;
+        last = device;
     }
     for (uint32_t c = 0; c * groups < b->groups.n_groups; c++)
         b->channels[c] += times * pimattn_i_channel_fullest(b, c);
 }
 
-/* The slowest channel of a tier, and its fullest device. */
+/* The slowest channel of a tier, and its pages. */
 static uint32_t pimattn_i_load_close(const pimattn_i_bin *b, pimattn_tier_load *load)
 {
     uint32_t slowest = 0, n_groups = b->groups.n_groups;
@@ -8732,13 +8734,6 @@ static uint32_t pimattn_i_load_close(const pimattn_i_bin *b, pimattn_tier_load *
         if (b->channels[c] > b->channels[slowest]) slowest = c;
         load->pages += b->channels[n_groups + c];
         load->channel_pages = pimattn_i_max(load->channel_pages, b->channels[n_groups + c]);
-    }
-    for (uint32_t d = 0; d < b->tier->n_devices; d++) {
-        const uint64_t *of = b->devices + 3 * (size_t)d;
-        load->device_tokens = pimattn_i_max(load->device_tokens, of[0]);
-        load->device_groups = pimattn_i_max(load->device_groups, of[1]);
-        load->device_blocks = pimattn_i_max(load->device_blocks, of[2]);
-        load->device_outputs += of[2];
     }
     return slowest;
 }
