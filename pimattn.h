@@ -2820,7 +2820,7 @@ typedef struct pimattn_i_layout {
     uint32_t page_tokens, run_tokens;
     uint32_t n_layers, n_kv_heads;
     uint64_t k_row_bytes, v_row_bytes;
-    uint64_t run_bytes;
+    uint64_t token_bytes, run_bytes;                   /* of a token: rows and scales alone */
     uint64_t k_scale_offset, v_offset, v_scale_offset; /* in a run */
     uint64_t page_bytes;
 } pimattn_i_layout;
@@ -3194,6 +3194,9 @@ static void pimattn_i_layout_init(pimattn_i_layout *to, const pimattn_shape *s,
         to->v_row_bytes = to->k_row_bytes;
         to->v_scale_offset = to->k_scale_offset;
     }
+    to->token_bytes = to->k_row_bytes + (s->k_type == PIMATTN_INT8 ? sizeof(float) : 0);
+    if (!s->v_in_k)
+        to->token_bytes += to->v_row_bytes + (s->v_type == PIMATTN_INT8 ? sizeof(float) : 0);
     to->page_bytes = page_tokens / to->run_tokens * to->run_bytes;
 }
 
@@ -7772,16 +7775,6 @@ static pimattn_status pimattn_i_flow_seq(pimattn_engine *e, pimattn_i_flow *f, p
     return pimattn_i_flow_sum(e, f);
 }
 
-/* Bytes of so many tokens in all layers. */
-static uint64_t pimattn_i_tokens_bytes(const pimattn_engine *e, uint64_t tokens)
-{
-    const pimattn_shape *s = &e->config.shape;
-    uint64_t scales = (s->k_type == PIMATTN_INT8 ? 1u : 0u) + (s->v_type == PIMATTN_INT8 ? 1u : 0u);
-    uint64_t row = e->layout.k_row_bytes + e->layout.v_row_bytes + scales * sizeof(float);
-    if (s->v_in_k) row /= 2; /* K and its scale stand for both */
-    return tokens * e->pool.set_pages * row;
-}
-
 static void pimattn_i_unmark(pimattn_engine *e)
 {
     for (uint32_t i = 0; i < e->config.max_seqs; i++)
@@ -7816,7 +7809,7 @@ static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs,
         pimattn_i_flow_source(e, s, head);
         uint64_t first = pimattn_i_max(s->begin, head[4]);
         *bytes += (PIMATTN_I_STATE_SEQ + 2) * sizeof(uint64_t);
-        *bytes += pimattn_i_tokens_bytes(e, s->tokens[0] - first);
+        *bytes += (s->tokens[0] - first) * e->pool.set_pages * e->layout.token_bytes;
     }
     return PIMATTN_OK;
 }
@@ -7884,7 +7877,7 @@ PIMATTN_API pimattn_status pimattn_restore(pimattn_engine *e, pimattn_seq *seqs,
 static void pimattn_i_charge(pimattn_engine *e, uint64_t tokens, pimattn_transfer *transfer)
 {
     pimattn_transfer t;
-    t.bytes = pimattn_i_tokens_bytes(e, tokens);
+    t.bytes = tokens * e->pool.set_pages * e->layout.token_bytes;
     t.ns = (double)t.bytes * 1e3 / e->config.device.link_MBps;
     t.pJ = (double)pimattn_i_ceil_div(t.bytes, 32) * e->config.device.eLINK_fJ * 1e-3;
     e->swapped.bytes += t.bytes;
