@@ -1628,16 +1628,14 @@ static uint32_t pimhw_i_distance(const char *a, const char *b)
 static const pimhw_i_field *pimhw_i_field_named(const char *name, pimhw_cause *why)
 {
     const pimhw_i_field *f = name ? pimhw_i_field_find(name, strlen(name)) : NULL;
-    const char *nearest[2] = {"", ""};
+    const char *nearest[2] = {NULL, NULL};
     if (!name) pimhw_cause_write(why, PIMHW_I_NULL);
     if (f || !name) return f;
-    for (size_t i = 0; i < PIMHW_I_N_FIELDS; i++) {
-        const char *field = PIMHW_I_FIELDS[i].name;
-        uint32_t off = pimhw_i_distance(name, field);
-        bool first = !*nearest[0] || off < pimhw_i_distance(name, nearest[0]);
-        if (first) nearest[1] = nearest[0];
-        if (!first && *nearest[1] && off >= pimhw_i_distance(name, nearest[1])) continue;
-        nearest[!first] = field;
+    for (size_t i = 0; i < 2 * PIMHW_I_N_FIELDS; i++) {
+        const char *field = PIMHW_I_FIELDS[i % PIMHW_I_N_FIELDS].name;
+        const char **best = &nearest[i / PIMHW_I_N_FIELDS];
+        if (field == nearest[0]) continue;
+        if (!*best || pimhw_i_distance(name, field) < pimhw_i_distance(name, *best)) *best = field;
     }
     pimhw_cause_write(why, "no field \"%s\" in a device; the nearest are %s and %s", name,
                       nearest[0], nearest[1]);
