@@ -6730,10 +6730,8 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *r
                                          const pimhw_sink *sink, pimhw_cause *why)
 {
     pimhw_readings r;
-    if (!device || !readings || !program) {
-        pimhw_cause_write(why, PIMHW_I_NULL);
-        return PIMHW_ERR_ARGUMENT;
-    }
+    if (!device || !readings || !program)
+        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
     pimhw_status status = pimhw_i_request_check(device, program, request, why);
     bool apart = !device->shared && request && request->list_begin;
     if (status != PIMHW_OK) return status;
