@@ -5377,18 +5377,12 @@ static void pimhw_i_pen_queue(pimhw_i_pen *pen, pimhw_i_channel *ch, uint64_t en
     }
     n = pimhw_i_pen_small(pen, n);
     if (pen->back) memset(ch->runs, 0, sizeof ch->runs);
-    uint64_t *words = pimhw_i_pen_room(pen, 3 * n);
-    for (uint32_t i = 0; i < n && words; i++, words += 3) {
+    for (uint32_t i = 0; i < n; i++) {
         pimhw_i_run *run = &ch->runs[(ch->newest_run + PIMHW_I_QUEUE - i) % PIMHW_I_QUEUE];
-        if (pen->back) {
-            run->last_ck = words[0] + pen->base;
-            run->step_ck = words[1];
-            run->n = words[2];
-            continue;
-        }
-        words[0] = run->last_ck - pen->base;
-        words[1] = run->step_ck;
-        words[2] = pimhw_i_min(run->n, entries);
+        run->n = pimhw_i_min(run->n, entries); /* nobody asks for more */
+        pimhw_i_pen_words(pen, &run->last_ck, 1, pen->base);
+        pimhw_i_pen_words(pen, &run->step_ck, 1, 0);
+        pimhw_i_pen_words(pen, &run->n, 1, 0);
     }
 }
 
