@@ -4226,25 +4226,22 @@ PIMHW_API void pimhw_program_add(pimhw_program *program, const pimhw_instruction
     pimhw_program_item(program, &item);
 }
 
-static void pimhw_i_structure(pimhw_program *program, pimhw_kind kind, uint8_t rounds_name,
-                              uint64_t mask)
-{
-    pimhw_item item;
-    memset(&item, 0, sizeof item);
-    item.kind = (uint8_t)kind;
-    item.mask = mask;
-    item.op_size = rounds_name;
-    pimhw_program_item(program, &item);
-}
-
 PIMHW_API void pimhw_program_loop(pimhw_program *program, uint8_t rounds_name, uint64_t mask)
 {
-    pimhw_i_structure(program, PIMHW_LOOP, rounds_name, mask);
+    pimhw_item loop;
+    memset(&loop, 0, sizeof loop);
+    loop.kind = PIMHW_LOOP;
+    loop.mask = mask;
+    loop.op_size = rounds_name;
+    pimhw_program_item(program, &loop);
 }
 
 PIMHW_API void pimhw_program_end(pimhw_program *program)
 {
-    pimhw_i_structure(program, PIMHW_END, 0, 0);
+    pimhw_item end;
+    memset(&end, 0, sizeof end);
+    end.kind = PIMHW_END;
+    pimhw_program_item(program, &end);
 }
 
 PIMHW_API uint64_t pimhw_program_bytes(const pimhw_program *program)
