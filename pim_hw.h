@@ -3142,7 +3142,6 @@ typedef struct pimhw_i_channel {
     uint64_t open;                        /* bit per bank; unless banked, of all or none */
     uint64_t row;                         /* of all banks, unless banked */
     uint64_t due_ck;                      /* the next refresh */
-    uint64_t opened_ck;                   /* a row is open since then, if one is */
     uint32_t asleep;                      /* number of the state it is in; 0: this */
     uint64_t base_ck;                     /* asleep: its clock */
     uint64_t issued_ck[PIMHW_N_COMMANDS]; /* the last of each */
@@ -3251,9 +3250,7 @@ static void pimhw_i_effects(pimhw_i_channel *ch, const pimhw_i_work *work, uint3
     if (!one && opens) ch->row = work->row;
     for (uint64_t left = opens && ch->banked ? which : 0; left; left &= left - 1)
         ch->banks->row[pimhw_i_lowest(left)] = work->row;
-    if (active == (ch->open != 0)) return;
-    ch->tally.active_ck += active ? last : 0 - last;
-    if (!active) ch->opened_ck = last;
+    if (active != (ch->open != 0)) ch->tally.active_ck += active ? last : 0 - last;
 }
 
 /* ==========================================================================
@@ -5052,8 +5049,8 @@ typedef struct pimhw_i_text {
 
 /* What a span does to a group of channels; at the head of a trial: the group. */
 typedef struct pimhw_i_part {
-    uint64_t end_ck, latest_ck, opened_ck; /* from the base; or unmoved */
-    uint64_t row;                          /* from the base of rows, if it opens any */
+    uint64_t end_ck, latest_ck; /* from the base; or unmoved */
+    uint64_t row;               /* from the base of rows, if it opens any */
     uint64_t due_ck, active;
     uint64_t counted; /* bit i: word i of the tally is not 0 */
 } pimhw_i_part;
@@ -5727,8 +5724,7 @@ static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *
     t->n_groups = d->n_groups;
     for (uint32_t i = 0; i < d->n_unit; i++) {
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
-        pimhw_i_part part = {
-            ch->end_ck, ch->latest_ck, ch->opened_ck, ch->row, ch->due_ck, ch->open != 0, 0};
+        pimhw_i_part part = {ch->end_ck, ch->latest_ck, ch->row, ch->due_ck, ch->open != 0, 0};
         t->part[i] = part;
         t->tally[i] = ch->tally;
     }
@@ -5776,7 +5772,6 @@ static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimh
         p->counted = counted;
         p->end_ck = pimhw_i_moved(ch->end_ck, from->end_ck, base);
         p->latest_ck = pimhw_i_moved(ch->latest_ck, from->latest_ck, base);
-        p->opened_ck = pimhw_i_moved(ch->opened_ck, from->opened_ck, base);
         p->row = ch->row - t->row_base;
         p->due_ck = ch->due_ck - from->due_ck;
         e->refreshed = e->refreshed || p->due_ck > 0;
@@ -5822,7 +5817,6 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, u
         if (p->end_ck != PIMHW_I_UNMOVED) ch->end_ck = pimhw_i_max(ch->end_ck, last + p->end_ck);
         if (p->latest_ck != PIMHW_I_UNMOVED)
             ch->latest_ck = pimhw_i_max(ch->latest_ck, last + p->latest_ck);
-        if (p->opened_ck != PIMHW_I_UNMOVED) ch->opened_ck = last + p->opened_ck;
         if (p->counted >> PIMHW_I_OPENED & 1) ch->row = row_base + p->row;
         ch->due_ck += n * p->due_ck;
         d->endless = d->endless || ch->end_ck >= PIMHW_I_MOST_CK;
@@ -6341,8 +6335,7 @@ static void pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
         for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++)
             r->commands[i] += n * ch->tally.commands[i];
         if (ch->tally.commands[PIMHW_CMD_MAC16]) r->n_busy_channels += (uint32_t)n;
-        uint64_t until_ck = ch->open ? pimhw_i_max(r->cycles, ch->opened_ck) : 0;
-        r->active_ck += n * (ch->tally.active_ck + until_ck);
+        r->active_ck += n * (ch->tally.active_ck + (ch->open ? r->cycles : 0));
     }
     uint64_t lanes = (uint64_t)pimhw_config_banks(c) * pimhw_config_lanes(c);
     r->macs = pimhw_i_times(r->commands[PIMHW_CMD_MAC16], lanes);
