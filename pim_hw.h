@@ -2902,7 +2902,8 @@ typedef struct pimhw_i_rules {
     uint32_t occupies[PIMHW_N_COMMANDS];
     uint32_t joules_fJ[PIMHW_N_COMMANDS];
     uint32_t completes[PIMHW_N_COMMANDS];
-    bool modes; /* register mode and normal mode */
+    uint32_t ruled; /* bit per command: the table holds after it; with gaps not after W and R */
+    bool modes;     /* register mode and normal mode */
     uint32_t outs, in_region, out_region;
     uint32_t most_gap;
     uint64_t phase_ck;                                   /* first refresh, UINT64_MAX: none */
@@ -2934,6 +2935,7 @@ static void pimhw_i_rules_gaps(pimhw_i_rules *rules, const pimhw_config *config)
         rules->again_ck[last] = pimhw_i_max(rules->again_ck[last], rules->gap_ck[last][last]);
         rules->again_reason[last] = PIMHW_I_GAP_REASON[c];
         rules->completes[last] = rules->exec_ck[c];
+        if (c != PIMHW_I_M) rules->ruled &= ~(1u << last);
     }
 }
 
@@ -2947,6 +2949,7 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
 {
     memset(rules, 0, sizeof *rules);
     rules->config = *config;
+    rules->ruled = PIMHW_I_ANY;
     for (uint32_t i = 0; i < PIMHW_I_N_CONSTRAINTS; i++) {
         const pimhw_i_constraint *c = &PIMHW_I_CONSTRAINTS[i];
         uint64_t clocks = pimhw_i_sum(config, c->clocks);
@@ -3162,14 +3165,6 @@ static void pimhw_i_raise(const uint64_t *key, uint64_t *ready, uint64_t t)
         ready[next] = pimhw_i_max(ready[next], (t << 8) + key[next]);
 }
 
-/* Whether the table holds after a command: with gaps it says nothing of W and R. */
-static bool pimhw_i_has_rules(const pimhw_i_rules *rules, uint32_t command)
-{
-    uint32_t of_class = rules->class_of[command];
-    return rules->config.controller == PIMHW_IN_ORDER || of_class == PIMHW_I_M ||
-           of_class == PIMHW_I_OTHER;
-}
-
 /* From here on the channel is looked at bank by bank. */
 static void pimhw_i_bank_by_bank(pimhw_i_channel *ch)
 {
@@ -3180,7 +3175,7 @@ static void pimhw_i_bank_by_bank(pimhw_i_channel *ch)
         ch->banks->row[i] = ch->row;
     /* so far nobody asked when commands of one bank may come */
     for (uint32_t last = 0; last < PIMHW_N_COMMANDS; last++)
-        if (ch->tally.commands[last] && pimhw_i_has_rules(ch->rules, last))
+        if (ch->tally.commands[last] && ch->rules->ruled >> last & 1)
             pimhw_i_raise(ch->rules->key[PIMHW_I_CHANNEL][last], ch->ready, ch->issued_ck[last]);
     if (ch->last_command < PIMHW_N_COMMANDS) ch->banks->clock_ck = ch->last_ck;
 }
@@ -3231,7 +3226,7 @@ static void pimhw_i_effects(pimhw_i_channel *ch, const pimhw_i_work *work, uint3
     ch->latest_ck = pimhw_i_max(ch->latest_ck, last);
     ch->end_ck = pimhw_i_max(ch->end_ck, last + ch->rules->completes[command]);
     ch->issued_ck[command] = last;
-    if (!pimhw_i_has_rules(ch->rules, command)) return;
+    if (!(ch->rules->ruled >> command & 1)) return;
     const uint64_t *key = ch->rules->key[PIMHW_I_CHANNEL][command];
     for (uint32_t next = 0; next < PIMHW_CMD_ACT; next++)
         if (key[next]) ch->ready[next] = pimhw_i_max(ch->ready[next], (last << 8) + key[next]);
