@@ -4176,15 +4176,10 @@ PIMHW_API uint8_t pimhw_program_const(pimhw_program *program, uint64_t value)
     return pimhw_program_operand(program, &o);
 }
 
-static bool pimhw_i_opens(uint32_t kind)
-{
-    return kind == PIMHW_LOOP || kind == PIMHW_LIST || kind == PIMHW_BLOCK;
-}
-
 PIMHW_API void pimhw_program_item(pimhw_program *program, const pimhw_item *item)
 {
     uint32_t at = program->n_items;
-    bool opens = pimhw_i_opens(item->kind), ends = item->kind == PIMHW_END;
+    bool opens = item->kind < PIMHW_END, ends = item->kind == PIMHW_END;
     bool nests = opens && program->depth == 2 * PIMHW_LOOPS && at < PIMHW_PROGRAM_ITEMS;
     const char *fault = NULL;
     if (ends && program->depth == 0) fault = "item %u: END closes nothing";
@@ -4352,7 +4347,7 @@ static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, uint64
     }
     if (fault) return fault;
     if (item->space >= PIMHW_SPACES) return "a row space that is not there";
-    bool structure = pimhw_i_opens(item->kind) || item->kind == PIMHW_END;
+    bool structure = item->kind <= PIMHW_END;
     if (structure) fault = pimhw_i_nest_fault(p, i, nest);
     if (fault || (structure && item->kind != PIMHW_LOOP)) return fault;
     if (item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC) return NULL;
