@@ -4684,7 +4684,7 @@ typedef struct pimhw_i_walker {
     uint32_t opener;                        /* item of the round that begins, or ended */
     uint32_t stop;                          /* the walk ends before this item */
     bool alike;                             /* the channels get the same instructions */
-    bool nests, in_nest;                    /* loops without the hub are told; one is under way */
+    bool nests;                             /* loops without the hub are told */
     bool even[PIMHW_LOOPS];                 /* all channels do bound rounds; else: */
     uint64_t (*rounds)[PIMHW_MAX_CHANNELS]; /* [PIMHW_LOOPS], rounds of each channel */
 } pimhw_i_walker;
@@ -4951,8 +4951,8 @@ static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
         if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
             uint32_t depth = w->depth;
             w->at = w->opener = w->pc;
-            bool told = w->in_nest || item->kind == PIMHW_LIST;
-            if (w->nests && !told && w->sketch->loops[w->pc].whole.alike) return PIMHW_I_NEST;
+            bool loop = item->kind == PIMHW_LOOP;
+            if (w->nests && loop && w->sketch->loops[w->pc].whole.alike) return PIMHW_I_NEST;
             if (!pimhw_i_enter_loop(w, item)) return PIMHW_I_WRONG;
             if (w->depth > depth) return PIMHW_I_ROUND;
         } else if (item->kind == PIMHW_BLOCK) {
@@ -6549,7 +6549,7 @@ static bool pimhw_i_accept(pimhw_device *d, const pimhw_i_stream *s, pimhw_i_ste
 static bool pimhw_i_walk_nest(pimhw_device *d, pimhw_i_stream *s)
 {
     pimhw_i_walker *w = &s->walker;
-    w->in_nest = true;
+    w->nests = false;
     w->alike = !d->shared;
     w->stop = w->program->items[w->pc].end + 1u;
     for (;;) {
