@@ -2404,14 +2404,15 @@ enum { PIMHW_I_COLUMNS = 64, PIMHW_I_WIDE = 16 };
 struct pimhw_units {
     pimhw_config config;
     pimhw_memory *memory;
-    const pimhw_request *request; /* may be NULL */
+    size_t bytes;
+    uint32_t n_banks, n_lanes, n_outs;
+    uint32_t wide_banks;          /* n_banks in whole vectors */
+    const pimhw_request *request; /* may be NULL; from here on 0 at the start */
     pimhw_hub hub;
     pimhw_status status; /* the first failure */
     pimhw_cause why;
-    size_t bytes;
-    uint32_t n_banks, n_lanes, n_outs, af_mode;
-    bool neighbours;        /* MACs multiply pairs of banks, not the tile */
-    uint32_t wide_banks;    /* n_banks in whole vectors */
+    uint32_t af_mode;
+    bool neighbours;        /* MACs multiply pairs of banks, not the tile; to here */
     uint64_t *column_tag;   /* [channels][PIMHW_I_COLUMNS] row and column, plus 1; 0: empty */
     float *columns;         /* [channels][PIMHW_I_COLUMNS][lanes][wide_banks] */
     pimhw_i_tile *tile_use; /* [channels][tiles] */
@@ -2866,13 +2867,10 @@ PIMHW_API void pimhw_units_begin(pimhw_units *units, const pimhw_request *reques
     size_t from = (size_t)((char *)units->column_tag - (char *)units);
     size_t to = (size_t)((char *)units->samples - (char *)units);
     memset((char *)units + from, 0, to - from);
-    memset(&units->hub, 0, sizeof units->hub);
+    const size_t run = offsetof(pimhw_units, request);
+    memset((char *)units + run, 0, offsetof(pimhw_units, column_tag) - run);
     if (hub) units->hub = *hub;
     units->request = request;
-    units->status = PIMHW_OK;
-    units->why.text[0] = '\0';
-    units->af_mode = 0;
-    units->neighbours = false;
 }
 
 PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why)
