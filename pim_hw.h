@@ -2198,14 +2198,17 @@ static uint8_t *pimhw_i_pages_take(pimhw_memory *m, uint64_t n, pimhw_cause *why
     return (uint8_t *)bytes;
 }
 
-static pimhw_status pimhw_i_row_open(const pimhw_memory *m, pimhw_i_row *row, uint32_t channel,
-                                     uint32_t number, pimhw_cause *why)
+/* A row; where writer is set, which is the memory then, its page is taken if it is absent. */
+static pimhw_status pimhw_i_row_open(const pimhw_memory *m, pimhw_memory *writer, pimhw_i_row *row,
+                                     uint32_t channel, uint32_t number, pimhw_cause *why)
 {
     const pimhw_geometry *g = &m->geometry;
     pimhw_da da = {channel, 0, 0, number, 0, 0};
     pimhw_status status = pimhw_i_da_check(g, &da, why);
     if (status) return status;
-    const pimhw_i_page *page = &m->pages[number / m->page_rows];
+    pimhw_i_page *page = &m->pages[number / m->page_rows];
+    if (writer && !page->bytes) page->bytes = pimhw_i_pages_take(writer, 1, why);
+    if (writer && !page->bytes) return PIMHW_ERR_MEMORY;
     row->map = &m->maps[page->map_id];
     row->n_banks = g->n_banks;
     row->transfer_bytes = g->transfer_bytes;
@@ -2220,18 +2223,6 @@ static pimhw_status pimhw_i_row_open(const pimhw_memory *m, pimhw_i_row *row, ui
     row->bytes = page->bytes + pimhw_i_map_step(row->map, PIMHW_I_CHANNEL_OF, channel) +
                  pimhw_i_map_step(row->map, PIMHW_I_ROW_OF, number % m->page_rows);
     return PIMHW_OK;
-}
-
-/* A row to write to: its page is taken if it is absent. */
-static pimhw_status pimhw_i_row_write(pimhw_memory *m, pimhw_i_row *row, uint32_t channel,
-                                      uint32_t number, pimhw_cause *why)
-{
-    pimhw_status status = pimhw_i_row_open(m, row, channel, number, why);
-    if (status || row->bytes != m->zeros) return status;
-    pimhw_i_page *page = &m->pages[number / m->page_rows];
-    page->bytes = pimhw_i_pages_take(m, 1, why);
-    if (!page->bytes) return PIMHW_ERR_MEMORY;
-    return pimhw_i_row_open(m, row, channel, number, why);
 }
 
 /* Moves n bytes from a place on, out of the row or, where writer is set, into it. */
@@ -2250,8 +2241,7 @@ static pimhw_status pimhw_i_bytes_move(const pimhw_memory *m, pimhw_memory *writ
     if (end > g->row_bytes)
         return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "byte %u of row %u, which has %u", end - 1,
                             (uint64_t)da->row, (uint64_t)g->row_bytes);
-    status = writer ? pimhw_i_row_write(writer, &row, da->channel, da->row, why)
-                    : pimhw_i_row_open(m, &row, da->channel, da->row, why);
+    status = pimhw_i_row_open(m, writer, &row, da->channel, da->row, why);
     for (uint32_t i = 0, k; i < n && !status; i += k, column++, byte = 0) {
         uint8_t *at = pimhw_i_row_at(&row, bank, column) + byte;
         k = (uint32_t)pimhw_i_min(n - i, g->transfer_bytes - byte);
@@ -2522,8 +2512,8 @@ static bool pimhw_i_open(pimhw_units *u, const pimhw_event *e, bool write, pimhw
     uint32_t row = e->row;
     pimhw_cause why;
     if (!pimhw_i_translate(u, e->channel, &row)) return false;
-    pimhw_status status = write ? pimhw_i_row_write(u->memory, at, e->channel, row, &why)
-                                : pimhw_i_row_open(u->memory, at, e->channel, row, &why);
+    pimhw_memory *writer = write ? u->memory : NULL;
+    pimhw_status status = pimhw_i_row_open(u->memory, writer, at, e->channel, row, &why);
     if (write) /* what is kept of the channel may be old */
         memset(u->column_tag + (size_t)e->channel * PIMHW_I_COLUMNS, 0,
                PIMHW_I_COLUMNS * sizeof *u->column_tag);

@@ -755,7 +755,7 @@ typedef struct units {
 static void mac(units *u, uint32_t channel, const pimhw_instruction *in)
 {
     pimhw_i_row row;
-    u->status = pimhw_i_row_open(u->memory, &row, channel, in->row, &why);
+    u->status = pimhw_i_row_open(u->memory, NULL, &row, channel, in->row, &why);
     if (u->status) return;
     for (uint32_t bank = 0; bank < pimhw_config_banks(u->config); bank++)
         for (uint32_t i = 0; i < in->op_size; i++) {
