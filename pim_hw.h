@@ -5142,16 +5142,16 @@ PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_co
     return PIMHW_OK;
 }
 
-PIMHW_API void pimhw_device_destroy(pimhw_device *device)
+PIMHW_API void pimhw_device_destroy(pimhw_device *d)
 {
-    if (!device) return;
-    pimhw_allocator a = device->config.allocator;
-    a.release(a.user, device, device->bytes);
+    if (!d) return;
+    pimhw_allocator a = d->config.allocator;
+    a.release(a.user, d, d->bytes);
 }
 
-PIMHW_API const pimhw_config *pimhw_device_config(const pimhw_device *device)
+PIMHW_API const pimhw_config *pimhw_device_config(const pimhw_device *d)
 {
-    return &device->config;
+    return &d->config;
 }
 
 /* ==========================================================================
@@ -6230,11 +6230,11 @@ static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, uint32_t n_st
     ch->flow->start.reason = ch->flow->start_before.reason = PIMHW_WAIT_HOST;
 }
 
-PIMHW_API pimhw_status pimhw_device_begin(pimhw_device *device, const pimhw_sink *sink)
+PIMHW_API pimhw_status pimhw_device_begin(pimhw_device *d, const pimhw_sink *sink)
 {
-    if (!device) return PIMHW_ERR_ARGUMENT;
-    pimhw_i_start(device, sink, 1);
-    device->real_rows = true;
+    if (!d) return PIMHW_ERR_ARGUMENT;
+    pimhw_i_start(d, sink, 1);
+    d->real_rows = true;
     return PIMHW_OK;
 }
 
@@ -6283,22 +6283,22 @@ static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction
     return PIMHW_OK;
 }
 
-PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *device,
-                                           const pimhw_instruction *instruction, pimhw_cause *why)
+PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *d, const pimhw_instruction *instruction,
+                                           pimhw_cause *why)
 {
-    if (!device || !instruction) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
-    if (device->phase != PIMHW_I_OPEN)
+    if (!d || !instruction) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
+    if (d->phase != PIMHW_I_OPEN)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT,
-                            device->phase == PIMHW_I_ENDED ? "an instruction after EOC"
-                                                           : PIMHW_I_NO_STREAM);
-    pimhw_status status = pimhw_i_judge(device, instruction, why);
+                            d->phase == PIMHW_I_ENDED ? "an instruction after EOC"
+                                                      : PIMHW_I_NO_STREAM);
+    pimhw_status status = pimhw_i_judge(d, instruction, why);
     if (status != PIMHW_OK) {
-        device->phase = PIMHW_I_IDLE;
+        d->phase = PIMHW_I_IDLE;
         return status;
     }
-    while (!pimhw_i_execute(device, &device->streams[0], instruction)) {
-        if (pimhw_i_epu_serve(device)) continue;
-        device->phase = PIMHW_I_IDLE;
+    while (!pimhw_i_execute(d, &d->streams[0], instruction)) {
+        if (pimhw_i_epu_serve(d)) continue;
+        d->phase = PIMHW_I_IDLE;
         return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, PIMHW_I_TOO_MANY, (uint64_t)PIMHW_I_JOBS);
     }
     return PIMHW_OK;
@@ -6687,33 +6687,32 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
     return true;
 }
 
-PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *readings,
+PIMHW_API pimhw_status pimhw_device_time(pimhw_device *d, pimhw_readings *readings,
                                          const pimhw_program *program, const pimhw_request *request,
                                          const pimhw_sink *sink, pimhw_cause *why)
 {
     pimhw_readings r;
-    if (!device || !readings || !program)
-        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
-    pimhw_status status = pimhw_i_request_check(device, program, request, why);
-    bool apart = !device->shared && request && request->list_begin;
+    if (!d || !readings || !program) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
+    pimhw_status status = pimhw_i_request_check(d, program, request, why);
+    bool apart = !d->shared && request && request->list_begin;
     if (status != PIMHW_OK) return status;
-    pimhw_i_start(device, sink, apart ? device->config.n_channels : 1);
-    device->real_rows = !request;
-    status = pimhw_i_bounds(device, program, request, apart, why);
+    pimhw_i_start(d, sink, apart ? d->config.n_channels : 1);
+    d->real_rows = !request;
+    status = pimhw_i_bounds(d, program, request, apart, why);
     if (status != PIMHW_OK) {
-        device->phase = PIMHW_I_IDLE;
+        d->phase = PIMHW_I_IDLE;
         return status;
     }
-    pimhw_i_meet(device, program, request);
-    device->why = why;
-    bool done = pimhw_i_runs(device, program, request);
-    status = done ? pimhw_device_finish(device, &r, why) : PIMHW_ERR_PROGRAM;
-    device->phase = PIMHW_I_IDLE;
+    pimhw_i_meet(d, program, request);
+    d->why = why;
+    bool done = pimhw_i_runs(d, program, request);
+    status = done ? pimhw_device_finish(d, &r, why) : PIMHW_ERR_PROGRAM;
+    d->phase = PIMHW_I_IDLE;
     if (status != PIMHW_OK) return status;
     r.program_bytes = pimhw_program_bytes(program);
     if (request) {
-        uint64_t order = request->list_begin ? request->list_begin[device->config.n_channels] : 0;
-        uint64_t lists = request->list_begin ? device->config.n_channels + 1u : 0;
+        uint64_t order = request->list_begin ? request->list_begin[d->config.n_channels] : 0;
+        uint64_t lists = request->list_begin ? d->config.n_channels + 1u : 0;
         r.request_bytes = request->n_blocks * (uint64_t)sizeof(pimhw_block) + 4 * (order + lists);
         r.va2pa_bytes = request->chunks ? 6 * (uint64_t)request->n_chunks : 0;
         uint64_t repeats = pimhw_i_max(request->repeats, 1);
@@ -6723,22 +6722,22 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *r
                                 request->useful_macs, r.macs / repeats);
         r.useful_macs = request->useful_macs * repeats;
         r.padding_macs = r.macs - r.useful_macs;
-        pimhw_i_flops(&device->config, &r);
+        pimhw_i_flops(&d->config, &r);
     }
     *readings = r;
     return PIMHW_OK;
 }
 
-PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *readings,
+PIMHW_API pimhw_status pimhw_device_run(pimhw_device *d, pimhw_readings *readings,
                                         pimhw_units *units, const pimhw_program *program,
                                         const pimhw_request *request, const pimhw_hub *hub,
                                         pimhw_cause *why)
 {
     pimhw_readings r;
     pimhw_sink sink = {pimhw_units_command, units, pimhw_units_hub};
-    if (!device || !readings || !units || !program)
+    if (!d || !readings || !units || !program)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
-    const pimhw_config *c = &device->config, *of = &units->config;
+    const pimhw_config *c = &d->config, *of = &units->config;
     if (of->n_channels != c->n_channels || of->n_ranks != c->n_ranks ||
         of->n_bank_groups != c->n_bank_groups || of->n_group_banks != c->n_group_banks ||
         of->n_rows != c->n_rows || of->row_bytes != c->row_bytes ||
@@ -6746,7 +6745,7 @@ PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *re
         of->in_entries != c->in_entries || units->n_outs <= pimhw_i_max(pimhw_config_outs(c), 2))
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "the units are of another geometry");
     pimhw_units_begin(units, request, hub);
-    pimhw_status status = pimhw_device_time(device, &r, program, request, &sink, why);
+    pimhw_status status = pimhw_device_time(d, &r, program, request, &sink, why);
     pimhw_status done = pimhw_units_end(units, status == PIMHW_OK ? why : NULL);
     if (status == PIMHW_OK) status = done;
     if (status == PIMHW_OK) *readings = r;
@@ -6754,25 +6753,25 @@ PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *re
 }
 
 PIMHW_API pimhw_status pimhw_device_resolve(
-    pimhw_device *device, const pimhw_program *program, const pimhw_request *request,
+    pimhw_device *d, const pimhw_program *program, const pimhw_request *request,
     bool (*emit)(void *user, const pimhw_instruction *instruction), void *user, pimhw_cause *why)
 {
     pimhw_instruction in;
-    if (!device || !program || !emit) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
-    pimhw_status status = pimhw_i_request_check(device, program, request, why);
+    if (!d || !program || !emit) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
+    pimhw_status status = pimhw_i_request_check(d, program, request, why);
     if (status != PIMHW_OK) return status;
-    device->phase = PIMHW_I_IDLE;
-    device->real_rows = !request;
-    pimhw_i_walker *w = &device->streams[0].walker;
-    pimhw_i_meet(device, program, request);
-    pimhw_i_walker_init(w, program, request, &device->sketch,
-                        pimhw_i_low_bits(device->config.n_channels), 255, device->rounds);
+    d->phase = PIMHW_I_IDLE;
+    d->real_rows = !request;
+    pimhw_i_walker *w = &d->streams[0].walker;
+    pimhw_i_meet(d, program, request);
+    pimhw_i_walker_init(w, program, request, &d->sketch, pimhw_i_low_bits(d->config.n_channels),
+                        255, d->rounds);
     for (;;) {
         pimhw_i_step step = pimhw_i_next(w, &in);
         if (step == PIMHW_I_ROUND || step == PIMHW_I_LEFT) continue;
         if (step == PIMHW_I_DONE) return PIMHW_OK;
         if (step == PIMHW_I_WRONG) return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, PIMHW_I_TOO_LARGE);
-        status = pimhw_i_judge(device, &in, why);
+        status = pimhw_i_judge(d, &in, why);
         if (status != PIMHW_OK) return status;
         if (!emit(user, &in)) return PIMHW_OK;
     }
@@ -6785,14 +6784,13 @@ static bool pimhw_i_count_bytes(void *user, const pimhw_instruction *instruction
     return true;
 }
 
-PIMHW_API pimhw_status pimhw_program_unroll(pimhw_device *device, uint64_t *bytes,
+PIMHW_API pimhw_status pimhw_program_unroll(pimhw_device *d, uint64_t *bytes,
                                             const pimhw_program *program,
                                             const pimhw_request *request, pimhw_cause *why)
 {
     uint64_t n = 0;
     if (!bytes) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
-    pimhw_status status =
-        pimhw_device_resolve(device, program, request, pimhw_i_count_bytes, &n, why);
+    pimhw_status status = pimhw_device_resolve(d, program, request, pimhw_i_count_bytes, &n, why);
     if (status == PIMHW_OK) *bytes = n;
     return status;
 }
