@@ -4417,13 +4417,23 @@ typedef struct pimhw_i_inside {
     uint64_t last[PIMHW_LOOPS]; /* round; UINT64_MAX: no limit is known */
 } pimhw_i_inside;
 
+/* What the steps of the loops inside but one add at most beyond `times` others. */
+static uint64_t pimhw_i_growth_over(const pimhw_i_inside *in, const uint64_t step[PIMHW_LOOPS],
+                                    const uint64_t less[PIMHW_LOOPS], uint64_t times, uint32_t but)
+{
+    uint64_t sum = 0;
+    for (uint32_t l = in->level; l < in->depth; l++) {
+        uint64_t taken = pimhw_i_times(times, less[l]);
+        if (l == but || step[l] <= taken) continue;
+        sum = pimhw_i_plus(sum, pimhw_i_times(step[l] - taken, in->last[l]));
+    }
+    return sum;
+}
+
 /* What the steps add at most by the loops inside. */
 static uint64_t pimhw_i_growth(const pimhw_i_inside *in, const uint64_t step[PIMHW_LOOPS])
 {
-    uint64_t sum = 0;
-    for (uint32_t l = in->level; l < in->depth; l++)
-        sum = pimhw_i_plus(sum, pimhw_i_times(step[l], in->last[l]));
-    return sum;
+    return pimhw_i_growth_over(in, step, step, 0, PIMHW_LOOPS);
 }
 
 static void pimhw_i_add_term(pimhw_i_scope *span, pimhw_i_term term)
@@ -4491,19 +4501,6 @@ static uint64_t pimhw_i_most_left(const pimhw_tail *t, const pimhw_block *block)
     return pimhw_i_plus(t->base, t->rest ? block->rest[t->rest - 1] : 0);
 }
 
-/* What the steps of the loops but one add at most beyond `times` those of what is left. */
-static uint64_t pimhw_i_growth_over(const pimhw_i_inside *in, const uint64_t step[PIMHW_LOOPS],
-                                    const pimhw_tail *t, uint64_t times, uint32_t but)
-{
-    uint64_t sum = 0;
-    for (uint32_t l = 0; l < in->depth; l++) {
-        uint64_t taken = pimhw_i_times(times, t->step[l]);
-        if (l == but || step[l] <= taken) continue;
-        sum = pimhw_i_plus(sum, pimhw_i_times(step[l] - taken, in->last[l]));
-    }
-    return sum;
-}
-
 /*
  * What the steps add at most if a loop has a round for each unit of what is left, which other loops
  * make less: unit * its round + what they took <= left - 1. UINT64_MAX: that bounds nothing.
@@ -4515,7 +4512,7 @@ static uint64_t pimhw_i_growth_left(const pimhw_i_inside *in, const pimhw_block 
     uint64_t left = pimhw_i_most_left(t, block), unit = pimhw_i_max(t->unit, 1);
     if (t->mul > 1 || left == 0 || step[level] % unit) return UINT64_MAX;
     uint64_t times = step[level] / unit, own = pimhw_i_times(times, left - 1);
-    return pimhw_i_plus(own, pimhw_i_growth_over(in, step, t, times, level));
+    return pimhw_i_plus(own, pimhw_i_growth_over(in, step, t->step, times, level));
 }
 
 /* The most that a column and op_size are together, by what is left for op_size. */
@@ -4529,7 +4526,7 @@ static uint64_t pimhw_i_most_columns(const pimhw_program *p, const pimhw_i_insid
         const pimhw_tail *t = o->tail[k] ? &p->tails[o->tail[k] - 1] : NULL;
         if (!t || t->mul > 1 || t->unit > 1) continue;
         uint64_t left = pimhw_i_plus(column->base, pimhw_i_most_left(t, block));
-        uint64_t over = pimhw_i_growth_over(in, column->step, t, 1, PIMHW_LOOPS);
+        uint64_t over = pimhw_i_growth_over(in, column->step, t->step, 1, PIMHW_LOOPS);
         most = pimhw_i_min(most, pimhw_i_plus(left, over));
     }
     return most;
