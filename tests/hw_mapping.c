@@ -964,12 +964,12 @@ static void gemv_through_the_mapping_is_right(void)
     check_rng rng = {11};
     half_table();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (int controller = PIMHW_IN_ORDER; controller <= PIMHW_DCS; controller++) {
+        for (size_t k = i; k < i + 3; k += 2) { /* two of the controllers each */
             pimhw_config c;
             pimhw_memory *m = NULL;
             void *p[3];
             CHECK_U(pimhw_config_init(&c, cases[i].preset, NULL), PIMHW_OK);
-            c.n_channels = cases[i].n_channels, c.controller = (uint32_t)controller;
+            c.n_channels = cases[i].n_channels, c.controller = (uint32_t)k % 4;
             c.out_bits = 32;
             CHECK_U(pimhw_memory_create(&m, &c, PIMHW_CHUNK_AIM, &why), PIMHW_OK);
             for (int j = 0; j < 3; j++)

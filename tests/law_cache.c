@@ -900,7 +900,7 @@ static void lives_are_those_of_the_model(void)
  * each kind of CPU memory is fetched otherwise, and rows are read in another order. */
 static void fetched_otherwise(void)
 {
-    enum { TOKENS = 1100, DIM = 128 };
+    enum { TOKENS = 600, DIM = 128 };
     static float q[16 * DIM], out[PIMATTN_I_DEEP + 1][16 * DIM];
     check_rng rng = {5};
     for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++)
