@@ -73,11 +73,11 @@ typedef enum pimhw_status {
     PIMHW_ERR_CONFIG,   /* the device description contradicts itself; the cause names the field */
     PIMHW_ERR_NAME,     /* no preset or field of that name */
     PIMHW_ERR_MEMORY,   /* the allocator gave nothing */
-    PIMHW_ERR_HAZARD, /* an entry was used out of order, by a controller; ping-pong has none left */
-    PIMHW_ERR_PROGRAM, /* an instruction the device cannot do; the cause has its index and field */
-    PIMHW_ERR_ADDRESS, /* beyond the device, or not from pimhw_alloc; the cause names it */
-    PIMHW_ERR_FULL,    /* no free page left on the device */
-    PIMHW_ERR_TEXT     /* a line of a text trace that does not parse: examples/aim_text.h */
+    PIMHW_ERR_HAZARD,   /* an entry was used out of order by a controller, or none is left */
+    PIMHW_ERR_PROGRAM,  /* an instruction the device cannot do; the cause has its index and field */
+    PIMHW_ERR_ADDRESS,  /* beyond the device, or not from pimhw_alloc; the cause names it */
+    PIMHW_ERR_FULL,     /* no free page left on the device */
+    PIMHW_ERR_TEXT      /* a line of a text trace that does not parse: examples/aim_text.h */
 } pimhw_status;
 
 /* What a status means, in words; never NULL. */

@@ -106,9 +106,8 @@ typedef enum pimattn_type {
     PIMATTN_F16 = 1,
     PIMATTN_BF16 = 2,
     PIMATTN_INT8 = 3, /* -127 to 127 times an f32 scale of the token and head: max |row| / 127, and
-                         at least FLT_MIN.
-                         If K and V both are, a timed unit has a lane a byte (assumed); units of
-                         tiers have the lanes they have, whatever the type */
+                         at least FLT_MIN. If K and V both are, a timed unit has a lane a byte
+                         (assumed); units of tiers have the lanes they have, whatever the type */
     PIMATTN_N_TYPE
 } pimattn_type;
 
