@@ -397,7 +397,8 @@ PIMHW_API uint32_t pimhw_config_columns(const pimhw_config *config);
 PIMHW_API uint32_t pimhw_config_lanes(const pimhw_config *config);
 PIMHW_API uint32_t pimhw_config_outs(const pimhw_config *config);
 
-/* Columns of input a controller can fill at once: half the global buffer under ping-pong. */
+/* Columns of input a controller can fill at once: half the global buffer under ping-pong, where a
+ * program that writes more before the MACs that use it is timed, but cannot run. */
 PIMHW_API uint32_t pimhw_config_in_region(const pimhw_config *config);
 
 /* What a controller is called ("in-order", "static", "ping-pong", "dcs"); NULL beyond the last. */
@@ -480,9 +481,10 @@ enum {
 };
 
 /*
- * One instruction with its operands resolved. A field that its kind does not name is 0, but
- * op_size is 1 where a channel takes it and it has no other. Bit i of mask is channel i; SYNC and
- * EOC address all channels whatever it says; EWADD, GPR, CFR and EPU need some bit, whichever.
+ * One instruction with its operands resolved; what the units do with them stands before
+ * pimhw_units. A field that its kind does not use is 0, but op_size is 1 where a channel takes it
+ * and it has no other. Bit i of mask is channel i, and no other may be set; SYNC and EOC address
+ * all channels whatever it says; EWADD, GPR, CFR and EPU need some bit, whichever.
  */
 typedef struct pimhw_instruction {
     pimhw_kind kind;
@@ -839,7 +841,8 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
 /*
  * Times a program on a request (NULL: none, all rests are 0). A device keeps what it learns of the
  * loops of a program until it times another: the next request has less to walk, and but for
- * skipped_rounds and walked_rounds the readings of a device that knows nothing.
+ * skipped_rounds and walked_rounds the readings of a device that knows nothing. Whether a
+ * controller overwrites what is still due is not looked at: pimhw_device_run finds that.
  *
  *   returns  PIMHW_ERR_PROGRAM with the item's index, or of useful_macs or all of the run;
  *            PIMHW_ERR_ARGUMENT of the request, PIMHW_ERR_ADDRESS of more chunks than the table
@@ -4339,8 +4342,8 @@ static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, uint64
     if (structure) fault = pimhw_i_nest_fault(p, i, nest);
     if (fault || (structure && item->kind != PIMHW_LOOP)) return fault;
     if (item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC) return NULL;
-    if (!(item->mask & channels)) return "mask: no channel";
     if (item->mask & ~channels) return "mask: a channel the device lacks";
+    if (!item->mask) return "mask: no channel";
     return PIMHW_I_KINDS[item->kind].sized && item->op_size == 0 ? "op_size is 0" : NULL;
 }
 

@@ -100,7 +100,8 @@ typedef void (*pimattn_parallel_for)(void *user, size_t n,
  * [A3] SHAPES: heads, head_dim, types.
  * ========================================================================== */
 
-/* How K or V lies in the cache; in banks (way device) as lane_type, whatever this says. */
+/* How K or V lies in the cache, rounded to the nearest, ties to even (int8: x times 1 / scale); in
+ * banks (way device) as lane_type, whatever this says. */
 typedef enum pimattn_type {
     PIMATTN_F32 = 0,
     PIMATTN_F16 = 1,
@@ -280,8 +281,9 @@ PIMATTN_API const char *pimattn_bound_str(uint32_t bound);
 
 /*
  * What attention costs. A step is n_layers layers. With refresh, a single layer may be too short to
- * meet one: if it takes less than 16 tREFI, the step is timed as n_layers layers in one go, else
- * and without refresh as n_layers times the one layer; layers of another window by themselves.
+ * meet one: if it takes less than 16 tREFI, the step is timed as n_layers layers in one go, which
+ * meet refreshes elsewhere than one does, else and without refresh as n_layers times the one layer;
+ * layers of another window by themselves.
  */
 typedef struct pimattn_readings {
     uint32_t size;         /* bytes of this struct; as all of it, filled by the call */
@@ -360,7 +362,8 @@ PIMATTN_API pimattn_status pimattn_partial_merge(pimattn_partial *dst, const pim
 PIMATTN_API void pimattn_partial_output(const pimattn_partial *partial, float *out);
 PIMATTN_API float pimattn_partial_lse(const pimattn_partial *partial);
 
-/* The most SIMD an engine uses, of what the build and the CPU have. */
+/* The most SIMD an engine uses, of what the build and the CPU have. Not the numbers of the macro
+ * PIMATTN_SIMD, which are one less. */
 typedef enum pimattn_simd {
     PIMATTN_SIMD_MOST = 0,
     PIMATTN_SIMD_NONE = 1, /* the scalar kernel */

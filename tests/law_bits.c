@@ -498,7 +498,7 @@ static void the_group_changes_no_bit(void)
     over_scenes(test_head_alone);
 }
 
-/* A poisoned partial is NaN all over, and any NaN of a sum the one NaN, for every kernel and group. */
+/* A poisoned partial is NaN all over, any NaN of a sum the one NaN, for every kernel and group. */
 static void poisoned_partials_are_the_one_nan(void)
 {
     enum { T = 64, D = 16, MOST_HEADS = 9 };
