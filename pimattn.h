@@ -227,8 +227,8 @@ PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_s
                                              uint64_t n_queries, pimhw_cause *why);
 
 /*
- * Lays V out by another mapping. K needs an output entry per block of dims and query; with too few,
- * or with more blocks than a row has columns, the plan takes A and says so.
+ * Lays V out by another mapping. K needs an output entry per block of dims and query, and an input
+ * per query; with too few, or with more blocks than a row has columns, the plan takes A and says so.
  *
  *   returns  PIMATTN_ERR_CONFIG if there is no such mapping, and for PIMATTN_V_CHEAPEST: that
  *            depends on lengths, so an engine or an estimate decides it; *plan then unchanged
@@ -237,7 +237,7 @@ PIMATTN_API pimattn_status pimattn_plan_map_v(pimattn_plan *plan, uint32_t v_map
                                               pimhw_cause *why);
 
 /* Device memory: the rows of a chunk (1 MiB over the channels that share a head, at least one row),
- * and how many chunks so many tokens of one head take, of K and of V. */
+ * and how many chunks so many tokens of one head, at most 2^32, take, of K and of V. */
 PIMATTN_API uint32_t pimattn_plan_chunk_rows(const pimattn_plan *plan);
 PIMATTN_API uint64_t pimattn_plan_chunks(const pimattn_plan *plan, uint64_t tokens);
 
@@ -1060,7 +1060,8 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
  * read.
  *
  *   shape    blocks: [n_seqs * n_kv_heads], in use as long as *load is
- *   returns  PIMATTN_ERR_CONFIG with the field, or tokens that are not longest first
+ *   returns  PIMATTN_ERR_CONFIG with the field, or tokens that are not longest first;
+ *            PIMATTN_ERR_ARGUMENT
  */
 PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t *blocks,
                                                const pimattn_tier *tier, const pimattn_shape *shape,
@@ -5231,7 +5232,8 @@ static pimattn_status pimattn_i_load_check(const pimattn_tier_load *load, bool f
         return pimattn_i_shape_fault(why, "load.n_blocks", load->n_blocks, "as blocks are");
     for (size_t i = 0; i < load->n_blocks; i++)
         if (load->blocks[i] == 0 || load->blocks[i] > UINT32_MAX / 2)
-            return pimattn_i_shape_fault(why, "tokens of a block", load->blocks[i], "1 to 2^31");
+            return pimattn_i_shape_fault(why, "tokens of a block", load->blocks[i],
+                                         "1 to 2^31 - 1");
     for (int i = 0; i < 4 && load->n_blocks > 0; i++) {
         if (counts[i].of_one > 0 && counts[i].of_one <= counts[i].of_all) continue;
         pimhw_cause_write(why, "load: %u %s in its fullest part, %u in all", counts[i].of_one,
@@ -5299,7 +5301,8 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
         pimattn_status status = pimattn_tier_time(&r.tiers[i], &tiers[i], shape, &loads[i], why);
         if (status != PIMATTN_OK) return pimattn_i_of_tier(status, i, why);
         if (r.tiers[i].ns > r.tiers[r.slowest].ns) r.slowest = i;
-        partials += (double)pimattn_i_outputs(&tiers[i], &loads[i]) * loads[i].n_queries;
+        if (loads[i].n_blocks > 0)
+            partials += (double)pimattn_i_outputs(&tiers[i], &loads[i]) * loads[i].n_queries;
     }
     const pimhw_config *first = &tiers[0].device;
     uint32_t dims = shape->head_dim_v ? shape->head_dim_v : shape->head_dim;
@@ -5324,7 +5327,8 @@ typedef struct pimattn_i_deal {
     uint64_t groups;              /* bank groups of a channel; of flash 1 */
     uint64_t page_tokens;         /* of flash: tokens of a page, at least 1 */
     uint64_t token_pages;         /* and pages of a token, at least 1; else 0 */
-    uint64_t last, n_last;        /* device of the last channel so far, and its units */
+    uint64_t last, n_last;        /* device of the last channel so far, and its units .. */
+    uint64_t last_groups;         /* .. and its bank groups, if units have channels of their own */
 } pimattn_i_deal;
 
 static uint64_t pimattn_i_deal_pages(const pimattn_i_deal *d, uint64_t tokens)
@@ -5335,7 +5339,8 @@ static uint64_t pimattn_i_deal_pages(const pimattn_i_deal *d, uint64_t tokens)
 /*
  * Deals a unit, the longest is number 0. If a channel has whole units, neighbours are on different
  * devices; else each has channels of its own, side by side. Either way device 0 and its channel 0
- * get no less than any other.
+ * get no fewer tokens than any other; of bank groups another device may have more, where a unit has
+ * fewer channels than one that is a little shorter.
  */
 static void pimattn_i_deal_unit(pimattn_i_deal *d, pimattn_tier_load *to, uint64_t *list,
                                 uint64_t unit, uint64_t tokens)
@@ -5352,7 +5357,16 @@ static void pimattn_i_deal_unit(pimattn_i_deal *d, pimattn_tier_load *to, uint64
     to->groups += (full * groups + rest_groups) * d->heads;
     to->device_outputs += (whole ? 1 : last - first + 1) * d->heads;
     to->device_tokens += pimattn_i_min(tokens, share * in_device) * d->heads;
-    to->device_groups += (in_full * groups + (full < in_device ? rest_groups : 0)) * d->heads;
+    if (whole)
+        to->device_groups += (in_full * groups + (full < in_device ? rest_groups : 0)) * d->heads;
+    for (uint64_t device = first; !whole && device <= last; device++) {
+        uint64_t from = pimattn_i_max(at, device * d->channels) - at;
+        uint64_t end = (device + 1) * d->channels - at;
+        uint64_t here = (pimattn_i_min(full, end) - pimattn_i_min(full, from)) * groups;
+        if (full >= from && full < end) here += rest_groups;
+        d->last_groups = here * d->heads + (device == d->last ? d->last_groups : 0);
+        to->device_groups = pimattn_i_max(to->device_groups, d->last_groups);
+    }
     uint64_t before = whole ? unit / d->n_devices : first == d->last ? d->n_last : 0;
     to->device_blocks = pimattn_i_max(to->device_blocks, (before + 1) * d->heads);
     d->last = last, d->n_last = first == last ? before + 1 : 1;
@@ -5378,7 +5392,7 @@ PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t
     for (size_t i = 0; i < n_seqs; i++)
         if (tokens[i] > (i ? tokens[i - 1] : UINT32_MAX / 2))
             return pimattn_i_shape_fault(why, "tokens of a sequence", tokens[i],
-                                         "at most 2^31 and those of the one before");
+                                         "below 2^31 and at most those of the one before");
     while (n_seqs > 0 && tokens[n_seqs - 1] == 0)
         n_seqs--;
     uint64_t page_bytes = tier->device.flash_page_bytes;
@@ -5386,7 +5400,7 @@ PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t
     uint64_t token_bytes = (uint64_t)l.shape.n_kv_heads * tier->device.element_bytes *
                            ((uint64_t)l.shape.head_dim + l.shape.head_dim_v);
     memset(&to, 0, sizeof to);
-    d.last = d.n_last = 0;
+    d.last = d.n_last = d.last_groups = 0;
     d.n_devices = tier->n_devices, d.channels = tier->device.n_channels;
     d.spread = pimattn_i_max(1, d.n_devices * d.channels / pimattn_i_max(1, n_seqs * units));
     d.heads = l.shape.n_kv_heads / units;
@@ -5861,6 +5875,7 @@ typedef struct pimattn_i_planner {
     uint32_t n_plans;         /* 1, or the mappings of V to choose from */
     uint32_t taken;           /* the plan that request is of */
     uint32_t layer;           /* of the call under way; its window holds */
+    uint32_t io_bytes;        /* of an element of q and out on the link */
     pimattn_plan plans[PIMATTN_V_CHEAPEST];
     pimhw_program programs[PIMATTN_V_CHEAPEST];
     pimhw_request request;
@@ -5904,7 +5919,8 @@ static pimattn_status pimattn_i_planner_init(pimattn_i_planner *p, const pimattn
     }
     const pimattn_shape *s = &config->shape;
     if (s->k_type == PIMATTN_INT8 && s->v_type == PIMATTN_INT8 && config->way == PIMATTN_HOST)
-        p->config.device.element_bytes = 1; /* as many lanes as a column has bytes */
+        p->config.device.element_bytes = 1; /* as many lanes as a column has bytes; q stays */
+    p->io_bytes = config->device.element_bytes;
     p->config.device.allocator = config->allocator;
     uint64_t n_blocks = pimattn_i_mul(max_spans, config->shape.n_heads);
     p->table_bytes = pimattn_i_mul(n_blocks, sizeof *p->blocks + sizeof *p->order);
@@ -6012,6 +6028,8 @@ static pimattn_status pimattn_i_planner_layers(pimattn_i_planner *p, pimattn_rea
     r->layers_timed = n / times;
     r->step_ck = pimattn_i_add(r->step_ck, pimattn_i_mul(all->cycles, times));
     r->step_us += all->ns * 1e-3 * times;
+    r->refresh_share += (double)all->breakdown_ck[PIMHW_SPENT_REF] * times; /* clocks so far */
+    r->refresh_share += (double)all->breakdown_ck[PIMHW_WAIT_REFRESH] * times;
     for (int i = 0; i < PIMHW_N_ENERGY; i++)
         r->energy_pJ[i] += all->energy_pJ[i] * times;
     return PIMATTN_OK;
@@ -6044,6 +6062,7 @@ static pimattn_status pimattn_i_planner_step(pimattn_i_planner *p, pimattn_readi
     }
     p->layer = own;
     r->layers_timed = timed;
+    if (r->step_ck) r->refresh_share /= (double)r->step_ck;
     r->layer_ns = r->step_us * 1e3 / n_layers;
     return status;
 }
@@ -6084,16 +6103,14 @@ static uint32_t pimattn_i_bound_of(const pimhw_readings *run)
 }
 
 /* A layer beside the other ways to read the same K and V. */
-static void pimattn_i_compare(pimattn_readings *r, const pimattn_config *c,
+static void pimattn_i_compare(pimattn_readings *r, const pimattn_i_planner *p,
                               const pimhw_readings *run, double query_tokens, double mean_kv_bytes)
 {
+    const pimattn_config *c = &p->config;
     const pimhw_config *d = &c->device;
     double dims = (double)c->shape.n_heads * ((double)c->shape.head_dim + c->shape.head_dim_v);
-    double link_bytes = query_tokens * dims * d->element_bytes;
+    double link_bytes = query_tokens * dims * p->io_bytes;
     double peak_bytes = (double)d->n_channels * pimhw_config_banks(d) * d->column_bytes;
-    uint64_t refresh_ck =
-        run->breakdown_ck[PIMHW_SPENT_REF] + run->breakdown_ck[PIMHW_WAIT_REFRESH];
-    if (run->cycles) r->refresh_share = (double)refresh_ck / (double)run->cycles;
     r->peak_ns = (double)r->kv_bytes / peak_bytes * d->tCCD_MAC * d->tCK_ps * 1e-3;
     r->link_ns = link_bytes * 1e3 / d->link_MBps;
     r->speedup = mean_kv_bytes * 1e3 / d->host_MBps / (r->layer_ns + r->link_ns);
@@ -6148,7 +6165,7 @@ static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw
     r.used_out = plan->used_out;
     r.kernel = "";
     double query_tokens = pimattn_i_readings_sum(&r, &p->config, p->spans, p->n_spans);
-    pimattn_i_compare(&r, &p->config, &run, query_tokens, mean_kv_bytes);
+    pimattn_i_compare(&r, p, &run, query_tokens, mean_kv_bytes);
     *readings = r;
     return PIMATTN_OK;
 }

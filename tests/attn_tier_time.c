@@ -442,7 +442,7 @@ static void tiers_come_near_their_caps(void)
 static void spread_deals_every_token(void)
 {
     check_rng rng = {11};
-    for (int round = 0; round < 400; round++) {
+    for (int round = 0; round < 6000; round++) {
         pimattn_tier t =
             tier_of(round % 3 ? "pam-hbm3" : "pam-ssd", (uint32_t)rng_range(&rng, 1, 5));
         t.device.n_channels = (uint32_t)rng_range(&rng, 1, 9);
@@ -450,7 +450,7 @@ static void spread_deals_every_token(void)
         pimattn_shape s = layer_of(6, (uint32_t)rng_range(&rng, 1, 3), 64);
         s.n_heads = 2 * s.n_kv_heads;
         uint64_t tokens[30], blocks[90], n = rng_range(&rng, 0, 30), sum = 0;
-        for (uint64_t i = 0, most = 5000; i < n; i++)
+        for (uint64_t i = 0, most = round % 2 ? 5000 : 1 + (uint64_t)round % 60; i < n; i++)
             tokens[i] = most = rng_range(&rng, 0, most), sum += most * s.n_kv_heads;
         uint64_t used = n;
         while (used > 0 && tokens[used - 1] == 0)

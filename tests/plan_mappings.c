@@ -621,6 +621,34 @@ static void a_long_step_with_refresh_is_its_layers(void)
     CHECK(r.refresh_share > 0.04 && r.refresh_share < 0.07);
 }
 
+/* Whichever of the layers the readings are of: refresh is what all of the step waits for. */
+static void refresh_is_shared_by_layers_of_any_window(void)
+{
+    const uint64_t windows[2][2] = {{0, 16}, {16, 0}};
+    pimattn_readings r[2], layer[2];
+    pimattn_span span = {60000, 1};
+    double refresh_ck = 0;
+    for (int i = 0; i < 2; i++) {
+        pimattn_shape s = shape_of(2, 32, 8, 128, 0);
+        pimattn_config c = config_of(&s);
+        c.device = device_of("aimx", PIMHW_IN_ORDER);
+        c.device.refresh = 1;
+        c.shape.windows = windows[i];
+        CHECK_U(pimattn_estimate(&r[i], &c, &span, 1, NULL), PIMATTN_OK);
+        c.shape.windows = NULL;
+        c.shape.window = windows[0][i];
+        c.shape.n_layers = 1;
+        CHECK_U(pimattn_estimate(&layer[i], &c, &span, 1, NULL), PIMATTN_OK);
+        refresh_ck += (double)(layer[i].device.breakdown_ck[PIMHW_SPENT_REF] +
+                               layer[i].device.breakdown_ck[PIMHW_WAIT_REFRESH]);
+    }
+    CHECK_U(r[0].step_ck, layer[0].step_ck + layer[1].step_ck);
+    CHECK_U(r[1].step_ck, r[0].step_ck);
+    CHECK_NEAR(r[0].refresh_share, refresh_ck / (double)r[0].step_ck, 1e-12);
+    CHECK_NEAR(r[1].refresh_share, r[0].refresh_share, 0);
+    CHECK(r[0].refresh_share > 0.04);
+}
+
 /* 16 MiB; 307.2 GB/s: 54.6 us; 16 x 16 banks, 32 bytes a ns: 2048 ns; 8 KiB in and out each at
  * 64 GB/s: 256 ns. */
 static void baselines_are_bytes_over_bandwidth(void)
@@ -640,6 +668,11 @@ static void baselines_are_bytes_over_bandwidth(void)
     CHECK_U(pimattn_estimate(&r, &c, spans, 2, NULL), PIMATTN_OK);
     CHECK_U(r.kv_bytes, 790 * 2 * (128 + 64) * 2);
     CHECK_NEAR(r.link_ns, 5 * 6 * (128 + 64) * 2 / 64.0, 1e-6);
+    c.shape.k_type = c.shape.v_type = PIMATTN_INT8; /* q and out are no shorter for it */
+    CHECK_U(pimattn_estimate(&r, &c, spans, 2, NULL), PIMATTN_OK);
+    CHECK_NEAR(r.link_ns, 5 * 6 * (128 + 64) * 2 / 64.0, 1e-6);
+    c.shape.k_type = c.shape.v_type = PIMATTN_F32;
+    CHECK_U(pimattn_estimate(&r, &c, spans, 2, NULL), PIMATTN_OK);
     CHECK_NEAR(r.token_pJ, r.step_pJ / 5, 1e-9 * r.step_pJ);
 }
 
@@ -715,6 +748,7 @@ int main(void)
     RUN(a_step_without_refresh_is_its_layers);
     RUN(a_short_step_with_refresh_is_timed_at_once);
     RUN(a_long_step_with_refresh_is_its_layers);
+    RUN(refresh_is_shared_by_layers_of_any_window);
     RUN(baselines_are_bytes_over_bandwidth);
     RUN(the_bound_says_why);
     RUN(every_preset_does_it_under_every_controller);
