@@ -399,6 +399,10 @@ static void parts_of_a_step_sum_to_it(void)
     loads[1].n_blocks = 0; /* an empty tier idles all the time */
     CHECK_U(pimattn_step_time(&r, tiers, 3, &s, loads, 0, false, &why), PIMATTN_OK);
     CHECK(r.tiers[1].ns == 0 && r.idle_ns[1] == r.attention_ns);
+    CHECK_NEAR(r.merge_ns,
+               (partials - 4 * (double)loads[1].device_outputs) * clocks * 1e3 / hbm->unit_MHz /
+                   (2.0 * hbm->reduction_units),
+               1e-3); /* of others alone */
     CHECK_U(pimattn_step_time(&r, tiers, 9, &s, loads, 0, false, &why), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_step_time(&r, tiers, 3, &s, loads, -1, false, &why), PIMATTN_ERR_ARGUMENT);
 }

@@ -1216,7 +1216,7 @@ static void v_in_k_stores_no_v(void)
     if (!e) return;
     CHECK_U(pimattn_page_bytes(e), 128 * 64 * 2);
     CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
-    CHECK_U(pimattn_append(e, seq, 0, k, NULL, 1, 0, 0), PIMATTN_OK);
+    CHECK_U(pimattn_append(e, seq, 0, k, NULL, 1, 0, 4), PIMATTN_OK); /* a stride of nothing */
     pimattn_engine_destroy(e);
 }
 

@@ -486,7 +486,7 @@ static void bad_programs_are_refused(void)
     pimhw_program_init(&p);
     gb.mask = UINT64_C(1) << 20;
     pimhw_program_add(&p, &gb);
-    bad_program(d, &p, NULL, "mask");
+    bad_program(d, &p, NULL, "mask: a channel the device lacks");
     pimhw_program_init(&p);
     gb = hw_gb(1, 65, 0);
     pimhw_program_add(&p, &gb);
