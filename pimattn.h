@@ -228,7 +228,7 @@ PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_s
 
 /*
  * Lays V out by another mapping. K needs an output entry per block of dims and query, and an input
- * per query; with too few, or with more blocks than a row has columns, the plan takes A and says so.
+ * per query; with too few, or more blocks than a row has columns, the plan takes A and says so.
  *
  *   returns  PIMATTN_ERR_CONFIG if there is no such mapping, and for PIMATTN_V_CHEAPEST: that
  *            depends on lengths, so an engine or an estimate decides it; *plan then unchanged
