@@ -923,8 +923,8 @@ PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why);
  *
  *   returns  as pimhw_device_time and pimhw_units_end; PIMHW_ERR_ARGUMENT if the units are of
  *            another geometry; PIMHW_ERR_HAZARD also where ping-pong cannot: MACs go back to inputs
- *            whose region is filled again, or more sums are held than there are entries; *readings
- *            then unchanged
+ *            whose region is filled again, more sums are held than there are entries, or a bias is
+ *            read without a MAC; *readings then unchanged
  */
 PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *readings,
                                         pimhw_units *units, const pimhw_program *program,

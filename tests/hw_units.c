@@ -706,7 +706,8 @@ static bool as_plain(rig *r)
 
 static unsigned n_ran[4], n_refused[4];
 
-/* A program under one controller; ping-pong may refuse what its accumulators cannot hold. */
+/* A program under one controller; ping-pong may refuse what its regions and accumulators cannot
+ * hold, and a bias that is read without a MAC. */
 static void any_program(check_rng *rng, uint32_t controller, size_t n_kinds)
 {
     static pimhw_instruction in[MOST];
@@ -844,8 +845,8 @@ static void programs_do_what_they_say_one_by_one(void)
     for (uint32_t i = 0; i < 2000; i++)
         any_program(&rng, i % 4, i % 3 ? sizeof kinds / sizeof *kinds : 8);
     for (uint32_t i = 0; i < 4; i++) {
-        printf("%s: %u programs ran, %u had more sums than accumulators\n", pimhw_controller_str(i),
-               n_ran[i], n_refused[i]);
+        printf("%s: %u programs ran, %u were refused\n", pimhw_controller_str(i), n_ran[i],
+               n_refused[i]);
         CHECK(n_ran[i] > 100);
     }
 }
@@ -1065,8 +1066,8 @@ static void units_fit_their_device(void)
     CHECK_U(pimhw_device_run(r.device, &r.readings, units, &program, NULL, NULL, &r.why),
             PIMHW_ERR_ARGUMENT);
     pimhw_units_destroy(units);
-    pimhw_device
-        *device; /* with an accumulator more than those of two outputs, which stays empty */
+    /* ping-pong takes an accumulator more than those of its outputs, which stays empty */
+    pimhw_device *device;
     other = c;
     other.out_entries = other.obuf = 2;
     CHECK_U(pimhw_units_create(&units, &other, r.memory, &r.why), PIMHW_OK);
