@@ -2544,13 +2544,16 @@ static uint32_t pimattn_i_simd_most(void)
 #endif
 }
 
-/* How the CPU likes to be fetched for: of AMD before family 26 (Zen 5) deep, other x86 both. */
+/* How the CPU likes to be fetched for: of AMD deep if Zen 4 (AVX-512 before family 26), else near;
+ * other x86 both. */
 static pimattn_i_ahead pimattn_i_cpu_ahead(void)
 {
 #ifdef PIMATTN_I_X86
-    uint32_t a, b, c, d;
+    uint32_t a, b, c, d, family;
     if (!__get_cpuid(0, &a, &b, &c, &d) || b != 0x68747541u) return PIMATTN_I_BOTH; /* "Auth.." */
-    if (__get_cpuid(1, &a, &b, &c, &d) && (a >> 8 & 15) + (a >> 20 & 255) < 26)
+    if (!__get_cpuid(1, &family, &b, &c, &d)) return PIMATTN_I_NEAR;
+    family = (family >> 8 & 15) + (family >> 20 & 255);
+    if (family < 26 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & 0x10000u))
         return PIMATTN_I_DEEP;
 #endif
     return PIMATTN_I_NEAR;
