@@ -1993,6 +1993,10 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     if (j < n) a##j = PIMATTN_I_FMA_##W(x, pimattn_i_get_##W(of + j * q_floats), a##j);
 #define PIMATTN_I_ROW_SUM(W, j)                                                                    \
     if (j < n) sums[h][i + j] = a##j;
+#define PIMATTN_I_PART(W, h)                                                                       \
+    if (h < 16 / W && !by_row)                                                                     \
+        pimattn_i_sums_##W(tile, k + h * W * bytes, q + h * W, q_floats, sums[h % (16 / W)],       \
+                           &fetched, type, n, h ? 0 : PIMATTN_I_SUMS_##W / n * 16 * bytes);
 
 /* Scores: sums of 16 lanes each, in 16 / W vectors. Rows of a single query come one by one where
  * memory likes it so, and wide ones of few queries if the CPU is deep. */
@@ -2056,10 +2060,10 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
                 ((n == 1 && tile->ahead >= alone) || (n <= 4 && W == 16 && type == PIMATTN_F32 &&  \
                                                       tile->ahead >= PIMATTN_I_DEEP_ROWS));        \
             if (by_row) pimattn_i_sums_by_row_##W(tile, k, q, q_floats, sums, &fetched, type, n);  \
-            for (uint32_t h = 0; h < 16 / W && !by_row; h++)                                       \
-                pimattn_i_sums_##W(tile, k + h * W * bytes, q + h * W, q_floats, sums[h],          \
-                                   &fetched, type, n,                                              \
-                                   h ? 0 : PIMATTN_I_SUMS_##W / n * 16 * bytes);                   \
+            PIMATTN_I_PART(W, 0)                                                                   \
+            PIMATTN_I_PART(W, 1)                                                                   \
+            PIMATTN_I_PART(W, 2)                                                                   \
+            PIMATTN_I_PART(W, 3)                                                                   \
             for (uint32_t i = 0; i < PIMATTN_I_SUMS_##W; i += W) {                                 \
                 const pimattn_i_v##W low =                                                         \
                     pimattn_i_add_##W(PIMATTN_I_QUAD_##W(i), PIMATTN_I_QUAD_##W(i + 1), 2);        \
@@ -2155,6 +2159,12 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     if (i < C * n)                                                                                 \
         a##i = PIMATTN_I_FMA_##W(pimattn_i_load_##W(v + (i % C) * bytes, type),                    \
                                  pimattn_i_set1_##W(weights[i / C]), a##i);
+#define PIMATTN_I_MIX_TOKEN(W, j)                                                                  \
+    if (j < turn) {                                                                                \
+        PIMATTN_I_EACH_##W(PIMATTN_I_MIX_STEP, W);                                                 \
+        v += tile->v_stride;                                                                       \
+        weights += n;                                                                              \
+    }
 #define PIMATTN_I_MIX_END(W, i)                                                                    \
     if (i < C * n) {                                                                               \
         if (i > 0 && i % C == 0) to += o_floats, kept++;                                           \
@@ -2172,12 +2182,15 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const float *kept = weights + PIMATTN_I_WORK_W;                                            \
         const unsigned char *v = tile->v + dim * pimattn_i_type_bytes(type);                       \
         PIMATTN_I_EACH_##W(PIMATTN_I_ZERO, W);                                                     \
-        for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {                                            \
+        /* tokens of a turn, which fetches a line at least */                                      \
+        const uint32_t turn = C > 1 && C * bytes < 64 ? (uint32_t)(64 / (C * bytes)) : 1;          \
+        for (uint32_t t = 0; t < PIMATTN_I_TILE; t += turn) {                                      \
             pimattn_i_fetch(tile->next_v, tile->far_v, tile->v_gap, tile->v_shift, tile->ahead,    \
-                            fetched, (size_t)C *bytes, type, n);                                   \
-            PIMATTN_I_EACH_##W(PIMATTN_I_MIX_STEP, W);                                             \
-            v += tile->v_stride;                                                                   \
-            weights += n;                                                                          \
+                            fetched, turn *C *bytes, type, n);                                     \
+            PIMATTN_I_MIX_TOKEN(W, 0)                                                              \
+            PIMATTN_I_MIX_TOKEN(W, 1)                                                              \
+            PIMATTN_I_MIX_TOKEN(W, 2)                                                              \
+            PIMATTN_I_MIX_TOKEN(W, 3)                                                              \
         }                                                                                          \
         float *to = o + dim;                                                                       \
         PIMATTN_I_EACH_##W(PIMATTN_I_MIX_END, W);                                                  \
