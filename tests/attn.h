@@ -27,12 +27,9 @@ static inline double half_round(double x)
     if (!isfinite(x) || x == 0) return x;
     int exponent;
     (void)frexp(x, &exponent);
-    int quantum = exponent - 11 < -24 ? -24 : exponent - 11;
-    double scaled = ldexp(fabs(x), -quantum), down = floor(scaled), rest = scaled - down;
-    if (rest > 0.5 || (rest == 0.5 && fmod(down, 2) != 0)) down += 1;
-    double r = ldexp(down, quantum);
-    if (r > 65504) r = HUGE_VAL;
-    return x < 0 ? -r : r;
+    double grid = ldexp(1.5, exponent - 11 < -24 ? 52 - 24 : 52 + exponent - 11);
+    double r = fabs((x + grid) - grid); /* to the nearest, of two the even one */
+    return copysign(r > 65504 ? HUGE_VAL : r, x);
 }
 
 /* Tokens of one layer of one sequence, as given and as the cache should hold them. */
@@ -165,7 +162,7 @@ static inline attn_exact exact_head(const attn_kv *kv, uint64_t n, uint32_t head
         l += p;
         for (uint32_t j = 0; j < kv->dv; j++) {
             out[j] += p * v[j];
-            max_v = fmax(max_v, fabs(v[j]));
+            if (max_v < fabs(v[j])) max_v = fabs(v[j]);
         }
     }
     for (uint32_t j = 0; j < kv->dv; j++)

@@ -162,8 +162,8 @@ typedef struct check_heap {
     uint64_t n_wrong; /* releases with wrong bytes, or of nothing */
 } check_heap;
 
-/* 0xff makes every float, half and double a NaN. */
-enum { HEAP_POISON = 0xff, HEAP_HEADER = 64 };
+/* 0xff makes every float, half and double a NaN. What is given back is poisoned where it begins. */
+enum { HEAP_POISON = 0xff, HEAP_HEADER = 64, HEAP_FREED = 1 << 16 };
 
 static inline void *heap_alloc(void *user, size_t bytes, size_t align)
 {
@@ -197,7 +197,7 @@ static inline void heap_release(void *user, void *ptr, size_t bytes)
     if (note[1] != bytes || heap->n_live == 0) heap->n_wrong++;
     heap->n_live--;
     heap->live_bytes -= note[1];
-    memset(p, HEAP_POISON, (size_t)note[1]);
+    memset(p, HEAP_POISON, note[1] < HEAP_FREED ? (size_t)note[1] : HEAP_FREED);
     free(p - note[0]);
 }
 

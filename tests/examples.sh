@@ -460,7 +460,7 @@ pam_is pam.ru.bw.high counted 12.2954
 awk '/^Fig. 12/ { in12 = 1 } /^Fig. 13/ { in12 = 0 } in12 && $2 ~ /^[0-9]+$/ {
     n++; if ($6 != "1.00x" || $4 + 0 <= 1 || $8 + 0 < 1 || $12 + 0 <= 1) bad = 1 }
     END { exit bad || n != 6 }' "$scratch/pam" && pass || fail "pam_study: $(grep -A8 '^Fig. 12' "$scratch/pam")"
-is_json "pam_study --json" "$build/pam_study" --json --set steps=20 --set write=2000
+is_json "pam_study --json" "$build/pam_study" --json --set steps=10 --set write=2000
 [ "$(grep -c '"holds": true' "$scratch/out")" -eq 6 ] && ! grep -q '"holds": false' "$scratch/out" &&
     pass || fail "pam_study: $(grep '"holds": false' "$scratch/out" | head -n 2)"
 grep -c '"system": "AttAcc".*"context": 2000.*"tokens_per_s": [0-9]' "$scratch/out" >"$scratch/n"

@@ -754,14 +754,17 @@ typedef struct units {
 
 static void mac(units *u, uint32_t channel, const pimhw_instruction *in)
 {
-    pimhw_i_row row;
-    u->status = pimhw_i_row_open(u->memory, NULL, &row, channel, in->row, &why);
-    if (u->status) return;
-    for (uint32_t bank = 0; bank < pimhw_config_banks(u->config); bank++)
+    const pimhw_geometry *g = pimhw_memory_geometry(u->memory);
+    uint16_t columns[MOST_ENTRIES][LANES];
+    for (uint32_t bank = 0; bank < pimhw_config_banks(u->config); bank++) {
+        const pimhw_da from = {channel, bank / g->n_banks, bank % g->n_banks,
+                               in->row, in->column,        0};
+        u->status = pimhw_memory_read(u->memory, columns, &from,
+                                      (uint32_t)(in->op_size * sizeof columns[0]), &why);
+        if (u->status) return;
         for (uint32_t i = 0; i < in->op_size; i++) {
-            uint16_t k[LANES];
+            const uint16_t *k = columns[i];
             float tree[LANES];
-            memcpy(k, pimhw_i_row_at(&row, bank, in->column + i), sizeof k);
             for (uint32_t j = 0; j < LANES; j++)
                 tree[j] = half(k[j]) * half(u->gb[channel][in->tile + i][j]);
             for (uint32_t n = LANES / 2; n > 0; n /= 2)
@@ -770,6 +773,7 @@ static void mac(units *u, uint32_t channel, const pimhw_instruction *in)
             u->sum[channel][in->out][bank] += tree[0];
             u->n_macs += LANES;
         }
+    }
 }
 
 static bool execute(void *user, const pimhw_instruction *in)

@@ -121,7 +121,7 @@ static uint64_t first_case = 1; /* an argument asks for other ones */
 
 static void skipping_equals_walking(void)
 {
-    uint64_t n_skipping = 0, n = 1000;
+    uint64_t n_skipping = 0, n = 600;
     for (uint64_t seed = first_case; seed < first_case + n; seed++)
         n_skipping += one_case(seed, false) > 0;
     printf("rounds were skipped in %u of %u cases\n", (unsigned)n_skipping, (unsigned)n);
@@ -131,7 +131,7 @@ static void skipping_equals_walking(void)
 /* One host for channels that have lists of their own: blocks alike and not, channels without. */
 static void skipping_equals_walking_in_lists(void)
 {
-    uint64_t n_skipping = 0, n = 600;
+    uint64_t n_skipping = 0, n = 400;
     for (uint64_t seed = first_case; seed < first_case + n; seed++)
         n_skipping += one_case(seed, true) > 0;
     printf("rounds were skipped in %u of %u cases\n", (unsigned)n_skipping, (unsigned)n);
@@ -249,7 +249,7 @@ static uint64_t hand_built_case(uint64_t seed, uint64_t *n_timed)
 
 static void skipping_equals_walking_by_hand(void)
 {
-    uint64_t n_skipping = 0, n_timed = 0, n = 5000;
+    uint64_t n_skipping = 0, n_timed = 0, n = 3000;
     for (uint64_t seed = first_case; seed < first_case + n; seed++)
         n_skipping += hand_built_case(seed, &n_timed) > 0;
     printf("%u of %u programs ran, %u skipped rounds\n", (unsigned)n_timed, (unsigned)n,

@@ -156,7 +156,7 @@ static bool one_case(uint64_t seed, tally *t, tally *later)
     check_rng rng = {seed};
     pimhw_config c = random_device(&rng);
     uint64_t sort = rng_range(&rng, 0, 19);
-    most_rounds = sort < 14 ? 6000 : sort < 19 ? 3 : 60;
+    most_rounds = sort < 14 ? 4000 : sort < 19 ? 3 : 60;
     wild how = {sort == 19, sort == 19, sort == 18 || sort > 11, rng_range(&rng, 0, 2) == 0};
     pimhw_request request = {.blocks = blocks, .n_blocks = 1};
     pimhw_operand row = {.base = rng_range(&rng, 0, 3)};

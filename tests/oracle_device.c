@@ -226,6 +226,18 @@ static float hand_score(const head *h, uint64_t t)
     return as_read(h, sum) * h->scale;
 }
 
+/* exp(x), x <= 0: 2^n times a polynomial of what is left [Cephes], 0 below the normal numbers. */
+static float exp_of(float x)
+{
+    static const float factors[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
+                                    4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
+    const float n = rintf(x * 1.44269504f), r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    float p = 0;
+    for (int i = 0; i < 6; i++)
+        p = p * r + factors[i];
+    return x > -87.33654f ? ldexpf(p * (r * r) + r + 1, (int)n) : 0;
+}
+
 /* Weights as they go into the lanes, [tokens in whole columns]; m and l. */
 static float *hand_weights(const head *h, float *m, float *l)
 {
@@ -240,7 +252,7 @@ static float *hand_weights(const head *h, float *m, float *l)
     for (uint64_t t = 0; t < h->seen;) {
         float part = 0;
         for (uint64_t end = t + LEAF; t < end && t < h->seen; t++) {
-            p[t] = (float)lane_of(type, (double)pimattn_i_exp(p[t] - *m));
+            p[t] = (float)lane_of(type, (double)exp_of(p[t] - *m));
             part += p[t];
         }
         *l += part;

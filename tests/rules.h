@@ -247,8 +247,8 @@ static inline rules_clock rules_earliest(const rules *r, const rules_past *past,
         uint32_t where = wheres[scope];
         uint32_t left = r->before[scope][command] & past->seen[scope][where];
         if (!rules_in(command, of)) left &= of;
-        for (uint32_t from = 0; left >> from; from++) {
-            if (!(left >> from & 1)) continue;
+        for (; left; left &= left - 1) {
+            const uint32_t from = (uint32_t)__builtin_ctz(left);
             const rules_pair *p = &r->pair[scope][from][command];
             uint64_t ck = past->last_ck[scope][where][from] + p->gap_ck;
             if (ck < at.ck) continue;
