@@ -484,7 +484,15 @@ enum {
  * One instruction with its operands resolved; what the units do with them stands before
  * pimhw_units. A field that its kind does not use is 0, but op_size is 1 where a channel takes it
  * and it has no other. Bit i of mask is channel i, and no other may be set; SYNC and EOC address
- * all channels whatever it says; EWADD, GPR, CFR and EPU need some bit, whichever.
+ * all channels whatever it says; EWADD, GPR, CFR and EPU need some bit, whichever. Kinds use:
+ *
+ *     WR_GB                 op_size tile gpr flags
+ *     WR_BIAS RD_MAC RD_AF  out gpr (RD_MAC, RD_AF also aux); AF: out
+ *     MAC_ABK MAC_SBK       op_size row column tile out gpr aux; MAC_SBK also bank
+ *     EWMUL                 op_size row column
+ *     COPY_BKGB COPY_GBBK   op_size bank row column tile
+ *     WR_SBK RD_SBK MEM_WR  bank row column gpr; MEM_RD also; WR_ABK: row column gpr
+ *     EWADD GPR CFR EPU     op_size gpr aux; gpr out; aux gpr out; op_size flags
  */
 typedef struct pimhw_instruction {
     pimhw_kind kind;
@@ -866,8 +874,9 @@ PIMHW_API float pimhw_lane_value(uint32_t lane_type, uint16_t lane);
  *     AF         by the samples of the mode that CFR 2 holds, linear in between
  *     WR_GB      GPR block gpr + index; PIMHW_DISTINCT: gpr + index * n_channels + channel
  *     WR_BIAS    an element a bank, from GPR block gpr on
- *     RD_MAC     an element a bank, to GPR block gpr + n * channel on, if one result is n blocks;
- *                gpr and aux of the MAC that began the sum are added to its own
+ *     RD_MAC     an element of out_bits a bank, all of them in n = ceil(banks * out_bits / 16 /
+ *                lanes) GPR blocks, from gpr + n * channel on; gpr and aux of the MAC that began
+ *                the sum are added to its own
  *     WR_SBK     GPR block gpr; WR_ABK: bank i takes gpr + i; RD_SBK: to gpr + channel
  *     EWADD      GPR blocks gpr on += blocks aux on
  *

@@ -1807,6 +1807,7 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
  *
  * Sums are variables of their own: compilers keep arrays of them on the stack.
  */
+#define PIMATTN_I_EACH4(X, W) X(W, 0) X(W, 1) X(W, 2) X(W, 3)
 #define PIMATTN_I_EACH8(X, W) X(W, 0) X(W, 1) X(W, 2) X(W, 3) X(W, 4) X(W, 5) X(W, 6) X(W, 7)
 #define PIMATTN_I_EACH16(X, W)                                                                     \
     PIMATTN_I_EACH8(X, W)                                                                          \
@@ -2060,10 +2061,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
                 ((n == 1 && tile->ahead >= alone) || (n <= 4 && W == 16 && type == PIMATTN_F32 &&  \
                                                       tile->ahead >= PIMATTN_I_DEEP_ROWS));        \
             if (by_row) pimattn_i_sums_by_row_##W(tile, k, q, q_floats, sums, &fetched, type, n);  \
-            PIMATTN_I_PART(W, 0)                                                                   \
-            PIMATTN_I_PART(W, 1)                                                                   \
-            PIMATTN_I_PART(W, 2)                                                                   \
-            PIMATTN_I_PART(W, 3)                                                                   \
+            PIMATTN_I_EACH4(PIMATTN_I_PART, W)                                                     \
             for (uint32_t i = 0; i < PIMATTN_I_SUMS_##W; i += W) {                                 \
                 const pimattn_i_v##W low =                                                         \
                     pimattn_i_add_##W(PIMATTN_I_QUAD_##W(i), PIMATTN_I_QUAD_##W(i + 1), 2);        \
@@ -2187,10 +2185,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         for (uint32_t t = 0; t < PIMATTN_I_TILE; t += turn) {                                      \
             pimattn_i_fetch(tile->next_v, tile->far_v, tile->v_gap, tile->v_shift, tile->ahead,    \
                             fetched, turn *C *bytes, type, n);                                     \
-            PIMATTN_I_MIX_TOKEN(W, 0)                                                              \
-            PIMATTN_I_MIX_TOKEN(W, 1)                                                              \
-            PIMATTN_I_MIX_TOKEN(W, 2)                                                              \
-            PIMATTN_I_MIX_TOKEN(W, 3)                                                              \
+            PIMATTN_I_EACH4(PIMATTN_I_MIX_TOKEN, W)                                                \
         }                                                                                          \
         float *to = o + dim;                                                                       \
         PIMATTN_I_EACH_##W(PIMATTN_I_MIX_END, W);                                                  \
@@ -9010,8 +9005,13 @@ static pimattn_status pimattn_i_list_check(pimattn_engine *e, const pimattn_page
     if (pimattn_i_add(*tokens, first) > PIMATTN_I_MAX_TOKENS)
         return pimattn_i_wrong(e, "the tokens of item %u end beyond position 2^32", i);
     uint64_t leaves = *tokens / PIMATTN_I_LEAF + 2, deep = pimattn_i_stack_leaves(e);
-    if (leaves > deep && leaves / deep + 2 > e->n_jobs_most)
-        return pimattn_i_wrong(e, "the tokens of item %u need more scratch_bytes", i);
+    const uint64_t n_jobs = leaves > deep ? leaves / deep + 2 : 0;
+    if (n_jobs > e->n_jobs_most) {
+        const pimattn_i_sizes *z = &e->size;
+        pimhw_cause_write(&e->why, "the tokens of item %u need scratch_bytes of %u", (uint64_t)i,
+                          e->config.max_workers * z->worker_bytes + n_jobs * z->job_bytes);
+        return PIMATTN_ERR_ARGUMENT;
+    }
     const uint32_t *list = pimattn_i_pages_list(p, i);
     for (uint64_t k = 0; k < n_pages; k++) {
         if (list[k] < p->n_pages) continue;

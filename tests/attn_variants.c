@@ -1320,12 +1320,26 @@ static void tokens_beyond_the_scratch_are_refused(void)
     p.table = table, p.table_stride = PAGES, p.lengths = &length;
     if (!e) return;
     CHECK_U(pimattn_attend_pages(e, 0, &p, &call, NULL), PIMATTN_ERR_ARGUMENT);
-    CHECK_HAS(pimattn_engine_cause(e), "the tokens of item 0 need more scratch_bytes");
+    CHECK_HAS(pimattn_engine_cause(e), "the tokens of item 0 need scratch_bytes of ");
     CHECK_NEAR(out, 7, 0);
     length = 3 * PAGE;
     CHECK_U(pimattn_attend_pages(e, 0, &p, &call, NULL), PIMATTN_OK);
     CHECK_NEAR(out, 0, 0);
     pimattn_engine_destroy(e);
+    c.pool_bytes = 1 << 16; /* so that little is enough, and is what the cause says */
+    c.scratch_bytes = least_scratch(c);
+    if (!(e = engine_new(&c))) return;
+    length = 1 << 20;
+    CHECK_U(pimattn_attend_pages(e, 0, &p, &call, NULL), PIMATTN_ERR_ARGUMENT);
+    const char *bytes = strrchr(pimattn_engine_cause(e), ' ');
+    c.scratch_bytes = bytes ? strtoull(bytes, NULL, 10) : 0;
+    pimattn_engine_destroy(e);
+    for (int less = 0; less < 2; less++, c.scratch_bytes--) {
+        if (!(e = engine_new(&c))) return;
+        CHECK_U(pimattn_attend_pages(e, 0, &p, &call, NULL),
+                less ? PIMATTN_ERR_ARGUMENT : PIMATTN_OK);
+        pimattn_engine_destroy(e);
+    }
 }
 
 /* Equal scores, V the position: the output is the mean of what is seen. Kept tokens end between the
