@@ -13,6 +13,7 @@ WARN     = -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wdo
            -Wstrict-prototypes -Wmissing-prototypes -Werror
 CFLAGS   = -std=c99 $(OPT) -ffp-contract=off -I. $(WARN)
 JOBS    := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+PARALLEL = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS))
 
 OPENMP  := $(shell echo 'int main(void){return 0;}' | $(CC) -fopenmp -x c -o /dev/null - 2>/dev/null && \
              echo -fopenmp)
@@ -40,7 +41,10 @@ SHARED   = $(filter-out $(OWN),$(EXAMPLES) $(BENCHES) $(TESTS))
 # What runs longest begins first, so that no core is left alone with it.
 LONG     = $(patsubst %,$(BUILD)/tests/%,law_skip oracle_attention law_steady attn_variants hw_mapping)
 
-all: $(EXAMPLES) $(BENCHES)
+all:
+	@$(MAKE) $(PARALLEL) everything
+
+everything: $(EXAMPLES) $(BENCHES)
 
 programs: $(filter $(OWN),$(TESTS)) $(EXAMPLES) $(TESTS)
 
@@ -48,7 +52,7 @@ demo: $(BUILD)/attention
 	$(BUILD)/attention
 
 test:
-	@$(MAKE) -s -j$(JOBS) programs
+	@$(MAKE) -s $(PARALLEL) programs
 	@sh tests/run.sh "sh tests/examples.sh $(BUILD) $(DATA)" $(LONG) $(filter-out $(LONG),$(TESTS))
 
 bench: $(BENCHES)
@@ -89,4 +93,4 @@ $(BUILD)/%: bench/%.c $(HEADERS) $(wildcard bench/*.h) examples/pool.h
 	@mkdir -p $(BUILD)
 	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< $(USE) -lm
 
-.PHONY: all programs demo test bench check clean
+.PHONY: all everything programs demo test bench check clean

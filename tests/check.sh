@@ -195,7 +195,7 @@ tests() {
 
 # Benches compile, and say what they take; --nonsense and 0 ends them with words and status 2.
 benches() {
-    make -s -j1 all BUILD="$dir/all.build" || return 1
+    make -s all JOBS=1 BUILD="$dir/all.build" || return 1
     status=0
     for bench in $(basename -s .c bench/*.c); do
         "$dir/all.build/$bench" --help | grep -q "^usage: .*/$bench" || status=1
