@@ -42,7 +42,7 @@ SHARED   = $(filter-out $(OWN),$(EXAMPLES) $(BENCHES) $(TESTS))
 LONG     = $(patsubst %,$(BUILD)/tests/%,law_skip oracle_attention law_steady attn_variants hw_mapping)
 
 all:
-	@$(MAKE) $(PARALLEL) everything
+	@$(MAKE) --no-print-directory $(PARALLEL) everything
 
 everything: $(EXAMPLES) $(BENCHES)
 
