@@ -5178,8 +5178,15 @@ typedef struct pimhw_i_pen {
     bool back;
 } pimhw_i_pen;
 
+/* Calls of the pen would take as long as it writes. */
+#if defined(__GNUC__)
+#define PIMHW_I_INLINE static inline __attribute__((always_inline))
+#else
+#define PIMHW_I_INLINE static inline
+#endif
+
 /* Room for n words; NULL and nothing more to come: there is none. */
-static uint64_t *pimhw_i_pen_room(pimhw_i_pen *pen, uint32_t n)
+PIMHW_I_INLINE uint64_t *pimhw_i_pen_room(pimhw_i_pen *pen, uint32_t n)
 {
     uint64_t *words = &pen->words[pen->n];
     bool fits = n <= pen->most - pen->n;
@@ -5188,7 +5195,7 @@ static uint64_t *pimhw_i_pen_room(pimhw_i_pen *pen, uint32_t n)
 }
 
 /* Numbers less a base. */
-static void pimhw_i_pen_words(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64_t base)
+PIMHW_I_INLINE void pimhw_i_pen_words(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64_t base)
 {
     uint64_t *words = pimhw_i_pen_room(pen, n);
     for (uint32_t i = 0; i < n && words && pen->back; i++)
@@ -5207,8 +5214,8 @@ static void pimhw_i_pen_ring(pimhw_i_pen *pen, uint64_t *at, uint32_t most, uint
 }
 
 /* Clocks, with `bits` of something else below them, that count from the base on: before it, 0. */
-static void pimhw_i_pen_ahead(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64_t base,
-                              uint32_t bits)
+PIMHW_I_INLINE void pimhw_i_pen_ahead(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64_t base,
+                                      uint32_t bits)
 {
     uint64_t *words = pimhw_i_pen_room(pen, n), least = base << bits;
     uint64_t before = least - ((uint64_t)1 << bits);
@@ -5219,7 +5226,7 @@ static void pimhw_i_pen_ahead(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64
 }
 
 /* Less than a word. */
-static uint32_t pimhw_i_pen_small(pimhw_i_pen *pen, uint32_t value)
+PIMHW_I_INLINE uint32_t pimhw_i_pen_small(pimhw_i_pen *pen, uint32_t value)
 {
     uint64_t word = value;
     pimhw_i_pen_words(pen, &word, 1, 0);
