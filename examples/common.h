@@ -50,6 +50,7 @@ static inline void *ex_alloc(uint64_t n, size_t bytes)
 static inline int ex_done(void)
 {
     if (fflush(stdout) != 0 || ferror(stdout)) ex_die("standard output cannot be written");
+    if (ferror(stderr)) ex_die("standard error cannot be written"); /* readings may stand there */
     return 0;
 }
 

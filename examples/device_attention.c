@@ -54,6 +54,12 @@ static void make_step(step *s, uint64_t seed)
     free(weights);
 }
 
+/* The larger difference, and NaN once there was one. */
+static double worse(double largest, double difference)
+{
+    return isnan(largest) || difference <= largest ? largest : difference;
+}
+
 /* One step by one engine; returns the largest difference from float64. */
 static double attend(const step *s, const pimattn_config *config, float *out, pimattn_readings *r)
 {
@@ -65,7 +71,7 @@ static double attend(const step *s, const pimattn_config *config, float *out, pi
     ex_check(engine, "attend", pimattn_attend_one(engine, seq, 0, out, s->q, r));
     pimattn_engine_destroy(engine);
     for (size_t i = 0; i < s->q_floats; i++)
-        error = fmax(error, fabs((double)out[i] - s->exact[i]));
+        error = worse(error, fabs((double)out[i] - s->exact[i]));
     return error;
 }
 
@@ -166,7 +172,7 @@ static void print_rest(const step *s, const float *device, const pimattn_reading
     pimattn_readings host_r;
     double between = 0, host_error = attend(s, &s->config, host, &host_r);
     for (size_t i = 0; i < s->q_floats; i++)
-        between = fmax(between, fabs((double)host[i] - (double)device[i]));
+        between = worse(between, fabs((double)host[i] - (double)device[i]));
     printf("  host (%s) %.3g from float64; the device is %.3g from the host\n\n"
            "bytes: same as in-order's. Controllers whose plans keep sums over rows, or not, round\n"
            "them at other places; one program gives the same bytes under all of them.\n",

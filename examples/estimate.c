@@ -245,6 +245,7 @@ int main(int argc, char **argv)
                  .batch = 1,
                  .n_tokens = 1};
     parse(&r, argc, argv);
+    if (r.sources && r.json) ex_die("--sources is a listing; --json has no form for it");
     ex_device_set(&r.config.device, r.preset, r.n_channels, &r.sets);
     if (r.controller != AS_PRESET) r.config.device.controller = r.controller;
     if (r.refresh != AS_PRESET) r.config.device.refresh = r.refresh;

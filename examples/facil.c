@@ -322,8 +322,10 @@ static void print_json(const figures *list)
         printf(", ");
         ex_json_number(stdout, "published", p->value);
         printf(", ");
-        ex_json_number(stdout, "bound_percent", p->bound);
-        printf(", \"holds\": %s}", published_holds(p, list->ours[i]) ? "true" : "false");
+        ex_json_number(stdout, "bound_percent", p->bound < 0 ? HUGE_VAL : p->bound);
+        if (p->bound >= 0)
+            printf(", \"holds\": %s", published_holds(p, list->ours[i]) ? "true" : "false");
+        printf("}");
     }
     printf("]}\n");
 }

@@ -224,6 +224,8 @@ int main(int argc, char **argv)
     ex_device(&a.config.device, a.preset, a.n_channels, &a.sets);
     if (a.config.way == PIMATTN_DEVICE && a.kv_type != PIMATTN_F32)
         ex_die("--kv: of pages, not of --way device: banks hold lanes, --set lane_type=0 or 1");
+    if (a.config.way == PIMATTN_DEVICE && (a.config.page_tokens != 0 || a.config.simd != 0))
+        ex_die("--page-tokens, --simd: of the host's way, not of --way device");
     if (a.export_path != NULL && a.config.device.n_channels > AIM_CHANNELS)
         ex_die("--export: the text of a trace has room for %d channels, not %" PRIu32,
                (int)AIM_CHANNELS, a.config.device.n_channels);

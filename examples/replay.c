@@ -87,7 +87,7 @@ static void read_layer(const capture *c, float *values, size_t record, size_t la
 static double worse(double largest, double a, double b)
 {
     double difference = fabs(a - b);
-    return difference <= largest ? largest : difference;
+    return isnan(largest) || difference <= largest ? largest : difference;
 }
 
 /* Adds a token's K or V to the history of what the cache must hold. */

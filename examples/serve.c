@@ -11,7 +11,7 @@
 #include "llama.h"
 
 /* tokens of a page; of a prompt in one step; requests; in a saved state: "PIMS", its version */
-enum { PAGE = 16, PIECE = 32, MOST = EX_MAX_TEXTS, MAGIC = 0x534d4950, VERSION = 1 };
+enum { PAGE = 16, PIECE = 32, MOST = EX_MAX_TEXTS, MAGIC = 0x534d4950, VERSION = 2 };
 
 typedef enum phase { WAITING, RUNNING, SWAPPED, DONE } phase;
 
@@ -25,6 +25,7 @@ typedef struct request {
 
 typedef struct server {
     const llama_model *m;
+    const llama_tokenizer *t;
     pimattn_engine *engine;
     llama_state state;
     request requests[MOST];
@@ -197,15 +198,28 @@ static uint32_t weights_hash(const llama_model *m)
     return hash;
 }
 
+static uint32_t pieces_hash(const llama_tokenizer *t)
+{
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < t->n_pieces; i++) {
+        hash = (hash ^ t->pieces[i].length) * 16777619u;
+        for (uint32_t k = 0; k < t->pieces[i].length; k++)
+            hash = (hash ^ t->pieces[i].text[k]) * 16777619u;
+    }
+    return hash;
+}
+
 /* Everything but K and V. What is swapped out goes back to the waiting: computed again from its
  * tokens, in larger pieces, K and V have on one machine the same bytes. */
 static void record_requests(server *v, record *f)
 {
-    uint32_t magic = MAGIC, version = VERSION, weights = weights_hash(v->m), hash;
+    uint32_t magic = MAGIC, version = VERSION, weights = weights_hash(v->m);
+    uint32_t pieces = pieces_hash(v->t), hash;
     f->hash = 2166136261u;
     word(f, "what marks a saved state", &magic, MAGIC, MAGIC);
     word(f, "version", &version, VERSION, VERSION);
     word(f, "hash of the model", &weights, weights, weights);
+    word(f, "hash of the tokenizer", &pieces, pieces, pieces);
     word(f, "n_steps", &v->n_steps, 1, v->m->seq_len);
     word(f, "n_requests", &v->n_requests, 1, MOST);
     word(f, "steps done", &v->now, 0, UINT32_MAX);
@@ -390,8 +404,9 @@ static void parse(arguments *a, int argc, char **argv)
                "output, what happened on standard error.",
                options, EX_COUNT(options), NULL, 0);
     if ((a->save == NULL) != (a->stop == 0)) ex_die("--save and --stop go together");
-    if (a->restore != NULL && (a->prompts.n_texts > 0 || a->n_steps != 0))
-        ex_die("-p and -n stand in the state that --restore reads");
+    if (a->restore != NULL && (a->prompts.n_texts > 0 || a->n_steps != 0 || a->gap != UINT32_MAX))
+        ex_die("-p, -n and --gap stand in the state that --restore reads");
+    if (a->gap == UINT32_MAX) a->gap = 4;
 }
 
 /* A cache with room for so many tokens. */
@@ -434,19 +449,21 @@ static bool serve(server *v, const arguments *a, const llama_tokenizer *t,
 int main(int argc, char **argv)
 {
     static server v;
-    arguments a = {.seed = 1, .gap = 4};
+    arguments a = {.seed = 1, .gap = UINT32_MAX}; /* not given */
     llama_model m = {0};
     llama_tokenizer t = {0};
     record f = {0};
     parse(&a, argc, argv);
     llama_open(&m, &t, a.model, a.tokenizer, a.seed);
-    v.m = &m;
+    v.m = &m, v.t = &t;
     v.quiet = a.quiet || a.json;
     if (a.restore != NULL) {
         f.path = a.restore, f.file = fopen(f.path, "rb");
         if (f.file == NULL) ex_die("--restore: %s: %s", f.path, strerror(errno));
         record_requests(&v, &f);
         v.began = v.now;
+        if (a.stop != 0 && a.stop <= v.now)
+            ex_die("--stop: step %" PRIu32 ", but the state is of step %" PRIu32, a.stop, v.now);
     } else {
         enqueue(&v, &a, &t);
     }

@@ -1043,6 +1043,8 @@ static void make_device(arguments *a)
     bool one = a->example == EXAMPLE_FIG7 || a->example == EXAMPLE_GEMV128;
     if (a->trace_path != NULL && a->example != EXAMPLE_NONE)
         ex_die("--trace: a trace, or one of the examples");
+    if (a->trace_path != NULL && a->own_plans) ex_die("--own-plans: a trace has one plan");
+    if (a->own_plans && a->one_plan) ex_die("--own-plans: not together with --one-plan");
     if (pimhw_config_init(&a->device, a->preset, &why) != PIMHW_OK)
         ex_die("--preset: %s", why.text);
     ex_device(&a->device, a->preset, one ? 1 : 0, &a->sets);

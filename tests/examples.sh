@@ -108,6 +108,7 @@ works "estimate of the most layers" "$build/estimate" --layers 65536
 works "estimate of the most heads" "$build/estimate" --layers 1 --heads 65536 --kv-heads 65536
 works "estimate --refresh off and what refresh forbids" "$build/estimate" --layers 1 --refresh off \
     --set tREFI=100
+refuses "sources as JSON" "$build/estimate" --sources --json
 refuses "sources of a device that cannot be" "$build/estimate" --sources --device aim-gddr6 \
     --refresh on --set tREFI=100
 refuses "flash without banks" "$build/device" --device pam-ssd
@@ -132,7 +133,7 @@ awk -F, 'NR == 1 { n = NF } $2 ~ /exact|calibrated/ && ($5 > 1 || $5 < -1) { bad
 works "facil" "$build/facil"
 grep -q '300 of 300 sums alike' "$scratch/out" && pass || fail "facil: $(head -n 3 "$scratch/out")"
 is_json "facil --json" "$build/facil" --json
-[ "$(grep -c '"holds": true' "$scratch/out")" -ge 15 ] && ! grep -q '"holds": false' "$scratch/out" &&
+[ "$(grep -c '"holds": true' "$scratch/out")" -ge 14 ] && ! grep -q '"holds": false' "$scratch/out" &&
     pass || fail "facil: $(grep '"holds": false' "$scratch/out" | head -n 2)"
 is_json "prefix --json" "$build/prefix" --prompt 4000 --layers 1 --json
 awk -F'"of_one_copy_and_tails": ' '{ exit !($2 + 0 >= 1 && $2 + 0 <= 1.05) }' "$scratch/out" &&
@@ -201,6 +202,9 @@ same "serve --restore from 50" "$scratch/served" "$scratch/text"
 refuses "serve --restore into a small pool" "$serve" --restore "$scratch/state" --pool 130
 refuses "serve --restore by another model" "$serve" --restore "$scratch/state" --seed 2
 refuses "serve --restore with prompts" "$serve" --restore "$scratch/state" -p A
+refuses "serve --restore with a gap" "$serve" --restore "$scratch/state" --gap 4
+refuses "serve --restore beyond --stop" "$serve" --restore "$scratch/state" --stop 3 \
+    --save "$scratch/state2"
 refuses "serve --restore of no file" "$serve" --restore "$scratch/none"
 refuses "serve --restore of another file" "$serve" --restore README.md
 refuses "serve --save into nowhere" "$serve" --stop 3 --save "$scratch/none/file"
@@ -382,6 +386,8 @@ trace "# nothing"
 refuses "timeline of nothing" "$timeline" --trace "$scratch/trace"
 refuses "timeline of a missing trace" "$timeline" --trace "$scratch/none"
 refuses "timeline: two programs" "$timeline" --example fig7 --trace "$line.aim"
+refuses "timeline: plans of a trace" "$timeline" --trace "$line.aim" --own-plans
+refuses "timeline: both plans" "$timeline" --one-plan --own-plans
 refuses "timeline: unknown example" "$timeline" --example nonsense
 refuses "timeline: unknown controller" "$timeline" --controller nonsense
 refuses "timeline: unknown preset" "$timeline" --preset nonsense
@@ -555,6 +561,8 @@ for pool in 256 400 512; do
     same "serve stories --pool $pool" "$scratch/want" "$scratch/text"
 done
 saves "serve stories --stop 60" "$scratch/state" $stories --pool 400 -n 256 -p "$once" -p "$dog" --stop 60
+refuses "serve --restore by another tokenizer" "$serve" --model "$data/stories260K.bin" \
+    --tokenizer "$data/aidreams_tok512.bin" --restore "$scratch/state"
 for stop in 120 180 240; do
     saves "serve stories --stop $stop" "$scratch/state2" $stories --pool 400 --restore "$scratch/state" \
         --stop $stop
@@ -562,6 +570,21 @@ for stop in 120 180 240; do
 done
 texts_of "serve stories to the end" "$scratch/text" "$serve" $stories --restore "$scratch/state"
 same "serve stories to the end" "$scratch/want" "$scratch/text"
+
+refuses "llama --way device --page-tokens" "$build/llama" "$data/$s" "$data/$t" -n 9 --way device \
+    --page-tokens 3
+if [ -e /dev/full ]; then
+    "$build/llama" "$data/$s" "$data/$t" -n 9 --json >"$scratch/out" 2>/dev/full
+    [ $? -eq 2 ] && pass || fail "llama: readings that cannot be written"
+fi
+# a NaN (0x7fc00000) in q of the first record's first layer
+{
+    head -c 40 "$data/stories260K_dog_n256.attn"
+    printf '\000\000\300\177'
+    tail -c +45 "$data/stories260K_dog_n256.attn"
+} >"$scratch/nan.attn"
+works "replay of a NaN" "$build/replay" "$scratch/nan.attn"
+grep -q '^exact_difference *nan' "$scratch/out" && pass || fail "replay of a NaN: $(cat "$scratch/out")"
 
 # The modelled device computes: its own arithmetic, fp16 lanes.
 for bits in 16 32; do
@@ -593,7 +616,7 @@ for capture in stories260K_once_n256 stories260K_dog_n256 aidreams260K_dream_n10
         bound=3e-6
         [ $kv = f16 ] && bound=5e-6
         works "replay $capture $kv" "$build/replay" "$data/$capture.attn" --kv $kv
-        awk -v bound=$bound '$1 == "exact_difference" { seen = $2 + 0 <= bound + 0 }
+        awk -v bound=$bound '$1 == "exact_difference" { seen = $2 ~ /^[0-9]/ && $2 + 0 <= bound + 0 }
             END { exit !seen }' "$scratch/out" && pass || fail "replay $capture $kv: $(cat "$scratch/out")"
     done
 done
