@@ -4429,13 +4429,14 @@ typedef struct pimhw_i_inside {
     uint64_t last[PIMHW_LOOPS]; /* round; UINT64_MAX: no limit is known */
 } pimhw_i_inside;
 
-/* What the steps of the loops inside but one add at most beyond `times` others. */
+/* What the steps of the loops inside but one add at most beyond `times` others, which those inside
+ * of that one do not move. */
 static uint64_t pimhw_i_growth_over(const pimhw_i_inside *in, const uint64_t step[PIMHW_LOOPS],
                                     const uint64_t less[PIMHW_LOOPS], uint64_t times, uint32_t but)
 {
     uint64_t sum = 0;
     for (uint32_t l = in->level; l < in->depth; l++) {
-        uint64_t taken = pimhw_i_times(times, less[l]);
+        uint64_t taken = l < but ? pimhw_i_times(times, less[l]) : 0;
         if (l == but || step[l] <= taken) continue;
         sum = pimhw_i_plus(sum, pimhw_i_times(step[l] - taken, in->last[l]));
     }
@@ -6503,6 +6504,7 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
         if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
             bool constant = o && item->kind == PIMHW_LOOP && pimhw_i_is_constant(o);
             uint64_t n = pimhw_i_times(rounds[in.depth], constant ? o->base : 0);
+            if (item->kind == PIMHW_LIST) value[0] = 0; /* whatever op_size says */
             for (uint32_t c = 0; item->kind == PIMHW_LIST && c < d->config.n_channels; c++)
                 value[0] = pimhw_i_max(value[0], pimhw_i_blocks(request, c));
             if (item->kind == PIMHW_LIST) value[0] += pimhw_i_aux(p, item);
@@ -6521,7 +6523,8 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
             return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
                                 "item %u: %s, where channels have lists of their own", (uint64_t)i,
                                 PIMHW_I_KINDS[item->kind].name);
-        if (PIMHW_I_KINDS[item->kind].has_row) value[PIMHW_I_ROW] += block.row_base[item->space];
+        if (PIMHW_I_KINDS[item->kind].has_row)
+            value[PIMHW_I_ROW] = pimhw_i_plus(value[PIMHW_I_ROW], block.row_base[item->space]);
         if (item->op_size && item->column) {
             uint64_t columns = pimhw_i_most_columns(p, &in, &block, item);
             columns -= pimhw_i_min(columns, value[PIMHW_I_OP_SIZE]);
@@ -6773,6 +6776,8 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     bool (*emit)(void *user, const pimhw_instruction *instruction), void *user, pimhw_cause *why)
 {
     pimhw_instruction in;
+    pimhw_cause what;
+    bool ended = false;
     if (!d || !program || !emit) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
     pimhw_status status = pimhw_i_request_check(d, program, request, why);
     if (status != PIMHW_OK) return status;
@@ -6786,9 +6791,16 @@ PIMHW_API pimhw_status pimhw_device_resolve(
         pimhw_i_step step = pimhw_i_next(w, &in);
         if (step == PIMHW_I_ROUND || step == PIMHW_I_LEFT) continue;
         if (step == PIMHW_I_DONE) return PIMHW_OK;
-        if (step == PIMHW_I_WRONG) return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, PIMHW_I_TOO_LARGE);
-        status = pimhw_i_judge(d, &in, why);
-        if (status != PIMHW_OK) return status;
+        const char *fault = NULL;
+        if (step == PIMHW_I_WRONG)
+            fault = PIMHW_I_TOO_LARGE;
+        else if (ended)
+            fault = "an instruction after EOC";
+        else if (pimhw_i_judge(d, &in, &what) != PIMHW_OK)
+            fault = what.text;
+        if (fault)
+            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "item %u: %s", (uint64_t)w->at, fault);
+        ended = in.kind == PIMHW_EOC;
         if (!emit(user, &in)) return PIMHW_OK;
     }
 }

@@ -943,6 +943,99 @@ static void operands_no_clock_hangs_on_are_judged(void)
     pimhw_device_destroy(d);
 }
 
+static bool see_one(void *user, const pimhw_instruction *in)
+{
+    (void)user;
+    (void)in;
+    return true;
+}
+
+/* Item 2 or 1 asks for an output there is not, or a row; nothing that is not judged hides it. */
+static void out_of_bounds_program(pimhw_program *p, pimhw_block *block, int sort)
+{
+    pimhw_operand rounds = {.base = 1000}, out = {.step = {1, 1}}, row = {.base = UINT64_MAX};
+    pimhw_tail tail = {.rest = 1, .step = {0, 1}}; /* of the outer loop, by the inner one's index */
+    pimhw_item mac = {.kind = PIMHW_MAC_ABK, .mask = 1}, list = {.kind = PIMHW_LIST, .mask = 1};
+    memset(block, 0, sizeof *block);
+    pimhw_program_init(p);
+    mac.op_size = pimhw_program_const(p, 1);
+    if (sort == 0) {
+        block->rest[0] = 2;
+        rounds.tail[0] = pimhw_program_tail(p, &tail);
+        mac.out = pimhw_program_operand(p, &out);
+        pimhw_program_loop(p, pimhw_program_operand(p, &rounds), 1);
+        pimhw_program_loop(p, pimhw_program_const(p, 60), 1);
+    } else if (sort == 1) {
+        block->row_base[0] = 5;
+        mac.row = pimhw_program_operand(p, &row);
+        pimhw_program_loop(p, pimhw_program_const(p, 4), 1);
+    } else {
+        out.step[1] = 0;
+        mac.out = pimhw_program_operand(p, &out);
+        list.op_size = pimhw_program_const(p, UINT64_MAX); /* not used */
+        list.aux = pimhw_program_const(p, 2);
+        pimhw_program_item(p, &list);
+        pimhw_program_loop(p, pimhw_program_const(p, 3), 1);
+    }
+    pimhw_program_item(p, &mac);
+    pimhw_program_end(p);
+    if (sort != 1) pimhw_program_end(p);
+}
+
+/* Bounds of operands are those of every round, so that only what is safe goes unjudged. */
+static void operands_out_of_bounds_are_refused(void)
+{
+    static pimhw_block blocks[60];
+    pimhw_sink sink = {.command = see_nothing};
+    pimhw_readings r;
+    pimhw_program p;
+    for (uint32_t i = 0; i < 3 * 4; i++) {
+        pimhw_request request = {.blocks = blocks, .n_blocks = i % 3 == 2 ? 60 : 1};
+        pimhw_config c;
+        pimhw_cause what = {""};
+        pimhw_device *d;
+        CHECK_U(pimhw_config_init(&c, "aimx", NULL), PIMHW_OK);
+        c.controller = (pimhw_controller)(i / 3);
+        if (!CHECK_U(pimhw_device_create(&d, &c, &why), PIMHW_OK)) return;
+        out_of_bounds_program(&p, &blocks[0], (int)(i % 3));
+        for (uint32_t k = 1; k < 60; k++)
+            blocks[k] = blocks[0];
+        CHECK_U(pimhw_device_resolve(d, &p, &request, see_one, NULL, &what), PIMHW_ERR_PROGRAM);
+        CHECK_HAS(what.text, i % 3 == 1 ? "or an operand of 2^32 or more" : "MAC_ABK: out is");
+        for (int looks = 0; looks < 2; looks++) {
+            CHECK_U(pimhw_device_time(d, &r, &p, &request, looks ? &sink : NULL, &why),
+                    PIMHW_ERR_PROGRAM);
+            if (!CHECK(strcmp(why.text, what.text) == 0)) printf("  %s, %s\n", why.text, what.text);
+        }
+        pimhw_device_destroy(d);
+    }
+}
+
+/* What resolve hands out is what is timed, and its causes are those. */
+static void resolve_refuses_what_time_refuses(void)
+{
+    const pimhw_instruction ends[2] = {{.kind = PIMHW_EOC, .mask = 1},
+                                       {.kind = PIMHW_RD_MAC, .mask = 1}};
+    const pimhw_instruction far = {.kind = PIMHW_RD_MAC, .mask = 1, .out = 9};
+    pimhw_config c;
+    pimhw_device *d;
+    pimhw_readings r;
+    pimhw_program p;
+    CHECK_U(pimhw_config_init(&c, "aimx", NULL), PIMHW_OK);
+    if (!CHECK_U(pimhw_device_create(&d, &c, &why), PIMHW_OK)) return;
+    for (int sort = 0; sort < 2; sort++) {
+        pimhw_cause what = {""};
+        pimhw_program_init(&p);
+        for (int i = 0; i < (sort ? 1 : 2); i++)
+            pimhw_program_add(&p, sort ? &far : &ends[i]);
+        CHECK_U(pimhw_device_time(d, &r, &p, NULL, NULL, &what), PIMHW_ERR_PROGRAM);
+        CHECK_U(pimhw_device_resolve(d, &p, NULL, see_one, NULL, &why), PIMHW_ERR_PROGRAM);
+        CHECK(strcmp(why.text, what.text) == 0);
+        CHECK_HAS(why.text, sort ? "item 0" : "item 1");
+    }
+    pimhw_device_destroy(d);
+}
+
 /* Limits that hold one by one and not together. */
 static void numbers_that_meet_are_judged_together(void)
 {
@@ -995,6 +1088,8 @@ static void more_products_than_64_bits_count_are_the_largest_number(void)
 int main(void)
 {
     RUN(operands_no_clock_hangs_on_are_judged);
+    RUN(operands_out_of_bounds_are_refused);
+    RUN(resolve_refuses_what_time_refuses);
     RUN(numbers_that_meet_are_judged_together);
     RUN(more_products_than_64_bits_count_are_the_largest_number);
     RUN(statuses_have_words);
