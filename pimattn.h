@@ -2010,8 +2010,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const size_t bytes = 16 * pimattn_i_type_bytes(type), stride = tile->k_stride;             \
         const unsigned char *next = tile->next_k, *later = tile->far_k;                            \
         const size_t gap = tile->k_gap;                                                            \
-        const uint32_t shift = tile->k_shift;                                                      \
-        const uint32_t ahead = tile->ahead;                                                        \
+        const uint32_t shift = tile->k_shift, ahead = tile->ahead;                                 \
         const unsigned char *end = k + tile->dim_k / 16 * bytes;                                   \
         pimattn_i_v##W qs[8];                                                                      \
         const float *q4 = n > 4 ? q + 4 * q_floats : q;                                            \
@@ -2160,8 +2159,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 #define PIMATTN_I_MIX_TOKEN(W, j)                                                                  \
     if (j < turn) {                                                                                \
         PIMATTN_I_EACH_##W(PIMATTN_I_MIX_STEP, W);                                                 \
-        v += tile->v_stride;                                                                       \
-        weights += n;                                                                              \
+        v += tile->v_stride, weights += n;                                                         \
     }
 #define PIMATTN_I_MIX_END(W, i)                                                                    \
     if (i < C * n) {                                                                               \
@@ -2552,16 +2550,15 @@ static uint32_t pimattn_i_simd_most(void)
 #endif
 }
 
-/* How the CPU likes to be fetched for: of AMD deep if Zen 4 (AVX-512 before family 26), else near;
- * other x86 both. */
+/* How the CPU likes to be fetched for: Zen 4 (AVX-512 before family 26) deep, other AMD near. */
 static pimattn_i_ahead pimattn_i_cpu_ahead(void)
 {
 #ifdef PIMATTN_I_X86
     uint32_t a, b, c, d, family;
     if (!__get_cpuid(0, &a, &b, &c, &d) || b != 0x68747541u) return PIMATTN_I_BOTH; /* "Auth.." */
     if (!__get_cpuid(1, &family, &b, &c, &d)) return PIMATTN_I_NEAR;
-    family = (family >> 8 & 15) + (family >> 20 & 255);
-    if (family < 26 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & 0x10000u))
+    if ((family >> 8 & 15) + (family >> 20 & 255) < 26 && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+        (b & 0x10000u))
         return PIMATTN_I_DEEP;
 #endif
     return PIMATTN_I_NEAR;
@@ -8436,7 +8433,12 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
         pimattn_i_stack_of(e, job, hands[0].q + PIMATTN_I_QUERY_BLOCK * e->size.q_floats);
     for (uint64_t leaf = job->leaf_begin; leaf < job->leaf_end; leaf++) {
         const uint64_t begin = leaf * PIMATTN_I_LEAF;
-        if (n == 1 && !pimattn_i_reaches(job, begin, PIMATTN_I_LEAF)) continue;
+        if (n == 1 && !pimattn_i_reaches(job, begin, PIMATTN_I_LEAF)) {
+            uint64_t next = begin < job->kept ? job->origin : job->begin;
+            if (begin >= job->kept && begin >= job->end) break;
+            leaf = pimattn_i_max(leaf + 1, next / PIMATTN_I_LEAF) - 1; /* far, in a long run */
+            continue;
+        }
         for (size_t i = 0; i < n; i++) {
             blocks[i] = n > 1 ? e->results + order[i] * e->size.block_floats
                               : pimattn_i_stack_push(&stack, leaf);
@@ -9007,9 +9009,8 @@ static pimattn_status pimattn_i_list_check(pimattn_engine *e, const pimattn_page
     uint64_t leaves = *tokens / PIMATTN_I_LEAF + 2, deep = pimattn_i_stack_leaves(e);
     const uint64_t n_jobs = leaves > deep ? leaves / deep + 2 : 0;
     if (n_jobs > e->n_jobs_most) {
-        const pimattn_i_sizes *z = &e->size;
         pimhw_cause_write(&e->why, "the tokens of item %u need scratch_bytes of %u", (uint64_t)i,
-                          e->config.max_workers * z->worker_bytes + n_jobs * z->job_bytes);
+                          e->size.least + (n_jobs - 1) * e->size.job_bytes);
         return PIMATTN_ERR_ARGUMENT;
     }
     const uint32_t *list = pimattn_i_pages_list(p, i);
