@@ -546,7 +546,8 @@ typedef struct pimhw_operand {
     uint8_t reserved[6];
 } pimhw_operand;
 
-/* An instruction whose operands are named by pimhw_program_operand; 0: 0, but op_size is 1. */
+/* An instruction whose operands are named by pimhw_program_operand; 0 names 0. Without a name
+ * op_size is 1; but kinds of columns and EPU need one, and a loop without runs no round. */
 typedef struct pimhw_item {
     uint64_t mask; /* channels that may take part */
     uint16_t end;  /* structure: index of its PIMHW_END, filled by the builder */

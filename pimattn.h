@@ -127,7 +127,7 @@ typedef struct pimattn_shape {
     uint32_t v_type;
     float scale;               /* score = scale * q.k; 0: 1 / sqrt(head_dim) */
     float soft_cap;            /* score = soft_cap * tanh(score / soft_cap); 0: none */
-    float alibi_max_bias;      /* score -= slope * distance, slopes by ggml's rule; 0: none */
+    float alibi_max_bias;      /* score -= slope * |distance|, slopes by ggml's rule; 0: none */
     const float *alibi_slopes; /* .. or [n_heads] of them given, below 1e25; NULL: by the rule */
     const float *sink_logits;  /* [n_heads]: a score without a value, once in every row; NULL */
     uint64_t window;           /* the query's own token among them; 0: all; at most 2^62 */
