@@ -2988,8 +2988,14 @@ enum {
     PIMHW_I_QUEUE = 64,   /* the largest queue_entries */
     PIMHW_I_QUEUED = 128, /* commands a queue of DCS holds */
     PIMHW_I_RING = 1024,  /* commands not yet in order of issue: those and their rows */
-    PIMHW_I_RECORDS = 64  /* of one kind in a phase of ping-pong */
+    PIMHW_I_RECORDS = 64, /* of one kind in a phase of ping-pong */
+    PIMHW_I_REFRESHES = 4 /* of a channel: as many slacks are kept */
 };
+
+/* How much earlier or later a refresh could have been due, and no command would have moved. */
+typedef struct pimhw_i_slack {
+    uint64_t early_ck, late_ck;
+} pimhw_i_slack;
 
 /* Commands of one instruction on one channel, for the queue of the shared front end. */
 typedef struct pimhw_i_run {
@@ -3156,6 +3162,8 @@ typedef struct pimhw_i_channel {
     pimhw_i_tally tally;
     pimhw_i_banks *banks;
     pimhw_i_flow *flow; /* controllers with gaps */
+    uint64_t n_slack;   /* of refreshes, or spans with some, so far */
+    pimhw_i_slack slack[PIMHW_I_REFRESHES];
     pimhw_i_run runs[PIMHW_I_QUEUE];
 } pimhw_i_channel;
 
@@ -3358,11 +3366,25 @@ static void pimhw_i_send_due(pimhw_i_channel *ch, uint32_t command, uint64_t n, 
     if (command == PIMHW_CMD_REF) ch->due_ck += n * ch->rules->config.tREFI;
 }
 
+/*
+ * A refresh that waits until the row may be closed takes place then, whenever it is due: after the
+ * last command, and before both that clock and t, at which the next command would issue.
+ */
+static void pimhw_i_add_slack(pimhw_i_channel *ch, uint64_t t)
+{
+    pimhw_i_slack *slack = &ch->slack[ch->n_slack++ % PIMHW_I_REFRESHES];
+    uint64_t closes_ck = ch->open ? pimhw_i_table_at(ch, PIMHW_CMD_PREA, 0).ck : 0;
+    bool row = closes_ck > ch->due_ck;
+    slack->early_ck = row ? ch->due_ck - ch->last_ck - 1 : 0;
+    slack->late_ck = row ? pimhw_i_min(t, closes_ck - 1) - ch->due_ck : 0;
+}
+
 /* A refresh due by clock t, when the next command would issue, goes first: PREA, REF; true. */
 static bool pimhw_i_refresh(pimhw_i_channel *ch, uint64_t t, uint32_t reason)
 {
     if (t < ch->due_ck) return false;
     uint64_t tREFI = ch->rules->config.tREFI;
+    pimhw_i_add_slack(ch, t);
     if (ch->open) pimhw_i_send_due(ch, PIMHW_CMD_PREA, 1, reason);
     pimhw_i_send_due(ch, PIMHW_CMD_REF, 1, reason);
     bool rests = !ch->sink && ch->last_ck + tREFI == ch->due_ck;
@@ -5040,12 +5062,13 @@ typedef struct pimhw_i_text {
 typedef struct pimhw_i_part {
     uint64_t end_ck, latest_ck; /* from the base; or unmoved */
     uint64_t row;               /* from the base of rows, if it opens any */
-    uint64_t due_ck, active;
+    uint64_t due_ck, active, n_slack;
     uint64_t counted; /* bit i: word i of the tally is not 0 */
 } pimhw_i_part;
 
 typedef struct pimhw_i_edge {
     uint64_t hash, key[3], phase; /* of where it leads on from; phase 0: it meets no refresh */
+    pimhw_i_slack slack;          /* for the phase */
     uint64_t clocks;
     uint64_t n_instructions, n_rounds; /* of a channel; of a shared front end: of all */
     uint32_t to;                       /* a state */
@@ -5073,6 +5096,7 @@ typedef struct pimhw_i_memo {
     uint32_t n_words;
     uint32_t terms; /* the text of the last place */
     bool full;
+    uint32_t near; /* clocks: edges for refreshes about as far off are looked for in one place */
     pimhw_i_slots texts, edges;
     pimhw_i_text text[PIMHW_I_TEXTS];
     pimhw_i_edge edge[PIMHW_I_EDGES]; /* the first: of rounds since a mark */
@@ -5559,6 +5583,7 @@ static void pimhw_i_forget(pimhw_device *d)
     pimhw_i_memo *m = &d->memo;
     m->n_words = m->terms = m->texts.used = m->edges.used = 0;
     m->full = false;
+    m->near = d->config.controller == PIMHW_IN_ORDER ? 16 : 1; /* the others know exact ones only */
     pimhw_i_slots_clear(&m->texts, PIMHW_I_FEW);
     pimhw_i_slots_clear(&m->edges, PIMHW_I_FEW);
     memset(&m->text[0], 0, sizeof m->text[0]);
@@ -5720,7 +5745,8 @@ static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *
     t->n_groups = d->n_groups;
     for (uint32_t i = 0; i < d->n_unit; i++) {
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
-        pimhw_i_part part = {ch->end_ck, ch->latest_ck, ch->row, ch->due_ck, ch->open != 0, 0};
+        pimhw_i_part part = {ch->end_ck,    ch->latest_ck, ch->row, ch->due_ck,
+                             ch->open != 0, ch->n_slack,   0};
         t->part[i] = part;
         t->tally[i] = ch->tally;
     }
@@ -5737,6 +5763,21 @@ static const pimhw_i_part *pimhw_i_parts(const pimhw_device *d, const pimhw_i_ed
     return (const pimhw_i_part *)(const void *)&d->memo.words[e->parts];
 }
 
+/* The least of the refreshes of a channel since it had n, if the next is due after all of this. */
+static void pimhw_i_slack_since(const pimhw_device *d, const pimhw_i_channel *ch, uint64_t n,
+                                pimhw_i_slack *least)
+{
+    uint64_t next_ck = pimhw_i_max(pimhw_i_unit_ck(d), ch->latest_ck + 1);
+    bool known = ch->n_slack - n <= PIMHW_I_REFRESHES && d->config.controller == PIMHW_IN_ORDER;
+    if (!known || ch->due_ck < next_ck) least->early_ck = least->late_ck = 0;
+    least->early_ck = pimhw_i_min(least->early_ck, ch->due_ck - next_ck);
+    for (; known && n < ch->n_slack; n++) {
+        const pimhw_i_slack *slack = &ch->slack[n % PIMHW_I_REFRESHES];
+        least->early_ck = pimhw_i_min(least->early_ck, slack->early_ck);
+        least->late_ck = pimhw_i_min(least->late_ck, slack->late_ck);
+    }
+}
+
 /* What happened since a trial, as an edge to a state, into the room; returns its words there. */
 static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimhw_i_edge *e,
                                    uint32_t to)
@@ -5746,6 +5787,7 @@ static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimh
     e->parts = d->memo.n_words;
     e->refreshed = d->memo.text[to].meets_refresh;
     e->again = false;
+    e->slack.early_ck = e->slack.late_ck = PIMHW_I_UNMOVED;
     e->clocks = pimhw_i_unit_ck(d) - base;
     e->n_instructions = (d->n_instructions - t->n_instructions) / n;
     e->n_rounds = (d->walked_rounds + d->skipped_rounds - t->n_rounds) / n;
@@ -5771,7 +5813,11 @@ static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimh
         p->row = ch->row - t->row_base;
         p->due_ck = ch->due_ck - from->due_ck;
         e->refreshed = e->refreshed || p->due_ck > 0;
+        if (!pimhw_i_rests(d, ch)) pimhw_i_slack_since(d, ch, from->n_slack, &e->slack);
     }
+    e->phase = e->refreshed ? t->phase : 0;
+    if (!e->phase) e->slack.late_ck = 0;
+    e->slack.early_ck = pimhw_i_min(e->slack.early_ck, e->phase ? e->phase - 1 : 0);
     return (uint32_t)(sum - &d->memo.words[e->parts]);
 }
 
@@ -5814,6 +5860,11 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, u
         if (p->latest_ck != PIMHW_I_UNMOVED)
             ch->latest_ck = pimhw_i_max(ch->latest_ck, last + p->latest_ck);
         if (p->counted >> PIMHW_I_OPENED & 1) ch->row = row_base + p->row;
+        if (e->refreshed && !pimhw_i_rests(d, ch)) { /* all of them are as far off */
+            uint64_t off = ch->due_ck - base + 1 - e->phase;
+            pimhw_i_slack slack = {e->slack.early_ck + off, e->slack.late_ck - off};
+            ch->slack[ch->n_slack++ % PIMHW_I_REFRESHES] = slack;
+        }
         ch->due_ck += n * p->due_ck;
         d->endless = d->endless || ch->end_ck >= PIMHW_I_MOST_CK;
         ch->asleep = e->to;
@@ -5827,12 +5878,14 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, u
 static uint16_t *pimhw_i_edge_slot(pimhw_i_memo *m, const uint64_t key[3], uint64_t phase,
                                    uint64_t *hash)
 {
-    *hash = pimhw_i_mix(phase, key[0] << 40 ^ key[1] << 20 ^ key[2]);
+    *hash = pimhw_i_mix((phase + m->near - 1) / m->near, key[0] << 40 ^ key[1] << 20 ^ key[2]);
     for (uint32_t i = 0;; i++) {
         uint16_t *slot = pimhw_i_slot(&m->edges, *hash, i);
         const pimhw_i_edge *e = &m->edge[*slot];
         if (*slot == 0) return slot;
-        if (e->hash == *hash && e->phase == phase && pimhw_i_same(e->key, key, 3)) return slot;
+        if (e->hash != *hash || !pimhw_i_same(e->key, key, 3)) continue;
+        uint64_t first = e->phase - e->slack.early_ck;
+        if (phase - first <= e->slack.early_ck + e->slack.late_ck) return slot;
     }
 }
 
@@ -5865,7 +5918,6 @@ static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
     bool opened = pimhw_i_parts(d, e)->counted >> PIMHW_I_OPENED & 1;
     if (m->text[to].meets_refresh && !t->waits && !opened) return;
     memcpy(e->key, t->key, sizeof e->key);
-    e->phase = e->refreshed ? t->phase : 0;
     uint16_t *slot = pimhw_i_edge_slot(m, e->key, e->phase, &e->hash);
     if (*slot) return;
     pimhw_i_slots_add(&m->edges, slot, m->edge, sizeof m->edge[0]);
@@ -5940,7 +5992,7 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
     uint64_t limit = pimhw_i_rounds_alike(w, level), *index = &w->index[level];
     pimhw_i_trial *t = &d->trial[level], *mark = &d->mark[level];
     const pimhw_i_edge *last = NULL;
-    uint64_t row_step = loop->round.outer_step[level], n_chain = 0;
+    uint64_t row_step = loop->round.outer_step[level], n_chain = 0, last_phase = 0;
     pimhw_i_place place;
     if (*index == 0) t->open = mark->open = false;
     pimhw_i_learn(d, t);
@@ -5959,10 +6011,12 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
             pimhw_i_try(d, t, &place);
             break;
         }
-        e->again = e->again || e == last; /* once back at its head, always */
+        bool back = e == last && (!e->refreshed || place.phase == last_phase);
+        e->again = e->again || back; /* once back at its head, always */
         if (!e->again && n_chain++ >= PIMHW_I_CHAIN)
             n = pimhw_i_cycle(d, mark, &place, *index, most, row_step);
         last = n > 0 ? NULL : e;
+        last_phase = place.phase;
         if (n == 0) {
             n = e->again ? pimhw_i_before_due(d, e, pimhw_i_min(most, place.n_same)) : 1;
             pimhw_i_follow(d, e, n, place.row_base + (n - 1) * row_step);
