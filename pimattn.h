@@ -1512,13 +1512,15 @@ enum { PIMATTN_I_L = PIMATTN_I_QUERY_BLOCK, PIMATTN_I_O = 2 * PIMATTN_I_QUERY_BL
 
 /*
  * How what comes next is fetched, in this order. Both: the next tile into the first cache, what is
- * far into the second. Near: so, but for a single query the next tile alone. Deep: the second cache
- * waits for many more lines than the first; where the memory's pace counts most, all goes there. If
- * a single query reads rows one by one that follow one another, such a CPU keeps the pace led by
- * one line in four: rows of f32, and of 16-bit types in long pages of the cache.
+ * far into the second. Led: so, but in short pages one line in four of what is far, from farther;
+ * the CPU brings the others. Near: as both, but for a single query the next tile alone. Deep: the
+ * second cache waits for many more lines than the first; where the memory's pace counts most, all
+ * goes there. If a single query reads rows one by one that follow one another, such a CPU keeps the
+ * pace led by one line in four: rows of f32, and of 16-bit types in long pages of the cache.
  */
 typedef enum pimattn_i_ahead {
     PIMATTN_I_BOTH,
+    PIMATTN_I_LED,
     PIMATTN_I_NEAR,
     PIMATTN_I_DEEP,
     PIMATTN_I_DEEP_ROWS,
@@ -1535,6 +1537,7 @@ typedef struct pimattn_i_tile {
     const unsigned char *far_k, *far_v;   /* .. and less near */
     size_t k_gap, v_gap;                  /* between rows to fetch, of 2^k_shift bytes */
     uint32_t ahead;                       /* pimattn_i_ahead */
+    size_t led;                           /* bits of an offset: 0 where the less near is fetched */
     uint32_t k_shift, v_shift;
     size_t k_stride, v_stride; /* bytes of a row */
     uint32_t k_type, v_type;
@@ -1822,7 +1825,7 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
 /* Fetches lines of what comes next, into the first cache or the second, and of what comes later. */
 static inline __attribute__((always_inline)) void
 pimattn_i_fetch_lines(const unsigned char *next, const unsigned char *later, size_t bytes,
-                      const bool first, const bool both)
+                      const bool first, const bool both, size_t from, size_t led, const void *hot)
 {
 #ifdef __clang__
 #pragma clang loop unroll(disable) /* a burst of fetches costs bandwidth */
@@ -1832,7 +1835,8 @@ pimattn_i_fetch_lines(const unsigned char *next, const unsigned char *later, siz
             __builtin_prefetch(next + i, 0, 3);
         else
             __builtin_prefetch(next + i, 0, 2);
-        if (both) __builtin_prefetch(later + i, 0, 2);
+        if (both)
+            __builtin_prefetch((from + i) & led ? (const unsigned char *)hot : later + i, 0, 2);
     }
 }
 
@@ -1842,13 +1846,14 @@ static __attribute__((noinline)) void pimattn_i_fetch_rows(const unsigned char *
                                                            size_t row, size_t stride)
 {
     for (size_t i = 0; i < bytes; i += row, next += stride, later += stride)
-        pimattn_i_fetch_lines(next, later, row, true, true);
+        pimattn_i_fetch_lines(next, later, row, true, true, 0, 0, next);
 }
 
 #define PIMATTN_I_FETCH_BOTH(W, i)                                                                 \
     if (i * 64 < bytes) {                                                                          \
         __builtin_prefetch(next + i * 64, 0, 3);                                                   \
-        __builtin_prefetch(later + i * 64, 0, 2);                                                  \
+        __builtin_prefetch((from + i * 64) & led ? (const unsigned char *)hot : later + i * 64, 0, \
+                           2);                                                                     \
     }
 
 /*
@@ -1857,10 +1862,11 @@ static __attribute__((noinline)) void pimattn_i_fetch_rows(const unsigned char *
  */
 static inline __attribute__((always_inline)) void
 pimattn_i_fetch(const unsigned char *next, const unsigned char *later, size_t gap, uint32_t shift,
-                const uint32_t ahead, size_t *at, const size_t bytes, const uint32_t type,
-                const uint32_t n)
+                const uint32_t ahead, size_t led, const void *hot, size_t *at, const size_t bytes,
+                const uint32_t type, const uint32_t n)
 {
     size_t from = *at;
+    if (type == PIMATTN_F32) led = 0;
     const bool single = n == 1 && type != PIMATTN_INT8, pair = n == 2 && type != PIMATTN_INT8;
     const bool few = single || (type == PIMATTN_F32 && n < 8);
     const uint32_t alone = type == PIMATTN_F32 ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
@@ -1879,13 +1885,13 @@ pimattn_i_fetch(const unsigned char *next, const unsigned char *later, size_t ga
         for (size_t i = 0; i < bytes; i += 64)
             if (((uintptr_t)(next + i) & 255) < 64) __builtin_prefetch(next + i, 0, 2);
     } else if ((few && ahead >= PIMATTN_I_DEEP) || (pair && ahead == PIMATTN_I_DEEP)) {
-        pimattn_i_fetch_lines(next, later, bytes, false, true);
+        pimattn_i_fetch_lines(next, later, bytes, false, true, from, 0, hot);
     } else if (single && ahead == PIMATTN_I_NEAR) {
-        pimattn_i_fetch_lines(next, later, bytes, true, false);
+        pimattn_i_fetch_lines(next, later, bytes, true, false, from, 0, hot);
     } else if (single && type != PIMATTN_F32 && bytes <= 512) {
         PIMATTN_I_EACH8(PIMATTN_I_FETCH_BOTH, ) /* for so few sums a burst keeps the pace */
     } else {
-        pimattn_i_fetch_lines(next, later, bytes, true, true);
+        pimattn_i_fetch_lines(next, later, bytes, true, true, from, led, hot);
     }
 }
 
@@ -2011,13 +2017,14 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const unsigned char *next = tile->next_k, *later = tile->far_k;                            \
         const size_t gap = tile->k_gap;                                                            \
         const uint32_t shift = tile->k_shift, ahead = tile->ahead;                                 \
+        const size_t led = W == 16 || n == 1 ? tile->led : 0;                                      \
         const unsigned char *end = k + tile->dim_k / 16 * bytes;                                   \
         pimattn_i_v##W qs[8];                                                                      \
         const float *q4 = n > 4 ? q + 4 * q_floats : q;                                            \
         PIMATTN_I_HIDE(q4);                                                                        \
         PIMATTN_I_EACH_##W(PIMATTN_I_ZERO, W);                                                     \
         for (; k != end; k += bytes, q += 16, q4 += 16) {                                          \
-            pimattn_i_fetch(next, later, gap, shift, ahead, fetched, fetch, type, n);              \
+            pimattn_i_fetch(next, later, gap, shift, ahead, led, tile, fetched, fetch, type, n);   \
             PIMATTN_I_EACH8(PIMATTN_I_QUERY, W);                                                   \
             PIMATTN_I_EACH_##W(PIMATTN_I_DOT, W);                                                  \
         }                                                                                          \
@@ -2031,7 +2038,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const size_t bytes = 16 * pimattn_i_type_bytes(type), row = tile->dim_k / 16 * bytes;      \
         for (uint32_t i = 0; i < PIMATTN_I_SUMS_##W; i += n, k += tile->k_stride) {                \
             pimattn_i_fetch(tile->next_k, tile->far_k, tile->k_gap, tile->k_shift, tile->ahead,    \
-                            fetched, row, type, n);                                                \
+                            W == 16 || n == 1 ? tile->led : 0, tile, fetched, row, type, n);       \
             for (uint32_t h = 0; h < 16 / W; h++) {                                                \
                 PIMATTN_I_EACH8(PIMATTN_I_ZERO, W);                                                \
                 const float *of = q + h * W;                                                       \
@@ -2182,7 +2189,8 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const uint32_t turn = C > 1 && C * bytes < 64 ? (uint32_t)(64 / (C * bytes)) : 1;          \
         for (uint32_t t = 0; t < PIMATTN_I_TILE; t += turn) {                                      \
             pimattn_i_fetch(tile->next_v, tile->far_v, tile->v_gap, tile->v_shift, tile->ahead,    \
-                            fetched, turn *C *bytes, type, n);                                     \
+                            W == 16 || n == 1 ? tile->led : 0, tile, fetched, turn * C * bytes,    \
+                            type, n);                                                              \
             PIMATTN_I_EACH4(PIMATTN_I_MIX_TOKEN, W)                                                \
         }                                                                                          \
         float *to = o + dim;                                                                       \
@@ -2198,7 +2206,8 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         size_t fetched = 0;                                                                        \
         uint32_t j = 0;                                                                            \
         /* strips of two lines: as fast where they are in a cache, and the memory likes them */    \
-        const bool narrow = W == 16 && n == 1 && half && tile->ahead == PIMATTN_I_NEAR;            \
+        const bool narrow = W == 16 && n == 1 && half &&                                           \
+                            (tile->ahead == PIMATTN_I_LED || tile->ahead == PIMATTN_I_NEAR);       \
         for (; !narrow && j + C * W <= tile->dim_v; j += C * W)                                    \
             pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n, C);           \
         for (; n == 1 && j + C / 2 * W <= tile->dim_v; j += C / 2 * W)                             \
@@ -2550,14 +2559,18 @@ static uint32_t pimattn_i_simd_most(void)
 #endif
 }
 
-/* How the CPU likes to be fetched for: Zen 4 (AVX-512 before family 26) deep, other AMD near. */
+/* How the CPU likes to be fetched for: AMD near, but Zen 4 (AVX-512 before family 26) deep; Intel
+ * led, but Ice Lake, Sapphire and Emerald Rapids both. */
 static pimattn_i_ahead pimattn_i_cpu_ahead(void)
 {
 #ifdef PIMATTN_I_X86
-    uint32_t a, b, c, d, family;
-    if (!__get_cpuid(0, &a, &b, &c, &d) || b != 0x68747541u) return PIMATTN_I_BOTH; /* "Auth.." */
-    if (!__get_cpuid(1, &family, &b, &c, &d)) return PIMATTN_I_NEAR;
-    if ((family >> 8 & 15) + (family >> 20 & 255) < 26 && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+    uint32_t a, b, c, d, maker, cpu;
+    if (!__get_cpuid(0, &a, &maker, &c, &d) || !__get_cpuid(1, &cpu, &b, &c, &d))
+        return PIMATTN_I_BOTH;
+    uint32_t model = (cpu >> 12 & 240) | (cpu >> 4 & 15); /* as Intel counts */
+    if (maker != 0x68747541u)                             /* "Auth.." */
+        return model == 106 || model == 143 || model == 207 ? PIMATTN_I_BOTH : PIMATTN_I_LED;
+    if ((cpu >> 8 & 15) + (cpu >> 20 & 255) < 26 && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
         (b & 0x10000u))
         return PIMATTN_I_DEEP;
 #endif
@@ -2892,17 +2905,6 @@ static void pimattn_i_page_change(const pimattn_i_pool *pool, uint32_t page, uin
     if (n_bound && *n_bound > at) *n_bound = 0;
 }
 
-/* Asks the system for huge pages: shuffled KV pages then cost no page walk each. */
-static void pimattn_i_advise(unsigned char *slab, uint64_t bytes)
-{
-#ifdef MADV_HUGEPAGE
-    if ((uintptr_t)slab % PIMATTN_I_SLAB == 0 && bytes % PIMATTN_I_SLAB == 0)
-        (void)madvise(slab, (size_t)bytes, MADV_HUGEPAGE);
-#else
-    (void)slab, (void)bytes;
-#endif
-}
-
 static bool pimattn_i_slab_add(pimattn_i_pool *pool)
 {
     const pimhw_allocator *a = &pool->allocator;
@@ -2920,7 +2922,10 @@ static bool pimattn_i_slab_add(pimattn_i_pool *pool)
     uint64_t bytes = pimattn_i_slab_bytes(pool, pool->n_slabs);
     unsigned char *slab = (unsigned char *)pimattn_i_alloc(a, bytes, PIMATTN_I_SLAB);
     if (!slab) return false;
-    pimattn_i_advise(slab, bytes);
+#ifdef MADV_HUGEPAGE /* shuffled KV pages then cost no page walk each */
+    if ((uintptr_t)slab % PIMATTN_I_SLAB == 0 && bytes % PIMATTN_I_SLAB == 0)
+        (void)madvise(slab, (size_t)bytes, MADV_HUGEPAGE);
+#endif
     pool->slabs[pool->n_slabs++] = slab;
     return true;
 }
@@ -5016,13 +5021,6 @@ static void pimattn_i_groups_leave(pimattn_i_groups *g, uint32_t group, uint32_t
     pimattn_i_groups_count(g, group, window, -1);
     g->residents[group]--;
     if (!g->stale) pimattn_i_groups_settle(g, group);
-}
-
-/* A token of the group took part in the step that runs: bit 0 of its window is now set. */
-static void pimattn_i_groups_active(pimattn_i_groups *g, uint32_t group)
-{
-    pimattn_i_groups_count(g, group, 1, 1);
-    g->stale = true;
 }
 
 /* The next step begins; what was PIMATTN_TIER_STEPS steps ago is forgotten. */
@@ -7808,13 +7806,8 @@ static void pimattn_i_unmark(pimattn_engine *e)
         e->seqs[i].arrival = 0;
 }
 
-/* Whether one comes before another in a state of all: it has what that one can share with it. */
-static bool pimattn_i_seq_before(const pimattn_i_seq *s, const pimattn_i_seq *other)
-{
-    return s->begin != other->begin ? s->begin < other->begin : s->tokens[0] > other->tokens[0];
-}
-
-/* Numbers the sequences of a state; how many they are, and its bytes. */
+/* Numbers the sequences of a state, of all first those that have what others can share with them;
+ * how many they are, and its bytes. */
 static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs, size_t n_seqs,
                                      uint64_t *n, uint64_t *bytes)
 {
@@ -7826,7 +7819,10 @@ static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs,
     for (size_t i = 0; i < (seqs ? n_seqs : e->config.max_seqs); i++) {
         pimattn_i_seq *s, *next = NULL;
         for (s = e->seqs; s < e->seqs + e->config.max_seqs && !seqs; s++)
-            if (s->id && !s->arrival && (!next || pimattn_i_seq_before(s, next))) next = s;
+            if (s->id && !s->arrival &&
+                (!next || s->begin < next->begin ||
+                 (s->begin == next->begin && s->tokens[0] > next->tokens[0])))
+                next = s;
         if (!seqs && !next) break;
         status = pimattn_i_seq_even(e, seqs ? seqs[i] : next->id, &s);
         if (status != PIMATTN_OK) return status;
@@ -8115,10 +8111,11 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand)
     tile->k_scale = s->k_type == PIMATTN_INT8 ? hand->scales : NULL;
     tile->v_scale = s->v_type == PIMATTN_INT8 ? hand->scales + PIMATTN_I_TILE : NULL;
     tile->ahead = e->ahead;
-    if (e->ahead == PIMATTN_I_DEEP)
-        tile->ahead = pimattn_i_apart(e)                           ? PIMATTN_I_DEEP
-                      : e->layout.page_bytes < PIMATTN_I_LONG_PAGE ? PIMATTN_I_DEEP_ROWS
-                                                                   : PIMATTN_I_DEEP_PAGES;
+    const bool wide = s->k_type == PIMATTN_F32 || s->v_type == PIMATTN_F32;
+    const bool brief = e->layout.page_bytes < PIMATTN_I_LONG_PAGE, apart = pimattn_i_apart(e);
+    tile->led = e->ahead == PIMATTN_I_LED && brief && !apart && !wide ? 192 : 0;
+    if (e->ahead == PIMATTN_I_DEEP && !apart)
+        tile->ahead = brief ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
     if (hand->shares) return;
     tile->k_gap = tile->k_stride - k_row;
     tile->v_gap = tile->v_stride - v_row;
@@ -8142,7 +8139,7 @@ static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand)
     tile->next_v = next->v;
     /* far: the tile after next; else beyond the next 4 KiB, or what comes after the next K or V */
     const bool deep = e->ahead == PIMATTN_I_DEEP;
-    const bool later = deep || (pimattn_i_apart(e) && !hand->shares);
+    const bool later = deep || tile->led != 0 || (pimattn_i_apart(e) && !hand->shares);
     const bool k_wide = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR;
     const bool v_wide = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR;
     tile->far_k = later ? hand->later.k : k_wide ? next->k + PIMATTN_I_FAR : next->v;
@@ -8419,7 +8416,7 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
     PIMATTN_ASSERT(worker < e->config.max_workers);
     const uint64_t k_row = e->layout.k_row_bytes, v_row = e->layout.v_row_bytes;
     /* while K is read V is fetched, and the other way: rows must lie alike */
-    const bool beside = n > 1 && e->ahead == PIMATTN_I_BOTH && k_row == v_row &&
+    const bool beside = n > 1 && e->ahead <= PIMATTN_I_LED && k_row == v_row &&
                         !e->config.shape.v_in_k && e->pages->k.token == e->pages->v.token;
     const bool shares =
         n > 1 && !beside && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token;
@@ -8817,7 +8814,8 @@ static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job, bo
             if (token->active & 1) continue;
             token->active |= 1;
             b->active++;
-            pimattn_i_groups_active(&b->groups, group);
+            pimattn_i_groups_count(&b->groups, group, 1, 1);
+            b->groups.stale = true;
         }
     }
 }

@@ -49,7 +49,9 @@ static unsigned char *huge(size_t bytes)
     void *at = NULL;
     bytes = (bytes + PIMATTN_I_SLAB - 1) / PIMATTN_I_SLAB * PIMATTN_I_SLAB;
     bench_must(posix_memalign(&at, PIMATTN_I_SLAB, bytes) == 0, "memory");
-    pimattn_i_advise((unsigned char *)at, bytes);
+#ifdef MADV_HUGEPAGE
+    (void)madvise(at, bytes, MADV_HUGEPAGE);
+#endif
     memset(at, 0, bytes);
     return (unsigned char *)at;
 }

@@ -521,12 +521,19 @@ static banks banks_of(uint32_t n_groups, uint64_t n_tokens)
     return b;
 }
 
+/* A token of the group takes part in the step that runs: bit 0 of its window is now set. */
+static void activate(pimattn_i_groups *g, uint32_t group)
+{
+    pimattn_i_groups_count(g, group, 1, 1);
+    g->stale = true;
+}
+
 /* Sums that came in the step before this one. */
 static void banks_set(banks *b, const uint32_t *sums, const uint32_t *residents)
 {
     for (uint32_t i = 0; i < b->g.n_groups; i++) {
         for (uint32_t j = 0; j < sums[i]; j++)
-            pimattn_i_groups_active(&b->g, i);
+            activate(&b->g, i);
         b->g.residents[i] = residents[i];
     }
     pimattn_i_groups_step(&b->g);
@@ -600,7 +607,7 @@ static void counts_leave_with_the_window(void)
     CHECK_U(place(&b, 0), 0);
     CHECK_U(b.g.sums[0], 1);
     pimattn_i_groups_step(&b.g);
-    pimattn_i_groups_active(&b.g, 0);
+    activate(&b.g, 0);
     for (int i = 1; i < PIMATTN_TIER_STEPS; i++) {
         CHECK_U(b.g.sums[0], 2);
         if (i < PIMATTN_TIER_STEPS - 1) pimattn_i_groups_step(&b.g);
@@ -616,13 +623,13 @@ static void counters_stay_at_their_ends(void)
 {
     banks b = banks_of(2, 8);
     for (uint32_t i = 0; i < 70000; i++)
-        pimattn_i_groups_active(&b.g, 0);
+        activate(&b.g, 0);
     CHECK_U(b.g.sums[0], UINT16_MAX);
     CHECK_U(place(&b, 1), 1);
     pimattn_i_groups_leave(&b.g, 1, 0x3ff);
     CHECK_U(b.g.sums[1], 1); /* of its placing */
     pimattn_i_groups_step(&b.g);
-    pimattn_i_groups_active(&b.g, 0);
+    activate(&b.g, 0);
     CHECK_U(b.g.sums[0], UINT16_MAX + 1);
     free(b.memory);
 }
@@ -673,7 +680,7 @@ static void groups_agree_with_a_scan(void)
             group[i] = to;
             extra[at][to]++;
         } else if (what < 50 && !(window[i] & 1)) {
-            pimattn_i_groups_active(&b.g, group[i]);
+            activate(&b.g, group[i]);
             window[i] |= 1;
         } else if (what == 50) {
             pimattn_i_groups_leave(&b.g, group[i], window[i]);
