@@ -5096,7 +5096,7 @@ typedef struct pimhw_i_memo {
     uint32_t n_words;
     uint32_t terms; /* the text of the last place */
     bool full;
-    uint32_t near; /* clocks: edges for refreshes about as far off are looked for in one place */
+    uint32_t step; /* clocks: edges for refreshes about as far off are looked for in one place */
     pimhw_i_slots texts, edges;
     pimhw_i_text text[PIMHW_I_TEXTS];
     pimhw_i_edge edge[PIMHW_I_EDGES]; /* the first: of rounds since a mark */
@@ -5583,7 +5583,7 @@ static void pimhw_i_forget(pimhw_device *d)
     pimhw_i_memo *m = &d->memo;
     m->n_words = m->terms = m->texts.used = m->edges.used = 0;
     m->full = false;
-    m->near = d->config.controller == PIMHW_IN_ORDER ? 16 : 1; /* the others know exact ones only */
+    m->step = d->config.controller == PIMHW_IN_ORDER ? 16 : 1; /* the others know exact ones only */
     pimhw_i_slots_clear(&m->texts, PIMHW_I_FEW);
     pimhw_i_slots_clear(&m->edges, PIMHW_I_FEW);
     memset(&m->text[0], 0, sizeof m->text[0]);
@@ -5878,7 +5878,7 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, u
 static uint16_t *pimhw_i_edge_slot(pimhw_i_memo *m, const uint64_t key[3], uint64_t phase,
                                    uint64_t *hash)
 {
-    *hash = pimhw_i_mix((phase + m->near - 1) / m->near, key[0] << 40 ^ key[1] << 20 ^ key[2]);
+    *hash = pimhw_i_mix((phase + m->step - 1) / m->step, key[0] << 40 ^ key[1] << 20 ^ key[2]);
     for (uint32_t i = 0;; i++) {
         uint16_t *slot = pimhw_i_slot(&m->edges, *hash, i);
         const pimhw_i_edge *e = &m->edge[*slot];
