@@ -4692,10 +4692,11 @@ typedef struct pimhw_i_walker {
     const pimhw_program *program;
     const pimhw_request *request; /* NULL: none */
     const pimhw_i_sketch *sketch;
-    uint64_t mask;  /* channels that take part here */
-    uint64_t outer; /* those outside the block */
-    uint64_t todo;  /* those the current item still has to reach */
-    uint64_t lag;   /* of the block: rounds ago */
+    const pimhw_block *block; /* where channels have no lists of their own; NULL: none */
+    uint64_t mask;            /* channels that take part here */
+    uint64_t outer;           /* those outside the block */
+    uint64_t todo;            /* those the current item still has to reach */
+    uint64_t lag;             /* of the block: rounds ago */
     uint32_t pc, depth;
     uint32_t at;    /* item of the last instruction or loop */
     uint8_t fields; /* that are wanted, besides those that tell channels apart */
@@ -4717,14 +4718,28 @@ static uint64_t pimhw_i_blocks(const pimhw_request *request, uint32_t channel)
     return request->list_begin[channel + 1] - request->list_begin[channel];
 }
 
+/* Which of its blocks every channel is at. */
+static uint64_t pimhw_i_block_index(const pimhw_i_walker *w)
+{
+    bool in_list = w->program->n_items > 0 && w->program->items[0].kind == PIMHW_LIST;
+    return in_list && w->depth > 0 ? w->index[0] - w->lag : 0;
+}
+
 /* The block a channel works on; NULL if there is none. */
 static const pimhw_block *pimhw_i_block(const pimhw_i_walker *w, uint32_t channel)
 {
-    bool in_list = w->program->n_items > 0 && w->program->items[0].kind == PIMHW_LIST;
-    uint64_t i = in_list && w->depth > 0 ? w->index[0] - w->lag : 0;
+    if (!w->sketch->lists) return w->block;
+    uint64_t i = pimhw_i_block_index(w);
     if (i >= pimhw_i_blocks(w->request, channel)) return NULL;
-    if (!w->request->list_begin) return &w->request->blocks[i];
     return &w->request->blocks[w->request->order[w->request->list_begin[channel] + i]];
+}
+
+/* The walker has come to a round of a list, or to a block in it. */
+static void pimhw_i_to_block(pimhw_i_walker *w)
+{
+    uint64_t i = pimhw_i_block_index(w);
+    bool any = !w->sketch->lists && w->request && i < w->request->n_blocks;
+    w->block = any ? &w->request->blocks[i] : NULL;
 }
 
 static void pimhw_i_walker_init(pimhw_i_walker *w, const pimhw_program *program,
@@ -4740,6 +4755,7 @@ static void pimhw_i_walker_init(pimhw_i_walker *w, const pimhw_program *program,
     w->fields = (uint8_t)fields;
     w->rounds = rounds;
     w->stop = program->n_items;
+    pimhw_i_to_block(w);
 }
 
 static uint64_t pimhw_i_steps(const pimhw_i_walker *w, const uint64_t step[PIMHW_LOOPS])
@@ -4808,7 +4824,9 @@ static void pimhw_i_to_round(pimhw_i_walker *w)
 {
     uint32_t level = w->depth - 1;
     const pimhw_item *opener = &w->program->items[w->pc++];
-    w->mask = opener->kind == PIMHW_LIST ? w->enter[level] : w->enter[level] & opener->mask;
+    bool list = opener->kind == PIMHW_LIST;
+    w->mask = list ? w->enter[level] : w->enter[level] & opener->mask;
+    if (list) pimhw_i_to_block(w);
     for (uint64_t left = w->even[level] ? 0 : w->mask; left; left &= left - 1) {
         uint32_t c = pimhw_i_lowest(left);
         if (w->index[level] >= w->rounds[level][c]) w->mask &= ~((uint64_t)1 << c);
@@ -4834,20 +4852,19 @@ static bool pimhw_i_enter_loop(pimhw_i_walker *w, const pimhw_item *item)
 
 static void pimhw_i_enter_block(pimhw_i_walker *w, const pimhw_item *item)
 {
-    uint64_t lag = pimhw_i_value(w, item->aux, 0);
-    uint64_t in = 0;
-    for (uint64_t left = w->mask; left; left &= left - 1) {
-        uint32_t c = pimhw_i_lowest(left);
-        uint64_t i = w->index[0];
-        if (i >= lag && i - lag < pimhw_i_blocks(w->request, c)) in |= (uint64_t)1 << c;
-    }
+    uint64_t in = w->mask;
+    w->lag = pimhw_i_value(w, item->aux, 0);
+    pimhw_i_to_block(w);
+    for (uint64_t left = w->block ? 0 : w->mask; left; left &= left - 1)
+        if (!pimhw_i_block(w, pimhw_i_lowest(left))) in &= ~(left & (~left + 1));
     if (!in) {
+        w->lag = 0;
+        pimhw_i_to_block(w);
         w->pc = item->end + 1u;
         return;
     }
     w->outer = w->mask;
     w->mask = in;
-    w->lag = lag;
     w->pc++;
 }
 
@@ -4858,6 +4875,7 @@ static void pimhw_i_leave(pimhw_i_walker *w, const pimhw_item *end)
     if (opener->kind == PIMHW_BLOCK) {
         w->mask = w->outer;
         w->lag = 0;
+        pimhw_i_to_block(w);
         return;
     }
     uint32_t level = w->depth - 1;
@@ -4951,8 +4969,7 @@ static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instru
     pimhw_i_fields(w, pimhw_i_lowest(w->todo), fields, value);
     uint64_t mask = pimhw_i_sharers(w, w->todo, value);
     w->todo &= ~mask;
-    bool in_list = w->program->items[0].kind == PIMHW_LIST && w->depth > 0;
-    in->round = in_list ? (uint32_t)(w->index[0] - w->lag) : 0;
+    in->round = (uint32_t)pimhw_i_block_index(w);
     return pimhw_i_fill(item, mask, value, in);
 }
 
@@ -5124,11 +5141,14 @@ struct pimhw_device {
     bool skips;            /* spans that are like others are not walked */
     bool endless;          /* the hub or a channel passed PIMHW_I_MOST_CK */
     uint64_t n_instructions;
-    uint64_t n_sent; /* instructions to channels, in the order of the program */
-    uint32_t n_groups;
+    uint64_t n_sent;            /* instructions to channels, in the order of the program */
+    uint32_t n_groups, n_ready; /* ready: they have a flow and banks, and may be free */
     uint32_t n_streams;
     uint8_t group_of[PIMHW_MAX_CHANNELS]; /* of each channel */
-    uint32_t af_mode;                     /* what CFR 2 holds: the row of AF */
+    /* what a channel has beyond the tally of the group it joined; of the rest, all channels */
+    uint64_t beyond_ck[PIMHW_MAX_CHANNELS][PIMHW_N_SPENT];
+    uint64_t beyond_active_ck, beyond[PIMHW_N_COMMANDS];
+    uint32_t af_mode; /* what CFR 2 holds: the row of AF */
     pimhw_i_channel groups[PIMHW_MAX_CHANNELS];
     pimhw_i_banks banks[PIMHW_MAX_CHANNELS]; /* of the groups */
     pimhw_i_trial trial[PIMHW_I_TRIALS];     /* of rounds by depth; the last: of all else */
@@ -5651,8 +5671,9 @@ static void pimhw_i_place_terms(const pimhw_i_walker *w, const pimhw_i_scope *sc
         const pimhw_i_term *term = &scope->terms[i];
         const pimhw_tail *t = term->tail ? &w->program->tails[term->tail - 1] : NULL;
         if (!t || !t->step[level] || place->terms[i] == 0) continue;
-        uint64_t div = pimhw_i_max(t->channel_div, 1); /* the last of them has the least left */
-        uint64_t less = t->channel_step * ((until - 1) / div - first / div);
+        uint64_t div = pimhw_i_max(t->channel_div, 1), less = 0;
+        if (t->channel_step) /* the last of them has the least left */
+            less = t->channel_step * ((until - 1) / div - first / div);
         place->n_same = pimhw_i_min(place->n_same, (spare[i] - less) / t->step[level] + 1);
     }
     place->first = (uint32_t)first;
@@ -5801,10 +5822,9 @@ static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimh
         /* as if the base were 0 */
         uint64_t active = (uint64_t)(ch->open != 0) - from->active, counted = 0;
         for (uint32_t k = 0; k < PIMHW_I_TALLY; k++) {
-            uint64_t more = now[k] - then[k] + (k == PIMHW_I_ACTIVE ? active * base : 0);
-            *sum = more; /* the next is written over a 0 */
-            sum += more != 0;
-            counted |= (uint64_t)(more != 0) << k;
+            if (now[k] == then[k] && k != PIMHW_I_ACTIVE) continue; /* most */
+            *sum++ = now[k] - then[k] + (k == PIMHW_I_ACTIVE ? active * base : 0);
+            counted |= (uint64_t)1 << k;
         }
         p->active = active;
         p->counted = counted;
@@ -5827,7 +5847,7 @@ static uint64_t pimhw_i_before_due(const pimhw_device *d, const pimhw_i_edge *e,
     const pimhw_i_part *parts = pimhw_i_parts(d, e);
     uint64_t base = pimhw_i_unit_ck(d);
     if (n > 1 && e->clocks) n = pimhw_i_min(n, PIMHW_I_MOST_CK / e->clocks);
-    for (uint32_t i = 0; i < d->n_unit && !e->refreshed; i++) {
+    for (uint32_t i = 0; i < d->n_unit && !e->refreshed && d->config.refresh; i++) {
         uint64_t due = d->groups[d->unit + i].due_ck, end = base + e->clocks;
         if (pimhw_i_rests(d, &d->groups[d->unit + i])) continue;
         if (parts[i].latest_ck != PIMHW_I_UNMOVED)
@@ -6047,23 +6067,95 @@ static const char PIMHW_I_NO_STREAM[] = "no stream has begun, or it ended at a f
 static const char PIMHW_I_TOO_MANY[] = "EPU: more than %u works that nothing waits for";
 static const char PIMHW_I_TOO_LARGE[] = "2^28 rounds or more, or an operand of 2^32 or more";
 
+/* Another group becomes what a group is, but for its flow and banks. */
+static void pimhw_i_take_state(const pimhw_device *d, pimhw_i_channel *other,
+                               const pimhw_i_channel *ch)
+{
+    pimhw_i_flow *flow = other->flow;
+    pimhw_i_banks *banks = other->banks;
+    memcpy((void *)other, (const void *)ch,
+           d->shared ? sizeof *ch : offsetof(pimhw_i_channel, runs));
+    other->flow = flow;
+    other->banks = banks;
+}
+
+static void pimhw_i_members(pimhw_device *d, pimhw_i_channel *ch, uint64_t mask)
+{
+    ch->mask = mask;
+    for (; mask; mask &= mask - 1)
+        d->group_of[pimhw_i_lowest(mask)] = (uint8_t)(ch - d->groups);
+}
+
 static void pimhw_i_split(pimhw_device *d, pimhw_i_channel *ch, uint64_t outside)
 {
     PIMHW_ASSERT(d->n_groups < PIMHW_MAX_CHANNELS);
     pimhw_i_channel *other = &d->groups[d->n_groups];
-    *other = *ch;
-    other->flow = pimhw_i_flow_of(d, d->n_groups);
-    if (ch->flow) {
+    bool fresh = d->n_groups == d->n_ready;
+    if (fresh) {
+        other->flow = pimhw_i_flow_of(d, d->n_ready);
+        other->banks = &d->banks[d->n_ready++];
+    }
+    pimhw_i_take_state(d, other, ch);
+    if (ch->flow && (fresh || !ch->asleep)) {
         memcpy((void *)other->flow, (const void *)ch->flow, d->flow_bytes);
         pimhw_i_flow_point(other->flow, &d->rules);
     }
-    other->banks = &d->banks[d->n_groups];
     if (ch->banked) *other->banks = *ch->banks;
-    other->mask = outside;
-    ch->mask &= ~outside;
-    for (; outside; outside &= outside - 1)
-        d->group_of[pimhw_i_lowest(outside)] = (uint8_t)d->n_groups;
     d->n_groups++;
+    ch->mask &= ~outside;
+    pimhw_i_members(d, other, outside);
+}
+
+/* The channels of a group become members of another, which is in the same state. */
+static void pimhw_i_join(pimhw_device *d, pimhw_i_channel *other, pimhw_i_channel *ch)
+{
+    const pimhw_i_tally *has = &ch->tally, *its = &other->tally;
+    uint64_t n = pimhw_i_count(ch->mask);
+    for (uint64_t left = ch->mask; left; left &= left - 1)
+        for (uint32_t i = 0; i < PIMHW_N_SPENT; i++)
+            d->beyond_ck[pimhw_i_lowest(left)][i] += has->spent_ck[i] - its->spent_ck[i];
+    for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++)
+        d->beyond[i] += n * (has->commands[i] - its->commands[i]);
+    d->beyond_active_ck += n * (has->active_ck - its->active_ck);
+    pimhw_i_members(d, other, other->mask | ch->mask);
+    /* the last group takes its place */
+    pimhw_i_channel *last = &d->groups[--d->n_groups];
+    pimhw_i_flow *flow = ch->flow;
+    pimhw_i_banks *banks = ch->banks;
+    if (ch == last) return;
+    ch->flow = last->flow;
+    ch->banks = last->banks;
+    pimhw_i_take_state(d, ch, last);
+    pimhw_i_members(d, ch, ch->mask);
+    last->flow = flow;
+    last->banks = banks;
+}
+
+/* Whether two groups that are asleep are in one state at one clock. */
+static bool pimhw_i_equal(const pimhw_i_channel *a, const pimhw_i_channel *b)
+{
+    bool busy = a->tally.commands[PIMHW_CMD_MAC16] != 0;
+    return a->asleep == b->asleep && a->base_ck == b->base_ck && a->due_ck == b->due_ck &&
+           a->row == b->row && a->end_ck == b->end_ck && a->latest_ck == b->latest_ck &&
+           busy == (b->tally.commands[PIMHW_CMD_MAC16] != 0);
+}
+
+/* Groups of mask that are in one state become one; so few have to be looked at. */
+static void pimhw_i_gather(pimhw_device *d, uint64_t mask)
+{
+    if (d->shared || (mask & (mask - 1)) == 0) return;
+    d->n_unit = 1;
+    for (uint32_t g = d->n_groups; g-- > 0;) {
+        pimhw_i_channel *ch = &d->groups[g];
+        if (ch->mask & ~mask) continue;
+        d->unit = g;
+        d->known = 0;
+        ch->base_ck = pimhw_i_base_ck(ch);
+        ch->asleep = pimhw_i_state(d);
+        for (uint32_t k = d->n_groups; ch->asleep && k-- > g + 1;)
+            if (pimhw_i_equal(ch, &d->groups[k])) pimhw_i_join(d, ch, &d->groups[k]);
+    }
+    d->known = 0;
 }
 
 /* The group of *left's lowest channel, taken from *left; those not in *left form another group. */
@@ -6282,7 +6374,7 @@ static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, uint32_t n_st
     memset((char *)d + offsetof(pimhw_device, decode), 0,
            offsetof(pimhw_device, groups) - offsetof(pimhw_device, decode));
     d->decode.reason = PIMHW_WAIT_HOST;
-    d->n_groups = 1;
+    d->n_groups = d->n_ready = 1;
     d->n_streams = n_streams;
     for (uint32_t i = 0; i < n_streams; i++)
         d->streams[i].jobs.n = d->streams[i].jobs.n_done = 0;
@@ -6379,6 +6471,8 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *d, const pimhw_instruct
 static void pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
 {
     const pimhw_config *c = &d->config;
+    memcpy(r->commands, d->beyond, sizeof r->commands);
+    r->active_ck = d->beyond_active_ck;
     for (uint32_t g = 0; g < d->n_groups; g++) {
         const pimhw_i_channel *ch = &d->groups[g];
         uint64_t n = pimhw_i_count(ch->mask);
@@ -6475,7 +6569,8 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *d, pimhw_readings *read
     r.ns = (double)r.cycles * (double)d->config.tCK_ps * 1e-3;
     r.critical_channel = pimhw_i_lowest(last.mask);
     pimhw_i_charge(&last, drained, PIMHW_WAIT_DRAIN);
-    memcpy(r.breakdown_ck, last.tally.spent_ck, sizeof r.breakdown_ck);
+    for (uint32_t i = 0; i < PIMHW_N_SPENT; i++)
+        r.breakdown_ck[i] = last.tally.spent_ck[i] + d->beyond_ck[r.critical_channel][i];
     r.breakdown_ck[PIMHW_WAIT_EPU] += r.cycles - drained;
     r.epu_ck = d->epu_ck;
     r.n_instructions = d->n_instructions;
@@ -6601,7 +6696,7 @@ static bool pimhw_i_accept(pimhw_device *d, const pimhw_i_stream *s, pimhw_i_ste
         pimhw_cause_write(&what, PIMHW_I_TOO_LARGE);
     else if (d->phase == PIMHW_I_ENDED)
         pimhw_cause_write(&what, "an instruction after EOC");
-    else if (pimhw_i_judge(d, &s->in, &what) == PIMHW_OK)
+    else if (d->safe || pimhw_i_judge(d, &s->in, &what) == PIMHW_OK)
         return true;
     pimhw_cause_write(d->why, "item %u: %s", (uint64_t)s->walker.at, what.text);
     return false;
@@ -6680,10 +6775,13 @@ static bool pimhw_i_do_nest(pimhw_device *d, pimhw_i_stream *s)
     uint64_t mask = w->mask, left = mask & w->program->items[w->pc].mask;
     if (d->memo.full) pimhw_i_forget(d);
     if (d->shared && d->nest != left) pimhw_i_wake_all(d);
+    pimhw_i_gather(d, left);
     d->nest = left;
     d->unit = 0;
     d->n_unit = d->n_groups;
-    memset(&place, 0, sizeof place);
+    place.first = place.until = 0; /* all else is set with them */
+    place.n_same = UINT64_MAX;
+    place.edge = NULL;
     while (left) {
         w->mask = d->shared ? mask : pimhw_i_alike(d, w, left, &place);
         left &= ~w->mask;
