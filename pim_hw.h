@@ -5140,7 +5140,7 @@ typedef struct pimhw_i_memo {
     uint32_t n_words;
     uint32_t terms; /* the text of the last place */
     bool full;
-    uint32_t step; /* clocks: edges for refreshes about as far off are looked for in one place */
+    uint32_t shift; /* edges for refreshes as far off, but for so many bits, are in one place */
     pimhw_i_slots texts, edges;
     pimhw_i_text text[PIMHW_I_TEXTS];
     pimhw_i_edge edge[PIMHW_I_EDGES]; /* the first: of rounds since a mark */
@@ -5630,7 +5630,7 @@ static void pimhw_i_forget(pimhw_device *d)
     pimhw_i_memo *m = &d->memo;
     m->n_words = m->terms = m->texts.used = m->edges.used = 0;
     m->full = false;
-    m->step = d->config.controller == PIMHW_IN_ORDER ? 16 : 1; /* the others know exact ones only */
+    m->shift = d->config.controller == PIMHW_IN_ORDER ? 4 : 0; /* the others know exact ones only */
     pimhw_i_slots_clear(&m->texts, PIMHW_I_FEW);
     pimhw_i_slots_clear(&m->edges, PIMHW_I_FEW);
     memset(&m->text[0], 0, sizeof m->text[0]);
@@ -5873,8 +5873,9 @@ static uint64_t pimhw_i_before_due(const pimhw_device *d, const pimhw_i_edge *e,
 {
     const pimhw_i_part *parts = pimhw_i_parts(d, e);
     uint64_t base = pimhw_i_unit_ck(d);
-    if (n > 1 && e->clocks) n = pimhw_i_min(n, PIMHW_I_MOST_CK / e->clocks);
-    for (uint32_t i = 0; i < d->n_unit && !e->refreshed && d->config.refresh; i++) {
+    bool refresh = d->config.refresh && !e->refreshed;
+    if (n > 1 && e->clocks && !refresh) n = pimhw_i_min(n, PIMHW_I_MOST_CK / e->clocks);
+    for (uint32_t i = 0; i < d->n_unit && refresh; i++) {
         uint64_t due = d->groups[d->unit + i].due_ck, end = base + e->clocks;
         if (pimhw_i_rests(d, &d->groups[d->unit + i])) continue;
         if (parts[i].latest_ck != PIMHW_I_UNMOVED)
@@ -5925,7 +5926,7 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, u
 static uint16_t *pimhw_i_edge_slot(pimhw_i_memo *m, const uint64_t key[3], uint64_t phase,
                                    uint64_t *hash)
 {
-    *hash = pimhw_i_mix((phase + m->step - 1) / m->step, key[0] << 40 ^ key[1] << 20 ^ key[2]);
+    *hash = pimhw_i_mix(phase ? (phase >> m->shift) + 1 : 0, key[0] << 40 ^ key[1] << 20 ^ key[2]);
     for (uint32_t i = 0;; i++) {
         uint16_t *slot = pimhw_i_slot(&m->edges, *hash, i);
         const pimhw_i_edge *e = &m->edge[*slot];
@@ -5936,12 +5937,12 @@ static uint16_t *pimhw_i_edge_slot(pimhw_i_memo *m, const uint64_t key[3], uint6
     }
 }
 
-/* An edge that leads on from a place; NULL: none is known. */
-static pimhw_i_edge *pimhw_i_edge_from(pimhw_device *d, const pimhw_i_place *place)
+/* An edge that leads on from a place; NULL: none is known. due: a refresh is, before its end. */
+static pimhw_i_edge *pimhw_i_edge_from(pimhw_device *d, const pimhw_i_place *place, bool due)
 {
     pimhw_i_memo *m = &d->memo;
     uint64_t hash;
-    for (uint32_t k = 0; k < 1u + (place->phase > 0); k++) {
+    for (uint32_t k = due; k < 1u + (place->phase > 0); k++) {
         uint16_t number = *pimhw_i_edge_slot(m, place->key, k ? place->phase : 0, &hash);
         if (number && pimhw_i_before_due(d, &m->edge[number], 1)) return &m->edge[number];
     }
@@ -6041,6 +6042,7 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
     const pimhw_i_edge *last = NULL;
     uint64_t row_step = loop->round.outer_step[level], n_chain = 0, last_phase = 0;
     pimhw_i_place place;
+    bool due = false;
     if (*index == 0) t->open = mark->open = false;
     pimhw_i_learn(d, t);
     if (d->memo.full) pimhw_i_forget(d);
@@ -6053,19 +6055,22 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
         if (!place.until) place.n_same = UINT64_MAX;
         loop->spare -= pimhw_i_min(loop->spare, PIMHW_I_LOOK);
         if (!pimhw_i_place_of(d, w, w->opener, false, &place)) break;
-        pimhw_i_edge *e = pimhw_i_edge_from(d, &place);
+        pimhw_i_edge *e = pimhw_i_edge_from(d, &place, due);
         if (!e) {
             pimhw_i_try(d, t, &place);
             break;
         }
         bool back = e == last && (!e->refreshed || place.phase == last_phase);
         e->again = e->again || back; /* once back at its head, always */
+        due = false;
         if (!e->again && n_chain++ >= PIMHW_I_CHAIN)
             n = pimhw_i_cycle(d, mark, &place, *index, most, row_step);
         last = n > 0 ? NULL : e;
         last_phase = place.phase;
         if (n == 0) {
-            n = e->again ? pimhw_i_before_due(d, e, pimhw_i_min(most, place.n_same)) : 1;
+            most = e->again ? pimhw_i_min(most, place.n_same) : 1;
+            n = pimhw_i_before_due(d, e, most);
+            due = n < most && !e->refreshed; /* the next round begins alike */
             pimhw_i_follow(d, e, n, place.row_base + (n - 1) * row_step);
         }
         pimhw_i_earn(loop, n);
@@ -6212,7 +6217,7 @@ static void pimhw_i_drain(pimhw_device *d, pimhw_i_channel *ch)
         place.phase = d->config.refresh ? ch->due_ck - pimhw_i_base_ck(ch) + 1 : 0;
         place.row_base = ch->row;
     }
-    const pimhw_i_edge *e = place.key[1] ? pimhw_i_edge_from(d, &place) : NULL;
+    const pimhw_i_edge *e = place.key[1] ? pimhw_i_edge_from(d, &place, false) : NULL;
     if (e) {
         pimhw_i_follow(d, e, 1, place.row_base);
         return;
@@ -6778,7 +6783,7 @@ static bool pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s, pimhw_i_place *p
     if (!place->edge || ch->asleep != place->key[1] || !pimhw_i_before_due(d, place->edge, 1) ||
         pimhw_i_seen(&d->sketch.loops[w->pc].whole, place, ch) != place->seen) {
         told = pimhw_i_place_of(d, w, w->pc, true, place);
-        place->edge = told ? pimhw_i_edge_from(d, place) : NULL;
+        place->edge = told ? pimhw_i_edge_from(d, place, false) : NULL;
     }
     if (place->edge) {
         pimhw_i_follow(d, place->edge, 1, place->row_base);

@@ -8096,7 +8096,8 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand)
     const size_t k_row = (size_t)e->layout.k_row_bytes, v_row = (size_t)e->layout.v_row_bytes;
     const pimattn_pages *p = e->pages;
     pimattn_i_tile *tile = &hand->tile;
-    const size_t run = p || e->layout.run_tokens > PIMATTN_I_TILE ? 0 : e->layout.run_bytes;
+    const size_t run =
+        p || e->layout.run_tokens > PIMATTN_I_TILE ? 0 : (size_t)e->layout.run_bytes;
     tile->k_stride = p ? p->k.token : k_row;
     tile->v_stride = p ? p->v.token : v_row;
     hand->steps[0] = run ? run : PIMATTN_I_TILE * tile->k_stride;
