@@ -397,8 +397,7 @@ PIMHW_API uint32_t pimhw_config_columns(const pimhw_config *config);
 PIMHW_API uint32_t pimhw_config_lanes(const pimhw_config *config);
 PIMHW_API uint32_t pimhw_config_outs(const pimhw_config *config);
 
-/* Columns of input a controller can fill at once: half the global buffer under ping-pong, where a
- * program that writes more before the MACs that use it is timed, but cannot run. */
+/* Columns of input a controller can fill at once: half the global buffer under ping-pong. */
 PIMHW_API uint32_t pimhw_config_in_region(const pimhw_config *config);
 
 /* What a controller is called ("in-order", "static", "ping-pong", "dcs"); NULL beyond the last. */
@@ -537,7 +536,8 @@ typedef struct pimhw_tail {
 
 /*
  * value = base + sum over loops of step[loop] * index[loop], but at most each named tail. Loop 0 is
- * the outermost open one; a list counts, a block does not.
+ * the outermost open one; a list counts, a block does not. An item may only name an operand whose
+ * steps are of loops that are open there.
  */
 typedef struct pimhw_operand {
     uint64_t base;
@@ -590,8 +590,9 @@ PIMHW_API void pimhw_program_item(pimhw_program *program, const pimhw_item *item
 PIMHW_API void pimhw_program_add(pimhw_program *program, const pimhw_instruction *instruction);
 
 /*
- * Opens a loop for the channels of mask; rounds_name is a name, from pimhw_program_const or
- * pimhw_program_operand, not a number. end closes the innermost structure.
+ * Opens a loop for the channels of mask, to which what is inside is limited; rounds_name is a name,
+ * from pimhw_program_const or pimhw_program_operand, not a number. end closes the innermost
+ * structure.
  */
 PIMHW_API void pimhw_program_loop(pimhw_program *program, uint8_t rounds_name, uint64_t mask);
 PIMHW_API void pimhw_program_end(pimhw_program *program);
@@ -765,7 +766,7 @@ typedef struct pimhw_event {
 
 /*
  * Receives every command, per channel in order of issue; and, if it wants them, what the hub does
- * (EPU, EWADD, GPR, CFR, EPU_WAIT), after all commands it waits for.
+ * (EPU, EWADD, GPR, CFR, EPU_WAIT), after all commands it waits for. With it no round is skipped.
  */
 typedef struct pimhw_sink {
     void (*command)(void *user, const pimhw_event *event);
@@ -4290,10 +4291,13 @@ static uint64_t pimhw_i_grows(const uint64_t step[PIMHW_LOOPS], uint32_t n_loops
     return bits;
 }
 
-/* What is wrong with an operand; NULL: nothing. */
-static const char *pimhw_i_operand_fault(const pimhw_program *p, const pimhw_operand *o)
+/* What is wrong with an operand in so many loops; NULL: nothing. Tails may be of items further in. */
+static const char *pimhw_i_operand_fault(const pimhw_program *p, const pimhw_operand *o,
+                                         uint32_t loops)
 {
     uint64_t bits = pimhw_i_grows(o->step, PIMHW_LOOPS);
+    if (pimhw_i_grows(o->step + loops, PIMHW_LOOPS - loops))
+        return "a step of a loop that is not open";
     if (bits >> PIMHW_I_MOST_BITS) return "a step of 2^32 or more";
     if (bits && o->base >> 62) return "a base of 2^62 or more that grows";
     for (int i = 0; i < 2; i++) {
@@ -4365,8 +4369,9 @@ static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, uint64
     const char *fault = NULL;
     const uint8_t *names = pimhw_i_names(item);
     for (int f = 0; f < 8 && !fault; f++) {
-        if (names[f] > p->n_operands) return "an operand that is not there";
-        if (names[f]) fault = pimhw_i_operand_fault(p, &p->operands[names[f] - 1]);
+        if (names[f] > p->n_operands)
+            return "an operand that is not there; numbers get names by pimhw_program_const";
+        if (names[f]) fault = pimhw_i_operand_fault(p, &p->operands[names[f] - 1], nest->loops);
     }
     if (fault) return fault;
     if (item->space >= PIMHW_SPACES) return "a row space that is not there";

@@ -1612,8 +1612,8 @@ typedef struct pimattn_i_adjust {
  * 16 without branches, so that compilers make vectors of them, as wide as the kernel's; the bits
  * are the same. n is a power of two.
  */
-PIMATTN_I_INLINE void pimattn_i_adjust_body(const pimattn_i_adjust *a, const pimattn_i_tile *tile,
-                                            uint32_t first, uint32_t n, float *s)
+PIMATTN_I_INLINE void pimattn_i_adjust_scores(const pimattn_i_adjust *a, const pimattn_i_tile *tile,
+                                              uint32_t first, uint32_t n, float *s)
 {
     float slope[16], own[16], at[16]; /* of the queries of 16 scores; their tokens */
     const uint32_t n_tokens = PIMATTN_I_TILE / n;
@@ -1635,12 +1635,6 @@ PIMATTN_I_INLINE void pimattn_i_adjust_body(const pimattn_i_adjust *a, const pim
             for (uint32_t i = 0; i < 16; i++)
                 s[i] -= slope[i] * fabsf(own[i] - (at[i] + (float)token));
     }
-}
-
-static void pimattn_i_adjust_scores(const pimattn_i_adjust *a, const pimattn_i_tile *tile,
-                                    uint32_t first, uint32_t n, float *s)
-{
-    pimattn_i_adjust_body(a, tile, first, n, s);
 }
 
 /* Scores of the visible tokens and their maximum; false if one is not finite. */
@@ -2303,7 +2297,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
                                                   const pimattn_i_tile *tile, uint32_t first,      \
                                                   uint32_t n, float *s)                            \
     {                                                                                              \
-        pimattn_i_adjust_body(a, tile, first, n, s);                                               \
+        pimattn_i_adjust_scores(a, tile, first, n, s);                                             \
     }
 
 #define PIMATTN_I_INSTANCE(W, T, N)                                                                \
@@ -3484,6 +3478,15 @@ static uint64_t pimattn_i_span_sees(const pimattn_shape *s, const pimattn_span *
     return span->context_tokens - from + pimattn_i_min(from, s->sink_tokens);
 }
 
+/* .. and each by itself, added up; no more than a window and the first tokens hold. */
+static uint64_t pimattn_i_span_pairs(const pimattn_shape *s, const pimattn_span *span)
+{
+    uint64_t n = span->n_tokens, last = span->context_tokens, first = last - n;
+    uint64_t most = s->window ? pimattn_i_add(s->window, s->sink_tokens) : UINT64_MAX;
+    uint64_t rising = most > first ? pimattn_i_min(most - first, n) : 0;
+    return rising * first + rising * (rising + 1) / 2 + (n - rising) * pimattn_i_min(most, last);
+}
+
 /* K: whole tokens in a bank row, or whole rows of one token. */
 static void pimattn_i_plan_k(pimattn_plan *p)
 {
@@ -4357,17 +4360,16 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
         return PIMATTN_ERR_ARGUMENT;
     }
     uint64_t dims = (uint64_t)plan->shape.head_dim + plan->shape.head_dim_v;
-    uint64_t rows = 0, useful = 0;
+    uint64_t heads = plan->shape.n_heads, rows = 0, useful = 0;
     const bool lists = plan->partition == PIMATTN_HFP;
-    for (size_t i = 0; i < n_spans; i++)
+    for (size_t i = 0; i < n_spans; i++) {
+        uint64_t pairs = pimattn_i_mul(pimattn_i_span_pairs(&plan->shape, &spans[i]), heads);
+        useful = pimattn_i_add(useful, pimattn_i_mul(pairs, dims));
         for (uint32_t u = 0; u < units; u++) {
-            pimhw_block *b = &blocks[i * units + u];
-            pimattn_i_block_init(plan, b, &spans[i]);
-            uint64_t pairs =
-                pimattn_i_mul(b->rest[PIMATTN_I_QUERIES - 1], b->rest[PIMATTN_I_TOKENS - 1]);
-            useful = pimattn_i_add(useful, pimattn_i_mul(pairs, dims));
-            if (!lists) rows = pimattn_i_block_rows(plan, b, rows);
+            pimattn_i_block_init(plan, &blocks[i * units + u], &spans[i]);
+            if (!lists) rows = pimattn_i_block_rows(plan, &blocks[i * units + u], rows);
         }
+    }
     if (lists) rows = pimattn_i_assign(plan, blocks, order, list_begin, n_spans);
     if (rows > UINT32_MAX)
         return pimattn_i_fail(why, PIMATTN_ERR_DEVICE,
@@ -8096,8 +8098,7 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand)
     const size_t k_row = (size_t)e->layout.k_row_bytes, v_row = (size_t)e->layout.v_row_bytes;
     const pimattn_pages *p = e->pages;
     pimattn_i_tile *tile = &hand->tile;
-    const size_t run =
-        p || e->layout.run_tokens > PIMATTN_I_TILE ? 0 : (size_t)e->layout.run_bytes;
+    const size_t run = p || e->layout.run_tokens > PIMATTN_I_TILE ? 0 : (size_t)e->layout.run_bytes;
     tile->k_stride = p ? p->k.token : k_row;
     tile->v_stride = p ? p->v.token : v_row;
     hand->steps[0] = run ? run : PIMATTN_I_TILE * tile->k_stride;

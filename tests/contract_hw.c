@@ -474,6 +474,13 @@ static void bad_programs_are_refused(void)
     pimhw_program_item(&p, &item);
     bad_program(d, &p, NULL, "tail");
     pimhw_program_init(&p);
+    pimhw_operand far = {.base = 1, .step = {1, 1}};
+    pimhw_program_loop(&p, pimhw_program_const(&p, 2), 1);
+    item.op_size = pimhw_program_operand(&p, &far);
+    pimhw_program_item(&p, &item);
+    pimhw_program_end(&p);
+    bad_program(d, &p, NULL, "item 1: a step of a loop that is not open");
+    pimhw_program_init(&p);
     item.op_size = 0;
     item.space = PIMHW_SPACES;
     pimhw_program_item(&p, &item);

@@ -34,6 +34,7 @@ typedef struct law {
 
 /* What has been met of one block. */
 typedef struct cover {
+    const pimattn_span *span;
     uint64_t tokens, queries, slots, v_columns; /* slots of a lane, V columns of a group: at most */
     uint64_t k_first, k_rows, v_first, v_rows;  /* rows */
     uint8_t *k;                                 /* [unit][slots][queries][k_columns] */
@@ -111,6 +112,18 @@ static uint64_t filled(uint64_t n, uint64_t first, uint64_t width)
     return first >= n ? 0 : n - first < width ? n - first : width;
 }
 
+/* Tokens of `width` lanes that a query sees: those up to its own, in its window, and the first. */
+static uint64_t seen_by(const cover *c, uint64_t query, uint64_t first, uint64_t width)
+{
+    uint64_t old = c->span->context_tokens - c->span->n_tokens, own = old + query / w.group, n = 0;
+    uint64_t gone = c->span->context_tokens - c->tokens, sinks = w.shape.sink_tokens;
+    for (uint64_t i = first; i < first + width && i < c->tokens; i++) {
+        uint64_t t = i < sinks ? i : i + gone;
+        n += t <= own && (w.shape.window == 0 || t + w.shape.window > own || t < sinks);
+    }
+    return n;
+}
+
 /* One column of keys against one entry of q. */
 static bool meet_k(const pimhw_instruction *in, uint64_t ch, uint64_t b, uint64_t i)
 {
@@ -139,7 +152,7 @@ static bool meet_k(const pimhw_instruction *in, uint64_t ch, uint64_t b, uint64_
     o->is_v = false, o->block = b, o->a = slot, o->b = query;
     uint64_t first = slot * w.unit * w.banks + unit_channel * w.banks;
     if (first >= c->tokens) return wrong(in, ch, "K: no token of this channel in the slot");
-    useful += filled(c->tokens, first, w.banks) * filled(w.dk, k * w.lanes, w.lanes);
+    useful += seen_by(c, query, first, w.banks) * filled(w.dk, k * w.lanes, w.lanes);
     uint8_t *met = &c->k[((unit_channel * c->slots + slot) * c->queries + query) * w.k_columns + k];
     return (*met)++ == 0 || wrong(in, ch, "K: met twice");
 }
@@ -167,7 +180,7 @@ static bool meet_v(const pimhw_instruction *in, uint64_t ch, uint64_t b, uint64_
     if (o->n_columns && (!o->is_v || o->block != b || o->a != pass || o->b != query))
         return wrong(in, ch, "V: two sums in one output entry");
     o->is_v = true, o->block = b, o->a = pass, o->b = query;
-    useful += filled(c->tokens, first, w.lanes) * filled(w.dv, block * w.banks, w.banks);
+    useful += seen_by(c, query, first, w.lanes) * filled(w.dv, block * w.banks, w.banks);
     uint8_t *met =
         &c->v[((unit_channel * w.v_passes + pass) * c->v_columns + j) * c->queries + query];
     return (*met)++ == 0 || wrong(in, ch, "V: met twice");
@@ -467,6 +480,7 @@ static uint64_t size_blocks(const pimhw_block *blocks, uint64_t n)
     for (uint64_t b = 0; b < n; b++) {
         const pimattn_span *span = &w.spans[b / w.n_units];
         cover *c = &covers[b];
+        c->span = span;
         c->tokens = seen_tokens(span);
         c->queries = span->n_tokens * w.group;
         c->slots = up(c->tokens, w.unit * w.banks);

@@ -88,6 +88,8 @@ static void random_instruction(check_rng *rng, const pimhw_config *c, const wild
     if (item.kind == PIMHW_MAC_ABK && !how->sizes)
         item.op_size = pimhw_program_const(&program, rng_range(rng, 1, c->in_entries));
     if (how->rows) its_row.step[rng_range(rng, 0, depth ? depth - 1 : 0)] = rng_range(rng, 0, 2);
+    for (uint32_t l = depth; l < PIMHW_LOOPS; l++)
+        its_row.step[l] = 0;
     entry.base = rng_range(rng, 0, pimhw_config_outs(c) - 1);
     item.row = pimhw_program_operand(&program, &its_row);
     if (how->spaces) item.space = (uint8_t)rng_range(rng, 0, 1);
