@@ -269,7 +269,7 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
 typedef enum pimattn_bound {
     PIMATTN_BOUND_MAC = 0, /* multiplying: as fast as the banks go */
     PIMATTN_BOUND_ROW,     /* opening and closing rows */
-    PIMATTN_BOUND_IO,      /* inputs and results of the channels, and waiting for them */
+    PIMATTN_BOUND_IO,      /* inputs and results of the channels, modes, waits: all else */
     PIMATTN_BOUND_SOFTMAX, /* waiting for the hub */
     PIMATTN_BOUND_REFRESH,
     PIMATTN_BOUND_LINK, /* q and out on their way take longer than all of that */
@@ -283,7 +283,8 @@ PIMATTN_API const char *pimattn_bound_str(uint32_t bound);
  * What attention costs. A step is n_layers layers. With refresh, a single layer may be too short to
  * meet one: if it takes less than 16 tREFI, the step is timed as n_layers layers in one go, which
  * meet refreshes elsewhere than one does, else and without refresh as n_layers times the one layer;
- * layers of another window by themselves.
+ * layers of another window by themselves. So readings of one layer are enough for a step. New
+ * tokens of a call each take all that any of them sees; what is masked for one is padding.
  */
 typedef struct pimattn_readings {
     uint32_t size;         /* bytes of this struct; as all of it, filled by the call */
@@ -494,7 +495,7 @@ typedef struct pimattn_call {
     pimattn_partial *partials; /* [rows][n_heads] with o and dim = head_dim_v set; m, l and what o
                                   points to are overwritten; may be NULL. Without sink logits: who
                                   merges partials merges {logit, 1, zeros} once, at the end */
-    const float *q;
+    const float *q;            /* not in memory that is written */
     const pimattn_item *items; /* [n_items] */
     size_t n_items;
     const pimattn_mask *masks;     /* [n_items] or NULL */
@@ -733,8 +734,9 @@ typedef struct pimattn_transfer {
 } pimattn_transfer;
 
 /*
- * Moves a sequence's tokens out into memory, as much as pimattn_save says, and back
- * in. In between it keeps its name and length, holds no page, and can only be freed.
+ * Moves a sequence's tokens out into memory, as much as pimattn_save says, and back in, into pages
+ * of its own: those it shared stay where they are and are not shared again. In between it keeps its
+ * name and length, holds no page, and can only be freed.
  *
  *   transfer may be NULL
  *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (too little memory); in: PIMATTN_ERR_PAGES,
@@ -3360,7 +3362,11 @@ static void pimattn_i_seq_empty(pimattn_i_pool *pool, pimattn_i_seq *seq)
  *       Knows shapes and geometry; nothing of programs.
  * ========================================================================== */
 
-/* Writes a cause, which has at most two numbers; returns the status. */
+/* A status, its cause written: a text and its words and uint64_t. */
+#define PIMATTN_I_FAIL(status, why, ...) (pimhw_cause_write(why, __VA_ARGS__), status)
+#define PIMATTN_I_WRONG(e, ...)          PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, &(e)->why, __VA_ARGS__)
+
+/* The same with at most two numbers. */
 static pimattn_status pimattn_i_fail(pimhw_cause *why, pimattn_status status, const char *text,
                                      uint64_t a, uint64_t b)
 {
@@ -3390,9 +3396,8 @@ static pimattn_status pimattn_i_numbers_check(const pimattn_i_number *number, si
 {
     for (size_t i = 0; i < n; i++, number++) {
         if (number->is >= number->least && number->is <= number->most) continue;
-        pimhw_cause_write(why, "%s is %u, not %u to %u", number->field, number->is, number->least,
-                          number->most);
-        return PIMATTN_ERR_CONFIG;
+        return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why, "%s is %u, not %u to %u", number->field,
+                              number->is, number->least, number->most);
     }
     return PIMATTN_OK;
 }
@@ -3400,8 +3405,7 @@ static pimattn_status pimattn_i_numbers_check(const pimattn_i_number *number, si
 static pimattn_status pimattn_i_shape_fault(pimhw_cause *why, const char *field, uint64_t is,
                                             const char *must)
 {
-    pimhw_cause_write(why, "%s is %u, not %s", field, is, must);
-    return PIMATTN_ERR_CONFIG;
+    return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why, "%s is %u, not %s", field, is, must);
 }
 
 /* Judges what a shape says of scores and of what is seen. */
@@ -3419,12 +3423,10 @@ static pimattn_status pimattn_i_variant_check(const pimattn_shape *s, pimhw_caus
     for (uint32_t i = 0; s->windows && i < s->n_layers; i++)
         if (s->windows[i] > most) bad = "windows has one that is not 0 to 2^62";
     if (bad) pimhw_cause_write(why, "shape.%s", bad);
-    for (uint32_t h = 0; h < s->n_heads && !bad; h++) {
+    for (uint64_t h = 0; h < s->n_heads && !bad; h++) {
         if (s->alibi_slopes && !(fabsf(s->alibi_slopes[h]) < 1e25f)) bad = "alibi_slopes";
         if (s->sink_logits && !pimattn_i_finite(s->sink_logits[h])) bad = "sink_logits";
-        if (bad)
-            pimhw_cause_write(why, "shape.%s of head %u is not finite or too large", bad,
-                              (uint64_t)h);
+        if (bad) pimhw_cause_write(why, "shape.%s of head %u is not finite or too large", bad, h);
     }
     return bad ? PIMATTN_ERR_CONFIG : PIMATTN_OK;
 }
@@ -4325,7 +4327,7 @@ enum { PIMATTN_I_MAX_SEQS = 65535, PIMATTN_I_MAX_QUERY_TOKENS = 65535 };
 static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_spans,
                                             pimhw_cause *why)
 {
-    if (!spans || n_spans == 0) return pimattn_i_refuse(why, "the batch has no sequence", 0);
+    if (!spans || n_spans == 0) return pimattn_i_refuse(why, "the batch is NULL or empty", 0);
     if (n_spans > PIMATTN_I_MAX_SEQS)
         return pimattn_i_refuse(why, "the batch has %u sequences, more than 65535", n_spans);
     for (size_t i = 0; i < n_spans; i++) {
@@ -4335,9 +4337,10 @@ static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_
                                   spans[i].context_tokens);
         uint64_t most = pimattn_i_min(spans[i].context_tokens, PIMATTN_I_MAX_QUERY_TOKENS);
         if (spans[i].n_tokens >= 1 && spans[i].n_tokens <= most) continue;
-        pimhw_cause_write(why, "item %u: n_tokens is %u, not 1 to %u; it has %u tokens",
-                          (uint64_t)i, spans[i].n_tokens, most, spans[i].context_tokens);
-        return PIMATTN_ERR_ARGUMENT;
+        const char *text = most ? "item %u: n_tokens is %u, not 1 to %u; it has %u tokens"
+                                : "item %u: n_tokens is %u, but it has 0 tokens: append is first";
+        return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, why, text, (uint64_t)i, spans[i].n_tokens, most,
+                              spans[i].context_tokens);
     }
     return PIMATTN_OK;
 }
@@ -4355,9 +4358,9 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
     for (size_t i = 0; i < n_spans; i++) {
         if (pimattn_i_mul(spans[i].n_tokens, plan->shape.n_heads / units) <= plan->n_queries)
             continue;
-        pimhw_cause_write(why, "item %u: %u tokens make more than the %u queries planned for",
-                          (uint64_t)i, spans[i].n_tokens, (uint64_t)plan->n_queries);
-        return PIMATTN_ERR_ARGUMENT;
+        return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, why,
+                              "item %u: %u tokens make more than the %u queries planned for",
+                              (uint64_t)i, spans[i].n_tokens, (uint64_t)plan->n_queries);
     }
     uint64_t dims = (uint64_t)plan->shape.head_dim + plan->shape.head_dim_v;
     uint64_t heads = plan->shape.n_heads, rows = 0, useful = 0;
@@ -4530,8 +4533,7 @@ PIMATTN_API pimattn_status pimattn_importance(float *importance, const float *sc
 
 PIMATTN_API const char *pimattn_stop_str(uint32_t stop)
 {
-    static const char names[PIMATTN_N_STOP][12] = {"ratio met", "no gain", "list full",
-                                                   "tier empty"};
+    static const char names[][12] = {"ratio met", "no gain", "list full", "tier empty"};
     return stop < PIMATTN_N_STOP ? names[stop] : NULL;
 }
 
@@ -5244,9 +5246,8 @@ static pimattn_status pimattn_i_load_check(const pimattn_tier_load *load, bool f
                                          "1 to 2^31 - 1");
     for (int i = 0; i < 4 && load->n_blocks > 0; i++) {
         if (counts[i].of_one > 0 && counts[i].of_one <= counts[i].of_all) continue;
-        pimhw_cause_write(why, "load: %u %s in its fullest part, %u in all", counts[i].of_one,
-                          counts[i].name, counts[i].of_all);
-        return PIMATTN_ERR_CONFIG;
+        return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why, "load: %u %s in its fullest part, %u in all",
+                              counts[i].of_one, counts[i].name, counts[i].of_all);
     }
     return PIMATTN_OK;
 }
@@ -6328,9 +6329,9 @@ static pimattn_status pimattn_i_device_fill(pimattn_config *c, pimhw_cause *why)
     for (uint32_t i = 0; (field = pimhw_config_field(i)) != NULL; i++) {
         pimhw_config_get(&c->device, field, &value, NULL);
         if (value == 0) continue;
-        pimhw_cause_write(
-            why, "device.%s is set but device.preset is empty: pimhw_config_init first", field);
-        return PIMATTN_ERR_CONFIG;
+        return PIMATTN_I_FAIL(
+            PIMATTN_ERR_CONFIG, why,
+            "device.%s is set but device.preset is empty: pimhw_config_init first", field);
     }
     pimhw_config_init(&c->device, "aimx", NULL);
     return PIMATTN_OK;
@@ -6535,8 +6536,7 @@ static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const p
     uint64_t n = pimattn_i_module_chunks(m);
     uint64_t lists = pimattn_i_mul(pimattn_i_mul(c->max_seqs, c->shape.n_layers), m->n_heads * 2u);
     if (n > UINT32_MAX)
-        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG, "device.n_rows is %u: more than 2^32 chunks",
-                              d->n_rows, 0);
+        return pimattn_i_shape_fault(why, "device.n_rows", d->n_rows, "below 2^32 chunks");
     m->table_bytes = pimattn_i_add(pimattn_i_mul(lists, sizeof *m->lists),
                                    (n + d->va2pa_entries) * sizeof(uint32_t));
     m->lists = (pimattn_i_list *)pimattn_i_zeroed(a, 1, m->table_bytes);
@@ -7050,12 +7050,15 @@ PIMATTN_API pimattn_status pimattn_seq_free(pimattn_engine *engine, pimattn_seq 
  *       Knows types and places; nothing of queries.
  * ========================================================================== */
 
-/* Whether a byte stride (0: packed) can hold rows of heads of f32, and n of them memory. */
-static bool pimattn_i_stride_fits(size_t *stride, uint64_t heads, uint64_t dim, uint64_t n)
+/* Bytes from one row of heads of f32 to the next, 0: packed; n of them must be in memory. */
+static pimattn_status pimattn_i_stride(pimattn_engine *e, const char *of, size_t *stride,
+                                       uint64_t heads, uint64_t dim, uint64_t n)
 {
-    uint64_t row_bytes = 4 * heads * dim;
-    if (*stride == 0) *stride = (size_t)row_bytes;
-    return *stride >= row_bytes && pimattn_i_mul(*stride, n) <= SIZE_MAX / 2;
+    uint64_t row = 4 * heads * dim, is = *stride ? *stride : row;
+    *stride = (size_t)is;
+    if (is >= row && pimattn_i_mul(is, n) <= SIZE_MAX / 2) return PIMATTN_OK;
+    return PIMATTN_I_WRONG(e, "%s_stride is %u, a row has %u bytes; or it is too large", of, is,
+                           row);
 }
 
 enum { PIMATTN_I_HEADS = 16 }; /* whose rows are stored at once */
@@ -7079,10 +7082,9 @@ static pimattn_status pimattn_i_overflow(pimattn_engine *e, const pimattn_i_rows
             const unsigned char *at = rows->from + (size_t)t * rows->stride + 4 * i;
             uint32_t magnitude = pimattn_i_magnitude(at, 1);
             if (magnitude < pimattn_i_type_limit(rows->type) || magnitude >= 0x7f800000u) continue;
-            pimhw_cause_write(&e->why, text, rows->what, t, (uint64_t)(i / rows->dim),
-                              (uint64_t)(i % rows->dim),
-                              rows->type == PIMATTN_F16 ? "f16" : "bf16");
-            return PIMATTN_ERR_RANGE;
+            return PIMATTN_I_FAIL(PIMATTN_ERR_RANGE, &e->why, text, rows->what, t,
+                                  (uint64_t)(i / rows->dim), (uint64_t)(i % rows->dim),
+                                  rows->type == PIMATTN_F16 ? "f16" : "bf16");
         }
     return PIMATTN_OK;
 }
@@ -7305,11 +7307,11 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, ui
     uint64_t before = s->tokens[layer], tokens = pimattn_i_add(before, n_tokens);
     pimattn_status status = pimattn_i_length_check(e, tokens); /* not to be blamed on a stride */
     if (status != PIMATTN_OK) return status;
-    if (!pimattn_i_stride_fits(&k_stride, shape->n_kv_heads, shape->head_dim, n_tokens))
-        return pimattn_i_wrong(e, "k_stride %u is less than a row, or too large", k_stride);
-    if (!shape->v_in_k &&
-        !pimattn_i_stride_fits(&v_stride, shape->n_kv_heads, shape->head_dim_v, n_tokens))
-        return pimattn_i_wrong(e, "v_stride %u is less than a row, or too large", v_stride);
+    status = pimattn_i_stride(e, "k", &k_stride, shape->n_kv_heads, shape->head_dim, n_tokens);
+    if (status == PIMATTN_OK && !shape->v_in_k)
+        status =
+            pimattn_i_stride(e, "v", &v_stride, shape->n_kv_heads, shape->head_dim_v, n_tokens);
+    if (status != PIMATTN_OK) return status;
     bool banks = e->module != NULL; /* there both are of the lanes' type */
     uint32_t heads = shape->n_kv_heads, k_type = banks ? pimattn_i_lane_type(e) : shape->k_type;
     uint32_t v_type = banks ? k_type : shape->v_type;
@@ -7593,7 +7595,9 @@ PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *e, pimattn_seq seq,
     if (layer >= c->shape.n_layers)
         return pimattn_i_wrong(e, "layer %u is not below n_layers", layer);
     size_t banks = pimhw_config_banks(&c->device), all = c->device.n_channels * banks;
-    if (!bytes || n != all) return pimattn_i_wrong(e, "bytes has not %u places", all);
+    if (!bytes || n != all)
+        return PIMATTN_I_WRONG(e, "bytes is NULL, or has %u places, not %u", (uint64_t)n,
+                               (uint64_t)all);
     memset(bytes, 0, n * sizeof *bytes);
     for (uint32_t h = 0; h < pimattn_i_units(plan); h++) {
         size_t unit = plan->unit_channels > 1 ? 0 : h % c->device.n_channels;
@@ -8959,10 +8963,7 @@ static pimattn_status pimattn_i_rows_check(pimattn_engine *e, const pimattn_page
                                            pimattn_rows *rows, const char *what, uint64_t bytes)
 {
     const uint64_t heads = e->config.shape.n_kv_heads, hnd = p->order == PIMATTN_HND;
-    if (!rows->at) {
-        pimhw_cause_write(&e->why, "pages.%s is NULL", what);
-        return PIMATTN_ERR_ARGUMENT;
-    }
+    if (!rows->at) return PIMATTN_I_WRONG(e, "pages.%s is NULL", what);
     if (!rows->token) rows->token = (size_t)(hnd ? bytes : heads * bytes);
     if (!rows->head) rows->head = (size_t)(hnd ? p->page_tokens * bytes : bytes);
     if (!rows->page) rows->page = (size_t)(heads * p->page_tokens * bytes);
@@ -8983,8 +8984,7 @@ static pimattn_status pimattn_i_rows_check(pimattn_engine *e, const pimattn_page
         return PIMATTN_ERR_ARGUMENT;
     }
     if (all <= SIZE_MAX / 2) return PIMATTN_OK;
-    pimhw_cause_write(&e->why, "strides of pages.%s reach beyond memory", what);
-    return PIMATTN_ERR_ARGUMENT;
+    return PIMATTN_I_WRONG(e, "strides of pages.%s reach beyond memory", what);
 }
 
 /* Length and page numbers of item i. */
@@ -8995,30 +8995,28 @@ static pimattn_status pimattn_i_list_check(pimattn_engine *e, const pimattn_page
     if (p->indptr) {
         n_pages = p->indptr[i + 1] - p->indptr[i];
         if (p->last_page_len[i] < 1 || p->last_page_len[i] > p->page_tokens)
-            return pimattn_i_wrong(e, "pages.last_page_len of item %u is not 1 to page_tokens", i);
+            return PIMATTN_I_WRONG(e, "pages.last_page_len of item %u is %u, not 1 to page_tokens",
+                                   (uint64_t)i, (uint64_t)p->last_page_len[i]);
         *tokens = (n_pages - 1) * p->page_tokens + p->last_page_len[i];
     } else {
         *tokens = p->lengths[i];
         n_pages = pimattn_i_ceil_div(*tokens, p->page_tokens);
         if (n_pages > p->table_stride)
-            return pimattn_i_wrong(e, "pages.lengths of item %u is more than table_stride pages",
-                                   i);
+            return PIMATTN_I_WRONG(e, "pages.lengths of item %u takes %u pages, table_stride less",
+                                   (uint64_t)i, n_pages);
     }
     if (pimattn_i_add(*tokens, first) > PIMATTN_I_MAX_TOKENS)
         return pimattn_i_wrong(e, "the tokens of item %u end beyond position 2^32", i);
     uint64_t leaves = *tokens / PIMATTN_I_LEAF + 2, deep = pimattn_i_stack_leaves(e);
     const uint64_t n_jobs = leaves > deep ? leaves / deep + 2 : 0;
-    if (n_jobs > e->n_jobs_most) {
-        pimhw_cause_write(&e->why, "the tokens of item %u need scratch_bytes of %u", (uint64_t)i,
-                          e->size.least + (n_jobs - 1) * e->size.job_bytes);
-        return PIMATTN_ERR_ARGUMENT;
-    }
+    if (n_jobs > e->n_jobs_most)
+        return PIMATTN_I_WRONG(e, "the tokens of item %u need scratch_bytes of %u", (uint64_t)i,
+                               e->size.least + (n_jobs - 1) * e->size.job_bytes);
     const uint32_t *list = pimattn_i_pages_list(p, i);
     for (uint64_t k = 0; k < n_pages; k++) {
         if (list[k] < p->n_pages) continue;
-        pimhw_cause_write(&e->why, "page %u of item %u is %u, not below n_pages", k, (uint64_t)i,
-                          (uint64_t)list[k]);
-        return PIMATTN_ERR_ARGUMENT;
+        return PIMATTN_I_WRONG(e, "page %u of item %u is %u, not below n_pages", k, (uint64_t)i,
+                               (uint64_t)list[k]);
     }
     return PIMATTN_OK;
 }
@@ -9055,7 +9053,7 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
     /* before any of indices is read */
     for (size_t i = 0; i < n_items && p->indptr && status == PIMATTN_OK; i++)
         if (p->indptr[i] >= p->indptr[i + 1])
-            status = pimattn_i_wrong(e, "pages.indptr gives item %u no page", i);
+            status = pimattn_i_wrong(e, "pages.indptr does not grow: item %u has no page", i);
     for (size_t i = 0; i < n_items && status == PIMATTN_OK; i++)
         status = pimattn_i_list_check(e, p, i, &e->batch[i].context_tokens);
     return status;
@@ -9092,14 +9090,15 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
         return pimattn_i_wrong(e, "out and partials are NULL for %u items", call->n_items);
     for (size_t i = 0; i < call->n_items; i++)
         rows += e->batch[i].n_tokens;
-    if (!pimattn_i_stride_fits(&call->q_stride, s->n_heads, s->head_dim, rows))
-        return pimattn_i_wrong(e, "q_stride %u is less than a row, or too large", call->q_stride);
-    if (!pimattn_i_stride_fits(&call->out_stride, s->n_heads, s->head_dim_v, rows))
-        return pimattn_i_wrong(e, "out_stride %u is less than a row, or too large",
-                               call->out_stride);
+    pimattn_status status =
+        pimattn_i_stride(e, "q", &call->q_stride, s->n_heads, s->head_dim, rows);
+    if (status == PIMATTN_OK)
+        status = pimattn_i_stride(e, "out", &call->out_stride, s->n_heads, s->head_dim_v, rows);
+    if (status != PIMATTN_OK) return status;
     for (size_t i = 0; call->masks && i < call->n_items; i++)
         if (call->masks[i].bits && call->masks[i].n_tokens != e->batch[i].n_tokens)
-            return pimattn_i_wrong(e, "mask of item %u is not of its n_tokens", i);
+            return PIMATTN_I_WRONG(e, "mask of item %u is of %u tokens, not of its n_tokens",
+                                   (uint64_t)i, (uint64_t)call->masks[i].n_tokens);
     for (size_t i = 0; call->choices && i < call->n_items; i++) {
         const pimattn_choice *c = &call->choices[i];
         if (c->n_tokens == 0) continue;
@@ -9599,11 +9598,9 @@ PIMATTN_API pimattn_status pimattn_tier_move(pimattn_engine *engine, pimattn_seq
         come[table->token[i].tier]--;
     }
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
-        if (come[i] > st->bins[i].tier->n_tokens) {
-            pimhw_cause_write(&engine->why, "tier %u has %u slots, not %u", (uint64_t)i,
-                              st->bins[i].tier->n_tokens, come[i]);
-            return PIMATTN_ERR_PAGES;
-        }
+        if (come[i] > st->bins[i].tier->n_tokens)
+            return PIMATTN_I_FAIL(PIMATTN_ERR_PAGES, &engine->why, "tier %u has %u slots, not %u",
+                                  (uint64_t)i, st->bins[i].tier->n_tokens, come[i]);
     for (uint64_t i = 0; i < n_tokens && status == PIMATTN_OK; i++) {
         if (!pimattn_i_tier_wish(st, table, tier, i)) continue;
         pimattn_i_bin *b = &st->bins[tier[i]];
@@ -9880,7 +9877,7 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, 
     const uint64_t words = pimattn_i_ceil_div(length, 64);
     if (c == 0) return pimattn_i_wrong(e, "c is 0: it is 1 for all tokens", 0);
     if (!choice || !choice->bits || choice->n_kv_heads != heads || choice->stride < words)
-        return pimattn_i_wrong(e, "choice has no bits, other KV heads or a stride below %u", words);
+        return pimattn_i_wrong(e, "choice: no bits, not all KV heads, or a stride below %u", words);
     status = pimattn_i_newest_init(e, &w, seq, layer, q, true);
     if (status != PIMATTN_OK) return status;
     for (w.job.kv_head = 0; w.job.kv_head < heads; w.job.kv_head++) {

@@ -46,6 +46,10 @@ static inline void bench_takes(int argc, char **argv, int n_most, const char *wo
     bool help = argc > 1 && strcmp(argv[1], "--help") == 0;
     if (!help && argc - 1 <= n_most) return;
     fprintf(help ? stdout : stderr, "usage: %s %s\n", argv[0], words);
+    if (help)
+        puts(
+            "What is timed, and what the columns say, stands at the head of its source in bench/.\n"
+            "nan: no call had its core for itself.");
     exit(help ? 0 : 2);
 }
 

@@ -303,6 +303,8 @@ static inline pimhw_status ex_aim_write_program(ex_aim_trace *t, const pimhw_con
 {
     pimhw_device *device = NULL;
     pimhw_status status = pimhw_device_create(&device, config, &t->why);
+    fprintf(t->file, "# for %s, %" PRIu32 " channels; what the hub does is a comment\n",
+            config->preset, config->n_channels);
     if (status == PIMHW_OK)
         status = pimhw_device_resolve(device, program, request, ex_aim_write, t, &t->why);
     pimhw_device_destroy(device);

@@ -65,18 +65,22 @@ static void print_totals(const pimhw_readings *readings)
 int main(int argc, char **argv)
 {
     bool clocks = false, json = false;
-    const char *preset = "aim-gddr6", *path = NULL;
+    const char *preset = NULL, *path = NULL;
     uint32_t n_channels = 0;
+    char made_for[EX_AIM_LINE] = "aim-gddr6";
     const ex_option options[] = {
         {.name = "--clocks",
          .flag = &clocks,
          .help = "first every command: clock channel command bank row column tile out reason"},
-        {.name = "--device", .value = "PRESET", .text = &preset, .help = "default aim-gddr6"},
+        {.name = "--device",
+         .value = "PRESET",
+         .text = &preset,
+         .help = "default: as the trace says, else aim-gddr6"},
         {.name = "--channels",
          .value = "N",
          .number = &n_channels,
          .min = 1,
-         .help = "default: as the preset has"},
+         .help = "default: likewise, else as the preset has"},
         {.name = "--json", .flag = &json, .help = "readings as JSON"}};
     ex_options(argc, argv,
                "usage: build/aim_trace [options] FILE\n"
@@ -90,6 +94,11 @@ int main(int argc, char **argv)
     pimhw_device *device = NULL;
     pimhw_readings readings;
     pimhw_cause why = {{0}};
+    /* as ex_aim_write_program begins one */
+    uint32_t made_with = 0;
+    if (!preset && sscanf(trace, "# for %99[^,], %" SCNu32 " channels", made_for, &made_with) == 2)
+        n_channels = n_channels ? n_channels : made_with;
+    if (!preset) preset = made_for;
     ex_device(&config, preset, n_channels, NULL);
     if (pimhw_device_create(&device, &config, &why) != PIMHW_OK) ex_die("device: %s", why.text);
     time_trace(device, &readings, path, trace, n_bytes, NULL);

@@ -46,6 +46,7 @@ static void parse(request *r, int argc, char **argv)
          .value = "N",
          .number = &shape->n_layers,
          .min = 1,
+         .max = 65536,
          .help = "default 32"},
         {.name = "--context",
          .value = "N[,N..]",

@@ -992,7 +992,7 @@ static void indptr_is_judged_before_indices_are_read(void)
     memset(&call, 0, sizeof call);
     call.out = b.out, call.q = b.q, call.items = items, call.n_items = 2;
     CHECK_U(pimattn_attend_pages(e, 0, &b.p, &call, NULL), PIMATTN_ERR_ARGUMENT);
-    CHECK_HAS(pimattn_engine_cause(e), "indptr gives item 1 no page");
+    CHECK_HAS(pimattn_engine_cause(e), "indptr does not grow: item 1");
     pimattn_engine_destroy(e);
 }
 
