@@ -86,7 +86,7 @@ typedef enum pimattn_status {
     PIMATTN_ERR_STATE     /* a saved state is cut short, damaged, or of another shape or version */
 } pimattn_status;
 
-/* What a status means, in words; never NULL. */
+/* What a status means, in words; never NULL. A NULL that a call needs is PIMATTN_ERR_ARGUMENT. */
 PIMATTN_API const char *pimattn_status_str(pimattn_status status);
 
 /*
@@ -216,9 +216,9 @@ typedef struct pimattn_plan {
 } pimattn_plan;
 
 /*
- * Plans blocks of up to n_queries queries (n_tokens * GQA group, or n_tokens by query head), V by
- * mapping A.
+ * Plans blocks of up to n_queries queries: n_tokens * GQA group, or n_tokens by query head; V by A.
  *
+ *   memory   keeps what the shape points to
  *   returns  PIMATTN_ERR_CONFIG with the field in *why; *plan then unchanged
  */
 PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_shape *shape,
@@ -249,8 +249,8 @@ PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_pr
 PIMATTN_API size_t pimattn_plan_blocks(const pimattn_plan *plan, size_t n_spans);
 
 /*
- * Request data of a batch. With shape.window it is of the tokens that are seen, packed as in a
- * cache that keeps no others.
+ * Request data of a batch. With shape.window (windows are not looked at) it is of the tokens that
+ * are seen, packed as in a cache that keeps no others.
  *
  *   shape    blocks, order: [pimattn_plan_blocks]; list_begin: [PIMHW_MAX_CHANNELS + 1]
  *   memory   keeps the three pointers in *request
@@ -305,8 +305,7 @@ typedef struct pimattn_readings {
     double peak_ns;       /* .. and at the device's own: a column of every bank each tCCD_MAC */
     double link_ns;       /* a layer's q in and out back over link_MBps, element_bytes each: the
                              hub does softmax, so no score leaves the module */
-    double speedup;       /* host_ns / (layer_ns + link_ns), host_ns of the mean layer: above 1 the
-                             device wins */
+    double speedup;       /* host_ns / (layer_ns + link_ns), host_ns of the mean layer */
     uint32_t bound;       /* pimattn_bound: why */
     uint32_t controller;  /* pimhw_controller */
     uint32_t partition;
@@ -315,11 +314,9 @@ typedef struct pimattn_readings {
     uint32_t wanted_out; /* see pimattn_plan */
     uint32_t used_out;
     uint64_t kv_tokens;   /* context tokens of the batch; of a call with choices, what is timed and
-                             read: the tokens seen, on average over KV heads, rounded up, and at
-                             least the new ones */
+                             read: the tokens seen, or the new, on average over KV heads, up */
     uint64_t kv_bytes;    /* K and V that one layer of the batch reads, unpadded: of the tokens in
-                             windows, element_bytes each, or int8 and its scales (not of tiers); of
-                             v_in_k K */
+                             windows, element_bytes each, or int8 (not of tiers); of v_in_k K */
     uint64_t pages_used;  /* KV pages in use in the engine; of an estimate, or the device way, 0 */
     uint64_t pages_total; /* KV pages the configuration allows; likewise */
     bool remembered;      /* a batch of these lengths had been timed before */
@@ -434,7 +431,7 @@ typedef struct pimattn_engine pimattn_engine;
  *   config   with what it points to, but users and the allocator's, is copied
  *   returns  PIMATTN_ERR_CONFIG, PIMATTN_ERR_MEMORY; *engine is then NULL
  *   memory   scratch and tables here; pages as they are needed; attend allocates nothing, but in
- *            the device way room for its scores, which it gives back
+ *            the device way, for scores, and with readings of tiers, what it gives back
  */
 PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
                                                  const pimattn_config *config, pimhw_cause *why);
@@ -510,11 +507,11 @@ typedef struct pimattn_call {
  *   readings may be NULL: then nothing is timed
  *   returns  PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_SEQ, PIMATTN_ERR_DEVICE; in the device way also
  *            PIMATTN_ERR_RANGE (q beyond a lane), PIMATTN_ERR_MEMORY; outputs then unchanged
- *   error    |out - exact| <= (2e-6 + 2e-7 max|score|) max|v|, where for |score| stands the sum of
- *            |scale q_i k_i| and |ALiBi| if terms cancel, for lse the same without max|v|; o
- *            overflows, and out is NaN, where the sum of |v| over the tokens passes FLT_MAX
- *   bits     one kernel's of a query head depend on the tokens it sees, their positions too, and on
- *            nothing else; those of different kernels differ within the error
+ *   error    host way: |out - exact| <= (2e-6 + 2e-7 max|score|) max|v|, where for |score| stands
+ *            the sum of |scale q_i k_i| and |ALiBi| if terms cancel, for lse the same without max|v|;
+ *            o overflows, and out is NaN, where the sum of |v| over the tokens passes FLT_MAX
+ *   bits     host way: one kernel's of a query head hang on the tokens it sees and their positions
+ *            alone; the device way rounds as its units and its plan do, which is of the batch
  *   NaN      a score that is not finite, also before the soft-cap, makes out and lse of that head
  *            NaN; v[j] that is not finite makes out[j] NaN and nothing else; append keeps both;
  *            an int8 row with either has a scale of NaN, so all of the row is; in the device way
@@ -557,8 +554,7 @@ typedef struct pimattn_pages {
     const uint32_t *table;          /* [n_items][table_stride] */
     const uint32_t *lengths;        /* [n_items], the new tokens included */
     size_t table_stride;            /* pages of a row */
-    const uint64_t *first_position; /* [n_items]: position of the first token held; NULL: 0. The
-                                       last is below 2^32 */
+    const uint64_t *first_position; /* [n_items] of the first token held; NULL: 0; below 2^32 */
 } pimattn_pages;
 
 /*
@@ -672,8 +668,7 @@ PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *engine, pimattn_seq 
  * others, positions stay what they were, and pages wholly outside go back. Layers may have other
  * lengths before, so that a step of which one layer was refused is taken back.
  *
- *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (beyond the length of a layer, or tokens that
- *            are gone)
+ *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (beyond a layer's length, or to tokens gone)
  */
 PIMATTN_API pimattn_status pimattn_seq_truncate(pimattn_engine *engine, pimattn_seq seq,
                                                 uint64_t n_tokens);
@@ -764,8 +759,8 @@ typedef struct pimattn_stream {
  * Saves sequences (seqs NULL: all alive, n_seqs then ignored, in no order that is promised) and
  * restores them as new ones, in the same order, by any engine with n_layers, n_kv_heads, head dims
  * and types alike, whatever its page_tokens, device or architecture. What one shares, from its
- * first token on, with one no shorter before it they share again; all alive come in such an order,
- * but for two that share the middle and of which neither holds all of the other.
+ * first token on, with one no shorter before it they mostly share again; all alive come in such an
+ * order, but for two that share the middle and of which neither holds all of the other.
  *
  *   bytes    what the state takes; may be NULL, and so may stream: then only this is asked
  *   seqs     of restore: [n_most], room for the new names
@@ -827,8 +822,7 @@ PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine);
 
 /*
  * The program and request data that pimattn_attend times for these items without choices, e.g. to
- * export; of config.device also where an engine has tiers, as pimattn_tier_lower writes programs of
- * those.
+ * export; of config.device also where there are tiers: pimattn_tier_lower writes programs of those.
  *
  *   memory   both point into the engine and hold until its next call
  */
@@ -1012,8 +1006,7 @@ typedef struct pimattn_step_reading {
     uint32_t size, version; /* of this struct; 1 */
     double ns;
     double attention_ns; /* of the slowest tier */
-    double merge_ns;     /* partials of all tiers in the fastest, none of it hidden; 0 if it has no
-                            reduction units */
+    double merge_ns;     /* partials of all tiers in the fastest; 0 if it has no reduction units */
     double moves_ns;     /* moving tokens, as far as the step does not hide it */
     uint32_t slowest;
     double idle_ns[PIMATTN_MAX_TIERS]; /* attention_ns - tiers[i].ns */
@@ -1105,9 +1098,9 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
  * the same sequence and layer (of equals the oldest, and tokens without a score most) makes room,
  * tier by tier; where the sequence has nothing there, it goes to the next tier. Of the calls of
  * [A4] such an engine has create, append, reserve, truncate, free and those that ask; the others
- * return PIMATTN_ERR_DEVICE. page_tokens is 0 or 1. pool_bytes is not used, as memory of all slots
- * is taken with the engine, and of config.device only host_MBps is, but by pimattn_attend_pages.
- * Counts of pages are slots times n_kv_heads. 0 means usual.
+ * return PIMATTN_ERR_DEVICE. page_tokens is 0 or 1. Memory of all slots is taken with the engine;
+ * pool_bytes and config.device, but host_MBps, are for pimattn_attend_pages. Tiers take memory from
+ * the engine's allocator. Counts of pages are slots times n_kv_heads. 0 means usual.
  *
  * A step of decoding: append and attend with choices or without, layer by layer; where scores are
  * known, pimattn_tier_score, pimattn_tier_propose, pimattn_tier_commit; pimattn_tier_step.
@@ -1115,9 +1108,11 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
  * Reserved slots, and those of layers that wait for their append, lie in tiers, make room and are
  * counted as used as new tokens are; places, scores and swaps know only the tokens that are there.
  *
- * With readings, attend times a step on the tiers; pimattn_tier_readings says all of it. Of
- * pimattn_readings, device is the program of the slowest tier (of flash 0); step_ck, refresh_share,
- * peak_ns, link_ns, bound and the fields of a plan are 0. PIMATTN_ERR_DEVICE where a unit has no
+ * With readings, attend times a step on the tiers; pimattn_tier_readings says all of it. All blocks
+ * count with the queries of the item that has most: prefill is better a call of its own; and all
+ * layers as this one, whatever their windows. Of pimattn_readings, device is the program of the
+ * slowest tier (of flash 0); step_ck, refresh_share, peak_ns, link_ns, bound and the fields of a
+ * plan are 0. PIMATTN_ERR_DEVICE where a unit has no
  * room for the shape, for v_in_k, or for more than 65535 queries (n_tokens times the group), and
  * PIMATTN_ERR_MEMORY. Append, reserve and create may end in PIMATTN_ERR_DEVICE when a transfer
  * fails; tokens that had made room until then stay where they went.
@@ -1197,8 +1192,7 @@ typedef struct pimattn_tier_info {
     uint32_t n_groups;              /* bank groups, or channels of flash, that can hold one */
     uint64_t id_bytes, count_bytes; /* bookkeeping as the paper counts: the bank group of every
                                          token; counters of the last 10 steps [PAM 6.1] */
-    uint64_t n_active; /* tokens that took part, whatever masks say; each once, where it first
-                          did */
+    uint64_t n_active; /* tokens that took part, whatever masks say; each where it first did */
     uint64_t busiest;  /* of the bank group that counted most: tokens that took part in it, and what
                           tokens that were placed in it brought */
     uint64_t n_partials;         /* formed, of a bank group and up to 16 queries each */
@@ -5862,9 +5856,11 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, pimattn_
     st->tables = (pimattn_i_table *)(void *)(st + 1);
     st->blocks = (uint64_t *)(void *)(st->tables + n_tables);
     st->bounce = (unsigned char *)(st->blocks + words);
-    for (uint32_t i = 0; i < rules->n_tiers; i++)
+    for (uint32_t i = 0; i < rules->n_tiers; i++) {
+        st->rules.tier[i].device.allocator = *a;
         if (!pimattn_i_bin_init(&st->bins[i], &st->rules.tier[i], slot_bytes, a))
             return pimattn_i_lack(why, "no memory for the tiers", 0);
+    }
     return PIMATTN_OK;
 }
 
@@ -5880,6 +5876,8 @@ typedef struct pimattn_i_planner {
     pimhw_device *device;
     const pimattn_span *spans; /* of the batch, [n_spans] */
     size_t n_spans;
+    const pimattn_span *(*spans_of)(void *user); /* those of `layer`; NULL: of all the same */
+    void *spans_user;
     uint64_t planned_queries; /* what plans and programs are made for; 0: nothing yet */
     uint32_t n_plans;         /* 1, or the mappings of V to choose from */
     uint32_t taken;           /* the plan that request is of */
@@ -5991,6 +5989,23 @@ static pimattn_status pimattn_i_planner_run(pimattn_i_planner *p, uint32_t i, pi
     return status == PIMATTN_OK && r ? pimattn_i_planner_clock(p, r) : status;
 }
 
+/* The same by the cheapest plan; of several each is timed. */
+static pimattn_status pimattn_i_planner_best(pimattn_i_planner *p, pimhw_readings *r)
+{
+    pimhw_readings least, its;
+    uint32_t best = 0;
+    if (p->n_plans == 1) return pimattn_i_planner_run(p, 0, r);
+    for (uint32_t i = 0; i < p->n_plans; i++) {
+        pimattn_status status = pimattn_i_planner_run(p, i, &its);
+        if (status != PIMATTN_OK) return status;
+        bool less = i == 0 || its.cycles < least.cycles ||
+                    (its.cycles == least.cycles && its.total_pJ < least.total_pJ);
+        if (less) least = its, best = i;
+    }
+    if (r) *r = least;
+    return best == p->taken ? PIMATTN_OK : pimattn_i_planner_run(p, best, NULL);
+}
+
 /*
  * Makes plan, program and request data for a batch, the cheapest if there is a choice; r, if it is
  * not NULL: one layer of it. The programs outlive batch after batch.
@@ -5999,7 +6014,6 @@ static pimattn_status pimattn_i_planner_take(pimattn_i_planner *p, pimhw_reading
                                              const pimattn_span *spans, size_t n_spans)
 {
     uint64_t queries = 0;
-    uint32_t best = 0;
     p->spans = spans;
     p->n_spans = n_spans;
     for (size_t i = 0; i < n_spans; i++)
@@ -6007,18 +6021,13 @@ static pimattn_status pimattn_i_planner_take(pimattn_i_planner *p, pimhw_reading
     queries *= pimattn_i_token_queries(&p->config);
     pimattn_status status = PIMATTN_OK;
     if (queries != p->planned_queries) status = pimattn_i_planner_plan(p, queries);
-    if (status != PIMATTN_OK) return status;
-    if (p->n_plans == 1) return pimattn_i_planner_run(p, 0, r);
-    pimhw_readings least, its;
-    for (uint32_t i = 0; i < p->n_plans; i++) {
-        status = pimattn_i_planner_run(p, i, &its);
-        if (status != PIMATTN_OK) return status;
-        bool less = i == 0 || its.cycles < least.cycles ||
-                    (its.cycles == least.cycles && its.total_pJ < least.total_pJ);
-        if (less) least = its, best = i;
-    }
-    if (r) *r = least;
-    return best == p->taken ? status : pimattn_i_planner_run(p, best, NULL);
+    return status == PIMATTN_OK ? pimattn_i_planner_best(p, r) : status;
+}
+
+static void pimattn_i_planner_go(pimattn_i_planner *p, uint32_t layer)
+{
+    p->layer = layer;
+    if (p->spans_of) p->spans = p->spans_of(p->spans_user);
 }
 
 /* n layers of one window in one go or as n times the one; adds them to the step. */
@@ -6044,12 +6053,33 @@ static pimattn_status pimattn_i_planner_layers(pimattn_i_planner *p, pimattn_rea
     return PIMATTN_OK;
 }
 
+/* Bytes of one row of K or V that has to be read; int8 with its scale. */
+static uint64_t pimattn_i_read_bytes(const pimattn_config *c, uint32_t dim, uint32_t type)
+{
+    bool int8 = type == PIMATTN_INT8 && c->way == PIMATTN_HOST;
+    return int8 ? dim + sizeof(float) : (uint64_t)dim * c->device.element_bytes;
+}
+
+/* Bytes of K and V that this layer of the batch sees. */
+static uint64_t pimattn_i_layer_bytes(const pimattn_i_planner *p)
+{
+    uint64_t tokens = 0;
+    const pimattn_config *c = &p->config;
+    pimattn_shape s = c->shape;
+    s.window = pimattn_i_window_of(&s, p->layer);
+    for (size_t i = 0; i < p->n_spans; i++)
+        tokens += pimattn_i_span_sees(&s, &p->spans[i]);
+    return tokens * s.n_kv_heads *
+           (pimattn_i_read_bytes(c, s.head_dim, s.k_type) +
+            (s.v_in_k ? 0 : pimattn_i_read_bytes(c, s.head_dim_v, s.v_type)));
+}
+
 /* The step: layers of every window by themselves; *all: what stands for those of the one timed. */
 static pimattn_status pimattn_i_planner_step(pimattn_i_planner *p, pimattn_readings *r,
-                                             pimhw_readings *all)
+                                             pimhw_readings *all, double *mean_kv_bytes)
 {
     const pimattn_shape *s = &p->config.shape;
-    const uint32_t own = p->layer, n_layers = s->n_layers;
+    const uint32_t own = p->layer, n_layers = s->n_layers, taken = p->taken;
     uint32_t timed = 0;
     pimattn_status status = PIMATTN_OK;
     *all = r->device;
@@ -6062,14 +6092,16 @@ static pimattn_status pimattn_i_planner_step(pimattn_i_planner *p, pimattn_readi
         for (uint32_t k = i; k < n_layers; k++)
             n += pimattn_i_window_of(s, k) == window;
         pimhw_readings its = r->device;
-        p->layer = i;
-        if (s->windows) status = pimattn_i_planner_run(p, p->taken, &its);
+        pimattn_i_planner_go(p, i);
+        if (s->windows) status = pimattn_i_planner_best(p, &its);
         if (status == PIMATTN_OK) status = pimattn_i_planner_layers(p, r, &its, n);
+        *mean_kv_bytes += (double)pimattn_i_layer_bytes(p) * n / n_layers;
         if (pimattn_i_window_of(s, own) != window) continue;
         *all = its;
         timed = r->layers_timed;
     }
-    p->layer = own;
+    pimattn_i_planner_go(p, own);
+    p->taken = taken;
     r->layers_timed = timed;
     if (r->step_ck) r->refresh_share /= (double)r->step_ck;
     r->layer_ns = r->step_us * 1e3 / n_layers;
@@ -6126,46 +6158,19 @@ static void pimattn_i_compare(pimattn_readings *r, const pimattn_i_planner *p,
     r->bound = r->link_ns > r->layer_ns ? (uint32_t)PIMATTN_BOUND_LINK : pimattn_i_bound_of(run);
 }
 
-/* Bytes of one row of K or V that has to be read; int8 with its scale. */
-static uint64_t pimattn_i_read_bytes(const pimattn_config *c, uint32_t dim, uint32_t type)
-{
-    bool int8 = type == PIMATTN_INT8 && c->way == PIMATTN_HOST;
-    return int8 ? dim + sizeof(float) : (uint64_t)dim * c->device.element_bytes;
-}
-
-/* Bytes of K and V that a layer of the batch sees. */
-static uint64_t pimattn_i_layer_bytes(const pimattn_i_planner *p, uint32_t layer,
-                                      uint64_t token_bytes)
-{
-    uint64_t tokens = 0;
-    pimattn_shape seen = p->config.shape;
-    seen.window = pimattn_i_window_of(&seen, layer);
-    for (size_t i = 0; i < p->n_spans; i++)
-        tokens += pimattn_i_span_sees(&seen, &p->spans[i]);
-    return tokens * token_bytes;
-}
-
 /* All of the readings of the batch, one layer of which has been timed or run. */
 static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw_readings *layer,
                                                pimattn_readings *readings)
 {
     pimattn_readings r;
     pimhw_readings run;
-    const pimattn_shape *s = &p->config.shape;
+    double mean_kv_bytes = 0;
     memset(&r, 0, sizeof r);
     r.device = *layer;
-    pimattn_status status = pimattn_i_planner_step(p, &r, &run);
+    pimattn_status status = pimattn_i_planner_step(p, &r, &run, &mean_kv_bytes);
     if (status != PIMATTN_OK) return status;
     const pimattn_plan *plan = &p->plans[p->taken];
-    uint64_t token_bytes =
-        s->n_kv_heads *
-        (pimattn_i_read_bytes(&p->config, s->head_dim, s->k_type) +
-         (s->v_in_k ? 0 : pimattn_i_read_bytes(&p->config, s->head_dim_v, s->v_type)));
-    r.kv_bytes = pimattn_i_layer_bytes(p, p->layer, token_bytes);
-    uint32_t n_kinds = s->windows ? s->n_layers : 1; /* of layers */
-    double mean_kv_bytes = 0;
-    for (uint32_t i = 0; i < n_kinds; i++)
-        mean_kv_bytes += (double)pimattn_i_layer_bytes(p, i, token_bytes) / n_kinds;
+    r.kv_bytes = pimattn_i_layer_bytes(p);
     r.controller = p->config.device.controller;
     r.partition = p->config.partition;
     r.v_mapping = plan->v_mapping;
@@ -6210,8 +6215,7 @@ PIMATTN_API const char *pimattn_status_str(pimattn_status status)
 
 PIMATTN_API const char *pimattn_bound_str(uint32_t bound)
 {
-    static const char names[PIMATTN_N_BOUND][12] = {"MAC",     "row",     "I/O",
-                                                    "softmax", "refresh", "link"};
+    static const char names[][12] = {"MAC", "row", "I/O", "softmax", "refresh", "link"};
     return bound < PIMATTN_N_BOUND ? names[bound] : NULL;
 }
 
@@ -6329,9 +6333,8 @@ static pimattn_status pimattn_i_device_fill(pimattn_config *c, pimhw_cause *why)
     for (uint32_t i = 0; (field = pimhw_config_field(i)) != NULL; i++) {
         pimhw_config_get(&c->device, field, &value, NULL);
         if (value == 0) continue;
-        return PIMATTN_I_FAIL(
-            PIMATTN_ERR_CONFIG, why,
-            "device.%s is set but device.preset is empty: pimhw_config_init first", field);
+        return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why,
+                              "device.%s is set, but no preset: pimhw_config_init first", field);
     }
     pimhw_config_init(&c->device, "aimx", NULL);
     return PIMATTN_OK;
@@ -7057,8 +7060,7 @@ static pimattn_status pimattn_i_stride(pimattn_engine *e, const char *of, size_t
     uint64_t row = 4 * heads * dim, is = *stride ? *stride : row;
     *stride = (size_t)is;
     if (is >= row && pimattn_i_mul(is, n) <= SIZE_MAX / 2) return PIMATTN_OK;
-    return PIMATTN_I_WRONG(e, "%s_stride is %u, a row has %u bytes; or it is too large", of, is,
-                           row);
+    return PIMATTN_I_WRONG(e, "%s_stride is %u, a row has %u bytes; or too large", of, is, row);
 }
 
 enum { PIMATTN_I_HEADS = 16 }; /* whose rows are stored at once */
@@ -7339,8 +7341,7 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, ui
  * ========================================================================== */
 
 /* Truncates: what is left of V's last column gets zeros behind, for 0 times NaN is not 0. */
-static pimattn_status pimattn_i_module_truncate(pimattn_engine *e, pimattn_i_seq *s,
-                                                uint64_t tokens)
+static pimattn_status pimattn_i_module_cut(pimattn_engine *e, pimattn_i_seq *s, uint64_t tokens)
 {
     pimattn_i_module *m = e->module;
     const pimattn_shape *shape = &e->config.shape;
@@ -7400,7 +7401,7 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *e, pimattn_seq seq, 
     if (first > end) return pimattn_i_wrong(e, "first token %u is beyond the end", first);
     if (first < s->begin) return pimattn_i_wrong(e, "token %u is gone", first);
     if (first > 0) status = pimattn_i_paged(e);
-    if (status == PIMATTN_OK && e->module) status = pimattn_i_module_truncate(e, s, end);
+    if (status == PIMATTN_OK && e->module) status = pimattn_i_module_cut(e, s, end);
     if (status != PIMATTN_OK) return status;
     const uint64_t kept = pimattn_i_max(end, e->config.reserve_tokens);
     for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++)
@@ -7594,10 +7595,9 @@ PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *e, pimattn_seq seq,
     if (!s) return PIMATTN_ERR_SEQ;
     if (layer >= c->shape.n_layers)
         return pimattn_i_wrong(e, "layer %u is not below n_layers", layer);
-    size_t banks = pimhw_config_banks(&c->device), all = c->device.n_channels * banks;
+    uint64_t banks = pimhw_config_banks(&c->device), all = c->device.n_channels * banks;
     if (!bytes || n != all)
-        return PIMATTN_I_WRONG(e, "bytes is NULL, or has %u places, not %u", (uint64_t)n,
-                               (uint64_t)all);
+        return PIMATTN_I_WRONG(e, "bytes is NULL, or has %u places, not %u", (uint64_t)n, all);
     memset(bytes, 0, n * sizeof *bytes);
     for (uint32_t h = 0; h < pimattn_i_units(plan); h++) {
         size_t unit = plan->unit_channels > 1 ? 0 : h % c->device.n_channels;
@@ -7764,8 +7764,8 @@ static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
     const pimattn_i_seq *from = pimattn_i_arrived(e, head[3]);
     bool shares = from && from != s && from->begin <= begin && has <= from->tokens[0];
     if (begin > tokens || has > tokens || tokens > PIMATTN_I_MAX_TOKENS || (has > 0 && !shares))
-        return pimattn_i_fail(&e->why, PIMATTN_ERR_STATE, "the state has a sequence that cannot be",
-                              0, 0);
+        return pimattn_i_fail(&e->why, PIMATTN_ERR_STATE, "a sequence of the state cannot be", 0,
+                              0);
     pimattn_status status = PIMATTN_OK;
     s->begin = begin;
     s->n_pages = pimattn_i_seq_first(&e->layout, s);
@@ -8878,8 +8878,9 @@ static void pimattn_i_tier_loads(pimattn_engine *e, pimattn_tier_load *loads)
 
 /* The lengths that count in readings: of every item, with choices, the tokens that its queries see
  * of those chosen, on average over KV heads. */
-static const pimattn_span *pimattn_i_spans_read(pimattn_engine *e)
+static const pimattn_span *pimattn_i_spans_read(void *engine)
 {
+    pimattn_engine *e = (pimattn_engine *)engine;
     pimattn_span *to = e->batch + e->config.max_seqs;
     if (!e->call->choices) return e->batch;
     const pimattn_shape *s = &e->config.shape;
@@ -8905,6 +8906,10 @@ static pimattn_status pimattn_i_read(pimattn_engine *e, pimattn_readings *readin
     const pimattn_span *spans = pimattn_i_spans_read(e);
     const size_t n = e->call->n_items, most = e->config.max_seqs;
     const uint64_t window = pimattn_i_window_of(&e->config.shape, e->planner.layer);
+    const bool apart = e->call->choices && e->config.shape.windows; /* other layers see others */
+    e->planner.spans_of = apart ? pimattn_i_spans_read : NULL;
+    e->planner.spans_user = e;
+    if (apart) return pimattn_i_planner_time(&e->planner, readings, spans, n);
     for (uint32_t i = 0; i < e->config.memo_entries; i++) {
         const pimattn_i_memo *m = &e->memo[i];
         if (m->n_spans != n || m->window != window ||
@@ -9171,8 +9176,7 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, const pimattn_
 }
 
 /* Query i of a block. */
-static pimattn_i_job pimattn_i_work_job(const pimattn_engine *e, const pimattn_i_work *w,
-                                        uint32_t i)
+static pimattn_i_job pimattn_i_job_of(const pimattn_engine *e, const pimattn_i_work *w, uint32_t i)
 {
     pimattn_i_job job = w->job;
     job.query += (uint64_t)i * (e->module->n_heads / e->config.shape.n_kv_heads);
@@ -9216,7 +9220,7 @@ static void pimattn_i_hub_input(void *user, const pimhw_event *event, uint16_t *
     if (!w->mixing) {
         uint32_t at = event->gpr + event->index, dim = p->shape.head_dim, head;
         if (at / p->k_columns >= w->n_queries) return;
-        pimattn_i_job job = pimattn_i_work_job(e, w, at / p->k_columns);
+        pimattn_i_job job = pimattn_i_job_of(e, w, at / p->k_columns);
         size_t row = pimattn_i_query_row(e, &job, 0, &head);
         const unsigned char *q = (const unsigned char *)e->call->q + row * e->call->q_stride;
         for (uint32_t i = 0, d = at % p->k_columns * n; i < n && d < dim; i++, d++)
@@ -9260,12 +9264,11 @@ static void pimattn_i_hub_output(void *user, const pimhw_event *event, const flo
 }
 
 /*
- * Softmax of one query in f32, of the tokens it sees; p is rounded as it goes out, and l is the sum
- * of what goes out.
+ * Softmax of one query in f32, of the tokens it sees; p goes out rounded, l is the sum of that.
  */
 static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, uint32_t i)
 {
-    const pimattn_i_job job = pimattn_i_work_job(e, w, i);
+    const pimattn_i_job job = pimattn_i_job_of(e, w, i);
     const uint64_t tokens = w->job.tokens, of = job.query / e->gqa_group;
     uint32_t type = e->config.device.lane_type;
     float *s = w->scores + i * tokens, m = pimattn_i_minus_inf(), l = 0.0f, all = 0.0f;
@@ -9306,7 +9309,7 @@ static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, ui
 static void pimattn_i_hub_give(pimattn_engine *e, const pimattn_i_work *w, uint32_t i)
 {
     const pimattn_plan *p = &e->planner.plans[e->planner.taken];
-    pimattn_i_job job = pimattn_i_work_job(e, w, i);
+    pimattn_i_job job = pimattn_i_job_of(e, w, i);
     size_t dims = pimattn_i_work_dims(p);
     const float *from = w->sums + (size_t)i * p->v_groups * dims;
     float *block = e->results;

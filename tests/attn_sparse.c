@@ -517,6 +517,51 @@ static void readings_are_of_the_tokens_chosen(void)
     }
 }
 
+/* A step is of what layers of every window see of the choice, whichever layer is asked. */
+static void layers_of_another_window_see_more_of_a_choice(void)
+{
+    check_rng rng = {79};
+    static const uint64_t windows[2] = {64, 0};
+    for (uint32_t all = 0; all < 2; all++) {
+        pimattn_shape shape = shape_of(2, 1, 1, 16, 0);
+        scene s = scene_new(&shape, 5000, 1, &rng);
+        s.shape.windows = windows;
+        choose_some(&s.choice, 3, &rng);
+        if (all) s.choice.n_tokens = 0;
+        pimattn_item item = {0, 1};
+        pimattn_engine *engine = scene_engine(&s, &item.seq);
+        if (!engine) return;
+        CHECK_U(kv_append(engine, item.seq, 1, &s.kv, 0, 5000), PIMATTN_OK);
+        uint64_t seen[2] = {0, 0}, step_ck = 0, bytes = 0;
+        for (uint64_t t = 0; t < 5000; t++)
+            for (uint32_t i = 0; i < 2; i++)
+                seen[i] += (i == 1 || t >= 5000 - 64) && chosen(&s.choice, 0, t);
+        for (uint32_t i = 0; i < 2; i++) {
+            pimattn_config config = config_of(&shape);
+            pimattn_span span = {seen[i], 1};
+            pimattn_readings want;
+            CHECK_U(pimattn_estimate(&want, &config, &span, 1, NULL), PIMATTN_OK);
+            step_ck += want.device.cycles;
+            bytes += want.kv_bytes;
+        }
+        float *out = rows_new(&s);
+        pimattn_call call = scene_call(&s, &item, out, NULL);
+        for (uint32_t i = 0; i < 4; i++) {
+            pimattn_readings r;
+            CHECK_U(pimattn_attend(engine, i % 2, &call, &r), PIMATTN_OK);
+            CHECK_U(r.step_ck, step_ck);
+            CHECK_U(r.kv_tokens, seen[i % 2]);
+            CHECK_NEAR(r.speedup,
+                       (double)bytes / 2 * 1e3 / pimattn_engine_config(engine)->device.host_MBps /
+                           (r.layer_ns + r.link_ns),
+                       1e-9);
+        }
+        free(out);
+        pimattn_engine_destroy(engine);
+        scene_free(&s);
+    }
+}
+
 static void bad_choices_are_refused(void)
 {
     check_rng rng = {79};
@@ -1117,6 +1162,7 @@ int main(void)
 #endif
     RUN(partials_of_choices_merge);
     RUN(readings_are_of_the_tokens_chosen);
+    RUN(layers_of_another_window_see_more_of_a_choice);
     RUN(bad_choices_are_refused);
     RUN(retrieval_misses_no_better_token);
     RUN(bounds_hold_for_computed_scores);

@@ -1148,6 +1148,37 @@ static void windows_of_layers_sum_up(void)
     CHECK_U(mixed.n_layers, 5);
 }
 
+/* The cheapest mapping is that of each window: which layer comes first does not matter. */
+static void every_window_takes_its_cheapest_mapping(void)
+{
+    static const uint64_t windows[2][2] = {{40, 0}, {0, 40}}, tokens[] = {13500, 1500};
+    for (uint32_t i = 0; i < 2; i++) {
+        pimattn_readings r[2];
+        pimattn_shape shape = shape_of(2, 2, 2, i ? 64 : 32, 0);
+        uint64_t least[2] = {0, 0};
+        for (uint32_t k = 0; k < 4; k++) {
+            pimattn_config c = config_of(&shape);
+            pimattn_span span = {tokens[i], 1};
+            CHECK_U(pimhw_config_init(&c.device, "aim-gddr6", NULL), PIMHW_OK);
+            c.partition = PIMATTN_HFP;
+            c.v_mapping = PIMATTN_V_CHEAPEST;
+            if (k < 2) {
+                c.shape.windows = windows[k];
+                CHECK_U(pimattn_estimate(&r[k], &c, &span, 1, NULL), PIMATTN_OK);
+                continue;
+            }
+            pimattn_readings alone;
+            c.shape.n_layers = 1;
+            c.shape.window = windows[0][k - 2];
+            CHECK_U(pimattn_estimate(&alone, &c, &span, 1, NULL), PIMATTN_OK);
+            least[k - 2] = alone.device.cycles;
+            CHECK_U(r[k - 2].v_mapping, alone.v_mapping);
+        }
+        CHECK_U(r[0].step_ck, least[0] + least[1]);
+        CHECK_U(r[1].step_ck, least[0] + least[1]);
+    }
+}
+
 /* attend times the window of its own layer, and remembers both. */
 static void readings_of_a_layer_are_of_its_window(void)
 {
@@ -1414,6 +1445,7 @@ int main(void)
     RUN(a_window_costs_what_its_tokens_cost);
     RUN(the_host_reads_what_all_layers_see);
     RUN(windows_of_layers_sum_up);
+    RUN(every_window_takes_its_cheapest_mapping);
     RUN(readings_of_a_layer_are_of_its_window);
     RUN(bytes_read_follow_int8_and_v_in_k);
     RUN(int8_is_another_program);

@@ -595,6 +595,7 @@ static void try_attend(model *m)
     }
     pimattn_status status = pimattn_attend(m->tiered, b.layer, &call[0], timed ? &r : NULL);
     if (status == PIMATTN_ERR_DEVICE && timed) return; /* units that the shape does not fit */
+    if (status == PIMATTN_ERR_MEMORY && timed && m->heap.fail_at) return;
     if (!CHECK_U(status, PIMATTN_OK)) {
         printf("  %s\n", pimattn_engine_cause(m->tiered));
         return;

@@ -504,6 +504,12 @@ static void every_allocation_may_fail(void)
             CHECK_U(pimattn_tier_score(p.engine, p.seq, 0, score, 300), PIMATTN_OK);
             status = pimattn_tier_propose(p.engine, p.seq, 0, swaps, 4, &n, NULL);
         }
+        if (status == PIMATTN_OK) {
+            pimattn_readings r;
+            uint64_t before = heap.n_calls;
+            status = pimattn_attend_one(p.engine, p.seq, 0, p.out, p.q, &r);
+            CHECK(heap.n_calls > before);
+        }
         bool failed = heap.n_calls >= fail_at;
         CHECK_U(status, failed ? PIMATTN_ERR_MEMORY : PIMATTN_OK);
         if (p.engine && p.seq) {
@@ -858,7 +864,7 @@ static void a_failed_reading_changes_nothing(void)
     pimattn_readings r;
     plain_make(&p, 3, 300);
     p.tiers.moves_wait = true;
-    p.tiers.tier[2].device.allocator = heap_allocator(&heap);
+    p.config.allocator = heap_allocator(&heap);
     p.engine = engine_new(&p.config);
     CHECK_U(pimattn_seq_create(p.engine, &p.seq), PIMATTN_OK);
     CHECK_U(kv_append(p.engine, p.seq, 0, &p.kv, 0, 300), PIMATTN_OK);
