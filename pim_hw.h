@@ -5523,7 +5523,7 @@ static uint32_t pimhw_i_slots_add(pimhw_i_slots *slots, uint16_t *slot, const vo
                                   size_t bytes)
 {
     *slot = (uint16_t)++slots->used;
-    if (2 * slots->used < slots->n) return slots->used;
+    if (4 * slots->used < slots->n || slots->n == PIMHW_I_SLOTS) return slots->used;
     pimhw_i_slots_clear(slots, 2 * slots->n);
     for (uint32_t number = 1; number <= slots->used; number++) {
         uint32_t i = 0;
@@ -5635,7 +5635,7 @@ static void pimhw_i_forget(pimhw_device *d)
     pimhw_i_memo *m = &d->memo;
     m->n_words = m->terms = m->texts.used = m->edges.used = 0;
     m->full = false;
-    m->shift = d->config.controller == PIMHW_IN_ORDER ? 4 : 0; /* the others know exact ones only */
+    m->shift = d->config.controller == PIMHW_IN_ORDER ? 5 : 0; /* the others know exact ones only */
     pimhw_i_slots_clear(&m->texts, PIMHW_I_FEW);
     pimhw_i_slots_clear(&m->edges, PIMHW_I_FEW);
     memset(&m->text[0], 0, sizeof m->text[0]);
