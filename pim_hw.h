@@ -4516,7 +4516,7 @@ static uint64_t pimhw_i_add_operand(const pimhw_program *p, const pimhw_i_inside
         if (most == UINT64_MAX) needed = most;
         needed = pimhw_i_plus(needed, pimhw_i_growth(in, t->step));
         pimhw_i_term tail = {o->tail[k], 0, gcd, needed == UINT64_MAX ? needed : needed / gcd};
-        if (!same) pimhw_i_add_term(span, tail);
+        if (!same && tail.most > 0) pimhw_i_add_term(span, tail);
     }
     if (grows) pimhw_i_add_term(span, term);
     return most;
