@@ -505,7 +505,8 @@ typedef struct pimhw_instruction {
     uint32_t out;    /* output entry */
     uint32_t gpr;
     uint32_t aux;
-    uint32_t round; /* of the list: which block of a request it is about; 0 outside a list */
+    uint32_t round; /* of the list: the block of the request, or of the channel's list, it is about;
+                       0 outside a list */
 } pimhw_instruction;
 
 enum {
@@ -585,7 +586,7 @@ PIMHW_API uint8_t pimhw_program_tail(pimhw_program *program, const pimhw_tail *t
 PIMHW_API uint8_t pimhw_program_operand(pimhw_program *program, const pimhw_operand *operand);
 PIMHW_API uint8_t pimhw_program_const(pimhw_program *program, uint64_t value);
 
-/* Appends an item, or an instruction with constant operands. */
+/* Appends an item, or an instruction with constant operands, of whose flags 8 bits. */
 PIMHW_API void pimhw_program_item(pimhw_program *program, const pimhw_item *item);
 PIMHW_API void pimhw_program_add(pimhw_program *program, const pimhw_instruction *instruction);
 
@@ -828,7 +829,8 @@ typedef struct pimhw_device pimhw_device;
 
 /*
  *   returns  PIMHW_ERR_CONFIG as pimhw_config_check, PIMHW_ERR_MEMORY
- *   memory   the only call that allocates: 15 MB in one piece, touched as it comes into use
+ *   memory   the only call that allocates: 15 MB, under DCS and ping-pong up to twice as much, in
+ *            one piece, touched as it comes into use
  */
 PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_config *config,
                                            pimhw_cause *why);
@@ -877,8 +879,9 @@ PIMHW_API float pimhw_lane_value(uint32_t lane_type, uint16_t lane);
  *     WR_GB      GPR block gpr + index; PIMHW_DISTINCT: gpr + index * n_channels + channel
  *     WR_BIAS    an element a bank, from GPR block gpr on
  *     RD_MAC     an element of out_bits a bank, all of them in n = ceil(banks * out_bits / 16 /
- *                lanes) GPR blocks, from gpr + n * channel on; gpr and aux of the MAC that began
- *                the sum are added to its own
+ *                lanes) GPR blocks, from gpr + n * channel on, 32 bits as two elements, the low
+ *                half first; gpr and aux of the MAC that began the sum are added to its own
+ *     RD_AF      likewise
  *     WR_SBK     GPR block gpr; WR_ABK: bank i takes gpr + i; RD_SBK: to gpr + channel
  *     EWADD      GPR blocks gpr on += blocks aux on
  *
@@ -932,6 +935,10 @@ PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why);
  * shared front end takes while writes wait on its channel is answered by their queue, whatever it
  * asks for [AIMSIM]: it is no command and brings nothing. SYNC goes before a read that matters.
  *
+ * A matrix times a vector: rows by pimhw_alloc under the mapping of pimhw_map_select, whose banks
+ * and rows pimhw_memory_find and pimhw_map_da tell; x in GPR blocks (pimhw_units_gpr); a program
+ * that for every row of the banks does WR_GB of x, MAC_ABK and RD_MAC (examples/facil.c).
+ *
  *   returns  as pimhw_device_time and pimhw_units_end; PIMHW_ERR_ARGUMENT if the units are of
  *            another geometry; PIMHW_ERR_HAZARD also where ping-pong cannot: MACs go back to inputs
  *            whose region is filled again, more sums are held than there are entries, or a bias is
@@ -947,7 +954,8 @@ PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *re
  * of every channel under one mask where the operands agree. emit returns false to stop. A stream
  * under way is over then.
  *
- *   returns  as pimhw_device_time
+ *   returns  as pimhw_device_time, but for what is refused of a run as a whole: its clocks, EPU
+ *            works, useful_macs, what has no place beside lists of channels
  */
 PIMHW_API pimhw_status pimhw_device_resolve(
     pimhw_device *device, const pimhw_program *program, const pimhw_request *request,
@@ -3602,6 +3610,12 @@ static bool pimhw_i_has_tiles(uint32_t command)
     return command == PIMHW_CMD_WRGB || command == PIMHW_CMD_MAC16 || command == PIMHW_CMD_MAC;
 }
 
+/* Whether a command of the streams concerns an output entry. */
+static bool pimhw_i_has_out(uint32_t command)
+{
+    return command != PIMHW_CMD_WRGB && command != PIMHW_CMD_EWMUL16;
+}
+
 /* When a stream's work, or next, which opens its row, may issue. first: of a phase (ping-pong). */
 static pimhw_i_when pimhw_i_stream_at(const pimhw_i_channel *ch, uint32_t stream,
                                       const pimhw_i_work *work, uint32_t next, bool first)
@@ -3619,7 +3633,7 @@ static pimhw_i_when pimhw_i_stream_at(const pimhw_i_channel *ch, uint32_t stream
     uint64_t tile = 0, out = 0; /* clock << 8 | reason */
     if (!row && dcs && pimhw_i_has_tiles(next))
         tile = (mac ? f->tile_mac : f->tile_write)[work->tile];
-    if (!row && dcs && next != PIMHW_CMD_WRGB) out = (mac ? f->out_mac : f->out_io)[work->out];
+    if (!row && dcs && pimhw_i_has_out(next)) out = (mac ? f->out_mac : f->out_io)[work->out];
     pimhw_i_not_before(&at, tile >> 8, (uint32_t)(tile & 255));
     pimhw_i_not_before(&at, out >> 8, (uint32_t)(out & 255));
     if (!dcs) pimhw_i_not_before(&at, start->ck, start->reason);
@@ -3666,13 +3680,11 @@ static void pimhw_i_dcs_entries(const pimhw_i_rules *rules, pimhw_i_flow *f,
     bool mac = of_class == PIMHW_I_M, early = mac && rules->config.early_tiles;
     if (pimhw_i_has_tiles(work->command))
         f->tile_write[work->tile] = early ? (ck + rules->config.tCCD_S) << 8 | reason : done;
-    if (work->command == PIMHW_CMD_WRGB) {
-        f->tile_mac[work->tile] = done;
-        return;
-    }
+    if (work->command == PIMHW_CMD_WRGB) f->tile_mac[work->tile] = done;
+    if (mac) f->mac_stream_ck = ck;
+    if (!pimhw_i_has_out(work->command)) return;
     f->out_io[work->out] = done;
     f->out_mac[work->out] = mac && rules->config.is_mac ? ck << 8 | reason : done;
-    if (mac) f->mac_stream_ck = ck;
 }
 
 /* Issues commands of a record that come before the next refresh; the others stay in the record. */
@@ -3689,7 +3701,7 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
         /* an entry of it waits for one that waits for a refresh */
         bool marked = next == work->command && f->n_blocked[0] + f->n_blocked[1] > 0 &&
                       ((pimhw_i_has_tiles(next) && f->tile_marks[work->tile]) ||
-                       (next != PIMHW_CMD_WRGB && f->out_marks[work->out]));
+                       (pimhw_i_has_out(next) && f->out_marks[work->out]));
         if (marked) at.ck = UINT64_MAX;
         if (at.ck >= ch->due_ck) {
             f->blocked_at[stream] = at;
@@ -3719,7 +3731,7 @@ static void pimhw_i_dcs_mark(pimhw_i_flow *f, const pimhw_i_record *record, uint
 {
     const pimhw_i_work *work = &record->work;
     f->n_blocked[record->stream] += sign * record->n;
-    if (work->command != PIMHW_CMD_WRGB) f->out_marks[work->out] += sign * record->n;
+    if (pimhw_i_has_out(work->command)) f->out_marks[work->out] += sign * record->n;
     for (uint32_t i = 0; i < record->n && pimhw_i_has_tiles(work->command); i++)
         f->tile_marks[work->tile + i] += sign;
 }
@@ -3985,8 +3997,9 @@ static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, pimhw_i_record *record)
     pimhw_i_entry *sum = &f->sums[record->work.out];
     pimhw_i_phase *p = pimhw_i_pp_phase(f, f->filling);
     uint64_t group = record->group;
+    bool adds = pimhw_i_has_out(record->work.command);
     bool newer = group > f->used_group && p->n_m > 0;
-    bool full = !sum->going && p->outs >= ch->rules->out_region;
+    bool full = adds && !sum->going && p->outs >= ch->rules->out_region;
     if (newer || full || p->n_m == PIMHW_I_RECORDS) pimhw_i_pp_cut(ch);
     /* groups that no MAC uses take the other region; the one behind them waits for its MACs */
     if (group > f->used_group + 1 && pimhw_i_pp_phase(f, f->filling + 2)->n_m > 0) {
@@ -3996,14 +4009,15 @@ static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, pimhw_i_record *record)
     pimhw_i_pp_claim(ch, group);
     f->used_group = pimhw_i_max(f->used_group, group);
     p = pimhw_i_pp_phase(f, f->filling);
-    if (!sum->going || sum->phase != f->filling + 1) p->outs++;
-    sum->going = true;
-    sum->phase = f->filling + 1;
     pimhw_i_work *work = &record->work;
     if (pimhw_i_has_tiles(work->command)) work->region = (uint32_t)f->tile_region[work->tile];
-    work->fresh = ch->sink && work->command != PIMHW_CMD_EWMUL16 && !f->entry_of[work->out];
-    if (work->command != PIMHW_CMD_EWMUL16)
+    if (adds) {
+        if (!sum->going || sum->phase != f->filling + 1) p->outs++;
+        sum->going = true;
+        sum->phase = f->filling + 1;
+        work->fresh = ch->sink && !f->entry_of[work->out];
         work->entry = pimhw_i_pp_entry(ch, work->out, f->filling);
+    }
     p->m[p->n_m++] = *record;
 }
 
@@ -4291,7 +4305,7 @@ static uint64_t pimhw_i_grows(const uint64_t step[PIMHW_LOOPS], uint32_t n_loops
     return bits;
 }
 
-/* What is wrong with an operand in so many loops; NULL: nothing. Tails may be of items further in. */
+/* What is wrong with an operand in so many loops; NULL: nothing. Tails may be of loops inside. */
 static const char *pimhw_i_operand_fault(const pimhw_program *p, const pimhw_operand *o,
                                          uint32_t loops)
 {
@@ -6600,8 +6614,10 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *d, pimhw_readings *read
         if (ch->end_ck + lower > critical->end_ck) critical = ch;
     }
     pimhw_i_channel last = *critical;
-    /* the host's end is its answer, whatever is still on its way */
+    /* the host's end is its answer, whatever is still on its way, but no command comes after it */
     uint64_t drained = d->shared ? d->decode.ck : last.end_ck;
+    for (uint32_t g = 0; g < d->n_groups && d->shared; g++)
+        drained = pimhw_i_max(drained, d->groups[g].last_ck);
     r.cycles = pimhw_i_max(drained, d->epu_free_ck);
     r.ns = (double)r.cycles * (double)d->config.tCK_ps * 1e-3;
     r.critical_channel = pimhw_i_lowest(last.mask);
@@ -6879,8 +6895,9 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
     uint64_t n = request && request->repeats > 1 ? request->repeats : 1;
     uint64_t all = pimhw_i_low_bits(d->config.n_channels);
     /* those that make clocks, if nobody looks and all are known to be right */
-    uint32_t fields = d->safe && !d->groups[0].sink ? (1u << PIMHW_I_GPR) - 1 : 255u;
-    d->skips = d->safe && !d->groups[0].sink && !d->sketch.banked;
+    bool unseen = d->safe && !d->sink.command && !d->sink.hub;
+    uint32_t fields = unseen ? (1u << PIMHW_I_GPR) - 1 : 255u;
+    d->skips = unseen && !d->sketch.banked;
     for (uint64_t i = 0; i < n; i++) {
         d->walked_rounds += n > 1;
         if (i > 0) pimhw_i_settle(d);

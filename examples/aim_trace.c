@@ -67,7 +67,7 @@ int main(int argc, char **argv)
     bool clocks = false, json = false;
     const char *preset = NULL, *path = NULL;
     uint32_t n_channels = 0;
-    char made_for[EX_AIM_LINE] = "aim-gddr6";
+    char made_for[24] = "";
     const ex_option options[] = {
         {.name = "--clocks",
          .flag = &clocks,
@@ -96,9 +96,9 @@ int main(int argc, char **argv)
     pimhw_cause why = {{0}};
     /* as ex_aim_write_program begins one */
     uint32_t made_with = 0;
-    if (!preset && sscanf(trace, "# for %99[^,], %" SCNu32 " channels", made_for, &made_with) == 2)
-        n_channels = n_channels ? n_channels : made_with;
-    if (!preset) preset = made_for;
+    int of = sscanf(trace, "# for %23[^,\n], %" SCNu32 " channels;", made_for, &made_with);
+    if (!preset && of == 2 && n_channels == 0) n_channels = made_with;
+    if (!preset) preset = of == 2 ? made_for : "aim-gddr6";
     ex_device(&config, preset, n_channels, NULL);
     if (pimhw_device_create(&device, &config, &why) != PIMHW_OK) ex_die("device: %s", why.text);
     time_trace(device, &readings, path, trace, n_bytes, NULL);

@@ -242,12 +242,18 @@ static inline void checker_entry(const checker *k, checker_last last, uint64_t e
     checker_atleast(b, last.ck + gap, checker_wait_for(last.command));
 }
 
+/* Of W, M and R: EWMUL takes banks, and leaves its products in one. */
+static inline bool checker_has_out(uint32_t command)
+{
+    return command != PIMHW_CMD_WRGB && command != PIMHW_CMD_EWMUL16;
+}
+
 /* DCS: the last command on the same tile and on the same output. */
 static inline void checker_entries(const checker *k, const checker_channel *ch,
                                    const pimhw_event *e, checker_bound *b)
 {
     const pimhw_config *c = k->config;
-    bool writes = e->command == PIMHW_CMD_WRGB;
+    bool writes = e->command == PIMHW_CMD_WRGB, outs = checker_has_out(e->command);
     bool reads = e->command == PIMHW_CMD_MAC16 || e->command == PIMHW_CMD_MAC;
     if (e->tile >= CHECKER_ENTRIES || e->out >= CHECKER_ENTRIES) return;
     if (writes || reads) checker_entry(k, ch->tile_w[e->tile], 0, b);
@@ -255,7 +261,7 @@ static inline void checker_entries(const checker *k, const checker_channel *ch,
     const checker_last *out = &ch->out[e->out];
     bool sums = checker_any(*out) && rules_class[out->command] == RULES_M &&
                 rules_class[e->command] == RULES_M;
-    if (!writes && !(sums && c->is_mac)) checker_entry(k, *out, 0, b);
+    if (outs && !(sums && c->is_mac)) checker_entry(k, *out, 0, b);
 }
 
 /* W, M, R and their rows under the fixed controllers. */
@@ -381,10 +387,8 @@ static inline void checker_streams(const checker *k, checker_channel *ch, const 
     *(class == RULES_M ? &ch->mac : &ch->io) = ch->any = last;
     ch->ends_ck[class][ch->n_ends[class]++ % CHECKER_ENDS] = end_ck;
     if (!entry) return;
-    if (e->command == PIMHW_CMD_WRGB)
-        ch->tile_w[e->tile] = last;
-    else
-        ch->out[e->out] = last;
+    if (e->command == PIMHW_CMD_WRGB) ch->tile_w[e->tile] = last;
+    if (checker_has_out(e->command)) ch->out[e->out] = last;
     if (e->command == PIMHW_CMD_MAC16 || e->command == PIMHW_CMD_MAC) ch->tile_m[e->tile] = last;
 }
 
@@ -563,6 +567,7 @@ static inline void checker_end_breakdown(checker *k, const pimhw_readings *r)
     for (int j = 0; j < PIMHW_N_SPENT; j++) {
         sum += r->breakdown_ck[j];
         end.reason = (pimhw_spent)j;
+        if (r->breakdown_ck[j] > r->cycles) checker_fault(k, &end, "readings: a part above all");
         if (ch.n && ch.breakdown_ck[j] != r->breakdown_ck[j])
             checker_fault(k, &end, "readings: breakdown");
     }
@@ -583,7 +588,8 @@ static inline void checker_end(checker *k, const pimhw_readings *r)
         if (ch->has_mode && !k->reordered) checker_fault(k, &end, "TMOD is the last command");
         if (ch->has_mode) checker_judge(k, ch, &ch->mode, PIMHW_N_COMMANDS);
         if (ch->closes) checker_fault(k, &end, "PREA is the last command");
-        bool behind = k->reordered && ch->last.issue_ck >= r->cycles; /* for what stays queued */
+        /* for what stays queued: under way at the end */
+        bool behind = k->reordered && ch->last.issue_ck + c->tRFC > r->cycles;
         if (ch->n && ch->last.command == PIMHW_CMD_REF && !behind)
             checker_fault(k, &end, "REF is the last command");
         if (ch->rows.n) checker_fault(k, &end, "rows are opened for nobody");
@@ -638,7 +644,7 @@ static inline bool checker_same(const checker_wanted *w, const pimhw_event *e)
     int class = rules_class[w->command];
     bool reads = w->command == PIMHW_CMD_MAC16 || w->command == PIMHW_CMD_MAC;
     bool tiles = w->command == PIMHW_CMD_WRGB || reads;
-    bool outs = class <= RULES_R && w->command != PIMHW_CMD_WRGB;
+    bool outs = class <= RULES_R && checker_has_out(w->command);
     return w->command == (uint32_t)e->command &&
            (!rules_in(w->command, RULES_ONE_BANK) || w->bank == e->bank) &&
            (!rules_in(w->command, RULES_NEED_ROWS) || w->table_row || w->row == e->row) &&
@@ -710,7 +716,7 @@ static inline void checker_in_time(checker_order *o, const pimhw_instruction *in
                 return;
             }
             if (wanted->command == PIMHW_CMD_WRGB) tile_ck[tile] = end;
-            if (class == RULES_M) out_ck[out] = end;
+            if (class == RULES_M && checker_has_out(wanted->command)) out_ck[out] = end;
             if (end > end_ck) end_ck = end;
         }
         if (barrier && end_ck > hold_ck) hold_ck = end_ck;

@@ -286,6 +286,8 @@ trace() {
 trace "AiM WR_GB 64 0 0x80000000" "AiM MAC_ABK 64 0x80000000 3" "AiM RD_MAC 0 0x80000000" "AiM EOC"
 works "a good trace" "$build/aim_trace" "$scratch/trace"
 is_json "aim_trace --json" "$build/aim_trace" --json "$scratch/trace"
+{ echo '# for the paper, by us'; cat "$scratch/trace"; } >"$scratch/words"
+works "a trace that begins with words" "$build/aim_trace" "$scratch/words"
 trace "# nothing"
 refuses "aim_trace of nothing" "$build/aim_trace" "$scratch/trace"
 trace "AiM SYNC" "AiM NONSENSE 1 2" "AiM EOC"

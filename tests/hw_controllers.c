@@ -379,6 +379,74 @@ static void damage_is_noticed(void)
         }
 }
 
+/* EWMUL waits for no output entry, and takes none. */
+static void elementwise_products_need_no_output(void)
+{
+    for (uint32_t controller = 1; controller < 4; controller++) {
+        uint64_t cycles[2][2];
+        for (uint32_t out = 0; out < 2; out++) {
+            pimhw_config c = hw_config("aimx", 1);
+            pimhw_instruction ewmul = {.kind = PIMHW_EWMUL, .mask = 1, .op_size = 1};
+            c.refresh = 0;
+            c.controller = controller;
+            c.out_entries = 4;
+            HW_STREAM(c, hw_gb(1, 1, 0), hw_mac(1, 1, 0, out), hw_rd(1, out), ewmul);
+            cycles[0][out] = hw.r.cycles;
+            HW_STREAM(c, hw_gb(1, 1, 0), hw_mac(1, 1, 0, out), ewmul, hw_mac(1, 1, 0, out + 1));
+            cycles[1][out] = hw.r.cycles;
+        }
+        CHECK_U(cycles[0][1], cycles[0][0]);
+        CHECK_U(cycles[1][1], cycles[1][0]);
+    }
+}
+
+/* A refresh that an access brings with it may come after the host's answer: it is in the time. */
+static void no_command_comes_after_the_end(void)
+{
+    pimhw_config c = hw_config("aim-gddr6", 2);
+    pimhw_instruction mem = {.kind = PIMHW_MEM_RD, .mask = 3, .op_size = 1};
+    pimhw_instruction rd = hw_rd(1, 0);
+    c.refresh = 1;
+    for (c.refresh_phase = 1; c.refresh_phase < 160; c.refresh_phase++) {
+        HW_STREAM(c, mem, rd);
+        uint64_t sum = 0;
+        for (int i = 0; i < PIMHW_N_SPENT; i++) {
+            CHECK(hw.r.breakdown_ck[i] <= hw.r.cycles);
+            sum += hw.r.breakdown_ck[i];
+        }
+        CHECK_U(sum, hw.r.cycles);
+        for (size_t i = 0; i < hw.n_events; i++)
+            CHECK(hw.events[i].issue_ck <= hw.r.cycles);
+    }
+}
+
+static void count_ewadd(void *user, const pimhw_instruction *in)
+{
+    *(uint64_t *)user += in->kind == PIMHW_EWADD ? in->gpr : 0;
+}
+
+/* A hub that hears no commands hears of all its own. */
+static void a_hub_alone_hears_every_round(void)
+{
+    static pimhw_program p;
+    uint64_t sum = 0;
+    pimhw_config c = hw_config("aimx", 1);
+    pimhw_sink sink = {NULL, &sum, count_ewadd};
+    pimhw_item add = {.kind = PIMHW_EWADD, .mask = 1};
+    pimhw_operand gpr = {.step = {1}};
+    pimhw_device *device;
+    pimhw_readings r;
+    pimhw_program_init(&p);
+    pimhw_program_loop(&p, pimhw_program_const(&p, 1000), 1);
+    add.gpr = pimhw_program_operand(&p, &gpr);
+    pimhw_program_item(&p, &add);
+    pimhw_program_end(&p);
+    CHECK_U(pimhw_device_create(&device, &c, NULL), PIMHW_OK);
+    CHECK_U(pimhw_device_time(device, &r, &p, NULL, &sink, NULL), PIMHW_OK);
+    CHECK_U(sum, 499500);
+    pimhw_device_destroy(device);
+}
+
 /* To channels with streams of their own, one mask is as good as one instruction each. */
 static void masks_are_a_short_form(void)
 {
@@ -444,6 +512,9 @@ int main(void)
     RUN(random_streams_keep_every_rule);
     RUN(another_device_is_noticed);
     RUN(damage_is_noticed);
+    RUN(elementwise_products_need_no_output);
+    RUN(no_command_comes_after_the_end);
+    RUN(a_hub_alone_hears_every_round);
     RUN(masks_are_a_short_form);
     RUN(runs_do_not_meet);
     return check_end();

@@ -465,8 +465,12 @@ static uint64_t simulate(const pimhw_instruction *lines, size_t n)
         for (int i = 0; i < CHANNELS; i++)
             tick(&channels[i]);
     }
-    for (int i = 0; i < CHANNELS; i++)
+    for (int i = 0; i < CHANNELS; i++) {
+        const channel *ch = &channels[i];
         end_refresh(&channels[i]);
+        if (refreshes_ck && ch->n_issued > 0 && ch->issued[ch->n_issued - 1].ck > ck)
+            ck = ch->issued[ch->n_issued - 1].ck; /* no command comes after the end */
+    }
     return ck;
 }
 

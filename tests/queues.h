@@ -534,7 +534,8 @@ static inline void q_cut_m(const queues *q, q_channel *ch, q_cut *t, int i)
     q_command *c = &ch->program[i];
     bool reads = c->command == PIMHW_CMD_MAC16 || c->command == PIMHW_CMD_MAC;
     uint32_t region = pimhw_config_outs(&q->config) / 2;
-    bool starts = t->sum_phase[c->out] == Q_NONE;
+    bool adds = c->command != PIMHW_CMD_EWMUL16;
+    bool starts = adds && t->sum_phase[c->out] == Q_NONE;
     c->group = reads ? t->tile_group[c->tile] : Q_NONE;
     bool newer = c->group > t->group_used && t->n_m_records > 0;
     bool full = starts && t->n_sums >= (region ? region : 1);
@@ -546,8 +547,8 @@ static inline void q_cut_m(const queues *q, q_channel *ch, q_cut *t, int i)
         q_new_phase(t);
     }
     q_cut_claim(q, ch, t, c->group);
-    if (t->sum_phase[c->out] != t->phase) t->n_sums++;
-    t->sum_phase[c->out] = t->out_phase[c->out] = t->phase;
+    if (adds && t->sum_phase[c->out] != t->phase) t->n_sums++;
+    if (adds) t->sum_phase[c->out] = t->out_phase[c->out] = t->phase;
     if (!q_goes_on(ch, t->last_m_record, i)) t->n_m_records++;
     c->first = t->last_m_record == Q_NONE;
     t->last_m_record = i;
@@ -665,10 +666,11 @@ static inline void q_link(const queues *q, q_channel *ch, int i)
     q_need(c->tile < Q_ENTRIES && c->out < Q_ENTRIES, "too many entries");
     c->tile_w = writes || reads ? ch->tile_w[c->tile] : Q_NONE;
     c->tile_m = writes ? ch->tile_m[c->tile] : Q_NONE;
-    c->on_out = writes ? Q_NONE : ch->on_out[c->out];
+    bool none = writes || c->command == PIMHW_CMD_EWMUL16; /* of the output entries */
+    c->on_out = none ? Q_NONE : ch->on_out[c->out];
     if (writes) ch->tile_w[c->tile] = i;
     if (reads) ch->tile_m[c->tile] = i;
-    if (!writes) ch->on_out[c->out] = i;
+    if (!none) ch->on_out[c->out] = i;
     int n = ch->n_stream[io]++;
     ch->stream[io][n] = i;
     c->full = n >= q->queue ? ch->stream[io][n - q->queue] : Q_NONE;
