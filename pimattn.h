@@ -508,8 +508,8 @@ typedef struct pimattn_call {
  *   returns  PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_SEQ, PIMATTN_ERR_DEVICE; in the device way also
  *            PIMATTN_ERR_RANGE (q beyond a lane), PIMATTN_ERR_MEMORY; outputs then unchanged
  *   error    host way: |out - exact| <= (2e-6 + 2e-7 max|score|) max|v|, where for |score| stands
- *            the sum of |scale q_i k_i| and |ALiBi| if terms cancel, for lse the same without max|v|;
- *            o overflows, and out is NaN, where the sum of |v| over the tokens passes FLT_MAX
+ *            the sum of |scale q_i k_i| and |ALiBi| if terms cancel, for lse without max|v|; o
+ *            overflows, and out is NaN, where the sum of |v| over the tokens passes FLT_MAX
  *   bits     host way: one kernel's of a query head hang on the tokens it sees and their positions
  *            alone; the device way rounds as its units and its plan do, which is of the batch
  *   NaN      a score that is not finite, also before the soft-cap, makes out and lse of that head
@@ -3357,8 +3357,8 @@ static void pimattn_i_seq_empty(pimattn_i_pool *pool, pimattn_i_seq *seq)
  * ========================================================================== */
 
 /* A status, its cause written: a text and its words and uint64_t. */
-#define PIMATTN_I_FAIL(status, why, ...) (pimhw_cause_write(why, __VA_ARGS__), status)
-#define PIMATTN_I_WRONG(e, ...)          PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, &(e)->why, __VA_ARGS__)
+#define PIMATTN_I_FAIL(code, why, ...) (pimhw_cause_write(why, __VA_ARGS__), code)
+#define PIMATTN_I_WRONG(e, ...)        PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, &(e)->why, __VA_ARGS__)
 
 /* The same with at most two numbers. */
 static pimattn_status pimattn_i_fail(pimhw_cause *why, pimattn_status status, const char *text,
