@@ -2195,9 +2195,10 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const bool half = type == PIMATTN_F16 || type == PIMATTN_BF16;                             \
         size_t fetched = 0;                                                                        \
         uint32_t j = 0;                                                                            \
-        /* strips of two lines: as fast where they are in a cache, and the memory likes them */    \
-        const bool narrow = W == 16 && n == 1 && half &&                                           \
-                            (tile->ahead == PIMATTN_I_LED || tile->ahead == PIMATTN_I_NEAR);       \
+        /* strips of one line or two, where the memory likes them */                               \
+        const bool twos = tile->ahead == PIMATTN_I_LED || tile->ahead == PIMATTN_I_NEAR;           \
+        const bool ones = n == 4 && type == PIMATTN_F32 && tile->ahead >= PIMATTN_I_DEEP;          \
+        const bool narrow = W == 16 && (ones || (n == 1 && half && twos));                         \
         for (; !narrow && j + C * W <= tile->dim_v; j += C * W)                                    \
             pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n, C);           \
         for (; n == 1 && j + C / 2 * W <= tile->dim_v; j += C / 2 * W)                             \
@@ -6866,12 +6867,10 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
     for (size_t i = 0; i < n; i++)
         pimattn_i_list_keep(m, &lists[i], had[i % 2]);
     if (status == PIMATTN_ERR_MEMORY) return status;
-    pimhw_cause_write(&e->why,
-                      "%u tokens need %u and %u chunks a KV head, of one unit; %u of the"
-                      " device's %u are taken",
-                      tokens, (uint64_t)wanted[0], (uint64_t)wanted[1], (uint64_t)m->n_used,
-                      pimattn_i_module_chunks(m));
-    return status;
+    const char *text = "%u tokens need %u and %u chunks a KV head, of one unit; %u of the"
+                       " device's %u are taken";
+    return PIMATTN_I_FAIL(PIMATTN_ERR_PAGES, &e->why, text, tokens, (uint64_t)wanted[0],
+                          (uint64_t)wanted[1], (uint64_t)m->n_used, pimattn_i_module_chunks(m));
 }
 
 PIMATTN_API pimattn_status pimattn_seq_tokens(pimattn_engine *engine, pimattn_seq seq,
@@ -6932,9 +6931,9 @@ static pimattn_status pimattn_i_may_hold(pimattn_engine *e, const pimattn_i_seq 
     if (e->module || e->tiered) return PIMATTN_OK; /* judged as chunks, or slots, are taken */
     uint64_t known, fresh = pimattn_i_seq_fresh(&e->pool, s, from, to, &known);
     if (fresh - known <= free_pages) return PIMATTN_OK;
-    pimhw_cause_write(&e->why, "%u tokens need %u more KV pages; %u of %u are free", to, fresh,
-                      free_pages, e->pool.n_pages_most);
-    return PIMATTN_ERR_PAGES;
+    return PIMATTN_I_FAIL(PIMATTN_ERR_PAGES, &e->why,
+                          "%u tokens need %u more KV pages; %u of %u are free", to, fresh,
+                          free_pages, e->pool.n_pages_most);
 }
 
 /* Takes the slots of tokens up to `to` in all layers, or none. */
