@@ -1,8 +1,10 @@
 /* How fast is the timing itself? CSV.
  *
  * gemv: 12288 x 12288, order B, 32 channels; qk: QK^T of 131,072 tokens, 64 heads of 8 KV heads, 32
- * channels (both rows of the AiM simulator's oracle); attention: a Llama-3-8B layer on AiMX, one
- * sequence; step: a layer of Llama-3-8B (times 32) and 70B (times 80) for 64 ragged sequences.
+ * channels (both rows of the AiM simulator's oracle); each also with its first channel alone: the
+ * rate of the walk itself, as a command of 32 channels is 32 calls of the sink; attention: a
+ * Llama-3-8B layer on AiMX, one sequence; step: a layer of Llama-3-8B (times 32) and 70B (times 80)
+ * for 64 ragged sequences.
  *
  * mode: submit   every instruction by pimhw_device_submit, no sink
  *       walked   a program with loops and a sink that keeps a clock: nothing is skipped
@@ -194,13 +196,15 @@ static double print(mode how, double limit_us)
     return us;
 }
 
-static void use_device(const char *preset, uint32_t controller, bool refresh)
+/* n_channels 0: those of the preset */
+static void use_device(const char *preset, uint32_t n_channels, uint32_t controller, bool refresh)
 {
     pimhw_cause why = {""};
     pimhw_config *c = &now.config.device;
     must(pimhw_config_init(c, preset, &why) == PIMHW_OK, "preset", &why);
     c->controller = controller;
     c->refresh = refresh;
+    if (n_channels > 0) c->n_channels = n_channels;
     pimhw_device_destroy(now.device);
     must(pimhw_device_create(&now.device, c, &why) == PIMHW_OK, "device", &why);
     now.r.cycles = 0;
@@ -209,9 +213,14 @@ static void use_device(const char *preset, uint32_t controller, bool refresh)
 
 /* --- The two streams of the oracle ----------------------------------------------------------- */
 
+static uint32_t all_channels(void)
+{
+    return UINT32_MAX >> (32 - now.config.device.n_channels);
+}
+
 static void add_loop(uint64_t rounds)
 {
-    pimhw_program_loop(&now.program, pimhw_program_const(&now.program, rounds), UINT32_MAX);
+    pimhw_program_loop(&now.program, pimhw_program_const(&now.program, rounds), all_channels());
 }
 
 /* steps: of loops 0, 1, 2 */
@@ -230,7 +239,7 @@ static void add(pimhw_kind kind, uint64_t op_size, uint8_t row, uint8_t tile, ui
     pimhw_item item;
     memset(&item, 0, sizeof item);
     item.kind = (uint8_t)kind;
-    item.mask = UINT32_MAX;
+    item.mask = all_channels();
     item.op_size = pimhw_program_const(&now.program, op_size);
     item.row = row;
     item.tile = tile;
@@ -275,15 +284,15 @@ static void qk_program(void)
     pimhw_program_end(&now.program);
 }
 
-static void oracle_stream(const char *name, uint64_t tokens, void (*program)(void),
-                          double walked_us, double skipped_us)
+static void oracle_stream(const char *name, uint32_t n_channels, uint64_t tokens,
+                          void (*program)(void), double walked_us, double skipped_us)
 {
     pimhw_cause why = {""};
     now.name = name;
     now.tokens = tokens;
     for (uint32_t controller = 0; controller < 4; controller++)
         for (int refresh = 0; refresh < 2; refresh++) {
-            use_device("aim-gddr6", controller, refresh);
+            use_device("aim-gddr6", n_channels, controller, refresh);
             program();
             must(pimhw_program_check(&now.program, &now.config.device, &why) == PIMHW_OK, "program",
                  &why);
@@ -318,7 +327,7 @@ static void contexts(uint32_t controller, bool refresh)
         now.tokens = tokens;
         now.spans[0].context_tokens = tokens;
         now.spans[0].n_tokens = 1;
-        use_device("aimx", controller, refresh);
+        use_device("aimx", 0, controller, refresh);
         plan_layer();
         if (tokens <= WALKED) print(WALK, 0);
         double us = print(SKIP, tokens == 4u << 20 ? 3 * usual_us : 0);
@@ -343,7 +352,7 @@ static void ragged(const char *name, uint32_t n_layers, uint32_t n_heads, uint32
         now.spans[i].n_tokens = 1;
         now.tokens += now.spans[i].context_tokens;
     }
-    use_device("aimx", controller, refresh);
+    use_device("aimx", 0, controller, refresh);
     plan_layer();
     if (n_layers < 40 && now.config.partition == PIMATTN_TCP) print(WALK, 0);
     print(SKIP, 0);
@@ -359,8 +368,10 @@ int main(int argc, char **argv)
     printf("stream,tokens,channels,controller,refresh,mode,cycles,commands,commands_of_a_channel,"
            "host_us,commands_per_us,commands_of_a_channel_per_us,cycles_per_us,skipped_rounds,"
            "walked_rounds,limit_us,within\n");
-    oracle_stream("gemv", 0, gemv_program, 2000, 50);
-    oracle_stream("qk", 131072, qk_program, 0, 100);
+    oracle_stream("gemv", 32, 0, gemv_program, 2000, 50);
+    oracle_stream("qk", 32, 131072, qk_program, 0, 100);
+    oracle_stream("gemv", 1, 0, gemv_program, 0, 50);
+    oracle_stream("qk", 1, 131072, qk_program, 0, 100);
     for (uint32_t controller = 0; controller < 4; controller++)
         for (int refresh = 0; refresh < 2; refresh++) {
             contexts(controller, refresh);
