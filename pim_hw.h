@@ -73,7 +73,7 @@ typedef enum pimhw_status {
     PIMHW_ERR_CONFIG,   /* the device description contradicts itself; the cause names the field */
     PIMHW_ERR_NAME,     /* no preset or field of that name */
     PIMHW_ERR_MEMORY,   /* the allocator gave nothing */
-    PIMHW_ERR_HAZARD,   /* an entry was used out of order by a controller, or none is left */
+    PIMHW_ERR_HAZARD,   /* an entry or column was used out of order, or no entry is left */
     PIMHW_ERR_PROGRAM,  /* an instruction the device cannot do; the cause has its index and field */
     PIMHW_ERR_ADDRESS,  /* beyond the device, or not from pimhw_alloc; the cause names it */
     PIMHW_ERR_FULL,     /* no free page left on the device */
@@ -440,7 +440,8 @@ PIMHW_API uint64_t pimhw_flash_write_ps(const pimhw_config *config, uint64_t n_p
 typedef enum pimhw_kind {
     /* structure, in programs only */
     PIMHW_LOOP = 0, /* op_size: how often; to its PIMHW_END */
-    PIMHW_LIST,     /* the blocks of the request, and aux further rounds; to its PIMHW_END */
+    PIMHW_LIST,     /* the blocks of the request and, if there are any, aux further rounds; to its
+                       PIMHW_END */
     PIMHW_BLOCK,    /* inside a list: runs with the block of aux rounds ago, if there is one */
     PIMHW_END,      /* closes the innermost of the three */
     /* instructions */
@@ -448,7 +449,8 @@ typedef enum pimhw_kind {
     PIMHW_WR_BIAS,   /* W: fills output entry out of every bank */
     PIMHW_MAC_ABK,   /* M: op_size columns of the row, times tiles from tile, into entry out; where
                         it begins a sum, gpr and aux say to RD_MAC what sum it is */
-    PIMHW_RD_MAC,    /* R: output entry out of every bank into the GPR */
+    PIMHW_RD_MAC,    /* R: output entry out of every bank into the GPR; under ping-pong one that no
+                        MAC came to goes before those that wait for MACs */
     PIMHW_MAC_SBK,   /* M: as MAC_ABK, in one bank */
     PIMHW_EWMUL,     /* products of columns of neighbouring banks, op_size columns */
     PIMHW_AF,        /* activation function of every bank's entry, by the table row CFR 2 says */
@@ -466,7 +468,8 @@ typedef enum pimhw_kind {
     PIMHW_GPR,       /* host access to block gpr, a write if out is 1 */
     PIMHW_CFR,       /* host access to register aux; a write (out 1) sets it to gpr */
     PIMHW_SYNC,      /* waits until all channels are done; a shared front end does not wait for the
-                        ordinary queues, and what is left in them at the end is not counted */
+                        ordinary queues, and what is left in them at the end is not counted, and
+                        done by pimhw_device_run alone */
     PIMHW_EOC,       /* the same, and ends the stream */
     PIMHW_EPU,       /* hub: op_size elements of work, once everything before is done but what SYNC
                         does not wait for */
@@ -550,7 +553,7 @@ typedef struct pimhw_operand {
 /* An instruction whose operands are named by pimhw_program_operand; 0 names 0. Without a name
  * op_size is 1; but kinds of columns and EPU need one, and a loop without runs no round. */
 typedef struct pimhw_item {
-    uint64_t mask; /* channels that may take part */
+    uint64_t mask; /* channels that may take part; of a list or block nothing is asked */
     uint16_t end;  /* structure: index of its PIMHW_END, filled by the builder */
     uint8_t kind;
     uint8_t flags;
@@ -621,7 +624,7 @@ typedef struct pimhw_block {
 
 /* Request data. All pointers are borrowed until the call returns. */
 typedef struct pimhw_request {
-    const pimhw_block *blocks; /* [n_blocks] */
+    const pimhw_block *blocks; /* [n_blocks]; outside a list the first counts */
     uint32_t n_blocks;
     const uint32_t *list_begin; /* NULL: every channel does all blocks, in order; else channel c
                                    does blocks[order[i]], list_begin[c] <= i < list_begin[c + 1];
@@ -873,17 +876,20 @@ PIMHW_API float pimhw_lane_value(uint32_t lane_type, uint16_t lane);
  * hub's registers (GPR). They do the commands of a listing on the bytes of a memory:
  *
  *     MAC        products of the lanes exact in f32, added pairwise, the sum added to the entry; of
- *                the tile, or after CFR 0 = 0 of banks 2 i and 2 i + 1, for both of them
+ *                the tile, or after CFR 0 = 0 of banks 2 i and 2 i + 1, for both of them (MAC_SBK:
+ *                for its own)
  *     EWMUL      banks 0 and 1 of every bank group, into bank 2
- *     AF         by the samples of the mode that CFR 2 holds, linear in between
+ *     AF         by the samples of the mode that CFR 2 holds, linear in between and beyond
  *     WR_GB      GPR block gpr + index; PIMHW_DISTINCT: gpr + index * n_channels + channel
  *     WR_BIAS    an element a bank, from GPR block gpr on
  *     RD_MAC     an element of out_bits a bank, all of them in n = ceil(banks * out_bits / 16 /
  *                lanes) GPR blocks, from gpr + n * channel on, 32 bits as two elements, the low
  *                half first; gpr and aux of the MAC that began the sum are added to its own
- *     RD_AF      likewise
+ *     RD_AF      likewise, by the sum that is in the entry by then
  *     WR_SBK     GPR block gpr; WR_ABK: bank i takes gpr + i; RD_SBK: to gpr + channel
  *     EWADD      GPR blocks gpr on += blocks aux on
+ *
+ * A NaN that MAC, EWMUL, AF or EWADD make is 0x7fc00000, rounded to the element.
  *
  *   returns  PIMHW_ERR_CONFIG as pimhw_config_check, or if elements have not 2 bytes;
  *            PIMHW_ERR_MEMORY
@@ -933,7 +939,8 @@ PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why);
  * Times a program and executes it on the units, each command as the controller issues it. The
  * readings are those of pimhw_device_time, but for the rounds that this one skips. A read that the
  * shared front end takes while writes wait on its channel is answered by their queue, whatever it
- * asks for [AIMSIM]: it is no command and brings nothing. SYNC goes before a read that matters.
+ * asks for [AIMSIM]: it is no command and brings nothing. SYNC goes before a read that matters. Nor
+ * does it keep accesses to one column in order, SYNC or not: PIMHW_ERR_HAZARD where that matters.
  *
  * A matrix times a vector: rows by pimhw_alloc under the mapping of pimhw_map_select, whose banks
  * and rows pimhw_memory_find and pimhw_map_da tell; x in GPR blocks (pimhw_units_gpr); a program
@@ -942,7 +949,8 @@ PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why);
  *   returns  as pimhw_device_time and pimhw_units_end; PIMHW_ERR_ARGUMENT if the units are of
  *            another geometry; PIMHW_ERR_HAZARD also where ping-pong cannot: MACs go back to inputs
  *            whose region is filled again, more sums are held than there are entries, or a bias is
- *            read without a MAC; *readings then unchanged
+ *            read without a MAC; *readings then unchanged, but not the bytes that the commands
+ *            before wrote
  */
 PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *readings,
                                         pimhw_units *units, const pimhw_program *program,
@@ -950,9 +958,9 @@ PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *re
                                         pimhw_cause *why);
 
 /*
- * Hands every resolved instruction of a program to emit, all channels in lock-step: instruction i
- * of every channel under one mask where the operands agree. emit returns false to stop. A stream
- * under way is over then.
+ * Hands every resolved instruction of a program, run once, to emit, all channels in lock-step:
+ * instruction i of every channel under one mask where the operands agree. emit returns false to
+ * stop. A stream under way is over then.
  *
  *   returns  as pimhw_device_time, but for what is refused of a run as a whole: its clocks, EPU
  *            works, useful_macs, what has no place beside lists of channels
@@ -1159,7 +1167,7 @@ PIMHW_API const char *pimhw_status_str(pimhw_status status)
     case PIMHW_ERR_CONFIG: return "wrong device description";
     case PIMHW_ERR_NAME: return "no such name";
     case PIMHW_ERR_MEMORY: return "out of memory";
-    case PIMHW_ERR_HAZARD: return "buffer entry used out of order";
+    case PIMHW_ERR_HAZARD: return "entry or column used out of order";
     case PIMHW_ERR_PROGRAM: return "instruction or program the device cannot do";
     case PIMHW_ERR_ADDRESS: return "address that is not there";
     case PIMHW_ERR_FULL: return "device memory full";
@@ -2642,6 +2650,12 @@ static float *pimhw_i_af_of(pimhw_units *u, const pimhw_event *e)
     return u->af + i * u->n_banks;
 }
 
+/* A result: CPUs and compilers give NaN different bits. */
+static float pimhw_i_result(float x)
+{
+    return x == x ? x : pimhw_i_float(0x7fc00000u);
+}
+
 static float pimhw_i_lane_at(const pimhw_units *u, const uint8_t *at)
 {
     uint16_t lane;
@@ -2758,8 +2772,9 @@ static void pimhw_i_do_output(pimhw_units *u, const pimhw_event *e)
         if (!to) return;
     }
     for (uint32_t b = 0; b < u->n_banks; b++) {
-        uint16_t lane = pimhw_lane_round(u->config.lane_type, from[b]);
-        given[b] = narrow ? pimhw_lane_value(u->config.lane_type, lane) : from[b];
+        float sum = pimhw_i_result(from[b]);
+        uint16_t lane = pimhw_lane_round(u->config.lane_type, sum);
+        given[b] = narrow ? pimhw_lane_value(u->config.lane_type, lane) : sum;
         if (to && narrow) to[b] = lane;
     }
     if (to && !narrow) memcpy(to, given, u->n_banks * sizeof given[0]);
@@ -2812,7 +2827,7 @@ static void pimhw_i_do_ewmul(pimhw_units *u, const pimhw_event *e)
         uint8_t *to = pimhw_i_row_at(&row, b + 2, e->column);
         for (uint32_t i = 0; i < 2 * u->n_lanes; i += 2) {
             float product = pimhw_i_lane_at(u, x + i) * pimhw_i_lane_at(u, y + i);
-            uint16_t lane = pimhw_lane_round(u->config.lane_type, product);
+            uint16_t lane = pimhw_lane_round(u->config.lane_type, pimhw_i_result(product));
             memcpy(to + i, &lane, 2);
         }
     }
@@ -2865,8 +2880,8 @@ PIMHW_API void pimhw_units_hub(void *units, const pimhw_instruction *in)
         const uint16_t *from = to ? pimhw_i_gpr(u, in->aux, in->op_size) : NULL;
         uint32_t type = u->config.lane_type;
         for (uint64_t i = 0; from && i < in->op_size * u->n_lanes; i++)
-            to[i] = pimhw_lane_round(type, pimhw_lane_value(type, to[i]) +
-                                               pimhw_lane_value(type, from[i]));
+            to[i] = pimhw_lane_round(type, pimhw_i_result(pimhw_lane_value(type, to[i]) +
+                                                          pimhw_lane_value(type, from[i])));
     } else if (in->kind == PIMHW_EPU && u->hub.epu) {
         u->hub.epu(u->hub.user, in);
     }
@@ -3134,6 +3149,8 @@ typedef struct pimhw_i_banks {
     pimhw_i_accesses queue[2]; /* reads, writes */
     pimhw_i_accesses active;   /* whose row has been opened */
     bool write_mode;
+    bool overtaken;    /* a command went before an older access that it gives or takes bytes .. */
+    pimhw_i_work late; /* .. which is this one */
 } pimhw_i_banks;
 
 typedef struct pimhw_i_tally {
@@ -3166,6 +3183,7 @@ typedef struct pimhw_i_channel {
     uint64_t issued_ck[PIMHW_N_COMMANDS]; /* the last of each */
     uint8_t last_command;                 /* PIMHW_N_COMMANDS before the first */
     bool register_mode;
+    bool pairs;  /* CFR 0 is 0: MACs take two neighbouring banks */
     bool banked; /* *banks holds */
     uint32_t newest_run;
     pimhw_i_tally tally;
@@ -3453,6 +3471,42 @@ static bool pimhw_i_guarded(const pimhw_i_channel *ch, uint32_t command, uint32_
     return false;
 }
 
+/* What a command does to columns of a bank: 1 reads, 2 writes. */
+static uint32_t pimhw_i_touches(const pimhw_i_channel *ch, const pimhw_i_work *work, uint32_t bank)
+{
+    bool its = work->bank == bank;
+    switch (work->command) {
+    case PIMHW_CMD_MAC16: return 1;
+    case PIMHW_CMD_WRA16: return 2;
+    case PIMHW_CMD_MAC: return its || (ch->pairs && (work->bank ^ 1) == bank);
+    case PIMHW_CMD_EWMUL16:
+        bank %= ch->rules->config.n_group_banks;
+        return bank < 2 ? 1 : bank == 2 ? 2 : 0;
+    case PIMHW_CMD_RD:
+    case PIMHW_CMD_RDCP: return its;
+    case PIMHW_CMD_WR:
+    case PIMHW_CMD_WRCP: return its ? 2 : 0;
+    default: return 0;
+    }
+}
+
+/* A command goes: whether older accesses of its column, one of them a write, still wait. */
+static void pimhw_i_overtake(pimhw_i_channel *ch, const pimhw_i_work *work)
+{
+    pimhw_i_banks *b = ch->banks;
+    const pimhw_i_accesses *lists[] = {&b->active, &b->queue[0], &b->queue[1]};
+    for (uint32_t i = 0; i < 3 && ch->sink && !b->overtaken; i++)
+        for (uint32_t k = 0; k < lists[i]->n; k++) {
+            const pimhw_i_work *other = &lists[i]->at[k];
+            uint32_t one = pimhw_i_touches(ch, work, other->bank);
+            uint32_t both = one | pimhw_i_touches(ch, other, other->bank);
+            bool same = other->row == work->row && other->column == work->column;
+            if (!same || other->serial >= work->serial || !one || !(both & 2)) continue;
+            b->overtaken = true;
+            b->late = *other;
+        }
+}
+
 static void pimhw_i_serve(pimhw_i_channel *ch, pimhw_i_accesses *list, int at, uint64_t t)
 {
     pimhw_i_banks *b = ch->banks;
@@ -3468,6 +3522,7 @@ static void pimhw_i_serve(pimhw_i_channel *ch, pimhw_i_accesses *list, int at, u
     if (!pimhw_i_send(ch, next, t, 1, &work, reason)) return;
     bool done = next == work.command;
     if (done) pimhw_i_completed(ch, next);
+    if (done) pimhw_i_overtake(ch, &work);
     if (!done && (next != PIMHW_CMD_ACT || list == &b->active || b->active.n == PIMHW_I_QUEUE))
         return;
     uint32_t behind = --list->n - (uint32_t)at;
@@ -3592,6 +3647,7 @@ static void pimhw_i_in_order(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n
         together = pimhw_i_until(ch, at.ck, ch->rules->again_ck[next], UINT64_MAX, together);
         if (!pimhw_i_send(ch, next, at.ck, together, work, at.reason)) continue;
         if (next != work->command) continue;
+        if (!alone) pimhw_i_overtake(ch, work);
         n -= together;
         if (gaps) pimhw_i_remember(&ch->flow->last[0], work, ch->last_ck);
         work->tile += (uint32_t)together;
@@ -6404,6 +6460,9 @@ static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_inst
         if (d->shared) d->decode.ck++;
         d->decode.reason = PIMHW_WAIT_HOST;
         if (in->kind == PIMHW_CFR && in->out == 1 && in->aux == 2) d->af_mode = in->gpr;
+        if (in->kind == PIMHW_CFR && in->out == 1 && in->aux == 0)
+            for (uint32_t g = 0; g < d->n_groups; g++)
+                d->groups[g].pairs = in->gpr == 0;
         if (in->kind == PIMHW_CFR && d->config.controller != PIMHW_IN_ORDER) pimhw_i_sync(d);
         break;
     default: pimhw_i_send_all(d, in);
@@ -6954,6 +7013,23 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *d, pimhw_readings *readin
     return PIMHW_OK;
 }
 
+/* After a run: what the ordinary queues still hold is done, though no reading counts it. */
+static pimhw_status pimhw_i_rest(pimhw_device *d, pimhw_cause *why)
+{
+    for (uint32_t g = 0; g < d->n_groups; g++) {
+        pimhw_i_channel *ch = &d->groups[g];
+        const pimhw_i_work *late = &ch->banks->late;
+        if (!ch->banked) continue;
+        if (d->shared) pimhw_i_advance(ch, UINT64_MAX);
+        if (ch->banks->overtaken)
+            return pimhw_i_fail(why, PIMHW_ERR_HAZARD,
+                                "channel %u: an access to bank %u, row %u, column %u was overtaken",
+                                (uint64_t)pimhw_i_lowest(ch->mask), (uint64_t)late->bank, late->row,
+                                (uint64_t)late->column);
+    }
+    return PIMHW_OK;
+}
+
 PIMHW_API pimhw_status pimhw_device_run(pimhw_device *d, pimhw_readings *readings,
                                         pimhw_units *units, const pimhw_program *program,
                                         const pimhw_request *request, const pimhw_hub *hub,
@@ -6972,6 +7048,7 @@ PIMHW_API pimhw_status pimhw_device_run(pimhw_device *d, pimhw_readings *reading
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "the units are of another geometry");
     pimhw_units_begin(units, request, hub);
     pimhw_status status = pimhw_device_time(d, &r, program, request, &sink, why);
+    if (status == PIMHW_OK) status = pimhw_i_rest(d, why);
     pimhw_status done = pimhw_units_end(units, status == PIMHW_OK ? why : NULL);
     if (status == PIMHW_OK) status = done;
     if (status == PIMHW_OK) *readings = r;

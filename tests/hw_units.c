@@ -1121,6 +1121,112 @@ static void products_need_three_banks(void)
     rig_free(&r);
 }
 
+/* The shared front end goes by what is ready, not by address: where that changes bytes, a run says
+ * so. Four reads keep the bus busy until a MAC's row is open. */
+static void accesses_that_are_overtaken_are_told(void)
+{
+    static const struct {
+        pimhw_instruction waits, then;
+        uint32_t n_reads; /* in front of them */
+        bool pairs, hazard;
+    } cases[] = {
+#define WRITES IN(.kind = PIMHW_WR_SBK, .bank = 1, .row = 6, .column = 2)
+#define READS  IN(.kind = PIMHW_RD_SBK, .gpr = 40, .bank = 1, .row = 6, .column = 2)
+        {WRITES, IN(.kind = PIMHW_MAC_SBK, .bank = 1, .row = 6, .column = 2), 4, false, true},
+        {WRITES, IN(.kind = PIMHW_MAC_SBK, .bank = 1, .row = 6, .op_size = 3), 4, false, true},
+        {WRITES, IN(.kind = PIMHW_MAC_SBK, .bank = 1, .row = 6, .op_size = 2), 4, false, false},
+        {WRITES, IN(.kind = PIMHW_MAC_SBK, .bank = 0, .row = 6, .column = 2), 4, false, false},
+        {WRITES, IN(.kind = PIMHW_MAC_SBK, .bank = 0, .row = 6, .column = 2), 4, true, true},
+        {WRITES, IN(.kind = PIMHW_COPY_BKGB, .bank = 1, .row = 6, .column = 2), 4, false, true},
+        {WRITES, IN(.kind = PIMHW_COPY_BKGB, .bank = 2, .row = 6, .column = 2), 4, false, false},
+        {WRITES, IN(.kind = PIMHW_COPY_GBBK, .bank = 1, .row = 6, .column = 2), 4, false, true},
+        {READS, IN(.kind = PIMHW_COPY_BKGB, .bank = 1, .row = 6, .column = 2), 4, false, false},
+        {READS, IN(.kind = PIMHW_WR_SBK, .bank = 1, .row = 6, .column = 2), 0, false, true},
+        {READS, IN(.kind = PIMHW_WR_SBK, .bank = 1, .row = 6, .column = 3), 0, false, false},
+        {READS, IN(.kind = PIMHW_RD_SBK, .bank = 1, .row = 6, .column = 2), 0, false, false},
+#undef WRITES
+#undef READS
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (uint32_t front_end = 0; front_end < 2; front_end++) {
+            pimhw_config c;
+            CHECK_U(pimhw_config_init(&c, "aim-gddr6", NULL), PIMHW_OK);
+            c.front_end = front_end;
+            rig r = rig_new(&c);
+            pimhw_instruction all[7] = {
+                IN(.kind = PIMHW_CFR, .out = 1, .gpr = !cases[i].pairs),
+                IN(.kind = PIMHW_RD_SBK, .gpr = 80, .bank = 4, .row = 1),
+                IN(.kind = PIMHW_RD_SBK, .gpr = 80, .bank = 8, .row = 1),
+                IN(.kind = PIMHW_RD_SBK, .gpr = 80, .bank = 12, .row = 1),
+                IN(.kind = PIMHW_RD_SBK, .gpr = 80, .bank = 5, .row = 1),
+            };
+            uint32_t n = 1 + cases[i].n_reads;
+            all[n++] = cases[i].waits;
+            all[n++] = cases[i].then;
+            bool told = front_end == PIMHW_SHARED && cases[i].hazard;
+            if (!CHECK_U(run_all(&r, all, n, NULL), told ? PIMHW_ERR_HAZARD : PIMHW_OK))
+                printf("  case %u: %s\n", (unsigned)i, r.why.text);
+            if (told) CHECK_HAS(r.why.text, "bank 1, row 6, column 2 was overtaken");
+            rig_free(&r);
+        }
+}
+
+/* What a shared front end leaves in its queues at the end is done, and counted nowhere. */
+static void what_is_left_at_the_end_is_done(void)
+{
+    pimhw_config c = rig_config(PIMHW_IN_ORDER);
+    c.front_end = PIMHW_SHARED;
+    rig r = rig_new(&c);
+    put_gpr(&r, 7, 5, 1);
+    DO(&r, IN(.kind = PIMHW_WR_SBK, .gpr = 7, .bank = 2, .row = 3, .column = 1));
+    CHECK_U(r.readings.commands[PIMHW_CMD_WR], 0);
+    CHECK_NEAR(get(&r, place_of(0, 2, 3, 1), 4), 9, 0);
+    CHECK_NEAR(get(&r, place_of(1, 2, 3, 1), 4), 9, 0);
+    DO(&r, IN(.kind = PIMHW_RD_SBK, .gpr = 20, .bank = 2, .row = 3, .column = 1));
+    CHECK_NEAR(get_gpr(&r, 21, 4), 9, 0);
+    rig_free(&r);
+}
+
+/* Of whatever NaN an element is made, it is one of the same bits. */
+static void results_have_one_nan(void)
+{
+    for (uint32_t type = 0; type < 2; type++)
+        for (uint32_t bits = 16; bits <= 32; bits += 16) {
+            pimhw_config c = rig_config(PIMHW_IN_ORDER);
+            c.lane_type = type, c.out_bits = bits;
+            rig r = rig_new(&c);
+            const uint16_t its = type == PIMHW_LANE_F16 ? 0x7e00 : 0x7fc0;
+            const uint16_t odd = type == PIMHW_LANE_F16 ? 0xfe93 : 0xffb3;
+            const uint16_t inf = type == PIMHW_LANE_F16 ? 0xfc00 : 0xff80;
+            uint16_t lanes[2][LANES] = {{odd}, {inf}};
+            for (uint32_t b = 0; b < BANKS; b++) {
+                const pimhw_da at = place_of(0, b, 1, 0);
+                CHECK_U(pimhw_memory_write(r.memory, &at, lanes[b & 1], sizeof lanes[0], &r.why),
+                        PIMHW_OK);
+            }
+            put_gpr(&r, 0, 0, 0); /* 0 times infinity */
+            memcpy(pimhw_units_gpr(r.units, 60), lanes, sizeof lanes[0]);
+            put_gpr(&r, 61, 1, 0);
+            DO(&r, IN(.kind = PIMHW_WR_GB, .mask = 1), IN(.kind = PIMHW_MAC_ABK, .row = 1),
+               IN(.kind = PIMHW_RD_MAC, .gpr = 10, .mask = 1),
+               IN(.kind = PIMHW_EWMUL, .row = 1, .mask = 1),
+               IN(.kind = PIMHW_EWADD, .gpr = 61, .aux = 60));
+            const uint16_t *sums = pimhw_units_gpr(r.units, 10);
+            for (uint32_t b = 0; b < BANKS; b++) {
+                uint32_t one = sums[b];
+                if (bits == 32) memcpy(&one, sums + 2 * b, sizeof one);
+                CHECK_U(one, bits == 32 ? 0x7fc00000u : its);
+            }
+            const pimhw_da product = place_of(0, 2, 1, 0);
+            CHECK_U(pimhw_memory_read(r.memory, lanes[0], &product, sizeof lanes[0], &r.why),
+                    PIMHW_OK);
+            CHECK_U(lanes[0][0], its);
+            CHECK_U(pimhw_units_gpr(r.units, 61)[0], its);
+            CHECK_NEAR(get_gpr(&r, 61, 1), 1, 0);
+            rig_free(&r);
+        }
+}
+
 /* A row that is opened the first time takes memory. */
 static void rows_without_memory_end_a_run(void)
 {
@@ -1141,6 +1247,9 @@ int main(void)
 {
     RUN(lanes_need_be_no_power_of_two);
     RUN(products_need_three_banks);
+    RUN(accesses_that_are_overtaken_are_told);
+    RUN(what_is_left_at_the_end_is_done);
+    RUN(results_have_one_nan);
     RUN(rows_without_memory_end_a_run);
     RUN(under_every_controller);
     RUN(every_lane_and_every_tie);
