@@ -217,6 +217,7 @@ typedef struct pimattn_plan {
 
 /*
  * Plans blocks of up to n_queries queries: n_tokens * GQA group, or n_tokens by query head; V by A.
+ * Lanes have device->element_bytes, 1 for int8, whatever the types of the shape.
  *
  *   memory   keeps what the shape points to
  *   returns  PIMATTN_ERR_CONFIG with the field in *why; *plan then unchanged
@@ -284,7 +285,9 @@ PIMATTN_API const char *pimattn_bound_str(uint32_t bound);
  * meet one: if it takes less than 16 tREFI, the step is timed as n_layers layers in one go, which
  * meet refreshes elsewhere than one does, else and without refresh as n_layers times the one layer;
  * layers of another window by themselves. So readings of one layer are enough for a step. New
- * tokens of a call each take all that any of them sees; what is masked for one is padding.
+ * tokens of a call each take all that any of them sees; what causality or a window hides from one
+ * is padding. A mask of the call changes none of this. In the device way a window does not either:
+ * all tokens stay in the banks, are read and count.
  */
 typedef struct pimattn_readings {
     uint32_t size;         /* bytes of this struct; as all of it, filled by the call */
@@ -400,7 +403,7 @@ typedef struct pimattn_config {
     pimattn_shape shape;
     uint32_t way;                      /* pimattn_way */
     uint32_t page_tokens;              /* tokens of a KV page; 0: 128 */
-    uint64_t pool_bytes;               /* most that KV pages take; 0: 1 GiB */
+    uint64_t pool_bytes;               /* most that KV pages take; 0: 1 GiB, or the least */
     uint32_t max_seqs;                 /* sequences alive, and of one call; 0: 64, at most 65535 */
     uint64_t reserve_tokens;           /* static: a sequence takes the pages of so many tokens when
                                           it begins, and later only copies of shared ones it writes
@@ -612,8 +615,10 @@ PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *engine, pimattn
 
 /*
  * What attention of a batch would cost, without tensors or an engine: `device`, kv_bytes and what
- * is made of them are of layer 0. The configuration is judged as an engine's; whether K and V fit
- * a device or a pool is not asked. Tiers are judged, not timed: pimattn_step_time does that.
+ * is made of them are of layer 0. The configuration is judged as an engine's; whether the batch
+ * fits max_seqs, and K and V a device or a pool, is not asked. By heads the batch is placed anew,
+ * while banks of the device way keep heads where the first append put them. Tiers are judged, not
+ * timed: pimattn_step_time does that.
  *
  *   returns  PIMATTN_ERR_CONFIG, PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_MEMORY, PIMATTN_ERR_DEVICE
  */
@@ -822,7 +827,8 @@ PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine);
 
 /*
  * The program and request data that pimattn_attend times for these items without choices, e.g. to
- * export; of config.device also where there are tiers: pimattn_tier_lower writes programs of those.
+ * export; of config.device (element_bytes 1 for K and V of int8) also where there are tiers:
+ * pimattn_tier_lower writes programs of those.
  *
  *   memory   both point into the engine and hold until its next call
  */
@@ -3361,23 +3367,15 @@ static void pimattn_i_seq_empty(pimattn_i_pool *pool, pimattn_i_seq *seq)
 #define PIMATTN_I_FAIL(code, why, ...) (pimhw_cause_write(why, __VA_ARGS__), code)
 #define PIMATTN_I_WRONG(e, ...)        PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, &(e)->why, __VA_ARGS__)
 
-/* The same with at most two numbers. */
-static pimattn_status pimattn_i_fail(pimhw_cause *why, pimattn_status status, const char *text,
-                                     uint64_t a, uint64_t b)
-{
-    pimhw_cause_write(why, text, a, b);
-    return status;
-}
-
 /* The same of a wrong argument, and of no memory, with one number at most. */
 static pimattn_status pimattn_i_refuse(pimhw_cause *why, const char *text, uint64_t number)
 {
-    return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT, text, number, 0);
+    return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, why, text, number);
 }
 
 static pimattn_status pimattn_i_lack(pimhw_cause *why, const char *text, uint64_t number)
 {
-    return pimattn_i_fail(why, PIMATTN_ERR_MEMORY, text, number, 0);
+    return PIMATTN_I_FAIL(PIMATTN_ERR_MEMORY, why, text, number);
 }
 
 /* A number of a configuration, and what it may be. */
@@ -3436,9 +3434,9 @@ static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
     pimattn_status status = pimattn_i_numbers_check(numbers, 4, why);
     if (status != PIMATTN_OK) return status;
     if (s->n_heads < 1 || s->n_heads > 65536 || s->n_heads % s->n_kv_heads != 0)
-        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
+        return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why,
                               "shape.n_heads is %u, not 1 to 65536 and a multiple of n_kv_heads %u",
-                              s->n_heads, s->n_kv_heads);
+                              (uint64_t)s->n_heads, (uint64_t)s->n_kv_heads);
     const char *types = "0 (f32), 1 (f16), 2 (bf16) or 3 (int8)";
     if (s->k_type >= PIMATTN_N_TYPE)
         return pimattn_i_shape_fault(why, "shape.k_type", s->k_type, types);
@@ -4327,8 +4325,8 @@ static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_
         return pimattn_i_refuse(why, "the batch has %u sequences, more than 65535", n_spans);
     for (size_t i = 0; i < n_spans; i++) {
         if (spans[i].context_tokens > PIMATTN_I_MAX_TOKENS)
-            return pimattn_i_fail(why, PIMATTN_ERR_ARGUMENT,
-                                  "item %u: context_tokens is %u, not at most 2^32", i,
+            return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, why,
+                                  "item %u: context_tokens is %u, not at most 2^32", (uint64_t)i,
                                   spans[i].context_tokens);
         uint64_t most = pimattn_i_min(spans[i].context_tokens, PIMATTN_I_MAX_QUERY_TOKENS);
         if (spans[i].n_tokens >= 1 && spans[i].n_tokens <= most) continue;
@@ -4370,8 +4368,8 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
     }
     if (lists) rows = pimattn_i_assign(plan, blocks, order, list_begin, n_spans);
     if (rows > UINT32_MAX)
-        return pimattn_i_fail(why, PIMATTN_ERR_DEVICE,
-                              "the batch needs more than 2^32 rows of a bank", 0, 0);
+        return PIMATTN_I_FAIL(PIMATTN_ERR_DEVICE, why,
+                              "the batch needs more than 2^32 rows of a bank");
     memset(request, 0, sizeof *request);
     request->blocks = blocks;
     request->n_blocks = (uint32_t)(n_spans * units);
@@ -4425,10 +4423,10 @@ static pimattn_status pimattn_i_local_init(pimattn_i_local *l, const pimattn_tie
     l->v_columns = (uint32_t)pimattn_i_ceil_div(s->head_dim_v, lanes);
     uint32_t widest = (uint32_t)pimattn_i_max(l->k_columns, l->v_columns);
     if (widest > most)
-        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
+        return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why,
                               "shape.head_dim or head_dim_v takes %u columns; a unit's buffer and "
                               "a row of its bank hold %u (in_entries, row_bytes)",
-                              widest, most);
+                              (uint64_t)widest, (uint64_t)most);
     l->tokens = row / widest;
     l->queries = (uint32_t)pimattn_i_min(inputs / l->k_columns, pimhw_config_outs(&t->device));
     return PIMATTN_OK;
@@ -5620,8 +5618,8 @@ static pimattn_status pimattn_i_transfer_ask(pimattn_i_tiered *st, uint32_t from
     bool works = r->transfer(r->transfer_user, from, to, st->slot_bytes);
     st->asking = false;
     if (works) return PIMATTN_OK;
-    return pimattn_i_fail(st->why, PIMATTN_ERR_DEVICE, "a transfer from tier %u to tier %u failed",
-                          from, to);
+    return PIMATTN_I_FAIL(PIMATTN_ERR_DEVICE, st->why, "a transfer from tier %u to tier %u failed",
+                          (uint64_t)from, (uint64_t)to);
 }
 
 static void pimattn_i_moved(pimattn_i_tiered *st, uint32_t from, uint32_t to)
@@ -6200,18 +6198,16 @@ static pimattn_status pimattn_i_planner_time(pimattn_i_planner *p, pimattn_readi
 
 PIMATTN_API const char *pimattn_status_str(pimattn_status status)
 {
-    switch (status) {
-    case PIMATTN_OK: return "ok";
-    case PIMATTN_ERR_ARGUMENT: return "wrong argument";
-    case PIMATTN_ERR_CONFIG: return "wrong configuration";
-    case PIMATTN_ERR_MEMORY: return "out of memory";
-    case PIMATTN_ERR_PAGES: return "out of KV pages";
-    case PIMATTN_ERR_SEQ: return "no such sequence, or no slot for one more";
-    case PIMATTN_ERR_RANGE: return "value too large for the cache's type";
-    case PIMATTN_ERR_DEVICE: return "the device cannot do it";
-    case PIMATTN_ERR_STATE: return "no saved state of this shape";
-    }
-    return "unknown status";
+    static const char names[][44] = {"ok",
+                                     "wrong argument",
+                                     "wrong configuration",
+                                     "out of memory",
+                                     "out of KV pages",
+                                     "no such sequence, or no slot for one more",
+                                     "value too large for the cache's type",
+                                     "the device cannot do it",
+                                     "no saved state of this shape"};
+    return (uint32_t)status <= PIMATTN_ERR_STATE ? names[status] : "unknown status";
 }
 
 PIMATTN_API const char *pimattn_bound_str(uint32_t bound)
@@ -6382,7 +6378,7 @@ static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause
     pimattn_status status = pimattn_i_numbers_check(numbers, 3, why);
     if (status != PIMATTN_OK) return status;
     if (!(r->lambda >= 0 && r->lambda <= 1))
-        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG, "tiers.lambda is not 0 to 1", 0, 0);
+        return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why, "tiers.lambda is not 0 to 1");
     for (uint32_t i = 0; i < r->n_tiers; i++) {
         const pimattn_tier *t = &r->tier[i];
         if (pimhw_config_check(&t->device, why) != PIMHW_OK)
@@ -6395,23 +6391,29 @@ static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause
         status = pimattn_i_numbers_check(its, 3, why);
         if (status != PIMATTN_OK) return pimattn_i_of_tier(status, i, why);
         if (!(r->ratio[i] >= 0 && r->ratio[i] <= DBL_MAX) || (r->ratio[i] > 0) != (r->ratio[0] > 0))
-            return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
-                                  "tiers.ratio[%u] is not positive and finite", i, 0);
+            return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why,
+                                  "tiers.ratio[%u] is not positive and finite", (uint64_t)i);
     }
     return PIMATTN_OK;
+}
+
+/* Bytes of a page of every layer and KV head. */
+static uint64_t pimattn_i_least_pool(const pimattn_config *c)
+{
+    pimattn_i_layout lay;
+    pimattn_i_layout_init(&lay, &c->shape, c->page_tokens);
+    return pimattn_i_mul(lay.page_bytes, (uint64_t)c->shape.n_layers * c->shape.n_kv_heads);
 }
 
 static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_cause *why)
 {
     pimattn_plan plan;
-    pimattn_i_layout lay;
-    pimattn_i_layout_init(&lay, &c->shape, c->page_tokens);
     uint64_t page_set = (uint64_t)c->shape.n_layers * c->shape.n_kv_heads;
-    uint64_t least_pool = pimattn_i_mul(lay.page_bytes, page_set);
+    uint64_t least_pool = pimattn_i_least_pool(c);
     const pimattn_i_number numbers[9] = {
         {"page_tokens", c->page_tokens, 0, 65536},
         {"pool_bytes", c->pool_bytes, least_pool, (uint64_t)1 << 46},
-        {"pages in pool_bytes", c->pool_bytes / lay.page_bytes, page_set, UINT32_MAX},
+        {"pages in pool_bytes", c->pool_bytes / (least_pool / page_set), page_set, UINT32_MAX},
         {"max_seqs", c->max_seqs, 0, PIMATTN_I_MAX_SEQS},
         {"memo_entries", c->memo_entries, 0, 1u << 20},
         {"simd", c->simd, 0, PIMATTN_SIMD_512},
@@ -6421,12 +6423,12 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
     pimattn_status status = pimattn_i_numbers_check(numbers, 9, why);
     if (status != PIMATTN_OK) return status;
     if (c->way == PIMATTN_DEVICE && c->shape.v_in_k)
-        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
-                              "shape.v_in_k is set: banks hold V by itself (way 1, device)", 0, 0);
+        return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why,
+                              "shape.v_in_k is set: banks hold V by itself (way 1, device)");
     if (c->way == PIMATTN_DEVICE && c->v_mapping == PIMATTN_V_CHEAPEST)
-        return pimattn_i_fail(
-            why, PIMATTN_ERR_CONFIG,
-            "v_mapping is 3 (cheapest): data in banks needs 0 (A), 1 (B) or 2 (K)", 0, 0);
+        return PIMATTN_I_FAIL(
+            PIMATTN_ERR_CONFIG, why,
+            "v_mapping is 3 (cheapest): data in banks needs 0 (A), 1 (B) or 2 (K)");
     if (c->tiers) status = pimattn_i_tiers_judge(c, why);
     if (status != PIMATTN_OK) return status;
     const pimattn_i_number scratch = {"scratch_bytes", c->scratch_bytes,
@@ -6448,7 +6450,7 @@ static pimattn_status pimattn_i_config_take(pimattn_config *c, const pimattn_con
     pimattn_status status = pimattn_i_shape_check(&c->shape, why);
     if (status != PIMATTN_OK) return status;
     if (!c->page_tokens) c->page_tokens = c->tiers ? 1 : 128;
-    if (!c->pool_bytes) c->pool_bytes = (uint64_t)1 << 30;
+    if (!c->pool_bytes) c->pool_bytes = pimattn_i_max(pimattn_i_least_pool(c), (uint64_t)1 << 30);
     if (!c->max_seqs) c->max_seqs = 64;
     if (!c->scratch_bytes) c->scratch_bytes = 8u << 20;
     if (!c->memo_entries) c->memo_entries = 64;
@@ -6456,8 +6458,8 @@ static pimattn_status pimattn_i_config_take(pimattn_config *c, const pimattn_con
     status = pimattn_i_device_fill(c, why);
     if (status != PIMATTN_OK) return status;
     if (!c->allocator.alloc != !c->allocator.release)
-        return pimattn_i_fail(why, PIMATTN_ERR_CONFIG,
-                              "allocator has only one of alloc and release", 0, 0);
+        return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why,
+                              "allocator has only one of alloc and release");
     if (!c->allocator.alloc) c->allocator = pimhw_allocator_default();
     return pimattn_i_config_judge(c, why);
 }
@@ -6926,7 +6928,7 @@ static pimattn_status pimattn_i_may_hold(pimattn_engine *e, const pimattn_i_seq 
     pimattn_status status = pimattn_i_length_check(e, to);
     if (status != PIMATTN_OK) return status;
     if (most && to > most)
-        return pimattn_i_fail(&e->why, PIMATTN_ERR_PAGES,
+        return PIMATTN_I_FAIL(PIMATTN_ERR_PAGES, &e->why,
                               "%u tokens are more than the %u of reserve_tokens", to, most);
     if (e->module || e->tiered) return PIMATTN_OK; /* judged as chunks, or slots, are taken */
     uint64_t known, fresh = pimattn_i_seq_fresh(&e->pool, s, from, to, &known);
@@ -6946,7 +6948,7 @@ static pimattn_status pimattn_i_tiered_hold(pimattn_engine *e, const pimattn_i_s
     uint64_t room = (pimattn_pages_total(e) - pimattn_pages_used(e)) / e->config.shape.n_kv_heads;
     if (to <= before) return PIMATTN_OK;
     if (pimattn_i_mul(to - before, n_layers) > room)
-        return pimattn_i_fail(&e->why, PIMATTN_ERR_PAGES,
+        return PIMATTN_I_FAIL(PIMATTN_ERR_PAGES, &e->why,
                               "%u more tokens in every layer: the tiers have room for %u",
                               to - before, room / n_layers);
     pimattn_status status = PIMATTN_OK;
@@ -7001,8 +7003,8 @@ static pimattn_status pimattn_i_seq_new(pimattn_engine *e, pimattn_i_seq **s)
         pimattn_i_seq_length(e, *s, 0);
         return PIMATTN_OK;
     }
-    return pimattn_i_fail(&e->why, PIMATTN_ERR_SEQ, "all %u sequences of max_seqs are alive",
-                          e->config.max_seqs, 0);
+    return PIMATTN_I_FAIL(PIMATTN_ERR_SEQ, &e->why, "all %u sequences of max_seqs are alive",
+                          (uint64_t)e->config.max_seqs);
 }
 
 static void pimattn_i_seq_end(pimattn_engine *e, pimattn_i_seq *s)
@@ -7365,10 +7367,9 @@ static pimattn_status pimattn_i_paged(pimattn_engine *e)
 {
     if (!e) return PIMATTN_ERR_ARGUMENT;
     if (!e->module && !e->tiered) return PIMATTN_OK;
-    return pimattn_i_fail(
-        &e->why, PIMATTN_ERR_DEVICE,
-        "the device way and tiers have only create, append, reserve, truncate and free so far", 0,
-        0);
+    return PIMATTN_I_FAIL(
+        PIMATTN_ERR_DEVICE, &e->why,
+        "the device way and tiers have only create, append, reserve, truncate and free so far");
 }
 
 PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *e, pimattn_seq *child,
@@ -7692,11 +7693,11 @@ static pimattn_status pimattn_i_flow_sum(pimattn_engine *e, pimattn_i_flow *f)
     pimattn_i_flow_move(f, &there, 1, sizeof there);
     f->hash = pimattn_i_mix(hash, 1); /* a hash mixed with itself is 0 */
     if (!f->failed && there == hash) return PIMATTN_OK;
-    return pimattn_i_fail(&e->why, PIMATTN_ERR_STATE,
+    return PIMATTN_I_FAIL(PIMATTN_ERR_STATE, &e->why,
                           !f->failed   ? "the state is damaged before byte %u"
                           : f->reading ? "the state ends before byte %u"
                                        : "write gave up before byte %u",
-                          f->at, 0);
+                          f->at);
 }
 
 static pimattn_status pimattn_i_flow_head(pimattn_engine *e, pimattn_i_flow *f, uint64_t *n_seqs)
@@ -7763,8 +7764,7 @@ static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
     const pimattn_i_seq *from = pimattn_i_arrived(e, head[3]);
     bool shares = from && from != s && from->begin <= begin && has <= from->tokens[0];
     if (begin > tokens || has > tokens || tokens > PIMATTN_I_MAX_TOKENS || (has > 0 && !shares))
-        return pimattn_i_fail(&e->why, PIMATTN_ERR_STATE, "a sequence of the state cannot be", 0,
-                              0);
+        return PIMATTN_I_FAIL(PIMATTN_ERR_STATE, &e->why, "a sequence of the state cannot be");
     pimattn_status status = PIMATTN_OK;
     s->begin = begin;
     s->n_pages = pimattn_i_seq_first(&e->layout, s);
@@ -7945,8 +7945,8 @@ PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *e, pimattn_seq se
     status = pimattn_i_flow_head(e, &f, &n);
     if (status == PIMATTN_OK) status = pimattn_i_flow_seq(e, &f, s);
     if (status == PIMATTN_OK && s->swapped != (f.hash | 1))
-        status = pimattn_i_fail(&e->why, PIMATTN_ERR_STATE,
-                                "this is not what was swapped out of sequence %u", seq, 0);
+        status = PIMATTN_I_FAIL(PIMATTN_ERR_STATE, &e->why,
+                                "this is not what was swapped out of sequence %u", (uint64_t)seq);
     if (status == PIMATTN_OK) {
         s->swapped = 0;
         pimattn_i_charge(e, tokens - begin, transfer);
@@ -9115,7 +9115,7 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
         if (pimattn_i_mul(words, 8 * (c->n_kv_heads - (uint64_t)1)) > SIZE_MAX / 2)
             return pimattn_i_wrong(e, "choice of item %u reaches beyond memory", i);
         if (!e->module) continue;
-        return pimattn_i_fail(&e->why, PIMATTN_ERR_DEVICE, "choices need the host way", 0, 0);
+        return PIMATTN_I_FAIL(PIMATTN_ERR_DEVICE, &e->why, "choices need the host way");
     }
     for (uint64_t i = 0; call->partials && i < rows * s->n_heads; i++)
         if (!call->partials[i].o || call->partials[i].dim != s->head_dim_v)
@@ -9142,9 +9142,9 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, const pimattn_
     const pimattn_plan *plan = &p->plans[p->taken];
     uint32_t n = 0, at = 0;
     if (!pimattn_i_same_v(plan, m->plan))
-        return pimattn_i_fail(&e->why, PIMATTN_ERR_DEVICE,
+        return PIMATTN_I_FAIL(PIMATTN_ERR_DEVICE, &e->why,
                               "v_mapping K has too few output entries for %u queries",
-                              plan->n_queries, 0);
+                              (uint64_t)plan->n_queries);
     for (uint32_t u = 0; u < m->n_units; u++) {
         uint32_t begin = n;
         m->chunk_begin[u] = n;
@@ -9155,9 +9155,9 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, const pimattn_
             if (m->n_units > 1 && list->unit != u) continue;
             for (uint32_t which = 0; which < 2; which++, list++) {
                 if (list->n > e->config.device.va2pa_entries - n)
-                    return pimattn_i_fail(&e->why, PIMATTN_ERR_DEVICE,
-                                          "item %u: VA2PA holds %u chunks, too few", b / m->n_heads,
-                                          e->config.device.va2pa_entries);
+                    return PIMATTN_I_FAIL(
+                        PIMATTN_ERR_DEVICE, &e->why, "item %u: VA2PA holds %u chunks, too few",
+                        (uint64_t)(b / m->n_heads), (uint64_t)e->config.device.va2pa_entries);
                 p->blocks[b].row_base[which] = (n - begin) * m->chunk_rows;
                 for (uint32_t i = list->first, k = 0; k < list->n; k++, i = m->next[i])
                     m->chunks[n++] = i % m->n_chunks * m->chunk_rows;
@@ -9718,8 +9718,8 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     pimattn_status status = pimattn_i_call_spans(e, layer, &w->item, 1);
     if (status != PIMATTN_OK) return status;
     if (e->module)
-        return pimattn_i_fail(&e->why, PIMATTN_ERR_DEVICE,
-                              "which tokens count is known in the host way alone", 0, 0);
+        return PIMATTN_I_FAIL(PIMATTN_ERR_DEVICE, &e->why,
+                              "which tokens count is known in the host way alone");
     for (size_t i = 0; i < (size_t)s->n_heads * s->head_dim; i++)
         if (!q || !pimattn_i_finite(q[i]))
             return pimattn_i_wrong(e, q ? "q[%u] is not finite" : "q is NULL", i);

@@ -193,6 +193,15 @@ static void zero_means_usual_and_is_reported(void)
     CHECK_U(pimattn_pages_used(engine), 0);
     pimattn_engine_destroy(engine);
     pimattn_engine_destroy(NULL);
+    /* the usual pool has a page of every layer and head, also where that is more: GPT-3 */
+    pimattn_readings readings;
+    const pimattn_span span = {2048, 1};
+    memset(&c, 0, sizeof c);
+    c.shape.n_layers = c.shape.n_heads = c.shape.n_kv_heads = 96, c.shape.head_dim = 128;
+    CHECK_U(pimattn_config_check(&c, NULL), PIMATTN_OK);
+    CHECK_U(pimattn_estimate(&readings, &c, &span, 1, NULL), PIMATTN_OK);
+    c.pool_bytes = 1ull << 30;
+    CHECK_U(pimattn_config_check(&c, NULL), PIMATTN_ERR_CONFIG);
 }
 
 static uint64_t up64(uint64_t x)
