@@ -468,6 +468,15 @@ static void few_tokens_few_tiers_no_room(void)
     CHECK(!pimattn_stop_str(PIMATTN_N_STOP));
 }
 
+/* A share of next to nothing is met by next to nothing; were it none, nothing would be enough. */
+static void no_ratio_is_rounded_to_nothing(void)
+{
+    const float i[] = {1, 0, 1e-9f};
+    rig r = rig_of("HHD", i, 1e300, 1);
+    check_call(&r, "");
+    CHECK_U(r.stop[0], PIMATTN_STOP_RATIO);
+}
+
 /* Against long double: counts and sums that need more than 128 bits in products. */
 static void means_of_many_tokens_are_exact(void)
 {
@@ -879,6 +888,8 @@ static void a_profile_is_its_steps_one_by_one(void)
     CHECK_NEAR(c[1].swaps[1], n_swaps[1] / (STEPS - 3), 0);
     CHECK(n_swaps[0] > 0 && n_swaps[1] > 0 && best != 2);
     CHECK_BYTES(&c[1], &c[2], sizeof c[1]);
+    CHECK_U(pimattn_tier_profile(&p, c + 1, 2, &best, &why), PIMATTN_OK);
+    CHECK_U(best, 0); /* the first of equals */
     free(s.memory);
 }
 
@@ -955,6 +966,7 @@ int main(void)
     RUN(the_last_bit_of_a_score_counts);
     RUN(what_is_wrong_is_named_and_nothing_written);
     RUN(few_tokens_few_tiers_no_room);
+    RUN(no_ratio_is_rounded_to_nothing);
     RUN(means_of_many_tokens_are_exact);
     RUN(the_least_active_group_takes_a_token);
     RUN(a_full_group_is_skipped);

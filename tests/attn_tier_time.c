@@ -298,6 +298,10 @@ static void softmax_beyond_a_change_of_rows_shows(void)
     t.device.softmax_ck = 56; /* 3 + 1 rows, queries in blocks of 2 */
     CHECK_NEAR(time_of(&t, &s, &l).softmax_ns, 4 * 2 * 10 * 0.769, 1e-9);
     CHECK_NEAR(time_of(&t, &s, &l).program_ns, before + 4 * 2 * 10 * 0.769, 1e-6);
+    t.device.controller = PIMHW_STATIC_GAPS;
+    CHECK_NEAR(time_of(&t, &s, &l).softmax_ns, 4 * 2 * 10 * 0.769, 1e-9);
+    t.device.row_opening = PIMHW_ROW_HIDDEN; /* nothing to hide behind */
+    CHECK_NEAR(time_of(&t, &s, &l).softmax_ns, 4 * 2 * 56 * 0.769, 1e-9);
 }
 
 /* pam-facil.md 1.4 */
@@ -403,6 +407,10 @@ static void parts_of_a_step_sum_to_it(void)
                (partials - 4 * (double)loads[1].device_outputs) * clocks * 1e3 / hbm->unit_MHz /
                    (2.0 * hbm->reduction_units),
                1e-3); /* of others alone */
+    /* of equals the first is the slowest */
+    tiers[1] = tiers[0], loads[1] = loads[0];
+    CHECK_U(pimattn_step_time(&r, tiers, 2, &s, loads, 0, false, &why), PIMATTN_OK);
+    CHECK_U(r.slowest, 0);
     CHECK_U(pimattn_step_time(&r, tiers, 9, &s, loads, 0, false, &why), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_step_time(&r, tiers, 3, &s, loads, -1, false, &why), PIMATTN_ERR_ARGUMENT);
 }
@@ -565,6 +573,7 @@ static void bad_input_is_named(void)
     BAD(PIMATTN_ERR_CONFIG, "17 columns", wrong.head_dim = 257);
     BAD(PIMATTN_ERR_CONFIG, "v_in_k", wrong.v_in_k = true);
     BAD(PIMATTN_ERR_CONFIG, "n_queries", no.n_queries = 0);
+    BAD(PIMATTN_ERR_CONFIG, "n_queries is 65536, not 1 to 65535", no.n_queries = 65536);
     BAD(PIMATTN_ERR_CONFIG, "n_blocks", no.blocks = NULL);
     BAD(PIMATTN_ERR_CONFIG, "load: 112 tokens in its fullest part, 1 in all", no.tokens = 1);
     BAD(PIMATTN_ERR_CONFIG, "load: 0 groups", no.device_groups = 0);
@@ -573,6 +582,8 @@ static void bad_input_is_named(void)
     BAD(PIMATTN_ERR_DEVICE, "2^28 rounds", (wrong.head_dim = 256, tokens[1] = UINT32_MAX / 2));
     tokens[1] = 9;
     CHECK_BYTES(&r, &before, sizeof r);
+    no = l, no.n_queries = 65535;
+    CHECK(time_of(&t, &s, &no).ns > 0);
     CHECK_U(pimattn_tier_spread(&no, blocks, &t, &s, tokens, 2, false, &why), PIMATTN_ERR_CONFIG);
     CHECK_HAS(why.text, "tokens of a sequence is 9");
     for (uint64_t at = 1; at <= 3; at++) {

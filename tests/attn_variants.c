@@ -1019,16 +1019,22 @@ static void bad_variants_are_named(void)
     BAD_SHAPE("window", 0, s.window = (1ull << 62) + 1);
     BAD_SHAPE("windows", 0, s.windows = windows);
     BAD_SHAPE("window", 0, (s.windows = windows, s.window = 4));
-    BAD_SHAPE("sink_tokens", 0, s.sink_tokens = UINT64_MAX);
+    BAD_SHAPE("sink_tokens", 0, s.sink_tokens = (1ull << 62) + 1);
     BAD_SHAPE("soft_cap", 0, s.soft_cap = -1);
     BAD_SHAPE("soft_cap", 0, s.soft_cap = NAN);
     BAD_SHAPE("alibi_max_bias", 0, s.alibi_max_bias = -1);
     BAD_SHAPE("alibi_max_bias", 0, s.alibi_max_bias = NAN);
+    BAD_SHAPE("alibi_max_bias", 0, s.alibi_max_bias = nextafterf(1024, INFINITY));
     BAD_SHAPE("alibi_slopes of head 2", 0, s.alibi_slopes = slopes);
     BAD_SHAPE("sink_logits of head 3", 0, s.sink_logits = logits);
     BAD_SHAPE("head_dim_v", 0, (s.v_in_k = true, s.head_dim_v = 17));
     BAD_SHAPE("v_type", 0, (s.v_in_k = true, s.v_type = PIMATTN_F16));
     BAD_SHAPE("v_in_k", PIMATTN_DEVICE, s.v_in_k = true);
+    pimattn_shape most = shape_of(2, 4, 2, 16, 0);
+    most.window = most.sink_tokens = 1ull << 62;
+    most.alibi_max_bias = 1024;
+    pimattn_config c = config_of(&most);
+    CHECK_U(pimattn_config_check(&c, NULL), PIMATTN_OK);
 }
 
 /*

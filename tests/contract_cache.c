@@ -175,6 +175,14 @@ static void what_is_swapped_out_can_only_come_back(void)
     CHECK_U(pimattn_seq_swap_in(r.e, s, memory[0], bytes, NULL), PIMATTN_OK);
     attend(&r, r.e, s, r.out);
     CHECK_BYTES(r.out, before, sizeof before);
+    /* what another sequence has lost is not lost here */
+    pimattn_seq_info info;
+    CHECK_U(pimattn_seq_keep(r.e, s, 3, 10), PIMATTN_OK);
+    CHECK_U(pimattn_seq_swap_out(r.e, s, memory[0], sizeof memory[0], NULL), PIMATTN_OK);
+    REFUSED(pimattn_seq_swap_in(r.e, s, memory[1], bytes, NULL), PIMATTN_ERR_STATE, "not what");
+    CHECK_U(pimattn_seq_query(r.e, s, &info), PIMATTN_OK);
+    CHECK_U(info.first_token, 3);
+    CHECK_U(info.n_tokens, 10);
     CHECK_U(pimattn_seq_free(r.e, other), PIMATTN_OK);
     rig_end(&r);
 }
@@ -624,6 +632,15 @@ static void bytes_of_banks_are_those_of_the_columns(void)
                 }
             }
         CHECK_BYTES(bytes, want, sizeof want);
+        /* what is gone takes no place: those left are as many new ones */
+        pimattn_seq few;
+        CHECK_U(pimattn_seq_create(e, &few), PIMATTN_OK);
+        CHECK_U(kv_append(e, few, 1, &kv, 0, 700), PIMATTN_OK);
+        CHECK_U(pimattn_seq_banks(e, few, 1, want, BANKS), PIMATTN_OK);
+        CHECK_U(kv_append(e, seq, 0, &kv, 0, n), PIMATTN_OK);
+        CHECK_U(pimattn_seq_keep(e, seq, 300, n), PIMATTN_OK);
+        CHECK_U(pimattn_seq_banks(e, seq, 1, bytes, BANKS), PIMATTN_OK);
+        CHECK_BYTES(bytes, want, sizeof want);
         kv_free(&kv);
         pimattn_engine_destroy(e);
     }
@@ -725,6 +742,23 @@ static void a_device_is_filled_to_the_last_chunk(void)
         CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
         CHECK_U(pimattn_append(e, seq, 0, row, row, 1, 0, 0), PIMATTN_ERR_PAGES);
         CHECK_HAS(pimattn_engine_cause(e), "128 of the device's 128");
+        pimattn_engine_destroy(e);
+    }
+    /* of units with no token of a layer, that with fewer chunks of all layers is the emptiest */
+    {
+        pimattn_shape s = shape_of(2, 1, 1, 16, 0);
+        pimattn_config c = config_of(&s);
+        uint64_t bytes[CHANNELS * 16];
+        pimattn_seq seq;
+        c.way = PIMATTN_DEVICE;
+        c.partition = PIMATTN_HFP;
+        pimattn_engine *e = engine_new(&c);
+        CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+        for (uint32_t layer = 0; layer < 2; layer++) {
+            CHECK_U(pimattn_append(e, seq, layer, row, row, 1, 0, 0), PIMATTN_OK);
+            CHECK_U(pimattn_seq_banks(e, seq, layer, bytes, COUNT(bytes)), PIMATTN_OK);
+            CHECK(bytes[layer * 16] > 0 && bytes[(1 - layer) * 16] == 0);
+        }
         pimattn_engine_destroy(e);
     }
     /* a unit whose chunks are reserved is not the emptiest */

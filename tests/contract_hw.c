@@ -387,6 +387,7 @@ static void bad_instructions_are_refused(void)
         refuse(d, in, "tile");
         in.column = UINT32_MAX;
         refuse(d, in, "");
+        refuse(d, hw_all(PIMHW_WR_ABK, 3, 1), "channels of the mask is 2");
         in = hw_mac(1, 4, c->n_rows - 1, c->out_entries - 1); /* the last of everything */
         in.column = in.tile = 60;
         CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
@@ -480,6 +481,22 @@ static void bad_programs_are_refused(void)
     pimhw_program_item(&p, &item);
     pimhw_program_end(&p);
     bad_program(d, &p, NULL, "item 1: a step of a loop that is not open");
+    for (int more = 0; more < 2; more++) {
+        pimhw_operand high = {.base = ((UINT64_C(1) << 62) - 1) + (uint64_t)more, .step = {1}};
+        pimhw_program_init(&p);
+        pimhw_program_loop(&p, pimhw_program_const(&p, 2), 1);
+        item.op_size = pimhw_program_operand(&p, &high);
+        pimhw_program_item(&p, &item);
+        pimhw_program_end(&p);
+        if (more) bad_program(d, &p, NULL, "item 1: a base of 2^62 or more that grows");
+        if (!more) CHECK_U(pimhw_program_check(&p, pimhw_device_config(d), &why), PIMHW_OK);
+    }
+    pimhw_program_init(&p);
+    const pimhw_tail nowhere = {.rest = PIMHW_RESTS + 1};
+    o.tail[0] = pimhw_program_tail(&p, &nowhere);
+    item.op_size = pimhw_program_operand(&p, &o);
+    pimhw_program_item(&p, &item);
+    bad_program(d, &p, NULL, "item 0: a tail of a number no block has");
     pimhw_program_init(&p);
     item.op_size = 0;
     item.space = PIMHW_SPACES;
@@ -579,7 +596,14 @@ static void bad_requests_are_refused(void)
     CHECK_U(r.padding_macs, 0);
     request.useful_macs = 257;
     CHECK(pimhw_device_time(d, &r, &p, &request, NULL, &why) != PIMHW_OK);
-    request.useful_macs = 0;
+    request.repeats = 2; /* of one run, still */
+    CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_ERR_PROGRAM);
+    CHECK_STR(why.text, "request: useful_macs 257, the program does 256");
+    request.useful_macs = 256;
+    CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_OK);
+    CHECK_U(r.useful_macs, 512);
+    CHECK_U(r.padding_macs, 0);
+    request.useful_macs = request.repeats = 0;
     request.list_begin = begin;
     begin[8] = 1;
     CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_ERR_ARGUMENT);

@@ -157,6 +157,56 @@ static void epu_holds_who_waits_for_it(void)
     CHECK_U(hw.r.cycles, 157 + 625);
 }
 
+/* Two channels with lists of their own have work at the same clock: channel 0's is done first, so
+ * that channel 1 ends last. */
+static void epu_serves_the_lowest_channel_first(void)
+{
+    static const uint32_t begin[] = {0, 1, 2}, order[] = {0, 1};
+    static const pimhw_block blocks[2];
+    const pimhw_request request = {
+        .blocks = blocks, .n_blocks = 2, .list_begin = begin, .order = order};
+    const pimhw_item list = {.kind = PIMHW_LIST};
+    const pimhw_instruction gb = hw_gb(3, 1, 0), wait = hw_all(PIMHW_EPU_WAIT, 3, 1);
+    pimhw_instruction epu = hw_all(PIMHW_EPU, 3, 1600);
+    pimhw_config c = hw_config("aimx", 2);
+    pimhw_device *d = NULL;
+    pimhw_program p;
+    pimhw_readings r;
+    epu.flags = PIMHW_AWAITED;
+    pimhw_program_init(&p);
+    pimhw_program_item(&p, &list);
+    pimhw_program_add(&p, &gb);
+    pimhw_program_add(&p, &epu);
+    pimhw_program_add(&p, &wait);
+    pimhw_program_add(&p, &gb);
+    pimhw_program_end(&p);
+    if (!CHECK_U(pimhw_device_create(&d, &c, NULL), PIMHW_OK)) return;
+    CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, NULL), PIMHW_OK);
+    CHECK_U(r.epu_ck, 200);
+    CHECK_U(r.critical_channel, 1);
+    pimhw_device_destroy(d);
+}
+
+/* A work that nobody waits for is over with its run: none of the 8 places stays taken. */
+static void works_end_with_their_run(void)
+{
+    const pimhw_request request = {.repeats = 20};
+    const pimhw_instruction gb = hw_gb(1, 1, 0);
+    pimhw_instruction epu = hw_all(PIMHW_EPU, 1, 1600);
+    pimhw_config c = hw_config("aimx", 1);
+    pimhw_device *d = NULL;
+    pimhw_program p;
+    pimhw_readings r;
+    epu.flags = PIMHW_AWAITED;
+    pimhw_program_init(&p);
+    pimhw_program_add(&p, &gb);
+    pimhw_program_add(&p, &epu);
+    if (!CHECK_U(pimhw_device_create(&d, &c, NULL), PIMHW_OK)) return;
+    CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, NULL), PIMHW_OK);
+    CHECK_U(r.epu_ck, 20 * 100);
+    pimhw_device_destroy(d);
+}
+
 /* aimx, refreshed at clock 100 and then every 3800. */
 static pimhw_config refreshed(uint32_t controller)
 {
@@ -505,6 +555,8 @@ int main(void)
     RUN(streams_of_their_own_begin_at_clock_0);
     RUN(critical_channel_has_work);
     RUN(epu_holds_who_waits_for_it);
+    RUN(epu_serves_the_lowest_channel_first);
+    RUN(works_end_with_their_run);
     RUN(refresh_closes_the_row_and_waits);
     RUN(refreshes_go_on_while_a_channel_waits);
     RUN(refresh_under_static);

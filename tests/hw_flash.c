@@ -65,6 +65,10 @@ static void writing_takes_tPROG(void)
     c.flash_tPROG_ns = c.flash_tR_ns;
     CHECK_U(pimhw_flash_write_ps(&c, 77), pimhw_flash_read_ps(&c, 77));
     CHECK_U(pimhw_flash_read_ps(&c, UINT64_MAX), UINT64_MAX);
+    /* with the last pages more than 64 bits count, and not yet */
+    uint64_t rounds = UINT64_MAX / 30000000;
+    CHECK_U(pimhw_flash_read_ps(&c, 4 * rounds + 1), UINT64_MAX);
+    CHECK_U(pimhw_flash_read_ps(&c, 4 * rounds - 4), (rounds - 1) * 30000000 + 4 * 6826667);
     CHECK_U(pimhw_flash_read_ps(NULL, 1), 0);
     c = hw_config("pam-hbm3", 1);
     CHECK_U(pimhw_flash_read_ps(&c, 1), 0);

@@ -500,6 +500,8 @@ static void pages_are_given_and_taken_back(void)
     CHECK_U(pimhw_memory_find(m, &pa, NULL, p[5], &why), PIMHW_OK);
     CHECK_U(pa, 6 * page);
     CHECK_U(pimhw_memory_bytes(m) - start, 8 * page);
+    CHECK_U(pimhw_free(m, p[4], &why), PIMHW_OK);
+    CHECK_U(pimhw_memory_bytes(m) - start, 5 * page);
     pimhw_memory_destroy(m);
     CHECK_U(heap.n_live, 0);
     CHECK_U(heap.n_wrong, 0);

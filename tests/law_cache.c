@@ -69,6 +69,8 @@ typedef struct world {
     saved_seq saved_seqs[SEQS];
     size_t n_saved;
     uint64_t n_evicted, n_moved; /* pages, as told by the engine */
+    uint64_t moved_bytes;        /* in all */
+    pimattn_transfer swapped;    /* likewise */
     uint8_t *taken;              /* [total] */
     check_rng rng;
     uint64_t n_attended;
@@ -621,6 +623,16 @@ static void do_swap(void)
     }
     CHECK_U(a.transfer.bytes, row_bytes(s->n - s->begin));
     CHECK_NEAR(a.transfer.ns, (double)a.transfer.bytes / 64.0, 1e-6); /* aimx: 64 GB/s */
+    double link_fJ = (double)pimattn_engine_config(w.e)->device.eLINK_fJ;
+    CHECK_NEAR(a.transfer.pJ, (double)((a.transfer.bytes + 31) / 32) * link_fJ * 1e-3, 1e-6);
+    pimattn_cache_info c;
+    CHECK_U(pimattn_cache_query(w.e, &c), PIMATTN_OK);
+    w.swapped.bytes += a.transfer.bytes;
+    w.swapped.ns += a.transfer.ns;
+    w.swapped.pJ += a.transfer.pJ;
+    CHECK_U(c.swapped.bytes, w.swapped.bytes);
+    CHECK_NEAR(c.swapped.ns, w.swapped.ns, 0);
+    CHECK_NEAR(c.swapped.pJ, w.swapped.pJ, 0);
 }
 
 static void do_compact(void)
@@ -634,6 +646,8 @@ static void do_compact(void)
     uint64_t slabs = (w.used + SLAB - 1) / SLAB;
     CHECK_U(w.e->pool.n_slabs, slabs);
     CHECK(c.memory_bytes <= slabs * SLAB * pimattn_page_bytes(w.e));
+    w.moved_bytes += moved;
+    CHECK_U(c.moved_bytes, w.moved_bytes);
     moves += w.n_moved;
 }
 

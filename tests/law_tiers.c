@@ -350,10 +350,13 @@ static void partials_and_tokens_of_each_tier_are_counted(void)
     CHECK_U(info_of(&p, 0).n_partials, info_of(&p, 0).n_groups < 64 ? info_of(&p, 0).n_groups : 64);
     CHECK_U(info_of(&p, 2).n_active, 64);
     CHECK_U(info_of(&p, 3).n_active, 300 - 192);
+    pimattn_tier_info busy = info_of(&p, 3);
+    CHECK(busy.busiest * busy.n_groups >= busy.n_active);
     uint8_t down[300];
     memset(down, 3, sizeof down); /* all into the last: three are empty */
     CHECK_U(pimattn_tier_move(p.engine, p.seq, 0, down, 300), PIMATTN_OK);
     CHECK_U(pimattn_tier_step(p.engine), PIMATTN_OK);
+    CHECK_U(info_of(&p, 3).busiest, 0); /* of this step: nothing yet */
     float out[16];
     CHECK_U(pimattn_attend_one(p.engine, p.seq, 0, out, p.q, NULL), PIMATTN_OK);
     CHECK_U(info_of(&p, 0).n_partials, 0);
@@ -932,6 +935,9 @@ static void queries_count_slots(void)
     p.tiers.tier[0].n_devices = 65536;
     p.tiers.tier[0].n_tokens = (1u << 20) + 1;
     bad_config(&p.config, "tier[0]: bank groups");
+    p.tiers.tier[0].n_tokens = 1u << 20;
+    p.config.scratch_bytes = 1u << 30;
+    CHECK_U(pimattn_config_check(&p.config, NULL), PIMATTN_OK);
     plain_free(&p);
 }
 

@@ -8,7 +8,7 @@
 #include "check.h"
 #include "rules.h"
 
-enum { CHANNELS = 32, BANKS = 16, GROUP_BANKS = 4, ENTRIES = 33 };
+enum { CHANNELS = 32, BANKS = 16, GROUP_BANKS = 4 };
 enum { MOST_WAITING = 512, MOST_ISSUED = 1 << 14, MOST_LINES = 1 << 13, MOST_CK = 1 << 20 };
 
 /* What a channel is asked for: a command, or (SYNC and EOC) to be done. */
@@ -175,6 +175,7 @@ typedef struct channel {
 } channel;
 
 static channel channels[CHANNELS];
+static uint32_t n_entries;                /* of every queue */
 static uint64_t refresh_ck, refreshes_ck; /* the first refresh, and from one to the next; 0: none */
 static uint64_t n_blocking;               /* requests whose answer the host waits for */
 
@@ -207,7 +208,7 @@ static bool accept(channel *ch, request r)
         append(&ch->answers, &r);
         return true;
     }
-    if (l->n == ENTRIES) return false;
+    if (l->n == n_entries) return false;
     r.arrival_ck = ch->ck;
     append(l, &r);
     return true;
@@ -320,9 +321,10 @@ static void serve(channel *ch, list *l, uint32_t at)
 static list *ordinary_queue(channel *ch)
 {
     uint32_t n_reads = ch->queue[0].n, n_writes = ch->queue[1].n;
+    uint32_t size = n_entries - 1;
     if (!ch->write_mode)
-        ch->write_mode = n_reads == 0 || n_writes > 25; /* more than 25.6 */
-    else if (n_reads > 0 && n_writes < 7)               /* less than 6.4 */
+        ch->write_mode = n_reads == 0 || 10 * n_writes > 8 * size; /* more than 25.6 of 33 */
+    else if (n_reads > 0 && 10 * n_writes < 2 * size)              /* less than 6.4 */
         ch->write_mode = false;
     return &ch->queue[ch->write_mode];
 }
@@ -668,7 +670,7 @@ static void mixed_trace(uint64_t seed)
     add_steps(&p, 150);
 }
 
-enum { DENSE_TRACES = 1200, MIXED_TRACES = 60, REFRESHED_TRACES = 800 };
+enum { DENSE_TRACES = 1200, MIXED_TRACES = 60, REFRESHED_TRACES = 800, QUEUE_TRACES = 700 };
 
 static void dense_traces_agree(void)
 {
@@ -708,6 +710,24 @@ static void refreshed_traces_agree(void)
     }
     device = simulators;
     refreshes_ck = 0;
+}
+
+/* Shorter queues and longer ones. Of 5 entries and one, or 10 and one, .., eight and two tenths are
+ * whole numbers: a burst of writes begins above the former, and goes on at the latter. */
+static void traces_of_other_queues_agree(void)
+{
+    static const uint32_t entries[] = {2, 6, 11, 16, 21, 31, 64};
+    pimhw_device *simulators = device;
+    for (uint64_t seed = 1; seed <= QUEUE_TRACES; seed++) {
+        pimhw_config c = *pimhw_device_config(simulators);
+        n_entries = c.queue_entries = entries[seed % (sizeof entries / sizeof *entries)];
+        if (!CHECK_U(pimhw_device_create(&device, &c, NULL), PIMHW_OK)) break;
+        dense_trace(seed);
+        if (!agrees(false)) printf("  in trace %llu of other queues\n", (unsigned long long)seed);
+        pimhw_device_destroy(device);
+    }
+    device = simulators;
+    n_entries = pimhw_device_config(device)->queue_entries;
 }
 
 /* After the traces: none of the commands is rare. */
@@ -791,11 +811,13 @@ int main(void)
     if (pimhw_config_init(&c, "aim-gddr6", NULL) != PIMHW_OK ||
         pimhw_device_create(&device, &c, NULL) != PIMHW_OK)
         return 1;
+    n_entries = c.queue_entries;
     RUN(oracle_gives_published_totals);
     RUN(formulas_give_these_numbers);
     RUN(dense_traces_agree);
     RUN(mixed_traces_agree);
     RUN(refreshed_traces_agree);
+    RUN(traces_of_other_queues_agree);
     RUN(traces_hold_every_command);
     RUN(a_clock_more_is_noticed);
     pimhw_device_destroy(device);

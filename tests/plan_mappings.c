@@ -459,6 +459,8 @@ static void the_cheapest_is_the_least_of_all(void)
             CHECK_U(pimattn_estimate(&r, &c, &span, 1, NULL), PIMATTN_OK);
             if (r.device.cycles < best) best = r.device.cycles;
             if (c.v_mapping == least.v_mapping) CHECK_U(r.device.cycles, least.device.cycles);
+            if (r.device.cycles == least.device.cycles) /* then energy decides */
+                CHECK(r.device.total_pJ >= least.device.total_pJ);
         }
         CHECK_U(least.device.cycles, best);
         n_taken[least.v_mapping]++;
