@@ -2091,10 +2091,10 @@ PIMHW_API pimhw_status pimhw_map_pa(uint64_t *pa, const pimhw_geometry *geometry
                                     const pimhw_da *da, pimhw_cause *why)
 {
     pimhw_i_map map;
+    if (!pa) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "pa is NULL");
     pimhw_status status = pimhw_i_map_check(geometry, map_id, why);
     if (!status) status = pimhw_i_da_check(geometry, da, why);
     if (status) return status;
-    if (!pa) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "pa is NULL");
     pimhw_i_map_build(&map, geometry, map_id);
     uint32_t at[PIMHW_I_N_PLACES];
     memcpy(at, da, sizeof at);
@@ -2265,7 +2265,7 @@ static pimhw_status pimhw_i_bytes_move(const pimhw_memory *m, pimhw_memory *writ
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "%s is NULL", m ? "bytes" : "memory");
     const pimhw_geometry *g = &m->geometry;
     pimhw_status status = pimhw_i_da_check(g, da, why);
-    if (status) return status;
+    if (status || n == 0) return status;
     uint32_t byte = da->byte, column = da->column, bank = da->rank * g->n_banks + da->bank;
     uint64_t end = (uint64_t)column * g->transfer_bytes + byte + n;
     if (end > g->row_bytes)

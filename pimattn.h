@@ -1,7 +1,6 @@
 /* pimattn.h - attention over a paged KV cache, and what it costs on a PIM memory.
  *
- * Version 0.1.0. C99 or C++11, libc and libm only; needs pim_hw.h beside it. In exactly one
- * source file:
+ * Version 0.1.0. C99 or C++11, libc and libm only; needs pim_hw.h beside it. In one source file:
  *
  *     #define PIMATTN_IMPLEMENTATION
  *     #include "pimattn.h"
@@ -55,7 +54,6 @@ extern "C" {
  * [A1] OPTIONS: macros a user may set.
  * ========================================================================== */
 
-/* 0: the scalar kernel alone; 1: AVX2 or NEON too; 2: AVX-512 too. */
 #ifndef PIMATTN_SIMD
 #define PIMATTN_SIMD 2
 #endif
@@ -286,8 +284,7 @@ PIMATTN_API const char *pimattn_bound_str(uint32_t bound);
  * meet refreshes elsewhere than one does, else and without refresh as n_layers times the one layer;
  * layers of another window by themselves. So readings of one layer are enough for a step. New
  * tokens of a call each take all that any of them sees; what causality or a window hides from one
- * is padding. A mask of the call changes none of this. In the device way a window does not either:
- * all tokens stay in the banks, are read and count.
+ * is padding. Masks change nothing of this, nor in the device way windows: all tokens are read.
  */
 typedef struct pimattn_readings {
     uint32_t size;         /* bytes of this struct; as all of it, filled by the call */
@@ -319,7 +316,7 @@ typedef struct pimattn_readings {
     uint64_t kv_tokens;   /* context tokens of the batch; of a call with choices, what is timed and
                              read: the tokens seen, or the new, on average over KV heads, up */
     uint64_t kv_bytes;    /* K and V that one layer of the batch reads, unpadded: of the tokens in
-                             windows, element_bytes each, or int8 (not of tiers); of v_in_k K */
+                             windows, element_bytes each, or int8 and scales (not of tiers); of v_in_k K */
     uint64_t pages_used;  /* KV pages in use in the engine; of an estimate, or the device way, 0 */
     uint64_t pages_total; /* KV pages the configuration allows; likewise */
     bool remembered;      /* a batch of these lengths had been timed before */
@@ -508,13 +505,14 @@ typedef struct pimattn_call {
  * Attention of one layer.
  *
  *   readings may be NULL: then nothing is timed
- *   returns  PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_SEQ, PIMATTN_ERR_DEVICE; in the device way also
- *            PIMATTN_ERR_RANGE (q beyond a lane), PIMATTN_ERR_MEMORY; outputs then unchanged
+ *   returns  PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_SEQ, PIMATTN_ERR_DEVICE (also of V by K in banks
+ *            with fewer entries than an item has queries, where an estimate takes A); in the device
+ *            way also PIMATTN_ERR_RANGE (q beyond a lane), PIMATTN_ERR_MEMORY; outputs then unchanged
  *   error    host way: |out - exact| <= (2e-6 + 2e-7 max|score|) max|v|, where for |score| stands
  *            the sum of |scale q_i k_i| and |ALiBi| if terms cancel, for lse without max|v|; o
  *            overflows, and out is NaN, where the sum of |v| over the tokens passes FLT_MAX
  *   bits     host way: one kernel's of a query head hang on the tokens it sees and their positions
- *            alone; the device way rounds as its units and its plan do, which is of the batch
+ *            alone; the device way rounds as its units and its plan do: of the batch and entries
  *   NaN      a score that is not finite, also before the soft-cap, makes out and lse of that head
  *            NaN; v[j] that is not finite makes out[j] NaN and nothing else; append keeps both;
  *            an int8 row with either has a scale of NaN, so all of the row is; in the device way
@@ -581,9 +579,9 @@ PIMATTN_API pimattn_status pimattn_attend_pages(pimattn_engine *engine, uint32_t
  * Chooses at least 1 / c of the tokens that the newest token's queries see, of each KV head by
  * itself, in whole pages (in tiers tiles of 16): the newest, then those with the largest bounds
  * until there are enough tokens, of equal ones the earlier. The bound of a page is the largest
- * score, with all that the shape says, that a query of the group can have with a key whose dims lie
- * between the least and the largest of the page's: no score that attention computes is above it,
- * but those that overflow. It is infinite where a key of the page is not finite.
+ * score, with all that the shape says, that a query of the group can have with a key anywhere in it
+ * whose dims lie between the least and the largest of those seen: no score that attention computes
+ * is above it, but those that overflow. It is infinite where a key that is seen is not finite.
  *
  *   choice   bits, stride (not 0) and n_kv_heads are given; n_tokens becomes the length
  *   bounds   [n_kv_heads]: the largest that is left out, -inf if none is; may be NULL
@@ -827,8 +825,8 @@ PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine);
 
 /*
  * The program and request data that pimattn_attend times for these items without choices, e.g. to
- * export; of config.device (element_bytes 1 for K and V of int8) also where there are tiers:
- * pimattn_tier_lower writes programs of those.
+ * export; of config.device, with element_bytes 1 for K and V of int8, also with tiers, whose
+ * programs pimattn_tier_lower writes.
  *
  *   memory   both point into the engine and hold until its next call
  */
@@ -1019,8 +1017,8 @@ typedef struct pimattn_step_reading {
     pimattn_tier_reading tiers[PIMATTN_MAX_TIERS];
 } pimattn_step_reading;
 
-/* Time in 1e-12 s in which a reduction unit merges so many partials of head_dim_v; 0: it has no
-   clock or no lanes. */
+/* Time in 1e-12 s in which a reduction unit merges so many partials of head_dim_v, UINT64_MAX at
+   most; 0: it has no clock or no lanes. */
 PIMATTN_API uint64_t pimattn_reduction_ps(const pimhw_config *device, uint32_t head_dim_v,
                                           uint64_t n_partials);
 
@@ -5042,8 +5040,8 @@ PIMATTN_API uint64_t pimattn_reduction_ps(const pimhw_config *device, uint32_t h
 {
     if (!device || !device->unit_MHz || !device->reduction_lanes) return 0;
     uint64_t steps = pimattn_i_ceil_div(head_dim_v, device->reduction_lanes);
-    uint64_t clocks = pimattn_i_mul(steps, pimattn_i_add(n_partials, 1));
-    return pimattn_i_mul(clocks, 1000000) / device->unit_MHz;
+    uint64_t clocks = pimattn_i_mul(steps, pimattn_i_add(n_partials, 1)), MHz = device->unit_MHz;
+    return pimattn_i_add(pimattn_i_mul(clocks / MHz, 1000000), clocks % MHz * 1000000 / MHz);
 }
 
 /* Whether bank groups merge; else each bank's partial leaves the device. */
@@ -7219,11 +7217,12 @@ static bool pimattn_i_write_column(pimattn_engine *e, const pimattn_i_list *list
     in.bank = at->bank;
     in.row = to.row;
     in.column = at->column;
-    in.kind = PIMHW_RD_SBK;
-    bool part = n < pimhw_config_lanes(d);
-    if (part && d->partial_write) pimhw_device_submit(e->planner.device, &in, NULL);
-    in.kind = PIMHW_WR_SBK;
-    return pimhw_device_submit(e->planner.device, &in, &e->why) == PIMHW_OK;
+    /* a shared front end answers reads by the writes that wait, so SYNC goes before */
+    static const uint8_t kinds[] = {PIMHW_SYNC, PIMHW_RD_SBK, PIMHW_WR_SBK};
+    bool reads = n < pimhw_config_lanes(d) && d->partial_write, done = true;
+    for (int i = reads ? d->front_end != PIMHW_SHARED : 2; i < 3 && done; i++)
+        in.kind = kinds[i], done = !pimhw_device_submit(e->planner.device, &in, &e->why);
+    return done;
 }
 
 /* The type of the units' lanes. */
@@ -9112,7 +9111,8 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
         uint64_t least = pimattn_i_ceil_div(c->n_tokens, 64), words = c->stride ? c->stride : least;
         if (words < least)
             return pimattn_i_wrong(e, "choice stride %u is less than n_tokens bits", c->stride);
-        if (pimattn_i_mul(words, 8 * (c->n_kv_heads - (uint64_t)1)) > SIZE_MAX / 2)
+        if (pimattn_i_mul(words, 8 * (c->n_kv_heads - (uint64_t)1)) > SIZE_MAX / 2 ||
+            c->n_tokens > PIMATTN_I_MAX_TOKENS)
             return pimattn_i_wrong(e, "choice of item %u reaches beyond memory", i);
         if (!e->module) continue;
         return PIMATTN_I_FAIL(PIMATTN_ERR_DEVICE, &e->why, "choices need the host way");

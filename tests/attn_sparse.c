@@ -575,12 +575,12 @@ static void bad_choices_are_refused(void)
     pimattn_call call = scene_call(&s, &item, out, out + 64);
     const pimattn_choice good = s.choice;
     uint64_t *const words = good.bits;
-    const pimattn_choice bad[] = {{NULL, 200, 0, 2},
-                                  {words, 200, 0, 0},
-                                  {words, 200, 0, 3},
-                                  {words, 200, 3, 2},
-                                  {words, 200, 3, 1}};
-    const char *const say[] = {"no bits", "KV heads", "KV heads", "stride", "stride"};
+    const pimattn_choice bad[] = {{NULL, 200, 0, 2},         {words, 200, 0, 0},
+                                  {words, 200, 0, 3},        {words, 200, 3, 2},
+                                  {words, 200, 3, 1},        {words, (1ull << 32) + 1, 0, 1},
+                                  {words, UINT64_MAX, 0, 2}, {words, 200, SIZE_MAX, 2}};
+    const char *const say[] = {"no bits", "KV heads", "KV heads",      "stride",
+                               "stride",  "beyond",   "beyond memory", "beyond memory"};
     for (size_t i = 0; i < COUNT(bad) && engine; i++) {
         s.choice = bad[i];
         CHECK_U(pimattn_attend(engine, 0, &call, NULL), PIMATTN_ERR_ARGUMENT);

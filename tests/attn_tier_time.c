@@ -312,6 +312,8 @@ static void reduction_units_of_PAM(void)
     CHECK_U(pimattn_reduction_ps(c, 128, 4), 40000000 / 666); /* 4 * 8 + 8 clocks */
     CHECK_U(pimattn_reduction_ps(c, 100, 4), 35000000 / 666);
     CHECK_U(pimattn_reduction_ps(NULL, 128, 4), 0);
+    CHECK_U(pimattn_reduction_ps(c, 128, 666 * (1ull << 34) - 1), (8ull << 34) * 1000000);
+    CHECK_U(pimattn_reduction_ps(c, 128, 1ull << 60), UINT64_MAX);
     uint64_t tokens = 32;
     pimattn_shape s = layer_of(1, 1, 128);
     pimattn_tier_load l = load_of(&tokens, 1, 1, &t);

@@ -491,8 +491,11 @@ static void pages_are_given_and_taken_back(void)
         CHECK_U(pa, pages[i] * page + 17);
         CHECK_U(id, 2);
     }
-    /* a page that somebody wrote to is not free */
+    /* a page that somebody wrote to is not free; nothing takes none */
     pimhw_da da = {0, 0, 0, 41, 0, 0};
+    uint64_t before = pimhw_memory_bytes(m);
+    CHECK_U(pimhw_memory_write(m, &da, "x", 0, &why), PIMHW_OK);
+    CHECK_U(pimhw_memory_bytes(m), before);
     CHECK_U(pimhw_memory_write(m, &da, "x", 1, &why), PIMHW_OK);
     CHECK_U(pimhw_alloc(m, &p[5], 3 * page, 0, &why), PIMHW_ERR_FULL);
     CHECK_STR(why.text, "3 pages wanted, 2 free");
@@ -558,6 +561,8 @@ static void wrong_addresses_are_named(void)
     CHECK_U(pimhw_map_da(&da, g, last + 1, 0, &why), PIMHW_ERR_ARGUMENT);
     CHECK_STR(why.text, "map_id is 2, not 0 to 1, 14 or 15");
     CHECK_U(pimhw_map_pa(&pa, g, PIMHW_N_MAPS, &zero, &why), PIMHW_ERR_ARGUMENT);
+    const pimhw_da nowhere = {UINT32_MAX, 0, 0, 0, 0, 0};
+    CHECK_U(pimhw_map_pa(NULL, g, 0, &nowhere, &why), PIMHW_ERR_ARGUMENT);
     CHECK_U(pimhw_alloc(m, &p, 1, last + 1, &why), PIMHW_ERR_ARGUMENT);
     CHECK_HAS(why.text, "map_id is 2");
     CHECK_U(pimhw_alloc(m, &p, 0, 0, &why), PIMHW_ERR_ARGUMENT);
