@@ -939,8 +939,8 @@ PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why);
  * Times a program and executes it on the units, each command as the controller issues it. The
  * readings are those of pimhw_device_time, but for the rounds that this one skips. A read that the
  * shared front end takes while writes wait on its channel is answered by their queue, whatever it
- * asks for [AIMSIM]: it is no command and brings nothing. SYNC goes before a read that matters. Nor
- * does it keep accesses to one column in order, SYNC or not: PIMHW_ERR_HAZARD where that matters.
+ * asks for [AIMSIM]: it is no command and brings nothing, so SYNC goes before a read. Nor does that
+ * front end keep accesses to one column in order, SYNC or not. Both end in PIMHW_ERR_HAZARD.
  *
  * A matrix times a vector: rows by pimhw_alloc under the mapping of pimhw_map_select, whose banks
  * and rows pimhw_memory_find and pimhw_map_da tell; x in GPR blocks (pimhw_units_gpr); a program
@@ -3149,8 +3149,8 @@ typedef struct pimhw_i_banks {
     pimhw_i_accesses queue[2]; /* reads, writes */
     pimhw_i_accesses active;   /* whose row has been opened */
     bool write_mode;
-    bool overtaken;    /* a command went before an older access that it gives or takes bytes .. */
-    pimhw_i_work late; /* .. which is this one */
+    const char *hazard; /* what has happened .. */
+    pimhw_i_work late;  /* .. to this access; of no other it is told */
 } pimhw_i_banks;
 
 typedef struct pimhw_i_tally {
@@ -3495,14 +3495,14 @@ static void pimhw_i_overtake(pimhw_i_channel *ch, const pimhw_i_work *work)
 {
     pimhw_i_banks *b = ch->banks;
     const pimhw_i_accesses *lists[] = {&b->active, &b->queue[0], &b->queue[1]};
-    for (uint32_t i = 0; i < 3 && ch->sink && !b->overtaken; i++)
+    for (uint32_t i = 0; i < 3 && ch->sink && !b->hazard; i++)
         for (uint32_t k = 0; k < lists[i]->n; k++) {
             const pimhw_i_work *other = &lists[i]->at[k];
             uint32_t one = pimhw_i_touches(ch, work, other->bank);
             uint32_t both = one | pimhw_i_touches(ch, other, other->bank);
             bool same = other->row == work->row && other->column == work->column;
             if (!same || other->serial >= work->serial || !one || !(both & 2)) continue;
-            b->overtaken = true;
+            b->hazard = "channel %u: an access to bank %u, row %u, column %u was overtaken";
             b->late = *other;
         }
 }
@@ -4209,6 +4209,9 @@ static uint64_t pimhw_i_access_ck(pimhw_i_channel *ch, const pimhw_i_work *work,
         /* the simulator forwards any read from the write queue */
         ch->answer_ck = pimhw_i_max(t + 1, ch->answer_ck + 1);
         ch->tally.n_answers++;
+        if (b->hazard) return t;
+        b->hazard = "channel %u: the read of bank %u, row %u, column %u met writes: SYNC is first";
+        b->late = *work;
         return t;
     }
     while (list->n >= ch->rules->config.queue_entries)
@@ -7021,9 +7024,8 @@ static pimhw_status pimhw_i_rest(pimhw_device *d, pimhw_cause *why)
         const pimhw_i_work *late = &ch->banks->late;
         if (!ch->banked) continue;
         if (d->shared) pimhw_i_advance(ch, UINT64_MAX);
-        if (ch->banks->overtaken)
-            return pimhw_i_fail(why, PIMHW_ERR_HAZARD,
-                                "channel %u: an access to bank %u, row %u, column %u was overtaken",
+        if (ch->banks->hazard)
+            return pimhw_i_fail(why, PIMHW_ERR_HAZARD, ch->banks->hazard,
                                 (uint64_t)pimhw_i_lowest(ch->mask), (uint64_t)late->bank, late->row,
                                 (uint64_t)late->column);
     }

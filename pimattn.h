@@ -316,7 +316,7 @@ typedef struct pimattn_readings {
     uint64_t kv_tokens;   /* context tokens of the batch; of a call with choices, what is timed and
                              read: the tokens seen, or the new, on average over KV heads, up */
     uint64_t kv_bytes;    /* K and V that one layer of the batch reads, unpadded: of the tokens in
-                             windows, element_bytes each, or int8 and scales (not of tiers); of v_in_k K */
+                             windows, element_bytes each, or int8 and scale (no tiers); v_in_k: K */
     uint64_t pages_used;  /* KV pages in use in the engine; of an estimate, or the device way, 0 */
     uint64_t pages_total; /* KV pages the configuration allows; likewise */
     bool remembered;      /* a batch of these lengths had been timed before */
@@ -506,8 +506,8 @@ typedef struct pimattn_call {
  *
  *   readings may be NULL: then nothing is timed
  *   returns  PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_SEQ, PIMATTN_ERR_DEVICE (also of V by K in banks
- *            with fewer entries than an item has queries, where an estimate takes A); in the device
- *            way also PIMATTN_ERR_RANGE (q beyond a lane), PIMATTN_ERR_MEMORY; outputs then unchanged
+ *            with too few entries for an item's queries, where an estimate takes A); in the device
+ *            way also PIMATTN_ERR_RANGE (q beyond a lane), PIMATTN_ERR_MEMORY; outputs then stay
  *   error    host way: |out - exact| <= (2e-6 + 2e-7 max|score|) max|v|, where for |score| stands
  *            the sum of |scale q_i k_i| and |ALiBi| if terms cancel, for lse without max|v|; o
  *            overflows, and out is NaN, where the sum of |v| over the tokens passes FLT_MAX

@@ -362,9 +362,10 @@ static void sink_once(void)
         CHECK_U(pimattn_attend(e, 0, &call, NULL), PIMATTN_OK);
         CHECK_NEAR(lse[0], log((double)n + exp(2.5)), 3e-6); /* scores are 0 */
         CHECK_NEAR(lse[1], log((double)n + exp(-1)), 3e-6);
-        call.out = NULL, call.lse = NULL, call.partials = parts;
+        call.out = NULL, call.partials = parts, lse[0] = 0;
         CHECK_U(pimattn_attend(e, 0, &call, NULL), PIMATTN_OK);
         CHECK_NEAR(parts[0].l, n, 0); /* partials are without */
+        CHECK_NEAR(lse[0], log((double)n + exp(2.5)), 3e-6);
         pimattn_engine_destroy(e);
         kv_free(&kv);
     }
@@ -923,7 +924,8 @@ static void bad_pages_are_refused_in_words(void)
     BAD("indptr", b.indptr[0] = 3);
     BAD("indptr", b.indptr[0] = 4);
     BAD("n_pages", b.p.n_pages = 0);
-    BAD("n_pages", b.p.n_pages = 1ull << 33);
+    BAD("n_pages", b.p.n_pages = (1ull << 32) + 1);
+    if (sizeof(size_t) == 8) BAD(NULL, b.p.n_pages = 1ull << 32);
     BAD("page_tokens", b.p.page_tokens = 0);
     BAD("order", b.p.order = 2);
     BAD("pages.k is NULL", b.p.k.at = NULL);
@@ -941,7 +943,7 @@ static void bad_pages_are_refused_in_words(void)
     BAD("pages.k overlap rows: 31 is less than 32", b.p.k.head = 31);
     BAD("pages.v overlap rows: 63 is less than 64", b.p.v.token = 63);
     BAD("pages.v overlap rows: 1000 is less than 1024", b.p.v.page = 1000);
-    BAD("overlap", (b.p.k.token = 64, b.p.k.head = 64));
+    BAD("pages.k overlap rows: 64 is less than 992", (b.p.k.token = 64, b.p.k.head = 64));
     BAD("beyond memory", b.p.k.page = SIZE_MAX / 4);
     BAD("position 2^32", (b.first[0] = 1ull << 32, b.p.first_position = b.first));
     BAD("position 2^32", (b.first[0] = UINT64_MAX, b.p.first_position = b.first));

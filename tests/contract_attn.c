@@ -834,6 +834,11 @@ static void requests_keep_to_the_limits_of_spans(void)
     CHECK_HAS(why.text, "item 0: 2 tokens make more than the 3 queries planned for");
     CHECK_U(pimattn_plan_init(&plan, &s, &device, 0, 0, false, 0, &why), PIMATTN_ERR_CONFIG);
     CHECK_HAS(why.text, "queries of a block");
+    CHECK_U(pimattn_plan_init(&plan, &s, &device, 0, 0, false, 1ull << 32, &why),
+            PIMATTN_ERR_CONFIG);
+    device.n_channels = 64; /* a row of all is 2 MiB */
+    CHECK_U(pimattn_plan_init(&plan, &s, &device, 0, 0, false, 1, &why), PIMATTN_OK);
+    CHECK_U(pimattn_plan_chunk_rows(&plan), 1);
     CHECK_U(pimhw_config_init(&device, "pam-ssd", NULL), PIMHW_OK);
     CHECK_U(pimattn_plan_init(&plan, &s, &device, 0, 0, false, 3, &why), PIMATTN_ERR_CONFIG);
     CHECK_HAS(why.text, "only a tier can be flash");

@@ -597,6 +597,30 @@ static void remembered_pages_outlive_a_refusal(void)
     rig_end(&r);
 }
 
+/* Of a device, too: what is cut off leaves the chunks that were reserved. */
+static void reserved_chunks_outlive_a_cut(void)
+{
+    pimattn_shape s = shape_of(1, 1, 1, 16, 0);
+    pimattn_config c = config_of(&s);
+    check_rng rng = {5};
+    attn_kv kv = kv_random(&s, 10, &rng);
+    pimattn_seq_info info;
+    pimattn_seq seq;
+    c.way = PIMATTN_DEVICE;
+    c.reserve_tokens = 100000;
+    pimattn_engine *e = engine_new(&c);
+    CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+    CHECK_U(pimattn_seq_query(e, seq, &info), PIMATTN_OK);
+    const uint64_t pages = info.pages;
+    CHECK(pages > 2);
+    CHECK_U(kv_append(e, seq, 0, &kv, 0, 10), PIMATTN_OK);
+    CHECK_U(pimattn_seq_truncate(e, seq, 3), PIMATTN_OK);
+    CHECK_U(pimattn_seq_query(e, seq, &info), PIMATTN_OK);
+    CHECK_U(info.pages, pages);
+    pimattn_engine_destroy(e);
+    kv_free(&kv);
+}
+
 /* Token by token, as the plan places them. */
 static void bytes_of_banks_are_those_of_the_columns(void)
 {
@@ -906,6 +930,7 @@ int main(int argc, char **argv)
     RUN(remembered_pages_can_be_written_again);
     RUN(remembered_pages_find_a_new_parent);
     RUN(remembered_pages_outlive_a_refusal);
+    RUN(reserved_chunks_outlive_a_cut);
     RUN(a_device_is_filled_to_the_last_chunk);
     RUN(bytes_of_banks_are_those_of_the_columns);
     RUN(the_device_truncates);

@@ -164,6 +164,10 @@ static void link_energy_goes_by_bytes(void)
         CHECK_NEAR(hw.r.energy_pJ[PIMHW_ENERGY_LINK], runs[i].bytes / 32. * c.eLINK_fJ * 1e-3,
                    1e-9 * c.eLINK_fJ);
     }
+    pimhw_config c = hw_config("aimx", 1);
+    c.element_bytes = 1; /* a bias is one element of every bank */
+    HW_STREAM(c, hw_bias(1, 0));
+    CHECK_NEAR(hw.r.energy_pJ[PIMHW_ENERGY_LINK], 16 / 32. * c.eLINK_fJ * 1e-3, 1e-9 * c.eLINK_fJ);
 }
 
 /* Every field is set and read back by name, and touches nothing else. */
@@ -895,6 +899,42 @@ static void sync_counts_for_all_channels(void)
     pimhw_device_destroy(d);
 }
 
+/* What a program can come to is not more than what its bounds say: it would not be judged. */
+static void bounds_are_not_below_what_comes(void)
+{
+    static pimhw_program p;
+    for (int i = 0; i < 4; i++) {
+        pimhw_config c = hw_config("aimx", 1);
+        const uint32_t columns = pimhw_config_columns(&c);
+        pimhw_block block = {.row_base = {0, UINT32_MAX}};
+        pimhw_request request = {.blocks = &block, .n_blocks = 1};
+        pimhw_device *d = NULL;
+        pimhw_readings r;
+        pimhw_operand some = {.base = columns}, from = {.base = columns - 4}, rounds = {.base = 99},
+                      tile = {.base = c.in_entries - 6, .step = {6}};
+        const pimhw_tail wide = {.base = 2, .mul = 4}, left = {.base = 5, .unit = 4};
+        pimhw_item mac = {.kind = PIMHW_MAC_ABK, .mask = 1}, list = {.kind = PIMHW_LIST};
+        pimhw_program_init(&p);
+        some.tail[0] = pimhw_program_tail(&p, &wide);
+        rounds.tail[0] = pimhw_program_tail(&p, &left);
+        mac.op_size = pimhw_program_const(&p, 1);
+        if (i == 0) /* 8 columns from the last 4 on */
+            mac.op_size = pimhw_program_operand(&p, &some),
+            mac.column = pimhw_program_operand(&p, &from);
+        if (i == 1 || i == 2) mac.tile = pimhw_program_operand(&p, &tile);
+        if (i == 3) mac.space = 1, mac.row = pimhw_program_const(&p, 1);
+        list.aux = pimhw_program_const(&p, i == 2);
+        if (i == 2) pimhw_program_item(&p, &list); /* of a round more than blocks */
+        if (i == 1) pimhw_program_loop(&p, pimhw_program_operand(&p, &rounds), 1);
+        if (i == 3) pimhw_program_loop(&p, pimhw_program_const(&p, 2), 1);
+        pimhw_program_item(&p, &mac);
+        if (i > 0) pimhw_program_end(&p);
+        CHECK_U(pimhw_device_create(&d, &c, &why), PIMHW_OK);
+        CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_ERR_PROGRAM);
+        pimhw_device_destroy(d);
+    }
+}
+
 static void causes_name_what_is_null(void)
 {
     pimhw_config c = hw_config("aimx", 2);
@@ -1134,6 +1174,7 @@ int main(void)
     RUN(bad_instructions_are_refused);
     RUN(streams_have_an_order);
     RUN(sync_counts_for_all_channels);
+    RUN(bounds_are_not_below_what_comes);
     RUN(causes_name_what_is_null);
     RUN(bad_programs_are_refused);
     RUN(endless_programs_are_refused);

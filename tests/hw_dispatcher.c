@@ -322,7 +322,7 @@ static void mask_shrinks_as_lists_end(void)
 static void late_block_runs_with_the_block_before(void)
 {
     static const pimhw_block blocks[] = {{.row_base = {10, 100}}, {.row_base = {20, 200}}};
-    static const uint32_t rows[] = {10, 20, 100, 200};
+    static const uint32_t rows[] = {10, 10, 20, 100, 20, 200, 0};
     pimhw_request request = {.blocks = blocks, .n_blocks = 2};
     pimhw_config c = hw_config("aimx", 2);
     pimhw_program p;
@@ -337,12 +337,13 @@ static void late_block_runs_with_the_block_before(void)
         pimhw_program_item(&p, &mac);
         pimhw_program_end(&p);
     }
+    pimhw_item behind = {.mask = 3, .kind = PIMHW_MAC_ABK}; /* of the round's own block */
+    behind.op_size = constant(&p, 1);
+    pimhw_program_item(&p, &behind);
     pimhw_program_end(&p);
-    if (!resolve(&c, &p, &request) || !CHECK_U(whole.n, 4)) return;
-    CHECK_U(whole.in[0].row, rows[0]);
-    CHECK_U(whole.in[1].row, rows[1]);
-    CHECK_U(whole.in[2].row, rows[2]);
-    CHECK_U(whole.in[3].row, rows[3]);
+    if (!resolve(&c, &p, &request) || !CHECK_U(whole.n, 7)) return;
+    for (int i = 0; i < 7; i++)
+        CHECK_U(whole.in[i].row, rows[i]);
     channels_agree(&c, &p, &request);
 }
 

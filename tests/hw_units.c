@@ -956,6 +956,26 @@ static void a_broken_d_table_is_caught(void)
     rig_free(&r);
 }
 
+/* Results of AF are not the sum; a bias is the end of one, wherever the next is added up. */
+static void a_sum_is_unread_until_its_own_read_or_bias(void)
+{
+    static const pimhw_event between[] = {{.command = PIMHW_CMD_RDAF16, .serial = 1, .gpr = 10},
+                                          {.command = PIMHW_CMD_WRMAC16, .serial = 1, .entry = 1}};
+    for (uint32_t i = 0; i < 2; i++) {
+        pimhw_config c = rig_config(PIMHW_IN_ORDER);
+        rig r = rig_new(&c);
+        const pimhw_event first = {.command = PIMHW_CMD_MAC16},
+                          last = {.command = PIMHW_CMD_MAC16, .out = 1, .serial = 2};
+        pimhw_units_begin(r.units, NULL, NULL);
+        pimhw_units_command(r.units, &first);
+        pimhw_units_command(r.units, &between[i]);
+        pimhw_units_command(r.units, &last);
+        CHECK_U(pimhw_units_end(r.units, &r.why), i ? PIMHW_OK : PIMHW_ERR_HAZARD);
+        if (i == 0) CHECK_HAS(r.why.text, "nobody has read");
+        rig_free(&r);
+    }
+}
+
 /* --------------------------------------------------------------------------
  * VA2PA, and what is refused.
  * -------------------------------------------------------------------------- */
@@ -1126,7 +1146,7 @@ static void products_need_three_banks(void)
 }
 
 /* The shared front end goes by what is ready, not by address: where that changes bytes, a run says
- * so. Four reads keep the bus busy until a MAC's row is open. */
+ * so. Four reads keep the bus busy until a MAC's row is open; 15 have a row open in the others. */
 static void accesses_that_are_overtaken_are_told(void)
 {
     static const struct {
@@ -1148,6 +1168,11 @@ static void accesses_that_are_overtaken_are_told(void)
         {READS, IN(.kind = PIMHW_WR_SBK, .bank = 1, .row = 6, .column = 2), 0, false, true},
         {READS, IN(.kind = PIMHW_WR_SBK, .bank = 1, .row = 6, .column = 3), 0, false, false},
         {READS, IN(.kind = PIMHW_RD_SBK, .bank = 1, .row = 6, .column = 2), 0, false, false},
+        {READS, IN(.kind = PIMHW_EWMUL, .row = 6, .column = 2), 15, false, false},
+        {IN(.kind = PIMHW_RD_SBK, .gpr = 40, .bank = 2, .row = 6, .column = 2),
+         IN(.kind = PIMHW_EWMUL, .row = 6, .column = 2), 15, false, true},
+        {IN(.kind = PIMHW_WR_SBK, .bank = 9, .row = 6, .column = 2),
+         IN(.kind = PIMHW_EWMUL, .row = 6, .column = 2), 15, false, true},
 #undef WRITES
 #undef READS
     };
@@ -1157,20 +1182,23 @@ static void accesses_that_are_overtaken_are_told(void)
             CHECK_U(pimhw_config_init(&c, "aim-gddr6", NULL), PIMHW_OK);
             c.front_end = front_end;
             rig r = rig_new(&c);
-            pimhw_instruction all[7] = {
-                IN(.kind = PIMHW_CFR, .out = 1, .gpr = !cases[i].pairs),
-                IN(.kind = PIMHW_RD_SBK, .gpr = 80, .bank = 4, .row = 1),
-                IN(.kind = PIMHW_RD_SBK, .gpr = 80, .bank = 8, .row = 1),
-                IN(.kind = PIMHW_RD_SBK, .gpr = 80, .bank = 12, .row = 1),
-                IN(.kind = PIMHW_RD_SBK, .gpr = 80, .bank = 5, .row = 1),
-            };
-            uint32_t n = 1 + cases[i].n_reads;
+            pimhw_instruction all[18] = {IN(.kind = PIMHW_CFR, .out = 1, .gpr = !cases[i].pairs)};
+            const uint32_t four[4] = {4, 8, 12, 5}, own = cases[i].waits.bank;
+            const bool row = cases[i].n_reads == 15; /* 6 is open in all banks */
+            uint32_t n = 1;
+            for (uint32_t k = 0; k < cases[i].n_reads; k++, n++) {
+                const pimhw_instruction in = IN(.kind = PIMHW_RD_SBK, .gpr = 80, .row = row ? 6 : 1,
+                                                .bank = row ? k + (k >= own) : four[k]);
+                all[n] = in;
+            }
             all[n++] = cases[i].waits;
             all[n++] = cases[i].then;
             bool told = front_end == PIMHW_SHARED && cases[i].hazard;
             if (!CHECK_U(run_all(&r, all, n, NULL), told ? PIMHW_ERR_HAZARD : PIMHW_OK))
                 printf("  case %u: %s\n", (unsigned)i, r.why.text);
-            if (told) CHECK_HAS(r.why.text, "bank 1, row 6, column 2 was overtaken");
+            char words[64];
+            sprintf(words, "bank %u, row 6, column 2 was overtaken", (unsigned)cases[i].waits.bank);
+            if (told) CHECK_HAS(r.why.text, words);
             rig_free(&r);
         }
 }
@@ -1188,6 +1216,13 @@ static void what_is_left_at_the_end_is_done(void)
     CHECK_NEAR(get(&r, place_of(1, 2, 3, 1), 4), 9, 0);
     DO(&r, IN(.kind = PIMHW_RD_SBK, .gpr = 20, .bank = 2, .row = 3, .column = 1));
     CHECK_NEAR(get_gpr(&r, 21, 4), 9, 0);
+    /* a read that meets writes is no command; with a SYNC it is */
+    const pimhw_instruction meets[] = {IN(.kind = PIMHW_WR_SBK, .gpr = 7, .bank = 4, .row = 1),
+                                       IN(.kind = PIMHW_WR_SBK, .gpr = 7, .bank = 4, .row = 2),
+                                       IN(.kind = PIMHW_RD_SBK, .gpr = 30, .bank = 2, .row = 3)};
+    CHECK_U(run_all(&r, meets, 3, NULL), PIMHW_ERR_HAZARD);
+    CHECK_HAS(r.why.text, "the read of bank 2, row 3, column 0 met writes");
+    DO(&r, meets[0], meets[1], IN(.kind = PIMHW_SYNC), meets[2]);
     rig_free(&r);
 }
 
@@ -1252,6 +1287,7 @@ int main(void)
     RUN(lanes_need_be_no_power_of_two);
     RUN(products_need_three_banks);
     RUN(accesses_that_are_overtaken_are_told);
+    RUN(a_sum_is_unread_until_its_own_read_or_bias);
     RUN(what_is_left_at_the_end_is_done);
     RUN(results_have_one_nan);
     RUN(rows_without_memory_end_a_run);

@@ -565,6 +565,50 @@ static void values_of_channels_take_ticks(void)
     both_ways(&c, &request, "", 0, NULL);
 }
 
+/* Round 20 alone finds its second row open: rows that move apart make no rounds alike. */
+static void rows_that_move_apart_are_told(void)
+{
+    pimhw_config c;
+    pimhw_request request = {.repeats = 1};
+    pimhw_item first = {.kind = PIMHW_MAC_ABK, .mask = 1}, second = first;
+    pimhw_operand row = {.step = {1}};
+    pimhw_config_init(&c, "aimx", NULL);
+    pimhw_program_init(&program);
+    first.op_size = second.op_size = pimhw_program_const(&program, 1);
+    first.row = pimhw_program_operand(&program, &row);
+    second.row = pimhw_program_const(&program, 20);
+    pimhw_program_loop(&program, pimhw_program_const(&program, 64), 1);
+    pimhw_program_item(&program, &first);
+    pimhw_program_item(&program, &second);
+    pimhw_program_end(&program);
+    both_ways(&c, &request, "", 0, NULL);
+}
+
+/* Refreshes let a channel that did a MAC and one that did none come into one state. */
+static void a_busy_channel_stays_one(void)
+{
+    pimhw_config c;
+    pimhw_request request = {.repeats = 1};
+    const pimhw_instruction mac = {.kind = PIMHW_MAC_ABK, .mask = 1, .op_size = 1};
+    const pimhw_instruction gb = {.kind = PIMHW_WR_GB, .mask = 3, .op_size = 1};
+    const pimhw_instruction wait = {.kind = PIMHW_EPU_WAIT, .mask = 3, .op_size = 1};
+    pimhw_instruction epu = {
+        .kind = PIMHW_EPU, .mask = 3, .op_size = 320000, .flags = PIMHW_AWAITED};
+    pimhw_config_init(&c, "aimx", NULL);
+    c.n_channels = 2;
+    c.refresh = 1;
+    pimhw_program_init(&program);
+    pimhw_program_add(&program, &mac);
+    pimhw_program_add(&program, &epu);
+    pimhw_program_add(&program, &wait);
+    for (int i = 0; i < 3; i++) {
+        pimhw_program_loop(&program, pimhw_program_const(&program, 64), 3);
+        pimhw_program_add(&program, &gb);
+        pimhw_program_end(&program);
+    }
+    both_ways(&c, &request, "", 0, NULL);
+}
+
 /* Nothing comes after EOC, a loop least of all. */
 static void loops_after_the_end_are_refused(void)
 {
@@ -642,6 +686,8 @@ int main(int argc, char **argv)
     RUN(loops_after_the_end_are_refused);
     RUN(rounds_are_the_op_size_of_a_loop);
     RUN(rows_that_wait_are_seen_from_the_open_one);
+    RUN(rows_that_move_apart_are_told);
+    RUN(a_busy_channel_stays_one);
     RUN(skipping_equals_walking);
     RUN(skipping_equals_walking_in_lists);
     RUN(skipping_equals_walking_by_hand);

@@ -374,6 +374,7 @@ static void a_step_is_its_slowest_tier_and_what_nothing_hides(void)
     float out[16];
     plain_make(&p, 4, 300);
     p.tiers.moves_wait = true;
+    p.config.shape.n_layers = 2;
     plain_start(&p);
     for (int i = 0; i < 3; i++) {
         CHECK_U(pimattn_attend_one(p.engine, p.seq, 0, out, p.q, &r), PIMATTN_OK);
@@ -759,6 +760,29 @@ static void pages_of_flash_are_read_once(void)
     plain_free(&p);
 }
 
+/* A token of two pages is as many. */
+static void tokens_may_be_longer_than_pages_of_flash(void)
+{
+    plain p;
+    check_rng rng = {5};
+    pimattn_readings r;
+    float q[256], out[256];
+    plain_make(&p, 2, 64);
+    kv_free(&p.kv);
+    pimattn_shape shape = shape_of(1, 1, 1, 256, 256);
+    p.kv = kv_random(&shape, 64 + 10, &rng);
+    p.config.shape = shape;
+    fill_normal(q, 256, 1, &rng);
+    CHECK_U(pimhw_config_init(&p.tiers.tier[1].device, "pam-ssd", NULL), PIMHW_OK);
+    p.tiers.tier[1].device.flash_page_bytes = 1024;
+    p.engine = engine_new(&p.config);
+    CHECK_U(pimattn_seq_create(p.engine, &p.seq), PIMATTN_OK);
+    CHECK_U(kv_append(p.engine, p.seq, 0, &p.kv, 0, p.kv.n_tokens), PIMATTN_OK);
+    CHECK_U(pimattn_attend_one(p.engine, p.seq, 0, out, q, &r), PIMATTN_OK);
+    CHECK_U(pimattn_tier_readings(p.engine)->tiers[1].read_bytes, 10 * 2 * 1024);
+    plain_free(&p);
+}
+
 /* Ratios not given: 1 for the slowest and 56 among the others as their bandwidth is. 40 stacks of
  * HBM at 1.6 TB/s, capped, beside 40 modules of DDR at 0.204, or drives of 8 channels, each of 4
  * dies of 16 KB in 30 us: 444 : 57 : 1 in those of PAM. aimx has no cap: 16 banks of 2 channels
@@ -958,6 +982,7 @@ int main(void)
     RUN(moves_take_the_time_of_their_ways);
     RUN(loads_are_those_of_the_places);
     RUN(pages_of_flash_are_read_once);
+    RUN(tokens_may_be_longer_than_pages_of_flash);
     RUN(ratios_not_given_are_as_the_bandwidths);
     RUN(no_swap_during_an_attend);
     RUN(a_failed_reading_changes_nothing);

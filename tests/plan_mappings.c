@@ -684,11 +684,9 @@ static void the_bound_says_why(void)
     static const struct {
         const char *field;
         uint32_t value, bound;
-    } cases[] = {{"tCCD_MAC", 40, PIMATTN_BOUND_MAC},
-                 {"tRP", 4000, PIMATTN_BOUND_ROW},
-                 {"tWR_INP", 2000, PIMATTN_BOUND_IO},
-                 {"epu_lanes", 1, PIMATTN_BOUND_SOFTMAX},
-                 {"link_MBps", 100, PIMATTN_BOUND_LINK}};
+    } cases[] = {{"tCCD_MAC", 40, PIMATTN_BOUND_MAC},   {"tRP", 4000, PIMATTN_BOUND_ROW},
+                 {"tWR_INP", 2000, PIMATTN_BOUND_IO},   {"epu_lanes", 1, PIMATTN_BOUND_SOFTMAX},
+                 {"tRFC", 3000, PIMATTN_BOUND_REFRESH}, {"link_MBps", 100, PIMATTN_BOUND_LINK}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         pimattn_shape s = shape_of(4, 32, 8, 128, 0);
         pimattn_config c = config_of(&s);
@@ -696,11 +694,35 @@ static void the_bound_says_why(void)
         pimattn_readings r;
         c.device = device_of("aimx", GAPS);
         CHECK_U(pimhw_config_set(&c.device, cases[i].field, cases[i].value, NULL), PIMHW_OK);
+        c.device.refresh = cases[i].bound == PIMATTN_BOUND_REFRESH;
         CHECK_U(pimattn_estimate(&r, &c, &span, 1, NULL), PIMATTN_OK);
         if (!CHECK_STR(pimattn_bound_str(r.bound), pimattn_bound_str(cases[i].bound)))
             printf("  with %s %u\n", cases[i].field, cases[i].value);
     }
     CHECK(pimattn_bound_str(PIMATTN_N_BOUND) == NULL);
+    /* of the layer asked, whatever the last one does; the link only where it takes longer */
+    static const uint64_t windows[2][3] = {{0, 1, 1}, {1, 1, 0}};
+    pimattn_readings r[2], one[2];
+    for (int i = 0; i < 2; i++) {
+        pimattn_shape s = shape_of(3, 32, 8, 128, 0);
+        pimattn_config c = config_of(&s);
+        pimattn_span span = {60000, 1};
+        c.device = device_of("aimx", GAPS);
+        c.device.refresh = c.device.epu_lanes = 1;
+        c.shape.windows = windows[i];
+        CHECK_U(pimattn_estimate(&r[i], &c, &span, 1, NULL), PIMATTN_OK);
+        CHECK_U(r[i].layers_timed, 1 + (uint32_t)i);
+        c.shape.windows = NULL;
+        c.shape.n_layers = 1;
+        c.shape.window = windows[i][0];
+        CHECK_U(pimattn_estimate(&one[i], &c, &span, 1, NULL), PIMATTN_OK);
+        CHECK_U(r[i].bound, one[i].bound);
+        c.device.link_MBps =
+            (uint32_t)(c.device.link_MBps * one[i].link_ns / one[i].layer_ns * 1.4);
+        CHECK_U(pimattn_estimate(&one[i], &c, &span, 1, NULL), PIMATTN_OK);
+        CHECK(one[i].link_ns > 0.7 * one[i].layer_ns && one[i].bound != PIMATTN_BOUND_LINK);
+    }
+    CHECK(r[0].bound != r[1].bound);
 }
 
 /* Every preset takes Llama-3-8B's layer under every controller and mapping. */
