@@ -7218,7 +7218,7 @@ static bool pimattn_i_write_column(pimattn_engine *e, const pimattn_i_list *list
     in.row = to.row;
     in.column = at->column;
     /* a shared front end answers reads by the writes that wait, so SYNC goes before */
-    static const uint8_t kinds[] = {PIMHW_SYNC, PIMHW_RD_SBK, PIMHW_WR_SBK};
+    static const pimhw_kind kinds[] = {PIMHW_SYNC, PIMHW_RD_SBK, PIMHW_WR_SBK};
     bool reads = n < pimhw_config_lanes(d) && d->partial_write, done = true;
     for (int i = reads ? d->front_end != PIMHW_SHARED : 2; i < 3 && done; i++)
         in.kind = kinds[i], done = !pimhw_device_submit(e->planner.device, &in, &e->why);
