@@ -169,9 +169,7 @@ static void epu_serves_the_lowest_channel_first(void)
     const pimhw_instruction gb = hw_gb(3, 1, 0), wait = hw_all(PIMHW_EPU_WAIT, 3, 1);
     pimhw_instruction epu = hw_all(PIMHW_EPU, 3, 1600);
     pimhw_config c = hw_config("aimx", 2);
-    pimhw_device *d = NULL;
     pimhw_program p;
-    pimhw_readings r;
     epu.flags = PIMHW_AWAITED;
     pimhw_program_init(&p);
     pimhw_program_item(&p, &list);
@@ -180,11 +178,9 @@ static void epu_serves_the_lowest_channel_first(void)
     pimhw_program_add(&p, &wait);
     pimhw_program_add(&p, &gb);
     pimhw_program_end(&p);
-    if (!CHECK_U(pimhw_device_create(&d, &c, NULL), PIMHW_OK)) return;
-    CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, NULL), PIMHW_OK);
-    CHECK_U(r.epu_ck, 200);
-    CHECK_U(r.critical_channel, 1);
-    pimhw_device_destroy(d);
+    if (!hw_program(&c, &p, &request)) return;
+    CHECK_U(hw.r.epu_ck, 200);
+    CHECK_U(hw.r.critical_channel, 1);
 }
 
 /* A work that nobody waits for is over with its run: none of the 8 places stays taken. */
@@ -194,17 +190,13 @@ static void works_end_with_their_run(void)
     const pimhw_instruction gb = hw_gb(1, 1, 0);
     pimhw_instruction epu = hw_all(PIMHW_EPU, 1, 1600);
     pimhw_config c = hw_config("aimx", 1);
-    pimhw_device *d = NULL;
     pimhw_program p;
-    pimhw_readings r;
     epu.flags = PIMHW_AWAITED;
     pimhw_program_init(&p);
     pimhw_program_add(&p, &gb);
     pimhw_program_add(&p, &epu);
-    if (!CHECK_U(pimhw_device_create(&d, &c, NULL), PIMHW_OK)) return;
-    CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, NULL), PIMHW_OK);
-    CHECK_U(r.epu_ck, 20 * 100);
-    pimhw_device_destroy(d);
+    if (!hw_program(&c, &p, &request)) return;
+    CHECK_U(hw.r.epu_ck, 20 * 100);
 }
 
 /* aimx, refreshed at clock 100 and then every 3800. */
