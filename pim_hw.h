@@ -4502,15 +4502,21 @@ typedef struct pimhw_i_scope {
     pimhw_i_term terms[PIMHW_I_TERMS];
 } pimhw_i_scope;
 
-/* In instructions that take as long: a look at a state of ping-pong, and looks in a row. */
-enum { PIMHW_I_LOOK = 12, PIMHW_I_SPARE = 4 * PIMHW_I_LOOK };
+/*
+ * What is walked while a look is taken at a state of ping-pong, in instructions, or of DCS, in
+ * commands; and looks in a row, more where what they learn more often serves later.
+ */
+enum { PIMHW_I_LOOK = 12, PIMHW_I_FEW_LOOKS = 4, PIMHW_I_MANY_LOOKS = 256 };
 
 /* A loop, whose rounds are at a level. */
 typedef struct pimhw_i_loop {
     pimhw_i_scope whole, round;
     uint64_t weight; /* instructions of a round, about */
-    uint64_t spare;  /* looks that its rounds have earned of late, in instructions */
-    bool idle;       /* until these are as many as may be */
+    uint64_t cost;   /* what a round takes: that, or the commands of the last that was walked */
+    uint64_t most;   /* looks in a row, */
+    uint64_t spare;  /* those that its rounds have earned of late, in what they cost */
+    uint32_t n_left; /* DCS: commands that had left the queues */
+    bool idle;       /* no looks until they are as many as may be */
 } pimhw_i_loop;
 
 /* What walking needs to know of a program again and again. */
@@ -4737,7 +4743,7 @@ static void pimhw_i_scope_init(const pimhw_i_sketch *s, const pimhw_program *p, 
     pimhw_i_prune(p, level, span);
 }
 
-static void pimhw_i_sketch_loops(pimhw_i_sketch *s, const pimhw_program *p)
+static void pimhw_i_sketch_loops(pimhw_i_sketch *s, const pimhw_program *p, uint32_t controller)
 {
     uint32_t level = 0;
     for (uint32_t i = 0; i < p->n_items; i++) {
@@ -4749,11 +4755,14 @@ static void pimhw_i_sketch_loops(pimhw_i_sketch *s, const pimhw_program *p)
         pimhw_i_scope_init(s, p, i, true, level, &loop->whole);
         level++;
         pimhw_i_scope_init(s, p, i, false, level, &loop->round);
-        loop->spare = PIMHW_I_SPARE;
+        uint64_t looks = controller == PIMHW_DCS ? PIMHW_I_MANY_LOOKS : PIMHW_I_FEW_LOOKS;
+        loop->most = loop->spare = looks * PIMHW_I_LOOK;
         loop->idle = false;
+        loop->n_left = 0;
         loop->weight = 1;
         for (uint32_t k = i + 1; k < item->end; k++)
             loop->weight += p->items[k].kind == PIMHW_LOOP ? 4 : 1;
+        loop->cost = loop->weight;
     }
 }
 
@@ -4790,7 +4799,7 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
         if (shared) s->matter[i] |= (uint8_t)steps;
         s->banked = s->banked || pimhw_i_one_bank(PIMHW_I_KINDS[item->kind].command);
     }
-    pimhw_i_sketch_loops(s, p);
+    pimhw_i_sketch_loops(s, p, controller);
 }
 
 typedef struct pimhw_i_walker {
@@ -5355,13 +5364,40 @@ PIMHW_I_INLINE void pimhw_i_pen_words(pimhw_i_pen *pen, uint64_t *at, uint32_t n
         words[i] = at[i] - base;
 }
 
-/* Numbers of a ring of `most`. */
-static void pimhw_i_pen_ring(pimhw_i_pen *pen, uint64_t *at, uint32_t most, uint32_t first,
-                             uint32_t n, uint64_t base)
+/*
+ * n numbers of a ring of wrap + 1 less a base, or 0 if they are below the least, as ramps: how many
+ * numbers there are in each, and, in the low bits, from one to the next.
+ */
+static void pimhw_i_pen_ramps(pimhw_i_pen *pen, uint64_t *at, uint32_t wrap, uint32_t first,
+                              uint32_t n, uint64_t least, uint64_t base)
 {
-    uint32_t from = first % most, ahead = (uint32_t)pimhw_i_min(n, most - from);
-    pimhw_i_pen_words(pen, at + from, ahead, base);
-    pimhw_i_pen_words(pen, at, n - ahead, base);
+    enum { BITS = 48 };
+    const uint64_t one = (uint64_t)1 << BITS, half = one / 2;
+    uint64_t *words = &pen->words[pen->n], *ramp = words, value = 0, step = 0;
+    if (!pen->back && !pimhw_i_pen_room(pen, n)) return;
+    for (uint32_t i = 0; i < n && !pen->back; i++) {
+        uint64_t now = at[(first + i) & wrap];
+        now = now < least ? 0 : now - base;
+        if (i > 0 && now - value == step) {
+            ramp[-1] += one;
+        } else {
+            step = now - value;
+            if (step + half >= one) { /* too far apart */
+                pen->n = pen->most;
+                return;
+            }
+            *ramp++ = one + (step & (one - 1));
+        }
+        value = now;
+    }
+    for (uint32_t i = 0; i < n && pen->back; ramp++) {
+        step = ((*ramp & (one - 1)) ^ half) - half;
+        for (uint64_t left = *ramp >> BITS; left > 0; left--, i++) {
+            value += step;
+            at[(first + i) & wrap] = value ? value + base : 0;
+        }
+    }
+    pen->n = (uint32_t)(ramp - pen->words);
 }
 
 /* Clocks, with `bits` of something else below them, that count from the base on: before it, 0. */
@@ -5471,8 +5507,9 @@ static void pimhw_i_pen_dcs(pimhw_i_pen *pen, pimhw_i_channel *ch)
     pimhw_i_flow *f = ch->flow;
     if (pen->back) f->dispatch_ck = pen->base;
     /* the other tables of entries lie behind the first */
-    pimhw_i_pen_ahead(pen, f->tile_mac, 2 * (ch->rules->config.in_entries + ch->rules->outs),
-                      pen->base, 8);
+    uint32_t n_entries = 2 * (ch->rules->config.in_entries + ch->rules->outs);
+    uint64_t least = pen->base << 8;
+    pimhw_i_pen_ramps(pen, f->tile_mac, UINT32_MAX, 0, n_entries, least, least - 256);
     /* commands that wait for a refresh, which is kept apart */
     uint64_t due_ck = ch->due_ck;
     for (uint32_t i = 0; i < f->n_records && pen->back; i++)
@@ -5495,10 +5532,11 @@ static void pimhw_i_pen_dcs(pimhw_i_pen *pen, pimhw_i_channel *ch)
             n++; /* those before have left by now, too */
         n = pimhw_i_pen_small(pen, n);
         if (pen->back) memset(left_ck, 0, sizeof f->left_ck[s]);
-        pimhw_i_pen_ring(pen, left_ck, PIMHW_I_QUEUED, end - n, n, pen->base);
+        pimhw_i_pen_ramps(pen, left_ck, PIMHW_I_QUEUED - 1, end - n, n, 0, pen->base - 1);
         n = pimhw_i_pen_small(pen, r->end - r->begin);
         r->end = r->begin + n;
-        pimhw_i_pen_ring(pen, r->key, PIMHW_I_RING, r->begin, n, pen->base << 16);
+        uint64_t base = (pen->base << 16) - 1;
+        pimhw_i_pen_ramps(pen, r->key, PIMHW_I_RING - 1, r->begin, n, 0, base);
     }
 }
 
@@ -6092,21 +6130,30 @@ static uint64_t pimhw_i_rounds_alike(const pimhw_i_walker *w, uint32_t level)
     return limit;
 }
 
+/* Rounds that were not walked are worth what walking them would have cost. */
 static void pimhw_i_earn(pimhw_i_loop *loop, uint64_t rounds)
 {
-    uint64_t more = pimhw_i_min(rounds, PIMHW_I_SPARE) * loop->weight;
-    loop->spare = pimhw_i_min(loop->spare + more, PIMHW_I_SPARE);
+    uint64_t more = pimhw_i_times(rounds, loop->cost);
+    loop->spare = pimhw_i_min(loop->most, pimhw_i_plus(loop->spare, more));
 }
 
 /*
- * A round begins; whether to look if its state is known. The states of ping-pong are long: looks
- * that find nothing would take longer than short rounds do, so rounds must earn them.
+ * A round begins; whether to look if its state is known. The states of ping-pong and DCS are long:
+ * looks that find nothing would take longer than short rounds do, so rounds must earn them; those
+ * that are walked earn some, too.
  */
 static bool pimhw_i_looks(const pimhw_device *d, pimhw_i_loop *loop)
 {
-    if (d->config.controller != PIMHW_PING_PONG) return true;
-    pimhw_i_earn(loop, 1);
-    loop->idle = loop->spare < (uint64_t)(loop->idle ? PIMHW_I_SPARE : PIMHW_I_LOOK);
+    const pimhw_i_flow *f = d->groups[d->unit].flow;
+    if (!f) return true;
+    if (d->config.controller == PIMHW_DCS) {
+        loop->cost = f->n_left[0] + f->n_left[1] - loop->n_left;
+        loop->n_left = f->n_left[0] + f->n_left[1];
+        loop->spare = pimhw_i_min(loop->most, loop->spare + loop->cost / 4);
+    } else {
+        pimhw_i_earn(loop, 1);
+    }
+    loop->idle = loop->spare < (loop->idle ? loop->most : PIMHW_I_LOOK);
     return !loop->idle;
 }
 
