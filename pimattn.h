@@ -175,9 +175,11 @@ typedef struct pimattn_span {
  * Order. in-order and static: the inputs of a block, then per sum its MACs and its read [CENT].
  * reads_late: an entry is read just before its next sum begins, the last ones at the end of the
  * phase, so that the inputs of the next query, block, strip or row always go out before the reads
- * that are still due (W first [PHONY]); and sums take turns on all entries, but for keys larger
- * than the global buffer, whose sums are all in entry 0. inputs_late: the same for inputs, a
- * query's go out just before its first MACs instead of a block's at once.
+ * that are still due (W first [PHONY]); scores whose sums begin with a bias, and take less time
+ * than their reads, are read a set of queries at a time, or each bias would wait. Sums take turns
+ * on all entries, but for keys larger than the global buffer, whose sums are all in entry 0.
+ * inputs_late: the same for inputs, a query's go out just before its first MACs instead of a
+ * block's at once.
  */
 typedef struct pimattn_plan {
     pimattn_shape shape;
@@ -384,7 +386,8 @@ typedef enum pimattn_way {
     PIMATTN_DEVICE    /* the modelled units, on the bytes in their banks */
 } pimattn_way;
 
-/* What happens to a KV page. */
+/* What happens to a KV page of the host way without tiers. When an engine is destroyed, those that
+ * sequences hold are FREED; of those known by tokens alone nothing is said. */
 typedef enum pimattn_page_event {
     PIMATTN_PAGE_TAKEN = 0, /* from the pool */
     PIMATTN_PAGE_FREED,     /* nothing refers to it any more */
@@ -405,7 +408,7 @@ typedef struct pimattn_config {
     uint64_t reserve_tokens;           /* static: a sequence takes the pages of so many tokens when
                                           it begins, and later only copies of shared ones it writes
                                           to; 0: as tokens arrive */
-    uint64_t scratch_bytes;            /* working memory; 0: 8 MiB; the check names the least */
+    uint64_t scratch_bytes;            /* working memory; 0: 8 MiB, or the least allowed */
     uint32_t memo_entries;             /* timed batches remembered; 0: 64 */
     uint32_t max_workers;              /* workers of parallel_for; 0: 1 */
     pimattn_parallel_for parallel_for; /* NULL: a serial loop */
@@ -425,6 +428,7 @@ typedef struct pimattn_config {
 /* Judges a configuration: PIMATTN_ERR_CONFIG with the first wrong field and its limits in *why. */
 PIMATTN_API pimattn_status pimattn_config_check(const pimattn_config *config, pimhw_cause *why);
 
+/* An engine does one call at a time: two threads may use two engines, or take turns on one. */
 typedef struct pimattn_engine pimattn_engine;
 
 /*
@@ -508,15 +512,17 @@ typedef struct pimattn_call {
  *   returns  PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_SEQ, PIMATTN_ERR_DEVICE (also of V by K in banks
  *            with too few entries for an item's queries, where an estimate takes A); in the device
  *            way also PIMATTN_ERR_RANGE (q beyond a lane), PIMATTN_ERR_MEMORY; outputs then stay
- *   error    host way: |out - exact| <= (2e-6 + 2e-7 max|score|) max|v|, where for |score| stands
- *            the sum of |scale q_i k_i| and |ALiBi| if terms cancel, for lse without max|v|; o
- *            overflows, and out is NaN, where the sum of |v| over the tokens passes FLT_MAX
+ *   error    host way: |out - exact| <= (2e-6 + 2e-7 max|score|) max|v| + 2^-149, where the sum
+ *            of |scale q_i k_i| and |ALiBi| stands for |score| if terms cancel; for lse without
+ *            max|v|. Data sought out to break it came to 1.3 times that, all other kept within.
+ *            Where the sum of |v| over the tokens passes FLT_MAX, o can overflow, and out is NaN
  *   bits     host way: one kernel's of a query head hang on the tokens it sees and their positions
  *            alone; the device way rounds as its units and its plan do: of the batch and entries
- *   NaN      a score that is not finite, also before the soft-cap, makes out and lse of that head
- *            NaN; v[j] that is not finite makes out[j] NaN and nothing else; append keeps both;
- *            an int8 row with either has a scale of NaN, so all of the row is; in the device way
- *            v[j] of a token that is not seen does so too: its weight is 0, and 0 times NaN is NaN
+ *   NaN      a score that is not finite, or that was not before the soft-cap, before scale or, of
+ *            int8, before the key's scale, makes out and lse of that head NaN; v[j] that is not
+ *            finite makes out[j] NaN and nothing else; append keeps both; an int8 row with either
+ *            has a scale of NaN, so all of the row is; in the device way v[j] of a token that is
+ *            not seen does so too: its weight is 0, and 0 times NaN is NaN
  */
 PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer,
                                           const pimattn_call *call, pimattn_readings *readings);
@@ -567,6 +573,8 @@ typedef struct pimattn_pages {
  *   returns  also PIMATTN_ERR_ARGUMENT for pages: a number, a length, strides that overlap rows, or
  *            far more tokens than pool_bytes holds if scratch_bytes has no room for their partials;
  *            in words; outputs then unchanged
+ *   part     of a context: all of its length, any page numbers for what lies elsewhere, and
+ *            call->choices of what is here; partials or lse then merge with those of the rest
  *   bits     those of pimattn_attend over the same tokens
  *   source   FlashInfer's paged KV cache (indptr, indices, last_page_len; NHD, HND)
  */
@@ -643,8 +651,9 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
  * Life cycle. The pages of all layers for the same tokens are shared and let go together; a shared
  * page is copied before it is written. Calls on whole sequences, but truncate and keep, want equal
  * lengths in all layers (PIMATTN_ERR_ARGUMENT names the layer) and tokens not swapped out
- * (PIMATTN_ERR_SEQ); they do all or nothing and cost O(pages touched). The device way has create,
- * append, reserve, truncate and free so far: PIMATTN_ERR_DEVICE says so.
+ * (PIMATTN_ERR_SEQ); they do all or nothing and cost O(pages touched); a table has 4 bytes a page
+ * from position 0 on, and saving or restoring many sequences looks at all of them for each. The
+ * device way has create, append, reserve, truncate and free so far: PIMATTN_ERR_DEVICE says so.
  * ========================================================================== */
 
 /*
@@ -657,7 +666,7 @@ PIMATTN_API pimattn_status pimattn_seq_create(pimattn_engine *engine, pimattn_se
 PIMATTN_API pimattn_status pimattn_seq_free(pimattn_engine *engine, pimattn_seq seq);
 
 /*
- * A new sequence with the tokens of another: it shares all pages, and copies none; with
+ * A new sequence with the tokens of another: it shares all pages with tokens, and copies none; with
  * reserve_tokens it has pages of its own from the last one on, if that is not full and it may grow.
  *
  *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_MEMORY, PIMATTN_ERR_ARGUMENT; with reserve_tokens also
@@ -668,8 +677,9 @@ PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *engine, pimattn_seq 
 
 /*
  * Truncates to n_tokens tokens; or keeps only tokens first .. end - 1. Attention then sees no
- * others, positions stay what they were, and pages wholly outside go back. Layers may have other
- * lengths before, so that a step of which one layer was refused is taken back.
+ * others, positions stay what they were, and pages wholly outside go back, but with reserve_tokens
+ * those behind. Layers may have other lengths before, so that a step of which one layer was refused
+ * is taken back.
  *
  *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (beyond a layer's length, or to tokens gone)
  */
@@ -782,7 +792,7 @@ PIMATTN_API pimattn_status pimattn_restore(pimattn_engine *engine, pimattn_seq *
 PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *engine, uint64_t *bytes_moved);
 
 typedef struct pimattn_cache_info {
-    uint64_t pages_total;     /* used + free */
+    uint64_t pages_total;     /* used + free: whole sets, of each layer and KV head */
     uint64_t pages_used;      /* sequences hold them: sum of the pages each holds alone + shared */
     uint64_t pages_shared;    /* more than one sequence holds them */
     uint64_t pages_free;      /* what sequences can still take: whether to admit one .. */
@@ -1363,10 +1373,8 @@ static bool pimattn_i_is_nan(float x)
     return (pimattn_i_bits(x) & 0x7fffffffu) > 0x7f800000u;
 }
 
-/*
- * exp(x) for x <= 0, within 2e-7 of it relatively; 0 where it is below 2^-126. A polynomial of
- * degree 6 on |r| <= ln 2 / 2, so that results do not hang on the libc.
- */
+/* exp(x) for x <= 0, within 2e-7 of it relatively; 0 where it is below 2^-126. A polynomial of
+ * degree 6 on |r| <= ln 2 / 2, so that results do not hang on the libc. */
 PIMATTN_I_INLINE float pimattn_i_exp_normal(float x)
 {
     float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f; /* to the nearest integer */
@@ -1387,10 +1395,8 @@ static float pimattn_i_exp(float x)
     return x > -87.33654f ? pimattn_i_exp_normal(x) : 0.0f;
 }
 
-/*
- * tanh(x), of NaN 1, within 2e-7 relatively: near 0 a series, further off by exp; both, and one of
- * them taken by its bits, as compilers make no vectors of branches.
- */
+/* tanh(x), of NaN 1, within 2e-7 relatively: near 0 a series, further off by exp; both, and one of
+ * them taken by its bits, as compilers make no vectors of branches. */
 PIMATTN_I_INLINE float pimattn_i_tanh(float x)
 {
     uint32_t sign = pimattn_i_bits(x) & 0x80000000u, size = pimattn_i_bits(x) ^ sign;
@@ -1438,10 +1444,8 @@ static void pimattn_i_load_row(float *to, const unsigned char *from, uint32_t ty
     }
 }
 
-/*
- * The scale of an int8 row with its largest magnitude: that becomes 127. NaN if one is not finite;
- * never subnormal, so that p * scale keeps its digits, nor so large that 127 of it are infinite.
- */
+/* The scale of an int8 row with its largest magnitude: that becomes 127. NaN if one is not finite;
+ * never subnormal, so that p * scale keeps its digits, nor so large that 127 of it are infinite. */
 static float pimattn_i_int8_scale(uint32_t magnitude_bits)
 {
     if (magnitude_bits >= 0x7f800000u) return pimattn_i_nan();
@@ -1555,10 +1559,8 @@ static float pimattn_i_sum16(float x[16])
     return (x[0] + x[2]) + (x[1] + x[3]);
 }
 
-/*
- * Dims that one accumulator per lane adds up. Where products are equal, each addition of a lane may
- * round the same way, so wider heads are sums of pieces, which keep what their additions lose.
- */
+/* Dims that one accumulator per lane adds up. Where products are equal, each addition of a lane may
+ * round the same way, so wider heads are sums of pieces, which keep what their additions lose. */
 enum { PIMATTN_I_PIECE = 128 };
 
 /* Adds to a sum of pieces, and to what it lost [Knuth, two-sum]. */
@@ -1655,10 +1657,8 @@ static bool pimattn_i_tile_scores(const pimattn_i_tile *tile, const pimattn_i_ad
     return true;
 }
 
-/*
- * Adds the tile's weighted V to n of the sums from dim j on. The tile is summed by itself, token
- * after token: 512 equal values added one by one would lose more than the promised error.
- */
+/* Adds the tile's weighted V to n of the sums from dim j on. The tile is summed by itself, token
+ * after token: 512 equal values added one by one would lose more than the promised error. */
 static void pimattn_i_tile_mix(const pimattn_i_tile *tile, const float p[16], uint32_t j,
                                uint32_t n, float *o)
 {
@@ -1810,10 +1810,8 @@ static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
     PIMATTN_I_EACH8(X, W)                                                                          \
     X(W, 8) X(W, 9) X(W, 10) X(W, 11) X(W, 12) X(W, 13) X(W, 14) X(W, 15)
 
-/*
- * Hides where a number comes from: what compilers would compute once, before a loop, and then lack
- * registers for, they keep in vectors, and it comes from there too late.
- */
+/* Hides where a number comes from: what compilers would compute once, before a loop, and then lack
+ * registers for, they keep in vectors, and it comes from there too late. */
 #define PIMATTN_I_HIDE(x) __asm__("" : "+r"(x))
 
 /* Fetches lines of what comes next, into the first cache or the second, and of what comes later. */
@@ -1850,10 +1848,8 @@ static __attribute__((noinline)) void pimattn_i_fetch_rows(const unsigned char *
                            2);                                                                     \
     }
 
-/*
- * Fetches what lies `bytes` on from *at. Of one or few queries the memory's pace counts, and all
- * goes into the second cache where that has more slots.
- */
+/* Fetches what lies `bytes` on from *at. Of one or few queries the memory's pace counts, and all
+ * goes into the second cache where that has more slots. */
 static inline __attribute__((always_inline)) void
 pimattn_i_fetch(const unsigned char *next, const unsigned char *later, size_t gap, uint32_t shift,
                 const uint32_t ahead, size_t led, const void *hot, size_t *at, const size_t bytes,
@@ -2753,10 +2749,8 @@ static void pimattn_i_sink(const pimattn_i_kernel *kernel, pimattn_partial *to, 
     kernel->blend(to->o, keep, to->o, 0.0f, to->dim);
 }
 
-/*
- * A stack of blocks of partials that merge as a binary counter over all leaves does. Leaves that
- * never come are empty partials, which change nothing.
- */
+/* A stack of blocks of partials that merge as a binary counter over all leaves does. Leaves that
+ * never come are empty partials, which change nothing. */
 typedef struct pimattn_i_stack {
     const pimattn_i_kernel *kernel;
     float *base;
@@ -2778,10 +2772,8 @@ static void pimattn_i_stack_fold(pimattn_i_stack *s)
     s->levels--;
 }
 
-/*
- * Where a later leaf, or aligned block of leaves, goes. Two blocks are one first if the smallest
- * aligned block that holds both ends before it: their highest bit that differs is the lower one.
- */
+/* Where a later leaf, or aligned block of leaves, goes. Two blocks are one first if the smallest
+ * aligned block that holds both ends before it: their highest bit that differs is the lower one. */
 static float *pimattn_i_stack_push(pimattn_i_stack *s, uint64_t leaf)
 {
     while (s->levels > 1) {
@@ -2844,10 +2836,8 @@ typedef struct pimattn_i_layout {
     uint64_t page_bytes;
 } pimattn_i_layout;
 
-/*
- * Pages by number. A free page names the next free one as free_head does. The pages of all layers
- * and KV heads for the same tokens are a set: they are taken, shared and let go together.
- */
+/* Pages by number. A free page names the next free one as free_head does. The pages of all layers
+ * and KV heads for the same tokens are a set: they are taken, shared and let go together. */
 typedef struct pimattn_i_pool {
     pimhw_allocator allocator;
     const pimattn_i_layout *layout;
@@ -3123,10 +3113,8 @@ static uint64_t pimattn_i_pool_held(const pimattn_i_pool *pool)
     return pool->n_used - pool->store.n_idle * pool->set_pages;
 }
 
-/*
- * Pages in use go to the lowest numbers, and the slabs behind them to the allocator: begin, then
- * move of every list of pages, then end. A page that has moved leaves its new number behind.
- */
+/* Pages in use go to the lowest numbers, and the slabs behind them to the allocator: begin, then
+ * move of every list of pages, then end. A page that has moved leaves its new number behind. */
 static uint64_t pimattn_i_compact_begin(pimattn_i_pool *pool)
 {
     uint64_t slabs = pimattn_i_ceil_div(pool->n_used, pool->slab_pages);
@@ -3855,10 +3843,8 @@ static pimattn_i_operands pimattn_i_no_operands(void)
     return o;
 }
 
-/*
- * Levels of the loops around an instruction: rows; query blocks; of K slots in runs and queries in
- * sets, of V strips (run), passes (set) and queries.
- */
+/* Levels of the loops around an instruction: rows; query blocks; of K slots in runs and queries in
+ * sets, of V strips (run), passes (set) and queries. */
 typedef struct pimattn_i_loops {
     uint32_t row, block, run, slot, set, query;
 } pimattn_i_loops;
@@ -3902,21 +3888,34 @@ static pimattn_i_loops pimattn_i_loop_rows(pimattn_i_writer *w, pimhw_tail rows,
  * reads are late and the sum of the steps `again` says that there was one; and the bias, where
  * reading does not clear. fresh: 1 where a sum begins, else 0; NULL: always 1.
  */
-static void pimattn_i_begin_sum(pimattn_i_writer *w, uint32_t space, const pimhw_operand *out,
-                                const pimhw_operand *again, const pimhw_tail *fresh)
+static void pimattn_i_begin_read(pimattn_i_writer *w, uint32_t space, const pimhw_operand *out,
+                                 const pimhw_operand *again, const pimhw_tail *fresh)
 {
     const pimhw_operand zero = pimattn_i_operand(0);
     pimattn_i_operands o = pimattn_i_no_operands();
+    if (!w->plan->reads_late || memcmp(again, &zero, sizeof zero) == 0) return;
     o.out = *out;
-    if (w->plan->reads_late && memcmp(again, &zero, sizeof zero) != 0) {
-        o.op_size = *again;
-        pimattn_i_limit(w, &o.op_size, fresh ? *fresh : pimattn_i_tail(0, 1, 1, 1));
-        pimattn_i_write(w, PIMHW_RD_MAC, 0, space, &o);
-    }
+    o.op_size = *again;
+    pimattn_i_limit(w, &o.op_size, fresh ? *fresh : pimattn_i_tail(0, 1, 1, 1));
+    pimattn_i_write(w, PIMHW_RD_MAC, 0, space, &o);
+}
+
+static void pimattn_i_begin_bias(pimattn_i_writer *w, uint32_t space, const pimhw_operand *out,
+                                 const pimhw_tail *fresh)
+{
+    pimattn_i_operands o = pimattn_i_no_operands();
     if (w->plan->device.out_clear != PIMHW_CLEAR_BIAS) return;
+    o.out = *out;
     o.op_size = pimattn_i_operand(1);
     if (fresh) pimattn_i_limit(w, &o.op_size, *fresh);
     pimattn_i_write(w, PIMHW_WR_BIAS, 0, space, &o);
+}
+
+static void pimattn_i_begin_sum(pimattn_i_writer *w, uint32_t space, const pimhw_operand *out,
+                                const pimhw_operand *again, const pimhw_tail *fresh)
+{
+    pimattn_i_begin_read(w, space, out, again, fresh);
+    pimattn_i_begin_bias(w, space, out, fresh);
 }
 
 /* Slots of a bank's row that hold a token of this channel. */
@@ -3940,10 +3939,8 @@ static void pimattn_i_loop_slots(pimattn_i_writer *w, pimattn_i_loops *at)
     at->slot = pimattn_i_loop(w, &rounds);
 }
 
-/*
- * The queries of a block, or where inputs are late the one query of these loops, before its first
- * token; where they stay for all rows, only in the first.
- */
+/* The queries of a block, or where inputs are late the one query of these loops, before its first
+ * token; where they stay for all rows, only in the first. */
 static void pimattn_i_lower_k_input(pimattn_i_writer *w, const pimattn_i_loops *at)
 {
     const pimattn_plan *p = w->plan;
@@ -3977,10 +3974,8 @@ static void pimattn_i_lower_k_reads(pimattn_i_writer *w)
     pimattn_i_end(w, slot);
 }
 
-/*
- * Scores of a query block whose keys fit the global buffer: W, then slots x queries of M, R; the
- * queries in sets that find an output entry each.
- */
+/* Scores of a query block whose keys fit the global buffer: W, then slots x queries of M, R; the
+ * queries in sets that find an output entry each. */
 static void pimattn_i_lower_k(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
@@ -3995,12 +3990,21 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     if (set < all) at.set = pimattn_i_loop_tail(w, pimattn_i_ceil_div(all, set), sets);
     pimattn_i_steps(each.step, &at, 0, all, 0, 0, set, 0);
     at.query = pimattn_i_loop_tail(w, set, each);
-    if (p->inputs_late) pimattn_i_lower_k_input(w, &at);
     pimattn_i_operands o = pimattn_i_no_operands(), read = o;
     pimhw_operand again = pimattn_i_operand(0);
     pimattn_i_steps(again.step, &at, 1, 1, 1, 0, 1, 0);
     pimattn_i_steps(o.out.step, &at, 0, 0, 0, queries, 0, p->reads_late);
-    pimattn_i_begin_sum(w, 0, &o.out, &again, NULL);
+    if (p->inputs_late) pimattn_i_lower_k_input(w, &at);
+    /* a bias waits for the read of its entry: if longer than MACs take, a set is read first */
+    const bool bias = p->reads_late && p->device.out_clear == PIMHW_CLEAR_BIAS;
+    const bool apart = bias && set > 1 && columns * p->device.tCCD_MAC < p->device.tRD_OUT;
+    for (int i = 0; i < 2 && apart; i++) {
+        if (i == 1) pimattn_i_begin_read(w, 0, &o.out, &again, NULL);
+        pimattn_i_end(w, at.query);
+        at.query = pimattn_i_loop_tail(w, set, each);
+    }
+    if (!apart) pimattn_i_begin_read(w, 0, &o.out, &again, NULL);
+    pimattn_i_begin_bias(w, 0, &o.out, NULL);
     o.op_size = pimattn_i_operand(columns);
     pimattn_i_step(o.row.step, at.row, 1);
     pimattn_i_steps(o.column.step, &at, 0, 0, p->k_out_slots * columns, columns, 0, 0);
@@ -4013,10 +4017,8 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     pimattn_i_end(w, PIMATTN_I_IN_LIST);
 }
 
-/*
- * Scores where one key is more than the global buffer: sets are rows of a key, queries pieces.
- * Where reads are late, the sum before is read between W and MAC.
- */
+/* Scores where one key is more than the global buffer: sets are rows of a key, queries pieces.
+ * Where reads are late, the sum before is read between W and MAC. */
 static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
@@ -4329,7 +4331,7 @@ static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_
         uint64_t most = pimattn_i_min(spans[i].context_tokens, PIMATTN_I_MAX_QUERY_TOKENS);
         if (spans[i].n_tokens >= 1 && spans[i].n_tokens <= most) continue;
         const char *text = most ? "item %u: n_tokens is %u, not 1 to %u; it has %u tokens"
-                                : "item %u: n_tokens is %u, but it has 0 tokens: append is first";
+                                : "item %u: n_tokens is %u, but it has 0 tokens";
         return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, why, text, (uint64_t)i, spans[i].n_tokens, most,
                               spans[i].context_tokens);
     }
@@ -4553,10 +4555,8 @@ static bool pimattn_i_exact_less(const pimattn_i_exact *x, const pimattn_i_exact
     return x->limb[i] < y->limb[i];
 }
 
-/*
- * What the tiers hold, in integers, so that no sum hangs on its order: importance in units of 2^-31
- * of the power of two above the greatest, below 2^63 for all tokens together.
- */
+/* What the tiers hold, in integers, so that no sum hangs on its order: importance in units of 2^-31
+ * of the power of two above the greatest, below 2^63 for all tokens together. */
 typedef struct pimattn_i_shares {
     double per_unit;
     uint64_t sum[PIMATTN_MAX_TIERS + 1]; /* the last: of tokens that stay */
@@ -4904,10 +4904,8 @@ PIMATTN_API pimattn_status pimattn_tier_profile(const pimattn_profile *p,
 
 /* -- bank groups -- */
 
-/*
- * The bank groups of a tier's devices, and how often tokens of each took part in the last steps
- * [PAM 6.1]. What a token weighs is in its window: bit i is set if it took part i steps ago.
- */
+/* The bank groups of a tier's devices, and how often tokens of each took part in the last steps
+ * [PAM 6.1]. What a token weighs is in its window: bit i is set if it took part i steps ago. */
 typedef struct pimattn_i_groups {
     uint32_t n_groups;
     uint32_t at;         /* the step that runs, in ring */
@@ -5188,10 +5186,8 @@ static void pimattn_i_stages(double *ns, const pimattn_tier *t, const pimattn_sh
     ns[4] = out * q * (s->head_dim_v + 2.0) * sizeof(float) / link / n_parts;
 }
 
-/*
- * Blocks one after the other through the stages, in as many parts as the program has query blocks:
- * each waits for its part and for its stage.
- */
+/* Blocks one after the other through the stages, in as many parts as the program has query blocks:
+ * each waits for its part and for its stage. */
 static void pimattn_i_tier_pipe(pimattn_tier_reading *r, const pimattn_tier *t,
                                 const pimattn_i_local *l, const pimattn_tier_load *load)
 {
@@ -5750,10 +5746,8 @@ static uint64_t pimattn_i_table_least(pimattn_i_tiered *st, const pimattn_i_tabl
     return least;
 }
 
-/*
- * From a tier on, the fastest with room for one more token, or that can make it: what matters least
- * of the table's own there moves on likewise. PIMATTN_ERR_PAGES: not without another table's.
- */
+/* From a tier on, the fastest with room for one more token, or that can make it: what matters least
+ * of the table's own there moves on likewise. PIMATTN_ERR_PAGES: not without another table's. */
 static pimattn_status pimattn_i_make_room(pimattn_i_tiered *st, pimattn_i_table *table,
                                           uint32_t *tier, uint64_t n)
 {
@@ -6003,10 +5997,8 @@ static pimattn_status pimattn_i_planner_best(pimattn_i_planner *p, pimhw_reading
     return best == p->taken ? PIMATTN_OK : pimattn_i_planner_run(p, best, NULL);
 }
 
-/*
- * Makes plan, program and request data for a batch, the cheapest if there is a choice; r, if it is
- * not NULL: one layer of it. The programs outlive batch after batch.
- */
+/* Makes plan, program and request data for a batch, the cheapest if there is a choice; r, if it is
+ * not NULL: one layer of it. The programs outlive batch after batch. */
 static pimattn_status pimattn_i_planner_take(pimattn_i_planner *p, pimhw_readings *r,
                                              const pimattn_span *spans, size_t n_spans)
 {
@@ -6300,6 +6292,7 @@ struct pimattn_engine {
     pimattn_transfer swapped; /* so far */
     uint64_t table_bytes;     /* of memo, spans, tokens, seqs and what the shape points to */
     pimattn_i_seq *seqs;      /* [max_seqs] */
+    uint32_t first_free;      /* of seqs: those before are alive */
     uint64_t *tokens;         /* [max_seqs][n_layers] */
     pimattn_i_memo *memo;     /* [memo_entries] */
     pimattn_span *spans;      /* [memo_entries + 2][max_seqs]: of the memo, of a call, as timed */
@@ -6429,8 +6422,9 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
             "v_mapping is 3 (cheapest): data in banks needs 0 (A), 1 (B) or 2 (K)");
     if (c->tiers) status = pimattn_i_tiers_judge(c, why);
     if (status != PIMATTN_OK) return status;
-    const pimattn_i_number scratch = {"scratch_bytes", c->scratch_bytes,
-                                      pimattn_i_sizes_of(c).least, SIZE_MAX};
+    const uint64_t least = pimattn_i_sizes_of(c).least;
+    const pimattn_i_number scratch = {"scratch_bytes", c->scratch_bytes ? c->scratch_bytes : least,
+                                      least, SIZE_MAX};
     status = pimattn_i_numbers_check(&scratch, 1, why);
     if (status == PIMATTN_OK)
         status = pimattn_i_v_mapping_check(c->v_mapping, PIMATTN_V_CHEAPEST, why);
@@ -6450,7 +6444,6 @@ static pimattn_status pimattn_i_config_take(pimattn_config *c, const pimattn_con
     if (!c->page_tokens) c->page_tokens = c->tiers ? 1 : 128;
     if (!c->pool_bytes) c->pool_bytes = pimattn_i_max(pimattn_i_least_pool(c), (uint64_t)1 << 30);
     if (!c->max_seqs) c->max_seqs = 64;
-    if (!c->scratch_bytes) c->scratch_bytes = 8u << 20;
     if (!c->memo_entries) c->memo_entries = 64;
     if (!c->max_workers) c->max_workers = 1;
     status = pimattn_i_device_fill(c, why);
@@ -6459,7 +6452,10 @@ static pimattn_status pimattn_i_config_take(pimattn_config *c, const pimattn_con
         return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why,
                               "allocator has only one of alloc and release");
     if (!c->allocator.alloc) c->allocator = pimhw_allocator_default();
-    return pimattn_i_config_judge(c, why);
+    status = pimattn_i_config_judge(c, why);
+    if (status == PIMATTN_OK && !c->scratch_bytes)
+        c->scratch_bytes = pimattn_i_max(8u << 20, pimattn_i_sizes_of(c).least);
+    return status;
 }
 
 PIMATTN_API pimattn_status pimattn_config_check(const pimattn_config *config, pimhw_cause *why)
@@ -6591,7 +6587,8 @@ static void pimattn_i_pool_init(pimattn_engine *e)
         sizeof(pimattn_i_entry) + (e->config.page_tokens + pool->set_pages) * sizeof(uint32_t));
     pool->on_page = e->config.on_page;
     pool->page_user = e->config.page_user;
-    pool->n_pages_most = e->config.pool_bytes / pool->page_bytes;
+    pool->n_pages_most =
+        e->config.pool_bytes / pool->page_bytes / pool->set_pages * pool->set_pages;
     pool->n_slabs_most = pimattn_i_ceil_div(pool->n_pages_most, pool->slab_pages);
     pool->n_refs = pimattn_i_min(pool->n_pages_most, 4096);
     pool->refs =
@@ -6818,10 +6815,8 @@ static void pimattn_i_list_keep(pimattn_i_module *m, pimattn_i_list *list, uint3
     list->n = (uint32_t)pimattn_i_min(n, list->n);
 }
 
-/*
- * HFP: of the channels with room for so many chunks the one with the fewest tokens of a layer so
- * far, of equals with the fewest chunks of all layers, ties to the lowest number.
- */
+/* HFP: of the channels with room for so many chunks the one with the fewest tokens of a layer so
+ * far, of equals with the fewest chunks of all layers, ties to the lowest number. */
 static uint32_t pimattn_i_emptiest(const pimattn_engine *e, uint32_t layer, uint64_t chunks)
 {
     const pimattn_i_module *m = e->module;
@@ -6991,8 +6986,9 @@ PIMATTN_API pimattn_status pimattn_seq_reserve(pimattn_engine *engine, pimattn_s
 /* A slot for a new sequence, with no token and no page. */
 static pimattn_status pimattn_i_seq_new(pimattn_engine *e, pimattn_i_seq **s)
 {
-    for (uint32_t i = 0; i < e->config.max_seqs; i++) {
+    for (uint32_t i = e->first_free; i < e->config.max_seqs; i++) {
         if (e->seqs[i].id) continue;
+        e->first_free = i + 1;
         *s = &e->seqs[i];
         (*s)->generation++;
         (*s)->id = (*s)->generation << 16 | i;
@@ -7013,6 +7009,7 @@ static void pimattn_i_seq_end(pimattn_engine *e, pimattn_i_seq *s)
         pimattn_i_table_cut(e->tiered, pimattn_i_table_of(e, s, i), 0, 0);
     pimattn_i_seq_empty(&e->pool, s);
     s->id = 0;
+    e->first_free = (uint32_t)pimattn_i_min(e->first_free, (uint64_t)(s - e->seqs));
 }
 
 /* Names a new sequence, or ends it if it could not be made. */
@@ -7631,10 +7628,8 @@ enum {
 
 #define PIMATTN_I_STATE_MAGIC 0x6e747461006d6970u /* "pim", 0, "attn" */
 
-/*
- * Numbers of `size` bytes into a state or out of it, and its hash with their bytes there: four
- * words of 8 bytes at a time, that do not wait for each other, then one after the other.
- */
+/* Numbers of `size` bytes into a state or out of it, and its hash with their bytes there: four
+ * words of 8 bytes at a time, that do not wait for each other, then one after the other. */
 static void pimattn_i_flow_copy(pimattn_i_flow *f, unsigned char *there, unsigned char *here,
                                 size_t bytes, size_t size)
 {
@@ -9717,6 +9712,7 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     w->call.items = &w->item;
     pimattn_status status = pimattn_i_call_spans(e, layer, &w->item, 1);
     if (status != PIMATTN_OK) return status;
+    bounds = bounds && !e->tiered;
     if (e->module)
         return PIMATTN_I_FAIL(PIMATTN_ERR_DEVICE, &e->why,
                               "which tokens count is known in the host way alone");
@@ -9759,10 +9755,8 @@ static bool pimattn_i_sees(const pimattn_i_job *job, uint64_t t)
     return t < job->kept ? t >= job->origin : t >= job->begin && t < job->end;
 }
 
-/*
- * Least and largest of the keys that are seen of a page; false: one is not finite. If that is all
- * there is of it, the page keeps them, and only what came since is read the next time.
- */
+/* Least and largest of the keys that are seen of a page; false: one is not finite. If that is all
+ * there is of it, the page keeps them, and only what came since is read the next time. */
 static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pimattn_i_candidate *c)
 {
     const pimattn_shape *s = &e->config.shape;

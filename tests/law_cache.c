@@ -859,6 +859,7 @@ static void world_begin(uint64_t number, uint64_t seed)
     s.head_dim_v = shape_dv(&s);
     pimattn_i_layout_init(&lay, &s, w.page);
     w.config.pool_bytes = w.total * lay.page_bytes;
+    w.total -= w.total % w.set_pages; /* the others would help nobody */
     w.config.allocator = heap_allocator(&w.heap);
     w.config.on_page = on_page;
     w.taken = (uint8_t *)check_alloc(w.total, 1);
