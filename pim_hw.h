@@ -6153,7 +6153,7 @@ static bool pimhw_i_looks(const pimhw_device *d, pimhw_i_loop *loop)
     } else {
         pimhw_i_earn(loop, 1);
     }
-    loop->idle = loop->spare < (loop->idle ? loop->most : PIMHW_I_LOOK);
+    loop->idle = loop->spare < (loop->idle ? loop->most : (uint64_t)PIMHW_I_LOOK);
     return !loop->idle;
 }
 
