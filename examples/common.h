@@ -309,11 +309,11 @@ static inline void ex_exact_attention(double *out, double *max_score, double *ma
 
 /* --- Readings ------------------------------------------------------------------------------ */
 
-/* A number as JSON has it: what is not finite has no form there. */
+/* A number as JSON has it, to the last bit: what is not finite has no form there. */
 static inline void ex_json_number(FILE *file, const char *key, double value)
 {
     if (isfinite(value))
-        fprintf(file, "\"%s\": %.9g", key, value);
+        fprintf(file, "\"%s\": %.17g", key, value);
     else
         fprintf(file, "\"%s\": null", key);
 }

@@ -117,7 +117,9 @@ static pimattn_span *make_spans(const request *r, size_t *n_spans)
     for (size_t i = 0; i < n_contexts; i++) {
         char number[24] = {0};
         size_t length = strcspn(at, ",");
-        memcpy(number, at, length < sizeof number ? length : sizeof number - 1);
+        if (length >= sizeof number)
+            ex_die("--context: '%.*s' is longer than any number", (int)length, at);
+        memcpy(number, at, length);
         uint64_t tokens = ex_number("--context", number, 1, UINT32_MAX);
         if (tokens < r->n_tokens)
             ex_die("--n-tokens: %" PRIu32 " queries in %" PRIu64 " tokens", r->n_tokens, tokens);
@@ -128,18 +130,6 @@ static pimattn_span *make_spans(const request *r, size_t *n_spans)
         at += length + (at[length] == ',');
     }
     return spans;
-}
-
-/* Room for a page of every layer and KV head and for a worker, which nobody takes here. */
-static void make_room(pimattn_config *c)
-{
-    const uint64_t page_bytes = 128 * 2 * 2 * (uint64_t)c->shape.head_dim + 1024;
-    c->pool_bytes = (uint64_t)1 << 30;
-    if (c->shape.n_layers <= 65536 && c->shape.n_kv_heads <= 65536 && c->shape.head_dim <= 65536) {
-        uint64_t least = page_bytes * c->shape.n_layers * c->shape.n_kv_heads;
-        if (least > c->pool_bytes) c->pool_bytes = least;
-    }
-    c->scratch_bytes = 64 << 20;
 }
 
 /* Every number of the device with its source; one set by hand has none. */
@@ -208,9 +198,9 @@ static void json_more(const pimattn_readings *r)
                    {"layer_pJ", r->layer_pJ},
                    {"token_pJ", r->token_pJ},
                    {"average_mW", r->average_mW},
-                   {"host_ns", r->host_ns},
-                   {"peak_ns", r->peak_ns},
-                   {"link_ns", r->link_ns},
+                   {"layer_host_ns", r->host_ns},
+                   {"layer_peak_ns", r->peak_ns},
+                   {"layer_link_ns", r->link_ns},
                    {"speedup", r->speedup}};
     printf("\"controller\": \"%s\", \"v_mapping\": \"%s\", \"v_wanted\": \"%s\"",
            pimhw_controller_str(r->controller), pimattn_v_mapping_str(r->v_mapping),
@@ -223,7 +213,7 @@ static void json_more(const pimattn_readings *r)
         printf(", ");
         ex_json_number(stdout, numbers[i].key, numbers[i].value);
     }
-    printf(", \"energy_pJ\": {");
+    printf(", \"step_energy_pJ\": {");
     for (int i = 0; i < PIMHW_N_ENERGY; i++) {
         if (i > 0) printf(", ");
         ex_json_number(stdout, pimhw_energy_str((pimhw_energy)i), r->energy_pJ[i]);
@@ -238,7 +228,8 @@ int main(int argc, char **argv)
                                       .n_kv_heads = 8,
                                       .head_dim = 128,
                                       .k_type = PIMATTN_F16,
-                                      .v_type = PIMATTN_F16}},
+                                      .v_type = PIMATTN_F16},
+                            .scratch_bytes = 64 << 20},
                  .preset = "aimx",
                  .controller = AS_PRESET,
                  .refresh = AS_PRESET,
@@ -258,11 +249,13 @@ int main(int argc, char **argv)
     size_t n_spans = 0;
     pimattn_span *spans = make_spans(&r, &n_spans);
     r.config.max_seqs = (uint32_t)n_spans;
-    make_room(&r.config);
 
     pimattn_readings readings;
     pimhw_cause why = {{0}};
     pimattn_status status = pimattn_estimate(&readings, &r.config, spans, n_spans, &why);
+    if (status != PIMATTN_OK && strstr(why.text, "pool_bytes") != NULL) /* left to the engine */
+        ex_die("--layers, --kv-heads, --head-dim: a page of all takes more than 2^46 bytes or is "
+               "more than 2^32 - 1 pages");
     if (status != PIMATTN_OK) ex_die("%s: %s", pimattn_status_str(status), why.text);
     if (r.json) {
         printf("{\"schema\": %d, \"device\": \"%s\", ", (int)EX_SCHEMA, r.preset);

@@ -100,12 +100,21 @@ refuses "unknown partition" "$build/estimate" --partition nonsense
 refuses "no number" "$build/estimate" --context 12x
 refuses "option without value" "$build/estimate" --context
 refuses "heads that do not divide" "$build/estimate" --heads 8 --kv-heads 3
+refuses "context of more digits than a number" "$build/estimate" \
+    --context 40960000000000000000000000
+refuses "context of more digits than a number" "$build/estimate" \
+    --context 00000000000000000000123456
 refuses "context beyond 2^32" "$build/estimate" --context 8000000000
 refuses "no field to set" "$build/estimate" --set =
 grep -q -e --set "$scratch/err" && pass || fail "no field to set: $(cat "$scratch/err")"
 works "estimate of the longest keys" "$build/estimate" --layers 1 --head-dim 65536
 works "estimate of the most layers" "$build/estimate" --layers 65536
 works "estimate of the most heads" "$build/estimate" --layers 1 --heads 65536 --kv-heads 65536
+for shape in '--layers 65536 --heads 65536 --kv-heads 65536 --head-dim 65536' \
+    '--layers 65536 --heads 65536 --kv-heads 65536 --head-dim 1'; do
+    refuses "estimate $shape" "$build/estimate" $shape
+    grep -q -e --layers "$scratch/err" && pass || fail "estimate $shape: $(cat "$scratch/err")"
+done
 works "estimate --refresh off and what refresh forbids" "$build/estimate" --layers 1 --refresh off \
     --set tREFI=100
 refuses "sources as JSON" "$build/estimate" --sources --json
@@ -114,6 +123,11 @@ refuses "sources of a device that cannot be" "$build/estimate" --sources --devic
 refuses "flash without banks" "$build/device" --device pam-ssd
 works "estimate" "$build/estimate"
 is_json "estimate --json" "$build/estimate" --json
+awk '{ match($0, /"step_pJ": [0-9.e+]*/); step = substr($0, RSTART + 11, RLENGTH - 11)
+    sub(/.*"step_energy_pJ": {/, ""); sub(/}.*/, ""); n = split($0, part, /[:,]/)
+    for (i = 2; i <= n; i += 2) sum += part[i] }
+    END { e = sum / step - 1; exit !(n > 2 && e < 1e-14 && e > -1e-14) }' "$scratch/out" && pass ||
+    fail "estimate --json: energies do not sum: $(cat "$scratch/out")"
 is_json "device --json" "$build/device" --json
 works "device of another preset" "$build/device" --device lpddr5-jetson
 "$build/device" --help | grep -q "default aimx" && pass || fail "device --help: no default"
