@@ -3,7 +3,12 @@
  *     AiM MAC_ABK 64 0xffffffff 3 # column=0 tile=0 out=1
  *
  * In the text bit 31 - i of a mask is channel i. What AiM's text lacks stands in a comment of ours.
- * For programs that have included pim_hw.h. */
+ * The device it is for stands in comments before its first line:
+ *
+ *     # for aim-gddr6, 32 channels; what the hub does is a comment
+ *     # set tRP=20
+ *
+ * For programs that have included pim_hw.h, and common.h if they take the device from options. */
 #ifndef EX_AIM_TEXT_H
 #define EX_AIM_TEXT_H
 
@@ -277,7 +282,48 @@ static inline pimhw_status ex_aim_format(const pimhw_instruction *instruction,
     return PIMHW_OK;
 }
 
-/* A trace being written, one line an instruction; begin with the file and the rest 0. */
+/*
+ * The device a trace says it was written for: its first lines, as ex_aim_write_device writes them.
+ * *n_lines is 0, and *config as it was, if they say nothing of the kind.
+ *
+ *   returns  what is wrong with line *n_lines
+ */
+static inline pimhw_status ex_aim_read_device(pimhw_config *config, uint64_t *n_lines,
+                                              const char *trace, pimhw_cause *why)
+{
+    char name[64] = "", number[24] = "", end = 0;
+    uint32_t value = 0;
+    *n_lines = 0;
+    if (sscanf(trace, "# for %63[^,\n], %23[^ \n] channels%c", name, number, &end) != 3 ||
+        end != ';')
+        return PIMHW_OK;
+    *n_lines = 1;
+    if (!ex_aim_number(number, strlen(number), &value)) {
+        pimhw_cause_write(why, "\"%s\" channels is not a number below 2^32", number);
+        return PIMHW_ERR_TEXT;
+    }
+    pimhw_status status = pimhw_config_init(config, name, why);
+    if (status == PIMHW_OK) config->n_channels = value;
+    while (status == PIMHW_OK) {
+        trace += strcspn(trace, "\n");
+        if (strncmp(trace, "\n# set ", 7) != 0) break;
+        ++*n_lines;
+        trace += 7;
+        size_t n = strcspn(trace, "=\n"), n_digits = strcspn(trace + n, " \t\r\n");
+        bool whole =
+            n < sizeof name && n_digits > 0 && ex_aim_number(trace + n + 1, n_digits - 1, &value);
+        if (!whole) {
+            pimhw_cause_write(why, "\"# set\" is followed by no FIELD=NUMBER below 2^32");
+            return PIMHW_ERR_TEXT;
+        }
+        snprintf(name, sizeof name, "%.*s", (int)n, trace);
+        status = pimhw_config_set(config, name, value, why);
+    }
+    return status;
+}
+
+/* A trace being written, one line an instruction; begin with the file and the rest 0. Without a
+ * file nothing is written: whether it could be is in status. */
 typedef struct ex_aim_trace {
     FILE *file;
     bool ended; /* an EOC was the last */
@@ -293,7 +339,25 @@ static inline bool ex_aim_write(void *user, const pimhw_instruction *instruction
     t->status = ex_aim_format(instruction, line, &t->why);
     if (t->status != PIMHW_OK) return false;
     t->ended = instruction->kind == PIMHW_EOC;
-    return fprintf(t->file, "%s\n", line) > 0;
+    return t->file == NULL || fprintf(t->file, "%s\n", line) > 0;
+}
+
+/* First of all: the device, a comment for its preset and one for each field that differs. */
+static inline void ex_aim_write_device(ex_aim_trace *t, const pimhw_config *config)
+{
+    pimhw_config preset;
+    const char *field;
+    t->status = pimhw_config_init(&preset, config->preset, &t->why);
+    if (t->status != PIMHW_OK || t->file == NULL) return;
+    fprintf(t->file, "# for %s, %" PRIu32 " channels; what the hub does is a comment\n",
+            config->preset, config->n_channels);
+    preset.n_channels = config->n_channels;
+    for (uint32_t i = 0; (field = pimhw_config_field(i)) != NULL; i++) {
+        uint32_t value = 0, usual = 0;
+        pimhw_config_get(config, field, &value, NULL);
+        pimhw_config_get(&preset, field, &usual, NULL);
+        if (value != usual) fprintf(t->file, "# set %s=%" PRIu32 "\n", field, value);
+    }
 }
 
 /* All of a program, and an EOC behind it. */
@@ -302,13 +366,32 @@ static inline pimhw_status ex_aim_write_program(ex_aim_trace *t, const pimhw_con
                                                 const pimhw_request *request)
 {
     pimhw_device *device = NULL;
+    ex_aim_write_device(t, config);
+    if (t->status != PIMHW_OK) return t->status;
     pimhw_status status = pimhw_device_create(&device, config, &t->why);
-    fprintf(t->file, "# for %s, %" PRIu32 " channels; what the hub does is a comment\n",
-            config->preset, config->n_channels);
     if (status == PIMHW_OK)
         status = pimhw_device_resolve(device, program, request, ex_aim_write, t, &t->why);
     pimhw_device_destroy(device);
     return status == PIMHW_OK ? t->status : status;
 }
+
+#ifdef EX_COMMON_H
+
+/* The device of a trace: that of its first lines unless a preset is given, the usual one if there
+ * are none; then channels (0: as that has) and fields as ex_device takes them. */
+static inline void ex_aim_device(pimhw_config *config, const char *path, const char *trace,
+                                 const char *preset, const char *usual, uint32_t n_channels,
+                                 const ex_texts *sets)
+{
+    uint64_t n_lines = 0;
+    pimhw_cause why = {{0}};
+    if (preset == NULL && ex_aim_read_device(config, &n_lines, trace, &why) != PIMHW_OK)
+        ex_die("%s: line %" PRIu64 ": %s", path, n_lines, why.text);
+    if (n_lines == 0) ex_device_preset(config, preset != NULL ? preset : usual);
+    ex_device_change(config, n_channels, sets);
+    ex_device_check(config);
+}
+
+#endif /* EX_COMMON_H */
 
 #endif /* EX_AIM_TEXT_H */

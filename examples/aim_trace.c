@@ -3,8 +3,8 @@
 #include "pim_hw.h"
 
 #define EX_NAME "aim_trace"
-#include "aim_text.h"
 #include "common.h"
+#include "aim_text.h"
 
 /* Writes one command of the listing. */
 static void list_command(void *user, const pimhw_event *event)
@@ -29,7 +29,7 @@ static bool submit_line(pimhw_device *device, const char *path, uint64_t line, c
     return found;
 }
 
-/* Times the whole trace; its line ends have become zeroes, or become so now. */
+/* Times the whole trace. A line ends in a 0 while it is read. */
 static void time_trace(pimhw_device *device, pimhw_readings *readings, const char *path,
                        char *trace, size_t n_bytes, const pimhw_sink *sink)
 {
@@ -67,7 +67,7 @@ int main(int argc, char **argv)
     bool clocks = false, json = false;
     const char *preset = NULL, *path = NULL;
     uint32_t n_channels = 0;
-    char made_for[24] = "";
+    ex_texts sets = {{0}, 0};
     const ex_option options[] = {
         {.name = "--clocks",
          .flag = &clocks,
@@ -81,6 +81,10 @@ int main(int argc, char **argv)
          .number = &n_channels,
          .min = 1,
          .help = "default: likewise, else as the preset has"},
+        {.name = "--set",
+         .value = "FIELD=N",
+         .texts = &sets,
+         .help = "a field of the device, such as controller=3; repeatable"},
         {.name = "--json", .flag = &json, .help = "readings as JSON"}};
     ex_options(argc, argv,
                "usage: build/aim_trace [options] FILE\n"
@@ -94,19 +98,15 @@ int main(int argc, char **argv)
     pimhw_device *device = NULL;
     pimhw_readings readings;
     pimhw_cause why = {{0}};
-    /* as ex_aim_write_program begins one */
-    uint32_t made_with = 0;
-    int of = sscanf(trace, "# for %23[^,\n], %" SCNu32 " channels;", made_for, &made_with);
-    if (!preset && of == 2 && n_channels == 0) n_channels = made_with;
-    if (!preset) preset = of == 2 ? made_for : "aim-gddr6";
-    ex_device(&config, preset, n_channels, NULL);
+    ex_aim_device(&config, path, trace, preset, "aim-gddr6", n_channels, &sets);
     if (pimhw_device_create(&device, &config, &why) != PIMHW_OK) ex_die("device: %s", why.text);
     time_trace(device, &readings, path, trace, n_bytes, NULL);
     /* The listing only once the whole trace is known to be good. */
     const pimhw_sink sink = {list_command, stdout, NULL};
     if (clocks) time_trace(device, &readings, path, trace, n_bytes, &sink);
     if (json) {
-        printf("{\"schema\": %d, \"device\": \"%s\", \"readings\": ", (int)EX_SCHEMA, preset);
+        printf("{\"schema\": %d, \"device\": \"%s\", \"readings\": ", (int)EX_SCHEMA,
+               config.preset);
         ex_json_device(stdout, &readings, config.tCK_ps);
         printf("}\n");
     } else {

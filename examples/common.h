@@ -160,13 +160,16 @@ static inline void ex_options(int argc, char **argv, const char *usage, const ex
         ex_die("%zu of %zu files given; --help says what is expected", n_found, n_files);
 }
 
-/* A preset, then so many channels (0: as the preset has), then "FIELD=VALUE" texts (or NULL);
- * not yet judged. */
-static inline void ex_device_set(pimhw_config *config, const char *preset, uint32_t n_channels,
-                                 const ex_texts *sets)
+static inline void ex_device_preset(pimhw_config *config, const char *preset)
 {
     pimhw_cause why = {{0}};
     if (pimhw_config_init(config, preset, &why) != PIMHW_OK) ex_die("--device: %s", why.text);
+}
+
+/* So many channels (0: as it has), then "FIELD=VALUE" texts (or NULL); not yet judged. */
+static inline void ex_device_change(pimhw_config *config, uint32_t n_channels, const ex_texts *sets)
+{
+    pimhw_cause why = {{0}};
     if (n_channels != 0) config->n_channels = n_channels;
     for (size_t i = 0; sets != NULL && i < sets->n_texts; i++) {
         char field[64];
@@ -187,10 +190,12 @@ static inline void ex_device_check(const pimhw_config *config)
     if (pimhw_config_check(config, &why) != PIMHW_OK) ex_die("device: %s", why.text);
 }
 
+/* A preset, changed and judged. */
 static inline void ex_device(pimhw_config *config, const char *preset, uint32_t n_channels,
                              const ex_texts *sets)
 {
-    ex_device_set(config, preset, n_channels, sets);
+    ex_device_preset(config, preset);
+    ex_device_change(config, n_channels, sets);
     ex_device_check(config);
 }
 
@@ -199,6 +204,7 @@ static inline void ex_device(pimhw_config *config, const char *preset, uint32_t 
 /* A file to write to, or the end of the program. */
 static inline FILE *ex_open(const char *option, const char *path)
 {
+    if (strcmp(path, "-") == 0) ex_die("%s: a file: standard output is taken", option);
     FILE *file = fopen(path, "wb");
     if (file == NULL) ex_die("%s: %s: %s", option, path, strerror(errno));
     return file;

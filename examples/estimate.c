@@ -238,7 +238,8 @@ int main(int argc, char **argv)
                  .n_tokens = 1};
     parse(&r, argc, argv);
     if (r.sources && r.json) ex_die("--sources is a listing; --json has no form for it");
-    ex_device_set(&r.config.device, r.preset, r.n_channels, &r.sets);
+    ex_device_preset(&r.config.device, r.preset);
+    ex_device_change(&r.config.device, r.n_channels, &r.sets);
     if (r.controller != AS_PRESET) r.config.device.controller = r.controller;
     if (r.refresh != AS_PRESET) r.config.device.refresh = r.refresh;
     ex_device_check(&r.config.device);

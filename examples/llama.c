@@ -7,8 +7,8 @@
 #include "pimattn.h"
 
 #define EX_NAME "llama"
-#include "aim_text.h"
 #include "common.h"
+#include "aim_text.h"
 #include "llama.h"
 
 enum { AIM_CHANNELS = 32 };

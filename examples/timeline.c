@@ -8,17 +8,19 @@
 #include "pimattn.h"
 
 #define EX_NAME "timeline"
-#include "aim_text.h"
 #include "common.h"
+#include "aim_text.h"
 #include "timeline_page.h"
 
-enum { CONTROLLERS = 4, MOST_COMMANDS = 4000000 };
+enum { CONTROLLERS = 4, NO_PARTITION = 2, MOST_COMMANDS = 4000000 };
 
 /* --- What the command line says -------------------------------------------------------------- */
 
 typedef struct arguments {
     uint32_t example; /* of EXAMPLES, or none of them */
     const char *trace_path;
+    char *trace; /* its text */
+    size_t trace_bytes;
     uint32_t n_tokens, group, n_kv_heads, head_dim, partition;
     const char *preset;
     ex_texts sets;
@@ -78,10 +80,10 @@ static void parse(arguments *a, int argc, char **argv)
         {.name = "--one-plan",
          .flag = &a->one_plan,
          .help = "attention: one program for all controllers, not each its own"},
-        {.name = "--preset",
-         .value = "NAME",
+        {.name = "--device",
+         .value = "PRESET",
          .text = &a->preset,
-         .help = "the device; default aimx, of the two streams one channel"},
+         .help = "default: as the trace says, else aimx, of the two streams one channel"},
         {.name = "--set",
          .value = "FIELD=N",
          .texts = &a->sets,
@@ -177,27 +179,26 @@ static void make_gemv128(work *w, uint32_t n_outs)
         add_output(w, 8 * i, 8, i % n_outs);
 }
 
-static void read_trace(work *w, const char *path)
+static void read_trace(work *w, const arguments *a)
 {
-    size_t n_bytes = 0;
-    char *text = (char *)ex_read_file(path, &n_bytes);
+    const char *path = a->trace_path;
     uint64_t line = 0;
     snprintf(w->title, sizeof w->title, "%s", path);
-    for (size_t at = 0; at < n_bytes;) {
+    for (size_t at = 0; at < a->trace_bytes;) {
         pimhw_instruction instruction;
         pimhw_cause why = {{0}};
         bool found = false;
-        size_t length = strcspn(text + at, "\n");
+        char *text = a->trace + at;
+        size_t length = strcspn(text, "\n");
         line++;
-        if (at + length < n_bytes && text[at + length] == 0)
+        if (at + length < a->trace_bytes && text[length] == 0)
             ex_die("%s: line %" PRIu64 ": a zero byte in the text", path, line);
-        text[at + length] = 0;
-        if (ex_aim_parse(text + at, &instruction, &found, &why) != PIMHW_OK)
+        text[length] = 0;
+        if (ex_aim_parse(text, &instruction, &found, &why) != PIMHW_OK)
             ex_die("%s: line %" PRIu64 ": %s", path, line, why.text);
         if (found) add_step(w, &instruction, line);
         at += length + 1;
     }
-    free(text);
     if (w->n_steps == 0) ex_die("%s: no instruction", path);
 }
 
@@ -237,7 +238,7 @@ static void make_work(work *w, const arguments *a, uint32_t controller)
     if (!a->own_plans && device.obuf > device.out_entries) device.obuf = device.out_entries;
     if (!a->own_plans && device.out_entries > device.obuf) device.out_entries = device.obuf;
     if (a->trace_path != NULL)
-        read_trace(w, a->trace_path);
+        read_trace(w, a);
     else if (a->example == EXAMPLE_FIG7)
         make_fig7(w, pimhw_config_outs(&device));
     else if (a->example == EXAMPLE_GEMV128)
@@ -276,15 +277,26 @@ static pimhw_status run_work(pimhw_device *device, const work *w, const pimhw_si
 
 /* --- Export ---------------------------------------------------------------------------------- */
 
-static void export_work(const char *path, const work *w, const pimhw_config *config)
+/* All lines to a file or, to see whether there is a form for them, to none. */
+static bool write_work(FILE *file, const work *w, const pimhw_config *config)
 {
-    ex_aim_trace t = {.file = ex_open("--export", path)};
-    if (w->steps == NULL) t.status = ex_aim_write_program(&t, config, &w->program, &w->request);
+    ex_aim_trace t = {.file = file};
+    if (w->steps == NULL)
+        t.status = ex_aim_write_program(&t, config, &w->program, &w->request);
+    else
+        ex_aim_write_device(&t, config);
     for (size_t i = 0; i < w->n_steps && t.status == PIMHW_OK; i++)
         ex_aim_write(&t, &w->steps[i].instruction);
     if (t.status != PIMHW_OK) ex_die("--export: %s", t.why.text);
-    if (!t.ended) fprintf(t.file, "AiM EOC\n");
-    ex_close("--export", path, t.file);
+    return t.ended;
+}
+
+static void export_work(const char *path, const work *w, const pimhw_config *config)
+{
+    write_work(NULL, w, config);
+    FILE *file = ex_open("--export", path);
+    if (!write_work(file, w, config)) fprintf(file, "AiM EOC\n");
+    ex_close("--export", path, file);
 }
 
 /* --- Schedules ------------------------------------------------------------------------------- */
@@ -863,9 +875,6 @@ static void svg_head(const picture *p, double height)
 
 static void write_svg(const arguments *a, const schedule *s)
 {
-    if (a->from_ck > 0 && a->from_ck >= s->readings.cycles)
-        ex_die("--from: clock %" PRIu32 " is not before %" PRIu64 ", the end", a->from_ck,
-               s->readings.cycles);
     picture *p = (picture *)ex_alloc(1, sizeof *p);
     bool used[N_TRACKS];
     uint32_t row = 0;
@@ -1036,40 +1045,66 @@ static void print_runs(const arguments *a, const schedule runs[CONTROLLERS])
     }
 }
 
+/* Refuses options that go with none of the others given, and files that are two things at once. */
+static void judge(const arguments *a)
+{
+    const char *paths[] = {a->trace_path, a->json_path, a->svg_path, a->html_path, a->export_path};
+    const bool trace = a->trace_path != NULL;
+    if (trace && a->example != EXAMPLE_NONE) ex_die("--trace: a trace, or one of the examples");
+    if (trace && a->own_plans) ex_die("--own-plans: a trace has one plan");
+    if (a->own_plans && a->one_plan) ex_die("--own-plans: not together with --one-plan");
+    if ((trace || a->example == EXAMPLE_FIG7 || a->example == EXAMPLE_GEMV128) &&
+        (a->n_tokens || a->group || a->n_kv_heads || a->head_dim || a->one_plan ||
+         a->partition != NO_PARTITION))
+        ex_die("--tokens, --group, --kv-heads, --head-dim, --partition, --one-plan: of the example "
+               "attention");
+    if (a->svg_path == NULL && (a->from_ck != 0 || a->to_ck != 0))
+        ex_die("--from, --to: of a picture, --svg");
+    if (a->json_path == NULL && a->all_channels) ex_die("--all-channels: of --json");
+    if (a->to_ck != 0 && a->from_ck >= a->to_ck)
+        ex_die("--from: clock %" PRIu32 " is not before %" PRIu32, a->from_ck, a->to_ck);
+    for (size_t i = 0; i < EX_COUNT(paths); i++)
+        for (size_t k = 0; k < i; k++)
+            if (paths[i] != NULL && paths[k] != NULL && strcmp(paths[i], paths[k]) == 0)
+                ex_die("%s: given for two files", paths[i]);
+}
+
+/* What was not said of attention. */
+static void fill_in(arguments *a)
+{
+    if (a->n_tokens == 0) a->n_tokens = 1024;
+    if (a->group == 0) a->group = 4;
+    if (a->n_kv_heads == 0) a->n_kv_heads = 1;
+    if (a->head_dim == 0) a->head_dim = 128;
+    if (a->partition == NO_PARTITION) a->partition = PIMATTN_TCP;
+    bool attention = a->example == EXAMPLE_NONE || a->example == EXAMPLE_ATTENTION;
+    if (attention && a->trace_path == NULL && !a->one_plan) a->own_plans = true;
+}
+
 /* The device: of a stream one channel. */
 static void make_device(arguments *a)
 {
-    pimhw_cause why = {{0}};
     bool one = a->example == EXAMPLE_FIG7 || a->example == EXAMPLE_GEMV128;
-    if (a->trace_path != NULL && a->example != EXAMPLE_NONE)
-        ex_die("--trace: a trace, or one of the examples");
-    if (a->trace_path != NULL && a->own_plans) ex_die("--own-plans: a trace has one plan");
-    if (a->own_plans && a->one_plan) ex_die("--own-plans: not together with --one-plan");
-    if (pimhw_config_init(&a->device, a->preset, &why) != PIMHW_OK)
-        ex_die("--preset: %s", why.text);
-    ex_device(&a->device, a->preset, one ? 1 : 0, &a->sets);
+    if (a->trace_path != NULL) a->trace = (char *)ex_read_file(a->trace_path, &a->trace_bytes);
+    ex_aim_device(&a->device, a->trace_path, a->trace != NULL ? a->trace : "", a->preset, "aimx",
+                  one ? 1 : 0, &a->sets);
     if (a->controller == CONTROLLERS) a->controller = a->device.controller;
     if (a->channel < PIMHW_MAX_CHANNELS && a->channel >= a->device.n_channels)
         ex_die("--channel: %" PRIu32 ", the device has %" PRIu32 " channels", a->channel,
                a->device.n_channels);
-    if (a->to_ck != 0 && a->from_ck >= a->to_ck)
-        ex_die("--from: clock %" PRIu32 " is not before %" PRIu32, a->from_ck, a->to_ck);
 }
 
 int main(int argc, char **argv)
 {
     arguments a = {.example = EXAMPLE_NONE,
-                   .n_tokens = 1024,
-                   .group = 4,
-                   .n_kv_heads = 1,
-                   .head_dim = 128,
-                   .preset = "aimx",
+                   .partition = NO_PARTITION,
                    .controller = CONTROLLERS,
                    .channel = PIMHW_MAX_CHANNELS};
     schedule runs[CONTROLLERS];
     parse(&a, argc, argv);
+    judge(&a);
+    fill_in(&a);
     make_device(&a);
-    if (a.example == EXAMPLE_NONE && !a.trace_path && !a.one_plan) a.own_plans = true;
     uint32_t n_works = a.own_plans ? CONTROLLERS : 1;
     work *works = (work *)ex_alloc(n_works, sizeof *works);
     for (uint32_t i = 0; i < n_works; i++)
@@ -1080,6 +1115,9 @@ int main(int argc, char **argv)
     const work *w = &works[a.own_plans ? a.controller : 0];
     make_schedule(&runs[a.controller], w, &a.device, a.controller, a.channel);
     if (wanted->failed) ex_die("%s: %s", w->title, wanted->why.text);
+    if (a.from_ck > 0 && a.from_ck >= wanted->readings.cycles)
+        ex_die("--from: clock %" PRIu32 " is not before %" PRIu64 ", the end", a.from_ck,
+               wanted->readings.cycles);
     for (uint32_t i = 0; i < CONTROLLERS; i++)
         if (i != a.controller)
             make_schedule(&runs[i], &works[a.own_plans ? i : 0], &a.device, i, wanted->channel);
@@ -1094,5 +1132,6 @@ int main(int argc, char **argv)
     for (uint32_t i = 0; i < n_works; i++)
         release_work(&works[i]);
     free(works);
+    free(a.trace);
     return ex_done();
 }

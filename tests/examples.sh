@@ -302,6 +302,24 @@ works "a good trace" "$build/aim_trace" "$scratch/trace"
 is_json "aim_trace --json" "$build/aim_trace" --json "$scratch/trace"
 { echo '# for the paper, by us'; cat "$scratch/trace"; } >"$scratch/words"
 works "a trace that begins with words" "$build/aim_trace" "$scratch/words"
+# said NAME WORD: the last refusal says it.
+said() {
+    grep -q -e "$2" "$scratch/err" && pass || fail "$1: $(cat "$scratch/err")"
+}
+trace "# for aim-gddr7, 32 channels; by us" "AiM EOC"
+refuses "aim_trace for an unknown preset" "$build/aim_trace" "$scratch/trace"
+said "aim_trace for an unknown preset" 'line 1: preset "aim-gddr7"'
+works "aim_trace of another preset" "$build/aim_trace" --device aim-gddr6 "$scratch/trace"
+trace "# for aim-gddr6, -3 channels; by us" "AiM EOC"
+refuses "aim_trace for less than no channels" "$build/aim_trace" "$scratch/trace"
+said "aim_trace for less than no channels" 'line 1'
+for set in tRP tRP= tRP=x nonsense=1 tRP=99999999999; do
+    trace "# for aim-gddr6, 32 channels; by us" "# set tRAS=60" "# set $set" "AiM EOC"
+    for program in "$build/aim_trace" "$build/timeline --trace"; do
+        refuses "$program with $set" $program "$scratch/trace"
+        said "$program with $set" 'line 3'
+    done
+done
 trace "# nothing"
 refuses "aim_trace of nothing" "$build/aim_trace" "$scratch/trace"
 trace "AiM SYNC" "AiM NONSENSE 1 2" "AiM EOC"
@@ -325,7 +343,7 @@ page_data() {
 timeline=$build/timeline line=$scratch/line
 for options in '--example fig7' '--example gemv128 --own-plans' '--tokens 1024' \
     '--tokens 5000 --kv-heads 2 --set out_entries=8' '--tokens 700 --partition hfp --kv-heads 3' \
-    '--tokens 300 --preset aim-gddr6 --all-channels' '--tokens 4000 --preset attacc-hbm3' \
+    '--tokens 300 --device aim-gddr6 --all-channels' '--tokens 4000 --device attacc-hbm3' \
     '--tokens 500 --channel 3 --from 100 --to 300'; do
     for controller in in-order static ping-pong dcs; do
         works "timeline $options $controller" "$timeline" $options --controller $controller \
@@ -333,7 +351,8 @@ for options in '--example fig7' '--example gemv128 --own-plans' '--tokens 1024' 
         judges "timeline $options $controller" trace "$line.json"
         judges "timeline $options $controller" xml "$line.svg"
     done
-    works "timeline $options --html" "$timeline" $options --html "$line.html"
+    works "timeline $options --html" "$timeline" $options --html "$line.html" \
+        --json "$line.json" --svg "$line.svg"
     page_data "$line.html"
     judges "timeline $options --html" json "$scratch/data.json"
 done
@@ -371,9 +390,45 @@ clocks "gemv128, 8 outputs" "870 308 263" --example gemv128 --set out_entries=8
 clocks "fig7 as drawn" "34 29 22" --example fig7 --set row_opening=2 --set tWR_INP=2 --set tMAC=5 \
     --set tRD_OUT=5 --set tRCD_MAC=1 --set refresh=0
 
+"$timeline" >"$scratch/want"
+"$timeline" --example attention >"$scratch/out"
+same "timeline --example attention" "$scratch/want" "$scratch/out"
+
+# A trace says what device it is for, so that it takes the same clocks anywhere.
+for controller in in-order static ping-pong dcs; do
+    for example in fig7 'gemv128 --set tRP=60 --device aim-gddr6'; do
+        options="--example $example --controller $controller"
+        works "timeline $options" "$timeline" $options --export "$line.aim"
+        sed 1,2d "$scratch/out" >"$scratch/want"
+        wanted=$(awk -v c=$controller '$1 == c { print $2 }' "$scratch/out")
+        works "timeline --trace of $options" "$timeline" --trace "$line.aim"
+        sed 1,2d "$scratch/out" >"$scratch/got"
+        same "timeline --trace of $options" "$scratch/want" "$scratch/got"
+        listed=$("$build/aim_trace" "$line.aim" | awk '$1 == "cycles" { print $2 }')
+        [ "$listed" = "$wanted" ] && pass || fail "aim_trace of $options: $listed, not $wanted"
+    done
+done
+"$build/aim_trace" --set controller=0 --set tRP=14 --set tRCD_MAC=99 "$line.aim" >"$scratch/got"
+cmp -s "$scratch/want" "$scratch/got" && fail "aim_trace --set: nothing" || pass
+
+# What fails leaves a file as it was.
+for wrong in '--set n_channels=64 --kv-heads 64 --partition hfp' '--svg '"$line.svg"' --from 99999999'; do
+    echo kept >"$line.aim"
+    refuses "timeline --export, $wrong" "$timeline" $wrong --export "$line.aim"
+    grep -q '^kept$' "$line.aim" && pass || fail "timeline --export, $wrong: the file is gone"
+done
+for option in '--from 1' '--to 9' --all-channels '--svg -' "--json $line.json --html $line.json" \
+    '--example fig7 --tokens 9' '--example gemv128 --one-plan'; do
+    refuses "timeline $option" "$timeline" $option
+done
+trace "# for aim-gddr6, 32 channels; by us" "AiM EOC"
+for option in '--tokens 9' '--group 2' '--kv-heads 1' '--head-dim 8' '--partition tcp' --one-plan; do
+    refuses "timeline --trace $option" "$timeline" --trace "$scratch/trace" $option
+done
+
 # What it exports is the same program; its trace has the commands of aim_trace's listing.
 for options in '--tokens 300' '--tokens 2000 --partition hfp --kv-heads 3'; do
-    aim="--preset aim-gddr6 --set epu_ck_per_op=0"
+    aim="--device aim-gddr6 --set epu_ck_per_op=0"
     works "timeline --export $options" "$timeline" $aim $options --export "$line.aim" \
         --json "$line.json" --all-channels
     in_order=$(awk '$1 == "in-order" { print $2 }' "$scratch/out")
@@ -390,7 +445,7 @@ for options in '--tokens 300' '--tokens 2000 --partition hfp --kv-heads 3'; do
         "$line.json" | awk '{ print $1, $2 - 1, $3 }' | sort >"$line.got"
     same "timeline --json $options" "$line.want" "$line.got"
 done
-"$timeline" --trace - <"$line.aim" --preset aim-gddr6 >"$scratch/out" 2>&1 && pass ||
+"$timeline" --trace - <"$line.aim" --device aim-gddr6 >"$scratch/out" 2>&1 && pass ||
     fail "timeline of standard input: $(cat "$scratch/out")"
 trace "AiM SYNC" "" "AiM MAC_ABK 64"
 refuses "timeline of a short instruction" "$timeline" --trace "$scratch/trace"
@@ -406,7 +461,7 @@ refuses "timeline: plans of a trace" "$timeline" --trace "$line.aim" --own-plans
 refuses "timeline: both plans" "$timeline" --one-plan --own-plans
 refuses "timeline: unknown example" "$timeline" --example nonsense
 refuses "timeline: unknown controller" "$timeline" --controller nonsense
-refuses "timeline: unknown preset" "$timeline" --preset nonsense
+refuses "timeline: unknown preset" "$timeline" --device nonsense
 refuses "timeline: unknown field" "$timeline" --set nonsense=1
 refuses "timeline: no such channel" "$timeline" --channel 16
 refuses "timeline: from after to" "$timeline" --from 9 --to 9
@@ -680,7 +735,7 @@ refuses "no channels" "$build/llama" "$data/$s" "$data/$t" --channels 0
 refuses "too many channels" "$build/llama" "$data/$s" "$data/$t" --channels 65
 
 # The memory clocks llama prints for its last step are those of the trace it exports.
-for options in '-n 1' '-n 40' '-n 200' '-n 33 --partition hfp' '-n 40 --channels 3 --page-tokens 7' \
+for options in '-n 1' '-n 40' '-n 40 --set tRP=60' '-n 200' '-n 33 --partition hfp' '-n 40 --channels 3 --page-tokens 7' \
     '-n 100 --channels 1' '-n 300 --channels 16 --partition hfp'; do
     "$build/llama" "$data/$s" "$data/$t" -p "$once" --device aim-gddr6 $options --quiet \
         --export "$scratch/last.aim" >/dev/null 2>"$scratch/err"
