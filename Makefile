@@ -89,6 +89,7 @@ $(BUILD)/merge_mpi: examples/merge_mpi.c $(HEADERS) $(wildcard examples/*.h)
 	@mkdir -p $(BUILD)
 	OMPI_CC="$(CC)" MPICH_CC="$(CC)" mpicc $(CFLAGS) $(LDFLAGS) -o $@ $< $(USE) -lm
 
+$(BUILD)/sparse: examples/common.h examples/capture.h
 $(BUILD)/%: bench/%.c $(HEADERS) $(wildcard bench/*.h) examples/pool.h
 	@mkdir -p $(BUILD)
 	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< $(USE) -lm

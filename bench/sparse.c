@@ -8,7 +8,9 @@
 #define _POSIX_C_SOURCE 200809L
 #define PIMATTN_IMPLEMENTATION
 #include "../pimattn.h"
-#include "../tests/capture.h"
+#define EX_NAME "sparse"
+#include "../examples/common.h"
+#include "../examples/capture.h"
 #include "clean.h"
 
 enum { MOST_WORDS = 1024, ROUNDS = 7, LONG = 32768, CHUNK = 256 };
@@ -83,29 +85,25 @@ static void compare(pimattn_engine *e, pimattn_seq seq, uint32_t layer, uint32_t
     }
 }
 
-static void captured(const char *dir, const char *name, uint32_t page_tokens, uint32_t c)
+static void captured(const capture *from, const char *name, uint32_t page_tokens, uint32_t c)
 {
-    char path[1024];
-    capture from;
     pimattn_shape s;
     pimattn_seq seq;
     sums to;
-    snprintf(path, sizeof path, "%s/%s.attn", dir, name);
-    bench_must(capture_read(&from, path) && from.n_records > 0, path);
     memset(&s, 0, sizeof s);
     memset(&to, 0, sizeof to);
-    s.n_layers = (uint32_t)from.head[0];
-    s.n_heads = (uint32_t)from.head[1];
-    s.n_kv_heads = (uint32_t)from.head[2];
-    s.head_dim = (uint32_t)from.head[3];
+    s.n_layers = from->n_layers;
+    s.n_heads = from->n_heads;
+    s.n_kv_heads = from->n_kv_heads;
+    s.head_dim = from->head_dim;
     pimattn_engine *e = engine_of(&s, page_tokens);
     pimattn_choice choice = choice_of(&s);
-    size_t q_row = (size_t)s.n_heads * s.head_dim, k_row = (size_t)s.n_kv_heads * s.head_dim;
+    size_t q_row = from->q_floats, k_row = from->kv_floats;
     float *work = (float *)malloc(2 * (q_row + s.n_heads) * sizeof *work);
     bench_must(work && pimattn_seq_create(e, &seq) == PIMATTN_OK, "sequence");
-    for (uint64_t t = 0; t < (uint64_t)from.n_records; t++)
+    for (size_t t = 0; t < from->n_records; t++)
         for (uint32_t layer = 0; layer < s.n_layers; layer++) {
-            const float *q = capture_at(&from, t, layer), *k = q + q_row;
+            const float *q = capture_at(from, t, layer), *k = q + q_row;
             pimattn_status status = pimattn_append(e, seq, layer, k, k + k_row, 1, 0, 0);
             bench_must(status == PIMATTN_OK, "append");
             compare(e, seq, layer, c, &choice, q, work, &to);
@@ -116,7 +114,6 @@ static void captured(const char *dir, const char *name, uint32_t page_tokens, ui
     pimattn_engine_destroy(e);
     free(work);
     free(choice.bits);
-    free(from.data);
 }
 
 /* Numbers without order from -1 to 1. */
@@ -168,15 +165,18 @@ static void timed(uint32_t page_tokens)
     free(choice.bits);
 }
 
-static bool there(const char *dir, const char *name, const char *then)
+/* False: there is no such file, and a line says so. */
+static bool read_if_there(capture *from, const char *dir, const char *name, const char *then)
 {
     char path[1024];
     snprintf(path, sizeof path, "%s/%s.attn", dir, name);
     FILE *f = fopen(path, "rb");
-    if (f)
+    if (f) {
         fclose(f);
-    else
+        capture_read(from, path);
+    } else {
         fprintf(stderr, "sparse: %s: not there%s\n", path, then);
+    }
     return f != NULL;
 }
 
@@ -184,17 +184,19 @@ int main(int argc, char **argv)
 {
     static const char *const names[] = {"stories260K_once_n256", "stories260K_dog_n256",
                                         "aidreams260K_dream_n100"};
+    capture from[sizeof names / sizeof *names] = {{0}};
     bench_takes(argc, argv, 1, "[DIRECTORY of captured tensors]");
     const char *dir = argc > 1 ? argv[1] : "../shared/data";
-    for (size_t n = 0; argc > 1 && n < sizeof names / sizeof *names; n++)
-        if (!there(dir, names[n], "")) return 2; /* the usual place may lack them */
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++) /* the usual place may lack them */
+        if (!read_if_there(&from[n], dir, names[n], argc > 1 ? "" : ", left out") && argc > 1)
+            return 2;
     printf("tensors,page_tokens,c,chosen,max_error,rms_error,mean_missed,max_missed,choose_us,"
            "attend_us\n");
     for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
-        if (argc == 1 && !there(dir, names[n], ", left out")) continue;
-        for (size_t p = 0; p < sizeof pages / sizeof *pages; p++)
+        for (size_t p = 0; from[n].bytes && p < sizeof pages / sizeof *pages; p++)
             for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-                captured(dir, names[n], pages[p], parts[i]);
+                captured(&from[n], names[n], pages[p], parts[i]);
+        free(from[n].bytes);
     }
     timed(16);
     timed(128);

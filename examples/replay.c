@@ -1,6 +1,6 @@
 /* replay.c - captured queries, keys and values of a real model through the paged cache.
  *
- * The layout of a .attn file stands in the reader below. The answers are held against attention
+ * The layout of a .attn file stands in capture.h. The answers are held against attention
  * in double precision over the stored values, and against what the model's own program computed.
  */
 #define PIMATTN_IMPLEMENTATION
@@ -8,17 +8,7 @@
 
 #define EX_NAME "replay"
 #include "common.h"
-
-enum { HEADER_BYTES = 28, MAX_FIELD = 65536 };
-
-/* A capture in memory. One record per position: a token id, then q, k, v, out of every layer. */
-typedef struct capture {
-    uint32_t n_layers, n_heads, n_kv_heads, head_dim, n_steps;
-    size_t n_records;
-    size_t q_floats, kv_floats; /* of one layer of one record */
-    size_t record_bytes;
-    unsigned char *bytes;
-} capture;
+#include "capture.h"
 
 /* What the replay found. */
 typedef struct result {
@@ -28,60 +18,6 @@ typedef struct result {
     pimattn_readings last;
     uint64_t kv_pages;
 } result;
-
-static uint32_t read_field(const capture *c, const char *path, const char *name, size_t offset)
-{
-    int32_t value = ex_le_int(c->bytes + offset);
-    if (value < 1 || value > MAX_FIELD)
-        ex_die("%s: byte %zu: %s is %" PRId32 ", not 1 to %d", path, offset, name, value,
-               (int)MAX_FIELD);
-    return (uint32_t)value;
-}
-
-/* "PKVC", 6 int32, records; every size is checked before it is used. */
-static void read_capture(capture *c, const char *path)
-{
-    size_t n_bytes = 0;
-    c->bytes = ex_read_file(path, &n_bytes);
-    if (n_bytes < HEADER_BYTES)
-        ex_die("%s: byte %zu: the file ends inside its header of %d bytes", path, n_bytes,
-               (int)HEADER_BYTES);
-    if (memcmp(c->bytes, "PKVC", 4) != 0) ex_die("%s: byte 0: not a capture (PKVC)", path);
-    c->n_layers = read_field(c, path, "n_layers", 4);
-    c->n_heads = read_field(c, path, "n_heads", 8);
-    c->n_kv_heads = read_field(c, path, "n_kv_heads", 12);
-    c->head_dim = read_field(c, path, "head_size", 16);
-    c->n_steps = read_field(c, path, "steps", 20);
-    if (c->n_heads % c->n_kv_heads != 0)
-        ex_die("%s: byte 12: n_kv_heads %" PRIu32 " does not divide n_heads %" PRIu32, path,
-               c->n_kv_heads, c->n_heads);
-    if (ex_le32(c->bytes + 24) != 0) ex_die("%s: byte 24: the reserved field is not 0", path);
-
-    /* Below 2^16 each: 4 * 2^16 * 4 * 2^16 * 2^16 fits in 64 bits. */
-    uint64_t layer = (2 * (uint64_t)c->n_heads + 2 * (uint64_t)c->n_kv_heads) * c->head_dim;
-    uint64_t record = 4 + 4 * layer * c->n_layers;
-    uint64_t left = n_bytes - HEADER_BYTES;
-    if (left % record != 0 || left == 0)
-        ex_die("%s: byte %zu: the file ends inside record %" PRIu64 " of %" PRIu64 " bytes", path,
-               n_bytes, left / record, record);
-    if (left / record > c->n_steps)
-        ex_die("%s: byte 20: %" PRIu64 " records, but only %" PRIu32 " steps", path, left / record,
-               c->n_steps);
-    c->record_bytes = (size_t)record;
-    c->n_records = (size_t)(left / record);
-    c->q_floats = (size_t)c->n_heads * c->head_dim;
-    c->kv_floats = (size_t)c->n_kv_heads * c->head_dim;
-}
-
-/* q, k, v and out of one layer of one record, in this order. */
-static void read_layer(const capture *c, float *values, size_t record, size_t layer)
-{
-    size_t n_floats = 2 * c->q_floats + 2 * c->kv_floats;
-    const unsigned char *at = c->bytes + HEADER_BYTES + record * c->record_bytes + 4;
-    at += layer * n_floats * 4;
-    for (size_t i = 0; i < n_floats; i++)
-        values[i] = ex_le_float(at + 4 * i);
-}
 
 /* Largest |a - b|, and NaN once there was one. */
 static double worse(double largest, double a, double b)
@@ -125,7 +61,6 @@ static void replay(result *res, const capture *c, const pimattn_config *config)
     pimattn_seq seq;
     bool f16 = config->shape.k_type == PIMATTN_F16;
     size_t history = c->n_records * c->kv_floats;
-    float *values = (float *)ex_alloc(2 * c->q_floats + 2 * c->kv_floats, sizeof *values);
     float *out = (float *)ex_alloc(c->q_floats, sizeof *out);
     float *k = (float *)ex_alloc((uint64_t)history * c->n_layers, sizeof *k);
     float *v = (float *)ex_alloc((uint64_t)history * c->n_layers, sizeof *v);
@@ -134,7 +69,7 @@ static void replay(result *res, const capture *c, const pimattn_config *config)
     ex_check(engine, "sequence", pimattn_seq_create(engine, &seq));
     for (size_t p = 0; p < c->n_records; p++) {
         for (uint32_t layer = 0; layer < c->n_layers; layer++) {
-            read_layer(c, values, p, layer);
+            const float *values = capture_at(c, p, layer);
             const float *new_k = values + c->q_floats;
             const float *new_v = new_k + c->kv_floats;
             keep(k + layer * history + p * c->kv_floats, new_k, c->kv_floats, f16);
@@ -149,7 +84,7 @@ static void replay(result *res, const capture *c, const pimattn_config *config)
     }
     res->kv_pages = pimattn_pages_used(engine);
     pimattn_engine_destroy(engine);
-    free(values), free(out), free(k), free(v), free(scratch);
+    free(out), free(k), free(v), free(scratch);
 }
 
 static void print_result(const result *res, const capture *c, const char *kv, bool json,
@@ -204,7 +139,7 @@ int main(int argc, char **argv)
                options, EX_COUNT(options), &path, 1);
     capture c;
     result res = {0};
-    read_capture(&c, path);
+    capture_read(&c, path);
     config.shape.n_layers = c.n_layers;
     config.shape.n_heads = c.n_heads;
     config.shape.n_kv_heads = c.n_kv_heads;

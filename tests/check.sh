@@ -215,6 +215,10 @@ benches() {
     wrong 64x && wrong 64 64 1 17 && wrong 64 64 1 1 1 && wrong 64 7 || status=1
     bench=sparse
     wrong "$dir" || status=1
+    printf 'PKVC\377\377\377\177\1\0\0\0\1\0\0\0\1\0\0\0\377\377\377\177\0\0\0\0' \
+        >"$dir/stories260K_once_n256.attn"
+    wrong "$dir" || status=1
+    grep -q 'byte 4: n_layers' "$dir/bench.err" || status=1
     "$dir/all.build/prefill" --context 0 --new 64 --rounds 1 >"$dir/bench.out" || status=1
     if [ -e /dev/full ]; then
         "$dir/all.build/prefill" --context 0 --new 64 --rounds 1 >/dev/full 2>"$dir/bench.err" &&
