@@ -63,7 +63,6 @@ static void one_type(uint32_t type, uint32_t simd)
     static work w;
     static bench_series appends, copies;
     pimattn_config c;
-    pimhw_cause why;
     appends.n = copies.n = 0;
     memset(&c, 0, sizeof c);
     pimattn_shape shape = {.n_layers = LAYERS,
@@ -75,7 +74,7 @@ static void one_type(uint32_t type, uint32_t simd)
     c.shape = shape;
     c.simd = simd;
     c.memo_entries = 1;
-    bench_must(pimattn_engine_create(&w.e, &c, &why) == PIMATTN_OK, "create");
+    w.e = bench_engine(&c);
     bench_must(pimattn_seq_create(w.e, &w.seq) == PIMATTN_OK, "sequence");
     bench_must(pimattn_seq_reserve(w.e, w.seq, ROOM) == PIMATTN_OK, "reserve");
     w.row_bytes = (size_t)w.e->layout.k_row_bytes;

@@ -22,9 +22,7 @@ typedef struct work {
 
 static pimattn_engine *engine_of(uint32_t dim, uint64_t pool_bytes)
 {
-    pimattn_engine *e;
     pimattn_config c;
-    pimhw_cause why;
     memset(&c, 0, sizeof c);
     pimattn_shape shape = {.n_layers = LAYERS,
                            .n_heads = KV_HEADS,
@@ -35,8 +33,7 @@ static pimattn_engine *engine_of(uint32_t dim, uint64_t pool_bytes)
     c.shape = shape;
     c.pool_bytes = pool_bytes;
     c.memo_entries = 1;
-    bench_must(pimattn_engine_create(&e, &c, &why) == PIMATTN_OK, "create");
-    return e;
+    return bench_engine(&c);
 }
 
 /* A sequence whose tokens are whatever lay in the pages. */
@@ -174,10 +171,11 @@ static void swapping(void)
         double t0 = bench_now_us();
         memcpy(w.memory + w.bytes, w.memory, w.bytes);
         double t1 = bench_now_us();
-        pimattn_seq_swap_out(w.e, w.seq, w.memory, w.bytes, NULL);
+        pimattn_status gone = pimattn_seq_swap_out(w.e, w.seq, w.memory, w.bytes, NULL);
         double t2 = bench_now_us();
-        bench_must(pimattn_seq_swap_in(w.e, w.seq, w.memory, w.bytes, NULL) == PIMATTN_OK, "swap");
+        pimattn_status back = pimattn_seq_swap_in(w.e, w.seq, w.memory, w.bytes, NULL);
         double t3 = bench_now_us();
+        bench_must(gone == PIMATTN_OK && back == PIMATTN_OK, "swap");
         if (t1 - t0 < copy) copy = t1 - t0;
         if (t2 - t1 < out) out = t2 - t1;
         if (t3 - t2 < in) in = t3 - t2;

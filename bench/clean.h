@@ -40,17 +40,42 @@ static inline void bench_must(bool ok, const char *what)
     exit(1);
 }
 
-/* At most n_most words behind the program's name; --help says which. */
+/* What the library refuses ends the program in its words: sizes it was given are beyond it. */
+static inline void bench_good(bool ok, const char *what, const char *why)
+{
+    if (ok) return;
+    fprintf(stderr, "bench: %s: %s\n", what, why);
+    exit(2);
+}
+
+static inline pimattn_engine *bench_engine(const pimattn_config *config)
+{
+    pimattn_engine *e = NULL;
+    pimhw_cause why = {{0}};
+    bench_good(pimattn_engine_create(&e, config, &why) == PIMATTN_OK, "engine", why.text);
+    return e;
+}
+
+/* Ends a bench that went well; rows that could not be written did not. */
+static inline int bench_done(void)
+{
+    bench_must(fflush(stdout) == 0 && ferror(stdout) == 0, "writing standard output");
+    return 0;
+}
+
+/* At most n_most words behind the program's name; --help, anywhere, says which. */
 static inline void bench_takes(int argc, char **argv, int n_most, const char *words)
 {
-    bool help = argc > 1 && strcmp(argv[1], "--help") == 0;
+    bool help = false;
+    for (int i = 1; i < argc; i++)
+        help = help || strcmp(argv[i], "--help") == 0;
     if (!help && argc - 1 <= n_most) return;
     fprintf(help ? stdout : stderr, "usage: %s %s\n", argv[0], words);
     if (help)
         puts(
             "What is timed, and what the columns say, stands at the head of its source in bench/.\n"
             "nan: no call had its core for itself.");
-    exit(help ? 0 : 2);
+    exit(help ? bench_done() : 2);
 }
 
 /* A number of the command line, or the end of the program. */
@@ -62,13 +87,6 @@ static inline uint32_t bench_number(const char *name, const char *text, uint32_t
         return (uint32_t)value;
     fprintf(stderr, "bench: %s: '%s' is not a number from %u to %u\n", name, text, min, max);
     exit(2);
-}
-
-/* Ends a bench that went well; rows that could not be written did not. */
-static inline int bench_done(void)
-{
-    bench_must(fflush(stdout) == 0 && ferror(stdout) == 0, "writing standard output");
-    return 0;
 }
 
 /* The times of one variant; NaN: that round's call was disturbed. */

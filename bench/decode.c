@@ -44,7 +44,9 @@ PIMATTN_I_PLAIN_16 uint64_t read_512(const unsigned char *from, size_t bytes)
     }
     s0 = _mm512_add_epi64(_mm512_add_epi64(s0, s1), _mm512_add_epi64(s2, s3));
     s4 = _mm512_add_epi64(_mm512_add_epi64(s4, s5), _mm512_add_epi64(s6, s7));
-    return (uint64_t)_mm512_reduce_add_epi64(_mm512_add_epi64(s0, s4));
+    uint64_t x[8];
+    _mm512_storeu_si512(x, _mm512_add_epi64(s0, s4));
+    return x[0] + x[1] + x[2] + x[3] + x[4] + x[5] + x[6] + x[7];
 }
 #endif
 
@@ -77,7 +79,8 @@ static void shuffle_pages(cache *c, uint64_t n_tokens)
     bench_must(all != NULL, "memory");
     for (uint32_t i = 0; i < n; i++) {
         bench_must(pimattn_seq_create(c->e, &all[i]) == PIMATTN_OK, "create");
-        bench_must(pimattn_seq_reserve(c->e, all[i], c->page_tokens) == PIMATTN_OK, "reserve");
+        bench_good(pimattn_seq_reserve(c->e, all[i], c->page_tokens) == PIMATTN_OK, "reserve",
+                   pimattn_engine_cause(c->e));
     }
     for (uint32_t i = n; i > 0; i--) {
         seed = seed * 1664525u + 1013904223u;
@@ -98,7 +101,6 @@ static cache cache_of(uint32_t type, uint32_t n_heads, uint32_t n_kv_heads, uint
 {
     cache c;
     pimattn_config config;
-    pimhw_cause why;
     memset(&c, 0, sizeof c);
     memset(&config, 0, sizeof config);
     bool shuffled = page_tokens != 0;
@@ -123,17 +125,14 @@ static cache cache_of(uint32_t type, uint32_t n_heads, uint32_t n_kv_heads, uint
     config.max_workers = BENCH_WORKERS;
     config.parallel_for = bench_pool_for;
     config.parallel_user = &pool;
-    if (pimattn_engine_create(&c.e, &config, &why) != PIMATTN_OK) {
-        fprintf(stderr, "decode: %s\n", why.text);
-        exit(1);
-    }
+    c.e = bench_engine(&config);
     if (shuffled) shuffle_pages(&c, n_tokens);
     bench_must(pimattn_seq_create(c.e, &c.seq) == PIMATTN_OK, "create");
     for (uint32_t layer = 0; layer < c.n_layers; layer++)
         for (uint64_t t = 0; t < n_tokens; t += FILL_ROWS)
-            bench_must(pimattn_append(c.e, c.seq, layer, rows[0], rows[1], FILL_ROWS, 0, 0) ==
+            bench_good(pimattn_append(c.e, c.seq, layer, rows[0], rows[1], FILL_ROWS, 0, 0) ==
                            PIMATTN_OK,
-                       "append");
+                       "append", pimattn_engine_cause(c.e));
     c.s = pimattn_i_seq_find(c.e, c.seq);
     return c;
 }
@@ -235,7 +234,7 @@ static void wants(const char *name, const char *words)
     exit(2);
 }
 
-/* Numbers from min to max, with commas. */
+/* Numbers from min to max, each once, with commas. */
 static list list_of(const char *name, const char *text, uint32_t min, uint32_t max)
 {
     list l = {{0}, 0};
@@ -244,9 +243,23 @@ static list list_of(const char *name, const char *text, uint32_t min, uint32_t m
         size_t length = strcspn(at, ",");
         if (length >= sizeof number || l.n == MOST_LIST) wants(name, "1 to 8 numbers");
         memcpy(number, at, length);
-        l.of[l.n++] = bench_number(name, number, min, max);
+        l.of[l.n] = bench_number(name, number, min, max);
+        for (size_t i = 0; i < l.n; i++)
+            if (l.of[i] == l.of[l.n]) wants(name, "each number once");
+        l.n++;
         at += length;
         if (!*at) return l;
+    }
+}
+
+/* Whether a word is one of those with commas between them. */
+static bool listed(const char *words, const char *word, size_t length)
+{
+    for (const char *at = words;; at++) {
+        size_t n = strcspn(at, ",");
+        if (n == length && memcmp(at, word, n) == 0) return true;
+        at += n;
+        if (!*at) return false;
     }
 }
 
@@ -254,11 +267,8 @@ static list list_of(const char *name, const char *text, uint32_t min, uint32_t m
 static const char *words_of(const char *name, const char *text, const char *known)
 {
     for (const char *at = text;; at++) {
-        char word[16], all[64];
         size_t length = strcspn(at, ",");
-        snprintf(word, sizeof word, ",%.*s,", length < 9 ? (int)length : 9, at);
-        snprintf(all, sizeof all, ",%s,", known);
-        if (!length || !strstr(all, word)) wants(name, known);
+        if (!listed(known, at, length)) wants(name, known);
         at += length;
         if (!*at) return text;
     }
@@ -270,18 +280,34 @@ typedef struct wanted {
     int rounds;
 } wanted;
 
-/* Heads come in whole groups, tokens in whole pages. */
+static bool has_kernel(const wanted *w, uint32_t simd)
+{
+    const char *name = pimattn_i_kernel_take(simd)->name;
+    return listed(w->kernels, name, strlen(name));
+}
+
+/* Heads come in whole groups, tokens in whole pages; some page and some kernel is left. */
 static void judge(const wanted *w)
 {
+    bool any = false;
+    for (uint32_t simd = PIMATTN_SIMD_NONE; simd <= PIMATTN_SIMD_512; simd++)
+        any = any || has_kernel(w, simd);
+    if (!any) wants("--kernels", "one this CPU has");
     if (w->pages.n > MOST_PAGES) wants("--pages", "1 to 4 numbers");
     for (size_t g = 0; g < w->groups.n; g++)
         if (32 % w->groups.of[g]) wants("--groups", "1, 2, 4, 8, 16 or 32");
-    for (size_t t = 0; t < w->tokens.n; t++)
+    for (size_t t = 0; t < w->tokens.n; t++) {
+        uint32_t n = w->tokens.of[t];
+        any = false;
         for (size_t i = 0; i < w->pages.n; i++) {
-            uint32_t n = w->tokens.of[t], page = w->pages.of[i] ? w->pages.of[i] : longest_page(n);
+            uint32_t page = w->pages.of[i] ? w->pages.of[i] : longest_page(n);
             if (n % FILL_ROWS || (page <= n && n % page))
                 wants("--tokens", "a multiple of 64 and of every page");
+            if (n / page >= PIMATTN_I_MAX_SEQS) wants("--tokens", "fewer than 65535 pages");
+            any = any || page <= n;
         }
+        if (!any) wants("--pages", "one that --tokens fill");
+    }
 }
 
 static void group(const wanted *w, uint32_t type, uint32_t g, uint32_t n_tokens)
@@ -299,8 +325,7 @@ static void group(const wanted *w, uint32_t type, uint32_t g, uint32_t n_tokens)
             add_variant(c, NULL, w->threads.of[t]);
             for (uint32_t simd = PIMATTN_SIMD_512; simd >= PIMATTN_SIMD_NONE; simd--) {
                 const pimattn_i_kernel *kernel = pimattn_i_kernel_take(simd);
-                if (kernel != last && strstr(w->kernels, kernel->name))
-                    add_variant(c, kernel, w->threads.of[t]);
+                if (kernel != last && has_kernel(w, simd)) add_variant(c, kernel, w->threads.of[t]);
                 last = kernel;
             }
         }
@@ -353,8 +378,7 @@ int main(int argc, char **argv)
         bench_fill(rows[i], FILL_ROWS * MOST_HEADS * DIM, ++seed);
     printf("type,heads,kv_heads,tokens,page_tokens,kernel,threads,us,GBps,of_read,cv,clean\n");
     for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++) {
-        const char *at = strstr(w.types, bench_types[type]);
-        if (!at || (at > w.types && at[-1] != ',')) continue;
+        if (!listed(w.types, bench_types[type], strlen(bench_types[type]))) continue;
         for (size_t t = 0; t < w.tokens.n; t++)
             for (size_t g = 0; g < w.groups.n; g++)
                 group(&w, type, w.groups.of[g], w.tokens.of[t]);

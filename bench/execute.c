@@ -13,35 +13,13 @@
 #include "../pimattn.h"
 #include "clean.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
 enum { HEADS = 32, KV_HEADS = 8, DIM = 128, CHUNK = 1024, RUNS = 3 };
 
 static float k[CHUNK * KV_HEADS * DIM], v[CHUNK * KV_HEADS * DIM], q[HEADS * DIM], out[HEADS * DIM];
 
-static double now_us(void)
+static double cpu_us(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
-static void fill(float *x, int n, uint32_t *seed)
-{
-    for (int i = 0; i < n; i++) {
-        *seed = *seed * 1664525u + 1013904223u;
-        x[i] = (float)(*seed >> 8) / 8388608.0f - 1.0f;
-    }
-}
-
-static void must(bool ok, const pimattn_engine *e, const char *what)
-{
-    if (ok) return;
-    fprintf(stderr, "device: %s: %s\n", what, e ? pimattn_engine_cause(e) : "");
-    exit(1);
+    return bench_clock_us(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 /* Least of a few calls. */
@@ -49,9 +27,10 @@ static double best_us(pimattn_engine *e, pimattn_seq seq, pimattn_readings *r)
 {
     double best = 0;
     for (int i = 0; i < RUNS; i++) {
-        double start = now_us();
-        must(pimattn_attend_one(e, seq, 0, out, q, r) == PIMATTN_OK, e, "attend");
-        double us = now_us() - start;
+        double start = cpu_us();
+        bench_good(pimattn_attend_one(e, seq, 0, out, q, r) == PIMATTN_OK, "attend",
+                   pimattn_engine_cause(e));
+        double us = cpu_us() - start;
         if (i == 0 || us < best) best = us;
     }
     return best;
@@ -60,11 +39,9 @@ static double best_us(pimattn_engine *e, pimattn_seq seq, pimattn_readings *r)
 static void one_case(uint32_t controller, int n_tokens)
 {
     pimattn_config c;
-    pimattn_engine *e;
     pimattn_seq seq;
     pimattn_readings r;
     pimhw_cause why = {{0}};
-    uint32_t seed = 1;
     memset(&c, 0, sizeof c);
     c.shape.n_layers = 1;
     c.shape.n_heads = HEADS;
@@ -72,20 +49,21 @@ static void one_case(uint32_t controller, int n_tokens)
     c.shape.head_dim = DIM;
     c.way = PIMATTN_DEVICE;
     c.max_seqs = 1;
-    pimhw_config_init(&c.device, "aimx", &why);
+    bench_good(pimhw_config_init(&c.device, "aimx", &why) == PIMHW_OK, "preset", why.text);
     c.device.controller = controller;
-    must(pimattn_engine_create(&e, &c, &why) == PIMATTN_OK, NULL, why.text);
-    must(pimattn_seq_create(e, &seq) == PIMATTN_OK, e, "sequence");
-    fill(q, HEADS * DIM, &seed);
-    fill(k, CHUNK * KV_HEADS * DIM, &seed);
-    fill(v, CHUNK * KV_HEADS * DIM, &seed);
+    pimattn_engine *e = bench_engine(&c);
+    bench_must(pimattn_seq_create(e, &seq) == PIMATTN_OK, "sequence");
+    bench_fill(q, HEADS * DIM, 1);
+    bench_fill(k, CHUNK * KV_HEADS * DIM, 2);
+    bench_fill(v, CHUNK * KV_HEADS * DIM, 3);
     for (int t = 0; t < n_tokens; t += CHUNK)
-        must(pimattn_append(e, seq, 0, k, v, CHUNK, 0, 0) == PIMATTN_OK, e, "append");
-    double us = best_us(e, seq, &r), start = now_us();
+        bench_good(pimattn_append(e, seq, 0, k, v, CHUNK, 0, 0) == PIMATTN_OK, "append",
+                   pimattn_engine_cause(e));
+    double us = best_us(e, seq, &r), start = cpu_us();
     pimattn_span span = {(uint64_t)n_tokens, 1};
     pimattn_readings alone;
-    must(pimattn_estimate(&alone, &c, &span, 1, &why) == PIMATTN_OK, NULL, why.text);
-    double timing = now_us() - start;
+    bench_good(pimattn_estimate(&alone, &c, &span, 1, &why) == PIMATTN_OK, "estimate", why.text);
+    double timing = cpu_us() - start;
     printf("%s,%d,%.0f,%.0f,%.0f,%.3f\n", pimhw_controller_str(controller), n_tokens,
            (double)r.device.macs / us, us, timing, (double)r.memory_bytes / (double)r.kv_bytes);
     pimattn_engine_destroy(e);

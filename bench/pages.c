@@ -12,7 +12,7 @@
 #include "../pimattn.h"
 #include "clean.h"
 
-enum { MOST_GROUP = 16, KV_HEADS = 8, DIM = 128, FILL_ROWS = 64, N_HOW = 3 };
+enum { MOST_GROUP = 16, KV_HEADS = 8, DIM = 128, FILL_ROWS = 64, MOST_TOKENS = 131072, N_HOW = 3 };
 
 static const uint64_t cold_bytes = (uint64_t)256 << 20;
 static const char *const hows[N_HOW] = {"cache", "hnd", "nhd"};
@@ -75,7 +75,8 @@ static void fill_cache(work *w, uint32_t page_tokens)
     bench_must(all != NULL, "memory");
     for (uint32_t i = 0; i < n; i++) {
         bench_must(pimattn_seq_create(w->e, &all[i]) == PIMATTN_OK, "create");
-        bench_must(pimattn_seq_reserve(w->e, all[i], page_tokens) == PIMATTN_OK, "reserve");
+        bench_good(pimattn_seq_reserve(w->e, all[i], page_tokens) == PIMATTN_OK, "reserve",
+                   pimattn_engine_cause(w->e));
     }
     for (uint32_t i = n; i > 0; i--) {
         seed = seed * 1664525u + 1013904223u;
@@ -127,7 +128,6 @@ static void one_type(uint32_t type, uint32_t n_tokens, uint32_t page_tokens, int
     static bench_series series[N_HOW];
     work w;
     pimattn_config c;
-    pimhw_cause why;
     memset(&w, 0, sizeof w);
     memset(&c, 0, sizeof c);
     w.n_tokens = n_tokens;
@@ -141,7 +141,7 @@ static void one_type(uint32_t type, uint32_t n_tokens, uint32_t page_tokens, int
     c.pool_bytes = (uint64_t)2 << 30;
     c.max_seqs = (uint32_t)w.layer_pages + 1;
     c.memo_entries = 1;
-    bench_must(pimattn_engine_create(&w.e, &c, &why) == PIMATTN_OK, "create");
+    w.e = bench_engine(&c);
     fill_cache(&w, page_tokens);
     fill_pages(&w, page_tokens, type);
     memset(series, 0, sizeof series);
@@ -169,14 +169,13 @@ static void one_type(uint32_t type, uint32_t n_tokens, uint32_t page_tokens, int
 int main(int argc, char **argv)
 {
     bench_takes(argc, argv, 4, "[TOKENS [PAGE_TOKENS [ROUNDS [GROUP]]]]");
-    uint32_t n_tokens = argc > 1 ? bench_number("TOKENS", argv[1], FILL_ROWS, 1 << 20) : 4096;
+    uint32_t n_tokens = argc > 1 ? bench_number("TOKENS", argv[1], FILL_ROWS, MOST_TOKENS) : 4096;
     uint32_t page = argc > 2 ? bench_number("PAGE_TOKENS", argv[2], 1, 65536) : 128;
     uint32_t n_rounds = argc > 3 ? bench_number("ROUNDS", argv[3], 1, BENCH_ROUNDS) : 40;
     uint32_t group = argc > 4 ? bench_number("GROUP", argv[4], 1, MOST_GROUP) : 4;
-    if (n_tokens % FILL_ROWS || n_tokens % page) {
-        fprintf(stderr, "pages: TOKENS is not a multiple of 64 and of PAGE_TOKENS\n");
-        return 2;
-    }
+    bench_good(n_tokens % FILL_ROWS == 0 && n_tokens % page == 0, "TOKENS",
+               "not a multiple of 64 and of PAGE_TOKENS");
+    bench_good(n_tokens / page < PIMATTN_I_MAX_SEQS, "TOKENS", "65535 pages and more");
     bench_fill(q, sizeof q / sizeof q[0], 1);
     bench_fill(rows[0], FILL_ROWS * KV_HEADS * DIM, 2);
     bench_fill(rows[1], FILL_ROWS * KV_HEADS * DIM, 3);

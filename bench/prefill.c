@@ -77,7 +77,6 @@ static void one_type(uint32_t type, uint32_t context, uint32_t n_new, int rounds
     static variant v[2];
     int n = 0;
     pimattn_config c;
-    pimhw_cause why;
     memset(&c, 0, sizeof c);
     pimattn_shape shape = {.n_layers = 1,
                            .n_heads = HEADS,
@@ -87,8 +86,7 @@ static void one_type(uint32_t type, uint32_t context, uint32_t n_new, int rounds
                            .v_type = type};
     c.shape = shape;
     c.memo_entries = 1;
-    pimattn_engine *e;
-    bench_must(pimattn_engine_create(&e, &c, &why) == PIMATTN_OK, "create");
+    pimattn_engine *e = bench_engine(&c);
     pimattn_item item = {0, n_new};
     bench_must(pimattn_seq_create(e, &item.seq) == PIMATTN_OK, "sequence");
     for (uint32_t t = 0; t < context + n_new; t += CHUNK)

@@ -10,41 +10,13 @@
 #include "../pimattn.h"
 #include "clean.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
 enum { HEADS = 32, KV_HEADS = 8, DIM = 128, TOKENS = 4096, STEPS = 2, LAYERS = 32, UNSEEN = 400 };
 
 static float k[KV_HEADS * DIM], v[KV_HEADS * DIM], q[HEADS * DIM], out[HEADS * DIM];
 
-static double now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
-static void fill(float *x, int n, uint32_t *seed)
-{
-    for (int i = 0; i < n; i++) {
-        *seed = *seed * 1664525u + 1013904223u;
-        x[i] = (float)(*seed >> 8) / 8388608.0f - 1.0f;
-    }
-}
-
-static void must(bool ok, const char *what)
-{
-    if (ok) return;
-    fprintf(stderr, "readings: %s failed\n", what);
-    exit(1);
-}
-
 static pimattn_engine *engine_of(const char *preset, uint32_t partition, uint32_t memo_entries)
 {
     pimattn_config c;
-    pimattn_engine *e;
     pimhw_cause why;
     memset(&c, 0, sizeof c);
     c.shape.n_layers = 1;
@@ -53,42 +25,28 @@ static pimattn_engine *engine_of(const char *preset, uint32_t partition, uint32_
     c.shape.head_dim = DIM;
     c.partition = partition;
     c.memo_entries = memo_entries;
-    must(pimhw_config_init(&c.device, preset, &why) == PIMHW_OK, "preset");
-    must(pimattn_engine_create(&e, &c, &why) == PIMATTN_OK, "create");
-    return e;
+    bench_good(pimhw_config_init(&c.device, preset, &why) == PIMHW_OK, "preset", why.text);
+    return bench_engine(&c);
 }
 
 static pimattn_seq sequence(pimattn_engine *e, int n_tokens)
 {
     pimattn_seq s;
-    uint32_t seed = 1;
-    fill(q, HEADS * DIM, &seed);
-    must(pimattn_seq_create(e, &s) == PIMATTN_OK, "sequence");
+    bench_fill(q, HEADS * DIM, 1);
+    bench_must(pimattn_seq_create(e, &s) == PIMATTN_OK, "sequence");
     for (int t = 0; t < n_tokens; t++) {
-        fill(k, KV_HEADS * DIM, &seed);
-        fill(v, KV_HEADS * DIM, &seed);
-        must(pimattn_append(e, s, 0, k, v, 1, 0, 0) == PIMATTN_OK, "append");
+        bench_fill(k, KV_HEADS * DIM, 2 * (uint32_t)t);
+        bench_fill(v, KV_HEADS * DIM, 2 * (uint32_t)t + 1);
+        bench_must(pimattn_append(e, s, 0, k, v, 1, 0, 0) == PIMATTN_OK, "append");
     }
     return s;
 }
 
 static double attend_us(pimattn_engine *e, pimattn_seq s, pimattn_readings *r)
 {
-    double start = now_us();
-    must(pimattn_attend_one(e, s, 0, out, q, r) == PIMATTN_OK, "attend");
-    return now_us() - start;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, size_t n)
-{
-    qsort(x, n, sizeof *x, by_size);
-    return x[n / 2];
+    double start = bench_now_us();
+    bench_must(pimattn_attend_one(e, s, 0, out, q, r) == PIMATTN_OK, "attend");
+    return bench_now_us() - start;
 }
 
 static void print(const char *what, const char *preset, uint32_t partition, int tokens,
@@ -106,12 +64,12 @@ static void decode(const char *preset, uint32_t partition)
     double without = 0, with = 0;
     attend_us(e, s, NULL);
     for (int step = 0; step < STEPS; step++) {
-        must(pimattn_append(e, s, 0, k, v, 1, 0, 0) == PIMATTN_OK, "append");
+        bench_must(pimattn_append(e, s, 0, k, v, 1, 0, 0) == PIMATTN_OK, "append");
         for (int layer = 0; layer < LAYERS; layer++) {
             if (layer % 2) with += attend_us(e, s, &r);
             without += attend_us(e, s, NULL);
             if (layer % 2 == 0) with += attend_us(e, s, &r);
-            must(r.remembered == (layer > 0), "memo");
+            bench_must(r.remembered == (layer > 0), "memo");
         }
     }
     print("decode", preset, partition, TOKENS, without / STEPS, with / STEPS);
@@ -127,9 +85,10 @@ static void unseen(const char *preset, uint32_t partition)
     for (int i = 0; i < UNSEEN; i++) {
         without[i] = attend_us(e, s[i % 2], NULL);
         with[i] = attend_us(e, s[i % 2], &r);
-        must(!r.remembered, "a new length");
+        bench_must(!r.remembered, "a new length");
     }
-    print("unseen", preset, partition, 16, median(without, UNSEEN), median(with, UNSEEN));
+    print("unseen", preset, partition, 16, bench_median(without, UNSEEN),
+          bench_median(with, UNSEEN));
     pimattn_engine_destroy(e);
 }
 
@@ -144,8 +103,8 @@ static void remembered(int n_tokens)
         without[i] = attend_us(e, s, NULL);
         with[i] = attend_us(e, s, &r);
     }
-    print("remembered", "aimx", PIMATTN_TCP, n_tokens, median(without, UNSEEN),
-          median(with, UNSEEN));
+    print("remembered", "aimx", PIMATTN_TCP, n_tokens, bench_median(without, UNSEEN),
+          bench_median(with, UNSEEN));
     pimattn_engine_destroy(e);
 }
 

@@ -25,14 +25,11 @@ typedef struct sums {
 
 static pimattn_engine *engine_of(const pimattn_shape *shape, uint32_t page_tokens)
 {
-    pimattn_engine *e;
     pimattn_config c;
-    pimhw_cause why;
     memset(&c, 0, sizeof c);
     c.shape = *shape;
     c.page_tokens = page_tokens;
-    bench_must(pimattn_engine_create(&e, &c, &why) == PIMATTN_OK, "create");
-    return e;
+    return bench_engine(&c);
 }
 
 static pimattn_choice choice_of(const pimattn_shape *s)
@@ -116,20 +113,10 @@ static void captured(const capture *from, const char *name, uint32_t page_tokens
     free(choice.bits);
 }
 
-/* Numbers without order from -1 to 1. */
-static void fill(float *x, size_t n, uint32_t *seed)
-{
-    for (size_t i = 0; i < n; i++) {
-        *seed = *seed * 1664525u + 1013904223u;
-        x[i] = (float)(*seed >> 8) * 0x1p-23f - 1;
-    }
-}
-
 static void timed(uint32_t page_tokens)
 {
     pimattn_shape s;
     pimattn_seq seq;
-    uint32_t seed = 1;
     memset(&s, 0, sizeof s);
     s.n_layers = 1, s.n_heads = 32, s.n_kv_heads = 8, s.head_dim = 128;
     s.k_type = s.v_type = PIMATTN_F16;
@@ -139,7 +126,7 @@ static void timed(uint32_t page_tokens)
     float *k = (float *)malloc(2 * CHUNK * row * sizeof *k), *q = k;
     bench_must(k && pimattn_seq_create(e, &seq) == PIMATTN_OK, "sequence");
     for (uint32_t t = 0; t < LONG; t += CHUNK) {
-        fill(k, 2 * CHUNK * row, &seed);
+        bench_fill(k, 2 * CHUNK * row, t + 1);
         bench_must(pimattn_append(e, seq, 0, k, k + CHUNK * row, CHUNK, 0, 0) == PIMATTN_OK,
                    "fill");
     }
@@ -147,7 +134,7 @@ static void timed(uint32_t page_tokens)
         double choose_us[ROUNDS], attend_us[ROUNDS];
         uint64_t n = 0;
         for (int r = 0; r < ROUNDS; r++) {
-            fill(q, q_row, &seed);
+            bench_fill(q, q_row, (uint32_t)r);
             double start = bench_now_us();
             bench_must(pimattn_retrieve(e, seq, 0, &choice, NULL, q, parts[i]) == PIMATTN_OK, "c");
             double between = bench_now_us();

@@ -21,11 +21,6 @@
 #include "../pimattn.h"
 #include "clean.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
 enum { MOST_RUNS = 15, LEAST_RUNS = 3, SEQUENCES = 64, INSTRUCTIONS = 60000, WALKED = 131072 };
 
 static const double enough_us = 150e3, too_long_us = 300e3;
@@ -56,20 +51,6 @@ typedef struct job {
 
 static job now;
 
-static void must(bool ok, const char *what, const pimhw_cause *why)
-{
-    if (ok) return;
-    fprintf(stderr, "timing: %s: %s: %s\n", now.name, what, why ? why->text : "");
-    exit(1);
-}
-
-static double now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
 /* The least that a sink can do; a sum in memory takes longer than the walk. */
 static void keep_clock(void *user, const pimhw_event *event)
 {
@@ -80,7 +61,7 @@ static void keep_clock(void *user, const pimhw_event *event)
 static bool keep_instruction(void *user, const pimhw_instruction *instruction)
 {
     (void)user;
-    must(now.n_instructions < INSTRUCTIONS, "too many instructions", NULL);
+    bench_must(now.n_instructions < INSTRUCTIONS, "too many instructions");
     now.instructions[now.n_instructions++] = *instruction;
     return true;
 }
@@ -91,19 +72,19 @@ static void plan_layer(void)
     static pimattn_plan plan;
     pimhw_cause why = {""};
     const pimattn_config *c = &now.config;
-    must(pimattn_plan_init(&plan, &c->shape, &c->device, c->partition, c->hfp_unit, false,
-                           c->shape.n_heads / c->shape.n_kv_heads, &why) == PIMATTN_OK,
-         "plan", &why);
-    must(pimattn_plan_lower(&plan, &now.program, &why) == PIMATTN_OK, "lower", &why);
+    bench_good(pimattn_plan_init(&plan, &c->shape, &c->device, c->partition, c->hfp_unit, false,
+                                 c->shape.n_heads / c->shape.n_kv_heads, &why) == PIMATTN_OK,
+               "plan", why.text);
+    bench_good(pimattn_plan_lower(&plan, &now.program, &why) == PIMATTN_OK, "lower", why.text);
     size_t n = pimattn_plan_blocks(&plan, now.n_spans);
     free(now.blocks);
     free(now.order);
     now.blocks = (pimhw_block *)calloc(n, sizeof *now.blocks);
     now.order = (uint32_t *)calloc(n, sizeof *now.order);
-    must(now.blocks && now.order, "memory", NULL);
-    must(pimattn_plan_request(&plan, &now.request, now.blocks, now.order, now.list_begin, now.spans,
-                              now.n_spans, &why) == PIMATTN_OK,
-         "request", &why);
+    bench_must(now.blocks && now.order, "memory");
+    bench_good(pimattn_plan_request(&plan, &now.request, now.blocks, now.order, now.list_begin,
+                                    now.spans, now.n_spans, &why) == PIMATTN_OK,
+               "request", why.text);
 }
 
 /* A device knows the program it timed last; of this it knows nothing after another. */
@@ -114,8 +95,8 @@ static void forget(void)
     pimhw_cause why = {""};
     pimhw_program_init(&other);
     pimhw_program_item(&other, &item);
-    must(pimhw_device_time(now.device, &now.r, &other, NULL, NULL, &why) == PIMHW_OK, "forget",
-         &why);
+    bench_good(pimhw_device_time(now.device, &now.r, &other, NULL, NULL, &why) == PIMHW_OK,
+               "forget", why.text);
 }
 
 static void run_once(void)
@@ -126,28 +107,22 @@ static void run_once(void)
     if (now.how == ESTIMATE) {
         pimattn_status status =
             pimattn_estimate(&readings, &now.config, now.spans, now.n_spans, &why);
-        must(status == PIMATTN_OK, "estimate", &why);
+        bench_good(status == PIMATTN_OK, "estimate", why.text);
         now.r = readings.device;
     } else if (now.how == SUBMIT) {
-        must(pimhw_device_begin(now.device, NULL) == PIMHW_OK, "begin", NULL);
+        bench_must(pimhw_device_begin(now.device, NULL) == PIMHW_OK, "begin");
         for (size_t i = 0; i < now.n_instructions; i++)
-            must(pimhw_device_submit(now.device, &now.instructions[i], &why) == PIMHW_OK, "submit",
-                 &why);
-        must(pimhw_device_finish(now.device, &now.r, &why) == PIMHW_OK, "finish", &why);
+            bench_good(pimhw_device_submit(now.device, &now.instructions[i], &why) == PIMHW_OK,
+                       "submit", why.text);
+        bench_good(pimhw_device_finish(now.device, &now.r, &why) == PIMHW_OK, "finish", why.text);
     } else {
         for (size_t i = 0; i < now.n_spans && now.how == AGAIN; i++)
             now.spans[i].context_tokens++;
         if (now.n_spans > 0 && now.how == AGAIN) plan_layer();
-        must(pimhw_device_time(now.device, &now.r, &now.program, &now.request,
-                               now.how == WALK ? &sink : NULL, &why) == PIMHW_OK,
-             "time", &why);
+        bench_good(pimhw_device_time(now.device, &now.r, &now.program, &now.request,
+                                     now.how == WALK ? &sink : NULL, &why) == PIMHW_OK,
+                   "time", why.text);
     }
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 static double median_us(void)
@@ -157,13 +132,12 @@ static double median_us(void)
     while (n < MOST_RUNS && (n < LEAST_RUNS || total < enough_us) &&
            (n == 0 || total < too_long_us)) {
         if (now.how == SKIP) forget();
-        double start = now_us();
+        double start = bench_now_us();
         run_once();
-        us[n] = now_us() - start;
+        us[n] = bench_now_us() - start;
         total += us[n++];
     }
-    qsort(us, (size_t)n, sizeof us[0], by_size);
-    return us[n / 2];
+    return bench_median(us, n);
 }
 
 /* Times the job in a mode and prints it; returns host_us. limit_us 0: none. */
@@ -201,12 +175,12 @@ static void use_device(const char *preset, uint32_t n_channels, uint32_t control
 {
     pimhw_cause why = {""};
     pimhw_config *c = &now.config.device;
-    must(pimhw_config_init(c, preset, &why) == PIMHW_OK, "preset", &why);
+    bench_good(pimhw_config_init(c, preset, &why) == PIMHW_OK, "preset", why.text);
     c->controller = controller;
     c->refresh = refresh;
     if (n_channels > 0) c->n_channels = n_channels;
     pimhw_device_destroy(now.device);
-    must(pimhw_device_create(&now.device, c, &why) == PIMHW_OK, "device", &why);
+    bench_good(pimhw_device_create(&now.device, c, &why) == PIMHW_OK, "device", why.text);
     now.r.cycles = 0;
     memset(&now.request, 0, sizeof now.request);
 }
@@ -294,12 +268,12 @@ static void oracle_stream(const char *name, uint32_t n_channels, uint64_t tokens
         for (int refresh = 0; refresh < 2; refresh++) {
             use_device("aim-gddr6", n_channels, controller, refresh);
             program();
-            must(pimhw_program_check(&now.program, &now.config.device, &why) == PIMHW_OK, "program",
-                 &why);
+            bench_good(pimhw_program_check(&now.program, &now.config.device, &why) == PIMHW_OK,
+                       "program", why.text);
             now.n_instructions = 0;
-            must(pimhw_device_resolve(now.device, &now.program, NULL, keep_instruction, NULL,
-                                      &why) == PIMHW_OK,
-                 "resolve", &why);
+            bench_good(pimhw_device_resolve(now.device, &now.program, NULL, keep_instruction, NULL,
+                                            &why) == PIMHW_OK,
+                       "resolve", why.text);
             print(SUBMIT, walked_us);
             print(WALK, walked_us);
             print(SKIP, skipped_us);
@@ -364,7 +338,7 @@ int main(int argc, char **argv)
 {
     bench_takes(argc, argv, 0, "");
     now.instructions = (pimhw_instruction *)calloc(INSTRUCTIONS, sizeof *now.instructions);
-    must(now.instructions != NULL, "memory", NULL);
+    bench_must(now.instructions != NULL, "memory");
     printf("stream,tokens,channels,controller,refresh,mode,cycles,commands,commands_of_a_channel,"
            "host_us,commands_per_us,commands_of_a_channel_per_us,cycles_per_us,skipped_rounds,"
            "walked_rounds,limit_us,within\n");

@@ -102,6 +102,8 @@ static inline void ex_pool_stop(ex_pool *pool)
     pthread_mutex_unlock(&pool->lock);
     for (size_t i = 1; i < pool->n_workers; i++)
         pthread_join(pool->threads[i], NULL);
+    pthread_cond_destroy(&pool->begin);
+    pthread_mutex_destroy(&pool->lock);
 }
 
 /* Starts n_workers - 1 threads, fewer if the system has no more: pool->n_workers says. */

@@ -206,13 +206,20 @@ benches() {
         wrong --$option && wrong --$option x && wrong --$option 1,, || status=1
     done
     for option in '--groups 0' '--groups 7' '--groups 64' '--tokens 0' '--tokens 100' '--threads 0' \
-        '--threads 3' '--pages 7' '--rounds 0' '--rounds 2x' '--types f16,'; do
+        '--threads 3' '--pages 7' '--rounds 0' '--rounds 2x' '--types f16,' '--pages 8192' \
+        '--threads 1,1' '--pages 1 --tokens 65536' '--types bf1'; do
         wrong $option || status=1
     done
+    "$dir/all.build/decode" --rounds 1 --help | grep -q '^usage: ' || status=1
+    few='--tokens 64 --pages 0 --groups 8 --threads 1 --rounds 1'
+    "$dir/all.build/decode" --types bf16,f16 $few >"$dir/bench.out" || status=1
+    grep -q '^f16,' "$dir/bench.out" && grep -q '^bf16,' "$dir/bench.out" || status=1
+    grep -q ',neon,' "$dir/bench.out" || wrong --kernels neon || status=1
     bench=prefill
     wrong --new && wrong --new 16x && wrong --context 100 --new 16 || status=1
     bench=pages
-    wrong 64x && wrong 64 64 1 17 && wrong 64 64 1 1 1 && wrong 64 7 || status=1
+    wrong 64x && wrong 64 64 1 17 && wrong 64 64 1 1 1 && wrong 64 7 &&
+        wrong 1048576 && wrong 131072 1 || status=1
     bench=sparse
     wrong "$dir" || status=1
     printf 'PKVC\377\377\377\177\1\0\0\0\1\0\0\0\1\0\0\0\377\377\377\177\0\0\0\0' \
@@ -223,6 +230,8 @@ benches() {
     if [ -e /dev/full ]; then
         "$dir/all.build/prefill" --context 0 --new 64 --rounds 1 >/dev/full 2>"$dir/bench.err" &&
             echo "prefill: a full disk is taken for good" && status=1
+        "$dir/all.build/decode" --help >/dev/full 2>"$dir/bench.err" &&
+            echo "decode --help: a full disk is taken for good" && status=1
     fi
     return $status
 }
