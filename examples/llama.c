@@ -121,7 +121,8 @@ static void generate(const llama_model *m, const llama_tokenizer *t, arguments *
     llama_state s;
     costs c = {0};
     size_t n_prompt = 0;
-    uint32_t *prompt = llama_encode(t, &n_prompt, a->prompt);
+    uint32_t *prompt = llama_encode(t, &n_prompt, a->prompt, a->n_steps);
+    if (a->export_path != NULL) a->export_file = ex_open("--export", a->export_path);
     uint32_t token = prompt[0];
     pimattn_seq seq;
     llama_state_make(&s, m, 1);
@@ -238,7 +239,6 @@ int main(int argc, char **argv)
         ex_die("-n: %" PRIu32 " steps, but the model has %zu positions", a.n_steps, m.seq_len);
     a.config.shape = llama_shape(&m, a.kv_type);
     pimattn_engine *engine = ex_engine(&a.config);
-    if (a.export_path != NULL) a.export_file = ex_open("--export", a.export_path);
     generate(&m, &t, &a, engine);
     pimattn_engine_destroy(engine);
     llama_close(&m, &t);

@@ -200,6 +200,17 @@ static inline bool llama_find(const llama_tokenizer *t, uint32_t *id, const unsi
     return found != NULL;
 }
 
+/* The id of a byte, whose piece is <0xNN>. */
+static inline uint32_t llama_byte(const llama_tokenizer *t, unsigned char byte)
+{
+    uint32_t id = (uint32_t)byte + LLAMA_FIRST_BYTE;
+    char code[8];
+    snprintf(code, sizeof code, "<0x%02X>", (unsigned)byte);
+    if (id >= t->n_pieces || t->pieces[id].length != 6 || memcmp(t->pieces[id].text, code, 6) != 0)
+        ex_die("-p: byte %u has no piece in this tokenizer", (unsigned)byte);
+    return id;
+}
+
 /* One id per character that is a piece, one per byte of any other. */
 static inline size_t llama_split(const llama_tokenizer *t, uint32_t *ids, const unsigned char *text)
 {
@@ -212,7 +223,7 @@ static inline size_t llama_split(const llama_tokenizer *t, uint32_t *ids, const 
             n_ids++;
         } else {
             for (size_t b = 0; b < length; b++)
-                ids[n_ids++] = text[i + b] + LLAMA_FIRST_BYTE;
+                ids[n_ids++] = llama_byte(t, text[i + b]);
         }
         i += length;
     }
@@ -247,8 +258,9 @@ static inline size_t llama_merge(const llama_tokenizer *t, uint32_t *ids, size_t
     return n_ids;
 }
 
-/* BOS, a space in front of a text, the text. To be freed by the caller. */
-static inline uint32_t *llama_encode(const llama_tokenizer *t, size_t *n_ids, const char *text)
+/* BOS, a space in front of a text, the text: n_steps tokens at most. To be freed by the caller. */
+static inline uint32_t *llama_encode(const llama_tokenizer *t, size_t *n_ids, const char *text,
+                                     uint32_t n_steps)
 {
     uint32_t *ids = (uint32_t *)ex_alloc((uint64_t)strlen(text) + 2, sizeof *ids);
     const unsigned char space[2] = " ";
@@ -257,11 +269,9 @@ static inline uint32_t *llama_encode(const llama_tokenizer *t, size_t *n_ids, co
     if (text[0] == 0) return ids;
     size_t n_rest = llama_split(t, ids + 1, space);
     n_rest += llama_split(t, ids + 1 + n_rest, (const unsigned char *)text);
-    for (size_t i = 1; i <= n_rest; i++)
-        if (ids[i] >= t->n_pieces)
-            ex_die("-p: byte %" PRIu32 " has no piece in this tokenizer",
-                   ids[i] - LLAMA_FIRST_BYTE);
     *n_ids += llama_merge(t, ids + 1, n_rest);
+    if (*n_ids > n_steps)
+        ex_die("-p: '%s' has %zu tokens, more than -n %" PRIu32, text, *n_ids, n_steps);
     return ids;
 }
 

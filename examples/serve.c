@@ -319,7 +319,7 @@ static void report(const server *v, uint64_t alone_ck, bool json)
     ex_check(v->engine, "query", pimattn_cache_query(v->engine, &info));
     fprintf(stderr,
             json ? "{\"schema\": 1, \"requests\": %" PRIu32 ", \"first_step\": %" PRIu32
-                   ", \"steps\": %" PRIu32 ", \"most_running\": %" PRIu64
+                   ", \"last_step\": %" PRIu32 ", \"most_running\": %" PRIu64
                    ", \"most_pages\": %" PRIu64 ", \"pages_total\": %" PRIu64
                    ", \"preempted\": %" PRIu64 ", \"swapped_bytes\": %" PRIu64
                    ", \"attention_ck\": %" PRIu64 ", \"alone_ck\": %" PRIu64 "}\n"
@@ -357,10 +357,7 @@ static void enqueue(server *v, const arguments *a, const llama_tokenizer *t)
     for (uint32_t i = 0; i < v->n_requests; i++) {
         request *r = &v->requests[i];
         size_t n = 0;
-        uint32_t *ids = llama_encode(t, &n, prompts->text[i]);
-        if (n > v->n_steps)
-            ex_die("-p: '%s' has %zu tokens, more than -n %" PRIu32, prompts->text[i], n,
-                   v->n_steps);
+        uint32_t *ids = llama_encode(t, &n, prompts->text[i], v->n_steps);
         r->tokens = (uint32_t *)ex_alloc((uint64_t)v->n_steps + 1, sizeof *ids);
         memcpy(r->tokens, ids, n * sizeof *ids);
         r->n_prompt = r->n_tokens = (uint32_t)n;

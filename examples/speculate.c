@@ -166,9 +166,8 @@ static bool compare(const llama_model *m, const llama_tokenizer *t, const char *
                     const options *o, bool json)
 {
     size_t n_prompt = 0;
-    uint32_t *ids = llama_encode(t, &n_prompt, prompt), *text[2];
+    uint32_t *ids = llama_encode(t, &n_prompt, prompt, o->n_steps), *text[2];
     outcome got[2];
-    if (n_prompt > o->n_steps) ex_die("-p: %zu tokens, more than %" PRIu32, n_prompt, o->n_steps);
     for (size_t i = 0; i < 2; i++) {
         text[i] = (uint32_t *)ex_alloc((uint64_t)o->n_steps + 1 + MOST, sizeof *ids);
         memcpy(text[i], ids, n_prompt * sizeof *ids);

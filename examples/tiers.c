@@ -49,6 +49,11 @@ static void on_layer(void *user, uint32_t layer, const float *q, bool attended)
     ex_check(r->engine, "tokens", pimattn_seq_tokens(r->engine, r->seq, layer, &n));
     ex_check(r->engine, "score",
              pimattn_probabilities(r->engine, r->seq, layer, r->score, q, PIMATTN_BY_SCORES));
+    if (layer == 0) { /* where it was computed, before anything moves */
+        ex_check(r->engine, "places", pimattn_tier_places(r->engine, r->seq, layer, r->tier, n));
+        for (uint64_t i = 0; i < n; i++)
+            if (r->tier[i] == 0) r->steps[r->n_steps].importance += (double)r->score[i];
+    }
     ex_check(r->engine, "importance", pimattn_tier_score(r->engine, r->seq, layer, r->score, n));
     ex_check(r->engine, "propose",
              pimattn_tier_propose(r->engine, r->seq, layer, swaps, r->swaps, &n_swaps, stop));
@@ -59,10 +64,6 @@ static void on_layer(void *user, uint32_t layer, const float *q, bool attended)
     r->n_swaps += n_swaps;
     r->tokens_moved += 2 * (double)n_swaps;
     r->tokens_there += (double)n;
-    if (layer > 0) return;
-    ex_check(r->engine, "places", pimattn_tier_places(r->engine, r->seq, layer, r->tier, n));
-    for (uint64_t i = 0; i < n; i++)
-        if (r->tier[i] == 0) r->steps[r->n_steps].importance += (double)r->score[i];
 }
 
 /* What a step left behind. */
@@ -212,7 +213,7 @@ static void report(const run *r, bool same, bool json)
                100 * r->tokens_moved / r->tokens_there);
         for (uint32_t i = 0; i < PIMATTN_N_STOP; i++)
             printf("%s %s %" PRIu64, i ? "," : "", pimattn_stop_str(i), r->stops[i]);
-        printf("\nattention that is in %s: %.1f %% of a step's (first layer)\n", presets[0],
+        printf("\nattention that was in %s: %.1f %% of a step's (first layer)\n", presets[0],
                100 * held / steps);
         printf("a layer %.1f ns; text %s\n", ns / steps,
                r->sparse > 1 ? (same ? "the same, though sparse" : "another: sparse")
@@ -263,9 +264,9 @@ static bool compare(const options *o, const llama_model *m, const llama_tokenize
     r.choice.bits = (uint64_t *)ex_alloc(words * m->n_kv_heads, sizeof(uint64_t));
     r.choice.stride = words;
     r.choice.n_kv_heads = (uint32_t)m->n_kv_heads;
-    uint32_t *prompt = llama_encode(t, &n_prompt, o->prompt);
+    uint32_t *prompt = llama_encode(t, &n_prompt, o->prompt, o->n_steps);
     for (int way = 0; way < 2; way++) {
-        tokens[way] = (uint32_t *)ex_alloc(o->n_steps + n_prompt + 1, sizeof(uint32_t));
+        tokens[way] = (uint32_t *)ex_alloc((uint64_t)o->n_steps + 1, sizeof(uint32_t));
         memcpy(tokens[way], prompt, n_prompt * sizeof *prompt);
         n[way] =
             generate(way ? &r : NULL, m, way ? r.engine : plain, tokens[way], n_prompt, o->n_steps);

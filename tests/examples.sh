@@ -171,7 +171,16 @@ done
 works "speculate from a prompt of several calls" "$build/speculate" -p "$(printf %0150d 7)"
 refuses "speculate with a model alone" "$build/speculate" --model "$scratch/none"
 refuses "speculate with a missing model" "$build/speculate" --model "$scratch/none" --tokenizer x
-refuses "speculate with a long prompt" "$build/speculate" -n 3 -p 'much more than three'
+# too_long NAME COMMAND..: a prompt of more tokens than steps is refused, by all in the same words.
+too_long() {
+    refuses "$@" -n 3 -p 'much more than three'
+    grep -q "'much more than three' has [0-9]* tokens, more than -n 3" "$scratch/err" && pass ||
+        fail "$1: $(cat "$scratch/err")"
+}
+for name in speculate serve tiers; do
+    too_long "$name with a long prompt" "$build/$name"
+    refuses "$name: a prompt of a control character" "$build/$name" -p "$(printf 'a\001')"
+done
 refuses "speculate: a prompt without pieces" "$build/speculate" -p "$(printf '\303\244')"
 refuses "speculate beyond the positions" "$build/speculate" -n 5000
 refuses "speculate without steps" "$build/speculate" -n 0
@@ -191,6 +200,7 @@ for pool in 128 145 200 5000; do
             --json
         preempted=$(sed -n 's/.*"preempted": \([0-9]*\).*/\1/p' "$scratch/err")
         same "serve --pool $pool --gap $gap" "$scratch/served" "$scratch/text"
+        grep -q '"last_step": [0-9]' "$scratch/err" || fail "serve --json: no last step"
         [ $pool = 5000 ] && [ "$preempted" = 0 ] || [ $pool = 128 ] || [ "${preempted:-0}" -gt 0 ] &&
             pass || fail "serve --pool $pool --gap $gap: preempted $preempted"
     done
@@ -228,7 +238,6 @@ for n in 4 5 6 7; do # the usual pool holds at least one request
     works "serve of few steps" "$serve" -n $n -p A
 done
 refuses "serve with a pool too small" "$serve" --pool 127
-refuses "serve with a long prompt" "$serve" -n 3
 refuses "serve with a model alone" "$serve" --model "$scratch/none"
 saves "serve of two" "$scratch/state" --stop 9 -n 20 -p A -p B --gap 1
 size=$(wc -c <"$scratch/state")
@@ -247,10 +256,17 @@ done
 
 # Tiers: exits badly where tokens in tiers give another text than in pages.
 for options in '' '--hbm 1 --ddr 1' '--hbm 1 --ddr 1 --partials' '--ratio 1,1,1 --swaps 3' \
-    '--ratio 1000,0.001,1 --host-path' '--swaps 0' '--hbm 5000' '--partials --swaps 1' '-n 1 -p A'; do
+    '--ratio 1000,0.001,1 --host-path' '--swaps 0' '--hbm 5000' '--partials --swaps 1' '-n 3 -p A'; do
     works "tiers $options" "$build/tiers" $options
 done
 is_json "tiers --json" "$build/tiers" --json --sparse 4
+# What moves after a step's attention was where it was in that step.
+for swaps in 0 9; do
+    works "tiers --swaps $swaps" "$build/tiers" -p '' -n 2 --hbm 1 --ddr 9 --ratio 100,10,1 --json \
+        --swaps $swaps
+    sed 's/.*\("in_fastest": [0-9.]*\).*/\1/' "$scratch/out" >"$scratch/in.$swaps"
+done
+same "tiers: the share in the fastest" "$scratch/in.0" "$scratch/in.9"
 works "tiers --svg" "$build/tiers" --svg "$scratch/tiers.svg"
 grep -q '</svg>' "$scratch/tiers.svg" && pass || fail "tiers --svg: no picture"
 refuses "tiers without room" "$build/tiers" --hbm 10 --ddr 10 --ssd 10
@@ -642,6 +658,7 @@ done
 texts_of "serve stories to the end" "$scratch/text" "$serve" $stories --restore "$scratch/state"
 same "serve stories to the end" "$scratch/want" "$scratch/text"
 
+too_long "llama with a long prompt" "$build/llama" "$data/$s" "$data/$t"
 refuses "llama --way device --page-tokens" "$build/llama" "$data/$s" "$data/$t" -n 9 --way device \
     --page-tokens 3
 if [ -e /dev/full ]; then
@@ -737,7 +754,9 @@ refuses "too many channels" "$build/llama" "$data/$s" "$data/$t" --channels 65
 # The memory clocks llama prints for its last step are those of the trace it exports.
 for options in '-n 1' '-n 40' '-n 40 --set tRP=60' '-n 200' '-n 33 --partition hfp' '-n 40 --channels 3 --page-tokens 7' \
     '-n 100 --channels 1' '-n 300 --channels 16 --partition hfp'; do
-    "$build/llama" "$data/$s" "$data/$t" -p "$once" --device aim-gddr6 $options --quiet \
+    prompt=$once
+    [ "$options" != '-n 1' ] || prompt=
+    "$build/llama" "$data/$s" "$data/$t" -p "$prompt" --device aim-gddr6 $options --quiet \
         --export "$scratch/last.aim" >/dev/null 2>"$scratch/err"
     printed=$(awk '$1 == "memory_ck" { print $2 }' "$scratch/err")
     device=$(echo "$options" | sed -n 's/.*\(--channels [0-9]*\).*/\1/p')
