@@ -178,7 +178,16 @@ static inline double bench_ratio(const bench_series *a, const bench_series *b)
     return bench_median(ratio, n);
 }
 
-/* Coefficient of variation of the clean calls, and how many there are. */
+/* The least of the clean calls; NaN if there are none. */
+static inline double bench_least(const bench_series *s)
+{
+    double least = (double)NAN;
+    for (int i = 0; i < s->n; i++)
+        least = fmin(least, s->us[i]); /* of a NaN and a number: the number */
+    return least;
+}
+
+/* Coefficient of variation of the clean calls, and how many there are; NaN if there are none. */
 static inline double bench_cv(const bench_series *s, int *n_clean)
 {
     double sum = 0, squares = 0;
@@ -189,6 +198,7 @@ static inline double bench_cv(const bench_series *s, int *n_clean)
         sum += s->us[i];
         squares += s->us[i] * s->us[i];
     }
+    if (*n_clean == 0) return (double)NAN; /* 0 / 0 would be printed as -nan */
     double mean = sum / *n_clean;
     return sqrt(fmax(0, squares / *n_clean - mean * mean)) / mean;
 }
