@@ -239,7 +239,8 @@ int main(int argc, char **argv)
         estimate("layer", "The layer above:", &config, HEADS, KV_HEADS, n_tokens),
         estimate("one_head", "One KV head of 2,048 tokens: hfp leaves all channels but one idle.",
                  &config, 1, 1, HEAD_TOKENS),
-        estimate("balanced", "16 KV heads of 2,048 tokens each: balanced on 16 channels.", &config,
+        estimate("balanced",
+                 "16 KV heads of 2,048 tokens each: balanced if the channels divide 16.", &config,
                  BATCH_HEADS, BATCH_HEADS, HEAD_TOKENS)};
     if (json)
         json_all(&a, pairs, EX_COUNT(pairs), &config.device, n_tokens);

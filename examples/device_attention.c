@@ -185,7 +185,7 @@ static void print_rest(const step *s, const float *device, const pimattn_reading
     printf("\nWhat the hub holds of it, of one layer; published is the room for it:\n");
     for (uint64_t tokens = 4096; tokens <= 1 << 20; tokens *= 4)
         held = print_program(&s->config, tokens);
-    published_print(stdout, published_find("lol.disp"), (double)held / 1024);
+    published_print(stdout, published_find("lol.disp"), (double)held / 1e3);
     free(host);
 }
 

@@ -332,8 +332,8 @@ static void count_figures(figures *list, run *const r[N_RUNS])
            "2048 tokens, chosen: the paper gives no number; an id of 1280 groups is 11 bits");
     figure(list, "pam.map.track", (double)info.count_bytes / 1e3, (double)info.count_bytes / 1e3,
            "10 counters and their sum for each of 1280 groups, 16 bits");
-    double gib = 256 * 2048 * pam_layer_bytes(&pam_llms[OPT]) * pam_llms[OPT].n_layers / 0x1p30;
-    figure(list, "pam.kv.opt", gib, gib, "fp16");
+    double gb = 256 * 2048 * pam_layer_bytes(&pam_llms[OPT]) * pam_llms[OPT].n_layers / 1e9;
+    figure(list, "pam.kv.opt", gb, gb, "fp16; 2304 in units of 2^30 bytes");
 }
 
 /* --- Printing ------------------------------------------------------------------------------ */
@@ -403,8 +403,9 @@ static void print_trace(const run *r, double one_head_in_full)
 {
     static const char *const names[] = {"as tokens came (LS-PIM)", "by importance at first",
                                         "scheduled (PAM)"};
-    printf("\nTrace of 4096 tokens in rooms of 30, 50, 20 %%; moved a step; published %g and %g\n",
-           published_find("pam.sched.moves")->value, published_find("pam.sched.ssd")->value);
+    printf(
+        "\nTrace of 4096 tokens in rooms of 30, 50, 20 %%; moved a step: calibrated to %g and %g\n",
+        published_find("pam.sched.moves")->value, published_find("pam.sched.ssd")->value);
     for (int i = 0; i < N_SEEDS; i++)
         printf("  seed %-4g moved %.3f %%, SSD to DDR %.3f %%\n", r->by.seed + i, 100 * r->moved[i],
                100 * r->from_ssd[i]);
@@ -502,11 +503,12 @@ static void print_ablation(const run *r)
                r->scale[i][1] / r->scale[i][0]);
 }
 
-static void print_figures(const figures *list)
+static void print_figures(const figures *list, const pam_assumed *full)
 {
     printf("\nPublished beside ours, as set; and with a MAC for every query head, moves paid and\n"
-           "hidden only behind the step, a page of flash for each token (queries 1, moves 2,\n"
-           "scattered 1), where our number is not a count:\n");
+           "hidden only behind the step, a page of flash for each token (queries %g, moves %g,\n"
+           "scattered %g), where our number is not a count:\n",
+           full->queries, full->moves, full->scattered);
     for (size_t i = 0; i < list->n; i++) {
         const published *p = list->of[i];
         published_print(stdout, p, list->ours[i][0]);
@@ -625,7 +627,7 @@ int main(int argc, char **argv)
         print_online(r[0]);
         print_offline(r[0]);
         print_ablation(r[0]);
-        print_figures(&list);
+        print_figures(&list, &by[1]);
     }
     for (int k = 0; k < N_RUNS; k++)
         free(r[k]);

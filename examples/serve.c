@@ -176,7 +176,9 @@ static void word(record *f, const char *name, uint32_t *value, uint64_t min, uin
     for (int i = 0; i < 4; i++)
         bytes[i] = (unsigned char)(*value >> 8 * i & 0xff);
     if (f->writing) fwrite(bytes, 1, sizeof bytes, f->file);
-    if (!f->writing && fread(bytes, 1, sizeof bytes, f->file) != sizeof bytes)
+    size_t n = f->writing ? sizeof bytes : fread(bytes, 1, sizeof bytes, f->file);
+    if (!f->writing && ferror(f->file)) ex_die("--restore: %s: %s", f->path, strerror(errno));
+    if (n != sizeof bytes)
         ex_die("%s: byte %" PRIu64 ": the file ends before %s", f->path, f->at, name);
     *value = ex_le32(bytes);
     if (*value < min || *value > max)
@@ -261,7 +263,8 @@ static void save(server *v, const char *path, FILE *file)
     record_requests(v, &f);
     for (uint32_t i = 0; i < v->n_requests; i++)
         if (v->requests[i].phase == RUNNING) seqs[n++] = v->requests[i].seq;
-    ex_check(v->engine, path, pimattn_save(v->engine, seqs, n, &stream, NULL));
+    pimattn_status status = pimattn_save(v->engine, seqs, n, &stream, NULL);
+    if (!ferror(f.file)) ex_check(v->engine, path, status); /* else the file is to blame */
     ex_close("--save", path, f.file);
 }
 

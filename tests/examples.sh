@@ -129,12 +129,23 @@ awk '{ match($0, /"step_pJ": [0-9.e+]*/); step = substr($0, RSTART + 11, RLENGTH
     END { e = sum / step - 1; exit !(n > 2 && e < 1e-14 && e > -1e-14) }' "$scratch/out" && pass ||
     fail "estimate --json: energies do not sum: $(cat "$scratch/out")"
 is_json "device --json" "$build/device" --json
-works "device of another preset" "$build/device" --device lpddr5-jetson
+for preset in $("$build/device" --device '' 2>&1 | sed 's/.* none of //; s/,//g'); do
+    [ $preset = pam-ssd ] || works "device --device $preset" "$build/device" --device $preset
+done
+works "device with a small buffer" "$build/device" --set in_entries=3 --set controller=2
+grep -q '^    MAC16 *512$' "$scratch/out" && pass || fail "device with a small buffer: other MACs"
 "$build/device" --help | grep -q "default aimx" && pass || fail "device --help: no default"
 is_json "embed --json" "$build/embed" --json
 is_json "attention --json" "$build/attention" --tokens 600 --json
 works "attention on aim-gddr6" "$build/attention" --tokens 600 --device aim-gddr6
+grep -q 'balanced on 16' "$scratch/out" && fail "attention: 32 channels are not 16" || pass
 works "threads" "$build/threads" --tokens 1300 --workers 3
+if OMP_THREAD_LIMIT=1 "$build/threads" --tokens 64 --workers 3 >"$scratch/out" &&
+    ! grep '^openmp  *[^1 ]' "$scratch/out" >"$scratch/err" && grep -q 'least of' "$scratch/out"; then
+    pass
+else
+    fail "threads under a limit: $(head -n 1 "$scratch/err")"
+fi
 works "most workers" "$build/threads" --tokens 64 --workers 64
 refuses "no workers" "$build/threads" --workers 0
 refuses "too many workers" "$build/threads" --workers 65
@@ -232,6 +243,13 @@ refuses "serve --restore beyond --stop" "$serve" --restore "$scratch/state" --st
 refuses "serve --restore of no file" "$serve" --restore "$scratch/none"
 refuses "serve --restore of another file" "$serve" --restore README.md
 refuses "serve --save into nowhere" "$serve" --stop 3 --save "$scratch/none/file"
+refuses "serve --restore of a directory" "$serve" --restore "$scratch"
+grep -q directory "$scratch/err" && pass || fail "serve --restore of a directory: $(cat "$scratch/err")"
+if [ -e /dev/full ]; then
+    refuses "serve --save on a full disk" "$serve" --quiet --stop 9 --save /dev/full
+    grep -q 'cannot be written' "$scratch/err" && pass ||
+        fail "serve --save on a full disk: $(cat "$scratch/err")"
+fi
 refuses "serve --save without --stop" "$serve" --save "$scratch/text"
 refuses "serve --stop without --save" "$serve" --stop 3
 for n in 4 5 6 7; do # the usual pool holds at least one request
@@ -541,7 +559,10 @@ pam_is() { # pam_is ID KIND OURS
     awk -v id="$1" -v kind="$2" -v ours="$3" '$1 == id { seen = $2 == kind && $4 == ours }
         END { exit !seen }' "$scratch/pam" && pass || fail "pam_study: $(grep "$1" "$scratch/pam")"
 }
-pam_is pam.kv.opt exact 2304
+pam_is pam.kv.opt counted 2473.9
+grep -q 'moved a step: calibrated to' "$scratch/pam" && pass || fail "pam_study: what is calibrated"
+works "pam_study --set queries=2" "$build/pam_study" --set steps=10 --set queries=2
+grep -q '(queries 2, moves 2,$' "$scratch/out" && pass || fail "pam_study --set queries=2: other queries"
 pam_is pam.map.bytes calibrated 2.816
 pam_is pam.map.track counted 28.16
 pam_is pam.if counted 20
