@@ -60,7 +60,6 @@ static double attend(float *out, uint32_t n_tokens, uint32_t n_workers, pimattn_
                                        .head_dim = DIM,
                                        .k_type = PIMATTN_BF16,
                                        .v_type = PIMATTN_BF16},
-                             .scratch_bytes = 16 << 20, /* for EX_POOL_MOST workers */
                              .max_workers = n_workers,
                              .parallel_for = loop,
                              .parallel_user = user};
