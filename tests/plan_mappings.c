@@ -401,6 +401,10 @@ static void ping_pong_plans_in_regions(void)
     p = phase_of(&c, true, PIMATTN_V_A, 8, 100).plan;
     CHECK_U(p.inputs, 64);
     CHECK_U(p.sums, 8);
+    /* strips of a row are as long as each other: of 64 columns not 48 and 16 */
+    c = device_of("aimx", PIMHW_PING_PONG);
+    c.in_entries = 96;
+    CHECK_U(phase_of(&c, true, PIMATTN_V_A, 1, 100).plan.v_strip, 32);
 }
 
 /* A score is read right behind its MACs; only DCS uses all entries in turn. */
