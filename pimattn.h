@@ -316,7 +316,7 @@ typedef struct pimattn_readings {
     uint32_t wanted_out; /* see pimattn_plan */
     uint32_t used_out;
     uint64_t kv_tokens;   /* context tokens of the batch; of a call with choices, what is timed and
-                             read: the tokens seen, or the new, on average over KV heads, up */
+                             read: the tokens seen, at least the new, mean of KV heads, up */
     uint64_t kv_bytes;    /* K and V that one layer of the batch reads, unpadded: of the tokens in
                              windows, element_bytes each, or int8 and scale (no tiers); v_in_k: K */
     uint64_t pages_used;  /* KV pages in use in the engine; of an estimate, or the device way, 0 */
@@ -700,7 +700,7 @@ PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *engine, pimat
                                                    const uint32_t *tokens, uint64_t n_tokens,
                                                    uint64_t salt);
 
-/* A new sequence that begins with the longest known prefix of the tokens, *n_known of them: it
+/* A new sequence that begins with the longest known prefix of the tokens, *n_known (maybe all): it
  * shares the pages. A hit is compared token by token. Errors as of create, or no memory. */
 PIMATTN_API pimattn_status pimattn_prefix_start(pimattn_engine *engine, pimattn_seq *seq,
                                                 const uint32_t *tokens, uint64_t n_tokens,
