@@ -282,7 +282,8 @@ typedef struct pimhw_config {
     uint32_t queue_entries;    /* requests a channel queue holds (front_end shared) */
     uint32_t controller;       /* pimhw_controller */
     uint32_t row_opening;      /* pimhw_row_opening (static) */
-    uint32_t extra_region;     /* ping-pong: 1 a second input buffer, 0 halves of the one */
+    uint32_t extra_region;     /* ping-pong: 1 a second input buffer, 0 halves of the one, which
+                                  has 2 entries or more; out_entries too, which are always halved */
     uint32_t early_tiles;      /* DCS: 1 a tile is free tCCD after its MAC, 0 after tMAC */
     uint32_t is_mac;           /* DCS: 1 a MAC follows one on its entry at tCCD, 0 at tMAC */
     uint32_t tCK_ps;           /* the one clock period */
@@ -1710,7 +1711,7 @@ PIMHW_API uint32_t pimhw_config_lanes(const pimhw_config *config)
 PIMHW_API uint32_t pimhw_config_in_region(const pimhw_config *config)
 {
     bool halves = config->controller == PIMHW_PING_PONG && !config->extra_region;
-    return halves && config->in_entries > 1 ? config->in_entries / 2 : config->in_entries;
+    return halves ? config->in_entries / 2 : config->in_entries;
 }
 
 PIMHW_API uint32_t pimhw_config_outs(const pimhw_config *config)
@@ -1750,6 +1751,11 @@ static pimhw_status pimhw_i_banks_check(const pimhw_config *c, pimhw_cause *why)
                             (uint64_t)c->n_ranks);
     if (c->out_bits != 16 && c->out_bits != 32)
         return pimhw_i_fail(why, wrong, "out_bits is %u, not 16 or 32", (uint64_t)c->out_bits);
+    if (pimhw_config_in_region(c) == 0)
+        return pimhw_i_fail(why, wrong,
+                            "in_entries is 1: ping-pong without extra_region halves it");
+    if (c->controller == PIMHW_PING_PONG && c->out_entries < 2)
+        return pimhw_i_fail(why, wrong, "out_entries is 1: ping-pong halves it");
     for (size_t i = 0; i < sizeof PIMHW_I_ORDER / sizeof PIMHW_I_ORDER[0]; i++) {
         const char *less = PIMHW_I_ORDER[i].less, *more = PIMHW_I_ORDER[i].more;
         uint64_t a = pimhw_i_sum(c, less), b = pimhw_i_sum(c, more);
@@ -2443,10 +2449,10 @@ struct pimhw_units {
     uint16_t *gpr;          /* [gpr_blocks][lanes] */
 };
 
-/* Accumulators that any controller uses; ping-pong needs two, and one that stays empty. */
+/* Accumulators that any controller uses, and one that stays empty, for ping-pong. */
 static uint64_t pimhw_i_outs_most(const pimhw_config *c)
 {
-    return pimhw_i_max(pimhw_i_max(c->out_entries, c->obuf), 2) + 1;
+    return pimhw_i_max(c->out_entries, c->obuf) + 1;
 }
 
 /* Points the tables of the units into the memory behind them; returns the bytes of both. */
@@ -3002,7 +3008,7 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
     rules->again_ck[PIMHW_CMD_REF] = config->tREFI;
     rules->outs = pimhw_config_outs(config);
     rules->in_region = pimhw_config_in_region(config);
-    rules->out_region = rules->outs > 1 ? rules->outs / 2 : 1;
+    rules->out_region = rules->outs / 2;
     rules->phase_ck = config->refresh ? config->refresh_phase : UINT64_MAX;
     rules->modes = config->tMOD > 0 && config->controller == PIMHW_IN_ORDER;
     rules->all_banks = pimhw_i_low_bits(pimhw_config_banks(config));
@@ -3111,11 +3117,11 @@ typedef struct pimhw_i_flow {
     uint32_t *tile_marks, *out_marks; /* DCS: used by I/O that waits for a refresh */
     uint64_t *tile_group;             /* ping-pong: [in_entries] */
     pimhw_i_entry *sums;              /* ping-pong: [outs] */
-    uint64_t *entry_free;  /* ping-pong with a sink: [outs, 2 or more], from which phase on .. */
-    uint64_t *entry_of;    /* .. [outs] which one holds the sum of it, plus 1 */
-    uint64_t *tile_region; /* .. [in_entries] where a tile was written last */
-    pimhw_i_ring *ring;    /* DCS: [PIMHW_I_STREAMS] */
-    pimhw_i_phase *phase;  /* ping-pong: [3] */
+    uint64_t *entry_free;             /* ping-pong with a sink: [outs], from which phase on .. */
+    uint64_t *entry_of;               /* .. [outs] which one holds the sum of it, plus 1 */
+    uint64_t *tile_region;            /* .. [in_entries] where a tile was written last */
+    pimhw_i_ring *ring;               /* DCS: [PIMHW_I_STREAMS] */
+    pimhw_i_phase *phase;             /* ping-pong: [3] */
 } pimhw_i_flow;
 
 /* Points the tables of a flow into the memory behind it; returns the bytes of both. */
@@ -3130,7 +3136,7 @@ static size_t pimhw_i_flow_point(pimhw_i_flow *f, const pimhw_i_rules *rules)
     PIMHW_I_PART(f, uint64_t, out_io, dcs ? outs : 0)
     PIMHW_I_PART(f, uint64_t, tile_group, pp ? tiles : 0)
     PIMHW_I_PART(f, pimhw_i_entry, sums, pp ? outs : 0)
-    PIMHW_I_PART(f, uint64_t, entry_free, pp ? (outs > 2 ? outs : 2) : 0)
+    PIMHW_I_PART(f, uint64_t, entry_free, pp ? outs : 0)
     PIMHW_I_PART(f, uint64_t, entry_of, pp ? outs : 0)
     PIMHW_I_PART(f, uint64_t, tile_region, pp ? tiles : 0)
     PIMHW_I_PART(f, pimhw_i_phase, phase, pp ? 3u : 0)
@@ -3964,7 +3970,7 @@ static void pimhw_i_pp_finish(pimhw_i_channel *ch)
     pimhw_i_pp_cut(ch);
     memset(f->tile_group, 0, ch->rules->config.in_entries * sizeof f->tile_group[0]);
     memset(f->sums, 0, ch->rules->outs * sizeof f->sums[0]);
-    for (uint32_t i = 0; i < pimhw_i_max(ch->rules->outs, 2); i++)
+    for (uint32_t i = 0; i < ch->rules->outs; i++)
         if (f->entry_free[i] < UINT64_MAX) f->entry_free[i] = 0;
     f->start_before = f->start;
     f->filling = f->group = f->used_group = 0;
@@ -4016,7 +4022,7 @@ static void pimhw_i_pp_write(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n
 static uint32_t pimhw_i_pp_entry(const pimhw_i_channel *ch, uint32_t out, uint64_t phase)
 {
     pimhw_i_flow *f = ch->flow;
-    uint32_t entry = 0, n = (uint32_t)pimhw_i_max(ch->rules->outs, 2);
+    uint32_t entry = 0, n = ch->rules->outs;
     if (!ch->sink) return out;
     if (f->entry_of[out]) {
         entry = (uint32_t)f->entry_of[out] - 1;
@@ -4105,7 +4111,7 @@ static void pimhw_i_pp_read(pimhw_i_channel *ch, pimhw_i_work *work)
         pimhw_i_pp_cut(ch);
     sum->going = false;
     /* where nothing was summed: the accumulator that never is */
-    work->entry = (uint32_t)pimhw_i_max(ch->rules->outs, 2);
+    work->entry = ch->rules->outs;
     if (f->entry_of[work->out]) work->entry = pimhw_i_pp_entry(ch, work->out, f->filling);
     if (work->command == PIMHW_CMD_RDMAC16)
         pimhw_i_pp_leave(ch, work->out, pimhw_i_max(f->filling, sum->phase) + 1,
@@ -7093,7 +7099,7 @@ PIMHW_API pimhw_status pimhw_device_run(pimhw_device *d, pimhw_readings *reading
         of->n_bank_groups != c->n_bank_groups || of->n_group_banks != c->n_group_banks ||
         of->n_rows != c->n_rows || of->row_bytes != c->row_bytes ||
         of->column_bytes != c->column_bytes || of->element_bytes != c->element_bytes ||
-        of->in_entries != c->in_entries || units->n_outs <= pimhw_i_max(pimhw_config_outs(c), 2))
+        of->in_entries != c->in_entries || units->n_outs <= pimhw_config_outs(c))
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "the units are of another geometry");
     pimhw_units_begin(units, request, hub);
     pimhw_status status = pimhw_device_time(d, &r, program, request, &sink, why);

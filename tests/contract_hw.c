@@ -292,6 +292,17 @@ static void bad_fields_are_named(void)
     c.out_bits = 24;
     refused(&c, "out_bits");
     c = hw_config("aimx", 16);
+    c.in_entries = c.out_entries = 1;
+    CHECK_U(pimhw_config_check(&c, NULL), PIMHW_OK);
+    c.controller = PIMHW_PING_PONG; /* what is one has no halves */
+    refused(&c, "in_entries");
+    c.extra_region = 1;
+    refused(&c, "out_entries");
+    c.out_entries = 2;
+    CHECK_U(pimhw_config_check(&c, NULL), PIMHW_OK);
+    c.extra_region = 0, c.in_entries = 2;
+    CHECK_U(pimhw_config_check(&c, NULL), PIMHW_OK);
+    c = hw_config("aimx", 16);
     c.allocator.release = NULL;
     refused(&c, "allocator");
     CHECK_U(pimhw_config_check(NULL, &why), PIMHW_ERR_ARGUMENT);

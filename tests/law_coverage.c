@@ -401,10 +401,11 @@ static void random_device(check_rng *rng)
     c->front_end = (uint32_t)rng_range(rng, 0, 1);
     c->out_clear = (uint32_t)rng_range(rng, 0, 1);
     c->epu_overlap = (uint32_t)rng_range(rng, 0, 1);
-    c->out_entries = 1u << rng_range(rng, 0, 6);
+    bool halves = c->controller == PIMHW_PING_PONG;
+    c->out_entries = 1u << rng_range(rng, halves, 6);
     c->obuf = (uint32_t)rng_range(rng, 1, MOST_OUTS);
     c->extra_region = (uint32_t)rng_range(rng, 0, 1);
-    if (rng_range(rng, 0, 1)) c->in_entries = (uint32_t)rng_range(rng, 1, MOST_TILES);
+    if (rng_range(rng, 0, 1)) c->in_entries = (uint32_t)rng_range(rng, 1u + halves, MOST_TILES);
     if (rng_range(rng, 0, 3) == 0) c->row_bytes = 32u << rng_range(rng, 2, 7);
     if (rng_range(rng, 0, 3) == 0) c->n_group_banks = (uint32_t)rng_range(rng, 1, 8);
 }
@@ -449,10 +450,9 @@ static void layout(void)
     w.v_blocks = up(w.dv, w.banks);
     bool halves = c->controller == PIMHW_PING_PONG;
     w.inputs_first = c->controller == PIMHW_DCS;
-    w.in_region =
-        halves && !c->extra_region && c->in_entries > 1 ? c->in_entries / 2 : c->in_entries;
+    w.in_region = halves && !c->extra_region ? c->in_entries / 2 : c->in_entries;
     w.outs = c->controller == PIMHW_DCS ? c->obuf : c->out_entries;
-    w.out_region = halves && w.outs > 1 ? w.outs / 2 : w.outs;
+    w.out_region = halves ? w.outs / 2 : w.outs;
 }
 
 /* K: all blocks of dims side by side in a row, an output entry for each and every query. */

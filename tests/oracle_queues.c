@@ -193,6 +193,7 @@ static pimhw_config random_device(check_rng *rng)
     c.front_end = c.controller == PIMHW_IN_ORDER ? PIMHW_PER_CHANNEL : draw(rng, 2);
     c.in_entries = 4 + draw(rng, 61);
     c.out_entries = 1 + draw(rng, 8);
+    if (c.controller == PIMHW_PING_PONG && c.out_entries == 1) c.out_entries = 8;
     c.obuf = 1 + draw(rng, 8);
     c.row_opening = draw(rng, 3);
     c.extra_region = draw(rng, 2);

@@ -392,7 +392,7 @@ static void ping_pong_plans_in_regions(void)
     p = phase_of(&c, true, PIMATTN_V_A, 8, 100).plan;
     CHECK_U(p.inputs, 64);
     CHECK_U(p.k_queries, 8);
-    c.in_entries = c.out_entries = 1;
+    c.in_entries = c.out_entries = 2;
     c.extra_region = 0;
     p = phase_of(&c, true, PIMATTN_V_A, 1, 100).plan;
     CHECK_U(p.inputs, 1);
@@ -464,7 +464,7 @@ static void the_cheapest_is_the_least_of_all(void)
         uint64_t best = UINT64_MAX;
         c.device = device_of(pimhw_preset_name((uint32_t)rng_range(&rng, 0, 13)),
                              (uint32_t)rng_range(&rng, 0, 3));
-        c.device.out_entries = (uint32_t)rng_range(&rng, 1, 64);
+        c.device.out_entries = (uint32_t)rng_range(&rng, 2, 64);
         c.device.epu_ck_per_op = (uint32_t)rng_range(&rng, 0, 1);
         c.device.n_channels = (uint32_t)rng_range(&rng, 1, 16);
         c.partition = (uint32_t)rng_range(&rng, 0, 1);

@@ -520,7 +520,7 @@ static inline void q_cut_w(const queues *q, q_channel *ch, q_cut *t, int i)
 static inline void q_cut_group(const queues *q, q_cut *t, q_command *c)
 {
     uint32_t region = q->config.extra_region ? q->config.in_entries : q->config.in_entries / 2;
-    if (t->newest_group == Q_NONE || t->m_since_w || t->group_size >= (region ? region : 1)) {
+    if (t->newest_group == Q_NONE || t->m_since_w || t->group_size >= region) {
         t->newest_group++;
         t->group_size = 0;
     }
@@ -538,7 +538,7 @@ static inline void q_cut_m(const queues *q, q_channel *ch, q_cut *t, int i)
     bool starts = adds && t->sum_phase[c->out] == Q_NONE;
     c->group = reads ? t->tile_group[c->tile] : Q_NONE;
     bool newer = c->group > t->group_used && t->n_m_records > 0;
-    bool full = starts && t->n_sums >= (region ? region : 1);
+    bool full = starts && t->n_sums >= region;
     bool long_one = t->n_m_records == q->records && !q_goes_on(ch, t->last_m_record, i);
     if (newer || full || long_one) q_new_phase(t);
     /* the MACs of the phase before use the region that this group is written to */
