@@ -731,7 +731,7 @@ typedef struct pimhw_readings {
                                              tCCD_MAC is longer than what a MAC takes, and a run is
                                              short or static gaps do not ask the table */
     uint64_t epu_ck;                      /* the hub's EPU was busy */
-    uint64_t n_instructions;              /* that channels received, or the hub */
+    uint64_t n_instructions;              /* that each channel received, or, once, the hub */
     uint64_t skipped_rounds;              /* of loops, by channel: like others, of this program's
                                              earlier requests too, so not walked */
     uint64_t walked_rounds;               /* the others */
@@ -4693,7 +4693,7 @@ static void pimhw_i_add_item(const pimhw_i_sketch *s, const pimhw_program *p, ui
         in->depth -= p->items[item->end].kind != PIMHW_BLOCK;
         return;
     }
-    bool hub = item->kind >= PIMHW_CFR; /* or all channels */
+    bool hub = item->kind >= PIMHW_EWADD; /* or all channels: done once */
     if (hub || item->kind == PIMHW_LIST || item->kind == PIMHW_BLOCK || item->kind == PIMHW_AF)
         span->alike = false;
     if (mask & ~item->mask) span->masks = true;
@@ -6497,6 +6497,7 @@ static void pimhw_i_send_all(pimhw_device *d, const pimhw_instruction *in)
 static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_instruction *in)
 {
     const pimhw_i_jobs *jobs = &s->jobs;
+    bool hub = PIMHW_I_KINDS[in->kind].taker == PIMHW_I_BY_HOST;
     if (in->kind == PIMHW_EPU && jobs->n + jobs->n_done >= PIMHW_I_JOBS) return false;
     if (in->kind == PIMHW_EPU_WAIT && jobs->n_done == 0 && jobs->n > 0) return false;
     if (d->shared) pimhw_i_wake_all(d);
@@ -6523,12 +6524,11 @@ static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_inst
         break;
     default: pimhw_i_send_all(d, in);
     }
-    if (d->sink.hub && PIMHW_I_KINDS[in->kind].taker == PIMHW_I_BY_HOST)
-        d->sink.hub(d->sink.user, in);
+    if (d->sink.hub && hub) d->sink.hub(d->sink.user, in);
     if (in->kind == PIMHW_SYNC || in->kind == PIMHW_EOC)
         d->n_instructions += d->config.n_channels;
     else
-        d->n_instructions += in->kind == PIMHW_EPU ? 1 : pimhw_i_count(in->mask);
+        d->n_instructions += hub ? 1 : pimhw_i_count(in->mask);
     return true;
 }
 

@@ -910,6 +910,48 @@ static void sync_counts_for_all_channels(void)
     pimhw_device_destroy(d);
 }
 
+/* The hub does an instruction once, however many channels its mask has, walked or skipped. */
+static void the_hub_counts_once(void)
+{
+    static const pimhw_kind kinds[] = {PIMHW_GPR, PIMHW_CFR, PIMHW_EWADD, PIMHW_EPU,
+                                       PIMHW_EPU_WAIT};
+    static pimhw_program p;
+    pimhw_block block = {.rest = {0}};
+    uint32_t order[] = {0, 0, 0}, begin[] = {0, 1, 2, 3};
+    const pimhw_request lists = {
+        .blocks = &block, .n_blocks = 1, .list_begin = begin, .order = order};
+    for (size_t i = 0; i < 2 * sizeof kinds / sizeof *kinds; i++) {
+        pimhw_config c = hw_config(i % 2 ? "aimx" : "aim-gddr6", 3);
+        pimhw_instruction in = hw_all(kinds[i / 2], 7, 1);
+        const pimhw_instruction gb = hw_gb(7, 1, 0);
+        bool alone = in.kind == PIMHW_CFR || in.kind == PIMHW_EWADD;
+        pimhw_sink sink = {hw_sink, &hw, NULL};
+        pimhw_readings r;
+        pimhw_device *d = NULL;
+        in.flags = 0;
+        CHECK_U(pimhw_device_create(&d, &c, &why), PIMHW_OK);
+        CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
+        CHECK_U(pimhw_device_submit(d, &in, &why), PIMHW_OK);
+        CHECK_U(pimhw_device_finish(d, &r, &why), PIMHW_OK);
+        CHECK_U(r.n_instructions, 1);
+        pimhw_program_init(&p);
+        pimhw_program_loop(&p, pimhw_program_const(&p, 200), 7);
+        pimhw_program_add(&p, &gb);
+        pimhw_program_add(&p, &in);
+        pimhw_program_end(&p);
+        CHECK_U(pimhw_device_time(d, &r, &p, NULL, NULL, &why), PIMHW_OK);
+        CHECK_U(r.n_instructions, 200 * 4);
+        hw_begin(&c);
+        CHECK_U(pimhw_device_time(d, &r, &p, NULL, &sink, &why), PIMHW_OK);
+        CHECK_U(r.n_instructions, 200 * 4);
+        if (!alone && i % 2) { /* every channel has a stream of its own */
+            CHECK_U(pimhw_device_time(d, &r, &p, &lists, NULL, &why), PIMHW_OK);
+            CHECK_U(r.n_instructions, 200 * 6);
+        }
+        pimhw_device_destroy(d);
+    }
+}
+
 /* What a program can come to is not more than what its bounds say: it would not be judged. */
 static void bounds_are_not_below_what_comes(void)
 {
@@ -1185,6 +1227,7 @@ int main(void)
     RUN(bad_instructions_are_refused);
     RUN(streams_have_an_order);
     RUN(sync_counts_for_all_channels);
+    RUN(the_hub_counts_once);
     RUN(bounds_are_not_below_what_comes);
     RUN(causes_name_what_is_null);
     RUN(bad_programs_are_refused);
