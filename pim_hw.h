@@ -453,7 +453,8 @@ typedef enum pimhw_kind {
     PIMHW_RD_MAC,    /* R: output entry out of every bank into the GPR; under ping-pong one that no
                         MAC came to goes before those that wait for MACs */
     PIMHW_MAC_SBK,   /* M: as MAC_ABK, in one bank */
-    PIMHW_EWMUL,     /* products of columns of neighbouring banks, op_size columns */
+    PIMHW_EWMUL,     /* products of columns of neighbouring banks, op_size columns; only of
+                        bank groups of 3 or more */
     PIMHW_AF,        /* activation function of every bank's entry, by the table row CFR 2 says */
     PIMHW_RD_AF,     /* R: result of AF out of every bank */
     PIMHW_COPY_BKGB, /* op_size columns of a bank into the global buffer at tile; a NaN
@@ -4390,6 +4391,8 @@ static const char *pimhw_i_operand_fault(const pimhw_program *p, const pimhw_ope
     return NULL;
 }
 
+static const char PIMHW_I_NO_THIRD[] = "EWMUL: n_group_banks is less than the 3 it takes";
+
 typedef struct pimhw_i_nest {
     uint32_t open[PIMHW_I_NESTED];
     uint32_t depth, loops;
@@ -4439,7 +4442,7 @@ static const char *pimhw_i_nest_fault(const pimhw_program *p, uint32_t i, pimhw_
     return nest->loops++ == PIMHW_LOOPS ? "loops nested too deep" : NULL;
 }
 
-static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, uint64_t channels,
+static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, const pimhw_config *c,
                                       pimhw_i_nest *nest)
 {
     const pimhw_item *item = &p->items[i];
@@ -4458,8 +4461,9 @@ static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, uint64
     if (structure) fault = pimhw_i_nest_fault(p, i, nest);
     if (fault || (structure && item->kind != PIMHW_LOOP)) return fault;
     if (item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC) return NULL;
-    if (item->mask & ~channels) return "mask: a channel the device lacks";
+    if (item->mask & ~pimhw_i_low_bits(c->n_channels)) return "mask: a channel the device lacks";
     if (!item->mask) return "mask: no channel";
+    if (item->kind == PIMHW_EWMUL && c->n_group_banks < 3) return PIMHW_I_NO_THIRD;
     return PIMHW_I_KINDS[item->kind].sized && item->op_size == 0 ? "op_size is 0" : NULL;
 }
 
@@ -4477,7 +4481,7 @@ PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *p, const pimhw_c
         return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "the program was not made by the builder");
     memset(&nest, 0, sizeof nest);
     for (uint32_t i = 0; i < p->n_items; i++) {
-        const char *fault = pimhw_i_item_fault(p, i, pimhw_i_low_bits(config->n_channels), &nest);
+        const char *fault = pimhw_i_item_fault(p, i, config, &nest);
         if (fault) return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "item %u: %s", (uint64_t)i, fault);
     }
     if (nest.depth == 0) return PIMHW_OK;
@@ -6603,6 +6607,8 @@ static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction
                             (uint64_t)in->kind);
     if (!everybody && !in->mask)
         return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "%s: the mask has no channel", name);
+    if (in->kind == PIMHW_EWMUL && c->n_group_banks < 3)
+        return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, PIMHW_I_NO_THIRD);
     if (sent && size == 0)
         return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "%s: op_size is 0, not 1 to %u", name, most);
     for (uint32_t i = 0; i < sizeof rules / sizeof rules[0]; i++)

@@ -1138,9 +1138,25 @@ static void products_need_three_banks(void)
 {
     pimhw_config c = rig_config(PIMHW_IN_ORDER);
     c.n_group_banks = 2;
-    const pimhw_instruction in = IN(.kind = PIMHW_EWMUL);
+    const pimhw_instruction in = IN(.kind = PIMHW_EWMUL, .mask = 1, .op_size = 1);
+    const pimhw_event event = {.command = PIMHW_CMD_EWMUL16};
+    static pimhw_program program;
     rig r = rig_new(&c);
     CHECK_U(run_all(&r, &in, 1, NULL), PIMHW_ERR_PROGRAM);
+    CHECK_HAS(r.why.text, "item 0: EWMUL: n_group_banks");
+    pimhw_program_init(&program);
+    pimhw_program_add(&program, &in);
+    CHECK_U(pimhw_program_check(&program, &c, &r.why), PIMHW_ERR_PROGRAM);
+    CHECK_HAS(r.why.text, "item 0: EWMUL: n_group_banks");
+    CHECK_U(pimhw_device_time(r.device, &r.readings, &program, NULL, NULL, &r.why),
+            PIMHW_ERR_PROGRAM);
+    CHECK_HAS(r.why.text, "item 0: EWMUL: n_group_banks");
+    CHECK_U(pimhw_device_begin(r.device, NULL), PIMHW_OK);
+    CHECK_U(pimhw_device_submit(r.device, &in, &r.why), PIMHW_ERR_PROGRAM);
+    CHECK_HAS(r.why.text, "EWMUL: n_group_banks");
+    pimhw_units_begin(r.units, NULL, NULL); /* which take any event */
+    pimhw_units_command(r.units, &event);
+    CHECK_U(pimhw_units_end(r.units, &r.why), PIMHW_ERR_PROGRAM);
     CHECK_HAS(r.why.text, "EWMUL: bank groups have 2 banks, of 3 needed");
     rig_free(&r);
 }

@@ -244,6 +244,7 @@ static void put_any(recipe *p)
         total += p->weight[i];
     for (uint32_t at = draw(&p->rng, total); at >= p->weight[kind]; kind++)
         at -= p->weight[kind];
+    if (kind == PIMHW_EWMUL && p->c->n_group_banks < 3) kind = PIMHW_MAC_ABK;
     if (kind == PIMHW_EPU && p->n_pending == 3) kind = PIMHW_EPU_WAIT;
     if (kind == PIMHW_EPU_WAIT && p->n_pending == 0) kind = PIMHW_EPU;
     p->n_pending += kind == PIMHW_EPU;
