@@ -446,17 +446,18 @@ typedef enum pimhw_kind {
     PIMHW_BLOCK,    /* inside a list: runs with the block of aux rounds ago, if there is one */
     PIMHW_END,      /* closes the innermost of the three */
     /* instructions */
-    PIMHW_WR_GB,     /* W: op_size columns from the GPR into the global buffer at tile */
-    PIMHW_WR_BIAS,   /* W: fills output entry out of every bank */
-    PIMHW_MAC_ABK,   /* M: op_size columns of the row, times tiles from tile, into entry out; where
+    PIMHW_WR_GB,   /* W: op_size columns from the GPR into the global buffer at tile */
+    PIMHW_WR_BIAS, /* W: fills output entry out of every bank; under ping-pong for the phase of its
+                        first MAC, beside the one before */
+    PIMHW_MAC_ABK, /* M: op_size columns of the row, times tiles from tile, into entry out; where
                         it begins a sum, gpr and aux say to RD_MAC what sum it is */
-    PIMHW_RD_MAC,    /* R: output entry out of every bank into the GPR; under ping-pong one that no
+    PIMHW_RD_MAC,  /* R: output entry out of every bank into the GPR; under ping-pong one that no
                         MAC came to goes before those that wait for MACs */
-    PIMHW_MAC_SBK,   /* M: as MAC_ABK, in one bank */
-    PIMHW_EWMUL,     /* products of columns of neighbouring banks, op_size columns; only of
+    PIMHW_MAC_SBK, /* M: as MAC_ABK, in one bank */
+    PIMHW_EWMUL,   /* products of columns of neighbouring banks, op_size columns; only of
                         bank groups of 3 or more */
-    PIMHW_AF,        /* activation function of every bank's entry, by the table row CFR 2 says */
-    PIMHW_RD_AF,     /* R: result of AF out of every bank */
+    PIMHW_AF,      /* activation function of every bank's entry, by the table row CFR 2 says */
+    PIMHW_RD_AF,   /* R: result of AF out of every bank */
     PIMHW_COPY_BKGB, /* op_size columns of a bank into the global buffer at tile; a NaN
                         becomes a quiet one */
     PIMHW_COPY_GBBK, /* and back */
@@ -764,7 +765,8 @@ typedef struct pimhw_event {
     /* of the instruction it belongs to */
     uint32_t index;  /* WRGB: which of its columns */
     uint32_t region; /* ping-pong: half of the global buffer the controller has put tile in */
-    uint32_t entry;  /* the accumulator: out, but under ping-pong every sum takes a free one .. */
+    uint32_t entry;  /* the accumulator: out, but under ping-pong every sum takes a free one
+                        (UINT32_MAX: there is none, and no pimhw_device_run) .. */
     bool fresh;      /* .. and here begins on it: what another left there does not count */
     uint32_t flags, gpr, aux, round;
     uint64_t serial; /* its number in the order of the program */
@@ -950,8 +952,8 @@ PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why);
  *
  *   returns  as pimhw_device_time and pimhw_units_end; PIMHW_ERR_ARGUMENT if the units are of
  *            another geometry; PIMHW_ERR_HAZARD also where ping-pong cannot: MACs go back to inputs
- *            whose region is filled again, more sums are held than there are entries, or a bias is
- *            read without a MAC; *readings then unchanged, but not the bytes that the commands
+ *            whose region is filled again, or more sums are held than there are entries, each until
+ *            the phase after its read; *readings then unchanged, but not the bytes that the commands
  *            before wrote
  */
 PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *readings,
@@ -2635,7 +2637,7 @@ static pimhw_i_account *pimhw_i_sum_of(pimhw_units *u, const pimhw_event *e, flo
     size_t i = (size_t)e->channel * u->n_outs + (none ? 0 : e->entry);
     pimhw_i_account *s = &u->sums[i];
     if (none) pimhw_i_hazard(u, "channel %u: no accumulator is left for output %u", e, e->out);
-    if (s->used > e->serial + 1)
+    if (s->used > e->serial + 1 && !e->fresh)
         pimhw_i_hazard(u, "channel %u: output entry %u was used out of order", e, e->out);
     if (s->unread && s->out != e->out)
         pimhw_i_hazard(u, "channel %u: output %u took the entry of a sum that nobody has read", e,
@@ -3944,17 +3946,75 @@ static void pimhw_i_pp_cut(pimhw_i_channel *ch)
     f->filling++;
 }
 
-/* Writes that wait and belong to MACs of a group go with the phase being filled. */
-static void pimhw_i_pp_claim(pimhw_i_channel *ch, uint64_t group)
+#define PIMHW_I_NO_ENTRY UINT32_MAX
+#define PIMHW_I_ANY_OUT  UINT32_MAX
+#define PIMHW_I_NO_OUT   (UINT32_MAX - 1)
+
+/*
+ * The accumulator of a sum that goes on, or begins in a phase: one that is free by then. None, if
+ * the program holds too many, or goes on with a sum that another has taken the place of.
+ */
+static uint32_t pimhw_i_pp_entry(const pimhw_i_channel *ch, uint32_t out, uint64_t phase)
+{
+    pimhw_i_flow *f = ch->flow;
+    uint32_t entry = 0, n = ch->rules->outs;
+    if (!ch->sink) return out;
+    if (f->entry_of[out]) {
+        entry = (uint32_t)f->entry_of[out] - 1;
+        if (entry < n) f->entry_free[entry] = UINT64_MAX;
+        return entry;
+    }
+    while (entry < n && f->entry_free[entry] > phase)
+        entry++;
+    if (entry == n) return PIMHW_I_NO_ENTRY;
+    for (uint32_t i = 0; i < ch->rules->outs; i++)
+        if (f->entry_of[i] == (uint64_t)entry + 1) f->entry_of[i] = (uint64_t)PIMHW_I_NO_ENTRY + 1;
+    f->entry_free[entry] = UINT64_MAX;
+    f->entry_of[out] = (uint64_t)entry + 1;
+    return entry;
+}
+
+/* Work on a sum in the phase being filled gets its accumulator. */
+static void pimhw_i_pp_enter(const pimhw_i_channel *ch, pimhw_i_work *work)
+{
+    work->fresh = ch->sink && !ch->flow->entry_of[work->out];
+    work->entry = pimhw_i_pp_entry(ch, work->out, ch->flow->filling);
+}
+
+/*
+ * The sum of an output has been read: from a phase on another may take its accumulator. ends: that
+ * was all of it, else it may still go on before that.
+ */
+static void pimhw_i_pp_leave(const pimhw_i_channel *ch, uint32_t out, uint64_t phase, bool ends)
+{
+    pimhw_i_flow *f = ch->flow;
+    if (!ch->sink || !f->entry_of[out]) return;
+    uint64_t entry = f->entry_of[out] - 1;
+    if (entry != PIMHW_I_NO_ENTRY && f->entry_free[entry] == UINT64_MAX)
+        f->entry_free[entry] = phase;
+    if (ends) f->entry_of[out] = 0;
+}
+
+/* Whether a write that waits is for MACs of a group, or for the output they add to. */
+static bool pimhw_i_pp_claims(const pimhw_i_record *write, uint64_t group, uint32_t out)
+{
+    if (write->work.command == PIMHW_CMD_WRGB) return write->group <= group;
+    return write->work.out == out || out == PIMHW_I_ANY_OUT;
+}
+
+/* Such writes go with the phase being filled; a bias takes its accumulator then. */
+static void pimhw_i_pp_claim(pimhw_i_channel *ch, uint64_t group, uint32_t out)
 {
     pimhw_i_flow *f = ch->flow;
     uint32_t left = 0, n_w = pimhw_i_pp_phase(f, f->filling)->n_w;
     for (uint32_t i = 0; i < f->n_records; i++)
-        n_w += f->records[i].group <= group;
+        n_w += pimhw_i_pp_claims(&f->records[i], group, out);
     if (n_w > PIMHW_I_RECORDS) pimhw_i_pp_cut(ch);
     pimhw_i_phase *phase = pimhw_i_pp_phase(f, f->filling);
     for (uint32_t i = 0; i < f->n_records; i++) {
-        bool claimed = f->records[i].group <= group;
+        pimhw_i_work *work = &f->records[i].work;
+        bool claimed = pimhw_i_pp_claims(&f->records[i], group, out);
+        if (claimed && work->command == PIMHW_CMD_WRMAC16) pimhw_i_pp_enter(ch, work);
         *(claimed ? &phase->w[phase->n_w++] : &f->records[left++]) = f->records[i];
     }
     f->n_records = left;
@@ -3967,7 +4027,7 @@ static void pimhw_i_pp_finish(pimhw_i_channel *ch)
     if (!f->begun) return;
     pimhw_i_pp_cut(ch);
     pimhw_i_pp_cut(ch);
-    pimhw_i_pp_claim(ch, UINT64_MAX); /* beside the last reads */
+    pimhw_i_pp_claim(ch, UINT64_MAX, PIMHW_I_ANY_OUT); /* beside the last reads */
     pimhw_i_pp_cut(ch);
     memset(f->tile_group, 0, ch->rules->config.in_entries * sizeof f->tile_group[0]);
     memset(f->sums, 0, ch->rules->outs * sizeof f->sums[0]);
@@ -3986,7 +4046,7 @@ static void pimhw_i_pp_wait(pimhw_i_channel *ch, const pimhw_i_work *work, uint3
     pimhw_i_record record = {*work, group, n, 0};
     if (f->n_records == PIMHW_I_RECORDS) {
         pimhw_i_pp_cut(ch);
-        pimhw_i_pp_claim(ch, UINT64_MAX);
+        pimhw_i_pp_claim(ch, UINT64_MAX, PIMHW_I_ANY_OUT);
     }
     f->records[f->n_records++] = record;
 }
@@ -4014,46 +4074,6 @@ static void pimhw_i_pp_write(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n
     }
 }
 
-#define PIMHW_I_NO_ENTRY UINT32_MAX
-
-/*
- * The accumulator of a sum that goes on, or begins in a phase: one that is free by then. None, if
- * the program holds too many, or goes on with a sum that another has taken the place of.
- */
-static uint32_t pimhw_i_pp_entry(const pimhw_i_channel *ch, uint32_t out, uint64_t phase)
-{
-    pimhw_i_flow *f = ch->flow;
-    uint32_t entry = 0, n = ch->rules->outs;
-    if (!ch->sink) return out;
-    if (f->entry_of[out]) {
-        entry = (uint32_t)f->entry_of[out] - 1;
-        if (entry < n) f->entry_free[entry] = UINT64_MAX;
-        return entry;
-    }
-    while (entry < n && f->entry_free[entry] > phase)
-        entry++;
-    if (entry == n) return PIMHW_I_NO_ENTRY;
-    for (uint32_t i = 0; i < ch->rules->outs; i++)
-        if (f->entry_of[i] == (uint64_t)entry + 1) f->entry_of[i] = (uint64_t)PIMHW_I_NO_ENTRY + 1;
-    f->entry_free[entry] = UINT64_MAX;
-    f->entry_of[out] = (uint64_t)entry + 1;
-    return entry;
-}
-
-/*
- * The sum of an output has been read: from a phase on another may take its accumulator. ends: that
- * was all of it, else it may still go on before that.
- */
-static void pimhw_i_pp_leave(const pimhw_i_channel *ch, uint32_t out, uint64_t phase, bool ends)
-{
-    pimhw_i_flow *f = ch->flow;
-    if (!ch->sink || !f->entry_of[out]) return;
-    uint64_t entry = f->entry_of[out] - 1;
-    if (entry != PIMHW_I_NO_ENTRY && f->entry_free[entry] == UINT64_MAX)
-        f->entry_free[entry] = phase;
-    if (ends) f->entry_of[out] = 0;
-}
-
 static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, pimhw_i_record *record)
 {
     pimhw_i_flow *f = ch->flow;
@@ -4066,10 +4086,10 @@ static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, pimhw_i_record *record)
     if (newer || full || p->n_m == PIMHW_I_RECORDS) pimhw_i_pp_cut(ch);
     /* groups that no MAC uses take the other region; the one behind them waits for its MACs */
     if (group > f->used_group + 1 && pimhw_i_pp_phase(f, f->filling + 2)->n_m > 0) {
-        pimhw_i_pp_claim(ch, f->used_group + 1);
+        pimhw_i_pp_claim(ch, f->used_group + 1, PIMHW_I_NO_OUT);
         pimhw_i_pp_cut(ch);
     }
-    pimhw_i_pp_claim(ch, group);
+    pimhw_i_pp_claim(ch, group, adds ? record->work.out : PIMHW_I_NO_OUT);
     f->used_group = pimhw_i_max(f->used_group, group);
     p = pimhw_i_pp_phase(f, f->filling);
     pimhw_i_work *work = &record->work;
@@ -4078,8 +4098,7 @@ static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, pimhw_i_record *record)
         if (!sum->going || sum->phase != f->filling + 1) p->outs++;
         sum->going = true;
         sum->phase = f->filling + 1;
-        work->fresh = ch->sink && !f->entry_of[work->out];
-        work->entry = pimhw_i_pp_entry(ch, work->out, f->filling);
+        pimhw_i_pp_enter(ch, work);
     }
     p->m[p->n_m++] = *record;
 }
@@ -4107,6 +4126,7 @@ static void pimhw_i_pp_read(pimhw_i_channel *ch, pimhw_i_work *work)
     pimhw_i_flow *f = ch->flow;
     pimhw_i_entry *sum = &f->sums[work->out];
     pimhw_i_phase *p;
+    if (work->command == PIMHW_CMD_RDMAC16) pimhw_i_pp_claim(ch, 0, work->out);
     /* sum->phase is the phase of its last MAC plus 1 */
     while (p = pimhw_i_pp_phase(f, pimhw_i_max(f->filling, sum->phase)), p->n_r == PIMHW_I_RECORDS)
         pimhw_i_pp_cut(ch);
@@ -4133,12 +4153,9 @@ static void pimhw_i_ping_pong(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t 
     } else if (work->command == PIMHW_CMD_WRGB) {
         pimhw_i_pp_write(ch, work, n);
     } else {
-        /* its first MAC is in the next phase if this one is full; that is when it needs an entry */
-        bool full = pimhw_i_pp_phase(f, f->filling)->outs >= ch->rules->out_region;
         f->sums[work->out].going = false;
         pimhw_i_pp_leave(ch, work->out, pimhw_i_max(f->filling, f->sums[work->out].phase) + 1,
                          true);
-        work->entry = pimhw_i_pp_entry(ch, work->out, f->filling + full);
         pimhw_i_pp_wait(ch, work, 1, 0);
     }
 }

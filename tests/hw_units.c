@@ -765,6 +765,14 @@ static pimhw_instruction short_of(char kind, uint32_t tile, uint32_t n, uint32_t
     return in;
 }
 
+/* As five characters: kind, tile, columns, output, GPR. */
+static pimhw_instruction short_of_text(const char *is)
+{
+    uint32_t gpr = (uint32_t)(is[4] - '0');
+    return short_of(is[0], (uint32_t)(is[1] - '0'), (uint32_t)(is[2] - '0'),
+                    (uint32_t)(is[3] - '0'), is[0] == 'R' ? OUTPUTS + 16 * gpr : gpr);
+}
+
 /* Under ping-pong no write comes before MACs that want what it overwrites, though a group that no
  * MAC uses lies between; and a sum does not begin on what another left that was given up, or was
  * read and is kept. */
@@ -772,7 +780,7 @@ static void regions_and_accumulators_hold_what_is_due(void)
 {
     static const struct {
         uint32_t clear;
-        const char *of[10]; /* kind, tile, columns, output, GPR */
+        const char *of[10];
     } cases[] = {
         {PIMHW_CLEAR_READ, {"W0400", "M1100", "R0108", "W0204", "M1100", "R0109"}},
         {PIMHW_CLEAR_READ,
@@ -792,17 +800,82 @@ static void regions_and_accumulators_hold_what_is_due(void)
             any_state(&rng, &c);
             rig r = rig_of_state(&c);
             for (const char *const *at = cases[k].of; n < 10 && *at; at++, n++) {
-                const char *is = *at;
-                uint32_t gpr = (uint32_t)(is[4] - '0');
-                if (is[0] == 'R') gpr = OUTPUTS + 16 * gpr;
-                in[n] = short_of(is[0], (uint32_t)(is[1] - '0'), (uint32_t)(is[2] - '0'),
-                                 (uint32_t)(is[3] - '0'), gpr);
+                in[n] = short_of_text(*at);
                 plain_step(&in[n]);
             }
             if (!CHECK_U(run_all(&r, in, n, NULL), PIMHW_OK) || !as_plain(&r))
                 printf("  case %u, %s: %s\n", k, pimhw_controller_str(controller), r.why.text);
             rig_free(&r);
         }
+}
+
+/*
+ * Biases, MACs, reads of n sums, again and again; n is half the accumulators or fewer, or all where
+ * phases hold half. A bias is written beside the phase before that of its MACs, when what was summed
+ * before that phase has been read. Of 6 accumulators, n = 2 (o0, o1; three sums are a phase):
+ *
+ *     MACs         o0 o1 o0    o1 o0 o1      o0 o1 o0
+ *     reads                    o0 o1 o0      o1 o0 o1
+ *     biases       o1 o0 o1    o0 o1 o0      ..         before: o0 o1 o0
+ */
+static void a_bias_is_written_for_the_next_phase(void)
+{
+    enum { ROUNDS = 6, MOST_OUTS = 8 };
+    check_rng rng = {0xb1a5};
+    for (uint32_t outs = 2; outs <= MOST_OUTS; outs++)
+        for (uint32_t n = 1; n <= outs && n <= OUTS; n++) {
+            pimhw_instruction in[1 + 3 * ROUNDS * OUTS];
+            uint32_t at = 0, k = 0;
+            pimhw_config c = rig_config(PIMHW_PING_PONG);
+            if (n > outs / 2 && (n < outs || outs % 2)) continue;
+            c.in_entries = 4;
+            c.out_entries = outs;
+            c.out_clear = PIMHW_CLEAR_BIAS;
+            c.refresh = 0;
+            any_state(&rng, &c);
+            rig r = rig_of_state(&c);
+            in[at++] = short_of('W', 0, 1, 0, 4);
+            for (uint32_t i = 0; i < 3 * ROUNDS; i++)
+                for (uint32_t out = 0; out < n; out++) {
+                    char kind = "BMR"[i % 3];
+                    uint32_t gpr = kind == 'R' ? OUTPUTS + 16 * k++ : kind == 'B' ? i : 0;
+                    in[at++] = short_of(kind, 0, 1, out, gpr);
+                }
+            for (uint32_t i = 0; i < at; i++)
+                plain_step(&in[i]);
+            if (!CHECK_U(run_all(&r, in, at, NULL), PIMHW_OK) || !as_plain(&r))
+                printf("  %u sums in %u: %s\n", n, outs, r.why.text);
+            rig_free(&r);
+        }
+}
+
+/* A bias that no MAC goes on with is read as it is; one that waits for its MAC while others come
+ * and go takes an accumulator of theirs. */
+static void a_bias_may_wait_for_its_sum(void)
+{
+    static const char *const cases[][12] = {
+        {"W0400", "B0102", "R0108", "M1100", "R0109"},
+        {"B0101", "B0112", "R0118", "W0400", "M0100", "M0110", "R0119", "R0107"},
+        {"W0400", "B0130", "B0101", "M0100", "R0108", "B0102", "M0100", "R0109", "B0104", "M0100",
+         "R0107", "M0130"}};
+    check_rng rng = {0x3114};
+    for (uint32_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        pimhw_instruction in[13];
+        uint32_t n = 0;
+        pimhw_config c = rig_config(PIMHW_PING_PONG);
+        c.in_entries = c.out_entries = 4;
+        c.out_clear = PIMHW_CLEAR_BIAS;
+        any_state(&rng, &c);
+        rig r = rig_of_state(&c);
+        for (; n < 12 && cases[k][n]; n++)
+            in[n] = short_of_text(cases[k][n]);
+        in[n++] = short_of('R', 0, 1, k == 2 ? 3 : 0, OUTPUTS + 16 * 6);
+        for (uint32_t i = 0; i < n; i++)
+            plain_step(&in[i]);
+        if (!CHECK_U(run_all(&r, in, n, NULL), PIMHW_OK) || !as_plain(&r))
+            printf("  case %u: %s\n", k, r.why.text);
+        rig_free(&r);
+    }
 }
 
 /* More columns at once than the queues of DCS hold, and their rings: all are told, in order. */
@@ -1311,6 +1384,8 @@ int main(void)
     RUN(every_lane_and_every_tie);
     RUN(any_float_rounds_as_defined);
     RUN(regions_and_accumulators_hold_what_is_due);
+    RUN(a_bias_is_written_for_the_next_phase);
+    RUN(a_bias_may_wait_for_its_sum);
     RUN(long_instructions_fit_the_queues);
     RUN(programs_do_what_they_say_one_by_one);
     RUN(a_broken_d_table_is_caught);

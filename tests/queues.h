@@ -23,7 +23,8 @@ enum {
     Q_ENTRIES = 64, /* tiles, outputs */
     Q_PHASES = 1 << 10,
     Q_JOBS = 64,
-    Q_NONE = -1
+    Q_NONE = -1,
+    Q_NO_OUT = Q_ENTRIES
 };
 
 /* A column command of the program. */
@@ -467,19 +468,22 @@ static inline uint32_t q_is_record(const q_channel *ch, const q_cut *t, int k)
     return !q_goes_on(ch, k > 0 ? t->waiting[k - 1] : Q_NONE, t->waiting[k]);
 }
 
-/* Whether MACs of a group take a W that waits: their inputs and those before, and any bias. */
-static inline bool q_taken(const q_channel *ch, int w, int group)
+/* Whether what uses a group and an output takes a W that waits: the inputs of that group and those
+ * before, the bias of that output. */
+static inline bool q_taken(const q_channel *ch, int w, int group, uint32_t out)
 {
-    return ch->program[w].command == PIMHW_CMD_WRMAC16 || ch->program[w].group <= group;
+    const q_command *c = &ch->program[w];
+    if (group == INT32_MAX) return true;
+    return c->command == PIMHW_CMD_WRMAC16 ? c->out == out : c->group <= group;
 }
 
 /* W that wait into the writes of the current phase: beside the MACs of the phase before. */
-static inline void q_cut_writes(q_channel *ch, q_cut *t, int group)
+static inline void q_cut_writes(q_channel *ch, q_cut *t, int group, uint32_t out)
 {
     int n_left = 0;
     for (int k = 0; k < t->n_waiting; k++) {
         int w = t->waiting[k];
-        if (!q_taken(ch, w, group)) {
+        if (!q_taken(ch, w, group, out)) {
             t->waiting[n_left++] = w;
             continue;
         }
@@ -489,31 +493,32 @@ static inline void q_cut_writes(q_channel *ch, q_cut *t, int group)
     t->n_waiting = n_left;
 }
 
-static inline uint32_t q_waiting_records(const q_channel *ch, const q_cut *t, int group)
+static inline uint32_t q_waiting_records(const q_channel *ch, const q_cut *t, int group,
+                                         uint32_t out)
 {
     uint32_t n = 0;
     for (int k = 0; k < t->n_waiting; k++)
-        if (q_taken(ch, t->waiting[k], group)) n += q_is_record(ch, t, k);
+        if (q_taken(ch, t->waiting[k], group, out)) n += q_is_record(ch, t, k);
     return n;
 }
 
-static inline void q_cut_claim(const queues *q, q_channel *ch, q_cut *t, int group)
+static inline void q_cut_claim(const queues *q, q_channel *ch, q_cut *t, int group, uint32_t out)
 {
-    uint32_t n_w = q_waiting_records(ch, t, group);
+    uint32_t n_w = q_waiting_records(ch, t, group, out);
     if (t->n_w_records[t->phase] + n_w > q->records) q_new_phase(t);
     t->n_w_records[t->phase] += n_w;
-    q_cut_writes(ch, t, group);
+    q_cut_writes(ch, t, group, out);
 }
 
 /* One more W; no more than a phase can take ever wait. */
 static inline void q_cut_w(const queues *q, q_channel *ch, q_cut *t, int i)
 {
     t->waiting[t->n_waiting++] = i;
-    if (q_waiting_records(ch, t, INT32_MAX) <= q->records) return;
+    if (q_waiting_records(ch, t, INT32_MAX, Q_NO_OUT) <= q->records) return;
     t->n_waiting--;
     q_new_phase(t);
     t->n_w_records[t->phase] = q->records;
-    q_cut_writes(ch, t, INT32_MAX);
+    q_cut_writes(ch, t, INT32_MAX, Q_NO_OUT);
     t->waiting[t->n_waiting++] = i;
 }
 
@@ -543,10 +548,10 @@ static inline void q_cut_m(const queues *q, q_channel *ch, q_cut *t, int i)
     if (newer || full || long_one) q_new_phase(t);
     /* the MACs of the phase before use the region that this group is written to */
     if (c->group > t->group_used + 1 && t->n_m_before > 0) {
-        q_cut_claim(q, ch, t, t->group_used + 1);
+        q_cut_claim(q, ch, t, t->group_used + 1, Q_NO_OUT);
         q_new_phase(t);
     }
-    q_cut_claim(q, ch, t, c->group);
+    q_cut_claim(q, ch, t, c->group, adds ? c->out : Q_NO_OUT);
     if (adds && t->sum_phase[c->out] != t->phase) t->n_sums++;
     if (adds) t->sum_phase[c->out] = t->out_phase[c->out] = t->phase;
     if (!q_goes_on(ch, t->last_m_record, i)) t->n_m_records++;
@@ -560,6 +565,7 @@ static inline void q_cut_m(const queues *q, q_channel *ch, q_cut *t, int i)
 static inline void q_cut_r(const queues *q, q_channel *ch, q_cut *t, int i)
 {
     q_command *c = &ch->program[i];
+    if (c->command == PIMHW_CMD_RDMAC16) q_cut_claim(q, ch, t, Q_NONE, c->out);
     int after = t->out_phase[c->out] == Q_NONE ? 0 : t->out_phase[c->out] + 1;
     for (;; q_new_phase(t)) {
         int j = t->phase > after ? t->phase : after;
