@@ -1730,6 +1730,9 @@ static const struct {
     {"tRCD_RD", "tRAS", false, false}, /* else no row is ever read */
     {"tRCD_WR", "tRAS", false, false},
     {"tRAS", "tRC", false, false},
+    {"tCCD_S", "tCCD_L", false, false},
+    {"tRRD_S", "tRRD_L", false, false},
+    {"tWTR_S", "tWTR_L", false, false},
     /* rows that refresh closes are open again, and read in either mode, before the next refresh */
     {"tRFC+tRC+tRAS+tRP+tRRD_S+tRRD_L+tRTP+tCL+tWR+tMOD+tMOD+tRCD_MAC+tRCD_AF+tRCD_EWMUL+"
      "tRCD_RDCP+tRCD_WRCP+1",

@@ -170,6 +170,7 @@ static inline pimhw_config hw_odd_config(check_rng *rng)
         for (size_t i = 0; i < sizeof ck / sizeof *ck; i++)
             if (rng_range(rng, 0, 1)) *ck[i] = (uint32_t)rng_range(rng, 1, rng_range(rng, 1, 70));
         if (rng_range(rng, 0, 4) == 0) c.tMOD = 0;
+        rules_long_not_shorter(&c);
         if (c.tRAS < c.tRCD_RD) c.tRAS = c.tRCD_RD; /* the check asks for it */
         if (c.tRAS < c.tRCD_WR) c.tRAS = c.tRCD_WR;
         c.tRC = c.tRAS + (uint32_t)rng_range(rng, 0, 60);

@@ -186,6 +186,7 @@ static void every_field_counts(void)
         hw_mac(1, 1, 0, 0), hw_mac(1, 1, 1, 0), rd, rd, gb, rd, bias, rd, gb, bias};
     pimhw_config c = hw_config("aimx", 1);
     c.tRCD_MAC = 30, c.tRC = 86; /* so that tRAS and tRC bind as they are */
+    c.tWTR_L = 30;               /* so that tWTR_S may grow */
     hw_stream(&c, stream, sizeof stream / sizeof *stream);
     uint64_t usual = hw.r.cycles;
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {

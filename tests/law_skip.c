@@ -42,6 +42,7 @@ static pimhw_config odd_device(check_rng *rng)
     for (int i = 0; i < 8; i++)
         if (rng_range(rng, 0, 2) == 0)
             pimhw_config_set(&c, fields[i], (uint32_t)rng_range(rng, 1, 90), NULL);
+    rules_long_not_shorter(&c);
     if (rng_range(rng, 0, 1)) refresh_often(rng, &c);
     return c;
 }

@@ -166,6 +166,7 @@ static void odd_clocks(check_rng *rng, pimhw_config *c)
                             &c->tCWL_REG,   &c->tCWL_GB, &c->tWPRE};
     for (size_t i = 0; i < sizeof ck / sizeof *ck; i++)
         if (draw(rng, 2)) *ck[i] = 1 + draw(rng, 1 + draw(rng, 60));
+    rules_long_not_shorter(c);
     if (c->tRAS < c->tRCD_RD) c->tRAS = c->tRCD_RD; /* the check asks for it */
     if (c->tRAS < c->tRCD_WR) c->tRAS = c->tRCD_WR;
     c->tRC = c->tRAS + draw(rng, 60);

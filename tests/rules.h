@@ -377,6 +377,14 @@ static inline pimhw_spent rules_spent(uint32_t command)
     }
 }
 
+/* Makes long times as long as short ones: the check asks for it. */
+static inline void rules_long_not_shorter(pimhw_config *c)
+{
+    if (c->tCCD_L < c->tCCD_S) c->tCCD_L = c->tCCD_S;
+    if (c->tRRD_L < c->tRRD_S) c->tRRD_L = c->tRRD_S;
+    if (c->tWTR_L < c->tWTR_S) c->tWTR_L = c->tWTR_S;
+}
+
 /* The least tREFI with which a device is taken, all else as it is: what the check itself says. */
 static inline uint32_t rules_least_tREFI(pimhw_config c)
 {
