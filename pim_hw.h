@@ -487,9 +487,10 @@ enum {
 
 /*
  * One instruction with its operands resolved; what the units do with them stands before
- * pimhw_units. A field that its kind does not use is 0, but op_size is 1 where a channel takes it
- * and it has no other. Bit i of mask is channel i, and no other may be set; SYNC and EOC address
- * all channels whatever it says; EWADD, GPR, CFR and EPU need some bit, whichever. Kinds use:
+ * pimhw_units. A field that its kind does not use is not looked at, but op_size is 1 where a channel
+ * takes it and it has no other. Bit i of mask is channel i, and no other may be set; SYNC and EOC
+ * address all channels whatever it says; EWADD, GPR, CFR and EPU need some bit, whichever. Kinds
+ * use:
  *
  *     WR_GB                 op_size tile gpr flags
  *     WR_BIAS RD_MAC RD_AF  out gpr (RD_MAC, RD_AF also aux); AF: out
@@ -4080,10 +4081,10 @@ static void pimhw_i_pp_write(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n
 static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, pimhw_i_record *record)
 {
     pimhw_i_flow *f = ch->flow;
-    pimhw_i_entry *sum = &f->sums[record->work.out];
     pimhw_i_phase *p = pimhw_i_pp_phase(f, f->filling);
     uint64_t group = record->group;
     bool adds = pimhw_i_has_out(record->work.command);
+    pimhw_i_entry *sum = adds ? &f->sums[record->work.out] : NULL;
     bool newer = group > f->used_group && p->n_m > 0;
     bool full = adds && !sum->going && p->outs >= ch->rules->out_region;
     if (newer || full || p->n_m == PIMHW_I_RECORDS) pimhw_i_pp_cut(ch);
@@ -6602,6 +6603,7 @@ static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction
     bool sent = kind->taker != PIMHW_I_BY_HOST && !everybody;
     bool columns = PIMHW_I_COMMANDS[kind->command].needs_row;
     bool copies = in->kind == PIMHW_COPY_BKGB || in->kind == PIMHW_COPY_GBBK;
+    bool outs = d->rules.class_of[kind->command] < PIMHW_I_OTHER && pimhw_i_has_out(kind->command);
     bool tiles = copies || pimhw_i_has_tiles(kind->command);
     uint64_t beyond = everybody ? 0 : in->mask & ~pimhw_i_low_bits(c->n_channels);
     uint64_t size = in->op_size, row = pimhw_config_columns(c);
@@ -6616,7 +6618,7 @@ static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction
         {sent, size, most, "op_size"},
         {sent && tiles, in->tile + size, c->in_entries, "tile + op_size"},
         {sent && columns, in->column + size, row, "column + op_size"},
-        {sent, in->out, d->rules.outs - 1u, "out"},
+        {sent && outs, in->out, d->rules.outs - 1u, "out"},
         {sent && pimhw_i_one_bank(kind->command), in->bank, pimhw_config_banks(c) - 1u, "bank"},
         {in->kind == PIMHW_WR_ABK, pimhw_i_count(in->mask), 1, "channels of the mask"},
         {kind->has_row && d->real_rows, in->row, c->n_rows - 1u, "row"},

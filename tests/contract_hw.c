@@ -420,6 +420,35 @@ static void bad_instructions_are_refused(void)
     }
 }
 
+/* An output is judged where there is one; where there is none no clock hangs on it. */
+static void fields_of_no_use_are_not_looked_at(void)
+{
+    static const pimhw_kind kinds[] = {PIMHW_WR_GB,     PIMHW_EWMUL,  PIMHW_COPY_BKGB,
+                                       PIMHW_COPY_GBBK, PIMHW_WR_SBK, PIMHW_RD_SBK,
+                                       PIMHW_WR_ABK,    PIMHW_MEM_WR, PIMHW_MEM_RD};
+    for (size_t i = 0; i < 4 * sizeof kinds / sizeof *kinds; i++) {
+        pimhw_config c = hw_config("aimx", 1);
+        uint64_t cycles[2];
+        c.controller = (uint32_t)i % 4;
+        pimhw_device *d = NULL;
+        CHECK_U(pimhw_device_create(&d, &c, &why), PIMHW_OK);
+        for (uint32_t k = 0; k < 2; k++) {
+            pimhw_instruction in = {.kind = kinds[i / 4], .mask = 1, .op_size = 1};
+            const pimhw_instruction mac = hw_mac(1, 1, 0, 0), rd = hw_rd(1, 0);
+            pimhw_readings r;
+            in.out = k ? UINT32_MAX : 0;
+            CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
+            CHECK_U(pimhw_device_submit(d, &mac, &why), PIMHW_OK);
+            CHECK_U(pimhw_device_submit(d, &in, &why), PIMHW_OK);
+            CHECK_U(pimhw_device_submit(d, &rd, &why), PIMHW_OK);
+            CHECK_U(pimhw_device_finish(d, &r, &why), PIMHW_OK);
+            cycles[k] = r.cycles;
+        }
+        CHECK_U(cycles[1], cycles[0]);
+        pimhw_device_destroy(d);
+    }
+}
+
 static void streams_have_an_order(void)
 {
     pimhw_device *d = device_of("aim-gddr6");
@@ -1234,6 +1263,7 @@ int main(void)
     RUN(bad_fields_are_named);
     RUN(memory_comes_from_the_allocator);
     RUN(bad_instructions_are_refused);
+    RUN(fields_of_no_use_are_not_looked_at);
     RUN(streams_have_an_order);
     RUN(sync_counts_for_all_channels);
     RUN(the_hub_counts_once);
