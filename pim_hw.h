@@ -239,7 +239,15 @@ typedef enum pimhw_epu_overlap {
 /* What a lane holds. */
 typedef enum pimhw_lane_type { PIMHW_LANE_F16 = 0, PIMHW_LANE_BF16 = 1 } pimhw_lane_type;
 
-/* Which rule gives the commands of a channel their clocks. */
+/*
+ * Which rule gives the commands of a channel their clocks. In-order takes the whole table of
+ * constraints. Under the others W, M and R (of pimhw_kind) take from it what is within a class
+ * (tBL, tCCD_S, tCCD_L, tCCD_MAC), of rows and of refresh; from class to class there are tWR_INP,
+ * tMAC and tRD_OUT. Nothing that is timed by W, M and R alone then hangs on tWTR_S, tWTR_L, tWPRE,
+ * tMTW, tMOD, tCL_MAC, tCL_REG, tCWL_REG or tCWL_GB, and commands of the two streams of ping-pong
+ * or DCS may issue in one clock. What is none of W, M and R waits for all before it and goes by the
+ * table; what follows waits for it.
+ */
 typedef enum pimhw_controller {
     PIMHW_IN_ORDER = 0, /* program order, the constraint table only [AIMSIM] */
     PIMHW_STATIC_GAPS,  /* program order, a fixed gap after a change of class [PHONY] */
@@ -251,13 +259,14 @@ typedef enum pimhw_controller {
 typedef enum pimhw_row_opening {
     PIMHW_ROW_ELIGIBLE = 0, /* once the gap before the MAC is over */
     PIMHW_ROW_HEAD,         /* once the MAC is the next command */
-    PIMHW_ROW_HIDDEN        /* rows cost nothing */
+    PIMHW_ROW_HIDDEN        /* rows cost nothing: there are no ACT and PRE, nor their energy */
 } pimhw_row_opening;
 
 /*
  * A device. pimhw_config_init fills every field from a preset; afterwards 0 is 0 and
  * pimhw_config_check judges it. Times are whole memory clocks of tCK_ps. Of flash, fields of banks,
- * rows, clocks and programs are 0; of a DRAM, those of flash.
+ * rows, clocks and programs are 0; of a DRAM, those of flash. Not modelled: tFAW (ACT16 opens all
+ * banks at once), refresh bank by bank, the hub's own energy.
  */
 typedef struct pimhw_config {
     char preset[24];           /* where the numbers came from */
@@ -442,8 +451,9 @@ typedef enum pimhw_kind {
     /* structure, in programs only */
     PIMHW_LOOP = 0, /* op_size: how often; to its PIMHW_END */
     PIMHW_LIST,     /* the blocks of the request and, if there are any, aux further rounds; to its
-                       PIMHW_END */
-    PIMHW_BLOCK,    /* inside a list: runs with the block of aux rounds ago, if there is one */
+                       PIMHW_END. It is all of its program: nothing before or behind it */
+    PIMHW_BLOCK,    /* inside a list: runs with the block of aux rounds ago, if there is one; aux is
+                       at most the list's */
     PIMHW_END,      /* closes the innermost of the three */
     /* instructions */
     PIMHW_WR_GB,   /* W: op_size columns from the GPR into the global buffer at tile */
@@ -487,10 +497,10 @@ enum {
 
 /*
  * One instruction with its operands resolved; what the units do with them stands before
- * pimhw_units. A field that its kind does not use is not looked at, but op_size is 1 where a channel
- * takes it and it has no other. Bit i of mask is channel i, and no other may be set; SYNC and EOC
- * address all channels whatever it says; EWADD, GPR, CFR and EPU need some bit, whichever. Kinds
- * use:
+ * pimhw_units. A field that its kind does not use is not looked at, but op_size is 1 where a
+ * channel takes it and it has no other. Bit i of mask is channel i, and no other may be set; SYNC
+ * and EOC address all channels whatever it says; EWADD, GPR, CFR and EPU need some bit, whichever.
+ * Kinds use:
  *
  *     WR_GB                 op_size tile gpr flags
  *     WR_BIAS RD_MAC RD_AF  out gpr (RD_MAC, RD_AF also aux); AF: out
@@ -545,7 +555,8 @@ typedef struct pimhw_tail {
 /*
  * value = base + sum over loops of step[loop] * index[loop], but at most each named tail. Loop 0 is
  * the outermost open one; a list counts, a block does not. An item may only name an operand whose
- * steps are of loops that are open there.
+ * steps are of loops that are open there. Nothing wraps: a step of 2^32 or more, here or in a tail,
+ * is refused, and so are a tail's mul and, of a sum that grows, a base as large as 2^62.
  */
 typedef struct pimhw_operand {
     uint64_t base;
@@ -688,8 +699,8 @@ typedef enum pimhw_spent {
     PIMHW_SPENT_REF,    /* refresh */
     PIMHW_WAIT_INPUT,   /* for data on its way into the global buffer or the accumulators */
     PIMHW_WAIT_OUTPUT,  /* for a result being read */
-    PIMHW_WAIT_OPERAND, /* for a MAC whose result is asked for */
-    PIMHW_WAIT_ROW,     /* tRAS, tRC, tRTP: the row cannot change yet */
+    PIMHW_WAIT_OPERAND, /* for a MAC: for its result, or, as the next MAC does, for tCCD */
+    PIMHW_WAIT_ROW,     /* for a row that cannot change (tRAS, tRC, tRTP) or be used yet (tRCD) */
     PIMHW_WAIT_REFRESH, /* for a refresh to end, beyond its own clocks */
     PIMHW_WAIT_HOST,    /* for the host to send, or for other channels to be read */
     PIMHW_WAIT_EPU,     /* for the hub's softmax */
@@ -710,7 +721,8 @@ typedef enum pimhw_energy {
     PIMHW_ENERGY_CONTROL, /* controllers */
     PIMHW_ENERGY_ACTIVE,  /* standby while a row is open */
     PIMHW_ENERGY_IDLE,    /* standby while none is */
-    PIMHW_ENERGY_REFRESH, /* refresh, as often as it was due in the time */
+    PIMHW_ENERGY_REFRESH, /* refresh, as often as it was due in the time: after a channel's last
+                             command too, where none is issued */
     PIMHW_N_ENERGY
 } pimhw_energy;
 
@@ -721,7 +733,8 @@ PIMHW_API const char *pimhw_energy_str(pimhw_energy energy);
 typedef struct pimhw_readings {
     uint32_t size;    /* bytes of this struct */
     uint32_t version; /* 1 */
-    uint64_t cycles;  /* clocks from the start to the end of the slowest channel or the hub */
+    uint64_t cycles;  /* clocks from the start to the end of the slowest channel or the hub; below
+                         2^46: what takes longer is refused */
     double ns;        /* cycles * tCK */
     uint64_t commands[PIMHW_N_COMMANDS];  /* over all channels */
     uint64_t breakdown_ck[PIMHW_N_SPENT]; /* of the critical channel */
@@ -751,7 +764,8 @@ typedef struct pimhw_readings {
 
 /*
  * One command of one channel. reason: the rule that set issue_ck. In breakdown_ck the clocks that
- * the command before it occupies count for that command, only the rest for the reason.
+ * the command before it occupies count for that command, only the rest for the reason: ACT and
+ * ACT16 tRCD_MAC, PRE and PREA tRP, MAC16 tCCD_MAC, TMOD tMOD, REF tRFC, all others tCCD_S.
  */
 typedef struct pimhw_event {
     uint64_t issue_ck;
@@ -837,8 +851,9 @@ typedef struct pimhw_device pimhw_device;
 
 /*
  *   returns  PIMHW_ERR_CONFIG as pimhw_config_check, PIMHW_ERR_MEMORY
- *   memory   the only call that allocates: 15 MB, under DCS and ping-pong up to twice as much, in
- *            one piece, touched as it comes into use
+ *   memory   the only call that allocates, in one piece, touched as it comes into use: 15 MB, of a
+ *            preset under DCS and ping-pong up to twice as much; 64 channels with 65,536 entries
+ *            of each kind take 220 MB
  */
 PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_config *config,
                                            pimhw_cause *why);
@@ -849,7 +864,8 @@ PIMHW_API const pimhw_config *pimhw_device_config(const pimhw_device *device);
  * Times a stream of instructions sent one by one: begin, submit .., finish. A stream without an
  * EOC is ended by one. After a failure, but of an argument, the stream is over: only begin helps.
  *
- *   returns  submit: PIMHW_ERR_PROGRAM with field and limit, PIMHW_ERR_ARGUMENT after an EOC
+ *   returns  submit: PIMHW_ERR_PROGRAM with field and limit, PIMHW_ERR_ARGUMENT after an EOC;
+ *            finish: PIMHW_ERR_PROGRAM of 2^46 clocks or more
  *   memory   allocates nothing; the sink is borrowed until finish
  */
 PIMHW_API pimhw_status pimhw_device_begin(pimhw_device *device, const pimhw_sink *sink);
@@ -861,10 +877,13 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
 /*
  * Times a program on a request (NULL: none, all rests are 0). A device keeps what it learns of the
  * loops of a program until it times another: the next request has less to walk, and but for
- * skipped_rounds and walked_rounds the readings of a device that knows nothing. Whether a
- * controller overwrites what is still due is not looked at: pimhw_device_run finds that.
+ * skipped_rounds and walked_rounds the readings of a device that knows nothing. Round by round it
+ * walks loops with the hub's instructions, SYNC, EOC or AF in them, and with commands of one bank
+ * all of the program. Whether a controller overwrites what is still due is not looked at:
+ * pimhw_device_run finds that.
  *
- *   returns  PIMHW_ERR_PROGRAM with the item's index, or of useful_macs or all of the run;
+ *   returns  PIMHW_ERR_PROGRAM with the item's index, or of useful_macs or all of the run (2^46
+ *            clocks or more);
  *            PIMHW_ERR_ARGUMENT of the request, PIMHW_ERR_ADDRESS of more chunks than the table
  *            (va2pa_entries) holds; *readings then unchanged
  */
@@ -953,9 +972,9 @@ PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why);
  *
  *   returns  as pimhw_device_time and pimhw_units_end; PIMHW_ERR_ARGUMENT if the units are of
  *            another geometry; PIMHW_ERR_HAZARD also where ping-pong cannot: MACs go back to inputs
- *            whose region is filled again, or more sums are held than there are entries, each until
- *            the phase after its read; *readings then unchanged, but not the bytes that the commands
- *            before wrote
+ *            whose region is filled again, or more sums are held than there are entries, each
+ *            until the phase after its read; *readings then unchanged, but not the bytes that the
+ *            commands before wrote
  */
 PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *readings,
                                         pimhw_units *units, const pimhw_program *program,

@@ -577,6 +577,12 @@ static void other_fields_do_not_matter(void)
         c.tMOD = (uint32_t)rng_range(&rng, 0, 90);
         c.tCL_MAC = (uint32_t)rng_range(&rng, 1, 90);
         c.tMTW = (uint32_t)rng_range(&rng, 0, 90);
+        c.tWTR_S = (uint32_t)rng_range(&rng, 0, 40);
+        c.tWTR_L = c.tWTR_S + (uint32_t)rng_range(&rng, 0, 40);
+        c.tWPRE = (uint32_t)rng_range(&rng, 0, 20);
+        c.tCL_REG = (uint32_t)rng_range(&rng, 1, 90);
+        c.tCWL_REG = (uint32_t)rng_range(&rng, 1, 90);
+        c.tCWL_GB = (uint32_t)rng_range(&rng, 1, 90);
         if (c.controller != PP) c.extra_region = 1;
         if (c.controller != DCS) c.early_tiles = 1, c.is_mac = 0;
         if (c.controller != ST) c.row_opening = (uint32_t)rng_range(&rng, 0, 2);

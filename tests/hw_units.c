@@ -811,8 +811,8 @@ static void regions_and_accumulators_hold_what_is_due(void)
 
 /*
  * Biases, MACs, reads of n sums, again and again; n is half the accumulators or fewer, or all where
- * phases hold half. A bias is written beside the phase before that of its MACs, when what was summed
- * before that phase has been read. Of 6 accumulators, n = 2 (o0, o1; three sums are a phase):
+ * phases hold half. A bias is written beside the phase before that of its MACs, when what was
+ * summed before that phase has been read. Of 6 accumulators, n = 2 (o0, o1; a phase is three sums):
  *
  *     MACs         o0 o1 o0    o1 o0 o1      o0 o1 o0
  *     reads                    o0 o1 o0      o1 o0 o1
