@@ -2184,6 +2184,7 @@ PIMHW_API pimhw_status pimhw_memory_create(pimhw_memory **memory, const pimhw_co
 {
     pimhw_geometry g = {0, 0, 0, 0, 0, 0, 0, 0, 0};
     if (!memory) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "memory is NULL");
+    *memory = NULL;
     pimhw_status status = pimhw_geometry_init(&g, config, chunk, why);
     if (status) return status;
     pimhw_allocator a = config->allocator;

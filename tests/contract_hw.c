@@ -210,8 +210,11 @@ static void refused(const pimhw_config *c, const char *name)
     CHECK_U(pimhw_config_check(c, &why), PIMHW_ERR_CONFIG);
     CHECK_HAS(why.text, name);
     CHECK_U(pimhw_config_check(c, NULL), PIMHW_ERR_CONFIG);
+    pimhw_memory *m = (pimhw_memory *)(uintptr_t)1;
     CHECK_U(pimhw_device_create(&d, c, &why), PIMHW_ERR_CONFIG);
     CHECK(d == NULL);
+    CHECK_U(pimhw_memory_create(&m, c, PIMHW_CHUNK_AIM, &why), PIMHW_ERR_CONFIG);
+    CHECK(m == NULL);
 }
 
 /* Energies, powers and bandwidths: any 32-bit number. */
