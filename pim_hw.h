@@ -5262,8 +5262,9 @@ typedef struct pimhw_i_trial {
     bool open, waits;
     uint32_t n_groups;
     uint64_t key[3], phase; /* of the place */
-    uint64_t base_ck, row_base, n_instructions, n_rounds;
-    uint64_t index, heads, power; /* of a mark */
+    uint64_t base_ck, n_instructions, n_rounds;
+    uint64_t index, heads, power;      /* of a mark */
+    uint64_t rows[PIMHW_MAX_CHANNELS]; /* of the place */
     pimhw_i_part part[PIMHW_MAX_CHANNELS];
     pimhw_i_tally tally[PIMHW_MAX_CHANNELS];
 } pimhw_i_trial;
@@ -5825,10 +5826,11 @@ typedef struct pimhw_i_place {
     uint64_t apart;    /* those of its second row space from the first */
     uint64_t n_same;   /* rounds from here on with these terms */
     uint64_t terms[PIMHW_I_TERMS];
-    uint32_t first, until;    /* channels of these terms */
-    bool waits;               /* commands do; where their rows lie is known */
-    const pimhw_i_edge *edge; /* of the unit before, of these terms too; NULL: none */
-    uint64_t seen;            /* the row it had open */
+    uint32_t first, until;             /* channels of these terms */
+    bool waits;                        /* commands do; where their rows lie is known */
+    const pimhw_i_edge *edge;          /* of the unit before, of these terms too; NULL: none */
+    uint64_t seen;                     /* the row it had open */
+    uint64_t rows[PIMHW_MAX_CHANNELS]; /* row_base of each group: they may do other blocks */
 } pimhw_i_place;
 
 /*
@@ -5891,9 +5893,10 @@ static uint64_t pimhw_i_seen(const pimhw_i_scope *scope, const pimhw_i_place *pl
     return met || place->waits ? ch->row - place->row_base + 1 : 0;
 }
 
-/* Whether channels do blocks like this one; with lists of their own they may do others. */
-static bool pimhw_i_one_block(const pimhw_i_walker *w, uint64_t mask, const pimhw_block *block)
+/* Whether channels of a group do blocks like each other; with lists of their own they may not. */
+static bool pimhw_i_one_block(const pimhw_i_walker *w, uint64_t mask)
 {
+    const pimhw_block *block = mask ? pimhw_i_block(w, pimhw_i_lowest(mask)) : NULL;
     for (; mask; mask &= mask - 1) {
         const pimhw_block *other = pimhw_i_block(w, pimhw_i_lowest(mask));
         if (!block || !other || memcmp(block, other, sizeof *block) != 0) return false;
@@ -5910,7 +5913,7 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
     pimhw_i_memo *m = &d->memo;
     uint32_t level = whole ? PIMHW_LOOPS - 1 : w->depth - 1, n = 0;
     const bool lists = d->shared && d->sketch.lists;
-    const pimhw_block *block = NULL;
+    uint64_t base = 0, n_in = 0;
     if (lists) place->until = 0;
     if (d->shared) d->n_unit = d->n_groups;
     place->key[1] = pimhw_i_state(d);
@@ -5928,16 +5931,21 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
         if (pimhw_i_rests(d, ch)) continue;
         if (ch->due_ck != due) place->phase = 0;
         if (in && in != ch->mask) return false;
-        if (in && (pimhw_i_lowest(in) < place->first || pimhw_i_lowest(in) >= place->until))
+        if (in &&
+            (lists || pimhw_i_lowest(in) < place->first || pimhw_i_lowest(in) >= place->until))
             pimhw_i_place_terms(w, scope, level, in, place);
-        if (lists && in && !block) block = pimhw_i_block(w, pimhw_i_lowest(in));
-        if (lists && !pimhw_i_one_block(w, in, block)) return false;
+        if (lists && !pimhw_i_one_block(w, in)) return false;
         if (in && pimhw_i_highest(in) >= place->until) return false;
+        place->rows[i] = place->row_base;
+        base = n_in == 0 ? place->row_base : base;
+        n_in += in != 0;
         place->seen = pimhw_i_seen(scope, place, ch);
         words[n++] = place->seen << 1 | (in != 0);
         for (uint32_t t = 0; in && t < scope->n_terms; t++)
             words[n++] = place->terms[t];
         if (in && scope->spaces == 3) words[n++] = place->apart;
+        /* channels in the same rows share instructions */
+        if (in && lists && scope->spaces) words[n++] = place->row_base - base;
     }
     const pimhw_i_text *last = &m->text[m->terms];
     bool same = last->n == n && pimhw_i_same(&m->words[last->at], words, n);
@@ -5954,7 +5962,6 @@ static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *
     memcpy(t->key, place->key, sizeof place->key);
     t->phase = place->phase;
     t->base_ck = pimhw_i_unit_ck(d);
-    t->row_base = place->row_base;
     t->n_instructions = d->n_instructions;
     t->n_rounds = d->walked_rounds + d->skipped_rounds;
     t->n_groups = d->n_groups;
@@ -5963,6 +5970,7 @@ static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *
         pimhw_i_part part = {ch->end_ck,    ch->latest_ck, ch->row, ch->due_ck,
                              ch->open != 0, ch->n_slack,   0};
         t->part[i] = part;
+        t->rows[i] = place->rows[i];
         t->tally[i] = ch->tally;
     }
 }
@@ -6024,7 +6032,7 @@ static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimh
         p->counted = counted;
         p->end_ck = pimhw_i_moved(ch->end_ck, from->end_ck, base);
         p->latest_ck = pimhw_i_moved(ch->latest_ck, from->latest_ck, base);
-        p->row = ch->row - t->row_base;
+        p->row = ch->row - t->rows[i];
         p->due_ck = ch->due_ck - from->due_ck;
         e->refreshed = e->refreshed || p->due_ck > 0;
         if (!pimhw_i_rests(d, ch)) pimhw_i_slack_since(d, ch, from->n_slack, &e->slack);
@@ -6053,8 +6061,9 @@ static uint64_t pimhw_i_before_due(const pimhw_device *d, const pimhw_i_edge *e,
     return n;
 }
 
-/* The unit does n times what an edge says; the rows of the last time are seen from row_base. */
-static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, uint64_t row_base)
+/* The unit does n times what an edge says; the rows of the last time are seen `on` from these. */
+static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, const uint64_t *rows,
+                           uint64_t on)
 {
     uint64_t base = pimhw_i_unit_ck(d), last = base + (n - 1) * e->clocks;
     uint64_t times = d->shared ? n : n * pimhw_i_count(d->groups[d->unit].mask);
@@ -6074,7 +6083,7 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, u
         if (p->end_ck != PIMHW_I_UNMOVED) ch->end_ck = pimhw_i_max(ch->end_ck, last + p->end_ck);
         if (p->latest_ck != PIMHW_I_UNMOVED)
             ch->latest_ck = pimhw_i_max(ch->latest_ck, last + p->latest_ck);
-        if (p->counted >> PIMHW_I_OPENED & 1) ch->row = row_base + p->row;
+        if (p->counted >> PIMHW_I_OPENED & 1) ch->row = rows[i] + on + p->row;
         if (e->refreshed && !pimhw_i_rests(d, ch)) { /* all of them are as far off */
             uint64_t off = ch->due_ck - base + 1 - e->phase;
             pimhw_i_slack slack = {e->slack.early_ck + off, e->slack.late_ck - off};
@@ -6158,7 +6167,7 @@ static uint64_t pimhw_i_cycle(pimhw_device *d, pimhw_i_trial *mark, const pimhw_
         pimhw_i_edge_since(d, mark, e, (uint32_t)place->key[1]);
         uint64_t n = pimhw_i_before_due(d, e, pimhw_i_min(rounds, place->n_same) / period);
         if (n > 0) {
-            pimhw_i_follow(d, e, n, mark->row_base + n * period * row_step);
+            pimhw_i_follow(d, e, n, mark->rows, n * period * row_step);
             mark->open = false;
             return n * period;
         }
@@ -6247,7 +6256,7 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
             most = e->again ? pimhw_i_min(most, place.n_same) : 1;
             n = pimhw_i_before_due(d, e, most);
             due = n < most && !e->refreshed; /* the next round begins alike */
-            pimhw_i_follow(d, e, n, place.row_base + (n - 1) * row_step);
+            pimhw_i_follow(d, e, n, place.rows, (n - 1) * row_step);
         }
         pimhw_i_earn(loop, n);
         *index += n;
@@ -6383,7 +6392,7 @@ static void pimhw_i_drain(pimhw_device *d, pimhw_i_channel *ch)
     pimhw_i_place place;
     if (d->config.controller < PIMHW_PING_PONG) return;
     if (d->memo.full && d->skips) pimhw_i_forget(d);
-    memset(&place, 0, sizeof place);
+    memset(&place, 0, offsetof(pimhw_i_place, rows));
     d->unit = (uint32_t)(ch - d->groups);
     d->n_unit = 1;
     d->known = t->open = 0;
@@ -6391,11 +6400,11 @@ static void pimhw_i_drain(pimhw_device *d, pimhw_i_channel *ch)
         place.key[0] = UINT64_MAX;
         place.key[1] = pimhw_i_state(d);
         place.phase = d->config.refresh ? ch->due_ck - pimhw_i_base_ck(ch) + 1 : 0;
-        place.row_base = ch->row;
+        place.rows[0] = ch->row;
     }
     const pimhw_i_edge *e = place.key[1] ? pimhw_i_edge_from(d, &place, false) : NULL;
     if (e) {
-        pimhw_i_follow(d, e, 1, place.row_base);
+        pimhw_i_follow(d, e, 1, place.rows, 0);
         return;
     }
     pimhw_i_wake(d, ch);
@@ -6970,7 +6979,7 @@ static bool pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s, pimhw_i_place *p
         place->edge = told ? pimhw_i_edge_from(d, place, false) : NULL;
     }
     if (place->edge) {
-        pimhw_i_follow(d, place->edge, 1, place->row_base);
+        pimhw_i_follow(d, place->edge, 1, place->rows, 0);
         if (d->shared || place->edge->phase) place->edge = NULL;
         return true;
     }

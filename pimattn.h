@@ -3575,7 +3575,7 @@ PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_s
     p.row_reuse_off = row_reuse_off;
     p.unit_channels = partition == PIMATTN_TCP ? device->n_channels : 1;
     p.n_queries = (uint32_t)n_queries;
-    bool regions = device->controller == PIMHW_PING_PONG && pimhw_config_outs(device) > 1;
+    bool regions = device->controller == PIMHW_PING_PONG;
     p.inputs_late = p.reads_late = device->controller == PIMHW_DCS;
     p.inputs = pimhw_config_in_region(device);
     p.sums = pimhw_config_outs(device) / (regions ? 2 : 1);
