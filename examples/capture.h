@@ -1,4 +1,4 @@
-/* capture.h - tensors captured from a real model, checked (../shared/data/README.md has the layout).
+/* capture.h - tensors captured from a real model, checked (layout: ../shared/data/README.md).
  *
  * Include it after common.h. A file that is no capture ends the program, with the byte where it
  * went wrong.
