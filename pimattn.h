@@ -4000,12 +4000,11 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     /* a bias waits for the read of its entry: if longer than MACs take, a set is read first */
     const bool bias = p->reads_late && p->device.out_clear == PIMHW_CLEAR_BIAS;
     const bool apart = bias && set > 1 && columns * p->device.tCCD_MAC < p->device.tRD_OUT;
-    for (int i = 0; i < 2 && apart; i++) {
-        if (i == 1) pimattn_i_begin_read(w, 0, &o.out, &again, NULL);
-        pimattn_i_end(w, at.query);
-        at.query = pimattn_i_loop_tail(w, set, each);
-    }
-    if (!apart) pimattn_i_begin_read(w, 0, &o.out, &again, NULL);
+    if (apart) pimattn_i_end(w, at.query);
+    if (apart) at.query = pimattn_i_loop_tail(w, set, each);
+    pimattn_i_begin_read(w, 0, &o.out, &again, NULL);
+    if (apart) pimattn_i_end(w, at.query);
+    if (apart) at.query = pimattn_i_loop_tail(w, set, each);
     pimattn_i_begin_bias(w, 0, &o.out, NULL);
     o.op_size = pimattn_i_operand(columns);
     pimattn_i_step(o.row.step, at.row, 1);

@@ -265,11 +265,9 @@ static void bad_fields_are_named(void)
     c = hw_config("aimx", 16);
     c.tCCD_S = 3; /* more than the long one */
     refused(&c, "tCCD_S, 3, is more than tCCD_L, 2");
-    c = hw_config("aimx", 16);
-    c.tRRD_L = 4;
+    c.tCCD_S = 2, c.tRRD_L = 4;
     refused(&c, "tRRD_S, 5, is more than tRRD_L, 4");
-    c = hw_config("aimx", 16);
-    c.tWTR_S = 12;
+    c.tRRD_L = 5, c.tWTR_S = 12;
     refused(&c, "tWTR_S, 12, is more than tWTR_L, 11");
     c = hw_config("aimx", 16);
     c.controller = 4;

@@ -37,7 +37,8 @@ static pimhw_config odd_device(check_rng *rng)
     pimhw_config_set(&c, "controller", (uint32_t)rng_range(rng, 0, 3), NULL);
     pimhw_config_set(&c, "n_channels", (uint32_t)rng_range(rng, 1, 32), NULL);
     pimhw_config_set(&c, "epu_overlap", (uint32_t)rng_range(rng, 0, 1), NULL);
-    pimhw_config_set(&c, "out_entries", (uint32_t)rng_range(rng, 2, 40), NULL);
+    const bool halves = c.controller == PIMHW_PING_PONG;
+    pimhw_config_set(&c, "out_entries", (uint32_t)rng_range(rng, 1u + halves, 40), NULL);
     pimhw_config_set(&c, "obuf", c.out_entries, NULL);
     for (int i = 0; i < 8; i++)
         if (rng_range(rng, 0, 2) == 0)

@@ -464,7 +464,8 @@ static void the_cheapest_is_the_least_of_all(void)
         uint64_t best = UINT64_MAX;
         c.device = device_of(pimhw_preset_name((uint32_t)rng_range(&rng, 0, 13)),
                              (uint32_t)rng_range(&rng, 0, 3));
-        c.device.out_entries = (uint32_t)rng_range(&rng, 2, 64);
+        const bool halves = c.device.controller == PIMHW_PING_PONG;
+        c.device.out_entries = (uint32_t)rng_range(&rng, 1u + halves, 64);
         c.device.epu_ck_per_op = (uint32_t)rng_range(&rng, 0, 1);
         c.device.n_channels = (uint32_t)rng_range(&rng, 1, 16);
         c.partition = (uint32_t)rng_range(&rng, 0, 1);
