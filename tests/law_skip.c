@@ -491,6 +491,33 @@ static void equal_heads_are_skipped(void)
     CHECK(r.device.skipped_rounds >= 20);
 }
 
+/* What a device learnt of a program holds the next time, too. */
+static void what_was_timed_before_is_skipped(void)
+{
+    const pimattn_shape shape = {.n_layers = 1, .n_heads = 8, .n_kv_heads = 8, .head_dim = 128};
+    const pimattn_span span = {20000, 1};
+    for (uint32_t i = 0; i < 8; i++) {
+        pimattn_plan plan;
+        pimhw_config c;
+        pimhw_device *device;
+        pimhw_request request;
+        pimhw_readings once, again;
+        pimhw_config_init(&c, "aimx", NULL);
+        c.controller = i / 2;
+        c.refresh = i % 2;
+        CHECK_U(pimattn_plan_init(&plan, &shape, &c, PIMATTN_TCP, 0, false, 1, NULL), PIMATTN_OK);
+        CHECK_U(pimattn_plan_lower(&plan, &program, NULL), PIMATTN_OK);
+        CHECK_U(pimattn_plan_request(&plan, &request, blocks, order, list_begin, &span, 1, NULL),
+                PIMATTN_OK);
+        CHECK_U(pimhw_device_create(&device, &c, NULL), PIMHW_OK);
+        CHECK_U(pimhw_device_time(device, &once, &program, &request, NULL, NULL), PIMHW_OK);
+        CHECK_U(pimhw_device_time(device, &again, &program, &request, NULL, NULL), PIMHW_OK);
+        CHECK(again.walked_rounds < once.walked_rounds);
+        CHECK_U(again.cycles, once.cycles);
+        pimhw_device_destroy(device);
+    }
+}
+
 /* MACs that a refresh held back wait for rows of their own, while the open one is of a block
  * before: where that lies beside the next block belongs to the state. */
 static void rows_that_wait_are_seen_from_the_open_one(void)
@@ -699,5 +726,6 @@ int main(int argc, char **argv)
     RUN(terms_that_others_imply_may_be_left_out);
     RUN(every_head_dim_is_skipped);
     RUN(equal_heads_are_skipped);
+    RUN(what_was_timed_before_is_skipped);
     return check_end();
 }
