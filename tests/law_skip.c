@@ -518,6 +518,41 @@ static void what_was_timed_before_is_skipped(void)
     }
 }
 
+/* More spans than a device keeps (32,768): it forgets them all, and goes on. */
+static void spans_without_end_are_skipped(void)
+{
+    enum { MANY = 8192 };
+    static pimattn_span spans[MANY];
+    static pimhw_block many[MANY];
+    static uint32_t many_order[MANY];
+    const pimattn_shape shape = {.n_layers = 1, .n_heads = 1, .n_kv_heads = 1, .head_dim = 128};
+    check_rng rng = {1};
+    pimattn_plan plan;
+    pimhw_config c;
+    pimhw_device *device;
+    pimhw_request request;
+    pimhw_readings walked, skipped;
+    pimhw_sink sink = {ignore, NULL, NULL};
+    pimhw_config_init(&c, "aimx", NULL);
+    c.controller = PIMHW_STATIC_GAPS;
+    c.tREFI = 1301;
+    for (size_t i = 0; i < MANY; i++) {
+        spans[i].context_tokens = rng_range(&rng, 1, 3000);
+        spans[i].n_tokens = 1;
+    }
+    CHECK_U(pimattn_plan_init(&plan, &shape, &c, PIMATTN_TCP, 0, false, 1, NULL), PIMATTN_OK);
+    CHECK_U(pimattn_plan_lower(&plan, &program, NULL), PIMATTN_OK);
+    CHECK(pimattn_plan_blocks(&plan, MANY) <= MANY);
+    CHECK_U(pimattn_plan_request(&plan, &request, many, many_order, list_begin, spans, MANY, NULL),
+            PIMATTN_OK);
+    CHECK_U(pimhw_device_create(&device, &c, NULL), PIMHW_OK);
+    CHECK_U(pimhw_device_time(device, &walked, &program, &request, &sink, NULL), PIMHW_OK);
+    CHECK_U(pimhw_device_time(device, &skipped, &program, &request, NULL, NULL), PIMHW_OK);
+    CHECK(readings_agree(walked, skipped));
+    CHECK(skipped.skipped_rounds > skipped.walked_rounds);
+    pimhw_device_destroy(device);
+}
+
 /* MACs that a refresh held back wait for rows of their own, while the open one is of a block
  * before: where that lies beside the next block belongs to the state. */
 static void rows_that_wait_are_seen_from_the_open_one(void)
@@ -727,5 +762,6 @@ int main(int argc, char **argv)
     RUN(every_head_dim_is_skipped);
     RUN(equal_heads_are_skipped);
     RUN(what_was_timed_before_is_skipped);
+    RUN(spans_without_end_are_skipped);
     return check_end();
 }
