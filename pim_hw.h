@@ -843,7 +843,8 @@ PIMHW_API pimhw_status pimhw_alloc(pimhw_memory *memory, void **pointer, uint64_
 /*   returns  PIMHW_ERR_ADDRESS if the pointer is not from pimhw_alloc, or freed already */
 PIMHW_API pimhw_status pimhw_free(pimhw_memory *memory, void *pointer, pimhw_cause *why);
 
-/* Physical address and MapID of a host address inside of an allocation, as an MMU has them. */
+/* Physical address and MapID of a host address inside of an allocation, as an MMU has them; either
+ * may be NULL. */
 PIMHW_API pimhw_status pimhw_memory_find(const pimhw_memory *memory, uint64_t *pa, uint32_t *map_id,
                                          const void *pointer, pimhw_cause *why);
 

@@ -1248,6 +1248,100 @@ static void more_products_than_64_bits_count_are_the_largest_number(void)
     pimhw_device_destroy(d);
 }
 
+/* Every pointer of a call that has a status, but those that may be NULL. */
+static void every_null_is_refused(void)
+{
+    static pimhw_program p;
+    pimhw_config c;
+    const pimhw_chunk chunk = PIMHW_CHUNK_AIM;
+    pimhw_geometry g;
+    pimhw_placement place;
+    pimhw_da da = {0};
+    pimhw_memory *m = NULL, *none;
+    pimhw_device *d = NULL;
+    pimhw_units *units = NULL;
+    pimhw_readings r;
+    pimhw_instruction in = {0};
+    void *pointer;
+    uint64_t n;
+    uint32_t value;
+    float samples[1] = {0};
+    char bytes[4] = {0};
+    CHECK_U(pimhw_config_init(&c, "aimx", NULL), PIMHW_OK);
+    CHECK_U(pimhw_geometry_init(&g, &c, chunk, NULL), PIMHW_OK);
+    CHECK_U(pimhw_memory_create(&m, &c, chunk, NULL), PIMHW_OK);
+    CHECK_U(pimhw_device_create(&d, &c, NULL), PIMHW_OK);
+    CHECK_U(pimhw_units_create(&units, &c, m, NULL), PIMHW_OK);
+    CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
+    pimhw_program_init(&p);
+    const pimhw_status refused[] = {
+        pimhw_config_init(NULL, "aimx", NULL),
+        pimhw_config_set(NULL, "tRP", 1, NULL),
+        pimhw_config_get(NULL, "tRP", &value, NULL),
+        pimhw_config_get(&c, "tRP", NULL, NULL),
+        pimhw_config_check(NULL, NULL),
+        pimhw_geometry_init(NULL, &c, chunk, NULL),
+        pimhw_geometry_init(&g, NULL, chunk, NULL),
+        pimhw_map_ids(NULL, &value, &value, NULL),
+        pimhw_map_select(NULL, &g, 4, 4, 2, NULL),
+        pimhw_map_select(&place, NULL, 4, 4, 2, NULL),
+        pimhw_map_da(NULL, &g, 0, 0, NULL),
+        pimhw_map_da(&da, NULL, 0, 0, NULL),
+        pimhw_map_pa(NULL, &g, 0, &da, NULL),
+        pimhw_map_pa(&n, NULL, 0, &da, NULL),
+        pimhw_map_pa(&n, &g, 0, NULL, NULL),
+        pimhw_program_check(NULL, &c, NULL),
+        pimhw_program_check(&p, NULL, NULL),
+        pimhw_memory_create(NULL, &c, chunk, NULL),
+        pimhw_memory_create(&none, NULL, chunk, NULL),
+        pimhw_memory_read(NULL, bytes, &da, 4, NULL),
+        pimhw_memory_read(m, NULL, &da, 4, NULL),
+        pimhw_memory_read(m, bytes, NULL, 4, NULL),
+        pimhw_memory_write(NULL, &da, bytes, 4, NULL),
+        pimhw_memory_write(m, NULL, bytes, 4, NULL),
+        pimhw_memory_write(m, &da, NULL, 4, NULL),
+        pimhw_alloc(NULL, &pointer, 64, 0, NULL),
+        pimhw_alloc(m, NULL, 64, 0, NULL),
+        pimhw_free(NULL, bytes, NULL),
+        pimhw_memory_find(NULL, &n, &value, bytes, NULL),
+        pimhw_device_create(NULL, &c, NULL),
+        pimhw_device_begin(NULL, NULL),
+        pimhw_device_submit(NULL, &in, NULL),
+        pimhw_device_submit(d, NULL, NULL),
+        pimhw_device_finish(NULL, &r, NULL),
+        pimhw_device_finish(d, NULL, NULL),
+        pimhw_device_time(NULL, &r, &p, NULL, NULL, NULL),
+        pimhw_device_time(d, NULL, &p, NULL, NULL, NULL),
+        pimhw_device_time(d, &r, NULL, NULL, NULL, NULL),
+        pimhw_units_create(NULL, &c, m, NULL),
+        pimhw_units_af(NULL, 0, samples),
+        pimhw_units_af(units, 0, NULL),
+        pimhw_units_end(NULL, NULL),
+        pimhw_device_run(NULL, &r, units, &p, NULL, NULL, NULL),
+        pimhw_device_run(d, NULL, units, &p, NULL, NULL, NULL),
+        pimhw_device_run(d, &r, NULL, &p, NULL, NULL, NULL),
+        pimhw_device_run(d, &r, units, NULL, NULL, NULL, NULL),
+        pimhw_device_resolve(NULL, &p, NULL, see_one, NULL, NULL),
+        pimhw_device_resolve(d, NULL, NULL, see_one, NULL, NULL),
+        pimhw_device_resolve(d, &p, NULL, NULL, NULL, NULL),
+        pimhw_program_unroll(NULL, &n, &p, NULL, NULL),
+        pimhw_program_unroll(d, NULL, &p, NULL, NULL),
+        pimhw_program_unroll(d, &n, NULL, NULL, NULL),
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        if (!CHECK_U(refused[i], PIMHW_ERR_ARGUMENT)) printf("  call %u\n", (unsigned)i);
+    CHECK_U(pimhw_config_set(&c, NULL, 1, NULL), PIMHW_ERR_NAME);
+    CHECK_U(pimhw_config_get(&c, NULL, &value, NULL), PIMHW_ERR_NAME);
+    CHECK_U(pimhw_free(m, NULL, NULL), PIMHW_ERR_ADDRESS);
+    CHECK_U(pimhw_config_init(&c, NULL, NULL), PIMHW_ERR_NAME);
+    pimhw_units_destroy(units);
+    pimhw_device_destroy(d);
+    pimhw_memory_destroy(m);
+    pimhw_units_destroy(NULL);
+    pimhw_device_destroy(NULL);
+    pimhw_memory_destroy(NULL);
+}
+
 int main(void)
 {
     RUN(operands_no_clock_hangs_on_are_judged);
@@ -1279,5 +1373,6 @@ int main(void)
     RUN(text_lines_come_back);
     RUN(text_lines_without_channels_suit_any_device);
     RUN(random_lines_do_no_harm);
+    RUN(every_null_is_refused);
     return check_end();
 }
