@@ -5264,6 +5264,7 @@ typedef struct pimhw_i_trial {
     uint32_t n_groups;
     uint64_t key[3], phase; /* of the place */
     uint64_t base_ck, n_instructions, n_rounds;
+    uint64_t nest;                     /* of the device */
     uint64_t index, heads, power;      /* of a mark */
     uint64_t rows[PIMHW_MAX_CHANNELS]; /* of the place */
     pimhw_i_part part[PIMHW_MAX_CHANNELS];
@@ -5738,7 +5739,7 @@ static uint32_t pimhw_i_intern(pimhw_i_memo *m, uint32_t n)
     }
 }
 
-/* Whether a channel has no part in the unit's nest: nothing comes of what it waits for. */
+/* Whether a channel has no part in the unit's loop: nothing comes of what it waits for. */
 static bool pimhw_i_rests(const pimhw_device *d, const pimhw_i_channel *ch)
 {
     return d->shared && !(ch->mask & d->nest);
@@ -5785,6 +5786,15 @@ static void pimhw_i_wake_all(pimhw_device *d)
 {
     for (uint32_t g = 0; g < d->n_groups; g++)
         pimhw_i_wake(d, &d->groups[g]);
+}
+
+/* Other channels of a shared front end take part from here on: the others are as they were left. */
+static void pimhw_i_turn_to(pimhw_device *d, uint64_t nest)
+{
+    if (!d->shared || d->nest == nest) return;
+    pimhw_i_wake_all(d);
+    d->known = 0;
+    d->nest = nest;
 }
 
 static void pimhw_i_close_trials(pimhw_device *d)
@@ -5894,15 +5904,28 @@ static uint64_t pimhw_i_seen(const pimhw_i_scope *scope, const pimhw_i_place *pl
     return met || place->waits ? ch->row - place->row_base + 1 : 0;
 }
 
-/* Whether channels of a group do blocks like each other; with lists of their own they may not. */
-static bool pimhw_i_one_block(const pimhw_i_walker *w, uint64_t mask)
+/* The same for all of a group, whose blocks may differ; false: and so do their rows or terms. */
+static bool pimhw_i_place_group(const pimhw_i_walker *w, const pimhw_i_scope *scope, uint32_t level,
+                                uint64_t mask, pimhw_i_place *place)
 {
-    const pimhw_block *block = mask ? pimhw_i_block(w, pimhw_i_lowest(mask)) : NULL;
-    for (; mask; mask &= mask - 1) {
-        const pimhw_block *other = pimhw_i_block(w, pimhw_i_lowest(mask));
-        if (!block || !other || memcmp(block, other, sizeof *block) != 0) return false;
+    const pimhw_block *block = NULL;
+    uint64_t terms[PIMHW_I_TERMS], row_base = 0, apart = 0;
+    bool like = true;
+    for (uint64_t left = mask; left && like; left &= left - 1) {
+        uint32_t channel = pimhw_i_lowest(left);
+        const pimhw_block *other = pimhw_i_block(w, channel);
+        if (!other) return false;
+        bool known = block && memcmp(block, other, sizeof *block) == 0 && channel < place->until;
+        if (!known) pimhw_i_place_terms(w, scope, level, left, place);
+        if (!known && left != mask)
+            like = place->row_base == row_base && place->apart == apart &&
+                   pimhw_i_same(place->terms, terms, scope->n_terms);
+        block = other;
+        row_base = place->row_base;
+        apart = place->apart;
+        memcpy(terms, place->terms, scope->n_terms * sizeof terms[0]);
     }
-    return true;
+    return like;
 }
 
 /* Where the unit is in the program and what it is like; false: it cannot be told. */
@@ -5932,11 +5955,13 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
         if (pimhw_i_rests(d, ch)) continue;
         if (ch->due_ck != due) place->phase = 0;
         if (in && in != ch->mask) return false;
-        if (in &&
-            (lists || pimhw_i_lowest(in) < place->first || pimhw_i_lowest(in) >= place->until))
-            pimhw_i_place_terms(w, scope, level, in, place);
-        if (lists && !pimhw_i_one_block(w, in)) return false;
-        if (in && pimhw_i_highest(in) >= place->until) return false;
+        if (lists) {
+            if (!pimhw_i_place_group(w, scope, level, in, place)) return false;
+        } else if (in) {
+            if (pimhw_i_lowest(in) < place->first || pimhw_i_lowest(in) >= place->until)
+                pimhw_i_place_terms(w, scope, level, in, place);
+            if (pimhw_i_highest(in) >= place->until) return false;
+        }
         place->rows[i] = place->row_base;
         base = n_in == 0 ? place->row_base : base;
         n_in += in != 0;
@@ -5966,6 +5991,7 @@ static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *
     t->n_instructions = d->n_instructions;
     t->n_rounds = d->walked_rounds + d->skipped_rounds;
     t->n_groups = d->n_groups;
+    t->nest = d->nest;
     for (uint32_t i = 0; i < d->n_unit; i++) {
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
         pimhw_i_part part = {ch->end_ck,    ch->latest_ck, ch->row, ch->due_ck,
@@ -6133,6 +6159,7 @@ static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
     if (!t->open) return;
     t->open = false;
     if (t->n_groups != d->n_groups) return;
+    pimhw_i_turn_to(d, t->nest);
     uint32_t to = pimhw_i_state(d);
     if (m->edges.used + 1 == PIMHW_I_EDGES) m->full = true;
     if (to == 0 || !pimhw_i_room(m)) return;
@@ -6232,6 +6259,7 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
     bool due = false;
     if (*index == 0) t->open = mark->open = false;
     pimhw_i_learn(d, t);
+    pimhw_i_turn_to(d, w->mask);
     if (d->memo.full) pimhw_i_forget(d);
     if (!loop->round.alike || w->bound[level] < 2 || w->bound[level] * loop->weight < PIMHW_I_WORTH)
         return true;
@@ -7001,9 +7029,8 @@ static bool pimhw_i_do_nest(pimhw_device *d, pimhw_i_stream *s)
     pimhw_i_place place;
     uint64_t mask = w->mask, left = mask & w->program->items[w->pc].mask;
     if (d->memo.full) pimhw_i_forget(d);
-    if (d->shared && d->nest != left) pimhw_i_wake_all(d);
+    pimhw_i_turn_to(d, left);
     pimhw_i_gather(d, left);
-    d->nest = left;
     d->unit = 0;
     d->n_unit = d->n_groups;
     place.first = place.until = 0; /* all else is set with them */

@@ -491,6 +491,21 @@ static void equal_heads_are_skipped(void)
     CHECK(r.device.skipped_rounds >= 20);
 }
 
+/* Channels of one host whose blocks have ended do not matter to those that go on. */
+static void long_blocks_beside_short_ones_are_skipped(void)
+{
+    static const pimattn_span spans[3] = {{1 << 19, 1}, {1000, 1}, {70000, 1}};
+    for (uint32_t i = 0; i < 2 * 2 * 3; i++) {
+        pimattn_config c = {.shape = {.n_layers = 1, .head_dim = 128}, .partition = PIMATTN_HFP};
+        pimattn_readings r;
+        c.shape.n_kv_heads = 1u << i / 4, c.shape.n_heads = 2 * c.shape.n_kv_heads;
+        pimhw_config_init(&c.device, i % 2 ? "cent" : "aim-gddr6", NULL);
+        c.device.refresh = i / 2 % 2;
+        CHECK_U(pimattn_estimate(&r, &c, spans, 3, NULL), PIMATTN_OK);
+        CHECK(r.device.skipped_rounds > 10 * r.device.walked_rounds);
+    }
+}
+
 /* What a device learnt of a program holds the next time, too. */
 static void what_was_timed_before_is_skipped(void)
 {
@@ -761,6 +776,7 @@ int main(int argc, char **argv)
     RUN(terms_that_others_imply_may_be_left_out);
     RUN(every_head_dim_is_skipped);
     RUN(equal_heads_are_skipped);
+    RUN(long_blocks_beside_short_ones_are_skipped);
     RUN(what_was_timed_before_is_skipped);
     RUN(spans_without_end_are_skipped);
     return check_end();
