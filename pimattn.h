@@ -3887,7 +3887,7 @@ static pimattn_i_loops pimattn_i_loop_rows(pimattn_i_writer *w, pimhw_tail rows,
 
 /*
  * What comes before the first MAC of a sum into entry out: the read of the sum before it, where
- * reads are late and the sum of the steps `again` says that there was one; and the bias, where
+ * reads are late and the sum of the steps `again` says that there was one; then the bias, where
  * reading does not clear. fresh: 1 where a sum begins, else 0; NULL: always 1.
  */
 static void pimattn_i_begin_read(pimattn_i_writer *w, uint32_t space, const pimhw_operand *out,
@@ -3911,13 +3911,6 @@ static void pimattn_i_begin_bias(pimattn_i_writer *w, uint32_t space, const pimh
     o.op_size = pimattn_i_operand(1);
     if (fresh) pimattn_i_limit(w, &o.op_size, *fresh);
     pimattn_i_write(w, PIMHW_WR_BIAS, 0, space, &o);
-}
-
-static void pimattn_i_begin_sum(pimattn_i_writer *w, uint32_t space, const pimhw_operand *out,
-                                const pimhw_operand *again, const pimhw_tail *fresh)
-{
-    pimattn_i_begin_read(w, space, out, again, fresh);
-    pimattn_i_begin_bias(w, space, out, fresh);
 }
 
 /* Slots of a bank's row that hold a token of this channel. */
@@ -4034,7 +4027,7 @@ static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
     pimhw_operand again = pimattn_i_operand(0);
     pimattn_i_loops at = pimattn_i_loop_rows(w, rows, false, 1);
     pimattn_i_loop_slots(w, &at);
-    if (!p->reads_late) pimattn_i_begin_sum(w, 0, &o.out, &again, NULL);
+    if (!p->reads_late) pimattn_i_begin_bias(w, 0, &o.out, NULL);
     const uint32_t inner = w->level;
     at.set = pimattn_i_loop_times(w, p->k_token_rows);
     at.query = pimattn_i_loop_times(w, pimattn_i_ceil_div(columns, piece));
@@ -4047,7 +4040,8 @@ static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
     pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
     pimattn_i_steps(fresh.step, &at, 0, 0, 0, 0, 1, 1);
     pimattn_i_steps(again.step, &at, 1, 1, 1, 0, 0, 0);
-    if (p->reads_late) pimattn_i_begin_sum(w, 0, &o.out, &again, &fresh);
+    pimattn_i_begin_read(w, 0, &o.out, &again, &fresh);
+    if (p->reads_late) pimattn_i_begin_bias(w, 0, &o.out, &fresh);
     pimattn_i_steps(o.gpr.step, &at, 0, 1, 0, 0, 0, 0);
     pimattn_i_steps(o.aux.step, &at, row_tokens, 0, 1, 0, 0, 0);
     pimattn_i_steps(o.row.step, &at, p->k_token_rows, 0, 0, 0, 1, 0);
@@ -4106,7 +4100,8 @@ static void pimattn_i_lower_v_macs(pimattn_i_writer *w, pimattn_i_loops at)
     pimattn_i_steps(fresh.step, &at, hold, 0, 1, 0, 0, 0);
     pimattn_i_steps(again.step, &at, !hold, 1, 0, 0, !hold, 0);
     pimattn_i_steps(o.out.step, &at, 0, 0, 0, 0, hold ? p->v_queries : 0, 1);
-    pimattn_i_begin_sum(w, 1, &o.out, &again, &fresh);
+    pimattn_i_begin_read(w, 1, &o.out, &again, &fresh);
+    pimattn_i_begin_bias(w, 1, &o.out, &fresh);
     o.op_size = pimattn_i_strip_columns(w, &at);
     pimattn_i_steps(o.row.step, &at, packed ? 1 : p->v_passes, 0, 0, 0, !packed, 0);
     pimattn_i_steps(o.column.step, &at, 0, 0, p->v_strip, 0, packed ? p->v_row_columns : 0, 0);
