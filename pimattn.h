@@ -6327,13 +6327,18 @@ static pimattn_status pimattn_i_device_fill(pimattn_config *c, pimhw_cause *why)
 /* Jobs that go by turns and their queries, at most. */
 enum { PIMATTN_I_GANG_QUERIES = 4 * PIMATTN_I_QUERY_BLOCK };
 
+/* Bytes of a page of every layer and KV head. */
+static uint64_t pimattn_i_least_pool(const pimattn_config *c)
+{
+    pimattn_i_layout lay;
+    pimattn_i_layout_init(&lay, &c->shape, c->page_tokens);
+    return pimattn_i_mul(lay.page_bytes, (uint64_t)c->shape.n_layers * c->shape.n_kv_heads);
+}
+
 static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
 {
     pimattn_i_sizes z;
-    pimattn_i_layout lay;
-    pimattn_i_layout_init(&lay, &c->shape, c->page_tokens);
-    uint64_t page_set = (uint64_t)c->shape.n_layers * c->shape.n_kv_heads;
-    uint64_t tokens = pimattn_i_mul(c->pool_bytes / lay.page_bytes / page_set + 1, c->page_tokens);
+    uint64_t tokens = pimattn_i_mul(c->pool_bytes / pimattn_i_least_pool(c) + 1, c->page_tokens);
     for (uint32_t i = 0; c->tiers && i < c->tiers->n_tiers; i++)
         tokens = pimattn_i_add(tokens, c->tiers->tier[i].n_tokens);
     z.q_floats = ((size_t)c->shape.head_dim + 15) / 16 * 16;
@@ -6382,14 +6387,6 @@ static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause
                                   "tiers.ratio[%u] is not positive and finite", (uint64_t)i);
     }
     return PIMATTN_OK;
-}
-
-/* Bytes of a page of every layer and KV head. */
-static uint64_t pimattn_i_least_pool(const pimattn_config *c)
-{
-    pimattn_i_layout lay;
-    pimattn_i_layout_init(&lay, &c->shape, c->page_tokens);
-    return pimattn_i_mul(lay.page_bytes, (uint64_t)c->shape.n_layers * c->shape.n_kv_heads);
 }
 
 static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_cause *why)
