@@ -1264,6 +1264,13 @@ extern "C" {
 #define PIMATTN_ASSERT(x) assert(x)
 #endif
 
+/* Goes on if a call was well, else returns its status. */
+#define PIMATTN_I_TRY(call)                                                                        \
+    do {                                                                                           \
+        const pimattn_status was = (call);                                                         \
+        if (was != PIMATTN_OK) return was;                                                         \
+    } while (0)
+
 static uint64_t pimattn_i_max(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
@@ -3290,9 +3297,8 @@ static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, pimattn_i_seq *se
     uint64_t fresh = pimattn_i_seq_fresh(pool, seq, from, to, &known);
     if (fresh == 0) return PIMATTN_OK;
     const bool lacks = fresh > pool->n_pages_most - pimattn_i_pool_held(pool);
-    pimattn_status status = pimattn_i_table_grow(pool, seq, need);
-    if (status == PIMATTN_OK) status = pimattn_i_pool_prepare(pool, lacks ? fresh - known : fresh);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_table_grow(pool, seq, need));
+    PIMATTN_I_TRY(pimattn_i_pool_prepare(pool, lacks ? fresh - known : fresh));
     for (uint64_t i = from / lay->page_tokens; from < to && i < need && i < seq->n_pages; i++) {
         const pimattn_i_ref *ref = &pool->refs[*pimattn_i_table_at(lay, seq, i, 0)];
         if (lacks && pimattn_i_ref_known(ref)) pimattn_i_store_evict(pool, ref->entry);
@@ -3319,8 +3325,7 @@ static pimattn_status pimattn_i_seq_share(pimattn_i_pool *pool, pimattn_i_seq *s
                                           const pimattn_i_seq *from, uint64_t tokens)
 {
     const uint64_t end = pimattn_i_ceil_div(tokens, pool->layout->page_tokens);
-    pimattn_status status = pimattn_i_table_grow(pool, seq, end);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_table_grow(pool, seq, end));
     for (seq->n_pages = pimattn_i_seq_first(pool->layout, seq); seq->n_pages < end;)
         pimattn_i_seq_take(pool, seq, pimattn_i_table_at(pool->layout, from, seq->n_pages, 0));
     return PIMATTN_OK;
@@ -3417,8 +3422,7 @@ static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
                                          {"shape.n_kv_heads", s->n_kv_heads, 1, 65536},
                                          {"shape.head_dim", s->head_dim, 1, 65536},
                                          {"shape.head_dim_v", s->head_dim_v, 0, 65536}};
-    pimattn_status status = pimattn_i_numbers_check(numbers, 4, why);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_numbers_check(numbers, 4, why));
     if (s->n_heads < 1 || s->n_heads > 65536 || s->n_heads % s->n_kv_heads != 0)
         return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why,
                               "shape.n_heads is %u, not 1 to 65536 and a multiple of n_kv_heads %u",
@@ -3436,7 +3440,7 @@ static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
                                      "at most head_dim, as v_in_k asks");
     if (s->v_in_k && s->v_type != s->k_type)
         return pimattn_i_shape_fault(why, "shape.v_type", s->v_type, "k_type, as v_in_k asks");
-    status = pimattn_i_variant_check(s, why);
+    pimattn_status status = pimattn_i_variant_check(s, why);
     if (s->scale == 0.0f) s->scale = (float)(1.0 / sqrt((double)s->head_dim));
     return status;
 }
@@ -3558,8 +3562,7 @@ PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_s
     memset(&p, 0, sizeof p);
     p.shape = *shape;
     p.device = *device;
-    pimattn_status status = pimattn_i_shape_check(&p.shape, why);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_shape_check(&p.shape, why));
     if (pimhw_config_check(device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
     if (device->flash_page_bytes)
         return pimattn_i_shape_fault(why, "flash_page_bytes", device->flash_page_bytes,
@@ -4341,8 +4344,7 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
 {
     if (!plan || !request || !blocks || !order || !list_begin)
         return pimattn_i_refuse(why, "plan, request or an array is NULL", 0);
-    pimattn_status status = pimattn_i_spans_check(spans, n_spans, why);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_spans_check(spans, n_spans, why));
     uint32_t units = pimattn_i_units(plan);
     for (size_t i = 0; i < n_spans; i++) {
         if (pimattn_i_mul(spans[i].n_tokens, plan->shape.n_heads / units) <= plan->n_queries)
@@ -4407,9 +4409,8 @@ static pimattn_status pimattn_i_local_init(pimattn_i_local *l, const pimattn_tie
     memset(l, 0, sizeof *l);
     l->shape = *shape;
     pimattn_shape *s = &l->shape;
-    pimattn_status status = pimattn_i_shape_check(s, why);
-    if (status == PIMATTN_OK) status = pimattn_i_tier_check(t, why);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_shape_check(s, why));
+    PIMATTN_I_TRY(pimattn_i_tier_check(t, why));
     if (s->v_in_k) return pimattn_i_shape_fault(why, "shape.v_in_k", 1, "0: units read K and V");
     if (pimattn_i_is_flash(t)) return PIMATTN_OK;
     uint32_t lanes = pimhw_config_lanes(&t->device), row = pimhw_config_columns(&t->device);
@@ -4477,8 +4478,7 @@ PIMATTN_API pimattn_status pimattn_tier_lower(const pimattn_tier *tier, const pi
     pimattn_i_writer w = {program, NULL, 1, 1};
     if (!tier || !shape || !program)
         return pimattn_i_refuse(why, "tier, shape or program is NULL", 0);
-    pimattn_status status = pimattn_i_local_init(&l, tier, shape, why);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_local_init(&l, tier, shape, why));
     if (pimattn_i_is_flash(tier))
         return pimattn_i_shape_fault(why, "flash_page_bytes", tier->device.flash_page_bytes,
                                      "0: flash takes no program");
@@ -4749,8 +4749,7 @@ PIMATTN_API pimattn_status pimattn_schedule_swaps(const pimattn_schedule *schedu
     if (!schedule || !n_swaps || (schedule->n_most > 0 && !swaps) ||
         (schedule->n_tiers > 1 && !stop))
         return pimattn_i_refuse(why, "schedule, swaps, n_swaps or stop missing", 0);
-    pimattn_status status = pimattn_i_schedule_check(schedule, &most, why);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_schedule_check(schedule, &most, why));
     uint8_t *tier = (uint8_t *)schedule->scratch;
     if (tier) tier += 8 * (schedule->n_tokens + 2);
     pimattn_i_shares_init(&shares, schedule, most, tier);
@@ -4786,8 +4785,7 @@ static pimattn_status pimattn_i_replay_step(pimattn_i_replay *r, const pimattn_p
     }
     r->s.tier = tier;
     r->s.ratio = c->ratio;
-    pimattn_status status = pimattn_schedule_swaps(&r->s, r->swaps, &n_swaps, stop, why);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_schedule_swaps(&r->s, r->swaps, &n_swaps, stop, why));
     for (size_t i = 0; i < n_swaps; i++) {
         pimattn_i_swap_apply(&r->swaps[i], tier);
         c->swaps[r->swaps[i].tier] += counts;
@@ -5074,8 +5072,7 @@ static pimattn_status pimattn_i_program_time(pimattn_tier_reading *r, const pima
     pimhw_device *device;
     pimattn_tier one = *t;
     one.device.n_channels = 1;
-    pimattn_status status = pimattn_tier_lower(&one, s, &program, why);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_tier_lower(&one, s, &program, why));
     pimhw_status made = pimhw_device_create(&device, &one.device, why);
     if (made != PIMHW_OK) return made == PIMHW_ERR_MEMORY ? PIMATTN_ERR_MEMORY : PIMATTN_ERR_DEVICE;
     bool timed = pimhw_device_time(device, own, &program, request, NULL, why) == PIMHW_OK;
@@ -5243,17 +5240,15 @@ PIMATTN_API pimattn_status pimattn_tier_time(pimattn_tier_reading *reading,
     pimattn_tier_reading r;
     if (!reading || !tier || !shape || !load)
         return pimattn_i_refuse(why, "reading, tier, shape or load is NULL", 0);
-    pimattn_status status = pimattn_i_local_init(&l, tier, shape, why);
-    if (status == PIMATTN_OK) status = pimattn_i_load_check(load, pimattn_i_is_flash(tier), why);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_local_init(&l, tier, shape, why));
+    PIMATTN_I_TRY(pimattn_i_load_check(load, pimattn_i_is_flash(tier), why));
     memset(&r, 0, sizeof r);
     r.size = sizeof r, r.version = 1;
     if (load->n_blocks > 0) {
         if (pimattn_i_is_flash(tier))
             pimattn_i_flash_time(&r, tier, &l.shape, load);
         else
-            status = pimattn_i_dram_time(&r, tier, &l, load, why);
-        if (status != PIMATTN_OK) return status;
+            PIMATTN_I_TRY(pimattn_i_dram_time(&r, tier, &l, load, why));
         double flops =
             2.0 * (double)load->device_tokens * ((double)l.shape.head_dim + l.shape.head_dim_v);
         if (load->gqa_flops) flops *= load->n_queries;
@@ -5379,8 +5374,7 @@ PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t
     pimattn_tier_load to;
     if (!load || !tier || !shape || (n_seqs > 0 && (!blocks || !tokens)))
         return pimattn_i_refuse(why, "load, blocks, tier, shape or tokens is NULL", 0);
-    pimattn_status status = pimattn_i_local_init(&l, tier, shape, why);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_local_init(&l, tier, shape, why));
     for (size_t i = 0; i < n_seqs; i++)
         if (tokens[i] > (i ? tokens[i - 1] : UINT32_MAX / 2))
             return pimattn_i_shape_fault(why, "tokens of a sequence", tokens[i],
@@ -5437,9 +5431,8 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
     pimattn_relayout_reading r;
     if (!reading || !from || !to || !relayout || (bytes > 0 && n_runs == 0))
         return pimattn_i_refuse(why, "reading, from, to or relayout is NULL, or n_runs is 0", 0);
-    pimattn_status status = pimattn_i_tier_check(from, why);
-    if (status == PIMATTN_OK) status = pimattn_i_tier_check(to, why);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_tier_check(from, why));
+    PIMATTN_I_TRY(pimattn_i_tier_check(to, why));
     if (relayout->host_percent > 100)
         return pimattn_i_shape_fault(why, "host_percent", relayout->host_percent, "0 to 100");
     memset(&r, 0, sizeof r);
@@ -5625,8 +5618,7 @@ static void pimattn_i_moved(pimattn_i_tiered *st, uint32_t from, uint32_t to)
 static pimattn_status pimattn_i_token_move(pimattn_i_tiered *st, pimattn_i_token *t, uint32_t to)
 {
     uint32_t from = t->tier;
-    pimattn_status status = pimattn_i_transfer_ask(st, from, to);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_transfer_ask(st, from, to));
     const unsigned char *bytes = pimattn_i_slot(st, t);
     pimattn_i_token_leave(st, t); /* another tier's slot: the bytes stay what they are */
     pimattn_i_token_place(st, t, to);
@@ -5640,9 +5632,8 @@ static pimattn_status pimattn_i_token_swap(pimattn_i_tiered *st, pimattn_i_token
                                            pimattn_i_token *b)
 {
     uint32_t of_a = a->tier, of_b = b->tier;
-    pimattn_status status = pimattn_i_transfer_ask(st, of_a, of_b);
-    if (status == PIMATTN_OK) status = pimattn_i_transfer_ask(st, of_b, of_a);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_transfer_ask(st, of_a, of_b));
+    PIMATTN_I_TRY(pimattn_i_transfer_ask(st, of_b, of_a));
     const unsigned char *bytes = pimattn_i_slot(st, b);
     memcpy(st->bounce, pimattn_i_slot(st, a), (size_t)st->slot_bytes);
     pimattn_i_token_leave(st, a);
@@ -5752,8 +5743,7 @@ static pimattn_status pimattn_i_make_room(pimattn_i_tiered *st, pimattn_i_table 
         uint64_t least = pimattn_i_table_least(st, table, *tier, n);
         if (least == n) continue;
         uint32_t to = *tier + 1;
-        pimattn_status status = pimattn_i_make_room(st, table, &to, n);
-        if (status != PIMATTN_OK) return status;
+        PIMATTN_I_TRY(pimattn_i_make_room(st, table, &to, n));
         st->oldest[to] = pimattn_i_min(st->oldest[to], least);
         return pimattn_i_token_move(st, &table->token[least], to);
     }
@@ -5771,8 +5761,7 @@ static pimattn_status pimattn_i_table_extend(pimattn_i_tiered *st, pimattn_i_tab
         memset(t, 0, sizeof *t);
         t->step = st->step;
         table->importance[table->n] = FLT_MAX;
-        pimattn_status status = pimattn_i_make_room(st, table, &tier, table->n);
-        if (status != PIMATTN_OK) return status;
+        PIMATTN_I_TRY(pimattn_i_make_room(st, table, &tier, table->n));
         pimattn_i_token_place(st, t, tier);
     }
     return PIMATTN_OK;
@@ -5941,15 +5930,13 @@ static pimattn_status pimattn_i_planner_plan(pimattn_i_planner *p, uint64_t quer
     for (uint32_t v = all ? (uint32_t)PIMATTN_V_A : c->v_mapping;
          v <= (all ? (uint32_t)PIMATTN_V_K : c->v_mapping); v++) {
         pimattn_plan *to = &p->plans[p->n_plans];
-        pimattn_status status = pimattn_plan_init(to, &c->shape, &c->device, c->partition,
-                                                  c->hfp_unit, c->row_reuse_off, queries, p->why);
-        if (status == PIMATTN_OK) status = pimattn_plan_map_v(to, v, p->why);
+        PIMATTN_I_TRY(pimattn_plan_init(to, &c->shape, &c->device, c->partition, c->hfp_unit,
+                                        c->row_reuse_off, queries, p->why));
+        PIMATTN_I_TRY(pimattn_plan_map_v(to, v, p->why));
         bool new_one = !all || to->v_mapping == v;
         for (const pimattn_plan *of = p->plans; of < to; of++)
             new_one = new_one && (!pimattn_i_same_v(to, of) || to->v_queries != of->v_queries);
-        if (status == PIMATTN_OK && new_one)
-            status = pimattn_plan_lower(to, &p->programs[p->n_plans], p->why);
-        if (status != PIMATTN_OK) return status;
+        if (new_one) PIMATTN_I_TRY(pimattn_plan_lower(to, &p->programs[p->n_plans], p->why));
         if (all) to->v_wanted = PIMATTN_V_CHEAPEST;
         p->n_plans += new_one;
     }
@@ -5983,8 +5970,7 @@ static pimattn_status pimattn_i_planner_best(pimattn_i_planner *p, pimhw_reading
     uint32_t best = 0;
     if (p->n_plans == 1) return pimattn_i_planner_run(p, 0, r);
     for (uint32_t i = 0; i < p->n_plans; i++) {
-        pimattn_status status = pimattn_i_planner_run(p, i, &its);
-        if (status != PIMATTN_OK) return status;
+        PIMATTN_I_TRY(pimattn_i_planner_run(p, i, &its));
         bool less = i == 0 || its.cycles < least.cycles ||
                     (its.cycles == least.cycles && its.total_pJ < least.total_pJ);
         if (less) least = its, best = i;
@@ -6152,8 +6138,7 @@ static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw
     double mean_kv_bytes = 0;
     memset(&r, 0, sizeof r);
     r.device = *layer;
-    pimattn_status status = pimattn_i_planner_step(p, &r, &run, &mean_kv_bytes);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_planner_step(p, &r, &run, &mean_kv_bytes));
     const pimattn_plan *plan = &p->plans[p->taken];
     r.kv_bytes = pimattn_i_layer_bytes(p);
     r.controller = p->config.device.controller;
@@ -6367,8 +6352,7 @@ static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause
     const pimattn_i_number numbers[3] = {{"tiers.n_tiers", r->n_tiers, 1, PIMATTN_MAX_TIERS},
                                          {"page_tokens (with tiers)", c->page_tokens, 0, 1},
                                          {"way (with tiers)", c->way, 0, 0}};
-    pimattn_status status = pimattn_i_numbers_check(numbers, 3, why);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_numbers_check(numbers, 3, why));
     if (!(r->lambda >= 0 && r->lambda <= 1))
         return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why, "tiers.lambda is not 0 to 1");
     for (uint32_t i = 0; i < r->n_tiers; i++) {
@@ -6380,7 +6364,7 @@ static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause
                                          {"bank groups (with partials)",
                                           r->partials ? pimattn_i_tier_groups(t) : 1, 1,
                                           1u << PIMATTN_I_GROUP_BITS}};
-        status = pimattn_i_numbers_check(its, 3, why);
+        pimattn_status status = pimattn_i_numbers_check(its, 3, why);
         if (status != PIMATTN_OK) return pimattn_i_of_tier(status, i, why);
         if (!(r->ratio[i] >= 0 && r->ratio[i] <= DBL_MAX) || (r->ratio[i] > 0) != (r->ratio[0] > 0))
             return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why,
@@ -6404,8 +6388,7 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
         {"way", c->way, 0, PIMATTN_DEVICE},
         {"max_workers", c->max_workers, 0, 4096},
         {"reserve_tokens", c->reserve_tokens, 0, PIMATTN_I_MAX_TOKENS}};
-    pimattn_status status = pimattn_i_numbers_check(numbers, 9, why);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_numbers_check(numbers, 9, why));
     if (c->way == PIMATTN_DEVICE && c->shape.v_in_k)
         return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why,
                               "shape.v_in_k is set: banks hold V by itself (way 1, device)");
@@ -6413,15 +6396,12 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
         return PIMATTN_I_FAIL(
             PIMATTN_ERR_CONFIG, why,
             "v_mapping is 3 (cheapest): data in banks needs 0 (A), 1 (B) or 2 (K)");
-    if (c->tiers) status = pimattn_i_tiers_judge(c, why);
-    if (status != PIMATTN_OK) return status;
+    if (c->tiers) PIMATTN_I_TRY(pimattn_i_tiers_judge(c, why));
     const uint64_t least = pimattn_i_sizes_of(c).least;
     const pimattn_i_number scratch = {"scratch_bytes", c->scratch_bytes ? c->scratch_bytes : least,
                                       least, SIZE_MAX};
-    status = pimattn_i_numbers_check(&scratch, 1, why);
-    if (status == PIMATTN_OK)
-        status = pimattn_i_v_mapping_check(c->v_mapping, PIMATTN_V_CHEAPEST, why);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_numbers_check(&scratch, 1, why));
+    PIMATTN_I_TRY(pimattn_i_v_mapping_check(c->v_mapping, PIMATTN_V_CHEAPEST, why));
     return pimattn_plan_init(&plan, &c->shape, &c->device, c->partition, c->hfp_unit,
                              c->row_reuse_off, 1, why);
 }
@@ -6432,20 +6412,18 @@ static pimattn_status pimattn_i_config_take(pimattn_config *c, const pimattn_con
 {
     if (!config) return pimattn_i_refuse(why, "config is NULL", 0);
     *c = *config;
-    pimattn_status status = pimattn_i_shape_check(&c->shape, why);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_shape_check(&c->shape, why));
     if (!c->page_tokens) c->page_tokens = c->tiers ? 1 : 128;
     if (!c->pool_bytes) c->pool_bytes = pimattn_i_max(pimattn_i_least_pool(c), (uint64_t)1 << 30);
     if (!c->max_seqs) c->max_seqs = 64;
     if (!c->memo_entries) c->memo_entries = 64;
     if (!c->max_workers) c->max_workers = 1;
-    status = pimattn_i_device_fill(c, why);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_device_fill(c, why));
     if (!c->allocator.alloc != !c->allocator.release)
         return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why,
                               "allocator has only one of alloc and release");
     if (!c->allocator.alloc) c->allocator = pimhw_allocator_default();
-    status = pimattn_i_config_judge(c, why);
+    pimattn_status status = pimattn_i_config_judge(c, why);
     if (status == PIMATTN_OK && !c->scratch_bytes)
         c->scratch_bytes = pimattn_i_max(8u << 20, pimattn_i_sizes_of(c).least);
     return status;
@@ -6463,12 +6441,11 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
 {
     if (!readings || !config) return pimattn_i_refuse(why, "readings or config is NULL", 0);
     pimattn_config c;
-    pimattn_status status = pimattn_i_config_take(&c, config, why);
-    if (status == PIMATTN_OK) status = pimattn_i_spans_check(spans, n_spans, why);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_config_take(&c, config, why));
+    PIMATTN_I_TRY(pimattn_i_spans_check(spans, n_spans, why));
     pimattn_i_planner *p = (pimattn_i_planner *)pimattn_i_alloc(&c.allocator, sizeof *p, 64);
     if (!p) return pimattn_i_lack(why, "no memory for an estimate", 0);
-    status = pimattn_i_planner_init(p, &c, n_spans, why);
+    pimattn_status status = pimattn_i_planner_init(p, &c, n_spans, why);
     if (status == PIMATTN_OK) status = pimattn_i_planner_time(p, readings, spans, n_spans);
     pimattn_i_planner_free(p);
     pimattn_i_release(&c.allocator, p, sizeof *p);
@@ -6634,8 +6611,8 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
     if (!engine) return pimattn_i_refuse(why, "engine is NULL", 0);
     *engine = NULL;
     pimattn_config c;
-    pimattn_status status = pimattn_i_config_take(&c, config, why);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_config_take(&c, config, why));
+    pimattn_status status = PIMATTN_OK;
     pimattn_engine *e = (pimattn_engine *)pimattn_i_zeroed(&c.allocator, 1, sizeof *e);
     if (!e) return pimattn_i_lack(why, "no memory for an engine", 0);
     e->config = c;
@@ -6911,8 +6888,7 @@ static pimattn_status pimattn_i_may_hold(pimattn_engine *e, const pimattn_i_seq 
 {
     uint64_t most = e->config.reserve_tokens;
     uint64_t free_pages = e->pool.n_pages_most - pimattn_i_pool_held(&e->pool);
-    pimattn_status status = pimattn_i_length_check(e, to);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_length_check(e, to));
     if (most && to > most)
         return PIMATTN_I_FAIL(PIMATTN_ERR_PAGES, &e->why,
                               "%u tokens are more than the %u of reserve_tokens", to, most);
@@ -6971,8 +6947,7 @@ PIMATTN_API pimattn_status pimattn_seq_reserve(pimattn_engine *engine, pimattn_s
 {
     pimattn_i_seq *s;
     if (!engine) return PIMATTN_ERR_ARGUMENT;
-    pimattn_status status = pimattn_i_seq_even(engine, seq, &s);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_seq_even(engine, seq, &s));
     return pimattn_i_fit(engine, s, s->tokens[0], pimattn_i_add(s->tokens[0], n_tokens));
 }
 
@@ -7023,8 +6998,7 @@ PIMATTN_API pimattn_status pimattn_seq_create(pimattn_engine *engine, pimattn_se
     pimattn_i_seq *s;
     if (!engine || !seq) return pimattn_i_wrong(engine, "seq is NULL", 0);
     if (pimattn_i_is_busy(engine)) return PIMATTN_ERR_SEQ;
-    pimattn_status status = pimattn_i_seq_new(engine, &s);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_seq_new(engine, &s));
     return pimattn_i_seq_made(engine, s, pimattn_i_fit(engine, s, 0, 0), seq);
 }
 
@@ -7297,30 +7271,28 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, ui
     if (!k || (!v && !shape->v_in_k))
         return pimattn_i_wrong(e, "k or v is NULL for %u tokens", n_tokens);
     uint64_t before = s->tokens[layer], tokens = pimattn_i_add(before, n_tokens);
-    pimattn_status status = pimattn_i_length_check(e, tokens); /* not to be blamed on a stride */
-    if (status != PIMATTN_OK) return status;
-    status = pimattn_i_stride(e, "k", &k_stride, shape->n_kv_heads, shape->head_dim, n_tokens);
-    if (status == PIMATTN_OK && !shape->v_in_k)
-        status =
-            pimattn_i_stride(e, "v", &v_stride, shape->n_kv_heads, shape->head_dim_v, n_tokens);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_length_check(e, tokens)); /* not to be blamed on a stride */
+    PIMATTN_I_TRY(
+        pimattn_i_stride(e, "k", &k_stride, shape->n_kv_heads, shape->head_dim, n_tokens));
+    if (!shape->v_in_k)
+        PIMATTN_I_TRY(
+            pimattn_i_stride(e, "v", &v_stride, shape->n_kv_heads, shape->head_dim_v, n_tokens));
     bool banks = e->module != NULL; /* there both are of the lanes' type */
     uint32_t heads = shape->n_kv_heads, k_type = banks ? pimattn_i_lane_type(e) : shape->k_type;
     uint32_t v_type = banks ? k_type : shape->v_type;
-    status = pimattn_i_may_hold(e, s, before, tokens);
+    PIMATTN_I_TRY(pimattn_i_may_hold(e, s, before, tokens));
     pimattn_i_append_fetch(e, s, layer, before);
     pimattn_i_rows k_rows = {
         (const unsigned char *)k, k_stride, heads, shape->head_dim, k_type, "k", false};
     pimattn_i_rows v_rows = {
         (const unsigned char *)v, v_stride, heads, shape->head_dim_v, v_type, "v", false};
-    if (status == PIMATTN_OK) status = pimattn_i_range_check(e, &k_rows, n_tokens);
-    if (status == PIMATTN_OK && !shape->v_in_k)
-        status = pimattn_i_range_check(e, &v_rows, n_tokens);
-    if (status == PIMATTN_OK) status = pimattn_i_hold(e, s, before, tokens);
-    if (status == PIMATTN_OK && banks)
-        status = pimattn_i_module_append(e, s, layer, &k_rows, &v_rows, before, n_tokens);
-    if (status != PIMATTN_OK) return status;
-    if (!banks) pimattn_i_append_tokens(e, s, layer, &k_rows, &v_rows, n_tokens);
+    PIMATTN_I_TRY(pimattn_i_range_check(e, &k_rows, n_tokens));
+    if (!shape->v_in_k) PIMATTN_I_TRY(pimattn_i_range_check(e, &v_rows, n_tokens));
+    PIMATTN_I_TRY(pimattn_i_hold(e, s, before, tokens));
+    if (banks)
+        PIMATTN_I_TRY(pimattn_i_module_append(e, s, layer, &k_rows, &v_rows, before, n_tokens));
+    else
+        pimattn_i_append_tokens(e, s, layer, &k_rows, &v_rows, n_tokens);
     s->tokens[layer] += n_tokens;
     return PIMATTN_OK;
 }
@@ -7342,8 +7314,7 @@ static pimattn_status pimattn_i_module_cut(pimattn_engine *e, pimattn_i_seq *s, 
     for (uint32_t i = 0; i < shape->n_layers; i++) {
         uint64_t rest = pimattn_i_min((lanes - tokens % lanes) % lanes, s->tokens[i] - tokens);
         if (rest == 0) continue;
-        pimattn_status status = pimattn_i_module_append(e, s, i, NULL, &zeros, tokens, rest);
-        if (status != PIMATTN_OK) return status;
+        PIMATTN_I_TRY(pimattn_i_module_append(e, s, i, NULL, &zeros, tokens, rest));
     }
     for (size_t i = 0; i < pimattn_i_n_lists(e); i++)
         pimattn_i_list_keep(m, pimattn_i_lists_of(e, s, 0, 0) + i,
@@ -7365,14 +7336,13 @@ PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *e, pimattn_seq *chil
                                             pimattn_seq parent)
 {
     pimattn_i_seq *from, *s;
-    pimattn_status status = pimattn_i_paged(e);
-    if (status == PIMATTN_OK && !child) return pimattn_i_wrong(e, "child is NULL", 0);
-    if (status == PIMATTN_OK) status = pimattn_i_seq_even(e, parent, &from);
-    if (status == PIMATTN_OK) status = pimattn_i_seq_new(e, &s);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_paged(e));
+    if (!child) return pimattn_i_wrong(e, "child is NULL", 0);
+    PIMATTN_I_TRY(pimattn_i_seq_even(e, parent, &from));
+    PIMATTN_I_TRY(pimattn_i_seq_new(e, &s));
     uint64_t tokens = from->tokens[0];
     s->begin = from->begin;
-    status = pimattn_i_seq_share(&e->pool, s, from, tokens);
+    pimattn_status status = pimattn_i_seq_share(&e->pool, s, from, tokens);
     if (status == PIMATTN_OK) status = pimattn_i_fit(e, s, tokens, tokens);
     pimattn_i_seq_length(e, s, tokens);
     return pimattn_i_seq_made(e, s, status, child);
@@ -7381,7 +7351,6 @@ PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *e, pimattn_seq *chil
 PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *e, pimattn_seq seq, uint64_t first,
                                             uint64_t end)
 {
-    pimattn_status status = PIMATTN_OK;
     if (!e) return PIMATTN_ERR_ARGUMENT;
     pimattn_i_seq *s = pimattn_i_seq_here(e, seq);
     if (!s) return PIMATTN_ERR_SEQ;
@@ -7389,9 +7358,8 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *e, pimattn_seq seq, 
         if (end > s->tokens[i]) return pimattn_i_wrong(e, "%u tokens are beyond the length", end);
     if (first > end) return pimattn_i_wrong(e, "first token %u is beyond the end", first);
     if (first < s->begin) return pimattn_i_wrong(e, "token %u is gone", first);
-    if (first > 0) status = pimattn_i_paged(e);
-    if (status == PIMATTN_OK && e->module) status = pimattn_i_module_cut(e, s, end);
-    if (status != PIMATTN_OK) return status;
+    if (first > 0) PIMATTN_I_TRY(pimattn_i_paged(e));
+    if (e->module) PIMATTN_I_TRY(pimattn_i_module_cut(e, s, end));
     const uint64_t kept = pimattn_i_max(end, e->config.reserve_tokens);
     for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++)
         pimattn_i_table_cut(e->tiered, pimattn_i_table_of(e, s, i), end, kept);
@@ -7430,9 +7398,8 @@ PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *e, pimattn_se
                                                    uint64_t salt)
 {
     pimattn_i_seq *s;
-    pimattn_status status = pimattn_i_paged(e);
-    if (status == PIMATTN_OK) status = pimattn_i_seq_even(e, seq, &s);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_paged(e));
+    PIMATTN_I_TRY(pimattn_i_seq_even(e, seq, &s));
     if (!tokens) return pimattn_i_wrong(e, "tokens is NULL", 0);
     if (n_tokens > s->tokens[0])
         return pimattn_i_wrong(e, "%u tokens are beyond the length", n_tokens);
@@ -7462,15 +7429,13 @@ PIMATTN_API pimattn_status pimattn_prefix_start(pimattn_engine *e, pimattn_seq *
                                                 uint64_t salt, uint64_t *n_known)
 {
     pimattn_i_seq *s;
-    pimattn_status status = pimattn_i_paged(e);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_paged(e));
     if (!seq || !n_known || !tokens) return pimattn_i_wrong(e, "seq, tokens or n_known is NULL", 0);
-    status = pimattn_i_seq_new(e, &s);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_seq_new(e, &s));
     const pimattn_i_store *st = &e->pool.store;
     uint64_t known = 0, n = pimattn_i_min(n_tokens / e->layout.page_tokens, st->n);
     pimattn_i_entry like = pimattn_i_chain_of(e, salt);
-    status = pimattn_i_table_grow(&e->pool, s, n);
+    pimattn_status status = pimattn_i_table_grow(&e->pool, s, n);
     for (uint64_t i = 0; i < n && status == PIMATTN_OK; i++, tokens += like.page_tokens) {
         uint32_t at = pimattn_i_store_find(st, &like, tokens);
         if (!at) break;
@@ -7489,8 +7454,7 @@ PIMATTN_API pimattn_status pimattn_prefix_start(pimattn_engine *e, pimattn_seq *
 
 PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *e, uint64_t *bytes_moved)
 {
-    pimattn_status status = pimattn_i_paged(e);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_paged(e));
     pimattn_i_pool *pool = &e->pool;
     uint64_t n_moved = 0, end = pimattn_i_compact_begin(pool);
     for (uint32_t i = 0; i < e->config.max_seqs; i++) {
@@ -7785,9 +7749,8 @@ static pimattn_status pimattn_i_flow_seq(pimattn_engine *e, pimattn_i_flow *f, p
     uint64_t head[PIMATTN_I_STATE_SEQ] = {s->id, s->begin, s->tokens[0], 0, 0};
     if (!f->reading) pimattn_i_flow_source(e, s, head);
     pimattn_i_flow_move(f, head, PIMATTN_I_STATE_SEQ, sizeof *head);
-    pimattn_status status = pimattn_i_flow_sum(e, f);
-    if (status == PIMATTN_OK && f->reading) status = pimattn_i_flow_room(e, s, head);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_flow_sum(e, f));
+    if (f->reading) PIMATTN_I_TRY(pimattn_i_flow_room(e, s, head));
     pimattn_i_flow_rows(e, f, s, pimattn_i_max(head[1], head[4]));
     return pimattn_i_flow_sum(e, f);
 }
@@ -7803,8 +7766,7 @@ static void pimattn_i_unmark(pimattn_engine *e)
 static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs, size_t n_seqs,
                                      uint64_t *n, uint64_t *bytes)
 {
-    pimattn_status status = pimattn_i_paged(e);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_paged(e));
     pimattn_i_unmark(e);
     *n = 0;
     *bytes = (PIMATTN_I_STATE_WORDS + 1) * sizeof(uint64_t);
@@ -7816,8 +7778,7 @@ static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs,
                  (s->begin == next->begin && s->tokens[0] > next->tokens[0])))
                 next = s;
         if (!seqs && !next) break;
-        status = pimattn_i_seq_even(e, seqs ? seqs[i] : next->id, &s);
-        if (status != PIMATTN_OK) return status;
+        PIMATTN_I_TRY(pimattn_i_seq_even(e, seqs ? seqs[i] : next->id, &s));
         if (s->arrival) return pimattn_i_wrong(e, "sequence %u is there twice", s->id);
         uint64_t head[PIMATTN_I_STATE_SEQ] = {0, 0, 0, 0, 0};
         s->arrival = ++*n;
@@ -7863,14 +7824,13 @@ PIMATTN_API pimattn_status pimattn_restore(pimattn_engine *e, pimattn_seq *seqs,
                                            size_t *n_seqs, const pimattn_stream *stream)
 {
     uint64_t n = 0;
-    pimattn_status status = pimattn_i_paged(e);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_paged(e));
     if (!n_seqs || (!seqs && n_most > 0)) return pimattn_i_wrong(e, "seqs or n_seqs is NULL", 0);
     if (!stream || (!stream->memory && !stream->read))
         return pimattn_i_wrong(e, "stream has neither memory nor read", 0);
     pimattn_i_flow f = {*stream, true, false, 0, 0};
     pimattn_i_unmark(e);
-    status = pimattn_i_flow_head(e, &f, &n);
+    pimattn_status status = pimattn_i_flow_head(e, &f, &n);
     if (status == PIMATTN_OK && n > n_most)
         return pimattn_i_wrong(e, "the state has %u sequences, more than seqs has room for", n);
     for (uint64_t i = 1; i <= n && status == PIMATTN_OK; i++) {
@@ -7907,8 +7867,7 @@ PIMATTN_API pimattn_status pimattn_seq_swap_out(pimattn_engine *e, pimattn_seq s
     pimattn_stream stream = {memory, bytes, NULL, NULL, NULL};
     uint64_t need, hash;
     if (e && !memory) return pimattn_i_wrong(e, "memory is NULL", 0);
-    pimattn_status status = pimattn_i_save(e, &seq, 1, &stream, &need, &hash);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_save(e, &seq, 1, &stream, &need, &hash));
     pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
     pimattn_i_seq_empty(&e->pool, s);
     s->swapped = hash;
@@ -7920,8 +7879,7 @@ PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *e, pimattn_seq se
                                                const void *memory, uint64_t bytes,
                                                pimattn_transfer *transfer)
 {
-    pimattn_status status = pimattn_i_paged(e);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_paged(e));
     pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
     if (!s) return PIMATTN_ERR_SEQ;
     if (!memory) return pimattn_i_wrong(e, "memory is NULL", 0);
@@ -7929,7 +7887,7 @@ PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *e, pimattn_seq se
     pimattn_i_flow f = {{(void *)(uintptr_t)memory, bytes, NULL, NULL, NULL}, true, false, 0, 0};
     uint64_t n = 0, begin = s->begin, tokens = s->tokens[0];
     pimattn_i_unmark(e);
-    status = pimattn_i_flow_head(e, &f, &n);
+    pimattn_status status = pimattn_i_flow_head(e, &f, &n);
     if (status == PIMATTN_OK) status = pimattn_i_flow_seq(e, &f, s);
     if (status == PIMATTN_OK && s->swapped != (f.hash | 1))
         status = PIMATTN_I_FAIL(PIMATTN_ERR_STATE, &e->why,
@@ -8776,10 +8734,9 @@ static pimattn_status pimattn_i_moves_time(pimattn_i_tiered *st, double *ns)
             pimattn_relayout_reading r;
             uint64_t n = st->bins[i].due[way];
             if (n == 0) continue;
-            pimattn_status status =
-                pimattn_relayout_time(&r, &st->rules.tier[i], &st->rules.tier[way ? i + 1 : i - 1],
-                                      &how, n * st->slot_bytes, n, st->why);
-            if (status != PIMATTN_OK) return status;
+            PIMATTN_I_TRY(pimattn_relayout_time(&r, &st->rules.tier[i],
+                                                &st->rules.tier[way ? i + 1 : i - 1], &how,
+                                                n * st->slot_bytes, n, st->why));
             *ns += r.ns;
         }
     return PIMATTN_OK;
@@ -8905,8 +8862,7 @@ static pimattn_status pimattn_i_read(pimattn_engine *e, pimattn_readings *readin
         readings->remembered = true;
         return PIMATTN_OK;
     }
-    pimattn_status status = pimattn_i_planner_time(&e->planner, readings, spans, n);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_planner_time(&e->planner, readings, spans, n));
     pimattn_i_memo *m = &e->memo[e->memo_next];
     memcpy(e->spans + e->memo_next * most, spans, n * sizeof *spans);
     m->n_spans = n;
@@ -9022,7 +8978,6 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
     bool wanted[4] = {true, v_too, s->k_type == PIMATTN_INT8, v_too && s->v_type == PIMATTN_INT8};
     uint64_t bytes[4] = {(uint64_t)s->head_dim * pimattn_i_type_bytes(s->k_type),
                          (uint64_t)s->head_dim_v * pimattn_i_type_bytes(s->v_type), 4, 4};
-    pimattn_status status = PIMATTN_OK;
     if (e->module) return pimattn_i_wrong(e, "pages of the caller need the host way", 0);
     if (p->order > PIMATTN_HND) return pimattn_i_wrong(e, "pages.order %u is not 0 or 1", p->order);
     if (p->page_tokens < 1) return pimattn_i_wrong(e, "pages.page_tokens is 0", 0);
@@ -9035,19 +8990,19 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
                                n_items);
     if (!p->indptr && p->table_stride > SIZE_MAX / 8 / n_items)
         return pimattn_i_wrong(e, "pages.table_stride %u reaches beyond memory", p->table_stride);
-    for (int i = 0; i < 4 && status == PIMATTN_OK; i++)
-        if (wanted[i]) status = pimattn_i_rows_check(e, p, rows[i], names[i], bytes[i]);
+    for (int i = 0; i < 4; i++)
+        if (wanted[i]) PIMATTN_I_TRY(pimattn_i_rows_check(e, p, rows[i], names[i], bytes[i]));
     if (s->v_in_k) {
         p->v = p->k;
         p->v_scale = p->k_scale;
     }
     /* before any of indices is read */
-    for (size_t i = 0; i < n_items && p->indptr && status == PIMATTN_OK; i++)
+    for (size_t i = 0; i < n_items && p->indptr; i++)
         if (p->indptr[i] >= p->indptr[i + 1])
-            status = pimattn_i_wrong(e, "pages.indptr does not grow: item %u has no page", i);
-    for (size_t i = 0; i < n_items && status == PIMATTN_OK; i++)
-        status = pimattn_i_list_check(e, p, i, &e->batch[i].context_tokens);
-    return status;
+            return pimattn_i_wrong(e, "pages.indptr does not grow: item %u has no page", i);
+    for (size_t i = 0; i < n_items; i++)
+        PIMATTN_I_TRY(pimattn_i_list_check(e, p, i, &e->batch[i].context_tokens));
+    return PIMATTN_OK;
 }
 
 /* Judges a batch; its lengths. */
@@ -9059,8 +9014,7 @@ static pimattn_status pimattn_i_call_spans(pimattn_engine *e, uint32_t layer,
     if (!items) return pimattn_i_wrong(e, "items is NULL for a batch of %u", n_items);
     if (n_items == 0 || n_items > e->config.max_seqs)
         return pimattn_i_wrong(e, "a batch of %u items is not 1 to max_seqs", n_items);
-    pimattn_status status = e->pages ? pimattn_i_pages_check(e, e->pages, n_items) : PIMATTN_OK;
-    if (status != PIMATTN_OK) return status;
+    if (e->pages) PIMATTN_I_TRY(pimattn_i_pages_check(e, e->pages, n_items));
     for (size_t i = 0; i < n_items; i++) {
         e->batch[i].n_tokens = items[i].n_tokens;
         if (e->pages) continue;
@@ -9081,11 +9035,8 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
         return pimattn_i_wrong(e, "out and partials are NULL for %u items", call->n_items);
     for (size_t i = 0; i < call->n_items; i++)
         rows += e->batch[i].n_tokens;
-    pimattn_status status =
-        pimattn_i_stride(e, "q", &call->q_stride, s->n_heads, s->head_dim, rows);
-    if (status == PIMATTN_OK)
-        status = pimattn_i_stride(e, "out", &call->out_stride, s->n_heads, s->head_dim_v, rows);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_stride(e, "q", &call->q_stride, s->n_heads, s->head_dim, rows));
+    PIMATTN_I_TRY(pimattn_i_stride(e, "out", &call->out_stride, s->n_heads, s->head_dim_v, rows));
     for (size_t i = 0; call->masks && i < call->n_items; i++)
         if (call->masks[i].bits && call->masks[i].n_tokens != e->batch[i].n_tokens)
             return PIMATTN_I_WRONG(e, "mask of item %u is of %u tokens, not of its n_tokens",
@@ -9343,12 +9294,10 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, pimattn_reading
         uint64_t queries = spans[i].n_tokens * pimattn_i_token_queries(&e->config);
         scores = pimattn_i_max(scores, pimattn_i_mul(queries, spans[i].context_tokens));
     }
-    pimattn_status status = pimattn_i_planner_take(p, NULL, spans, n);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_planner_take(p, NULL, spans, n));
     const pimattn_plan *plan = &p->plans[p->taken];
     const uint64_t queries = p->planned_queries;
-    status = pimattn_i_module_request(e, e->call->items);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_module_request(e, e->call->items));
     uint64_t sums = pimattn_i_mul(queries, (uint64_t)plan->v_groups * pimattn_i_work_dims(plan));
     uint64_t floats = pimattn_i_add(pimattn_i_add(scores, sums), 2 * queries);
     uint64_t n_work = 2 * m->n_units;
@@ -9369,8 +9318,7 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, pimattn_reading
     pimattn_i_release(&e->config.allocator, memory, bytes);
     if (ran != PIMHW_OK) return PIMATTN_ERR_DEVICE;
     if (!readings) return PIMATTN_OK;
-    status = pimattn_i_planner_report(p, &layer, readings);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_planner_report(p, &layer, readings));
     readings->chunks_used = m->n_used;
     readings->chunks_total = pimattn_i_module_chunks(m);
     readings->chunk_bytes = pimattn_i_chunk_bytes(m);
@@ -9391,12 +9339,10 @@ PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32
 {
     if (!engine || !program || !request)
         return pimattn_i_wrong(engine, "program or request is NULL", 0);
-    pimattn_status status = pimattn_i_call_spans(engine, layer, items, n_items);
+    PIMATTN_I_TRY(pimattn_i_call_spans(engine, layer, items, n_items));
     engine->planner.layer = layer;
-    if (status == PIMATTN_OK)
-        status = pimattn_i_planner_take(&engine->planner, NULL, engine->batch, n_items);
-    if (status == PIMATTN_OK && engine->module) status = pimattn_i_module_request(engine, items);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_planner_take(&engine->planner, NULL, engine->batch, n_items));
+    if (engine->module) PIMATTN_I_TRY(pimattn_i_module_request(engine, items));
     *program = &engine->planner.programs[engine->planner.taken];
     *request = &engine->planner.request;
     return PIMATTN_OK;
@@ -9430,10 +9376,10 @@ PIMATTN_API pimattn_status pimattn_tier_score(pimattn_engine *engine, pimattn_se
                                               uint32_t layer, const float *score, uint64_t n_tokens)
 {
     pimattn_i_table *table;
-    pimattn_status status = pimattn_i_tier_table(engine, seq, layer, score, n_tokens, true, &table);
-    if (status != PIMATTN_OK) return status;
-    status = pimattn_importance(table->importance, score, (size_t)n_tokens, (size_t)table->n_scored,
-                                engine->tiered->rules.lambda);
+    PIMATTN_I_TRY(pimattn_i_tier_table(engine, seq, layer, score, n_tokens, true, &table));
+    pimattn_status status =
+        pimattn_importance(table->importance, score, (size_t)n_tokens, (size_t)table->n_scored,
+                           engine->tiered->rules.lambda);
     if (status != PIMATTN_OK)
         return pimattn_i_wrong(engine, "a score is negative or not finite", 0);
     table->n_scored = n_tokens;
@@ -9447,8 +9393,7 @@ PIMATTN_API pimattn_status pimattn_tier_propose(pimattn_engine *e, pimattn_seq s
     pimattn_i_table *table;
     pimattn_schedule schedule;
     uint32_t stops[PIMATTN_MAX_TIERS];
-    pimattn_status status = pimattn_i_tier_table(e, seq, layer, swaps, n_most, false, &table);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_tier_table(e, seq, layer, swaps, n_most, false, &table));
     if (!n_swaps) return pimattn_i_wrong(e, "n_swaps is NULL", 0);
     size_t n = (size_t)table->n_scored, bytes = pimattn_schedule_bytes(n);
     unsigned char *scratch =
@@ -9465,7 +9410,8 @@ PIMATTN_API pimattn_status pimattn_tier_propose(pimattn_engine *e, pimattn_seq s
     schedule.mean = e->tiered->rules.mean;
     schedule.n_most = n_most;
     schedule.scratch = scratch;
-    status = pimattn_schedule_swaps(&schedule, swaps, n_swaps, stop ? stop : stops, &e->why);
+    pimattn_status status =
+        pimattn_schedule_swaps(&schedule, swaps, n_swaps, stop ? stop : stops, &e->why);
     pimattn_i_release(&e->config.allocator, scratch, bytes + n);
     return status;
 }
@@ -9495,26 +9441,24 @@ PIMATTN_API pimattn_status pimattn_tier_commit(pimattn_engine *e, pimattn_seq se
                                                size_t *n_done)
 {
     pimattn_i_table *table;
-    pimattn_status status = pimattn_i_tier_table(e, seq, layer, swaps, n_swaps, false, &table);
     if (n_done) *n_done = 0;
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_tier_table(e, seq, layer, swaps, n_swaps, false, &table));
     uint64_t n = pimattn_i_seq_find(e, seq)->tokens[layer]; /* slots may be reserved for more */
     size_t wrong = pimattn_i_swaps_check(e->tiered, table, n, swaps, n_swaps);
     if (wrong < n_swaps) return pimattn_i_wrong(e, "swap %u: a token is not where it says", wrong);
-    for (size_t i = 0; i < n_swaps && status == PIMATTN_OK; i++) {
-        status = pimattn_i_token_swap(e->tiered, &table->token[swaps[i].down],
-                                      &table->token[swaps[i].up]);
-        if (n_done && status == PIMATTN_OK) *n_done = i + 1;
+    for (size_t i = 0; i < n_swaps; i++) {
+        PIMATTN_I_TRY(pimattn_i_token_swap(e->tiered, &table->token[swaps[i].down],
+                                           &table->token[swaps[i].up]));
+        if (n_done) *n_done = i + 1;
     }
-    return status;
+    return PIMATTN_OK;
 }
 
 PIMATTN_API pimattn_status pimattn_tier_places(pimattn_engine *engine, pimattn_seq seq,
                                                uint32_t layer, uint8_t *tier, uint64_t n_tokens)
 {
     pimattn_i_table *table;
-    pimattn_status status = pimattn_i_tier_table(engine, seq, layer, tier, n_tokens, true, &table);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_tier_table(engine, seq, layer, tier, n_tokens, true, &table));
     for (uint64_t i = 0; i < n_tokens; i++)
         tier[i] = table->token[i].tier;
     return PIMATTN_OK;
@@ -9577,8 +9521,7 @@ PIMATTN_API pimattn_status pimattn_tier_move(pimattn_engine *engine, pimattn_seq
 {
     pimattn_i_table *table;
     uint64_t come[PIMATTN_MAX_TIERS] = {0}, other[PIMATTN_MAX_TIERS] = {0};
-    pimattn_status status = pimattn_i_tier_table(engine, seq, layer, tier, n_tokens, true, &table);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_tier_table(engine, seq, layer, tier, n_tokens, true, &table));
     pimattn_i_tiered *st = engine->tiered;
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
         come[i] = st->bins[i].n_used;
@@ -9591,20 +9534,20 @@ PIMATTN_API pimattn_status pimattn_tier_move(pimattn_engine *engine, pimattn_seq
         if (come[i] > st->bins[i].tier->n_tokens)
             return PIMATTN_I_FAIL(PIMATTN_ERR_PAGES, &engine->why, "tier %u has %u slots, not %u",
                                   (uint64_t)i, st->bins[i].tier->n_tokens, come[i]);
-    for (uint64_t i = 0; i < n_tokens && status == PIMATTN_OK; i++) {
+    for (uint64_t i = 0; i < n_tokens; i++) {
         if (!pimattn_i_tier_wish(st, table, tier, i)) continue;
         pimattn_i_bin *b = &st->bins[tier[i]];
         if (b->n_used < b->tier->n_tokens) {
-            status = pimattn_i_token_move(st, &table->token[i], tier[i]);
+            PIMATTN_I_TRY(pimattn_i_token_move(st, &table->token[i], tier[i]));
             continue;
         }
         /* a full tier: one of its tokens wants to leave, behind those that were swapped in */
         uint64_t *at = &other[tier[i]];
         while (table->token[*at].tier != tier[i] || !pimattn_i_tier_wish(st, table, tier, *at))
             *at = *at + 1 < n_tokens ? *at + 1 : 0;
-        status = pimattn_i_token_swap(st, &table->token[i], &table->token[*at]);
+        PIMATTN_I_TRY(pimattn_i_token_swap(st, &table->token[i], &table->token[*at]));
     }
-    return status;
+    return PIMATTN_OK;
 }
 
 PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *e, uint32_t layer,
@@ -9613,9 +9556,9 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *e, uint32_t layer,
     pimattn_readings r;
     if (!e || !call) return pimattn_i_wrong(e, "call is NULL", 0);
     pimattn_call filled = *call;
-    pimattn_status status = pimattn_i_call_spans(e, layer, call->items, call->n_items);
-    if (status == PIMATTN_OK) status = pimattn_i_call_check(e, &filled);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_call_spans(e, layer, call->items, call->n_items));
+    PIMATTN_I_TRY(pimattn_i_call_check(e, &filled));
+    pimattn_status status = PIMATTN_OK;
     e->planner.layer = layer;
     e->call = &filled;
     if (e->module)
@@ -9703,8 +9646,7 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     w->item.n_tokens = 1;
     w->call.q = q;
     w->call.items = &w->item;
-    pimattn_status status = pimattn_i_call_spans(e, layer, &w->item, 1);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_call_spans(e, layer, &w->item, 1));
     bounds = bounds && !e->tiered;
     if (e->module)
         return PIMATTN_I_FAIL(PIMATTN_ERR_DEVICE, &e->why,
@@ -9860,15 +9802,13 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, 
 {
     pimattn_i_newest w;
     uint64_t length = 0, all;
-    pimattn_status status = pimattn_seq_tokens(e, seq, layer, &length);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_seq_tokens(e, seq, layer, &length));
     const uint32_t heads = e->config.shape.n_kv_heads;
     const uint64_t words = pimattn_i_ceil_div(length, 64);
     if (c == 0) return pimattn_i_wrong(e, "c is 0: it is 1 for all tokens", 0);
     if (!choice || !choice->bits || choice->n_kv_heads != heads || choice->stride < words)
         return pimattn_i_wrong(e, "choice: no bits, not all KV heads, or a stride below %u", words);
-    status = pimattn_i_newest_init(e, &w, seq, layer, q, true);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_newest_init(e, &w, seq, layer, q, true));
     for (w.job.kv_head = 0; w.job.kv_head < heads; w.job.kv_head++) {
         uint64_t *bits = choice->bits + w.job.kv_head * choice->stride;
         uint64_t n = pimattn_i_candidates(e, &w, &all), taken = 0, i = 0;
@@ -9930,8 +9870,7 @@ PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *e, pimattn_seq 
     if (!e || !of_tokens) return pimattn_i_wrong(e, "of_tokens is NULL", 0);
     if (source > PIMATTN_BY_BOUNDS) return pimattn_i_wrong(e, "source %u is not 0 or 1", source);
     const bool bounds = source == PIMATTN_BY_BOUNDS;
-    pimattn_status status = pimattn_i_newest_init(e, &w, seq, layer, q, bounds);
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(pimattn_i_newest_init(e, &w, seq, layer, q, bounds));
     const pimattn_shape *s = &e->config.shape;
     const uint32_t n = bounds ? s->n_kv_heads : s->n_heads, group = n / s->n_kv_heads;
     memset(of_tokens, 0, (size_t)w.job.tokens * sizeof *of_tokens);
