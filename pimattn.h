@@ -4811,19 +4811,18 @@ static pimattn_status pimattn_i_replay_run(pimattn_i_replay *r, const pimattn_pr
                                            pimattn_candidate *candidates, size_t n_candidates,
                                            pimhw_cause *why)
 {
-    pimattn_status status = PIMATTN_OK;
-    for (uint64_t step = 0; step < p->n_steps && status == PIMATTN_OK; step++) {
+    for (uint64_t step = 0; step < p->n_steps; step++) {
         bool good = p->score(p->user, step, r->score) &&
                     pimattn_importance(r->importance, r->score, p->n_tokens, step ? p->n_tokens : 0,
                                        p->lambda) == PIMATTN_OK;
         if (!good) return pimattn_i_refuse(why, "step %u: no score, a wrong one, or lambda", step);
         pimattn_i_replay_choose(r, p->sparsity);
         bool counts = step >= p->n_first;
-        for (size_t i = 0; i < n_candidates && status == PIMATTN_OK; i++)
-            status = pimattn_i_replay_step(r, p, &candidates[i], r->tiers + i * p->n_tokens, counts,
-                                           why);
+        for (size_t i = 0; i < n_candidates; i++)
+            PIMATTN_I_TRY(pimattn_i_replay_step(r, p, &candidates[i], r->tiers + i * p->n_tokens,
+                                                counts, why));
     }
-    return status;
+    return PIMATTN_OK;
 }
 
 /* What is wrong of all that pimattn_schedule_swaps does not check; NULL: nothing. */
@@ -5990,9 +5989,8 @@ static pimattn_status pimattn_i_planner_take(pimattn_i_planner *p, pimhw_reading
     for (size_t i = 0; i < n_spans; i++)
         queries = pimattn_i_max(queries, spans[i].n_tokens);
     queries *= pimattn_i_token_queries(&p->config);
-    pimattn_status status = PIMATTN_OK;
-    if (queries != p->planned_queries) status = pimattn_i_planner_plan(p, queries);
-    return status == PIMATTN_OK ? pimattn_i_planner_best(p, r) : status;
+    if (queries != p->planned_queries) PIMATTN_I_TRY(pimattn_i_planner_plan(p, queries));
+    return pimattn_i_planner_best(p, r);
 }
 
 static void pimattn_i_planner_go(pimattn_i_planner *p, uint32_t layer)
@@ -7716,13 +7714,11 @@ static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
     bool shares = from && from != s && from->begin <= begin && has <= from->tokens[0];
     if (begin > tokens || has > tokens || tokens > PIMATTN_I_MAX_TOKENS || (has > 0 && !shares))
         return PIMATTN_I_FAIL(PIMATTN_ERR_STATE, &e->why, "a sequence of the state cannot be");
-    pimattn_status status = PIMATTN_OK;
     s->begin = begin;
     s->n_pages = pimattn_i_seq_first(&e->layout, s);
-    if (has > begin) status = pimattn_i_seq_share(&e->pool, s, from, has);
-    if (status == PIMATTN_OK) status = pimattn_i_fit(e, s, pimattn_i_max(has, begin), tokens);
     pimattn_i_seq_length(e, s, tokens);
-    return status;
+    if (has > begin) PIMATTN_I_TRY(pimattn_i_seq_share(&e->pool, s, from, has));
+    return pimattn_i_fit(e, s, pimattn_i_max(has, begin), tokens);
 }
 
 /* Says where most of a sequence's tokens are, if an earlier one of the state shares their pages. */
@@ -9377,10 +9373,8 @@ PIMATTN_API pimattn_status pimattn_tier_score(pimattn_engine *engine, pimattn_se
 {
     pimattn_i_table *table;
     PIMATTN_I_TRY(pimattn_i_tier_table(engine, seq, layer, score, n_tokens, true, &table));
-    pimattn_status status =
-        pimattn_importance(table->importance, score, (size_t)n_tokens, (size_t)table->n_scored,
-                           engine->tiered->rules.lambda);
-    if (status != PIMATTN_OK)
+    if (pimattn_importance(table->importance, score, (size_t)n_tokens, (size_t)table->n_scored,
+                           engine->tiered->rules.lambda) != PIMATTN_OK)
         return pimattn_i_wrong(engine, "a score is negative or not finite", 0);
     table->n_scored = n_tokens;
     return PIMATTN_OK;
