@@ -3534,21 +3534,14 @@ PIMATTN_API const char *pimattn_v_mapping_str(uint32_t v_mapping)
     return v_mapping < 4 ? names[v_mapping] : NULL;
 }
 
-static pimattn_status pimattn_i_v_mapping_check(uint32_t v_mapping, uint32_t most, pimhw_cause *why)
-{
-    if (v_mapping <= most) return PIMATTN_OK;
-    return pimattn_i_shape_fault(why, "v_mapping", v_mapping,
-                                 most == PIMATTN_V_K ? "0 (A), 1 (B) or 2 (K)"
-                                                     : "0 (A), 1 (B), 2 (K) or 3 (cheapest)");
-}
-
 PIMATTN_API pimattn_status pimattn_plan_map_v(pimattn_plan *plan, uint32_t v_mapping,
                                               pimhw_cause *why)
 {
     if (!plan) return pimattn_i_refuse(why, "plan is NULL", 0);
-    pimattn_status status = pimattn_i_v_mapping_check(v_mapping, PIMATTN_V_K, why);
-    if (status == PIMATTN_OK) pimattn_i_plan_v(plan, v_mapping);
-    return status;
+    if (v_mapping > PIMATTN_V_K)
+        return pimattn_i_shape_fault(why, "v_mapping", v_mapping, "0 (A), 1 (B) or 2 (K)");
+    pimattn_i_plan_v(plan, v_mapping);
+    return PIMATTN_OK;
 }
 
 PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_shape *shape,
@@ -6399,7 +6392,9 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
     const pimattn_i_number scratch = {"scratch_bytes", c->scratch_bytes ? c->scratch_bytes : least,
                                       least, SIZE_MAX};
     PIMATTN_I_TRY(pimattn_i_numbers_check(&scratch, 1, why));
-    PIMATTN_I_TRY(pimattn_i_v_mapping_check(c->v_mapping, PIMATTN_V_CHEAPEST, why));
+    if (c->v_mapping > PIMATTN_V_CHEAPEST)
+        return pimattn_i_shape_fault(why, "v_mapping", c->v_mapping,
+                                     "0 (A), 1 (B), 2 (K) or 3 (cheapest)");
     return pimattn_plan_init(&plan, &c->shape, &c->device, c->partition, c->hfp_unit,
                              c->row_reuse_off, 1, why);
 }
