@@ -9192,9 +9192,7 @@ static void pimattn_i_hub_output(void *user, const pimhw_event *event, const flo
         to[b] += sums[b];
 }
 
-/*
- * Softmax of one query in f32, of the tokens it sees; p goes out rounded, l is the sum of that.
- */
+/* Softmax of one query in f32, of the tokens it sees; p goes out rounded, l is the sum of that. */
 static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, uint32_t i)
 {
     const pimattn_i_job job = pimattn_i_job_of(e, w, i);
