@@ -3834,11 +3834,21 @@ static void pimattn_i_write(pimattn_i_writer *w, pimhw_kind kind, uint32_t flags
     pimhw_program_item(w->program, &item);
 }
 
-static pimattn_i_operands pimattn_i_no_operands(void)
+/* Operands of so many columns, or none. */
+static pimattn_i_operands pimattn_i_sized(uint64_t op_size)
 {
     pimattn_i_operands o;
     memset(&o, 0, sizeof o);
+    o.op_size.base = op_size;
     return o;
+}
+
+/* An item that names no operand but aux. */
+static void pimattn_i_plain(pimattn_i_writer *w, pimhw_kind kind, uint64_t aux)
+{
+    pimattn_i_operands o = pimattn_i_sized(0);
+    o.aux = pimattn_i_operand(aux);
+    pimattn_i_write(w, kind, 0, 0, &o);
 }
 
 /* Levels of the loops around an instruction: rows; query blocks; of K slots in runs and queries in
@@ -3890,7 +3900,7 @@ static void pimattn_i_begin_read(pimattn_i_writer *w, uint32_t space, const pimh
                                  const pimhw_operand *again, const pimhw_tail *fresh)
 {
     const pimhw_operand zero = pimattn_i_operand(0);
-    pimattn_i_operands o = pimattn_i_no_operands();
+    pimattn_i_operands o = pimattn_i_sized(0);
     if (!w->plan->reads_late || memcmp(again, &zero, sizeof zero) == 0) return;
     o.out = *out;
     o.op_size = *again;
@@ -3901,10 +3911,9 @@ static void pimattn_i_begin_read(pimattn_i_writer *w, uint32_t space, const pimh
 static void pimattn_i_begin_bias(pimattn_i_writer *w, uint32_t space, const pimhw_operand *out,
                                  const pimhw_tail *fresh)
 {
-    pimattn_i_operands o = pimattn_i_no_operands();
+    pimattn_i_operands o = pimattn_i_sized(1);
     if (w->plan->device.out_clear != PIMHW_CLEAR_BIAS) return;
     o.out = *out;
-    o.op_size = pimattn_i_operand(1);
     if (fresh) pimattn_i_limit(w, &o.op_size, *fresh);
     pimattn_i_write(w, PIMHW_WR_BIAS, 0, space, &o);
 }
@@ -3937,9 +3946,8 @@ static void pimattn_i_lower_k_input(pimattn_i_writer *w, const pimattn_i_loops *
     const pimattn_plan *p = w->plan;
     uint64_t block = (uint64_t)p->k_queries * p->k_columns;
     uint64_t size = p->inputs_late ? p->k_columns : block, set = p->k_out_queries * size;
-    pimattn_i_operands o = pimattn_i_no_operands();
+    pimattn_i_operands o = pimattn_i_sized(size);
     pimhw_tail once = pimattn_i_tail(0, 1, 1, size);
-    o.op_size = pimattn_i_operand(size);
     pimattn_i_steps(once.step, at, p->k_resident, 0, 1, 1, 0, 0);
     pimattn_i_steps(o.tile.step, at, 0, 0, 0, 0, set, size);
     pimattn_i_steps(o.gpr.step, at, 0, block, 0, 0, set, size);
@@ -3955,7 +3963,7 @@ static void pimattn_i_lower_k_input(pimattn_i_writer *w, const pimattn_i_loops *
 static void pimattn_i_lower_k_reads(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
-    pimattn_i_operands o = pimattn_i_no_operands();
+    pimattn_i_operands o = pimattn_i_sized(0);
     pimhw_tail slots = pimattn_i_tokens(p, false, pimattn_i_k_lanes(p));
     uint32_t slot = pimattn_i_loop_tail(w, p->k_out_slots, slots);
     uint32_t query = pimattn_i_loop_tail(w, p->k_out_queries, pimattn_i_queries(1));
@@ -3981,7 +3989,7 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     if (set < all) at.set = pimattn_i_loop_tail(w, pimattn_i_ceil_div(all, set), sets);
     pimattn_i_steps(each.step, &at, 0, all, 0, 0, set, 0);
     at.query = pimattn_i_loop_tail(w, set, each);
-    pimattn_i_operands o = pimattn_i_no_operands(), read = o;
+    pimattn_i_operands o = pimattn_i_sized(columns);
     pimhw_operand again = pimattn_i_operand(0);
     pimattn_i_steps(again.step, &at, 1, 1, 1, 0, 1, 0);
     pimattn_i_steps(o.out.step, &at, 0, 0, 0, queries, 0, p->reads_late);
@@ -3995,7 +4003,6 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     if (apart) pimattn_i_end(w, at.query);
     if (apart) at.query = pimattn_i_loop_tail(w, set, each);
     pimattn_i_begin_bias(w, 0, &o.out, NULL);
-    o.op_size = pimattn_i_operand(columns);
     pimattn_i_step(o.row.step, at.row, 1);
     pimattn_i_steps(o.column.step, &at, 0, 0, p->k_out_slots * columns, columns, 0, 0);
     pimattn_i_steps(o.tile.step, &at, 0, 0, 0, 0, queries * columns, columns);
@@ -4003,7 +4010,7 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     pimattn_i_steps(o.gpr.step, &at, 0, p->k_queries, 0, 0, queries, 1);
     pimattn_i_steps(o.aux.step, &at, p->k_row_tokens, 0, p->k_out_slots, 1, 0, 0);
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
-    if (!p->reads_late) pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &read);
+    if (!p->reads_late) pimattn_i_plain(w, PIMHW_RD_MAC, 0);
     pimattn_i_end(w, PIMATTN_I_IN_LIST);
 }
 
@@ -4018,8 +4025,7 @@ static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
              columns = pimattn_i_min(p->k_columns, in_row);
     pimhw_tail rows = pimattn_i_tokens(p, false, pimattn_i_k_lanes(p) * row_tokens);
     pimhw_tail of_token = pimattn_i_tail(0, p->k_columns, 1, 1), fresh = pimattn_i_tail(0, 1, 1, 1);
-    pimattn_i_operands o = pimattn_i_no_operands();
-    const pimattn_i_operands read = o;
+    pimattn_i_operands o = pimattn_i_sized(piece);
     pimhw_operand again = pimattn_i_operand(0);
     pimattn_i_loops at = pimattn_i_loop_rows(w, rows, false, 1);
     pimattn_i_loop_slots(w, &at);
@@ -4028,7 +4034,6 @@ static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
     at.set = pimattn_i_loop_times(w, p->k_token_rows);
     at.query = pimattn_i_loop_times(w, pimattn_i_ceil_div(columns, piece));
     pimattn_i_steps(of_token.step, &at, 0, 0, 0, 0, in_row, piece);
-    o.op_size = pimattn_i_operand(piece);
     pimattn_i_limit(w, &o.op_size, of_token);
     pimattn_i_limit(w, &o.op_size,
                     pimattn_i_less(pimattn_i_tail(0, columns, 1, 1), at.query, piece));
@@ -4044,7 +4049,7 @@ static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
     pimattn_i_steps(o.column.step, &at, 0, 0, p->k_columns, 0, 0, piece);
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
     pimattn_i_end(w, inner);
-    if (!p->reads_late) pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &read);
+    if (!p->reads_late) pimattn_i_plain(w, PIMHW_RD_MAC, 0);
     pimattn_i_end(w, PIMATTN_I_IN_LIST);
 }
 
@@ -4073,7 +4078,7 @@ static void pimattn_i_lower_v_input(pimattn_i_writer *w, const pimattn_i_loops *
 {
     const pimattn_plan *p = w->plan;
     bool one_block = p->row_reuse_off || p->n_queries <= p->v_queries;
-    pimattn_i_operands o = pimattn_i_no_operands();
+    pimattn_i_operands o = pimattn_i_sized(0);
     o.op_size = pimattn_i_strip_columns(w, at);
     if (p->v_strip == p->v_row_columns && one_block && at->set != PIMATTN_I_NO_LOOP)
         pimattn_i_limit(w, &o.op_size,
@@ -4090,7 +4095,7 @@ static void pimattn_i_lower_v_macs(pimattn_i_writer *w, pimattn_i_loops at)
     const pimattn_plan *p = w->plan;
     const bool packed = p->v_packed, hold = p->v_hold;
     if (packed) at.set = pimattn_i_loop_passes(w);
-    pimattn_i_operands o = pimattn_i_no_operands();
+    pimattn_i_operands o = pimattn_i_sized(0);
     pimhw_operand again = pimattn_i_operand(0);
     pimhw_tail fresh = pimattn_i_tail(0, 1, 1, 1);
     pimattn_i_steps(fresh.step, &at, hold, 0, 1, 0, 0, 0);
@@ -4118,7 +4123,7 @@ static void pimattn_i_lower_v_reads(pimattn_i_writer *w, uint32_t block, uint32_
     pimattn_i_limit(w, &rounds, pimattn_i_less(pimattn_i_queries(1), block, p->v_queries));
     if (if_any) pimattn_i_limit(w, &rounds, any);
     uint32_t query = pimattn_i_loop(w, &rounds);
-    pimattn_i_operands o = pimattn_i_no_operands();
+    pimattn_i_operands o = pimattn_i_sized(0);
     pimattn_i_step(o.out.step, query, 1);
     pimattn_i_step(o.out.step, pass, p->v_queries);
     pimattn_i_write(w, PIMHW_RD_MAC, 0, 1, &o);
@@ -4157,17 +4162,9 @@ static void pimattn_i_lower_v(pimattn_i_writer *w)
     w->mask = all;
 }
 
-static void pimattn_i_structure(pimattn_i_writer *w, pimhw_kind kind, uint64_t aux)
-{
-    pimattn_i_operands o = pimattn_i_no_operands();
-    o.aux = pimattn_i_operand(aux);
-    pimattn_i_write(w, kind, 0, 0, &o);
-}
-
 static void pimattn_i_lower_hub(pimattn_i_writer *w, uint32_t rest, uint32_t flags)
 {
-    pimattn_i_operands o = pimattn_i_no_operands();
-    o.op_size = pimattn_i_operand(UINT64_MAX);
+    pimattn_i_operands o = pimattn_i_sized(UINT64_MAX);
     pimattn_i_limit(w, &o.op_size, pimattn_i_tail(rest, 0, 1, 1));
     pimattn_i_write(w, PIMHW_EPU, flags, 0, &o);
 }
@@ -4179,12 +4176,11 @@ PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_pr
     if (!plan || !program) return pimattn_i_refuse(why, "plan or program is NULL", 0);
     uint64_t lag = plan->device.epu_overlap == PIMHW_EPU_HEADS ? 1 : 0;
     uint32_t n = plan->device.n_channels;
-    pimattn_i_operands none = pimattn_i_no_operands();
     pimattn_i_writer w = {program, plan, PIMATTN_I_IN_LIST,
                           n == 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1};
     pimhw_program_init(program);
-    pimattn_i_structure(&w, PIMHW_LIST, lag);
-    pimattn_i_structure(&w, PIMHW_BLOCK, 0);
+    pimattn_i_plain(&w, PIMHW_LIST, lag);
+    pimattn_i_plain(&w, PIMHW_BLOCK, 0);
     if (plan->k_columns <= plan->inputs && plan->k_row_tokens > 0)
         pimattn_i_lower_k(&w);
     else
@@ -4192,8 +4188,8 @@ PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_pr
     if (plan->reads_late) pimattn_i_lower_k_reads(&w);
     pimattn_i_lower_hub(&w, PIMATTN_I_SOFTMAX, PIMHW_AWAITED);
     pimhw_program_end(program);
-    pimattn_i_structure(&w, PIMHW_BLOCK, lag);
-    pimattn_i_write(&w, PIMHW_EPU_WAIT, 0, 0, &none);
+    pimattn_i_plain(&w, PIMHW_BLOCK, lag);
+    pimattn_i_plain(&w, PIMHW_EPU_WAIT, 0);
     pimattn_i_lower_v(&w);
     pimattn_i_lower_hub(&w, PIMATTN_I_SUMS, 0);
     pimhw_program_end(program);
@@ -4431,8 +4427,7 @@ static void pimattn_i_lower_local(pimattn_i_writer *w, const pimattn_i_local *l,
     tokens = pimattn_i_less(tokens, row, (uint64_t)l->tokens * banks);
     uint32_t slot = pimattn_i_loop_tail(w, l->tokens, tokens);
     uint32_t query = pimattn_i_loop_queries(w, block, l->queries);
-    pimattn_i_operands o = pimattn_i_no_operands();
-    o.op_size = pimattn_i_operand(columns);
+    pimattn_i_operands o = pimattn_i_sized(columns);
     pimattn_i_step(o.row.step, row, 1);
     pimattn_i_step(o.column.step, slot, columns);
     if (space == 0) pimattn_i_step(o.tile.step, query, columns);
@@ -4446,9 +4441,8 @@ static void pimattn_i_lower_locals(pimattn_i_writer *w, const pimattn_i_local *l
 {
     pimhw_tail rows = pimattn_i_tail(PIMATTN_I_TOKENS, 0, (uint64_t)banks * l->tokens, 1);
     pimhw_tail input = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, l->k_columns);
-    pimattn_i_operands o = pimattn_i_no_operands();
+    pimattn_i_operands o = pimattn_i_sized((uint64_t)l->queries * l->k_columns);
     uint32_t block = pimattn_i_loop_tail(w, UINT64_MAX, pimattn_i_queries(l->queries));
-    o.op_size = pimattn_i_operand((uint64_t)l->queries * l->k_columns);
     pimattn_i_limit(w, &o.op_size, pimattn_i_less(input, block, l->queries));
     pimattn_i_step(o.gpr.step, block, (uint64_t)l->queries * l->k_columns);
     pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
@@ -4458,7 +4452,7 @@ static void pimattn_i_lower_locals(pimattn_i_writer *w, const pimattn_i_local *l
     pimattn_i_end(w, row);
     uint32_t query = pimattn_i_loop_queries(w, block, l->queries);
     (void)pimattn_i_loop_times(w, (uint64_t)l->v_columns + 1);
-    o = pimattn_i_no_operands();
+    o = pimattn_i_sized(0);
     pimattn_i_step(o.out.step, query, 1);
     pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
     pimattn_i_end(w, block);
@@ -4476,8 +4470,8 @@ PIMATTN_API pimattn_status pimattn_tier_lower(const pimattn_tier *tier, const pi
         return pimattn_i_shape_fault(why, "flash_page_bytes", tier->device.flash_page_bytes,
                                      "0: flash takes no program");
     pimhw_program_init(program);
-    pimattn_i_structure(&w, PIMHW_LIST, 0);
-    pimattn_i_structure(&w, PIMHW_BLOCK, 0);
+    pimattn_i_plain(&w, PIMHW_LIST, 0);
+    pimattn_i_plain(&w, PIMHW_BLOCK, 0);
     pimattn_i_lower_locals(&w, &l, tier->device.n_group_banks);
     pimhw_program_end(program);
     pimhw_program_end(program);
