@@ -7651,15 +7651,14 @@ static pimattn_status pimattn_i_flow_head(pimattn_engine *e, pimattn_i_flow *f, 
     pimattn_i_flow_move(f, is, PIMATTN_I_STATE_WORDS, sizeof *is);
     *n_seqs = is[2];
     is[2] = want[2];
-    pimattn_status status = PIMATTN_OK;
-    for (uint32_t i = 0; i < PIMATTN_I_STATE_WORDS && !f->failed && status == PIMATTN_OK; i++) {
-        if (i == 2) status = pimattn_i_flow_sum(e, f); /* another version may have others */
-        if (status != PIMATTN_OK || is[i] == want[i]) continue;
-        pimhw_cause_write(&e->why, i ? "the state has %s %u, not %u" : "%sthis is no saved state",
-                          names[i], is[i], want[i]);
-        status = PIMATTN_ERR_STATE;
+    if (f->failed) return pimattn_i_flow_sum(e, f);
+    for (uint32_t i = 0; i < PIMATTN_I_STATE_WORDS; i++) {
+        if (i == 2) PIMATTN_I_TRY(pimattn_i_flow_sum(e, f)); /* another version may have others */
+        if (is[i] == want[i]) continue;
+        const char *text = i ? "the state has %s %u, not %u" : "%sthis is no saved state";
+        return PIMATTN_I_FAIL(PIMATTN_ERR_STATE, &e->why, text, names[i], is[i], want[i]);
     }
-    return f->failed ? pimattn_i_flow_sum(e, f) : status;
+    return PIMATTN_OK;
 }
 
 static void pimattn_i_flow_rows(const pimattn_engine *e, pimattn_i_flow *f, const pimattn_i_seq *s,
