@@ -4847,18 +4847,15 @@ PIMATTN_API pimattn_status pimattn_tier_profile(const pimattn_profile *p,
     uint64_t bytes = pimattn_i_add(fixed, pimattn_i_mul(n, n_candidates));
     unsigned char *memory = (unsigned char *)pimattn_i_alloc(&a, bytes, 64);
     if (!memory) return pimattn_i_lack(why, "no memory for %u candidates", n_candidates);
-    memset(&r, 0, sizeof r);
     r.swaps = (pimattn_swap *)(void *)(memory + scratch); /* of a pair at most the fewer tokens */
     r.importance = (float *)(void *)(r.swaps + n);
     r.score = r.importance + n;
     r.takes_part = (uint8_t *)(r.score + n);
     r.tiers = r.takes_part + n;
-    r.s.importance = r.importance;
-    r.s.n_tokens = p->n_tokens;
-    r.s.n_tiers = p->n_tiers;
-    r.s.mean = p->mean;
-    r.s.n_most = p->n_most < p->n_tokens ? p->n_most : p->n_tokens;
-    r.s.scratch = memory;
+    const size_t most = p->n_most < p->n_tokens ? p->n_most : p->n_tokens;
+    const pimattn_schedule s = {r.importance, NULL,    p->n_tokens, NULL,
+                                p->n_tiers,   p->mean, most,        memory};
+    r.s = s; /* tier and ratio: of the candidate whose turn it is */
     for (size_t i = 0; i < n_candidates; i++) {
         candidates[i].step_ns = 0;
         memset(candidates[i].swaps, 0, sizeof candidates[i].swaps);
@@ -8709,9 +8706,7 @@ static void pimattn_i_page_read(pimattn_i_tiered *st, pimattn_i_bin *b, uint32_t
 /* Time of the moves that are due. Ways in both directions take turns. */
 static pimattn_status pimattn_i_moves_time(pimattn_i_tiered *st, double *ns)
 {
-    pimattn_relayout how;
-    memset(&how, 0, sizeof how);
-    how.by_host = st->rules.host_path;
+    const pimattn_relayout how = {st->rules.host_path, 0, 0, 0};
     *ns = 0;
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
         for (uint32_t way = 0; way < 2; way++) {
@@ -9371,7 +9366,6 @@ PIMATTN_API pimattn_status pimattn_tier_propose(pimattn_engine *e, pimattn_seq s
                                                 uint32_t *stop)
 {
     pimattn_i_table *table;
-    pimattn_schedule schedule;
     uint32_t stops[PIMATTN_MAX_TIERS];
     PIMATTN_I_TRY(pimattn_i_tier_table(e, seq, layer, swaps, n_most, false, &table));
     if (!n_swaps) return pimattn_i_wrong(e, "n_swaps is NULL", 0);
@@ -9379,17 +9373,11 @@ PIMATTN_API pimattn_status pimattn_tier_propose(pimattn_engine *e, pimattn_seq s
     unsigned char *scratch =
         (unsigned char *)pimattn_i_alloc(&e->config.allocator, pimattn_i_add(bytes, n), 64);
     if (!scratch) return pimattn_i_lack(&e->why, "no memory to schedule %u tokens", n);
-    memset(&schedule, 0, sizeof schedule);
-    schedule.importance = table->importance;
-    schedule.tier = scratch + bytes;
     for (size_t i = 0; i < n; i++)
         scratch[bytes + i] = table->token[i].tier;
-    schedule.n_tokens = n;
-    schedule.ratio = e->tiered->rules.ratio;
-    schedule.n_tiers = e->tiered->rules.n_tiers;
-    schedule.mean = e->tiered->rules.mean;
-    schedule.n_most = n_most;
-    schedule.scratch = scratch;
+    const pimattn_tiers *r = &e->tiered->rules;
+    const pimattn_schedule schedule = {table->importance, scratch + bytes, n,      r->ratio,
+                                       r->n_tiers,        r->mean,         n_most, scratch};
     pimattn_status status =
         pimattn_schedule_swaps(&schedule, swaps, n_swaps, stop ? stop : stops, &e->why);
     pimattn_i_release(&e->config.allocator, scratch, bytes + n);
