@@ -884,7 +884,7 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
  * pimhw_device_run finds that.
  *
  *   returns  PIMHW_ERR_PROGRAM with the item's index, or of useful_macs or all of the run (2^46
- *            clocks or more);
+ *            clocks or more, or loops of as many rounds, which may take no clock);
  *            PIMHW_ERR_ARGUMENT of the request, PIMHW_ERR_ADDRESS of more chunks than the table
  *            (va2pa_entries) holds; *readings then unchanged
  */
@@ -6884,8 +6884,8 @@ static pimhw_block pimhw_i_largest(const pimhw_request *request)
 }
 
 /*
- * Judges a program as a whole. What loops of constant rounds alone take beyond the last clock is
- * refused before it is walked. apart: what speaks of all channels at once has no place in streams
+ * Judges a program as a whole. What loops of constant rounds alone take beyond the last clock, or
+ * beyond as many rounds without one, is refused before it is walked. apart: what speaks of all channels at once has no place in streams
  * that run apart. d->safe: by bounds of its operands, no instruction can be refused.
  */
 static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
@@ -6917,12 +6917,13 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
             around[in.depth] = item->kind == PIMHW_LOOP ? o : NULL;
             in.last[in.depth++] = value[0] ? value[0] - 1 : 0;
             rounds[in.depth] = pimhw_i_min(n, PIMHW_I_MOST_CK);
-            continue;
         }
-        if (PIMHW_I_KINDS[item->kind].taker != PIMHW_I_BY_HOST) total += rounds[in.depth];
+        total += rounds[in.depth];
         if (total >= PIMHW_I_MOST_CK)
             return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
-                                "item %u: the run takes 2^46 clocks or more", (uint64_t)i);
+                                "item %u: the run takes 2^46 clocks or rounds, or more",
+                                (uint64_t)i);
+        if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) continue;
         bool all = item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC;
         if (apart && (all || item->kind == PIMHW_CFR || item->kind == PIMHW_EWADD))
             return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,

@@ -598,21 +598,27 @@ static void endless(pimhw_device *d, const pimhw_program *p, const char *words)
     CHECK_BYTES(&r, &before, sizeof r);
 }
 
-/* 2^54 instructions; work of the hub that ends no sooner, with nothing behind it and with. */
+/* Loops without an instruction; instructions in loops; work of the hub that ends no sooner, with
+ * nothing behind it and with. */
 static void endless_programs_are_refused(void)
 {
+    static const uint64_t rounds[2] = {1 << 27, 1 << 18};
     static pimhw_program p;
     pimhw_readings r;
     const pimhw_instruction gb = hw_gb(1, 1, 0), wait = hw_all(PIMHW_EPU_WAIT, 1, 1);
     pimhw_instruction epu = hw_all(PIMHW_EPU, 1, (uint64_t)1 << 61);
     pimhw_device *d = device_of("aimx");
-    pimhw_program_init(&p);
-    for (int i = 0; i < 2; i++)
+    for (int k = 0; k < 2; k++) {
+        pimhw_program_init(&p);
         pimhw_program_loop(&p, pimhw_program_const(&p, 1 << 27), 1);
-    pimhw_program_add(&p, &gb);
-    pimhw_program_end(&p);
-    pimhw_program_end(&p);
-    endless(d, &p, "item 2: the run takes 2^46 clocks or more");
+        pimhw_program_loop(&p, pimhw_program_const(&p, rounds[k]), 1);
+        if (k == 1) pimhw_program_add(&p, &gb);
+        pimhw_program_end(&p);
+        pimhw_program_end(&p);
+        endless(d, &p,
+                k == 0 ? "item 1: the run takes 2^46 clocks or rounds, or more"
+                       : "item 2: the run takes 2^46 clocks or rounds, or more");
+    }
     pimhw_program_init(&p);
     pimhw_program_add(&p, &epu);
     endless(d, &p, "the run takes 2^46 clocks or more");
