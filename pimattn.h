@@ -522,7 +522,9 @@ typedef struct pimattn_call {
  *            int8, before the key's scale, makes out and lse of that head NaN; v[j] that is not
  *            finite makes out[j] NaN and nothing else; append keeps both; an int8 row with either
  *            has a scale of NaN, so all of the row is; in the device way v[j] of a token that is
- *            not seen does so too: its weight is 0, and 0 times NaN is NaN
+ *            not seen does so too: its weight is 0, and 0 times NaN is NaN; and, where results have
+ *            16 bits (out_bits) of f16, a q . k above 65,504, or a sum of p v, which none reaches
+ *            with |v| below 256
  */
 PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer,
                                           const pimattn_call *call, pimattn_readings *readings);
@@ -6213,7 +6215,11 @@ typedef struct pimattn_i_work {
     float *scores; /* [queries][tokens]; then the probabilities, rounded as they go out */
     float *sums;   /* [queries][groups][dims in whole blocks] */
     float *m, *l;  /* [queries]; NaN: a score was not finite */
+    float *part;   /* [queries]: what the units have of p, 2^-n */
 } pimattn_i_work;
+
+/* The units sum p to no more than this: sums of p v fit into f16 as long as v, less one bit. */
+enum { PIMATTN_I_MOST_P = 256 };
 
 typedef struct pimattn_i_module {
     pimhw_memory *memory;
@@ -9180,13 +9186,18 @@ static void pimattn_i_hub_output(void *user, const pimhw_event *event, const flo
         to[b] += sums[b];
 }
 
-/* Softmax of one query in f32, of the tokens it sees; p goes out rounded, l is the sum of that. */
+/*
+ * Softmax of one query in f32, of the tokens it sees; a part of p goes out rounded, l is the sum of
+ * that.
+ */
 static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, uint32_t i)
 {
     const pimattn_i_job job = pimattn_i_job_of(e, w, i);
     const uint64_t tokens = w->job.tokens, of = job.query / e->gqa_group;
     uint32_t type = e->config.device.lane_type;
     float *s = w->scores + i * tokens, m = pimattn_i_minus_inf(), l = 0.0f, all = 0.0f;
+    float part = 1.0f;
+    double sum = 0.0;
     pimattn_i_adjust adjust;
     pimattn_i_tile tile;
     memset(&tile, 0, sizeof tile);
@@ -9206,18 +9217,24 @@ static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, ui
             if (s[t + k] > m) m = s[t + k];
         }
     }
+    for (uint64_t t = 0; t < tokens; t++) {
+        bool counts = s[t] > pimattn_i_minus_inf() && all == 0.0f;
+        s[t] = counts ? pimattn_i_exp(s[t] - m) : 0.0f;
+        sum += (double)s[t];
+    }
+    while (sum * (double)part > PIMATTN_I_MOST_P)
+        part /= 2;
     for (uint64_t t = 0; t < tokens;) {
-        float part = 0.0f; /* sums of leaves, so that long ones stay exact enough */
+        float leaf = 0.0f; /* sums of leaves, so that long ones stay exact enough */
         for (uint64_t end = pimattn_i_min(tokens, t + PIMATTN_I_LEAF); t < end; t++) {
-            bool counts = s[t] > pimattn_i_minus_inf() && all == 0.0f;
-            float x = counts ? pimattn_i_exp(s[t] - m) : 0.0f;
-            s[t] = pimhw_lane_value(type, pimhw_lane_round(type, x));
-            part += s[t];
+            s[t] = pimhw_lane_value(type, pimhw_lane_round(type, s[t] * part));
+            leaf += s[t];
         }
-        l += part;
+        l += leaf;
     }
     w->m[i] = all == 0.0f ? m : pimattn_i_nan();
-    w->l[i] = all == 0.0f ? l : pimattn_i_nan();
+    w->l[i] = all == 0.0f ? l / part : pimattn_i_nan();
+    w->part[i] = part;
 }
 
 /* Sums of the channel groups in their order; then the results go to the caller. */
@@ -9232,7 +9249,7 @@ static void pimattn_i_hub_give(pimattn_engine *e, const pimattn_i_work *w, uint3
     pimattn_partial to = pimattn_i_view(block, 0, e->size.o_floats, p->shape.head_dim_v);
     for (uint32_t g = 0; g < p->v_groups; g++)
         for (uint32_t j = 0; j < p->shape.head_dim_v; j++)
-            to.o[j] += from[g * dims + j];
+            to.o[j] += from[g * dims + j] / w->part[i];
     block[0] = w->m[i];
     block[PIMATTN_I_L] = w->l[i];
     pimattn_i_give(e, &job, 0, block);
@@ -9276,7 +9293,7 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, pimattn_reading
     const uint64_t queries = p->planned_queries;
     PIMATTN_I_TRY(pimattn_i_module_request(e, e->call->items));
     uint64_t sums = pimattn_i_mul(queries, (uint64_t)plan->v_groups * pimattn_i_work_dims(plan));
-    uint64_t floats = pimattn_i_add(pimattn_i_add(scores, sums), 2 * queries);
+    uint64_t floats = pimattn_i_add(pimattn_i_add(scores, sums), 3 * queries);
     uint64_t n_work = 2 * m->n_units;
     uint64_t bytes = pimattn_i_mul(pimattn_i_mul(floats, n_work), sizeof(float));
     float *memory = (float *)pimattn_i_zeroed(&e->config.allocator, bytes, 1);
@@ -9288,6 +9305,7 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, pimattn_reading
         w->sums = w->scores + scores;
         w->m = w->sums + sums;
         w->l = w->m + queries;
+        w->part = w->l + queries;
     }
     pimhw_hub hub = {e, pimattn_i_hub_input, pimattn_i_hub_output, pimattn_i_hub_epu};
     pimhw_status ran = pimhw_device_run(p->device, &layer, m->units, &p->programs[p->taken],

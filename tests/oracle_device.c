@@ -11,11 +11,12 @@
  *             max(U |S|, N); times scale in f32: s_i is off by c_i = |scale| r + u |scale S|
  *   p_i       exp(s_i - m), m the maximum as the device has it (a factor of all p and of l, so
  *             which m it is changes nothing): exp to 2e-7, its argument off by c_i + u |s_i - m|;
- *             then to a lane: max(U p, N). Together e_i.
+ *             then 2^-n of it to a lane: max(U p, N 2^n). Together e_i. n is the least with which
+ *             what the units have of sum p is within 256
  *   l         sum of the rounded p in f32: g(n), n the additions (512 a leaf and the leaves)
  *   sums      of one bank, over the tokens R that it has between two reads: products exact,
- *             g(log2(lanes) + columns - 1) sum |p v|; read in 16 bits: max(U |S_R|, N) each; in
- *             f32 the hub adds reads and channel groups: g(reads) sum |S_R|
+ *             g(log2(lanes) + columns - 1) sum |p v|; read in 16 bits: max(U |S_R|, N 2^n) each;
+ *             in f32 the hub adds reads and channel groups: g(reads) sum |S_R|
  *   out       o / l, once rounded
  *
  * With w = sum p v / sum p exact, sum p (v - w) is 0, so of e_i only sum e_i |v_i - w| / sum p is
@@ -94,6 +95,15 @@ typedef struct head {
  * float64 over rounded numbers, and the bound.
  * -------------------------------------------------------------------------- */
 
+/* 2^n, of p so far above what the units have of it. */
+static double times_of(double sum)
+{
+    double times = 1;
+    while (sum > 256 * times)
+        times *= 2;
+    return times;
+}
+
 static double worst[2][2]; /* error / bound, by lane type and by out_bits */
 
 /* The exact score, and how far off the device's may be. */
@@ -117,25 +127,30 @@ static double exact_score(const head *h, uint64_t t, double *off)
 /* Exact weights [seen] and what they may be off; their sums. */
 typedef struct weights {
     double *p, *off;
-    double sum, sum_off;
+    double sum, sum_off, times;
 } weights;
 
 static weights exact_weights(const head *h, double m)
 {
     uint32_t type = h->d->config.device.lane_type;
     weights w = {(double *)check_alloc(h->seen, sizeof(double)),
-                 (double *)check_alloc(h->seen, sizeof(double)), 0, 0};
+                 (double *)check_alloc(h->seen, sizeof(double)), 0, 0, 1};
     double top = -HUGE_VAL, top_off = 0;
     for (uint64_t t = 0; t < h->seen; t++) {
         double off, s = exact_score(h, t, &off);
         double argument = off + U32 * (fabs(s - m) + off);
         w.p[t] = exp(s - m);
         w.off[t] = w.p[t] * (exp(argument) * (1 + 2e-7) - 1) + 0x1p-126;
-        w.off[t] += fmax(lane_unit(type) * (w.p[t] + w.off[t]), lane_least(type));
         w.sum += w.p[t];
         w.sum_off += w.off[t];
         top = fmax(top, s);
         top_off = fmax(top_off, off);
+    }
+    w.times = times_of(w.sum + w.sum_off);
+    w.sum_off = 0;
+    for (uint64_t t = 0; t < h->seen; t++) {
+        w.off[t] += fmax(lane_unit(type) * (w.p[t] + w.off[t]), lane_least(type) * w.times);
+        w.sum_off += w.off[t];
     }
     CHECK_NEAR(m, top, top_off);
     return w;
@@ -163,7 +178,7 @@ static double bound_of(const head *h, const weights *w, const double *v, double 
     double columns = h->at.hold ? of_group : fmin(of_group, h->at.row_columns);
     double off = several(log2(h->at.lanes) + columns - 1) * terms;
     if (h->d->config.device.out_bits == 16)
-        off += lane_unit(type) * (reads + read_off) + n_reads * lane_least(type);
+        off += lane_unit(type) * (reads + read_off) + n_reads * lane_least(type) * w->times;
     off += several(n_reads) * (reads + read_off);
     double in_l = several(LEAF + ceil((double)h->tokens / LEAF));
     return 1.01 * ((spread + off) / (w->sum - w->sum_off) + (in_l + U32) * fabs(*out));
@@ -238,25 +253,32 @@ static float exp_of(float x)
     return x > -87.33654f ? ldexpf(p * (r * r) + r + 1, (int)n) : 0;
 }
 
-/* Weights as they go into the lanes, [tokens in whole columns]; m and l. */
-static float *hand_weights(const head *h, float *m, float *l)
+/* Weights as they go into the lanes, [tokens in whole columns]; m, l, and p by those weights. */
+static float *hand_weights(const head *h, float *m, float *l, float *times)
 {
     float *p = (float *)check_alloc(h->tokens + h->at.lanes, sizeof(float));
     uint32_t type = h->d->config.device.lane_type;
+    double sum = 0;
     *m = -INFINITY;
     *l = 0;
     for (uint64_t t = 0; t < h->seen; t++) {
         p[t] = hand_score(h, t);
         if (p[t] > *m) *m = p[t];
     }
+    for (uint64_t t = 0; t < h->seen; t++) {
+        p[t] = exp_of(p[t] - *m);
+        sum += (double)p[t];
+    }
+    *times = (float)times_of(sum);
     for (uint64_t t = 0; t < h->seen;) {
         float part = 0;
         for (uint64_t end = t + LEAF; t < end && t < h->seen; t++) {
-            p[t] = (float)lane_of(type, (double)exp_of(p[t] - *m));
+            p[t] = (float)lane_of(type, (double)(p[t] / *times));
             part += p[t];
         }
         *l += part;
     }
+    *l *= *times;
     return p;
 }
 
@@ -289,10 +311,10 @@ static void check_hand(const head *h)
 {
     uint32_t dv = h->kv->dv;
     const pimattn_partial *partial = &h->d->partials[h->row];
-    float m, l, out[DEVICE_DIMS], o[DEVICE_DIMS];
-    float *p = hand_weights(h, &m, &l);
+    float m, l, times, out[DEVICE_DIMS], o[DEVICE_DIMS];
+    float *p = hand_weights(h, &m, &l, &times);
     for (uint32_t j = 0; j < dv; j++) {
-        o[j] = hand_sum(h, p, h->kv->v_kept + (size_t)h->kv_head * dv + j);
+        o[j] = times * hand_sum(h, p, h->kv->v_kept + (size_t)h->kv_head * dv + j);
         out[j] = o[j] / l;
     }
     CHECK_BYTES(&partial->m, &m, sizeof m);
@@ -488,6 +510,37 @@ static void heads_larger_than_rows(void)
     }
 }
 
+/* Sums of p v that f16 does not hold are read in parts: equal scores, each v 250. */
+static void sums_of_many_tokens_fit(void)
+{
+    enum { TOKENS = 3000, DIM = 16 };
+    static float kv[2][TOKENS * DIM];
+    const float q[DIM] = {0};
+    for (size_t i = 0; i < TOKENS * DIM; i++)
+        kv[1][i] = 250;
+    for (uint32_t v_mapping = PIMATTN_V_A; v_mapping <= PIMATTN_V_K; v_mapping++) {
+        pimattn_config c = device_config("aimx", 1, 1, 1, DIM, DIM);
+        c.v_mapping = v_mapping;
+        pimattn_engine *engine = engine_new(&c);
+        pimattn_seq seq;
+        float out[DIM] = {0}, lse = 0, o[DIM];
+        pimattn_partial partial = {0, 0, o, DIM};
+        pimattn_call call = {.q = q, .out = out, .lse = &lse, .partials = &partial, .n_items = 1};
+        CHECK_U(pimattn_seq_create(engine, &seq), PIMATTN_OK);
+        CHECK_U(pimattn_append(engine, seq, 0, kv[0], kv[1], TOKENS, 0, 0), PIMATTN_OK);
+        pimattn_item item = {seq, 1};
+        call.items = &item;
+        CHECK_U(pimattn_attend(engine, 0, &call, NULL), PIMATTN_OK);
+        CHECK_NEAR(lse, log(TOKENS), 1e-6);
+        CHECK_NEAR(partial.l, TOKENS, 0);
+        for (uint32_t j = 0; j < DIM; j++) {
+            CHECK_NEAR(out[j], 250, 250 * lane_unit(PIMHW_LANE_F16));
+            CHECK_NEAR(o[j], 250.0 * TOKENS, 250.0 * TOKENS * lane_unit(PIMHW_LANE_F16));
+        }
+        pimattn_engine_destroy(engine);
+    }
+}
+
 static void print_worst(void)
 {
     for (int type = 0; type < 2; type++)
@@ -554,6 +607,7 @@ int main(void)
     RUN(lengths_one_by_one);
     RUN(heads_larger_than_rows);
     RUN(appends_write_what_the_layout_asks);
+    RUN(sums_of_many_tokens_fit);
     RUN(print_worst);
     return check_end();
 }
