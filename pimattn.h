@@ -386,8 +386,8 @@ typedef enum pimattn_way {
     PIMATTN_DEVICE    /* the modelled units, on the bytes in their banks */
 } pimattn_way;
 
-/* What happens to a KV page of the host way without tiers. When an engine is destroyed, those that
- * sequences hold are FREED; of those known by tokens alone nothing is said. */
+/* What happens to a KV page of the host way without tiers. When an engine is destroyed, those known
+ * by their tokens are EVICTED and the others FREED. */
 typedef enum pimattn_page_event {
     PIMATTN_PAGE_TAKEN = 0, /* from the pool */
     PIMATTN_PAGE_FREED,     /* nothing refers to it any more */
@@ -6523,6 +6523,8 @@ PIMATTN_API void pimattn_engine_destroy(pimattn_engine *e)
     pimattn_i_tiered_free(e->tiered, &a);
     for (uint32_t i = 0; e->seqs && i < c->max_seqs; i++)
         if (e->seqs[i].id) pimattn_i_seq_empty(&e->pool, &e->seqs[i]);
+    while (e->pool.store.oldest)
+        pimattn_i_store_evict(&e->pool, e->pool.store.oldest);
     pimattn_i_release(&a, e->pool.refs, e->pool.n_refs * sizeof *e->pool.refs);
     pimattn_i_compact_end(&e->pool, 0);
     pimattn_i_release(&a, e->pool.slabs, e->pool.n_slabs_most * sizeof *e->pool.slabs);

@@ -875,6 +875,8 @@ static void world_end(void)
     check_pages();
     CHECK_U(pimattn_pages_used(w.e), 0);
     pimattn_engine_destroy(w.e);
+    for (uint32_t page = 0; page < w.total; page++)
+        CHECK(!w.taken[page]);
     pimattn_engine_destroy(w.plain);
     CHECK_U(w.heap.n_live, 0);
     CHECK_U(w.heap.n_wrong, 0);
