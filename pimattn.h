@@ -899,7 +899,7 @@ PIMATTN_API const char *pimattn_stop_str(uint32_t stop);
 
 /* What pimattn_schedule_swaps decides from. */
 typedef struct pimattn_schedule {
-    const float *importance; /* [n_tokens] */
+    const float *importance; /* [n_tokens]; held to 2^-31 of the greatest that counts */
     const uint8_t *tier;     /* [n_tokens]; from PIMATTN_MAX_TIERS on: stays, and counts nowhere */
     size_t n_tokens;         /* below 2^32 */
     const double *ratio;     /* [n_tiers]; held to 2^-28 of the greatest, and at least that */
@@ -4544,8 +4544,8 @@ static bool pimattn_i_exact_less(const pimattn_i_exact *x, const pimattn_i_exact
  * of the power of two above the greatest, below 2^63 for all tokens together. */
 typedef struct pimattn_i_shares {
     double per_unit;
-    uint64_t sum[PIMATTN_MAX_TIERS + 1]; /* the last: of tokens that stay */
-    uint32_t n[PIMATTN_MAX_TIERS + 1];
+    uint64_t sum[PIMATTN_MAX_TIERS];
+    uint32_t n[PIMATTN_MAX_TIERS];
     uint32_t over[PIMATTN_MAX_TIERS];  /* what a sum is divided by: 1, or its tokens */
     uint32_t ratio[PIMATTN_MAX_TIERS]; /* below 2^29, so that 8 add up */
 } pimattn_i_shares;
@@ -4693,7 +4693,7 @@ static pimattn_status pimattn_i_schedule_check(const pimattn_schedule *s, float 
             return pimattn_i_refuse(why, "importance[%u] negative or not finite", i);
         if (s->tier[i] >= s->n_tiers && s->tier[i] < PIMATTN_MAX_TIERS)
             return pimattn_i_refuse(why, "tier[%u] beyond the last", i);
-        *most = x > *most ? x : *most;
+        if (s->tier[i] < s->n_tiers && x > *most) *most = x;
     }
     return PIMATTN_OK;
 }
@@ -4709,6 +4709,7 @@ static void pimattn_i_shares_init(pimattn_i_shares *shares, const pimattn_schedu
     for (size_t i = 0; i < s->n_tokens; i++) {
         uint64_t t = pimattn_i_min(s->tier[i], PIMATTN_MAX_TIERS);
         tier[i] = (uint8_t)t;
+        if (t == PIMATTN_MAX_TIERS) continue;
         shares->sum[t] += pimattn_i_share_units(shares, s->importance[i]);
         shares->n[t]++;
     }

@@ -377,6 +377,15 @@ static void one_huge_score_among_tiny_ones_is_found(void)
     check_call(&tiny, "1: 2 5, 1: 3 4, 0: 0 5, 0: 1 4");
 }
 
+static void a_token_that_stays_changes_nothing(void)
+{
+    float i[5] = {1, 3, 2, 5, FLT_MAX};
+    rig r = rig_of("HHDDS", i, 4, 1);
+    r.s.n_tiers = 2;
+    r.tier[4] = PIMATTN_MAX_TIERS;
+    check_call(&r, "0: 0 3");
+}
+
 static void the_last_bit_of_a_score_counts(void)
 {
     const float i[] = {16777215, 16777216}, small[] = {16777216, 1, 16777216, 2};
@@ -963,6 +972,7 @@ int main(void)
     RUN(a_wrong_score_changes_no_importance);
     RUN(heaps_and_a_scan_swap_the_same);
     RUN(one_huge_score_among_tiny_ones_is_found);
+    RUN(a_token_that_stays_changes_nothing);
     RUN(the_last_bit_of_a_score_counts);
     RUN(what_is_wrong_is_named_and_nothing_written);
     RUN(few_tokens_few_tiers_no_room);
