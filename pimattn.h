@@ -6344,6 +6344,9 @@ static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause
     PIMATTN_I_TRY(pimattn_i_numbers_check(numbers, 3, why));
     if (!(r->lambda >= 0 && r->lambda <= 1))
         return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why, "tiers.lambda is not 0 to 1");
+    bool ratios = false;
+    for (uint32_t i = 0; i < r->n_tiers; i++)
+        ratios = ratios || r->ratio[i] != 0;
     for (uint32_t i = 0; i < r->n_tiers; i++) {
         const pimattn_tier *t = &r->tier[i];
         if (pimhw_config_check(&t->device, why) != PIMHW_OK)
@@ -6355,7 +6358,7 @@ static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause
                                           1u << PIMATTN_I_GROUP_BITS}};
         pimattn_status status = pimattn_i_numbers_check(its, 3, why);
         if (status != PIMATTN_OK) return pimattn_i_of_tier(status, i, why);
-        if (!(r->ratio[i] >= 0 && r->ratio[i] <= DBL_MAX) || (r->ratio[i] > 0) != (r->ratio[0] > 0))
+        if (ratios && !(r->ratio[i] > 0 && r->ratio[i] <= DBL_MAX))
             return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why,
                                   "tiers.ratio[%u] is not positive and finite", (uint64_t)i);
     }
@@ -6941,7 +6944,9 @@ PIMATTN_API pimattn_status pimattn_seq_reserve(pimattn_engine *engine, pimattn_s
     pimattn_i_seq *s;
     if (!engine) return PIMATTN_ERR_ARGUMENT;
     PIMATTN_I_TRY(pimattn_i_seq_even(engine, seq, &s));
-    return pimattn_i_fit(engine, s, s->tokens[0], pimattn_i_add(s->tokens[0], n_tokens));
+    const uint64_t end = pimattn_i_add(s->tokens[0], n_tokens);
+    PIMATTN_I_TRY(pimattn_i_may_hold(engine, s, s->tokens[0], end));
+    return pimattn_i_hold(engine, s, s->tokens[0], end);
 }
 
 /* A slot for a new sequence, with no token and no page. */

@@ -527,6 +527,25 @@ static void static_reservation_takes_all_at_once(void)
     rig_end(&r);
 }
 
+/* Where append fits, so does a reservation: it copies nothing that is not written. */
+static void static_pages_that_are_shared_need_a_copy_of_what_is_written(void)
+{
+    rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+    pimattn_engine_destroy(r.e);
+    r.config.reserve_tokens = 4 * PAGE;
+    r.config.pool_bytes = 6 * LAYERS * KV_HEADS * 256; /* a sequence, and two pages */
+    r.e = engine_new(&r.config);
+    pimattn_seq s = seq_of(&r, 4 * PAGE), t;
+    CHECK_U(pimattn_seq_fork(r.e, &t, s), PIMATTN_OK);
+    CHECK_U(pimattn_seq_truncate(r.e, s, 0), PIMATTN_OK);
+    CHECK_U(pimattn_seq_reserve(r.e, s, 1), PIMATTN_OK);
+    append(&r, r.e, s, 0, 1);
+    const uint64_t used = 5 * LAYERS * KV_HEADS;
+    CHECK_U(pimattn_pages_used(r.e), used);
+    REFUSED(pimattn_seq_reserve(r.e, s, 2 * PAGE), PIMATTN_ERR_PAGES, "are free");
+    rig_end(&r);
+}
+
 /* What is known by its tokens is given up where a sequence writes into it and no page is free. */
 static void remembered_pages_can_be_written_again(void)
 {
@@ -927,6 +946,7 @@ int main(int argc, char **argv)
     RUN(a_stream_needs_only_what_it_keeps);
     RUN(a_long_fork_copies_no_page);
     RUN(static_reservation_takes_all_at_once);
+    RUN(static_pages_that_are_shared_need_a_copy_of_what_is_written);
     RUN(remembered_pages_can_be_written_again);
     RUN(remembered_pages_find_a_new_parent);
     RUN(remembered_pages_outlive_a_refusal);

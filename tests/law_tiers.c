@@ -561,12 +561,13 @@ static void bad_tiers_are_named(void)
         bad_config(&p.config, "lambda");
     }
     const double ratios[] = {0, -1, (double)NAN, HUGE_VAL};
+    const char *const names[] = {"ratio[0]", "ratio[1]", "ratio[2]"};
     for (int i = 0; i < 4; i++)
         for (uint32_t at = 0; at < 3; at++) {
             p.tiers = fine;
             for (uint32_t k = 0; k < 3; k++)
                 p.tiers.ratio[k] = k == at ? ratios[i] : 1;
-            bad_config(&p.config, "ratio");
+            bad_config(&p.config, names[at]);
         }
     p.tiers = fine;
     p.config.page_tokens = 128;
