@@ -203,7 +203,8 @@ PIMHW_API pimhw_status pimhw_map_select(pimhw_placement *placement, const pimhw_
  * Physical address to place and back, exact inverses.
  *
  *   returns  as pimhw_map_ids; PIMHW_ERR_ADDRESS with what is beyond the device, be it the place or
- *            the address; PIMHW_ERR_ARGUMENT with a MapID beyond the last; output then unchanged
+ *            the address (of a page that rows do not fill, some are); PIMHW_ERR_ARGUMENT with a
+ *            MapID beyond the last; output then unchanged
  */
 PIMHW_API pimhw_status pimhw_map_da(pimhw_da *da, const pimhw_geometry *geometry, uint32_t map_id,
                                     uint64_t pa, pimhw_cause *why);
@@ -477,7 +478,8 @@ typedef enum pimhw_kind {
     PIMHW_MEM_WR,    /* host write of one column: as WR_SBK */
     PIMHW_MEM_RD,    /* host read of one column: as RD_SBK */
     PIMHW_EWADD,     /* hub: sum of GPR blocks gpr and aux; as GPR, and as WR_GB from the GPR, it
-                        waits for no result on its way there: a SYNC before it does */
+                        waits for no result on its way there: a SYNC before it does; nor do two
+                        channels' results in one block keep their order */
     PIMHW_GPR,       /* host access to block gpr, a write if out is 1 */
     PIMHW_CFR,       /* host access to register aux; a write (out 1) sets it to gpr */
     PIMHW_SYNC,      /* waits until all channels are done; a shared front end does not wait for the
@@ -497,10 +499,10 @@ enum {
 
 /*
  * One instruction with its operands resolved; what the units do with them stands before
- * pimhw_units. A field that its kind does not use is not looked at, but op_size is 1 where a
- * channel takes it and it has no other. Bit i of mask is channel i, and no other may be set; SYNC
- * and EOC address all channels whatever it says; EWADD, GPR, CFR and EPU need some bit, whichever.
- * Kinds use:
+ * pimhw_units. A field that its kind does not use is not looked at, but op_size is 1 in all that a
+ * channel takes and that stands here without it. Bit i of mask is channel i, and no other may be
+ * set; SYNC and EOC address all channels whatever it says; EWADD, GPR, CFR and EPU need some bit,
+ * whichever. Kinds use:
  *
  *     WR_GB                 op_size tile gpr flags
  *     WR_BIAS RD_MAC RD_AF  out gpr (RD_MAC, RD_AF also aux); AF: out
@@ -854,7 +856,7 @@ typedef struct pimhw_device pimhw_device;
  *   returns  PIMHW_ERR_CONFIG as pimhw_config_check, PIMHW_ERR_MEMORY
  *   memory   the only call that allocates, in one piece, touched as it comes into use: 15 MB, of a
  *            preset under DCS and ping-pong up to twice as much; 64 channels with 65,536 entries
- *            of each kind take 220 MB
+ *            of each kind take 220 MB under ping-pong
  */
 PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_config *config,
                                            pimhw_cause *why);
@@ -6885,8 +6887,9 @@ static pimhw_block pimhw_i_largest(const pimhw_request *request)
 
 /*
  * Judges a program as a whole. What loops of constant rounds alone take beyond the last clock, or
- * beyond as many rounds without one, is refused before it is walked. apart: what speaks of all channels at once has no place in streams
- * that run apart. d->safe: by bounds of its operands, no instruction can be refused.
+ * beyond as many rounds without one, is refused before it is walked. apart: what speaks of all
+ * channels at once has no place in streams that run apart. d->safe: by bounds of its operands, no
+ * instruction can be refused.
  */
 static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
                                    const pimhw_request *request, bool apart, pimhw_cause *why)

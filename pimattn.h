@@ -129,7 +129,7 @@ typedef struct pimattn_shape {
     const float *alibi_slopes; /* .. or [n_heads] of them given, below 1e25; NULL: by the rule */
     const float *sink_logits;  /* [n_heads]: a score without a value, once in every row; NULL */
     uint64_t window;           /* the query's own token among them; 0: all; at most 2^62 */
-    const uint64_t *windows;   /* [n_layers]: one for each layer instead; NULL: `window` for all */
+    const uint64_t *windows;   /* [n_layers]: of each layer, window is 0; NULL: window for all */
     uint64_t sink_tokens;      /* with a window; at most 2^62; readings count those gone too */
     bool v_in_k;      /* V is the first head_dim_v of K (MLA): none is stored; host way only */
     uint32_t io_type; /* of q, k, v and out of all calls: f32, so far nothing else */
@@ -146,7 +146,7 @@ typedef enum pimattn_partition {
 
 typedef enum pimattn_hfp_unit {
     PIMATTN_BY_KV_HEAD = 0,   /* a KV head with all its query heads */
-    PIMATTN_BY_QUERY_HEAD = 1 /* every query head by itself */
+    PIMATTN_BY_QUERY_HEAD = 1 /* every query head by itself, with K and V of its own */
 } pimattn_hfp_unit;
 
 /*
@@ -157,7 +157,8 @@ typedef enum pimattn_v_mapping {
     PIMATTN_V_A = 0,   /* the blocks of dims on different channels, which make a group [PHONY] */
     PIMATTN_V_B,       /* every channel a group with all blocks, a row of each after the other */
     PIMATTN_V_K,       /* as B, but all blocks share a row, and their sums stay till the end */
-    PIMATTN_V_CHEAPEST /* the one with fewest clocks, of equals the one with least energy */
+    PIMATTN_V_CHEAPEST /* the one with fewest clocks, of equals the one with least energy; not in
+                          the device way */
 } pimattn_v_mapping;
 
 /* What a mapping is called ("A", "B", "K", "cheapest"); NULL beyond the last. */
@@ -479,7 +480,7 @@ typedef struct pimattn_mask {
  */
 typedef struct pimattn_choice {
     uint64_t *bits;      /* NULL, with n_tokens 0: all tokens */
-    uint64_t n_tokens;   /* positions that bits are of */
+    uint64_t n_tokens;   /* positions that bits are of, from 0 on */
     size_t stride;       /* words from one KV head to the next; 0: packed, (n_tokens + 63) / 64 */
     uint32_t n_kv_heads; /* as in the shape, or 1: the same for all KV heads */
 } pimattn_choice;
@@ -492,7 +493,8 @@ typedef struct pimattn_choice {
  */
 typedef struct pimattn_call {
     float *out;                /* may be NULL if partials is not */
-    float *lse;                /* log-sum-exp, beside one of them; may be NULL */
+    float *lse;                /* log-sum-exp, beside one of them, with the sink logit; may be
+                                  NULL */
     pimattn_partial *partials; /* [rows][n_heads] with o and dim = head_dim_v set; m, l and what o
                                   points to are overwritten; may be NULL. Without sink logits: who
                                   merges partials merges {logit, 1, zeros} once, at the end */
@@ -573,10 +575,12 @@ typedef struct pimattn_pages {
  *
  *   call     as for pimattn_attend; items[i].seq is not used
  *   returns  also PIMATTN_ERR_ARGUMENT for pages: a number, a length, strides that overlap rows, or
- *            far more tokens than pool_bytes holds if scratch_bytes has no room for their partials;
- *            in words; outputs then unchanged
+ *            far more tokens than pool_bytes holds if scratch_bytes has no room for their partials
+ *            (of the whole length, whatever windows and choices hide); in words; outputs then
+ *            unchanged
  *   part     of a context: all of its length, any page numbers for what lies elsewhere, and
- *            call->choices of what is here; partials or lse then merge with those of the rest
+ *            call->choices, by absolute positions, of what is here; partials then merge with those
+ *            of the rest, and so does lse if there are no sink logits, which each part's has
  *   bits     those of pimattn_attend over the same tokens
  *   source   FlashInfer's paged KV cache (indptr, indices, last_page_len; NHD, HND)
  */
@@ -655,7 +659,8 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
  * lengths in all layers (PIMATTN_ERR_ARGUMENT names the layer) and tokens not swapped out
  * (PIMATTN_ERR_SEQ); they do all or nothing and cost O(pages touched); a table has 4 bytes a page
  * from position 0 on, and saving or restoring many sequences looks at all of them for each. The
- * device way has create, append, reserve, truncate and free so far: PIMATTN_ERR_DEVICE says so.
+ * device way has create, append, reserve, truncate (keep from 0 on too) and free so far:
+ * PIMATTN_ERR_DEVICE says so.
  * ========================================================================== */
 
 /*
@@ -694,7 +699,8 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *engine, pimattn_seq 
  * Makes the full pages of a sequence's first n_tokens tokens known by the caller's token ids, under
  * a salt (0 is one too). They stay known when the sequence goes, until their memory is wanted: then
  * those without a sequence for longest go first, of one sequence the last ones. Pages known already
- * under other tokens or another salt stay so, and those after them are left out.
+ * under other tokens or another salt stay so, and those after them are left out. Behind a page that
+ * was given up nothing is found until a sequence that has the pages behind it is remembered again.
  *
  *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_MEMORY, PIMATTN_ERR_ARGUMENT
  */
@@ -746,7 +752,7 @@ typedef struct pimattn_transfer {
 /*
  * Moves a sequence's tokens out into memory, as much as pimattn_save says, and back in, into pages
  * of its own: those it shared stay where they are and are not shared again. In between it keeps its
- * name and length, holds no page, and can only be freed.
+ * name and length, holds no page, and can only be freed, or asked for its numbers.
  *
  *   transfer may be NULL
  *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (too little memory); in: PIMATTN_ERR_PAGES,
@@ -773,9 +779,10 @@ typedef struct pimattn_stream {
 /*
  * Saves sequences (seqs NULL: all alive, n_seqs then ignored, in no order that is promised) and
  * restores them as new ones, in the same order, by any engine with n_layers, n_kv_heads, head dims
- * and types alike, whatever its page_tokens, device or architecture. What one shares, from its
- * first token on, with one no shorter before it they mostly share again; all alive come in such an
- * order, but for two that share the middle and of which neither holds all of the other.
+ * (with v_in_k that of K) and types alike, whatever its page_tokens, device or architecture. What
+ * one shares, from its first token on, with one no shorter before it they mostly share again; all
+ * alive come in such an order, but for two that share the middle and of which neither holds all of
+ * the other.
  *
  *   bytes    what the state takes; may be NULL, and so may stream: then only this is asked
  *   seqs     of restore: [n_most], room for the new names
@@ -1150,7 +1157,7 @@ typedef struct pimattn_tiers {
     double ratio[PIMATTN_MAX_TIERS]; /* x : y : .. : 1; all 0: of the last 1, of the others together
                                         56, shared out by bandwidth */
     /* asked before a token moves; false: it fails, PIMATTN_ERR_DEVICE, and the token stays. Must
-       not call the engine: what would change it is refused */
+       not call the engine: what changes or reads what it holds is refused */
     bool (*transfer)(void *user, uint32_t from, uint32_t to, uint64_t bytes);
     void *transfer_user;
 } pimattn_tiers;
@@ -6828,8 +6835,8 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
     for (size_t i = 0; i < n; i++)
         pimattn_i_list_keep(m, &lists[i], had[i % 2]);
     if (status == PIMATTN_ERR_MEMORY) return status;
-    const char *text = "%u tokens need %u and %u chunks a KV head, of one unit; %u of the"
-                       " device's %u are taken";
+    const char *text = "%u tokens need %u and %u chunks in each layer of every head that is a"
+                       " unit, on channels that have them; %u of the device's %u are taken";
     return PIMATTN_I_FAIL(PIMATTN_ERR_PAGES, &e->why, text, tokens, (uint64_t)wanted[0],
                           (uint64_t)wanted[1], (uint64_t)m->n_used, pimattn_i_module_chunks(m));
 }
@@ -9039,10 +9046,14 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
         if (c->n_tokens == 0) continue;
         if (!c->bits) return pimattn_i_wrong(e, "choice of item %u has no bits", i);
         if (c->n_kv_heads != 1 && c->n_kv_heads != s->n_kv_heads)
-            return pimattn_i_wrong(e, "choice of %u KV heads is not of 1 or all", c->n_kv_heads);
+            return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, &e->why,
+                                  "choice of item %u is of %u KV heads, not of 1 or all",
+                                  (uint64_t)i, (uint64_t)c->n_kv_heads);
         uint64_t least = pimattn_i_ceil_div(c->n_tokens, 64), words = c->stride ? c->stride : least;
         if (words < least)
-            return pimattn_i_wrong(e, "choice stride %u is less than n_tokens bits", c->stride);
+            return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, &e->why,
+                                  "choice of item %u has a stride of %u words; its tokens take %u",
+                                  (uint64_t)i, (uint64_t)c->stride, least);
         if (pimattn_i_mul(words, 8 * (c->n_kv_heads - (uint64_t)1)) > SIZE_MAX / 2 ||
             c->n_tokens > PIMATTN_I_MAX_TOKENS)
             return pimattn_i_wrong(e, "choice of item %u reaches beyond memory", i);
