@@ -157,6 +157,21 @@ static void epu_holds_who_waits_for_it(void)
     CHECK_U(hw.r.cycles, 157 + 625);
 }
 
+/* One host waits; what it sends afterwards waits for the host, on the other channel too. */
+static void epu_holds_the_host_that_waits_for_it(void)
+{
+    pimhw_config c = hw_config("aim-gddr6", 2);
+    const pimhw_instruction gb = hw_gb(1, 1, 0), other = hw_gb(2, 1, 0);
+    const pimhw_instruction epu = hw_all(PIMHW_EPU, 1, 10000), wait = hw_all(PIMHW_EPU_WAIT, 1, 1);
+    HW_STREAM(c, gb, epu, wait, gb);
+    CHECK_U(hw.r.breakdown_ck[PIMHW_WAIT_EPU], 627); /* of 666 */
+    CHECK_U(hw.r.breakdown_ck[PIMHW_WAIT_HOST], 1);
+    HW_STREAM(c, gb, epu, wait, gb, other);
+    CHECK_U(hw.r.critical_channel, 1);
+    CHECK_U(hw.r.breakdown_ck[PIMHW_WAIT_EPU], 0);
+    CHECK_U(hw.r.breakdown_ck[PIMHW_WAIT_HOST], 663); /* of 699 */
+}
+
 /* Two channels with lists of their own have work at the same clock: channel 0's is done first, so
  * that channel 1 ends last. */
 static void epu_serves_the_lowest_channel_first(void)
@@ -547,6 +562,7 @@ int main(void)
     RUN(streams_of_their_own_begin_at_clock_0);
     RUN(critical_channel_has_work);
     RUN(epu_holds_who_waits_for_it);
+    RUN(epu_holds_the_host_that_waits_for_it);
     RUN(epu_serves_the_lowest_channel_first);
     RUN(works_end_with_their_run);
     RUN(refresh_closes_the_row_and_waits);
