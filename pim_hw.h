@@ -4756,32 +4756,6 @@ static void pimhw_i_add_item(const pimhw_i_sketch *s, const pimhw_program *p, ui
     in->last[in->depth++] = rounds - (rounds > 0 && rounds < UINT64_MAX);
 }
 
-/* Whether where a term is equal another is, too: of what is left it counts parts of its units, and
- * goes on as far. */
-static bool pimhw_i_implies(const pimhw_program *p, uint32_t level, const pimhw_i_term *term,
-                            const pimhw_i_term *other)
-{
-    if (!term->tail || !other->tail || other->unit % term->unit) return false;
-    const pimhw_tail *t = &p->tails[term->tail - 1], *o = &p->tails[other->tail - 1];
-    return t->base == o->base && t->rest == o->rest && t->channel_step == o->channel_step &&
-           t->channel_div == o->channel_div &&
-           memcmp(t->step, o->step, level * sizeof t->step[0]) == 0 &&
-           (term->most == UINT64_MAX || pimhw_i_times(term->most - 1, term->unit) >=
-                                            pimhw_i_times(other->most - 1, other->unit));
-}
-
-/* Leaves out terms that others imply. */
-static void pimhw_i_prune(const pimhw_program *p, uint32_t level, pimhw_i_scope *span)
-{
-    for (uint32_t i = 0; i < span->n_terms; i++)
-        for (uint32_t k = span->n_terms; k-- > 0;) {
-            if (k == i || !pimhw_i_implies(p, level, &span->terms[i], &span->terms[k])) continue;
-            memmove(&span->terms[k], &span->terms[k + 1],
-                    (--span->n_terms - k) * sizeof span->terms[0]);
-            i -= k < i;
-        }
-}
-
 /* The loop that item `first` opens, as a whole or one of its rounds. */
 static void pimhw_i_scope_init(const pimhw_i_sketch *s, const pimhw_program *p, uint32_t first,
                                bool whole, uint32_t level, pimhw_i_scope *span)
@@ -4794,7 +4768,6 @@ static void pimhw_i_scope_init(const pimhw_i_sketch *s, const pimhw_program *p, 
     uint32_t last = p->items[first].end;
     for (uint32_t i = first + !whole; i < last + whole; i++)
         pimhw_i_add_item(s, p, i, mask, &in, span);
-    pimhw_i_prune(p, level, span);
 }
 
 static void pimhw_i_sketch_loops(pimhw_i_sketch *s, const pimhw_program *p, uint32_t controller)
