@@ -5169,8 +5169,7 @@ enum {
     PIMHW_I_WORDS = 1 << 20,
     PIMHW_I_TEXTS = 32768,
     PIMHW_I_EDGES = 32768,
-    PIMHW_I_SLOTS = 65536, /* twice as many as texts or edges; .. */
-    PIMHW_I_FEW = 1024,    /* .. so many in use at first */
+    PIMHW_I_CHAINS = 16384, /* of texts or edges; a power of two */
     PIMHW_I_TRIALS = PIMHW_LOOPS + 1,
     PIMHW_I_TALLY = sizeof(pimhw_i_tally) / sizeof(uint64_t),
     PIMHW_I_ACTIVE = offsetof(pimhw_i_tally, active_ck) / sizeof(uint64_t),
@@ -5213,6 +5212,7 @@ typedef enum pimhw_i_progress { PIMHW_I_IDLE, PIMHW_I_OPEN, PIMHW_I_ENDED } pimh
 typedef struct pimhw_i_text {
     uint64_t hash;
     uint32_t at, n;
+    uint16_t next;      /* in its chain; 0: the last */
     bool meets_refresh; /* of a state: commands wait for it */
 } pimhw_i_text;
 
@@ -5226,6 +5226,7 @@ typedef struct pimhw_i_part {
 
 typedef struct pimhw_i_edge {
     uint64_t hash, key[3], phase; /* of where it leads on from; phase 0: it meets no refresh */
+    uint16_t next;                /* in its chain; 0: the last */
     pimhw_i_slack slack;          /* for the phase */
     uint64_t clocks;
     uint64_t n_instructions, n_rounds; /* of a channel; of a shared front end: of all */
@@ -5246,18 +5247,13 @@ typedef struct pimhw_i_trial {
     pimhw_i_tally tally[PIMHW_MAX_CHANNELS];
 } pimhw_i_trial;
 
-/* Numbers of texts or edges by their hashes: a table that grows; the rest is not filled. */
-typedef struct pimhw_i_slots {
-    uint32_t n, used; /* n: a power of two */
-    uint16_t number[PIMHW_I_SLOTS];
-} pimhw_i_slots;
-
 typedef struct pimhw_i_memo {
     uint32_t n_words;
     uint32_t terms; /* the text of the last place */
     bool full;
     uint32_t shift; /* edges for refreshes as far off, but for so many bits, are in one place */
-    pimhw_i_slots texts, edges;
+    uint32_t n_texts, n_edges;
+    uint16_t texts[PIMHW_I_CHAINS], edges[PIMHW_I_CHAINS]; /* the first of a chain; 0: none */
     pimhw_i_text text[PIMHW_I_TEXTS];
     pimhw_i_edge edge[PIMHW_I_EDGES]; /* the first: of rounds since a mark */
     uint64_t words[PIMHW_I_WORDS];
@@ -5642,38 +5638,8 @@ static uint64_t pimhw_i_mix(uint64_t hash, uint64_t word)
 static uint64_t *pimhw_i_room(pimhw_i_memo *m)
 {
     if (m->n_words + PIMHW_I_ROOM > PIMHW_I_WORDS) m->full = true;
-    if (m->texts.used + 1 == PIMHW_I_TEXTS) m->full = true;
+    if (m->n_texts + 1 == PIMHW_I_TEXTS) m->full = true;
     return m->full ? NULL : &m->words[m->n_words];
-}
-
-/* Slot i of those that the number of a hash may be in. */
-static uint16_t *pimhw_i_slot(pimhw_i_slots *slots, uint64_t hash, uint32_t i)
-{
-    return &slots->number[(hash + i) & (slots->n - 1)];
-}
-
-static void pimhw_i_slots_clear(pimhw_i_slots *slots, uint32_t n)
-{
-    slots->n = n;
-    memset(slots->number, 0, n * sizeof slots->number[0]);
-}
-
-/* The next number, into a free slot. The hashes of all lie `bytes` apart, that of 0 first. */
-static uint32_t pimhw_i_slots_add(pimhw_i_slots *slots, uint16_t *slot, const void *hashes,
-                                  size_t bytes)
-{
-    *slot = (uint16_t)++slots->used;
-    if (4 * slots->used < slots->n || slots->n == PIMHW_I_SLOTS) return slots->used;
-    pimhw_i_slots_clear(slots, 2 * slots->n);
-    for (uint32_t number = 1; number <= slots->used; number++) {
-        uint32_t i = 0;
-        uint64_t hash;
-        memcpy(&hash, (const char *)hashes + number * bytes, sizeof hash);
-        while (*pimhw_i_slot(slots, hash, i))
-            i++;
-        *pimhw_i_slot(slots, hash, i) = (uint16_t)number;
-    }
-    return slots->used;
 }
 
 /* One by one: words that have just been written are not there yet for wider loads. */
@@ -5700,18 +5666,17 @@ static uint32_t pimhw_i_intern(pimhw_i_memo *m, uint32_t n)
     for (; i < n; i++)
         a = pimhw_i_mix(a, words[i]);
     hash = pimhw_i_mix(a ^ c, b + 2 * hash);
-    for (i = 0;; i++) {
-        uint16_t *slot = pimhw_i_slot(&m->texts, hash, i);
+    uint16_t *slot = &m->texts[hash % PIMHW_I_CHAINS];
+    for (; *slot; slot = &m->text[*slot].next) {
         const pimhw_i_text *text = &m->text[*slot];
-        if (*slot == 0) {
-            pimhw_i_text added = {hash, m->n_words, n, false};
-            m->text[m->texts.used + 1] = added;
-            m->n_words += n;
-            return pimhw_i_slots_add(&m->texts, slot, m->text, sizeof m->text[0]);
-        }
         if (text->hash != hash || text->n != n) continue;
         if (pimhw_i_same(&m->words[text->at], words, n)) return *slot;
     }
+    pimhw_i_text added = {hash, m->n_words, n, 0, false};
+    *slot = (uint16_t)++m->n_texts;
+    m->text[*slot] = added;
+    m->n_words += n;
+    return *slot;
 }
 
 /* Whether a channel has no part in the unit's loop: nothing comes of what it waits for. */
@@ -5782,11 +5747,11 @@ static void pimhw_i_forget(pimhw_device *d)
 {
     pimhw_i_wake_all(d);
     pimhw_i_memo *m = &d->memo;
-    m->n_words = m->terms = m->texts.used = m->edges.used = 0;
+    m->n_words = m->terms = m->n_texts = m->n_edges = 0;
     m->full = false;
     m->shift = d->config.controller == PIMHW_IN_ORDER ? 5 : 0; /* the others know exact ones only */
-    pimhw_i_slots_clear(&m->texts, PIMHW_I_FEW);
-    pimhw_i_slots_clear(&m->edges, PIMHW_I_FEW);
+    memset(m->texts, 0, sizeof m->texts);
+    memset(m->edges, 0, sizeof m->edges);
     memset(&m->text[0], 0, sizeof m->text[0]);
     d->known = 0;
     pimhw_i_close_trials(d);
@@ -6105,14 +6070,14 @@ static uint16_t *pimhw_i_edge_slot(pimhw_i_memo *m, const uint64_t key[3], uint6
                                    uint64_t *hash)
 {
     *hash = pimhw_i_mix(phase ? (phase >> m->shift) + 1 : 0, key[0] << 40 ^ key[1] << 20 ^ key[2]);
-    for (uint32_t i = 0;; i++) {
-        uint16_t *slot = pimhw_i_slot(&m->edges, *hash, i);
+    uint16_t *slot = &m->edges[*hash % PIMHW_I_CHAINS];
+    for (; *slot; slot = &m->edge[*slot].next) {
         const pimhw_i_edge *e = &m->edge[*slot];
-        if (*slot == 0) return slot;
         if (e->hash != *hash || !pimhw_i_same(e->key, key, 3)) continue;
         uint64_t first = e->phase - e->slack.early_ck;
-        if (phase - first <= e->slack.early_ck + e->slack.late_ck) return slot;
+        if (phase - first <= e->slack.early_ck + e->slack.late_ck) break;
     }
+    return slot;
 }
 
 /* An edge that leads on from a place; NULL: none is known. due: a refresh is, before its end. */
@@ -6136,9 +6101,9 @@ static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
     if (t->n_groups != d->n_groups) return;
     pimhw_i_turn_to(d, t->nest);
     uint32_t to = pimhw_i_state(d);
-    if (m->edges.used + 1 == PIMHW_I_EDGES) m->full = true;
+    if (m->n_edges + 1 == PIMHW_I_EDGES) m->full = true;
     if (to == 0 || !pimhw_i_room(m)) return;
-    pimhw_i_edge *e = &m->edge[m->edges.used + 1];
+    pimhw_i_edge *e = &m->edge[m->n_edges + 1];
     uint32_t n_words = pimhw_i_edge_since(d, t, e, to);
     if (e->refreshed && t->phase == 0) return;
     /* commands wait at its end alone: seen from an open row that is its own, or not at all */
@@ -6147,7 +6112,8 @@ static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
     memcpy(e->key, t->key, sizeof e->key);
     uint16_t *slot = pimhw_i_edge_slot(m, e->key, e->phase, &e->hash);
     if (*slot) return;
-    pimhw_i_slots_add(&m->edges, slot, m->edge, sizeof m->edge[0]);
+    *slot = (uint16_t)++m->n_edges;
+    e->next = 0;
     m->n_words += n_words;
 }
 
