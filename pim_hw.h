@@ -7143,34 +7143,27 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     pimhw_device *d, const pimhw_program *program, const pimhw_request *request,
     bool (*emit)(void *user, const pimhw_instruction *instruction), void *user, pimhw_cause *why)
 {
-    pimhw_instruction in;
-    pimhw_cause what;
-    bool ended = false;
     if (!d || !program || !emit) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
     pimhw_status status = pimhw_i_request_check(d, program, request, why);
     if (status != PIMHW_OK) return status;
+    pimhw_i_start(d, NULL, 1);
     d->phase = PIMHW_I_IDLE;
     d->real_rows = !request;
-    pimhw_i_walker *w = &d->streams[0].walker;
+    d->why = why;
+    pimhw_i_stream *s = &d->streams[0];
     pimhw_i_meet(d, program, request);
-    pimhw_i_walker_init(w, program, request, &d->sketch, pimhw_i_low_bits(d->config.n_channels),
-                        255, d->rounds);
-    for (;;) {
-        pimhw_i_step step = pimhw_i_next(w, &in);
+    pimhw_i_walker_init(&s->walker, program, request, &d->sketch,
+                        pimhw_i_low_bits(d->config.n_channels), 255, d->rounds);
+    for (bool goes_on = true; goes_on;) {
+        pimhw_i_step step = pimhw_i_next(&s->walker, &s->in);
         if (step == PIMHW_I_ROUND || step == PIMHW_I_LEFT) continue;
-        if (step == PIMHW_I_DONE) return PIMHW_OK;
-        const char *fault = NULL;
-        if (step == PIMHW_I_WRONG)
-            fault = PIMHW_I_TOO_LARGE;
-        else if (ended)
-            fault = "an instruction after EOC";
-        else if (pimhw_i_judge(d, &in, &what) != PIMHW_OK)
-            fault = what.text;
-        if (fault)
-            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "item %u: %s", (uint64_t)w->at, fault);
-        ended = in.kind == PIMHW_EOC;
-        if (!emit(user, &in)) return PIMHW_OK;
+        if (step == PIMHW_I_DONE) break;
+        if (!pimhw_i_accept(d, s, step)) status = PIMHW_ERR_PROGRAM;
+        goes_on = status == PIMHW_OK && emit(user, &s->in);
+        if (s->in.kind == PIMHW_EOC) d->phase = PIMHW_I_ENDED;
     }
+    d->phase = PIMHW_I_IDLE;
+    return status;
 }
 
 static bool pimhw_i_count_bytes(void *user, const pimhw_instruction *instruction)
