@@ -3223,11 +3223,11 @@ typedef struct pimhw_i_channel {
     bool banked; /* *banks holds */
     uint32_t newest_run;
     pimhw_i_tally tally;
-    pimhw_i_banks *banks;
-    pimhw_i_flow *flow; /* controllers with gaps */
-    uint64_t n_slack;   /* of refreshes, or spans with some, so far */
+    uint64_t n_slack; /* of refreshes, or spans with some, so far */
     pimhw_i_slack slack[PIMHW_I_REFRESHES];
     pimhw_i_run runs[PIMHW_I_QUEUE];
+    pimhw_i_banks *banks; /* of its own, as is the next */
+    pimhw_i_flow *flow;   /* controllers with gaps */
 } pimhw_i_channel;
 
 /* What a command at clock t makes those of one bank wait for; key 0: for t, as the bus does. */
@@ -6259,12 +6259,8 @@ static const char PIMHW_I_TOO_LARGE[] = "2^28 rounds or more, or an operand of 2
 static void pimhw_i_take_state(const pimhw_device *d, pimhw_i_channel *other,
                                const pimhw_i_channel *ch)
 {
-    pimhw_i_flow *flow = other->flow;
-    pimhw_i_banks *banks = other->banks;
-    memcpy((void *)other, (const void *)ch,
-           d->shared ? sizeof *ch : offsetof(pimhw_i_channel, runs));
-    other->flow = flow;
-    other->banks = banks;
+    size_t bytes = d->shared ? offsetof(pimhw_i_channel, banks) : offsetof(pimhw_i_channel, runs);
+    memcpy((void *)other, (const void *)ch, bytes);
 }
 
 static void pimhw_i_members(pimhw_device *d, pimhw_i_channel *ch, uint64_t mask)
