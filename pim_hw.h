@@ -3142,16 +3142,15 @@ typedef struct pimhw_i_flow {
     /* both */
     uint32_t n_records; /* W and R that wait for a refresh; W that wait for their phase */
     pimhw_i_record records[2 * PIMHW_I_QUEUED];
-    uint64_t *tile_mac, *tile_write;  /* DCS: [in_entries], when a MAC or write may use it */
-    uint64_t *out_mac, *out_io;       /* DCS: [outs] */
-    uint32_t *tile_marks, *out_marks; /* DCS: used by I/O that waits for a refresh */
-    uint64_t *tile_group;             /* ping-pong: [in_entries] */
-    pimhw_i_entry *sums;              /* ping-pong: [outs] */
-    uint64_t *entry_free;             /* ping-pong with a sink: [outs], from which phase on .. */
-    uint64_t *entry_of;               /* .. [outs] which one holds the sum of it, plus 1 */
-    uint64_t *tile_region;            /* .. [in_entries] where a tile was written last */
-    pimhw_i_ring *ring;               /* DCS: [PIMHW_I_STREAMS] */
-    pimhw_i_phase *phase;             /* ping-pong: [3] */
+    uint64_t *tile_mac, *tile_write; /* DCS: [in_entries], when a MAC or write may use it */
+    uint64_t *out_mac, *out_io;      /* DCS: [outs] */
+    uint64_t *tile_group;            /* ping-pong: [in_entries] */
+    pimhw_i_entry *sums;             /* ping-pong: [outs] */
+    uint64_t *entry_free;            /* ping-pong with a sink: [outs], from which phase on .. */
+    uint64_t *entry_of;              /* .. [outs] which one holds the sum of it, plus 1 */
+    uint64_t *tile_region;           /* .. [in_entries] where a tile was written last */
+    pimhw_i_ring *ring;              /* DCS: [PIMHW_I_STREAMS] */
+    pimhw_i_phase *phase;            /* ping-pong: [3] */
 } pimhw_i_flow;
 
 /* Points the tables of a flow into the memory behind it; returns the bytes of both. */
@@ -3170,8 +3169,6 @@ static size_t pimhw_i_flow_point(pimhw_i_flow *f, const pimhw_i_rules *rules)
     PIMHW_I_PART(f, uint64_t, entry_of, pp ? outs : 0)
     PIMHW_I_PART(f, uint64_t, tile_region, pp ? tiles : 0)
     PIMHW_I_PART(f, pimhw_i_phase, phase, pp ? 3u : 0)
-    PIMHW_I_PART(f, uint32_t, tile_marks, dcs ? tiles : 0)
-    PIMHW_I_PART(f, uint32_t, out_marks, dcs ? outs : 0)
     PIMHW_I_PART(f, pimhw_i_ring, ring, dcs ? (size_t)PIMHW_I_STREAMS : 0)
     return (at + 63) / 64 * 64;
 }
@@ -3779,6 +3776,19 @@ static void pimhw_i_dcs_entries(const pimhw_i_rules *rules, pimhw_i_flow *f,
     f->out_mac[work->out] = mac && rules->config.is_mac ? ck << 8 | reason : done;
 }
 
+/* Whether an entry of a work's next command waits for one that waits for a refresh. */
+static bool pimhw_i_dcs_waits(const pimhw_i_flow *f, const pimhw_i_work *work)
+{
+    bool tiles = pimhw_i_has_tiles(work->command), out = pimhw_i_has_out(work->command);
+    for (uint32_t i = 0; i < f->n_records; i++) {
+        const pimhw_i_work *other = &f->records[i].work;
+        bool tile = work->tile - other->tile < f->records[i].n; /* of a lower one: huge */
+        if (tiles && tile && pimhw_i_has_tiles(other->command)) return true;
+        if (out && work->out == other->out && pimhw_i_has_out(other->command)) return true;
+    }
+    return false;
+}
+
 /* Issues commands of a record that come before the next refresh; the others stay in the record. */
 static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
 {
@@ -3790,11 +3800,7 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
         pimhw_i_dispatch(f, stream, 0);
         uint32_t next = pimhw_i_needed(ch, work);
         pimhw_i_when at = pimhw_i_stream_at(ch, stream, work, next, false);
-        /* an entry of it waits for one that waits for a refresh */
-        bool marked = next == work->command && f->n_blocked[0] + f->n_blocked[1] > 0 &&
-                      ((pimhw_i_has_tiles(next) && f->tile_marks[work->tile]) ||
-                       (pimhw_i_has_out(next) && f->out_marks[work->out]));
-        if (marked) at.ck = UINT64_MAX;
+        if (next == work->command && pimhw_i_dcs_waits(f, work)) at.ck = UINT64_MAX;
         if (at.ck >= ch->due_ck) {
             f->blocked_at[stream] = at;
             return;
@@ -3818,21 +3824,11 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
     }
 }
 
-/* Marks the entries of a record that waits for a refresh, or takes the marks off. */
-static void pimhw_i_dcs_mark(pimhw_i_flow *f, const pimhw_i_record *record, uint32_t sign)
-{
-    const pimhw_i_work *work = &record->work;
-    f->n_blocked[record->stream] += sign * record->n;
-    if (pimhw_i_has_out(work->command)) f->out_marks[work->out] += sign * record->n;
-    for (uint32_t i = 0; i < record->n && pimhw_i_has_tiles(work->command); i++)
-        f->tile_marks[work->tile + i] += sign;
-}
-
 static void pimhw_i_dcs_append(pimhw_i_flow *f, const pimhw_i_record *record)
 {
     for (uint32_t i = 0; i < record->n; i++)
         pimhw_i_dispatch(f, record->stream, f->n_blocked[record->stream] + i);
-    pimhw_i_dcs_mark(f, record, 1);
+    f->n_blocked[record->stream] += record->n;
     f->records[f->n_records++] = *record;
 }
 
@@ -3847,9 +3843,7 @@ static void pimhw_i_dcs_refresh(pimhw_i_channel *ch)
     pimhw_i_refresh(ch, first->ck, first->reason);
     f->mac_stream_ck = ch->last_ck;
     uint32_t n = f->n_records;
-    for (uint32_t i = 0; i < n; i++)
-        pimhw_i_dcs_mark(f, &f->records[i], UINT32_MAX); /* minus 1 */
-    f->n_records = 0;
+    f->n_records = f->n_blocked[PIMHW_I_IO] = f->n_blocked[PIMHW_I_MAC] = 0;
     for (uint32_t i = 0; i < n; i++) {
         pimhw_i_record record = f->records[i];
         if (f->n_blocked[record.stream] == 0) pimhw_i_dcs_some(ch, &record);
@@ -5537,11 +5531,10 @@ static void pimhw_i_pen_dcs(pimhw_i_pen *pen, pimhw_i_channel *ch)
     pimhw_i_pen_ramps(pen, f->tile_mac, UINT32_MAX, 0, n_entries, least, least - 256);
     /* commands that wait for a refresh, which is kept apart */
     uint64_t due_ck = ch->due_ck;
-    for (uint32_t i = 0; i < f->n_records && pen->back; i++)
-        pimhw_i_dcs_mark(f, &f->records[i], UINT32_MAX);
     pimhw_i_pen_records(pen, ch, f->records, &f->n_records);
+    if (pen->back) f->n_blocked[PIMHW_I_IO] = f->n_blocked[PIMHW_I_MAC] = 0;
     for (uint32_t i = 0; i < f->n_records && pen->back; i++)
-        pimhw_i_dcs_mark(f, &f->records[i], 1);
+        f->n_blocked[f->records[i].stream] += f->records[i].n;
     if (f->n_records > 0) pimhw_i_pen_words(pen, &due_ck, 1, pen->base);
     for (uint32_t s = 0; s < PIMHW_I_STREAMS; s++) {
         pimhw_i_ring *r = &f->ring[s];
