@@ -6073,12 +6073,12 @@ static uint16_t *pimhw_i_edge_slot(pimhw_i_memo *m, const uint64_t key[3], uint6
     return slot;
 }
 
-/* An edge that leads on from a place; NULL: none is known. due: a refresh is, before its end. */
-static pimhw_i_edge *pimhw_i_edge_from(pimhw_device *d, const pimhw_i_place *place, bool due)
+/* An edge that leads on from a place; NULL: none is known. */
+static pimhw_i_edge *pimhw_i_edge_from(pimhw_device *d, const pimhw_i_place *place)
 {
     pimhw_i_memo *m = &d->memo;
     uint64_t hash;
-    for (uint32_t k = due; k < 1u + (place->phase > 0); k++) {
+    for (uint32_t k = 0; k < 1u + (place->phase > 0); k++) {
         uint16_t number = *pimhw_i_edge_slot(m, place->key, k ? place->phase : 0, &hash);
         if (number && pimhw_i_before_due(d, &m->edge[number], 1)) return &m->edge[number];
     }
@@ -6190,7 +6190,6 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
     const pimhw_i_edge *last = NULL;
     uint64_t row_step = loop->round.outer_step[level], n_chain = 0, last_phase = 0;
     pimhw_i_place place;
-    bool due = false;
     if (*index == 0) t->open = mark->open = false;
     pimhw_i_learn(d, t);
     pimhw_i_turn_to(d, w->mask);
@@ -6204,22 +6203,19 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
         if (!place.until) place.n_same = UINT64_MAX;
         loop->spare -= pimhw_i_min(loop->spare, PIMHW_I_LOOK);
         if (!pimhw_i_place_of(d, w, w->opener, false, &place)) break;
-        pimhw_i_edge *e = pimhw_i_edge_from(d, &place, due);
+        pimhw_i_edge *e = pimhw_i_edge_from(d, &place);
         if (!e) {
             pimhw_i_try(d, t, &place);
             break;
         }
         bool back = e == last && (!e->refreshed || place.phase == last_phase);
         e->again = e->again || back; /* once back at its head, always */
-        due = false;
         if (!e->again && n_chain++ >= PIMHW_I_CHAIN)
             n = pimhw_i_cycle(d, mark, &place, *index, most, row_step);
         last = n > 0 ? NULL : e;
         last_phase = place.phase;
         if (n == 0) {
-            most = e->again ? pimhw_i_min(most, place.n_same) : 1;
-            n = pimhw_i_before_due(d, e, most);
-            due = n < most && !e->refreshed; /* the next round begins alike */
+            n = pimhw_i_before_due(d, e, e->again ? pimhw_i_min(most, place.n_same) : 1);
             pimhw_i_follow(d, e, n, place.rows, (n - 1) * row_step);
         }
         pimhw_i_earn(loop, n);
@@ -6362,7 +6358,7 @@ static void pimhw_i_drain(pimhw_device *d, pimhw_i_channel *ch)
         place.phase = d->config.refresh ? ch->due_ck - pimhw_i_base_ck(ch) + 1 : 0;
         place.rows[0] = ch->row;
     }
-    const pimhw_i_edge *e = place.key[1] ? pimhw_i_edge_from(d, &place, false) : NULL;
+    const pimhw_i_edge *e = place.key[1] ? pimhw_i_edge_from(d, &place) : NULL;
     if (e) {
         pimhw_i_follow(d, e, 1, place.rows, 0);
         return;
@@ -6938,7 +6934,7 @@ static bool pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s, pimhw_i_place *p
     if (!place->edge || ch->asleep != place->key[1] || !pimhw_i_before_due(d, place->edge, 1) ||
         pimhw_i_seen(&d->sketch.loops[w->pc].whole, place, ch) != place->seen) {
         told = pimhw_i_place_of(d, w, w->pc, true, place);
-        place->edge = told ? pimhw_i_edge_from(d, place, false) : NULL;
+        place->edge = told ? pimhw_i_edge_from(d, place) : NULL;
     }
     if (place->edge) {
         pimhw_i_follow(d, place->edge, 1, place->rows, 0);
