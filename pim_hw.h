@@ -5277,11 +5277,9 @@ struct pimhw_device {
     uint64_t n_sent;            /* instructions to channels, in the order of the program */
     uint32_t n_groups, n_ready; /* ready: they have a flow and banks, and may be free */
     uint32_t n_streams;
-    uint8_t group_of[PIMHW_MAX_CHANNELS]; /* of each channel */
-    /* what a channel has beyond the tally of the group it joined; of the rest, all channels */
-    uint64_t beyond_ck[PIMHW_MAX_CHANNELS][PIMHW_N_SPENT];
-    uint64_t beyond_active_ck, beyond[PIMHW_N_COMMANDS];
-    uint32_t af_mode; /* what CFR 2 holds: the row of AF */
+    uint8_t group_of[PIMHW_MAX_CHANNELS];     /* of each channel */
+    pimhw_i_tally beyond[PIMHW_MAX_CHANNELS]; /* what a channel has beyond its group's tally */
+    uint32_t af_mode;                         /* what CFR 2 holds: the row of AF */
     pimhw_i_channel groups[PIMHW_MAX_CHANNELS];
     pimhw_i_banks banks[PIMHW_MAX_CHANNELS]; /* of the groups */
     pimhw_i_trial trial[PIMHW_I_TRIALS];     /* of rounds by depth; the last: of all else */
@@ -6282,14 +6280,12 @@ static void pimhw_i_split(pimhw_device *d, pimhw_i_channel *ch, uint64_t outside
 /* The channels of a group become members of another, which is in the same state. */
 static void pimhw_i_join(pimhw_device *d, pimhw_i_channel *other, pimhw_i_channel *ch)
 {
-    const pimhw_i_tally *has = &ch->tally, *its = &other->tally;
-    uint64_t n = pimhw_i_count(ch->mask);
-    for (uint64_t left = ch->mask; left; left &= left - 1)
-        for (uint32_t i = 0; i < PIMHW_N_SPENT; i++)
-            d->beyond_ck[pimhw_i_lowest(left)][i] += has->spent_ck[i] - its->spent_ck[i];
-    for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++)
-        d->beyond[i] += n * (has->commands[i] - its->commands[i]);
-    d->beyond_active_ck += n * (has->active_ck - its->active_ck);
+    const uint64_t *has = (const uint64_t *)&ch->tally, *its = (const uint64_t *)&other->tally;
+    for (uint64_t left = ch->mask; left; left &= left - 1) {
+        uint64_t *beyond = (uint64_t *)&d->beyond[pimhw_i_lowest(left)];
+        for (uint32_t i = 0; i < PIMHW_I_TALLY; i++)
+            beyond[i] += has[i] - its[i];
+    }
     pimhw_i_members(d, other, other->mask | ch->mask);
     /* the last group takes its place */
     pimhw_i_channel *last = &d->groups[--d->n_groups];
@@ -6650,15 +6646,12 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *d, const pimhw_instruct
 static void pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
 {
     const pimhw_config *c = &d->config;
-    memcpy(r->commands, d->beyond, sizeof r->commands);
-    r->active_ck = d->beyond_active_ck;
-    for (uint32_t g = 0; g < d->n_groups; g++) {
-        const pimhw_i_channel *ch = &d->groups[g];
-        uint64_t n = pimhw_i_count(ch->mask);
+    for (uint32_t k = 0; k < c->n_channels; k++) {
+        const pimhw_i_channel *ch = &d->groups[d->group_of[k]];
         for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++)
-            r->commands[i] += n * ch->tally.commands[i];
-        if (ch->tally.commands[PIMHW_CMD_MAC16]) r->n_busy_channels += (uint32_t)n;
-        r->active_ck += n * (ch->tally.active_ck + (ch->open ? r->cycles : 0));
+            r->commands[i] += ch->tally.commands[i] + d->beyond[k].commands[i];
+        r->n_busy_channels += ch->tally.commands[PIMHW_CMD_MAC16] != 0;
+        r->active_ck += ch->tally.active_ck + d->beyond[k].active_ck + (ch->open ? r->cycles : 0);
     }
     uint64_t lanes = (uint64_t)pimhw_config_banks(c) * pimhw_config_lanes(c);
     r->macs = pimhw_i_times(r->commands[PIMHW_CMD_MAC16], lanes);
@@ -6751,7 +6744,7 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *d, pimhw_readings *read
     r.critical_channel = pimhw_i_lowest(last.mask);
     pimhw_i_charge(&last, drained, PIMHW_WAIT_DRAIN);
     for (uint32_t i = 0; i < PIMHW_N_SPENT; i++)
-        r.breakdown_ck[i] = last.tally.spent_ck[i] + d->beyond_ck[r.critical_channel][i];
+        r.breakdown_ck[i] = last.tally.spent_ck[i] + d->beyond[r.critical_channel].spent_ck[i];
     r.breakdown_ck[PIMHW_WAIT_EPU] += r.cycles - drained;
     r.epu_ck = d->epu_ck;
     r.n_instructions = d->n_instructions;
