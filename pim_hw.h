@@ -5371,14 +5371,12 @@ PIMHW_I_INLINE uint64_t *pimhw_i_pen_room(pimhw_i_pen *pen, uint32_t n)
     return fits ? words : NULL;
 }
 
-/* Numbers less a base. */
-PIMHW_I_INLINE void pimhw_i_pen_words(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64_t base)
+/* A number less a base. */
+PIMHW_I_INLINE void pimhw_i_pen_word(pimhw_i_pen *pen, uint64_t *at, uint64_t base)
 {
-    uint64_t *words = pimhw_i_pen_room(pen, n);
-    for (uint32_t i = 0; i < n && words && pen->back; i++)
-        at[i] = words[i] + base;
-    for (uint32_t i = 0; i < n && words && !pen->back; i++)
-        words[i] = at[i] - base;
+    uint64_t *word = pimhw_i_pen_room(pen, 1);
+    if (word && pen->back) *at = *word + base;
+    if (word && !pen->back) *word = *at - base;
 }
 
 /*
@@ -5433,7 +5431,7 @@ PIMHW_I_INLINE void pimhw_i_pen_ahead(pimhw_i_pen *pen, uint64_t *at, uint32_t n
 PIMHW_I_INLINE uint32_t pimhw_i_pen_small(pimhw_i_pen *pen, uint32_t value)
 {
     uint64_t word = value;
-    pimhw_i_pen_words(pen, &word, 1, 0);
+    pimhw_i_pen_word(pen, &word, 0);
     return (uint32_t)word;
 }
 
@@ -5486,9 +5484,9 @@ static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, pimhw_i_channel *ch)
     f->mac_since = flags >> 1 & 1;
     if (pen->back) f->filling = 0, f->used_group = PIMHW_I_USED;
     f->group_tiles = pimhw_i_pen_small(pen, f->group_tiles);
-    pimhw_i_pen_words(pen, &f->group, 1, f->used_group);
-    pimhw_i_pen_words(pen, &f->start.ck, 1, pen->base);
-    pimhw_i_pen_words(pen, &f->start_before.ck, 1, pen->base);
+    pimhw_i_pen_word(pen, &f->group, f->used_group);
+    pimhw_i_pen_word(pen, &f->start.ck, pen->base);
+    pimhw_i_pen_word(pen, &f->start_before.ck, pen->base);
     f->start.reason = pimhw_i_pen_small(pen, f->start.reason);
     f->start_before.reason = pimhw_i_pen_small(pen, f->start_before.reason);
     pimhw_i_pen_ahead(pen, f->done_ck, PIMHW_I_OTHER, f->start.ck, 0);
@@ -5533,7 +5531,7 @@ static void pimhw_i_pen_dcs(pimhw_i_pen *pen, pimhw_i_channel *ch)
     if (pen->back) f->n_blocked[PIMHW_I_IO] = f->n_blocked[PIMHW_I_MAC] = 0;
     for (uint32_t i = 0; i < f->n_records && pen->back; i++)
         f->n_blocked[f->records[i].stream] += f->records[i].n;
-    if (f->n_records > 0) pimhw_i_pen_words(pen, &due_ck, 1, pen->base);
+    if (f->n_records > 0) pimhw_i_pen_word(pen, &due_ck, pen->base);
     for (uint32_t s = 0; s < PIMHW_I_STREAMS; s++) {
         pimhw_i_ring *r = &f->ring[s];
         pimhw_i_when *at = &f->blocked_at[s];
@@ -5573,9 +5571,9 @@ static void pimhw_i_pen_queue(pimhw_i_pen *pen, pimhw_i_channel *ch, uint64_t en
     for (uint32_t i = 0; i < n; i++) {
         pimhw_i_run *run = &ch->runs[(ch->newest_run + PIMHW_I_QUEUE - i) % PIMHW_I_QUEUE];
         run->n = pimhw_i_min(run->n, entries); /* nobody asks for more */
-        pimhw_i_pen_words(pen, &run->last_ck, 1, pen->base);
-        pimhw_i_pen_words(pen, &run->step_ck, 1, 0);
-        pimhw_i_pen_words(pen, &run->n, 1, 0);
+        pimhw_i_pen_word(pen, &run->last_ck, pen->base);
+        pimhw_i_pen_word(pen, &run->step_ck, 0);
+        pimhw_i_pen_word(pen, &run->n, 0);
     }
 }
 
@@ -5592,7 +5590,7 @@ static void pimhw_i_pen_channel(pimhw_i_pen *pen, const pimhw_device *d, pimhw_i
     ch->open = flags >> 9 & 1 ? rules->all_banks : 0;
     uint64_t ends[2] = {ch->end_ck, ch->flow ? ch->latest_ck : 0}; /* kept apart */
     uint64_t hold = ch->hold.ck << 8 | ch->hold.reason;
-    pimhw_i_pen_words(pen, &ch->last_ck, 1, pen->base);
+    pimhw_i_pen_word(pen, &ch->last_ck, pen->base);
     pimhw_i_pen_ahead(pen, &ch->now_ck, 1, pen->base, 0);
     pimhw_i_pen_ahead(pen, &ch->refreshed_ck, 1, pen->base, 0);
     pimhw_i_pen_ahead(pen, ends, 2, pen->base, 0);
@@ -5682,7 +5680,7 @@ static bool pimhw_i_pen_unit(pimhw_device *d, pimhw_i_pen *pen, uint32_t first, 
     if (d->shared) d->decode.reason = pimhw_i_pen_small(pen, d->decode.reason);
     for (uint32_t g = first; g < first + n; g++) {
         uint64_t mask = pimhw_i_rests(d, &d->groups[g]) ? 0 : d->groups[g].mask;
-        if (d->shared) pimhw_i_pen_words(pen, &mask, 1, 0);
+        if (d->shared) pimhw_i_pen_word(pen, &mask, 0);
         if (mask) pimhw_i_pen_channel(pen, d, &d->groups[g]);
     }
     return pen->n < pen->most;
