@@ -3972,10 +3972,10 @@ static void pimhw_i_pp_cut(pimhw_i_channel *ch)
 #define PIMHW_I_NO_OUT   (UINT32_MAX - 1)
 
 /*
- * The accumulator of a sum that goes on, or begins in a phase: one that is free by then. None, if
- * the program holds too many, or goes on with a sum that another has taken the place of.
+ * The accumulator of a sum that goes on, or begins in the phase being filled: one that is free by
+ * then. None, if the program holds too many, or goes on with a sum whose place another has taken.
  */
-static uint32_t pimhw_i_pp_entry(const pimhw_i_channel *ch, uint32_t out, uint64_t phase)
+static uint32_t pimhw_i_pp_entry(const pimhw_i_channel *ch, uint32_t out)
 {
     pimhw_i_flow *f = ch->flow;
     uint32_t entry = 0, n = ch->rules->outs;
@@ -3985,7 +3985,7 @@ static uint32_t pimhw_i_pp_entry(const pimhw_i_channel *ch, uint32_t out, uint64
         if (entry < n) f->entry_free[entry] = UINT64_MAX;
         return entry;
     }
-    while (entry < n && f->entry_free[entry] > phase)
+    while (entry < n && f->entry_free[entry] > f->filling)
         entry++;
     if (entry == n) return PIMHW_I_NO_ENTRY;
     for (uint32_t i = 0; i < ch->rules->outs; i++)
@@ -3999,20 +3999,20 @@ static uint32_t pimhw_i_pp_entry(const pimhw_i_channel *ch, uint32_t out, uint64
 static void pimhw_i_pp_enter(const pimhw_i_channel *ch, pimhw_i_work *work)
 {
     work->fresh = ch->sink && !ch->flow->entry_of[work->out];
-    work->entry = pimhw_i_pp_entry(ch, work->out, ch->flow->filling);
+    work->entry = pimhw_i_pp_entry(ch, work->out);
 }
 
 /*
- * The sum of an output has been read: from a phase on another may take its accumulator. ends: that
- * was all of it, else it may still go on before that.
+ * The sum of an output has been read: after the phase of that another may take its accumulator.
+ * ends: that was all of it, else it may still go on before that.
  */
-static void pimhw_i_pp_leave(const pimhw_i_channel *ch, uint32_t out, uint64_t phase, bool ends)
+static void pimhw_i_pp_leave(const pimhw_i_channel *ch, uint32_t out, bool ends)
 {
     pimhw_i_flow *f = ch->flow;
     if (!ch->sink || !f->entry_of[out]) return;
     uint64_t entry = f->entry_of[out] - 1;
     if (entry != PIMHW_I_NO_ENTRY && f->entry_free[entry] == UINT64_MAX)
-        f->entry_free[entry] = phase;
+        f->entry_free[entry] = pimhw_i_max(f->filling, f->sums[out].phase) + 1;
     if (ends) f->entry_of[out] = 0;
 }
 
@@ -4154,10 +4154,9 @@ static void pimhw_i_pp_read(pimhw_i_channel *ch, pimhw_i_work *work)
     sum->going = false;
     /* where nothing was summed: the accumulator that never is */
     work->entry = ch->rules->outs;
-    if (f->entry_of[work->out]) work->entry = pimhw_i_pp_entry(ch, work->out, f->filling);
+    if (f->entry_of[work->out]) work->entry = pimhw_i_pp_entry(ch, work->out);
     if (work->command == PIMHW_CMD_RDMAC16)
-        pimhw_i_pp_leave(ch, work->out, pimhw_i_max(f->filling, sum->phase) + 1,
-                         ch->rules->config.out_clear == PIMHW_CLEAR_READ);
+        pimhw_i_pp_leave(ch, work->out, ch->rules->config.out_clear == PIMHW_CLEAR_READ);
     p->r[p->n_r].work = *work;
     p->r[p->n_r++].n = 1;
 }
@@ -4175,8 +4174,7 @@ static void pimhw_i_ping_pong(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t 
         pimhw_i_pp_write(ch, work, n);
     } else {
         f->sums[work->out].going = false;
-        pimhw_i_pp_leave(ch, work->out, pimhw_i_max(f->filling, f->sums[work->out].phase) + 1,
-                         true);
+        pimhw_i_pp_leave(ch, work->out, true);
         pimhw_i_pp_wait(ch, work, 1, 0);
     }
 }
