@@ -4899,9 +4899,8 @@ static uint64_t pimhw_i_steps(const pimhw_i_walker *w, const uint64_t step[PIMHW
     return sum;
 }
 
-static uint64_t pimhw_i_left(const pimhw_i_walker *w, uint32_t i, uint32_t channel)
+static uint64_t pimhw_i_left(const pimhw_i_walker *w, const pimhw_tail *t, uint32_t channel)
 {
-    const pimhw_tail *t = &w->program->tails[i];
     uint64_t left = t->base;
     uint64_t gone = pimhw_i_steps(w, t->step);
     const pimhw_block *block = t->rest ? pimhw_i_block(w, channel) : NULL;
@@ -4919,7 +4918,7 @@ static uint64_t pimhw_i_value(const pimhw_i_walker *w, uint8_t name, uint32_t ch
     for (int k = 0; k < 2 && value; k++) {
         if (!o->tail[k]) continue;
         const pimhw_tail *t = &w->program->tails[o->tail[k] - 1];
-        uint64_t left = pimhw_i_left(w, o->tail[k] - 1u, channel);
+        uint64_t left = pimhw_i_left(w, t, channel);
         uint64_t most = t->unit > 1 ? pimhw_i_ceil_div(left, t->unit) : left;
         if (t->mul > 1) most = pimhw_i_times(most, t->mul);
         value = pimhw_i_min(value, most);
@@ -5791,7 +5790,7 @@ static void pimhw_i_place_terms(const pimhw_i_walker *w, const pimhw_i_scope *sc
             continue;
         }
         const pimhw_tail *t = &w->program->tails[term->tail - 1];
-        uint64_t left = pimhw_i_left(w, term->tail - 1u, (uint32_t)first);
+        uint64_t left = pimhw_i_left(w, t, (uint32_t)first);
         uint64_t value = pimhw_i_min(pimhw_i_ceil_div(left, term->unit), term->most);
         place->terms[i] = value;
         if (value == 0) continue;
