@@ -5352,15 +5352,8 @@ typedef struct pimhw_i_pen {
     bool back;
 } pimhw_i_pen;
 
-/* Calls of the pen would take as long as it writes. */
-#if defined(__GNUC__)
-#define PIMHW_I_INLINE static inline __attribute__((always_inline))
-#else
-#define PIMHW_I_INLINE static inline
-#endif
-
 /* Room for n words; NULL and nothing more to come: there is none. */
-PIMHW_I_INLINE uint64_t *pimhw_i_pen_room(pimhw_i_pen *pen, uint32_t n)
+static uint64_t *pimhw_i_pen_room(pimhw_i_pen *pen, uint32_t n)
 {
     uint64_t *words = &pen->words[pen->n];
     bool fits = n <= pen->most - pen->n;
@@ -5369,7 +5362,7 @@ PIMHW_I_INLINE uint64_t *pimhw_i_pen_room(pimhw_i_pen *pen, uint32_t n)
 }
 
 /* A number less a base. */
-PIMHW_I_INLINE void pimhw_i_pen_word(pimhw_i_pen *pen, uint64_t *at, uint64_t base)
+static void pimhw_i_pen_word(pimhw_i_pen *pen, uint64_t *at, uint64_t base)
 {
     uint64_t *word = pimhw_i_pen_room(pen, 1);
     if (word && pen->back) *at = *word + base;
@@ -5413,8 +5406,8 @@ static void pimhw_i_pen_ramps(pimhw_i_pen *pen, uint64_t *at, uint32_t wrap, uin
 }
 
 /* Clocks, with `bits` of something else below them, that count from the base on: before it, 0. */
-PIMHW_I_INLINE void pimhw_i_pen_ahead(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64_t base,
-                                      uint32_t bits)
+static void pimhw_i_pen_ahead(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64_t base,
+                              uint32_t bits)
 {
     uint64_t *words = pimhw_i_pen_room(pen, n), least = base << bits;
     uint64_t before = least - ((uint64_t)1 << bits);
@@ -5425,7 +5418,7 @@ PIMHW_I_INLINE void pimhw_i_pen_ahead(pimhw_i_pen *pen, uint64_t *at, uint32_t n
 }
 
 /* Less than a word. */
-PIMHW_I_INLINE uint32_t pimhw_i_pen_small(pimhw_i_pen *pen, uint32_t value)
+static uint32_t pimhw_i_pen_small(pimhw_i_pen *pen, uint32_t value)
 {
     uint64_t word = value;
     pimhw_i_pen_word(pen, &word, 0);
