@@ -2965,9 +2965,8 @@ typedef struct pimhw_i_rules {
     uint32_t completes[PIMHW_N_COMMANDS];
     uint32_t ruled; /* bit per command: the table holds after it; with gaps not after W and R */
     bool modes;     /* register mode and normal mode */
-    uint32_t outs, in_region, out_region;
+    uint32_t outs, in_region;
     uint32_t most_gap;
-    uint64_t phase_ck;                                   /* first refresh, UINT64_MAX: none */
     uint8_t class_of[PIMHW_N_COMMANDS];                  /* pimhw_i_class */
     uint32_t exec_ck[PIMHW_I_N_CLASSES];                 /* t_exec; controllers with gaps */
     uint32_t gap_ck[PIMHW_N_COMMANDS][PIMHW_N_COMMANDS]; /* of one stream: last, next */
@@ -3038,8 +3037,6 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
     rules->again_ck[PIMHW_CMD_REF] = config->tREFI;
     rules->outs = pimhw_config_outs(config);
     rules->in_region = pimhw_config_in_region(config);
-    rules->out_region = rules->outs / 2;
-    rules->phase_ck = config->refresh ? config->refresh_phase : UINT64_MAX;
     rules->modes = config->tMOD > 0 && config->controller == PIMHW_IN_ORDER;
     rules->all_banks = pimhw_i_low_bits(pimhw_config_banks(config));
 }
@@ -4103,7 +4100,7 @@ static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, pimhw_i_record *record)
     bool adds = pimhw_i_has_out(record->work.command);
     pimhw_i_entry *sum = adds ? &f->sums[record->work.out] : NULL;
     bool newer = group > f->used_group && p->n_m > 0;
-    bool full = adds && !sum->going && p->outs >= ch->rules->out_region;
+    bool full = adds && !sum->going && p->outs >= ch->rules->outs / 2;
     if (newer || full || p->n_m == PIMHW_I_RECORDS) pimhw_i_pp_cut(ch);
     /* groups that no MAC uses take the other region; the one behind them waits for its MACs */
     if (group > f->used_group + 1 && pimhw_i_pp_phase(f, f->filling + 2)->n_m > 0) {
@@ -6545,7 +6542,7 @@ static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, uint32_t n_st
     ch->mask = pimhw_i_low_bits(d->config.n_channels);
     ch->banks = &d->banks[0];
     ch->flow = pimhw_i_flow_of(d, 0);
-    ch->due_ck = d->rules.phase_ck;
+    ch->due_ck = d->config.refresh ? d->config.refresh_phase : UINT64_MAX;
     ch->last_command = PIMHW_N_COMMANDS;
     ch->hold.reason = PIMHW_WAIT_HOST;
     if (!ch->flow) return;
