@@ -526,7 +526,7 @@ typedef struct pimattn_call {
  *            has a scale of NaN, so all of the row is; in the device way v[j] of a token that is
  *            not seen does so too: its weight is 0, and 0 times NaN is NaN; and, where results have
  *            16 bits (out_bits) of f16, a q . k above 65,504, or a sum of p v, which none reaches
- *            with |v| below 256
+ *            with |v| up to 255
  */
 PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer,
                                           const pimattn_call *call, pimattn_readings *readings);
@@ -6223,10 +6223,10 @@ typedef struct pimattn_i_work {
     float *scores; /* [queries][tokens]; then the probabilities, rounded as they go out */
     float *sums;   /* [queries][groups][dims in whole blocks] */
     float *m, *l;  /* [queries]; NaN: a score was not finite */
-    float *part;   /* [queries]: what the units have of p, 2^-n */
+    float *part;   /* [queries]: 2^-n, what the units have of p */
 } pimattn_i_work;
 
-/* The units sum p to no more than this: sums of p v fit into f16 as long as v, less one bit. */
+/* The units have no more of all p: sums of p v then fit into f16 where |v| is at most 255. */
 enum { PIMATTN_I_MOST_P = 256 };
 
 typedef struct pimattn_i_module {
