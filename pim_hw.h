@@ -5266,7 +5266,7 @@ struct pimhw_device {
     bool real_rows;        /* a row is one of the device, not of a block */
     bool safe;             /* no instruction of the program can be refused */
     bool skips;            /* spans that are like others are not walked */
-    bool endless;          /* the hub or a channel passed PIMHW_I_MOST_CK */
+    bool endless;          /* the hub or a channel passed PIMHW_I_MOST_CK, or as many rounds */
     uint64_t n_instructions;
     uint64_t n_sent;            /* instructions to channels, in the order of the program */
     uint32_t n_groups, n_ready; /* ready: they have a flow and banks, and may be free */
@@ -6014,7 +6014,8 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, c
     const uint64_t *sum = (const uint64_t *)(const void *)&parts[d->n_unit];
     d->known = 0;
     d->n_instructions += times * e->n_instructions;
-    d->skipped_rounds += times * e->n_rounds;
+    d->skipped_rounds = pimhw_i_plus(d->skipped_rounds, pimhw_i_times(times, e->n_rounds));
+    d->endless = d->endless || d->skipped_rounds >= PIMHW_MAX_CHANNELS * PIMHW_I_MOST_CK;
     for (uint32_t i = 0; i < d->n_unit; i++) {
         pimhw_i_channel *ch = &d->groups[d->unit + i];
         const pimhw_i_part *p = &parts[i];
@@ -6225,6 +6226,7 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
 
 static const char PIMHW_I_NO_STREAM[] = "no stream has begun, or it ended at a failure";
 static const char PIMHW_I_TOO_MANY[] = "EPU: more than %u works that nothing waits for";
+static const char PIMHW_I_TOO_LONG[] = "the run takes 2^46 clocks or rounds, or more";
 static const char PIMHW_I_TOO_LARGE[] = "2^28 rounds or more, or an operand of 2^32 or more";
 
 /* Another group becomes what a group is, but for its flow and banks. */
@@ -6708,8 +6710,7 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *d, pimhw_readings *read
     while (pimhw_i_epu_serve(d))
         continue;
     d->phase = PIMHW_I_IDLE;
-    if (d->endless)
-        return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "the run takes 2^46 clocks or more");
+    if (d->endless) return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, PIMHW_I_TOO_LONG);
     memset(&r, 0, sizeof r);
     r.size = sizeof r;
     r.version = 1;
@@ -6796,7 +6797,8 @@ static pimhw_block pimhw_i_largest(const pimhw_request *request)
 static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
                                    const pimhw_request *request, bool apart, pimhw_cause *why)
 {
-    uint64_t rounds[PIMHW_LOOPS + 1] = {1}, total = 0;
+    uint64_t rounds[PIMHW_LOOPS + 1] = {1}, in_loops = 0, of[PIMHW_MAX_CHANNELS] = {0};
+    uint64_t masks[PIMHW_LOOPS + 1] = {pimhw_i_low_bits(d->config.n_channels)};
     pimhw_block block = pimhw_i_largest(request);
     const pimhw_operand *around[PIMHW_LOOPS];
     pimhw_i_inside in;
@@ -6822,13 +6824,19 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
             around[in.depth] = item->kind == PIMHW_LOOP ? o : NULL;
             in.last[in.depth++] = value[0] ? value[0] - 1 : 0;
             rounds[in.depth] = pimhw_i_min(n, PIMHW_I_MOST_CK);
+            masks[in.depth] = masks[in.depth - 1] & item->mask;
+            in_loops += rounds[in.depth];
+            if (in_loops < PIMHW_I_MOST_CK) continue;
+            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "item %u: %s", (uint64_t)i,
+                                PIMHW_I_TOO_LONG);
         }
-        total += rounds[in.depth];
-        if (total >= PIMHW_I_MOST_CK)
-            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
-                                "item %u: the run takes 2^46 clocks or rounds, or more",
-                                (uint64_t)i);
-        if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) continue;
+        bool issues =
+            PIMHW_I_KINDS[item->kind].taker != PIMHW_I_BY_HOST &&
+            (!PIMHW_I_KINDS[item->kind].sized || (o && pimhw_i_is_constant(o) && o->base > 0));
+        for (uint64_t left = issues ? masks[in.depth] & item->mask : 0; left; left &= left - 1)
+            if ((of[pimhw_i_lowest(left)] += rounds[in.depth]) >= PIMHW_I_MOST_CK)
+                return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "item %u: %s", (uint64_t)i,
+                                    PIMHW_I_TOO_LONG);
         bool all = item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC;
         if (apart && (all || item->kind == PIMHW_CFR || item->kind == PIMHW_EWADD))
             return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
@@ -6852,7 +6860,7 @@ static bool pimhw_i_accept(pimhw_device *d, const pimhw_i_stream *s, pimhw_i_ste
 {
     pimhw_cause what;
     if (d->endless)
-        pimhw_cause_write(&what, "the run takes 2^46 clocks or more");
+        pimhw_cause_write(&what, PIMHW_I_TOO_LONG);
     else if (step == PIMHW_I_WRONG)
         pimhw_cause_write(&what, PIMHW_I_TOO_LARGE);
     else if (d->phase == PIMHW_I_ENDED)
@@ -7016,6 +7024,8 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
             w->nests = d->skips && d->phase == PIMHW_I_OPEN;
         }
         if (!pimhw_i_streams_run(d)) return false;
+        if (d->endless) pimhw_cause_write(d->why, PIMHW_I_TOO_LONG);
+        if (d->endless) return false;
     }
     return true;
 }

@@ -526,7 +526,7 @@ typedef struct pimattn_call {
  *            has a scale of NaN, so all of the row is; in the device way v[j] of a token that is
  *            not seen does so too: its weight is 0, and 0 times NaN is NaN; and, where results have
  *            16 bits (out_bits) of f16, a q . k above 65,504, or a sum of p v, which none reaches
- *            with |v| up to 255
+ *            with |v| up to 256
  */
 PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer,
                                           const pimattn_call *call, pimattn_readings *readings);
@@ -1217,7 +1217,7 @@ typedef struct pimattn_tier_info {
                                          token; counters of the last 10 steps [PAM 6.1] */
     uint64_t n_active; /* tokens that took part, whatever masks say; each where it first did */
     uint64_t busiest;  /* of the bank group that counted most: tokens that took part in it, and what
-                          tokens that were placed in it brought */
+                          tokens that were placed in it brought; a step of it at most 65,535 */
     uint64_t n_partials;         /* formed, of a bank group and up to 16 queries each */
     uint64_t n_faster, n_slower; /* tokens that went to the tier before, and to the next */
     uint64_t faster_bytes, slower_bytes;
@@ -6226,8 +6226,8 @@ typedef struct pimattn_i_work {
     float *part;   /* [queries]: 2^-n, what the units have of p */
 } pimattn_i_work;
 
-/* The units have no more of all p: sums of p v then fit into f16 where |v| is at most 255. */
-enum { PIMATTN_I_MOST_P = 256 };
+/* The units have no more of all p: sums of p v then fit into f16 where |v| is at most 256. */
+static const double pimattn_i_most_p = 255;
 
 typedef struct pimattn_i_module {
     pimhw_memory *memory;
@@ -8594,7 +8594,7 @@ static bool pimattn_i_group_fold(pimattn_i_hand *hand, const pimattn_i_job *of, 
     for (uint32_t i = 0; i < n; i++) {
         uint64_t first = token[i] / PIMATTN_I_TILE * PIMATTN_I_TILE;
         if (i > 0 && token[i - 1] >= first) continue;
-        if (!pimattn_i_reaches(hand->job, first, PIMATTN_I_TILE)) continue;
+        if (!pimattn_i_seen(hand->job, first)) continue;
         if (!block) {
             block = pimattn_i_stack_push(stack, number);
             pimattn_i_clear(block, of->n_queries, hand->e->size.o_floats);
@@ -9241,7 +9241,7 @@ static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, ui
         s[t] = counts ? pimattn_i_exp(s[t] - m) : 0.0f;
         sum += (double)s[t];
     }
-    while (sum * (double)part > PIMATTN_I_MOST_P)
+    while (sum * (double)part > pimattn_i_most_p)
         part /= 2;
     for (uint64_t t = 0; t < tokens;) {
         float leaf = 0.0f; /* sums of leaves, so that long ones stay exact enough */

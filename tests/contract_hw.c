@@ -612,22 +612,42 @@ static void endless_programs_are_refused(void)
         pimhw_program_init(&p);
         pimhw_program_loop(&p, pimhw_program_const(&p, 1 << 27), 1);
         pimhw_program_loop(&p, pimhw_program_const(&p, rounds[k]), 1);
-        if (k == 1) pimhw_program_add(&p, &gb);
+        for (int i = 0; k == 1 && i < 2; i++) /* 2^45 clocks each, at least */
+            pimhw_program_add(&p, &gb);
         pimhw_program_end(&p);
         pimhw_program_end(&p);
         endless(d, &p,
                 k == 0 ? "item 1: the run takes 2^46 clocks or rounds, or more"
-                       : "item 2: the run takes 2^46 clocks or rounds, or more");
+                       : "item 3: the run takes 2^46 clocks or rounds, or more");
+    }
+    for (int k = 0; k < 3; k++) { /* rounds that the request says, and the program again */
+        pimhw_block block = {.rest = {1 << 27}};
+        pimhw_request request = {.blocks = &block, .n_blocks = 1};
+        pimhw_tail rest = {.rest = 1, .unit = 1};
+        pimhw_operand o = {.base = UINT64_MAX};
+        pimhw_program_init(&p);
+        o.tail[0] = pimhw_program_tail(&p, &rest);
+        uint8_t rounds_name = pimhw_program_operand(&p, &o);
+        pimhw_program_loop(&p, pimhw_program_const(&p, 1), 1);
+        for (int i = 0; i < 3; i++)
+            pimhw_program_loop(&p, k == 0 ? rounds_name : pimhw_program_const(&p, 1 << 9), 1);
+        if (k == 2) pimhw_program_add(&p, &gb);
+        for (int i = 0; i < 4; i++)
+            pimhw_program_end(&p);
+        request.repeats = k == 2 ? UINT32_MAX : 1;
+        pimhw_status want = k == 1 ? PIMHW_OK : PIMHW_ERR_PROGRAM;
+        CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), want);
+        if (k != 1) CHECK_STR(why.text, "the run takes 2^46 clocks or rounds, or more");
     }
     pimhw_program_init(&p);
     pimhw_program_add(&p, &epu);
-    endless(d, &p, "the run takes 2^46 clocks or more");
+    endless(d, &p, "the run takes 2^46 clocks or rounds, or more");
     epu.flags = PIMHW_AWAITED;
     pimhw_program_init(&p);
     pimhw_program_add(&p, &epu);
     pimhw_program_add(&p, &wait);
     pimhw_program_add(&p, &gb);
-    endless(d, &p, "item 2: the run takes 2^46 clocks or more");
+    endless(d, &p, "item 2: the run takes 2^46 clocks or rounds, or more");
     CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
     CHECK_U(pimhw_device_submit(d, &epu, &why), PIMHW_OK);
     CHECK_U(pimhw_device_finish(d, &r, &why), PIMHW_ERR_PROGRAM);

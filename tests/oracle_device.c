@@ -12,7 +12,7 @@
  *   p_i       exp(s_i - m), m the maximum as the device has it (a factor of all p and of l, so
  *             which m it is changes nothing): exp to 2e-7, its argument off by c_i + u |s_i - m|;
  *             then 2^-n of it to a lane: max(U p, N 2^n). Together e_i. n is the least with which
- *             what the units have of sum p is within 256
+ *             what the units have of sum p is within 255
  *   l         sum of the rounded p in f32: g(n), n the additions (512 a leaf and the leaves)
  *   sums      of one bank, over the tokens R that it has between two reads: products exact,
  *             g(log2(lanes) + columns - 1) sum |p v|; read in 16 bits: max(U |S_R|, N 2^n) each;
@@ -99,7 +99,7 @@ typedef struct head {
 static double times_of(double sum)
 {
     double times = 1;
-    while (sum > 256 * times)
+    while (sum > 255 * times)
         times *= 2;
     return times;
 }
@@ -510,14 +510,14 @@ static void heads_larger_than_rows(void)
     }
 }
 
-/* Sums of p v that f16 does not hold are read in parts: equal scores, each v 250. */
+/* Sums of p v that f16 does not hold are read in parts: equal scores, each v 256. */
 static void sums_of_many_tokens_fit(void)
 {
     enum { TOKENS = 3000, DIM = 16 };
     static float kv[2][TOKENS * DIM];
     const float q[DIM] = {0};
     for (size_t i = 0; i < TOKENS * DIM; i++)
-        kv[1][i] = 250;
+        kv[1][i] = 256;
     for (uint32_t v_mapping = PIMATTN_V_A; v_mapping <= PIMATTN_V_K; v_mapping++) {
         pimattn_config c = device_config("aimx", 1, 1, 1, DIM, DIM);
         c.v_mapping = v_mapping;
@@ -534,8 +534,8 @@ static void sums_of_many_tokens_fit(void)
         CHECK_NEAR(lse, log(TOKENS), 1e-6);
         CHECK_NEAR(partial.l, TOKENS, 0);
         for (uint32_t j = 0; j < DIM; j++) {
-            CHECK_NEAR(out[j], 250, 250 * lane_unit(PIMHW_LANE_F16));
-            CHECK_NEAR(o[j], 250.0 * TOKENS, 250.0 * TOKENS * lane_unit(PIMHW_LANE_F16));
+            CHECK_NEAR(out[j], 256, 256 * lane_unit(PIMHW_LANE_F16));
+            CHECK_NEAR(o[j], 256.0 * TOKENS, 256.0 * TOKENS * lane_unit(PIMHW_LANE_F16));
         }
         pimattn_engine_destroy(engine);
     }
