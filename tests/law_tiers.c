@@ -339,6 +339,29 @@ static void new_tokens_push_what_matters_least(void)
     plain_free(&p);
 }
 
+/* A tier whose tokens lie in the tiles that a window reaches, but not in the window. */
+static void partials_of_what_nobody_sees_do_not_count(void)
+{
+    plain p;
+    uint8_t to[300];
+    float out[16];
+    plain_make(&p, 4, 300);
+    p.tiers.tier[3].n_tokens = 1024;
+    p.tiers.partials = true;
+    p.config.shape.window = 4;
+    plain_start(&p);
+    memset(to, 3, 296);
+    memset(to + 296, 255, 4);
+    CHECK_U(pimattn_tier_move(p.engine, p.seq, 0, to, 300), PIMATTN_OK);
+    CHECK_U(pimattn_tier_step(p.engine), PIMATTN_OK);
+    CHECK_U(pimattn_attend_one(p.engine, p.seq, 0, out, p.q, NULL), PIMATTN_OK);
+    CHECK_U(info_of(&p, 0).n_active, 4);
+    CHECK(info_of(&p, 0).n_partials > 0);
+    CHECK_U(info_of(&p, 3).n_active, 0);
+    CHECK_U(info_of(&p, 3).n_partials, 0);
+    plain_free(&p);
+}
+
 static void partials_and_tokens_of_each_tier_are_counted(void)
 {
     plain p;
@@ -971,6 +994,7 @@ int main(void)
     RUN(leaves_gathered_from_any_place_give_the_bytes_of_pages);
     RUN(partials_of_bank_groups_keep_the_bound);
     RUN(new_tokens_push_what_matters_least);
+    RUN(partials_of_what_nobody_sees_do_not_count);
     RUN(partials_and_tokens_of_each_tier_are_counted);
     RUN(a_step_is_its_slowest_tier_and_what_nothing_hides);
     RUN(readings_of_tiers_are_of_the_tokens_chosen);
