@@ -6788,22 +6788,54 @@ static pimhw_block pimhw_i_largest(const pimhw_request *request)
     return block;
 }
 
+/* The first item with which loops of constant rounds alone come to the last clock of a channel, or
+ * to as many rounds; n_items: there is none. */
+static uint32_t pimhw_i_endless_item(const pimhw_program *p, uint32_t n_channels)
+{
+    uint64_t rounds[PIMHW_LOOPS + 1] = {1}, masks[PIMHW_LOOPS + 1] = {pimhw_i_low_bits(n_channels)};
+    uint64_t in_loops = 0, of_channel[PIMHW_MAX_CHANNELS] = {0};
+    uint32_t depth = 0;
+    for (uint32_t i = 0; i < p->n_items; i++) {
+        const pimhw_item *item = &p->items[i];
+        const pimhw_operand *o = item->op_size ? &p->operands[item->op_size - 1] : NULL;
+        const pimhw_i_kind *kind = &PIMHW_I_KINDS[item->kind];
+        uint64_t size = o && pimhw_i_is_constant(o) ? o->base : 0;
+        if (item->kind == PIMHW_END) depth -= p->items[item->end].kind != PIMHW_BLOCK;
+        if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
+            uint64_t n = pimhw_i_times(rounds[depth], item->kind == PIMHW_LOOP ? size : 0);
+            masks[depth + 1] = masks[depth] & item->mask;
+            rounds[++depth] = pimhw_i_min(n, PIMHW_I_MOST_CK);
+            in_loops += rounds[depth];
+            if (in_loops >= PIMHW_I_MOST_CK) return i;
+        }
+        bool sent = kind->taker == PIMHW_I_BY_CHANNELS || kind->taker == PIMHW_I_BY_QUEUES;
+        uint64_t left = sent && (!kind->sized || size > 0) ? masks[depth] & item->mask : 0;
+        for (; left; left &= left - 1) {
+            uint64_t *clocks = &of_channel[pimhw_i_lowest(left)];
+            *clocks += rounds[depth];
+            if (*clocks >= PIMHW_I_MOST_CK) return i;
+        }
+    }
+    return p->n_items;
+}
+
 /*
- * Judges a program as a whole. What loops of constant rounds alone take beyond the last clock, or
- * beyond as many rounds without one, is refused before it is walked. apart: what speaks of all
- * channels at once has no place in streams that run apart. d->safe: by bounds of its operands, no
- * instruction can be refused.
+ * Judges a program as a whole, before it is walked. apart: what speaks of all channels at once has
+ * no place in streams that run apart. d->safe: by bounds of its operands, no instruction can be
+ * refused.
  */
 static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
                                    const pimhw_request *request, bool apart, pimhw_cause *why)
 {
-    uint64_t rounds[PIMHW_LOOPS + 1] = {1}, in_loops = 0, of[PIMHW_MAX_CHANNELS] = {0};
-    uint64_t masks[PIMHW_LOOPS + 1] = {pimhw_i_low_bits(d->config.n_channels)};
+    uint32_t endless = pimhw_i_endless_item(p, d->config.n_channels);
     pimhw_block block = pimhw_i_largest(request);
     const pimhw_operand *around[PIMHW_LOOPS];
     pimhw_i_inside in;
     memset(&in, 0, sizeof in);
     d->safe = true;
+    if (endless < p->n_items)
+        return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "item %u: %s", (uint64_t)endless,
+                            PIMHW_I_TOO_LONG);
     for (uint32_t i = 0; i < p->n_items; i++) {
         const pimhw_item *item = &p->items[i];
         const pimhw_operand *o = item->op_size ? &p->operands[item->op_size - 1] : NULL;
@@ -6814,8 +6846,6 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
         for (uint32_t f = 0; f < 8; f++)
             value[f] = pimhw_i_most(p, &in, around, &block, pimhw_i_names(item)[f]);
         if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
-            bool constant = o && item->kind == PIMHW_LOOP && pimhw_i_is_constant(o);
-            uint64_t n = pimhw_i_times(rounds[in.depth], constant ? o->base : 0);
             if (item->kind == PIMHW_LIST) value[0] = 0; /* whatever op_size says */
             for (uint32_t c = 0; item->kind == PIMHW_LIST && c < d->config.n_channels; c++)
                 value[0] = pimhw_i_max(value[0], pimhw_i_blocks(request, c));
@@ -6823,20 +6853,8 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
             if (value[0] >> PIMHW_I_MOST_ROUND_BITS) d->safe = false;
             around[in.depth] = item->kind == PIMHW_LOOP ? o : NULL;
             in.last[in.depth++] = value[0] ? value[0] - 1 : 0;
-            rounds[in.depth] = pimhw_i_min(n, PIMHW_I_MOST_CK);
-            masks[in.depth] = masks[in.depth - 1] & item->mask;
-            in_loops += rounds[in.depth];
-            if (in_loops < PIMHW_I_MOST_CK) continue;
-            return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "item %u: %s", (uint64_t)i,
-                                PIMHW_I_TOO_LONG);
+            continue;
         }
-        bool issues =
-            PIMHW_I_KINDS[item->kind].taker != PIMHW_I_BY_HOST &&
-            (!PIMHW_I_KINDS[item->kind].sized || (o && pimhw_i_is_constant(o) && o->base > 0));
-        for (uint64_t left = issues ? masks[in.depth] & item->mask : 0; left; left &= left - 1)
-            if ((of[pimhw_i_lowest(left)] += rounds[in.depth]) >= PIMHW_I_MOST_CK)
-                return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, "item %u: %s", (uint64_t)i,
-                                    PIMHW_I_TOO_LONG);
         bool all = item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC;
         if (apart && (all || item->kind == PIMHW_CFR || item->kind == PIMHW_EWADD))
             return pimhw_i_fail(why, PIMHW_ERR_PROGRAM,
