@@ -620,17 +620,17 @@ static void endless_programs_are_refused(void)
                 k == 0 ? "item 1: the run takes 2^46 clocks or rounds, or more"
                        : "item 3: the run takes 2^46 clocks or rounds, or more");
     }
-    pimhw_program_init(&p); /* 2^42 rounds, of each channel some 2^43 clocks */
-    pimhw_program_loop(&p, pimhw_program_const(&p, 1 << 21), 0xffff);
-    pimhw_program_loop(&p, pimhw_program_const(&p, 1 << 21), 0xffff);
-    for (int i = 0; i < 16; i++) {
-        pimhw_instruction its = hw_gb((uint64_t)1 << i, 1, 0);
+    pimhw_program_init(&p); /* 2^44 rounds of 4 instructions, each of a channel of its own */
+    pimhw_program_loop(&p, pimhw_program_const(&p, 1 << 22), 15);
+    pimhw_program_loop(&p, pimhw_program_const(&p, 1 << 22), 15);
+    for (int i = 0; i < 4; i++) {
+        const pimhw_instruction its = hw_gb((uint64_t)1 << i, 1, 0);
         pimhw_program_add(&p, &its);
     }
     pimhw_program_end(&p);
     pimhw_program_end(&p);
     CHECK_U(pimhw_device_time(d, &r, &p, NULL, NULL, &why), PIMHW_OK);
-    CHECK(r.cycles >> 42 == 2 || r.cycles >> 42 == 3);
+    CHECK(r.cycles > (uint64_t)1 << 44 && r.cycles < (uint64_t)1 << 46);
     for (int k = 0; k < 3; k++) { /* rounds that the request says, and the program again */
         pimhw_block block = {.rest = {1 << 27}};
         pimhw_request request = {.blocks = &block, .n_blocks = 1};
