@@ -639,11 +639,10 @@ static void endless_programs_are_refused(void)
         pimhw_program_init(&p);
         o.tail[0] = pimhw_program_tail(&p, &rest);
         uint8_t rounds_name = pimhw_program_operand(&p, &o);
-        pimhw_program_loop(&p, pimhw_program_const(&p, 1), 1);
         for (int i = 0; i < 3; i++)
             pimhw_program_loop(&p, k == 0 ? rounds_name : pimhw_program_const(&p, 1 << 9), 1);
         if (k == 2) pimhw_program_add(&p, &gb);
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < 3; i++)
             pimhw_program_end(&p);
         request.repeats = k == 2 ? UINT32_MAX : 1;
         pimhw_status want = k == 1 ? PIMHW_OK : PIMHW_ERR_PROGRAM;

@@ -534,7 +534,7 @@ static void what_was_timed_before_is_skipped(void)
 }
 
 /* More spans than a device keeps (32,768): it forgets them all, and goes on. */
-static void spans_without_end_are_skipped(void)
+static void more_spans_than_a_device_keeps(void)
 {
     enum { MANY = 8192 };
     static pimattn_span spans[MANY];
@@ -778,6 +778,6 @@ int main(int argc, char **argv)
     RUN(equal_heads_are_skipped);
     RUN(long_blocks_beside_short_ones_are_skipped);
     RUN(what_was_timed_before_is_skipped);
-    RUN(spans_without_end_are_skipped);
+    RUN(more_spans_than_a_device_keeps);
     return check_end();
 }
