@@ -600,9 +600,9 @@ PIMATTN_API pimattn_status pimattn_attend_pages(pimattn_engine *engine, uint32_t
  *   choice   bits, stride (not 0) and n_kv_heads are given; n_tokens becomes the length
  *   bounds   [n_kv_heads]: the largest that is left out, -inf if none is; may be NULL
  *   shape    q: [n_heads][head_dim]
- *   units    c: 1 leaves out nothing, 8 is usual [PAM]
+ *   units    c: 1 leaves out nothing; 0: 8, which is usual [PAM]
  *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_DEVICE (host way only), PIMATTN_ERR_MEMORY,
- *            PIMATTN_ERR_ARGUMENT (c is 0, a stride below the length, q not finite, no token)
+ *            PIMATTN_ERR_ARGUMENT (a stride below the length, q not finite, no token)
  *   memory   gives back what it takes, but room for the bounds of all pages once somebody asks (64
  *            bytes and 2 keys in f32 a page); keys are read the first time they are asked for
  */
@@ -9810,7 +9810,7 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, 
     PIMATTN_I_TRY(pimattn_seq_tokens(e, seq, layer, &length));
     const uint32_t heads = e->config.shape.n_kv_heads;
     const uint64_t words = pimattn_i_ceil_div(length, 64);
-    if (c == 0) return pimattn_i_wrong(e, "c is 0: it is 1 for all tokens", 0);
+    if (c == 0) c = 8;
     if (!choice || !choice->bits || choice->n_kv_heads != heads || choice->stride < words)
         return pimattn_i_wrong(e, "choice: no bits, not all KV heads, or a stride below %u", words);
     PIMATTN_I_TRY(pimattn_i_newest_init(e, &w, seq, layer, q, true));

@@ -314,6 +314,12 @@ else
     skip lives_sanitized "no address sanitizer"
 fi
 
+# Every listing of the simulator's rows is judged; make test leaves out the longest.
+listings() {
+    make -s build/tests/oracle_aim && build/tests/oracle_aim "$DATA/../oracle/aim.csv" 99999999999
+}
+alone listings listings
+
 # Programs that make test has no time for: its cases are from 1 on.
 skips() {
     make -s build/tests/law_skip || return 1

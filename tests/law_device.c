@@ -259,10 +259,90 @@ static void fragmented_chunks_change_nothing(void)
     }
 }
 
+/* A row of every bank, somewhere else in another memory. */
+static void move_row(pimhw_memory *to, const pimhw_memory *from, const pimhw_config *c,
+                     uint32_t channel, uint32_t to_row, uint32_t from_row)
+{
+    uint32_t of_rank = pimhw_config_banks(c) / c->n_ranks;
+    unsigned char row[1024];
+    for (uint32_t b = 0; b < pimhw_config_banks(c); b++) {
+        pimhw_da at = {channel, b / of_rank, b % of_rank, from_row, 0, 0}, its = at;
+        its.row = to_row;
+        CHECK_U(pimhw_memory_read(from, row, &at, c->row_bytes, NULL), PIMHW_OK);
+        CHECK_U(pimhw_memory_write(to, &its, row, c->row_bytes, NULL), PIMHW_OK);
+    }
+}
+
+/* Every chunk anywhere: what an engine would give out last, first, or in between. */
+static void chunks_in_any_order_change_nothing(void)
+{
+    check_rng rng = {0x123};
+    for (uint32_t i = 0; i < 8; i++) {
+        pimattn_config c = any_small(&rng);
+        c.device.controller = i % 4;
+        c.partition = i / 4;
+        c.device.row_bytes = 1024;
+        uint64_t tokens[2] = {rng_range(&rng, 3000, 9000), rng_range(&rng, 1, 5000)};
+        device_case d = device_case_new(&c, tokens, 2, &rng);
+        device_case_item(&d, 0, 1);
+        device_case_item(&d, 1, 1);
+        device_case_queries(&d, &rng);
+        const pimhw_program *program;
+        const pimhw_request *request;
+        pimhw_memory *shuffled = NULL;
+        pimhw_readings r[2];
+        pimhw_cause why = {""};
+        notes n[2];
+        pimattn_engine *engine = engine_new(&c);
+        if (!engine || !device_case_append(&d, engine, &rng)) break;
+        CHECK_U(pimattn_engine_program(engine, 0, d.items, 2, &program, &request), PIMATTN_OK);
+        CHECK_U(pimhw_memory_create(&shuffled, &c.device, PIMHW_CHUNK_AIM, &why), PIMHW_OK);
+        pimhw_memory *memory = pimattn_engine_memory(engine);
+        uint32_t most = c.device.n_rows / request->chunk_rows;
+        uint32_t *chunks = (uint32_t *)check_alloc(request->n_chunks, sizeof *chunks);
+        bool *taken = (bool *)check_alloc(most, sizeof *taken);
+        for (uint32_t k = 0; k < request->n_chunks; k++) {
+            uint32_t at, begin = 0, end = c.device.n_channels;
+            do
+                at = (uint32_t)rng_range(&rng, 0, most - 1);
+            while (taken[at]);
+            taken[at] = true;
+            chunks[k] = at * request->chunk_rows;
+            while (request->chunk_begin && k >= request->chunk_begin[begin + 1])
+                begin++;
+            if (request->chunk_begin) end = begin + 1;
+            for (uint32_t ch = begin; ch < end; ch++)
+                for (uint32_t row = 0; row < request->chunk_rows; row++)
+                    move_row(shuffled, memory, &c.device, ch, chunks[k] + row,
+                             request->chunks[k] + row);
+        }
+        pimhw_request other = *request;
+        other.chunks = chunks;
+        CHECK_U(noted_run(&n[0], &r[0], &c.device, memory, program, request, &why), PIMHW_OK);
+        CHECK_U(noted_run(&n[1], &r[1], &c.device, shuffled, program, &other, &why), PIMHW_OK);
+        CHECK(n[0].n_results > 0);
+        CHECK_BYTES(n[0].hash, n[1].hash, sizeof n[0].hash);
+        CHECK_BYTES(&r[0], &r[1], sizeof r[0]);
+        free(chunks);
+        free(taken);
+        pimhw_memory_destroy(shuffled);
+        pimattn_engine_destroy(engine);
+        device_case_free(&d);
+    }
+}
+
 /* --------------------------------------------------------------------------
  * One program.
  * -------------------------------------------------------------------------- */
 
+static bool count_one(void *user, const pimhw_instruction *in)
+{
+    (void)in;
+    ++*(uint64_t *)user;
+    return true;
+}
+
+/* Its bytes stay, those of its instructions one by one grow with the tokens. */
 static void one_program_serves_all_lengths(void)
 {
     static const uint64_t run[] = {1, 2, 17, 255, 256, 257, 1000, 4097, 5000};
@@ -297,6 +377,7 @@ static void one_program_serves_all_lengths(void)
             cycles = r.cycles;
         }
         pimhw_device *device = NULL;
+        double of_token = 0;
         CHECK_U(pimhw_device_create(&device, &c.device, &why), PIMHW_OK);
         for (size_t t = 0; t < sizeof timed / sizeof *timed; t++) {
             pimattn_span span = {timed[t], 1};
@@ -305,6 +386,14 @@ static void one_program_serves_all_lengths(void)
                 PIMATTN_OK);
             CHECK_U(pimhw_device_time(device, &long_r, &program, &request, NULL, &why), PIMHW_OK);
             CHECK_U(long_r.program_bytes, bytes);
+            uint64_t n_sent = 0, unrolled = 0;
+            CHECK_U(pimhw_device_resolve(device, &program, &request, count_one, &n_sent, &why),
+                    PIMHW_OK);
+            CHECK_U(pimhw_program_unroll(device, &unrolled, &program, &request, &why), PIMHW_OK);
+            CHECK_U(unrolled, 32 * n_sent);
+            double per_token = (double)unrolled / (double)timed[t];
+            if (t == 0) of_token = per_token;
+            CHECK_NEAR(per_token, of_token, 0.02 * of_token); /* the ends of 10,000 tokens */
             CHECK(long_r.cycles > cycles);
             cycles = long_r.cycles;
         }
@@ -738,6 +827,7 @@ int main(void)
     RUN(one_program_gives_one_result_under_all_controllers);
     RUN(engines_of_all_controllers_agree);
     RUN(fragmented_chunks_change_nothing);
+    RUN(chunks_in_any_order_change_nothing);
     RUN(one_program_serves_all_lengths);
     RUN(timed_is_executed);
     RUN(a_bit_changes_what_reads_it);
