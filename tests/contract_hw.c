@@ -114,6 +114,46 @@ static void presets_are_known_by_name(void)
     CHECK_U(c.tCK_ps, 500);
 }
 
+/* Clocks as their sources print them; 0: not printed, and then the preset says that it assumes.
+ * Every command of samsung-hbm2 addresses all bank groups: its tCCD_S is the long one. */
+static void presets_have_the_numbers_of_their_sources(void)
+{
+    static const char *const presets[] = {"aim-gddr6",   "attacc-hbm3", "samsung-hbm2",
+                                          "newton-hbm2", "pam-hbm3",    "pam-ddr4"};
+    static const struct {
+        char field[12];
+        uint32_t value[6];
+    } t[] = {{"tCCD_S", {2, 2, 4, 1, 2, 4}},        {"tCCD_L", {2, 4, 4, 2, 4, 8}},
+             {"tRCD_RD", {36, 19, 14, 14, 19, 24}}, {"tRCD_WR", {28, 19, 10, 14, 19, 24}},
+             {"tRP", {32, 19, 14, 14, 19, 24}},     {"tRAS", {54, 45, 33, 34, 45, 0}},
+             {"tRC", {89, 63, 47, 48, 0, 76}},      {"tRRD_S", {5, 2, 4, 4, 0, 4}},
+             {"tRRD_L", {6, 4, 6, 6, 4, 6}},        {"tCL", {50, 19, 20, 14, 0, 24}},
+             {"tCWL", {6, 6, 8, 4, 0, 0}},          {"tWR", {33, 21, 16, 16, 21, 0}},
+             {"tRTP", {12, 8, 5, 6, 0, 0}},         {"tWTR_S", {9, 8, 4, 6, 0, 0}},
+             {"tWTR_L", {11, 11, 9, 8, 0, 0}},      {"tREFI", {0, 5070, 3900, 3900, 5070, 0}},
+             {"tRFC", {0, 455, 350, 260, 0, 0}},    {"tCK_ps", {500, 769, 1000, 1000, 769, 625}}};
+    static const char *const of[] = {"lpddr5-jetson", "lpddr5-macbook", "lpddr5-ideapad",
+                                     "lpddr5-iphone"};
+    /* [FACIL]: MB/s, and how many 1/1000 of it the host was measured to use */
+    static const uint32_t facil[][2] = {{204800, 763}, {409600, 883}, {59700, 333}, {51200, 746}};
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++)
+        for (size_t p = 0; p < 6; p++) {
+            uint32_t value = 0;
+            pimhw_config c = hw_config(presets[p], 1);
+            bool assumed = strcmp(pimhw_preset_source(presets[p], t[i].field), "assumed") == 0;
+            CHECK_U(pimhw_config_get(&c, t[i].field, &value, NULL), PIMHW_OK);
+            if (!CHECK_U(assumed, t[i].value[p] == 0) ||
+                (!assumed && !CHECK_U(value, t[i].value[p])))
+                printf("  %s of %s\n", t[i].field, presets[p]);
+        }
+    for (size_t i = 0; i < 4; i++) {
+        pimhw_config c = hw_config(of[i], 1);
+        CHECK_U(c.link_MBps, facil[i][0]);
+        CHECK_U(c.host_MBps, (facil[i][0] * facil[i][1] + 500) / 1000);
+    }
+    CHECK_U(hw_config("cent", 1).out_entries, 32); /* as aim-gddr6, whose dialect it speaks */
+}
+
 /* fJ a bit of HBM3 [ATTACC]; a path from cell to hub has each of them once. */
 enum { CELL = 440, COLUMN_MUX = 1010, GLOBAL_MUX = 1230, TSV = 500, INTERPOSER = 300 };
 
@@ -319,6 +359,63 @@ static void bad_fields_are_named(void)
     CHECK_U(pimhw_device_create(NULL, &c, &why), PIMHW_ERR_ARGUMENT);
     pimhw_device *d;
     CHECK_U(pimhw_device_create(&d, NULL, &why), PIMHW_ERR_ARGUMENT);
+}
+
+/* What does not fit between two refreshes would be closed before it is read, again and again. */
+static void refreshes_leave_time_for_every_row(void)
+{
+    static const char *const fields[] = {"tRFC",      "tRC",     "tRP",        "tRRD_L",
+                                         "tRTP",      "tCL",     "tWR",        "tMOD",
+                                         "tRCD_MAC",  "tRCD_AF", "tRCD_EWMUL", "tRCD_RDCP",
+                                         "tRCD_WRCP", "tWR_INP", "tMAC",       "tRD_OUT"};
+    for (uint32_t controller = 0; controller < 4; controller++)
+        for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+            pimhw_config c = hw_config("aim-gddr6", 1);
+            bool gap = i >= 13;
+            c.controller = controller;
+            c.refresh = 1, c.tREFI = 1000;
+            CHECK_U(pimhw_config_check(&c, &why), PIMHW_OK);
+            CHECK_U(pimhw_config_set(&c, fields[i], 1000, NULL), PIMHW_OK);
+            if (gap && controller == PIMHW_IN_ORDER)
+                CHECK_U(pimhw_config_check(&c, &why), PIMHW_OK);
+            else
+                refused(&c, "is more than tREFI, 1000");
+            c.refresh = 0;
+            CHECK_U(pimhw_config_check(&c, &why), PIMHW_OK);
+        }
+}
+
+/* Numbers that meet, and numbers that tables of ours have room for. */
+static void bounds_of_fields_are_met(void)
+{
+    static const struct {
+        char field[16];
+        uint32_t least, most;
+    } t[] = {{"n_channels", 1, 64},     {"queue_entries", 2, 64}, {"in_entries", 1, 65536},
+             {"out_entries", 1, 65536}, {"obuf", 1, 65536},       {"controller", 0, 3}};
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++)
+        for (uint32_t beyond = 0; beyond < 2; beyond++) {
+            pimhw_config c = hw_config("aimx", 16);
+            CHECK_U(pimhw_config_set(&c, t[i].field, t[i].most + beyond, NULL), PIMHW_OK);
+            CHECK_U(pimhw_config_check(&c, &why), beyond ? PIMHW_ERR_CONFIG : PIMHW_OK);
+            c = hw_config("aimx", 16);
+            CHECK_U(pimhw_config_set(&c, t[i].field, t[i].least - beyond, NULL), PIMHW_OK);
+            CHECK_U(pimhw_config_check(&c, &why), beyond ? PIMHW_ERR_CONFIG : PIMHW_OK);
+        }
+    pimhw_config c = hw_config("aimx", 16);
+    c.n_bank_groups = 16;
+    CHECK_U(pimhw_config_check(&c, NULL), PIMHW_OK);
+    c.n_bank_groups = 13, c.n_group_banks = 5;
+    refused(&c, "n_bank_groups * n_group_banks is 65, not 1 to 64");
+    c = hw_config("aimx", 16);
+    c.n_ranks = 3; /* of 16 banks */
+    refused(&c, "16 banks do not fill n_ranks 3");
+    c = hw_config("aimx", 16);
+    c.tRCD_RD = c.tRAS + 1;
+    refused(&c, "tRCD_RD");
+    c = hw_config("aimx", 16);
+    c.tRCD_WR = c.tRAS + 1;
+    refused(&c, "tRCD_WR");
 }
 
 /* One allocation, given back whole; both hooks or neither; nothing else allocates. */
@@ -1388,10 +1485,13 @@ int main(void)
     RUN(statuses_have_words);
     RUN(causes_are_cut_not_overrun);
     RUN(presets_are_known_by_name);
+    RUN(presets_have_the_numbers_of_their_sources);
     RUN(energies_are_those_of_their_sources);
     RUN(link_energy_goes_by_bytes);
     RUN(fields_are_set_by_name);
     RUN(bad_fields_are_named);
+    RUN(refreshes_leave_time_for_every_row);
+    RUN(bounds_of_fields_are_met);
     RUN(memory_comes_from_the_allocator);
     RUN(bad_instructions_are_refused);
     RUN(fields_of_no_use_are_not_looked_at);
