@@ -466,6 +466,26 @@ static void geometries_without_powers_of_two_have_two_mappings(void)
     CHECK_U(heap.n_live, 0);
 }
 
+/* A page that was given and taken back belongs to nobody, whatever its MapID was: its rows are
+ * apart from each other. */
+static void freed_pages_are_nobodys_again(void)
+{
+    pimhw_memory *m = odd_memory();
+    void *p = NULL;
+    CHECK_U(pimhw_alloc(m, &p, 1, PIMHW_MAP_HOST, &why), PIMHW_OK);
+    CHECK_U(pimhw_free(m, p, &why), PIMHW_OK);
+    for (int reads = 0; reads < 2; reads++)
+        for (uint32_t i = 0; i < 3; i++) {
+            const pimhw_da da = {i, 0, 47 - i, 2 * i, 0, 0};
+            unsigned char byte = (unsigned char)(i + 1);
+            if (!reads) CHECK_U(pimhw_memory_write(m, &da, &byte, 1, &why), PIMHW_OK);
+            if (reads) CHECK_U(pimhw_memory_read(m, &byte, &da, 1, &why), PIMHW_OK);
+            CHECK_U(byte, i + 1);
+        }
+    pimhw_memory_destroy(m);
+    CHECK_U(heap.n_live, 0);
+}
+
 /* Pages come lowest first, adjacent or not; freed ones come back zeroed; others stay. */
 static void pages_are_given_and_taken_back(void)
 {
@@ -508,6 +528,37 @@ static void pages_are_given_and_taken_back(void)
     pimhw_memory_destroy(m);
     CHECK_U(heap.n_live, 0);
     CHECK_U(heap.n_wrong, 0);
+}
+
+static void *newest;
+
+static void *alloc_newest(void *user, size_t bytes, size_t align)
+{
+    newest = heap_alloc(user, bytes, align);
+    return newest;
+}
+
+/* Where the bytes of a page are that somebody wrote to is no address that pimhw_alloc gave. */
+static void written_pages_have_no_host_address(void)
+{
+    pimhw_config c = hw_config("lpddr5-iphone", 4);
+    pimhw_memory *m = NULL;
+    uint64_t pa = 77;
+    uint32_t id = 77;
+    const pimhw_da da = {0, 0, 0, 41, 0, 0};
+    c.n_rows = 64;
+    c.allocator.alloc = alloc_newest, c.allocator.release = heap_release, c.allocator.user = &heap;
+    if (!CHECK_U(pimhw_memory_create(&m, &c, PIMHW_CHUNK_AIM, &why), PIMHW_OK)) return;
+    CHECK_U(pimhw_memory_write(m, &da, "x", 1, &why), PIMHW_OK);
+    CHECK_U(pimhw_memory_find(m, &pa, &id, newest, &why), PIMHW_ERR_ADDRESS);
+    CHECK_U(pimhw_free(m, newest, &why), PIMHW_ERR_ADDRESS);
+    CHECK_HAS(why.text, "is not from pimhw_alloc");
+    CHECK(pa == 77 && id == 77);
+    char byte = 0;
+    CHECK_U(pimhw_memory_read(m, &byte, &da, 1, &why), PIMHW_OK);
+    CHECK_U(byte, 'x');
+    pimhw_memory_destroy(m);
+    CHECK_U(heap.n_live, 0);
 }
 
 static void what_was_never_written_is_zero_and_costs_nothing(void)
@@ -683,6 +734,32 @@ static void wrong_geometries_and_matrices_are_named(void)
     CHECK_U(pimhw_geometry_init(&g, &c, PIMHW_CHUNK_AIM, &why), PIMHW_ERR_CONFIG);
     CHECK_HAS(why.text, "n_ranks 5");
     CHECK_U(pimhw_geometry_init(&g, &c, (pimhw_chunk)2, &why), PIMHW_ERR_ARGUMENT);
+}
+
+/* Sizes of 2^63 bytes and matrices of 2^64 are refused, and not what is a little less. */
+static void the_largest_sizes_are_taken(void)
+{
+    pimhw_geometry g = geometry(1u << 10, 1u << 10, 1u << 10, PIMHW_CHUNK_AIM);
+    pimhw_placement p;
+    uint64_t pa = 0;
+    g.page_bytes = UINT64_C(1) << 41; /* a row of all banks */
+    g.n_rows = (1u << 22) - 1;
+    const pimhw_da last = {1023, 1023, 1023, g.n_rows - 1, 63, 31};
+    CHECK_U(pimhw_map_pa(&pa, &g, PIMHW_MAP_ROWS, &last, &why), PIMHW_OK);
+    CHECK_U(pa, ((uint64_t)g.n_rows << 41) - 1);
+    g.n_rows++;
+    CHECK_U(pimhw_map_pa(&pa, &g, PIMHW_MAP_ROWS, &last, &why), PIMHW_ERR_CONFIG);
+    CHECK_HAS(why.text, "n_rows 4194304");
+    g = geometry(4, 2, 16, PIMHW_CHUNK_AIM);
+    uint64_t page_rows = g.page_bytes / 2048, most = (UINT64_MAX >> 21) * page_rows;
+    CHECK_U(pimhw_map_select(&p, &g, most, 1024, 2, &why), PIMHW_OK);
+    CHECK_U(p.bytes, UINT64_MAX << 21);
+    CHECK_U(pimhw_map_select(&p, &g, most + 1, 1024, 2, &why), PIMHW_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "rows");
+    g.page_bytes = 3u << 20; /* whole rows of all banks, but no power of two */
+    CHECK_U(pimhw_map_pa(&pa, &g, 0, &(pimhw_da){0}, &why), PIMHW_ERR_CONFIG);
+    CHECK_HAS(why.text, "page_bytes");
+    CHECK_U(pimhw_map_pa(&pa, &g, PIMHW_MAP_HOST, &(pimhw_da){0}, &why), PIMHW_OK);
 }
 
 /* The n-th allocation fails, for all n: the call says so and nothing else happened. */
@@ -1002,12 +1079,15 @@ int main(void)
     RUN(every_mapping_of_every_preset_is_a_bijection);
     RUN(host_and_banks_see_the_same_bytes);
     RUN(geometries_without_powers_of_two_have_two_mappings);
+    RUN(freed_pages_are_nobodys_again);
     RUN(pages_are_given_and_taken_back);
+    RUN(written_pages_have_no_host_address);
     RUN(what_was_never_written_is_zero_and_costs_nothing);
     RUN(wrong_addresses_are_named);
     RUN(pages_short_of_rows_end_at_the_last);
     RUN(no_matrix_is_placed_beyond_the_last_map);
     RUN(wrong_geometries_and_matrices_are_named);
+    RUN(the_largest_sizes_are_taken);
     RUN(allocations_that_fail_change_nothing);
     RUN(gemv_through_the_mapping_is_right);
     return check_end();
