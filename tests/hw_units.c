@@ -384,6 +384,34 @@ static void registers_add(void)
     rig_free(&r);
 }
 
+/* What the host changes between two runs is what the second one finds; what CFR was told in the
+ * first is forgotten, and a CFR that reads tells nothing. */
+static void runs_begin_anew(void)
+{
+    static float threes[PIMHW_AF_SAMPLES];
+    pimhw_config c = rig_config(controller_now);
+    rig r = rig_new(&c);
+    for (int i = 0; i < PIMHW_AF_SAMPLES; i++)
+        threes[i] = 3;
+    CHECK_U(pimhw_units_af(r.units, 1, threes), PIMHW_OK);
+    put_gpr(&r, 0, 1, 0);
+    for (uint32_t run = 0; run < 2; run++) {
+        const pimhw_instruction in[] = {IN(.kind = PIMHW_CFR, .out = 1 - run, .aux = 2, .gpr = 1),
+                                        IN(.kind = PIMHW_CFR, .out = 0, .aux = 0,
+                                           .gpr = 0), /* else banks would be multiplied */
+                                        IN(.kind = PIMHW_WR_GB),
+                                        IN(.kind = PIMHW_MAC_ABK, .row = 2, .column = 1),
+                                        IN(.kind = PIMHW_AF),
+                                        IN(.kind = PIMHW_RD_AF, .gpr = 20),
+                                        IN(.kind = PIMHW_RD_MAC, .gpr = 10)};
+        put(&r, place_of(1, 4, 2, 1), run + 2, 0);
+        CHECK_U(run_all(&r, in, sizeof in / sizeof *in, NULL), PIMHW_OK);
+        CHECK_NEAR(get_gpr(&r, 11, 4), 16 * (run + 2), 0);
+        CHECK_NEAR(get_gpr(&r, 21, 4), run ? 0 : 3, 0);
+    }
+    rig_free(&r);
+}
+
 static void under_every_controller(void)
 {
     over_controllers(sum_of_two_columns);
@@ -395,6 +423,7 @@ static void under_every_controller(void)
     over_controllers(af_goes_by_samples);
     over_controllers(columns_move);
     over_controllers(registers_add);
+    over_controllers(runs_begin_anew);
 }
 
 /* --------------------------------------------------------------------------
@@ -1029,12 +1058,15 @@ static void a_broken_d_table_is_caught(void)
     rig_free(&r);
 }
 
-/* Results of AF are not the sum; a bias is the end of one, wherever the next is added up. */
+/* Results of AF are not the sum; a bias is the end of that of its own output,
+ * wherever the next is added up. */
 static void a_sum_is_unread_until_its_own_read_or_bias(void)
 {
-    static const pimhw_event between[] = {{.command = PIMHW_CMD_RDAF16, .serial = 1, .gpr = 10},
-                                          {.command = PIMHW_CMD_WRMAC16, .serial = 1, .entry = 1}};
-    for (uint32_t i = 0; i < 2; i++) {
+    static const pimhw_event between[] = {
+        {.command = PIMHW_CMD_RDAF16, .serial = 1, .gpr = 10},
+        {.command = PIMHW_CMD_WRMAC16, .serial = 1, .entry = 1},
+        {.command = PIMHW_CMD_WRMAC16, .serial = 1, .entry = 2, .out = 2}};
+    for (uint32_t i = 0; i < 3; i++) {
         pimhw_config c = rig_config(PIMHW_IN_ORDER);
         rig r = rig_new(&c);
         const pimhw_event first = {.command = PIMHW_CMD_MAC16},
@@ -1043,8 +1075,9 @@ static void a_sum_is_unread_until_its_own_read_or_bias(void)
         pimhw_units_command(r.units, &first);
         pimhw_units_command(r.units, &between[i]);
         pimhw_units_command(r.units, &last);
-        CHECK_U(pimhw_units_end(r.units, &r.why), i ? PIMHW_OK : PIMHW_ERR_HAZARD);
-        if (i == 0) CHECK_HAS(r.why.text, "nobody has read");
+        memcpy(r.why.text, "untouched", sizeof "untouched");
+        CHECK_U(pimhw_units_end(r.units, &r.why), i == 1 ? PIMHW_OK : PIMHW_ERR_HAZARD);
+        CHECK_HAS(r.why.text, i == 1 ? "untouched" : "nobody has read");
         rig_free(&r);
     }
 }
@@ -1135,6 +1168,116 @@ static void wrong_addresses_are_named(void)
     }
 }
 
+/* Of several blocks the last one counts, too. */
+static void last_blocks_are_looked_at(void)
+{
+    pimhw_config c = rig_config(PIMHW_IN_ORDER);
+    c.out_bits = 32; /* 2 blocks a channel */
+    rig r = rig_new(&c);
+    for (uint32_t beyond = 0; beyond < 2; beyond++) {
+        const pimhw_status want = beyond ? PIMHW_ERR_ADDRESS : PIMHW_OK;
+        const pimhw_instruction in[] = {
+            IN(.kind = PIMHW_RD_MAC, .gpr = BLOCKS - 4 + beyond),
+            IN(.kind = PIMHW_EWADD, .op_size = 2, .gpr = BLOCKS - 2 + beyond),
+            IN(.kind = PIMHW_EWADD, .op_size = 2, .aux = BLOCKS - 2 + beyond)};
+        for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
+            CHECK_U(run_all(&r, &in[i], 1, NULL), want);
+            if (beyond) CHECK_HAS(r.why.text, "GPR block 2048, of 2048");
+        }
+    }
+    rig_free(&r);
+}
+
+static struct {
+    uint32_t n, gpr[2], aux[2], flags[2];
+} heard;
+
+static void hear_output(void *user, const pimhw_event *event, const float *sums)
+{
+    (void)user, (void)sums;
+    if (event->channel != 1 || heard.n == 2) return;
+    heard.gpr[heard.n] = event->gpr, heard.aux[heard.n] = event->aux;
+    heard.flags[heard.n++] = event->flags;
+}
+
+/* A read that the hub hears of names the MAC that began its sum, not those that went on with it;
+ * one of no sum names itself. */
+static void reads_say_what_sum_it_was(void)
+{
+    static const pimhw_instruction in[] = {
+        {.kind = PIMHW_MAC_ABK, .mask = 3, .op_size = 1, .gpr = 5, .aux = 30, .flags = 2},
+        {.kind = PIMHW_MAC_ABK, .mask = 3, .op_size = 2, .gpr = 600, .aux = 700},
+        {.kind = PIMHW_RD_MAC, .mask = 3, .op_size = 1, .gpr = 100, .aux = 7},
+        {.kind = PIMHW_RD_MAC, .mask = 3, .op_size = 1, .gpr = 200, .aux = 8}};
+    for (uint32_t controller = 0; controller < 4; controller++) {
+        static pimhw_program program;
+        pimhw_config c = rig_config(controller);
+        rig r = rig_new(&c);
+        const pimhw_hub hub = {NULL, NULL, hear_output, NULL};
+        pimhw_program_init(&program);
+        for (size_t i = 0; i < sizeof in / sizeof *in; i++)
+            pimhw_program_add(&program, &in[i]);
+        memset(&heard, 0, sizeof heard);
+        CHECK_U(pimhw_device_run(r.device, &r.readings, r.units, &program, NULL, &hub, &r.why),
+                PIMHW_OK);
+        CHECK_U(heard.n, 2);
+        CHECK_U(heard.gpr[0], 105);
+        CHECK_U(heard.aux[0], 37);
+        CHECK_U(heard.flags[0], 2);
+        CHECK_U(heard.gpr[1], 200);
+        CHECK_U(heard.aux[1], 8);
+        rig_free(&r);
+    }
+}
+
+/* A MAC of one bank uses its tile, and so does a copy of it into a bank. */
+static void any_use_of_a_tile_is_noticed(void)
+{
+    static const pimhw_command uses[] = {PIMHW_CMD_MAC16, PIMHW_CMD_MAC, PIMHW_CMD_WRCP};
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
+        pimhw_config c = rig_config(PIMHW_DCS);
+        rig r = rig_new(&c);
+        const pimhw_event use = {.command = uses[i], .tile = 3, .serial = 5},
+                          fill = {.command = PIMHW_CMD_WRGB, .tile = 3, .serial = 4};
+        pimhw_units_begin(r.units, NULL, NULL);
+        pimhw_units_command(r.units, &use);
+        pimhw_units_command(r.units, &fill);
+        CHECK_U(pimhw_units_end(r.units, &r.why), PIMHW_ERR_HAZARD);
+        CHECK_HAS(r.why.text, "used tile 3 before it was written");
+        rig_free(&r);
+    }
+}
+
+static void count_epu(void *user, const pimhw_instruction *in)
+{
+    (void)in;
+    ++*(uint32_t *)user;
+}
+
+/* After a failure neither commands nor the hub do anything. */
+static void nothing_is_done_after_a_failure(void)
+{
+    uint32_t n_epu = 0;
+    pimhw_config c = rig_config(PIMHW_IN_ORDER);
+    rig r = rig_new(&c);
+    const pimhw_hub hub = {&n_epu, NULL, NULL, count_epu};
+    const pimhw_instruction epu = {.kind = PIMHW_EPU, .op_size = 1},
+                            add = {.kind = PIMHW_EWADD, .op_size = 1, .gpr = 1, .aux = 2};
+    const pimhw_event beyond = {.command = PIMHW_CMD_RD, .row = ROWS},
+                      read = {.command = PIMHW_CMD_RD, .gpr = 1};
+    put_gpr(&r, 1, 7, 0), put_gpr(&r, 2, 1, 0);
+    pimhw_units_begin(r.units, NULL, &hub);
+    pimhw_units_hub(r.units, &epu);
+    pimhw_units_command(r.units, &beyond);
+    pimhw_units_command(r.units, &read);
+    pimhw_units_hub(r.units, &epu);
+    pimhw_units_hub(r.units, &add);
+    CHECK_U(pimhw_units_end(r.units, &r.why), PIMHW_ERR_ADDRESS);
+    CHECK_U(n_epu, 1);
+    CHECK_NEAR(get_gpr(&r, 1, 0), 7, 0);
+    rig_free(&r);
+}
+
 static void units_fit_their_device(void)
 {
     pimhw_config c = rig_config(PIMHW_DCS), other = c;
@@ -1156,6 +1299,10 @@ static void units_fit_their_device(void)
     other.n_bank_groups *= 2; /* of a memory with fewer banks */
     CHECK_U(pimhw_units_create(&units, &other, r.memory, &r.why), PIMHW_ERR_ARGUMENT);
     CHECK_HAS(r.why.text, "memory is of another geometry");
+    CHECK(!units);
+    other = c;
+    other.n_rows *= 2; /* of a memory with fewer rows */
+    CHECK_U(pimhw_units_create(&units, &other, r.memory, &r.why), PIMHW_ERR_ARGUMENT);
     CHECK(!units);
     other = c;
     other.n_bank_groups *= 2, other.n_group_banks /= 2; /* as many banks, grouped otherwise */
@@ -1336,12 +1483,13 @@ static void results_have_one_nan(void)
             memcpy(pimhw_units_gpr(r.units, 60), lanes, sizeof lanes[0]);
             put_gpr(&r, 61, 1, 0);
             DO(&r, IN(.kind = PIMHW_WR_GB, .mask = 1), IN(.kind = PIMHW_MAC_ABK, .row = 1),
+               IN(.kind = PIMHW_AF, .mask = 1), IN(.kind = PIMHW_RD_AF, .gpr = 20, .mask = 1),
                IN(.kind = PIMHW_RD_MAC, .gpr = 10, .mask = 1),
                IN(.kind = PIMHW_EWMUL, .row = 1, .mask = 1),
                IN(.kind = PIMHW_EWADD, .gpr = 61, .aux = 60));
-            const uint16_t *sums = pimhw_units_gpr(r.units, 10);
-            for (uint32_t b = 0; b < BANKS; b++) {
-                uint32_t one = sums[b];
+            for (uint32_t i = 0; i < 2 * BANKS; i++) { /* sums, then what AF makes of them */
+                const uint16_t *sums = pimhw_units_gpr(r.units, i < BANKS ? 10 : 20);
+                uint32_t b = i % BANKS, one = sums[b];
                 if (bits == 32) memcpy(&one, sums + 2 * b, sizeof one);
                 CHECK_U(one, bits == 32 ? 0x7fc00000u : its);
             }
@@ -1391,6 +1539,10 @@ int main(void)
     RUN(a_broken_d_table_is_caught);
     RUN(rows_are_where_va2pa_says);
     RUN(wrong_addresses_are_named);
+    RUN(last_blocks_are_looked_at);
+    RUN(reads_say_what_sum_it_was);
+    RUN(any_use_of_a_tile_is_noticed);
+    RUN(nothing_is_done_after_a_failure);
     RUN(units_fit_their_device);
     return check_end();
 }
