@@ -1409,6 +1409,10 @@ static void accesses_that_are_overtaken_are_told(void)
          IN(.kind = PIMHW_EWMUL, .row = 6, .column = 2), 15, false, true},
         {IN(.kind = PIMHW_WR_SBK, .bank = 9, .row = 6, .column = 2),
          IN(.kind = PIMHW_EWMUL, .row = 6, .column = 2), 15, false, true},
+        {READS, IN(.kind = PIMHW_WR_ABK, .mask = 1, .row = 6, .column = 2), 15, false, true},
+        {READS, IN(.kind = PIMHW_WR_ABK, .mask = 1, .row = 6, .column = 3), 15, false, false},
+        {WRITES, IN(.kind = PIMHW_MAC_ABK, .row = 6, .column = 2), 15, false, true},
+        {READS, IN(.kind = PIMHW_MAC_ABK, .row = 6, .column = 2), 15, false, false},
 #undef WRITES
 #undef READS
     };
@@ -1420,11 +1424,13 @@ static void accesses_that_are_overtaken_are_told(void)
             rig r = rig_new(&c);
             pimhw_instruction all[18] = {IN(.kind = PIMHW_CFR, .out = 1, .gpr = !cases[i].pairs)};
             const uint32_t four[4] = {4, 8, 12, 5}, own = cases[i].waits.bank;
-            const bool row = cases[i].n_reads == 15; /* 6 is open in all banks */
+            const bool row = cases[i].n_reads == 15;                /* 6 is open in all banks */
+            const bool copies = cases[i].then.kind == PIMHW_WR_ABK; /* reads would hold it off */
             uint32_t n = 1;
             for (uint32_t k = 0; k < cases[i].n_reads; k++, n++) {
-                const pimhw_instruction in = IN(.kind = PIMHW_RD_SBK, .gpr = 80, .row = row ? 6 : 1,
-                                                .bank = row ? k + (k >= own) : four[k]);
+                const pimhw_instruction in =
+                    IN(.kind = copies ? PIMHW_COPY_BKGB : PIMHW_RD_SBK, .gpr = 80,
+                       .row = row ? 6 : 1, .bank = row ? k + (k >= own) : four[k]);
                 all[n] = in;
             }
             all[n++] = cases[i].waits;
