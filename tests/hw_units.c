@@ -412,6 +412,24 @@ static void runs_begin_anew(void)
     rig_free(&r);
 }
 
+/* A sum that nobody has read keeps its accumulator over a SYNC, and goes on after it. */
+static void sums_outlive_a_sync(void)
+{
+    pimhw_config c = rig_config(controller_now);
+    rig r = rig_new(&c);
+    for (uint32_t column = 0; column < 3; column++)
+        put(&r, place_of(1, 4, 0, column), column + 1, 0);
+    put_gpr(&r, 0, 1, 0);
+    DO(&r, IN(.kind = PIMHW_WR_GB), IN(.kind = PIMHW_MAC_ABK, .column = 0, .out = 2),
+       IN(.kind = PIMHW_SYNC), IN(.kind = PIMHW_MAC_ABK, .column = 1, .out = 0),
+       IN(.kind = PIMHW_RD_MAC, .out = 0, .gpr = 10), IN(.kind = PIMHW_SYNC),
+       IN(.kind = PIMHW_MAC_ABK, .column = 2, .out = 2),
+       IN(.kind = PIMHW_RD_MAC, .out = 2, .gpr = 20));
+    CHECK_NEAR(get_gpr(&r, 11, 4), 16 * 2, 0);
+    CHECK_NEAR(get_gpr(&r, 21, 4), 16 * (1 + 3), 0);
+    rig_free(&r);
+}
+
 static void under_every_controller(void)
 {
     over_controllers(sum_of_two_columns);
@@ -424,6 +442,7 @@ static void under_every_controller(void)
     over_controllers(columns_move);
     over_controllers(registers_add);
     over_controllers(runs_begin_anew);
+    over_controllers(sums_outlive_a_sync);
 }
 
 /* --------------------------------------------------------------------------
