@@ -1208,7 +1208,7 @@ static void last_blocks_are_looked_at(void)
 }
 
 static struct {
-    uint32_t n, gpr[2], aux[2], flags[2];
+    uint32_t n, gpr[2], aux[2], flags[2], round[2];
 } heard;
 
 static void hear_output(void *user, const pimhw_event *event, const float *sums)
@@ -1216,6 +1216,7 @@ static void hear_output(void *user, const pimhw_event *event, const float *sums)
     (void)user, (void)sums;
     if (event->channel != 1 || heard.n == 2) return;
     heard.gpr[heard.n] = event->gpr, heard.aux[heard.n] = event->aux;
+    heard.round[heard.n] = event->round;
     heard.flags[heard.n++] = event->flags;
 }
 
@@ -1245,6 +1246,34 @@ static void reads_say_what_sum_it_was(void)
         CHECK_U(heard.flags[0], 2);
         CHECK_U(heard.gpr[1], 200);
         CHECK_U(heard.aux[1], 8);
+        rig_free(&r);
+    }
+}
+
+/* The read of the second round hears of the sum that the first one began. */
+static void reads_say_what_round_it_was(void)
+{
+    static pimhw_program program;
+    const pimhw_block blocks[2] = {{{0}, {0}}, {{0}, {0}}};
+    const pimhw_request request = {.blocks = blocks, .n_blocks = 2};
+    const pimhw_hub hub = {NULL, NULL, hear_output, NULL};
+    const pimhw_item list = {.kind = PIMHW_LIST, .mask = 3};
+    const pimhw_instruction read = {.kind = PIMHW_RD_MAC, .mask = 3, .op_size = 1},
+                            mac = {.kind = PIMHW_MAC_ABK, .mask = 3, .op_size = 1};
+    for (uint32_t controller = 0; controller < 4; controller++) {
+        pimhw_config c = rig_config(controller);
+        rig r = rig_new(&c);
+        pimhw_program_init(&program);
+        pimhw_program_item(&program, &list);
+        pimhw_program_add(&program, &read);
+        pimhw_program_add(&program, &mac);
+        pimhw_program_end(&program);
+        memset(&heard, 0, sizeof heard);
+        CHECK_U(pimhw_device_run(r.device, &r.readings, r.units, &program, &request, &hub, &r.why),
+                PIMHW_OK);
+        CHECK_U(heard.n, 2);
+        CHECK_U(heard.round[0], 0); /* of no sum: its own */
+        CHECK_U(heard.round[1], 0);
         rig_free(&r);
     }
 }
@@ -1566,6 +1595,7 @@ int main(void)
     RUN(wrong_addresses_are_named);
     RUN(last_blocks_are_looked_at);
     RUN(reads_say_what_sum_it_was);
+    RUN(reads_say_what_round_it_was);
     RUN(any_use_of_a_tile_is_noticed);
     RUN(nothing_is_done_after_a_failure);
     RUN(units_fit_their_device);
