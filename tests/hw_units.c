@@ -1509,8 +1509,9 @@ static void what_is_left_at_the_end_is_done(void)
     /* a read that meets writes is no command; with a SYNC it is */
     const pimhw_instruction meets[] = {IN(.kind = PIMHW_WR_SBK, .gpr = 7, .bank = 4, .row = 1),
                                        IN(.kind = PIMHW_WR_SBK, .gpr = 7, .bank = 4, .row = 2),
-                                       IN(.kind = PIMHW_RD_SBK, .gpr = 30, .bank = 2, .row = 3)};
-    CHECK_U(run_all(&r, meets, 3, NULL), PIMHW_ERR_HAZARD);
+                                       IN(.kind = PIMHW_RD_SBK, .gpr = 30, .bank = 2, .row = 3),
+                                       IN(.kind = PIMHW_RD_SBK, .gpr = 34, .bank = 5, .row = 3)};
+    CHECK_U(run_all(&r, meets, 4, NULL), PIMHW_ERR_HAZARD); /* the first of them is told */
     CHECK_HAS(r.why.text, "the read of bank 2, row 3, column 0 met writes");
     DO(&r, meets[0], meets[1], IN(.kind = PIMHW_SYNC), meets[2]);
     rig_free(&r);
