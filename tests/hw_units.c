@@ -430,6 +430,26 @@ static void sums_outlive_a_sync(void)
     rig_free(&r);
 }
 
+/* Column 2^16 of row 0 is not column 0 of row 1, though 2^16 columns are fewer than a row has. */
+static void long_rows_are_told_apart(void)
+{
+    pimhw_config c = rig_config(controller_now);
+    c.row_bytes = 1u << 20, c.column_bytes = 8;
+    c.n_bank_groups = c.n_group_banks = 1;
+    rig r = rig_new(&c);
+    const uint16_t one = lane(&r, 1), two = lane(&r, 2);
+    const pimhw_da far = place_of(1, 0, 0, 1u << 16), near = place_of(1, 0, 1, 0);
+    CHECK_U(pimhw_memory_write(r.memory, &far, &one, 2, &r.why), PIMHW_OK);
+    CHECK_U(pimhw_memory_write(r.memory, &near, &two, 2, &r.why), PIMHW_OK);
+    pimhw_units_gpr(r.units, 0)[0] = one;
+    DO(&r, IN(.kind = PIMHW_WR_GB), IN(.kind = PIMHW_MAC_ABK, .column = 1u << 16),
+       IN(.kind = PIMHW_RD_MAC, .gpr = 10), IN(.kind = PIMHW_MAC_ABK, .row = 1),
+       IN(.kind = PIMHW_RD_MAC, .gpr = 20));
+    CHECK_NEAR(value(&r, pimhw_units_gpr(r.units, 11)[0]), 1, 0);
+    CHECK_NEAR(value(&r, pimhw_units_gpr(r.units, 21)[0]), 2, 0);
+    rig_free(&r);
+}
+
 static void under_every_controller(void)
 {
     over_controllers(sum_of_two_columns);
@@ -443,6 +463,7 @@ static void under_every_controller(void)
     over_controllers(registers_add);
     over_controllers(runs_begin_anew);
     over_controllers(sums_outlive_a_sync);
+    over_controllers(long_rows_are_told_apart);
 }
 
 /* --------------------------------------------------------------------------
