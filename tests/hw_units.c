@@ -1347,6 +1347,17 @@ static void nothing_is_done_after_a_failure(void)
     rig_free(&r);
 }
 
+/* Memory and units of a device that names no allocator take malloc's. */
+static void no_allocator_is_malloc(void)
+{
+    pimhw_config c = rig_config(PIMHW_IN_ORDER);
+    memset(&c.allocator, 0, sizeof c.allocator);
+    rig r = rig_new(&c);
+    put(&r, place_of(0, 0, 0, 0), 3, 0);
+    CHECK_NEAR(get(&r, place_of(0, 0, 0, 0), 1), 3, 0);
+    rig_free(&r);
+}
+
 static void units_fit_their_device(void)
 {
     pimhw_config c = rig_config(PIMHW_DCS), other = c;
@@ -1620,6 +1631,7 @@ int main(void)
     RUN(reads_say_what_round_it_was);
     RUN(any_use_of_a_tile_is_noticed);
     RUN(nothing_is_done_after_a_failure);
+    RUN(no_allocator_is_malloc);
     RUN(units_fit_their_device);
     return check_end();
 }
