@@ -846,7 +846,7 @@ PIMHW_API pimhw_status pimhw_alloc(pimhw_memory *memory, void **pointer, uint64_
 PIMHW_API pimhw_status pimhw_free(pimhw_memory *memory, void *pointer, pimhw_cause *why);
 
 /* Physical address and MapID of a host address inside of an allocation, as an MMU has them; either
- * may be NULL. */
+ * may be NULL. PIMHW_ERR_ADDRESS if it is in none. */
 PIMHW_API pimhw_status pimhw_memory_find(const pimhw_memory *memory, uint64_t *pa, uint32_t *map_id,
                                          const void *pointer, pimhw_cause *why);
 
@@ -953,7 +953,8 @@ typedef struct pimhw_hub {
  * those of a pimhw_sink; pimhw_device_run does all of it. After a failure commands do nothing.
  *
  *   returns  end: the first failure. PIMHW_ERR_ADDRESS (a row in no chunk or beyond the device, a
- *            GPR block), PIMHW_ERR_HAZARD, PIMHW_ERR_MEMORY, PIMHW_ERR_PROGRAM
+ *            GPR block), PIMHW_ERR_HAZARD, PIMHW_ERR_MEMORY, PIMHW_ERR_PROGRAM; PIMHW_ERR_ARGUMENT
+ *            of the request's chunks
  *   memory   borrows request and hub until end
  */
 PIMHW_API void pimhw_units_begin(pimhw_units *units, const pimhw_request *request,
@@ -2572,6 +2573,21 @@ static bool pimhw_i_translate(pimhw_units *u, uint32_t channel, uint32_t *row)
     return found;
 }
 
+/* Judges the table of a request. */
+static pimhw_status pimhw_i_chunks_check(const pimhw_request *request, uint32_t n_channels,
+                                         pimhw_cause *why)
+{
+    const uint32_t *begin = request->chunk_begin;
+    if (request->chunks && request->chunk_rows == 0)
+        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: chunk_rows is 0");
+    for (uint32_t c = 0; begin && c < n_channels; c++)
+        if (begin[c] > begin[c + 1] || begin[c + 1] > request->n_chunks)
+            return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT,
+                                "request: chunk_begin of channel %u falls, or is beyond n_chunks",
+                                (uint64_t)c + 1);
+    return PIMHW_OK;
+}
+
 /* The row of an event in all banks of its channel; false if there is none. */
 static bool pimhw_i_open(pimhw_units *u, const pimhw_event *e, bool write, pimhw_i_row *at)
 {
@@ -2612,16 +2628,17 @@ PIMHW_API pimhw_status pimhw_units_af(pimhw_units *units, uint32_t mode, const f
     return PIMHW_OK;
 }
 
-/* Linear between the samples, and beyond them as between the last two. */
+/* Linear between the samples, and beyond them as between the last two; nothing overflows before. */
 static float pimhw_i_af(const float *samples, float x)
 {
     const int middle = PIMHW_AF_SAMPLES / 2;
-    float at = x * (float)PIMHW_AF_PER_ONE;
-    if (!(at >= (float)-middle))
-        return at != at ? x : samples[0] + (at + (float)middle) * (samples[1] - samples[0]);
-    int i = at >= (float)(middle - 1) ? middle - 1 : (int)(at + (float)middle) - middle;
+    double at = (double)x * PIMHW_AF_PER_ONE;
+    if (at != at) return x;
+    int i = at < -middle ? -middle : at >= middle - 1 ? middle - 1 : (int)at;
+    if (i > -middle && at < i) i--;
     const float *s = samples + middle + i;
-    return s[0] + (at - (float)i) * (s[1] - s[0]);
+    double step = (double)s[1] - (double)s[0];
+    return step == 0 ? s[0] : (float)((double)s[0] + (at - i) * step);
 }
 
 /* An access to a tile or entry out of the order of the program, which a controller must not do. */
@@ -2934,6 +2951,8 @@ PIMHW_API void pimhw_units_begin(pimhw_units *units, const pimhw_request *reques
     memset((char *)units + run, 0, offsetof(pimhw_units, column_tag) - run);
     if (hub) units->hub = *hub;
     units->request = request;
+    if (request)
+        units->status = pimhw_i_chunks_check(request, units->config.n_channels, &units->why);
 }
 
 PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why)
@@ -6750,18 +6769,12 @@ static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_pro
     if (status != PIMHW_OK || !request) return status;
     if (request->n_blocks && !request->blocks)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: blocks is NULL");
-    if (request->chunks && request->chunk_rows == 0)
-        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: chunk_rows is 0");
     if (request->chunks && request->n_chunks > d->config.va2pa_entries)
         return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "request: %u chunks, the table holds %u",
                             (uint64_t)request->n_chunks, (uint64_t)d->config.va2pa_entries);
-    const uint32_t *chunks = request->chunk_begin, *list = request->list_begin;
-    uint32_t n_channels = d->config.n_channels;
-    for (uint32_t c = 0; chunks && c < n_channels; c++)
-        if (chunks[c] > chunks[c + 1] || chunks[c + 1] > request->n_chunks)
-            return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT,
-                                "request: chunk_begin of channel %u falls, or is beyond n_chunks",
-                                (uint64_t)c + 1);
+    const uint32_t *list = request->list_begin, n_channels = d->config.n_channels;
+    status = pimhw_i_chunks_check(request, n_channels, why);
+    if (status != PIMHW_OK) return status;
     for (uint32_t c = 0; list && c < n_channels; c++)
         if (list[c] > list[c + 1])
             return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: list_begin falls at channel %u",

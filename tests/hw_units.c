@@ -327,6 +327,41 @@ static void af_goes_by_samples(void)
     rig_free(&r);
 }
 
+/* A line to both ends, and the corner of it: of sums as small and as large as there are. */
+static void af_of_any_sum_is_on_the_line(void)
+{
+    static float relu[PIMHW_AF_SAMPLES], ones[PIMHW_AF_SAMPLES];
+    static const float xs[BANKS] = {0,        -0x1p-60f, 0x1p-60f, -0x1p-16f, 0x1p-16f, -0x1p-7f,
+                                    -8,       8,         -9,       100,       0x1p60f,  -0x1p60f,
+                                    0x1p122f, -0x1p122f, 0x1p127f, -0x1p127f};
+    pimhw_config c = rig_config(controller_now);
+    c.lane_type = PIMHW_LANE_BF16;
+    c.out_bits = 32;
+    rig r = rig_new(&c);
+    for (int i = 0; i < PIMHW_AF_SAMPLES; i++) {
+        relu[i] = fmaxf(0, (float)(i - PIMHW_AF_SAMPLES / 2) / PIMHW_AF_PER_ONE);
+        ones[i] = 1;
+    }
+    CHECK_U(pimhw_units_af(r.units, 3, relu), PIMHW_OK);
+    CHECK_U(pimhw_units_af(r.units, 7, ones), PIMHW_OK);
+    for (uint32_t b = 0; b < BANKS; b++)
+        put(&r, place_of(0, b, 0, 0), (double)xs[b], 0);
+    pimhw_units_gpr(r.units, 0)[2] = lane(&r, 1);
+    DO(&r, IN(.kind = PIMHW_WR_GB, .mask = 1), IN(.kind = PIMHW_MAC_ABK, .mask = 1),
+       IN(.kind = PIMHW_CFR, .out = 1, .aux = 2, .gpr = 3), IN(.kind = PIMHW_AF, .mask = 1),
+       IN(.kind = PIMHW_RD_AF, .gpr = 10, .mask = 1),
+       IN(.kind = PIMHW_CFR, .out = 1, .aux = 2, .gpr = 7), IN(.kind = PIMHW_AF, .mask = 1),
+       IN(.kind = PIMHW_RD_AF, .gpr = 20, .mask = 1));
+    float kept[BANKS], one[BANKS];
+    memcpy(kept, pimhw_units_gpr(r.units, 10), sizeof kept);
+    memcpy(one, pimhw_units_gpr(r.units, 20), sizeof one);
+    for (uint32_t b = 0; b < BANKS; b++) {
+        CHECK(kept[b] == fmaxf(0, xs[b]));
+        CHECK(one[b] == 1);
+    }
+    rig_free(&r);
+}
+
 /* GPR to a bank and, of one channel, to all; bank to tile and back; bank to GPR. */
 static void columns_move_by(uint32_t front_end)
 {
@@ -459,6 +494,7 @@ static void under_every_controller(void)
     over_controllers(reads_round_to_the_lane);
     over_controllers(products_of_banks);
     over_controllers(af_goes_by_samples);
+    over_controllers(af_of_any_sum_is_on_the_line);
     over_controllers(columns_move);
     over_controllers(registers_add);
     over_controllers(runs_begin_anew);
@@ -596,10 +632,11 @@ static void plain_af(const pimhw_instruction *in, uint32_t ch)
 {
     const float *s = plain.samples[plain.af_mode];
     for (uint32_t b = 0; b < BANKS; b++) {
-        float at = plain.sum[ch][in->out][b] * (float)PIMHW_AF_PER_ONE;
-        float low = fminf(fmaxf(floorf(at), -512), 511);
+        double at = (double)plain.sum[ch][in->out][b] * PIMHW_AF_PER_ONE;
+        double low = fmin(fmax(floor(at), -512), 511);
         int i = (int)low + 512;
-        plain.af[ch][in->out][b] = s[i] + (at - low) * (s[i + 1] - s[i]);
+        plain.af[ch][in->out][b] =
+            (float)((double)s[i] + (at - low) * ((double)s[i + 1] - (double)s[i]));
     }
 }
 
@@ -1344,6 +1381,17 @@ static void nothing_is_done_after_a_failure(void)
     CHECK_U(pimhw_units_end(r.units, &r.why), PIMHW_ERR_ADDRESS);
     CHECK_U(n_epu, 1);
     CHECK_NEAR(get_gpr(&r, 1, 0), 7, 0);
+    /* so a table that cannot be is a failure at once */
+    const uint32_t chunk = 0, begin[] = {0, 2, 1};
+    pimhw_request request = {.chunks = &chunk, .n_chunks = 1};
+    for (int k = 0; k < 2; k++) {
+        pimhw_units_begin(r.units, &request, NULL);
+        pimhw_units_command(r.units, &read);
+        CHECK_U(pimhw_units_end(r.units, &r.why), PIMHW_ERR_ARGUMENT);
+        CHECK_HAS(r.why.text, k ? "chunk_begin of channel 1" : "chunk_rows is 0");
+        request.chunk_rows = 1;
+        request.chunk_begin = begin;
+    }
     rig_free(&r);
 }
 
