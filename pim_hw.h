@@ -2632,7 +2632,7 @@ PIMHW_API pimhw_status pimhw_units_af(pimhw_units *units, uint32_t mode, const f
 static float pimhw_i_af(const float *samples, float x)
 {
     const int middle = PIMHW_AF_SAMPLES / 2;
-    double at = (double)x * PIMHW_AF_PER_ONE;
+    double at = (double)x * (double)PIMHW_AF_PER_ONE;
     if (at != at) return x;
     int i = at < -middle ? -middle : at >= middle - 1 ? middle - 1 : (int)at;
     if (i > -middle && at < i) i--;
