@@ -269,7 +269,7 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
 
 /* What a layer's attention spends most of its time on. */
 typedef enum pimattn_bound {
-    PIMATTN_BOUND_MAC = 0, /* multiplying: as fast as the banks go */
+    PIMATTN_BOUND_MAC = 0, /* multiplying: as fast as the banks go, tCCD from MAC to MAC */
     PIMATTN_BOUND_ROW,     /* opening and closing rows */
     PIMATTN_BOUND_IO,      /* inputs and results of the channels, modes, waits: all else */
     PIMATTN_BOUND_SOFTMAX, /* waiting for the hub */
@@ -6091,11 +6091,16 @@ static double pimattn_i_readings_sum(pimattn_readings *r, const pimattn_config *
     return (double)query_tokens;
 }
 
-/* Where most clocks of a run went, by kinds. */
-static uint32_t pimattn_i_bound_of(const pimhw_readings *run)
+/* Where most clocks of a run went, by kinds. Of those that waited for a MAC, as many multiply as
+ * its MACs take beyond their own: the others wait for a sum. */
+static uint32_t pimattn_i_bound_of(const pimhw_readings *run, const pimhw_config *d)
 {
-    const uint64_t *of = run->breakdown_ck;
-    const uint64_t mac = of[PIMHW_SPENT_MAC], softmax = of[PIMHW_WAIT_EPU];
+    const uint64_t *of = run->breakdown_ck, own = of[PIMHW_SPENT_MAC];
+    const uint64_t each = pimattn_i_max(d->tCCD_MAC, pimattn_i_max(d->tCCD_S, d->tCCD_L));
+    const uint64_t n = run->commands[PIMHW_CMD_MAC16] / pimattn_i_max(run->n_busy_channels, 1);
+    const uint64_t take = pimattn_i_max(pimattn_i_mul(n, each), own);
+    const uint64_t mac = own + pimattn_i_min(of[PIMHW_WAIT_OPERAND], take - own);
+    const uint64_t softmax = of[PIMHW_WAIT_EPU];
     const uint64_t row = of[PIMHW_SPENT_ACT] + of[PIMHW_SPENT_PRE] + of[PIMHW_WAIT_ROW];
     const uint64_t refresh = of[PIMHW_SPENT_REF] + of[PIMHW_WAIT_REFRESH];
     const uint64_t io = run->cycles - (mac + row + softmax + refresh); /* all else */
@@ -6118,7 +6123,7 @@ static void pimattn_i_compare(pimattn_readings *r, const pimattn_i_planner *p,
     r->peak_ns = (double)r->kv_bytes / peak_bytes * d->tCCD_MAC * d->tCK_ps * 1e-3;
     r->link_ns = link_bytes * 1e3 / d->link_MBps;
     r->speedup = mean_kv_bytes * 1e3 / d->host_MBps / (r->layer_ns + r->link_ns);
-    r->bound = r->link_ns > r->layer_ns ? (uint32_t)PIMATTN_BOUND_LINK : pimattn_i_bound_of(run);
+    r->bound = r->link_ns > r->layer_ns ? (uint32_t)PIMATTN_BOUND_LINK : pimattn_i_bound_of(run, d);
 }
 
 /* All of the readings of the batch, one layer of which has been timed or run. */

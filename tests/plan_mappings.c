@@ -703,7 +703,8 @@ static void the_bound_says_why(void)
         uint32_t value, bound;
     } cases[] = {{"tCCD_MAC", 40, PIMATTN_BOUND_MAC},   {"tRP", 4000, PIMATTN_BOUND_ROW},
                  {"tWR_INP", 2000, PIMATTN_BOUND_IO},   {"epu_lanes", 1, PIMATTN_BOUND_SOFTMAX},
-                 {"tRFC", 3000, PIMATTN_BOUND_REFRESH}, {"link_MBps", 100, PIMATTN_BOUND_LINK}};
+                 {"tRFC", 3000, PIMATTN_BOUND_REFRESH}, {"link_MBps", 100, PIMATTN_BOUND_LINK},
+                 {"tCCD_L", 40, PIMATTN_BOUND_MAC},     {"tMAC", 4000, PIMATTN_BOUND_IO}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         pimattn_shape s = shape_of(4, 32, 8, 128, 0);
         pimattn_config c = config_of(&s);
@@ -717,6 +718,17 @@ static void the_bound_says_why(void)
             printf("  with %s %u\n", cases[i].field, cases[i].value);
     }
     CHECK(pimattn_bound_str(PIMATTN_N_BOUND) == NULL);
+    /* beside inputs and results fewer clocks are a MAC's own, but MACs set the pace */
+    pimattn_shape shape = shape_of(1, 32, 8, 128, 0);
+    pimattn_config config = config_of(&shape);
+    pimattn_span all = {16384, 1};
+    pimattn_readings fast;
+    config.device = device_of("aimx", PIMHW_DCS);
+    config.device.epu_ck_per_op = 0;
+    config.device.tCCD_L = 4;
+    CHECK_U(pimattn_estimate(&fast, &config, &all, 1, NULL), PIMATTN_OK);
+    CHECK(2 * fast.device.breakdown_ck[PIMHW_SPENT_MAC] < fast.device.cycles);
+    CHECK_STR(pimattn_bound_str(fast.bound), "MAC");
     /* of the layer asked, whatever the last one does; the link only where it takes longer */
     static const uint64_t windows[2][3] = {{0, 1, 1}, {1, 1, 0}};
     pimattn_readings r[2], one[2];
