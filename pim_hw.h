@@ -250,7 +250,8 @@ typedef enum pimhw_lane_type { PIMHW_LANE_F16 = 0, PIMHW_LANE_BF16 = 1 } pimhw_l
  * table; what follows waits for it.
  */
 typedef enum pimhw_controller {
-    PIMHW_IN_ORDER = 0, /* program order, the constraint table only [AIMSIM] */
+    PIMHW_IN_ORDER = 0, /* program order, the constraint table only [AIMSIM]: nothing waits for the
+                           data of what it uses */
     PIMHW_STATIC_GAPS,  /* program order, a fixed gap after a change of class [PHONY] */
     PIMHW_PING_PONG,    /* I/O on one half of the buffers beside MACs on the other [LOL] */
     PIMHW_DCS           /* an I/O queue and a MAC queue, entries tracked one by one [PHONY] */
@@ -270,11 +271,12 @@ typedef enum pimhw_row_opening {
  * banks at once), refresh bank by bank, the hub's own energy.
  */
 typedef struct pimhw_config {
-    char preset[24];           /* where the numbers came from */
+    char preset[24];           /* where the numbers came from; tools that set others keep it */
     uint32_t n_channels;       /* 1 to 64 */
     uint32_t n_bank_groups;    /* per channel */
     uint32_t n_group_banks;    /* banks of one bank group */
-    uint32_t n_ranks;          /* the banks of a channel are in so many ranks; mapping only */
+    uint32_t n_ranks;          /* the banks of a channel are in so many ranks; for mapping: to go
+                                  from rank to rank takes no clock */
     uint32_t n_rows;           /* of a bank; rows of a request's blocks are virtual: no limit */
     uint32_t row_bytes;        /* of one bank */
     uint32_t column_bytes;     /* one access: lanes of element_bytes */
@@ -324,7 +326,7 @@ typedef struct pimhw_config {
     uint32_t tCWL_GB;          /* global buffer write to data */
     uint32_t tCCD_MAC;         /* MAC to MAC, all banks; tCCD_S and tCCD_L hold, too */
     uint32_t tMTW;             /* MAC to global buffer write */
-    uint32_t tCL_MAC;          /* MAC to its sum being there (in-order) */
+    uint32_t tCL_MAC;          /* in-order: last MAC to the end; no read waits so long [AIMSIM] */
     uint32_t tMOD;             /* change between register mode and normal mode; 0: no modes */
     uint32_t tWR_INP;          /* static, ping-pong, DCS: input write to its use */
     uint32_t tMAC;             /* the same: MAC to the read of its sum */
@@ -568,7 +570,8 @@ typedef struct pimhw_operand {
 } pimhw_operand;
 
 /* An instruction whose operands are named by pimhw_program_operand; 0 names 0. Without a name
- * op_size is 1; but kinds of columns and EPU need one, and a loop without runs no round. */
+ * op_size is 1; but kinds of columns and EPU need one, and a loop without runs no round. Where
+ * op_size comes to 0 there is no instruction. */
 typedef struct pimhw_item {
     uint64_t mask; /* channels that may take part; of a list or block nothing is asked */
     uint16_t end;  /* structure: index of its PIMHW_END, filled by the builder */
@@ -735,8 +738,9 @@ PIMHW_API const char *pimhw_energy_str(pimhw_energy energy);
 typedef struct pimhw_readings {
     uint32_t size;    /* bytes of this struct */
     uint32_t version; /* 1 */
-    uint64_t cycles;  /* clocks from the start to the end of the slowest channel or the hub; below
-                         2^46: what takes longer is refused */
+    uint64_t cycles;  /* clocks from the start to the end of the slowest channel, when its last
+                         commands have written, read or summed, or the hub; below 2^46: what takes
+                         longer is refused */
     double ns;        /* cycles * tCK */
     uint64_t commands[PIMHW_N_COMMANDS];  /* over all channels */
     uint64_t breakdown_ck[PIMHW_N_SPENT]; /* of the critical channel */
@@ -767,7 +771,8 @@ typedef struct pimhw_readings {
 /*
  * One command of one channel. reason: the rule that set issue_ck. In breakdown_ck the clocks that
  * the command before it occupies count for that command, only the rest for the reason: ACT and
- * ACT16 tRCD_MAC, PRE and PREA tRP, MAC16 tCCD_MAC, TMOD tMOD, REF tRFC, all others tCCD_S.
+ * ACT16 tRCD_MAC, PRE and PREA tRP, MAC16 tCCD_MAC, TMOD tMOD, REF tRFC, all others tCCD_S. One
+ * that issues within them ends them, so beside I/O a MAC has fewer.
  */
 typedef struct pimhw_event {
     uint64_t issue_ck;
@@ -902,11 +907,13 @@ PIMHW_API float pimhw_lane_value(uint32_t lane_type, uint16_t lane);
  * What the units beside the banks hold: global buffers, output entries, the table of AF; and the
  * hub's registers (GPR). They do the commands of a listing on the bytes of a memory:
  *
- *     MAC        products of the lanes exact in f32, added pairwise, the sum added to the entry; of
- *                the tile, or after CFR 0 = 0 of banks 2 i and 2 i + 1, for both of them (MAC_SBK:
- *                for its own)
+ *     MAC        products of the lanes in f32 (of f16 exact), added pairwise: neighbours, sums of
+ *                neighbours and so on, an odd one as it is; the sum added to the entry; of the
+ *                tile, or after CFR 0 = 0 of banks 2 i and 2 i + 1, for both of them (MAC_SBK: for
+ *                its own)
  *     EWMUL      banks 0 and 1 of every bank group, into bank 2
- *     AF         by the samples of the mode that CFR 2 holds, linear in between and beyond
+ *     AF         by the samples of the mode that CFR 2 holds, linear in between and beyond, in
+ *                f64, rounded once
  *     WR_GB      GPR block gpr + index; PIMHW_DISTINCT: gpr + index * n_channels + channel
  *     WR_BIAS    an element a bank, from GPR block gpr on
  *     RD_MAC     an element of out_bits a bank, all of them in n = ceil(banks * out_bits / 16 /

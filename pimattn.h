@@ -403,7 +403,7 @@ typedef void (*pimattn_page_fn)(void *user, pimattn_page_event event, uint32_t p
 typedef struct pimattn_config {
     pimattn_shape shape;
     uint32_t way;                      /* pimattn_way */
-    uint32_t page_tokens;              /* tokens of a KV page; 0: 128 */
+    uint32_t page_tokens;              /* tokens of a KV page; 0: 128; no clock hangs on it */
     uint64_t pool_bytes;               /* most that KV pages take; 0: 1 GiB, or the least allowed */
     uint32_t max_seqs;                 /* sequences alive, and of one call; 0: 64, at most 65535 */
     uint64_t reserve_tokens;           /* static: a sequence takes the pages of so many tokens when
