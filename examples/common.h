@@ -13,6 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__unix__) || defined(__APPLE__)
+#define EX_DESCRIPTORS
+#include <fcntl.h>
+#endif
 
 enum { EX_SCHEMA = 1, EX_WRONG_USE = 2, EX_MAX_TEXTS = 64 };
 
@@ -132,11 +136,23 @@ static inline void ex_help(const char *usage, const ex_option *options, size_t n
     exit(ex_done());
 }
 
+/* The next file opened takes the number of a closed standard stream, and what is printed goes into
+ * it: so those numbers are taken, by what can neither be read there nor written. */
+static inline void ex_take_streams(void)
+{
+#ifdef EX_DESCRIPTORS
+    for (int i = 0; i <= 2; i++)
+        if (fcntl(i, F_GETFD) < 0 && open("/dev/null", i == 0 ? O_WRONLY : O_RDONLY) < 0)
+            _Exit(EX_WRONG_USE);
+#endif
+}
+
 /* Takes the options; what is left must be exactly n_files words, kept in files. */
 static inline void ex_options(int argc, char **argv, const char *usage, const ex_option *options,
                               size_t n_options, const char **files, size_t n_files)
 {
     size_t n_found = 0;
+    ex_take_streams();
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
         size_t o = 0;

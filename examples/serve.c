@@ -10,8 +10,16 @@
 #include "common.h"
 #include "llama.h"
 
-/* tokens of a page; of a prompt in one step; requests; in a saved state: "PIMS", its version */
-enum { PAGE = 16, PIECE = 32, MOST = EX_MAX_TEXTS, MAGIC = 0x534d4950, VERSION = 2 };
+/* tokens of a page; of a prompt in one step; requests; steps between two arrivals; in a saved
+ * state: "PIMS", its version */
+enum {
+    PAGE = 16,
+    PIECE = 32,
+    MOST = EX_MAX_TEXTS,
+    MOST_GAP = 1000,
+    MAGIC = 0x534d4950,
+    VERSION = 2
+};
 
 typedef enum phase { WAITING, RUNNING, SWAPPED, DONE } phase;
 
@@ -231,7 +239,7 @@ static void record_requests(server *v, record *f)
         if (r->phase == SWAPPED) r->n_cached = 0;
         word(f, "phase", &p, WAITING, DONE);
         r->phase = p;
-        word(f, "arrival", &r->arrives, 0, UINT32_MAX);
+        word(f, "arrival", &r->arrives, 0, (uint64_t)MOST_GAP * (MOST - 1));
         word(f, "n_prompt", &r->n_prompt, 1, v->n_steps);
         word(f, "n_tokens", &r->n_tokens, r->n_prompt, v->n_steps + (p == DONE));
         word(f, "n_cached", &r->n_cached, 0, p == WAITING ? 0 : r->n_tokens - (p == RUNNING));
@@ -386,7 +394,7 @@ static void parse(arguments *a, int argc, char **argv)
         {.name = "--gap",
          .value = "STEPS",
          .number = &a->gap,
-         .max = 1000,
+         .max = MOST_GAP,
          .help = "from one arrival to the next; default 4"},
         {.name = "--pool",
          .value = "TOKENS",

@@ -250,6 +250,15 @@ if [ -e /dev/full ]; then
     grep -q 'cannot be written' "$scratch/err" && pass ||
         fail "serve --save on a full disk: $(cat "$scratch/err")"
 fi
+# What is printed to a closed stream goes nowhere, and not into the file that is opened next.
+"$serve" -n 20 -p A --stop 9 --save "$scratch/state" 2>"$scratch/err"
+"$serve" -n 20 -p A --stop 9 --save "$scratch/state2" 2>&-
+[ $? -eq 2 ] && pass || fail "serve --save without standard error"
+same "serve --save without standard error" "$scratch/state" "$scratch/state2"
+# byte 35: of the arrival of the first request, so that it would not come for 2^30 steps
+printf '\100' | dd of="$scratch/state" bs=1 seek=35 conv=notrunc 2>"$scratch/err"
+refuses "serve --restore of a late arrival" "$serve" --restore "$scratch/state"
+grep -q arrival "$scratch/err" && pass || fail "serve --restore of a late arrival: $(cat "$scratch/err")"
 refuses "serve --save without --stop" "$serve" --save "$scratch/text"
 refuses "serve --stop without --save" "$serve" --stop 3
 for n in 4 5 6 7; do # the usual pool holds at least one request
@@ -287,6 +296,10 @@ done
 same "tiers: the share in the fastest" "$scratch/in.0" "$scratch/in.9"
 works "tiers --svg" "$build/tiers" --svg "$scratch/tiers.svg"
 grep -q '</svg>' "$scratch/tiers.svg" && pass || fail "tiers --svg: no picture"
+"$build/tiers" -n 5 -p A 2>"$scratch/err" --svg "$scratch/want" >"$scratch/out"
+"$build/tiers" -n 5 -p A 2>"$scratch/err" --svg "$scratch/got" >&-
+[ $? -eq 2 ] && pass || fail "tiers --svg without standard output"
+same "tiers --svg without standard output" "$scratch/want" "$scratch/got"
 refuses "tiers without room" "$build/tiers" --hbm 10 --ddr 10 --ssd 10
 refuses "tiers with slots beyond memory" "$build/tiers" --hbm 4294967295
 refuses "tiers with half a ratio" "$build/tiers" --ratio 3,1
