@@ -448,7 +448,10 @@ static void print_online(const run *r)
                 printf("  %-11s %3.0f %3.0f", pam_llms[llm].name, chats[chat], 1e3 * limits_s[i]);
                 for (int who = 0; who <= PAM_PAM; who++)
                     printf(" %6" PRIu64 " /%7.0f", r->online[llm][chat][i][who], tps[who]);
-                printf("  %9.2f\n", tps[PAM_PAM] / tps[PAM_VLLM]);
+                if (tps[PAM_VLLM] > 0)
+                    printf("  %9.2f\n", tps[PAM_PAM] / tps[PAM_VLLM]);
+                else
+                    printf("  %9s\n", "none");
             }
 }
 
@@ -512,7 +515,9 @@ static void print_figures(const figures *list, const pam_assumed *full)
     for (size_t i = 0; i < list->n; i++) {
         const published *p = list->of[i];
         published_print(stdout, p, list->ours[i][0]);
-        if (p->kind >= PUBLISHED_CALIBRATED)
+        if (p->kind >= PUBLISHED_CALIBRATED && !isfinite(list->ours[i][1]))
+            printf("%23s%-10s ours %9s\n", "", "in full", "none");
+        else if (p->kind >= PUBLISHED_CALIBRATED)
             printf("%23s%-10s ours %9.6g %31.1f %%\n", "", "in full", list->ours[i][1],
                    published_difference(p, list->ours[i][1]));
         printf("%23s%s\n", "", list->assumes[i]);

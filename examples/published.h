@@ -155,8 +155,14 @@ static inline bool published_holds(const published *p, double ours)
     return p->bound < 0 || fabs(published_difference(p, ours)) <= p->bound;
 }
 
+/* Ours that is no number, a ratio of nothing to nothing, is none. */
 static inline void published_print(FILE *file, const published *p, double ours)
 {
+    if (!isfinite(ours)) {
+        fprintf(file, "  %-20s %-10s ours %9s  published %9.6g  %8s  %s: %s\n", p->id,
+                published_kind_str(p->kind), "none", p->value, "", p->unit, p->what);
+        return;
+    }
     fprintf(file, "  %-20s %-10s ours %9.6g  published %9.6g  %+6.1f %%  %s: %s\n", p->id,
             published_kind_str(p->kind), ours, p->value, published_difference(p, ours), p->unit,
             p->what);

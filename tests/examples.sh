@@ -574,6 +574,9 @@ pam_is() { # pam_is ID KIND OURS
 }
 pam_is pam.kv.opt counted 2473.9
 grep -q 'moved a step: calibrated to' "$scratch/pam" && pass || fail "pam_study: what is calibrated"
+works "pam_study where nothing is in time" "$build/pam_study" --set steps=1 --set eta_m=0.01
+grep -q 'ours *none' "$scratch/out" && ! grep -E -q '[ -](nan|inf)' "$scratch/out" && pass ||
+    fail "pam_study where nothing is in time: $(grep -E '[ -](nan|inf)' "$scratch/out" | head -n 1)"
 works "pam_study --set queries=2" "$build/pam_study" --set steps=10 --set queries=2
 grep -q '(queries 2, moves 2,$' "$scratch/out" && pass || fail "pam_study --set queries=2: other queries"
 pam_is pam.map.bytes calibrated 2.816
