@@ -593,6 +593,110 @@ static void remembered_pages_find_a_new_parent(void)
     }
 }
 
+/* A page of its own is given up for a copy only where none that nobody holds can be. */
+static void remembered_pages_are_kept_where_others_idle(void)
+{
+    rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+    pimattn_engine_destroy(r.e);
+    r.config.pool_bytes = 5 * LAYERS * KV_HEADS * 256; /* 5 pages of 4 tokens */
+    r.e = engine_new(&r.config);
+    uint32_t idle[8] = {1}, tokens[12] = {2};
+    uint64_t n_known = 0;
+    pimattn_seq gone = seq_of(&r, 8), s, t = 0;
+    CHECK_U(pimattn_prefix_remember(r.e, gone, idle, 8, 0), PIMATTN_OK);
+    CHECK_U(pimattn_seq_free(r.e, gone), PIMATTN_OK);
+    s = seq_of(&r, 12);
+    CHECK_U(pimattn_prefix_remember(r.e, s, tokens, 12, 0), PIMATTN_OK);
+    CHECK_U(pimattn_seq_truncate(r.e, s, 11), PIMATTN_OK);
+    append(&r, r.e, s, 11, 1);
+    CHECK_U(pimattn_prefix_start(r.e, &t, tokens, 12, 0, &n_known), PIMATTN_OK);
+    CHECK_U(n_known, 12);
+    CHECK_U(pimattn_prefix_start(r.e, &t, idle, 8, 0, &n_known), PIMATTN_OK);
+    CHECK_U(n_known, 4);
+    rig_end(&r);
+}
+
+/* The store grows with its 17th page, and finds the 16 before. */
+static void remembered_pages_are_found_as_they_become_many(void)
+{
+    rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+    for (uint32_t i = 0; i < 3; i++) {
+        uint32_t tokens[32] = {i};
+        pimattn_seq s = seq_of(&r, 32), t = 0;
+        CHECK_U(pimattn_prefix_remember(r.e, s, tokens, 32, 0), PIMATTN_OK);
+        for (tokens[0] = 0; tokens[0] <= i; tokens[0]++) {
+            uint64_t n_known = 0;
+            CHECK_U(pimattn_prefix_start(r.e, &t, tokens, 32, 0, &n_known), PIMATTN_OK);
+            CHECK_U(n_known, 32);
+            CHECK_U(pimattn_seq_free(r.e, t), PIMATTN_OK);
+        }
+    }
+    rig_end(&r);
+}
+
+/* Of two pages with one hash only the one that was remembered is found. */
+static void a_hit_is_compared_token_by_token(void)
+{
+    const uint32_t fibonacci = 2971215073u; /* nearly a whole number of golden ratios */
+    const uint64_t none = pimattn_i_mix(0, 0);
+    uint32_t a[PAGE] = {0}, b[PAGE] = {0};
+    uint64_t differ = 1;
+    for (uint32_t i = 0; i < 1000 && differ; i++) { /* until the upper halves are equal */
+        a[0] = (uint32_t)none ^ i, b[0] = (uint32_t)none ^ (i + fibonacci);
+        differ = (pimattn_i_mix(none, a[0]) ^ pimattn_i_mix(none, b[0])) >> 32;
+    }
+    b[1] = (uint32_t)(pimattn_i_mix(none, a[0]) ^ pimattn_i_mix(none, b[0]));
+    CHECK_U(pimattn_i_mix(pimattn_i_mix(none, a[0]), a[1]),
+            pimattn_i_mix(pimattn_i_mix(none, b[0]), b[1]));
+    rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+    pimattn_seq s = seq_of(&r, PAGE), t = 0;
+    uint64_t n_known = 77;
+    CHECK_U(pimattn_prefix_remember(r.e, s, a, PAGE, 0), PIMATTN_OK);
+    CHECK_U(pimattn_prefix_start(r.e, &t, b, PAGE, 0, &n_known), PIMATTN_OK);
+    CHECK_U(n_known, 0);
+    CHECK_U(pimattn_prefix_start(r.e, &t, a, PAGE, 0, &n_known), PIMATTN_OK);
+    CHECK_U(n_known, PAGE);
+    rig_end(&r);
+}
+
+static uint32_t n_events[PIMATTN_PAGE_MOVED + 1];
+
+static void count_events(void *user, pimattn_page_event event, uint32_t page, uint32_t to)
+{
+    (void)user, (void)page, (void)to;
+    n_events[event]++;
+}
+
+/* Pages that are known are evicted, when room is wanted and at the end; the others are freed. And
+ * slabs take no more than they have pages for, or an eighth. */
+static void pages_say_what_becomes_of_them(void)
+{
+    enum { SET = LAYERS * KV_HEADS };
+    rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+    pimattn_engine_destroy(r.e);
+    r.config.pool_bytes = 5 * SET * 256; /* 5 pages of 4 tokens */
+    r.config.on_page = count_events;
+    r.e = engine_new(&r.config);
+    memset(n_events, 0, sizeof n_events);
+    uint32_t tokens[12] = {0};
+    pimattn_cache_info info;
+    pimattn_seq s = seq_of(&r, 12);
+    CHECK_U(pimattn_prefix_remember(r.e, s, tokens, 8, 0), PIMATTN_OK);
+    CHECK_U(pimattn_seq_free(r.e, s), PIMATTN_OK);
+    CHECK_U(n_events[PIMATTN_PAGE_TAKEN], 3 * SET);
+    CHECK_U(n_events[PIMATTN_PAGE_FREED], SET);
+    CHECK_U(n_events[PIMATTN_PAGE_EVICTED], 0);
+    (void)seq_of(&r, 16);
+    CHECK_U(n_events[PIMATTN_PAGE_EVICTED], SET);
+    CHECK_U(pimattn_cache_query(r.e, &info), PIMATTN_OK);
+    CHECK_U(info.memory_bytes, r.config.pool_bytes);
+    rig_end(&r);
+    CHECK_U(n_events[PIMATTN_PAGE_TAKEN], 7 * SET);
+    CHECK_U(n_events[PIMATTN_PAGE_EVICTED], 2 * SET);
+    CHECK_U(n_events[PIMATTN_PAGE_FREED], 5 * SET);
+    CHECK_U(n_events[PIMATTN_PAGE_MOVED], 0);
+}
+
 /* An append that is refused gives up nothing that is known. */
 static void remembered_pages_outlive_a_refusal(void)
 {
@@ -949,6 +1053,10 @@ int main(int argc, char **argv)
     RUN(static_pages_that_are_shared_need_a_copy_of_what_is_written);
     RUN(remembered_pages_can_be_written_again);
     RUN(remembered_pages_find_a_new_parent);
+    RUN(remembered_pages_are_kept_where_others_idle);
+    RUN(remembered_pages_are_found_as_they_become_many);
+    RUN(a_hit_is_compared_token_by_token);
+    RUN(pages_say_what_becomes_of_them);
     RUN(remembered_pages_outlive_a_refusal);
     RUN(reserved_chunks_outlive_a_cut);
     RUN(a_device_is_filled_to_the_last_chunk);
