@@ -861,6 +861,13 @@ static void bounds_follow_the_tokens(void)
     CHECK_U(kv_append(engine, child, 0, &s.kv, 198, 10), PIMATTN_OK);
     check_like_new(engine, seq, &s, 250);
     check_like_new(engine, child, &s, 208);
+    CHECK_U(pimattn_seq_truncate(engine, child, 206), PIMATTN_OK); /* one key in another's place */
+    CHECK_U(kv_append(engine, child, 0, &other.kv, 206, 1), PIMATTN_OK);
+    CHECK_U(pimattn_retrieve(engine, child, 0, &s.choice, NULL, s.q, 4), PIMATTN_OK);
+    CHECK_U(pimattn_seq_truncate(engine, child, 206), PIMATTN_OK);
+    CHECK_U(kv_append(engine, child, 0, &s.kv, 206, 1), PIMATTN_OK);
+    check_like_new(engine, child, &s, 207);
+    CHECK_U(kv_append(engine, child, 0, &s.kv, 207, 1), PIMATTN_OK);
     CHECK_U(pimattn_seq_fork(engine, &less, seq), PIMATTN_OK);
     CHECK_U(pimattn_seq_truncate(engine, less, 243), PIMATTN_OK); /* in a page that both have */
     check_like_new(engine, less, &s, 243);
@@ -882,6 +889,37 @@ static void bounds_follow_the_tokens(void)
     free(stream.memory);
     scene_free(&s);
     scene_free(&other);
+}
+
+/* Compaction gives back the bounds of slabs, and slabs that come again have bounds of their own. */
+static void bounds_go_with_their_slabs(void)
+{
+    enum { TOKENS = 300, TIMES = 30 }; /* more than a slab of pages */
+    check_rng rng = {85};
+    check_heap heap = {0};
+    pimattn_shape shape = shape_of(1, 4, 2, 32, 0);
+    scene s = scene_new(&shape, TOKENS, 1, &rng);
+    pimattn_config config = config_of(&shape);
+    pimattn_choice choice = choice_new(&shape, TOKENS * TIMES);
+    pimattn_seq seq;
+    config.page_tokens = 16;
+    config.allocator = heap_allocator(&heap);
+    pimattn_engine *engine = engine_new(&config);
+    CHECK_U(pimattn_seq_create(engine, &seq), PIMATTN_OK);
+    uint64_t begun = heap.live_bytes;
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < TIMES; i++)
+            CHECK_U(kv_append(engine, seq, 0, &s.kv, 0, TOKENS), PIMATTN_OK);
+        CHECK_U(pimattn_retrieve(engine, seq, 0, &choice, NULL, s.q, 4), PIMATTN_OK);
+        CHECK(heap.live_bytes - begun > (4u << 20));
+        CHECK_U(pimattn_seq_truncate(engine, seq, 0), PIMATTN_OK);
+        CHECK_U(pimattn_cache_compact(engine, NULL), PIMATTN_OK);
+        CHECK(heap.live_bytes - begun < (1u << 20));
+    }
+    pimattn_engine_destroy(engine);
+    CHECK_U(heap.n_live + heap.live_bytes + heap.n_wrong, 0);
+    free(choice.bits);
+    scene_free(&s);
 }
 
 /* A window leaves tokens behind, in pages of which some are still seen; so do sinks. */
@@ -1167,6 +1205,7 @@ int main(void)
     RUN(bounds_hold_for_computed_scores);
     RUN(all_of_the_pages_are_dense);
     RUN(bounds_follow_the_tokens);
+    RUN(bounds_go_with_their_slabs);
     RUN(bounds_follow_a_window);
     RUN(tokens_that_are_gone_are_not_chosen);
     RUN(keys_that_are_not_finite_come_first);
