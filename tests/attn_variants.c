@@ -1016,14 +1016,16 @@ static void bad_shape(const pimattn_shape *shape, uint32_t way, const char *word
 
 static void bad_variants_are_named(void)
 {
-    static const float slopes[4] = {0, 1, 1e26f, 0}, logits[4] = {0, 0, 0, INFINITY};
-    static const uint64_t windows[2] = {3, (1ull << 62) + 1};
+    static const float slopes[4] = {0, 1, 1e25f, 0}, logits[4] = {0, 0, 0, INFINITY};
+    static const uint64_t windows[3] = {3, (1ull << 62) + 1, 3};
     BAD_SHAPE("window", 0, s.window = (1ull << 62) + 1);
     BAD_SHAPE("windows", 0, s.windows = windows);
+    BAD_SHAPE("windows", 0, s.windows = windows + 1);
     BAD_SHAPE("window", 0, (s.windows = windows, s.window = 4));
     BAD_SHAPE("sink_tokens", 0, s.sink_tokens = (1ull << 62) + 1);
     BAD_SHAPE("soft_cap", 0, s.soft_cap = -1);
     BAD_SHAPE("soft_cap", 0, s.soft_cap = NAN);
+    BAD_SHAPE("soft_cap", 0, s.soft_cap = INFINITY);
     BAD_SHAPE("alibi_max_bias", 0, s.alibi_max_bias = -1);
     BAD_SHAPE("alibi_max_bias", 0, s.alibi_max_bias = NAN);
     BAD_SHAPE("alibi_max_bias", 0, s.alibi_max_bias = nextafterf(1024, INFINITY));

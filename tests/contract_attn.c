@@ -119,6 +119,7 @@ static void the_check_names_the_field(void)
     CHECK_U(pimattn_config_check(&good, NULL), PIMATTN_OK);
     BAD("n_layers", memset(&c, 0, sizeof c));
     BAD("device.n_channels is set", c.device.n_channels = 4);
+    BAD("device.link_MBps is set", c.device.link_MBps = 1);
     BAD("n_layers", c.shape.n_layers = 0);
     BAD("n_layers", c.shape.n_layers = 65537);
     BAD("n_heads", c.shape.n_heads = 0);
@@ -139,6 +140,8 @@ static void the_check_names_the_field(void)
     BAD("scale", c.shape.scale = INFINITY);
     BAD("page_tokens", c.page_tokens = UINT32_MAX);
     BAD("pool_bytes", c.pool_bytes = 1);
+    BAD("pages in pool_bytes",
+        (c.shape.head_dim = c.page_tokens = 1, c.pool_bytes = UINT64_C(1) << 46));
     BAD("max_seqs", c.max_seqs = 65536);
     BAD("scratch_bytes", c.scratch_bytes = 1);
     BAD("reserve_tokens", c.reserve_tokens = (UINT64_C(1) << 32) + 1);
@@ -169,6 +172,32 @@ static void huge_settings_are_a_status(void)
         CHECK(status == PIMATTN_ERR_CONFIG || status == PIMATTN_ERR_MEMORY);
         CHECK(engine == NULL);
     }
+}
+
+static void *modest_alloc(void *user, size_t bytes, size_t align)
+{
+    return bytes > 1u << 30 ? NULL : heap_alloc(user, bytes, align);
+}
+
+/* Chunks of a device have numbers of 32 bits. */
+static void more_chunks_than_numbers_are_named(void)
+{
+    pimattn_config c = good_config();
+    pimattn_engine *engine = NULL;
+    pimhw_cause why = {""};
+    check_heap heap = {0};
+    CHECK_U(pimhw_config_init(&c.device, "aimx", NULL), PIMHW_OK);
+    c.device.n_channels = 64;
+    c.device.n_rows = 1u << 28;
+    c.device.row_bytes = 32768; /* 2 rows of 16 banks a chunk */
+    c.way = PIMATTN_DEVICE;
+    c.partition = PIMATTN_HFP;
+    c.allocator = heap_allocator(&heap);
+    c.allocator.alloc = modest_alloc;
+    CHECK_U(pimattn_engine_create(&engine, &c, &why), PIMATTN_ERR_CONFIG);
+    CHECK_HAS(why.text, "n_rows is 268435456, not below 2^32 chunks");
+    CHECK(engine == NULL);
+    CHECK_U(heap.n_live + heap.n_wrong, 0);
 }
 
 static void zero_means_usual_and_is_reported(void)
@@ -748,6 +777,20 @@ static void estimate_refuses_absurd_values(void)
 }
 
 /* 2^32 tokens of 8 heads of 65536: more bank rows than there are numbers for. */
+static void a_batch_has_no_more_sequences_than_an_engine(void)
+{
+    static pimattn_span spans[65536];
+    pimattn_shape s = shape_of(1, 1, 1, 16, 0);
+    const pimattn_config c = config_of(&s);
+    pimattn_readings readings;
+    pimhw_cause why = {""};
+    for (size_t i = 0; i < COUNT(spans); i++)
+        spans[i].context_tokens = spans[i].n_tokens = 1;
+    CHECK_U(pimattn_estimate(&readings, &c, spans, 65536, &why), PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "65536 sequences");
+    CHECK_U(pimattn_estimate(&readings, &c, spans, 65535, &why), PIMATTN_OK);
+}
+
 static void more_rows_than_numbers_is_a_device_error(void)
 {
     pimattn_shape s = shape_of(1, 8, 8, 65536, 0);
@@ -759,6 +802,18 @@ static void more_rows_than_numbers_is_a_device_error(void)
     pimattn_span span = {1ull << 32, 1};
     CHECK_U(pimattn_estimate(&readings, &c, &span, 1, &why), PIMATTN_ERR_DEVICE);
     CHECK(why.text[0] != 0);
+    /* by heads: of the channel that has most, not of that which got the last one */
+    const pimattn_span spans[2] = {span, {1, 1}};
+    c.partition = PIMATTN_HFP;
+    c.shape.n_heads = c.shape.n_kv_heads = 1;
+    CHECK_U(pimattn_estimate(&readings, &c, spans, 2, &why), PIMATTN_ERR_DEVICE);
+    CHECK_HAS(why.text, "2^32 rows");
+    /* of the layers of any window, and not forgotten for those of the next one */
+    static const uint64_t windows[3] = {1, 0, 2};
+    c.partition = PIMATTN_TCP;
+    c.shape = shape_of(3, 8, 8, 65536, 0);
+    c.shape.windows = windows;
+    CHECK_U(pimattn_estimate(&readings, &c, &span, 1, &why), PIMATTN_ERR_DEVICE);
 }
 
 static void the_program_of_a_batch_is_there_to_export(void)
@@ -863,6 +918,7 @@ int main(void)
     RUN(every_status_has_words_of_its_own);
     RUN(the_check_names_the_field);
     RUN(huge_settings_are_a_status);
+    RUN(more_chunks_than_numbers_are_named);
     RUN(zero_means_usual_and_is_reported);
     RUN(page_bytes_follow_the_formula);
     RUN(null_pointers_are_a_status);
@@ -881,6 +937,7 @@ int main(void)
     RUN(estimate_equals_attend);
     RUN(the_oldest_batch_is_forgotten);
     RUN(estimate_refuses_absurd_values);
+    RUN(a_batch_has_no_more_sequences_than_an_engine);
     RUN(more_rows_than_numbers_is_a_device_error);
     RUN(the_program_of_a_batch_is_there_to_export);
     return check_end();
