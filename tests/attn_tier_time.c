@@ -120,6 +120,8 @@ static void relayouts_are_as_fast_as_their_slowest_part(void)
     CHECK_NEAR(r.write_ns, 300000 + 2 * 16384 / 2.4, 0.01); /* 64 channels, up to 2 pages each */
     CHECK_U(pimattn_relayout_time(&r, &ddr, &ssd, &way, 0, 0, &why), PIMATTN_OK);
     CHECK(r.ns == 0 && r.written_bytes == 0);
+    CHECK_U(pimattn_relayout_time(&r, &ddr, &ssd, &way, 0, 3, &why), PIMATTN_OK);
+    CHECK(r.ns == 0 && r.start_ns == 0); /* no bytes are no run */
     CHECK_U(pimattn_relayout_time(&r, &ddr, &ssd, &way, 1, 0, &why), PIMATTN_ERR_ARGUMENT);
     way.host_percent = 101;
     CHECK_U(pimattn_relayout_time(&r, &ddr, &ssd, &way, 1, 1, &why), PIMATTN_ERR_CONFIG);
@@ -600,6 +602,25 @@ static void bad_input_is_named(void)
     }
 }
 
+/* Channels of flash that share a unit give a partial each, as those with a unit of their own. */
+static void channels_that_share_a_unit_give_a_partial_each(void)
+{
+    uint64_t tokens[2] = {900, 300}, blocks[16];
+    pimattn_shape s = layer_of(32, 8, 128);
+    pimattn_tier_reading r[2];
+    for (int own = 0; own < 2; own++) {
+        pimattn_tier t = tier_of("pam-ssd", 1);
+        pimattn_tier_load l;
+        t.device.flash_units = own ? t.device.n_channels : 1;
+        CHECK_U(pimattn_tier_spread(&l, blocks, &t, &s, tokens, 2, false, &why), PIMATTN_OK);
+        r[own] = time_of(&t, &s, &l);
+    }
+    CHECK_U(r[0].bare_bytes, r[1].bare_bytes);
+    CHECK_U(r[0].group_bytes, r[1].group_bytes);
+    CHECK_U(r[0].link_bytes, r[1].link_bytes);
+    CHECK(r[0].link_work_ns == r[1].link_work_ns);
+}
+
 /* A unit of a tier has the lanes it has: int8 is timed as f16 is. */
 static void the_type_of_pages_is_not_that_of_lanes(void)
 {
@@ -640,6 +661,7 @@ int main(void)
     RUN(tiers_come_near_their_caps);
     RUN(spread_deals_every_token);
     RUN(scattered_tokens_read_whole_pages);
+    RUN(channels_that_share_a_unit_give_a_partial_each);
     RUN(long_loads_are_skipped);
     RUN(bad_input_is_named);
     return check_end();

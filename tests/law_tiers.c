@@ -571,6 +571,8 @@ static void bad_tiers_are_named(void)
     p.tiers = fine;
     p.tiers.tier[1].n_tokens = 0;
     bad_config(&p.config, "tier[1]: n_tokens");
+    p.tiers.tier[1].n_tokens = UINT64_C(1) << 32;
+    bad_config(&p.config, "tier[1]: n_tokens");
     p.tiers = fine;
     p.tiers.tier[2].n_devices = 0;
     bad_config(&p.config, "tier[2]: n_devices");
@@ -958,6 +960,14 @@ static void reserved_slots_forget_their_tokens(void)
     CHECK_U(pimattn_seq_truncate(p.engine, p.seq, 0), PIMATTN_OK);
     CHECK_U(pimattn_tier_commit(p.engine, p.seq, 0, &swap, 1, NULL), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_tier_commit(p.engine, p.seq, 0, NULL, 0, &n), PIMATTN_OK);
+    /* what they were active for leaves the bank groups with them */
+    CHECK_U(pimattn_tier_step(p.engine), PIMATTN_OK);
+    CHECK_U(info_of(&p, 1).busiest, 0);
+    CHECK_U(kv_append(p.engine, p.seq, 0, &p.kv, 0, 100), PIMATTN_OK);
+    CHECK_U(pimattn_attend_one(p.engine, p.seq, 0, p.out, p.q, NULL), PIMATTN_OK);
+    CHECK(info_of(&p, 1).busiest > 0);
+    CHECK_U(pimattn_seq_truncate(p.engine, p.seq, 0), PIMATTN_OK);
+    CHECK_U(info_of(&p, 1).busiest, 0);
     plain_free(&p);
 }
 
