@@ -22,6 +22,7 @@ typedef struct phase {
 } phase;
 
 static pimhw_instruction stream[STREAM];
+static bool reuse_off; /* of phases */
 
 static bool keep(void *user, const pimhw_instruction *in)
 {
@@ -68,7 +69,8 @@ static phase phase_of(const pimhw_config *c, bool is_v, uint32_t v_mapping, uint
     phase p;
     memset(&p, 0, sizeof p);
     p.is_v = is_v;
-    CHECK_U(pimattn_plan_init(&p.plan, &s, c, PIMATTN_TCP, 0, false, queries, &why), PIMATTN_OK);
+    CHECK_U(pimattn_plan_init(&p.plan, &s, c, PIMATTN_TCP, 0, reuse_off, queries, &why),
+            PIMATTN_OK);
     CHECK_U(pimattn_plan_map_v(&p.plan, v_mapping, &why), PIMATTN_OK);
     CHECK_U(pimattn_plan_lower(&p.plan, &program, &why), PIMATTN_OK);
     CHECK_U(pimattn_plan_request(&p.plan, &request, blocks, order, begin, &span, 1, &why),
@@ -152,6 +154,12 @@ static void queries_are_sent_no_oftener_than_they_must(void)
             CHECK_U(p.m, 32 * 8 * 8 * queries);
             CHECK_U(p.r, 32 * 8 * queries);
             CHECK_U(p.rows, 32);
+            reuse_off = true; /* all rows for a block, then the next block */
+            p = phase_of(&c, false, PIMATTN_V_A, queries, 65536);
+            reuse_off = false;
+            CHECK_U(p.w, queries * 8);
+            CHECK_U(p.m, 32 * 8 * 8 * queries);
+            CHECK_U(p.rows, 32 * ((queries + most - 1) / most));
         }
     }
 }
@@ -505,6 +513,34 @@ static void the_cheapest_knows_programs_that_differ_in_queries(void)
     CHECK(least.device.cycles <= k.device.cycles);
 }
 
+/* With refresh short layers are timed in one go: of the mapping taken, too. */
+static void a_step_of_the_cheapest_is_that_of_its_mapping(void)
+{
+    check_rng rng = {12};
+    unsigned n_taken[3] = {0};
+    for (int i = 0; i < 60; i++) {
+        pimattn_shape s =
+            shape_of(3, (uint32_t)rng_range(&rng, 1, 4), 1, (uint32_t)rng_range(&rng, 1, 200), 0);
+        pimattn_config c = config_of(&s);
+        pimattn_span span = {rng_range(&rng, 2, 3000), 1};
+        pimattn_readings least, r;
+        c.device = device_of("aimx", (uint32_t)rng_range(&rng, 0, 3));
+        c.device.refresh = 1;
+        c.device.out_entries = (uint32_t)rng_range(&rng, 2, 64);
+        c.device.epu_ck_per_op = (uint32_t)rng_range(&rng, 0, 1);
+        c.device.n_channels = (uint32_t)rng_range(&rng, 1, 16);
+        c.v_mapping = PIMATTN_V_CHEAPEST;
+        if (!CHECK_U(pimattn_estimate(&least, &c, &span, 1, NULL), PIMATTN_OK)) return;
+        c.v_mapping = least.v_mapping;
+        CHECK_U(pimattn_estimate(&r, &c, &span, 1, NULL), PIMATTN_OK);
+        CHECK_U(least.layers_timed, r.layers_timed);
+        CHECK_U(least.step_ck, r.step_ck);
+        CHECK(least.step_pJ == r.step_pJ);
+        n_taken[least.v_mapping]++;
+    }
+    CHECK(n_taken[0] && n_taken[1] && n_taken[2]);
+}
+
 /* The program that is exported is the one that was timed and taken, from the memo or not. */
 static void the_cheapest_program_is_there_to_export(void)
 {
@@ -630,6 +666,29 @@ static void a_short_step_with_refresh_is_timed_at_once(void)
     }
 }
 
+/* In banks all tokens are read, whatever a layer's window hides, in the lanes that banks have. */
+static void the_device_way_times_all_tokens_in_its_lanes(void)
+{
+    static const uint64_t windows[2] = {5, 70};
+    const pimattn_span span = {3000, 1};
+    pimattn_readings all, r;
+    pimattn_shape s = shape_of(2, 8, 2, 128, 0);
+    pimattn_config c = config_of(&s);
+    c.way = PIMATTN_DEVICE;
+    CHECK_U(pimattn_estimate(&all, &c, &span, 1, NULL), PIMATTN_OK);
+    for (int i = 0; i < 3; i++) {
+        c.shape = s;
+        if (i == 0) c.shape.windows = windows;
+        if (i == 1) c.shape.window = 5;
+        if (i == 2) c.shape.k_type = c.shape.v_type = PIMATTN_INT8;
+        CHECK_U(pimattn_estimate(&r, &c, &span, 1, NULL), PIMATTN_OK);
+        CHECK_U(r.device.cycles, all.device.cycles);
+        CHECK_U(r.step_ck, all.step_ck);
+        CHECK_U(r.kv_bytes, all.kv_bytes);
+    }
+    CHECK_U(all.kv_bytes, 3000 * 2 * 2 * 128 * 2); /* K and V of 2 heads, 2 bytes an element */
+}
+
 /* From 16 tREFI a layer on it meets enough of them by itself. */
 static void a_long_step_with_refresh_is_its_layers(void)
 {
@@ -704,7 +763,8 @@ static void the_bound_says_why(void)
     } cases[] = {{"tCCD_MAC", 40, PIMATTN_BOUND_MAC},   {"tRP", 4000, PIMATTN_BOUND_ROW},
                  {"tWR_INP", 2000, PIMATTN_BOUND_IO},   {"epu_lanes", 1, PIMATTN_BOUND_SOFTMAX},
                  {"tRFC", 3000, PIMATTN_BOUND_REFRESH}, {"link_MBps", 100, PIMATTN_BOUND_LINK},
-                 {"tCCD_L", 40, PIMATTN_BOUND_MAC},     {"tMAC", 4000, PIMATTN_BOUND_IO}};
+                 {"tCCD_L", 40, PIMATTN_BOUND_MAC},     {"tMAC", 4000, PIMATTN_BOUND_IO},
+                 {"tRTP", 4000, PIMATTN_BOUND_ROW}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         pimattn_shape s = shape_of(4, 32, 8, 128, 0);
         pimattn_config c = config_of(&s);
@@ -796,11 +856,13 @@ int main(void)
     RUN(order_changes_no_count);
     RUN(the_cheapest_is_the_least_of_all);
     RUN(the_cheapest_knows_programs_that_differ_in_queries);
+    RUN(a_step_of_the_cheapest_is_that_of_its_mapping);
     RUN(the_cheapest_program_is_there_to_export);
     RUN(energy_parts_sum_to_the_whole);
     RUN(energy_is_shared_by_the_query_tokens);
     RUN(a_step_without_refresh_is_its_layers);
     RUN(a_short_step_with_refresh_is_timed_at_once);
+    RUN(the_device_way_times_all_tokens_in_its_lanes);
     RUN(a_long_step_with_refresh_is_its_layers);
     RUN(refresh_is_shared_by_layers_of_any_window);
     RUN(baselines_are_bytes_over_bandwidth);
