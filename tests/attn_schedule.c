@@ -885,7 +885,7 @@ static void a_profile_is_its_steps_one_by_one(void)
         ns += step >= 3 ? slowest : 0;
     }
     pimattn_candidate c[3] = {
-        {{9, 9, 1}, 0, {0}}, {{50, 6.25, 1}, 0, {0}}, {{50, 6.25, 1}, 0, {0}}};
+        {{9, 9, 1}, 0, {0}}, {{50, 6.25, 1}, 7, {7, 7, 7}}, {{50, 6.25, 1}, 0, {0}}};
     size_t best;
     pimhw_cause why;
     p.swap_ns = swap_ns;

@@ -410,7 +410,15 @@ static void parts_of_a_step_sum_to_it(void)
     CHECK_NEAR(r.merge_ns,
                (partials - 4 * (double)loads[1].device_outputs) * clocks * 1e3 / hbm->unit_MHz /
                    (2.0 * hbm->reduction_units),
-               1e-3); /* of others alone */
+               1e-3);  /* of others alone */
+    s.head_dim_v = 32; /* dims of a partial are those of V */
+    pimattn_step_reading half;
+    CHECK_U(pimattn_step_time(&half, tiers, 3, &s, loads, 0, false, &why), PIMATTN_OK);
+    CHECK_NEAR(half.merge_ns, r.merge_ns / 2, 1e-3);
+    s.head_dim_v = 0;
+    tiers[1].device.tRP = 0; /* whose fault it is */
+    CHECK_U(pimattn_step_time(&half, tiers, 3, &s, loads, 0, false, &why), PIMATTN_ERR_CONFIG);
+    CHECK_HAS(why.text, "tier[1]: tRP");
     /* of equals the first is the slowest */
     tiers[1] = tiers[0], loads[1] = loads[0];
     CHECK_U(pimattn_step_time(&r, tiers, 2, &s, loads, 0, false, &why), PIMATTN_OK);
@@ -621,6 +629,34 @@ static void channels_that_share_a_unit_give_a_partial_each(void)
     CHECK(r[0].link_work_ns == r[1].link_work_ns);
 }
 
+/* Units of flash that take longer than its pages set the time. */
+static void slow_units_of_flash_show(void)
+{
+    uint64_t tokens = 900, blocks[8];
+    pimattn_tier t = tier_of("pam-ssd", 1);
+    pimattn_shape s = layer_of(32, 8, 128);
+    pimattn_tier_load l;
+    t.device.flash_units = t.device.unit_MHz = 1;
+    CHECK_U(pimattn_tier_spread(&l, blocks, &t, &s, &tokens, 1, false, &why), PIMATTN_OK);
+    double macs = 900.0 * 8 * 4 * 2 * 128, lanes = pimhw_config_lanes(&t.device);
+    CHECK_NEAR(time_of(&t, &s, &l).program_ns, macs / lanes * 1e3, 1e-3);
+}
+
+/* Units wait for the first block of queries alone: the others come while they work. */
+static void blocks_of_queries_follow_one_another(void)
+{
+    uint64_t tokens = 4096;
+    pimattn_tier t = tier_of("pam-hbm3", 1);
+    pimattn_shape s = layer_of(1, 1, 128);
+    pimattn_tier_load l = load_of(&tokens, 1, 2, &t);
+    pimattn_tier_reading two = time_of(&t, &s, &l); /* of 8 columns each in 16 entries */
+    l.n_queries = 8;
+    pimattn_tier_reading eight = time_of(&t, &s, &l);
+    CHECK(two.input_ns > 0);
+    CHECK_NEAR(eight.input_ns, two.input_ns, 1e-6);
+    CHECK_NEAR(eight.link_work_ns, 4 * two.link_work_ns, 1e-6);
+}
+
 /* A unit of a tier has the lanes it has: int8 is timed as f16 is. */
 static void the_type_of_pages_is_not_that_of_lanes(void)
 {
@@ -661,6 +697,8 @@ int main(void)
     RUN(tiers_come_near_their_caps);
     RUN(spread_deals_every_token);
     RUN(scattered_tokens_read_whole_pages);
+    RUN(slow_units_of_flash_show);
+    RUN(blocks_of_queries_follow_one_another);
     RUN(channels_that_share_a_unit_give_a_partial_each);
     RUN(long_loads_are_skipped);
     RUN(bad_input_is_named);
