@@ -6408,8 +6408,16 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
     if (c->v_mapping > PIMATTN_V_CHEAPEST)
         return pimattn_i_shape_fault(why, "v_mapping", c->v_mapping,
                                      "0 (A), 1 (B), 2 (K) or 3 (cheapest)");
-    return pimattn_plan_init(&plan, &c->shape, &c->device, c->partition, c->hfp_unit,
-                             c->row_reuse_off, 1, why);
+    PIMATTN_I_TRY(pimattn_plan_init(&plan, &c->shape, &c->device, c->partition, c->hfp_unit,
+                                    c->row_reuse_off, 1, why));
+    const pimhw_config *d = &c->device;
+    const uint64_t units = d->n_channels / plan.unit_channels;
+    if (c->way == PIMATTN_DEVICE && d->element_bytes != 2)
+        return pimattn_i_shape_fault(why, "device.element_bytes", d->element_bytes,
+                                     "2, in which banks compute");
+    if (c->way == PIMATTN_DEVICE && units * (d->n_rows / pimattn_plan_chunk_rows(&plan)) >> 32)
+        return pimattn_i_shape_fault(why, "device.n_rows", d->n_rows, "below 2^32 chunks");
+    return PIMATTN_OK;
 }
 
 /* A complete copy of a configuration. */
@@ -6511,8 +6519,6 @@ static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const p
     m->n_chunks = d->n_rows / m->chunk_rows;
     uint64_t n = pimattn_i_module_chunks(m);
     uint64_t lists = pimattn_i_mul(pimattn_i_mul(c->max_seqs, c->shape.n_layers), m->n_heads * 2u);
-    if (n > UINT32_MAX)
-        return pimattn_i_shape_fault(why, "device.n_rows", d->n_rows, "below 2^32 chunks");
     m->table_bytes = pimattn_i_add(pimattn_i_mul(lists, sizeof *m->lists),
                                    (n + d->va2pa_entries) * sizeof(uint32_t));
     m->lists = (pimattn_i_list *)pimattn_i_zeroed(a, 1, m->table_bytes);

@@ -197,6 +197,12 @@ static void more_chunks_than_numbers_are_named(void)
     CHECK_U(pimattn_engine_create(&engine, &c, &why), PIMATTN_ERR_CONFIG);
     CHECK_HAS(why.text, "n_rows is 268435456, not below 2^32 chunks");
     CHECK(engine == NULL);
+    CHECK_U(pimattn_config_check(&c, &why), PIMATTN_ERR_CONFIG);
+    c.device.n_rows = (1u << 27) - 1;
+    CHECK_U(pimattn_config_check(&c, &why), PIMATTN_OK);
+    c.device.element_bytes = 4; /* units know lanes of 2 bytes alone */
+    CHECK_U(pimattn_config_check(&c, &why), PIMATTN_ERR_CONFIG);
+    CHECK_HAS(why.text, "element_bytes is 4, not 2");
     CHECK_U(heap.n_live + heap.n_wrong, 0);
 }
 
