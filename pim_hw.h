@@ -271,7 +271,7 @@ typedef enum pimhw_row_opening {
  * banks at once), refresh bank by bank, the hub's own energy.
  */
 typedef struct pimhw_config {
-    char preset[24];           /* where the numbers came from; tools that set others keep it */
+    char preset[24];           /* where the numbers came from; stays as fields are set */
     uint32_t n_channels;       /* 1 to 64 */
     uint32_t n_bank_groups;    /* per channel */
     uint32_t n_group_banks;    /* banks of one bank group */

@@ -782,7 +782,6 @@ static void estimate_refuses_absurd_values(void)
     CHECK_U(readings.size, 0x5a5a5a5a);
 }
 
-/* 2^32 tokens of 8 heads of 65536: more bank rows than there are numbers for. */
 static void a_batch_has_no_more_sequences_than_an_engine(void)
 {
     static pimattn_span spans[65536];
@@ -797,6 +796,7 @@ static void a_batch_has_no_more_sequences_than_an_engine(void)
     CHECK_U(pimattn_estimate(&readings, &c, spans, 65535, &why), PIMATTN_OK);
 }
 
+/* 2^32 tokens of 8 heads of 65536: more bank rows than there are numbers for. */
 static void more_rows_than_numbers_is_a_device_error(void)
 {
     pimattn_shape s = shape_of(1, 8, 8, 65536, 0);

@@ -1135,8 +1135,8 @@ static void a_broken_d_table_is_caught(void)
     rig_free(&r);
 }
 
-/* Results of AF are not the sum; a bias is the end of that of its own output,
- * wherever the next is added up. */
+/* Results of AF are not the sum; a bias is the end of that of its own output, wherever the next is
+ * added up. */
 static void a_sum_is_unread_until_its_own_read_or_bias(void)
 {
     static const pimhw_event between[] = {

@@ -273,6 +273,31 @@ static void move_row(pimhw_memory *to, const pimhw_memory *from, const pimhw_con
     }
 }
 
+/* The chunks of a request, each somewhere else in another memory; first rows, to be freed. */
+static uint32_t *shuffle_chunks(pimhw_memory *to, const pimhw_memory *from, const pimhw_config *c,
+                                const pimhw_request *request, check_rng *rng)
+{
+    uint32_t most = c->n_rows / request->chunk_rows;
+    uint32_t *chunks = (uint32_t *)check_alloc(request->n_chunks, sizeof *chunks);
+    bool *taken = (bool *)check_alloc(most, sizeof *taken);
+    for (uint32_t k = 0; k < request->n_chunks; k++) {
+        uint32_t at, begin = 0, end = c->n_channels;
+        do
+            at = (uint32_t)rng_range(rng, 0, most - 1);
+        while (taken[at]);
+        taken[at] = true;
+        chunks[k] = at * request->chunk_rows;
+        while (request->chunk_begin && k >= request->chunk_begin[begin + 1])
+            begin++;
+        if (request->chunk_begin) end = begin + 1;
+        for (uint32_t ch = begin; ch < end; ch++)
+            for (uint32_t row = 0; row < request->chunk_rows; row++)
+                move_row(to, from, c, ch, chunks[k] + row, request->chunks[k] + row);
+    }
+    free(taken);
+    return chunks;
+}
+
 /* Every chunk anywhere: what an engine would give out last, first, or in between. */
 static void chunks_in_any_order_change_nothing(void)
 {
@@ -298,24 +323,7 @@ static void chunks_in_any_order_change_nothing(void)
         CHECK_U(pimattn_engine_program(engine, 0, d.items, 2, &program, &request), PIMATTN_OK);
         CHECK_U(pimhw_memory_create(&shuffled, &c.device, PIMHW_CHUNK_AIM, &why), PIMHW_OK);
         pimhw_memory *memory = pimattn_engine_memory(engine);
-        uint32_t most = c.device.n_rows / request->chunk_rows;
-        uint32_t *chunks = (uint32_t *)check_alloc(request->n_chunks, sizeof *chunks);
-        bool *taken = (bool *)check_alloc(most, sizeof *taken);
-        for (uint32_t k = 0; k < request->n_chunks; k++) {
-            uint32_t at, begin = 0, end = c.device.n_channels;
-            do
-                at = (uint32_t)rng_range(&rng, 0, most - 1);
-            while (taken[at]);
-            taken[at] = true;
-            chunks[k] = at * request->chunk_rows;
-            while (request->chunk_begin && k >= request->chunk_begin[begin + 1])
-                begin++;
-            if (request->chunk_begin) end = begin + 1;
-            for (uint32_t ch = begin; ch < end; ch++)
-                for (uint32_t row = 0; row < request->chunk_rows; row++)
-                    move_row(shuffled, memory, &c.device, ch, chunks[k] + row,
-                             request->chunks[k] + row);
-        }
+        uint32_t *chunks = shuffle_chunks(shuffled, memory, &c.device, request, &rng);
         pimhw_request other = *request;
         other.chunks = chunks;
         CHECK_U(noted_run(&n[0], &r[0], &c.device, memory, program, request, &why), PIMHW_OK);
@@ -324,7 +332,6 @@ static void chunks_in_any_order_change_nothing(void)
         CHECK_BYTES(n[0].hash, n[1].hash, sizeof n[0].hash);
         CHECK_BYTES(&r[0], &r[1], sizeof r[0]);
         free(chunks);
-        free(taken);
         pimhw_memory_destroy(shuffled);
         pimattn_engine_destroy(engine);
         device_case_free(&d);
