@@ -53,7 +53,8 @@ demo: $(BUILD)/attention
 
 test:
 	@$(MAKE) -s $(PARALLEL) programs
-	@sh tests/run.sh "sh tests/examples.sh $(BUILD) $(DATA)" $(LONG) $(filter-out $(LONG),$(TESTS))
+	@sh tests/run.sh "sh tests/examples.sh $(BUILD) $(DATA)" $(LONG) \
+	    $(filter-out $(LONG),$(TESTS)) "sh tests/form.sh"
 
 bench: $(BENCHES)
 	@for b in $(BENCHES); do echo "# $$b"; $$b || exit 1; done

@@ -6091,8 +6091,8 @@ static double pimattn_i_readings_sum(pimattn_readings *r, const pimattn_config *
     return (double)query_tokens;
 }
 
-/* Where most clocks of a run went, by kinds. Of those that waited for a MAC, as many multiply as the
- * MACs of a busy channel, on average, take beyond what is theirs: the others wait for a sum. */
+/* Where most clocks of a run went, by kinds. Of those that waited for a MAC, as many multiply as
+ * the MACs of a busy channel, on average, take beyond what is theirs: the others wait for a sum. */
 static uint32_t pimattn_i_bound_of(const pimhw_readings *run, const pimhw_config *d)
 {
     const uint64_t *of = run->breakdown_ck, own = of[PIMHW_SPENT_MAC];

@@ -171,22 +171,6 @@ readme() {
         "$dir/readme" | cmp - "$dir/readme.want"
 }
 
-form() {
-    status=0
-    awk 'length > 100 { print FILENAME ":" FNR ": over 100 columns"; bad = 1 } END { exit bad }' \
-        pim_hw.h pimattn.h examples/*.[ch] tests/*.[ch] bench/*.[ch] || status=1
-    for header in pim_hw.h pimattn.h; do
-        LC_ALL=C grep -n '[^ -~]' $header && echo "$header: not ASCII" && status=1
-        awk -v f=$header 'END {
-            if (NR > 5000) print f ": over 5,000 lines, to be simplified: " NR
-            exit NR > 10000 }' $header || status=1
-        grep -o '^ \* \[[HA][0-9]*\] [A-Z]' $header | sort | uniq -d | grep . &&
-            echo "$header: a room has two walls" && status=1
-        grep -n -w -e restrict -e goto -e TODO $header && status=1
-    done
-    return $status
-}
-
 # tests NAME CC OPTIONS: make test in a directory of its own.
 tests() {
     CC=$2 OPT=$3 BUILD="$dir/$1.build" make -s test JOBS="$jobs" CC="$2" OPT="$3" \
@@ -272,7 +256,6 @@ for cc in gcc clang; do
 done
 step benches benches
 step readme readme
-step form form
 if has clang-format; then
     step clang_format clang-format --dry-run -Werror $(find . -maxdepth 1 -name '*.h') \
         $(find examples tests bench -name '*.[ch]')
