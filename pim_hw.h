@@ -85,8 +85,8 @@ PIMHW_API const char *pimhw_status_str(pimhw_status status);
 
 /*
  * Why a call failed: field, index or address in words. Filled on failure only; may be NULL. Any
- * other NULL is PIMHW_ERR_ARGUMENT where a call has a status (a name: PIMHW_ERR_NAME), and must not
- * be where it has none.
+ * other NULL is PIMHW_ERR_ARGUMENT where a call has a status (a name: PIMHW_ERR_NAME; an address of
+ * the host: PIMHW_ERR_ADDRESS), and must not be where it has none.
  */
 typedef struct pimhw_cause {
     char text[288];
@@ -118,7 +118,7 @@ PIMHW_API pimhw_allocator pimhw_allocator_default(void);
 /* What one unit takes at once: rows and columns of a matrix [FACIL II-C]. */
 typedef enum pimhw_chunk {
     PIMHW_CHUNK_AIM = 0, /* one row, as many bytes of it as a DRAM row has */
-    PIMHW_CHUNK_HBM_PIM  /* 8 rows, 8 transfers of each */
+    PIMHW_CHUNK_HBM_PIM  /* 8 rows, 8 transfers of each; only where a DRAM row has these 64 */
 } pimhw_chunk;
 
 /*
@@ -814,7 +814,7 @@ typedef struct pimhw_memory pimhw_memory;
  * The bytes of a device, in physical order: pages are taken as they are written, the rest reads as
  * zeros. One copy for host and units: pimhw_alloc gives the host an ordinary pointer.
  *
- *   returns  PIMHW_ERR_CONFIG as pimhw_config_check, PIMHW_ERR_MEMORY
+ *   returns  PIMHW_ERR_CONFIG as pimhw_config_check and for flash, PIMHW_ERR_MEMORY
  *   memory   16 bytes a page of the device; then pages, in write and in pimhw_alloc
  */
 PIMHW_API pimhw_status pimhw_memory_create(pimhw_memory **memory, const pimhw_config *config,
@@ -858,7 +858,7 @@ PIMHW_API pimhw_status pimhw_memory_find(const pimhw_memory *memory, uint64_t *p
 typedef struct pimhw_device pimhw_device;
 
 /*
- *   returns  PIMHW_ERR_CONFIG as pimhw_config_check, PIMHW_ERR_MEMORY
+ *   returns  PIMHW_ERR_CONFIG as pimhw_config_check and for flash, PIMHW_ERR_MEMORY
  *   memory   the only call that allocates, in one piece, touched as it comes into use: 15 MB, of a
  *            preset under DCS and ping-pong up to twice as much; 64 channels with 65,536 entries
  *            of each kind take 220 MB under ping-pong

@@ -409,7 +409,8 @@ typedef struct pimattn_config {
     uint64_t reserve_tokens;           /* static: a sequence takes the pages of so many tokens when
                                           it begins, and later only copies of shared ones it writes
                                           to; 0: as tokens arrive */
-    uint64_t scratch_bytes;            /* working memory; 0: 8 MiB, or the least allowed */
+    uint64_t scratch_bytes;            /* working memory; 0: 8 MiB, or 64 jobs a worker; the least
+                                          allowed has room for one job, and so runs serially */
     uint32_t memo_entries;             /* timed batches remembered; 0: 64 */
     uint32_t max_workers;              /* workers of parallel_for; 0: 1 */
     pimattn_parallel_for parallel_for; /* NULL: a serial loop */
@@ -463,7 +464,8 @@ typedef struct pimattn_item {
 /*
  * Which of an item's new tokens its queries see, e.g. a tree of drafts: query i sees new token j,
  * before or after its own, if bit j % 64 of word i * ((n_tokens + 63) / 64) + j / 64 is set and no
- * window hides it; of those before the new ones what it would see without.
+ * window hides it (which hides only what comes before); of those before the new ones what it would
+ * see without.
  */
 typedef struct pimattn_mask {
     const uint64_t *bits; /* NULL: up to its own */
@@ -489,7 +491,7 @@ typedef struct pimattn_choice {
  * A batch. Rows are packed by token over the items in order: row r of q is
  * [n_heads][head_dim], of out [n_heads][head_dim_v], of lse [n_heads]. Strides in bytes from one
  * row to the next, 0: packed. A query that sees nothing gets zeros and -inf; with a sink logit,
- * zeros and that.
+ * zeros and that. q, out and lse may have any alignment, all else has that of its type.
  */
 typedef struct pimattn_call {
     float *out;                /* may be NULL if partials is not */
@@ -865,7 +867,8 @@ enum { PIMATTN_MAX_TIERS = 8 };
 
 /* Devices of one kind. */
 typedef struct pimattn_tier {
-    pimhw_config device; /* with units beside its banks, or flash with units in the controller */
+    pimhw_config device; /* with units beside its banks, or flash with units in the controller; of
+                            unit_MHz 0, which has none, reductions take no time */
     uint32_t n_devices;  /* alike; bank groups are numbered through all of them */
     uint64_t n_tokens;   /* slots of all of them together, one for a token and layer; of an engine
                             for all its sequences and layers, at most 2^32 - 1 */
@@ -6382,8 +6385,9 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
     pimattn_plan plan;
     uint64_t page_set = (uint64_t)c->shape.n_layers * c->shape.n_kv_heads;
     uint64_t least_pool = pimattn_i_least_pool(c);
-    const pimattn_i_number numbers[9] = {
+    const pimattn_i_number numbers[10] = {
         {"page_tokens", c->page_tokens, 0, 65536},
+        {"the bytes of a page of every layer and KV head", least_pool, 0, (uint64_t)1 << 46},
         {"pool_bytes", c->pool_bytes, least_pool, (uint64_t)1 << 46},
         {"pages in pool_bytes", c->pool_bytes / (least_pool / page_set), page_set, UINT32_MAX},
         {"max_seqs", c->max_seqs, 0, PIMATTN_I_MAX_SEQS},
@@ -6392,7 +6396,7 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
         {"way", c->way, 0, PIMATTN_DEVICE},
         {"max_workers", c->max_workers, 0, 4096},
         {"reserve_tokens", c->reserve_tokens, 0, PIMATTN_I_MAX_TOKENS}};
-    PIMATTN_I_TRY(pimattn_i_numbers_check(numbers, 9, why));
+    PIMATTN_I_TRY(pimattn_i_numbers_check(numbers, 10, why));
     if (c->way == PIMATTN_DEVICE && c->shape.v_in_k)
         return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why,
                               "shape.v_in_k is set: banks hold V by itself (way 1, device)");
@@ -6438,8 +6442,11 @@ static pimattn_status pimattn_i_config_take(pimattn_config *c, const pimattn_con
                               "allocator has only one of alloc and release");
     if (!c->allocator.alloc) c->allocator = pimhw_allocator_default();
     pimattn_status status = pimattn_i_config_judge(c, why);
-    if (status == PIMATTN_OK && !c->scratch_bytes)
-        c->scratch_bytes = pimattn_i_max(8u << 20, pimattn_i_sizes_of(c).least);
+    if (status == PIMATTN_OK && !c->scratch_bytes) {
+        const pimattn_i_sizes z = pimattn_i_sizes_of(c);
+        uint64_t usual = pimattn_i_add(z.least, pimattn_i_mul(64 * z.job_bytes, c->max_workers));
+        c->scratch_bytes = pimattn_i_min(pimattn_i_max(8u << 20, usual), SIZE_MAX);
+    }
     return status;
 }
 
@@ -7783,6 +7790,8 @@ static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs,
     pimattn_i_unmark(e);
     *n = 0;
     *bytes = (PIMATTN_I_STATE_WORDS + 1) * sizeof(uint64_t);
+    if (seqs && n_seqs > e->config.max_seqs)
+        return pimattn_i_wrong(e, "n_seqs is %u, more than max_seqs", n_seqs);
     for (size_t i = 0; i < (seqs ? n_seqs : e->config.max_seqs); i++) {
         pimattn_i_seq *s, *next = NULL;
         for (s = e->seqs; s < e->seqs + e->config.max_seqs && !seqs; s++)
@@ -9824,6 +9833,8 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, 
     if (c == 0) c = 8;
     if (!choice || !choice->bits || choice->n_kv_heads != heads || choice->stride < words)
         return pimattn_i_wrong(e, "choice: no bits, not all KV heads, or a stride below %u", words);
+    if (pimattn_i_mul(choice->stride, 8 * (heads - (uint64_t)1)) > SIZE_MAX / 2)
+        return pimattn_i_wrong(e, "choice.stride is %u: beyond memory", choice->stride);
     PIMATTN_I_TRY(pimattn_i_newest_init(e, &w, seq, layer, q, true));
     for (w.job.kv_head = 0; w.job.kv_head < heads; w.job.kv_head++) {
         uint64_t *bits = choice->bits + w.job.kv_head * choice->stride;

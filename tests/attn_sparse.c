@@ -1133,11 +1133,13 @@ static void bad_questions_are_refused(void)
     CHECK_U(kv_append(e, seq, 0, &s.kv, 0, 300), PIMATTN_OK);
     pimattn_choice good = {s.choice.bits, 0, 5, 2}, no_bits = {NULL, 0, 5, 2};
     pimattn_choice narrow = {s.choice.bits, 300, 4, 2}, heads = {s.choice.bits, 0, 8, 1};
+    pimattn_choice wide = {s.choice.bits, 300, SIZE_MAX / 16 + 1, 2};
     const uint32_t p = UINT32_MAX; /* asks for probabilities */
     const pimattn_status wrong = PIMATTN_ERR_ARGUMENT;
     check_refused(e, seq, 0, &no_bits, s.q, 8, 0, wrong, "bits");
     check_refused(e, seq, 0, &narrow, s.q, 8, 0, wrong, "stride");
     check_refused(e, seq, 0, &heads, s.q, 8, 0, wrong, "KV heads");
+    check_refused(e, seq, 0, &wide, s.q, 8, 0, wrong, "beyond memory");
     check_refused(e, seq, 0, &good, s.q, p, 2, wrong, "source");
     for (uint32_t c = 8;; c = p) {
         check_refused(e, seq, 2, &good, s.q, c, 0, wrong, "layer 2");

@@ -251,6 +251,43 @@ static void zero_means_usual_and_is_reported(void)
     CHECK_U(pimattn_config_check(&c, NULL), PIMATTN_ERR_CONFIG);
 }
 
+/* Jobs at a time, at most. */
+static void most_jobs(void *user, size_t n, void (*fn)(void *, size_t, size_t), void *arg)
+{
+    size_t *most = (size_t *)user;
+    if (n > *most) *most = n;
+    for (size_t i = 0; i < n; i++)
+        fn(arg, i, 0);
+}
+
+/* The usual working memory has jobs for every worker, however much workers themselves take. */
+static void no_worker_is_idle_by_default(void)
+{
+    enum { CALLERS = 96, WIDE = 512, TOKENS = 1024 };
+    static float kv[TOKENS * WIDE], out[CALLERS * WIDE], q[CALLERS * WIDE];
+    for (uint32_t workers = 2; workers <= CALLERS; workers += 47) {
+        size_t most = 0;
+        pimattn_config c = good_config();
+        c.shape = shape_of(1, 1, 1, WIDE, 0);
+        c.pool_bytes = 16u << 20;
+        c.max_seqs = CALLERS;
+        c.max_workers = workers, c.parallel_for = most_jobs, c.parallel_user = &most;
+        pimattn_engine *engine = engine_new(&c);
+        pimattn_item items[CALLERS];
+        if (!engine) return;
+        CHECK_U(pimattn_seq_create(engine, &items[0].seq), PIMATTN_OK);
+        CHECK_U(pimattn_append(engine, items[0].seq, 0, kv, kv, TOKENS, 0, 0), PIMATTN_OK);
+        for (size_t i = 0; i < CALLERS; i++) {
+            if (i) CHECK_U(pimattn_seq_fork(engine, &items[i].seq, items[0].seq), PIMATTN_OK);
+            items[i].n_tokens = 1;
+        }
+        const pimattn_call call = {.items = items, .n_items = CALLERS, .q = q, .out = out};
+        CHECK_U(pimattn_attend(engine, 0, &call, NULL), PIMATTN_OK);
+        CHECK(most >= CALLERS);
+        pimattn_engine_destroy(engine);
+    }
+}
+
 static uint64_t up64(uint64_t x)
 {
     return (x + 63) / 64 * 64;
@@ -941,6 +978,7 @@ int main(void)
     RUN(huge_settings_are_a_status);
     RUN(more_chunks_than_numbers_are_named);
     RUN(zero_means_usual_and_is_reported);
+    RUN(no_worker_is_idle_by_default);
     RUN(page_bytes_follow_the_formula);
     RUN(null_pointers_are_a_status);
     RUN(attend_refuses_what_does_not_fit);

@@ -123,6 +123,7 @@ static void what_cannot_be_is_refused(void)
     REFUSED(pimattn_restore(r.e, &t, 1, NULL, &none), PIMATTN_ERR_ARGUMENT, "n_seqs");
     pimattn_seq twice[2] = {s, s};
     REFUSED(pimattn_save(r.e, twice, 2, NULL, &n), PIMATTN_ERR_ARGUMENT, "twice");
+    REFUSED(pimattn_save(r.e, &s, SIZE_MAX, NULL, &n), PIMATTN_ERR_ARGUMENT, "max_seqs");
     CHECK_U(n, 77);
     CHECK_U(t, 77);
     CHECK_U(pimattn_seq_keep(r.e, s, 6, 10), PIMATTN_OK);
