@@ -1088,6 +1088,8 @@ static void make_device(arguments *a)
     if (a->trace_path != NULL) a->trace = (char *)ex_read_file(a->trace_path, &a->trace_bytes);
     ex_aim_device(&a->device, a->trace_path, a->trace != NULL ? a->trace : "", a->preset, "aimx",
                   one ? 1 : 0, &a->sets);
+    if (a->device.flash_page_bytes != 0)
+        ex_die("--device: %s is flash, without banks", a->device.preset);
     if (a->controller == CONTROLLERS) a->controller = a->device.controller;
     if (a->channel < PIMHW_MAX_CHANNELS && a->channel >= a->device.n_channels)
         ex_die("--channel: %" PRIu32 ", the device has %" PRIu32 " channels", a->channel,

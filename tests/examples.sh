@@ -465,7 +465,8 @@ for wrong in '--set n_channels=64 --kv-heads 64 --partition hfp' '--svg '"$line.
     grep -q '^kept$' "$line.aim" && pass || fail "timeline --export, $wrong: the file is gone"
 done
 for option in '--from 1' '--to 9' --all-channels '--svg -' "--json $line.json --html $line.json" \
-    '--example fig7 --tokens 9' '--example gemv128 --one-plan'; do
+    '--example fig7 --tokens 9' '--example gemv128 --one-plan' \
+    '--device pam-ssd --example fig7' '--device pam-ssd --example gemv128'; do
     refuses "timeline $option" "$timeline" $option
 done
 trace "# for aim-gddr6, 32 channels; by us" "AiM EOC"
