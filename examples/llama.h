@@ -267,6 +267,10 @@ static inline uint32_t *llama_encode(const llama_tokenizer *t, size_t *n_ids, co
     *n_ids = 1;
     ids[0] = LLAMA_BOS;
     if (text[0] == 0) return ids;
+    /* No token has more bytes than the longest piece, and to join very many takes minutes. */
+    size_t n_least = strlen(text) / t->longest + 2;
+    if (n_least > n_steps)
+        ex_die("-p: '%s' has at least %zu tokens, more than -n %" PRIu32, text, n_least, n_steps);
     size_t n_rest = llama_split(t, ids + 1, space);
     n_rest += llama_split(t, ids + 1 + n_rest, (const unsigned char *)text);
     *n_ids += llama_merge(t, ids + 1, n_rest);
