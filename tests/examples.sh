@@ -785,6 +785,8 @@ for word in 0 1 2 3 4; do
 done
 head_is $t '\377\377\377\177' 8 # length of the first piece
 refuses "tokenizer with an absurd length" "$build/llama" "$data/$s" "$scratch/bad" -n 4
+{ printf '\0\0\0\0' && tail -c +5 "$data/$t"; } >"$scratch/bad"
+refuses "tokenizer of empty pieces" "$build/llama" "$data/$s" "$scratch/bad" -n 4 -p x
 refuses "more steps than positions" "$build/llama" "$data/$s" "$data/$t" -n 100000
 refuses "a type of pages for banks" "$build/llama" "$data/$s" "$data/$t" --way device --kv f16
 refuses "a trace of chosen tokens" "$build/llama" "$data/$s" "$data/$t" --sparse 4 --export \
