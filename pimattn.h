@@ -6387,7 +6387,7 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
     uint64_t least_pool = pimattn_i_least_pool(c);
     const pimattn_i_number numbers[10] = {
         {"page_tokens", c->page_tokens, 0, 65536},
-        {"the bytes of a page of every layer and KV head", least_pool, 0, (uint64_t)1 << 46},
+        {"pool_bytes for a page of every layer and KV head", least_pool, 0, (uint64_t)1 << 46},
         {"pool_bytes", c->pool_bytes, least_pool, (uint64_t)1 << 46},
         {"pages in pool_bytes", c->pool_bytes / (least_pool / page_set), page_set, UINT32_MAX},
         {"max_seqs", c->max_seqs, 0, PIMATTN_I_MAX_SEQS},

@@ -156,7 +156,7 @@ static inline void llama_cut_pieces(llama_tokenizer *t, const char *path, size_t
 {
     size_t at = 4;
     if (n_bytes < 4) ex_die("%s: byte %zu: the file ends inside its header", path, n_bytes);
-    t->longest = llama_field(t->bytes, path, "longest piece", 1, 1 << 16);
+    t->longest = llama_field(t->bytes, path, "longest piece", 0, 1 << 16);
     t->n_pieces = n_pieces;
     t->pieces = (llama_piece *)ex_alloc(n_pieces, sizeof *t->pieces);
     t->by_text = (llama_entry *)ex_alloc(n_pieces, sizeof *t->by_text);

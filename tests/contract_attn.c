@@ -140,6 +140,7 @@ static void the_check_names_the_field(void)
     BAD("scale", c.shape.scale = INFINITY);
     BAD("page_tokens", c.page_tokens = UINT32_MAX);
     BAD("pool_bytes", c.pool_bytes = 1);
+    BAD("pool_bytes for a page", c.shape = shape_of(65536, 65536, 65536, 65536, 0));
     BAD("pages in pool_bytes",
         (c.shape.head_dim = c.page_tokens = 1, c.pool_bytes = UINT64_C(1) << 46));
     BAD("max_seqs", c.max_seqs = 65536);
