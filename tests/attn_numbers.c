@@ -593,6 +593,7 @@ static void a_merge_refuses_other_dims(void)
     b.o = NULL;
     b.dim = 2;
     CHECK_U(pimattn_partial_merge(&a, &b), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_partial_merge(&b, &a), PIMATTN_ERR_ARGUMENT);
     a.dim = b.dim = 0;
     CHECK_U(pimattn_partial_merge(&a, &b), PIMATTN_ERR_ARGUMENT);
 }

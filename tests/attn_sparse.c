@@ -11,7 +11,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
-enum { MOST_HEADS = 8, MOST_NEW = 40 };
+enum { MOST_HEADS = 20, MOST_NEW = 40 };
 
 /* A shape, its tokens, queries for the newest, and which tokens take part. */
 typedef struct scene {
@@ -813,7 +813,7 @@ static void check_like_new(pimattn_engine *engine, pimattn_seq seq, scene *s, ui
 {
     pimattn_engine *fresh = engine_new(pimattn_engine_config(engine));
     pimattn_seq like;
-    float bounds[2][2];
+    float bounds[2][MOST_HEADS] = {{0}};
     pimattn_choice a = choice_new(&s->shape, n), b = choice_new(&s->shape, n);
     float *x = (float *)check_alloc(2 * n, sizeof(float));
     CHECK_U(pimattn_seq_create(fresh, &like), PIMATTN_OK);
@@ -822,7 +822,7 @@ static void check_like_new(pimattn_engine *engine, pimattn_seq seq, scene *s, ui
     CHECK_U(pimattn_retrieve(fresh, like, 0, &b, bounds[1], s->q, 4), PIMATTN_OK);
     CHECK_U(pimattn_probabilities(engine, seq, 0, x, s->q, PIMATTN_BY_BOUNDS), PIMATTN_OK);
     CHECK_U(pimattn_probabilities(fresh, like, 0, x + n, s->q, PIMATTN_BY_BOUNDS), PIMATTN_OK);
-    CHECK_BYTES(a.bits, b.bits, a.stride * 2 * sizeof(uint64_t));
+    CHECK_BYTES(a.bits, b.bits, a.stride * s->shape.n_kv_heads * sizeof(uint64_t));
     CHECK_BYTES(bounds[0], bounds[1], sizeof bounds[0]);
     CHECK_BYTES(x, x + n, n * sizeof(float));
     pimattn_engine_destroy(fresh);
@@ -887,6 +887,26 @@ static void bounds_follow_the_tokens(void)
     check_like_new(engine, child, &s, 208);
     pimattn_engine_destroy(engine);
     free(stream.memory);
+    scene_free(&s);
+    scene_free(&other);
+}
+
+/* Rows of 16 heads are stored at once: the bounds of all heads follow. */
+static void bounds_follow_the_tokens_of_many_heads(void)
+{
+    enum { TOKENS = 40, KEPT = 20 };
+    check_rng rng = {91};
+    pimattn_shape shape = shape_of(1, MOST_HEADS, MOST_HEADS, 16, 0);
+    scene s = scene_new(&shape, TOKENS, 1, &rng), other = scene_new(&shape, TOKENS, 1, &rng);
+    s.page_tokens = other.page_tokens = 16;
+    pimattn_seq seq;
+    memcpy(s.kv.k, other.kv.k, KEPT * s.kv.k_row * sizeof *s.kv.k);
+    pimattn_engine *engine = scene_engine(&other, &seq);
+    check_like_new(engine, seq, &other, TOKENS);
+    CHECK_U(pimattn_seq_truncate(engine, seq, KEPT), PIMATTN_OK);
+    CHECK_U(kv_append(engine, seq, 0, &s.kv, KEPT, TOKENS - KEPT), PIMATTN_OK);
+    check_like_new(engine, seq, &s, TOKENS);
+    pimattn_engine_destroy(engine);
     scene_free(&s);
     scene_free(&other);
 }
@@ -1085,6 +1105,30 @@ static void probabilities_by_bounds_equal_float64(void)
     }
 }
 
+/* A sink logit is a score's; by bounds the tokens have all there is. */
+static void a_sink_logit_takes_nothing_of_bounds(void)
+{
+    enum { TOKENS = 50 };
+    static const float sinks[4] = {3, 4, 5, 6};
+    check_rng rng = {92};
+    pimattn_shape shape = shape_of(1, 4, 2, 16, 0);
+    shape.sink_logits = sinks;
+    scene s = scene_new(&shape, TOKENS, 1, &rng);
+    s.page_tokens = 16;
+    pimattn_seq seq;
+    pimattn_engine *engine = scene_engine(&s, &seq);
+    float p[TOKENS];
+    for (uint32_t by = PIMATTN_BY_SCORES; by <= PIMATTN_BY_BOUNDS; by++) {
+        double sum = 0;
+        CHECK_U(pimattn_probabilities(engine, seq, 0, p, s.q, by), PIMATTN_OK);
+        for (uint32_t t = 0; t < TOKENS; t++)
+            sum += (double)p[t];
+        CHECK(by == PIMATTN_BY_SCORES ? sum < 0.9 : fabs(sum - 1) < 1e-5);
+    }
+    pimattn_engine_destroy(engine);
+    scene_free(&s);
+}
+
 /* -- bad input -- */
 
 /* Refuses and leaves what there was. */
@@ -1207,12 +1251,14 @@ int main(void)
     RUN(bounds_hold_for_computed_scores);
     RUN(all_of_the_pages_are_dense);
     RUN(bounds_follow_the_tokens);
+    RUN(bounds_follow_the_tokens_of_many_heads);
     RUN(bounds_go_with_their_slabs);
     RUN(bounds_follow_a_window);
     RUN(tokens_that_are_gone_are_not_chosen);
     RUN(keys_that_are_not_finite_come_first);
     RUN(probabilities_equal_float64);
     RUN(probabilities_by_bounds_equal_float64);
+    RUN(a_sink_logit_takes_nothing_of_bounds);
     RUN(bad_questions_are_refused);
     return check_end();
 }

@@ -344,6 +344,7 @@ static void null_pointers_are_a_status(void)
     CHECK_U(pimattn_append(NULL, s, 0, k, v, 1, 0, 0), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_append(e, s, 0, NULL, v, 1, 0, 0), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_append(e, s, 0, k, NULL, 1, 0, 0), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_append(e, s, 0, NULL, NULL, 0, 0, 0), PIMATTN_OK); /* needs none */
     CHECK_U(pimattn_attend_one(NULL, s, 0, r->out, r->q, NULL), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_attend_one(e, s, 0, NULL, r->q, NULL), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_attend_one(e, s, 0, r->out, NULL, NULL), PIMATTN_ERR_ARGUMENT);
@@ -404,6 +405,9 @@ static void attend_refuses_what_does_not_fit(void)
     check_refused(r, 0, &call, PIMATTN_ERR_ARGUMENT);
     call.n_items = SIZE_MAX;
     check_refused(r, 0, &call, PIMATTN_ERR_ARGUMENT);
+    call.n_items = 4; /* one more than max_seqs */
+    check_refused(r, 0, &call, PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(pimattn_engine_cause(r->engine), "max_seqs");
     call.n_items = 2;
     size_t q_row = HEADS * DIM * sizeof(float);
     call.q_stride = q_row - 4;
@@ -470,6 +474,9 @@ static void append_refuses_what_does_not_fit(void)
     CHECK_U(pimattn_append(r->engine, s, 0, k, v, 2, 0, row - 4), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_append(r->engine, s, 0, k, v, 2, SIZE_MAX - 3, 0), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_append(r->engine, s, 0, k, v, 2, 0, SIZE_MAX - 3), PIMATTN_ERR_ARGUMENT);
+    const size_t half = SIZE_MAX / 2 + 1; /* twice that is 0 */
+    CHECK_U(pimattn_append(r->engine, s, 0, k, v, 2, half, 0), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_append(r->engine, s, 0, k, v, 2, 0, half), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_append(r->engine, s + 1000, 0, k, v, 1, 0, 0), PIMATTN_ERR_SEQ);
     static const uint64_t huge[] = {UINT64_MAX, UINT64_MAX - 4, 1ull << 63, 1ull << 40};
     for (size_t i = 0; i < COUNT(huge); i++) {
@@ -664,6 +671,18 @@ static void reserve_survives_every_failing_allocation(void)
     grow_failing(true);
 }
 
+static void a_fork_without_memory_says_so(void)
+{
+    rig *r = rig_new(100);
+    pimattn_seq s = rig_seq(r), child = 77;
+    rig_append(r, s, 0, 5);
+    r->heap.fail_at = r->heap.n_calls + 1;
+    CHECK_U(pimattn_seq_fork(r->engine, &child, s), PIMATTN_ERR_MEMORY);
+    CHECK_HAS(pimattn_engine_cause(r->engine), "no memory");
+    CHECK_U(child, 77);
+    rig_end(r);
+}
+
 static void estimate_survives_every_failing_allocation(void)
 {
     for (uint64_t n = 1; n < 1000; n++) {
@@ -811,6 +830,59 @@ static void the_oldest_batch_is_forgotten(void)
     }
     pimattn_engine_destroy(engine);
     rig_end(r);
+}
+
+/* Nor is one that another batch begins with that batch. */
+static void a_batch_is_not_its_beginning(void)
+{
+    rig *r = rig_new(100);
+    pimattn_item items[2] = {{rig_seq(r), 1}, {rig_seq(r), 1}};
+    rig_append(r, items[0].seq, 0, 5);
+    rig_append(r, items[1].seq, 0, 9);
+    for (size_t n = 2; n > 0; n--) {
+        pimattn_readings readings;
+        pimattn_call call = rig_call(r, items, n);
+        CHECK_U(pimattn_attend(r->engine, 0, &call, &readings), PIMATTN_OK);
+        CHECK(!readings.remembered);
+        CHECK_U(readings.kv_tokens, n == 2 ? 5 + 9 : 5);
+    }
+    rig_end(r);
+}
+
+/* The program that is exported sees what its layer sees, whatever the last call was of. */
+static void a_program_is_of_its_layer(void)
+{
+    enum { TOKENS = 3000 };
+    static const uint64_t windows[2] = {16, 0};
+    pimattn_shape s = shape_of(2, 1, 1, 16, 0);
+    s.windows = windows;
+    pimattn_config c = config_of(&s);
+    check_rng rng = {9};
+    attn_kv kv = kv_random(&s, TOKENS, &rng);
+    pimattn_engine *e = engine_new(&c);
+    pimattn_item item = {0, 1};
+    float q[16] = {1}, out[16];
+    pimattn_readings r[2];
+    CHECK_U(pimattn_seq_create(e, &item.seq), PIMATTN_OK);
+    for (uint32_t layer = 0; layer < 2; layer++) {
+        CHECK_U(kv_append(e, item.seq, layer, &kv, 0, TOKENS), PIMATTN_OK);
+        CHECK_U(pimattn_attend_one(e, item.seq, layer, out, q, &r[layer]), PIMATTN_OK);
+    }
+    CHECK(r[0].device.cycles < r[1].device.cycles);
+    for (uint32_t layer = 0; layer < 2; layer++) {
+        const pimhw_program *program;
+        const pimhw_request *request;
+        pimhw_device *device;
+        pimhw_readings its;
+        CHECK_U(pimattn_engine_program(e, layer, &item, 1, &program, &request), PIMATTN_OK);
+        const pimhw_config *config = &pimattn_engine_config(e)->device;
+        if (!CHECK_U(pimhw_device_create(&device, config, NULL), PIMHW_OK)) break;
+        CHECK_U(pimhw_device_time(device, &its, program, request, NULL, NULL), PIMHW_OK);
+        CHECK_U(its.cycles, r[layer].device.cycles);
+        pimhw_device_destroy(device);
+    }
+    pimattn_engine_destroy(e);
+    kv_free(&kv);
 }
 
 static void estimate_refuses_absurd_values(void)
@@ -992,10 +1064,13 @@ int main(void)
     RUN(create_survives_every_failing_allocation);
     RUN(append_survives_every_failing_allocation);
     RUN(reserve_survives_every_failing_allocation);
+    RUN(a_fork_without_memory_says_so);
     RUN(estimate_survives_every_failing_allocation);
     RUN(attend_allocates_nothing);
     RUN(estimate_equals_attend);
     RUN(the_oldest_batch_is_forgotten);
+    RUN(a_batch_is_not_its_beginning);
+    RUN(a_program_is_of_its_layer);
     RUN(estimate_refuses_absurd_values);
     RUN(a_batch_has_no_more_sequences_than_an_engine);
     RUN(more_rows_than_numbers_is_a_device_error);

@@ -79,7 +79,7 @@ static void what_cannot_be_is_refused(void)
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
     pimattn_seq s = seq_of(&r, 10), gone = seq_of(&r, 3), half = seq_of(&r, 5), t = 77;
     uint32_t ids[TOKENS] = {0};
-    uint64_t n = 77, bytes[256];
+    uint64_t n = 77, bytes[257];
     pimattn_cache_info cache;
     pimattn_stream none = {0};
     size_t count;
@@ -115,6 +115,7 @@ static void what_cannot_be_is_refused(void)
     REFUSED(pimattn_cache_query(r.e, NULL), PIMATTN_ERR_ARGUMENT, "NULL");
     REFUSED(pimattn_seq_banks(r.e, s, LAYERS, bytes, 256), PIMATTN_ERR_ARGUMENT, "layer");
     REFUSED(pimattn_seq_banks(r.e, s, 0, bytes, 255), PIMATTN_ERR_ARGUMENT, "256");
+    REFUSED(pimattn_seq_banks(r.e, s, 0, bytes, 257), PIMATTN_ERR_ARGUMENT, "256");
     REFUSED(pimattn_seq_swap_out(r.e, s, bytes, 8, NULL), PIMATTN_ERR_ARGUMENT, "bytes");
     REFUSED(pimattn_seq_swap_in(r.e, s, bytes, 8, NULL), PIMATTN_ERR_ARGUMENT, "not swapped");
     REFUSED(pimattn_save(r.e, &s, 1, &none, NULL), PIMATTN_ERR_ARGUMENT, "stream");
@@ -520,11 +521,30 @@ static void static_reservation_takes_all_at_once(void)
     CHECK_U(pimattn_seq_truncate(r.e, s, 3), PIMATTN_OK);
     CHECK_U(pimattn_pages_used(r.e), each);
     CHECK_U(pimattn_seq_fork(r.e, &t, s), PIMATTN_OK);
+    CHECK_U(pimattn_pages_used(r.e), 2 * each);
     append(&r, r.e, s, 3, 15);
     append(&r, r.e, t, 3, 10);
     CHECK_U(pimattn_seq_free(r.e, s), PIMATTN_OK);
     attend(&r, r.e, t, r.out);
     check_row(&r.kv, 13, r.q, r.out, NULL);
+    rig_end(&r);
+}
+
+static void a_known_prefix_takes_the_rest_at_once(void)
+{
+    rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+    pimattn_engine_destroy(r.e);
+    r.config.reserve_tokens = 4 * PAGE;
+    r.config.pool_bytes = 7 * LAYERS * KV_HEADS * 256; /* two such sequences, and a page */
+    r.e = engine_new(&r.config);
+    const uint32_t ids[2 * PAGE] = {1, 2, 3};
+    pimattn_seq s = seq_of(&r, 2 * PAGE), t, u;
+    uint64_t n = 0, used = 6 * LAYERS * KV_HEADS;
+    CHECK_U(pimattn_prefix_remember(r.e, s, ids, 2 * PAGE, 0), PIMATTN_OK);
+    CHECK_U(pimattn_prefix_start(r.e, &t, ids, 2 * PAGE, 0, &n), PIMATTN_OK);
+    CHECK_U(n, 2 * PAGE);
+    CHECK_U(pimattn_pages_used(r.e), used);
+    REFUSED(pimattn_prefix_start(r.e, &u, ids, 2 * PAGE, 0, &n), PIMATTN_ERR_PAGES, "are free");
     rig_end(&r);
 }
 
@@ -633,6 +653,43 @@ static void remembered_pages_are_found_as_they_become_many(void)
         }
     }
     rig_end(&r);
+}
+
+/* As many known pages as there are records, all beyond the slab that stays: the last moves, too. */
+static void all_that_is_known_is_compacted(void)
+{
+    enum { SETS = 16, TOKENS_OF = 64, N = SETS * TOKENS_OF };
+    static uint32_t ids[N];
+    pimattn_shape s = shape_of(1, 1, 1, 128, 0);
+    pimattn_config c = config_of(&s);
+    check_rng rng = {8};
+    attn_kv kv = kv_random(&s, N, &rng);
+    float q[128], before[128], after[128];
+    pimattn_seq first, seq;
+    uint64_t moved = 0, n = 0;
+    c.page_tokens = TOKENS_OF;
+    pimattn_engine *e = engine_new(&c);
+    fill_normal(q, COUNT(q), 1, &rng);
+    for (uint32_t i = 0; i < N; i++)
+        ids[i] = i;
+    CHECK_U(pimattn_seq_create(e, &first), PIMATTN_OK);
+    for (int i = 0; i < 3; i++) /* more than a slab */
+        CHECK_U(kv_append(e, first, 0, &kv, 0, N), PIMATTN_OK);
+    CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+    CHECK_U(kv_append(e, seq, 0, &kv, 0, N), PIMATTN_OK);
+    CHECK_U(pimattn_attend_one(e, seq, 0, before, q, NULL), PIMATTN_OK);
+    CHECK_U(pimattn_prefix_remember(e, seq, ids, N, 0), PIMATTN_OK);
+    CHECK_U(e->pool.store.n, e->pool.store.n_most);
+    CHECK_U(pimattn_seq_free(e, first), PIMATTN_OK);
+    CHECK_U(pimattn_seq_free(e, seq), PIMATTN_OK);
+    CHECK_U(pimattn_cache_compact(e, &moved), PIMATTN_OK);
+    CHECK_U(moved, SETS * pimattn_page_bytes(e));
+    CHECK_U(pimattn_prefix_start(e, &seq, ids, N, 0, &n), PIMATTN_OK);
+    CHECK_U(n, N);
+    CHECK_U(pimattn_attend_one(e, seq, 0, after, q, NULL), PIMATTN_OK);
+    CHECK_BYTES(after, before, sizeof after);
+    pimattn_engine_destroy(e);
+    kv_free(&kv);
 }
 
 /* Of two pages with one hash only the one that was remembered is found. */
@@ -841,6 +898,7 @@ static void the_device_truncates(void)
         CHECK_U(pimattn_seq_query(e, a, &info), PIMATTN_OK);
         CHECK_U(info.pages, pimattn_pages_used(e) / 2);
         CHECK_U(info.bytes, info.pages * pimattn_page_bytes(e));
+        CHECK_U(info.layer_bytes, info.bytes / 2);
         CHECK_U(pimattn_seq_fork(e, &t, a), PIMATTN_ERR_DEVICE);
         CHECK_HAS(pimattn_engine_cause(e), "append, reserve, truncate and free");
         CHECK_HAS(pimattn_engine_cause(e), "so far");
@@ -856,6 +914,58 @@ static void the_device_truncates(void)
     kv_free(&bad);
 }
 
+/* Appends since the last readings cost what each of them would. */
+static void what_appends_cost_adds_up(void)
+{
+    pimattn_shape s = shape_of(1, 1, 1, 16, 0);
+    pimattn_config c = config_of(&s);
+    check_rng rng = {7};
+    attn_kv kv = kv_random(&s, 32, &rng);
+    float q[16] = {1}, out[16];
+    pimattn_readings r[3];
+    pimattn_seq one, both;
+    c.way = PIMATTN_DEVICE;
+    pimattn_engine *e = engine_new(&c);
+    CHECK_U(pimattn_seq_create(e, &one), PIMATTN_OK);
+    CHECK_U(pimattn_seq_create(e, &both), PIMATTN_OK);
+    for (uint64_t i = 0; i < 2; i++) {
+        CHECK_U(kv_append(e, one, 0, &kv, 16 * i, 16), PIMATTN_OK);
+        CHECK_U(pimattn_attend_one(e, one, 0, out, q, &r[i]), PIMATTN_OK);
+    }
+    for (uint64_t i = 0; i < 2; i++)
+        CHECK_U(kv_append(e, both, 0, &kv, 16 * i, 16), PIMATTN_OK);
+    CHECK_U(pimattn_attend_one(e, both, 0, out, q, &r[2]), PIMATTN_OK);
+    CHECK_U(r[2].append_ck, r[0].append_ck + r[1].append_ck);
+    CHECK_U(r[2].append_commands, r[0].append_commands + r[1].append_commands);
+    CHECK_NEAR(r[2].append_pJ, r[0].append_pJ + r[1].append_pJ, 1e-6 * r[2].append_pJ);
+    CHECK(r[0].append_ck > 0 && r[1].append_ck > 0);
+    pimattn_engine_destroy(e);
+    kv_free(&kv);
+}
+
+/* Zeros go behind what is left of a column of V; where columns end there is nothing to write. */
+static void a_cut_between_columns_writes_nothing(void)
+{
+    pimattn_shape s = shape_of(1, 1, 1, 16, 0);
+    pimattn_config c = config_of(&s);
+    check_rng rng = {6};
+    attn_kv kv = kv_random(&s, 48, &rng);
+    float q[16] = {1}, out[16];
+    pimattn_readings r;
+    pimattn_seq seq;
+    c.way = PIMATTN_DEVICE;
+    pimattn_engine *e = engine_new(&c);
+    CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+    CHECK_U(kv_append(e, seq, 0, &kv, 0, 48), PIMATTN_OK);
+    for (uint64_t left = 48; left > 0; left = left == 48 ? 32 : left == 32 ? 5 : 0) {
+        CHECK_U(pimattn_seq_truncate(e, seq, left), PIMATTN_OK);
+        CHECK_U(pimattn_attend_one(e, seq, 0, out, q, &r), PIMATTN_OK);
+        CHECK_U(r.append_commands > 0, left != 32);
+    }
+    pimattn_engine_destroy(e);
+    kv_free(&kv);
+}
+
 /* Sequences go where there is room, also where many layers have one token, and what is too much is
  * refused before host memory is taken for it. */
 static void a_device_is_filled_to_the_last_chunk(void)
@@ -866,7 +976,7 @@ static void a_device_is_filled_to_the_last_chunk(void)
         pimattn_shape s = shape_of(n_layers, 1, 1, 16, 0);
         pimattn_config c = config_of(&s);
         pimattn_cache_info info;
-        pimattn_seq seq;
+        pimattn_seq seq, last = 0;
         c.way = PIMATTN_DEVICE;
         c.partition = PIMATTN_HFP;
         c.max_seqs = CHANNELS * CHUNKS;
@@ -886,10 +996,13 @@ static void a_device_is_filled_to_the_last_chunk(void)
                 CHECK_U(pimhw_memory_bytes(e->module->memory), info.memory_bytes);
             }
             CHECK_U(pimattn_append(e, seq, 0, row, row, 1, 0, 0), PIMATTN_OK);
+            last = seq;
         }
         CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
         CHECK_U(pimattn_append(e, seq, 0, row, row, 1, 0, 0), PIMATTN_ERR_PAGES);
         CHECK_HAS(pimattn_engine_cause(e), "128 of the device's 128");
+        CHECK_U(pimattn_seq_free(e, last), PIMATTN_OK); /* what it had on its channels is free */
+        CHECK_U(pimattn_append(e, seq, 0, row, row, 1, 0, 0), PIMATTN_OK);
         pimattn_engine_destroy(e);
     }
     /* of units with no token of a layer, that with fewer chunks of all layers is the emptiest */
@@ -952,6 +1065,32 @@ static void what_is_hidden_is_multiplied_in_banks(void)
         CHECK_U(pimattn_attend_one(e, seq, 0, out, q, NULL), PIMATTN_OK);
         for (uint32_t j = 0; j < 16; j++)
             CHECK_U(isfinite(out[j]) == 0, way == PIMATTN_DEVICE && (j == 3 || j == 5));
+        pimattn_engine_destroy(e);
+    }
+    kv_free(&kv);
+}
+
+/* Lanes behind the last dim of a head are zeros, whatever the next head has: NaN of K or of q. */
+static void lanes_behind_a_head_are_zeros(void)
+{
+    enum { HALF = 20 };
+    pimattn_shape s = shape_of(1, 2, 2, HALF, 0);
+    check_rng rng = {4};
+    attn_kv kv = kv_random(&s, 5, &rng);
+    float q[2 * HALF], out[2 * HALF];
+    for (int of_q = 0; of_q < 2; of_q++) {
+        pimattn_config c = config_of(&s);
+        pimattn_seq seq = 0;
+        c.way = PIMATTN_DEVICE;
+        pimattn_engine *e = engine_new(&c);
+        fill_normal(q, COUNT(q), 1, &rng);
+        *(of_q ? &q[HALF] : &kv.k[2 * kv.k_row + HALF]) = NAN;
+        CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+        CHECK_U(kv_append(e, seq, 0, &kv, 0, 5), PIMATTN_OK);
+        CHECK_U(pimattn_attend_one(e, seq, 0, out, q, NULL), PIMATTN_OK);
+        for (uint32_t j = 0; j < COUNT(out); j++)
+            CHECK_U(isnan(out[j]) != 0, j >= HALF);
+        kv.k[2 * kv.k_row + HALF] = 1;
         pimattn_engine_destroy(e);
     }
     kv_free(&kv);
@@ -1051,19 +1190,24 @@ int main(int argc, char **argv)
     RUN(a_stream_needs_only_what_it_keeps);
     RUN(a_long_fork_copies_no_page);
     RUN(static_reservation_takes_all_at_once);
+    RUN(a_known_prefix_takes_the_rest_at_once);
     RUN(static_pages_that_are_shared_need_a_copy_of_what_is_written);
     RUN(remembered_pages_can_be_written_again);
     RUN(remembered_pages_find_a_new_parent);
     RUN(remembered_pages_are_kept_where_others_idle);
     RUN(remembered_pages_are_found_as_they_become_many);
+    RUN(all_that_is_known_is_compacted);
     RUN(a_hit_is_compared_token_by_token);
     RUN(pages_say_what_becomes_of_them);
     RUN(remembered_pages_outlive_a_refusal);
     RUN(reserved_chunks_outlive_a_cut);
+    RUN(what_appends_cost_adds_up);
+    RUN(a_cut_between_columns_writes_nothing);
     RUN(a_device_is_filled_to_the_last_chunk);
     RUN(bytes_of_banks_are_those_of_the_columns);
     RUN(the_device_truncates);
     RUN(what_is_hidden_is_multiplied_in_banks);
+    RUN(lanes_behind_a_head_are_zeros);
     RUN(a_refused_step_is_taken_back);
     return check_end();
 }

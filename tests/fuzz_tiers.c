@@ -443,6 +443,23 @@ static void try_swaps(model *m)
     CHECK_BYTES(after, tier, (size_t)layer->n);
 }
 
+/* Whether every tier has slots for those that come if those that go are gone. */
+static bool wishes_fit(const model *m, const uint8_t *wish, const uint8_t *is, uint64_t n)
+{
+    bool fit = true;
+    for (uint32_t i = 0; i < m->tiers.n_tiers; i++) {
+        pimattn_tier_info info;
+        CHECK_U(pimattn_tier_query(m->tiered, i, &info), PIMATTN_OK);
+        for (uint64_t t = 0; t < n; t++) {
+            if (wish[t] >= m->tiers.n_tiers) continue;
+            info.n_used += wish[t] == i;
+            info.n_used -= is[t] == i;
+        }
+        fit = fit && info.n_used <= info.n_tokens;
+    }
+    return fit;
+}
+
 static void try_move(model *m)
 {
     seq_model *s = some_seq(m);
@@ -462,10 +479,11 @@ static void try_move(model *m)
         wish[t] = wish[other];
         wish[other] = x;
     }
+    bool room = wishes_fit(m, wish, before, n);
     pimattn_status status = pimattn_tier_move(m->tiered, s->tiered, l, wish, n);
     CHECK_U(pimattn_tier_places(m->tiered, s->tiered, l, after, n), PIMATTN_OK);
     if (status == PIMATTN_ERR_DEVICE) return;
-    CHECK(status == PIMATTN_OK || status == PIMATTN_ERR_PAGES);
+    CHECK_U(status, room ? PIMATTN_OK : PIMATTN_ERR_PAGES);
     for (uint64_t t = 0; t < n; t++)
         if (status != PIMATTN_OK || wish[t] >= m->tiers.n_tiers) wish[t] = before[t];
     CHECK_BYTES(after, wish, (size_t)n);

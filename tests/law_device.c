@@ -760,6 +760,64 @@ static void every_allocation_may_fail(void)
     }
 }
 
+/* Host memory for all rows of a chunk is there before one is written, however small its pages. */
+static void no_append_fails_half_way(void)
+{
+    enum { N = 600 };
+    check_rng rng = {0xba1f};
+    check_heap heap = {0};
+    pimattn_config c = device_config("aimx", 16, 1, 1, 128, 128);
+    attn_kv kv = kv_random(&c.shape, N, &rng);
+    pimattn_seq seq;
+    uint32_t n_failed = 0;
+    c.partition = PIMATTN_HFP;
+    c.allocator = heap_allocator(&heap);
+    pimattn_engine *engine = engine_new(&c);
+    CHECK_U(pimattn_seq_create(engine, &seq), PIMATTN_OK);
+    for (;; n_failed++) {
+        heap.fail_at = heap.n_calls + n_failed + 1;
+        pimattn_status status = kv_append(engine, seq, 0, &kv, 0, N);
+        heap.fail_at = 0;
+        if (status == PIMATTN_OK) break;
+        CHECK_U(status, PIMATTN_ERR_MEMORY);
+        CHECK_U(pimattn_pages_used(engine), 0);
+    }
+    CHECK(n_failed > 2);
+    pimattn_engine_destroy(engine);
+    CHECK(heap.n_live == 0 && heap.n_wrong == 0);
+    kv_free(&kv);
+}
+
+/* Of K there are more chunks than of V, or the other way: each keeps those it had. */
+static void a_failed_reservation_leaves_as_many_chunks_of_each(void)
+{
+    for (uint32_t more_v = 0; more_v < 2; more_v++) {
+        check_heap heap = {0};
+        pimattn_config c = device_config("aimx", 1, 1, 1, more_v ? 16 : 128, more_v ? 128 : 16);
+        pimattn_seq seq;
+        pimattn_status status;
+        uint32_t n_failed = 0;
+        c.allocator = heap_allocator(&heap);
+        pimattn_engine *engine = engine_new(&c);
+        CHECK_U(pimattn_seq_create(engine, &seq), PIMATTN_OK);
+        CHECK_U(pimattn_seq_reserve(engine, seq, 5000), PIMATTN_OK);
+        CHECK_U(pimattn_pages_used(engine), 3);
+        do {
+            heap.fail_at = heap.n_calls + ++n_failed;
+            status = pimattn_seq_reserve(engine, seq, 40000);
+            heap.fail_at = 0;
+            if (status == PIMATTN_OK) break;
+            CHECK_U(status, PIMATTN_ERR_MEMORY);
+            CHECK_U(pimattn_pages_used(engine), 3);
+        } while (n_failed < 100);
+        CHECK(n_failed > 3);
+        CHECK_U(status, PIMATTN_OK);
+        CHECK_U(pimattn_pages_used(engine), 10 + 2);
+        pimattn_engine_destroy(engine);
+        CHECK(heap.n_live == 0 && heap.n_wrong == 0);
+    }
+}
+
 static void numbers_beyond_a_lane_are_named(void)
 {
     check_rng rng = {0x655};
@@ -842,6 +900,8 @@ int main(void)
     RUN(recycled_chunks_full_of_nan_change_nothing);
     RUN(a_full_device_is_as_before);
     RUN(every_allocation_may_fail);
+    RUN(no_append_fails_half_way);
+    RUN(a_failed_reservation_leaves_as_many_chunks_of_each);
     RUN(numbers_beyond_a_lane_are_named);
     RUN(what_the_device_cannot_do_is_named);
     return check_end();

@@ -627,6 +627,49 @@ static void too_few_slots_are_a_status(void)
     plain_free(&p);
 }
 
+/* Rows of 16 heads are stored at once: those of the others go behind them. */
+static void many_heads_share_a_slot(void)
+{
+    enum { HEADS = 20, TOKENS = 5 };
+    pimattn_shape shape = shape_of(1, HEADS, HEADS, 16, 0);
+    check_rng rng = {8};
+    attn_kv kv = kv_random(&shape, TOKENS, &rng);
+    float q[HEADS * 16], out[2][HEADS * 16];
+    plain p;
+    plain_make(&p, 2, 1);
+    fill_normal(q, HEADS * 16, 1, &rng);
+    p.config.shape = shape;
+    for (int i = 0; i < 2; i++) {
+        if (i) p.config.tiers = NULL;
+        pimattn_engine *e = engine_new(&p.config);
+        pimattn_seq seq = 0;
+        CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+        CHECK_U(kv_append(e, seq, 0, &kv, 0, TOKENS), PIMATTN_OK);
+        CHECK_U(pimattn_attend_one(e, seq, 0, out[i], q, NULL), PIMATTN_OK);
+        pimattn_engine_destroy(e);
+    }
+    CHECK_BYTES(out[0], out[1], sizeof out[0]);
+    kv_free(&kv);
+    plain_free(&p);
+}
+
+/* A token takes a slot in every layer, whatever its heads: said before any token makes room. */
+static void slots_are_of_all_layers(void)
+{
+    plain p;
+    plain_make(&p, 2, 300);
+    p.tiers.tier[1].n_tokens = 100;
+    p.config.shape = shape_of(2, 2, 2, 16, 16);
+    p.engine = engine_new(&p.config);
+    CHECK_U(pimattn_seq_create(p.engine, &p.seq), PIMATTN_OK);
+    CHECK_U(pimattn_append(p.engine, p.seq, 0, p.kv.k, p.kv.v, 83, 0, 0), PIMATTN_ERR_PAGES);
+    CHECK_HAS(pimattn_engine_cause(p.engine), "room for 82");
+    CHECK_U(info_of(&p, 0).n_slower, 0);
+    CHECK_U(pimattn_append(p.engine, p.seq, 0, p.kv.k, p.kv.v, 82, 0, 0), PIMATTN_OK);
+    CHECK_U(info_of(&p, 0).n_used + info_of(&p, 1).n_used, 164);
+    plain_free(&p);
+}
+
 static void calls_with_bad_input_change_nothing(void)
 {
     plain p;
@@ -971,6 +1014,27 @@ static void reserved_slots_forget_their_tokens(void)
     plain_free(&p);
 }
 
+/* Neither of the two may be a slot that is reserved alone. */
+static void swaps_are_of_tokens_that_are_there(void)
+{
+    plain p;
+    uint8_t wish[100];
+    plain_make(&p, 2, 100);
+    p.tiers.tier[0].n_tokens = 20;
+    p.config.reserve_tokens = 100;
+    plain_start(&p);
+    memset(wish, 9, sizeof wish);
+    wish[0] = 0;
+    wish[99] = 1;
+    CHECK_U(pimattn_tier_move(p.engine, p.seq, 0, wish, 100), PIMATTN_OK);
+    CHECK_U(pimattn_seq_truncate(p.engine, p.seq, 50), PIMATTN_OK);
+    const pimattn_swap up = {0, 99, 0}, down = {98, 1, 0}, fine = {0, 1, 0};
+    CHECK_U(pimattn_tier_commit(p.engine, p.seq, 0, &up, 1, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_tier_commit(p.engine, p.seq, 0, &down, 1, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_tier_commit(p.engine, p.seq, 0, &fine, 1, NULL), PIMATTN_OK);
+    plain_free(&p);
+}
+
 /* Slots are what a caller who admits sequences counts. */
 static void queries_count_slots(void)
 {
@@ -983,6 +1047,7 @@ static void queries_count_slots(void)
     CHECK_U(cache.pages_total, 64 + 4096);
     CHECK_U(cache.pages_used, 100);
     CHECK_U(cache.pages_free, 64 + 4096 - 100);
+    CHECK_U(cache.pages_shared, 0);
     CHECK_U(cache.memory_bytes, (64 + 4096) * info_of(&p, 0).slot_bytes);
     CHECK_U(pimattn_seq_query(p.engine, p.seq, &seq), PIMATTN_OK);
     CHECK_U(seq.pages, 100);
@@ -1012,6 +1077,8 @@ int main(void)
     RUN(every_allocation_may_fail);
     RUN(bad_tiers_are_named);
     RUN(too_few_slots_are_a_status);
+    RUN(many_heads_share_a_slot);
+    RUN(slots_are_of_all_layers);
     RUN(calls_with_bad_input_change_nothing);
     RUN(merges_of_tiers_divide_by_the_sum);
     RUN(moves_take_the_time_of_their_ways);
@@ -1022,6 +1089,7 @@ int main(void)
     RUN(no_swap_during_an_attend);
     RUN(a_failed_reading_changes_nothing);
     RUN(reserved_slots_forget_their_tokens);
+    RUN(swaps_are_of_tokens_that_are_there);
     RUN(queries_count_slots);
     return check_end();
 }
