@@ -911,6 +911,36 @@ static void bounds_follow_the_tokens_of_many_heads(void)
     scene_free(&other);
 }
 
+/* Of sink tokens in several leaves the first leaf is not chosen, or gone: the others are seen. */
+static void sinks_behind_a_leaf_not_chosen_are_seen(void)
+{
+    enum { LEAF = 512, TOKENS = 6 * LEAF, NEAR = 20 };
+    check_rng rng = {93};
+    pimattn_shape shape = shape_of(1, 1, 1, 16, 0);
+    shape.window = NEAR;
+    shape.sink_tokens = 3 * LEAF;
+    scene s = scene_new(&shape, TOKENS, 1, &rng);
+    s.page_tokens = 128;
+    memset(s.q, 0, 16 * sizeof *s.q); /* the mean of what is seen */
+    for (uint64_t t = 0; t < TOKENS; t++) {
+        choose(&s.choice, 0, t, t >= LEAF);
+        s.kv.v[16 * t] = t < 3 * LEAF;
+    }
+    pimattn_seq seq;
+    pimattn_engine *engine = scene_engine(&s, &seq);
+    pimattn_item item = {seq, 1};
+    float out[16];
+    pimattn_call call = {.out = out, .q = s.q, .items = &item, .n_items = 1};
+    for (int gone = 0; gone < 2; gone++) {
+        call.choices = gone ? NULL : &s.choice;
+        if (gone) CHECK_U(pimattn_seq_keep(engine, seq, LEAF, TOKENS), PIMATTN_OK);
+        CHECK_U(pimattn_attend(engine, 0, &call, NULL), PIMATTN_OK);
+        CHECK_NEAR(out[0], 2 * LEAF / (2.0 * LEAF + NEAR), 2e-6);
+    }
+    pimattn_engine_destroy(engine);
+    scene_free(&s);
+}
+
 /* Compaction gives back the bounds of slabs, and slabs that come again have bounds of their own. */
 static void bounds_go_with_their_slabs(void)
 {
@@ -1252,6 +1282,7 @@ int main(void)
     RUN(all_of_the_pages_are_dense);
     RUN(bounds_follow_the_tokens);
     RUN(bounds_follow_the_tokens_of_many_heads);
+    RUN(sinks_behind_a_leaf_not_chosen_are_seen);
     RUN(bounds_go_with_their_slabs);
     RUN(bounds_follow_a_window);
     RUN(tokens_that_are_gone_are_not_chosen);

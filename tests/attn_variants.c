@@ -412,6 +412,51 @@ static void a_fully_masked_row_gives_zeros(void)
     over_kernels(masked_rows);
 }
 
+/* Rows of a mask of 64 tokens are a word each: one that says what holds anyway changes no bit. */
+static void a_mask_of_whole_words_has_no_other(void)
+{
+    enum { N = 64 };
+    static float out[2][N * 16];
+    pimattn_shape shape = shape_of(1, 1, 1, 16, 0);
+    check_rng rng = {12};
+    attn_kv kv = kv_random(&shape, N, &rng);
+    pimattn_config c = config_of(&shape);
+    pimattn_engine *e = engine_new(&c);
+    pimattn_item item = {0, N};
+    uint64_t bits[N];
+    const pimattn_mask mask = {bits, N};
+    for (uint32_t i = 0; i < N; i++)
+        bits[i] = UINT64_MAX >> (N - 1 - i);
+    CHECK_U(pimattn_seq_create(e, &item.seq), PIMATTN_OK);
+    CHECK_U(kv_append(e, item.seq, 0, &kv, 0, N), PIMATTN_OK);
+    for (int i = 0; i < 2; i++) {
+        pimattn_call call = {.out = out[i], .q = kv.k, .items = &item, .n_items = 1};
+        if (i) call.masks = &mask;
+        CHECK_U(pimattn_attend(e, 0, &call, NULL), PIMATTN_OK);
+    }
+    CHECK_BYTES(out[1], out[0], sizeof out[0]);
+    pimattn_engine_destroy(e);
+    kv_free(&kv);
+}
+
+/* An o that is not finite is the one NaN, whatever NaN a value is. */
+static void a_partial_has_one_nan(void)
+{
+    pimattn_shape shape = shape_of(1, 1, 1, 16, 0);
+    float k[16] = {1}, v[16] = {1, bits_float(0xffc12345u)}, q[16] = {1}, o[16];
+    pimattn_partial partial = {0, 0, o, 16};
+    pimattn_config c = config_of(&shape);
+    pimattn_engine *e = engine_new(&c);
+    pimattn_item item = {0, 1};
+    CHECK_U(pimattn_seq_create(e, &item.seq), PIMATTN_OK);
+    CHECK_U(pimattn_append(e, item.seq, 0, k, v, 1, 0, 0), PIMATTN_OK);
+    pimattn_call call = {.partials = &partial, .q = q, .items = &item, .n_items = 1};
+    CHECK_U(pimattn_attend(e, 0, &call, NULL), PIMATTN_OK);
+    CHECK_NEAR(o[0], 1, 0);
+    CHECK_U(float_bits(o[1]), NAN_BITS);
+    pimattn_engine_destroy(e);
+}
+
 /* A score that overflows is NaN although the soft-cap would hide it. */
 static void capped_overflow(void)
 {
@@ -1446,6 +1491,8 @@ int main(void)
     RUN(bits_of_variants_do_not_hang_on_pages_workers_or_calls);
     RUN(a_sink_logit_counts_once_however_many_leaves);
     RUN(a_fully_masked_row_gives_zeros);
+    RUN(a_mask_of_whole_words_has_no_other);
+    RUN(a_partial_has_one_nan);
     RUN(an_overflowing_score_is_nan_under_a_soft_cap);
     RUN(pages_of_the_caller_give_the_bytes_of_the_cache);
     RUN(many_heads_take_turns);

@@ -152,7 +152,7 @@ static void what_cannot_be_is_refused(void)
 static void what_is_swapped_out_can_only_come_back(void)
 {
     rig r = rig_new(PIMATTN_F16, PIMATTN_INT8);
-    pimattn_seq s = seq_of(&r, 10), other = seq_of(&r, 10), t;
+    pimattn_seq s = seq_of(&r, 10), other = seq_of(&r, 9), t;
     unsigned char memory[2][4096];
     uint64_t bytes = 0, n;
     float before[HEADS * DIM];
@@ -387,6 +387,27 @@ static void all_alive_fit_where_they_were(void)
 /* --------------------------------------------------------------------------
  * What the life cycle means
  * -------------------------------------------------------------------------- */
+
+/* A page that both hold has one more token for the second, which has it from no other. */
+static void what_one_lacks_of_a_shared_page_is_saved(void)
+{
+    rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+    pimattn_seq all = seq_of(&r, PAGE + 3), s[2] = {0, all}, back[2] = {0, 0};
+    uint64_t bytes = 0;
+    size_t n = 0;
+    float before[HEADS * DIM];
+    attend(&r, r.e, all, before);
+    CHECK_U(pimattn_seq_fork(r.e, &s[0], all), PIMATTN_OK);
+    CHECK_U(pimattn_seq_truncate(r.e, s[0], PAGE + 2), PIMATTN_OK);
+    CHECK_U(pimattn_save(r.e, s, 2, NULL, &bytes), PIMATTN_OK);
+    pimattn_stream stream = in_memory(bytes);
+    CHECK_U(pimattn_save(r.e, s, 2, &stream, NULL), PIMATTN_OK);
+    CHECK_U(pimattn_restore(r.e, back, 2, &n, &stream), PIMATTN_OK);
+    CHECK_U(n, 2);
+    attend(&r, r.e, back[1], r.out);
+    CHECK_BYTES(r.out, before, sizeof before);
+    rig_end(&r);
+}
 
 /* Beside float64 over what is kept, over several leaves, at every kind of first token. */
 static void a_kept_range_is_all_that_is_seen(void)
@@ -1186,6 +1207,7 @@ int main(int argc, char **argv)
     RUN(crafted_heads_do_no_harm);
     RUN(states_fit_other_page_sizes);
     RUN(all_alive_fit_where_they_were);
+    RUN(what_one_lacks_of_a_shared_page_is_saved);
     RUN(a_kept_range_is_all_that_is_seen);
     RUN(a_stream_needs_only_what_it_keeps);
     RUN(a_long_fork_copies_no_page);

@@ -879,6 +879,17 @@ static void what_the_device_cannot_do_is_named(void)
     c.device.obuf = 4;
     engine = engine_new(&c);
     CHECK(engine && pimattn_engine_memory(engine));
+    attn_kv kv = kv_random(&c.shape, 40, &rng);
+    float q[5 * 4 * 16] = {1}, out[5 * 4 * 32];
+    pimattn_item item = {0, 5};
+    pimattn_call rows = {.out = out, .q = q, .items = &item, .n_items = 1};
+    CHECK_U(pimattn_seq_create(engine, &item.seq), PIMATTN_OK);
+    CHECK_U(kv_append(engine, item.seq, 0, &kv, 0, 40), PIMATTN_OK);
+    CHECK_U(pimattn_attend(engine, 0, &rows, NULL), PIMATTN_ERR_DEVICE);
+    CHECK_HAS(pimattn_engine_cause(engine), "too few output entries for 10 queries");
+    item.n_tokens = 1;
+    CHECK_U(pimattn_attend(engine, 0, &rows, NULL), PIMATTN_OK);
+    kv_free(&kv);
     pimattn_engine_destroy(engine);
     c.way = PIMATTN_HOST;
     engine = engine_new(&c);

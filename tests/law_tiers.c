@@ -1035,6 +1035,29 @@ static void swaps_are_of_tokens_that_are_there(void)
     plain_free(&p);
 }
 
+/* All blocks count with the queries of the item that has most, wherever that stands. */
+static void the_order_of_items_hardly_counts(void)
+{
+    plain p;
+    pimattn_readings r[2];
+    pimattn_seq other;
+    float q[4 * 16] = {1}, out[4 * 16];
+    plain_make(&p, 2, 100);
+    plain_start(&p);
+    CHECK_U(pimattn_seq_create(p.engine, &other), PIMATTN_OK);
+    CHECK_U(kv_append(p.engine, other, 0, &p.kv, 0, 100), PIMATTN_OK);
+    const pimattn_item items[3] = {{p.seq, 1}, {other, 3}, {p.seq, 1}};
+    for (int i = 0; i < 2; i++) {
+        pimattn_call call = {.out = out, .q = q, .items = &items[i], .n_items = 2};
+        CHECK_U(pimattn_attend(p.engine, 0, &call, &r[i]), PIMATTN_OK);
+        for (uint32_t k = 0; i == 0 && k < 2; k++) /* what moved is paid for */
+            CHECK_U(pimattn_attend(p.engine, 0, &call, &r[i]), PIMATTN_OK);
+    }
+    CHECK_NEAR(r[0].layer_ns, r[1].layer_ns, 0.01 * r[1].layer_ns);
+    CHECK(r[0].layer_ns > 0);
+    plain_free(&p);
+}
+
 /* Slots are what a caller who admits sequences counts. */
 static void queries_count_slots(void)
 {
@@ -1090,6 +1113,7 @@ int main(void)
     RUN(a_failed_reading_changes_nothing);
     RUN(reserved_slots_forget_their_tokens);
     RUN(swaps_are_of_tokens_that_are_there);
+    RUN(the_order_of_items_hardly_counts);
     RUN(queries_count_slots);
     return check_end();
 }
