@@ -439,24 +439,6 @@ static void a_mask_of_whole_words_has_no_other(void)
     kv_free(&kv);
 }
 
-/* An o that is not finite is the one NaN, whatever NaN a value is. */
-static void a_partial_has_one_nan(void)
-{
-    pimattn_shape shape = shape_of(1, 1, 1, 16, 0);
-    float k[16] = {1}, v[16] = {1, bits_float(0xffc12345u)}, q[16] = {1}, o[16];
-    pimattn_partial partial = {0, 0, o, 16};
-    pimattn_config c = config_of(&shape);
-    pimattn_engine *e = engine_new(&c);
-    pimattn_item item = {0, 1};
-    CHECK_U(pimattn_seq_create(e, &item.seq), PIMATTN_OK);
-    CHECK_U(pimattn_append(e, item.seq, 0, k, v, 1, 0, 0), PIMATTN_OK);
-    pimattn_call call = {.partials = &partial, .q = q, .items = &item, .n_items = 1};
-    CHECK_U(pimattn_attend(e, 0, &call, NULL), PIMATTN_OK);
-    CHECK_NEAR(o[0], 1, 0);
-    CHECK_U(float_bits(o[1]), NAN_BITS);
-    pimattn_engine_destroy(e);
-}
-
 /* A score that overflows is NaN although the soft-cap would hide it. */
 static void capped_overflow(void)
 {
@@ -1394,6 +1376,36 @@ static void states_of_v_in_k(void)
     }
 }
 
+/* Heads whose rows lie side by side take turns on a leaf, or each has many leaves by itself: as
+ * there is memory for jobs. */
+static void pages_are_read_the_same_with_little_scratch(void)
+{
+    enum { PAGE = 16, PAGES = 193, N = PAGE * PAGES, HEADS = 2 };
+    static uint32_t table[PAGES];
+    const uint32_t length = N;
+    pimattn_shape shape = shape_of(1, HEADS, HEADS, 16, 0);
+    check_rng rng = {14};
+    attn_kv kv = kv_random(&shape, N, &rng);
+    float q[HEADS * 16], out[2][HEADS * 16];
+    pimattn_item item = {0, 1};
+    pimattn_pages p = {.n_pages = PAGES, .page_tokens = PAGE, .table_stride = PAGES};
+    p.k.at = kv.k, p.v.at = kv.v, p.table = table, p.lengths = &length;
+    for (uint32_t i = 0; i < PAGES; i++)
+        table[i] = i;
+    fill_normal(q, COUNT(q), 1, &rng);
+    pimattn_config c = config_of(&shape);
+    const uint64_t least = least_scratch(c);
+    for (uint64_t i = 0; i < 20; i++) {
+        pimattn_call call = {.out = out[i > 0], .q = q, .items = &item, .n_items = 1};
+        if (i) c.scratch_bytes = least + 1100 * (i - 1);
+        pimattn_engine *e = engine_new(&c);
+        CHECK_U(pimattn_attend_pages(e, 0, &p, &call, NULL), PIMATTN_OK);
+        if (i) CHECK_BYTES(out[1], out[0], sizeof out[0]);
+        pimattn_engine_destroy(e);
+    }
+    kv_free(&kv);
+}
+
 /* 2^32 tokens, all in one page: of the least memory for jobs they ask too much. */
 static void tokens_beyond_the_scratch_are_refused(void)
 {
@@ -1492,12 +1504,12 @@ int main(void)
     RUN(a_sink_logit_counts_once_however_many_leaves);
     RUN(a_fully_masked_row_gives_zeros);
     RUN(a_mask_of_whole_words_has_no_other);
-    RUN(a_partial_has_one_nan);
     RUN(an_overflowing_score_is_nan_under_a_soft_cap);
     RUN(pages_of_the_caller_give_the_bytes_of_the_cache);
     RUN(many_heads_take_turns);
     RUN(nothing_behind_the_last_token_is_read);
     RUN(windows_merge_by_the_tree_of_absolute_leaves);
+    RUN(pages_are_read_the_same_with_little_scratch);
     RUN(tokens_beyond_the_scratch_are_refused);
     RUN(kept_tokens_end_among_those_held);
     RUN(bad_pages_are_refused_in_words);

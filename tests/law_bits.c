@@ -394,6 +394,21 @@ static void workers_in_any_order_change_no_bit(void)
     CHECK(n_shuffles > 0);
 }
 
+/* Two blocks of queries, each on 7 leaves: what a wave has no room for waits for the next. */
+static void waves_of_any_size_change_no_bit(void)
+{
+    pimattn_shape shape = shape_of(1, 2, 1, 16, 0);
+    scene s = scene_new(&shape, 3100, 16, 7);
+    how h = how_of(&shape);
+    h.config.max_workers = 4;
+    const uint64_t least = least_scratch(h.config);
+    for (uint64_t i = 0; i < 20; i++) { /* from one job at a time on */
+        h.config.scratch_bytes = least + 1100 * i;
+        if (!same(&s, &h)) printf("scratch_bytes %u more than the least\n", (unsigned)(1100 * i));
+    }
+    scene_free(&s);
+}
+
 #if HAVE_THREADS
 typedef struct thread_job {
     size_t n, worker, n_workers;
@@ -644,6 +659,7 @@ int main(void)
     RUN(timing_changes_no_bit);
     RUN(scratch_size_changes_no_bit);
     RUN(workers_in_any_order_change_no_bit);
+    RUN(waves_of_any_size_change_no_bit);
     RUN(threads_change_no_bit);
     RUN(the_group_changes_no_bit);
     RUN(poisoned_partials_are_the_one_nan);

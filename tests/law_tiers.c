@@ -667,6 +667,11 @@ static void slots_are_of_all_layers(void)
     CHECK_U(info_of(&p, 0).n_slower, 0);
     CHECK_U(pimattn_append(p.engine, p.seq, 0, p.kv.k, p.kv.v, 82, 0, 0), PIMATTN_OK);
     CHECK_U(info_of(&p, 0).n_used + info_of(&p, 1).n_used, 164);
+    pimattn_readings r;
+    float q[2 * 16] = {1}, out[2 * 16];
+    CHECK_U(pimattn_attend_one(p.engine, p.seq, 0, out, q, &r), PIMATTN_OK);
+    CHECK(r.layer_ns > 0); /* and a step is all layers, one as the other */
+    CHECK_NEAR(r.step_us, 2 * r.layer_ns / 1e3, 1e-9 * r.step_us);
     plain_free(&p);
 }
 
@@ -1058,6 +1063,31 @@ static void the_order_of_items_hardly_counts(void)
     plain_free(&p);
 }
 
+/* One token of one bank group takes part, whichever that is; and a step's counts end with it. */
+static void counts_are_of_the_step_that_runs(void)
+{
+    plain p;
+    uint64_t bits[2] = {0};
+    plain_make(&p, 2, 100);
+    plain_start(&p);
+    CHECK(info_of(&p, 0).n_groups > 1);
+    CHECK_U(info_of(&p, 0).n_slower, 100 - 64);
+    CHECK_U(info_of(&p, 1).n_faster, 0);
+    for (uint32_t t = 97; t < 100; t++) { /* the newest are in the first tier */
+        const pimattn_choice choice = {bits, 100, 0, 1};
+        const pimattn_item item = {p.seq, 1};
+        pimattn_call call = {.out = p.out, .q = p.q, .items = &item, .n_items = 1};
+        CHECK_U(pimattn_tier_step(p.engine), PIMATTN_OK);
+        CHECK_U(info_of(&p, 0).n_slower + info_of(&p, 0).busiest, 0);
+        bits[1] = (uint64_t)1 << (t - 64);
+        call.choices = &choice;
+        CHECK_U(pimattn_attend(p.engine, 0, &call, NULL), PIMATTN_OK);
+        CHECK_U(info_of(&p, 0).n_active, 1);
+        CHECK_U(info_of(&p, 0).busiest, 1);
+    }
+    plain_free(&p);
+}
+
 /* Slots are what a caller who admits sequences counts. */
 static void queries_count_slots(void)
 {
@@ -1114,6 +1144,7 @@ int main(void)
     RUN(reserved_slots_forget_their_tokens);
     RUN(swaps_are_of_tokens_that_are_there);
     RUN(the_order_of_items_hardly_counts);
+    RUN(counts_are_of_the_step_that_runs);
     RUN(queries_count_slots);
     return check_end();
 }
