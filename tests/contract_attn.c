@@ -845,6 +845,8 @@ static void a_batch_is_not_its_beginning(void)
         CHECK_U(pimattn_attend(r->engine, 0, &call, &readings), PIMATTN_OK);
         CHECK(!readings.remembered);
         CHECK_U(readings.kv_tokens, n == 2 ? 5 + 9 : 5);
+        CHECK_U(readings.pages_used, pimattn_pages_used(r->engine));
+        CHECK_U(readings.pages_total, pimattn_pages_total(r->engine));
     }
     rig_end(r);
 }

@@ -946,6 +946,7 @@ static void what_appends_cost_adds_up(void)
     pimattn_readings r[3];
     pimattn_seq one, both;
     c.way = PIMATTN_DEVICE;
+    c.partition = PIMATTN_HFP;
     pimattn_engine *e = engine_new(&c);
     CHECK_U(pimattn_seq_create(e, &one), PIMATTN_OK);
     CHECK_U(pimattn_seq_create(e, &both), PIMATTN_OK);
@@ -960,6 +961,9 @@ static void what_appends_cost_adds_up(void)
     CHECK_U(r[2].append_commands, r[0].append_commands + r[1].append_commands);
     CHECK_NEAR(r[2].append_pJ, r[0].append_pJ + r[1].append_pJ, 1e-6 * r[2].append_pJ);
     CHECK(r[0].append_ck > 0 && r[1].append_ck > 0);
+    CHECK_U(r[2].chunks_used, pimattn_pages_used(e)); /* beside what they take */
+    CHECK_U(r[2].chunks_total, pimattn_pages_total(e));
+    CHECK_U(r[2].memory_bytes, pimhw_memory_bytes(pimattn_engine_memory(e)));
     pimattn_engine_destroy(e);
     kv_free(&kv);
 }

@@ -701,6 +701,7 @@ static void calls_with_bad_input_change_nothing(void)
     swaps[0].down = 99;
     swaps[0].up = 0; /* in the second tier: right; and again: wrong by then */
     swaps[1] = swaps[0];
+    n = 9;
     CHECK_U(pimattn_tier_commit(e, p.seq, 0, swaps, 2, &n), PIMATTN_ERR_ARGUMENT);
     CHECK_HAS(pimattn_engine_cause(e), "swap 1");
     CHECK_U(n, 0);
@@ -1060,6 +1061,10 @@ static void the_order_of_items_hardly_counts(void)
     }
     CHECK_NEAR(r[0].layer_ns, r[1].layer_ns, 0.01 * r[1].layer_ns);
     CHECK(r[0].layer_ns > 0);
+    const pimattn_step_reading *step = pimattn_tier_readings(p.engine);
+    CHECK_U(step->slowest, 1);
+    CHECK(step->tiers[0].device.cycles != step->tiers[1].device.cycles);
+    CHECK_U(r[1].device.cycles, step->tiers[1].device.cycles);
     plain_free(&p);
 }
 
@@ -1072,7 +1077,9 @@ static void counts_are_of_the_step_that_runs(void)
     plain_start(&p);
     CHECK(info_of(&p, 0).n_groups > 1);
     CHECK_U(info_of(&p, 0).n_slower, 100 - 64);
-    CHECK_U(info_of(&p, 1).n_faster, 0);
+    CHECK_U(info_of(&p, 0).slower_bytes, (100 - 64) * info_of(&p, 0).slot_bytes);
+    CHECK_U(info_of(&p, 0).n_faster + info_of(&p, 0).faster_bytes, 0);
+    CHECK_U(info_of(&p, 1).n_faster + info_of(&p, 1).n_slower, 0);
     for (uint32_t t = 97; t < 100; t++) { /* the newest are in the first tier */
         const pimattn_choice choice = {bits, 100, 0, 1};
         const pimattn_item item = {p.seq, 1};
@@ -1101,6 +1108,8 @@ static void queries_count_slots(void)
     CHECK_U(cache.pages_used, 100);
     CHECK_U(cache.pages_free, 64 + 4096 - 100);
     CHECK_U(cache.pages_shared, 0);
+    CHECK_U(info_of(&p, 0).n_tokens, 64);
+    CHECK_U(info_of(&p, 1).n_tokens, 4096);
     CHECK_U(cache.memory_bytes, (64 + 4096) * info_of(&p, 0).slot_bytes);
     CHECK_U(pimattn_seq_query(p.engine, p.seq, &seq), PIMATTN_OK);
     CHECK_U(seq.pages, 100);
