@@ -684,6 +684,211 @@ static void bad_programs_are_refused(void)
     pimhw_device_destroy(d);
 }
 
+/* What a builder could not take is said in the words of the first fault, whatever comes after. */
+static void the_first_fault_of_a_builder_stays(void)
+{
+    static pimhw_program p;
+    const pimhw_config c = hw_config("aimx", 2);
+    const pimhw_instruction gb = hw_gb(1, 1, 0);
+    pimhw_program_init(&p);
+    pimhw_program_add(&p, &gb);
+    for (int i = 0; i <= 2 * PIMHW_LOOPS; i++)
+        pimhw_program_loop(&p, 0, 1);
+    CHECK_U(p.n_items, 2 * PIMHW_LOOPS + 1);
+    for (uint64_t i = 1; i <= PIMHW_PROGRAM_OPERANDS + 1; i++)
+        pimhw_program_const(&p, i);
+    CHECK_U(pimhw_program_check(&p, &c, &why), PIMHW_ERR_PROGRAM);
+    CHECK_STR(why.text, "more than 12 structures nested");
+    CHECK_U(pimhw_program_check(&p, &c, NULL), PIMHW_ERR_PROGRAM);
+    pimhw_program_init(&p);
+    for (int i = 0; i < 2 * PIMHW_LOOPS; i++)
+        pimhw_program_loop(&p, 0, 1);
+    for (int i = 2 * PIMHW_LOOPS; i < PIMHW_PROGRAM_ITEMS; i++)
+        pimhw_program_add(&p, &gb);
+    pimhw_program_loop(&p, 0, 1);
+    CHECK_U(pimhw_program_check(&p, &c, &why), PIMHW_ERR_PROGRAM);
+    CHECK_STR(why.text, "more than 96 items in a program");
+}
+
+/* What the builder is given is what the program holds. */
+static void builders_keep_what_they_are_given(void)
+{
+    static pimhw_program p;
+    const pimhw_tail tail = {.base = 5};
+    pimhw_operand o = {.base = 9};
+    pimhw_instruction gb = hw_gb(1, 1, 0);
+    gb.flags = PIMHW_DISTINCT;
+    pimhw_program_init(&p);
+    o.tail[0] = pimhw_program_tail(&p, &tail);
+    pimhw_program_operand(&p, &o);
+    CHECK_U(pimhw_program_tail(&p, &tail), 1);
+    CHECK_U(pimhw_program_operand(&p, &o), 1);
+    pimhw_program_add(&p, &gb);
+    CHECK_U(p.items[0].flags, PIMHW_DISTINCT);
+    CHECK_U(pimhw_program_bytes(&p),
+            sizeof(pimhw_item) + 2 * sizeof(pimhw_operand) + sizeof(pimhw_tail));
+}
+
+/* An operand in one loop: "": it is fine. */
+static void operands_are_judged(void)
+{
+    const uint64_t much = UINT64_C(1) << 32;
+    const struct {
+        pimhw_operand o;
+        pimhw_tail tail;
+        const char *words;
+    } sorts[] = {
+        {{.step = {much}}, {0}, "a step of 2^32 or more"},
+        {{.step = {much - 1}}, {0}, ""},
+        {{.base = UINT64_MAX}, {0}, ""},
+        {{.tail = {2}}, {0}, "a tail that is not there"},
+        {{.tail = {1, 2}}, {0}, "a tail that is not there"},
+        {{.tail = {1}}, {.rest = PIMHW_RESTS}, ""},
+        {{.tail = {0, 1}}, {.rest = PIMHW_RESTS + 1}, "a tail of a number no block has"},
+        {{.tail = {1}}, {.step = {0, 0, much}}, "a step or factor of 2^32 or more"},
+        {{.tail = {1}}, {.channel_step = much}, "a step or factor of 2^32 or more"},
+        {{.tail = {1}}, {.mul = much}, "a step or factor of 2^32 or more"},
+        {{.tail = {1}}, {.step = {much - 1}, .channel_step = much - 1, .mul = much - 1}, ""},
+    };
+    static pimhw_program p;
+    const pimhw_config c = hw_config("aimx", 1);
+    for (size_t i = 0; i < 2 * sizeof sorts / sizeof *sorts; i++) {
+        const char *words = sorts[i / 2].words;
+        pimhw_item item = {.kind = PIMHW_WR_GB, .mask = 1};
+        char cause[96] = "";
+        pimhw_program_init(&p);
+        pimhw_program_tail(&p, &sorts[i / 2].tail);
+        uint8_t name = pimhw_program_operand(&p, &sorts[i / 2].o);
+        item.op_size = pimhw_program_const(&p, 1);
+        *(i % 2 ? &item.bank : &item.aux) = name; /* whether it is used or not */
+        pimhw_program_loop(&p, item.op_size, 1);
+        pimhw_program_item(&p, &item);
+        pimhw_program_end(&p);
+        why.text[0] = 0;
+        CHECK_U(pimhw_program_check(&p, &c, &why), *words ? PIMHW_ERR_PROGRAM : PIMHW_OK);
+        if (*words) snprintf(cause, sizeof cause, "item 1: %s", words);
+        CHECK_STR(why.text, cause);
+    }
+}
+
+/* L, B, O, E: list, block, loop, end; S: SYNC. op_size is 1 in all. */
+static void structures_are_judged(void)
+{
+    static const struct {
+        const char *words, *kinds; /* "": it is fine */
+        uint8_t aux[4];            /* 28: 2^28 */
+        bool grows;                /* aux of the first is no constant */
+    } sorts[] = {
+        {"", "LBEBEE", {2, 2, 0, 1}, false},
+        {"item 1: aux is more than the list's", "LBEE", {2, 3}, false},
+        {"item 2: a block inside a block", "LBBEEE", {0}, false},
+        {"item 3: a block inside a block", "LBOBEEEE", {0}, false},
+        {"item 1: a block outside a list", "OBEE", {0}, false},
+        {"item 1: a list that is not the first item", "LLEE", {0}, false},
+        {"item 2: a list that is not the first item", "OOLEEE", {0}, false},
+        {"item 2: after the list", "LES", {0}, false},
+        {"item 0: aux is not a constant below 2^28", "LE", {28}, false},
+        {"item 0: aux is not a constant below 2^28", "LE", {0}, true},
+        {"item 1: not closed", "OO", {0}, false},
+        {"item 0: not closed", "OOE", {0}, false},
+        {"", "OOOOOOEEEEEE", {0}, false},
+        {"", "LOBOOOOEEEEEEE", {0}, false},
+        {"item 6: loops nested too deep", "LOOOOOOEEEEEEE", {0}, false},
+    };
+    static const char letters[] = "OLBE";
+    static pimhw_program p;
+    const pimhw_config c = hw_config("aimx", 1);
+    for (size_t i = 0; i < sizeof sorts / sizeof *sorts; i++) {
+        const pimhw_tail tail = {.rest = 1};
+        pimhw_operand left = {.base = 1};
+        pimhw_program_init(&p);
+        left.tail[1] = pimhw_program_tail(&p, &tail);
+        for (int k = 0; sorts[i].kinds[k]; k++) {
+            const char *letter = strchr(letters, sorts[i].kinds[k]);
+            uint64_t aux = k < 4 ? sorts[i].aux[k] : 0;
+            pimhw_item item = {.kind = PIMHW_SYNC, .mask = 1};
+            if (letter) item.kind = (uint8_t)(letter - letters);
+            item.op_size = pimhw_program_const(&p, 1);
+            item.aux = pimhw_program_const(&p, aux == 28 ? UINT64_C(1) << aux : aux);
+            if (sorts[i].grows && k == 0) item.aux = pimhw_program_operand(&p, &left);
+            pimhw_program_item(&p, &item);
+        }
+        why.text[0] = 0;
+        pimhw_status want = *sorts[i].words ? PIMHW_ERR_PROGRAM : PIMHW_OK;
+        CHECK_U(pimhw_program_check(&p, &c, &why), want);
+        CHECK_STR(why.text, sorts[i].words);
+    }
+}
+
+/* Names and masks of one instruction, or of a loop. */
+static void items_are_judged(void)
+{
+    static pimhw_program p;
+    pimhw_config c = hw_config("aimx", 3);
+    const struct {
+        pimhw_item item;
+        const char *words; /* "": it is fine */
+    } sorts[] = {
+        {{.kind = PIMHW_SYNC}, ""},
+        {{.kind = PIMHW_EOC}, ""},
+        {{.kind = PIMHW_RD_MAC}, "item 0: mask: no channel"},
+        {{.kind = PIMHW_LOOP}, "item 0: mask: no channel"},
+        {{.kind = PIMHW_LOOP, .mask = 8}, "item 0: mask: a channel the device lacks"},
+        {{.kind = PIMHW_RD_MAC, .mask = 7}, ""},
+        {{.kind = PIMHW_WR_GB, .mask = 1}, "item 0: op_size is 0"},
+        {{.kind = PIMHW_EPU, .mask = 1}, "item 0: op_size is 0"},
+        {{.kind = PIMHW_EWMUL, .mask = 1, .op_size = 1},
+         "item 0: EWMUL: n_group_banks is less than the 3 it takes"},
+    };
+    c.n_bank_groups = 8, c.n_group_banks = 2;
+    for (size_t i = 0; i < sizeof sorts / sizeof *sorts; i++) {
+        pimhw_program_init(&p);
+        pimhw_program_const(&p, 1);
+        pimhw_program_item(&p, &sorts[i].item);
+        if (sorts[i].item.kind == PIMHW_LOOP) pimhw_program_end(&p);
+        why.text[0] = 0;
+        pimhw_status want = *sorts[i].words ? PIMHW_ERR_PROGRAM : PIMHW_OK;
+        CHECK_U(pimhw_program_check(&p, &c, &why), want);
+        CHECK_STR(why.text, sorts[i].words);
+    }
+    for (size_t f = offsetof(pimhw_item, op_size); f <= offsetof(pimhw_item, aux); f++)
+        for (uint8_t name = 1; name < 3; name++) {
+            pimhw_item item = {.kind = PIMHW_MAC_ABK, .mask = 1, .op_size = 1};
+            ((uint8_t *)&item)[f] = name;
+            pimhw_program_init(&p);
+            pimhw_program_const(&p, 1);
+            pimhw_program_item(&p, &item);
+            pimhw_status want = name == 2 ? PIMHW_ERR_PROGRAM : PIMHW_OK;
+            CHECK_U(pimhw_program_check(&p, &c, &why), want);
+            if (name == 2) CHECK_HAS(why.text, "item 0: an operand that is not there");
+        }
+}
+
+/* A program is a plain value: what no builder leaves behind is told, not walked. */
+static void programs_of_no_builder_are_refused(void)
+{
+    static pimhw_program p;
+    const pimhw_config c = hw_config("aimx", 1);
+    for (int sort = 0; sort < 6; sort++) {
+        pimhw_program_init(&p);
+        for (int i = 0; i < 2; i++)
+            pimhw_program_loop(&p, pimhw_program_const(&p, 2), 1);
+        for (int i = 0; i < 2; i++)
+            pimhw_program_end(&p);
+        CHECK_U(pimhw_program_check(&p, &c, &why), PIMHW_OK);
+        if (sort == 0) p.n_items = PIMHW_PROGRAM_ITEMS + 1;
+        if (sort == 1) p.n_operands = PIMHW_PROGRAM_OPERANDS + 1;
+        if (sort == 2) p.n_tails = PIMHW_PROGRAM_TAILS + 1;
+        if (sort == 3) p.items[2].end = 0;
+        if (sort == 4) p.items[1].end = 3;
+        if (sort == 5) p.items[0].kind = PIMHW_END;
+        CHECK_U(pimhw_program_check(&p, &c, &why), PIMHW_ERR_PROGRAM);
+        CHECK_STR(why.text, sort < 3   ? "the program was not made by the builder"
+                            : sort < 5 ? "item 2: closes another structure"
+                                       : "item 0: closes nothing");
+    }
+}
+
 /* Refused in these words, and the readings as they were. */
 static void endless(pimhw_device *d, const pimhw_program *p, const char *words)
 {
@@ -1501,6 +1706,12 @@ int main(void)
     RUN(bounds_are_not_below_what_comes);
     RUN(causes_name_what_is_null);
     RUN(bad_programs_are_refused);
+    RUN(the_first_fault_of_a_builder_stays);
+    RUN(builders_keep_what_they_are_given);
+    RUN(operands_are_judged);
+    RUN(structures_are_judged);
+    RUN(items_are_judged);
+    RUN(programs_of_no_builder_are_refused);
     RUN(endless_programs_are_refused);
     RUN(bad_requests_are_refused);
     RUN(epu_can_take_no_time);
