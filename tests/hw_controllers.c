@@ -549,6 +549,29 @@ static void runs_do_not_meet(void)
     pimhw_device_destroy(device);
 }
 
+/* A read waits for tRRD_L to open its bank again, longer than ACT16 for tRC: its row is taken, and it
+ * closes it by itself.
+ *
+ *     RD b0   ACT 1 .. RD 37 |                 |
+ *     RD b1                  | ACT 121         |            PRE 264 .. ACT 299 .. RD 335
+ *     MAC                    |        PREA 175 | ACT16 210                               PREA 353
+ */
+static void a_row_that_was_taken_is_opened_again(void)
+{
+    pimhw_config c = hw_config("aim-gddr6", 1);
+    pimhw_instruction rd[2] = {{.kind = PIMHW_RD_SBK, .mask = 1, .op_size = 1, .row = 1}};
+    c.tCCD_S = c.tCCD_L = 200; /* from the first RD to the second */
+    c.tRRD_L = 120;
+    rd[1] = rd[0];
+    rd[1].bank = 1;
+    HW_STREAM(c, rd[0], rd[1], hw_mac(1, 1, 2, 0));
+    CHECK_U(ACT_AT(0), 210);
+    CHECK_U(hw_at(0, PIMHW_CMD_PRE, 0), 264);
+    CHECK_U(hw_at(0, PIMHW_CMD_ACT, 2), 299);
+    CHECK_U(hw_at(0, PIMHW_CMD_RD, 1), 335);
+    CHECK_U(ACT_AT(1), 388);
+}
+
 int main(void)
 {
     RUN(mode_changes_both_ways);
@@ -577,5 +600,6 @@ int main(void)
     RUN(a_hub_alone_hears_every_round);
     RUN(masks_are_a_short_form);
     RUN(runs_do_not_meet);
+    RUN(a_row_that_was_taken_is_opened_again);
     return check_end();
 }
