@@ -757,6 +757,52 @@ static void lists_may_be_longer_than_the_blocks(void)
     both_ways(&c, &request, "item 2: RD_MAC: out is 2, the device allows at most 1", 0, NULL);
 }
 
+/* Of 13 tails the last one alone tells two blocks apart: more than a span has terms for. */
+static void more_tails_than_a_span_has_terms(void)
+{
+    pimhw_config c;
+    pimhw_request request = {.blocks = blocks, .n_blocks = 2};
+    pimhw_item list = {.kind = PIMHW_LIST}, gb = {.kind = PIMHW_WR_GB, .mask = 1};
+    pimhw_config_init(&c, "aimx", NULL);
+    c.n_channels = 1;
+    memset(blocks, 0, sizeof blocks);
+    blocks[0].rest[1] = 2, blocks[1].rest[1] = 40;
+    pimhw_program_init(&program);
+    pimhw_program_item(&program, &list);
+    pimhw_program_loop(&program, pimhw_program_const(&program, 2), 1);
+    for (uint32_t i = 0; i < 13; i++) {
+        pimhw_tail tail = {.base = 20 + i, .rest = i < 12 ? 1 : 2};
+        pimhw_operand size = {.base = 64};
+        size.tail[0] = pimhw_program_tail(&program, &tail);
+        gb.op_size = pimhw_program_operand(&program, &size);
+        pimhw_program_item(&program, &gb);
+    }
+    pimhw_program_end(&program);
+    pimhw_program_end(&program);
+    both_ways(&c, &request, "", 0, NULL);
+}
+
+/* Sizes that grow up to 4 units of 3 columns, not to 4 columns. */
+static void growth_ends_at_its_limit(void)
+{
+    pimhw_config c;
+    pimhw_request request = {.repeats = 1};
+    pimhw_item gb = {.kind = PIMHW_WR_GB, .mask = 1};
+    const pimhw_tail limit = {.base = 4, .mul = 3};
+    pimhw_operand size = {.base = 1, .step = {1}};
+    pimhw_config_init(&c, "aimx", NULL);
+    c.n_channels = 1;
+    pimhw_program_init(&program);
+    size.tail[0] = pimhw_program_tail(&program, &limit);
+    gb.op_size = pimhw_program_operand(&program, &size);
+    pimhw_program_loop(&program, pimhw_program_const(&program, 40), 1);
+    pimhw_program_loop(&program, pimhw_program_const(&program, 2), 1);
+    pimhw_program_item(&program, &gb);
+    pimhw_program_end(&program);
+    pimhw_program_end(&program);
+    CHECK(both_ways(&c, &request, "", 0, NULL) > 20);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) first_case = strtoull(argv[1], NULL, 10);
@@ -767,6 +813,8 @@ int main(int argc, char **argv)
     RUN(rows_that_wait_are_seen_from_the_open_one);
     RUN(rows_that_move_apart_are_told);
     RUN(a_busy_channel_stays_one);
+    RUN(more_tails_than_a_span_has_terms);
+    RUN(growth_ends_at_its_limit);
     RUN(skipping_equals_walking);
     RUN(skipping_equals_walking_in_lists);
     RUN(skipping_equals_walking_by_hand);
