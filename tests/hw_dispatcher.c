@@ -42,6 +42,7 @@ typedef struct reader {
     uint32_t channel, depth;
     int64_t index[PIMHW_LOOPS];
     const pimhw_block *block;
+    int64_t round; /* of the list: block's number */
 } reader;
 
 static int64_t read_tail(const reader *r, const pimhw_tail *t)
@@ -88,6 +89,7 @@ static void read_items(reader *r, uint32_t from, uint32_t to)
         const pimhw_item *item = &r->p->items[i];
         bool here = item->mask >> r->channel & 1;
         const pimhw_block *outer = r->block;
+        int64_t round = r->round;
         if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
             bool list = item->kind == PIMHW_LIST;
             int64_t rounds = !list            ? read_operand(r, item->op_size)
@@ -96,16 +98,17 @@ static void read_items(reader *r, uint32_t from, uint32_t to)
             uint32_t level = r->depth++;
             for (int64_t n = 0; n < rounds && (list || here); n++) {
                 r->index[level] = n;
-                if (list) r->block = read_block(r, n);
+                if (list) r->block = read_block(r, n), r->round = n;
                 read_items(r, i + 1, item->end);
             }
             r->depth--;
-            r->block = outer;
+            r->block = outer, r->round = round;
             i = item->end;
         } else if (item->kind == PIMHW_BLOCK) {
-            r->block = read_block(r, r->index[0] - read_operand(r, item->aux));
+            r->round = r->index[0] - read_operand(r, item->aux);
+            r->block = read_block(r, r->round);
             if (r->block) read_items(r, i + 1, item->end);
-            r->block = outer;
+            r->block = outer, r->round = round;
             i = item->end;
         } else if (item->kind != PIMHW_END && here) {
             pimhw_instruction in = {.kind = (pimhw_kind)item->kind, .flags = item->flags};
@@ -118,6 +121,7 @@ static void read_items(reader *r, uint32_t from, uint32_t to)
             in.out = (uint32_t)read_operand(r, item->out);
             in.gpr = (uint32_t)read_operand(r, item->gpr);
             in.aux = (uint32_t)read_operand(r, item->aux);
+            in.round = (uint32_t)r->round;
             if (in.op_size) keep(&alone, &in);
         }
     }
@@ -127,7 +131,7 @@ static bool same(const pimhw_instruction *a, const pimhw_instruction *b)
 {
     return a->kind == b->kind && a->flags == b->flags && a->op_size == b->op_size &&
            a->bank == b->bank && a->row == b->row && a->column == b->column && a->tile == b->tile &&
-           a->out == b->out && a->gpr == b->gpr && a->aux == b->aux;
+           a->out == b->out && a->gpr == b->gpr && a->aux == b->aux && a->round == b->round;
 }
 
 /* Each channel's part of `whole` is what the reader finds for it. */
