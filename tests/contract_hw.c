@@ -457,6 +457,72 @@ static void memory_comes_from_the_allocator(void)
     pimhw_device_destroy(NULL);
 }
 
+/* A device is one piece, as large as the contract says, and is given back as it was taken. */
+static void a_device_is_one_piece_of_memory(void)
+{
+    for (uint32_t i = 0; i < 4 * 14; i++) {
+        check_heap heap = {0};
+        const pimhw_allocator own = {heap_alloc, heap_release, &heap};
+        const uint32_t controller = i % 4;
+        pimhw_config c;
+        pimhw_device *d = NULL;
+        CHECK_U(pimhw_config_init(&c, pimhw_preset_name(i / 4), &why), PIMHW_OK);
+        c.allocator = own;
+        c.controller = controller;
+        CHECK_U(pimhw_device_create(&d, &c, &why), PIMHW_OK);
+        CHECK_U(heap.n_calls, 1);
+        const uint64_t most = controller == PIMHW_IN_ORDER ? 16000000 : 31000000;
+        if (!CHECK(heap.live_bytes < most)) printf("  %u\n", (unsigned)heap.live_bytes);
+        pimhw_device_destroy(d);
+        CHECK_U(heap.n_live, 0);
+        CHECK_U(heap.n_wrong, 0);
+    }
+}
+
+/* Gives one place to all, as it was left. */
+static void *same_place(void *user, size_t bytes, size_t align)
+{
+    (void)align;
+    return bytes <= *(size_t *)user ? (char *)user + 64 : NULL;
+}
+
+static void leave_it(void *user, void *ptr, size_t bytes)
+{
+    (void)user;
+    (void)ptr;
+    (void)bytes;
+}
+
+/* What a device learnt of a program is not known to another, slower one in its place. */
+static void a_device_forgets_the_one_before(void)
+{
+    static pimhw_program p;
+    const size_t bytes = 40000000;
+    char *raw = (char *)check_alloc(1, bytes + 128);
+    char *place = raw + (64 - (uintptr_t)raw % 64);
+    const pimhw_instruction mac = hw_mac(1, 8, 0, 0);
+    const pimhw_request request = {.repeats = 1};
+    pimhw_readings r[2];
+    memcpy(place, &bytes, sizeof bytes);
+    pimhw_program_init(&p);
+    pimhw_program_loop(&p, pimhw_program_const(&p, 100), 1);
+    pimhw_program_add(&p, &mac);
+    pimhw_program_end(&p);
+    for (int slow = 0; slow < 2; slow++) {
+        const pimhw_allocator own = {same_place, leave_it, place};
+        pimhw_config c = hw_config("aimx", 1);
+        pimhw_device *d = NULL;
+        if (slow) c.tCCD_MAC = c.tCCD_L = 9;
+        c.allocator = own;
+        if (!CHECK_U(pimhw_device_create(&d, &c, &why), PIMHW_OK)) break;
+        CHECK_U(pimhw_device_time(d, &r[slow], &p, &request, NULL, &why), PIMHW_OK);
+        CHECK(r[slow].walked_rounds > 0);
+        pimhw_device_destroy(d);
+    }
+    CHECK(r[1].cycles > 800 * 9 - 100);
+    free(raw);
+}
+
 /* A refused instruction ends the stream; the next begin starts afresh. */
 static void refuse(pimhw_device *d, pimhw_instruction in, const char *words)
 {
@@ -1698,6 +1764,8 @@ int main(void)
     RUN(refreshes_leave_time_for_every_row);
     RUN(bounds_of_fields_are_met);
     RUN(memory_comes_from_the_allocator);
+    RUN(a_device_is_one_piece_of_memory);
+    RUN(a_device_forgets_the_one_before);
     RUN(bad_instructions_are_refused);
     RUN(fields_of_no_use_are_not_looked_at);
     RUN(streams_have_an_order);
