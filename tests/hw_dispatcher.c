@@ -401,6 +401,83 @@ static void no_block_adds_no_row(void)
     CHECK_U(whole.in[1].row, 7);
 }
 
+/* Sums and products of what may be without limit end at the largest number. */
+static void nothing_wraps(void)
+{
+    static const pimhw_tail tails[] = {{.base = UINT64_MAX, .rest = 1},
+                                       {.base = UINT64_C(1) << 34, .mul = UINT64_C(1) << 30},
+                                       {.base = UINT64_MAX, .unit = 3, .mul = UINT32_MAX}};
+    const pimhw_block block = {.rest = {5}};
+    const pimhw_request request = {.blocks = &block, .n_blocks = 1};
+    pimhw_config c = hw_config("aimx", 1);
+    pimhw_program p;
+    pimhw_program_init(&p);
+    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
+        pimhw_item gb = {.mask = 1, .kind = PIMHW_WR_GB, .op_size = tailed(&p, 8, &tails[i])};
+        pimhw_program_item(&p, &gb);
+    }
+    if (!resolve(&c, &p, &request) || !CHECK_U(whole.n, 3)) return;
+    for (size_t i = 0; i < whole.n; i++)
+        CHECK_U(whole.in[i].op_size, 8);
+}
+
+/* Where there is no block, there are no further rounds either. */
+static void no_block_is_no_round(void)
+{
+    static const uint32_t begin[] = {0, 1, 1}, order[] = {0};
+    static const pimhw_block block = {.row_base = {50}};
+    pimhw_request request = {.blocks = &block, .n_blocks = 1};
+    pimhw_config c = hw_config("aimx", 2);
+    pimhw_program p;
+    pimhw_program_init(&p);
+    pimhw_item list = {.kind = PIMHW_LIST, .aux = constant(&p, 2)};
+    pimhw_instruction rd = hw_rd(3, 0);
+    pimhw_program_item(&p, &list);
+    pimhw_program_add(&p, &rd);
+    pimhw_program_end(&p);
+    if (resolve(&c, &p, NULL)) CHECK_U(whole.n, 0);
+    if (resolve(&c, &p, &request)) CHECK_U(whole.n, 3);
+    channels_agree(&c, &p, &request);
+    request.list_begin = begin, request.order = order; /* of channel 0 alone */
+    if (!resolve(&c, &p, &request) || !CHECK_U(whole.n, 3)) return;
+    for (size_t i = 0; i < whole.n; i++)
+        CHECK_U(whole.in[i].mask, 1);
+}
+
+static bool refuse_all(void *user, const pimhw_instruction *in)
+{
+    (void)user;
+    (void)in;
+    return false;
+}
+
+/* 2^28 rounds, or an operand of 2^32. */
+static void large_numbers_are_refused(void)
+{
+    const uint64_t most[2] = {UINT64_C(1) << 28, UINT64_C(1) << 32};
+    pimhw_config c = hw_config("aimx", 1);
+    pimhw_device *d = NULL;
+    pimhw_program p;
+    if (!CHECK_U(pimhw_device_create(&d, &c, NULL), PIMHW_OK)) return;
+    for (size_t f = offsetof(pimhw_item, op_size); f <= offsetof(pimhw_item, aux); f++)
+        for (uint64_t less = 0; less < 2; less++) {
+            bool loop = f == offsetof(pimhw_item, op_size);
+            pimhw_item rd = {.kind = PIMHW_RD_MAC, .mask = 1};
+            pimhw_cause why = {""};
+            pimhw_program_init(&p);
+            uint8_t name = constant(&p, most[!loop] - less);
+            if (loop) pimhw_program_loop(&p, name, 1);
+            if (!loop) ((uint8_t *)&rd)[f] = name;
+            pimhw_program_item(&p, &rd);
+            if (loop) pimhw_program_end(&p);
+            pimhw_status status = pimhw_device_resolve(d, &p, NULL, refuse_all, NULL, &why);
+            bool large = strstr(why.text, "2^28 rounds or more, or an operand of 2^32 or more");
+            CHECK_U(large, !less);
+            if (!less) CHECK_U(status, PIMHW_ERR_PROGRAM);
+        }
+    pimhw_device_destroy(d);
+}
+
 static void equal_operands_share_a_name(void)
 {
     pimhw_program p;
@@ -598,6 +675,9 @@ int main(void)
     RUN(masks_of_loop_and_item_both_count);
     RUN(other_sources_are_other_instructions);
     RUN(no_block_adds_no_row);
+    RUN(no_block_is_no_round);
+    RUN(nothing_wraps);
+    RUN(large_numbers_are_refused);
     RUN(equal_operands_share_a_name);
     RUN(full_program_says_so);
     RUN(random_programs_mean_what_they_say);
