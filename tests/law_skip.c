@@ -803,6 +803,31 @@ static void growth_ends_at_its_limit(void)
     CHECK(both_ways(&c, &request, "", 0, NULL) > 20);
 }
 
+/* What CFR 2 holds is the row of AF: the third round finds it open, as the second did not. */
+static void modes_of_af_are_rows(void)
+{
+    pimhw_config c;
+    pimhw_request request = {.repeats = 1};
+    pimhw_item cfr = {.kind = PIMHW_CFR, .mask = 1}, af = {.kind = PIMHW_AF, .mask = 1};
+    const pimhw_tail limit = {.base = 1};
+    pimhw_operand mode = {.step = {1}};
+    pimhw_config_init(&c, "aimx", NULL);
+    c.n_channels = 1;
+    c.refresh = 0;
+    pimhw_program_init(&program);
+    mode.tail[0] = pimhw_program_tail(&program, &limit);
+    cfr.gpr = pimhw_program_operand(&program, &mode);
+    cfr.out = pimhw_program_const(&program, 1);
+    cfr.aux = pimhw_program_const(&program, 2);
+    pimhw_program_loop(&program, pimhw_program_const(&program, 4), 1);
+    pimhw_program_item(&program, &cfr);
+    pimhw_program_loop(&program, pimhw_program_const(&program, 40), 1);
+    pimhw_program_item(&program, &af);
+    pimhw_program_end(&program);
+    pimhw_program_end(&program);
+    both_ways(&c, &request, "", 0, NULL);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) first_case = strtoull(argv[1], NULL, 10);
@@ -815,6 +840,7 @@ int main(int argc, char **argv)
     RUN(a_busy_channel_stays_one);
     RUN(more_tails_than_a_span_has_terms);
     RUN(growth_ends_at_its_limit);
+    RUN(modes_of_af_are_rows);
     RUN(skipping_equals_walking);
     RUN(skipping_equals_walking_in_lists);
     RUN(skipping_equals_walking_by_hand);
