@@ -1033,6 +1033,48 @@ static void endless_programs_are_refused(void)
     pimhw_device_destroy(d);
 }
 
+/* 64 columns a round, tCCD_S apart: so many loops, the outermost of the rounds that the request
+ * says. */
+static pimhw_status long_run(pimhw_readings *r, uint32_t tCCD_S, uint64_t outer, uint64_t inner)
+{
+    static pimhw_program p;
+    const pimhw_block block = {.rest = {outer}};
+    const pimhw_request request = {.blocks = &block, .n_blocks = 1};
+    const pimhw_tail rest = {.rest = 1};
+    const pimhw_instruction gb = hw_gb(1, 64, 0);
+    pimhw_operand rounds = {.base = UINT64_MAX};
+    pimhw_config c = hw_config("aimx", 1);
+    pimhw_device *d = NULL;
+    c.refresh = 0;
+    c.tCCD_S = c.tCCD_L = tCCD_S;
+    pimhw_program_init(&p);
+    rounds.tail[0] = pimhw_program_tail(&p, &rest);
+    pimhw_program_loop(&p, pimhw_program_operand(&p, &rounds), 1);
+    for (int i = 0; i < 2; i++)
+        pimhw_program_loop(&p, pimhw_program_const(&p, inner), 1);
+    pimhw_program_add(&p, &gb);
+    for (int i = 0; i < 3; i++)
+        pimhw_program_end(&p);
+    CHECK_U(pimhw_device_create(&d, &c, &why), PIMHW_OK);
+    pimhw_status status = pimhw_device_time(d, r, &p, &request, NULL, &why);
+    pimhw_device_destroy(d);
+    return status;
+}
+
+/* 2^45 clocks a round of the outermost loop; or 2^39, and all of them 2^64 and some. */
+static void clocks_of_all_rounds_count(void)
+{
+    pimhw_readings r;
+    CHECK_U(long_run(&r, 2, 1, 1 << 19), PIMHW_OK);
+    CHECK(r.cycles >= UINT64_C(1) << 45 && r.cycles < (UINT64_C(1) << 45) + 100);
+    for (uint64_t more = 0; more < 12; more++) {
+        bool wraps = more > 0;
+        uint64_t outer = wraps ? (1 << 25) + more : 2, inner = wraps ? 1 << 12 : 1 << 19;
+        CHECK_U(long_run(&r, wraps ? 512 : 2, outer, inner), PIMHW_ERR_PROGRAM);
+        CHECK_STR(why.text, "the run takes 2^46 clocks or rounds, or more");
+    }
+}
+
 static void bad_requests_are_refused(void)
 {
     pimhw_device *d = device_of("aimx");
@@ -1781,6 +1823,7 @@ int main(void)
     RUN(items_are_judged);
     RUN(programs_of_no_builder_are_refused);
     RUN(endless_programs_are_refused);
+    RUN(clocks_of_all_rounds_count);
     RUN(bad_requests_are_refused);
     RUN(epu_can_take_no_time);
     RUN(emit_can_stop_a_program);
