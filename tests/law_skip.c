@@ -828,6 +828,40 @@ static void modes_of_af_are_rows(void)
     both_ways(&c, &request, "", 0, NULL);
 }
 
+/* Four rounds that wait as long, three of them for the hub, the last for its host alone: what is
+ * waited for belongs to the state.
+ *
+ *     GPR 300 + 10 i, EPU 10 (3 - i), EPU_WAIT, WR_GB
+ */
+static void what_the_host_waited_for_is_told(void)
+{
+    pimhw_config c;
+    pimhw_request request = {.repeats = 1};
+    pimhw_item gpr = {.kind = PIMHW_GPR, .mask = 1}, wait = {.kind = PIMHW_EPU_WAIT, .mask = 1};
+    pimhw_item epu = {.kind = PIMHW_EPU, .mask = 1, .flags = PIMHW_AWAITED};
+    const pimhw_tail left = {.base = 3, .step = {1}, .mul = 160};
+    const pimhw_operand ticks = {.base = 300, .step = {10}};
+    pimhw_operand size = {.base = UINT64_MAX};
+    const pimhw_instruction gb = {.kind = PIMHW_WR_GB, .mask = 1, .op_size = 1};
+    pimhw_config_init(&c, "aim-gddr6", NULL);
+    c.n_channels = 1;
+    c.epu_lanes = 16, c.epu_ck_per_op = 1;
+    pimhw_program_init(&program);
+    size.tail[0] = pimhw_program_tail(&program, &left);
+    epu.op_size = pimhw_program_operand(&program, &size);
+    pimhw_program_loop(&program, pimhw_program_const(&program, 4), 1);
+    pimhw_program_loop(&program, pimhw_program_operand(&program, &ticks), 1);
+    pimhw_program_item(&program, &gpr);
+    pimhw_program_end(&program);
+    pimhw_program_item(&program, &epu);
+    pimhw_program_item(&program, &wait);
+    pimhw_program_loop(&program, pimhw_program_const(&program, 2), 1);
+    pimhw_program_add(&program, &gb);
+    pimhw_program_end(&program);
+    pimhw_program_end(&program);
+    both_ways(&c, &request, "", 0, NULL);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) first_case = strtoull(argv[1], NULL, 10);
@@ -841,6 +875,7 @@ int main(int argc, char **argv)
     RUN(more_tails_than_a_span_has_terms);
     RUN(growth_ends_at_its_limit);
     RUN(modes_of_af_are_rows);
+    RUN(what_the_host_waited_for_is_told);
     RUN(skipping_equals_walking);
     RUN(skipping_equals_walking_in_lists);
     RUN(skipping_equals_walking_by_hand);
