@@ -862,6 +862,57 @@ static void what_the_host_waited_for_is_told(void)
     both_ways(&c, &request, "", 0, NULL);
 }
 
+/* Rows that move on up to a last one, which then stays open. */
+static void rows_that_end_are_told(void)
+{
+    pimhw_config c;
+    pimhw_request request = {.repeats = 1};
+    pimhw_item mac = {.kind = PIMHW_MAC_ABK, .mask = 1};
+    const pimhw_tail limit = {.base = 20};
+    pimhw_operand row = {.step = {1}};
+    pimhw_config_init(&c, "aimx", NULL);
+    c.n_channels = 1;
+    c.refresh = 0;
+    pimhw_program_init(&program);
+    row.tail[1] = pimhw_program_tail(&program, &limit);
+    mac.row = pimhw_program_operand(&program, &row);
+    mac.op_size = pimhw_program_const(&program, 4);
+    pimhw_program_loop(&program, pimhw_program_const(&program, 60), 1);
+    pimhw_program_item(&program, &mac);
+    pimhw_program_end(&program);
+    both_ways(&c, &request, "", 0, NULL);
+}
+
+/* 8 rounds on an entry of their own, then some on that which others use: nothing else differs. */
+static void entries_tell_rounds_apart(void)
+{
+    for (int i = 0; i < 4; i++) {
+        pimhw_config c;
+        pimhw_request request = {.repeats = 1};
+        pimhw_item gb = {.kind = PIMHW_WR_GB, .mask = 1}, mac = {.kind = PIMHW_MAC_ABK, .mask = 1};
+        const pimhw_instruction rd = {.kind = PIMHW_RD_MAC, .mask = 1, .op_size = 1};
+        const pimhw_tail left = {.base = 8, .step = {1}};
+        pimhw_operand entry = {.base = 1};
+        pimhw_config_init(&c, "aimx", NULL);
+        c.n_channels = 1;
+        c.refresh = 0;
+        c.controller = i % 2 ? PIMHW_DCS : PIMHW_PING_PONG;
+        c.out_entries = 8;
+        pimhw_program_init(&program);
+        entry.tail[0] = pimhw_program_tail(&program, &left);
+        *(i < 2 ? &mac.out : &gb.tile) = pimhw_program_operand(&program, &entry);
+        gb.op_size = mac.op_size = pimhw_program_const(&program, 1);
+        pimhw_program_loop(&program, pimhw_program_const(&program, 30), 1);
+        pimhw_program_loop(&program, pimhw_program_const(&program, 4), 1);
+        pimhw_program_item(&program, &gb);
+        pimhw_program_item(&program, &mac);
+        pimhw_program_add(&program, &rd);
+        pimhw_program_end(&program);
+        pimhw_program_end(&program);
+        both_ways(&c, &request, "", 0, NULL);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) first_case = strtoull(argv[1], NULL, 10);
@@ -875,6 +926,8 @@ int main(int argc, char **argv)
     RUN(more_tails_than_a_span_has_terms);
     RUN(growth_ends_at_its_limit);
     RUN(modes_of_af_are_rows);
+    RUN(rows_that_end_are_told);
+    RUN(entries_tell_rounds_apart);
     RUN(what_the_host_waited_for_is_told);
     RUN(skipping_equals_walking);
     RUN(skipping_equals_walking_in_lists);
