@@ -913,6 +913,42 @@ static void entries_tell_rounds_apart(void)
     }
 }
 
+/* The same program with lists, without and with them again: nothing of one is taken for another. */
+static void lists_come_and_go(void)
+{
+    static const uint32_t begin[] = {0, 3, 4}, of_lists[] = {0, 1, 0, 1};
+    pimhw_config c;
+    pimhw_device *device;
+    pimhw_request request = {.blocks = blocks, .n_blocks = 2};
+    pimhw_item list = {.kind = PIMHW_LIST}, mac = {.kind = PIMHW_MAC_ABK, .mask = 3};
+    const pimhw_tail tail = {.rest = 1};
+    pimhw_operand rounds = {.base = 64};
+    pimhw_config_init(&c, "aimx", NULL);
+    c.n_channels = 2;
+    memset(blocks, 0, sizeof blocks);
+    blocks[0].rest[0] = 40, blocks[1].rest[0] = 100;
+    pimhw_program_init(&program);
+    rounds.tail[0] = pimhw_program_tail(&program, &tail);
+    mac.op_size = pimhw_program_const(&program, 2);
+    pimhw_program_item(&program, &list);
+    pimhw_program_loop(&program, pimhw_program_operand(&program, &rounds), 3);
+    pimhw_program_item(&program, &mac);
+    pimhw_program_end(&program);
+    pimhw_program_end(&program);
+    CHECK_U(pimhw_device_create(&device, &c, NULL), PIMHW_OK);
+    for (int i = 0; i < 4; i++) {
+        pimhw_readings walked, skipped;
+        pimhw_sink sink = {ignore, NULL, NULL};
+        request.list_begin = i % 2 ? NULL : begin;
+        request.order = of_lists;
+        CHECK_U(pimhw_device_time(device, &skipped, &program, &request, NULL, NULL), PIMHW_OK);
+        CHECK_U(pimhw_device_time(device, &walked, &program, &request, &sink, NULL), PIMHW_OK);
+        readings_agree(walked, skipped);
+        CHECK_U(walked.commands[PIMHW_CMD_MAC16], 2 * (i % 2 ? 2 * 104 : 2 * 40 + 2 * 64));
+    }
+    pimhw_device_destroy(device);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) first_case = strtoull(argv[1], NULL, 10);
@@ -926,6 +962,7 @@ int main(int argc, char **argv)
     RUN(more_tails_than_a_span_has_terms);
     RUN(growth_ends_at_its_limit);
     RUN(modes_of_af_are_rows);
+    RUN(lists_come_and_go);
     RUN(rows_that_end_are_told);
     RUN(entries_tell_rounds_apart);
     RUN(what_the_host_waited_for_is_told);
