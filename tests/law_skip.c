@@ -949,6 +949,34 @@ static void lists_come_and_go(void)
     pimhw_device_destroy(device);
 }
 
+/* The row that is open behind a loop is the one its last round opened, however it came to it. */
+static void rows_behind_loops_are_open(void)
+{
+    for (uint32_t i = 0; i < 4 * 2 * 8; i++) {
+        pimhw_config c;
+        pimhw_request request = {.repeats = 1};
+        pimhw_item mac = {.kind = PIMHW_MAC_ABK, .mask = 1};
+        const pimhw_operand row = {.step = {1}};
+        const pimhw_instruction gb = {.kind = PIMHW_WR_GB, .mask = 1, .op_size = 3};
+        const pimhw_instruction rd = {.kind = PIMHW_RD_MAC, .mask = 1, .op_size = 1};
+        pimhw_config_init(&c, "aimx", NULL);
+        c.n_channels = 1;
+        c.controller = i % 4;
+        c.refresh = i / 4 % 2;
+        pimhw_program_init(&program);
+        mac.op_size = pimhw_program_const(&program, 1 + i / 8);
+        mac.row = pimhw_program_operand(&program, &row);
+        pimhw_program_loop(&program, pimhw_program_const(&program, 300), 1);
+        pimhw_program_add(&program, &gb);
+        pimhw_program_item(&program, &mac);
+        pimhw_program_add(&program, &rd);
+        pimhw_program_end(&program);
+        mac.row = pimhw_program_const(&program, 299);
+        pimhw_program_item(&program, &mac);
+        both_ways(&c, &request, "", 0, NULL);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) first_case = strtoull(argv[1], NULL, 10);
@@ -962,6 +990,7 @@ int main(int argc, char **argv)
     RUN(more_tails_than_a_span_has_terms);
     RUN(growth_ends_at_its_limit);
     RUN(modes_of_af_are_rows);
+    RUN(rows_behind_loops_are_open);
     RUN(lists_come_and_go);
     RUN(rows_that_end_are_told);
     RUN(entries_tell_rounds_apart);
