@@ -977,6 +977,34 @@ static void rows_behind_loops_are_open(void)
     }
 }
 
+/* Refreshes make rounds alike to those some before, not to the last: the row moves by all of them. */
+static void rows_move_by_whole_cycles(void)
+{
+    for (uint32_t size = 1; size < 9; size++) {
+        pimhw_config c;
+        pimhw_request request = {.repeats = 1};
+        pimhw_item mac = {.kind = PIMHW_MAC_ABK, .mask = 1};
+        const pimhw_operand row = {.step = {1}};
+        const pimhw_instruction bias = {.kind = PIMHW_WR_BIAS, .mask = 1, .op_size = 1};
+        const pimhw_instruction rd = {.kind = PIMHW_RD_MAC, .mask = 1, .op_size = 1};
+        pimhw_config_init(&c, "aim-gddr6", NULL);
+        c.n_channels = 1;
+        c.tRCD_MAC = 87, c.tWTR_L = 65;
+        c.refresh = 1, c.tREFI = 876, c.refresh_phase = 335;
+        pimhw_program_init(&program);
+        mac.op_size = pimhw_program_const(&program, size);
+        mac.row = pimhw_program_operand(&program, &row);
+        pimhw_program_loop(&program, pimhw_program_const(&program, 351), 1);
+        pimhw_program_add(&program, &bias);
+        pimhw_program_add(&program, &rd);
+        pimhw_program_item(&program, &mac);
+        pimhw_program_end(&program);
+        mac.row = pimhw_program_const(&program, 350);
+        pimhw_program_item(&program, &mac);
+        CHECK(both_ways(&c, &request, "", 0, NULL) > 0);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) first_case = strtoull(argv[1], NULL, 10);
@@ -990,6 +1018,7 @@ int main(int argc, char **argv)
     RUN(more_tails_than_a_span_has_terms);
     RUN(growth_ends_at_its_limit);
     RUN(modes_of_af_are_rows);
+    RUN(rows_move_by_whole_cycles);
     RUN(rows_behind_loops_are_open);
     RUN(lists_come_and_go);
     RUN(rows_that_end_are_told);
