@@ -782,11 +782,11 @@ static void more_tails_than_a_span_has_terms(void)
     both_ways(&c, &request, "", 0, NULL);
 }
 
-/* Sizes that grow up to 4 units of 3 columns, not to 4 columns. */
+/* Sizes that grow up to 4 units of 3 columns, not to 4 columns; once more, and all are known. */
 static void growth_ends_at_its_limit(void)
 {
     pimhw_config c;
-    pimhw_request request = {.repeats = 1};
+    pimhw_request request = {.repeats = 2};
     pimhw_item gb = {.kind = PIMHW_WR_GB, .mask = 1};
     const pimhw_tail limit = {.base = 4, .mul = 3};
     pimhw_operand size = {.base = 1, .step = {1}};
@@ -1005,6 +1005,64 @@ static void rows_move_by_whole_cycles(void)
     }
 }
 
+/* Rows of the second space lie below those of the first: the open one is seen all the same. */
+static void rows_of_both_spaces_are_seen(void)
+{
+    pimhw_config c;
+    pimhw_request request = {.blocks = blocks, .n_blocks = 6};
+    pimhw_item list = {.kind = PIMHW_LIST}, mac = {.kind = PIMHW_MAC_ABK, .mask = 1, .space = 1};
+    const pimhw_tail left = {.base = 3, .step = {1}};
+    pimhw_operand row = {.base = 3};
+    pimhw_config_init(&c, "aimx", NULL);
+    c.n_channels = 1;
+    c.refresh = 0;
+    memset(blocks, 0, sizeof blocks);
+    for (int i = 0; i < 6; i++)
+        blocks[i].row_base[0] = 1000, blocks[i].row_base[1] = 10;
+    pimhw_program_init(&program);
+    row.tail[0] = pimhw_program_tail(&program, &left);
+    mac.op_size = pimhw_program_const(&program, 2);
+    mac.row = pimhw_program_operand(&program, &row); /* 3, 2, 1, then 0, as in the loop */
+    pimhw_program_item(&program, &list);
+    pimhw_program_item(&program, &mac);
+    pimhw_program_loop(&program, pimhw_program_const(&program, 3), 1);
+    mac.row = 0;
+    for (uint8_t space = 2; space-- > 0;) {
+        mac.space = space;
+        pimhw_program_item(&program, &mac);
+    }
+    pimhw_program_end(&program);
+    pimhw_program_end(&program);
+    both_ways(&c, &request, "", 0, NULL);
+}
+
+/* A result that takes long, of the first two rounds, hides when the MACs behind it end. */
+static void what_ends_late_hides_what_ends(void)
+{
+    pimhw_config c;
+    pimhw_request request = {.repeats = 1};
+    pimhw_item rd = {.kind = PIMHW_RD_MAC, .mask = 1};
+    const pimhw_tail left = {.base = 2, .step = {1}};
+    pimhw_operand size = {.base = 1};
+    const pimhw_instruction mac = {.kind = PIMHW_MAC_ABK, .mask = 1, .op_size = 2};
+    pimhw_config_init(&c, "aimx", NULL);
+    c.n_channels = 1;
+    c.refresh = 0;
+    c.tCL_REG = 900, c.tCWL = c.tCWL_REG = c.tCWL_GB = 1000; /* nothing waits for the result */
+    pimhw_program_init(&program);
+    size.tail[0] = pimhw_program_tail(&program, &left);
+    rd.op_size = pimhw_program_operand(&program, &size);
+    pimhw_program_loop(&program, pimhw_program_const(&program, 90), 1);
+    pimhw_program_item(&program, &rd);
+    for (int i = 0; i < 2; i++) {
+        pimhw_program_add(&program, &mac);
+        if (i == 0) pimhw_program_loop(&program, pimhw_program_const(&program, 9), 1);
+    }
+    pimhw_program_end(&program);
+    pimhw_program_end(&program);
+    both_ways(&c, &request, "", 0, NULL);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) first_case = strtoull(argv[1], NULL, 10);
@@ -1018,6 +1076,8 @@ int main(int argc, char **argv)
     RUN(more_tails_than_a_span_has_terms);
     RUN(growth_ends_at_its_limit);
     RUN(modes_of_af_are_rows);
+    RUN(rows_of_both_spaces_are_seen);
+    RUN(what_ends_late_hides_what_ends);
     RUN(rows_move_by_whole_cycles);
     RUN(rows_behind_loops_are_open);
     RUN(lists_come_and_go);
