@@ -1063,6 +1063,30 @@ static void what_ends_late_hides_what_ends(void)
     both_ways(&c, &request, "", 0, NULL);
 }
 
+/* Channels 1 and 2 have as much to do for 70 rounds of 100: their steps go by pairs from channel 0
+ * on, of which this loop is not. */
+static void pairs_of_channels_begin_at_the_first(void)
+{
+    for (uint32_t shared = 0; shared < 2; shared++) {
+        pimhw_config c;
+        pimhw_request request = {.repeats = 2};
+        pimhw_item gb = {.kind = PIMHW_WR_GB, .mask = 7};
+        const pimhw_tail tail = {
+            .base = 500, .unit = 100, .step = {1}, .channel_step = 30, .channel_div = 2};
+        pimhw_operand size = {.base = 64};
+        pimhw_config_init(&c, shared ? "aim-gddr6" : "aimx", NULL);
+        c.n_channels = 3;
+        c.refresh = 0;
+        pimhw_program_init(&program);
+        size.tail[0] = pimhw_program_tail(&program, &tail);
+        gb.op_size = pimhw_program_operand(&program, &size);
+        pimhw_program_loop(&program, pimhw_program_const(&program, 600), 6);
+        pimhw_program_item(&program, &gb);
+        pimhw_program_end(&program);
+        both_ways(&c, &request, "", 0, NULL);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) first_case = strtoull(argv[1], NULL, 10);
@@ -1076,6 +1100,7 @@ int main(int argc, char **argv)
     RUN(more_tails_than_a_span_has_terms);
     RUN(growth_ends_at_its_limit);
     RUN(modes_of_af_are_rows);
+    RUN(pairs_of_channels_begin_at_the_first);
     RUN(rows_of_both_spaces_are_seen);
     RUN(what_ends_late_hides_what_ends);
     RUN(rows_move_by_whole_cycles);
