@@ -4821,7 +4821,7 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
         const uint8_t *names = pimhw_i_names(item);
         /* blocks of different channels lie in different rows, lists differ in length */
         bool blocks = PIMHW_I_KINDS[item->kind].has_row || item->kind == PIMHW_LIST;
-        uint32_t dynamic = 0, uneven = s->lists && blocks ? 1u << PIMHW_I_ROW : 0, steps = 0;
+        uint32_t dynamic = 0, uneven = 0;
         for (uint32_t f = 0; f < 8; f++) {
             const pimhw_operand *o = names[f] ? &p->operands[names[f] - 1] : NULL;
             s->value[i][f] = o ? o->base : 0;
@@ -4829,16 +4829,14 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
             for (int k = 0; k < 2 && o; k++) {
                 const pimhw_tail *t = o->tail[k] ? &p->tails[o->tail[k] - 1] : NULL;
                 if (t && (t->channel_step || (s->lists && t->rest))) uneven |= 1u << f;
-                if (t && t->channel_step) steps |= 1u << f;
             }
         }
         s->dynamic[i] = (uint8_t)dynamic;
-        s->uneven[i] = (uint8_t)uneven;
+        s->uneven[i] = (uint8_t)(uneven | (s->lists && blocks ? 1u << PIMHW_I_ROW : 0));
         s->matter[i] = (uint8_t)matter;
         if (PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_HOST)
             s->matter[i] = item->kind == PIMHW_CFR ? 255 : 1u << PIMHW_I_OP_SIZE;
-        /* a tick for each of its values; those of lists are one, where blocks are the same */
-        if (shared) s->matter[i] |= (uint8_t)steps;
+        if (shared) s->matter[i] |= (uint8_t)uneven; /* a tick for each of its values */
         s->banked = s->banked || pimhw_i_one_bank(PIMHW_I_KINDS[item->kind].command);
     }
     pimhw_i_sketch_loops(s, p, controller);

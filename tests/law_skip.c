@@ -1087,6 +1087,69 @@ static void pairs_of_channels_begin_at_the_first(void)
     }
 }
 
+/* One host, two channels in one group while their blocks are alike. Then those of channel 0 lie
+ * apart in another way, or the last channel has less to do: no longer what is known of both. */
+static void alike_is_alike_in_all_channels(void)
+{
+    static const uint32_t begin[] = {0, 6, 12}, own[] = {0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0};
+    for (int less = 0; less < 2; less++) {
+        static const uint32_t same[] = {0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1};
+        pimhw_config c;
+        pimhw_request request = {.blocks = blocks, .n_blocks = 2, .list_begin = begin};
+        pimhw_item list = {.kind = PIMHW_LIST}, mac = {.kind = PIMHW_MAC_ABK, .mask = 3};
+        const pimhw_tail tail = {.rest = 1, .channel_step = 5};
+        pimhw_operand size = {.base = 8};
+        pimhw_config_init(&c, "aim-gddr6", NULL);
+        c.n_channels = 2;
+        memset(blocks, 0, sizeof blocks);
+        blocks[0].rest[0] = 100, blocks[1].rest[0] = less ? 10 : 100;
+        blocks[0].row_base[1] = 100, blocks[1].row_base[1] = less ? 100 : 200;
+        request.order = less ? same : own;
+        pimhw_program_init(&program);
+        size.tail[0] = pimhw_program_tail(&program, &tail);
+        mac.op_size = pimhw_program_operand(&program, &size);
+        pimhw_program_item(&program, &list);
+        pimhw_program_loop(&program, pimhw_program_const(&program, 3), 3);
+        for (mac.space = 0; mac.space < 2; mac.space++)
+            pimhw_program_item(&program, &mac);
+        pimhw_program_end(&program);
+        mac.space = 1; /* whose row is open */
+        pimhw_program_item(&program, &mac);
+        pimhw_program_end(&program);
+        both_ways(&c, &request, "", 0, NULL);
+    }
+}
+
+/* Four channels in one group, their blocks alike; then each takes what it writes from elsewhere. The
+ * host takes a tick for each source, though no clock of a channel hangs on it. */
+static void sources_of_blocks_take_ticks(void)
+{
+    static const uint32_t begin[] = {0, 6, 12, 18, 24};
+    static uint32_t lists[24];
+    pimhw_config c;
+    pimhw_request request = {.blocks = blocks, .n_blocks = 4, .list_begin = begin, .order = lists};
+    pimhw_item list = {.kind = PIMHW_LIST}, gb = {.kind = PIMHW_WR_GB, .mask = 15};
+    const pimhw_tail tail = {.rest = 1};
+    pimhw_operand source = {.base = 1000};
+    pimhw_config_init(&c, "aim-gddr6", NULL);
+    c.n_channels = 4;
+    memset(blocks, 0, sizeof blocks);
+    for (uint32_t i = 0; i < 24; i++)
+        lists[i] = i % 6 < 4 ? 0 : i / 6;
+    for (uint32_t i = 0; i < 4; i++)
+        blocks[i].rest[0] = 10 + i;
+    pimhw_program_init(&program);
+    source.tail[0] = pimhw_program_tail(&program, &tail);
+    gb.op_size = pimhw_program_const(&program, 1);
+    gb.gpr = pimhw_program_operand(&program, &source);
+    pimhw_program_item(&program, &list);
+    pimhw_program_loop(&program, pimhw_program_const(&program, 100), 15);
+    pimhw_program_item(&program, &gb);
+    pimhw_program_end(&program);
+    pimhw_program_end(&program);
+    CHECK(both_ways(&c, &request, "", 0, NULL) > 1000);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) first_case = strtoull(argv[1], NULL, 10);
@@ -1100,6 +1163,8 @@ int main(int argc, char **argv)
     RUN(more_tails_than_a_span_has_terms);
     RUN(growth_ends_at_its_limit);
     RUN(modes_of_af_are_rows);
+    RUN(alike_is_alike_in_all_channels);
+    RUN(sources_of_blocks_take_ticks);
     RUN(pairs_of_channels_begin_at_the_first);
     RUN(rows_of_both_spaces_are_seen);
     RUN(what_ends_late_hides_what_ends);
