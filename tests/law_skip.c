@@ -1150,6 +1150,50 @@ static void sources_of_blocks_take_ticks(void)
     CHECK(both_ways(&c, &request, "", 0, NULL) > 1000);
 }
 
+/* One host and lists: the first run parts two channels in a loop, the next begins with them in one
+ * group, of which that loop is not known. */
+static void channels_that_parted_begin_together(void)
+{
+    static const uint32_t begin[] = {0, 2, 4}, lists[] = {0, 1, 0, 1};
+    pimhw_config c;
+    pimhw_request request = {.blocks = blocks, .n_blocks = 2, .list_begin = begin, .order = lists};
+    pimhw_item list = {.kind = PIMHW_LIST};
+    const pimhw_instruction gb = {.kind = PIMHW_WR_GB, .mask = 3, .op_size = 4};
+    const pimhw_instruction bias = {.kind = PIMHW_WR_BIAS, .mask = 1, .op_size = 1};
+    pimhw_config_init(&c, "aim-gddr6", NULL);
+    c.n_channels = 2;
+    memset(blocks, 0, sizeof blocks);
+    pimhw_program_init(&program);
+    pimhw_program_item(&program, &list);
+    pimhw_program_loop(&program, pimhw_program_const(&program, 3), 3);
+    pimhw_program_add(&program, &gb);
+    pimhw_program_add(&program, &bias);
+    pimhw_program_end(&program);
+    pimhw_program_end(&program);
+    both_ways(&c, &request, "", 0, NULL);
+}
+
+/* Where rows are looked at once the MAC is next, ACT goes in the clock of the command before it:
+ * before all that is counted from the next clock on. */
+static void rows_may_open_before_the_base(void)
+{
+    pimhw_config c;
+    pimhw_request request = {.blocks = blocks, .n_blocks = 2};
+    const pimhw_instruction gb = {.kind = PIMHW_WR_GB, .mask = 1, .op_size = 1};
+    const pimhw_instruction mac = {.kind = PIMHW_MAC_ABK, .mask = 1, .op_size = 1};
+    pimhw_config_init(&c, "aimx", NULL);
+    c.n_channels = 1;
+    c.controller = PIMHW_STATIC_GAPS;
+    c.row_opening = PIMHW_ROW_HEAD;
+    memset(blocks, 0, sizeof blocks);
+    pimhw_program_init(&program);
+    pimhw_program_add(&program, &gb);
+    pimhw_program_loop(&program, pimhw_program_const(&program, 3), 1);
+    pimhw_program_add(&program, &mac);
+    pimhw_program_end(&program);
+    both_ways(&c, &request, "", 0, NULL);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) first_case = strtoull(argv[1], NULL, 10);
@@ -1163,6 +1207,8 @@ int main(int argc, char **argv)
     RUN(more_tails_than_a_span_has_terms);
     RUN(growth_ends_at_its_limit);
     RUN(modes_of_af_are_rows);
+    RUN(channels_that_parted_begin_together);
+    RUN(rows_may_open_before_the_base);
     RUN(alike_is_alike_in_all_channels);
     RUN(sources_of_blocks_take_ticks);
     RUN(pairs_of_channels_begin_at_the_first);
