@@ -549,8 +549,8 @@ static void runs_do_not_meet(void)
     pimhw_device_destroy(device);
 }
 
-/* A read waits for tRRD_L to open its bank again, longer than ACT16 for tRC: its row is taken, and it
- * closes it by itself.
+/* A read waits for tRRD_L to open its bank again, longer than ACT16 for tRC: its row is taken, and
+ * it closes it by itself.
  *
  *     RD b0   ACT 1 .. RD 37 |                 |
  *     RD b1                  | ACT 121         |            PRE 264 .. ACT 299 .. RD 335

@@ -977,7 +977,7 @@ static void rows_behind_loops_are_open(void)
     }
 }
 
-/* Refreshes make rounds alike to those some before, not to the last: the row moves by all of them. */
+/* Refreshes make rounds alike to those some before, not to the last: rows move by all of them. */
 static void rows_move_by_whole_cycles(void)
 {
     for (uint32_t size = 1; size < 9; size++) {
@@ -1120,8 +1120,8 @@ static void alike_is_alike_in_all_channels(void)
     }
 }
 
-/* Four channels in one group, their blocks alike; then each takes what it writes from elsewhere. The
- * host takes a tick for each source, though no clock of a channel hangs on it. */
+/* Four channels in one group, their blocks alike; then each takes what it writes from elsewhere.
+ * The host takes a tick for each source, though no clock of a channel hangs on it. */
 static void sources_of_blocks_take_ticks(void)
 {
     static const uint32_t begin[] = {0, 6, 12, 18, 24};
