@@ -478,6 +478,26 @@ static void large_numbers_are_refused(void)
     pimhw_device_destroy(d);
 }
 
+/* The hub has one unit: of one block its work is done once, that of lists adds up. */
+static void work_of_lists_adds_up(void)
+{
+    static const uint32_t begin[] = {0, 1, 2, 3}, order[] = {0, 1, 2};
+    static const pimhw_block blocks[] = {{.rest = {10}}, {.rest = {200}}, {.rest = {3000}}};
+    pimhw_request request = {.blocks = blocks, .n_blocks = 3};
+    pimhw_config c = hw_config("aim-gddr6", 3);
+    const pimhw_tail rest = {.rest = 1};
+    pimhw_program p;
+    pimhw_program_init(&p);
+    pimhw_item epu = {.mask = 7, .kind = PIMHW_EPU, .op_size = tailed(&p, 9000, &rest)};
+    pimhw_program_item(&p, &epu);
+    for (int lists = 0; lists < 2; lists++) {
+        if (lists) request.list_begin = begin, request.order = order;
+        if (!resolve(&c, &p, &request) || !CHECK_U(whole.n, 1)) return;
+        CHECK_U(whole.in[0].op_size, lists ? 3210 : 10);
+        CHECK_U(whole.in[0].mask, 7);
+    }
+}
+
 static void equal_operands_share_a_name(void)
 {
     pimhw_program p;
@@ -677,6 +697,7 @@ int main(void)
     RUN(no_block_adds_no_row);
     RUN(no_block_is_no_round);
     RUN(nothing_wraps);
+    RUN(work_of_lists_adds_up);
     RUN(large_numbers_are_refused);
     RUN(equal_operands_share_a_name);
     RUN(full_program_says_so);
