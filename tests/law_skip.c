@@ -1194,6 +1194,35 @@ static void rows_may_open_before_the_base(void)
     both_ways(&c, &request, "", 0, NULL);
 }
 
+/* One loop after the other, each of some channels, whose refreshes are due at different times: that
+ * they are in one state does not say how far off those are. */
+static void refreshes_of_channels_may_be_apart(void)
+{
+    static const struct {
+        uint8_t kind, mask, n, row, step; /* LOOP: so many rounds */
+    } list[] = {
+        {PIMHW_LOOP, 4, 49, 0, 0},    {PIMHW_MAC_ABK, 4, 13, 1, 1}, {PIMHW_WR_BIAS, 4, 1, 0, 0},
+        {PIMHW_END, 0, 0, 0, 0},      {PIMHW_LOOP, 11, 56, 0, 0},   {PIMHW_WR_BIAS, 11, 1, 0, 0},
+        {PIMHW_WR_BIAS, 11, 1, 0, 0}, {PIMHW_MAC_ABK, 8, 5, 0, 1},  {PIMHW_END, 0, 0, 0, 0},
+        {PIMHW_MAC_ABK, 2, 26, 0, 0}, {PIMHW_MAC_ABK, 2, 19, 0, 0}, {PIMHW_WR_GB, 2, 21, 0, 0},
+        {PIMHW_LOOP, 13, 18, 0, 0},   {PIMHW_RD_MAC, 13, 1, 0, 0},  {PIMHW_END, 0, 0, 0, 0},
+    };
+    pimhw_config c;
+    pimhw_request request = {.repeats = 10};
+    pimhw_config_init(&c, "aim-gddr6", NULL);
+    c.n_channels = 4;
+    c.refresh = 1, c.tREFI = 2257, c.refresh_phase = 13;
+    pimhw_program_init(&program);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        pimhw_item item = {.kind = list[i].kind, .mask = list[i].mask};
+        const pimhw_operand row = {.base = list[i].row, .step = {list[i].step}};
+        item.op_size = pimhw_program_const(&program, list[i].n);
+        if (list[i].kind == PIMHW_MAC_ABK) item.row = pimhw_program_operand(&program, &row);
+        pimhw_program_item(&program, &item);
+    }
+    both_ways(&c, &request, "", 0, NULL);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) first_case = strtoull(argv[1], NULL, 10);
@@ -1207,6 +1236,7 @@ int main(int argc, char **argv)
     RUN(more_tails_than_a_span_has_terms);
     RUN(growth_ends_at_its_limit);
     RUN(modes_of_af_are_rows);
+    RUN(refreshes_of_channels_may_be_apart);
     RUN(channels_that_parted_begin_together);
     RUN(rows_may_open_before_the_base);
     RUN(alike_is_alike_in_all_channels);
