@@ -4506,7 +4506,9 @@ static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, const 
 {
     const pimhw_item *item = &p->items[i];
     if (item->kind >= PIMHW_N_KINDS) return "no such kind";
-    if (i > 0 && p->items[0].kind == PIMHW_LIST && i > p->items[0].end) return "after the list";
+    /* of a list that is not closed END is at 0, and that is what is wrong with it */
+    uint32_t list_end = p->items[0].kind == PIMHW_LIST ? p->items[0].end : 0;
+    if (list_end > 0 && i > list_end) return "after the list";
     const char *fault = NULL;
     const uint8_t *names = pimhw_i_names(item);
     for (int f = 0; f < 8 && !fault; f++) {

@@ -856,6 +856,8 @@ static void structures_are_judged(void)
         {"item 0: aux is not a constant below 2^28", "LE", {28}, false},
         {"item 0: aux is not a constant below 2^28", "LE", {0}, true},
         {"item 1: not closed", "OO", {0}, false},
+        {"item 1: not closed", "LO", {0}, false},
+        {"item 0: not closed", "LS", {0}, false},
         {"item 0: not closed", "OOE", {0}, false},
         {"", "OOOOOOEEEEEE", {0}, false},
         {"", "LOBOOOOEEEEEEE", {0}, false},
