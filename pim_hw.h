@@ -245,9 +245,10 @@ typedef enum pimhw_lane_type { PIMHW_LANE_F16 = 0, PIMHW_LANE_BF16 = 1 } pimhw_l
  * constraints. Under the others W, M and R (of pimhw_kind) take from it what is within a class
  * (tBL, tCCD_S, tCCD_L, tCCD_MAC), of rows and of refresh; from class to class there are tWR_INP,
  * tMAC and tRD_OUT. Nothing that is timed by W, M and R alone then hangs on tWTR_S, tWTR_L, tWPRE,
- * tMTW, tMOD, tCL_MAC, tCL_REG, tCWL_REG or tCWL_GB, and commands of the two streams of ping-pong
- * or DCS may issue in one clock. What is none of W, M and R waits for all before it and goes by the
- * table; what follows waits for it.
+ * tMTW, tMOD, tCL_MAC, tCL_REG, tCWL_REG or tCWL_GB, and two commands may issue in one clock: of
+ * the two streams of ping-pong or DCS, and ACT16 under static gaps and PIMHW_ROW_HEAD beside the
+ * one before. What is none of W, M and R waits for all before it and goes by the table; what
+ * follows waits for it.
  */
 typedef enum pimhw_controller {
     PIMHW_IN_ORDER = 0, /* program order, the constraint table only [AIMSIM]: nothing waits for the
