@@ -409,8 +409,8 @@ typedef struct pimattn_config {
     uint64_t reserve_tokens;           /* static: a sequence takes the pages of so many tokens when
                                           it begins, and later only copies of shared ones it writes
                                           to; 0: as tokens arrive */
-    uint64_t scratch_bytes;            /* working memory; 0: 8 MiB, or 64 jobs a worker; the least
-                                          allowed has room for one job, and so runs serially */
+    uint64_t scratch_bytes;            /* working memory; 0: 8 MiB, or if more 64 jobs a worker;
+                                          the least allowed has one job, and runs serially */
     uint32_t memo_entries;             /* timed batches remembered; 0: 64 */
     uint32_t max_workers;              /* workers of parallel_for; 0: 1 */
     pimattn_parallel_for parallel_for; /* NULL: a serial loop */

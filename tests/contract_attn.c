@@ -252,27 +252,26 @@ static void zero_means_usual_and_is_reported(void)
     CHECK_U(pimattn_config_check(&c, NULL), PIMATTN_ERR_CONFIG);
 }
 
-/* Jobs at a time, at most. */
-static void most_jobs(void *user, size_t n, void (*fn)(void *, size_t, size_t), void *arg)
+static void count_joins(void *user, size_t n, void (*fn)(void *, size_t, size_t), void *arg)
 {
-    size_t *most = (size_t *)user;
-    if (n > *most) *most = n;
+    ++*(size_t *)user;
     for (size_t i = 0; i < n; i++)
         fn(arg, i, 0);
 }
 
-/* The usual working memory has jobs for every worker, however much workers themselves take. */
+/* The usual working memory has room for all jobs of a call, however much workers themselves take:
+ * there is one join, and no serial loop. */
 static void no_worker_is_idle_by_default(void)
 {
     enum { CALLERS = 96, WIDE = 512, TOKENS = 1024 };
     static float kv[TOKENS * WIDE], out[CALLERS * WIDE], q[CALLERS * WIDE];
     for (uint32_t workers = 2; workers <= CALLERS; workers += 47) {
-        size_t most = 0;
+        size_t n_joins = 0;
         pimattn_config c = good_config();
         c.shape = shape_of(1, 1, 1, WIDE, 0);
         c.pool_bytes = 16u << 20;
         c.max_seqs = CALLERS;
-        c.max_workers = workers, c.parallel_for = most_jobs, c.parallel_user = &most;
+        c.max_workers = workers, c.parallel_for = count_joins, c.parallel_user = &n_joins;
         pimattn_engine *engine = engine_new(&c);
         pimattn_item items[CALLERS];
         if (!engine) return;
@@ -284,7 +283,31 @@ static void no_worker_is_idle_by_default(void)
         }
         const pimattn_call call = {.items = items, .n_items = CALLERS, .q = q, .out = out};
         CHECK_U(pimattn_attend(engine, 0, &call, NULL), PIMATTN_OK);
-        CHECK(most >= CALLERS);
+        CHECK_U(n_joins, 1);
+        pimattn_engine_destroy(engine);
+    }
+}
+
+/* Nor does it refuse lengths that the usual pool has pages for, of which its owner keeps others. */
+static void usual_lengths_of_pages_fit_by_default(void)
+{
+    enum { K = 576, PAGE_TOKENS = 128, PAGES = 256 };
+    static float page[PAGE_TOKENS * K], q[K], out[512];
+    static uint32_t table[PAGES]; /* the same page again and again */
+    const uint32_t length = PAGE_TOKENS * PAGES;
+    pimattn_config c = good_config();
+    c.shape = shape_of(61, 1, 1, K, 512);
+    c.shape.v_in_k = true;
+    c.max_workers = 64;
+    for (int small = 0; small < 2; small++) { /* the pool, which is of no use here */
+        if (small) c.page_tokens = 16, c.pool_bytes = 16 * 61 * 16 * (K * 4 + 64);
+        pimattn_engine *engine = engine_new(&c);
+        const pimattn_item item = {0, 1};
+        const pimattn_call call = {.items = &item, .n_items = 1, .q = q, .out = out};
+        pimattn_pages p = {.n_pages = 1, .page_tokens = PAGE_TOKENS, .table_stride = PAGES};
+        p.k.at = page, p.table = table, p.lengths = &length;
+        if (!engine) return;
+        CHECK_U(pimattn_attend_pages(engine, 0, &p, &call, NULL), PIMATTN_OK);
         pimattn_engine_destroy(engine);
     }
 }
@@ -1054,6 +1077,7 @@ int main(void)
     RUN(more_chunks_than_numbers_are_named);
     RUN(zero_means_usual_and_is_reported);
     RUN(no_worker_is_idle_by_default);
+    RUN(usual_lengths_of_pages_fit_by_default);
     RUN(page_bytes_follow_the_formula);
     RUN(null_pointers_are_a_status);
     RUN(attend_refuses_what_does_not_fit);
