@@ -3078,7 +3078,7 @@ enum {
 
 /* How much earlier or later a refresh could have been due, and no command would have moved. */
 typedef struct pimhw_i_slack {
-    uint64_t early_ck, late_ck;
+    uint32_t early_ck, late_ck;
 } pimhw_i_slack;
 
 /* Commands of one instruction on one channel, for the queue of the shared front end. */
@@ -3459,8 +3459,8 @@ static void pimhw_i_add_slack(pimhw_i_channel *ch, uint64_t t)
     pimhw_i_slack *slack = &ch->slack[ch->n_slack++ % PIMHW_I_REFRESHES];
     uint64_t closes_ck = ch->open ? pimhw_i_table_at(ch, PIMHW_CMD_PREA, 0).ck : 0;
     bool row = closes_ck > ch->due_ck;
-    slack->early_ck = row ? ch->due_ck - ch->last_ck - 1 : 0;
-    slack->late_ck = row ? pimhw_i_min(t, closes_ck - 1) - ch->due_ck : 0;
+    slack->early_ck = row ? (uint32_t)(ch->due_ck - ch->last_ck - 1) : 0;
+    slack->late_ck = row ? (uint32_t)(pimhw_i_min(t, closes_ck - 1) - ch->due_ck) : 0;
 }
 
 /* A refresh due by clock t, when the next command would issue, goes first: PREA, REF; true. */
@@ -5186,6 +5186,7 @@ enum {
     PIMHW_I_EDGES = 32768,
     PIMHW_I_CHAINS = 16384, /* of texts or edges; a power of two */
     PIMHW_I_TRIALS = PIMHW_LOOPS + 1,
+    PIMHW_I_KEY_BITS = 20, /* of a text's number in a key */
     PIMHW_I_TALLY = sizeof(pimhw_i_tally) / sizeof(uint64_t),
     PIMHW_I_ACTIVE = offsetof(pimhw_i_tally, active_ck) / sizeof(uint64_t),
     PIMHW_I_OPENED = offsetof(pimhw_i_tally, commands) / sizeof(uint64_t) + PIMHW_CMD_ACT16
@@ -5239,21 +5240,22 @@ typedef struct pimhw_i_part {
     uint64_t counted; /* bit i: word i of the tally is not 0 */
 } pimhw_i_part;
 
+/* 64 bytes, of one line of a cache: edges are met in no order. */
 typedef struct pimhw_i_edge {
-    uint64_t hash, key[3], phase; /* of where it leads on from; phase 0: it meets no refresh */
-    uint16_t next;                /* in its chain; 0: the last */
-    pimhw_i_slack slack;          /* for the phase */
+    uint64_t key, phase; /* of where it leads on from; phase 0: it meets no refresh */
     uint64_t clocks;
     uint64_t n_instructions, n_rounds; /* of a channel; of a shared front end: of all */
-    uint32_t to;                       /* a state */
+    pimhw_i_slack slack;               /* for the phase */
     uint32_t parts;        /* where those of its groups lie, behind them what they add to tallies */
+    uint16_t to;           /* a state */
+    uint16_t next;         /* in its chain; 0: the last */
     bool refreshed, again; /* again: a round of a loop that leads back to its head */
 } pimhw_i_edge;
 
 typedef struct pimhw_i_trial {
     bool open, waits;
     uint32_t n_groups;
-    uint64_t key[3], phase; /* of the place */
+    uint64_t key, phase; /* of the place */
     uint64_t base_ck, n_instructions, n_rounds;
     uint64_t nest;                     /* of the device */
     uint64_t index, heads, power;      /* of a mark */
@@ -5774,13 +5776,14 @@ static void pimhw_i_meet(pimhw_device *d, const pimhw_program *p, const pimhw_re
 
 /* What it hangs on whether a span is like another, at its head. */
 typedef struct pimhw_i_place {
-    uint64_t key[3];   /* the span, the state, the terms */
+    uint64_t key;      /* the span, the state, the terms, behind each other */
     uint64_t phase;    /* how far off all refreshes are; 0: not alike */
     uint64_t row_base; /* the rows of the span are not below */
     uint64_t apart;    /* those of its second row space from the first */
     uint64_t n_same;   /* rounds from here on with these terms */
     uint64_t terms[PIMHW_I_TERMS];
-    uint32_t first, until;             /* channels of these terms */
+    uint32_t first, until; /* channels of these terms */
+    uint32_t state;
     bool waits;                        /* commands do; where their rows lie is known */
     const pimhw_i_edge *edge;          /* of the unit before, of these terms too; NULL: none */
     uint64_t seen;                     /* the row it had open */
@@ -5871,6 +5874,11 @@ static bool pimhw_i_place_group(const pimhw_i_walker *w, const pimhw_i_scope *sc
     return like;
 }
 
+static uint64_t pimhw_i_key(uint64_t span, uint64_t state, uint64_t terms)
+{
+    return (span << PIMHW_I_KEY_BITS | state) << PIMHW_I_KEY_BITS | terms;
+}
+
 /* Where the unit is in the program and what it is like; false: it cannot be told. */
 static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t item, bool whole,
                              pimhw_i_place *place)
@@ -5883,10 +5891,10 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
     uint64_t base = 0, n_in = 0;
     if (lists) place->until = 0;
     if (d->shared) d->n_unit = d->n_groups;
-    place->key[1] = pimhw_i_state(d);
+    place->state = pimhw_i_state(d);
     uint64_t *words = pimhw_i_room(m);
-    if (!place->key[1] || !words) return false;
-    place->waits = d->config.controller == PIMHW_PING_PONG || m->text[place->key[1]].meets_refresh;
+    if (!place->state || !words) return false;
+    place->waits = d->config.controller == PIMHW_PING_PONG || m->text[place->state].meets_refresh;
     if (scope->masks) words[n++] = d->shared ? 0 : pimhw_i_lowest(w->mask);
     uint64_t due = d->groups[d->unit].due_ck;
     for (uint32_t i = 0; pimhw_i_rests(d, &d->groups[d->unit + i]); i++)
@@ -5919,8 +5927,7 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
     const pimhw_i_text *last = &m->text[m->terms];
     bool same = last->n == n && pimhw_i_same(&m->words[last->at], words, n);
     if (!same) m->terms = pimhw_i_intern(m, n);
-    place->key[0] = 2 * item + whole;
-    place->key[2] = m->terms;
+    place->key = pimhw_i_key(2 * item + whole, place->state, m->terms);
     return true;
 }
 
@@ -5928,7 +5935,7 @@ static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *
 {
     t->open = true;
     t->waits = place->waits;
-    memcpy(t->key, place->key, sizeof place->key);
+    t->key = place->key;
     t->phase = place->phase;
     t->base_ck = pimhw_i_unit_ck(d);
     t->n_instructions = d->n_instructions;
@@ -5963,11 +5970,11 @@ static void pimhw_i_slack_since(const pimhw_device *d, const pimhw_i_channel *ch
     uint64_t next_ck = pimhw_i_max(pimhw_i_unit_ck(d), ch->latest_ck + 1);
     bool known = ch->n_slack - n <= PIMHW_I_REFRESHES && d->config.controller == PIMHW_IN_ORDER;
     if (!known || ch->due_ck < next_ck) least->early_ck = least->late_ck = 0;
-    least->early_ck = pimhw_i_min(least->early_ck, ch->due_ck - next_ck);
+    least->early_ck = (uint32_t)pimhw_i_min(least->early_ck, ch->due_ck - next_ck);
     for (; known && n < ch->n_slack; n++) {
         const pimhw_i_slack *slack = &ch->slack[n % PIMHW_I_REFRESHES];
-        least->early_ck = pimhw_i_min(least->early_ck, slack->early_ck);
-        least->late_ck = pimhw_i_min(least->late_ck, slack->late_ck);
+        if (slack->early_ck < least->early_ck) least->early_ck = slack->early_ck;
+        if (slack->late_ck < least->late_ck) least->late_ck = slack->late_ck;
     }
 }
 
@@ -5976,11 +5983,11 @@ static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimh
                                    uint32_t to)
 {
     uint64_t base = t->base_ck, n = d->shared ? 1 : pimhw_i_count(d->groups[d->unit].mask);
-    e->to = to;
+    e->to = (uint16_t)to;
     e->parts = d->memo.n_words;
     e->refreshed = d->memo.text[to].meets_refresh;
     e->again = false;
-    e->slack.early_ck = e->slack.late_ck = PIMHW_I_UNMOVED;
+    e->slack.early_ck = e->slack.late_ck = UINT32_MAX;
     e->clocks = pimhw_i_unit_ck(d) - base;
     e->n_instructions = (d->n_instructions - t->n_instructions) / n;
     e->n_rounds = (d->walked_rounds + d->skipped_rounds - t->n_rounds) / n;
@@ -6009,7 +6016,7 @@ static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimh
     }
     e->phase = e->refreshed ? t->phase : 0;
     if (!e->phase) e->slack.late_ck = 0;
-    e->slack.early_ck = pimhw_i_min(e->slack.early_ck, e->phase ? e->phase - 1 : 0);
+    e->slack.early_ck = (uint32_t)pimhw_i_min(e->slack.early_ck, e->phase ? e->phase - 1 : 0);
     return (uint32_t)(sum - &d->memo.words[e->parts]);
 }
 
@@ -6056,7 +6063,7 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, c
             ch->latest_ck = pimhw_i_max(ch->latest_ck, last + p->latest_ck);
         if (p->counted >> PIMHW_I_OPENED & 1) ch->row = rows[i] + on + p->row;
         if (e->refreshed && !pimhw_i_rests(d, ch)) { /* all of them are as far off */
-            uint64_t off = ch->due_ck - base + 1 - e->phase;
+            uint32_t off = (uint32_t)(ch->due_ck - base + 1 - e->phase);
             pimhw_i_slack slack = {e->slack.early_ck + off, e->slack.late_ck - off};
             ch->slack[ch->n_slack++ % PIMHW_I_REFRESHES] = slack;
         }
@@ -6070,16 +6077,15 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, c
 }
 
 /* The slot of an edge, or where it belongs. */
-static uint16_t *pimhw_i_edge_slot(pimhw_i_memo *m, const uint64_t key[3], uint64_t phase,
-                                   uint64_t *hash)
+static uint16_t *pimhw_i_edge_slot(pimhw_i_memo *m, uint64_t key, uint64_t phase)
 {
-    *hash = pimhw_i_mix(phase ? (phase >> m->shift) + 1 : 0, key[0] << 40 ^ key[1] << 20 ^ key[2]);
-    uint16_t *slot = &m->edges[*hash % PIMHW_I_CHAINS];
+    uint64_t hash = pimhw_i_mix(phase ? (phase >> m->shift) + 1 : 0, key);
+    uint16_t *slot = &m->edges[hash % PIMHW_I_CHAINS];
     for (; *slot; slot = &m->edge[*slot].next) {
         const pimhw_i_edge *e = &m->edge[*slot];
-        if (e->hash != *hash || !pimhw_i_same(e->key, key, 3)) continue;
         uint64_t first = e->phase - e->slack.early_ck;
-        if (phase - first <= e->slack.early_ck + e->slack.late_ck) break;
+        uint64_t most = (uint64_t)e->slack.early_ck + e->slack.late_ck;
+        if (e->key == key && phase - first <= most) break;
     }
     return slot;
 }
@@ -6088,9 +6094,8 @@ static uint16_t *pimhw_i_edge_slot(pimhw_i_memo *m, const uint64_t key[3], uint6
 static pimhw_i_edge *pimhw_i_edge_from(pimhw_device *d, const pimhw_i_place *place)
 {
     pimhw_i_memo *m = &d->memo;
-    uint64_t hash;
     for (uint32_t k = 0; k < 1u + (place->phase > 0); k++) {
-        uint16_t number = *pimhw_i_edge_slot(m, place->key, k ? place->phase : 0, &hash);
+        uint16_t number = *pimhw_i_edge_slot(m, place->key, k ? place->phase : 0);
         if (number && pimhw_i_before_due(d, &m->edge[number], 1)) return &m->edge[number];
     }
     return NULL;
@@ -6113,8 +6118,8 @@ static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
     /* commands wait at its end alone: seen from an open row that is its own, or not at all */
     bool opened = pimhw_i_parts(d, e)->counted >> PIMHW_I_OPENED & 1;
     if (m->text[to].meets_refresh && !t->waits && !opened) return;
-    memcpy(e->key, t->key, sizeof e->key);
-    uint16_t *slot = pimhw_i_edge_slot(m, e->key, e->phase, &e->hash);
+    e->key = t->key;
+    uint16_t *slot = pimhw_i_edge_slot(m, e->key, e->phase);
     if (*slot) return;
     *slot = (uint16_t)++m->n_edges;
     e->next = 0;
@@ -6128,8 +6133,7 @@ static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
 static uint64_t pimhw_i_cycle(pimhw_device *d, pimhw_i_trial *mark, const pimhw_i_place *place,
                               uint64_t index, uint64_t rounds, uint64_t row_step)
 {
-    bool same =
-        mark->open && mark->n_groups == d->n_groups && pimhw_i_same(mark->key, place->key, 3);
+    bool same = mark->open && mark->n_groups == d->n_groups && mark->key == place->key;
     /* refreshes are as far off as they were, or none took place */
     bool phase = place->phase && mark->phase == place->phase;
     for (uint32_t i = 0; i < d->n_unit && same && !phase; i++)
@@ -6137,7 +6141,7 @@ static uint64_t pimhw_i_cycle(pimhw_device *d, pimhw_i_trial *mark, const pimhw_
     if (same && pimhw_i_room(&d->memo)) {
         uint64_t period = index - mark->index;
         pimhw_i_edge *e = &d->memo.edge[0];
-        pimhw_i_edge_since(d, mark, e, (uint32_t)place->key[1]);
+        pimhw_i_edge_since(d, mark, e, place->state);
         uint64_t n = pimhw_i_before_due(d, e, pimhw_i_min(rounds, place->n_same) / period);
         if (n > 0) {
             pimhw_i_follow(d, e, n, mark->rows, n * period * row_step);
@@ -6145,7 +6149,7 @@ static uint64_t pimhw_i_cycle(pimhw_device *d, pimhw_i_trial *mark, const pimhw_
             return n * period;
         }
     }
-    bool on = mark->open && mark->key[2] == place->key[2];
+    bool on = mark->open && (mark->key ^ place->key) % ((uint64_t)1 << PIMHW_I_KEY_BITS) == 0;
     if (on && ++mark->heads < mark->power) return 0;
     mark->power = on ? 2 * mark->power : 1;
     mark->heads = 0;
@@ -6363,18 +6367,18 @@ static void pimhw_i_drain(pimhw_device *d, pimhw_i_channel *ch)
     d->n_unit = 1;
     d->known = t->open = 0;
     if (d->skips) {
-        place.key[0] = UINT64_MAX;
-        place.key[1] = pimhw_i_state(d);
+        place.state = pimhw_i_state(d);
+        place.key = pimhw_i_key(2 * PIMHW_PROGRAM_ITEMS, place.state, 0);
         place.phase = d->config.refresh ? ch->due_ck - pimhw_i_base_ck(ch) + 1 : 0;
         place.rows[0] = ch->row;
     }
-    const pimhw_i_edge *e = place.key[1] ? pimhw_i_edge_from(d, &place) : NULL;
+    const pimhw_i_edge *e = place.state ? pimhw_i_edge_from(d, &place) : NULL;
     if (e) {
         pimhw_i_follow(d, e, 1, place.rows, 0);
         return;
     }
     pimhw_i_wake(d, ch);
-    if (place.key[1]) pimhw_i_try(d, t, &place);
+    if (place.state) pimhw_i_try(d, t, &place);
     pimhw_i_flush(ch);
     d->known = 0;
     pimhw_i_learn(d, t);
@@ -6956,7 +6960,7 @@ static bool pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s, pimhw_i_place *p
     bool told = true;
     d->known = 0;
     /* as the unit before, in all that a span without refreshes hangs on */
-    if (!place->edge || ch->asleep != place->key[1] || !pimhw_i_before_due(d, place->edge, 1) ||
+    if (!place->edge || ch->asleep != place->state || !pimhw_i_before_due(d, place->edge, 1) ||
         pimhw_i_seen(&d->sketch.loops[w->pc].whole, place, ch) != place->seen) {
         told = pimhw_i_place_of(d, w, w->pc, true, place);
         place->edge = told ? pimhw_i_edge_from(d, place) : NULL;
