@@ -4849,8 +4849,9 @@ PIMATTN_API pimattn_status pimattn_tier_profile(const pimattn_profile *p,
                                                 pimattn_candidate *candidates, size_t n_candidates,
                                                 size_t *best, pimhw_cause *why)
 {
-    if (!p || !candidates || n_candidates == 0 || !best)
-        return pimattn_i_refuse(why, "profile, candidates or best is NULL, or none given", 0);
+    if (!p || !candidates || !best)
+        return pimattn_i_refuse(why, "profile, candidates or best is NULL", 0);
+    if (n_candidates == 0) return pimattn_i_refuse(why, "n_candidates is %u", 0);
     const char *fault = pimattn_i_profile_fault(p);
     if (fault) return pimattn_i_refuse(why, fault, 0);
     pimattn_i_replay r;
@@ -5273,10 +5274,12 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
                                              bool beside_moves, pimhw_cause *why)
 {
     pimattn_step_reading r;
-    if (!reading || !tiers || !loads || n_tiers < 1 || n_tiers > PIMATTN_MAX_TIERS ||
-        !(moves_ns >= 0 && moves_ns <= DBL_MAX))
-        return pimattn_i_refuse(
-            why, "reading, tiers or loads is NULL, n_tiers not 1 to 8 or moves_ns no time", 0);
+    if (!reading || !tiers || !loads)
+        return pimattn_i_refuse(why, "reading, tiers or loads is NULL", 0);
+    if (n_tiers < 1 || n_tiers > PIMATTN_MAX_TIERS)
+        return pimattn_i_refuse(why, "n_tiers is %u, not 1 to 8", n_tiers);
+    if (!(moves_ns >= 0 && moves_ns <= DBL_MAX))
+        return pimattn_i_refuse(why, "moves_ns is negative or not finite", 0);
     memset(&r, 0, sizeof r);
     r.size = sizeof r, r.version = 1;
     double partials = 0;
@@ -5425,8 +5428,10 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
                                                  uint64_t n_runs, pimhw_cause *why)
 {
     pimattn_relayout_reading r;
-    if (!reading || !from || !to || !relayout || (bytes > 0 && n_runs == 0))
-        return pimattn_i_refuse(why, "reading, from, to or relayout is NULL, or n_runs is 0", 0);
+    if (!reading || !from || !to || !relayout)
+        return pimattn_i_refuse(why, "reading, from, to or relayout is NULL", 0);
+    if (bytes > 0 && n_runs == 0)
+        return pimattn_i_refuse(why, "n_runs is 0, but %u bytes are moved", bytes);
     PIMATTN_I_TRY(pimattn_i_tier_check(from, why));
     PIMATTN_I_TRY(pimattn_i_tier_check(to, why));
     if (relayout->host_percent > 100)
@@ -9831,8 +9836,11 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, 
     const uint32_t heads = e->config.shape.n_kv_heads;
     const uint64_t words = pimattn_i_ceil_div(length, 64);
     if (c == 0) c = 8;
-    if (!choice || !choice->bits || choice->n_kv_heads != heads || choice->stride < words)
-        return pimattn_i_wrong(e, "choice: no bits, not all KV heads, or a stride below %u", words);
+    if (!choice || !choice->bits) return pimattn_i_wrong(e, "choice or choice.bits is NULL", 0);
+    if (choice->n_kv_heads != heads)
+        return pimattn_i_wrong(e, "choice.n_kv_heads is %u, not all", choice->n_kv_heads);
+    if (choice->stride < words)
+        return pimattn_i_wrong(e, "choice.stride is below the %u words of a KV head", words);
     if (pimattn_i_mul(choice->stride, 8 * (heads - (uint64_t)1)) > SIZE_MAX / 2)
         return pimattn_i_wrong(e, "choice.stride is %u: beyond memory", choice->stride);
     PIMATTN_I_TRY(pimattn_i_newest_init(e, &w, seq, layer, q, true));

@@ -946,6 +946,7 @@ static void a_profile_refuses_what_is_wrong(void)
     REFUSED(c[1].ratio[1] = 0, PIMATTN_ERR_ARGUMENT, "ratio[1]")
     c[1].ratio[1] = 1;
     CHECK_U(pimattn_tier_profile(&good, c, 0, &best, &why), PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "n_candidates is 0");
     CHECK_U(pimattn_tier_profile(NULL, c, 2, &best, &why), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_tier_profile(&good, NULL, 2, &best, &why), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_tier_profile(&good, c, 2, NULL, &why), PIMATTN_ERR_ARGUMENT);

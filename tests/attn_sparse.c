@@ -1210,9 +1210,9 @@ static void bad_questions_are_refused(void)
     pimattn_choice wide = {s.choice.bits, 300, SIZE_MAX / 16 + 1, 2};
     const uint32_t p = UINT32_MAX; /* asks for probabilities */
     const pimattn_status wrong = PIMATTN_ERR_ARGUMENT;
-    check_refused(e, seq, 0, &no_bits, s.q, 8, 0, wrong, "bits");
-    check_refused(e, seq, 0, &narrow, s.q, 8, 0, wrong, "stride");
-    check_refused(e, seq, 0, &heads, s.q, 8, 0, wrong, "KV heads");
+    check_refused(e, seq, 0, &no_bits, s.q, 8, 0, wrong, "choice.bits is NULL");
+    check_refused(e, seq, 0, &narrow, s.q, 8, 0, wrong, "stride is below the 5");
+    check_refused(e, seq, 0, &heads, s.q, 8, 0, wrong, "n_kv_heads is 1");
     check_refused(e, seq, 0, &wide, s.q, 8, 0, wrong, "beyond memory");
     check_refused(e, seq, 0, &good, s.q, p, 2, wrong, "source");
     for (uint32_t c = 8;; c = p) {

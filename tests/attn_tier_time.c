@@ -123,6 +123,7 @@ static void relayouts_are_as_fast_as_their_slowest_part(void)
     CHECK_U(pimattn_relayout_time(&r, &ddr, &ssd, &way, 0, 3, &why), PIMATTN_OK);
     CHECK(r.ns == 0 && r.start_ns == 0); /* no bytes are no run */
     CHECK_U(pimattn_relayout_time(&r, &ddr, &ssd, &way, 1, 0, &why), PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "n_runs is 0");
     way.host_percent = 101;
     CHECK_U(pimattn_relayout_time(&r, &ddr, &ssd, &way, 1, 1, &why), PIMATTN_ERR_CONFIG);
     CHECK_HAS(why.text, "host_percent");
@@ -423,8 +424,12 @@ static void parts_of_a_step_sum_to_it(void)
     tiers[1] = tiers[0], loads[1] = loads[0];
     CHECK_U(pimattn_step_time(&r, tiers, 2, &s, loads, 0, false, &why), PIMATTN_OK);
     CHECK_U(r.slowest, 0);
-    CHECK_U(pimattn_step_time(&r, tiers, 9, &s, loads, 0, false, &why), PIMATTN_ERR_ARGUMENT);
+    for (uint32_t n = 0; n <= 9; n += 9) {
+        CHECK_U(pimattn_step_time(&r, tiers, n, &s, loads, 0, false, &why), PIMATTN_ERR_ARGUMENT);
+        CHECK_HAS(why.text, n ? "n_tiers is 9" : "n_tiers is 0");
+    }
     CHECK_U(pimattn_step_time(&r, tiers, 3, &s, loads, -1, false, &why), PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "moves_ns");
 }
 
 /* Large batches: 64, 8.16 and 0.144 TB/s are the caps; which of them a tier reaches. */
