@@ -2985,6 +2985,7 @@ typedef struct pimhw_i_rules {
     /* last, next: clock << 8 | 255 - row of the table, so that of equal clocks the first row holds;
        0: none */
     uint64_t key[PIMHW_I_N_LEVELS][PIMHW_N_COMMANDS][PIMHW_N_COMMANDS];
+    uint64_t waits[PIMHW_N_COMMANDS];       /* bit per command of all banks that the table holds */
     uint64_t again_ck[PIMHW_N_COMMANDS];    /* to the next of its kind, same bank; 1 or more */
     uint8_t again_reason[PIMHW_N_COMMANDS]; /* pimhw_spent */
     uint32_t occupies[PIMHW_N_COMMANDS];
@@ -3050,6 +3051,8 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
     }
     for (uint32_t last = 0; last < PIMHW_N_COMMANDS; last++) {
         uint64_t again = 0;
+        for (uint32_t next = 0; next < PIMHW_CMD_ACT; next++)
+            if (rules->key[PIMHW_I_CHANNEL][last][next]) rules->waits[last] |= 1u << next;
         rules->class_of[last] = (uint8_t)pimhw_i_min(PIMHW_I_COMMANDS[last].spent, PIMHW_I_OTHER);
         for (uint32_t level = 0; level < PIMHW_I_N_LEVELS; level++)
             again = pimhw_i_later(again, rules->key[level][last][last]);
@@ -3321,8 +3324,10 @@ static void pimhw_i_effects(pimhw_i_channel *ch, const pimhw_i_work *work, uint3
     ch->issued_ck[command] = last;
     if (!(ch->rules->ruled >> command & 1)) return;
     const uint64_t *key = ch->rules->key[PIMHW_I_CHANNEL][command];
-    for (uint32_t next = 0; next < PIMHW_CMD_ACT; next++)
-        if (key[next]) ch->ready[next] = pimhw_i_max(ch->ready[next], (last << 8) + key[next]);
+    for (uint64_t left = ch->rules->waits[command]; left; left &= left - 1) {
+        uint32_t next = pimhw_i_lowest(left);
+        ch->ready[next] = pimhw_i_max(ch->ready[next], (last << 8) + key[next]);
+    }
     if (ch->banked) pimhw_i_raise(key, ch->ready, last);
     if (pimhw_i_one_bank(command)) {
         uint32_t group = work->bank / ch->rules->config.n_group_banks;
