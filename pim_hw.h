@@ -3773,12 +3773,18 @@ static void pimhw_i_merge(pimhw_i_channel *ch, uint64_t io_ck, uint64_t mac_ck)
             const pimhw_i_ring *r = &ch->flow->ring[s];
             if (r->begin != r->end) at[s] = r->key[r->begin % PIMHW_I_RING] >> 16;
         }
-        pimhw_i_ring *next = &ch->flow->ring[at[PIMHW_I_MAC] <= at[PIMHW_I_IO]];
+        bool mac = at[PIMHW_I_MAC] <= at[PIMHW_I_IO];
+        pimhw_i_ring *next = &ch->flow->ring[mac];
         if (next->begin == next->end) return;
-        uint32_t slot = next->begin++ % PIMHW_I_RING;
-        uint64_t key = next->key[slot];
-        pimhw_i_note(ch, (uint32_t)(key >> 8 & 255), key >> 16, 1, &next->work[slot],
-                     (uint32_t)(key & 255));
+        uint32_t slot = next->begin++ % PIMHW_I_RING, command = next->key[slot] >> 8 & 255, n = 1;
+        uint64_t key = next->key[slot], step = ch->rules->again_ck[command] << 16;
+        /* those of a run that come before the other stream's, at once */
+        uint64_t again = (key & ~(uint64_t)255) + step + ch->rules->again_reason[command];
+        uint64_t until = at[!mac] - !mac;
+        while (!ch->sink && next->begin != next->end && again >> 16 <= until &&
+               next->key[next->begin % PIMHW_I_RING] == again)
+            next->begin++, n++, again += step;
+        pimhw_i_note(ch, command, key >> 16, n, &next->work[slot], (uint32_t)(key & 255));
     }
 }
 
@@ -3818,11 +3824,58 @@ static bool pimhw_i_dcs_waits(const pimhw_i_flow *f, const pimhw_i_work *work)
     return false;
 }
 
+/* A stream's next command gets its clock. */
+static void pimhw_i_dcs_put(const pimhw_i_channel *ch, const pimhw_i_work *work, uint32_t stream,
+                            uint32_t command, pimhw_i_when at)
+{
+    pimhw_i_ring *ring = &ch->flow->ring[stream];
+    uint32_t slot = ring->end++ % PIMHW_I_RING;
+    PIMHW_ASSERT(ring->end - ring->begin <= PIMHW_I_RING);
+    ring->key[slot] = at.ck << 16 | command << 8 | at.reason;
+    if (ch->sink) ring->work[slot] = *work;
+}
+
+/* A record's next command does, and is taken off. */
+static void pimhw_i_dcs_take(const pimhw_i_channel *ch, pimhw_i_record *record, pimhw_i_when at)
+{
+    pimhw_i_flow *f = ch->flow;
+    pimhw_i_work *work = &record->work;
+    uint32_t stream = record->stream;
+    pimhw_i_dcs_put(ch, work, stream, work->command, at);
+    pimhw_i_dcs_entries(ch->rules, f, work, at.ck);
+    f->left_ck[stream][f->n_left[stream]++ % PIMHW_I_QUEUED] = at.ck;
+    pimhw_i_remember(&f->last[stream], work, at.ck);
+    work->tile += pimhw_i_has_tiles(work->command);
+    work->column++;
+    record->n--;
+}
+
+/* Those that follow the one before by the gap of their class, as nothing else holds them. */
+static void pimhw_i_dcs_run(pimhw_i_channel *ch, pimhw_i_record *record)
+{
+    const pimhw_i_rules *rules = ch->rules;
+    pimhw_i_flow *f = ch->flow;
+    pimhw_i_work *work = &record->work;
+    uint32_t stream = record->stream, n = record->n;
+    const bool mac = stream == PIMHW_I_MAC;
+    const uint64_t *entry = mac ? f->tile_mac : f->tile_write;
+    if (!pimhw_i_has_tiles(work->command) || f->n_records > 0 || ch->banked) return;
+    if (mac && !rules->config.is_mac) return;
+    uint64_t gap = pimhw_i_gap(rules, &f->last[stream], work);
+    pimhw_i_when at = {f->last[stream].ck, PIMHW_I_GAP_REASON[rules->class_of[work->command]]};
+    for (; record->n > 0; pimhw_i_dcs_take(ch, record, at)) {
+        pimhw_i_dispatch(f, stream, 0);
+        uint64_t ck = at.ck + gap;
+        if (f->dispatch_ck >= ck || entry[work->tile] >> 8 > ck || ck >= ch->due_ck) break;
+        at.ck = ck;
+    }
+    if (n > record->n) pimhw_i_effects(ch, work, work->command, at.ck, n - record->n);
+}
+
 /* Issues commands of a record that come before the next refresh; the others stay in the record. */
 static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
 {
     uint32_t stream = record->stream;
-    const pimhw_i_rules *rules = ch->rules;
     pimhw_i_flow *f = ch->flow;
     pimhw_i_work *work = &record->work;
     while (record->n > 0) {
@@ -3834,22 +3887,14 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
             f->blocked_at[stream] = at;
             return;
         }
-        pimhw_i_ring *ring = &f->ring[stream];
-        uint32_t slot = ring->end++ % PIMHW_I_RING;
-        PIMHW_ASSERT(ring->end - ring->begin <= PIMHW_I_RING);
-        ring->key[slot] = at.ck << 16 | next << 8 | at.reason;
-        if (ch->sink) ring->work[slot] = *work;
         pimhw_i_effects(ch, work, next, at.ck, 1);
         if (next != work->command) {
+            pimhw_i_dcs_put(ch, work, stream, next, at);
             f->mac_stream_ck = at.ck;
             continue;
         }
-        pimhw_i_dcs_entries(rules, f, work, at.ck);
-        f->left_ck[stream][f->n_left[stream]++ % PIMHW_I_QUEUED] = at.ck;
-        pimhw_i_remember(&f->last[stream], work, at.ck);
-        work->tile += pimhw_i_has_tiles(next);
-        work->column++;
-        record->n--;
+        pimhw_i_dcs_take(ch, record, at);
+        pimhw_i_dcs_run(ch, record);
     }
 }
 
