@@ -3795,16 +3795,25 @@ static void pimhw_i_dispatch(pimhw_i_flow *f, uint32_t stream, uint64_t ahead)
     f->dispatch_ck = pimhw_i_max(f->dispatch_ck, left);
 }
 
-/* What a command of either stream at a clock means for its entries. */
-static void pimhw_i_dcs_entries(const pimhw_i_rules *rules, pimhw_i_flow *f,
-                                const pimhw_i_work *work, uint64_t ck)
+/* What a command at a clock means for its input entry. */
+static void pimhw_i_dcs_tile(const pimhw_i_rules *rules, pimhw_i_flow *f, uint32_t command,
+                             uint32_t tile, uint64_t ck)
+{
+    uint32_t of_class = rules->class_of[command], reason = PIMHW_I_GAP_REASON[of_class];
+    uint64_t done = (ck + rules->exec_ck[of_class]) << 8 | reason;
+    bool early = of_class == PIMHW_I_M && rules->config.early_tiles;
+    if (!pimhw_i_has_tiles(command)) return;
+    f->tile_write[tile] = early ? (ck + rules->config.tCCD_S) << 8 | reason : done;
+    if (command == PIMHW_CMD_WRGB) f->tile_mac[tile] = done;
+}
+
+/* What it means for its output entry, and for rows. */
+static void pimhw_i_dcs_out(const pimhw_i_rules *rules, pimhw_i_flow *f, const pimhw_i_work *work,
+                            uint64_t ck)
 {
     uint32_t of_class = rules->class_of[work->command], reason = PIMHW_I_GAP_REASON[of_class];
     uint64_t done = (ck + rules->exec_ck[of_class]) << 8 | reason;
-    bool mac = of_class == PIMHW_I_M, early = mac && rules->config.early_tiles;
-    if (pimhw_i_has_tiles(work->command))
-        f->tile_write[work->tile] = early ? (ck + rules->config.tCCD_S) << 8 | reason : done;
-    if (work->command == PIMHW_CMD_WRGB) f->tile_mac[work->tile] = done;
+    bool mac = of_class == PIMHW_I_M;
     if (mac) f->mac_stream_ck = ck;
     if (!pimhw_i_has_out(work->command)) return;
     f->out_io[work->out] = done;
@@ -3824,58 +3833,44 @@ static bool pimhw_i_dcs_waits(const pimhw_i_flow *f, const pimhw_i_work *work)
     return false;
 }
 
-/* A stream's next command gets its clock. */
-static void pimhw_i_dcs_put(const pimhw_i_channel *ch, const pimhw_i_work *work, uint32_t stream,
-                            uint32_t command, pimhw_i_when at)
-{
-    pimhw_i_ring *ring = &ch->flow->ring[stream];
-    uint32_t slot = ring->end++ % PIMHW_I_RING;
-    PIMHW_ASSERT(ring->end - ring->begin <= PIMHW_I_RING);
-    ring->key[slot] = at.ck << 16 | command << 8 | at.reason;
-    if (ch->sink) ring->work[slot] = *work;
-}
-
-/* A record's next command does, and is taken off. */
-static void pimhw_i_dcs_take(const pimhw_i_channel *ch, pimhw_i_record *record, pimhw_i_when at)
-{
-    pimhw_i_flow *f = ch->flow;
-    pimhw_i_work *work = &record->work;
-    uint32_t stream = record->stream;
-    pimhw_i_dcs_put(ch, work, stream, work->command, at);
-    pimhw_i_dcs_entries(ch->rules, f, work, at.ck);
-    f->left_ck[stream][f->n_left[stream]++ % PIMHW_I_QUEUED] = at.ck;
-    pimhw_i_remember(&f->last[stream], work, at.ck);
-    work->tile += pimhw_i_has_tiles(work->command);
-    work->column++;
-    record->n--;
-}
-
-/* Those that follow the one before by the gap of their class, as nothing else holds them. */
+/* Commands of a record that follow the one before by the gap of their class: nothing else holds
+ * them. */
 static void pimhw_i_dcs_run(pimhw_i_channel *ch, pimhw_i_record *record)
 {
     const pimhw_i_rules *rules = ch->rules;
-    pimhw_i_flow *f = ch->flow;
-    pimhw_i_work *work = &record->work;
-    uint32_t stream = record->stream, n = record->n;
+    const uint32_t stream = record->stream, command = record->work.command, n = record->n;
     const bool mac = stream == PIMHW_I_MAC;
-    const uint64_t *entry = mac ? f->tile_mac : f->tile_write;
-    if (!pimhw_i_has_tiles(work->command) || f->n_records > 0 || ch->banked) return;
-    if (mac && !rules->config.is_mac) return;
-    uint64_t gap = pimhw_i_gap(rules, &f->last[stream], work);
-    pimhw_i_when at = {f->last[stream].ck, PIMHW_I_GAP_REASON[rules->class_of[work->command]]};
-    for (; record->n > 0; pimhw_i_dcs_take(ch, record, at)) {
+    pimhw_i_flow *f = ch->flow;
+    pimhw_i_ring *ring = &f->ring[stream];
+    pimhw_i_work *work = &record->work;
+    bool free = f->n_records == 0 && !ch->banked && (!mac || rules->config.is_mac);
+    if (!free || !pimhw_i_has_tiles(command)) return;
+    const uint64_t *ready = mac ? f->tile_mac : f->tile_write;
+    uint64_t ck = f->last[stream].ck, gap = pimhw_i_gap(rules, &f->last[stream], work);
+    uint64_t reason = PIMHW_I_GAP_REASON[rules->class_of[command]];
+    for (; record->n > 0; record->n--, work->tile++, work->column++) {
+        uint64_t next_ck = ck + gap;
         pimhw_i_dispatch(f, stream, 0);
-        uint64_t ck = at.ck + gap;
-        if (f->dispatch_ck >= ck || entry[work->tile] >> 8 > ck || ck >= ch->due_ck) break;
-        at.ck = ck;
+        if (f->dispatch_ck >= next_ck || ready[work->tile] >> 8 > next_ck) break;
+        if (next_ck >= ch->due_ck) break;
+        ck = next_ck;
+        if (ch->sink) ring->work[ring->end % PIMHW_I_RING] = *work;
+        ring->key[ring->end++ % PIMHW_I_RING] = ck << 16 | command << 8 | reason;
+        f->left_ck[stream][f->n_left[stream]++ % PIMHW_I_QUEUED] = ck;
+        pimhw_i_dcs_tile(rules, f, command, work->tile, ck);
     }
-    if (n > record->n) pimhw_i_effects(ch, work, work->command, at.ck, n - record->n);
+    PIMHW_ASSERT(ring->end - ring->begin <= PIMHW_I_RING);
+    if (record->n == n) return;
+    pimhw_i_dcs_out(rules, f, work, ck);
+    pimhw_i_remember(&f->last[stream], work, ck);
+    pimhw_i_effects(ch, work, command, ck, n - record->n);
 }
 
 /* Issues commands of a record that come before the next refresh; the others stay in the record. */
 static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
 {
     uint32_t stream = record->stream;
+    const pimhw_i_rules *rules = ch->rules;
     pimhw_i_flow *f = ch->flow;
     pimhw_i_work *work = &record->work;
     while (record->n > 0) {
@@ -3887,13 +3882,23 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
             f->blocked_at[stream] = at;
             return;
         }
+        pimhw_i_ring *ring = &f->ring[stream];
+        uint32_t slot = ring->end++ % PIMHW_I_RING;
+        PIMHW_ASSERT(ring->end - ring->begin <= PIMHW_I_RING);
+        ring->key[slot] = at.ck << 16 | next << 8 | at.reason;
+        if (ch->sink) ring->work[slot] = *work;
         pimhw_i_effects(ch, work, next, at.ck, 1);
         if (next != work->command) {
-            pimhw_i_dcs_put(ch, work, stream, next, at);
             f->mac_stream_ck = at.ck;
             continue;
         }
-        pimhw_i_dcs_take(ch, record, at);
+        pimhw_i_dcs_tile(rules, f, next, work->tile, at.ck);
+        pimhw_i_dcs_out(rules, f, work, at.ck);
+        f->left_ck[stream][f->n_left[stream]++ % PIMHW_I_QUEUED] = at.ck;
+        pimhw_i_remember(&f->last[stream], work, at.ck);
+        work->tile += pimhw_i_has_tiles(next);
+        work->column++;
+        record->n--;
         pimhw_i_dcs_run(ch, record);
     }
 }
