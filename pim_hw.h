@@ -3995,21 +3995,29 @@ static void pimhw_i_pp_run(pimhw_i_channel *ch, pimhw_i_phase *phase, pimhw_i_ph
     pimhw_i_cursor writes = {after->w, after->n_w};
     const pimhw_i_work *ahead = after->n_m ? &after->m[0].work : NULL;
     pimhw_i_flow *f = ch->flow;
-    bool first = true;
+    const pimhw_i_when never = {UINT64_MAX, 0};
+    pimhw_i_when m = never, i = never;
+    bool first = true, mac_moved = true, io_moved = true;
+    uint32_t next = 0;
     for (;;) {
         pimhw_i_cursor *io = reads.n ? &reads : &writes;
         const pimhw_i_work *work = mac.n ? &mac.record->work : ahead;
-        uint32_t next = work ? pimhw_i_needed(ch, work) : 0;
-        pimhw_i_when m = {UINT64_MAX, 0}, i = {UINT64_MAX, 0};
-        if (mac.n || (work && next != work->command))
-            m = pimhw_i_stream_at(ch, PIMHW_I_MAC, work, next, mac.n && first);
-        if (io->n)
-            i = pimhw_i_stream_at(ch, PIMHW_I_IO, &io->record->work, io->record->work.command,
-                                  false);
+        if (mac_moved) {
+            next = work ? pimhw_i_needed(ch, work) : 0;
+            bool any = mac.n || (work && next != work->command);
+            m = any ? pimhw_i_stream_at(ch, PIMHW_I_MAC, work, next, mac.n && first) : never;
+        }
+        if (io_moved)
+            i = io->n ? pimhw_i_stream_at(ch, PIMHW_I_IO, &io->record->work,
+                                          io->record->work.command, false)
+                      : never;
         if (!mac.n && !io->n && m.ck >= pimhw_i_pp_next_start(f).ck) break;
         bool mac_first = m.ck <= i.ck;
         const pimhw_i_when *at = mac_first ? &m : &i;
+        /* a command of one stream moves nothing of the other */
+        mac_moved = mac_first, io_moved = !mac_first;
         if (pimhw_i_refresh(ch, at->ck, at->reason)) {
+            mac_moved = io_moved = true;
             f->mac_stream_ck = ch->last_ck;
             continue;
         }
