@@ -3843,8 +3843,8 @@ static void pimhw_i_dcs_run(pimhw_i_channel *ch, pimhw_i_record *record)
     pimhw_i_flow *f = ch->flow;
     pimhw_i_ring *ring = &f->ring[stream];
     pimhw_i_work *work = &record->work;
-    bool free = f->n_records == 0 && !ch->banked && (!mac || rules->config.is_mac);
-    if (!free || !pimhw_i_has_tiles(command)) return;
+    bool plain = f->n_records == 0 && !ch->banked && (!mac || rules->config.is_mac);
+    if (!plain || !pimhw_i_has_tiles(command)) return;
     const uint64_t *ready = mac ? f->tile_mac : f->tile_write;
     uint64_t ck = f->last[stream].ck, gap = pimhw_i_gap(rules, &f->last[stream], work);
     uint64_t reason = PIMHW_I_GAP_REASON[rules->class_of[command]];
