@@ -5,7 +5,7 @@
  * In the text bit 31 - i of a mask is channel i. What AiM's text lacks stands in a comment of ours.
  * The device it is for stands in comments before its first line:
  *
- *     # for aim-gddr6, 32 channels; what the hub does is a comment
+ *     # for aim-gddr6, 32 channels; softmax is a comment
  *     # set tRP=20
  *
  * For programs that have included pim_hw.h, and common.h if they take the device from options. */
@@ -283,41 +283,52 @@ static inline pimhw_status ex_aim_format(const pimhw_instruction *instruction,
 }
 
 /*
- * The device a trace says it was written for: its first lines, as ex_aim_write_device writes them.
- * *n_lines is 0, and *config as it was, if they say nothing of the kind.
+ * The device a trace says it was written for, in the comments before its first line, as
+ * ex_aim_write_device writes them. *told is false, and *config as it was, if they say nothing of
+ * the kind.
  *
  *   returns  what is wrong with line *n_lines
  */
-static inline pimhw_status ex_aim_read_device(pimhw_config *config, uint64_t *n_lines,
+static inline pimhw_status ex_aim_read_device(pimhw_config *config, bool *told, uint64_t *n_lines,
                                               const char *trace, pimhw_cause *why)
 {
-    char name[64] = "", number[24] = "", end = 0;
-    uint32_t value = 0;
+    pimhw_status status = PIMHW_OK;
+    *told = false;
     *n_lines = 0;
-    if (sscanf(trace, "# for %63[^,\n], %23[^ \n] channels%c", name, number, &end) != 3 ||
-        end != ';')
-        return PIMHW_OK;
-    *n_lines = 1;
-    if (!ex_aim_number(number, strlen(number), &value)) {
-        pimhw_cause_write(why, "\"%s\" channels is not a number below 2^32", number);
-        return PIMHW_ERR_TEXT;
-    }
-    pimhw_status status = pimhw_config_init(config, name, why);
-    if (status == PIMHW_OK) config->n_channels = value;
-    while (status == PIMHW_OK) {
-        trace += strcspn(trace, "\n");
-        if (strncmp(trace, "\n# set ", 7) != 0) break;
+    while (status == PIMHW_OK && *trace != '\0') {
+        const char *line = trace + strspn(trace, " \t\r");
+        char name[64] = "", number[24] = "";
+        uint32_t value = 0;
+        int end = 0;
+        if (*line != '#' && *line != '\n') break;
         ++*n_lines;
-        trace += 7;
-        size_t n = strcspn(trace, "=\n"), n_digits = strcspn(trace + n, " \t\r\n");
-        bool whole =
-            n < sizeof name && n_digits > 0 && ex_aim_number(trace + n + 1, n_digits - 1, &value);
-        if (!whole) {
-            pimhw_cause_write(why, "\"# set\" is followed by no FIELD=NUMBER below 2^32");
-            return PIMHW_ERR_TEXT;
+        trace = line + strcspn(line, "\n");
+        trace += *trace == '\n';
+        if (*line++ == '\n') continue;
+        line += strspn(line, " \t");
+        if (!*told &&
+            sscanf(line, "for %63[^,\n], %23[^ \n] channels%n", name, number, &end) == 2 &&
+            end > 0) {
+            *told = ex_aim_number(number, strlen(number), &value);
+            if (!*told) {
+                pimhw_cause_write(why, "\"%s\" channels is not a number below 2^32", number);
+                return PIMHW_ERR_TEXT;
+            }
+            status = pimhw_config_init(config, name, why);
+            if (status == PIMHW_OK) config->n_channels = value;
+        } else if (strncmp(line, "set ", 4) == 0) {
+            line += 4;
+            size_t n = strcspn(line, "=\n"), n_digits = strcspn(line + n, " \t\r\n");
+            bool whole = n < sizeof name && n_digits > 0 &&
+                         ex_aim_number(line + n + 1, n_digits - 1, &value);
+            if (whole && !*told)
+                pimhw_cause_write(why, "\"# set\" before \"# for PRESET, N channels\"");
+            if (!whole && *told)
+                pimhw_cause_write(why, "\"# set\" is followed by no FIELD=NUMBER below 2^32");
+            if (whole != *told) return PIMHW_ERR_TEXT;
+            snprintf(name, sizeof name, "%.*s", (int)n, line);
+            if (whole) status = pimhw_config_set(config, name, value, why);
         }
-        snprintf(name, sizeof name, "%.*s", (int)n, trace);
-        status = pimhw_config_set(config, name, value, why);
     }
     return status;
 }
@@ -349,8 +360,8 @@ static inline void ex_aim_write_device(ex_aim_trace *t, const pimhw_config *conf
     const char *field;
     t->status = pimhw_config_init(&preset, config->preset, &t->why);
     if (t->status != PIMHW_OK || t->file == NULL) return;
-    fprintf(t->file, "# for %s, %" PRIu32 " channels; what the hub does is a comment\n",
-            config->preset, config->n_channels);
+    fprintf(t->file, "# for %s, %" PRIu32 " channels; softmax is a comment\n", config->preset,
+            config->n_channels);
     preset.n_channels = config->n_channels;
     for (uint32_t i = 0; (field = pimhw_config_field(i)) != NULL; i++) {
         uint32_t value = 0, usual = 0;
@@ -384,10 +395,11 @@ static inline void ex_aim_device(pimhw_config *config, const char *path, const c
                                  const ex_texts *sets)
 {
     uint64_t n_lines = 0;
+    bool told = false;
     pimhw_cause why = {{0}};
-    if (preset == NULL && ex_aim_read_device(config, &n_lines, trace, &why) != PIMHW_OK)
+    if (preset == NULL && ex_aim_read_device(config, &told, &n_lines, trace, &why) != PIMHW_OK)
         ex_die("%s: line %" PRIu64 ": %s", path, n_lines, why.text);
-    if (n_lines == 0) ex_device_preset(config, preset != NULL ? preset : usual);
+    if (!told) ex_device_preset(config, preset != NULL ? preset : usual);
     ex_device_change(config, n_channels, sets);
     ex_device_check(config);
 }

@@ -43,7 +43,7 @@ static void parse(arguments *a, int argc, char **argv)
         {.name = "--example",
          .value = EXAMPLES,
          .choice = &a->example,
-         .help = "default: attention"},
+         .help = "default: attention; the others on one channel"},
         {.name = "--trace",
          .value = "FILE",
          .text = &a->trace_path,
@@ -83,7 +83,7 @@ static void parse(arguments *a, int argc, char **argv)
         {.name = "--device",
          .value = "PRESET",
          .text = &a->preset,
-         .help = "default: as the trace says, else aimx, of the two streams one channel"},
+         .help = "default: as the trace says, else aim-gddr6; of examples aimx"},
         {.name = "--set",
          .value = "FIELD=N",
          .texts = &a->sets,
@@ -1086,8 +1086,8 @@ static void make_device(arguments *a)
 {
     bool one = a->example == EXAMPLE_FIG7 || a->example == EXAMPLE_GEMV128;
     if (a->trace_path != NULL) a->trace = (char *)ex_read_file(a->trace_path, &a->trace_bytes);
-    ex_aim_device(&a->device, a->trace_path, a->trace != NULL ? a->trace : "", a->preset, "aimx",
-                  one ? 1 : 0, &a->sets);
+    ex_aim_device(&a->device, a->trace_path, a->trace != NULL ? a->trace : "", a->preset,
+                  a->trace != NULL ? "aim-gddr6" : "aimx", one ? 1 : 0, &a->sets);
     if (a->device.flash_page_bytes != 0)
         ex_die("--device: %s is flash, without banks", a->device.preset);
     if (a->controller == CONTROLLERS) a->controller = a->device.controller;

@@ -356,6 +356,20 @@ works "a trace that begins with words" "$build/aim_trace" "$scratch/words"
 said() {
     grep -q -e "$2" "$scratch/err" && pass || fail "$1: $(cat "$scratch/err")"
 }
+# The device stands in comments before the first line, wherever there.
+for head in '# for aimx, 16 channels' ' #  for aimx, 16 channels; by us' '#for aimx, 16 channels'; do
+    trace "# Our trace" "" "$head" "# of a row" "# set tRCD_MAC=57" "AiM MAC_ABK 1 0x80000000 3"
+    for program in "$build/aim_trace" "$build/timeline --trace"; do
+        works "$program of $head" $program "$scratch/trace"
+        grep -q '^\(cycles\|in-order *\) *58' "$scratch/out" && pass || fail "$program of $head"
+    done
+done
+trace "AiM MAC_ABK 1 0x80000000 3"
+works "timeline of a trace for no device" "$build/timeline" --trace "$scratch/trace"
+grep -q '^on aim-gddr6' "$scratch/out" && pass || fail "timeline of a trace for no device"
+trace "# set tRCD_MAC=57" "AiM EOC"
+refuses "aim_trace that sets without a device" "$build/aim_trace" "$scratch/trace"
+said "aim_trace that sets without a device" 'line 1: "# set" before'
 trace "# for aim-gddr7, 32 channels; by us" "AiM EOC"
 refuses "aim_trace for an unknown preset" "$build/aim_trace" "$scratch/trace"
 said "aim_trace for an unknown preset" 'line 1: preset "aim-gddr7"'
