@@ -301,8 +301,9 @@ typedef struct pimhw_config {
     uint32_t is_mac;           /* DCS: 1 a MAC follows one on its entry at tCCD, 0 at tMAC */
     uint32_t tCK_ps;           /* the one clock period */
     uint32_t tBL;              /* data burst */
-    uint32_t tCCD_S;           /* column command to column command */
-    uint32_t tCCD_L;           /* the same, between MAC, result and bias accesses */
+    uint32_t tCCD_S;           /* column command to column command: among reads, results and MACs,
+                                  and among writes; AF takes no part */
+    uint32_t tCCD_L;           /* the same, where one is of all banks, or both of a bank group */
     uint32_t tRCD_MAC;         /* ACT to MAC */
     uint32_t tRCD_RD;          /* ACT to RD */
     uint32_t tRCD_WR;          /* ACT to WR */
@@ -318,10 +319,12 @@ typedef struct pimhw_config {
     uint32_t tRP;              /* PRE to ACT */
     uint32_t tRAS;             /* ACT to PRE */
     uint32_t tRC;              /* ACT to ACT of one bank */
-    uint32_t tRTP;             /* MAC to PRE */
-    uint32_t tWTR_S;           /* end of a global buffer write to a result read */
-    uint32_t tWTR_L;           /* end of a bias write to a result read */
-    uint32_t tWPRE;            /* write preamble */
+    uint32_t tRTP;             /* MAC, RD, RDCP and AF to PRE */
+    uint32_t tWTR_S;           /* end of a write's data to RD or a result read: of the global
+                                  buffer; and of WR to RD of another bank group */
+    uint32_t tWTR_L;           /* the same: of a bias, of WR_ABK, and of any other WR */
+    uint32_t tWPRE;            /* write preamble: so much and 3 clocks lie between the data of a
+                                  read and that of a write [AIMSIM] */
     uint32_t tCL_REG;          /* result read to data */
     uint32_t tCWL_REG;         /* bias write to data */
     uint32_t tCWL_GB;          /* global buffer write to data */
@@ -468,12 +471,14 @@ typedef enum pimhw_kind {
     PIMHW_RD_MAC,  /* R: output entry out of every bank into the GPR; under ping-pong one that no
                         MAC came to goes before those that wait for MACs */
     PIMHW_MAC_SBK, /* M: as MAC_ABK, in one bank */
-    PIMHW_EWMUL,   /* products of columns of neighbouring banks, op_size columns; only of
-                        bank groups of 3 or more */
-    PIMHW_AF,      /* activation function of every bank's entry, by the table row CFR 2 says */
+    PIMHW_EWMUL,   /* M: products of columns of neighbouring banks, op_size columns; only of
+                        bank groups of 3 or more. A MAC on them does not wait for them */
+    PIMHW_AF,      /* M: activation function of every bank's entry, by the table row CFR 2 says,
+                        which opens row 2^29 + that one */
     PIMHW_RD_AF,   /* R: result of AF out of every bank */
     PIMHW_COPY_BKGB, /* op_size columns of a bank into the global buffer at tile; a NaN
-                        becomes a quiet one */
+                        becomes a quiet one. Copies are done a clock after they issue [AIMSIM]:
+                        what waits for one does not wait for its data */
     PIMHW_COPY_GBBK, /* and back */
     PIMHW_WR_SBK,    /* one column from the GPR into a bank, through the ordinary write queue */
     PIMHW_RD_SBK,    /* one column of a bank into the GPR, through the ordinary read queue */
@@ -586,7 +591,7 @@ typedef struct pimhw_item {
     uint8_t tile;
     uint8_t out;
     uint8_t gpr;
-    uint8_t aux; /* list and block: a constant */
+    uint8_t aux; /* list and block: the name of a constant */
 } pimhw_item;
 
 /*
@@ -746,13 +751,14 @@ typedef struct pimhw_readings {
     uint64_t commands[PIMHW_N_COMMANDS];  /* over all channels */
     uint64_t breakdown_ck[PIMHW_N_SPENT]; /* of the critical channel */
     uint32_t critical_channel;            /* latest end, lowest number */
-    uint32_t n_busy_channels;             /* channels that did a MAC16 */
-    uint64_t macs;                        /* lane products done: banks * lanes a MAC16 */
+    uint32_t n_busy_channels;             /* channels that did a MAC or MAC16 */
+    uint64_t macs;                        /* lane products: banks * lanes a MAC16, lanes a MAC */
     uint64_t useful_macs;                 /* of the request; 0 if it said nothing */
     uint64_t padding_macs;                /* macs - useful_macs */
-    double mac_utilisation;               /* MAC16 * tCCD_MAC / (cycles * channels); above 1 where
-                                             tCCD_MAC is longer than what a MAC takes, and a run is
-                                             short or static gaps do not ask the table */
+    double mac_utilisation;               /* MAC16 * tCCD_MAC / (cycles * channels), and a MAC 1 of
+                                             banks of that; above 1 where tCCD_MAC is longer than
+                                             what a MAC takes, and a run is short or static gaps do
+                                             not ask the table */
     uint64_t epu_ck;                      /* the hub's EPU was busy */
     uint64_t n_instructions;              /* that each channel received, or, once, the hub */
     uint64_t skipped_rounds;              /* of loops, by channel: like others, of this program's
@@ -773,7 +779,7 @@ typedef struct pimhw_readings {
  * One command of one channel. reason: the rule that set issue_ck. In breakdown_ck the clocks that
  * the command before it occupies count for that command, only the rest for the reason: ACT and
  * ACT16 tRCD_MAC, PRE and PREA tRP, MAC16 tCCD_MAC, TMOD tMOD, REF tRFC, all others tCCD_S. One
- * that issues within them ends them, so beside I/O a MAC has fewer.
+ * that issues within them ends them, so beside I/O a MAC has fewer, as the channel's end does.
  */
 typedef struct pimhw_event {
     uint64_t issue_ck;
@@ -792,7 +798,7 @@ typedef struct pimhw_event {
                         (UINT32_MAX: there is none, and no pimhw_device_run) .. */
     bool fresh;      /* .. and here begins on it: what another left there does not count */
     uint32_t flags, gpr, aux, round;
-    uint64_t serial; /* its number in the order of the program */
+    uint64_t serial; /* its number among those that channels take, from 0 */
 } pimhw_event;
 
 /*
@@ -1254,7 +1260,8 @@ typedef struct pimhw_i_field {
 #define PIMHW_14(x) PIMHW_4(x), PIMHW_4(x), PIMHW_4(x), x, x
 #define PIMHW_UNITS(hbm3, ddr4, ssd) PIMHW_4(0), PIMHW_4(0), PIMHW_4(0), hbm3, ddr4, ssd
 #define PIMHW_NONE "\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
-#define PIMHW_3(aim, hbm3, hbm2) PIMHW_4(aim), hbm3, hbm3, hbm2, hbm2, PIMHW_4(aim), hbm3, aim
+#define PIMHW_3(aim, hbm3, hbm2, ddr4) \
+    PIMHW_4(aim), hbm3, hbm3, hbm2, hbm2, PIMHW_4(aim), hbm3, ddr4
 #define PIMHW_7(aim, hbm3, samsung, newton, lpddr5, ideapad, ddr4) \
     PIMHW_4(aim), hbm3, hbm3, samsung, newton, lpddr5, lpddr5, ideapad, lpddr5, hbm3, ddr4
 
@@ -1263,8 +1270,9 @@ typedef struct pimhw_i_field {
  * utilisation of a GEMV under static gaps [PHONY]; tCL_MAC and out_entries of attacc-hbm3 on the
  * clocks of its shortest context. AttAcc's energies are its pJ a bit times the bits. NeuPIMs'
  * buffer write, as much as 16 reads of 64 bytes, fills the buffer: a column is 1 of 32. Every
- * command of samsung-hbm2 addresses all bank groups, so its tCCD_S is [SAIT]'s tCCD_L. softmax_ck
- * is 12 clocks of a unit: 8 to rescale 128 dims, 4 for maximum and exponential.
+ * command of samsung-hbm2 addresses all bank groups, so its tCCD_S is [SAIT]'s tCCD_L. A row and a
+ * column of pam-ddr4 cost what AiM's do a byte, but for results. softmax_ck is 12 clocks of a unit:
+ * 8 to rescale 128 dims, 4 for maximum and exponential.
  */
 static const pimhw_i_field PIMHW_I_FIELDS[] = {
     PIMHW_F(n_channels, 1, PIMHW_MAX_CHANNELS, "GLPPAASN????M?M", 32, 16, 32, 32, 16, 16, 64, 32,
@@ -1339,18 +1347,18 @@ static const pimhw_i_field PIMHW_I_FIELDS[] = {
     PIMHW_F(epu_ck_per_op, 0, 1u << 16, "??????????????", PIMHW_14(1)),
     PIMHW_F(epu_passes, 0, 1u << 8, "??????????????", PIMHW_14(3)),
     PIMHW_F(epu_overlap, 0, 1, "?L????????????", 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
-    PIMHW_F(eACT_fJ, 0, UINT32_MAX, "CCC?AANN??????", PIMHW_3(2950000, 901120, 828000)),
-    PIMHW_F(eRD_fJ, 0, UINT32_MAX, "CCC?AANN??????", PIMHW_3(548000, 686080, 402000)),
-    PIMHW_F(eWR_fJ, 0, UINT32_MAX, "CCC?AANN??????", PIMHW_3(691000, 686080, 534000)),
+    PIMHW_F(eACT_fJ, 0, UINT32_MAX, "CCC?AANN??????", PIMHW_3(2950000, 901120, 828000, 11800000)),
+    PIMHW_F(eRD_fJ, 0, UINT32_MAX, "CCC?AANN??????", PIMHW_3(548000, 686080, 402000, 1096000)),
+    PIMHW_F(eWR_fJ, 0, UINT32_MAX, "CCC?AANN??????", PIMHW_3(691000, 686080, 534000, 1382000)),
     PIMHW_F(eMAC_fJ, 0, UINT32_MAX, "CCC?AANN????M?", PIMHW_4(82125), 376320, 376320, 201250,
             201250, PIMHW_4(82125), 1113600, 164250),
-    PIMHW_F(eWRGB_fJ, 0, UINT32_MAX, "????AANN??????", PIMHW_3(691000, 314880, 403125)),
+    PIMHW_F(eWRGB_fJ, 0, UINT32_MAX, "????AANN??????", PIMHW_3(691000, 314880, 403125, 1382000)),
     PIMHW_F(eRDMAC_fJ, 0, UINT32_MAX, "????AANN??????", PIMHW_4(548000), 1259520, 1259520, 804000,
             804000, PIMHW_4(548000), 629760, 548000),
-    PIMHW_F(eLINK_fJ, 0, UINT32_MAX, "CCC?AA????????", PIMHW_3(1408000, 204800, 1408000)),
+    PIMHW_F(eLINK_fJ, 0, UINT32_MAX, "CCC?AA????????", PIMHW_3(1408000, 204800, 1408000, 1408000)),
     PIMHW_F(eREQ_fJ, 0, UINT32_MAX, "CCC???????????", PIMHW_14(66900)),
     PIMHW_F(eCMD_fJ, 0, UINT32_MAX, "CCC???????????", PIMHW_14(95300)),
-    PIMHW_F(eREF_fJ, 0, UINT32_MAX, "??????????????", PIMHW_3(5900000, 1802240, 1656000)),
+    PIMHW_F(eREF_fJ, 0, UINT32_MAX, "??????????????", PIMHW_3(5900000, 1802240, 1656000, 23600000)),
     PIMHW_F(pACTIVE_uW, 0, UINT32_MAX, "CCC???NN??????", PIMHW_7(263750, 132000, 66000, 132000,
             263750, 263750, 263750)),
     PIMHW_F(pIDLE_uW, 0, UINT32_MAX, "CCC???NN??????", PIMHW_7(183150, 96000, 48000, 96000, 183150,
@@ -6381,13 +6389,17 @@ static void pimhw_i_join(pimhw_device *d, pimhw_i_channel *other, pimhw_i_channe
     last->banks = banks;
 }
 
+static bool pimhw_i_busy(const pimhw_i_channel *ch)
+{
+    return (ch->tally.commands[PIMHW_CMD_MAC16] | ch->tally.commands[PIMHW_CMD_MAC]) != 0;
+}
+
 /* Whether two groups that are asleep are in one state at one clock. */
 static bool pimhw_i_equal(const pimhw_i_channel *a, const pimhw_i_channel *b)
 {
-    bool busy = a->tally.commands[PIMHW_CMD_MAC16] != 0;
     return a->asleep == b->asleep && a->base_ck == b->base_ck && a->due_ck == b->due_ck &&
            a->row == b->row && a->end_ck == b->end_ck && a->latest_ck == b->latest_ck &&
-           busy == (b->tally.commands[PIMHW_CMD_MAC16] != 0);
+           pimhw_i_busy(a) == pimhw_i_busy(b);
 }
 
 /* Groups of mask that are in one state become one; so few have to be looked at. */
@@ -6731,15 +6743,17 @@ static void pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
         const pimhw_i_channel *ch = &d->groups[d->group_of[k]];
         for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++)
             r->commands[i] += ch->tally.commands[i] + d->beyond[k].commands[i];
-        r->n_busy_channels += ch->tally.commands[PIMHW_CMD_MAC16] != 0;
+        r->n_busy_channels += pimhw_i_busy(ch);
         r->active_ck += ch->tally.active_ck + d->beyond[k].active_ck + (ch->open ? r->cycles : 0);
     }
-    uint64_t lanes = (uint64_t)pimhw_config_banks(c) * pimhw_config_lanes(c);
-    r->macs = pimhw_i_times(r->commands[PIMHW_CMD_MAC16], lanes);
+    const uint64_t banks = pimhw_config_banks(c), all = r->commands[PIMHW_CMD_MAC16];
+    const uint64_t one = r->commands[PIMHW_CMD_MAC];
+    r->macs = pimhw_i_times(pimhw_i_plus(pimhw_i_times(all, banks), one), pimhw_config_lanes(c));
     r->padding_macs = r->macs;
     if (r->cycles)
-        r->mac_utilisation = (double)(r->commands[PIMHW_CMD_MAC16] * c->tCCD_MAC) /
-                             ((double)r->cycles * (double)c->n_channels);
+        r->mac_utilisation =
+            ((double)(all * c->tCCD_MAC) + (double)(one * c->tCCD_MAC) / (double)banks) /
+            ((double)r->cycles * (double)c->n_channels);
     r->controller_bytes =
         c->controller == PIMHW_DCS ? 8 * ((uint64_t)c->in_entries + pimhw_config_outs(c)) : 0;
 }

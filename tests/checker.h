@@ -528,16 +528,17 @@ static inline void checker_end_use(checker *k, const pimhw_readings *r, const ui
 {
     const pimhw_config *c = k->config;
     pimhw_event end = {0};
-    uint64_t macs = count[PIMHW_CMD_MAC16], lanes = c->column_bytes / c->element_bytes;
+    uint64_t lanes = c->column_bytes / c->element_bytes;
     uint64_t banks = (uint64_t)c->n_bank_groups * c->n_group_banks;
+    uint64_t macs = banks * count[PIMHW_CMD_MAC16] + count[PIMHW_CMD_MAC]; /* of a bank */
     double all = (double)r->cycles * c->n_channels;
     double products = (double)(r->useful_macs ? r->useful_macs : r->macs);
     double peak = all / c->tCCD_MAC * (double)(banks * lanes);
-    if (!checker_near(r->mac_utilisation * all, (double)(macs * c->tCCD_MAC)))
+    if (!checker_near(r->mac_utilisation * all * (double)banks, (double)(macs * c->tCCD_MAC)))
         checker_fault(k, &end, "readings: mac_utilisation");
     if (!checker_near(r->flop_utilisation * peak, products))
         checker_fault(k, &end, "readings: flop_utilisation");
-    if (r->macs != macs * lanes * banks) checker_fault(k, &end, "readings: macs");
+    if (r->macs != macs * lanes) checker_fault(k, &end, "readings: macs");
     if (r->useful_macs + r->padding_macs != r->macs) checker_fault(k, &end, "readings: padding");
     if (!checker_near(r->ns, (double)r->cycles * c->tCK_ps / 1000))
         checker_fault(k, &end, "readings: ns");
@@ -596,7 +597,7 @@ static inline void checker_end(checker *k, const pimhw_readings *r)
         if (ch->end_ck > r->cycles && !k->reordered)
             checker_fault(k, &end, "commands end after the run");
         if (ch->end_ck > k->channels[critical].end_ck) critical = i;
-        n_busy += ch->count[PIMHW_CMD_MAC16] > 0;
+        n_busy += ch->count[PIMHW_CMD_MAC16] + ch->count[PIMHW_CMD_MAC] > 0;
         active_ck += ch->active_ck;
         if (rules_any_open(&ch->past) && r->cycles > ch->open_ck)
             active_ck += r->cycles - ch->open_ck;
