@@ -672,7 +672,8 @@ typedef struct pimhw_request {
  * [H7] READINGS: what a run cost, where the time went, what happened when.
  * ========================================================================== */
 
-/* Channel commands. "16" in the simulator's spelling: all banks of the channel. */
+/* Channel commands. "16" in the simulator's spelling: all banks of the channel; ACT16 where some
+ * have that row open already, too. */
 typedef enum pimhw_command {
     PIMHW_CMD_ACT16 = 0,
     PIMHW_CMD_PREA,
@@ -713,7 +714,8 @@ typedef enum pimhw_spent {
     PIMHW_WAIT_OPERAND, /* for a MAC: for its result, or, as the next MAC does, for tCCD */
     PIMHW_WAIT_ROW,     /* for a row that cannot change (tRAS, tRC, tRTP) or be used yet (tRCD) */
     PIMHW_WAIT_REFRESH, /* for a refresh to end, beyond its own clocks */
-    PIMHW_WAIT_HOST,    /* for the host to send, or for other channels to be read */
+    PIMHW_WAIT_HOST,    /* for the host to send, or for other channels to be read; and, but in
+                           order, for all before what is none of W, M and R */
     PIMHW_WAIT_EPU,     /* for the hub's softmax */
     PIMHW_WAIT_DRAIN,   /* after the last command */
     PIMHW_N_SPENT
