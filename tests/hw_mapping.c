@@ -223,6 +223,9 @@ static void narrow_rows_are_padded_and_wide_ones_refused(void)
     CHECK_U(pimhw_map_select(&p, &g, 1, 131072, 2, &why), PIMHW_ERR_ARGUMENT);
     CHECK_HAS(why.text, "columns is 131072");
     CHECK_BYTES(&p, &before, sizeof p);
+    g = geometry(1, 1, 16, PIMHW_CHUNK_AIM);
+    g.row_bytes = g.chunk_bytes = g.transfer_bytes = 2;
+    placed(&g, 1, 0, 1, 2); /* one number is a whole chunk */
 }
 
 static void the_conventional_map_interleaves_transfers(void)
@@ -409,6 +412,9 @@ static void rows_are_whole(pimhw_memory *m, uint32_t map_id, check_rng *rng)
         da.column = g->row_bytes / g->transfer_bytes / 2;
         CHECK_U(pimhw_memory_read(m, column, &da, g->transfer_bytes, &why), PIMHW_OK);
         CHECK_BYTES(column, row + g->row_bytes / 2, g->transfer_bytes);
+        da.byte = 5; /* some that begin and end within columns */
+        CHECK_U(pimhw_memory_read(m, read, &da, 2 * g->transfer_bytes, &why), PIMHW_OK);
+        CHECK_BYTES(read, row + g->row_bytes / 2 + 5, 2 * g->transfer_bytes);
     }
     CHECK_U(pimhw_free(m, pointer, &why), PIMHW_OK);
 }
@@ -714,6 +720,10 @@ static void wrong_geometries_and_matrices_are_named(void)
         CHECK_HAS(why.text, wrong[i].name);
     }
     pimhw_geometry g = geometry(4, 2, 16, PIMHW_CHUNK_AIM);
+    g.page_bytes = 0;
+    CHECK_U(pimhw_map_select(&p, &g, 64, 64, 2, &why), PIMHW_ERR_CONFIG);
+    CHECK_HAS(why.text, "page_bytes");
+    g = geometry(4, 2, 16, PIMHW_CHUNK_AIM);
     CHECK_U(pimhw_map_select(&p, &g, 0, 64, 2, &why), PIMHW_ERR_ARGUMENT);
     CHECK_HAS(why.text, "rows is 0");
     CHECK_U(pimhw_map_select(&p, &g, 64, 0, 2, &why), PIMHW_ERR_ARGUMENT);

@@ -1408,6 +1408,11 @@ static void no_allocator_is_malloc(void)
 
 static void units_fit_their_device(void)
 {
+    static const struct {
+        const char *name;
+        uint32_t value;
+    } fields[] = {{"n_channels", 4}, {"n_ranks", 2},     {"n_bank_groups", 8},
+                  {"n_rows", 16},    {"row_bytes", 512}, {"column_bytes", 64}};
     pimhw_config c = rig_config(PIMHW_DCS), other = c;
     rig r = rig_new(&c);
     pimhw_units *units = NULL;
@@ -1423,15 +1428,18 @@ static void units_fit_their_device(void)
     CHECK_U(pimhw_device_run(r.device, &r.readings, units, &program, NULL, NULL, &r.why),
             PIMHW_ERR_ARGUMENT);
     pimhw_units_destroy(units);
-    other = c;
-    other.n_bank_groups *= 2; /* of a memory with fewer banks */
-    CHECK_U(pimhw_units_create(&units, &other, r.memory, &r.why), PIMHW_ERR_ARGUMENT);
-    CHECK_HAS(r.why.text, "memory is of another geometry");
-    CHECK(!units);
-    other = c;
-    other.n_rows *= 2; /* of a memory with fewer rows */
-    CHECK_U(pimhw_units_create(&units, &other, r.memory, &r.why), PIMHW_ERR_ARGUMENT);
-    CHECK(!units);
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        other = c;
+        CHECK_U(pimhw_config_set(&other, fields[i].name, fields[i].value, &r.why), PIMHW_OK);
+        CHECK_U(pimhw_units_create(&units, &other, r.memory, &r.why), PIMHW_ERR_ARGUMENT);
+        CHECK_HAS(r.why.text, "memory is of another geometry");
+        CHECK(!units);
+        rig its = rig_new(&other);
+        CHECK_U(pimhw_device_run(r.device, &r.readings, its.units, &program, NULL, NULL, &r.why),
+                PIMHW_ERR_ARGUMENT);
+        CHECK_HAS(r.why.text, "units are of another geometry");
+        rig_free(&its);
+    }
     other = c;
     other.n_bank_groups *= 2, other.n_group_banks /= 2; /* as many banks, grouped otherwise */
     CHECK_U(pimhw_units_create(&units, &other, r.memory, &r.why), PIMHW_OK);
