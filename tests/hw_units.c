@@ -324,6 +324,10 @@ static void af_goes_by_samples(void)
         CHECK_NEAR(squared[b], line, 2e-5);
         if (b == 3) CHECK(fabs((double)squared[b] - x * x) > 1e-5); /* it is a line, no square */
     }
+    DO(&r, IN(.kind = PIMHW_RD_AF, .gpr = 10, .mask = 1)); /* of another run */
+    memcpy(squared, pimhw_units_gpr(r.units, 10), sizeof squared);
+    for (uint32_t b = 0; b < BANKS; b++)
+        CHECK_NEAR(squared[b], 0, 0);
     rig_free(&r);
 }
 
@@ -1285,8 +1289,8 @@ static void reads_say_what_sum_it_was(void)
     static const pimhw_instruction in[] = {
         {.kind = PIMHW_MAC_ABK, .mask = 3, .op_size = 1, .gpr = 5, .aux = 30, .flags = 2},
         {.kind = PIMHW_MAC_ABK, .mask = 3, .op_size = 2, .gpr = 600, .aux = 700},
-        {.kind = PIMHW_RD_MAC, .mask = 3, .op_size = 1, .gpr = 100, .aux = 7},
-        {.kind = PIMHW_RD_MAC, .mask = 3, .op_size = 1, .gpr = 200, .aux = 8}};
+        {.kind = PIMHW_RD_MAC, .mask = 3, .op_size = 1, .gpr = 100, .aux = 7, .flags = 1},
+        {.kind = PIMHW_RD_MAC, .mask = 3, .op_size = 1, .gpr = 200, .aux = 8, .flags = 1}};
     for (uint32_t controller = 0; controller < 4; controller++) {
         static pimhw_program program;
         pimhw_config c = rig_config(controller);
@@ -1304,6 +1308,7 @@ static void reads_say_what_sum_it_was(void)
         CHECK_U(heard.flags[0], 2);
         CHECK_U(heard.gpr[1], 200);
         CHECK_U(heard.aux[1], 8);
+        CHECK_U(heard.flags[1], 1); /* of no sum: its own */
         rig_free(&r);
     }
 }
@@ -1340,11 +1345,12 @@ static void reads_say_what_round_it_was(void)
 static void any_use_of_a_tile_is_noticed(void)
 {
     static const pimhw_command uses[] = {PIMHW_CMD_MAC16, PIMHW_CMD_MAC, PIMHW_CMD_WRCP};
-    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
+    for (uint32_t i = 0; i < 2 * sizeof uses / sizeof *uses; i++) { /* of either region */
         pimhw_config c = rig_config(PIMHW_DCS);
         rig r = rig_new(&c);
-        const pimhw_event use = {.command = uses[i], .tile = 3, .serial = 5},
-                          fill = {.command = PIMHW_CMD_WRGB, .tile = 3, .serial = 4};
+        const pimhw_event use = {.command = uses[i / 2], .tile = 3, .serial = 5};
+        pimhw_event fill = {.command = PIMHW_CMD_WRGB, .tile = 3, .serial = 4};
+        fill.region = i % 2;
         pimhw_units_begin(r.units, NULL, NULL);
         pimhw_units_command(r.units, &use);
         pimhw_units_command(r.units, &fill);
