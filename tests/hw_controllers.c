@@ -64,6 +64,23 @@ static void sync_between_rows_is_free(void)
     CHECK_U(hw.r.cycles, without + 2);
 }
 
+/* A SYNC waits for a long MAC; reads whose rows it found open go meanwhile and have their data, but
+ * answer behind it, one a clock, and so does EOC behind them. */
+static void answers_behind_a_sync_come_one_a_clock(void)
+{
+    pimhw_config c = hw_config("aim-gddr6", 1);
+    pimhw_instruction in[6] = {hw_mac(1, 1, 0, 0)};
+    c.tCL_MAC = 400;
+    for (uint32_t n = 1; n <= 4; n++) {
+        pimhw_instruction read = {.kind = PIMHW_RD_SBK, .mask = 1, .op_size = 1, .row = 1};
+        read.bank = 4 * n - 4;
+        in[n] = read;
+        in[n + 1] = hw_all(PIMHW_SYNC, 1, 0);
+        hw_stream(&c, in, n + 2);
+        CHECK_U(hw.r.cycles, MAC_AT(0) + 400 + 1 + n + 1);
+    }
+}
+
 /* Channel 1 waits at a SYNC for channel 0's 64 columns; without it, it goes at once. */
 static void sync_waits_for_all_channels(void)
 {
@@ -578,6 +595,7 @@ int main(void)
     RUN(row_stays_open_over_a_read);
     RUN(eoc_alone_takes_two_clocks);
     RUN(sync_between_rows_is_free);
+    RUN(answers_behind_a_sync_come_one_a_clock);
     RUN(sync_waits_for_all_channels);
     RUN(queue_of_33_holds_the_host);
     RUN(host_decodes_one_a_clock);
