@@ -545,10 +545,15 @@ static void refuse(pimhw_device *d, pimhw_instruction in, const char *words)
 static void bad_instructions_are_refused(void)
 {
     static const char *const presets[] = {"aimx", "aim-gddr6"};
+    static const pimhw_kind single[] = {PIMHW_WR_BIAS, PIMHW_RD_MAC, PIMHW_AF,
+                                        PIMHW_RD_AF,   PIMHW_WR_SBK, PIMHW_RD_SBK,
+                                        PIMHW_WR_ABK,  PIMHW_MEM_WR, PIMHW_MEM_RD};
     for (int p = 0; p < 2; p++) {
         pimhw_device *d = device_of(presets[p]);
         const pimhw_config *c = pimhw_device_config(d);
         pimhw_instruction in = hw_gb(1, 1, 0);
+        for (size_t i = 0; i < sizeof single / sizeof *single; i++)
+            refuse(d, hw_all(single[i], 1, 2), "op_size is 2, the device allows at most 1");
         in.kind = PIMHW_LOOP;
         refuse(d, in, "kind");
         in.kind = PIMHW_N_KINDS;
