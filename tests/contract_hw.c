@@ -1119,6 +1119,10 @@ static void bad_requests_are_refused(void)
     order[0] = 1;
     CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_ERR_ARGUMENT);
     CHECK_HAS(why.text, "order");
+    for (uint32_t k = 0; k < 8; k++)
+        begin[k] = 1; /* what is before the first list is in none */
+    CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_OK);
+    memset(begin, 0, 8 * sizeof *begin);
     order[0] = 0;
     begin[3] = 1;
     CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_ERR_ARGUMENT);
