@@ -1006,6 +1006,22 @@ static void endless_programs_are_refused(void)
     pimhw_program_end(&p);
     CHECK_U(pimhw_device_time(d, &r, &p, NULL, NULL, &why), PIMHW_OK);
     CHECK(r.cycles > (uint64_t)1 << 44 && r.cycles < (uint64_t)1 << 46);
+    pimhw_program_init(&p); /* 2^46 rounds and not one more: 2^23 of a loop with 2^23 - 1 */
+    pimhw_program_loop(&p, pimhw_program_const(&p, 1 << 23), 1);
+    pimhw_program_loop(&p, pimhw_program_const(&p, (1 << 23) - 1), 1);
+    pimhw_program_add(&p, &gb);
+    pimhw_program_end(&p);
+    pimhw_program_end(&p);
+    endless(d, &p, "item 1: the run takes 2^46 clocks or rounds, or more");
+    pimhw_program_init(&p); /* 2^44 rounds of 5 instructions that no channel of the loop does */
+    pimhw_program_loop(&p, pimhw_program_const(&p, 1 << 22), 2);
+    pimhw_program_loop(&p, pimhw_program_const(&p, 1 << 22), 3);
+    for (int i = 0; i < 5; i++)
+        pimhw_program_add(&p, &gb);
+    pimhw_program_end(&p);
+    pimhw_program_end(&p);
+    CHECK_U(pimhw_device_time(d, &r, &p, NULL, NULL, &why), PIMHW_OK);
+    CHECK_U(r.cycles, 0);
     for (int k = 0; k < 3; k++) { /* rounds that the request says, and the program again */
         pimhw_block block = {.rest = {1 << 27}};
         pimhw_request request = {.blocks = &block, .n_blocks = 1};
