@@ -397,6 +397,15 @@ static void the_last_bit_of_a_score_counts(void)
     CHECK_U(r.stop[0], PIMATTN_STOP_RATIO);
 }
 
+/* Units of 2^-31 of 2, the power of two above the greatest: three quarters of one are one. */
+static void what_is_less_than_a_unit_is_rounded(void)
+{
+    const float some = 0x0.cp-30f, i[] = {1, some, some, some, 1, 0x2p-30f};
+    rig r = rig_of("HHHHDD", i, 1, 1);
+    check_call(&r, "");
+    CHECK_U(r.stop[0], PIMATTN_STOP_RATIO);
+}
+
 static void what_is_wrong_is_named_and_nothing_written(void)
 {
     static const struct {
@@ -975,6 +984,7 @@ int main(void)
     RUN(one_huge_score_among_tiny_ones_is_found);
     RUN(a_token_that_stays_changes_nothing);
     RUN(the_last_bit_of_a_score_counts);
+    RUN(what_is_less_than_a_unit_is_rounded);
     RUN(what_is_wrong_is_named_and_nothing_written);
     RUN(few_tokens_few_tiers_no_room);
     RUN(no_ratio_is_rounded_to_nothing);

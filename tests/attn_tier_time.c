@@ -118,12 +118,18 @@ static void relayouts_are_as_fast_as_their_slowest_part(void)
     CHECK_U(pimattn_relayout_time(&r, &ddr, &ssd, &way, 512 * 100, 100, &why), PIMATTN_OK);
     CHECK_U(r.written_bytes, 100 * 16384);
     CHECK_NEAR(r.write_ns, 300000 + 2 * 16384 / 2.4, 0.01); /* 64 channels, up to 2 pages each */
+    pimattn_tier far = ssd;
+    far.device.link_MBps = 1;
+    CHECK_U(pimattn_relayout_time(&r, &far, &ddr, &way, 1 << 20, 1, &why), PIMATTN_OK);
+    CHECK_NEAR(r.read_ns, (1 << 20) * 1e3 / 8, 1e-3); /* 8 drives */
     CHECK_U(pimattn_relayout_time(&r, &ddr, &ssd, &way, 0, 0, &why), PIMATTN_OK);
     CHECK(r.ns == 0 && r.written_bytes == 0);
     CHECK_U(pimattn_relayout_time(&r, &ddr, &ssd, &way, 0, 3, &why), PIMATTN_OK);
     CHECK(r.ns == 0 && r.start_ns == 0); /* no bytes are no run */
     CHECK_U(pimattn_relayout_time(&r, &ddr, &ssd, &way, 1, 0, &why), PIMATTN_ERR_ARGUMENT);
     CHECK_HAS(why.text, "n_runs is 0");
+    way.host_percent = 100;
+    CHECK_U(pimattn_relayout_time(&r, &ddr, &ssd, &way, 1, 1, &why), PIMATTN_OK);
     way.host_percent = 101;
     CHECK_U(pimattn_relayout_time(&r, &ddr, &ssd, &way, 1, 1, &why), PIMATTN_ERR_CONFIG);
     CHECK_HAS(why.text, "host_percent");
@@ -222,6 +228,31 @@ static void short_programs_meet_refreshes_on_average(void)
     for (int i = 0; i < PIMHW_N_ENERGY; i++)
         sum += few.device.energy_pJ[i];
     CHECK(sum == few.device.total_pJ);
+    CHECK_NEAR(few.device.average_mW, sum / few.program_ns, 1e-9 * few.device.average_mW);
+}
+
+/* Of the channel that is timed by its tokens' share of all. */
+static void energy_is_of_all_channels(void)
+{
+    pimattn_tier t = tier_of("pam-hbm3", 1);
+    pimattn_shape s = layer_of(1, 1, 128);
+    const uint64_t tokens[2] = {80, 20};
+    pimattn_tier_load l = load_of(tokens, 2, 1, &t);
+    pimattn_tier_reading r = time_of(&t, &s, &l);
+    CHECK_NEAR(r.energy_pJ, r.device.total_pJ, 1e-9 * r.energy_pJ);
+    l.tokens *= 3;
+    CHECK_NEAR(time_of(&t, &s, &l).energy_pJ, 3 * r.energy_pJ, 3e-9 * r.energy_pJ);
+}
+
+/* No row of V is one of K, whichever block is longest: every change of rows opens 4 banks. */
+static void rows_of_keys_and_values_are_apart(void)
+{
+    pimattn_tier t = tier_of("pam-hbm3", 1);
+    pimattn_shape s = layer_of(1, 1, 128);
+    const uint64_t tokens[2] = {32, 16};
+    t.device.refresh = 0;
+    pimattn_tier_load l = load_of(tokens, 2, 1, &t);
+    CHECK_U(time_of(&t, &s, &l).device.commands[PIMHW_CMD_ACT16], 2 * (2 + 1));
 }
 
 /* Every token's K and V once for every query, q once, o and (m, l) once; under any controller. */
@@ -301,7 +332,10 @@ static void softmax_beyond_a_change_of_rows_shows(void)
     t.device.softmax_ck = 56; /* 3 + 1 rows, queries in blocks of 2 */
     CHECK_NEAR(time_of(&t, &s, &l).softmax_ns, 4 * 2 * 10 * 0.769, 1e-9);
     CHECK_NEAR(time_of(&t, &s, &l).program_ns, before + 4 * 2 * 10 * 0.769, 1e-6);
+    t.device.row_opening = PIMHW_ROW_HIDDEN; /* static alone knows it */
+    CHECK_NEAR(time_of(&t, &s, &l).softmax_ns, 4 * 2 * 10 * 0.769, 1e-9);
     t.device.controller = PIMHW_STATIC_GAPS;
+    t.device.row_opening = 0;
     CHECK_NEAR(time_of(&t, &s, &l).softmax_ns, 4 * 2 * 10 * 0.769, 1e-9);
     t.device.row_opening = PIMHW_ROW_HIDDEN; /* nothing to hide behind */
     CHECK_NEAR(time_of(&t, &s, &l).softmax_ns, 4 * 2 * 56 * 0.769, 1e-9);
@@ -356,8 +390,8 @@ static void only_the_last_reduction_shows(void)
         CHECK_NEAR(r.reduce_work_ns, (double)n * alone, 1e-3);
         if (n >= 11) CHECK(r.reduce_ns < 0.02 * r.ns);
     }
-    CHECK_NEAR(alone, 60.06, 1.0); /* and the device's own units: 9 partials / 128 units */
-    t.device.unit_MHz = 20;        /* slower than the heads: what does not hide shows */
+    CHECK_NEAR(alone, (40 + 9 * 8 / 128.0) / 0.666, 0.01); /* device: 9 partials, 128 units */
+    t.device.unit_MHz = 20; /* slower than the heads: what does not hide shows */
     pimattn_tier_load l = load_of(tokens, 64, 1, &t);
     pimattn_tier_reading r = time_of(&t, &s, &l);
     double head = r.local_ns / 64, unit = 40 * 50;
@@ -692,6 +726,8 @@ int main(void)
     RUN(a_row_of_each_bank_takes_its_macs_and_its_change);
     RUN(every_column_of_a_token_is_read_once_for_each_query);
     RUN(short_programs_meet_refreshes_on_average);
+    RUN(energy_is_of_all_channels);
+    RUN(rows_of_keys_and_values_are_apart);
     RUN(commands_are_those_of_the_tokens);
     RUN(one_program_serves_any_load);
     RUN(more_tokens_never_take_less);
