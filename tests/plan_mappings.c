@@ -577,6 +577,16 @@ static void the_cheapest_program_is_there_to_export(void)
         taken[i] = r.v_mapping;
     }
     CHECK(taken[0] != taken[1]);
+    /* and of layers of several windows that of the layer asked */
+    for (uint64_t i = 0; i < 2; i++) {
+        const uint64_t windows[2] = {tokens[i], tokens[1 - i]};
+        const pimattn_span span = {tokens[1], 1};
+        pimattn_readings r;
+        c.shape.n_layers = 2;
+        c.shape.windows = windows;
+        CHECK_U(pimattn_estimate(&r, &c, &span, 1, NULL), PIMATTN_OK);
+        CHECK_U(r.v_mapping, taken[i]);
+    }
     pimattn_engine_destroy(engine);
     kv_free(&kv);
 }
@@ -697,6 +707,71 @@ static void a_long_step_with_refresh_is_its_layers(void)
     CHECK_U(r.layers_timed, 1);
     CHECK_U(r.step_ck, 32 * r.device.cycles);
     CHECK(r.refresh_share > 0.04 && r.refresh_share < 0.07);
+    unsigned n_near = 0;
+    for (uint64_t tokens = 4800; tokens < 5600; tokens += 100) {
+        r = llama(PIMHW_DCS, 1, 2, tokens);
+        CHECK_U(r.layers_timed, r.device.cycles < 16 * 3800 ? 2 : 1);
+        n_near += r.device.cycles >= 15 * 3800 && r.device.cycles < 16 * 3800;
+    }
+    CHECK(n_near > 0);
+}
+
+/* Asked of any layer, a step is the same; bytes and how it was timed are of that layer's window. */
+static void readings_are_of_the_layer_asked(void)
+{
+    static const uint64_t windows[3] = {0, 16, 0};
+    pimattn_shape s = shape_of(3, 2, 1, 128, 0);
+    pimattn_config c = config_of(&s);
+    check_rng rng = {5};
+    pimattn_readings r[3];
+    pimattn_seq seq;
+    float q[2 * 128] = {1}, out[2 * 128];
+    c.shape.windows = windows;
+    c.device = device_of("aimx", PIMHW_IN_ORDER);
+    c.device.refresh = 1;
+    attn_kv kv = kv_random(&s, 200, &rng);
+    pimattn_engine *e = engine_new(&c);
+    CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+    for (uint32_t layer = 0; layer < 3; layer++)
+        CHECK_U(kv_append(e, seq, layer, &kv, 0, 200), PIMATTN_OK);
+    for (uint32_t layer = 0; layer < 3; layer++) {
+        CHECK_U(pimattn_attend_one(e, seq, layer, out, q, &r[layer]), PIMATTN_OK);
+        CHECK_U(r[layer].step_ck, r[0].step_ck);
+        CHECK_NEAR(r[layer].step_pJ, r[0].step_pJ, 0);
+        CHECK_U(r[layer].layers_timed, layer == 1 ? 1 : 2);
+        CHECK_U(r[layer].kv_bytes, (layer == 1 ? 16 : 200) * 2 * 128 * 2);
+        CHECK_U(r[layer].bound, r[0].bound);
+    }
+    CHECK(r[1].device.cycles < r[0].device.cycles && r[2].device.cycles == r[0].device.cycles);
+    pimattn_engine_destroy(e);
+    kv_free(&kv);
+}
+
+/* What was planned for more queries before changes nothing. */
+static void readings_are_of_the_queries_asked(void)
+{
+    pimattn_shape s = shape_of(1, 8, 1, 128, 0);
+    pimattn_config c = config_of(&s);
+    check_rng rng = {6};
+    pimattn_readings r, want;
+    float q[5 * 8 * 128] = {1}, out[5 * 8 * 128];
+    c.device = device_of("aimx", PIMHW_IN_ORDER);
+    attn_kv kv = kv_random(&s, 3000, &rng);
+    pimattn_engine *e = engine_new(&c);
+    pimattn_item item = {0, 1};
+    CHECK_U(pimattn_seq_create(e, &item.seq), PIMATTN_OK);
+    CHECK_U(kv_append(e, item.seq, 0, &kv, 0, 3000), PIMATTN_OK);
+    for (uint64_t i = 0; i < 3; i++) {
+        item.n_tokens = 5 - 2 * i;
+        const pimattn_span span = {3000, item.n_tokens};
+        const pimattn_call call = {.out = out, .q = q, .items = &item, .n_items = 1};
+        CHECK_U(pimattn_attend(e, 0, &call, &r), PIMATTN_OK);
+        CHECK_U(pimattn_estimate(&want, &c, &span, 1, NULL), PIMATTN_OK);
+        CHECK_U(r.device.cycles, want.device.cycles);
+        CHECK_U(r.wanted_out, want.wanted_out);
+    }
+    pimattn_engine_destroy(e);
+    kv_free(&kv);
 }
 
 /* Whichever of the layers the readings are of: refresh is what all of the step waits for. */
@@ -722,6 +797,7 @@ static void refresh_is_shared_by_layers_of_any_window(void)
     }
     CHECK_U(r[0].step_ck, layer[0].step_ck + layer[1].step_ck);
     CHECK_U(r[1].step_ck, r[0].step_ck);
+    CHECK_NEAR(r[0].step_pJ, layer[0].step_pJ + layer[1].step_pJ, 1e-9 * r[0].step_pJ);
     CHECK_NEAR(r[0].refresh_share, refresh_ck / (double)r[0].step_ck, 1e-12);
     CHECK_NEAR(r[1].refresh_share, r[0].refresh_share, 0);
     CHECK(r[0].refresh_share > 0.04);
@@ -749,9 +825,14 @@ static void baselines_are_bytes_over_bandwidth(void)
     c.shape.k_type = c.shape.v_type = PIMATTN_INT8; /* q and out are no shorter for it */
     CHECK_U(pimattn_estimate(&r, &c, spans, 2, NULL), PIMATTN_OK);
     CHECK_NEAR(r.link_ns, 5 * 6 * (128 + 64) * 2 / 64.0, 1e-6);
+    uint64_t of_bytes = r.device.commands[PIMHW_CMD_MAC16];
+    c.shape.v_type = PIMATTN_F32; /* lanes are bytes if both are */
+    CHECK_U(pimattn_estimate(&r, &c, spans, 2, NULL), PIMATTN_OK);
+    uint64_t of_one = r.device.commands[PIMHW_CMD_MAC16];
     c.shape.k_type = c.shape.v_type = PIMATTN_F32;
     CHECK_U(pimattn_estimate(&r, &c, spans, 2, NULL), PIMATTN_OK);
     CHECK_NEAR(r.token_pJ, r.step_pJ / 5, 1e-9 * r.step_pJ);
+    CHECK(of_one == r.device.commands[PIMHW_CMD_MAC16] && of_bytes < of_one);
 }
 
 /* One number of the device at a time makes another part the slowest. */
@@ -778,6 +859,17 @@ static void the_bound_says_why(void)
             printf("  with %s %u\n", cases[i].field, cases[i].value);
     }
     CHECK(pimattn_bound_str(PIMATTN_N_BOUND) == NULL);
+    /* a layer that meets no refresh by itself is part of a step that does */
+    pimattn_shape few = shape_of(32, 4, 1, 128, 0);
+    pimattn_config often = config_of(&few);
+    pimattn_span short_one = {100, 1};
+    pimattn_readings step;
+    often.device = device_of("aimx", GAPS);
+    often.device.refresh = 1;
+    often.device.tRFC = 3000;
+    CHECK_U(pimattn_estimate(&step, &often, &short_one, 1, NULL), PIMATTN_OK);
+    CHECK_U(step.device.commands[PIMHW_CMD_REF], 0);
+    CHECK_STR(pimattn_bound_str(step.bound), pimattn_bound_str(PIMATTN_BOUND_REFRESH));
     /* beside inputs and results fewer clocks are a MAC's own, but MACs set the pace */
     pimattn_shape shape = shape_of(1, 32, 8, 128, 0);
     pimattn_config config = config_of(&shape);
@@ -864,6 +956,8 @@ int main(void)
     RUN(a_short_step_with_refresh_is_timed_at_once);
     RUN(the_device_way_times_all_tokens_in_its_lanes);
     RUN(a_long_step_with_refresh_is_its_layers);
+    RUN(readings_are_of_the_layer_asked);
+    RUN(readings_are_of_the_queries_asked);
     RUN(refresh_is_shared_by_layers_of_any_window);
     RUN(baselines_are_bytes_over_bandwidth);
     RUN(the_bound_says_why);
