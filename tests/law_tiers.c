@@ -466,6 +466,24 @@ static bool some_fail(void *user, uint32_t from, uint32_t to, uint64_t bytes)
     return true;
 }
 
+static bool goes_slower(void *user, uint32_t from, uint32_t to, uint64_t bytes)
+{
+    *(uint64_t *)user += bytes;
+    return to == from + 1;
+}
+
+static void transfers_are_told_where_they_go(void)
+{
+    uint64_t bytes = 0;
+    plain p;
+    plain_make(&p, 3, 300);
+    p.tiers.transfer = goes_slower;
+    p.tiers.transfer_user = &bytes;
+    plain_start(&p);
+    CHECK_U(bytes, info_of(&p, 0).slower_bytes + info_of(&p, 1).slower_bytes);
+    plain_free(&p);
+}
+
 static void a_failed_transfer_loses_nothing(void)
 {
     uint32_t left = UINT32_MAX;
@@ -885,6 +903,7 @@ static void ratios_not_given_are_as_the_bandwidths(void)
             CHECK_NEAR(ratio[i], 56 * TB_s[kind] * n_devices[kind] / sum, 1e-12 * 56);
         }
         CHECK(ratio[2] == 1);
+        CHECK(pimattn_engine_config(p.engine)->tiers->lambda == 0.6f);
         pimattn_engine_destroy(p.engine);
         kv_free(&p.kv);
     }
@@ -1092,6 +1111,13 @@ static void counts_are_of_the_step_that_runs(void)
         CHECK_U(info_of(&p, 0).n_active, 1);
         CHECK_U(info_of(&p, 0).busiest, 1);
     }
+    /* what moves later brings that it took part to the step before, and 1 to the one that runs */
+    const pimattn_swap swap = {99, 0, 0};
+    CHECK_U(pimattn_attend_one(p.engine, p.seq, 0, p.out, p.q, NULL), PIMATTN_OK);
+    CHECK_U(pimattn_tier_step(p.engine), PIMATTN_OK);
+    CHECK_U(pimattn_tier_commit(p.engine, p.seq, 0, &swap, 1, NULL), PIMATTN_OK);
+    CHECK_U(info_of(&p, 0).busiest, 1);
+    CHECK_U(info_of(&p, 1).busiest, 1);
     plain_free(&p);
 }
 
@@ -1135,6 +1161,7 @@ int main(void)
     RUN(partials_and_tokens_of_each_tier_are_counted);
     RUN(a_step_is_its_slowest_tier_and_what_nothing_hides);
     RUN(readings_of_tiers_are_of_the_tokens_chosen);
+    RUN(transfers_are_told_where_they_go);
     RUN(a_failed_transfer_loses_nothing);
     RUN(every_allocation_may_fail);
     RUN(bad_tiers_are_named);
