@@ -1068,6 +1068,7 @@ static void bad_variants_are_named(void)
     pimattn_shape most = shape_of(2, 4, 2, 16, 0);
     most.window = most.sink_tokens = 1ull << 62;
     most.alibi_max_bias = 1024;
+    most.soft_cap = FLT_MAX;
     pimattn_config c = config_of(&most);
     CHECK_U(pimattn_config_check(&c, NULL), PIMATTN_OK);
 }

@@ -200,8 +200,12 @@ static void k_says_when_it_does_not_fit(void)
     CHECK_U(pimattn_plan_map_v(&p, PIMATTN_V_K, NULL), PIMATTN_OK);
     CHECK_U(p.v_mapping, PIMATTN_V_K);
     CHECK_U(p.used_out, 24);
-    s.head_dim_v = 64 * 16 + 1;
+    s.head_dim_v = 64 * 16;
     c.obuf = 4096;
+    CHECK_U(pimattn_plan_init(&p, &s, &c, PIMATTN_TCP, 0, false, 4, NULL), PIMATTN_OK);
+    CHECK_U(pimattn_plan_map_v(&p, PIMATTN_V_K, NULL), PIMATTN_OK);
+    CHECK_U(p.v_mapping, PIMATTN_V_K);
+    s.head_dim_v = 64 * 16 + 1;
     CHECK_U(pimattn_plan_init(&p, &s, &c, PIMATTN_TCP, 0, false, 4, NULL), PIMATTN_OK);
     CHECK_U(pimattn_plan_map_v(&p, PIMATTN_V_K, NULL), PIMATTN_OK);
     CHECK_U(p.v_mapping, PIMATTN_V_A);
@@ -255,6 +259,34 @@ static void a_plan_says_what_entries_it_would_use(void)
                 CHECK_U(with.used_out, p.wanted_out);
                 CHECK_U(with.wanted_out, p.wanted_out);
             }
+}
+
+static pimattn_plan plan_of(const pimhw_config *c, uint32_t head_dim, uint32_t v, bool off,
+                            uint32_t queries)
+{
+    pimattn_shape s = shape_of(1, queries, 1, head_dim, 128);
+    pimattn_plan p;
+    CHECK_U(pimattn_plan_init(&p, &s, c, PIMATTN_TCP, 0, off, queries, NULL), PIMATTN_OK);
+    CHECK_U(pimattn_plan_map_v(&p, v, NULL), PIMATTN_OK);
+    return p;
+}
+
+/* A buffer of 64 columns holds a key of 64, 8 queries of 8, and one column of 64 probabilities. */
+static void what_just_fits_is_planned(void)
+{
+    pimhw_config c = device_of("aimx", PIMHW_DCS);
+    c.obuf = 6;
+    CHECK(plan_of(&c, 1024, PIMATTN_V_A, false, 1).k_resident);
+    CHECK(!plan_of(&c, 1025, PIMATTN_V_A, false, 1).k_resident);
+    CHECK_U(plan_of(&c, 16, PIMATTN_V_A, false, 64).k_queries, 64);
+    CHECK_U(plan_of(&c, 16, PIMATTN_V_A, false, 65).k_queries, 60); /* 10 sets of 6 entries */
+    c.obuf = 4096;
+    CHECK_U(plan_of(&c, 128, PIMATTN_V_K, false, 64).v_mapping, PIMATTN_V_K);
+    CHECK_U(plan_of(&c, 128, PIMATTN_V_K, false, 65).v_mapping, PIMATTN_V_A);
+    /* without reuse a block of queries is all there is: 8 queries, of 8 passes or blocks */
+    CHECK_U(plan_of(&c, 128, PIMATTN_V_K, true, 16).wanted_out, 8 * 8);
+    CHECK_U(plan_of(&c, 128, PIMATTN_V_B, true, 16).wanted_out, 8 * 8);
+    CHECK_U(plan_of(&c, 128, PIMATTN_V_A, true, 16).wanted_out, 8);
 }
 
 static void wrong_mappings_are_a_status(void)
@@ -941,6 +973,7 @@ int main(void)
     RUN(k_says_when_it_does_not_fit);
     RUN(k_in_banks_has_queries_it_can_do);
     RUN(a_plan_says_what_entries_it_would_use);
+    RUN(what_just_fits_is_planned);
     RUN(wrong_mappings_are_a_status);
     RUN(one_channel_makes_a_and_b_the_same);
     RUN(one_query_takes_the_golden_clocks);
