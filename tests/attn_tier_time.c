@@ -253,6 +253,8 @@ static void rows_of_keys_and_values_are_apart(void)
     t.device.refresh = 0;
     pimattn_tier_load l = load_of(tokens, 2, 1, &t);
     CHECK_U(time_of(&t, &s, &l).device.commands[PIMHW_CMD_ACT16], 2 * (2 + 1));
+    s.head_dim = 64, s.head_dim_v = 128; /* a row has as many keys as values */
+    CHECK_U(time_of(&t, &s, &l).device.commands[PIMHW_CMD_ACT16], 2 * (2 + 1));
 }
 
 /* Every token's K and V once for every query, q once, o and (m, l) once; under any controller. */

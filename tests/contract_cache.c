@@ -610,6 +610,65 @@ static void remembered_pages_can_be_written_again(void)
     }
 }
 
+/* It stays known where a page is free, be it the last one. */
+static void remembered_pages_stay_where_there_is_a_page(void)
+{
+    rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+    pimattn_engine_destroy(r.e);
+    r.config.pool_bytes = 6 * LAYERS * KV_HEADS * 256;
+    r.e = engine_new(&r.config);
+    pimattn_seq s = seq_of(&r, 20), t;
+    uint32_t tokens[20] = {0};
+    uint64_t n = 0;
+    CHECK_U(pimattn_prefix_remember(r.e, s, tokens, 20, 0), PIMATTN_OK);
+    CHECK_U(pimattn_seq_truncate(r.e, s, 19), PIMATTN_OK);
+    append(&r, r.e, s, 19, 1);
+    CHECK_U(pimattn_pages_used(r.e), 5 * LAYERS * KV_HEADS);
+    CHECK_U(pimattn_seq_free(r.e, s), PIMATTN_OK);
+    CHECK_U(pimattn_prefix_start(r.e, &t, tokens, 20, 0, &n), PIMATTN_OK);
+    CHECK_U(n, 20);
+    rig_end(&r);
+}
+
+/* That the store lets go of it frees no page that another sequence holds. */
+static void remembered_pages_of_two_sequences_need_a_copy(void)
+{
+    rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+    pimattn_engine_destroy(r.e);
+    r.config.pool_bytes = 5 * LAYERS * KV_HEADS * 256;
+    r.e = engine_new(&r.config);
+    pimattn_seq s = seq_of(&r, 20), t;
+    uint32_t tokens[20] = {0};
+    const uint64_t used = 5 * LAYERS * KV_HEADS;
+    CHECK_U(pimattn_prefix_remember(r.e, s, tokens, 20, 0), PIMATTN_OK);
+    CHECK_U(pimattn_seq_fork(r.e, &t, s), PIMATTN_OK);
+    CHECK_U(pimattn_seq_truncate(r.e, t, 19), PIMATTN_OK);
+    REFUSED(kv_append(r.e, t, 0, &r.kv, 19, 1), PIMATTN_ERR_PAGES, "free");
+    CHECK_U(pimattn_seq_free(r.e, s), PIMATTN_OK);
+    append(&r, r.e, t, 19, 1);
+    attend(&r, r.e, t, r.out);
+    check_row(&r.kv, 20, r.q, r.out, NULL);
+    rig_end(&r);
+}
+
+/* The last slab is what is left of pool_bytes. */
+static void pages_take_no_more_than_the_pool(void)
+{
+    check_heap heap = {0};
+    const pimhw_allocator counted = {heap_alloc, heap_release, &heap};
+    rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+    pimattn_engine_destroy(r.e);
+    r.config.pool_bytes = 5 << 20;
+    r.config.allocator = counted;
+    r.e = engine_new(&r.config);
+    if (!r.e) return;
+    const uint64_t before = heap.live_bytes;
+    pimattn_seq s = seq_of(&r, 0);
+    CHECK_U(pimattn_seq_reserve(r.e, s, (5 << 20) / (LAYERS * KV_HEADS * 256) * PAGE), PIMATTN_OK);
+    CHECK(heap.live_bytes - before < (5 << 20) + (1 << 19)); /* pages, and what lists them */
+    rig_end(&r);
+}
+
 /* A page whose predecessor was given up is found again once that is known anew, by its own salt. */
 static void remembered_pages_find_a_new_parent(void)
 {
@@ -1219,6 +1278,9 @@ int main(int argc, char **argv)
     RUN(a_known_prefix_takes_the_rest_at_once);
     RUN(static_pages_that_are_shared_need_a_copy_of_what_is_written);
     RUN(remembered_pages_can_be_written_again);
+    RUN(remembered_pages_stay_where_there_is_a_page);
+    RUN(remembered_pages_of_two_sequences_need_a_copy);
+    RUN(pages_take_no_more_than_the_pool);
     RUN(remembered_pages_find_a_new_parent);
     RUN(remembered_pages_are_kept_where_others_idle);
     RUN(remembered_pages_are_found_as_they_become_many);

@@ -22,7 +22,8 @@ typedef struct phase {
 } phase;
 
 static pimhw_instruction stream[STREAM];
-static bool reuse_off; /* of phases */
+static uint64_t masks[STREAM]; /* before they became channel 0's */
+static bool reuse_off;         /* of phases */
 
 static bool keep(void *user, const pimhw_instruction *in)
 {
@@ -39,6 +40,7 @@ static bool keep(void *user, const pimhw_instruction *in)
         p->row = in->row;
         p->m += in->op_size;
     }
+    masks[p->n] = in->mask;
     stream[p->n] = *in;
     stream[p->n++].mask = 1;
     return true;
@@ -287,6 +289,42 @@ static void what_just_fits_is_planned(void)
     CHECK_U(plan_of(&c, 128, PIMATTN_V_K, true, 16).wanted_out, 8 * 8);
     CHECK_U(plan_of(&c, 128, PIMATTN_V_B, true, 16).wanted_out, 8 * 8);
     CHECK_U(plan_of(&c, 128, PIMATTN_V_A, true, 16).wanted_out, 8);
+}
+
+/* The hub's elements, of a batch by head; heads of equal length in their order. */
+static void requests_say_what_the_hub_does(void)
+{
+    static pimhw_block blocks[BLOCKS];
+    static uint32_t order[BLOCKS], begin[PIMHW_MAX_CHANNELS + 1];
+    pimhw_config c = device_of("aimx", PIMHW_IN_ORDER);
+    pimattn_shape s = shape_of(1, 8, 1, 128, 64);
+    const pimattn_span spans[3] = {{1000, 1}, {1000, 1}, {1000, 1}};
+    pimhw_request r;
+    pimattn_plan p;
+    c.epu_passes = 5;
+    for (uint32_t by = 0; by < 2; by++) {
+        CHECK_U(pimattn_plan_init(&p, &s, &c, by, 0, false, 8, NULL), PIMATTN_OK);
+        CHECK_U(pimattn_plan_request(&p, &r, blocks, order, begin, spans, 3, NULL), PIMATTN_OK);
+        CHECK_U(r.n_blocks, 3);
+        CHECK_U(blocks[0].rest[2], 8 * 1000 * 5);
+        CHECK_U(blocks[0].rest[3], 8 * 64 * p.v_groups); /* a row of each group of channels */
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        CHECK(order[i] == i && begin[i] == i);
+    /* query heads by themselves are for whole heads on channels alone */
+    CHECK_U(pimattn_plan_init(&p, &s, &c, PIMATTN_TCP, 1, false, 8, NULL), PIMATTN_OK);
+    CHECK_U(pimattn_plan_blocks(&p, 3), 3);
+}
+
+/* 44 channels are 5 groups of 8 for blocks of 16 dims: the last 4 have no values. */
+static void channels_beyond_the_groups_have_no_values(void)
+{
+    pimhw_config c = device_of("aimx", PIMHW_IN_ORDER);
+    c.n_channels = 44;
+    phase p = phase_of(&c, true, PIMATTN_V_A, 1, 5000);
+    CHECK(p.n > 0);
+    for (size_t i = 0; i < p.n; i++)
+        CHECK_U(masks[i] >> 40, 0);
 }
 
 static void wrong_mappings_are_a_status(void)
@@ -974,6 +1012,8 @@ int main(void)
     RUN(k_in_banks_has_queries_it_can_do);
     RUN(a_plan_says_what_entries_it_would_use);
     RUN(what_just_fits_is_planned);
+    RUN(requests_say_what_the_hub_does);
+    RUN(channels_beyond_the_groups_have_no_values);
     RUN(wrong_mappings_are_a_status);
     RUN(one_channel_makes_a_and_b_the_same);
     RUN(one_query_takes_the_golden_clocks);
