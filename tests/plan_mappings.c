@@ -291,29 +291,23 @@ static void what_just_fits_is_planned(void)
     CHECK_U(plan_of(&c, 128, PIMATTN_V_A, true, 16).wanted_out, 8);
 }
 
-/* The hub's elements, of a batch by head; heads of equal length in their order. */
-static void requests_say_what_the_hub_does(void)
+/* Softmax of all heads but the last hides behind scores of the next, or these behind it. */
+static void softmax_hides_behind_the_next_head(void)
 {
-    static pimhw_block blocks[BLOCKS];
-    static uint32_t order[BLOCKS], begin[PIMHW_MAX_CHANNELS + 1];
-    pimhw_config c = device_of("aimx", PIMHW_IN_ORDER);
-    pimattn_shape s = shape_of(1, 8, 1, 128, 64);
-    const pimattn_span spans[3] = {{1000, 1}, {1000, 1}, {1000, 1}};
-    pimhw_request r;
-    pimattn_plan p;
-    c.epu_passes = 5;
-    for (uint32_t by = 0; by < 2; by++) {
-        CHECK_U(pimattn_plan_init(&p, &s, &c, by, 0, false, 8, NULL), PIMATTN_OK);
-        CHECK_U(pimattn_plan_request(&p, &r, blocks, order, begin, spans, 3, NULL), PIMATTN_OK);
-        CHECK_U(r.n_blocks, 3);
-        CHECK_U(blocks[0].rest[2], 8 * 1000 * 5);
-        CHECK_U(blocks[0].rest[3], 8 * 64 * p.v_groups); /* a row of each group of channels */
-    }
-    for (uint32_t i = 0; i < 3; i++)
-        CHECK(order[i] == i && begin[i] == i);
-    /* query heads by themselves are for whole heads on channels alone */
-    CHECK_U(pimattn_plan_init(&p, &s, &c, PIMATTN_TCP, 1, false, 8, NULL), PIMATTN_OK);
-    CHECK_U(pimattn_plan_blocks(&p, 3), 3);
+    for (uint32_t controller = 0; controller < 4; controller++)
+        for (uint32_t n_kv_heads = 1; n_kv_heads <= 8; n_kv_heads += 7) {
+            pimattn_shape s = shape_of(1, 4 * n_kv_heads, n_kv_heads, 128, 0);
+            pimattn_config c = config_of(&s);
+            pimattn_span span = {4096, 1};
+            pimattn_readings alone, beside;
+            c.device = device_of("aimx", controller);
+            CHECK_U(pimattn_estimate(&alone, &c, &span, 1, NULL), PIMATTN_OK);
+            c.device.epu_overlap = PIMHW_EPU_HEADS;
+            CHECK_U(pimattn_estimate(&beside, &c, &span, 1, NULL), PIMATTN_OK);
+            const uint64_t one = alone.device.breakdown_ck[PIMHW_WAIT_EPU] / n_kv_heads;
+            CHECK(one > 0 && alone.device.cycles >= beside.device.cycles);
+            CHECK(n_kv_heads == 1 || alone.device.cycles - beside.device.cycles > 4 * one);
+        }
 }
 
 /* 44 channels are 5 groups of 8 for blocks of 16 dims: the last 4 have no values. */
@@ -1012,7 +1006,7 @@ int main(void)
     RUN(k_in_banks_has_queries_it_can_do);
     RUN(a_plan_says_what_entries_it_would_use);
     RUN(what_just_fits_is_planned);
-    RUN(requests_say_what_the_hub_does);
+    RUN(softmax_hides_behind_the_next_head);
     RUN(channels_beyond_the_groups_have_no_values);
     RUN(wrong_mappings_are_a_status);
     RUN(one_channel_makes_a_and_b_the_same);
