@@ -926,6 +926,14 @@ static void bytes_of_banks_are_those_of_the_columns(void)
         CHECK_U(pimattn_seq_keep(e, seq, 300, n), PIMATTN_OK);
         CHECK_U(pimattn_seq_banks(e, seq, 1, bytes, BANKS), PIMATTN_OK);
         CHECK_BYTES(bytes, want, sizeof want);
+        /* of fewer tokens than banks each has its own */
+        uint64_t sum = 0, least = (40 + lanes - 1) / lanes * 100 + (100 + lanes - 1) / lanes * 72;
+        CHECK_U(pimattn_seq_truncate(e, few, 0), PIMATTN_OK);
+        CHECK_U(kv_append(e, few, 1, &kv, 0, 100), PIMATTN_OK);
+        CHECK_U(pimattn_seq_banks(e, few, 1, bytes, BANKS), PIMATTN_OK);
+        for (int b = 0; b < BANKS; b++)
+            sum += bytes[b];
+        CHECK_U(sum, least * 2 * 32);
         kv_free(&kv);
         pimattn_engine_destroy(e);
     }
