@@ -88,6 +88,20 @@ static void every_status_has_words_of_its_own(void)
     CHECK(pimattn_status_str((pimattn_status)99) != NULL);
 }
 
+/* At most what is asked for, and that by its name: else tests of every kernel have one. */
+static void kernels_are_those_asked_for(void)
+{
+    pimattn_kernel_info most, k;
+    pimattn_kernel_select(PIMATTN_SIMD_MOST, &most);
+    for (uint32_t simd = PIMATTN_SIMD_NONE; simd <= PIMATTN_SIMD_512 + 1; simd++) {
+        pimattn_kernel_select(simd, &k);
+        CHECK_U(k.simd, simd < most.simd ? simd : most.simd);
+        CHECK((k.simd == PIMATTN_SIMD_NONE) == (strcmp(k.name, "scalar") == 0));
+        CHECK((k.simd == most.simd) == (strcmp(k.name, most.name) == 0));
+    }
+    pimattn_kernel_select(PIMATTN_SIMD_MOST, NULL);
+}
+
 static pimattn_config good_config(void)
 {
     pimattn_shape s = shape_of(2, 4, 2, 16, 0);
@@ -1072,6 +1086,7 @@ int main(void)
     RUN(requests_keep_to_the_limits_of_spans);
     RUN(plans_name_what_is_null);
     RUN(every_status_has_words_of_its_own);
+    RUN(kernels_are_those_asked_for);
     RUN(the_check_names_the_field);
     RUN(huge_settings_are_a_status);
     RUN(more_chunks_than_numbers_are_named);
