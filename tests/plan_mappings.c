@@ -950,6 +950,13 @@ static void the_bound_says_why(void)
     CHECK_U(pimattn_estimate(&fast, &config, &all, 1, NULL), PIMATTN_OK);
     CHECK(2 * fast.device.breakdown_ck[PIMHW_SPENT_MAC] < fast.device.cycles);
     CHECK_STR(pimattn_bound_str(fast.bound), "MAC");
+    shape.n_heads = 4, shape.n_kv_heads = 1; /* of a channel that works, not of all */
+    config.shape = shape;
+    config.partition = PIMATTN_HFP;
+    CHECK_U(pimattn_estimate(&fast, &config, &all, 1, NULL), PIMATTN_OK);
+    CHECK_U(fast.device.n_busy_channels, 1);
+    CHECK(2 * fast.device.breakdown_ck[PIMHW_SPENT_MAC] < fast.device.cycles);
+    CHECK_STR(pimattn_bound_str(fast.bound), "MAC");
     /* of the layer asked, whatever the last one does; the link only where it takes longer */
     static const uint64_t windows[2][3] = {{0, 1, 1}, {1, 1, 0}};
     pimattn_readings r[2], one[2];
