@@ -1045,6 +1045,32 @@ static void bad_shape(const pimattn_shape *shape, uint32_t way, const char *word
         bad_shape(&s, way, words);                                                                 \
     } while (0)
 
+/* A query that a mask lets see a token behind its own is as far from it as the other way. */
+static void alibi_counts_both_ways(void)
+{
+    static const float slope = 1, q[2] = {1, 1}, k[2] = {0, 0}, v[2] = {0, 1};
+    static const uint64_t bits[2] = {3, 3};
+    pimattn_shape s = shape_of(1, 1, 1, 1, 1);
+    s.alibi_slopes = &slope;
+    pimattn_config c = config_of(&s);
+    pimattn_engine *e = engine_new(&c);
+    const pimattn_mask mask = {bits, 2};
+    pimattn_item item = {0, 2};
+    float out[2];
+    CHECK_U(pimattn_seq_create(e, &item.seq), PIMATTN_OK);
+    CHECK_U(pimattn_append(e, item.seq, 0, k, v, 2, 0, 0), PIMATTN_OK);
+    const pimattn_call call = {.out = out, .q = q, .items = &item, .n_items = 1, .masks = &mask};
+    CHECK_U(pimattn_attend(e, 0, &call, NULL), PIMATTN_OK);
+    CHECK_NEAR(out[0], exp(-1) / (1 + exp(-1)), 1e-6);
+    CHECK_NEAR(out[1], 1 / (1 + exp(-1)), 1e-6);
+    pimattn_engine_destroy(e);
+}
+
+static void alibi_counts_both_ways_in_every_kernel(void)
+{
+    over_kernels(alibi_counts_both_ways);
+}
+
 static void bad_variants_are_named(void)
 {
     static const float slopes[4] = {0, 1, 1e25f, 0}, logits[4] = {0, 0, 0, INFINITY};
@@ -1516,6 +1542,7 @@ int main(void)
     RUN(bad_pages_are_refused_in_words);
     RUN(indptr_is_judged_before_indices_are_read);
     RUN(int8_pages_without_scales_are_refused);
+    RUN(alibi_counts_both_ways_in_every_kernel);
     RUN(bad_variants_are_named);
     RUN(the_device_way_has_the_same_variants);
     RUN(a_window_costs_what_its_tokens_cost);

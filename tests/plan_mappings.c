@@ -641,16 +641,6 @@ static void the_cheapest_program_is_there_to_export(void)
         taken[i] = r.v_mapping;
     }
     CHECK(taken[0] != taken[1]);
-    /* and of layers of several windows that of the layer asked */
-    for (uint64_t i = 0; i < 2; i++) {
-        const uint64_t windows[2] = {tokens[i], tokens[1 - i]};
-        const pimattn_span span = {tokens[1], 1};
-        pimattn_readings r;
-        c.shape.n_layers = 2;
-        c.shape.windows = windows;
-        CHECK_U(pimattn_estimate(&r, &c, &span, 1, NULL), PIMATTN_OK);
-        CHECK_U(r.v_mapping, taken[i]);
-    }
     pimattn_engine_destroy(engine);
     kv_free(&kv);
 }
@@ -802,7 +792,6 @@ static void readings_are_of_the_layer_asked(void)
         CHECK_U(pimattn_attend_one(e, seq, layer, out, q, &r[layer]), PIMATTN_OK);
         CHECK_U(r[layer].step_ck, r[2].step_ck);
         CHECK_NEAR(r[layer].step_pJ, r[2].step_pJ, 0);
-        CHECK_NEAR(r[layer].speedup, r[2].speedup, 0);
         CHECK_U(r[layer].layers_timed, layer == 1 ? 1 : 2);
         CHECK_U(r[layer].kv_bytes, (layer == 1 ? 16 : 200) * 2 * 128 * 2);
         CHECK_U(r[layer].bound, r[2].bound);
@@ -866,7 +855,6 @@ static void refresh_is_shared_by_layers_of_any_window(void)
     }
     CHECK_U(r[0].step_ck, layer[0].step_ck + layer[1].step_ck);
     CHECK_U(r[1].step_ck, r[0].step_ck);
-    CHECK_NEAR(r[0].step_pJ, layer[0].step_pJ + layer[1].step_pJ, 1e-9 * r[0].step_pJ);
     CHECK_NEAR(r[0].refresh_share, refresh_ck / (double)r[0].step_ck, 1e-12);
     CHECK_NEAR(r[1].refresh_share, r[0].refresh_share, 0);
     CHECK(r[0].refresh_share > 0.04);
@@ -894,14 +882,9 @@ static void baselines_are_bytes_over_bandwidth(void)
     c.shape.k_type = c.shape.v_type = PIMATTN_INT8; /* q and out are no shorter for it */
     CHECK_U(pimattn_estimate(&r, &c, spans, 2, NULL), PIMATTN_OK);
     CHECK_NEAR(r.link_ns, 5 * 6 * (128 + 64) * 2 / 64.0, 1e-6);
-    uint64_t of_bytes = r.device.commands[PIMHW_CMD_MAC16];
-    c.shape.v_type = PIMATTN_F32; /* lanes are bytes if both are */
-    CHECK_U(pimattn_estimate(&r, &c, spans, 2, NULL), PIMATTN_OK);
-    uint64_t of_one = r.device.commands[PIMHW_CMD_MAC16];
     c.shape.k_type = c.shape.v_type = PIMATTN_F32;
     CHECK_U(pimattn_estimate(&r, &c, spans, 2, NULL), PIMATTN_OK);
     CHECK_NEAR(r.token_pJ, r.step_pJ / 5, 1e-9 * r.step_pJ);
-    CHECK(of_one == r.device.commands[PIMHW_CMD_MAC16] && of_bytes < of_one);
 }
 
 /* One number of the device at a time makes another part the slowest. */
