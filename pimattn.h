@@ -5343,8 +5343,7 @@ static void pimattn_i_deal_unit(pimattn_i_deal *d, pimattn_tier_load *to, uint64
     to->groups += (full * groups + rest_groups) * d->heads;
     to->device_outputs += (whole ? 1 : last - first + 1) * d->heads;
     to->device_tokens += pimattn_i_min(tokens, share * in_device) * d->heads;
-    if (whole)
-        to->device_groups += in_full * groups * d->heads;
+    if (whole) to->device_groups += in_full * groups * d->heads;
     for (uint64_t device = first; !whole && device <= last; device++) {
         uint64_t from = pimattn_i_max(at, device * d->channels) - at;
         uint64_t end = (device + 1) * d->channels - at;

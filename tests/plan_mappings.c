@@ -120,7 +120,7 @@ static void one_query_moves_what_the_table_says(void)
         CHECK_U(p.m, T / 32);
         CHECK_U(p.r, r[v]);
         CHECK_U(p.rows, rows[v]);
-        CHECK_U(pimattn_plan_chunks(&p.plan, T), 2 * T / 4096); /* of 2 rows; K and V take as many */
+        CHECK_U(pimattn_plan_chunks(&p.plan, T), 2 * T / 4096); /* of 2 rows, of K and of V */
         /* one sum a channel, but B reads once a row of tokens: 4 of them */
         CHECK_U(p.sums, 128 * (v == PIMATTN_V_A ? 2 : v == PIMATTN_V_B ? 16 * 4 : 16));
     }
