@@ -38,6 +38,14 @@ static rig rig_new(uint32_t k_type, uint32_t v_type)
     return r;
 }
 
+/* An engine anew, of so large a pool. */
+static void rig_pool(rig *r, uint64_t pool_bytes)
+{
+    pimattn_engine_destroy(r->e);
+    r->config.pool_bytes = pool_bytes;
+    r->e = engine_new(&r->config);
+}
+
 static void rig_end(rig *r)
 {
     pimattn_engine_destroy(r->e);
@@ -526,10 +534,8 @@ static void a_long_fork_copies_no_page(void)
 static void static_reservation_takes_all_at_once(void)
 {
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
-    pimattn_engine_destroy(r.e);
     r.config.reserve_tokens = 18;
-    r.config.pool_bytes = 12 * LAYERS * KV_HEADS * 256; /* two sequences of 5 pages, and a rest */
-    r.e = engine_new(&r.config);
+    rig_pool(&r, 12 * LAYERS * KV_HEADS * 256); /* two sequences of 5 pages, and a rest */
     pimattn_seq s = seq_of(&r, 0), t, u;
     uint64_t each = 5 * LAYERS * KV_HEADS, used = 2 * each;
     CHECK_U(pimattn_pages_used(r.e), each);
@@ -554,10 +560,8 @@ static void static_reservation_takes_all_at_once(void)
 static void a_known_prefix_takes_the_rest_at_once(void)
 {
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
-    pimattn_engine_destroy(r.e);
     r.config.reserve_tokens = 4 * PAGE;
-    r.config.pool_bytes = 7 * LAYERS * KV_HEADS * 256; /* two such sequences, and a page */
-    r.e = engine_new(&r.config);
+    rig_pool(&r, 7 * LAYERS * KV_HEADS * 256); /* two such sequences, and a page */
     const uint32_t ids[2 * PAGE] = {1, 2, 3};
     pimattn_seq s = seq_of(&r, 2 * PAGE), t, u;
     uint64_t n = 0, used = 6 * LAYERS * KV_HEADS;
@@ -573,10 +577,8 @@ static void a_known_prefix_takes_the_rest_at_once(void)
 static void static_pages_that_are_shared_need_a_copy_of_what_is_written(void)
 {
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
-    pimattn_engine_destroy(r.e);
     r.config.reserve_tokens = 4 * PAGE;
-    r.config.pool_bytes = 6 * LAYERS * KV_HEADS * 256; /* a sequence, and two pages */
-    r.e = engine_new(&r.config);
+    rig_pool(&r, 6 * LAYERS * KV_HEADS * 256); /* a sequence, and two pages */
     pimattn_seq s = seq_of(&r, 4 * PAGE), t;
     CHECK_U(pimattn_seq_fork(r.e, &t, s), PIMATTN_OK);
     CHECK_U(pimattn_seq_truncate(r.e, s, 0), PIMATTN_OK);
@@ -593,10 +595,8 @@ static void remembered_pages_can_be_written_again(void)
 {
     for (uint64_t reserve = 0; reserve <= 20; reserve += 20) {
         rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
-        pimattn_engine_destroy(r.e);
         r.config.reserve_tokens = reserve;
-        r.config.pool_bytes = 5 * LAYERS * KV_HEADS * 256; /* 5 pages of 4 tokens */
-        r.e = engine_new(&r.config);
+        rig_pool(&r, 5 * LAYERS * KV_HEADS * 256); /* 5 pages of 4 tokens */
         pimattn_seq s = seq_of(&r, 20);
         uint32_t tokens[20] = {0};
         CHECK_U(pimattn_prefix_remember(r.e, s, tokens, 20, 0), PIMATTN_OK);
@@ -614,9 +614,7 @@ static void remembered_pages_can_be_written_again(void)
 static void remembered_pages_stay_where_there_is_a_page(void)
 {
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
-    pimattn_engine_destroy(r.e);
-    r.config.pool_bytes = 6 * LAYERS * KV_HEADS * 256;
-    r.e = engine_new(&r.config);
+    rig_pool(&r, 6 * LAYERS * KV_HEADS * 256);
     pimattn_seq s = seq_of(&r, 20), t;
     uint32_t tokens[20] = {0};
     uint64_t n = 0;
@@ -634,9 +632,7 @@ static void remembered_pages_stay_where_there_is_a_page(void)
 static void remembered_pages_of_two_sequences_need_a_copy(void)
 {
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
-    pimattn_engine_destroy(r.e);
-    r.config.pool_bytes = 5 * LAYERS * KV_HEADS * 256;
-    r.e = engine_new(&r.config);
+    rig_pool(&r, 5 * LAYERS * KV_HEADS * 256);
     pimattn_seq s = seq_of(&r, 20), t;
     uint32_t tokens[20] = {0};
     const uint64_t used = 5 * LAYERS * KV_HEADS;
@@ -657,10 +653,8 @@ static void pages_take_no_more_than_the_pool(void)
     check_heap heap = {0};
     const pimhw_allocator counted = {heap_alloc, heap_release, &heap};
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
-    pimattn_engine_destroy(r.e);
-    r.config.pool_bytes = 5 << 20;
     r.config.allocator = counted;
-    r.e = engine_new(&r.config);
+    rig_pool(&r, 5 << 20);
     if (!r.e) return;
     const uint64_t before = heap.live_bytes;
     pimattn_seq s = seq_of(&r, 0);
@@ -675,9 +669,7 @@ static void remembered_pages_find_a_new_parent(void)
     const uint32_t tokens[2 * PAGE] = {1, 2, 3, 4, 5, 6, 7, 8};
     for (uint64_t salt = 0; salt < 2; salt++) {
         rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
-        pimattn_engine_destroy(r.e);
-        r.config.pool_bytes = 5 * LAYERS * KV_HEADS * 256; /* 5 pages of 4 tokens */
-        r.e = engine_new(&r.config);
+        rig_pool(&r, 5 * LAYERS * KV_HEADS * 256); /* 5 pages of 4 tokens */
         uint64_t n_known = 0;
         pimattn_seq first = seq_of(&r, PAGE), s, t = 0;
         CHECK_U(pimattn_prefix_remember(r.e, first, tokens, PAGE, 0), PIMATTN_OK);
@@ -698,9 +690,7 @@ static void remembered_pages_find_a_new_parent(void)
 static void remembered_pages_are_kept_where_others_idle(void)
 {
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
-    pimattn_engine_destroy(r.e);
-    r.config.pool_bytes = 5 * LAYERS * KV_HEADS * 256; /* 5 pages of 4 tokens */
-    r.e = engine_new(&r.config);
+    rig_pool(&r, 5 * LAYERS * KV_HEADS * 256); /* 5 pages of 4 tokens */
     uint32_t idle[8] = {1}, tokens[12] = {2};
     uint64_t n_known = 0;
     pimattn_seq gone = seq_of(&r, 8), s, t = 0;
@@ -811,10 +801,8 @@ static void pages_say_what_becomes_of_them(void)
 {
     enum { SET = LAYERS * KV_HEADS };
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
-    pimattn_engine_destroy(r.e);
-    r.config.pool_bytes = 5 * SET * 256; /* 5 pages of 4 tokens */
     r.config.on_page = count_events;
-    r.e = engine_new(&r.config);
+    rig_pool(&r, 5 * SET * 256); /* 5 pages of 4 tokens */
     memset(n_events, 0, sizeof n_events);
     uint32_t tokens[12] = {0};
     pimattn_cache_info info;
@@ -840,9 +828,7 @@ static void remembered_pages_outlive_a_refusal(void)
 {
     float beyond[KV_HEADS * DIM] = {1e9f};
     rig r = rig_new(PIMATTN_F16, PIMATTN_F16);
-    pimattn_engine_destroy(r.e);
-    r.config.pool_bytes = 5 * LAYERS * KV_HEADS * 128; /* 5 pages of 4 tokens */
-    r.e = engine_new(&r.config);
+    rig_pool(&r, 5 * LAYERS * KV_HEADS * 128); /* 5 pages of 4 tokens */
     pimattn_seq s = seq_of(&r, 20), t = 0;
     uint32_t tokens[20] = {0};
     uint64_t n_known = 0;
