@@ -114,6 +114,24 @@ static void presets_are_known_by_name(void)
     CHECK_U(c.tCK_ps, 500);
 }
 
+/* pam-ddr4 assumes AiM's energies, a byte of a row or column. */
+static void assumed_energies_are_by_the_byte(void)
+{
+    static const char *const fields[] = {"eACT_fJ", "eREF_fJ", "eRD_fJ",
+                                         "eWR_fJ",  "eMAC_fJ", "eWRGB_fJ"};
+    pimhw_config aim, ddr;
+    CHECK_U(pimhw_config_init(&aim, "aim-gddr6", NULL), PIMHW_OK);
+    CHECK_U(pimhw_config_init(&ddr, "pam-ddr4", NULL), PIMHW_OK);
+    for (int i = 0; i < 6; i++) {
+        uint32_t a = 0, d = 0;
+        CHECK_U(pimhw_config_get(&aim, fields[i], &a, NULL), PIMHW_OK);
+        CHECK_U(pimhw_config_get(&ddr, fields[i], &d, NULL), PIMHW_OK);
+        uint64_t its = i < 2 ? ddr.row_bytes : ddr.column_bytes;
+        CHECK_U(d * (uint64_t)(i < 2 ? aim.row_bytes : aim.column_bytes), a * its);
+        CHECK_STR(pimhw_preset_source("pam-ddr4", fields[i]), "assumed");
+    }
+}
+
 /* Clocks as their sources print them; 0: not printed, and then the preset says that it assumes.
  * Every command of samsung-hbm2 addresses all bank groups: its tCCD_S is the long one. */
 static void presets_have_the_numbers_of_their_sources(void)
@@ -1825,6 +1843,7 @@ int main(void)
     RUN(statuses_have_words);
     RUN(causes_are_cut_not_overrun);
     RUN(presets_are_known_by_name);
+    RUN(assumed_energies_are_by_the_byte);
     RUN(presets_have_the_numbers_of_their_sources);
     RUN(energies_are_those_of_their_sources);
     RUN(link_energy_goes_by_bytes);
