@@ -282,6 +282,23 @@ static inline pimhw_status ex_aim_format(const pimhw_instruction *instruction,
     return PIMHW_OK;
 }
 
+/* What follows "# set ", of a device that has been told or not; then words alone are a comment. */
+static inline pimhw_status ex_aim_read_set(pimhw_config *config, bool told, const char *text,
+                                           pimhw_cause *why)
+{
+    char name[64];
+    uint32_t value = 0;
+    size_t n = strcspn(text, "=\n"), n_digits = strcspn(text + n, " \t\r\n");
+    bool whole =
+        n < sizeof name && n_digits > 0 && ex_aim_number(text + n + 1, n_digits - 1, &value);
+    if (!whole && !told) return PIMHW_OK;
+    if (!told) pimhw_cause_write(why, "\"# set\" before \"# for PRESET, N channels\"");
+    if (!whole) pimhw_cause_write(why, "\"# set\" is followed by no FIELD=NUMBER below 2^32");
+    if (!whole || !told) return PIMHW_ERR_TEXT;
+    snprintf(name, sizeof name, "%.*s", (int)n, text);
+    return pimhw_config_set(config, name, value, why);
+}
+
 /*
  * The device a trace says it was written for, in the comments before its first line, as
  * ex_aim_write_device writes them. *told is false, and *config as it was, if they say nothing of
@@ -295,40 +312,27 @@ static inline pimhw_status ex_aim_read_device(pimhw_config *config, bool *told, 
     pimhw_status status = PIMHW_OK;
     *told = false;
     *n_lines = 0;
-    while (status == PIMHW_OK && *trace != '\0') {
-        const char *line = trace + strspn(trace, " \t\r");
+    for (; status == PIMHW_OK; trace += *trace == '\n') {
         char name[64] = "", number[24] = "";
         uint32_t value = 0;
         int end = 0;
-        if (*line != '#' && *line != '\n') break;
+        const char *text = trace + strspn(trace, " \t\r");
+        if (*text != '#' && *text != '\n') break;
         ++*n_lines;
-        trace = line + strcspn(line, "\n");
-        trace += *trace == '\n';
-        if (*line++ == '\n') continue;
-        line += strspn(line, " \t");
-        if (!*told &&
-            sscanf(line, "for %63[^,\n], %23[^ \n] channels%n", name, number, &end) == 2 &&
-            end > 0) {
-            *told = ex_aim_number(number, strlen(number), &value);
-            if (!*told) {
-                pimhw_cause_write(why, "\"%s\" channels is not a number below 2^32", number);
-                return PIMHW_ERR_TEXT;
-            }
-            status = pimhw_config_init(config, name, why);
-            if (status == PIMHW_OK) config->n_channels = value;
-        } else if (strncmp(line, "set ", 4) == 0) {
-            line += 4;
-            size_t n = strcspn(line, "=\n"), n_digits = strcspn(line + n, " \t\r\n");
-            bool whole = n < sizeof name && n_digits > 0 &&
-                         ex_aim_number(line + n + 1, n_digits - 1, &value);
-            if (whole && !*told)
-                pimhw_cause_write(why, "\"# set\" before \"# for PRESET, N channels\"");
-            if (!whole && *told)
-                pimhw_cause_write(why, "\"# set\" is followed by no FIELD=NUMBER below 2^32");
-            if (whole != *told) return PIMHW_ERR_TEXT;
-            snprintf(name, sizeof name, "%.*s", (int)n, line);
-            if (whole) status = pimhw_config_set(config, name, value, why);
+        trace = text + strcspn(text, "\n");
+        if (*text++ == '\n') continue;
+        text += strspn(text, " \t");
+        if (strncmp(text, "set ", 4) == 0) status = ex_aim_read_set(config, *told, text + 4, why);
+        if (*told) continue;
+        int n = sscanf(text, "for %63[^,\n], %23[^ \n] channels%n", name, number, &end);
+        if (n != 2 || end == 0) continue;
+        *told = true;
+        if (!ex_aim_number(number, strlen(number), &value)) {
+            pimhw_cause_write(why, "\"%s\" channels is not a number below 2^32", number);
+            return PIMHW_ERR_TEXT;
         }
+        status = pimhw_config_init(config, name, why);
+        if (status == PIMHW_OK) config->n_channels = value;
     }
     return status;
 }
