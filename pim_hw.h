@@ -346,9 +346,9 @@ typedef struct pimhw_config {
     uint32_t eACT_fJ;          /* row opened and closed, one bank; energies in 1e-15 J */
     uint32_t eRD_fJ;           /* column read, one bank */
     uint32_t eWR_fJ;           /* column written, one bank */
-    uint32_t eMAC_fJ;          /* column multiplied and accumulated, one bank */
-    uint32_t eWRGB_fJ;         /* column written into the global buffer of a channel */
-    uint32_t eRDMAC_fJ;        /* one result of every bank of a channel */
+    uint32_t eMAC_fJ;          /* column multiplied and accumulated, one bank; EWMUL, AF likewise */
+    uint32_t eWRGB_fJ;         /* column written into the global buffer of a channel; a bias */
+    uint32_t eRDMAC_fJ;        /* one result of every bank of a channel, of AF too */
     uint32_t eLINK_fJ;         /* 32 bytes between hub and channel */
     uint32_t eREQ_fJ;          /* controller: a command of a channel that an instruction asks for */
     uint32_t eCMD_fJ;          /* controller: a command */
@@ -3843,8 +3843,18 @@ static bool pimhw_i_dcs_waits(const pimhw_i_flow *f, const pimhw_i_work *work)
     return false;
 }
 
-/* Commands of a record that follow the one before by the gap of their class: nothing else holds
- * them. */
+/* A command gets its clock; key: as in the ring. */
+static void pimhw_i_dcs_put(const pimhw_i_channel *ch, pimhw_i_ring *ring, uint64_t key,
+                            const pimhw_i_work *work)
+{
+    uint32_t slot = ring->end++ % PIMHW_I_RING;
+    PIMHW_ASSERT(ring->end - ring->begin <= PIMHW_I_RING);
+    ring->key[slot] = key;
+    if (ch->sink) ring->work[slot] = *work;
+}
+
+/* Commands of a record that follow the one before by the gap of their class, as pimhw_i_stream_at
+ * would have it: nothing else holds them. */
 static void pimhw_i_dcs_run(pimhw_i_channel *ch, pimhw_i_record *record)
 {
     const pimhw_i_rules *rules = ch->rules;
@@ -3864,12 +3874,10 @@ static void pimhw_i_dcs_run(pimhw_i_channel *ch, pimhw_i_record *record)
         if (f->dispatch_ck >= next_ck || ready[work->tile] >> 8 > next_ck) break;
         if (next_ck >= ch->due_ck) break;
         ck = next_ck;
-        if (ch->sink) ring->work[ring->end % PIMHW_I_RING] = *work;
-        ring->key[ring->end++ % PIMHW_I_RING] = ck << 16 | command << 8 | reason;
+        pimhw_i_dcs_put(ch, ring, ck << 16 | command << 8 | reason, work);
         f->left_ck[stream][f->n_left[stream]++ % PIMHW_I_QUEUED] = ck;
         pimhw_i_dcs_tile(rules, f, command, work->tile, ck);
     }
-    PIMHW_ASSERT(ring->end - ring->begin <= PIMHW_I_RING);
     if (record->n == n) return;
     pimhw_i_dcs_out(rules, f, work, ck);
     pimhw_i_remember(&f->last[stream], work, ck);
@@ -3892,11 +3900,7 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
             f->blocked_at[stream] = at;
             return;
         }
-        pimhw_i_ring *ring = &f->ring[stream];
-        uint32_t slot = ring->end++ % PIMHW_I_RING;
-        PIMHW_ASSERT(ring->end - ring->begin <= PIMHW_I_RING);
-        ring->key[slot] = at.ck << 16 | next << 8 | at.reason;
-        if (ch->sink) ring->work[slot] = *work;
+        pimhw_i_dcs_put(ch, &f->ring[stream], at.ck << 16 | next << 8 | at.reason, work);
         pimhw_i_effects(ch, work, next, at.ck, 1);
         if (next != work->command) {
             f->mac_stream_ck = at.ck;
@@ -3998,6 +4002,14 @@ static pimhw_i_when pimhw_i_pp_next_start(const pimhw_i_flow *f)
     return next;
 }
 
+/* When the next of a list of reads or writes may issue; UINT64_MAX: there is none. */
+static pimhw_i_when pimhw_i_pp_io_at(const pimhw_i_channel *ch, const pimhw_i_cursor *io)
+{
+    const pimhw_i_when never = {UINT64_MAX, 0};
+    if (!io->n) return never;
+    return pimhw_i_stream_at(ch, PIMHW_I_IO, &io->record->work, io->record->work.command, false);
+}
+
 /* One phase: its MACs beside its reads and the next one's writes, whose first row may open. */
 static void pimhw_i_pp_run(pimhw_i_channel *ch, pimhw_i_phase *phase, pimhw_i_phase *after)
 {
@@ -4017,10 +4029,7 @@ static void pimhw_i_pp_run(pimhw_i_channel *ch, pimhw_i_phase *phase, pimhw_i_ph
             bool any = mac.n || (work && next != work->command);
             m = any ? pimhw_i_stream_at(ch, PIMHW_I_MAC, work, next, mac.n && first) : never;
         }
-        if (io_moved)
-            i = io->n ? pimhw_i_stream_at(ch, PIMHW_I_IO, &io->record->work,
-                                          io->record->work.command, false)
-                      : never;
+        if (io_moved) i = pimhw_i_pp_io_at(ch, io);
         if (!mac.n && !io->n && m.ck >= pimhw_i_pp_next_start(f).ck) break;
         bool mac_first = m.ck <= i.ck;
         const pimhw_i_when *at = mac_first ? &m : &i;
@@ -6222,7 +6231,8 @@ static uint64_t pimhw_i_cycle(pimhw_device *d, pimhw_i_trial *mark, const pimhw_
             return n * period;
         }
     }
-    bool on = mark->open && (mark->key ^ place->key) % ((uint64_t)1 << PIMHW_I_KEY_BITS) == 0;
+    bool terms = (mark->key ^ place->key) % ((uint64_t)1 << PIMHW_I_KEY_BITS) == 0; /* the same */
+    bool on = mark->open && terms;
     if (on && ++mark->heads < mark->power) return 0;
     mark->power = on ? 2 * mark->power : 1;
     mark->heads = 0;
@@ -6748,14 +6758,13 @@ static void pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
         r->n_busy_channels += pimhw_i_busy(ch);
         r->active_ck += ch->tally.active_ck + d->beyond[k].active_ck + (ch->open ? r->cycles : 0);
     }
-    const uint64_t banks = pimhw_config_banks(c), all = r->commands[PIMHW_CMD_MAC16];
-    const uint64_t one = r->commands[PIMHW_CMD_MAC];
-    r->macs = pimhw_i_times(pimhw_i_plus(pimhw_i_times(all, banks), one), pimhw_config_lanes(c));
-    r->padding_macs = r->macs;
+    const uint64_t banks = pimhw_config_banks(c), of_all = r->commands[PIMHW_CMD_MAC16];
+    const uint64_t of_one = r->commands[PIMHW_CMD_MAC];
+    const double macs = (double)of_all + (double)of_one / (double)banks;
+    r->macs = pimhw_i_plus(pimhw_i_times(of_all, banks), of_one);
+    r->macs = r->padding_macs = pimhw_i_times(r->macs, pimhw_config_lanes(c));
     if (r->cycles)
-        r->mac_utilisation =
-            ((double)(all * c->tCCD_MAC) + (double)(one * c->tCCD_MAC) / (double)banks) /
-            ((double)r->cycles * (double)c->n_channels);
+        r->mac_utilisation = macs * c->tCCD_MAC / ((double)r->cycles * (double)c->n_channels);
     r->controller_bytes =
         c->controller == PIMHW_DCS ? 8 * ((uint64_t)c->in_entries + pimhw_config_outs(c)) : 0;
 }
