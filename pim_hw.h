@@ -3082,11 +3082,12 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
 }
 
 enum {
-    PIMHW_I_QUEUE = 64,   /* the largest queue_entries */
-    PIMHW_I_QUEUED = 128, /* commands a queue of DCS holds */
-    PIMHW_I_RING = 1024,  /* commands not yet in order of issue: those and their rows */
-    PIMHW_I_RECORDS = 64, /* of one kind in a phase of ping-pong */
-    PIMHW_I_REFRESHES = 4 /* of a channel: as many slacks are kept */
+    PIMHW_I_QUEUE = 64,    /* the largest queue_entries */
+    PIMHW_I_QUEUED = 128,  /* commands a queue of DCS holds */
+    PIMHW_I_RING = 1024,   /* commands not yet in order of issue: those and their rows */
+    PIMHW_I_RECORDS = 64,  /* of one kind in a phase of ping-pong */
+    PIMHW_I_REFRESHES = 4, /* of a channel: as many slacks are kept */
+    PIMHW_I_FIRSTS = 16
 };
 
 /* How much earlier or later a refresh could have been due, and no command would have moved. */
@@ -3259,6 +3260,9 @@ typedef struct pimhw_i_channel {
     pimhw_i_tally tally;
     uint64_t n_slack; /* of refreshes, or spans with some, so far */
     pimhw_i_slack slack[PIMHW_I_REFRESHES];
+    bool idle; /* a span began in a state that does not know last_ck, and nothing issued since */
+    uint32_t n_first;
+    uint8_t first[PIMHW_I_FIRSTS]; /* reasons of the newest commands after which it was not */
     pimhw_i_run runs[PIMHW_I_QUEUE];
     pimhw_i_banks *banks; /* of its own, as is the next */
     pimhw_i_flow *flow;   /* controllers with gaps */
@@ -3296,6 +3300,9 @@ static void pimhw_i_charge(pimhw_i_channel *ch, uint64_t t, uint32_t reason)
         span -= busy;
     }
     ch->tally.spent_ck[reason] += span;
+    if (!ch->idle) return;
+    ch->idle = false;
+    ch->first[ch->n_first++ % PIMHW_I_FIRSTS] = (uint8_t)reason;
 }
 
 /* The clock that the table allows a command, and the constraint that sets it. */
@@ -4633,7 +4640,7 @@ PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *p, const pimhw_c
                         (uint64_t)nest.open[nest.depth - 1]);
 }
 
-enum { PIMHW_I_TERMS = 12 };
+enum { PIMHW_I_TERMS = 12, PIMHW_I_ROWS = 4 };
 
 /* What a span hangs on: a tail, as far as it matters, or an operand that grows with outer loops. */
 typedef struct pimhw_i_term {
@@ -4652,6 +4659,9 @@ typedef struct pimhw_i_scope {
     bool masks;     /* instructions of some channels only */
     uint8_t spaces; /* of its rows: a bit each */
     uint8_t n_terms;
+    bool any_row; /* else the first row it asks for is one of these, from the rows' base */
+    uint8_t n_rows;
+    uint64_t rows[PIMHW_I_ROWS];
     uint64_t outer_step[PIMHW_LOOPS]; /* of the rows' base, by the loops around */
     pimhw_i_term terms[PIMHW_I_TERMS];
 } pimhw_i_scope;
@@ -4767,6 +4777,11 @@ static void pimhw_i_add_row(const pimhw_program *p, const pimhw_i_inside *in,
         span->outer_step[l] = o->step[l];
     }
     span->spaces |= (uint8_t)(1u << item->space);
+    uint32_t i = 0;
+    while (i < span->n_rows && span->rows[i] != o->base)
+        i++;
+    if (i == PIMHW_I_ROWS || span->spaces == 3) span->any_row = true;
+    if (i == span->n_rows && !span->any_row) span->rows[span->n_rows++] = o->base;
 }
 
 /* What is left before the first round of any loop, by the rests of a block. */
@@ -4851,6 +4866,8 @@ static void pimhw_i_add_item(const pimhw_i_sketch *s, const pimhw_program *p, ui
             rounds = pimhw_i_add_operand(p, in, &p->operands[name - 1], name, span);
     }
     if (kind->has_row) pimhw_i_add_row(p, in, item, span);
+    /* what is not done in the first rounds of the loops inside may be in others */
+    if (item->op_size && p->operands[item->op_size - 1].base == 0) span->any_row = true;
     if (item->kind != PIMHW_LOOP || in->depth == PIMHW_LOOPS) return;
     if (item->op_size == 0) rounds = 0;
     in->last[in->depth++] = rounds - (rounds > 0 && rounds < UINT64_MAX);
@@ -5270,6 +5287,7 @@ enum {
     PIMHW_I_TRIALS = PIMHW_LOOPS + 1,
     PIMHW_I_KEY_BITS = 20, /* of a text's number in a key */
     PIMHW_I_TALLY = sizeof(pimhw_i_tally) / sizeof(uint64_t),
+    PIMHW_I_SPENT = offsetof(pimhw_i_tally, spent_ck) / sizeof(uint64_t),
     PIMHW_I_ACTIVE = offsetof(pimhw_i_tally, active_ck) / sizeof(uint64_t),
     PIMHW_I_OPENED = offsetof(pimhw_i_tally, commands) / sizeof(uint64_t) + PIMHW_CMD_ACT16
 };
@@ -5302,24 +5320,26 @@ typedef enum pimhw_i_progress { PIMHW_I_IDLE, PIMHW_I_OPEN, PIMHW_I_ENDED } pimh
 /*
  * Spans of a program that are like others need not be walked again. A unit is a group of channels,
  * or those of a shared front end that a loop concerns, with their host. Its state, relative to its
- * clock, is a text, and so are the terms of a span; their numbers are compared. An edge leads from
- * a state, through a span with given terms, to a state; if it holds refreshes, from where those are
- * equally far off. What it adds on the way is counted apart; of a unit that goes from edge to edge
- * only the number of its state is kept, and it is asleep.
+ * clock, is a text, without what is over by then, and so are the terms of a span; their numbers are
+ * compared. An edge leads from a state, through a span with given terms, to a state; if it holds
+ * refreshes, from where those are equally far off. What it adds on the way is counted apart; of a
+ * unit that goes from edge to edge only the number of its state is kept, and it is asleep.
  */
 typedef struct pimhw_i_text {
     uint64_t hash;
     uint32_t at, n;
-    uint16_t next;      /* in its chain; 0: the last */
-    bool meets_refresh; /* of a state: commands wait for it */
+    uint16_t next;             /* in its chain; 0: the last */
+    bool waits, meets_refresh; /* of a state: commands wait, or wait for a refresh */
 } pimhw_i_text;
 
 /* What a span does to a group of channels; at the head of a trial: the group. */
 typedef struct pimhw_i_part {
-    uint64_t end_ck, latest_ck; /* from the base; or unmoved */
-    uint64_t row;               /* from the base of rows, if it opens any */
-    uint64_t due_ck, active, n_slack;
+    uint64_t end_ck, latest_ck, last_ck; /* from the base; or unmoved */
+    uint64_t row;                        /* from the base of rows, if it opens any */
+    uint64_t due_ck;
     uint64_t counted; /* bit i: word i of the tally is not 0 */
+    int32_t active;
+    uint32_t first; /* reason of its first command if the state does not know last_ck: as if 0 */
 } pimhw_i_part;
 
 /* 64 bytes, of one line of a cache: edges are met in no order. */
@@ -5343,6 +5363,8 @@ typedef struct pimhw_i_trial {
     uint64_t index, heads, power;      /* of a mark */
     uint64_t rows[PIMHW_MAX_CHANNELS]; /* of the place */
     pimhw_i_part part[PIMHW_MAX_CHANNELS];
+    uint64_t n_slack[PIMHW_MAX_CHANNELS];
+    uint32_t n_first[PIMHW_MAX_CHANNELS];
     pimhw_i_tally tally[PIMHW_MAX_CHANNELS];
 } pimhw_i_trial;
 
@@ -5525,6 +5547,14 @@ static void pimhw_i_pen_ahead(pimhw_i_pen *pen, uint64_t *at, uint32_t n, uint64
         words[i] = at[i] < least ? 0 : at[i] - before;
 }
 
+static void pimhw_i_pen_when(pimhw_i_pen *pen, pimhw_i_when *when)
+{
+    uint64_t key = when->ck << 8 | when->reason;
+    pimhw_i_pen_ahead(pen, &key, 1, pen->base, 8);
+    when->ck = key >> 8;
+    when->reason = (uint32_t)(key & 255);
+}
+
 /* Less than a word. */
 static uint32_t pimhw_i_pen_small(pimhw_i_pen *pen, uint32_t value)
 {
@@ -5536,11 +5566,27 @@ static uint32_t pimhw_i_pen_small(pimhw_i_pen *pen, uint32_t value)
 /* The clock before which no later command of the channel issues. */
 static uint64_t pimhw_i_base_ck(const pimhw_i_channel *ch)
 {
+    const pimhw_i_flow *f = ch->flow;
+    uint64_t base = ch->now_ck;
     if (ch->asleep) return ch->base_ck;
-    if (ch->rules->config.controller == PIMHW_DCS)
-        return pimhw_i_max(ch->flow->dispatch_ck, ch->hold.ck);
-    if (ch->rules->config.controller == PIMHW_PING_PONG) return ch->flow->start_before.ck;
-    return ch->now_ck;
+    if (ch->rules->config.controller == PIMHW_PING_PONG)
+        base = pimhw_i_min(f->start.ck, pimhw_i_max(f->start_before.ck, f->mac_stream_ck));
+    if (ch->rules->config.controller == PIMHW_DCS) {
+        const pimhw_i_last *io = &f->last[PIMHW_I_IO], *mac = &f->last[PIMHW_I_MAC];
+        base = f->dispatch_ck;
+        if (io->any && mac->any) /* a row may be opened with the last MAC */
+            base = pimhw_i_max(base + 1, pimhw_i_min(io->ck, mac->ck)) - 1;
+    }
+    return ch->hold.ck <= ch->due_ck ? pimhw_i_max(base, ch->hold.ck) : base;
+}
+
+#define PIMHW_I_APART ((uint64_t)1 << 63) /* in place of last_ck: it is told apart */
+
+/* Whether all a channel waits for is a clock far behind its last command: how far is told apart. */
+static bool pimhw_i_idles(const pimhw_device *d, const pimhw_i_channel *ch, uint64_t base)
+{
+    uint64_t busy = ch->last_command < PIMHW_N_COMMANDS ? d->rules.occupies[ch->last_command] : 0;
+    return !d->shared && ch->last_ck + busy < base;
 }
 
 /* Groups of input tiles count from here: only how far they are from the newest in use matters. */
@@ -5583,11 +5629,10 @@ static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, pimhw_i_channel *ch)
     if (pen->back) f->filling = 0, f->used_group = PIMHW_I_USED;
     f->group_tiles = pimhw_i_pen_small(pen, f->group_tiles);
     pimhw_i_pen_word(pen, &f->group, f->used_group);
-    pimhw_i_pen_word(pen, &f->start.ck, pen->base);
-    pimhw_i_pen_word(pen, &f->start_before.ck, pen->base);
-    f->start.reason = pimhw_i_pen_small(pen, f->start.reason);
-    f->start_before.reason = pimhw_i_pen_small(pen, f->start_before.reason);
-    pimhw_i_pen_ahead(pen, f->done_ck, PIMHW_I_OTHER, f->start.ck, 0);
+    pimhw_i_pen_when(pen, &f->start);
+    pimhw_i_pen_when(pen, &f->start_before);
+    uint64_t start = pimhw_i_max(f->start.ck, pen->base);
+    pimhw_i_pen_ahead(pen, f->done_ck, PIMHW_I_OTHER, start, 0);
     for (uint32_t i = 0; i < 3; i++) {
         pimhw_i_phase *p = pimhw_i_pp_phase(f, f->filling + 2 + i);
         p->outs = pimhw_i_pen_small(pen, p->outs);
@@ -5624,12 +5669,10 @@ static void pimhw_i_pen_dcs(pimhw_i_pen *pen, pimhw_i_channel *ch)
     uint64_t least = pen->base << 8;
     pimhw_i_pen_ramps(pen, f->tile_mac, UINT32_MAX, 0, n_entries, least, least - 256);
     /* commands that wait for a refresh, which is kept apart */
-    uint64_t due_ck = ch->due_ck;
     pimhw_i_pen_records(pen, ch, f->records, &f->n_records);
     if (pen->back) f->n_blocked[PIMHW_I_IO] = f->n_blocked[PIMHW_I_MAC] = 0;
     for (uint32_t i = 0; i < f->n_records && pen->back; i++)
         f->n_blocked[f->records[i].stream] += f->records[i].n;
-    if (f->n_records > 0) pimhw_i_pen_word(pen, &due_ck, pen->base);
     for (uint32_t s = 0; s < PIMHW_I_STREAMS; s++) {
         pimhw_i_ring *r = &f->ring[s];
         pimhw_i_when *at = &f->blocked_at[s];
@@ -5687,14 +5730,14 @@ static void pimhw_i_pen_channel(pimhw_i_pen *pen, const pimhw_device *d, pimhw_i
     ch->register_mode = flags >> 8 & 1;
     ch->open = flags >> 9 & 1 ? rules->all_banks : 0;
     uint64_t ends[2] = {ch->end_ck, ch->flow ? ch->latest_ck : 0}; /* kept apart */
-    uint64_t hold = ch->hold.ck << 8 | ch->hold.reason;
-    pimhw_i_pen_word(pen, &ch->last_ck, pen->base);
+    bool idle = !pen->back && pimhw_i_idles(d, ch, pen->base);
+    uint64_t newest = idle ? PIMHW_I_APART : ch->last_ck - pen->base;
+    pimhw_i_pen_word(pen, &newest, 0); /* the second */
+    if (newest != PIMHW_I_APART) ch->last_ck = newest + pen->base;
     pimhw_i_pen_ahead(pen, &ch->now_ck, 1, pen->base, 0);
     pimhw_i_pen_ahead(pen, &ch->refreshed_ck, 1, pen->base, 0);
     pimhw_i_pen_ahead(pen, ends, 2, pen->base, 0);
-    pimhw_i_pen_ahead(pen, &hold, 1, pen->base, 8);
-    ch->hold.ck = hold >> 8;
-    ch->hold.reason = (uint32_t)(hold & 255);
+    pimhw_i_pen_when(pen, &ch->hold);
     pimhw_i_pen_ahead(pen, ch->ready, PIMHW_CMD_ACT, pen->base, 8);
     if (d->shared) pimhw_i_pen_queue(pen, ch, d->config.queue_entries);
     if (ch->flow) pimhw_i_pen_ahead(pen, &ch->flow->mac_stream_ck, 1, pen->base, 0);
@@ -5759,7 +5802,7 @@ static uint32_t pimhw_i_intern(pimhw_i_memo *m, uint32_t n)
         if (text->hash != hash || text->n != n) continue;
         if (pimhw_i_same(&m->words[text->at], words, n)) return *slot;
     }
-    pimhw_i_text added = {hash, m->n_words, n, 0, false};
+    pimhw_i_text added = {hash, m->n_words, n, 0, false, false};
     *slot = (uint16_t)++m->n_texts;
     m->text[*slot] = added;
     m->n_words += n;
@@ -5793,7 +5836,9 @@ static uint32_t pimhw_i_state(pimhw_device *d)
     if (!pen.words || !pimhw_i_pen_unit(d, &pen, d->unit, d->n_unit)) return 0;
     const pimhw_i_flow *f = d->groups[d->unit].flow;
     d->known = pimhw_i_intern(&d->memo, pen.n);
-    d->memo.text[d->known].meets_refresh = d->config.controller == PIMHW_DCS && f->n_records > 0;
+    pimhw_i_text *text = &d->memo.text[d->known];
+    text->meets_refresh = d->config.controller == PIMHW_DCS && f->n_records > 0;
+    text->waits = text->meets_refresh || (d->config.controller == PIMHW_PING_PONG && f->begun);
     return d->known;
 }
 
@@ -5836,7 +5881,7 @@ static void pimhw_i_forget(pimhw_device *d)
     pimhw_i_memo *m = &d->memo;
     m->n_words = m->terms = m->n_texts = m->n_edges = 0;
     m->full = false;
-    m->shift = d->config.controller == PIMHW_IN_ORDER ? 5 : 0; /* the others know exact ones only */
+    m->shift = 5;
     memset(m->texts, 0, sizeof m->texts);
     memset(m->edges, 0, sizeof m->edges);
     memset(&m->text[0], 0, sizeof m->text[0]);
@@ -5922,14 +5967,18 @@ static void pimhw_i_place_terms(const pimhw_i_walker *w, const pimhw_i_scope *sc
 }
 
 /*
- * The open row of a channel as a span sees it; 0: not at all. Rows below the base are not met; but
- * those of commands that wait are seen from it.
+ * The open row of a channel as a span sees it; 0: not at all. Any but the first row that it asks
+ * for is closed, whichever it is; but those of commands that wait are seen from it.
  */
 static uint64_t pimhw_i_seen(const pimhw_i_scope *scope, const pimhw_i_place *place,
                              const pimhw_i_channel *ch)
 {
-    bool met = scope->spaces && ch->open && ch->row >= place->row_base;
-    return met || place->waits ? ch->row - place->row_base + 1 : 0;
+    uint64_t row = ch->row - place->row_base;
+    bool met = place->waits, above = scope->spaces && ch->open && ch->row >= place->row_base;
+    if (above && scope->any_row) met = true;
+    for (uint32_t i = 0; i < scope->n_rows && above; i++)
+        met = met || row == scope->rows[i];
+    return met ? row + 1 : 0;
 }
 
 /* The same for all of a group, whose blocks may differ; false: and so do their rows or terms. */
@@ -5976,7 +6025,7 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
     place->state = pimhw_i_state(d);
     uint64_t *words = pimhw_i_room(m);
     if (!place->state || !words) return false;
-    place->waits = d->config.controller == PIMHW_PING_PONG || m->text[place->state].meets_refresh;
+    place->waits = m->text[place->state].waits;
     if (scope->masks) words[n++] = d->shared ? 0 : pimhw_i_lowest(w->mask);
     uint64_t due = d->groups[d->unit].due_ck;
     for (uint32_t i = 0; pimhw_i_rests(d, &d->groups[d->unit + i]); i++)
@@ -6024,11 +6073,15 @@ static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *
     t->n_rounds = d->walked_rounds + d->skipped_rounds;
     t->n_groups = d->n_groups;
     t->nest = d->nest;
+    bool idle = !d->shared && d->memo.words[d->memo.text[place->state].at + 1] == PIMHW_I_APART;
     for (uint32_t i = 0; i < d->n_unit; i++) {
-        const pimhw_i_channel *ch = &d->groups[d->unit + i];
-        pimhw_i_part part = {ch->end_ck,    ch->latest_ck, ch->row, ch->due_ck,
-                             ch->open != 0, ch->n_slack,   0};
+        pimhw_i_channel *ch = &d->groups[d->unit + i];
+        pimhw_i_part part = {ch->end_ck, ch->latest_ck, ch->last_ck, ch->row, ch->due_ck,
+                             0,          ch->open != 0, idle};
+        ch->idle = idle;
         t->part[i] = part;
+        t->n_slack[i] = ch->n_slack;
+        t->n_first[i] = ch->n_first;
         t->rows[i] = place->rows[i];
         t->tally[i] = ch->tally;
     }
@@ -6050,9 +6103,14 @@ static void pimhw_i_slack_since(const pimhw_device *d, const pimhw_i_channel *ch
                                 pimhw_i_slack *least)
 {
     uint64_t next_ck = pimhw_i_max(pimhw_i_unit_ck(d), ch->latest_ck + 1);
-    bool known = ch->n_slack - n <= PIMHW_I_REFRESHES && d->config.controller == PIMHW_IN_ORDER;
+    bool known = ch->n_slack - n <= PIMHW_I_REFRESHES;
     if (!known || ch->due_ck < next_ck) least->early_ck = least->late_ck = 0;
     least->early_ck = (uint32_t)pimhw_i_min(least->early_ck, ch->due_ck - next_ck);
+    /* what waits for the next refresh would still */
+    for (uint32_t s = 0; ch->flow && !ch->asleep && s < PIMHW_I_STREAMS; s++) {
+        uint64_t ck = ch->flow->n_blocked[s] ? ch->flow->blocked_at[s].ck : UINT64_MAX;
+        least->late_ck = (uint32_t)pimhw_i_min(least->late_ck, ck - ch->due_ck);
+    }
     for (; known && n < ch->n_slack; n++) {
         const pimhw_i_slack *slack = &ch->slack[n % PIMHW_I_REFRESHES];
         if (slack->early_ck < least->early_ck) least->early_ck = slack->early_ck;
@@ -6081,20 +6139,28 @@ static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimh
         pimhw_i_part *p = &parts[i];
         const uint64_t *now = (const uint64_t *)&ch->tally, *then = (const uint64_t *)&t->tally[i];
         /* as if the base were 0 */
-        uint64_t active = (uint64_t)(ch->open != 0) - from->active, counted = 0;
+        int32_t active = (ch->open != 0) - from->active;
+        uint32_t n_first = from->first ? ch->n_first - t->n_first[i] : 0;
+        uint64_t counted = 0;
+        if (n_first > PIMHW_I_FIRSTS) e->to = 0;
+        p->first = PIMHW_N_SPENT;
+        if (n_first > 0) p->first = ch->first[t->n_first[i] % PIMHW_I_FIRSTS];
         for (uint32_t k = 0; k < PIMHW_I_TALLY; k++) {
             if (now[k] == then[k] && k != PIMHW_I_ACTIVE) continue; /* most */
-            *sum++ = now[k] - then[k] + (k == PIMHW_I_ACTIVE ? active * base : 0);
+            bool gap = k == PIMHW_I_SPENT + p->first;
+            *sum++ = now[k] - then[k] + (k == PIMHW_I_ACTIVE ? (uint64_t)active * base : 0) -
+                     (gap ? base - from->last_ck : 0);
             counted |= (uint64_t)1 << k;
         }
         p->active = active;
         p->counted = counted;
         p->end_ck = pimhw_i_moved(ch->end_ck, from->end_ck, base);
         p->latest_ck = pimhw_i_moved(ch->latest_ck, from->latest_ck, base);
+        p->last_ck = pimhw_i_moved(ch->last_ck, from->last_ck, base);
         p->row = ch->row - t->rows[i];
         p->due_ck = ch->due_ck - from->due_ck;
         e->refreshed = e->refreshed || p->due_ck > 0;
-        if (!pimhw_i_rests(d, ch)) pimhw_i_slack_since(d, ch, from->n_slack, &e->slack);
+        if (!pimhw_i_rests(d, ch)) pimhw_i_slack_since(d, ch, t->n_slack[i], &e->slack);
     }
     e->phase = e->refreshed ? t->phase : 0;
     if (!e->phase) e->slack.late_ck = 0;
@@ -6138,7 +6204,14 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, c
         uint64_t *to = (uint64_t *)&ch->tally;
         for (uint64_t left = p->counted; left; left &= left - 1)
             to[pimhw_i_lowest(left)] += n * *sum++;
-        ch->tally.active_ck -= p->active * base;
+        ch->tally.active_ck -= (uint64_t)p->active * base;
+        if (p->first < PIMHW_N_SPENT) {
+            uint64_t gaps = base - ch->last_ck + (n - 1) * (e->clocks - p->last_ck);
+            ch->tally.spent_ck[p->first] += gaps;
+            ch->first[ch->n_first++ % PIMHW_I_FIRSTS] = (uint8_t)p->first;
+            ch->idle = false;
+        }
+        if (p->last_ck != PIMHW_I_UNMOVED) ch->last_ck = last + p->last_ck;
         if (p->active) ch->open ^= d->rules.all_banks;
         if (p->end_ck != PIMHW_I_UNMOVED) ch->end_ck = pimhw_i_max(ch->end_ck, last + p->end_ck);
         if (p->latest_ck != PIMHW_I_UNMOVED)
@@ -6196,10 +6269,10 @@ static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
     if (to == 0 || !pimhw_i_room(m)) return;
     pimhw_i_edge *e = &m->edge[m->n_edges + 1];
     uint32_t n_words = pimhw_i_edge_since(d, t, e, to);
-    if (e->refreshed && t->phase == 0) return;
+    if (e->to == 0 || (e->refreshed && t->phase == 0)) return;
     /* commands wait at its end alone: seen from an open row that is its own, or not at all */
     bool opened = pimhw_i_parts(d, e)->counted >> PIMHW_I_OPENED & 1;
-    if (m->text[to].meets_refresh && !t->waits && !opened) return;
+    if (m->text[to].waits && !t->waits && !opened) return;
     e->key = t->key;
     uint16_t *slot = pimhw_i_edge_slot(m, e->key, e->phase);
     if (*slot) return;
@@ -6225,7 +6298,7 @@ static uint64_t pimhw_i_cycle(pimhw_device *d, pimhw_i_trial *mark, const pimhw_
         pimhw_i_edge *e = &d->memo.edge[0];
         pimhw_i_edge_since(d, mark, e, place->state);
         uint64_t n = pimhw_i_before_due(d, e, pimhw_i_min(rounds, place->n_same) / period);
-        if (n > 0) {
+        if (n > 0 && e->to > 0) {
             pimhw_i_follow(d, e, n, mark->rows, n * period * row_step);
             mark->open = false;
             return n * period;
@@ -6411,7 +6484,7 @@ static bool pimhw_i_equal(const pimhw_i_channel *a, const pimhw_i_channel *b)
 {
     return a->asleep == b->asleep && a->base_ck == b->base_ck && a->due_ck == b->due_ck &&
            a->row == b->row && a->end_ck == b->end_ck && a->latest_ck == b->latest_ck &&
-           pimhw_i_busy(a) == pimhw_i_busy(b);
+           a->last_ck == b->last_ck && pimhw_i_busy(a) == pimhw_i_busy(b);
 }
 
 /* Groups of mask that are in one state become one; so few have to be looked at. */

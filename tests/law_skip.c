@@ -341,6 +341,53 @@ static void nests_are_of_some_channels(void)
     CHECK(n_timed > n / 2 && n_skipping > n / 4);
 }
 
+/* Few rows, so that the one that is open is often the one a loop asks for: first, later or never,
+ * of one space or both; MACs that have nothing to do in the first rounds may be the first later. */
+static uint64_t rows_case(uint64_t seed, uint64_t *n_timed)
+{
+    check_rng rng = {seed};
+    pimhw_config c = odd_device(&rng);
+    pimhw_request request = {.blocks = blocks, .n_blocks = (uint32_t)rng_range(&rng, 1, 30)};
+    pimhw_item list = {.kind = PIMHW_LIST}, block = {.kind = PIMHW_BLOCK};
+    uint64_t channels = rng_range(&rng, 1, 3), spaces = rng_range(&rng, 0, 1);
+    if (rng_range(&rng, 0, 1)) refresh_often(&rng, &c);
+    pimhw_config_set(&c, "n_channels", 2, NULL);
+    memset(blocks, 0, sizeof blocks);
+    for (uint32_t i = 0; i < request.n_blocks; i++)
+        for (int k = 0; k < 2; k++)
+            blocks[i].row_base[k] = (uint32_t)rng_range(&rng, 0, 5);
+    pimhw_program_init(&program);
+    pimhw_program_item(&program, &list);
+    pimhw_program_item(&program, &block);
+    for (uint64_t l = 0; l < 2; l++)
+        pimhw_program_loop(&program, pimhw_program_const(&program, rng_range(&rng, 1, l ? 4 : 9)),
+                           channels);
+    for (uint64_t n = rng_range(&rng, 1, 7); n > 0; n--) {
+        pimhw_item item = {.kind = PIMHW_MAC_ABK, .mask = channels};
+        pimhw_operand row = {.base = rng_range(&rng, 0, 5)}, size = {.base = rng_range(&rng, 0, 2)};
+        if (rng_range(&rng, 0, 2) == 0) row.step[2] = 1;
+        if (rng_range(&rng, 0, 1)) size.step[2] = 1;
+        if (rng_range(&rng, 0, 3) == 0) item.kind = PIMHW_WR_GB;
+        item.op_size = pimhw_program_operand(&program, &size);
+        item.row = pimhw_program_operand(&program, &row);
+        item.space = (uint8_t)rng_range(&rng, 0, spaces);
+        pimhw_program_item(&program, &item);
+    }
+    for (uint32_t l = 0; l < 4; l++)
+        pimhw_program_end(&program);
+    return both_ways(&c, &request, NULL, seed, n_timed);
+}
+
+static void the_open_row_is_the_first_or_not(void)
+{
+    uint64_t n_skipping = 0, n_timed = 0, n = 2000;
+    for (uint64_t seed = first_case; seed < first_case + n; seed++)
+        n_skipping += rows_case(seed, &n_timed) > 0;
+    printf("%u of %u programs ran, %u skipped rounds\n", (unsigned)n_timed, (unsigned)n,
+           (unsigned)n_skipping);
+    CHECK(n_timed > n / 2 && n_skipping > n / 4);
+}
+
 /* A tail of which a loop may take some. */
 static uint8_t random_tail(check_rng *rng, int depth, bool units)
 {
@@ -1223,6 +1270,31 @@ static void refreshes_of_channels_may_be_apart(void)
     both_ways(&c, &request, "", 0, NULL);
 }
 
+/* A loop that begins while all is over, in which all is over again and again: what it first waited
+ * for is not what it waits for later. */
+static void only_the_first_wait_is_for_the_hub(void)
+{
+    pimhw_config c;
+    pimhw_request request = {.repeats = 4};
+    const pimhw_instruction works[] = {{.kind = PIMHW_EPU, .mask = 1, .op_size = 900},
+                                       {.kind = PIMHW_EPU_WAIT, .mask = 1}};
+    const pimhw_instruction write = {.kind = PIMHW_WR_ABK, .mask = 1, .op_size = 1};
+    pimhw_config_init(&c, "aimx", NULL);
+    pimhw_config_set(&c, "refresh", 0, NULL);
+    c.n_channels = 1;
+    c.controller = PIMHW_STATIC_GAPS;
+    pimhw_program_init(&program);
+    for (int i = 0; i < 2; i++) {
+        pimhw_instruction in = works[i];
+        if (in.kind == PIMHW_EPU) in.flags = PIMHW_AWAITED;
+        pimhw_program_add(&program, &in);
+    }
+    pimhw_program_loop(&program, pimhw_program_const(&program, 40), 1);
+    pimhw_program_add(&program, &write);
+    pimhw_program_end(&program);
+    CHECK(both_ways(&c, &request, "", 0, NULL) > 60);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) first_case = strtoull(argv[1], NULL, 10);
@@ -1239,6 +1311,7 @@ int main(int argc, char **argv)
     RUN(refreshes_of_channels_may_be_apart);
     RUN(channels_that_parted_begin_together);
     RUN(rows_may_open_before_the_base);
+    RUN(only_the_first_wait_is_for_the_hub);
     RUN(alike_is_alike_in_all_channels);
     RUN(sources_of_blocks_take_ticks);
     RUN(pairs_of_channels_begin_at_the_first);
@@ -1255,6 +1328,7 @@ int main(int argc, char **argv)
     RUN(skipping_equals_walking_by_hand);
     RUN(rounds_may_count);
     RUN(nests_are_of_some_channels);
+    RUN(the_open_row_is_the_first_or_not);
     RUN(columns_end_where_nothing_is_left);
     RUN(terms_may_imply_each_other);
     RUN(every_head_dim_is_skipped);
