@@ -4244,7 +4244,7 @@ static void pimhw_i_pp_mac(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
     pimhw_i_record left = {*work, 0, (uint32_t)n, 0};
     f->mac_since = true;
     while (left.n > 0) {
-        const uint64_t *group = &f->tile_group[left.work.tile];
+        const uint64_t *group = f->tile_group + (tiles ? left.work.tile : 0);
         pimhw_i_record part = left;
         part.group = tiles ? group[0] : 0;
         if (tiles) part.n = 1;
@@ -6760,13 +6760,12 @@ static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction
     bool known = (uint32_t)in->kind < PIMHW_N_KINDS && kind->taker != PIMHW_I_BY_NOBODY;
     bool everybody = in->kind == PIMHW_SYNC || in->kind == PIMHW_EOC;
     bool sent = kind->taker != PIMHW_I_BY_HOST && !everybody;
-    bool columns = PIMHW_I_COMMANDS[kind->command].needs_row;
     bool copies = in->kind == PIMHW_COPY_BKGB || in->kind == PIMHW_COPY_GBBK;
     bool outs = d->rules.class_of[kind->command] < PIMHW_I_OTHER && pimhw_i_has_out(kind->command);
     bool tiles = copies || pimhw_i_has_tiles(kind->command);
     uint64_t beyond = everybody ? 0 : in->mask & ~pimhw_i_low_bits(c->n_channels);
     uint64_t size = in->op_size, row = pimhw_config_columns(c);
-    uint64_t most = columns ? row : c->in_entries;
+    uint64_t most = kind->has_row ? row : c->in_entries;
     if (!kind->sized) most = 1;
     const struct {
         bool asked;
@@ -6776,7 +6775,7 @@ static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction
         {beyond != 0, beyond ? pimhw_i_lowest(beyond) : 0, c->n_channels - 1u, "mask: channel"},
         {sent, size, most, "op_size"},
         {sent && tiles, in->tile + size, c->in_entries, "tile + op_size"},
-        {sent && columns, in->column + size, row, "column + op_size"},
+        {kind->has_row, in->column + size, row, "column + op_size"},
         {sent && outs, in->out, d->rules.outs - 1u, "out"},
         {sent && pimhw_i_one_bank(kind->command), in->bank, pimhw_config_banks(c) - 1u, "bank"},
         {in->kind == PIMHW_WR_ABK, pimhw_i_count(in->mask), 1, "channels of the mask"},
