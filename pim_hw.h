@@ -882,7 +882,7 @@ PIMHW_API const pimhw_config *pimhw_device_config(const pimhw_device *device);
  * EOC is ended by one. After a failure, but of an argument, the stream is over: only begin helps.
  *
  *   returns  submit: PIMHW_ERR_PROGRAM with field and limit, PIMHW_ERR_ARGUMENT after an EOC;
- *            finish: PIMHW_ERR_PROGRAM of 2^46 clocks or more
+ *            both: PIMHW_ERR_PROGRAM of 2^46 clocks or more
  *   memory   allocates nothing; the sink is borrowed until finish
  */
 PIMHW_API pimhw_status pimhw_device_begin(pimhw_device *device, const pimhw_sink *sink);
@@ -6369,7 +6369,7 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
         return true;
     if (!pimhw_i_looks(d, loop)) return true;
     place.row_base = place.first = place.until = 0; /* all else is set with them */
-    while (*index < limit) {
+    while (*index < limit && !d->endless) {
         uint64_t most = limit - *index, n = 0;
         if (!place.until) place.n_same = UINT64_MAX;
         loop->spare -= pimhw_i_min(loop->spare, PIMHW_I_LOOK);
@@ -6808,6 +6808,8 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *d, const pimhw_instruct
                             d->phase == PIMHW_I_ENDED ? "an instruction after EOC"
                                                       : PIMHW_I_NO_STREAM);
     pimhw_status status = pimhw_i_judge(d, instruction, why);
+    if (status == PIMHW_OK && d->endless)
+        status = pimhw_i_fail(why, PIMHW_ERR_PROGRAM, PIMHW_I_TOO_LONG);
     if (status != PIMHW_OK) {
         d->phase = PIMHW_I_IDLE;
         return status;
@@ -7062,9 +7064,7 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
 static bool pimhw_i_accept(pimhw_device *d, const pimhw_i_stream *s, pimhw_i_step step)
 {
     pimhw_cause what;
-    if (d->endless)
-        pimhw_cause_write(&what, PIMHW_I_TOO_LONG);
-    else if (step == PIMHW_I_WRONG)
+    if (step == PIMHW_I_WRONG)
         pimhw_cause_write(&what, PIMHW_I_TOO_LARGE);
     else if (d->phase == PIMHW_I_ENDED)
         pimhw_cause_write(&what, "an instruction after EOC");
@@ -7087,9 +7087,8 @@ static bool pimhw_i_walk_nest(pimhw_device *d, pimhw_i_stream *s)
         if (step == PIMHW_I_ROUND && pimhw_i_follow_rounds(d, w))
             d->walked_rounds += pimhw_i_count(w->mask);
         if (step == PIMHW_I_LEFT) pimhw_i_learn(d, &d->trial[w->depth]);
-        if (step == PIMHW_I_ROUND || step == PIMHW_I_LEFT) continue;
-        if (d->endless) return pimhw_i_accept(d, s, step); /* all else is known to be right */
-        pimhw_i_execute(d, s, &s->in);
+        if (d->endless) return false; /* all else is known to be right */
+        if (step == PIMHW_I_GIVEN) pimhw_i_execute(d, s, &s->in);
     }
 }
 
@@ -7168,6 +7167,7 @@ static bool pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s)
 {
     while (!s->over) {
         pimhw_i_step step = s->waits ? PIMHW_I_GIVEN : pimhw_i_next(&s->walker, &s->in);
+        if (d->endless) return false;
         if (step == PIMHW_I_NEST && !pimhw_i_do_nest(d, s)) return false;
         if (step == PIMHW_I_ROUND) d->walked_rounds += pimhw_i_count(s->walker.mask);
         s->over = step == PIMHW_I_DONE;
@@ -7226,9 +7226,9 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
             pimhw_i_walker_init(w, p, request, &d->sketch, mask, fields, d->rounds);
             w->nests = d->skips && d->phase == PIMHW_I_OPEN;
         }
-        if (!pimhw_i_streams_run(d)) return false;
+        bool done = pimhw_i_streams_run(d);
         if (d->endless) pimhw_cause_write(d->why, PIMHW_I_TOO_LONG);
-        if (d->endless) return false;
+        if (!done || d->endless) return false;
     }
     return true;
 }

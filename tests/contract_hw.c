@@ -1091,12 +1091,54 @@ static void endless_programs_are_refused(void)
     pimhw_program_add(&p, &epu);
     pimhw_program_add(&p, &wait);
     pimhw_program_add(&p, &gb);
-    endless(d, &p, "item 2: the run takes 2^46 clocks or rounds, or more");
+    endless(d, &p, "the run takes 2^46 clocks or rounds, or more");
     CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
     CHECK_U(pimhw_device_submit(d, &epu, &why), PIMHW_OK);
     CHECK_U(pimhw_device_finish(d, &r, &why), PIMHW_ERR_PROGRAM);
     CHECK_HAS(why.text, "2^46 clocks");
+    pimhw_sink sink = {hw_sink, &hw, NULL}; /* which would be told of 2^34 refreshes */
+    CHECK_U(pimhw_device_begin(d, &sink), PIMHW_OK);
+    CHECK_U(pimhw_device_submit(d, &epu, &why), PIMHW_OK);
+    CHECK_U(pimhw_device_submit(d, &wait, &why), PIMHW_OK);
+    CHECK_U(pimhw_device_submit(d, &gb, &why), PIMHW_ERR_PROGRAM);
+    CHECK_HAS(why.text, "2^46 clocks");
+    CHECK_U(pimhw_device_finish(d, &r, &why), PIMHW_ERR_ARGUMENT);
     pimhw_device_destroy(d);
+}
+
+/* Rounds that the request says, nested: what they come to does not wrap, and is refused at once,
+ * the next time too; then the device is as it was. */
+static void nested_rounds_of_a_request_end(void)
+{
+    static pimhw_program p;
+    for (uint32_t controller = 0; controller < 4; controller++)
+        for (int depth = 2; depth <= PIMHW_LOOPS; depth++) {
+            pimhw_block block = {.rest = {(1 << 28) - 1}};
+            const pimhw_request request = {.blocks = &block, .n_blocks = 1};
+            const pimhw_tail rest = {.rest = 1};
+            const pimhw_instruction mac = hw_mac(1, 64, 0, 0);
+            pimhw_operand rounds = {.base = UINT64_MAX};
+            pimhw_config c = hw_config("aimx", 1);
+            pimhw_readings r;
+            pimhw_device *d = NULL;
+            c.controller = controller;
+            pimhw_program_init(&p);
+            rounds.tail[0] = pimhw_program_tail(&p, &rest);
+            for (int i = 0; i < depth; i++)
+                pimhw_program_loop(&p, pimhw_program_operand(&p, &rounds), 1);
+            pimhw_program_add(&p, &mac);
+            for (int i = 0; i < depth; i++)
+                pimhw_program_end(&p);
+            CHECK_U(pimhw_device_create(&d, &c, &why), PIMHW_OK);
+            for (int k = 0; k < 2; k++) {
+                CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_ERR_PROGRAM);
+                CHECK_STR(why.text, "the run takes 2^46 clocks or rounds, or more");
+            }
+            block.rest[0] = 1;
+            CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), PIMHW_OK);
+            CHECK_U(r.commands[PIMHW_CMD_MAC16], 64);
+            pimhw_device_destroy(d);
+        }
 }
 
 /* 64 columns a round, tCCD_S apart: so many loops, the outermost of the rounds that the request
@@ -1894,6 +1936,7 @@ int main(void)
     RUN(items_are_judged);
     RUN(programs_of_no_builder_are_refused);
     RUN(endless_programs_are_refused);
+    RUN(nested_rounds_of_a_request_end);
     RUN(clocks_of_all_rounds_count);
     RUN(bad_requests_are_refused);
     RUN(epu_can_take_no_time);
