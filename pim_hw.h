@@ -6989,8 +6989,9 @@ static uint32_t pimhw_i_endless_item(const pimhw_program *p, uint32_t n_channels
         uint64_t size = o && pimhw_i_is_constant(o) ? o->base : 0;
         if (item->kind == PIMHW_END) depth -= p->items[item->end].kind != PIMHW_BLOCK;
         if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
-            uint64_t n = pimhw_i_times(rounds[depth], item->kind == PIMHW_LOOP ? size : 0);
             masks[depth + 1] = masks[depth] & item->mask;
+            bool runs = item->kind == PIMHW_LOOP && masks[depth + 1];
+            uint64_t n = pimhw_i_times(rounds[depth], runs ? size : 0);
             rounds[++depth] = pimhw_i_min(n, PIMHW_I_MOST_CK);
             in_loops += rounds[depth];
             if (in_loops >= PIMHW_I_MOST_CK) return i;

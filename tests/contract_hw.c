@@ -1141,6 +1141,22 @@ static void nested_rounds_of_a_request_end(void)
         }
 }
 
+/* Rounds of a loop that no channel comes to do not count. */
+static void loops_of_nobody_take_nothing(void)
+{
+    static pimhw_program p;
+    pimhw_readings r;
+    pimhw_device *d = device_of("aimx");
+    pimhw_program_init(&p);
+    for (int i = 0; i < 2; i++)
+        pimhw_program_loop(&p, pimhw_program_const(&p, 1 << 24), 1u << i);
+    for (int i = 0; i < 2; i++)
+        pimhw_program_end(&p);
+    CHECK_U(pimhw_device_time(d, &r, &p, NULL, NULL, &why), PIMHW_OK);
+    CHECK_U(r.cycles, 0);
+    pimhw_device_destroy(d);
+}
+
 /* 64 columns a round, tCCD_S apart: so many loops, the outermost of the rounds that the request
  * says. */
 static pimhw_status long_run(pimhw_readings *r, uint32_t tCCD_S, uint64_t outer, uint64_t inner)
@@ -1937,6 +1953,7 @@ int main(void)
     RUN(programs_of_no_builder_are_refused);
     RUN(endless_programs_are_refused);
     RUN(nested_rounds_of_a_request_end);
+    RUN(loops_of_nobody_take_nothing);
     RUN(clocks_of_all_rounds_count);
     RUN(bad_requests_are_refused);
     RUN(epu_can_take_no_time);
