@@ -7337,7 +7337,7 @@ PIMHW_API pimhw_status pimhw_device_resolve(
         if (step == PIMHW_I_DONE) break;
         if (!pimhw_i_accept(d, s, step)) status = PIMHW_ERR_PROGRAM;
         goes_on = status == PIMHW_OK && emit(user, &s->in);
-        if (s->in.kind == PIMHW_EOC) d->phase = PIMHW_I_ENDED;
+        if (goes_on && s->in.kind == PIMHW_EOC) d->phase = PIMHW_I_ENDED;
     }
     d->phase = PIMHW_I_IDLE;
     return status;
