@@ -494,9 +494,10 @@ typedef enum pimhw_kind {
                         ordinary queues, and what is left in them at the end is not counted, and
                         done by pimhw_device_run alone */
     PIMHW_EOC,       /* the same, and ends the stream */
-    PIMHW_EPU,       /* hub: op_size elements of work, once everything before is done but what SYNC
-                        does not wait for */
-    PIMHW_EPU_WAIT,  /* waits for the oldest EPU work with PIMHW_AWAITED */
+    PIMHW_EPU,       /* hub: op_size elements of work, once everything before on the channels of
+                        mask is done but what SYNC does not wait for */
+    PIMHW_EPU_WAIT,  /* they, or the shared front end, wait for the oldest EPU work with
+                        PIMHW_AWAITED */
     PIMHW_N_KINDS
 } pimhw_kind;
 
@@ -509,7 +510,7 @@ enum {
  * One instruction with its operands resolved; what the units do with them stands before
  * pimhw_units. A field that its kind does not use is not looked at, but op_size is 1 in all that a
  * channel takes and that stands here without it. Bit i of mask is channel i, and no other may be
- * set; SYNC and EOC address all channels whatever it says; EWADD, GPR, CFR and EPU need some bit,
+ * set; SYNC and EOC address all channels whatever it says; EWADD, GPR and CFR need some bit,
  * whichever. Kinds use:
  *
  *     WR_GB                 op_size tile gpr flags
@@ -971,7 +972,8 @@ typedef struct pimhw_hub {
  *   returns  end: the first failure. PIMHW_ERR_ADDRESS (a row in no chunk or beyond the device, a
  *            GPR block), PIMHW_ERR_HAZARD, PIMHW_ERR_MEMORY, PIMHW_ERR_PROGRAM; PIMHW_ERR_ARGUMENT
  *            of the request's chunks
- *   memory   borrows request and hub until end
+ *   memory   borrows request and hub until end; what commands have read of the units' memory is
+ *            kept, so until then commands alone write to it
  */
 PIMHW_API void pimhw_units_begin(pimhw_units *units, const pimhw_request *request,
                                  const pimhw_hub *hub);
