@@ -927,8 +927,8 @@ PIMHW_API float pimhw_lane_value(uint32_t lane_type, uint16_t lane);
  *     WR_GB      GPR block gpr + index; PIMHW_DISTINCT: gpr + index * n_channels + channel
  *     WR_BIAS    an element a bank, from GPR block gpr on
  *     RD_MAC     an element of out_bits a bank, all of them in n = ceil(banks * out_bits / 16 /
- *                lanes) GPR blocks, from gpr + n * channel on, 32 bits as two elements, the low
- *                half first; gpr and aux of the MAC that began the sum are added to its own
+ *                lanes) GPR blocks, from gpr + n * channel on, 32 bits as a float of the host in
+ *                two elements; gpr and aux of the MAC that began the sum are added to its own
  *     RD_AF      likewise, by the sum that is in the entry by then
  *     WR_SBK     GPR block gpr; WR_ABK: bank i takes gpr + i; RD_SBK: to gpr + channel
  *     EWADD      GPR blocks gpr on += blocks aux on
