@@ -2290,9 +2290,6 @@ static pimhw_status pimhw_i_row_open(const pimhw_memory *m, pimhw_memory *writer
                                      uint32_t channel, uint32_t number, pimhw_cause *why)
 {
     const pimhw_geometry *g = &m->geometry;
-    pimhw_da da = {channel, 0, 0, number, 0, 0};
-    pimhw_status status = pimhw_i_da_check(g, &da, why);
-    if (status) return status;
     pimhw_i_page *page = &m->pages[number / m->page_rows];
     if (writer && !page->bytes) page->bytes = pimhw_i_pages_take(writer, 1, why);
     if (writer && !page->bytes) return PIMHW_ERR_MEMORY;
