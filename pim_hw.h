@@ -3371,17 +3371,16 @@ static void pimhw_i_tell(const pimhw_i_channel *ch, uint32_t command, uint64_t t
                          const pimhw_i_work *work, uint32_t reason)
 {
     bool last = command == work->command;
-    bool tiles = last && PIMHW_I_KINDS[PIMHW_WR_GB].command == command;
-    bool columns = last && PIMHW_I_COMMANDS[command].needs_row;
-    bool opens = command == PIMHW_CMD_ACT || command == PIMHW_CMD_ACT16;
+    bool tiles = command == PIMHW_CMD_WRGB, row = PIMHW_I_COMMANDS[command].needs_row;
+    bool opens = PIMHW_I_OPENS >> command & 1, moves = tiles || row;
     pimhw_event e;
     memset(&e, 0, sizeof e);
     e.issue_ck = t;
     e.command = (pimhw_command)command;
     e.bank = pimhw_i_one_bank(command) ? work->bank : 0;
-    e.row = opens || PIMHW_I_COMMANDS[command].needs_row ? (uint32_t)work->row : 0;
-    e.column = columns ? work->column : 0;
-    e.tile = tiles || columns ? work->tile : 0;
+    e.row = opens || row ? (uint32_t)work->row : 0;
+    e.column = row ? work->column : 0;
+    e.tile = moves ? work->tile : 0;
     e.out = work->out;
     e.index = tiles ? e.tile - work->first_tile : 0;
     e.region = work->region;
@@ -3400,8 +3399,8 @@ static void pimhw_i_tell(const pimhw_i_channel *ch, uint32_t command, uint64_t t
         }
         e.fresh = false;
         e.issue_ck += ch->rules->again_ck[command];
-        e.column += columns;
-        e.tile += tiles || columns;
+        e.column += row;
+        e.tile += moves;
         e.index += tiles;
         e.reason = (pimhw_spent)ch->rules->again_reason[command];
     }
@@ -3465,9 +3464,8 @@ static void pimhw_i_send_due(pimhw_i_channel *ch, uint32_t command, uint64_t n, 
     memset(&work, 0, sizeof work);
     work.command = command;
     pimhw_i_when rule = pimhw_i_table_at(ch, command, 0);
-    uint64_t t = pimhw_i_max(rule.ck, ch->last_ck + 1);
-    if (rule.ck > ch->due_ck && t == rule.ck) reason = rule.reason;
-    pimhw_i_issue(ch, command, pimhw_i_max(t, ch->due_ck), n, &work, reason);
+    if (rule.ck > ch->due_ck) reason = rule.reason;
+    pimhw_i_issue(ch, command, pimhw_i_max(rule.ck, ch->due_ck), n, &work, reason);
     if (command == PIMHW_CMD_REF) ch->due_ck += n * ch->rules->config.tREFI;
 }
 
@@ -3639,7 +3637,7 @@ static bool pimhw_i_active_first(pimhw_i_channel *ch, uint32_t command, uint32_t
     if (!ch->banked || b->active.n == 0) return false;
     ch->hold.ck = b->clock_ck + 1;
     int best = pimhw_i_best(ch, &b->active, t, &soonest);
-    if (best < 0 && soonest < UINT64_MAX && pimhw_i_guarded(ch, command, bank, -1)) t = soonest;
+    if (best < 0 && pimhw_i_guarded(ch, command, bank, -1)) t = soonest;
     bool first = soonest <= t;
     if (first) {
         best = pimhw_i_best(ch, &b->active, soonest, &soonest);
@@ -3713,7 +3711,6 @@ static void pimhw_i_in_order(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n
 {
     bool gaps = ch->rules->config.controller == PIMHW_STATIC_GAPS &&
                 ch->rules->class_of[work->command] != PIMHW_I_OTHER;
-    if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(ch);
     while (n > 0) {
         uint32_t next = gaps ? 0 : pimhw_i_needed(ch, work);
         pimhw_i_when at =
@@ -3877,8 +3874,7 @@ static void pimhw_i_dcs_run(pimhw_i_channel *ch, pimhw_i_record *record)
     for (; record->n > 0; record->n--, work->tile++, work->column++) {
         uint64_t next_ck = ck + gap;
         pimhw_i_dispatch(f, stream, 0);
-        if (f->dispatch_ck >= next_ck || ready[work->tile] >> 8 > next_ck) break;
-        if (next_ck >= ch->due_ck) break;
+        if (ready[work->tile] >> 8 > next_ck || next_ck >= ch->due_ck) break;
         ck = next_ck;
         pimhw_i_dcs_put(ch, ring, ck << 16 | command << 8 | reason, work);
         f->left_ck[stream][f->n_left[stream]++ % PIMHW_I_QUEUED] = ck;
@@ -4310,12 +4306,10 @@ static void pimhw_i_control(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
     uint32_t controller = ch->rules->config.controller;
     bool gaps = controller != PIMHW_IN_ORDER;
-    if (pimhw_i_one_bank(work->command)) pimhw_i_bank_by_bank(ch);
     if (gaps && ch->rules->class_of[work->command] == PIMHW_I_OTHER) {
         pimhw_i_flush(ch); /* all before is complete, and so is this before what comes later */
         pimhw_i_not_before(&ch->hold, ch->end_ck, PIMHW_WAIT_HOST);
         pimhw_i_in_order(ch, work, n);
-        pimhw_i_flush(ch);
         pimhw_i_not_before(&ch->hold, ch->end_ck, PIMHW_WAIT_HOST);
         memset(ch->flow->last, 0, sizeof ch->flow->last);
         ch->flow->mac_stream_ck = ch->last_ck;
@@ -4355,7 +4349,6 @@ static uint64_t pimhw_i_take_ck(pimhw_i_channel *ch, uint64_t from_ck)
 /* Puts an access into its queue when the PIM queue is empty and there is room; returns when. */
 static uint64_t pimhw_i_access_ck(pimhw_i_channel *ch, const pimhw_i_work *work, uint64_t from_ck)
 {
-    pimhw_i_bank_by_bank(ch);
     pimhw_i_banks *b = ch->banks;
     pimhw_i_accesses *list = &b->queue[work->command == PIMHW_CMD_WR];
     uint64_t t = pimhw_i_max(from_ck, ch->left_ck);
@@ -6665,6 +6658,7 @@ static void pimhw_i_send_all(pimhw_device *d, const pimhw_instruction *in)
                              in->round, 0,        in->out,   d->n_sent,  false};
         pimhw_i_channel *ch = pimhw_i_group(d, &left);
         pimhw_i_wake(d, ch);
+        if (pimhw_i_one_bank(command)) pimhw_i_bank_by_bank(ch);
         if (d->shared)
             next = pimhw_i_max(next, pimhw_i_hand_over(d, ch, in, &work));
         else
