@@ -4501,7 +4501,7 @@ static const uint8_t *pimhw_i_names(const pimhw_item *item)
 }
 
 /* Steps below 2^32 and rounds below 2^28: no sum of products reaches 2^64. */
-enum { PIMHW_I_NESTED = 2 * PIMHW_LOOPS, PIMHW_I_MOST_BITS = 32, PIMHW_I_MOST_ROUND_BITS = 28 };
+enum { PIMHW_I_MOST_BITS = 32, PIMHW_I_MOST_ROUND_BITS = 28 };
 
 /* All bits of the steps of the first loops: 0, nothing grows. */
 static uint64_t pimhw_i_grows(const uint64_t step[PIMHW_LOOPS], uint32_t n_loops)
@@ -4535,7 +4535,7 @@ static const char *pimhw_i_operand_fault(const pimhw_program *p, const pimhw_ope
 static const char PIMHW_I_NO_THIRD[] = "EWMUL: n_group_banks is less than the 3 it takes";
 
 typedef struct pimhw_i_nest {
-    uint32_t open[PIMHW_I_NESTED];
+    uint32_t open[PIMHW_LOOPS + 2]; /* a block, and the loop that is one too many */
     uint32_t depth, loops;
     bool in_block;
 } pimhw_i_nest;
@@ -4567,7 +4567,6 @@ static const char *pimhw_i_nest_fault(const pimhw_program *p, uint32_t i, pimhw_
             nest->loops--;
         return NULL;
     }
-    if (nest->depth == PIMHW_I_NESTED) return "nested too deep";
     nest->open[nest->depth++] = i;
     if (item->kind != PIMHW_LOOP && pimhw_i_aux(p, item) >> PIMHW_I_MOST_ROUND_BITS)
         return "aux is not a constant below 2^28";
@@ -4849,8 +4848,7 @@ static void pimhw_i_add_item(const pimhw_i_sketch *s, const pimhw_program *p, ui
         return;
     }
     bool hub = item->kind >= PIMHW_EWADD; /* or all channels: done once */
-    if (hub || item->kind == PIMHW_LIST || item->kind == PIMHW_BLOCK || item->kind == PIMHW_AF)
-        span->alike = false;
+    if (hub || item->kind == PIMHW_BLOCK || item->kind == PIMHW_AF) span->alike = false;
     if (mask & ~item->mask) span->masks = true;
     for (uint32_t f = 8; f-- > 0;) { /* op_size is last */
         uint8_t name = pimhw_i_names(item)[f];
@@ -4860,8 +4858,7 @@ static void pimhw_i_add_item(const pimhw_i_sketch *s, const pimhw_program *p, ui
     if (kind->has_row) pimhw_i_add_row(p, in, item, span);
     /* what is not done in the first rounds of the loops inside may be in others */
     if (item->op_size && p->operands[item->op_size - 1].base == 0) span->any_row = true;
-    if (item->kind != PIMHW_LOOP || in->depth == PIMHW_LOOPS) return;
-    if (item->op_size == 0) rounds = 0;
+    if (item->kind != PIMHW_LOOP) return;
     in->last[in->depth++] = rounds - (rounds > 0 && rounds < UINT64_MAX);
 }
 
@@ -4969,7 +4966,7 @@ static uint64_t pimhw_i_blocks(const pimhw_request *request, uint32_t channel)
 /* Which of its blocks every channel is at. */
 static uint64_t pimhw_i_block_index(const pimhw_i_walker *w)
 {
-    bool in_list = w->program->n_items > 0 && w->program->items[0].kind == PIMHW_LIST;
+    bool in_list = w->program->items[0].kind == PIMHW_LIST;
     return in_list && w->depth > 0 ? w->index[0] - w->lag : 0;
 }
 
