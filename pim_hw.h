@@ -7219,7 +7219,7 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
         }
         bool done = pimhw_i_streams_run(d);
         if (d->endless) pimhw_cause_write(d->why, PIMHW_I_TOO_LONG);
-        if (!done || d->endless) return false;
+        if (!done) return false;
     }
     return true;
 }
