@@ -6893,7 +6893,6 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *d, pimhw_readings *read
     while (pimhw_i_epu_serve(d))
         continue;
     d->phase = PIMHW_I_IDLE;
-    if (d->endless) return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, PIMHW_I_TOO_LONG);
     memset(&r, 0, sizeof r);
     r.size = sizeof r;
     r.version = 1;
@@ -6909,6 +6908,8 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *d, pimhw_readings *read
     for (uint32_t g = 0; g < d->n_groups && d->shared; g++)
         drained = pimhw_i_max(drained, d->groups[g].last_ck);
     r.cycles = pimhw_i_max(drained, d->epu_free_ck);
+    if (d->endless || r.cycles >= PIMHW_I_MOST_CK) /* what was held back may end that late */
+        return pimhw_i_fail(why, PIMHW_ERR_PROGRAM, PIMHW_I_TOO_LONG);
     r.ns = (double)r.cycles * (double)d->config.tCK_ps * 1e-3;
     r.critical_channel = pimhw_i_lowest(last.mask);
     pimhw_i_charge(&last, drained, PIMHW_WAIT_DRAIN);

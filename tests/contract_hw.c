@@ -1141,6 +1141,35 @@ static void nested_rounds_of_a_request_end(void)
         }
 }
 
+/* What a controller held back until the end counts, too: a MAC that the hub keeps from beginning
+ * until 100 clocks before 2^46, or 1,000. */
+static void the_last_commands_may_be_too_late(void)
+{
+    for (uint32_t i = 0; i < 16; i++) {
+        pimhw_config c = hw_config("aimx", 1);
+        pimhw_instruction in[] = {hw_all(PIMHW_EPU, 1, 0), hw_all(PIMHW_EPU_WAIT, 1, 1),
+                                  hw_mac(1, 64, 0, 0)};
+        const uint64_t most = UINT64_C(1) << 46, left = i & 8 ? 100 : 1000;
+        pimhw_readings r;
+        pimhw_device *d = NULL;
+        c.controller = i % 4;
+        c.refresh = i >> 2 & 1;
+        in[0].op_size = c.epu_lanes * (most - left);
+        CHECK_U(pimhw_device_create(&d, &c, &why), PIMHW_OK);
+        CHECK_U(pimhw_device_begin(d, NULL), PIMHW_OK);
+        for (int k = 0; k < 3; k++)
+            CHECK_U(pimhw_device_submit(d, &in[k], &why), PIMHW_OK);
+        if (left == 1000) {
+            CHECK_U(pimhw_device_finish(d, &r, &why), PIMHW_OK);
+            CHECK(r.cycles < most && r.cycles > most - left);
+        } else {
+            CHECK_U(pimhw_device_finish(d, &r, &why), PIMHW_ERR_PROGRAM);
+            CHECK_STR(why.text, "the run takes 2^46 clocks or rounds, or more");
+        }
+        pimhw_device_destroy(d);
+    }
+}
+
 /* Rounds of a loop that no channel comes to do not count. */
 static void loops_of_nobody_take_nothing(void)
 {
@@ -1953,6 +1982,7 @@ int main(void)
     RUN(programs_of_no_builder_are_refused);
     RUN(endless_programs_are_refused);
     RUN(nested_rounds_of_a_request_end);
+    RUN(the_last_commands_may_be_too_late);
     RUN(loops_of_nobody_take_nothing);
     RUN(clocks_of_all_rounds_count);
     RUN(bad_requests_are_refused);
