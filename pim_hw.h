@@ -936,7 +936,7 @@ PIMHW_API float pimhw_lane_value(uint32_t lane_type, uint16_t lane);
  * A NaN that MAC, EWMUL, AF or EWADD make is 0x7fc00000, rounded to the element.
  *
  *   returns  PIMHW_ERR_CONFIG as pimhw_config_check, or if elements have not 2 bytes;
- *            PIMHW_ERR_MEMORY
+ *            PIMHW_ERR_ARGUMENT if the memory is of another geometry; PIMHW_ERR_MEMORY
  *   memory   borrows *memory until destroy
  */
 typedef struct pimhw_units pimhw_units;
@@ -993,10 +993,10 @@ PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why);
  * that for every row of the banks does WR_GB of x, MAC_ABK and RD_MAC (examples/facil.c).
  *
  *   returns  as pimhw_device_time and pimhw_units_end; PIMHW_ERR_ARGUMENT if the units are of
- *            another geometry; PIMHW_ERR_HAZARD also where ping-pong cannot: MACs go back to inputs
- *            whose region is filled again, or more sums are held than there are entries, each
- *            until the phase after its read; *readings then unchanged, but not the bytes that the
- *            commands before wrote
+ *            another geometry or out_clear; PIMHW_ERR_HAZARD also where ping-pong cannot: MACs go
+ *            back to inputs whose region is filled again, or more sums are held than there are
+ *            entries, each until the phase after its read; *readings then unchanged, but not the
+ *            bytes that the commands before wrote
  */
 PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *readings,
                                         pimhw_units *units, const pimhw_program *program,
@@ -7296,7 +7296,8 @@ PIMHW_API pimhw_status pimhw_device_run(pimhw_device *d, pimhw_readings *reading
         of->n_bank_groups != c->n_bank_groups || of->n_group_banks != c->n_group_banks ||
         of->n_rows != c->n_rows || of->row_bytes != c->row_bytes ||
         of->column_bytes != c->column_bytes || of->element_bytes != c->element_bytes ||
-        of->in_entries != c->in_entries || units->n_outs <= pimhw_config_outs(c))
+        of->in_entries != c->in_entries || of->out_clear != c->out_clear ||
+        units->n_outs <= pimhw_config_outs(c))
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "the units are of another geometry");
     pimhw_units_begin(units, request, hub);
     pimhw_status status = pimhw_device_time(d, &r, program, request, &sink, why);

@@ -1434,6 +1434,12 @@ static void units_fit_their_device(void)
     CHECK_U(pimhw_device_run(r.device, &r.readings, units, &program, NULL, NULL, &r.why),
             PIMHW_ERR_ARGUMENT);
     pimhw_units_destroy(units);
+    other = c;
+    other.out_clear = !c.out_clear; /* ping-pong gives entries by it */
+    CHECK_U(pimhw_units_create(&units, &other, r.memory, &r.why), PIMHW_OK);
+    CHECK_U(pimhw_device_run(r.device, &r.readings, units, &program, NULL, NULL, &r.why),
+            PIMHW_ERR_ARGUMENT);
+    pimhw_units_destroy(units);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         other = c;
         CHECK_U(pimhw_config_set(&other, fields[i].name, fields[i].value, &r.why), PIMHW_OK);
