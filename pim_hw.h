@@ -994,9 +994,9 @@ PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why);
  *
  *   returns  as pimhw_device_time and pimhw_units_end; PIMHW_ERR_ARGUMENT if the units are of
  *            another geometry or out_clear; PIMHW_ERR_HAZARD also where ping-pong cannot: MACs go
- *            back to inputs whose region is filled again, or more sums are held than there are
- *            entries, each until the phase after its read; *readings then unchanged, but not the
- *            bytes that the commands before wrote
+ *            back to inputs whose region is filled again, or on with a sum that is being read, or
+ *            more sums are held than there are entries, each until the phase after its read;
+ *            *readings then unchanged, but not the bytes that the commands before wrote
  */
 PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *readings,
                                         pimhw_units *units, const pimhw_program *program,
@@ -4262,7 +4262,8 @@ static void pimhw_i_pp_read(pimhw_i_channel *ch, pimhw_i_work *work)
     sum->going = false;
     /* where nothing was summed: the accumulator that never is */
     work->entry = ch->rules->outs;
-    if (f->entry_of[work->out]) work->entry = pimhw_i_pp_entry(ch, work->out);
+    work->fresh = !f->entry_of[work->out];
+    if (!work->fresh) work->entry = pimhw_i_pp_entry(ch, work->out);
     if (work->command == PIMHW_CMD_RDMAC16)
         pimhw_i_pp_leave(ch, work->out, ch->rules->config.out_clear == PIMHW_CLEAR_READ);
     p->r[p->n_r].work = *work;

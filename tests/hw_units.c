@@ -1412,6 +1412,26 @@ static void no_allocator_is_malloc(void)
     rig_free(&r);
 }
 
+/* Outputs that no MAC came to are read as nothing, in any order: under ping-pong the one behind
+ * does not wait for the phase of the sum before, and shares no accumulator with it. */
+static void reads_of_nothing_have_no_order(void)
+{
+    for (uint32_t controller = 0; controller < 4; controller++) {
+        pimhw_config c = rig_config(controller);
+        rig r = rig_new(&c);
+        put(&r, place_of(0, 0, 1, 0), 3, 0);
+        put_gpr(&r, 0, 1, 0);
+        put_gpr(&r, 20, 7, 0), put_gpr(&r, 30, 7, 0);
+        DO(&r, IN(.kind = PIMHW_WR_GB), IN(.kind = PIMHW_MAC_ABK, .row = 1),
+           IN(.kind = PIMHW_RD_MAC, .gpr = 10), IN(.kind = PIMHW_RD_MAC, .gpr = 20),
+           IN(.kind = PIMHW_RD_MAC, .out = 1, .gpr = 30));
+        CHECK_NEAR(get_gpr(&r, 10, 0), 3 * LANES, 0);
+        CHECK_NEAR(get_gpr(&r, 20, 0), 0, 0);
+        CHECK_NEAR(get_gpr(&r, 30, 0), 0, 0);
+        rig_free(&r);
+    }
+}
+
 static void units_fit_their_device(void)
 {
     static const struct {
@@ -1700,6 +1720,7 @@ int main(void)
     RUN(any_use_of_a_tile_is_noticed);
     RUN(nothing_is_done_after_a_failure);
     RUN(no_allocator_is_malloc);
+    RUN(reads_of_nothing_have_no_order);
     RUN(units_fit_their_device);
     return check_end();
 }
