@@ -4004,14 +4004,6 @@ static pimhw_i_when pimhw_i_pp_next_start(const pimhw_i_flow *f)
     return next;
 }
 
-/* When the next of a list of reads or writes may issue; UINT64_MAX: there is none. */
-static pimhw_i_when pimhw_i_pp_io_at(const pimhw_i_channel *ch, const pimhw_i_cursor *io)
-{
-    const pimhw_i_when never = {UINT64_MAX, 0};
-    if (!io->n) return never;
-    return pimhw_i_stream_at(ch, PIMHW_I_IO, &io->record->work, io->record->work.command, false);
-}
-
 /* One phase: its MACs beside its reads and the next one's writes, whose first row may open. */
 static void pimhw_i_pp_run(pimhw_i_channel *ch, pimhw_i_phase *phase, pimhw_i_phase *after)
 {
@@ -4031,7 +4023,8 @@ static void pimhw_i_pp_run(pimhw_i_channel *ch, pimhw_i_phase *phase, pimhw_i_ph
             bool any = mac.n || (work && next != work->command);
             m = any ? pimhw_i_stream_at(ch, PIMHW_I_MAC, work, next, mac.n && first) : never;
         }
-        if (io_moved) i = pimhw_i_pp_io_at(ch, io);
+        const pimhw_i_work *its = io->n ? &io->record->work : NULL;
+        if (io_moved) i = its ? pimhw_i_stream_at(ch, PIMHW_I_IO, its, its->command, false) : never;
         if (!mac.n && !io->n && m.ck >= pimhw_i_pp_next_start(f).ck) break;
         bool mac_first = m.ck <= i.ck;
         const pimhw_i_when *at = mac_first ? &m : &i;
@@ -4043,7 +4036,7 @@ static void pimhw_i_pp_run(pimhw_i_channel *ch, pimhw_i_phase *phase, pimhw_i_ph
             continue;
         }
         pimhw_i_cursor *from = mac_first ? &mac : io;
-        if (!mac_first) work = &io->record->work;
+        if (!mac_first) work = its;
         uint32_t command = mac_first ? next : work->command;
         bool opens = command != work->command;
         uint64_t step = ch->rules->again_ck[command], last = mac_first ? i.ck : m.ck - 1;
