@@ -4331,13 +4331,13 @@ static uint64_t pimhw_i_queue_left_ck(const pimhw_i_channel *ch, uint64_t entrie
 /* The clock from which on the PIM queue takes instructions: the ordinary queues are empty. */
 static uint64_t pimhw_i_take_ck(pimhw_i_channel *ch, uint64_t from_ck)
 {
-    if (!ch->banked) return from_ck;
-    pimhw_i_advance(ch, from_ck);
-    /* empty ones take at once, however far its own commands have moved the channel's clock */
-    if (ch->banks->queue[0].n + ch->banks->queue[1].n == 0) return from_ck;
-    while (ch->banks->queue[0].n + ch->banks->queue[1].n > 0)
-        pimhw_i_advance(ch, ch->banks->clock_ck + 1);
-    return ch->banks->clock_ck;
+    while (ch->banked) {
+        pimhw_i_advance(ch, from_ck);
+        /* empty ones take at once, however far its own commands have moved the channel's clock */
+        if (ch->banks->queue[0].n + ch->banks->queue[1].n == 0) break;
+        from_ck = ch->banks->clock_ck + 1;
+    }
+    return from_ck;
 }
 
 /* Puts an access into its queue when the PIM queue is empty and there is room; returns when. */
