@@ -8948,11 +8948,10 @@ static pimattn_status pimattn_i_rows_check(pimattn_engine *e, const pimattn_page
                 room = pimattn_i_add(room, pimattn_i_mul(step[j], n[j] - 1));
         all = pimattn_i_add(all, pimattn_i_mul(step[i], n[i] - 1));
         if (n[i] == 1 || step[i] >= room) continue;
-        pimhw_cause_write(&e->why,
-                          "strides of pages.%s overlap rows: %u is less than %u; a token has %u, "
-                          "a head %u, a page %u",
-                          what, step[i], room, step[0], step[1], step[2]);
-        return PIMATTN_ERR_ARGUMENT;
+        return PIMATTN_I_WRONG(e,
+                               "strides of pages.%s overlap rows: %u is less than %u; a token has "
+                               "%u, a head %u, a page %u",
+                               what, step[i], room, step[0], step[1], step[2]);
     }
     if (all <= SIZE_MAX / 2) return PIMATTN_OK;
     return PIMATTN_I_WRONG(e, "strides of pages.%s reach beyond memory", what);
@@ -9070,14 +9069,13 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
         if (c->n_tokens == 0) continue;
         if (!c->bits) return pimattn_i_wrong(e, "choice of item %u has no bits", i);
         if (c->n_kv_heads != 1 && c->n_kv_heads != s->n_kv_heads)
-            return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, &e->why,
-                                  "choice of item %u is of %u KV heads, not of 1 or all",
-                                  (uint64_t)i, (uint64_t)c->n_kv_heads);
+            return PIMATTN_I_WRONG(e, "choice of item %u is of %u KV heads, not of 1 or all",
+                                   (uint64_t)i, (uint64_t)c->n_kv_heads);
         uint64_t least = pimattn_i_ceil_div(c->n_tokens, 64), words = c->stride ? c->stride : least;
         if (words < least)
-            return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, &e->why,
-                                  "choice of item %u has a stride of %u words; its tokens take %u",
-                                  (uint64_t)i, (uint64_t)c->stride, least);
+            return PIMATTN_I_WRONG(e,
+                                   "choice of item %u has a stride of %u words; its tokens take %u",
+                                   (uint64_t)i, (uint64_t)c->stride, least);
         if (pimattn_i_mul(words, 8 * (c->n_kv_heads - (uint64_t)1)) > SIZE_MAX / 2 ||
             c->n_tokens > PIMATTN_I_MAX_TOKENS)
             return pimattn_i_wrong(e, "choice of item %u reaches beyond memory", i);
