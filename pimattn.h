@@ -1582,14 +1582,6 @@ static float pimattn_i_sum16(float x[16])
  * round the same way, so wider heads are sums of pieces, which keep what their additions lose. */
 enum { PIMATTN_I_PIECE = 128 };
 
-/* Adds to a sum of pieces, and to what it lost [Knuth, two-sum]. */
-static void pimattn_i_add_piece(float *sum, float *lost, float piece)
-{
-    const float all = *sum + piece, other = all - *sum;
-    *lost += (*sum - (all - other)) + (piece - other);
-    *sum = all;
-}
-
 /* One accumulator per lane, then one fixed tree. */
 static float pimattn_i_dot_piece(const float *a, const float *b, uint32_t n)
 {
@@ -1608,9 +1600,12 @@ static float pimattn_i_dot(const float *a, const float *b, uint32_t n)
     const uint32_t piece = PIMATTN_I_PIECE;
     float lost = 0, sum = pimattn_i_dot_piece(a, b, n < piece ? n : piece);
     if (n <= piece) return sum;
-    for (uint32_t i = piece; i < n; i += piece)
-        pimattn_i_add_piece(&sum, &lost,
-                            pimattn_i_dot_piece(a + i, b + i, n - i < piece ? n - i : piece));
+    for (uint32_t i = piece; i < n; i += piece) {
+        const float part = pimattn_i_dot_piece(a + i, b + i, n - i < piece ? n - i : piece);
+        const float all = sum + part, other = all - sum;
+        lost += (sum - (all - other)) + (part - other); /* [Knuth, two-sum] */
+        sum = all;
+    }
     return sum + lost;
 }
 
