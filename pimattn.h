@@ -6580,9 +6580,6 @@ static void pimattn_i_pool_init(pimattn_engine *e)
     pool->n_pages_most =
         e->config.pool_bytes / pool->page_bytes / pool->set_pages * pool->set_pages;
     pool->n_slabs_most = pimattn_i_ceil_div(pool->n_pages_most, pool->slab_pages);
-    pool->n_refs = pimattn_i_min(pool->n_pages_most, 4096);
-    pool->refs =
-        (pimattn_i_ref *)pimattn_i_zeroed(&pool->allocator, pool->n_refs, sizeof *pool->refs);
     pool->slabs = (unsigned char **)pimattn_i_zeroed(&pool->allocator, pool->n_slabs_most,
                                                      sizeof *pool->slabs);
     pool->bound_bytes = 64 + 2 * pimattn_i_up64((uint64_t)e->config.shape.head_dim * sizeof(float));
@@ -6622,7 +6619,7 @@ static bool pimattn_i_engine_tables(pimattn_engine *e)
     pimattn_i_variant_keep(&e->config.shape, (uint64_t *)(void *)(e->seqs + seqs));
     pimattn_i_pool_init(e);
     pimattn_i_scratch_init(e);
-    return e->pool.slabs && e->pool.refs && e->workers;
+    return e->pool.slabs && e->workers;
 }
 
 PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
