@@ -1698,7 +1698,7 @@ static void pimattn_i_tile_scalar(const pimattn_i_tile *tile, const pimattn_i_ad
 {
     float score[16] = {0}, p[16] = {0};
     float most;
-    if (!tile->visible || pimattn_i_is_nan(*m)) return;
+    if (pimattn_i_is_nan(*m)) return;
     if (!pimattn_i_tile_scores(tile, adjust, query, q, score, &most)) {
         *m = *l = pimattn_i_nan();
         return;
@@ -3038,7 +3038,7 @@ static uint32_t pimattn_i_store_find(const pimattn_i_store *st, pimattn_i_entry 
 {
     for (uint32_t i = 0; i < like->page_tokens; i++)
         like->hash = pimattn_i_mix(like->hash, tokens[i]);
-    uint32_t at = st->n_most ? st->buckets[like->hash & (st->n_most - 1)] : 0;
+    uint32_t at = st->buckets[like->hash & (st->n_most - 1)];
     for (; at; at = pimattn_i_entry_at(st, at)->next) {
         pimattn_i_entry *e = pimattn_i_entry_at(st, at);
         if (e->parent == like->parent && pimattn_i_entry_says(e, like, tokens)) break;
@@ -4659,7 +4659,7 @@ static pimattn_stop pimattn_i_pair(const pimattn_schedule *s, pimattn_i_shares *
 {
     pimattn_i_heap fast = {NULL, shares->n[t]}, slow = {NULL, shares->n[t + 1]};
     if (!pimattn_i_is_short(shares, t)) return PIMATTN_STOP_RATIO;
-    if (fast.n == 0 || slow.n == 0) return PIMATTN_STOP_EMPTY;
+    if (fast.n == 0) return PIMATTN_STOP_EMPTY; /* a slower one without tokens has its share */
     pimattn_i_heaps(s, tier, t, &fast, &slow);
     do {
         if (fast.n == 0 || slow.n == 0) return PIMATTN_STOP_NO_GAIN;
@@ -4931,7 +4931,7 @@ static void pimattn_i_groups_book(uint32_t n_groups, uint64_t n_tokens, uint64_t
                                   uint64_t *count_bytes)
 {
     uint64_t id_bits = 0;
-    while (id_bits < 32 && (uint64_t)1 << id_bits < n_groups)
+    while ((uint64_t)1 << id_bits < n_groups)
         id_bits++;
     *id_bytes = pimattn_i_ceil_div(pimattn_i_mul(n_tokens, id_bits), 8);
     *count_bytes = n_groups * (uint64_t)(PIMATTN_TIER_STEPS + 1) * sizeof(uint16_t);
@@ -5342,8 +5342,8 @@ static void pimattn_i_deal_unit(pimattn_i_deal *d, pimattn_tier_load *to, uint64
     for (uint64_t device = first; !whole && device <= last; device++) {
         uint64_t from = pimattn_i_max(at, device * d->channels) - at;
         uint64_t end = (device + 1) * d->channels - at;
-        uint64_t here = (pimattn_i_min(full, end) - pimattn_i_min(full, from)) * groups;
-        if (full >= from && full < end) here += rest_groups;
+        uint64_t here = (pimattn_i_min(full, end) - from) * groups;
+        if (full < end) here += rest_groups;
         d->last_groups = here * d->heads + (device == d->last ? d->last_groups : 0);
         to->device_groups = pimattn_i_max(to->device_groups, d->last_groups);
     }
@@ -7138,7 +7138,7 @@ PIMATTN_I_INLINE void pimattn_i_append_fetch(const pimattn_engine *e, const pima
 {
     const pimattn_i_layout *lay = &e->layout;
     const uint64_t page = token / lay->page_tokens;
-    if (e->tiered || e->module || token < s->begin || page >= s->n_pages) return;
+    if (e->tiered || e->module || page >= s->n_pages) return;
     uint64_t at, from = pimattn_i_run_from(lay, token, &at);
     const uint32_t *pages = pimattn_i_table_at(lay, s, page, layer);
     for (uint32_t h = 0; h < lay->n_kv_heads; h++)
@@ -7164,7 +7164,7 @@ static void pimattn_i_append_tokens(pimattn_engine *e, pimattn_i_seq *s, uint32_
             for (uint32_t h = 0; h < most; h++) {
                 runs[h] = slot ? slot + (head + h) * lay->page_bytes
                                : pimattn_i_page(&e->pool, pages[head + h]) + from;
-                if (e->pool.bounds && !slot)
+                if (e->pool.bounds)
                     pimattn_i_page_change(&e->pool, pages[head + h], token % lay->page_tokens);
                 if (slot || t > 0) pimattn_i_fetch_run(lay, runs[h], at);
             }
