@@ -5927,7 +5927,7 @@ static pimattn_status pimattn_i_planner_plan(pimattn_i_planner *p, uint64_t quer
         pimattn_plan *to = &p->plans[p->n_plans];
         PIMATTN_I_TRY(pimattn_plan_init(to, &c->shape, &c->device, c->partition, c->hfp_unit,
                                         c->row_reuse_off, queries, p->why));
-        PIMATTN_I_TRY(pimattn_plan_map_v(to, v, p->why));
+        pimattn_i_plan_v(to, v);
         bool new_one = !all || to->v_mapping == v;
         for (const pimattn_plan *of = p->plans; of < to; of++)
             new_one = new_one && (!pimattn_i_same_v(to, of) || to->v_queries != of->v_queries);
@@ -9617,7 +9617,6 @@ PIMATTN_API pimattn_status pimattn_attend_one(pimattn_engine *engine, pimattn_se
 {
     const pimattn_item item = {seq, 1};
     const pimattn_call call = {out, NULL, NULL, q, &item, 1, NULL, NULL, 0, 0};
-    if (engine && !out) return pimattn_i_wrong(engine, "out is NULL", 0);
     return pimattn_attend(engine, layer, &call, readings);
 }
 
