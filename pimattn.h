@@ -7396,7 +7396,7 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *e, pimattn_seq seq, 
 PIMATTN_API pimattn_status pimattn_seq_truncate(pimattn_engine *engine, pimattn_seq seq,
                                                 uint64_t n_tokens)
 {
-    const pimattn_i_seq *s = engine ? pimattn_i_seq_find(engine, seq) : NULL;
+    const pimattn_i_seq *s = engine ? pimattn_i_seq_here(engine, seq) : NULL;
     if (s && n_tokens < s->begin)
         return pimattn_i_wrong(engine, "to %u tokens: its first token is behind", n_tokens);
     return pimattn_seq_keep(engine, seq, s ? s->begin : 0, n_tokens);

@@ -189,6 +189,7 @@ static void what_is_swapped_out_can_only_come_back(void)
     pimattn_seq_info info;
     CHECK_U(pimattn_seq_keep(r.e, s, 3, 10), PIMATTN_OK);
     CHECK_U(pimattn_seq_swap_out(r.e, s, memory[0], sizeof memory[0], NULL), PIMATTN_OK);
+    REFUSED(pimattn_seq_truncate(r.e, s, 1), PIMATTN_ERR_SEQ, "swapped");
     REFUSED(pimattn_seq_swap_in(r.e, s, memory[1], bytes, NULL), PIMATTN_ERR_STATE, "not what");
     CHECK_U(pimattn_seq_query(r.e, s, &info), PIMATTN_OK);
     CHECK_U(info.first_token, 3);
