@@ -516,9 +516,11 @@ typedef struct pimattn_call {
  *   returns  PIMATTN_ERR_ARGUMENT, PIMATTN_ERR_SEQ, PIMATTN_ERR_DEVICE (also of V by K in banks
  *            with too few entries for an item's queries, where an estimate takes A); in the device
  *            way also PIMATTN_ERR_RANGE (q beyond a lane), PIMATTN_ERR_MEMORY; outputs then stay
- *   error    host way: |out - exact| <= (2e-6 + 2e-7 max|score|) max|v| + 2^-149, where the sum
+ *   error    host way: |out - exact| <= (2e-6 + 2e-7 max|score|) max|v| + 2^-140, where the sum
  *            of |scale q_i k_i| and |ALiBi| stands for |score| if terms cancel; for lse without
- *            max|v|. Data sought out to break it came to 1.3 times that, all other kept within.
+ *            max|v|. 2^-140, of int8 2^-133: below FLT_MIN each of 512 tokens of a leaf rounds
+ *            p v, or p times the scale, to 2^-149. Data sought out to break it came to 1.3 times
+ *            that, all other kept within.
  *            Where the sum of |v| over the tokens passes FLT_MAX, o can overflow, and out is NaN
  *   bits     host way: one kernel's of a query head hang on the tokens it sees and their positions
  *            alone; the device way rounds as its units and its plan do: of the batch and entries

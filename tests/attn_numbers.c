@@ -683,6 +683,40 @@ static void equal_products_of_wide_heads_keep_the_bound(void)
     }
 }
 
+/* One token in a leaf has nearly all of the weight, and the others are all alike: below FLT_MIN
+ * each of them rounds to a multiple of 2^-149, the same way; of int8, then times up to 127. */
+static void values_below_the_normal_lose_no_more_than_a_leaf_does(void)
+{
+    enum { LEAF = 512, TOKENS = 4 * LEAF, CASES = 36 };
+    static float k[TOKENS * CASES], v[TOKENS * CASES];
+    static const uint32_t types[] = {PIMATTN_F32, PIMATTN_BF16, PIMATTN_INT8};
+    static const float far[] = {-3.5f, -5.3f, -7.0f, -9.0f, -11.0f};
+    float stored[CASES], out[CASES], q[CASES];
+    for (size_t i = 0; i < COUNT(types) * COUNT(far); i++) {
+        const float score = far[i / COUNT(types)];
+        pimattn_shape s = shape_of(1, CASES, CASES, 1, 1);
+        s.v_type = types[i % COUNT(types)];
+        pimattn_config c = config_of(&s);
+        pimattn_engine *e = engine_new(&c);
+        pimattn_seq seq = 0;
+        if (!e) return;
+        for (int j = 0; j < TOKENS * CASES; j++) {
+            k[j] = j / CASES % LEAF ? score : 0;
+            v[j] = (float)ldexp(1.36, j % CASES - 149);
+            q[j % CASES] = 1;
+        }
+        CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+        CHECK_U(pimattn_append(e, seq, 0, k, v, 1, 0, 0), PIMATTN_OK);
+        CHECK_U(pimattn_attend_one(e, seq, 0, stored, q, NULL), PIMATTN_OK);
+        CHECK_U(pimattn_append(e, seq, 0, k + CASES, v + CASES, TOKENS - 1, 0, 0), PIMATTN_OK);
+        CHECK_U(pimattn_attend_one(e, seq, 0, out, q, NULL), PIMATTN_OK);
+        double least = ldexp(1, s.v_type == PIMATTN_INT8 ? -133 : -140);
+        for (int j = 0; j < CASES; j++)
+            CHECK_NEAR(out[j], stored[j], (2e-6 - 2e-7 * score) * (double)stored[j] + least);
+        pimattn_engine_destroy(e);
+    }
+}
+
 /* FLT_MAX / 127 may round up: 127 such steps must not become infinite. */
 static void an_int8_row_of_the_largest_numbers_stays_finite(void)
 {
@@ -718,6 +752,7 @@ int main(void)
     KERNELS(an_int8_row_that_is_not_finite_is_nan);
     KERNELS(an_int8_row_of_the_largest_numbers_stays_finite);
     KERNELS(equal_products_of_wide_heads_keep_the_bound);
+    KERNELS(values_below_the_normal_lose_no_more_than_a_leaf_does);
     KERNELS(bf16_overflow_is_named);
     KERNELS(a_bad_key_makes_the_heads_that_see_it_nan);
     KERNELS(a_bad_query_makes_its_head_nan);
