@@ -316,8 +316,9 @@ typedef struct pimattn_readings {
     uint32_t v_wanted;   /* .. and asked for */
     uint32_t wanted_out; /* see pimattn_plan */
     uint32_t used_out;
-    uint64_t kv_tokens;   /* context tokens of the batch; of a call with choices, what is timed and
-                             read: the tokens seen, at least the new, mean of KV heads, up */
+    uint64_t kv_tokens;   /* context tokens of the batch that are kept; of a call with choices, what
+                             is timed and read: the tokens seen, at least the new, mean of KV
+                             heads, up */
     uint64_t kv_bytes;    /* K and V that one layer of the batch reads, unpadded: of the tokens in
                              windows, element_bytes each, or int8 and scale (no tiers); v_in_k: K */
     uint64_t pages_used;  /* KV pages in use in the engine; of an estimate, or the device way, 0 */
@@ -502,8 +503,8 @@ typedef struct pimattn_call {
                                   merges partials merges {logit, 1, zeros} once, at the end */
     const float *q;            /* not in memory that is written */
     const pimattn_item *items; /* [n_items] */
-    size_t n_items;
-    const pimattn_mask *masks;     /* [n_items] or NULL */
+    size_t n_items;            /* 1 to max_seqs */
+    const pimattn_mask *masks; /* [n_items] or NULL */
     const pimattn_choice *choices; /* [n_items] or NULL */
     size_t q_stride;
     size_t out_stride;
@@ -520,8 +521,8 @@ typedef struct pimattn_call {
  *            of |scale q_i k_i| and |ALiBi| stands for |score| if terms cancel; for lse without
  *            max|v|. 2^-140, of int8 2^-133: below FLT_MIN each of 512 tokens of a leaf rounds
  *            p v, or p times the scale, to 2^-149. Data sought out to break it came to 1.3 times
- *            that, all other kept within.
- *            Where the sum of |v| over the tokens passes FLT_MAX, o can overflow, and out is NaN
+ *            that, all other kept within. Where the sum of |v| over the tokens passes FLT_MAX, o
+ *            can overflow, and out is NaN
  *   bits     host way: one kernel's of a query head hang on the tokens it sees and their positions
  *            alone; the device way rounds as its units and its plan do: of the batch and entries
  *   NaN      a score that is not finite, or that was not before the soft-cap, before scale or, of
@@ -659,9 +660,9 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
  * Pages are taken when their first token arrives. With v_in_k there is no V in them.
  *
  * Life cycle. The pages of all layers for the same tokens are shared and let go together; a shared
- * page is copied before it is written. Calls on whole sequences, but truncate and keep, want equal
- * lengths in all layers (PIMATTN_ERR_ARGUMENT names the layer) and tokens not swapped out
- * (PIMATTN_ERR_SEQ); they do all or nothing and cost O(pages touched); a table has 4 bytes a page
+ * page is copied before it is written. Calls on whole sequences want tokens not swapped out
+ * (PIMATTN_ERR_SEQ) and, but truncate and keep, equal lengths in all layers (PIMATTN_ERR_ARGUMENT
+ * names the layer); they do all or nothing and cost O(pages touched); a table has 4 bytes a page
  * from position 0 on, and saving or restoring many sequences looks at all of them for each. The
  * device way has create, append, reserve, truncate (keep from 0 on too) and free so far:
  * PIMATTN_ERR_DEVICE says so.
@@ -703,10 +704,13 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *engine, pimattn_seq 
  * Makes the full pages of a sequence's first n_tokens tokens known by the caller's token ids, under
  * a salt (0 is one too). They stay known when the sequence goes, until their memory is wanted: then
  * those without a sequence for longest go first, of one sequence the last ones. Pages known already
- * under other tokens or another salt stay so, and those after them are left out. Behind a page that
- * was given up nothing is found until a sequence that has the pages behind it is remembered again.
+ * under other tokens or another salt stay so, and those after them are left out, unless these
+ * tokens are known by another page. Behind a page that was given up nothing is found until a
+ * sequence that has the pages behind it is remembered again. A sequence that writes to a page that
+ * is known writes to a copy; if no page is free for that, the page is known no longer.
  *
- *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_MEMORY, PIMATTN_ERR_ARGUMENT
+ *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_MEMORY, PIMATTN_ERR_ARGUMENT (beyond the length, or the
+ *            first tokens are not kept)
  */
 PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *engine, pimattn_seq seq,
                                                    const uint32_t *tokens, uint64_t n_tokens,
@@ -719,8 +723,8 @@ PIMATTN_API pimattn_status pimattn_prefix_start(pimattn_engine *engine, pimattn_
                                                 uint64_t salt, uint64_t *n_known);
 
 /*
- * Takes the pages for n_tokens more tokens in all layers, or none (memory_bytes may have grown all
- * the same). All layers have one length.
+ * Takes the pages for n_tokens more tokens in all layers, with copies of shared ones, or none
+ * (memory_bytes may have grown all the same). All layers have one length.
  *
  *   returns  PIMATTN_ERR_PAGES, PIMATTN_ERR_MEMORY, PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (a layer
  *            of another length, or more than 2^32 tokens)
@@ -759,9 +763,9 @@ typedef struct pimattn_transfer {
  * name and length, holds no page, and can only be freed, or asked for its numbers.
  *
  *   transfer may be NULL
- *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (too little memory); in: PIMATTN_ERR_PAGES,
- *            PIMATTN_ERR_MEMORY, PIMATTN_ERR_STATE (not what was moved out): pages that nobody held
- *            may have been given up then
+ *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (out: too little memory); in: PIMATTN_ERR_PAGES,
+ *            PIMATTN_ERR_MEMORY, PIMATTN_ERR_STATE (not what was moved out, or cut short): pages
+ *            that nobody held may have been given up then
  */
 PIMATTN_API pimattn_status pimattn_seq_swap_out(pimattn_engine *engine, pimattn_seq seq,
                                                 void *memory, uint64_t bytes,
@@ -800,8 +804,8 @@ PIMATTN_API pimattn_status pimattn_save(pimattn_engine *engine, const pimattn_se
 PIMATTN_API pimattn_status pimattn_restore(pimattn_engine *engine, pimattn_seq *seqs, size_t n_most,
                                            size_t *n_seqs, const pimattn_stream *stream);
 
-/* Moves pages in use to the front, in place, and returns the memory behind them to the allocator.
- * *bytes_moved may be NULL. */
+/* Moves pages out of the slabs that are not needed for all in use, the last ones, and returns those
+ * to the allocator; pages in the others stay. *bytes_moved may be NULL. */
 PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *engine, uint64_t *bytes_moved);
 
 typedef struct pimattn_cache_info {

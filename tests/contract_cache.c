@@ -687,6 +687,27 @@ static void remembered_pages_find_a_new_parent(void)
     }
 }
 
+/* A sequence whose first page is known under another salt: what follows it is left out, but where
+ * another page is known by the same tokens. */
+static void remembered_pages_follow_those_of_others(void)
+{
+    const uint32_t tokens[2 * PAGE] = {1, 2, 3, 4, 5, 6, 7, 8};
+    for (int other = 0; other < 2; other++) {
+        rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+        uint64_t n_known = 77;
+        pimattn_seq s = seq_of(&r, 2 * PAGE), t = 0;
+        CHECK_U(pimattn_prefix_remember(r.e, s, tokens, PAGE, 1), PIMATTN_OK);
+        if (other)
+            CHECK_U(pimattn_prefix_remember(r.e, seq_of(&r, PAGE), tokens, PAGE, 0), PIMATTN_OK);
+        CHECK_U(pimattn_prefix_remember(r.e, s, tokens, 2 * PAGE, 0), PIMATTN_OK);
+        CHECK_U(pimattn_prefix_start(r.e, &t, tokens, 2 * PAGE, 0, &n_known), PIMATTN_OK);
+        CHECK_U(n_known, other ? 2 * PAGE : 0);
+        if (other) attend(&r, r.e, t, r.out);
+        if (other) check_row(&r.kv, n_known, r.q, r.out, NULL);
+        rig_end(&r);
+    }
+}
+
 /* A page of its own is given up for a copy only where none that nobody holds can be. */
 static void remembered_pages_are_kept_where_others_idle(void)
 {
@@ -1277,6 +1298,7 @@ int main(int argc, char **argv)
     RUN(remembered_pages_of_two_sequences_need_a_copy);
     RUN(pages_take_no_more_than_the_pool);
     RUN(remembered_pages_find_a_new_parent);
+    RUN(remembered_pages_follow_those_of_others);
     RUN(remembered_pages_are_kept_where_others_idle);
     RUN(remembered_pages_are_found_as_they_become_many);
     RUN(all_that_is_known_is_compacted);
