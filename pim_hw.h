@@ -6322,7 +6322,7 @@ static void pimhw_i_earn(pimhw_i_loop *loop, uint64_t rounds)
 static bool pimhw_i_looks(const pimhw_device *d, pimhw_i_loop *loop)
 {
     const pimhw_i_flow *f = d->groups[d->unit].flow;
-    if (!f) return true;
+    if (d->config.controller < PIMHW_PING_PONG) return true;
     if (d->config.controller == PIMHW_DCS) {
         loop->cost = f->n_left[0] + f->n_left[1] - loop->n_left;
         loop->n_left = f->n_left[0] + f->n_left[1];

@@ -712,7 +712,8 @@ static void values_below_the_normal_lose_no_more_than_a_leaf_does(void)
         CHECK_U(pimattn_attend_one(e, seq, 0, out, q, NULL), PIMATTN_OK);
         double least = ldexp(1, s.v_type == PIMATTN_INT8 ? -133 : -140);
         for (int j = 0; j < CASES; j++)
-            CHECK_NEAR(out[j], stored[j], (2e-6 - 2e-7 * score) * (double)stored[j] + least);
+            CHECK_NEAR(out[j], stored[j],
+                       (2e-6 - 2e-7 * (double)score) * (double)stored[j] + least);
         pimattn_engine_destroy(e);
     }
 }
