@@ -3086,7 +3086,7 @@ enum {
     PIMHW_I_RING = 1024,   /* commands not yet in order of issue: those and their rows */
     PIMHW_I_RECORDS = 64,  /* of one kind in a phase of ping-pong */
     PIMHW_I_REFRESHES = 4, /* of a channel: as many slacks are kept */
-    PIMHW_I_FIRSTS = 16
+    PIMHW_I_FIRSTS = 16    /* and reasons */
 };
 
 /* How much earlier or later a refresh could have been due, and no command would have moved. */
@@ -3260,7 +3260,7 @@ typedef struct pimhw_i_channel {
     uint64_t n_slack; /* of refreshes, or spans with some, so far */
     pimhw_i_slack slack[PIMHW_I_REFRESHES];
     bool idle; /* a span began in a state that does not know last_ck, and nothing issued since */
-    uint32_t n_first;
+    uint64_t n_first;
     uint8_t first[PIMHW_I_FIRSTS]; /* reasons of the newest commands after which it was not */
     pimhw_i_run runs[PIMHW_I_QUEUE];
     pimhw_i_banks *banks; /* of its own, as is the next */
@@ -5347,7 +5347,7 @@ typedef struct pimhw_i_trial {
     uint64_t rows[PIMHW_MAX_CHANNELS]; /* of the place */
     pimhw_i_part part[PIMHW_MAX_CHANNELS];
     uint64_t n_slack[PIMHW_MAX_CHANNELS];
-    uint32_t n_first[PIMHW_MAX_CHANNELS];
+    uint64_t n_first[PIMHW_MAX_CHANNELS];
     pimhw_i_tally tally[PIMHW_MAX_CHANNELS];
 } pimhw_i_trial;
 
@@ -6123,7 +6123,7 @@ static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimh
         const uint64_t *now = (const uint64_t *)&ch->tally, *then = (const uint64_t *)&t->tally[i];
         /* as if the base were 0 */
         int32_t active = (ch->open != 0) - from->active;
-        uint32_t n_first = from->first ? ch->n_first - t->n_first[i] : 0;
+        uint64_t n_first = from->first ? ch->n_first - t->n_first[i] : 0;
         uint64_t counted = 0;
         if (n_first > PIMHW_I_FIRSTS) e->to = 0;
         p->first = PIMHW_N_SPENT;

@@ -472,10 +472,7 @@ static void keep_or_truncate(bool truncate)
     a.first = truncate ? s->begin : some(wild ? 0 : s->begin, a.n + (wild ? 2 : 0));
     bool good = s->begin <= a.first && a.first <= a.n && a.n <= s->n;
     pimattn_status status = insist(truncate ? call_truncate : call_keep, &a, false);
-    if (truncate && a.n < s->begin)
-        CHECK_U(status, PIMATTN_ERR_ARGUMENT);
-    else
-        CHECK_U(status, s->swapped ? PIMATTN_ERR_SEQ : good ? PIMATTN_OK : PIMATTN_ERR_ARGUMENT);
+    CHECK_U(status, s->swapped ? PIMATTN_ERR_SEQ : good ? PIMATTN_OK : PIMATTN_ERR_ARGUMENT);
     if (status) return;
     size_t last = (a.n + w.page - 1) / w.page, gone = first_set(s), next = a.first / w.page;
     if (last > s->n_sets) last = s->n_sets;
