@@ -356,15 +356,21 @@ static uint64_t rows_case(uint64_t seed, uint64_t *n_timed)
     for (uint32_t i = 0; i < request.n_blocks; i++)
         for (int k = 0; k < 2; k++)
             blocks[i].row_base[k] = (uint32_t)rng_range(&rng, 0, 5);
+    for (uint32_t i = 0; i < request.n_blocks; i++)
+        blocks[i].rest[0] = rng_range(&rng, 0, 2);
     pimhw_program_init(&program);
+    const pimhw_tail rest = {.rest = 1};
+    uint8_t tail = pimhw_program_tail(&program, &rest);
     pimhw_program_item(&program, &list);
     pimhw_program_item(&program, &block);
     for (uint64_t l = 0; l < 2; l++)
         pimhw_program_loop(&program, pimhw_program_const(&program, rng_range(&rng, 1, l ? 4 : 9)),
                            channels);
-    for (uint64_t n = rng_range(&rng, 1, 7); n > 0; n--) {
+    for (uint64_t n = rng_range(&rng, 1, 9), least = rng_range(&rng, 0, 1); n > 0; n--) {
         pimhw_item item = {.kind = PIMHW_MAC_ABK, .mask = channels};
-        pimhw_operand row = {.base = rng_range(&rng, 0, 5)}, size = {.base = rng_range(&rng, 0, 2)};
+        pimhw_operand row = {.base = rng_range(&rng, 0, 5)};
+        pimhw_operand size = {.base = rng_range(&rng, least, 2)};
+        if (rng_range(&rng, 0, 2)) size.tail[0] = tail;
         if (rng_range(&rng, 0, 2) == 0) row.step[2] = 1;
         if (rng_range(&rng, 0, 1)) size.step[2] = 1;
         if (rng_range(&rng, 0, 3) == 0) item.kind = PIMHW_WR_GB;
@@ -1275,24 +1281,70 @@ static void refreshes_of_channels_may_be_apart(void)
 static void only_the_first_wait_is_for_the_hub(void)
 {
     pimhw_config c;
-    pimhw_request request = {.repeats = 4};
-    const pimhw_instruction works[] = {{.kind = PIMHW_EPU, .mask = 1, .op_size = 900},
-                                       {.kind = PIMHW_EPU_WAIT, .mask = 1}};
+    pimhw_request request = {.blocks = blocks, .n_blocks = 4};
+    pimhw_item list = {.kind = PIMHW_LIST}, work = {.kind = PIMHW_EPU, .mask = 1};
+    const pimhw_instruction wait = {.kind = PIMHW_EPU_WAIT, .mask = 1};
     const pimhw_instruction write = {.kind = PIMHW_WR_ABK, .mask = 1, .op_size = 1};
+    const pimhw_tail rest = {.rest = 1}, less = {.base = 50, .step = {0, 1}};
+    pimhw_operand size = {.base = 100000}, columns = {.base = 50};
+    pimhw_item mac = {.kind = PIMHW_MAC_ABK, .mask = 1};
     pimhw_config_init(&c, "aimx", NULL);
     pimhw_config_set(&c, "refresh", 0, NULL);
     c.n_channels = 1;
     c.controller = PIMHW_STATIC_GAPS;
+    memset(blocks, 0, sizeof blocks);
+    for (uint32_t i = 0; i < request.n_blocks; i++)
+        blocks[i].rest[0] = 1000 + 3000 * i;
     pimhw_program_init(&program);
-    for (int i = 0; i < 2; i++) {
-        pimhw_instruction in = works[i];
-        if (in.kind == PIMHW_EPU) in.flags = PIMHW_AWAITED;
-        pimhw_program_add(&program, &in);
-    }
+    size.tail[0] = pimhw_program_tail(&program, &rest);
+    work.op_size = pimhw_program_operand(&program, &size);
+    work.flags = PIMHW_AWAITED;
+    pimhw_program_item(&program, &list);
+    pimhw_program_item(&program, &work);
+    pimhw_program_add(&program, &wait);
+    columns.tail[0] = pimhw_program_tail(&program, &less);
+    mac.op_size = pimhw_program_operand(&program, &columns);
     pimhw_program_loop(&program, pimhw_program_const(&program, 40), 1);
+    pimhw_program_item(&program, &mac); /* in each round fewer */
     pimhw_program_add(&program, &write);
     pimhw_program_end(&program);
+    pimhw_program_end(&program);
     CHECK(both_ways(&c, &request, "", 0, NULL) > 60);
+}
+
+/* A loop that asks for five rows, of which blocks have the first four or not; it begins while all
+ * is over, and its fifth row is open or another. */
+static void the_fifth_row_may_be_the_first(void)
+{
+    pimhw_config c;
+    pimhw_request request = {.blocks = blocks, .n_blocks = 12};
+    pimhw_item list = {.kind = PIMHW_LIST};
+    const pimhw_instruction work = {
+        .kind = PIMHW_EPU, .mask = 1, .op_size = 9000, .flags = PIMHW_AWAITED};
+    const pimhw_instruction wait = {.kind = PIMHW_EPU_WAIT, .mask = 1};
+    pimhw_config_init(&c, "aimx", NULL);
+    pimhw_config_set(&c, "refresh", 0, NULL);
+    c.n_channels = 1;
+    memset(blocks, 0, sizeof blocks);
+    for (uint32_t i = 0; i < request.n_blocks; i++)
+        blocks[i].rest[1] = i % 4 < 2;
+    pimhw_program_init(&program);
+    pimhw_program_item(&program, &list);
+    pimhw_program_add(&program, &work);
+    pimhw_program_add(&program, &wait);
+    for (uint32_t row = 0; row < 6; row++) {
+        const pimhw_tail rest = {.rest = (uint8_t)(row < 4 ? 1 : 2)};
+        pimhw_operand size = {.base = 1};
+        pimhw_item mac = {.kind = PIMHW_MAC_ABK, .mask = 1};
+        if (row % 5 == 0) pimhw_program_loop(&program, pimhw_program_const(&program, 30), 1);
+        if (row != 4) size.tail[0] = pimhw_program_tail(&program, &rest);
+        mac.op_size = pimhw_program_operand(&program, &size);
+        mac.row = pimhw_program_const(&program, row);
+        pimhw_program_item(&program, &mac);
+        if (row >= 4) pimhw_program_end(&program);
+    }
+    pimhw_program_end(&program);
+    CHECK(both_ways(&c, &request, "", 0, NULL) > 300);
 }
 
 int main(int argc, char **argv)
@@ -1312,6 +1364,7 @@ int main(int argc, char **argv)
     RUN(channels_that_parted_begin_together);
     RUN(rows_may_open_before_the_base);
     RUN(only_the_first_wait_is_for_the_hub);
+    RUN(the_fifth_row_may_be_the_first);
     RUN(alike_is_alike_in_all_channels);
     RUN(sources_of_blocks_take_ticks);
     RUN(pairs_of_channels_begin_at_the_first);
