@@ -5322,7 +5322,8 @@ typedef struct pimhw_i_part {
     uint64_t due_ck;
     uint64_t counted; /* bit i: word i of the tally is not 0 */
     int32_t active;
-    uint32_t first; /* reason of its first command if the state does not know last_ck: as if 0 */
+    uint32_t first; /* reason of its first command, where the state does not know last_ck: the sum
+                       for it is as if that were the base */
 } pimhw_i_part;
 
 /* 64 bytes, of one line of a cache: edges are met in no order. */
@@ -6101,7 +6102,28 @@ static void pimhw_i_slack_since(const pimhw_device *d, const pimhw_i_channel *ch
     }
 }
 
-/* What happened since a trial, as an edge to a state, into the room; returns its words there. */
+/* What a group's tally grew by since a trial, into sum, as if the base were 0; returns its end. */
+static uint64_t *pimhw_i_sums_since(const pimhw_i_channel *ch, const pimhw_i_trial *t, uint32_t i,
+                                    pimhw_i_part *p, uint64_t *sum)
+{
+    const uint64_t *now = (const uint64_t *)&ch->tally, *then = (const uint64_t *)&t->tally[i];
+    uint64_t counted = 0;
+    for (uint32_t k = 0; k < PIMHW_I_TALLY; k++) {
+        if (now[k] == then[k] && k != PIMHW_I_ACTIVE) continue; /* most */
+        *sum = now[k] - then[k];
+        if (k == PIMHW_I_ACTIVE) *sum += (uint64_t)p->active * t->base_ck;
+        if (k == PIMHW_I_SPENT + p->first) *sum -= t->base_ck - t->part[i].last_ck;
+        sum++;
+        counted |= (uint64_t)1 << k;
+    }
+    p->counted = counted;
+    return sum;
+}
+
+/*
+ * What happened since a trial, as an edge to a state, into the room; returns its words there. To no
+ * state, if it is not known why the first command came when it did.
+ */
 static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimhw_i_edge *e,
                                    uint32_t to)
 {
@@ -6120,23 +6142,12 @@ static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimh
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
         const pimhw_i_part *from = &t->part[i];
         pimhw_i_part *p = &parts[i];
-        const uint64_t *now = (const uint64_t *)&ch->tally, *then = (const uint64_t *)&t->tally[i];
-        /* as if the base were 0 */
-        int32_t active = (ch->open != 0) - from->active;
         uint64_t n_first = from->first ? ch->n_first - t->n_first[i] : 0;
-        uint64_t counted = 0;
         if (n_first > PIMHW_I_FIRSTS) e->to = 0;
         p->first = PIMHW_N_SPENT;
         if (n_first > 0) p->first = ch->first[t->n_first[i] % PIMHW_I_FIRSTS];
-        for (uint32_t k = 0; k < PIMHW_I_TALLY; k++) {
-            if (now[k] == then[k] && k != PIMHW_I_ACTIVE) continue; /* most */
-            bool gap = k == PIMHW_I_SPENT + p->first;
-            *sum++ = now[k] - then[k] + (k == PIMHW_I_ACTIVE ? (uint64_t)active * base : 0) -
-                     (gap ? base - from->last_ck : 0);
-            counted |= (uint64_t)1 << k;
-        }
-        p->active = active;
-        p->counted = counted;
+        p->active = (ch->open != 0) - from->active;
+        sum = pimhw_i_sums_since(ch, t, i, p, sum);
         p->end_ck = pimhw_i_moved(ch->end_ck, from->end_ck, base);
         p->latest_ck = pimhw_i_moved(ch->latest_ck, from->latest_ck, base);
         p->last_ck = pimhw_i_moved(ch->last_ck, from->last_ck, base);
