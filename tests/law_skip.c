@@ -225,6 +225,20 @@ static uint64_t both_ways(const pimhw_config *c, const pimhw_request *request, c
     return status == PIMHW_OK ? skipped.skipped_rounds : 0;
 }
 
+/* So many random programs of a kind, of which more than a part are timed, and skip rounds; returns
+ * how many were timed. */
+static uint64_t cases(uint64_t (*one)(uint64_t seed, uint64_t *n_timed), uint64_t n,
+                      uint64_t timed_part, uint64_t skipping_part)
+{
+    uint64_t n_skipping = 0, n_timed = 0;
+    for (uint64_t seed = first_case; seed < first_case + n; seed++)
+        n_skipping += one(seed, &n_timed) > 0;
+    printf("%u of %u programs ran, %u skipped rounds\n", (unsigned)n_timed, (unsigned)n,
+           (unsigned)n_skipping);
+    CHECK(n_timed > n / timed_part && n_skipping > n / skipping_part);
+    return n_timed;
+}
+
 static uint64_t hand_built_case(uint64_t seed, uint64_t *n_timed)
 {
     check_rng rng = {seed};
@@ -251,12 +265,7 @@ static uint64_t hand_built_case(uint64_t seed, uint64_t *n_timed)
 
 static void skipping_equals_walking_by_hand(void)
 {
-    uint64_t n_skipping = 0, n_timed = 0, n = 3000;
-    for (uint64_t seed = first_case; seed < first_case + n; seed++)
-        n_skipping += hand_built_case(seed, &n_timed) > 0;
-    printf("%u of %u programs ran, %u skipped rounds\n", (unsigned)n_timed, (unsigned)n,
-           (unsigned)n_skipping);
-    CHECK(n_timed > n / 4 && n_skipping > n / 40);
+    cases(hand_built_case, 3000, 4, 40);
 }
 
 /* Equal blocks, but rows that grow with the round, sizes that stay the same for a while, or sizes
@@ -333,12 +342,7 @@ static uint64_t nests_case(uint64_t seed, uint64_t *n_timed)
 
 static void nests_are_of_some_channels(void)
 {
-    uint64_t n_skipping = 0, n_timed = 0, n = 2000;
-    for (uint64_t seed = first_case; seed < first_case + n; seed++)
-        n_skipping += nests_case(seed, &n_timed) > 0;
-    printf("%u of %u programs ran, %u skipped rounds\n", (unsigned)n_timed, (unsigned)n,
-           (unsigned)n_skipping);
-    CHECK(n_timed > n / 2 && n_skipping > n / 4);
+    cases(nests_case, 2000, 2, 4);
 }
 
 /* Few rows, so that the one that is open is often the one a loop asks for: first, later or never,
@@ -386,12 +390,7 @@ static uint64_t rows_case(uint64_t seed, uint64_t *n_timed)
 
 static void the_open_row_is_the_first_or_not(void)
 {
-    uint64_t n_skipping = 0, n_timed = 0, n = 2000;
-    for (uint64_t seed = first_case; seed < first_case + n; seed++)
-        n_skipping += rows_case(seed, &n_timed) > 0;
-    printf("%u of %u programs ran, %u skipped rounds\n", (unsigned)n_timed, (unsigned)n,
-           (unsigned)n_skipping);
-    CHECK(n_timed > n / 2 && n_skipping > n / 4);
+    cases(rows_case, 2000, 2, 4);
 }
 
 /* A tail of which a loop may take some. */
@@ -447,12 +446,8 @@ static uint64_t columns_case(uint64_t seed, uint64_t *n_timed)
 
 static void columns_end_where_nothing_is_left(void)
 {
-    uint64_t n_skipping = 0, n_timed = 0, n = 3000;
-    for (uint64_t seed = first_case; seed < first_case + n; seed++)
-        n_skipping += columns_case(seed, &n_timed) > 0;
-    printf("%u of %u programs ran, %u skipped rounds\n", (unsigned)n_timed, (unsigned)n,
-           (unsigned)n_skipping);
-    CHECK(n_timed > n / 4 && n_timed < n * 9 / 10 && n_skipping > n / 20);
+    const uint64_t n = 3000;
+    CHECK(cases(columns_case, n, 4, 20) < n * 9 / 10);
 }
 
 /* What is left of one number, in other units for every operand and as far as each goes: some of
@@ -503,12 +498,7 @@ static uint64_t kin_case(uint64_t seed, uint64_t *n_timed)
 
 static void terms_may_imply_each_other(void)
 {
-    uint64_t n_skipping = 0, n_timed = 0, n = 1500;
-    for (uint64_t seed = first_case; seed < first_case + n; seed++)
-        n_skipping += kin_case(seed, &n_timed) > 0;
-    printf("%u of %u programs ran, %u skipped rounds\n", (unsigned)n_timed, (unsigned)n,
-           (unsigned)n_skipping);
-    CHECK(n_timed > n / 2 && n_skipping > n / 4);
+    cases(kin_case, 1500, 2, 4);
 }
 
 /* Rows that no whole number of tokens fills: their ends are known to be within them. Blocks of V
