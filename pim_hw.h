@@ -3144,8 +3144,7 @@ typedef struct pimhw_i_last {
 /* Commands that have their clocks, until no other can come before them. */
 typedef struct pimhw_i_ring {
     uint32_t begin, end;
-    uint64_t key[PIMHW_I_RING];      /* clock << 16 | command << 8 | reason */
-    pimhw_i_work work[PIMHW_I_RING]; /* where there is a sink */
+    uint64_t key[PIMHW_I_RING]; /* clock << 16 | command << 8 | reason */
 } pimhw_i_ring;
 
 /* Ping-pong: what is to run beside each other: reads of the phase before, writes for this one. */
@@ -3186,8 +3185,9 @@ typedef struct pimhw_i_flow {
     uint64_t *entry_free;            /* ping-pong with a sink: [outs], from which phase on .. */
     uint64_t *entry_of;              /* .. [outs] which one holds the sum of it, plus 1 */
     uint64_t *tile_region;           /* .. [in_entries] where a tile was written last */
-    pimhw_i_ring *ring;              /* DCS: [PIMHW_I_STREAMS] */
     pimhw_i_phase *phase;            /* ping-pong: [3] */
+    pimhw_i_ring *ring;              /* DCS: [PIMHW_I_STREAMS] */
+    pimhw_i_work *works; /* .. with a sink: [PIMHW_I_STREAMS][PIMHW_I_RING] what is in the rings */
 } pimhw_i_flow;
 
 /* Points the tables of a flow into the memory behind it; returns the bytes of both. */
@@ -3207,6 +3207,7 @@ static size_t pimhw_i_flow_point(pimhw_i_flow *f, const pimhw_i_rules *rules)
     PIMHW_I_PART(f, uint64_t, tile_region, pp ? tiles : 0)
     PIMHW_I_PART(f, pimhw_i_phase, phase, pp ? 3u : 0)
     PIMHW_I_PART(f, pimhw_i_ring, ring, dcs ? (size_t)PIMHW_I_STREAMS : 0)
+    PIMHW_I_PART(f, pimhw_i_work, works, dcs ? (size_t)PIMHW_I_STREAMS * PIMHW_I_RING : 0)
     return (at + 63) / 64 * 64;
 }
 
@@ -3797,7 +3798,8 @@ static void pimhw_i_merge(pimhw_i_channel *ch, uint64_t io_ck, uint64_t mac_ck)
         while (!ch->sink && next->begin != next->end && again >> 16 <= until &&
                next->key[next->begin % PIMHW_I_RING] == again)
             next->begin++, n++, again += step;
-        pimhw_i_note(ch, command, key >> 16, n, &next->work[slot], (uint32_t)(key & 255));
+        const pimhw_i_work *work = &ch->flow->works[mac * PIMHW_I_RING + slot];
+        pimhw_i_note(ch, command, key >> 16, n, work, (uint32_t)(key & 255));
     }
 }
 
@@ -3808,16 +3810,19 @@ static void pimhw_i_dispatch(pimhw_i_flow *f, uint32_t stream, uint64_t ahead)
     f->dispatch_ck = pimhw_i_max(f->dispatch_ck, left);
 }
 
-/* What a command at a clock means for its input entry. */
-static void pimhw_i_dcs_tile(const pimhw_i_rules *rules, pimhw_i_flow *f, uint32_t command,
-                             uint32_t tile, uint64_t ck)
+/* What n commands, the first at a clock, a gap apart, mean for their input entries. */
+static void pimhw_i_dcs_tiles(const pimhw_i_rules *rules, pimhw_i_flow *f, uint32_t command,
+                              uint32_t tile, uint64_t ck, uint32_t n, uint64_t gap)
 {
     uint32_t of_class = rules->class_of[command], reason = PIMHW_I_GAP_REASON[of_class];
-    uint64_t done = (ck + rules->exec_ck[of_class]) << 8 | reason;
     bool early = of_class == PIMHW_I_M && rules->config.early_tiles;
+    uint64_t step = gap << 8, done = (ck + rules->exec_ck[of_class]) << 8 | reason;
+    uint64_t write = early ? (ck + rules->config.tCCD_S) << 8 | reason : done;
     if (!pimhw_i_has_tiles(command)) return;
-    f->tile_write[tile] = early ? (ck + rules->config.tCCD_S) << 8 | reason : done;
-    if (command == PIMHW_CMD_WRGB) f->tile_mac[tile] = done;
+    for (uint32_t i = 0; i < n; i++)
+        f->tile_write[tile + i] = write + i * step;
+    for (uint32_t i = 0; i < n && command == PIMHW_CMD_WRGB; i++)
+        f->tile_mac[tile + i] = done + i * step;
 }
 
 /* What it means for its output entry, and for rows. */
@@ -3846,14 +3851,21 @@ static bool pimhw_i_dcs_waits(const pimhw_i_flow *f, const pimhw_i_work *work)
     return false;
 }
 
-/* A command gets its clock; key: as in the ring. */
-static void pimhw_i_dcs_put(const pimhw_i_channel *ch, pimhw_i_ring *ring, uint64_t key,
-                            const pimhw_i_work *work)
+/* n commands get their clocks, a gap apart; key: of the first, as in the ring. */
+static void pimhw_i_dcs_put(const pimhw_i_channel *ch, uint32_t stream, uint64_t key,
+                            const pimhw_i_work *work, uint32_t n, uint64_t gap)
 {
-    uint32_t slot = ring->end++ % PIMHW_I_RING;
-    PIMHW_ASSERT(ring->end - ring->begin <= PIMHW_I_RING);
-    ring->key[slot] = key;
-    if (ch->sink) ring->work[slot] = *work;
+    pimhw_i_ring *ring = &ch->flow->ring[stream];
+    PIMHW_ASSERT(ring->end + n - ring->begin <= PIMHW_I_RING);
+    for (uint32_t i = 0; i < n; i++)
+        ring->key[(ring->end + i) % PIMHW_I_RING] = key + i * (gap << 16);
+    for (uint32_t i = 0; i < n && ch->sink; i++) {
+        pimhw_i_work *to = &ch->flow->works[stream * PIMHW_I_RING + (ring->end + i) % PIMHW_I_RING];
+        *to = *work;
+        to->tile += i;
+        to->column += i;
+    }
+    ring->end += n;
 }
 
 /* Commands of a record that follow the one before by the gap of their class, as pimhw_i_stream_at
@@ -3861,29 +3873,33 @@ static void pimhw_i_dcs_put(const pimhw_i_channel *ch, pimhw_i_ring *ring, uint6
 static void pimhw_i_dcs_run(pimhw_i_channel *ch, pimhw_i_record *record)
 {
     const pimhw_i_rules *rules = ch->rules;
-    const uint32_t stream = record->stream, command = record->work.command, n = record->n;
+    const uint32_t stream = record->stream, command = record->work.command;
     const bool mac = stream == PIMHW_I_MAC;
     pimhw_i_flow *f = ch->flow;
-    pimhw_i_ring *ring = &f->ring[stream];
     pimhw_i_work *work = &record->work;
     bool plain = f->n_records == 0 && !ch->banked && (!mac || rules->config.is_mac);
     if (!plain || !pimhw_i_has_tiles(command)) return;
-    const uint64_t *ready = mac ? f->tile_mac : f->tile_write;
-    uint64_t ck = f->last[stream].ck, gap = pimhw_i_gap(rules, &f->last[stream], work);
-    uint64_t reason = PIMHW_I_GAP_REASON[rules->class_of[command]];
-    for (; record->n > 0; record->n--, work->tile++, work->column++) {
-        uint64_t next_ck = ck + gap;
-        pimhw_i_dispatch(f, stream, 0);
-        if (ready[work->tile] >> 8 > next_ck || next_ck >= ch->due_ck) break;
-        ck = next_ck;
-        pimhw_i_dcs_put(ch, ring, ck << 16 | command << 8 | reason, work);
-        f->left_ck[stream][f->n_left[stream]++ % PIMHW_I_QUEUED] = ck;
-        pimhw_i_dcs_tile(rules, f, command, work->tile, ck);
-    }
-    if (record->n == n) return;
-    pimhw_i_dcs_out(rules, f, work, ck);
-    pimhw_i_remember(&f->last[stream], work, ck);
-    pimhw_i_effects(ch, work, command, ck, n - record->n);
+    const uint64_t *ready = (mac ? f->tile_mac : f->tile_write) + work->tile;
+    const uint64_t gap = pimhw_i_gap(rules, &f->last[stream], work);
+    const uint64_t first_ck = f->last[stream].ck + gap;
+    const uint64_t reason = PIMHW_I_GAP_REASON[rules->class_of[command]];
+    uint64_t ck = first_ck;
+    uint32_t n = 0, n_left = f->n_left[stream];
+    for (; n < record->n && ck < ch->due_ck && ready[n] >> 8 <= ck; n++)
+        ck += gap;
+    if (n == 0) return;
+    pimhw_i_dispatch(f, stream, n - 1);
+    for (uint32_t i = 0; i < n; i++)
+        f->left_ck[stream][(n_left + i) % PIMHW_I_QUEUED] = first_ck + i * gap;
+    f->n_left[stream] = n_left + n;
+    pimhw_i_dcs_tiles(rules, f, command, work->tile, first_ck, n, gap);
+    pimhw_i_dcs_put(ch, stream, first_ck << 16 | command << 8 | reason, work, n, gap);
+    work->tile += n;
+    work->column += n;
+    record->n -= n;
+    pimhw_i_dcs_out(rules, f, work, ck - gap);
+    pimhw_i_remember(&f->last[stream], work, ck - gap);
+    pimhw_i_effects(ch, work, command, ck - gap, n);
 }
 
 /* Issues commands of a record that come before the next refresh; the others stay in the record. */
@@ -3902,13 +3918,14 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
             f->blocked_at[stream] = at;
             return;
         }
-        pimhw_i_dcs_put(ch, &f->ring[stream], at.ck << 16 | next << 8 | at.reason, work);
+        uint64_t key = at.ck << 16 | next << 8 | at.reason;
+        pimhw_i_dcs_put(ch, stream, key, work, 1, 0);
         pimhw_i_effects(ch, work, next, at.ck, 1);
         if (next != work->command) {
             f->mac_stream_ck = at.ck;
             continue;
         }
-        pimhw_i_dcs_tile(rules, f, next, work->tile, at.ck);
+        pimhw_i_dcs_tiles(rules, f, next, work->tile, at.ck, 1, 0);
         pimhw_i_dcs_out(rules, f, work, at.ck);
         f->left_ck[stream][f->n_left[stream]++ % PIMHW_I_QUEUED] = at.ck;
         pimhw_i_remember(&f->last[stream], work, at.ck);
@@ -4128,10 +4145,11 @@ static bool pimhw_i_pp_claims(const pimhw_i_record *write, uint64_t group, uint3
 static void pimhw_i_pp_claim(pimhw_i_channel *ch, uint64_t group, uint32_t out)
 {
     pimhw_i_flow *f = ch->flow;
-    uint32_t left = 0, n_w = pimhw_i_pp_phase(f, f->filling)->n_w;
+    uint32_t left = 0, n = 0;
     for (uint32_t i = 0; i < f->n_records; i++)
-        n_w += pimhw_i_pp_claims(&f->records[i], group, out);
-    if (n_w > PIMHW_I_RECORDS) pimhw_i_pp_cut(ch);
+        n += pimhw_i_pp_claims(&f->records[i], group, out);
+    if (n == 0) return;
+    if (pimhw_i_pp_phase(f, f->filling)->n_w + n > PIMHW_I_RECORDS) pimhw_i_pp_cut(ch);
     pimhw_i_phase *phase = pimhw_i_pp_phase(f, f->filling);
     for (uint32_t i = 0; i < f->n_records; i++) {
         pimhw_i_work *work = &f->records[i].work;
@@ -5411,6 +5429,13 @@ static pimhw_i_flow *pimhw_i_flow_of(pimhw_device *d, uint32_t g)
     return (pimhw_i_flow *)(void *)((char *)d + PIMHW_I_DEVICE_BYTES + g * d->flow_bytes);
 }
 
+/* As much of it as is in use: without a sink, not its last table. */
+static size_t pimhw_i_flow_used(const pimhw_device *d)
+{
+    bool works = d->config.controller == PIMHW_DCS && !d->groups[0].sink;
+    return d->flow_bytes - (works ? PIMHW_I_STREAMS * PIMHW_I_RING * sizeof(pimhw_i_work) : 0);
+}
+
 PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_config *config,
                                            pimhw_cause *why)
 {
@@ -5494,26 +5519,34 @@ static void pimhw_i_pen_ramps(pimhw_i_pen *pen, uint64_t *at, uint32_t wrap, uin
     const uint64_t one = (uint64_t)1 << BITS, half = one / 2;
     uint64_t *words = &pen->words[pen->n], *ramp = words, value = 0, step = 0;
     if (!pen->back && !pimhw_i_pen_room(pen, n)) return;
-    for (uint32_t i = 0; i < n && !pen->back; i++) {
-        uint64_t now = at[(first + i) & wrap];
-        now = now < least ? 0 : now - base;
-        if (i > 0 && now - value == step) {
-            ramp[-1] += one;
-        } else {
-            step = now - value;
-            if (step + half >= one) { /* too far apart */
-                pen->n = pen->most;
-                return;
-            }
-            *ramp++ = one + (step & (one - 1));
+    for (uint32_t i = 0; i < n && !pen->back;) {
+        const uint64_t *from = &at[(first + i) & wrap], *to = from + 1; /* up to the ring's end */
+        const uint64_t *end = pimhw_i_min(n - i - 1, wrap - ((first + i) & wrap)) + to;
+        uint64_t now = *from < least ? 0 : *from - base;
+        bool on = i > 0 && now - value == step && step < half;
+        step = now - value;
+        if (step + half >= one) { /* too far apart */
+            pen->n = pen->most;
+            return;
         }
-        value = now;
+        if (!now)
+            while (!step && to < end && *to < least)
+                to++;
+        else if (step < half)
+            for (uint64_t next = *from + step; to < end && *to == next; to++)
+                next += step;
+        ramp -= on;
+        *ramp = (on ? *ramp : step & (one - 1)) + (uint64_t)(to - from) * one;
+        ramp++;
+        value = now ? to[-1] - base : 0;
+        i += (uint32_t)(to - from);
     }
     for (uint32_t i = 0; i < n && pen->back; ramp++) {
         step = ((*ramp & (one - 1)) ^ half) - half;
+        uint64_t plus = value + step > 0 ? base : 0; /* all of a ramp are 0 or none */
         for (uint64_t left = *ramp >> BITS; left > 0; left--, i++) {
             value += step;
-            at[(first + i) & wrap] = value ? value + base : 0;
+            at[(first + i) & wrap] = value + plus;
         }
     }
     pen->n = (uint32_t)(ramp - pen->words);
@@ -5667,8 +5700,9 @@ static void pimhw_i_pen_dcs(pimhw_i_pen *pen, pimhw_i_channel *ch)
             at->ck = ck ? ck : UINT64_MAX;
             at->reason = pimhw_i_pen_small(pen, at->reason);
         }
-        while (n < PIMHW_I_QUEUED && left_ck[(end - n - 1) % PIMHW_I_QUEUED] > pen->base)
-            n++; /* those before have left by now, too */
+        /* those before have left by now, too */
+        for (uint32_t more = PIMHW_I_QUEUED; more > 0 && n < PIMHW_I_QUEUED; more /= 2)
+            n += left_ck[(end - n - more) % PIMHW_I_QUEUED] > pen->base ? more : 0;
         n = pimhw_i_pen_small(pen, n);
         if (pen->back) memset(left_ck, 0, sizeof f->left_ck[s]);
         pimhw_i_pen_ramps(pen, left_ck, PIMHW_I_QUEUED - 1, end - n, n, 0, pen->base - 1);
@@ -6436,7 +6470,7 @@ static void pimhw_i_split(pimhw_device *d, pimhw_i_channel *ch, uint64_t outside
     }
     pimhw_i_take_state(d, other, ch);
     if (ch->flow && (fresh || !ch->asleep)) {
-        memcpy((void *)other->flow, (const void *)ch->flow, d->flow_bytes);
+        memcpy((void *)other->flow, (const void *)ch->flow, pimhw_i_flow_used(d));
         pimhw_i_flow_point(other->flow, &d->rules);
     }
     if (ch->banked) *other->banks = *ch->banks;
@@ -6734,7 +6768,7 @@ static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, uint32_t n_st
     ch->last_command = PIMHW_N_COMMANDS;
     ch->hold.reason = PIMHW_WAIT_HOST;
     if (!ch->flow) return;
-    memset((void *)ch->flow, 0, d->flow_bytes);
+    memset((void *)ch->flow, 0, pimhw_i_flow_used(d));
     pimhw_i_flow_point(ch->flow, &d->rules);
     ch->flow->start.reason = ch->flow->start_before.reason = PIMHW_WAIT_HOST;
 }
