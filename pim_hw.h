@@ -5543,10 +5543,9 @@ static void pimhw_i_pen_ramps(pimhw_i_pen *pen, uint64_t *at, uint32_t wrap, uin
     }
     for (uint32_t i = 0; i < n && pen->back; ramp++) {
         step = ((*ramp & (one - 1)) ^ half) - half;
-        uint64_t plus = value + step > 0 ? base : 0; /* all of a ramp are 0 or none */
         for (uint64_t left = *ramp >> BITS; left > 0; left--, i++) {
             value += step;
-            at[(first + i) & wrap] = value + plus;
+            at[(first + i) & wrap] = value + base; /* below the least: as good as 0 */
         }
     }
     pen->n = (uint32_t)(ramp - pen->words);
