@@ -330,7 +330,8 @@ typedef struct pimattn_readings {
     uint64_t chunk_bytes;               /* of one: its rows in all banks that share it */
     uint64_t memory_bytes;              /* host memory that models the banks */
     uint64_t append_ck;                 /* writing what was appended since the readings before .. */
-    uint64_t append_commands;           /* .. one append after the other: commands .. */
+    uint64_t append_commands;           /* .. one append after the other, of a shared front end
+                                            but for what its queues hold in the end: commands .. */
     double append_pJ;                   /* .. and energy; in none of the numbers above */
 } pimattn_readings;
 
@@ -1024,7 +1025,8 @@ typedef struct pimattn_tier_reading {
     double reduce_work_ns;     /* of one bank group and of its device, hidden or not */
     double link_work_ns;
     double energy_pJ;      /* of the channel, where all banks work whether they hold a token or not,
-                              by the tier's share of its tokens; flash: 0, no source says */
+                              by the tier's share of its tokens; 16 numbers of a partial are read
+                              at the price of a result (assumed); flash: 0, no source says */
     uint64_t kv_bytes;     /* of the tokens .. */
     uint64_t read_bytes;   /* .. and what is read for them: flash reads whole pages */
     uint64_t group_bytes;  /* in the devices: q down to bank groups, a partial up; elements of 2 */
@@ -1140,14 +1142,15 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
  * Reserved slots, and those of layers that wait for their append, lie in tiers, make room and are
  * counted as used as new tokens are; places, scores and swaps know only the tokens that are there.
  *
- * With readings, attend times a step on the tiers; pimattn_tier_readings says all of it. All blocks
- * count with the queries of the item that has most: prefill is better a call of its own; and all
- * layers as this one, whatever their windows. Of pimattn_readings, device is the program of the
- * slowest tier (of flash 0); step_ck, refresh_share, peak_ns, link_ns, bound and the fields of a
- * plan are 0. PIMATTN_ERR_DEVICE where a unit has no
- * room for the shape, for v_in_k, or for more than 65535 queries (n_tokens times the group), and
- * PIMATTN_ERR_MEMORY. Append, reserve and create may end in PIMATTN_ERR_DEVICE when a transfer
- * fails; tokens that had made room until then stay where they went.
+ * With readings, attend times a step on the tiers; pimattn_tier_readings says all of it, as if it
+ * had this layer alone. All blocks count with the queries of the item that has most: prefill is
+ * better a call of its own; and all layers as this one, whatever their windows, but for moves:
+ * those since the readings before, of any layer, are in a step once. Of pimattn_readings, device is
+ * the program of the slowest tier (of flash 0); step_ck, refresh_share, peak_ns, link_ns, bound and
+ * the fields of a plan are 0. PIMATTN_ERR_DEVICE where a unit has no room for the shape, for
+ * v_in_k, or for more than 65535 queries (n_tokens times the group), and PIMATTN_ERR_MEMORY.
+ * Append, reserve and create may end in PIMATTN_ERR_DEVICE when a transfer fails; tokens that had
+ * made room until then stay where they went.
  *
  * partials: the default gathers the rows of a leaf from wherever they lie, and the bytes of out are
  * those of pages. With partials every bank group (of flash: channel) forms one over its tokens, and
@@ -1165,8 +1168,9 @@ typedef struct pimattn_tiers {
     float lambda;    /* see pimattn_importance; 0: 0.6 */
     double ratio[PIMATTN_MAX_TIERS]; /* x : y : .. : 1; all 0: of the last 1, of the others together
                                         56, shared out by bandwidth */
-    /* asked before a token moves; false: it fails, PIMATTN_ERR_DEVICE, and the token stays. Must
-       not call the engine: what changes or reads what it holds is refused */
+    /* asked before a token moves, with its bytes in the device it leaves; false: it fails,
+       PIMATTN_ERR_DEVICE, and the token stays. Must not call the engine: what changes or reads what
+       it holds is refused */
     bool (*transfer)(void *user, uint32_t from, uint32_t to, uint64_t bytes);
     void *transfer_user;
 } pimattn_tiers;
@@ -1220,16 +1224,17 @@ PIMATTN_API pimattn_status pimattn_tier_move(pimattn_engine *engine, pimattn_seq
 /* A tier of an engine; the counts are of the step that runs, of all its calls. */
 typedef struct pimattn_tier_info {
     uint64_t n_tokens, n_used;      /* slots, and those with a token */
-    uint64_t slot_bytes;            /* K and V of a token and layer, of all KV heads */
+    uint64_t slot_bytes;            /* K and V of a token and layer, of all KV heads, as they lie in
+                                         memory: each row takes a multiple of 64 bytes */
     uint32_t n_groups;              /* bank groups, or channels of flash, that can hold one */
     uint64_t id_bytes, count_bytes; /* bookkeeping as the paper counts: the bank group of every
                                          token; counters of the last 10 steps [PAM 6.1] */
     uint64_t n_active; /* tokens that took part, whatever masks say; each where it first did */
     uint64_t busiest;  /* of the bank group that counted most: tokens that took part in it, and what
                           tokens that were placed in it brought; a step of it at most 65,535 */
-    uint64_t n_partials;         /* formed, of a bank group and up to 16 queries each */
-    uint64_t n_faster, n_slower; /* tokens that went to the tier before, and to the next */
-    uint64_t faster_bytes, slower_bytes;
+    uint64_t n_partials;                 /* formed, of a bank group and up to 16 queries each */
+    uint64_t n_faster, n_slower;         /* tokens that went to the tier before, and to the next */
+    uint64_t faster_bytes, slower_bytes; /* theirs, in elements of this tier's device */
 } pimattn_tier_info;
 
 PIMATTN_API pimattn_status pimattn_tier_query(pimattn_engine *engine, uint32_t tier,
@@ -4427,7 +4432,9 @@ static pimattn_status pimattn_i_local_init(pimattn_i_local *l, const pimattn_tie
                               "a row of its bank hold %u (in_entries, row_bytes)",
                               (uint64_t)widest, (uint64_t)most);
     l->tokens = row / widest;
-    l->queries = (uint32_t)pimattn_i_min(inputs / l->k_columns, pimhw_config_outs(&t->device));
+    bool regions = t->device.controller == PIMHW_PING_PONG;
+    uint32_t outs = pimhw_config_outs(&t->device) / (regions ? 2 : 1);
+    l->queries = (uint32_t)pimattn_i_min(inputs / l->k_columns, outs);
     return PIMATTN_OK;
 }
 
@@ -5034,6 +5041,13 @@ PIMATTN_API uint64_t pimattn_reduction_ps(const pimhw_config *device, uint32_t h
     return pimattn_i_add(pimattn_i_mul(clocks / MHz, 1000000), clocks % MHz * 1000000 / MHz);
 }
 
+/* What one partial takes where there is such a unit. */
+static double pimattn_i_partial_ns(const pimhw_config *device, uint32_t head_dim_v)
+{
+    uint64_t steps = pimattn_i_ceil_div(head_dim_v, device->reduction_lanes);
+    return (double)steps * 1e3 / device->unit_MHz;
+}
+
 /* Whether bank groups merge; else each bank's partial leaves the device. */
 static bool pimattn_i_reduces(const pimattn_tier *t)
 {
@@ -5167,10 +5181,10 @@ static void pimattn_i_stages(double *ns, const pimattn_tier *t, const pimattn_sh
     double q = load->n_queries, link = c->link_MBps / 1e3;
     double units = (double)pimattn_i_group_units(t), blocks = (double)load->device_blocks;
     double partials = (double)load->device_groups, out = reduces ? blocks : partials * units;
-    double lanes_ns = (double)pimattn_reduction_ps(c, s->head_dim_v, 0) / 1e3; /* one partial */
     memset(ns, 0, PIMATTN_I_STAGES * sizeof *ns);
     ns[0] = blocks * q * s->head_dim * c->element_bytes / link / n_parts;
     if (reduces) {
+        double lanes_ns = pimattn_i_partial_ns(c, s->head_dim_v);
         ns[2] = (double)load->n_blocks * q * (units + 1) * lanes_ns / n_parts;
         ns[3] = q * (partials + blocks) * lanes_ns / c->reduction_units / n_parts;
     }
@@ -5297,8 +5311,8 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
     for (uint32_t i = 0; i < n_tiers; i++)
         r.idle_ns[i] = r.attention_ns - r.tiers[i].ns;
     if (pimattn_i_reduces(&tiers[0]))
-        r.merge_ns = partials * (double)pimattn_reduction_ps(first, dims, 0) / 1e3 /
-                     first->reduction_units / tiers[0].n_devices;
+        r.merge_ns = partials * pimattn_i_partial_ns(first, dims) / first->reduction_units /
+                     tiers[0].n_devices;
     r.moves_ns = beside_moves ? moves_ns - (r.attention_ns + r.merge_ns) : moves_ns;
     if (r.moves_ns < 0) r.moves_ns = 0;
     r.ns = r.attention_ns + r.merge_ns + r.moves_ns;
@@ -5510,14 +5524,15 @@ typedef struct pimattn_i_table {
 typedef struct pimattn_i_bin {
     const pimattn_tier *tier; /* among the rules */
     uint64_t n_used;
-    unsigned char *bytes;      /* [n_tokens][slot_bytes]; memory of all arrays here */
-    uint64_t memory_bytes;     /* of these */
-    uint32_t *next;            /* [n_tokens]: vacant slots of a bank group behind one another */
-    uint32_t *vacant;          /* [n_groups] the first */
-    uint32_t *begin;           /* [n_groups + 1] of its tokens in a table's `sorted` */
-    uint32_t *page_mark;       /* flash, [n_tokens]: the call that last read a page */
-    uint64_t *channels;        /* [2][n_groups] of a call: tokens, and pages, of each channel */
-    uint64_t *devices;         /* [3 * n_devices]: tokens, bank groups and blocks of each */
+    unsigned char *bytes;  /* [n_tokens][slot_bytes]; memory of all arrays here */
+    uint64_t memory_bytes; /* of these */
+    uint32_t *next;        /* [n_tokens]: vacant slots of a bank group behind one another */
+    uint32_t *vacant;      /* [n_groups] the first */
+    uint32_t *begin;       /* [n_groups + 1] of its tokens in a table's `sorted` */
+    uint32_t *page_mark;   /* flash, [n_tokens]: the call that last read a page */
+    uint64_t *channels;    /* [2][n_groups] of a call: tokens, and pages, of each channel */
+    uint64_t *devices;     /* [3 * n_devices]: tokens, bank groups and blocks of each */
+    uint64_t token_bytes;  /* what units read and ways carry for a slot: elements of the device */
     uint64_t partials, active; /* of this step */
     pimattn_i_groups groups;
     uint64_t moves[2]; /* of this step: to the tier before, and to the next */
@@ -5599,7 +5614,7 @@ static pimattn_status pimattn_i_transfer_ask(pimattn_i_tiered *st, uint32_t from
     const pimattn_tiers *r = &st->rules;
     if (!r->transfer) return PIMATTN_OK;
     st->asking = true;
-    bool works = r->transfer(r->transfer_user, from, to, st->slot_bytes);
+    bool works = r->transfer(r->transfer_user, from, to, st->bins[from].token_bytes);
     st->asking = false;
     if (works) return PIMATTN_OK;
     return PIMATTN_I_FAIL(PIMATTN_ERR_DEVICE, st->why, "a transfer from tier %u to tier %u failed",
@@ -5834,7 +5849,10 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, pimattn_
     st->blocks = (uint64_t *)(void *)(st->tables + n_tables);
     st->bounce = (unsigned char *)(st->blocks + words);
     for (uint32_t i = 0; i < rules->n_tiers; i++) {
+        const pimhw_config *device = &st->rules.tier[i].device;
         st->rules.tier[i].device.allocator = *a;
+        st->bins[i].token_bytes = (uint64_t)c->shape.n_kv_heads * device->element_bytes *
+                                  ((uint64_t)c->shape.head_dim + c->shape.head_dim_v);
         if (!pimattn_i_bin_init(&st->bins[i], &st->rules.tier[i], slot_bytes, a))
             return pimattn_i_lack(why, "no memory for the tiers", 0);
     }
@@ -8739,11 +8757,11 @@ static void pimattn_i_page_read(pimattn_i_tiered *st, pimattn_i_bin *b, uint32_t
                                 uint32_t slot)
 {
     uint64_t page_bytes = b->tier->device.flash_page_bytes, n_groups = b->groups.n_groups;
-    uint64_t in_page = pimattn_i_max(1, page_bytes / st->slot_bytes);
+    uint64_t in_page = pimattn_i_max(1, page_bytes / b->token_bytes);
     uint32_t *mark = &b->page_mark[slot / n_groups / in_page * n_groups + group];
     if (*mark == st->mark) return;
     *mark = st->mark;
-    b->channels[n_groups + group] += pimattn_i_ceil_div(st->slot_bytes, page_bytes);
+    b->channels[n_groups + group] += pimattn_i_ceil_div(b->token_bytes, page_bytes);
 }
 
 /* Time of the moves that are due. Ways in both directions take turns. */
@@ -8758,7 +8776,7 @@ static pimattn_status pimattn_i_moves_time(pimattn_i_tiered *st, double *ns)
             if (n == 0) continue;
             PIMATTN_I_TRY(pimattn_relayout_time(&r, &st->rules.tier[i],
                                                 &st->rules.tier[way ? i + 1 : i - 1], &how,
-                                                n * st->slot_bytes, n, st->why));
+                                                n * st->bins[i].token_bytes, n, st->why));
             *ns += r.ns;
         }
     return PIMATTN_OK;
@@ -8912,8 +8930,10 @@ static pimattn_status pimattn_i_tier_read(pimattn_engine *e, pimattn_readings *r
     memset(r, 0, sizeof *r);
     r->device = step->tiers[step->slowest].device;
     r->layers_timed = 1;
-    r->layer_ns = step->ns;
-    r->step_us = step->ns * c->shape.n_layers / 1e3;
+    double layers_ns = (step->attention_ns + step->merge_ns) * c->shape.n_layers;
+    if (!st->rules.moves_wait) moves_ns = moves_ns > layers_ns ? moves_ns - layers_ns : 0;
+    r->step_us = (layers_ns + moves_ns) / 1e3;
+    r->layer_ns = (layers_ns + moves_ns) / c->shape.n_layers;
     for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
         const pimattn_tier_reading *tier = &step->tiers[i];
         double share = tier->energy_pJ > 0 ? tier->energy_pJ / tier->device.total_pJ : 0;
@@ -9510,8 +9530,8 @@ PIMATTN_API pimattn_status pimattn_tier_query(pimattn_engine *engine, uint32_t t
     info->n_partials = b->partials;
     info->n_faster = b->moves[0];
     info->n_slower = b->moves[1];
-    info->faster_bytes = b->moves[0] * st->slot_bytes;
-    info->slower_bytes = b->moves[1] * st->slot_bytes;
+    info->faster_bytes = b->moves[0] * b->token_bytes;
+    info->slower_bytes = b->moves[1] * b->token_bytes;
     return PIMATTN_OK;
 }
 

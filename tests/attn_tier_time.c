@@ -204,6 +204,40 @@ static void every_column_of_a_token_is_read_once_for_each_query(void)
     }
 }
 
+static void count_homeless(void *user, const pimhw_event *e)
+{
+    *(uint32_t *)user += e->command == PIMHW_CMD_MAC16 && e->entry == UINT32_MAX;
+}
+
+/* Of ping-pong, too, which has half of them for what runs beside the other half. */
+static void every_sum_has_an_accumulator(void)
+{
+    static const char *const presets[2] = {"pam-hbm3", "pam-ddr4"};
+    static pimhw_program program;
+    for (uint32_t i = 0; i < 2 * 4 * 8; i++) {
+        pimattn_tier t = tier_of(presets[i % 2], 1);
+        uint32_t homeless = 0, queries = 1 + i / 8;
+        pimattn_shape s = layer_of(queries, 1, 128);
+        pimhw_block block;
+        pimhw_request request;
+        pimhw_device *d;
+        pimhw_readings r;
+        pimhw_sink sink = {count_homeless, &homeless, NULL};
+        memset(&block, 0, sizeof block);
+        memset(&request, 0, sizeof request);
+        block.rest[0] = 200, block.rest[1] = queries, block.row_base[1] = 100;
+        request.blocks = &block, request.n_blocks = 1;
+        t.device.n_channels = 1;
+        t.device.controller = i / 2 % 4;
+        CHECK_U(pimattn_tier_lower(&t, &s, &program, &why), PIMATTN_OK);
+        CHECK_U(pimhw_device_create(&d, &t.device, &why), PIMHW_OK);
+        CHECK_U(pimhw_device_time(d, &r, &program, &request, &sink, &why), PIMHW_OK);
+        pimhw_device_destroy(d);
+        CHECK_U(homeless, 0);
+        CHECK(r.commands[PIMHW_CMD_MAC16] > 0);
+    }
+}
+
 /* A short program pays its share: of 5070 clocks a refresh takes 455 and a change of rows. */
 static void short_programs_meet_refreshes_on_average(void)
 {
@@ -727,6 +761,7 @@ int main(void)
     RUN(relayouts_are_as_fast_as_their_slowest_part);
     RUN(a_row_of_each_bank_takes_its_macs_and_its_change);
     RUN(every_column_of_a_token_is_read_once_for_each_query);
+    RUN(every_sum_has_an_accumulator);
     RUN(short_programs_meet_refreshes_on_average);
     RUN(energy_is_of_all_channels);
     RUN(rows_of_keys_and_values_are_apart);
