@@ -665,7 +665,7 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
  * (PIMATTN_ERR_SEQ) and, but truncate and keep, equal lengths in all layers (PIMATTN_ERR_ARGUMENT
  * names the layer); they do all or nothing and cost O(pages touched); a table has 4 bytes a page
  * from position 0 on, and saving or restoring many sequences looks at all of them for each. The
- * device way has create, append, reserve, truncate (keep from 0 on too) and free so far:
+ * device way and tiers have create, append, reserve, truncate (keep from 0 on too) and free so far:
  * PIMATTN_ERR_DEVICE says so.
  * ========================================================================== */
 

@@ -54,10 +54,10 @@ static double uniform(uint64_t *random)
 static uint64_t length(const workload *w, uint64_t *random)
 {
     double tokens;
-    do
-        tokens = w->mean + w->std * sqrt(-2 * log(uniform(random))) *
-                               cos(2 * 3.14159265358979323846 * uniform(random));
-    while (tokens < w->least || tokens > w->most);
+    do {
+        double turn = 2 * 3.14159265358979323846 * uniform(random);
+        tokens = w->mean + w->std * sqrt(-2 * log(uniform(random))) * cos(turn);
+    } while (tokens < w->least || tokens > w->most);
     return (uint64_t)tokens;
 }
 

@@ -150,6 +150,10 @@ static void run_controllers(const step *s, const char *preset, bool json, float 
     pimattn_config config = s->config;
     config.way = PIMATTN_DEVICE;
     for (uint32_t c = 0; pimhw_controller_str(c) != NULL; c++) {
+        config.device.controller = c;
+        ex_device_check(&config.device); /* before anything is printed */
+    }
+    for (uint32_t c = 0; pimhw_controller_str(c) != NULL; c++) {
         const char *name = pimhw_controller_str(c);
         config.device.controller = c;
         double error = attend(s, &config, out, r);

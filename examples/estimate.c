@@ -237,10 +237,12 @@ int main(int argc, char **argv)
                  .n_tokens = 1};
     parse(&r, argc, argv);
     if (r.sources && r.json) ex_die("--sources is a listing; --json has no form for it");
+    if (r.config.hfp_unit && r.config.partition == PIMATTN_TCP)
+        ex_die("--hfp-unit goes with --partition hfp");
     ex_device_preset(&r.config.device, r.preset);
-    ex_device_change(&r.config.device, r.n_channels, &r.sets);
     if (r.controller != AS_PRESET) r.config.device.controller = r.controller;
     if (r.refresh != AS_PRESET) r.config.device.refresh = r.refresh;
+    ex_device_change(&r.config.device, r.n_channels, &r.sets);
     ex_device_check(&r.config.device);
     if (r.sources) {
         print_sources(&r.config.device);

@@ -38,7 +38,7 @@ typedef struct costs {
     pimattn_readings last;
 } costs;
 
-static void report_token(const costs *c, const arguments *a)
+static void report_token(const costs *c, const arguments *a, uint64_t kv_pages)
 {
     const pimattn_readings *r = &c->last;
     if (a->quiet) return;
@@ -50,9 +50,10 @@ static void report_token(const costs *c, const arguments *a)
         return;
     }
     fprintf(stderr,
-            "token %" PRIu64 " context_tokens %" PRIu64 " layer_ck %" PRIu64 " step_ck %" PRIu64
+            "token %" PRIu64 " %s %" PRIu64 " layer_ck %" PRIu64 " step_ck %" PRIu64
             " step_us %.3f kv_pages %" PRIu64 "\n",
-            c->n_tokens, r->kv_tokens, r->device.cycles, r->step_ck, r->step_us, r->pages_used);
+            c->n_tokens, a->sparse ? "chosen_tokens" : "context_tokens", r->kv_tokens,
+            r->device.cycles, r->step_ck, r->step_us, kv_pages);
 }
 
 static void report_summary(const costs *c, const arguments *a, uint64_t kv_pages)
@@ -144,7 +145,7 @@ static void generate(const llama_model *m, const llama_tokenizer *t, arguments *
         if (!a->readings_off) {
             c.attention_ck += c.last.step_ck;
             c.pim_us += c.last.step_us;
-            report_token(&c, a);
+            report_token(&c, a, pimattn_pages_used(engine));
         }
         uint32_t next =
             position + 1 < n_prompt ? prompt[position + 1] : llama_likeliest(s.logits, m->n_pieces);

@@ -354,6 +354,7 @@ static inline void llama_open(llama_model *m, llama_tokenizer *t, const char *mo
         llama_invent(m, t, seed);
         return;
     }
+    if (seed != 1) ex_die("--seed is for the invented model: --model has its weights");
     llama_read(m, model);
     llama_read_tokenizer(t, tokenizer, m->n_pieces);
 }

@@ -343,8 +343,10 @@ static void print_assumed(const pam_assumed *a)
     printf("Assumed; --set NAME=VALUE changes it:\n");
     for (size_t i = 0; i < EX_COUNT(pam_names); i++) {
         pam_assumed copy = *a;
-        printf("  %-12s %8g  %-10s  %s\n", pam_names[i].name, *pam_field(&copy, &pam_names[i]),
-               pam_names[i].source, pam_names[i].what);
+        double value = *pam_field(&copy, &pam_names[i]);
+        bool set = value != pam_names[i].usual;
+        printf("  %-12s %8g  %-10s  %s\n", pam_names[i].name, value,
+               set ? "set" : pam_names[i].source, pam_names[i].what);
     }
     printf("Systems are sets of switches:\n  %-11s %5s %9s %6s %7s %6s %9s %8s %8s\n", "", "GPUs",
            "HBM only", "dense", "sorted", "moves", "balanced", "overlap", "reduces");
@@ -518,7 +520,7 @@ static void print_figures(const figures *list, const pam_assumed *full)
         if (p->kind >= PUBLISHED_CALIBRATED && !isfinite(list->ours[i][1]))
             printf("%23s%-10s ours %9s\n", "", "in full", "none");
         else if (p->kind >= PUBLISHED_CALIBRATED)
-            printf("%23s%-10s ours %9.6g %31.1f %%\n", "", "in full", list->ours[i][1],
+            printf("%23s%-10s ours %9.6g %+31.1f %%\n", "", "in full", list->ours[i][1],
                    published_difference(p, list->ours[i][1]));
         printf("%23s%s\n", "", list->assumes[i]);
     }

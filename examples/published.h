@@ -147,7 +147,8 @@ static inline const published *published_find(const char *id)
 /* Ours less the published one, in percent of the latter. */
 static inline double published_difference(const published *p, double ours)
 {
-    return 100 * (ours - p->value) / p->value;
+    double percent = 100 * (ours - p->value) / p->value;
+    return fabs(percent) < 0.05 ? 0 : percent; /* as it is printed: no -0.0 */
 }
 
 static inline bool published_holds(const published *p, double ours)

@@ -197,6 +197,13 @@ static void word(record *f, const char *name, uint32_t *value, uint64_t min, uin
     f->at += sizeof bytes;
 }
 
+static void same(record *f, const char *what, uint32_t hash)
+{
+    uint32_t kept = hash;
+    word(f, what, &kept, 0, UINT32_MAX);
+    if (kept != hash) ex_die("%s: the state is of another %s", f->path, what);
+}
+
 static uint32_t weights_hash(const llama_model *m)
 {
     uint32_t hash = 2166136261u;
@@ -223,13 +230,12 @@ static uint32_t pieces_hash(const llama_tokenizer *t)
  * tokens, in larger pieces, K and V have on one machine the same bytes. */
 static void record_requests(server *v, record *f)
 {
-    uint32_t magic = MAGIC, version = VERSION, weights = weights_hash(v->m);
-    uint32_t pieces = pieces_hash(v->t), hash;
+    uint32_t magic = MAGIC, version = VERSION, hash;
     f->hash = 2166136261u;
     word(f, "what marks a saved state", &magic, MAGIC, MAGIC);
     word(f, "version", &version, VERSION, VERSION);
-    word(f, "hash of the model", &weights, weights, weights);
-    word(f, "hash of the tokenizer", &pieces, pieces, pieces);
+    same(f, "model", weights_hash(v->m));
+    same(f, "tokenizer", pieces_hash(v->t));
     word(f, "n_steps", &v->n_steps, 1, v->m->seq_len);
     word(f, "n_requests", &v->n_requests, 1, MOST);
     word(f, "steps done", &v->now, 0, UINT32_MAX);
@@ -412,6 +418,7 @@ static void parse(arguments *a, int argc, char **argv)
                "output, what happened on standard error.",
                options, EX_COUNT(options), NULL, 0);
     if ((a->save == NULL) != (a->stop == 0)) ex_die("--save and --stop go together");
+    if (a->save != NULL && a->json) ex_die("--json is a report at the end; --save stops before it");
     if (a->restore != NULL && (a->prompts.n_texts > 0 || a->n_steps != 0 || a->gap != UINT32_MAX))
         ex_die("-p, -n and --gap stand in the state that --restore reads");
     if (a->gap == UINT32_MAX) a->gap = 4;

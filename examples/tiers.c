@@ -15,7 +15,7 @@ static const char *const presets[N_TIERS] = {"pam-hbm3", "pam-ddr4", "pam-ssd"};
 typedef struct step {
     uint64_t used[N_TIERS], up[N_TIERS], down[N_TIERS]; /* up[i]: from tier i to the one before */
     double importance;                                  /* in the fastest tier, of 1 */
-    double ns, idle[N_TIERS];                           /* of the first layer */
+    double ns, idle[N_TIERS]; /* of a layer; ns with its share of what moves show */
 } step;
 
 typedef struct run {
@@ -66,12 +66,12 @@ static void on_layer(void *user, uint32_t layer, const float *q, bool attended)
     r->tokens_there += (double)n;
 }
 
-/* What a step left behind. */
-static void end_step(run *r)
+/* What a step left behind. Readings of its first layer stand for all: moves of all are in them. */
+static void end_step(run *r, const pimattn_readings *readings)
 {
     step *s = &r->steps[r->n_steps++];
     const pimattn_step_reading *reading = pimattn_tier_readings(r->engine);
-    s->ns = reading->ns;
+    s->ns = readings->layer_ns;
     for (uint32_t i = 0; i < N_TIERS; i++) {
         pimattn_tier_info info;
         ex_check(r->engine, "tier", pimattn_tier_query(r->engine, i, &info));
@@ -103,7 +103,7 @@ static size_t generate(run *r, const llama_model *m, pimattn_engine *engine, uin
             b.choices = r->sparse > 1 ? &r->choice : NULL;
         }
         llama_forward(m, &s, engine, &b, r ? &readings : NULL);
-        if (r) end_step(r);
+        if (r) end_step(r, &readings);
         if (position + 1 < n_tokens) continue;
         uint32_t next = llama_likeliest(s.logits, m->n_pieces);
         if (next == LLAMA_BOS) break;
@@ -198,7 +198,7 @@ static void report(const run *r, bool same, bool json)
                    rules->ratio[t], idle[t] / steps);
         else
             printf("%-9s slots %6" PRIu64 "  used %6" PRIu64 "  ratio %7.3f  to faster %6" PRIu64
-                   "  to slower %6" PRIu64 "  idle %8.1f ns a step\n",
+                   "  to slower %6" PRIu64 "  idle %8.1f ns a layer\n",
                    presets[t], rules->tier[t].n_tokens, used[t], rules->ratio[t], up[t], down[t],
                    idle[t] / steps);
     }
@@ -230,12 +230,13 @@ typedef struct options {
 /* "8,4,1": what the importance in the tiers should be. */
 static void read_ratio(const char *text, double *ratio)
 {
+    const char *at = text;
     for (uint32_t i = 0; i < N_TIERS; i++) {
         char *end = NULL;
-        ratio[i] = strtod(text, &end);
-        if (end == text || *end != (i + 1 < N_TIERS ? ',' : 0))
+        ratio[i] = strtod(at, &end);
+        if (end == at || *end != (i + 1 < N_TIERS ? ',' : 0))
             ex_die("--ratio: '%s' is not three numbers with commas", text);
-        text = end + 1;
+        at = end + 1;
     }
 }
 
@@ -243,7 +244,6 @@ static bool compare(const options *o, const llama_model *m, const llama_tokenize
 {
     pimattn_config c = {.shape = llama_shape(m, PIMATTN_F32), .max_seqs = 1};
     pimattn_tiers tiers = {.n_tiers = N_TIERS, .partials = o->partials, .host_path = o->host_path};
-    FILE *svg = o->svg ? ex_open("--svg", o->svg) : NULL;
     pimattn_engine *plain = ex_engine(&c);
     pimhw_cause why;
     for (uint32_t i = 0; i < N_TIERS; i++) {
@@ -265,6 +265,7 @@ static bool compare(const options *o, const llama_model *m, const llama_tokenize
     r.choice.stride = words;
     r.choice.n_kv_heads = (uint32_t)m->n_kv_heads;
     uint32_t *prompt = llama_encode(t, &n_prompt, o->prompt, o->n_steps);
+    FILE *svg = o->svg ? ex_open("--svg", o->svg) : NULL; /* the command line is good */
     for (int way = 0; way < 2; way++) {
         tokens[way] = (uint32_t *)ex_alloc((uint64_t)o->n_steps + 1, sizeof(uint32_t));
         memcpy(tokens[way], prompt, n_prompt * sizeof *prompt);

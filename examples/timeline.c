@@ -76,7 +76,8 @@ static void parse(arguments *a, int argc, char **argv)
          .help = "default tcp"},
         {.name = "--own-plans",
          .flag = &a->own_plans,
-         .help = "examples: use each controller's output entries, not those all have"},
+         .help =
+             "examples: use each controller's output entries, not those all have; attention does"},
         {.name = "--one-plan",
          .flag = &a->one_plan,
          .help = "attention: one program for all controllers, not each its own"},

@@ -120,7 +120,9 @@ works "estimate --refresh off and what refresh forbids" "$build/estimate" --laye
 refuses "sources as JSON" "$build/estimate" --sources --json
 refuses "sources of a device that cannot be" "$build/estimate" --sources --device aim-gddr6 \
     --refresh on --set tREFI=100
+refuses "--hfp-unit of another partition" "$build/estimate" --hfp-unit query_head
 refuses "flash without banks" "$build/device" --device pam-ssd
+refuses "what only ping-pong refuses" "$build/device_attention" --set out_entries=1 --json
 works "estimate" "$build/estimate"
 is_json "estimate --json" "$build/estimate" --json
 awk '{ match($0, /"step_pJ": [0-9.e+]*/); step = substr($0, RSTART + 11, RLENGTH - 11)
@@ -245,6 +247,7 @@ refuses "serve --restore beyond --stop" "$serve" --restore "$scratch/state" --st
     --save "$scratch/state2"
 refuses "serve --restore of no file" "$serve" --restore "$scratch/none"
 refuses "serve --restore of another file" "$serve" --restore README.md
+refuses "serve --save with --json" "$serve" --stop 3 --save "$scratch/state2" --json
 refuses "serve --save into nowhere" "$serve" --stop 3 --save "$scratch/none/file"
 refuses "serve --restore of a directory" "$serve" --restore "$scratch"
 grep -q directory "$scratch/err" && pass || fail "serve --restore of a directory: $(cat "$scratch/err")"
@@ -299,6 +302,9 @@ done
 same "tiers: the share in the fastest" "$scratch/in.0" "$scratch/in.9"
 works "tiers --svg" "$build/tiers" --svg "$scratch/tiers.svg"
 grep -q '</svg>' "$scratch/tiers.svg" && pass || fail "tiers --svg: no picture"
+refuses "tiers of no ratio" "$build/tiers" --svg "$scratch/tiers.svg" --ratio 4,,4
+grep -q "'4,,4'" "$scratch/err" && pass || fail "tiers --ratio: $(cat "$scratch/err")"
+grep -q '</svg>' "$scratch/tiers.svg" && pass || fail "tiers --ratio: the picture is gone"
 "$build/tiers" -n 5 -p A 2>"$scratch/err" --svg "$scratch/want" >"$scratch/out"
 "$build/tiers" -n 5 -p A 2>"$scratch/err" --svg "$scratch/got" >&-
 [ $? -eq 2 ] && pass || fail "tiers --svg without standard output"
@@ -672,6 +678,16 @@ story once_n256 $s $t -n 256 -p "$once" --kv f16 --page-tokens 7 --partition hfp
 story dog_n256 $s $t -n 256 -p "$dog" --kv f16 --page-tokens 1 --channels 3
 text aidreams260K_dream_n100 aidreams260K.bin aidreams_tok512.bin -n 100 -p "$dream" --kv f16 \
     --partition hfp
+
+# Pages in use are as many at each token and at the end, chunks of the device way too.
+for way in host device; do
+    "$build/llama" "$data/$s" "$data/$t" -n 6 -p "$once" --way $way 2>&1 >"$scratch/out" |
+        grep -o 'kv_pages [0-9]*' | tail -n 2 | uniq >"$scratch/text"
+    [ "$(grep -c . "$scratch/text")" -eq 1 ] && ! grep -q ' 0$' "$scratch/text" && pass ||
+        fail "llama --way $way: $(cat "$scratch/text")"
+done
+refuses "a seed beside a model" "$build/speculate" --model "$data/$s" --tokenizer "$data/$t" \
+    --seed 4
 
 # Speculation and serving come to the same texts.
 for word in once dog; do
