@@ -659,7 +659,7 @@ typedef struct pimhw_request {
     const uint32_t *order;      /* [list_begin[n_channels]] */
     uint64_t useful_macs;       /* lane products the caller needs; the rest is padding */
     uint32_t repeats;           /* the program runs so often, each time once the last is over;
-                                   0 is once. useful_macs: of one run */
+                                   0 is once; each takes the host time. useful_macs: of one */
     /* VA2PA [LOL]: where rows of blocks really are, for pimhw_device_run. Row r of a channel is
        row chunks[r / chunk_rows] + r % chunk_rows. */
     const uint32_t *chunks;      /* first rows, PIMHW_UNMAPPED: none; NULL: rows are physical */
@@ -807,6 +807,7 @@ typedef struct pimhw_event {
 /*
  * Receives every command, per channel in order of issue; and, if it wants them, what the hub does
  * (EPU, EWADD, GPR, CFR, EPU_WAIT), after all commands it waits for. With it no round is skipped.
+ * What a device calls must not call that device: PIMHW_ERR_ARGUMENT then.
  */
 typedef struct pimhw_sink {
     void (*command)(void *user, const pimhw_event *event);
@@ -967,7 +968,8 @@ typedef struct pimhw_hub {
 
 /*
  * Executes one command after the other: all buffers begin empty, the GPR stays. command and hub are
- * those of a pimhw_sink; pimhw_device_run does all of it. After a failure commands do nothing.
+ * those of a sink, of a device like the units'; pimhw_device_run does all of it. After a failure
+ * commands do nothing.
  *
  *   returns  end: the first failure. PIMHW_ERR_ADDRESS (a row in no chunk or beyond the device, a
  *            GPR block), PIMHW_ERR_HAZARD, PIMHW_ERR_MEMORY, PIMHW_ERR_PROGRAM; PIMHW_ERR_ARGUMENT
@@ -1041,7 +1043,8 @@ PIMHW_API pimhw_status pimhw_program_unroll(pimhw_device *device, uint64_t *byte
 #if defined(PIMHW_IMPLEMENTATION) && !defined(PIMHW_IMPLEMENTED)
 #define PIMHW_IMPLEMENTED
 
-#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) ||     \
+    defined(__NO_SIGNED_ZEROS__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error "pim_hw.h and pimattn.h need strict floating point: build without -ffast-math"
 #endif
 
@@ -2452,7 +2455,9 @@ PIMHW_API float pimhw_lane_value(uint32_t lane_type, uint16_t lane)
     if (lane_type != PIMHW_LANE_F16) return pimhw_i_float(bits << 16);
     uint32_t sign = (bits & 0x8000u) << 16, rest = (bits & 0x7fffu) << 13;
     if (rest >= 0x7c00u << 13) return pimhw_i_float(sign | 0x7f800000u | rest);
-    float f = pimhw_i_float(rest) * 5.192296858534828e33f; /* 2^112; right for subnormals, too */
+    /* no float below is subnormal: hosts may take those for 0 */
+    float small = pimhw_i_float(0x3f000000u | rest >> 13) - 0.5f;
+    float f = rest < 0x400u << 13 ? small : pimhw_i_float(rest + (112u << 23));
     return sign ? -f : f;
 }
 
@@ -3122,6 +3127,12 @@ typedef struct pimhw_i_accesses {
 /* Streams of the controllers with gaps; static knows the first only. */
 enum { PIMHW_I_IO = 0, PIMHW_I_MAC, PIMHW_I_STREAMS };
 
+/* Who hears what a device does, and whether it does right now: it must not call the device. */
+typedef struct pimhw_i_listener {
+    pimhw_sink to;
+    bool told;
+} pimhw_i_listener;
+
 /* Commands of one instruction that a controller holds back. */
 typedef struct pimhw_i_record {
     pimhw_i_work work;
@@ -3234,7 +3245,7 @@ typedef struct pimhw_i_tally {
 /* State of the channels of mask, which have received the same instructions at the same clocks. */
 typedef struct pimhw_i_channel {
     const pimhw_i_rules *rules;
-    const pimhw_sink *sink; /* may be NULL */
+    pimhw_i_listener *sink; /* may be NULL */
     uint64_t mask;
     uint64_t ready[PIMHW_N_COMMANDS];     /* key of the earliest clock by the channel's rows */
     uint64_t now_ck;                      /* the command bus is free from here on */
@@ -3393,10 +3404,11 @@ static void pimhw_i_tell(const pimhw_i_channel *ch, uint32_t command, uint64_t t
     e.round = work->round;
     e.serial = work->serial;
     e.reason = (pimhw_spent)reason;
+    ch->sink->told = true;
     for (uint64_t i = 0; i < n; i++) {
         for (uint64_t left = ch->mask; left; left &= left - 1) {
             e.channel = pimhw_i_lowest(left);
-            ch->sink->command(ch->sink->user, &e);
+            ch->sink->to.command(ch->sink->to.user, &e);
         }
         e.fresh = false;
         e.issue_ck += ch->rules->again_ck[command];
@@ -3405,6 +3417,7 @@ static void pimhw_i_tell(const pimhw_i_channel *ch, uint32_t command, uint64_t t
         e.index += tiles;
         e.reason = (pimhw_spent)ch->rules->again_reason[command];
     }
+    ch->sink->told = false;
 }
 
 /* Charges n commands of one kind from clock t on and tells the sink, in order of issue. */
@@ -5387,7 +5400,7 @@ struct pimhw_device {
     size_t bytes, flow_bytes; /* of the device; of the state of a controller with gaps */
     bool shared;              /* one host feeds all channels */
     pimhw_i_rules rules;
-    pimhw_sink sink;
+    pimhw_i_listener sink;
     pimhw_i_progress phase;
     pimhw_cause *why;    /* of the program that runs; may be NULL */
     bool sketched;       /* the sketch and the memo are of `program` */
@@ -6736,7 +6749,11 @@ static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_inst
         break;
     default: pimhw_i_send_all(d, in);
     }
-    if (d->sink.hub && hub) d->sink.hub(d->sink.user, in);
+    if (d->sink.to.hub && hub) {
+        d->sink.told = true;
+        d->sink.to.hub(d->sink.to.user, in);
+        d->sink.told = false;
+    }
     if (in->kind == PIMHW_SYNC || in->kind == PIMHW_EOC)
         d->n_instructions += d->config.n_channels;
     else
@@ -6747,7 +6764,7 @@ static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_inst
 static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, uint32_t n_streams)
 {
     memset(&d->sink, 0, sizeof d->sink);
-    if (sink) d->sink = *sink;
+    if (sink) d->sink.to = *sink;
     d->phase = PIMHW_I_OPEN;
     memset((char *)d + offsetof(pimhw_device, decode), 0,
            offsetof(pimhw_device, groups) - offsetof(pimhw_device, decode));
@@ -6772,9 +6789,15 @@ static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, uint32_t n_st
     ch->flow->start.reason = ch->flow->start_before.reason = PIMHW_WAIT_HOST;
 }
 
+static pimhw_status pimhw_i_not_now(bool told, pimhw_cause *why)
+{
+    return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT,
+                        told ? "the device is called by what it calls" : PIMHW_I_NULL);
+}
+
 PIMHW_API pimhw_status pimhw_device_begin(pimhw_device *d, const pimhw_sink *sink)
 {
-    if (!d) return PIMHW_ERR_ARGUMENT;
+    if (!d || d->sink.told) return PIMHW_ERR_ARGUMENT;
     pimhw_i_start(d, sink, 1);
     d->real_rows = true;
     return PIMHW_OK;
@@ -6830,7 +6853,7 @@ static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction
 PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *d, const pimhw_instruction *instruction,
                                            pimhw_cause *why)
 {
-    if (!d || !instruction) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
+    if (!d || !instruction || d->sink.told) return pimhw_i_not_now(d && d->sink.told, why);
     if (d->phase != PIMHW_I_OPEN)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT,
                             d->phase == PIMHW_I_ENDED ? "an instruction after EOC"
@@ -6919,6 +6942,7 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *d, pimhw_readings *read
                                            pimhw_cause *why)
 {
     pimhw_readings r;
+    if (d && d->sink.told) return pimhw_i_not_now(true, why);
     if (!d || !readings || d->phase == PIMHW_I_IDLE)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT,
                             d && !readings ? "readings is NULL" : PIMHW_I_NO_STREAM);
@@ -7243,7 +7267,7 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
     uint64_t n = request && request->repeats > 1 ? request->repeats : 1;
     uint64_t all = pimhw_i_low_bits(d->config.n_channels);
     /* those that make clocks, if nobody looks and all are known to be right */
-    bool unseen = d->safe && !d->sink.command && !d->sink.hub;
+    bool unseen = d->safe && !d->sink.to.command && !d->sink.to.hub;
     uint32_t fields = unseen ? (1u << PIMHW_I_GPR) - 1 : 255u;
     d->skips = unseen && !d->sketch.banked;
     for (uint64_t i = 0; i < n; i++) {
@@ -7268,7 +7292,7 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *d, pimhw_readings *readin
                                          const pimhw_sink *sink, pimhw_cause *why)
 {
     pimhw_readings r;
-    if (!d || !readings || !program) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
+    if (!d || !readings || !program || d->sink.told) return pimhw_i_not_now(d && d->sink.told, why);
     pimhw_status status = pimhw_i_request_check(d, program, request, why);
     bool apart = !d->shared && request && request->list_begin;
     if (status != PIMHW_OK) return status;
@@ -7350,7 +7374,7 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     pimhw_device *d, const pimhw_program *program, const pimhw_request *request,
     bool (*emit)(void *user, const pimhw_instruction *instruction), void *user, pimhw_cause *why)
 {
-    if (!d || !program || !emit) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
+    if (!d || !program || !emit || d->sink.told) return pimhw_i_not_now(d && d->sink.told, why);
     pimhw_status status = pimhw_i_request_check(d, program, request, why);
     if (status != PIMHW_OK) return status;
     pimhw_i_start(d, NULL, 1);
@@ -7366,7 +7390,9 @@ PIMHW_API pimhw_status pimhw_device_resolve(
         if (step == PIMHW_I_ROUND || step == PIMHW_I_LEFT) continue;
         if (step == PIMHW_I_DONE) break;
         if (!pimhw_i_accept(d, s, step)) status = PIMHW_ERR_PROGRAM;
+        d->sink.told = true;
         goes_on = status == PIMHW_OK && emit(user, &s->in);
+        d->sink.told = false;
         if (goes_on && s->in.kind == PIMHW_EOC) d->phase = PIMHW_I_ENDED;
     }
     d->phase = PIMHW_I_IDLE;

@@ -87,11 +87,14 @@ static void what_cannot_be_is_refused(void)
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
     pimattn_seq s = seq_of(&r, 10), gone = seq_of(&r, 3), half = seq_of(&r, 5), t = 77;
     uint32_t ids[TOKENS] = {0};
-    uint64_t n = 77, bytes[257];
+    uint64_t n = 77, known = 77, bytes[257];
     pimattn_cache_info cache;
     pimattn_stream none = {0};
     size_t count;
     float before[HEADS * DIM];
+    CHECK_U(pimattn_seq_free(r.e, gone), PIMATTN_OK);
+    CHECK_U(pimattn_prefix_start(r.e, &gone, NULL, 0, 0, &known), PIMATTN_OK); /* of nothing */
+    CHECK_U(known, 0);
     CHECK_U(pimattn_seq_free(r.e, gone), PIMATTN_OK);
     CHECK_U(kv_append(r.e, half, 1, &r.kv, 0, 1), PIMATTN_OK);
     attend(&r, r.e, s, before);

@@ -1777,6 +1777,78 @@ static void operands_out_of_bounds_are_refused(void)
     }
 }
 
+/* A device that is called by what it calls, and a program to call it with. */
+typedef struct caller {
+    pimhw_device *device;
+    pimhw_program *program;
+    uint32_t n_calls;
+} caller;
+
+static void call_back(caller *c)
+{
+    pimhw_cause what = {""};
+    pimhw_readings r;
+    pimhw_instruction in;
+    memset(&in, 0, sizeof in);
+    in.kind = PIMHW_SYNC;
+    in.mask = 1;
+    CHECK_U(pimhw_device_begin(c->device, NULL), PIMHW_ERR_ARGUMENT);
+    CHECK_U(pimhw_device_submit(c->device, &in, &what), PIMHW_ERR_ARGUMENT);
+    CHECK(strstr(what.text, "called by what it calls") != NULL);
+    CHECK_U(pimhw_device_finish(c->device, &r, NULL), PIMHW_ERR_ARGUMENT);
+    CHECK_U(pimhw_device_time(c->device, &r, c->program, NULL, NULL, NULL), PIMHW_ERR_ARGUMENT);
+    CHECK_U(pimhw_device_resolve(c->device, c->program, NULL, see_one, NULL, NULL),
+            PIMHW_ERR_ARGUMENT);
+    c->n_calls++;
+}
+
+static void call_back_for_event(void *user, const pimhw_event *event)
+{
+    (void)event;
+    call_back((caller *)user);
+}
+
+static void call_back_for_hub(void *user, const pimhw_instruction *in)
+{
+    (void)in;
+    call_back((caller *)user);
+}
+
+static bool call_back_to_go_on(void *user, const pimhw_instruction *in)
+{
+    (void)in;
+    call_back((caller *)user);
+    return true;
+}
+
+static void what_a_device_calls_does_not_call_it(void)
+{
+    static pimhw_program p;
+    pimhw_readings alone, watched;
+    pimhw_instruction in;
+    caller c = {device_of("aim-gddr6"), &p, 0};
+    pimhw_sink sink = {call_back_for_event, &c, call_back_for_hub};
+    pimhw_program_init(&p);
+    const pimhw_item cfr = {.kind = PIMHW_CFR, .mask = 255};
+    pimhw_item write = {.kind = PIMHW_WR_GB, .mask = 255};
+    write.op_size = pimhw_program_const(&p, 4);
+    pimhw_program_item(&p, &cfr);
+    pimhw_program_item(&p, &write);
+    CHECK_U(pimhw_device_time(c.device, &alone, &p, NULL, NULL, &why), PIMHW_OK);
+    CHECK_U(pimhw_device_time(c.device, &watched, &p, NULL, &sink, &why), PIMHW_OK);
+    CHECK_U(watched.cycles, alone.cycles);
+    CHECK_U(c.n_calls, 1 + 5 * 8); /* the mode, then four columns, in each channel */
+    CHECK_U(pimhw_device_resolve(c.device, &p, NULL, call_back_to_go_on, &c, &why), PIMHW_OK);
+    CHECK_U(c.n_calls, 1 + 5 * 8 + 2);
+    memset(&in, 0, sizeof in);
+    in.kind = PIMHW_WR_GB, in.mask = 1, in.op_size = 1;
+    CHECK_U(pimhw_device_begin(c.device, &sink), PIMHW_OK);
+    CHECK_U(pimhw_device_submit(c.device, &in, &why), PIMHW_OK);
+    CHECK_U(pimhw_device_finish(c.device, &watched, &why), PIMHW_OK);
+    CHECK_U(c.n_calls, 1 + 5 * 8 + 2 + 2);
+    pimhw_device_destroy(c.device);
+}
+
 /* What resolve hands out is what is timed, and its causes are those. */
 static void resolve_refuses_what_time_refuses(void)
 {
@@ -1950,6 +2022,7 @@ int main(void)
     RUN(operands_no_clock_hangs_on_are_judged);
     RUN(operands_out_of_bounds_are_refused);
     RUN(resolve_refuses_what_time_refuses);
+    RUN(what_a_device_calls_does_not_call_it);
     RUN(numbers_that_meet_are_judged_together);
     RUN(more_products_than_64_bits_count_are_the_largest_number);
     RUN(statuses_have_words);
