@@ -242,20 +242,24 @@ typedef enum pimhw_lane_type { PIMHW_LANE_F16 = 0, PIMHW_LANE_BF16 = 1 } pimhw_l
 
 /*
  * Which rule gives the commands of a channel their clocks. In-order takes the whole table of
- * constraints. Under the others W, M and R (of pimhw_kind) take from it what is within a class
- * (tBL, tCCD_S, tCCD_L, tCCD_MAC), of rows and of refresh; from class to class there are tWR_INP,
- * tMAC and tRD_OUT. Nothing that is timed by W, M and R alone then hangs on tWTR_S, tWTR_L, tWPRE,
- * tMTW, tMOD, tCL_MAC, tCL_REG, tCWL_REG or tCWL_GB, and two commands may issue in one clock: of
- * the two streams of ping-pong or DCS, and ACT16 under static gaps and PIMHW_ROW_HEAD beside the
- * one before. What is none of W, M and R waits for all before it and goes by the table; what
- * follows waits for it.
+ * constraints. Under the others W, M and R (of pimhw_kind) take from it what is between neighbours
+ * of a class in their stream (tBL, tCCD_S, tCCD_L, tCCD_MAC; between MACs also over R and W, but
+ * for PIMHW_ROW_HIDDEN), of rows and of refresh; from class to class there are tWR_INP, tMAC and
+ * tRD_OUT. Nothing that is timed by W, M and R alone then hangs on tWTR_S, tWTR_L, tWPRE, tMTW,
+ * tMOD, tCL_MAC, tCL_REG, tCWL_REG or tCWL_GB, and two commands may issue in one clock: of the two
+ * streams of ping-pong or DCS; there what opens a row and the MAC before it; and PREA or ACT16
+ * under static gaps and PIMHW_ROW_HEAD beside the one before. What is none of W, M and R waits for
+ * all before it, for W and R by tWR_INP and tRD_OUT, and goes by the table; what follows waits for
+ * it.
  */
 typedef enum pimhw_controller {
     PIMHW_IN_ORDER = 0, /* program order, the constraint table only [AIMSIM]: nothing waits for the
                            data of what it uses */
     PIMHW_STATIC_GAPS,  /* program order, a fixed gap after a change of class [PHONY] */
-    PIMHW_PING_PONG,    /* I/O on one half of the buffers beside MACs on the other [LOL] */
-    PIMHW_DCS           /* an I/O queue and a MAC queue, entries tracked one by one [PHONY] */
+    PIMHW_PING_PONG,    /* I/O on one half of the buffers beside MACs on the other [LOL]; the row
+                           of the next phase opens beside this one, if that has a MAC */
+    PIMHW_DCS           /* an I/O queue and a MAC queue of 128 commands each, filled in order;
+                           entries tracked one by one [PHONY] */
 } pimhw_controller;
 
 /* Controller static: when a MAC's row is looked at. */
@@ -297,12 +301,12 @@ typedef struct pimhw_config {
     uint32_t row_opening;      /* pimhw_row_opening (static) */
     uint32_t extra_region;     /* ping-pong: 1 a second input buffer, 0 halves of the one, which
                                   has 2 entries or more; out_entries too, which are always halved */
-    uint32_t early_tiles;      /* DCS: 1 a tile is free tCCD after its MAC, 0 after tMAC */
+    uint32_t early_tiles;      /* DCS: 1 a tile is free tCCD_S after its MAC, 0 after tMAC */
     uint32_t is_mac;           /* DCS: 1 a MAC follows one on its entry at tCCD, 0 at tMAC */
     uint32_t tCK_ps;           /* the one clock period */
     uint32_t tBL;              /* data burst */
     uint32_t tCCD_S;           /* column command to column command: among reads, results and MACs,
-                                  and among writes; AF takes no part */
+                                  and among writes; AF takes no part in order */
     uint32_t tCCD_L;           /* the same, where one is of all banks, or both of a bank group */
     uint32_t tRCD_MAC;         /* ACT to MAC */
     uint32_t tRCD_RD;          /* ACT to RD */
