@@ -811,7 +811,8 @@ typedef struct pimhw_event {
 /*
  * Receives every command, per channel in order of issue; and, if it wants them, what the hub does
  * (EPU, EWADD, GPR, CFR, EPU_WAIT), after all commands it waits for. With it no round is skipped.
- * What a device calls must not call that device: PIMHW_ERR_ARGUMENT then.
+ * What a device calls (command, hub, emit, a pimhw_hub) must not call that device, or it is told
+ * PIMHW_ERR_ARGUMENT; and must return.
  */
 typedef struct pimhw_sink {
     void (*command)(void *user, const pimhw_event *event);
@@ -6565,7 +6566,7 @@ static void pimhw_i_drain(pimhw_device *d, pimhw_i_channel *ch)
     pimhw_i_trial *t = &d->trial[PIMHW_LOOPS];
     pimhw_i_place place;
     if (d->config.controller < PIMHW_PING_PONG) return;
-    if (d->memo.full && d->skips) pimhw_i_forget(d);
+    if (d->skips && d->memo.full) pimhw_i_forget(d);
     memset(&place, 0, offsetof(pimhw_i_place, rows));
     d->unit = (uint32_t)(ch - d->groups);
     d->n_unit = 1;
@@ -7355,8 +7356,8 @@ PIMHW_API pimhw_status pimhw_device_run(pimhw_device *d, pimhw_readings *reading
 {
     pimhw_readings r;
     pimhw_sink sink = {pimhw_units_command, units, pimhw_units_hub};
-    if (!d || !readings || !units || !program)
-        return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
+    if (!d || !readings || !units || !program || d->sink.told)
+        return pimhw_i_not_now(d && d->sink.told, why);
     const pimhw_config *c = &d->config, *of = &units->config;
     if (of->n_channels != c->n_channels || of->n_ranks != c->n_ranks ||
         of->n_bank_groups != c->n_bank_groups || of->n_group_banks != c->n_group_banks ||

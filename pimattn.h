@@ -21,7 +21,8 @@
  *     pimattn_engine_destroy(e);
  *
  * Build with -ffp-contract=off: without it a compiler may fuse multiplications into additions, and
- * two builds differ in the last bit. -ffast-math, and what it is made of, is refused; the host's
+ * two builds differ in the last bit. -ffast-math is refused, and of what it is made of as much as
+ * the compiler tells, sums that are taken apart by pimattn_engine_create at the latest; the host's
  * floating-point environment is the usual one (to the nearest, subnormals kept, no traps). Options,
  * to define before the include:
  *
@@ -5858,8 +5859,9 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, pimattn_
     for (uint32_t i = 0; i < rules->n_tiers; i++) {
         const pimhw_config *device = &st->rules.tier[i].device;
         st->rules.tier[i].device.allocator = *a;
-        st->bins[i].token_bytes = (uint64_t)c->shape.n_kv_heads * device->element_bytes *
-                                  ((uint64_t)c->shape.head_dim + c->shape.head_dim_v);
+        st->bins[i].token_bytes =
+            (uint64_t)c->shape.n_kv_heads * device->element_bytes *
+            ((uint64_t)c->shape.head_dim + (c->shape.v_in_k ? 0 : c->shape.head_dim_v));
         if (!pimattn_i_bin_init(&st->bins[i], &st->rules.tier[i], slot_bytes, a))
             return pimattn_i_lack(why, "no memory for the tiers", 0);
     }

@@ -521,7 +521,7 @@ static void print_figures(const figures *list, const pam_assumed *full)
             printf("%23s%-10s ours %9s\n", "", "in full", "none");
         else if (p->kind >= PUBLISHED_CALIBRATED)
             printf("%23s%-10s ours %9.6g %+31.1f %%\n", "", "in full", list->ours[i][1],
-                   published_difference(p, list->ours[i][1]));
+                   published_shown(p, list->ours[i][1]));
         printf("%23s%s\n", "", list->assumes[i]);
     }
 }

@@ -542,7 +542,7 @@ static void print_comparisons(const comparisons *list)
         const published *p = c->figure;
         bool again = i > 0 && list->at[i - 1].figure == p;
         printf("%-12s %-10s %10.4g %10.4g %+10.1f %%  %s%s%s (%s)\n", p->id,
-               published_kind_str(p->kind), c->ours, p->value, published_difference(p, c->ours),
+               published_kind_str(p->kind), c->ours, p->value, published_shown(p, c->ours),
                again ? ".. " : p->what, again ? "" : ", ", again ? "" : p->unit, c->setting);
     }
 }

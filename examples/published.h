@@ -147,8 +147,14 @@ static inline const published *published_find(const char *id)
 /* Ours less the published one, in percent of the latter. */
 static inline double published_difference(const published *p, double ours)
 {
-    double percent = 100 * (ours - p->value) / p->value;
-    return fabs(percent) < 0.05 ? 0 : percent; /* as it is printed: no -0.0 */
+    return 100 * (ours - p->value) / p->value;
+}
+
+/* The same to one decimal: no -0.0. */
+static inline double published_shown(const published *p, double ours)
+{
+    double percent = published_difference(p, ours);
+    return fabs(percent) < 0.05 ? 0 : percent;
 }
 
 static inline bool published_holds(const published *p, double ours)
@@ -165,7 +171,7 @@ static inline void published_print(FILE *file, const published *p, double ours)
         return;
     }
     fprintf(file, "  %-20s %-10s ours %9.6g  published %9.6g  %+6.1f %%  %s: %s\n", p->id,
-            published_kind_str(p->kind), ours, p->value, published_difference(p, ours), p->unit,
+            published_kind_str(p->kind), ours, p->value, published_shown(p, ours), p->unit,
             p->what);
 }
 

@@ -1782,6 +1782,7 @@ typedef struct caller {
     pimhw_device *device;
     pimhw_program *program;
     uint32_t n_calls;
+    pimhw_units *units;
 } caller;
 
 static void call_back(caller *c)
@@ -1799,6 +1800,9 @@ static void call_back(caller *c)
     CHECK_U(pimhw_device_time(c->device, &r, c->program, NULL, NULL, NULL), PIMHW_ERR_ARGUMENT);
     CHECK_U(pimhw_device_resolve(c->device, c->program, NULL, see_one, NULL, NULL),
             PIMHW_ERR_ARGUMENT);
+    if (c->units)
+        CHECK_U(pimhw_device_run(c->device, &r, c->units, c->program, NULL, NULL, NULL),
+                PIMHW_ERR_ARGUMENT);
     c->n_calls++;
 }
 
@@ -1814,6 +1818,13 @@ static void call_back_for_hub(void *user, const pimhw_instruction *in)
     call_back((caller *)user);
 }
 
+static void call_back_for_input(void *user, const pimhw_event *event, uint16_t *lanes)
+{
+    (void)event;
+    (void)lanes;
+    call_back((caller *)user);
+}
+
 static bool call_back_to_go_on(void *user, const pimhw_instruction *in)
 {
     (void)in;
@@ -1826,8 +1837,11 @@ static void what_a_device_calls_does_not_call_it(void)
     static pimhw_program p;
     pimhw_readings alone, watched;
     pimhw_instruction in;
-    caller c = {device_of("aim-gddr6"), &p, 0};
+    caller c = {device_of("aim-gddr6"), &p, 0, NULL};
     pimhw_sink sink = {call_back_for_event, &c, call_back_for_hub};
+    pimhw_hub hub = {&c, call_back_for_input, NULL, NULL};
+    pimhw_config config = hw_config("aim-gddr6", 8);
+    pimhw_memory *memory = NULL;
     pimhw_program_init(&p);
     const pimhw_item cfr = {.kind = PIMHW_CFR, .mask = 255};
     pimhw_item write = {.kind = PIMHW_WR_GB, .mask = 255};
@@ -1846,6 +1860,13 @@ static void what_a_device_calls_does_not_call_it(void)
     CHECK_U(pimhw_device_submit(c.device, &in, &why), PIMHW_OK);
     CHECK_U(pimhw_device_finish(c.device, &watched, &why), PIMHW_OK);
     CHECK_U(c.n_calls, 1 + 5 * 8 + 2 + 2);
+    CHECK_U(pimhw_memory_create(&memory, &config, PIMHW_CHUNK_AIM, &why), PIMHW_OK);
+    CHECK_U(pimhw_units_create(&c.units, &config, memory, &why), PIMHW_OK);
+    c.n_calls = 0;
+    CHECK_U(pimhw_device_run(c.device, &watched, c.units, &p, NULL, &hub, &why), PIMHW_OK);
+    CHECK_U(c.n_calls, 4 * 8);
+    pimhw_units_destroy(c.units);
+    pimhw_memory_destroy(memory);
     pimhw_device_destroy(c.device);
 }
 

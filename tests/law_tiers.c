@@ -525,6 +525,21 @@ static void transfers_are_told_where_they_go(void)
     plain_free(&p);
 }
 
+/* Of a token whose V is the first of its K, K alone moves. */
+static void what_is_in_k_moves_with_it(void)
+{
+    uint64_t bytes = 0;
+    plain p;
+    plain_make(&p, 2, 100);
+    p.config.shape.v_in_k = true;
+    p.tiers.transfer = goes_slower;
+    p.tiers.transfer_user = &bytes;
+    plain_start(&p);
+    CHECK_U(bytes, (100 - 64) * 16 * 2);
+    CHECK_U(info_of(&p, 0).slower_bytes, bytes);
+    plain_free(&p);
+}
+
 static void a_failed_transfer_loses_nothing(void)
 {
     uint32_t left = UINT32_MAX;
@@ -1207,6 +1222,7 @@ int main(void)
     RUN(moves_hide_behind_all_layers);
     RUN(readings_of_tiers_are_of_the_tokens_chosen);
     RUN(transfers_are_told_where_they_go);
+    RUN(what_is_in_k_moves_with_it);
     RUN(a_failed_transfer_loses_nothing);
     RUN(every_allocation_may_fail);
     RUN(bad_tiers_are_named);
