@@ -2461,8 +2461,8 @@ PIMHW_API float pimhw_lane_value(uint32_t lane_type, uint16_t lane)
     uint32_t sign = (bits & 0x8000u) << 16, rest = (bits & 0x7fffu) << 13;
     if (rest >= 0x7c00u << 13) return pimhw_i_float(sign | 0x7f800000u | rest);
     /* no float below is subnormal: hosts may take those for 0 */
-    float small = pimhw_i_float(0x3f000000u | rest >> 13) - 0.5f;
-    float f = rest < 0x400u << 13 ? small : pimhw_i_float(rest + (112u << 23));
+    float tiny = pimhw_i_float(0x3f000000u | rest >> 13) - 0.5f;
+    float f = rest < 0x400u << 13 ? tiny : pimhw_i_float(rest + (112u << 23));
     return sign ? -f : f;
 }
 
