@@ -6794,8 +6794,10 @@ static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, uint32_t n_st
     ch->flow->start.reason = ch->flow->start_before.reason = PIMHW_WAIT_HOST;
 }
 
-static pimhw_status pimhw_i_not_now(bool told, pimhw_cause *why)
+/* A pointer of a call is NULL, or the device is called by what it calls. */
+static pimhw_status pimhw_i_not_now(const pimhw_device *d, pimhw_cause *why)
 {
+    bool told = d && d->sink.told;
     return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT,
                         told ? "the device is called by what it calls" : PIMHW_I_NULL);
 }
@@ -6858,7 +6860,7 @@ static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction
 PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *d, const pimhw_instruction *instruction,
                                            pimhw_cause *why)
 {
-    if (!d || !instruction || d->sink.told) return pimhw_i_not_now(d && d->sink.told, why);
+    if (!d || !instruction || d->sink.told) return pimhw_i_not_now(d, why);
     if (d->phase != PIMHW_I_OPEN)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT,
                             d->phase == PIMHW_I_ENDED ? "an instruction after EOC"
@@ -6947,7 +6949,7 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *d, pimhw_readings *read
                                            pimhw_cause *why)
 {
     pimhw_readings r;
-    if (d && d->sink.told) return pimhw_i_not_now(true, why);
+    if (d && d->sink.told) return pimhw_i_not_now(d, why);
     if (!d || !readings || d->phase == PIMHW_I_IDLE)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT,
                             d && !readings ? "readings is NULL" : PIMHW_I_NO_STREAM);
@@ -7297,7 +7299,7 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *d, pimhw_readings *readin
                                          const pimhw_sink *sink, pimhw_cause *why)
 {
     pimhw_readings r;
-    if (!d || !readings || !program || d->sink.told) return pimhw_i_not_now(d && d->sink.told, why);
+    if (!d || !readings || !program || d->sink.told) return pimhw_i_not_now(d, why);
     pimhw_status status = pimhw_i_request_check(d, program, request, why);
     bool apart = !d->shared && request && request->list_begin;
     if (status != PIMHW_OK) return status;
@@ -7356,8 +7358,7 @@ PIMHW_API pimhw_status pimhw_device_run(pimhw_device *d, pimhw_readings *reading
 {
     pimhw_readings r;
     pimhw_sink sink = {pimhw_units_command, units, pimhw_units_hub};
-    if (!d || !readings || !units || !program || d->sink.told)
-        return pimhw_i_not_now(d && d->sink.told, why);
+    if (!d || !readings || !units || !program || d->sink.told) return pimhw_i_not_now(d, why);
     const pimhw_config *c = &d->config, *of = &units->config;
     if (of->n_channels != c->n_channels || of->n_ranks != c->n_ranks ||
         of->n_bank_groups != c->n_bank_groups || of->n_group_banks != c->n_group_banks ||
@@ -7379,7 +7380,7 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     pimhw_device *d, const pimhw_program *program, const pimhw_request *request,
     bool (*emit)(void *user, const pimhw_instruction *instruction), void *user, pimhw_cause *why)
 {
-    if (!d || !program || !emit || d->sink.told) return pimhw_i_not_now(d && d->sink.told, why);
+    if (!d || !program || !emit || d->sink.told) return pimhw_i_not_now(d, why);
     pimhw_status status = pimhw_i_request_check(d, program, request, why);
     if (status != PIMHW_OK) return status;
     pimhw_i_start(d, NULL, 1);

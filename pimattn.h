@@ -21,10 +21,10 @@
  *     pimattn_engine_destroy(e);
  *
  * Build with -ffp-contract=off: without it a compiler may fuse multiplications into additions, and
- * two builds differ in the last bit. -ffast-math is refused, and of what it is made of as much as
- * the compiler tells, sums that are taken apart by pimattn_engine_create at the latest; the host's
- * floating-point environment is the usual one (to the nearest, subnormals kept, no traps). Options,
- * to define before the include:
+ * two builds differ in the last bit. -ffast-math is refused, and its parts as far as the compiler
+ * tells; pimattn_engine_create refuses a build that takes sums apart. The host's floating-point
+ * environment is the usual one (to the nearest, subnormals kept, no traps). Options, to define
+ * before the include:
  *
  *     PIMATTN_IMPLEMENTATION  build the functions here, and those of pim_hw.h
  *     PIMATTN_STATIC          every function becomes a private copy of this source file; add
@@ -3570,6 +3570,12 @@ PIMATTN_API pimattn_status pimattn_plan_map_v(pimattn_plan *plan, uint32_t v_map
     return PIMATTN_OK;
 }
 
+/* Sums that a program may hold at once: ping-pong reads one half beside the other. */
+static uint32_t pimattn_i_sums(const pimhw_config *device)
+{
+    return pimhw_config_outs(device) / (device->controller == PIMHW_PING_PONG ? 2 : 1);
+}
+
 PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_shape *shape,
                                              const pimhw_config *device, uint32_t partition,
                                              uint32_t hfp_unit, bool row_reuse_off,
@@ -3597,10 +3603,9 @@ PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_s
     p.row_reuse_off = row_reuse_off;
     p.unit_channels = partition == PIMATTN_TCP ? device->n_channels : 1;
     p.n_queries = (uint32_t)n_queries;
-    bool regions = device->controller == PIMHW_PING_PONG;
     p.inputs_late = p.reads_late = device->controller == PIMHW_DCS;
     p.inputs = pimhw_config_in_region(device);
-    p.sums = pimhw_config_outs(device) / (regions ? 2 : 1);
+    p.sums = pimattn_i_sums(device);
     pimattn_i_plan_k(&p);
     pimattn_i_plan_v(&p, PIMATTN_V_A);
     *plan = p;
@@ -4440,9 +4445,7 @@ static pimattn_status pimattn_i_local_init(pimattn_i_local *l, const pimattn_tie
                               "a row of its bank hold %u (in_entries, row_bytes)",
                               (uint64_t)widest, (uint64_t)most);
     l->tokens = row / widest;
-    bool regions = t->device.controller == PIMHW_PING_PONG;
-    uint32_t outs = pimhw_config_outs(&t->device) / (regions ? 2 : 1);
-    l->queries = (uint32_t)pimattn_i_min(inputs / l->k_columns, outs);
+    l->queries = (uint32_t)pimattn_i_min(inputs / l->k_columns, pimattn_i_sums(&t->device));
     return PIMATTN_OK;
 }
 
@@ -5290,6 +5293,12 @@ static pimattn_status pimattn_i_of_tier(pimattn_status status, uint32_t i, pimhw
     return status;
 }
 
+/* What is left of moves that go on beside other work. */
+static double pimattn_i_moves_left(double moves_ns, double work_ns)
+{
+    return moves_ns > work_ns ? moves_ns - work_ns : 0;
+}
+
 PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
                                              const pimattn_tier *tiers, uint32_t n_tiers,
                                              const pimattn_shape *shape,
@@ -5321,8 +5330,8 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
     if (pimattn_i_reduces(&tiers[0]))
         r.merge_ns = partials * pimattn_i_partial_ns(first, dims) / first->reduction_units /
                      tiers[0].n_devices;
-    r.moves_ns = beside_moves ? moves_ns - (r.attention_ns + r.merge_ns) : moves_ns;
-    if (r.moves_ns < 0) r.moves_ns = 0;
+    r.moves_ns = moves_ns;
+    if (beside_moves) r.moves_ns = pimattn_i_moves_left(moves_ns, r.attention_ns + r.merge_ns);
     r.ns = r.attention_ns + r.merge_ns + r.moves_ns;
     *reading = r;
     return PIMATTN_OK;
@@ -8943,7 +8952,7 @@ static pimattn_status pimattn_i_tier_read(pimattn_engine *e, pimattn_readings *r
     r->device = step->tiers[step->slowest].device;
     r->layers_timed = 1;
     double layers_ns = (step->attention_ns + step->merge_ns) * c->shape.n_layers;
-    if (!st->rules.moves_wait) moves_ns = moves_ns > layers_ns ? moves_ns - layers_ns : 0;
+    if (!st->rules.moves_wait) moves_ns = pimattn_i_moves_left(moves_ns, layers_ns);
     r->step_us = (layers_ns + moves_ns) / 1e3;
     r->layer_ns = (layers_ns + moves_ns) / c->shape.n_layers;
     for (uint32_t i = 0; i < st->rules.n_tiers; i++) {

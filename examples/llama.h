@@ -344,6 +344,9 @@ static inline void llama_invent(llama_model *m, llama_tokenizer *t, uint32_t see
     llama_invent_tokenizer(t, m->n_pieces);
 }
 
+/* Of the invented model, if none is given. */
+enum { LLAMA_SEED = 1 };
+
 /* A model and its tokenizer from their files, or, where both are NULL, by a seed. */
 static inline void llama_open(llama_model *m, llama_tokenizer *t, const char *model,
                               const char *tokenizer, uint32_t seed)
@@ -354,7 +357,7 @@ static inline void llama_open(llama_model *m, llama_tokenizer *t, const char *mo
         llama_invent(m, t, seed);
         return;
     }
-    if (seed != 1) ex_die("--seed is for the invented model: --model has its weights");
+    if (seed != LLAMA_SEED) ex_die("--seed is for the invented model: --model has its weights");
     llama_read(m, model);
     llama_read_tokenizer(t, tokenizer, m->n_pieces);
 }

@@ -464,7 +464,7 @@ static bool serve(server *v, const arguments *a, const llama_tokenizer *t,
 int main(int argc, char **argv)
 {
     static server v;
-    arguments a = {.seed = 1, .gap = UINT32_MAX}; /* not given */
+    arguments a = {.seed = LLAMA_SEED, .gap = UINT32_MAX}; /* not given */
     llama_model m = {0};
     llama_tokenizer t = {0};
     record f = {0};

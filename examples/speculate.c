@@ -188,7 +188,7 @@ int main(int argc, char **argv)
 {
     const char *model = NULL, *tokenizer = NULL, *prompt = "Once upon a time";
     options o = {256, 4, 8};
-    uint32_t seed = 1;
+    uint32_t seed = LLAMA_SEED;
     bool json = false;
     const ex_option list[] = {
         {.name = "--model",

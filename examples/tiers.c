@@ -292,7 +292,7 @@ int main(int argc, char **argv)
 {
     options o = {.prompt = "Once upon a time",
                  .n_steps = 128,
-                 .seed = 1,
+                 .seed = LLAMA_SEED,
                  .slots = {80, 160, 0},
                  .swaps = MOST_SWAPS,
                  .sparse = 1};

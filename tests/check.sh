@@ -79,6 +79,16 @@ echo '#include "pim_hw.h"' >"$dir/hw_alone.c"
 echo '#include "pimattn.h"' >"$dir/attn_alone.c"
 printf '#define PIMHW_IMPLEMENTATION\n#include "pim_hw.h"\n' >"$dir/hw_built.c"
 printf '#define PIMATTN_IMPLEMENTATION\n#include "pimattn.h"\n' >"$dir/attn_built.c"
+cat >"$dir/takes_apart.c" <<'END'
+#define PIMATTN_IMPLEMENTATION
+#include "pimattn.h"
+int main(void)
+{
+    pimattn_engine *e;
+    pimattn_config c = {.shape = {.n_layers = 1, .n_heads = 1, .n_kv_heads = 1, .head_dim = 16}};
+    return pimattn_engine_create(&e, &c, NULL) != PIMATTN_ERR_CONFIG;
+}
+END
 printf '#define PIMATTN_IMPLEMENTATION\n#include "pim_hw.h"\n#include "pimattn.h"\n' >"$dir/hw_first.c"
 printf '#include "pimattn.h"\n#define PIMHW_IMPLEMENTATION\n#include "pim_hw.h"\n%s\n%s\n%s\n' \
     '#define PIMATTN_IMPLEMENTATION' '#include "pimattn.h"' '#include "pim_hw.h"' >"$dir/attn_first.c"
@@ -161,8 +171,11 @@ released() {
 
 refuses_fast_math() {
     ! $1 -std=c99 -ffast-math -I. -fsyntax-only "$dir/attn_built.c" &&
-        if [ "$1" = gcc ]; then # the others' macros do not say
+        if [ "$1" = gcc ]; then
             ! gcc -std=c99 -funsafe-math-optimizations -I. -fsyntax-only "$dir/attn_built.c"
+        else # its macros do not say: the first that asks for an engine is told
+            $1 -O2 -funsafe-math-optimizations -I. "$dir/takes_apart.c" -o "$dir/takes_apart" -lm &&
+                "$dir/takes_apart"
         fi
 }
 

@@ -532,8 +532,8 @@ static bool is_nan_lane(uint32_t type, uint16_t x)
 /* Their bits, where the host takes subnormal floats for 0, too: those of f16 are normal in f32. */
 static void lanes_do_not_hang_on_the_host(void)
 {
-    static uint32_t bits[2][0x10000];
 #ifdef __SSE2__
+    static uint32_t bits[2][0x10000];
     const uint32_t usual = _mm_getcsr(), zeros = 0x8040; /* flushed, and read as 0 */
     for (uint32_t mode = 0; mode < 2; mode++) {
         _mm_setcsr(mode ? usual | zeros : usual);
@@ -543,8 +543,10 @@ static void lanes_do_not_hang_on_the_host(void)
         }
     }
     _mm_setcsr(usual);
-#endif
     CHECK_BYTES(bits[0], bits[1], sizeof bits[0]);
+#else
+    skip("not a CPU of which this test knows how to set that");
+#endif
 }
 
 /* All lanes there and back, and what lies half-way between two, and just beside it. */
