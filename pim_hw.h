@@ -1293,7 +1293,7 @@ static const pimhw_i_field PIMHW_I_FIELDS[] = {
     PIMHW_F(n_group_banks, 1, 64, "GGG?AASNFFFFMM", PIMHW_7(4, 4, 2, 4, 4, 4, 4)),
     PIMHW_F(n_ranks, 1, 64, "????????FFFFMM", PIMHW_4(1), 1, 1, 1, 1, PIMHW_4(2), 2, 2),
     PIMHW_F(n_rows, 1, 1u << 28, "GGGP??????????", PIMHW_4(16384), 16384, 16384, 16384, 32768,
-            65536, 32768, 65536, 32768, 16384, 262144),
+            65536, 32768, 131072, 32768, 16384, 262144),
     PIMHW_F(row_bytes, 2, 1u << 20, "GLGGAASN??????", PIMHW_7(2048, 1024, 1024, 1024, 2048, 2048,
             8192)),
     PIMHW_F(column_bytes, 2, 1u << 10, "GGGGAAS?????M?M", PIMHW_7(32, 32, 32, 32, 32, 32, 64),

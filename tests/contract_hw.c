@@ -172,6 +172,23 @@ static void presets_have_the_numbers_of_their_sources(void)
     CHECK_U(hw_config("cent", 1).out_entries, 32); /* as aim-gddr6, whose dialect it speaks */
 }
 
+/* GB of a device: [LOL Table 5, 7.2], [PHONY Table IV], [FACIL Table II], [PAM Table 1]. */
+static void presets_hold_what_their_sources_say(void)
+{
+    static const struct {
+        const char *preset;
+        uint64_t GB;
+    } t[] = {{"aimx", 8},           {"cent", 16},           {"neupims", 32},
+             {"lpddr5-jetson", 64}, {"lpddr5-macbook", 64}, {"lpddr5-ideapad", 32},
+             {"lpddr5-iphone", 8},  {"pam-hbm3", 16},       {"pam-ddr4", 32}};
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+        pimhw_config c;
+        CHECK_U(pimhw_config_init(&c, t[i].preset, NULL), PIMHW_OK);
+        uint64_t banks = (uint64_t)c.n_channels * pimhw_config_banks(&c);
+        if (!CHECK_U(banks * c.n_rows * c.row_bytes, t[i].GB << 30)) printf("  %s\n", t[i].preset);
+    }
+}
+
 /* fJ a bit of HBM3 [ATTACC]; a path from cell to hub has each of them once. */
 enum { CELL = 440, COLUMN_MUX = 1010, GLOBAL_MUX = 1230, TSV = 500, INTERPOSER = 300 };
 
@@ -2051,6 +2068,7 @@ int main(void)
     RUN(presets_are_known_by_name);
     RUN(assumed_energies_are_by_the_byte);
     RUN(presets_have_the_numbers_of_their_sources);
+    RUN(presets_hold_what_their_sources_say);
     RUN(energies_are_those_of_their_sources);
     RUN(link_energy_goes_by_bytes);
     RUN(fields_are_set_by_name);
