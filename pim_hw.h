@@ -1279,12 +1279,13 @@ typedef struct pimhw_i_field {
 
 /*
  * In the order of the presets. What calibrated rests on: tWR_INP, tMAC, tRD_OUT on the MAC
- * utilisation of a GEMV under static gaps [PHONY]; tCL_MAC and out_entries of attacc-hbm3 on the
- * clocks of its shortest context. AttAcc's energies are its pJ a bit times the bits. NeuPIMs'
- * buffer write, as much as 16 reads of 64 bytes, fills the buffer: a column is 1 of 32. Every
- * command of samsung-hbm2 addresses all bank groups, so its tCCD_S is [SAIT]'s tCCD_L. A row and a
- * column of pam-ddr4 cost what AiM's do a byte, but for results. softmax_ck is 12 clocks of a unit:
- * 8 to rescale 128 dims, 4 for maximum and exponential.
+ * utilisation of a GEMV under static gaps [PHONY]; row_opening on what FFN1 and FFN2 save [LOL Fig.
+ * 7]; obuf of aimx and neupims on the 576 bytes of DCS' tables [PHONY VII-C]; tCL_MAC and entries
+ * of attacc-hbm3 on the clocks of its shortest context. AttAcc's energies are its pJ a bit times
+ * the bits. NeuPIMs' buffer write, as much as 16 reads of 64 bytes, fills the buffer: a column is 1
+ * of 32. Every command of samsung-hbm2 addresses all bank groups, so its tCCD_S is [SAIT]'s tCCD_L.
+ * A row and a column of pam-ddr4 cost what AiM's do a byte, but for results. softmax_ck is 12
+ * clocks of a unit: 8 to rescale 128 dims, 4 for maximum and exponential.
  */
 static const pimhw_i_field PIMHW_I_FIELDS[] = {
     PIMHW_F(n_channels, 1, PIMHW_MAX_CHANNELS, "GLPPAASN????M?M", 32, 16, 32, 32, 16, 16, 64, 32,
@@ -1302,7 +1303,7 @@ static const pimhw_i_field PIMHW_I_FIELDS[] = {
     PIMHW_F(in_entries, 1, 1u << 16, "GLGL??SNFFFFMM", PIMHW_4(64), 64, 64, 8, 32, PIMHW_4(64), 16,
             16),
     PIMHW_F(out_entries, 1, 65536, "CLC?**S???????", 32, 2, 32, 2, 64, 64, 8, 2, 2, 2, 2, 2, 2, 2),
-    PIMHW_F(obuf, 1, 1u << 16, "CPCP**S???????", 32, 8, 32, 8, 64, 64, 8, 8, 8, 8, 8, 8, 8, 8),
+    PIMHW_F(obuf, 1, 1u << 16, "C*C***S???????", 32, 8, 32, 8, 64, 64, 8, 8, 8, 8, 8, 8, 8, 8),
     PIMHW_F(out_clear, 0, 1, "GLG???????????", 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
     PIMHW_F(lane_type, 0, 1, "??????????????", PIMHW_14(0)),
     PIMHW_F(out_bits, 16, 32, "?L????????????", PIMHW_14(16)),
@@ -1311,8 +1312,8 @@ static const pimhw_i_field PIMHW_I_FIELDS[] = {
     PIMHW_F(va2pa_entries, 1, 1u << 28, "?L????????????", PIMHW_14(16384)),
     PIMHW_F(front_end, 0, 1, "GLC???????????", 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
     PIMHW_F(queue_entries, 2, 64, "GGG???????????", PIMHW_14(33)),
-    PIMHW_F(controller, 0, 3, "GLCP??????????", PIMHW_14(0)),
-    PIMHW_F(row_opening, 0, 2, "PPPPPPPPPPPPPP", PIMHW_14(0)),
+    PIMHW_F(controller, 0, 3, "GLC???????????", PIMHW_14(0)),
+    PIMHW_F(row_opening, 0, 2, "****??????????", PIMHW_14(0)),
     PIMHW_F(extra_region, 0, 1, "PPPPPPPPPPPPPP", PIMHW_14(0)),
     PIMHW_F(early_tiles, 0, 1, "??????????????", PIMHW_14(0)),
     PIMHW_F(is_mac, 0, 1, "PPPPPPPPPPPPPP", PIMHW_14(1)),

@@ -172,6 +172,23 @@ static void presets_have_the_numbers_of_their_sources(void)
     CHECK_U(hw_config("cent", 1).out_entries, 32); /* as aim-gddr6, whose dialect it speaks */
 }
 
+/* No paper prints them: DCS' entries follow from the 576 bytes of its tables [PHONY VII-C], where a
+ * row begins to open from what FFN1 and FFN2 save [LOL Fig. 7]. PIMphony's own controllers without
+ * DCS are static. */
+static void sources_are_named_for_what_they_print(void)
+{
+    static const char *const aim[] = {"aim-gddr6", "aimx", "cent", "neupims"};
+    for (size_t i = 0; i < 4; i++)
+        CHECK_STR(pimhw_preset_source(aim[i], "row_opening"), "calibrated");
+    CHECK_STR(pimhw_preset_source("lpddr5-jetson", "row_opening"), "assumed");
+    for (size_t i = 1; i < 4; i += 2) {
+        pimhw_config c = hw_config(aim[i], 1);
+        CHECK_STR(pimhw_preset_source(aim[i], "obuf"), "calibrated");
+        CHECK_U(8 * (c.in_entries + c.obuf), 576);
+    }
+    CHECK_STR(pimhw_preset_source("neupims", "controller"), "assumed");
+}
+
 /* GB of a device: [LOL Table 5, 7.2], [PHONY Table IV], [FACIL Table II], [PAM Table 1]. */
 static void presets_hold_what_their_sources_say(void)
 {
@@ -2068,6 +2085,7 @@ int main(void)
     RUN(presets_are_known_by_name);
     RUN(assumed_energies_are_by_the_byte);
     RUN(presets_have_the_numbers_of_their_sources);
+    RUN(sources_are_named_for_what_they_print);
     RUN(presets_hold_what_their_sources_say);
     RUN(energies_are_those_of_their_sources);
     RUN(link_energy_goes_by_bytes);
