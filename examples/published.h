@@ -47,9 +47,10 @@ static const published published_table[] = {
      "latency less by I/O-aware buffering, QK^T"},
     {"lol.f7.sv", PUBLISHED_PREDICTED, -1, 44, "percent",
      "latency less by I/O-aware buffering, SV"},
-    {"lol.f7.ffn1", PUBLISHED_PREDICTED, -1, 29, "percent",
+    /* row_opening was chosen for these two, of three rules that all meet ph.f8 */
+    {"lol.f7.ffn1", PUBLISHED_CALIBRATED, -1, 29, "percent",
      "latency less by I/O-aware buffering, FFN1"},
-    {"lol.f7.ffn2", PUBLISHED_PREDICTED, -1, 28, "percent",
+    {"lol.f7.ffn2", PUBLISHED_CALIBRATED, -1, 28, "percent",
      "latency less by I/O-aware buffering, FFN2"},
     {"lol.f7.io", PUBLISHED_PREDICTED, -1, 50, "percent",
      "share of DT-Out and DT-GB in QK^T and SV under static, more than"},

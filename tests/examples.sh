@@ -154,9 +154,12 @@ refuses "too many workers" "$build/threads" --workers 65
 works "predict" "$build/predict"
 is_json "predict --json" "$build/predict" --json
 works "predict --csv" "$build/predict" --csv
-awk -F, 'NR == 1 { n = NF } $2 ~ /exact|calibrated/ && ($5 > 1 || $5 < -1) { bad = 1 }
+awk -F, 'NR == 1 { n = NF } $1 ~ /^ph/ && $2 ~ /exact|calibrated/ && ($5 > 1 || $5 < -1) { bad = 1 }
     NR > 1 { rows++; gsub(/"[^"]*"/, "") } NF != n { bad = 1 }
     END { exit bad || rows < 100 }' "$scratch/out" && pass || fail "predict --csv: $(head -n 2 "$scratch/out")"
+# row_opening was chosen for FFN1 and FFN2.
+grep -q '^lol.f7.ffn[12],calibrated,' "$scratch/out" && ! grep '^lol.f7.ffn' "$scratch/out" |
+    grep -q ,predicted, && pass || fail "predict --csv: $(grep -m 1 '^lol.f7.ffn' "$scratch/out")"
 works "facil" "$build/facil"
 grep -q '300 of 300 sums alike' "$scratch/out" && pass || fail "facil: $(head -n 3 "$scratch/out")"
 is_json "facil --json" "$build/facil" --json
