@@ -86,6 +86,19 @@ static outcome fill(const workload *w, const pimattn_plan *plan, bool lazy, uint
     return o;
 }
 
+/* As LoL-PIM's Fig. 4: a 7B model in 80 GB times n, every context 4096 times n; percent more. */
+static double lazy_in_figure_4(const pimattn_plan *plan, uint64_t n)
+{
+    const workload *w = &WORKLOADS[0];
+    uint64_t chunk = (uint64_t)pimattn_plan_chunk_rows(plan) * plan->device.row_bytes *
+                     pimhw_config_banks(&plan->device) * plan->unit_channels;
+    uint64_t heads = (uint64_t)w->n_layers * w->n_kv_heads;
+    uint64_t n_chunks = (GB(80) * n - w->weights) / chunk;
+    uint64_t lazy = n_chunks / (heads * pimattn_plan_chunks(plan, 4096 * n));
+    uint64_t fixed = n_chunks / (heads * pimattn_plan_chunks(plan, w->window));
+    return 100 * ((double)lazy / (double)fixed - 1);
+}
+
 int main(int argc, char **argv)
 {
     uint32_t seed = 1;
@@ -95,7 +108,7 @@ int main(int argc, char **argv)
                "usage: build/capacity [options]\n"
                "Chunks taken as tokens come, beside room for the longest context.",
                options, EX_COUNT(options), NULL, 0);
-    double of_free[2] = {0, 0}, of_all[2] = {0, 0}, most = 0;
+    double of_free[2] = {0, 0}, of_all[2] = {0, 0}, most = 0, in_figure_4[4];
     printf("K and V of whole batches in modules of preset aimx, chunks of 1 MiB; %d batches each,\n"
            "seed %" PRIu32 ". Utilisation: K and V over what requests have set aside / over all "
            "that the\nweights leave.\n\n"
@@ -115,6 +128,8 @@ int main(int argc, char **argv)
         if (pimattn_plan_init(&plan, &shape, &device, PIMATTN_TCP, 0, false, 1, &why) != PIMATTN_OK)
             ex_die("plan: %s", why.text);
         outcome fixed = fill(w, &plan, false, seed), lazy = fill(w, &plan, true, seed);
+        for (int n = 0; n < 4 && i == 0; n++)
+            in_figure_4[n] = lazy_in_figure_4(&plan, 1u << n);
         double more = 100 * (lazy.batch / fixed.batch - 1);
         printf("  %-22s %16.2f %13.1f%% / %5.1f%% %16.2f %13.1f%% / %5.1f%% %+7.0f%%\n", w->name,
                fixed.batch, 100 * fixed.of_reserved, 100 * fixed.of_memory, lazy.batch,
@@ -135,8 +150,11 @@ int main(int argc, char **argv)
         published_print(stdout, p, of_free[policy]);
         published_print(stdout, p, of_all[policy]);
     }
-    printf("  of windows of %d, as LoL-PIM's models have; for how much memory it does not say:\n",
-           (int)LOL_WINDOW);
+    printf("  of windows of %d, as LoL-PIM's models have, in the memory above:\n", (int)LOL_WINDOW);
     published_print(stdout, published_find("lol.f4.batch"), most);
+    printf(
+        "  the same in 80 GB times N at contexts of 4096 times N, as its Fig. 4; N 1, 2, 4, 8:\n");
+    for (int i = 0; i < 4; i++)
+        published_print(stdout, published_find("lol.f4.batch"), in_figure_4[i]);
     return ex_done();
 }
