@@ -109,6 +109,7 @@ int main(int argc, char **argv)
                "Chunks taken as tokens come, beside room for the longest context.",
                options, EX_COUNT(options), NULL, 0);
     double of_free[2] = {0, 0}, of_all[2] = {0, 0}, most = 0, in_figure_4[4];
+    double low[2] = {100, 100}, high[2] = {0, 0}; /* static: of what weights leave, of all */
     printf("K and V of whole batches in modules of preset aimx, chunks of 1 MiB; %d batches each,\n"
            "seed %" PRIu32 ". Utilisation: K and V over what requests have set aside / over all "
            "that the\nweights leave.\n\n"
@@ -135,11 +136,16 @@ int main(int argc, char **argv)
                fixed.batch, 100 * fixed.of_reserved, 100 * fixed.of_memory, lazy.batch,
                100 * lazy.of_reserved, 100 * lazy.of_memory, more);
         double left = (double)(w->memory - w->weights) / (double)w->memory;
+        double its[2] = {100 * fixed.of_memory, 100 * fixed.of_memory * left};
+        for (int k = 0; k < 2 && !w->apart; k++) {
+            low[k] = fmin(low[k], its[k]);
+            high[k] = fmax(high[k], its[k]);
+        }
         for (int policy = 0; policy < 2 && !w->apart; policy++) {
-            double its =
+            double mean =
                 100 * (policy ? lazy : fixed).of_memory / (double)(EX_COUNT(WORKLOADS) - 1);
-            of_free[policy] += its;
-            of_all[policy] += its * left;
+            of_free[policy] += mean;
+            of_all[policy] += mean * left;
         }
         if (w->window == LOL_WINDOW) most = fmax(most, more);
     }
@@ -149,6 +155,10 @@ int main(int argc, char **argv)
         printf("  of what the weights leave; and of all memory, of which the paper may speak:\n");
         published_print(stdout, p, of_free[policy]);
         published_print(stdout, p, of_all[policy]);
+        for (int k = 0; k < 2 && policy == 0; k++) {
+            published_print(stdout, published_find("ph.f19.static.min"), low[k]);
+            published_print(stdout, published_find("ph.f19.static.max"), high[k]);
+        }
     }
     printf("  of windows of %d, as LoL-PIM's models have, in the memory above:\n", (int)LOL_WINDOW);
     published_print(stdout, published_find("lol.f4.batch"), most);

@@ -88,6 +88,8 @@ static const published published_table[] = {
     {"facil.f3", PUBLISHED_PREDICTED, -1, 3.32, "x",
      "PIM over an ideal NPU, 64 in, 64 out, Jetson"},
     {"ph.f19.static.avg", PUBLISHED_COUNTED, -1, 36.2, "percent", "capacity utilisation, static"},
+    {"ph.f19.static.min", PUBLISHED_COUNTED, -1, 31.0, "percent", "the same, lowest workload"},
+    {"ph.f19.static.max", PUBLISHED_COUNTED, -1, 40.5, "percent", "the same, highest workload"},
     {"ph.f19.dpa", PUBLISHED_COUNTED, -1, 75.6, "percent", "capacity utilisation, lazy"},
     {"lol.f4.batch", PUBLISHED_COUNTED, -1, 380, "percent", "larger batch of lazy, at most"},
     {"lol.disp", PUBLISHED_COUNTED, -1, 200, "KB", "buffers of the dispatcher, less than"},

@@ -561,7 +561,11 @@ is_json "device_attention --json" "$build/device_attention" --tokens 16 --json
 refuses "device_attention on flash" "$build/device_attention" --tokens 16 --device pam-ssd
 refuses "device_attention without room" "$build/device_attention" --tokens 16 --set va2pa_entries=1
 works "capacity" "$build/capacity"
-[ "$(grep -c published "$scratch/out")" -eq 9 ] && pass || fail "capacity: $(cat "$scratch/out")"
+awk '/^  [0-9]+B/ && !/Hotpot/ { x = $(NF - 5) + 0; if (x < low || !low) low = x; if (x > high) high = x }
+    /static.min/ && !min { min = $4 } /static.max/ && !max { max = $4 }
+    END { exit !(min > low - 0.1 && min < low + 0.1 && max > high - 0.1 && max < high + 0.1) }' "$scratch/out" &&
+    pass || fail "capacity: least and most of the workloads: $(grep f19 "$scratch/out")"
+[ "$(grep -c published "$scratch/out")" -eq 13 ] && pass || fail "capacity: $(cat "$scratch/out")"
 awk '/^  7[0-9]*B, / { more = $NF + 0; if (more > most) most = more }
     /lol.f4.batch/ && !seen { ours = $4; seen = 1 }
     END { exit !(seen && ours > most - 1 && ours < most + 1) }' "$scratch/out" && pass ||
