@@ -439,6 +439,17 @@ static void compare_drawing(comparisons *list)
     }
 }
 
+/* Tables of 8 bytes an entry: for that obuf was chosen. */
+static void compare_tables(comparisons *list)
+{
+    pimhw_config c = channel_of(PIMHW_DCS);
+    pimhw_program p;
+    pimhw_program_init(&p);
+    add_instruction(&p, PIMHW_WR_GB, 1, 0);
+    compare(list, "ph.meta", (double)time_program(&c, &p).controller_bytes,
+            "%" PRIu32 " input and %" PRIu32 " output entries, 8 bytes each", c.in_entries, c.obuf);
+}
+
 static void compare_ratios(comparisons *list, const results *all)
 {
     for (int b = N_BUFFERS - 1; b >= 0; b--) {
@@ -664,6 +675,7 @@ int main(int argc, char **argv)
     steady_states(all);
     compare_gemv(&list);
     compare_drawing(&list);
+    compare_tables(&list);
     compare_buffering_of_attention(&list);
     compare_buffering_of_fc(&list);
     compare_ratios(&list, all);

@@ -41,6 +41,7 @@ static const published published_table[] = {
      "MAC utilisation, 128 x 128 fp16 GEMV on one channel, static"},
     {"ph.f7.static", PUBLISHED_CALIBRATED, 0, 34, "clocks", "the 11-command GEMV, static"},
     {"ph.f7.dcs", PUBLISHED_CALIBRATED, 0, 22, "clocks", "the 11-command GEMV, DCS"},
+    {"ph.meta", PUBLISHED_CALIBRATED, 0, 576, "bytes", "D-Table and S-Table of a channel, DCS"},
     {"ph.f18", PUBLISHED_PREDICTED, -1, 1.4, "x",
      "compute utilisation of DCS over ping-pong, at most"},
     {"lol.f7.qk", PUBLISHED_PREDICTED, -1, 40, "percent",

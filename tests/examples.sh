@@ -157,6 +157,7 @@ works "predict --csv" "$build/predict" --csv
 awk -F, 'NR == 1 { n = NF } $1 ~ /^ph/ && $2 ~ /exact|calibrated/ && ($5 > 1 || $5 < -1) { bad = 1 }
     NR > 1 { rows++; gsub(/"[^"]*"/, "") } NF != n { bad = 1 }
     END { exit bad || rows < 100 }' "$scratch/out" && pass || fail "predict --csv: $(head -n 2 "$scratch/out")"
+grep -q '^ph.meta,calibrated,576,576,' "$scratch/out" && pass || fail "predict --csv: no ph.meta"
 # row_opening was chosen for FFN1 and FFN2.
 grep -q '^lol.f7.ffn[12],calibrated,' "$scratch/out" && ! grep '^lol.f7.ffn' "$scratch/out" |
     grep -q ,predicted, && pass || fail "predict --csv: $(grep -m 1 '^lol.f7.ffn' "$scratch/out")"
