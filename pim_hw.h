@@ -1285,7 +1285,8 @@ typedef struct pimhw_i_field {
  * the bits. NeuPIMs' buffer write, as much as 16 reads of 64 bytes, fills the buffer: a column is 1
  * of 32. Every command of samsung-hbm2 addresses all bank groups, so its tCCD_S is [SAIT]'s tCCD_L.
  * A row and a column of pam-ddr4 cost what AiM's do a byte, but for results. softmax_ck is 12
- * clocks of a unit: 8 to rescale 128 dims, 4 for maximum and exponential.
+ * clocks of a unit: 8 to rescale 128 dims, 4 for maximum and exponential. epu_lanes of cent: 3
+ * TFLOPS at one operation a lane and clock.
  */
 static const pimhw_i_field PIMHW_I_FIELDS[] = {
     PIMHW_F(n_channels, 1, PIMHW_MAX_CHANNELS, "GLPPAASN????M?M", 32, 16, 32, 32, 16, 16, 64, 32,
@@ -1356,7 +1357,8 @@ static const pimhw_i_field PIMHW_I_FIELDS[] = {
     PIMHW_F(tRFC, 1, 1u << 30, "????AASN??????", PIMHW_7(210, 455, 350, 260, 224, 262, 560)),
     PIMHW_F(refresh_phase, 1, 1u << 30, "??????????????", PIMHW_7(3800, 5070, 3900, 3900, 3125,
             3646, 12480)),
-    PIMHW_F(epu_lanes, 1, 1u << 16, "??????????????", PIMHW_14(16)),
+    PIMHW_F(epu_lanes, 1, 1u << 16, "??P???????????", 16, 16, 1500, 16, 16, 16, 16, 16, 16, 16, 16,
+            16, 16, 16),
     PIMHW_F(epu_ck_per_op, 0, 1u << 16, "??????????????", PIMHW_14(1)),
     PIMHW_F(epu_passes, 0, 1u << 8, "??????????????", PIMHW_14(3)),
     PIMHW_F(epu_overlap, 0, 1, "?L????????????", 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),

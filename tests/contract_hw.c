@@ -189,6 +189,15 @@ static void sources_are_named_for_what_they_print(void)
     CHECK_STR(pimhw_preset_source("neupims", "controller"), "assumed");
 }
 
+/* CENT's near-memory units, 3 TFLOPS in all [PHONY Table IV]; no other hub's are given. */
+static void the_hub_of_cent_is_the_published_one(void)
+{
+    pimhw_config c = hw_config("cent", 1);
+    CHECK_U(1000000 / c.tCK_ps * (uint64_t)c.epu_lanes / c.epu_ck_per_op, 3000000);
+    CHECK_STR(pimhw_preset_source("cent", "epu_lanes"), "PHONY");
+    CHECK_STR(pimhw_preset_source("neupims", "epu_lanes"), "assumed");
+}
+
 /* GB of a device: [LOL Table 5, 7.2], [PHONY Table IV], [FACIL Table II], [PAM Table 1]. */
 static void presets_hold_what_their_sources_say(void)
 {
@@ -2086,6 +2095,7 @@ int main(void)
     RUN(assumed_energies_are_by_the_byte);
     RUN(presets_have_the_numbers_of_their_sources);
     RUN(sources_are_named_for_what_they_print);
+    RUN(the_hub_of_cent_is_the_published_one);
     RUN(presets_hold_what_their_sources_say);
     RUN(energies_are_those_of_their_sources);
     RUN(link_energy_goes_by_bytes);
