@@ -166,6 +166,8 @@ grep -q '300 of 300 sums alike' "$scratch/out" && pass || fail "facil: $(head -n
 is_json "facil --json" "$build/facil" --json
 [ "$(grep -c '"holds": true' "$scratch/out")" -ge 14 ] && ! grep -q '"holds": false' "$scratch/out" &&
     pass || fail "facil: $(grep '"holds": false' "$scratch/out" | head -n 2)"
+# Fig. 3: the prompt of the PIM's side is the SoC's, 148.6 ms; the NPU is its rival.
+grep -q '"facil.f3".*"ours": 3.3967' "$scratch/out" && pass || fail "facil: $(grep facil.f3 "$scratch/out")"
 is_json "prefix --json" "$build/prefix" --prompt 4000 --layers 1 --json
 awk -F'"of_one_copy_and_tails": ' '{ exit !($2 + 0 >= 1 && $2 + 0 <= 1.05) }' "$scratch/out" &&
     pass || fail "prefix: $(cat "$scratch/out")"
