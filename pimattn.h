@@ -181,8 +181,9 @@ typedef struct pimattn_span {
  * reads_late: an entry is read just before its next sum begins, the last ones at the end of the
  * phase, so that the inputs of the next query, block, strip or row always go out before the reads
  * that are still due (W first [PHONY]); scores whose sums begin with a bias, and take less time
- * than their reads, are read a set of queries at a time, or each bias would wait. Sums take turns
- * on all entries, but for keys larger than the global buffer, whose sums are all in entry 0.
+ * than their reads, are read a set of queries at a time, of one query those of a row, or each
+ * bias would wait. Sums take turns on all entries, but for keys larger than the global buffer,
+ * whose sums are all in entry 0.
  * inputs_late: the same for inputs, a query's go out just before its first MACs instead of a
  * block's at once.
  */
@@ -3949,7 +3950,7 @@ static void pimattn_i_begin_bias(pimattn_i_writer *w, uint32_t space, const pimh
     pimattn_i_write(w, PIMHW_WR_BIAS, 0, space, &o);
 }
 
-/* Slots of a bank's row that hold a token of this channel. */
+/* Slots of a bank's row that hold a token of this channel; once more: of the run. */
 static void pimattn_i_loop_slots(pimattn_i_writer *w, pimattn_i_loops *at)
 {
     const pimattn_plan *p = w->plan;
@@ -3958,7 +3959,7 @@ static void pimattn_i_loop_slots(pimattn_i_writer *w, pimattn_i_loops *at)
     pimhw_tail runs = pimattn_i_tokens(p, false, lanes * run);
     pimhw_tail slots = pimattn_i_tokens(p, false, lanes);
     runs = pimattn_i_less(runs, at->row, row_tokens * lanes);
-    if (run < row_tokens)
+    if (run < row_tokens && at->run == PIMATTN_I_NO_LOOP)
         at->run = pimattn_i_loop_tail(w, pimattn_i_ceil_div(row_tokens, run), runs);
     if (run == 1) return;
     pimhw_operand rounds = pimattn_i_operand(run);
@@ -4025,14 +4026,16 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     pimattn_i_steps(again.step, &at, 1, 1, 1, 0, 1, 0);
     pimattn_i_steps(o.out.step, &at, 0, 0, 0, queries, 0, p->reads_late);
     if (p->inputs_late) pimattn_i_lower_k_input(w, &at);
-    /* a bias waits for the read of its entry: if longer than MACs take, a set is read first */
-    const bool bias = p->reads_late && p->device.out_clear == PIMHW_CLEAR_BIAS;
-    const bool apart = bias && set > 1 && columns * p->device.tCCD_MAC < p->device.tRD_OUT;
+    /* a bias waits for the read of its entry: if longer than MACs take, sets or runs go first */
+    const bool bias = p->reads_late && p->device.out_clear == PIMHW_CLEAR_BIAS &&
+                      columns * p->device.tCCD_MAC < p->device.tRD_OUT;
+    const bool apart = bias && set > 1, alone = bias && all == 1 && p->k_out_slots > 1;
     if (apart) pimattn_i_end(w, at.query);
     if (apart) at.query = pimattn_i_loop_tail(w, set, each);
     pimattn_i_begin_read(w, 0, &o.out, &again, NULL);
-    if (apart) pimattn_i_end(w, at.query);
-    if (apart) at.query = pimattn_i_loop_tail(w, set, each);
+    if (apart || alone) pimattn_i_end(w, alone ? at.slot : at.query);
+    if (alone) pimattn_i_loop_slots(w, &at);
+    if (apart || alone) at.query = pimattn_i_loop_tail(w, set, each);
     pimattn_i_begin_bias(w, 0, &o.out, NULL);
     pimattn_i_step(o.row.step, at.row, 1);
     pimattn_i_steps(o.column.step, &at, 0, 0, p->k_out_slots * columns, columns, 0, 0);
