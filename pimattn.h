@@ -3419,25 +3419,25 @@ static pimattn_status pimattn_i_shape_fault(pimhw_cause *why, const char *field,
     return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why, "%s is %u, not %s", field, is, must);
 }
 
-/* Judges what a shape says of scores and of what is seen. */
+/* Judges what a shape says of scores and of what is seen; the first field last, to be named. */
 static pimattn_status pimattn_i_variant_check(const pimattn_shape *s, pimhw_cause *why)
 {
     const uint64_t most = (uint64_t)1 << 62;
-    const char *bad = NULL;
-    if (!pimattn_i_finite(s->scale)) bad = "scale is not finite";
-    if (!(s->soft_cap >= 0 && s->soft_cap <= FLT_MAX)) bad = "soft_cap is not 0 or a number above";
-    if (!(s->alibi_max_bias >= 0 && s->alibi_max_bias <= 1024))
-        bad = "alibi_max_bias is not 0 to 1024";
-    if (s->sink_tokens > most) bad = "sink_tokens is not 0 to 2^62";
-    if (s->window > most) bad = "window is not 0 to 2^62";
-    if (s->window && s->windows) bad = "window is not 0 beside windows";
+    const char *bad = s->sink_tokens > most ? "sink_tokens is not 0 to 2^62" : NULL;
     for (uint32_t i = 0; s->windows && i < s->n_layers; i++)
         if (s->windows[i] > most) bad = "windows has one that is not 0 to 2^62";
+    if (s->window && s->windows) bad = "window is not 0 beside windows";
+    if (s->window > most) bad = "window is not 0 to 2^62";
+    if (!(s->alibi_max_bias >= 0 && s->alibi_max_bias <= 1024))
+        bad = "alibi_max_bias is not 0 to 1024";
+    if (!(s->soft_cap >= 0 && s->soft_cap <= FLT_MAX)) bad = "soft_cap is not 0 or a number above";
+    if (!pimattn_i_finite(s->scale)) bad = "scale is not finite";
     if (bad) pimhw_cause_write(why, "shape.%s", bad);
     for (uint64_t h = 0; h < s->n_heads && !bad; h++) {
-        if (s->alibi_slopes && !(fabsf(s->alibi_slopes[h]) < 1e25f)) bad = "alibi_slopes";
         if (s->sink_logits && !pimattn_i_finite(s->sink_logits[h])) bad = "sink_logits";
-        if (bad) pimhw_cause_write(why, "shape.%s of head %u is not finite or too large", bad, h);
+        if (s->alibi_slopes && !(fabsf(s->alibi_slopes[h]) < 1e25f)) bad = "alibi_slopes";
+        if (bad)
+            pimhw_cause_write(why, "shape.%s of head %u is not finite (slope: below 1e25)", bad, h);
     }
     return bad ? PIMATTN_ERR_CONFIG : PIMATTN_OK;
 }

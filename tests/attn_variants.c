@@ -1073,7 +1073,7 @@ static void alibi_counts_both_ways_in_every_kernel(void)
 
 static void bad_variants_are_named(void)
 {
-    static const float slopes[4] = {0, 1, 1e25f, 0}, logits[4] = {0, 0, 0, INFINITY};
+    static const float slopes[4] = {0, 1, 1e25f, 0}, logits[5] = {0, 0, 0, INFINITY, 0};
     static const uint64_t windows[3] = {3, (1ull << 62) + 1, 3};
     BAD_SHAPE("window", 0, s.window = (1ull << 62) + 1);
     BAD_SHAPE("windows", 0, s.windows = windows);
@@ -1086,8 +1086,16 @@ static void bad_variants_are_named(void)
     BAD_SHAPE("alibi_max_bias", 0, s.alibi_max_bias = -1);
     BAD_SHAPE("alibi_max_bias", 0, s.alibi_max_bias = NAN);
     BAD_SHAPE("alibi_max_bias", 0, s.alibi_max_bias = nextafterf(1024, INFINITY));
+    BAD_SHAPE("head 2 is not finite (slope: below 1e25)", 0, s.alibi_slopes = slopes);
     BAD_SHAPE("alibi_slopes of head 2", 0, s.alibi_slopes = slopes);
-    BAD_SHAPE("sink_logits of head 3", 0, s.sink_logits = logits);
+    BAD_SHAPE("sink_logits of head 3 is not finite", 0, s.sink_logits = logits);
+    /* of several the first */
+    BAD_SHAPE("scale", 0, (s.scale = NAN, s.soft_cap = -1));
+    BAD_SHAPE("soft_cap", 0, (s.soft_cap = -1, s.alibi_max_bias = -1));
+    BAD_SHAPE("alibi_max_bias", 0, (s.alibi_max_bias = -1, s.window = (1ull << 62) + 1));
+    BAD_SHAPE("window is not 0 to", 0, (s.window = (1ull << 62) + 1, s.windows = windows));
+    BAD_SHAPE("windows", 0, (s.windows = windows, s.sink_tokens = (1ull << 62) + 1));
+    BAD_SHAPE("alibi_slopes", 0, (s.alibi_slopes = slopes, s.sink_logits = logits + 1));
     BAD_SHAPE("head_dim_v", 0, (s.v_in_k = true, s.head_dim_v = 17));
     BAD_SHAPE("v_type", 0, (s.v_in_k = true, s.v_type = PIMATTN_F16));
     BAD_SHAPE("v_in_k", PIMATTN_DEVICE, s.v_in_k = true);
