@@ -1136,7 +1136,7 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
  * one slot. A new token goes to the fastest tier; where that is full, what matters least there of
  * the same sequence and layer (of equals the oldest, and tokens without a score most) makes room,
  * tier by tier; where the sequence has nothing there, it goes to the next tier. Of the calls of
- * [A4] such an engine has create, append, reserve, truncate, free and those that ask; the others
+ * [A4] such an engine has those that [A4] names for it and those that ask; the others
  * return PIMATTN_ERR_DEVICE. page_tokens is 0 or 1. Memory of all slots is taken with the engine;
  * pool_bytes and config.device, but host_MBps, are for pimattn_attend_pages. Tiers take memory from
  * the engine's allocator. Counts of pages are slots times n_kv_heads. 0 means usual.
