@@ -286,19 +286,30 @@ static void drops_end(const drops *d)
     if (!d->counted) CHECK_U(d->n, 0);
 }
 
+/* Channels of a shared front end take turns on it, where a token more may bring a better order. */
+static void more_tokens(uint32_t controller, bool shared)
+{
+    static const uint32_t channels[] = {1, 2, 3, 8, 16, 32};
+    drops d = drops_of(shared ? "plans: more tokens, shared front end" : "plans: more tokens",
+                       controller);
+    d.counted = d.counted || shared;
+    for (size_t j = 0; j < sizeof channels / sizeof *channels; j++)
+        for (uint32_t g = 1; g <= 8; g *= 8) {
+            pimattn_config c = plan_of(controller, 2 * g, 2);
+            if (shared) c.shape.head_dim = 64, c.v_mapping = PIMATTN_V_B;
+            c.device.n_channels = channels[j];
+            c.device.front_end = shared;
+            for (uint64_t t = 1; t < 1200; t += t < 100 ? 1 : 16)
+                drops_next(&d, attention_clocks(&c, t, 1), t == 1);
+        }
+    drops_end(&d);
+}
+
 static void plans_grow_with_tokens(void)
 {
-    static const uint32_t channels[] = {1, 3, 8, 16, 32};
     for (uint32_t i = 0; i < CONTROLLERS; i++) {
-        drops d = drops_of("plans: more tokens", i);
-        for (size_t j = 0; j < sizeof channels / sizeof *channels; j++)
-            for (uint32_t g = 1; g <= 8; g *= 8) {
-                pimattn_config c = plan_of(i, 2 * g, 2);
-                c.device.n_channels = channels[j];
-                for (uint64_t t = 1; t < 1200; t += t < 100 ? 1 : 16)
-                    drops_next(&d, attention_clocks(&c, t, 1), t == 1);
-            }
-        drops_end(&d);
+        more_tokens(i, false);
+        more_tokens(i, true);
     }
 }
 
@@ -335,22 +346,28 @@ static void plans_grow_with_heads_and_sequences(void)
     }
 }
 
+typedef enum channels_of { MEMORY, WITH_HUB, HEAD_FIRST, N_CHANNELS_OF } channels_of;
+
 /* Channels are counted down, so that clocks must not drop. A law of the memory: the hub has more
- * sums to add where more channels share the tokens of V. */
-static void fewer_channels(uint32_t controller, bool hub)
+ * sums to add where more channels share the tokens of V, and head-first gives the shortest heads of
+ * a batch to a channel together. */
+static void fewer_channels(uint32_t controller, channels_of of)
 {
     static const uint64_t lengths[] = {17, 300, 1000, 20000};
-    drops d = drops_of(hub ? "plans: fewer channels, with the hub's clocks"
-                           : "plans: fewer channels, the memory alone",
-                       controller);
-    d.counted = hub;
+    static const char *const what[N_CHANNELS_OF] = {"plans: fewer channels, the memory alone",
+                                                    "plans: fewer channels, with the hub's clocks",
+                                                    "plans: fewer channels, head-first"};
+    drops d = drops_of(what[of], controller);
+    d.counted = of != MEMORY;
     for (int j = 0; j < 4; j++)
         for (uint32_t g = 1; g <= 4; g *= 4) {
             pimattn_config c = plan_of(controller, 2 * g, 2);
-            if (!hub) c.device.epu_ck_per_op = 0;
+            if (of != WITH_HUB) c.device.epu_ck_per_op = 0;
+            if (of == HEAD_FIRST)
+                c.partition = PIMATTN_HFP, c.shape.n_heads *= 2, c.shape.n_kv_heads = 4;
             for (uint32_t n = 64; n > 0; n--) {
                 c.device.n_channels = n;
-                drops_next(&d, attention_clocks(&c, lengths[j], 1), n == 64);
+                drops_next(&d, attention_clocks(&c, lengths[j], of == HEAD_FIRST ? 3 : 1), n == 64);
             }
         }
     drops_end(&d);
@@ -359,8 +376,8 @@ static void fewer_channels(uint32_t controller, bool hub)
 static void fewer_channels_never_take_fewer_clocks(void)
 {
     for (uint32_t i = 0; i < CONTROLLERS; i++) {
-        fewer_channels(i, false);
-        fewer_channels(i, true);
+        for (channels_of of = MEMORY; of < N_CHANNELS_OF; of = (channels_of)(of + 1))
+            fewer_channels(i, of);
     }
 }
 
