@@ -1179,6 +1179,13 @@ static pimhw_status pimhw_i_fail(pimhw_cause *why, pimhw_status status, const ch
     return status;
 }
 
+/* Goes on if a call was well, else returns its status. */
+#define PIMHW_I_TRY(call)                                                                          \
+    do {                                                                                           \
+        const pimhw_status was = (call);                                                           \
+        if (was != PIMHW_OK) return was;                                                           \
+    } while (0)
+
 /* A table of n entries behind a struct, which may be NULL, at `at`; then that of the next one. */
 #define PIMHW_I_PART(owner, type, name, n)                                                         \
     if (owner) (owner)->name = (n) > 0 ? (type *)(void *)((char *)(owner) + at) : NULL;            \
@@ -1856,8 +1863,8 @@ PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *c, pimhw_cause *wh
 /* That a description is right, and of a device that takes programs. */
 static pimhw_status pimhw_i_config_dram(const pimhw_config *config, pimhw_cause *why)
 {
-    pimhw_status status = pimhw_config_check(config, why);
-    if (status || !config->flash_page_bytes) return status;
+    PIMHW_I_TRY(pimhw_config_check(config, why));
+    if (!config->flash_page_bytes) return PIMHW_OK;
     return pimhw_i_fail(why, PIMHW_ERR_CONFIG,
                         "flash_page_bytes is %u: flash has no banks and takes no programs",
                         (uint64_t)config->flash_page_bytes);
@@ -2026,8 +2033,7 @@ PIMHW_API pimhw_status pimhw_geometry_init(pimhw_geometry *g, const pimhw_config
     if (!g) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "geometry is NULL");
     if ((uint32_t)chunk > PIMHW_CHUNK_HBM_PIM)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "chunk is %u, not 0 or 1", (uint64_t)chunk);
-    pimhw_status status = pimhw_i_config_dram(config, why);
-    if (status) return status;
+    PIMHW_I_TRY(pimhw_i_config_dram(config, why));
     g->n_channels = config->n_channels;
     g->n_ranks = config->n_ranks;
     g->n_banks = pimhw_config_banks(config) / config->n_ranks;
@@ -2044,8 +2050,7 @@ PIMHW_API pimhw_status pimhw_geometry_init(pimhw_geometry *g, const pimhw_config
 PIMHW_API pimhw_status pimhw_map_ids(const pimhw_geometry *g, uint32_t *bound, uint32_t *last,
                                      pimhw_cause *why)
 {
-    pimhw_status status = pimhw_i_geometry_check(g, true, why);
-    if (status) return status;
+    PIMHW_I_TRY(pimhw_i_geometry_check(g, true, why));
     uint64_t chunk = (uint64_t)g->chunk_rows * g->chunk_bytes;
     uint64_t units = pimhw_i_stripe_bytes(g) / g->row_bytes;
     if (bound) *bound = pimhw_i_highest(g->page_bytes / units / g->transfer_bytes);
@@ -2059,8 +2064,7 @@ static pimhw_status pimhw_i_map_check(const pimhw_geometry *g, uint32_t map_id, 
     uint32_t last = 0;
     if (map_id == PIMHW_MAP_ROWS || map_id == PIMHW_MAP_HOST)
         return pimhw_i_geometry_check(g, false, why);
-    pimhw_status status = pimhw_map_ids(g, NULL, &last, why);
-    if (status) return status;
+    PIMHW_I_TRY(pimhw_map_ids(g, NULL, &last, why));
     if (map_id > last)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "map_id is %u, not 0 to %u, %u or %u",
                             (uint64_t)map_id, (uint64_t)last, (uint64_t)PIMHW_MAP_ROWS,
@@ -2075,8 +2079,7 @@ PIMHW_API pimhw_status pimhw_map_select(pimhw_placement *placement, const pimhw_
     const pimhw_status wrong = PIMHW_ERR_ARGUMENT;
     uint32_t last = 0;
     if (!placement) return pimhw_i_fail(why, wrong, "placement is NULL");
-    pimhw_status status = pimhw_map_ids(g, NULL, &last, why);
-    if (status) return status;
+    PIMHW_I_TRY(pimhw_map_ids(g, NULL, &last, why));
     uint64_t e = element_bytes, shares = (uint64_t)g->n_channels * g->n_ranks;
     uint64_t per_bank = g->page_bytes / shares / g->n_banks;
     if (e == 0 || (e & (e - 1)) || e > g->transfer_bytes)
@@ -2137,21 +2140,19 @@ PIMHW_API pimhw_status pimhw_map_da(pimhw_da *da, const pimhw_geometry *geometry
 {
     pimhw_i_map map;
     uint32_t at[PIMHW_I_N_PLACES] = {0};
-    pimhw_status status = pimhw_i_map_check(geometry, map_id, why);
-    if (status) return status;
+    PIMHW_I_TRY(pimhw_i_map_check(geometry, map_id, why));
     if (!da) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "da is NULL");
-    status = pimhw_i_pa_check(geometry, pa, why);
-    if (status) return status;
+    PIMHW_I_TRY(pimhw_i_pa_check(geometry, pa, why));
     pimhw_i_map_build(&map, geometry, map_id);
     for (uint32_t i = 0; i < map.n_digits; i++) {
         const pimhw_i_digit *d = &map.digits[i];
         at[d->place] += (uint32_t)(pa / d->step % d->n) * d->weight;
     }
     pimhw_da place;
-    memcpy(&place, at, sizeof at);                    /* the same order */
-    status = pimhw_i_da_check(geometry, &place, why); /* the last page may be short of rows */
-    if (!status) *da = place;
-    return status;
+    memcpy(&place, at, sizeof at);                        /* the same order */
+    PIMHW_I_TRY(pimhw_i_da_check(geometry, &place, why)); /* the last page may be short of rows */
+    *da = place;
+    return PIMHW_OK;
 }
 
 PIMHW_API pimhw_status pimhw_map_pa(uint64_t *pa, const pimhw_geometry *geometry, uint32_t map_id,
@@ -2159,18 +2160,17 @@ PIMHW_API pimhw_status pimhw_map_pa(uint64_t *pa, const pimhw_geometry *geometry
 {
     pimhw_i_map map;
     if (!pa) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "pa is NULL");
-    pimhw_status status = pimhw_i_map_check(geometry, map_id, why);
-    if (!status) status = pimhw_i_da_check(geometry, da, why);
-    if (status) return status;
+    PIMHW_I_TRY(pimhw_i_map_check(geometry, map_id, why));
+    PIMHW_I_TRY(pimhw_i_da_check(geometry, da, why));
     pimhw_i_map_build(&map, geometry, map_id);
     uint32_t at[PIMHW_I_N_PLACES];
     memcpy(at, da, sizeof at);
     uint64_t sum = 0;
     for (uint32_t i = 0; i < PIMHW_I_N_PLACES; i++)
         sum += pimhw_i_map_step(&map, i, at[i]);
-    status = pimhw_i_pa_check(geometry, sum, why);
-    if (!status) *pa = sum;
-    return status;
+    PIMHW_I_TRY(pimhw_i_pa_check(geometry, sum, why));
+    *pa = sum;
+    return PIMHW_OK;
 }
 
 /* ==========================================================================
@@ -2220,8 +2220,7 @@ PIMHW_API pimhw_status pimhw_memory_create(pimhw_memory **memory, const pimhw_co
     pimhw_geometry g = {0, 0, 0, 0, 0, 0, 0, 0, 0};
     if (!memory) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "memory is NULL");
     *memory = NULL;
-    pimhw_status status = pimhw_geometry_init(&g, config, chunk, why);
-    if (status) return status;
+    PIMHW_I_TRY(pimhw_geometry_init(&g, config, chunk, why));
     pimhw_allocator a = config->allocator;
     if (!a.alloc) a = pimhw_allocator_default();
     uint32_t page_rows = (uint32_t)(g.page_bytes / pimhw_i_stripe_bytes(&g));
@@ -2329,20 +2328,20 @@ static pimhw_status pimhw_i_bytes_move(const pimhw_memory *m, pimhw_memory *writ
     if (!m || (!out && !in))
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "%s is NULL", m ? "bytes" : "memory");
     const pimhw_geometry *g = &m->geometry;
-    pimhw_status status = pimhw_i_da_check(g, da, why);
-    if (status || n == 0) return status;
+    PIMHW_I_TRY(pimhw_i_da_check(g, da, why));
+    if (n == 0) return PIMHW_OK;
     uint32_t byte = da->byte, column = da->column, bank = da->rank * g->n_banks + da->bank;
     uint64_t end = (uint64_t)column * g->transfer_bytes + byte + n;
     if (end > g->row_bytes)
         return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "byte %u of row %u, which has %u", end - 1,
                             (uint64_t)da->row, (uint64_t)g->row_bytes);
-    status = pimhw_i_row_open(m, writer, &row, da->channel, da->row, why);
-    for (uint32_t i = 0, k; i < n && !status; i += k, column++, byte = 0) {
+    PIMHW_I_TRY(pimhw_i_row_open(m, writer, &row, da->channel, da->row, why));
+    for (uint32_t i = 0, k; i < n; i += k, column++, byte = 0) {
         uint8_t *at = pimhw_i_row_at(&row, bank, column) + byte;
         k = (uint32_t)pimhw_i_min(n - i, g->transfer_bytes - byte);
         memcpy(writer ? at : (uint8_t *)out + i, writer ? (const uint8_t *)in + i : at, k);
     }
-    return status;
+    return PIMHW_OK;
 }
 
 PIMHW_API pimhw_status pimhw_memory_read(const pimhw_memory *memory, void *bytes,
@@ -2405,8 +2404,7 @@ static pimhw_status pimhw_i_page_find(const pimhw_memory *m, const void *pointer
 PIMHW_API pimhw_status pimhw_free(pimhw_memory *memory, void *pointer, pimhw_cause *why)
 {
     uint64_t page = 0, at = 0;
-    pimhw_status status = pimhw_i_page_find(memory, pointer, &page, &at, ", or freed already", why);
-    if (status) return status;
+    PIMHW_I_TRY(pimhw_i_page_find(memory, pointer, &page, &at, ", or freed already", why));
     if (at || !memory->pages[page].n_run)
         return pimhw_i_fail(why, PIMHW_ERR_ADDRESS,
                             "host address %u is inside of an allocation, at physical address %u",
@@ -2419,8 +2417,7 @@ PIMHW_API pimhw_status pimhw_memory_find(const pimhw_memory *memory, uint64_t *p
                                          const void *pointer, pimhw_cause *why)
 {
     uint64_t page = 0, at = 0;
-    pimhw_status status = pimhw_i_page_find(memory, pointer, &page, &at, "", why);
-    if (status) return status;
+    PIMHW_I_TRY(pimhw_i_page_find(memory, pointer, &page, &at, "", why));
     if (pa) *pa = page * memory->geometry.page_bytes + at;
     if (map_id) *map_id = memory->pages[page].map_id;
     return PIMHW_OK;
@@ -2540,8 +2537,7 @@ PIMHW_API pimhw_status pimhw_units_create(pimhw_units **units, const pimhw_confi
 {
     if (!units || !config || !memory) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
     *units = NULL;
-    pimhw_status status = pimhw_i_config_dram(config, why);
-    if (status != PIMHW_OK) return status;
+    PIMHW_I_TRY(pimhw_i_config_dram(config, why));
     if (config->element_bytes != 2)
         return pimhw_i_fail(why, PIMHW_ERR_CONFIG, "element_bytes is %u: units compute on 2",
                             (uint64_t)config->element_bytes);
@@ -5462,8 +5458,7 @@ PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_co
 {
     if (!device) return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
     *device = NULL;
-    pimhw_status status = pimhw_i_config_dram(config, why);
-    if (status != PIMHW_OK) return status;
+    PIMHW_I_TRY(pimhw_i_config_dram(config, why));
     pimhw_allocator a = config->allocator;
     if (!a.alloc) a = pimhw_allocator_default();
     pimhw_i_rules rules;
@@ -7002,16 +6997,15 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *d, pimhw_readings *read
 static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_program *program,
                                           const pimhw_request *request, pimhw_cause *why)
 {
-    pimhw_status status = pimhw_program_check(program, &d->config, why);
-    if (status != PIMHW_OK || !request) return status;
+    PIMHW_I_TRY(pimhw_program_check(program, &d->config, why));
+    if (!request) return PIMHW_OK;
     if (request->n_blocks && !request->blocks)
         return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: blocks is NULL");
     if (request->chunks && request->n_chunks > d->config.va2pa_entries)
         return pimhw_i_fail(why, PIMHW_ERR_ADDRESS, "request: %u chunks, the table holds %u",
                             (uint64_t)request->n_chunks, (uint64_t)d->config.va2pa_entries);
     const uint32_t *list = request->list_begin, n_channels = d->config.n_channels;
-    status = pimhw_i_chunks_check(request, n_channels, why);
-    if (status != PIMHW_OK) return status;
+    PIMHW_I_TRY(pimhw_i_chunks_check(request, n_channels, why));
     for (uint32_t c = 0; list && c < n_channels; c++)
         if (list[c] > list[c + 1])
             return pimhw_i_fail(why, PIMHW_ERR_ARGUMENT, "request: list_begin falls at channel %u",
@@ -7276,6 +7270,7 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
 {
     uint64_t n = request && request->repeats > 1 ? request->repeats : 1;
     uint64_t all = pimhw_i_low_bits(d->config.n_channels);
+    pimhw_i_meet(d, p, request);
     /* those that make clocks, if nobody looks and all are known to be right */
     bool unseen = d->safe && !d->sink.to.command && !d->sink.to.hub;
     uint32_t fields = unseen ? (1u << PIMHW_I_GPR) - 1 : 255u;
@@ -7303,20 +7298,14 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *d, pimhw_readings *readin
 {
     pimhw_readings r;
     if (!d || !readings || !program || d->sink.told) return pimhw_i_not_now(d, why);
-    pimhw_status status = pimhw_i_request_check(d, program, request, why);
+    PIMHW_I_TRY(pimhw_i_request_check(d, program, request, why));
     bool apart = !d->shared && request && request->list_begin;
-    if (status != PIMHW_OK) return status;
     pimhw_i_start(d, sink, apart ? d->config.n_channels : 1);
     d->real_rows = !request;
-    status = pimhw_i_bounds(d, program, request, apart, why);
-    if (status != PIMHW_OK) {
-        d->phase = PIMHW_I_IDLE;
-        return status;
-    }
-    pimhw_i_meet(d, program, request);
     d->why = why;
-    bool done = pimhw_i_runs(d, program, request);
-    status = done ? pimhw_device_finish(d, &r, why) : PIMHW_ERR_PROGRAM;
+    pimhw_status status = pimhw_i_bounds(d, program, request, apart, why);
+    if (status == PIMHW_OK && !pimhw_i_runs(d, program, request)) status = PIMHW_ERR_PROGRAM;
+    if (status == PIMHW_OK) status = pimhw_device_finish(d, &r, why);
     d->phase = PIMHW_I_IDLE;
     if (status != PIMHW_OK) return status;
     r.program_bytes = pimhw_program_bytes(program);
@@ -7384,8 +7373,8 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     bool (*emit)(void *user, const pimhw_instruction *instruction), void *user, pimhw_cause *why)
 {
     if (!d || !program || !emit || d->sink.told) return pimhw_i_not_now(d, why);
-    pimhw_status status = pimhw_i_request_check(d, program, request, why);
-    if (status != PIMHW_OK) return status;
+    PIMHW_I_TRY(pimhw_i_request_check(d, program, request, why));
+    pimhw_status status = PIMHW_OK;
     pimhw_i_start(d, NULL, 1);
     d->phase = PIMHW_I_IDLE;
     d->real_rows = !request;
