@@ -7104,33 +7104,26 @@ typedef struct pimattn_i_rows {
 } pimattn_i_rows;
 
 /* Names a finite value that the type cannot hold, in words for what, token, head, index, type. */
-static pimattn_status pimattn_i_overflow(pimattn_engine *e, const pimattn_i_rows *rows, uint64_t n,
-                                         const char *text)
+static pimattn_status pimattn_i_range_check(pimattn_engine *e, pimattn_i_rows *rows, uint64_t n,
+                                            const char *text)
 {
+    const uint32_t limit = pimattn_i_type_limit(rows->type);
     const size_t all = (size_t)rows->heads * rows->dim;
-    for (uint64_t t = 0; t < n; t++)
+    rows->plain = true;
+    if (rows->type == PIMATTN_F32 || rows->type == PIMATTN_INT8) return PIMATTN_OK;
+    for (uint64_t t = 0; t < n; t++) {
+        const unsigned char *row = rows->from + (size_t)t * rows->stride;
+        if (e->kernel->magnitude(row, all) < limit) continue;
+        rows->plain = false;
         for (size_t i = 0; i < all; i++) {
-            const unsigned char *at = rows->from + (size_t)t * rows->stride + 4 * i;
-            uint32_t magnitude = pimattn_i_magnitude(at, 1);
-            if (magnitude < pimattn_i_type_limit(rows->type) || magnitude >= 0x7f800000u) continue;
+            const uint32_t magnitude = pimattn_i_magnitude(row + 4 * i, 1);
+            if (magnitude < limit || magnitude >= 0x7f800000u) continue;
             return PIMATTN_I_FAIL(PIMATTN_ERR_RANGE, &e->why, text, rows->what, t,
                                   (uint64_t)(i / rows->dim), (uint64_t)(i % rows->dim),
                                   rows->type == PIMATTN_F16 ? "f16" : "bf16");
         }
+    }
     return PIMATTN_OK;
-}
-
-static pimattn_status pimattn_i_range_check(pimattn_engine *e, pimattn_i_rows *rows, uint64_t n)
-{
-    uint32_t limit = pimattn_i_type_limit(rows->type);
-    size_t row = (size_t)rows->heads * rows->dim;
-    rows->plain = true;
-    if (rows->type == PIMATTN_F32 || rows->type == PIMATTN_INT8) return PIMATTN_OK;
-    for (uint64_t t = 0; t < n && rows->plain; t++)
-        rows->plain = e->kernel->magnitude(rows->from + (size_t)t * rows->stride, row) < limit;
-    if (rows->plain) return PIMATTN_OK;
-    return pimattn_i_overflow(e, rows, n,
-                              "%s of token %u of this append, KV head %u, index %u is beyond %s");
 }
 
 /* Rows of a token, of KV heads from `head` on: to their runs, the at'th of these. Of int8 scales
@@ -7338,27 +7331,25 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, ui
         return pimattn_i_wrong(e, "k or v is NULL for %u tokens", n_tokens);
     uint64_t before = s->tokens[layer], tokens = pimattn_i_add(before, n_tokens);
     PIMATTN_I_TRY(pimattn_i_length_check(e, tokens)); /* not to be blamed on a stride */
-    PIMATTN_I_TRY(
-        pimattn_i_stride(e, "k", &k_stride, shape->n_kv_heads, shape->head_dim, n_tokens));
-    if (!shape->v_in_k)
-        PIMATTN_I_TRY(
-            pimattn_i_stride(e, "v", &v_stride, shape->n_kv_heads, shape->head_dim_v, n_tokens));
-    bool banks = e->module != NULL; /* there both are of the lanes' type */
-    uint32_t heads = shape->n_kv_heads, k_type = banks ? pimattn_i_lane_type(e) : shape->k_type;
-    uint32_t v_type = banks ? k_type : shape->v_type;
+    const bool banks = e->module != NULL;             /* there both are of the lanes' type */
+    const uint32_t heads = shape->n_kv_heads, n_rows = shape->v_in_k ? 1 : 2;
+    const uint32_t k_type = banks ? pimattn_i_lane_type(e) : shape->k_type;
+    const uint32_t v_type = banks ? k_type : shape->v_type;
+    pimattn_i_rows rows[2] = {
+        {(const unsigned char *)k, k_stride, heads, shape->head_dim, k_type, "k", false},
+        {(const unsigned char *)v, v_stride, heads, shape->head_dim_v, v_type, "v", false}};
+    for (pimattn_i_rows *r = rows; r < rows + n_rows; r++)
+        PIMATTN_I_TRY(pimattn_i_stride(e, r->what, &r->stride, heads, r->dim, n_tokens));
     PIMATTN_I_TRY(pimattn_i_may_hold(e, s, before, tokens));
     pimattn_i_append_fetch(e, s, layer, before);
-    pimattn_i_rows k_rows = {
-        (const unsigned char *)k, k_stride, heads, shape->head_dim, k_type, "k", false};
-    pimattn_i_rows v_rows = {
-        (const unsigned char *)v, v_stride, heads, shape->head_dim_v, v_type, "v", false};
-    PIMATTN_I_TRY(pimattn_i_range_check(e, &k_rows, n_tokens));
-    if (!shape->v_in_k) PIMATTN_I_TRY(pimattn_i_range_check(e, &v_rows, n_tokens));
+    const char *text = "%s of token %u of this append, KV head %u, index %u is beyond %s";
+    for (uint32_t i = 0; i < n_rows; i++)
+        PIMATTN_I_TRY(pimattn_i_range_check(e, &rows[i], n_tokens, text));
     PIMATTN_I_TRY(pimattn_i_hold(e, s, before, tokens));
     if (banks)
-        PIMATTN_I_TRY(pimattn_i_module_append(e, s, layer, &k_rows, &v_rows, before, n_tokens));
+        PIMATTN_I_TRY(pimattn_i_module_append(e, s, layer, &rows[0], &rows[1], before, n_tokens));
     else
-        pimattn_i_append_tokens(e, s, layer, &k_rows, &v_rows, n_tokens);
+        pimattn_i_append_tokens(e, s, layer, &rows[0], &rows[1], n_tokens);
     s->tokens[layer] += n_tokens;
     return PIMATTN_OK;
 }
@@ -9129,10 +9120,10 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
             return pimattn_i_wrong(e, "partial %u has no o or another dim than head_dim_v", i);
     const unsigned char *at = (const unsigned char *)call->q;
     const uint32_t lane = pimattn_i_lane_type(e);
-    const pimattn_i_rows q = {at, call->q_stride, s->n_heads, s->head_dim, lane, "q", false};
+    pimattn_i_rows q = {at, call->q_stride, s->n_heads, s->head_dim, lane, "q", false};
     if (!e->module) return PIMATTN_OK;
-    return pimattn_i_overflow(e, &q, rows,
-                              "%s of token %u of this call, head %u, index %u is beyond a lane");
+    return pimattn_i_range_check(e, &q, rows,
+                                 "%s of token %u of this call, head %u, index %u is beyond a lane");
 }
 
 /* ==========================================================================
