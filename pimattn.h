@@ -6630,24 +6630,11 @@ static void pimattn_i_pool_init(pimattn_engine *e)
     pool->bound_bytes = 64 + 2 * pimattn_i_up64((uint64_t)e->config.shape.head_dim * sizeof(float));
 }
 
-/* Cuts the working memory: workers, then results, then jobs. */
-static void pimattn_i_scratch_init(pimattn_engine *e)
-{
-    pimattn_i_sizes z = pimattn_i_sizes_of(&e->config);
-    uint64_t workers = e->config.max_workers * z.worker_bytes;
-    e->size = z;
-    e->n_jobs_most = (size_t)((e->config.scratch_bytes - workers) / z.job_bytes);
-    e->workers = (float *)pimattn_i_alloc(&e->config.allocator, e->config.scratch_bytes, 64);
-    if (!e->workers) return;
-    e->results = e->workers + e->config.max_workers * e->size.worker_floats;
-    e->jobs = (pimattn_i_job *)(void *)(e->results + e->n_jobs_most * e->size.block_floats);
-    e->order = (uint32_t *)(void *)(e->jobs + e->n_jobs_most);
-}
-
-/* The tables of an engine with pages; what is missing is NULL. */
-static bool pimattn_i_engine_tables(pimattn_engine *e)
+/* All that an engine holds; a failure leaves what there is to _destroy. */
+static pimattn_status pimattn_i_engine_fill(pimattn_engine *e, pimhw_cause *why)
 {
     const pimattn_config *c = &e->config;
+    const char *text = "no memory for the tables of an engine";
     pimattn_i_layout_init(&e->layout, &c->shape, c->page_tokens);
     uint64_t seqs = c->max_seqs, tokens = seqs * c->shape.n_layers;
     uint64_t spans = (c->memo_entries + (uint64_t)2) * seqs;
@@ -6656,15 +6643,33 @@ static bool pimattn_i_engine_tables(pimattn_engine *e)
                      (c->shape.windows ? c->shape.n_layers * sizeof(uint64_t) : 0) +
                      2 * c->shape.n_heads * sizeof(float);
     e->memo = (pimattn_i_memo *)pimattn_i_zeroed(&c->allocator, 1, e->table_bytes);
-    if (!e->memo) return false;
+    if (!e->memo) return pimattn_i_lack(why, text, 0);
     e->spans = (pimattn_span *)(void *)(e->memo + c->memo_entries);
     e->batch = e->spans + c->memo_entries * seqs;
     e->tokens = (uint64_t *)(void *)(e->spans + spans);
     e->seqs = (pimattn_i_seq *)(void *)(e->tokens + tokens);
     pimattn_i_variant_keep(&e->config.shape, (uint64_t *)(void *)(e->seqs + seqs));
     pimattn_i_pool_init(e);
-    pimattn_i_scratch_init(e);
-    return e->pool.slabs && e->workers;
+    e->size = pimattn_i_sizes_of(c);
+    e->n_jobs_most =
+        (size_t)((c->scratch_bytes - c->max_workers * e->size.worker_bytes) / e->size.job_bytes);
+    e->workers = (float *)pimattn_i_alloc(&c->allocator, c->scratch_bytes, 64);
+    if (!e->pool.slabs || !e->workers) return pimattn_i_lack(why, text, 0);
+    e->results = e->workers + c->max_workers * e->size.worker_floats;
+    e->jobs = (pimattn_i_job *)(void *)(e->results + e->n_jobs_most * e->size.block_floats);
+    e->order = (uint32_t *)(void *)(e->jobs + e->n_jobs_most);
+    PIMATTN_I_TRY(pimattn_i_planner_init(&e->planner, c, c->max_seqs, why));
+    PIMATTN_I_TRY(pimattn_plan_init(&e->plan, &c->shape, &e->planner.config.device, c->partition,
+                                    c->hfp_unit, c->row_reuse_off, pimattn_i_token_queries(c),
+                                    why));
+    if (c->v_mapping != PIMATTN_V_CHEAPEST) pimattn_i_plan_v(&e->plan, c->v_mapping);
+    if (c->way == PIMATTN_DEVICE)
+        PIMATTN_I_TRY(pimattn_i_module_create(&e->module, c, &e->plan, why));
+    if (!c->tiers) return PIMATTN_OK;
+    const uint64_t slot_bytes = e->layout.page_bytes * c->shape.n_kv_heads;
+    PIMATTN_I_TRY(pimattn_i_tiered_create(&e->tiered, &e->config, slot_bytes, why));
+    e->tiered->why = &e->why;
+    return PIMATTN_OK;
 }
 
 PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
@@ -6676,7 +6681,6 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
     PIMATTN_I_TRY(pimattn_i_config_take(&c, config, why));
     if (pimattn_i_reassociates())
         return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why, "built with -funsafe-math-optimizations");
-    pimattn_status status = PIMATTN_OK;
     pimattn_engine *e = (pimattn_engine *)pimattn_i_zeroed(&c.allocator, 1, sizeof *e);
     if (!e) return pimattn_i_lack(why, "no memory for an engine", 0);
     e->config = c;
@@ -6684,23 +6688,7 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
     e->gqa_group = c.shape.n_heads / c.shape.n_kv_heads;
     e->ahead = pimattn_i_cpu_ahead();
     e->direct = e->kernel->soft && c.shape.head_dim % 16 == 0 && c.shape.head_dim_v % 16 == 0;
-    if (!pimattn_i_engine_tables(e))
-        status = pimattn_i_lack(why, "no memory for the tables of an engine", 0);
-    if (status == PIMATTN_OK)
-        status = pimattn_i_planner_init(&e->planner, &e->config, c.max_seqs, why);
-    if (status == PIMATTN_OK)
-        status =
-            pimattn_plan_init(&e->plan, &e->config.shape, &e->planner.config.device, c.partition,
-                              c.hfp_unit, c.row_reuse_off, pimattn_i_token_queries(&c), why);
-    if (status == PIMATTN_OK && c.v_mapping != PIMATTN_V_CHEAPEST)
-        pimattn_i_plan_v(&e->plan, c.v_mapping);
-    if (status == PIMATTN_OK && c.way == PIMATTN_DEVICE)
-        status = pimattn_i_module_create(&e->module, &e->config, &e->plan, why);
-    if (status == PIMATTN_OK && c.tiers) {
-        status = pimattn_i_tiered_create(&e->tiered, &e->config,
-                                         e->layout.page_bytes * c.shape.n_kv_heads, why);
-        if (e->tiered) e->tiered->why = &e->why;
-    }
+    const pimattn_status status = pimattn_i_engine_fill(e, why);
     e->planner.why = &e->why;
     if (status == PIMATTN_OK)
         *engine = e;
