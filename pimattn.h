@@ -1787,22 +1787,18 @@ typedef struct pimattn_i_kernel {
                    uint32_t n, float *s);
 } pimattn_i_kernel;
 
-static const pimattn_i_kernel *pimattn_i_kernel_scalar(void)
-{
-    static const pimattn_i_kernel kernel = {"scalar",
-                                            1,
-                                            {{NULL}},
-                                            NULL,
-                                            {{NULL}},
-                                            pimattn_i_load_row,
-                                            pimattn_i_store_rows,
-                                            pimattn_i_magnitude,
-                                            NULL,
-                                            pimattn_i_blend,
-                                            pimattn_i_divide,
-                                            pimattn_i_adjust_scores};
-    return &kernel;
-}
+static const pimattn_i_kernel pimattn_i_kernel_scalar = {"scalar",
+                                                         1,
+                                                         {{NULL}},
+                                                         NULL,
+                                                         {{NULL}},
+                                                         pimattn_i_load_row,
+                                                         pimattn_i_store_rows,
+                                                         pimattn_i_magnitude,
+                                                         NULL,
+                                                         pimattn_i_blend,
+                                                         pimattn_i_divide,
+                                                         pimattn_i_adjust_scores};
 
 #if PIMATTN_SIMD > 0 && defined(__GNUC__) && defined(__x86_64__)
 #define PIMATTN_I_X86
@@ -2372,22 +2368,19 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     PIMATTN_I_INSTANCES(W, 1)                                                                      \
     PIMATTN_I_INSTANCES(W, 2)                                                                      \
     PIMATTN_I_INSTANCES(W, 4)                                                                      \
-    PIMATTN_I_MORE_##W static const pimattn_i_kernel *pimattn_i_kernel_##W(void)                   \
-    {                                                                                              \
-        static const pimattn_i_kernel kernel = {NAME,                                              \
-                                                MOST,                                              \
-                                                PIMATTN_I_TABLES(W, dots),                         \
-                                                pimattn_i_soft_##W,                                \
-                                                PIMATTN_I_TABLES(W, mix),                          \
-                                                pimattn_i_load_row_##W,                            \
-                                                pimattn_i_store_rows_##W,                          \
-                                                pimattn_i_magnitude_##W,                           \
-                                                pimattn_i_add_pieces_##W,                          \
-                                                pimattn_i_blend_##W,                               \
-                                                pimattn_i_divide_##W,                              \
-                                                pimattn_i_adjust_##W};                             \
-        return &kernel;                                                                            \
-    }
+    PIMATTN_I_MORE_##W static const pimattn_i_kernel pimattn_i_kernel_##W = {                      \
+        NAME,                                                                                      \
+        MOST,                                                                                      \
+        PIMATTN_I_TABLES(W, dots),                                                                 \
+        pimattn_i_soft_##W,                                                                        \
+        PIMATTN_I_TABLES(W, mix),                                                                  \
+        pimattn_i_load_row_##W,                                                                    \
+        pimattn_i_store_rows_##W,                                                                  \
+        pimattn_i_magnitude_##W,                                                                   \
+        pimattn_i_add_pieces_##W,                                                                  \
+        pimattn_i_blend_##W,                                                                       \
+        pimattn_i_divide_##W,                                                                      \
+        pimattn_i_adjust_##W};
 
 #endif
 
@@ -2608,14 +2601,14 @@ static const pimattn_i_kernel *pimattn_i_kernel_take(uint32_t simd)
     uint32_t most = pimattn_i_simd_most();
     if (simd != PIMATTN_SIMD_MOST && simd < most) most = simd;
 #ifdef PIMATTN_I_AVX512
-    if (most == PIMATTN_SIMD_512) return pimattn_i_kernel_16();
+    if (most == PIMATTN_SIMD_512) return &pimattn_i_kernel_16;
 #endif
 #ifdef PIMATTN_I_X86
-    if (most == PIMATTN_SIMD_256) return pimattn_i_kernel_8();
+    if (most == PIMATTN_SIMD_256) return &pimattn_i_kernel_8;
 #elif defined(PIMATTN_I_NEON)
-    if (most == PIMATTN_SIMD_256) return pimattn_i_kernel_4();
+    if (most == PIMATTN_SIMD_256) return &pimattn_i_kernel_4;
 #endif
-    return pimattn_i_kernel_scalar();
+    return &pimattn_i_kernel_scalar;
 }
 
 /* A kernel at work: [WORK] floats of its own, and the floats from one q or o to the next. */
@@ -2730,7 +2723,7 @@ static void pimattn_i_merge(const pimattn_i_kernel *kernel, pimattn_partial *dst
 PIMATTN_API pimattn_status pimattn_partial_merge(pimattn_partial *dst, const pimattn_partial *src)
 {
     if (!dst || !src || dst->dim != src->dim || !dst->o || !src->o) return PIMATTN_ERR_ARGUMENT;
-    pimattn_i_merge(pimattn_i_kernel_scalar(), dst, src);
+    pimattn_i_merge(&pimattn_i_kernel_scalar, dst, src);
     return PIMATTN_OK;
 }
 
@@ -2746,7 +2739,7 @@ static void pimattn_i_output(const pimattn_i_kernel *kernel, const pimattn_parti
 
 PIMATTN_API void pimattn_partial_output(const pimattn_partial *partial, float *out)
 {
-    pimattn_i_output(pimattn_i_kernel_scalar(), partial, (unsigned char *)out);
+    pimattn_i_output(&pimattn_i_kernel_scalar, partial, (unsigned char *)out);
 }
 
 PIMATTN_API float pimattn_partial_lse(const pimattn_partial *partial)
@@ -7125,7 +7118,7 @@ static void pimattn_i_append_rows(const pimattn_engine *e, const pimattn_i_rows 
     const uint64_t scale_to =
         (is_v ? lay->v_scale_offset : lay->k_scale_offset) + at * sizeof(float);
     const unsigned char *from = rows->from + (size_t)token * rows->stride;
-    const pimattn_i_kernel *kernel = rows->plain ? e->kernel : pimattn_i_kernel_scalar();
+    const pimattn_i_kernel *kernel = rows->plain ? e->kernel : &pimattn_i_kernel_scalar;
     pimattn_i_row list[PIMATTN_I_HEADS];
     uint32_t n = 0;
     for (uint32_t h = 0; h < n_heads; h++) {
