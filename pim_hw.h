@@ -3816,34 +3816,6 @@ static void pimhw_i_dispatch(pimhw_i_flow *f, uint32_t stream, uint64_t ahead)
     f->dispatch_ck = pimhw_i_max(f->dispatch_ck, left);
 }
 
-/* What n commands, the first at a clock, a gap apart, mean for their input entries. */
-static void pimhw_i_dcs_tiles(const pimhw_i_rules *rules, pimhw_i_flow *f, uint32_t command,
-                              uint32_t tile, uint64_t ck, uint32_t n, uint64_t gap)
-{
-    uint32_t of_class = rules->class_of[command], reason = PIMHW_I_GAP_REASON[of_class];
-    bool early = of_class == PIMHW_I_M && rules->config.early_tiles;
-    uint64_t step = gap << 8, done = (ck + rules->exec_ck[of_class]) << 8 | reason;
-    uint64_t write = early ? (ck + rules->config.tCCD_S) << 8 | reason : done;
-    if (!pimhw_i_has_tiles(command)) return;
-    for (uint32_t i = 0; i < n; i++)
-        f->tile_write[tile + i] = write + i * step;
-    for (uint32_t i = 0; i < n && command == PIMHW_CMD_WRGB; i++)
-        f->tile_mac[tile + i] = done + i * step;
-}
-
-/* What it means for its output entry, and for rows. */
-static void pimhw_i_dcs_out(const pimhw_i_rules *rules, pimhw_i_flow *f, const pimhw_i_work *work,
-                            uint64_t ck)
-{
-    uint32_t of_class = rules->class_of[work->command], reason = PIMHW_I_GAP_REASON[of_class];
-    uint64_t done = (ck + rules->exec_ck[of_class]) << 8 | reason;
-    bool mac = of_class == PIMHW_I_M;
-    if (mac) f->mac_stream_ck = ck;
-    if (!pimhw_i_has_out(work->command)) return;
-    f->out_io[work->out] = done;
-    f->out_mac[work->out] = mac && rules->config.is_mac ? ck << 8 | reason : done;
-}
-
 /* Whether an entry of a work's next command waits for one that waits for a refresh. */
 static bool pimhw_i_dcs_waits(const pimhw_i_flow *f, const pimhw_i_work *work)
 {
@@ -3874,6 +3846,39 @@ static void pimhw_i_dcs_put(const pimhw_i_channel *ch, uint32_t stream, uint64_t
     ring->end += n;
 }
 
+/* n commands of a record get their clocks, a gap apart, and what they mean for their entries; key:
+ * of the first, as in the ring. */
+static void pimhw_i_dcs_issue(pimhw_i_channel *ch, pimhw_i_record *record, uint64_t key, uint32_t n,
+                              uint64_t gap)
+{
+    const pimhw_i_rules *rules = ch->rules;
+    pimhw_i_flow *f = ch->flow;
+    pimhw_i_work *work = &record->work;
+    const uint32_t stream = record->stream, command = work->command, n_left = f->n_left[stream];
+    const uint32_t of_class = rules->class_of[command], reason = PIMHW_I_GAP_REASON[of_class];
+    const bool mac = of_class == PIMHW_I_M, tiles = pimhw_i_has_tiles(command);
+    const uint64_t ck = key >> 16, last = ck + (n - 1) * gap, exec = rules->exec_ck[of_class];
+    const uint64_t write = mac && rules->config.early_tiles ? rules->config.tCCD_S : exec;
+    pimhw_i_dcs_put(ch, stream, key, work, n, gap);
+    pimhw_i_effects(ch, work, command, last, n);
+    for (uint32_t i = 0; i < n; i++)
+        f->left_ck[stream][(n_left + i) % PIMHW_I_QUEUED] = ck + i * gap;
+    f->n_left[stream] = n_left + n;
+    for (uint32_t i = 0; i < n && tiles; i++)
+        f->tile_write[work->tile + i] = (ck + write + i * gap) << 8 | reason;
+    for (uint32_t i = 0; i < n && command == PIMHW_CMD_WRGB; i++)
+        f->tile_mac[work->tile + i] = (ck + exec + i * gap) << 8 | reason;
+    if (mac) f->mac_stream_ck = last;
+    if (pimhw_i_has_out(command)) {
+        f->out_io[work->out] = (last + exec) << 8 | reason;
+        f->out_mac[work->out] = (last + (mac && rules->config.is_mac ? 0 : exec)) << 8 | reason;
+    }
+    pimhw_i_remember(&f->last[stream], work, last);
+    if (tiles) work->tile += n;
+    work->column += n;
+    record->n -= n;
+}
+
 /* Commands of a record that follow the one before by the gap of their class, as pimhw_i_stream_at
  * would have it: nothing else holds them. */
 static void pimhw_i_dcs_run(pimhw_i_channel *ch, pimhw_i_record *record)
@@ -3882,7 +3887,7 @@ static void pimhw_i_dcs_run(pimhw_i_channel *ch, pimhw_i_record *record)
     const uint32_t stream = record->stream, command = record->work.command;
     const bool mac = stream == PIMHW_I_MAC;
     pimhw_i_flow *f = ch->flow;
-    pimhw_i_work *work = &record->work;
+    const pimhw_i_work *work = &record->work;
     bool plain = f->n_records == 0 && !ch->banked && (!mac || rules->config.is_mac);
     if (!plain || !pimhw_i_has_tiles(command)) return;
     const uint64_t *ready = (mac ? f->tile_mac : f->tile_write) + work->tile;
@@ -3890,31 +3895,20 @@ static void pimhw_i_dcs_run(pimhw_i_channel *ch, pimhw_i_record *record)
     const uint64_t first_ck = f->last[stream].ck + gap;
     const uint64_t reason = PIMHW_I_GAP_REASON[rules->class_of[command]];
     uint64_t ck = first_ck;
-    uint32_t n = 0, n_left = f->n_left[stream];
+    uint32_t n = 0;
     for (; n < record->n && ck < ch->due_ck && ready[n] >> 8 <= ck; n++)
         ck += gap;
     if (n == 0) return;
     pimhw_i_dispatch(f, stream, n - 1);
-    for (uint32_t i = 0; i < n; i++)
-        f->left_ck[stream][(n_left + i) % PIMHW_I_QUEUED] = first_ck + i * gap;
-    f->n_left[stream] = n_left + n;
-    pimhw_i_dcs_tiles(rules, f, command, work->tile, first_ck, n, gap);
-    pimhw_i_dcs_put(ch, stream, first_ck << 16 | command << 8 | reason, work, n, gap);
-    work->tile += n;
-    work->column += n;
-    record->n -= n;
-    pimhw_i_dcs_out(rules, f, work, ck - gap);
-    pimhw_i_remember(&f->last[stream], work, ck - gap);
-    pimhw_i_effects(ch, work, command, ck - gap, n);
+    pimhw_i_dcs_issue(ch, record, first_ck << 16 | command << 8 | reason, n, gap);
 }
 
 /* Issues commands of a record that come before the next refresh; the others stay in the record. */
 static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
 {
     uint32_t stream = record->stream;
-    const pimhw_i_rules *rules = ch->rules;
     pimhw_i_flow *f = ch->flow;
-    pimhw_i_work *work = &record->work;
+    const pimhw_i_work *work = &record->work;
     while (record->n > 0) {
         pimhw_i_dispatch(f, stream, 0);
         uint32_t next = pimhw_i_needed(ch, work);
@@ -3925,20 +3919,14 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
             return;
         }
         uint64_t key = at.ck << 16 | next << 8 | at.reason;
-        pimhw_i_dcs_put(ch, stream, key, work, 1, 0);
-        pimhw_i_effects(ch, work, next, at.ck, 1);
-        if (next != work->command) {
-            f->mac_stream_ck = at.ck;
+        if (next == work->command) {
+            pimhw_i_dcs_issue(ch, record, key, 1, 0);
+            pimhw_i_dcs_run(ch, record);
             continue;
         }
-        pimhw_i_dcs_tiles(rules, f, next, work->tile, at.ck, 1, 0);
-        pimhw_i_dcs_out(rules, f, work, at.ck);
-        f->left_ck[stream][f->n_left[stream]++ % PIMHW_I_QUEUED] = at.ck;
-        pimhw_i_remember(&f->last[stream], work, at.ck);
-        work->tile += pimhw_i_has_tiles(next);
-        work->column++;
-        record->n--;
-        pimhw_i_dcs_run(ch, record);
+        pimhw_i_dcs_put(ch, stream, key, work, 1, 0);
+        pimhw_i_effects(ch, work, next, at.ck, 1);
+        f->mac_stream_ck = at.ck;
     }
 }
 
