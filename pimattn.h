@@ -3943,6 +3943,28 @@ static void pimattn_i_begin_bias(pimattn_i_writer *w, uint32_t space, const pimh
     pimattn_i_write(w, PIMHW_WR_BIAS, 0, space, &o);
 }
 
+/* Tokens of a column of all channel groups. */
+static uint64_t pimattn_i_v_unit(const pimattn_plan *p)
+{
+    return (uint64_t)pimhw_config_lanes(&p->device) * p->v_groups;
+}
+
+/* Slots of a run of K, or columns of a strip of V, that hold tokens of this channel's group. */
+static pimhw_operand pimattn_i_run_size(pimattn_i_writer *w, const pimattn_i_loops *at, bool is_v)
+{
+    const pimattn_plan *p = w->plan;
+    uint64_t unit = pimattn_i_k_lanes(p), all = pimattn_i_max(1, p->k_row_tokens);
+    if (is_v) unit = pimattn_i_v_unit(p), all = p->v_row_columns;
+    uint64_t run = is_v ? p->v_strip : p->k_out_slots;
+    pimhw_operand o = pimattn_i_operand(run);
+    pimhw_tail tokens = pimattn_i_tokens(p, is_v, unit);
+    pimattn_i_steps(tokens.step, at, unit * all, 0, unit * run, 0, 0, 0);
+    pimattn_i_limit(w, &o, tokens);
+    if (all % run != 0)
+        pimattn_i_limit(w, &o, pimattn_i_less(pimattn_i_tail(0, all, 1, 1), at->run, run));
+    return o;
+}
+
 /* Slots of a bank's row that hold a token of this channel; once more: of the run. */
 static void pimattn_i_loop_slots(pimattn_i_writer *w, pimattn_i_loops *at)
 {
@@ -3950,17 +3972,11 @@ static void pimattn_i_loop_slots(pimattn_i_writer *w, pimattn_i_loops *at)
     uint64_t lanes = pimattn_i_k_lanes(p), run = p->k_out_slots;
     uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens);
     pimhw_tail runs = pimattn_i_tokens(p, false, lanes * run);
-    pimhw_tail slots = pimattn_i_tokens(p, false, lanes);
     runs = pimattn_i_less(runs, at->row, row_tokens * lanes);
     if (run < row_tokens && at->run == PIMATTN_I_NO_LOOP)
         at->run = pimattn_i_loop_tail(w, pimattn_i_ceil_div(row_tokens, run), runs);
     if (run == 1) return;
-    pimhw_operand rounds = pimattn_i_operand(run);
-    pimattn_i_steps(slots.step, at, row_tokens * lanes, 0, run * lanes, 0, 0, 0);
-    pimattn_i_limit(w, &rounds, slots);
-    if (row_tokens % run != 0)
-        pimattn_i_limit(w, &rounds,
-                        pimattn_i_less(pimattn_i_tail(0, row_tokens, 1, 1), at->run, run));
+    pimhw_operand rounds = pimattn_i_run_size(w, at, false);
     at->slot = pimattn_i_loop(w, &rounds);
 }
 
@@ -4080,33 +4096,13 @@ static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
     pimattn_i_end(w, PIMATTN_I_IN_LIST);
 }
 
-/* Tokens of a column of all channel groups. */
-static uint64_t pimattn_i_v_unit(const pimattn_plan *p)
-{
-    return (uint64_t)pimhw_config_lanes(&p->device) * p->v_groups;
-}
-
-/* Columns of the strip that hold tokens of this channel's group. */
-static pimhw_operand pimattn_i_strip_columns(pimattn_i_writer *w, const pimattn_i_loops *at)
-{
-    const pimattn_plan *p = w->plan;
-    uint64_t unit = pimattn_i_v_unit(p), all = p->v_row_columns, strip = p->v_strip;
-    pimhw_operand o = pimattn_i_operand(strip);
-    pimhw_tail tokens = pimattn_i_tokens(p, true, unit);
-    pimattn_i_steps(tokens.step, at, unit * all, 0, unit * strip, 0, 0, 0);
-    pimattn_i_limit(w, &o, tokens);
-    if (all % strip != 0)
-        pimattn_i_limit(w, &o, pimattn_i_less(pimattn_i_tail(0, all, 1, 1), at->run, strip));
-    return o;
-}
-
 /* Probabilities of a query for one strip, each channel group its own. */
 static void pimattn_i_lower_v_input(pimattn_i_writer *w, const pimattn_i_loops *at)
 {
     const pimattn_plan *p = w->plan;
     bool one_block = p->row_reuse_off || p->n_queries <= p->v_queries;
     pimattn_i_operands o = pimattn_i_sized(0);
-    o.op_size = pimattn_i_strip_columns(w, at);
+    o.op_size = pimattn_i_run_size(w, at, true);
     if (p->v_strip == p->v_row_columns && one_block && at->set != PIMATTN_I_NO_LOOP)
         pimattn_i_limit(w, &o.op_size,
                         pimattn_i_less(pimattn_i_tail(0, 1, 1, p->v_strip), at->set, 1));
@@ -4130,7 +4126,7 @@ static void pimattn_i_lower_v_macs(pimattn_i_writer *w, pimattn_i_loops at)
     pimattn_i_steps(o.out.step, &at, 0, 0, 0, 0, hold ? p->v_queries : 0, 1);
     pimattn_i_begin_read(w, 1, &o.out, &again, &fresh);
     pimattn_i_begin_bias(w, 1, &o.out, &fresh);
-    o.op_size = pimattn_i_strip_columns(w, &at);
+    o.op_size = pimattn_i_run_size(w, &at, true);
     pimattn_i_steps(o.row.step, &at, packed ? 1 : p->v_passes, 0, 0, 0, !packed, 0);
     pimattn_i_steps(o.column.step, &at, 0, 0, p->v_strip, 0, packed ? p->v_row_columns : 0, 0);
     pimattn_i_step(o.tile.step, at.query, p->v_strip);
