@@ -5064,19 +5064,6 @@ static uint64_t pimattn_i_group_units(const pimattn_tier *t)
     return pimattn_i_max(1, t->device.flash_units / t->device.n_channels);
 }
 
-/* Softmax of the rows of a load that opening the next row does not hide. */
-static double pimattn_i_softmax_ns(const pimhw_config *c, const pimattn_i_local *l,
-                                   const pimattn_tier_load *load)
-{
-    uint64_t hidden = (uint64_t)c->tRTP + c->tRP + c->tRCD_MAC, rows = 0;
-    if (c->controller == PIMHW_STATIC_GAPS && c->row_opening == PIMHW_ROW_HIDDEN) hidden = 0;
-    if (c->softmax_ck <= hidden) return 0;
-    for (size_t i = 0; i < load->n_blocks; i++)
-        rows += pimattn_i_ceil_div(load->blocks[i], (uint64_t)c->n_group_banks * l->tokens);
-    rows = pimattn_i_mul(rows, pimattn_i_ceil_div(load->n_queries, l->queries));
-    return (double)rows * (double)(c->softmax_ck - hidden) * c->tCK_ps / 1e3;
-}
-
 /* The program on one channel: once, and for its share of refreshes as often as 16 tREFI take. */
 static pimattn_status pimattn_i_program_time(pimattn_tier_reading *r, const pimattn_tier *t,
                                              const pimattn_shape *s, pimhw_request *request,
@@ -5106,31 +5093,40 @@ static pimattn_status pimattn_i_program_time(pimattn_tier_reading *r, const pima
     return PIMATTN_OK;
 }
 
-/* A DRAM's local attention: its request, the program, softmax beyond it, energy of the tier. */
+/* A DRAM's local attention: its request, the program, softmax of rows that opening the next row
+ * does not hide, energy of the tier. */
 static pimattn_status pimattn_i_dram_time(pimattn_tier_reading *r, const pimattn_tier *t,
                                           const pimattn_i_local *l, const pimattn_tier_load *load,
                                           pimhw_cause *why)
 {
     pimhw_request request;
-    pimhw_allocator a = t->device.allocator.alloc ? t->device.allocator : pimhw_allocator_default();
-    uint64_t row_tokens = (uint64_t)t->device.n_group_banks * l->tokens, rows = 0;
+    const pimhw_config *c = &t->device;
+    pimhw_allocator a = c->allocator.alloc ? c->allocator : pimhw_allocator_default();
+    uint64_t row_tokens = (uint64_t)c->n_group_banks * l->tokens, most = 0, all = 0;
+    uint64_t hidden = (uint64_t)c->tRTP + c->tRP + c->tRCD_MAC;
+    if (c->controller == PIMHW_STATIC_GAPS && c->row_opening == PIMHW_ROW_HIDDEN) hidden = 0;
     double tokens = 0;
     pimhw_block *blocks = (pimhw_block *)pimattn_i_zeroed(&a, load->n_blocks, sizeof *blocks);
     if (!blocks) return pimattn_i_lack(why, "no memory for %u blocks of a tier", load->n_blocks);
-    for (size_t i = 0; i < load->n_blocks; i++)
-        rows = pimattn_i_max(rows, pimattn_i_ceil_div(load->blocks[i], row_tokens));
+    for (size_t i = 0; i < load->n_blocks; i++) {
+        uint64_t rows = pimattn_i_ceil_div(load->blocks[i], row_tokens);
+        most = pimattn_i_max(most, rows);
+        all += rows;
+    }
     for (size_t i = 0; i < load->n_blocks; i++) {
         blocks[i].rest[PIMATTN_I_TOKENS - 1] = load->blocks[i];
         blocks[i].rest[PIMATTN_I_QUERIES - 1] = load->n_queries;
-        blocks[i].row_base[1] = (uint32_t)rows;
-        tokens += (double)load->blocks[i] * t->device.n_bank_groups;
+        blocks[i].row_base[1] = (uint32_t)most;
+        tokens += (double)load->blocks[i] * c->n_bank_groups;
     }
     memset(&request, 0, sizeof request);
     request.blocks = blocks;
     request.n_blocks = (uint32_t)load->n_blocks;
     pimattn_status status = pimattn_i_program_time(r, t, &l->shape, &request, why);
     pimattn_i_release(&a, blocks, load->n_blocks * sizeof *blocks);
-    r->softmax_ns = pimattn_i_softmax_ns(&t->device, l, load);
+    all = pimattn_i_mul(all, pimattn_i_ceil_div(load->n_queries, l->queries));
+    if (c->softmax_ck > hidden)
+        r->softmax_ns = (double)all * (double)(c->softmax_ck - hidden) * c->tCK_ps / 1e3;
     r->program_ns += r->softmax_ns;
     r->energy_pJ = r->device.total_pJ * (double)load->tokens / tokens;
     return status;
