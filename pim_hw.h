@@ -3957,39 +3957,33 @@ static void pimhw_i_dcs_refresh(pimhw_i_channel *ch)
     }
 }
 
-/* As many commands as a queue holds, at most: what has issued is told after them. */
-static void pimhw_i_dcs_part(pimhw_i_channel *ch, pimhw_i_record record)
-{
-    pimhw_i_flow *f = ch->flow;
-    const uint32_t stream = record.stream;
-    for (;;) {
-        if (f->n_blocked[stream] == 0) pimhw_i_dcs_some(ch, &record);
-        pimhw_i_record part = record;
-        part.n = (uint32_t)pimhw_i_min(record.n, PIMHW_I_QUEUED - f->n_blocked[stream]);
-        if (part.n > 0) pimhw_i_dcs_append(f, &part);
-        pimhw_i_take_off(&record, part.n);
-        while ((f->n_blocked[0] > 0 && f->n_blocked[1] > 0) ||
-               (record.n > 0 && f->n_blocked[stream] == PIMHW_I_QUEUED))
-            pimhw_i_dcs_refresh(ch);
-        if (record.n == 0) break;
-    }
-    uint64_t from = pimhw_i_max(f->dispatch_ck, ch->hold.ck);
-    uint64_t io_ck = pimhw_i_max(f->last[PIMHW_I_IO].ck, from);
-    uint64_t mac_ck = pimhw_i_max(f->mac_stream_ck, from);
-    pimhw_i_merge(ch, f->n_blocked[PIMHW_I_IO] ? ch->due_ck : io_ck,
-                  f->n_blocked[PIMHW_I_MAC] ? ch->due_ck : mac_ck);
-}
-
-/* Two queues, each in order; a stream whose next command meets a refresh waits for the other. */
+/* Two queues, each in order; a stream whose next command meets a refresh waits for the other. What
+ * has issued is told after as many commands as a queue holds. */
 static void pimhw_i_dcs(pimhw_i_channel *ch, const pimhw_i_work *work, uint64_t n)
 {
-    bool mac = ch->rules->class_of[work->command] == PIMHW_I_M;
-    pimhw_i_record left = {*work, 0, (uint32_t)n, mac ? PIMHW_I_MAC : PIMHW_I_IO};
+    pimhw_i_flow *f = ch->flow;
+    const bool mac = ch->rules->class_of[work->command] == PIMHW_I_M;
+    const uint32_t stream = mac ? PIMHW_I_MAC : PIMHW_I_IO;
+    pimhw_i_record left = {*work, 0, (uint32_t)n, stream};
     while (left.n > 0) {
-        pimhw_i_record part = left;
-        part.n = (uint32_t)pimhw_i_min(left.n, PIMHW_I_QUEUED);
-        pimhw_i_take_off(&left, part.n);
-        pimhw_i_dcs_part(ch, part);
+        pimhw_i_record record = left;
+        record.n = (uint32_t)pimhw_i_min(left.n, PIMHW_I_QUEUED);
+        pimhw_i_take_off(&left, record.n);
+        do {
+            if (f->n_blocked[stream] == 0) pimhw_i_dcs_some(ch, &record);
+            pimhw_i_record part = record;
+            part.n = (uint32_t)pimhw_i_min(record.n, PIMHW_I_QUEUED - f->n_blocked[stream]);
+            if (part.n > 0) pimhw_i_dcs_append(f, &part);
+            pimhw_i_take_off(&record, part.n);
+            while ((f->n_blocked[0] > 0 && f->n_blocked[1] > 0) ||
+                   (record.n > 0 && f->n_blocked[stream] == PIMHW_I_QUEUED))
+                pimhw_i_dcs_refresh(ch);
+        } while (record.n > 0);
+        uint64_t from = pimhw_i_max(f->dispatch_ck, ch->hold.ck);
+        uint64_t io_ck = pimhw_i_max(f->last[PIMHW_I_IO].ck, from);
+        uint64_t mac_ck = pimhw_i_max(f->mac_stream_ck, from);
+        pimhw_i_merge(ch, f->n_blocked[PIMHW_I_IO] ? ch->due_ck : io_ck,
+                      f->n_blocked[PIMHW_I_MAC] ? ch->due_ck : mac_ck);
     }
 }
 
