@@ -5171,34 +5171,28 @@ static void pimattn_i_tier_traffic(pimattn_tier_reading *r, const pimattn_tier *
 
 enum { PIMATTN_I_STAGES = 5 }; /* q in, local attention, bank group, device, partials out */
 
-/* What a part of a block takes in each stage but the local one, which depends on its tokens. */
-static void pimattn_i_stages(double *ns, const pimattn_tier *t, const pimattn_shape *s,
-                             const pimattn_tier_load *load, double n_parts)
-{
-    const pimhw_config *c = &t->device;
-    bool reduces = pimattn_i_reduces(t);
-    double q = load->n_queries, link = c->link_MBps / 1e3;
-    double units = (double)pimattn_i_group_units(t), blocks = (double)load->device_blocks;
-    double partials = (double)load->device_groups, out = reduces ? blocks : partials * units;
-    memset(ns, 0, PIMATTN_I_STAGES * sizeof *ns);
-    ns[0] = blocks * q * s->head_dim * c->element_bytes / link / n_parts;
-    if (reduces) {
-        double lanes_ns = pimattn_i_partial_ns(c, s->head_dim_v);
-        ns[2] = (double)load->n_blocks * q * (units + 1) * lanes_ns / n_parts;
-        ns[3] = q * (partials + blocks) * lanes_ns / c->reduction_units / n_parts;
-    }
-    ns[4] = out * q * (s->head_dim_v + 2.0) * sizeof(float) / link / n_parts;
-}
-
 /* Blocks one after the other through the stages, in as many parts as the program has query blocks:
  * each waits for its part and for its stage. */
 static void pimattn_i_tier_pipe(pimattn_tier_reading *r, const pimattn_tier *t,
                                 const pimattn_i_local *l, const pimattn_tier_load *load)
 {
-    double end[PIMATTN_I_STAGES] = {0}, ns[PIMATTN_I_STAGES], tokens = 0;
+    const pimhw_config *c = &t->device;
+    const pimattn_shape *s = &l->shape;
+    double end[PIMATTN_I_STAGES] = {0}, ns[PIMATTN_I_STAGES] = {0}, tokens = 0;
     uint64_t parts = l->queries ? pimattn_i_ceil_div(load->n_queries, l->queries) : 1;
     double n_parts = (double)load->n_blocks * (double)parts;
-    pimattn_i_stages(ns, t, &l->shape, load, n_parts);
+    double q = load->n_queries, link = c->link_MBps / 1e3, partials = (double)load->device_groups;
+    double units = (double)pimattn_i_group_units(t), blocks = (double)load->device_blocks;
+    double out = blocks; /* partials that leave */
+    ns[0] = blocks * q * s->head_dim * c->element_bytes / link / n_parts;
+    if (pimattn_i_reduces(t)) {
+        double lanes_ns = pimattn_i_partial_ns(c, s->head_dim_v);
+        ns[2] = (double)load->n_blocks * q * (units + 1) * lanes_ns / n_parts;
+        ns[3] = q * (partials + blocks) * lanes_ns / c->reduction_units / n_parts;
+    } else {
+        out = partials * units;
+    }
+    ns[4] = out * q * (s->head_dim_v + 2.0) * sizeof(float) / link / n_parts;
     for (size_t i = 0; i < load->n_blocks; i++)
         tokens += (double)load->blocks[i];
     for (size_t i = 0; i < load->n_blocks * parts; i++) {
