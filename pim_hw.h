@@ -5101,15 +5101,9 @@ static void pimhw_i_enter_block(pimhw_i_walker *w, const pimhw_item *item)
     pimhw_i_to_block(w);
     for (uint64_t left = w->block ? 0 : w->mask; left; left &= left - 1)
         if (!pimhw_i_block(w, pimhw_i_lowest(left))) in &= ~(left & (~left + 1));
-    if (!in) {
-        w->lag = 0;
-        pimhw_i_to_block(w);
-        w->pc = item->end + 1u;
-        return;
-    }
     w->outer = w->mask;
     w->mask = in;
-    w->pc++;
+    w->pc = in ? w->pc + 1 : item->end; /* which leaves it */
 }
 
 static void pimhw_i_leave(pimhw_i_walker *w, const pimhw_item *end)
