@@ -5579,13 +5579,6 @@ static uint64_t pimhw_i_base_ck(const pimhw_i_channel *ch)
 
 #define PIMHW_I_APART ((uint64_t)1 << 63) /* in place of last_ck: it is told apart */
 
-/* Whether all a channel waits for is a clock far behind its last command: how far is told apart. */
-static bool pimhw_i_idles(const pimhw_device *d, const pimhw_i_channel *ch, uint64_t base)
-{
-    uint64_t busy = ch->last_command < PIMHW_N_COMMANDS ? d->rules.occupies[ch->last_command] : 0;
-    return !d->shared && ch->last_ck + busy < base;
-}
-
 /* Groups of input tiles count from here: only how far they are from the newest in use matters. */
 #define PIMHW_I_USED ((uint64_t)1 << 40)
 
@@ -5728,7 +5721,9 @@ static void pimhw_i_pen_channel(pimhw_i_pen *pen, const pimhw_device *d, pimhw_i
     ch->register_mode = flags >> 8 & 1;
     ch->open = flags >> 9 & 1 ? rules->all_banks : 0;
     uint64_t ends[2] = {ch->end_ck, ch->flow ? ch->latest_ck : 0}; /* kept apart */
-    bool idle = !pen->back && pimhw_i_idles(d, ch, pen->base);
+    /* where all it waits for is a clock far behind its last command, how far is told apart */
+    uint64_t busy = ch->last_command < PIMHW_N_COMMANDS ? rules->occupies[ch->last_command] : 0;
+    bool idle = !pen->back && !d->shared && ch->last_ck + busy < pen->base;
     uint64_t newest = idle ? PIMHW_I_APART : ch->last_ck - pen->base;
     pimhw_i_pen_word(pen, &newest, 0); /* the second */
     if (newest != PIMHW_I_APART) ch->last_ck = newest + pen->base;
@@ -6487,15 +6482,7 @@ static bool pimhw_i_busy(const pimhw_i_channel *ch)
     return (ch->tally.commands[PIMHW_CMD_MAC16] | ch->tally.commands[PIMHW_CMD_MAC]) != 0;
 }
 
-/* Whether two groups that are asleep are in one state at one clock. */
-static bool pimhw_i_equal(const pimhw_i_channel *a, const pimhw_i_channel *b)
-{
-    return a->asleep == b->asleep && a->base_ck == b->base_ck && a->due_ck == b->due_ck &&
-           a->row == b->row && a->end_ck == b->end_ck && a->latest_ck == b->latest_ck &&
-           a->last_ck == b->last_ck && pimhw_i_busy(a) == pimhw_i_busy(b);
-}
-
-/* Groups of mask that are in one state become one; so few have to be looked at. */
+/* Groups of mask that are in one state at one clock become one; so few have to be looked at. */
 static void pimhw_i_gather(pimhw_device *d, uint64_t mask)
 {
     if (d->shared || (mask & (mask - 1)) == 0) return;
@@ -6507,8 +6494,13 @@ static void pimhw_i_gather(pimhw_device *d, uint64_t mask)
         d->known = 0;
         ch->base_ck = pimhw_i_base_ck(ch);
         ch->asleep = pimhw_i_state(d);
-        for (uint32_t k = d->n_groups; ch->asleep && k-- > g + 1;)
-            if (pimhw_i_equal(ch, &d->groups[k])) pimhw_i_join(d, ch, &d->groups[k]);
+        for (uint32_t k = d->n_groups; ch->asleep && k-- > g + 1;) {
+            pimhw_i_channel *b = &d->groups[k];
+            if (ch->asleep == b->asleep && ch->base_ck == b->base_ck && ch->due_ck == b->due_ck &&
+                ch->row == b->row && ch->end_ck == b->end_ck && ch->latest_ck == b->latest_ck &&
+                ch->last_ck == b->last_ck && pimhw_i_busy(ch) == pimhw_i_busy(b))
+                pimhw_i_join(d, ch, b);
+        }
     }
     d->known = 0;
 }
