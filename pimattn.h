@@ -3209,17 +3209,13 @@ static void pimattn_i_layout_init(pimattn_i_layout *to, const pimattn_shape *s,
     to->n_kv_heads = s->n_kv_heads;
     to->k_row_bytes = (uint64_t)s->head_dim * pimattn_i_type_bytes(s->k_type);
     to->v_row_bytes = (uint64_t)s->head_dim_v * pimattn_i_type_bytes(s->v_type);
+    if (s->v_in_k) to->v_row_bytes = to->k_row_bytes; /* V are the rows of K, of its type */
     uint64_t scales = pimattn_i_up64((uint64_t)to->run_tokens * sizeof(float));
     to->k_scale_offset = pimattn_i_up64(to->run_tokens * to->k_row_bytes);
     to->v_offset = to->k_scale_offset + (s->k_type == PIMATTN_INT8 ? scales : 0);
+    if (s->v_in_k) to->v_offset = 0;
     to->v_scale_offset = to->v_offset + pimattn_i_up64(to->run_tokens * to->v_row_bytes);
     to->run_bytes = to->v_scale_offset + (s->v_type == PIMATTN_INT8 ? scales : 0);
-    if (s->v_in_k) {
-        to->run_bytes = to->v_offset;
-        to->v_offset = 0;
-        to->v_row_bytes = to->k_row_bytes;
-        to->v_scale_offset = to->k_scale_offset;
-    }
     to->token_bytes = to->k_row_bytes + (s->k_type == PIMATTN_INT8 ? sizeof(float) : 0);
     if (!s->v_in_k)
         to->token_bytes += to->v_row_bytes + (s->v_type == PIMATTN_INT8 ? sizeof(float) : 0);
