@@ -8717,19 +8717,6 @@ static void pimattn_i_load_add(pimattn_i_bin *b, pimattn_tier_load *load, uint64
         b->channels[c] += times * pimattn_i_channel_fullest(b, c);
 }
 
-/* The slowest channel of a tier, and its pages. */
-static uint32_t pimattn_i_load_close(const pimattn_i_bin *b, pimattn_tier_load *load)
-{
-    uint32_t slowest = 0, n_groups = b->groups.n_groups;
-    uint32_t groups = pimattn_i_channel_groups(b->tier);
-    for (uint32_t c = 0; c * groups < n_groups; c++) {
-        if (b->channels[c] > b->channels[slowest]) slowest = c;
-        load->pages += b->channels[n_groups + c];
-        load->channel_pages = pimattn_i_max(load->channel_pages, b->channels[n_groups + c]);
-    }
-    return slowest;
-}
-
 /* A token of flash takes part: its pages are read once for all of a call. */
 static void pimattn_i_page_read(pimattn_i_tiered *st, pimattn_i_bin *b, uint32_t group,
                                 uint32_t slot)
@@ -8817,7 +8804,7 @@ static void pimattn_i_tier_blocks(pimattn_engine *e, pimattn_tier_load *loads,
 static void pimattn_i_tier_loads(pimattn_engine *e, pimattn_tier_load *loads)
 {
     pimattn_i_tiered *st = e->tiered;
-    uint32_t slowest[PIMATTN_MAX_TIERS];
+    uint32_t slowest[PIMATTN_MAX_TIERS] = {0}; /* channel of each */
     uint64_t n_queries = 0;
     memset(loads, 0, st->rules.n_tiers * sizeof *loads);
     st->mark++;
@@ -8832,8 +8819,15 @@ static void pimattn_i_tier_loads(pimattn_engine *e, pimattn_tier_load *loads)
         loads[i].gqa_flops = st->rules.gqa_flops;
     }
     pimattn_i_tier_blocks(e, loads, NULL);
-    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
-        slowest[i] = pimattn_i_load_close(&st->bins[i], &loads[i]);
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
+        const pimattn_i_bin *b = &st->bins[i];
+        const uint64_t *pages = b->channels + b->groups.n_groups;
+        for (uint32_t c = 0; c * pimattn_i_channel_groups(b->tier) < b->groups.n_groups; c++) {
+            if (b->channels[c] > b->channels[slowest[i]]) slowest[i] = c;
+            loads[i].pages += pages[c];
+            loads[i].channel_pages = pimattn_i_max(loads[i].channel_pages, pages[c]);
+        }
+    }
     pimattn_i_tier_blocks(e, loads, slowest);
 }
 
