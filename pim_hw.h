@@ -1896,10 +1896,8 @@ enum {
     PIMHW_I_DIGITS = 10
 };
 
-/*
- * A mapping writes an address as digits of mixed radix. pa / step % n is a digit, and counts
- * weight in its field of the place. Where all n are powers of two it permutes bits.
- */
+/* A mapping writes an address as digits of mixed radix. pa / step % n is a digit, and counts weight
+ * in its field of the place. Where all n are powers of two it permutes bits. */
 typedef struct pimhw_i_digit {
     uint32_t place;
     uint32_t weight;
@@ -2749,10 +2747,8 @@ static const float *pimhw_i_column_of(pimhw_units *u, const pimhw_event *e)
     return column;
 }
 
-/*
- * Products of the lanes, exact in f32, added pairwise, neighbours first; some banks at a time. As
- * in a binary counter, sums of 1, 2, 4, .. lanes wait for their neighbour.
- */
+/* Products of the lanes, exact in f32, added pairwise, neighbours first; some banks at a time. As
+ * in a binary counter, sums of 1, 2, 4, .. lanes wait for their neighbour. */
 static void pimhw_i_dots(float sums[PIMHW_I_WIDE], const float *tile, const float *column,
                          uint32_t lanes, uint32_t step)
 {
@@ -3476,10 +3472,8 @@ static void pimhw_i_send_due(pimhw_i_channel *ch, uint32_t command, uint64_t n, 
     if (command == PIMHW_CMD_REF) ch->due_ck += n * ch->rules->config.tREFI;
 }
 
-/*
- * A refresh that waits until the row may be closed takes place then, whenever it is due: after the
- * last command, and before both that clock and t, at which the next command would issue.
- */
+/* A refresh that waits until the row may be closed takes place then, whenever it is due: after the
+ * last command, and before both that clock and t, at which the next command would issue. */
 static void pimhw_i_add_slack(pimhw_i_channel *ch, uint64_t t)
 {
     pimhw_i_slack *slack = &ch->slack[ch->n_slack++ % PIMHW_I_REFRESHES];
@@ -4077,10 +4071,8 @@ static void pimhw_i_pp_cut(pimhw_i_channel *ch)
 #define PIMHW_I_ANY_OUT  UINT32_MAX
 #define PIMHW_I_NO_OUT   (UINT32_MAX - 1)
 
-/*
- * The accumulator of a sum that goes on, or begins in the phase being filled: one that is free by
- * then. None, if the program holds too many, or goes on with a sum whose place another has taken.
- */
+/* The accumulator of a sum that goes on, or begins in the phase being filled: one that is free by
+ * then. None, if the program holds too many, or goes on with a sum whose place another took. */
 static uint32_t pimhw_i_pp_entry(const pimhw_i_channel *ch, uint32_t out)
 {
     pimhw_i_flow *f = ch->flow;
@@ -4108,10 +4100,8 @@ static void pimhw_i_pp_enter(const pimhw_i_channel *ch, pimhw_i_work *work)
     work->entry = pimhw_i_pp_entry(ch, work->out);
 }
 
-/*
- * The sum of an output has been read: after the phase of that another may take its accumulator.
- * ends: that was all of it, else it may still go on before that.
- */
+/* The sum of an output has been read: after the phase of that another may take its accumulator.
+ * ends: that was all of it, else it may still go on before that. */
 static void pimhw_i_pp_leave(const pimhw_i_channel *ch, uint32_t out, bool ends)
 {
     pimhw_i_flow *f = ch->flow;
@@ -4641,10 +4631,8 @@ typedef struct pimhw_i_term {
     uint64_t most; /* and no more than so many */
 } pimhw_i_term;
 
-/*
- * A span is a loop as a whole or one of its rounds. Spans of one item whose terms are equal receive
- * the same instructions, but for their rows' base, and but for fields that time nothing.
- */
+/* A span is a loop as a whole or one of its rounds. Spans of one item whose terms are equal receive
+ * the same instructions, but for their rows' base, and but for fields that time nothing. */
 typedef struct pimhw_i_scope {
     bool alike;     /* the terms tell all */
     bool masks;     /* instructions of some channels only */
@@ -4657,10 +4645,8 @@ typedef struct pimhw_i_scope {
     pimhw_i_term terms[PIMHW_I_TERMS];
 } pimhw_i_scope;
 
-/*
- * What is walked while a look is taken at a state of ping-pong, in instructions, or of DCS, in
- * commands; and looks in a row, more where what they learn more often serves later.
- */
+/* What is walked while a look is taken at a state of ping-pong, in instructions, or of DCS, in
+ * commands; and looks in a row, more where what they learn more often serves later. */
 enum { PIMHW_I_LOOK = 12, PIMHW_I_FEW_LOOKS = 4, PIMHW_I_MANY_LOOKS = 256 };
 
 /* A loop, whose rounds are at a level. */
@@ -4723,11 +4709,9 @@ static void pimhw_i_add_term(pimhw_i_scope *span, pimhw_i_term term)
     if (span->alike) span->terms[span->n_terms++] = term; /* else it is not looked at */
 }
 
-/*
- * The terms of an operand; returns the most it can be. While loops inside go on, a tail loses
+/* The terms of an operand; returns the most it can be. While loops inside go on, a tail loses
  * multiples of g, so that only ceil(left / g) matters, and beyond what the operand itself can be
- * with the loss of all rounds, it does not matter either.
- */
+ * with the loss of all rounds, it does not matter either. */
 static uint64_t pimhw_i_add_operand(const pimhw_program *p, const pimhw_i_inside *in,
                                     const pimhw_operand *o, uint8_t name, pimhw_i_scope *span)
 {
@@ -4781,10 +4765,8 @@ static uint64_t pimhw_i_most_left(const pimhw_tail *t, const pimhw_block *block)
     return pimhw_i_plus(t->base, t->rest ? block->rest[t->rest - 1] : 0);
 }
 
-/*
- * What the steps add at most if a loop has a round for each unit of what is left, which other loops
- * make less: unit * its round + what they took <= left - 1. UINT64_MAX: that bounds nothing.
- */
+/* What the steps add at most if a loop has a round for each unit of what is left, which other loops
+ * make less: unit * its round + what they took <= left - 1. UINT64_MAX: that bounds nothing. */
 static uint64_t pimhw_i_growth_left(const pimhw_i_inside *in, const pimhw_block *block,
                                     const uint64_t step[PIMHW_LOOPS], uint32_t level,
                                     const pimhw_tail *t)
@@ -5489,10 +5471,8 @@ static void pimhw_i_pen_word(pimhw_i_pen *pen, uint64_t *at, uint64_t base)
     if (word && !pen->back) *word = *at - base;
 }
 
-/*
- * n numbers of a ring of wrap + 1 less a base, or 0 if they are below the least, as ramps: how many
- * numbers there are in each, and, in the low bits, from one to the next.
- */
+/* n numbers of a ring of wrap + 1 less a base, or 0 if they are below the least, as ramps: how many
+ * numbers there are in each, and, in the low bits, from one to the next. */
 static void pimhw_i_pen_ramps(pimhw_i_pen *pen, uint64_t *at, uint32_t wrap, uint32_t first,
                               uint32_t n, uint64_t least, uint64_t base)
 {
@@ -5910,10 +5890,8 @@ typedef struct pimhw_i_place {
     uint64_t rows[PIMHW_MAX_CHANNELS]; /* row_base of each group: they may do other blocks */
 } pimhw_i_place;
 
-/*
- * Rows and terms of a span for the lowest channel of mask and those behind it that share them;
- * lowers n_same to the rounds of a level that do so, too.
- */
+/* Rows and terms of a span for the lowest channel of mask and those behind it that share them;
+ * lowers n_same to the rounds of a level that do so, too. */
 static void pimhw_i_place_terms(const pimhw_i_walker *w, const pimhw_i_scope *scope, uint32_t level,
                                 uint64_t mask, pimhw_i_place *place)
 {
@@ -5959,10 +5937,8 @@ static void pimhw_i_place_terms(const pimhw_i_walker *w, const pimhw_i_scope *sc
     place->apart = both ? one - zero : 0;
 }
 
-/*
- * The open row of a channel as a span sees it; 0: not at all. Any but the first row that it asks
- * for is closed, whichever it is; but those of commands that wait are seen from it.
- */
+/* The open row of a channel as a span sees it; 0: not at all. Any but the first row that it asks
+ * for is closed, whichever it is; but those of commands that wait are seen from it. */
 static uint64_t pimhw_i_seen(const pimhw_i_scope *scope, const pimhw_i_place *place,
                              const pimhw_i_channel *ch)
 {
@@ -6129,10 +6105,8 @@ static uint64_t *pimhw_i_sums_since(const pimhw_i_channel *ch, const pimhw_i_tri
     return sum;
 }
 
-/*
- * What happened since a trial, as an edge to a state, into the room; returns its words there. To no
- * state, if it is not known why the first command came when it did.
- */
+/* What happened since a trial, as an edge to a state, into the room; returns its words there. To no
+ * state, if it is not known why the first command came when it did. */
 static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimhw_i_edge *e,
                                    uint32_t to)
 {
@@ -6284,10 +6258,8 @@ static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
     m->n_words += n_words;
 }
 
-/*
- * The unit is at a head as it was at its mark: how often what it did since is done again. Otherwise
- * a mark is set, at heads 1, 2, 4, .. apart [Brent].
- */
+/* The unit is at a head as it was at its mark: how often what it did since is done again. Otherwise
+ * a mark is set, at heads 1, 2, 4, .. apart [Brent]. */
 static uint64_t pimhw_i_cycle(pimhw_device *d, pimhw_i_trial *mark, const pimhw_i_place *place,
                               uint64_t index, uint64_t rounds, uint64_t row_step)
 {
@@ -6333,12 +6305,10 @@ static void pimhw_i_earn(pimhw_i_loop *loop, uint64_t rounds)
     loop->spare = pimhw_i_min(loop->most, pimhw_i_plus(loop->spare, more));
 }
 
-/*
- * A round begins; whether to look if its state is known. The states of ping-pong and DCS are long:
+/* A round begins; whether to look if its state is known. The states of ping-pong and DCS are long:
  * looks that find nothing would take longer than short rounds do, so rounds must earn them. Those
  * of DCS that are walked earn a quarter [measured: with more a prefill by heads takes longer, with
- * less a ragged step].
- */
+ * less a ragged step]. */
 static bool pimhw_i_looks(const pimhw_device *d, pimhw_i_loop *loop)
 {
     const pimhw_i_flow *f = d->groups[d->unit].flow;
@@ -6596,11 +6566,9 @@ static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_jobs *jobs, uint64_t mask)
     }
 }
 
-/*
- * A SYNC or EOC goes through a channel's PIM queue; returns when its answer comes: after all
+/* A SYNC or EOC goes through a channel's PIM queue; returns when its answer comes: after all
  * answers before it, and when no write is under way. It does not wait for accesses whose row is
- * still being opened, but those that go meanwhile hold it up.
- */
+ * still being opened, but those that go meanwhile hold it up. */
 static uint64_t pimhw_i_sync_ck(pimhw_device *d, pimhw_i_channel *ch)
 {
     uint64_t taken = pimhw_i_take_ck(ch, d->decode.ck) + 1;
@@ -7021,11 +6989,9 @@ static uint32_t pimhw_i_endless_item(const pimhw_program *p, uint32_t n_channels
     return p->n_items;
 }
 
-/*
- * Judges a program as a whole, before it is walked. apart: what speaks of all channels at once has
+/* Judges a program as a whole, before it is walked. apart: what speaks of all channels at once has
  * no place in streams that run apart. d->safe: by bounds of its operands, no instruction can be
- * refused.
- */
+ * refused. */
 static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
                                    const pimhw_request *request, bool apart, pimhw_cause *why)
 {

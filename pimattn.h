@@ -1643,11 +1643,9 @@ typedef struct pimattn_i_adjust {
     float distance[PIMATTN_I_QUERY_BLOCK]; /* from the tile's first token to the query's own */
 } pimattn_i_adjust;
 
-/*
- * Sums of a tile, [token][n queries from `first` on], to scores: scale, soft-cap, ALiBi. Loops over
+/* Sums of a tile, [token][n queries from `first` on], to scores: scale, soft-cap, ALiBi. Loops over
  * 16 without branches, so that compilers make vectors of them, as wide as the kernel's; the bits
- * are the same. n is a power of two.
- */
+ * are the same. n is a power of two. */
 PIMATTN_I_INLINE void pimattn_i_adjust_scores(const pimattn_i_adjust *a, const pimattn_i_tile *tile,
                                               uint32_t first, uint32_t n, float *s)
 {
@@ -1917,11 +1915,9 @@ pimattn_i_fetch(const unsigned char *next, const unsigned char *later, size_t ga
 
 static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-/*
- * Vectors: v of floats, i and n of integers; u, h and b of floats, half words and bytes anywhere.
+/* Vectors: v of floats, i and n of integers; u, h and b of floats, half words and bytes anywhere.
  * zero: a register of its own; compilers copy one zero 15 times, and the copies take as long as
- * sums. hold: a vector of a query, loaded once; else compilers load it again for every token.
- */
+ * sums. hold: a vector of a query, loaded once; else compilers load it again for every token. */
 #define PIMATTN_I_VECTOR(W)                                                                        \
     typedef float pimattn_i_v##W __attribute__((vector_size(4 * W)));                              \
     typedef int32_t pimattn_i_i##W __attribute__((vector_size(4 * W)));                            \
@@ -2118,11 +2114,9 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
                                 (pimattn_i_n##W)(x > -87.33654f));                                 \
     }
 
-/*
- * Softmax of a tile, vertically: lane i of every vector belongs to query i % n, of which m and l
+/* Softmax of a tile, vertically: lane i of every vector belongs to query i % n, of which m and l
  * are lanes below n; the others there are kept. bad is 0, or NaN for a query with a score that is
- * not finite; it then stays in m and l, and what is in o does not matter.
- */
+ * not finite; it then stays in m and l, and what is in o does not matter. */
 #define PIMATTN_I_SOFT(W)                                                                          \
     PIMATTN_I_TARGET_##W void pimattn_i_softmax_##W(const pimattn_i_tile *tile, const uint32_t n,  \
                                                     const float *s, float *weights, float *m)      \
@@ -3912,11 +3906,9 @@ static pimattn_i_loops pimattn_i_loop_rows(pimattn_i_writer *w, pimhw_tail rows,
     return at;
 }
 
-/*
- * What comes before the first MAC of a sum into entry out: the read of the sum before it, where
+/* What comes before the first MAC of a sum into entry out: the read of the sum before it, where
  * reads are late and the sum of the steps `again` says that there was one; then the bias, where
- * reading does not clear. fresh: 1 where a sum begins, else 0; NULL: always 1.
- */
+ * reading does not clear. fresh: 1 where a sum begins, else 0; NULL: always 1. */
 static void pimattn_i_begin_read(pimattn_i_writer *w, uint32_t space, const pimhw_operand *out,
                                  const pimhw_operand *again, const pimhw_tail *fresh)
 {
@@ -4659,13 +4651,11 @@ static void pimattn_i_swap_apply(const pimattn_swap *swap, uint8_t *tier)
     tier[swap->up] = (uint8_t)swap->tier;
 }
 
-/*
- * Swaps between tier t and the next. Let d1 <= d2 .. be the importance in the faster tier and
- * s1 >= s2 .. in the slower. After k swaps what went down, d1 .. dk, is at most what is left above,
- * and what came up, s1 .. sk, at least what is left below; dk < sk. So the next is d(k+1) against
+/* Swaps between tier t and the next. Let d1 <= d2 .. be the importance in the faster tier and s1 >=
+ * s2 .. in the slower. After k swaps what went down, d1 .. dk, is at most what is left above, and
+ * what came up, s1 .. sk, at least what is left below; dk < sk. So the next is d(k+1) against
  * s(k+1) if that is a gain, and if not, or if one of the two is used up, nothing is. Each token is
- * thus swapped once at most: at most min(n_fast, n_slow) swaps, and heaps that only shrink.
- */
+ * thus swapped once at most: at most min(n_fast, n_slow) swaps, and heaps that only shrink. */
 static pimattn_stop pimattn_i_pair(const pimattn_schedule *s, pimattn_i_shares *shares,
                                    uint8_t *tier, uint32_t t, pimattn_swap *swaps, size_t *n_swaps)
 {
@@ -4987,11 +4977,9 @@ static void pimattn_i_groups_count(pimattn_i_groups *g, uint32_t group, uint32_t
     }
 }
 
-/*
- * Puts a token with this window into the cheapest group; false if all are full. It weighs its
+/* Puts a token with this window into the cheapest group; false if all are full. It weighs its
  * window and 1, else idle tokens would pile up in one group. The 1 is a count of the step that runs
- * and leaves with it after PIMATTN_TIER_STEPS steps, even if the token left earlier.
- */
+ * and leaves with it after PIMATTN_TIER_STEPS steps, even if the token left earlier. */
 static bool pimattn_i_groups_place(pimattn_i_groups *g, uint32_t window, uint32_t *group)
 {
     if (g->stale) pimattn_i_groups_settle(g, 0);
@@ -5332,12 +5320,10 @@ static uint64_t pimattn_i_deal_pages(const pimattn_i_deal *d, uint64_t tokens)
     return pimattn_i_mul(pimattn_i_ceil_div(tokens, d->page_tokens), d->token_pages);
 }
 
-/*
- * Deals a unit, the longest is number 0. If a channel has whole units, neighbours are on different
+/* Deals a unit, the longest is number 0. If a channel has whole units, neighbours are on different
  * devices; else each has channels of its own, side by side. Either way device 0 and its channel 0
  * get no fewer tokens than any other; of bank groups another device may have more, where a unit has
- * fewer channels than one that is a little shorter.
- */
+ * fewer channels than one that is a little shorter. */
 static void pimattn_i_deal_unit(pimattn_i_deal *d, pimattn_tier_load *to, uint64_t *list,
                                 uint64_t unit, uint64_t tokens)
 {
@@ -7119,11 +7105,9 @@ static void pimattn_i_append_rows(const pimattn_engine *e, const pimattn_i_rows 
     kernel->store(list, n, rows->type, rows->dim);
 }
 
-/*
- * Stores to memory that is in no cache wait in a short line: it is fetched ahead of them, into the
+/* Stores to memory that is in no cache wait in a short line: it is fetched ahead of them, into the
  * second cache, for the first has too few slots for the rows of a token. Inlined: gcc drops calls
- * of what does no more than that.
- */
+ * of what does no more than that. */
 PIMATTN_I_INLINE void pimattn_i_fetch_run(const pimattn_i_layout *lay, const unsigned char *run,
                                           uint64_t at)
 {
@@ -7586,11 +7570,10 @@ PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *e, pimattn_seq seq,
  *       Knows rows, lengths and shared pages; a state goes to memory or a stream, over the link.
  * ========================================================================== */
 
-/*
- * A state on its way. All numbers are little-endian. Words of 8 bytes, and the hash of all before:
+/* A state on its way. All numbers are little-endian. Words of 8 bytes, and the hash of all before:
  * what it is and its shape; then of every sequence its head and hash, its rows and hash. Rows: of
- * every layer and head all K, scales of K, V, scales of V. Any bit that changes changes the hash.
- */
+ * every layer and head all K, scales of K, V, scales of V. Any bit that changes changes the
+ * hash. */
 typedef struct pimattn_i_flow {
     pimattn_stream stream;
     bool reading, failed;
@@ -8351,11 +8334,9 @@ static bool pimattn_i_together(const pimattn_engine *e, size_t place, size_t oth
 
 enum { PIMATTN_I_GANG = 16 };
 
-/*
- * Jobs that go together from a place of the order on, 0 if an earlier one takes this along: those
+/* Jobs that go together from a place of the order on, 0 if an earlier one takes this along: those
  * on one leaf whose heads share memory pages, tile by tile in turn, so that a page is read once.
- * Workers get two gangs each, if there are enough jobs.
- */
+ * Workers get two gangs each, if there are enough jobs. */
 static size_t pimattn_i_gang(const pimattn_engine *e, size_t place)
 {
     const pimattn_i_job *job = &e->jobs[e->order[place]];
@@ -8520,11 +8501,9 @@ static uint64_t pimattn_i_stack_leaves(const pimattn_engine *e)
     return (uint64_t)1 << (e->size.stack_levels - 3);
 }
 
-/*
- * Leaves of one run: a power of two, so that the runs are blocks of the tree, and of more leaves
+/* Leaves of one run: a power of two, so that the runs are blocks of the tree, and of more leaves
  * than a stack can merge only as many. Heads alone often keep the workers busy; 8 jobs for each let
- * one that is held up do less.
- */
+ * one that is held up do less. */
 static uint64_t pimattn_i_run_leaves(const pimattn_engine *e, const pimattn_i_job *block)
 {
     uint64_t jobs = e->config.max_workers == 1 ? 1 : 8 * (uint64_t)e->config.max_workers;
@@ -8774,11 +8753,9 @@ static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job, bo
     }
 }
 
-/*
- * Goes through the blocks of a call: all query tokens of an item, a KV head or all alike. Without
+/* Goes through the blocks of a call: all query tokens of an item, a KV head or all alike. Without
  * loads: they were active. Else it adds each block to what the tiers have to do; or where `slowest`
- * names a channel of each tier, lists what that one has of it.
- */
+ * names a channel of each tier, lists what that one has of it. */
 static void pimattn_i_tier_blocks(pimattn_engine *e, pimattn_tier_load *loads,
                                   const uint32_t *slowest)
 {
@@ -9217,10 +9194,8 @@ static void pimattn_i_hub_output(void *user, const pimhw_event *event, const flo
         to[b] += sums[b];
 }
 
-/*
- * Softmax of one query in f32, of the tokens it sees; a part of p goes out rounded, l is the sum of
- * that.
- */
+/* Softmax of one query in f32, of the tokens it sees; a part of p goes out rounded, l is the sum of
+ * that. */
 static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, uint32_t i)
 {
     const pimattn_i_job job = pimattn_i_job_of(e, w, i);
@@ -9746,11 +9721,9 @@ static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pim
     return finite;
 }
 
-/*
- * The bound of a query head. A kernel, and this, rounds products, dim / 16 sums of a lane, 4 of the
+/* The bound of a query head. A kernel, and this, rounds products, dim / 16 sums of a lane, 4 of the
  * tree and what is scaled: each by 2^-24 of the sum of all sizes, or by half of the least number; a
- * key of int8 was rounded above. More than twice that is added, and likewise for what follows.
- */
+ * key of int8 was rounded above. More than twice that is added, and likewise for what follows. */
 static float pimattn_i_bound(const pimattn_engine *e, const pimattn_i_newest *w, uint32_t head,
                              uint64_t page)
 {
