@@ -83,19 +83,15 @@ typedef enum pimhw_status {
 /* What a status means, in words; never NULL. */
 PIMHW_API const char *pimhw_status_str(pimhw_status status);
 
-/*
- * Why a call failed: field, index or address in words. Filled on failure only; may be NULL. Any
+/* Why a call failed: field, index or address in words. Filled on failure only; may be NULL. Any
  * other NULL is PIMHW_ERR_ARGUMENT where a call has a status (a name: PIMHW_ERR_NAME; an address of
- * the host: PIMHW_ERR_ADDRESS), and must not be where it has none.
- */
+ * the host: PIMHW_ERR_ADDRESS), and must not be where it has none. */
 typedef struct pimhw_cause {
     char text[288];
 } pimhw_cause;
 
-/*
- * Writes a cause. The format knows %s (const char *) and %u (uint64_t); what does not fit is cut.
- * why may be NULL.
- */
+/* Writes a cause. The format knows %s (const char *) and %u (uint64_t); what does not fit is cut.
+ * why may be NULL. */
 PIMHW_API void pimhw_cause_write(pimhw_cause *why, const char *format, ...);
 
 /* Both set or neither; neither is malloc and free. Sizes in bytes, align a power of two. */
@@ -121,11 +117,9 @@ typedef enum pimhw_chunk {
     PIMHW_CHUNK_HBM_PIM  /* 8 rows, 8 transfers of each; only where a DRAM row has these 64 */
 } pimhw_chunk;
 
-/*
- * A MapID is four bits [FACIL V-A]. From 0 to PIMHW_MAP_LAST: so many address bits stand between
+/* A MapID is four bits [FACIL V-A]. From 0 to PIMHW_MAP_LAST: so many address bits stand between
  * the columns of a chunk and the channel, rank and bank bits. Those need powers of two; the other
- * two take any geometry.
- */
+ * two take any geometry. */
 enum {
     PIMHW_MAP_LAST = 13,
     PIMHW_MAP_ROWS = 14, /* row:bank:rank:channel:column, of pages that nobody allocated */
@@ -170,10 +164,8 @@ typedef struct pimhw_placement {
 
 struct pimhw_config;
 
-/*
- * Geometry of a device. A page is 2 MB [FACIL], where a row of all banks is no power of two the
- * most such rows that fit, and one row where not even that does.
- */
+/* Geometry of a device. A page is 2 MB [FACIL], where a row of all banks is no power of two the
+ * most such rows that fit, and one row where not even that does. */
 PIMHW_API pimhw_status pimhw_geometry_init(pimhw_geometry *geometry,
                                            const struct pimhw_config *config, pimhw_chunk chunk,
                                            pimhw_cause *why);
@@ -269,12 +261,10 @@ typedef enum pimhw_row_opening {
     PIMHW_ROW_HIDDEN        /* rows cost nothing: there are no ACT and PRE, nor their energy */
 } pimhw_row_opening;
 
-/*
- * A device. pimhw_config_init fills every field from a preset; afterwards 0 is 0 and
+/* A device. pimhw_config_init fills every field from a preset; afterwards 0 is 0 and
  * pimhw_config_check judges it. Times are whole memory clocks of tCK_ps. Of flash, fields of banks,
  * rows, clocks and programs are 0; of a DRAM, those of flash. Not modelled: tFAW (ACT16 opens all
- * banks at once), refresh bank by bank, the hub's own energy.
- */
+ * banks at once), refresh bank by bank, the hub's own energy. */
 typedef struct pimhw_config {
     char preset[24];           /* where the numbers came from; stays as fields are set */
     uint32_t n_channels;       /* 1 to 64 */
@@ -567,12 +557,10 @@ typedef struct pimhw_tail {
     uint32_t rest;        /* number of the block, plus 1; 0: none */
 } pimhw_tail;
 
-/*
- * value = base + sum over loops of step[loop] * index[loop], but at most each named tail. Loop 0 is
+/* value = base + sum over loops of step[loop] * index[loop], but at most each named tail. Loop 0 is
  * the outermost open one; a list counts, a block does not. An item may only name an operand whose
  * steps are of loops that are open there. Nothing wraps: a step of 2^32 or more, here or in a tail,
- * is refused, and so are a tail's mul and, of a sum that grows, a base as large as 2^62.
- */
+ * is refused, and so are a tail's mul and, of a sum that grows, a base as large as 2^62. */
 typedef struct pimhw_operand {
     uint64_t base;
     uint64_t step[PIMHW_LOOPS];
@@ -599,10 +587,8 @@ typedef struct pimhw_item {
     uint8_t aux; /* list and block: the name of a constant */
 } pimhw_item;
 
-/*
- * A program: a plain value, no memory behind it. The first building call that fails leaves its
- * status and cause in the program; pimhw_program_check returns it.
- */
+/* A program: a plain value, no memory behind it. The first building call that fails leaves its
+ * status and cause in the program; pimhw_program_check returns it. */
 typedef struct pimhw_program {
     uint32_t n_items, n_operands, n_tails, depth;
     uint16_t open[2 * PIMHW_LOOPS]; /* structures not yet closed */
@@ -624,11 +610,9 @@ PIMHW_API uint8_t pimhw_program_const(pimhw_program *program, uint64_t value);
 PIMHW_API void pimhw_program_item(pimhw_program *program, const pimhw_item *item);
 PIMHW_API void pimhw_program_add(pimhw_program *program, const pimhw_instruction *instruction);
 
-/*
- * Opens a loop for the channels of mask, to which what is inside is limited; rounds_name is a name,
+/* Opens a loop for the channels of mask, to which what is inside is limited; rounds_name is a name,
  * from pimhw_program_const or pimhw_program_operand, not a number. end closes the innermost
- * structure.
- */
+ * structure. */
 PIMHW_API void pimhw_program_loop(pimhw_program *program, uint8_t rounds_name, uint64_t mask);
 PIMHW_API void pimhw_program_end(pimhw_program *program);
 
@@ -782,12 +766,10 @@ typedef struct pimhw_readings {
     double average_mW; /* total_pJ / ns */
 } pimhw_readings;
 
-/*
- * One command of one channel. reason: the rule that set issue_ck. In breakdown_ck the clocks that
+/* One command of one channel. reason: the rule that set issue_ck. In breakdown_ck the clocks that
  * the command before it occupies count for that command, only the rest for the reason: ACT and
  * ACT16 tRCD_MAC, PRE and PREA tRP, MAC16 tCCD_MAC, TMOD tMOD, REF tRFC, all others tCCD_S. One
- * that issues within them ends them, so beside I/O a MAC has fewer, as the channel's end does.
- */
+ * that issues within them ends them, so beside I/O a MAC has fewer, as the channel's end does. */
 typedef struct pimhw_event {
     uint64_t issue_ck;
     uint32_t channel;
@@ -808,12 +790,10 @@ typedef struct pimhw_event {
     uint64_t serial; /* its number among those that channels take, from 0 */
 } pimhw_event;
 
-/*
- * Receives every command, per channel in order of issue; and, if it wants them, what the hub does
+/* Receives every command, per channel in order of issue; and, if it wants them, what the hub does
  * (EPU, EWADD, GPR, CFR, EPU_WAIT), after all commands it waits for. With it no round is skipped.
  * What a device calls (command, hub, emit, a pimhw_hub) must not call that device, or it is told
- * PIMHW_ERR_ARGUMENT; and must return.
- */
+ * PIMHW_ERR_ARGUMENT; and must return. */
 typedef struct pimhw_sink {
     void (*command)(void *user, const pimhw_event *event);
     void *user;
@@ -958,10 +938,8 @@ enum { PIMHW_AF_MODES = 8, PIMHW_AF_PER_ONE = 64, PIMHW_AF_SAMPLES = 16 * PIMHW_
 /* Sets an activation function: its values at -8, -8 + 1/64, .. 8; all modes begin as 0. */
 PIMHW_API pimhw_status pimhw_units_af(pimhw_units *units, uint32_t mode, const float *samples);
 
-/*
- * A hub in place of the GPR. An event is that of the command, its index says which column of the
- * instruction. Each may be NULL: then the GPR does it, or nothing.
- */
+/* A hub in place of the GPR. An event is that of the command, its index says which column of the
+ * instruction. Each may be NULL: then the GPR does it, or nothing. */
 typedef struct pimhw_hub {
     void *user;
     /* WRGB: [lanes of a unit]; WRMAC16: [banks] */
@@ -1026,11 +1004,9 @@ PIMHW_API pimhw_status pimhw_device_resolve(
    each of kind and flags, op_size, bank, column, tile and out. */
 enum { PIMHW_INSTRUCTION_BYTES = 32 };
 
-/*
- * What a program would take if a hub could not resolve it: every instruction by itself, as
+/* What a program would take if a hub could not resolve it: every instruction by itself, as
  * pimhw_device_resolve hands them out, which this calls. With DPA it is pimhw_program_bytes at any
- * length.
- */
+ * length. */
 PIMHW_API pimhw_status pimhw_program_unroll(pimhw_device *device, uint64_t *bytes,
                                             const pimhw_program *program,
                                             const pimhw_request *request, pimhw_cause *why);

@@ -90,11 +90,9 @@ typedef enum pimattn_status {
 /* What a status means, in words; never NULL. A NULL that a call needs is PIMATTN_ERR_ARGUMENT. */
 PIMATTN_API const char *pimattn_status_str(pimattn_status status);
 
-/*
- * Calls fn(arg, index, worker) for every index below n, with worker < max_workers and never two at
+/* Calls fn(arg, index, worker) for every index below n, with worker < max_workers and never two at
  * once under one worker; returns when all have, their writes visible. Must not call the engine. fn
- * takes some 20 KB of stack, a call of ours 40 (built without optimisation up to 600).
- */
+ * takes some 20 KB of stack, a call of ours 40 (built without optimisation up to 600). */
 typedef void (*pimattn_parallel_for)(void *user, size_t n,
                                      void (*fn)(void *arg, size_t index, size_t worker), void *arg);
 
@@ -114,11 +112,9 @@ typedef enum pimattn_type {
     PIMATTN_N_TYPE
 } pimattn_type;
 
-/*
- * Attention of one model. Query head h reads KV head h / (n_heads / n_kv_heads). A score is scaled,
+/* Attention of one model. Query head h reads KV head h / (n_heads / n_kv_heads). A score is scaled,
  * then soft-capped, then biased by ALiBi, then masked: a query sees the tokens up to its own, of
- * these the last `window` and the first `sink_tokens` of the sequence. Positions are absolute.
- */
+ * these the last `window` and the first `sink_tokens` of the sequence. Positions are absolute. */
 typedef struct pimattn_shape {
     uint32_t n_layers;   /* 1 to 65536 */
     uint32_t n_heads;    /* a multiple of n_kv_heads, at most 65536 */
@@ -153,10 +149,8 @@ typedef enum pimattn_hfp_unit {
     PIMATTN_BY_QUERY_HEAD = 1 /* every query head by itself, with K and V of its own */
 } pimattn_hfp_unit;
 
-/*
- * How V lies in the banks that share a KV head. Dims come in blocks of one a bank; a column of a
- * bank holds one dim of 16 (lanes) consecutive tokens; groups of channels take the columns in turn.
- */
+/* How V lies in the banks that share a KV head. Dims come in blocks of one a bank; a column of a
+ * bank holds one dim of 16 (lanes) consecutive tokens; channel groups take the columns in turn. */
 typedef enum pimattn_v_mapping {
     PIMATTN_V_A = 0,   /* the blocks of dims on different channels, which make a group [PHONY] */
     PIMATTN_V_B,       /* every channel a group with all blocks, a row of each after the other */
@@ -344,11 +338,9 @@ typedef struct pimattn_readings {
  * [A6] ATTENTION: partials, engine, attend.
  * ========================================================================== */
 
-/*
- * (m, l, o) of a token subset for one query head: maximum score, sum of exp(score - m), sum of
- * exp(score - m) v. The empty partial is (-inf, 0, 0). m = NaN is poisoned: a visible score was
- * not finite; attention then gives l and o as NaN, too. o is caller's memory of dim floats.
- */
+/* (m, l, o) of a token subset for one query head: maximum score, sum of exp(score - m), sum of
+ * exp(score - m) v. The empty partial is (-inf, 0, 0). m = NaN is poisoned: a visible score was not
+ * finite; attention then gives l and o as NaN, too. o is caller's memory of dim floats. */
 typedef struct pimattn_partial {
     float m;
     float l;
@@ -468,12 +460,10 @@ typedef struct pimattn_item {
     uint64_t n_tokens; /* 1 to the tokens it still has, at most 65535 */
 } pimattn_item;
 
-/*
- * Which of an item's new tokens its queries see, e.g. a tree of drafts: query i sees new token j,
+/* Which of an item's new tokens its queries see, e.g. a tree of drafts: query i sees new token j,
  * before or after its own, if bit j % 64 of word i * ((n_tokens + 63) / 64) + j / 64 is set and no
  * window hides it (which hides only what comes before); of those before the new ones what it would
- * see without.
- */
+ * see without. */
 typedef struct pimattn_mask {
     const uint64_t *bits; /* NULL: up to its own */
     uint64_t n_tokens;    /* as in the item */
@@ -494,12 +484,10 @@ typedef struct pimattn_choice {
     uint32_t n_kv_heads; /* as in the shape, or 1: the same for all KV heads */
 } pimattn_choice;
 
-/*
- * A batch. Rows are packed by token over the items in order: row r of q is
- * [n_heads][head_dim], of out [n_heads][head_dim_v], of lse [n_heads]. Strides in bytes from one
- * row to the next, 0: packed. A query that sees nothing gets zeros and -inf; with a sink logit,
- * zeros and that. q, out and lse may have any alignment, all else has that of its type.
- */
+/* A batch. Rows are packed by token over the items in order: row r of q is [n_heads][head_dim], of
+ * out [n_heads][head_dim_v], of lse [n_heads]. Strides in bytes from one row to the next, 0:
+ * packed. A query that sees nothing gets zeros and -inf; with a sink logit, zeros and that. q, out
+ * and lse may have any alignment, all else has that of its type. */
 typedef struct pimattn_call {
     float *out;                /* may be NULL if partials is not */
     float *lse;                /* log-sum-exp, beside one of them, with the sink logit; may be
@@ -559,11 +547,9 @@ typedef struct pimattn_rows {
     size_t page, token, head;
 } pimattn_rows;
 
-/*
- * K and V of a batch in pages of the caller, as FlashInfer or vLLM keep them. The pages of item i
+/* K and V of a batch in pages of the caller, as FlashInfer or vLLM keep them. The pages of item i
  * are numbers indptr[i] .. indptr[i + 1] - 1 of indices, its last page holds last_page_len[i]
- * tokens; or, where indptr is NULL, the first of row i of table, lengths[i] tokens.
- */
+ * tokens; or, where indptr is NULL, the first of row i of table, lengths[i] tokens. */
 typedef struct pimattn_pages {
     pimattn_rows k, v;             /* any alignment; v_in_k: no v */
     pimattn_rows k_scale, v_scale; /* of int8 alone: f32, one for a token and head */
@@ -627,11 +613,9 @@ typedef enum pimattn_source {
     PIMATTN_BY_BOUNDS      /* as if each score were its page's bound, the mean over KV heads */
 } pimattn_source;
 
-/*
- * How much each token counts for the newest one, by what it sees: probabilities, 0 of the others.
+/* How much each token counts for the newest one, by what it sees: probabilities, 0 of the others.
  * They sum to 1, less what sink logits take of scores. All NaN if a score or bound is not finite.
- * The bits are those of the scalar kernel. Returns and shapes as of pimattn_retrieve.
- */
+ * The bits are those of the scalar kernel. Returns and shapes as of pimattn_retrieve. */
 PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *engine, pimattn_seq seq,
                                                  uint32_t layer, float *of_tokens, const float *q,
                                                  uint32_t source);
@@ -1077,10 +1061,8 @@ PIMATTN_API pimattn_status pimattn_tier_time(pimattn_tier_reading *reading,
                                              const pimattn_tier *tier, const pimattn_shape *shape,
                                              const pimattn_tier_load *load, pimhw_cause *why);
 
-/*
- * Times a step: loads[i] of tiers[i], the fastest first. Moves take moves_ns; beside_moves: they go
- * on beside the step, and only what is left of them then counts.
- */
+/* Times a step: loads[i] of tiers[i], the fastest first. Moves take moves_ns; beside_moves: they go
+ * on beside the step, and only what is left of them then counts. */
 PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
                                              const pimattn_tier *tiers, uint32_t n_tiers,
                                              const pimattn_shape *shape,
