@@ -232,8 +232,7 @@ typedef enum pimhw_epu_overlap {
 /* What a lane holds. */
 typedef enum pimhw_lane_type { PIMHW_LANE_F16 = 0, PIMHW_LANE_BF16 = 1 } pimhw_lane_type;
 
-/*
- * Which rule gives the commands of a channel their clocks. In-order takes the whole table of
+/* Which rule gives the commands of a channel their clocks. In-order takes the whole table of
  * constraints. Under the others W, M and R (of pimhw_kind) take from it what is between neighbours
  * of a class in their stream (tBL, tCCD_S, tCCD_L, tCCD_MAC; between MACs also over R and W, but
  * for PIMHW_ROW_HIDDEN), of rows and of refresh; from class to class there are tWR_INP, tMAC and
@@ -242,8 +241,7 @@ typedef enum pimhw_lane_type { PIMHW_LANE_F16 = 0, PIMHW_LANE_BF16 = 1 } pimhw_l
  * streams of ping-pong or DCS; there what opens a row and the MAC before it; and PREA or ACT16
  * under static gaps and PIMHW_ROW_HEAD beside the one before. What is none of W, M and R waits for
  * all before it, for W and R by tWR_INP and tRD_OUT, and goes by the table; what follows waits for
- * it.
- */
+ * it. */
 typedef enum pimhw_controller {
     PIMHW_IN_ORDER = 0, /* program order, the constraint table only [AIMSIM]: nothing waits for the
                            data of what it uses */
@@ -1249,8 +1247,7 @@ typedef struct pimhw_i_field {
 #define PIMHW_7(aim, hbm3, samsung, newton, lpddr5, ideapad, ddr4) \
     PIMHW_4(aim), hbm3, hbm3, samsung, newton, lpddr5, lpddr5, ideapad, lpddr5, hbm3, ddr4
 
-/*
- * In the order of the presets. What calibrated rests on: tWR_INP, tMAC, tRD_OUT on the MAC
+/* In the order of the presets. What calibrated rests on: tWR_INP, tMAC, tRD_OUT on the MAC
  * utilisation of a GEMV under static gaps [PHONY]; row_opening on what FFN1 and FFN2 save [LOL Fig.
  * 7]; obuf of aimx and neupims on the 576 bytes of DCS' tables [PHONY VII-C]; tCL_MAC and entries
  * of attacc-hbm3 on the clocks of its shortest context. AttAcc's energies are its pJ a bit times
@@ -1258,8 +1255,7 @@ typedef struct pimhw_i_field {
  * of 32. Every command of samsung-hbm2 addresses all bank groups, so its tCCD_S is [SAIT]'s tCCD_L.
  * A row and a column of pam-ddr4 cost what AiM's do a byte, but for results. softmax_ck is 12
  * clocks of a unit: 8 to rescale 128 dims, 4 for maximum and exponential. epu_lanes of cent: 3
- * TFLOPS at one operation a lane and clock.
- */
+ * TFLOPS at one operation a lane and clock. */
 static const pimhw_i_field PIMHW_I_FIELDS[] = {
     PIMHW_F(n_channels, 1, PIMHW_MAX_CHANNELS, "GLPPAASN????M?M", 32, 16, 32, 32, 16, 16, 64, 32,
             16, 32, 4, 4, 32, 1, 8),
@@ -5258,14 +5254,12 @@ typedef struct pimhw_i_stream {
 
 typedef enum pimhw_i_progress { PIMHW_I_IDLE, PIMHW_I_OPEN, PIMHW_I_ENDED } pimhw_i_progress;
 
-/*
- * Spans of a program that are like others need not be walked again. A unit is a group of channels,
+/* Spans of a program that are like others need not be walked again. A unit is a group of channels,
  * or those of a shared front end that a loop concerns, with their host. Its state, relative to its
  * clock, is a text, without what is over by then, and so are the terms of a span; their numbers are
  * compared. An edge leads from a state, through a span with given terms, to a state; if it holds
  * refreshes, from where those are equally far off. What it adds on the way is counted apart; of a
- * unit that goes from edge to edge only the number of its state is kept, and it is asleep.
- */
+ * unit that goes from edge to edge only the number of its state is kept, and it is asleep. */
 typedef struct pimhw_i_text {
     uint64_t hash;
     uint32_t at, n;

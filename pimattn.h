@@ -280,14 +280,12 @@ typedef enum pimattn_bound {
 /* What a bound is called; NULL beyond the last. */
 PIMATTN_API const char *pimattn_bound_str(uint32_t bound);
 
-/*
- * What attention costs. A step is n_layers layers. With refresh, a single layer may be too short to
+/* What attention costs. A step is n_layers layers. With refresh, a single layer may be too short to
  * meet one: if it takes less than 16 tREFI, the step is timed as n_layers layers in one go, which
  * meet refreshes elsewhere than one does, else and without refresh as n_layers times the one layer;
  * layers of another window by themselves. So readings of one layer are enough for a step. New
  * tokens of a call each take all that any of them sees; what causality or a window hides from one
- * is padding. Masks change nothing of this, nor in the device way windows: all tokens are read.
- */
+ * is padding. Masks change nothing of this, nor in the device way windows: all tokens are read. */
 typedef struct pimattn_readings {
     uint32_t size;         /* bytes of this struct; as all of it, filled by the call */
     uint32_t version;      /* 1 */
@@ -1535,14 +1533,12 @@ enum { PIMATTN_I_TILE = 16, PIMATTN_I_LEAF = 512, PIMATTN_I_QUERY_BLOCK = 16 };
 /* Partials of a query block: m of all queries, l of all, then o of each query. */
 enum { PIMATTN_I_L = PIMATTN_I_QUERY_BLOCK, PIMATTN_I_O = 2 * PIMATTN_I_QUERY_BLOCK };
 
-/*
- * How what comes next is fetched, in this order. Both: the next tile into the first cache, what is
+/* How what comes next is fetched, in this order. Both: the next tile into the first cache, what is
  * far into the second. Led: so, but in short pages one line in four of what is far, from farther;
  * the CPU brings the others. Near: as both, but for a single query the next tile alone. Deep: the
  * second cache waits for many more lines than the first; where the memory's pace counts most, all
  * goes there. If a single query reads rows one by one that follow one another, such a CPU keeps the
- * pace led by one line in four: rows of f32, and of 16-bit types in long pages of the cache.
- */
+ * pace led by one line in four: rows of f32, and of 16-bit types in long pages of the cache. */
 typedef enum pimattn_i_ahead {
     PIMATTN_I_BOTH,
     PIMATTN_I_LED,
@@ -9881,21 +9877,18 @@ PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *e, pimattn_seq 
  *
  * Copyright (c) 2026 the pimattn authors
  *
- * Permission is hereby granted, free of charge, to any person obtaining a copy
- * of this software and associated documentation files (the "Software"), to deal
- * in the Software without restriction, including without limitation the rights
- * to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
- * copies of the Software, and to permit persons to whom the Software is
- * furnished to do so, subject to the following conditions:
+ * Permission is hereby granted, free of charge, to any person obtaining a copy of this software
+ * and associated documentation files (the "Software"), to deal in the Software without
+ * restriction, including without limitation the rights to use, copy, modify, merge, publish,
+ * distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the
+ * Software is furnished to do so, subject to the following conditions:
  *
- * The above copyright notice and this permission notice shall be included in all
- * copies or substantial portions of the Software.
+ * The above copyright notice and this permission notice shall be included in all copies or
+ * substantial portions of the Software.
  *
- * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
- * IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
- * FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
- * AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
- * LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
- * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
- * SOFTWARE.
+ * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING
+ * BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND
+ * NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM,
+ * DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+ * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
  */
