@@ -572,16 +572,9 @@ typedef struct pimhw_operand {
 typedef struct pimhw_item {
     uint64_t mask; /* channels that may take part; of a list or block nothing is asked */
     uint16_t end;  /* structure: index of its PIMHW_END, filled by the builder */
-    uint8_t kind;
-    uint8_t flags;
+    uint8_t kind, flags;
     uint8_t space; /* row space: the block's row_base[space] is added to row */
-    uint8_t op_size;
-    uint8_t bank;
-    uint8_t row;
-    uint8_t column;
-    uint8_t tile;
-    uint8_t out;
-    uint8_t gpr;
+    uint8_t op_size, bank, row, column, tile, out, gpr;
     uint8_t aux; /* list and block: the name of a constant */
 } pimhw_item;
 
@@ -651,8 +644,7 @@ typedef struct pimhw_request {
     const uint32_t *chunks;      /* first rows, PIMHW_UNMAPPED: none; NULL: rows are physical */
     const uint32_t *chunk_begin; /* NULL: one table of n_chunks for all channels; else channel c's
                                     are chunks[chunk_begin[c]] to chunks[chunk_begin[c + 1] - 1] */
-    uint32_t n_chunks;
-    uint32_t chunk_rows;
+    uint32_t n_chunks, chunk_rows;
 } pimhw_request;
 
 /* ==========================================================================
@@ -1871,10 +1863,8 @@ enum {
 /* A mapping writes an address as digits of mixed radix. pa / step % n is a digit, and counts weight
  * in its field of the place. Where all n are powers of two it permutes bits. */
 typedef struct pimhw_i_digit {
-    uint32_t place;
-    uint32_t weight;
-    uint64_t n;
-    uint64_t step;
+    uint32_t place, weight;
+    uint64_t n, step;
 } pimhw_i_digit;
 
 typedef struct pimhw_i_map {
@@ -2968,8 +2958,7 @@ typedef struct pimhw_i_rules {
     uint32_t completes[PIMHW_N_COMMANDS];
     uint32_t ruled; /* bit per command: the table holds after it; with gaps not after W and R */
     bool modes;     /* register mode and normal mode */
-    uint32_t outs, in_region;
-    uint32_t most_gap;
+    uint32_t outs, in_region, most_gap;
     uint8_t class_of[PIMHW_N_COMMANDS];                  /* pimhw_i_class */
     uint32_t exec_ck[PIMHW_I_N_CLASSES];                 /* t_exec; controllers with gaps */
     uint32_t gap_ck[PIMHW_N_COMMANDS][PIMHW_N_COMMANDS]; /* of one stream: last, next */
@@ -3062,9 +3051,7 @@ typedef struct pimhw_i_slack {
 
 /* Commands of one instruction on one channel, for the queue of the shared front end. */
 typedef struct pimhw_i_run {
-    uint64_t last_ck;
-    uint64_t step_ck;
-    uint64_t n;
+    uint64_t last_ck, step_ck, n;
 } pimhw_i_run;
 
 /* What a channel is asked to do: commands of one kind on one row. */
@@ -5326,9 +5313,7 @@ struct pimhw_device {
     pimhw_cause *why;    /* of the program that runs; may be NULL */
     bool sketched;       /* the sketch and the memo are of `program` */
     pimhw_i_when decode; /* shared front end: the next instruction; from here on 0 at the start */
-    uint64_t epu_free_ck;
-    uint64_t epu_ck;
-    uint64_t skipped_rounds, walked_rounds;
+    uint64_t epu_free_ck, epu_ck, skipped_rounds, walked_rounds;
     uint32_t unit, n_unit; /* its groups */
     uint64_t nest;         /* of a shared front end: channels of the loop that is walked */
     uint32_t known;        /* number of its state, until something happens; 0: not yet */

@@ -340,8 +340,7 @@ typedef struct pimattn_readings {
  * exp(score - m) v. The empty partial is (-inf, 0, 0). m = NaN is poisoned: a visible score was not
  * finite; attention then gives l and o as NaN, too. o is caller's memory of dim floats. */
 typedef struct pimattn_partial {
-    float m;
-    float l;
+    float m, l;
     float *o;
     uint32_t dim;
 } pimattn_partial;
@@ -498,8 +497,7 @@ typedef struct pimattn_call {
     size_t n_items;            /* 1 to max_seqs */
     const pimattn_mask *masks; /* [n_items] or NULL */
     const pimattn_choice *choices; /* [n_items] or NULL */
-    size_t q_stride;
-    size_t out_stride;
+    size_t q_stride, out_stride;
 } pimattn_call;
 
 /*
@@ -2827,8 +2825,7 @@ typedef struct pimattn_i_store {
 
 /* How rows lie in a page: runs of K rows, their scales if int8, V rows and theirs. */
 typedef struct pimattn_i_layout {
-    uint32_t page_tokens, run_tokens;
-    uint32_t n_layers, n_kv_heads;
+    uint32_t page_tokens, run_tokens, n_layers, n_kv_heads;
     uint64_t k_row_bytes, v_row_bytes;
     uint64_t token_bytes, run_bytes;                   /* of a token: rows and scales alone */
     uint64_t k_scale_offset, v_offset, v_scale_offset; /* in a run */
@@ -2843,10 +2840,7 @@ typedef struct pimattn_i_pool {
     unsigned char **slabs; /* [n_slabs_most] */
     uint64_t page_bytes;
     uint64_t slab_pages; /* of every slab but the last possible one */
-    uint64_t set_pages;
-    uint64_t n_pages_most;
-    uint64_t n_slabs_most;
-    uint64_t n_slabs;
+    uint64_t set_pages, n_pages_most, n_slabs_most, n_slabs;
     uint64_t n_fresh; /* pages of slabs never taken yet begin here */
     uint64_t n_used;
     uint32_t free_head;  /* of returned pages, plus 1; 0: none */
@@ -5475,8 +5469,7 @@ typedef struct pimattn_i_table {
     uint64_t *only;         /* [n_most / 64 + 1]: bits of tokens, zeros between calls */
     float *importance;      /* [n_most] */
     uint32_t *sorted;       /* [n_most]: by tier, bank group, position; for one call */
-    uint64_t n, n_most;
-    uint64_t n_scored;
+    uint64_t n, n_most, n_scored;
 } pimattn_i_table;
 
 /* What a tier holds. */
