@@ -3339,6 +3339,8 @@ static void pimattn_i_seq_empty(pimattn_i_pool *pool, pimattn_i_seq *seq)
 /* A status, its cause written: a text and its words and uint64_t. */
 #define PIMATTN_I_FAIL(code, why, ...) (pimhw_cause_write(why, __VA_ARGS__), code)
 #define PIMATTN_I_WRONG(e, ...)        PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, &(e)->why, __VA_ARGS__)
+#define PIMATTN_I_UNABLE(e, ...)       PIMATTN_I_FAIL(PIMATTN_ERR_DEVICE, &(e)->why, __VA_ARGS__)
+#define PIMATTN_I_UNFIT(why, ...)      PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why, __VA_ARGS__)
 
 /* The same of a wrong argument, and of no memory, with one number at most. */
 static pimattn_status pimattn_i_refuse(pimhw_cause *why, const char *text, uint64_t number)
@@ -3362,8 +3364,8 @@ static pimattn_status pimattn_i_numbers_check(const pimattn_i_number *number, si
 {
     for (size_t i = 0; i < n; i++, number++) {
         if (number->is >= number->least && number->is <= number->most) continue;
-        return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why, "%s is %u, not %u to %u", number->field,
-                              number->is, number->least, number->most);
+        return PIMATTN_I_UNFIT(why, "%s is %u, not %u to %u", number->field, number->is,
+                               number->least, number->most);
     }
     return PIMATTN_OK;
 }
@@ -3371,7 +3373,7 @@ static pimattn_status pimattn_i_numbers_check(const pimattn_i_number *number, si
 static pimattn_status pimattn_i_shape_fault(pimhw_cause *why, const char *field, uint64_t is,
                                             const char *must)
 {
-    return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why, "%s is %u, not %s", field, is, must);
+    return PIMATTN_I_UNFIT(why, "%s is %u, not %s", field, is, must);
 }
 
 /* Judges what a shape says of scores and of what is seen; the first field last, to be named. */
@@ -3406,9 +3408,9 @@ static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
                                          {"shape.head_dim_v", s->head_dim_v, 0, 65536}};
     PIMATTN_I_TRY(pimattn_i_numbers_check(numbers, 4, why));
     if (s->n_heads < 1 || s->n_heads > 65536 || s->n_heads % s->n_kv_heads != 0)
-        return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why,
-                              "shape.n_heads is %u, not 1 to 65536 and a multiple of n_kv_heads %u",
-                              (uint64_t)s->n_heads, (uint64_t)s->n_kv_heads);
+        return PIMATTN_I_UNFIT(
+            why, "shape.n_heads is %u, not 1 to 65536 and a multiple of n_kv_heads %u",
+            (uint64_t)s->n_heads, (uint64_t)s->n_kv_heads);
     const char *types = "0 (f32), 1 (f16), 2 (bf16) or 3 (int8)";
     if (s->k_type >= PIMATTN_N_TYPE)
         return pimattn_i_shape_fault(why, "shape.k_type", s->k_type, types);
@@ -4392,10 +4394,10 @@ static pimattn_status pimattn_i_local_init(pimattn_i_local *l, const pimattn_tie
     l->v_columns = (uint32_t)pimattn_i_ceil_div(s->head_dim_v, lanes);
     uint32_t widest = (uint32_t)pimattn_i_max(l->k_columns, l->v_columns);
     if (widest > most)
-        return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why,
-                              "shape.head_dim or head_dim_v takes %u columns; a unit's buffer and "
-                              "a row of its bank hold %u (in_entries, row_bytes)",
-                              (uint64_t)widest, (uint64_t)most);
+        return PIMATTN_I_UNFIT(why,
+                               "shape.head_dim or head_dim_v takes %u columns; a unit's buffer and "
+                               "a row of its bank hold %u (in_entries, row_bytes)",
+                               (uint64_t)widest, (uint64_t)most);
     l->tokens = row / widest;
     l->queries = (uint32_t)pimattn_i_min(inputs / l->k_columns, pimattn_i_sums(&t->device));
     return PIMATTN_OK;
@@ -5187,8 +5189,8 @@ static pimattn_status pimattn_i_load_check(const pimattn_tier_load *load, bool f
                                          "1 to 2^31 - 1");
     for (int i = 0; i < 4 && load->n_blocks > 0; i++) {
         if (counts[i].of_one > 0 && counts[i].of_one <= counts[i].of_all) continue;
-        return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why, "load: %u %s in its fullest part, %u in all",
-                              counts[i].of_one, counts[i].name, counts[i].of_all);
+        return PIMATTN_I_UNFIT(why, "load: %u %s in its fullest part, %u in all", counts[i].of_one,
+                               counts[i].name, counts[i].of_all);
     }
     return PIMATTN_OK;
 }
@@ -6282,8 +6284,8 @@ static pimattn_status pimattn_i_device_fill(pimattn_config *c, pimhw_cause *why)
     for (uint32_t i = 0; (field = pimhw_config_field(i)) != NULL; i++) {
         pimhw_config_get(&c->device, field, &value, NULL);
         if (value == 0) continue;
-        return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why,
-                              "device.%s is set, but no preset: pimhw_config_init first", field);
+        return PIMATTN_I_UNFIT(why, "device.%s is set, but no preset: pimhw_config_init first",
+                               field);
     }
     pimhw_config_init(&c->device, "aimx", NULL);
     return PIMATTN_OK;
@@ -6334,7 +6336,7 @@ static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause
                                          {"way (with tiers)", c->way, 0, 0}};
     PIMATTN_I_TRY(pimattn_i_numbers_check(numbers, 3, why));
     if (!(r->lambda >= 0 && r->lambda <= 1))
-        return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why, "tiers.lambda is not 0 to 1");
+        return PIMATTN_I_UNFIT(why, "tiers.lambda is not 0 to 1");
     bool ratios = false;
     for (uint32_t i = 0; i < r->n_tiers; i++)
         ratios = ratios || r->ratio[i] != 0;
@@ -6350,8 +6352,7 @@ static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause
         pimattn_status status = pimattn_i_numbers_check(its, 3, why);
         if (status != PIMATTN_OK) return pimattn_i_of_tier(status, i, why);
         if (ratios && !(r->ratio[i] > 0 && r->ratio[i] <= DBL_MAX))
-            return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why,
-                                  "tiers.ratio[%u] is not positive and finite", (uint64_t)i);
+            return PIMATTN_I_UNFIT(why, "tiers.ratio[%u] is not positive and finite", (uint64_t)i);
     }
     return PIMATTN_OK;
 }
@@ -6374,12 +6375,10 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
         {"reserve_tokens", c->reserve_tokens, 0, PIMATTN_I_MAX_TOKENS}};
     PIMATTN_I_TRY(pimattn_i_numbers_check(numbers, 10, why));
     if (c->way == PIMATTN_DEVICE && c->shape.v_in_k)
-        return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why,
-                              "shape.v_in_k is set: banks hold V by itself (way 1, device)");
+        return PIMATTN_I_UNFIT(why, "shape.v_in_k is set: banks hold V by itself (way 1, device)");
     if (c->way == PIMATTN_DEVICE && c->v_mapping == PIMATTN_V_CHEAPEST)
-        return PIMATTN_I_FAIL(
-            PIMATTN_ERR_CONFIG, why,
-            "v_mapping is 3 (cheapest): data in banks needs 0 (A), 1 (B) or 2 (K)");
+        return PIMATTN_I_UNFIT(
+            why, "v_mapping is 3 (cheapest): data in banks needs 0 (A), 1 (B) or 2 (K)");
     if (c->tiers) PIMATTN_I_TRY(pimattn_i_tiers_judge(c, why));
     const uint64_t least = pimattn_i_sizes_of(c).least;
     const pimattn_i_number scratch = {"scratch_bytes", c->scratch_bytes ? c->scratch_bytes : least,
@@ -6414,8 +6413,7 @@ static pimattn_status pimattn_i_config_take(pimattn_config *c, const pimattn_con
     if (!c->max_workers) c->max_workers = 1;
     PIMATTN_I_TRY(pimattn_i_device_fill(c, why));
     if (!c->allocator.alloc != !c->allocator.release)
-        return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why,
-                              "allocator has only one of alloc and release");
+        return PIMATTN_I_UNFIT(why, "allocator has only one of alloc and release");
     if (!c->allocator.alloc) c->allocator = pimhw_allocator_default();
     pimattn_status status = pimattn_i_config_judge(c, why);
     if (status == PIMATTN_OK && !c->scratch_bytes) {
@@ -6612,7 +6610,7 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
     pimattn_config c;
     PIMATTN_I_TRY(pimattn_i_config_take(&c, config, why));
     if (pimattn_i_reassociates())
-        return PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why, "built with -funsafe-math-optimizations");
+        return PIMATTN_I_UNFIT(why, "built with -funsafe-math-optimizations");
     pimattn_engine *e = (pimattn_engine *)pimattn_i_zeroed(&c.allocator, 1, sizeof *e);
     if (!e) return pimattn_i_lack(why, "no memory for an engine", 0);
     e->config = c;
@@ -7302,9 +7300,8 @@ static pimattn_status pimattn_i_paged(pimattn_engine *e)
 {
     if (!e) return PIMATTN_ERR_ARGUMENT;
     if (!e->module && !e->tiered) return PIMATTN_OK;
-    return PIMATTN_I_FAIL(
-        PIMATTN_ERR_DEVICE, &e->why,
-        "the device way and tiers have only create, append, reserve, truncate and free so far");
+    return PIMATTN_I_UNABLE(
+        e, "the device way and tiers have only create, append, reserve, truncate and free so far");
 }
 
 PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *e, pimattn_seq *child,
@@ -9018,7 +9015,7 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
             c->n_tokens > PIMATTN_I_MAX_TOKENS)
             return pimattn_i_wrong(e, "choice of item %u reaches beyond memory", i);
         if (!e->module) continue;
-        return PIMATTN_I_FAIL(PIMATTN_ERR_DEVICE, &e->why, "choices need the host way");
+        return PIMATTN_I_UNABLE(e, "choices need the host way");
     }
     for (uint64_t i = 0; call->partials && i < rows * s->n_heads; i++)
         if (!call->partials[i].o || call->partials[i].dim != s->head_dim_v)
@@ -9045,9 +9042,8 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, const pimattn_
     const pimattn_plan *plan = &p->plans[p->taken];
     uint32_t n = 0, at = 0;
     if (!pimattn_i_same_v(plan, m->plan))
-        return PIMATTN_I_FAIL(PIMATTN_ERR_DEVICE, &e->why,
-                              "v_mapping K has too few output entries for %u queries",
-                              (uint64_t)plan->n_queries);
+        return PIMATTN_I_UNABLE(e, "v_mapping K has too few output entries for %u queries",
+                                (uint64_t)plan->n_queries);
     for (uint32_t u = 0; u < m->n_units; u++) {
         uint32_t begin = n;
         m->chunk_begin[u] = n;
@@ -9058,9 +9054,9 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, const pimattn_
             if (m->n_units > 1 && list->unit != u) continue;
             for (uint32_t which = 0; which < 2; which++, list++) {
                 if (list->n > e->config.device.va2pa_entries - n)
-                    return PIMATTN_I_FAIL(
-                        PIMATTN_ERR_DEVICE, &e->why, "item %u: VA2PA holds %u chunks, too few",
-                        (uint64_t)(b / m->n_heads), (uint64_t)e->config.device.va2pa_entries);
+                    return PIMATTN_I_UNABLE(e, "item %u: VA2PA holds %u chunks, too few",
+                                            (uint64_t)(b / m->n_heads),
+                                            (uint64_t)e->config.device.va2pa_entries);
                 p->blocks[b].row_base[which] = (n - begin) * m->chunk_rows;
                 for (uint32_t i = list->first, k = 0; k < list->n; k++, i = m->next[i])
                     m->chunks[n++] = i % m->n_chunks * m->chunk_rows;
@@ -9610,9 +9606,7 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     w->call.items = &w->item;
     PIMATTN_I_TRY(pimattn_i_call_spans(e, layer, &w->item, 1));
     bounds = bounds && !e->tiered;
-    if (e->module)
-        return PIMATTN_I_FAIL(PIMATTN_ERR_DEVICE, &e->why,
-                              "which tokens count is known in the host way alone");
+    if (e->module) return PIMATTN_I_UNABLE(e, "which tokens count is known in the host way alone");
     for (size_t i = 0; i < (size_t)s->n_heads * s->head_dim; i++)
         if (!q || !pimattn_i_finite(q[i]))
             return pimattn_i_wrong(e, q ? "q[%u] is not finite" : "q is NULL", i);
