@@ -1133,6 +1133,9 @@ static const char PIMHW_I_NULL[] = "a pointer is NULL";
 
 /* A status, its cause written: a text and its words and uint64_t. */
 #define PIMHW_I_FAIL(why, status, ...) (pimhw_cause_write(why, __VA_ARGS__), status)
+#define PIMHW_I_WRONG(why, ...)        PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, __VA_ARGS__)
+#define PIMHW_I_UNFIT(why, ...)        PIMHW_I_FAIL(why, PIMHW_ERR_CONFIG, __VA_ARGS__)
+#define PIMHW_I_UNABLE(why, ...)       PIMHW_I_FAIL(why, PIMHW_ERR_PROGRAM, __VA_ARGS__)
 
 /* Goes on if a call was well, else returns its status. */
 #define PIMHW_I_TRY(call)                                                                          \
@@ -1643,7 +1646,7 @@ PIMHW_API const char *pimhw_preset_source(const char *preset, const char *field)
 PIMHW_API pimhw_status pimhw_config_init(pimhw_config *config, const char *preset, pimhw_cause *why)
 {
     int p = pimhw_i_preset_find(preset);
-    if (!config) return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
+    if (!config) return PIMHW_I_WRONG(why, PIMHW_I_NULL);
     if (p < 0) {
         pimhw_cause names = {{0}}, some;
         for (int i = 0; i < PIMHW_I_N_PRESETS; i++) {
@@ -1694,7 +1697,7 @@ static const pimhw_i_field *pimhw_i_field_named(const char *name, pimhw_cause *w
 PIMHW_API pimhw_status pimhw_config_set(pimhw_config *config, const char *field, uint32_t value,
                                         pimhw_cause *why)
 {
-    if (!config) return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
+    if (!config) return PIMHW_I_WRONG(why, PIMHW_I_NULL);
     const pimhw_i_field *f = pimhw_i_field_named(field, why);
     if (!f) return PIMHW_ERR_NAME;
     pimhw_i_field_set(config, f, value);
@@ -1704,7 +1707,7 @@ PIMHW_API pimhw_status pimhw_config_set(pimhw_config *config, const char *field,
 PIMHW_API pimhw_status pimhw_config_get(const pimhw_config *config, const char *field,
                                         uint32_t *value, pimhw_cause *why)
 {
-    if (!config || !value) return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
+    if (!config || !value) return PIMHW_I_WRONG(why, PIMHW_I_NULL);
     const pimhw_i_field *f = pimhw_i_field_named(field, why);
     if (!f) return PIMHW_ERR_NAME;
     *value = pimhw_i_field_get(config, f);
@@ -1758,58 +1761,53 @@ static const struct {
 /* What only banks can contradict. */
 static pimhw_status pimhw_i_banks_check(const pimhw_config *c, pimhw_cause *why)
 {
-    const pimhw_status wrong = PIMHW_ERR_CONFIG;
     bool gaps = c->controller != PIMHW_IN_ORDER;
     uint64_t banks = (uint64_t)c->n_bank_groups * c->n_group_banks;
     if (banks > PIMHW_MAX_BANKS)
-        return PIMHW_I_FAIL(why, wrong, "n_bank_groups * n_group_banks is %u, not 1 to %u", banks,
-                            (uint64_t)PIMHW_MAX_BANKS);
+        return PIMHW_I_UNFIT(why, "n_bank_groups * n_group_banks is %u, not 1 to %u", banks,
+                             (uint64_t)PIMHW_MAX_BANKS);
     if (c->row_bytes % c->column_bytes)
-        return PIMHW_I_FAIL(why, wrong, "row_bytes %u, column_bytes %u: not a multiple",
-                            (uint64_t)c->row_bytes, (uint64_t)c->column_bytes);
+        return PIMHW_I_UNFIT(why, "row_bytes %u, column_bytes %u: not a multiple",
+                             (uint64_t)c->row_bytes, (uint64_t)c->column_bytes);
     if (banks % c->n_ranks)
-        return PIMHW_I_FAIL(why, wrong, "%u banks do not fill n_ranks %u", banks,
-                            (uint64_t)c->n_ranks);
+        return PIMHW_I_UNFIT(why, "%u banks do not fill n_ranks %u", banks, (uint64_t)c->n_ranks);
     if (c->out_bits != 16 && c->out_bits != 32)
-        return PIMHW_I_FAIL(why, wrong, "out_bits is %u, not 16 or 32", (uint64_t)c->out_bits);
+        return PIMHW_I_UNFIT(why, "out_bits is %u, not 16 or 32", (uint64_t)c->out_bits);
     if (pimhw_config_in_region(c) == 0)
-        return PIMHW_I_FAIL(why, wrong,
-                            "in_entries is 1: ping-pong without extra_region halves it");
+        return PIMHW_I_UNFIT(why, "in_entries is 1: ping-pong without extra_region halves it");
     if (c->controller == PIMHW_PING_PONG && c->out_entries < 2)
-        return PIMHW_I_FAIL(why, wrong, "out_entries is 1: ping-pong halves it");
+        return PIMHW_I_UNFIT(why, "out_entries is 1: ping-pong halves it");
     for (size_t i = 0; i < sizeof PIMHW_I_ORDER / sizeof PIMHW_I_ORDER[0]; i++) {
         const char *less = PIMHW_I_ORDER[i].less, *more = PIMHW_I_ORDER[i].more;
         uint64_t a = pimhw_i_sum(c, less), b = pimhw_i_sum(c, more);
         if (PIMHW_I_ORDER[i].refresh && !c->refresh) continue;
         if (a > b && (gaps || !PIMHW_I_ORDER[i].gaps))
-            return PIMHW_I_FAIL(why, wrong, "%s, %u, is more than %s, %u", less, a, more, b);
+            return PIMHW_I_UNFIT(why, "%s, %u, is more than %s, %u", less, a, more, b);
     }
     return PIMHW_OK;
 }
 
 PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *c, pimhw_cause *why)
 {
-    const pimhw_status wrong = PIMHW_ERR_CONFIG;
-    if (!c) return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, "config is NULL");
+    if (!c) return PIMHW_I_WRONG(why, "config is NULL");
     bool flash = c->flash_page_bytes != 0;
     for (size_t i = 0; i < PIMHW_I_N_FIELDS; i++) {
         const pimhw_i_field *f = &PIMHW_I_FIELDS[i];
         uint64_t value = pimhw_i_field_get(c, f);
         if (!f->source[flash ? PIMHW_I_FLASH : 0]) {
             if (value == 0) continue;
-            return PIMHW_I_FAIL(why, wrong, "%s is %u, but %s (flash_page_bytes is %u) has none",
-                                f->name, value, flash ? "flash" : "a DRAM",
-                                (uint64_t)c->flash_page_bytes);
+            return PIMHW_I_UNFIT(why, "%s is %u, but %s (flash_page_bytes is %u) has none", f->name,
+                                 value, flash ? "flash" : "a DRAM", (uint64_t)c->flash_page_bytes);
         }
         if (value < f->least || value > f->most)
-            return PIMHW_I_FAIL(why, wrong, "%s is %u, not %u to %u", f->name, value,
-                                (uint64_t)f->least, (uint64_t)f->most);
+            return PIMHW_I_UNFIT(why, "%s is %u, not %u to %u", f->name, value, (uint64_t)f->least,
+                                 (uint64_t)f->most);
     }
     if (!c->allocator.alloc != !c->allocator.release)
-        return PIMHW_I_FAIL(why, wrong, "allocator has only one of alloc and release");
+        return PIMHW_I_UNFIT(why, "allocator has only one of alloc and release");
     if (c->column_bytes % c->element_bytes)
-        return PIMHW_I_FAIL(why, wrong, "column_bytes %u, element_bytes %u: not a multiple",
-                            (uint64_t)c->column_bytes, (uint64_t)c->element_bytes);
+        return PIMHW_I_UNFIT(why, "column_bytes %u, element_bytes %u: not a multiple",
+                             (uint64_t)c->column_bytes, (uint64_t)c->element_bytes);
     return flash ? PIMHW_OK : pimhw_i_banks_check(c, why);
 }
 
@@ -1818,9 +1816,8 @@ static pimhw_status pimhw_i_config_dram(const pimhw_config *config, pimhw_cause 
 {
     PIMHW_I_TRY(pimhw_config_check(config, why));
     if (!config->flash_page_bytes) return PIMHW_OK;
-    return PIMHW_I_FAIL(why, PIMHW_ERR_CONFIG,
-                        "flash_page_bytes is %u: flash has no banks and takes no programs",
-                        (uint64_t)config->flash_page_bytes);
+    return PIMHW_I_UNFIT(why, "flash_page_bytes is %u: flash has no banks and takes no programs",
+                         (uint64_t)config->flash_page_bytes);
 }
 
 /* Rounds of all dies; the last round's pages go last, or first where cells come after. */
@@ -1943,35 +1940,34 @@ static const struct {
 /* Sizes as every mapping needs them, or as MapIDs do. */
 static pimhw_status pimhw_i_geometry_check(const pimhw_geometry *g, bool powers, pimhw_cause *why)
 {
-    const pimhw_status wrong = PIMHW_ERR_CONFIG;
     const size_t n = sizeof PIMHW_I_SIZES / sizeof PIMHW_I_SIZES[0];
-    if (!g) return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, "geometry is NULL");
+    if (!g) return PIMHW_I_WRONG(why, "geometry is NULL");
     for (size_t i = 0; i < n; i++) {
         const char *name = PIMHW_I_SIZES[i].name;
         uint64_t most = PIMHW_I_SIZES[i].most;
         uint32_t size;
         memcpy(&size, (const char *)g + PIMHW_I_SIZES[i].offset, sizeof size);
         if (size == 0 || size > most)
-            return PIMHW_I_FAIL(why, wrong, "%s is %u, not 1 to %u", name, (uint64_t)size, most);
+            return PIMHW_I_UNFIT(why, "%s is %u, not 1 to %u", name, (uint64_t)size, most);
         if (powers && i + 1 < n && (size & (size - 1)))
-            return PIMHW_I_FAIL(why, wrong, "%s is %u, not a power of two", name, (uint64_t)size);
+            return PIMHW_I_UNFIT(why, "%s is %u, not a power of two", name, (uint64_t)size);
     }
     uint64_t stripe = pimhw_i_stripe_bytes(g), chunk = (uint64_t)g->chunk_rows * g->chunk_bytes;
     if (pimhw_i_times(stripe, g->n_rows) >> 63)
-        return PIMHW_I_FAIL(why, wrong, "n_rows %u of %u bytes in all banks are 2^63 or more",
-                            (uint64_t)g->n_rows, stripe);
+        return PIMHW_I_UNFIT(why, "n_rows %u of %u bytes in all banks are 2^63 or more",
+                             (uint64_t)g->n_rows, stripe);
     if (g->row_bytes % g->transfer_bytes != 0)
-        return PIMHW_I_FAIL(why, wrong, "row_bytes %u is not a multiple of transfer_bytes %u",
-                            (uint64_t)g->row_bytes, (uint64_t)g->transfer_bytes);
+        return PIMHW_I_UNFIT(why, "row_bytes %u is not a multiple of transfer_bytes %u",
+                             (uint64_t)g->row_bytes, (uint64_t)g->transfer_bytes);
     if (g->page_bytes < stripe || g->page_bytes % stripe != 0 ||
         (powers && (g->page_bytes & (g->page_bytes - 1))))
-        return PIMHW_I_FAIL(why, wrong, "page_bytes %u does not hold whole rows of all banks, %u",
-                            g->page_bytes, stripe);
+        return PIMHW_I_UNFIT(why, "page_bytes %u does not hold whole rows of all banks, %u",
+                             g->page_bytes, stripe);
     if (powers && (g->chunk_bytes < g->transfer_bytes || chunk > g->row_bytes))
-        return PIMHW_I_FAIL(why, wrong,
-                            "chunk_rows * chunk_bytes %u exceeds row_bytes %u, or "
-                            "chunk_bytes is less than a transfer",
-                            chunk, (uint64_t)g->row_bytes);
+        return PIMHW_I_UNFIT(why,
+                             "chunk_rows * chunk_bytes %u exceeds row_bytes %u, or "
+                             "chunk_bytes is less than a transfer",
+                             chunk, (uint64_t)g->row_bytes);
     return PIMHW_OK;
 }
 
@@ -1979,9 +1975,9 @@ PIMHW_API pimhw_status pimhw_geometry_init(pimhw_geometry *g, const pimhw_config
                                            pimhw_chunk chunk, pimhw_cause *why)
 {
     const uint64_t huge = (uint64_t)1 << 21;
-    if (!g) return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, "geometry is NULL");
+    if (!g) return PIMHW_I_WRONG(why, "geometry is NULL");
     if ((uint32_t)chunk > PIMHW_CHUNK_HBM_PIM)
-        return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, "chunk is %u, not 0 or 1", (uint64_t)chunk);
+        return PIMHW_I_WRONG(why, "chunk is %u, not 0 or 1", (uint64_t)chunk);
     PIMHW_I_TRY(pimhw_i_config_dram(config, why));
     g->n_channels = config->n_channels;
     g->n_ranks = config->n_ranks;
@@ -2015,9 +2011,8 @@ static pimhw_status pimhw_i_map_check(const pimhw_geometry *g, uint32_t map_id, 
         return pimhw_i_geometry_check(g, false, why);
     PIMHW_I_TRY(pimhw_map_ids(g, NULL, &last, why));
     if (map_id > last)
-        return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, "map_id is %u, not 0 to %u, %u or %u",
-                            (uint64_t)map_id, (uint64_t)last, (uint64_t)PIMHW_MAP_ROWS,
-                            (uint64_t)PIMHW_MAP_HOST);
+        return PIMHW_I_WRONG(why, "map_id is %u, not 0 to %u, %u or %u", (uint64_t)map_id,
+                             (uint64_t)last, (uint64_t)PIMHW_MAP_ROWS, (uint64_t)PIMHW_MAP_HOST);
     return PIMHW_OK;
 }
 
@@ -2025,22 +2020,21 @@ PIMHW_API pimhw_status pimhw_map_select(pimhw_placement *placement, const pimhw_
                                         uint64_t rows, uint64_t columns, uint32_t element_bytes,
                                         pimhw_cause *why)
 {
-    const pimhw_status wrong = PIMHW_ERR_ARGUMENT;
     uint32_t last = 0;
-    if (!placement) return PIMHW_I_FAIL(why, wrong, "placement is NULL");
+    if (!placement) return PIMHW_I_WRONG(why, "placement is NULL");
     PIMHW_I_TRY(pimhw_map_ids(g, NULL, &last, why));
     uint64_t e = element_bytes, shares = (uint64_t)g->n_channels * g->n_ranks;
     uint64_t per_bank = g->page_bytes / shares / g->n_banks;
     if (e == 0 || (e & (e - 1)) || e > g->transfer_bytes)
-        return PIMHW_I_FAIL(why, wrong, "element_bytes is %u, not a power of two up to %u", e,
-                            (uint64_t)g->transfer_bytes);
-    if (rows == 0) return PIMHW_I_FAIL(why, wrong, "rows is 0");
+        return PIMHW_I_WRONG(why, "element_bytes is %u, not a power of two up to %u", e,
+                             (uint64_t)g->transfer_bytes);
+    if (rows == 0) return PIMHW_I_WRONG(why, "rows is 0");
     uint64_t most = per_bank * shares / e;
     if (columns == 0 || columns > most)
-        return PIMHW_I_FAIL(why, wrong,
-                            "columns is %u, not 1 to %u, what one bank of every rank "
-                            "has in a page",
-                            columns, most);
+        return PIMHW_I_WRONG(why,
+                             "columns is %u, not 1 to %u, what one bank of every rank "
+                             "has in a page",
+                             columns, most);
     uint64_t padded = columns == 1 ? 1 : (uint64_t)2 << pimhw_i_highest(columns - 1);
     uint64_t stride = pimhw_i_max(padded * e, g->chunk_bytes);
     uint64_t page_rows = g->page_bytes / stride, n_pages = pimhw_i_ceil_div(rows, page_rows);
@@ -2048,10 +2042,10 @@ PIMHW_API pimhw_status pimhw_map_select(pimhw_placement *placement, const pimhw_
     uint64_t between = whole ? stride : per_bank / g->chunk_rows;
     uint32_t map_id = pimhw_i_highest(between / g->chunk_bytes);
     if (map_id > last)
-        return PIMHW_I_FAIL(why, wrong, "columns is %u: of MapID %u, beyond the last, %u", columns,
-                            (uint64_t)map_id, (uint64_t)last);
+        return PIMHW_I_WRONG(why, "columns is %u: of MapID %u, beyond the last, %u", columns,
+                             (uint64_t)map_id, (uint64_t)last);
     if (n_pages > UINT64_MAX / g->page_bytes)
-        return PIMHW_I_FAIL(why, wrong, "rows is %u: more bytes than 64 bits address", rows);
+        return PIMHW_I_WRONG(why, "rows is %u: more bytes than 64 bits address", rows);
     placement->map_id = map_id;
     placement->n_parts = whole ? 1 : (uint32_t)pimhw_i_ceil_div(stride, per_bank);
     placement->chunk_rows = whole ? g->chunk_rows : (uint32_t)pimhw_i_max(1, per_bank / stride);
@@ -2064,7 +2058,7 @@ PIMHW_API pimhw_status pimhw_map_select(pimhw_placement *placement, const pimhw_
 
 static pimhw_status pimhw_i_da_check(const pimhw_geometry *g, const pimhw_da *da, pimhw_cause *why)
 {
-    if (!da) return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, "da is NULL");
+    if (!da) return PIMHW_I_WRONG(why, "da is NULL");
     const uint32_t below[PIMHW_I_N_PLACES] = {
         g->n_channels,    g->n_ranks, g->n_banks, g->n_rows, g->row_bytes / g->transfer_bytes,
         g->transfer_bytes};
@@ -2090,7 +2084,7 @@ PIMHW_API pimhw_status pimhw_map_da(pimhw_da *da, const pimhw_geometry *geometry
     pimhw_i_map map;
     uint32_t at[PIMHW_I_N_PLACES] = {0};
     PIMHW_I_TRY(pimhw_i_map_check(geometry, map_id, why));
-    if (!da) return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, "da is NULL");
+    if (!da) return PIMHW_I_WRONG(why, "da is NULL");
     PIMHW_I_TRY(pimhw_i_pa_check(geometry, pa, why));
     pimhw_i_map_build(&map, geometry, map_id);
     for (uint32_t i = 0; i < map.n_digits; i++) {
@@ -2108,7 +2102,7 @@ PIMHW_API pimhw_status pimhw_map_pa(uint64_t *pa, const pimhw_geometry *geometry
                                     const pimhw_da *da, pimhw_cause *why)
 {
     pimhw_i_map map;
-    if (!pa) return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, "pa is NULL");
+    if (!pa) return PIMHW_I_WRONG(why, "pa is NULL");
     PIMHW_I_TRY(pimhw_i_map_check(geometry, map_id, why));
     PIMHW_I_TRY(pimhw_i_da_check(geometry, da, why));
     pimhw_i_map_build(&map, geometry, map_id);
@@ -2167,7 +2161,7 @@ PIMHW_API pimhw_status pimhw_memory_create(pimhw_memory **memory, const pimhw_co
                                            pimhw_chunk chunk, pimhw_cause *why)
 {
     pimhw_geometry g = {0, 0, 0, 0, 0, 0, 0, 0, 0};
-    if (!memory) return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, "memory is NULL");
+    if (!memory) return PIMHW_I_WRONG(why, "memory is NULL");
     *memory = NULL;
     PIMHW_I_TRY(pimhw_geometry_init(&g, config, chunk, why));
     pimhw_allocator a = config->allocator;
@@ -2274,8 +2268,7 @@ static pimhw_status pimhw_i_bytes_move(const pimhw_memory *m, pimhw_memory *writ
                                        pimhw_cause *why)
 {
     pimhw_i_row row;
-    if (!m || (!out && !in))
-        return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, "%s is NULL", m ? "bytes" : "memory");
+    if (!m || (!out && !in)) return PIMHW_I_WRONG(why, "%s is NULL", m ? "bytes" : "memory");
     const pimhw_geometry *g = &m->geometry;
     PIMHW_I_TRY(pimhw_i_da_check(g, da, why));
     if (n == 0) return PIMHW_OK;
@@ -2314,11 +2307,10 @@ static bool pimhw_i_page_free(const pimhw_memory *m, uint64_t i)
 PIMHW_API pimhw_status pimhw_alloc(pimhw_memory *m, void **pointer, uint64_t bytes, uint32_t map_id,
                                    pimhw_cause *why)
 {
-    const pimhw_status wrong = PIMHW_ERR_ARGUMENT;
-    if (!m || !pointer) return PIMHW_I_FAIL(why, wrong, "%s is NULL", m ? "pointer" : "memory");
-    if (bytes == 0) return PIMHW_I_FAIL(why, wrong, "bytes is 0");
+    if (!m || !pointer) return PIMHW_I_WRONG(why, "%s is NULL", m ? "pointer" : "memory");
+    if (bytes == 0) return PIMHW_I_WRONG(why, "bytes is 0");
     pimhw_status status = pimhw_i_map_check(&m->geometry, map_id, why);
-    if (status) return status == PIMHW_ERR_CONFIG ? wrong : status;
+    if (status) return status == PIMHW_ERR_CONFIG ? PIMHW_ERR_ARGUMENT : status;
     uint64_t page_bytes = m->geometry.page_bytes, n_free = 0, k = 0;
     uint64_t n = pimhw_i_ceil_div(bytes, page_bytes);
     for (uint64_t i = 0; i < m->n_pages && n_free < n; i++)
@@ -2341,7 +2333,7 @@ static pimhw_status pimhw_i_page_find(const pimhw_memory *m, const void *pointer
                                       uint64_t *at, const char *else_what, pimhw_cause *why)
 {
     uint64_t address = (uintptr_t)pointer;
-    if (!m) return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, "memory is NULL");
+    if (!m) return PIMHW_I_WRONG(why, "memory is NULL");
     for (*page = 0; *page < m->n_pages; ++*page) {
         *at = address - (uintptr_t)m->pages[*page].bytes;
         if (m->pages[*page].given && *at < m->geometry.page_bytes) return PIMHW_OK;
@@ -2484,16 +2476,16 @@ static uint64_t pimhw_i_units_point(pimhw_units *u, const pimhw_config *c)
 PIMHW_API pimhw_status pimhw_units_create(pimhw_units **units, const pimhw_config *config,
                                           pimhw_memory *memory, pimhw_cause *why)
 {
-    if (!units || !config || !memory) return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
+    if (!units || !config || !memory) return PIMHW_I_WRONG(why, PIMHW_I_NULL);
     *units = NULL;
     PIMHW_I_TRY(pimhw_i_config_dram(config, why));
     if (config->element_bytes != 2)
-        return PIMHW_I_FAIL(why, PIMHW_ERR_CONFIG, "element_bytes is %u: units compute on 2",
-                            (uint64_t)config->element_bytes);
+        return PIMHW_I_UNFIT(why, "element_bytes is %u: units compute on 2",
+                             (uint64_t)config->element_bytes);
     pimhw_geometry g = memory->geometry;
     (void)pimhw_geometry_init(&g, config, PIMHW_CHUNK_AIM, NULL);
     if (memcmp(&g, &memory->geometry, offsetof(pimhw_geometry, chunk_rows)) != 0)
-        return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, "the memory is of another geometry");
+        return PIMHW_I_WRONG(why, "the memory is of another geometry");
     uint64_t bytes = pimhw_i_units_point(NULL, config);
     pimhw_allocator a = config->allocator;
     if (!a.alloc) a = pimhw_allocator_default();
@@ -2554,12 +2546,12 @@ static pimhw_status pimhw_i_chunks_check(const pimhw_request *request, uint32_t 
 {
     const uint32_t *begin = request->chunk_begin;
     if (request->chunks && request->chunk_rows == 0)
-        return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, "request: chunk_rows is 0");
+        return PIMHW_I_WRONG(why, "request: chunk_rows is 0");
     for (uint32_t c = 0; begin && c < n_channels; c++)
         if (begin[c] > begin[c + 1] || begin[c + 1] > request->n_chunks)
-            return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT,
-                                "request: chunk_begin of channel %u falls, or is beyond n_chunks",
-                                (uint64_t)c + 1);
+            return PIMHW_I_WRONG(why,
+                                 "request: chunk_begin of channel %u falls, or is beyond n_chunks",
+                                 (uint64_t)c + 1);
     return PIMHW_OK;
 }
 
@@ -2930,7 +2922,7 @@ PIMHW_API void pimhw_units_begin(pimhw_units *units, const pimhw_request *reques
 
 PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why)
 {
-    if (!units) return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
+    if (!units) return PIMHW_I_WRONG(why, PIMHW_I_NULL);
     units->request = NULL;
     if (units->status != PIMHW_OK && why) *why = units->why;
     return units->status;
@@ -4562,22 +4554,21 @@ PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *p, const pimhw_c
                                            pimhw_cause *why)
 {
     pimhw_i_nest nest;
-    if (!p || !config) return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
+    if (!p || !config) return PIMHW_I_WRONG(why, PIMHW_I_NULL);
     if (p->status != PIMHW_OK) {
         if (why) *why = p->why;
         return p->status;
     }
     if (p->n_items > PIMHW_PROGRAM_ITEMS || p->n_operands > PIMHW_PROGRAM_OPERANDS ||
         p->n_tails > PIMHW_PROGRAM_TAILS)
-        return PIMHW_I_FAIL(why, PIMHW_ERR_PROGRAM, "the program was not made by the builder");
+        return PIMHW_I_UNABLE(why, "the program was not made by the builder");
     memset(&nest, 0, sizeof nest);
     for (uint32_t i = 0; i < p->n_items; i++) {
         const char *fault = pimhw_i_item_fault(p, i, config, &nest);
-        if (fault) return PIMHW_I_FAIL(why, PIMHW_ERR_PROGRAM, "item %u: %s", (uint64_t)i, fault);
+        if (fault) return PIMHW_I_UNABLE(why, "item %u: %s", (uint64_t)i, fault);
     }
     if (nest.depth == 0) return PIMHW_OK;
-    return PIMHW_I_FAIL(why, PIMHW_ERR_PROGRAM, "item %u: not closed",
-                        (uint64_t)nest.open[nest.depth - 1]);
+    return PIMHW_I_UNABLE(why, "item %u: not closed", (uint64_t)nest.open[nest.depth - 1]);
 }
 
 enum { PIMHW_I_TERMS = 12, PIMHW_I_ROWS = 4 };
@@ -5358,7 +5349,7 @@ static size_t pimhw_i_flow_used(const pimhw_device *d)
 PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_config *config,
                                            pimhw_cause *why)
 {
-    if (!device) return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
+    if (!device) return PIMHW_I_WRONG(why, PIMHW_I_NULL);
     *device = NULL;
     PIMHW_I_TRY(pimhw_i_config_dram(config, why));
     pimhw_allocator a = config->allocator;
@@ -6676,8 +6667,7 @@ static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, uint32_t n_st
 static pimhw_status pimhw_i_not_now(const pimhw_device *d, pimhw_cause *why)
 {
     bool told = d && d->sink.told;
-    return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT,
-                        told ? "the device is called by what it calls" : PIMHW_I_NULL);
+    return PIMHW_I_WRONG(why, told ? "the device is called by what it calls" : PIMHW_I_NULL);
 }
 
 PIMHW_API pimhw_status pimhw_device_begin(pimhw_device *d, const pimhw_sink *sink)
@@ -6719,19 +6709,15 @@ static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction
     };
     const char *name = (uint32_t)in->kind < PIMHW_N_KINDS ? kind->name : "?";
     if (!known)
-        return PIMHW_I_FAIL(why, PIMHW_ERR_PROGRAM, "%s: kind %u is no instruction", name,
-                            (uint64_t)in->kind);
-    if (!everybody && !in->mask)
-        return PIMHW_I_FAIL(why, PIMHW_ERR_PROGRAM, "%s: the mask has no channel", name);
+        return PIMHW_I_UNABLE(why, "%s: kind %u is no instruction", name, (uint64_t)in->kind);
+    if (!everybody && !in->mask) return PIMHW_I_UNABLE(why, "%s: the mask has no channel", name);
     if (in->kind == PIMHW_EWMUL && c->n_group_banks < 3)
-        return PIMHW_I_FAIL(why, PIMHW_ERR_PROGRAM, PIMHW_I_NO_THIRD);
-    if (sent && size == 0)
-        return PIMHW_I_FAIL(why, PIMHW_ERR_PROGRAM, "%s: op_size is 0, not 1 to %u", name, most);
+        return PIMHW_I_UNABLE(why, PIMHW_I_NO_THIRD);
+    if (sent && size == 0) return PIMHW_I_UNABLE(why, "%s: op_size is 0, not 1 to %u", name, most);
     for (uint32_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (rules[i].asked && rules[i].is > rules[i].most)
-            return PIMHW_I_FAIL(why, PIMHW_ERR_PROGRAM,
-                                "%s: %s is %u, the device allows at most %u", name, rules[i].what,
-                                rules[i].is, rules[i].most);
+            return PIMHW_I_UNABLE(why, "%s: %s is %u, the device allows at most %u", name,
+                                  rules[i].what, rules[i].is, rules[i].most);
     return PIMHW_OK;
 }
 
@@ -6740,12 +6726,10 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *d, const pimhw_instruct
 {
     if (!d || !instruction || d->sink.told) return pimhw_i_not_now(d, why);
     if (d->phase != PIMHW_I_OPEN)
-        return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT,
-                            d->phase == PIMHW_I_ENDED ? "an instruction after EOC"
-                                                      : PIMHW_I_NO_STREAM);
+        return PIMHW_I_WRONG(why, d->phase == PIMHW_I_ENDED ? "an instruction after EOC"
+                                                            : PIMHW_I_NO_STREAM);
     pimhw_status status = pimhw_i_judge(d, instruction, why);
-    if (status == PIMHW_OK && d->endless)
-        status = PIMHW_I_FAIL(why, PIMHW_ERR_PROGRAM, PIMHW_I_TOO_LONG);
+    if (status == PIMHW_OK && d->endless) status = PIMHW_I_UNABLE(why, PIMHW_I_TOO_LONG);
     if (status != PIMHW_OK) {
         d->phase = PIMHW_I_IDLE;
         return status;
@@ -6753,7 +6737,7 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *d, const pimhw_instruct
     while (!pimhw_i_execute(d, &d->streams[0], instruction)) {
         if (pimhw_i_epu_serve(d)) continue;
         d->phase = PIMHW_I_IDLE;
-        return PIMHW_I_FAIL(why, PIMHW_ERR_PROGRAM, PIMHW_I_TOO_MANY, (uint64_t)PIMHW_I_JOBS);
+        return PIMHW_I_UNABLE(why, PIMHW_I_TOO_MANY, (uint64_t)PIMHW_I_JOBS);
     }
     return PIMHW_OK;
 }
@@ -6829,8 +6813,7 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *d, pimhw_readings *read
     pimhw_readings r;
     if (d && d->sink.told) return pimhw_i_not_now(d, why);
     if (!d || !readings || d->phase == PIMHW_I_IDLE)
-        return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT,
-                            d && !readings ? "readings is NULL" : PIMHW_I_NO_STREAM);
+        return PIMHW_I_WRONG(why, d && !readings ? "readings is NULL" : PIMHW_I_NO_STREAM);
     pimhw_i_wake_all(d);
     for (uint32_t g = 0; g < d->n_groups; g++)
         pimhw_i_flush(&d->groups[g]);
@@ -6856,7 +6839,7 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *d, pimhw_readings *read
         drained = pimhw_i_max(drained, d->groups[g].last_ck);
     r.cycles = pimhw_i_max(drained, d->epu_free_ck);
     if (d->endless || r.cycles >= PIMHW_I_MOST_CK) /* what was held back may end that late */
-        return PIMHW_I_FAIL(why, PIMHW_ERR_PROGRAM, PIMHW_I_TOO_LONG);
+        return PIMHW_I_UNABLE(why, PIMHW_I_TOO_LONG);
     r.ns = (double)r.cycles * (double)d->config.tCK_ps * 1e-3;
     r.critical_channel = pimhw_i_lowest(last.mask);
     pimhw_i_charge(&last, drained, PIMHW_WAIT_DRAIN);
@@ -6879,8 +6862,7 @@ static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_pro
 {
     PIMHW_I_TRY(pimhw_program_check(program, &d->config, why));
     if (!request) return PIMHW_OK;
-    if (request->n_blocks && !request->blocks)
-        return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, "request: blocks is NULL");
+    if (request->n_blocks && !request->blocks) return PIMHW_I_WRONG(why, "request: blocks is NULL");
     if (request->chunks && request->n_chunks > d->config.va2pa_entries)
         return PIMHW_I_FAIL(why, PIMHW_ERR_ADDRESS, "request: %u chunks, the table holds %u",
                             (uint64_t)request->n_chunks, (uint64_t)d->config.va2pa_entries);
@@ -6888,12 +6870,10 @@ static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_pro
     PIMHW_I_TRY(pimhw_i_chunks_check(request, n_channels, why));
     for (uint32_t c = 0; list && c < n_channels; c++)
         if (list[c] > list[c + 1])
-            return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, "request: list_begin falls at channel %u",
-                                (uint64_t)c);
+            return PIMHW_I_WRONG(why, "request: list_begin falls at channel %u", (uint64_t)c);
     for (uint32_t i = list ? list[0] : 0; list && i < list[n_channels]; i++)
         if (!request->order || request->order[i] >= request->n_blocks)
-            return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, "request: order[%u] is no block",
-                                (uint64_t)i);
+            return PIMHW_I_WRONG(why, "request: order[%u] is no block", (uint64_t)i);
     return PIMHW_OK;
 }
 
@@ -6957,8 +6937,7 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
     memset(&in, 0, sizeof in);
     d->safe = true;
     if (endless < p->n_items)
-        return PIMHW_I_FAIL(why, PIMHW_ERR_PROGRAM, "item %u: %s", (uint64_t)endless,
-                            PIMHW_I_TOO_LONG);
+        return PIMHW_I_UNABLE(why, "item %u: %s", (uint64_t)endless, PIMHW_I_TOO_LONG);
     for (uint32_t i = 0; i < p->n_items; i++) {
         const pimhw_item *item = &p->items[i];
         const pimhw_operand *o = item->op_size ? &p->operands[item->op_size - 1] : NULL;
@@ -6980,9 +6959,8 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
         }
         bool all = item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC;
         if (apart && (all || item->kind == PIMHW_CFR || item->kind == PIMHW_EWADD))
-            return PIMHW_I_FAIL(why, PIMHW_ERR_PROGRAM,
-                                "item %u: %s, where channels have lists of their own", (uint64_t)i,
-                                PIMHW_I_KINDS[item->kind].name);
+            return PIMHW_I_UNABLE(why, "item %u: %s, where channels have lists of their own",
+                                  (uint64_t)i, PIMHW_I_KINDS[item->kind].name);
         if (PIMHW_I_KINDS[item->kind].has_row)
             value[PIMHW_I_ROW] = pimhw_i_plus(value[PIMHW_I_ROW], block.row_base[item->space]);
         if (item->op_size && item->column) {
@@ -7194,9 +7172,8 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *d, pimhw_readings *readin
         r.va2pa_bytes = request->chunks ? 6 * (uint64_t)request->n_chunks : 0;
         uint64_t repeats = pimhw_i_max(request->repeats, 1);
         if (request->useful_macs > r.macs / repeats)
-            return PIMHW_I_FAIL(why, PIMHW_ERR_PROGRAM,
-                                "request: useful_macs %u, the program does %u",
-                                request->useful_macs, r.macs / repeats);
+            return PIMHW_I_UNABLE(why, "request: useful_macs %u, the program does %u",
+                                  request->useful_macs, r.macs / repeats);
         r.useful_macs = request->useful_macs * repeats;
         r.padding_macs = r.macs - r.useful_macs;
         pimhw_i_flops(&d->config, &r);
@@ -7236,7 +7213,7 @@ PIMHW_API pimhw_status pimhw_device_run(pimhw_device *d, pimhw_readings *reading
         of->column_bytes != c->column_bytes || of->element_bytes != c->element_bytes ||
         of->in_entries != c->in_entries || of->out_clear != c->out_clear ||
         units->n_outs <= pimhw_config_outs(c))
-        return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, "the units are of another geometry");
+        return PIMHW_I_WRONG(why, "the units are of another geometry");
     pimhw_units_begin(units, request, hub);
     pimhw_status status = pimhw_device_time(d, &r, program, request, &sink, why);
     if (status == PIMHW_OK) status = pimhw_i_rest(d, why);
@@ -7287,7 +7264,7 @@ PIMHW_API pimhw_status pimhw_program_unroll(pimhw_device *d, uint64_t *bytes,
                                             const pimhw_request *request, pimhw_cause *why)
 {
     uint64_t n = 0;
-    if (!bytes) return PIMHW_I_FAIL(why, PIMHW_ERR_ARGUMENT, PIMHW_I_NULL);
+    if (!bytes) return PIMHW_I_WRONG(why, PIMHW_I_NULL);
     pimhw_status status = pimhw_device_resolve(d, program, request, pimhw_i_count_bytes, &n, why);
     if (status == PIMHW_OK) *bytes = n;
     return status;
