@@ -1244,13 +1244,13 @@ typedef struct pimhw_i_field {
 
 /* In the order of the presets. What calibrated rests on: tWR_INP, tMAC, tRD_OUT on the MAC
  * utilisation of a GEMV under static gaps [PHONY]; row_opening on what FFN1 and FFN2 save [LOL Fig.
- * 7]; obuf of aimx and neupims on the 576 bytes of DCS' tables [PHONY VII-C]; tCL_MAC and entries
- * of attacc-hbm3 on the clocks of its shortest context. AttAcc's energies are its pJ a bit times
- * the bits. NeuPIMs' buffer write, as much as 16 reads of 64 bytes, fills the buffer: a column is 1
- * of 32. Every command of samsung-hbm2 addresses all bank groups, so its tCCD_S is [SAIT]'s tCCD_L.
- * A row and a column of pam-ddr4 cost what AiM's do a byte, but for results. softmax_ck is 12
- * clocks of a unit: 8 to rescale 128 dims, 4 for maximum and exponential. epu_lanes of cent: 3
- * TFLOPS at one operation a lane and clock. */
+ * 7]; obuf of aimx and neupims on the 576 bytes of DCS' tables [PHONY VII-C]; tCL_MAC and
+ * out_entries of attacc-hbm3 on the clocks of its shortest context. AttAcc's energies are its pJ a
+ * bit times the bits. NeuPIMs' buffer write, as much as 16 reads of 64 bytes, fills the buffer: a
+ * column is 1 of 32. Every command of samsung-hbm2 addresses all bank groups, so its tCCD_S is
+ * [SAIT]'s tCCD_L. A row and a column of pam-ddr4 cost what AiM's do a byte, but for results.
+ * softmax_ck is 12 clocks of a unit: 8 to rescale 128 dims, 4 for maximum and exponential.
+ * epu_lanes of cent: 3 TFLOPS at one operation a lane and clock. */
 static const pimhw_i_field PIMHW_I_FIELDS[] = {
     PIMHW_F(n_channels, 1, PIMHW_MAX_CHANNELS, "GLPPAASN????M?M", 32, 16, 32, 32, 16, 16, 64, 32,
             16, 32, 4, 4, 32, 1, 8),
