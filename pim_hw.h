@@ -5343,7 +5343,7 @@ static pimhw_i_flow *pimhw_i_flow_of(pimhw_device *d, uint32_t g)
 static size_t pimhw_i_flow_used(const pimhw_device *d)
 {
     bool works = d->config.controller == PIMHW_DCS && !d->groups[0].sink;
-    return d->flow_bytes - (works ? PIMHW_I_STREAMS * PIMHW_I_RING * sizeof(pimhw_i_work) : 0);
+    return d->flow_bytes - (works ? sizeof(pimhw_i_work) * PIMHW_I_STREAMS * PIMHW_I_RING : 0);
 }
 
 PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_config *config,

@@ -169,6 +169,14 @@ released() {
     done
 }
 
+# Standards after those promised refuse nothing and warn of nothing.
+later() {
+    $1 -std=c17 -x c -I. $warn -fsyntax-only "$dir/attn_built.c" || return 1
+    echo '#include <cstddef>' >"$dir/$1-later.cpp"
+    $1 -std=c++20 -x c++ -fsyntax-only "$dir/$1-later.cpp" 2>/dev/null || return 0 # none here
+    $1 -std=c++20 -x c++ -I. $warn_cpp -fsyntax-only "$dir/attn_built.c"
+}
+
 refuses_fast_math() {
     ! $1 -std=c99 -ffast-math -I. -fsyntax-only "$dir/attn_built.c" &&
         if [ "$1" = gcc ]; then
@@ -268,6 +276,7 @@ for cc in gcc clang; do
     fi
     step "symbols_$cc" symbols $cc
     step "released_$cc" released $cc
+    step "later_$cc" later $cc
     step "fast_math_refused_$cc" refuses_fast_math $cc
 done
 step benches benches
