@@ -541,7 +541,7 @@ enum {
 /*
  * What is left of a number of the request, in units:
  *
- *     left  = base + rests[rest] - channel_step * (channel / channel_div)
+ *     left  = min(base + rests[rest], 2^64 - 1) - channel_step * (channel / channel_div)
  *                  - sum over loops of step[loop] * index[loop]
  *     value = left <= 0 ? 0 : mul * ceil(left / unit)
  */

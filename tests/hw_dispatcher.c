@@ -406,7 +406,8 @@ static void nothing_wraps(void)
 {
     static const pimhw_tail tails[] = {{.base = UINT64_MAX, .rest = 1},
                                        {.base = UINT64_C(1) << 34, .mul = UINT64_C(1) << 30},
-                                       {.base = UINT64_MAX, .unit = 3, .mul = UINT32_MAX}};
+                                       {.base = UINT64_MAX, .unit = 3, .mul = UINT32_MAX},
+                                       {.base = UINT64_MAX, .unit = UINT64_C(1) << 63, .rest = 1}};
     const pimhw_block block = {.rest = {5}};
     const pimhw_request request = {.blocks = &block, .n_blocks = 1};
     pimhw_config c = hw_config("aimx", 1);
@@ -416,9 +417,9 @@ static void nothing_wraps(void)
         pimhw_item gb = {.mask = 1, .kind = PIMHW_WR_GB, .op_size = tailed(&p, 8, &tails[i])};
         pimhw_program_item(&p, &gb);
     }
-    if (!resolve(&c, &p, &request) || !CHECK_U(whole.n, 3)) return;
+    if (!resolve(&c, &p, &request) || !CHECK_U(whole.n, 4)) return;
     for (size_t i = 0; i < whole.n; i++)
-        CHECK_U(whole.in[i].op_size, 8);
+        CHECK_U(whole.in[i].op_size, i == 3 ? 2 : 8);
 }
 
 /* Where there is no block, there are no further rounds either. */
