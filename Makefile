@@ -11,7 +11,8 @@ DATA    ?= ../shared/data
 WARN     = -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wdouble-promotion \
            -Wcast-qual -Wcast-align -Wundef -Wpointer-arith -Wwrite-strings -Wvla -Wformat=2 \
            -Wstrict-prototypes -Wmissing-prototypes -Werror
-CFLAGS   = -std=c99 $(OPT) -ffp-contract=off -I. $(WARN)
+# CFLAGS of the caller come on top: make CFLAGS="-O3 -march=native".
+FLAGS    = -std=c99 $(OPT) -ffp-contract=off -I. $(WARN) $(CFLAGS)
 JOBS    := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 PARALLEL = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS))
 
@@ -67,11 +68,11 @@ clean:
 
 $(BUILD)/tests/%: tests/%.c $(HEADERS) $(wildcard tests/*.h examples/*.h)
 	@mkdir -p $(BUILD)/tests
-	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< $(USE) -lm
+	$(CC) $(FLAGS) $(LDFLAGS) -pthread -o $@ $< $(USE) -lm
 
 $(BUILD)/threads: OMP = $(OPENMP)
 $(SHARED): USE = -DPIMHW_IMPLEMENTED -DPIMATTN_IMPLEMENTED $(SAVES) $(LIBRARY)
-$(filter $(SHARED),$(TESTS)): SAVES = $(if $(filter -O2,$(OPT)),-O1)
+$(filter $(SHARED),$(TESTS)): SAVES = $(if $(filter -O2,$(OPT)$(CFLAGS)),-O1)
 $(SHARED): $(LIBRARY)
 $(BUILD)/tests/attn_schedule: USE = -O1 -DPIMATTN_SIMD=0
 $(BUILD)/tests/contract_cache: USE = -O0 -DPIMATTN_SIMD=0
@@ -80,19 +81,19 @@ $(BUILD)/tests/law_cache: USE = -O1
 $(LIBRARY): $(HEADERS)
 	@mkdir -p $(BUILD)
 	printf '#define PIMATTN_IMPLEMENTATION\n#include "pimattn.h"\n' | \
-	    $(CC) $(CFLAGS) -x c -c -o $@ -
+	    $(CC) $(FLAGS) -x c -c -o $@ -
 
 $(BUILD)/%: examples/%.c $(HEADERS) $(wildcard examples/*.h)
 	@mkdir -p $(BUILD)
-	$(CC) $(CFLAGS) $(OMP) $(LDFLAGS) -pthread -o $@ $< $(USE) -lm
+	$(CC) $(FLAGS) $(OMP) $(LDFLAGS) -pthread -o $@ $< $(USE) -lm
 
 $(BUILD)/merge_mpi: examples/merge_mpi.c $(HEADERS) $(wildcard examples/*.h)
 	@mkdir -p $(BUILD)
-	OMPI_CC="$(CC)" MPICH_CC="$(CC)" mpicc $(CFLAGS) $(LDFLAGS) -o $@ $< $(USE) -lm
+	OMPI_CC="$(CC)" MPICH_CC="$(CC)" mpicc $(FLAGS) $(LDFLAGS) -o $@ $< $(USE) -lm
 
 $(BUILD)/sparse: examples/common.h examples/capture.h
 $(BUILD)/%: bench/%.c $(HEADERS) $(wildcard bench/*.h) examples/pool.h
 	@mkdir -p $(BUILD)
-	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< $(USE) -lm
+	$(CC) $(FLAGS) $(LDFLAGS) -pthread -o $@ $< $(USE) -lm
 
 .PHONY: all everything programs demo test bench check clean
