@@ -463,7 +463,7 @@ typedef struct pimattn_item {
  * see without. */
 typedef struct pimattn_mask {
     const uint64_t *bits; /* NULL: up to its own */
-    uint64_t n_tokens;    /* as in the item */
+    uint64_t n_tokens;    /* as in the item; without bits 0, too */
 } pimattn_mask;
 
 /*
@@ -8996,7 +8996,8 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
     PIMATTN_I_TRY(pimattn_i_stride(e, "q", &call->q_stride, s->n_heads, s->head_dim, rows));
     PIMATTN_I_TRY(pimattn_i_stride(e, "out", &call->out_stride, s->n_heads, s->head_dim_v, rows));
     for (size_t i = 0; call->masks && i < call->n_items; i++)
-        if (call->masks[i].bits && call->masks[i].n_tokens != e->batch[i].n_tokens)
+        if ((call->masks[i].bits || call->masks[i].n_tokens) &&
+            call->masks[i].n_tokens != e->batch[i].n_tokens)
             return PIMATTN_I_WRONG(e, "mask of item %u is of %u tokens, not of its n_tokens",
                                    (uint64_t)i, (uint64_t)call->masks[i].n_tokens);
     for (size_t i = 0; call->choices && i < call->n_items; i++) {

@@ -1001,6 +1001,11 @@ static void int8_pages_without_scales_are_refused(void)
     call.masks = &mask;
     CHECK_U(pimattn_attend_pages(e, 0, &b.p, &call, NULL), PIMATTN_ERR_ARGUMENT);
     CHECK_HAS(pimattn_engine_cause(e), "mask of item 0");
+    mask.bits = NULL; /* a size without bits is one, too */
+    CHECK_U(pimattn_attend_pages(e, 0, &b.p, &call, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(pimattn_engine_cause(e), "mask of item 0");
+    mask.n_tokens = 0;
+    CHECK_U(pimattn_attend_pages(e, 0, &b.p, &call, NULL), PIMATTN_OK);
     pimattn_seq seq; /* and then the engine works on its own again */
     CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
     CHECK_U(pimattn_append(e, seq, 0, b.k, b.k, 1, 0, 0), PIMATTN_OK);
