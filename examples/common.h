@@ -16,6 +16,7 @@
 #if defined(__unix__) || defined(__APPLE__)
 #define EX_DESCRIPTORS
 #include <fcntl.h>
+#include <sys/stat.h>
 #endif
 
 enum { EX_SCHEMA = 1, EX_WRONG_USE = 2, EX_MAX_TEXTS = 64 };
@@ -216,6 +217,31 @@ static inline void ex_device(pimhw_config *config, const char *preset, uint32_t 
 }
 
 /* --- Files --------------------------------------------------------------------------------- */
+
+/* Whether two names are of one file, as far as can be told: an output may not be there yet. */
+static inline bool ex_same_file(const char *a, const char *b)
+{
+#ifdef EX_DESCRIPTORS
+    struct stat x, y;
+    if (stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev &&
+        x.st_ino == y.st_ino)
+        return true;
+#endif
+    while (strncmp(a, "./", 2) == 0)
+        a += 2;
+    while (strncmp(b, "./", 2) == 0)
+        b += 2;
+    return strcmp(a, b) == 0;
+}
+
+/* Ends the program if an output is another of the files given; NULL is none. */
+static inline void ex_distinct(const char *const *paths, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < i; k++)
+            if (paths[i] != NULL && paths[k] != NULL && ex_same_file(paths[i], paths[k]))
+                ex_die("%s: given for two files", paths[i]);
+}
 
 /* A file to write to, or the end of the program. */
 static inline FILE *ex_open(const char *option, const char *path)

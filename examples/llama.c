@@ -233,6 +233,8 @@ int main(int argc, char **argv)
                (int)AIM_CHANNELS, a.config.device.n_channels);
     if (a.export_path != NULL && a.sparse > 0)
         ex_die("--export: not together with --sparse: the program would be that of all tokens");
+    const char *paths[] = {a.files[0], a.files[1], a.export_path};
+    if (a.export_path != NULL) ex_distinct(paths, EX_COUNT(paths));
     llama_read(&m, a.files[0]);
     llama_read_tokenizer(&t, a.files[1], m.n_pieces);
     if (a.n_steps == 0) a.n_steps = (uint32_t)m.seq_len;

@@ -419,6 +419,8 @@ static void parse(arguments *a, int argc, char **argv)
                options, EX_COUNT(options), NULL, 0);
     if ((a->save == NULL) != (a->stop == 0)) ex_die("--save and --stop go together");
     if (a->save != NULL && a->json) ex_die("--json is a report at the end; --save stops before it");
+    const char *paths[] = {a->model, a->tokenizer, a->save};
+    if (a->save != NULL) ex_distinct(paths, EX_COUNT(paths));
     if (a->restore != NULL && (a->prompts.n_texts > 0 || a->n_steps != 0 || a->gap != UINT32_MAX))
         ex_die("-p, -n and --gap stand in the state that --restore reads");
     if (a->gap == UINT32_MAX) a->gap = 4;

@@ -347,6 +347,8 @@ int main(int argc, char **argv)
                "usage: build/tiers [options]\n"
                "Tokens in HBM, DDR and SSD, moved after every step: the text of one memory.",
                list, EX_COUNT(list), NULL, 0);
+    const char *paths[] = {o.model, o.tokenizer, o.svg};
+    if (o.svg != NULL) ex_distinct(paths, EX_COUNT(paths));
     llama_open(&m, &t, o.model, o.tokenizer, o.seed);
     if (o.n_steps > m.seq_len)
         ex_die("-n: %" PRIu32 " steps, but the model has %zu positions", o.n_steps, m.seq_len);

@@ -1064,10 +1064,7 @@ static void judge(const arguments *a)
     if (a->json_path == NULL && a->all_channels) ex_die("--all-channels: of --json");
     if (a->to_ck != 0 && a->from_ck >= a->to_ck)
         ex_die("--from: clock %" PRIu32 " is not before %" PRIu32, a->from_ck, a->to_ck);
-    for (size_t i = 0; i < EX_COUNT(paths); i++)
-        for (size_t k = 0; k < i; k++)
-            if (paths[i] != NULL && paths[k] != NULL && strcmp(paths[i], paths[k]) == 0)
-                ex_die("%s: given for two files", paths[i]);
+    ex_distinct(paths, EX_COUNT(paths));
 }
 
 /* What was not said of attention. */

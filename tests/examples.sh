@@ -377,6 +377,9 @@ for head in '# for aimx, 16 channels' ' #  for aimx, 16 channels; by us' '#for a
     done
 done
 trace "AiM MAC_ABK 1 0x80000000 3"
+: >"$scratch/one"
+refuses "timeline --json and --svg into one file" "$build/timeline" --json "$scratch/one" \
+    --svg "$scratch/../examples.tmp/one"
 works "timeline of a trace for no device" "$build/timeline" --trace "$scratch/trace"
 grep -q '^on aim-gddr6' "$scratch/out" && pass || fail "timeline of a trace for no device"
 trace "# set tRCD_MAC=57" "AiM EOC"
@@ -743,6 +746,16 @@ texts_of "serve stories to the end" "$scratch/text" "$serve" $stories --restore 
 same "serve stories to the end" "$scratch/want" "$scratch/text"
 
 too_long "llama with a long prompt" "$build/llama" "$data/$s" "$data/$t"
+# An output that is one of the inputs, by another name too, is refused, and the input stays.
+cp "$data/$s" "$scratch/model" && cp "$data/$t" "$scratch/tokens" && ln -f "$scratch/model" "$scratch/link"
+for into in "$scratch/model" "$scratch/link" "$scratch/../examples.tmp/tokens"; do
+    refuses "llama --export into an input" "$build/llama" "$scratch/model" "$scratch/tokens" -n 2 --export "$into"
+    refuses "serve --save into an input" "$serve" --model "$scratch/model" --tokenizer "$scratch/tokens" \
+        --stop 2 --save "$into"
+    refuses "tiers --svg into an input" "$build/tiers" --model "$scratch/model" \
+        --tokenizer "$scratch/tokens" --svg "$into"
+done
+same "a model that was to be an output" "$data/$s" "$scratch/model"
 refuses "llama --way device --page-tokens" "$build/llama" "$data/$s" "$data/$t" -n 9 --way device \
     --page-tokens 3
 if [ -e /dev/full ]; then
