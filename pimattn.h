@@ -130,7 +130,8 @@ typedef struct pimattn_shape {
     const float *sink_logits;  /* [n_heads]: a score without a value, once in every row; NULL */
     uint64_t window;           /* the query's own token among them; 0: all; at most 2^62 */
     const uint64_t *windows;   /* [n_layers]: of each layer, window is 0; NULL: window for all */
-    uint64_t sink_tokens;      /* with a window; at most 2^62; readings count those gone too */
+    uint64_t sink_tokens;      /* with a window; at most 2^62; no pimattn_seq_keep lets them go;
+                                  readings of pages from a later position on count them, too */
     bool v_in_k;      /* V is the first head_dim_v of K (MLA): none is stored; host way only */
     uint32_t io_type; /* of q, k, v and out of all calls: f32, so far nothing else */
 } pimattn_shape;
@@ -674,10 +675,12 @@ PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *engine, pimattn_seq 
                                             pimattn_seq parent);
 
 /*
- * Truncates to n_tokens tokens; or keeps only tokens first .. end - 1. Attention then sees no
- * others, positions stay what they were, and pages wholly outside go back, but with reserve_tokens
- * those behind. Layers may have other lengths before, so that a step of which one layer was refused
- * is taken back.
+ * Truncates to n_tokens tokens; or keeps only tokens first .. end - 1, and before them the first
+ * sink_tokens of the shape. Attention then sees no others, positions stay what they were, and pages
+ * wholly outside go back, but with reserve_tokens those behind. What is behind a window goes by
+ * this alone, for a truncation would want it again: keep from n_tokens - window on after a step,
+ * and memory stays as it is. Layers may have other lengths before, so that a step of which one
+ * layer was refused is taken back.
  *
  *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (beyond a layer's length, or to tokens gone)
  */
@@ -808,7 +811,7 @@ typedef struct pimattn_cache_info {
 PIMATTN_API pimattn_status pimattn_cache_query(pimattn_engine *engine, pimattn_cache_info *info);
 
 typedef struct pimattn_seq_info {
-    uint64_t first_token;  /* those before are not kept */
+    uint64_t first_token;  /* those before are not kept, but for sink_tokens */
     uint64_t n_tokens;     /* of layer 0, with those before */
     uint64_t pages;        /* it holds */
     uint64_t pages_shared; /* of them, with other sequences */
@@ -2829,7 +2832,7 @@ typedef struct pimattn_i_layout {
     uint64_t k_row_bytes, v_row_bytes;
     uint64_t token_bytes, run_bytes;                   /* of a token: rows and scales alone */
     uint64_t k_scale_offset, v_offset, v_scale_offset; /* in a run */
-    uint64_t page_bytes;
+    uint64_t page_bytes, sink_tokens, sink_pages;
 } pimattn_i_layout;
 
 /* Pages by number. A free page names the next free one as free_head does. The pages of all layers
@@ -3157,7 +3160,7 @@ static void pimattn_i_compact_end(pimattn_i_pool *pool, uint64_t end)
 typedef struct pimattn_i_seq {
     pimattn_seq id; /* 0: free */
     uint64_t generation;
-    uint64_t begin;   /* the tokens before are gone, and so are pages wholly before */
+    uint64_t begin; /* tokens before are gone but for sink_tokens, and so are pages of them alone */
     uint64_t n_pages; /* per layer and KV head */
     uint64_t n_pages_most;
     uint32_t *table;
@@ -3186,6 +3189,8 @@ static void pimattn_i_layout_init(pimattn_i_layout *to, const pimattn_shape *s,
     if (!s->v_in_k)
         to->token_bytes += to->v_row_bytes + (s->v_type == PIMATTN_INT8 ? sizeof(float) : 0);
     to->page_bytes = page_tokens / to->run_tokens * to->run_bytes;
+    to->sink_tokens = s->sink_tokens;
+    to->sink_pages = pimattn_i_ceil_div(s->sink_tokens, page_tokens);
 }
 
 static uint32_t *pimattn_i_table_at(const pimattn_i_layout *lay, const pimattn_i_seq *seq,
@@ -3219,17 +3224,30 @@ static pimattn_status pimattn_i_table_grow(const pimattn_i_pool *pool, pimattn_i
     uint64_t most = pimattn_i_max(n, 2 * seq->n_pages_most), bytes = pimattn_i_mul(most, set_bytes);
     uint32_t *table = (uint32_t *)pimattn_i_alloc(&pool->allocator, bytes, 64);
     if (!table) return PIMATTN_ERR_MEMORY;
-    if (seq->table) memcpy(table, seq->table, (size_t)(seq->n_pages * set_bytes));
+    uint64_t had = pimattn_i_min(seq->n_pages, seq->n_pages_most); /* beyond, none is there yet */
+    if (seq->table) memcpy(table, seq->table, (size_t)(had * set_bytes));
     pimattn_i_release(&pool->allocator, seq->table, seq->n_pages_most * set_bytes);
     seq->table = table;
     seq->n_pages_most = most;
     return PIMATTN_OK;
 }
 
-/* First page that is still there. */
-static uint64_t pimattn_i_seq_first(const pimattn_i_layout *lay, const pimattn_i_seq *seq)
+/* The page, or the next one that is there: between the first tokens and `begin` there are none. */
+static uint64_t pimattn_i_seq_next(const pimattn_i_layout *lay, const pimattn_i_seq *seq,
+                                   uint64_t page)
 {
-    return seq->begin / lay->page_tokens;
+    return page < lay->sink_pages ? page : pimattn_i_max(page, seq->begin / lay->page_tokens);
+}
+
+/* First tokens that a sequence has before those gone between, and how many these are. */
+static uint64_t pimattn_i_seq_sinks(const pimattn_i_layout *lay, const pimattn_i_seq *seq)
+{
+    return pimattn_i_min(seq->begin, lay->sink_tokens);
+}
+
+static uint64_t pimattn_i_seq_gone(const pimattn_i_layout *lay, const pimattn_i_seq *seq)
+{
+    return seq->begin - pimattn_i_seq_sinks(lay, seq);
 }
 
 /* Whether a sequence shares a set with nobody but the store. */
@@ -3308,23 +3326,24 @@ static pimattn_status pimattn_i_seq_share(pimattn_i_pool *pool, pimattn_i_seq *s
 {
     const uint64_t end = pimattn_i_ceil_div(tokens, pool->layout->page_tokens);
     PIMATTN_I_TRY(pimattn_i_table_grow(pool, seq, end));
-    for (seq->n_pages = pimattn_i_seq_first(pool->layout, seq); seq->n_pages < end;)
+    while ((seq->n_pages = pimattn_i_seq_next(pool->layout, seq, seq->n_pages)) < end)
         pimattn_i_seq_take(pool, seq, pimattn_i_table_at(pool->layout, from, seq->n_pages, 0));
     return PIMATTN_OK;
 }
 
-/* Lets go of pages begin .. end - 1, the last one first. */
+/* Lets go of what is there of pages begin .. end - 1, the last one first. */
 static void pimattn_i_seq_cut(pimattn_i_pool *pool, const pimattn_i_seq *seq, uint64_t begin,
                               uint64_t end)
 {
-    while (end > begin)
-        pimattn_i_set_drop(pool, pimattn_i_table_at(pool->layout, seq, --end, 0),
-                           PIMATTN_PAGE_FREED);
+    while (end-- > begin)
+        if (pimattn_i_seq_next(pool->layout, seq, end) == end)
+            pimattn_i_set_drop(pool, pimattn_i_table_at(pool->layout, seq, end, 0),
+                               PIMATTN_PAGE_FREED);
 }
 
 static void pimattn_i_seq_empty(pimattn_i_pool *pool, pimattn_i_seq *seq)
 {
-    pimattn_i_seq_cut(pool, seq, pimattn_i_seq_first(pool->layout, seq), seq->n_pages);
+    pimattn_i_seq_cut(pool, seq, 0, seq->n_pages);
     pimattn_i_release(&pool->allocator, seq->table,
                       seq->n_pages_most * pool->set_pages * sizeof(uint32_t));
     seq->table = NULL;
@@ -6178,7 +6197,8 @@ typedef struct pimattn_i_memo {
 typedef struct pimattn_i_job {
     const pimattn_i_seq *seq; /* NULL: pages of the caller .. */
     const uint32_t *pages;    /* .. by number .. */
-    uint64_t origin;          /* .. from this position on; or the sequence's first token */
+    uint64_t origin;          /* .. from this position on; or the first token there is */
+    uint64_t behind;          /* the first one behind those gone between */
     const uint64_t *mask;     /* among the query tokens, or NULL */
     const uint64_t *chosen;   /* bits of tokens before n_chosen, or NULL */
     uint64_t n_chosen;        /* 0: all are chosen */
@@ -7330,15 +7350,17 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *e, pimattn_seq seq, 
         if (end > s->tokens[i]) return pimattn_i_wrong(e, "%u tokens are beyond the length", end);
     if (first > end) return pimattn_i_wrong(e, "first token %u is beyond the end", first);
     if (first < s->begin) return pimattn_i_wrong(e, "token %u is gone", first);
+    if (first <= e->config.shape.sink_tokens) first = 0;
     if (first > 0) PIMATTN_I_TRY(pimattn_i_paged(e));
     if (e->module) PIMATTN_I_TRY(pimattn_i_module_cut(e, s, end));
     const uint64_t kept = pimattn_i_max(end, e->config.reserve_tokens);
     for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++)
         pimattn_i_table_cut(e->tiered, pimattn_i_table_of(e, s, i), end, kept);
     /* banks and tiers have no pages */
-    uint64_t gone = pimattn_i_seq_first(&e->layout, s), page = e->layout.page_tokens;
-    uint64_t last = pimattn_i_min(pimattn_i_ceil_div(kept, page), s->n_pages);
-    pimattn_i_seq_cut(&e->pool, s, pimattn_i_max(last, gone), s->n_pages);
+    const uint64_t page = e->layout.page_tokens;
+    const uint64_t last = pimattn_i_min(pimattn_i_ceil_div(kept, page), s->n_pages);
+    const uint64_t gone = pimattn_i_seq_next(&e->layout, s, e->layout.sink_pages);
+    pimattn_i_seq_cut(&e->pool, s, last, s->n_pages);
     pimattn_i_seq_cut(&e->pool, s, gone, pimattn_i_min(first / page, last));
     s->n_pages = pimattn_i_max(last, first / page);
     s->begin = first;
@@ -7432,10 +7454,10 @@ PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *e, uint64_t *by
     uint64_t n_moved = 0, end = pimattn_i_compact_begin(pool);
     for (uint32_t i = 0; i < e->config.max_seqs; i++) {
         const pimattn_i_seq *s = &e->seqs[i];
-        uint64_t first = pimattn_i_seq_first(&e->layout, s);
-        if (s->id && s->n_pages > first)
-            n_moved += pimattn_i_compact_move(pool, pimattn_i_table_at(&e->layout, s, first, 0),
-                                              (s->n_pages - first) * pool->set_pages, end);
+        uint64_t page = pimattn_i_seq_next(&e->layout, s, 0);
+        for (; s->id && page < s->n_pages; page = pimattn_i_seq_next(&e->layout, s, page + 1))
+            n_moved += pimattn_i_compact_move(pool, pimattn_i_table_at(&e->layout, s, page, 0),
+                                              pool->set_pages, end);
     }
     for (uint32_t i = 1; i <= pool->store.n_most; i++) {
         pimattn_i_entry *entry = pimattn_i_entry_at(&pool->store, i);
@@ -7452,10 +7474,11 @@ PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *e, uint64_t *by
 /* Pages of a sequence, and those that no other sequence holds. */
 static uint64_t pimattn_i_seq_pages(const pimattn_engine *e, const pimattn_i_seq *s, uint64_t *own)
 {
-    uint64_t sets = 0;
+    const pimattn_i_layout *lay = &e->layout;
+    uint64_t sets = 0, i = pimattn_i_seq_next(lay, s, 0);
     *own = 0;
-    for (uint64_t i = pimattn_i_seq_first(&e->layout, s); i < s->n_pages; i++, sets++) {
-        pimattn_i_ref ref = e->pool.refs[*pimattn_i_table_at(&e->layout, s, i, 0)];
+    for (; i < s->n_pages; i = pimattn_i_seq_next(lay, s, i + 1), sets++) {
+        pimattn_i_ref ref = e->pool.refs[*pimattn_i_table_at(lay, s, i, 0)];
         if (ref.count - (ref.entry != 0) == 1) *own += e->pool.set_pages;
     }
     return sets * e->pool.set_pages;
@@ -7528,7 +7551,8 @@ PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *e, pimattn_seq seq,
     for (uint32_t h = 0; h < pimattn_i_units(plan); h++) {
         size_t unit = plan->unit_channels > 1 ? 0 : h % c->device.n_channels;
         if (e->module) unit = pimattn_i_lists_of(e, s, layer, h)->unit;
-        pimattn_i_banks_add(plan, bytes + unit * banks, s->tokens[layer] - s->begin);
+        pimattn_i_banks_add(plan, bytes + unit * banks,
+                            s->tokens[layer] - pimattn_i_seq_gone(&e->layout, s));
     }
     return PIMATTN_OK;
 }
@@ -7549,9 +7573,9 @@ typedef struct pimattn_i_flow {
 } pimattn_i_flow;
 
 enum {
-    PIMATTN_I_STATE_VERSION = 2,
+    PIMATTN_I_STATE_VERSION = 3,
     PIMATTN_I_STATE_WORDS = 9, /* before the hash */
-    PIMATTN_I_STATE_SEQ = 5,
+    PIMATTN_I_STATE_SEQ = 6,
     PIMATTN_I_FLOW = 1024
 };
 
@@ -7647,7 +7671,7 @@ static pimattn_status pimattn_i_flow_head(pimattn_engine *e, pimattn_i_flow *f, 
 }
 
 static void pimattn_i_flow_rows(const pimattn_engine *e, pimattn_i_flow *f, const pimattn_i_seq *s,
-                                uint64_t first)
+                                uint64_t first, uint64_t end)
 {
     const pimattn_i_layout *lay = &e->layout;
     const pimattn_shape *shape = &e->config.shape;
@@ -7662,7 +7686,7 @@ static void pimattn_i_flow_rows(const pimattn_engine *e, pimattn_i_flow *f, cons
         const uint32_t layer = (uint32_t)(part / 4 / lay->n_kv_heads);
         uint32_t n = dim[part % 4], size = pimattn_i_type_bytes(type[part % 4]);
         unsigned char *run = NULL;
-        for (uint64_t t = first; t < s->tokens[0] && n > 0 && !f->failed; t++, at++) {
+        for (uint64_t t = first; t < end && n > 0 && !f->failed; t++, at++) {
             if (!run || at == lay->run_tokens)
                 run = pimattn_i_run(&e->pool, lay, s, layer, head, t, &at);
             pimattn_i_flow_move(f, run + offset[part % 4] + at * n * size, n, size);
@@ -7682,15 +7706,24 @@ static pimattn_i_seq *pimattn_i_arrived(pimattn_engine *e, uint64_t i)
 static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
                                           const uint64_t head[PIMATTN_I_STATE_SEQ])
 {
-    uint64_t begin = head[1], tokens = head[2], has = head[4];
+    uint64_t begin = head[1], tokens = head[2], has = head[4], sinks = e->layout.sink_tokens;
     const pimattn_i_seq *from = pimattn_i_arrived(e, head[3]);
     bool shares = from && from != s && from->begin <= begin && has <= from->tokens[0];
     if (begin > tokens || has > tokens || tokens > PIMATTN_I_MAX_TOKENS || (has > 0 && !shares))
         return PIMATTN_I_FAIL(PIMATTN_ERR_STATE, &e->why, "a sequence of the state cannot be");
+    if (head[5] != (begin ? sinks : 0) || (begin > 0 && begin <= sinks))
+        return PIMATTN_I_FAIL(PIMATTN_ERR_STATE, &e->why,
+                              "a sequence of the state has its first %u tokens, sink_tokens is %u",
+                              head[5], sinks);
     s->begin = begin;
-    s->n_pages = pimattn_i_seq_first(&e->layout, s);
     pimattn_i_seq_length(e, s, tokens);
-    if (has > begin) PIMATTN_I_TRY(pimattn_i_seq_share(&e->pool, s, from, has));
+    if (has > begin) {
+        PIMATTN_I_TRY(pimattn_i_seq_share(&e->pool, s, from, has));
+    } else if (begin > 0) {
+        PIMATTN_I_TRY(pimattn_i_may_hold(e, s, 0, sinks));
+        PIMATTN_I_TRY(pimattn_i_hold(e, s, 0, sinks));
+        s->n_pages = pimattn_i_seq_next(&e->layout, s, s->n_pages);
+    }
     return pimattn_i_fit(e, s, pimattn_i_max(has, begin), tokens);
 }
 
@@ -7702,9 +7735,9 @@ static void pimattn_i_flow_source(const pimattn_engine *e, const pimattn_i_seq *
         const pimattn_i_seq *with = &e->seqs[slot];
         if (!with->id || with->arrival == 0 || with->arrival >= s->arrival) continue;
         if (with->begin > s->begin) continue; /* it may not have those pages, or any */
-        uint64_t i = pimattn_i_seq_first(lay, s), n = pimattn_i_min(s->n_pages, with->n_pages);
+        uint64_t i = pimattn_i_seq_next(lay, s, 0), n = pimattn_i_min(s->n_pages, with->n_pages);
         while (i < n && *pimattn_i_table_at(lay, s, i, 0) == *pimattn_i_table_at(lay, with, i, 0))
-            i++;
+            i = pimattn_i_seq_next(lay, s, i + 1);
         n = pimattn_i_min(i * lay->page_tokens, pimattn_i_min(s->tokens[0], with->tokens[0]));
         if (n <= pimattn_i_max(head[4], s->begin)) continue;
         head[3] = with->arrival;
@@ -7715,12 +7748,14 @@ static void pimattn_i_flow_source(const pimattn_engine *e, const pimattn_i_seq *
 /* A sequence of a state: written from s, or read into s, which has no pages. */
 static pimattn_status pimattn_i_flow_seq(pimattn_engine *e, pimattn_i_flow *f, pimattn_i_seq *s)
 {
-    uint64_t head[PIMATTN_I_STATE_SEQ] = {s->id, s->begin, s->tokens[0], 0, 0};
+    uint64_t sinks = pimattn_i_seq_sinks(&e->layout, s);
+    uint64_t head[PIMATTN_I_STATE_SEQ] = {s->id, s->begin, s->tokens[0], 0, 0, sinks};
     if (!f->reading) pimattn_i_flow_source(e, s, head);
     pimattn_i_flow_move(f, head, PIMATTN_I_STATE_SEQ, sizeof *head);
     PIMATTN_I_TRY(pimattn_i_flow_sum(e, f));
     if (f->reading) PIMATTN_I_TRY(pimattn_i_flow_room(e, s, head));
-    pimattn_i_flow_rows(e, f, s, pimattn_i_max(head[1], head[4]));
+    if (head[4] <= head[1]) pimattn_i_flow_rows(e, f, s, 0, head[5]);
+    pimattn_i_flow_rows(e, f, s, pimattn_i_max(head[1], head[4]), s->tokens[0]);
     return pimattn_i_flow_sum(e, f);
 }
 
@@ -7751,12 +7786,13 @@ static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs,
         if (!seqs && !next) break;
         PIMATTN_I_TRY(pimattn_i_seq_even(e, seqs ? seqs[i] : next->id, &s));
         if (s->arrival) return pimattn_i_wrong(e, "sequence %u is there twice", s->id);
-        uint64_t head[PIMATTN_I_STATE_SEQ] = {0, 0, 0, 0, 0};
+        uint64_t head[PIMATTN_I_STATE_SEQ] = {0, 0, 0, 0, 0, 0};
         s->arrival = ++*n;
         pimattn_i_flow_source(e, s, head);
-        uint64_t first = pimattn_i_max(s->begin, head[4]);
+        uint64_t rows = s->tokens[0] - pimattn_i_max(s->begin, head[4]);
+        if (head[4] <= s->begin) rows += pimattn_i_seq_sinks(&e->layout, s);
         *bytes += (PIMATTN_I_STATE_SEQ + 2) * sizeof(uint64_t);
-        *bytes += (s->tokens[0] - first) * e->pool.set_pages * e->layout.token_bytes;
+        *bytes += rows * e->pool.set_pages * e->layout.token_bytes;
     }
     return PIMATTN_OK;
 }
@@ -7842,7 +7878,7 @@ PIMATTN_API pimattn_status pimattn_seq_swap_out(pimattn_engine *e, pimattn_seq s
     pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
     pimattn_i_seq_empty(&e->pool, s);
     s->swapped = hash;
-    pimattn_i_charge(e, s->tokens[0] - s->begin, transfer);
+    pimattn_i_charge(e, s->tokens[0] - pimattn_i_seq_gone(&e->layout, s), transfer);
     return PIMATTN_OK;
 }
 
@@ -7865,7 +7901,7 @@ PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *e, pimattn_seq se
                                 "this is not what was swapped out of sequence %u", (uint64_t)seq);
     if (status == PIMATTN_OK) {
         s->swapped = 0;
-        pimattn_i_charge(e, tokens - begin, transfer);
+        pimattn_i_charge(e, tokens - pimattn_i_seq_gone(&e->layout, s), transfer);
         return PIMATTN_OK;
     }
     pimattn_i_seq_empty(&e->pool, s);
@@ -8112,7 +8148,7 @@ static uint32_t pimattn_i_visible(const pimattn_engine *e, const pimattn_i_job *
     uint64_t old = job->tokens - job->n_tokens, own = old + of;
     uint64_t end = job->mask ? job->tokens : own + 1;
     uint64_t begin = pimattn_i_window_begin(pimattn_i_window_of(s, e->planner.layer), own);
-    uint32_t bits = pimattn_i_bits_between(first, pimattn_i_max(begin, job->origin), end) |
+    uint32_t bits = pimattn_i_bits_between(first, pimattn_i_max(begin, job->behind), end) |
                     pimattn_i_bits_between(first, job->origin, pimattn_i_min(s->sink_tokens, end));
     const uint64_t *row = job->mask ? job->mask + of * ((job->n_tokens + 63) / 64) : NULL;
     for (uint64_t t = pimattn_i_max(old, first); row && t < first + PIMATTN_I_TILE && t < end; t++)
@@ -8127,8 +8163,8 @@ static void pimattn_i_job_reach(const pimattn_engine *e, pimattn_i_job *job)
     uint64_t window = pimattn_i_window_of(s, e->planner.layer), old = job->tokens - job->n_tokens;
     uint64_t first = old + job->query / e->gqa_group;
     uint64_t last = old + (job->query + job->n_queries - 1) / e->gqa_group;
-    job->begin = pimattn_i_max(pimattn_i_window_begin(window, first), job->origin);
-    job->whole_begin = pimattn_i_max(pimattn_i_window_begin(window, last), job->origin);
+    job->begin = pimattn_i_max(pimattn_i_window_begin(window, first), job->behind);
+    job->whole_begin = pimattn_i_max(pimattn_i_window_begin(window, last), job->behind);
     job->end = job->mask ? job->tokens : last + 1;
     job->whole_end = job->mask ? old : first + 1;
     job->kept = pimattn_i_min(s->sink_tokens, job->end);
@@ -8518,9 +8554,11 @@ static void pimattn_i_job_item(pimattn_engine *e, pimattn_i_job *job, size_t i)
         job->origin = e->pages->first_position ? e->pages->first_position[i] : 0;
     } else {
         job->seq = pimattn_i_seq_find(e, call->items[i].seq);
-        job->origin = job->seq->begin;
+        job->origin = e->config.shape.sink_tokens > 0 ? 0 : job->seq->begin;
     }
-    job->tokens = e->batch[i].context_tokens + job->origin;
+    job->behind = e->pages ? job->origin : job->seq->begin;
+    job->tokens = e->batch[i].context_tokens +
+                  (e->pages ? job->origin : pimattn_i_seq_gone(&e->layout, job->seq));
 }
 
 /* All queries of item i as one block. */
@@ -8978,7 +9016,9 @@ static pimattn_status pimattn_i_call_spans(pimattn_engine *e, uint32_t layer,
         if (e->pages) continue;
         const pimattn_i_seq *s = pimattn_i_seq_here(e, items[i].seq);
         if (!s) return PIMATTN_ERR_SEQ;
-        e->batch[i].context_tokens = s->tokens[layer] - s->begin;
+        e->batch[i].context_tokens = s->tokens[layer] - pimattn_i_seq_gone(&e->layout, s);
+        if (s->begin > 0 && items[i].n_tokens > s->tokens[layer] - s->begin)
+            return pimattn_i_wrong(e, "item %u has more queries than tokens after those gone", i);
     }
     return pimattn_i_spans_check(e->batch, n_items, &e->why);
 }
@@ -9729,6 +9769,8 @@ static uint64_t pimattn_i_candidates(const pimattn_engine *e, pimattn_i_newest *
     uint64_t n = 0;
     *all = 0;
     for (uint64_t page = w->job.origin / w->page_tokens; page < end; page++) {
+        const uint64_t first = page * w->page_tokens;
+        if (first >= w->job.kept && first + w->page_tokens <= w->job.begin) continue;
         pimattn_i_candidate *c = &w->pages[n];
         c->page = page;
         bool finite = pimattn_i_extremes(e, w, c);

@@ -1347,6 +1347,7 @@ static void kept_range(void)
         s.shape.n_layers = 1, s.layer = 0;
         uint64_t n = s.kv.n_tokens, old = n - s.n_new, window = s.shape.window;
         uint64_t begin = old >= window ? old - window + 1 : 0;
+        s.shape.sink_tokens = i % 4 < 2 ? rng_range(&rng, 0, begin) : 0;
         pimattn_config c = config_of(&s.shape);
         c.page_tokens = pages[i % 3];
         pimattn_engine *e = engine_new(&c);
@@ -1486,38 +1487,77 @@ static void tokens_beyond_the_scratch_are_refused(void)
     }
 }
 
-/* Equal scores, V the position: the output is the mean of what is seen. Kept tokens end between the
- * first token held and the window, far from position 0, and there is the least memory for jobs. */
-static void kept_tokens_end_among_those_held(void)
+/* Equal scores, V the position: the output is the mean of what is seen. A window and the first
+ * tokens go on for ever in the memory of so many pages, whatever else is let go. */
+static void first_tokens_stay_behind_a_window(void)
 {
-    enum { KEPT = 3000, NEAR = 4, HELD = 64, LAST = KEPT + 30 };
-    static float k[HELD][16], v[HELD][16];
+    enum { STAY = 20, NEAR = 4, HELD = 64, LAST = 3000, PAGES = HELD / 16 + 2 + 2 };
     pimattn_shape shape = {.n_layers = 1, .n_heads = 1, .n_kv_heads = 1, .head_dim = 16};
     pimattn_config c = config_of(&shape);
-    float q[16] = {0}, out[16];
+    float q[16] = {0}, k[16] = {0}, v[16], out[16];
     pimattn_seq seq = 0;
-    c.shape.window = NEAR, c.shape.sink_tokens = KEPT;
+    pimattn_seq_info info;
+    pimattn_readings r;
+    c.shape.window = NEAR, c.shape.sink_tokens = STAY;
     c.page_tokens = 16;
-    c.pool_bytes = (HELD / 16 + 2) * 16 * 128;
-    c.scratch_bytes = least_scratch(c);
+    c.pool_bytes = PAGES * 16 * 128;
     pimattn_engine *e = engine_new(&c);
     if (!e) return;
     CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
     for (uint32_t t = 0; t < LAST; t++) {
-        uint32_t first = t < HELD ? 0 : t - HELD + 1, n = 0;
-        double sum = 0;
-        for (uint32_t i = first; i <= t; i++) {
-            if (i >= KEPT && i + NEAR <= t) continue;
-            sum += i;
-            n++;
-        }
+        double sum = 0, n = 0;
+        for (uint32_t i = 0; i <= t; i++)
+            if (i < STAY || i + NEAR > t) sum += i, n++;
         for (uint32_t j = 0; j < 16; j++)
-            v[0][j] = (float)t;
-        CHECK_U(pimattn_append(e, seq, 0, k[0], v[0], 1, 0, 0), PIMATTN_OK);
-        CHECK_U(pimattn_seq_keep(e, seq, first, t + 1), PIMATTN_OK);
-        if (!CHECK_U(pimattn_attend_one(e, seq, 0, out, q, NULL), PIMATTN_OK)) break;
+            v[j] = (float)t;
+        CHECK_U(pimattn_append(e, seq, 0, k, v, 1, 0, 0), PIMATTN_OK);
+        CHECK_U(pimattn_seq_keep(e, seq, t < HELD ? 0 : t - HELD + 1, t + 1), PIMATTN_OK);
+        if (!CHECK_U(pimattn_attend_one(e, seq, 0, out, q, &r), PIMATTN_OK)) break;
         CHECK_NEAR(out[0], sum / n, 2e-6 * t);
+        CHECK_U(r.device.useful_macs, 2 * 16 * (uint64_t)n);
     }
+    CHECK_U(pimattn_seq_query(e, seq, &info), PIMATTN_OK);
+    CHECK_U(info.first_token, LAST - HELD);
+    CHECK_U(info.pages, 2 + 5); /* 2936 to 2999 */
+    static unsigned char memory[1 << 16];
+    pimattn_stream stream = {.memory = memory, .bytes = sizeof memory};
+    size_t n_seqs = 0;
+    uint64_t bytes = 0;
+    CHECK_U(pimattn_save(e, &seq, 1, &stream, &bytes), PIMATTN_OK);
+    CHECK(bytes > (STAY + HELD) * 128 && bytes < (STAY + HELD) * 128 + 256);
+    for (int other = 0; other < 2; other++) { /* one that would not keep them */
+        c.shape.sink_tokens = other ? 0 : STAY;
+        pimattn_engine *to = engine_new(&c);
+        pimattn_seq back = 0;
+        if (!to) break;
+        pimattn_status status = pimattn_restore(to, &back, 1, &n_seqs, &stream);
+        CHECK_U(status, other ? PIMATTN_ERR_STATE : PIMATTN_OK);
+        if (other) CHECK_HAS(pimattn_engine_cause(to), "first 20 tokens, sink_tokens is 0");
+        float again[16];
+        if (!other && CHECK_U(pimattn_attend_one(to, back, 0, again, q, NULL), PIMATTN_OK))
+            CHECK_BYTES(again, out, sizeof out);
+        CHECK_U(pimattn_pages_used(to), other ? 0 : 7);
+        pimattn_engine_destroy(to);
+    }
+    CHECK_U(pimattn_seq_truncate(e, seq, LAST - HELD), PIMATTN_OK);
+    CHECK_U(pimattn_attend_one(e, seq, 0, out, q, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(pimattn_engine_cause(e), "more queries");
+    pimattn_engine_destroy(e);
+}
+
+/* Likewise: kept tokens end between the first token held and the window, far from position 0, and
+ * there is the least memory for jobs. */
+static void kept_tokens_end_among_those_held(void)
+{
+    enum { KEPT = 3000, NEAR = 4, HELD = 64 };
+    static float k[HELD][16], v[HELD][16];
+    pimattn_shape shape = {.n_layers = 1, .n_heads = 1, .n_kv_heads = 1, .head_dim = 16};
+    pimattn_config c = config_of(&shape);
+    float q[16] = {0}, out[16];
+    c.shape.window = NEAR, c.shape.sink_tokens = KEPT;
+    c.scratch_bytes = least_scratch(c);
+    pimattn_engine *e = engine_new(&c);
+    if (!e) return;
     pimattn_pages p;
     pimattn_item item = {0, 1};
     pimattn_call call;
@@ -1552,6 +1592,7 @@ int main(void)
     RUN(pages_are_read_the_same_with_little_scratch);
     RUN(tokens_beyond_the_scratch_are_refused);
     RUN(kept_tokens_end_among_those_held);
+    RUN(first_tokens_stay_behind_a_window);
     RUN(bad_pages_are_refused_in_words);
     RUN(indptr_is_judged_before_indices_are_read);
     RUN(int8_pages_without_scales_are_refused);

@@ -43,7 +43,7 @@ typedef struct model_seq {
     pimattn_seq id; /* 0: free */
     uint64_t begin, n;
     uint32_t tokens[MOST];
-    size_t n_sets; /* those before begin are let go */
+    size_t n_sets; /* those before begin are let go, but for those of the first tokens */
     size_t sets[MOST];
     unsigned char *swapped;
     uint64_t swapped_bytes;
@@ -61,6 +61,7 @@ typedef struct world {
     pimattn_engine *e, *plain;
     uint32_t page, most, plain_page;
     uint64_t set_pages, total, used; /* pages; used: known ones too */
+    uint64_t sinks;                  /* first tokens that stay */
     uint64_t clock, serial;
     model_set sets[SETS];
     model_seq seqs[SEQS];
@@ -144,15 +145,21 @@ static void set_drop(size_t i)
         w.used -= w.set_pages;
 }
 
-static void seq_cut(model_seq *s, size_t begin, size_t end)
+/* Whether a sequence with tokens from begin on, and the first ones, has one of a set. */
+static bool there(uint64_t begin, size_t set)
 {
-    while (end > begin)
-        set_drop(s->sets[--end]);
+    return set * w.page < w.sinks || (set + 1) * w.page > begin;
 }
 
-static size_t first_set(const model_seq *s)
+static void seq_cut(model_seq *s, size_t begin, size_t end)
 {
-    return s->begin / w.page;
+    while (end-- > begin)
+        if (there(s->begin, end)) set_drop(s->sets[end]);
+}
+
+static uint64_t sinks_of(uint64_t begin)
+{
+    return begin ? w.sinks : 0;
 }
 
 /* Idle pages the model has to give up for n more. */
@@ -192,15 +199,26 @@ static bool model_hold(model_seq *s, uint64_t from, uint64_t to, bool told)
 
 static void model_share(model_seq *s, const model_seq *from, size_t end)
 {
-    for (s->n_sets = first_set(s); s->n_sets < end; s->n_sets++) {
+    for (s->n_sets = 0; s->n_sets < end; s->n_sets++) {
+        if (!there(s->begin, s->n_sets)) continue;
         s->sets[s->n_sets] = from->sets[s->n_sets];
         w.sets[s->sets[s->n_sets]].n_seqs++;
     }
 }
 
+/* Of tokens that come from a state, the first ones and then those from `from` on. */
+static bool model_fill(model_seq *s, uint64_t from, bool told)
+{
+    const bool apart = from == s->begin && sinks_of(s->begin) > 0;
+    if (apart && !model_hold(s, 0, w.sinks, told)) return false;
+    while (!there(s->begin, s->n_sets))
+        s->n_sets++;
+    return model_hold(s, from, s->n, told && !apart);
+}
+
 static void model_end(model_seq *s)
 {
-    if (!s->swapped) seq_cut(s, first_set(s), s->n_sets);
+    if (!s->swapped) seq_cut(s, 0, s->n_sets);
     free(s->swapped);
     s->swapped = NULL;
     s->id = 0;
@@ -262,9 +280,12 @@ static void check_pages(void)
         if (!s->id) continue;
         if (!CHECK_U(pimattn_seq_query(w.e, s->id, &info), PIMATTN_OK)) continue;
         uint64_t alone = 0;
-        sets = s->swapped ? 0 : s->n_sets - first_set(s);
-        for (size_t k = first_set(s); !s->swapped && k < s->n_sets; k++)
+        sets = 0;
+        for (size_t k = 0; !s->swapped && k < s->n_sets; k++) {
+            if (!there(s->begin, k)) continue;
             alone += w.sets[s->sets[k]].n_seqs == 1;
+            sets++;
+        }
         CHECK_U(info.pages, sets * w.set_pages);
         CHECK_U(info.pages - info.pages_shared, alone * w.set_pages);
         CHECK_U(info.bytes, info.pages * pimattn_page_bytes(w.e));
@@ -273,8 +294,8 @@ static void check_pages(void)
         CHECK_U(info.swapped_out, s->swapped != NULL);
         alone_all += info.pages - info.pages_shared;
         const pimattn_i_seq *its = pimattn_i_seq_find(w.e, s->id);
-        for (size_t k = first_set(s); !s->swapped && k < s->n_sets; k++)
-            refer(&its->table[k * w.set_pages]);
+        for (size_t k = 0; !s->swapped && k < s->n_sets; k++)
+            if (there(s->begin, k)) refer(&its->table[k * w.set_pages]);
     }
     for (uint32_t i = 1; i <= w.e->pool.store.n_most; i++) {
         pimattn_i_entry *entry = pimattn_i_entry_at(&w.e->pool.store, i);
@@ -312,8 +333,8 @@ static uint64_t digest(void)
         if (!s->id) continue;
         h = pimattn_i_mix(pimattn_i_mix(pimattn_i_mix(h, s->id), s->begin), s->swapped);
         h = pimattn_i_mix(pimattn_i_mix(h, s->n_pages), s->tokens[w.config.shape.n_layers - 1]);
-        for (uint64_t k = s->begin / w.page * w.set_pages; k < s->n_pages * w.set_pages; k++)
-            h = pimattn_i_mix(h, s->table[k]);
+        for (uint64_t k = 0; k < s->n_pages * w.set_pages; k++)
+            if (there(s->begin, k / w.set_pages)) h = pimattn_i_mix(h, s->table[k]);
     }
     return pimattn_i_mix(h, pimattn_pages_used(w.e));
 }
@@ -474,11 +495,12 @@ static void keep_or_truncate(bool truncate)
     pimattn_status status = insist(truncate ? call_truncate : call_keep, &a, false);
     CHECK_U(status, s->swapped ? PIMATTN_ERR_SEQ : good ? PIMATTN_OK : PIMATTN_ERR_ARGUMENT);
     if (status) return;
-    size_t last = (a.n + w.page - 1) / w.page, gone = first_set(s), next = a.first / w.page;
+    if (a.first <= w.sinks) a.first = 0;
+    size_t last = (a.n + w.page - 1) / w.page, next = a.first / w.page;
     if (last > s->n_sets) last = s->n_sets;
-    if (last < gone) last = gone;
     seq_cut(s, last, s->n_sets);
-    seq_cut(s, gone, next < last ? next : last);
+    for (size_t i = last; i-- > 0;)
+        if (there(s->begin, i) && !there(a.first, i)) set_drop(s->sets[i]);
     s->n_sets = last > next ? last : next;
     s->begin = a.first;
     s->n = a.n;
@@ -601,9 +623,10 @@ static void do_swap(void)
     if (s->swapped) {
         CHECK_U(pimattn_save(w.e, &s->id, 1, NULL, &a.bytes), PIMATTN_ERR_SEQ);
         status = insist(call_in, &a, true);
-        s->n_sets = first_set(s);
-        bool held = model_hold(s, s->begin, s->n, true);
+        s->n_sets = 0;
+        bool held = model_fill(s, s->begin, true);
         CHECK_U(status, held ? PIMATTN_OK : PIMATTN_ERR_PAGES);
+        if (!held) seq_cut(s, 0, s->n_sets);
         if (status) return;
         free(s->swapped);
         s->swapped = NULL;
@@ -614,11 +637,11 @@ static void do_swap(void)
         CHECK_U(call_out(&a), PIMATTN_ERR_ARGUMENT);
         a.bytes++;
         if (!CHECK_U(insist(call_out, &a, false), PIMATTN_OK)) return;
-        seq_cut(s, first_set(s), s->n_sets);
+        seq_cut(s, 0, s->n_sets);
         s->swapped = a.memory;
         s->swapped_bytes = a.bytes;
     }
-    CHECK_U(a.transfer.bytes, row_bytes(s->n - s->begin));
+    CHECK_U(a.transfer.bytes, row_bytes(s->n - s->begin + sinks_of(s->begin)));
     CHECK_NEAR(a.transfer.ns, (double)a.transfer.bytes / 64.0, 1e-6); /* aimx: 64 GB/s */
     double link_fJ = (double)pimattn_engine_config(w.e)->device.eLINK_fJ;
     CHECK_NEAR(a.transfer.pJ, (double)((a.transfer.bytes + 31) / 32) * link_fJ * 1e-3, 1e-6);
@@ -658,9 +681,10 @@ static pimattn_status call_save(void *user)
 /* Tokens that s shares with an earlier one of the same state. */
 static uint64_t shared_tokens(const model_seq *s, const model_seq *with)
 {
-    size_t i = first_set(s);
+    size_t i = 0;
     if (with->begin > s->begin) return 0;
-    while (i < s->n_sets && i < with->n_sets && s->sets[i] == with->sets[i])
+    while (i < s->n_sets && i < with->n_sets &&
+           (!there(s->begin, i) || s->sets[i] == with->sets[i]))
         i++;
     uint64_t n = i * w.page;
     n = n < s->n ? n : s->n;
@@ -745,11 +769,10 @@ static void do_restore(void)
         s->begin = from->begin;
         s->n = from->n;
         memcpy(s->tokens, from->tokens, sizeof s->tokens);
-        s->n_sets = first_set(s);
         if (from->has > s->begin)
             model_share(s, &w.seqs[made[from->from]], (from->has + w.page - 1) / w.page);
         uint64_t first = from->has > s->begin ? from->has : s->begin;
-        if (!model_hold(s, first, s->n, false)) want = PIMATTN_ERR_PAGES;
+        if (!model_fill(s, first, false)) want = PIMATTN_ERR_PAGES;
     }
     CHECK_U(status, want);
     if (w.n_saved > free_slots) CHECK(status != PIMATTN_OK);
@@ -836,13 +859,15 @@ static void world_begin(uint64_t number, uint64_t seed)
         {1, 2, 1, 16, 16, PIMATTN_BF16, PIMATTN_F16, 64, 128, MOST, 60},
         {2, 2, 1, 16, 0, PIMATTN_INT8, PIMATTN_INT8, 32, 16, 120, 30},
     };
-    size_t i = number % (sizeof worlds / sizeof *worlds);
+    size_t i = number % (sizeof worlds / sizeof *worlds),
+           turn = number / (sizeof worlds / sizeof *worlds);
     memset(&w, 0, sizeof w);
     w.rng.state = seed * 1000003 + number;
     pimattn_shape s = shape_of(worlds[i].layers, worlds[i].heads, worlds[i].kv_heads, worlds[i].dim,
                                worlds[i].dim_v);
     s.k_type = worlds[i].k_type;
     s.v_type = worlds[i].v_type;
+    s.sink_tokens = w.sinks = turn % 2 ? some(1, worlds[i].most / 2) : 0;
     w.config = config_of(&s);
     w.config.page_tokens = w.page = worlds[i].page;
     w.config.max_seqs = SEQS;
