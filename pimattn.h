@@ -742,7 +742,7 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *engine, pimattn_seq se
 
 /* Over the device's link to the host (link_MBps; eLINK_fJ each 32 bytes). */
 typedef struct pimattn_transfer {
-    uint64_t bytes;
+    uint64_t bytes, ck; /* ck: begun clocks of the device */
     double ns, pJ;
 } pimattn_transfer;
 
@@ -7861,8 +7861,11 @@ static void pimattn_i_charge(pimattn_engine *e, uint64_t tokens, pimattn_transfe
     pimattn_transfer t;
     t.bytes = tokens * e->pool.set_pages * e->layout.token_bytes;
     t.ns = (double)t.bytes * 1e3 / e->config.device.link_MBps;
+    t.ck = (uint64_t)ceil((double)t.bytes * 1e6 /
+                          ((double)e->config.device.link_MBps * e->config.device.tCK_ps));
     t.pJ = (double)pimattn_i_ceil_div(t.bytes, 32) * e->config.device.eLINK_fJ * 1e-3;
     e->swapped.bytes += t.bytes;
+    e->swapped.ck += t.ck;
     e->swapped.ns += t.ns;
     e->swapped.pJ += t.pJ;
     if (transfer) *transfer = t;

@@ -648,6 +648,8 @@ static void do_swap(void)
     pimattn_cache_info c;
     CHECK_U(pimattn_cache_query(w.e, &c), PIMATTN_OK);
     w.swapped.bytes += a.transfer.bytes;
+    w.swapped.ck += (a.transfer.bytes + 31) / 32; /* of .5 ns */
+    CHECK_U(c.swapped.ck, w.swapped.ck);
     w.swapped.ns += a.transfer.ns;
     w.swapped.pJ += a.transfer.pJ;
     CHECK_U(c.swapped.bytes, w.swapped.bytes);
