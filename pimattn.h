@@ -776,7 +776,8 @@ typedef struct pimattn_stream {
 /*
  * Saves sequences (seqs NULL: all alive, n_seqs then ignored, in no order that is promised) and
  * restores them as new ones, in the same order, by any engine with n_layers, n_kv_heads, head dims
- * (with v_in_k that of K) and types alike, whatever its page_tokens, device or architecture. What
+ * (with v_in_k that of K) and types alike, whatever its page_tokens, device or architecture; of
+ * sequences that keep first tokens alone and later ones, also with the same sink_tokens. What
  * one shares, from its first token on, with one no shorter before it they mostly share again; all
  * alive come in such an order, but for two that share the middle and of which neither holds all of
  * the other.
@@ -3343,7 +3344,9 @@ static void pimattn_i_seq_cut(pimattn_i_pool *pool, const pimattn_i_seq *seq, ui
 
 static void pimattn_i_seq_empty(pimattn_i_pool *pool, pimattn_i_seq *seq)
 {
-    pimattn_i_seq_cut(pool, seq, 0, seq->n_pages);
+    const uint64_t behind = seq->begin / pool->layout->page_tokens;
+    pimattn_i_seq_cut(pool, seq, behind, seq->n_pages);
+    pimattn_i_seq_cut(pool, seq, 0, pimattn_i_min(behind, pool->layout->sink_pages));
     pimattn_i_release(&pool->allocator, seq->table,
                       seq->n_pages_most * pool->set_pages * sizeof(uint32_t));
     seq->table = NULL;
@@ -6331,8 +6334,9 @@ static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
     z.q_floats = ((size_t)c->shape.head_dim + 15) / 16 * 16;
     z.o_floats = ((size_t)c->shape.head_dim_v + 15) / 16 * 16;
     z.block_floats = PIMATTN_I_O + PIMATTN_I_QUERY_BLOCK * z.o_floats;
-    z.stack_levels = 4; /* leaves may lie across powers of two, and those of kept tokens apart */
-    for (uint64_t leaves = tokens / PIMATTN_I_LEAF; leaves; leaves /= 2)
+    /* leaves may lie across powers of two, and those of kept tokens apart: even of few tokens 3 */
+    z.stack_levels = 4;
+    for (uint64_t leaves = pimattn_i_max(tokens / PIMATTN_I_LEAF, 1); leaves; leaves /= 2)
         z.stack_levels++;
     if (c->tiers)
         z.stack_levels = (uint32_t)pimattn_i_max(z.stack_levels, PIMATTN_I_GROUP_BITS + 5);
@@ -7708,7 +7712,8 @@ static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
 {
     uint64_t begin = head[1], tokens = head[2], has = head[4], sinks = e->layout.sink_tokens;
     const pimattn_i_seq *from = pimattn_i_arrived(e, head[3]);
-    bool shares = from && from != s && from->begin <= begin && has <= from->tokens[0];
+    bool shares = from && from != s && has <= from->tokens[0] &&
+                  (from->begin <= begin ? has <= sinks || has > begin : has <= sinks);
     if (begin > tokens || has > tokens || tokens > PIMATTN_I_MAX_TOKENS || (has > 0 && !shares))
         return PIMATTN_I_FAIL(PIMATTN_ERR_STATE, &e->why, "a sequence of the state cannot be");
     if (head[5] != (begin ? sinks : 0) || (begin > 0 && begin <= sinks))
@@ -7717,11 +7722,10 @@ static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
                               head[5], sinks);
     s->begin = begin;
     pimattn_i_seq_length(e, s, tokens);
-    if (has > begin) {
-        PIMATTN_I_TRY(pimattn_i_seq_share(&e->pool, s, from, has));
-    } else if (begin > 0) {
-        PIMATTN_I_TRY(pimattn_i_may_hold(e, s, 0, sinks));
-        PIMATTN_I_TRY(pimattn_i_hold(e, s, 0, sinks));
+    if (has > 0) PIMATTN_I_TRY(pimattn_i_seq_share(&e->pool, s, from, has));
+    if (begin > 0 && has <= sinks) {
+        PIMATTN_I_TRY(pimattn_i_may_hold(e, s, has, sinks));
+        PIMATTN_I_TRY(pimattn_i_hold(e, s, has, sinks));
         s->n_pages = pimattn_i_seq_next(&e->layout, s, s->n_pages);
     }
     return pimattn_i_fit(e, s, pimattn_i_max(has, begin), tokens);
@@ -7734,12 +7738,14 @@ static void pimattn_i_flow_source(const pimattn_engine *e, const pimattn_i_seq *
     for (uint32_t slot = 0; slot < e->config.max_seqs; slot++) {
         const pimattn_i_seq *with = &e->seqs[slot];
         if (!with->id || with->arrival == 0 || with->arrival >= s->arrival) continue;
-        if (with->begin > s->begin) continue; /* it may not have those pages, or any */
+        const bool sinks = with->begin > s->begin; /* it may not have pages behind them, or any */
         uint64_t i = pimattn_i_seq_next(lay, s, 0), n = pimattn_i_min(s->n_pages, with->n_pages);
+        if (sinks) n = pimattn_i_min(n, lay->sink_pages);
         while (i < n && *pimattn_i_table_at(lay, s, i, 0) == *pimattn_i_table_at(lay, with, i, 0))
             i = pimattn_i_seq_next(lay, s, i + 1);
         n = pimattn_i_min(i * lay->page_tokens, pimattn_i_min(s->tokens[0], with->tokens[0]));
-        if (n <= pimattn_i_max(head[4], s->begin)) continue;
+        if (sinks || n <= s->begin) n = pimattn_i_min(n, lay->sink_tokens);
+        if (n <= head[4]) continue;
         head[3] = with->arrival;
         head[4] = n;
     }
@@ -7754,7 +7760,7 @@ static pimattn_status pimattn_i_flow_seq(pimattn_engine *e, pimattn_i_flow *f, p
     pimattn_i_flow_move(f, head, PIMATTN_I_STATE_SEQ, sizeof *head);
     PIMATTN_I_TRY(pimattn_i_flow_sum(e, f));
     if (f->reading) PIMATTN_I_TRY(pimattn_i_flow_room(e, s, head));
-    if (head[4] <= head[1]) pimattn_i_flow_rows(e, f, s, 0, head[5]);
+    pimattn_i_flow_rows(e, f, s, head[4], head[5]);
     pimattn_i_flow_rows(e, f, s, pimattn_i_max(head[1], head[4]), s->tokens[0]);
     return pimattn_i_flow_sum(e, f);
 }
@@ -7790,7 +7796,8 @@ static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs,
         s->arrival = ++*n;
         pimattn_i_flow_source(e, s, head);
         uint64_t rows = s->tokens[0] - pimattn_i_max(s->begin, head[4]);
-        if (head[4] <= s->begin) rows += pimattn_i_seq_sinks(&e->layout, s);
+        uint64_t sinks = pimattn_i_seq_sinks(&e->layout, s);
+        rows += sinks - pimattn_i_min(sinks, head[4]);
         *bytes += (PIMATTN_I_STATE_SEQ + 2) * sizeof(uint64_t);
         *bytes += rows * e->pool.set_pages * e->layout.token_bytes;
     }
@@ -8531,6 +8538,7 @@ static void pimattn_i_block_jobs(pimattn_engine *e, const pimattn_i_job *block)
     uint64_t run = pimattn_i_run_leaves(e, block);
     pimattn_i_runs r = pimattn_i_runs_of(block, run);
     if (e->n_jobs + r.n > e->n_jobs_most) pimattn_i_wave(e);
+    PIMATTN_ASSERT(e->n_jobs + r.n <= e->n_jobs_most);
     for (uint64_t i = 0; i < r.n; i++) {
         uint64_t at = i < r.n_kept ? r.first + i : r.begin + i - r.n_kept;
         pimattn_i_job *job = &e->jobs[e->n_jobs++];

@@ -1545,6 +1545,69 @@ static void first_tokens_stay_behind_a_window(void)
     pimattn_engine_destroy(e);
 }
 
+/* The same in fewer tokens than a leaf has: they lie in three, and memory is the least for jobs. */
+static void few_tokens_lie_in_three_leaves(void)
+{
+    enum { STAY = 16, HELD = 200, LAST = 1124 };
+    pimattn_shape shape = {.n_layers = 1, .n_heads = 1, .n_kv_heads = 1, .head_dim = 16};
+    pimattn_config c = config_of(&shape);
+    float q[16] = {0}, k[16] = {0}, v[16], out[16];
+    pimattn_seq seq = 0;
+    c.shape.sink_tokens = STAY;
+    c.page_tokens = 16;
+    c.pool_bytes = 20 * 16 * 128;
+    c.scratch_bytes = least_scratch(c);
+    pimattn_engine *e = engine_new(&c);
+    if (!e) return;
+    CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+    for (uint32_t t = 0; t < LAST; t++) {
+        double sum = 0, n = 0;
+        for (uint32_t i = 0; i <= t; i++)
+            if (i < STAY || i + HELD > t) sum += i, n++;
+        for (uint32_t j = 0; j < 16; j++)
+            v[j] = (float)t;
+        CHECK_U(pimattn_append(e, seq, 0, k, v, 1, 0, 0), PIMATTN_OK);
+        CHECK_U(pimattn_seq_keep(e, seq, t < HELD ? 0 : t - HELD + 1, t + 1), PIMATTN_OK);
+        if (!CHECK_U(pimattn_attend_one(e, seq, 0, out, q, NULL), PIMATTN_OK)) break;
+        CHECK_NEAR(out[0], sum / n, 2e-6 * t);
+    }
+    pimattn_engine_destroy(e);
+}
+
+/* Children that share their first tokens, and nothing else, share these again after a state. */
+static void first_tokens_are_shared_again(void)
+{
+    enum { STAY = 256, CHILDREN = 8, MORE = 64, NEAR = 16 };
+    static float k[STAY][16], v[STAY][16];
+    static unsigned char memory[1 << 16];
+    pimattn_shape shape = {.n_layers = 1, .n_heads = 1, .n_kv_heads = 1, .head_dim = 16};
+    pimattn_config c = config_of(&shape);
+    pimattn_seq parent, child[CHILDREN], back[CHILDREN];
+    pimattn_stream stream = {.memory = memory, .bytes = sizeof memory};
+    size_t n = 0;
+    c.shape.sink_tokens = STAY, c.shape.window = NEAR;
+    c.page_tokens = 16;
+    c.pool_bytes = (STAY / 16 + 2 * CHILDREN + 4) * 16 * 128;
+    pimattn_engine *e = engine_new(&c), *to = engine_new(&c);
+    if (!e || !to) return;
+    CHECK_U(pimattn_seq_create(e, &parent), PIMATTN_OK);
+    CHECK_U(pimattn_append(e, parent, 0, k[0], v[0], STAY, 0, 0), PIMATTN_OK);
+    for (int i = 0; i < CHILDREN; i++)
+        CHECK_U(pimattn_seq_fork(e, &child[i], parent), PIMATTN_OK);
+    CHECK_U(pimattn_seq_free(e, parent), PIMATTN_OK);
+    for (int i = 0; i < CHILDREN; i++) {
+        const uint64_t end = STAY + MORE + (uint64_t)i;
+        CHECK_U(pimattn_append(e, child[i], 0, k[0], v[0], end - STAY, 0, 0), PIMATTN_OK);
+        CHECK_U(pimattn_seq_keep(e, child[i], end - NEAR, end), PIMATTN_OK);
+    }
+    CHECK_U(pimattn_save(e, NULL, 0, &stream, NULL), PIMATTN_OK);
+    CHECK_U(pimattn_restore(to, back, CHILDREN, &n, &stream), PIMATTN_OK);
+    CHECK_U(n, CHILDREN);
+    CHECK_U(pimattn_pages_used(to), pimattn_pages_used(e));
+    pimattn_engine_destroy(e);
+    pimattn_engine_destroy(to);
+}
+
 /* Likewise: kept tokens end between the first token held and the window, far from position 0, and
  * there is the least memory for jobs. */
 static void kept_tokens_end_among_those_held(void)
@@ -1593,6 +1656,8 @@ int main(void)
     RUN(tokens_beyond_the_scratch_are_refused);
     RUN(kept_tokens_end_among_those_held);
     RUN(first_tokens_stay_behind_a_window);
+    RUN(few_tokens_lie_in_three_leaves);
+    RUN(first_tokens_are_shared_again);
     RUN(bad_pages_are_refused_in_words);
     RUN(indptr_is_judged_before_indices_are_read);
     RUN(int8_pages_without_scales_are_refused);

@@ -206,11 +206,12 @@ static void model_share(model_seq *s, const model_seq *from, size_t end)
     }
 }
 
-/* Of tokens that come from a state, the first ones and then those from `from` on. */
-static bool model_fill(model_seq *s, uint64_t from, bool told)
+/* Of tokens that come from a state, of which it has some: first ones, then those behind. */
+static bool model_fill(model_seq *s, uint64_t has, bool told)
 {
-    const bool apart = from == s->begin && sinks_of(s->begin) > 0;
-    if (apart && !model_hold(s, 0, w.sinks, told)) return false;
+    const bool apart = has <= w.sinks && sinks_of(s->begin) > 0;
+    const uint64_t from = has > s->begin ? has : s->begin;
+    if (apart && !model_hold(s, has, w.sinks, told)) return false;
     while (!there(s->begin, s->n_sets))
         s->n_sets++;
     return model_hold(s, from, s->n, told && !apart);
@@ -624,7 +625,7 @@ static void do_swap(void)
         CHECK_U(pimattn_save(w.e, &s->id, 1, NULL, &a.bytes), PIMATTN_ERR_SEQ);
         status = insist(call_in, &a, true);
         s->n_sets = 0;
-        bool held = model_fill(s, s->begin, true);
+        bool held = model_fill(s, 0, true);
         CHECK_U(status, held ? PIMATTN_OK : PIMATTN_ERR_PAGES);
         if (!held) seq_cut(s, 0, s->n_sets);
         if (status) return;
@@ -683,12 +684,13 @@ static pimattn_status call_save(void *user)
 /* Tokens that s shares with an earlier one of the same state. */
 static uint64_t shared_tokens(const model_seq *s, const model_seq *with)
 {
+    const bool sinks = with->begin > s->begin;
     size_t i = 0;
-    if (with->begin > s->begin) return 0;
-    while (i < s->n_sets && i < with->n_sets &&
+    while (i < s->n_sets && i < with->n_sets && (!sinks || i * w.page < w.sinks) &&
            (!there(s->begin, i) || s->sets[i] == with->sets[i]))
         i++;
     uint64_t n = i * w.page;
+    if ((sinks || n <= s->begin) && n > w.sinks) n = w.sinks;
     n = n < s->n ? n : s->n;
     return n < with->n ? n : with->n;
 }
@@ -734,7 +736,7 @@ static void do_save(void)
         memcpy(to->tokens, list[i]->tokens, sizeof to->tokens);
         for (size_t k = 0; k < n; k++) {
             uint64_t shares = k < i ? shared_tokens(list[i], list[k]) : 0;
-            if (shares <= to->begin || shares <= to->has) continue;
+            if (shares <= to->has) continue;
             to->has = shares;
             to->from = k;
         }
@@ -771,10 +773,9 @@ static void do_restore(void)
         s->begin = from->begin;
         s->n = from->n;
         memcpy(s->tokens, from->tokens, sizeof s->tokens);
-        if (from->has > s->begin)
+        if (from->has > 0)
             model_share(s, &w.seqs[made[from->from]], (from->has + w.page - 1) / w.page);
-        uint64_t first = from->has > s->begin ? from->has : s->begin;
-        if (!model_fill(s, first, false)) want = PIMATTN_ERR_PAGES;
+        if (!model_fill(s, from->has, false)) want = PIMATTN_ERR_PAGES;
     }
     CHECK_U(status, want);
     if (w.n_saved > free_slots) CHECK(status != PIMATTN_OK);
