@@ -3344,9 +3344,10 @@ static void pimattn_i_seq_cut(pimattn_i_pool *pool, const pimattn_i_seq *seq, ui
 
 static void pimattn_i_seq_empty(pimattn_i_pool *pool, pimattn_i_seq *seq)
 {
+    const uint64_t sinks = pool->layout->sink_pages;
     const uint64_t behind = seq->begin / pool->layout->page_tokens;
     pimattn_i_seq_cut(pool, seq, behind, seq->n_pages);
-    pimattn_i_seq_cut(pool, seq, 0, pimattn_i_min(behind, pool->layout->sink_pages));
+    pimattn_i_seq_cut(pool, seq, 0, pimattn_i_min(seq->n_pages, pimattn_i_min(behind, sinks)));
     pimattn_i_release(&pool->allocator, seq->table,
                       seq->n_pages_most * pool->set_pages * sizeof(uint32_t));
     seq->table = NULL;
