@@ -679,10 +679,10 @@ PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *engine, pimattn_seq 
  * sink_tokens of the shape. Attention then sees no others, positions stay what they were, and pages
  * wholly outside go back, but with reserve_tokens those behind. What is behind a window goes by
  * this alone, for a truncation would want it again: keep from n_tokens - window on after a step,
- * and memory stays as it is. Layers may have other lengths before, so that a step of which one
+ * and pages stay as many. Layers may have other lengths before, so that a step of which one
  * layer was refused is taken back.
  *
- *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (beyond a layer's length, or to tokens gone)
+ *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (beyond a layer's length, or before first_token)
  */
 PIMATTN_API pimattn_status pimattn_seq_truncate(pimattn_engine *engine, pimattn_seq seq,
                                                 uint64_t n_tokens);

@@ -1487,35 +1487,44 @@ static void tokens_beyond_the_scratch_are_refused(void)
     }
 }
 
-/* Equal scores, V the position: the output is the mean of what is seen. A window and the first
- * tokens go on for ever in the memory of so many pages, whatever else is let go. */
+/* Equal scores, V the position: the output is the mean of what is seen. Behind the
+ * first ones so many are held, and of these so many are seen. */
+static void stream_tokens(pimattn_engine *e, pimattn_seq seq, uint32_t held, uint32_t seen,
+                          uint32_t last, float out[16])
+{
+    const uint64_t stay = pimattn_engine_config(e)->shape.sink_tokens;
+    float q[16] = {0}, k[16] = {0}, v[16];
+    pimattn_readings r;
+    for (uint32_t t = 0; t < last; t++) {
+        double sum = 0, n = 0;
+        for (uint32_t i = 0; i <= t; i++)
+            if (i < stay || i + seen > t) sum += i, n++;
+        for (uint32_t j = 0; j < 16; j++)
+            v[j] = (float)t;
+        CHECK_U(pimattn_append(e, seq, 0, k, v, 1, 0, 0), PIMATTN_OK);
+        CHECK_U(pimattn_seq_keep(e, seq, t < held ? 0 : t - held + 1, t + 1), PIMATTN_OK);
+        if (!CHECK_U(pimattn_attend_one(e, seq, 0, out, q, &r), PIMATTN_OK)) break;
+        CHECK_NEAR(out[0], sum / n, 2e-6 * t);
+        CHECK_U(r.device.useful_macs, 2 * 16 * (uint64_t)n);
+    }
+}
+
+/* A window and the first tokens go on for ever in so many pages, whatever else is let go. */
 static void first_tokens_stay_behind_a_window(void)
 {
     enum { STAY = 20, NEAR = 4, HELD = 64, LAST = 3000, PAGES = HELD / 16 + 2 + 2 };
     pimattn_shape shape = {.n_layers = 1, .n_heads = 1, .n_kv_heads = 1, .head_dim = 16};
     pimattn_config c = config_of(&shape);
-    float q[16] = {0}, k[16] = {0}, v[16], out[16];
+    float q[16] = {0}, out[16];
     pimattn_seq seq = 0;
     pimattn_seq_info info;
-    pimattn_readings r;
     c.shape.window = NEAR, c.shape.sink_tokens = STAY;
     c.page_tokens = 16;
     c.pool_bytes = PAGES * 16 * 128;
     pimattn_engine *e = engine_new(&c);
     if (!e) return;
     CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
-    for (uint32_t t = 0; t < LAST; t++) {
-        double sum = 0, n = 0;
-        for (uint32_t i = 0; i <= t; i++)
-            if (i < STAY || i + NEAR > t) sum += i, n++;
-        for (uint32_t j = 0; j < 16; j++)
-            v[j] = (float)t;
-        CHECK_U(pimattn_append(e, seq, 0, k, v, 1, 0, 0), PIMATTN_OK);
-        CHECK_U(pimattn_seq_keep(e, seq, t < HELD ? 0 : t - HELD + 1, t + 1), PIMATTN_OK);
-        if (!CHECK_U(pimattn_attend_one(e, seq, 0, out, q, &r), PIMATTN_OK)) break;
-        CHECK_NEAR(out[0], sum / n, 2e-6 * t);
-        CHECK_U(r.device.useful_macs, 2 * 16 * (uint64_t)n);
-    }
+    stream_tokens(e, seq, HELD, NEAR, LAST, out);
     CHECK_U(pimattn_seq_query(e, seq, &info), PIMATTN_OK);
     CHECK_U(info.first_token, LAST - HELD);
     CHECK_U(info.pages, 2 + 5); /* 2936 to 2999 */
@@ -1551,7 +1560,7 @@ static void few_tokens_lie_in_three_leaves(void)
     enum { STAY = 16, HELD = 200, LAST = 1124 };
     pimattn_shape shape = {.n_layers = 1, .n_heads = 1, .n_kv_heads = 1, .head_dim = 16};
     pimattn_config c = config_of(&shape);
-    float q[16] = {0}, k[16] = {0}, v[16], out[16];
+    float out[16];
     pimattn_seq seq = 0;
     c.shape.sink_tokens = STAY;
     c.page_tokens = 16;
@@ -1560,17 +1569,7 @@ static void few_tokens_lie_in_three_leaves(void)
     pimattn_engine *e = engine_new(&c);
     if (!e) return;
     CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
-    for (uint32_t t = 0; t < LAST; t++) {
-        double sum = 0, n = 0;
-        for (uint32_t i = 0; i <= t; i++)
-            if (i < STAY || i + HELD > t) sum += i, n++;
-        for (uint32_t j = 0; j < 16; j++)
-            v[j] = (float)t;
-        CHECK_U(pimattn_append(e, seq, 0, k, v, 1, 0, 0), PIMATTN_OK);
-        CHECK_U(pimattn_seq_keep(e, seq, t < HELD ? 0 : t - HELD + 1, t + 1), PIMATTN_OK);
-        if (!CHECK_U(pimattn_attend_one(e, seq, 0, out, q, NULL), PIMATTN_OK)) break;
-        CHECK_NEAR(out[0], sum / n, 2e-6 * t);
-    }
+    stream_tokens(e, seq, HELD, HELD, LAST, out);
     pimattn_engine_destroy(e);
 }
 

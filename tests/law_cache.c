@@ -862,15 +862,14 @@ static void world_begin(uint64_t number, uint64_t seed)
         {1, 2, 1, 16, 16, PIMATTN_BF16, PIMATTN_F16, 64, 128, MOST, 60},
         {2, 2, 1, 16, 0, PIMATTN_INT8, PIMATTN_INT8, 32, 16, 120, 30},
     };
-    size_t i = number % (sizeof worlds / sizeof *worlds),
-           turn = number / (sizeof worlds / sizeof *worlds);
+    const size_t n_worlds = sizeof worlds / sizeof *worlds, i = number % n_worlds;
     memset(&w, 0, sizeof w);
     w.rng.state = seed * 1000003 + number;
     pimattn_shape s = shape_of(worlds[i].layers, worlds[i].heads, worlds[i].kv_heads, worlds[i].dim,
                                worlds[i].dim_v);
     s.k_type = worlds[i].k_type;
     s.v_type = worlds[i].v_type;
-    s.sink_tokens = w.sinks = turn % 2 ? some(1, worlds[i].most / 2) : 0;
+    s.sink_tokens = w.sinks = number / n_worlds % 2 ? some(1, worlds[i].most / 2) : 0;
     w.config = config_of(&s);
     w.config.page_tokens = w.page = worlds[i].page;
     w.config.max_seqs = SEQS;
