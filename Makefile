@@ -19,6 +19,10 @@ PARALLEL = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS))
 OPENMP  := $(shell echo 'int main(void){return 0;}' | $(CC) -fopenmp -x c -o /dev/null - 2>/dev/null && \
              echo -fopenmp)
 
+# Opening a library is a library of its own in older libcs.
+DL      := $(shell echo 'int main(void){return 0;}' | $(CC) -x c -o /dev/null - -ldl 2>/dev/null && \
+             echo -ldl)
+
 # merge_mpi is built where MPI is.
 MPICC   := $(shell printf '\043include <mpi.h>\nint main(void){return MPI_Finalize();}' | \
              OMPI_CC="$(CC)" MPICH_CC="$(CC)" mpicc $(OPT) -x c -o /dev/null - 2>/dev/null && echo mpicc)
@@ -92,6 +96,7 @@ $(BUILD)/merge_mpi: examples/merge_mpi.c $(HEADERS) $(wildcard examples/*.h)
 	OMPI_CC="$(CC)" MPICH_CC="$(CC)" mpicc $(FLAGS) $(LDFLAGS) -o $@ $< $(USE) -lm
 
 $(BUILD)/sparse: examples/common.h examples/capture.h
+$(BUILD)/ggml: USE += $(DL)
 $(BUILD)/%: bench/%.c $(HEADERS) $(wildcard bench/*.h) examples/pool.h
 	@mkdir -p $(BUILD)
 	$(CC) $(FLAGS) $(LDFLAGS) -pthread -o $@ $< $(USE) -lm

@@ -641,10 +641,10 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
  *                                       + up64(run * head_dim_v * v_bytes) [+ up64(run * 4)])
  *
  * where up64 rounds up to a multiple of 64. Pages come in slabs that begin at multiples of 2 MiB,
- * up to an eighth larger than they; Linux is asked to make these huge pages where <sys/mman.h> says
- * how (under -std=c99: with _DEFAULT_SOURCE). A kernel reads pages where they lie if page_tokens,
- * head_dim and head_dim_v are multiples of 16; else it works on copies of 16 tokens, more slowly.
- * Pages are taken when their first token arrives. With v_in_k there is no V in them.
+ * up to an eighth larger than they; Linux is asked to make these huge pages. A kernel reads pages
+ * where they lie if page_tokens, head_dim and head_dim_v are multiples of 16; else it works on
+ * copies of 16 tokens, more slowly. Pages are taken when their first token arrives. With v_in_k
+ * there is no V in them.
  *
  * Life cycle. The pages of all layers for the same tokens are shared and let go together; a shared
  * page is copied before it is written. Calls on whole sequences want tokens not swapped out
@@ -1250,6 +1250,12 @@ PIMATTN_API pimattn_status pimattn_tier_step(pimattn_engine *engine);
 #include <string.h>
 #ifdef __linux__
 #include <sys/mman.h>
+#ifdef MADV_HUGEPAGE
+#define PIMATTN_I_HUGE MADV_HUGEPAGE
+#elif !defined(__cplusplus) /* -std=c99 hides what Linux has all the same */
+#define PIMATTN_I_HUGE 14
+extern int madvise(void *at, size_t bytes, int advice);
+#endif
 #endif
 
 #if defined(FLT_EVAL_METHOD) && (FLT_EVAL_METHOD == 1 || FLT_EVAL_METHOD == 2)
@@ -1540,7 +1546,7 @@ enum { PIMATTN_I_L = PIMATTN_I_QUERY_BLOCK, PIMATTN_I_O = 2 * PIMATTN_I_QUERY_BL
  * the CPU brings the others. Near: as both, but for a single query the next tile alone. Deep: the
  * second cache waits for many more lines than the first; where the memory's pace counts most, all
  * goes there. If a single query reads rows one by one that follow one another, such a CPU keeps the
- * pace led by one line in four: rows of f32, and of 16-bit types in long pages of the cache. */
+ * pace led by one line in four in rows of f32, by none in those of 16 bits in long pages. */
 typedef enum pimattn_i_ahead {
     PIMATTN_I_BOTH,
     PIMATTN_I_LED,
@@ -1880,7 +1886,7 @@ pimattn_i_fetch(const unsigned char *next, const unsigned char *later, size_t ga
     next += from;
     later += from;
     if (single && ahead >= alone) {
-        for (size_t i = 0; i < bytes; i += 64)
+        for (size_t i = 0; type == PIMATTN_F32 && i < bytes; i += 64)
             if (((uintptr_t)(next + i) & 255) < 64) __builtin_prefetch(next + i, 0, 2);
     } else if ((few && ahead >= PIMATTN_I_DEEP) || (pair && ahead == PIMATTN_I_DEEP)) {
         pimattn_i_fetch_lines(next, later, bytes, false, true, from, 0, hot);
@@ -2904,9 +2910,9 @@ static bool pimattn_i_slab_add(pimattn_i_pool *pool)
     uint64_t bytes = pimattn_i_slab_bytes(pool, pool->n_slabs);
     unsigned char *slab = (unsigned char *)pimattn_i_alloc(a, bytes, PIMATTN_I_SLAB);
     if (!slab) return false;
-#ifdef MADV_HUGEPAGE /* shuffled KV pages then cost no page walk each */
+#ifdef PIMATTN_I_HUGE /* KV pages then cost no page walk each */
     if ((uintptr_t)slab % PIMATTN_I_SLAB == 0 && bytes % PIMATTN_I_SLAB == 0)
-        (void)madvise(slab, (size_t)bytes, MADV_HUGEPAGE);
+        (void)madvise(slab, (size_t)bytes, PIMATTN_I_HUGE);
 #endif
     pool->slabs[pool->n_slabs++] = slab;
     return true;

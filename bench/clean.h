@@ -16,6 +16,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 #include "../examples/pool.h"
 
@@ -46,6 +49,20 @@ static inline void bench_good(bool ok, const char *what, const char *why)
     if (ok) return;
     fprintf(stderr, "bench: %s: %s\n", what, why);
     exit(2);
+}
+
+/* Zeros where KV pages lie, too: on huge pages. */
+static inline unsigned char *bench_huge(size_t bytes)
+{
+    const size_t size = (size_t)2 << 20;
+    void *at = NULL;
+    bytes = (bytes + size - 1) / size * size;
+    bench_must(posix_memalign(&at, size, bytes) == 0, "memory");
+#ifdef MADV_HUGEPAGE
+    (void)madvise(at, bytes, MADV_HUGEPAGE);
+#endif
+    memset(at, 0, bytes);
+    return (unsigned char *)at;
 }
 
 static inline pimattn_engine *bench_engine(const pimattn_config *config)

@@ -44,18 +44,6 @@ static void run(void *user)
     bench_must(status == PIMATTN_OK, "attend");
 }
 
-static unsigned char *huge(size_t bytes)
-{
-    void *at = NULL;
-    bytes = (bytes + PIMATTN_I_SLAB - 1) / PIMATTN_I_SLAB * PIMATTN_I_SLAB;
-    bench_must(posix_memalign(&at, PIMATTN_I_SLAB, bytes) == 0, "memory");
-#ifdef MADV_HUGEPAGE
-    (void)madvise(at, bytes, MADV_HUGEPAGE);
-#endif
-    memset(at, 0, bytes);
-    return (unsigned char *)at;
-}
-
 static void order(work *w, uint32_t how)
 {
     pimattn_rows *to[4] = {&w->pages.k, &w->pages.v, &w->pages.k_scale, &w->pages.v_scale};
@@ -100,7 +88,7 @@ static void fill_pages(work *w, uint32_t page_tokens, uint32_t type)
     size_t bytes = n * page_tokens * KV_HEADS * w->row_bytes;
     float *scale;
     for (int i = 0; i < 4; i++)
-        w->memory[i] = huge(i < 2 ? bytes : n * page_tokens * KV_HEADS * sizeof *scale);
+        w->memory[i] = bench_huge(i < 2 ? bytes : n * page_tokens * KV_HEADS * sizeof *scale);
     for (int i = 0; i < 2; i++)
         for (size_t at = 0; at + w->row_bytes <= bytes; at += w->row_bytes)
             pimattn_i_store_row(w->memory[i] + at, (const unsigned char *)rows[i], type, 30, DIM);
