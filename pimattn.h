@@ -1545,8 +1545,9 @@ enum { PIMATTN_I_L = PIMATTN_I_QUERY_BLOCK, PIMATTN_I_O = 2 * PIMATTN_I_QUERY_BL
  * far into the second. Led: so, but in short pages one line in four of what is far, from farther;
  * the CPU brings the others. Near: as both, but for a single query the next tile alone. Deep: the
  * second cache waits for many more lines than the first; where the memory's pace counts most, all
- * goes there. If a single query reads rows one by one that follow one another, such a CPU keeps the
- * pace led by one line in four in rows of f32, by none in those of 16 bits in long pages. */
+ * goes there. If a single query reads rows one by one that follow one another, not by pieces, such
+ * a CPU keeps the pace led by one line in four in rows of f32, by none in those of 16 bits in long
+ * pages. */
 typedef enum pimattn_i_ahead {
     PIMATTN_I_BOTH,
     PIMATTN_I_LED,
@@ -8005,19 +8006,21 @@ PIMATTN_I_INLINE void pimattn_i_row_copy(const pimattn_engine *e, float *to,
     memset(to + n, 0, ((is_v ? e->size.o_floats : e->size.q_floats) - n) * sizeof *to);
 }
 
-/* The tile from token first on as an f32 copy, in which tokens that are not visible are zeros. */
+/* The tile from token first on as an f32 copy, in which tokens that are not visible are zeros; all
+ * but those of `changed` have been copied so. */
 static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first,
-                                                 uint32_t visible)
+                                                 uint32_t visible, uint32_t changed)
 {
     const pimattn_engine *e = hand->e;
     const pimattn_shape *s = &e->config.shape;
     pimattn_i_tile *tile = &hand->copied;
     *tile = hand->tile;
     tile->visible = visible;
-    memset(hand->scales, 0, 2 * PIMATTN_I_TILE * sizeof *hand->scales);
     for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {
         pimattn_i_spot from;
+        if (!(changed >> t & 1)) continue;
         memset(&from, 0, sizeof from);
+        hand->scales[t] = hand->scales[PIMATTN_I_TILE + t] = 0.0f;
         if (visible >> t & 1) {
             from = pimattn_i_spot_of(e, hand->job, first + t);
             if (tile->k_scale) memcpy(&hand->scales[t], from.k_scale, sizeof(float));
@@ -8088,7 +8091,7 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand)
     const bool wide = s->k_type == PIMATTN_F32 || s->v_type == PIMATTN_F32;
     const bool brief = e->layout.page_bytes < PIMATTN_I_LONG_PAGE, apart = pimattn_i_apart(e);
     tile->led = e->ahead == PIMATTN_I_LED && brief && !apart && !wide ? 192 : 0;
-    if (e->ahead == PIMATTN_I_DEEP && !apart)
+    if (e->ahead == PIMATTN_I_DEEP && !apart && s->head_dim <= PIMATTN_I_PIECE)
         tile->ahead = brief ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
     if (hand->shares) return;
     tile->k_gap = tile->k_stride - k_row;
@@ -8253,8 +8256,8 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *blo
 {
     const pimattn_engine *e = hand->e;
     const pimattn_i_job *job = hand->job;
-    uint32_t group = e->gqa_group, n;
-    bool whole = pimattn_i_whole(job, first);
+    uint32_t group = e->gqa_group, held = 0, n;
+    bool whole = pimattn_i_whole(job, first), copied = false;
     uint32_t visible = whole ? 0xffffu : pimattn_i_visible(e, job, job->query / group, first);
     for (uint32_t i = 0; i < job->n_queries; i += n) {
         const uint32_t of_all = visible;
@@ -8265,10 +8268,12 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *blo
         }
         n = (uint32_t)pimattn_i_min(n, job->n_queries - i);
         if (!of_all) continue;
-        const pimattn_i_tile *tile =
-            of_all == 0xffff && e->direct && hand->spot.in_order >= PIMATTN_I_TILE
-                ? pimattn_i_tile_direct(hand)
-                : pimattn_i_tile_copy(hand, first, of_all);
+        const bool direct = of_all == 0xffff && e->direct && hand->spot.in_order >= PIMATTN_I_TILE;
+        const uint32_t changed = copied ? held ^ of_all : 0xffffu;
+        const pimattn_i_tile *tile = direct ? pimattn_i_tile_direct(hand)
+                                            : pimattn_i_tile_copy(hand, first, of_all, changed);
+        copied = !direct; /* scales are in one place for both */
+        held = of_all;
         pimattn_i_fold(&hand->folder, tile, hand->q, i, n, block);
     }
 }
@@ -9859,7 +9864,7 @@ static bool pimattn_i_scores(pimattn_engine *e, pimattn_i_newest *w)
     for (uint64_t t = 0; t < w->job.tokens; t += PIMATTN_I_TILE) {
         const uint32_t visible = pimattn_i_visible(e, &w->job, 0, t);
         if (!visible) continue;
-        const pimattn_i_tile *tile = pimattn_i_tile_copy(&hand, t, visible);
+        const pimattn_i_tile *tile = pimattn_i_tile_copy(&hand, t, visible, 0xffffu);
         pimattn_i_adjust_at(e, &w->job, t, &hand.folder.adjust);
         finite = pimattn_i_tile_scores(tile, &hand.folder.adjust, 0, hand.q, s, &most) && finite;
         for (uint32_t k = 0; k < PIMATTN_I_TILE; k++)
