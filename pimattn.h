@@ -7987,8 +7987,8 @@ static pimattn_i_spot pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i
 
 typedef struct pimattn_i_hand {
     const pimattn_engine *e;
-    const pimattn_i_job *job;
-    float *q, *k, *v, *scales; /* queries, a copied tile and its scales */
+    const pimattn_i_job *job, *after; /* what this worker does next, or may do, or NULL */
+    float *q, *k, *v, *scales;        /* queries, a copied tile and its scales */
     bool shares; /* what is to be fetched with the others of its gang, which are all heads */
     pimattn_i_folder folder;
     pimattn_i_tile tile, copied;         /* where its rows lie; in f32 */
@@ -8279,13 +8279,21 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *blo
 }
 
 /* Looks up where what is seen of a tile begins: the rest may have no page any more. *to is such a
- * spot of another tile, often of the one before. */
+ * spot of another tile, often of the one before. Behind the end lie the tiles of the job after, so
+ * that it does not begin by waiting for memory. */
 static void pimattn_i_look(const pimattn_i_hand *hand, uint64_t first, pimattn_i_spot *to)
 {
     const pimattn_i_job *job = hand->job;
+    if (hand->after && first >= job->end) {
+        const uint64_t tiles = (first - job->end) / PIMATTN_I_TILE;
+        job = hand->after;
+        first = job->leaf_begin * PIMATTN_I_LEAF;
+        first = pimattn_i_max(first, first < job->kept ? job->origin : job->begin);
+        first = (first / PIMATTN_I_TILE + tiles) * PIMATTN_I_TILE;
+    }
     if (!hand->e->direct || !pimattn_i_reaches(job, first, PIMATTN_I_TILE)) return;
     const uint64_t token = pimattn_i_max(first, first < job->kept ? job->origin : job->begin);
-    if (token - to->token != PIMATTN_I_TILE || to->in_page <= PIMATTN_I_TILE) {
+    if (job != hand->job || token - to->token != PIMATTN_I_TILE || to->in_page <= PIMATTN_I_TILE) {
         *to = pimattn_i_spot_of(hand->e, job, token);
         return;
     }
@@ -8403,6 +8411,8 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
         before += hands[i].job->n_queries;
     }
     if (n == 0) return;
+    if (n == 1 && place + e->config.max_workers < e->n_jobs)
+        hands[0].after = &e->jobs[order[e->config.max_workers]]; /* workers take them in turn */
     pimattn_i_stack stack =
         pimattn_i_stack_of(e, job, hands[0].q + PIMATTN_I_QUERY_BLOCK * e->size.q_floats);
     for (uint64_t leaf = job->leaf_begin; leaf < job->leaf_end; leaf++) {
