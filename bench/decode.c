@@ -4,10 +4,11 @@
  * the rounds), coefficient of variation, clean calls.
  *
  *     decode [--types f32,f16,..] [--groups 1,4,8] [--tokens 4096,..] [--pages 0,128,64]
- *            [--kernels avx512,avx2,scalar] [--threads 1,2] [--rounds N]
+ *            [--kernels avx512,avx2,scalar] [--threads 1,2] [--seqs N] [--rounds N]
  *
  * groups: (heads, KV heads) = (32,32), (32,8), (64,8); pages: tokens of shuffled pages, 0: one page
- * as long as it may be. Default: 4096 tokens. Beyond the documented calls it swaps kernels inside
+ * as long as it may be; seqs: sequences of that many tokens in one call. Default: 4096 tokens of one
+ * sequence. Beyond the documented calls it swaps kernels inside
  * one engine, so that all variants read the very same memory. */
 #define _DEFAULT_SOURCE
 #define _POSIX_C_SOURCE 200809L
@@ -18,6 +19,7 @@
 enum {
     DIM = 128,
     MOST_HEADS = 64,
+    MOST_SEQS = 256,
     MOST_PAGES = 4,
     MOST_LIST = 8,
     MOST_VARIANTS = 64,
@@ -26,7 +28,8 @@ enum {
 
 static const uint64_t cold_bytes = (uint64_t)256 << 20;
 
-static float q[MOST_HEADS * DIM], out[MOST_HEADS * DIM], rows[2][FILL_ROWS * MOST_HEADS * DIM];
+static float q[MOST_SEQS * MOST_HEADS * DIM], out[MOST_SEQS * MOST_HEADS * DIM],
+    rows[2][FILL_ROWS * MOST_HEADS * DIM];
 static bench_pool pool;
 static uint64_t sink;
 static bool wide; /* read by AVX-512 */
@@ -61,13 +64,12 @@ static uint64_t read_plain(const unsigned char *from, size_t bytes)
     return s[0] + s[1] + s[2] + s[3] + s[4] + s[5] + s[6] + s[7];
 }
 
-/* --- One engine: a sequence in pages of a size, all variants on it. --- */
+/* --- One engine: sequences in pages of a size, all variants on them. --- */
 
 typedef struct cache {
     pimattn_engine *e;
-    pimattn_seq seq;
-    const pimattn_i_seq *s;
-    uint32_t page_tokens, n_layers, layer;
+    pimattn_item items[MOST_SEQS];
+    uint32_t n_seqs, page_tokens, n_layers, layer;
     uint64_t bytes; /* of K, V and scales that attention of a layer reads */
 } cache;
 
@@ -97,7 +99,7 @@ static uint32_t longest_page(uint32_t n_tokens)
 }
 
 static cache cache_of(uint32_t type, uint32_t n_heads, uint32_t n_kv_heads, uint32_t n_tokens,
-                      uint32_t page_tokens)
+                      uint32_t page_tokens, uint32_t n_seqs)
 {
     cache c;
     pimattn_config config;
@@ -115,25 +117,28 @@ static cache cache_of(uint32_t type, uint32_t n_heads, uint32_t n_kv_heads, uint
     shape.head_dim_v = DIM;
     pimattn_i_layout_init(&lay, &shape, page_tokens);
     c.page_tokens = page_tokens;
-    c.bytes = n_tokens / page_tokens * n_kv_heads * lay.page_bytes;
+    c.n_seqs = n_seqs;
+    c.bytes = n_tokens / page_tokens * n_kv_heads * lay.page_bytes * n_seqs;
     c.n_layers = shape.n_layers = (uint32_t)(cold_bytes / c.bytes + 1);
     config.shape = shape;
     config.page_tokens = page_tokens;
     config.pool_bytes = c.bytes * c.n_layers + lay.page_bytes;
-    config.max_seqs = (uint32_t)(n_tokens / page_tokens + 1);
+    config.max_seqs = n_tokens / page_tokens * n_seqs + n_seqs;
     config.memo_entries = 1;
     config.max_workers = BENCH_WORKERS;
     config.parallel_for = bench_pool_for;
     config.parallel_user = &pool;
     c.e = bench_engine(&config);
-    if (shuffled) shuffle_pages(&c, n_tokens);
-    bench_must(pimattn_seq_create(c.e, &c.seq) == PIMATTN_OK, "create");
-    for (uint32_t layer = 0; layer < c.n_layers; layer++)
+    if (shuffled) shuffle_pages(&c, (uint64_t)n_tokens * n_seqs);
+    for (uint32_t i = 0; i < n_seqs; i++) {
+        c.items[i].n_tokens = 1;
+        bench_must(pimattn_seq_create(c.e, &c.items[i].seq) == PIMATTN_OK, "create");
+    }
+    for (uint64_t i = 0; i < (uint64_t)c.n_layers * n_seqs; i++)
         for (uint64_t t = 0; t < n_tokens; t += FILL_ROWS)
-            bench_good(pimattn_append(c.e, c.seq, layer, rows[0], rows[1], FILL_ROWS, 0, 0) ==
-                           PIMATTN_OK,
+            bench_good(pimattn_append(c.e, c.items[i % n_seqs].seq, (uint32_t)(i / n_seqs), rows[0],
+                                      rows[1], FILL_ROWS, 0, 0) == PIMATTN_OK,
                        "append", pimattn_engine_cause(c.e));
-    c.s = pimattn_i_seq_find(c.e, c.seq);
     return c;
 }
 
@@ -141,11 +146,12 @@ static void read_head(void *user, size_t index, size_t worker)
 {
     cache *c = (cache *)user;
     const pimattn_i_layout *lay = &c->e->layout;
+    const uint32_t head = (uint32_t)(index % lay->n_kv_heads);
+    const pimattn_i_seq *s = pimattn_i_seq_find(c->e, c->items[index / lay->n_kv_heads].seq);
     uint64_t sum = 0, at;
     (void)worker;
-    for (uint64_t t = 0; t < c->s->tokens[c->layer]; t += lay->page_tokens) {
-        const unsigned char *page =
-            pimattn_i_run(&c->e->pool, lay, c->s, c->layer, (uint32_t)index, t, &at);
+    for (uint64_t t = 0; t < s->tokens[c->layer]; t += lay->page_tokens) {
+        const unsigned char *page = pimattn_i_run(&c->e->pool, lay, s, c->layer, head, t, &at);
 #ifdef PIMATTN_I_AVX512
         if (wide) {
             sum += read_512(page, (size_t)lay->page_bytes);
@@ -171,16 +177,20 @@ static void run(void *user)
     variant *v = (variant *)user;
     cache *c = v->c;
     pimattn_engine *e = c->e;
+    const size_t n_heads = (size_t)e->layout.n_kv_heads * c->n_seqs;
+    pimattn_call call;
     c->layer = (c->layer + 1) % c->n_layers;
-    if (!v->kernel && v->threads > 1) bench_pool_for(&pool, e->layout.n_kv_heads, read_head, c);
-    for (uint32_t h = 0; !v->kernel && v->threads == 1 && h < e->layout.n_kv_heads; h++)
+    if (!v->kernel && v->threads > 1) bench_pool_for(&pool, n_heads, read_head, c);
+    for (size_t h = 0; !v->kernel && v->threads == 1 && h < n_heads; h++)
         read_head(c, h, 0);
     if (!v->kernel) return;
     e->kernel = v->kernel;
     e->direct = v->kernel->soft != NULL;
     e->config.max_workers = v->threads;
     e->config.parallel_for = v->threads > 1 ? bench_pool_for : NULL;
-    bench_must(pimattn_attend_one(e, c->seq, c->layer, out, q, NULL) == PIMATTN_OK, "attend");
+    memset(&call, 0, sizeof call);
+    call.out = out, call.q = q, call.items = c->items, call.n_items = c->n_seqs;
+    bench_must(pimattn_attend(e, c->layer, &call, NULL) == PIMATTN_OK, "attend");
     e->config.max_workers = BENCH_WORKERS;
 }
 
@@ -277,6 +287,7 @@ static const char *words_of(const char *name, const char *text, const char *know
 typedef struct wanted {
     const char *types, *kernels;
     list groups, tokens, pages, threads;
+    uint32_t seqs;
     int rounds;
 } wanted;
 
@@ -303,7 +314,8 @@ static void judge(const wanted *w)
             uint32_t page = w->pages.of[i] ? w->pages.of[i] : longest_page(n);
             if (n % FILL_ROWS || (page <= n && n % page))
                 wants("--tokens", "a multiple of 64 and of every page");
-            if (n / page >= PIMATTN_I_MAX_SEQS) wants("--tokens", "fewer than 65535 pages");
+            if ((uint64_t)(n / page + 1) * w->seqs > PIMATTN_I_MAX_SEQS)
+                wants("--tokens", "fewer than 65535 pages, of all --seqs");
             any = any || page <= n;
         }
         if (!any) wants("--pages", "one that --tokens fill");
@@ -319,7 +331,7 @@ static void group(const wanted *w, uint32_t type, uint32_t g, uint32_t n_tokens)
     for (size_t i = 0; i < w->pages.n && i < MOST_PAGES; i++) {
         if (w->pages.of[i] > n_tokens) continue;
         cache *c = &caches[n_caches++];
-        *c = cache_of(type, n_heads, n_kv_heads, n_tokens, w->pages.of[i]);
+        *c = cache_of(type, n_heads, n_kv_heads, n_tokens, w->pages.of[i], w->seqs);
         for (size_t t = 0; t < w->threads.n; t++) {
             const pimattn_i_kernel *last = NULL;
             add_variant(c, NULL, w->threads.of[t]);
@@ -344,11 +356,12 @@ int main(int argc, char **argv)
                 {{4096}, 1},
                 {{0, 128, 64}, 3},
                 {{1, 2}, 2},
+                1,
                 15};
     uint32_t seed = 1;
     bench_takes(argc, argv, 99,
                 "[--types LIST] [--groups LIST] [--tokens LIST] [--pages LIST] [--kernels LIST] "
-                "[--threads LIST] [--rounds N]");
+                "[--threads LIST] [--seqs N] [--rounds N]");
     for (int i = 1; i < argc; i += 2) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(argv[i], "--types"))
@@ -363,6 +376,8 @@ int main(int argc, char **argv)
             w.pages = list_of(argv[i], value, 0, 65536);
         else if (!strcmp(argv[i], "--threads"))
             w.threads = list_of(argv[i], value, 1, BENCH_WORKERS);
+        else if (!strcmp(argv[i], "--seqs"))
+            w.seqs = bench_number(argv[i], value, 1, MOST_SEQS);
         else if (!strcmp(argv[i], "--rounds"))
             w.rounds = (int)bench_number(argv[i], value, 1, BENCH_ROUNDS);
         else {
@@ -373,7 +388,7 @@ int main(int argc, char **argv)
     judge(&w);
     wide = pimattn_i_simd_most() == PIMATTN_SIMD_512;
     ex_pool_start(&pool.pool, BENCH_WORKERS);
-    bench_fill(q, MOST_HEADS * DIM, 1);
+    bench_fill(q, MOST_SEQS * MOST_HEADS * DIM, 1);
     for (int i = 0; i < 2; i++)
         bench_fill(rows[i], FILL_ROWS * MOST_HEADS * DIM, ++seed);
     printf("type,heads,kv_heads,tokens,page_tokens,kernel,threads,us,GBps,of_read,cv,clean\n");
