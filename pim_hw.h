@@ -6266,8 +6266,11 @@ static bool pimhw_i_looks(const pimhw_device *d, pimhw_i_loop *loop)
     } else {
         pimhw_i_earn(loop, 1);
     }
-    loop->idle = loop->spare < (loop->idle ? loop->most : (uint64_t)PIMHW_I_LOOK);
-    return !loop->idle;
+    bool idle = loop->spare < (loop->idle ? loop->most : (uint64_t)PIMHW_I_LOOK);
+    /* looks that found nothing: the next ones later */
+    if (idle && !loop->idle) loop->cost = pimhw_i_max(loop->cost / 2, 1);
+    loop->idle = idle;
+    return !idle;
 }
 
 /* Follows rounds of a loop that are known, from a head; false: the last one is over. */
@@ -6308,6 +6311,7 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
             n = pimhw_i_before_due(d, e, e->again ? pimhw_i_min(most, place.n_same) : 1);
             pimhw_i_follow(d, e, n, place.rows, (n - 1) * row_step);
         }
+        if (d->config.controller == PIMHW_PING_PONG) loop->cost = loop->weight;
         pimhw_i_earn(loop, n);
         *index += n;
         bool ends = *index == limit && limit < w->bound[level];
