@@ -3954,6 +3954,54 @@ static pimhw_i_when pimhw_i_pp_next_start(const pimhw_i_flow *f)
     return next;
 }
 
+/* The first n commands of a stream's record have issued, the last at clock `last`. */
+static void pimhw_i_pp_did(pimhw_i_flow *f, const pimhw_i_rules *rules, uint32_t stream,
+                           pimhw_i_cursor *from, uint64_t last, uint64_t n)
+{
+    uint32_t of_class = rules->class_of[from->record->work.command];
+    pimhw_i_remember(&f->last[stream], &from->record->work, last);
+    f->done_ck[of_class] = last + rules->exec_ck[of_class];
+    pimhw_i_take_off(from->record, (uint32_t)n);
+    bool over = from->record->n == 0;
+    from->record += over;
+    from->n -= over;
+}
+
+/* Streams that take turns, each as far from its last command as from the next, go on so, before a
+ * refresh, until a record is over, at once; at: their next commands. False: they do not. */
+static bool pimhw_i_pp_turns(pimhw_i_channel *ch, pimhw_i_cursor *const from[PIMHW_I_STREAMS],
+                             const pimhw_i_when at[PIMHW_I_STREAMS])
+{
+    const pimhw_i_rules *rules = ch->rules;
+    const uint32_t a = at[PIMHW_I_MAC].ck <= at[PIMHW_I_IO].ck ? PIMHW_I_MAC : PIMHW_I_IO, b = !a;
+    const uint64_t apart = at[b].ck - at[a].ck, step = at[b].ck - ch->last_ck;
+    /* what comes after the last of a record may come at once, as a row */
+    uint64_t n = pimhw_i_min(from[a]->record->n - 1u, from[b]->record->n);
+    uint32_t command[PIMHW_I_STREAMS];
+    for (uint32_t s = 0; s < PIMHW_I_STREAMS; s++) {
+        const pimhw_i_last *last = &ch->flow->last[s];
+        uint32_t c = command[s] = from[s]->record->work.command;
+        bool on = last->any && last->command == c && last->ck + step == at[s].ck;
+        if (!on || rules->again_ck[c] != step || rules->again_reason[c] != at[s].reason)
+            return false;
+    }
+    if (ch->sink || ch->idle || ch->last_command != command[b]) return false;
+    if (n == 0 || apart >= step || at[b].ck >= ch->due_ck) return false;
+    n = pimhw_i_until(ch, at[b].ck, step, UINT64_MAX, n);
+    for (uint32_t s = 0; s < PIMHW_I_STREAMS; s++) {
+        uint64_t to_next = s == a ? apart : step - apart, last = at[s].ck + (n - 1) * step;
+        uint64_t busy = pimhw_i_min(to_next, rules->occupies[command[s]]);
+        ch->tally.spent_ck[PIMHW_I_COMMANDS[command[s]].spent] += n * busy;
+        ch->tally.spent_ck[at[!s].reason] += n * (to_next - busy);
+        pimhw_i_effects(ch, &from[s]->record->work, command[s], last, n);
+        pimhw_i_pp_did(ch->flow, rules, s, from[s], last, n);
+    }
+    ch->last_ck = at[b].ck + (n - 1) * step;
+    ch->now_ck = ch->last_ck + 1;
+    ch->flow->mac_stream_ck = ch->flow->last[PIMHW_I_MAC].ck;
+    return true;
+}
+
 /* One phase: its MACs beside its reads and the next one's writes, whose first row may open. */
 static void pimhw_i_pp_run(pimhw_i_channel *ch, pimhw_i_phase *phase, pimhw_i_phase *after)
 {
@@ -3978,6 +4026,13 @@ static void pimhw_i_pp_run(pimhw_i_channel *ch, pimhw_i_phase *phase, pimhw_i_ph
         if (!mac.n && !io->n && m.ck >= pimhw_i_pp_next_start(f).ck) break;
         bool mac_first = m.ck <= i.ck;
         const pimhw_i_when *at = mac_first ? &m : &i;
+        pimhw_i_cursor *const both[PIMHW_I_STREAMS] = {io, &mac};
+        const pimhw_i_when both_at[PIMHW_I_STREAMS] = {i, m};
+        if (mac.n && io->n && next == work->command && pimhw_i_pp_turns(ch, both, both_at)) {
+            mac_moved = io_moved = true;
+            first = false;
+            continue;
+        }
         /* a command of one stream moves nothing of the other */
         mac_moved = mac_first, io_moved = !mac_first;
         if (pimhw_i_refresh(ch, at->ck, at->reason)) {
@@ -3994,13 +4049,7 @@ static void pimhw_i_pp_run(pimhw_i_channel *ch, pimhw_i_phase *phase, pimhw_i_ph
         pimhw_i_issue(ch, command, at->ck, k, work, at->reason);
         if (mac_first) f->mac_stream_ck = ch->last_ck;
         if (opens) continue;
-        uint32_t of_class = ch->rules->class_of[command];
-        pimhw_i_remember(&f->last[mac_first ? PIMHW_I_MAC : PIMHW_I_IO], work, ch->last_ck);
-        f->done_ck[of_class] = ch->last_ck + ch->rules->exec_ck[of_class];
-        pimhw_i_take_off(from->record, (uint32_t)k);
-        bool over = from->record->n == 0;
-        from->record += over;
-        from->n -= over;
+        pimhw_i_pp_did(f, ch->rules, mac_first ? PIMHW_I_MAC : PIMHW_I_IO, from, ch->last_ck, k);
         first = first && !mac_first;
     }
     f->start_before = f->start;
