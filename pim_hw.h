@@ -5488,9 +5488,16 @@ static void pimhw_i_pen_ramps(pimhw_i_pen *pen, uint64_t *at, uint32_t wrap, uin
         if (!now)
             while (!step && to < end && *to < least)
                 to++;
-        else if (step < half)
-            for (uint64_t next = *from + step; to < end && *to == next; to++)
+        else if (step < half) {
+            uint64_t next = *from + step;
+            for (; end - to > 3; to += 4, next += 4 * step) { /* four do not wait for each other */
+                uint64_t other = (to[0] ^ next) | (to[1] ^ (next + step));
+                other |= (to[2] ^ (next + 2 * step)) | (to[3] ^ (next + 3 * step));
+                if (other) break;
+            }
+            for (; to < end && *to == next; to++)
                 next += step;
+        }
         ramp -= on;
         *ramp = (on ? *ramp : step & (one - 1)) + (uint64_t)(to - from) * one;
         ramp++;
@@ -5606,23 +5613,33 @@ static void pimhw_i_pen_ping_pong(pimhw_i_pen *pen, pimhw_i_channel *ch)
         pimhw_i_pen_records(pen, ch, p->r, &p->n_r);
     }
     pimhw_i_pen_records(pen, ch, f->records, &f->n_records);
-    uint64_t used = f->used_group; /* of those in use there is left only where one ends */
+    /* where runs of tiles and sums begin; of groups of tiles in use only that */
+    enum { BITS = 20, INDEX = (1 << BITS) - 1 };
     uint32_t n_tiles = ch->rules->config.in_entries, n_sums = ch->rules->outs;
-    uint64_t *words = pimhw_i_pen_room(pen, n_tiles + n_sums);
-    for (uint32_t i = 0; i < n_tiles && words; i++, words++) {
-        uint64_t *group = &f->tile_group[i], ends = i > 0 && group[0] != group[-1];
-        if (!pen->back) *words = *group > used ? *group - used + 1 : ends;
+    uint64_t *end = &pen->words[pen->n], used = f->used_group, now = 0;
+    if (!pen->back && !pimhw_i_pen_room(pen, n_tiles + n_sums + 1)) return;
+    for (uint32_t i = 0; i < n_tiles; i++) {
+        uint64_t *group = &f->tile_group[i];
+        if (!pen->back && (i == 0 || group[0] != group[-1]))
+            *end++ = (*group > used ? *group - used : 0) << BITS | i;
         if (!pen->back) continue;
-        used -= *words == 1;
-        *group = *words > 1 ? f->used_group + *words - 1 : used;
+        if ((*end & INDEX) == i) {
+            uint64_t later = *end++ >> BITS;
+            now = later ? f->used_group + later : used--;
+        }
+        *group = now;
     }
-    for (uint32_t i = 0; i < n_sums && words; i++, words++) {
+    for (uint32_t i = 0; i < n_sums; i++) {
         pimhw_i_entry *sum = &f->sums[i];
         uint64_t later = sum->phase > f->filling ? sum->phase - f->filling : 0;
-        if (!pen->back) *words = later << 1 | sum->going;
-        sum->going = *words & 1;
-        if (pen->back) sum->phase = *words >> 1;
+        uint64_t word = later << 1 | sum->going;
+        if (!pen->back && (i == 0 || word != now)) *end++ = (now = word) << BITS | i;
+        if (pen->back && (*end & INDEX) == i) now = *end++ >> BITS;
+        sum->going = now & 1;
+        if (pen->back) sum->phase = now >> 1;
     }
+    if (!pen->back) *end = UINT64_MAX; /* no index */
+    pen->n = (uint32_t)(end + 1 - pen->words);
 }
 
 static void pimhw_i_pen_dcs(pimhw_i_pen *pen, pimhw_i_channel *ch)
