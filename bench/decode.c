@@ -7,9 +7,9 @@
  *            [--kernels avx512,avx2,scalar] [--threads 1,2] [--seqs N] [--rounds N]
  *
  * groups: (heads, KV heads) = (32,32), (32,8), (64,8); pages: tokens of shuffled pages, 0: one page
- * as long as it may be; seqs: sequences of that many tokens in one call. Default: 4096 tokens of one
- * sequence. Beyond the documented calls it swaps kernels inside
- * one engine, so that all variants read the very same memory. */
+ * as long as it may be; seqs: sequences of that many tokens in one call. Default: 4096 tokens of
+ * one sequence. Beyond the documented calls it swaps kernels inside one engine, so that all
+ * variants read the very same memory. */
 #define _DEFAULT_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #define PIMATTN_IMPLEMENTATION
