@@ -6566,6 +6566,43 @@ static void pimhw_i_epu_post(pimhw_device *d, pimhw_i_jobs *jobs, const pimhw_in
     job->awaited = (in->flags & PIMHW_AWAITED) != 0;
 }
 
+/* A group waits for the hub. If two different times lead from its state to the same one, all it did
+ * is over after the shorter, and every longer one leads there, too. */
+static void pimhw_i_wait(pimhw_device *d, pimhw_i_channel *ch, uint64_t until_ck)
+{
+    pimhw_i_memo *m = &d->memo;
+    uint64_t time = until_ck - ch->base_ck, key;
+    bool known = ch->asleep && until_ck > ch->base_ck && until_ck <= ch->due_ck;
+    key = pimhw_i_key(2 * PIMHW_PROGRAM_ITEMS + 1, ch->asleep, 0);
+    uint16_t *slot = known ? pimhw_i_edge_slot(m, key, 0) : NULL;
+    pimhw_i_edge *e = known ? &m->edge[*slot ? *slot : m->n_edges + 1] : NULL;
+    if (known && *slot && (e->again ? time >= e->clocks : time == e->clocks)) {
+        ch->asleep = e->to;
+        ch->base_ck = until_ck;
+        return;
+    }
+    pimhw_i_wake(d, ch);
+    pimhw_i_not_before(&ch->hold, until_ck, PIMHW_WAIT_EPU);
+    if (m->n_edges + 1 == PIMHW_I_EDGES) m->full = true;
+    if (!known || m->full || pimhw_i_base_ck(ch) != until_ck) return;
+    d->unit = (uint32_t)(ch - d->groups);
+    d->n_unit = 1;
+    uint32_t to = pimhw_i_state(d);
+    d->known = 0;
+    ch->base_ck = until_ck;
+    ch->asleep = to;
+    bool same = *slot && e->to == to;
+    if (to == 0 || (*slot && e->again && !same)) return;
+    e->again = same;
+    e->clocks = e->again ? pimhw_i_min(e->clocks, time) : time;
+    e->to = (uint16_t)to;
+    if (*slot) return;
+    e->key = key;
+    e->phase = e->next = 0;
+    e->slack.early_ck = e->slack.late_ck = 0;
+    *slot = (uint16_t)++m->n_edges;
+}
+
 /* Lets the channels of the instruction, or the host, wait for the oldest awaited work. */
 static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_jobs *jobs, uint64_t mask)
 {
@@ -6577,8 +6614,7 @@ static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_jobs *jobs, uint64_t mask)
         pimhw_i_channel *ch = pimhw_i_group(d, &mask);
         pimhw_i_drain(d, ch);
         if (done + 1 < pimhw_i_base_ck(ch)) continue; /* long ago */
-        pimhw_i_wake(d, ch);
-        pimhw_i_not_before(&ch->hold, done, PIMHW_WAIT_EPU);
+        pimhw_i_wait(d, ch, done);
     }
 }
 
