@@ -5424,9 +5424,7 @@ PIMHW_API pimhw_status pimhw_device_create(pimhw_device **device, const pimhw_co
 
 PIMHW_API void pimhw_device_destroy(pimhw_device *d)
 {
-    if (!d) return;
-    pimhw_allocator a = d->config.allocator;
-    a.release(a.user, d, d->bytes);
+    if (d) d->config.allocator.release(d->config.allocator.user, d, d->bytes);
 }
 
 PIMHW_API const pimhw_config *pimhw_device_config(const pimhw_device *d)
