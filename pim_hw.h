@@ -1505,9 +1505,10 @@ enum { PIMHW_I_N_CONSTRAINTS = sizeof PIMHW_I_CONSTRAINTS / sizeof PIMHW_I_CONST
 
 enum {
     PIMHW_I_BY_NOBODY = 0, /* structure */
+    PIMHW_I_BY_HOST,       /* nothing is sent */
+    PIMHW_I_BY_ALL,        /* channels, whatever the mask; no command */
     PIMHW_I_BY_CHANNELS,   /* in order, through the PIM queue */
-    PIMHW_I_BY_QUEUES,     /* through the ordinary read and write queues */
-    PIMHW_I_BY_HOST        /* nothing is sent */
+    PIMHW_I_BY_QUEUES      /* through the ordinary read and write queues */
 };
 
 /* An instruction: its name, who takes it, the command it becomes. */
@@ -1542,8 +1543,8 @@ static const pimhw_i_kind PIMHW_I_KINDS[PIMHW_N_KINDS] = {
     {"EWADD", PIMHW_I_BY_HOST, 0, false, false},
     {"GPR", PIMHW_I_BY_HOST, 0, false, false},
     {"CFR", PIMHW_I_BY_HOST, 0, false, false},
-    {"SYNC", PIMHW_I_BY_CHANNELS, 0, false, false},
-    {"EOC", PIMHW_I_BY_CHANNELS, 0, false, false},
+    {"SYNC", PIMHW_I_BY_ALL, 0, false, false},
+    {"EOC", PIMHW_I_BY_ALL, 0, false, false},
     {"EPU", PIMHW_I_BY_HOST, 0, true, false},
     {"EPU_WAIT", PIMHW_I_BY_HOST, 0, false, false},
 };
@@ -6700,7 +6701,8 @@ static void pimhw_i_send_all(pimhw_device *d, const pimhw_instruction *in)
 static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_instruction *in)
 {
     const pimhw_i_jobs *jobs = &s->jobs;
-    bool hub = PIMHW_I_KINDS[in->kind].taker == PIMHW_I_BY_HOST;
+    uint32_t taker = PIMHW_I_KINDS[in->kind].taker, all = d->config.n_channels;
+    bool hub = taker == PIMHW_I_BY_HOST;
     if (in->kind == PIMHW_EPU && jobs->n + jobs->n_done >= PIMHW_I_JOBS) return false;
     if (in->kind == PIMHW_EPU_WAIT && jobs->n_done == 0 && jobs->n > 0) return false;
     if (d->shared) pimhw_i_wake_all(d);
@@ -6732,10 +6734,7 @@ static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_inst
         d->sink.to.hub(d->sink.to.user, in);
         d->sink.told = false;
     }
-    if (in->kind == PIMHW_SYNC || in->kind == PIMHW_EOC)
-        d->n_instructions += d->config.n_channels;
-    else
-        d->n_instructions += hub ? 1 : pimhw_i_count(in->mask);
+    d->n_instructions += hub ? 1 : taker == PIMHW_I_BY_ALL ? all : pimhw_i_count(in->mask);
     return true;
 }
 
@@ -6788,8 +6787,7 @@ static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction
     const pimhw_config *c = &d->config;
     const pimhw_i_kind *kind = &PIMHW_I_KINDS[(uint32_t)in->kind % PIMHW_N_KINDS];
     bool known = (uint32_t)in->kind < PIMHW_N_KINDS && kind->taker != PIMHW_I_BY_NOBODY;
-    bool everybody = in->kind == PIMHW_SYNC || in->kind == PIMHW_EOC;
-    bool sent = kind->taker != PIMHW_I_BY_HOST && !everybody;
+    bool everybody = kind->taker == PIMHW_I_BY_ALL, sent = kind->taker > PIMHW_I_BY_ALL;
     bool copies = in->kind == PIMHW_COPY_BKGB || in->kind == PIMHW_COPY_GBBK;
     bool outs = d->rules.class_of[kind->command] < PIMHW_I_OTHER && pimhw_i_has_out(kind->command);
     bool tiles = copies || pimhw_i_has_tiles(kind->command);
@@ -7017,7 +7015,7 @@ static uint32_t pimhw_i_endless_item(const pimhw_program *p, uint32_t n_channels
             in_loops += rounds[depth];
             if (in_loops >= PIMHW_I_MOST_CK) return i;
         }
-        bool sent = kind->taker == PIMHW_I_BY_CHANNELS || kind->taker == PIMHW_I_BY_QUEUES;
+        bool sent = kind->taker > PIMHW_I_BY_HOST;
         uint64_t left = sent && (!kind->sized || size > 0) ? masks[depth] & item->mask : 0;
         for (; left; left &= left - 1) {
             uint64_t *clocks = &of_channel[pimhw_i_lowest(left)];
@@ -7061,7 +7059,7 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
             in.last[in.depth++] = value[0] ? value[0] - 1 : 0;
             continue;
         }
-        bool all = item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC;
+        bool all = PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_ALL;
         if (apart && (all || item->kind == PIMHW_CFR || item->kind == PIMHW_EWADD))
             return PIMHW_I_UNABLE(why, "item %u: %s, where channels have lists of their own",
                                   (uint64_t)i, PIMHW_I_KINDS[item->kind].name);
