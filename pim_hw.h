@@ -5088,24 +5088,19 @@ static void pimhw_i_enter_block(pimhw_i_walker *w, const pimhw_item *item)
     w->pc = in ? w->pc + 1 : item->end; /* which leaves it */
 }
 
-static void pimhw_i_leave(pimhw_i_walker *w, const pimhw_item *end)
+/* A round of w->opener is over; false if it was the last. */
+static bool pimhw_i_next_round(pimhw_i_walker *w)
 {
-    const pimhw_item *opener = &w->program->items[end->end];
-    w->pc++;
-    if (opener->kind == PIMHW_BLOCK) {
-        w->mask = w->outer;
-        w->lag = 0;
-        pimhw_i_to_block(w);
-        return;
-    }
     uint32_t level = w->depth - 1;
     if (++w->index[level] < w->bound[level]) {
-        w->pc = end->end;
+        w->pc = w->opener;
         pimhw_i_to_round(w);
-        return;
+        return true;
     }
+    w->pc++;
     w->mask = w->enter[level];
     w->depth--;
+    return false;
 }
 
 /* Values of some fields of an item for one channel; of constants the row alone, if a block may
@@ -5215,15 +5210,17 @@ static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
             if (w->depth > depth) return PIMHW_I_ROUND;
         } else if (item->kind == PIMHW_BLOCK) {
             pimhw_i_enter_block(w, item);
+        } else if (item->kind == PIMHW_END && w->program->items[item->end].kind == PIMHW_BLOCK) {
+            w->pc++;
+            w->mask = w->outer;
+            w->lag = 0;
+            pimhw_i_to_block(w);
         } else if (item->kind == PIMHW_END) {
-            uint32_t loops = w->depth;
-            pimhw_i_leave(w, item);
             w->opener = item->end;
-            bool loop = w->program->items[item->end].kind != PIMHW_BLOCK;
-            if (loop) return w->depth == loops ? PIMHW_I_ROUND : PIMHW_I_LEFT;
+            return pimhw_i_next_round(w) ? PIMHW_I_ROUND : PIMHW_I_LEFT;
         } else {
             w->at = w->pc;
-            bool everybody = item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC;
+            bool everybody = PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_ALL;
             if (!w->todo) w->todo = everybody ? w->mask : w->mask & item->mask;
             bool any = w->todo != 0;
             if (any && !pimhw_i_take(w, item, in)) return PIMHW_I_WRONG;
