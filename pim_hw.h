@@ -4527,8 +4527,8 @@ static const char PIMHW_I_NO_THIRD[] = "EWMUL: n_group_banks is less than the 3 
 
 typedef struct pimhw_i_nest {
     uint32_t open[PIMHW_LOOPS + 2]; /* a block, and the loop that is one too many */
-    uint32_t depth, loops;
-    bool in_block;
+    uint32_t depth;
+    bool in_block; /* else all that are open are loops, or the list */
 } pimhw_i_nest;
 
 static bool pimhw_i_is_constant(const pimhw_operand *o)
@@ -4552,10 +4552,7 @@ static const char *pimhw_i_nest_fault(const pimhw_program *p, uint32_t i, pimhw_
         if (nest->depth == 0) return "closes nothing";
         uint32_t opener = nest->open[--nest->depth];
         if (item->end != opener || p->items[opener].end != i) return "closes another structure";
-        if (p->items[opener].kind == PIMHW_BLOCK)
-            nest->in_block = false;
-        else
-            nest->loops--;
+        if (p->items[opener].kind == PIMHW_BLOCK) nest->in_block = false;
         return NULL;
     }
     nest->open[nest->depth++] = i;
@@ -4570,7 +4567,7 @@ static const char *pimhw_i_nest_fault(const pimhw_program *p, uint32_t i, pimhw_
         return NULL;
     }
     if (item->kind == PIMHW_LIST && i != 0) return "a list that is not the first item";
-    return nest->loops++ == PIMHW_LOOPS ? "loops nested too deep" : NULL;
+    return nest->depth - nest->in_block > PIMHW_LOOPS ? "loops nested too deep" : NULL;
 }
 
 static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, const pimhw_config *c,
@@ -4583,17 +4580,18 @@ static const char *pimhw_i_item_fault(const pimhw_program *p, uint32_t i, const 
     if (list_end > 0 && i > list_end) return "after the list";
     const char *fault = NULL;
     const uint8_t *names = pimhw_i_names(item);
+    uint32_t loops = nest->depth - nest->in_block;
     for (int f = 0; f < 8 && !fault; f++) {
         if (names[f] > p->n_operands)
             return "an operand that is not there; numbers get names by pimhw_program_const";
-        if (names[f]) fault = pimhw_i_operand_fault(p, &p->operands[names[f] - 1], nest->loops);
+        if (names[f]) fault = pimhw_i_operand_fault(p, &p->operands[names[f] - 1], loops);
     }
     if (fault) return fault;
     if (item->space >= PIMHW_SPACES) return "a row space that is not there";
     bool structure = item->kind <= PIMHW_END;
     if (structure) fault = pimhw_i_nest_fault(p, i, nest);
     if (fault || (structure && item->kind != PIMHW_LOOP)) return fault;
-    if (item->kind == PIMHW_SYNC || item->kind == PIMHW_EOC) return NULL;
+    if (PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_ALL) return NULL;
     if (item->mask & ~pimhw_i_low_bits(c->n_channels)) return "mask: a channel the device lacks";
     if (!item->mask) return "mask: no channel";
     if (item->kind == PIMHW_EWMUL && c->n_group_banks < 3) return PIMHW_I_NO_THIRD;
