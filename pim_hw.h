@@ -2431,8 +2431,9 @@ struct pimhw_units {
     pimhw_config config;
     pimhw_memory *memory;
     size_t bytes;
-    uint32_t n_banks, n_lanes, n_outs;
-    uint32_t wide_banks;          /* n_banks in whole vectors */
+    uint32_t n_banks, n_lanes;
+    uint32_t n_outs;     /* that any controller uses, and one that stays empty, for ping-pong */
+    uint32_t wide_banks; /* n_banks in whole vectors */
     const pimhw_request *request; /* may be NULL; from here on 0 at the start */
     pimhw_hub hub;
     pimhw_status status; /* the first failure */
@@ -2449,20 +2450,14 @@ struct pimhw_units {
     uint16_t *gpr;          /* [gpr_blocks][lanes] */
 };
 
-/* Accumulators that any controller uses, and one that stays empty, for ping-pong. */
-static uint64_t pimhw_i_outs_most(const pimhw_config *c)
-{
-    return pimhw_i_max(c->out_entries, c->obuf) + 1;
-}
-
 /* Points the tables of the units into the memory behind them; returns the bytes of both. */
-static uint64_t pimhw_i_units_point(pimhw_units *u, const pimhw_config *c)
+static uint64_t pimhw_i_units_point(pimhw_units *u, const pimhw_units *of)
 {
-    uint64_t channels = c->n_channels, lanes = pimhw_config_lanes(c), banks = pimhw_config_banks(c);
-    uint64_t tiles = channels * 2 * c->in_entries, outs = channels * pimhw_i_outs_most(c);
-    uint64_t wide = pimhw_i_ceil_div(banks, PIMHW_I_WIDE) * PIMHW_I_WIDE;
+    const pimhw_config *c = &of->config;
+    uint64_t channels = c->n_channels, lanes = of->n_lanes, banks = of->n_banks;
+    uint64_t tiles = channels * 2 * c->in_entries, outs = channels * of->n_outs;
     uint64_t at = (sizeof *u + 63) / 64 * 64;
-    PIMHW_I_PART(u, float, columns, channels *PIMHW_I_COLUMNS *lanes *wide)
+    PIMHW_I_PART(u, float, columns, channels *PIMHW_I_COLUMNS *lanes * of->wide_banks)
     PIMHW_I_PART(u, uint64_t, column_tag, channels * PIMHW_I_COLUMNS)
     PIMHW_I_PART(u, pimhw_i_tile, tile_use, tiles)
     PIMHW_I_PART(u, pimhw_i_account, sums, outs)
@@ -2487,22 +2482,24 @@ PIMHW_API pimhw_status pimhw_units_create(pimhw_units **units, const pimhw_confi
     (void)pimhw_geometry_init(&g, config, PIMHW_CHUNK_AIM, NULL);
     if (memcmp(&g, &memory->geometry, offsetof(pimhw_geometry, chunk_rows)) != 0)
         return PIMHW_I_WRONG(why, "the memory is of another geometry");
-    uint64_t bytes = pimhw_i_units_point(NULL, config);
-    pimhw_allocator a = config->allocator;
-    if (!a.alloc) a = pimhw_allocator_default();
-    pimhw_units *u = (pimhw_units *)(bytes <= SIZE_MAX ? a.alloc(a.user, (size_t)bytes, 64) : NULL);
+    pimhw_units of;
+    memset((void *)&of, 0, sizeof of);
+    of.config = *config;
+    if (!config->allocator.alloc) of.config.allocator = pimhw_allocator_default();
+    of.memory = memory;
+    of.n_banks = pimhw_config_banks(config);
+    of.n_lanes = pimhw_config_lanes(config);
+    of.n_outs = (uint32_t)pimhw_i_max(config->out_entries, config->obuf) + 1;
+    of.wide_banks = (uint32_t)pimhw_i_ceil_div(of.n_banks, PIMHW_I_WIDE) * PIMHW_I_WIDE;
+    uint64_t bytes = pimhw_i_units_point(NULL, &of);
+    const pimhw_allocator *a = &of.config.allocator;
+    void *u = bytes <= SIZE_MAX ? a->alloc(a->user, (size_t)bytes, 64) : NULL;
     if (!u) return PIMHW_I_FAIL(why, PIMHW_ERR_MEMORY, "no memory for units of %u bytes", bytes);
-    memset((void *)u, 0, (size_t)bytes);
-    pimhw_i_units_point(u, config);
-    u->config = *config;
-    u->config.allocator = a;
-    u->memory = memory;
-    u->bytes = (size_t)bytes;
-    u->n_banks = pimhw_config_banks(config);
-    u->n_lanes = pimhw_config_lanes(config);
-    u->wide_banks = (uint32_t)pimhw_i_ceil_div(u->n_banks, PIMHW_I_WIDE) * PIMHW_I_WIDE;
-    u->n_outs = (uint32_t)pimhw_i_outs_most(config);
-    *units = u;
+    of.bytes = (size_t)bytes;
+    memset(u, 0, of.bytes);
+    memcpy(u, &of, sizeof of);
+    *units = (pimhw_units *)u;
+    pimhw_i_units_point(*units, &of);
     return PIMHW_OK;
 }
 
@@ -2560,16 +2557,15 @@ static pimhw_status pimhw_i_chunks_check(const pimhw_request *request, uint32_t 
 static bool pimhw_i_open(pimhw_units *u, const pimhw_event *e, bool write, pimhw_i_row *at)
 {
     uint32_t row = e->row;
-    pimhw_cause why;
     if (!pimhw_i_translate(u, e->channel, &row)) return false;
     pimhw_memory *writer = write ? u->memory : NULL;
-    pimhw_status status = pimhw_i_row_open(u->memory, writer, at, e->channel, row, &why);
+    pimhw_cause *why = u->status == PIMHW_OK ? &u->why : NULL;
+    pimhw_status status = pimhw_i_row_open(u->memory, writer, at, e->channel, row, why);
     if (write) /* what is kept of the channel may be old */
         memset(u->column_tag + (size_t)e->channel * PIMHW_I_COLUMNS, 0,
                PIMHW_I_COLUMNS * sizeof *u->column_tag);
-    if (status == PIMHW_OK) return true;
-    if (u->status == PIMHW_OK) u->why = why, u->status = status;
-    return false;
+    if (u->status == PIMHW_OK) u->status = status;
+    return status == PIMHW_OK;
 }
 
 /* A block of the hub's registers; NULL if there is none. */
