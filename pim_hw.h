@@ -1866,6 +1866,7 @@ typedef struct pimhw_i_digit {
 } pimhw_i_digit;
 
 typedef struct pimhw_i_map {
+    uint32_t run; /* so many columns from 0 on lie side by side */
     uint32_t n_digits;
     pimhw_i_digit digits[PIMHW_I_DIGITS];
 } pimhw_i_map;
@@ -1899,6 +1900,7 @@ static void pimhw_i_map_build(pimhw_i_map *map, const pimhw_geometry *g, uint32_
         {PIMHW_I_ROW_OF, rows, UINT64_MAX, 0},
     };
     uint64_t step = 1;
+    map->run = low;
     map->n_digits = 0;
     for (size_t i = 0; i < sizeof digits / sizeof digits[0]; i++) {
         if (digits[i].n == 1) continue;
@@ -2144,18 +2146,17 @@ struct pimhw_memory {
 typedef struct pimhw_i_row {
     uint8_t *bytes; /* of bank 0, column 0; zeros of an absent page, not to be written */
     size_t rank_step, bank_step;
-    uint32_t n_banks; /* of a rank */
-    uint32_t transfer_bytes;
-    uint32_t run; /* so many columns from 0 on lie side by side */
+    const pimhw_geometry *geometry;
     const pimhw_i_map *map;
 } pimhw_i_row;
 
 /* Address of a column of a bank; the next run columns, if it is a multiple of run, follow it. */
 static uint8_t *pimhw_i_row_at(const pimhw_i_row *row, uint32_t bank, uint32_t column)
 {
-    size_t at = bank / row->n_banks * row->rank_step + bank % row->n_banks * row->bank_step;
-    if (column < row->run) return row->bytes + at + (size_t)column * row->transfer_bytes;
-    return row->bytes + at + (size_t)pimhw_i_map_step(row->map, PIMHW_I_COLUMN_OF, column);
+    uint32_t n = row->geometry->n_banks; /* of a rank */
+    uint8_t *at = row->bytes + bank / n * row->rank_step + bank % n * row->bank_step;
+    if (column < row->map->run) return at + (size_t)column * row->geometry->transfer_bytes;
+    return at + (size_t)pimhw_i_map_step(row->map, PIMHW_I_COLUMN_OF, column);
 }
 
 PIMHW_API pimhw_status pimhw_memory_create(pimhw_memory **memory, const pimhw_config *config,
@@ -2243,19 +2244,14 @@ static uint8_t *pimhw_i_pages_take(pimhw_memory *m, uint64_t n, pimhw_cause *why
 static pimhw_status pimhw_i_row_open(const pimhw_memory *m, pimhw_memory *writer, pimhw_i_row *row,
                                      uint32_t channel, uint32_t number, pimhw_cause *why)
 {
-    const pimhw_geometry *g = &m->geometry;
     pimhw_i_page *page = &m->pages[number / m->page_rows];
     if (writer && !page->bytes) page->bytes = pimhw_i_pages_take(writer, 1, why);
     if (writer && !page->bytes) return PIMHW_ERR_MEMORY;
-    row->map = &m->maps[page->map_id];
-    row->n_banks = g->n_banks;
-    row->transfer_bytes = g->transfer_bytes;
-    row->run = g->row_bytes / g->transfer_bytes;
+    row->geometry = &m->geometry;
+    row->map = &m->maps[page->map_id]; /* of an absent page, one whose columns are a run */
     row->rank_step = row->bank_step = 0;
     row->bytes = m->zeros;
     if (!page->bytes) return PIMHW_OK;
-    if (page->map_id == PIMHW_MAP_HOST) row->run = 1;
-    if (page->map_id <= PIMHW_MAP_LAST) row->run = g->chunk_bytes / g->transfer_bytes;
     row->rank_step = (size_t)pimhw_i_map_step(row->map, PIMHW_I_RANK_OF, 1);
     row->bank_step = (size_t)pimhw_i_map_step(row->map, PIMHW_I_BANK_OF, 1);
     row->bytes = page->bytes + pimhw_i_map_step(row->map, PIMHW_I_CHANNEL_OF, channel) +
