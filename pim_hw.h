@@ -4654,7 +4654,7 @@ typedef struct pimhw_i_loop {
 typedef struct pimhw_i_sketch {
     uint8_t uneven[PIMHW_PROGRAM_ITEMS];     /* bit f: field f tells channels apart */
     uint8_t dynamic[PIMHW_PROGRAM_ITEMS];    /* bit f: field f of the item is not a constant */
-    uint64_t value[PIMHW_PROGRAM_ITEMS][8];  /* the constants, by field */
+    uint64_t value[PIMHW_PROGRAM_ITEMS][8];  /* the constants, by field; of others 0 */
     uint8_t matter[PIMHW_PROGRAM_ITEMS];     /* bit f: field f tells rounds apart */
     bool lists;                              /* channels have lists of their own */
     bool banked;                             /* commands of one bank */
@@ -4887,8 +4887,8 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
         uint32_t dynamic = 0, uneven = 0;
         for (uint32_t f = 0; f < 8; f++) {
             const pimhw_operand *o = names[f] ? &p->operands[names[f] - 1] : NULL;
-            s->value[i][f] = o ? o->base : 0;
             if (o && !pimhw_i_is_constant(o)) dynamic |= 1u << f;
+            s->value[i][f] = o && !(dynamic >> f & 1) ? o->base : 0;
             for (int k = 0; k < 2 && o; k++) {
                 const pimhw_tail *t = o->tail[k] ? &p->tails[o->tail[k] - 1] : NULL;
                 if (t && (t->channel_step || (s->lists && t->rest))) uneven |= 1u << f;
@@ -5068,14 +5068,12 @@ static bool pimhw_i_enter_loop(pimhw_i_walker *w, const pimhw_item *item)
 
 static void pimhw_i_enter_block(pimhw_i_walker *w, const pimhw_item *item)
 {
-    uint64_t in = w->mask;
+    w->outer = w->mask;
     w->lag = pimhw_i_value(w, item->aux, 0);
     pimhw_i_to_block(w);
     for (uint64_t left = w->block ? 0 : w->mask; left; left &= left - 1)
-        if (!pimhw_i_block(w, pimhw_i_lowest(left))) in &= ~(left & (~left + 1));
-    w->outer = w->mask;
-    w->mask = in;
-    w->pc = in ? w->pc + 1 : item->end; /* which leaves it */
+        if (!pimhw_i_block(w, pimhw_i_lowest(left))) w->mask &= ~(left & (~left + 1));
+    w->pc = w->mask ? w->pc + 1 : item->end; /* which leaves it */
 }
 
 /* A round of w->opener is over; false if it was the last. */
@@ -5169,8 +5167,6 @@ static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instru
     memcpy(value, w->sketch->value[w->pc], sizeof value);
     uint32_t fields = w->fields | w->sketch->uneven[w->pc];
     if (item->kind == PIMHW_CFR) fields = 255; /* its value is what it does */
-    for (uint64_t left = w->sketch->dynamic[w->pc] & ~fields; left; left &= left - 1)
-        value[pimhw_i_lowest(left)] = 0; /* not looked at */
     pimhw_i_fields(w, pimhw_i_lowest(w->todo), fields, value);
     uint64_t mask = pimhw_i_sharers(w, w->todo, value);
     w->todo &= ~mask;
