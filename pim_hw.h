@@ -2416,8 +2416,7 @@ typedef struct pimhw_i_tile {
 typedef struct pimhw_i_account {
     uint64_t used, af_used; /* af_used: of the output of this number */
     bool begun, unread;
-    uint32_t out;      /* whose sum it is, while it is unread */
-    pimhw_event first; /* the MAC that began it */
+    pimhw_event first; /* the MAC that began it: of the same output as all of the sum */
 } pimhw_i_account;
 
 /* Columns of a channel that are kept as floats, and banks that are summed at a time. */
@@ -2643,7 +2642,7 @@ static pimhw_i_account *pimhw_i_sum_of(pimhw_units *u, const pimhw_event *e, flo
     if (none) pimhw_i_hazard(u, "channel %u: no accumulator is left for output %u", e, e->out);
     if (s->used > e->serial + 1 && !e->fresh)
         pimhw_i_hazard(u, "channel %u: output entry %u was used out of order", e, e->out);
-    if (s->unread && s->out != e->out)
+    if (s->unread && s->first.out != e->out)
         pimhw_i_hazard(u, "channel %u: output %u took the entry of a sum that nobody has read", e,
                        e->out);
     s->used = e->serial + 1;
@@ -2727,7 +2726,6 @@ static void pimhw_i_do_mac(pimhw_units *u, const pimhw_event *e)
     const float *column = pimhw_i_column_of(u, e);
     if (!column) return;
     s->unread = true;
-    s->out = e->out;
     if (!s->begun) s->first = *e;
     s->begun = true;
     for (uint32_t first = 0; first < u->n_banks; first += PIMHW_I_WIDE) {
@@ -2753,7 +2751,7 @@ static void pimhw_i_do_input(pimhw_units *u, const pimhw_event *e)
     float *to;
     pimhw_i_account *sums = &u->sums[(size_t)e->channel * u->n_outs];
     for (uint32_t i = 0; bias && i < u->n_outs; i++) /* what was summed for this output is over */
-        sums[i].unread = sums[i].unread && sums[i].out != e->out;
+        sums[i].unread = sums[i].unread && sums[i].first.out != e->out;
     if (bias)
         pimhw_i_sum_of(u, e, &to)->begun = false;
     else
