@@ -1501,8 +1501,6 @@ static const pimhw_i_constraint PIMHW_I_CONSTRAINTS[] = {
 #undef PIMHW_R
 /* clang-format on */
 
-enum { PIMHW_I_N_CONSTRAINTS = sizeof PIMHW_I_CONSTRAINTS / sizeof PIMHW_I_CONSTRAINTS[0] };
-
 enum {
     PIMHW_I_BY_NOBODY = 0, /* structure */
     PIMHW_I_BY_HOST,       /* nothing is sent */
@@ -1871,9 +1869,6 @@ typedef struct pimhw_i_map {
     pimhw_i_digit digits[PIMHW_I_DIGITS];
 } pimhw_i_map;
 
-static const char PIMHW_I_PLACES[PIMHW_I_N_PLACES][8] = {"channel", "rank",   "bank",
-                                                         "row",     "column", "byte"};
-
 /* The geometry has this MapID. Bits left over are columns first, then rows [FACIL IV-B]. */
 static void pimhw_i_map_build(pimhw_i_map *map, const pimhw_geometry *g, uint32_t map_id)
 {
@@ -2061,6 +2056,8 @@ PIMHW_API pimhw_status pimhw_map_select(pimhw_placement *placement, const pimhw_
 
 static pimhw_status pimhw_i_da_check(const pimhw_geometry *g, const pimhw_da *da, pimhw_cause *why)
 {
+    static const char names[PIMHW_I_N_PLACES][8] = {"channel", "rank",   "bank",
+                                                    "row",     "column", "byte"};
     if (!da) return PIMHW_I_WRONG(why, "da is NULL");
     const uint32_t below[PIMHW_I_N_PLACES] = {
         g->n_channels,    g->n_ranks, g->n_banks, g->n_rows, g->row_bytes / g->transfer_bytes,
@@ -2069,7 +2066,7 @@ static pimhw_status pimhw_i_da_check(const pimhw_geometry *g, const pimhw_da *da
     memcpy(at, da, sizeof at);
     for (uint32_t i = 0; i < PIMHW_I_N_PLACES; i++)
         if (at[i] >= below[i])
-            return PIMHW_I_FAIL(why, PIMHW_ERR_ADDRESS, "%s %u is not below %u", PIMHW_I_PLACES[i],
+            return PIMHW_I_FAIL(why, PIMHW_ERR_ADDRESS, "%s %u is not below %u", names[i],
                                 (uint64_t)at[i], (uint64_t)below[i]);
     return PIMHW_OK;
 }
@@ -2985,7 +2982,7 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
     memset(rules, 0, sizeof *rules);
     rules->config = *config;
     rules->ruled = PIMHW_I_ANY;
-    for (uint32_t i = 0; i < PIMHW_I_N_CONSTRAINTS; i++) {
+    for (uint32_t i = 0; i < sizeof PIMHW_I_CONSTRAINTS / sizeof PIMHW_I_CONSTRAINTS[0]; i++) {
         const pimhw_i_constraint *c = &PIMHW_I_CONSTRAINTS[i];
         uint64_t clocks = pimhw_i_sum(config, c->clocks);
         for (uint64_t last = clocks ? c->last : 0; last; last &= last - 1)
@@ -6383,7 +6380,6 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
 static const char PIMHW_I_NO_STREAM[] = "no stream has begun, or it ended at a failure";
 static const char PIMHW_I_TOO_MANY[] = "EPU: more than %u works that nothing waits for";
 static const char PIMHW_I_TOO_LONG[] = "the run takes 2^46 clocks or rounds, or more";
-static const char PIMHW_I_TOO_LARGE[] = "2^28 rounds or more, or an operand of 2^32 or more";
 
 /* Another group becomes what a group is, but for its flow and banks. */
 static void pimhw_i_take_state(const pimhw_device *d, pimhw_i_channel *other,
@@ -7062,7 +7058,7 @@ static bool pimhw_i_accept(pimhw_device *d, const pimhw_i_stream *s, pimhw_i_ste
 {
     pimhw_cause what;
     if (step == PIMHW_I_WRONG)
-        pimhw_cause_write(&what, PIMHW_I_TOO_LARGE);
+        pimhw_cause_write(&what, "2^28 rounds or more, or an operand of 2^32 or more");
     else if (d->phase == PIMHW_I_ENDED)
         pimhw_cause_write(&what, "an instruction after EOC");
     else if (d->safe || pimhw_i_judge(d, &s->in, &what) == PIMHW_OK)
