@@ -3370,7 +3370,15 @@ static void pimattn_i_seq_empty(pimattn_i_pool *pool, pimattn_i_seq *seq)
 #define PIMATTN_I_FAIL(code, why, ...) (pimhw_cause_write(why, __VA_ARGS__), code)
 #define PIMATTN_I_WRONG(e, ...)        PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, &(e)->why, __VA_ARGS__)
 #define PIMATTN_I_UNABLE(e, ...)       PIMATTN_I_FAIL(PIMATTN_ERR_DEVICE, &(e)->why, __VA_ARGS__)
+#define PIMATTN_I_FULL(e, ...)         PIMATTN_I_FAIL(PIMATTN_ERR_PAGES, &(e)->why, __VA_ARGS__)
 #define PIMATTN_I_UNFIT(why, ...)      PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why, __VA_ARGS__)
+
+/* What a status of the device means: well, no memory, or what else is wrong. */
+static pimattn_status pimattn_i_made(pimhw_status status, pimattn_status wrong)
+{
+    if (status == PIMHW_OK) return PIMATTN_OK;
+    return status == PIMHW_ERR_MEMORY ? PIMATTN_ERR_MEMORY : wrong;
+}
 
 /* The same of a wrong argument, and of no memory, with one number at most. */
 static pimattn_status pimattn_i_refuse(pimhw_cause *why, const char *text, uint64_t number)
@@ -4209,8 +4217,7 @@ PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_pr
     pimattn_i_lower_hub(&w, PIMATTN_I_SUMS, 0);
     pimhw_program_end(program);
     pimhw_program_end(program);
-    return pimhw_program_check(program, &plan->device, why) == PIMHW_OK ? PIMATTN_OK
-                                                                        : PIMATTN_ERR_DEVICE;
+    return pimattn_i_made(pimhw_program_check(program, &plan->device, why), PIMATTN_ERR_DEVICE);
 }
 
 /* Blocks of a span: KV heads, or query heads. */
@@ -4490,8 +4497,7 @@ PIMATTN_API pimattn_status pimattn_tier_lower(const pimattn_tier *tier, const pi
     pimattn_i_lower_locals(&w, &l, tier->device.n_group_banks);
     pimhw_program_end(program);
     pimhw_program_end(program);
-    return pimhw_program_check(program, &tier->device, why) == PIMHW_OK ? PIMATTN_OK
-                                                                        : PIMATTN_ERR_DEVICE;
+    return pimattn_i_made(pimhw_program_check(program, &tier->device, why), PIMATTN_ERR_DEVICE);
 }
 
 /* ==========================================================================
@@ -5064,7 +5070,7 @@ static pimattn_status pimattn_i_program_time(pimattn_tier_reading *r, const pima
     one.device.n_channels = 1;
     PIMATTN_I_TRY(pimattn_tier_lower(&one, s, &program, why));
     pimhw_status made = pimhw_device_create(&device, &one.device, why);
-    if (made != PIMHW_OK) return made == PIMHW_ERR_MEMORY ? PIMATTN_ERR_MEMORY : PIMATTN_ERR_DEVICE;
+    PIMATTN_I_TRY(pimattn_i_made(made, PIMATTN_ERR_DEVICE));
     bool timed = pimhw_device_time(device, own, &program, request, NULL, why) == PIMHW_OK;
     uint64_t most = 16 * (uint64_t)t->device.tREFI;
     row = *own, request->repeats = 1;
@@ -5872,14 +5878,6 @@ typedef struct pimattn_i_planner {
     uint32_t list_begin[PIMHW_MAX_CHANNELS + 1];
 } pimattn_i_planner;
 
-/* What a device that could not be made means. */
-static pimattn_status pimattn_i_made(pimhw_status status)
-{
-    return status == PIMHW_OK           ? PIMATTN_OK
-           : status == PIMHW_ERR_MEMORY ? PIMATTN_ERR_MEMORY
-                                        : PIMATTN_ERR_CONFIG;
-}
-
 static void pimattn_i_planner_free(pimattn_i_planner *p)
 {
     pimhw_device_destroy(p->device);
@@ -5915,7 +5913,8 @@ static pimattn_status pimattn_i_planner_init(pimattn_i_planner *p, const pimattn
     if (!p->blocks)
         return pimattn_i_lack(why, "no memory for the blocks of %u sequences", max_spans);
     p->order = (uint32_t *)(void *)(p->blocks + n_blocks);
-    return pimattn_i_made(pimhw_device_create(&p->device, &p->config.device, why));
+    return pimattn_i_made(pimhw_device_create(&p->device, &p->config.device, why),
+                          PIMATTN_ERR_CONFIG);
 }
 
 /* Whether two plans put V into the same places. */
@@ -6541,7 +6540,7 @@ static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const p
     m->chunks = m->next + n;
     pimhw_status made = pimhw_memory_create(&m->memory, d, PIMHW_CHUNK_AIM, why);
     if (made == PIMHW_OK) made = pimhw_units_create(&m->units, d, m->memory, why);
-    return pimattn_i_made(made);
+    return pimattn_i_made(made, PIMATTN_ERR_CONFIG);
 }
 
 PIMATTN_API void pimattn_engine_destroy(pimattn_engine *e)
@@ -6848,8 +6847,8 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
     if (status == PIMATTN_ERR_MEMORY) return status;
     const char *text = "%u tokens need %u and %u chunks in each layer of every head that is a"
                        " unit, on channels that have them; %u of the device's %u are taken";
-    return PIMATTN_I_FAIL(PIMATTN_ERR_PAGES, &e->why, text, tokens, (uint64_t)wanted[0],
-                          (uint64_t)wanted[1], (uint64_t)m->n_used, pimattn_i_module_chunks(m));
+    return PIMATTN_I_FULL(e, text, tokens, (uint64_t)wanted[0], (uint64_t)wanted[1],
+                          (uint64_t)m->n_used, pimattn_i_module_chunks(m));
 }
 
 PIMATTN_API pimattn_status pimattn_seq_tokens(pimattn_engine *engine, pimattn_seq seq,
@@ -6904,13 +6903,11 @@ static pimattn_status pimattn_i_may_hold(pimattn_engine *e, const pimattn_i_seq 
     uint64_t free_pages = e->pool.n_pages_most - pimattn_i_pool_held(&e->pool);
     PIMATTN_I_TRY(pimattn_i_length_check(e, to));
     if (most && to > most)
-        return PIMATTN_I_FAIL(PIMATTN_ERR_PAGES, &e->why,
-                              "%u tokens are more than the %u of reserve_tokens", to, most);
+        return PIMATTN_I_FULL(e, "%u tokens are more than the %u of reserve_tokens", to, most);
     if (e->module || e->tiered) return PIMATTN_OK; /* judged as chunks, or slots, are taken */
     uint64_t known, fresh = pimattn_i_seq_fresh(&e->pool, s, from, to, &known);
     if (fresh - known <= free_pages) return PIMATTN_OK;
-    return PIMATTN_I_FAIL(PIMATTN_ERR_PAGES, &e->why,
-                          "%u tokens need %u more KV pages; %u of %u are free", to, fresh,
+    return PIMATTN_I_FULL(e, "%u tokens need %u more KV pages; %u of %u are free", to, fresh,
                           free_pages, e->pool.n_pages_most);
 }
 
@@ -6924,8 +6921,7 @@ static pimattn_status pimattn_i_tiered_hold(pimattn_engine *e, const pimattn_i_s
     uint64_t room = (pimattn_pages_total(e) - pimattn_pages_used(e)) / e->config.shape.n_kv_heads;
     if (to <= before) return PIMATTN_OK;
     if (pimattn_i_mul(to - before, n_layers) > room)
-        return PIMATTN_I_FAIL(PIMATTN_ERR_PAGES, &e->why,
-                              "%u more tokens in every layer: the tiers have room for %u",
+        return PIMATTN_I_FULL(e, "%u more tokens in every layer: the tiers have room for %u",
                               to - before, room / n_layers);
     pimattn_status status = PIMATTN_OK;
     for (uint32_t i = 0; i < n_layers && status == PIMATTN_OK; i++)
@@ -9565,8 +9561,8 @@ PIMATTN_API pimattn_status pimattn_tier_move(pimattn_engine *engine, pimattn_seq
     }
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
         if (come[i] > st->bins[i].tier->n_tokens)
-            return PIMATTN_I_FAIL(PIMATTN_ERR_PAGES, &engine->why, "tier %u has %u slots, not %u",
-                                  (uint64_t)i, st->bins[i].tier->n_tokens, come[i]);
+            return PIMATTN_I_FULL(engine, "tier %u has %u slots, not %u", (uint64_t)i,
+                                  st->bins[i].tier->n_tokens, come[i]);
     for (uint64_t i = 0; i < n_tokens; i++) {
         if (!pimattn_i_tier_wish(st, table, tier, i)) continue;
         pimattn_i_bin *b = &st->bins[tier[i]];
