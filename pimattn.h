@@ -4295,30 +4295,25 @@ static uint64_t pimattn_i_assign(const pimattn_plan *p, pimhw_block *blocks, uin
     for (size_t i = 0; i < n_spans; i++)
         order[i] = (uint32_t)(i * units); /* blocks of a span are alike: only the first is sorted */
     pimattn_i_sort(order, n_spans, blocks, pimattn_i_shorter);
-    for (size_t i = 0; i < n_blocks; i++)
-        blocks[i].rest[NTH] = order[i / units] + i % units; /* order is wanted for the lists */
     for (size_t i = 0; i < n_blocks; i++) {
-        pimhw_block *b = &blocks[blocks[i].rest[NTH]];
+        pimhw_block *b = &blocks[order[i / units] + i % units];
         uint32_t c = 0;
         for (uint32_t other = 1; other < n_channels; other++)
             if (load[other] < load[c]) c = other;
         load[c] += b->rest[PIMATTN_I_TOKENS - 1];
         b->rest[CHANNEL] = c;
+        b->rest[NTH] = fill[c]++;
         next_row[c] = pimattn_i_block_rows(p, b, next_row[c]);
         most = pimattn_i_max(most, next_row[c]);
-        fill[c]++;
     }
     list_begin[0] = 0;
-    for (uint32_t c = 0; c < n_channels; c++) {
+    for (uint32_t c = 0; c < n_channels; c++)
         list_begin[c + 1] = list_begin[c] + fill[c];
-        fill[c] = list_begin[c];
-    }
     for (size_t i = 0; i < n_blocks; i++) {
-        uint32_t b = (uint32_t)blocks[i].rest[NTH];
-        order[fill[blocks[b].rest[CHANNEL]]++] = b;
+        uint64_t *rest = blocks[i].rest;
+        order[list_begin[rest[CHANNEL]] + rest[NTH]] = (uint32_t)i;
+        rest[NTH] = rest[CHANNEL] = 0; /* blocks that do the same are equal */
     }
-    for (size_t b = 0; b < n_blocks; b++)
-        blocks[b].rest[NTH] = blocks[b].rest[CHANNEL] = 0; /* blocks that do the same are equal */
     return most;
 }
 
