@@ -5264,12 +5264,6 @@ static pimattn_status pimattn_i_of_tier(pimattn_status status, uint32_t i, pimhw
     return status;
 }
 
-/* What is left of moves that go on beside other work. */
-static double pimattn_i_moves_left(double moves_ns, double work_ns)
-{
-    return moves_ns > work_ns ? moves_ns - work_ns : 0;
-}
-
 PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
                                              const pimattn_tier *tiers, uint32_t n_tiers,
                                              const pimattn_shape *shape,
@@ -5302,7 +5296,7 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
         r.merge_ns = partials * pimattn_i_partial_ns(first, dims) / first->reduction_units /
                      tiers[0].n_devices;
     r.moves_ns = moves_ns;
-    if (beside_moves) r.moves_ns = pimattn_i_moves_left(moves_ns, r.attention_ns + r.merge_ns);
+    if (beside_moves) r.moves_ns = fmax(0.0, moves_ns - (r.attention_ns + r.merge_ns));
     r.ns = r.attention_ns + r.merge_ns + r.moves_ns;
     *reading = r;
     return PIMATTN_OK;
@@ -8910,7 +8904,7 @@ static pimattn_status pimattn_i_tier_read(pimattn_engine *e, pimattn_readings *r
     r->device = step->tiers[step->slowest].device;
     r->layers_timed = 1;
     double layers_ns = (step->attention_ns + step->merge_ns) * c->shape.n_layers;
-    if (!st->rules.moves_wait) moves_ns = pimattn_i_moves_left(moves_ns, layers_ns);
+    if (!st->rules.moves_wait) moves_ns = fmax(0.0, moves_ns - layers_ns);
     r->step_us = (layers_ns + moves_ns) / 1e3;
     r->layer_ns = (layers_ns + moves_ns) / c->shape.n_layers;
     for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
