@@ -3187,15 +3187,14 @@ static void pimattn_i_layout_init(pimattn_i_layout *to, const pimattn_shape *s,
     to->k_row_bytes = (uint64_t)s->head_dim * pimattn_i_type_bytes(s->k_type);
     to->v_row_bytes = (uint64_t)s->head_dim_v * pimattn_i_type_bytes(s->v_type);
     if (s->v_in_k) to->v_row_bytes = to->k_row_bytes; /* V are the rows of K, of its type */
-    uint64_t scales = pimattn_i_up64((uint64_t)to->run_tokens * sizeof(float));
+    const uint64_t k_scale = s->k_type == PIMATTN_INT8 ? sizeof(float) : 0;
+    const uint64_t v_scale = s->v_type == PIMATTN_INT8 ? sizeof(float) : 0;
+    to->token_bytes = to->k_row_bytes + k_scale + (s->v_in_k ? 0 : to->v_row_bytes + v_scale);
     to->k_scale_offset = pimattn_i_up64(to->run_tokens * to->k_row_bytes);
-    to->v_offset = to->k_scale_offset + (s->k_type == PIMATTN_INT8 ? scales : 0);
+    to->v_offset = to->k_scale_offset + pimattn_i_up64(to->run_tokens * k_scale);
     if (s->v_in_k) to->v_offset = 0;
     to->v_scale_offset = to->v_offset + pimattn_i_up64(to->run_tokens * to->v_row_bytes);
-    to->run_bytes = to->v_scale_offset + (s->v_type == PIMATTN_INT8 ? scales : 0);
-    to->token_bytes = to->k_row_bytes + (s->k_type == PIMATTN_INT8 ? sizeof(float) : 0);
-    if (!s->v_in_k)
-        to->token_bytes += to->v_row_bytes + (s->v_type == PIMATTN_INT8 ? sizeof(float) : 0);
+    to->run_bytes = to->v_scale_offset + pimattn_i_up64(to->run_tokens * v_scale);
     to->page_bytes = page_tokens / to->run_tokens * to->run_bytes;
     to->sink_tokens = s->sink_tokens;
     to->sink_pages = pimattn_i_ceil_div(s->sink_tokens, page_tokens);
@@ -5101,13 +5100,12 @@ static pimattn_status pimattn_i_dram_time(pimattn_tier_reading *r, const pimattn
         uint64_t rows = pimattn_i_ceil_div(load->blocks[i], row_tokens);
         most = pimattn_i_max(most, rows);
         all += rows;
-    }
-    for (size_t i = 0; i < load->n_blocks; i++) {
+        tokens += (double)load->blocks[i] * c->n_bank_groups;
         blocks[i].rest[PIMATTN_I_TOKENS - 1] = load->blocks[i];
         blocks[i].rest[PIMATTN_I_QUERIES - 1] = load->n_queries;
-        blocks[i].row_base[1] = (uint32_t)most;
-        tokens += (double)load->blocks[i] * c->n_bank_groups;
     }
+    for (size_t i = 0; i < load->n_blocks; i++)
+        blocks[i].row_base[1] = (uint32_t)most;
     memset(&request, 0, sizeof request);
     request.blocks = blocks;
     request.n_blocks = (uint32_t)load->n_blocks;
