@@ -690,9 +690,9 @@ static uint64_t shared_tokens(const model_seq *s, const model_seq *with)
            (!there(s->begin, i) || s->sets[i] == with->sets[i]))
         i++;
     uint64_t n = i * w.page;
-    if ((sinks || n <= s->begin) && n > w.sinks) n = w.sinks;
     n = n < s->n ? n : s->n;
-    return n < with->n ? n : with->n;
+    n = n < with->n ? n : with->n;
+    return (sinks || n <= s->begin) && n > w.sinks ? w.sinks : n;
 }
 
 static void do_save(void)
