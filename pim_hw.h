@@ -3956,7 +3956,8 @@ static void pimhw_i_pp_did(pimhw_i_flow *f, const pimhw_i_rules *rules, uint32_t
 }
 
 /* Streams that take turns, each as far from its last command as from the next, go on so, before a
- * refresh, until a record is over, at once; at: their next commands. False: they do not. */
+ * refresh, until a record is over, at once, if nobody listens; at: their next commands. False: they
+ * do not. */
 static bool pimhw_i_pp_turns(pimhw_i_channel *ch, pimhw_i_cursor *const from[PIMHW_I_STREAMS],
                              const pimhw_i_when at[PIMHW_I_STREAMS])
 {
@@ -3973,7 +3974,7 @@ static bool pimhw_i_pp_turns(pimhw_i_channel *ch, pimhw_i_cursor *const from[PIM
         if (!on || rules->again_ck[c] != step || rules->again_reason[c] != at[s].reason)
             return false;
     }
-    if (ch->sink || ch->idle || ch->last_command != command[b]) return false;
+    if (ch->idle || ch->last_command != command[b]) return false;
     if (n == 0 || apart >= step || at[b].ck >= ch->due_ck) return false;
     n = pimhw_i_until(ch, at[b].ck, step, UINT64_MAX, n);
     for (uint32_t s = 0; s < PIMHW_I_STREAMS; s++) {
@@ -4014,12 +4015,14 @@ static void pimhw_i_pp_run(pimhw_i_channel *ch, pimhw_i_phase *phase, pimhw_i_ph
         if (!mac.n && !io->n && m.ck >= pimhw_i_pp_next_start(f).ck) break;
         bool mac_first = m.ck <= i.ck;
         const pimhw_i_when *at = mac_first ? &m : &i;
-        pimhw_i_cursor *const both[PIMHW_I_STREAMS] = {io, &mac};
-        const pimhw_i_when both_at[PIMHW_I_STREAMS] = {i, m};
-        if (mac.n && io->n && next == work->command && pimhw_i_pp_turns(ch, both, both_at)) {
-            mac_moved = io_moved = true;
-            first = false;
-            continue;
+        if (!ch->sink && mac.n && io->n && next == work->command) {
+            pimhw_i_cursor *const both[PIMHW_I_STREAMS] = {io, &mac};
+            const pimhw_i_when both_at[PIMHW_I_STREAMS] = {i, m};
+            if (pimhw_i_pp_turns(ch, both, both_at)) {
+                mac_moved = io_moved = true;
+                first = false;
+                continue;
+            }
         }
         /* a command of one stream moves nothing of the other */
         mac_moved = mac_first, io_moved = !mac_first;
