@@ -23,7 +23,7 @@ typedef struct arguments {
     const char *preset;
     uint32_t n_channels;
     ex_texts sets;
-    const char *export_path;
+    const char *export_path, *expect_path;
     FILE *export_file;
     bool readings_off, quiet, json;
     pimattn_config config;
@@ -36,6 +36,7 @@ typedef struct costs {
     uint64_t memory_ck; /* of the last step, one layer */
     double pim_us;
     pimattn_readings last;
+    uint64_t other; /* the first token whose text is not the expected one; 0: none so far */
 } costs;
 
 static void report_token(const costs *c, const arguments *a, uint64_t kv_pages)
@@ -67,6 +68,7 @@ static void report_summary(const costs *c, const arguments *a, uint64_t kv_pages
             fprintf(stderr, ", \"memory_ck\": %" PRIu64 ", \"last_step\": ", c->memory_ck);
             ex_json_readings(stderr, &c->last, a->config.device.tCK_ps);
         }
+        if (a->expect_path) fprintf(stderr, ", \"first_other_token\": %" PRIu64, c->other);
         fprintf(stderr, "}\n");
         return;
     }
@@ -78,6 +80,8 @@ static void report_summary(const costs *c, const arguments *a, uint64_t kv_pages
                 "memory_ck %" PRIu64 " (one layer of the last step, without softmax)\n",
                 c->attention_ck, a->config.device.tCK_ps, c->pim_us, c->memory_ck);
     fprintf(stderr, "kv_pages %" PRIu64 "\n", kv_pages);
+    if (a->expect_path)
+        fprintf(stderr, "first_other_token %" PRIu64 "%s\n", c->other, c->other ? "" : " (none)");
 }
 
 /* --- Export -------------------------------------------------------------------------------- */
@@ -115,13 +119,27 @@ static void choose(void *user, uint32_t layer, const float *q, bool attended)
              pimattn_retrieve(c->engine, c->seq, layer, &c->choice, NULL, q, c->sparse));
 }
 
+/* Whether the next token's text is what stands at *at, which it passes. */
+static bool is_expected(const llama_tokenizer *t, uint32_t token, uint32_t next,
+                        const unsigned char **at, const unsigned char *end)
+{
+    unsigned char byte;
+    size_t length;
+    const unsigned char *text = llama_text(t, token, next, &byte, &length);
+    if (length > (size_t)(end - *at) || memcmp(*at, text, length) != 0) return false;
+    *at += length;
+    return true;
+}
+
 /* Follows the prompt, then the likeliest token, until BOS or the last step. */
 static void generate(const llama_model *m, const llama_tokenizer *t, arguments *a,
                      pimattn_engine *engine)
 {
     llama_state s;
     costs c = {0};
-    size_t n_prompt = 0;
+    size_t n_prompt = 0, n_expected = 0;
+    unsigned char *expected = a->expect_path ? ex_read_file(a->expect_path, &n_expected) : NULL;
+    const unsigned char *at = expected, *end = expected ? expected + n_expected : NULL;
     uint32_t *prompt = llama_encode(t, &n_prompt, a->prompt, a->n_steps);
     if (a->export_path != NULL) a->export_file = ex_open("--export", a->export_path);
     uint32_t token = prompt[0];
@@ -151,14 +169,16 @@ static void generate(const llama_model *m, const llama_tokenizer *t, arguments *
             position + 1 < n_prompt ? prompt[position + 1] : llama_likeliest(s.logits, m->n_pieces);
         if (next == LLAMA_BOS) break;
         llama_print(t, token, next);
+        if (expected && !c.other && !is_expected(t, token, next, &at, end)) c.other = c.n_tokens;
         token = next;
     }
     printf("\n");
     fflush(stdout);
+    if (expected && !c.other && (end - at != 1 || *at != '\n')) c.other = c.n_tokens + 1;
     if (!a->readings_off) c.memory_ck = ex_memory_ck(&a->config, c.last.kv_tokens, 1);
     report_summary(&c, a, pimattn_pages_used(engine));
     if (a->export_path != NULL) export_trace(a, engine, seq);
-    free(prompt), free(chosen.choice.bits);
+    free(prompt), free(chosen.choice.bits), free(expected);
     llama_state_free(&s);
 }
 
@@ -207,6 +227,10 @@ static void parse(arguments *a, int argc, char **argv)
          .value = "FILE",
          .text = &a->export_path,
          .help = "the last step's program of one layer, as an AiM text trace"},
+        {.name = "--expect",
+         .value = "FILE",
+         .text = &a->expect_path,
+         .help = "the text to expect: which token is the first other one"},
         {.name = "--no-readings", .flag = &a->readings_off, .help = "time nothing"},
         {.name = "--quiet", .flag = &a->quiet, .help = "the summary only, no line a token"},
         {.name = "--json", .flag = &a->json, .help = "readings as JSON, one object a line"}};
@@ -233,7 +257,7 @@ int main(int argc, char **argv)
                (int)AIM_CHANNELS, a.config.device.n_channels);
     if (a.export_path != NULL && a.sparse > 0)
         ex_die("--export: not together with --sparse: the program would be that of all tokens");
-    const char *paths[] = {a.files[0], a.files[1], a.export_path};
+    const char *paths[] = {a.files[0], a.files[1], a.expect_path, a.export_path};
     if (a.export_path != NULL) ex_distinct(paths, EX_COUNT(paths));
     llama_read(&m, a.files[0]);
     llama_read_tokenizer(&t, a.files[1], m.n_pieces);

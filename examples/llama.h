@@ -279,23 +279,33 @@ static inline uint32_t *llama_encode(const llama_tokenizer *t, size_t *n_ids, co
     return ids;
 }
 
-/* Prints a piece as llama2.c does: no space after BOS, <0xNN> as its byte, no lone unprintables. */
-static inline void llama_print(const llama_tokenizer *t, uint32_t previous, uint32_t id)
+/* What llama2.c prints of a piece: no space after BOS, <0xNN> as its byte, which *byte then is, no
+ * lone unprintables. Returns its first byte, of *length. */
+static inline const unsigned char *llama_text(const llama_tokenizer *t, uint32_t previous,
+                                              uint32_t id, unsigned char *byte, size_t *length)
 {
     const unsigned char *text = t->pieces[id].text;
-    size_t length = t->pieces[id].length;
     char code[8] = {0};
-    unsigned char byte;
-    if (previous == LLAMA_BOS && length > 0 && text[0] == ' ') text++, length--;
-    if (length == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>') {
+    *length = t->pieces[id].length;
+    if (previous == LLAMA_BOS && *length > 0 && text[0] == ' ') text++, --*length;
+    if (*length == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>') {
         char *end = NULL;
         memcpy(code, text + 3, 2);
-        byte = (unsigned char)strtoul(code, &end, 16);
-        if (end == code + 2) text = &byte, length = 1;
+        *byte = (unsigned char)strtoul(code, &end, 16);
+        if (end == code + 2) text = byte, *length = 1;
     }
     bool printable =
-        length != 1 || (text[0] >= 0x20 && text[0] < 0x7f) || (text[0] >= '\t' && text[0] <= '\r');
-    if (printable) fwrite(text, 1, length, stdout);
+        *length != 1 || (text[0] >= 0x20 && text[0] < 0x7f) || (text[0] >= '\t' && text[0] <= '\r');
+    if (!printable) *length = 0;
+    return text;
+}
+
+static inline void llama_print(const llama_tokenizer *t, uint32_t previous, uint32_t id)
+{
+    unsigned char byte;
+    size_t length;
+    const unsigned char *text = llama_text(t, previous, id, &byte, &length);
+    fwrite(text, 1, length, stdout);
     fflush(stdout);
 }
 
