@@ -144,7 +144,7 @@ static double error_of(const problem *p, const float *out)
     double worst = 0;
     for (size_t i = 0; i < (size_t)p->n_heads * DIM; i++) {
         double error = fabs((double)out[i] - p->want[i]) / p->most;
-        if (!(error <= worst)) worst = error;
+        if (isnan(error) || error > worst) worst = error; /* a NaN stays */
     }
     return worst;
 }
