@@ -1559,7 +1559,8 @@ typedef enum pimattn_i_ahead {
 
 enum { PIMATTN_I_LONG_PAGE = 512 << 10 };
 
-/* What a tile is: 16 rows as the cache holds them, or their f32 copy; bit t of visible: token t. */
+/* What a tile is: 16 rows as the cache holds them, or their f32 copy; bit t of visible: token t.
+ * Behind the last visible one, at n_tokens - 1, a copy holds whatever it held, and no V is read. */
 typedef struct pimattn_i_tile {
     const unsigned char *k, *v;
     const float *k_scale, *v_scale;       /* [16] if the cache's type is int8, else NULL */
@@ -1572,7 +1573,7 @@ typedef struct pimattn_i_tile {
     size_t k_stride, v_stride; /* bytes of a row */
     uint32_t k_type, v_type;
     uint32_t dim_k, dim_v;
-    uint32_t visible;
+    uint32_t visible, n_tokens;
     float scale;
 } pimattn_i_tile;
 
@@ -1808,7 +1809,8 @@ static const pimattn_i_kernel pimattn_i_kernel_scalar = {"scalar",
  * The bodies below are written once for vectors of W floats, with the operators that gcc and clang
  * give to vectors. What they need beside these of an instruction set:
  *
- *     PLAIN, TARGET    how a function is declared that is called, that is inlined
+ *     PLAIN, TARGET    how a function is declared that is called, that is inlined; at a whole line
+ *                      of code: elsewhere, loops of one query take up to a quarter longer
  *     SUMS, EACH       how many sums a block has; a macro for each of them
  *     QUAD             a sum folded to four lanes, beside others
  *     EIGHT, MORE      blocks of 8 queries, if they are worth it
@@ -2061,9 +2063,10 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         /* stores of s could change *tile for all the compiler knows */                            \
         const size_t bytes = pimattn_i_type_bytes(type), stride = tile->k_stride;                  \
         const unsigned char *k = tile->k, *end = k + 16 * stride;                                  \
+        if (tile->n_tokens < 16) end = k + tile->n_tokens * stride; /* so, the loop is as fast */  \
         size_t fetched = 0;                                                                        \
         const uint32_t alone = W == 16 || type == PIMATTN_F32 ? PIMATTN_I_NEAR : PIMATTN_I_DEEP;   \
-        for (; k != end; k += PIMATTN_I_SUMS_##W / n * stride, s += PIMATTN_I_SUMS_##W) {          \
+        for (; k < end; k += PIMATTN_I_SUMS_##W / n * stride, s += PIMATTN_I_SUMS_##W) {           \
             pimattn_i_v##W sums[16 / W][PIMATTN_I_SUMS_##W];                                       \
             const bool by_row =                                                                    \
                 type != PIMATTN_INT8 &&                                                            \
@@ -2121,10 +2124,14 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
             x[i] = pimattn_i_get_##W(s + W * i);                                                   \
             if (tile->k_scale) x[i] = x[i] * PIMATTN_I_AT_##W(tile->k_scale, token);               \
             x[i] = x[i] * tile->scale;                                                             \
-            bad = PIMATTN_I_FMA_##W(x[i], zero, bad);                                              \
-            if (tile->visible != 0xffff)                                                           \
-                x[i] = pimattn_i_select_##W(                                                       \
-                    ((lane - lane + (int32_t)tile->visible) >> token & 1) != 0, x[i], none);       \
+            if (tile->visible != 0xffff) {                                                         \
+                const pimattn_i_i##W seen =                                                        \
+                    ((lane - lane + (int32_t)tile->visible) >> token & 1) != 0;                    \
+                bad = PIMATTN_I_FMA_##W(pimattn_i_select_##W(seen, x[i], zero), zero, bad);        \
+                x[i] = pimattn_i_select_##W(seen, x[i], none);                                     \
+            } else {                                                                               \
+                bad = PIMATTN_I_FMA_##W(x[i], zero, bad);                                          \
+            }                                                                                      \
             most = PIMATTN_I_MAX_##W(x[i], most);                                                  \
         }                                                                                          \
         bad = pimattn_i_add_tokens_##W(bad, n);                                                    \
@@ -2188,11 +2195,15 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         PIMATTN_I_EACH_##W(PIMATTN_I_ZERO, W);                                                     \
         /* tokens of a turn, which fetches a line at least */                                      \
         const uint32_t turn = C > 1 && C * bytes < 64 ? (uint32_t)(64 / (C * bytes)) : 1;          \
-        for (uint32_t t = 0; t < PIMATTN_I_TILE; t += turn) {                                      \
+        uint32_t t = 0;                                                                            \
+        for (; t + turn <= tile->n_tokens; t += turn) {                                            \
             pimattn_i_fetch(tile->next_v, tile->far_v, tile->v_gap, tile->v_shift, tile->ahead,    \
                             W == 16 || n == 1 ? tile->led : 0, tile, fetched, turn * C * bytes,    \
                             type, n);                                                              \
             PIMATTN_I_EACH4(PIMATTN_I_MIX_TOKEN, W)                                                \
+        }                                                                                          \
+        for (; turn > 1 && t < tile->n_tokens; t++) {                                              \
+            PIMATTN_I_MIX_TOKEN(W, 0)                                                              \
         }                                                                                          \
         float *to = o + dim;                                                                       \
         PIMATTN_I_EACH_##W(PIMATTN_I_MIX_END, W);                                                  \
@@ -2370,7 +2381,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 /* --- AVX2, FMA and F16C: vectors of 8. --- */
 
 #define PIMATTN_I_FOR_8    "avx2,fma,f16c"
-#define PIMATTN_I_PLAIN_8  static __attribute__((target(PIMATTN_I_FOR_8)))
+#define PIMATTN_I_PLAIN_8  static __attribute__((aligned(64), target(PIMATTN_I_FOR_8)))
 #define PIMATTN_I_TARGET_8 static inline __attribute__((always_inline, target(PIMATTN_I_FOR_8)))
 
 #define PIMATTN_I_SUMS_8        8
@@ -2428,7 +2439,7 @@ PIMATTN_I_KERNEL(8, "avx2", 4)
 /* --- AVX-512: vectors of 16. --- */
 
 #define PIMATTN_I_FOR_16    "avx512f,avx512bw,avx512dq,avx512vl," PIMATTN_I_FOR_8
-#define PIMATTN_I_PLAIN_16  static __attribute__((target(PIMATTN_I_FOR_16)))
+#define PIMATTN_I_PLAIN_16  static __attribute__((aligned(64), target(PIMATTN_I_FOR_16)))
 #define PIMATTN_I_TARGET_16 static inline __attribute__((always_inline, target(PIMATTN_I_FOR_16)))
 
 #define PIMATTN_I_SUMS_16        16
@@ -2485,7 +2496,7 @@ PIMATTN_I_KERNEL(16, "avx512", 8)
 
 /* --- NEON: vectors of 4. --- */
 
-#define PIMATTN_I_PLAIN_4       static
+#define PIMATTN_I_PLAIN_4       static __attribute__((aligned(64)))
 #define PIMATTN_I_TARGET_4      static inline __attribute__((always_inline))
 #define PIMATTN_I_SUMS_4        16
 #define PIMATTN_I_EACH_4        PIMATTN_I_EACH16
@@ -2605,7 +2616,7 @@ static void pimattn_i_dots(const pimattn_i_folder *f, const pimattn_i_tile *tile
                            uint32_t index, float *s)
 {
     const size_t row = (size_t)PIMATTN_I_PIECE * pimattn_i_type_bytes(tile->k_type);
-    const uint32_t n = 16u << index;
+    const uint32_t n = ((tile->n_tokens << index) + 15) / 16 * 16;
     float more[PIMATTN_I_WORK_W], lost[PIMATTN_I_WORK_W];
     if (tile->dim_k <= PIMATTN_I_PIECE) {
         f->kernel->dots[tile->k_type][index](tile, q, f->q_floats, s);
@@ -7974,8 +7985,9 @@ typedef struct pimattn_i_hand {
     float *q, *k, *v, *scales;        /* queries, a copied tile and its scales */
     bool shares; /* what is to be fetched with the others of its gang, which are all heads */
     pimattn_i_folder folder;
-    pimattn_i_tile tile, copied;         /* where its rows lie; in f32 */
-    size_t steps[4];                     /* bytes to the next tile of a page: K, V, their scales */
+    pimattn_i_tile tile, copied; /* where its rows lie; in f32 */
+    size_t steps[4];             /* bytes to the next tile of a page: K, V, their scales */
+    size_t k_scale_stride, v_scale_stride;
     pimattn_i_spot spot, next, later;    /* of this tile and of the two after it */
     const struct pimattn_i_hand *beside; /* NULL, or whose turn is next: they fetch in that order */
 } pimattn_i_hand;
@@ -7989,29 +8001,51 @@ PIMATTN_I_INLINE void pimattn_i_row_copy(const pimattn_engine *e, float *to,
     memset(to + n, 0, ((is_v ? e->size.o_floats : e->size.q_floats) - n) * sizeof *to);
 }
 
-/* The tile from token first on as an f32 copy, in which tokens that are not visible are zeros; all
- * but those of `changed` have been copied so. */
+/* Tokens up to the last visible one. */
+static uint32_t pimattn_i_extent(uint32_t visible)
+{
+    uint32_t n = PIMATTN_I_TILE;
+    while (n > 0 && !(visible >> (n - 1) & 1))
+        n--;
+    return n;
+}
+
+/* The tile from token first on as an f32 copy, in which tokens up to the last visible one that are
+ * not visible are zeros. `held` is 0, or what was visible in the copy that the hand has of it. */
 static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first,
-                                                 uint32_t visible, uint32_t changed)
+                                                 uint32_t visible, uint32_t held)
 {
     const pimattn_engine *e = hand->e;
     const pimattn_shape *s = &e->config.shape;
+    const uint32_t changed = (held ^ visible) | 0xffffu << pimattn_i_extent(held);
     pimattn_i_tile *tile = &hand->copied;
+    pimattn_i_spot at, none;
+    uint64_t from = 0, end = 0; /* tokens of the tile whose rows follow those of `at` */
+    memset(&none, 0, sizeof none);
     *tile = hand->tile;
     tile->visible = visible;
-    for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {
-        pimattn_i_spot from;
+    tile->n_tokens = pimattn_i_extent(visible);
+    for (uint32_t t = 0; t < tile->n_tokens; t++) {
+        pimattn_i_spot row = none;
         if (!(changed >> t & 1)) continue;
-        memset(&from, 0, sizeof from);
         hand->scales[t] = hand->scales[PIMATTN_I_TILE + t] = 0.0f;
         if (visible >> t & 1) {
-            from = pimattn_i_spot_of(e, hand->job, first + t);
-            if (tile->k_scale) memcpy(&hand->scales[t], from.k_scale, sizeof(float));
+            if (t >= end) {
+                at = pimattn_i_spot_of(e, hand->job, first + t);
+                from = t;
+                end = t + at.in_order;
+            }
+            row.k = at.k + (t - from) * tile->k_stride;
+            row.v = at.v + (t - from) * tile->v_stride;
+            if (tile->k_scale)
+                memcpy(&hand->scales[t], at.k_scale + (t - from) * hand->k_scale_stride,
+                       sizeof(float));
             if (tile->v_scale)
-                memcpy(&hand->scales[PIMATTN_I_TILE + t], from.v_scale, sizeof(float));
+                memcpy(&hand->scales[PIMATTN_I_TILE + t],
+                       at.v_scale + (t - from) * hand->v_scale_stride, sizeof(float));
         }
-        pimattn_i_row_copy(e, hand->k + t * e->size.q_floats, from.k, s->k_type, false);
-        pimattn_i_row_copy(e, hand->v + t * e->size.o_floats, from.v, s->v_type, true);
+        pimattn_i_row_copy(e, hand->k + t * e->size.q_floats, row.k, s->k_type, false);
+        pimattn_i_row_copy(e, hand->v + t * e->size.o_floats, row.v, s->v_type, true);
     }
     tile->k = tile->next_k = tile->far_k = (const unsigned char *)hand->k;
     tile->v = tile->next_v = tile->far_v = (const unsigned char *)hand->v;
@@ -8029,11 +8063,14 @@ static bool pimattn_i_apart(const pimattn_engine *e)
     return e->pages && e->pages->k.head < e->pages->k.token;
 }
 
-/* The scales of a tile; those of a later one would come late if they were asked for with it. */
+/* n scales of a tile; those of a later one would come late if they were asked for with it. */
 static void pimattn_i_tile_scales(float *to, const unsigned char *from, const unsigned char *later,
-                                  size_t stride)
+                                  size_t stride, uint32_t n)
 {
-    if (stride == sizeof *to)
+    if (n < PIMATTN_I_TILE)
+        for (size_t t = 0; t < n; t++)
+            memcpy(&to[t], from + t * stride, sizeof *to);
+    else if (stride == sizeof *to)
         memcpy(to, from, PIMATTN_I_TILE * sizeof *to);
     else
         for (size_t t = 0; t < PIMATTN_I_TILE; t += 4) { /* by four: one by one took 3 % of all */
@@ -8061,8 +8098,10 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand)
     tile->v_stride = p ? p->v.token : v_row;
     hand->steps[0] = run ? run : PIMATTN_I_TILE * tile->k_stride;
     hand->steps[1] = run ? run : PIMATTN_I_TILE * tile->v_stride;
-    hand->steps[2] = run ? run : PIMATTN_I_TILE * (p ? p->k_scale.token : sizeof(float));
-    hand->steps[3] = run ? run : PIMATTN_I_TILE * (p ? p->v_scale.token : sizeof(float));
+    hand->k_scale_stride = p ? p->k_scale.token : sizeof(float);
+    hand->v_scale_stride = p ? p->v_scale.token : sizeof(float);
+    hand->steps[2] = run ? run : PIMATTN_I_TILE * hand->k_scale_stride;
+    hand->steps[3] = run ? run : PIMATTN_I_TILE * hand->v_scale_stride;
     tile->k_type = s->k_type;
     tile->v_type = s->v_type;
     tile->dim_k = s->head_dim;
@@ -8085,7 +8124,10 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand)
         tile->v_shift++;
 }
 
-static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand)
+/* The tile where it lies, if its first tokens alone are visible. The cache has room for all rows of
+ * a tile: K that is not there yet counts for nothing; of the caller's pages K that is there is
+ * copied. */
+static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand, uint32_t visible)
 {
     const pimattn_engine *e = hand->e;
     const pimattn_i_spot *spot = &hand->spot, *next = &hand->next;
@@ -8094,7 +8136,8 @@ static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand)
     pimattn_i_tile *tile = &hand->tile;
     tile->k = spot->k;
     tile->v = spot->v;
-    tile->visible = 0xffff;
+    tile->visible = visible;
+    tile->n_tokens = pimattn_i_extent(visible);
     tile->next_k = next->k;
     tile->next_v = next->v;
     /* far: the tile after next; else beyond the next 4 KiB, or what comes after the next K or V */
@@ -8121,11 +8164,17 @@ static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand)
     }
     if (tile->k_scale)
         pimattn_i_tile_scales(hand->scales, spot->k_scale, hand->later.k_scale,
-                              p ? p->k_scale.token : sizeof(float));
+                              hand->k_scale_stride, tile->n_tokens);
     if (tile->v_scale)
         pimattn_i_tile_scales(hand->scales + PIMATTN_I_TILE, spot->v_scale, hand->later.v_scale,
-                              p ? p->v_scale.token : sizeof(float));
-    return tile;
+                              hand->v_scale_stride, tile->n_tokens);
+    if (!p || tile->n_tokens == PIMATTN_I_TILE) return tile;
+    hand->copied = *tile;
+    hand->copied.k = (const unsigned char *)hand->k;
+    hand->copied.k_stride = k_row;
+    for (uint32_t t = 0; t < tile->n_tokens; t++)
+        memcpy((unsigned char *)hand->k + t * k_row, spot->k + t * tile->k_stride, k_row);
+    return &hand->copied;
 }
 
 /* Bits of a tile's tokens from one position up to another. */
@@ -8240,7 +8289,7 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *blo
     const pimattn_engine *e = hand->e;
     const pimattn_i_job *job = hand->job;
     uint32_t group = e->gqa_group, held = 0, n;
-    bool whole = pimattn_i_whole(job, first), copied = false;
+    const bool whole = pimattn_i_whole(job, first);
     uint32_t visible = whole ? 0xffffu : pimattn_i_visible(e, job, job->query / group, first);
     for (uint32_t i = 0; i < job->n_queries; i += n) {
         const uint32_t of_all = visible;
@@ -8251,12 +8300,11 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *blo
         }
         n = (uint32_t)pimattn_i_min(n, job->n_queries - i);
         if (!of_all) continue;
-        const bool direct = of_all == 0xffff && e->direct && hand->spot.in_order >= PIMATTN_I_TILE;
-        const uint32_t changed = copied ? held ^ of_all : 0xffffu;
-        const pimattn_i_tile *tile = direct ? pimattn_i_tile_direct(hand)
-                                            : pimattn_i_tile_copy(hand, first, of_all, changed);
-        copied = !direct; /* scales are in one place for both */
-        held = of_all;
+        const bool direct =
+            e->direct && (of_all & (of_all + 1)) == 0 && hand->spot.in_order >= PIMATTN_I_TILE;
+        const pimattn_i_tile *tile = direct ? pimattn_i_tile_direct(hand, of_all)
+                                            : pimattn_i_tile_copy(hand, first, of_all, held);
+        held = direct ? 0 : of_all; /* scales are in one place for both */
         pimattn_i_fold(&hand->folder, tile, hand->q, i, n, block);
     }
 }
@@ -9857,7 +9905,7 @@ static bool pimattn_i_scores(pimattn_engine *e, pimattn_i_newest *w)
     for (uint64_t t = 0; t < w->job.tokens; t += PIMATTN_I_TILE) {
         const uint32_t visible = pimattn_i_visible(e, &w->job, 0, t);
         if (!visible) continue;
-        const pimattn_i_tile *tile = pimattn_i_tile_copy(&hand, t, visible, 0xffffu);
+        const pimattn_i_tile *tile = pimattn_i_tile_copy(&hand, t, visible, 0);
         pimattn_i_adjust_at(e, &w->job, t, &hand.folder.adjust);
         finite = pimattn_i_tile_scores(tile, &hand.folder.adjust, 0, hand.q, s, &most) && finite;
         for (uint32_t k = 0; k < PIMATTN_I_TILE; k++)
