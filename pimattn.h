@@ -1453,13 +1453,12 @@ static uint32_t pimattn_i_type_limit(uint32_t type)
 }
 
 /* One row of n numbers as stored to f32; of int8 without their scale. */
-static void pimattn_i_load_row(float *to, const unsigned char *from, uint32_t type, uint32_t n)
+static void pimattn_i_load_row(float *to, size_t n_floats, const unsigned char *from, uint32_t type,
+                               uint32_t n)
 {
-    if (type == PIMATTN_F32) {
-        memcpy(to, from, (size_t)n * sizeof *to);
-        return;
-    }
-    for (uint32_t i = 0; i < n; i++) {
+    memset(to + n, 0, (n_floats - n) * sizeof *to);
+    if (type == PIMATTN_F32 && n > 0) memcpy(to, from, n * sizeof *to);
+    for (uint32_t i = 0; type != PIMATTN_F32 && i < n; i++) {
         uint16_t half;
         if (type == PIMATTN_INT8) {
             to[i] = (float)(from[i] < 128 ? from[i] : from[i] - 256);
@@ -1762,7 +1761,8 @@ typedef struct pimattn_i_kernel {
                  float *m);
     void (*mix[PIMATTN_N_TYPE][4])(const pimattn_i_tile *tile, const float *weights, float *o,
                                    size_t o_floats);
-    void (*load)(float *to, const unsigned char *from, uint32_t type, uint32_t n);
+    void (*load)(float *to, size_t n_floats, const unsigned char *from, uint32_t type,
+                 uint32_t n); /* zeros behind n numbers; n_floats: whole vectors of 16 */
     void (*store)(const pimattn_i_row *rows, uint32_t n_rows, uint32_t type,
                   uint32_t n); /* of finite numbers, but for f32 */
     uint32_t (*magnitude)(const unsigned char *from, size_t n);
@@ -2231,13 +2231,26 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 
 /* Rows of any length, the sums and exits of partials, and scores adjusted. */
 #define PIMATTN_I_ROWS(W)                                                                          \
-    PIMATTN_I_PLAIN_##W void pimattn_i_load_row_##W(float *to, const unsigned char *from,          \
-                                                    uint32_t type, uint32_t n)                     \
+    PIMATTN_I_TARGET_##W void pimattn_i_load_as_##W(                                               \
+        float *to, size_t n_floats, const unsigned char *from, const uint32_t type, uint32_t n)    \
     {                                                                                              \
-        uint32_t i = 0, bytes = pimattn_i_type_bytes(type);                                        \
+        const size_t bytes = pimattn_i_type_bytes(type);                                           \
+        size_t i = 0;                                                                              \
         for (; i + W <= n; i += W)                                                                 \
-            pimattn_i_put_##W(to + i, pimattn_i_load_##W(from + (size_t)i * bytes, type));         \
-        pimattn_i_load_row(to + i, from + (size_t)i * bytes, type, n - i);                         \
+            pimattn_i_put_##W(to + i, pimattn_i_load_##W(from + i * bytes, type));                 \
+        for (size_t j = i; j < n_floats; j += W)                                                   \
+            pimattn_i_put_##W(to + j, pimattn_i_zero_##W());                                       \
+        if (i < n && n < W) pimattn_i_load_row(to, n, from, type, n);                              \
+        if (i < n && n > W) /* some twice: one by one they took longer than all others */          \
+            pimattn_i_put_##W(to + n - W, pimattn_i_load_##W(from + (n - W) * bytes, type));       \
+    }                                                                                              \
+    PIMATTN_I_PLAIN_##W void pimattn_i_load_row_##W(                                               \
+        float *to, size_t n_floats, const unsigned char *from, uint32_t type, uint32_t n)          \
+    {                                                                                              \
+        if (type == PIMATTN_F32) pimattn_i_load_as_##W(to, n_floats, from, PIMATTN_F32, n);        \
+        if (type == PIMATTN_F16) pimattn_i_load_as_##W(to, n_floats, from, PIMATTN_F16, n);        \
+        if (type == PIMATTN_BF16) pimattn_i_load_as_##W(to, n_floats, from, PIMATTN_BF16, n);      \
+        if (type == PIMATTN_INT8) pimattn_i_load_as_##W(to, n_floats, from, PIMATTN_INT8, n);      \
     }                                                                                              \
     PIMATTN_I_TARGET_##W void pimattn_i_store_as_##W(const pimattn_i_row *rows, uint32_t n_rows,   \
                                                      const uint32_t type, uint32_t n)              \
@@ -7996,9 +8009,8 @@ typedef struct pimattn_i_hand {
 PIMATTN_I_INLINE void pimattn_i_row_copy(const pimattn_engine *e, float *to,
                                          const unsigned char *from, uint32_t type, bool is_v)
 {
-    uint32_t n = from ? is_v ? e->config.shape.head_dim_v : e->config.shape.head_dim : 0;
-    if (from) e->kernel->load(to, from, type, n);
-    memset(to + n, 0, ((is_v ? e->size.o_floats : e->size.q_floats) - n) * sizeof *to);
+    const uint32_t n = is_v ? e->config.shape.head_dim_v : e->config.shape.head_dim;
+    e->kernel->load(to, is_v ? e->size.o_floats : e->size.q_floats, from, type, from ? n : 0);
 }
 
 /* Tokens up to the last visible one. */
@@ -8019,39 +8031,38 @@ static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t 
     const pimattn_shape *s = &e->config.shape;
     const uint32_t changed = (held ^ visible) | 0xffffu << pimattn_i_extent(held);
     pimattn_i_tile *tile = &hand->copied;
-    pimattn_i_spot at, none;
+    pimattn_i_spot at;
     uint64_t from = 0, end = 0; /* tokens of the tile whose rows follow those of `at` */
-    memset(&none, 0, sizeof none);
     *tile = hand->tile;
     tile->visible = visible;
     tile->n_tokens = pimattn_i_extent(visible);
     for (uint32_t t = 0; t < tile->n_tokens; t++) {
-        pimattn_i_spot row = none;
+        const unsigned char *k = NULL, *v = NULL;
+        float *scale = &hand->scales[t];
         if (!(changed >> t & 1)) continue;
-        hand->scales[t] = hand->scales[PIMATTN_I_TILE + t] = 0.0f;
+        scale[0] = scale[PIMATTN_I_TILE] = 0.0f;
         if (visible >> t & 1) {
             if (t >= end) {
                 at = pimattn_i_spot_of(e, hand->job, first + t);
                 from = t;
                 end = t + at.in_order;
             }
-            row.k = at.k + (t - from) * tile->k_stride;
-            row.v = at.v + (t - from) * tile->v_stride;
-            if (tile->k_scale)
-                memcpy(&hand->scales[t], at.k_scale + (t - from) * hand->k_scale_stride,
-                       sizeof(float));
+            const size_t i = (size_t)(t - from);
+            k = at.k + i * tile->k_stride;
+            v = at.v + i * tile->v_stride;
+            if (tile->k_scale) memcpy(scale, at.k_scale + i * hand->k_scale_stride, 4);
             if (tile->v_scale)
-                memcpy(&hand->scales[PIMATTN_I_TILE + t],
-                       at.v_scale + (t - from) * hand->v_scale_stride, sizeof(float));
+                memcpy(scale + PIMATTN_I_TILE, at.v_scale + i * hand->v_scale_stride, 4);
         }
-        pimattn_i_row_copy(e, hand->k + t * e->size.q_floats, row.k, s->k_type, false);
-        pimattn_i_row_copy(e, hand->v + t * e->size.o_floats, row.v, s->v_type, true);
+        pimattn_i_row_copy(e, hand->k + t * e->size.q_floats, k, s->k_type, false);
+        pimattn_i_row_copy(e, hand->v + t * e->size.o_floats, v, s->v_type, true);
     }
     tile->k = tile->next_k = tile->far_k = (const unsigned char *)hand->k;
     tile->v = tile->next_v = tile->far_v = (const unsigned char *)hand->v;
     tile->k_stride = e->size.q_floats * sizeof(float);
     tile->v_stride = e->size.o_floats * sizeof(float);
     tile->k_type = tile->v_type = PIMATTN_F32;
+    tile->ahead = PIMATTN_I_NEAR; /* all is near */
     tile->dim_k = e->kernel->soft ? (uint32_t)e->size.q_floats : s->head_dim;
     tile->dim_v = e->kernel->soft ? (uint32_t)e->size.o_floats : s->head_dim_v;
     return tile;
@@ -8067,10 +8078,10 @@ static bool pimattn_i_apart(const pimattn_engine *e)
 static void pimattn_i_tile_scales(float *to, const unsigned char *from, const unsigned char *later,
                                   size_t stride, uint32_t n)
 {
-    if (n < PIMATTN_I_TILE)
-        for (size_t t = 0; t < n; t++)
-            memcpy(&to[t], from + t * stride, sizeof *to);
-    else if (stride == sizeof *to)
+    for (size_t t = 0; n < PIMATTN_I_TILE && t < n; t++)
+        memcpy(&to[t], from + t * stride, sizeof *to);
+    if (n < PIMATTN_I_TILE) return; /* the last one */
+    if (stride == sizeof *to)
         memcpy(to, from, PIMATTN_I_TILE * sizeof *to);
     else
         for (size_t t = 0; t < PIMATTN_I_TILE; t += 4) { /* by four: one by one took 3 % of all */
@@ -8124,9 +8135,8 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand)
         tile->v_shift++;
 }
 
-/* The tile where it lies, if its first tokens alone are visible. The cache has room for all rows of
- * a tile: K that is not there yet counts for nothing; of the caller's pages K that is there is
- * copied. */
+/* The tile where it lies, if its first tokens alone are visible. The cache has all rows of a tile,
+ * and K of the others counts for nothing; of the caller's pages K of the first ones is copied. */
 static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand, uint32_t visible)
 {
     const pimattn_engine *e = hand->e;
