@@ -8,8 +8,9 @@
  *
  * groups: (heads, KV heads) = (32,32), (32,8), (64,8); pages: tokens of shuffled pages, 0: one page
  * as long as it may be; seqs: sequences of that many tokens in one call. Default: 4096 tokens of
- * one sequence. Beyond the documented calls it swaps kernels inside one engine, so that all
- * variants read the very same memory. */
+ * one sequence; --tokens 4103 has a last tile that is not full, as most steps of an engine have.
+ * Beyond the documented calls it swaps kernels inside one engine, so that all variants read the
+ * very same memory. */
 #define _DEFAULT_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #define PIMATTN_IMPLEMENTATION
@@ -73,10 +74,10 @@ typedef struct cache {
     uint64_t bytes; /* of K, V and scales that attention of a layer reads */
 } cache;
 
-/* Takes the pages of many short sequences and frees these in random order. */
-static void shuffle_pages(cache *c, uint64_t n_tokens)
+/* Takes n pages for as many short sequences and frees these in random order. */
+static void shuffle_pages(cache *c, uint32_t n)
 {
-    uint32_t n = (uint32_t)(n_tokens / c->page_tokens), seed = 7;
+    uint32_t seed = 7;
     pimattn_seq *all = (pimattn_seq *)malloc(n * sizeof *all);
     bench_must(all != NULL, "memory");
     for (uint32_t i = 0; i < n; i++) {
@@ -95,7 +96,12 @@ static void shuffle_pages(cache *c, uint64_t n_tokens)
 
 static uint32_t longest_page(uint32_t n_tokens)
 {
-    return n_tokens < 65536 ? n_tokens : 65536;
+    return n_tokens < 65536 ? (n_tokens + 15) / 16 * 16 : 65536;
+}
+
+static uint32_t pages_of(uint32_t n_tokens, uint32_t page_tokens)
+{
+    return (n_tokens + page_tokens - 1) / page_tokens;
 }
 
 static cache cache_of(uint32_t type, uint32_t n_heads, uint32_t n_kv_heads, uint32_t n_tokens,
@@ -118,28 +124,59 @@ static cache cache_of(uint32_t type, uint32_t n_heads, uint32_t n_kv_heads, uint
     pimattn_i_layout_init(&lay, &shape, page_tokens);
     c.page_tokens = page_tokens;
     c.n_seqs = n_seqs;
-    c.bytes = n_tokens / page_tokens * n_kv_heads * lay.page_bytes * n_seqs;
+    const uint32_t n_pages = pages_of(n_tokens, page_tokens) * n_seqs;
+    c.bytes =
+        n_tokens / lay.run_tokens * lay.run_bytes + n_tokens % lay.run_tokens * lay.token_bytes;
+    c.bytes *= n_kv_heads * n_seqs;
     c.n_layers = shape.n_layers = (uint32_t)(cold_bytes / c.bytes + 1);
     config.shape = shape;
     config.page_tokens = page_tokens;
-    config.pool_bytes = c.bytes * c.n_layers + lay.page_bytes;
-    config.max_seqs = n_tokens / page_tokens * n_seqs + n_seqs;
+    config.pool_bytes = ((uint64_t)n_pages * n_kv_heads * c.n_layers + 1) * lay.page_bytes;
+    config.max_seqs = n_pages + n_seqs;
     config.memo_entries = 1;
     config.max_workers = BENCH_WORKERS;
     config.parallel_for = bench_pool_for;
     config.parallel_user = &pool;
     c.e = bench_engine(&config);
-    if (shuffled) shuffle_pages(&c, (uint64_t)n_tokens * n_seqs);
+    if (shuffled) shuffle_pages(&c, n_pages);
     for (uint32_t i = 0; i < n_seqs; i++) {
         c.items[i].n_tokens = 1;
         bench_must(pimattn_seq_create(c.e, &c.items[i].seq) == PIMATTN_OK, "create");
     }
     for (uint64_t i = 0; i < (uint64_t)c.n_layers * n_seqs; i++)
-        for (uint64_t t = 0; t < n_tokens; t += FILL_ROWS)
+        for (uint32_t t = 0; t < n_tokens; t += FILL_ROWS) {
+            uint32_t n = n_tokens - t < FILL_ROWS ? n_tokens - t : FILL_ROWS;
             bench_good(pimattn_append(c.e, c.items[i % n_seqs].seq, (uint32_t)(i / n_seqs), rows[0],
-                                      rows[1], FILL_ROWS, 0, 0) == PIMATTN_OK,
+                                      rows[1], n, 0, 0) == PIMATTN_OK,
                        "append", pimattn_engine_cause(c.e));
+        }
     return c;
+}
+
+static uint64_t read_bytes(const unsigned char *from, uint64_t bytes)
+{
+    uint64_t sum = 0, whole = 0;
+#ifdef PIMATTN_I_AVX512
+    if (wide) {
+        whole = bytes / 512 * 512;
+        sum = read_512(from, (size_t)whole);
+    }
+#endif
+    return sum + read_plain(from + whole, (size_t)(bytes - whole));
+}
+
+/* The tokens of a page; of a run that is not full, the rows of those, and a line of scales. */
+static uint64_t read_page(const pimattn_i_layout *lay, const unsigned char *page, uint64_t n_tokens)
+{
+    const uint64_t left = n_tokens % lay->run_tokens;
+    const unsigned char *run = page + n_tokens / lay->run_tokens * lay->run_bytes;
+    uint64_t sum = read_bytes(page, (uint64_t)(run - page));
+    if (left == 0) return sum;
+    sum += read_bytes(run, left * lay->k_row_bytes);
+    sum += read_bytes(run + lay->v_offset, left * lay->v_row_bytes);
+    if (lay->token_bytes == lay->k_row_bytes + lay->v_row_bytes) return sum;
+    return sum + read_bytes(run + lay->k_scale_offset, 64) +
+           read_bytes(run + lay->v_scale_offset, 64);
 }
 
 static void read_head(void *user, size_t index, size_t worker)
@@ -150,15 +187,12 @@ static void read_head(void *user, size_t index, size_t worker)
     const pimattn_i_seq *s = pimattn_i_seq_find(c->e, c->items[index / lay->n_kv_heads].seq);
     uint64_t sum = 0, at;
     (void)worker;
-    for (uint64_t t = 0; t < s->tokens[c->layer]; t += lay->page_tokens) {
+    for (uint64_t t = 0, left = s->tokens[c->layer]; left > 0;) {
         const unsigned char *page = pimattn_i_run(&c->e->pool, lay, s, c->layer, head, t, &at);
-#ifdef PIMATTN_I_AVX512
-        if (wide) {
-            sum += read_512(page, (size_t)lay->page_bytes);
-            continue;
-        }
-#endif
-        sum += read_plain(page, (size_t)lay->page_bytes);
+        const uint64_t n = left < lay->page_tokens ? left : lay->page_tokens;
+        sum += read_page(lay, page, n);
+        t += n;
+        left -= n;
     }
     __atomic_fetch_add(&sink, sum, __ATOMIC_RELAXED);
 }
@@ -297,7 +331,7 @@ static bool has_kernel(const wanted *w, uint32_t simd)
     return listed(w->kernels, name, strlen(name));
 }
 
-/* Heads come in whole groups, tokens in whole pages; some page and some kernel is left. */
+/* Heads come in whole groups; some page and some kernel is left. */
 static void judge(const wanted *w)
 {
     bool any = false;
@@ -312,11 +346,9 @@ static void judge(const wanted *w)
         any = false;
         for (size_t i = 0; i < w->pages.n; i++) {
             uint32_t page = w->pages.of[i] ? w->pages.of[i] : longest_page(n);
-            if (n % FILL_ROWS || (page <= n && n % page))
-                wants("--tokens", "a multiple of 64 and of every page");
-            if ((uint64_t)(n / page + 1) * w->seqs > PIMATTN_I_MAX_SEQS)
+            if (((uint64_t)pages_of(n, page) + 1) * w->seqs > PIMATTN_I_MAX_SEQS)
                 wants("--tokens", "fewer than 65535 pages, of all --seqs");
-            any = any || page <= n;
+            any = any || !w->pages.of[i] || page <= n;
         }
         if (!any) wants("--pages", "one that --tokens fill");
     }
@@ -371,7 +403,7 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--groups"))
             w.groups = list_of(argv[i], value, 1, 32);
         else if (!strcmp(argv[i], "--tokens"))
-            w.tokens = list_of(argv[i], value, FILL_ROWS, 1 << 20);
+            w.tokens = list_of(argv[i], value, 1, 1 << 20);
         else if (!strcmp(argv[i], "--pages"))
             w.pages = list_of(argv[i], value, 0, 65536);
         else if (!strcmp(argv[i], "--threads"))
