@@ -36,10 +36,12 @@ static inline double bench_now_us(void)
     return bench_clock_us(CLOCK_MONOTONIC);
 }
 
+static const char *bench_name = "bench"; /* the program's, once it looked at its arguments */
+
 static inline void bench_must(bool ok, const char *what)
 {
     if (ok) return;
-    fprintf(stderr, "bench: %s failed\n", what);
+    fprintf(stderr, "%s: %s failed\n", bench_name, what);
     exit(1);
 }
 
@@ -47,7 +49,7 @@ static inline void bench_must(bool ok, const char *what)
 static inline void bench_good(bool ok, const char *what, const char *why)
 {
     if (ok) return;
-    fprintf(stderr, "bench: %s: %s\n", what, why);
+    fprintf(stderr, "%s: %s: %s\n", bench_name, what, why);
     exit(2);
 }
 
@@ -83,7 +85,9 @@ static inline int bench_done(void)
 /* At most n_most words behind the program's name; --help, anywhere, says which. */
 static inline void bench_takes(int argc, char **argv, int n_most, const char *words)
 {
+    const char *slash = strrchr(argv[0], '/');
     bool help = false;
+    bench_name = slash ? slash + 1 : argv[0];
     for (int i = 1; i < argc; i++)
         help = help || strcmp(argv[i], "--help") == 0;
     if (!help && argc - 1 <= n_most) return;
@@ -102,7 +106,8 @@ static inline uint32_t bench_number(const char *name, const char *text, uint32_t
     unsigned long value = strtoul(text, &end, 10);
     if (*text >= '0' && *text <= '9' && *end == 0 && value >= min && value <= max)
         return (uint32_t)value;
-    fprintf(stderr, "bench: %s: '%s' is not a number from %u to %u\n", name, text, min, max);
+    fprintf(stderr, "%s: %s: '%s' is not a number from %u to %u\n", bench_name, name, text, min,
+            max);
     exit(2);
 }
 

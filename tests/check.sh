@@ -169,12 +169,9 @@ released() {
     done
 }
 
-# Standards after those promised refuse nothing and warn of nothing.
+# later CC STANDARD LANGUAGE WARNINGS: standards after those promised warn of nothing.
 later() {
-    $1 -std=c17 -x c -I. $warn -fsyntax-only "$dir/attn_built.c" || return 1
-    echo '#include <cstddef>' >"$dir/$1-later.cpp"
-    $1 -std=c++20 -x c++ -fsyntax-only "$dir/$1-later.cpp" 2>/dev/null || return 0 # none here
-    $1 -std=c++20 -x c++ -I. $warn_cpp -fsyntax-only "$dir/attn_built.c"
+    $1 -std=$2 -x $3 -I. $4 -fsyntax-only "$dir/attn_built.c"
 }
 
 refuses_fast_math() {
@@ -278,7 +275,12 @@ for cc in gcc clang; do
     fi
     step "symbols_$cc" symbols $cc
     step "released_$cc" released $cc
-    step "later_$cc" later $cc
+    step "later_${cc}_c17" later $cc c17 c "$warn"
+    if $cc -std=c++20 -x c++ -fsyntax-only "$dir/probe.cpp" 2>/dev/null; then
+        step "later_${cc}_c++20" later $cc c++20 c++ "$warn_cpp"
+    else
+        skip "later_${cc}_c++20" "no C++20"
+    fi
     step "fast_math_refused_$cc" refuses_fast_math $cc
 done
 step benches benches
