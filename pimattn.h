@@ -6516,17 +6516,6 @@ static void pimattn_i_variant_keep(pimattn_shape *s, uint64_t *windows)
     if (s->sink_logits) s->sink_logits = logits;
 }
 
-static uint64_t pimattn_i_module_chunks(const pimattn_i_module *m)
-{
-    return (uint64_t)m->n_units * m->n_chunks;
-}
-
-static uint64_t pimattn_i_chunk_bytes(const pimattn_i_module *m)
-{
-    const pimhw_config *d = &m->plan->device;
-    return (uint64_t)m->chunk_rows * d->row_bytes * pimhw_config_banks(d) * m->plan->unit_channels;
-}
-
 /* Memory, units and tables of the device way; a failure leaves what there is to _destroy. */
 static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const pimattn_config *c,
                                               const pimattn_plan *plan, pimhw_cause *why)
@@ -6541,7 +6530,7 @@ static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const p
     m->chunk_rows = pimattn_plan_chunk_rows(plan);
     m->n_units = d->n_channels / plan->unit_channels;
     m->n_chunks = d->n_rows / m->chunk_rows;
-    uint64_t n = pimattn_i_module_chunks(m);
+    uint64_t n = (uint64_t)m->n_units * m->n_chunks;
     uint64_t lists = pimattn_i_mul(pimattn_i_mul(c->max_seqs, c->shape.n_layers), m->n_heads * 2u);
     m->table_bytes = pimattn_i_add(pimattn_i_mul(lists, sizeof *m->lists),
                                    (n + d->va2pa_entries) * sizeof(uint32_t));
@@ -6699,7 +6688,7 @@ PIMATTN_API uint64_t pimattn_pages_used(const pimattn_engine *engine)
 PIMATTN_API uint64_t pimattn_pages_total(const pimattn_engine *engine)
 {
     const pimattn_i_tiered *st = engine->tiered;
-    if (engine->module) return pimattn_i_module_chunks(engine->module);
+    if (engine->module) return (uint64_t)engine->module->n_units * engine->module->n_chunks;
     uint64_t n = st ? 0 : engine->pool.n_pages_most;
     for (uint32_t i = 0; st && i < st->rules.n_tiers; i++)
         n += st->rules.tier[i].n_tokens * engine->config.shape.n_kv_heads;
@@ -6708,7 +6697,10 @@ PIMATTN_API uint64_t pimattn_pages_total(const pimattn_engine *engine)
 
 PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine)
 {
-    return engine->module ? pimattn_i_chunk_bytes(engine->module) : engine->layout.page_bytes;
+    const pimhw_config *d = &engine->plan.device;
+    const uint64_t row = (uint64_t)d->row_bytes * pimhw_config_banks(d);
+    if (!engine->module) return engine->layout.page_bytes;
+    return row * engine->plan.unit_channels * engine->module->chunk_rows;
 }
 
 /* ==========================================================================
@@ -6845,7 +6837,7 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
         more += wanted[which] > had[which] ? wanted[which] - had[which] : 0;
     }
     /* before host memory is taken for what cannot be */
-    bool fits = pimattn_i_mul(more, n / 2) <= pimattn_i_module_chunks(m) - m->n_used;
+    bool fits = pimattn_i_mul(more, n / 2) <= pimattn_pages_total(e) - m->n_used;
     pimattn_status status = fits ? PIMATTN_OK : PIMATTN_ERR_PAGES;
     for (size_t i = 0; i < n && status == PIMATTN_OK; i++, list++) {
         if (i % 2 == 0 && list->n == 0 && wanted[0] > 0)
@@ -6860,7 +6852,7 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
     const char *text = "%u tokens need %u and %u chunks in each layer of every head that is a"
                        " unit, on channels that have them; %u of the device's %u are taken";
     return PIMATTN_I_FULL(e, text, tokens, (uint64_t)wanted[0], (uint64_t)wanted[1],
-                          (uint64_t)m->n_used, pimattn_i_module_chunks(m));
+                          (uint64_t)m->n_used, pimattn_pages_total(e));
 }
 
 PIMATTN_API pimattn_status pimattn_seq_tokens(pimattn_engine *engine, pimattn_seq seq,
@@ -9405,8 +9397,8 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, pimattn_reading
     if (!readings) return PIMATTN_OK;
     PIMATTN_I_TRY(pimattn_i_planner_report(p, &layer, readings));
     readings->chunks_used = m->n_used;
-    readings->chunks_total = pimattn_i_module_chunks(m);
-    readings->chunk_bytes = pimattn_i_chunk_bytes(m);
+    readings->chunks_total = pimattn_pages_total(e);
+    readings->chunk_bytes = pimattn_page_bytes(e);
     readings->memory_bytes = pimhw_memory_bytes(m->memory);
     readings->append_ck = m->append_ck;
     readings->append_commands = m->append_commands;
