@@ -2846,17 +2846,17 @@ typedef struct pimattn_i_entry {
     uint64_t serial;       /* never given out again; 0: a vacant record */
     uint64_t parent;       /* serial of the set before; 0: it is the first */
     uint32_t next;         /* of its bucket, or the next vacant one */
-    uint32_t older, newer; /* while no sequence holds it */
+    uint32_t older, newer; /* while no sequence holds it; of entry 0 the newest and the oldest */
     uint32_t page_tokens;
 } pimattn_i_entry;
 
-/* Known sets. Entries by number, from 1 on; 0: none. */
+/* Known sets. Entries by number, from 1 on; 0: none, at both ends of the row of idle ones. */
 typedef struct pimattn_i_store {
-    unsigned char *records;                   /* [n_most][record_bytes], then the buckets */
+    unsigned char *records;                   /* [n_most + 1][record_bytes], then the buckets */
     uint32_t *buckets;                        /* [n_most], a power of two */
     uint64_t record_bytes, n_most, n, n_idle; /* idle: no sequence holds it */
     uint64_t serial;
-    uint32_t vacant, oldest, newest;
+    uint32_t vacant;
 } pimattn_i_store;
 
 /* How rows lie in a page: runs of K rows, their scales if int8, V rows and theirs. */
@@ -2978,7 +2978,7 @@ static uint32_t pimattn_i_pool_take(pimattn_i_pool *pool)
 
 static pimattn_i_entry *pimattn_i_entry_at(const pimattn_i_store *st, uint32_t entry)
 {
-    return (pimattn_i_entry *)(void *)(st->records + (entry - 1) * st->record_bytes);
+    return (pimattn_i_entry *)(void *)(st->records + entry * st->record_bytes);
 }
 
 static uint32_t *pimattn_i_entry_tokens(pimattn_i_entry *e)
@@ -3003,15 +3003,9 @@ static void pimattn_i_entry_link(pimattn_i_store *st, uint32_t entry)
 static void pimattn_i_entry_idle(pimattn_i_store *st, uint32_t entry, bool idle)
 {
     pimattn_i_entry *e = pimattn_i_entry_at(st, entry);
-    if (idle) e->older = st->newest, e->newer = 0;
-    if (e->older)
-        pimattn_i_entry_at(st, e->older)->newer = idle ? entry : e->newer;
-    else
-        st->oldest = idle ? entry : e->newer;
-    if (e->newer)
-        pimattn_i_entry_at(st, e->newer)->older = e->older;
-    else
-        st->newest = idle ? entry : e->older;
+    if (idle) e->older = pimattn_i_entry_at(st, 0)->older, e->newer = 0;
+    pimattn_i_entry_at(st, e->older)->newer = idle ? entry : e->newer;
+    pimattn_i_entry_at(st, e->newer)->older = idle ? entry : e->older;
     st->n_idle = idle ? st->n_idle + 1 : st->n_idle - 1;
 }
 
@@ -3023,13 +3017,14 @@ static pimattn_status pimattn_i_store_grow(pimattn_i_pool *pool, uint64_t n)
     while (most < n)
         most *= 2;
     if (n <= st->n_most) return PIMATTN_OK;
-    unsigned char *records = (unsigned char *)pimattn_i_zeroed(&pool->allocator, most, size);
+    unsigned char *records = (unsigned char *)pimattn_i_zeroed(&pool->allocator, most + 1, size);
     if (!records) return PIMATTN_ERR_MEMORY;
     st->records = records;
-    st->buckets = (uint32_t *)(void *)(records + most * st->record_bytes);
+    st->buckets = (uint32_t *)(void *)(records + (most + 1) * st->record_bytes);
     st->n_most = most;
-    if (old.records) memcpy(st->records, old.records, (size_t)(old.n_most * old.record_bytes));
-    pimattn_i_release(&pool->allocator, old.records, old.n_most * size);
+    if (old.records)
+        memcpy(st->records, old.records, (size_t)((old.n_most + 1) * old.record_bytes));
+    pimattn_i_release(&pool->allocator, old.records, (old.n_most + 1) * size);
     for (uint32_t i = 1; i <= old.n_most; i++)
         if (pimattn_i_entry_at(st, i)->serial) pimattn_i_entry_link(st, i);
     for (uint64_t i = most; i > old.n_most; i--) {
@@ -3133,7 +3128,7 @@ static pimattn_status pimattn_i_pool_prepare(pimattn_i_pool *pool, uint64_t n)
         if (ready >= n) return PIMATTN_OK;
         if (pimattn_i_slab_add(pool)) continue;
         if (ready + pool->store.n_idle * pool->set_pages < n) return PIMATTN_ERR_MEMORY;
-        pimattn_i_store_evict(pool, pool->store.oldest); /* longest without a sequence */
+        pimattn_i_store_evict(pool, pimattn_i_entry_at(&pool->store, 0)->newer); /* the oldest */
     }
 }
 
@@ -6558,14 +6553,14 @@ PIMATTN_API void pimattn_engine_destroy(pimattn_engine *e)
     pimattn_i_tiered_free(e->tiered, &a);
     for (uint32_t i = 0; e->seqs && i < c->max_seqs; i++)
         if (e->seqs[i].id) pimattn_i_seq_empty(&e->pool, &e->seqs[i]);
-    while (e->pool.store.oldest)
-        pimattn_i_store_evict(&e->pool, e->pool.store.oldest);
+    while (e->pool.store.n_idle > 0)
+        pimattn_i_store_evict(&e->pool, pimattn_i_entry_at(&e->pool.store, 0)->newer);
     pimattn_i_release(&a, e->pool.refs, e->pool.n_refs * sizeof *e->pool.refs);
     pimattn_i_compact_end(&e->pool, 0);
     pimattn_i_release(&a, e->pool.slabs, e->pool.n_slabs_most * sizeof *e->pool.slabs);
     pimattn_i_release(&a, e->pool.bounds, e->pool.n_slabs_most * sizeof *e->pool.bounds);
     pimattn_i_release(&a, e->pool.store.records,
-                      e->pool.store.n_most * (e->pool.store.record_bytes + sizeof(uint32_t)));
+                      (e->pool.store.n_most + 1) * (e->pool.store.record_bytes + sizeof(uint32_t)));
     pimattn_i_release(&a, e->memo, e->table_bytes);
     pimattn_i_release(&a, e->workers, c->scratch_bytes);
     pimattn_i_planner_free(&e->planner);
