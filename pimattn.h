@@ -1447,12 +1447,6 @@ static uint32_t pimattn_i_type_bytes(uint32_t type)
     return type == PIMATTN_F32 ? 4 : type == PIMATTN_INT8 ? 1 : 2;
 }
 
-/* Bits of the least magnitude that a type turns into infinity; int8 has a scale for all. */
-static uint32_t pimattn_i_type_limit(uint32_t type)
-{
-    return type == PIMATTN_F16 ? 0x477ff000u : type == PIMATTN_BF16 ? 0x7f7f8000u : 0x7f800000u;
-}
-
 /* One row of n numbers as stored to f32; of int8 without their scale. */
 static void pimattn_i_load_row(float *to, size_t n_floats, const unsigned char *from, uint32_t type,
                                uint32_t n)
@@ -7052,7 +7046,8 @@ typedef struct pimattn_i_rows {
 static pimattn_status pimattn_i_range_check(pimattn_engine *e, pimattn_i_rows *rows, uint64_t n,
                                             const char *text)
 {
-    const uint32_t limit = pimattn_i_type_limit(rows->type);
+    /* bits of the least magnitude that becomes infinity */
+    const uint32_t limit = rows->type == PIMATTN_F16 ? 0x477ff000u : 0x7f7f8000u;
     const size_t all = (size_t)rows->heads * rows->dim;
     rows->plain = true;
     if (rows->type == PIMATTN_F32 || rows->type == PIMATTN_INT8) return PIMATTN_OK;
