@@ -3404,6 +3404,15 @@ static pimattn_status pimattn_i_lack(pimhw_cause *why, const char *text, uint64_
     return PIMATTN_I_FAIL(PIMATTN_ERR_MEMORY, why, text, number);
 }
 
+/* Judges a number; in words what it must be, NULL: least to most. */
+static pimattn_status pimattn_i_within(pimhw_cause *why, const char *field, uint64_t is,
+                                       uint64_t least, uint64_t most, const char *must)
+{
+    if (is >= least && is <= most) return PIMATTN_OK;
+    if (must) return PIMATTN_I_UNFIT(why, "%s is %u, not %s", field, is, must);
+    return PIMATTN_I_UNFIT(why, "%s is %u, not %u to %u", field, is, least, most);
+}
+
 /* A number of a configuration, and what it may be. */
 typedef struct pimattn_i_number {
     const char *field;
@@ -3413,18 +3422,10 @@ typedef struct pimattn_i_number {
 static pimattn_status pimattn_i_numbers_check(const pimattn_i_number *number, size_t n,
                                               pimhw_cause *why)
 {
-    for (size_t i = 0; i < n; i++, number++) {
-        if (number->is >= number->least && number->is <= number->most) continue;
-        return PIMATTN_I_UNFIT(why, "%s is %u, not %u to %u", number->field, number->is,
-                               number->least, number->most);
-    }
+    for (; n > 0; n--, number++)
+        PIMATTN_I_TRY(
+            pimattn_i_within(why, number->field, number->is, number->least, number->most, NULL));
     return PIMATTN_OK;
-}
-
-static pimattn_status pimattn_i_shape_fault(pimhw_cause *why, const char *field, uint64_t is,
-                                            const char *must)
-{
-    return PIMATTN_I_UNFIT(why, "%s is %u, not %s", field, is, must);
 }
 
 /* Judges what a shape says of scores and of what is seen; the first field last, to be named. */
@@ -3463,18 +3464,16 @@ static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
             why, "shape.n_heads is %u, not 1 to 65536 and a multiple of n_kv_heads %u",
             (uint64_t)s->n_heads, (uint64_t)s->n_kv_heads);
     const char *types = "0 (f32), 1 (f16), 2 (bf16) or 3 (int8)";
-    if (s->k_type >= PIMATTN_N_TYPE)
-        return pimattn_i_shape_fault(why, "shape.k_type", s->k_type, types);
-    if (s->v_type >= PIMATTN_N_TYPE)
-        return pimattn_i_shape_fault(why, "shape.v_type", s->v_type, types);
-    if (s->io_type != PIMATTN_F32)
-        return pimattn_i_shape_fault(why, "shape.io_type", s->io_type, "0 (f32)");
+    PIMATTN_I_TRY(pimattn_i_within(why, "shape.k_type", s->k_type, 0, PIMATTN_N_TYPE - 1, types));
+    PIMATTN_I_TRY(pimattn_i_within(why, "shape.v_type", s->v_type, 0, PIMATTN_N_TYPE - 1, types));
+    PIMATTN_I_TRY(pimattn_i_within(why, "shape.io_type", s->io_type, 0, PIMATTN_F32, "0 (f32)"));
     if (s->head_dim_v == 0) s->head_dim_v = s->head_dim;
-    if (s->v_in_k && s->head_dim_v > s->head_dim)
-        return pimattn_i_shape_fault(why, "shape.head_dim_v", s->head_dim_v,
-                                     "at most head_dim, as v_in_k asks");
-    if (s->v_in_k && s->v_type != s->k_type)
-        return pimattn_i_shape_fault(why, "shape.v_type", s->v_type, "k_type, as v_in_k asks");
+    if (s->v_in_k) {
+        PIMATTN_I_TRY(pimattn_i_within(why, "shape.head_dim_v", s->head_dim_v, 1, s->head_dim,
+                                       "at most head_dim, as v_in_k asks"));
+        PIMATTN_I_TRY(pimattn_i_within(why, "shape.v_type", s->v_type, s->k_type, s->k_type,
+                                       "k_type, as v_in_k asks"));
+    }
     pimattn_status status = pimattn_i_variant_check(s, why);
     if (s->scale == 0.0f) s->scale = (float)(1.0 / sqrt((double)s->head_dim));
     return status;
@@ -3573,8 +3572,8 @@ PIMATTN_API pimattn_status pimattn_plan_map_v(pimattn_plan *plan, uint32_t v_map
                                               pimhw_cause *why)
 {
     if (!plan) return pimattn_i_refuse(why, "plan is NULL", 0);
-    if (v_mapping > PIMATTN_V_K)
-        return pimattn_i_shape_fault(why, "v_mapping", v_mapping, "0 (A), 1 (B) or 2 (K)");
+    PIMATTN_I_TRY(
+        pimattn_i_within(why, "v_mapping", v_mapping, 0, PIMATTN_V_K, "0 (A), 1 (B) or 2 (K)"));
     pimattn_i_plan_v(plan, v_mapping);
     return PIMATTN_OK;
 }
@@ -3598,15 +3597,14 @@ PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_s
     p.device = *device;
     PIMATTN_I_TRY(pimattn_i_shape_check(&p.shape, why));
     if (pimhw_config_check(device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
-    if (device->flash_page_bytes)
-        return pimattn_i_shape_fault(why, "flash_page_bytes", device->flash_page_bytes,
-                                     "0: only a tier can be flash");
-    if (partition > PIMATTN_HFP)
-        return pimattn_i_shape_fault(why, "partition", partition, "0 (tcp) or 1 (hfp)");
-    if (hfp_unit > PIMATTN_BY_QUERY_HEAD)
-        return pimattn_i_shape_fault(why, "hfp_unit", hfp_unit, "0 (kv_head) or 1 (query_head)");
-    if (n_queries < 1 || n_queries > UINT32_MAX)
-        return pimattn_i_shape_fault(why, "queries of a block", n_queries, "1 to 2^32 - 1");
+    PIMATTN_I_TRY(pimattn_i_within(why, "flash_page_bytes", device->flash_page_bytes, 0, 0,
+                                   "0: only a tier can be flash"));
+    PIMATTN_I_TRY(
+        pimattn_i_within(why, "partition", partition, 0, PIMATTN_HFP, "0 (tcp) or 1 (hfp)"));
+    PIMATTN_I_TRY(pimattn_i_within(why, "hfp_unit", hfp_unit, 0, PIMATTN_BY_QUERY_HEAD,
+                                   "0 (kv_head) or 1 (query_head)"));
+    PIMATTN_I_TRY(
+        pimattn_i_within(why, "queries of a block", n_queries, 1, UINT32_MAX, "1 to 2^32 - 1"));
     p.partition = partition;
     p.hfp_unit = hfp_unit;
     p.row_reuse_off = row_reuse_off;
@@ -4418,8 +4416,7 @@ static uint32_t pimattn_i_channel_groups(const pimattn_tier *t)
 static pimattn_status pimattn_i_tier_check(const pimattn_tier *t, pimhw_cause *why)
 {
     if (pimhw_config_check(&t->device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
-    if (t->n_devices > 0) return PIMATTN_OK;
-    return pimattn_i_shape_fault(why, "n_devices", 0, "1 or more");
+    return pimattn_i_within(why, "n_devices", t->n_devices, 1, UINT32_MAX, "1 or more");
 }
 
 static pimattn_status pimattn_i_local_init(pimattn_i_local *l, const pimattn_tier *t,
@@ -4430,7 +4427,7 @@ static pimattn_status pimattn_i_local_init(pimattn_i_local *l, const pimattn_tie
     pimattn_shape *s = &l->shape;
     PIMATTN_I_TRY(pimattn_i_shape_check(s, why));
     PIMATTN_I_TRY(pimattn_i_tier_check(t, why));
-    if (s->v_in_k) return pimattn_i_shape_fault(why, "shape.v_in_k", 1, "0: units read K and V");
+    PIMATTN_I_TRY(pimattn_i_within(why, "shape.v_in_k", s->v_in_k, 0, 0, "0: units read K and V"));
     if (pimattn_i_is_flash(t)) return PIMATTN_OK;
     uint32_t lanes = pimhw_config_lanes(&t->device), row = pimhw_config_columns(&t->device);
     uint32_t inputs = pimhw_config_in_region(&t->device);
@@ -4496,9 +4493,8 @@ PIMATTN_API pimattn_status pimattn_tier_lower(const pimattn_tier *tier, const pi
     if (!tier || !shape || !program)
         return pimattn_i_refuse(why, "tier, shape or program is NULL", 0);
     PIMATTN_I_TRY(pimattn_i_local_init(&l, tier, shape, why));
-    if (pimattn_i_is_flash(tier))
-        return pimattn_i_shape_fault(why, "flash_page_bytes", tier->device.flash_page_bytes,
-                                     "0: flash takes no program");
+    PIMATTN_I_TRY(pimattn_i_within(why, "flash_page_bytes", tier->device.flash_page_bytes, 0, 0,
+                                   "0: flash takes no program"));
     pimhw_program_init(program);
     pimattn_i_plain(&w, PIMHW_LIST, 0);
     pimattn_i_plain(&w, PIMHW_BLOCK, 0);
@@ -5222,14 +5218,12 @@ static pimattn_status pimattn_i_load_check(const pimattn_tier_load *load, bool f
                   {"groups", load->device_groups, load->groups},
                   {"blocks", load->device_blocks, load->device_outputs},
                   {"pages", flash ? load->channel_pages : 1, flash ? load->pages : 1}};
-    if (load->n_queries == 0 || load->n_queries > 65535)
-        return pimattn_i_shape_fault(why, "load.n_queries", load->n_queries, "1 to 65535");
-    if (load->n_blocks > UINT32_MAX / 2 || (load->n_blocks > 0 && !load->blocks))
-        return pimattn_i_shape_fault(why, "load.n_blocks", load->n_blocks, "as blocks are");
+    PIMATTN_I_TRY(pimattn_i_within(why, "load.n_queries", load->n_queries, 1, 65535, NULL));
+    PIMATTN_I_TRY(pimattn_i_within(why, "load.n_blocks", load->n_blocks, 0,
+                                   load->blocks ? UINT32_MAX / 2 : 0, "as blocks are"));
     for (size_t i = 0; i < load->n_blocks; i++)
-        if (load->blocks[i] == 0 || load->blocks[i] > UINT32_MAX / 2)
-            return pimattn_i_shape_fault(why, "tokens of a block", load->blocks[i],
-                                         "1 to 2^31 - 1");
+        PIMATTN_I_TRY(pimattn_i_within(why, "tokens of a block", load->blocks[i], 1, UINT32_MAX / 2,
+                                       "1 to 2^31 - 1"));
     for (int i = 0; i < 4 && load->n_blocks > 0; i++) {
         if (counts[i].of_one > 0 && counts[i].of_one <= counts[i].of_all) continue;
         return PIMATTN_I_UNFIT(why, "load: %u %s in its fullest part, %u in all", counts[i].of_one,
@@ -5381,9 +5375,9 @@ PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t
         return pimattn_i_refuse(why, "load, blocks, tier, shape or tokens is NULL", 0);
     PIMATTN_I_TRY(pimattn_i_local_init(&l, tier, shape, why));
     for (size_t i = 0; i < n_seqs; i++)
-        if (tokens[i] > (i ? tokens[i - 1] : UINT32_MAX / 2))
-            return pimattn_i_shape_fault(why, "tokens of a sequence", tokens[i],
-                                         "below 2^31 and at most those of the one before");
+        PIMATTN_I_TRY(pimattn_i_within(why, "tokens of a sequence", tokens[i], 0,
+                                       i ? tokens[i - 1] : UINT32_MAX / 2,
+                                       "below 2^31 and at most those of the one before"));
     while (n_seqs > 0 && tokens[n_seqs - 1] == 0)
         n_seqs--;
     uint64_t page_bytes = tier->device.flash_page_bytes;
@@ -5440,8 +5434,7 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
         return pimattn_i_refuse(why, "n_runs is 0, but %u bytes are moved", bytes);
     PIMATTN_I_TRY(pimattn_i_tier_check(from, why));
     PIMATTN_I_TRY(pimattn_i_tier_check(to, why));
-    if (relayout->host_percent > 100)
-        return pimattn_i_shape_fault(why, "host_percent", relayout->host_percent, "0 to 100");
+    PIMATTN_I_TRY(pimattn_i_within(why, "host_percent", relayout->host_percent, 0, 100, NULL));
     memset(&r, 0, sizeof r);
     r.size = sizeof r, r.version = 1;
     r.read_bytes = pimattn_i_run_bytes(from, bytes, n_runs);
@@ -6413,21 +6406,20 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
             why, "v_mapping is 3 (cheapest): data in banks needs 0 (A), 1 (B) or 2 (K)");
     if (c->tiers) PIMATTN_I_TRY(pimattn_i_tiers_judge(c, why));
     const uint64_t least = pimattn_i_sizes_of(c).least;
-    const pimattn_i_number scratch = {"scratch_bytes", c->scratch_bytes ? c->scratch_bytes : least,
-                                      least, SIZE_MAX};
-    PIMATTN_I_TRY(pimattn_i_numbers_check(&scratch, 1, why));
-    if (c->v_mapping > PIMATTN_V_CHEAPEST)
-        return pimattn_i_shape_fault(why, "v_mapping", c->v_mapping,
-                                     "0 (A), 1 (B), 2 (K) or 3 (cheapest)");
+    const uint64_t scratch = c->scratch_bytes ? c->scratch_bytes : least;
+    PIMATTN_I_TRY(pimattn_i_within(why, "scratch_bytes", scratch, least, SIZE_MAX, NULL));
+    PIMATTN_I_TRY(pimattn_i_within(why, "v_mapping", c->v_mapping, 0, PIMATTN_V_CHEAPEST,
+                                   "0 (A), 1 (B), 2 (K) or 3 (cheapest)"));
     PIMATTN_I_TRY(pimattn_plan_init(&plan, &c->shape, &c->device, c->partition, c->hfp_unit,
                                     c->row_reuse_off, 1, why));
     const pimhw_config *d = &c->device;
     const uint64_t units = d->n_channels / plan.unit_channels;
-    if (c->way == PIMATTN_DEVICE && d->element_bytes != 2)
-        return pimattn_i_shape_fault(why, "device.element_bytes", d->element_bytes,
-                                     "2, in which banks compute");
-    if (c->way == PIMATTN_DEVICE && units * (d->n_rows / pimattn_plan_chunk_rows(&plan)) >> 32)
-        return pimattn_i_shape_fault(why, "device.n_rows", d->n_rows, "below 2^32 chunks");
+    if (c->way == PIMATTN_HOST) return PIMATTN_OK;
+    PIMATTN_I_TRY(pimattn_i_within(why, "device.element_bytes", d->element_bytes, 2, 2,
+                                   "2, in which banks compute"));
+    if (units * (d->n_rows / pimattn_plan_chunk_rows(&plan)) >> 32)
+        return PIMATTN_I_UNFIT(why, "device.n_rows is %u, not below 2^32 chunks",
+                               (uint64_t)d->n_rows);
     return PIMATTN_OK;
 }
 
