@@ -3413,21 +3413,6 @@ static pimattn_status pimattn_i_within(pimhw_cause *why, const char *field, uint
     return PIMATTN_I_UNFIT(why, "%s is %u, not %u to %u", field, is, least, most);
 }
 
-/* A number of a configuration, and what it may be. */
-typedef struct pimattn_i_number {
-    const char *field;
-    uint64_t is, least, most;
-} pimattn_i_number;
-
-static pimattn_status pimattn_i_numbers_check(const pimattn_i_number *number, size_t n,
-                                              pimhw_cause *why)
-{
-    for (; n > 0; n--, number++)
-        PIMATTN_I_TRY(
-            pimattn_i_within(why, number->field, number->is, number->least, number->most, NULL));
-    return PIMATTN_OK;
-}
-
 /* Judges what a shape says of scores and of what is seen; the first field last, to be named. */
 static pimattn_status pimattn_i_variant_check(const pimattn_shape *s, pimhw_cause *why)
 {
@@ -3454,11 +3439,10 @@ static pimattn_status pimattn_i_variant_check(const pimattn_shape *s, pimhw_caus
 /* Judges a shape and fills what 0 stands for. */
 static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
 {
-    const pimattn_i_number numbers[4] = {{"shape.n_layers", s->n_layers, 1, 65536},
-                                         {"shape.n_kv_heads", s->n_kv_heads, 1, 65536},
-                                         {"shape.head_dim", s->head_dim, 1, 65536},
-                                         {"shape.head_dim_v", s->head_dim_v, 0, 65536}};
-    PIMATTN_I_TRY(pimattn_i_numbers_check(numbers, 4, why));
+    PIMATTN_I_TRY(pimattn_i_within(why, "shape.n_layers", s->n_layers, 1, 65536, NULL));
+    PIMATTN_I_TRY(pimattn_i_within(why, "shape.n_kv_heads", s->n_kv_heads, 1, 65536, NULL));
+    PIMATTN_I_TRY(pimattn_i_within(why, "shape.head_dim", s->head_dim, 1, 65536, NULL));
+    PIMATTN_I_TRY(pimattn_i_within(why, "shape.head_dim_v", s->head_dim_v, 0, 65536, NULL));
     if (s->n_heads < 1 || s->n_heads > 65536 || s->n_heads % s->n_kv_heads != 0)
         return PIMATTN_I_UNFIT(
             why, "shape.n_heads is %u, not 1 to 65536 and a multiple of n_kv_heads %u",
@@ -6352,30 +6336,32 @@ static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
     return z;
 }
 
+/* A tier of an engine. */
+static pimattn_status pimattn_i_tier_judge(const pimattn_tier *t, bool partials, pimhw_cause *why)
+{
+    const uint64_t groups = partials ? pimattn_i_tier_groups(t) : 1;
+    if (pimhw_config_check(&t->device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
+    PIMATTN_I_TRY(pimattn_i_within(why, "n_devices", t->n_devices, 1, 65536, NULL));
+    PIMATTN_I_TRY(pimattn_i_within(why, "n_tokens", t->n_tokens, 1, UINT32_MAX, NULL));
+    return pimattn_i_within(why, "bank groups (with partials)", groups, 1,
+                            1u << PIMATTN_I_GROUP_BITS, NULL);
+}
+
 /* The tiers of an engine; the sizes of ratios are judged with the rest of them. */
 static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause *why)
 {
     const pimattn_tiers *r = c->tiers;
-    const pimattn_i_number numbers[3] = {{"tiers.n_tiers", r->n_tiers, 1, PIMATTN_MAX_TIERS},
-                                         {"page_tokens (with tiers)", c->page_tokens, 0, 1},
-                                         {"way (with tiers)", c->way, 0, 0}};
-    PIMATTN_I_TRY(pimattn_i_numbers_check(numbers, 3, why));
+    PIMATTN_I_TRY(pimattn_i_within(why, "tiers.n_tiers", r->n_tiers, 1, PIMATTN_MAX_TIERS, NULL));
+    PIMATTN_I_TRY(pimattn_i_within(why, "page_tokens (with tiers)", c->page_tokens, 0, 1, NULL));
+    PIMATTN_I_TRY(pimattn_i_within(why, "way (with tiers)", c->way, 0, 0, NULL));
     if (!(r->lambda >= 0 && r->lambda <= 1))
         return PIMATTN_I_UNFIT(why, "tiers.lambda is not 0 to 1");
     bool ratios = false;
     for (uint32_t i = 0; i < r->n_tiers; i++)
         ratios = ratios || r->ratio[i] != 0;
     for (uint32_t i = 0; i < r->n_tiers; i++) {
-        const pimattn_tier *t = &r->tier[i];
-        if (pimhw_config_check(&t->device, why) != PIMHW_OK)
-            return pimattn_i_of_tier(PIMATTN_ERR_CONFIG, i, why);
-        const pimattn_i_number its[3] = {{"n_devices", t->n_devices, 1, 65536},
-                                         {"n_tokens", t->n_tokens, 1, UINT32_MAX},
-                                         {"bank groups (with partials)",
-                                          r->partials ? pimattn_i_tier_groups(t) : 1, 1,
-                                          1u << PIMATTN_I_GROUP_BITS}};
-        pimattn_status status = pimattn_i_numbers_check(its, 3, why);
-        if (status != PIMATTN_OK) return pimattn_i_of_tier(status, i, why);
+        PIMATTN_I_TRY(
+            pimattn_i_of_tier(pimattn_i_tier_judge(&r->tier[i], r->partials, why), i, why));
         if (ratios && !(r->ratio[i] > 0 && r->ratio[i] <= DBL_MAX))
             return PIMATTN_I_UNFIT(why, "tiers.ratio[%u] is not positive and finite", (uint64_t)i);
     }
@@ -6385,20 +6371,20 @@ static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause
 static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_cause *why)
 {
     pimattn_plan plan;
-    uint64_t page_set = (uint64_t)c->shape.n_layers * c->shape.n_kv_heads;
-    uint64_t least_pool = pimattn_i_least_pool(c);
-    const pimattn_i_number numbers[10] = {
-        {"page_tokens", c->page_tokens, 0, 65536},
-        {"pool_bytes for a page of every layer and KV head", least_pool, 0, (uint64_t)1 << 46},
-        {"pool_bytes", c->pool_bytes, least_pool, (uint64_t)1 << 46},
-        {"pages in pool_bytes", c->pool_bytes / (least_pool / page_set), page_set, UINT32_MAX},
-        {"max_seqs", c->max_seqs, 0, PIMATTN_I_MAX_SEQS},
-        {"memo_entries", c->memo_entries, 0, 1u << 20},
-        {"simd", c->simd, 0, PIMATTN_SIMD_512},
-        {"way", c->way, 0, PIMATTN_DEVICE},
-        {"max_workers", c->max_workers, 0, 4096},
-        {"reserve_tokens", c->reserve_tokens, 0, PIMATTN_I_MAX_TOKENS}};
-    PIMATTN_I_TRY(pimattn_i_numbers_check(numbers, 10, why));
+    const uint64_t page_set = (uint64_t)c->shape.n_layers * c->shape.n_kv_heads;
+    const uint64_t least_pool = pimattn_i_least_pool(c), most_pool = (uint64_t)1 << 46;
+    const uint64_t pages = c->pool_bytes / (least_pool / page_set), most = PIMATTN_I_MAX_TOKENS;
+    PIMATTN_I_TRY(pimattn_i_within(why, "page_tokens", c->page_tokens, 0, 65536, NULL));
+    PIMATTN_I_TRY(pimattn_i_within(why, "pool_bytes for a page of every layer and KV head",
+                                   least_pool, 0, most_pool, NULL));
+    PIMATTN_I_TRY(pimattn_i_within(why, "pool_bytes", c->pool_bytes, least_pool, most_pool, NULL));
+    PIMATTN_I_TRY(pimattn_i_within(why, "pages in pool_bytes", pages, page_set, UINT32_MAX, NULL));
+    PIMATTN_I_TRY(pimattn_i_within(why, "max_seqs", c->max_seqs, 0, PIMATTN_I_MAX_SEQS, NULL));
+    PIMATTN_I_TRY(pimattn_i_within(why, "memo_entries", c->memo_entries, 0, 1u << 20, NULL));
+    PIMATTN_I_TRY(pimattn_i_within(why, "simd", c->simd, 0, PIMATTN_SIMD_512, NULL));
+    PIMATTN_I_TRY(pimattn_i_within(why, "way", c->way, 0, PIMATTN_DEVICE, NULL));
+    PIMATTN_I_TRY(pimattn_i_within(why, "max_workers", c->max_workers, 0, 4096, NULL));
+    PIMATTN_I_TRY(pimattn_i_within(why, "reserve_tokens", c->reserve_tokens, 0, most, NULL));
     if (c->way == PIMATTN_DEVICE && c->shape.v_in_k)
         return PIMATTN_I_UNFIT(why, "shape.v_in_k is set: banks hold V by itself (way 1, device)");
     if (c->way == PIMATTN_DEVICE && c->v_mapping == PIMATTN_V_CHEAPEST)
