@@ -7359,7 +7359,7 @@ PIMHW_API pimhw_status pimhw_program_unroll(pimhw_device *d, uint64_t *bytes,
 #endif /* PIMHW_IMPLEMENTED */
 
 /*
- * MIT License
+ * MIT License, of pim_hw.h and pimattn.h
  *
  * Copyright (c) 2026 the pimattn authors
  *

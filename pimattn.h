@@ -42,7 +42,7 @@
  * Papers, as cited below: [LOL] LoL-PIM; [PHONY] PIMphony; [CENT] CENT; [OS18] Milakov and
  * Gimelshein, Online normalizer calculation for softmax; [PAM] PAM.
  *
- * Licence (MIT) at the end.
+ * MIT licence, Copyright (c) 2026 the pimattn authors; its text, for both, ends pim_hw.h.
  */
 #ifndef PIMATTN_H
 #define PIMATTN_H
@@ -123,15 +123,20 @@ typedef struct pimattn_shape {
     uint32_t head_dim_v; /* of V and the output; 0: head_dim */
     uint32_t k_type;     /* pimattn_type in the cache; default f32 */
     uint32_t v_type;
-    float scale;               /* score = scale * q.k; 0: 1 / sqrt(head_dim) */
+    float scale;               /* score = scale * q.k; 0: 1 / sqrt(head_dim), which for v_in_k is
+                                  not that of the model's own heads: give it */
     float soft_cap;            /* score = soft_cap * tanh(score / soft_cap); 0: none */
     float alibi_max_bias;      /* score -= slope * |distance|, slopes by ggml's rule; 0: none */
-    const float *alibi_slopes; /* .. or [n_heads] of them given, below 1e25; NULL: by the rule */
-    const float *sink_logits;  /* [n_heads]: a score without a value, once in every row; NULL */
-    uint64_t window;           /* the query's own token among them; 0: all; at most 2^62 */
+    const float *alibi_slopes; /* .. or [n_heads] of them given, below 1e25, as a shard of a model
+                                  must; NULL: by the rule, of n_heads */
+    const float *sink_logits;  /* [n_heads]: a score without a value, once in every row, as it is:
+                                  not scaled, capped or biased (GPT-OSS); -inf: none; NULL */
+    uint64_t window;           /* the query's own token among them (llama.cpp's n_swa, FlashInfer's
+                                  window_left + 1); 0: all; at most 2^62 */
     const uint64_t *windows;   /* [n_layers]: of each layer, window is 0; NULL: window for all */
-    uint64_t sink_tokens;      /* with a window; at most 2^62; no pimattn_seq_keep lets them go;
-                                  readings of pages from a later position on count them, too */
+    uint64_t sink_tokens;      /* with a window (StreamingLLM); at most 2^62; no pimattn_seq_keep
+                                  lets them go; readings of pages from a later position on count
+                                  them, too */
     bool v_in_k;      /* V is the first head_dim_v of K (MLA): none is stored; host way only */
     uint32_t io_type; /* of q, k, v and out of all calls: f32, so far nothing else */
 } pimattn_shape;
@@ -461,10 +466,13 @@ typedef struct pimattn_item {
 /* Which of an item's new tokens its queries see, e.g. a tree of drafts: query i sees new token j,
  * before or after its own, if bit j % 64 of word i * ((n_tokens + 63) / 64) + j / 64 is set and no
  * window hides it (which hides only what comes before); of those before the new ones what it would
- * see without. */
+ * see without. In a tree siblings have one position, which their places in the cache do not say:
+ * with a window or ALiBi a branch gets what plain decoding gives only if it is given. */
 typedef struct pimattn_mask {
-    const uint64_t *bits; /* NULL: up to its own */
-    uint64_t n_tokens;    /* as in the item; without bits 0, too */
+    const uint64_t *bits;      /* NULL: up to its own */
+    uint64_t n_tokens;         /* as in the item; without bits 0, too */
+    const uint64_t *positions; /* [n_tokens] of the new tokens for all but readings, from the place
+                                  of the first on, none behind its own; NULL: their places */
 } pimattn_mask;
 
 /*
@@ -488,8 +496,8 @@ typedef struct pimattn_choice {
  * and lse may have any alignment, all else has that of its type. */
 typedef struct pimattn_call {
     float *out;                /* may be NULL if partials is not */
-    float *lse;                /* log-sum-exp, beside one of them, with the sink logit; may be
-                                  NULL */
+    float *lse;                /* log-sum-exp (natural), beside one of them, with the sink logit;
+                                  may be NULL */
     pimattn_partial *partials; /* [rows][n_heads] with o and dim = head_dim_v set; m, l and what o
                                   points to are overwritten; may be NULL. Without sink logits: who
                                   merges partials merges {logit, 1, zeros} once, at the end */
@@ -538,15 +546,17 @@ typedef enum pimattn_order {
     PIMATTN_HND      /* [n_kv_heads][page_tokens][dim] */
 } pimattn_order;
 
-/* Rows in pages of the caller, of the shape's types; bytes to the next one, 0: by the order. */
+/* Rows in pages of the caller, of the shape's types; bytes to the next one, 0: by the order, of an
+ * array of K or V alone: of [pages][2][..] page is the bytes of both, v begins at the second. */
 typedef struct pimattn_rows {
     const void *at; /* of page 0 */
     size_t page, token, head;
 } pimattn_rows;
 
-/* K and V of a batch in pages of the caller, as FlashInfer or vLLM keep them. The pages of item i
- * are numbers indptr[i] .. indptr[i + 1] - 1 of indices, its last page holds last_page_len[i]
- * tokens; or, where indptr is NULL, the first of row i of table, lengths[i] tokens. */
+/* K and V of a batch in pages of the caller, as FlashInfer or vLLM keep them, a row in one piece
+ * (so neither K cut up for a kernel, nor MLA in two tensors). The pages of item i are numbers
+ * indptr[i] .. indptr[i + 1] - 1 of indices, its last page holds last_page_len[i] tokens; or, where
+ * indptr is NULL, the first of row i of table, lengths[i] tokens. */
 typedef struct pimattn_pages {
     pimattn_rows k, v;             /* any alignment; v_in_k: no v */
     pimattn_rows k_scale, v_scale; /* of int8 alone: f32, one for a token and head */
@@ -1623,6 +1633,8 @@ typedef struct pimattn_i_adjust {
     float soft_cap;
     float slope[PIMATTN_I_QUERY_BLOCK];
     float distance[PIMATTN_I_QUERY_BLOCK]; /* from the tile's first token to the query's own */
+    bool moved; /* so are the positions of the tile's tokens, or 0, 1, 2, .. */
+    float place[PIMATTN_I_TILE];
 } pimattn_i_adjust;
 
 /* Sums of a tile, [token][n queries from `first` on], to scores: scale, soft-cap, ALiBi. Loops over
@@ -1647,6 +1659,8 @@ PIMATTN_I_INLINE void pimattn_i_adjust_scores(const pimattn_i_adjust *a, const p
         if (cap > 0)
             for (uint32_t i = 0; i < 16; i++) /* what is not finite becomes NaN */
                 s[i] = cap * pimattn_i_tanh(s[i] / cap) + s[i] * 0.0f;
+        for (uint32_t i = 0; a->moved && i < 16; i++)
+            at[i] = a->place[token + i * n_tokens / 16] - (float)token;
         if (a->alibi)
             for (uint32_t i = 0; i < 16; i++)
                 s[i] -= slope[i] * fabsf(own[i] - (at[i] + (float)token));
@@ -3428,10 +3442,11 @@ static pimattn_status pimattn_i_variant_check(const pimattn_shape *s, pimhw_caus
     if (!pimattn_i_finite(s->scale)) bad = "scale is not finite";
     if (bad) pimhw_cause_write(why, "shape.%s", bad);
     for (uint64_t h = 0; h < s->n_heads && !bad; h++) {
-        if (s->sink_logits && !pimattn_i_finite(s->sink_logits[h])) bad = "sink_logits";
+        if (s->sink_logits && !(s->sink_logits[h] <= FLT_MAX)) bad = "sink_logits";
         if (s->alibi_slopes && !(fabsf(s->alibi_slopes[h]) < 1e25f)) bad = "alibi_slopes";
         if (bad)
-            pimhw_cause_write(why, "shape.%s of head %u is not finite (slope: below 1e25)", bad, h);
+            pimhw_cause_write(why, "shape.%s of head %u is NaN or too large (slope: from 1e25)",
+                              bad, h);
     }
     return bad ? PIMATTN_ERR_CONFIG : PIMATTN_OK;
 }
@@ -6188,6 +6203,7 @@ typedef struct pimattn_i_job {
     uint64_t origin;          /* .. from this position on; or the first token there is */
     uint64_t behind;          /* the first one behind those gone between */
     const uint64_t *mask;     /* among the query tokens, or NULL */
+    const uint64_t *position; /* of the query tokens, or NULL */
     const uint64_t *chosen;   /* bits of tokens before n_chosen, or NULL */
     uint64_t n_chosen;        /* 0: all are chosen */
     uint64_t first_row;       /* of q, of the sequence's first query token */
@@ -8164,30 +8180,46 @@ static uint32_t pimattn_i_chosen(const pimattn_i_job *job, uint64_t first)
            pimattn_i_bits_between(first, job->n_chosen, UINT64_MAX);
 }
 
+/* The position of a token of a job, as windows and ALiBi see it. */
+static uint64_t pimattn_i_position(const pimattn_i_job *job, uint64_t token)
+{
+    const uint64_t old = job->tokens - job->n_tokens;
+    return job->position && token >= old ? job->position[token - old] : token;
+}
+
 /* Which tokens of a tile query token `of` of a job sees. */
 static uint32_t pimattn_i_visible(const pimattn_engine *e, const pimattn_i_job *job, uint64_t of,
                                   uint64_t first)
 {
     const pimattn_shape *s = &e->config.shape;
-    uint64_t old = job->tokens - job->n_tokens, own = old + of;
+    uint64_t old = job->tokens - job->n_tokens, own = pimattn_i_position(job, old + of);
     uint64_t end = job->mask ? job->tokens : own + 1;
     uint64_t begin = pimattn_i_window_begin(pimattn_i_window_of(s, e->planner.layer), own);
     uint32_t bits = pimattn_i_bits_between(first, pimattn_i_max(begin, job->behind), end) |
                     pimattn_i_bits_between(first, job->origin, pimattn_i_min(s->sink_tokens, end));
     const uint64_t *row = job->mask ? job->mask + of * ((job->n_tokens + 63) / 64) : NULL;
-    for (uint64_t t = pimattn_i_max(old, first); row && t < first + PIMATTN_I_TILE && t < end; t++)
-        if (!(row[(t - old) / 64] >> (t - old) % 64 & 1)) bits &= ~(1u << (t - first));
+    for (uint64_t t = pimattn_i_max(old, first); row && t < first + PIMATTN_I_TILE && t < end;
+         t++) {
+        const uint64_t place = pimattn_i_position(job, t);
+        const bool in = place >= begin || place < s->sink_tokens;
+        const uint32_t bit = 1u << (t - first);
+        bits = in && row[(t - old) / 64] >> (t - old) % 64 & 1 ? bits | bit : bits & ~bit;
+    }
     return bits & pimattn_i_chosen(job, first);
 }
 
-/* What the queries of a block see, of which the first and the last say all. */
+/* What the queries of a block see, of which the least position and the last place say all. */
 static void pimattn_i_job_reach(const pimattn_engine *e, pimattn_i_job *job)
 {
     const pimattn_shape *s = &e->config.shape;
     uint64_t window = pimattn_i_window_of(s, e->planner.layer), old = job->tokens - job->n_tokens;
     uint64_t first = old + job->query / e->gqa_group;
     uint64_t last = old + (job->query + job->n_queries - 1) / e->gqa_group;
-    job->begin = pimattn_i_max(pimattn_i_window_begin(window, first), job->behind);
+    uint64_t least = first;
+    for (uint64_t t = first; job->position && t <= last; t++)
+        least = pimattn_i_min(least, pimattn_i_position(job, t));
+    job->begin = pimattn_i_max(pimattn_i_window_begin(window, least), job->behind);
+    if (job->position) job->begin = pimattn_i_min(job->begin, old);
     job->whole_begin = pimattn_i_max(pimattn_i_window_begin(window, last), job->behind);
     job->end = job->mask ? job->tokens : last + 1;
     job->whole_end = job->mask ? old : first + 1;
@@ -8250,9 +8282,14 @@ static void pimattn_i_adjust_init(const pimattn_engine *e, const pimattn_i_job *
 static void pimattn_i_adjust_at(const pimattn_engine *e, const pimattn_i_job *job, uint64_t first,
                                 pimattn_i_adjust *a)
 {
-    int64_t old = (int64_t)(job->tokens - job->n_tokens) - (int64_t)first;
-    for (uint32_t i = 0; a->alibi && i < job->n_queries; i++)
-        a->distance[i] = (float)(old + (int64_t)((job->query + i) / e->gqa_group));
+    const uint64_t old = job->tokens - job->n_tokens;
+    for (uint32_t i = 0; a->alibi && i < job->n_queries; i++) {
+        const uint64_t own = pimattn_i_position(job, old + (job->query + i) / e->gqa_group);
+        a->distance[i] = (float)(int64_t)(own - first);
+    }
+    a->moved = a->alibi && job->position && first + PIMATTN_I_TILE > old;
+    for (uint32_t t = 0; a->moved && t < PIMATTN_I_TILE && first + t < job->tokens; t++)
+        a->place[t] = (float)(int64_t)(pimattn_i_position(job, first + t) - first);
 }
 
 /* One tile for all queries of a job: those that see the same of it together. */
@@ -8580,11 +8617,12 @@ static const uint32_t *pimattn_i_pages_list(const pimattn_pages *p, size_t i)
 }
 
 /* What all blocks of item i have in common. */
-static void pimattn_i_job_item(pimattn_engine *e, pimattn_i_job *job, size_t i)
+static void pimattn_i_job_item(pimattn_engine *e, const pimattn_call *call, pimattn_i_job *job,
+                               size_t i)
 {
-    const pimattn_call *call = e->call;
     job->n_tokens = e->batch[i].n_tokens;
     job->mask = call->masks ? call->masks[i].bits : NULL;
+    job->position = call->masks ? call->masks[i].positions : NULL;
     if (e->pages) {
         job->pages = pimattn_i_pages_list(e->pages, i);
         job->origin = e->pages->first_position ? e->pages->first_position[i] : 0;
@@ -8602,7 +8640,7 @@ static pimattn_i_job pimattn_i_job_whole(pimattn_engine *e, size_t i)
 {
     pimattn_i_job job;
     memset(&job, 0, sizeof job);
-    pimattn_i_job_item(e, &job, i);
+    pimattn_i_job_item(e, e->call, &job, i);
     job.n_queries = (uint32_t)job.n_tokens * e->gqa_group;
     pimattn_i_job_reach(e, &job);
     return job;
@@ -8680,7 +8718,7 @@ static void pimattn_i_compute(pimattn_engine *e)
     pimattn_i_job block;
     memset(&block, 0, sizeof block);
     for (size_t i = 0; i < call->n_items; i++) {
-        pimattn_i_job_item(e, &block, i);
+        pimattn_i_job_item(e, call, &block, i);
         if (tiers)
             pimattn_i_table_sort(e->tiered, pimattn_i_table_of(e, block.seq, e->planner.layer),
                                  block.tokens);
@@ -8966,9 +9004,9 @@ static pimattn_status pimattn_i_rows_check(pimattn_engine *e, const pimattn_page
     return PIMATTN_I_WRONG(e, "strides of pages.%s reach beyond memory", what);
 }
 
-/* Length and page numbers of item i. */
+/* Length and page numbers of item i; *most becomes one of these if it is less. */
 static pimattn_status pimattn_i_list_check(pimattn_engine *e, const pimattn_pages *p, size_t i,
-                                           uint64_t *tokens)
+                                           uint64_t *tokens, uint64_t *most)
 {
     uint64_t n_pages, first = p->first_position ? p->first_position[i] : 0;
     if (p->indptr) {
@@ -8993,6 +9031,7 @@ static pimattn_status pimattn_i_list_check(pimattn_engine *e, const pimattn_page
                                e->size.least + (n_jobs - 1) * e->size.job_bytes);
     const uint32_t *list = pimattn_i_pages_list(p, i);
     for (uint64_t k = 0; k < n_pages; k++) {
+        *most = pimattn_i_max(*most, list[k]);
         if (list[k] < p->n_pages) continue;
         return PIMATTN_I_WRONG(e, "page %u of item %u is %u, not below n_pages", k, (uint64_t)i,
                                (uint64_t)list[k]);
@@ -9006,6 +9045,7 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
     const pimattn_shape *s = &e->config.shape;
     pimattn_rows *rows[4] = {&p->k, &p->v, &p->k_scale, &p->v_scale};
     const char *const names[4] = {"k", "v", "k_scale", "v_scale"};
+    uint64_t most = 0;
     bool v_too = !s->v_in_k;
     bool wanted[4] = {true, v_too, s->k_type == PIMATTN_INT8, v_too && s->v_type == PIMATTN_INT8};
     uint64_t bytes[4] = {(uint64_t)s->head_dim * pimattn_i_type_bytes(s->k_type),
@@ -9033,8 +9073,13 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
         if (p->indptr[i] >= p->indptr[i + 1])
             return pimattn_i_wrong(e, "pages.indptr does not grow: item %u has no page", i);
     for (size_t i = 0; i < n_items; i++)
-        PIMATTN_I_TRY(pimattn_i_list_check(e, p, i, &e->batch[i].context_tokens));
-    return PIMATTN_OK;
+        PIMATTN_I_TRY(pimattn_i_list_check(e, p, i, &e->batch[i].context_tokens, &most));
+    /* of [pages][2][..] with the stride of one half, every page but the first is another's */
+    const uintptr_t k = (uintptr_t)p->k.at, v = (uintptr_t)p->v.at;
+    if (!v_too || most == 0 || (v - k != p->k.page && k - v != p->v.page)) return PIMATTN_OK;
+    return PIMATTN_I_WRONG(e,
+                           "pages.%s begins one page stride, %u, behind pages.%s: page 1 is both",
+                           v > k ? "v" : "k", (uint64_t)(v > k ? v - k : k - v), v > k ? "k" : "v");
 }
 
 /* Judges a batch; its lengths. */
@@ -9059,6 +9104,25 @@ static pimattn_status pimattn_i_call_spans(pimattn_engine *e, uint32_t layer,
     return pimattn_i_spans_check(e->batch, n_items, &e->why);
 }
 
+static pimattn_status pimattn_i_mask_check(pimattn_engine *e, const pimattn_call *call, size_t i)
+{
+    const pimattn_mask *mask = &call->masks[i];
+    pimattn_i_job job;
+    if ((mask->bits || mask->n_tokens) && mask->n_tokens != e->batch[i].n_tokens)
+        return PIMATTN_I_WRONG(e, "mask of item %u is of %u tokens, not of its n_tokens",
+                               (uint64_t)i, mask->n_tokens);
+    if (!mask->positions) return PIMATTN_OK;
+    if (!mask->bits) return pimattn_i_wrong(e, "mask of item %u has positions and no bits", i);
+    memset(&job, 0, sizeof job);
+    pimattn_i_job_item(e, call, &job, i);
+    const uint64_t old = job.tokens - job.n_tokens;
+    for (uint64_t t = 0; t < job.n_tokens; t++)
+        if (mask->positions[t] < old || mask->positions[t] > old + t)
+            return PIMATTN_I_WRONG(e, "mask of item %u: position %u is %u, not %u to %u",
+                                   (uint64_t)i, t, mask->positions[t], old, old + t);
+    return PIMATTN_OK;
+}
+
 /* Pointers, strides and partials of a call; fills strides of 0. */
 static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call)
 {
@@ -9072,10 +9136,7 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
     PIMATTN_I_TRY(pimattn_i_stride(e, "q", &call->q_stride, s->n_heads, s->head_dim, rows));
     PIMATTN_I_TRY(pimattn_i_stride(e, "out", &call->out_stride, s->n_heads, s->head_dim_v, rows));
     for (size_t i = 0; call->masks && i < call->n_items; i++)
-        if ((call->masks[i].bits || call->masks[i].n_tokens) &&
-            call->masks[i].n_tokens != e->batch[i].n_tokens)
-            return PIMATTN_I_WRONG(e, "mask of item %u is of %u tokens, not of its n_tokens",
-                                   (uint64_t)i, (uint64_t)call->masks[i].n_tokens);
+        PIMATTN_I_TRY(pimattn_i_mask_check(e, call, i));
     for (size_t i = 0; call->choices && i < call->n_items; i++) {
         const pimattn_choice *c = &call->choices[i];
         if (c->n_tokens == 0) continue;
@@ -9173,7 +9234,7 @@ static pimattn_i_work *pimattn_i_work_of(pimattn_engine *e, uint32_t channel, ui
     w->mixing = false;
     w->n_queries = (uint32_t)p->blocks[block].rest[PIMATTN_I_QUERIES - 1];
     memset(&w->job, 0, sizeof w->job);
-    pimattn_i_job_item(e, &w->job, item);
+    pimattn_i_job_item(e, e->call, &w->job, item);
     for (uint32_t k = 0; k < item; k++)
         w->job.first_row += e->call->items[k].n_tokens;
     w->job.n_queries = 1;
@@ -9937,24 +9998,3 @@ PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *e, pimattn_seq 
 #endif
 
 #endif /* PIMATTN_IMPLEMENTED */
-
-/*
- * MIT License
- *
- * Copyright (c) 2026 the pimattn authors
- *
- * Permission is hereby granted, free of charge, to any person obtaining a copy of this software
- * and associated documentation files (the "Software"), to deal in the Software without
- * restriction, including without limitation the rights to use, copy, modify, merge, publish,
- * distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the
- * Software is furnished to do so, subject to the following conditions:
- *
- * The above copyright notice and this permission notice shall be included in all copies or
- * substantial portions of the Software.
- *
- * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING
- * BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND
- * NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM,
- * DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
- * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
- */

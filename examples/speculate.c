@@ -84,7 +84,8 @@ static outcome speculate(const llama_model *m, pimattn_engine *engine, pimattn_s
             add(&t, t.n > 0 ? t.n - 1 : 0, text[i], i);
         if (n_cached + t.n == n_text) draft(&t, text, n_text, o->branches, o->depth, o->n_steps);
         const pimattn_item item = {seq, t.n};
-        const pimattn_mask mask = {t.sees, t.n};
+        /* llama2.c has neither windows nor ALiBi, which would ask for positions here */
+        const pimattn_mask mask = {t.sees, t.n, NULL};
         const llama_batch b = {.tokens = t.tokens,
                                .positions = t.positions,
                                .items = &item,

@@ -319,7 +319,7 @@ static void a_mask_is_a_choice(void)
         for (uint64_t t = 0; t < n; t++)
             memcpy(wide.q + t * 32, s.q, 32 * sizeof(float));
         size_t words = (size_t)(n + 63) / 64;
-        pimattn_mask mask = {(uint64_t *)check_alloc(n * words, sizeof(uint64_t)), n};
+        pimattn_mask mask = {(uint64_t *)check_alloc(n * words, sizeof(uint64_t)), n, NULL};
         for (uint64_t t = 0; t < n; t++)
             memcpy((uint64_t *)(uintptr_t)mask.bits + t * words, s.choice.bits,
                    words * sizeof(uint64_t));

@@ -11,10 +11,25 @@
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
-enum { WINDOW, WINDOWS, SINKS, LOGITS, CAP, RULE, SLOPES, MASK, V_IN_K, SCALE, DIMS, N_VARIANTS };
+enum {
+    WINDOW,
+    WINDOWS,
+    SINKS,
+    LOGITS,
+    CAP,
+    RULE,
+    SLOPES,
+    MASK,
+    TREE,
+    V_IN_K,
+    SCALE,
+    DIMS,
+    N_VARIANTS
+};
 
-static const char *const variant_names[] = {"window", "windows", "sinks",  "logits", "cap", "rule",
-                                            "slopes", "mask",    "V in K", "scale",  "dims"};
+static const char *const variant_names[] = {"window", "windows", "sinks",  "logits",
+                                            "cap",    "rule",    "slopes", "mask",
+                                            "tree",   "V in K",  "scale",  "dims"};
 
 enum { LAYERS = 3, MOST_HEADS = 24, MOST_NEW = 70, MOST_WORDS = 2 };
 
@@ -23,8 +38,8 @@ typedef struct scene {
     pimattn_shape shape;
     uint64_t windows[LAYERS];
     float slopes[MOST_HEADS], logits[MOST_HEADS];
-    uint64_t mask[MOST_NEW * MOST_WORDS];
-    bool masked;
+    uint64_t mask[MOST_NEW * MOST_WORDS], positions[MOST_NEW];
+    bool masked, tree;
     uint32_t layer;
     attn_kv kv;
     uint64_t n_new;
@@ -37,6 +52,19 @@ static uint64_t scene_window(const scene *s)
     return s->shape.windows ? s->windows[s->layer] : s->shape.window;
 }
 
+/* Where a token is, as windows and ALiBi see it. */
+static uint64_t place_of(const scene *s, uint64_t t)
+{
+    uint64_t old = s->kv.n_tokens - s->n_new;
+    return s->tree && t >= old ? s->positions[t - old] : t;
+}
+
+static pimattn_mask mask_of(const scene *s)
+{
+    pimattn_mask mask = {s->mask, s->n_new, s->tree ? s->positions : NULL};
+    return mask;
+}
+
 /* Whether new token i sees token t. */
 static bool sees(const scene *s, uint64_t i, uint64_t t)
 {
@@ -46,7 +74,8 @@ static bool sees(const scene *s, uint64_t i, uint64_t t)
         uint64_t word = s->mask[i * ((s->n_new + 63) / 64) + (t - old) / 64];
         if (!(word >> (t - old) % 64 & 1)) return false;
     }
-    return window == 0 || t + window > own || t < s->shape.sink_tokens;
+    return window == 0 || place_of(s, t) + window > place_of(s, own) ||
+           place_of(s, t) < s->shape.sink_tokens;
 }
 
 /* The slopes of ggml, in its own words. */
@@ -68,7 +97,7 @@ static double exact_score(const scene *s, uint64_t own, uint32_t head, uint64_t 
     uint32_t kv_head = head / (shape->n_heads / shape->n_kv_heads);
     const double *k = s->kv.k_kept + t * s->kv.k_row + (size_t)kv_head * shape->head_dim;
     double scale = shape->scale != 0 ? (double)shape->scale : 1 / sqrt((double)shape->head_dim);
-    double x = 0, terms = 0, distance = own > t ? (double)(own - t) : (double)(t - own);
+    double x = 0, terms = 0, distance = fabs((double)place_of(s, own) - (double)place_of(s, t));
     for (uint32_t i = 0; i < shape->head_dim; i++) {
         x += (double)q[i] * k[i] * scale;
         terms += fabs((double)q[i] * k[i] * scale);
@@ -143,6 +172,7 @@ static void add_variant(scene *s, int variant, check_rng *rng)
     case RULE: shape->alibi_max_bias = rng_range(rng, 0, 1) ? 8 : rng_float(rng, 0.1, 20); break;
     case SLOPES: shape->alibi_slopes = s->slopes; break;
     case MASK: s->masked = true; break;
+    case TREE: s->masked = s->tree = true; break;
     case V_IN_K: shape->v_in_k = true; break;
     case SCALE: shape->scale = rng_float(rng, -0.5, 0.5); break;
     default: break;
@@ -174,6 +204,8 @@ static void scene_of(scene *s, int a, int b, uint32_t most_kv_heads, check_rng *
     if (s->n_new > s->kv.n_tokens) s->n_new = s->kv.n_tokens;
     for (size_t i = 0; i < COUNT(s->mask); i++)
         s->mask[i] = rng_u64(rng) & (rng_range(rng, 0, 3) ? rng_u64(rng) : 0);
+    for (uint64_t i = 0, old = s->kv.n_tokens - s->n_new; i < s->n_new; i++)
+        s->positions[i] = old + rng_range(rng, rng_range(rng, 0, 1) ? i / 2 : 0, i);
     for (uint32_t h = 0; h < n_heads; h++) {
         s->slopes[h] = rng_float(rng, -0.001, 0.02);
         s->logits[h] = rng_float(rng, -3, 5);
@@ -241,7 +273,7 @@ static void attend_scene(const scene *s, const pimattn_config *config, bool one_
 {
     pimattn_engine *e = engine_new(config);
     pimattn_item item = {0, s->n_new};
-    pimattn_mask mask = {s->mask, s->n_new};
+    pimattn_mask mask = mask_of(s);
     if (!e) return;
     CHECK_U(pimattn_seq_create(e, &item.seq), PIMATTN_OK);
     uint64_t before = one_by_one ? s->kv.n_tokens - s->n_new : s->kv.n_tokens;
@@ -389,7 +421,7 @@ static void masked_rows(void)
         pimattn_config c = config_of(&shape);
         pimattn_engine *e = engine_new(&c);
         pimattn_item item = {0, 3};
-        pimattn_mask mask = {bits, 3};
+        pimattn_mask mask = {bits, 3, NULL};
         if (!e) return;
         CHECK_U(pimattn_seq_create(e, &item.seq), PIMATTN_OK);
         CHECK_U(pimattn_append(e, item.seq, 0, k, v, 3, 0, 0), PIMATTN_OK);
@@ -412,6 +444,131 @@ static void a_fully_masked_row_gives_zeros(void)
     over_kernels(masked_rows);
 }
 
+/* A tree of drafts gives each branch what it would have got by itself, if positions say so. */
+static void branches(void)
+{
+    enum { OLD = 530, FIRST = 3, SECOND = 4, NEW = FIRST + SECOND, H = 4, D = 16 };
+    check_rng rng = {77};
+    for (int how = 0; how < 4; how++) {
+        pimattn_shape shape = shape_of(1, H, 2, D, 0);
+        if (how & 1) shape.alibi_max_bias = 8;
+        if (how & 2) shape.window = 6;
+        attn_kv kv = kv_random(&shape, OLD + NEW, &rng);
+        float q[NEW * H * D], tree[NEW * H * D], line[NEW * H * D];
+        fill_normal(q, COUNT(q), 1, &rng);
+        pimattn_config c = config_of(&shape);
+        pimattn_engine *e = engine_new(&c);
+        pimattn_item item = {0, NEW};
+        uint64_t bits[NEW], positions[NEW];
+        for (uint64_t i = 0; i < NEW; i++) {
+            uint64_t depth = i < FIRST ? i : i - FIRST;
+            positions[i] = OLD + depth;
+            bits[i] = (((uint64_t)2 << depth) - 1) << (i - depth);
+        }
+        pimattn_mask mask = {bits, NEW, positions};
+        pimattn_call call = {.out = tree, .q = q, .items = &item, .n_items = 1, .masks = &mask};
+        CHECK_U(pimattn_seq_create(e, &item.seq), PIMATTN_OK);
+        CHECK_U(kv_append(e, item.seq, 0, &kv, 0, OLD + NEW), PIMATTN_OK);
+        CHECK_U(pimattn_attend(e, 0, &call, NULL), PIMATTN_OK);
+        for (int second = 0; second < 2; second++) {
+            uint64_t from = second ? FIRST : 0;
+            call.masks = NULL, call.q = q + from * H * D, call.out = line + from * H * D;
+            item.n_tokens = second ? SECOND : FIRST;
+            CHECK_U(pimattn_seq_truncate(e, item.seq, OLD), PIMATTN_OK);
+            CHECK_U(kv_append(e, item.seq, 0, &kv, OLD + from, item.n_tokens), PIMATTN_OK);
+            CHECK_U(pimattn_attend(e, 0, &call, NULL), PIMATTN_OK);
+        }
+        for (size_t i = 0; i < COUNT(tree); i++)
+            CHECK_NEAR(tree[i], line[i], i < FIRST * H * D ? 0 : 4e-6);
+        pimattn_engine_destroy(e);
+        kv_free(&kv);
+    }
+}
+
+static void branches_of_a_tree_are_as_if_alone(void)
+{
+    over_kernels(branches);
+}
+
+/* Positions far behind places: what the blocks of a tree reach, with first tokens among it. */
+static void deep_trees(void)
+{
+    check_rng rng = {78 + engines_simd};
+    for (int i = 0; i < 40; i++) {
+        unsigned before = check_now.n_errors;
+        scene s;
+        memset(&s, 0, sizeof s);
+        s.shape = shape_of(LAYERS, (uint32_t)rng_range(&rng, 1, 2), 1, 16, 0);
+        s.shape.window = rng_range(&rng, 1, 24);
+        if (i % 2 || i % 5 == 0) s.shape.sink_tokens = rng_range(&rng, 1, 30);
+        if (i % 3 == 0) s.shape.alibi_max_bias = 4;
+        s.kv = kv_random(&s.shape, rng_range(&rng, MOST_NEW, MOST_NEW + (i % 5 ? 60 : 3)), &rng);
+        s.n_new = MOST_NEW;
+        s.masked = s.tree = true;
+        for (uint64_t k = 0, old = s.kv.n_tokens - MOST_NEW; k < MOST_NEW; k++) {
+            s.positions[k] = old + rng_range(&rng, 0, rng_range(&rng, 0, 2) ? k / 3 : k);
+            /* first tokens in the midst of the others */
+            if (i % 5 == 0) s.positions[k] = old + (k < 40 ? 0 : k);
+        }
+        for (size_t k = 0; k < COUNT(s.mask); k++)
+            s.mask[k] = rng_u64(&rng) | rng_u64(&rng);
+        size_t floats = (size_t)MOST_NEW * s.shape.n_heads * s.shape.head_dim;
+        s.q = (float *)check_alloc(floats, sizeof(float));
+        fill_normal(s.q, floats, 1, &rng);
+        pimattn_config c = config_of(&s.shape);
+        float *out = outputs_new(&s), *lse = outputs_lse(&s, out);
+        attend_scene(&s, &c, false, out);
+        for (uint64_t k = 0; k < MOST_NEW; k++)
+            for (uint32_t h = 0; h < s.shape.n_heads; h++) {
+                size_t row = (size_t)k * s.shape.n_heads + h;
+                check_head(&s, k, h, out + row * s.kv.dv, lse[row], (rounding){0, 0});
+            }
+        if (check_now.n_errors != before) printf("  tree %d\n", i);
+        free(out);
+        scene_free(&s);
+    }
+}
+
+static void trees_reach_what_their_positions_say(void)
+{
+    over_kernels(deep_trees);
+}
+
+/* A sink of -inf is none, as ggml has it: also where nothing is seen. */
+static void sinks_of_nothing(void)
+{
+    pimattn_shape shape = shape_of(1, 2, 1, 16, 0);
+    const float logits[2] = {-INFINITY, 1};
+    float k[32] = {0}, q[64] = {0}, out[64], lse[4];
+    const uint64_t bits[2] = {0, 3};
+    shape.sink_logits = logits;
+    pimattn_config c = config_of(&shape);
+    pimattn_engine *e = engine_new(&c);
+    pimattn_item item = {0, 2};
+    const pimattn_mask mask = {bits, 2, NULL};
+    pimattn_call call = {
+        .out = out, .lse = lse, .q = q, .items = &item, .n_items = 1, .masks = &mask};
+    for (int i = 0; i < 32; i++)
+        k[i] = 1;
+    CHECK_U(pimattn_seq_create(e, &item.seq), PIMATTN_OK);
+    CHECK_U(pimattn_append(e, item.seq, 0, k, k, 2, 0, 0), PIMATTN_OK);
+    CHECK_U(pimattn_attend(e, 0, &call, NULL), PIMATTN_OK);
+    for (int head = 0; head < 2; head++) {
+        CHECK_NEAR(out[16 * head], 0, 0);
+        CHECK_NEAR(out[32 + 16 * head], head ? 2 / (2 + exp(1)) : 1, 1e-6);
+    }
+    CHECK_NEAR(lse[0], -HUGE_VAL, 0);
+    CHECK_NEAR(lse[1], 1, 0);
+    CHECK_NEAR(lse[2], log(2), 1e-6);
+    CHECK_NEAR(lse[3], log(2 + exp(1)), 1e-6);
+    pimattn_engine_destroy(e);
+}
+
+static void a_sink_of_minus_infinity_is_none(void)
+{
+    over_kernels(sinks_of_nothing);
+}
+
 /* Rows of a mask of 64 tokens are a word each: one that says what holds anyway changes no bit. */
 static void a_mask_of_whole_words_has_no_other(void)
 {
@@ -424,7 +581,7 @@ static void a_mask_of_whole_words_has_no_other(void)
     pimattn_engine *e = engine_new(&c);
     pimattn_item item = {0, N};
     uint64_t bits[N];
-    const pimattn_mask mask = {bits, N};
+    const pimattn_mask mask = {bits, N, NULL};
     for (uint32_t i = 0; i < N; i++)
         bits[i] = UINT64_MAX >> (N - 1 - i);
     CHECK_U(pimattn_seq_create(e, &item.seq), PIMATTN_OK);
@@ -655,7 +812,7 @@ static void attend_own(const scene *s, const pimattn_config *config, const own_p
     size_t rows = (size_t)s->n_new * s->shape.n_heads, q_row = s->shape.head_dim;
     float *q = (float *)check_alloc(ITEMS * rows * q_row, sizeof(float));
     pimattn_item items[ITEMS] = {{0, s->n_new}, {0, s->n_new}};
-    pimattn_mask masks[ITEMS] = {{s->mask, s->n_new}, {s->mask, s->n_new}};
+    pimattn_mask masks[ITEMS] = {mask_of(s), mask_of(s)};
     for (size_t i = 0; i < ITEMS; i++)
         memcpy(q + i * rows * q_row, s->q, rows * q_row * sizeof *q);
     pimattn_call call;
@@ -899,7 +1056,7 @@ typedef struct bad_pages {
     pimattn_pages p;
     uint32_t indptr[2], indices[3], last[1], table[3], lengths[1];
     uint64_t first[1];
-    float k[3 * 16 * 2 * 8], q[2 * 8], out[2 * 8];
+    float k[3 * 16 * 2 * 8], q[2 * 2 * 8], out[2 * 2 * 8];
 } bad_pages;
 
 static void bad_init(bad_pages *b)
@@ -950,6 +1107,12 @@ static void bad_pages_are_refused_in_words(void)
     BAD("last_page_len", b.last[0] = 17);
     BAD("indptr", b.indptr[0] = 3);
     BAD("indptr", b.indptr[0] = 4);
+    /* [pages][2][page_tokens][heads][dim], by the stride of one half; and as it should be */
+    BAD("pages.v begins one page stride, 1024, behind pages.k", b.p.v.at = b.k + 256);
+    BAD("pages.k begins one page stride, 1024, behind pages.v", b.p.k.at = b.k + 256);
+    BAD(NULL,
+        (b.p.v.at = b.k + 256, b.p.k.page = b.p.v.page = 2048, b.indptr[1] = 1, b.indices[0] = 0));
+    BAD(NULL, (b.p.v.at = b.k + 256, b.indptr[1] = 1, b.indices[0] = 0)); /* no page 1 */
     BAD("n_pages", b.p.n_pages = 0);
     BAD("n_pages", b.p.n_pages = (1ull << 32) + 1);
     if (sizeof(size_t) == 8) BAD(NULL, b.p.n_pages = 1ull << 32);
@@ -996,7 +1159,7 @@ static void int8_pages_without_scales_are_refused(void)
     CHECK_U(pimattn_attend_pages(e, 0, &b.p, NULL, NULL), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_attend_pages(NULL, 0, &b.p, &call, NULL), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_attend_pages(e, 1, &b.p, &call, NULL), PIMATTN_ERR_ARGUMENT);
-    pimattn_mask mask = {(const uint64_t[2]){1, 1}, 2};
+    pimattn_mask mask = {(const uint64_t[2]){1, 1}, 2, NULL};
     b.p.k_scale.at = b.k;
     call.masks = &mask;
     CHECK_U(pimattn_attend_pages(e, 0, &b.p, &call, NULL), PIMATTN_ERR_ARGUMENT);
@@ -1006,6 +1169,21 @@ static void int8_pages_without_scales_are_refused(void)
     CHECK_HAS(pimattn_engine_cause(e), "mask of item 0");
     mask.n_tokens = 0;
     CHECK_U(pimattn_attend_pages(e, 0, &b.p, &call, NULL), PIMATTN_OK);
+    mask.positions = (const uint64_t[1]){36};
+    CHECK_U(pimattn_attend_pages(e, 0, &b.p, &call, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(pimattn_engine_cause(e), "mask of item 0 has positions and no bits");
+    mask.bits = (const uint64_t[2]){1, 3}, mask.n_tokens = item.n_tokens = 2;
+    b.p.v.at = b.p.k.at;
+    for (uint64_t last = 33; last < 39; last++) { /* of 37 tokens the new ones are 35 and 36 */
+        const uint64_t positions[2] = {35, last}, other[2] = {last, 35};
+        mask.positions = positions;
+        bool right = last == 35 || last == 36;
+        CHECK_U(pimattn_attend_pages(e, 0, &b.p, &call, NULL), right ? 0 : PIMATTN_ERR_ARGUMENT);
+        if (!right) CHECK_HAS(pimattn_engine_cause(e), "mask of item 0: position 1 is");
+        mask.positions = other;
+        CHECK_U(pimattn_attend_pages(e, 0, &b.p, &call, NULL),
+                last == 35 ? 0 : PIMATTN_ERR_ARGUMENT);
+    }
     pimattn_seq seq; /* and then the engine works on its own again */
     CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
     CHECK_U(pimattn_append(e, seq, 0, b.k, b.k, 1, 0, 0), PIMATTN_OK);
@@ -1059,7 +1237,7 @@ static void alibi_counts_both_ways(void)
     s.alibi_slopes = &slope;
     pimattn_config c = config_of(&s);
     pimattn_engine *e = engine_new(&c);
-    const pimattn_mask mask = {bits, 2};
+    const pimattn_mask mask = {bits, 2, NULL};
     pimattn_item item = {0, 2};
     float out[2];
     CHECK_U(pimattn_seq_create(e, &item.seq), PIMATTN_OK);
@@ -1091,9 +1269,9 @@ static void bad_variants_are_named(void)
     BAD_SHAPE("alibi_max_bias", 0, s.alibi_max_bias = -1);
     BAD_SHAPE("alibi_max_bias", 0, s.alibi_max_bias = NAN);
     BAD_SHAPE("alibi_max_bias", 0, s.alibi_max_bias = nextafterf(1024, INFINITY));
-    BAD_SHAPE("head 2 is not finite (slope: below 1e25)", 0, s.alibi_slopes = slopes);
+    BAD_SHAPE("head 2 is NaN or too large (slope: from 1e25)", 0, s.alibi_slopes = slopes);
     BAD_SHAPE("alibi_slopes of head 2", 0, s.alibi_slopes = slopes);
-    BAD_SHAPE("sink_logits of head 3 is not finite", 0, s.sink_logits = logits);
+    BAD_SHAPE("sink_logits of head 3 is NaN or too large", 0, s.sink_logits = logits);
     /* of several the first */
     BAD_SHAPE("scale", 0, (s.scale = NAN, s.soft_cap = -1));
     BAD_SHAPE("soft_cap", 0, (s.soft_cap = -1, s.alibi_max_bias = -1));
@@ -1117,16 +1295,16 @@ static void bad_variants_are_named(void)
  * f16 also by half its least number); with out_bits 16 so are scores and sums of o as they are
  * read.
  */
-static void device_variant(int variant, uint32_t how, check_rng *rng)
+static void device_variant(int variant, int other, uint32_t how, check_rng *rng)
 {
     unsigned before = check_now.n_errors;
     const bool brain = how & 2, narrow = how & 4;
     const double u = brain ? 0x1p-8 : 0x1p-11;
     scene s;
-    scene_make(&s, variant, variant, rng);
+    scene_make(&s, variant, other, rng);
     while (s.kv.n_tokens > 700 || s.n_new > 9) {
         scene_free(&s);
-        scene_make(&s, variant, variant, rng);
+        scene_make(&s, variant, other, rng);
     }
     for (size_t k = 0; k < (size_t)s.n_new * s.shape.n_heads * s.shape.head_dim; k++)
         s.q[k] = (float)(brain ? brain_round(s.q[k]) : half_round((double)s.q[k]));
@@ -1150,7 +1328,7 @@ static void device_variant(int variant, uint32_t how, check_rng *rng)
             size_t row = (size_t)i * s.shape.n_heads + h;
             check_head(&s, i, h, out + row * s.kv.dv, lse[row], by);
         }
-    report(variant, variant, before);
+    report(variant, other, before);
     free(out);
     scene_free(&s);
 }
@@ -1161,7 +1339,9 @@ static void the_device_way_has_the_same_variants(void)
     check_rng rng = {71};
     for (size_t i = 0; i < COUNT(variants); i++)
         for (uint32_t how = 0; how < 8; how++)
-            device_variant(variants[i], how, &rng);
+            device_variant(variants[i], variants[i], how, &rng);
+    for (uint32_t how = 0; how < 8; how++)
+        device_variant(TREE, how & 4 ? WINDOW : RULE, how, &rng);
 }
 
 /* --------------------------------------------------------------------------
@@ -1646,6 +1826,9 @@ int main(void)
     RUN(a_sink_logit_counts_once_however_many_leaves);
     RUN(a_fully_masked_row_gives_zeros);
     RUN(a_mask_of_whole_words_has_no_other);
+    RUN(branches_of_a_tree_are_as_if_alone);
+    RUN(trees_reach_what_their_positions_say);
+    RUN(a_sink_of_minus_infinity_is_none);
     RUN(an_overflowing_score_is_nan_under_a_soft_cap);
     RUN(pages_of_the_caller_give_the_bytes_of_the_cache);
     RUN(many_heads_take_turns);
