@@ -11,6 +11,8 @@ static uint64_t rng_below(check_rng *rng, uint64_t n)
 enum { N_SEQS = 3, N_LAYERS = 2 };
 
 typedef struct scene {
+    uint64_t bits[N_SEQS][3], positions[N_SEQS][3];
+    pimattn_mask mask[N_SEQS]; /* without bits: none */
     pimattn_tiers tiers;
     pimattn_config config; /* with tiers */
     pimattn_engine *pages, *tiered;
@@ -58,7 +60,13 @@ static void scene_make(scene *s, uint32_t n_tiers, bool partials, check_rng *rng
     for (uint32_t i = 0; i < N_SEQS; i++) {
         uint64_t n = 1 + rng_below(rng, i == 0 ? 1200 : 200);
         s->kv[i] = kv_random(&shape, n, rng);
-        s->item[i].n_tokens = 1 + rng_below(rng, n < 3 ? n : 3);
+        const uint64_t n_new = s->item[i].n_tokens = 1 + rng_below(rng, n < 3 ? n : 3);
+        const pimattn_mask tree = {s->bits[i], n_new, s->positions[i]};
+        for (uint64_t k = 0; k < n_new; k++) {
+            s->bits[i][k] = rng_u64(rng);
+            s->positions[i][k] = n - n_new + rng_below(rng, k + 1);
+        }
+        if (!partials && rng_below(rng, 2)) s->mask[i] = tree;
         s->n_rows += s->item[i].n_tokens;
         tokens += n * N_LAYERS;
     }
@@ -108,6 +116,7 @@ static void attend(const scene *s, bool tiered, const pimattn_choice *choices, f
     call.items = tiered ? s->tiered_item : s->item;
     call.n_items = N_SEQS;
     call.choices = choices;
+    call.masks = s->mask;
     pimattn_engine *e = tiered ? s->tiered : s->pages;
     if (!CHECK_U(pimattn_attend(e, 1, &call, NULL), PIMATTN_OK))
         printf("%s\n", pimattn_engine_cause(e));
