@@ -4508,18 +4508,13 @@ PIMATTN_API pimattn_status pimattn_tier_lower(const pimattn_tier *tier, const pi
  *       Knows counts, scores and the times it is told; no keys, no values, no devices.
  * ========================================================================== */
 
-static bool pimattn_i_is_score(float x)
-{
-    return x >= 0 && x <= FLT_MAX;
-}
-
 PIMATTN_API pimattn_status pimattn_importance(float *importance, const float *score,
                                               size_t n_tokens, size_t n_known, float lambda)
 {
     if (n_tokens > 0 && (!importance || !score)) return PIMATTN_ERR_ARGUMENT;
     bool good = lambda >= 0 && lambda <= 1;
     for (size_t i = 0; i < n_tokens; i++)
-        good &= pimattn_i_is_score(score[i]);
+        good &= score[i] >= 0 && score[i] <= FLT_MAX;
     if (!good) return PIMATTN_ERR_ARGUMENT;
     /* In double: in float two values near FLT_MAX might sum to infinity. */
     double now = (double)lambda, before = 1 - now;
@@ -4709,7 +4704,7 @@ static pimattn_status pimattn_i_schedule_check(const pimattn_schedule *s, float 
     *most = 0;
     for (size_t i = 0; i < s->n_tokens; i++) {
         float x = s->importance[i];
-        if (!pimattn_i_is_score(x))
+        if (!(x >= 0 && x <= FLT_MAX))
             return pimattn_i_refuse(why, "importance[%u] negative or not finite", i);
         if (s->tier[i] >= s->n_tiers && s->tier[i] < PIMATTN_MAX_TIERS)
             return pimattn_i_refuse(why, "tier[%u] beyond the last", i);
