@@ -5493,7 +5493,7 @@ typedef struct pimattn_i_token {
 typedef struct pimattn_i_table {
     pimattn_i_token *token; /* [n_most], with a slot each below n; memory of all four */
     uint64_t *only;         /* [n_most / 64 + 1]: bits of tokens, zeros between calls */
-    float *importance;      /* [n_most] */
+    float *importance;      /* [n_most], of the first n_scored */
     uint32_t *sorted;       /* [n_most]: by tier, bank group, position; for one call */
     uint64_t n, n_most, n_scored;
 } pimattn_i_table;
@@ -5655,7 +5655,6 @@ static void pimattn_i_table_cut(pimattn_i_tiered *st, pimattn_i_table *table, ui
         pimattn_i_groups_count(&b->groups, pimattn_i_group_of(b, t->slot), t->active, -1);
         b->groups.stale = true;
         t->active = 0;
-        table->importance[i] = FLT_MAX;
     }
     table->n_scored = pimattn_i_min(table->n_scored, n);
 }
@@ -5712,18 +5711,18 @@ static void pimattn_i_table_sort(pimattn_i_tiered *st, pimattn_i_table *table, u
     }
 }
 
-/* The token of a table in a tier that matters least, the oldest of equals; n if it has none. */
+/* The token of a table in a tier that matters least, the oldest of equals; n if it has none. Only
+ * those with a score are looked through: a long prefill stays linear. */
 static uint64_t pimattn_i_table_least(pimattn_i_tiered *st, const pimattn_i_table *table,
                                       uint32_t tier, uint64_t n)
 {
-    uint64_t least = n, *oldest = &st->oldest[tier];
+    uint64_t least, *oldest = &st->oldest[tier];
     while (*oldest < n && table->token[*oldest].tier != tier)
         ++*oldest;
-    if (table->n_scored == 0) return *oldest; /* all are equal: a long prefill stays linear */
-    for (uint64_t i = *oldest; i < n; i++) {
-        if (table->token[i].tier != tier) continue;
-        if (least == n || table->importance[i] < table->importance[least]) least = i;
-    }
+    least = *oldest;
+    for (uint64_t i = least; i < table->n_scored; i++)
+        if (table->token[i].tier == tier && table->importance[i] < table->importance[least])
+            least = i;
     return least;
 }
 
@@ -5754,7 +5753,6 @@ static pimattn_status pimattn_i_table_extend(pimattn_i_tiered *st, pimattn_i_tab
         uint32_t tier = 0;
         memset(t, 0, sizeof *t);
         t->step = st->step;
-        table->importance[table->n] = FLT_MAX;
         PIMATTN_I_TRY(pimattn_i_make_room(st, table, &tier, table->n));
         pimattn_i_token_place(st, t, tier);
     }
