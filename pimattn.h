@@ -6256,7 +6256,7 @@ typedef struct pimattn_i_sizes {
     size_t q_floats, o_floats; /* dims in whole vectors */
     size_t block_floats, worker_floats;
     uint32_t stack_levels;
-    uint64_t worker_bytes, job_bytes, least;
+    uint64_t job_bytes, least; /* with one job */
 } pimattn_i_sizes;
 
 struct pimattn_engine {
@@ -6339,9 +6339,8 @@ static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
         PIMATTN_I_WORK + PIMATTN_I_TILE * (z.q_floats + z.o_floats + 2) +
         pimattn_i_max(PIMATTN_I_QUERY_BLOCK * z.q_floats + z.stack_levels * z.block_floats,
                       PIMATTN_I_GANG_QUERIES * z.q_floats));
-    z.worker_bytes = z.worker_floats * sizeof(float);
     z.job_bytes = z.block_floats * sizeof(float) + sizeof(pimattn_i_job) + sizeof(uint32_t);
-    z.least = c->max_workers * z.worker_bytes + z.job_bytes;
+    z.least = c->max_workers * (uint64_t)z.worker_floats * sizeof(float) + z.job_bytes;
     return z;
 }
 
@@ -6589,8 +6588,7 @@ static pimattn_status pimattn_i_engine_fill(pimattn_engine *e, pimhw_cause *why)
     pimattn_i_variant_keep(&e->config.shape, (uint64_t *)(void *)(e->seqs + seqs));
     pimattn_i_pool_init(e);
     e->size = pimattn_i_sizes_of(c);
-    e->n_jobs_most =
-        (size_t)((c->scratch_bytes - c->max_workers * e->size.worker_bytes) / e->size.job_bytes);
+    e->n_jobs_most = 1 + (size_t)((c->scratch_bytes - e->size.least) / e->size.job_bytes);
     e->workers = (float *)pimattn_i_alloc(&c->allocator, c->scratch_bytes, 64);
     if (!e->pool.slabs || !e->workers) return pimattn_i_lack(why, text, 0);
     e->results = e->workers + c->max_workers * e->size.worker_floats;
