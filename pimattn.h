@@ -127,16 +127,16 @@ typedef struct pimattn_shape {
                                   not that of the model's own heads: give it */
     float soft_cap;            /* score = soft_cap * tanh(score / soft_cap); 0: none */
     float alibi_max_bias;      /* score -= slope * |distance|, slopes by ggml's rule; 0: none */
-    const float *alibi_slopes; /* .. or [n_heads] of them given, below 1e25, as a shard of a model
-                                  must; NULL: by the rule, of n_heads */
+    const float *alibi_slopes; /* .. or [n_heads] of them given, whatever the bias, below 1e25, as a
+                                  shard of a model must; NULL: by the rule, of n_heads */
     const float *sink_logits;  /* [n_heads]: a score without a value, once in every row, as it is:
                                   not scaled, capped or biased (GPT-OSS); -inf: none; NULL */
     uint64_t window;           /* the query's own token among them (llama.cpp's n_swa, FlashInfer's
                                   window_left + 1); 0: all; at most 2^62 */
     const uint64_t *windows;   /* [n_layers]: of each layer, window is 0; NULL: window for all */
-    uint64_t sink_tokens;      /* with a window (StreamingLLM); at most 2^62; no pimattn_seq_keep
-                                  lets them go; readings of pages from a later position on count
-                                  them, too */
+    uint64_t sink_tokens;      /* the first ones, with a window or keep (StreamingLLM); at most
+                                  2^62; no pimattn_seq_keep lets them go; readings of pages from a
+                                  later position on count them, too */
     bool v_in_k;      /* V is the first head_dim_v of K (MLA): none is stored; host way only */
     uint32_t io_type; /* of q, k, v and out of all calls: f32, so far nothing else */
 } pimattn_shape;
@@ -286,12 +286,13 @@ typedef enum pimattn_bound {
 /* What a bound is called; NULL beyond the last. */
 PIMATTN_API const char *pimattn_bound_str(uint32_t bound);
 
-/* What attention costs. A step is n_layers layers. With refresh, a single layer may be too short to
- * meet one: if it takes less than 16 tREFI, the step is timed as n_layers layers in one go, which
- * meet refreshes elsewhere than one does, else and without refresh as n_layers times the one layer;
- * layers of another window by themselves. So readings of one layer are enough for a step. New
- * tokens of a call each take all that any of them sees; what causality or a window hides from one
- * is padding. Masks change nothing of this, nor in the device way windows: all tokens are read. */
+/* What attention costs. A step is n_layers layers. With refresh, a single layer may be too short
+ * to meet one: if it takes less than 16 tREFI, the step is timed as n_layers layers in one go,
+ * which meet refreshes elsewhere than one does, else and without refresh as n_layers times the one
+ * layer; layers of another window by themselves. So readings of one layer are enough for a step.
+ * Writing K and V is in none of it. New tokens of a call each take all that any of them sees; what
+ * causality or a window hides from one is padding. Masks change nothing of this, nor in the device
+ * way windows: all tokens are read. */
 typedef struct pimattn_readings {
     uint32_t size;         /* bytes of this struct; as all of it, filled by the call */
     uint32_t version;      /* 1 */
@@ -409,12 +410,13 @@ typedef struct pimattn_config {
     uint64_t pool_bytes;               /* most that KV pages take; 0: 1 GiB, or the least allowed */
     uint32_t max_seqs;                 /* sequences alive, and of one call; 0: 64, at most 65535 */
     uint64_t reserve_tokens;           /* static: a sequence takes the pages of so many tokens when
-                                          it begins, and later only copies of shared ones it writes
-                                          to; 0: as tokens arrive */
+                                          it begins, later only copies of shared ones it writes to,
+                                          and has no more (PIMATTN_ERR_PAGES, whatever is free); 0:
+                                          as tokens arrive */
     uint64_t scratch_bytes;            /* working memory; 0: 8 MiB, or if more 64 jobs a worker;
                                           the least allowed has one job, and runs serially */
     uint32_t memo_entries;             /* timed batches remembered; 0: 64 */
-    uint32_t max_workers;              /* workers of parallel_for; 0: 1 */
+    uint32_t max_workers;              /* workers of parallel_for, if it is given; 0: 1 */
     pimattn_parallel_for parallel_for; /* NULL: a serial loop */
     void *parallel_user;
     uint32_t partition; /* pimattn_partition; default TCP */
@@ -567,7 +569,7 @@ typedef struct pimattn_pages {
     const uint32_t *indices;
     const uint32_t *last_page_len;  /* [n_items], 1 to page_tokens */
     const uint32_t *table;          /* [n_items][table_stride] */
-    const uint32_t *lengths;        /* [n_items], the new tokens included */
+    const uint32_t *lengths;        /* [n_items] of tokens held, the new ones included */
     size_t table_stride;            /* pages of a row */
     const uint64_t *first_position; /* [n_items] of the first token held; NULL: 0; below 2^32 */
 } pimattn_pages;
@@ -658,12 +660,12 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
  * there is no V in them.
  *
  * Life cycle. The pages of all layers for the same tokens are shared and let go together; a shared
- * page is copied before it is written. Calls on whole sequences want tokens not swapped out
- * (PIMATTN_ERR_SEQ) and, but truncate and keep, equal lengths in all layers (PIMATTN_ERR_ARGUMENT
- * names the layer); they do all or nothing and cost O(pages touched); a table has 4 bytes a page
- * from position 0 on, and saving or restoring many sequences looks at all of them for each. The
- * device way and tiers have create, append, reserve, truncate (keep from 0 on too) and free so far:
- * PIMATTN_ERR_DEVICE says so.
+ * page is copied before it is written. Calls on whole sequences, but free and what asks for
+ * numbers, want tokens not swapped out (PIMATTN_ERR_SEQ) and, but truncate and keep, equal lengths
+ * in all layers (PIMATTN_ERR_ARGUMENT names the layer); they do all or nothing and cost O(pages
+ * touched); a table has 4 bytes a page from position 0 on, and saving or restoring many sequences
+ * looks at all of them for each. The device way and tiers have create, append, reserve, truncate
+ * (keep from 0 on too) and free so far: PIMATTN_ERR_DEVICE says so.
  * ========================================================================== */
 
 /*
@@ -676,8 +678,8 @@ PIMATTN_API pimattn_status pimattn_seq_create(pimattn_engine *engine, pimattn_se
 PIMATTN_API pimattn_status pimattn_seq_free(pimattn_engine *engine, pimattn_seq seq);
 
 /*
- * A new sequence with the tokens of another: it shares all pages with tokens, and copies none; with
- * reserve_tokens it has pages of its own from the last one on, if that is not full and it may grow.
+ * A new sequence with the tokens of another: it shares all pages with tokens, and copies none but,
+ * with reserve_tokens, the last one, if that is not full and it may grow; reserved pages stay.
  *
  *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_MEMORY, PIMATTN_ERR_ARGUMENT; with reserve_tokens also
  *            PIMATTN_ERR_PAGES
@@ -688,10 +690,10 @@ PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *engine, pimattn_seq 
 /*
  * Truncates to n_tokens tokens; or keeps only tokens first .. end - 1, and before them the first
  * sink_tokens of the shape. Attention then sees no others, positions stay what they were, and pages
- * wholly outside go back, but with reserve_tokens those behind. What is behind a window goes by
- * this alone, for a truncation would want it again: keep from n_tokens - window on after a step,
- * and pages stay as many. Layers may have other lengths before, so that a step of which one
- * layer was refused is taken back.
+ * wholly outside go back, those reserved too, but with reserve_tokens those behind. What is behind
+ * a window goes by this alone, for a truncation would want it again: keep from n_tokens - window on
+ * after a step, and pages stay as many. Layers may have other lengths before, so that a step of
+ * which one layer was refused is taken back.
  *
  *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (beyond a layer's length, or before first_token)
  */
@@ -760,7 +762,8 @@ typedef struct pimattn_transfer {
 /*
  * Moves a sequence's tokens out into memory, as much as pimattn_save says, and back in, into pages
  * of its own: those it shared stay where they are and are not shared again. In between it keeps its
- * name and length, holds no page, and can only be freed, or asked for its numbers.
+ * name and length, holds no page, and can only be freed, or asked for its numbers. What lies in
+ * memory is a saved state of it, which pimattn_restore takes, too.
  *
  *   transfer may be NULL
  *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (out: too little memory); in: PIMATTN_ERR_PAGES,
@@ -785,13 +788,14 @@ typedef struct pimattn_stream {
 } pimattn_stream;
 
 /*
- * Saves sequences (seqs NULL: all alive, n_seqs then ignored, in no order that is promised) and
- * restores them as new ones, in the same order, by any engine with n_layers, n_kv_heads, head dims
- * (with v_in_k that of K) and types alike, whatever its page_tokens, device or architecture; of
- * sequences that keep first tokens alone and later ones, also with the same sink_tokens. What
- * one shares, from its first token on, with one no shorter before it they mostly share again; all
- * alive come in such an order, but for two that share the middle and of which neither holds all of
- * the other.
+ * Saves sequences (seqs NULL: all alive, of which none is swapped out, n_seqs then ignored, in no
+ * order that is promised) and restores them as new ones, in the same order, by any engine with
+ * n_layers, n_kv_heads, head dims (with v_in_k that of K) and types alike, whatever its
+ * page_tokens, device or architecture; of sequences that keep first tokens alone and later ones,
+ * also with the same sink_tokens. What one shares, from its first token on, with one no shorter
+ * before it they mostly share again (the one that holds more of the other's tokens first, or a full
+ * pool may lack pages for them); all alive come in such an order, but for two that share the middle
+ * and of which neither holds all of the other.
  *
  *   bytes    what the state takes; may be NULL, and so may stream: then only this is asked
  *   seqs     of restore: [n_most], room for the new names
@@ -813,7 +817,7 @@ typedef struct pimattn_cache_info {
     uint64_t pages_total;     /* used + free: whole sets, of each layer and KV head */
     uint64_t pages_used;      /* sequences hold them: sum of the pages each holds alone + shared */
     uint64_t pages_shared;    /* more than one sequence holds them */
-    uint64_t pages_free;      /* what sequences can still take: whether to admit one .. */
+    uint64_t pages_free;      /* of pool_bytes what sequences can still take: to admit one .. */
     uint64_t pages_known;     /* .. of which so many are known by tokens until then */
     uint64_t memory_bytes;    /* taken for pages from the allocator */
     uint64_t moved_bytes;     /* by compaction, since the engine was made */
@@ -823,7 +827,7 @@ typedef struct pimattn_cache_info {
 PIMATTN_API pimattn_status pimattn_cache_query(pimattn_engine *engine, pimattn_cache_info *info);
 
 typedef struct pimattn_seq_info {
-    uint64_t first_token;  /* those before are not kept, but for sink_tokens */
+    uint64_t first_token;  /* those before are not kept, but for sink_tokens; 0 if all are */
     uint64_t n_tokens;     /* of layer 0, with those before */
     uint64_t pages;        /* it holds */
     uint64_t pages_shared; /* of them, with other sequences */
@@ -6170,7 +6174,7 @@ PIMATTN_API const char *pimattn_status_str(pimattn_status status)
                                      "no such sequence, or no slot for one more",
                                      "value too large for the cache's type",
                                      "the device cannot do it",
-                                     "no saved state of this shape"};
+                                     "not a whole saved state of this shape"};
     return (uint32_t)status <= PIMATTN_ERR_STATE ? names[status] : "unknown status";
 }
 

@@ -136,13 +136,13 @@ static void check_head(const scene *s, uint64_t i, uint32_t head, const float *o
                               ? s->kv.k_kept + t * s->kv.k_row + (size_t)kv_head * shape->head_dim
                               : s->kv.v_kept + t * s->kv.v_row + (size_t)kv_head * dv;
         l += p;
-        if (p < 1e-12) continue;
-        (void)exact_score(s, own, head, t, q, &size);
-        most = fmax(most, size);
-        for (uint32_t j = 0; j < dv; j++) {
+        for (uint32_t j = 0; j < dv && p > 0; j++) {
             exact[j] += p * v[j];
             max_v = fmax(max_v, fabs(v[j]));
         }
+        if (p < 1e-12) continue; /* it says nothing of the bound */
+        (void)exact_score(s, own, head, t, q, &size);
+        most = fmax(most, size);
     }
     double bound = 2e-6 + 2e-7 * most + by.weight + expm1(2 * by.score * most);
     for (uint32_t j = 0; j < dv; j++)
