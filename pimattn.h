@@ -8278,11 +8278,12 @@ static void pimattn_i_adjust_at(const pimattn_engine *e, const pimattn_i_job *jo
                                 pimattn_i_adjust *a)
 {
     const uint64_t old = job->tokens - job->n_tokens;
-    for (uint32_t i = 0; a->alibi && i < job->n_queries; i++) {
+    if (!a->alibi) return;
+    for (uint32_t i = 0; i < job->n_queries; i++) {
         const uint64_t own = pimattn_i_position(job, old + (job->query + i) / e->gqa_group);
         a->distance[i] = (float)(int64_t)(own - first);
     }
-    a->moved = a->alibi && job->position && first + PIMATTN_I_TILE > old;
+    a->moved = job->position && first + PIMATTN_I_TILE > old;
     for (uint32_t t = 0; a->moved && t < PIMATTN_I_TILE && first + t < job->tokens; t++)
         a->place[t] = (float)(int64_t)(pimattn_i_position(job, first + t) - first);
 }
