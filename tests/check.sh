@@ -210,8 +210,8 @@ benches() {
     for option in types groups tokens pages kernels threads seqs rounds; do
         wrong --$option && wrong --$option x && wrong --$option 1,, || status=1
     done
-    for option in '--groups 0' '--groups 7' '--groups 64' '--tokens 0' '--tokens 100' '--threads 0' \
-        '--threads 3' '--pages 7' '--rounds 0' '--rounds 2x' '--types f16,' '--pages 8192' \
+    for option in '--groups 0' '--groups 7' '--groups 64' '--tokens 0' '--tokens 1048577' \
+        '--threads 0' '--threads 3' '--rounds 0' '--rounds 2x' '--types f16,' '--pages 8192' \
         '--threads 1,1' '--pages 1 --tokens 65536' '--types bf1' '--seqs 257'; do
         wrong $option || status=1
     done
@@ -219,6 +219,9 @@ benches() {
     few='--tokens 64 --pages 0 --groups 8 --threads 1 --rounds 1'
     "$dir/all.build/decode" --types bf16,f16 $few >"$dir/bench.out" || status=1
     grep -q '^f16,' "$dir/bench.out" && grep -q '^bf16,' "$dir/bench.out" || status=1
+    # a page and a tile that are not full
+    "$dir/all.build/decode" --types int8 $few --tokens 70 --pages 24,0 >"$dir/bench.out" || status=1
+    [ "$(grep -c '^int8,64,8,70,' "$dir/bench.out")" -ge 4 ] || status=1
     grep -q ',neon,' "$dir/bench.out" || wrong --kernels neon || status=1
     bench=prefill
     wrong --new && wrong --new 16x && wrong --context 100 --new 16 || status=1
