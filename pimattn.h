@@ -469,12 +469,13 @@ typedef struct pimattn_item {
  * before or after its own, if bit j % 64 of word i * ((n_tokens + 63) / 64) + j / 64 is set and no
  * window hides it (which hides only what comes before); of those before the new ones what it would
  * see without. In a tree siblings have one position, which their places in the cache do not say:
- * with a window or ALiBi a branch gets what plain decoding gives only if it is given. */
+ * with a window or ALiBi a branch gets what plain decoding gives only if positions say it. */
 typedef struct pimattn_mask {
     const uint64_t *bits;      /* NULL: up to its own */
     uint64_t n_tokens;         /* as in the item; without bits 0, too */
-    const uint64_t *positions; /* [n_tokens] of the new tokens for all but readings, from the place
-                                  of the first on, none behind its own; NULL: their places */
+    const uint64_t *positions; /* [n_tokens] of the new tokens for windows, sink_tokens and ALiBi,
+                                  from the place of the first on, none behind its own place; NULL:
+                                  their places, which choices and readings go by in any case */
 } pimattn_mask;
 
 /*
@@ -817,7 +818,7 @@ typedef struct pimattn_cache_info {
     uint64_t pages_total;     /* used + free: whole sets, of each layer and KV head */
     uint64_t pages_used;      /* sequences hold them: sum of the pages each holds alone + shared */
     uint64_t pages_shared;    /* more than one sequence holds them */
-    uint64_t pages_free;      /* of pool_bytes what sequences can still take: to admit one .. */
+    uint64_t pages_free;      /* what pool_bytes leaves to sequences: whether to admit one .. */
     uint64_t pages_known;     /* .. of which so many are known by tokens until then */
     uint64_t memory_bytes;    /* taken for pages from the allocator */
     uint64_t moved_bytes;     /* by compaction, since the engine was made */

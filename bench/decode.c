@@ -165,7 +165,7 @@ static uint64_t read_bytes(const unsigned char *from, uint64_t bytes)
     return sum + read_plain(from + whole, (size_t)(bytes - whole));
 }
 
-/* The tokens of a page; of a run that is not full, the rows of those, and a line of scales. */
+/* The tokens of a page; of a run that is not full, the rows and scales of those, in whole lines. */
 static uint64_t read_page(const pimattn_i_layout *lay, const unsigned char *page, uint64_t n_tokens)
 {
     const uint64_t left = n_tokens % lay->run_tokens;
@@ -175,8 +175,9 @@ static uint64_t read_page(const pimattn_i_layout *lay, const unsigned char *page
     sum += read_bytes(run, left * lay->k_row_bytes);
     sum += read_bytes(run + lay->v_offset, left * lay->v_row_bytes);
     if (lay->token_bytes == lay->k_row_bytes + lay->v_row_bytes) return sum;
-    return sum + read_bytes(run + lay->k_scale_offset, 64) +
-           read_bytes(run + lay->v_scale_offset, 64);
+    const uint64_t scales = (left * sizeof(float) + 63) / 64 * 64;
+    sum += read_bytes(run + lay->k_scale_offset, scales);
+    return sum + read_bytes(run + lay->v_scale_offset, scales);
 }
 
 static void read_head(void *user, size_t index, size_t worker)

@@ -1169,25 +1169,41 @@ static void int8_pages_without_scales_are_refused(void)
     CHECK_HAS(pimattn_engine_cause(e), "mask of item 0");
     mask.n_tokens = 0;
     CHECK_U(pimattn_attend_pages(e, 0, &b.p, &call, NULL), PIMATTN_OK);
-    mask.positions = (const uint64_t[1]){36};
-    CHECK_U(pimattn_attend_pages(e, 0, &b.p, &call, NULL), PIMATTN_ERR_ARGUMENT);
-    CHECK_HAS(pimattn_engine_cause(e), "mask of item 0 has positions and no bits");
-    mask.bits = (const uint64_t[2]){1, 3}, mask.n_tokens = item.n_tokens = 2;
-    b.p.v.at = b.p.k.at;
-    for (uint64_t last = 33; last < 39; last++) { /* of 37 tokens the new ones are 35 and 36 */
-        const uint64_t positions[2] = {35, last}, other[2] = {last, 35};
-        mask.positions = positions;
-        bool right = last == 35 || last == 36;
-        CHECK_U(pimattn_attend_pages(e, 0, &b.p, &call, NULL), right ? 0 : PIMATTN_ERR_ARGUMENT);
-        if (!right) CHECK_HAS(pimattn_engine_cause(e), "mask of item 0: position 1 is");
-        mask.positions = other;
-        CHECK_U(pimattn_attend_pages(e, 0, &b.p, &call, NULL),
-                last == 35 ? 0 : PIMATTN_ERR_ARGUMENT);
-    }
     pimattn_seq seq; /* and then the engine works on its own again */
     CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
     CHECK_U(pimattn_append(e, seq, 0, b.k, b.k, 1, 0, 0), PIMATTN_OK);
     CHECK_U(pimattn_attend_one(e, seq, 0, b.out, b.q, NULL), PIMATTN_OK);
+    pimattn_engine_destroy(e);
+}
+
+/* Of 37 tokens the new ones are 35 and 36. */
+static void bad_positions_are_refused_in_words(void)
+{
+    static const uint64_t bits[2] = {1, 3};
+    bad_pages b;
+    pimattn_shape shape = shape_of(1, 2, 2, 8, 0);
+    pimattn_config c = config_of(&shape);
+    pimattn_engine *e = engine_new(&c);
+    const pimattn_item item = {0, 2};
+    pimattn_mask mask = {NULL, 0, bits};
+    if (!e) return;
+    bad_init(&b);
+    const pimattn_call call = {
+        .out = b.out, .q = b.q, .items = &item, .n_items = 1, .masks = &mask};
+    CHECK_U(pimattn_attend_pages(e, 0, &b.p, &call, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(pimattn_engine_cause(e), "mask of item 0 has positions and no bits");
+    mask.bits = bits, mask.n_tokens = 2;
+    for (uint64_t is = 33; is < 39; is++)
+        for (int which = 0; which < 2; which++) {
+            const uint64_t positions[2] = {which ? 35 : is, which ? is : 35};
+            const bool right = is == 35 || (which && is == 36);
+            mask.positions = positions;
+            CHECK_U(pimattn_attend_pages(e, 0, &b.p, &call, NULL),
+                    right ? PIMATTN_OK : PIMATTN_ERR_ARGUMENT);
+            if (!right)
+                CHECK_HAS(pimattn_engine_cause(e), which ? "mask of item 0: position 1 is"
+                                                         : "mask of item 0: position 0 is");
+        }
     pimattn_engine_destroy(e);
 }
 
@@ -1842,6 +1858,7 @@ int main(void)
     RUN(first_tokens_are_shared_again);
     RUN(bad_pages_are_refused_in_words);
     RUN(indptr_is_judged_before_indices_are_read);
+    RUN(bad_positions_are_refused_in_words);
     RUN(int8_pages_without_scales_are_refused);
     RUN(alibi_counts_both_ways_in_every_kernel);
     RUN(bad_variants_are_named);
