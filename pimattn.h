@@ -1275,7 +1275,7 @@ extern int madvise(void *at, size_t bytes, int advice);
 #endif
 
 #if defined(FLT_EVAL_METHOD) && (FLT_EVAL_METHOD == 1 || FLT_EVAL_METHOD == 2)
-#error "pimattn.h computes in float: build with -msse2 -mfpmath=sse"
+#error "pimattn.h computes in float: -msse2 -mfpmath=sse; s390x: -fexcess-precision=fast"
 #endif
 
 #ifdef __cplusplus
