@@ -704,6 +704,19 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *engine, pimattn_seq 
                                             uint64_t end);
 
 /*
+ * Of the tokens from `first` on keeps those named, which then follow one another from there: the
+ * accepted branch of a tree of drafts. The i'th lies at first + kept[i] and goes to first + i; rows
+ * move as they are, so K was made for the position it gets.
+ *
+ *   shape    kept: [n], ascending, counted from first on; n 0: none
+ *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (beyond the length, before first_token, an order
+ *            that does not ascend); PIMATTN_ERR_PAGES, PIMATTN_ERR_MEMORY (for copies of shared
+ *            pages)
+ */
+PIMATTN_API pimattn_status pimattn_seq_accept(pimattn_engine *engine, pimattn_seq seq,
+                                              uint64_t first, const uint32_t *kept, size_t n);
+
+/*
  * Makes the full pages of a sequence's first n_tokens tokens known by the caller's token ids, under
  * a salt (0 is one too). They stay known when the sequence goes, until their memory is wanted: then
  * those without a sequence for longest go first, of one sequence the last ones. Pages known already
@@ -3313,12 +3326,12 @@ static uint64_t pimattn_i_seq_fresh(const pimattn_i_pool *pool, const pimattn_i_
     return pimattn_i_mul(sets, pool->set_pages);
 }
 
-/* A set of its own in place of a shared one, with its first tokens. */
-static void pimattn_i_seq_own(pimattn_i_pool *pool, pimattn_i_seq *seq, uint64_t page,
-                              uint64_t tokens)
+/* A set of its own in place of a shared one, with the sequence's tokens there. */
+static void pimattn_i_seq_own(pimattn_i_pool *pool, const pimattn_i_seq *seq, uint64_t page)
 {
     const pimattn_i_layout *lay = pool->layout;
     uint32_t *pages = pimattn_i_table_at(lay, seq, page, 0), first = pages[0];
+    uint64_t tokens = pimattn_i_min(seq->tokens[0] - page * lay->page_tokens, lay->page_tokens);
     uint64_t bytes = pimattn_i_ceil_div(tokens, lay->run_tokens) * lay->run_bytes;
     for (uint64_t i = 0; i < pool->set_pages; i++) {
         const unsigned char *from = pimattn_i_page(pool, pages[i]);
@@ -3342,9 +3355,7 @@ static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, pimattn_i_seq *se
     for (uint64_t i = from / lay->page_tokens; from < to && i < need && i < seq->n_pages; i++) {
         const pimattn_i_ref *ref = &pool->refs[*pimattn_i_table_at(lay, seq, i, 0)];
         if (lacks && pimattn_i_ref_known(ref)) pimattn_i_store_evict(pool, ref->entry);
-        if (ref->count > 1)
-            pimattn_i_seq_own(pool, seq, i,
-                              from > i * lay->page_tokens ? from % lay->page_tokens : 0);
+        if (ref->count > 1) pimattn_i_seq_own(pool, seq, i);
     }
     for (; seq->n_pages < need; seq->n_pages++)
         for (uint64_t i = 0; i < pool->set_pages; i++)
@@ -7326,9 +7337,9 @@ PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *e, pimattn_seq *chil
     PIMATTN_I_TRY(pimattn_i_seq_new(e, &s));
     uint64_t tokens = from->tokens[0];
     s->begin = from->begin;
+    pimattn_i_seq_length(e, s, tokens);
     pimattn_status status = pimattn_i_seq_share(&e->pool, s, from, tokens);
     if (status == PIMATTN_OK) status = pimattn_i_fit(e, s, tokens, tokens);
-    pimattn_i_seq_length(e, s, tokens);
     return pimattn_i_seq_made(e, s, status, child);
 }
 
@@ -7367,6 +7378,54 @@ PIMATTN_API pimattn_status pimattn_seq_truncate(pimattn_engine *engine, pimattn_
     if (s && n_tokens < s->begin)
         return pimattn_i_wrong(engine, "to %u tokens: its first token is behind", n_tokens);
     return pimattn_seq_keep(engine, seq, s ? s->begin : 0, n_tokens);
+}
+
+/* The rows of a token, and their scales, of all layers and heads to the place of another. */
+static void pimattn_i_row_move(const pimattn_engine *e, const pimattn_i_seq *s, uint64_t to,
+                               uint64_t from)
+{
+    const pimattn_i_layout *lay = &e->layout;
+    const pimattn_shape *shape = &e->config.shape;
+    const uint64_t offset[4] = {0, lay->v_offset, lay->k_scale_offset, lay->v_scale_offset};
+    const uint64_t bytes[4] = {lay->k_row_bytes, lay->v_row_bytes,
+                               shape->k_type == PIMATTN_INT8 ? sizeof(float) : 0,
+                               shape->v_type == PIMATTN_INT8 ? sizeof(float) : 0};
+    for (uint32_t head = 0; head < e->pool.set_pages; head++) { /* of layer 0, then of the next */
+        uint64_t at, was;
+        unsigned char *run = pimattn_i_run(&e->pool, lay, s, 0, head, to, &at);
+        const unsigned char *old = pimattn_i_run(&e->pool, lay, s, 0, head, from, &was);
+        for (uint32_t i = 0; i < 4; i++)
+            memcpy(run + offset[i] + at * bytes[i], old + offset[i] + was * bytes[i],
+                   (size_t)bytes[i]);
+        pimattn_i_page_change(&e->pool, pimattn_i_table_at(lay, s, to / lay->page_tokens, 0)[head],
+                              to % lay->page_tokens);
+    }
+}
+
+PIMATTN_API pimattn_status pimattn_seq_accept(pimattn_engine *e, pimattn_seq seq, uint64_t first,
+                                              const uint32_t *kept, size_t n)
+{
+    pimattn_i_seq *s;
+    uint64_t i = 0, tokens;
+    PIMATTN_I_TRY(pimattn_i_paged(e));
+    PIMATTN_I_TRY(pimattn_i_seq_even(e, seq, &s));
+    tokens = s->tokens[0];
+    if (!kept && n > 0) return pimattn_i_wrong(e, "kept is NULL for %u tokens", n);
+    if (first < s->begin || first > tokens)
+        return pimattn_i_wrong(e, "token %u is gone, or beyond the length", first);
+    for (; i < n; i++)
+        if (kept[i] >= tokens - first || (i > 0 && kept[i] <= kept[i - 1]))
+            return PIMATTN_I_WRONG(e,
+                                   "kept[%u] is %u: not above the one before, or beyond the"
+                                   " %u tokens that follow",
+                                   i, (uint64_t)kept[i], tokens - first);
+    for (i = 0; i < n && kept[i] == i;)
+        i++; /* these stay where they are */
+    PIMATTN_I_TRY(pimattn_i_may_hold(e, s, first + i, first + n));
+    PIMATTN_I_TRY(pimattn_i_hold(e, s, first + i, first + n));
+    for (; i < n; i++)
+        pimattn_i_row_move(e, s, first + i, first + kept[i]);
+    return pimattn_seq_keep(e, seq, s->begin, first + n);
 }
 
 static pimattn_i_entry pimattn_i_chain_of(const pimattn_engine *e, uint64_t salt)

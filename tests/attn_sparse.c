@@ -868,6 +868,15 @@ static void bounds_follow_the_tokens(void)
     CHECK_U(kv_append(engine, child, 0, &s.kv, 206, 1), PIMATTN_OK);
     check_like_new(engine, child, &s, 207);
     CHECK_U(kv_append(engine, child, 0, &s.kv, 207, 1), PIMATTN_OK);
+    CHECK_U(kv_append(engine, child, 0, &other.kv, 208, 4), PIMATTN_OK); /* of a full page, .. */
+    CHECK_U(kv_append(engine, child, 0, &s.kv, 208, 20), PIMATTN_OK);
+    CHECK_U(pimattn_retrieve(engine, child, 0, &s.choice, NULL, s.q, 4), PIMATTN_OK);
+    uint32_t accepted[20]; /* .. and it is full again */
+    for (uint32_t i = 0; i < 20; i++)
+        accepted[i] = 4 + i;
+    CHECK_U(pimattn_seq_accept(engine, child, 208, accepted, 20), PIMATTN_OK);
+    check_like_new(engine, child, &s, 228);
+    CHECK_U(pimattn_seq_truncate(engine, child, 208), PIMATTN_OK);
     CHECK_U(pimattn_seq_fork(engine, &less, seq), PIMATTN_OK);
     CHECK_U(pimattn_seq_truncate(engine, less, 243), PIMATTN_OK); /* in a page that both have */
     check_like_new(engine, less, &s, 243);

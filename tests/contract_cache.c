@@ -141,6 +141,7 @@ static void what_cannot_be_is_refused(void)
     REFUSED(pimattn_seq_fork(r.e, &t, gone), PIMATTN_ERR_SEQ, "freed");
     REFUSED(pimattn_seq_truncate(r.e, gone, 0), PIMATTN_ERR_SEQ, "freed");
     REFUSED(pimattn_seq_keep(r.e, gone, 0, 0), PIMATTN_ERR_SEQ, "freed");
+    REFUSED(pimattn_seq_accept(r.e, gone, 0, NULL, 0), PIMATTN_ERR_SEQ, "freed");
     REFUSED(pimattn_prefix_remember(r.e, gone, ids, 0, 0), PIMATTN_ERR_SEQ, "freed");
     REFUSED(pimattn_save(r.e, &gone, 1, NULL, &n), PIMATTN_ERR_SEQ, "freed");
     REFUSED(pimattn_seq_swap_out(r.e, gone, bytes, sizeof bytes, NULL), PIMATTN_ERR_SEQ, "freed");
@@ -155,6 +156,15 @@ static void what_cannot_be_is_refused(void)
     REFUSED(pimattn_seq_truncate(r.e, s, UINT64_MAX), PIMATTN_ERR_ARGUMENT, "length");
     REFUSED(pimattn_seq_keep(r.e, s, 0, 11), PIMATTN_ERR_ARGUMENT, "11");
     REFUSED(pimattn_seq_keep(r.e, s, 8, 7), PIMATTN_ERR_ARGUMENT, "8");
+    const uint32_t kept[4] = {1, 4, 4, 5}, far[2] = {0, UINT32_MAX};
+    REFUSED(pimattn_seq_accept(r.e, half, 0, kept, 1), PIMATTN_ERR_ARGUMENT, "layer 1");
+    REFUSED(pimattn_seq_accept(r.e, s, 5, NULL, 2), PIMATTN_ERR_ARGUMENT, "NULL for 2 tokens");
+    REFUSED(pimattn_seq_accept(r.e, s, 11, NULL, 0), PIMATTN_ERR_ARGUMENT, "token 11");
+    REFUSED(pimattn_seq_accept(r.e, s, 5, kept, 3), PIMATTN_ERR_ARGUMENT, "kept[2] is 4");
+    REFUSED(pimattn_seq_accept(r.e, s, 5, kept + 2, 2), PIMATTN_ERR_ARGUMENT, "kept[1] is 5");
+    REFUSED(pimattn_seq_accept(r.e, s, 5, far, 2), PIMATTN_ERR_ARGUMENT, "4294967295");
+    REFUSED(pimattn_seq_accept(r.e, s, 10, far, 1), PIMATTN_ERR_ARGUMENT, "0 tokens that follow");
+    REFUSED(pimattn_seq_accept(r.e, s, 5, kept + 1, SIZE_MAX), PIMATTN_ERR_ARGUMENT, "kept[1]");
     REFUSED(pimattn_prefix_remember(r.e, s, ids, 11, 0), PIMATTN_ERR_ARGUMENT, "11");
     REFUSED(pimattn_prefix_remember(r.e, s, NULL, 4, 0), PIMATTN_ERR_ARGUMENT, "tokens");
     REFUSED(pimattn_prefix_start(r.e, NULL, ids, 4, 0, &n), PIMATTN_ERR_ARGUMENT, "NULL");
@@ -182,9 +192,11 @@ static void what_cannot_be_is_refused(void)
     REFUSED(pimattn_seq_keep(r.e, s, 5, 10), PIMATTN_ERR_ARGUMENT, "gone");
     REFUSED(pimattn_seq_truncate(r.e, s, 5), PIMATTN_ERR_ARGUMENT, "behind");
     REFUSED(pimattn_prefix_remember(r.e, s, ids, 8, 0), PIMATTN_ERR_ARGUMENT, "gone");
+    REFUSED(pimattn_seq_accept(r.e, s, 5, NULL, 0), PIMATTN_ERR_ARGUMENT, "token 5 is gone");
     CHECK_U(pimattn_seq_fork(NULL, &t, s), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_seq_keep(NULL, s, 0, 0), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_seq_truncate(NULL, s, 0), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_seq_accept(NULL, s, 0, NULL, 0), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_prefix_remember(NULL, s, ids, 0, 0), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_prefix_start(NULL, &t, ids, 0, 0, &n), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_save(NULL, &s, 1, NULL, &n), PIMATTN_ERR_ARGUMENT);
@@ -690,6 +702,76 @@ static void remembered_pages_of_two_sequences_need_a_copy(void)
     rig_end(&r);
 }
 
+/* Accepted tokens lie as if they alone had been appended, rows and scales, in every layer. */
+static void what_is_accepted_lies_as_if_appended(uint32_t type, bool v_in_k)
+{
+    static const uint32_t drafts[] = {30, 9, 31, 10, 11, 32, 12, 33, 13, 14, 34}; /* 9 to 14 */
+    static const uint32_t kept[] = {1, 3, 4, 6, 8, 9};
+    rig r = rig_new(type, type);
+    pimattn_shape *s = &r.config.shape;
+    s->v_in_k = v_in_k;
+    if (v_in_k) s->n_kv_heads = 1, s->head_dim_v = DIM / 2;
+    kv_free(&r.kv);
+    check_rng rng = {6};
+    r.kv = kv_random(s, TOKENS, &rng);
+    rig_pool(&r, 1u << 20);
+    pimattn_seq seq = seq_of(&r, 9), like = seq_of(&r, 9 + COUNT(kept)), child;
+    float want[HEADS * DIM];
+    for (size_t i = 0; i < COUNT(drafts); i++)
+        append(&r, r.e, seq, drafts[i], 1);
+    CHECK_U(pimattn_seq_fork(r.e, &child, seq), PIMATTN_OK);
+    for (uint32_t i = 0; i < 2; i++) { /* from shared pages, and where they lie */
+        const pimattn_seq its = i ? child : seq;
+        CHECK_U(pimattn_seq_accept(r.e, its, 9, kept, COUNT(kept)), PIMATTN_OK);
+        for (uint32_t layer = 0; layer < LAYERS; layer++) {
+            CHECK_U(pimattn_attend_one(r.e, its, layer, r.out, r.q, NULL), PIMATTN_OK);
+            CHECK_U(pimattn_attend_one(r.e, like, layer, want, r.q, NULL), PIMATTN_OK);
+            CHECK_BYTES(r.out, want, HEADS * shape_dv(s) * sizeof *want);
+        }
+    }
+    rig_end(&r);
+}
+
+static void the_accepted_lies_as_if_appended(void)
+{
+    for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++) {
+        what_is_accepted_lies_as_if_appended(type, false);
+        what_is_accepted_lies_as_if_appended(type, true);
+    }
+}
+
+/* Shared pages are copied where rows change, and there alone; no page: nothing changes. */
+static void what_is_accepted_needs_pages_where_it_moves(void)
+{
+    static const uint32_t first[] = {0, 1, 2}, moved[] = {0, 2, 3, 4};
+    rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+    rig_pool(&r, 5 * LAYERS * KV_HEADS * 256); /* 5 pages of 4 tokens */
+    pimattn_seq s = seq_of(&r, 20), t;
+    const uint64_t used = 5 * LAYERS * KV_HEADS;
+    uint32_t tokens[20] = {0};
+    float want[HEADS * DIM];
+    attend(&r, r.e, s, want);
+    CHECK_U(pimattn_prefix_remember(r.e, s, tokens, 20, 0), PIMATTN_OK);
+    CHECK_U(pimattn_seq_fork(r.e, &t, s), PIMATTN_OK);
+    REFUSED(pimattn_seq_accept(r.e, t, 6, moved, COUNT(moved)), PIMATTN_ERR_PAGES, "8 more KV");
+    attend(&r, r.e, t, r.out);
+    CHECK_BYTES(r.out, want, sizeof want);
+    CHECK_U(pimattn_seq_accept(r.e, t, 6, first, COUNT(first)), PIMATTN_OK); /* a truncation */
+    attend(&r, r.e, t, r.out);
+    check_row(&r.kv, 9, r.q, r.out, NULL);
+    CHECK_U(pimattn_pages_used(r.e), used);
+    CHECK_U(pimattn_seq_free(r.e, t), PIMATTN_OK);
+    CHECK_U(pimattn_seq_accept(r.e, s, 6, moved, COUNT(moved)), PIMATTN_OK); /* known no longer */
+    attend(&r, r.e, s, r.out);
+    rig like = rig_new(PIMATTN_F32, PIMATTN_F32);
+    s = seq_of(&like, 7);
+    append(&like, like.e, s, 8, 3);
+    attend(&like, like.e, s, want);
+    CHECK_BYTES(r.out, want, sizeof want);
+    rig_end(&like);
+    rig_end(&r);
+}
+
 /* The last slab is what is left of pool_bytes. */
 static void pages_take_no_more_than_the_pool(void)
 {
@@ -1041,6 +1123,7 @@ static void the_device_truncates(void)
         CHECK_HAS(pimattn_engine_cause(e), "append, reserve, truncate and free");
         CHECK_HAS(pimattn_engine_cause(e), "so far");
         CHECK_U(pimattn_seq_keep(e, a, 1, 20), PIMATTN_ERR_DEVICE);
+        CHECK_U(pimattn_seq_accept(e, a, 0, NULL, 0), PIMATTN_ERR_DEVICE);
         CHECK_U(pimattn_cache_compact(e, NULL), PIMATTN_ERR_DEVICE);
         CHECK_U(pimattn_seq_swap_out(e, a, out, 1, NULL), PIMATTN_ERR_DEVICE);
         CHECK_U(pimattn_seq_truncate(e, a, 0), PIMATTN_OK);
@@ -1339,6 +1422,8 @@ int main(int argc, char **argv)
     RUN(remembered_pages_can_be_written_again);
     RUN(remembered_pages_stay_where_there_is_a_page);
     RUN(remembered_pages_of_two_sequences_need_a_copy);
+    RUN(the_accepted_lies_as_if_appended);
+    RUN(what_is_accepted_needs_pages_where_it_moves);
     RUN(pages_take_no_more_than_the_pool);
     RUN(remembered_pages_find_a_new_parent);
     RUN(remembered_pages_follow_those_of_others);

@@ -29,7 +29,16 @@ static void fetched(const void *at)
 #include "pimattn.h"
 #include "attn.h"
 
-enum { SEQS = 7, MOST = 1400, SETS = 512, SET_TOKENS = 64, ROW = 64, QUERIES = 5, SLAB = 5 };
+enum {
+    SEQS = 7,
+    MOST = 1400,
+    SETS = 512,
+    SET_TOKENS = 64,
+    ROW = 64,
+    QUERIES = 5,
+    SLAB = 5,
+    DRAFTS = 24
+};
 
 /* The pages of all layers and heads for the same tokens. */
 typedef struct model_set {
@@ -77,7 +86,7 @@ typedef struct world {
     uint64_t n_attended;
 } world;
 
-static uint64_t failures, hits, evictions, moves;
+static uint64_t failures, hits, evictions, moves, accepted;
 static world w;
 
 static uint64_t some(uint64_t first, uint64_t last)
@@ -175,11 +184,17 @@ static bool model_room(uint64_t n)
 static bool model_hold(model_seq *s, uint64_t from, uint64_t to, bool told)
 {
     size_t need = (to + w.page - 1) / w.page, fresh = need > s->n_sets ? need - s->n_sets : 0;
+    size_t known = 0; /* by the store besides: it lets go of them where there is no page */
     for (size_t i = from / w.page; from < to && i < need && i < s->n_sets; i++) {
         const model_set *set = &w.sets[s->sets[i]];
         fresh += set->n_seqs + (set->known ? 1 : 0) > 1;
+        known += set->n_seqs == 1 && set->known;
     }
-    if (!model_room(fresh * w.set_pages)) return false;
+    const bool lacks = !model_room(fresh * w.set_pages);
+    if (lacks && !model_room((fresh - known) * w.set_pages)) return false;
+    for (size_t i = from / w.page; lacks && from < to && i < need && i < s->n_sets; i++)
+        if (w.sets[s->sets[i]].n_seqs == 1) w.sets[s->sets[i]].known = false;
+    if (lacks) fresh -= known;
     if (told) /* an allocation that failed may have made it give up more */
         for (uint64_t n = w.n_evicted; n >= w.set_pages; n -= w.set_pages)
             evict_oldest();
@@ -386,6 +401,7 @@ typedef struct args {
     uint64_t first, n, salt;
     const uint32_t *tokens;
     const float *k, *v;
+    const uint32_t *kept;
     uint32_t layer;
     unsigned char *memory;
     uint64_t bytes;
@@ -458,19 +474,38 @@ static pimattn_status call_fork(void *user)
     return pimattn_seq_fork(w.e, &a->made, a->seq);
 }
 
-static void do_fork(void)
+static model_seq *fork_of(model_seq *s)
 {
-    model_seq *s = alive(), *to = vacant();
-    if (!s) return;
+    model_seq *to = vacant();
     args a = {.seq = s->id};
     uint64_t used = w.e->pool.n_used;
     pimattn_status status = insist(call_fork, &a, false);
     CHECK_U(status, s->swapped || !to ? PIMATTN_ERR_SEQ : PIMATTN_OK);
     CHECK_U(w.e->pool.n_used, used);
-    if (status) return;
+    if (status) return NULL;
     *to = *s;
     to->id = a.made;
     model_share(to, s, (s->n + w.page - 1) / w.page);
+    return to;
+}
+
+static void do_fork(void)
+{
+    model_seq *s = alive();
+    if (s) (void)fork_of(s);
+}
+
+static void model_keep(model_seq *s, uint64_t first, uint64_t end)
+{
+    if (first <= w.sinks) first = 0;
+    size_t last = (end + w.page - 1) / w.page, next = first / w.page;
+    if (last > s->n_sets) last = s->n_sets;
+    seq_cut(s, last, s->n_sets);
+    for (size_t i = last; i-- > 0;)
+        if (there(s->begin, i) && !there(first, i)) set_drop(s->sets[i]);
+    s->n_sets = last > next ? last : next;
+    s->begin = first;
+    s->n = end;
 }
 
 static pimattn_status call_keep(void *user)
@@ -495,16 +530,7 @@ static void keep_or_truncate(bool truncate)
     bool good = s->begin <= a.first && a.first <= a.n && a.n <= s->n;
     pimattn_status status = insist(truncate ? call_truncate : call_keep, &a, false);
     CHECK_U(status, s->swapped ? PIMATTN_ERR_SEQ : good ? PIMATTN_OK : PIMATTN_ERR_ARGUMENT);
-    if (status) return;
-    if (a.first <= w.sinks) a.first = 0;
-    size_t last = (a.n + w.page - 1) / w.page, next = a.first / w.page;
-    if (last > s->n_sets) last = s->n_sets;
-    seq_cut(s, last, s->n_sets);
-    for (size_t i = last; i-- > 0;)
-        if (there(s->begin, i) && !there(a.first, i)) set_drop(s->sets[i]);
-    s->n_sets = last > next ? last : next;
-    s->begin = a.first;
-    s->n = a.n;
+    if (!status) model_keep(s, a.first, a.n);
 }
 
 static void do_keep(void)
@@ -517,29 +543,15 @@ static void do_truncate(void)
     keep_or_truncate(true);
 }
 
-static void do_free(void)
-{
-    model_seq *s = alive();
-    if (!s) return;
-    pimattn_seq child;
-    CHECK_U(pimattn_seq_free(w.e, s->id), PIMATTN_OK);
-    CHECK_U(pimattn_seq_free(w.e, s->id), PIMATTN_ERR_SEQ);
-    CHECK_U(pimattn_seq_fork(w.e, &child, s->id), PIMATTN_ERR_SEQ);
-    model_end(s);
-}
-
 static pimattn_status call_remember(void *user)
 {
     args *a = (args *)user;
     return pimattn_prefix_remember(w.e, a->seq, a->tokens, a->n, a->salt);
 }
 
-static void do_remember(void)
+static void remember(model_seq *s, uint64_t n, uint64_t salt)
 {
-    model_seq *s = alive();
-    if (!s) return;
-    args a = {.seq = s->id, .n = some(0, s->n + (some(0, 9) == 0)), .salt = some(0, 4) / 4};
-    a.tokens = s->tokens;
+    args a = {.seq = s->id, .n = n, .salt = salt, .tokens = s->tokens};
     pimattn_status status = insist(call_remember, &a, false);
     bool good = a.n <= s->n && s->begin == 0;
     CHECK_U(status, s->swapped ? PIMATTN_ERR_SEQ : good ? PIMATTN_OK : PIMATTN_ERR_ARGUMENT);
@@ -558,6 +570,101 @@ static void do_remember(void)
         }
         parent = set->serial;
     }
+}
+
+static void do_remember(void)
+{
+    model_seq *s = alive();
+    if (s) remember(s, some(0, s->n + (some(0, 9) == 0)), some(0, 4) / 4);
+}
+
+static pimattn_status call_accept(void *user)
+{
+    args *a = (args *)user;
+    return pimattn_seq_accept(w.e, a->seq, a->first, a->kept, (size_t)a->n);
+}
+
+/* Branch `which` of the drafts from `first` on; for want of pages none. */
+static void accept(model_seq *s, uint64_t first, const uint32_t *branch_of, const uint32_t *tokens,
+                   uint32_t which)
+{
+    uint32_t kept[DRAFTS + 1], n = 0, same = 0;
+    args a = {.seq = s->id, .first = first, .kept = kept};
+    for (uint32_t i = 0; i < s->n - first; i++)
+        if (branch_of[i] == which) kept[n++] = i;
+    for (; same < n && kept[same] == same;)
+        same++;
+    bool wild = some(0, 9) == 0;
+    if (wild) { /* one too many, or twice the same, or a token too far */
+        kept[n] = some(0, 1) && n ? kept[n - 1] : (uint32_t)(s->n - first);
+        a.n = n + 1;
+        CHECK_U(insist(call_accept, &a, false), PIMATTN_ERR_ARGUMENT);
+        a.first = some(0, 1) && s->begin ? s->begin - 1 : s->n + 1;
+        a.n = 0;
+        CHECK_U(insist(call_accept, &a, false), PIMATTN_ERR_ARGUMENT);
+        a.first = first;
+    }
+    a.n = n;
+    pimattn_status status = insist(call_accept, &a, false);
+    bool held = model_hold(s, first + same, first + n, true);
+    CHECK_U(status, held ? PIMATTN_OK : PIMATTN_ERR_PAGES);
+    if (!held) CHECK_U(pimattn_seq_truncate(w.e, s->id, first), PIMATTN_OK);
+    model_keep(s, s->begin, first + (held ? n : 0));
+    for (uint32_t i = 0; held && i < n; i++)
+        s->tokens[first + i] = tokens[kept[i]];
+    accepted += held && same < n;
+}
+
+/* Drafts of two branches, mingled, and of neither; K and V of each are made for the position that
+ * it has in its branch. One is accepted, and the other by a sequence that shares the drafts. */
+static void do_accept(void)
+{
+    static model_seq draft; /* a token at the position it is made for */
+    const pimattn_shape *shape = &w.config.shape;
+    const size_t k_row = (size_t)shape->n_kv_heads * shape->head_dim;
+    const size_t v_row = (size_t)shape->n_kv_heads * shape_dv(shape);
+    model_seq *s = alive(), *fork;
+    uint64_t n_of[3] = {0}, at[DRAFTS];
+    uint32_t branch_of[DRAFTS], tokens[DRAFTS];
+    if (!s) return;
+    const uint64_t first = s->n;
+    args a = {.seq = s->id, .first = first, .n = some(1, DRAFTS), .k = k_rows, .v = v_rows};
+    if (s->swapped) CHECK_U(pimattn_seq_accept(w.e, s->id, 0, NULL, 0), PIMATTN_ERR_SEQ);
+    if (s->swapped || first + a.n > w.most) return;
+    for (uint32_t i = 0; i < a.n; i++) {
+        branch_of[i] = (uint32_t)some(0, 2);
+        at[i] = first + n_of[branch_of[i]]++;
+        tokens[i] = next_token(s, at[i]) ^ branch_of[i] << 20;
+        s->tokens[first + i] = tokens[i];
+    }
+    for (a.layer = 0; a.layer < shape->n_layers; a.layer++) {
+        for (uint32_t i = 0; i < a.n; i++) {
+            draft.tokens[at[i]] = tokens[i];
+            rows_of(k_rows + i * k_row, v_rows + i * v_row, &draft, a.layer, at[i], 1);
+        }
+        pimattn_status status = insist(call_append, &a, false);
+        bool held = a.layer > 0 || model_hold(s, first, first + a.n, true);
+        CHECK_U(status, held ? PIMATTN_OK : PIMATTN_ERR_PAGES);
+        if (!held) return;
+    }
+    s->n += a.n;
+    if (some(0, 3) == 0) remember(s, s->n, DRAFTS); /* under a salt that nobody asks for */
+    fork = some(0, 1) ? fork_of(s) : NULL;
+    check_pages();
+    accept(s, first, branch_of, tokens, 0);
+    check_pages();
+    if (fork) accept(fork, first, branch_of, tokens, 1);
+}
+
+static void do_free(void)
+{
+    model_seq *s = alive();
+    if (!s) return;
+    pimattn_seq child;
+    CHECK_U(pimattn_seq_free(w.e, s->id), PIMATTN_OK);
+    CHECK_U(pimattn_seq_free(w.e, s->id), PIMATTN_ERR_SEQ);
+    CHECK_U(pimattn_seq_fork(w.e, &child, s->id), PIMATTN_ERR_SEQ);
+    model_end(s);
 }
 
 static pimattn_status call_start(void *user)
@@ -917,8 +1024,8 @@ static void lives_are_those_of_the_model(void)
         if (i % CALLS == 0) world_begin(i / CALLS, seed);
         /* how often each of them comes, of 32 */
         static void (*const calls[])(void) = {
-            do_create, do_fork,    do_fork,     do_truncate, do_keep,   do_free,   do_free,
-            do_free,   do_free,    do_remember, do_start,    do_start,  do_start,  do_swap,
+            do_create, do_fork,    do_accept,   do_truncate, do_keep,   do_free,   do_free,
+            do_free,   do_accept,  do_remember, do_start,    do_start,  do_start,  do_swap,
             do_swap,   do_compact, do_save,     do_restore,  do_append, do_append, do_append,
             do_append, do_append,  do_append,   do_append,   do_attend, do_attend, do_attend,
             do_attend, do_attend,  do_remember, do_start};
@@ -931,10 +1038,11 @@ static void lives_are_those_of_the_model(void)
         if (i % CALLS == CALLS - 1 || i + 1 == n_calls) world_end();
     }
     if (n_calls < 20000) return;
-    CHECK(failures > 1000 && hits > 100 && evictions > 100 && moves > 100);
-    printf("%llu calls: %llu failed allocations, %llu hits, %llu evictions, %llu pages moved\n",
+    CHECK(failures > 1000 && hits > 100 && evictions > 100 && moves > 100 && accepted > 100);
+    printf("%llu calls: %llu failed allocations, %llu hits, %llu evictions, %llu pages moved,"
+           " %llu branches accepted\n",
            (unsigned long long)n_calls, (unsigned long long)failures, (unsigned long long)hits,
-           (unsigned long long)evictions, (unsigned long long)moves);
+           (unsigned long long)evictions, (unsigned long long)moves, (unsigned long long)accepted);
 }
 
 /* Rows as they lie, of every type and for every block of queries; short pages and long ones. For

@@ -798,6 +798,7 @@ static void calls_with_bad_input_change_nothing(void)
     pimattn_seq child;
     CHECK_U(pimattn_seq_fork(e, &child, p.seq), PIMATTN_ERR_DEVICE);
     CHECK_U(pimattn_seq_keep(e, p.seq, 1, 100), PIMATTN_ERR_DEVICE);
+    CHECK_U(pimattn_seq_accept(e, p.seq, 0, NULL, 0), PIMATTN_ERR_DEVICE);
     CHECK_U(pimattn_seq_keep(e, p.seq, 0, 100), PIMATTN_OK); /* all of it: a truncation */
     float out[16];
     CHECK_U(pimattn_attend_one(e, p.seq, 0, out, p.q, NULL), PIMATTN_OK);
