@@ -1,9 +1,12 @@
-/* Speculation: a tree of drafts is tried in one call, the rejected tokens are truncated. The drafts
- * are what followed the last tokens earlier in the text.
+/* Speculation: a tree of drafts is tried in one call, and the accepted ones are kept. The drafts are
+ * what followed the last tokens earlier in the text. Two ways:
  *
- * The outcome is plain decoding's to the byte, text and cache: a token is accepted only by a row
- * that has in the cache before it exactly what plain decoding has. Where the model leaves the first
- * branch for another, that branch is truncated too, and stands first in the next call. */
+ * The first branch alone is accepted: the outcome is plain decoding's to the byte, text and cache,
+ * for every row has in the cache before it exactly what plain decoding has. Where the model leaves
+ * the first branch for another, that one goes too, and stands first in the next call.
+ *
+ * Whichever branch the model takes is accepted, as engines do: no row is tried twice. What a row of
+ * another branch sees lies elsewhere in the cache, so its sums are rounded otherwise. */
 #define PIMATTN_IMPLEMENTATION
 #include "../pimattn.h"
 #define EX_NAME "speculate"
@@ -68,9 +71,11 @@ typedef struct options {
     uint32_t n_steps, branches, depth;
 } options;
 
+typedef enum ways { PLAIN, FIRST_BRANCH, ANY_BRANCH, N_WAYS } ways;
+
 /* As llama_greedy, in fewer calls. text: [n_steps + 1 + MOST] */
 static outcome speculate(const llama_model *m, pimattn_engine *engine, pimattn_seq seq,
-                         uint32_t *text, size_t n_known, const options *o)
+                         uint32_t *text, size_t n_known, const options *o, ways way)
 {
     llama_state s;
     outcome got = {0};
@@ -94,18 +99,23 @@ static outcome speculate(const llama_model *m, pimattn_engine *engine, pimattn_s
         llama_forward(m, &s, engine, &b, &r);
         got.calls++, got.rows += t.n, got.clocks += r.step_ck;
 
-        uint32_t at = (uint32_t)(n_known - n_cached < t.n ? n_known - n_cached : t.n) - 1, next;
-        for (;; at++) {
+        uint32_t kept[MOST], n_kept = 0, at, next;
+        at = (uint32_t)(n_known - n_cached < t.n ? n_known - n_cached : t.n) - 1;
+        while (n_kept <= at)
+            kept[n_kept] = n_kept, n_kept++;
+        for (;; kept[n_kept++] = at) {
             next = llama_likeliest(s.logits + at * m->n_pieces, m->n_pieces);
-            if (n_cached + at + 1 < n_known) break; /* a prompt of several calls */
+            if (t.positions[at] + 1 < n_known) break; /* a prompt of several calls */
             got.again += n_known < n_text;
             got.as_expected += n_known < n_text && text[n_known] == next;
-            ended = next == LLAMA_BOS || n_cached + at + 1 == o->n_steps;
+            ended = next == LLAMA_BOS || t.positions[at] + 1 == o->n_steps;
             if (next != LLAMA_BOS) text[n_known++] = next;
-            if (ended || child_of(&t, at, next) != at + 1) break;
+            const uint32_t child = child_of(&t, at, next);
+            if (ended || child == NONE || (way == FIRST_BRANCH && child != at + 1)) break;
+            at = child;
         }
-        ex_check(engine, "truncate", pimattn_seq_truncate(engine, seq, n_cached + at + 1));
-        n_cached += at + 1;
+        ex_check(engine, "accept", pimattn_seq_accept(engine, seq, n_cached, kept, n_kept));
+        n_cached += n_kept;
         n_text = n_known;
         while (!ended && (at = child_of(&t, at, next)) != NONE) { /* along another branch */
             next = llama_likeliest(s.logits + at * m->n_pieces, m->n_pieces);
@@ -117,20 +127,20 @@ static outcome speculate(const llama_model *m, pimattn_engine *engine, pimattn_s
     return got;
 }
 
-/* One way or the other from a prompt, in a cache of its own, whose state is to be freed. */
+/* One of the ways from a prompt, in a cache of its own, whose state is to be freed. */
 static outcome run(const llama_model *m, uint32_t *text, size_t n_prompt, const options *o,
-                   bool plain)
+                   ways way)
 {
     const pimattn_config config = {.shape = llama_shape(m, PIMATTN_F32), .max_seqs = 1};
     pimattn_engine *engine = ex_engine(&config);
     pimattn_seq seq;
     outcome got = {0};
     ex_check(engine, "sequence", pimattn_seq_create(engine, &seq));
-    if (plain) {
+    if (way == PLAIN) {
         got.n_tokens = llama_greedy(m, engine, seq, text, n_prompt, o->n_steps, &got.clocks);
         ex_check(engine, "tokens", pimattn_seq_tokens(engine, seq, 0, &got.calls));
     } else {
-        got = speculate(m, engine, seq, text, n_prompt, o);
+        got = speculate(m, engine, seq, text, n_prompt, o, way);
     }
     ex_check(engine, "save", pimattn_save(engine, &seq, 1, NULL, &got.state_bytes));
     got.state = (unsigned char *)ex_alloc(got.state_bytes, 1);
@@ -140,49 +150,72 @@ static outcome run(const llama_model *m, uint32_t *text, size_t n_prompt, const 
     return got;
 }
 
-static void report(const outcome *plain, const outcome *got, bool json)
+/* Bytes in which two states of equal lengths differ, but for the hashes. */
+static uint64_t differing(const outcome *a, const outcome *b)
 {
-    uint64_t n = plain->calls, bytes = got->state_bytes;
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < a->state_bytes; i++)
+        n += a->state[i] != b->state[i];
+    return n;
+}
+
+static void report(const outcome got[N_WAYS], bool same_text, bool json)
+{
+    const outcome *first = &got[FIRST_BRANCH], *any = &got[ANY_BRANCH];
+    const bool alike = any->state_bytes == first->state_bytes;
+    uint64_t n = got[PLAIN].calls, bytes = first->state_bytes;
     if (json) {
         printf("{\"schema\": %d, \"positions\": %" PRIu64 ", \"calls\": %" PRIu64
                ", \"tokens_tried\": %" PRIu64 ", \"again\": %" PRIu64 ", \"as_expected\": %" PRIu64
                ", \"state_bytes\": %" PRIu64 ", \"plain_ck\": %" PRIu64
-               ", \"speculative_ck\": %" PRIu64 "}\n",
-               (int)EX_SCHEMA, n, got->calls, got->rows, got->again, got->as_expected, bytes,
-               plain->clocks, got->clocks);
+               ", \"speculative_ck\": %" PRIu64 ", \"any_branch_calls\": %" PRIu64
+               ", \"any_branch_ck\": %" PRIu64 ", \"any_branch_same_text\": %s}\n",
+               (int)EX_SCHEMA, n, first->calls, first->rows, first->again, first->as_expected,
+               bytes, got[PLAIN].clocks, first->clocks, any->calls, any->clocks,
+               same_text ? "true" : "false");
         return;
     }
     printf("plain decoding: %" PRIu64 " calls of one token, attention %" PRIu64 " clocks\n"
-           "speculation: %" PRIu64 " calls, %.2f tokens a call kept of %.2f tried, %" PRIu64
-           " clocks\n"
+           "speculation, the first branch: %" PRIu64
+           " calls, %.2f tokens a call kept of %.2f tried, %" PRIu64 " clocks\n"
            "of %" PRIu64 " tokens on other branches, in place %" PRIu64 " come out alike\n"
            "the same text, and the same %" PRIu64 " bytes of K and V\n",
-           n, plain->clocks, got->calls, (double)n / (double)got->calls,
-           (double)got->rows / (double)got->calls, got->clocks, got->again, got->as_expected,
-           bytes);
+           n, got[PLAIN].clocks, first->calls, (double)n / (double)first->calls,
+           (double)first->rows / (double)first->calls, first->clocks, first->again,
+           first->as_expected, bytes);
+    printf("any branch: %" PRIu64 " calls, %.2f tokens a call kept of %.2f tried, %" PRIu64
+           " clocks\n%s text",
+           any->calls, (double)n / (double)any->calls, (double)any->rows / (double)any->calls,
+           any->clocks, same_text ? "the same" : "another");
+    if (alike) printf(", %" PRIu64 " other bytes of K and V", differing(first, any));
+    printf("\n");
 }
 
-/* Both ways from the same prompt; whether they came out alike. */
+/* All ways from the same prompt; whether the first branch comes out as plain decoding. */
 static bool compare(const llama_model *m, const llama_tokenizer *t, const char *prompt,
                     const options *o, bool json)
 {
     size_t n_prompt = 0;
-    uint32_t *ids = llama_encode(t, &n_prompt, prompt, o->n_steps), *text[2];
-    outcome got[2];
-    for (size_t i = 0; i < 2; i++) {
+    uint32_t *ids = llama_encode(t, &n_prompt, prompt, o->n_steps), *text[N_WAYS];
+    outcome got[N_WAYS];
+    bool same[N_WAYS];
+    for (size_t i = 0; i < N_WAYS; i++) {
         text[i] = (uint32_t *)ex_alloc((uint64_t)o->n_steps + 1 + MOST, sizeof *ids);
         memcpy(text[i], ids, n_prompt * sizeof *ids);
-        got[i] = run(m, text[i], n_prompt, o, i == 0);
+        got[i] = run(m, text[i], n_prompt, o, (ways)i);
+        same[i] = got[i].n_tokens == got[0].n_tokens &&
+                  memcmp(text[i], text[0], got[0].n_tokens * sizeof *ids) == 0;
     }
-    bool same = got[0].n_tokens == got[1].n_tokens && got[0].state_bytes == got[1].state_bytes &&
-                memcmp(text[0], text[1], got[0].n_tokens * sizeof *ids) == 0 &&
-                memcmp(got[0].state, got[1].state, (size_t)got[0].state_bytes) == 0;
+    same[FIRST_BRANCH] = same[FIRST_BRANCH] && got[0].state_bytes == got[1].state_bytes &&
+                         memcmp(got[0].state, got[1].state, (size_t)got[0].state_bytes) == 0;
     for (size_t i = 1; i < got[1].n_tokens && !json; i++)
         llama_print(t, text[1][i - 1], text[1][i]);
     if (!json) printf("\n");
-    if (same) report(&got[0], &got[1], json);
-    free(got[0].state), free(got[1].state), free(ids), free(text[0]), free(text[1]);
-    return same;
+    if (same[FIRST_BRANCH]) report(got, same[ANY_BRANCH], json);
+    for (size_t i = 0; i < N_WAYS; i++)
+        free(got[i].state), free(text[i]);
+    free(ids);
+    return same[FIRST_BRANCH];
 }
 
 int main(int argc, char **argv)

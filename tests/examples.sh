@@ -728,6 +728,9 @@ for word in once dog; do
     is_json "speculate $word" "$build/speculate" --model "$data/$s" --tokenizer "$data/$t" \
         -p "$prompt" --json
     fewer_calls "speculate $word" 10
+    grep -q '"any_branch_same_text": true' "$scratch/out" && pass || fail "speculate $word: another text"
+    sed 's/[^0-9:]//g; s/:/ /g' "$scratch/out" | awk '{ exit !($11 > 0 && $11 < $9) }' && pass ||
+        fail "speculate $word: no fewer clocks: $(cat "$scratch/out")"
     for options in '' '--hbm 5 --ddr 9' '--partials' '--ratio 1,1,1' '--ratio 444,57,1 --swaps 2'; do
         works "tiers $word $options" "$build/tiers" --model "$data/$s" --tokenizer "$data/$t" \
             -p "$prompt" -n 256 $options
