@@ -3,6 +3,7 @@
  * operation FLASH_ATTN_EXT without a mask, by a library of ggml that stands elsewhere:
  *
  *     ggml [LIBRARY [tokens, default 4096] [rounds, default 15]]
+ *     ggml LIBRARY variants
  *
  * LIBRARY: the path of ggml's part for CPUs, such as libggml-cpu.so, with libggml-base.so where the
  * loader finds it; without it nothing is measured.
@@ -47,6 +48,7 @@ static struct {
     void *(*data)(const void *tensor);
     void *(*attend)(void *context, void *q, void *k, void *v, void *mask, float scale, float bias,
                     float softcap);
+    void (*sinks)(void *tensor, void *sinks);
     void *(*graph)(void *context);
     void (*expand)(void *graph, void *tensor);
     ggml_plan (*plan)(const void *graph, int n_threads, void *threadpool);
@@ -70,6 +72,7 @@ static void load(const char *path)
     take(library, "ggml_new_tensor_3d", &ggml.tensor, sizeof ggml.tensor);
     take(library, "ggml_get_data", &ggml.data, sizeof ggml.data);
     take(library, "ggml_flash_attn_ext", &ggml.attend, sizeof ggml.attend);
+    take(library, "ggml_flash_attn_ext_add_sinks", &ggml.sinks, sizeof ggml.sinks);
     take(library, "ggml_new_graph", &ggml.graph, sizeof ggml.graph);
     take(library, "ggml_build_forward_expand", &ggml.expand, sizeof ggml.expand);
     take(library, "ggml_graph_plan", &ggml.plan, sizeof ggml.plan);
@@ -180,9 +183,18 @@ static void run_ours(void *user)
 
 /* --- ggml's. --- */
 
+/* A number that f16 holds, whose exponent is less by 112. */
+static uint16_t f16_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    const uint32_t magnitude = bits & 0x7fffffff, sign = bits >> 16 & 0x8000;
+    if (isinf(x)) return (uint16_t)(sign | 0x7c00);
+    return (uint16_t)(sign | (magnitude ? (magnitude - (112u << 23)) >> 13 : 0));
+}
+
 /* A row as ggml stores it, of a processor with the low byte first. No value is rounded: bf16 is the
- * upper half of f32, f16 has its exponent less by 112, Q8_0 is blocks of a scale in f16 (here 1/32,
- * 0x2800) and 32 int8. */
+ * upper half of f32, Q8_0 is blocks of a scale in f16 (here 1/32, 0x2800) and 32 int8. */
 static void store(unsigned char *to, const float *row, uint32_t type)
 {
     static const unsigned char scale[2] = {0, 0x28};
@@ -190,9 +202,7 @@ static void store(unsigned char *to, const float *row, uint32_t type)
         unsigned char *block = to + d / BLOCK * (2 + BLOCK);
         uint32_t bits;
         memcpy(&bits, &row[d], sizeof bits);
-        uint32_t magnitude = bits & 0x7fffffff, sign = bits >> 16 & 0x8000;
-        uint16_t f16 = (uint16_t)(sign | (magnitude ? (magnitude - (112u << 23)) >> 13 : 0));
-        uint16_t half = type == PIMATTN_F16 ? f16 : (uint16_t)(bits >> 16);
+        uint16_t half = type == PIMATTN_F16 ? f16_of(row[d]) : (uint16_t)(bits >> 16);
         if (type == PIMATTN_INT8 && d % BLOCK == 0) memcpy(block, scale, sizeof scale);
         if (type == PIMATTN_INT8)
             block[2 + d % BLOCK] = (unsigned char)(int)(row[d] * 32);
@@ -296,11 +306,154 @@ static void compare(uint32_t type, uint32_t group, uint32_t n_tokens, int rounds
     free(p.memory), free(p.graphs), free(p.outs), free(p.plan.work_data), free(p.want);
 }
 
+/* --- What variants mean. --- */
+
+enum { PAST = 300, NEW = 5, ALL = PAST + NEW, MASK_ROWS = 64, Q_ROW = 16 * 576, KV_ROW = 40 * 64 };
+
+typedef struct variant {
+    const char *name;
+    uint32_t n_heads, n_kv_heads, dim, dim_v, window;
+    float soft_cap, bias, scale;
+    bool sinks, v_in_k;
+} variant;
+
+static float logits[MOST_HEADS];
+
+/* Ours; K and V: [token][KV head][dim]. */
+static void attend_ours(const variant *x, const float *q, const float *k, const float *v,
+                        float *out)
+{
+    pimattn_item item = {0, NEW};
+    pimattn_config config;
+    memset(&config, 0, sizeof config);
+    pimattn_shape *s = &config.shape;
+    s->n_layers = 1, s->n_heads = x->n_heads, s->n_kv_heads = x->n_kv_heads;
+    s->head_dim = x->dim, s->head_dim_v = x->dim_v, s->v_in_k = x->v_in_k;
+    s->soft_cap = x->soft_cap, s->alibi_max_bias = x->bias, s->window = x->window;
+    s->scale = x->scale, s->sink_logits = x->sinks ? logits : NULL;
+    config.max_seqs = 1;
+    config.memo_entries = 1;
+    pimattn_engine *e = bench_engine(&config);
+    bench_must(pimattn_seq_create(e, &item.seq) == PIMATTN_OK, "create");
+    bench_must(pimattn_append(e, item.seq, 0, k, v, ALL, 0, 0) == PIMATTN_OK, "append");
+    pimattn_call call;
+    memset(&call, 0, sizeof call);
+    call.out = out, call.q = q, call.items = &item, call.n_items = 1;
+    bench_good(pimattn_attend(e, 0, &call, NULL) == PIMATTN_OK, "attend", pimattn_engine_cause(e));
+    pimattn_engine_destroy(e);
+}
+
+/* A tensor [heads][tokens][dim] of rows [token][head][stride]. */
+static void *tensor_f32(void *context, const float *rows, uint32_t tokens, uint32_t heads,
+                        uint32_t dim, uint32_t stride)
+{
+    void *tensor = ggml.tensor(context, 0, dim, tokens, heads);
+    float *to = (float *)ggml.data(tensor);
+    for (size_t head = 0; head < heads; head++)
+        for (size_t i = 0; i < tokens; i++, to += dim)
+            memcpy(to, rows + (i * heads + head) * stride, dim * sizeof *to);
+    return tensor;
+}
+
+/* ggml's: the mask hides what comes later or is too far, as llama.cpp fills it, and says how far
+ * the others are. */
+static void attend_ggml(const variant *x, const float *q, const float *k, const float *v,
+                        float *out)
+{
+    ggml_place place = {(size_t)64 << 20, NULL, false};
+    void *context = ggml.init(place), *mask, *graph;
+    bench_must(context != NULL, "ggml_init");
+    mask = ggml.tensor(context, peers[PIMATTN_F16].number, ALL, MASK_ROWS, 1);
+    uint16_t *to = (uint16_t *)ggml.data(mask);
+    for (uint32_t row = 0; row < MASK_ROWS; row++)
+        for (uint32_t t = 0; t < ALL; t++) {
+            const uint32_t own = PAST + row;
+            bool seen = row < NEW && t <= own && (x->window == 0 || own - t < x->window);
+            *to++ = f16_of(!seen ? -INFINITY : x->bias > 0 ? -(float)(own - t) : 0);
+        }
+    void *result = ggml.attend(context, tensor_f32(context, q, NEW, x->n_heads, x->dim, x->dim),
+                               tensor_f32(context, k, ALL, x->n_kv_heads, x->dim, x->dim),
+                               tensor_f32(context, x->v_in_k ? k : v, ALL, x->n_kv_heads, x->dim_v,
+                                          x->v_in_k ? x->dim : x->dim_v),
+                               mask, x->scale, x->bias, x->soft_cap);
+    if (x->sinks) {
+        void *sinks = ggml.tensor(context, 0, x->n_heads, 1, 1);
+        memcpy(ggml.data(sinks), logits, x->n_heads * sizeof *logits);
+        ggml.sinks(result, sinks);
+    }
+    graph = ggml.graph(context);
+    ggml.expand(graph, result);
+    ggml_plan plan = ggml.plan(graph, 1, NULL);
+    plan.work_data = (unsigned char *)malloc(plan.work_size + 1);
+    bench_must(plan.work_data && ggml.compute(graph, &plan) == 0, "ggml_graph_compute");
+    memcpy(out, ggml.data(result), (size_t)NEW * x->n_heads * x->dim_v * sizeof *out);
+    free(plan.work_data);
+    ggml.release(context);
+}
+
+static double difference(const float *a, const float *b, size_t n)
+{
+    double most = 0, worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double d = fabs((double)a[i] - (double)b[i]);
+        if (!(d <= worst)) worst = d; /* a NaN stays */
+        most = fmax(most, fabs((double)b[i]));
+    }
+    return worst / most;
+}
+
+static bool variants(void)
+{
+    static const variant list[] = {
+        {"GQA", 8, 2, 64, 64, 0, 0, 0, .125f, false, false},
+        {"scale", 8, 2, 64, 64, 0, 0, 0, .3f, false, false},
+        {"head_dim_v", 8, 4, 192, 128, 0, 0, 0, .07f, false, false},
+        {"V in K (MLA)", 16, 1, 576, 512, 0, 0, 0, .04f, false, true},
+        {"ALiBi", 8, 8, 64, 64, 0, 0, 8, .125f, false, false},
+        {"ALiBi", 12, 4, 64, 64, 0, 0, 8, .125f, false, false},
+        {"ALiBi", 40, 40, 64, 64, 0, 0, 16, .125f, false, false},
+        {"soft-cap", 8, 4, 256, 256, 0, 20, 0, .2f, false, false},
+        {"window", 8, 2, 64, 64, 100, 0, 0, .125f, false, false},
+        {"sink logits", 64, 8, 64, 64, 0, 0, 0, .125f, true, false},
+        {"sink logits and window", 64, 8, 64, 64, 128, 0, 0, .125f, true, false},
+        {"soft-cap and ALiBi", 8, 4, 128, 128, 0, 5, 8, .2f, false, false},
+        {"soft-cap and sink logits", 8, 4, 128, 128, 0, 5, 0, .2f, true, false},
+        {"all of them", 12, 4, 128, 128, 77, 5, 8, .2f, true, false}};
+    static float q[NEW * Q_ROW], out[3][NEW * Q_ROW], k[ALL * KV_ROW], v[ALL * KV_ROW];
+    bool good = true;
+    bench_fill(logits, MOST_HEADS, 3);
+    for (size_t i = 0; i < MOST_HEADS; i++)
+        logits[i] += 4;
+    puts("variant,heads,kv_heads,dim,dim_v,difference,without");
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        const variant *x = &list[i];
+        const size_t rows = (size_t)ALL * x->n_kv_heads, n = (size_t)NEW * x->n_heads * x->dim_v;
+        variant plain = {"", x->n_heads, x->n_kv_heads, x->dim,   x->dim_v, 0, 0,
+                         0,  0,          false,         x->v_in_k};
+        bench_fill(q, (size_t)NEW * x->n_heads * x->dim, (uint32_t)i + 1);
+        bench_fill(k, rows * x->dim, (uint32_t)i + 100);
+        bench_fill(v, rows * x->dim_v, (uint32_t)i + 200);
+        attend_ours(x, q, k, v, out[0]);
+        attend_ggml(x, q, k, v, out[1]);
+        attend_ours(&plain, q, k, v, out[2]);
+        const double is = difference(out[0], out[1], n);
+        good = good && is <= 1e-5;
+        printf("%s,%u,%u,%u,%u,%.2g,%.2g\n", x->name, x->n_heads, x->n_kv_heads, x->dim, x->dim_v,
+               is, difference(out[2], out[1], n));
+    }
+    return good;
+}
+
 int main(int argc, char **argv)
 {
-    bench_takes(argc, argv, 3, "[LIBRARY [tokens] [rounds]]");
+    bench_takes(argc, argv, 3, "[LIBRARY [variants | [tokens] [rounds]]]");
     if (argc < 2) {
         puts("# skipped: no library of ggml is named (its part for CPUs, libggml-cpu*.so)");
+        return bench_done();
+    }
+    if (argc == 3 && strcmp(argv[2], "variants") == 0) {
+        load(argv[1]);
+        bench_good(variants(), "ggml", "a difference above 1e-5");
         return bench_done();
     }
     uint32_t n_tokens = argc > 2 ? bench_number("tokens", argv[2], 1, 131072) : 4096;

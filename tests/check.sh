@@ -229,7 +229,7 @@ benches() {
     wrong 64x && wrong 64 64 1 17 && wrong 64 64 1 1 1 && wrong 64 7 &&
         wrong 1048576 && wrong 131072 1 || status=1
     bench=ggml
-    wrong "$dir" && wrong "$dir" 0 || status=1
+    wrong "$dir" && wrong "$dir" 0 && wrong "$dir" variants || status=1
     bench=sparse
     wrong "$dir" || status=1
     printf 'PKVC\377\377\377\177\1\0\0\0\1\0\0\0\1\0\0\0\377\377\377\177\0\0\0\0' \
