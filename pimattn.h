@@ -58,7 +58,11 @@ extern "C" {
  * ========================================================================== */
 
 #ifndef PIMATTN_SIMD
+#if defined(_WIN32) && !defined(__clang__) && !defined(__OPTIMIZE__)
+#define PIMATTN_SIMD 1 /* gcc for Windows breaks down at 512 bits then */
+#else
 #define PIMATTN_SIMD 2
+#endif
 #endif
 
 #ifdef PIMATTN_STATIC

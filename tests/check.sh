@@ -288,6 +288,24 @@ for cc in gcc clang; do
 done
 step benches benches
 step readme readme
+if has x86_64-w64-mingw32-gcc; then
+    windows() { # and run, where wine is
+        mkdir -p "$dir/windows"
+        for opt in -O0 -O2; do
+            x86_64-w64-mingw32-gcc -std=c99 $opt $warn -Werror -ffp-contract=off -I. -c \
+                -o "$dir/windows/built.o" "$dir/attn_built.c" || return 1
+        done
+        wine=$(command -v wine64 || command -v wine || echo /usr/lib/wine/wine64)
+        for test in law_bits contract_cache golden; do
+            x86_64-w64-mingw32-gcc -std=c99 -O2 -ffp-contract=off -I. -o "$dir/windows/$test.exe" \
+                tests/$test.c -lm || return 1
+            [ ! -x "$wine" ] || "$wine" "$dir/windows/$test.exe" || return 1
+        done
+    }
+    step windows windows
+else
+    skip windows "no gcc for Windows"
+fi
 if has clang-format; then
     step clang_format clang-format --dry-run -Werror $(find . -maxdepth 1 -name '*.h') \
         $(find examples tests bench -name '*.[ch]')
