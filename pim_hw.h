@@ -261,8 +261,9 @@ typedef enum pimhw_row_opening {
 
 /* A device. pimhw_config_init fills every field from a preset; afterwards 0 is 0 and
  * pimhw_config_check judges it. Times are whole memory clocks of tCK_ps. Of flash, fields of banks,
- * rows, clocks and programs are 0; of a DRAM, those of flash. Not modelled: tFAW (ACT16 opens all
- * banks at once), refresh bank by bank, the hub's own energy. */
+ * rows, clocks and programs are 0; of a DRAM, those of flash. No field moves another: with tREFI
+ * goes refresh_phase, with tRAS or tRP tRC. Not modelled: tFAW and tPPD (ACT16 opens all banks at
+ * once), refresh bank by bank or put off, power-down, the hub's own energy. */
 typedef struct pimhw_config {
     char preset[24];           /* where the numbers came from; stays as fields are set */
     uint32_t n_channels;       /* 1 to 64 */
@@ -281,7 +282,7 @@ typedef struct pimhw_config {
     uint32_t lane_type;        /* pimhw_lane_type; sums are f32 */
     uint32_t out_bits;         /* of a sum as it is read: 16 (rounded to the lane type) or 32 */
     uint32_t partial_write;    /* of part of a column: 0 masked, 1 by reading it first */
-    uint32_t gpr_blocks;       /* hub: registers of column_bytes each */
+    uint32_t gpr_blocks;       /* hub: registers of column_bytes each, for pimhw_device_run */
     uint32_t va2pa_entries;    /* hub: chunks that the table of a request can map */
     uint32_t front_end;        /* pimhw_front_end */
     uint32_t queue_entries;    /* requests a channel queue holds (front_end shared) */
@@ -295,7 +296,8 @@ typedef struct pimhw_config {
     uint32_t tBL;              /* data burst */
     uint32_t tCCD_S;           /* column command to column command: among reads, results and MACs,
                                   and among writes; AF takes no part in order */
-    uint32_t tCCD_L;           /* the same, where one is of all banks, or both of a bank group */
+    uint32_t tCCD_L;           /* the same, where one is of all banks (of a bias and the global
+                                  buffer tCCD_S), or both of a bank group; EWMUL is of both */
     uint32_t tRCD_MAC;         /* ACT to MAC */
     uint32_t tRCD_RD;          /* ACT to RD */
     uint32_t tRCD_WR;          /* ACT to WR */
@@ -307,7 +309,7 @@ typedef struct pimhw_config {
     uint32_t tRRD_L;           /* ACT to ACT of one bank group */
     uint32_t tCL;              /* RD to data */
     uint32_t tCWL;             /* WR to data */
-    uint32_t tWR;              /* end of a write's data to PRE */
+    uint32_t tWR;              /* end of a write's data to PRE; of EWMUL tCWL after it */
     uint32_t tRP;              /* PRE to ACT */
     uint32_t tRAS;             /* ACT to PRE */
     uint32_t tRC;              /* ACT to ACT of one bank */
@@ -322,12 +324,14 @@ typedef struct pimhw_config {
     uint32_t tCWL_GB;          /* global buffer write to data */
     uint32_t tCCD_MAC;         /* MAC to MAC, all banks; tCCD_S and tCCD_L hold, too */
     uint32_t tMTW;             /* MAC to global buffer write */
-    uint32_t tCL_MAC;          /* in-order: last MAC to the end; no read waits so long [AIMSIM] */
+    uint32_t tCL_MAC;          /* in-order: last MAC_ABK to the end (other M: 1 clock); no read
+                                  waits so long [AIMSIM] */
     uint32_t tMOD;             /* change between register mode and normal mode; 0: no modes */
     uint32_t tWR_INP;          /* static, ping-pong, DCS: input write to its use */
     uint32_t tMAC;             /* the same: MAC to the read of its sum */
     uint32_t tRD_OUT;          /* the same: result read to the next use of its entry */
-    uint32_t refresh;          /* 1: refresh takes place */
+    uint32_t refresh;          /* 1: due, no other command issues; PREA if a row is open, REF tRP
+                                  later, the next command tRFC after that */
     uint32_t tREFI;            /* refresh to refresh */
     uint32_t tRFC;             /* refresh to any command */
     uint32_t refresh_phase;    /* clock of the first refresh */
@@ -339,7 +343,8 @@ typedef struct pimhw_config {
     uint32_t eRD_fJ;           /* column read, one bank */
     uint32_t eWR_fJ;           /* column written, one bank */
     uint32_t eMAC_fJ;          /* column multiplied and accumulated, one bank; EWMUL, AF likewise */
-    uint32_t eWRGB_fJ;         /* column written into the global buffer of a channel; a bias */
+    uint32_t eWRGB_fJ;         /* column from the hub into a channel's global buffer; a bias. Of
+                                  a copy eRD or eWR alone: the way to the buffer is in them */
     uint32_t eRDMAC_fJ;        /* one result of every bank of a channel, of AF too */
     uint32_t eLINK_fJ;         /* 32 bytes between hub and channel */
     uint32_t eREQ_fJ;          /* controller: a command of a channel that an instruction asks for */
@@ -349,7 +354,8 @@ typedef struct pimhw_config {
     uint32_t pIDLE_uW;         /* standby of a channel without */
     uint32_t link_MBps;        /* hub to host; bandwidth in 1e6 bytes a second */
     uint32_t host_MBps;        /* the host's own DRAM, for comparison */
-    uint32_t unit_MHz;         /* units that do local attention [PAM]; 0: there are none */
+    uint32_t unit_MHz;         /* what merges partials in local attention [PAM], and MACs of
+                                  flash; 0: there are none */
     uint32_t softmax_ck;       /* the same: last score of a row to its probability */
     uint32_t reduction_units;  /* that merge partials of the device; each bank group has one more */
     uint32_t reduction_lanes;  /* elements each of them takes at once */
@@ -472,8 +478,9 @@ typedef enum pimhw_kind {
                         becomes a quiet one. Copies are done a clock after they issue [AIMSIM]:
                         what waits for one does not wait for its data */
     PIMHW_COPY_GBBK, /* and back */
-    PIMHW_WR_SBK,    /* one column from the GPR into a bank, through the ordinary write queue */
-    PIMHW_RD_SBK,    /* one column of a bank into the GPR, through the ordinary read queue */
+    PIMHW_WR_SBK,    /* one column from the GPR into a bank; a shared front end has a write queue
+                        for it, a channel of its own does it before what follows */
+    PIMHW_RD_SBK,    /* one column of a bank into the GPR; likewise, a read queue */
     PIMHW_WR_ABK,    /* one column into every bank of one channel; closes their rows */
     PIMHW_MEM_WR,    /* host write of one column: as WR_SBK */
     PIMHW_MEM_RD,    /* host read of one column: as RD_SBK */
@@ -597,7 +604,8 @@ PIMHW_API uint8_t pimhw_program_tail(pimhw_program *program, const pimhw_tail *t
 PIMHW_API uint8_t pimhw_program_operand(pimhw_program *program, const pimhw_operand *operand);
 PIMHW_API uint8_t pimhw_program_const(pimhw_program *program, uint64_t value);
 
-/* Appends an item, or an instruction with constant operands, of whose flags 8 bits. */
+/* Appends an item, or an instruction with constant operands, of whose flags 8 bits; there op_size
+ * 0 is 1 in those that have no other. */
 PIMHW_API void pimhw_program_item(pimhw_program *program, const pimhw_item *item);
 PIMHW_API void pimhw_program_add(pimhw_program *program, const pimhw_instruction *instruction);
 
@@ -637,8 +645,8 @@ typedef struct pimhw_request {
                                    without a shared front end no SYNC, EOC, CFR or EWADD then */
     const uint32_t *order;      /* [list_begin[n_channels]] */
     uint64_t useful_macs;       /* lane products the caller needs; the rest is padding */
-    uint32_t repeats;           /* the program runs so often, each time once the last is over;
-                                   0 is once; each takes the host time. useful_macs: of one */
+    uint32_t repeats;           /* the program runs so often, each time once the last is over; 0
+                                   is once. Each is walked, however alike. useful_macs: of one */
     /* VA2PA [LOL]: where rows of blocks really are, for pimhw_device_run. Row r of a channel is
        row chunks[r / chunk_rows] + r % chunk_rows. */
     const uint32_t *chunks;      /* first rows, PIMHW_UNMAPPED: none; NULL: rows are physical */
@@ -726,8 +734,8 @@ typedef struct pimhw_readings {
     uint32_t size;    /* bytes of this struct */
     uint32_t version; /* 1 */
     uint64_t cycles;  /* clocks from the start to the end of the slowest channel, when its last
-                         commands have written, read or summed, or the hub; below 2^46: what takes
-                         longer is refused */
+                         commands have written (WR_ABK: and closed rows), read or summed, or the
+                         hub; below 2^46: what takes longer is refused */
     double ns;        /* cycles * tCK */
     uint64_t commands[PIMHW_N_COMMANDS];  /* over all channels */
     uint64_t breakdown_ck[PIMHW_N_SPENT]; /* of the critical channel */
@@ -896,7 +904,7 @@ PIMHW_API float pimhw_lane_value(uint32_t lane_type, uint16_t lane);
  *     MAC        products of the lanes in f32 (of f16 exact), added pairwise: neighbours, sums of
  *                neighbours and so on, an odd one as it is; the sum added to the entry; of the
  *                tile, or after CFR 0 = 0 of banks 2 i and 2 i + 1, for both of them (MAC_SBK: for
- *                its own)
+ *                its own; a last odd bank: 0)
  *     EWMUL      banks 0 and 1 of every bank group, into bank 2
  *     AF         by the samples of the mode that CFR 2 holds, linear in between and beyond, in
  *                f64, rounded once
@@ -968,10 +976,11 @@ PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why);
  * that for every row of the banks does WR_GB of x, MAC_ABK and RD_MAC (examples/facil.c).
  *
  *   returns  as pimhw_device_time and pimhw_units_end; PIMHW_ERR_ARGUMENT if the units are of
- *            another geometry or out_clear; PIMHW_ERR_HAZARD also where ping-pong cannot: MACs go
- *            back to inputs whose region is filled again, or on with a sum that is being read, or
- *            more sums are held than there are entries, each until the phase after its read;
- *            *readings then unchanged, but not the bytes that the commands before wrote
+ *            another geometry, out_clear, out_bits or lane_type; PIMHW_ERR_HAZARD also where
+ *            ping-pong cannot: MACs go back to inputs whose region is filled again, or on with a
+ *            sum that is being read, or more sums are held than there are entries, each until the
+ *            phase after its read; *readings then unchanged, but not the bytes that the commands
+ *            before wrote
  */
 PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *readings,
                                         pimhw_units *units, const pimhw_program *program,
@@ -6657,7 +6666,7 @@ static void pimhw_i_send_all(pimhw_device *d, const pimhw_instruction *in)
 {
     /* AF opens a row of its own, beyond all others */
     uint64_t next = d->decode.ck;
-    uint64_t row = in->kind == PIMHW_AF ? ((uint64_t)1 << 29) + d->af_mode : in->row;
+    uint64_t row = in->kind == PIMHW_AF ? (1u << 29 | d->af_mode) : in->row;
     uint32_t command = PIMHW_I_KINDS[in->kind].command;
     for (uint64_t left = in->mask; left;) {
         pimhw_i_work work = {command,   in->bank, row,       in->column, in->tile,
@@ -7288,14 +7297,17 @@ PIMHW_API pimhw_status pimhw_device_run(pimhw_device *d, pimhw_readings *reading
     pimhw_readings r;
     pimhw_sink sink = {pimhw_units_command, units, pimhw_units_hub};
     if (!d || !readings || !units || !program || d->sink.told) return pimhw_i_not_now(d, why);
-    const pimhw_config *c = &d->config, *of = &units->config;
-    if (of->n_channels != c->n_channels || of->n_ranks != c->n_ranks ||
-        of->n_bank_groups != c->n_bank_groups || of->n_group_banks != c->n_group_banks ||
-        of->n_rows != c->n_rows || of->row_bytes != c->row_bytes ||
-        of->column_bytes != c->column_bytes || of->element_bytes != c->element_bytes ||
-        of->in_entries != c->in_entries || of->out_clear != c->out_clear ||
-        units->n_outs <= pimhw_config_outs(c))
-        return PIMHW_I_WRONG(why, "the units are of another geometry");
+    static const char fields[][16] = {
+        "n_channels",   "n_bank_groups", "n_group_banks", "n_ranks",   "n_rows",   "row_bytes",
+        "column_bytes", "in_entries",    "element_bytes", "out_clear", "out_bits", "lane_type"};
+    for (uint32_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        const pimhw_i_field *field = pimhw_i_field_find(fields[i], strlen(fields[i]));
+        const uint32_t has = pimhw_i_field_get(&units->config, field);
+        if (has != pimhw_i_field_get(&d->config, field))
+            return PIMHW_I_WRONG(why, "the units have another %s, %u", fields[i], (uint64_t)has);
+    }
+    if (units->n_outs <= pimhw_config_outs(&d->config))
+        return PIMHW_I_WRONG(why, "the units have fewer accumulators");
     pimhw_units_begin(units, request, hub);
     pimhw_status status = pimhw_device_time(d, &r, program, request, &sink, why);
     if (status == PIMHW_OK) status = pimhw_i_rest(d, why);

@@ -1,4 +1,4 @@
-/* Speculation: a tree of drafts is tried in one call, and the accepted ones are kept. The drafts are
+/* Speculation: a tree of drafts is tried in one call, and those accepted are kept. The drafts are
  * what followed the last tokens earlier in the text. Two ways:
  *
  * The first branch alone is accepted: the outcome is plain decoding's to the byte, text and cache,

@@ -1471,18 +1471,17 @@ static void units_fit_their_device(void)
     CHECK_U(pimhw_units_create(&units, &other, r.memory, &r.why), PIMHW_ERR_CONFIG);
     CHECK_HAS(r.why.text, "element_bytes");
     CHECK(!units);
-    other = c;
-    other.in_entries *= 2;
-    CHECK_U(pimhw_units_create(&units, &other, r.memory, &r.why), PIMHW_OK);
-    CHECK_U(pimhw_device_run(r.device, &r.readings, units, &program, NULL, NULL, &r.why),
-            PIMHW_ERR_ARGUMENT);
-    pimhw_units_destroy(units);
-    other = c;
-    other.out_clear = !c.out_clear; /* ping-pong gives entries by it */
-    CHECK_U(pimhw_units_create(&units, &other, r.memory, &r.why), PIMHW_OK);
-    CHECK_U(pimhw_device_run(r.device, &r.readings, units, &program, NULL, NULL, &r.why),
-            PIMHW_ERR_ARGUMENT);
-    pimhw_units_destroy(units);
+    static const char *const of_units[] = {"in_entries", "out_clear", "out_bits", "lane_type"};
+    const uint32_t values[] = {2 * c.in_entries, !c.out_clear, 48 - c.out_bits, !c.lane_type};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) { /* a memory has none of them */
+        other = c;
+        CHECK_U(pimhw_config_set(&other, of_units[i], values[i], &r.why), PIMHW_OK);
+        CHECK_U(pimhw_units_create(&units, &other, r.memory, &r.why), PIMHW_OK);
+        CHECK_U(pimhw_device_run(r.device, &r.readings, units, &program, NULL, NULL, &r.why),
+                PIMHW_ERR_ARGUMENT);
+        CHECK_HAS(r.why.text, of_units[i]);
+        pimhw_units_destroy(units);
+    }
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         other = c;
         CHECK_U(pimhw_config_set(&other, fields[i].name, fields[i].value, &r.why), PIMHW_OK);
@@ -1492,7 +1491,8 @@ static void units_fit_their_device(void)
         rig its = rig_new(&other);
         CHECK_U(pimhw_device_run(r.device, &r.readings, its.units, &program, NULL, NULL, &r.why),
                 PIMHW_ERR_ARGUMENT);
-        CHECK_HAS(r.why.text, "units are of another geometry");
+        CHECK_HAS(r.why.text, "units have another");
+        CHECK_HAS(r.why.text, fields[i].name);
         rig_free(&its);
     }
     other = c;
