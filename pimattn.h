@@ -328,7 +328,8 @@ typedef struct pimattn_readings {
                              is timed and read: the tokens seen, at least the new, mean of KV
                              heads, up */
     uint64_t kv_bytes;    /* K and V that one layer of the batch reads, unpadded: of the tokens in
-                             windows, element_bytes each, or int8 and scale (no tiers); v_in_k: K */
+                             windows, element_bytes each, or int8 and scale (no tiers); v_in_k: K,
+                             while the device is timed with a V of its own */
     uint64_t pages_used;  /* KV pages in use in the engine; of an estimate, or the device way, 0 */
     uint64_t pages_total; /* KV pages the configuration allows; likewise */
     bool remembered;      /* a batch of these lengths had been timed before */
@@ -6431,9 +6432,14 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
     if (c->way == PIMATTN_HOST) return PIMATTN_OK;
     PIMATTN_I_TRY(pimattn_i_within(why, "device.element_bytes", d->element_bytes, 2, 2,
                                    "2, in which banks compute"));
-    if (units * (d->n_rows / pimattn_plan_chunk_rows(&plan)) >> 32)
+    const uint64_t chunks = units * (d->n_rows / pimattn_plan_chunk_rows(&plan));
+    const uint64_t token = 2ull * c->shape.n_layers * pimattn_i_units(&plan);
+    if (chunks >> 32)
         return PIMATTN_I_UNFIT(why, "device.n_rows is %u, not below 2^32 chunks",
                                (uint64_t)d->n_rows);
+    if (chunks < token)
+        return PIMATTN_I_UNFIT(why, "device.n_rows is %u, %u chunks: a token takes %u",
+                               (uint64_t)d->n_rows, chunks, token);
     return PIMATTN_OK;
 }
 

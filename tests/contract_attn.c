@@ -215,6 +215,13 @@ static void more_chunks_than_numbers_are_named(void)
     CHECK_U(pimattn_config_check(&c, &why), PIMATTN_ERR_CONFIG);
     c.device.n_rows = (1u << 27) - 1;
     CHECK_U(pimattn_config_check(&c, &why), PIMATTN_OK);
+    c.device.n_channels = c.device.n_rows = 1; /* of 2 a chunk */
+    CHECK_U(pimattn_config_check(&c, &why), PIMATTN_ERR_CONFIG);
+    CHECK_HAS(why.text, "n_rows is 1, 0 chunks: a token takes 8");
+    c.device.n_rows = 15; /* of K and of V, 2 layers of 2 KV heads */
+    CHECK_U(pimattn_config_check(&c, &why), PIMATTN_ERR_CONFIG);
+    c.device.n_rows = 16;
+    CHECK_U(pimattn_config_check(&c, &why), PIMATTN_OK);
     c.device.element_bytes = 4; /* units know lanes of 2 bytes alone */
     CHECK_U(pimattn_config_check(&c, &why), PIMATTN_ERR_CONFIG);
     CHECK_HAS(why.text, "element_bytes is 4, not 2");
