@@ -19,6 +19,8 @@ typedef struct request {
     const char *context;
     uint32_t batch;
     uint32_t n_tokens;
+    uint32_t kv_type; /* 0: f16, 1: int8 */
+    uint32_t window;
     bool json;
     bool sources;
 } request;
@@ -42,6 +44,18 @@ static void parse(request *r, int argc, char **argv)
          .number = &shape->head_dim,
          .min = 1,
          .help = "default 128"},
+        {.name = "--head-dim-v",
+         .value = "N",
+         .number = &shape->head_dim_v,
+         .help = "of V and the output; default: as that"},
+        {.name = "--kv-type",
+         .value = "f16|int8",
+         .choice = &r->kv_type,
+         .help = "of K and V, a lane each; default f16"},
+        {.name = "--window",
+         .value = "N",
+         .number = &r->window,
+         .help = "last tokens a query sees; default 0: all"},
         {.name = "--layers",
          .value = "N",
          .number = &shape->n_layers,
@@ -236,6 +250,8 @@ int main(int argc, char **argv)
                  .batch = 1,
                  .n_tokens = 1};
     parse(&r, argc, argv);
+    if (r.kv_type == 1) r.config.shape.k_type = r.config.shape.v_type = PIMATTN_INT8;
+    r.config.shape.window = r.window;
     if (r.sources && r.json) ex_die("--sources is a listing; --json has no form for it");
     if (r.config.hfp_unit && r.config.partition == PIMATTN_TCP)
         ex_die("--hfp-unit goes with --partition hfp");

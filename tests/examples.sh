@@ -123,6 +123,13 @@ refuses "sources of a device that cannot be" "$build/estimate" --sources --devic
 refuses "--hfp-unit of another partition" "$build/estimate" --hfp-unit query_head
 refuses "flash without banks" "$build/device" --device pam-ssd
 refuses "what only ping-pong refuses" "$build/device_attention" --set out_entries=1 --json
+for options in '' '--window 1024' '--kv-type int8' '--head-dim-v 64'; do # each takes fewer clocks
+    is_json "estimate $options" "$build/estimate" $options --json
+    ck=$(sed 's/.*"cycles_ck": \([0-9]*\).*/\1/' "$scratch/out")
+    [ -z "$options" ] && all_ck=$ck
+    [ -z "$options" ] || [ "$ck" -lt "$all_ck" ] && pass || fail "estimate $options: $ck of $all_ck"
+done
+refuses "estimate of a type without lanes" "$build/estimate" --kv-type f32
 works "estimate" "$build/estimate"
 is_json "estimate --json" "$build/estimate" --json
 awk '{ match($0, /"step_pJ": [0-9.e+]*/); step = substr($0, RSTART + 11, RLENGTH - 11)
