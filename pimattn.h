@@ -470,11 +470,12 @@ typedef struct pimattn_item {
     uint64_t n_tokens; /* 1 to the tokens it still has, at most 65535 */
 } pimattn_item;
 
-/* Which of an item's new tokens its queries see, e.g. a tree of drafts: query i sees new token j,
- * before or after its own, if bit j % 64 of word i * ((n_tokens + 63) / 64) + j / 64 is set and no
- * window hides it (which hides only what comes before); of those before the new ones what it would
- * see without. In a tree siblings have one position, which their places in the cache do not say:
- * with a window or ALiBi a branch gets what plain decoding gives only if positions say it. */
+/* Which of an item's new tokens its queries see, e.g. a tree of drafts, of which pimattn_seq_accept
+ * then keeps a branch: query i sees new token j, before or after its own, if bit j % 64 of word
+ * i * ((n_tokens + 63) / 64) + j / 64 is set and no window hides it (which hides only what comes
+ * before); of those before the new ones what it would see without. In a tree siblings have one
+ * position, which their places in the cache do not say: with a window or ALiBi a branch gets what
+ * plain decoding gives only if positions say it. */
 typedef struct pimattn_mask {
     const uint64_t *bits;      /* NULL: up to its own */
     uint64_t n_tokens;         /* as in the item; without bits 0, too */
