@@ -3392,18 +3392,17 @@ static pimattn_status pimattn_i_seq_share(pimattn_i_pool *pool, pimattn_i_seq *s
 static void pimattn_i_seq_cut(pimattn_i_pool *pool, const pimattn_i_seq *seq, uint64_t begin,
                               uint64_t end)
 {
+    const pimattn_i_layout *lay = pool->layout;
     while (end-- > begin)
-        if (pimattn_i_seq_next(pool->layout, seq, end) == end)
-            pimattn_i_set_drop(pool, pimattn_i_table_at(pool->layout, seq, end, 0),
-                               PIMATTN_PAGE_FREED);
+        if (pimattn_i_seq_next(lay, seq, end) == end)
+            pimattn_i_set_drop(pool, pimattn_i_table_at(lay, seq, end, 0), PIMATTN_PAGE_FREED);
+        else
+            end = pimattn_i_max(begin, lay->sink_pages); /* between there is none */
 }
 
 static void pimattn_i_seq_empty(pimattn_i_pool *pool, pimattn_i_seq *seq)
 {
-    const uint64_t sinks = pool->layout->sink_pages;
-    const uint64_t behind = seq->begin / pool->layout->page_tokens;
-    pimattn_i_seq_cut(pool, seq, behind, seq->n_pages);
-    pimattn_i_seq_cut(pool, seq, 0, pimattn_i_min(seq->n_pages, pimattn_i_min(behind, sinks)));
+    pimattn_i_seq_cut(pool, seq, 0, seq->n_pages);
     pimattn_i_release(&pool->allocator, seq->table,
                       seq->n_pages_most * pool->set_pages * sizeof(uint32_t));
     seq->table = NULL;
@@ -7373,9 +7372,8 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *e, pimattn_seq seq, 
     /* banks and tiers have no pages */
     const uint64_t page = e->layout.page_tokens;
     const uint64_t last = pimattn_i_min(pimattn_i_ceil_div(kept, page), s->n_pages);
-    const uint64_t gone = pimattn_i_seq_next(&e->layout, s, e->layout.sink_pages);
     pimattn_i_seq_cut(&e->pool, s, last, s->n_pages);
-    pimattn_i_seq_cut(&e->pool, s, gone, pimattn_i_min(first / page, last));
+    pimattn_i_seq_cut(&e->pool, s, e->layout.sink_pages, pimattn_i_min(first / page, last));
     s->n_pages = pimattn_i_max(last, first / page);
     s->begin = first;
     pimattn_i_seq_length(e, s, end);
