@@ -739,7 +739,8 @@ PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *engine, pimat
                                                    uint64_t salt);
 
 /* A new sequence that begins with the longest known prefix of the tokens, *n_known (maybe all): it
- * shares the pages. A hit is compared token by token. Errors as of create, or no memory. */
+ * shares the pages. seq NULL: how long that is, and nothing changes. A hit is compared token by
+ * token. Errors as of create, or no memory. */
 PIMATTN_API pimattn_status pimattn_prefix_start(pimattn_engine *engine, pimattn_seq *seq,
                                                 const uint32_t *tokens, uint64_t n_tokens,
                                                 uint64_t salt, uint64_t *n_known);
@@ -7482,27 +7483,26 @@ PIMATTN_API pimattn_status pimattn_prefix_start(pimattn_engine *e, pimattn_seq *
                                                 const uint32_t *tokens, uint64_t n_tokens,
                                                 uint64_t salt, uint64_t *n_known)
 {
-    pimattn_i_seq *s;
+    pimattn_i_seq *s = NULL;
     PIMATTN_I_TRY(pimattn_i_paged(e));
-    if (!seq || !n_known || (!tokens && n_tokens > 0))
-        return pimattn_i_wrong(e, "seq, tokens or n_known is NULL", 0);
-    PIMATTN_I_TRY(pimattn_i_seq_new(e, &s));
+    if (!n_known || (!tokens && n_tokens > 0))
+        return pimattn_i_wrong(e, "tokens or n_known is NULL", 0);
+    if (seq) PIMATTN_I_TRY(pimattn_i_seq_new(e, &s));
     const pimattn_i_store *st = &e->pool.store;
     uint64_t known = 0, n = pimattn_i_min(n_tokens / e->layout.page_tokens, st->n);
     pimattn_i_entry like = pimattn_i_chain_of(e, salt);
-    pimattn_status status = pimattn_i_table_grow(&e->pool, s, n);
-    for (uint64_t i = 0; i < n && status == PIMATTN_OK; i++, tokens += like.page_tokens) {
-        uint32_t at = pimattn_i_store_find(st, &like, tokens);
+    pimattn_status status = s ? pimattn_i_table_grow(&e->pool, s, n) : PIMATTN_OK;
+    for (; n > 0 && status == PIMATTN_OK; n--, known += like.page_tokens) {
+        uint32_t at = pimattn_i_store_find(st, &like, tokens + known);
         if (!at) break;
-        pimattn_i_seq_take(&e->pool, s, pimattn_i_entry_pages(pimattn_i_entry_at(st, at)));
+        if (s) pimattn_i_seq_take(&e->pool, s, pimattn_i_entry_pages(pimattn_i_entry_at(st, at)));
         like.parent = pimattn_i_entry_at(st, at)->serial;
     }
-    if (status == PIMATTN_OK) {
-        known = s->n_pages * e->layout.page_tokens;
+    if (s) {
         pimattn_i_seq_length(e, s, known);
-        status = pimattn_i_fit(e, s, known, known);
+        if (status == PIMATTN_OK) status = pimattn_i_fit(e, s, known, known);
+        status = pimattn_i_seq_made(e, s, status, seq);
     }
-    status = pimattn_i_seq_made(e, s, status, seq);
     if (status == PIMATTN_OK) *n_known = known;
     return status;
 }

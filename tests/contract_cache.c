@@ -167,7 +167,6 @@ static void what_cannot_be_is_refused(void)
     REFUSED(pimattn_seq_accept(r.e, s, 5, kept + 1, SIZE_MAX), PIMATTN_ERR_ARGUMENT, "kept[1]");
     REFUSED(pimattn_prefix_remember(r.e, s, ids, 11, 0), PIMATTN_ERR_ARGUMENT, "11");
     REFUSED(pimattn_prefix_remember(r.e, s, NULL, 4, 0), PIMATTN_ERR_ARGUMENT, "tokens");
-    REFUSED(pimattn_prefix_start(r.e, NULL, ids, 4, 0, &n), PIMATTN_ERR_ARGUMENT, "NULL");
     REFUSED(pimattn_prefix_start(r.e, &t, NULL, 4, 0, &n), PIMATTN_ERR_ARGUMENT, "NULL");
     REFUSED(pimattn_prefix_start(r.e, &t, ids, 4, 0, NULL), PIMATTN_ERR_ARGUMENT, "NULL");
     REFUSED(pimattn_seq_fork(r.e, NULL, s), PIMATTN_ERR_ARGUMENT, "NULL");
@@ -663,6 +662,31 @@ static void remembered_pages_can_be_written_again(void)
         CHECK_U(pimattn_pages_used(r.e), 0);
         rig_end(&r);
     }
+}
+
+/* Who only asks how much is known of some tokens does not use it. */
+static void asking_for_a_prefix_changes_nothing(void)
+{
+    rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+    rig_pool(&r, 5 * LAYERS * KV_HEADS * 256); /* 5 pages of 4 tokens */
+    uint32_t tokens[2][8] = {{1}, {2}};
+    uint64_t n = 0;
+    for (int i = 0; i < 2; i++) {
+        pimattn_seq s = seq_of(&r, 8);
+        CHECK_U(pimattn_prefix_remember(r.e, s, tokens[i], 8, 0), PIMATTN_OK);
+        CHECK_U(pimattn_seq_free(r.e, s), PIMATTN_OK);
+    }
+    CHECK_U(pimattn_prefix_start(r.e, NULL, tokens[0], 8, 0, &n), PIMATTN_OK);
+    CHECK_U(n, 8);
+    CHECK_U(pimattn_pages_used(r.e), 0);
+    (void)seq_of(&r, 8); /* one page is free, and the first text was used longest ago */
+    CHECK_U(pimattn_prefix_start(r.e, NULL, tokens[0], 8, 0, &n), PIMATTN_OK);
+    CHECK_U(n, 4);
+    CHECK_U(pimattn_prefix_start(r.e, NULL, tokens[1], 8, 0, &n), PIMATTN_OK);
+    CHECK_U(n, 8);
+    CHECK_U(pimattn_prefix_start(r.e, NULL, tokens[1], 8, 1, &n), PIMATTN_OK);
+    CHECK_U(n, 0);
+    rig_end(&r);
 }
 
 /* It stays known where a page is free, be it the last one. */
@@ -1420,6 +1444,7 @@ int main(int argc, char **argv)
     RUN(a_known_prefix_takes_the_rest_at_once);
     RUN(static_pages_that_are_shared_need_a_copy_of_what_is_written);
     RUN(remembered_pages_can_be_written_again);
+    RUN(asking_for_a_prefix_changes_nothing);
     RUN(remembered_pages_stay_where_there_is_a_page);
     RUN(remembered_pages_of_two_sequences_need_a_copy);
     RUN(the_accepted_lies_as_if_appended);

@@ -684,6 +684,9 @@ static void do_start(void)
         tokens[t] = like ? like->tokens[t] : (uint32_t)(t * 7);
     if (n && some(0, 3) == 0) tokens[some(0, n - 1)] ^= 1u << some(0, 31);
     args a = {.tokens = tokens, .n = n, .salt = some(0, 4) / 4};
+    uint64_t found = UINT64_MAX, before = digest();
+    CHECK_U(pimattn_prefix_start(w.e, NULL, tokens, n, a.salt, &found), PIMATTN_OK);
+    CHECK_U(digest(), before);
     pimattn_status status = insist(call_start, &a, false);
     CHECK_U(status, s ? PIMATTN_OK : PIMATTN_ERR_SEQ);
     if (status) return;
@@ -699,6 +702,7 @@ static void do_start(void)
     }
     memcpy(s->tokens, tokens, s->n * sizeof *tokens);
     CHECK_U(a.first, s->n);
+    CHECK_U(found, s->n);
     hits += s->n > 0;
 }
 
