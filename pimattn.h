@@ -5332,14 +5332,9 @@ typedef struct pimattn_i_deal {
     uint64_t groups;              /* bank groups of a channel; of flash 1 */
     uint64_t page_tokens;         /* of flash: tokens of a page, at least 1 */
     uint64_t token_pages;         /* and pages of a token, at least 1; else 0 */
-    uint64_t last, n_last;        /* device of the last channel so far, and its units .. */
-    uint64_t last_groups;         /* .. and its bank groups, if units have channels of their own */
+    uint64_t device;              /* whose bank groups and blocks are counted: */
+    uint64_t n_groups, n_blocks;
 } pimattn_i_deal;
-
-static uint64_t pimattn_i_deal_pages(const pimattn_i_deal *d, uint64_t tokens)
-{
-    return pimattn_i_mul(pimattn_i_ceil_div(tokens, d->page_tokens), d->token_pages);
-}
 
 /* Deals a unit, the longest is number 0. If a channel has whole units, neighbours are on different
  * devices; else each has channels of its own, side by side. Either way device 0 and its channel 0
@@ -5348,35 +5343,32 @@ static uint64_t pimattn_i_deal_pages(const pimattn_i_deal *d, uint64_t tokens)
 static void pimattn_i_deal_unit(pimattn_i_deal *d, pimattn_tier_load *to, uint64_t *list,
                                 uint64_t unit, uint64_t tokens)
 {
-    bool whole = d->spread == 1;
-    uint64_t share = pimattn_i_ceil_div(tokens, d->spread), at = unit * d->spread;
-    uint64_t full = tokens / share, rest = tokens % share; /* the last channel with tokens has it */
-    uint64_t pages = pimattn_i_deal_pages(d, share), rest_groups = pimattn_i_min(rest, d->groups);
-    uint64_t in_device = unit % d->n_devices == 0 ? 1 : 0; /* its channels in device 0 */
-    if (!whole) in_device = pimattn_i_min(d->spread, d->channels - pimattn_i_min(at, d->channels));
-    uint64_t in_full = pimattn_i_min(full, in_device), groups = pimattn_i_min(share, d->groups);
-    uint64_t first = at / d->channels, last = (at + full + (rest > 0) - 1) / d->channels;
-    to->tokens += tokens * d->heads;
-    to->groups += (full * groups + rest_groups) * d->heads;
-    to->device_outputs += (whole ? 1 : last - first + 1) * d->heads;
-    to->device_tokens += pimattn_i_min(tokens, share * in_device) * d->heads;
-    if (whole) to->device_groups += in_full * groups * d->heads;
-    for (uint64_t device = first; !whole && device <= last; device++) {
-        uint64_t from = pimattn_i_max(at, device * d->channels) - at;
-        uint64_t end = (device + 1) * d->channels - at;
-        uint64_t here = (pimattn_i_min(full, end) - from) * groups;
-        if (full < end) here += rest_groups;
-        d->last_groups = here * d->heads + (device == d->last ? d->last_groups : 0);
-        to->device_groups = pimattn_i_max(to->device_groups, d->last_groups);
+    const bool whole = d->spread == 1;
+    const uint64_t share = pimattn_i_ceil_div(tokens, d->spread);
+    uint64_t channel = unit * d->spread, before = UINT64_MAX; /* device of the channel before */
+    for (uint64_t n; tokens > 0; tokens -= n, channel++) {
+        n = pimattn_i_min(share, tokens);
+        const uint64_t device = whole ? unit % d->n_devices : channel / d->channels;
+        const uint64_t groups = pimattn_i_min(n, d->groups) * d->heads;
+        const uint64_t blocks = device == before ? 0 : d->heads;
+        const uint64_t pages = pimattn_i_mul(pimattn_i_ceil_div(n, d->page_tokens), d->token_pages);
+        before = device;
+        to->tokens += n * d->heads;
+        to->groups += groups;
+        to->device_outputs += blocks;
+        to->pages += pages;
+        if (device == 0) to->device_tokens += n * d->heads;
+        if (channel % (d->n_devices * d->channels) == 0) {
+            to->channel_pages += pages;
+            for (uint64_t head = 0; head < d->heads; head++)
+                list[to->n_blocks++] = pimattn_i_ceil_div(n, d->groups);
+        }
+        if (whole && device > 0) continue; /* device 0 has no less */
+        if (device != d->device) d->n_groups = d->n_blocks = 0;
+        d->device = device;
+        to->device_groups = pimattn_i_max(to->device_groups, d->n_groups += groups);
+        to->device_blocks = pimattn_i_max(to->device_blocks, d->n_blocks += blocks);
     }
-    uint64_t before = whole ? unit / d->n_devices : first == d->last ? d->n_last : 0;
-    to->device_blocks = pimattn_i_max(to->device_blocks, (before + 1) * d->heads);
-    d->last = last, d->n_last = first == last ? before + 1 : 1;
-    to->pages += full * pages + pimattn_i_deal_pages(d, rest);
-    if (unit % (whole ? d->n_devices * d->channels : UINT64_MAX) != 0) return;
-    to->channel_pages += pages;
-    for (uint64_t head = 0; head < d->heads; head++)
-        list[to->n_blocks++] = pimattn_i_ceil_div(share, d->groups);
 }
 
 PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t *blocks,
@@ -5401,7 +5393,7 @@ PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t
     uint64_t token_bytes = (uint64_t)l.shape.n_kv_heads * tier->device.element_bytes *
                            ((uint64_t)l.shape.head_dim + l.shape.head_dim_v);
     memset(&to, 0, sizeof to);
-    d.last = d.n_last = d.last_groups = 0;
+    d.device = d.n_groups = d.n_blocks = 0;
     d.n_devices = tier->n_devices, d.channels = tier->device.n_channels;
     d.spread = pimattn_i_max(1, d.n_devices * d.channels / pimattn_i_max(1, n_seqs * units));
     d.heads = l.shape.n_kv_heads / units;
