@@ -6121,25 +6121,12 @@ static uint32_t pimattn_i_bound_of(const pimhw_readings *run, const pimhw_config
     return most;
 }
 
-/* A layer beside the other ways to read the same K and V. */
-static void pimattn_i_compare(pimattn_readings *r, const pimattn_i_planner *p,
-                              const pimhw_readings *run, double query_tokens, double mean_kv_bytes)
-{
-    const pimattn_config *c = &p->config;
-    const pimhw_config *d = &c->device;
-    double dims = (double)c->shape.n_heads * ((double)c->shape.head_dim + c->shape.head_dim_v);
-    double link_bytes = query_tokens * dims * p->io_bytes;
-    double peak_bytes = (double)d->n_channels * pimhw_config_banks(d) * d->column_bytes;
-    r->peak_ns = (double)r->kv_bytes / peak_bytes * d->tCCD_MAC * d->tCK_ps * 1e-3;
-    r->link_ns = link_bytes * 1e3 / d->link_MBps;
-    r->speedup = mean_kv_bytes * 1e3 / d->host_MBps / (r->layer_ns + r->link_ns);
-    r->bound = r->link_ns > r->layer_ns ? (uint32_t)PIMATTN_BOUND_LINK : pimattn_i_bound_of(run, d);
-}
-
 /* All of the readings of the batch, one layer of which has been timed or run. */
 static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw_readings *layer,
                                                pimattn_readings *readings)
 {
+    const pimattn_config *c = &p->config;
+    const pimhw_config *d = &c->device;
     pimattn_readings r;
     pimhw_readings run;
     double mean_kv_bytes = 0;
@@ -6148,15 +6135,22 @@ static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw
     PIMATTN_I_TRY(pimattn_i_planner_step(p, &r, &run, &mean_kv_bytes));
     const pimattn_plan *plan = &p->plans[p->taken];
     r.kv_bytes = pimattn_i_layer_bytes(p);
-    r.controller = p->config.device.controller;
-    r.partition = p->config.partition;
+    r.controller = d->controller;
+    r.partition = c->partition;
     r.v_mapping = plan->v_mapping;
     r.v_wanted = plan->v_wanted;
     r.wanted_out = plan->wanted_out;
     r.used_out = plan->used_out;
     r.kernel = "";
-    double query_tokens = pimattn_i_readings_sum(&r, &p->config, p->spans, p->n_spans);
-    pimattn_i_compare(&r, p, &run, query_tokens, mean_kv_bytes);
+    double query_tokens = pimattn_i_readings_sum(&r, c, p->spans, p->n_spans);
+    /* the layer beside the other ways to read the same K and V */
+    double dims = (double)c->shape.n_heads * ((double)c->shape.head_dim + c->shape.head_dim_v);
+    double link_bytes = query_tokens * dims * p->io_bytes;
+    double peak_bytes = (double)d->n_channels * pimhw_config_banks(d) * d->column_bytes;
+    r.peak_ns = (double)r.kv_bytes / peak_bytes * d->tCCD_MAC * d->tCK_ps * 1e-3;
+    r.link_ns = link_bytes * 1e3 / d->link_MBps;
+    r.speedup = mean_kv_bytes * 1e3 / d->host_MBps / (r.layer_ns + r.link_ns);
+    r.bound = r.link_ns > r.layer_ns ? (uint32_t)PIMATTN_BOUND_LINK : pimattn_i_bound_of(&run, d);
     *readings = r;
     return PIMATTN_OK;
 }
