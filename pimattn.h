@@ -6011,9 +6011,7 @@ static pimattn_status pimattn_i_planner_layers(pimattn_i_planner *p, pimattn_rea
     uint32_t times = n;
     if (d->refresh && n > 1 && all->cycles < 16 * (uint64_t)d->tREFI) {
         p->request.repeats = n;
-        pimattn_status status = pimattn_i_planner_clock(p, all);
-        p->request.repeats = 0;
-        if (status != PIMATTN_OK) return status;
+        PIMATTN_I_TRY(pimattn_i_planner_clock(p, all));
         times = 1;
     }
     r->layers_timed = n / times;
@@ -6054,9 +6052,8 @@ static pimattn_status pimattn_i_planner_step(pimattn_i_planner *p, pimattn_readi
     const pimattn_shape *s = &p->config.shape;
     const uint32_t own = p->layer, n_layers = s->n_layers, taken = p->taken;
     uint32_t timed = 0;
-    pimattn_status status = PIMATTN_OK;
     *all = r->device;
-    for (uint32_t i = 0; i < n_layers && status == PIMATTN_OK; i++) {
+    for (uint32_t i = 0; i < n_layers; i++) {
         const uint64_t window = pimattn_i_window_of(s, i);
         uint32_t first = 0, n = 0;
         while (pimattn_i_window_of(s, first) != window)
@@ -6066,8 +6063,8 @@ static pimattn_status pimattn_i_planner_step(pimattn_i_planner *p, pimattn_readi
             n += pimattn_i_window_of(s, k) == window;
         pimhw_readings its = r->device;
         pimattn_i_planner_go(p, i);
-        if (s->windows) status = pimattn_i_planner_best(p, &its);
-        if (status == PIMATTN_OK) status = pimattn_i_planner_layers(p, r, &its, n);
+        if (s->windows) PIMATTN_I_TRY(pimattn_i_planner_best(p, &its));
+        PIMATTN_I_TRY(pimattn_i_planner_layers(p, r, &its, n));
         *mean_kv_bytes += (double)pimattn_i_layer_bytes(p) * n / n_layers;
         if (pimattn_i_window_of(s, own) != window) continue;
         *all = its;
@@ -6078,7 +6075,7 @@ static pimattn_status pimattn_i_planner_step(pimattn_i_planner *p, pimattn_readi
     r->layers_timed = timed;
     if (r->step_ck) r->refresh_share /= (double)r->step_ck;
     r->layer_ns = r->step_us * 1e3 / n_layers;
-    return status;
+    return PIMATTN_OK;
 }
 
 /* What follows from the time and energy of a step, and what it reads; its query tokens. */
