@@ -5499,7 +5499,7 @@ static void pimattn_i_tiers_ratio(pimattn_tiers *r)
 typedef struct pimattn_i_token {
     uint32_t slot;   /* in its tier: bank groups take turns */
     uint32_t step;   /* when `active` was last looked at */
-    uint16_t active; /* bit j: it took part j steps before that */
+    uint16_t active; /* bit j: it took part j steps before that; only 10 are looked at */
     uint8_t tier;
 } pimattn_i_token;
 
@@ -5569,9 +5569,8 @@ static unsigned char *pimattn_i_slot(const pimattn_i_tiered *st, const pimattn_i
 /* Brings a token's activity to this step; its counts leave a group's window by themselves. */
 static void pimattn_i_token_now(const pimattn_i_tiered *st, pimattn_i_token *t)
 {
-    const uint32_t ago = st->step - t->step, all = (1u << PIMATTN_TIER_STEPS) - 1;
-    const uint32_t active = ago < PIMATTN_TIER_STEPS ? (uint32_t)t->active << ago : 0;
-    t->active = (uint16_t)(active & all);
+    const uint32_t ago = st->step - t->step;
+    t->active = ago < PIMATTN_TIER_STEPS ? (uint16_t)((uint32_t)t->active << ago) : (uint16_t)0;
     t->step = st->step;
 }
 
