@@ -6213,6 +6213,7 @@ typedef struct pimattn_i_job {
     uint32_t n_queries, kv_head;
     uint64_t leaf_begin, leaf_end;
     uint32_t runs_left; /* runs of the same block from here on */
+    uint32_t n_gang;    /* jobs that go with this one; 0: this one goes with another */
 } pimattn_i_job;
 
 /* Chunks of K or V of one head of one sequence in one layer, in the order of their rows. */
@@ -8446,33 +8447,25 @@ static pimattn_i_stack pimattn_i_stack_of(const pimattn_engine *e, const pimattn
     return stack;
 }
 
-static bool pimattn_i_together(const pimattn_engine *e, size_t place, size_t other)
-{
-    const pimattn_i_job *x = &e->jobs[e->order[place]], *y = &e->jobs[e->order[other]];
-    return x->first_row == y->first_row && x->leaf_begin == y->leaf_begin &&
-           x->leaf_end == y->leaf_end;
-}
-
 enum { PIMATTN_I_GANG = 16 };
 
-/* Jobs that go together from a place of the order on, 0 if an earlier one takes this along: those
- * on one leaf whose heads share memory pages, tile by tile in turn, so that a page is read once.
- * Workers get two gangs each, if there are enough jobs. */
+/* How many jobs go together from a place of the order on: those on one leaf whose heads share
+ * memory pages, tile by tile in turn, so that a page is read once. Workers get two gangs each, if
+ * there are enough jobs. */
 static size_t pimattn_i_gang(const pimattn_engine *e, size_t place)
 {
     const pimattn_i_job *job = &e->jobs[e->order[place]];
-    uint64_t queries = job->n_tokens * e->gqa_group;
-    size_t before = 0, n = 1, most = PIMATTN_I_GANG_QUERIES, workers = e->config.max_workers;
+    const uint64_t queries = job->n_tokens * e->gqa_group, workers = e->config.max_workers;
+    uint64_t n = 1, most = PIMATTN_I_GANG_QUERIES / pimattn_i_min(queries, PIMATTN_I_QUERY_BLOCK);
     if (!pimattn_i_apart(e) || job->leaf_end - job->leaf_begin > 1) return 1;
-    most /= (size_t)pimattn_i_min(queries, PIMATTN_I_QUERY_BLOCK);
-    while (before < place && pimattn_i_together(e, place - before - 1, place))
-        before++;
-    most = (size_t)pimattn_i_min(most, PIMATTN_I_GANG);
-    if (workers > 1) most = (size_t)pimattn_i_max(1, pimattn_i_min(most, e->n_jobs / workers / 2));
-    if (before % most) return 0;
-    while (n < most && place + n < e->n_jobs && pimattn_i_together(e, place, place + n))
-        n++;
-    return n;
+    most = pimattn_i_min(most, PIMATTN_I_GANG);
+    if (workers > 1) most = pimattn_i_max(1, pimattn_i_min(most, e->n_jobs / workers / 2));
+    for (; n < most && place + n < e->n_jobs; n++) {
+        const pimattn_i_job *other = &e->jobs[e->order[place + n]];
+        if (other->first_row != job->first_row || other->leaf_begin != job->leaf_begin) break;
+        if (other->leaf_end != job->leaf_end) break;
+    }
+    return (size_t)n;
 }
 
 /* A gang, into its places among the results; or a job, its leaves merged as the tree says. */
@@ -8481,7 +8474,7 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
     pimattn_engine *e = (pimattn_engine *)arg;
     const uint32_t *order = e->order + place;
     const pimattn_i_job *job = &e->jobs[*order];
-    const size_t n = pimattn_i_gang(e, place);
+    const size_t n = job->n_gang;
     pimattn_i_hand hands[PIMATTN_I_GANG];
     float *blocks[PIMATTN_I_GANG];
     uint32_t before = 0;
@@ -8592,6 +8585,10 @@ static void pimattn_i_wave(pimattn_engine *e)
     for (size_t i = 0; i < n_jobs; i++)
         e->order[i] = (uint32_t)i;
     pimattn_i_sort(e->order, n_jobs, e, pimattn_i_job_after);
+    for (size_t i = 0, n; i < n_jobs; i += n) {
+        n = pimattn_i_gang(e, i);
+        e->jobs[e->order[i]].n_gang = (uint32_t)n;
+    }
     if (c->parallel_for && n_jobs > 1)
         c->parallel_for(c->parallel_user, n_jobs, pimattn_i_job_run, e);
     else
