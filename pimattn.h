@@ -6049,7 +6049,7 @@ static pimattn_status pimattn_i_planner_step(pimattn_i_planner *p, pimattn_readi
                                              pimhw_readings *all, double *mean_kv_bytes)
 {
     const pimattn_shape *s = &p->config.shape;
-    const uint32_t own = p->layer, n_layers = s->n_layers, taken = p->taken;
+    const uint32_t own = p->layer, n_layers = s->n_layers;
     uint32_t timed = 0;
     *all = r->device;
     for (uint32_t i = 0; i < n_layers; i++) {
@@ -6070,7 +6070,6 @@ static pimattn_status pimattn_i_planner_step(pimattn_i_planner *p, pimattn_readi
         timed = r->layers_timed;
     }
     pimattn_i_planner_go(p, own);
-    p->taken = taken;
     r->layers_timed = timed;
     if (r->step_ck) r->refresh_share /= (double)r->step_ck;
     r->layer_ns = r->step_us * 1e3 / n_layers;
@@ -6128,8 +6127,8 @@ static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw
     double mean_kv_bytes = 0;
     memset(&r, 0, sizeof r);
     r.device = *layer;
+    const pimattn_plan *plan = &p->plans[p->taken]; /* other layers may take another */
     PIMATTN_I_TRY(pimattn_i_planner_step(p, &r, &run, &mean_kv_bytes));
-    const pimattn_plan *plan = &p->plans[p->taken];
     r.kv_bytes = pimattn_i_layer_bytes(p);
     r.controller = d->controller;
     r.partition = c->partition;
