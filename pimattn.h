@@ -4384,17 +4384,14 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
         return pimattn_i_refuse(why, "plan, request or an array is NULL", 0);
     PIMATTN_I_TRY(pimattn_i_spans_check(spans, n_spans, why));
     uint32_t units = pimattn_i_units(plan);
-    for (size_t i = 0; i < n_spans; i++) {
-        if (pimattn_i_mul(spans[i].n_tokens, plan->shape.n_heads / units) <= plan->n_queries)
-            continue;
-        return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, why,
-                              "item %u: %u tokens make more than the %u queries planned for",
-                              (uint64_t)i, spans[i].n_tokens, (uint64_t)plan->n_queries);
-    }
     uint64_t dims = (uint64_t)plan->shape.head_dim + plan->shape.head_dim_v;
     uint64_t heads = plan->shape.n_heads, rows = 0, useful = 0;
     const bool lists = plan->partition == PIMATTN_HFP;
     for (size_t i = 0; i < n_spans; i++) {
+        if (pimattn_i_mul(spans[i].n_tokens, heads / units) > plan->n_queries)
+            return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, why,
+                                  "item %u: %u tokens make more than the %u queries planned for",
+                                  (uint64_t)i, spans[i].n_tokens, (uint64_t)plan->n_queries);
         uint64_t pairs = pimattn_i_mul(pimattn_i_span_pairs(&plan->shape, &spans[i]), heads);
         useful = pimattn_i_add(useful, pimattn_i_mul(pairs, dims));
         for (uint32_t u = 0; u < units; u++) {
