@@ -5321,50 +5321,51 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
     return PIMATTN_OK;
 }
 
-/* How units, which are blocks, or of flash sequences with all KV heads, are dealt to channels. */
-typedef struct pimattn_i_deal {
-    uint64_t n_devices, channels; /* of a device */
-    uint64_t spread;              /* channels of a unit */
-    uint64_t heads;               /* of a unit */
-    uint64_t groups;              /* bank groups of a channel; of flash 1 */
-    uint64_t page_tokens;         /* of flash: tokens of a page, at least 1 */
-    uint64_t token_pages;         /* and pages of a token, at least 1; else 0 */
-    uint64_t device;              /* whose bank groups and blocks are counted: */
-    uint64_t n_groups, n_blocks;
-} pimattn_i_deal;
-
-/* Deals a unit, the longest is number 0. If a channel has whole units, neighbours are on different
- * devices; else each has channels of its own, side by side. Either way device 0 and its channel 0
- * get no fewer tokens than any other; of bank groups another device may have more, where a unit has
- * fewer channels than one that is a little shorter. */
-static void pimattn_i_deal_unit(pimattn_i_deal *d, pimattn_tier_load *to, uint64_t *list,
-                                uint64_t unit, uint64_t tokens)
+/* Deals units, which are blocks, or of flash sequences with all KV heads, to channels, the longest
+ * first. If a channel has whole units, neighbours are on different devices; else each has channels
+ * of its own, side by side. Either way device 0 and its channel 0 get no fewer tokens than any
+ * other; of bank groups another device may have more, where a unit has fewer channels than one that
+ * is a little shorter. */
+static void pimattn_i_deal(pimattn_tier_load *to, uint64_t *list, const pimattn_tier *tier,
+                           const pimattn_shape *s, const uint64_t *tokens, size_t n_seqs,
+                           bool scattered)
 {
-    const bool whole = d->spread == 1;
-    const uint64_t share = pimattn_i_ceil_div(tokens, d->spread);
-    uint64_t channel = unit * d->spread, before = UINT64_MAX; /* device of the channel before */
-    for (uint64_t n; tokens > 0; tokens -= n, channel++) {
-        n = pimattn_i_min(share, tokens);
-        const uint64_t device = whole ? unit % d->n_devices : channel / d->channels;
-        const uint64_t groups = pimattn_i_min(n, d->groups) * d->heads;
-        const uint64_t blocks = device == before ? 0 : d->heads;
-        const uint64_t pages = pimattn_i_mul(pimattn_i_ceil_div(n, d->page_tokens), d->token_pages);
-        before = device;
-        to->tokens += n * d->heads;
-        to->groups += groups;
-        to->device_outputs += blocks;
-        to->pages += pages;
-        if (device == 0) to->device_tokens += n * d->heads;
-        if (channel % (d->n_devices * d->channels) == 0) {
-            to->channel_pages += pages;
-            for (uint64_t head = 0; head < d->heads; head++)
-                list[to->n_blocks++] = pimattn_i_ceil_div(n, d->groups);
+    const uint64_t page_bytes = tier->device.flash_page_bytes, n_devices = tier->n_devices;
+    const uint64_t token_bytes = (uint64_t)s->n_kv_heads * tier->device.element_bytes *
+                                 ((uint64_t)s->head_dim + s->head_dim_v);
+    const uint64_t page_tokens = scattered ? 1 : pimattn_i_max(1, page_bytes / token_bytes);
+    const uint64_t token_pages = page_bytes ? pimattn_i_ceil_div(token_bytes, page_bytes) : 0;
+    const uint64_t units = page_bytes ? 1 : s->n_kv_heads, heads = s->n_kv_heads / units;
+    const uint64_t each = tier->device.n_channels, channels = n_devices * each;
+    const uint64_t spread = pimattn_i_max(1, channels / pimattn_i_max(1, n_seqs * units));
+    const uint64_t all_groups = pimattn_i_channel_groups(tier);
+    uint64_t counted = 0, n_groups = 0, n_blocks = 0; /* of a device */
+    for (uint64_t unit = 0; unit < n_seqs * units; unit++) {
+        const uint64_t share = pimattn_i_ceil_div(tokens[unit / units], spread);
+        uint64_t channel = unit * spread, before = UINT64_MAX; /* device of the channel before */
+        for (uint64_t n, left = tokens[unit / units]; left > 0; left -= n, channel++) {
+            n = pimattn_i_min(share, left);
+            const uint64_t device = spread == 1 ? unit % n_devices : channel / each;
+            const uint64_t groups = pimattn_i_min(n, all_groups) * heads;
+            const uint64_t blocks = device == before ? 0 : heads;
+            const uint64_t pages = pimattn_i_mul(pimattn_i_ceil_div(n, page_tokens), token_pages);
+            before = device;
+            to->tokens += n * heads;
+            to->groups += groups;
+            to->device_outputs += blocks;
+            to->pages += pages;
+            if (channel % channels == 0) {
+                to->channel_pages += pages;
+                for (uint64_t head = 0; head < heads; head++)
+                    list[to->n_blocks++] = pimattn_i_ceil_div(n, all_groups);
+            }
+            if (device == 0) to->device_tokens += n * heads;
+            if (spread == 1 && device > 0) continue; /* device 0 has no less */
+            if (device != counted) n_groups = n_blocks = 0;
+            counted = device;
+            to->device_groups = pimattn_i_max(to->device_groups, n_groups += groups);
+            to->device_blocks = pimattn_i_max(to->device_blocks, n_blocks += blocks);
         }
-        if (whole && device > 0) continue; /* device 0 has no less */
-        if (device != d->device) d->n_groups = d->n_blocks = 0;
-        d->device = device;
-        to->device_groups = pimattn_i_max(to->device_groups, d->n_groups += groups);
-        to->device_blocks = pimattn_i_max(to->device_blocks, d->n_blocks += blocks);
     }
 }
 
@@ -5374,8 +5375,6 @@ PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t
                                                bool scattered, pimhw_cause *why)
 {
     pimattn_i_local l;
-    pimattn_i_deal d;
-    pimattn_tier_load to;
     if (!load || !tier || !shape || (n_seqs > 0 && (!blocks || !tokens)))
         return pimattn_i_refuse(why, "load, blocks, tier, shape or tokens is NULL", 0);
     PIMATTN_I_TRY(pimattn_i_local_init(&l, tier, shape, why));
@@ -5385,23 +5384,10 @@ PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t
                                        "below 2^31 and at most those of the one before"));
     while (n_seqs > 0 && tokens[n_seqs - 1] == 0)
         n_seqs--;
-    uint64_t page_bytes = tier->device.flash_page_bytes;
-    uint64_t units = page_bytes ? 1 : l.shape.n_kv_heads;
-    uint64_t token_bytes = (uint64_t)l.shape.n_kv_heads * tier->device.element_bytes *
-                           ((uint64_t)l.shape.head_dim + l.shape.head_dim_v);
-    memset(&to, 0, sizeof to);
-    d.device = d.n_groups = d.n_blocks = 0;
-    d.n_devices = tier->n_devices, d.channels = tier->device.n_channels;
-    d.spread = pimattn_i_max(1, d.n_devices * d.channels / pimattn_i_max(1, n_seqs * units));
-    d.heads = l.shape.n_kv_heads / units;
-    d.groups = pimattn_i_channel_groups(tier);
-    d.page_tokens = scattered ? 1 : pimattn_i_max(1, page_bytes / token_bytes);
-    d.token_pages = page_bytes ? pimattn_i_ceil_div(token_bytes, page_bytes) : 0;
-    for (uint64_t unit = 0; unit < n_seqs * units; unit++)
-        pimattn_i_deal_unit(&d, &to, blocks, unit, tokens[unit / units]);
-    to.blocks = blocks;
-    to.n_queries = l.shape.n_heads / l.shape.n_kv_heads;
-    *load = to;
+    memset(load, 0, sizeof *load);
+    load->blocks = blocks;
+    load->n_queries = l.shape.n_heads / l.shape.n_kv_heads;
+    pimattn_i_deal(load, blocks, tier, &l.shape, tokens, n_seqs, scattered);
     return PIMATTN_OK;
 }
 
