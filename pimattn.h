@@ -8682,42 +8682,15 @@ static void pimattn_i_job_choose(const pimattn_engine *e, pimattn_i_job *job, si
     job->chosen += job->kv_head * (c->stride ? c->stride : pimattn_i_ceil_div(c->n_tokens, 64));
 }
 
-/* A partial of the tokens of a bank group that a block sees; false if it sees none. The job of the
- * hand is the block, but that bits `only` choose its tokens. */
-static bool pimattn_i_group_fold(pimattn_i_hand *hand, const pimattn_i_job *of, uint64_t *only,
-                                 const uint32_t *token, uint32_t n, pimattn_i_stack *stack,
-                                 uint64_t number)
-{
-    float *block = NULL;
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t t = token[i], in_tile = t % PIMATTN_I_TILE;
-        uint64_t is = pimattn_i_chosen(of, t - in_tile) >> in_tile & 1;
-        only[t / 64] |= is << t % 64;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t first = token[i] / PIMATTN_I_TILE * PIMATTN_I_TILE;
-        if (i > 0 && token[i - 1] >= first) continue;
-        if (!pimattn_i_seen(hand->job, first)) continue;
-        if (!block) {
-            block = pimattn_i_stack_push(stack, number);
-            pimattn_i_clear(block, of->n_queries, hand->e->size.o_floats);
-        }
-        pimattn_i_adjust_at(hand->e, of, first, &hand->folder.adjust);
-        pimattn_i_tile_fold(hand, first, block);
-    }
-    for (uint32_t i = 0; i < n; i++)
-        only[token[i] / 64] = 0;
-    return block != NULL;
-}
-
-/* A block by partials of bank groups, where the tokens lie; the table is sorted. */
+/* A block by partials of bank groups, where the tokens lie; the table is sorted. Of the tokens that
+ * the job of the hand chooses, bits `only` are those of the group whose turn it is. */
 static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
 {
     pimattn_i_tiered *st = e->tiered;
     pimattn_i_table *table = pimattn_i_table_of(e, block->seq, e->planner.layer);
     pimattn_i_job *job = &e->jobs[0];
     pimattn_i_hand hand;
-    uint32_t begin = 0;
+    const uint32_t *token = table->sorted, *at;
     *job = *block;
     job->chosen = table->only;
     job->n_chosen = UINT64_MAX;
@@ -8726,11 +8699,26 @@ static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
         pimattn_i_stack_of(e, job, hand.q + PIMATTN_I_QUERY_BLOCK * e->size.q_floats);
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
         for (uint32_t g = 0; g < st->bins[i].groups.n_groups; g++) {
-            uint32_t end = st->bins[i].begin[g];
-            st->bins[i].partials +=
-                pimattn_i_group_fold(&hand, block, table->only, table->sorted + begin, end - begin,
-                                     &stack, (uint64_t)i << PIMATTN_I_GROUP_BITS | g);
-            begin = end;
+            const uint32_t *end = table->sorted + st->bins[i].begin[g];
+            float *to = NULL; /* a group of which nothing is seen has no partial */
+            for (at = token; at < end; at++) {
+                const uint64_t in_tile = *at % PIMATTN_I_TILE;
+                const uint64_t is = pimattn_i_chosen(block, *at - in_tile) >> in_tile & 1;
+                table->only[*at / 64] |= is << *at % 64;
+            }
+            for (at = token; at < end; at++) {
+                const uint64_t first = *at / PIMATTN_I_TILE * PIMATTN_I_TILE;
+                if ((at > token && at[-1] >= first) || !pimattn_i_seen(job, first)) continue;
+                if (!to) {
+                    to = pimattn_i_stack_push(&stack, (uint64_t)i << PIMATTN_I_GROUP_BITS | g);
+                    pimattn_i_clear(to, job->n_queries, e->size.o_floats);
+                }
+                pimattn_i_adjust_at(e, job, first, &hand.folder.adjust);
+                pimattn_i_tile_fold(&hand, first, to);
+            }
+            for (; token < end; token++)
+                table->only[*token / 64] = 0;
+            st->bins[i].partials += to != NULL;
         }
     pimattn_i_stack_finish(&stack);
     for (uint32_t i = 0; i < job->n_queries; i++)
