@@ -5985,27 +5985,6 @@ static void pimattn_i_planner_go(pimattn_i_planner *p, uint32_t layer)
     if (p->spans_of) p->spans = p->spans_of(p->spans_user);
 }
 
-/* n layers of one window in one go or as n times the one; adds them to the step. */
-static pimattn_status pimattn_i_planner_layers(pimattn_i_planner *p, pimattn_readings *r,
-                                               pimhw_readings *all, uint32_t n)
-{
-    const pimhw_config *d = &p->config.device;
-    uint32_t times = n;
-    if (d->refresh && n > 1 && all->cycles < 16 * (uint64_t)d->tREFI) {
-        p->request.repeats = n;
-        PIMATTN_I_TRY(pimattn_i_planner_clock(p, all));
-        times = 1;
-    }
-    r->layers_timed = n / times;
-    r->step_ck = pimattn_i_add(r->step_ck, pimattn_i_mul(all->cycles, times));
-    r->step_us += all->ns * 1e-3 * times;
-    r->refresh_share += (double)all->breakdown_ck[PIMHW_SPENT_REF] * times; /* clocks so far */
-    r->refresh_share += (double)all->breakdown_ck[PIMHW_WAIT_REFRESH] * times;
-    for (int i = 0; i < PIMHW_N_ENERGY; i++)
-        r->energy_pJ[i] += all->energy_pJ[i] * times;
-    return PIMATTN_OK;
-}
-
 /* Bytes of one row of K or V that has to be read; int8 with its scale. */
 static uint64_t pimattn_i_read_bytes(const pimattn_config *c, uint32_t dim, uint32_t type)
 {
@@ -6027,14 +6006,33 @@ static uint64_t pimattn_i_layer_bytes(const pimattn_i_planner *p)
             (s.v_in_k ? 0 : pimattn_i_read_bytes(c, s.head_dim_v, s.v_type)));
 }
 
-/* The step: layers of every window by themselves; *all: what stands for those of the one timed. */
+/* Where most clocks of a run went, by kinds. Of those that waited for a MAC, as many multiply as
+ * the MACs of a busy channel, on average, take beyond what is theirs: the others wait for a sum. */
+static uint32_t pimattn_i_bound_of(const pimhw_readings *run, const pimhw_config *d)
+{
+    const uint64_t *of = run->breakdown_ck, own = of[PIMHW_SPENT_MAC];
+    const uint64_t each = pimattn_i_max(d->tCCD_MAC, pimattn_i_max(d->tCCD_S, d->tCCD_L));
+    const uint64_t n = run->commands[PIMHW_CMD_MAC16] / pimattn_i_max(run->n_busy_channels, 1);
+    const uint64_t take = pimattn_i_max(pimattn_i_mul(n, each), own);
+    const uint64_t mac = own + pimattn_i_min(of[PIMHW_WAIT_OPERAND], take - own);
+    const uint64_t softmax = of[PIMHW_WAIT_EPU];
+    const uint64_t row = of[PIMHW_SPENT_ACT] + of[PIMHW_SPENT_PRE] + of[PIMHW_WAIT_ROW];
+    const uint64_t refresh = of[PIMHW_SPENT_REF] + of[PIMHW_WAIT_REFRESH];
+    const uint64_t io = run->cycles - (mac + row + softmax + refresh); /* all else */
+    const uint64_t ck[PIMATTN_N_BOUND] = {mac, row, io, softmax, refresh, 0};
+    uint32_t most = PIMATTN_BOUND_MAC;
+    for (uint32_t i = 0; i < PIMATTN_N_BOUND; i++)
+        if (ck[i] > ck[most]) most = i;
+    return most;
+}
+
+/* The step: layers of every window by themselves, in one go or as so many times the one. */
 static pimattn_status pimattn_i_planner_step(pimattn_i_planner *p, pimattn_readings *r,
-                                             pimhw_readings *all, double *mean_kv_bytes)
+                                             double *mean_kv_bytes)
 {
     const pimattn_shape *s = &p->config.shape;
+    const pimhw_config *d = &p->config.device;
     const uint32_t own = p->layer, n_layers = s->n_layers;
-    uint32_t timed = 0;
-    *all = r->device;
     for (uint32_t i = 0; i < n_layers; i++) {
         const uint64_t window = pimattn_i_window_of(s, i);
         uint32_t first = 0, n = 0;
@@ -6044,16 +6042,28 @@ static pimattn_status pimattn_i_planner_step(pimattn_i_planner *p, pimattn_readi
         for (uint32_t k = i; k < n_layers; k++)
             n += pimattn_i_window_of(s, k) == window;
         pimhw_readings its = r->device;
+        uint32_t times = n;
         pimattn_i_planner_go(p, i);
         if (s->windows) PIMATTN_I_TRY(pimattn_i_planner_best(p, &its));
-        PIMATTN_I_TRY(pimattn_i_planner_layers(p, r, &its, n));
-        *mean_kv_bytes += (double)pimattn_i_layer_bytes(p) * n / n_layers;
+        if (d->refresh && n > 1 && its.cycles < 16 * (uint64_t)d->tREFI) {
+            p->request.repeats = n;
+            PIMATTN_I_TRY(pimattn_i_planner_clock(p, &its));
+            times = 1;
+        }
+        r->step_ck = pimattn_i_add(r->step_ck, pimattn_i_mul(its.cycles, times));
+        r->step_us += its.ns * 1e-3 * times;
+        r->refresh_share += (double)its.breakdown_ck[PIMHW_SPENT_REF] * times; /* clocks so far */
+        r->refresh_share += (double)its.breakdown_ck[PIMHW_WAIT_REFRESH] * times;
+        for (int k = 0; k < PIMHW_N_ENERGY; k++)
+            r->energy_pJ[k] += its.energy_pJ[k] * times;
+        const uint64_t kv_bytes = pimattn_i_layer_bytes(p);
+        *mean_kv_bytes += (double)kv_bytes * n / n_layers;
         if (pimattn_i_window_of(s, own) != window) continue;
-        *all = its;
-        timed = r->layers_timed;
+        r->kv_bytes = kv_bytes;
+        r->bound = pimattn_i_bound_of(&its, d);
+        r->layers_timed = n / times;
     }
     pimattn_i_planner_go(p, own);
-    r->layers_timed = timed;
     if (r->step_ck) r->refresh_share /= (double)r->step_ck;
     r->layer_ns = r->step_us * 1e3 / n_layers;
     return PIMATTN_OK;
@@ -6079,26 +6089,6 @@ static double pimattn_i_readings_sum(pimattn_readings *r, const pimattn_config *
     return (double)query_tokens;
 }
 
-/* Where most clocks of a run went, by kinds. Of those that waited for a MAC, as many multiply as
- * the MACs of a busy channel, on average, take beyond what is theirs: the others wait for a sum. */
-static uint32_t pimattn_i_bound_of(const pimhw_readings *run, const pimhw_config *d)
-{
-    const uint64_t *of = run->breakdown_ck, own = of[PIMHW_SPENT_MAC];
-    const uint64_t each = pimattn_i_max(d->tCCD_MAC, pimattn_i_max(d->tCCD_S, d->tCCD_L));
-    const uint64_t n = run->commands[PIMHW_CMD_MAC16] / pimattn_i_max(run->n_busy_channels, 1);
-    const uint64_t take = pimattn_i_max(pimattn_i_mul(n, each), own);
-    const uint64_t mac = own + pimattn_i_min(of[PIMHW_WAIT_OPERAND], take - own);
-    const uint64_t softmax = of[PIMHW_WAIT_EPU];
-    const uint64_t row = of[PIMHW_SPENT_ACT] + of[PIMHW_SPENT_PRE] + of[PIMHW_WAIT_ROW];
-    const uint64_t refresh = of[PIMHW_SPENT_REF] + of[PIMHW_WAIT_REFRESH];
-    const uint64_t io = run->cycles - (mac + row + softmax + refresh); /* all else */
-    const uint64_t ck[PIMATTN_N_BOUND] = {mac, row, io, softmax, refresh, 0};
-    uint32_t most = PIMATTN_BOUND_MAC;
-    for (uint32_t i = 0; i < PIMATTN_N_BOUND; i++)
-        if (ck[i] > ck[most]) most = i;
-    return most;
-}
-
 /* All of the readings of the batch, one layer of which has been timed or run. */
 static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw_readings *layer,
                                                pimattn_readings *readings)
@@ -6106,13 +6096,11 @@ static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw
     const pimattn_config *c = &p->config;
     const pimhw_config *d = &c->device;
     pimattn_readings r;
-    pimhw_readings run;
     double mean_kv_bytes = 0;
     memset(&r, 0, sizeof r);
     r.device = *layer;
     const pimattn_plan *plan = &p->plans[p->taken]; /* other layers may take another */
-    PIMATTN_I_TRY(pimattn_i_planner_step(p, &r, &run, &mean_kv_bytes));
-    r.kv_bytes = pimattn_i_layer_bytes(p);
+    PIMATTN_I_TRY(pimattn_i_planner_step(p, &r, &mean_kv_bytes));
     r.controller = d->controller;
     r.partition = c->partition;
     r.v_mapping = plan->v_mapping;
@@ -6128,7 +6116,7 @@ static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw
     r.peak_ns = (double)r.kv_bytes / peak_bytes * d->tCCD_MAC * d->tCK_ps * 1e-3;
     r.link_ns = link_bytes * 1e3 / d->link_MBps;
     r.speedup = mean_kv_bytes * 1e3 / d->host_MBps / (r.layer_ns + r.link_ns);
-    r.bound = r.link_ns > r.layer_ns ? (uint32_t)PIMATTN_BOUND_LINK : pimattn_i_bound_of(&run, d);
+    if (r.link_ns > r.layer_ns) r.bound = PIMATTN_BOUND_LINK;
     *readings = r;
     return PIMATTN_OK;
 }
