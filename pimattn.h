@@ -4463,39 +4463,35 @@ static pimattn_status pimattn_i_local_init(pimattn_i_local *l, const pimattn_tie
     return PIMATTN_OK;
 }
 
-/* MACs of a row of K (space 0) or of V: all its tokens, for each of them all queries. */
-static void pimattn_i_lower_local(pimattn_i_writer *w, const pimattn_i_local *l, uint32_t banks,
-                                  uint32_t block, uint32_t row, uint32_t space)
+/* A query block's inputs; of every row MACs of K (space 0), then of V, for all tokens of a bank all
+ * queries; its sums: o and one more column of (m, l). */
+static void pimattn_i_lower_local(pimattn_i_writer *w, const pimattn_i_local *l, uint32_t banks)
 {
-    uint32_t columns = space == 0 ? l->k_columns : l->v_columns;
-    pimhw_tail tokens = pimattn_i_tail(PIMATTN_I_TOKENS, 0, banks, 1);
-    tokens = pimattn_i_less(tokens, row, (uint64_t)l->tokens * banks);
-    uint32_t slot = pimattn_i_loop_tail(w, l->tokens, tokens);
-    uint32_t query = pimattn_i_loop_queries(w, block, l->queries);
-    pimattn_i_operands o = pimattn_i_sized(columns);
-    pimattn_i_step(o.row.step, row, 1);
-    pimattn_i_step(o.column.step, slot, columns);
-    if (space == 0) pimattn_i_step(o.tile.step, query, columns);
-    pimattn_i_step(o.out.step, query, 1);
-    pimattn_i_write(w, PIMHW_MAC_ABK, 0, space, &o);
-    pimattn_i_end(w, slot);
-}
-
-/* A query block's inputs, rows, and its sums: o and one more column of (m, l). */
-static void pimattn_i_lower_locals(pimattn_i_writer *w, const pimattn_i_local *l, uint32_t banks)
-{
-    pimhw_tail rows = pimattn_i_tail(PIMATTN_I_TOKENS, 0, (uint64_t)banks * l->tokens, 1);
+    const uint64_t row_tokens = (uint64_t)banks * l->tokens;
+    pimhw_tail rows = pimattn_i_tail(PIMATTN_I_TOKENS, 0, row_tokens, 1);
     pimhw_tail input = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, l->k_columns);
     pimattn_i_operands o = pimattn_i_sized((uint64_t)l->queries * l->k_columns);
     uint32_t block = pimattn_i_loop_tail(w, UINT64_MAX, pimattn_i_queries(l->queries));
     pimattn_i_limit(w, &o.op_size, pimattn_i_less(input, block, l->queries));
     pimattn_i_step(o.gpr.step, block, (uint64_t)l->queries * l->k_columns);
     pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
-    uint32_t row = pimattn_i_loop_tail(w, UINT64_MAX, rows);
-    pimattn_i_lower_local(w, l, banks, block, row, 0);
-    pimattn_i_lower_local(w, l, banks, block, row, 1);
+    uint32_t query, row = pimattn_i_loop_tail(w, UINT64_MAX, rows);
+    for (uint32_t space = 0; space < 2; space++) {
+        const uint32_t columns = space == 0 ? l->k_columns : l->v_columns;
+        pimhw_tail tokens = pimattn_i_tail(PIMATTN_I_TOKENS, 0, banks, 1);
+        tokens = pimattn_i_less(tokens, row, row_tokens);
+        uint32_t slot = pimattn_i_loop_tail(w, l->tokens, tokens);
+        query = pimattn_i_loop_queries(w, block, l->queries);
+        o = pimattn_i_sized(columns);
+        pimattn_i_step(o.row.step, row, 1);
+        pimattn_i_step(o.column.step, slot, columns);
+        if (space == 0) pimattn_i_step(o.tile.step, query, columns);
+        pimattn_i_step(o.out.step, query, 1);
+        pimattn_i_write(w, PIMHW_MAC_ABK, 0, space, &o);
+        pimattn_i_end(w, slot);
+    }
     pimattn_i_end(w, row);
-    uint32_t query = pimattn_i_loop_queries(w, block, l->queries);
+    query = pimattn_i_loop_queries(w, block, l->queries);
     (void)pimattn_i_loop_times(w, (uint64_t)l->v_columns + 1);
     o = pimattn_i_sized(0);
     pimattn_i_step(o.out.step, query, 1);
@@ -4516,7 +4512,7 @@ PIMATTN_API pimattn_status pimattn_tier_lower(const pimattn_tier *tier, const pi
     pimhw_program_init(program);
     pimattn_i_plain(&w, PIMHW_LIST, 0);
     pimattn_i_plain(&w, PIMHW_BLOCK, 0);
-    pimattn_i_lower_locals(&w, &l, tier->device.n_group_banks);
+    pimattn_i_lower_local(&w, &l, tier->device.n_group_banks);
     pimhw_program_end(program);
     pimhw_program_end(program);
     return pimattn_i_made(pimhw_program_check(program, &tier->device, why), PIMATTN_ERR_DEVICE);
