@@ -3667,18 +3667,6 @@ static uint64_t pimattn_i_v_rows(const pimattn_plan *p, uint64_t tokens)
     return pimattn_i_ceil_div(columns, p->v_row_columns) * (p->v_packed ? 1 : p->v_passes);
 }
 
-/* Sums of one (query, dim) that the hub adds up. */
-static uint64_t pimattn_i_v_sums(const pimattn_plan *p, uint64_t tokens)
-{
-    uint64_t sums = 0;
-    for (uint64_t g = 0; g < p->v_groups; g++) {
-        uint64_t columns = pimattn_i_v_columns(p, tokens, g);
-        uint64_t reads = pimattn_i_ceil_div(columns, p->v_row_columns);
-        sums += p->v_hold ? pimattn_i_min(reads, 1) : reads;
-    }
-    return sums;
-}
-
 PIMATTN_API uint32_t pimattn_plan_chunk_rows(const pimattn_plan *plan)
 {
     uint64_t row = (uint64_t)plan->device.row_bytes * pimhw_config_banks(&plan->device);
@@ -4268,13 +4256,18 @@ static void pimattn_i_block_init(const pimattn_plan *p, pimhw_block *b, const pi
 {
     uint64_t queries = span->n_tokens * (p->shape.n_heads / pimattn_i_units(p));
     uint64_t tokens = pimattn_i_span_sees(&p->shape, span);
+    uint64_t sums = 0; /* of one (query, dim), that the hub adds up */
+    for (uint64_t g = 0; g < p->v_groups; g++) {
+        uint64_t columns = pimattn_i_v_columns(p, tokens, g);
+        uint64_t reads = pimattn_i_ceil_div(columns, p->v_row_columns);
+        sums += p->v_hold ? pimattn_i_min(reads, 1) : reads;
+    }
     memset(b, 0, sizeof *b);
     b->rest[PIMATTN_I_TOKENS - 1] = tokens;
     b->rest[PIMATTN_I_QUERIES - 1] = queries;
     b->rest[PIMATTN_I_SOFTMAX - 1] =
         pimattn_i_mul(pimattn_i_mul(queries, tokens), p->device.epu_passes);
-    b->rest[PIMATTN_I_SUMS - 1] =
-        pimattn_i_mul(queries * p->shape.head_dim_v, pimattn_i_v_sums(p, tokens));
+    b->rest[PIMATTN_I_SUMS - 1] = pimattn_i_mul(queries * p->shape.head_dim_v, sums);
 }
 
 /* Gives a block its rows, from row k on; the first one behind them. */
