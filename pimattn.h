@@ -5981,18 +5981,15 @@ static uint64_t pimattn_i_read_bytes(const pimattn_config *c, uint32_t dim, uint
     return int8 ? dim + sizeof(float) : (uint64_t)dim * c->device.element_bytes;
 }
 
-/* Bytes of K and V that this layer of the batch sees. */
+/* Bytes of K and V that the layer of the request sees. */
 static uint64_t pimattn_i_layer_bytes(const pimattn_i_planner *p)
 {
-    uint64_t tokens = 0;
-    const pimattn_config *c = &p->config;
-    pimattn_shape s = c->shape;
-    s.window = pimattn_i_window_of(&s, p->layer);
+    const pimattn_shape *s = &p->plans[p->taken].shape;
+    uint64_t tokens = 0, each = pimattn_i_read_bytes(&p->config, s->head_dim, s->k_type);
+    if (!s->v_in_k) each += pimattn_i_read_bytes(&p->config, s->head_dim_v, s->v_type);
     for (size_t i = 0; i < p->n_spans; i++)
-        tokens += pimattn_i_span_sees(&s, &p->spans[i]);
-    return tokens * s.n_kv_heads *
-           (pimattn_i_read_bytes(c, s.head_dim, s.k_type) +
-            (s.v_in_k ? 0 : pimattn_i_read_bytes(c, s.head_dim_v, s.v_type)));
+        tokens += pimattn_i_span_sees(s, &p->spans[i]);
+    return tokens * s->n_kv_heads * each;
 }
 
 /* Where most clocks of a run went, by kinds. Of those that waited for a MAC, as many multiply as
