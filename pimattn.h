@@ -4557,14 +4557,6 @@ static void pimattn_i_exact_fuse(pimattn_i_exact *x, uint32_t by, const pimattn_
     }
 }
 
-static bool pimattn_i_exact_less(const pimattn_i_exact *x, const pimattn_i_exact *y)
-{
-    int i = 11;
-    while (i > 0 && x->limb[i] == y->limb[i])
-        i--;
-    return x->limb[i] < y->limb[i];
-}
-
 /* What the tiers hold, in integers, so that no sum hangs on its order: importance in units of 2^-31
  * of the power of two above the greatest, below 2^63 for all tokens together. */
 typedef struct pimattn_i_shares {
@@ -4601,7 +4593,10 @@ static bool pimattn_i_is_short(const pimattn_i_shares *s, uint32_t t)
         ratio += s->ratio[i];
     }
     pimattn_i_exact slower = pimattn_i_share(s, t + 1, ratio, t + 1, NULL);
-    return pimattn_i_exact_less(&faster, &slower);
+    int i = 11;
+    while (i > 0 && faster.limb[i] == slower.limb[i])
+        i--;
+    return faster.limb[i] < slower.limb[i];
 }
 
 /* Tokens, the one with the least key first. */
