@@ -4776,33 +4776,6 @@ typedef struct pimattn_i_replay {
     uint8_t *tiers;      /* [n_candidates][n_tokens] */
 } pimattn_i_replay;
 
-/* One step of one candidate: attention where the tokens lie, then swaps. */
-static pimattn_status pimattn_i_replay_step(pimattn_i_replay *r, const pimattn_profile *p,
-                                            pimattn_candidate *c, uint8_t *tier, bool counts,
-                                            pimhw_cause *why)
-{
-    size_t n_swaps;
-    uint32_t stop[PIMATTN_MAX_TIERS];
-    uint64_t active[PIMATTN_MAX_TIERS] = {0};
-    double slowest = 0;
-    for (size_t i = 0; i < p->n_tokens; i++)
-        active[tier[i]] += r->takes_part[i];
-    for (uint32_t t = 0; t < p->n_tiers; t++) {
-        double ns = (double)active[t] * p->active_ns[t];
-        slowest = ns > slowest ? ns : slowest;
-    }
-    r->s.tier = tier;
-    r->s.ratio = c->ratio;
-    PIMATTN_I_TRY(pimattn_schedule_swaps(&r->s, r->swaps, &n_swaps, stop, why));
-    for (size_t i = 0; i < n_swaps; i++) {
-        pimattn_i_swap_apply(&r->swaps[i], tier);
-        c->swaps[r->swaps[i].tier] += counts;
-        slowest += p->swap_ns[r->swaps[i].tier];
-    }
-    if (counts) c->step_ns += slowest;
-    return PIMATTN_OK;
-}
-
 /* Marks the tokens that take part: those of the best scores. */
 static void pimattn_i_replay_choose(const pimattn_i_replay *r, uint32_t sparsity)
 {
@@ -4815,20 +4788,39 @@ static void pimattn_i_replay_choose(const pimattn_i_replay *r, uint32_t sparsity
         r->takes_part[pimattn_i_heap_take(&h)] = 1;
 }
 
+/* Every step with every candidate: attention where the tokens lie, then swaps. */
 static pimattn_status pimattn_i_replay_run(pimattn_i_replay *r, const pimattn_profile *p,
                                            pimattn_candidate *candidates, size_t n_candidates,
                                            pimhw_cause *why)
 {
+    uint32_t stop[PIMATTN_MAX_TIERS];
     for (uint64_t step = 0; step < p->n_steps; step++) {
         bool good = p->score(p->user, step, r->score) &&
                     pimattn_importance(r->importance, r->score, p->n_tokens, step ? p->n_tokens : 0,
                                        p->lambda) == PIMATTN_OK;
         if (!good) return pimattn_i_refuse(why, "step %u: no score, a wrong one, or lambda", step);
         pimattn_i_replay_choose(r, p->sparsity);
-        bool counts = step >= p->n_first;
-        for (size_t i = 0; i < n_candidates; i++)
-            PIMATTN_I_TRY(pimattn_i_replay_step(r, p, &candidates[i], r->tiers + i * p->n_tokens,
-                                                counts, why));
+        const bool counts = step >= p->n_first;
+        uint8_t *tier = r->tiers;
+        for (pimattn_candidate *c = candidates; c < candidates + n_candidates; c++) {
+            uint64_t active[PIMATTN_MAX_TIERS] = {0};
+            double slowest = 0;
+            size_t n_swaps;
+            for (size_t i = 0; i < p->n_tokens; i++)
+                active[tier[i]] += r->takes_part[i];
+            for (uint32_t t = 0; t < p->n_tiers; t++)
+                slowest = fmax(slowest, (double)active[t] * p->active_ns[t]);
+            r->s.tier = tier;
+            r->s.ratio = c->ratio;
+            PIMATTN_I_TRY(pimattn_schedule_swaps(&r->s, r->swaps, &n_swaps, stop, why));
+            for (size_t i = 0; i < n_swaps; i++) {
+                pimattn_i_swap_apply(&r->swaps[i], tier);
+                c->swaps[r->swaps[i].tier] += counts;
+                slowest += p->swap_ns[r->swaps[i].tier];
+            }
+            if (counts) c->step_ns += slowest;
+            tier += p->n_tokens;
+        }
     }
     return PIMATTN_OK;
 }
