@@ -5345,13 +5345,13 @@ struct pimhw_device {
     bool sketched;       /* the sketch and the memo are of `program` */
     pimhw_i_when decode; /* shared front end: the next instruction; from here on 0 at the start */
     uint64_t epu_free_ck, epu_ck, skipped_rounds, walked_rounds;
-    uint32_t unit, n_unit; /* its groups */
-    uint64_t nest;         /* of a shared front end: channels of the loop that is walked */
-    uint32_t known;        /* number of its state, until something happens; 0: not yet */
-    bool real_rows;        /* a row is one of the device, not of a block */
-    bool safe;             /* no instruction of the program can be refused */
-    bool skips;            /* spans that are like others are not walked */
-    bool endless;          /* the hub or a channel passed PIMHW_I_MOST_CK, or as many rounds */
+    uint32_t unit;  /* its first group */
+    uint64_t nest;  /* of a shared front end: channels of the loop that is walked */
+    uint32_t known; /* number of its state, until something happens; 0: not yet */
+    bool real_rows; /* a row is one of the device, not of a block */
+    bool safe;      /* no instruction of the program can be refused */
+    bool skips;     /* spans that are like others are not walked */
+    bool endless;   /* the hub or a channel passed PIMHW_I_MOST_CK, or as many rounds */
     uint64_t n_instructions;
     uint64_t n_sent;            /* instructions to channels, in the order of the program */
     uint32_t n_groups, n_ready; /* ready: they have a flow and banks, and may be free */
@@ -5727,6 +5727,12 @@ static void pimhw_i_pen_channel(pimhw_i_pen *pen, const pimhw_device *d, pimhw_i
     if (rules->config.controller == PIMHW_PING_PONG) pimhw_i_pen_ping_pong(pen, ch);
 }
 
+/* Groups of the unit: of a shared front end all, from the first. */
+static uint32_t pimhw_i_n_unit(const pimhw_device *d)
+{
+    return d->shared ? d->n_groups : 1;
+}
+
 static uint64_t pimhw_i_unit_ck(const pimhw_device *d)
 {
     return d->shared ? d->decode.ck : pimhw_i_base_ck(&d->groups[d->unit]);
@@ -5807,7 +5813,7 @@ static uint32_t pimhw_i_state(pimhw_device *d)
     if (d->groups[d->unit].asleep) return d->groups[d->unit].asleep;
     if (d->known) return d->known;
     pimhw_i_pen pen = {pimhw_i_room(&d->memo), pimhw_i_unit_ck(d), 0, PIMHW_I_MOST_WORDS, false};
-    if (!pen.words || !pimhw_i_pen_unit(d, &pen, d->unit, d->n_unit)) return 0;
+    if (!pen.words || !pimhw_i_pen_unit(d, &pen, d->unit, pimhw_i_n_unit(d))) return 0;
     const pimhw_i_flow *f = d->groups[d->unit].flow;
     d->known = pimhw_i_intern(&d->memo, pen.n);
     pimhw_i_text *text = &d->memo.text[d->known];
@@ -5991,7 +5997,6 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
     const bool lists = d->shared && d->sketch.lists;
     uint64_t base = 0, n_in = 0;
     if (lists) place->until = 0;
-    if (d->shared) d->n_unit = d->n_groups;
     place->state = pimhw_i_state(d);
     uint64_t *words = pimhw_i_room(m);
     if (!place->state || !words) return false;
@@ -6001,7 +6006,7 @@ static bool pimhw_i_place_of(pimhw_device *d, const pimhw_i_walker *w, uint32_t 
     for (uint32_t i = 0; pimhw_i_rests(d, &d->groups[d->unit + i]); i++)
         due = d->groups[d->unit + i + 1].due_ck;
     place->phase = d->config.refresh ? due - pimhw_i_unit_ck(d) + 1 : 0;
-    for (uint32_t i = 0; i < d->n_unit; i++) {
+    for (uint32_t i = 0; i < pimhw_i_n_unit(d); i++) {
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
         uint64_t in = ch->mask & w->mask;
         if (pimhw_i_rests(d, ch)) continue;
@@ -6044,7 +6049,7 @@ static void pimhw_i_try(pimhw_device *d, pimhw_i_trial *t, const pimhw_i_place *
     t->n_groups = d->n_groups;
     t->nest = d->nest;
     bool idle = !d->shared && d->memo.words[d->memo.text[place->state].at + 1] == PIMHW_I_APART;
-    for (uint32_t i = 0; i < d->n_unit; i++) {
+    for (uint32_t i = 0; i < pimhw_i_n_unit(d); i++) {
         pimhw_i_channel *ch = &d->groups[d->unit + i];
         pimhw_i_part part = {ch->end_ck, ch->latest_ck, ch->last_ck, ch->row, ch->due_ck,
                              0,          ch->open != 0, idle};
@@ -6121,8 +6126,8 @@ static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimh
     e->n_instructions = (d->n_instructions - t->n_instructions) / n;
     e->n_rounds = (d->walked_rounds + d->skipped_rounds - t->n_rounds) / n;
     pimhw_i_part *parts = (pimhw_i_part *)(void *)&d->memo.words[e->parts];
-    uint64_t *sum = (uint64_t *)(void *)&parts[d->n_unit];
-    for (uint32_t i = 0; i < d->n_unit; i++) {
+    uint64_t *sum = (uint64_t *)(void *)&parts[pimhw_i_n_unit(d)];
+    for (uint32_t i = 0; i < pimhw_i_n_unit(d); i++) {
         const pimhw_i_channel *ch = &d->groups[d->unit + i];
         const pimhw_i_part *from = &t->part[i];
         pimhw_i_part *p = &parts[i];
@@ -6153,7 +6158,7 @@ static uint64_t pimhw_i_before_due(const pimhw_device *d, const pimhw_i_edge *e,
     uint64_t base = pimhw_i_unit_ck(d);
     bool refresh = d->config.refresh && !e->refreshed;
     if (n > 1 && e->clocks && !refresh) n = pimhw_i_min(n, PIMHW_I_MOST_CK / e->clocks);
-    for (uint32_t i = 0; i < d->n_unit && refresh; i++) {
+    for (uint32_t i = 0; i < pimhw_i_n_unit(d) && refresh; i++) {
         uint64_t due = d->groups[d->unit + i].due_ck, end = base + e->clocks;
         if (pimhw_i_rests(d, &d->groups[d->unit + i])) continue;
         if (parts[i].latest_ck != PIMHW_I_UNMOVED)
@@ -6171,12 +6176,12 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, c
     uint64_t base = pimhw_i_unit_ck(d), last = base + (n - 1) * e->clocks;
     uint64_t times = d->shared ? n : n * pimhw_i_count(d->groups[d->unit].mask);
     const pimhw_i_part *parts = pimhw_i_parts(d, e);
-    const uint64_t *sum = (const uint64_t *)(const void *)&parts[d->n_unit];
+    const uint64_t *sum = (const uint64_t *)(const void *)&parts[pimhw_i_n_unit(d)];
     d->known = 0;
     d->n_instructions += times * e->n_instructions;
     d->skipped_rounds = pimhw_i_plus(d->skipped_rounds, pimhw_i_times(times, e->n_rounds));
     d->endless = d->endless || d->skipped_rounds >= PIMHW_MAX_CHANNELS * PIMHW_I_MOST_CK;
-    for (uint32_t i = 0; i < d->n_unit; i++) {
+    for (uint32_t i = 0; i < pimhw_i_n_unit(d); i++) {
         pimhw_i_channel *ch = &d->groups[d->unit + i];
         const pimhw_i_part *p = &parts[i];
         uint64_t *to = (uint64_t *)&ch->tally;
@@ -6267,7 +6272,7 @@ static uint64_t pimhw_i_cycle(pimhw_device *d, pimhw_i_trial *mark, const pimhw_
     bool same = mark->open && mark->n_groups == d->n_groups && mark->key == place->key;
     /* refreshes are as far off as they were, or none took place */
     bool phase = place->phase && mark->phase == place->phase;
-    for (uint32_t i = 0; i < d->n_unit && same && !phase; i++)
+    for (uint32_t i = 0; i < pimhw_i_n_unit(d) && same && !phase; i++)
         same = d->groups[d->unit + i].due_ck == mark->part[i].due_ck;
     if (same && pimhw_i_room(&d->memo)) {
         uint64_t period = index - mark->index;
@@ -6460,7 +6465,6 @@ static bool pimhw_i_busy(const pimhw_i_channel *ch)
 static void pimhw_i_gather(pimhw_device *d, uint64_t mask)
 {
     if (d->shared || (mask & (mask - 1)) == 0) return;
-    d->n_unit = 1;
     for (uint32_t g = d->n_groups; g-- > 0;) {
         pimhw_i_channel *ch = &d->groups[g];
         if (ch->mask & ~mask) continue;
@@ -6498,7 +6502,6 @@ static void pimhw_i_drain(pimhw_device *d, pimhw_i_channel *ch)
     if (d->skips && d->memo.full) pimhw_i_forget(d);
     memset(&place, 0, offsetof(pimhw_i_place, rows));
     d->unit = (uint32_t)(ch - d->groups);
-    d->n_unit = 1;
     d->known = t->open = 0;
     if (d->skips) {
         place.state = pimhw_i_state(d);
@@ -6574,7 +6577,6 @@ static void pimhw_i_wait(pimhw_device *d, pimhw_i_channel *ch, uint64_t until_ck
     if (m->n_edges + 1 == PIMHW_I_EDGES) m->full = true;
     if (!known || m->full || pimhw_i_base_ck(ch) != until_ck) return;
     d->unit = (uint32_t)(ch - d->groups);
-    d->n_unit = 1;
     uint32_t to = pimhw_i_state(d);
     d->known = 0;
     ch->base_ck = until_ck;
@@ -7111,7 +7113,6 @@ static uint64_t pimhw_i_alike(pimhw_device *d, const pimhw_i_walker *w, uint64_t
     uint64_t in = ch->mask & mask & pimhw_i_low_bits(place->until);
     if (in != ch->mask) pimhw_i_split(d, ch, ch->mask & ~in);
     d->unit = d->group_of[first];
-    d->n_unit = 1;
     return in;
 }
 
@@ -7152,8 +7153,6 @@ static bool pimhw_i_do_nest(pimhw_device *d, pimhw_i_stream *s)
     if (d->memo.full) pimhw_i_forget(d);
     pimhw_i_turn_to(d, left);
     pimhw_i_gather(d, left);
-    d->unit = 0;
-    d->n_unit = d->n_groups;
     place.first = place.until = 0; /* all else is set with them */
     place.n_same = UINT64_MAX;
     place.edge = NULL;
