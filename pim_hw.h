@@ -5349,6 +5349,7 @@ struct pimhw_device {
     uint64_t nest;  /* of a shared front end: channels of the loop that is walked */
     uint32_t known; /* number of its state, until something happens; 0: not yet */
     bool real_rows; /* a row is one of the device, not of a block */
+    bool apart;     /* channels have lists of their own, and no host feeds all */
     bool safe;      /* no instruction of the program can be refused */
     bool skips;     /* spans that are like others are not walked */
     bool endless;   /* the hub or a channel passed PIMHW_I_MOST_CK, or as many rounds */
@@ -6729,17 +6730,21 @@ static bool pimhw_i_execute(pimhw_device *d, pimhw_i_stream *s, const pimhw_inst
     return true;
 }
 
-static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, uint32_t n_streams)
+static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, const pimhw_request *request,
+                          pimhw_cause *why)
 {
     memset(&d->sink, 0, sizeof d->sink);
     if (sink) d->sink.to = *sink;
     d->phase = PIMHW_I_OPEN;
     memset((char *)d + offsetof(pimhw_device, decode), 0,
            offsetof(pimhw_device, groups) - offsetof(pimhw_device, decode));
+    d->why = why;
+    d->real_rows = !request;
     d->decode.reason = PIMHW_WAIT_HOST;
     d->n_groups = d->n_ready = 1;
-    d->n_streams = n_streams;
-    for (uint32_t i = 0; i < n_streams; i++)
+    d->apart = !d->shared && request && request->list_begin;
+    d->n_streams = d->apart ? d->config.n_channels : 1;
+    for (uint32_t i = 0; i < d->n_streams; i++)
         d->streams[i].jobs.n = d->streams[i].jobs.n_done = 0;
     pimhw_i_channel *ch = &d->groups[0];
     memset(ch, 0, sizeof *ch);
@@ -6767,8 +6772,7 @@ static pimhw_status pimhw_i_not_now(const pimhw_device *d, pimhw_cause *why)
 PIMHW_API pimhw_status pimhw_device_begin(pimhw_device *d, const pimhw_sink *sink)
 {
     if (!d || d->sink.told) return PIMHW_ERR_ARGUMENT;
-    pimhw_i_start(d, sink, 1);
-    d->real_rows = true;
+    pimhw_i_start(d, sink, NULL, NULL);
     return PIMHW_OK;
 }
 
@@ -7017,11 +7021,11 @@ static uint32_t pimhw_i_endless_item(const pimhw_program *p, uint32_t n_channels
     return p->n_items;
 }
 
-/* Judges a program as a whole, before it is walked. apart: what speaks of all channels at once has
- * no place in streams that run apart. d->safe: by bounds of its operands, no instruction can be
+/* Judges a program as a whole, before it is walked: what speaks of all channels at once has no
+ * place in streams that run apart. d->safe: by bounds of its operands, no instruction can be
  * refused. */
 static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
-                                   const pimhw_request *request, bool apart, pimhw_cause *why)
+                                   const pimhw_request *request, pimhw_cause *why)
 {
     uint32_t endless = pimhw_i_endless_item(p, d->config.n_channels);
     pimhw_block block = pimhw_i_largest(request);
@@ -7051,7 +7055,7 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
             continue;
         }
         bool all = PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_ALL;
-        if (apart && (all || item->kind == PIMHW_CFR || item->kind == PIMHW_EWADD))
+        if (d->apart && (all || item->kind == PIMHW_CFR || item->kind == PIMHW_EWADD))
             return PIMHW_I_UNABLE(why, "item %u: %s, where channels have lists of their own",
                                   (uint64_t)i, PIMHW_I_KINDS[item->kind].name);
         if (PIMHW_I_KINDS[item->kind].has_row)
@@ -7211,7 +7215,7 @@ static void pimhw_i_settle(pimhw_device *d)
                            PIMHW_WAIT_EPU);
 }
 
-/* All runs of a program. Channels with lists of their own run apart, unless one host feeds all. */
+/* All runs of a program. */
 static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_request *request)
 {
     uint64_t n = request && request->repeats > 1 ? request->repeats : 1;
@@ -7245,11 +7249,8 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *d, pimhw_readings *readin
     pimhw_readings r;
     if (!d || !readings || !program || d->sink.told) return pimhw_i_not_now(d, why);
     PIMHW_I_TRY(pimhw_i_request_check(d, program, request, why));
-    bool apart = !d->shared && request && request->list_begin;
-    pimhw_i_start(d, sink, apart ? d->config.n_channels : 1);
-    d->real_rows = !request;
-    d->why = why;
-    pimhw_status status = pimhw_i_bounds(d, program, request, apart, why);
+    pimhw_i_start(d, sink, request, why);
+    pimhw_status status = pimhw_i_bounds(d, program, request, why);
     if (status == PIMHW_OK && !pimhw_i_runs(d, program, request)) status = PIMHW_ERR_PROGRAM;
     if (status == PIMHW_OK) status = pimhw_device_finish(d, &r, why);
     d->phase = PIMHW_I_IDLE;
@@ -7323,10 +7324,8 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     if (!d || !program || !emit || d->sink.told) return pimhw_i_not_now(d, why);
     PIMHW_I_TRY(pimhw_i_request_check(d, program, request, why));
     pimhw_status status = PIMHW_OK;
-    pimhw_i_start(d, NULL, 1);
+    pimhw_i_start(d, NULL, request, why);
     d->phase = PIMHW_I_IDLE;
-    d->real_rows = !request;
-    d->why = why;
     pimhw_i_stream *s = &d->streams[0];
     pimhw_i_meet(d, program, request);
     pimhw_i_walker_init(&s->walker, program, request, &d->sketch,
