@@ -5745,11 +5745,11 @@ static uint64_t pimhw_i_mix(uint64_t hash, uint64_t word)
     return hash ^ hash >> 29;
 }
 
-/* Room for a text behind those kept; NULL: there is none left. */
+/* Room for a text or an edge behind those kept; NULL: there is none left. */
 static uint64_t *pimhw_i_room(pimhw_i_memo *m)
 {
     if (m->n_words + PIMHW_I_ROOM > PIMHW_I_WORDS) m->full = true;
-    if (m->n_texts + 1 == PIMHW_I_TEXTS) m->full = true;
+    if (m->n_texts + 1 == PIMHW_I_TEXTS || m->n_edges + 1 == PIMHW_I_EDGES) m->full = true;
     return m->full ? NULL : &m->words[m->n_words];
 }
 
@@ -6249,7 +6249,6 @@ static void pimhw_i_learn(pimhw_device *d, pimhw_i_trial *t)
     if (t->n_groups != d->n_groups) return;
     pimhw_i_turn_to(d, t->nest);
     uint32_t to = pimhw_i_state(d);
-    if (m->n_edges + 1 == PIMHW_I_EDGES) m->full = true;
     if (to == 0 || !pimhw_i_room(m)) return;
     pimhw_i_edge *e = &m->edge[m->n_edges + 1];
     uint32_t n_words = pimhw_i_edge_since(d, t, e, to);
@@ -6575,8 +6574,7 @@ static void pimhw_i_wait(pimhw_device *d, pimhw_i_channel *ch, uint64_t until_ck
     }
     pimhw_i_wake(d, ch);
     pimhw_i_not_before(&ch->hold, until_ck, PIMHW_WAIT_EPU);
-    if (m->n_edges + 1 == PIMHW_I_EDGES) m->full = true;
-    if (!known || m->full || pimhw_i_base_ck(ch) != until_ck) return;
+    if (!known || !pimhw_i_room(m) || pimhw_i_base_ck(ch) != until_ck) return;
     d->unit = (uint32_t)(ch - d->groups);
     uint32_t to = pimhw_i_state(d);
     d->known = 0;
