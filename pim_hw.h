@@ -4481,7 +4481,7 @@ enum {
     PIMHW_I_COLUMN,
     PIMHW_I_TILE,
     PIMHW_I_OUT,
-    PIMHW_I_GPR, /* from here on timing does not need them */
+    PIMHW_I_GPR,
     PIMHW_I_AUX
 };
 
@@ -4922,8 +4922,7 @@ typedef struct pimhw_i_walker {
     uint64_t todo;            /* those the current item still has to reach */
     uint64_t lag;             /* of the block: rounds ago */
     uint32_t pc, depth;
-    uint32_t at;    /* item of the last instruction or loop */
-    uint8_t fields; /* that are wanted, besides those that tell channels apart */
+    uint32_t at; /* item of the last instruction or loop */
     uint64_t index[PIMHW_LOOPS];
     uint64_t bound[PIMHW_LOOPS]; /* rounds of the channel with most */
     uint64_t enter[PIMHW_LOOPS];
@@ -4968,15 +4967,13 @@ static void pimhw_i_to_block(pimhw_i_walker *w)
 
 static void pimhw_i_walker_init(pimhw_i_walker *w, const pimhw_program *program,
                                 const pimhw_request *request, const pimhw_i_sketch *sketch,
-                                uint64_t mask, uint32_t fields,
-                                uint64_t (*rounds)[PIMHW_MAX_CHANNELS])
+                                uint64_t mask, uint64_t (*rounds)[PIMHW_MAX_CHANNELS])
 {
     memset(w, 0, sizeof *w);
     w->program = program;
     w->request = request;
     w->sketch = sketch;
     w->mask = mask;
-    w->fields = (uint8_t)fields;
     w->rounds = rounds;
     w->stop = program->n_items;
     pimhw_i_to_block(w);
@@ -5172,9 +5169,7 @@ static bool pimhw_i_take(pimhw_i_walker *w, const pimhw_item *item, pimhw_instru
 {
     uint64_t value[8];
     memcpy(value, w->sketch->value[w->pc], sizeof value);
-    uint32_t fields = w->fields | w->sketch->uneven[w->pc];
-    if (item->kind == PIMHW_CFR) fields = 255; /* its value is what it does */
-    pimhw_i_fields(w, pimhw_i_lowest(w->todo), fields, value);
+    pimhw_i_fields(w, pimhw_i_lowest(w->todo), 255, value);
     uint64_t mask = pimhw_i_sharers(w, w->todo, value);
     w->todo &= ~mask;
     in->round = (uint32_t)pimhw_i_block_index(w);
@@ -7219,10 +7214,8 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
     uint64_t n = request && request->repeats > 1 ? request->repeats : 1;
     uint64_t all = pimhw_i_low_bits(d->config.n_channels);
     pimhw_i_meet(d, p, request);
-    /* those that make clocks, if nobody looks and all are known to be right */
-    bool unseen = d->safe && !d->sink.to.command && !d->sink.to.hub;
-    uint32_t fields = unseen ? (1u << PIMHW_I_GPR) - 1 : 255u;
-    d->skips = unseen && !d->sketch.banked;
+    /* if nobody looks and all instructions are known to be right */
+    d->skips = d->safe && !d->sink.to.command && !d->sink.to.hub && !d->sketch.banked;
     for (uint64_t i = 0; i < n; i++) {
         d->walked_rounds += n > 1;
         if (i > 0) pimhw_i_settle(d);
@@ -7230,7 +7223,7 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
             pimhw_i_walker *w = &d->streams[k].walker;
             uint64_t mask = d->n_streams > 1 ? (uint64_t)1 << k : all;
             d->streams[k].waits = d->streams[k].over = false;
-            pimhw_i_walker_init(w, p, request, &d->sketch, mask, fields, d->rounds);
+            pimhw_i_walker_init(w, p, request, &d->sketch, mask, d->rounds);
             w->nests = d->skips && d->phase == PIMHW_I_OPEN;
         }
         bool done = pimhw_i_streams_run(d);
@@ -7327,7 +7320,7 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     pimhw_i_stream *s = &d->streams[0];
     pimhw_i_meet(d, program, request);
     pimhw_i_walker_init(&s->walker, program, request, &d->sketch,
-                        pimhw_i_low_bits(d->config.n_channels), 255, d->rounds);
+                        pimhw_i_low_bits(d->config.n_channels), d->rounds);
     for (bool goes_on = true; goes_on;) {
         pimhw_i_step step = pimhw_i_next(&s->walker, &s->in);
         if (step == PIMHW_I_ROUND || step == PIMHW_I_LEFT) continue;
