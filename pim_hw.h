@@ -2944,12 +2944,11 @@ typedef struct pimhw_i_rules {
     uint8_t again_reason[PIMHW_N_COMMANDS]; /* pimhw_spent */
     uint32_t occupies[PIMHW_N_COMMANDS];
     uint32_t joules_fJ[PIMHW_N_COMMANDS];
-    uint32_t completes[PIMHW_N_COMMANDS];
+    uint32_t completes[PIMHW_N_COMMANDS]; /* with gaps, of W, M and R: t_exec */
     uint32_t ruled; /* bit per command: the table holds after it; with gaps not after W and R */
     bool modes;     /* register mode and normal mode */
     uint32_t outs, in_region, most_gap;
     uint8_t class_of[PIMHW_N_COMMANDS];                  /* pimhw_i_class */
-    uint32_t exec_ck[PIMHW_I_N_CLASSES];                 /* t_exec; controllers with gaps */
     uint32_t gap_ck[PIMHW_N_COMMANDS][PIMHW_N_COMMANDS]; /* of one stream: last, next */
     uint64_t all_banks;                                  /* bit per bank */
 } pimhw_i_rules;
@@ -2961,9 +2960,7 @@ static const uint8_t PIMHW_I_GAP_REASON[3] = {PIMHW_WAIT_INPUT, PIMHW_WAIT_OPERA
 /* What the controllers with gaps take from the table: distances within a class. */
 static void pimhw_i_rules_gaps(pimhw_i_rules *rules, const pimhw_config *config)
 {
-    rules->exec_ck[PIMHW_I_W] = config->tWR_INP;
-    rules->exec_ck[PIMHW_I_M] = config->tMAC;
-    rules->exec_ck[PIMHW_I_R] = config->tRD_OUT;
+    const uint32_t exec_ck[] = {config->tWR_INP, config->tMAC, config->tRD_OUT}; /* W, M, R */
     for (uint32_t last = 0; last < PIMHW_N_COMMANDS; last++) {
         uint8_t c = rules->class_of[last];
         if (c == PIMHW_I_OTHER) continue;
@@ -2972,10 +2969,10 @@ static void pimhw_i_rules_gaps(pimhw_i_rules *rules, const pimhw_config *config)
             rules->gap_ck[last][next] = (uint32_t)pimhw_i_max(config->tCCD_S, key >> 8);
             rules->most_gap = (uint32_t)pimhw_i_max(rules->most_gap, rules->gap_ck[last][next]);
         }
-        rules->most_gap = (uint32_t)pimhw_i_max(rules->most_gap, rules->exec_ck[c]);
+        rules->most_gap = (uint32_t)pimhw_i_max(rules->most_gap, exec_ck[c]);
         rules->again_ck[last] = pimhw_i_max(rules->again_ck[last], rules->gap_ck[last][last]);
         rules->again_reason[last] = PIMHW_I_GAP_REASON[c];
-        rules->completes[last] = rules->exec_ck[c];
+        rules->completes[last] = exec_ck[c];
         if (c != PIMHW_I_M) rules->ruled &= ~(1u << last);
     }
 }
@@ -3645,7 +3642,8 @@ static pimhw_i_when pimhw_i_static_at(const pimhw_i_channel *ch, const pimhw_i_w
     *next = rows ? pimhw_i_needed(ch, work) : work->command;
     if (last->any) {
         uint32_t its = rules->class_of[last->command];
-        uint64_t gap = its == of_class ? pimhw_i_gap(rules, last, work) : rules->exec_ck[its];
+        uint64_t exec = rules->completes[last->command];
+        uint64_t gap = its == of_class ? pimhw_i_gap(rules, last, work) : exec;
         bool head = *next != work->command && rules->config.row_opening == PIMHW_ROW_HEAD;
         pimhw_i_not_before(&at, last->ck + (head ? 0 : gap), PIMHW_I_GAP_REASON[its]);
     }
@@ -3799,7 +3797,7 @@ static void pimhw_i_dcs_issue(pimhw_i_channel *ch, pimhw_i_record *record, uint6
     const uint32_t stream = record->stream, command = work->command, n_left = f->n_left[stream];
     const uint32_t of_class = rules->class_of[command], reason = PIMHW_I_GAP_REASON[of_class];
     const bool mac = of_class == PIMHW_I_M, tiles = pimhw_i_has_tiles(command);
-    const uint64_t ck = key >> 16, last = ck + (n - 1) * gap, exec = rules->exec_ck[of_class];
+    const uint64_t ck = key >> 16, last = ck + (n - 1) * gap, exec = rules->completes[command];
     const uint64_t write = mac && rules->config.early_tiles ? rules->config.tCCD_S : exec;
     pimhw_i_dcs_put(ch, stream, key, work, n, gap);
     pimhw_i_effects(ch, work, command, last, n);
@@ -3955,9 +3953,9 @@ static pimhw_i_when pimhw_i_pp_next_start(const pimhw_i_flow *f)
 static void pimhw_i_pp_did(pimhw_i_flow *f, const pimhw_i_rules *rules, uint32_t stream,
                            pimhw_i_cursor *from, uint64_t last, uint64_t n)
 {
-    uint32_t of_class = rules->class_of[from->record->work.command];
-    pimhw_i_remember(&f->last[stream], &from->record->work, last);
-    f->done_ck[of_class] = last + rules->exec_ck[of_class];
+    const pimhw_i_work *work = &from->record->work;
+    pimhw_i_remember(&f->last[stream], work, last);
+    f->done_ck[rules->class_of[work->command]] = last + rules->completes[work->command];
     pimhw_i_take_off(from->record, (uint32_t)n);
     bool over = from->record->n == 0;
     from->record += over;
