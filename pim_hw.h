@@ -5471,16 +5471,9 @@ static void pimhw_i_pen_ramps(pimhw_i_pen *pen, uint64_t *at, uint32_t wrap, uin
         if (!now)
             while (!step && to < end && *to < least)
                 to++;
-        else if (step < half) {
-            uint64_t next = *from + step;
-            for (; end - to > 3; to += 4, next += 4 * step) { /* four do not wait for each other */
-                uint64_t other = (to[0] ^ next) | (to[1] ^ (next + step));
-                other |= (to[2] ^ (next + 2 * step)) | (to[3] ^ (next + 3 * step));
-                if (other) break;
-            }
-            for (; to < end && *to == next; to++)
+        else if (step < half)
+            for (uint64_t next = *from + step; to < end && *to == next; to++)
                 next += step;
-        }
         ramp -= on;
         *ramp = (on ? *ramp : step & (one - 1)) + (uint64_t)(to - from) * one;
         ramp++;
