@@ -5233,7 +5233,8 @@ enum {
     PIMHW_I_EDGES = 32768,
     PIMHW_I_CHAINS = 16384, /* of texts or edges; a power of two */
     PIMHW_I_TRIALS = PIMHW_LOOPS + 1,
-    PIMHW_I_KEY_BITS = 20, /* of a text's number in a key */
+    PIMHW_I_KEY_BITS = 20,  /* of a text's number in a key */
+    PIMHW_I_PHASE_BITS = 5, /* in which refreshes of one place of edges differ */
     PIMHW_I_TALLY = sizeof(pimhw_i_tally) / sizeof(uint64_t),
     PIMHW_I_SPENT = offsetof(pimhw_i_tally, spent_ck) / sizeof(uint64_t),
     PIMHW_I_ACTIVE = offsetof(pimhw_i_tally, active_ck) / sizeof(uint64_t),
@@ -5319,7 +5320,6 @@ typedef struct pimhw_i_memo {
     uint32_t n_words;
     uint32_t terms; /* the text of the last place */
     bool full;
-    uint32_t shift; /* edges for refreshes as far off, but for so many bits, are in one place */
     uint32_t n_texts, n_edges;
     uint16_t texts[PIMHW_I_CHAINS], edges[PIMHW_I_CHAINS]; /* the first of a chain; 0: none */
     pimhw_i_text text[PIMHW_I_TEXTS];
@@ -5848,7 +5848,6 @@ static void pimhw_i_forget(pimhw_device *d)
     pimhw_i_memo *m = &d->memo;
     m->n_words = m->terms = m->n_texts = m->n_edges = 0;
     m->full = false;
-    m->shift = 5;
     memset(m->texts, 0, sizeof m->texts);
     memset(m->edges, 0, sizeof m->edges);
     memset(&m->text[0], 0, sizeof m->text[0]);
@@ -6204,7 +6203,7 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, c
 /* The slot of an edge, or where it belongs. */
 static uint16_t *pimhw_i_edge_slot(pimhw_i_memo *m, uint64_t key, uint64_t phase)
 {
-    uint64_t hash = pimhw_i_mix(phase ? (phase >> m->shift) + 1 : 0, key);
+    uint64_t hash = pimhw_i_mix(phase ? (phase >> PIMHW_I_PHASE_BITS) + 1 : 0, key);
     uint16_t *slot = &m->edges[hash % PIMHW_I_CHAINS];
     for (; *slot; slot = &m->edge[*slot].next) {
         const pimhw_i_edge *e = &m->edge[*slot];
