@@ -3872,9 +3872,8 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
 
 static void pimhw_i_dcs_append(pimhw_i_flow *f, const pimhw_i_record *record)
 {
-    for (uint32_t i = 0; i < record->n; i++)
-        pimhw_i_dispatch(f, record->stream, f->n_blocked[record->stream] + i);
     f->n_blocked[record->stream] += record->n;
+    pimhw_i_dispatch(f, record->stream, f->n_blocked[record->stream] - 1); /* the last */
     f->records[f->n_records++] = *record;
 }
 
