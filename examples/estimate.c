@@ -94,7 +94,7 @@ static void parse(request *r, int argc, char **argv)
         {.name = "--set",
          .value = "FIELD=N",
          .texts = &r->sets,
-         .help = "a field of the device; repeatable"},
+         .help = "a field of the device, whatever else is said; repeatable"},
         {.name = "--partition",
          .value = EX_PARTITIONS,
          .choice = &r->config.partition,
