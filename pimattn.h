@@ -404,7 +404,7 @@ typedef enum pimattn_page_event {
     PIMATTN_PAGE_MOVED      /* it has the number `to` now */
 } pimattn_page_event;
 
-/* Must not call the engine. */
+/* Must not call the engine. page: of one layer and KV head; live ones are used or known. */
 typedef void (*pimattn_page_fn)(void *user, pimattn_page_event event, uint32_t page, uint32_t to);
 
 /* 0 means usual everywhere but in shape. */
@@ -470,12 +470,12 @@ typedef struct pimattn_item {
     uint64_t n_tokens; /* 1 to the tokens it still has, at most 65535 */
 } pimattn_item;
 
-/* Which of an item's new tokens its queries see, e.g. a tree of drafts, of which pimattn_seq_accept
- * then keeps a branch: query i sees new token j, before or after its own, if bit j % 64 of word
- * i * ((n_tokens + 63) / 64) + j / 64 is set and no window hides it (which hides only what comes
- * before); of those before the new ones what it would see without. In a tree siblings have one
- * position, which their places in the cache do not say: with a window or ALiBi a branch gets what
- * plain decoding gives only if positions say it. */
+/* Which of an item's new tokens its queries see, e.g. a tree of drafts, each behind its parent, of
+ * which pimattn_seq_accept then keeps a branch: query i sees new token j, before or after its own,
+ * if bit j % 64 of word i * ((n_tokens + 63) / 64) + j / 64 is set and no window hides it (which
+ * hides only lower positions); of those before the new ones what it would see without. In a tree
+ * siblings have one position, which their places in the cache do not say: with a window or ALiBi a
+ * branch gets what plain decoding gives only if positions say it. */
 typedef struct pimattn_mask {
     const uint64_t *bits;      /* NULL: up to its own */
     uint64_t n_tokens;         /* as in the item; without bits 0, too */
@@ -531,8 +531,9 @@ typedef struct pimattn_call {
  *            p v, or p times the scale, to 2^-149. Data sought out to break it came to 1.3 times
  *            that, all other kept within. Where the sum of |v| over the tokens passes FLT_MAX, o
  *            can overflow, and out is NaN
- *   bits     host way: one kernel's of a query head hang on the tokens it sees and their positions
- *            alone; the device way rounds as its units and its plan do: of the batch and entries
+ *   bits     host way: one kernel's of a query head hang on the tokens it sees, their places and, if
+ *            given, positions; the device way rounds as its units and its plan do: of the batch and
+ *            entries
  *   NaN      a score that is not finite, or that was not before the soft-cap, before scale or, of
  *            int8, before the key's scale, makes out and lse of that head NaN; v[j] that is not
  *            finite makes out[j] NaN and nothing else; append keeps both; an int8 row with either
@@ -712,12 +713,14 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *engine, pimattn_seq 
 /*
  * Of the tokens from `first` on keeps those named, which then follow one another from there: the
  * accepted branch of a tree of drafts. The i'th lies at first + kept[i] and goes to first + i; rows
- * move as they are, so K was made for the position it gets.
+ * move as they are, so K was made for the position it gets. What follows goes as by a truncation to
+ * first + n tokens. Shared pages are copied where rows come into them, and no others; if there is
+ * no page for that, truncate behind the last one named before, which may free one.
  *
  *   shape    kept: [n], ascending, counted from first on; n 0: none
  *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (beyond the length, before first_token, an order
- *            that does not ascend); PIMATTN_ERR_PAGES, PIMATTN_ERR_MEMORY (for copies of shared
- *            pages)
+ *            that does not ascend, layers of other lengths), PIMATTN_ERR_PAGES, PIMATTN_ERR_MEMORY
+ *            (memory_bytes may have grown all the same), PIMATTN_ERR_DEVICE
  */
 PIMATTN_API pimattn_status pimattn_seq_accept(pimattn_engine *engine, pimattn_seq seq,
                                               uint64_t first, const uint32_t *kept, size_t n);
@@ -835,7 +838,7 @@ PIMATTN_API pimattn_status pimattn_restore(pimattn_engine *engine, pimattn_seq *
 PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *engine, uint64_t *bytes_moved);
 
 typedef struct pimattn_cache_info {
-    uint64_t pages_total;     /* used + free: whole sets, of each layer and KV head */
+    uint64_t pages_total;     /* used + free; of one layer and KV head, in whole sets of all */
     uint64_t pages_used;      /* sequences hold them: sum of the pages each holds alone + shared */
     uint64_t pages_shared;    /* more than one sequence holds them */
     uint64_t pages_free;      /* what pool_bytes leaves to sequences: whether to admit one .. */
@@ -7348,7 +7351,9 @@ PIMATTN_API pimattn_status pimattn_seq_accept(pimattn_engine *e, pimattn_seq seq
     tokens = s->tokens[0];
     if (!kept && n > 0) return pimattn_i_wrong(e, "kept is NULL for %u tokens", n);
     if (first < s->begin || first > tokens)
-        return pimattn_i_wrong(e, "token %u is gone, or beyond the length", first);
+        return PIMATTN_I_WRONG(e, "first is %u, not %u to %u", first, s->begin, tokens);
+    if (n > tokens - first)
+        return PIMATTN_I_WRONG(e, "n is %u, of %u tokens", (uint64_t)n, tokens - first);
     for (; i < n; i++)
         if (kept[i] >= tokens - first || (i > 0 && kept[i] <= kept[i - 1]))
             return PIMATTN_I_WRONG(e,

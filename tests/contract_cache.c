@@ -159,12 +159,14 @@ static void what_cannot_be_is_refused(void)
     const uint32_t kept[4] = {1, 4, 4, 5}, far[2] = {0, UINT32_MAX};
     REFUSED(pimattn_seq_accept(r.e, half, 0, kept, 1), PIMATTN_ERR_ARGUMENT, "layer 1");
     REFUSED(pimattn_seq_accept(r.e, s, 5, NULL, 2), PIMATTN_ERR_ARGUMENT, "NULL for 2 tokens");
-    REFUSED(pimattn_seq_accept(r.e, s, 11, NULL, 0), PIMATTN_ERR_ARGUMENT, "token 11");
+    REFUSED(pimattn_seq_accept(r.e, s, 11, NULL, 0), PIMATTN_ERR_ARGUMENT,
+            "first is 11, not 0 to 10");
     REFUSED(pimattn_seq_accept(r.e, s, 5, kept, 3), PIMATTN_ERR_ARGUMENT, "kept[2] is 4");
     REFUSED(pimattn_seq_accept(r.e, s, 5, kept + 2, 2), PIMATTN_ERR_ARGUMENT, "kept[1] is 5");
     REFUSED(pimattn_seq_accept(r.e, s, 5, far, 2), PIMATTN_ERR_ARGUMENT, "4294967295");
-    REFUSED(pimattn_seq_accept(r.e, s, 10, far, 1), PIMATTN_ERR_ARGUMENT, "0 tokens that follow");
-    REFUSED(pimattn_seq_accept(r.e, s, 5, kept + 1, SIZE_MAX), PIMATTN_ERR_ARGUMENT, "kept[1]");
+    REFUSED(pimattn_seq_accept(r.e, s, 10, far, 1), PIMATTN_ERR_ARGUMENT, "n is 1, of 0 tokens");
+    REFUSED(pimattn_seq_accept(r.e, s, 7, kept, 4), PIMATTN_ERR_ARGUMENT, "n is 4, of 3 tokens");
+    REFUSED(pimattn_seq_accept(r.e, s, 5, kept + 3, SIZE_MAX), PIMATTN_ERR_ARGUMENT, "of 5");
     REFUSED(pimattn_prefix_remember(r.e, s, ids, 11, 0), PIMATTN_ERR_ARGUMENT, "11");
     REFUSED(pimattn_prefix_remember(r.e, s, NULL, 4, 0), PIMATTN_ERR_ARGUMENT, "tokens");
     REFUSED(pimattn_prefix_start(r.e, &t, NULL, 4, 0, &n), PIMATTN_ERR_ARGUMENT, "NULL");
@@ -191,7 +193,7 @@ static void what_cannot_be_is_refused(void)
     REFUSED(pimattn_seq_keep(r.e, s, 5, 10), PIMATTN_ERR_ARGUMENT, "gone");
     REFUSED(pimattn_seq_truncate(r.e, s, 5), PIMATTN_ERR_ARGUMENT, "behind");
     REFUSED(pimattn_prefix_remember(r.e, s, ids, 8, 0), PIMATTN_ERR_ARGUMENT, "gone");
-    REFUSED(pimattn_seq_accept(r.e, s, 5, NULL, 0), PIMATTN_ERR_ARGUMENT, "token 5 is gone");
+    REFUSED(pimattn_seq_accept(r.e, s, 5, NULL, 0), PIMATTN_ERR_ARGUMENT, "first is 5, not 6 to");
     CHECK_U(pimattn_seq_fork(NULL, &t, s), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_seq_keep(NULL, s, 0, 0), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_seq_truncate(NULL, s, 0), PIMATTN_ERR_ARGUMENT);
@@ -793,6 +795,14 @@ static void what_is_accepted_needs_pages_where_it_moves(void)
     attend(&like, like.e, s, want);
     CHECK_BYTES(r.out, want, sizeof want);
     rig_end(&like);
+    static const uint32_t next[] = {1, 2};
+    rig_pool(&r, 4 * LAYERS * KV_HEADS * 256);
+    s = seq_of(&r, 8);
+    CHECK_U(pimattn_seq_fork(r.e, &t, s), PIMATTN_OK);
+    append(&r, r.e, s, 8, 8); /* the pool is full */
+    CHECK_U(pimattn_seq_accept(r.e, s, 6, next, 2), PIMATTN_ERR_PAGES);
+    CHECK_U(pimattn_seq_truncate(r.e, s, 6 + next[1] + 1), PIMATTN_OK);
+    CHECK_U(pimattn_seq_accept(r.e, s, 6, next, 2), PIMATTN_OK);
     rig_end(&r);
 }
 
