@@ -531,9 +531,9 @@ typedef struct pimattn_call {
  *            p v, or p times the scale, to 2^-149. Data sought out to break it came to 1.3 times
  *            that, all other kept within. Where the sum of |v| over the tokens passes FLT_MAX, o
  *            can overflow, and out is NaN
- *   bits     host way: one kernel's of a query head hang on the tokens it sees, their places and, if
- *            given, positions; the device way rounds as its units and its plan do: of the batch and
- *            entries
+ *   bits     host way: one kernel's of a query head hang on the tokens it sees, their places and,
+ *            if given, positions; the device way rounds as its units and its plan do: of the batch
+ *            and entries
  *   NaN      a score that is not finite, or that was not before the soft-cap, before scale or, of
  *            int8, before the key's scale, makes out and lse of that head NaN; v[j] that is not
  *            finite makes out[j] NaN and nothing else; append keeps both; an int8 row with either
