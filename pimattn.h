@@ -5532,7 +5532,8 @@ static unsigned char *pimattn_i_slot(const pimattn_i_tiered *st, const pimattn_i
 static void pimattn_i_token_now(const pimattn_i_tiered *st, pimattn_i_token *t)
 {
     const uint32_t ago = st->step - t->step;
-    t->active = ago < PIMATTN_TIER_STEPS ? (uint16_t)((uint32_t)t->active << ago) : (uint16_t)0;
+    const uint32_t active = ago < PIMATTN_TIER_STEPS ? (uint32_t)t->active << ago : 0;
+    t->active = (uint16_t)active;
     t->step = st->step;
 }
 
