@@ -3341,12 +3341,13 @@ static void pimattn_i_seq_own(pimattn_i_pool *pool, const pimattn_i_seq *seq, ui
 {
     const pimattn_i_layout *lay = pool->layout;
     uint32_t *pages = pimattn_i_table_at(lay, seq, page, 0), first = pages[0];
-    uint64_t tokens = pimattn_i_min(seq->tokens[0] - page * lay->page_tokens, lay->page_tokens);
+    const uint64_t from = page * lay->page_tokens, end = pimattn_i_max(from, seq->tokens[0]);
+    const uint64_t tokens = pimattn_i_min(end - from, lay->page_tokens);
     uint64_t bytes = pimattn_i_ceil_div(tokens, lay->run_tokens) * lay->run_bytes;
     for (uint64_t i = 0; i < pool->set_pages; i++) {
-        const unsigned char *from = pimattn_i_page(pool, pages[i]);
+        const unsigned char *old = pimattn_i_page(pool, pages[i]);
         pages[i] = pimattn_i_pool_take(pool);
-        memcpy(pimattn_i_page(pool, pages[i]), from, (size_t)bytes);
+        memcpy(pimattn_i_page(pool, pages[i]), old, (size_t)bytes);
     }
     pimattn_i_set_drop(pool, &first, PIMATTN_PAGE_FREED); /* others hold it still */
 }
