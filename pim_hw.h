@@ -297,7 +297,8 @@ typedef struct pimhw_config {
     uint32_t tCCD_S;           /* column command to column command: among reads, results and MACs,
                                   and among writes; AF takes no part in order */
     uint32_t tCCD_L;           /* the same, where one is of all banks (of a bias and the global
-                                  buffer tCCD_S), or both of a bank group; EWMUL is of both */
+                                  buffer tCCD_S), or both of a bank group; EWMUL is among reads
+                                  and, but for the global buffer, among writes */
     uint32_t tRCD_MAC;         /* ACT to MAC */
     uint32_t tRCD_RD;          /* ACT to RD */
     uint32_t tRCD_WR;          /* ACT to WR */

@@ -1511,6 +1511,7 @@ static void units_fit_their_device(void)
     CHECK_U(pimhw_device_create(&device, &other, &r.why), PIMHW_OK);
     CHECK_U(pimhw_device_run(device, &r.readings, units, &program, NULL, NULL, &r.why),
             PIMHW_ERR_ARGUMENT);
+    CHECK_HAS(r.why.text, "fewer accumulators");
     pimhw_device_destroy(device);
     pimhw_units_destroy(units);
     check_heap heap = {.fail_at = 1};
@@ -1519,6 +1520,34 @@ static void units_fit_their_device(void)
     CHECK_U(pimhw_units_create(&units, &other, r.memory, &r.why), PIMHW_ERR_MEMORY);
     CHECK(!units && heap.n_live == 0);
     CHECK(!pimhw_units_gpr(r.units, BLOCKS));
+    rig_free(&r);
+}
+
+static void keep_row_of_af(void *user, const pimhw_event *event)
+{
+    if (event->command == PIMHW_CMD_AF16) *(uint32_t *)user = event->row;
+}
+
+/* AF opens a row beyond those of the device, whatever CFR 2 holds. */
+static void af_has_a_row_of_its_own(void)
+{
+    static const uint32_t modes[] = {0, 7, 1u << 29, 7u << 29, UINT32_MAX};
+    pimhw_config c = rig_config(PIMHW_IN_ORDER);
+    rig r = rig_new(&c);
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        const pimhw_instruction mode = {
+            .kind = PIMHW_CFR, .mask = 1, .out = 1, .aux = 2, .gpr = modes[i]};
+        const pimhw_instruction af = {.kind = PIMHW_AF, .mask = 1, .op_size = 1};
+        uint32_t row = 0;
+        const pimhw_sink sink = {keep_row_of_af, &row, NULL};
+        pimhw_program program;
+        pimhw_program_init(&program);
+        pimhw_program_add(&program, &mode);
+        pimhw_program_add(&program, &af);
+        CHECK_U(pimhw_device_time(r.device, &r.readings, &program, NULL, &sink, &r.why), PIMHW_OK);
+        CHECK(row >= 1u << 29);
+        if (modes[i] < 8) CHECK_U(row, (1u << 29) + modes[i]);
+    }
     rig_free(&r);
 }
 
@@ -1746,5 +1775,6 @@ int main(void)
     RUN(no_allocator_is_malloc);
     RUN(reads_of_nothing_have_no_order);
     RUN(units_fit_their_device);
+    RUN(af_has_a_row_of_its_own);
     return check_end();
 }
