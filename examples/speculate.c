@@ -150,7 +150,7 @@ static outcome run(const llama_model *m, uint32_t *text, size_t n_prompt, const 
     return got;
 }
 
-/* Bytes in which two states of equal lengths differ, but for the hashes. */
+/* Bytes in which two states of equal lengths differ, their hashes among them. */
 static uint64_t differing(const outcome *a, const outcome *b)
 {
     uint64_t n = 0;
@@ -179,7 +179,7 @@ static void report(const outcome got[N_WAYS], bool same_text, bool json)
            "speculation, the first branch: %" PRIu64
            " calls, %.2f tokens a call kept of %.2f tried, %" PRIu64 " clocks\n"
            "of %" PRIu64 " tokens on other branches, in place %" PRIu64 " come out alike\n"
-           "the same text, and the same %" PRIu64 " bytes of K and V\n",
+           "the same text, and the same %" PRIu64 " bytes of a saved state, K and V\n",
            n, got[PLAIN].clocks, first->calls, (double)n / (double)first->calls,
            (double)first->rows / (double)first->calls, first->clocks, first->again,
            first->as_expected, bytes);
@@ -187,7 +187,7 @@ static void report(const outcome got[N_WAYS], bool same_text, bool json)
            " clocks\n%s text",
            any->calls, (double)n / (double)any->calls, (double)any->rows / (double)any->calls,
            any->clocks, same_text ? "the same" : "another");
-    if (alike) printf(", %" PRIu64 " other bytes of K and V", differing(first, any));
+    if (alike) printf(", %" PRIu64 " other bytes of it", differing(first, any));
     printf("\n");
 }
 
