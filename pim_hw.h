@@ -1601,7 +1601,8 @@ static const pimhw_i_field *pimhw_i_field_find(const char *name, size_t length)
 {
     for (size_t i = 0; i < PIMHW_I_N_FIELDS; i++) {
         const char *field = PIMHW_I_FIELDS[i].name;
-        if (strlen(field) == length && memcmp(field, name, length) == 0) return &PIMHW_I_FIELDS[i];
+        if (field[0] != name[0] || field[1] != name[1]) continue; /* most, without a call */
+        if (strncmp(field, name, length) == 0 && !field[length]) return &PIMHW_I_FIELDS[i];
     }
     return NULL;
 }
@@ -4663,6 +4664,7 @@ typedef struct pimhw_i_sketch {
     uint8_t matter[PIMHW_PROGRAM_ITEMS];     /* bit f: field f tells rounds apart */
     bool lists;                              /* channels have lists of their own */
     bool banked;                             /* commands of one bank */
+    bool laps;                               /* blocks alone tell rounds of the list apart */
     pimhw_i_loop loops[PIMHW_PROGRAM_ITEMS]; /* by their first items */
 } pimhw_i_sketch;
 
@@ -4884,6 +4886,11 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
     if (entries) matter |= 1u << PIMHW_I_TILE | 1u << PIMHW_I_OUT;
     s->lists = request && request->list_begin;
     s->banked = false;
+    s->laps = !s->lists && p->items[0].kind == PIMHW_LIST;
+    for (uint32_t i = 0; i < p->n_operands; i++)
+        s->laps = s->laps && p->operands[i].step[0] == 0;
+    for (uint32_t i = 0; i < p->n_tails; i++)
+        s->laps = s->laps && p->tails[i].step[0] == 0;
     for (uint32_t i = 0; i < p->n_items; i++) {
         const pimhw_item *item = &p->items[i];
         const uint8_t *names = pimhw_i_names(item);
@@ -5316,6 +5323,24 @@ typedef struct pimhw_i_trial {
     pimhw_i_tally tally[PIMHW_MAX_CHANNELS];
 } pimhw_i_trial;
 
+enum { PIMHW_I_LAP_WORDS = PIMHW_MAX_CHANNELS * (7 + PIMHW_I_TALLY) + PIMHW_I_JOBS + 4 };
+
+/* A round of a list as a whole, the hub's work in it too, before one whose blocks differ from its
+ * own in their rows alone: words at its head, and how its channels met the hub. */
+typedef struct pimhw_i_lap {
+    bool open;
+    uint32_t n;          /* words so far */
+    uint64_t begin, end; /* of the blocks that differ so */
+    uint64_t row_step;   /* from one to the next */
+    uint64_t hub_ck;     /* the hub was free */
+    uint64_t n_rounds;
+    uint64_t lead; /* channels whose work was over last whenever the hub got some */
+    uint64_t kept; /* channels of which beyond has what the device has */
+    uint64_t early_ck[PIMHW_MAX_CHANNELS]; /* the hub was done so long before they asked; 0: not */
+    pimhw_i_tally beyond[PIMHW_MAX_CHANNELS];
+    uint64_t words[PIMHW_I_LAP_WORDS];
+} pimhw_i_lap;
+
 typedef struct pimhw_i_memo {
     uint32_t n_words;
     uint32_t terms; /* the text of the last place */
@@ -5345,6 +5370,7 @@ struct pimhw_device {
     bool apart;     /* channels have lists of their own, and no host feeds all */
     bool safe;      /* no instruction of the program can be refused */
     bool skips;     /* spans that are like others are not walked */
+    bool laps;      /* .. nor rounds of its list */
     bool endless;   /* the hub or a channel passed PIMHW_I_MOST_CK, or as many rounds */
     uint64_t n_instructions;
     uint64_t n_sent;            /* instructions to channels, in the order of the program */
@@ -5357,6 +5383,7 @@ struct pimhw_device {
     pimhw_i_banks banks[PIMHW_MAX_CHANNELS]; /* of the groups */
     pimhw_i_trial trial[PIMHW_I_TRIALS];     /* of rounds by depth; the last: of all else */
     pimhw_i_trial mark[PIMHW_I_TRIALS];
+    pimhw_i_lap lap;
     pimhw_i_memo memo;
     pimhw_i_stream streams[PIMHW_MAX_CHANNELS];
     uint64_t rounds[PIMHW_LOOPS][PIMHW_MAX_CHANNELS];
@@ -5840,6 +5867,7 @@ static void pimhw_i_close_trials(pimhw_device *d)
 {
     for (uint32_t i = 0; i < PIMHW_I_TRIALS; i++)
         d->trial[i].open = d->mark[i].open = false;
+    d->lap.open = false;
 }
 
 static void pimhw_i_forget(pimhw_device *d)
@@ -6079,6 +6107,12 @@ static void pimhw_i_slack_since(const pimhw_device *d, const pimhw_i_channel *ch
     }
 }
 
+static void pimhw_i_count_skipped(pimhw_device *d, uint64_t times, uint64_t rounds)
+{
+    d->skipped_rounds = pimhw_i_plus(d->skipped_rounds, pimhw_i_times(times, rounds));
+    d->endless = d->endless || d->skipped_rounds >= PIMHW_MAX_CHANNELS * PIMHW_I_MOST_CK;
+}
+
 /* What a group's tally grew by since a trial, into sum, as if the base were 0; returns its end. */
 static uint64_t *pimhw_i_sums_since(const pimhw_i_channel *ch, const pimhw_i_trial *t, uint32_t i,
                                     pimhw_i_part *p, uint64_t *sum)
@@ -6165,8 +6199,7 @@ static void pimhw_i_follow(pimhw_device *d, const pimhw_i_edge *e, uint64_t n, c
     const uint64_t *sum = (const uint64_t *)(const void *)&parts[pimhw_i_n_unit(d)];
     d->known = 0;
     d->n_instructions += times * e->n_instructions;
-    d->skipped_rounds = pimhw_i_plus(d->skipped_rounds, pimhw_i_times(times, e->n_rounds));
-    d->endless = d->endless || d->skipped_rounds >= PIMHW_MAX_CHANNELS * PIMHW_I_MOST_CK;
+    pimhw_i_count_skipped(d, times, e->n_rounds);
     for (uint32_t i = 0; i < pimhw_i_n_unit(d); i++) {
         pimhw_i_channel *ch = &d->groups[d->unit + i];
         const pimhw_i_part *p = &parts[i];
@@ -6423,7 +6456,10 @@ static void pimhw_i_join(pimhw_device *d, pimhw_i_channel *other, pimhw_i_channe
 {
     const uint64_t *has = (const uint64_t *)&ch->tally, *its = (const uint64_t *)&other->tally;
     for (uint64_t left = ch->mask; left; left &= left - 1) {
-        uint64_t *beyond = (uint64_t *)&d->beyond[pimhw_i_lowest(left)];
+        uint32_t c = pimhw_i_lowest(left);
+        uint64_t *beyond = (uint64_t *)&d->beyond[c];
+        if (!(d->lap.kept >> c & 1)) d->lap.beyond[c] = d->beyond[c];
+        d->lap.kept |= (uint64_t)1 << c;
         for (uint32_t i = 0; i < PIMHW_I_TALLY; i++)
             beyond[i] += has[i] - its[i];
     }
@@ -6449,7 +6485,7 @@ static bool pimhw_i_busy(const pimhw_i_channel *ch)
 /* Groups of mask that are in one state at one clock become one; so few have to be looked at. */
 static void pimhw_i_gather(pimhw_device *d, uint64_t mask)
 {
-    if (d->shared || (mask & (mask - 1)) == 0) return;
+    if (d->shared) return;
     for (uint32_t g = d->n_groups; g-- > 0;) {
         pimhw_i_channel *ch = &d->groups[g];
         if (ch->mask & ~mask) continue;
@@ -6528,18 +6564,30 @@ static bool pimhw_i_epu_serve(pimhw_device *d)
 static void pimhw_i_epu_post(pimhw_device *d, pimhw_i_jobs *jobs, const pimhw_instruction *in)
 {
     const pimhw_config *c = &d->config;
-    uint64_t ready = d->decode.ck;
+    uint64_t ready = d->decode.ck, lead = 0;
     uint64_t ops = pimhw_i_ceil_div(in->op_size, c->epu_lanes);
     for (uint64_t left = in->mask; left;) {
         pimhw_i_channel *ch = pimhw_i_group(d, &left);
         pimhw_i_drain(d, ch);
+        if (ch->end_ck > ready) lead = 0;
+        if (ch->end_ck >= ready) lead |= ch->mask;
         ready = pimhw_i_max(ready, ch->end_ck);
     }
+    d->lap.lead &= lead;
     pimhw_i_job *job = &jobs->at[jobs->n++];
     job->ready_ck = ready;
     /* beyond the most clocks there can be it makes no difference how far */
     job->cost_ck = pimhw_i_min(ops, PIMHW_I_MOST_CK) * c->epu_ck_per_op;
     job->awaited = (in->flags & PIMHW_AWAITED) != 0;
+}
+
+/* Channels asked the hub for what it had so long before; or wait for each other: 0. */
+static void pimhw_i_lap_met(pimhw_device *d, uint64_t mask, uint64_t early_ck)
+{
+    for (; mask && d->lap.open; mask &= mask - 1) {
+        uint64_t *least = &d->lap.early_ck[pimhw_i_lowest(mask)];
+        *least = pimhw_i_min(*least, early_ck);
+    }
 }
 
 /* A group waits for the hub. If two different times lead from its state to the same one, all it did
@@ -6587,7 +6635,9 @@ static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_jobs *jobs, uint64_t mask)
     while (mask && !d->shared) {
         pimhw_i_channel *ch = pimhw_i_group(d, &mask);
         pimhw_i_drain(d, ch);
-        if (done + 1 < pimhw_i_base_ck(ch)) continue; /* long ago */
+        uint64_t base = pimhw_i_base_ck(ch);
+        pimhw_i_lap_met(d, ch->mask, base - pimhw_i_min(base, done + 1));
+        if (done + 1 < base) continue; /* long ago */
         pimhw_i_wait(d, ch, done);
     }
 }
@@ -6621,6 +6671,7 @@ static void pimhw_i_sync(pimhw_device *d)
 {
     uint64_t answer = 0;
     pimhw_i_wake_all(d);
+    pimhw_i_lap_met(d, UINT64_MAX, 0);
     for (uint32_t g = 0; g < d->n_groups; g++) {
         pimhw_i_channel *ch = &d->groups[g];
         pimhw_i_flush(ch);
@@ -6721,6 +6772,7 @@ static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, const pimhw_r
     d->phase = PIMHW_I_OPEN;
     memset((char *)d + offsetof(pimhw_device, decode), 0,
            offsetof(pimhw_device, groups) - offsetof(pimhw_device, decode));
+    memset(&d->lap, 0, offsetof(pimhw_i_lap, early_ck));
     d->why = why;
     d->real_rows = !request;
     d->decode.reason = PIMHW_WAIT_HOST;
@@ -7139,7 +7191,7 @@ static bool pimhw_i_do_nest(pimhw_device *d, pimhw_i_stream *s)
     uint64_t mask = w->mask, left = mask & w->program->items[w->pc].mask;
     if (d->memo.full) pimhw_i_forget(d);
     pimhw_i_turn_to(d, left);
-    pimhw_i_gather(d, left);
+    if (left & (left - 1)) pimhw_i_gather(d, left);
     place.first = place.until = 0; /* all else is set with them */
     place.n_same = UINT64_MAX;
     place.edge = NULL;
@@ -7153,6 +7205,139 @@ static bool pimhw_i_do_nest(pimhw_device *d, pimhw_i_stream *s)
     return true;
 }
 
+/* What the words of a lap are gone through for: kept at the head of a round; compared at the next;
+ * moved on by n such rounds. */
+typedef enum pimhw_i_lap_use { PIMHW_I_KEEP, PIMHW_I_COMPARE, PIMHW_I_ADVANCE } pimhw_i_lap_use;
+
+/* The next word; false: it is compared and did not move on by `by`. */
+static bool pimhw_i_lap_word(pimhw_i_lap *lap, uint64_t *at, pimhw_i_lap_use use, uint64_t n,
+                             uint64_t by)
+{
+    uint64_t *word = &lap->words[lap->n++];
+    if (use == PIMHW_I_COMPARE) return *at - *word == by;
+    if (use == PIMHW_I_ADVANCE) *at += n * (*at - *word);
+    if (use == PIMHW_I_KEEP) *word = *at;
+    return true;
+}
+
+/* The same for what a round adds to, by any number. */
+static void pimhw_i_lap_sums(pimhw_i_lap *lap, void *sums, uint32_t n_sums, pimhw_i_lap_use use,
+                             uint64_t n)
+{
+    uint64_t *at = (uint64_t *)sums;
+    for (uint32_t i = 0; i < n_sums; i++)
+        pimhw_i_lap_word(lap, &at[i], use, n, 0);
+}
+
+/* The same for the clocks, state and row of a group; one that is ahead of the hub comes nearer:
+ * lowers n to the rounds before they meet. */
+static bool pimhw_i_lap_group(pimhw_i_lap *lap, pimhw_i_channel *ch, pimhw_i_lap_use use,
+                              uint64_t *n, uint64_t hub)
+{
+    uint64_t state = ch->asleep, moved = ch->base_ck - lap->words[lap->n];
+    uint64_t *const clocks[] = {&ch->base_ck, &ch->end_ck, &ch->latest_ck, &ch->last_ck};
+    bool same = true;
+    for (uint32_t i = 0; i < 4; i++)
+        same = pimhw_i_lap_word(lap, clocks[i], use, *n, moved) && same;
+    same = pimhw_i_lap_word(lap, &ch->row, use, *n, lap->row_step) && same;
+    same = pimhw_i_lap_word(lap, &state, use, 0, 0) && same;
+    same = pimhw_i_lap_word(lap, &ch->mask, use, 0, 0) && same;
+    if (use != PIMHW_I_COMPARE) return state > 0;
+    if (!same || moved > hub) return false;
+    if (moved == hub) return true;
+    lap->lead &= ~ch->mask;
+    for (uint64_t left = ch->mask; left; left &= left - 1) {
+        uint64_t early = lap->early_ck[pimhw_i_lowest(left)];
+        *n = pimhw_i_min(*n, (early - (early > 0)) / (hub - moved));
+    }
+    return true;
+}
+
+/* The same for all of a stream; false: its state is not known, or not that of the head before. */
+static bool pimhw_i_lap_all(pimhw_device *d, pimhw_i_jobs *jobs, pimhw_i_lap_use use, uint64_t *n)
+{
+    pimhw_i_lap *lap = &d->lap;
+    uint64_t hub = d->epu_free_ck - lap->hub_ck, of_all = pimhw_i_low_bits(d->config.n_channels);
+    uint64_t n_done = jobs->n_done;
+    lap->n = 0;
+    bool same = pimhw_i_lap_word(lap, &n_done, use, 0, 0);
+    pimhw_i_lap_word(lap, &d->epu_free_ck, use, *n, hub);
+    for (uint32_t i = 0; i < jobs->n_done && same; i++)
+        same = pimhw_i_lap_word(lap, &jobs->done_ck[i], use, *n, hub);
+    for (uint64_t left = of_all; left && same;) {
+        pimhw_i_channel *ch = pimhw_i_group(d, &left);
+        same = pimhw_i_lap_group(lap, ch, use, n, hub);
+    }
+    if (use == PIMHW_I_COMPARE || !same) return same && lap->lead;
+    pimhw_i_lap_sums(lap, &d->epu_ck, 1, use, *n);
+    pimhw_i_lap_sums(lap, &d->n_instructions, 1, use, *n);
+    for (uint64_t left = of_all; left;)
+        pimhw_i_lap_sums(lap, &pimhw_i_group(d, &left)->tally, PIMHW_I_TALLY, use, *n);
+    for (uint64_t left = use == PIMHW_I_ADVANCE ? lap->kept : 0; left; left &= left - 1) {
+        uint32_t c = pimhw_i_lowest(left);
+        uint64_t *to = (uint64_t *)&d->beyond[c], *from = (uint64_t *)&lap->beyond[c];
+        for (uint32_t i = 0; i < PIMHW_I_TALLY; i++)
+            to[i] += *n * (to[i] - from[i]);
+    }
+    return true;
+}
+
+/* The end of the blocks from the first on that differ from one to the next in their rows alone, by
+ * as many. */
+static uint64_t pimhw_i_alike_end(const pimhw_request *request, uint64_t first, uint64_t *row_step)
+{
+    uint64_t end = first + 1;
+    for (; end < request->n_blocks; end++) {
+        const pimhw_block *a = &request->blocks[end - 1], *b = a + 1;
+        uint64_t step = b->row_base[0] - (uint64_t)a->row_base[0];
+        if (end == first + 1) *row_step = step;
+        for (uint32_t k = 0; k < PIMHW_SPACES; k++)
+            if (b->row_base[k] - (uint64_t)a->row_base[k] != *row_step) return end;
+        if (memcmp(a->rest, b->rest, sizeof a->rest) != 0) return end;
+    }
+    return end;
+}
+
+/* At the head of a round of the list: rounds like the one before it are not walked. The hub and the
+ * channels it waits for move on by as many clocks, others by less, until it makes them wait. */
+static void pimhw_i_follow_laps(pimhw_device *d, pimhw_i_stream *s)
+{
+    pimhw_i_walker *w = &s->walker;
+    pimhw_i_lap *lap = &d->lap;
+    uint64_t lag = pimhw_i_aux(w->program, &w->program->items[0]), i = w->index[0], most_ck = 0;
+    if (i == 0) lap->end = 0;
+    if (i >= lap->end) {
+        lap->open = false;
+        lap->begin = i;
+        lap->end = pimhw_i_alike_end(w->request, i, &lap->row_step);
+    }
+    if (i < lap->begin + lag || lap->end - i < 2) return;
+    pimhw_i_gather(d, w->mask);
+    while (pimhw_i_epu_serve(d)) /* what comes cannot be before it */
+        continue;
+    uint64_t n = pimhw_i_min(lap->end, w->bound[0] - 1) - i, hub = d->epu_free_ck - lap->hub_ck;
+    for (uint32_t g = 0; g < d->n_groups; g++)
+        most_ck = pimhw_i_max(most_ck, pimhw_i_max(d->groups[g].end_ck, d->epu_free_ck));
+    bool same = lap->open && hub > 0 && most_ck < PIMHW_I_MOST_CK &&
+                pimhw_i_lap_all(d, &s->jobs, PIMHW_I_COMPARE, &n);
+    if (same) n = pimhw_i_min(n, (PIMHW_I_MOST_CK - most_ck) / hub);
+    if (same && n > 0) {
+        pimhw_i_lap_all(d, &s->jobs, PIMHW_I_ADVANCE, &n);
+        pimhw_i_count_skipped(d, n, d->walked_rounds + d->skipped_rounds - lap->n_rounds);
+        lap->open = false;
+        w->index[0] += n;
+        w->pc = w->opener;
+        pimhw_i_to_round(w);
+        return;
+    }
+    lap->hub_ck = d->epu_free_ck;
+    lap->n_rounds = d->walked_rounds + d->skipped_rounds;
+    lap->kept = 0;
+    lap->lead = UINT64_MAX;
+    memset(lap->early_ck, 255, sizeof lap->early_ck);
+    lap->open = pimhw_i_lap_all(d, &s->jobs, PIMHW_I_KEEP, &n);
+}
+
 /* Steps one stream until it ends or waits for the hub. False: it is refused. */
 static bool pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s)
 {
@@ -7161,6 +7346,7 @@ static bool pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s)
         if (d->endless) return false;
         if (step == PIMHW_I_NEST && !pimhw_i_do_nest(d, s)) return false;
         if (step == PIMHW_I_ROUND) d->walked_rounds += pimhw_i_count(s->walker.mask);
+        if (step == PIMHW_I_ROUND && d->laps && s->walker.depth == 1) pimhw_i_follow_laps(d, s);
         s->over = step == PIMHW_I_DONE;
         if (step != PIMHW_I_GIVEN && step != PIMHW_I_WRONG) continue;
         if (!s->waits && !pimhw_i_accept(d, s, step)) return false;
@@ -7206,6 +7392,7 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
     pimhw_i_meet(d, p, request);
     /* if nobody looks and all instructions are known to be right */
     d->skips = d->safe && !d->sink.to.command && !d->sink.to.hub && !d->sketch.banked;
+    d->laps = request && d->skips && d->sketch.laps && !d->shared && !d->config.refresh;
     for (uint64_t i = 0; i < n; i++) {
         d->walked_rounds += n > 1;
         if (i > 0) pimhw_i_settle(d);

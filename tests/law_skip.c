@@ -268,6 +268,144 @@ static void skipping_equals_walking_by_hand(void)
     cases(hand_built_case, 3000, 4, 40);
 }
 
+/* MACs in a loop, as many as the channel has left: each may take its own time. */
+static void uneven_work(check_rng *rng, uint64_t channels)
+{
+    pimhw_tail left = {.rest = 1, .base = rng_range(rng, 0, 60), .unit = rng_range(rng, 1, 4)};
+    pimhw_operand rounds = {.base = UINT64_MAX}, row = {.step = {0, 1}};
+    pimhw_item mac = {.kind = PIMHW_MAC_ABK, .mask = channels};
+    if (rng_range(rng, 0, 2)) left.channel_step = rng_range(rng, 1, 12);
+    rounds.tail[0] = pimhw_program_tail(&program, &left);
+    if (rng_range(rng, 0, 9) == 0) rounds.base = rng_range(rng, 0, 9), rounds.step[0] = 1;
+    mac.space = (uint8_t)rng_range(rng, 0, 1);
+    mac.op_size = pimhw_program_const(&program, rng_range(rng, 1, 12));
+    if (rng_range(rng, 0, 1)) mac.row = pimhw_program_operand(&program, &row);
+    pimhw_program_loop(&program, pimhw_program_operand(&program, &rounds), channels);
+    pimhw_program_item(&program, &mac);
+    pimhw_program_end(&program);
+}
+
+/* Many blocks alike, and work of a hub that is as fast as the channels, or much faster: those with
+ * less to do are ahead until it makes them wait, of late, or never. */
+static uint64_t hub_case(uint64_t seed, uint64_t *n_timed)
+{
+    check_rng rng = {seed};
+    pimhw_config c = odd_device(&rng);
+    c.n_channels = (uint32_t)rng_range(&rng, 1, 4);
+    if (rng_range(&rng, 0, 3)) c.refresh = 0;
+    uint64_t all = (UINT64_C(1) << c.n_channels) - 1, lag = rng_range(&rng, 0, 2);
+    pimhw_request request = {.blocks = blocks, .n_blocks = (uint32_t)rng_range(&rng, 1, BLOCKS)};
+    pimhw_item list = {.kind = PIMHW_LIST}, block = {.kind = PIMHW_BLOCK};
+    pimhw_item wait = {.kind = PIMHW_EPU_WAIT}, epu = {.kind = PIMHW_EPU};
+    random_blocks(&rng, request.n_blocks);
+    pimhw_program_init(&program);
+    list.aux = pimhw_program_const(&program, lag);
+    pimhw_program_item(&program, &list);
+    for (uint64_t b = 0; b < 2; b++) {
+        pimhw_tail work = {.rest = 1, .mul = rng_range(&rng, 1, 200)};
+        pimhw_operand size = {.base =
+                                  rng_range(&rng, 0, 1) ? UINT64_MAX : rng_range(&rng, 1, 5000)};
+        block.aux = pimhw_program_const(&program, b * lag);
+        pimhw_program_item(&program, &block);
+        wait.mask = rng_range(&rng, 0, 5) ? all : rng_range(&rng, 1, all);
+        if (b == 1) pimhw_program_item(&program, &wait);
+        uneven_work(&rng, rng_range(&rng, 0, 5) ? all : rng_range(&rng, 1, all));
+        if (rng_range(&rng, 0, 9) == 0) random_body(&rng, all, 1, 1);
+        size.tail[0] = pimhw_program_tail(&program, &work);
+        epu.mask = rng_range(&rng, 0, 5) ? all : rng_range(&rng, 1, all);
+        epu.flags = b == 0 ? PIMHW_AWAITED : 0;
+        epu.op_size = pimhw_program_operand(&program, &size);
+        pimhw_program_item(&program, &epu);
+        pimhw_program_end(&program);
+    }
+    pimhw_program_end(&program);
+    return both_ways(&c, &request, NULL, seed, n_timed);
+}
+
+static void rounds_with_hub_work_are_skipped(void)
+{
+    cases(hub_case, 2000, 2, 2);
+}
+
+/* A first block of which one channel has so much more to do that it is behind, for many rounds or
+ * until both wait for each other; for one size of its hub work that is free as much later after the
+ * next round as the other channel is, though it does not wait for that one, or has just done so. */
+static void who_is_last_may_change(void)
+{
+    pimhw_request request = {.blocks = blocks, .n_blocks = 40};
+    const pimhw_item list = {.kind = PIMHW_LIST, .mask = 3};
+    const pimhw_instruction sync = {.kind = PIMHW_SYNC, .mask = 3, .op_size = 1};
+    for (uint32_t i = 0; i < 2 * 2 * 2 * 300; i++) {
+        static const uint64_t rounds[] = {40, 30, 0};
+        const bool syncs = i / 300 % 2;
+        const uint64_t more = i / 1200 ? 1 : 2;
+        pimhw_config c;
+        pimhw_config_init(&c, "aimx", NULL);
+        c.controller = i / 600 % 2 ? PIMHW_STATIC_GAPS : PIMHW_IN_ORDER;
+        c.n_channels = 2;
+        c.refresh = 0;
+        c.epu_ck_per_op = 1;
+        memset(blocks, 0, sizeof blocks);
+        for (uint32_t b = 0; b < request.n_blocks; b++)
+            blocks[b].rest[1] = 30 * c.epu_lanes;
+        blocks[0].rest[0] = syncs ? 20 : 200;
+        blocks[request.n_blocks - 1].rest[0] = syncs ? 1000 : 0;
+        blocks[0].rest[1] = i % 300 * c.epu_lanes;
+        pimhw_program_init(&program);
+        pimhw_program_item(&program, &list);
+        if (syncs) pimhw_program_add(&program, &sync);
+        for (uint32_t k = 0; k < 3; k++) {
+            pimhw_item mac = {.kind = PIMHW_MAC_ABK, .mask = k ? more : 3 - more};
+            const pimhw_tail tail = {.rest = 1};
+            pimhw_operand n = {.base = k < 2 ? rounds[k] : UINT64_MAX};
+            if (k == 2) n.tail[0] = pimhw_program_tail(&program, &tail);
+            mac.op_size = pimhw_program_const(&program, 1);
+            pimhw_program_loop(&program, pimhw_program_operand(&program, &n), mac.mask);
+            pimhw_program_item(&program, &mac);
+            pimhw_program_end(&program);
+        }
+        const pimhw_tail tail = {.rest = 2};
+        pimhw_operand size = {.base = UINT64_MAX};
+        pimhw_item epu = {.kind = PIMHW_EPU, .mask = 3};
+        size.tail[0] = pimhw_program_tail(&program, &tail);
+        epu.op_size = pimhw_program_operand(&program, &size);
+        pimhw_program_item(&program, &epu);
+        pimhw_program_end(&program);
+        both_ways(&c, &request, "", i, NULL);
+    }
+}
+
+/* 2^19 rounds of 2^45 clocks of the hub: 2^64 are not 0. */
+static void clocks_of_equal_rounds_do_not_wrap(void)
+{
+    enum { MANY = 1 << 19 };
+    pimhw_block *many = (pimhw_block *)calloc(MANY, sizeof *many);
+    pimhw_request request = {.blocks = many, .n_blocks = MANY};
+    const pimhw_item list = {.kind = PIMHW_LIST, .mask = 1};
+    pimhw_item epu = {.kind = PIMHW_EPU, .mask = 1};
+    const pimhw_instruction gb = {.kind = PIMHW_WR_GB, .mask = 1, .op_size = 1};
+    pimhw_config c;
+    pimhw_device *device;
+    pimhw_readings r;
+    pimhw_cause why = {""};
+    CHECK(many != NULL);
+    pimhw_config_init(&c, "aimx", NULL);
+    c.n_channels = 1;
+    c.refresh = 0;
+    c.epu_ck_per_op = 1;
+    pimhw_program_init(&program);
+    epu.op_size = pimhw_program_const(&program, (UINT64_C(1) << 45) * c.epu_lanes);
+    pimhw_program_item(&program, &list);
+    pimhw_program_add(&program, &gb);
+    pimhw_program_item(&program, &epu);
+    pimhw_program_end(&program);
+    CHECK_U(pimhw_device_create(&device, &c, NULL), PIMHW_OK);
+    CHECK_U(pimhw_device_time(device, &r, &program, &request, NULL, &why), PIMHW_ERR_PROGRAM);
+    CHECK_STR(why.text, "the run takes 2^46 clocks or rounds, or more");
+    pimhw_device_destroy(device);
+    free(many);
+}
+
 /* Equal blocks, but rows that grow with the round, sizes that stay the same for a while, or sizes
  * that all differ: of those nothing may be skipped. */
 static void rounds_may_count(void)
@@ -532,6 +670,18 @@ static void equal_heads_are_skipped(void)
     pimattn_readings r;
     CHECK_U(pimattn_estimate(&r, &c, &span, 1, NULL), PIMATTN_OK);
     CHECK(r.device.skipped_rounds >= 20);
+    for (uint32_t controller = 0; controller < 4; controller++) { /* the hub's work, too */
+        uint64_t walked[2];
+        for (uint32_t k = 0; k < 2; k++) {
+            pimhw_config_init(&c.device, "aimx", NULL);
+            c.device.controller = controller;
+            c.device.refresh = 0;
+            c.shape.n_heads = c.shape.n_kv_heads = 32u << k;
+            CHECK_U(pimattn_estimate(&r, &c, &span, 1, NULL), PIMATTN_OK);
+            walked[k] = r.device.walked_rounds;
+        }
+        CHECK_U(walked[1], walked[0]);
+    }
 }
 
 /* Channels of one host whose blocks have ended do not matter to those that go on. */
@@ -1369,6 +1519,9 @@ int main(int argc, char **argv)
     RUN(skipping_equals_walking);
     RUN(skipping_equals_walking_in_lists);
     RUN(skipping_equals_walking_by_hand);
+    RUN(rounds_with_hub_work_are_skipped);
+    RUN(who_is_last_may_change);
+    RUN(clocks_of_equal_rounds_do_not_wrap);
     RUN(rounds_may_count);
     RUN(nests_are_of_some_channels);
     RUN(the_open_row_is_the_first_or_not);
