@@ -5032,7 +5032,7 @@ static bool pimhw_i_uneven_rounds(pimhw_i_walker *w, const pimhw_item *item, uin
     uint64_t *rounds = w->rounds[w->depth];
     uint32_t first = pimhw_i_lowest(mask), last = pimhw_i_highest(mask);
     uint64_t most = w->bound[w->depth] = pimhw_i_rounds(w, item, first);
-    if (!w->sketch->uneven[w->pc] || first == last) return false;
+    if (w->alike || !w->sketch->uneven[w->pc] || first == last) return false;
     /* of one block, no channel has more left than a lower one */
     if (!w->sketch->lists && most == pimhw_i_rounds(w, item, last)) return false;
     for (uint64_t left = mask; left; left &= left - 1) {
