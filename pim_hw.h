@@ -5323,7 +5323,7 @@ typedef struct pimhw_i_trial {
     pimhw_i_tally tally[PIMHW_MAX_CHANNELS];
 } pimhw_i_trial;
 
-enum { PIMHW_I_LAP_WORDS = PIMHW_MAX_CHANNELS * (7 + PIMHW_I_TALLY) + PIMHW_I_JOBS + 4 };
+enum { PIMHW_I_LAP_WORDS = PIMHW_MAX_CHANNELS * (7 + PIMHW_I_TALLY) + PIMHW_I_JOBS + 5 };
 
 /* A round of a list as a whole, the hub's work in it too, before one whose blocks differ from its
  * own in their rows alone: words at its head, and how its channels met the hub. */
@@ -6482,11 +6482,15 @@ static bool pimhw_i_busy(const pimhw_i_channel *ch)
     return (ch->tally.commands[PIMHW_CMD_MAC16] | ch->tally.commands[PIMHW_CMD_MAC]) != 0;
 }
 
-/* Groups of mask that are in one state at one clock become one; so few have to be looked at. */
+/* Groups of mask that are in one state at one clock become one; so few have to be looked at. All of
+ * them, or of a shared front end, fall asleep. */
 static void pimhw_i_gather(pimhw_device *d, uint64_t mask)
 {
-    if (d->shared) return;
-    for (uint32_t g = d->n_groups; g-- > 0;) {
+    for (uint32_t g = 0, state = d->shared ? pimhw_i_state(d) : 0; g < d->n_groups && state; g++) {
+        d->groups[g].asleep = state;
+        d->groups[g].base_ck = d->decode.ck;
+    }
+    for (uint32_t g = d->shared ? 0 : d->n_groups; g-- > 0;) {
         pimhw_i_channel *ch = &d->groups[g];
         if (ch->mask & ~mask) continue;
         d->unit = g;
@@ -7191,7 +7195,7 @@ static bool pimhw_i_do_nest(pimhw_device *d, pimhw_i_stream *s)
     uint64_t mask = w->mask, left = mask & w->program->items[w->pc].mask;
     if (d->memo.full) pimhw_i_forget(d);
     pimhw_i_turn_to(d, left);
-    if (left & (left - 1)) pimhw_i_gather(d, left);
+    if (!d->shared && (left & (left - 1))) pimhw_i_gather(d, left);
     place.first = place.until = 0; /* all else is set with them */
     place.n_same = UINT64_MAX;
     place.edge = NULL;
@@ -7261,6 +7265,7 @@ static bool pimhw_i_lap_all(pimhw_device *d, pimhw_i_jobs *jobs, pimhw_i_lap_use
     uint64_t n_done = jobs->n_done;
     lap->n = 0;
     bool same = pimhw_i_lap_word(lap, &n_done, use, 0, 0);
+    same = pimhw_i_lap_word(lap, &d->decode.ck, use, *n, d->shared ? hub : 0) && same;
     pimhw_i_lap_word(lap, &d->epu_free_ck, use, *n, hub);
     for (uint32_t i = 0; i < jobs->n_done && same; i++)
         same = pimhw_i_lap_word(lap, &jobs->done_ck[i], use, *n, hub);
@@ -7312,6 +7317,7 @@ static void pimhw_i_follow_laps(pimhw_device *d, pimhw_i_stream *s)
         lap->end = pimhw_i_alike_end(w->request, i, &lap->row_step);
     }
     if (i < lap->begin + lag || lap->end - i < 2) return;
+    pimhw_i_turn_to(d, w->mask);
     pimhw_i_gather(d, w->mask);
     while (pimhw_i_epu_serve(d)) /* what comes cannot be before it */
         continue;
@@ -7392,7 +7398,7 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
     pimhw_i_meet(d, p, request);
     /* if nobody looks and all instructions are known to be right */
     d->skips = d->safe && !d->sink.to.command && !d->sink.to.hub && !d->sketch.banked;
-    d->laps = request && d->skips && d->sketch.laps && !d->shared && !d->config.refresh;
+    d->laps = request && d->skips && d->sketch.laps && !d->config.refresh;
     for (uint64_t i = 0; i < n; i++) {
         d->walked_rounds += n > 1;
         if (i > 0) pimhw_i_settle(d);
