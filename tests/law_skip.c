@@ -375,6 +375,30 @@ static void who_is_last_may_change(void)
     }
 }
 
+/* One host: what it waited for before the program began once more is not what it was in before. */
+static void repeats_begin_anew(void)
+{
+    for (uint32_t n_rounds = 1; n_rounds < 30; n_rounds++) {
+        pimhw_config c;
+        pimhw_request request = {.blocks = blocks, .n_blocks = 3, .repeats = 20};
+        const pimhw_item list = {.kind = PIMHW_LIST, .mask = 1};
+        const pimhw_instruction gb = {.kind = PIMHW_WR_GB, .mask = 1, .op_size = 2};
+        pimhw_item mac = {.kind = PIMHW_MAC_ABK, .mask = 1};
+        pimhw_config_init(&c, "aim-gddr6", NULL);
+        c.n_channels = 1;
+        memset(blocks, 0, sizeof blocks);
+        pimhw_program_init(&program);
+        pimhw_program_item(&program, &list);
+        pimhw_program_add(&program, &gb);
+        pimhw_program_loop(&program, pimhw_program_const(&program, n_rounds), 1);
+        mac.op_size = pimhw_program_const(&program, 30);
+        pimhw_program_item(&program, &mac);
+        pimhw_program_end(&program);
+        pimhw_program_end(&program);
+        both_ways(&c, &request, "", n_rounds, NULL);
+    }
+}
+
 /* 2^19 rounds of 2^45 clocks of the hub: 2^64 are not 0. */
 static void clocks_of_equal_rounds_do_not_wrap(void)
 {
@@ -1521,6 +1545,7 @@ int main(int argc, char **argv)
     RUN(skipping_equals_walking_by_hand);
     RUN(rounds_with_hub_work_are_skipped);
     RUN(who_is_last_may_change);
+    RUN(repeats_begin_anew);
     RUN(clocks_of_equal_rounds_do_not_wrap);
     RUN(rounds_may_count);
     RUN(nests_are_of_some_channels);
