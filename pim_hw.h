@@ -647,7 +647,7 @@ typedef struct pimhw_request {
     const uint32_t *order;      /* [list_begin[n_channels]] */
     uint64_t useful_macs;       /* lane products the caller needs; the rest is padding */
     uint32_t repeats;           /* the program runs so often, each time once the last is over; 0
-                                   is once. Each is walked, however alike. useful_macs: of one */
+                                   is once. None is skipped whole. useful_macs: of one */
     /* VA2PA [LOL]: where rows of blocks really are, for pimhw_device_run. Row r of a channel is
        row chunks[r / chunk_rows] + r % chunk_rows. */
     const uint32_t *chunks;      /* first rows, PIMHW_UNMAPPED: none; NULL: rows are physical */
@@ -4665,7 +4665,7 @@ typedef struct pimhw_i_sketch {
     uint8_t matter[PIMHW_PROGRAM_ITEMS];     /* bit f: field f tells rounds apart */
     bool lists;                              /* channels have lists of their own */
     bool banked;                             /* commands of one bank */
-    bool laps;                               /* blocks alone tell rounds of the list apart */
+    bool laps;                               /* rounds of like blocks may be alike */
     pimhw_i_loop loops[PIMHW_PROGRAM_ITEMS]; /* by their first items */
 } pimhw_i_sketch;
 
@@ -4895,6 +4895,9 @@ static void pimhw_i_sketch_init(pimhw_i_sketch *s, const pimhw_program *p,
     for (uint32_t i = 0; i < p->n_items; i++) {
         const pimhw_item *item = &p->items[i];
         const uint8_t *names = pimhw_i_names(item);
+        /* an earlier round's mode or end, a row that is not of a block */
+        if (item->kind == PIMHW_CFR || item->kind == PIMHW_EOC || item->kind == PIMHW_AF)
+            s->laps = false;
         /* blocks of different channels lie in different rows, lists differ in length */
         bool blocks = PIMHW_I_KINDS[item->kind].has_row || item->kind == PIMHW_LIST;
         uint32_t dynamic = 0, uneven = 0;
@@ -5336,8 +5339,9 @@ typedef struct pimhw_i_lap {
     uint64_t hub_ck;     /* the hub was free */
     uint64_t n_rounds;
     uint64_t lead; /* channels whose work was over last whenever the hub got some */
-    uint64_t kept; /* channels of which beyond has what the device has */
-    uint64_t early_ck[PIMHW_MAX_CHANNELS]; /* the hub was done so long before they asked; 0: not */
+    uint64_t kept; /* channels of which beyond has what the device had then */
+    /* the hub was done at least so long before they asked; 0: it was not */
+    uint64_t early_ck[PIMHW_MAX_CHANNELS];
     pimhw_i_tally beyond[PIMHW_MAX_CHANNELS];
     uint64_t words[PIMHW_I_LAP_WORDS];
 } pimhw_i_lap;
@@ -6478,11 +6482,6 @@ static void pimhw_i_join(pimhw_device *d, pimhw_i_channel *other, pimhw_i_channe
     last->banks = banks;
 }
 
-static bool pimhw_i_busy(const pimhw_i_channel *ch)
-{
-    return (ch->tally.commands[PIMHW_CMD_MAC16] | ch->tally.commands[PIMHW_CMD_MAC]) != 0;
-}
-
 /* Groups of mask that are in one state at one clock become one; so few have to be looked at. All of
  * them, or of a shared front end, fall asleep. */
 static void pimhw_i_gather(pimhw_device *d, uint64_t mask)
@@ -6502,7 +6501,7 @@ static void pimhw_i_gather(pimhw_device *d, uint64_t mask)
             pimhw_i_channel *b = &d->groups[k];
             if (ch->asleep == b->asleep && ch->base_ck == b->base_ck && ch->due_ck == b->due_ck &&
                 ch->row == b->row && ch->end_ck == b->end_ck && ch->latest_ck == b->latest_ck &&
-                ch->last_ck == b->last_ck && pimhw_i_busy(ch) == pimhw_i_busy(b))
+                ch->last_ck == b->last_ck)
                 pimhw_i_join(d, ch, b);
         }
     }
@@ -6884,9 +6883,10 @@ static void pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
     const pimhw_config *c = &d->config;
     for (uint32_t k = 0; k < c->n_channels; k++) {
         const pimhw_i_channel *ch = &d->groups[d->group_of[k]];
+        uint64_t its[PIMHW_N_COMMANDS];
         for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++)
-            r->commands[i] += ch->tally.commands[i] + d->beyond[k].commands[i];
-        r->n_busy_channels += pimhw_i_busy(ch);
+            r->commands[i] += its[i] = ch->tally.commands[i] + d->beyond[k].commands[i];
+        r->n_busy_channels += (its[PIMHW_CMD_MAC16] | its[PIMHW_CMD_MAC]) > 0;
         r->active_ck += ch->tally.active_ck + d->beyond[k].active_ck + (ch->open ? r->cycles : 0);
     }
     const uint64_t banks = pimhw_config_banks(c), of_all = r->commands[PIMHW_CMD_MAC16];
@@ -7234,8 +7234,8 @@ static void pimhw_i_lap_sums(pimhw_i_lap *lap, void *sums, uint32_t n_sums, pimh
         pimhw_i_lap_word(lap, &at[i], use, n, 0);
 }
 
-/* The same for the clocks, state and row of a group; one that is ahead of the hub comes nearer:
- * lowers n to the rounds before they meet. */
+/* The same for the clocks, state and row of a group. One that moves on by less than the hub does
+ * not lead, and the hub will make it wait: lowers n to the rounds before that. */
 static bool pimhw_i_lap_group(pimhw_i_lap *lap, pimhw_i_channel *ch, pimhw_i_lap_use use,
                               uint64_t *n, uint64_t hub)
 {
@@ -7258,7 +7258,8 @@ static bool pimhw_i_lap_group(pimhw_i_lap *lap, pimhw_i_channel *ch, pimhw_i_lap
     return true;
 }
 
-/* The same for all of a stream; false: its state is not known, or not that of the head before. */
+/* The same for hub and channels; false: a state is not known, or not that of the head before, or a
+ * channel that does not move on with the hub was last. */
 static bool pimhw_i_lap_all(pimhw_device *d, pimhw_i_jobs *jobs, pimhw_i_lap_use use, uint64_t *n)
 {
     pimhw_i_lap *lap = &d->lap;
@@ -7320,7 +7321,7 @@ static void pimhw_i_follow_laps(pimhw_device *d, pimhw_i_stream *s)
     if (i < lap->begin + lag || lap->end - i < 2) return;
     pimhw_i_turn_to(d, w->mask);
     pimhw_i_gather(d, w->mask);
-    while (pimhw_i_epu_serve(d)) /* what comes cannot be before it */
+    while (pimhw_i_epu_serve(d)) /* in the order it came, of the one stream there is */
         continue;
     uint64_t n = pimhw_i_min(lap->end, w->bound[0] - 1) - i, hub = d->epu_free_ck - lap->hub_ck;
     for (uint32_t g = 0; g < d->n_groups; g++)

@@ -399,6 +399,114 @@ static void repeats_begin_anew(void)
     }
 }
 
+/* An item of such an op_size, at most what is left of a number of the block; 0: all of it. */
+static void add_sized(pimhw_kind kind, uint64_t mask, uint64_t most, uint8_t rest)
+{
+    pimhw_tail left = {.rest = rest};
+    pimhw_operand size = {.base = most ? most : UINT64_MAX};
+    pimhw_item item = {.kind = (uint8_t)kind, .mask = mask};
+    if (rest) size.tail[0] = pimhw_program_tail(&program, &left);
+    item.op_size = pimhw_program_operand(&program, &size);
+    if (kind == PIMHW_EPU) item.flags = PIMHW_AWAITED;
+    pimhw_program_item(&program, &item);
+}
+
+static void hub_and_wait(uint64_t mask, uint64_t size)
+{
+    add_sized(PIMHW_EPU, mask, size, 0);
+    add_sized(PIMHW_EPU_WAIT, mask, 1, 0);
+}
+
+/* Of like blocks, rounds differ by what one before did: the mode of AF; a row that is of no block,
+ * which theirs reach; the end of the stream; or the end comes before the hub's long work does. */
+static void blocks_do_not_tell_all(void)
+{
+    for (uint32_t i = 0; i < 4 * 4; i++) {
+        pimhw_config c;
+        pimhw_request request = {.blocks = blocks, .n_blocks = i / 4 < 2 ? 40 : 8};
+        const pimhw_item list = {.kind = PIMHW_LIST, .mask = 1};
+        const pimhw_instruction af = {.kind = PIMHW_AF, .mask = 1, .op_size = 1};
+        const pimhw_instruction eoc = {.kind = PIMHW_EOC, .mask = 1, .op_size = 1};
+        const pimhw_tail mode = {.rest = 1};
+        pimhw_operand of = {.base = UINT64_MAX};
+        pimhw_item cfr = {.kind = PIMHW_CFR, .mask = 1};
+        pimhw_config_init(&c, "aimx", NULL);
+        c.controller = i % 4;
+        c.n_channels = 1;
+        c.refresh = 0;
+        memset(blocks, 0, sizeof blocks);
+        for (uint32_t b = 0; b < request.n_blocks; b++) {
+            blocks[b].row_base[0] = (i / 4 == 1 ? (1u << 29) - 20 : 100) + b;
+            blocks[b].row_base[1] = blocks[b].row_base[0];
+            blocks[b].rest[0] = i / 4 == 2 ? b < 7 : 1 + (b > 0);
+            blocks[b].rest[1] = b > 0 && b < 7;
+        }
+        pimhw_program_init(&program);
+        of.tail[0] = pimhw_program_tail(&program, &mode);
+        cfr.aux = pimhw_program_const(&program, 2), cfr.out = pimhw_program_const(&program, 1);
+        cfr.gpr = pimhw_program_operand(&program, &of);
+        pimhw_program_item(&program, &list);
+        if (i / 4 < 2) pimhw_program_add(&program, &af);
+        if (i / 4 == 0) pimhw_program_item(&program, &cfr);
+        if (i / 4 == 0) pimhw_program_add(&program, &af);
+        if (i / 4 == 2) pimhw_program_loop(&program, pimhw_program_operand(&program, &of), 1);
+        add_sized(PIMHW_MAC_ABK, 1, 4, 0);
+        if (i / 4 < 3)
+            hub_and_wait(1, 4000);
+        else
+            add_sized(PIMHW_EPU, 1, UINT64_C(1) << 60, 0);
+        if (i / 4 == 2) {
+            const pimhw_tail ends = {.rest = 2};
+            of.tail[0] = pimhw_program_tail(&program, &ends);
+            pimhw_program_end(&program);
+            pimhw_program_loop(&program, pimhw_program_operand(&program, &of), 1);
+        }
+        if (i / 4 > 1) pimhw_program_add(&program, &eoc);
+        if (i / 4 == 2) pimhw_program_end(&program);
+        pimhw_program_end(&program);
+        both_ways(&c, &request, NULL, i, NULL);
+    }
+}
+
+/* Channels part and join within a round, and a group counts what others did: as a whole it is
+ * right, and a channel that was busy stays one. */
+static void groups_count_for_others(void)
+{
+    pimhw_config c;
+    pimhw_request request = {.blocks = blocks, .n_blocks = 8};
+    const pimhw_item list = {.kind = PIMHW_LIST, .mask = 15};
+    const pimhw_instruction rd = {.kind = PIMHW_RD_MAC, .mask = 12, .op_size = 1};
+    pimhw_config_init(&c, "aimx", NULL);
+    c.n_channels = 4;
+    c.refresh = 0;
+    c.controller = PIMHW_IN_ORDER;
+    memset(blocks, 0, sizeof blocks);
+    blocks[0].rest[1] = 4, blocks[0].rest[2] = 5, blocks[0].rest[3] = 1;
+    for (uint32_t b = 1; b < 7; b++)
+        blocks[b].rest[0] = blocks[b].rest[3] = 1;
+    pimhw_program_init(&program);
+    pimhw_program_item(&program, &list);
+    add_sized(PIMHW_MAC_ABK, 12, 9, 2);
+    add_sized(PIMHW_MAC_ABK, 3, 9, 3);
+    add_sized(PIMHW_WR_GB, 15, 1, 0);
+    for (uint64_t k = 0; k < 3; k++)
+        add_sized(PIMHW_WR_GB, k == 0 ? 4 : k, 1, 1);
+    hub_and_wait(15, 16000);
+    add_sized(PIMHW_WR_GB, 6, 1, 1);
+    add_sized(PIMHW_LOOP, 6, 2, 1);
+    add_sized(PIMHW_WR_GB, 6, 1, 0);
+    pimhw_program_end(&program);
+    add_sized(PIMHW_WR_GB, 2, 1, 1);
+    hub_and_wait(15, 16000);
+    add_sized(PIMHW_WR_GB, 15, 1, 0);
+    hub_and_wait(15, 16000);
+    add_sized(PIMHW_MAC_ABK, 3, 1, 4);
+    pimhw_program_add(&program, &rd);
+    hub_and_wait(15, 16000);
+    pimhw_program_end(&program);
+    both_ways(&c, &request, "", 0, NULL);
+}
+
 /* 2^19 rounds of 2^45 clocks of the hub: 2^64 are not 0. */
 static void clocks_of_equal_rounds_do_not_wrap(void)
 {
@@ -1546,6 +1654,8 @@ int main(int argc, char **argv)
     RUN(rounds_with_hub_work_are_skipped);
     RUN(who_is_last_may_change);
     RUN(repeats_begin_anew);
+    RUN(blocks_do_not_tell_all);
+    RUN(groups_count_for_others);
     RUN(clocks_of_equal_rounds_do_not_wrap);
     RUN(rounds_may_count);
     RUN(nests_are_of_some_channels);
