@@ -881,10 +881,10 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
  * Times a program on a request (NULL: none, all rests are 0). A device keeps what it learns of the
  * loops of a program until it times another: the next request has less to walk, and but for
  * skipped_rounds and walked_rounds the readings of a device that knows nothing. Round by round it
- * walks loops with the hub's instructions, SYNC, EOC or AF in them, but for the list's without
- * refresh, where its blocks differ in their rows alone, all by as many, and channels have no lists
- * of their own; and with commands of one bank all of the program. Whether a controller overwrites
- * what is still due is not looked at: pimhw_device_run finds that.
+ * walks loops with the hub's instructions, SYNC, EOC or AF in them, but for the list's if nothing
+ * is refreshed, no CFR, EOC or AF is in it, channels have no lists of their own, and blocks differ
+ * in their rows alone, all by as many; and with commands of one bank all of the program. Whether a
+ * controller overwrites what is still due is not looked at: pimhw_device_run finds that.
  *
  *   returns  PIMHW_ERR_PROGRAM with the item's index, or of useful_macs or all of the run (2^46
  *            clocks or more, or loops of as many rounds, which may take no clock);
