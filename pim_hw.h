@@ -5327,6 +5327,7 @@ typedef struct pimhw_i_trial {
     pimhw_i_tally tally[PIMHW_MAX_CHANNELS];
 } pimhw_i_trial;
 
+/* 7 of a group beside its tally, 5 of all beside the hub's works */
 enum { PIMHW_I_LAP_WORDS = PIMHW_MAX_CHANNELS * (7 + PIMHW_I_TALLY) + PIMHW_I_JOBS + 5 };
 
 /* A round of a list as a whole, the hub's work in it too, before one whose blocks differ from its
@@ -6482,15 +6483,11 @@ static void pimhw_i_join(pimhw_device *d, pimhw_i_channel *other, pimhw_i_channe
     last->banks = banks;
 }
 
-/* Groups of mask that are in one state at one clock become one; so few have to be looked at. All of
- * them, or of a shared front end, fall asleep. */
+/* Groups of mask that are in one state at one clock become one; so few have to be looked at. They
+ * fall asleep. */
 static void pimhw_i_gather(pimhw_device *d, uint64_t mask)
 {
-    for (uint32_t g = 0, state = d->shared ? pimhw_i_state(d) : 0; g < d->n_groups && state; g++) {
-        d->groups[g].asleep = state;
-        d->groups[g].base_ck = d->decode.ck;
-    }
-    for (uint32_t g = d->shared ? 0 : d->n_groups; g-- > 0;) {
+    for (uint32_t g = d->n_groups; g-- > 0;) {
         pimhw_i_channel *ch = &d->groups[g];
         if (ch->mask & ~mask) continue;
         d->unit = g;
@@ -7320,7 +7317,12 @@ static void pimhw_i_follow_laps(pimhw_device *d, pimhw_i_stream *s)
     }
     if (i < lap->begin + lag || lap->end - i < 2) return;
     pimhw_i_turn_to(d, w->mask);
-    pimhw_i_gather(d, w->mask);
+    if (!d->shared) pimhw_i_gather(d, w->mask);
+    uint32_t state = d->shared ? pimhw_i_state(d) : 0;
+    for (uint32_t g = 0; g < d->n_groups && state > 0; g++) {
+        d->groups[g].asleep = state;
+        d->groups[g].base_ck = d->decode.ck;
+    }
     while (pimhw_i_epu_serve(d)) /* in the order it came, of the one stream there is */
         continue;
     uint64_t n = pimhw_i_min(lap->end, w->bound[0] - 1) - i, hub = d->epu_free_ck - lap->hub_ck;
