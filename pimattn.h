@@ -1917,7 +1917,7 @@ pimattn_i_fetch(const unsigned char *next, const unsigned char *later, size_t ga
     if (__builtin_expect(gap > 0, 0)) { /* computed always, it would take registers from sums */
         const size_t row = (size_t)1 << shift;
         from += (from >> shift) * gap;
-        if (n < 4 && bytes > row && ahead <= PIMATTN_I_NEAR) {
+        if (n < 4 && bytes > row) {
             pimattn_i_fetch_rows(next + from, later + from, bytes, row, row + gap);
             return;
         }
@@ -7970,12 +7970,12 @@ typedef struct pimattn_i_hand {
     const pimattn_engine *e;
     const pimattn_i_job *job, *after; /* what this worker does next, or may do, or NULL */
     float *q, *k, *v, *scales;        /* queries, a copied tile and its scales */
-    bool shares; /* what is to be fetched with the others of its gang, which are all heads */
     pimattn_i_folder folder;
     pimattn_i_tile tile, copied; /* where its rows lie; in f32 */
     size_t steps[4];             /* bytes to the next tile of a page: K, V, their scales */
     size_t k_scale_stride, v_scale_stride;
     pimattn_i_spot spot, next, later;    /* of this tile and of the two after it */
+    size_t turn, n_turns;                /* its place in its gang, and how many are in it */
     const struct pimattn_i_hand *beside; /* NULL, or whose turn is next: they fetch in that order */
 } pimattn_i_hand;
 
@@ -8049,10 +8049,12 @@ static bool pimattn_i_apart(const pimattn_engine *e)
     return e->pages && e->pages->k.head < e->pages->k.token;
 }
 
-/* n scales of a tile; those of a later one would come late if they were asked for with it. */
-static void pimattn_i_tile_scales(float *to, const unsigned char *from, const unsigned char *later,
-                                  size_t stride, uint32_t n)
+/* The scales of a tile's tokens; those of a later one would come late if they were asked for with
+ * it. Of lines that heads of a gang have together each fetches some. */
+static void pimattn_i_tile_scales(const pimattn_i_hand *hand, float *to, const unsigned char *from,
+                                  const unsigned char *later, size_t stride)
 {
+    const uint32_t n = hand->tile.n_tokens;
     for (size_t t = 0; n < PIMATTN_I_TILE && t < n; t++)
         memcpy(&to[t], from + t * stride, sizeof *to);
     if (n < PIMATTN_I_TILE) return; /* the others need not be there */
@@ -8067,7 +8069,7 @@ static void pimattn_i_tile_scales(float *to, const unsigned char *from, const un
             memcpy(&to[t + 3], of + 3 * stride, sizeof *to);
         }
     const size_t step = (size_t)pimattn_i_max(stride, 64), end = PIMATTN_I_TILE * stride;
-    for (size_t at = 0; at < end; at += step)
+    for (size_t at = hand->turn * step; at < end; at += hand->n_turns * step)
         PIMATTN_I_FETCH(later + at);
 }
 
@@ -8101,7 +8103,6 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand)
     tile->led = e->ahead == PIMATTN_I_LED && brief && !apart && !wide ? 192 : 0;
     if (e->ahead == PIMATTN_I_DEEP && !apart && s->head_dim <= PIMATTN_I_PIECE)
         tile->ahead = brief ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
-    if (hand->shares) return;
     tile->k_gap = tile->k_stride - k_row;
     tile->v_gap = tile->v_stride - v_row;
     while ((size_t)2 << tile->k_shift <= k_row)
@@ -8127,7 +8128,7 @@ static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand, uint32_
     tile->next_v = next->v;
     /* far: the tile after next; else beyond the next 4 KiB, or what comes after the next K or V */
     const bool deep = e->ahead == PIMATTN_I_DEEP;
-    const bool later = deep || tile->led != 0 || (pimattn_i_apart(e) && !hand->shares);
+    const bool later = deep || tile->led != 0 || pimattn_i_apart(e);
     const bool k_wide = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR;
     const bool v_wide = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR;
     tile->far_k = later ? hand->later.k : k_wide ? next->k + PIMATTN_I_FAR : next->v;
@@ -8139,20 +8140,13 @@ static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand, uint32_
         tile->next_v = hand->beside->next.k;
         tile->far_k = after->next.k;
         tile->far_v = after->next.v;
-    } else if (hand->shares) {
-        /* tokens of all heads lie side by side: each head of a gang fetches some of them */
-        const size_t part = (size_t)hand->job->kv_head * (PIMATTN_I_TILE - 1);
-        tile->next_k += part * k_row;
-        tile->next_v += part * v_row;
-        tile->far_k += part * (deep || k_wide ? k_row : v_row);
-        tile->far_v += part * (deep || v_wide ? v_row : k_row);
     }
     if (tile->k_scale)
-        pimattn_i_tile_scales(hand->scales, spot->k_scale, hand->later.k_scale,
-                              hand->k_scale_stride, tile->n_tokens);
+        pimattn_i_tile_scales(hand, hand->scales, spot->k_scale, hand->later.k_scale,
+                              hand->k_scale_stride);
     if (tile->v_scale)
-        pimattn_i_tile_scales(hand->scales + PIMATTN_I_TILE, spot->v_scale, hand->later.v_scale,
-                              hand->v_scale_stride, tile->n_tokens);
+        pimattn_i_tile_scales(hand, hand->scales + PIMATTN_I_TILE, spot->v_scale,
+                              hand->later.v_scale, hand->v_scale_stride);
     if (!p || tile->n_tokens == PIMATTN_I_TILE) return tile;
     hand->copied = *tile;
     hand->copied.k = (const unsigned char *)hand->k;
@@ -8359,15 +8353,14 @@ static void pimattn_i_tile_next(pimattn_i_hand *hand, uint64_t t, float *block)
 
 /* Cuts a worker's memory and copies the queries of the job, in whole vectors. */
 static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
-                                const pimattn_i_job *job, size_t worker, uint32_t before,
-                                bool shares)
+                                const pimattn_i_job *job, size_t worker, uint32_t before)
 {
     const pimattn_shape *s = &e->config.shape;
     pimattn_i_folder *folder = &hand->folder;
     memset(hand, 0, sizeof *hand);
     hand->e = e;
     hand->job = job;
-    hand->shares = shares;
+    hand->n_turns = 1;
     folder->kernel = e->kernel;
     folder->work = e->workers + worker * e->size.worker_floats;
     folder->q_floats = e->size.q_floats;
@@ -8431,12 +8424,11 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
     PIMATTN_ASSERT(worker < e->config.max_workers);
     const uint64_t k_row = e->layout.k_row_bytes, v_row = e->layout.v_row_bytes;
     /* while K is read V is fetched, and the other way: rows must lie alike */
-    const bool beside = n > 1 && e->ahead <= PIMATTN_I_LED && k_row == v_row &&
-                        !e->config.shape.v_in_k && e->pages->k.token == e->pages->v.token;
-    const bool shares =
-        n > 1 && !beside && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token;
+    const bool beside = n > 1 && k_row == v_row && !e->config.shape.v_in_k &&
+                        e->pages->k.token == e->pages->v.token;
     for (size_t i = 0; i < n; i++) {
-        pimattn_i_hand_init(&hands[i], e, &e->jobs[order[i]], worker, before, shares);
+        pimattn_i_hand_init(&hands[i], e, &e->jobs[order[i]], worker, before);
+        hands[i].turn = i, hands[i].n_turns = n;
         if (beside) hands[i].beside = &hands[(i + 1) % n];
         before += hands[i].job->n_queries;
     }
@@ -8662,7 +8654,7 @@ static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
     *job = *block;
     job->chosen = table->only;
     job->n_chosen = UINT64_MAX;
-    pimattn_i_hand_init(&hand, e, job, 0, 0, false);
+    pimattn_i_hand_init(&hand, e, job, 0, 0);
     pimattn_i_stack stack =
         pimattn_i_stack_of(e, job, hand.q + PIMATTN_I_QUERY_BLOCK * e->size.q_floats);
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
@@ -9916,7 +9908,7 @@ static bool pimattn_i_scores(pimattn_engine *e, pimattn_i_newest *w)
     pimattn_i_hand hand;
     bool finite = true;
     float s[PIMATTN_I_TILE] = {0}, most;
-    pimattn_i_hand_init(&hand, e, &w->job, 0, 0, false);
+    pimattn_i_hand_init(&hand, e, &w->job, 0, 0);
     for (uint64_t t = 0; t < w->job.tokens; t += PIMATTN_I_TILE) {
         const uint32_t visible = pimattn_i_visible(e, &w->job, 0, t);
         if (!visible) continue;
