@@ -7970,6 +7970,7 @@ typedef struct pimattn_i_hand {
     const pimattn_engine *e;
     const pimattn_i_job *job, *after; /* what this worker does next, or may do, or NULL */
     float *q, *k, *v, *scales;        /* queries, a copied tile and its scales */
+    bool shares; /* what is to be fetched with the others of its gang, which are all heads */
     pimattn_i_folder folder;
     pimattn_i_tile tile, copied; /* where its rows lie; in f32 */
     size_t steps[4];             /* bytes to the next tile of a page: K, V, their scales */
@@ -8103,6 +8104,7 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand)
     tile->led = e->ahead == PIMATTN_I_LED && brief && !apart && !wide ? 192 : 0;
     if (e->ahead == PIMATTN_I_DEEP && !apart && s->head_dim <= PIMATTN_I_PIECE)
         tile->ahead = brief ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
+    if (hand->shares) return;
     tile->k_gap = tile->k_stride - k_row;
     tile->v_gap = tile->v_stride - v_row;
     while ((size_t)2 << tile->k_shift <= k_row)
@@ -8128,7 +8130,7 @@ static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand, uint32_
     tile->next_v = next->v;
     /* far: the tile after next; else beyond the next 4 KiB, or what comes after the next K or V */
     const bool deep = e->ahead == PIMATTN_I_DEEP;
-    const bool later = deep || tile->led != 0 || pimattn_i_apart(e);
+    const bool later = deep || tile->led != 0 || (pimattn_i_apart(e) && !hand->shares);
     const bool k_wide = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR;
     const bool v_wide = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR;
     tile->far_k = later ? hand->later.k : k_wide ? next->k + PIMATTN_I_FAR : next->v;
@@ -8140,6 +8142,13 @@ static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand, uint32_
         tile->next_v = hand->beside->next.k;
         tile->far_k = after->next.k;
         tile->far_v = after->next.v;
+    } else if (hand->shares) {
+        /* tokens of all heads lie side by side: each head of a gang fetches some of them */
+        const size_t part = (size_t)hand->job->kv_head * (PIMATTN_I_TILE - 1);
+        tile->next_k += part * k_row;
+        tile->next_v += part * v_row;
+        tile->far_k += part * (deep || k_wide ? k_row : v_row);
+        tile->far_v += part * (deep || v_wide ? v_row : k_row);
     }
     if (tile->k_scale)
         pimattn_i_tile_scales(hand, hand->scales, spot->k_scale, hand->later.k_scale,
@@ -8353,7 +8362,8 @@ static void pimattn_i_tile_next(pimattn_i_hand *hand, uint64_t t, float *block)
 
 /* Cuts a worker's memory and copies the queries of the job, in whole vectors. */
 static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
-                                const pimattn_i_job *job, size_t worker, uint32_t before)
+                                const pimattn_i_job *job, size_t worker, uint32_t before,
+                                bool shares)
 {
     const pimattn_shape *s = &e->config.shape;
     pimattn_i_folder *folder = &hand->folder;
@@ -8361,6 +8371,7 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
     hand->e = e;
     hand->job = job;
     hand->n_turns = 1;
+    hand->shares = shares;
     folder->kernel = e->kernel;
     folder->work = e->workers + worker * e->size.worker_floats;
     folder->q_floats = e->size.q_floats;
@@ -8423,11 +8434,14 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
     uint32_t before = 0;
     PIMATTN_ASSERT(worker < e->config.max_workers);
     const uint64_t k_row = e->layout.k_row_bytes, v_row = e->layout.v_row_bytes;
-    /* while K is read V is fetched, and the other way: rows must lie alike */
-    const bool beside = n > 1 && k_row == v_row && !e->config.shape.v_in_k &&
-                        e->pages->k.token == e->pages->v.token;
+    /* while K is read V is fetched, and the other way, but where Zen 5 was slower so: rows must lie
+     * alike */
+    const bool beside = n > 1 && e->ahead != PIMATTN_I_NEAR && k_row == v_row &&
+                        !e->config.shape.v_in_k && e->pages->k.token == e->pages->v.token;
+    const bool shares =
+        n > 1 && !beside && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token;
     for (size_t i = 0; i < n; i++) {
-        pimattn_i_hand_init(&hands[i], e, &e->jobs[order[i]], worker, before);
+        pimattn_i_hand_init(&hands[i], e, &e->jobs[order[i]], worker, before, shares);
         hands[i].turn = i, hands[i].n_turns = n;
         if (beside) hands[i].beside = &hands[(i + 1) % n];
         before += hands[i].job->n_queries;
@@ -8654,7 +8668,7 @@ static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
     *job = *block;
     job->chosen = table->only;
     job->n_chosen = UINT64_MAX;
-    pimattn_i_hand_init(&hand, e, job, 0, 0);
+    pimattn_i_hand_init(&hand, e, job, 0, 0, false);
     pimattn_i_stack stack =
         pimattn_i_stack_of(e, job, hand.q + PIMATTN_I_QUERY_BLOCK * e->size.q_floats);
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
@@ -9908,7 +9922,7 @@ static bool pimattn_i_scores(pimattn_engine *e, pimattn_i_newest *w)
     pimattn_i_hand hand;
     bool finite = true;
     float s[PIMATTN_I_TILE] = {0}, most;
-    pimattn_i_hand_init(&hand, e, &w->job, 0, 0);
+    pimattn_i_hand_init(&hand, e, &w->job, 0, 0, false);
     for (uint64_t t = 0; t < w->job.tokens; t += PIMATTN_I_TILE) {
         const uint32_t visible = pimattn_i_visible(e, &w->job, 0, t);
         if (!visible) continue;
