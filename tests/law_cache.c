@@ -1127,18 +1127,18 @@ static void pages_fetched_otherwise(void)
     }
 }
 
-/* All lines of K and V but those of the first two tiles, of rows of 2^n bytes; on a deep CPU some
- * are left to it. */
+/* All lines of K, V and their scales but those of the first two tiles, of rows of 2^n bytes; of a
+ * head's rows that follow each other a deep CPU has some left to it. */
 static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint32_t group,
                            uint32_t ahead, uint32_t order)
 {
     enum { TOKENS = 128 };
     static float q[128 * 128], out[128 * 128];
     static unsigned char memory[64 * FETCHED_LINES + 64];
-    static const float scales[TOKENS * 16];
     unsigned char *rows = memory + 64 - (uintptr_t)memory % 64;
     uint32_t page = 0, length = TOKENS, bytes = dim * pimattn_i_type_bytes(type), missed = 0;
-    size_t half = (size_t)TOKENS * kv_heads * bytes;
+    size_t half = (size_t)TOKENS * kv_heads * bytes, scales = (size_t)TOKENS * kv_heads * 4;
+    size_t end = 2 * half + (type == PIMATTN_INT8 ? 2 * scales : 0);
     pimattn_shape s = shape_of(1, kv_heads * group, kv_heads, dim, 0);
     s.k_type = s.v_type = type;
     pimattn_config c = config_of(&s);
@@ -1146,8 +1146,8 @@ static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint3
     pimattn_call call = {.out = out, .q = q, .items = &item, .n_items = 1};
     pimattn_pages pages = {.k = {.at = rows},
                            .v = {.at = rows + half},
-                           .k_scale = {.at = scales},
-                           .v_scale = {.at = scales},
+                           .k_scale = {.at = rows + 2 * half},
+                           .v_scale = {.at = rows + 2 * half + scales},
                            .n_pages = 1,
                            .page_tokens = TOKENS,
                            .order = order,
@@ -1158,12 +1158,12 @@ static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint3
     if (!e) return;
     e->ahead = (pimattn_i_ahead)ahead;
     memset(fetched_line, 0, sizeof fetched_line);
-    CHECK(2 * half <= 64 * FETCHED_LINES);
+    CHECK(end <= 64 * FETCHED_LINES);
     fetched_from = rows;
     CHECK_U(pimattn_attend_pages(e, 0, &pages, &call, NULL), PIMATTN_OK);
     fetched_from = NULL;
-    for (size_t at = 0; at < 2 * half && e->kernel->soft; at += 64) {
-        size_t row = at % half / bytes;
+    for (size_t at = 0; at < end && e->kernel->soft; at += 64) {
+        size_t row = at < 2 * half ? at % half / bytes : (at - 2 * half) % scales / 4;
         size_t token = order == PIMATTN_NHD ? row / kv_heads : row % TOKENS;
         missed += token >= 2 * PIMATTN_I_TILE && !fetched_line[at / 64];
     }
@@ -1179,8 +1179,8 @@ static void no_line_is_forgotten(void)
     for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++)
         for (uint32_t group = 1; group <= 8; group += group < 4 ? 1 : 4)
             for (uint32_t i = 0; i < 3; i++)
-                for (uint32_t ahead = 0; ahead < PIMATTN_I_DEEP; ahead++)
-                    for (uint32_t order = 0; order <= PIMATTN_HND; order++)
+                for (uint32_t ahead = 0; ahead <= PIMATTN_I_DEEP; ahead++)
+                    for (uint32_t order = 0; order <= (ahead < PIMATTN_I_DEEP); order++)
                         for (uint32_t dim = 64; dim <= 128; dim *= 2)
                             all_is_fetched(type, dim, kv_heads[i], group, ahead, order);
 }
