@@ -8434,8 +8434,8 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
     uint32_t before = 0;
     PIMATTN_ASSERT(worker < e->config.max_workers);
     const uint64_t k_row = e->layout.k_row_bytes, v_row = e->layout.v_row_bytes;
-    /* while K is read V is fetched, and the other way, but where Zen 5 was slower so: rows must lie
-     * alike */
+    /* while K is read V is fetched, and the other way, if rows lie alike; a near CPU (Zen 5) was
+     * slower so */
     const bool beside = n > 1 && e->ahead != PIMATTN_I_NEAR && k_row == v_row &&
                         !e->config.shape.v_in_k && e->pages->k.token == e->pages->v.token;
     const bool shares =
