@@ -1577,9 +1577,9 @@ enum { PIMATTN_I_L = PIMATTN_I_QUERY_BLOCK, PIMATTN_I_O = 2 * PIMATTN_I_QUERY_BL
  * far into the second. Led: so, but in short pages one line in four of what is far, from farther;
  * the CPU brings the others. Near: as both, but for a single query the next tile alone. Deep: the
  * second cache waits for many more lines than the first; where the memory's pace counts most, all
- * goes there. If a single query reads rows one by one that follow one another, not by pieces, such
- * a CPU keeps the pace led by one line in four in rows of f32, by none in those of 16 bits in long
- * pages. */
+ * goes there, where that of sums does (late), only what is far. If a single query reads rows one by
+ * one that follow one another, not by pieces, such a CPU keeps the pace led by one line in four in
+ * rows of f32, by none in those of 16 bits in long pages. */
 typedef enum pimattn_i_ahead {
     PIMATTN_I_BOTH,
     PIMATTN_I_LED,
@@ -1588,8 +1588,6 @@ typedef enum pimattn_i_ahead {
     PIMATTN_I_DEEP_ROWS,
     PIMATTN_I_DEEP_PAGES
 } pimattn_i_ahead;
-
-enum { PIMATTN_I_LONG_PAGE = 512 << 10 };
 
 /* What a tile is: 16 rows as the cache holds them, or their f32 copy; bit t of visible: token t.
  * Behind the last visible one, at n_tokens - 1, a copy holds whatever it held, and no V is read. */
@@ -1906,7 +1904,7 @@ static __attribute__((noinline)) void pimattn_i_fetch_rows(const unsigned char *
 static inline __attribute__((always_inline)) void
 pimattn_i_fetch(const unsigned char *next, const unsigned char *later, size_t gap, uint32_t shift,
                 const uint32_t ahead, size_t led, const void *hot, size_t *at, const size_t bytes,
-                const uint32_t type, const uint32_t n)
+                const uint32_t type, const uint32_t n, const bool late)
 {
     size_t from = *at;
     if (type == PIMATTN_F32) led = 0;
@@ -1924,7 +1922,9 @@ pimattn_i_fetch(const unsigned char *next, const unsigned char *later, size_t ga
     }
     next += from;
     later += from;
-    if (single && ahead >= alone) {
+    if (late) {
+        pimattn_i_fetch_lines(later, later, bytes, false, false, from, led, hot);
+    } else if (single && ahead >= alone) {
         for (size_t i = 0; type == PIMATTN_F32 && i < bytes; i += 64)
             if (((uintptr_t)(next + i) & 255) < 64) __builtin_prefetch(next + i, 0, 2);
     } else if ((few && ahead >= PIMATTN_I_DEEP) || (pair && ahead == PIMATTN_I_DEEP)) {
@@ -2044,7 +2044,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 #define PIMATTN_I_PART(W, h)                                                                       \
     if (h < 16 / W && !by_row)                                                                     \
         pimattn_i_sums_##W(tile, k + h * W * bytes, q + h * W, q_floats, sums[h % (16 / W)],       \
-                           &fetched, type, n, h ? 0 : PIMATTN_I_SUMS_##W / n * 16 * bytes);
+                           &fetched, type, n, h ? 0 : PIMATTN_I_SUMS_##W / n * 16 * bytes, late);
 
 /* Scores: sums of 16 lanes each, in 16 / W vectors. Rows of a single query come one by one where
  * memory likes it so, and wide ones of few queries if the CPU is deep. */
@@ -2052,11 +2052,11 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     PIMATTN_I_TARGET_##W void pimattn_i_sums_##W(                                                  \
         const pimattn_i_tile *tile, const unsigned char *k, const float *q, size_t q_floats,       \
         pimattn_i_v##W *sums, size_t *fetched, const uint32_t type, const uint32_t n,              \
-        const size_t fetch)                                                                        \
+        const size_t fetch, const bool late)                                                       \
     {                                                                                              \
         const size_t bytes = 16 * pimattn_i_type_bytes(type), stride = tile->k_stride;             \
         const unsigned char *next = tile->next_k, *later = tile->far_k;                            \
-        const size_t gap = tile->k_gap;                                                            \
+        const size_t gap = late ? 0 : tile->k_gap;                                                 \
         const uint32_t shift = tile->k_shift, ahead = tile->ahead;                                 \
         const size_t led = W == 16 || n == 1 ? tile->led : 0;                                      \
         const unsigned char *end = k + tile->dim_k / 16 * bytes;                                   \
@@ -2065,7 +2065,8 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         PIMATTN_I_HIDE(q4);                                                                        \
         PIMATTN_I_EACH_##W(PIMATTN_I_ZERO, W);                                                     \
         for (; k != end; k += bytes, q += 16, q4 += 16) {                                          \
-            pimattn_i_fetch(next, later, gap, shift, ahead, led, tile, fetched, fetch, type, n);   \
+            pimattn_i_fetch(next, later, gap, shift, ahead, led, tile, fetched, fetch, type, n,    \
+                            late);                                                                 \
             PIMATTN_I_EACH8(PIMATTN_I_QUERY, W);                                                   \
             PIMATTN_I_EACH_##W(PIMATTN_I_DOT, W);                                                  \
         }                                                                                          \
@@ -2079,7 +2080,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const size_t bytes = 16 * pimattn_i_type_bytes(type), row = tile->dim_k / 16 * bytes;      \
         for (uint32_t i = 0; i < PIMATTN_I_SUMS_##W; i += n, k += tile->k_stride) {                \
             pimattn_i_fetch(tile->next_k, tile->far_k, tile->k_gap, tile->k_shift, tile->ahead,    \
-                            W == 16 || n == 1 ? tile->led : 0, tile, fetched, row, type, n);       \
+                            W == 16 || n == 1 ? tile->led : 0, tile, fetched, row, type, n, 0);    \
             for (uint32_t h = 0; h < 16 / W; h++) {                                                \
                 PIMATTN_I_EACH8(PIMATTN_I_ZERO, W);                                                \
                 const float *of = q + h * W;                                                       \
@@ -2094,7 +2095,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     }                                                                                              \
     PIMATTN_I_TARGET_##W void pimattn_i_dots_##W(const pimattn_i_tile *tile, const float *q,       \
                                                  size_t q_floats, float *s, const uint32_t type,   \
-                                                 const uint32_t n)                                 \
+                                                 const uint32_t n, const bool late)                \
     {                                                                                              \
         /* stores of s could change *tile for all the compiler knows */                            \
         const size_t bytes = pimattn_i_type_bytes(type), stride = tile->k_stride;                  \
@@ -2223,7 +2224,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 #define PIMATTN_I_MIX(W)                                                                           \
     PIMATTN_I_TARGET_##W void pimattn_i_mix_part_##W(                                              \
         const pimattn_i_tile *tile, const float *weights, float *o, size_t o_floats, size_t dim,   \
-        size_t *fetched, const uint32_t type, const uint32_t n, const uint32_t C)                  \
+        size_t *fetched, const uint32_t type, const uint32_t n, const uint32_t C, const bool late) \
     {                                                                                              \
         const size_t bytes = W * pimattn_i_type_bytes(type);                                       \
         const float *kept = weights + PIMATTN_I_WORK_W;                                            \
@@ -2233,20 +2234,19 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const uint32_t turn = C > 1 && C * bytes < 64 ? (uint32_t)(64 / (C * bytes)) : 1;          \
         uint32_t t = 0;                                                                            \
         for (; t + turn <= tile->n_tokens; t += turn) {                                            \
-            pimattn_i_fetch(tile->next_v, tile->far_v, tile->v_gap, tile->v_shift, tile->ahead,    \
-                            W == 16 || n == 1 ? tile->led : 0, tile, fetched, turn * C * bytes,    \
-                            type, n);                                                              \
+            pimattn_i_fetch(tile->next_v, tile->far_v, late ? 0 : tile->v_gap, tile->v_shift,      \
+                            tile->ahead, W == 16 || n == 1 ? tile->led : 0, tile, fetched,         \
+                            turn * C * bytes, type, n, late);                                      \
             PIMATTN_I_EACH4(PIMATTN_I_MIX_TOKEN, W)                                                \
         }                                                                                          \
-        for (; turn > 1 && t < tile->n_tokens; t++) {                                              \
+        for (; turn > 1 && t < tile->n_tokens; t++)                                                \
             PIMATTN_I_MIX_TOKEN(W, 0)                                                              \
-        }                                                                                          \
         float *to = o + dim;                                                                       \
         PIMATTN_I_EACH_##W(PIMATTN_I_MIX_END, W);                                                  \
     }                                                                                              \
     PIMATTN_I_TARGET_##W void pimattn_i_mix_##W(const pimattn_i_tile *tile, const float *weights,  \
                                                 float *o, size_t o_floats, const uint32_t type,    \
-                                                const uint32_t n)                                  \
+                                                const uint32_t n, const bool late)                 \
     {                                                                                              \
         const uint32_t most = PIMATTN_I_SUMS_##W / n;                                              \
         const uint32_t C = n > 1 && most > 4 ? 4 : most > 8 ? 8 : most;                            \
@@ -2258,11 +2258,11 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const bool ones = n == 4 && type == PIMATTN_F32 && tile->ahead >= PIMATTN_I_DEEP;          \
         const bool narrow = W == 16 && (ones || (n == 1 && half && twos));                         \
         for (; !narrow && j + C * W <= tile->dim_v; j += C * W)                                    \
-            pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n, C);           \
+            pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n, C, late);     \
         for (; n == 1 && j + C / 2 * W <= tile->dim_v; j += C / 2 * W)                             \
-            pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n, C / 2);       \
+            pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n, C / 2, late); \
         for (; j < tile->dim_v; j += W)                                                            \
-            pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n, 1);           \
+            pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n, 1, late);     \
     }
 
 /* Rows of any length, the sums and exits of partials, and scores adjusted. */
@@ -2368,16 +2368,23 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         pimattn_i_adjust_scores(a, tile, first, n, s);                                             \
     }
 
+/* Twice if sums may set the pace of a deep CPU: what it fetches then lies in one piece. */
+#define PIMATTN_I_LATE(T, N, gap)                                                                  \
+    (N >= 4 && PIMATTN_##T != PIMATTN_F32 && tile->ahead >= PIMATTN_I_DEEP && tile->gap == 0)
 #define PIMATTN_I_INSTANCE(W, T, N)                                                                \
     PIMATTN_I_PLAIN_##W void pimattn_i_dots_##W##_##T##_##N(                                       \
         const pimattn_i_tile *tile, const float *q, size_t q_floats, float *s)                     \
     {                                                                                              \
-        pimattn_i_dots_##W(tile, q, q_floats, s, PIMATTN_##T, N);                                  \
+        PIMATTN_I_LATE(T, N, k_gap)                                                                \
+        ? pimattn_i_dots_##W(tile, q, q_floats, s, PIMATTN_##T, N, true)                           \
+        : pimattn_i_dots_##W(tile, q, q_floats, s, PIMATTN_##T, N, false);                         \
     }                                                                                              \
     PIMATTN_I_PLAIN_##W void pimattn_i_mix_##W##_##T##_##N(                                        \
         const pimattn_i_tile *tile, const float *weights, float *o, size_t o_floats)               \
     {                                                                                              \
-        pimattn_i_mix_##W(tile, weights, o, o_floats, PIMATTN_##T, N);                             \
+        PIMATTN_I_LATE(T, N, v_gap)                                                                \
+        ? pimattn_i_mix_##W(tile, weights, o, o_floats, PIMATTN_##T, N, true)                      \
+        : pimattn_i_mix_##W(tile, weights, o, o_floats, PIMATTN_##T, N, false);                    \
     }
 #define PIMATTN_I_INSTANCES(W, N)                                                                  \
     PIMATTN_I_INSTANCE(W, F32, N)                                                                  \
@@ -7914,8 +7921,8 @@ PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *e, pimattn_seq se
  *       Knows where rows lie and what is visible; nothing of clocks.
  * ========================================================================== */
 
-/* The most bytes that the second cache is ahead of the first. */
-enum { PIMATTN_I_FAR = 4224 };
+/* The most bytes that the second cache is ahead of the first; those of a long page. */
+enum { PIMATTN_I_FAR = 4224, PIMATTN_I_LONG_PAGE = 512 << 10 };
 
 /* Where a token's rows lie. */
 typedef struct pimattn_i_spot {
@@ -8433,13 +8440,17 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
     float *blocks[PIMATTN_I_GANG];
     uint32_t before = 0;
     PIMATTN_ASSERT(worker < e->config.max_workers);
+    const pimattn_shape *s = &e->config.shape;
     const uint64_t k_row = e->layout.k_row_bytes, v_row = e->layout.v_row_bytes;
-    /* while K is read V is fetched, and the other way, if rows lie alike; a near CPU (Zen 5) was
-     * slower so */
-    const bool beside = n > 1 && e->ahead != PIMATTN_I_NEAR && k_row == v_row &&
-                        !e->config.shape.v_in_k && e->pages->k.token == e->pages->v.token;
-    const bool shares =
-        n > 1 && !beside && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token;
+    const bool all = n > 1 && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token;
+    /* where sums set a deep CPU's pace two tiles a turn, and all together fetch two on */
+    const bool twos = all && e->ahead == PIMATTN_I_DEEP && job->n_queries >= 4 &&
+                      s->k_type != PIMATTN_F32 && s->v_type != PIMATTN_F32;
+    const uint64_t turn = twos ? 2 * PIMATTN_I_TILE : PIMATTN_I_TILE;
+    /* while K is read V is fetched, and the other way; a near CPU (Zen 5) was slower so */
+    const bool beside = n > 1 && !twos && e->ahead != PIMATTN_I_NEAR && k_row == v_row &&
+                        !s->v_in_k && e->pages->k.token == e->pages->v.token;
+    const bool shares = all && !beside;
     for (size_t i = 0; i < n; i++) {
         pimattn_i_hand_init(&hands[i], e, &e->jobs[order[i]], worker, before, shares);
         hands[i].turn = i, hands[i].n_turns = n;
@@ -8467,9 +8478,10 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
             pimattn_i_look(&hands[i], begin + PIMATTN_I_TILE, &hands[i].later);
         }
         PIMATTN_ASSERT(stack.levels <= e->size.stack_levels);
-        for (uint64_t t = begin; t < begin + PIMATTN_I_LEAF; t += PIMATTN_I_TILE)
+        for (uint64_t t = begin; t < begin + PIMATTN_I_LEAF; t += turn)
             for (size_t i = 0; i < n; i++)
-                pimattn_i_tile_next(&hands[i], t, blocks[i]);
+                for (uint64_t u = t; u < t + turn; u += PIMATTN_I_TILE)
+                    pimattn_i_tile_next(&hands[i], u, blocks[i]);
     }
     if (n > 1) return;
     pimattn_i_stack_finish(&stack);
