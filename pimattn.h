@@ -1851,7 +1851,7 @@ static const pimattn_i_kernel pimattn_i_kernel_scalar = {"scalar",
  *     FMA, MAX, PEAK   MAX: NaN if b is; PEAK: the larger as integers
  *     AT               x[token] for every lane; the tokens lie within one vector
  *     F16, .., TO_INT8 numbers from and to other types, of integers the low bits
- *     pick             of every 2 * step lanes of a, then of b, the first or the second half
+ *     pick             a half of every 2 * step lanes of a, then of b; the second is the other one
  *
  * Sums are variables of their own: compilers keep arrays of them on the stack.
  */
@@ -2472,9 +2472,8 @@ PIMATTN_I_VECTOR(8)
 
 PIMATTN_I_TARGET_8 __m256 pimattn_i_pick_8(__m256 a, __m256 b, const int step, const bool second)
 {
-    if (step == 4)
-        return second ? _mm256_permute2f128_ps(a, b, 0x31) : _mm256_permute2f128_ps(a, b, 0x20);
-    if (step == 2) return second ? _mm256_shuffle_ps(a, b, 0xee) : _mm256_shuffle_ps(a, b, 0x44);
+    if (step == 4) return second ? _mm256_permute2f128_ps(a, b, 0x21) : _mm256_blend_ps(a, b, 0xf0);
+    if (step == 2) return second ? _mm256_shuffle_ps(a, b, 0x4e) : _mm256_blend_ps(a, b, 0xcc);
     return second ? _mm256_shuffle_ps(a, b, 0xdd) : _mm256_shuffle_ps(a, b, 0x88);
 }
 PIMATTN_I_TARGET_8 __m128i pimattn_i_to_half_8(pimattn_i_i8 n)
@@ -2529,6 +2528,7 @@ PIMATTN_I_KERNEL(8, "avx2", 4)
 #define PIMATTN_I_TO_INT8_16(n) (pimattn_i_b16) _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)n)
 #define PIMATTN_I_PICK_16(F, FIRST, SECOND)                                                        \
     (second ? F(0xffff, a, b, SECOND) : F(0xffff, a, b, FIRST))
+#define PIMATTN_I_CROSS_16(F, M) (second ? F(0xffff, a, b, 0x4e) : _mm512_mask_blend_ps(M, a, b))
 
 static const uint16_t pimattn_i_upper_16[32] = {0, 0,  0, 1,  0, 2,  0, 3,  0, 4, 0,
                                                 5, 0,  6, 0,  7, 0,  8, 0,  9, 0, 10,
@@ -2538,9 +2538,9 @@ PIMATTN_I_VECTOR(16)
 
 PIMATTN_I_TARGET_16 __m512 pimattn_i_pick_16(__m512 a, __m512 b, const int step, const bool second)
 {
-    if (step == 8) return PIMATTN_I_PICK_16(_mm512_maskz_shuffle_f32x4, 0x44, 0xee);
+    if (step == 8) return PIMATTN_I_CROSS_16(_mm512_maskz_shuffle_f32x4, 0xff00);
     if (step == 4) return PIMATTN_I_PICK_16(_mm512_maskz_shuffle_f32x4, 0x88, 0xdd);
-    if (step == 2) return PIMATTN_I_PICK_16(_mm512_maskz_shuffle_ps, 0x44, 0xee);
+    if (step == 2) return PIMATTN_I_CROSS_16(_mm512_maskz_shuffle_ps, 0xcccc);
     return PIMATTN_I_PICK_16(_mm512_maskz_shuffle_ps, 0x88, 0xdd);
 }
 
