@@ -1589,6 +1589,9 @@ typedef enum pimattn_i_ahead {
     PIMATTN_I_DEEP_PAGES
 } pimattn_i_ahead;
 
+/* Whether sums set a deep CPU's pace. What it fetches then lies in one piece. */
+#define PIMATTN_I_LATE(n, type, how) ((n) >= 4 && (type) != PIMATTN_F32 && (how) >= PIMATTN_I_DEEP)
+
 /* What a tile is: 16 rows as the cache holds them, or their f32 copy; bit t of visible: token t.
  * Behind the last visible one, at n_tokens - 1, a copy holds whatever it held, and no V is read. */
 typedef struct pimattn_i_tile {
@@ -2368,23 +2371,20 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         pimattn_i_adjust_scores(a, tile, first, n, s);                                             \
     }
 
-/* Twice if sums may set the pace of a deep CPU: what it fetches then lies in one piece. */
-#define PIMATTN_I_LATE(T, N, gap)                                                                  \
-    (N >= 4 && PIMATTN_##T != PIMATTN_F32 && tile->ahead >= PIMATTN_I_DEEP && tile->gap == 0)
 #define PIMATTN_I_INSTANCE(W, T, N)                                                                \
     PIMATTN_I_PLAIN_##W void pimattn_i_dots_##W##_##T##_##N(                                       \
         const pimattn_i_tile *tile, const float *q, size_t q_floats, float *s)                     \
     {                                                                                              \
-        PIMATTN_I_LATE(T, N, k_gap)                                                                \
-        ? pimattn_i_dots_##W(tile, q, q_floats, s, PIMATTN_##T, N, true)                           \
-        : pimattn_i_dots_##W(tile, q, q_floats, s, PIMATTN_##T, N, false);                         \
+        (PIMATTN_I_LATE(N, PIMATTN_##T, tile->ahead) && tile->k_gap == 0)                          \
+            ? pimattn_i_dots_##W(tile, q, q_floats, s, PIMATTN_##T, N, true)                       \
+            : pimattn_i_dots_##W(tile, q, q_floats, s, PIMATTN_##T, N, false);                     \
     }                                                                                              \
     PIMATTN_I_PLAIN_##W void pimattn_i_mix_##W##_##T##_##N(                                        \
         const pimattn_i_tile *tile, const float *weights, float *o, size_t o_floats)               \
     {                                                                                              \
-        PIMATTN_I_LATE(T, N, v_gap)                                                                \
-        ? pimattn_i_mix_##W(tile, weights, o, o_floats, PIMATTN_##T, N, true)                      \
-        : pimattn_i_mix_##W(tile, weights, o, o_floats, PIMATTN_##T, N, false);                    \
+        (PIMATTN_I_LATE(N, PIMATTN_##T, tile->ahead) && tile->v_gap == 0)                          \
+            ? pimattn_i_mix_##W(tile, weights, o, o_floats, PIMATTN_##T, N, true)                  \
+            : pimattn_i_mix_##W(tile, weights, o, o_floats, PIMATTN_##T, N, false);                \
     }
 #define PIMATTN_I_INSTANCES(W, N)                                                                  \
     PIMATTN_I_INSTANCE(W, F32, N)                                                                  \
@@ -8443,9 +8443,9 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
     const pimattn_shape *s = &e->config.shape;
     const uint64_t k_row = e->layout.k_row_bytes, v_row = e->layout.v_row_bytes;
     const bool all = n > 1 && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token;
-    /* where sums set a deep CPU's pace two tiles a turn, and all together fetch two on */
-    const bool twos = all && e->ahead == PIMATTN_I_DEEP && job->n_queries >= 4 &&
-                      s->k_type != PIMATTN_F32 && s->v_type != PIMATTN_F32;
+    /* late: two tiles a turn, and all together fetch what is two on */
+    const bool twos = all && PIMATTN_I_LATE(job->n_queries, s->k_type, e->ahead) &&
+                      PIMATTN_I_LATE(job->n_queries, s->v_type, e->ahead);
     const uint64_t turn = twos ? 2 * PIMATTN_I_TILE : PIMATTN_I_TILE;
     /* while K is read V is fetched, and the other way; a near CPU (Zen 5) was slower so */
     const bool beside = n > 1 && !twos && e->ahead != PIMATTN_I_NEAR && k_row == v_row &&
