@@ -3432,6 +3432,7 @@ static void pimattn_i_seq_empty(pimattn_i_pool *pool, pimattn_i_seq *seq)
 #define PIMATTN_I_UNABLE(e, ...)       PIMATTN_I_FAIL(PIMATTN_ERR_DEVICE, &(e)->why, __VA_ARGS__)
 #define PIMATTN_I_FULL(e, ...)         PIMATTN_I_FAIL(PIMATTN_ERR_PAGES, &(e)->why, __VA_ARGS__)
 #define PIMATTN_I_UNFIT(why, ...)      PIMATTN_I_FAIL(PIMATTN_ERR_CONFIG, why, __VA_ARGS__)
+#define PIMATTN_I_BROKEN(e, ...)       PIMATTN_I_FAIL(PIMATTN_ERR_STATE, &(e)->why, __VA_ARGS__)
 
 /* What a status of the device means: well, no memory, or what else is wrong. */
 static pimattn_status pimattn_i_made(pimhw_status status, pimattn_status wrong)
@@ -3460,6 +3461,9 @@ static pimattn_status pimattn_i_within(pimhw_cause *why, const char *field, uint
     return PIMATTN_I_UNFIT(why, "%s is %u, not %u to %u", field, is, least, most);
 }
 
+/* .. and returns if it is not. */
+#define PIMATTN_I_WITHIN(...) PIMATTN_I_TRY(pimattn_i_within(__VA_ARGS__))
+
 /* Judges what a shape says of scores and of what is seen; the first field last, to be named. */
 static pimattn_status pimattn_i_variant_check(const pimattn_shape *s, pimhw_cause *why)
 {
@@ -3487,28 +3491,27 @@ static pimattn_status pimattn_i_variant_check(const pimattn_shape *s, pimhw_caus
 /* Judges a shape and fills what 0 stands for. */
 static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
 {
-    PIMATTN_I_TRY(pimattn_i_within(why, "shape.n_layers", s->n_layers, 1, 65536, NULL));
-    PIMATTN_I_TRY(pimattn_i_within(why, "shape.n_kv_heads", s->n_kv_heads, 1, 65536, NULL));
-    PIMATTN_I_TRY(pimattn_i_within(why, "shape.head_dim", s->head_dim, 1, 65536, NULL));
-    PIMATTN_I_TRY(pimattn_i_within(why, "shape.head_dim_v", s->head_dim_v, 0, 65536, NULL));
+    PIMATTN_I_WITHIN(why, "shape.n_layers", s->n_layers, 1, 65536, NULL);
+    PIMATTN_I_WITHIN(why, "shape.n_kv_heads", s->n_kv_heads, 1, 65536, NULL);
+    PIMATTN_I_WITHIN(why, "shape.head_dim", s->head_dim, 1, 65536, NULL);
+    PIMATTN_I_WITHIN(why, "shape.head_dim_v", s->head_dim_v, 0, 65536, NULL);
     if (s->n_heads < 1 || s->n_heads > 65536 || s->n_heads % s->n_kv_heads != 0)
         return PIMATTN_I_UNFIT(
             why, "shape.n_heads is %u, not 1 to 65536 and a multiple of n_kv_heads %u",
             (uint64_t)s->n_heads, (uint64_t)s->n_kv_heads);
     const char *types = "0 (f32), 1 (f16), 2 (bf16) or 3 (int8)";
-    PIMATTN_I_TRY(pimattn_i_within(why, "shape.k_type", s->k_type, 0, PIMATTN_N_TYPE - 1, types));
-    PIMATTN_I_TRY(pimattn_i_within(why, "shape.v_type", s->v_type, 0, PIMATTN_N_TYPE - 1, types));
-    PIMATTN_I_TRY(pimattn_i_within(why, "shape.io_type", s->io_type, 0, PIMATTN_F32, "0 (f32)"));
+    PIMATTN_I_WITHIN(why, "shape.k_type", s->k_type, 0, PIMATTN_N_TYPE - 1, types);
+    PIMATTN_I_WITHIN(why, "shape.v_type", s->v_type, 0, PIMATTN_N_TYPE - 1, types);
+    PIMATTN_I_WITHIN(why, "shape.io_type", s->io_type, 0, PIMATTN_F32, "0 (f32)");
     if (s->head_dim_v == 0) s->head_dim_v = s->head_dim;
     if (s->v_in_k) {
-        PIMATTN_I_TRY(pimattn_i_within(why, "shape.head_dim_v", s->head_dim_v, 1, s->head_dim,
-                                       "at most head_dim, as v_in_k asks"));
-        PIMATTN_I_TRY(pimattn_i_within(why, "shape.v_type", s->v_type, s->k_type, s->k_type,
-                                       "k_type, as v_in_k asks"));
+        PIMATTN_I_WITHIN(why, "shape.head_dim_v", s->head_dim_v, 1, s->head_dim,
+                         "at most head_dim, as v_in_k asks");
+        PIMATTN_I_WITHIN(why, "shape.v_type", s->v_type, s->k_type, s->k_type,
+                         "k_type, as v_in_k asks");
     }
-    pimattn_status status = pimattn_i_variant_check(s, why);
     if (s->scale == 0.0f) s->scale = (float)(1.0 / sqrt((double)s->head_dim));
-    return status;
+    return pimattn_i_variant_check(s, why);
 }
 
 static uint64_t pimattn_i_window_of(const pimattn_shape *s, uint32_t layer)
@@ -3546,8 +3549,7 @@ static void pimattn_i_plan_k(pimattn_plan *p)
     p->k_row_tokens = columns / p->k_columns;
     p->k_token_rows = (uint32_t)pimattn_i_ceil_div(p->k_columns, columns);
     bool whole = p->k_row_tokens > 0 && p->k_columns <= p->inputs;
-    p->k_queries =
-        whole ? (uint32_t)pimattn_i_min(p->n_queries, p->inputs / p->k_columns) : (uint32_t)1;
+    p->k_queries = whole ? (uint32_t)pimattn_i_min(p->n_queries, p->inputs / p->k_columns) : 1u;
     p->k_out_slots = p->k_out_queries = 1;
     if (p->reads_late && whole) {
         /* blocks after one another fill whole sets of entries */
@@ -3604,8 +3606,7 @@ PIMATTN_API pimattn_status pimattn_plan_map_v(pimattn_plan *plan, uint32_t v_map
                                               pimhw_cause *why)
 {
     if (!plan) return pimattn_i_refuse(why, "plan is NULL", 0);
-    PIMATTN_I_TRY(
-        pimattn_i_within(why, "v_mapping", v_mapping, 0, PIMATTN_V_K, "0 (A), 1 (B) or 2 (K)"));
+    PIMATTN_I_WITHIN(why, "v_mapping", v_mapping, 0, PIMATTN_V_K, "0 (A), 1 (B) or 2 (K)");
     pimattn_i_plan_v(plan, v_mapping);
     return PIMATTN_OK;
 }
@@ -3629,14 +3630,12 @@ PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_s
     p.device = *device;
     PIMATTN_I_TRY(pimattn_i_shape_check(&p.shape, why));
     if (pimhw_config_check(device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
-    PIMATTN_I_TRY(pimattn_i_within(why, "flash_page_bytes", device->flash_page_bytes, 0, 0,
-                                   "0: only a tier can be flash"));
-    PIMATTN_I_TRY(
-        pimattn_i_within(why, "partition", partition, 0, PIMATTN_HFP, "0 (tcp) or 1 (hfp)"));
-    PIMATTN_I_TRY(pimattn_i_within(why, "hfp_unit", hfp_unit, 0, PIMATTN_BY_QUERY_HEAD,
-                                   "0 (kv_head) or 1 (query_head)"));
-    PIMATTN_I_TRY(
-        pimattn_i_within(why, "queries of a block", n_queries, 1, UINT32_MAX, "1 to 2^32 - 1"));
+    PIMATTN_I_WITHIN(why, "flash_page_bytes", device->flash_page_bytes, 0, 0,
+                     "0: only a tier can be flash");
+    PIMATTN_I_WITHIN(why, "partition", partition, 0, PIMATTN_HFP, "0 (tcp) or 1 (hfp)");
+    PIMATTN_I_WITHIN(why, "hfp_unit", hfp_unit, 0, PIMATTN_BY_QUERY_HEAD,
+                     "0 (kv_head) or 1 (query_head)");
+    PIMATTN_I_WITHIN(why, "queries of a block", n_queries, 1, UINT32_MAX, "1 to 2^32 - 1");
     p.partition = partition;
     p.hfp_unit = hfp_unit;
     p.row_reuse_off = row_reuse_off;
@@ -3667,8 +3666,7 @@ static uint64_t pimattn_i_k_rows(const pimattn_plan *p, uint64_t tokens)
 /* V columns of a channel group. */
 static uint64_t pimattn_i_v_columns(const pimattn_plan *p, uint64_t tokens, uint64_t group)
 {
-    uint64_t lanes = pimhw_config_lanes(&p->device);
-    uint64_t before = group * lanes;
+    uint64_t lanes = pimhw_config_lanes(&p->device), before = group * lanes;
     return tokens > before ? pimattn_i_ceil_div(tokens - before, lanes * p->v_groups) : 0;
 }
 
@@ -3750,15 +3748,9 @@ static void pimattn_i_banks_add(const pimattn_plan *p, uint64_t *bytes, uint64_t
  *       Knows layouts and instructions; never clocks or values.
  * ========================================================================== */
 
-/* Numbers of a block, as pimhw_tail.rest counts them. */
-enum {
-    PIMATTN_I_TOKENS = 1,
-    PIMATTN_I_QUERIES,
-    PIMATTN_I_SOFTMAX, /* elements the EPU goes through */
-    PIMATTN_I_SUMS,    /* elements the EPU adds and scales */
-    PIMATTN_I_SCRATCH_NTH,
-    PIMATTN_I_SCRATCH_CHANNEL
-};
+/* Numbers of a block, see pimhw_tail.rest; the EPU goes through SOFTMAX, adds and scales SUMS. */
+enum { PIMATTN_I_TOKENS = 1, PIMATTN_I_QUERIES, PIMATTN_I_SOFTMAX, PIMATTN_I_SUMS };
+enum { PIMATTN_I_SCRATCH_NTH = PIMATTN_I_SUMS + 1, PIMATTN_I_SCRATCH_CHANNEL };
 
 /* A program being written: the loops around the next item. */
 typedef struct pimattn_i_writer {
@@ -3770,20 +3762,13 @@ typedef struct pimattn_i_writer {
 
 static pimhw_operand pimattn_i_operand(uint64_t base)
 {
-    pimhw_operand o;
-    memset(&o, 0, sizeof o);
-    o.base = base;
+    pimhw_operand o = {base, {0}, {0}, {0}};
     return o;
 }
 
 static pimhw_tail pimattn_i_tail(uint32_t rest, uint64_t base, uint64_t unit, uint64_t mul)
 {
-    pimhw_tail t;
-    memset(&t, 0, sizeof t);
-    t.rest = rest;
-    t.base = base;
-    t.unit = unit;
-    t.mul = mul;
+    pimhw_tail t = {base, unit, mul, {0}, 0, 0, rest};
     return t;
 }
 
@@ -3919,12 +3904,10 @@ typedef struct pimattn_i_loops {
 static void pimattn_i_steps(uint64_t *step, const pimattn_i_loops *at, uint64_t row, uint64_t block,
                             uint64_t run, uint64_t slot, uint64_t set, uint64_t query)
 {
-    pimattn_i_step(step, at->row, row);
-    pimattn_i_step(step, at->block, block);
-    pimattn_i_step(step, at->run, run);
-    pimattn_i_step(step, at->slot, slot);
-    pimattn_i_step(step, at->set, set);
-    pimattn_i_step(step, at->query, query);
+    const uint32_t level[6] = {at->row, at->block, at->run, at->slot, at->set, at->query};
+    const uint64_t value[6] = {row, block, run, slot, set, query};
+    for (int i = 0; i < 6; i++)
+        pimattn_i_step(step, level[i], value[i]);
 }
 
 static uint32_t pimattn_i_loop_passes(pimattn_i_writer *w)
@@ -4093,10 +4076,9 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
 static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
-    uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens),
-             in_row = pimhw_config_columns(&p->device);
-    uint64_t piece = pimattn_i_min(p->inputs, in_row),
-             columns = pimattn_i_min(p->k_columns, in_row);
+    uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens);
+    uint64_t in_row = pimhw_config_columns(&p->device), piece = pimattn_i_min(p->inputs, in_row);
+    uint64_t columns = pimattn_i_min(p->k_columns, in_row);
     pimhw_tail rows = pimattn_i_tokens(p, false, pimattn_i_k_lanes(p) * row_tokens);
     pimhw_tail of_token = pimattn_i_tail(0, p->k_columns, 1, 1), fresh = pimattn_i_tail(0, 1, 1, 1);
     pimattn_i_operands o = pimattn_i_sized(piece);
@@ -4269,8 +4251,7 @@ static void pimattn_i_block_init(const pimattn_plan *p, pimhw_block *b, const pi
     uint64_t tokens = pimattn_i_span_sees(&p->shape, span);
     uint64_t sums = 0; /* of one (query, dim), that the hub adds up */
     for (uint64_t g = 0; g < p->v_groups; g++) {
-        uint64_t columns = pimattn_i_v_columns(p, tokens, g);
-        uint64_t reads = pimattn_i_ceil_div(columns, p->v_row_columns);
+        uint64_t reads = pimattn_i_ceil_div(pimattn_i_v_columns(p, tokens, g), p->v_row_columns);
         sums += p->v_hold ? pimattn_i_min(reads, 1) : reads;
     }
     memset(b, 0, sizeof *b);
@@ -4364,17 +4345,16 @@ static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_
     if (!spans || n_spans == 0) return pimattn_i_refuse(why, "the batch is NULL or empty", 0);
     if (n_spans > PIMATTN_I_MAX_SEQS)
         return pimattn_i_refuse(why, "the batch has %u sequences, more than 65535", n_spans);
-    for (size_t i = 0; i < n_spans; i++) {
-        if (spans[i].context_tokens > PIMATTN_I_MAX_TOKENS)
+    for (uint64_t i = 0; i < n_spans; i++) {
+        const uint64_t n = spans[i].n_tokens, context = spans[i].context_tokens;
+        if (context > PIMATTN_I_MAX_TOKENS)
             return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, why,
-                                  "item %u: context_tokens is %u, not at most 2^32", (uint64_t)i,
-                                  spans[i].context_tokens);
-        uint64_t most = pimattn_i_min(spans[i].context_tokens, PIMATTN_I_MAX_QUERY_TOKENS);
-        if (spans[i].n_tokens >= 1 && spans[i].n_tokens <= most) continue;
+                                  "item %u: context_tokens is %u, not at most 2^32", i, context);
+        const uint64_t most = pimattn_i_min(context, PIMATTN_I_MAX_QUERY_TOKENS);
+        if (n >= 1 && n <= most) continue;
         const char *text = most ? "item %u: n_tokens is %u, not 1 to %u; it has %u tokens"
                                 : "item %u: n_tokens is %u, but it has 0 tokens";
-        return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, why, text, (uint64_t)i, spans[i].n_tokens, most,
-                              spans[i].context_tokens);
+        return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, why, text, i, n, most, context);
     }
     return PIMATTN_OK;
 }
@@ -4449,7 +4429,7 @@ static pimattn_status pimattn_i_local_init(pimattn_i_local *l, const pimattn_tie
     pimattn_shape *s = &l->shape;
     PIMATTN_I_TRY(pimattn_i_shape_check(s, why));
     PIMATTN_I_TRY(pimattn_i_tier_check(t, why));
-    PIMATTN_I_TRY(pimattn_i_within(why, "shape.v_in_k", s->v_in_k, 0, 0, "0: units read K and V"));
+    PIMATTN_I_WITHIN(why, "shape.v_in_k", s->v_in_k, 0, 0, "0: units read K and V");
     if (pimattn_i_is_flash(t)) return PIMATTN_OK;
     uint32_t lanes = pimhw_config_lanes(&t->device), row = pimhw_config_columns(&t->device);
     uint32_t inputs = pimhw_config_in_region(&t->device);
@@ -4511,8 +4491,8 @@ PIMATTN_API pimattn_status pimattn_tier_lower(const pimattn_tier *tier, const pi
     if (!tier || !shape || !program)
         return pimattn_i_refuse(why, "tier, shape or program is NULL", 0);
     PIMATTN_I_TRY(pimattn_i_local_init(&l, tier, shape, why));
-    PIMATTN_I_TRY(pimattn_i_within(why, "flash_page_bytes", tier->device.flash_page_bytes, 0, 0,
-                                   "0: flash takes no program"));
+    PIMATTN_I_WITHIN(why, "flash_page_bytes", tier->device.flash_page_bytes, 0, 0,
+                     "0: flash takes no program");
     pimhw_program_init(program);
     pimattn_i_plain(&w, PIMHW_LIST, 0);
     pimattn_i_plain(&w, PIMHW_BLOCK, 0);
@@ -4674,10 +4654,9 @@ static void pimattn_i_swap_apply(const pimattn_swap *swap, uint8_t *tier)
 }
 
 /* Swaps between tier t and the next. Let d1 <= d2 .. be the importance in the faster tier and s1 >=
- * s2 .. in the slower. After k swaps what went down, d1 .. dk, is at most what is left above, and
- * what came up, s1 .. sk, at least what is left below; dk < sk. So the next is d(k+1) against
- * s(k+1) if that is a gain, and if not, or if one of the two is used up, nothing is. Each token is
- * thus swapped once at most: at most min(n_fast, n_slow) swaps, and heaps that only shrink. */
+ * s2 .. in the slower. After k swaps what went down, d1 .. dk, is at most what is left above, what
+ * came up, s1 .. sk, at least what is left below; dk < sk. So the next is d(k+1) against s(k+1) if
+ * both are there and it is a gain, else none. No token is swapped twice; heaps only shrink. */
 static pimattn_stop pimattn_i_pair(const pimattn_schedule *s, pimattn_i_shares *shares,
                                    uint8_t *tier, uint32_t t, pimattn_swap *swaps, size_t *n_swaps)
 {
@@ -4746,8 +4725,7 @@ static void pimattn_i_shares_init(pimattn_i_shares *shares, const pimattn_schedu
         top = s->ratio[i] > top ? s->ratio[i] : top;
     (void)frexp(top, &exponent);
     for (uint32_t i = 0; i < s->n_tiers; i++) {
-        shares->ratio[i] = (uint32_t)ldexp(s->ratio[i], 29 - exponent);
-        if (shares->ratio[i] == 0) shares->ratio[i] = 1;
+        shares->ratio[i] = (uint32_t)fmax(1, ldexp(s->ratio[i], 29 - exponent));
         shares->over[i] = s->mean && shares->n[i] > 0 ? shares->n[i] : 1;
     }
 }
@@ -4914,8 +4892,7 @@ typedef struct pimattn_i_groups {
     uint64_t n_tokens;   /* room of all; the first groups have one more if it does not divide */
     uint32_t *residents; /* [n_groups] */
     uint32_t *sums;      /* [n_groups]: of a ring */
-    uint32_t *best;      /* [2 n_groups]: best[i] the cheaper of best[2i], best[2i + 1]; best[1] of
-                            all; best[n_groups + g] is g */
+    uint32_t *best;      /* [2 n_groups]: [i] the cheaper of [2i], [2i + 1]; [n_groups + g] is g */
     uint16_t *ring;      /* [n_groups][PIMATTN_TIER_STEPS]: tokens that took part in a step */
     bool stale;          /* best does not stand */
 } pimattn_i_groups;
@@ -4955,8 +4932,7 @@ static void pimattn_i_groups_book(uint32_t n_groups, uint64_t n_tokens, uint64_t
 
 static bool pimattn_i_groups_full(const pimattn_i_groups *g, uint32_t group)
 {
-    uint64_t more = group < g->n_tokens % g->n_groups;
-    return g->residents[group] >= g->n_tokens / g->n_groups + more;
+    return g->residents[group] >= g->n_tokens / g->n_groups + (group < g->n_tokens % g->n_groups);
 }
 
 /* The cheaper of two: not full, least sum, fewest residents, lowest. */
@@ -5045,8 +5021,7 @@ PIMATTN_API uint64_t pimattn_reduction_ps(const pimhw_config *device, uint32_t h
 /* What one partial takes where there is such a unit. */
 static double pimattn_i_partial_ns(const pimhw_config *device, uint32_t head_dim_v)
 {
-    uint64_t steps = pimattn_i_ceil_div(head_dim_v, device->reduction_lanes);
-    return (double)steps * 1e3 / device->unit_MHz;
+    return (double)pimattn_i_ceil_div(head_dim_v, device->reduction_lanes) * 1e3 / device->unit_MHz;
 }
 
 /* Whether bank groups merge; else each bank's partial leaves the device. */
@@ -5091,8 +5066,7 @@ static pimattn_status pimattn_i_program_time(pimattn_tier_reading *r, const pima
     return PIMATTN_OK;
 }
 
-/* A DRAM's local attention: its request, the program, softmax of rows that opening the next row
- * does not hide, energy of the tier. */
+/* A DRAM's local attention: program, softmax that opening the next row does not hide, energy. */
 static pimattn_status pimattn_i_dram_time(pimattn_tier_reading *r, const pimattn_tier *t,
                                           const pimattn_i_local *l, const pimattn_tier_load *load,
                                           pimhw_cause *why)
@@ -5138,9 +5112,8 @@ static void pimattn_i_flash_time(pimattn_tier_reading *r, const pimattn_tier *t,
         (double)load->device_tokens * load->n_queries * ((double)s->head_dim + s->head_dim_v);
     double rate = (double)c->flash_units * pimhw_config_lanes(c) * c->unit_MHz; /* per us */
     double units_ns = rate > 0 ? macs / rate * 1e3 : 0;
-    r->program_ns = (double)pimhw_flash_read_ps(c, load->channel_pages) / 1e3;
+    r->program_ns = fmax((double)pimhw_flash_read_ps(c, load->channel_pages) / 1e3, units_ns);
     r->read_bytes = pimattn_i_mul(load->pages, c->flash_page_bytes);
-    if (units_ns > r->program_ns) r->program_ns = units_ns;
 }
 
 /* Partials that leave devices. */
@@ -5168,8 +5141,7 @@ static void pimattn_i_tier_traffic(pimattn_tier_reading *r, const pimattn_tier *
 
 enum { PIMATTN_I_STAGES = 5 }; /* q in, local attention, bank group, device, partials out */
 
-/* Blocks one after the other through the stages, in as many parts as the program has query blocks:
- * each waits for its part and for its stage. */
+/* Blocks one by one through the stages, in a part per query block; a part waits for its stage. */
 static void pimattn_i_tier_pipe(pimattn_tier_reading *r, const pimattn_tier *t,
                                 const pimattn_i_local *l, const pimattn_tier_load *load)
 {
@@ -5180,14 +5152,12 @@ static void pimattn_i_tier_pipe(pimattn_tier_reading *r, const pimattn_tier *t,
     double n_parts = (double)load->n_blocks * (double)parts;
     double q = load->n_queries, link = c->link_MBps / 1e3, partials = (double)load->device_groups;
     double units = (double)pimattn_i_group_units(t), blocks = (double)load->device_blocks;
-    double out = blocks; /* partials that leave */
+    double out = pimattn_i_reduces(t) ? blocks : partials * units; /* partials that leave */
     ns[0] = blocks * q * s->head_dim * c->element_bytes / link / n_parts;
     if (pimattn_i_reduces(t)) {
         double lanes_ns = pimattn_i_partial_ns(c, s->head_dim_v);
         ns[2] = (double)load->n_blocks * q * (units + 1) * lanes_ns / n_parts;
         ns[3] = q * (partials + blocks) * lanes_ns / c->reduction_units / n_parts;
-    } else {
-        out = partials * units;
     }
     ns[4] = out * q * (s->head_dim_v + 2.0) * sizeof(float) / link / n_parts;
     for (size_t i = 0; i < load->n_blocks; i++)
@@ -5218,12 +5188,12 @@ static pimattn_status pimattn_i_load_check(const pimattn_tier_load *load, bool f
                   {"groups", load->device_groups, load->groups},
                   {"blocks", load->device_blocks, load->device_outputs},
                   {"pages", flash ? load->channel_pages : 1, flash ? load->pages : 1}};
-    PIMATTN_I_TRY(pimattn_i_within(why, "load.n_queries", load->n_queries, 1, 65535, NULL));
-    PIMATTN_I_TRY(pimattn_i_within(why, "load.n_blocks", load->n_blocks, 0,
-                                   load->blocks ? UINT32_MAX / 2 : 0, "as blocks are"));
+    PIMATTN_I_WITHIN(why, "load.n_queries", load->n_queries, 1, 65535, NULL);
+    PIMATTN_I_WITHIN(why, "load.n_blocks", load->n_blocks, 0, load->blocks ? UINT32_MAX / 2 : 0,
+                     "as blocks are");
     for (size_t i = 0; i < load->n_blocks; i++)
-        PIMATTN_I_TRY(pimattn_i_within(why, "tokens of a block", load->blocks[i], 1, UINT32_MAX / 2,
-                                       "1 to 2^31 - 1"));
+        PIMATTN_I_WITHIN(why, "tokens of a block", load->blocks[i], 1, UINT32_MAX / 2,
+                         "1 to 2^31 - 1");
     for (int i = 0; i < 4 && load->n_blocks > 0; i++) {
         if (counts[i].of_one > 0 && counts[i].of_one <= counts[i].of_all) continue;
         return PIMATTN_I_UNFIT(why, "load: %u %s in its fullest part, %u in all", counts[i].of_one,
@@ -5308,11 +5278,10 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
     return PIMATTN_OK;
 }
 
-/* Deals units, which are blocks, or of flash sequences with all KV heads, to channels, the longest
- * first. If a channel has whole units, neighbours are on different devices; else each has channels
- * of its own, side by side. Either way device 0 and its channel 0 get no fewer tokens than any
- * other; of bank groups another device may have more, where a unit has fewer channels than one that
- * is a little shorter. */
+/* Deals units (blocks; of flash sequences with all KV heads) to channels, the longest first. If a
+ * channel has whole units, neighbours are on different devices; else each has channels of its own,
+ * side by side. Device 0 and its channel 0 get no fewer tokens than others; of bank groups another
+ * may have more, where a unit has fewer channels than one that is a little shorter. */
 static void pimattn_i_deal(pimattn_tier_load *to, uint64_t *list, const pimattn_tier *tier,
                            const pimattn_shape *s, const uint64_t *tokens, size_t n_seqs,
                            bool scattered)
@@ -5328,10 +5297,9 @@ static void pimattn_i_deal(pimattn_tier_load *to, uint64_t *list, const pimattn_
     const uint64_t all_groups = pimattn_i_channel_groups(tier);
     uint64_t counted = 0, n_groups = 0, n_blocks = 0; /* of a device */
     for (uint64_t unit = 0; unit < n_seqs * units; unit++) {
-        const uint64_t share = pimattn_i_ceil_div(tokens[unit / units], spread);
         uint64_t channel = unit * spread, before = UINT64_MAX; /* device of the channel before */
         for (uint64_t n, left = tokens[unit / units]; left > 0; left -= n, channel++) {
-            n = pimattn_i_min(share, left);
+            n = pimattn_i_min(pimattn_i_ceil_div(tokens[unit / units], spread), left);
             const uint64_t device = spread == 1 ? unit % n_devices : channel / each;
             const uint64_t groups = pimattn_i_min(n, all_groups) * heads;
             const uint64_t blocks = device == before ? 0 : heads;
@@ -5366,9 +5334,9 @@ PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t
         return pimattn_i_refuse(why, "load, blocks, tier, shape or tokens is NULL", 0);
     PIMATTN_I_TRY(pimattn_i_local_init(&l, tier, shape, why));
     for (size_t i = 0; i < n_seqs; i++)
-        PIMATTN_I_TRY(pimattn_i_within(why, "tokens of a sequence", tokens[i], 0,
-                                       i ? tokens[i - 1] : UINT32_MAX / 2,
-                                       "below 2^31 and at most those of the one before"));
+        PIMATTN_I_WITHIN(why, "tokens of a sequence", tokens[i], 0,
+                         i ? tokens[i - 1] : UINT32_MAX / 2,
+                         "below 2^31 and at most those of the one before");
     while (n_seqs > 0 && tokens[n_seqs - 1] == 0)
         n_seqs--;
     memset(load, 0, sizeof *load);
@@ -5395,9 +5363,8 @@ static double pimattn_i_stream_ns(const pimattn_tier *t, uint64_t bytes, bool wr
     if (!pimattn_i_is_flash(t)) return link_ns;
     uint64_t pages =
         pimattn_i_ceil_div(bytes / c->flash_page_bytes, (uint64_t)t->n_devices * c->n_channels);
-    double cells_ns =
-        (double)(write ? pimhw_flash_write_ps(c, pages) : pimhw_flash_read_ps(c, pages)) / 1e3;
-    return cells_ns > link_ns ? cells_ns : link_ns;
+    uint64_t ps = write ? pimhw_flash_write_ps(c, pages) : pimhw_flash_read_ps(c, pages);
+    return fmax((double)ps / 1e3, link_ns);
 }
 
 PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *reading,
@@ -5412,7 +5379,7 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
         return pimattn_i_refuse(why, "n_runs is 0, but %u bytes are moved", bytes);
     PIMATTN_I_TRY(pimattn_i_tier_check(from, why));
     PIMATTN_I_TRY(pimattn_i_tier_check(to, why));
-    PIMATTN_I_TRY(pimattn_i_within(why, "host_percent", relayout->host_percent, 0, 100, NULL));
+    PIMATTN_I_WITHIN(why, "host_percent", relayout->host_percent, 0, 100, NULL);
     memset(&r, 0, sizeof r);
     r.size = sizeof r, r.version = 1;
     r.read_bytes = pimattn_i_run_bytes(from, bytes, n_runs);
@@ -5426,8 +5393,7 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
         r.ns = r.start_ns + (r.read_ns + r.write_ns);
     } else {
         if (relayout->link_MBps) r.link_ns = (double)bytes * 1e3 / relayout->link_MBps;
-        double pass = r.read_ns > r.write_ns ? r.read_ns : r.write_ns;
-        r.ns = r.start_ns + (r.link_ns > pass ? r.link_ns : pass);
+        r.ns = r.start_ns + fmax(r.link_ns, fmax(r.read_ns, r.write_ns));
     }
     *reading = r;
     return PIMATTN_OK;
@@ -5440,8 +5406,7 @@ static double pimattn_i_tier_rate(const pimattn_tier *t)
     double rate, cap = d->cap_MFLOPS * 1e-6 * d->element_bytes / 2; /* 2 FLOP an element */
     if (d->flash_page_bytes) {
         double cells = (double)d->flash_dies * d->flash_page_bytes / (1e3 * d->flash_tR_ns);
-        double bus = d->flash_MBps * 1e-6;
-        rate = d->n_channels * (cells < bus ? cells : bus);
+        rate = d->n_channels * fmin(cells, d->flash_MBps * 1e-6);
     } else {
         double columns = (double)d->n_channels * pimhw_config_banks(d) * d->column_bytes;
         rate = columns / ((double)d->tCCD_MAC * d->tCK_ps);
@@ -5540,8 +5505,7 @@ static unsigned char *pimattn_i_slot(const pimattn_i_tiered *st, const pimattn_i
 static void pimattn_i_token_now(const pimattn_i_tiered *st, pimattn_i_token *t)
 {
     const uint32_t ago = st->step - t->step;
-    const uint32_t active = ago < PIMATTN_TIER_STEPS ? (uint32_t)t->active << ago : 0;
-    t->active = (uint16_t)active;
+    t->active = (uint16_t)(ago < PIMATTN_TIER_STEPS ? (uint32_t)t->active << ago : 0);
     t->step = st->step;
 }
 
@@ -5625,8 +5589,7 @@ static pimattn_status pimattn_i_token_swap(pimattn_i_tiered *st, pimattn_i_token
     return PIMATTN_OK;
 }
 
-/* Lets the tokens of a table from n on go; the slots before `kept` stay reserved in their place, as
- * if their tokens were new. */
+/* Lets tokens of a table from n on go; slots before `kept` stay, as if their tokens were new. */
 static void pimattn_i_table_cut(pimattn_i_tiered *st, pimattn_i_table *table, uint64_t n,
                                 uint64_t kept)
 {
@@ -5809,10 +5772,9 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, pimattn_
     st->blocks = (uint64_t *)(void *)(st->tables + n_tables);
     st->bounce = (unsigned char *)(st->blocks + words);
     for (uint32_t i = 0; i < rules->n_tiers; i++) {
-        const pimhw_config *device = &st->rules.tier[i].device;
         st->rules.tier[i].device.allocator = *a;
         st->bins[i].token_bytes =
-            (uint64_t)c->shape.n_kv_heads * device->element_bytes *
+            (uint64_t)c->shape.n_kv_heads * st->rules.tier[i].device.element_bytes *
             ((uint64_t)c->shape.head_dim + (c->shape.v_in_k ? 0 : c->shape.head_dim_v));
         if (!pimattn_i_bin_init(&st->bins[i], &st->rules.tier[i], slot_bytes, a))
             return pimattn_i_lack(why, "no memory for the tiers", 0);
@@ -5898,8 +5860,7 @@ static pimattn_status pimattn_i_planner_plan(pimattn_i_planner *p, uint64_t quer
 {
     const pimattn_config *c = &p->config;
     bool all = c->v_mapping == PIMATTN_V_CHEAPEST;
-    p->planned_queries = 0;
-    p->n_plans = 0;
+    p->planned_queries = p->n_plans = 0;
     for (uint32_t v = all ? (uint32_t)PIMATTN_V_A : c->v_mapping;
          v <= (all ? (uint32_t)PIMATTN_V_K : c->v_mapping); v++) {
         pimattn_plan *to = &p->plans[p->n_plans];
@@ -6096,10 +6057,9 @@ static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw
     double query_tokens = pimattn_i_readings_sum(&r, c, p->spans, p->n_spans);
     /* the layer beside the other ways to read the same K and V */
     double dims = (double)c->shape.n_heads * ((double)c->shape.head_dim + c->shape.head_dim_v);
-    double link_bytes = query_tokens * dims * p->io_bytes;
     double peak_bytes = (double)d->n_channels * pimhw_config_banks(d) * d->column_bytes;
     r.peak_ns = (double)r.kv_bytes / peak_bytes * d->tCCD_MAC * d->tCK_ps * 1e-3;
-    r.link_ns = link_bytes * 1e3 / d->link_MBps;
+    r.link_ns = query_tokens * dims * p->io_bytes * 1e3 / d->link_MBps;
     r.speedup = mean_kv_bytes * 1e3 / d->host_MBps / (r.layer_ns + r.link_ns);
     if (r.link_ns > r.layer_ns) r.bound = PIMATTN_BOUND_LINK;
     *readings = r;
@@ -6252,22 +6212,6 @@ struct pimattn_engine {
     pimattn_pages *pages; /* of the caller; NULL: of the pool */
 };
 
-/* A device without a preset is the default one; fields set by hand would be lost. */
-static pimattn_status pimattn_i_device_fill(pimattn_config *c, pimhw_cause *why)
-{
-    const char *field;
-    uint32_t value;
-    if (c->device.preset[0]) return PIMATTN_OK;
-    for (uint32_t i = 0; (field = pimhw_config_field(i)) != NULL; i++) {
-        pimhw_config_get(&c->device, field, &value, NULL);
-        if (value == 0) continue;
-        return PIMATTN_I_UNFIT(why, "device.%s is set, but no preset: pimhw_config_init first",
-                               field);
-    }
-    pimhw_config_init(&c->device, "aimx", NULL);
-    return PIMATTN_OK;
-}
-
 /* Jobs that go by turns and their queries, at most. */
 enum { PIMATTN_I_GANG_QUERIES = 4 * PIMATTN_I_QUERY_BLOCK };
 
@@ -6309,8 +6253,8 @@ static pimattn_status pimattn_i_tier_judge(const pimattn_tier *t, bool partials,
 {
     const uint64_t groups = partials ? pimattn_i_tier_groups(t) : 1;
     if (pimhw_config_check(&t->device, why) != PIMHW_OK) return PIMATTN_ERR_CONFIG;
-    PIMATTN_I_TRY(pimattn_i_within(why, "n_devices", t->n_devices, 1, 65536, NULL));
-    PIMATTN_I_TRY(pimattn_i_within(why, "n_tokens", t->n_tokens, 1, UINT32_MAX, NULL));
+    PIMATTN_I_WITHIN(why, "n_devices", t->n_devices, 1, 65536, NULL);
+    PIMATTN_I_WITHIN(why, "n_tokens", t->n_tokens, 1, UINT32_MAX, NULL);
     return pimattn_i_within(why, "bank groups (with partials)", groups, 1,
                             1u << PIMATTN_I_GROUP_BITS, NULL);
 }
@@ -6319,9 +6263,9 @@ static pimattn_status pimattn_i_tier_judge(const pimattn_tier *t, bool partials,
 static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause *why)
 {
     const pimattn_tiers *r = c->tiers;
-    PIMATTN_I_TRY(pimattn_i_within(why, "tiers.n_tiers", r->n_tiers, 1, PIMATTN_MAX_TIERS, NULL));
-    PIMATTN_I_TRY(pimattn_i_within(why, "page_tokens (with tiers)", c->page_tokens, 0, 1, NULL));
-    PIMATTN_I_TRY(pimattn_i_within(why, "way (with tiers)", c->way, 0, 0, NULL));
+    PIMATTN_I_WITHIN(why, "tiers.n_tiers", r->n_tiers, 1, PIMATTN_MAX_TIERS, NULL);
+    PIMATTN_I_WITHIN(why, "page_tokens (with tiers)", c->page_tokens, 0, 1, NULL);
+    PIMATTN_I_WITHIN(why, "way (with tiers)", c->way, 0, 0, NULL);
     if (!(r->lambda >= 0 && r->lambda <= 1))
         return PIMATTN_I_UNFIT(why, "tiers.lambda is not 0 to 1");
     bool ratios = false;
@@ -6342,17 +6286,17 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
     const uint64_t page_set = (uint64_t)c->shape.n_layers * c->shape.n_kv_heads;
     const uint64_t least_pool = pimattn_i_least_pool(c), most_pool = (uint64_t)1 << 46;
     const uint64_t pages = c->pool_bytes / (least_pool / page_set), most = PIMATTN_I_MAX_TOKENS;
-    PIMATTN_I_TRY(pimattn_i_within(why, "page_tokens", c->page_tokens, 0, 65536, NULL));
-    PIMATTN_I_TRY(pimattn_i_within(why, "pool_bytes for a page of every layer and KV head",
-                                   least_pool, 0, most_pool, NULL));
-    PIMATTN_I_TRY(pimattn_i_within(why, "pool_bytes", c->pool_bytes, least_pool, most_pool, NULL));
-    PIMATTN_I_TRY(pimattn_i_within(why, "pages in pool_bytes", pages, page_set, UINT32_MAX, NULL));
-    PIMATTN_I_TRY(pimattn_i_within(why, "max_seqs", c->max_seqs, 0, PIMATTN_I_MAX_SEQS, NULL));
-    PIMATTN_I_TRY(pimattn_i_within(why, "memo_entries", c->memo_entries, 0, 1u << 20, NULL));
-    PIMATTN_I_TRY(pimattn_i_within(why, "simd", c->simd, 0, PIMATTN_SIMD_512, NULL));
-    PIMATTN_I_TRY(pimattn_i_within(why, "way", c->way, 0, PIMATTN_DEVICE, NULL));
-    PIMATTN_I_TRY(pimattn_i_within(why, "max_workers", c->max_workers, 0, 4096, NULL));
-    PIMATTN_I_TRY(pimattn_i_within(why, "reserve_tokens", c->reserve_tokens, 0, most, NULL));
+    PIMATTN_I_WITHIN(why, "page_tokens", c->page_tokens, 0, 65536, NULL);
+    PIMATTN_I_WITHIN(why, "pool_bytes for a page of every layer and KV head", least_pool, 0,
+                     most_pool, NULL);
+    PIMATTN_I_WITHIN(why, "pool_bytes", c->pool_bytes, least_pool, most_pool, NULL);
+    PIMATTN_I_WITHIN(why, "pages in pool_bytes", pages, page_set, UINT32_MAX, NULL);
+    PIMATTN_I_WITHIN(why, "max_seqs", c->max_seqs, 0, PIMATTN_I_MAX_SEQS, NULL);
+    PIMATTN_I_WITHIN(why, "memo_entries", c->memo_entries, 0, 1u << 20, NULL);
+    PIMATTN_I_WITHIN(why, "simd", c->simd, 0, PIMATTN_SIMD_512, NULL);
+    PIMATTN_I_WITHIN(why, "way", c->way, 0, PIMATTN_DEVICE, NULL);
+    PIMATTN_I_WITHIN(why, "max_workers", c->max_workers, 0, 4096, NULL);
+    PIMATTN_I_WITHIN(why, "reserve_tokens", c->reserve_tokens, 0, most, NULL);
     if (c->way == PIMATTN_DEVICE && c->shape.v_in_k)
         return PIMATTN_I_UNFIT(why, "shape.v_in_k is set: banks hold V by itself (way 1, device)");
     if (c->way == PIMATTN_DEVICE && c->v_mapping == PIMATTN_V_CHEAPEST)
@@ -6361,24 +6305,23 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
     if (c->tiers) PIMATTN_I_TRY(pimattn_i_tiers_judge(c, why));
     const uint64_t least = pimattn_i_sizes_of(c).least;
     const uint64_t scratch = c->scratch_bytes ? c->scratch_bytes : least;
-    PIMATTN_I_TRY(pimattn_i_within(why, "scratch_bytes", scratch, least, SIZE_MAX, NULL));
-    PIMATTN_I_TRY(pimattn_i_within(why, "v_mapping", c->v_mapping, 0, PIMATTN_V_CHEAPEST,
-                                   "0 (A), 1 (B), 2 (K) or 3 (cheapest)"));
+    PIMATTN_I_WITHIN(why, "scratch_bytes", scratch, least, SIZE_MAX, NULL);
+    PIMATTN_I_WITHIN(why, "v_mapping", c->v_mapping, 0, PIMATTN_V_CHEAPEST,
+                     "0 (A), 1 (B), 2 (K) or 3 (cheapest)");
     PIMATTN_I_TRY(pimattn_plan_init(&plan, &c->shape, &c->device, c->partition, c->hfp_unit,
                                     c->row_reuse_off, 1, why));
     const pimhw_config *d = &c->device;
-    const uint64_t units = d->n_channels / plan.unit_channels;
+    const uint64_t units = d->n_channels / plan.unit_channels, n_rows = d->n_rows;
     if (c->way == PIMATTN_HOST) return PIMATTN_OK;
-    PIMATTN_I_TRY(pimattn_i_within(why, "device.element_bytes", d->element_bytes, 2, 2,
-                                   "2, in which banks compute"));
-    const uint64_t chunks = units * (d->n_rows / pimattn_plan_chunk_rows(&plan));
+    PIMATTN_I_WITHIN(why, "device.element_bytes", d->element_bytes, 2, 2,
+                     "2, in which banks compute");
+    const uint64_t chunks = units * (n_rows / pimattn_plan_chunk_rows(&plan));
     const uint64_t token = 2ull * c->shape.n_layers * pimattn_i_units(&plan);
     if (chunks >> 32)
-        return PIMATTN_I_UNFIT(why, "device.n_rows is %u, not below 2^32 chunks",
-                               (uint64_t)d->n_rows);
+        return PIMATTN_I_UNFIT(why, "device.n_rows is %u, not below 2^32 chunks", n_rows);
     if (chunks < token)
-        return PIMATTN_I_UNFIT(why, "device.n_rows is %u, %u chunks: a token takes %u",
-                               (uint64_t)d->n_rows, chunks, token);
+        return PIMATTN_I_UNFIT(why, "device.n_rows is %u, %u chunks: a token takes %u", n_rows,
+                               chunks, token);
     return PIMATTN_OK;
 }
 
@@ -6394,7 +6337,14 @@ static pimattn_status pimattn_i_config_take(pimattn_config *c, const pimattn_con
     if (!c->max_seqs) c->max_seqs = 64;
     if (!c->memo_entries) c->memo_entries = 64;
     if (!c->max_workers) c->max_workers = 1;
-    PIMATTN_I_TRY(pimattn_i_device_fill(c, why));
+    /* a device without a preset is the default one; fields set by hand would be lost */
+    const bool preset = c->device.preset[0] != 0;
+    const char *field;
+    for (uint32_t i = 0, value; !preset && (field = pimhw_config_field(i)) != NULL; i++)
+        if (pimhw_config_get(&c->device, field, &value, NULL) == PIMHW_OK && value != 0)
+            return PIMATTN_I_UNFIT(why, "device.%s is set, but no preset: pimhw_config_init first",
+                                   field);
+    if (!preset) pimhw_config_init(&c->device, "aimx", NULL);
     if (!c->allocator.alloc != !c->allocator.release)
         return PIMATTN_I_UNFIT(why, "allocator has only one of alloc and release");
     if (!c->allocator.alloc) c->allocator = pimhw_allocator_default();
@@ -6591,10 +6541,8 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
     e->direct = e->kernel->soft && c.shape.head_dim % 16 == 0 && c.shape.head_dim_v % 16 == 0;
     const pimattn_status status = pimattn_i_engine_fill(e, why);
     e->planner.why = &e->why;
-    if (status == PIMATTN_OK)
-        *engine = e;
-    else
-        pimattn_engine_destroy(e);
+    if (status == PIMATTN_OK) *engine = e;
+    if (status != PIMATTN_OK) pimattn_engine_destroy(e);
     return status;
 }
 
@@ -6691,24 +6639,14 @@ static size_t pimattn_i_n_lists(const pimattn_engine *e)
     return (size_t)e->config.shape.n_layers * e->module->n_heads * 2;
 }
 
-/* Host memory for all rows of a chunk, so that no append fails half-way. */
-static bool pimattn_i_chunk_back(pimattn_engine *e, uint32_t i)
-{
-    pimattn_i_module *m = e->module;
-    uint16_t zero = 0;
-    pimhw_da at;
-    memset(&at, 0, sizeof at);
-    at.channel = i / m->n_chunks;
-    at.row = i % m->n_chunks * m->chunk_rows;
-    for (uint32_t end = at.row + m->chunk_rows; at.row < end; at.row++)
-        if (pimhw_memory_write(m->memory, &at, &zero, sizeof zero, &e->why) != PIMHW_OK)
-            return false;
-    return true;
-}
-
-/* Makes a list n chunks long, each the lowest free one of the unit. */
+/* Makes a list n chunks long, each the lowest free one of the unit; host memory for all rows comes
+ * with it, so that no append fails half-way. */
 static pimattn_status pimattn_i_list_grow(pimattn_engine *e, pimattn_i_list *list, uint32_t n)
 {
+    const uint16_t zero = 0;
+    pimhw_da at;
+    memset(&at, 0, sizeof at);
+    at.channel = list->unit;
     pimattn_i_module *m = e->module;
     uint32_t *link = &list->first, chunk = list->unit * m->n_chunks, end = chunk + m->n_chunks;
     for (uint32_t k = 0; k < list->n && list->n < n; k++)
@@ -6723,7 +6661,10 @@ static pimattn_status pimattn_i_list_grow(pimattn_engine *e, pimattn_i_list *lis
         list->n++;
         m->n_used++;
         m->used[list->unit]++;
-        if (!pimattn_i_chunk_back(e, chunk)) return PIMATTN_ERR_MEMORY;
+        at.row = chunk % m->n_chunks * m->chunk_rows;
+        for (uint32_t row = 0; row < m->chunk_rows; row++, at.row++)
+            if (pimhw_memory_write(m->memory, &at, &zero, sizeof zero, &e->why) != PIMHW_OK)
+                return PIMATTN_ERR_MEMORY;
     }
     return PIMATTN_OK;
 }
@@ -6941,10 +6882,8 @@ static pimattn_status pimattn_i_seq_made(pimattn_engine *e, pimattn_i_seq *s, pi
 {
     if (status == PIMATTN_ERR_MEMORY)
         pimhw_cause_write(&e->why, "no memory for the pages of a new sequence");
-    if (status == PIMATTN_OK)
-        *seq = s->id;
-    else
-        pimattn_i_seq_end(e, s);
+    if (status == PIMATTN_OK) *seq = s->id;
+    if (status != PIMATTN_OK) pimattn_i_seq_end(e, s);
     return status;
 }
 
@@ -7046,9 +6985,8 @@ static void pimattn_i_append_rows(const pimattn_engine *e, const pimattn_i_rows 
     kernel->store(list, n, rows->type, rows->dim);
 }
 
-/* Stores to memory that is in no cache wait in a short line: it is fetched ahead of them, into the
- * second cache, for the first has too few slots for the rows of a token. Inlined: gcc drops calls
- * of what does no more than that. */
+/* Stores to memory in no cache wait in a short line: it is fetched ahead, into the second cache,
+ * for the first has too few slots for a token's rows. Inlined: gcc drops calls of no more. */
 PIMATTN_I_INLINE void pimattn_i_fetch_run(const pimattn_i_layout *lay, const unsigned char *run,
                                           uint64_t at)
 {
@@ -7078,15 +7016,12 @@ static void pimattn_i_append_tokens(pimattn_engine *e, pimattn_i_seq *s, uint32_
 {
     const pimattn_i_layout *lay = &e->layout;
     for (uint64_t t = 0; t < n; t++) {
-        uint64_t token = s->tokens[layer] + t, at = 0, from = 0;
-        const uint32_t *pages = NULL;
+        uint64_t token = s->tokens[layer] + t, page = token / lay->page_tokens, at = 0;
         unsigned char *runs[PIMATTN_I_HEADS], *slot = NULL; /* of tiers: a token is a run */
-        if (e->tiered) {
+        if (e->tiered)
             slot = pimattn_i_slot(e->tiered, &pimattn_i_table_of(e, s, layer)->token[token]);
-        } else {
-            pages = pimattn_i_table_at(lay, s, token / lay->page_tokens, layer);
-            from = pimattn_i_run_from(lay, token, &at);
-        }
+        const uint32_t *pages = slot ? NULL : pimattn_i_table_at(lay, s, page, layer);
+        const uint64_t from = slot ? 0 : pimattn_i_run_from(lay, token, &at);
         for (uint32_t head = 0, most; head < lay->n_kv_heads; head += most) {
             most = (uint32_t)pimattn_i_min(lay->n_kv_heads - head, PIMATTN_I_HEADS);
             for (uint32_t h = 0; h < most; h++) {
@@ -7158,13 +7093,12 @@ static bool pimattn_i_append_head(pimattn_engine *e, const pimattn_i_list *list,
 {
     const pimattn_i_module *m = e->module;
     const uint32_t lanes = pimhw_config_lanes(&m->plan->device);
-    const uint32_t n_columns = is_v ? rows->dim : m->plan->k_columns;
     const unsigned char *from = rows->from ? rows->from + 4 * head * rows->dim : NULL; /* zeros */
     uint16_t column[PIMATTN_I_LANES];
     for (uint64_t t = 0, some = 1; t < n; t += some) {
         const uint32_t first = is_v ? (uint32_t)((before + t) % lanes) : 0;
         if (is_v) some = pimattn_i_min(lanes - first, n - t);
-        for (uint32_t c = 0; c < n_columns; c++) {
+        for (uint32_t c = 0; c < (is_v ? rows->dim : m->plan->k_columns); c++) {
             pimattn_i_place at = is_v ? pimattn_i_place_v(m->plan, before + t, c)
                                       : pimattn_i_place_k(m->plan, before + t, c);
             memset(column, 0, sizeof column);
@@ -7258,12 +7192,11 @@ static pimattn_status pimattn_i_module_cut(pimattn_engine *e, pimattn_i_seq *s, 
     uint64_t kept = pimattn_i_max(tokens, e->config.reserve_tokens);
     for (uint32_t i = 0; i < shape->n_layers; i++) {
         uint64_t rest = pimattn_i_min((lanes - tokens % lanes) % lanes, s->tokens[i] - tokens);
-        if (rest == 0) continue;
-        PIMATTN_I_TRY(pimattn_i_module_append(e, s, i, NULL, &zeros, tokens, rest));
+        if (rest) PIMATTN_I_TRY(pimattn_i_module_append(e, s, i, NULL, &zeros, tokens, rest));
     }
+    pimattn_i_list *lists = pimattn_i_lists_of(e, s, 0, 0);
     for (size_t i = 0; i < pimattn_i_n_lists(e); i++)
-        pimattn_i_list_keep(m, pimattn_i_lists_of(e, s, 0, 0) + i,
-                            (uint32_t)pimattn_i_chunks_of(m->plan, i % 2, kept));
+        pimattn_i_list_keep(m, &lists[i], (uint32_t)pimattn_i_chunks_of(m->plan, i % 2, kept));
     return PIMATTN_OK;
 }
 
@@ -7461,9 +7394,8 @@ PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *e, uint64_t *by
     }
     for (uint32_t i = 1; i <= pool->store.n_most; i++) {
         pimattn_i_entry *entry = pimattn_i_entry_at(&pool->store, i);
-        if (entry->serial)
-            n_moved +=
-                pimattn_i_compact_move(pool, pimattn_i_entry_pages(entry), pool->set_pages, end);
+        if (!entry->serial) continue;
+        n_moved += pimattn_i_compact_move(pool, pimattn_i_entry_pages(entry), pool->set_pages, end);
     }
     pimattn_i_compact_end(pool, end);
     e->moved_bytes += n_moved * pool->page_bytes;
@@ -7562,22 +7494,17 @@ PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *e, pimattn_seq seq,
  *       Knows rows, lengths and shared pages; a state goes to memory or a stream, over the link.
  * ========================================================================== */
 
-/* A state on its way. All numbers are little-endian. Words of 8 bytes, and the hash of all before:
- * what it is and its shape; then of every sequence its head and hash, its rows and hash. Rows: of
- * every layer and head all K, scales of K, V, scales of V. Any bit that changes changes the
- * hash. */
+/* A state on its way, little-endian. Words of 8 bytes, and the hash of all before: what it is and
+ * its shape; then of every sequence its head and hash, its rows and hash. Rows: of every layer and
+ * head all K, scales of K, V, scales of V. Any bit that changes changes the hash. */
 typedef struct pimattn_i_flow {
     pimattn_stream stream;
     bool reading, failed;
     uint64_t at, hash;
 } pimattn_i_flow;
 
-enum {
-    PIMATTN_I_STATE_VERSION = 3,
-    PIMATTN_I_STATE_WORDS = 9, /* before the hash */
-    PIMATTN_I_STATE_SEQ = 6,
-    PIMATTN_I_FLOW = 1024
-};
+enum { PIMATTN_I_STATE_VERSION = 3, PIMATTN_I_FLOW = 1024 };
+enum { PIMATTN_I_STATE_WORDS = 9, PIMATTN_I_STATE_SEQ = 6 }; /* before their hash */
 
 #define PIMATTN_I_STATE_MAGIC 0x6e747461006d6970u /* "pim", 0, "attn" */
 
@@ -7640,11 +7567,11 @@ static pimattn_status pimattn_i_flow_sum(pimattn_engine *e, pimattn_i_flow *f)
     pimattn_i_flow_move(f, &there, 1, sizeof there);
     f->hash = pimattn_i_mix(hash, 1); /* a hash mixed with itself is 0 */
     if (!f->failed && there == hash) return PIMATTN_OK;
-    return PIMATTN_I_FAIL(PIMATTN_ERR_STATE, &e->why,
-                          !f->failed   ? "the state is damaged before byte %u"
-                          : f->reading ? "the state ends before byte %u"
-                                       : "write gave up before byte %u",
-                          f->at);
+    return PIMATTN_I_BROKEN(e,
+                            !f->failed   ? "the state is damaged before byte %u"
+                            : f->reading ? "the state ends before byte %u"
+                                         : "write gave up before byte %u",
+                            f->at);
 }
 
 static pimattn_status pimattn_i_flow_head(pimattn_engine *e, pimattn_i_flow *f, uint64_t *n_seqs)
@@ -7665,7 +7592,7 @@ static pimattn_status pimattn_i_flow_head(pimattn_engine *e, pimattn_i_flow *f, 
         if (i == 2) PIMATTN_I_TRY(pimattn_i_flow_sum(e, f)); /* another version may have others */
         if (is[i] == want[i]) continue;
         const char *text = i ? "the state has %s %u, not %u" : "%sthis is no saved state";
-        return PIMATTN_I_FAIL(PIMATTN_ERR_STATE, &e->why, text, names[i], is[i], want[i]);
+        return PIMATTN_I_BROKEN(e, text, names[i], is[i], want[i]);
     }
     return PIMATTN_OK;
 }
@@ -7682,13 +7609,12 @@ static void pimattn_i_flow_rows(const pimattn_engine *e, pimattn_i_flow *f, cons
     const uint32_t type[4] = {shape->k_type, PIMATTN_F32, shape->v_type, PIMATTN_F32};
     uint64_t at = 0;
     for (uint64_t part = 0; part < 4 * e->pool.set_pages; part++) {
-        const uint32_t head = (uint32_t)(part / 4 % lay->n_kv_heads);
-        const uint32_t layer = (uint32_t)(part / 4 / lay->n_kv_heads);
+        const uint32_t head = (uint32_t)(part / 4); /* of layer 0, then of the next */
         uint32_t n = dim[part % 4], size = pimattn_i_type_bytes(type[part % 4]);
         unsigned char *run = NULL;
         for (uint64_t t = first; t < end && n > 0 && !f->failed; t++, at++) {
             if (!run || at == lay->run_tokens)
-                run = pimattn_i_run(&e->pool, lay, s, layer, head, t, &at);
+                run = pimattn_i_run(&e->pool, lay, s, 0, head, t, &at);
             pimattn_i_flow_move(f, run + offset[part % 4] + at * n * size, n, size);
         }
     }
@@ -7711,11 +7637,11 @@ static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
     bool shares = from && from != s && has <= from->tokens[0] &&
                   (from->begin <= begin ? has <= sinks || has > begin : has <= sinks);
     if (begin > tokens || has > tokens || tokens > PIMATTN_I_MAX_TOKENS || (has > 0 && !shares))
-        return PIMATTN_I_FAIL(PIMATTN_ERR_STATE, &e->why, "a sequence of the state cannot be");
+        return PIMATTN_I_BROKEN(e, "a sequence of the state cannot be");
     if (head[5] != (begin ? sinks : 0) || (begin > 0 && begin <= sinks))
-        return PIMATTN_I_FAIL(PIMATTN_ERR_STATE, &e->why,
-                              "a sequence of the state has its first %u tokens, sink_tokens is %u",
-                              head[5], sinks);
+        return PIMATTN_I_BROKEN(
+            e, "a sequence of the state has its first %u tokens, sink_tokens is %u", head[5],
+            sinks);
     s->begin = begin;
     pimattn_i_seq_length(e, s, tokens);
     if (has > 0) PIMATTN_I_TRY(pimattn_i_seq_share(&e->pool, s, from, has));
@@ -7767,8 +7693,7 @@ static void pimattn_i_unmark(pimattn_engine *e)
         e->seqs[i].arrival = 0;
 }
 
-/* Numbers the sequences of a state, of all first those that have what others can share with them;
- * how many they are, and its bytes. */
+/* Numbers the sequences of a state, first those that others can share with; how many; its bytes. */
 static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs, size_t n_seqs,
                                      uint64_t *n, uint64_t *bytes)
 {
@@ -7903,8 +7828,7 @@ PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *e, pimattn_seq se
     pimattn_status status = pimattn_i_flow_head(e, &f, &n);
     if (status == PIMATTN_OK) status = pimattn_i_flow_seq(e, &f, s);
     if (status == PIMATTN_OK && s->swapped != (f.hash | 1))
-        status = PIMATTN_I_FAIL(PIMATTN_ERR_STATE, &e->why,
-                                "this is not what was swapped out of sequence %u", (uint64_t)seq);
+        status = PIMATTN_I_BROKEN(e, "this is not what was swapped out of sequence %u", seq);
     if (status == PIMATTN_OK) {
         s->swapped = 0;
         pimattn_i_charge(e, tokens - pimattn_i_seq_gone(&e->layout, s), transfer);
