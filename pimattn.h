@@ -178,8 +178,7 @@ typedef struct pimattn_span {
     uint64_t n_tokens;       /* 1 to context_tokens, at most 65535 */
 } pimattn_span;
 
-/*
- * How a shape lies on a device, and the order of its program.
+/* How a shape lies on a device, and the order of its program.
  *
  * Order. in-order and static: the inputs of a block, then per sum its MACs and its read [CENT].
  * reads_late: an entry is read just before its next sum begins, the last ones at the end of the
@@ -189,8 +188,7 @@ typedef struct pimattn_span {
  * bias would wait. Sums take turns on all entries, but for keys larger than the global buffer,
  * whose sums are all in entry 0.
  * inputs_late: the same for inputs, a query's go out just before its first MACs instead of a
- * block's at once.
- */
+ * block's at once. */
 typedef struct pimattn_plan {
     pimattn_shape shape;
     uint32_t partition;     /* pimattn_partition */
@@ -484,14 +482,12 @@ typedef struct pimattn_mask {
                                   their places, which choices and readings go by in any case */
 } pimattn_mask;
 
-/*
- * Which tokens of a sequence take part, for each KV head: one that is not chosen is not visible, as
+/* Which tokens of a sequence take part, for each KV head: one that is not chosen is not visible, as
  * if masked, for every query of the item, its own included; it is never read, and the positions of
  * others stay. Windows, masks and causality hold beside it. Host way only.
  *
  * Token t of KV head h is chosen by bit t % 64 of word h * stride + t / 64. Tokens from n_tokens
- * on, such as those appended after the choice was made, are all chosen.
- */
+ * on, such as those appended after the choice was made, are all chosen. */
 typedef struct pimattn_choice {
     uint64_t *bits;      /* NULL, with n_tokens 0: all tokens */
     uint64_t n_tokens;   /* positions that bits are of, from 0 on */
@@ -1152,8 +1148,7 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
 
 /* -- tiers of an engine -- */
 
-/*
- * An engine with config.tiers keeps keys and values in them instead of pages, a token and layer in
+/* An engine with config.tiers keeps keys and values in them instead of pages, a token and layer in
  * one slot. A new token goes to the fastest tier; where that is full, what matters least there of
  * the same sequence and layer (of equals the oldest, and tokens without a score most) makes room,
  * tier by tier; where the sequence has nothing there, it goes to the next tier. Of the calls of
@@ -1181,8 +1176,7 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
  * partials: the default gathers the rows of a leaf from wherever they lie, and the bytes of out are
  * those of pages. With partials every bank group (of flash: channel) forms one over its tokens, and
  * they merge as a tree: bank groups of a tier in their order, then tiers, the fastest first: the
- * error may be 1e-6 max|v| more.
- */
+ * error may be 1e-6 max|v| more. */
 typedef struct pimattn_tiers {
     pimattn_tier tier[PIMATTN_MAX_TIERS]; /* the fastest first */
     uint32_t n_tiers;                     /* 1 to PIMATTN_MAX_TIERS */
@@ -1596,12 +1590,11 @@ typedef enum pimattn_i_ahead {
  * Behind the last visible one, at n_tokens - 1, a copy holds whatever it held, and no V is read. */
 typedef struct pimattn_i_tile {
     const unsigned char *k, *v;
-    const float *k_scale, *v_scale;       /* [16] if the cache's type is int8, else NULL */
-    const unsigned char *next_k, *next_v; /* to fetch near while K, while V is read .. */
-    const unsigned char *far_k, *far_v;   /* .. and less near */
-    size_t k_gap, v_gap;                  /* between rows to fetch, of 2^k_shift bytes */
-    uint32_t ahead;                       /* pimattn_i_ahead */
-    size_t led;                           /* bits of an offset: 0 where the less near is fetched */
+    const float *k_scale, *v_scale; /* [16] if the cache's type is int8, else NULL */
+    const unsigned char *fetch[4];  /* while K, while V is read; to fetch less near likewise */
+    size_t k_gap, v_gap;            /* between rows to fetch, of 2^k_shift bytes */
+    uint32_t ahead;                 /* pimattn_i_ahead */
+    size_t led;                     /* bits of an offset: 0 where the less near is fetched */
     uint32_t k_shift, v_shift;
     size_t k_stride, v_stride; /* bytes of a row */
     uint32_t k_type, v_type;
@@ -1780,16 +1773,14 @@ static void pimattn_i_divide(unsigned char *out, const float *o, float l, size_t
 /* Working memory of a SIMD kernel: scores [token][query], weights likewise, what o keeps of it. */
 enum { PIMATTN_I_WORK_W = 128, PIMATTN_I_WORK = 2 * PIMATTN_I_WORK_W + 16 };
 
-/*
- * A SIMD kernel works on whole tiles of rows of whole vectors for 1, 2, 4 or 8 (index 0 to 3)
+/* A SIMD kernel works on whole tiles of rows of whole vectors for 1, 2, 4 or 8 (index 0 to 3)
  * queries at a time, which changes no bit of any of them:
  *
  *     dots   s[token][query] = q . k, as pimattn_i_dot_piece but for fused additions
  *     soft   scores, maximum, weights, m and l; behind the weights, what o keeps
  *     mix    o = o * what it keeps + what pimattn_i_tile_mix says, fused
  *
- * The scalar kernel has none of the three and takes f32 copies. Rows of any length for the others.
- */
+ * The scalar kernel has none of these and takes f32 copies. Rows of any length for the rest. */
 typedef struct pimattn_i_kernel {
     const char *name;
     uint32_t most_queries;
@@ -1843,8 +1834,7 @@ static const pimattn_i_kernel pimattn_i_kernel_scalar = {"scalar",
 
 #if defined(PIMATTN_I_X86) || defined(PIMATTN_I_NEON)
 
-/*
- * The bodies below are written once for vectors of W floats, with the operators that gcc and clang
+/* The bodies below are written once for vectors of W floats, with the operators that gcc and clang
  * give to vectors. What they need beside these of an instruction set:
  *
  *     PLAIN, TARGET    how a function is declared that is called, that is inlined
@@ -1856,8 +1846,7 @@ static const pimattn_i_kernel pimattn_i_kernel_scalar = {"scalar",
  *     F16, .., TO_INT8 numbers from and to other types, of integers the low bits
  *     pick             a half of every 2 * step lanes of a, then of b; the second is the other one
  *
- * Sums are variables of their own: compilers keep arrays of them on the stack.
- */
+ * Sums are variables of their own: compilers keep arrays of them on the stack. */
 #define PIMATTN_I_EACH4(X, W) X(W, 0) X(W, 1) X(W, 2) X(W, 3)
 #define PIMATTN_I_EACH8(X, W) X(W, 0) X(W, 1) X(W, 2) X(W, 3) X(W, 4) X(W, 5) X(W, 6) X(W, 7)
 #define PIMATTN_I_EACH16(X, W)                                                                     \
@@ -2058,7 +2047,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const size_t fetch, const bool late)                                                       \
     {                                                                                              \
         const size_t bytes = 16 * pimattn_i_type_bytes(type), stride = tile->k_stride;             \
-        const unsigned char *next = tile->next_k, *later = tile->far_k;                            \
+        const unsigned char *next = tile->fetch[0], *later = tile->fetch[2];                       \
         const size_t gap = late ? 0 : tile->k_gap;                                                 \
         const uint32_t shift = tile->k_shift, ahead = tile->ahead;                                 \
         const size_t led = W == 16 || n == 1 ? tile->led : 0;                                      \
@@ -2082,8 +2071,9 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     {                                                                                              \
         const size_t bytes = 16 * pimattn_i_type_bytes(type), row = tile->dim_k / 16 * bytes;      \
         for (uint32_t i = 0; i < PIMATTN_I_SUMS_##W; i += n, k += tile->k_stride) {                \
-            pimattn_i_fetch(tile->next_k, tile->far_k, tile->k_gap, tile->k_shift, tile->ahead,    \
-                            W == 16 || n == 1 ? tile->led : 0, tile, fetched, row, type, n, 0);    \
+            pimattn_i_fetch(tile->fetch[0], tile->fetch[2], tile->k_gap, tile->k_shift,            \
+                            tile->ahead, W == 16 || n == 1 ? tile->led : 0, tile, fetched, row,    \
+                            type, n, 0);                                                           \
             for (uint32_t h = 0; h < 16 / W; h++) {                                                \
                 PIMATTN_I_EACH8(PIMATTN_I_ZERO, W);                                                \
                 const float *of = q + h * W;                                                       \
@@ -2237,7 +2227,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const uint32_t turn = C > 1 && C * bytes < 64 ? (uint32_t)(64 / (C * bytes)) : 1;          \
         uint32_t t = 0;                                                                            \
         for (; t + turn <= tile->n_tokens; t += turn) {                                            \
-            pimattn_i_fetch(tile->next_v, tile->far_v, late ? 0 : tile->v_gap, tile->v_shift,      \
+            pimattn_i_fetch(tile->fetch[1], tile->fetch[3], late ? 0 : tile->v_gap, tile->v_shift, \
                             tile->ahead, W == 16 || n == 1 ? tile->led : 0, tile, fetched,         \
                             turn * C * bytes, type, n, late);                                      \
             PIMATTN_I_EACH4(PIMATTN_I_MIX_TOKEN, W)                                                \
@@ -2686,8 +2676,8 @@ static void pimattn_i_dots(const pimattn_i_folder *f, const pimattn_i_tile *tile
         f->kernel->dots[tile->k_type][index](&piece, q + at, f->q_floats, at ? more : s);
         if (at > 0) f->kernel->add(s, lost, more, n);
         piece.k += row;
-        piece.next_k += PIMATTN_I_TILE * row;
-        piece.far_k += PIMATTN_I_TILE * row;
+        piece.fetch[0] += PIMATTN_I_TILE * row;
+        piece.fetch[2] += PIMATTN_I_TILE * row;
     }
     f->kernel->blend(s, 1.0f, lost, 1.0f, n);
 }
@@ -6175,8 +6165,9 @@ typedef struct pimattn_i_module {
 typedef struct pimattn_i_sizes {
     size_t q_floats, o_floats; /* dims in whole vectors */
     size_t block_floats, worker_floats;
+    size_t query_floats, rest_floats; /* of a gang's query; for queries and partials */
     uint32_t stack_levels;
-    uint64_t job_bytes, least; /* with one job */
+    uint64_t job_bytes, least, wide; /* with one job; and room for gangs */
 } pimattn_i_sizes;
 
 struct pimattn_engine {
@@ -6212,8 +6203,9 @@ struct pimattn_engine {
     pimattn_pages *pages; /* of the caller; NULL: of the pool */
 };
 
-/* Jobs that go by turns and their queries, at most. */
-enum { PIMATTN_I_GANG_QUERIES = 4 * PIMATTN_I_QUERY_BLOCK };
+/* Jobs that go by turns, their leaves and blocks of partials to merge those; floats for queries. */
+enum { PIMATTN_I_GANG = 16, PIMATTN_I_GANG_LEAVES = 8, PIMATTN_I_GANG_LEVELS = 4 };
+enum { PIMATTN_I_GANG_QUERIES = 4 * PIMATTN_I_QUERY_BLOCK, PIMATTN_I_GANG_FLOATS = 1 << 17 };
 
 /* Bytes of a page of every layer and KV head. */
 static uint64_t pimattn_i_least_pool(const pimattn_config *c)
@@ -6238,14 +6230,19 @@ static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
         z.stack_levels++;
     if (c->tiers)
         z.stack_levels = (uint32_t)pimattn_i_max(z.stack_levels, PIMATTN_I_GROUP_BITS + 5);
-    /* the kernel's, a copy of a tile and its scales; queries, of a block before its partials */
-    z.worker_floats = (size_t)pimattn_i_up64(
-        PIMATTN_I_WORK + PIMATTN_I_TILE * (z.q_floats + z.o_floats + 2) +
-        pimattn_i_max(PIMATTN_I_QUERY_BLOCK * z.q_floats + z.stack_levels * z.block_floats,
-                      PIMATTN_I_GANG_QUERIES * z.q_floats));
     z.job_bytes = z.block_floats * sizeof(float) + sizeof(pimattn_i_job) + sizeof(uint32_t);
-    z.least = c->max_workers * (uint64_t)z.worker_floats * sizeof(float) + z.job_bytes;
-    return z;
+    z.query_floats = z.q_floats + PIMATTN_I_GANG_LEVELS * (PIMATTN_I_O + z.o_floats);
+    const size_t alone = PIMATTN_I_QUERY_BLOCK * z.q_floats + z.stack_levels * z.block_floats;
+    uint64_t rest = pimattn_i_min(PIMATTN_I_GANG_QUERIES * z.query_floats, PIMATTN_I_GANG_FLOATS);
+    for (rest = pimattn_i_max(rest, alone), z.wide = 0;; rest = alone) {
+        /* the kernel's, a copy of a tile and its scales; queries before their partials */
+        z.rest_floats = (size_t)rest;
+        z.worker_floats = (size_t)pimattn_i_up64(
+            PIMATTN_I_WORK + PIMATTN_I_TILE * (z.q_floats + z.o_floats + 2) + rest);
+        z.least = c->max_workers * (uint64_t)z.worker_floats * sizeof(float) + z.job_bytes;
+        z.wide = z.wide ? z.wide : z.least;
+        if (rest == alone || c->scratch_bytes == 0 || z.least <= c->scratch_bytes) return z;
+    }
 }
 
 /* A tier of an engine. */
@@ -7850,65 +7847,69 @@ enum { PIMATTN_I_FAR = 4224, PIMATTN_I_LONG_PAGE = 512 << 10 };
 
 /* Where a token's rows lie. */
 typedef struct pimattn_i_spot {
-    const unsigned char *k, *v;
-    const unsigned char *k_scale, *v_scale; /* of int8 */
-    uint64_t token, in_page;                /* tokens from it on in its page .. */
-    uint64_t in_order;                      /* .. and of these whose rows follow at one stride */
+    const unsigned char *at[4]; /* K, V; of int8 their scales */
+    uint64_t token, in_page;    /* tokens from it on in its page .. */
+    uint64_t in_order;          /* .. and of these whose rows follow at one stride */
 } pimattn_i_spot;
 
-static const unsigned char *pimattn_i_row_at(const pimattn_rows *rows, uint32_t page, uint64_t at,
-                                             uint32_t head)
+static const pimattn_rows *pimattn_i_rows_of(const pimattn_pages *p, int i)
 {
-    size_t offset = page * rows->page + (size_t)at * rows->token + head * rows->head;
-    return rows->at ? (const unsigned char *)rows->at + offset : NULL; /* no V, or no scales */
+    return i == 0 ? &p->k : i == 1 ? &p->v : i == 2 ? &p->k_scale : &p->v_scale;
 }
 
-static pimattn_i_spot pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i_job *job,
-                                        uint64_t token)
+/* Into *to, for a spot that is returned is copied at once, which CPUs wait for. */
+static void pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i_job *job, uint64_t token,
+                              pimattn_i_spot *to)
 {
     const pimattn_pages *p = e->pages;
     const pimattn_i_layout *lay = &e->layout;
     uint64_t at = 0; /* in tiers a token is a run */
-    pimattn_i_spot to;
-    to.token = token;
+    to->token = token;
     if (job->pages) {
-        uint64_t index = token - job->origin;
-        uint32_t page = job->pages[index / p->page_tokens];
+        const uint64_t index = token - job->origin, page = job->pages[index / p->page_tokens];
         at = index % p->page_tokens;
-        to.k = pimattn_i_row_at(&p->k, page, at, job->kv_head);
-        to.v = pimattn_i_row_at(&p->v, page, at, job->kv_head);
-        to.k_scale = pimattn_i_row_at(&p->k_scale, page, at, job->kv_head);
-        to.v_scale = pimattn_i_row_at(&p->v_scale, page, at, job->kv_head);
-        to.in_page = to.in_order = p->page_tokens - at;
-        return to;
+        for (int i = 0; i < 4; i++) {
+            const pimattn_rows *rows = pimattn_i_rows_of(p, i);
+            const size_t offset =
+                (size_t)page * rows->page + (size_t)at * rows->token + job->kv_head * rows->head;
+            to->at[i] = rows->at ? (const unsigned char *)rows->at + offset : NULL;
+        }
+        to->in_page = to->in_order = p->page_tokens - at;
+        return;
     }
-    if (e->tiered)
-        to.k = pimattn_i_slot(e->tiered,
-                              &pimattn_i_table_of(e, job->seq, e->planner.layer)->token[token]) +
-               job->kv_head * lay->page_bytes;
-    else
-        to.k = pimattn_i_run(&e->pool, lay, job->seq, e->planner.layer, job->kv_head, token, &at);
-    to.k_scale = to.k + lay->k_scale_offset + at * sizeof(float);
-    to.v_scale = to.k + lay->v_scale_offset + at * sizeof(float);
-    to.v = to.k + lay->v_offset + at * lay->v_row_bytes;
-    to.k += at * lay->k_row_bytes;
-    to.in_page = e->tiered ? 1 : lay->page_tokens - token % lay->page_tokens;
-    to.in_order = lay->run_tokens - at;
-    return to;
+    const uint32_t layer = e->planner.layer, head = job->kv_head;
+    const unsigned char *k =
+        e->tiered
+            ? pimattn_i_slot(e->tiered, &pimattn_i_table_of(e, job->seq, layer)->token[token]) +
+                  head * lay->page_bytes
+            : pimattn_i_run(&e->pool, lay, job->seq, layer, head, token, &at);
+    to->at[0] = k + at * lay->k_row_bytes;
+    to->at[1] = k + lay->v_offset + at * lay->v_row_bytes;
+    to->at[2] = k + lay->k_scale_offset + at * sizeof(float);
+    to->at[3] = k + lay->v_scale_offset + at * sizeof(float);
+    to->in_page = e->tiered ? 1 : lay->page_tokens - token % lay->page_tokens;
+    to->in_order = lay->run_tokens - at;
 }
+
+/* What is fetched during a tile: K or V (row 0, 1) of one so many tiles on, and bytes from it. */
+typedef struct pimattn_i_fetched {
+    uint32_t tile, row;
+    size_t offset;
+} pimattn_i_fetched;
 
 typedef struct pimattn_i_hand {
     const pimattn_engine *e;
     const pimattn_i_job *job, *after; /* what this worker does next, or may do, or NULL */
     float *q, *k, *v, *scales;        /* queries, a copied tile and its scales */
-    bool shares; /* what is to be fetched with the others of its gang, which are all heads */
     pimattn_i_folder folder;
-    pimattn_i_tile tile, copied; /* where its rows lie; in f32 */
-    size_t steps[4];             /* bytes to the next tile of a page: K, V, their scales */
-    size_t k_scale_stride, v_scale_stride;
-    pimattn_i_spot spot, next, later;    /* of this tile and of the two after it */
-    size_t turn, n_turns;                /* its place in its gang, and how many are in it */
-    const struct pimattn_i_hand *beside; /* NULL, or whose turn is next: they fetch in that order */
+    pimattn_i_tile tile, copied;  /* where its rows lie; in f32 */
+    size_t strides[4];            /* bytes to the next token: K, V, their scales .. */
+    size_t steps[4];              /* .. to the next tile of a page .. */
+    size_t from[4];               /* .. and from where its gang's first head has a token */
+    const pimattn_i_spot *spot;   /* of this tile and of those after it, of that head; or NULL */
+    pimattn_i_fetched fetched[4]; /* while K is read, while V is; what is far likewise */
+    uint32_t ahead;               /* tiles that is */
+    size_t turn, n_turns;         /* its place in its gang, and how many are in it */
 } pimattn_i_hand;
 
 /* Copies one row of q and K, or of V, as f32 in whole vectors; zeros for NULL. */
@@ -7949,23 +7950,22 @@ static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t 
         scale[0] = scale[PIMATTN_I_TILE] = 0.0f;
         if (visible >> t & 1) {
             if (t >= end) {
-                at = pimattn_i_spot_of(e, hand->job, first + t);
+                pimattn_i_spot_of(e, hand->job, first + t, &at);
                 from = t;
                 end = t + at.in_order;
             }
             const size_t i = (size_t)(t - from);
-            k = at.k + i * tile->k_stride;
-            v = at.v + i * tile->v_stride;
-            if (tile->k_scale) memcpy(scale, at.k_scale + i * hand->k_scale_stride, sizeof *scale);
+            k = at.at[0] + i * hand->strides[0];
+            v = at.at[1] + i * hand->strides[1];
+            if (tile->k_scale) memcpy(scale, at.at[2] + i * hand->strides[2], sizeof *scale);
             if (tile->v_scale)
-                memcpy(scale + PIMATTN_I_TILE, at.v_scale + i * hand->v_scale_stride,
-                       sizeof *scale);
+                memcpy(scale + PIMATTN_I_TILE, at.at[3] + i * hand->strides[3], sizeof *scale);
         }
         pimattn_i_row_copy(e, hand->k + t * e->size.q_floats, k, s->k_type, false);
         pimattn_i_row_copy(e, hand->v + t * e->size.o_floats, v, s->v_type, true);
     }
-    tile->k = tile->next_k = tile->far_k = (const unsigned char *)hand->k;
-    tile->v = tile->next_v = tile->far_v = (const unsigned char *)hand->v;
+    tile->k = tile->fetch[0] = tile->fetch[2] = (const unsigned char *)hand->k;
+    tile->v = tile->fetch[1] = tile->fetch[3] = (const unsigned char *)hand->v;
     tile->k_stride = e->size.q_floats * sizeof(float);
     tile->v_stride = e->size.o_floats * sizeof(float);
     tile->k_type = tile->v_type = PIMATTN_F32;
@@ -7981,32 +7981,30 @@ static bool pimattn_i_apart(const pimattn_engine *e)
     return e->pages && e->pages->k.head < e->pages->k.token;
 }
 
-/* The scales of a tile's tokens; those of a later one would come late if they were asked for with
- * it. Of lines that heads of a gang have together each fetches some. */
-static void pimattn_i_tile_scales(const pimattn_i_hand *hand, float *to, const unsigned char *from,
-                                  const unsigned char *later, size_t stride)
+/* The scales of a tile's tokens, of K, then of V; those of a later one would come late if they were
+ * asked for with it. Of lines that heads of a gang have together each fetches some. */
+static void pimattn_i_tile_scales(const pimattn_i_hand *hand)
 {
-    const uint32_t n = hand->tile.n_tokens;
-    for (size_t t = 0; n < PIMATTN_I_TILE && t < n; t++)
-        memcpy(&to[t], from + t * stride, sizeof *to);
-    if (n < PIMATTN_I_TILE) return; /* the others need not be there */
-    if (stride == sizeof *to)
-        memcpy(to, from, PIMATTN_I_TILE * sizeof *to);
-    else
-        for (size_t t = 0; t < PIMATTN_I_TILE; t += 4) { /* by four: one by one took 3 % of all */
-            const unsigned char *of = from + t * stride;
-            memcpy(&to[t], of, sizeof *to);
-            memcpy(&to[t + 1], of + stride, sizeof *to);
-            memcpy(&to[t + 2], of + 2 * stride, sizeof *to);
-            memcpy(&to[t + 3], of + 3 * stride, sizeof *to);
-        }
-    const size_t step = (size_t)pimattn_i_max(stride, 64), end = PIMATTN_I_TILE * stride;
-    for (size_t at = hand->turn * step; at < end; at += hand->n_turns * step)
-        PIMATTN_I_FETCH(later + at);
+    const pimattn_i_spot *spot = hand->spot;
+    const size_t n = hand->tile.n_tokens;
+    float *to = hand->scales;
+    for (int i = 2; i < 4; i++, to += PIMATTN_I_TILE) {
+        const size_t stride = hand->strides[i], step = (size_t)pimattn_i_max(stride, 64);
+        if (!(i == 2 ? hand->tile.k_scale : hand->tile.v_scale)) continue;
+        const unsigned char *from = spot->at[i] + hand->from[i], *later = spot[hand->ahead].at[i];
+        if (n == PIMATTN_I_TILE && stride == sizeof *to)
+            memcpy(to, from, PIMATTN_I_TILE * sizeof *to);
+        else
+            for (size_t t = 0; t < n; t++)
+                memcpy(&to[t], from + t * stride, sizeof *to);
+        for (size_t at = hand->turn * step; at < PIMATTN_I_TILE * stride;
+             at += hand->n_turns * step)
+            PIMATTN_I_FETCH(later + hand->from[i] + at);
+    }
 }
 
 /* What all tiles of a job that are read where they lie have in common. */
-static void pimattn_i_tile_init(pimattn_i_hand *hand)
+static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
 {
     const pimattn_engine *e = hand->e;
     const pimattn_shape *s = &e->config.shape;
@@ -8014,14 +8012,15 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand)
     const pimattn_pages *p = e->pages;
     pimattn_i_tile *tile = &hand->tile;
     const size_t run = p || e->layout.run_tokens > PIMATTN_I_TILE ? 0 : (size_t)e->layout.run_bytes;
-    tile->k_stride = p ? p->k.token : k_row;
-    tile->v_stride = p ? p->v.token : v_row;
-    hand->steps[0] = run ? run : PIMATTN_I_TILE * tile->k_stride;
-    hand->steps[1] = run ? run : PIMATTN_I_TILE * tile->v_stride;
-    hand->k_scale_stride = p ? p->k_scale.token : sizeof(float);
-    hand->v_scale_stride = p ? p->v_scale.token : sizeof(float);
-    hand->steps[2] = run ? run : PIMATTN_I_TILE * hand->k_scale_stride;
-    hand->steps[3] = run ? run : PIMATTN_I_TILE * hand->v_scale_stride;
+    for (int i = 0; i < 4; i++) {
+        const pimattn_rows none = {NULL, 0, i < 1 ? k_row : i < 2 ? v_row : sizeof(float), 0};
+        const pimattn_rows *rows = p ? pimattn_i_rows_of(p, i) : &none;
+        hand->strides[i] = rows->token;
+        hand->steps[i] = run ? run : PIMATTN_I_TILE * rows->token;
+        hand->from[i] = (hand->job->kv_head - lead->kv_head) * rows->head;
+    }
+    tile->k_stride = hand->strides[0];
+    tile->v_stride = hand->strides[1];
     tile->k_type = s->k_type;
     tile->v_type = s->v_type;
     tile->dim_k = s->head_dim;
@@ -8035,64 +8034,76 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand)
     tile->led = e->ahead == PIMATTN_I_LED && brief && !apart && !wide ? 192 : 0;
     if (e->ahead == PIMATTN_I_DEEP && !apart && s->head_dim <= PIMATTN_I_PIECE)
         tile->ahead = brief ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
-    if (hand->shares) return;
-    tile->k_gap = tile->k_stride - k_row;
-    tile->v_gap = tile->v_stride - v_row;
     while ((size_t)2 << tile->k_shift <= k_row)
         tile->k_shift++;
     while ((size_t)2 << tile->v_shift <= v_row)
         tile->v_shift++;
 }
 
+static void pimattn_i_fetch_set(pimattn_i_fetched *to, uint32_t tile, uint32_t row, size_t offset)
+{
+    to->tile = tile;
+    to->row = row;
+    to->offset = offset;
+}
+
+/* What hand i of a gang of n fetches. far: the tile `ahead` on; else beyond the next 4 KiB, or what
+ * comes after the next K or V. all: tokens of all heads lie side by side, and each fetches some.
+ * beside: in the order of turns, half a turn on into the first cache, two into the second. */
+static void pimattn_i_hand_fetch(pimattn_i_hand *hands, size_t i, size_t n, bool all, bool beside)
+{
+    pimattn_i_hand *hand = &hands[i];
+    const pimattn_engine *e = hand->e;
+    const size_t k_row = (size_t)e->layout.k_row_bytes, v_row = (size_t)e->layout.v_row_bytes;
+    const size_t k = hand->from[0], v = hand->from[1];
+    const bool far_k = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR;
+    const bool far_v = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR;
+    pimattn_i_fetched *to = hand->fetched;
+    pimattn_i_fetch_set(&to[0], 1, 0, k);
+    pimattn_i_fetch_set(&to[1], 1, 1, v);
+    pimattn_i_fetch_set(&to[2], hand->ahead, 0, k);
+    pimattn_i_fetch_set(&to[3], hand->ahead, 1, v);
+    if ((all || !pimattn_i_apart(e)) && e->ahead != PIMATTN_I_DEEP && hand->tile.led == 0) {
+        pimattn_i_fetch_set(&to[2], 1, !far_k, far_k ? k + PIMATTN_I_FAR : v);
+        pimattn_i_fetch_set(&to[3], far_v ? 1 : hand->ahead, far_v, far_v ? v + PIMATTN_I_FAR : k);
+    }
+    if (beside) {
+        const size_t *one = hands[(i + 1) % n].from, *other = hands[(i + 2) % n].from;
+        pimattn_i_fetch_set(&to[0], 0, 1, v);
+        pimattn_i_fetch_set(&to[1], i + 1 >= n, 0, one[0]);
+        pimattn_i_fetch_set(&to[2], i + 2 >= n, 0, other[0]);
+        pimattn_i_fetch_set(&to[3], i + 2 >= n, 1, other[1]);
+    }
+    for (int j = 0; j < 4 && all; j++)
+        to[j].offset += hand->job->kv_head * (PIMATTN_I_TILE - 1) * (to[j].row ? v_row : k_row);
+    hand->tile.k_gap = all ? 0 : hand->strides[0] - k_row;
+    hand->tile.v_gap = all ? 0 : hand->strides[1] - v_row;
+    hand->turn = i;
+    hand->n_turns = n;
+}
+
 /* The tile where it lies, if its first tokens alone are visible. The cache has all rows of a tile,
  * and K of the others counts for nothing; of the caller's pages K of the first ones is copied. */
 static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand, uint32_t visible)
 {
-    const pimattn_engine *e = hand->e;
-    const pimattn_i_spot *spot = &hand->spot, *next = &hand->next;
-    const size_t k_row = (size_t)e->layout.k_row_bytes, v_row = (size_t)e->layout.v_row_bytes;
-    const pimattn_pages *p = e->pages;
+    const pimattn_i_spot *spot = hand->spot;
+    const size_t k_row = (size_t)hand->e->layout.k_row_bytes;
     pimattn_i_tile *tile = &hand->tile;
-    tile->k = spot->k;
-    tile->v = spot->v;
+    tile->k = spot->at[0] + hand->from[0];
+    tile->v = spot->at[1] + hand->from[1];
     tile->visible = visible;
     tile->n_tokens = pimattn_i_extent(visible);
-    tile->next_k = next->k;
-    tile->next_v = next->v;
-    /* far: the tile after next; else beyond the next 4 KiB, or what comes after the next K or V */
-    const bool deep = e->ahead == PIMATTN_I_DEEP;
-    const bool later = deep || tile->led != 0 || (pimattn_i_apart(e) && !hand->shares);
-    const bool k_wide = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR;
-    const bool v_wide = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR;
-    tile->far_k = later ? hand->later.k : k_wide ? next->k + PIMATTN_I_FAR : next->v;
-    tile->far_v = later ? hand->later.v : v_wide ? next->v + PIMATTN_I_FAR : hand->later.k;
-    if (hand->beside) {
-        /* in the order of turns: half a turn ahead into the first cache, two into the second */
-        const pimattn_i_hand *after = hand->beside->beside;
-        tile->next_k = spot->v;
-        tile->next_v = hand->beside->next.k;
-        tile->far_k = after->next.k;
-        tile->far_v = after->next.v;
-    } else if (hand->shares) {
-        /* tokens of all heads lie side by side: each head of a gang fetches some of them */
-        const size_t part = (size_t)hand->job->kv_head * (PIMATTN_I_TILE - 1);
-        tile->next_k += part * k_row;
-        tile->next_v += part * v_row;
-        tile->far_k += part * (deep || k_wide ? k_row : v_row);
-        tile->far_v += part * (deep || v_wide ? v_row : k_row);
+    for (int i = 0; i < 4; i++) {
+        const pimattn_i_fetched *of = &hand->fetched[i];
+        tile->fetch[i] = spot[of->tile].at[of->row] + of->offset;
     }
-    if (tile->k_scale)
-        pimattn_i_tile_scales(hand, hand->scales, spot->k_scale, hand->later.k_scale,
-                              hand->k_scale_stride);
-    if (tile->v_scale)
-        pimattn_i_tile_scales(hand, hand->scales + PIMATTN_I_TILE, spot->v_scale,
-                              hand->later.v_scale, hand->v_scale_stride);
-    if (!p || tile->n_tokens == PIMATTN_I_TILE) return tile;
+    if (tile->k_scale || tile->v_scale) pimattn_i_tile_scales(hand);
+    if (!hand->e->pages || tile->n_tokens == PIMATTN_I_TILE) return tile;
     hand->copied = *tile;
     hand->copied.k = (const unsigned char *)hand->k;
     hand->copied.k_stride = k_row;
     for (uint32_t t = 0; t < tile->n_tokens; t++)
-        memcpy((unsigned char *)hand->k + t * k_row, spot->k + t * tile->k_stride, k_row);
+        memcpy((unsigned char *)hand->k + t * k_row, tile->k + t * tile->k_stride, k_row);
     return &hand->copied;
 }
 
@@ -8178,15 +8189,6 @@ static bool pimattn_i_reaches(const pimattn_i_job *job, uint64_t first, uint64_t
     return first < end;
 }
 
-/* Whether all see all of a tile. */
-static bool pimattn_i_whole(const pimattn_i_job *job, uint64_t first)
-{
-    uint64_t end = first + PIMATTN_I_TILE;
-    return end <= job->whole_end &&
-           (first >= job->whole_begin || (end <= job->kept && first >= job->origin)) &&
-           pimattn_i_chosen(job, first) == 0xffffu;
-}
-
 /* Row and head of query i of a job in the call. */
 static size_t pimattn_i_query_row(const pimattn_engine *e, const pimattn_i_job *job, uint32_t i,
                                   uint32_t *head)
@@ -8230,7 +8232,9 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *blo
     const pimattn_engine *e = hand->e;
     const pimattn_i_job *job = hand->job;
     uint32_t group = e->gqa_group, held = 0, n;
-    const bool whole = pimattn_i_whole(job, first);
+    const uint64_t end = first + PIMATTN_I_TILE; /* whole: all see all of it */
+    const bool begun = first >= job->whole_begin || (end <= job->kept && first >= job->origin);
+    const bool whole = end <= job->whole_end && begun && pimattn_i_chosen(job, first) == 0xffffu;
     uint32_t visible = whole ? 0xffffu : pimattn_i_visible(e, job, job->query / group, first);
     for (uint32_t i = 0; i < job->n_queries; i += n) {
         const uint32_t of_all = visible;
@@ -8241,8 +8245,8 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *blo
         }
         n = (uint32_t)pimattn_i_min(n, job->n_queries - i);
         if (!of_all) continue;
-        const bool direct =
-            e->direct && (of_all & (of_all + 1)) == 0 && hand->spot.in_order >= PIMATTN_I_TILE;
+        const bool direct = e->direct && hand->spot && (of_all & (of_all + 1)) == 0 &&
+                            hand->spot->in_order >= PIMATTN_I_TILE;
         const pimattn_i_tile *tile = direct ? pimattn_i_tile_direct(hand, of_all)
                                             : pimattn_i_tile_copy(hand, first, of_all, held);
         held = direct ? 0 : of_all; /* scales are in one place for both */
@@ -8250,59 +8254,51 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *blo
     }
 }
 
-/* Looks up where what is seen of a tile begins: the rest may have no page any more. *to is such a
- * spot of another tile, often of the one before. Behind the end lie the tiles of the job after, so
- * that it does not begin by waiting for memory. */
-static void pimattn_i_look(const pimattn_i_hand *hand, uint64_t first, pimattn_i_spot *to)
+/* Looks up where what a hand of a gang sees of a tile begins: the rest may have no page any more.
+ * *to is such a spot of another tile, often of the one before. Behind the end lie the tiles of the
+ * job after, so that it does not begin by waiting for memory. */
+static void pimattn_i_look(const pimattn_i_hand *hands, size_t n, uint64_t first,
+                           pimattn_i_spot *to)
 {
-    const pimattn_i_job *job = hand->job;
-    if (hand->after && first >= job->end) {
+    const pimattn_i_job *job = hands->job;
+    uint64_t token = UINT64_MAX;
+    if (hands->after && first >= job->end) {
         const uint64_t tiles = (first - job->end) / PIMATTN_I_TILE;
-        job = hand->after;
+        job = hands->after;
         first = job->leaf_begin * PIMATTN_I_LEAF;
         first = pimattn_i_max(first, first < job->kept ? job->origin : job->begin);
         first = (first / PIMATTN_I_TILE + tiles) * PIMATTN_I_TILE;
     }
-    if (!hand->e->direct || !pimattn_i_reaches(job, first, PIMATTN_I_TILE)) return;
-    const uint64_t token = pimattn_i_max(first, first < job->kept ? job->origin : job->begin);
-    if (job != hand->job || token - to->token != PIMATTN_I_TILE || to->in_page <= PIMATTN_I_TILE) {
-        *to = pimattn_i_spot_of(hand->e, job, token);
+    for (size_t i = 0; hands->e->direct && i < n && token > first; i++) {
+        const pimattn_i_job *of = i > 0 ? hands[i].job : job;
+        if (!pimattn_i_reaches(of, first, PIMATTN_I_TILE)) continue;
+        token = pimattn_i_min(token, first < of->kept ? of->origin : of->begin);
+        token = pimattn_i_max(first, token);
+    }
+    if (token == UINT64_MAX) return;
+    if (job != hands->job || token - to->token != PIMATTN_I_TILE || to->in_page <= PIMATTN_I_TILE) {
+        pimattn_i_spot_of(hands->e, job, token, to);
         return;
     }
     to->token = token;
     to->in_page -= PIMATTN_I_TILE;
     to->in_order = pimattn_i_min(to->in_order, to->in_page);
-    to->k += hand->steps[0];
-    to->v += hand->steps[1];
-    to->k_scale = hand->tile.k_scale ? to->k_scale + hand->steps[2] : NULL;
-    to->v_scale = hand->tile.v_scale ? to->v_scale + hand->steps[3] : NULL;
-}
-
-/* The tile from token t on, which comes after the one before, for all queries of a job. */
-static void pimattn_i_tile_next(pimattn_i_hand *hand, uint64_t t, float *block)
-{
-    const pimattn_i_job *job = hand->job;
-    if (t >= job->end) return;
-    hand->spot = hand->next;
-    hand->next = hand->later;
-    pimattn_i_look(hand, t + 2 * PIMATTN_I_TILE, &hand->later);
-    if (!pimattn_i_reaches(job, t, PIMATTN_I_TILE)) return;
-    pimattn_i_adjust_at(hand->e, job, t, &hand->folder.adjust);
-    pimattn_i_tile_fold(hand, t, block);
+    to->at[0] += hands->steps[0];
+    to->at[1] += hands->steps[1];
+    to->at[2] = hands->tile.k_scale ? to->at[2] + hands->steps[2] : NULL;
+    to->at[3] = hands->tile.v_scale ? to->at[3] + hands->steps[3] : NULL;
 }
 
 /* Cuts a worker's memory and copies the queries of the job, in whole vectors. */
 static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
-                                const pimattn_i_job *job, size_t worker, uint32_t before,
-                                bool shares)
+                                const pimattn_i_job *job, const pimattn_i_job *lead, size_t worker,
+                                uint32_t before)
 {
     const pimattn_shape *s = &e->config.shape;
     pimattn_i_folder *folder = &hand->folder;
     memset(hand, 0, sizeof *hand);
     hand->e = e;
     hand->job = job;
-    hand->n_turns = 1;
-    hand->shares = shares;
     folder->kernel = e->kernel;
     folder->work = e->workers + worker * e->size.worker_floats;
     folder->q_floats = e->size.q_floats;
@@ -8312,7 +8308,7 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
     hand->v = hand->k + PIMATTN_I_TILE * e->size.q_floats;
     hand->scales = hand->v + PIMATTN_I_TILE * e->size.o_floats;
     hand->q = hand->scales + 2 * PIMATTN_I_TILE + before * e->size.q_floats;
-    pimattn_i_tile_init(hand);
+    pimattn_i_tile_init(hand, lead);
     for (uint32_t i = 0; i < job->n_queries; i++) {
         uint32_t head;
         size_t row = pimattn_i_query_row(e, job, i, &head);
@@ -8320,29 +8316,31 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
         pimattn_i_row_copy(e, hand->q + i * e->size.q_floats, from + 4 * (size_t)head * s->head_dim,
                            PIMATTN_F32, false);
     }
-    if (e->direct) hand->next = hand->later = pimattn_i_spot_of(e, job, job->end - 1);
 }
 
-static pimattn_i_stack pimattn_i_stack_of(const pimattn_engine *e, const pimattn_i_job *job,
-                                          float *base)
+static void pimattn_i_stack_init(pimattn_i_stack *stack, const pimattn_engine *e,
+                                 const pimattn_i_job *job, float *base)
 {
-    const pimattn_i_sizes *z = &e->size;
-    const uint32_t n = job->n_queries, dim = e->config.shape.head_dim_v;
-    pimattn_i_stack stack = {e->kernel, base, z->o_floats, z->block_floats, n, dim, 0, {0}};
-    return stack;
+    stack->kernel = e->kernel;
+    stack->base = base;
+    stack->o_floats = e->size.o_floats;
+    stack->block_floats = PIMATTN_I_O + job->n_queries * e->size.o_floats;
+    stack->n_queries = job->n_queries;
+    stack->dim = e->config.shape.head_dim_v;
+    stack->levels = 0;
 }
 
-enum { PIMATTN_I_GANG = 16 };
-
-/* How many jobs go together from a place of the order on: those on one leaf whose heads share
- * memory pages, tile by tile in turn, so that a page is read once. Workers get two gangs each, if
- * there are enough jobs. */
+/* How many jobs go together from a place of the order on: those on the same leaves whose heads
+ * share memory pages, by turns, so that a page is read once. Workers get two gangs each, if there
+ * are enough jobs. */
 static size_t pimattn_i_gang(const pimattn_engine *e, size_t place)
 {
     const pimattn_i_job *job = &e->jobs[e->order[place]];
     const uint64_t queries = job->n_tokens * e->gqa_group, workers = e->config.max_workers;
-    uint64_t n = 1, most = PIMATTN_I_GANG_QUERIES / pimattn_i_min(queries, PIMATTN_I_QUERY_BLOCK);
-    if (!pimattn_i_apart(e) || job->leaf_end - job->leaf_begin > 1) return 1;
+    uint64_t n = 1, most = e->size.rest_floats / e->size.query_floats;
+    if (!pimattn_i_apart(e) || job->leaf_end - job->leaf_begin > PIMATTN_I_GANG_LEAVES) return 1;
+    most =
+        pimattn_i_min(most, PIMATTN_I_GANG_QUERIES) / pimattn_i_min(queries, PIMATTN_I_QUERY_BLOCK);
     most = pimattn_i_min(most, PIMATTN_I_GANG);
     if (workers > 1) most = pimattn_i_max(1, pimattn_i_min(most, e->n_jobs / workers / 2));
     for (; n < most && place + n < e->n_jobs; n++) {
@@ -8353,64 +8351,135 @@ static size_t pimattn_i_gang(const pimattn_engine *e, size_t place)
     return (size_t)n;
 }
 
-/* A gang, into its places among the results; or a job, its leaves merged as the tree says. */
-static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
+/* What one worker does at once: a gang by turns, or one job. */
+typedef struct pimattn_i_team {
+    size_t n, tiles, last;    /* hands; tiles of a turn; the last of the course */
+    pimattn_i_spot course[5]; /* where the tiles of a turn lie and those after them */
+    uint64_t end;             /* of the tokens that any hand sees */
+    pimattn_i_hand hands[PIMATTN_I_GANG];
+    pimattn_i_stack stacks[PIMATTN_I_GANG];
+    float *blocks[PIMATTN_I_GANG]; /* of a leaf, where something of it is seen */
+} pimattn_i_team;
+
+static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, size_t place,
+                                size_t worker)
 {
-    pimattn_engine *e = (pimattn_engine *)arg;
     const uint32_t *order = e->order + place;
     const pimattn_i_job *job = &e->jobs[*order];
-    const size_t n = job->n_gang;
-    pimattn_i_hand hands[PIMATTN_I_GANG];
-    float *blocks[PIMATTN_I_GANG];
-    uint32_t before = 0;
-    PIMATTN_ASSERT(worker < e->config.max_workers);
+    const size_t n = team->n = job->n_gang;
     const pimattn_shape *s = &e->config.shape;
     const uint64_t k_row = e->layout.k_row_bytes, v_row = e->layout.v_row_bytes;
     const bool all = n > 1 && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token;
-    /* late: two tiles a turn, and all together fetch what is two on */
+    /* late: two tiles a turn, and all together fetch what is two on, of int8 three [measured] */
     const bool twos = all && PIMATTN_I_LATE(job->n_queries, s->k_type, e->ahead) &&
                       PIMATTN_I_LATE(job->n_queries, s->v_type, e->ahead);
-    const uint64_t turn = twos ? 2 * PIMATTN_I_TILE : PIMATTN_I_TILE;
     /* while K is read V is fetched, and the other way; a near CPU (Zen 5) was slower so */
     const bool beside = n > 1 && !twos && e->ahead != PIMATTN_I_NEAR && k_row == v_row &&
                         !s->v_in_k && e->pages->k.token == e->pages->v.token;
-    const bool shares = all && !beside;
+    uint32_t before = 0;
+    team->tiles = twos ? 2 : 1;
+    team->last = twos ? 4 : 2;
+    team->end = 0;
     for (size_t i = 0; i < n; i++) {
-        pimattn_i_hand_init(&hands[i], e, &e->jobs[order[i]], worker, before, shares);
-        hands[i].turn = i, hands[i].n_turns = n;
-        if (beside) hands[i].beside = &hands[(i + 1) % n];
-        before += hands[i].job->n_queries;
+        pimattn_i_hand *hand = &team->hands[i];
+        pimattn_i_hand_init(hand, e, &e->jobs[order[i]], job, worker, before);
+        hand->ahead = twos && s->k_type == PIMATTN_INT8 && s->v_type == PIMATTN_INT8 ? 3 : 2;
+        before += hand->job->n_queries;
+        team->end = pimattn_i_max(team->end, hand->job->end);
     }
-    if (n == 0) return;
+    float *base = team->hands[0].q + before * e->size.q_floats;
+    for (size_t i = 0; i < n; i++) {
+        pimattn_i_hand_fetch(team->hands, i, n, all && !beside, beside);
+        pimattn_i_stack_init(&team->stacks[i], e, team->hands[i].job, base);
+        base += PIMATTN_I_GANG_LEVELS * team->stacks[i].block_floats;
+    }
     if (n == 1 && place + e->config.max_workers < e->n_jobs)
-        hands[0].after = &e->jobs[order[e->config.max_workers]]; /* workers take them in turn */
-    pimattn_i_stack stack =
-        pimattn_i_stack_of(e, job, hands[0].q + PIMATTN_I_QUERY_BLOCK * e->size.q_floats);
+        team->hands[0].after = &e->jobs[order[e->config.max_workers]]; /* they are taken in turn */
+    memset(team->course, 0, sizeof team->course);
+    if (e->direct) pimattn_i_spot_of(e, job, job->end - 1, &team->course[1]);
+    for (size_t i = 2; i <= team->last; i++)
+        team->course[i] = team->course[1];
+}
+
+/* Partials for a leaf, of which the first token is `begin`. */
+static bool pimattn_i_team_push(pimattn_i_team *team, uint64_t begin)
+{
+    bool some = false;
+    for (size_t i = 0; i < team->n; i++) {
+        const pimattn_i_hand *hand = &team->hands[i];
+        if (!pimattn_i_reaches(hand->job, begin, PIMATTN_I_LEAF)) continue;
+        team->blocks[i] = pimattn_i_stack_push(&team->stacks[i], begin / PIMATTN_I_LEAF);
+        pimattn_i_clear(team->blocks[i], hand->job->n_queries, hand->e->size.o_floats);
+        some = true;
+    }
+    return some;
+}
+
+/* A leaf. fresh: no one has fetched its first tokens; of turns of two all heads would wait for what
+ * they miss, so it is read, at the pace of memory: of so many fetches at once a CPU drops some. */
+static void pimattn_i_team_leaf(pimattn_i_team *team, uint64_t begin, bool fresh)
+{
+    pimattn_i_hand *hands = team->hands;
+    pimattn_i_spot *course = team->course;
+    const size_t n = team->n, tiles = team->tiles, last = team->last;
+    for (size_t i = tiles; i <= last; i++)
+        pimattn_i_look(hands, n, begin + (i - tiles) * PIMATTN_I_TILE, &course[i]);
+    const pimattn_i_job *job = hands->job; /* what is not seen may not be read */
+    const uint64_t stop = course[tiles].token < job->kept ? job->kept : team->end;
+    for (int i = 0; i < 2 && fresh && tiles > 1 && !job->chosen; i++) {
+        const uint64_t some = pimattn_i_min(course[tiles].in_order, hands->ahead * PIMATTN_I_TILE);
+        const uint64_t rows = pimattn_i_min(some, stop - course[tiles].token);
+        for (size_t at = 0; at < rows * hands->strides[i]; at += 64)
+            (void)*(const volatile unsigned char *)(course[tiles].at[i] + at);
+    }
+    for (uint64_t t = begin; t < begin + PIMATTN_I_LEAF && t < team->end;
+         t += tiles * PIMATTN_I_TILE) {
+        for (size_t j = 0; j < tiles; j++) {
+            course[0] = course[1];
+            course[1] = course[2];
+            if (tiles > 1) course[2] = course[3], course[3] = course[4];
+            pimattn_i_look(hands, n, t + (j + last + 1 - tiles) * PIMATTN_I_TILE, &course[last]);
+        }
+        for (size_t i = 0; i < n; i++)
+            for (size_t j = 0; j < tiles; j++) {
+                const uint64_t at = t + j * PIMATTN_I_TILE;
+                if (!pimattn_i_reaches(hands[i].job, at, PIMATTN_I_TILE)) continue;
+                hands[i].spot = &course[j];
+                pimattn_i_adjust_at(hands[i].e, hands[i].job, at, &hands[i].folder.adjust);
+                pimattn_i_tile_fold(&hands[i], at, team->blocks[i]);
+            }
+    }
+}
+
+/* A job, or a gang, its leaves merged as the tree says. */
+static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
+{
+    pimattn_engine *e = (pimattn_engine *)arg;
+    const pimattn_i_job *job = &e->jobs[e->order[place]];
+    const pimattn_i_job *last = place > 0 ? &e->jobs[e->order[place - 1]] : NULL;
+    const bool fresh = e->config.max_workers > 1 || !last || last->first_row != job->first_row ||
+                       last->leaf_end != job->leaf_begin;
+    pimattn_i_team team;
+    PIMATTN_ASSERT(worker < e->config.max_workers);
+    if (job->n_gang == 0) return;
+    pimattn_i_team_init(&team, e, place, worker);
     for (uint64_t leaf = job->leaf_begin; leaf < job->leaf_end; leaf++) {
         const uint64_t begin = leaf * PIMATTN_I_LEAF;
-        if (n == 1 && !pimattn_i_reaches(job, begin, PIMATTN_I_LEAF)) {
+        if (pimattn_i_team_push(&team, begin)) {
+            pimattn_i_team_leaf(&team, begin, fresh && leaf == job->leaf_begin);
+        } else if (team.n == 1) { /* far, in a long run */
             uint64_t next = begin < job->kept ? job->origin : job->begin;
             if (begin >= job->kept && begin >= job->end) break;
-            leaf = pimattn_i_max(leaf + 1, next / PIMATTN_I_LEAF) - 1; /* far, in a long run */
-            continue;
+            leaf = pimattn_i_max(leaf + 1, next / PIMATTN_I_LEAF) - 1;
         }
-        for (size_t i = 0; i < n; i++) {
-            blocks[i] = n > 1 ? e->results + order[i] * e->size.block_floats
-                              : pimattn_i_stack_push(&stack, leaf);
-            pimattn_i_clear(blocks[i], hands[i].job->n_queries, e->size.o_floats);
-            pimattn_i_look(&hands[i], begin, &hands[i].next);
-            pimattn_i_look(&hands[i], begin + PIMATTN_I_TILE, &hands[i].later);
-        }
-        PIMATTN_ASSERT(stack.levels <= e->size.stack_levels);
-        for (uint64_t t = begin; t < begin + PIMATTN_I_LEAF; t += turn)
-            for (size_t i = 0; i < n; i++)
-                for (uint64_t u = t; u < t + turn; u += PIMATTN_I_TILE)
-                    pimattn_i_tile_next(&hands[i], u, blocks[i]);
+        PIMATTN_ASSERT(team.stacks[0].levels <=
+                       (team.n == 1 ? e->size.stack_levels : (uint32_t)PIMATTN_I_GANG_LEVELS));
     }
-    if (n > 1) return;
-    pimattn_i_stack_finish(&stack);
-    memcpy(e->results + *order * e->size.block_floats, stack.base,
-           (PIMATTN_I_O + job->n_queries * e->size.o_floats) * sizeof(float));
+    for (size_t i = 0; i < team.n; i++) {
+        pimattn_i_stack_finish(&team.stacks[i]);
+        memcpy(e->results + e->order[place + i] * e->size.block_floats, team.stacks[i].base,
+               team.stacks[i].block_floats * sizeof(float));
+    }
 }
 
 /* Hands one query head's partial to the caller. */
@@ -8446,7 +8515,9 @@ static void pimattn_i_block_finish(pimattn_engine *e, size_t first)
 {
     const pimattn_i_job *job = &e->jobs[first];
     float *base = e->results + first * e->size.block_floats;
-    pimattn_i_stack stack = pimattn_i_stack_of(e, job, base);
+    pimattn_i_stack stack;
+    pimattn_i_stack_init(&stack, e, job, base);
+    stack.block_floats = e->size.block_floats;
     for (uint32_t run = 0; run < job->runs_left; run++) {
         float *from = base + run * e->size.block_floats;
         float *to = pimattn_i_stack_push(&stack, job[run].leaf_begin);
@@ -8464,8 +8535,8 @@ static bool pimattn_i_job_after(const void *of, uint32_t a, uint32_t b)
     const pimattn_engine *e = (const pimattn_engine *)of;
     const pimattn_i_job *x = &e->jobs[a], *y = &e->jobs[b];
     if (x->first_row != y->first_row) return false;
-    if (x->kv_head == y->kv_head) return x->leaf_begin > y->leaf_begin;
-    if (!pimattn_i_apart(e) || x->leaf_begin == y->leaf_begin) return x->kv_head > y->kv_head;
+    if (x->leaf_begin == y->leaf_begin || (x->kv_head != y->kv_head && !pimattn_i_apart(e)))
+        return x->kv_head > y->kv_head;
     return x->leaf_begin > y->leaf_begin;
 }
 
@@ -8519,15 +8590,17 @@ static uint64_t pimattn_i_stack_leaves(const pimattn_engine *e)
 static uint64_t pimattn_i_run_leaves(const pimattn_engine *e, const pimattn_i_job *block)
 {
     uint64_t jobs = e->config.max_workers == 1 ? 1 : 8 * (uint64_t)e->config.max_workers;
-    uint64_t most = pimattn_i_ceil_div(jobs, e->config.shape.n_kv_heads);
+    const bool apart = pimattn_i_apart(e);
+    const uint64_t heads = e->config.shape.n_kv_heads, deepest = pimattn_i_stack_leaves(e);
+    uint64_t most = pimattn_i_ceil_div(jobs, apart ? 1 : heads), run = 1; /* a gang has all heads */
+    const uint64_t room = pimattn_i_min(e->n_jobs_most / (apart ? heads : 1) + 1, e->n_jobs_most);
     if (block->n_tokens > PIMATTN_I_QUERY_BLOCK) most = UINT64_MAX; /* many blocks read each leaf */
-    if (pimattn_i_apart(e)) most = e->n_jobs_most / e->config.shape.n_kv_heads + 1;
-    most = pimattn_i_min(most, e->n_jobs_most);
-    bool deep = pimattn_i_runs_of(block, 1).n > pimattn_i_stack_leaves(e);
-    uint64_t run = 1;
-    while (pimattn_i_runs_of(block, run).n > most && !(deep && run == pimattn_i_stack_leaves(e)))
-        run *= 2;
-    return run;
+    most = pimattn_i_min(most, room);
+    for (;; run *= 2) {
+        const uint64_t n = pimattn_i_runs_of(block, run).n;
+        if (run == deepest && pimattn_i_runs_of(block, 1).n > deepest) return run;
+        if (n <= most || (apart && run == PIMATTN_I_GANG_LEAVES && n <= room)) return run;
+    }
 }
 
 /* Adds the runs of one query block to the wave; a wave that is full is done first. */
@@ -8604,9 +8677,9 @@ static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
     *job = *block;
     job->chosen = table->only;
     job->n_chosen = UINT64_MAX;
-    pimattn_i_hand_init(&hand, e, job, 0, 0, false);
-    pimattn_i_stack stack =
-        pimattn_i_stack_of(e, job, hand.q + PIMATTN_I_QUERY_BLOCK * e->size.q_floats);
+    pimattn_i_hand_init(&hand, e, job, job, 0, 0);
+    pimattn_i_stack stack;
+    pimattn_i_stack_init(&stack, e, job, hand.q + PIMATTN_I_QUERY_BLOCK * e->size.q_floats);
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
         for (uint32_t g = 0; g < st->bins[i].groups.n_groups; g++) {
             const uint32_t *end = table->sorted + st->bins[i].begin[g];
@@ -8950,9 +9023,11 @@ static pimattn_status pimattn_i_list_check(pimattn_engine *e, const pimattn_page
         return pimattn_i_wrong(e, "the tokens of item %u end beyond position 2^32", i);
     uint64_t leaves = *tokens / PIMATTN_I_LEAF + 2, deep = pimattn_i_stack_leaves(e);
     const uint64_t n_jobs = leaves > deep ? leaves / deep + 2 : 0;
+    uint64_t bytes = e->size.least + (n_jobs - 1) * e->size.job_bytes;
+    if (bytes >= e->size.wide) bytes += e->size.wide - e->size.least; /* gangs take theirs then */
     if (n_jobs > e->n_jobs_most)
         return PIMATTN_I_WRONG(e, "the tokens of item %u need scratch_bytes of %u", (uint64_t)i,
-                               e->size.least + (n_jobs - 1) * e->size.job_bytes);
+                               bytes);
     const uint32_t *list = pimattn_i_pages_list(p, i);
     for (uint64_t k = 0; k < n_pages; k++) {
         *most = pimattn_i_max(*most, list[k]);
@@ -9730,10 +9805,11 @@ static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pim
     c->n_tokens = all && *n_bound <= end - first ? *n_bound : 0;
     for (uint64_t t = first + c->n_tokens; t < end; t++) {
         if (!pimattn_i_sees(job, t)) continue;
-        const pimattn_i_spot spot = pimattn_i_spot_of(e, job, t);
+        pimattn_i_spot spot;
+        pimattn_i_spot_of(e, job, t, &spot);
         float scale = 1.0f, *x = c->n_tokens++ ? w->row : w->low;
-        pimattn_i_row_copy(e, x, spot.k, s->k_type, false);
-        if (s->k_type == PIMATTN_INT8) memcpy(&scale, spot.k_scale, sizeof scale);
+        pimattn_i_row_copy(e, x, spot.at[0], s->k_type, false);
+        if (s->k_type == PIMATTN_INT8) memcpy(&scale, spot.at[2], sizeof scale);
         for (uint32_t i = 0; s->k_type == PIMATTN_INT8 && i < s->head_dim; i++)
             x[i] *= scale;
         finite = finite && e->kernel->magnitude((unsigned char *)x, s->head_dim) < 0x7f800000u;
@@ -9858,7 +9934,7 @@ static bool pimattn_i_scores(pimattn_engine *e, pimattn_i_newest *w)
     pimattn_i_hand hand;
     bool finite = true;
     float s[PIMATTN_I_TILE] = {0}, most;
-    pimattn_i_hand_init(&hand, e, &w->job, 0, 0, false);
+    pimattn_i_hand_init(&hand, e, &w->job, &w->job, 0, 0);
     for (uint64_t t = 0; t < w->job.tokens; t += PIMATTN_I_TILE) {
         const uint32_t visible = pimattn_i_visible(e, &w->job, 0, t);
         if (!visible) continue;
