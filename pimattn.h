@@ -8336,12 +8336,11 @@ static void pimattn_i_stack_init(pimattn_i_stack *stack, const pimattn_engine *e
 static size_t pimattn_i_gang(const pimattn_engine *e, size_t place)
 {
     const pimattn_i_job *job = &e->jobs[e->order[place]];
-    const uint64_t queries = job->n_tokens * e->gqa_group, workers = e->config.max_workers;
+    const uint64_t queries = pimattn_i_min(job->n_tokens * e->gqa_group, PIMATTN_I_QUERY_BLOCK);
+    const uint64_t workers = e->config.max_workers;
     uint64_t n = 1, most = e->size.rest_floats / e->size.query_floats;
     if (!pimattn_i_apart(e) || job->leaf_end - job->leaf_begin > PIMATTN_I_GANG_LEAVES) return 1;
-    most =
-        pimattn_i_min(most, PIMATTN_I_GANG_QUERIES) / pimattn_i_min(queries, PIMATTN_I_QUERY_BLOCK);
-    most = pimattn_i_min(most, PIMATTN_I_GANG);
+    most = pimattn_i_min(pimattn_i_min(most, PIMATTN_I_GANG_QUERIES) / queries, PIMATTN_I_GANG);
     if (workers > 1) most = pimattn_i_max(1, pimattn_i_min(most, e->n_jobs / workers / 2));
     for (; n < most && place + n < e->n_jobs; n++) {
         const pimattn_i_job *other = &e->jobs[e->order[place + n]];
@@ -8369,7 +8368,8 @@ static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, s
     const size_t n = team->n = job->n_gang;
     const pimattn_shape *s = &e->config.shape;
     const uint64_t k_row = e->layout.k_row_bytes, v_row = e->layout.v_row_bytes;
-    const bool all = n > 1 && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token;
+    const bool heads = n > 1 && job->kv_head == 0 && e->jobs[order[n - 1]].kv_head == n - 1;
+    const bool all = heads && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token;
     /* late: two tiles a turn, and all together fetch what is two on, of int8 three [measured] */
     const bool twos = all && PIMATTN_I_LATE(job->n_queries, s->k_type, e->ahead) &&
                       PIMATTN_I_LATE(job->n_queries, s->v_type, e->ahead);

@@ -1132,9 +1132,9 @@ static void pages_fetched_otherwise(uint32_t type)
     }
 }
 
-/* All lines of K, V and their scales but those of the first two tiles, of int8 three, of rows of
- * 2^n bytes. Of a head's rows that follow each other a deep CPU has some left to it where memory
- * sets its pace. */
+/* All lines of K, V and their scales but those of the first two tiles, of int8 by turns of two
+ * three, of rows of 2^n bytes. Of a head's rows that follow each other a deep CPU has some left to
+ * it where memory sets its pace. */
 static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint32_t group,
                            uint32_t ahead, uint32_t order)
 {
@@ -1145,7 +1145,8 @@ static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint3
     uint32_t page = 0, length = TOKENS, bytes = dim * pimattn_i_type_bytes(type), missed = 0;
     size_t half = (size_t)TOKENS * kv_heads * bytes, scales = (size_t)TOKENS * kv_heads * 4;
     size_t end = 2 * half + (type == PIMATTN_INT8 ? 2 * scales : 0);
-    const size_t n_first = type == PIMATTN_INT8 ? 3 : 2;
+    const bool turns = order == PIMATTN_NHD && ahead == PIMATTN_I_DEEP && group >= 4;
+    const size_t n_first = type == PIMATTN_INT8 && turns ? 3 : 2;
     pimattn_shape s = shape_of(1, kv_heads * group, kv_heads, dim, 0);
     s.k_type = s.v_type = type;
     pimattn_config c = config_of(&s);
@@ -1227,7 +1228,8 @@ static void gangs_are_heads_alone(uint64_t from)
                    group = 1u << rng_range(&rng, 0, 3);
     const uint32_t kv_heads = (uint32_t)rng_range(&rng, 2, HEADS),
                    types[2] = {(uint32_t)rng_range(&rng, 0, 3), (uint32_t)rng_range(&rng, 0, 3)};
-    uint32_t length = (uint32_t)rng_range(&rng, 1, rng_range(&rng, 0, 1) ? LONGEST : 700);
+    const uint32_t longest[3] = {60, 700, LONGEST};
+    uint32_t length = (uint32_t)rng_range(&rng, 1, longest[rng_range(&rng, 0, 2)]);
     const uint32_t n_pages = (length + page_tokens - 1) / page_tokens;
     const size_t n_rows = (size_t)n_pages * page_tokens * kv_heads;
     pimattn_item item = {0, rng_range(&rng, 0, 2) ? 1 : rng_range(&rng, 1, NEW)};
@@ -1255,7 +1257,8 @@ static void gangs_are_heads_alone(uint64_t from)
     float one[DIM];
     for (int k = 0; k < 4; k++)
         for (int order = 0; order < 2; order++)
-            rows[order][k] = (unsigned char *)check_alloc(n_rows, k < 2 ? DIM * 4 : 4);
+            rows[order][k] = (unsigned char *)check_alloc(
+                n_rows, k < 2 ? DIM * pimattn_i_type_bytes(types[k]) : 4);
     for (size_t page = 0; page < n_pages; page++)
         for (size_t at = 0; at < page_tokens; at++)
             for (size_t head = 0; head < kv_heads; head++)
