@@ -2732,19 +2732,17 @@ PIMATTN_API void pimattn_partial_clear(pimattn_partial *partial)
 {
     partial->m = pimattn_i_minus_inf();
     partial->l = 0.0f;
-    for (uint32_t j = 0; j < partial->dim && partial->o; j++)
-        partial->o[j] = 0.0f;
+    if (partial->o) memset(partial->o, 0, (size_t)partial->dim * sizeof(float));
 }
 
 static void pimattn_i_merge(const pimattn_i_kernel *kernel, pimattn_partial *dst,
                             const pimattn_partial *src)
 {
-    if (pimattn_i_is_nan(dst->m)) return;
+    if (pimattn_i_is_nan(dst->m) || src->m == pimattn_i_minus_inf()) return;
     if (pimattn_i_is_nan(src->m)) {
         dst->m = dst->l = pimattn_i_nan();
         return;
     }
-    if (src->m == pimattn_i_minus_inf()) return;
     if (dst->m == pimattn_i_minus_inf()) {
         dst->m = src->m;
         dst->l = src->l;
@@ -2798,11 +2796,10 @@ static pimattn_partial pimattn_i_view(float *block, uint32_t i, size_t o_floats,
 
 static void pimattn_i_clear(float *block, uint32_t n_queries, size_t o_floats)
 {
-    for (uint32_t i = 0; i < n_queries; i++) {
+    const size_t end = PIMATTN_I_O + n_queries * o_floats; /* every l, and o behind them */
+    for (uint32_t i = 0; i < n_queries; i++)
         block[i] = pimattn_i_minus_inf();
-        block[PIMATTN_I_L + i] = 0.0f;
-    }
-    memset(block + PIMATTN_I_O, 0, n_queries * o_floats * sizeof(float));
+    memset(block + PIMATTN_I_L, 0, (end - PIMATTN_I_L) * sizeof(float));
 }
 
 /* A query head's logit without a value, counted as one more token: o is scaled alone. */
@@ -2977,12 +2974,6 @@ static bool pimattn_i_slab_add(pimattn_i_pool *pool)
     return true;
 }
 
-static void pimattn_i_page_tell(const pimattn_i_pool *pool, pimattn_page_event event, uint32_t page,
-                                uint32_t to)
-{
-    if (pool->on_page) pool->on_page(pool->page_user, event, page, to);
-}
-
 /* A free page, which is none then. */
 static uint32_t pimattn_i_page_pick(pimattn_i_pool *pool)
 {
@@ -3005,7 +2996,7 @@ static uint32_t pimattn_i_pool_take(pimattn_i_pool *pool)
     pool->refs[page].count = 1;
     pool->refs[page].entry = 0;
     pimattn_i_page_change(pool, page, 0);
-    pimattn_i_page_tell(pool, PIMATTN_PAGE_TAKEN, page, page);
+    if (pool->on_page) pool->on_page(pool->page_user, PIMATTN_PAGE_TAKEN, page, page);
     return page;
 }
 
@@ -3110,7 +3101,7 @@ static void pimattn_i_set_drop(pimattn_i_pool *pool, const uint32_t *pages,
         pool->refs[page].count = 0;
         pool->n_used--;
         pimattn_i_page_free(pool, page);
-        pimattn_i_page_tell(pool, event, page, page);
+        if (pool->on_page) pool->on_page(pool->page_user, event, page, page);
     }
 }
 
@@ -3197,7 +3188,7 @@ static uint64_t pimattn_i_compact_move(pimattn_i_pool *pool, uint32_t *pages, ui
             pimattn_i_page_change(pool, to, 0);
             pool->refs[to] = *ref;
             ref->count = 0;
-            pimattn_i_page_tell(pool, PIMATTN_PAGE_MOVED, pages[i], to);
+            if (pool->on_page) pool->on_page(pool->page_user, PIMATTN_PAGE_MOVED, pages[i], to);
             n_moved++;
         }
         memcpy(&pages[i], old, sizeof pages[i]);
@@ -3244,8 +3235,7 @@ static void pimattn_i_layout_init(pimattn_i_layout *to, const pimattn_shape *s,
     const uint64_t v_scale = s->v_type == PIMATTN_INT8 ? sizeof(float) : 0;
     to->token_bytes = to->k_row_bytes + k_scale + (s->v_in_k ? 0 : to->v_row_bytes + v_scale);
     to->k_scale_offset = pimattn_i_up64(to->run_tokens * to->k_row_bytes);
-    to->v_offset = to->k_scale_offset + pimattn_i_up64(to->run_tokens * k_scale);
-    if (s->v_in_k) to->v_offset = 0;
+    to->v_offset = s->v_in_k ? 0 : to->k_scale_offset + pimattn_i_up64(to->run_tokens * k_scale);
     to->v_scale_offset = to->v_offset + pimattn_i_up64(to->run_tokens * to->v_row_bytes);
     to->run_bytes = to->v_scale_offset + pimattn_i_up64(to->run_tokens * v_scale);
     to->page_bytes = page_tokens / to->run_tokens * to->run_bytes;
@@ -3310,14 +3300,8 @@ static uint64_t pimattn_i_seq_gone(const pimattn_i_layout *lay, const pimattn_i_
     return seq->begin - pimattn_i_seq_sinks(lay, seq);
 }
 
-/* Whether a sequence shares a set with nobody but the store. */
-static bool pimattn_i_ref_known(const pimattn_i_ref *ref)
-{
-    return ref->entry && ref->count == 2;
-}
-
 /* Pages to take before tokens from .. to - 1 are written: new ones, and for shared ones; *known of
- * them need not be taken if the store lets go of what it knows. */
+ * them need not be taken if the store lets go of what the sequence shares with it alone. */
 static uint64_t pimattn_i_seq_fresh(const pimattn_i_pool *pool, const pimattn_i_seq *seq,
                                     uint64_t from, uint64_t to, uint64_t *known)
 {
@@ -3328,7 +3312,7 @@ static uint64_t pimattn_i_seq_fresh(const pimattn_i_pool *pool, const pimattn_i_
     for (uint64_t i = from / lay->page_tokens; from < to && i < need && i < seq->n_pages; i++) {
         const pimattn_i_ref *ref = &pool->refs[*pimattn_i_table_at(lay, seq, i, 0)];
         sets += ref->count > 1;
-        if (pimattn_i_ref_known(ref)) *known += pool->set_pages;
+        if (ref->entry && ref->count == 2) *known += pool->set_pages;
     }
     return pimattn_i_mul(sets, pool->set_pages);
 }
@@ -3362,7 +3346,7 @@ static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, pimattn_i_seq *se
     PIMATTN_I_TRY(pimattn_i_pool_prepare(pool, lacks ? fresh - known : fresh));
     for (uint64_t i = from / lay->page_tokens; from < to && i < need && i < seq->n_pages; i++) {
         const pimattn_i_ref *ref = &pool->refs[*pimattn_i_table_at(lay, seq, i, 0)];
-        if (lacks && pimattn_i_ref_known(ref)) pimattn_i_store_evict(pool, ref->entry);
+        if (lacks && ref->entry && ref->count == 2) pimattn_i_store_evict(pool, ref->entry);
         if (ref->count > 1) pimattn_i_seq_own(pool, seq, i);
     }
     for (; seq->n_pages < need; seq->n_pages++)
