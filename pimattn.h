@@ -8986,23 +8986,19 @@ static pimattn_status pimattn_i_rows_check(pimattn_engine *e, const pimattn_page
 }
 
 /* Length and page numbers of item i; *most becomes one of these if it is less. */
-static pimattn_status pimattn_i_list_check(pimattn_engine *e, const pimattn_pages *p, size_t i,
+static pimattn_status pimattn_i_list_check(pimattn_engine *e, const pimattn_pages *p, uint64_t i,
                                            uint64_t *tokens, uint64_t *most)
 {
-    uint64_t n_pages, first = p->first_position ? p->first_position[i] : 0;
-    if (p->indptr) {
-        n_pages = p->indptr[i + 1] - p->indptr[i];
-        if (p->last_page_len[i] < 1 || p->last_page_len[i] > p->page_tokens)
-            return PIMATTN_I_WRONG(e, "pages.last_page_len of item %u is %u, not 1 to page_tokens",
-                                   (uint64_t)i, (uint64_t)p->last_page_len[i]);
-        *tokens = (n_pages - 1) * p->page_tokens + p->last_page_len[i];
-    } else {
-        *tokens = p->lengths[i];
-        n_pages = pimattn_i_ceil_div(*tokens, p->page_tokens);
-        if (n_pages > p->table_stride)
-            return PIMATTN_I_WRONG(e, "pages.lengths of item %u takes %u pages, table_stride less",
-                                   (uint64_t)i, n_pages);
-    }
+    const uint64_t first = p->first_position ? p->first_position[i] : 0;
+    const uint64_t last = p->indptr ? p->last_page_len[i] : 1, full = p->page_tokens;
+    if (last < 1 || last > full)
+        return PIMATTN_I_WRONG(e, "pages.last_page_len of item %u is %u, not 1 to page_tokens", i,
+                               last);
+    *tokens = p->indptr ? (p->indptr[i + 1] - p->indptr[i] - 1) * full + last : p->lengths[i];
+    const uint64_t n_pages = pimattn_i_ceil_div(*tokens, full);
+    if (!p->indptr && n_pages > p->table_stride)
+        return PIMATTN_I_WRONG(e, "pages.lengths of item %u takes %u pages, table_stride less", i,
+                               n_pages);
     if (pimattn_i_add(*tokens, first) > PIMATTN_I_MAX_TOKENS)
         return pimattn_i_wrong(e, "the tokens of item %u end beyond position 2^32", i);
     uint64_t leaves = *tokens / PIMATTN_I_LEAF + 2, deep = pimattn_i_stack_leaves(e);
@@ -9010,14 +9006,13 @@ static pimattn_status pimattn_i_list_check(pimattn_engine *e, const pimattn_page
     uint64_t bytes = e->size.least + (n_jobs - 1) * e->size.job_bytes;
     if (bytes >= e->size.wide) bytes += e->size.wide - e->size.least; /* gangs take theirs then */
     if (n_jobs > e->n_jobs_most)
-        return PIMATTN_I_WRONG(e, "the tokens of item %u need scratch_bytes of %u", (uint64_t)i,
-                               bytes);
-    const uint32_t *list = pimattn_i_pages_list(p, i);
+        return PIMATTN_I_WRONG(e, "the tokens of item %u need scratch_bytes of %u", i, bytes);
+    const uint32_t *list = pimattn_i_pages_list(p, (size_t)i);
     for (uint64_t k = 0; k < n_pages; k++) {
-        *most = pimattn_i_max(*most, list[k]);
-        if (list[k] < p->n_pages) continue;
-        return PIMATTN_I_WRONG(e, "page %u of item %u is %u, not below n_pages", k, (uint64_t)i,
-                               (uint64_t)list[k]);
+        const uint64_t page = list[k];
+        *most = pimattn_i_max(*most, page);
+        if (page >= p->n_pages)
+            return PIMATTN_I_WRONG(e, "page %u of item %u is %u, not below n_pages", k, i, page);
     }
     return PIMATTN_OK;
 }
@@ -9028,11 +9023,9 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
     const pimattn_shape *s = &e->config.shape;
     pimattn_rows *rows[4] = {&p->k, &p->v, &p->k_scale, &p->v_scale};
     const char *const names[4] = {"k", "v", "k_scale", "v_scale"};
+    const bool wanted[4] = {true, true, s->k_type == PIMATTN_INT8, s->v_type == PIMATTN_INT8};
+    const uint64_t bytes[4] = {e->layout.k_row_bytes, e->layout.v_row_bytes, 4, 4};
     uint64_t most = 0;
-    bool v_too = !s->v_in_k;
-    bool wanted[4] = {true, v_too, s->k_type == PIMATTN_INT8, v_too && s->v_type == PIMATTN_INT8};
-    uint64_t bytes[4] = {(uint64_t)s->head_dim * pimattn_i_type_bytes(s->k_type),
-                         (uint64_t)s->head_dim_v * pimattn_i_type_bytes(s->v_type), 4, 4};
     if (e->module) return pimattn_i_wrong(e, "pages of the caller need the host way", 0);
     if (p->order > PIMATTN_HND) return pimattn_i_wrong(e, "pages.order %u is not 0 or 1", p->order);
     if (p->page_tokens < 1) return pimattn_i_wrong(e, "pages.page_tokens is 0", 0);
@@ -9046,11 +9039,10 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
     if (!p->indptr && p->table_stride > SIZE_MAX / 8 / n_items)
         return pimattn_i_wrong(e, "pages.table_stride %u reaches beyond memory", p->table_stride);
     for (int i = 0; i < 4; i++)
-        if (wanted[i]) PIMATTN_I_TRY(pimattn_i_rows_check(e, p, rows[i], names[i], bytes[i]));
-    if (s->v_in_k) {
-        p->v = p->k;
-        p->v_scale = p->k_scale;
-    }
+        if (s->v_in_k && i % 2 == 1)
+            *rows[i] = *rows[i - 1];
+        else if (wanted[i])
+            PIMATTN_I_TRY(pimattn_i_rows_check(e, p, rows[i], names[i], bytes[i]));
     /* before any of indices is read */
     for (size_t i = 0; i < n_items && p->indptr; i++)
         if (p->indptr[i] >= p->indptr[i + 1])
@@ -9059,7 +9051,7 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
         PIMATTN_I_TRY(pimattn_i_list_check(e, p, i, &e->batch[i].context_tokens, &most));
     /* of [pages][2][..] with the stride of one half, every page but the first is another's */
     const uintptr_t k = (uintptr_t)p->k.at, v = (uintptr_t)p->v.at;
-    if (!v_too || most == 0 || (v - k != p->k.page && k - v != p->v.page)) return PIMATTN_OK;
+    if (s->v_in_k || most == 0 || (v - k != p->k.page && k - v != p->v.page)) return PIMATTN_OK;
     return PIMATTN_I_WRONG(e,
                            "pages.%s begins one page stride, %u, behind pages.%s: page 1 is both",
                            v > k ? "v" : "k", (uint64_t)(v > k ? v - k : k - v), v > k ? "k" : "v");
@@ -9135,8 +9127,7 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
         if (pimattn_i_mul(words, 8 * (c->n_kv_heads - (uint64_t)1)) > SIZE_MAX / 2 ||
             c->n_tokens > PIMATTN_I_MAX_TOKENS)
             return pimattn_i_wrong(e, "choice of item %u reaches beyond memory", i);
-        if (!e->module) continue;
-        return PIMATTN_I_UNABLE(e, "choices need the host way");
+        if (e->module) return PIMATTN_I_UNABLE(e, "choices need the host way");
     }
     for (uint64_t i = 0; call->partials && i < rows * s->n_heads; i++)
         if (!call->partials[i].o || call->partials[i].dim != s->head_dim_v)
