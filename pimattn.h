@@ -3317,22 +3317,6 @@ static uint64_t pimattn_i_seq_fresh(const pimattn_i_pool *pool, const pimattn_i_
     return pimattn_i_mul(sets, pool->set_pages);
 }
 
-/* A set of its own in place of a shared one, with the sequence's tokens there. */
-static void pimattn_i_seq_own(pimattn_i_pool *pool, const pimattn_i_seq *seq, uint64_t page)
-{
-    const pimattn_i_layout *lay = pool->layout;
-    uint32_t *pages = pimattn_i_table_at(lay, seq, page, 0), first = pages[0];
-    const uint64_t from = page * lay->page_tokens, end = pimattn_i_max(from, seq->tokens[0]);
-    const uint64_t tokens = pimattn_i_min(end - from, lay->page_tokens);
-    uint64_t bytes = pimattn_i_ceil_div(tokens, lay->run_tokens) * lay->run_bytes;
-    for (uint64_t i = 0; i < pool->set_pages; i++) {
-        const unsigned char *old = pimattn_i_page(pool, pages[i]);
-        pages[i] = pimattn_i_pool_take(pool);
-        memcpy(pimattn_i_page(pool, pages[i]), old, (size_t)bytes);
-    }
-    pimattn_i_set_drop(pool, &first, PIMATTN_PAGE_FREED); /* others hold it still */
-}
-
 /* Makes tokens from .. to - 1 of all layers the sequence's own, or nothing; the pool allows it. */
 static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, pimattn_i_seq *seq, uint64_t from,
                                          uint64_t to)
@@ -3345,9 +3329,20 @@ static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, pimattn_i_seq *se
     PIMATTN_I_TRY(pimattn_i_table_grow(pool, seq, need));
     PIMATTN_I_TRY(pimattn_i_pool_prepare(pool, lacks ? fresh - known : fresh));
     for (uint64_t i = from / lay->page_tokens; from < to && i < need && i < seq->n_pages; i++) {
-        const pimattn_i_ref *ref = &pool->refs[*pimattn_i_table_at(lay, seq, i, 0)];
+        uint32_t *pages = pimattn_i_table_at(lay, seq, i, 0), shared = pages[0];
+        const pimattn_i_ref *ref = &pool->refs[shared];
         if (lacks && ref->entry && ref->count == 2) pimattn_i_store_evict(pool, ref->entry);
-        if (ref->count > 1) pimattn_i_seq_own(pool, seq, i);
+        if (ref->count == 1) continue;
+        /* a set of its own in place of the shared one, with the sequence's tokens there */
+        const uint64_t first = i * lay->page_tokens, end = pimattn_i_max(first, seq->tokens[0]);
+        const uint64_t tokens = pimattn_i_min(end - first, lay->page_tokens);
+        const uint64_t bytes = pimattn_i_ceil_div(tokens, lay->run_tokens) * lay->run_bytes;
+        for (uint64_t k = 0; k < pool->set_pages; k++) {
+            const unsigned char *old = pimattn_i_page(pool, pages[k]);
+            pages[k] = pimattn_i_pool_take(pool);
+            memcpy(pimattn_i_page(pool, pages[k]), old, (size_t)bytes);
+        }
+        pimattn_i_set_drop(pool, &shared, PIMATTN_PAGE_FREED); /* others hold it still */
     }
     for (; seq->n_pages < need; seq->n_pages++)
         for (uint64_t i = 0; i < pool->set_pages; i++)
@@ -8830,6 +8825,7 @@ static void pimattn_i_tier_blocks(pimattn_engine *e, pimattn_tier_load *loads,
             pimattn_i_tier_count(e, &job, loads == NULL);
             for (uint32_t k = 0; loads && k < st->rules.n_tiers; k++) {
                 uint64_t n = slowest ? pimattn_i_channel_fullest(&st->bins[k], slowest[k]) : 0;
+                loads[k].n_queries = (uint32_t)pimattn_i_max(loads[k].n_queries, job.n_queries);
                 if (!slowest) pimattn_i_load_add(&st->bins[k], &loads[k], alike);
                 for (uint32_t h = 0; n > 0 && h < alike; h++)
                     st->blocks[k * st->n_blocks + loads[k].n_blocks++] = n;
@@ -8843,17 +8839,13 @@ static void pimattn_i_tier_loads(pimattn_engine *e, pimattn_tier_load *loads)
 {
     pimattn_i_tiered *st = e->tiered;
     uint32_t slowest[PIMATTN_MAX_TIERS] = {0}; /* channel of each */
-    uint64_t n_queries = 0;
     memset(loads, 0, st->rules.n_tiers * sizeof *loads);
     st->mark++;
-    for (size_t i = 0; i < e->call->n_items; i++)
-        n_queries = pimattn_i_max(n_queries, e->batch[i].n_tokens);
     for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
         pimattn_i_bin *b = &st->bins[i];
         memset(b->channels, 0, 2 * (size_t)b->groups.n_groups * sizeof *b->channels);
         memset(b->devices, 0, 3 * (size_t)b->tier->n_devices * sizeof *b->devices);
         loads[i].blocks = st->blocks + i * st->n_blocks;
-        loads[i].n_queries = (uint32_t)n_queries * e->gqa_group;
         loads[i].gqa_flops = st->rules.gqa_flops;
     }
     pimattn_i_tier_blocks(e, loads, NULL);
