@@ -9149,7 +9149,6 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, const pimattn_
         return PIMATTN_I_UNABLE(e, "v_mapping K has too few output entries for %u queries",
                                 (uint64_t)plan->n_queries);
     for (uint32_t u = 0; u < m->n_units; u++) {
-        uint32_t begin = n;
         m->chunk_begin[u] = n;
         p->list_begin[u] = at;
         for (uint32_t b = 0; b < request->n_blocks; b++) {
@@ -9161,7 +9160,7 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, const pimattn_
                     return PIMATTN_I_UNABLE(e, "item %u: VA2PA holds %u chunks, too few",
                                             (uint64_t)(b / m->n_heads),
                                             (uint64_t)e->config.device.va2pa_entries);
-                p->blocks[b].row_base[which] = (n - begin) * m->chunk_rows;
+                p->blocks[b].row_base[which] = (n - m->chunk_begin[u]) * m->chunk_rows;
                 for (uint32_t i = list->first, k = 0; k < list->n; k++, i = m->next[i])
                     m->chunks[n++] = i % m->n_chunks * m->chunk_rows;
             }
@@ -9321,12 +9320,11 @@ static void pimattn_i_hub_give(pimattn_engine *e, const pimattn_i_work *w, uint3
     pimattn_i_job job = pimattn_i_job_of(e, w, i);
     size_t dims = pimattn_i_work_dims(p);
     const float *from = w->sums + (size_t)i * p->v_groups * dims;
-    float *block = e->results;
+    float *block = e->results, *o = block + PIMATTN_I_O;
     pimattn_i_clear(block, 1, e->size.o_floats);
-    pimattn_partial to = pimattn_i_view(block, 0, e->size.o_floats, p->shape.head_dim_v);
     for (uint32_t g = 0; g < p->v_groups; g++)
         for (uint32_t j = 0; j < p->shape.head_dim_v; j++)
-            to.o[j] += from[g * dims + j] / w->part[i];
+            o[j] += from[g * dims + j] / w->part[i];
     block[0] = w->m[i];
     block[PIMATTN_I_L] = w->l[i];
     pimattn_i_give(e, &job, 0, block);
@@ -9337,7 +9335,6 @@ static void pimattn_i_hub_epu(void *user, const pimhw_instruction *in)
     pimattn_engine *e = (pimattn_engine *)user;
     const pimattn_i_planner *p = &e->planner;
     const pimattn_i_module *m = e->module;
-    const pimattn_plan *plan = &p->plans[p->taken];
     for (uint32_t u = 0; u < m->n_units; u++) {
         if (!(in->mask >> u & 1) || in->round >= p->list_begin[u + 1] - p->list_begin[u]) continue;
         pimattn_i_work *w = pimattn_i_work_of(e, u, in->round);
@@ -9347,8 +9344,7 @@ static void pimattn_i_hub_epu(void *user, const pimhw_instruction *in)
             else
                 pimattn_i_hub_give(e, w, i);
         w->mixing = true;
-        memset(w->sums, 0,
-               (size_t)w->n_queries * plan->v_groups * pimattn_i_work_dims(plan) * sizeof(float));
+        memset(w->sums, 0, (size_t)(w->m - w->sums) * sizeof(float)); /* m is behind them */
     }
 }
 
@@ -9357,15 +9353,14 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, pimattn_reading
 {
     pimattn_i_module *m = e->module;
     pimattn_i_planner *p = &e->planner;
-    const pimattn_span *spans = e->batch;
     size_t n = e->call->n_items;
     pimhw_readings layer;
     uint64_t scores = 0;
     for (size_t i = 0; i < n; i++) {
-        uint64_t queries = spans[i].n_tokens * pimattn_i_token_queries(&e->config);
-        scores = pimattn_i_max(scores, pimattn_i_mul(queries, spans[i].context_tokens));
+        uint64_t queries = e->batch[i].n_tokens * pimattn_i_token_queries(&e->config);
+        scores = pimattn_i_max(scores, pimattn_i_mul(queries, e->batch[i].context_tokens));
     }
-    PIMATTN_I_TRY(pimattn_i_planner_take(p, NULL, spans, n));
+    PIMATTN_I_TRY(pimattn_i_planner_take(p, NULL, e->batch, n));
     const pimattn_plan *plan = &p->plans[p->taken];
     const uint64_t queries = p->planned_queries;
     PIMATTN_I_TRY(pimattn_i_module_request(e, e->call->items));
