@@ -9474,26 +9474,6 @@ PIMATTN_API pimattn_status pimattn_tier_propose(pimattn_engine *e, pimattn_seq s
     return status;
 }
 
-/* The first swap of a list that cannot be done, by doing them in the tables alone; then undone. */
-static size_t pimattn_i_swaps_check(const pimattn_i_tiered *st, pimattn_i_table *table, uint64_t n,
-                                    const pimattn_swap *swaps, size_t n_swaps)
-{
-    size_t fine = 0;
-    for (; fine < n_swaps; fine++) {
-        const pimattn_swap *w = &swaps[fine];
-        if (w->down >= n || w->up >= n || w->tier + 1 >= st->rules.n_tiers) break;
-        pimattn_i_token *down = &table->token[w->down], *up = &table->token[w->up];
-        if (down->tier != w->tier || up->tier != w->tier + 1) break;
-        down->tier = (uint8_t)(w->tier + 1);
-        up->tier = (uint8_t)w->tier;
-    }
-    for (size_t i = fine; i-- > 0;) {
-        table->token[swaps[i].down].tier = (uint8_t)swaps[i].tier;
-        table->token[swaps[i].up].tier = (uint8_t)(swaps[i].tier + 1);
-    }
-    return fine;
-}
-
 PIMATTN_API pimattn_status pimattn_tier_commit(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
                                                const pimattn_swap *swaps, size_t n_swaps,
                                                size_t *n_done)
@@ -9502,11 +9482,23 @@ PIMATTN_API pimattn_status pimattn_tier_commit(pimattn_engine *e, pimattn_seq se
     if (n_done) *n_done = 0;
     PIMATTN_I_TRY(pimattn_i_tier_table(e, seq, layer, swaps, n_swaps, false, &table));
     uint64_t n = pimattn_i_seq_find(e, seq)->tokens[layer]; /* slots may be reserved for more */
-    size_t wrong = pimattn_i_swaps_check(e->tiered, table, n, swaps, n_swaps);
-    if (wrong < n_swaps) return pimattn_i_wrong(e, "swap %u: a token is not where it says", wrong);
+    pimattn_i_tiered *st = e->tiered;
+    pimattn_i_token *token = table->token;
+    size_t fine = 0; /* swaps that can be done: they are, in the table alone, and then undone */
+    for (; fine < n_swaps; fine++) {
+        const pimattn_swap *w = &swaps[fine];
+        if (w->down >= n || w->up >= n || w->tier + 1 >= st->rules.n_tiers) break;
+        if (token[w->down].tier != w->tier || token[w->up].tier != w->tier + 1) break;
+        token[w->down].tier++;
+        token[w->up].tier--;
+    }
+    for (size_t i = fine; i-- > 0;) {
+        token[swaps[i].down].tier--;
+        token[swaps[i].up].tier++;
+    }
+    if (fine < n_swaps) return pimattn_i_wrong(e, "swap %u: a token is not where it says", fine);
     for (size_t i = 0; i < n_swaps; i++) {
-        PIMATTN_I_TRY(pimattn_i_token_swap(e->tiered, &table->token[swaps[i].down],
-                                           &table->token[swaps[i].up]));
+        PIMATTN_I_TRY(pimattn_i_token_swap(st, &token[swaps[i].down], &token[swaps[i].up]));
         if (n_done) *n_done = i + 1;
     }
     return PIMATTN_OK;
@@ -9567,13 +9559,6 @@ PIMATTN_API pimattn_status pimattn_tier_step(pimattn_engine *engine)
     return PIMATTN_OK;
 }
 
-/* Whether a token has another tier to go to. */
-static bool pimattn_i_tier_wish(const pimattn_i_tiered *st, const pimattn_i_table *table,
-                                const uint8_t *tier, uint64_t i)
-{
-    return tier[i] < st->rules.n_tiers && tier[i] != table->token[i].tier;
-}
-
 PIMATTN_API pimattn_status pimattn_tier_move(pimattn_engine *engine, pimattn_seq seq,
                                              uint32_t layer, const uint8_t *tier, uint64_t n_tokens)
 {
@@ -9581,29 +9566,28 @@ PIMATTN_API pimattn_status pimattn_tier_move(pimattn_engine *engine, pimattn_seq
     uint64_t come[PIMATTN_MAX_TIERS] = {0}, other[PIMATTN_MAX_TIERS] = {0};
     PIMATTN_I_TRY(pimattn_i_tier_table(engine, seq, layer, tier, n_tokens, true, &table));
     pimattn_i_tiered *st = engine->tiered;
-    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
+    pimattn_i_token *token = table->token;
+    const uint32_t n_tiers = st->rules.n_tiers; /* a token stays where it is in one beyond */
+    for (uint32_t i = 0; i < n_tiers; i++)
         come[i] = st->bins[i].n_used;
     for (uint64_t i = 0; i < n_tokens; i++) {
-        if (!pimattn_i_tier_wish(st, table, tier, i)) continue;
+        if (tier[i] >= n_tiers) continue;
         come[tier[i]]++;
-        come[table->token[i].tier]--;
+        come[token[i].tier]--;
     }
-    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
+    for (uint32_t i = 0; i < n_tiers; i++)
         if (come[i] > st->bins[i].tier->n_tokens)
             return PIMATTN_I_FULL(engine, "tier %u has %u slots, not %u", (uint64_t)i,
                                   st->bins[i].tier->n_tokens, come[i]);
     for (uint64_t i = 0; i < n_tokens; i++) {
-        if (!pimattn_i_tier_wish(st, table, tier, i)) continue;
-        pimattn_i_bin *b = &st->bins[tier[i]];
-        if (b->n_used < b->tier->n_tokens) {
-            PIMATTN_I_TRY(pimattn_i_token_move(st, &table->token[i], tier[i]));
-            continue;
-        }
+        if (tier[i] >= n_tiers || tier[i] == token[i].tier) continue;
+        const bool full = st->bins[tier[i]].n_used == st->bins[tier[i]].tier->n_tokens;
         /* a full tier: one of its tokens wants to leave, behind those that were swapped in */
         uint64_t *at = &other[tier[i]];
-        while (table->token[*at].tier != tier[i] || !pimattn_i_tier_wish(st, table, tier, *at))
+        while (full && (token[*at].tier != tier[i] || tier[*at] >= n_tiers || tier[*at] == tier[i]))
             *at = *at + 1 < n_tokens ? *at + 1 : 0;
-        PIMATTN_I_TRY(pimattn_i_token_swap(st, &table->token[i], &table->token[*at]));
+        PIMATTN_I_TRY(full ? pimattn_i_token_swap(st, &token[i], &token[*at])
+                           : pimattn_i_token_move(st, &token[i], tier[i]));
     }
     return PIMATTN_OK;
 }
@@ -9617,16 +9601,15 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *e, uint32_t layer,
     PIMATTN_I_TRY(pimattn_i_call_spans(e, layer, call->items, call->n_items));
     PIMATTN_I_TRY(pimattn_i_call_check(e, &filled));
     pimattn_status status = PIMATTN_OK;
+    const bool tiers = e->tiered && !e->pages;
     e->planner.layer = layer;
     e->call = &filled;
     if (e->module)
         status = pimattn_i_module_attend(e, readings ? &r : NULL);
-    else if (readings && e->tiered && !e->pages)
-        status = pimattn_i_tier_read(e, &r);
     else if (readings)
-        status = pimattn_i_read(e, &r);
+        status = tiers ? pimattn_i_tier_read(e, &r) : pimattn_i_read(e, &r);
     if (status == PIMATTN_OK && !e->module) pimattn_i_compute(e);
-    if (status == PIMATTN_OK && e->tiered && !e->pages) pimattn_i_tier_blocks(e, NULL, NULL);
+    if (status == PIMATTN_OK && tiers) pimattn_i_tier_blocks(e, NULL, NULL);
     e->call = NULL;
     if (status != PIMATTN_OK || !readings) return status;
     *readings = r;
@@ -9754,17 +9737,16 @@ static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pim
     const uint64_t first = c->page * w->page_tokens;
     const uint64_t end = pimattn_i_min(first + w->page_tokens, job->tokens);
     const bool whole = first >= job->begin || (first >= job->origin && end <= job->kept);
-    const bool all = whole && !e->tiered;
     bool finite = true;
-    uint32_t *n_bound = NULL;
-    if (all) {
-        uint32_t page =
-            pimattn_i_table_at(&e->layout, job->seq, c->page, e->planner.layer)[job->kv_head];
-        n_bound = pimattn_i_page_bounds(&e->pool, page);
+    uint32_t none = 0, *n_bound = &none;
+    w->low = w->row + e->size.q_floats;
+    if (whole && !e->tiered) {
+        const uint32_t *pages = pimattn_i_table_at(&e->layout, job->seq, c->page, e->planner.layer);
+        n_bound = pimattn_i_page_bounds(&e->pool, pages[job->kv_head]);
+        w->low = (float *)(void *)(n_bound + 16);
     }
-    w->low = all ? (float *)(void *)(n_bound + 16) : w->row + e->size.q_floats;
     w->high = w->low + e->size.q_floats;
-    c->n_tokens = all && *n_bound <= end - first ? *n_bound : 0;
+    c->n_tokens = *n_bound <= end - first ? *n_bound : 0;
     for (uint64_t t = first + c->n_tokens; t < end; t++) {
         if (!pimattn_i_sees(job, t)) continue;
         pimattn_i_spot spot;
@@ -9782,7 +9764,7 @@ static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pim
                 w->high[j] = x[j] > w->high[j] ? x[j] : w->high[j];
             }
     }
-    if (all) *n_bound = finite ? (uint32_t)c->n_tokens : 0;
+    *n_bound = finite ? (uint32_t)c->n_tokens : 0;
     return finite;
 }
 
@@ -9807,15 +9789,12 @@ static float pimattn_i_bound(const pimattn_engine *e, const pimattn_i_newest *w,
     double size = scale * (double)pimattn_i_sum16(sizes);
     x += size * (s->head_dim / 16 + 16) / (1 << 22) + (scale * s->head_dim + 1) * 2 * tiny;
     if (!(size <= (double)FLT_MAX)) return HUGE_VALF;
-    if (cap > 0) { /* of 10 and more it is 1 */
-        double part = x / cap;
-        x = cap * (double)pimattn_i_tanh((float)(part > 10 ? 10 : part < -10 ? -10 : part));
-    }
+    if (cap > 0) /* of 10 and more tanh is 1 */
+        x = cap * (double)pimattn_i_tanh((float)fmax(-10.0, fmin(x / cap, 10.0)));
     if (s->alibi_slopes) {
         double slope = (double)s->alibi_slopes[head], own = (double)w->job.tokens - 1;
-        double first = (double)(page * w->page_tokens);
-        double last = first + (double)w->page_tokens - 1;
-        bias = slope * (slope < 0 ? own - first : last < own ? own - last : 0);
+        double first = (double)(page * w->page_tokens), last = first + (double)w->page_tokens - 1;
+        bias = slope * (slope < 0 ? own - first : fmax(own - last, 0.0));
     }
     x += (fabs(x) + fabs(bias) + cap * tiny) * 1e-6 - bias;
     return x > (double)FLT_MAX ? HUGE_VALF : x < -(double)FLT_MAX ? -FLT_MAX : (float)x;
