@@ -1572,8 +1572,8 @@ enum { PIMATTN_I_L = PIMATTN_I_QUERY_BLOCK, PIMATTN_I_O = 2 * PIMATTN_I_QUERY_BL
  * the CPU brings the others. Near: as both, but for a single query the next tile alone. Deep: the
  * second cache waits for many more lines than the first; where the memory's pace counts most, all
  * goes there, where that of sums does (late), only what is far. If a single query reads rows one by
- * one that follow one another, not by pieces, such a CPU keeps the pace led by one line in four in
- * rows of f32, by none in those of 16 bits in long pages. */
+ * one that follow one another, not by pieces (of f32 two at once), such a CPU keeps the pace led by
+ * one line in four in rows of f32, by none in those of 16 bits in long pages. */
 typedef enum pimattn_i_ahead {
     PIMATTN_I_BOTH,
     PIMATTN_I_LED,
@@ -1776,7 +1776,8 @@ enum { PIMATTN_I_WORK_W = 128, PIMATTN_I_WORK = 2 * PIMATTN_I_WORK_W + 16 };
 /* A SIMD kernel works on whole tiles of rows of whole vectors for 1, 2, 4 or 8 (index 0 to 3)
  * queries at a time, which changes no bit of any of them:
  *
- *     dots   s[token][query] = q . k, as pimattn_i_dot_piece but for fused additions
+ *     dots   s[token][query] = q . k, as pimattn_i_dot_piece but for fused additions; if rows of
+ *            two pieces are read at once, s[token], then those of the second
  *     soft   scores, maximum, weights, m and l; behind the weights, what o keeps
  *     mix    o = o * what it keeps + what pimattn_i_tile_mix says, fused
  *
@@ -2067,23 +2068,36 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     PIMATTN_I_TARGET_##W void pimattn_i_sums_by_row_##W(                                           \
         const pimattn_i_tile *tile, const unsigned char *k, const float *q, size_t q_floats,       \
         pimattn_i_v##W sums[][PIMATTN_I_SUMS_##W], size_t *fetched, const uint32_t type,           \
-        const uint32_t n)                                                                          \
+        const uint32_t n, const bool pair)                                                         \
     {                                                                                              \
         const size_t bytes = 16 * pimattn_i_type_bytes(type), row = tile->dim_k / 16 * bytes;      \
+        const size_t piece = PIMATTN_I_PIECE / 16 * bytes;                                         \
         for (uint32_t i = 0; i < PIMATTN_I_SUMS_##W; i += n, k += tile->k_stride) {                \
             pimattn_i_fetch(tile->fetch[0], tile->fetch[2], tile->k_gap, tile->k_shift,            \
                             tile->ahead, W == 16 || n == 1 ? tile->led : 0, tile, fetched, row,    \
                             type, n, 0);                                                           \
-            for (uint32_t h = 0; h < 16 / W; h++) {                                                \
+            for (uint32_t h = 0; h < (pair ? 2 : 16 / W); h++) {                                   \
                 PIMATTN_I_EACH8(PIMATTN_I_ZERO, W);                                                \
-                const float *of = q + h * W;                                                       \
-                const unsigned char *from = k + h * W * pimattn_i_type_bytes(type);                \
-                for (size_t at = 0; at != row; at += bytes, of += 16) {                            \
+                const float *of = q + h * (pair ? PIMATTN_I_PIECE : W);                            \
+                const unsigned char *from = k + (pair ? 0 : h * W * pimattn_i_type_bytes(type));   \
+                const size_t end = pair && h == 0 ? piece : row;                                   \
+                for (size_t at = pair ? h * piece : 0; at != end; at += bytes, of += 16) {         \
                     const pimattn_i_v##W x = pimattn_i_load_##W(from + at, type);                  \
                     PIMATTN_I_EACH8(PIMATTN_I_ROW_DOT, W);                                         \
                 }                                                                                  \
                 PIMATTN_I_EACH8(PIMATTN_I_ROW_SUM, W);                                             \
             }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    PIMATTN_I_TARGET_##W void pimattn_i_across_##W(pimattn_i_v##W sums[][PIMATTN_I_SUMS_##W],      \
+                                                   float *s)                                       \
+    {                                                                                              \
+        for (uint32_t i = 0; i < PIMATTN_I_SUMS_##W; i += W) {                                     \
+            const pimattn_i_v##W low =                                                             \
+                pimattn_i_add_##W(PIMATTN_I_QUAD_##W(i), PIMATTN_I_QUAD_##W(i + 1), 2);            \
+            const pimattn_i_v##W high =                                                            \
+                pimattn_i_add_##W(PIMATTN_I_QUAD_##W(i + 2), PIMATTN_I_QUAD_##W(i + 3), 2);        \
+            pimattn_i_put_##W(s + i, pimattn_i_add_##W(low, high, 1));                             \
         }                                                                                          \
     }                                                                                              \
     PIMATTN_I_TARGET_##W void pimattn_i_dots_##W(const pimattn_i_tile *tile, const float *q,       \
@@ -2097,20 +2111,18 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         size_t fetched = 0;                                                                        \
         const uint32_t alone = W == 16 || type == PIMATTN_F32 ? PIMATTN_I_NEAR : PIMATTN_I_DEEP;   \
         for (; k < end; k += PIMATTN_I_SUMS_##W / n * stride, s += PIMATTN_I_SUMS_##W) {           \
-            pimattn_i_v##W sums[16 / W][PIMATTN_I_SUMS_##W];                                       \
+            pimattn_i_v##W sums[W == 16 ? 2 : 16 / W][PIMATTN_I_SUMS_##W];                         \
+            const bool pair =                                                                      \
+                W == 16 && n == 1 && type == PIMATTN_F32 && tile->dim_k > PIMATTN_I_PIECE;         \
             const bool by_row =                                                                    \
                 type != PIMATTN_INT8 &&                                                            \
                 ((n == 1 && tile->ahead >= alone) || (n <= 4 && W == 16 && type == PIMATTN_F32 &&  \
                                                       tile->ahead >= PIMATTN_I_DEEP_ROWS));        \
-            if (by_row) pimattn_i_sums_by_row_##W(tile, k, q, q_floats, sums, &fetched, type, n);  \
+            if (by_row)                                                                            \
+                pimattn_i_sums_by_row_##W(tile, k, q, q_floats, sums, &fetched, type, n, pair);    \
             PIMATTN_I_EACH4(PIMATTN_I_PART, W)                                                     \
-            for (uint32_t i = 0; i < PIMATTN_I_SUMS_##W; i += W) {                                 \
-                const pimattn_i_v##W low =                                                         \
-                    pimattn_i_add_##W(PIMATTN_I_QUAD_##W(i), PIMATTN_I_QUAD_##W(i + 1), 2);        \
-                const pimattn_i_v##W high =                                                        \
-                    pimattn_i_add_##W(PIMATTN_I_QUAD_##W(i + 2), PIMATTN_I_QUAD_##W(i + 3), 2);    \
-                pimattn_i_put_##W(s + i, pimattn_i_add_##W(low, high, 1));                         \
-            }                                                                                      \
+            pimattn_i_across_##W(sums, s);                                                         \
+            if (pair) pimattn_i_across_##W(sums + 1, s + 16);                                      \
         }                                                                                          \
     }
 
@@ -2250,6 +2262,13 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const bool twos = tile->ahead == PIMATTN_I_LED || tile->ahead == PIMATTN_I_NEAR;           \
         const bool ones = n == 4 && type == PIMATTN_F32 && tile->ahead >= PIMATTN_I_DEEP;          \
         const bool narrow = W == 16 && (ones || (n == 1 && half && twos));                         \
+        /* whole rows, one by one */                                                               \
+        if (W == 16 && n == 1 && type == PIMATTN_F32 && tile->ahead >= PIMATTN_I_DEEP_ROWS) {      \
+            for (; j + 16 * W <= tile->dim_v; j += 16 * W)                                         \
+                pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n, 16, 0);   \
+            for (; j + 12 * W <= tile->dim_v; j += 12 * W)                                         \
+                pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n, 12, 0);   \
+        }                                                                                          \
         for (; !narrow && j + C * W <= tile->dim_v; j += C * W)                                    \
             pimattn_i_mix_part_##W(tile, weights, o, o_floats, j, &fetched, type, n, C, late);     \
         for (; n == 1 && j + C / 2 * W <= tile->dim_v; j += C / 2 * W)                             \
@@ -2662,7 +2681,9 @@ typedef struct pimattn_i_folder {
 static void pimattn_i_dots(const pimattn_i_folder *f, const pimattn_i_tile *tile, const float *q,
                            uint32_t index, float *s)
 {
-    const size_t row = (size_t)PIMATTN_I_PIECE * pimattn_i_type_bytes(tile->k_type);
+    const bool pairs = tile->dim_k > PIMATTN_I_PIECE && tile->ahead >= PIMATTN_I_DEEP_ROWS;
+    const uint32_t most = (pairs ? 2 : 1) * PIMATTN_I_PIECE;
+    const size_t row = (size_t)most * pimattn_i_type_bytes(tile->k_type);
     const uint32_t n = ((tile->n_tokens << index) + 15) / 16 * 16;
     float more[PIMATTN_I_WORK_W], lost[PIMATTN_I_WORK_W];
     if (tile->dim_k <= PIMATTN_I_PIECE) {
@@ -2671,10 +2692,11 @@ static void pimattn_i_dots(const pimattn_i_folder *f, const pimattn_i_tile *tile
     }
     pimattn_i_tile piece = *tile;
     memset(lost, 0, n * sizeof lost[0]);
-    for (uint32_t at = 0; at < tile->dim_k; at += PIMATTN_I_PIECE) {
-        piece.dim_k = (uint32_t)pimattn_i_min(PIMATTN_I_PIECE, tile->dim_k - at);
+    for (uint32_t at = 0; at < tile->dim_k; at += most) {
+        piece.dim_k = (uint32_t)pimattn_i_min(most, tile->dim_k - at);
         f->kernel->dots[tile->k_type][index](&piece, q + at, f->q_floats, at ? more : s);
         if (at > 0) f->kernel->add(s, lost, more, n);
+        if (pairs) f->kernel->add(s, lost, (at ? more : s) + n, n);
         piece.k += row;
         piece.fetch[0] += PIMATTN_I_TILE * row;
         piece.fetch[2] += PIMATTN_I_TILE * row;
@@ -8011,7 +8033,10 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
     const bool wide = s->k_type == PIMATTN_F32 || s->v_type == PIMATTN_F32;
     const bool brief = e->layout.page_bytes < PIMATTN_I_LONG_PAGE, apart = pimattn_i_apart(e);
     tile->led = e->ahead == PIMATTN_I_LED && brief && !apart && !wide ? 192 : 0;
-    if (e->ahead == PIMATTN_I_DEEP && !apart && s->head_dim <= PIMATTN_I_PIECE)
+    const bool alone = hand->job->n_queries == 1 && e->kernel->most_queries == 8 &&
+                       s->k_type == PIMATTN_F32 && s->v_type == PIMATTN_F32;
+    const uint64_t dim = pimattn_i_max(s->head_dim, s->head_dim_v);
+    if (e->ahead == PIMATTN_I_DEEP && !apart && dim <= (alone ? 2 : 1) * PIMATTN_I_PIECE)
         tile->ahead = brief ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
     while ((size_t)2 << tile->k_shift <= k_row)
         tile->k_shift++;
