@@ -225,7 +225,8 @@ typedef enum pimhw_out_clear {
 
 /* Whether the softmax of one block hides behind the scores of the next. */
 typedef enum pimhw_epu_overlap {
-    PIMHW_EPU_NONE = 0, /* scores, softmax, values: one after the other */
+    PIMHW_EPU_NONE = 0, /* scores, softmax, values: one after the other; the hub's sums of values
+                           beside the scores of the next block all the same */
     PIMHW_EPU_HEADS = 1 /* softmax of block i beside the scores of block i + 1 [LOL] */
 } pimhw_epu_overlap;
 
@@ -247,7 +248,9 @@ typedef enum pimhw_controller {
                            data of what it uses */
     PIMHW_STATIC_GAPS,  /* program order, a fixed gap after a change of class [PHONY] */
     PIMHW_PING_PONG,    /* I/O on one half of the buffers beside MACs on the other [LOL]; the row
-                           of the next phase opens beside this one, if that has a MAC */
+                           of the next phase opens beside this one, if that has a MAC. A phase
+                           holds 64 instructions that write inputs, 64 of MACs and 64 that read:
+                           more are of the next, however empty its half is */
     PIMHW_DCS           /* an I/O queue and a MAC queue of 128 commands each, filled in order;
                            entries tracked one by one [PHONY] */
 } pimhw_controller;
@@ -413,7 +416,8 @@ PIMHW_API uint32_t pimhw_config_columns(const pimhw_config *config);
 PIMHW_API uint32_t pimhw_config_lanes(const pimhw_config *config);
 PIMHW_API uint32_t pimhw_config_outs(const pimhw_config *config);
 
-/* Columns of input a controller can fill at once: half the global buffer under ping-pong. */
+/* Columns of input a controller can fill at once: under ping-pong half the global buffer, unless
+   there is an extra_region. */
 PIMHW_API uint32_t pimhw_config_in_region(const pimhw_config *config);
 
 /* What a controller is called ("in-order", "static", "ping-pong", "dcs"); NULL beyond the last. */
@@ -502,15 +506,16 @@ typedef enum pimhw_kind {
 } pimhw_kind;
 
 enum {
-    PIMHW_DISTINCT = 1, /* WR_GB: channel i takes GPR block gpr + i, else all take the same */
-    PIMHW_AWAITED = 2   /* EPU: a PIMHW_EPU_WAIT will wait for it */
+    PIMHW_DISTINCT = 1,   /* WR_GB: channel i takes GPR block gpr + i, else all take the same */
+    PIMHW_AWAITED = 2,    /* EPU: a PIMHW_EPU_WAIT will wait for it, of at most 8 */
+    PIMHW_TIMING_ONLY = 4 /* what its data are is not known: no units execute it */
 };
 
 /*
  * One instruction with its operands resolved; what the units do with them stands before
- * pimhw_units. A field that its kind does not use is not looked at, but op_size is 1 in all that a
- * channel takes and that stands here without it. Bit i of mask is channel i, and no other may be
- * set; SYNC and EOC address all channels whatever it says; EWADD, GPR and CFR need some bit,
+ * pimhw_units. A field that its kind does not use is not looked at, but op_size has to be 1 in all
+ * that a channel takes and that stands here without it. Bit i of mask is channel i, and no other
+ * may be set; SYNC and EOC address all channels whatever it says; EWADD, GPR and CFR need some bit,
  * whichever. Kinds use:
  *
  *     WR_GB                 op_size tile gpr flags
@@ -523,7 +528,7 @@ enum {
  */
 typedef struct pimhw_instruction {
     pimhw_kind kind;
-    uint32_t flags;   /* PIMHW_DISTINCT, PIMHW_AWAITED */
+    uint32_t flags;   /* PIMHW_DISTINCT, PIMHW_AWAITED, PIMHW_TIMING_ONLY */
     uint64_t mask;    /* channels */
     uint64_t op_size; /* columns; EPU: elements */
     uint32_t bank;
@@ -911,7 +916,7 @@ PIMHW_API float pimhw_lane_value(uint32_t lane_type, uint16_t lane);
  *     AF         by the samples of the mode that CFR 2 holds, linear in between and beyond, in
  *                f64, rounded once
  *     WR_GB      GPR block gpr + index; PIMHW_DISTINCT: gpr + index * n_channels + channel
- *     WR_BIAS    an element a bank, from GPR block gpr on
+ *     WR_BIAS    2 bytes a bank, an element, from GPR block gpr on
  *     RD_MAC     an element of out_bits a bank, all of them in n = ceil(banks * out_bits / 16 /
  *                lanes) GPR blocks, from gpr + n * channel on, 32 bits as a float of the host in
  *                two elements; gpr and aux of the MAC that began the sum are added to its own
@@ -991,8 +996,9 @@ PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *re
 
 /*
  * Hands every resolved instruction of a program, run once, to emit, all channels in lock-step:
- * instruction i of every channel under one mask where the operands agree. emit returns false to
- * stop. A stream under way is over then.
+ * instruction i of every channel under one mask where the operands agree; works of the EPU for
+ * lists of their own become one, of all their elements. emit returns false to stop. A stream under
+ * way is over then.
  *
  *   returns  as pimhw_device_time, but for what is refused of a run as a whole: its clocks, EPU
  *            works, useful_macs, what has no place beside lists of channels
@@ -2863,6 +2869,9 @@ static void pimhw_i_do_af(pimhw_units *u, const pimhw_event *e)
 PIMHW_API void pimhw_units_command(void *units, const pimhw_event *event)
 {
     pimhw_units *u = (pimhw_units *)units;
+    if (event->flags & PIMHW_TIMING_ONLY)
+        pimhw_i_units_fail(u, PIMHW_ERR_PROGRAM, "channel %u: an instruction for timing only",
+                           event->channel, 0);
     if (u->status != PIMHW_OK) return;
     switch (event->command) {
     case PIMHW_CMD_MAC16:
@@ -6901,7 +6910,7 @@ static void pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
 static uint64_t pimhw_i_link_bytes(const pimhw_config *c, uint32_t command)
 {
     uint64_t banks = pimhw_config_banks(c);
-    if (command == PIMHW_CMD_WRMAC16) return banks * c->element_bytes;
+    if (command == PIMHW_CMD_WRMAC16) return banks * 2;
     if (PIMHW_I_RESULT >> command & 1) return banks * (c->out_bits / 8);
     return command == PIMHW_CMD_WRA16 ? banks * c->column_bytes : c->column_bytes;
 }

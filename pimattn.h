@@ -203,8 +203,8 @@ typedef struct pimattn_plan {
     uint32_t k_columns;     /* columns of one token's key */
     uint32_t k_row_tokens;  /* tokens of one bank row; 0: a token takes k_token_rows rows */
     uint32_t k_token_rows;
-    uint32_t k_queries;     /* query block of the K phase */
-    bool k_resident;        /* the queries stay in the global buffer for all rows */
+    uint32_t k_queries;     /* query block of the K phase; 1 where a key takes several rows */
+    bool k_resident;        /* the queries stay in the global buffer for all rows; never there */
     uint32_t k_out_slots;   /* output entries of the K phase: for so many tokens of a bank .. */
     uint32_t k_out_queries; /* .. times so many queries; 1 x 1: all sums use entry 0 */
     uint32_t v_wanted;      /* pimattn_v_mapping asked for .. */
@@ -535,8 +535,8 @@ typedef struct pimattn_call {
  *            finite makes out[j] NaN and nothing else; append keeps both; an int8 row with either
  *            has a scale of NaN, so all of the row is; in the device way v[j] of a token that is
  *            not seen does so too: its weight is 0, and 0 times NaN is NaN; and, where results have
- *            16 bits (out_bits) of f16, a q . k above 65,504, or a sum of p v, which none reaches
- *            with |v| up to 256
+ *            16 bits (out_bits) of f16, a q . k above 65,504, or a sum of p v: of 16 bits p goes
+ *            to the units times 2^-n, and none reaches it with |v| up to 256
  */
 PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *engine, uint32_t layer,
                                           const pimattn_call *call, pimattn_readings *readings);
@@ -6140,7 +6140,8 @@ typedef struct pimattn_i_work {
     float *part;   /* [queries]: 2^-n, what the units have of p */
 } pimattn_i_work;
 
-/* The units have no more of all p: sums of p v then fit into f16 where |v| is at most 256. */
+/* If sums are read in 16 bits, the units have no more of all p: where |v| is at most 256, sums of
+ * p v then fit into f16. */
 static const double pimattn_i_most_p = 255;
 
 typedef struct pimattn_i_module {
@@ -9323,7 +9324,7 @@ static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, ui
         s[t] = counts ? pimattn_i_exp(s[t] - m) : 0.0f;
         sum += (double)s[t];
     }
-    while (sum * (double)part > pimattn_i_most_p)
+    while (e->config.device.out_bits == 16 && sum * (double)part > pimattn_i_most_p)
         part /= 2;
     for (uint64_t t = 0; t < tokens;) {
         float leaf = 0.0f; /* sums of leaves, so that long ones stay exact enough */

@@ -2,7 +2,8 @@
  *
  *     AiM MAC_ABK 64 0xffffffff 3 # column=0 tile=0 out=1
  *
- * In the text bit 31 - i of a mask is channel i. What AiM's text lacks stands in a comment of ours.
+ * In the text bit 31 - i of a mask is channel i. What AiM's text lacks stands in a comment of ours;
+ * an instruction without it is PIMHW_TIMING_ONLY.
  * The device it is for stands in comments before its first line:
  *
  *     # for aim-gddr6, 32 channels; softmax is a comment
@@ -95,14 +96,18 @@ static inline bool ex_aim_has_comment(uint32_t kind)
 static inline bool ex_aim_comment_fields(const char *line, const char *name, pimhw_instruction *in,
                                          pimhw_cause *why)
 {
-    static const char names[4][12] = {"column=", "tile=", "out=", "distinct="};
-    uint32_t *to[4] = {&in->column, &in->tile, &in->out, &in->flags};
+    enum { NEEDED = 3, N = 6 };
+    static const char names[N][12] = {"column=", "tile=", "out=", "gpr=", "aux=", "distinct="};
+    uint32_t *to[N] = {&in->column, &in->tile, &in->out, &in->gpr, &in->aux, &in->flags};
     const char *hash = strchr(line, '#');
-    for (int i = 0; hash && i < 4; i++) {
+    int n_needed = 0;
+    for (int i = 0; hash && i < N; i++) {
         const char *at = strstr(hash, names[i]);
         if (!at || (at[-1] != ' ' && at[-1] != '#')) continue;
+        if (to[i] == &in->gpr && strchr(ex_aim_kinds[in->kind].operands, 'g')) continue;
         at += strlen(names[i]);
         if (*at < '0' || *at > '9') continue;
+        n_needed += i < NEEDED;
         if (!ex_aim_number(at, strcspn(at, " \t\r\n"), to[i])) {
             pimhw_cause_write(why, "%s: %s in the comment is not a number below 2^32", name,
                               names[i]);
@@ -110,6 +115,7 @@ static inline bool ex_aim_comment_fields(const char *line, const char *name, pim
         }
         if (to[i] == &in->flags) in->flags = in->flags ? PIMHW_DISTINCT : 0;
     }
+    if (n_needed < NEEDED) in->flags |= PIMHW_TIMING_ONLY;
     return true;
 }
 
@@ -274,10 +280,12 @@ static inline pimhw_status ex_aim_format(const pimhw_instruction *instruction,
     size_t at = (size_t)snprintf(line, EX_AIM_LINE, "%s %.*s", head, host ? 3 : 9, name);
     if (in->kind == PIMHW_EPU) ex_aim_put(line, at, " elements=", in->op_size);
     at = ex_aim_put_operands(line, at, operands, in);
-    if (!ex_aim_has_comment(in->kind)) return PIMHW_OK;
+    if (!ex_aim_has_comment(in->kind) || in->flags & PIMHW_TIMING_ONLY) return PIMHW_OK;
     at = ex_aim_put(line, at, " # column=", in->column);
     at = ex_aim_put(line, at, " tile=", in->tile);
     at = ex_aim_put(line, at, " out=", in->out);
+    if (in->gpr && !strchr(operands, 'g')) at = ex_aim_put(line, at, " gpr=", in->gpr);
+    if (in->aux) at = ex_aim_put(line, at, " aux=", in->aux);
     if (in->flags & PIMHW_DISTINCT) ex_aim_put(line, at, " distinct=", 1);
     return PIMHW_OK;
 }

@@ -497,7 +497,7 @@ static inline void checker_energy(const pimhw_config *c, const uint64_t *count, 
     double columns = n[PIMHW_CMD_WRGB] + n[PIMHW_CMD_RD] + n[PIMHW_CMD_WR];
     double results = n[PIMHW_CMD_RDMAC16] + n[PIMHW_CMD_RDAF16];
     double bytes = c->column_bytes * (columns + banks * n[PIMHW_CMD_WRA16]) +
-                   banks * (c->element_bytes * n[PIMHW_CMD_WRMAC16] + c->out_bits / 8 * results);
+                   banks * (2 * n[PIMHW_CMD_WRMAC16] + c->out_bits / 8 * results);
     pJ[PIMHW_ENERGY_LINK] = 1e-3 * c->eLINK_fJ * bytes / 32;
     pJ[PIMHW_ENERGY_CONTROL] = 1e-3 * (c->eREQ_fJ * asked + c->eCMD_fJ * all);
     pJ[PIMHW_ENERGY_ACTIVE] = (double)active_ck * clock_us * c->pACTIVE_uW;

@@ -266,9 +266,9 @@ static void link_energy_goes_by_bytes(void)
                    1e-9 * c.eLINK_fJ);
     }
     pimhw_config c = hw_config("aimx", 1);
-    c.element_bytes = 1; /* a bias is one element of every bank */
+    c.element_bytes = 1; /* a bias is two bytes of every bank all the same */
     HW_STREAM(c, hw_bias(1, 0));
-    CHECK_NEAR(hw.r.energy_pJ[PIMHW_ENERGY_LINK], 16 / 32. * c.eLINK_fJ * 1e-3, 1e-9 * c.eLINK_fJ);
+    CHECK_NEAR(hw.r.energy_pJ[PIMHW_ENERGY_LINK], 32 / 32. * c.eLINK_fJ * 1e-3, 1e-9 * c.eLINK_fJ);
 }
 
 /* Every field is set and read back by name, and touches nothing else. */
@@ -1396,22 +1396,29 @@ static void text(const char *line, pimhw_instruction want)
     if (!CHECK(same)) printf("  %s\n", line);
 }
 
+/* A line without the fields that AiM's text lacks. */
+static void bare(const char *line, pimhw_instruction want)
+{
+    want.flags = PIMHW_TIMING_ONLY;
+    text(line, want);
+}
+
 /* In the text bit 31 - i is channel i. */
 static void text_lines_parse(void)
 {
     bool found = true;
     pimhw_instruction in, untouched;
-    text("AiM WR_GB 64 0 0xffffffff\n", hw_gb(0xffffffff, 64, 0));
-    text("  AiM\tMAC_ABK 8 0x80000000 77 \r\n", hw_mac(1, 8, 77, 0));
-    text("AiM ISR_MAC_ABK 8 0x1 0x10", hw_mac(UINT64_C(1) << 31, 8, 16, 0));
-    text("AiM WR_BIAS 0 0xC0000000 # a comment", hw_bias(3, 0));
+    bare("AiM WR_GB 64 0 0xffffffff\n", hw_gb(0xffffffff, 64, 0));
+    bare("  AiM\tMAC_ABK 8 0x80000000 77 \r\n", hw_mac(1, 8, 77, 0));
+    bare("AiM ISR_MAC_ABK 8 0x1 0x10", hw_mac(UINT64_C(1) << 31, 8, 16, 0));
+    bare("AiM WR_BIAS 0 0xC0000000 # a comment", hw_bias(3, 0));
     text("R GPR 7 # out=1",
          (pimhw_instruction){.kind = PIMHW_GPR, .mask = 1, .op_size = 1, .gpr = 7});
-    text("AiM RD_MAC 0 4026531840", hw_rd(15, 0));
+    bare("AiM RD_MAC 0 4026531840", hw_rd(15, 0));
     text("AiM EOC", hw_all(PIMHW_EOC, 0xffffffff, 1));
     text("AiM SYNC", hw_all(PIMHW_SYNC, 0xffffffff, 1));
     pimhw_instruction full = hw_mac(1, 8, 77, 3);
-    text("AiM MAC_ABK 8 0x80000000 77 # tile=four out=", hw_mac(1, 8, 77, 0));
+    bare("AiM MAC_ABK 8 0x80000000 77 # tile=four out=", hw_mac(1, 8, 77, 0));
     full.column = 16, full.tile = 24;
     text("AiM MAC_ABK 8 0x80000000 77 # column=16 tile=24 out=3", full);
     memset(&in, 0x5a, sizeof in);
@@ -1533,6 +1540,8 @@ static void text_lines_come_back(void)
         if (says[k].comment) in.tile = (uint32_t)rng_u64(&rng);
         if (says[k].comment) in.out = (uint32_t)rng_u64(&rng);
         if (says[k].comment) in.flags = rng_range(&rng, 0, 1) ? PIMHW_DISTINCT : 0;
+        if (says[k].comment && !in.gpr) in.gpr = (uint32_t)rng_u64(&rng);
+        if (says[k].comment) in.aux = (uint32_t)rng_u64(&rng);
         if (in.kind == PIMHW_GPR || in.kind == PIMHW_CFR) in.out = rng_range(&rng, 0, 1) == 1;
         CHECK_U(ex_aim_format(&in, line, &why), PIMHW_OK);
         CHECK(strlen(line) < sizeof line);
@@ -1550,6 +1559,45 @@ static void text_lines_come_back(void)
     CHECK_U(ex_aim_format(NULL, line, &why), PIMHW_ERR_ARGUMENT);
     in.kind = PIMHW_LOOP;
     CHECK_U(ex_aim_format(&in, line, &why), PIMHW_ERR_ARGUMENT);
+}
+
+/* Lines of AiM alone are timed; units execute them if they say all. */
+static void text_lines_without_data_are_timed_alone(void)
+{
+    static const char *const lines[2][4] = {{"AiM WR_GB 4 0 0x80000000", "AiM WR_BIAS 0 0x80000000",
+                                             "AiM MAC_ABK 4 0x80000000 0",
+                                             "AiM RD_MAC 9 0x80000000"},
+                                            {"AiM WR_GB 4 0 0x80000000 # column=0 tile=0 out=0",
+                                             "AiM WR_BIAS 0 0x80000000 # column=0 tile=0 out=0",
+                                             "AiM MAC_ABK 4 0x80000000 0 # column=0 tile=0 out=0",
+                                             "AiM RD_MAC 9 0x80000000 # column=0 tile=0 out=0"}};
+    pimhw_config c = hw_config("aim-gddr6", 1);
+    pimhw_readings r[2];
+    pimhw_device *d = NULL;
+    pimhw_memory *m = NULL;
+    pimhw_units *u = NULL;
+    CHECK_U(pimhw_device_create(&d, &c, &why), PIMHW_OK);
+    CHECK_U(pimhw_memory_create(&m, &c, PIMHW_CHUNK_AIM, &why), PIMHW_OK);
+    CHECK_U(pimhw_units_create(&u, &c, m, &why), PIMHW_OK);
+    for (int told = 0; told < 2; told++) {
+        pimhw_program p;
+        pimhw_program_init(&p);
+        for (int i = 0; i < 4; i++) {
+            pimhw_instruction in;
+            bool found;
+            CHECK_U(ex_aim_parse(lines[told][i], &in, &found, &why), PIMHW_OK);
+            pimhw_program_add(&p, &in);
+        }
+        memset(&why, 0, sizeof why);
+        CHECK_U(pimhw_device_time(d, &r[0], &p, NULL, NULL, &why), PIMHW_OK);
+        CHECK_U(pimhw_device_run(d, &r[1], u, &p, NULL, NULL, &why),
+                told ? PIMHW_OK : PIMHW_ERR_PROGRAM);
+        if (!told) CHECK_HAS(why.text, "timing only");
+    }
+    CHECK_U(r[1].cycles, r[0].cycles);
+    pimhw_units_destroy(u);
+    pimhw_memory_destroy(m);
+    pimhw_device_destroy(d);
 }
 
 /* Any bytes are a line or an error. */
@@ -2132,6 +2180,7 @@ int main(void)
     RUN(text_lines_parse);
     RUN(text_lines_come_back);
     RUN(text_lines_without_channels_suit_any_device);
+    RUN(text_lines_without_data_are_timed_alone);
     RUN(random_lines_do_no_harm);
     RUN(every_null_is_refused);
     return check_end();

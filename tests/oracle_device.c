@@ -11,8 +11,8 @@
  *             max(U |S|, N); times scale in f32: s_i is off by c_i = |scale| r + u |scale S|
  *   p_i       exp(s_i - m), m the maximum as the device has it (a factor of all p and of l, so
  *             which m it is changes nothing): exp to 2e-7, its argument off by c_i + u |s_i - m|;
- *             then 2^-n of it to a lane: max(U p, N 2^n). Together e_i. n is the least with which
- *             what the units have of sum p is within 255
+ *             then 2^-n of it to a lane: max(U p, N 2^n). Together e_i. n is 0, but if sums are
+ *             read in 16 bits the least with which what the units have of sum p is within 255
  *   l         sum of the rounded p in f32: g(n), n the additions (512 a leaf and the leaves)
  *   sums      of one bank, over the tokens R that it has between two reads: products exact,
  *             g(log2(lanes) + columns - 1) sum |p v|; read in 16 bits: max(U |S_R|, N 2^n) each;
@@ -96,10 +96,10 @@ typedef struct head {
  * -------------------------------------------------------------------------- */
 
 /* 2^n, of p so far above what the units have of it. */
-static double times_of(double sum)
+static double times_of(const head *h, double sum)
 {
     double times = 1;
-    while (sum > 255 * times)
+    while (h->d->config.device.out_bits == 16 && sum > 255 * times)
         times *= 2;
     return times;
 }
@@ -146,7 +146,7 @@ static weights exact_weights(const head *h, double m)
         top = fmax(top, s);
         top_off = fmax(top_off, off);
     }
-    w.times = times_of(w.sum + w.sum_off);
+    w.times = times_of(h, w.sum + w.sum_off);
     w.sum_off = 0;
     for (uint64_t t = 0; t < h->seen; t++) {
         w.off[t] += fmax(lane_unit(type) * (w.p[t] + w.off[t]), lane_least(type) * w.times);
@@ -269,7 +269,7 @@ static float *hand_weights(const head *h, float *m, float *l, float *times)
         p[t] = exp_of(p[t] - *m);
         sum += (double)p[t];
     }
-    *times = (float)times_of(sum);
+    *times = (float)times_of(h, sum);
     for (uint64_t t = 0; t < h->seen;) {
         float part = 0;
         for (uint64_t end = t + LEAF; t < end && t < h->seen; t++) {
@@ -469,6 +469,29 @@ static void long_contexts(void)
     }
 }
 
+/* p goes to the lanes as it is where sums are read in 32 bits: exp(-9) of f16 is no subnormal, but
+ * with 2^-n of it, as for 16 bits, it would be, and 1 % off. */
+static void small_weights_keep_their_digits(void)
+{
+    enum { N = 4000, DIM = 16 };
+    static float k[(N + 1) * DIM], v[(N + 1) * DIM];
+    float q[DIM] = {1}, out[DIM];
+    pimattn_config c = device_config("aimx", 2, 1, 1, DIM, DIM);
+    pimattn_seq seq = 0;
+    c.device.out_bits = 32;
+    c.shape.scale = 1;
+    k[0] = -9;
+    v[0] = 30000;
+    pimattn_engine *e = engine_new(&c);
+    if (!e) return;
+    CHECK_U(pimattn_seq_create(e, &seq), PIMATTN_OK);
+    CHECK_U(pimattn_append(e, seq, 0, k, v, N + 1, 0, 0), PIMATTN_OK);
+    CHECK_U(pimattn_attend_one(e, seq, 0, out, q, NULL), PIMATTN_OK);
+    double p = lane_of(PIMHW_LANE_F16, exp(-9));
+    CHECK_NEAR((double)out[0], p * 30000 / (N + p), 4e-10);
+    pimattn_engine_destroy(e);
+}
+
 /* Every length up to where all banks and channels, columns and rows have begun. */
 static void lengths_one_by_one(void)
 {
@@ -604,6 +627,7 @@ int main(void)
 {
     RUN(batches_of_any_kind);
     RUN(long_contexts);
+    RUN(small_weights_keep_their_digits);
     RUN(lengths_one_by_one);
     RUN(heads_larger_than_rows);
     RUN(appends_write_what_the_layout_asks);
