@@ -111,8 +111,9 @@ typedef enum pimattn_type {
     PIMATTN_F16 = 1,
     PIMATTN_BF16 = 2,
     PIMATTN_INT8 = 3, /* -127 to 127 times an f32 scale of the token and head: max |row| / 127, and
-                         at least FLT_MIN. If K and V both are, a timed unit has a lane a byte
-                         (assumed); units of tiers have the lanes they have, whatever the type */
+                         at least FLT_MIN; a bit less if else 127 times it were infinite. If K
+                         and V both are, a timed unit has a lane a byte (assumed); units of tiers
+                         have the lanes they have, whatever the type */
     PIMATTN_N_TYPE
 } pimattn_type;
 
@@ -122,19 +123,19 @@ typedef enum pimattn_type {
 typedef struct pimattn_shape {
     uint32_t n_layers;   /* 1 to 65536 */
     uint32_t n_heads;    /* a multiple of n_kv_heads, at most 65536 */
-    uint32_t n_kv_heads; /* 1 or more */
+    uint32_t n_kv_heads; /* 1 to 65536 */
     uint32_t head_dim;   /* of q and K; 1 to 65536 */
     uint32_t head_dim_v; /* of V and the output; 0: head_dim */
     uint32_t k_type;     /* pimattn_type in the cache; default f32 */
     uint32_t v_type;
-    float scale;               /* score = scale * q.k; 0: 1 / sqrt(head_dim), which for v_in_k is
+    float scale;          /* score = scale * q.k; 0: 1 / sqrt(head_dim), which for v_in_k is
                                   not that of the model's own heads: give it */
-    float soft_cap;            /* score = soft_cap * tanh(score / soft_cap); 0: none */
-    float alibi_max_bias;      /* score -= slope * |distance|, slopes by ggml's rule; 0: none */
+    float soft_cap;       /* score = soft_cap * tanh(score / soft_cap); 0: none */
+    float alibi_max_bias; /* score -= slope * |distance|, by ggml's rule, up to 1024; 0: none */
     const float *alibi_slopes; /* .. or [n_heads] of them given, whatever the bias, below 1e25, as a
                                   shard of a model must; NULL: by the rule, of n_heads */
     const float *sink_logits;  /* [n_heads]: a score without a value, once in every row, as it is:
-                                  not scaled, capped or biased (GPT-OSS); -inf: none; NULL */
+                                  not scaled, capped or biased (GPT-OSS); -inf or NULL: none */
     uint64_t window;           /* the query's own token among them (llama.cpp's n_swa, FlashInfer's
                                   window_left + 1); 0: all; at most 2^62 */
     const uint64_t *windows;   /* [n_layers]: of each layer, window is 0; NULL: window for all */
@@ -409,7 +410,7 @@ typedef void (*pimattn_page_fn)(void *user, pimattn_page_event event, uint32_t p
 typedef struct pimattn_config {
     pimattn_shape shape;
     uint32_t way;                      /* pimattn_way */
-    uint32_t page_tokens;              /* tokens of a KV page; 0: 128; no clock hangs on it */
+    uint32_t page_tokens;              /* of a KV page, up to 65536; 0: 128; no clock hangs on it */
     uint64_t pool_bytes;               /* most that KV pages take; 0: 1 GiB, or the least allowed */
     uint32_t max_seqs;                 /* sequences alive, and of one call; 0: 64, at most 65535 */
     uint64_t reserve_tokens;           /* static: a sequence takes the pages of so many tokens when
@@ -476,10 +477,11 @@ typedef struct pimattn_item {
  * branch gets what plain decoding gives only if positions say it. */
 typedef struct pimattn_mask {
     const uint64_t *bits;      /* NULL: up to its own */
-    uint64_t n_tokens;         /* as in the item; without bits 0, too */
+    uint64_t n_tokens;         /* as in the item; without bits it may be 0 */
     const uint64_t *positions; /* [n_tokens] of the new tokens for windows, sink_tokens and ALiBi,
-                                  from the place of the first on, none behind its own place; NULL:
-                                  their places, which choices and readings go by in any case */
+                                  beside bits alone, from the place of the first on, none behind
+                                  its own place; NULL: their places, which choices and readings go
+                                  by in any case */
 } pimattn_mask;
 
 /* Which tokens of a sequence take part, for each KV head: one that is not chosen is not visible, as
@@ -529,7 +531,7 @@ typedef struct pimattn_call {
  *            can overflow, and out is NaN
  *   bits     host way: one kernel's of a query head hang on the tokens it sees, their places and,
  *            if given, positions; the device way rounds as its units and its plan do: of the batch
- *            and entries
+ *            and entries, of which some controllers have half
  *   NaN      a score that is not finite, or that was not before the soft-cap, before scale or, of
  *            int8, before the key's scale, makes out and lse of that head NaN; v[j] that is not
  *            finite makes out[j] NaN and nothing else; append keeps both; an int8 row with either
@@ -786,9 +788,9 @@ typedef struct pimattn_transfer {
  * memory is a saved state of it, which pimattn_restore takes, too.
  *
  *   transfer may be NULL
- *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (out: too little memory); in: PIMATTN_ERR_PAGES,
- *            PIMATTN_ERR_MEMORY, PIMATTN_ERR_STATE (not what was moved out, or cut short): pages
- *            that nobody held may have been given up then
+ *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (out: too little memory; in: of one that is not
+ *            out); in: PIMATTN_ERR_PAGES, PIMATTN_ERR_MEMORY, PIMATTN_ERR_STATE (not what was
+ *            moved out, or cut short): pages that nobody held may have been given up then
  */
 PIMATTN_API pimattn_status pimattn_seq_swap_out(pimattn_engine *engine, pimattn_seq seq,
                                                 void *memory, uint64_t bytes,
@@ -900,7 +902,7 @@ enum { PIMATTN_MAX_TIERS = 8 };
 typedef struct pimattn_tier {
     pimhw_config device; /* with units beside its banks, or flash with units in the controller; of
                             unit_MHz 0, which has none, reductions take no time */
-    uint32_t n_devices;  /* alike; bank groups are numbered through all of them */
+    uint32_t n_devices;  /* alike, up to 65536; bank groups are numbered through all of them */
     uint64_t n_tokens;   /* slots of all of them together, one for a token and layer; of an engine
                             for all its sequences and layers, at most 2^32 - 1 */
 } pimattn_tier;
@@ -1150,10 +1152,10 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
 
 /* An engine with config.tiers keeps keys and values in them instead of pages, a token and layer in
  * one slot. A new token goes to the fastest tier; where that is full, what matters least there of
- * the same sequence and layer (of equals the oldest, and tokens without a score most) makes room,
- * tier by tier; where the sequence has nothing there, it goes to the next tier. Of the calls of
- * [A4] such an engine has those that [A4] names for it and those that ask; the others
- * return PIMATTN_ERR_DEVICE. page_tokens is 0 or 1. Memory of all slots is taken with the engine;
+ * the same sequence and layer (of equals the oldest; tokens without a score matter most) makes
+ * room, tier by tier; where the sequence has nothing there, it goes to the next tier. Of the calls
+ * of [A4] such an engine has those that [A4] names for it and those that ask; the others return
+ * PIMATTN_ERR_DEVICE. page_tokens is 0 or 1. Memory of all slots is taken with the engine;
  * pool_bytes and config.device, but host_MBps, are for pimattn_attend_pages. Tiers take memory from
  * the engine's allocator. Counts of pages are slots times n_kv_heads. 0 means usual.
  *
