@@ -2143,7 +2143,7 @@ typedef struct pimhw_i_page {
     uint8_t *bytes; /* NULL: absent, all zeros */
     uint32_t n_run; /* pages of the allocation, at its first one */
     bool given;     /* by pimhw_alloc; else somebody wrote to it */
-    uint8_t map_id;
+    uint8_t map_id; /* if it is given; else its columns are a run, as those of absent pages */
 } pimhw_i_page;
 
 struct pimhw_memory {
@@ -2199,8 +2199,6 @@ PIMHW_API pimhw_status pimhw_memory_create(pimhw_memory **memory, const pimhw_co
     m->bytes = (size_t)bytes;
     m->pages = (pimhw_i_page *)(void *)(m + 1);
     m->zeros = (uint8_t *)(m->pages + n_pages);
-    for (uint64_t i = 0; i < n_pages; i++)
-        m->pages[i].map_id = PIMHW_MAP_ROWS;
     for (uint32_t id = 0; id < PIMHW_N_MAPS; id++)
         if (!pimhw_i_map_check(&g, id, NULL)) pimhw_i_map_build(&m->maps[id], &g, id);
     *memory = m;
@@ -2228,7 +2226,6 @@ static void pimhw_i_pages_release(pimhw_memory *m, uint64_t first)
     for (uint64_t i = first; at < n * page_bytes; i++) {
         if (m->pages[i].bytes != bytes + at) continue;
         memset(&m->pages[i], 0, sizeof m->pages[i]);
-        m->pages[i].map_id = PIMHW_MAP_ROWS;
         at += page_bytes;
     }
 }
@@ -2263,7 +2260,7 @@ static pimhw_status pimhw_i_row_open(const pimhw_memory *m, pimhw_memory *writer
     if (writer && !page->bytes) page->bytes = pimhw_i_pages_take(writer, 1, why);
     if (writer && !page->bytes) return PIMHW_ERR_MEMORY;
     row->geometry = &m->geometry;
-    row->map = &m->maps[page->map_id]; /* of an absent page, one whose columns are a run */
+    row->map = &m->maps[page->given ? page->map_id : (uint32_t)PIMHW_MAP_ROWS];
     row->rank_step = row->bank_step = 0;
     row->bytes = m->zeros;
     if (!page->bytes) return PIMHW_OK;
