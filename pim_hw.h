@@ -2528,21 +2528,21 @@ static void pimhw_i_units_fail(pimhw_units *u, pimhw_status status, const char *
 static bool pimhw_i_translate(pimhw_units *u, uint32_t channel, uint32_t *row)
 {
     const pimhw_request *r = u->request;
-    const char *fault = "channel %u: row %u is not on the device";
     uint64_t at = *row;
-    bool found = true;
     if (r && r->chunks) {
-        uint64_t chunk = at / r->chunk_rows, rest = at % r->chunk_rows;
+        uint64_t chunk = at / r->chunk_rows;
         uint32_t first = r->chunk_begin ? r->chunk_begin[channel] : 0;
         uint32_t n = r->chunk_begin ? r->chunk_begin[channel + 1] - first : r->n_chunks;
-        found = chunk < n && r->chunks[first + chunk] != PIMHW_UNMAPPED;
-        if (found) at = pimhw_i_min(r->chunks[first + chunk] + rest, UINT32_MAX);
-        if (!found) fault = "channel %u: row %u is in no chunk";
+        uint32_t begin = chunk < n ? r->chunks[first + chunk] : PIMHW_UNMAPPED;
+        const char *fault = "channel %u: row %u is in no chunk";
+        if (begin == PIMHW_UNMAPPED) pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, fault, channel, at);
+        at = pimhw_i_min(begin + at % r->chunk_rows, UINT32_MAX);
     }
-    found = found && at < u->config.n_rows;
-    if (!found) pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, fault, channel, at);
     *row = (uint32_t)at;
-    return found;
+    if (at < u->config.n_rows) return true;
+    pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, "channel %u: row %u is not on the device", channel,
+                       at);
+    return false;
 }
 
 /* Judges the table of a request. */
@@ -2564,15 +2564,13 @@ static pimhw_status pimhw_i_chunks_check(const pimhw_request *request, uint32_t 
 static bool pimhw_i_open(pimhw_units *u, const pimhw_event *e, bool write, pimhw_i_row *at)
 {
     uint32_t row = e->row;
-    if (!pimhw_i_translate(u, e->channel, &row)) return false;
+    if (u->status != PIMHW_OK || !pimhw_i_translate(u, e->channel, &row)) return false;
     pimhw_memory *writer = write ? u->memory : NULL;
-    pimhw_cause *why = u->status == PIMHW_OK ? &u->why : NULL;
-    pimhw_status status = pimhw_i_row_open(u->memory, writer, at, e->channel, row, why);
+    u->status = pimhw_i_row_open(u->memory, writer, at, e->channel, row, &u->why);
     if (write) /* what is kept of the channel may be old */
         memset(u->column_tag + (size_t)e->channel * PIMHW_I_COLUMNS, 0,
                PIMHW_I_COLUMNS * sizeof *u->column_tag);
-    if (u->status == PIMHW_OK) u->status = status;
-    return status == PIMHW_OK;
+    return u->status == PIMHW_OK;
 }
 
 /* A block of the hub's registers; NULL if there is none. */
@@ -2618,15 +2616,6 @@ static void pimhw_i_hazard(pimhw_units *u, const char *text, const pimhw_event *
     pimhw_i_units_fail(u, PIMHW_ERR_HAZARD, text, e->channel, of);
 }
 
-/* Whether something was in a tile after a fill and up to now that is no more. */
-static bool pimhw_i_tile_lost(const pimhw_i_tile *t, uint64_t filled, uint64_t now)
-{
-    bool lost = false;
-    for (uint32_t i = 0; i < PIMHW_I_FILLS_KEPT; i++)
-        lost = lost || (t->lost[i] > filled && t->lost[i] <= now);
-    return lost;
-}
-
 /* The tile of an event, to fill or to use: the newest that was filled before it. */
 static float *pimhw_i_tile_of(pimhw_units *u, const pimhw_event *e, bool fill)
 {
@@ -2636,10 +2625,11 @@ static float *pimhw_i_tile_of(pimhw_units *u, const pimhw_event *e, bool fill)
     pimhw_i_tile *t = &u->tile_use[second ? i + n : i], *t2 = &u->tile_use[second ? i : i + n];
     if (fill && (t->used > now || t2->used > now))
         pimhw_i_hazard(u, "channel %u: a MAC has used tile %u before it was written", e, e->tile);
-    bool lost =
-        !fill && (pimhw_i_tile_lost(t, t->filled, now) || pimhw_i_tile_lost(t2, t->filled, now));
-    if (t->filled > now || lost)
-        pimhw_i_hazard(u, "channel %u: tile %u was overwritten too early", e, e->tile);
+    bool lost = t->filled > now; /* or something newer was in one of the two up to now */
+    for (uint32_t k = 0; k < PIMHW_I_FILLS_KEPT && !fill && !lost; k++)
+        lost = (t->lost[k] > t->filled && t->lost[k] <= now) ||
+               (t2->lost[k] > t->filled && t2->lost[k] <= now);
+    if (lost) pimhw_i_hazard(u, "channel %u: tile %u was overwritten too early", e, e->tile);
     if (fill) t->lost[t->n_lost++ % PIMHW_I_FILLS_KEPT] = t->filled;
     *(fill ? &t->filled : &t->used) = now;
     return u->tiles + (size_t)(t - u->tile_use) * u->n_lanes;
@@ -2915,10 +2905,8 @@ PIMHW_API void pimhw_units_begin(pimhw_units *units, const pimhw_request *reques
                                  const pimhw_hub *hub)
 {
     if (!units) return;
-    size_t from = (size_t)((char *)units->column_tag - (char *)units);
-    size_t to = (size_t)((char *)units->samples - (char *)units);
-    memset((char *)units + from, 0, to - from);
     const size_t run = offsetof(pimhw_units, request);
+    memset(units->column_tag, 0, (size_t)((char *)units->samples - (char *)units->column_tag));
     memset((char *)units + run, 0, offsetof(pimhw_units, column_tag) - run);
     if (hub) units->hub = *hub;
     units->request = request;
