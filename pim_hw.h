@@ -4666,7 +4666,8 @@ typedef struct pimhw_i_sketch {
 /* The loops around an item, from a level on: those inside a span. */
 typedef struct pimhw_i_inside {
     uint32_t level, depth;
-    uint64_t last[PIMHW_LOOPS]; /* round; UINT64_MAX: no limit is known */
+    uint64_t last[PIMHW_LOOPS];               /* round; UINT64_MAX: no limit is known */
+    const pimhw_operand *around[PIMHW_LOOPS]; /* for the most of an operand: how often they run */
 } pimhw_i_inside;
 
 /* What the steps of the loops inside but one add at most beyond `times` others, which those inside
@@ -4786,21 +4787,20 @@ static uint64_t pimhw_i_most_columns(const pimhw_program *p, const pimhw_i_insid
     return most;
 }
 
-/* The most an operand can be, where the rests of blocks are not more than those of one; around: how
- * often the loops around it run. */
+/* The most an operand can be, where the rests of blocks are not more than those of one. */
 static uint64_t pimhw_i_most(const pimhw_program *p, const pimhw_i_inside *in,
-                             const pimhw_operand *const *around, const pimhw_block *block,
-                             uint8_t name)
+                             const pimhw_block *block, uint8_t name)
 {
     if (name == 0) return 0;
     const pimhw_operand *o = &p->operands[name - 1];
     uint64_t growth = pimhw_i_growth(in, o->step);
     for (uint32_t l = 0; l < in->depth; l++)
-        for (int k = 0; k < 2 && around[l]; k++)
-            if (around[l]->tail[k])
-                growth =
-                    pimhw_i_min(growth, pimhw_i_growth_left(in, block, o->step, l,
-                                                            &p->tails[around[l]->tail[k] - 1]));
+        for (int k = 0; k < 2 && in->around[l]; k++) {
+            const uint8_t tail = in->around[l]->tail[k];
+            if (tail == 0) continue;
+            uint64_t its = pimhw_i_growth_left(in, block, o->step, l, &p->tails[tail - 1]);
+            growth = pimhw_i_min(growth, its);
+        }
     uint64_t most = pimhw_i_plus(o->base, growth);
     for (int k = 0; k < 2; k++) {
         if (!o->tail[k]) continue;
@@ -4966,20 +4966,6 @@ static void pimhw_i_to_block(pimhw_i_walker *w)
     uint64_t i = pimhw_i_block_index(w);
     bool any = !w->sketch->lists && w->request && i < w->request->n_blocks;
     w->block = any ? &w->request->blocks[i] : NULL;
-}
-
-static void pimhw_i_walker_init(pimhw_i_walker *w, const pimhw_program *program,
-                                const pimhw_request *request, const pimhw_i_sketch *sketch,
-                                uint64_t mask, uint64_t (*rounds)[PIMHW_MAX_CHANNELS])
-{
-    memset(w, 0, sizeof *w);
-    w->program = program;
-    w->request = request;
-    w->sketch = sketch;
-    w->mask = mask;
-    w->rounds = rounds;
-    w->stop = program->n_items;
-    pimhw_i_to_block(w);
 }
 
 static uint64_t pimhw_i_steps(const pimhw_i_walker *w, const uint64_t step[PIMHW_LOOPS])
@@ -5266,7 +5252,7 @@ typedef struct pimhw_i_stream {
     pimhw_i_walker walker;
     pimhw_i_jobs jobs;
     pimhw_instruction in; /* the instruction that waits for the hub */
-    bool waits, over;
+    bool waits;
 } pimhw_i_stream;
 
 typedef enum pimhw_i_progress { PIMHW_I_IDLE, PIMHW_I_OPEN, PIMHW_I_ENDED } pimhw_i_progress;
@@ -6413,6 +6399,7 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
  * ========================================================================== */
 
 static const char PIMHW_I_NO_STREAM[] = "no stream has begun, or it ended at a failure";
+static const char PIMHW_I_AFTER_EOC[] = "an instruction after EOC";
 static const char PIMHW_I_TOO_MANY[] = "EPU: more than %u works that nothing waits for";
 static const char PIMHW_I_TOO_LONG[] = "the run takes 2^46 clocks or rounds, or more";
 
@@ -6590,9 +6577,9 @@ static void pimhw_i_lap_met(pimhw_device *d, uint64_t mask, uint64_t early_ck)
 static void pimhw_i_wait(pimhw_device *d, pimhw_i_channel *ch, uint64_t until_ck)
 {
     pimhw_i_memo *m = &d->memo;
-    uint64_t time = until_ck - ch->base_ck, key;
+    uint64_t time = until_ck - ch->base_ck;
+    uint64_t key = pimhw_i_key(2 * PIMHW_PROGRAM_ITEMS + 1, ch->asleep, 0);
     bool known = ch->asleep && until_ck > ch->base_ck && until_ck <= ch->due_ck;
-    key = pimhw_i_key(2 * PIMHW_PROGRAM_ITEMS + 1, ch->asleep, 0);
     uint16_t *slot = known ? pimhw_i_edge_slot(m, key, 0) : NULL;
     pimhw_i_edge *e = known ? &m->edge[*slot ? *slot : m->n_edges + 1] : NULL;
     if (known && *slot && (e->again ? time >= e->clocks : time == e->clocks)) {
@@ -6774,8 +6761,7 @@ static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, const pimhw_r
     d->n_groups = d->n_ready = 1;
     d->apart = !d->shared && request && request->list_begin;
     d->n_streams = d->apart ? d->config.n_channels : 1;
-    for (uint32_t i = 0; i < d->n_streams; i++)
-        d->streams[i].jobs.n = d->streams[i].jobs.n_done = 0;
+    memset(&d->streams[0].jobs, 0, sizeof d->streams[0].jobs);
     pimhw_i_channel *ch = &d->groups[0];
     memset(ch, 0, sizeof *ch);
     ch->rules = &d->rules;
@@ -6818,8 +6804,7 @@ static pimhw_status pimhw_i_judge(const pimhw_device *d, const pimhw_instruction
     bool tiles = copies || pimhw_i_has_tiles(kind->command);
     uint64_t beyond = everybody ? 0 : in->mask & ~pimhw_i_low_bits(c->n_channels);
     uint64_t size = in->op_size, row = pimhw_config_columns(c);
-    uint64_t most = kind->has_row ? row : c->in_entries;
-    if (!kind->sized) most = 1;
+    uint64_t most = !kind->sized ? 1 : kind->has_row ? row : c->in_entries;
     const struct {
         bool asked;
         uint64_t is, most;
@@ -6853,20 +6838,14 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *d, const pimhw_instruct
 {
     if (!d || !instruction || d->sink.told) return pimhw_i_not_now(d, why);
     if (d->phase != PIMHW_I_OPEN)
-        return PIMHW_I_WRONG(why, d->phase == PIMHW_I_ENDED ? "an instruction after EOC"
-                                                            : PIMHW_I_NO_STREAM);
+        return PIMHW_I_WRONG(why, d->phase ? PIMHW_I_AFTER_EOC : PIMHW_I_NO_STREAM);
     pimhw_status status = pimhw_i_judge(d, instruction, why);
     if (status == PIMHW_OK && d->endless) status = PIMHW_I_UNABLE(why, PIMHW_I_TOO_LONG);
-    if (status != PIMHW_OK) {
-        d->phase = PIMHW_I_IDLE;
-        return status;
-    }
-    while (!pimhw_i_execute(d, &d->streams[0], instruction)) {
-        if (pimhw_i_epu_serve(d)) continue;
-        d->phase = PIMHW_I_IDLE;
-        return PIMHW_I_UNABLE(why, PIMHW_I_TOO_MANY, (uint64_t)PIMHW_I_JOBS);
-    }
-    return PIMHW_OK;
+    while (status == PIMHW_OK && !pimhw_i_execute(d, &d->streams[0], instruction))
+        if (!pimhw_i_epu_serve(d))
+            status = PIMHW_I_UNABLE(why, PIMHW_I_TOO_MANY, (uint64_t)PIMHW_I_JOBS);
+    if (status != PIMHW_OK) d->phase = PIMHW_I_IDLE;
+    return status;
 }
 
 static void pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
@@ -6954,25 +6933,24 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *d, pimhw_readings *read
     memset(&r, 0, sizeof r);
     r.size = sizeof r;
     r.version = 1;
-    const pimhw_i_channel *critical = &d->groups[0]; /* ends last, of equals the lowest */
+    pimhw_i_channel *last = &d->groups[0]; /* to end, of equals the lowest */
     for (uint32_t g = 1; g < d->n_groups; g++) {
-        const pimhw_i_channel *ch = &d->groups[g];
-        bool lower = pimhw_i_lowest(ch->mask) < pimhw_i_lowest(critical->mask);
-        if (ch->end_ck + lower > critical->end_ck) critical = ch;
+        pimhw_i_channel *ch = &d->groups[g];
+        bool lower = pimhw_i_lowest(ch->mask) < pimhw_i_lowest(last->mask);
+        if (ch->end_ck + lower > last->end_ck) last = ch;
     }
-    pimhw_i_channel last = *critical;
     /* the host's end is its answer, whatever is still on its way, but no command comes after it */
-    uint64_t drained = d->shared ? d->decode.ck : last.end_ck;
+    uint64_t drained = d->shared ? d->decode.ck : last->end_ck;
     for (uint32_t g = 0; g < d->n_groups && d->shared; g++)
         drained = pimhw_i_max(drained, d->groups[g].last_ck);
     r.cycles = pimhw_i_max(drained, d->epu_free_ck);
     if (d->endless || r.cycles >= PIMHW_I_MOST_CK) /* what was held back may end that late */
         return PIMHW_I_UNABLE(why, PIMHW_I_TOO_LONG);
     r.ns = (double)r.cycles * (double)d->config.tCK_ps * 1e-3;
-    r.critical_channel = pimhw_i_lowest(last.mask);
-    pimhw_i_charge(&last, drained, PIMHW_WAIT_DRAIN);
+    r.critical_channel = pimhw_i_lowest(last->mask);
+    pimhw_i_charge(last, drained, PIMHW_WAIT_DRAIN);
     for (uint32_t i = 0; i < PIMHW_N_SPENT; i++)
-        r.breakdown_ck[i] = last.tally.spent_ck[i] + d->beyond[r.critical_channel].spent_ck[i];
+        r.breakdown_ck[i] = last->tally.spent_ck[i] + d->beyond[r.critical_channel].spent_ck[i];
     r.breakdown_ck[PIMHW_WAIT_EPU] += r.cycles - drained;
     r.epu_ck = d->epu_ck;
     r.n_instructions = d->n_instructions;
@@ -7008,8 +6986,7 @@ static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_pro
 /* A block that is as large as any of a request. */
 static pimhw_block pimhw_i_largest(const pimhw_request *request)
 {
-    pimhw_block block;
-    memset(&block, 0, sizeof block);
+    pimhw_block block = {{0}, {0}};
     for (uint32_t i = 0; request && i < request->n_blocks; i++) {
         const pimhw_block *b = &request->blocks[i];
         for (uint32_t k = 0; k < PIMHW_RESTS; k++)
@@ -7060,9 +7037,7 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
 {
     uint32_t endless = pimhw_i_endless_item(p, d->config.n_channels);
     pimhw_block block = pimhw_i_largest(request);
-    const pimhw_operand *around[PIMHW_LOOPS];
-    pimhw_i_inside in;
-    memset(&in, 0, sizeof in);
+    pimhw_i_inside in = {0, 0, {0}, {NULL}};
     d->safe = true;
     if (endless < p->n_items)
         return PIMHW_I_UNABLE(why, "item %u: %s", (uint64_t)endless, PIMHW_I_TOO_LONG);
@@ -7074,14 +7049,14 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
         if (item->kind == PIMHW_END) in.depth -= p->items[item->end].kind != PIMHW_BLOCK;
         if (item->kind == PIMHW_END || item->kind == PIMHW_BLOCK) continue;
         for (uint32_t f = 0; f < 8; f++)
-            value[f] = pimhw_i_most(p, &in, around, &block, pimhw_i_names(item)[f]);
+            value[f] = pimhw_i_most(p, &in, &block, pimhw_i_names(item)[f]);
         if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
             if (item->kind == PIMHW_LIST) value[0] = 0; /* whatever op_size says */
             for (uint32_t c = 0; item->kind == PIMHW_LIST && c < d->config.n_channels; c++)
                 value[0] = pimhw_i_max(value[0], pimhw_i_blocks(request, c));
             if (item->kind == PIMHW_LIST) value[0] += pimhw_i_aux(p, item);
             if (value[0] >> PIMHW_I_MOST_ROUND_BITS) d->safe = false;
-            around[in.depth] = item->kind == PIMHW_LOOP ? o : NULL;
+            in.around[in.depth] = item->kind == PIMHW_LOOP ? o : NULL;
             in.last[in.depth++] = value[0] ? value[0] - 1 : 0;
             continue;
         }
@@ -7106,13 +7081,11 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
 static bool pimhw_i_accept(pimhw_device *d, const pimhw_i_stream *s, pimhw_i_step step)
 {
     pimhw_cause what;
-    if (step == PIMHW_I_WRONG)
-        pimhw_cause_write(&what, "2^28 rounds or more, or an operand of 2^32 or more");
-    else if (d->phase == PIMHW_I_ENDED)
-        pimhw_cause_write(&what, "an instruction after EOC");
-    else if (d->safe || pimhw_i_judge(d, &s->in, &what) == PIMHW_OK)
-        return true;
-    pimhw_cause_write(d->why, "item %u: %s", (uint64_t)s->walker.at, what.text);
+    const char *fault = what.text;
+    if (d->phase == PIMHW_I_ENDED) fault = PIMHW_I_AFTER_EOC;
+    if (step == PIMHW_I_WRONG) fault = "2^28 rounds or more, or an operand of 2^32 or more";
+    if (fault == what.text && (d->safe || !pimhw_i_judge(d, &s->in, &what))) return true;
+    pimhw_cause_write(d->why, "item %u: %s", (uint64_t)s->walker.at, fault);
     return false;
 }
 
@@ -7345,19 +7318,18 @@ static void pimhw_i_follow_laps(pimhw_device *d, pimhw_i_stream *s)
 /* Steps one stream until it ends or waits for the hub. False: it is refused. */
 static bool pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s)
 {
-    while (!s->over) {
+    for (;;) {
         pimhw_i_step step = s->waits ? PIMHW_I_GIVEN : pimhw_i_next(&s->walker, &s->in);
         if (d->endless) return false;
+        if (step == PIMHW_I_DONE) return true;
         if (step == PIMHW_I_NEST && !pimhw_i_do_nest(d, s)) return false;
         if (step == PIMHW_I_ROUND) d->walked_rounds += pimhw_i_count(s->walker.mask);
         if (step == PIMHW_I_ROUND && d->laps && s->walker.depth == 1) pimhw_i_follow_laps(d, s);
-        s->over = step == PIMHW_I_DONE;
         if (step != PIMHW_I_GIVEN && step != PIMHW_I_WRONG) continue;
         if (!s->waits && !pimhw_i_accept(d, s, step)) return false;
         s->waits = !pimhw_i_execute(d, s, &s->in);
         if (s->waits) return true;
     }
-    return true;
 }
 
 static bool pimhw_i_streams_run(pimhw_device *d)
@@ -7380,8 +7352,6 @@ static void pimhw_i_settle(pimhw_device *d)
 {
     while (pimhw_i_epu_serve(d))
         continue;
-    for (uint32_t i = 0; i < d->n_streams; i++)
-        d->streams[i].jobs.n_done = 0;
     pimhw_i_sync(d);
     d->known = 0;
     for (uint32_t g = 0; g < d->n_groups; g++)
@@ -7389,11 +7359,28 @@ static void pimhw_i_settle(pimhw_device *d)
                            PIMHW_WAIT_EPU);
 }
 
+/* The streams at the begin of a program; without a work at the hub. */
+static void pimhw_i_streams_begin(pimhw_device *d, const pimhw_program *p,
+                                  const pimhw_request *request)
+{
+    for (uint32_t i = 0; i < d->n_streams; i++) {
+        pimhw_i_walker *w = &d->streams[i].walker;
+        memset(&d->streams[i], 0, sizeof d->streams[i]);
+        w->program = p;
+        w->request = request;
+        w->sketch = &d->sketch;
+        w->mask = d->n_streams > 1 ? (uint64_t)1 << i : pimhw_i_low_bits(d->config.n_channels);
+        w->rounds = d->rounds;
+        w->stop = p->n_items;
+        w->nests = d->skips && d->phase == PIMHW_I_OPEN;
+        pimhw_i_to_block(w);
+    }
+}
+
 /* All runs of a program. */
 static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_request *request)
 {
     uint64_t n = request && request->repeats > 1 ? request->repeats : 1;
-    uint64_t all = pimhw_i_low_bits(d->config.n_channels);
     pimhw_i_meet(d, p, request);
     /* if nobody looks and all instructions are known to be right */
     d->skips = d->safe && !d->sink.to.command && !d->sink.to.hub && !d->sketch.banked;
@@ -7401,13 +7388,7 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
     for (uint64_t i = 0; i < n; i++) {
         d->walked_rounds += n > 1;
         if (i > 0) pimhw_i_settle(d);
-        for (uint32_t k = 0; k < d->n_streams; k++) {
-            pimhw_i_walker *w = &d->streams[k].walker;
-            uint64_t mask = d->n_streams > 1 ? (uint64_t)1 << k : all;
-            d->streams[k].waits = d->streams[k].over = false;
-            pimhw_i_walker_init(w, p, request, &d->sketch, mask, d->rounds);
-            w->nests = d->skips && d->phase == PIMHW_I_OPEN;
-        }
+        pimhw_i_streams_begin(d, p, request);
         bool done = pimhw_i_streams_run(d);
         if (d->endless) pimhw_cause_write(d->why, PIMHW_I_TOO_LONG);
         if (!done) return false;
@@ -7499,10 +7480,10 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     pimhw_status status = PIMHW_OK;
     pimhw_i_start(d, NULL, request, why);
     d->phase = PIMHW_I_IDLE;
+    d->n_streams = 1; /* of all channels, even if they have lists of their own */
     pimhw_i_stream *s = &d->streams[0];
     pimhw_i_meet(d, program, request);
-    pimhw_i_walker_init(&s->walker, program, request, &d->sketch,
-                        pimhw_i_low_bits(d->config.n_channels), d->rounds);
+    pimhw_i_streams_begin(d, program, request);
     for (bool goes_on = true; goes_on;) {
         pimhw_i_step step = pimhw_i_next(&s->walker, &s->in);
         if (step == PIMHW_I_ROUND || step == PIMHW_I_LEFT) continue;
