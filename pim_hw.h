@@ -6997,10 +6997,14 @@ static pimhw_block pimhw_i_largest(const pimhw_request *request)
     return block;
 }
 
-/* The first item with which loops of constant rounds alone come to the last clock of a channel, or
- * to as many rounds; n_items: there is none. */
-static uint32_t pimhw_i_endless_item(const pimhw_program *p, uint32_t n_channels)
+/* The first item with which loops of constant rounds alone, and a list of the fewest blocks of a
+ * channel, come to the last clock of a channel, or to as many rounds; n_items: there is none. */
+static uint32_t pimhw_i_endless_item(const pimhw_program *p, const pimhw_request *request,
+                                     uint32_t n_channels)
 {
+    uint64_t fewest = UINT64_MAX;
+    for (uint32_t c = 0; c < n_channels; c++)
+        fewest = pimhw_i_min(fewest, pimhw_i_blocks(request, c));
     uint64_t rounds[PIMHW_LOOPS + 1] = {1}, masks[PIMHW_LOOPS + 1] = {pimhw_i_low_bits(n_channels)};
     uint64_t in_loops = 0, of_channel[PIMHW_MAX_CHANNELS] = {0};
     uint32_t depth = 0;
@@ -7011,9 +7015,10 @@ static uint32_t pimhw_i_endless_item(const pimhw_program *p, uint32_t n_channels
         uint64_t size = o && pimhw_i_is_constant(o) ? o->base : 0;
         if (item->kind == PIMHW_END) depth -= p->items[item->end].kind != PIMHW_BLOCK;
         if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
-            masks[depth + 1] = masks[depth] & item->mask;
-            bool runs = item->kind == PIMHW_LOOP && masks[depth + 1];
-            uint64_t n = pimhw_i_times(rounds[depth], runs ? size : 0);
+            const bool list = item->kind == PIMHW_LIST;
+            masks[depth + 1] = list ? masks[depth] : masks[depth] & item->mask;
+            if (list) size = fewest;
+            uint64_t n = pimhw_i_times(rounds[depth], masks[depth + 1] ? size : 0);
             rounds[++depth] = pimhw_i_min(n, PIMHW_I_MOST_CK);
             in_loops += rounds[depth];
             if (in_loops >= PIMHW_I_MOST_CK) return i;
@@ -7035,7 +7040,7 @@ static uint32_t pimhw_i_endless_item(const pimhw_program *p, uint32_t n_channels
 static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
                                    const pimhw_request *request, pimhw_cause *why)
 {
-    uint32_t endless = pimhw_i_endless_item(p, d->config.n_channels);
+    uint32_t endless = pimhw_i_endless_item(p, request, d->config.n_channels);
     pimhw_block block = pimhw_i_largest(request);
     pimhw_i_inside in = {0, 0, {0}, {NULL}};
     d->safe = true;

@@ -1048,6 +1048,12 @@ static void programs_of_no_builder_are_refused(void)
     }
 }
 
+static void see_nothing(void *user, const pimhw_event *event)
+{
+    (void)user;
+    (void)event;
+}
+
 /* Refused in these words, and the readings as they were. */
 static void endless(pimhw_device *d, const pimhw_program *p, const char *words)
 {
@@ -1125,6 +1131,22 @@ static void endless_programs_are_refused(void)
         pimhw_status want = k == 1 ? PIMHW_OK : PIMHW_ERR_PROGRAM;
         CHECK_U(pimhw_device_time(d, &r, &p, &request, NULL, &why), want);
         if (k != 1) CHECK_STR(why.text, "the run takes 2^46 clocks or rounds, or more");
+    }
+    for (uint32_t n = 0; n < 2; n++) { /* in a list, and each command told: nothing is skipped */
+        const pimhw_block block = {.rest = {0}};
+        const pimhw_request request = {.blocks = &block, .n_blocks = n};
+        const pimhw_sink sink = {.command = see_nothing};
+        const pimhw_item list = {.kind = PIMHW_LIST};
+        pimhw_program_init(&p);
+        pimhw_program_item(&p, &list);
+        pimhw_program_loop(&p, pimhw_program_const(&p, 1 << 27), 1);
+        pimhw_program_loop(&p, pimhw_program_const(&p, 1 << 27), 1);
+        pimhw_program_add(&p, &gb);
+        for (int i = 0; i < 3; i++)
+            pimhw_program_end(&p);
+        CHECK_U(pimhw_device_time(d, &r, &p, &request, &sink, &why),
+                n ? PIMHW_ERR_PROGRAM : PIMHW_OK);
+        if (n) CHECK_STR(why.text, "item 2: the run takes 2^46 clocks or rounds, or more");
     }
     pimhw_program_init(&p);
     pimhw_program_add(&p, &epu);
@@ -1753,12 +1775,6 @@ static void causes_name_what_is_null(void)
     CHECK_U(pimhw_memory_write(memory, &at, NULL, 2, &why), PIMHW_ERR_ARGUMENT);
     CHECK_HAS(why.text, "bytes is NULL");
     pimhw_memory_destroy(memory);
-}
-
-static void see_nothing(void *user, const pimhw_event *event)
-{
-    (void)user;
-    (void)event;
 }
 
 /* What no clock hangs on is judged all the same, with a sink and without. */
