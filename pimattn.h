@@ -128,10 +128,10 @@ typedef struct pimattn_shape {
     uint32_t head_dim_v; /* of V and the output; 0: head_dim */
     uint32_t k_type;     /* pimattn_type in the cache; default f32 */
     uint32_t v_type;
-    float scale;          /* score = scale * q.k; 0: 1 / sqrt(head_dim), which for v_in_k is
+    float scale;               /* score = scale * q.k; 0: 1 / sqrt(head_dim), which for v_in_k is
                                   not that of the model's own heads: give it */
-    float soft_cap;       /* score = soft_cap * tanh(score / soft_cap); 0: none */
-    float alibi_max_bias; /* score -= slope * |distance|, by ggml's rule, up to 1024; 0: none */
+    float soft_cap;            /* score = soft_cap * tanh(score / soft_cap); 0: none */
+    float alibi_max_bias;      /* score -= slope * |distance|, by ggml's rule; 0: none; to 1024 */
     const float *alibi_slopes; /* .. or [n_heads] of them given, whatever the bias, below 1e25, as a
                                   shard of a model must; NULL: by the rule, of n_heads */
     const float *sink_logits;  /* [n_heads]: a score without a value, once in every row, as it is:
@@ -204,8 +204,8 @@ typedef struct pimattn_plan {
     uint32_t k_columns;     /* columns of one token's key */
     uint32_t k_row_tokens;  /* tokens of one bank row; 0: a token takes k_token_rows rows */
     uint32_t k_token_rows;
-    uint32_t k_queries;     /* query block of the K phase; 1 where a key takes several rows */
-    bool k_resident;        /* the queries stay in the global buffer for all rows; never there */
+    uint32_t k_queries;     /* query block of the K phase; 1 if a key takes several rows */
+    bool k_resident;        /* the queries stay in the global buffer for all rows; false then */
     uint32_t k_out_slots;   /* output entries of the K phase: for so many tokens of a bank .. */
     uint32_t k_out_queries; /* .. times so many queries; 1 x 1: all sums use entry 0 */
     uint32_t v_wanted;      /* pimattn_v_mapping asked for .. */
@@ -2683,9 +2683,8 @@ typedef struct pimattn_i_folder {
 static void pimattn_i_dots(const pimattn_i_folder *f, const pimattn_i_tile *tile, const float *q,
                            uint32_t index, float *s)
 {
-    const bool pairs = tile->dim_k > PIMATTN_I_PIECE && tile->ahead >= PIMATTN_I_DEEP_ROWS;
-    const uint32_t most = (pairs ? 2 : 1) * PIMATTN_I_PIECE;
-    const size_t row = (size_t)most * pimattn_i_type_bytes(tile->k_type);
+    const bool pair = tile->dim_k > PIMATTN_I_PIECE && tile->ahead >= PIMATTN_I_DEEP_ROWS;
+    const size_t row = (size_t)PIMATTN_I_PIECE * pimattn_i_type_bytes(tile->k_type);
     const uint32_t n = ((tile->n_tokens << index) + 15) / 16 * 16;
     float more[PIMATTN_I_WORK_W], lost[PIMATTN_I_WORK_W];
     if (tile->dim_k <= PIMATTN_I_PIECE) {
@@ -2694,11 +2693,14 @@ static void pimattn_i_dots(const pimattn_i_folder *f, const pimattn_i_tile *tile
     }
     pimattn_i_tile piece = *tile;
     memset(lost, 0, n * sizeof lost[0]);
-    for (uint32_t at = 0; at < tile->dim_k; at += most) {
-        piece.dim_k = (uint32_t)pimattn_i_min(most, tile->dim_k - at);
+    if (pair) { /* both pieces at once */
+        f->kernel->dots[tile->k_type][index](tile, q, f->q_floats, s);
+        f->kernel->add(s, lost, s + n, n);
+    }
+    for (uint32_t at = 0; at < tile->dim_k && !pair; at += PIMATTN_I_PIECE) {
+        piece.dim_k = (uint32_t)pimattn_i_min(PIMATTN_I_PIECE, tile->dim_k - at);
         f->kernel->dots[tile->k_type][index](&piece, q + at, f->q_floats, at ? more : s);
         if (at > 0) f->kernel->add(s, lost, more, n);
-        if (pairs) f->kernel->add(s, lost, (at ? more : s) + n, n);
         piece.k += row;
         piece.fetch[0] += PIMATTN_I_TILE * row;
         piece.fetch[2] += PIMATTN_I_TILE * row;
@@ -8036,10 +8038,11 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
     const bool wide = s->k_type == PIMATTN_F32 || s->v_type == PIMATTN_F32;
     const bool brief = e->layout.page_bytes < PIMATTN_I_LONG_PAGE, apart = pimattn_i_apart(e);
     tile->led = e->ahead == PIMATTN_I_LED && brief && !apart && !wide ? 192 : 0;
-    const bool alone = hand->job->n_queries == 1 && e->kernel->most_queries == 8 &&
+    /* AVX-512 has sums enough to read wide f32 rows of one query as they lie */
+    const bool whole = hand->job->n_queries == 1 && e->kernel->most_queries == 8 &&
                        s->k_type == PIMATTN_F32 && s->v_type == PIMATTN_F32;
     const uint64_t dim = pimattn_i_max(s->head_dim, s->head_dim_v);
-    if (e->ahead == PIMATTN_I_DEEP && !apart && dim <= (alone ? 2 : 1) * PIMATTN_I_PIECE)
+    if (e->ahead == PIMATTN_I_DEEP && !apart && dim <= (whole ? 2 : 1) * PIMATTN_I_PIECE)
         tile->ahead = brief ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
     while ((size_t)2 << tile->k_shift <= k_row)
         tile->k_shift++;
@@ -9363,6 +9366,7 @@ static void pimattn_i_hub_epu(void *user, const pimhw_instruction *in)
     pimattn_engine *e = (pimattn_engine *)user;
     const pimattn_i_planner *p = &e->planner;
     const pimattn_i_module *m = e->module;
+    const pimattn_plan *plan = &p->plans[p->taken];
     for (uint32_t u = 0; u < m->n_units; u++) {
         if (!(in->mask >> u & 1) || in->round >= p->list_begin[u + 1] - p->list_begin[u]) continue;
         pimattn_i_work *w = pimattn_i_work_of(e, u, in->round);
@@ -9372,7 +9376,8 @@ static void pimattn_i_hub_epu(void *user, const pimhw_instruction *in)
             else
                 pimattn_i_hub_give(e, w, i);
         w->mixing = true;
-        memset(w->sums, 0, (size_t)(w->m - w->sums) * sizeof(float)); /* m is behind them */
+        memset(w->sums, 0,
+               (size_t)w->n_queries * plan->v_groups * pimattn_i_work_dims(plan) * sizeof(float));
     }
 }
 

@@ -1050,8 +1050,7 @@ static void lives_are_those_of_the_model(void)
 }
 
 /* Rows as they lie, of every type and for every block of queries; short pages and long ones. For
- * each kind of CPU memory is fetched otherwise, and rows are read in another order, wide ones, too.
- */
+ * each kind of CPU memory is fetched otherwise, and rows, also wide ones, in another order. */
 static void rows_fetched_otherwise(uint32_t type, uint32_t group, uint32_t dim)
 {
     enum { TOKENS = 600 };
