@@ -508,7 +508,7 @@ typedef enum pimhw_kind {
 enum {
     PIMHW_DISTINCT = 1,   /* WR_GB: channel i takes GPR block gpr + i, else all take the same */
     PIMHW_AWAITED = 2,    /* EPU: a PIMHW_EPU_WAIT will wait for it, of at most 8 */
-    PIMHW_TIMING_ONLY = 4 /* what its data are is not known: no units execute it */
+    PIMHW_TIMING_ONLY = 4 /* its data are not known: units refuse it */
 };
 
 /*
@@ -982,12 +982,12 @@ PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why);
  * and rows pimhw_memory_find and pimhw_map_da tell; x in GPR blocks (pimhw_units_gpr); a program
  * that for every row of the banks does WR_GB of x, MAC_ABK and RD_MAC (examples/facil.c).
  *
- *   returns  as pimhw_device_time and pimhw_units_end; PIMHW_ERR_ARGUMENT if the units are of
- *            another geometry, out_clear, out_bits or lane_type; PIMHW_ERR_HAZARD also where
- *            ping-pong cannot: MACs go back to inputs whose region is filled again, or on with a
- *            sum that is being read, or more sums are held than there are entries, each until the
- *            phase after its read; *readings then unchanged, but not the bytes that the commands
- *            before wrote
+ *   returns  as pimhw_device_time and pimhw_units_end; PIMHW_ERR_PROGRAM for PIMHW_TIMING_ONLY;
+ *            PIMHW_ERR_ARGUMENT if the units are of another geometry, out_clear, out_bits or
+ *            lane_type; PIMHW_ERR_HAZARD also where ping-pong cannot: MACs go back to inputs whose
+ *            region is filled again, or on with a sum that is being read, or more sums are held
+ *            than there are entries, each until the phase after its read; *readings then unchanged,
+ *            but not the bytes that the commands before wrote
  */
 PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *readings,
                                         pimhw_units *units, const pimhw_program *program,
@@ -6838,7 +6838,8 @@ PIMHW_API pimhw_status pimhw_device_submit(pimhw_device *d, const pimhw_instruct
 {
     if (!d || !instruction || d->sink.told) return pimhw_i_not_now(d, why);
     if (d->phase != PIMHW_I_OPEN)
-        return PIMHW_I_WRONG(why, d->phase ? PIMHW_I_AFTER_EOC : PIMHW_I_NO_STREAM);
+        return PIMHW_I_WRONG(why,
+                             d->phase == PIMHW_I_ENDED ? PIMHW_I_AFTER_EOC : PIMHW_I_NO_STREAM);
     pimhw_status status = pimhw_i_judge(d, instruction, why);
     if (status == PIMHW_OK && d->endless) status = PIMHW_I_UNABLE(why, PIMHW_I_TOO_LONG);
     while (status == PIMHW_OK && !pimhw_i_execute(d, &d->streams[0], instruction))
@@ -7086,11 +7087,13 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
 static bool pimhw_i_accept(pimhw_device *d, const pimhw_i_stream *s, pimhw_i_step step)
 {
     pimhw_cause what;
-    const char *fault = what.text;
-    if (d->phase == PIMHW_I_ENDED) fault = PIMHW_I_AFTER_EOC;
-    if (step == PIMHW_I_WRONG) fault = "2^28 rounds or more, or an operand of 2^32 or more";
-    if (fault == what.text && (d->safe || !pimhw_i_judge(d, &s->in, &what))) return true;
-    pimhw_cause_write(d->why, "item %u: %s", (uint64_t)s->walker.at, fault);
+    if (step == PIMHW_I_WRONG)
+        pimhw_cause_write(&what, "2^28 rounds or more, or an operand of 2^32 or more");
+    else if (d->phase == PIMHW_I_ENDED)
+        pimhw_cause_write(&what, PIMHW_I_AFTER_EOC);
+    else if (d->safe || pimhw_i_judge(d, &s->in, &what) == PIMHW_OK)
+        return true;
+    pimhw_cause_write(d->why, "item %u: %s", (uint64_t)s->walker.at, what.text);
     return false;
 }
 

@@ -1556,14 +1556,12 @@ static void text_lines_come_back(void)
         if (says[k].op_size) in.op_size = rng_range(&rng, 1, UINT32_MAX);
         if (says[k].bank) in.bank = (uint32_t)rng_u64(&rng);
         if (says[k].row) in.row = (uint32_t)rng_u64(&rng);
-        if (says[k].gpr) in.gpr = (uint32_t)rng_u64(&rng);
-        if (says[k].aux) in.aux = (uint32_t)rng_u64(&rng);
+        if (says[k].gpr || says[k].comment) in.gpr = (uint32_t)rng_u64(&rng);
+        if (says[k].aux || says[k].comment) in.aux = (uint32_t)rng_u64(&rng);
         if (says[k].comment) in.column = (uint32_t)rng_u64(&rng);
         if (says[k].comment) in.tile = (uint32_t)rng_u64(&rng);
         if (says[k].comment) in.out = (uint32_t)rng_u64(&rng);
         if (says[k].comment) in.flags = rng_range(&rng, 0, 1) ? PIMHW_DISTINCT : 0;
-        if (says[k].comment && !in.gpr) in.gpr = (uint32_t)rng_u64(&rng);
-        if (says[k].comment) in.aux = (uint32_t)rng_u64(&rng);
         if (in.kind == PIMHW_GPR || in.kind == PIMHW_CFR) in.out = rng_range(&rng, 0, 1) == 1;
         CHECK_U(ex_aim_format(&in, line, &why), PIMHW_OK);
         CHECK(strlen(line) < sizeof line);

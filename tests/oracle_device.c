@@ -488,7 +488,7 @@ static void small_weights_keep_their_digits(void)
     CHECK_U(pimattn_append(e, seq, 0, k, v, N + 1, 0, 0), PIMATTN_OK);
     CHECK_U(pimattn_attend_one(e, seq, 0, out, q, NULL), PIMATTN_OK);
     double p = lane_of(PIMHW_LANE_F16, exp(-9));
-    CHECK_NEAR((double)out[0], p * 30000 / (N + p), 4e-10);
+    CHECK_NEAR((double)out[0], p * 30000 / (N + p), 4e-10); /* a few roundings of 9e-4 to f32 */
     pimattn_engine_destroy(e);
 }
 
