@@ -2120,8 +2120,10 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
                 type != PIMATTN_INT8 &&                                                            \
                 ((n == 1 && tile->ahead >= alone) || (n <= 4 && W == 16 && type == PIMATTN_F32 &&  \
                                                       tile->ahead >= PIMATTN_I_DEEP_ROWS));        \
-            if (by_row)                                                                            \
-                pimattn_i_sums_by_row_##W(tile, k, q, q_floats, sums, &fetched, type, n, pair);    \
+            if (pair)                                                                              \
+                pimattn_i_sums_by_row_##W(tile, k, q, q_floats, sums, &fetched, type, n, true);    \
+            else if (by_row)                                                                       \
+                pimattn_i_sums_by_row_##W(tile, k, q, q_floats, sums, &fetched, type, n, false);   \
             PIMATTN_I_EACH4(PIMATTN_I_PART, W)                                                     \
             pimattn_i_across_##W(sums, s);                                                         \
             if (pair) pimattn_i_across_##W(sums + 1, s + 16);                                      \
