@@ -4644,12 +4644,6 @@ static void pimattn_i_heaps(const pimattn_schedule *s, const uint8_t *tier, uint
     pimattn_i_heap_build(slow);
 }
 
-static void pimattn_i_swap_apply(const pimattn_swap *swap, uint8_t *tier)
-{
-    tier[swap->down] = (uint8_t)(swap->tier + 1);
-    tier[swap->up] = (uint8_t)swap->tier;
-}
-
 /* Swaps between tier t and the next. Let d1 <= d2 .. be the importance in the faster tier and s1 >=
  * s2 .. in the slower. After k swaps what went down, d1 .. dk, is at most what is left above, what
  * came up, s1 .. sk, at least what is left below; dk < sk. So the next is d(k+1) against s(k+1) if
@@ -4668,7 +4662,8 @@ static pimattn_stop pimattn_i_pair(const pimattn_schedule *s, pimattn_i_shares *
         if (!(up > down)) return PIMATTN_STOP_NO_GAIN;
         if (*n_swaps == s->n_most) return PIMATTN_STOP_MOST;
         swaps[(*n_swaps)++] = swap;
-        pimattn_i_swap_apply(&swap, tier);
+        tier[swap.down] = (uint8_t)(t + 1);
+        tier[swap.up] = (uint8_t)t;
         uint64_t gain = pimattn_i_share_units(shares, up) - pimattn_i_share_units(shares, down);
         shares->sum[t] += gain;
         shares->sum[t + 1] -= gain;
@@ -4730,26 +4725,23 @@ static void pimattn_i_shares_init(pimattn_i_shares *shares, const pimattn_schedu
 /* Of the scratch the heaps take 8 (n_tokens + 2) bytes, the tiers as they will be the rest. */
 PIMATTN_API size_t pimattn_schedule_bytes(size_t n_tokens)
 {
-    uint64_t bytes = pimattn_i_add(pimattn_i_mul(n_tokens, 9), 16);
-    return bytes > SIZE_MAX ? SIZE_MAX : (size_t)bytes;
+    return (size_t)pimattn_i_min(SIZE_MAX, pimattn_i_add(pimattn_i_mul(n_tokens, 9), 16));
 }
 
-PIMATTN_API pimattn_status pimattn_schedule_swaps(const pimattn_schedule *schedule,
-                                                  pimattn_swap *swaps, size_t *n_swaps,
-                                                  uint32_t *stop, pimhw_cause *why)
+PIMATTN_API pimattn_status pimattn_schedule_swaps(const pimattn_schedule *s, pimattn_swap *swaps,
+                                                  size_t *n_swaps, uint32_t *stop, pimhw_cause *why)
 {
     float most;
     pimattn_i_shares shares;
-    if (!schedule || !n_swaps || (schedule->n_most > 0 && !swaps) ||
-        (schedule->n_tiers > 1 && !stop))
+    if (!s || !n_swaps || (s->n_most > 0 && !swaps) || (s->n_tiers > 1 && !stop))
         return pimattn_i_refuse(why, "schedule, swaps, n_swaps or stop missing", 0);
-    PIMATTN_I_TRY(pimattn_i_schedule_check(schedule, &most, why));
-    uint8_t *tier = (uint8_t *)schedule->scratch;
-    if (tier) tier += 8 * (schedule->n_tokens + 2);
-    pimattn_i_shares_init(&shares, schedule, most, tier);
+    PIMATTN_I_TRY(pimattn_i_schedule_check(s, &most, why));
+    uint8_t *tier = (uint8_t *)s->scratch;
+    if (tier) tier += 8 * (s->n_tokens + 2);
+    pimattn_i_shares_init(&shares, s, most, tier);
     *n_swaps = 0;
-    for (uint32_t t = schedule->n_tiers - 1; t-- > 0;)
-        stop[t] = (uint32_t)pimattn_i_pair(schedule, &shares, tier, t, swaps, n_swaps);
+    for (uint32_t t = s->n_tiers - 1; t-- > 0;)
+        stop[t] = (uint32_t)pimattn_i_pair(s, &shares, tier, t, swaps, n_swaps);
     return PIMATTN_OK;
 }
 
@@ -4799,10 +4791,11 @@ static pimattn_status pimattn_i_replay_run(pimattn_i_replay *r, const pimattn_pr
             r->s.tier = tier;
             r->s.ratio = c->ratio;
             PIMATTN_I_TRY(pimattn_schedule_swaps(&r->s, r->swaps, &n_swaps, stop, why));
-            for (size_t i = 0; i < n_swaps; i++) {
-                pimattn_i_swap_apply(&r->swaps[i], tier);
-                c->swaps[r->swaps[i].tier] += counts;
-                slowest += p->swap_ns[r->swaps[i].tier];
+            for (const pimattn_swap *swap = r->swaps; swap < r->swaps + n_swaps; swap++) {
+                tier[swap->down] = (uint8_t)(swap->tier + 1);
+                tier[swap->up] = (uint8_t)swap->tier;
+                c->swaps[swap->tier] += counts;
+                slowest += p->swap_ns[swap->tier];
             }
             if (counts) c->step_ns += slowest;
             tier += p->n_tokens;
@@ -4878,8 +4871,6 @@ PIMATTN_API pimattn_status pimattn_tier_profile(const pimattn_profile *p,
     }
     return PIMATTN_OK;
 }
-
-/* -- bank groups -- */
 
 /* The bank groups of a tier's devices, and how often tokens of each took part in the last steps
  * [PAM 6.1]. What a token weighs is in its window: bit i is set if it took part i steps ago. */
