@@ -5355,35 +5355,33 @@ static double pimattn_i_stream_ns(const pimattn_tier *t, uint64_t bytes, bool wr
     return fmax((double)ps / 1e3, link_ns);
 }
 
-PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *reading,
+PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *r,
                                                  const pimattn_tier *from, const pimattn_tier *to,
                                                  const pimattn_relayout *relayout, uint64_t bytes,
                                                  uint64_t n_runs, pimhw_cause *why)
 {
-    pimattn_relayout_reading r;
-    if (!reading || !from || !to || !relayout)
+    if (!r || !from || !to || !relayout)
         return pimattn_i_refuse(why, "reading, from, to or relayout is NULL", 0);
     if (bytes > 0 && n_runs == 0)
         return pimattn_i_refuse(why, "n_runs is 0, but %u bytes are moved", bytes);
     PIMATTN_I_TRY(pimattn_i_tier_check(from, why));
     PIMATTN_I_TRY(pimattn_i_tier_check(to, why));
     PIMATTN_I_WITHIN(why, "host_percent", relayout->host_percent, 0, 100, NULL);
-    memset(&r, 0, sizeof r);
-    r.size = sizeof r, r.version = 1;
-    r.read_bytes = pimattn_i_run_bytes(from, bytes, n_runs);
-    r.written_bytes = pimattn_i_run_bytes(to, bytes, n_runs);
-    r.read_ns = pimattn_i_stream_ns(from, r.read_bytes, false);
-    r.write_ns = pimattn_i_stream_ns(to, r.written_bytes, true);
-    if (bytes > 0) r.start_ns = (double)n_runs * relayout->start_ns;
+    memset(r, 0, sizeof *r);
+    r->size = sizeof *r, r->version = 1;
+    r->read_bytes = pimattn_i_run_bytes(from, bytes, n_runs);
+    r->written_bytes = pimattn_i_run_bytes(to, bytes, n_runs);
+    r->read_ns = pimattn_i_stream_ns(from, r->read_bytes, false);
+    r->write_ns = pimattn_i_stream_ns(to, r->written_bytes, true);
+    if (bytes > 0) r->start_ns = (double)n_runs * relayout->start_ns;
     if (relayout->by_host) {
         double slower = 100.0 / (relayout->host_percent ? relayout->host_percent : 10);
-        r.read_ns *= slower, r.write_ns *= slower;
-        r.ns = r.start_ns + (r.read_ns + r.write_ns);
+        r->read_ns *= slower, r->write_ns *= slower;
+        r->ns = r->start_ns + (r->read_ns + r->write_ns);
     } else {
-        if (relayout->link_MBps) r.link_ns = (double)bytes * 1e3 / relayout->link_MBps;
-        r.ns = r.start_ns + fmax(r.link_ns, fmax(r.read_ns, r.write_ns));
+        if (relayout->link_MBps) r->link_ns = (double)bytes * 1e3 / relayout->link_MBps;
+        r->ns = r->start_ns + fmax(r->link_ns, fmax(r->read_ns, r->write_ns));
     }
-    *reading = r;
     return PIMATTN_OK;
 }
 
@@ -5458,7 +5456,7 @@ typedef struct pimattn_i_tiered {
     const pimhw_allocator *allocator;
     uint64_t memory_bytes; /* of this and the arrays here */
     pimattn_tiers rules;
-    uint64_t slot_bytes, n_tables;
+    uint64_t slot_bytes, n_slots, n_tables;
     uint32_t step;
     pimattn_i_bin bins[PIMATTN_MAX_TIERS];
     pimattn_i_table *tables; /* [n_tables] */
@@ -5478,7 +5476,6 @@ static uint32_t pimattn_i_tier_groups(const pimattn_tier *t)
     return (uint32_t)pimattn_i_min(n, t->n_tokens);
 }
 
-/* The bank group of a slot. */
 static uint32_t pimattn_i_group_of(const pimattn_i_bin *b, uint32_t slot)
 {
     return slot % b->groups.n_groups;
@@ -5497,8 +5494,8 @@ static void pimattn_i_token_now(const pimattn_i_tiered *st, pimattn_i_token *t)
     t->step = st->step;
 }
 
-/* Gives a token a slot of a tier that has one. */
-static void pimattn_i_token_place(pimattn_i_tiered *st, pimattn_i_token *t, uint32_t tier)
+/* Gives a token a slot of a tier that has one, and says where that is. */
+static unsigned char *pimattn_i_token_place(pimattn_i_tiered *st, pimattn_i_token *t, uint32_t tier)
 {
     pimattn_i_bin *b = &st->bins[tier];
     uint32_t group = 0;
@@ -5509,6 +5506,7 @@ static void pimattn_i_token_place(pimattn_i_tiered *st, pimattn_i_token *t, uint
     t->slot = b->vacant[group];
     b->vacant[group] = b->next[t->slot];
     b->n_used++;
+    return pimattn_i_slot(st, t);
 }
 
 static void pimattn_i_token_leave(pimattn_i_tiered *st, pimattn_i_token *t)
@@ -5551,8 +5549,7 @@ static pimattn_status pimattn_i_token_move(pimattn_i_tiered *st, pimattn_i_token
     PIMATTN_I_TRY(pimattn_i_transfer_ask(st, from, to));
     const unsigned char *bytes = pimattn_i_slot(st, t);
     pimattn_i_token_leave(st, t); /* another tier's slot: the bytes stay what they are */
-    pimattn_i_token_place(st, t, to);
-    memcpy(pimattn_i_slot(st, t), bytes, (size_t)st->slot_bytes);
+    memcpy(pimattn_i_token_place(st, t, to), bytes, (size_t)st->slot_bytes);
     pimattn_i_moved(st, from, to);
     return PIMATTN_OK;
 }
@@ -5568,10 +5565,8 @@ static pimattn_status pimattn_i_token_swap(pimattn_i_tiered *st, pimattn_i_token
     memcpy(st->bounce, pimattn_i_slot(st, a), (size_t)st->slot_bytes);
     pimattn_i_token_leave(st, a);
     pimattn_i_token_leave(st, b);
-    pimattn_i_token_place(st, b, of_a);
-    memcpy(pimattn_i_slot(st, b), bytes, (size_t)st->slot_bytes);
-    pimattn_i_token_place(st, a, of_b);
-    memcpy(pimattn_i_slot(st, a), st->bounce, (size_t)st->slot_bytes);
+    memcpy(pimattn_i_token_place(st, b, of_a), bytes, (size_t)st->slot_bytes);
+    memcpy(pimattn_i_token_place(st, a, of_b), st->bounce, (size_t)st->slot_bytes);
     pimattn_i_moved(st, of_a, of_b);
     pimattn_i_moved(st, of_b, of_a);
     return PIMATTN_OK;
@@ -5600,13 +5595,6 @@ static uint64_t pimattn_i_table_bytes(uint64_t n)
     return pimattn_i_add(pimattn_i_mul(n, each), (n / 64 + 1) * sizeof(uint64_t));
 }
 
-static void pimattn_i_table_free(pimattn_i_tiered *st, pimattn_i_table *table)
-{
-    pimattn_i_release(st->allocator, table->token, pimattn_i_table_bytes(table->n_most));
-    memset(table, 0, sizeof *table);
-}
-
-/* Room for n tokens. */
 static pimattn_status pimattn_i_table_room(pimattn_i_tiered *st, pimattn_i_table *table, uint64_t n)
 {
     pimattn_i_table to = *table;
@@ -5620,7 +5608,7 @@ static pimattn_status pimattn_i_table_room(pimattn_i_tiered *st, pimattn_i_table
     to.sorted = (uint32_t *)(void *)(to.importance + to.n_most);
     if (table->n) memcpy(to.token, table->token, (size_t)table->n * sizeof *to.token);
     if (table->n) memcpy(to.importance, table->importance, (size_t)table->n * sizeof(float));
-    pimattn_i_table_free(st, table);
+    pimattn_i_release(st->allocator, table->token, pimattn_i_table_bytes(table->n_most));
     *table = to;
     return PIMATTN_OK;
 }
@@ -5689,7 +5677,7 @@ static pimattn_status pimattn_i_table_extend(pimattn_i_tiered *st, pimattn_i_tab
         memset(t, 0, sizeof *t);
         t->step = st->step;
         PIMATTN_I_TRY(pimattn_i_make_room(st, table, &tier, table->n));
-        pimattn_i_token_place(st, t, tier);
+        (void)pimattn_i_token_place(st, t, tier);
     }
     return PIMATTN_OK;
 }
@@ -5698,7 +5686,7 @@ static void pimattn_i_tiered_free(pimattn_i_tiered *st, const pimhw_allocator *a
 {
     if (!st) return;
     for (uint64_t i = 0; i < st->n_tables; i++)
-        pimattn_i_table_free(st, &st->tables[i]);
+        pimattn_i_release(a, st->tables[i].token, pimattn_i_table_bytes(st->tables[i].n_most));
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
         pimattn_i_release(a, st->bins[i].bytes, st->bins[i].memory_bytes);
     pimattn_i_release(a, st, st->memory_bytes);
@@ -5761,6 +5749,7 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, pimattn_
     st->bounce = (unsigned char *)(st->blocks + words);
     for (uint32_t i = 0; i < rules->n_tiers; i++) {
         st->rules.tier[i].device.allocator = *a;
+        st->n_slots += rules->tier[i].n_tokens;
         st->bins[i].token_bytes =
             (uint64_t)c->shape.n_kv_heads * st->rules.tier[i].device.element_bytes *
             ((uint64_t)c->shape.head_dim + (c->shape.v_in_k ? 0 : c->shape.head_dim_v));
@@ -6570,12 +6559,9 @@ PIMATTN_API uint64_t pimattn_pages_used(const pimattn_engine *engine)
 
 PIMATTN_API uint64_t pimattn_pages_total(const pimattn_engine *engine)
 {
-    const pimattn_i_tiered *st = engine->tiered;
     if (engine->module) return (uint64_t)engine->module->n_units * engine->module->n_chunks;
-    uint64_t n = st ? 0 : engine->pool.n_pages_most;
-    for (uint32_t i = 0; st && i < st->rules.n_tiers; i++)
-        n += st->rules.tier[i].n_tokens * engine->config.shape.n_kv_heads;
-    return n;
+    if (engine->tiered) return engine->tiered->n_slots * engine->config.shape.n_kv_heads;
+    return engine->pool.n_pages_most;
 }
 
 PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine)
