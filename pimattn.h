@@ -6233,7 +6233,6 @@ static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
     }
 }
 
-/* A tier of an engine. */
 static pimattn_status pimattn_i_tier_judge(const pimattn_tier *t, bool partials, pimhw_cause *why)
 {
     const uint64_t groups = partials ? pimattn_i_tier_groups(t) : 1;
@@ -6447,24 +6446,23 @@ PIMATTN_API void pimattn_engine_destroy(pimattn_engine *e)
     pimattn_i_release(&a, e, sizeof *e);
 }
 
-static void pimattn_i_pool_init(pimattn_engine *e)
+static void pimattn_i_pool_init(pimattn_i_pool *pool, const pimattn_i_layout *lay,
+                                const pimattn_config *c)
 {
-    pimattn_i_pool *pool = &e->pool;
-    pool->allocator = e->config.allocator;
-    pool->layout = &e->layout;
-    pool->page_bytes = e->layout.page_bytes;
+    pool->allocator = c->allocator;
+    pool->layout = lay;
+    pool->page_bytes = lay->page_bytes;
     pool->slab_pages = pimattn_i_max(1, PIMATTN_I_SLAB / pool->page_bytes);
-    pool->set_pages = (uint64_t)e->layout.n_layers * e->layout.n_kv_heads;
+    pool->set_pages = (uint64_t)lay->n_layers * lay->n_kv_heads;
     pool->store.record_bytes = pimattn_i_up64(
-        sizeof(pimattn_i_entry) + (e->config.page_tokens + pool->set_pages) * sizeof(uint32_t));
-    pool->on_page = e->config.on_page;
-    pool->page_user = e->config.page_user;
-    pool->n_pages_most =
-        e->config.pool_bytes / pool->page_bytes / pool->set_pages * pool->set_pages;
+        sizeof(pimattn_i_entry) + (c->page_tokens + pool->set_pages) * sizeof(uint32_t));
+    pool->on_page = c->on_page;
+    pool->page_user = c->page_user;
+    pool->n_pages_most = c->pool_bytes / pool->page_bytes / pool->set_pages * pool->set_pages;
     pool->n_slabs_most = pimattn_i_ceil_div(pool->n_pages_most, pool->slab_pages);
     pool->slabs = (unsigned char **)pimattn_i_zeroed(&pool->allocator, pool->n_slabs_most,
                                                      sizeof *pool->slabs);
-    pool->bound_bytes = 64 + 2 * pimattn_i_up64((uint64_t)e->config.shape.head_dim * sizeof(float));
+    pool->bound_bytes = 64 + 2 * pimattn_i_up64((uint64_t)c->shape.head_dim * sizeof(float));
 }
 
 /* All that an engine holds; a failure leaves what there is to _destroy. */
@@ -6486,7 +6484,7 @@ static pimattn_status pimattn_i_engine_fill(pimattn_engine *e, pimhw_cause *why)
     e->tokens = (uint64_t *)(void *)(e->spans + spans);
     e->seqs = (pimattn_i_seq *)(void *)(e->tokens + tokens);
     pimattn_i_variant_keep(&e->config.shape, (uint64_t *)(void *)(e->seqs + seqs));
-    pimattn_i_pool_init(e);
+    pimattn_i_pool_init(&e->pool, &e->layout, c);
     e->size = pimattn_i_sizes_of(c);
     e->n_jobs_most = 1 + (size_t)((c->scratch_bytes - e->size.least) / e->size.job_bytes);
     e->workers = (float *)pimattn_i_alloc(&c->allocator, c->scratch_bytes, 64);
