@@ -6609,9 +6609,8 @@ static pimattn_i_table *pimattn_i_table_of(const pimattn_engine *e, const pimatt
 static pimattn_i_list *pimattn_i_lists_of(const pimattn_engine *e, const pimattn_i_seq *s,
                                           uint32_t layer, uint32_t head)
 {
-    const pimattn_i_module *m = e->module;
-    size_t slot = (size_t)(s - e->seqs);
-    return m->lists + ((slot * e->config.shape.n_layers + layer) * m->n_heads + head) * 2;
+    size_t of_layer = (size_t)(s - e->seqs) * e->config.shape.n_layers + layer;
+    return e->module->lists + (of_layer * e->module->n_heads + head) * 2;
 }
 
 static size_t pimattn_i_n_lists(const pimattn_engine *e)
@@ -6691,10 +6690,9 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
     uint32_t wanted[2];
     size_t n = pimattn_i_n_lists(e);
     uint64_t more = 0;
-    for (uint32_t which = 0; which < 2; which++) {
-        wanted[which] =
-            (uint32_t)pimattn_i_min(pimattn_i_chunks_of(m->plan, which, tokens), UINT32_MAX);
-        more += wanted[which] > had[which] ? wanted[which] - had[which] : 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        wanted[i] = (uint32_t)pimattn_i_min(pimattn_i_chunks_of(m->plan, i, tokens), UINT32_MAX);
+        more += wanted[i] > had[i] ? wanted[i] - had[i] : 0;
     }
     /* before host memory is taken for what cannot be */
     bool fits = pimattn_i_mul(more, n / 2) <= pimattn_pages_total(e) - m->n_used;
@@ -6816,15 +6814,14 @@ static pimattn_status pimattn_i_fit(pimattn_engine *e, pimattn_i_seq *s, uint64_
     return status == PIMATTN_OK ? pimattn_i_hold(e, s, from, to) : status;
 }
 
-PIMATTN_API pimattn_status pimattn_seq_reserve(pimattn_engine *engine, pimattn_seq seq,
-                                               uint64_t n_tokens)
+PIMATTN_API pimattn_status pimattn_seq_reserve(pimattn_engine *e, pimattn_seq seq, uint64_t tokens)
 {
     pimattn_i_seq *s;
-    if (!engine) return PIMATTN_ERR_ARGUMENT;
-    PIMATTN_I_TRY(pimattn_i_seq_even(engine, seq, &s));
-    const uint64_t end = pimattn_i_add(s->tokens[0], n_tokens);
-    PIMATTN_I_TRY(pimattn_i_may_hold(engine, s, s->tokens[0], end));
-    return pimattn_i_hold(engine, s, s->tokens[0], end);
+    if (!e) return PIMATTN_ERR_ARGUMENT;
+    PIMATTN_I_TRY(pimattn_i_seq_even(e, seq, &s));
+    const uint64_t end = pimattn_i_add(s->tokens[0], tokens);
+    PIMATTN_I_TRY(pimattn_i_may_hold(e, s, s->tokens[0], end));
+    return pimattn_i_hold(e, s, s->tokens[0], end);
 }
 
 /* A slot for a new sequence, with no token and no page. */
@@ -7051,7 +7048,6 @@ static bool pimattn_i_write_column(pimattn_engine *e, const pimattn_i_list *list
     return done;
 }
 
-/* The type of the units' lanes. */
 static uint32_t pimattn_i_lane_type(const pimattn_engine *e)
 {
     return e->config.device.lane_type == PIMHW_LANE_F16 ? PIMATTN_F16 : PIMATTN_BF16;
