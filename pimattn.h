@@ -7228,13 +7228,12 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *e, pimattn_seq seq, 
     return PIMATTN_OK;
 }
 
-PIMATTN_API pimattn_status pimattn_seq_truncate(pimattn_engine *engine, pimattn_seq seq,
-                                                uint64_t n_tokens)
+PIMATTN_API pimattn_status pimattn_seq_truncate(pimattn_engine *e, pimattn_seq seq, uint64_t tokens)
 {
-    const pimattn_i_seq *s = engine ? pimattn_i_seq_here(engine, seq) : NULL;
-    if (s && n_tokens < s->begin)
-        return pimattn_i_wrong(engine, "to %u tokens: its first token is behind", n_tokens);
-    return pimattn_seq_keep(engine, seq, s ? s->begin : 0, n_tokens);
+    const pimattn_i_seq *s = e ? pimattn_i_seq_here(e, seq) : NULL;
+    if (s && tokens < s->begin)
+        return pimattn_i_wrong(e, "to %u tokens: its first token is behind", tokens);
+    return pimattn_seq_keep(e, seq, s ? s->begin : 0, tokens);
 }
 
 /* The rows of a token, and their scales, of all layers and heads to the place of another. */
@@ -7244,16 +7243,15 @@ static void pimattn_i_row_move(const pimattn_engine *e, const pimattn_i_seq *s, 
     const pimattn_i_layout *lay = &e->layout;
     const pimattn_shape *shape = &e->config.shape;
     const uint64_t offset[4] = {0, lay->v_offset, lay->k_scale_offset, lay->v_scale_offset};
-    const uint64_t bytes[4] = {lay->k_row_bytes, lay->v_row_bytes,
-                               shape->k_type == PIMATTN_INT8 ? sizeof(float) : 0,
-                               shape->v_type == PIMATTN_INT8 ? sizeof(float) : 0};
+    const size_t bytes[4] = {(size_t)lay->k_row_bytes, (size_t)lay->v_row_bytes,
+                             shape->k_type == PIMATTN_INT8 ? sizeof(float) : 0,
+                             shape->v_type == PIMATTN_INT8 ? sizeof(float) : 0};
     for (uint32_t head = 0; head < e->pool.set_pages; head++) { /* of layer 0, then of the next */
         uint64_t at, was;
         unsigned char *run = pimattn_i_run(&e->pool, lay, s, 0, head, to, &at);
         const unsigned char *old = pimattn_i_run(&e->pool, lay, s, 0, head, from, &was);
         for (uint32_t i = 0; i < 4; i++)
-            memcpy(run + offset[i] + at * bytes[i], old + offset[i] + was * bytes[i],
-                   (size_t)bytes[i]);
+            memcpy(run + offset[i] + at * bytes[i], old + offset[i] + was * bytes[i], bytes[i]);
         pimattn_i_page_change(&e->pool, pimattn_i_table_at(lay, s, to / lay->page_tokens, 0)[head],
                               to % lay->page_tokens);
     }
@@ -7263,10 +7261,12 @@ PIMATTN_API pimattn_status pimattn_seq_accept(pimattn_engine *e, pimattn_seq seq
                                               const uint32_t *kept, size_t n)
 {
     pimattn_i_seq *s;
-    uint64_t i = 0, tokens;
+    const char *text = "kept[%u] is %u: not above the one before, or beyond the %u tokens that"
+                       " follow";
+    uint64_t i = 0;
     PIMATTN_I_TRY(pimattn_i_paged(e));
     PIMATTN_I_TRY(pimattn_i_seq_even(e, seq, &s));
-    tokens = s->tokens[0];
+    const uint64_t tokens = s->tokens[0];
     if (!kept && n > 0) return pimattn_i_wrong(e, "kept is NULL for %u tokens", n);
     if (first < s->begin || first > tokens)
         return PIMATTN_I_WRONG(e, "first is %u, not %u to %u", first, s->begin, tokens);
@@ -7274,10 +7274,7 @@ PIMATTN_API pimattn_status pimattn_seq_accept(pimattn_engine *e, pimattn_seq seq
         return PIMATTN_I_WRONG(e, "n is %u, of %u tokens", (uint64_t)n, tokens - first);
     for (; i < n; i++)
         if (kept[i] >= tokens - first || (i > 0 && kept[i] <= kept[i - 1]))
-            return PIMATTN_I_WRONG(e,
-                                   "kept[%u] is %u: not above the one before, or beyond the"
-                                   " %u tokens that follow",
-                                   i, (uint64_t)kept[i], tokens - first);
+            return PIMATTN_I_WRONG(e, text, i, (uint64_t)kept[i], tokens - first);
     for (i = 0; i < n && kept[i] == i;)
         i++; /* these stay where they are */
     PIMATTN_I_TRY(pimattn_i_may_hold(e, s, first + i, first + n));
@@ -7379,24 +7376,24 @@ PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *e, uint64_t *by
     return PIMATTN_OK;
 }
 
-/* Pages of a sequence, and those that no other sequence holds. */
-static uint64_t pimattn_i_seq_pages(const pimattn_engine *e, const pimattn_i_seq *s, uint64_t *own)
+/* Pages of a sequence that no other one holds; *all: and those that others hold too. */
+static uint64_t pimattn_i_seq_own(const pimattn_engine *e, const pimattn_i_seq *s, uint64_t *all)
 {
     const pimattn_i_layout *lay = &e->layout;
-    uint64_t sets = 0, i = pimattn_i_seq_next(lay, s, 0);
-    *own = 0;
+    uint64_t own = 0, sets = 0, i = pimattn_i_seq_next(lay, s, 0);
     for (; i < s->n_pages; i = pimattn_i_seq_next(lay, s, i + 1), sets++) {
         pimattn_i_ref ref = e->pool.refs[*pimattn_i_table_at(lay, s, i, 0)];
-        if (ref.count - (ref.entry != 0) == 1) *own += e->pool.set_pages;
+        if (ref.count - (ref.entry != 0) == 1) own += e->pool.set_pages;
     }
-    return sets * e->pool.set_pages;
+    *all = sets * e->pool.set_pages;
+    return own;
 }
 
 PIMATTN_API pimattn_status pimattn_cache_query(pimattn_engine *engine, pimattn_cache_info *info)
 {
     if (!engine || !info) return pimattn_i_wrong(engine, "info is NULL", 0);
     const pimattn_i_pool *pool = &engine->pool;
-    uint64_t own;
+    uint64_t all;
     memset(info, 0, sizeof *info);
     info->pages_total = pimattn_pages_total(engine);
     info->pages_used = info->pages_shared = pimattn_pages_used(engine);
@@ -7408,11 +7405,9 @@ PIMATTN_API pimattn_status pimattn_cache_query(pimattn_engine *engine, pimattn_c
         return PIMATTN_OK;
     }
     info->pages_known = pool->n_used - info->pages_used;
-    for (uint32_t i = 0; i < engine->config.max_seqs; i++) {
-        if (!engine->seqs[i].id) continue;
-        (void)pimattn_i_seq_pages(engine, &engine->seqs[i], &own);
-        info->pages_shared -= own;
-    }
+    for (uint32_t i = 0; i < engine->config.max_seqs; i++)
+        if (engine->seqs[i].id)
+            info->pages_shared -= pimattn_i_seq_own(engine, &engine->seqs[i], &all);
     for (uint64_t i = 0; i < pool->n_slabs; i++)
         info->memory_bytes += pimattn_i_slab_bytes(pool, i);
     info->moved_bytes = engine->moved_bytes;
@@ -7426,11 +7421,10 @@ PIMATTN_API pimattn_status pimattn_seq_query(pimattn_engine *engine, pimattn_seq
     if (!engine || !info) return pimattn_i_wrong(engine, "info is NULL", 0);
     const pimattn_i_seq *s = pimattn_i_seq_find(engine, seq);
     if (!s) return PIMATTN_ERR_SEQ;
-    uint64_t own;
     memset(info, 0, sizeof *info);
     info->first_token = s->begin;
     info->n_tokens = s->tokens[0];
-    info->pages = pimattn_i_seq_pages(engine, s, &own);
+    const uint64_t own = pimattn_i_seq_own(engine, s, &info->pages);
     info->pages_shared = info->pages - own;
     for (uint32_t i = 0; engine->tiered && i < engine->config.shape.n_layers; i++)
         info->pages += pimattn_i_table_of(engine, s, i)->n * engine->config.shape.n_kv_heads;
