@@ -7537,11 +7537,9 @@ static pimattn_status pimattn_i_flow_sum(pimattn_engine *e, pimattn_i_flow *f)
     pimattn_i_flow_move(f, &there, 1, sizeof there);
     f->hash = pimattn_i_mix(hash, 1); /* a hash mixed with itself is 0 */
     if (!f->failed && there == hash) return PIMATTN_OK;
-    return PIMATTN_I_BROKEN(e,
-                            !f->failed   ? "the state is damaged before byte %u"
-                            : f->reading ? "the state ends before byte %u"
-                                         : "write gave up before byte %u",
-                            f->at);
+    if (!f->failed) return PIMATTN_I_BROKEN(e, "the state is damaged before byte %u", f->at);
+    if (f->reading) return PIMATTN_I_BROKEN(e, "the state ends before byte %u", f->at);
+    return PIMATTN_I_BROKEN(e, "write gave up before byte %u", f->at);
 }
 
 static pimattn_status pimattn_i_flow_head(pimattn_engine *e, pimattn_i_flow *f, uint64_t *n_seqs)
@@ -7602,6 +7600,7 @@ static pimattn_i_seq *pimattn_i_arrived(pimattn_engine *e, uint64_t i)
 static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
                                           const uint64_t head[PIMATTN_I_STATE_SEQ])
 {
+    const char *text = "a sequence of the state has its first %u tokens, sink_tokens is %u";
     uint64_t begin = head[1], tokens = head[2], has = head[4], sinks = e->layout.sink_tokens;
     const pimattn_i_seq *from = pimattn_i_arrived(e, head[3]);
     bool shares = from && from != s && has <= from->tokens[0] &&
@@ -7609,9 +7608,7 @@ static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
     if (begin > tokens || has > tokens || tokens > PIMATTN_I_MAX_TOKENS || (has > 0 && !shares))
         return PIMATTN_I_BROKEN(e, "a sequence of the state cannot be");
     if (head[5] != (begin ? sinks : 0) || (begin > 0 && begin <= sinks))
-        return PIMATTN_I_BROKEN(
-            e, "a sequence of the state has its first %u tokens, sink_tokens is %u", head[5],
-            sinks);
+        return PIMATTN_I_BROKEN(e, text, head[5], sinks);
     s->begin = begin;
     pimattn_i_seq_length(e, s, tokens);
     if (has > 0) PIMATTN_I_TRY(pimattn_i_seq_share(&e->pool, s, from, has));
@@ -7714,13 +7711,12 @@ static pimattn_status pimattn_i_save(pimattn_engine *e, const pimattn_seq *seqs,
     return status;
 }
 
-PIMATTN_API pimattn_status pimattn_save(pimattn_engine *engine, const pimattn_seq *seqs,
-                                        size_t n_seqs, const pimattn_stream *stream,
-                                        uint64_t *bytes)
+PIMATTN_API pimattn_status pimattn_save(pimattn_engine *e, const pimattn_seq *seqs, size_t n_seqs,
+                                        const pimattn_stream *stream, uint64_t *bytes)
 {
     uint64_t need, hash;
-    if (engine && !stream && !bytes) return pimattn_i_wrong(engine, "stream and bytes are NULL", 0);
-    pimattn_status status = pimattn_i_save(engine, seqs, n_seqs, stream, &need, &hash);
+    if (e && !stream && !bytes) return pimattn_i_wrong(e, "stream and bytes are NULL", 0);
+    pimattn_status status = pimattn_i_save(e, seqs, n_seqs, stream, &need, &hash);
     if (status == PIMATTN_OK && bytes) *bytes = need;
     return status;
 }
