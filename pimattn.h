@@ -7358,8 +7358,7 @@ PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *e, uint64_t *by
     PIMATTN_I_TRY(pimattn_i_paged(e));
     pimattn_i_pool *pool = &e->pool;
     uint64_t n_moved = 0, end = pimattn_i_compact_begin(pool);
-    for (uint32_t i = 0; i < e->config.max_seqs; i++) {
-        const pimattn_i_seq *s = &e->seqs[i];
+    for (const pimattn_i_seq *s = e->seqs; s < e->seqs + e->config.max_seqs; s++) {
         uint64_t page = pimattn_i_seq_next(&e->layout, s, 0);
         for (; s->id && page < s->n_pages; page = pimattn_i_seq_next(&e->layout, s, page + 1))
             n_moved += pimattn_i_compact_move(pool, pimattn_i_table_at(&e->layout, s, page, 0),
@@ -7405,9 +7404,8 @@ PIMATTN_API pimattn_status pimattn_cache_query(pimattn_engine *engine, pimattn_c
         return PIMATTN_OK;
     }
     info->pages_known = pool->n_used - info->pages_used;
-    for (uint32_t i = 0; i < engine->config.max_seqs; i++)
-        if (engine->seqs[i].id)
-            info->pages_shared -= pimattn_i_seq_own(engine, &engine->seqs[i], &all);
+    for (const pimattn_i_seq *s = engine->seqs; s < engine->seqs + engine->config.max_seqs; s++)
+        if (s->id) info->pages_shared -= pimattn_i_seq_own(engine, s, &all);
     for (uint64_t i = 0; i < pool->n_slabs; i++)
         info->memory_bytes += pimattn_i_slab_bytes(pool, i);
     info->moved_bytes = engine->moved_bytes;
