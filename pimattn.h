@@ -7622,8 +7622,7 @@ static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
 static void pimattn_i_flow_source(const pimattn_engine *e, const pimattn_i_seq *s, uint64_t *head)
 {
     const pimattn_i_layout *lay = &e->layout;
-    for (uint32_t slot = 0; slot < e->config.max_seqs; slot++) {
-        const pimattn_i_seq *with = &e->seqs[slot];
+    for (const pimattn_i_seq *with = e->seqs; with < e->seqs + e->config.max_seqs; with++) {
         if (!with->id || with->arrival == 0 || with->arrival >= s->arrival) continue;
         const bool sinks = with->begin > s->begin; /* it may not have pages behind them, or any */
         uint64_t i = pimattn_i_seq_next(lay, s, 0), n = pimattn_i_min(s->n_pages, with->n_pages);
@@ -7739,11 +7738,9 @@ PIMATTN_API pimattn_status pimattn_restore(pimattn_engine *e, pimattn_seq *seqs,
         s->arrival = i;
         status = pimattn_i_flow_seq(e, &f, s);
     }
-    for (uint32_t slot = 0; slot < e->config.max_seqs; slot++) {
-        pimattn_i_seq *s = &e->seqs[slot];
+    for (pimattn_i_seq *s = e->seqs; s < e->seqs + e->config.max_seqs; s++)
         if (s->id && s->arrival)
             status = pimattn_i_seq_made(e, s, status, status ? NULL : &seqs[s->arrival - 1]);
-    }
     if (status == PIMATTN_OK) *n_seqs = (size_t)n;
     return status;
 }
