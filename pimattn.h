@@ -4830,8 +4830,7 @@ PIMATTN_API pimattn_status pimattn_tier_profile(const pimattn_profile *p,
 {
     if (!p || !candidates || !best)
         return pimattn_i_refuse(why, "profile, candidates or best is NULL", 0);
-    if (n_candidates == 0) return pimattn_i_refuse(why, "n_candidates is %u", 0);
-    const char *fault = pimattn_i_profile_fault(p);
+    const char *fault = n_candidates ? pimattn_i_profile_fault(p) : "n_candidates is 0";
     if (fault) return pimattn_i_refuse(why, fault, 0);
     pimattn_i_replay r;
     pimhw_allocator a = p->allocator.alloc ? p->allocator : pimhw_allocator_default();
