@@ -186,8 +186,8 @@ typedef struct pimattn_span {
  * phase, so that the inputs of the next query, block, strip or row always go out before the reads
  * that are still due (W first [PHONY]); scores whose sums begin with a bias, and take less time
  * than their reads, are read a set of queries at a time, of one query those of a row, or each
- * bias would wait. Sums take turns on all entries, but for keys larger than the global buffer,
- * whose sums are all in entry 0.
+ * bias would wait. Sums take turns on all entries. Keys of several rows, or larger than the global
+ * buffer, go by parts: queries that find an entry each meet a part of a key before the next one.
  * inputs_late: the same for inputs, a query's go out just before its first MACs instead of a
  * block's at once. */
 typedef struct pimattn_plan {
@@ -204,7 +204,7 @@ typedef struct pimattn_plan {
     uint32_t k_columns;     /* columns of one token's key */
     uint32_t k_row_tokens;  /* tokens of one bank row; 0: a token takes k_token_rows rows */
     uint32_t k_token_rows;
-    uint32_t k_queries;     /* query block of the K phase; 1 if a key takes several rows */
+    uint32_t k_queries;     /* query block of the K phase; 1 if a key is larger than inputs */
     bool k_resident;        /* the queries stay in the global buffer for all rows; false then */
     uint32_t k_out_slots;   /* output entries of the K phase: for so many tokens of a bank .. */
     uint32_t k_out_queries; /* .. times so many queries; 1 x 1: all sums use entry 0 */
@@ -3538,24 +3538,31 @@ static uint64_t pimattn_i_span_pairs(const pimattn_shape *s, const pimattn_span 
     return rising * first + rising * (rising + 1) / 2 + (n - rising) * pimattn_i_min(most, last);
 }
 
+/* Whether the K phase goes through a key by parts, of a row and of the global buffer at most. */
+static bool pimattn_i_k_parts(const pimattn_plan *p)
+{
+    return p->k_columns > p->inputs || p->k_token_rows > 1;
+}
+
 /* K: whole tokens in a bank row, or whole rows of one token. */
 static void pimattn_i_plan_k(pimattn_plan *p)
 {
-    uint32_t columns = pimhw_config_columns(&p->device);
+    const uint32_t columns = pimhw_config_columns(&p->device), outs = p->sums;
     p->k_columns = (uint32_t)pimattn_i_ceil_div(p->shape.head_dim, pimhw_config_lanes(&p->device));
     p->k_row_tokens = columns / p->k_columns;
     p->k_token_rows = (uint32_t)pimattn_i_ceil_div(p->k_columns, columns);
-    bool whole = p->k_row_tokens > 0 && p->k_columns <= p->inputs;
-    p->k_queries = whole ? (uint32_t)pimattn_i_min(p->n_queries, p->inputs / p->k_columns) : 1u;
+    const uint32_t fit = p->inputs / p->k_columns;
+    p->k_queries = (uint32_t)pimattn_i_min(p->n_queries, pimattn_i_max(1, fit));
+    p->k_resident = fit > 0 && (p->row_reuse_off || p->n_queries <= p->k_queries);
     p->k_out_slots = p->k_out_queries = 1;
-    if (p->reads_late && whole) {
+    if (p->reads_late || pimattn_i_k_parts(p)) {
         /* blocks after one another fill whole sets of entries */
-        uint32_t outs = p->sums;
         if (p->n_queries > p->k_queries && p->k_queries > outs) p->k_queries -= p->k_queries % outs;
-        p->k_out_queries = (uint32_t)pimattn_i_min(p->k_queries, outs);
-        p->k_out_slots = (uint32_t)pimattn_i_min(p->k_row_tokens, outs / p->k_out_queries);
+        const bool blocks = !pimattn_i_k_parts(p) || p->k_resident || p->row_reuse_off;
+        p->k_out_queries = (uint32_t)pimattn_i_min(blocks ? p->k_queries : p->n_queries, outs);
     }
-    p->k_resident = whole && (p->row_reuse_off || p->n_queries <= p->k_queries);
+    if (p->reads_late && !pimattn_i_k_parts(p))
+        p->k_out_slots = (uint32_t)pimattn_i_min(p->k_row_tokens, outs / p->k_out_queries);
 }
 
 /* V: a bank holds one dim of each block, a column 16 tokens. */
@@ -3895,6 +3902,7 @@ static void pimattn_i_plain(pimattn_i_writer *w, pimhw_kind kind, uint64_t aux)
  * sets, of V strips (run), passes (set) and queries. */
 typedef struct pimattn_i_loops {
     uint32_t row, block, run, slot, set, query;
+    uint32_t part; /* of keys by parts: of a row, or of a set of queries */
 } pimattn_i_loops;
 
 /* What a round of each loop adds to an operand, or takes from a tail. */
@@ -3921,7 +3929,7 @@ static pimattn_i_loops pimattn_i_loop_rows(pimattn_i_writer *w, pimhw_tail rows,
                                            uint32_t queries)
 {
     const uint32_t none = PIMATTN_I_NO_LOOP;
-    pimattn_i_loops at = {none, none, none, none, none, none};
+    pimattn_i_loops at = {none, none, none, none, none, none, none};
     if (w->plan->row_reuse_off) at.block = pimattn_i_loop_blocks(w, queries);
     at.row = pimattn_i_loop_tail(w, UINT64_MAX, rows);
     if (passes) at.set = pimattn_i_loop_passes(w);
@@ -4068,41 +4076,89 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     pimattn_i_end(w, PIMATTN_I_IN_LIST);
 }
 
-/* Scores where one key is more than the global buffer: sets are rows of a key, queries pieces.
- * Where reads are late, the sum before is read between W and MAC. */
-static void pimattn_i_lower_k_pieces(pimattn_i_writer *w)
+/* Queries between two beginnings of a row. */
+static uint64_t pimattn_i_k_all(const pimattn_plan *p)
+{
+    return p->row_reuse_off ? p->k_queries : p->n_queries;
+}
+
+/* MACs of a part of keys, whose op_size and tile are set; a sum begins in the first part. */
+static void pimattn_i_lower_k_part(pimattn_i_writer *w, const pimattn_i_loops *at,
+                                   pimattn_i_operands o, uint64_t go, uint64_t pass)
 {
     const pimattn_plan *p = w->plan;
-    uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens);
-    uint64_t in_row = pimhw_config_columns(&p->device), piece = pimattn_i_min(p->inputs, in_row);
-    uint64_t columns = pimattn_i_min(p->k_columns, in_row);
-    pimhw_tail rows = pimattn_i_tokens(p, false, pimattn_i_k_lanes(p) * row_tokens);
-    pimhw_tail of_token = pimattn_i_tail(0, p->k_columns, 1, 1), fresh = pimattn_i_tail(0, 1, 1, 1);
-    pimattn_i_operands o = pimattn_i_sized(piece);
+    const uint64_t in_row = pimhw_config_columns(&p->device), columns = p->k_columns;
+    const uint64_t set = p->k_out_queries;
+    pimhw_tail first = pimattn_i_tail(0, 1, 1, 1);
     pimhw_operand again = pimattn_i_operand(0);
-    pimattn_i_loops at = pimattn_i_loop_rows(w, rows, false, 1);
-    pimattn_i_loop_slots(w, &at);
-    if (!p->reads_late) pimattn_i_begin_bias(w, 0, &o.out, NULL);
-    const uint32_t inner = w->level;
-    at.set = pimattn_i_loop_times(w, p->k_token_rows);
-    at.query = pimattn_i_loop_times(w, pimattn_i_ceil_div(columns, piece));
-    pimattn_i_steps(of_token.step, &at, 0, 0, 0, 0, in_row, piece);
-    pimattn_i_limit(w, &o.op_size, of_token);
-    pimattn_i_limit(w, &o.op_size,
-                    pimattn_i_less(pimattn_i_tail(0, columns, 1, 1), at.query, piece));
-    pimattn_i_steps(o.gpr.step, &at, 0, p->k_columns, 0, 0, in_row, piece);
-    pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
-    pimattn_i_steps(fresh.step, &at, 0, 0, 0, 0, 1, 1);
-    pimattn_i_steps(again.step, &at, 1, 1, 1, 0, 0, 0);
-    pimattn_i_begin_read(w, 0, &o.out, &again, &fresh);
-    if (p->reads_late) pimattn_i_begin_bias(w, 0, &o.out, &fresh);
-    pimattn_i_steps(o.gpr.step, &at, 0, 1, 0, 0, 0, 0);
-    pimattn_i_steps(o.aux.step, &at, row_tokens, 0, 1, 0, 0, 0);
-    pimattn_i_steps(o.row.step, &at, p->k_token_rows, 0, 0, 0, 1, 0);
-    pimattn_i_steps(o.column.step, &at, 0, 0, p->k_columns, 0, 0, piece);
+    pimattn_i_steps(again.step, at, 1, 1, 1, 0, 1, 0);
+    pimattn_i_steps(first.step, at, 0, 0, 0, 1, 0, 0);
+    pimattn_i_step(first.step, at->part, go > 0);
+    pimattn_i_step(o.out.step, at->part, pass);
+    pimattn_i_step(o.out.step, at->query, 1);
+    pimattn_i_begin_read(w, 0, &o.out, &again, &first);
+    pimattn_i_begin_bias(w, 0, &o.out, &first);
+    if (p->k_resident) pimattn_i_steps(o.tile.step, at, 0, 0, 0, in_row, set * columns, columns);
+    o.gpr = o.out; /* entry n is of query n of the set */
+    pimattn_i_steps(o.gpr.step, at, 0, pimattn_i_k_all(p), 0, 0, set, 1);
+    pimattn_i_steps(o.aux.step, at, pimattn_i_max(1, p->k_row_tokens), 0, 1, 0, 0, 0);
+    pimattn_i_steps(o.row.step, at, p->k_token_rows, 0, 0, 1, 0, 0);
+    pimattn_i_step(o.column.step, at->run, columns);
+    pimattn_i_step(o.column.step, at->part, go);
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
+}
+
+/* Scores of keys that go by parts: a set of queries that find an output entry each meets one part
+ * before the next, or rows would open once a query. Queries that do not stay in the global buffer
+ * go there by parts, too, of as many queries at a time as fit. */
+static void pimattn_i_lower_k_parts(pimattn_i_writer *w)
+{
+    const pimattn_plan *p = w->plan;
+    const bool late = p->reads_late, resident = p->k_resident;
+    const uint64_t columns = p->k_columns, in_row = pimhw_config_columns(&p->device);
+    const uint64_t all = pimattn_i_k_all(p), set = p->k_out_queries;
+    const uint64_t of_row = pimattn_i_min(columns, in_row), part = pimattn_i_min(of_row, p->inputs);
+    const uint64_t fit = resident ? set : p->inputs / part; /* 1 if a row is several parts */
+    const uint64_t turn = fit == 1 ? set : pimattn_i_min(fit, set);
+    const uint64_t go = part < of_row ? part : 0, pass = turn < set ? turn : 0;
+    pimhw_tail each = pimattn_i_queries(1);
+    pimhw_tail rows =
+        pimattn_i_tokens(p, false, pimattn_i_k_lanes(p) * pimattn_i_max(1, p->k_row_tokens));
+    pimattn_i_loops at = pimattn_i_loop_rows(w, rows, false, (uint32_t)all);
+    if (resident && !late) pimattn_i_lower_k_input(w, &at);
+    pimattn_i_loop_slots(w, &at);
+    pimhw_tail left = pimattn_i_less(pimattn_i_queries(set), at.block, all);
+    if (set < all) at.set = pimattn_i_loop_tail(w, pimattn_i_ceil_div(all, set), left);
+    pimattn_i_steps(each.step, &at, 0, all, 0, 0, set, 0);
+    const uint32_t inner = w->level;
+    at.slot = pimattn_i_loop_times(w, p->k_token_rows);
+    at.part = pimattn_i_loop_times(w, pimattn_i_ceil_div(of_row, part));
+    left = each;
+    left.unit = turn;
+    if (pass) at.part = pimattn_i_loop_tail(w, pimattn_i_ceil_div(set, turn), left);
+    pimhw_operand rounds = pimattn_i_operand(turn);
+    pimattn_i_limit(w, &rounds, pimattn_i_less(each, at.part, pass));
+    pimattn_i_limit(w, &rounds, pimattn_i_less(pimattn_i_tail(0, set, 1, 1), at.part, pass));
+    at.query = pimattn_i_loop(w, &rounds);
+    pimattn_i_operands o = pimattn_i_sized(part);
+    left = pimattn_i_less(pimattn_i_tail(0, columns, 1, 1), at.slot, in_row);
+    pimattn_i_limit(w, &o.op_size, pimattn_i_less(left, at.part, go));
+    pimattn_i_limit(w, &o.op_size, pimattn_i_less(pimattn_i_tail(0, of_row, 1, 1), at.part, go));
+    pimattn_i_steps(o.gpr.step, &at, 0, all * columns, 0, in_row, set * columns, columns);
+    pimattn_i_step(o.gpr.step, at.part, go + pass * columns);
+    pimattn_i_step(o.tile.step, at.query, fit == 1 ? 0 : part);
+    if (resident && late) pimattn_i_lower_k_input(w, &at);
+    if (!resident) pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
+    if (!resident && !late && fit > 1) {
+        pimattn_i_end(w, at.query);
+        at.query = pimattn_i_loop(w, &rounds);
+    }
+    pimattn_i_lower_k_part(w, &at, o, go, pass);
     pimattn_i_end(w, inner);
-    if (!p->reads_late) pimattn_i_plain(w, PIMHW_RD_MAC, 0);
+    o = pimattn_i_sized(0);
+    if (!late) at.query = pimattn_i_loop_tail(w, set, each);
+    pimattn_i_step(o.out.step, at.query, 1);
+    if (!late) pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
     pimattn_i_end(w, PIMATTN_I_IN_LIST);
 }
 
@@ -4214,10 +4270,7 @@ PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_pr
     pimhw_program_init(program);
     pimattn_i_plain(&w, PIMHW_LIST, lag);
     pimattn_i_plain(&w, PIMHW_BLOCK, 0);
-    if (plan->k_columns <= plan->inputs && plan->k_row_tokens > 0)
-        pimattn_i_lower_k(&w);
-    else
-        pimattn_i_lower_k_pieces(&w);
+    (pimattn_i_k_parts(plan) ? pimattn_i_lower_k_parts : pimattn_i_lower_k)(&w);
     if (plan->reads_late) pimattn_i_lower_k_reads(&w);
     pimattn_i_lower_hub(&w, PIMATTN_I_SOFTMAX, PIMHW_AWAITED);
     pimhw_program_end(program);

@@ -22,8 +22,9 @@ typedef struct phase {
 } phase;
 
 static pimhw_instruction stream[STREAM];
-static uint64_t masks[STREAM]; /* before they became channel 0's */
-static bool reuse_off;         /* of phases */
+static uint64_t masks[STREAM];  /* before they became channel 0's */
+static bool reuse_off;          /* of phases */
+static uint32_t key_dims = 128; /* likewise */
 
 static bool keep(void *user, const pimhw_instruction *in)
 {
@@ -63,7 +64,7 @@ static phase phase_of(const pimhw_config *c, bool is_v, uint32_t v_mapping, uint
     static pimhw_program program;
     static pimhw_block blocks[BLOCKS];
     static uint32_t order[BLOCKS], begin[PIMHW_MAX_CHANNELS + 1];
-    pimattn_shape s = shape_of(1, queries, 1, 128, 0);
+    pimattn_shape s = shape_of(1, queries, 1, key_dims, 128);
     pimattn_span span = {tokens, 1};
     pimhw_request request;
     pimhw_device *device;
@@ -165,6 +166,38 @@ static void queries_are_sent_no_oftener_than_they_must(void)
             CHECK_U(p.rows, 32 * ((queries + most - 1) / most));
         }
     }
+}
+
+/* So if a key takes 3 rows of 8 columns, or a buffer of 16 holds less than one: 256 keys. A set of
+ * queries with an entry each meets a row before the next one opens. */
+static void keys_of_several_rows_are_met_by_sets_of_queries(void)
+{
+    static const uint32_t entries[4] = {2, 2, 1, 8};
+    key_dims = 19 * 16;
+    for (uint32_t i = 0; i < 4 * 2 * 2; i++)
+        for (uint32_t queries = 1; queries <= 11; queries++) {
+            pimhw_config c = device_of("aimx", i % 4);
+            const uint32_t set = entries[i % 4], inputs = i / 4 % 2 ? 64 : 16;
+            uint32_t most = (c.controller == PIMHW_PING_PONG ? inputs / 2 : inputs) / 19;
+            c.row_bytes = 8 * 32;
+            c.in_entries = inputs;
+            c.out_clear = i / 8;
+            phase p = phase_of(&c, false, PIMATTN_V_A, queries, 65536);
+            CHECK_U(p.w, (queries <= most ? 1 : 256) * queries * 19);
+            CHECK_U(p.m, 256 * queries * 19);
+            CHECK_U(p.r, 256 * queries);
+            CHECK_U(p.rows, 256 * 3 * ((queries + set - 1) / set));
+            reuse_off = true; /* all keys for a block of queries that fit */
+            p = phase_of(&c, false, PIMATTN_V_A, queries, 65536);
+            reuse_off = false;
+            if (queries > most && most > set) most -= most % set; /* whole sets */
+            uint64_t n_sets = most ? queries / most * ((most + set - 1) / set) : queries;
+            if (most) n_sets += (queries % most + set - 1) / set;
+            CHECK_U(p.w, (most ? 1 : 256) * queries * 19);
+            CHECK_U(p.m, 256 * queries * 19);
+            CHECK_U(p.rows, 256 * 3 * n_sets);
+        }
+    key_dims = 128;
 }
 
 /* A row of K holds 8 blocks of 8 columns: 8 tokens more than fit take a second row. */
@@ -997,6 +1030,7 @@ int main(void)
     RUN(one_query_moves_what_the_table_says);
     RUN(a_group_of_queries_moves_what_the_table_says);
     RUN(queries_are_sent_no_oftener_than_they_must);
+    RUN(keys_of_several_rows_are_met_by_sets_of_queries);
     RUN(rows_of_a_mapping_are_what_its_tokens_need);
     RUN(k_says_when_it_does_not_fit);
     RUN(k_in_banks_has_queries_it_can_do);
