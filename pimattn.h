@@ -1573,9 +1573,10 @@ enum { PIMATTN_I_L = PIMATTN_I_QUERY_BLOCK, PIMATTN_I_O = 2 * PIMATTN_I_QUERY_BL
  * far into the second. Led: so, but in short pages one line in four of what is far, from farther;
  * the CPU brings the others. Near: as both, but for a single query the next tile alone. Deep: the
  * second cache waits for many more lines than the first; where the memory's pace counts most, all
- * goes there, where that of sums does (late), only what is far. If a single query reads rows one by
- * one that follow one another, not by pieces (of f32 two at once), such a CPU keeps the pace led by
- * one line in four in rows of f32, by none in those of 16 bits in long pages. */
+ * goes there. Where that of sums does (late), a near or deep CPU fetches only what is far. If a
+ * single query reads rows one by one that follow one another, not by pieces (of f32 two at once), a
+ * deep CPU keeps the pace led by one line in four in rows of f32, by none in those of 16 bits in
+ * long pages. */
 typedef enum pimattn_i_ahead {
     PIMATTN_I_BOTH,
     PIMATTN_I_LED,
@@ -1585,8 +1586,9 @@ typedef enum pimattn_i_ahead {
     PIMATTN_I_DEEP_PAGES
 } pimattn_i_ahead;
 
-/* Whether sums set a deep CPU's pace. What it fetches then lies in one piece. */
-#define PIMATTN_I_LATE(n, type, how) ((n) >= 4 && (type) != PIMATTN_F32 && (how) >= PIMATTN_I_DEEP)
+/* Whether sums set a near or deep CPU's pace. What it fetches then lies in one piece. */
+#define PIMATTN_I_LATE(n, type, how)                                                               \
+    ((type) != PIMATTN_F32 && (n) >= ((how) >= PIMATTN_I_DEEP ? 4 : 8) && (how) >= PIMATTN_I_NEAR)
 
 /* What a tile is: 16 rows as the cache holds them, or their f32 copy; bit t of visible: token t.
  * Behind the last visible one, at n_tokens - 1, a copy holds whatever it held, and no V is read. */
@@ -8054,10 +8056,18 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
     const uint64_t dim = pimattn_i_max(s->head_dim, s->head_dim_v);
     if (e->ahead == PIMATTN_I_DEEP && !apart && dim <= (whole ? 2 : 1) * PIMATTN_I_PIECE)
         tile->ahead = brief ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
+    if (e->ahead == PIMATTN_I_NEAR && apart && hand->job->n_queries < 4) /* fetch other heads' */
+        tile->ahead = PIMATTN_I_BOTH;
     while ((size_t)2 << tile->k_shift <= k_row)
         tile->k_shift++;
     while ((size_t)2 << tile->v_shift <= v_row)
         tile->v_shift++;
+}
+
+static bool pimattn_i_late(const pimattn_i_job *job, const pimattn_engine *e, uint32_t type)
+{
+    const uint64_t n = pimattn_i_min(job->n_queries, e->kernel->most_queries);
+    return PIMATTN_I_LATE(n, type, e->ahead);
 }
 
 static void pimattn_i_fetch_set(pimattn_i_fetched *to, uint32_t tile, uint32_t row, size_t offset)
@@ -8078,12 +8088,16 @@ static void pimattn_i_hand_fetch(pimattn_i_hand *hands, size_t i, size_t n, bool
     const size_t k = hand->from[0], v = hand->from[1];
     const bool far_k = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR;
     const bool far_v = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR;
+    /* two tiles on; a near CPU so keeps the pace of long rows of K and V in places of their own */
+    const bool on = e->ahead == PIMATTN_I_DEEP || pimattn_i_late(hand->job, e, hand->tile.k_type) ||
+                    pimattn_i_late(hand->job, e, hand->tile.v_type) ||
+                    (e->ahead == PIMATTN_I_NEAR && e->pages && !all && far_k);
     pimattn_i_fetched *to = hand->fetched;
     pimattn_i_fetch_set(&to[0], 1, 0, k);
     pimattn_i_fetch_set(&to[1], 1, 1, v);
     pimattn_i_fetch_set(&to[2], hand->ahead, 0, k);
     pimattn_i_fetch_set(&to[3], hand->ahead, 1, v);
-    if ((all || !pimattn_i_apart(e)) && e->ahead != PIMATTN_I_DEEP && hand->tile.led == 0) {
+    if ((all || !pimattn_i_apart(e)) && !on && hand->tile.led == 0) {
         pimattn_i_fetch_set(&to[2], 1, !far_k, far_k ? k + PIMATTN_I_FAR : v);
         pimattn_i_fetch_set(&to[3], far_v ? 1 : hand->ahead, far_v, far_v ? v + PIMATTN_I_FAR : k);
     }
@@ -8391,11 +8405,10 @@ static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, s
     const bool heads = n > 1 && job->kv_head == 0 && e->jobs[order[n - 1]].kv_head == n - 1;
     const bool all = heads && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token;
     /* late: two tiles a turn, and all together fetch what is two on, of int8 three [measured] */
-    const bool twos = all && PIMATTN_I_LATE(job->n_queries, s->k_type, e->ahead) &&
-                      PIMATTN_I_LATE(job->n_queries, s->v_type, e->ahead);
-    /* while K is read V is fetched, and the other way; a near CPU (Zen 5) was slower so */
-    const bool beside = n > 1 && !twos && e->ahead != PIMATTN_I_NEAR && k_row == v_row &&
-                        !s->v_in_k && e->pages->k.token == e->pages->v.token;
+    const bool twos = all && pimattn_i_late(job, e, s->k_type) && pimattn_i_late(job, e, s->v_type);
+    /* while K is read V is fetched, and the other way */
+    const bool beside =
+        n > 1 && !twos && k_row == v_row && !s->v_in_k && e->pages->k.token == e->pages->v.token;
     uint32_t before = 0;
     team->tiles = twos ? 2 : 1;
     team->last = twos ? 4 : 2;

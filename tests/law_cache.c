@@ -1150,8 +1150,6 @@ static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint3
     uint32_t page = 0, length = TOKENS, bytes = dim * pimattn_i_type_bytes(type), missed = 0;
     size_t half = (size_t)TOKENS * kv_heads * bytes, scales = (size_t)TOKENS * kv_heads * 4;
     size_t end = 2 * half + (type == PIMATTN_INT8 ? 2 * scales : 0);
-    const bool turns = order == PIMATTN_NHD && ahead == PIMATTN_I_DEEP && group >= 4;
-    const size_t n_first = type == PIMATTN_INT8 && turns ? 3 : 2;
     pimattn_shape s = shape_of(1, kv_heads * group, kv_heads, dim, 0);
     s.k_type = s.v_type = type;
     pimattn_config c = config_of(&s);
@@ -1170,6 +1168,9 @@ static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint3
     pimattn_engine *e = engine_new(&c);
     if (!e) return;
     e->ahead = (pimattn_i_ahead)ahead;
+    const uint32_t late = ahead < PIMATTN_I_NEAR ? UINT32_MAX : ahead > PIMATTN_I_NEAR ? 4 : 8;
+    const bool turns = order == PIMATTN_NHD && group >= late && e->kernel->most_queries >= late;
+    const size_t n_first = type == PIMATTN_INT8 && turns ? 3 : 2;
     memset(fetched_line, 0, sizeof fetched_line);
     CHECK(end <= 64 * FETCHED_LINES);
     fetched_from = rows;
