@@ -8056,8 +8056,6 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
     const uint64_t dim = pimattn_i_max(s->head_dim, s->head_dim_v);
     if (e->ahead == PIMATTN_I_DEEP && !apart && dim <= (whole ? 2 : 1) * PIMATTN_I_PIECE)
         tile->ahead = brief ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
-    if (e->ahead == PIMATTN_I_NEAR && apart && hand->job->n_queries < 4) /* fetch other heads' */
-        tile->ahead = PIMATTN_I_BOTH;
     while ((size_t)2 << tile->k_shift <= k_row)
         tile->k_shift++;
     while ((size_t)2 << tile->v_shift <= v_row)
@@ -8107,6 +8105,8 @@ static void pimattn_i_hand_fetch(pimattn_i_hand *hands, size_t i, size_t n, bool
         pimattn_i_fetch_set(&to[1], i + 1 >= n, 0, one[0]);
         pimattn_i_fetch_set(&to[2], i + 2 >= n, 0, other[0]);
         pimattn_i_fetch_set(&to[3], i + 2 >= n, 1, other[1]);
+        if (hand->tile.ahead == PIMATTN_I_NEAR && hand->job->n_queries < 4)
+            hand->tile.ahead = PIMATTN_I_BOTH; /* of one query, too, what is far */
     }
     for (int j = 0; j < 4 && all; j++)
         to[j].offset += hand->job->kv_head * (PIMATTN_I_TILE - 1) * (to[j].row ? v_row : k_row);
@@ -8406,9 +8406,9 @@ static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, s
     const bool all = heads && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token;
     /* late: two tiles a turn, and all together fetch what is two on, of int8 three [measured] */
     const bool twos = all && pimattn_i_late(job, e, s->k_type) && pimattn_i_late(job, e, s->v_type);
-    /* while K is read V is fetched, and the other way */
-    const bool beside =
-        n > 1 && !twos && k_row == v_row && !s->v_in_k && e->pages->k.token == e->pages->v.token;
+    /* while K is read V is fetched, and the other way; of two heads a near CPU was slower so */
+    const bool beside = n > (e->ahead == PIMATTN_I_NEAR ? 2 : 1) && !twos && k_row == v_row &&
+                        !s->v_in_k && e->pages->k.token == e->pages->v.token;
     uint32_t before = 0;
     team->tiles = twos ? 2 : 1;
     team->last = twos ? 4 : 2;
