@@ -1137,6 +1137,48 @@ static void pages_fetched_otherwise(uint32_t type)
     }
 }
 
+/* Two query blocks of each head, of which a gang has two heads: what they read ahead ends with the
+ * memory, which is all there is of it (sanitizers see what goes beyond). */
+static void gangs_read_what_is_there(void)
+{
+    enum { TOKENS = 32, DIM = 64, KV_HEADS = 4, N = TOKENS * KV_HEADS * DIM };
+    static float q[N], out[2][N];
+    uint32_t page = 0, length = TOKENS;
+    check_rng rng = {11};
+    fill_normal(q, N, 1, &rng);
+    for (uint32_t type = 0; type < PIMATTN_INT8; type++) {
+        pimattn_shape s = shape_of(1, KV_HEADS, KV_HEADS, DIM, 0);
+        s.k_type = s.v_type = type;
+        attn_kv kv = kv_random(&s, TOKENS, &rng);
+        const size_t bytes = (size_t)N * pimattn_i_type_bytes(type);
+        pimattn_item item = {0, TOKENS};
+        pimattn_call call = {.q = q, .items = &item, .n_items = 1};
+        unsigned char *k = (unsigned char *)malloc(bytes), *v = (unsigned char *)malloc(bytes);
+        pimattn_pages pages = {.k = {.at = k},
+                               .v = {.at = v},
+                               .n_pages = 1,
+                               .page_tokens = TOKENS,
+                               .order = PIMATTN_NHD,
+                               .table = &page,
+                               .lengths = &length,
+                               .table_stride = 1};
+        if (!CHECK(k && v)) return;
+        pimattn_i_store_row(k, (const unsigned char *)kv.k, type, 0, N);
+        pimattn_i_store_row(v, (const unsigned char *)kv.v, type, 0, N);
+        for (uint32_t ahead = 0; ahead <= PIMATTN_I_DEEP; ahead++) {
+            pimattn_config c = config_of(&s);
+            pimattn_engine *e = engine_new(&c);
+            if (!e) return;
+            e->ahead = (pimattn_i_ahead)ahead;
+            call.out = out[ahead > 0];
+            CHECK_U(pimattn_attend_pages(e, 0, &pages, &call, NULL), PIMATTN_OK);
+            CHECK_BYTES(out[ahead > 0], out[0], sizeof out[0]);
+            pimattn_engine_destroy(e);
+        }
+        free(k), free(v), kv_free(&kv);
+    }
+}
+
 /* All lines of K, V and their scales but those of the first two tiles, of int8 by turns of two
  * three, of rows of 2^n bytes. Of a head's rows that follow each other a deep CPU has some left to
  * it where memory sets its pace. */
@@ -1345,6 +1387,7 @@ int main(int argc, char **argv)
     RUN(lives_are_those_of_the_model);
     RUN(fetching_changes_no_bit);
     RUN(many_gangs_are_heads_alone);
+    RUN(gangs_read_what_is_there);
     RUN(fetching_forgets_no_line);
     return check_end();
 }
