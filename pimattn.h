@@ -187,7 +187,7 @@ typedef struct pimattn_span {
  * that are still due (W first [PHONY]); scores whose sums begin with a bias, and take less time
  * than their reads, are read a set of queries at a time, of one query those of a row, or each
  * bias would wait. Sums take turns on all entries. Keys of several rows, or larger than the global
- * buffer, go by parts: queries that find an entry each meet a part of a key before the next one.
+ * buffer, go by parts: queries that find an entry each, one token's, meet a part before the next.
  * inputs_late: the same for inputs, a query's go out just before its first MACs instead of a
  * block's at once. */
 typedef struct pimattn_plan {
@@ -220,7 +220,7 @@ typedef struct pimattn_plan {
     uint32_t v_strip;       /* columns of probabilities in the global buffer at once, per query */
     bool v_hold;            /* sums stay in the output entries from row to row */
     uint32_t wanted_out;    /* output entries the plan would have used with enough of them .. */
-    uint32_t used_out;      /* .. and uses: fewer means smaller query blocks, or another mapping */
+    uint32_t used_out;      /* .. and uses; fewer: smaller blocks, another mapping, more openings */
     pimhw_config device;
 } pimattn_plan;
 
@@ -3546,10 +3546,17 @@ static bool pimattn_i_k_parts(const pimattn_plan *p)
     return p->k_columns > p->inputs || p->k_token_rows > 1;
 }
 
+/* Queries that use a row before the next one opens: a block, or all if keys go by parts. */
+static uint64_t pimattn_i_k_all(const pimattn_plan *p)
+{
+    return p->row_reuse_off || !pimattn_i_k_parts(p) ? p->k_queries : p->n_queries;
+}
+
 /* K: whole tokens in a bank row, or whole rows of one token. */
 static void pimattn_i_plan_k(pimattn_plan *p)
 {
-    const uint32_t columns = pimhw_config_columns(&p->device), outs = p->sums;
+    const uint32_t columns = pimhw_config_columns(&p->device);
+    const uint32_t outs = p->sums < UINT16_MAX ? p->sums : UINT16_MAX; /* steps are below 2^32 */
     p->k_columns = (uint32_t)pimattn_i_ceil_div(p->shape.head_dim, pimhw_config_lanes(&p->device));
     p->k_row_tokens = columns / p->k_columns;
     p->k_token_rows = (uint32_t)pimattn_i_ceil_div(p->k_columns, columns);
@@ -3557,13 +3564,11 @@ static void pimattn_i_plan_k(pimattn_plan *p)
     p->k_queries = (uint32_t)pimattn_i_min(p->n_queries, pimattn_i_max(1, fit));
     p->k_resident = fit > 0 && (p->row_reuse_off || p->n_queries <= p->k_queries);
     p->k_out_slots = p->k_out_queries = 1;
-    if (p->reads_late || pimattn_i_k_parts(p)) {
-        /* blocks after one another fill whole sets of entries */
-        if (p->n_queries > p->k_queries && p->k_queries > outs) p->k_queries -= p->k_queries % outs;
-        const bool blocks = !pimattn_i_k_parts(p) || p->k_resident || p->row_reuse_off;
-        p->k_out_queries = (uint32_t)pimattn_i_min(blocks ? p->k_queries : p->n_queries, outs);
-    }
-    if (p->reads_late && !pimattn_i_k_parts(p))
+    if (!p->reads_late && !pimattn_i_k_parts(p)) return;
+    /* blocks after one another fill whole sets of entries */
+    if (p->n_queries > p->k_queries && p->k_queries > outs) p->k_queries -= p->k_queries % outs;
+    p->k_out_queries = (uint32_t)pimattn_i_min(pimattn_i_k_all(p), outs);
+    if (!pimattn_i_k_parts(p))
         p->k_out_slots = (uint32_t)pimattn_i_min(p->k_row_tokens, outs / p->k_out_queries);
 }
 
@@ -3600,6 +3605,10 @@ static void pimattn_i_plan_v(pimattn_plan *p, uint32_t v_mapping)
     bool one_block = p->row_reuse_off || p->n_queries <= p->v_queries;
     p->v_hold = one_block && (uint64_t)p->v_queries * p->v_passes <= p->sums;
     p->used_out = p->v_hold ? p->v_queries * p->v_passes : p->v_queries;
+    if (pimattn_i_k_parts(p)) {
+        p->used_out = (uint32_t)pimattn_i_max(p->used_out, p->k_out_queries);
+        p->wanted_out = (uint32_t)pimattn_i_max(p->wanted_out, pimattn_i_k_all(p));
+    }
 }
 
 PIMATTN_API const char *pimattn_v_mapping_str(uint32_t v_mapping)
@@ -4076,12 +4085,6 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
     if (!p->reads_late) pimattn_i_plain(w, PIMHW_RD_MAC, 0);
     pimattn_i_end(w, PIMATTN_I_IN_LIST);
-}
-
-/* Queries between two beginnings of a row. */
-static uint64_t pimattn_i_k_all(const pimattn_plan *p)
-{
-    return p->row_reuse_off ? p->k_queries : p->n_queries;
 }
 
 /* MACs of a part of keys, whose op_size and tile are set; a sum begins in the first part. */

@@ -187,6 +187,8 @@ static void keys_of_several_rows_are_met_by_sets_of_queries(void)
             CHECK_U(p.m, 256 * queries * 19);
             CHECK_U(p.r, 256 * queries);
             CHECK_U(p.rows, 256 * 3 * ((queries + set - 1) / set));
+            CHECK_U(p.plan.k_out_queries, queries < set ? queries : set);
+            CHECK(p.plan.used_out >= p.plan.k_out_queries && p.plan.wanted_out >= queries);
             reuse_off = true; /* all keys for a block of queries that fit */
             p = phase_of(&c, false, PIMATTN_V_A, queries, 65536);
             reuse_off = false;
@@ -198,6 +200,13 @@ static void keys_of_several_rows_are_met_by_sets_of_queries(void)
             CHECK_U(p.rows, 256 * 3 * n_sets);
         }
     key_dims = 128;
+    pimhw_config c = device_of("aimx", PIMHW_IN_ORDER); /* steps of all queries' columns */
+    pimhw_program program;
+    pimattn_shape s = shape_of(1, 2, 1, 65536, 16);
+    pimattn_plan plan;
+    c.column_bytes = 2, c.row_bytes = 64, c.out_entries = 65536;
+    CHECK_U(pimattn_plan_init(&plan, &s, &c, PIMATTN_TCP, 0, false, 65538, NULL), PIMATTN_OK);
+    CHECK_U(pimattn_plan_lower(&plan, &program, NULL), PIMATTN_OK);
 }
 
 /* A row of K holds 8 blocks of 8 columns: 8 tokens more than fit take a second row. */
