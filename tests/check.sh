@@ -324,11 +324,11 @@ else
 fi
 collect
 
-sanitize='-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer'
 for cc in gcc clang; do
     has $cc || continue
-    # make test has run with -O2; -O0 by one compiler is enough for the hour
-    [ $cc = gcc ] && opt=-O0 || opt=-O2
+    # make test has run with -O2; -O0 by one compiler is enough for the hour, addresses by one, too
+    [ $cc = gcc ] && opt=-O0 san=address,undefined || opt=-O2 san=undefined
+    sanitize="-fsanitize=$san -fno-sanitize-recover=all -fno-omit-frame-pointer"
     alone "tests_$cc$opt" tests "$cc$opt" $cc $opt
     if works_with $cc $sanitize; then
         alone "tests_${cc}_sanitized" tests "$cc-asan" $cc "-O1 -g $sanitize"
