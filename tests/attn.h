@@ -210,7 +210,17 @@ static inline void over_kernels(void (*test)(void))
 }
 
 /* Memory of engines that name no allocator: large blocks that are given back are given out again.
- * Asked for anew each time, they took most of the tests' time, above all with sanitizers. */
+ * Asked for anew each time, they took most of the tests' time with sanitizers, which keep none
+ * (glibc does, as tests/run.sh asks it to). Until then no one may touch them. */
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#define ATTN_CLOSE(at, bytes) ASAN_POISON_MEMORY_REGION(at, bytes)
+#define ATTN_OPEN(at, bytes)  ASAN_UNPOISON_MEMORY_REGION(at, bytes)
+#else
+#define ATTN_CLOSE(at, bytes) (void)0
+#define ATTN_OPEN(at, bytes)  (void)0
+#endif
+
 enum { ATTN_LARGE = 1 << 20, ATTN_KEPT = 16 };
 
 static struct attn_kept {
@@ -225,6 +235,7 @@ static inline void *attn_alloc(void *user, size_t bytes, size_t align)
         if (attn_kept[i].at && attn_kept[i].bytes == bytes && attn_kept[i].align >= align) {
             void *at = attn_kept[i].at;
             attn_kept[i].at = NULL;
+            ATTN_OPEN(at, bytes);
             return at;
         }
     pimhw_allocator a = pimhw_allocator_default();
@@ -239,6 +250,7 @@ static inline void attn_release(void *user, void *ptr, size_t bytes)
             attn_kept[i].at = ptr;
             attn_kept[i].bytes = bytes;
             attn_kept[i].align = (uintptr_t)ptr & (~(uintptr_t)ptr + 1); /* what it is aligned to */
+            ATTN_CLOSE(ptr, bytes);
             return;
         }
     pimhw_allocator a = pimhw_allocator_default();

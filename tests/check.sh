@@ -331,7 +331,7 @@ for cc in gcc clang; do
     sanitize="-fsanitize=$san -fno-sanitize-recover=all -fno-omit-frame-pointer"
     alone "tests_$cc$opt" tests "$cc$opt" $cc $opt
     if works_with $cc $sanitize; then
-        alone "tests_${cc}_sanitized" tests "$cc-asan" $cc "-O1 -g $sanitize"
+        alone "tests_${cc}_sanitized" tests "$cc-sanitized" $cc "-O1 -g $sanitize"
     else
         skip "tests_${cc}_sanitized" "no sanitizer library"
     fi
