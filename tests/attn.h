@@ -209,54 +209,6 @@ static inline void over_kernels(void (*test)(void))
     engines_simd = 0;
 }
 
-/* Memory of engines that name no allocator: large blocks that are given back are given out again.
- * Asked for anew each time, they took most of the tests' time with sanitizers, which keep none
- * (glibc does, as tests/run.sh asks it to). Until then no one may touch them. */
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/asan_interface.h>
-#define ATTN_CLOSE(at, bytes) ASAN_POISON_MEMORY_REGION(at, bytes)
-#define ATTN_OPEN(at, bytes)  ASAN_UNPOISON_MEMORY_REGION(at, bytes)
-#else
-#define ATTN_CLOSE(at, bytes) (void)0
-#define ATTN_OPEN(at, bytes)  (void)0
-#endif
-
-enum { ATTN_LARGE = 1 << 20, ATTN_KEPT = 16 };
-
-static struct attn_kept {
-    void *at;
-    size_t bytes, align;
-} attn_kept[ATTN_KEPT];
-
-static inline void *attn_alloc(void *user, size_t bytes, size_t align)
-{
-    (void)user;
-    for (int i = 0; i < ATTN_KEPT; i++)
-        if (attn_kept[i].at && attn_kept[i].bytes == bytes && attn_kept[i].align >= align) {
-            void *at = attn_kept[i].at;
-            attn_kept[i].at = NULL;
-            ATTN_OPEN(at, bytes);
-            return at;
-        }
-    pimhw_allocator a = pimhw_allocator_default();
-    return a.alloc(a.user, bytes, align);
-}
-
-static inline void attn_release(void *user, void *ptr, size_t bytes)
-{
-    (void)user;
-    for (int i = 0; i < ATTN_KEPT && ptr && bytes >= ATTN_LARGE; i++)
-        if (!attn_kept[i].at) {
-            attn_kept[i].at = ptr;
-            attn_kept[i].bytes = bytes;
-            attn_kept[i].align = (uintptr_t)ptr & (~(uintptr_t)ptr + 1); /* what it is aligned to */
-            ATTN_CLOSE(ptr, bytes);
-            return;
-        }
-    pimhw_allocator a = pimhw_allocator_default();
-    a.release(a.user, ptr, bytes);
-}
-
 /* An engine or NULL with a failed check. */
 static inline pimattn_engine *engine_new(const pimattn_config *config)
 {
@@ -264,10 +216,6 @@ static inline pimattn_engine *engine_new(const pimattn_config *config)
     pimhw_cause why = {""};
     pimattn_config c = *config;
     if (c.simd == 0) c.simd = engines_simd;
-    if (!c.allocator.alloc && !c.allocator.release) {
-        c.allocator.alloc = attn_alloc;
-        c.allocator.release = attn_release;
-    }
     if (!CHECK_U(pimattn_engine_create(&engine, &c, &why), PIMATTN_OK)) printf("%s\n", why.text);
     return engine;
 }

@@ -18,33 +18,46 @@ skip() {
     echo "skipped $1: $2"
 }
 
-# Counts the steps that ended; shows the end of the logs of those that failed.
-collect() {
-    wait
-    running=0
+# Counts the steps that have ended; shows the end of the logs of those that failed.
+gather() {
     for result in "$dir"/*.result; do
         [ -e "$result" ] || return 0
         name=$(basename "$result" .result)
-        if [ "$(cat "$result")" = 0 ]; then
+        read -r status seconds <"$result"
+        if [ "$status" = 0 ]; then
             passed=$((passed + 1))
-            echo "ok $name"
+            echo "ok $name, $seconds s"
         else
             failed=$((failed + 1))
-            echo "failed $name"
+            echo "failed $name, $seconds s"
             grep -E 'fail|rror|no summary|fault' "$dir/$name.log" | head -n 12 | sed 's/^/    /'
             tail -n 4 "$dir/$name.log" | sed 's/^/    /'
         fi
         rm "$result"
+        running=$((running - 1))
     done
+}
+
+collect() {
+    wait
+    gather
 }
 
 # step NAME COMMAND..: beside others, as many as there are cores.
 step() {
-    name=$1
+    while [ $running -ge "$jobs" ]; do
+        sleep 1
+        gather
+    done
+    step_name=$1
+    begun=$(date +%s)
     shift
-    ("$@" >"$dir/$name.log" 2>&1 </dev/null; echo $? >"$dir/$name.result") &
+    (
+        "$@" >"$dir/$step_name.log" 2>&1 </dev/null
+        echo "$? $(($(date +%s) - begun))" >"$dir/$step_name.ended"
+        mv "$dir/$step_name.ended" "$dir/$step_name.result"
+    ) &
     running=$((running + 1))
-    [ $running -lt "$jobs" ] || collect
 }
 
 # alone NAME COMMAND..: with nothing beside it.
@@ -118,8 +131,9 @@ printf '#include "pimattn.h"\n#define PIMHW_IMPLEMENTATION\n#include "pim_hw.h"\
 # compiles CC STD LANGUAGE WARNINGS: every source of the matrix, and both of two source files.
 compiles() {
     base="$1 -std=$2 -x $3 -ffp-contract=off -I. $4"
+    [ "$2" = c99 ] && level=-O2 || level=-O0 # what optimisers warn of hangs on no standard
     for source in hw_alone attn_alone hw_built attn_built hw_static attn_static user; do
-        $base -O2 -c -o "$dir/$1-$2-$source.o" "$dir/$source.c" || return 1
+        $base $level -c -o "$dir/$1-$2-$source.o" "$dir/$source.c" || return 1
     done
     for source in hw_first attn_first macros; do # the same functions once more
         $base -O0 -c -o "$dir/$1-$2-$source.o" "$dir/$source.c" || return 1
@@ -192,11 +206,17 @@ readme() {
         "$dir/readme" | cmp - "$dir/readme.want"
 }
 
-# tests NAME CC OPTIONS: make test in a directory of its own.
+# For programs that use functions built elsewhere.
+built='-DPIMHW_IMPLEMENTED -DPIMATTN_IMPLEMENTED'
+
+# tests NAME CC OPTIONS [LDFLAGS]: make test in a directory of its own.
 tests() {
-    CC=$2 OPT=$3 BUILD="$dir/$1.build" make -s test JOBS="$jobs" CC="$2" OPT="$3" \
+    CC=$2 OPT=$3 BUILD="$dir/$1.build" make -s test JOBS="$jobs" CC="$2" OPT="$3" LDFLAGS="$4" \
         BUILD="$dir/$1.build"
 }
+
+# Linked with the address sanitizer, which else took half an hour.
+kept="$PWD/$dir/kept.o -Wl,--wrap=malloc,--wrap=realloc,--wrap=free"
 
 # Benches compile, and say what they take; --nonsense and 0 ends them with words and status 2.
 benches() {
@@ -296,14 +316,19 @@ if has x86_64-w64-mingw32-gcc; then
                 -o "$dir/windows/built.o" "$dir/attn_built.c" || return 1
         done
         for test in $of_windows; do
+            use="$built $dir/windows/built.o"
+            [ "${test%_cache}" = "$test" ] || use= # looks inside
             x86_64-w64-mingw32-gcc -std=c99 -O2 -ffp-contract=off -I. -o "$dir/windows/$test.exe" \
-                tests/$test.c -lm || return 1
+                tests/$test.c $use -lm || return 1
         done
     }
-    windows_run() {
+    windows_run() { # in one session: a server of wine that ends takes the next program with it
         for test in $of_windows; do
-            "$wine" "$dir/windows/$test.exe" || return 1
-        done
+            echo "@$dir/windows/$test.exe" | tr / '\\'
+        done >"$dir/windows/run.bat"
+        "$wine" cmd /c "$dir\\windows\\run.bat" >"$dir/windows/out" 2>"$dir/windows/err"
+        cat "$dir/windows/out"
+        [ "$(grep -c ' 0 failed' "$dir/windows/out")" -eq 3 ]
     }
     of_windows='law_bits contract_cache golden'
     wine=$(command -v wine64 || command -v wine || echo /usr/lib/wine/wine64)
@@ -324,25 +349,30 @@ else
 fi
 collect
 
+! has gcc || gcc -std=c99 -O2 $warn -x c -c -o "$dir/kept.o" tests/kept.h || exit 1
 for cc in gcc clang; do
     has $cc || continue
     # make test has run with -O2; -O0 by one compiler is enough for the hour, addresses by one, too
-    [ $cc = gcc ] && opt=-O0 san=address,undefined || opt=-O2 san=undefined
+    [ $cc = gcc ] && opt=-O0 san=address,undefined link=$kept || opt=-O2 san=undefined link=
     sanitize="-fsanitize=$san -fno-sanitize-recover=all -fno-omit-frame-pointer"
     alone "tests_$cc$opt" tests "$cc$opt" $cc $opt
     if works_with $cc $sanitize; then
-        alone "tests_${cc}_sanitized" tests "$cc-sanitized" $cc "-O1 -g $sanitize"
+        alone "tests_${cc}_sanitized" tests "$cc-sanitized" $cc "-O1 -g $sanitize" "$link"
     else
         skip "tests_${cc}_sanitized" "no sanitizer library"
     fi
 done
+
+# What each of the following takes of make test's.
+alone programs make -s build/tests/oracle_aim build/tests/law_skip build/tests/contract_cache \
+    build/timeline build/serve
 
 if works_with gcc -fsanitize=thread; then
     threads() {
         gcc -std=c99 -O1 -g -fsanitize=thread -ffp-contract=off -I. -pthread -o "$dir/threads" \
             tests/law_bits.c -lm && "$dir/threads"
     }
-    alone threads_sanitized threads
+    step threads_sanitized threads
 else
     skip threads_sanitized "no thread sanitizer"
 fi
@@ -350,31 +380,30 @@ fi
 if works_with gcc -fsanitize=address; then
     lives() {
         gcc -std=c99 -O1 -g -fsanitize=address -ffp-contract=off -I. -pthread -o "$dir/lives" \
-            tests/law_cache.c -lm && "$dir/lives" 1000000
+            tests/law_cache.c $kept -lm && "$dir/lives" 1000000
     }
-    alone lives_sanitized lives
+    step lives_sanitized lives
 else
     skip lives_sanitized "no address sanitizer"
 fi
 
 # Every listing of the simulator's rows is judged; make test leaves out the longest.
 listings() {
-    make -s build/tests/oracle_aim && build/tests/oracle_aim "$DATA/../oracle/aim.csv" 99999999999
+    build/tests/oracle_aim "$DATA/../oracle/aim.csv" 99999999999
 }
 if [ -f "$DATA/../oracle/aim.csv" ]; then
-    alone listings listings
+    step listings listings
 else
     skip listings "no $DATA/../oracle/aim.csv"
 fi
 
 # Programs that make test has no time for: its cases are from 1 on.
 skips() {
-    make -s build/tests/law_skip || return 1
     for first in 10001 20001 30001 40001 50001 60001 70001 80001; do
         build/tests/law_skip $first || return 1
     done
 }
-alone skips skips
+step skips skips
 
 # Rows fetched as on the other kind of CPU, as the kernels are used: make test asks at -O1.
 fetching() {
@@ -384,11 +413,11 @@ fetching() {
             "$dir/fetching" 500 || return 1
     done
 }
-alone fetching fetching
+step fetching fetching
 
 # Other architectures: the same bytes (law_hash is pinned) and the same rules.
 if has chromium || has chromium-browser || has google-chrome; then
-    alone timeline_page sh -c 'make -s build/timeline && sh tests/timeline_page.sh build'
+    alone timeline_page sh tests/timeline_page.sh build
 else
     skip timeline_page "no chromium"
 fi
@@ -397,7 +426,7 @@ fi
 # the text, also of what was swapped out meanwhile, is the expected one. Each end of it compares the
 # texts with those of running alone.
 relay() {
-    here="$dir/serve --quiet" there="qemu-$1 $dir/$1-serve --quiet"
+    here="build/serve --quiet" there="qemu-$1 $dir/$1-serve --quiet"
     model="--model $DATA/stories260K.bin --tokenizer $DATA/tok512.bin --pool 400" f="$dir/$1.relay"
     cat "$DATA/expected_stories260K_once_n256.txt" "$DATA/expected_stories260K_dog_n256.txt" \
         >"$f.want"
@@ -409,35 +438,27 @@ relay() {
         $there $model --restore "$f.180" >"$f.there" && cmp "$f.want" "$f.there"
 }
 
-# relayed ARCHITECTURE EXCESS
-relayed() {
-    "$1-linux-gnu-gcc" -static -std=c99 $2 -O2 -ffp-contract=off $warn -I. -o "$dir/$1-serve" \
-        examples/serve.c -lm && relay "$1"
-}
-
 # On s390x -std=c99 alone makes gcc compute floats in double.
 emulated() {
-    excess=
-    [ "$1" != s390x ] || excess=-fexcess-precision=fast
-    [ ! -f "$DATA/stories260K.bin" ] || relayed "$1" "$excess" || return 1
+    compile="$1-linux-gnu-gcc -static -std=c99 -O2 -ffp-contract=off $warn -I. -pthread"
+    [ "$1" != s390x ] || compile="$compile -fexcess-precision=fast"
+    $compile -c -o "$dir/$1.o" "$dir/attn_built.c" || return 1
+    if [ -f "$DATA/stories260K.bin" ]; then
+        $compile -o "$dir/$1-serve" examples/serve.c $built "$dir/$1.o" -lm && relay "$1" || return 1
+    fi
     tests="law_hash attn_numbers contract_attn contract_cache"
     [ "$1" != aarch64 ] || tests="$tests law_bits law_cache" # it has a kernel of its own
     for test in $tests; do
-        "$1-linux-gnu-gcc" -static -std=c99 $excess -O2 -ffp-contract=off $warn -I. \
-            -pthread -o "$dir/$1-$test" tests/$test.c -lm || return 1
-        "qemu-$1" "$dir/$1-$test" || return 1
+        use="$built $dir/$1.o"
+        [ "${test%_cache}" = "$test" ] || use= # looks inside
+        $compile -o "$dir/$1-$test" tests/$test.c $use -lm && "qemu-$1" "$dir/$1-$test" || return 1
     done
     # states saved there and here are the same bytes, and each restores the other's
-    "$dir/state" save "$dir/$1.here" && "qemu-$1" "$dir/$1-contract_cache" restore "$dir/$1.here" &&
-        "qemu-$1" "$dir/$1-contract_cache" save "$dir/$1.there" &&
-        "$dir/state" restore "$dir/$1.there" && cmp "$dir/$1.here" "$dir/$1.there"
+    here=build/tests/contract_cache there="qemu-$1 $dir/$1-contract_cache" f="$dir/$1.state"
+    $here save "$f.here" && $there restore "$f.here" && $there save "$f.there" &&
+        $here restore "$f.there" && cmp "$f.here" "$f.there"
 }
-alone state cc -std=c99 -O2 -ffp-contract=off -I. -pthread -o "$dir/state" tests/contract_cache.c -lm
-if [ -f "$DATA/stories260K.bin" ]; then
-    alone serve cc -std=c99 -O2 -ffp-contract=off -I. -o "$dir/serve" examples/serve.c -lm
-else
-    skip stories_emulated "no $DATA"
-fi
+[ -f "$DATA/stories260K.bin" ] || skip stories_emulated "no $DATA"
 for arch in aarch64 s390x riscv64; do
     if has $arch-linux-gnu-gcc && has qemu-$arch; then
         step "emulated_$arch" emulated $arch
