@@ -128,15 +128,19 @@ printf '#include "pimattn.h"\n#define PIMHW_IMPLEMENTATION\n#include "pim_hw.h"\
     printf '#define PIMATTN_IMPLEMENTATION\n#include "pimattn.h"\n'
 } >"$dir/macros.c"
 
-# compiles CC STD LANGUAGE WARNINGS: every source of the matrix, and both of two source files.
+# compiles CC STD LANGUAGE WARNINGS: every source of the matrix, and both of two source files. Of
+# standards after the first what includes all functions as public and as static ones.
 compiles() {
     base="$1 -std=$2 -x $3 -ffp-contract=off -I. $4"
-    [ "$2" = c99 ] && level=-O2 || level=-O0 # what optimisers warn of hangs on no standard
-    for source in hw_alone attn_alone hw_built attn_built hw_static attn_static user; do
+    more=
+    level=-O0
+    if [ "$2" = c99 ]; then
+        more='hw_built hw_static hw_first attn_first macros'
+        level=-O2
+    fi
+    for source in hw_alone attn_alone attn_built attn_static user $more; do
+        case $source in *_first | macros) level=-O0 ;; esac # the same functions once more
         $base $level -c -o "$dir/$1-$2-$source.o" "$dir/$source.c" || return 1
-    done
-    for source in hw_first attn_first macros; do # the same functions once more
-        $base -O0 -c -o "$dir/$1-$2-$source.o" "$dir/$source.c" || return 1
     done
     $1 -o "$dir/$1-$2-two" "$dir/$1-$2-user.o" "$dir/$1-$2-attn_built.o" -lm -lstdc++ 2>/dev/null ||
         $1 -o "$dir/$1-$2-two" "$dir/$1-$2-user.o" "$dir/$1-$2-attn_built.o" -lm || return 1
