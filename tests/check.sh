@@ -374,7 +374,7 @@ alone programs make -s build/tests/oracle_aim build/tests/law_skip build/tests/c
 if works_with gcc -fsanitize=thread; then
     threads() {
         gcc -std=c99 -O1 -g -fsanitize=thread -ffp-contract=off -I. -pthread -o "$dir/threads" \
-            tests/law_bits.c -lm && "$dir/threads"
+            tests/law_bits.c -lm && "$dir/threads" alone
     }
     step threads_sanitized threads
 else

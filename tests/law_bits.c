@@ -649,8 +649,14 @@ static void leaves_merged_by_the_tree_are_the_whole(void)
     over_kernels(leaves_and_tree);
 }
 
-int main(void)
+/* Any argument: what threads do, alone. */
+int main(int argc, char **argv)
 {
+    (void)argv;
+    if (argc > 1) {
+        RUN(threads_change_no_bit);
+        return check_end();
+    }
     RUN(page_size_changes_no_bit);
     RUN(one_call_of_n_is_n_calls_of_one);
     RUN(a_long_prompt_is_its_decode);
