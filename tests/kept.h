@@ -5,15 +5,15 @@
  *     gcc -x c -c -o kept.o tests/kept.h
  *     gcc -fsanitize=address .. kept.o -Wl,--wrap=malloc,--wrap=realloc,--wrap=free
  *
- * As before no one may touch what is given back, where it begins, nor what lies behind a block; and
- * a block that nobody gives back is a leak.
+ * As before no one may touch what is given back nor what lies behind a block, and a block that
+ * nobody gives back is a leak.
  */
 #include <pthread.h>
 #include <sanitizer/asan_interface.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { LARGE = 128 << 10, UNIT = 1 << 20, CLOSED = 64 << 10, MOST = 4096, MOST_KEPT = 32 };
+enum { LARGE = 128 << 10, UNIT = 1 << 20, PART = 256 << 10, MOST = 4096, MOST_KEPT = 32 };
 
 void *__real_malloc(size_t bytes);
 void *__real_realloc(void *at, size_t bytes);
@@ -31,9 +31,16 @@ static struct block {
 static size_t n_blocks, n_kept, clock_now; /* those from n_blocks on never were in use */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static size_t closed(size_t bytes)
+/* By parts: of more at once the sanitizer maps what opens it anew. */
+static void set_closed(void *at, size_t bytes, int shut)
 {
-    return bytes < CLOSED ? bytes : CLOSED;
+    for (char *part = (char *)at; bytes > 0;) {
+        const size_t n = bytes < PART ? bytes : PART;
+        if (shut) __asan_poison_memory_region(part, n);
+        if (!shut) __asan_unpoison_memory_region(part, n);
+        part += n;
+        bytes -= n;
+    }
 }
 
 static void hand_out(struct block *b, void *at, size_t bytes, size_t more)
@@ -42,7 +49,7 @@ static void hand_out(struct block *b, void *at, size_t bytes, size_t more)
     b->used = ~(uintptr_t)at;
     b->bytes = bytes;
     b->more = more;
-    __asan_poison_memory_region((char *)at + bytes, closed(more));
+    set_closed((char *)at + bytes, more, 1);
 }
 
 void *__wrap_malloc(size_t bytes)
@@ -57,7 +64,7 @@ void *__wrap_malloc(size_t bytes)
     if (b < blocks + n_blocks) {
         at = b->kept;
         n_kept--;
-        __asan_unpoison_memory_region(at, CLOSED);
+        set_closed(at, bytes + more, 0);
         hand_out(b, at, bytes, more);
     } else {
         if (!none && n_blocks < MOST) none = &blocks[n_blocks++];
@@ -76,7 +83,7 @@ static struct block *block_at(void *at)
     for (; b < blocks + n_blocks && !(b->used && b->used == ~(uintptr_t)at); b++)
         if (b->kept == at) __asan_report_error(__builtin_return_address(0), 0, 0, at, 1, 1);
     if (b == blocks + n_blocks) return NULL;
-    __asan_unpoison_memory_region((char *)at + b->bytes, closed(b->more));
+    set_closed((char *)at + b->bytes, b->more, 0);
     b->used = 0;
     return b;
 }
@@ -88,7 +95,7 @@ void __wrap_free(void *at)
     if (b) {
         b->kept = at;
         b->age = clock_now++;
-        __asan_poison_memory_region(at, CLOSED);
+        set_closed(at, b->bytes + b->more, 1);
         at = NULL;
         if (++n_kept > MOST_KEPT) {
             for (b = blocks; b < blocks + n_blocks; b++)
@@ -96,7 +103,7 @@ void __wrap_free(void *at)
             at = oldest->kept;
             oldest->kept = NULL;
             n_kept--;
-            __asan_unpoison_memory_region(at, CLOSED);
+            set_closed(at, oldest->bytes + oldest->more, 0);
         }
     }
     pthread_mutex_unlock(&lock);
