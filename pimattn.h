@@ -1381,8 +1381,8 @@ static void pimattn_i_release(const pimhw_allocator *a, void *ptr, uint64_t byte
  *       Knows bits; nothing of tokens.
  * ========================================================================== */
 
-/* What is to be a part of functions for other instruction sets. */
-#ifdef __GNUC__
+/* What becomes a part of functions for other instruction sets; without -O it would be 6 MB. */
+#if defined(__GNUC__) && defined(__OPTIMIZE__)
 #define PIMATTN_I_INLINE            static inline __attribute__((always_inline))
 #define PIMATTN_I_FETCH(p)          __builtin_prefetch(p)
 #define PIMATTN_I_FETCH_TO_WRITE(p) __builtin_prefetch(p, 1, 2)
@@ -1863,9 +1863,9 @@ static const pimattn_i_kernel pimattn_i_kernel_scalar = {"scalar",
 #define PIMATTN_I_HIDE(x) __asm__("" : "+r"(x))
 
 /* Fetches lines of what comes next, into the first cache or the second, and of what comes later. */
-static inline __attribute__((always_inline)) void
-pimattn_i_fetch_lines(const unsigned char *next, const unsigned char *later, size_t bytes,
-                      const bool first, const bool both, size_t from, size_t led, const void *hot)
+PIMATTN_I_INLINE void pimattn_i_fetch_lines(const unsigned char *next, const unsigned char *later,
+                                            size_t bytes, const bool first, const bool both,
+                                            size_t from, size_t led, const void *hot)
 {
 #ifdef __clang__
 #pragma clang loop unroll(disable) /* a burst of fetches costs bandwidth */
@@ -1898,10 +1898,10 @@ static __attribute__((noinline)) void pimattn_i_fetch_rows(const unsigned char *
 
 /* Fetches what lies `bytes` on from *at. Of one or few queries the memory's pace counts, and all
  * goes into the second cache where that has more slots. */
-static inline __attribute__((always_inline)) void
-pimattn_i_fetch(const unsigned char *next, const unsigned char *later, size_t gap, uint32_t shift,
-                const uint32_t ahead, size_t led, const void *hot, size_t *at, const size_t bytes,
-                const uint32_t type, const uint32_t n, const bool late)
+PIMATTN_I_INLINE void pimattn_i_fetch(const unsigned char *next, const unsigned char *later,
+                                      size_t gap, uint32_t shift, const uint32_t ahead, size_t led,
+                                      const void *hot, size_t *at, const size_t bytes,
+                                      const uint32_t type, const uint32_t n, const bool late)
 {
     size_t from = *at;
     if (type == PIMATTN_F32) led = 0;
@@ -2453,7 +2453,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 
 #define PIMATTN_I_FOR_8    "avx2,fma,f16c"
 #define PIMATTN_I_PLAIN_8  static __attribute__((target(PIMATTN_I_FOR_8)))
-#define PIMATTN_I_TARGET_8 static inline __attribute__((always_inline, target(PIMATTN_I_FOR_8)))
+#define PIMATTN_I_TARGET_8 PIMATTN_I_INLINE __attribute__((target(PIMATTN_I_FOR_8)))
 
 #define PIMATTN_I_SUMS_8        8
 #define PIMATTN_I_EACH_8        PIMATTN_I_EACH8
@@ -2511,7 +2511,7 @@ PIMATTN_I_KERNEL(8, "avx2", 4)
 
 #define PIMATTN_I_FOR_16    "avx512f,avx512bw,avx512dq,avx512vl," PIMATTN_I_FOR_8
 #define PIMATTN_I_PLAIN_16  static __attribute__((aligned(64), target(PIMATTN_I_FOR_16)))
-#define PIMATTN_I_TARGET_16 static inline __attribute__((always_inline, target(PIMATTN_I_FOR_16)))
+#define PIMATTN_I_TARGET_16 PIMATTN_I_INLINE __attribute__((target(PIMATTN_I_FOR_16)))
 
 #define PIMATTN_I_SUMS_16        16
 #define PIMATTN_I_EACH_16        PIMATTN_I_EACH16
@@ -2569,7 +2569,7 @@ PIMATTN_I_KERNEL(16, "avx512", 8)
 /* --- NEON: vectors of 4. --- */
 
 #define PIMATTN_I_PLAIN_4       static
-#define PIMATTN_I_TARGET_4      static inline __attribute__((always_inline))
+#define PIMATTN_I_TARGET_4      PIMATTN_I_INLINE
 #define PIMATTN_I_SUMS_4        16
 #define PIMATTN_I_EACH_4        PIMATTN_I_EACH16
 #define PIMATTN_I_EIGHT_4(F, T) NULL
