@@ -444,9 +444,13 @@ relay() {
         $there $model --restore "$f.180" >"$f.there" && cmp "$f.want" "$f.there"
 }
 
+gcc_of() { # of 32 bits arm
+    [ "$1" = arm ] && echo arm-linux-gnueabihf-gcc || echo "$1-linux-gnu-gcc"
+}
+
 # On s390x -std=c99 alone makes gcc compute floats in double.
 emulated() {
-    compile="$1-linux-gnu-gcc -static -std=c99 -O2 -ffp-contract=off $warn -I. -pthread"
+    compile="$(gcc_of "$1") -static -std=c99 -O2 -ffp-contract=off $warn -I. -pthread"
     [ "$1" != s390x ] || compile="$compile -fexcess-precision=fast"
     $compile -c -o "$dir/$1.o" "$dir/attn_built.c" || return 1
     if [ -f "$DATA/stories260K.bin" ]; then
@@ -466,11 +470,11 @@ emulated() {
 }
 alone state cc -std=c99 -O2 -ffp-contract=off -I. -pthread -o "$dir/state" tests/contract_cache.c -lm
 [ -f "$DATA/stories260K.bin" ] || skip stories_emulated "no $DATA"
-for arch in aarch64 s390x riscv64; do
-    if has $arch-linux-gnu-gcc && has qemu-$arch; then
+for arch in aarch64 s390x riscv64 arm; do
+    if has $(gcc_of $arch) && has qemu-$arch; then
         step "emulated_$arch" emulated $arch
     else
-        skip "emulated_$arch" "no $arch-linux-gnu-gcc or no qemu-$arch"
+        skip "emulated_$arch" "no $(gcc_of $arch) or no qemu-$arch"
     fi
 done
 collect
