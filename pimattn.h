@@ -1516,34 +1516,26 @@ typedef struct pimattn_i_row {
     float per_unit;
 } pimattn_i_row;
 
-static void pimattn_i_store_row(unsigned char *to, const unsigned char *from, uint32_t type,
-                                float per_unit, uint32_t n)
-{
-    if (type == PIMATTN_F32) {
-        memcpy(to, from, (size_t)n * sizeof(float));
-        return;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        float x;
-        memcpy(&x, from + 4 * (size_t)i, sizeof x);
-        if (type == PIMATTN_INT8) {
-            x = (x * per_unit + 12582912.0f) - 12582912.0f; /* to the nearest integer */
-            to[i] = (unsigned char)((int)x & 0xff);
-            continue;
-        }
-        if (pimattn_i_is_nan(x)) x = pimattn_i_nan();
-        const uint32_t bits = pimattn_i_bits(x), rounded = bits + 0x7fffu + (bits >> 16 & 1);
-        uint16_t half =
-            type == PIMATTN_F16 ? pimhw_lane_round(PIMHW_LANE_F16, x) : (uint16_t)(rounded >> 16);
-        memcpy(to + 2 * (size_t)i, &half, sizeof half);
-    }
-}
-
 static void pimattn_i_store_rows(const pimattn_i_row *rows, uint32_t n_rows, uint32_t type,
                                  uint32_t n)
 {
-    for (uint32_t i = 0; i < n_rows; i++)
-        pimattn_i_store_row(rows[i].to, rows[i].from, type, rows[i].per_unit, n);
+    for (const pimattn_i_row *row = rows; row < rows + n_rows; row++) {
+        if (type == PIMATTN_F32) memcpy(row->to, row->from, (size_t)n * sizeof(float));
+        for (uint32_t i = 0; type != PIMATTN_F32 && i < n; i++) {
+            float x;
+            memcpy(&x, row->from + 4 * (size_t)i, sizeof x);
+            if (type == PIMATTN_INT8) {
+                x = (x * row->per_unit + 12582912.0f) - 12582912.0f; /* to the nearest integer */
+                row->to[i] = (unsigned char)((int)x & 0xff);
+                continue;
+            }
+            if (pimattn_i_is_nan(x)) x = pimattn_i_nan();
+            const uint32_t bits = pimattn_i_bits(x), rounded = bits + 0x7fffu + (bits >> 16 & 1);
+            uint16_t half = type == PIMATTN_F16 ? pimhw_lane_round(PIMHW_LANE_F16, x)
+                                                : (uint16_t)(rounded >> 16);
+            memcpy(row->to + 2 * (size_t)i, &half, sizeof half);
+        }
+    }
 }
 
 /* The largest magnitude of a row, as bits: above 0x7f800000 if there is a NaN. */
@@ -1848,7 +1840,8 @@ static const pimattn_i_kernel pimattn_i_kernel_scalar = {"scalar",
  *     EIGHT, MORE      blocks of 8 queries, if they are worth it
  *     FMA, MAX, PEAK   MAX: NaN if b is; PEAK: the larger as integers
  *     AT               x[token] for every lane; the tokens lie within one vector
- *     F16, .., TO_INT8 numbers from and to other types, of integers the low bits
+ *     F16, INT8, ..    numbers of other types; TO_F16: to it
+ *     TO_HALF, TO_INT8 integers of two vectors, which hold no more than that
  *     pick             a half of every 2 * step lanes of a, then of b; the second is the other one
  *
  * Sums are variables of their own: compilers keep arrays of them on the stack. */
@@ -1937,16 +1930,18 @@ PIMATTN_I_INLINE void pimattn_i_fetch(const unsigned char *next, const unsigned 
 
 static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-/* Vectors: v of floats, i and n of integers; u, h and b of floats, half words and bytes anywhere.
- * zero: a register of its own; compilers copy one zero 15 times, and the copies take as long as
- * sums. hold: a vector of a query, loaded once; else compilers load it again for every token. */
+/* Vectors: v of floats, i and n of integers; u and h of floats and half words anywhere, hh and bb
+ * of two vectors' half words and bytes. zero: a register of its own; compilers copy one zero 15
+ * times, and the copies take as long as sums. hold: a vector of a query, loaded once; else
+ * compilers load it again for every token. */
 #define PIMATTN_I_VECTOR(W)                                                                        \
     typedef float pimattn_i_v##W __attribute__((vector_size(4 * W)));                              \
     typedef int32_t pimattn_i_i##W __attribute__((vector_size(4 * W)));                            \
     typedef uint32_t pimattn_i_n##W __attribute__((vector_size(4 * W)));                           \
     typedef float pimattn_i_u##W __attribute__((vector_size(4 * W), aligned(1), may_alias));       \
     typedef uint16_t pimattn_i_h##W __attribute__((vector_size(2 * W), aligned(1), may_alias));    \
-    typedef int8_t pimattn_i_b##W __attribute__((vector_size(W), aligned(1), may_alias));          \
+    typedef uint16_t pimattn_i_hh##W __attribute__((vector_size(4 * W), aligned(1), may_alias));   \
+    typedef int8_t pimattn_i_bb##W __attribute__((vector_size(2 * W), aligned(1), may_alias));     \
     PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_get_##W(const void *from)                        \
     {                                                                                              \
         return *(const pimattn_i_u##W *)from;                                                      \
@@ -1978,7 +1973,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         return (pimattn_i_v##W)((which & (pimattn_i_i##W)a) | (~which & (pimattn_i_i##W)b));       \
     }
 
-/* W numbers of a type; those to store are finite. */
+/* W numbers of a type, and twice as many to store, which are finite. */
 #define PIMATTN_I_TYPES(W)                                                                         \
     PIMATTN_I_TARGET_##W pimattn_i_v##W pimattn_i_load_##W(const unsigned char *from,              \
                                                            const uint32_t type)                    \
@@ -1990,20 +1985,23 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         return PIMATTN_I_BF16_##W(half);                                                           \
     }                                                                                              \
     PIMATTN_I_TARGET_##W void pimattn_i_store_##W(unsigned char *to, pimattn_i_v##W x,             \
-                                                  const uint32_t type)                             \
+                                                  pimattn_i_v##W y, const uint32_t type)           \
     {                                                                                              \
-        pimattn_i_i##W n = (pimattn_i_i##W)x;                                                      \
+        pimattn_i_n##W n = (pimattn_i_n##W)x, m = (pimattn_i_n##W)y;                               \
         if (type == PIMATTN_F32) {                                                                 \
             pimattn_i_put_##W(to, x);                                                              \
+            pimattn_i_put_##W(to + 4 * W, y);                                                      \
         } else if (type == PIMATTN_F16) {                                                          \
             *(pimattn_i_h##W *)(void *)to = PIMATTN_I_TO_F16_##W(x);                               \
+            *(pimattn_i_h##W *)(void *)(to + 2 * W) = PIMATTN_I_TO_F16_##W(y);                     \
         } else if (type == PIMATTN_BF16) {                                                         \
             n = (n + (n >> 16 & 1) + 0x7fff) >> 16;                                                \
-            *(pimattn_i_h##W *)(void *)to = PIMATTN_I_TO_HALF_##W(n);                              \
-        } else {                                                                                   \
-            /* to the nearest integer, in the low bits */                                          \
-            *(pimattn_i_b##W *)(void *)to =                                                        \
-                PIMATTN_I_TO_INT8_##W((pimattn_i_i##W)(x + 12582912.0f));                          \
+            m = (m + (m >> 16 & 1) + 0x7fff) >> 16;                                                \
+            *(pimattn_i_hh##W *)(void *)to = PIMATTN_I_TO_HALF_##W(n, m);                          \
+        } else { /* the nearest integers are in the low bits then */                               \
+            n = (pimattn_i_n##W)(x + 12582912.0f) & 0xff;                                          \
+            m = (pimattn_i_n##W)(y + 12582912.0f) & 0xff;                                          \
+            *(pimattn_i_bb##W *)(void *)to = PIMATTN_I_TO_INT8_##W(n, m);                          \
         }                                                                                          \
     }
 
@@ -2309,18 +2307,19 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     PIMATTN_I_TARGET_##W void pimattn_i_store_as_##W(const pimattn_i_row *rows, uint32_t n_rows,   \
                                                      const uint32_t type, uint32_t n)              \
     {                                                                                              \
-        const uint32_t bytes = pimattn_i_type_bytes(type);                                         \
+        const uint32_t bytes = pimattn_i_type_bytes(type), last = n > 2 * W ? n - 2 * W : 0;       \
+        unsigned char from[8 * W] = {0}, to[8 * W]; /* of a row that is shorter */                 \
         for (; n_rows > 0; n_rows--, rows++) {                                                     \
-            const pimattn_i_row row = *rows;                                                       \
-            uint32_t i = 0;                                                                        \
-            for (; i + W <= n; i += W) {                                                           \
-                pimattn_i_v##W x = pimattn_i_get_##W(row.from + 4 * (size_t)i);                    \
-                pimattn_i_store_##W(row.to + (size_t)i * bytes,                                    \
-                                    type == PIMATTN_INT8 ? x * row.per_unit : x, type);            \
+            const pimattn_i_row few = {to, from, rows->per_unit}, row = n < 2 * W ? few : *rows;   \
+            const float unit = type == PIMATTN_INT8 ? row.per_unit : 1.0f;                         \
+            if (n < 2 * W) memcpy(from, rows->from, 4 * (size_t)n);                                \
+            for (uint32_t i = 0;; i = i + 2 * W < last ? i + 2 * W : last) {                       \
+                const unsigned char *x = row.from + 4 * (size_t)i;                                 \
+                pimattn_i_store_##W(row.to + (size_t)i * bytes, pimattn_i_get_##W(x) * unit,       \
+                                    pimattn_i_get_##W(x + 4 * W) * unit, type);                    \
+                if (i == last) break;                                                              \
             }                                                                                      \
-            if (i < n)                                                                             \
-                pimattn_i_store_row(row.to + (size_t)i * bytes, row.from + 4 * (size_t)i, type,    \
-                                    row.per_unit, n - i);                                          \
+            if (n < 2 * W) memcpy(rows->to, to, (size_t)n *bytes);                                 \
         }                                                                                          \
     }                                                                                              \
     PIMATTN_I_PLAIN_##W void pimattn_i_store_rows_##W(const pimattn_i_row *rows, uint32_t n_rows,  \
@@ -2475,9 +2474,10 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     (pimattn_i_v8)                                                                                 \
         _mm256_shuffle_epi8(_mm256_broadcastsi128_si256((__m128i)half),                            \
                             _mm256_loadu_si256((const __m256i *)(const void *)pimattn_i_upper_8))
-#define PIMATTN_I_TO_F16_8(x)  (pimattn_i_h8) _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)
-#define PIMATTN_I_TO_HALF_8(n) (pimattn_i_h8) pimattn_i_to_half_8(n)
-#define PIMATTN_I_TO_INT8_8(n) pimattn_i_to_int8_8(n)
+#define PIMATTN_I_TO_F16_8(x) (pimattn_i_h8) _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)
+#define PIMATTN_I_TO_HALF_8(n, m)                                                                  \
+    (pimattn_i_hh8) _mm256_permute4x64_epi64(_mm256_packus_epi32((__m256i)n, (__m256i)m), 0xd8)
+#define PIMATTN_I_TO_INT8_8(n, m) pimattn_i_to_int8_8((__m256i)PIMATTN_I_TO_HALF_8(n, m))
 
 static const int8_t pimattn_i_upper_8[32] = {-1, -1, 0,  1,  -1, -1, 2,  3,  -1, -1, 4,
                                              5,  -1, -1, 6,  7,  -1, -1, 8,  9,  -1, -1,
@@ -2491,15 +2491,10 @@ PIMATTN_I_TARGET_8 __m256 pimattn_i_pick_8(__m256 a, __m256 b, const int step, c
     if (step == 2) return second ? _mm256_shuffle_ps(a, b, 0x4e) : _mm256_blend_ps(a, b, 0xcc);
     return second ? _mm256_shuffle_ps(a, b, 0xdd) : _mm256_shuffle_ps(a, b, 0x88);
 }
-PIMATTN_I_TARGET_8 __m128i pimattn_i_to_half_8(pimattn_i_i8 n)
+PIMATTN_I_TARGET_8 pimattn_i_bb8 pimattn_i_to_int8_8(__m256i half)
 {
-    const __m256i low = (__m256i)(n & 0xffff);
-    return _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
-}
-PIMATTN_I_TARGET_8 pimattn_i_b8 pimattn_i_to_int8_8(pimattn_i_i8 n)
-{
-    const __m128i half = pimattn_i_to_half_8(n & 0xff);
-    return (pimattn_i_b8)_mm_cvtsi128_si64(_mm_packus_epi16(half, half));
+    return (pimattn_i_bb8)_mm_packus_epi16(_mm256_castsi256_si128(half),
+                                           _mm256_extracti128_si256(half, 1));
 }
 
 PIMATTN_I_KERNEL(8, "avx2", 4)
@@ -2539,8 +2534,14 @@ PIMATTN_I_KERNEL(8, "avx2", 4)
                                        _mm512_castsi256_si512((__m256i)half))
 #define PIMATTN_I_TO_F16_16(x)                                                                     \
     (pimattn_i_h16) _mm512_maskz_cvtps_ph(0xffff, x, _MM_FROUND_TO_NEAREST_INT)
-#define PIMATTN_I_TO_HALF_16(n) (pimattn_i_h16) _mm512_maskz_cvtepi32_epi16(0xffff, (__m512i)n)
-#define PIMATTN_I_TO_INT8_16(n) (pimattn_i_b16) _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)n)
+#define PIMATTN_I_TO_HALF_16(n, m)                                                                 \
+    (pimattn_i_hh16) _mm512_maskz_inserti64x4(                                                     \
+        0xff, _mm512_castsi256_si512(_mm512_maskz_cvtepi32_epi16(0xffff, (__m512i)n)),             \
+        _mm512_maskz_cvtepi32_epi16(0xffff, (__m512i)m), 1)
+#define PIMATTN_I_TO_INT8_16(n, m)                                                                 \
+    (pimattn_i_bb16) _mm256_inserti128_si256(                                                      \
+        _mm256_castsi128_si256(_mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)n)),                    \
+        _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)m), 1)
 #define PIMATTN_I_PICK_16(F, FIRST, SECOND)                                                        \
     (second ? F(0xffff, a, b, SECOND) : F(0xffff, a, b, FIRST))
 #define PIMATTN_I_CROSS_16(F, M) (second ? F(0xffff, a, b, 0x4e) : _mm512_mask_blend_ps(M, a, b))
@@ -2584,8 +2585,9 @@ PIMATTN_I_KERNEL(16, "avx512", 8)
 #define PIMATTN_I_PEAK_4(a, b)   (pimattn_i_v4) vmaxq_s32((int32x4_t)(a), (int32x4_t)(b))
 #define PIMATTN_I_AT_4(x, token) pimattn_i_at_4(x, token)
 #define PIMATTN_I_TO_F16_4(x)    (pimattn_i_h4) vcvt_f16_f32(x)
-#define PIMATTN_I_TO_HALF_4(n)   (pimattn_i_h4) vmovn_s32((int32x4_t)n)
-#define PIMATTN_I_TO_INT8_4(n)   pimattn_i_to_int8_4(n)
+#define PIMATTN_I_TO_HALF_4(n, m)                                                                  \
+    (pimattn_i_hh4) vcombine_u16(vmovn_u32((uint32x4_t)n), vmovn_u32((uint32x4_t)m))
+#define PIMATTN_I_TO_INT8_4(n, m) (pimattn_i_bb4) vmovn_u16((uint16x8_t)PIMATTN_I_TO_HALF_4(n, m))
 
 PIMATTN_I_VECTOR(4)
 
@@ -2607,15 +2609,6 @@ PIMATTN_I_TARGET_4 float32x4_t pimattn_i_int8_4(const unsigned char *from)
     memcpy(&bytes, from, 4);
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(bytes))));
 }
-PIMATTN_I_TARGET_4 pimattn_i_b4 pimattn_i_to_int8_4(pimattn_i_i4 n)
-{
-    const int16x4_t half = vmovn_s32(n);
-    const int8x8_t bytes = vmovn_s16(vcombine_s16(half, half));
-    pimattn_i_b4 x;
-    memcpy(&x, &bytes, sizeof x);
-    return x;
-}
-
 PIMATTN_I_KERNEL(4, "neon", 4)
 
 #endif /* PIMATTN_I_NEON */
@@ -7002,11 +6995,15 @@ static void pimattn_i_append_rows(const pimattn_engine *e, const pimattn_i_rows 
     const unsigned char *from = rows->from + (size_t)token * rows->stride;
     const pimattn_i_kernel *kernel = rows->plain ? e->kernel : &pimattn_i_kernel_scalar;
     pimattn_i_row list[PIMATTN_I_HEADS];
-    uint32_t n = 0;
+    uint32_t most[PIMATTN_I_HEADS] = {0}, n = 0;
+    from += 4 * (size_t)head * rows->dim;
+    for (uint32_t h = 0; h < n_heads && rows->type == PIMATTN_INT8;
+         h++) /* none waits for another */
+        most[h] = kernel->magnitude(from + 4 * (size_t)h * rows->dim, rows->dim);
     for (uint32_t h = 0; h < n_heads; h++) {
-        pimattn_i_row row = {runs[h] + to, from + 4 * (size_t)(head + h) * rows->dim, 1.0f};
+        pimattn_i_row row = {runs[h] + to, from + 4 * (size_t)h * rows->dim, 1.0f};
         if (rows->type == PIMATTN_INT8) {
-            float scale = pimattn_i_int8_scale(kernel->magnitude(row.from, rows->dim));
+            const float scale = pimattn_i_int8_scale(most[h]);
             memcpy(runs[h] + scale_to, &scale, sizeof scale);
             row.per_unit = 1.0f / scale;
             if (pimattn_i_is_nan(scale)) {
