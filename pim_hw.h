@@ -327,7 +327,7 @@ typedef struct pimhw_config {
     uint32_t tCWL_REG;         /* bias write to data */
     uint32_t tCWL_GB;          /* global buffer write to data */
     uint32_t tCCD_MAC;         /* MAC to MAC, all banks; tCCD_S and tCCD_L hold, too */
-    uint32_t tMTW;             /* MAC to global buffer write */
+    uint32_t tMTW;             /* MAC of all banks to global buffer write */
     uint32_t tCL_MAC;          /* in-order: last MAC_ABK to the end (other M: 1 clock); no read
                                   waits so long [AIMSIM] */
     uint32_t tMOD;             /* change between register mode and normal mode; 0: no modes */
@@ -477,7 +477,7 @@ typedef enum pimhw_kind {
     PIMHW_EWMUL,   /* M: products of columns of neighbouring banks, op_size columns; only of
                         bank groups of 3 or more. A MAC on them does not wait for them */
     PIMHW_AF,      /* M: activation function of every bank's entry, by the table row CFR 2 says,
-                        which opens row 2^29 + that one */
+                        which opens row 2^29 | that one; units have 8 */
     PIMHW_RD_AF,   /* R: result of AF out of every bank */
     PIMHW_COPY_BKGB, /* op_size columns of a bank into the global buffer at tile; a NaN
                         becomes a quiet one. Copies are done a clock after they issue [AIMSIM]:
@@ -491,7 +491,8 @@ typedef enum pimhw_kind {
     PIMHW_MEM_RD,    /* host read of one column: as RD_SBK */
     PIMHW_EWADD,     /* hub: sum of GPR blocks gpr and aux; as GPR, and as WR_GB from the GPR, it
                         waits for no result on its way there: a SYNC before it does; nor do two
-                        channels' results in one block keep their order */
+                        channels' results in one block keep their order. EWADD, GPR and CFR take
+                        clocks of a shared front end alone */
     PIMHW_GPR,       /* host access to block gpr, a write if out is 1 */
     PIMHW_CFR,       /* host access to register aux; a write (out 1) sets it to gpr */
     PIMHW_SYNC,      /* waits until all channels are done; a shared front end does not wait for the
@@ -652,7 +653,8 @@ typedef struct pimhw_request {
     const uint32_t *order;      /* [list_begin[n_channels]] */
     uint64_t useful_macs;       /* lane products the caller needs; the rest is padding */
     uint32_t repeats;           /* the program runs so often, each time once the last is over; 0
-                                   is once. None is skipped whole. useful_macs: of one */
+                                   is once. None is skipped whole, 10^7 take seconds. useful_macs:
+                                   of one */
     /* VA2PA [LOL]: where rows of blocks really are, for pimhw_device_run. Row r of a channel is
        row chunks[r / chunk_rows] + r % chunk_rows. */
     const uint32_t *chunks;      /* first rows, PIMHW_UNMAPPED: none; NULL: rows are physical */
@@ -727,8 +729,8 @@ typedef enum pimhw_energy {
     PIMHW_ENERGY_CONTROL, /* controllers */
     PIMHW_ENERGY_ACTIVE,  /* standby while a row is open */
     PIMHW_ENERGY_IDLE,    /* standby while none is */
-    PIMHW_ENERGY_REFRESH, /* refresh, as often as it was due in the time: after a channel's last
-                             command too, where none is issued */
+    PIMHW_ENERGY_REFRESH, /* refresh, as often as it was due in the time and at its end: after a
+                             channel's last command too, where none is issued */
     PIMHW_N_ENERGY
 } pimhw_energy;
 
@@ -740,7 +742,7 @@ typedef struct pimhw_readings {
     uint32_t size;    /* bytes of this struct */
     uint32_t version; /* 1 */
     uint64_t cycles;  /* clocks from the start to the end of the slowest channel, when its last
-                         commands have written (WR_ABK: and closed rows), read or summed, or the
+                         commands have written (WR_ABK: and tRP more), read or summed, or the
                          hub; below 2^46: what takes longer is refused */
     double ns;        /* cycles * tCK */
     uint64_t commands[PIMHW_N_COMMANDS];  /* over all channels */

@@ -96,7 +96,7 @@ PIMATTN_API const char *pimattn_status_str(pimattn_status status);
 
 /* Calls fn(arg, index, worker) for every index below n, with worker < max_workers and never two at
  * once under one worker; returns when all have, their writes visible. Must not call the engine. fn
- * takes some 20 KB of stack, a call of ours 40 (built without optimisation up to 600). */
+ * takes some 20 KB of stack, a call of ours 40 (built without optimisation up to 110). */
 typedef void (*pimattn_parallel_for)(void *user, size_t n,
                                      void (*fn)(void *arg, size_t index, size_t worker), void *arg);
 
@@ -111,7 +111,8 @@ typedef enum pimattn_type {
     PIMATTN_F16 = 1,
     PIMATTN_BF16 = 2,
     PIMATTN_INT8 = 3, /* -127 to 127 times an f32 scale of the token and head: max |row| / 127, and
-                         at least FLT_MIN; a bit less if else 127 times it were infinite. If K
+                         at least FLT_MIN; a bit less if else 127 times it were infinite. A number
+                         is x * (1 / scale), each in f32, to the nearest, ties to even. If K
                          and V both are, a timed unit has a lane a byte (assumed); units of tiers
                          have the lanes they have, whatever the type */
     PIMATTN_N_TYPE
@@ -142,7 +143,7 @@ typedef struct pimattn_shape {
     uint64_t sink_tokens;      /* the first ones, with a window or keep (StreamingLLM); at most
                                   2^62; no pimattn_seq_keep lets them go; readings of pages from a
                                   later position on count them, too */
-    bool v_in_k;      /* V is the first head_dim_v of K (MLA): none is stored; host way only */
+    bool v_in_k;      /* V is the first head_dim_v of K (MLA), of its type, not stored; host way */
     uint32_t io_type; /* of q, k, v and out of all calls: f32, so far nothing else */
 } pimattn_shape;
 
@@ -466,7 +467,7 @@ typedef uint64_t pimattn_seq;
 /* One sequence of a batch: the last n_tokens of its tokens are the queries. */
 typedef struct pimattn_item {
     pimattn_seq seq;   /* may stand in a batch more than once */
-    uint64_t n_tokens; /* 1 to the tokens it still has, at most 65535 */
+    uint64_t n_tokens; /* 1 to those it has from first_token on, at most 65535 */
 } pimattn_item;
 
 /* Which of an item's new tokens its queries see, e.g. a tree of drafts, each behind its parent, of
@@ -696,10 +697,11 @@ PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *engine, pimattn_seq 
 /*
  * Truncates to n_tokens tokens; or keeps only tokens first .. end - 1, and before them the first
  * sink_tokens of the shape. Attention then sees no others, positions stay what they were, and pages
- * wholly outside go back, those reserved too, but with reserve_tokens those behind. What is behind
- * a window goes by this alone, for a truncation would want it again: keep from n_tokens - window on
- * after a step, and pages stay as many. Layers may have other lengths before, so that a step of
- * which one layer was refused is taken back.
+ * wholly outside go back, those reserved too, but with reserve_tokens those behind; if no token is
+ * left, the page stays that the next one goes to, unless it begins that. What is behind a window
+ * goes by this alone, for a truncation would want it again: keep from n_tokens - window on after a
+ * step, and pages stay as many. Layers may have other lengths before, so that a step of which one
+ * layer was refused is taken back.
  *
  *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (beyond a layer's length, or before first_token)
  */
@@ -728,8 +730,8 @@ PIMATTN_API pimattn_status pimattn_seq_accept(pimattn_engine *engine, pimattn_se
  * a salt (0 is one too). They stay known when the sequence goes, until their memory is wanted: then
  * those without a sequence for longest go first, of one sequence the last ones. Pages known already
  * under other tokens or another salt stay so, and those after them are left out, unless these
- * tokens are known by another page. Behind a page that was given up nothing is found until a
- * sequence that has the pages behind it is remembered again. A sequence that writes to a page that
+ * tokens are known by another page. Behind a page that was given up nothing is found until equal
+ * tokens are remembered as far as that is wanted. A sequence that writes to a page that
  * is known writes to a copy; if no page is free for that, the page is known no longer.
  *
  *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_MEMORY, PIMATTN_ERR_ARGUMENT (beyond the length, or the
@@ -766,7 +768,7 @@ PIMATTN_API pimattn_status pimattn_seq_tokens(pimattn_engine *engine, pimattn_se
  * reason, pimattn_seq_truncate takes it back.
  *
  *   shape    row r of k: [n_kv_heads][head_dim], of v: [n_kv_heads][head_dim_v]; v_in_k: no v
- *   units    strides in bytes from one row to the next, 0: packed
+ *   units    strides in bytes from one row to the next, 0: packed; k and v have any alignment
  *   returns  PIMATTN_ERR_PAGES, PIMATTN_ERR_MEMORY, PIMATTN_ERR_RANGE (f16, bf16: token, head and
  *            index in the cause), PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (layer, pointer, stride,
  *            more than 2^32 tokens); nothing is appended then
@@ -821,9 +823,9 @@ typedef struct pimattn_stream {
  *
  *   bytes    what the state takes; may be NULL, and so may stream: then only this is asked
  *   seqs     of restore: [n_most], room for the new names
- *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT; PIMATTN_ERR_STATE (also if a function gives
- *            up); restore: PIMATTN_ERR_PAGES, PIMATTN_ERR_MEMORY. Restore then leaves no sequence
- *            behind, but pages that nobody held may have been given up
+ *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (one twice, too few names); PIMATTN_ERR_STATE
+ *            (also if a function gives up); restore: PIMATTN_ERR_PAGES, PIMATTN_ERR_MEMORY. It then
+ *            leaves no sequence behind, but pages that nobody held may have been given up
  */
 PIMATTN_API pimattn_status pimattn_save(pimattn_engine *engine, const pimattn_seq *seqs,
                                         size_t n_seqs, const pimattn_stream *stream,
@@ -7355,7 +7357,7 @@ PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *e, pimattn_se
     pimattn_i_seq *s;
     PIMATTN_I_TRY(pimattn_i_paged(e));
     PIMATTN_I_TRY(pimattn_i_seq_even(e, seq, &s));
-    if (!tokens) return pimattn_i_wrong(e, "tokens is NULL", 0);
+    if (!tokens && n_tokens > 0) return pimattn_i_wrong(e, "tokens is NULL", 0);
     if (n_tokens > s->tokens[0])
         return pimattn_i_wrong(e, "%u tokens are beyond the length", n_tokens);
     if (s->begin > 0) return pimattn_i_wrong(e, "the tokens before %u are gone", s->begin);

@@ -169,6 +169,7 @@ static void what_cannot_be_is_refused(void)
     REFUSED(pimattn_seq_accept(r.e, s, 5, kept + 3, SIZE_MAX), PIMATTN_ERR_ARGUMENT, "of 5");
     REFUSED(pimattn_prefix_remember(r.e, s, ids, 11, 0), PIMATTN_ERR_ARGUMENT, "11");
     REFUSED(pimattn_prefix_remember(r.e, s, NULL, 4, 0), PIMATTN_ERR_ARGUMENT, "tokens");
+    CHECK_U(pimattn_prefix_remember(r.e, s, NULL, 0, 0), PIMATTN_OK);
     REFUSED(pimattn_prefix_start(r.e, &t, NULL, 4, 0, &n), PIMATTN_ERR_ARGUMENT, "NULL");
     REFUSED(pimattn_prefix_start(r.e, &t, ids, 4, 0, NULL), PIMATTN_ERR_ARGUMENT, "NULL");
     REFUSED(pimattn_seq_fork(r.e, NULL, s), PIMATTN_ERR_ARGUMENT, "NULL");
