@@ -90,8 +90,10 @@ static void fill_pages(work *w, uint32_t page_tokens, uint32_t type)
     for (int i = 0; i < 4; i++)
         w->memory[i] = bench_huge(i < 2 ? bytes : n * page_tokens * KV_HEADS * sizeof *scale);
     for (int i = 0; i < 2; i++)
-        for (size_t at = 0; at + w->row_bytes <= bytes; at += w->row_bytes)
-            pimattn_i_store_row(w->memory[i] + at, (const unsigned char *)rows[i], type, 30, DIM);
+        for (size_t at = 0; at + w->row_bytes <= bytes; at += w->row_bytes) {
+            const pimattn_i_row row = {w->memory[i] + at, (const unsigned char *)rows[i], 30};
+            pimattn_i_kernel_scalar.store(&row, 1, type, DIM);
+        }
     scale = (float *)(void *)w->memory[2];
     for (size_t i = 0; i < n * page_tokens * KV_HEADS; i++)
         scale[i] = ((float *)(void *)w->memory[3])[i] = 0.03f;
