@@ -151,7 +151,7 @@ static void step(server *v)
     v->clocks += readings.step_ck;
     for (size_t k = 0, row = 0; k < n; k++) {
         request *r = &v->requests[who[k]];
-        row += items[k].n_tokens;
+        row += (size_t)items[k].n_tokens;
         r->n_cached += (uint32_t)items[k].n_tokens;
         if (r->n_cached == r->n_tokens)
             extend(v, who[k], v->state.logits + (row - 1) * v->m->n_pieces);
