@@ -2611,6 +2611,7 @@ PIMATTN_I_TARGET_4 float32x4_t pimattn_i_int8_4(const unsigned char *from)
     memcpy(&bytes, from, 4);
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(bytes))));
 }
+
 PIMATTN_I_KERNEL(4, "neon", 4)
 
 #endif /* PIMATTN_I_NEON */
@@ -6999,8 +7000,8 @@ static void pimattn_i_append_rows(const pimattn_engine *e, const pimattn_i_rows 
     pimattn_i_row list[PIMATTN_I_HEADS];
     uint32_t most[PIMATTN_I_HEADS] = {0}, n = 0;
     from += 4 * (size_t)head * rows->dim;
-    for (uint32_t h = 0; h < n_heads && rows->type == PIMATTN_INT8;
-         h++) /* none waits for another */
+    /* all of them before any scale, so that none waits for another */
+    for (uint32_t h = 0; h < n_heads && rows->type == PIMATTN_INT8; h++)
         most[h] = kernel->magnitude(from + 4 * (size_t)h * rows->dim, rows->dim);
     for (uint32_t h = 0; h < n_heads; h++) {
         pimattn_i_row row = {runs[h] + to, from + 4 * (size_t)h * rows->dim, 1.0f};

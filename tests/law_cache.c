@@ -1406,7 +1406,9 @@ static void rows_are_stored_alike(void)
                 float x[DIM];
                 fill_normal(x, DIM, n % 3 ? 1 : 1e-6, &rng);
                 memcpy(from[r] + 1, x, 4 * n);
-                const float peak = pimattn_i_from_bits(kernel->magnitude(from[r] + 1, n));
+                const uint32_t bits = kernel->magnitude(from[r] + 1, n);
+                const float peak = pimattn_i_from_bits(bits);
+                CHECK_U(bits, pimattn_i_magnitude(from[r] + 1, n));
                 for (int i = 0; i < 2; i++) {
                     const pimattn_i_row row = {to[i][r] + 1, from[r] + 1, 127 / peak};
                     rows[i][r] = row;
