@@ -128,6 +128,8 @@ static void relayouts_are_as_fast_as_their_slowest_part(void)
     CHECK(r.ns == 0 && r.start_ns == 0); /* no bytes are no run */
     CHECK_U(pimattn_relayout_time(&r, &ddr, &ssd, &way, 1, 0, &why), PIMATTN_ERR_ARGUMENT);
     CHECK_HAS(why.text, "n_runs is 0");
+    CHECK_U(pimattn_relayout_time(&r, &ddr, NULL, &way, 1, 1, &why), PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "relayout is NULL");
     way.host_percent = 100;
     CHECK_U(pimattn_relayout_time(&r, &ddr, &ssd, &way, 1, 1, &why), PIMATTN_OK);
     way.host_percent = 101;
@@ -498,6 +500,8 @@ static void parts_of_a_step_sum_to_it(void)
         CHECK_U(pimattn_step_time(&r, tiers, n, &s, loads, 0, false, &why), PIMATTN_ERR_ARGUMENT);
         CHECK_HAS(why.text, n ? "n_tiers is 9" : "n_tiers is 0");
     }
+    CHECK_U(pimattn_step_time(&r, tiers, 3, &s, NULL, 0, false, &why), PIMATTN_ERR_ARGUMENT);
+    CHECK_HAS(why.text, "loads is NULL");
     CHECK_U(pimattn_step_time(&r, tiers, 3, &s, loads, -1, false, &why), PIMATTN_ERR_ARGUMENT);
     CHECK_HAS(why.text, "moves_ns");
 }
