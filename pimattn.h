@@ -189,8 +189,7 @@ typedef struct pimattn_span {
  * than their reads, are read a set of queries at a time, of one query those of a row, or each
  * bias would wait. Sums take turns on all entries. Keys of several rows, or larger than the global
  * buffer, go by parts: queries that find an entry each, one token's, meet a part before the next.
- * inputs_late: the same for inputs, a query's go out just before its first MACs instead of a
- * block's at once. */
+ * inputs_late: a query's inputs go out just before its first MACs, not a block's at once. */
 typedef struct pimattn_plan {
     pimattn_shape shape;
     uint32_t partition;     /* pimattn_partition */
@@ -1264,12 +1263,10 @@ typedef struct pimattn_tier_info {
 PIMATTN_API pimattn_status pimattn_tier_query(pimattn_engine *engine, uint32_t tier,
                                               pimattn_tier_info *info);
 
-/* What the last attend that had readings cost, tier by tier, and moves since the one before; NULL
- * without tiers. */
+/* What the last attend with readings cost, by tier, and moves since that before; or NULL: none. */
 PIMATTN_API const pimattn_step_reading *pimattn_tier_readings(const pimattn_engine *engine);
 
-/* Ends a step, usually a token of every layer: what was active becomes the past, and counts begin
- * anew. */
+/* Ends a step, usually a token of every layer: what was active is past, and counts begin anew. */
 PIMATTN_API pimattn_status pimattn_tier_step(pimattn_engine *engine);
 
 #ifdef __cplusplus
@@ -1569,8 +1566,7 @@ enum { PIMATTN_I_L = PIMATTN_I_QUERY_BLOCK, PIMATTN_I_O = 2 * PIMATTN_I_QUERY_BL
  * second cache waits for many more lines than the first; where the memory's pace counts most, all
  * goes there. Where that of sums does (late), a near or deep CPU fetches only what is far. If a
  * single query reads rows one by one that follow one another, not by pieces (of f32 two at once), a
- * deep CPU keeps the pace led by one line in four in rows of f32, by none in those of 16 bits in
- * long pages. */
+ * deep CPU keeps the pace led by one line in four of f32, by none of 16 bits in long pages. */
 typedef enum pimattn_i_ahead {
     PIMATTN_I_BOTH,
     PIMATTN_I_LED,
@@ -2820,12 +2816,11 @@ static pimattn_partial pimattn_i_view(float *block, uint32_t i, size_t o_floats,
     return view;
 }
 
-static void pimattn_i_clear(float *block, uint32_t n_queries, size_t o_floats)
+static void pimattn_i_clear(float *block, size_t block_floats)
 {
-    const size_t end = PIMATTN_I_O + n_queries * o_floats; /* every l, and o behind them */
-    for (uint32_t i = 0; i < n_queries; i++)
+    for (uint32_t i = 0; i < PIMATTN_I_L; i++)
         block[i] = pimattn_i_minus_inf();
-    memset(block + PIMATTN_I_L, 0, (end - PIMATTN_I_L) * sizeof(float));
+    memset(block + PIMATTN_I_L, 0, (block_floats - PIMATTN_I_L) * sizeof(float));
 }
 
 /* A query head's logit without a value, counted as one more token: o is scaled alone. */
@@ -2877,7 +2872,7 @@ static float *pimattn_i_stack_push(pimattn_i_stack *s, uint64_t leaf)
 /* What is left folds from the right; the result is at level 0, empty if nothing came. */
 static void pimattn_i_stack_finish(pimattn_i_stack *s)
 {
-    if (s->levels == 0) pimattn_i_clear(s->base, s->n_queries, s->o_floats);
+    if (s->levels == 0) pimattn_i_clear(s->base, s->block_floats);
     while (s->levels > 1)
         pimattn_i_stack_fold(s);
 }
@@ -4349,8 +4344,7 @@ static bool pimattn_i_shorter(const void *of, uint32_t a, uint32_t b)
     return of_a < of_b || (of_a == of_b && a > b);
 }
 
-/* HFP: every block to the channel with the least tokens so far; lists in that order. Rows of the
- * channel that has most. */
+/* HFP: every block to the channel with the least tokens so far. Rows of the one that has most. */
 static uint64_t pimattn_i_assign(const pimattn_plan *p, pimhw_block *blocks, uint32_t *order,
                                  uint32_t *list_begin, size_t n_spans)
 {
@@ -6179,8 +6173,7 @@ typedef struct pimattn_i_work {
     float *part;   /* [queries]: 2^-n, what the units have of p */
 } pimattn_i_work;
 
-/* If sums are read in 16 bits, the units have no more of all p: where |v| is at most 256, sums of
- * p v then fit into f16. */
+/* If sums are read in 16 bits, units have no more of p: where |v| <= 256, sums of p v are f16. */
 static const double pimattn_i_most_p = 255;
 
 typedef struct pimattn_i_module {
@@ -8065,9 +8058,18 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
         tile->v_shift++;
 }
 
+/* Queries of a job as kernels take them. 3 or 7 in parts take longer than one more would; of f32 so
+ * do 5 and 6. What is over is the last one again, and goes nowhere. */
+static uint32_t pimattn_i_job_rows(const pimattn_engine *e, const pimattn_i_job *job)
+{
+    const bool wide = e->config.shape.k_type == PIMATTN_F32;
+    const uint32_t n = job->n_queries, rest = n % e->kernel->most_queries;
+    return n - rest + (rest % 4 == 3 || (wide && rest > 4) ? (rest | 3) + 1 : rest);
+}
+
 static bool pimattn_i_late(const pimattn_i_job *job, const pimattn_engine *e, uint32_t type)
 {
-    const uint64_t n = pimattn_i_min(job->n_queries, e->kernel->most_queries);
+    const uint64_t n = pimattn_i_min(pimattn_i_job_rows(e, job), e->kernel->most_queries);
     return PIMATTN_I_LATE(n, type, e->ahead);
 }
 
@@ -8108,7 +8110,7 @@ static void pimattn_i_hand_fetch(pimattn_i_hand *hands, size_t i, size_t n, bool
         pimattn_i_fetch_set(&to[1], i + 1 >= n, 0, one[0]);
         pimattn_i_fetch_set(&to[2], i + 2 >= n, 0, other[0]);
         pimattn_i_fetch_set(&to[3], i + 2 >= n, 1, other[1]);
-        if (hand->tile.ahead == PIMATTN_I_NEAR && hand->job->n_queries < 4)
+        if (hand->tile.ahead == PIMATTN_I_NEAR && pimattn_i_job_rows(e, hand->job) < 4)
             hand->tile.ahead = PIMATTN_I_BOTH; /* of one query, too, what is far */
     }
     for (int j = 0; j < 4 && all; j++)
@@ -8281,6 +8283,7 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *blo
             if (visible == of_all) n += group;
         }
         n = (uint32_t)pimattn_i_min(n, job->n_queries - i);
+        if (n == job->n_queries) n = pimattn_i_job_rows(e, job);
         if (!of_all) continue;
         const bool direct = e->direct && hand->spot && (of_all & (of_all + 1)) == 0 &&
                             hand->spot->in_order >= PIMATTN_I_TILE;
@@ -8346,9 +8349,9 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
     hand->scales = hand->v + PIMATTN_I_TILE * e->size.o_floats;
     hand->q = hand->scales + 2 * PIMATTN_I_TILE + before * e->size.q_floats;
     pimattn_i_tile_init(hand, lead);
-    for (uint32_t i = 0; i < job->n_queries; i++) {
-        uint32_t head;
-        size_t row = pimattn_i_query_row(e, job, i, &head);
+    for (uint32_t i = 0; i < pimattn_i_job_rows(e, job); i++) {
+        uint32_t head, is = (uint32_t)pimattn_i_min(i, job->n_queries - 1);
+        size_t row = pimattn_i_query_row(e, job, is, &head);
         const unsigned char *from = (const unsigned char *)e->call->q + row * e->call->q_stride;
         pimattn_i_row_copy(e, hand->q + i * e->size.q_floats, from + 4 * (size_t)head * s->head_dim,
                            PIMATTN_F32, false);
@@ -8361,19 +8364,19 @@ static void pimattn_i_stack_init(pimattn_i_stack *stack, const pimattn_engine *e
     stack->kernel = e->kernel;
     stack->base = base;
     stack->o_floats = e->size.o_floats;
-    stack->block_floats = PIMATTN_I_O + job->n_queries * e->size.o_floats;
+    stack->block_floats = PIMATTN_I_O + pimattn_i_job_rows(e, job) * e->size.o_floats;
     stack->n_queries = job->n_queries;
     stack->dim = e->config.shape.head_dim_v;
     stack->levels = 0;
 }
 
 /* How many jobs go together from a place of the order on: those on the same leaves whose heads
- * share memory pages, by turns, so that a page is read once. Workers get two gangs each, if there
- * are enough jobs. */
+ * share memory pages, by turns, so that a page is read once; workers get two gangs or more. */
 static size_t pimattn_i_gang(const pimattn_engine *e, size_t place)
 {
     const pimattn_i_job *job = &e->jobs[e->order[place]];
-    const uint64_t queries = pimattn_i_min(job->n_tokens * e->gqa_group, PIMATTN_I_QUERY_BLOCK);
+    const bool one = job->n_tokens * e->gqa_group <= PIMATTN_I_QUERY_BLOCK;
+    const uint32_t queries = one ? pimattn_i_job_rows(e, job) : PIMATTN_I_QUERY_BLOCK;
     const uint64_t workers = e->config.max_workers;
     uint64_t n = 1, most = e->size.rest_floats / e->size.query_floats;
     if (!pimattn_i_apart(e) || job->leaf_end - job->leaf_begin > PIMATTN_I_GANG_LEAVES) return 1;
@@ -8389,7 +8392,7 @@ static size_t pimattn_i_gang(const pimattn_engine *e, size_t place)
 
 /* What one worker does at once: a gang by turns, or one job. */
 typedef struct pimattn_i_team {
-    size_t n, tiles, last;    /* hands; tiles of a turn; the last of the course */
+    size_t n, tiles;          /* hands; tiles of a turn */
     pimattn_i_spot course[5]; /* where the tiles of a turn lie and those after them */
     uint64_t end;             /* of the tokens that any hand sees */
     pimattn_i_hand hands[PIMATTN_I_GANG];
@@ -8409,18 +8412,21 @@ static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, s
     const bool all = heads && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token;
     /* late: two tiles a turn, and all together fetch what is two on, of int8 three [measured] */
     const bool twos = all && pimattn_i_late(job, e, s->k_type) && pimattn_i_late(job, e, s->v_type);
-    /* while K is read V is fetched, and the other way; of two heads a near CPU was slower so */
-    const bool beside = n > (e->ahead == PIMATTN_I_NEAR ? 2 : 1) && !twos && k_row == v_row &&
-                        !s->v_in_k && e->pages->k.token == e->pages->v.token;
+    /* while K is read V is fetched, and the other way; but of two heads, and of one query or int8
+     * rows of one head, a near CPU was slower so */
+    const bool soon = e->ahead == PIMATTN_I_NEAR;
+    const bool some = soon && job->n_queries > 1 && !pimattn_i_apart(e);
+    const bool turns = n > 1 ? n > 1u + soon : some && s->k_type != PIMATTN_INT8;
+    const bool beside = turns && e->pages && !twos && k_row == v_row && !s->v_in_k &&
+                        e->pages->k.token == e->pages->v.token;
     uint32_t before = 0;
     team->tiles = twos ? 2 : 1;
-    team->last = twos ? 4 : 2;
     team->end = 0;
     for (size_t i = 0; i < n; i++) {
         pimattn_i_hand *hand = &team->hands[i];
         pimattn_i_hand_init(hand, e, &e->jobs[order[i]], job, worker, before);
         hand->ahead = twos && s->k_type == PIMATTN_INT8 && s->v_type == PIMATTN_INT8 ? 3 : 2;
-        before += hand->job->n_queries;
+        before += pimattn_i_job_rows(e, hand->job);
         team->end = pimattn_i_max(team->end, hand->job->end);
     }
     float *base = team->hands[0].q + before * e->size.q_floats;
@@ -8433,7 +8439,7 @@ static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, s
         team->hands[0].after = &e->jobs[order[e->config.max_workers]]; /* they are taken in turn */
     memset(team->course, 0, sizeof team->course);
     if (e->direct) pimattn_i_spot_of(e, job, job->end - 1, &team->course[1]);
-    for (size_t i = 2; i <= team->last; i++)
+    for (size_t i = 2; i <= 2 * team->tiles; i++)
         team->course[i] = team->course[1];
 }
 
@@ -8445,7 +8451,7 @@ static bool pimattn_i_team_push(pimattn_i_team *team, uint64_t begin)
         const pimattn_i_hand *hand = &team->hands[i];
         if (!pimattn_i_reaches(hand->job, begin, PIMATTN_I_LEAF)) continue;
         team->blocks[i] = pimattn_i_stack_push(&team->stacks[i], begin / PIMATTN_I_LEAF);
-        pimattn_i_clear(team->blocks[i], hand->job->n_queries, hand->e->size.o_floats);
+        pimattn_i_clear(team->blocks[i], team->stacks[i].block_floats);
         some = true;
     }
     return some;
@@ -8457,7 +8463,7 @@ static void pimattn_i_team_leaf(pimattn_i_team *team, uint64_t begin, bool fresh
 {
     pimattn_i_hand *hands = team->hands;
     pimattn_i_spot *course = team->course;
-    const size_t n = team->n, tiles = team->tiles, last = team->last;
+    const size_t n = team->n, tiles = team->tiles, last = 2 * tiles;
     for (size_t i = tiles; i <= last; i++)
         pimattn_i_look(hands, n, begin + (i - tiles) * PIMATTN_I_TILE, &course[i]);
     const pimattn_i_job *job = hands->job; /* what is not seen may not be read */
@@ -8598,8 +8604,7 @@ static void pimattn_i_wave(pimattn_engine *e)
     e->n_jobs = 0;
 }
 
-/* Aligned runs of leaves that a block sees something of: n_kept from first on, others from begin
- * on; n in all. */
+/* Aligned runs of leaves a block sees some of: n_kept from first, n in all, others from begin. */
 typedef struct pimattn_i_runs {
     uint64_t first, n_kept, begin, n;
 } pimattn_i_runs;
@@ -8662,30 +8667,30 @@ static const uint32_t *pimattn_i_pages_list(const pimattn_pages *p, size_t i)
 }
 
 /* What all blocks of item i have in common. */
-static void pimattn_i_job_item(pimattn_engine *e, const pimattn_call *call, pimattn_i_job *job,
-                               size_t i)
+static pimattn_i_job pimattn_i_job_item(pimattn_engine *e, const pimattn_call *call, size_t i)
 {
-    job->n_tokens = e->batch[i].n_tokens;
-    job->mask = call->masks ? call->masks[i].bits : NULL;
-    job->position = call->masks ? call->masks[i].positions : NULL;
+    pimattn_i_job job;
+    memset(&job, 0, sizeof job);
+    job.n_tokens = e->batch[i].n_tokens;
+    job.mask = call->masks ? call->masks[i].bits : NULL;
+    job.position = call->masks ? call->masks[i].positions : NULL;
     if (e->pages) {
-        job->pages = pimattn_i_pages_list(e->pages, i);
-        job->origin = e->pages->first_position ? e->pages->first_position[i] : 0;
+        job.pages = pimattn_i_pages_list(e->pages, i);
+        job.origin = e->pages->first_position ? e->pages->first_position[i] : 0;
     } else {
-        job->seq = pimattn_i_seq_find(e, call->items[i].seq);
-        job->origin = e->config.shape.sink_tokens > 0 ? 0 : job->seq->begin;
+        job.seq = pimattn_i_seq_find(e, call->items[i].seq);
+        job.origin = e->config.shape.sink_tokens > 0 ? 0 : job.seq->begin;
     }
-    job->behind = e->pages ? job->origin : job->seq->begin;
-    job->tokens = e->batch[i].context_tokens +
-                  (e->pages ? job->origin : pimattn_i_seq_gone(&e->layout, job->seq));
+    job.behind = e->pages ? job.origin : job.seq->begin;
+    job.tokens = e->batch[i].context_tokens +
+                 (e->pages ? job.origin : pimattn_i_seq_gone(&e->layout, job.seq));
+    return job;
 }
 
 /* All queries of item i as one block. */
 static pimattn_i_job pimattn_i_job_whole(pimattn_engine *e, size_t i)
 {
-    pimattn_i_job job;
-    memset(&job, 0, sizeof job);
-    pimattn_i_job_item(e, e->call, &job, i);
+    pimattn_i_job job = pimattn_i_job_item(e, e->call, i);
     job.n_queries = (uint32_t)job.n_tokens * e->gqa_group;
     pimattn_i_job_reach(e, &job);
     return job;
@@ -8730,7 +8735,7 @@ static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
                 if ((at > token && at[-1] >= first) || !pimattn_i_seen(job, first)) continue;
                 if (!to) {
                     to = pimattn_i_stack_push(&stack, (uint64_t)i << PIMATTN_I_GROUP_BITS | g);
-                    pimattn_i_clear(to, job->n_queries, e->size.o_floats);
+                    pimattn_i_clear(to, stack.block_floats);
                 }
                 pimattn_i_adjust_at(e, job, first, &hand.folder.adjust);
                 pimattn_i_tile_fold(&hand, first, to);
@@ -8748,10 +8753,11 @@ static void pimattn_i_compute(pimattn_engine *e)
 {
     const pimattn_call *call = e->call;
     bool tiers = e->tiered && !e->pages && e->tiered->rules.partials;
-    pimattn_i_job block;
-    memset(&block, 0, sizeof block);
+    uint64_t row = 0;
     for (size_t i = 0; i < call->n_items; i++) {
-        pimattn_i_job_item(e, call, &block, i);
+        pimattn_i_job block = pimattn_i_job_item(e, call, i);
+        block.first_row = row;
+        row += block.n_tokens;
         if (tiers)
             pimattn_i_table_sort(e->tiered, pimattn_i_table_of(e, block.seq, e->planner.layer),
                                  block.tokens);
@@ -8768,7 +8774,6 @@ static void pimattn_i_compute(pimattn_engine *e)
                     pimattn_i_block_jobs(e, &block);
             }
         }
-        block.first_row += block.n_tokens;
     }
     pimattn_i_wave(e);
 }
@@ -9131,14 +9136,12 @@ static pimattn_status pimattn_i_call_spans(pimattn_engine *e, uint32_t layer,
 static pimattn_status pimattn_i_mask_check(pimattn_engine *e, const pimattn_call *call, size_t i)
 {
     const pimattn_mask *mask = &call->masks[i];
-    pimattn_i_job job;
+    const pimattn_i_job job = pimattn_i_job_item(e, call, i);
     if ((mask->bits || mask->n_tokens) && mask->n_tokens != e->batch[i].n_tokens)
         return PIMATTN_I_WRONG(e, "mask of item %u is of %u tokens, not of its n_tokens",
                                (uint64_t)i, mask->n_tokens);
     if (!mask->positions) return PIMATTN_OK;
     if (!mask->bits) return pimattn_i_wrong(e, "mask of item %u has positions and no bits", i);
-    memset(&job, 0, sizeof job);
-    pimattn_i_job_item(e, call, &job, i);
     const uint64_t old = job.tokens - job.n_tokens;
     for (uint64_t t = 0; t < job.n_tokens; t++)
         if (mask->positions[t] < old || mask->positions[t] > old + t)
@@ -9255,8 +9258,7 @@ static pimattn_i_work *pimattn_i_work_of(pimattn_engine *e, uint32_t channel, ui
     w->key = (uint64_t)round + 1;
     w->mixing = false;
     w->n_queries = (uint32_t)p->blocks[block].rest[PIMATTN_I_QUERIES - 1];
-    memset(&w->job, 0, sizeof w->job);
-    pimattn_i_job_item(e, e->call, &w->job, item);
+    w->job = pimattn_i_job_item(e, e->call, item);
     for (uint32_t k = 0; k < item; k++)
         w->job.first_row += e->call->items[k].n_tokens;
     w->job.n_queries = 1;
@@ -9321,8 +9323,7 @@ static void pimattn_i_hub_output(void *user, const pimhw_event *event, const flo
         to[b] += sums[b];
 }
 
-/* Softmax of one query in f32, of the tokens it sees; a part of p goes out rounded, l is the sum of
- * that. */
+/* Softmax of one query in f32, of tokens it sees; a part of p goes out rounded; l is its sum. */
 static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, uint32_t i)
 {
     const pimattn_i_job job = pimattn_i_job_of(e, w, i);
@@ -9378,7 +9379,7 @@ static void pimattn_i_hub_give(pimattn_engine *e, const pimattn_i_work *w, uint3
     size_t dims = pimattn_i_work_dims(p);
     const float *from = w->sums + (size_t)i * p->v_groups * dims;
     float *block = e->results, *o = block + PIMATTN_I_O;
-    pimattn_i_clear(block, 1, e->size.o_floats);
+    pimattn_i_clear(block, e->size.block_floats);
     for (uint32_t g = 0; g < p->v_groups; g++)
         for (uint32_t j = 0; j < p->shape.head_dim_v; j++)
             o[j] += from[g * dims + j] / w->part[i];
@@ -9479,8 +9480,7 @@ PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32
  *       Knows everything above.
  * ========================================================================== */
 
-/* The tokens of a sequence in a layer, if nothing is wrong; an array has n entries, or all: as many
- * as there are tokens. */
+/* Tokens of a sequence in a layer, if nothing is wrong; an array has n entries, or all: as many. */
 static pimattn_status pimattn_i_tier_table(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
                                            const void *array, uint64_t n, bool all,
                                            pimattn_i_table **table)

@@ -508,9 +508,23 @@ static void test_head_alone(scene *s, check_rng *rng)
     free(lse);
 }
 
+static void groups_of_any_size(void)
+{
+    check_rng rng = {5};
+    for (uint32_t n = 1; n <= 17; n++)
+        for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++) {
+            pimattn_shape shape = shape_of(1, n, 1, 40, 0);
+            shape.k_type = shape.v_type = type;
+            scene s = scene_new(&shape, 530, 1 + (n + type) % 3, n);
+            test_head_alone(&s, &rng);
+            scene_free(&s);
+        }
+}
+
 static void the_group_changes_no_bit(void)
 {
     over_scenes(test_head_alone);
+    over_kernels(groups_of_any_size);
 }
 
 /* A poisoned partial is NaN all over, any NaN of a sum the one NaN, for every kernel and group. */
