@@ -1377,7 +1377,7 @@ static void gangs_are_heads_alone(uint64_t from)
 
 static void many_gangs_are_heads_alone(void)
 {
-    for (uint64_t i = 0; i < 40; i++)
+    for (uint64_t i = 0; i < 160; i++)
         gangs_are_heads_alone(seed + i);
 }
 
