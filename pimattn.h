@@ -370,8 +370,7 @@ PIMATTN_API pimattn_status pimattn_partial_merge(pimattn_partial *dst, const pim
 PIMATTN_API void pimattn_partial_output(const pimattn_partial *partial, float *out);
 PIMATTN_API float pimattn_partial_lse(const pimattn_partial *partial);
 
-/* The most SIMD an engine uses, of what the build and the CPU have. Not the numbers of the macro
- * PIMATTN_SIMD, which are one less. */
+/* The most SIMD an engine uses of what is there; numbers of the macro PIMATTN_SIMD are one less. */
 typedef enum pimattn_simd {
     PIMATTN_SIMD_MOST = 0,
     PIMATTN_SIMD_NONE = 1, /* the scalar kernel */
@@ -1178,8 +1177,7 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *readi
  *
  * partials: the default gathers the rows of a leaf from wherever they lie, and the bytes of out are
  * those of pages. With partials every bank group (of flash: channel) forms one over its tokens, and
- * they merge as a tree: bank groups of a tier in their order, then tiers, the fastest first: the
- * error may be 1e-6 max|v| more. */
+ * they merge as a tree, bank groups in order, then tiers: 1e-6 max|v| more of error, at most. */
 typedef struct pimattn_tiers {
     pimattn_tier tier[PIMATTN_MAX_TIERS]; /* the fastest first */
     uint32_t n_tiers;                     /* 1 to PIMATTN_MAX_TIERS */
@@ -1654,8 +1652,7 @@ typedef struct pimattn_i_adjust {
 } pimattn_i_adjust;
 
 /* Sums of a tile, [token][n queries from `first` on], to scores: scale, soft-cap, ALiBi. Loops over
- * 16 without branches, so that compilers make vectors of them, as wide as the kernel's; the bits
- * are the same. n is a power of two. */
+ * 16 without branches become vectors as wide as the kernel's, of the same bits. n: 1, 2, 4 or 8. */
 PIMATTN_I_INLINE void pimattn_i_adjust_scores(const pimattn_i_adjust *a, const pimattn_i_tile *tile,
                                               uint32_t first, uint32_t n, float *s)
 {
@@ -6664,8 +6661,7 @@ static size_t pimattn_i_n_lists(const pimattn_engine *e)
     return (size_t)e->config.shape.n_layers * e->module->n_heads * 2;
 }
 
-/* Makes a list n chunks long, each the lowest free one of the unit; host memory for all rows comes
- * with it, so that no append fails half-way. */
+/* Makes a list n chunks long, each the unit's lowest free one, with host memory for its rows. */
 static pimattn_status pimattn_i_list_grow(pimattn_engine *e, pimattn_i_list *list, uint32_t n)
 {
     const uint16_t zero = 0;
@@ -7934,6 +7930,11 @@ PIMATTN_I_INLINE void pimattn_i_row_copy(const pimattn_engine *e, float *to,
     e->kernel->load(to, is_v ? e->size.o_floats : e->size.q_floats, from, type, from ? n : 0);
 }
 
+static bool pimattn_i_sees(const pimattn_i_job *job, uint64_t t)
+{
+    return t < job->kept ? t >= job->origin : t >= job->begin && t < job->end;
+}
+
 /* Tokens up to the last visible one. */
 static uint32_t pimattn_i_extent(uint32_t visible)
 {
@@ -7952,7 +7953,7 @@ static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t 
     const pimattn_shape *s = &e->config.shape;
     const uint32_t changed = (held ^ visible) | 0xffffu << pimattn_i_extent(held);
     pimattn_i_tile *tile = &hand->copied;
-    pimattn_i_spot at;
+    pimattn_i_spot at, later;   /* a tile on, if that is seen */
     uint64_t from = 0, end = 0; /* tokens of the tile whose rows follow those of `at` */
     *tile = hand->tile;
     tile->visible = visible;
@@ -7964,13 +7965,19 @@ static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t 
         scale[0] = scale[PIMATTN_I_TILE] = 0.0f;
         if (visible >> t & 1) {
             if (t >= end) {
+                const bool on = pimattn_i_sees(hand->job, first + t + PIMATTN_I_TILE);
                 pimattn_i_spot_of(e, hand->job, first + t, &at);
+                pimattn_i_spot_of(e, hand->job, first + t + (on ? PIMATTN_I_TILE : 0), &later);
                 from = t;
                 end = t + at.in_order;
             }
             const size_t i = (size_t)(t - from);
             k = at.at[0] + i * hand->strides[0];
             v = at.at[1] + i * hand->strides[1];
+            for (size_t b = 0; b < e->layout.k_row_bytes; b += 64)
+                PIMATTN_I_FETCH(later.at[0] + i * hand->strides[0] + b);
+            for (size_t b = 0; b < e->layout.v_row_bytes; b += 64)
+                PIMATTN_I_FETCH(later.at[1] + i * hand->strides[1] + b);
             if (tile->k_scale) memcpy(scale, at.at[2] + i * hand->strides[2], sizeof *scale);
             if (tile->v_scale)
                 memcpy(scale + PIMATTN_I_TILE, at.at[3] + i * hand->strides[3], sizeof *scale);
@@ -8414,10 +8421,9 @@ static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, s
     const bool twos = all && pimattn_i_late(job, e, s->k_type) && pimattn_i_late(job, e, s->v_type);
     /* while K is read V is fetched, and the other way; but of two heads, and of one query or int8
      * rows of one head, a near CPU was slower so */
-    const bool soon = e->ahead == PIMATTN_I_NEAR;
-    const bool some = soon && job->n_queries > 1 && !pimattn_i_apart(e);
-    const bool turns = n > 1 ? n > 1u + soon : some && s->k_type != PIMATTN_INT8;
-    const bool beside = turns && e->pages && !twos && k_row == v_row && !s->v_in_k &&
+    const bool few = job->n_queries == 1 || s->k_type == PIMATTN_INT8 || pimattn_i_apart(e);
+    const size_t least = e->ahead == PIMATTN_I_NEAR ? (few ? 3 : 1) : 2;
+    const bool beside = n >= least && e->pages && !twos && k_row == v_row && !s->v_in_k &&
                         e->pages->k.token == e->pages->v.token;
     uint32_t before = 0;
     team->tiles = twos ? 2 : 1;
@@ -8625,9 +8631,8 @@ static uint64_t pimattn_i_stack_leaves(const pimattn_engine *e)
     return (uint64_t)1 << (e->size.stack_levels - 3);
 }
 
-/* Leaves of one run: a power of two, so that the runs are blocks of the tree, and of more leaves
- * than a stack can merge only as many. Heads alone often keep the workers busy; 8 jobs for each let
- * one that is held up do less. */
+/* Leaves of one run: a power of two, so that runs are blocks of the tree, and no more than a stack
+ * can merge. Heads alone often keep workers busy; of 8 jobs for each, one held up does less. */
 static uint64_t pimattn_i_run_leaves(const pimattn_engine *e, const pimattn_i_job *block)
 {
     uint64_t jobs = e->config.max_workers == 1 ? 1 : 8 * (uint64_t)e->config.max_workers;
@@ -9780,11 +9785,6 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
         pimattn_i_row_copy(e, w->q + h * e->size.q_floats, (const unsigned char *)q, PIMATTN_F32,
                            false);
     return PIMATTN_OK;
-}
-
-static bool pimattn_i_sees(const pimattn_i_job *job, uint64_t t)
-{
-    return t < job->kept ? t >= job->origin : t >= job->begin && t < job->end;
 }
 
 /* Least and largest of the keys that are seen of a page; false: one is not finite. If that is all
