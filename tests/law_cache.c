@@ -1192,8 +1192,8 @@ static uint32_t kernel_queries(uint32_t group)
     return group % 4 == 3 ? group + 1 : group;
 }
 
-/* All lines of K, V and their scales but those of the first two tiles, of int8 by turns of two
- * three, of rows of 2^n bytes. Of a head's rows that follow each other a deep CPU has some left to
+/* All lines of K, V and, if rows are not copied, their scales but those of the first two tiles, of
+ * int8 by turns of two three. Of a head's rows that follow each other a deep CPU has some left to
  * it where memory sets its pace. */
 static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint32_t group,
                            uint32_t ahead, uint32_t order)
@@ -1204,7 +1204,7 @@ static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint3
     unsigned char *rows = memory + 64 - (uintptr_t)memory % 64;
     uint32_t page = 0, length = TOKENS, bytes = dim * pimattn_i_type_bytes(type), missed = 0;
     size_t half = (size_t)TOKENS * kv_heads * bytes, scales = (size_t)TOKENS * kv_heads * 4;
-    size_t end = 2 * half + (type == PIMATTN_INT8 ? 2 * scales : 0);
+    size_t end = 2 * half + (type == PIMATTN_INT8 && dim % 16 == 0 ? 2 * scales : 0);
     pimattn_shape s = shape_of(1, kv_heads * group, kv_heads, dim, 0);
     s.k_type = s.v_type = type;
     pimattn_config c = config_of(&s);
@@ -1245,7 +1245,7 @@ static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint3
 
 static void no_line_is_forgotten(void)
 {
-    static const uint32_t kv_heads[] = {2, 3, 16};
+    static const uint32_t kv_heads[] = {2, 3, 16}, dims[] = {64, 72, 128};
     for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++)
         for (uint32_t group = 1; group <= 8; group++)
             for (uint32_t i = 0; i < 3; i++)
@@ -1253,8 +1253,8 @@ static void no_line_is_forgotten(void)
                     for (uint32_t order = 0; order <= PIMATTN_HND; order++) {
                         const bool late = kernel_queries(group) >= 4 && type != PIMATTN_F32;
                         if (order == PIMATTN_HND && ahead == PIMATTN_I_DEEP && !late) continue;
-                        for (uint32_t dim = 64; dim <= 128; dim *= 2)
-                            all_is_fetched(type, dim, kv_heads[i], group, ahead, order);
+                        for (uint32_t k = 0; k < 3; k++)
+                            all_is_fetched(type, dims[k], kv_heads[i], group, ahead, order);
                     }
 }
 
