@@ -8383,7 +8383,7 @@ static size_t pimattn_i_gang(const pimattn_engine *e, size_t place)
 {
     const pimattn_i_job *job = &e->jobs[e->order[place]];
     const bool one = job->n_tokens * e->gqa_group <= PIMATTN_I_QUERY_BLOCK;
-    const uint32_t queries = one ? pimattn_i_job_rows(e, job) : PIMATTN_I_QUERY_BLOCK;
+    const uint32_t queries = one ? pimattn_i_job_rows(e, job) : (uint32_t)PIMATTN_I_QUERY_BLOCK;
     const uint64_t workers = e->config.max_workers;
     uint64_t n = 1, most = e->size.rest_floats / e->size.query_floats;
     if (!pimattn_i_apart(e) || job->leaf_end - job->leaf_begin > PIMATTN_I_GANG_LEAVES) return 1;
