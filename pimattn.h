@@ -294,8 +294,7 @@ PIMATTN_API const char *pimattn_bound_str(uint32_t bound);
  * which meet refreshes elsewhere than one does, else and without refresh as n_layers times the one
  * layer; layers of another window by themselves. So readings of one layer are enough for a step.
  * Writing K and V is in none of it. New tokens of a call each take all that any of them sees; what
- * causality or a window hides from one is padding. Masks change nothing of this, nor in the device
- * way windows: all tokens are read. */
+ * causality or a window hides from one is padding. Masks, and windows on a device, change none. */
 typedef struct pimattn_readings {
     uint32_t size;         /* bytes of this struct; as all of it, filled by the call */
     uint32_t version;      /* 1 */
@@ -581,9 +580,9 @@ typedef struct pimattn_pages {
 
 /*
  * Attention over pages that the caller owns, in the host way. A tile of 16 tokens, at an absolute
- * multiple, is read where it lies if it is in one page, head dims are multiples of 16 and what is
- * seen are its first tokens; else it is copied, as is K of fewer than 16. Nothing beyond the tokens
- * held is read, and none that no query sees.
+ * multiple, is read where it lies if it is in one page or in pages that lie in a row as they are
+ * listed, head dims are multiples of 16 and its first tokens alone are seen; else it is copied, as
+ * is K of fewer than 16. Nothing beyond the tokens held is read, and none that no query sees.
  *
  *   call     as for pimattn_attend; items[i].seq is not used
  *   returns  also PIMATTN_ERR_ARGUMENT for pages: a number, a length, strides that overlap rows, or
@@ -2830,8 +2829,7 @@ static void pimattn_i_sink(const pimattn_i_kernel *kernel, pimattn_partial *to, 
     kernel->blend(to->o, keep, to->o, 0.0f, to->dim);
 }
 
-/* A stack of blocks of partials that merge as a binary counter over all leaves does. Leaves that
- * never come are empty partials, which change nothing. */
+/* Blocks of partials that merge as a binary counter over all leaves; missing ones are empty. */
 typedef struct pimattn_i_stack {
     const pimattn_i_kernel *kernel;
     float *base;
@@ -6232,6 +6230,7 @@ struct pimattn_engine {
     float *workers;             /* [max_workers] working memory; jobs and results in one piece */
     const pimattn_call *call;
     pimattn_pages *pages; /* of the caller; NULL: of the pool */
+    uint32_t joined; /* tokens that pages in a row may be looked for; 0: memory is in other order */
 };
 
 /* Jobs that go by turns, their leaves and blocks of partials to merge those; floats for queries. */
@@ -7106,8 +7105,6 @@ static uint16_t pimattn_i_lane(const pimattn_i_module *m, const unsigned char *f
     return pimhw_lane_round(m->plan->device.lane_type, x);
 }
 
-enum { PIMATTN_I_LANES = 512 }; /* the most a column has */
-
 /* One head's rows from token `before` on: K a token after the other, V a column of tokens. */
 static bool pimattn_i_append_head(pimattn_engine *e, const pimattn_i_list *list, bool is_v,
                                   const pimattn_i_rows *rows, size_t head, uint64_t before,
@@ -7116,7 +7113,7 @@ static bool pimattn_i_append_head(pimattn_engine *e, const pimattn_i_list *list,
     const pimattn_i_module *m = e->module;
     const uint32_t lanes = pimhw_config_lanes(&m->plan->device);
     const unsigned char *from = rows->from ? rows->from + 4 * head * rows->dim : NULL; /* zeros */
-    uint16_t column[PIMATTN_I_LANES];
+    uint16_t column[512]; /* the most lanes it has */
     for (uint64_t t = 0, some = 1; t < n; t += some) {
         const uint32_t first = is_v ? (uint32_t)((before + t) % lanes) : 0;
         if (is_v) some = pimattn_i_min(lanes - first, n - t);
@@ -7876,15 +7873,20 @@ static void pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i_job *job,
     uint64_t at = 0; /* in tiers a token is a run */
     to->token = token;
     if (job->pages) {
-        const uint64_t index = token - job->origin, page = job->pages[index / p->page_tokens];
+        const uint64_t index = token - job->origin;
+        const uint32_t *page = &job->pages[index / p->page_tokens];
         at = index % p->page_tokens;
         for (int i = 0; i < 4; i++) {
             const pimattn_rows *rows = pimattn_i_rows_of(p, i);
             const size_t offset =
-                (size_t)page * rows->page + (size_t)at * rows->token + job->kv_head * rows->head;
+                (size_t)*page * rows->page + (size_t)at * rows->token + job->kv_head * rows->head;
             to->at[i] = rows->at ? (const unsigned char *)rows->at + offset : NULL;
         }
-        to->in_page = to->in_order = p->page_tokens - at;
+        to->in_page = p->page_tokens - at;
+        const uint64_t most = pimattn_i_min(job->tokens - token, e->joined);
+        for (; to->in_page < most && page[1] == page[0] + UINT64_C(1); page++)
+            to->in_page += p->page_tokens;
+        to->in_order = to->in_page;
         return;
     }
     const uint32_t layer = e->planner.layer, head = job->kv_head;
@@ -8419,8 +8421,7 @@ static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, s
     const bool all = heads && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token;
     /* late: two tiles a turn, and all together fetch what is two on, of int8 three [measured] */
     const bool twos = all && pimattn_i_late(job, e, s->k_type) && pimattn_i_late(job, e, s->v_type);
-    /* while K is read V is fetched, and the other way; but of two heads, and of one query or int8
-     * rows of one head, a near CPU was slower so */
+    /* while K is read V is fetched, and the other way; of few a near CPU was slower so */
     const bool few = job->n_queries == 1 || s->k_type == PIMATTN_INT8 || pimattn_i_apart(e);
     const size_t least = e->ahead == PIMATTN_I_NEAR ? (few ? 3 : 1) : 2;
     const bool beside = n >= least && e->pages && !twos && k_row == v_row && !s->v_in_k &&
@@ -8928,8 +8929,7 @@ static void pimattn_i_tier_loads(pimattn_engine *e, pimattn_tier_load *loads)
     pimattn_i_tier_blocks(e, loads, slowest);
 }
 
-/* The lengths that count in readings: of every item, with choices, the tokens that its queries see
- * of those chosen, on average over KV heads. */
+/* Lengths for readings: of items with choices tokens chosen and seen, averaged over KV heads. */
 static const pimattn_span *pimattn_i_spans_read(void *engine)
 {
     pimattn_engine *e = (pimattn_engine *)engine;
@@ -9040,6 +9040,8 @@ static pimattn_status pimattn_i_rows_check(pimattn_engine *e, const pimattn_page
                                "%u, a head %u, a page %u",
                                what, step[i], room, step[0], step[1], step[2]);
     }
+    if (p->page_tokens == 1) rows->token = rows->page;
+    if (rows->page != p->page_tokens * rows->token) e->joined = 0;
     if (all <= SIZE_MAX / 2) return PIMATTN_OK;
     return PIMATTN_I_WRONG(e, "strides of pages.%s reach beyond memory", what);
 }
@@ -9085,16 +9087,14 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
     const bool wanted[4] = {true, true, s->k_type == PIMATTN_INT8, s->v_type == PIMATTN_INT8};
     const uint64_t bytes[4] = {e->layout.k_row_bytes, e->layout.v_row_bytes, 4, 4};
     uint64_t most = 0;
+    e->joined = 4 * PIMATTN_I_TILE;
     if (e->module) return pimattn_i_wrong(e, "pages of the caller need the host way", 0);
     if (p->order > PIMATTN_HND) return pimattn_i_wrong(e, "pages.order %u is not 0 or 1", p->order);
     if (p->page_tokens < 1) return pimattn_i_wrong(e, "pages.page_tokens is 0", 0);
     if (p->n_pages < 1 || p->n_pages > (uint64_t)1 << 32)
         return pimattn_i_wrong(e, "pages.n_pages %u is 0 or beyond 2^32", p->n_pages);
     if (p->indptr ? !p->indices || !p->last_page_len : !p->table || !p->lengths)
-        return pimattn_i_wrong(e,
-                               "pages have neither indptr, indices and last_page_len nor table "
-                               "and lengths for %u items",
-                               n_items);
+        return pimattn_i_wrong(e, "neither indptr, indices, last_page_len nor table, lengths", 0);
     if (!p->indptr && p->table_stride > SIZE_MAX / 8 / n_items)
         return pimattn_i_wrong(e, "pages.table_stride %u reaches beyond memory", p->table_stride);
     for (int i = 0; i < 4; i++)
@@ -9102,8 +9102,7 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
             *rows[i] = *rows[i - 1];
         else if (wanted[i])
             PIMATTN_I_TRY(pimattn_i_rows_check(e, p, rows[i], names[i], bytes[i]));
-    /* before any of indices is read */
-    for (size_t i = 0; i < n_items && p->indptr; i++)
+    for (size_t i = 0; i < n_items && p->indptr; i++) /* before any of indices is read */
         if (p->indptr[i] >= p->indptr[i + 1])
             return pimattn_i_wrong(e, "pages.indptr does not grow: item %u has no page", i);
     for (size_t i = 0; i < n_items; i++)

@@ -1290,7 +1290,8 @@ static void gangs_are_heads_alone(uint64_t from)
     };
     enum { N_OUT = NEW * HEADS * MOST_GROUP * (DIM + 1) };
     check_rng rng = {from};
-    const uint32_t page_tokens = (uint32_t)rng_range(&rng, 1, 300),
+    const uint64_t in_a_row = rng_range(&rng, 0, 1) * 30, longest_page = in_a_row ? 20 : 300;
+    const uint32_t page_tokens = (uint32_t)rng_range(&rng, 1, longest_page),
                    group = (uint32_t)rng_range(&rng, 1, MOST_GROUP);
     const uint32_t kv_heads = (uint32_t)rng_range(&rng, 2, HEADS),
                    types[2] = {(uint32_t)rng_range(&rng, 0, 3), (uint32_t)rng_range(&rng, 0, 3)};
@@ -1313,8 +1314,8 @@ static void gangs_are_heads_alone(uint64_t from)
     const bool chooses = rng_range(&rng, 0, 2) == 0;
     for (size_t i = 0; i < HEADS * WORDS; i++)
         bits[i] = rng_u64(&rng) & (rng_range(&rng, 0, 2) ? rng_u64(&rng) : 0);
-    for (uint32_t i = 0; i < n_pages; i++) {
-        const uint32_t j = (uint32_t)rng_range(&rng, 0, i);
+    for (uint32_t i = 0; i < n_pages; i++) { /* some in a row, or most */
+        const uint32_t j = rng_range(&rng, 0, in_a_row) ? i : (uint32_t)rng_range(&rng, 0, i);
         table[i] = table[j];
         table[j] = i;
     }
