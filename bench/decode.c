@@ -1,16 +1,16 @@
-/* How near to the memory's bandwidth is decode attention? One query token, head_dim 128, K and V
- * cold: calls go round over layers of 256 MiB and more. CSV: median time and GB/s of K and V,
- * the fraction of a plain read of the same bytes in the same order by as many threads (median of
- * the rounds), coefficient of variation, clean calls.
+/* How near to the memory's bandwidth is decode attention? One query token, K and V cold: calls go
+ * round over layers of 256 MiB and more. CSV: median time and GB/s of K and V, the fraction of a
+ * plain read of the same bytes in the same order by as many threads (median of the rounds),
+ * coefficient of variation, clean calls.
  *
  *     decode [--types f32,f16,..] [--groups 1,4,8] [--tokens 4096,..] [--pages 0,128,64]
- *            [--kernels avx512,avx2,scalar] [--threads 1,2] [--seqs N] [--rounds N]
+ *            [--kernels avx512,avx2,scalar] [--threads 1,2] [--seqs N] [--dim 128] [--rounds N]
  *
- * groups: (heads, KV heads) = (32,32), (32,8), (64,8); pages: tokens of shuffled pages, 0: one page
- * as long as it may be; seqs: sequences of that many tokens in one call. Default: 4096 tokens of
- * one sequence; --tokens 4103 has a last tile that is not full, as most steps of an engine have.
- * Beyond the documented calls it swaps kernels inside one engine, so that all variants read the
- * very same memory. */
+ * groups: (heads, KV heads) = (32,32), (32,8), (64,8), of 3, 5, 6 and 7 8 KV heads; pages: tokens
+ * of shuffled pages, 0: one page as long as it may be; seqs: sequences of that many tokens in one
+ * call; dim: of heads. Default: 4096 tokens of one sequence; --tokens 4103 has a last tile that is
+ * not full, as most steps of an engine have. Beyond the documented calls it swaps kernels inside
+ * one engine, so that all variants read the very same memory. */
 #define _DEFAULT_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #define PIMATTN_IMPLEMENTATION
@@ -18,7 +18,7 @@
 #include "clean.h"
 
 enum {
-    DIM = 128,
+    MOST_DIM = 256,
     MOST_HEADS = 64,
     MOST_SEQS = 256,
     MOST_PAGES = 4,
@@ -29,11 +29,12 @@ enum {
 
 static const uint64_t cold_bytes = (uint64_t)256 << 20;
 
-static float q[MOST_SEQS * MOST_HEADS * DIM], out[MOST_SEQS * MOST_HEADS * DIM],
-    rows[2][FILL_ROWS * MOST_HEADS * DIM];
+static float q[MOST_SEQS * MOST_HEADS * MOST_DIM], out[MOST_SEQS * MOST_HEADS * MOST_DIM],
+    rows[2][FILL_ROWS * MOST_HEADS * MOST_DIM];
 static bench_pool pool;
 static uint64_t sink;
 static bool wide; /* read by AVX-512 */
+static uint32_t dim = 128;
 
 /* --- Plain reads. --- */
 
@@ -116,11 +117,11 @@ static cache cache_of(uint32_t type, uint32_t n_heads, uint32_t n_kv_heads, uint
     pimattn_shape shape = {.n_layers = 1,
                            .n_heads = n_heads,
                            .n_kv_heads = n_kv_heads,
-                           .head_dim = DIM,
+                           .head_dim = dim,
                            .k_type = type,
                            .v_type = type};
     pimattn_i_layout lay;
-    shape.head_dim_v = DIM;
+    shape.head_dim_v = dim;
     pimattn_i_layout_init(&lay, &shape, page_tokens);
     c.page_tokens = page_tokens;
     c.n_seqs = n_seqs;
@@ -341,7 +342,7 @@ static void judge(const wanted *w)
     if (!any) wants("--kernels", "one this CPU has");
     if (w->pages.n > MOST_PAGES) wants("--pages", "1 to 4 numbers");
     for (size_t g = 0; g < w->groups.n; g++)
-        if (32 % w->groups.of[g]) wants("--groups", "1, 2, 4, 8, 16 or 32");
+        if (32 % w->groups.of[g] && w->groups.of[g] > 8) wants("--groups", "1 to 8, 16 or 32");
     for (size_t t = 0; t < w->tokens.n; t++) {
         uint32_t n = w->tokens.of[t];
         any = false;
@@ -358,7 +359,7 @@ static void judge(const wanted *w)
 static void group(const wanted *w, uint32_t type, uint32_t g, uint32_t n_tokens)
 {
     static cache caches[MOST_PAGES];
-    uint32_t n_heads = g == 8 ? 64 : 32, n_kv_heads = n_heads / g;
+    uint32_t n_kv_heads = g != 8 && 32 % g == 0 ? 32 / g : 8, n_heads = n_kv_heads * g;
     n_variants = 0;
     size_t n_caches = 0;
     for (size_t i = 0; i < w->pages.n && i < MOST_PAGES; i++) {
@@ -394,7 +395,7 @@ int main(int argc, char **argv)
     uint32_t seed = 1;
     bench_takes(argc, argv, 99,
                 "[--types LIST] [--groups LIST] [--tokens LIST] [--pages LIST] [--kernels LIST] "
-                "[--threads LIST] [--seqs N] [--rounds N]");
+                "[--threads LIST] [--seqs N] [--dim N] [--rounds N]");
     for (int i = 1; i < argc; i += 2) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(argv[i], "--types"))
@@ -411,6 +412,8 @@ int main(int argc, char **argv)
             w.threads = list_of(argv[i], value, 1, BENCH_WORKERS);
         else if (!strcmp(argv[i], "--seqs"))
             w.seqs = bench_number(argv[i], value, 1, MOST_SEQS);
+        else if (!strcmp(argv[i], "--dim"))
+            dim = bench_number(argv[i], value, 1, MOST_DIM);
         else if (!strcmp(argv[i], "--rounds"))
             w.rounds = (int)bench_number(argv[i], value, 1, BENCH_ROUNDS);
         else {
@@ -421,9 +424,9 @@ int main(int argc, char **argv)
     judge(&w);
     wide = pimattn_i_simd_most() == PIMATTN_SIMD_512;
     ex_pool_start(&pool.pool, BENCH_WORKERS);
-    bench_fill(q, MOST_SEQS * MOST_HEADS * DIM, 1);
+    bench_fill(q, MOST_SEQS * MOST_HEADS * MOST_DIM, 1);
     for (int i = 0; i < 2; i++)
-        bench_fill(rows[i], FILL_ROWS * MOST_HEADS * DIM, ++seed);
+        bench_fill(rows[i], FILL_ROWS * MOST_HEADS * MOST_DIM, ++seed);
     printf("type,heads,kv_heads,tokens,page_tokens,kernel,threads,us,GBps,of_read,cv,clean\n");
     for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++) {
         if (!listed(w.types, bench_types[type], strlen(bench_types[type]))) continue;
