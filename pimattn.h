@@ -1260,7 +1260,7 @@ typedef struct pimattn_tier_info {
 PIMATTN_API pimattn_status pimattn_tier_query(pimattn_engine *engine, uint32_t tier,
                                               pimattn_tier_info *info);
 
-/* What the last attend with readings cost, by tier, and moves since that before; or NULL: none. */
+/* What the last attend with readings cost, by tier, and moves since that before; NULL: no tiers. */
 PIMATTN_API const pimattn_step_reading *pimattn_tier_readings(const pimattn_engine *engine);
 
 /* Ends a step, usually a token of every layer: what was active is past, and counts begin anew. */
