@@ -293,8 +293,8 @@ PIMATTN_API const char *pimattn_bound_str(uint32_t bound);
  * to meet one: if it takes less than 16 tREFI, the step is timed as n_layers layers in one go,
  * which meet refreshes elsewhere than one does, else and without refresh as n_layers times the one
  * layer; layers of another window by themselves. So readings of one layer are enough for a step.
- * Writing K and V is in none of it. New tokens of a call each take all that any of them sees; what
- * causality or a window hides from one is padding. Masks, and windows on a device, change none. */
+ * Writing K and V is in none of it. New tokens of a call take all that any of them sees; what
+ * causality or a window hides is padding. Masks change nothing, nor windows in the device way. */
 typedef struct pimattn_readings {
     uint32_t size;         /* bytes of this struct; as all of it, filled by the call */
     uint32_t version;      /* 1 */
@@ -6168,7 +6168,7 @@ typedef struct pimattn_i_work {
     float *part;   /* [queries]: 2^-n, what the units have of p */
 } pimattn_i_work;
 
-/* If sums are read in 16 bits, units have no more of p: where |v| <= 256, sums of p v are f16. */
+/* The most of all p that units have if sums are read in 16 bits: where |v| <= 256, p v fits f16. */
 static const double pimattn_i_most_p = 255;
 
 typedef struct pimattn_i_module {
@@ -6230,7 +6230,7 @@ struct pimattn_engine {
     float *workers;             /* [max_workers] working memory; jobs and results in one piece */
     const pimattn_call *call;
     pimattn_pages *pages; /* of the caller; NULL: of the pool */
-    uint32_t joined; /* tokens that pages in a row may be looked for; 0: memory is in other order */
+    uint32_t joined;      /* tokens up to which pages in a row are looked for; 0: none lie so */
 };
 
 /* Jobs that go by turns, their leaves and blocks of partials to merge those; floats for queries. */
@@ -6660,7 +6660,7 @@ static size_t pimattn_i_n_lists(const pimattn_engine *e)
     return (size_t)e->config.shape.n_layers * e->module->n_heads * 2;
 }
 
-/* Makes a list n chunks long, each the unit's lowest free one, with host memory for its rows. */
+/* A list becomes n chunks long, the lowest free ones, with memory: no append fails half-way. */
 static pimattn_status pimattn_i_list_grow(pimattn_engine *e, pimattn_i_list *list, uint32_t n)
 {
     const uint16_t zero = 0;
@@ -8421,7 +8421,8 @@ static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, s
     const bool all = heads && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token;
     /* late: two tiles a turn, and all together fetch what is two on, of int8 three [measured] */
     const bool twos = all && pimattn_i_late(job, e, s->k_type) && pimattn_i_late(job, e, s->v_type);
-    /* while K is read V is fetched, and the other way; of few a near CPU was slower so */
+    /* while K is read V is fetched, and the other way; a near CPU was slower so of two heads, and
+     * of one with one query or int8 */
     const bool few = job->n_queries == 1 || s->k_type == PIMATTN_INT8 || pimattn_i_apart(e);
     const size_t least = e->ahead == PIMATTN_I_NEAR ? (few ? 3 : 1) : 2;
     const bool beside = n >= least && e->pages && !twos && k_row == v_row && !s->v_in_k &&

@@ -6,7 +6,7 @@
  *     decode [--types f32,f16,..] [--groups 1,4,8] [--tokens 4096,..] [--pages 0,128,64]
  *            [--kernels avx512,avx2,scalar] [--threads 1,2] [--seqs N] [--dim 128] [--rounds N]
  *
- * groups: (heads, KV heads) = (32,32), (32,8), (64,8), of 3, 5, 6 and 7 8 KV heads; pages: tokens
+ * groups: (heads, KV heads) = (32,32), (32,8), (64,8), else 8 KV heads; pages: tokens
  * of shuffled pages, 0: one page as long as it may be; seqs: sequences of that many tokens in one
  * call; dim: of heads. Default: 4096 tokens of one sequence; --tokens 4103 has a last tile that is
  * not full, as most steps of an engine have. Beyond the documented calls it swaps kernels inside
@@ -221,7 +221,7 @@ static void run(void *user)
         read_head(c, h, 0);
     if (!v->kernel) return;
     e->kernel = v->kernel;
-    e->direct = v->kernel->soft != NULL;
+    e->direct = v->kernel->soft && dim % 16 == 0;
     e->config.max_workers = v->threads;
     e->config.parallel_for = v->threads > 1 ? bench_pool_for : NULL;
     memset(&call, 0, sizeof call);

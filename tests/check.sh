@@ -234,7 +234,8 @@ benches() {
     for option in types groups tokens pages kernels threads seqs dim rounds; do
         wrong --$option && wrong --$option x && wrong --$option 1,, || status=1
     done
-    for option in '--groups 0' '--groups 9' '--groups 64' '--dim 0' '--dim 257' '--tokens 0' '--tokens 1048577' \
+    for option in '--groups 0' '--groups 9' '--groups 64' '--dim 0' '--dim 257' \
+        '--tokens 0' '--tokens 1048577' \
         '--threads 0' '--threads 3' '--rounds 0' '--rounds 2x' '--types f16,' '--pages 8192' \
         '--threads 1,1' '--pages 1 --tokens 65536' '--types bf1' '--seqs 257'; do
         wrong $option || status=1
