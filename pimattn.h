@@ -654,14 +654,14 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
  * page_tokens, if 16 does not divide it), K of the run and then V of the run; after rows of int8
  * the f32 scales of the run:
  *
- *     page_bytes = page_tokens / run * (up64(run * head_dim * k_bytes) [+ up64(run * 4)]
- *                                       + up64(run * head_dim_v * v_bytes) [+ up64(run * 4)])
+ *     page_bytes = page_tokens / run * (up64(run * up16(head_dim) * k_bytes) [+ up64(run * 4)]
+ *                                       + up64(run * up16(head_dim_v) * v_bytes) [+ up64(run * 4)])
  *
- * where up64 rounds up to a multiple of 64. Pages come in slabs that begin at multiples of 2 MiB,
- * up to an eighth larger than they; Linux is asked to make these huge pages. A kernel reads pages
- * where they lie if page_tokens, head_dim and head_dim_v are multiples of 16; else it works on
- * copies of 16 tokens, more slowly. Pages are taken when their first token arrives. With v_in_k
- * there is no V in them.
+ * where up64 rounds up to a multiple of 64, up16 of 16. Pages come in slabs that begin at multiples
+ * of 2 MiB, up to an eighth larger than they; Linux is asked to make these huge pages. A kernel
+ * reads pages where they lie if page_tokens is a multiple of 16, those of the caller if head_dim
+ * and head_dim_v are, too; else it works on copies of 16 tokens, more slowly. Pages are taken when
+ * their first token arrives. With v_in_k there is no V in them.
  *
  * Life cycle. The pages of all layers for the same tokens are shared and let go together; a shared
  * page is copied before it is written. Calls on whole sequences, but free and what asks for
@@ -2905,13 +2905,15 @@ typedef struct pimattn_i_store {
     uint32_t vacant;
 } pimattn_i_store;
 
-/* How rows lie in a page: runs of K rows, their scales if int8, V rows and theirs. */
+/* How rows lie in a page: runs of K rows, their scales if int8, V rows and theirs. A row takes
+ * whole vectors, as kernels read it: what it has no number for are zeros at all times. */
 typedef struct pimattn_i_layout {
     uint32_t page_tokens, run_tokens, n_layers, n_kv_heads;
-    uint64_t k_row_bytes, v_row_bytes;
-    uint64_t token_bytes, run_bytes;                   /* of a token: rows and scales alone */
-    uint64_t k_scale_offset, v_offset, v_scale_offset; /* in a run */
+    uint32_t dim[4], each[4];   /* K, V, their scales: numbers of a token, bytes of one .. */
+    uint64_t row[4], offset[4]; /* .. bytes from a token to the next, where they begin in a run */
+    uint64_t token_bytes, run_bytes; /* a token's without such zeros */
     uint64_t page_bytes, sink_tokens, sink_pages;
+    bool padded; /* rows have such zeros */
 } pimattn_i_layout;
 
 /* Pages by number. A free page names the next free one as free_head does. The pages of all layers
@@ -2986,6 +2988,7 @@ static bool pimattn_i_slab_add(pimattn_i_pool *pool)
     if ((uintptr_t)slab % PIMATTN_I_SLAB == 0 && bytes % PIMATTN_I_SLAB == 0)
         (void)madvise(slab, (size_t)bytes, PIMATTN_I_HUGE);
 #endif
+    if (pool->layout->padded) memset(slab, 0, (size_t)bytes);
     pool->slabs[pool->n_slabs++] = slab;
     return true;
 }
@@ -2994,8 +2997,10 @@ static bool pimattn_i_slab_add(pimattn_i_pool *pool)
 static uint32_t pimattn_i_page_pick(pimattn_i_pool *pool)
 {
     if (pool->free_head == 0) return (uint32_t)pool->n_fresh++;
-    uint32_t page = pool->free_head - 1;
-    memcpy(&pool->free_head, pimattn_i_page(pool, page), sizeof page);
+    const uint32_t page = pool->free_head - 1;
+    unsigned char *at = pimattn_i_page(pool, page);
+    memcpy(&pool->free_head, at, sizeof page);
+    memset(at, 0, sizeof page);
     return page;
 }
 
@@ -3237,6 +3242,9 @@ typedef struct pimattn_i_seq {
     uint64_t arrival; /* while states are saved or restored: its number among them, from 1 */
 } pimattn_i_seq;
 
+/* K, its scales, V and its, as they lie and as states have them. */
+static const int pimattn_i_parts[4] = {0, 2, 1, 3};
+
 static void pimattn_i_layout_init(pimattn_i_layout *to, const pimattn_shape *s,
                                   uint32_t page_tokens)
 {
@@ -3244,17 +3252,23 @@ static void pimattn_i_layout_init(pimattn_i_layout *to, const pimattn_shape *s,
     to->run_tokens = page_tokens % PIMATTN_I_TILE == 0 ? (uint32_t)PIMATTN_I_TILE : page_tokens;
     to->n_layers = s->n_layers;
     to->n_kv_heads = s->n_kv_heads;
-    to->k_row_bytes = (uint64_t)s->head_dim * pimattn_i_type_bytes(s->k_type);
-    to->v_row_bytes = (uint64_t)s->head_dim_v * pimattn_i_type_bytes(s->v_type);
-    if (s->v_in_k) to->v_row_bytes = to->k_row_bytes; /* V are the rows of K, of its type */
-    const uint64_t k_scale = s->k_type == PIMATTN_INT8 ? sizeof(float) : 0;
-    const uint64_t v_scale = s->v_type == PIMATTN_INT8 ? sizeof(float) : 0;
-    to->token_bytes = to->k_row_bytes + k_scale + (s->v_in_k ? 0 : to->v_row_bytes + v_scale);
-    to->k_scale_offset = pimattn_i_up64(to->run_tokens * to->k_row_bytes);
-    to->v_offset = s->v_in_k ? 0 : to->k_scale_offset + pimattn_i_up64(to->run_tokens * k_scale);
-    to->v_scale_offset = to->v_offset + pimattn_i_up64(to->run_tokens * to->v_row_bytes);
-    to->run_bytes = to->v_scale_offset + pimattn_i_up64(to->run_tokens * v_scale);
+    to->token_bytes = to->run_bytes = 0;
+    const uint32_t type[4] = {s->k_type, s->v_type, PIMATTN_F32, PIMATTN_F32};
+    const uint32_t dim[4] = {s->head_dim, s->v_in_k ? 0 : s->head_dim_v, s->k_type == PIMATTN_INT8,
+                             s->v_type == PIMATTN_INT8 && !s->v_in_k};
+    for (int part = 0; part < 4; part++) {
+        const int i = pimattn_i_parts[part];
+        to->dim[i] = dim[i];
+        to->each[i] = pimattn_i_type_bytes(type[i]);
+        to->row[i] = (i < 2 ? pimattn_i_ceil_div(dim[i], 16) * 16 : dim[i]) * to->each[i];
+        to->offset[i] = to->run_bytes;
+        to->token_bytes += dim[i] * to->each[i];
+        to->run_bytes += pimattn_i_up64(to->run_tokens * to->row[i]);
+    }
+    for (int i = 1; i < 4 && s->v_in_k; i += 2) /* V are the rows of K, of its type */
+        to->row[i] = to->row[i - 1], to->offset[i] = to->offset[i - 1];
     to->page_bytes = page_tokens / to->run_tokens * to->run_bytes;
+    to->padded = (s->head_dim | s->head_dim_v) % 16 != 0;
     to->sink_tokens = s->sink_tokens;
     to->sink_pages = pimattn_i_ceil_div(s->sink_tokens, page_tokens);
 }
@@ -6221,7 +6235,7 @@ struct pimattn_engine {
     const pimattn_i_kernel *kernel;
     uint32_t gqa_group;
     pimattn_i_ahead ahead; /* both, near or deep; what else there is are tiles' */
-    bool direct;           /* the kernel reads whole tiles where their rows are in order */
+    bool direct;           /* of a call: kernels read whole tiles where their rows are in order */
     pimattn_i_sizes size;
     size_t n_jobs_most, n_jobs; /* of a wave at most; of this one */
     pimattn_i_job *jobs;        /* [n_jobs_most] */
@@ -6563,7 +6577,6 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
     e->kernel = pimattn_i_kernel_take(c.simd);
     e->gqa_group = c.shape.n_heads / c.shape.n_kv_heads;
     e->ahead = pimattn_i_cpu_ahead();
-    e->direct = e->kernel->soft && c.shape.head_dim % 16 == 0 && c.shape.head_dim_v % 16 == 0;
     const pimattn_status status = pimattn_i_engine_fill(e, why);
     e->planner.why = &e->why;
     if (status == PIMATTN_OK) *engine = e;
@@ -6980,9 +6993,8 @@ static void pimattn_i_append_rows(const pimattn_engine *e, const pimattn_i_rows 
                                   unsigned char *const *runs, bool is_v, uint64_t at)
 {
     const pimattn_i_layout *lay = &e->layout;
-    const uint64_t to = is_v ? lay->v_offset + at * lay->v_row_bytes : at * lay->k_row_bytes;
-    const uint64_t scale_to =
-        (is_v ? lay->v_scale_offset : lay->k_scale_offset) + at * sizeof(float);
+    const uint64_t to = lay->offset[is_v] + at * lay->row[is_v];
+    const uint64_t scale_to = lay->offset[2 + is_v] + at * lay->row[2 + is_v];
     const unsigned char *from = rows->from + (size_t)token * rows->stride;
     const pimattn_i_kernel *kernel = rows->plain ? e->kernel : &pimattn_i_kernel_scalar;
     pimattn_i_row list[PIMATTN_I_HEADS];
@@ -7012,11 +7024,11 @@ static void pimattn_i_append_rows(const pimattn_engine *e, const pimattn_i_rows 
 PIMATTN_I_INLINE void pimattn_i_fetch_run(const pimattn_i_layout *lay, const unsigned char *run,
                                           uint64_t at)
 {
-    const unsigned char *k = run + at * lay->k_row_bytes;
-    const unsigned char *v = run + lay->v_offset + at * lay->v_row_bytes;
-    for (uint64_t i = 0; i < lay->k_row_bytes; i += 64)
+    const unsigned char *k = run + at * lay->row[0];
+    const unsigned char *v = run + lay->offset[1] + at * lay->row[1];
+    for (uint64_t i = 0; i < lay->row[0]; i += 64)
         PIMATTN_I_FETCH_TO_WRITE(k + i);
-    for (uint64_t i = 0; i < lay->v_row_bytes; i += 64)
+    for (uint64_t i = 0; i < lay->row[1]; i += 64)
         PIMATTN_I_FETCH_TO_WRITE(v + i);
 }
 
@@ -7284,17 +7296,13 @@ static void pimattn_i_row_move(const pimattn_engine *e, const pimattn_i_seq *s, 
                                uint64_t from)
 {
     const pimattn_i_layout *lay = &e->layout;
-    const pimattn_shape *shape = &e->config.shape;
-    const uint64_t offset[4] = {0, lay->v_offset, lay->k_scale_offset, lay->v_scale_offset};
-    const size_t bytes[4] = {(size_t)lay->k_row_bytes, (size_t)lay->v_row_bytes,
-                             shape->k_type == PIMATTN_INT8 ? sizeof(float) : 0,
-                             shape->v_type == PIMATTN_INT8 ? sizeof(float) : 0};
     for (uint32_t head = 0; head < e->pool.set_pages; head++) { /* of layer 0, then of the next */
         uint64_t at, was;
         unsigned char *run = pimattn_i_run(&e->pool, lay, s, 0, head, to, &at);
         const unsigned char *old = pimattn_i_run(&e->pool, lay, s, 0, head, from, &was);
         for (uint32_t i = 0; i < 4; i++)
-            memcpy(run + offset[i] + at * bytes[i], old + offset[i] + was * bytes[i], bytes[i]);
+            memcpy(run + lay->offset[i] + at * lay->row[i],
+                   old + lay->offset[i] + was * lay->row[i], (size_t)lay->row[i]);
         pimattn_i_page_change(&e->pool, pimattn_i_table_at(lay, s, to / lay->page_tokens, 0)[head],
                               to % lay->page_tokens);
     }
@@ -7610,21 +7618,16 @@ static void pimattn_i_flow_rows(const pimattn_engine *e, pimattn_i_flow *f, cons
                                 uint64_t first, uint64_t end)
 {
     const pimattn_i_layout *lay = &e->layout;
-    const pimattn_shape *shape = &e->config.shape;
-    const uint64_t offset[4] = {0, lay->k_scale_offset, lay->v_offset, lay->v_scale_offset};
-    const uint32_t dim[4] = {shape->head_dim, shape->k_type == PIMATTN_INT8,
-                             shape->v_in_k ? 0 : shape->head_dim_v,
-                             shape->v_type == PIMATTN_INT8 && !shape->v_in_k};
-    const uint32_t type[4] = {shape->k_type, PIMATTN_F32, shape->v_type, PIMATTN_F32};
     uint64_t at = 0;
     for (uint64_t part = 0; part < 4 * e->pool.set_pages; part++) {
         const uint32_t head = (uint32_t)(part / 4); /* of layer 0, then of the next */
-        uint32_t n = dim[part % 4], size = pimattn_i_type_bytes(type[part % 4]);
+        const int i = pimattn_i_parts[part % 4];
         unsigned char *run = NULL;
-        for (uint64_t t = first; t < end && n > 0 && !f->failed; t++, at++) {
+        for (uint64_t t = first; t < end && lay->dim[i] > 0 && !f->failed; t++, at++) {
             if (!run || at == lay->run_tokens)
                 run = pimattn_i_run(&e->pool, lay, s, 0, head, t, &at);
-            pimattn_i_flow_move(f, run + offset[part % 4] + at * n * size, n, size);
+            pimattn_i_flow_move(f, run + lay->offset[i] + at * lay->row[i], lay->dim[i],
+                                lay->each[i]);
         }
     }
 }
@@ -7895,10 +7898,8 @@ static void pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i_job *job,
             ? pimattn_i_slot(e->tiered, &pimattn_i_table_of(e, job->seq, layer)->token[token]) +
                   head * lay->page_bytes
             : pimattn_i_run(&e->pool, lay, job->seq, layer, head, token, &at);
-    to->at[0] = k + at * lay->k_row_bytes;
-    to->at[1] = k + lay->v_offset + at * lay->v_row_bytes;
-    to->at[2] = k + lay->k_scale_offset + at * sizeof(float);
-    to->at[3] = k + lay->v_scale_offset + at * sizeof(float);
+    for (int i = 0; i < 4; i++)
+        to->at[i] = k + lay->offset[i] + at * lay->row[i];
     to->in_page = e->tiered ? 1 : lay->page_tokens - token % lay->page_tokens;
     to->in_order = lay->run_tokens - at;
 }
@@ -7976,9 +7977,9 @@ static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t 
             const size_t i = (size_t)(t - from);
             k = at.at[0] + i * hand->strides[0];
             v = at.at[1] + i * hand->strides[1];
-            for (size_t b = 0; b < e->layout.k_row_bytes; b += 64)
+            for (size_t b = 0; b < e->layout.row[0]; b += 64)
                 PIMATTN_I_FETCH(later.at[0] + i * hand->strides[0] + b);
-            for (size_t b = 0; b < e->layout.v_row_bytes; b += 64)
+            for (size_t b = 0; b < e->layout.row[1]; b += 64)
                 PIMATTN_I_FETCH(later.at[1] + i * hand->strides[1] + b);
             if (tile->k_scale) memcpy(scale, at.at[2] + i * hand->strides[2], sizeof *scale);
             if (tile->v_scale)
@@ -7993,8 +7994,6 @@ static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t 
     tile->v_stride = e->size.o_floats * sizeof(float);
     tile->k_type = tile->v_type = PIMATTN_F32;
     tile->ahead = PIMATTN_I_NEAR; /* all is near */
-    tile->dim_k = e->kernel->soft ? (uint32_t)e->size.q_floats : s->head_dim;
-    tile->dim_v = e->kernel->soft ? (uint32_t)e->size.o_floats : s->head_dim_v;
     return tile;
 }
 
@@ -8031,12 +8030,12 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
 {
     const pimattn_engine *e = hand->e;
     const pimattn_shape *s = &e->config.shape;
-    const size_t k_row = (size_t)e->layout.k_row_bytes, v_row = (size_t)e->layout.v_row_bytes;
+    const size_t k_row = (size_t)e->layout.row[0], v_row = (size_t)e->layout.row[1];
     const pimattn_pages *p = e->pages;
     pimattn_i_tile *tile = &hand->tile;
     const size_t run = p || e->layout.run_tokens > PIMATTN_I_TILE ? 0 : (size_t)e->layout.run_bytes;
     for (int i = 0; i < 4; i++) {
-        const pimattn_rows none = {NULL, 0, i < 1 ? k_row : i < 2 ? v_row : sizeof(float), 0};
+        const pimattn_rows none = {NULL, 0, (size_t)e->layout.row[i], 0};
         const pimattn_rows *rows = p ? pimattn_i_rows_of(p, i) : &none;
         hand->strides[i] = rows->token;
         hand->steps[i] = run ? run : PIMATTN_I_TILE * rows->token;
@@ -8046,8 +8045,8 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
     tile->v_stride = hand->strides[1];
     tile->k_type = s->k_type;
     tile->v_type = s->v_type;
-    tile->dim_k = s->head_dim;
-    tile->dim_v = s->head_dim_v;
+    tile->dim_k = e->kernel->soft ? (uint32_t)e->size.q_floats : s->head_dim;
+    tile->dim_v = e->kernel->soft ? (uint32_t)e->size.o_floats : s->head_dim_v;
     tile->scale = s->scale;
     tile->k_scale = s->k_type == PIMATTN_INT8 ? hand->scales : NULL;
     tile->v_scale = s->v_type == PIMATTN_INT8 ? hand->scales + PIMATTN_I_TILE : NULL;
@@ -8096,7 +8095,7 @@ static void pimattn_i_hand_fetch(pimattn_i_hand *hands, size_t i, size_t n, bool
 {
     pimattn_i_hand *hand = &hands[i];
     const pimattn_engine *e = hand->e;
-    const size_t k_row = (size_t)e->layout.k_row_bytes, v_row = (size_t)e->layout.v_row_bytes;
+    const size_t k_row = (size_t)e->layout.row[0], v_row = (size_t)e->layout.row[1];
     const size_t k = hand->from[0], v = hand->from[1];
     const bool far_k = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR;
     const bool far_v = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR;
@@ -8135,7 +8134,7 @@ static void pimattn_i_hand_fetch(pimattn_i_hand *hands, size_t i, size_t n, bool
 static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand, uint32_t visible)
 {
     const pimattn_i_spot *spot = hand->spot;
-    const size_t k_row = (size_t)hand->e->layout.k_row_bytes;
+    const size_t k_row = (size_t)hand->e->layout.row[0];
     pimattn_i_tile *tile = &hand->tile;
     tile->k = spot->at[0] + hand->from[0];
     tile->v = spot->at[1] + hand->from[1];
@@ -8416,7 +8415,7 @@ static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, s
     const pimattn_i_job *job = &e->jobs[*order];
     const size_t n = team->n = job->n_gang;
     const pimattn_shape *s = &e->config.shape;
-    const uint64_t k_row = e->layout.k_row_bytes, v_row = e->layout.v_row_bytes;
+    const uint64_t k_row = e->layout.row[0], v_row = e->layout.row[1];
     const bool heads = n > 1 && job->kv_head == 0 && e->jobs[order[n - 1]].kv_head == n - 1;
     const bool all = heads && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token;
     /* late: two tiles a turn, and all together fetch what is two on, of int8 three [measured] */
@@ -9085,8 +9084,6 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
     const pimattn_shape *s = &e->config.shape;
     pimattn_rows *rows[4] = {&p->k, &p->v, &p->k_scale, &p->v_scale};
     const char *const names[4] = {"k", "v", "k_scale", "v_scale"};
-    const bool wanted[4] = {true, true, s->k_type == PIMATTN_INT8, s->v_type == PIMATTN_INT8};
-    const uint64_t bytes[4] = {e->layout.k_row_bytes, e->layout.v_row_bytes, 4, 4};
     uint64_t most = 0;
     e->joined = 4 * PIMATTN_I_TILE;
     if (e->module) return pimattn_i_wrong(e, "pages of the caller need the host way", 0);
@@ -9101,8 +9098,9 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
     for (int i = 0; i < 4; i++)
         if (s->v_in_k && i % 2 == 1)
             *rows[i] = *rows[i - 1];
-        else if (wanted[i])
-            PIMATTN_I_TRY(pimattn_i_rows_check(e, p, rows[i], names[i], bytes[i]));
+        else if (e->layout.dim[i])
+            PIMATTN_I_TRY(pimattn_i_rows_check(e, p, rows[i], names[i],
+                                               (size_t)e->layout.dim[i] * e->layout.each[i]));
     for (size_t i = 0; i < n_items && p->indptr; i++) /* before any of indices is read */
         if (p->indptr[i] >= p->indptr[i + 1])
             return pimattn_i_wrong(e, "pages.indptr does not grow: item %u has no page", i);
@@ -9667,6 +9665,7 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *e, uint32_t layer,
     pimattn_status status = PIMATTN_OK;
     const bool tiers = e->tiered && !e->pages;
     e->planner.layer = layer;
+    e->direct = e->kernel->soft && (!e->pages || !e->layout.padded);
     e->call = &filled;
     if (e->module)
         status = pimattn_i_module_attend(e, readings ? &r : NULL);

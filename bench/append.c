@@ -51,10 +51,10 @@ static void find(work *w)
             uint64_t at;
             unsigned char *run =
                 pimattn_i_run(&w->e->pool, lay, s, layer, h, s->tokens[layer], &at);
-            w->to[layer][h][0] = run + at * lay->k_row_bytes;
-            w->to[layer][h][1] = run + lay->v_offset + at * lay->v_row_bytes;
-            w->scale_to[layer][h][0] = run + lay->k_scale_offset + at * sizeof(float);
-            w->scale_to[layer][h][1] = run + lay->v_scale_offset + at * sizeof(float);
+            w->to[layer][h][0] = run + at * lay->row[0];
+            w->to[layer][h][1] = run + lay->offset[1] + at * lay->row[1];
+            w->scale_to[layer][h][0] = run + lay->offset[2] + at * sizeof(float);
+            w->scale_to[layer][h][1] = run + lay->offset[3] + at * sizeof(float);
         }
 }
 
@@ -77,7 +77,7 @@ static void one_type(uint32_t type, uint32_t simd)
     w.e = bench_engine(&c);
     bench_must(pimattn_seq_create(w.e, &w.seq) == PIMATTN_OK, "sequence");
     bench_must(pimattn_seq_reserve(w.e, w.seq, ROOM) == PIMATTN_OK, "reserve");
-    w.row_bytes = (size_t)w.e->layout.k_row_bytes;
+    w.row_bytes = (size_t)w.e->layout.row[0];
     w.scaled = type == PIMATTN_INT8;
     for (uint32_t i = 0; i < w.e->pool.n_slabs; i++)
         memset(w.e->pool.slabs[i], 0, (size_t)pimattn_i_slab_bytes(&w.e->pool, i));

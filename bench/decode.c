@@ -173,12 +173,12 @@ static uint64_t read_page(const pimattn_i_layout *lay, const unsigned char *page
     const unsigned char *run = page + n_tokens / lay->run_tokens * lay->run_bytes;
     uint64_t sum = read_bytes(page, (uint64_t)(run - page));
     if (left == 0) return sum;
-    sum += read_bytes(run, left * lay->k_row_bytes);
-    sum += read_bytes(run + lay->v_offset, left * lay->v_row_bytes);
-    if (lay->token_bytes == lay->k_row_bytes + lay->v_row_bytes) return sum;
+    sum += read_bytes(run, left * lay->row[0]);
+    sum += read_bytes(run + lay->offset[1], left * lay->row[1]);
+    if (lay->dim[2] == 0) return sum;
     const uint64_t scales = (left * sizeof(float) + 63) / 64 * 64;
-    sum += read_bytes(run + lay->k_scale_offset, scales);
-    return sum + read_bytes(run + lay->v_scale_offset, scales);
+    sum += read_bytes(run + lay->offset[2], scales);
+    return sum + read_bytes(run + lay->offset[3], scales);
 }
 
 static void read_head(void *user, size_t index, size_t worker)

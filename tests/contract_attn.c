@@ -29,7 +29,7 @@ static rig *rig_new(uint64_t pool_pages)
     r->config.page_tokens = PAGE;
     r->config.max_seqs = 3;
     r->config.allocator = heap_allocator(&r->heap);
-    r->config.pool_bytes = pool_pages * 256; /* a page: K 4 x 8 x 4 bytes, V the same */
+    r->config.pool_bytes = pool_pages * 512; /* a page: K 4 x 16 x 4 bytes, V the same */
     r->kv = kv_random(&s, MOST, &rng);
     fill_normal(r->q, COUNT(r->q), 1, &rng);
     r->engine = engine_new(&r->config);
@@ -342,7 +342,7 @@ static void page_bytes_follow_the_formula(void)
 {
     static const uint32_t pages[] = {1, 7, 16, 24, 40, 64, 128};
     for (size_t i = 0; i < COUNT(pages); i++) {
-        pimattn_shape s = shape_of(1, 2, 1, 5, 3);
+        pimattn_shape s = shape_of(1, 2, 1, 5, 17);
         s.k_type = PIMATTN_F16;
         pimattn_config c = config_of(&s);
         c.page_tokens = pages[i];
@@ -350,13 +350,13 @@ static void page_bytes_follow_the_formula(void)
         if (!engine) return;
         uint64_t run = pages[i] % 16 ? pages[i] : 16;
         CHECK_U(pimattn_page_bytes(engine),
-                pages[i] / run * (up64(run * 5 * 2) + up64(run * 3 * 4)));
+                pages[i] / run * (up64(run * 16 * 2) + up64(run * 32 * 4)));
         pimattn_engine_destroy(engine);
         c.shape.k_type = PIMATTN_INT8, c.shape.v_type = PIMATTN_INT8;
         engine = engine_new(&c);
         if (!engine) return;
         CHECK_U(pimattn_page_bytes(engine),
-                pages[i] / run * (up64(run * 5) + up64(run * 3) + 2 * up64(run * 4)));
+                pages[i] / run * (up64(run * 16) + up64(run * 32) + 2 * up64(run * 4)));
         pimattn_engine_destroy(engine);
     }
 }

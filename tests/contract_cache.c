@@ -592,7 +592,7 @@ static void static_reservation_takes_all_at_once(void)
 {
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
     r.config.reserve_tokens = 18;
-    rig_pool(&r, 12 * LAYERS * KV_HEADS * 256); /* two sequences of 5 pages, and a rest */
+    rig_pool(&r, 12 * LAYERS * KV_HEADS * 512); /* two sequences of 5 pages, and a rest */
     pimattn_seq s = seq_of(&r, 0), t, u;
     uint64_t each = 5 * LAYERS * KV_HEADS, used = 2 * each;
     CHECK_U(pimattn_pages_used(r.e), each);
@@ -618,7 +618,7 @@ static void a_known_prefix_takes_the_rest_at_once(void)
 {
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
     r.config.reserve_tokens = 4 * PAGE;
-    rig_pool(&r, 7 * LAYERS * KV_HEADS * 256); /* two such sequences, and a page */
+    rig_pool(&r, 7 * LAYERS * KV_HEADS * 512); /* two such sequences, and a page */
     const uint32_t ids[2 * PAGE] = {1, 2, 3};
     pimattn_seq s = seq_of(&r, 2 * PAGE), t, u;
     uint64_t n = 0, used = 6 * LAYERS * KV_HEADS;
@@ -635,7 +635,7 @@ static void static_pages_that_are_shared_need_a_copy_of_what_is_written(void)
 {
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
     r.config.reserve_tokens = 4 * PAGE;
-    rig_pool(&r, 6 * LAYERS * KV_HEADS * 256); /* a sequence, and two pages */
+    rig_pool(&r, 6 * LAYERS * KV_HEADS * 512); /* a sequence, and two pages */
     pimattn_seq s = seq_of(&r, 4 * PAGE), t;
     CHECK_U(pimattn_seq_fork(r.e, &t, s), PIMATTN_OK);
     CHECK_U(pimattn_seq_truncate(r.e, s, 0), PIMATTN_OK);
@@ -653,7 +653,7 @@ static void remembered_pages_can_be_written_again(void)
     for (uint64_t reserve = 0; reserve <= 20; reserve += 20) {
         rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
         r.config.reserve_tokens = reserve;
-        rig_pool(&r, 5 * LAYERS * KV_HEADS * 256); /* 5 pages of 4 tokens */
+        rig_pool(&r, 5 * LAYERS * KV_HEADS * 512); /* 5 pages of 4 tokens */
         pimattn_seq s = seq_of(&r, 20);
         uint32_t tokens[20] = {0};
         CHECK_U(pimattn_prefix_remember(r.e, s, tokens, 20, 0), PIMATTN_OK);
@@ -671,7 +671,7 @@ static void remembered_pages_can_be_written_again(void)
 static void asking_for_a_prefix_changes_nothing(void)
 {
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
-    rig_pool(&r, 5 * LAYERS * KV_HEADS * 256); /* 5 pages of 4 tokens */
+    rig_pool(&r, 5 * LAYERS * KV_HEADS * 512); /* 5 pages of 4 tokens */
     uint32_t tokens[2][8] = {{1}, {2}};
     uint64_t n = 0;
     for (int i = 0; i < 2; i++) {
@@ -696,7 +696,7 @@ static void asking_for_a_prefix_changes_nothing(void)
 static void remembered_pages_stay_where_there_is_a_page(void)
 {
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
-    rig_pool(&r, 6 * LAYERS * KV_HEADS * 256);
+    rig_pool(&r, 6 * LAYERS * KV_HEADS * 512);
     pimattn_seq s = seq_of(&r, 20), t;
     uint32_t tokens[20] = {0};
     uint64_t n = 0;
@@ -714,7 +714,7 @@ static void remembered_pages_stay_where_there_is_a_page(void)
 static void remembered_pages_of_two_sequences_need_a_copy(void)
 {
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
-    rig_pool(&r, 5 * LAYERS * KV_HEADS * 256);
+    rig_pool(&r, 5 * LAYERS * KV_HEADS * 512);
     pimattn_seq s = seq_of(&r, 20), t;
     uint32_t tokens[20] = {0};
     const uint64_t used = 5 * LAYERS * KV_HEADS;
@@ -772,7 +772,7 @@ static void what_is_accepted_needs_pages_where_it_moves(void)
 {
     static const uint32_t first[] = {0, 1, 2}, moved[] = {0, 2, 3, 4};
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
-    rig_pool(&r, 5 * LAYERS * KV_HEADS * 256); /* 5 pages of 4 tokens */
+    rig_pool(&r, 5 * LAYERS * KV_HEADS * 512); /* 5 pages of 4 tokens */
     pimattn_seq s = seq_of(&r, 20), t;
     const uint64_t used = 5 * LAYERS * KV_HEADS;
     uint32_t tokens[20] = {0};
@@ -797,7 +797,7 @@ static void what_is_accepted_needs_pages_where_it_moves(void)
     CHECK_BYTES(r.out, want, sizeof want);
     rig_end(&like);
     static const uint32_t next[] = {1, 2};
-    rig_pool(&r, 4 * LAYERS * KV_HEADS * 256);
+    rig_pool(&r, 4 * LAYERS * KV_HEADS * 512);
     s = seq_of(&r, 8);
     CHECK_U(pimattn_seq_fork(r.e, &t, s), PIMATTN_OK);
     append(&r, r.e, s, 8, 8); /* the pool is full */
@@ -818,7 +818,7 @@ static void pages_take_no_more_than_the_pool(void)
     if (!r.e) return;
     const uint64_t before = heap.live_bytes;
     pimattn_seq s = seq_of(&r, 0);
-    CHECK_U(pimattn_seq_reserve(r.e, s, (5 << 20) / (LAYERS * KV_HEADS * 256) * PAGE), PIMATTN_OK);
+    CHECK_U(pimattn_seq_reserve(r.e, s, (5 << 20) / (LAYERS * KV_HEADS * 512) * PAGE), PIMATTN_OK);
     CHECK(heap.live_bytes - before < (5 << 20) + (1 << 19)); /* pages, and what lists them */
     rig_end(&r);
 }
@@ -829,7 +829,7 @@ static void remembered_pages_find_a_new_parent(void)
     const uint32_t tokens[2 * PAGE] = {1, 2, 3, 4, 5, 6, 7, 8};
     for (uint64_t salt = 0; salt < 2; salt++) {
         rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
-        rig_pool(&r, 5 * LAYERS * KV_HEADS * 256); /* 5 pages of 4 tokens */
+        rig_pool(&r, 5 * LAYERS * KV_HEADS * 512); /* 5 pages of 4 tokens */
         uint64_t n_known = 0;
         pimattn_seq first = seq_of(&r, PAGE), s, t = 0;
         CHECK_U(pimattn_prefix_remember(r.e, first, tokens, PAGE, 0), PIMATTN_OK);
@@ -871,7 +871,7 @@ static void remembered_pages_follow_those_of_others(void)
 static void remembered_pages_are_kept_where_others_idle(void)
 {
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
-    rig_pool(&r, 5 * LAYERS * KV_HEADS * 256); /* 5 pages of 4 tokens */
+    rig_pool(&r, 5 * LAYERS * KV_HEADS * 512); /* 5 pages of 4 tokens */
     uint32_t idle[8] = {1}, tokens[12] = {2};
     uint64_t n_known = 0;
     pimattn_seq gone = seq_of(&r, 8), s, t = 0;
@@ -983,7 +983,7 @@ static void pages_say_what_becomes_of_them(void)
     enum { SET = LAYERS * KV_HEADS };
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
     r.config.on_page = count_events;
-    rig_pool(&r, 5 * SET * 256); /* 5 pages of 4 tokens */
+    rig_pool(&r, 5 * SET * 512); /* 5 pages of 4 tokens */
     memset(n_events, 0, sizeof n_events);
     uint32_t tokens[12] = {0};
     pimattn_cache_info info;
@@ -1009,7 +1009,7 @@ static void remembered_pages_outlive_a_refusal(void)
 {
     float beyond[KV_HEADS * DIM] = {1e9f};
     rig r = rig_new(PIMATTN_F16, PIMATTN_F16);
-    rig_pool(&r, 5 * LAYERS * KV_HEADS * 128); /* 5 pages of 4 tokens */
+    rig_pool(&r, 5 * LAYERS * KV_HEADS * 256); /* 5 pages of 4 tokens */
     pimattn_seq s = seq_of(&r, 20), t = 0;
     uint32_t tokens[20] = {0};
     uint64_t n_known = 0;

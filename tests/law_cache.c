@@ -720,10 +720,11 @@ static pimattn_status call_in(void *user)
 
 static uint64_t row_bytes(uint64_t tokens)
 {
-    const pimattn_i_layout *lay = &w.e->layout;
-    uint64_t scales = 4 * ((w.config.shape.k_type == PIMATTN_INT8 ? 1u : 0u) +
-                           (w.config.shape.v_type == PIMATTN_INT8 ? 1u : 0u));
-    return tokens * w.set_pages * (lay->k_row_bytes + lay->v_row_bytes + scales);
+    const pimattn_shape *s = &w.config.shape;
+    uint64_t scales = 4 * ((s->k_type == PIMATTN_INT8 ? 1u : 0u) + (s->v_type == PIMATTN_INT8));
+    uint64_t k = (uint64_t)s->head_dim * pimattn_i_type_bytes(s->k_type);
+    uint64_t v = (uint64_t)shape_dv(s) * pimattn_i_type_bytes(s->v_type);
+    return tokens * w.set_pages * (k + v + scales);
 }
 
 static void do_swap(void)
@@ -972,6 +973,7 @@ static void world_begin(uint64_t number, uint64_t seed)
         {3, 2, 2, 5, 3, PIMATTN_INT8, PIMATTN_BF16, 7, 1, 70, 190},
         {1, 2, 1, 16, 16, PIMATTN_BF16, PIMATTN_F16, 64, 128, MOST, 60},
         {2, 2, 1, 16, 0, PIMATTN_INT8, PIMATTN_INT8, 32, 16, 120, 30},
+        {1, 2, 1, 1, 17, PIMATTN_BF16, PIMATTN_F16, 16, 7, 120, 60},
     };
     const size_t n_worlds = sizeof worlds / sizeof *worlds, i = number % n_worlds;
     memset(&w, 0, sizeof w);
@@ -1019,7 +1021,7 @@ static void world_end(void)
     free(w.taken);
 }
 
-static uint64_t n_calls = 20000, seed = 1;
+static uint64_t n_calls = 24000, seed = 1;
 
 static void lives_are_those_of_the_model(void)
 {
@@ -1041,7 +1043,7 @@ static void lives_are_those_of_the_model(void)
                    (unsigned long long)kind, (unsigned long long)(i / CALLS));
         if (i % CALLS == CALLS - 1 || i + 1 == n_calls) world_end();
     }
-    if (n_calls < 20000) return;
+    if (n_calls < 24000) return;
     CHECK(failures > 1000 && hits > 100 && evictions > 100 && moves > 100 && accepted > 100);
     printf("%llu calls: %llu failed allocations, %llu hits, %llu evictions, %llu pages moved,"
            " %llu branches accepted\n",
