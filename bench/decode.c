@@ -221,7 +221,6 @@ static void run(void *user)
         read_head(c, h, 0);
     if (!v->kernel) return;
     e->kernel = v->kernel;
-    e->direct = v->kernel->soft && dim % 16 == 0;
     e->config.max_workers = v->threads;
     e->config.parallel_for = v->threads > 1 ? bench_pool_for : NULL;
     memset(&call, 0, sizeof call);
