@@ -2376,7 +2376,15 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
                                                   const pimattn_i_tile *tile, uint32_t first,      \
                                                   uint32_t n, float *s)                            \
     {                                                                                              \
-        pimattn_i_adjust_scores(a, tile, first, n, s);                                             \
+        const pimattn_i_i##W lane = (pimattn_i_i##W)pimattn_i_get_##W(pimattn_i_lanes);            \
+        pimattn_i_tile plain = *tile;                                                              \
+        plain.k_scale = NULL;                                                                      \
+        for (uint32_t i = 0; tile->k_scale && i < 16 * n; i += W) {                                \
+            const pimattn_i_i##W token = (lane + (int32_t)i) >> (n == 8 ? 3 : (int)n / 2);         \
+            pimattn_i_put_##W(s + i,                                                               \
+                              pimattn_i_get_##W(s + i) * PIMATTN_I_AT_##W(tile->k_scale, token));  \
+        }                                                                                          \
+        pimattn_i_adjust_scores(a, &plain, first, n, s);                                           \
     }
 
 #define PIMATTN_I_INSTANCE(W, T, N)                                                                \
@@ -7024,12 +7032,9 @@ static void pimattn_i_append_rows(const pimattn_engine *e, const pimattn_i_rows 
 PIMATTN_I_INLINE void pimattn_i_fetch_run(const pimattn_i_layout *lay, const unsigned char *run,
                                           uint64_t at)
 {
-    const unsigned char *k = run + at * lay->row[0];
-    const unsigned char *v = run + lay->offset[1] + at * lay->row[1];
-    for (uint64_t i = 0; i < lay->row[0]; i += 64)
-        PIMATTN_I_FETCH_TO_WRITE(k + i);
-    for (uint64_t i = 0; i < lay->row[1]; i += 64)
-        PIMATTN_I_FETCH_TO_WRITE(v + i);
+    for (int i = 0; i < 2; i++)
+        for (uint64_t b = 0; b < lay->row[i]; b += 64)
+            PIMATTN_I_FETCH_TO_WRITE(run + lay->offset[i] + at * lay->row[i] + b);
 }
 
 /* The rows of the first token to come, if their pages are there: while it is checked. */
@@ -7860,6 +7865,7 @@ typedef struct pimattn_i_spot {
     const unsigned char *at[4]; /* K, V; of int8 their scales */
     uint64_t token, in_page;    /* tokens from it on in its page .. */
     uint64_t in_order;          /* .. and of these whose rows follow at one stride */
+    uint64_t tile;              /* of a course: that begins here, or would behind the end */
 } pimattn_i_spot;
 
 static const pimattn_rows *pimattn_i_rows_of(const pimattn_pages *p, int i)
@@ -7977,10 +7983,9 @@ static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t 
             const size_t i = (size_t)(t - from);
             k = at.at[0] + i * hand->strides[0];
             v = at.at[1] + i * hand->strides[1];
-            for (size_t b = 0; b < e->layout.row[0]; b += 64)
-                PIMATTN_I_FETCH(later.at[0] + i * hand->strides[0] + b);
-            for (size_t b = 0; b < e->layout.row[1]; b += 64)
-                PIMATTN_I_FETCH(later.at[1] + i * hand->strides[1] + b);
+            for (int j = 0; j < 2; j++)
+                for (size_t b = 0; b < e->layout.row[j]; b += 64)
+                    PIMATTN_I_FETCH(later.at[j] + i * hand->strides[j] + b);
             if (tile->k_scale) memcpy(scale, at.at[2] + i * hand->strides[2], sizeof *scale);
             if (tile->v_scale)
                 memcpy(scale + PIMATTN_I_TILE, at.at[3] + i * hand->strides[3], sizeof *scale);
@@ -8081,13 +8086,6 @@ static bool pimattn_i_late(const pimattn_i_job *job, const pimattn_engine *e, ui
     return PIMATTN_I_LATE(n, type, e->ahead);
 }
 
-static void pimattn_i_fetch_set(pimattn_i_fetched *to, uint32_t tile, uint32_t row, size_t offset)
-{
-    to->tile = tile;
-    to->row = row;
-    to->offset = offset;
-}
-
 /* What hand i of a gang of n fetches. far: the tile `ahead` on; else beyond the next 4 KiB, or what
  * comes after the next K or V. all: tokens of all heads lie side by side, and each fetches some.
  * beside: in the order of turns, half a turn on into the first cache, two into the second. */
@@ -8103,26 +8101,21 @@ static void pimattn_i_hand_fetch(pimattn_i_hand *hands, size_t i, size_t n, bool
     const bool on = e->ahead == PIMATTN_I_DEEP || pimattn_i_late(hand->job, e, hand->tile.k_type) ||
                     pimattn_i_late(hand->job, e, hand->tile.v_type) ||
                     (e->ahead == PIMATTN_I_NEAR && e->pages && !all && far_k);
-    pimattn_i_fetched *to = hand->fetched;
-    pimattn_i_fetch_set(&to[0], 1, 0, k);
-    pimattn_i_fetch_set(&to[1], 1, 1, v);
-    pimattn_i_fetch_set(&to[2], hand->ahead, 0, k);
-    pimattn_i_fetch_set(&to[3], hand->ahead, 1, v);
+    const uint32_t ahead = hand->ahead;
+    pimattn_i_fetched usual[4] = {{1, 0, k}, {1, 1, v}, {ahead, 0, k}, {ahead, 1, v}};
+    const size_t *one = hands[(i + 1) % n].from, *other = hands[(i + 2) % n].from;
+    const pimattn_i_fetched by_turn[4] = {
+        {0, 1, v}, {i + 1 >= n, 0, one[0]}, {i + 2 >= n, 0, other[0]}, {i + 2 >= n, 1, other[1]}};
     if ((all || !pimattn_i_apart(e)) && !on && hand->tile.led == 0) {
-        pimattn_i_fetch_set(&to[2], 1, !far_k, far_k ? k + PIMATTN_I_FAR : v);
-        pimattn_i_fetch_set(&to[3], far_v ? 1 : hand->ahead, far_v, far_v ? v + PIMATTN_I_FAR : k);
+        const pimattn_i_fetched first = {1, !far_k, far_k ? k + PIMATTN_I_FAR : v};
+        const pimattn_i_fetched then = {far_v ? 1 : ahead, far_v, far_v ? v + PIMATTN_I_FAR : k};
+        usual[2] = first, usual[3] = then;
     }
-    if (beside) {
-        const size_t *one = hands[(i + 1) % n].from, *other = hands[(i + 2) % n].from;
-        pimattn_i_fetch_set(&to[0], 0, 1, v);
-        pimattn_i_fetch_set(&to[1], i + 1 >= n, 0, one[0]);
-        pimattn_i_fetch_set(&to[2], i + 2 >= n, 0, other[0]);
-        pimattn_i_fetch_set(&to[3], i + 2 >= n, 1, other[1]);
-        if (hand->tile.ahead == PIMATTN_I_NEAR && pimattn_i_job_rows(e, hand->job) < 4)
-            hand->tile.ahead = PIMATTN_I_BOTH; /* of one query, too, what is far */
-    }
-    for (int j = 0; j < 4 && all; j++)
-        to[j].offset += hand->job->kv_head * (PIMATTN_I_TILE - 1) * (to[j].row ? v_row : k_row);
+    memcpy(hand->fetched, beside ? by_turn : usual, sizeof usual);
+    if (beside && hand->tile.ahead == PIMATTN_I_NEAR && pimattn_i_job_rows(e, hand->job) < 4)
+        hand->tile.ahead = PIMATTN_I_BOTH; /* of one query, too, what is far */
+    for (pimattn_i_fetched *to = hand->fetched; all && to < hand->fetched + 4; to++)
+        to->offset += hand->job->kv_head * (PIMATTN_I_TILE - 1) * (to->row ? v_row : k_row);
     hand->tile.k_gap = all ? 0 : hand->strides[0] - k_row;
     hand->tile.v_gap = all ? 0 : hand->strides[1] - v_row;
     hand->turn = i;
@@ -8140,10 +8133,9 @@ static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand, uint32_
     tile->v = spot->at[1] + hand->from[1];
     tile->visible = visible;
     tile->n_tokens = pimattn_i_extent(visible);
-    for (int i = 0; i < 4; i++) {
-        const pimattn_i_fetched *of = &hand->fetched[i];
+    const pimattn_i_fetched *of = hand->fetched;
+    for (int i = 0; i < 4; i++, of++)
         tile->fetch[i] = spot[of->tile].at[of->row] + of->offset;
-    }
     if (tile->k_scale || tile->v_scale) pimattn_i_tile_scales(hand);
     if (!hand->e->pages || tile->n_tokens == PIMATTN_I_TILE) return tile;
     hand->copied = *tile;
@@ -8225,15 +8217,21 @@ static uint32_t pimattn_i_seen(const pimattn_i_job *job, uint64_t first)
     return bits ? bits & pimattn_i_chosen(job, first) : 0;
 }
 
-/* Whether a query of the block may see a token of so many, in whole tiles from `first` on. */
+/* The first tile from one on, and before the end, of which a query of the block may see a token;
+ * UINT64_MAX if there is none. */
+static uint64_t pimattn_i_next(const pimattn_i_job *job, uint64_t first, uint64_t end)
+{
+    for (end = pimattn_i_min(end, job->end); first < end; first += PIMATTN_I_TILE) {
+        const uint64_t from = first < job->kept ? job->origin : job->begin;
+        first = pimattn_i_max(first, from / PIMATTN_I_TILE * PIMATTN_I_TILE);
+        if (first < end && pimattn_i_chosen(job, first)) return first;
+    }
+    return UINT64_MAX;
+}
+
 static bool pimattn_i_reaches(const pimattn_i_job *job, uint64_t first, uint64_t n)
 {
-    uint64_t end = first + n;
-    if ((first >= job->kept || end <= job->origin) && (first >= job->end || end <= job->begin))
-        return false;
-    while (first < end && !pimattn_i_chosen(job, first))
-        first += PIMATTN_I_TILE;
-    return first < end;
+    return pimattn_i_next(job, first, first + n) < first + n;
 }
 
 /* Row and head of query i of a job in the call. */
@@ -8300,41 +8298,6 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *blo
         held = direct ? 0 : of_all; /* scales are in one place for both */
         pimattn_i_fold(&hand->folder, tile, hand->q, i, n, block);
     }
-}
-
-/* Looks up where what a hand of a gang sees of a tile begins: the rest may have no page any more.
- * *to is such a spot of another tile, often of the one before. Behind the end lie the tiles of the
- * job after, so that it does not begin by waiting for memory. */
-static void pimattn_i_look(const pimattn_i_hand *hands, size_t n, uint64_t first,
-                           pimattn_i_spot *to)
-{
-    const pimattn_i_job *job = hands->job;
-    uint64_t token = UINT64_MAX;
-    if (hands->after && first >= job->end) {
-        const uint64_t tiles = (first - job->end) / PIMATTN_I_TILE;
-        job = hands->after;
-        first = job->leaf_begin * PIMATTN_I_LEAF;
-        first = pimattn_i_max(first, first < job->kept ? job->origin : job->begin);
-        first = (first / PIMATTN_I_TILE + tiles) * PIMATTN_I_TILE;
-    }
-    for (size_t i = 0; hands->e->direct && i < n && token > first; i++) {
-        const pimattn_i_job *of = i > 0 ? hands[i].job : job;
-        if (!pimattn_i_reaches(of, first, PIMATTN_I_TILE)) continue;
-        token = pimattn_i_min(token, first < of->kept ? of->origin : of->begin);
-        token = pimattn_i_max(first, token);
-    }
-    if (token == UINT64_MAX) return;
-    if (job != hands->job || token - to->token != PIMATTN_I_TILE || to->in_page <= PIMATTN_I_TILE) {
-        pimattn_i_spot_of(hands->e, job, token, to);
-        return;
-    }
-    to->token = token;
-    to->in_page -= PIMATTN_I_TILE;
-    to->in_order = pimattn_i_min(to->in_order, to->in_page);
-    to->at[0] += hands->steps[0];
-    to->at[1] += hands->steps[1];
-    to->at[2] = hands->tile.k_scale ? to->at[2] + hands->steps[2] : NULL;
-    to->at[3] = hands->tile.v_scale ? to->at[3] + hands->steps[3] : NULL;
 }
 
 /* Cuts a worker's memory and copies the queries of the job, in whole vectors. */
@@ -8464,6 +8427,43 @@ static bool pimattn_i_team_push(pimattn_i_team *team, uint64_t begin)
     return some;
 }
 
+/* Looks up the next tile a hand sees, from `tile` on, and where what is seen of it begins: the rest
+ * may have no page any more. *to is such a spot of another tile, often of the one before. Behind
+ * the end lie the tiles of the job after, so that it does not begin by waiting for memory. */
+static void pimattn_i_look(const pimattn_i_team *team, uint64_t tile, pimattn_i_spot *to)
+{
+    const pimattn_i_hand *hands = team->hands;
+    const pimattn_i_job *job = hands->job;
+    const uint64_t end = pimattn_i_ceil_div(team->end, PIMATTN_I_TILE) * PIMATTN_I_TILE;
+    uint64_t first = UINT64_MAX, token = UINT64_MAX;
+    for (size_t i = 0; i < team->n; i++)
+        first = pimattn_i_min(first, pimattn_i_next(hands[i].job, tile, first));
+    to->tile = first < UINT64_MAX ? first : pimattn_i_max(tile, end);
+    if (first == UINT64_MAX && !hands->after) return;
+    if (first == UINT64_MAX) {
+        job = hands->after;
+        first = pimattn_i_next(job, job->leaf_begin * PIMATTN_I_LEAF, UINT64_MAX);
+        for (uint64_t at = end; at < to->tile && first < UINT64_MAX; at += PIMATTN_I_TILE)
+            first = pimattn_i_next(job, first + PIMATTN_I_TILE, UINT64_MAX);
+    }
+    for (size_t i = 0; hands->e->direct && i < team->n && token > first; i++) {
+        const pimattn_i_job *of = i > 0 ? hands[i].job : job;
+        if (!pimattn_i_reaches(of, first, PIMATTN_I_TILE)) continue;
+        token = pimattn_i_min(token, first < of->kept ? of->origin : of->begin);
+        token = pimattn_i_max(first, token);
+    }
+    if (token == UINT64_MAX) return;
+    if (job != hands->job || token - to->token != PIMATTN_I_TILE || to->in_page <= PIMATTN_I_TILE) {
+        pimattn_i_spot_of(hands->e, job, token, to);
+        return;
+    }
+    to->token = token;
+    to->in_page -= PIMATTN_I_TILE;
+    to->in_order = pimattn_i_min(to->in_order, to->in_page);
+    for (int i = 0; i < 4; i++)
+        if (to->at[i]) to->at[i] += hands->steps[i];
+}
+
 /* A leaf. fresh: no one has fetched its first tokens; of turns of two all heads would wait for what
  * they miss, so it is read, at the pace of memory: of so many fetches at once a CPU drops some. */
 static void pimattn_i_team_leaf(pimattn_i_team *team, uint64_t begin, bool fresh)
@@ -8471,8 +8471,9 @@ static void pimattn_i_team_leaf(pimattn_i_team *team, uint64_t begin, bool fresh
     pimattn_i_hand *hands = team->hands;
     pimattn_i_spot *course = team->course;
     const size_t n = team->n, tiles = team->tiles, last = 2 * tiles;
+    const uint64_t end = pimattn_i_min(begin + PIMATTN_I_LEAF, team->end);
     for (size_t i = tiles; i <= last; i++)
-        pimattn_i_look(hands, n, begin + (i - tiles) * PIMATTN_I_TILE, &course[i]);
+        pimattn_i_look(team, i > tiles ? course[i - 1].tile + PIMATTN_I_TILE : begin, &course[i]);
     const pimattn_i_job *job = hands->job; /* what is not seen may not be read */
     const uint64_t stop = course[tiles].token < job->kept ? job->kept : team->end;
     for (int i = 0; i < 2 && fresh && tiles > 1 && !job->chosen; i++) {
@@ -8481,18 +8482,18 @@ static void pimattn_i_team_leaf(pimattn_i_team *team, uint64_t begin, bool fresh
         for (size_t at = 0; at < rows * hands->strides[i]; at += 64)
             (void)*(const volatile unsigned char *)(course[tiles].at[i] + at);
     }
-    for (uint64_t t = begin; t < begin + PIMATTN_I_LEAF && t < team->end;
-         t += tiles * PIMATTN_I_TILE) {
+    while (course[tiles].tile < end) {
         for (size_t j = 0; j < tiles; j++) {
             course[0] = course[1];
             course[1] = course[2];
             if (tiles > 1) course[2] = course[3], course[3] = course[4];
-            pimattn_i_look(hands, n, t + (j + last + 1 - tiles) * PIMATTN_I_TILE, &course[last]);
+            pimattn_i_look(team, course[last - 1].tile + PIMATTN_I_TILE, &course[last]);
         }
         for (size_t i = 0; i < n; i++)
             for (size_t j = 0; j < tiles; j++) {
-                const uint64_t at = t + j * PIMATTN_I_TILE;
-                if (!pimattn_i_reaches(hands[i].job, at, PIMATTN_I_TILE)) continue;
+                const uint64_t at = course[j].tile;
+                if (at >= end || (n > 1 && !pimattn_i_reaches(hands[i].job, at, PIMATTN_I_TILE)))
+                    continue;
                 hands[i].spot = &course[j];
                 pimattn_i_adjust_at(hands[i].e, hands[i].job, at, &hands[i].folder.adjust);
                 pimattn_i_tile_fold(&hands[i], at, team->blocks[i]);
@@ -8517,9 +8518,9 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
         if (pimattn_i_team_push(&team, begin)) {
             pimattn_i_team_leaf(&team, begin, fresh && leaf == job->leaf_begin);
         } else if (team.n == 1) { /* far, in a long run */
-            uint64_t next = begin < job->kept ? job->origin : job->begin;
-            if (begin >= job->kept && begin >= job->end) break;
-            leaf = pimattn_i_max(leaf + 1, next / PIMATTN_I_LEAF) - 1;
+            const uint64_t next = pimattn_i_next(job, begin, UINT64_MAX);
+            if (next == UINT64_MAX) break;
+            leaf = next / PIMATTN_I_LEAF - 1;
         }
         PIMATTN_ASSERT(team.stacks[0].levels <=
                        (team.n == 1 ? e->size.stack_levels : (uint32_t)PIMATTN_I_GANG_LEVELS));
