@@ -7960,6 +7960,7 @@ static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t 
 {
     const pimattn_engine *e = hand->e;
     const pimattn_shape *s = &e->config.shape;
+    const pimattn_i_job *job = hand->job;
     const uint32_t changed = (held ^ visible) | 0xffffu << pimattn_i_extent(held);
     pimattn_i_tile *tile = &hand->copied;
     pimattn_i_spot at, later;   /* a tile on, if that is seen */
@@ -7974,9 +7975,9 @@ static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t 
         scale[0] = scale[PIMATTN_I_TILE] = 0.0f;
         if (visible >> t & 1) {
             if (t >= end) {
-                const bool on = pimattn_i_sees(hand->job, first + t + PIMATTN_I_TILE);
-                pimattn_i_spot_of(e, hand->job, first + t, &at);
-                pimattn_i_spot_of(e, hand->job, first + t + (on ? PIMATTN_I_TILE : 0), &later);
+                const uint64_t on = (hand->spot ? hand->spot[1].tile : first) + t;
+                pimattn_i_spot_of(e, job, first + t, &at);
+                pimattn_i_spot_of(e, job, pimattn_i_sees(job, on) ? on : first + t, &later);
                 from = t;
                 end = t + at.in_order;
             }
@@ -8418,8 +8419,7 @@ static bool pimattn_i_team_push(pimattn_i_team *team, uint64_t begin)
 {
     bool some = false;
     for (size_t i = 0; i < team->n; i++) {
-        const pimattn_i_hand *hand = &team->hands[i];
-        if (!pimattn_i_reaches(hand->job, begin, PIMATTN_I_LEAF)) continue;
+        if (!pimattn_i_reaches(team->hands[i].job, begin, PIMATTN_I_LEAF)) continue;
         team->blocks[i] = pimattn_i_stack_push(&team->stacks[i], begin / PIMATTN_I_LEAF);
         pimattn_i_clear(team->blocks[i], team->stacks[i].block_floats);
         some = true;
@@ -8492,8 +8492,7 @@ static void pimattn_i_team_leaf(pimattn_i_team *team, uint64_t begin, bool fresh
         for (size_t i = 0; i < n; i++)
             for (size_t j = 0; j < tiles; j++) {
                 const uint64_t at = course[j].tile;
-                if (at >= end || (n > 1 && !pimattn_i_reaches(hands[i].job, at, PIMATTN_I_TILE)))
-                    continue;
+                if (at >= end) continue;
                 hands[i].spot = &course[j];
                 pimattn_i_adjust_at(hands[i].e, hands[i].job, at, &hands[i].folder.adjust);
                 pimattn_i_tile_fold(&hands[i], at, team->blocks[i]);
@@ -8517,10 +8516,8 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
         const uint64_t begin = leaf * PIMATTN_I_LEAF;
         if (pimattn_i_team_push(&team, begin)) {
             pimattn_i_team_leaf(&team, begin, fresh && leaf == job->leaf_begin);
-        } else if (team.n == 1) { /* far, in a long run */
-            const uint64_t next = pimattn_i_next(job, begin, UINT64_MAX);
-            if (next == UINT64_MAX) break;
-            leaf = next / PIMATTN_I_LEAF - 1;
+        } else if (team.n == 1) { /* what is seen may be far; if nothing is, all are done */
+            leaf = pimattn_i_next(job, begin, UINT64_MAX) / PIMATTN_I_LEAF - 1;
         }
         PIMATTN_ASSERT(team.stacks[0].levels <=
                        (team.n == 1 ? e->size.stack_levels : (uint32_t)PIMATTN_I_GANG_LEVELS));
