@@ -8098,10 +8098,12 @@ static void pimattn_i_hand_fetch(pimattn_i_hand *hands, size_t i, size_t n, bool
     const size_t k = hand->from[0], v = hand->from[1];
     const bool far_k = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR;
     const bool far_v = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR;
-    /* two tiles on; a near CPU so keeps the pace of long rows of K and V in places of their own */
-    const bool on = e->ahead == PIMATTN_I_DEEP || pimattn_i_late(hand->job, e, hand->tile.k_type) ||
-                    pimattn_i_late(hand->job, e, hand->tile.v_type) ||
-                    (e->ahead == PIMATTN_I_NEAR && e->pages && !all && far_k);
+    /* two tiles on; so are long rows some of which are left out, and of a near CPU those of K and V
+     * in places of their own */
+    const bool on =
+        e->ahead == PIMATTN_I_DEEP || pimattn_i_late(hand->job, e, hand->tile.k_type) ||
+        pimattn_i_late(hand->job, e, hand->tile.v_type) ||
+        (far_k && (hand->job->chosen || (e->ahead == PIMATTN_I_NEAR && e->pages && !all)));
     const uint32_t ahead = hand->ahead;
     pimattn_i_fetched usual[4] = {{1, 0, k}, {1, 1, v}, {ahead, 0, k}, {ahead, 1, v}};
     const size_t *one = hands[(i + 1) % n].from, *other = hands[(i + 2) % n].from;
