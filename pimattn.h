@@ -1635,7 +1635,7 @@ static float pimattn_i_dot(const float *a, const float *b, uint32_t n)
 }
 
 /* Row t of K or V in an f32 copy. */
-static const float *pimattn_i_tile_row(const unsigned char *rows, size_t stride, uint32_t t)
+static const float *pimattn_i_row_at(const unsigned char *rows, size_t stride, uint32_t t)
 {
     return (const float *)(const void *)(rows + t * stride);
 }
@@ -1686,8 +1686,7 @@ static bool pimattn_i_tile_scores(const pimattn_i_tile *tile, const pimattn_i_ad
     *most = pimattn_i_minus_inf();
     for (uint32_t t = 0; t < PIMATTN_I_TILE; t++)
         if (tile->visible >> t & 1)
-            score[t] =
-                pimattn_i_dot(q, pimattn_i_tile_row(tile->k, tile->k_stride, t), tile->dim_k);
+            score[t] = pimattn_i_dot(q, pimattn_i_row_at(tile->k, tile->k_stride, t), tile->dim_k);
     pimattn_i_adjust_scores(adjust, tile, query, 1, score);
     for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {
         if (!(tile->visible >> t & 1)) continue;
@@ -1705,7 +1704,7 @@ static void pimattn_i_tile_mix(const pimattn_i_tile *tile, const float p[16], ui
     float sum[16] = {0};
     for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {
         if (!(tile->visible >> t & 1)) continue;
-        const float *v = pimattn_i_tile_row(tile->v, tile->v_stride, t) + j;
+        const float *v = pimattn_i_row_at(tile->v, tile->v_stride, t) + j;
         float weight = tile->v_scale ? p[t] * tile->v_scale[t] : p[t];
         if (n == 16)
             for (uint32_t i = 0; i < 16; i++)
@@ -1791,20 +1790,33 @@ typedef struct pimattn_i_kernel {
     void (*divide)(unsigned char *out, const float *o, float l, size_t n);
     void (*adjust)(const pimattn_i_adjust *a, const pimattn_i_tile *tile, uint32_t first,
                    uint32_t n, float *s);
+    void (*bound)(const float *q, const float *low, size_t n, float sums[2][16]);
 } pimattn_i_kernel;
 
-static const pimattn_i_kernel pimattn_i_kernel_scalar = {"scalar",
-                                                         1,
-                                                         {{NULL}},
-                                                         NULL,
-                                                         {{NULL}},
-                                                         pimattn_i_load_row,
-                                                         pimattn_i_store_rows,
-                                                         pimattn_i_magnitude,
-                                                         NULL,
-                                                         pimattn_i_blend,
-                                                         pimattn_i_divide,
-                                                         pimattn_i_adjust_scores};
+/* Sums, and sums of sizes, of the larger products with the least and with the largest of keys. */
+PIMATTN_I_INLINE void pimattn_i_bound_sums(const float *q, const float *low, size_t n,
+                                           float sums[2][16])
+{
+    float of[2][16] = {{0}}; /* of their own: nothing else is written meanwhile */
+    const float *high = low + n;
+    for (size_t i = 0; i < n; i += 16)
+        for (size_t j = 0; j < 16; j++) {
+            const float a = q[i + j] * low[i + j], b = q[i + j] * high[i + j];
+            of[0][j] += a > b ? a : b;
+            of[1][j] += fabsf(a) + fabsf(b);
+        }
+    memcpy(sums, of, sizeof of);
+}
+
+#define PIMATTN_I_KERNEL_OF(NAME, MOST, DOTS, SOFT, MIX, ADD, W)                                   \
+    {                                                                                              \
+        NAME, MOST, DOTS, SOFT, MIX, pimattn_i_load_row##W, pimattn_i_store_rows##W,               \
+            pimattn_i_magnitude##W, ADD, pimattn_i_blend##W, pimattn_i_divide##W,                  \
+            pimattn_i_adjust_scores##W, pimattn_i_bound_sums##W                                    \
+    }
+
+static const pimattn_i_kernel pimattn_i_kernel_scalar =
+    PIMATTN_I_KERNEL_OF("scalar", 1, {{NULL}}, NULL, {{NULL}}, NULL, );
 
 #if PIMATTN_SIMD > 0 && defined(__GNUC__) && defined(__x86_64__)
 #define PIMATTN_I_X86
@@ -2372,9 +2384,9 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         }                                                                                          \
         pimattn_i_divide(out + 4 * i, o + i, l, n - i);                                            \
     }                                                                                              \
-    PIMATTN_I_PLAIN_##W void pimattn_i_adjust_##W(const pimattn_i_adjust *a,                       \
-                                                  const pimattn_i_tile *tile, uint32_t first,      \
-                                                  uint32_t n, float *s)                            \
+    PIMATTN_I_PLAIN_##W void pimattn_i_adjust_scores_##W(const pimattn_i_adjust *a,                \
+                                                         const pimattn_i_tile *tile,               \
+                                                         uint32_t first, uint32_t n, float *s)     \
     {                                                                                              \
         const pimattn_i_i##W lane = (pimattn_i_i##W)pimattn_i_get_##W(pimattn_i_lanes);            \
         pimattn_i_tile plain = *tile;                                                              \
@@ -2385,6 +2397,11 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
                               pimattn_i_get_##W(s + i) * PIMATTN_I_AT_##W(tile->k_scale, token));  \
         }                                                                                          \
         pimattn_i_adjust_scores(a, &plain, first, n, s);                                           \
+    }                                                                                              \
+    PIMATTN_I_PLAIN_##W void pimattn_i_bound_sums_##W(const float *q, const float *low, size_t n,  \
+                                                      float sums[2][16])                           \
+    {                                                                                              \
+        pimattn_i_bound_sums(q, low, n, sums);                                                     \
     }
 
 #define PIMATTN_I_INSTANCE(W, T, N)                                                                \
@@ -2432,19 +2449,9 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     PIMATTN_I_INSTANCES(W, 1)                                                                      \
     PIMATTN_I_INSTANCES(W, 2)                                                                      \
     PIMATTN_I_INSTANCES(W, 4)                                                                      \
-    PIMATTN_I_MORE_##W static const pimattn_i_kernel pimattn_i_kernel_##W = {                      \
-        NAME,                                                                                      \
-        MOST,                                                                                      \
-        PIMATTN_I_TABLES(W, dots),                                                                 \
-        pimattn_i_soft_##W,                                                                        \
-        PIMATTN_I_TABLES(W, mix),                                                                  \
-        pimattn_i_load_row_##W,                                                                    \
-        pimattn_i_store_rows_##W,                                                                  \
-        pimattn_i_magnitude_##W,                                                                   \
-        pimattn_i_add_pieces_##W,                                                                  \
-        pimattn_i_blend_##W,                                                                       \
-        pimattn_i_divide_##W,                                                                      \
-        pimattn_i_adjust_##W};
+    PIMATTN_I_MORE_##W static const pimattn_i_kernel pimattn_i_kernel_##W =                        \
+        PIMATTN_I_KERNEL_OF(NAME, MOST, PIMATTN_I_TABLES(W, dots), pimattn_i_soft_##W,             \
+                            PIMATTN_I_TABLES(W, mix), pimattn_i_add_pieces_##W, _##W);
 
 #endif
 
@@ -2813,10 +2820,9 @@ PIMATTN_API float pimattn_partial_lse(const pimattn_partial *partial)
 }
 
 /* A view of query i of a block of partials. */
-static pimattn_partial pimattn_i_view(float *block, uint32_t i, size_t o_floats, uint32_t dim)
+static pimattn_partial pimattn_i_view(float *b, uint32_t i, size_t o_floats, uint32_t dim)
 {
-    pimattn_partial view = {block[i], block[PIMATTN_I_L + i], block + PIMATTN_I_O + i * o_floats,
-                            dim};
+    pimattn_partial view = {b[i], b[PIMATTN_I_L + i], b + PIMATTN_I_O + i * o_floats, dim};
     return view;
 }
 
@@ -3118,15 +3124,14 @@ static void pimattn_i_set_share(pimattn_i_pool *pool, const uint32_t *pages)
 }
 
 /* One less holds it; what nobody holds is free. */
-static void pimattn_i_set_drop(pimattn_i_pool *pool, const uint32_t *pages,
-                               pimattn_page_event event)
+static void pimattn_i_set_drop(pimattn_i_pool *pool, const uint32_t *set, pimattn_page_event event)
 {
-    pimattn_i_ref *set = &pool->refs[pages[0]];
-    set->count--;
-    if (set->entry && set->count == 1) pimattn_i_entry_idle(&pool->store, set->entry, true);
-    if (set->count > 0) return;
+    pimattn_i_ref *ref = &pool->refs[set[0]];
+    ref->count--;
+    if (ref->entry && ref->count == 1) pimattn_i_entry_idle(&pool->store, ref->entry, true);
+    if (ref->count > 0) return;
     for (uint64_t i = pool->set_pages; i > 0; i--) {
-        uint32_t page = pages[i - 1];
+        uint32_t page = set[i - 1];
         pool->refs[page].count = 0;
         pool->n_used--;
         pimattn_i_page_free(pool, page);
@@ -3253,8 +3258,7 @@ typedef struct pimattn_i_seq {
 /* K, its scales, V and its, as they lie and as states have them. */
 static const int pimattn_i_parts[4] = {0, 2, 1, 3};
 
-static void pimattn_i_layout_init(pimattn_i_layout *to, const pimattn_shape *s,
-                                  uint32_t page_tokens)
+static void pimattn_i_lay_out(pimattn_i_layout *to, const pimattn_shape *s, uint32_t page_tokens)
 {
     to->page_tokens = page_tokens;
     to->run_tokens = page_tokens % PIMATTN_I_TILE == 0 ? (uint32_t)PIMATTN_I_TILE : page_tokens;
@@ -3304,19 +3308,18 @@ static unsigned char *pimattn_i_run(const pimattn_i_pool *pool, const pimattn_i_
     return pimattn_i_page(pool, page) + pimattn_i_run_from(lay, token, at);
 }
 
-static pimattn_status pimattn_i_table_grow(const pimattn_i_pool *pool, pimattn_i_seq *seq,
-                                           uint64_t n)
+static pimattn_status pimattn_i_table_grow(const pimattn_i_pool *pool, pimattn_i_seq *s, uint64_t n)
 {
     const uint64_t set_bytes = pool->set_pages * sizeof(uint32_t);
-    if (n <= seq->n_pages_most) return PIMATTN_OK;
-    uint64_t most = pimattn_i_max(n, 2 * seq->n_pages_most), bytes = pimattn_i_mul(most, set_bytes);
+    if (n <= s->n_pages_most) return PIMATTN_OK;
+    uint64_t most = pimattn_i_max(n, 2 * s->n_pages_most), bytes = pimattn_i_mul(most, set_bytes);
     uint32_t *table = (uint32_t *)pimattn_i_alloc(&pool->allocator, bytes, 64);
     if (!table) return PIMATTN_ERR_MEMORY;
-    uint64_t had = pimattn_i_min(seq->n_pages, seq->n_pages_most); /* beyond, none is there yet */
-    if (seq->table) memcpy(table, seq->table, (size_t)(had * set_bytes));
-    pimattn_i_release(&pool->allocator, seq->table, seq->n_pages_most * set_bytes);
-    seq->table = table;
-    seq->n_pages_most = most;
+    uint64_t had = pimattn_i_min(s->n_pages, s->n_pages_most); /* beyond, none is there yet */
+    if (s->table) memcpy(table, s->table, (size_t)(had * set_bytes));
+    pimattn_i_release(&pool->allocator, s->table, s->n_pages_most * set_bytes);
+    s->table = table;
+    s->n_pages_most = most;
     return PIMATTN_OK;
 }
 
@@ -6263,7 +6266,7 @@ enum { PIMATTN_I_GANG_QUERIES = 4 * PIMATTN_I_QUERY_BLOCK, PIMATTN_I_GANG_FLOATS
 static uint64_t pimattn_i_least_pool(const pimattn_config *c)
 {
     pimattn_i_layout lay;
-    pimattn_i_layout_init(&lay, &c->shape, c->page_tokens);
+    pimattn_i_lay_out(&lay, &c->shape, c->page_tokens);
     return pimattn_i_mul(lay.page_bytes, (uint64_t)c->shape.n_layers * c->shape.n_kv_heads);
 }
 
@@ -6534,7 +6537,7 @@ static pimattn_status pimattn_i_engine_fill(pimattn_engine *e, pimhw_cause *why)
 {
     const pimattn_config *c = &e->config;
     const char *text = "no memory for the tables of an engine";
-    pimattn_i_layout_init(&e->layout, &c->shape, c->page_tokens);
+    pimattn_i_lay_out(&e->layout, &c->shape, c->page_tokens);
     uint64_t seqs = c->max_seqs, tokens = seqs * c->shape.n_layers;
     uint64_t spans = (c->memo_entries + (uint64_t)2) * seqs;
     e->table_bytes = (uint64_t)c->memo_entries * sizeof *e->memo + spans * sizeof *e->spans +
@@ -9783,6 +9786,7 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     for (uint32_t h = 0; h < s->n_heads; h++, q += s->head_dim)
         pimattn_i_row_copy(e, w->q + h * e->size.q_floats, (const unsigned char *)q, PIMATTN_F32,
                            false);
+    e->kernel->blend(w->q, s->scale < 0 ? -1.0f : 1.0f, w->q, 0.0f, s->n_heads * e->size.q_floats);
     return PIMATTN_OK;
 }
 
@@ -9802,6 +9806,10 @@ static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pim
         const uint32_t *pages = pimattn_i_table_at(&e->layout, job->seq, c->page, e->planner.layer);
         n_bound = pimattn_i_page_bounds(&e->pool, pages[job->kv_head]);
         w->low = (float *)(void *)(n_bound + 16);
+        pages += pimattn_i_sees(job, first + 4 * w->page_tokens) ? 4 * e->pool.set_pages : 0;
+        const uint32_t *later = pimattn_i_page_bounds(&e->pool, pages[job->kv_head]);
+        for (uint64_t b = 0; b < e->pool.bound_bytes; b += 64)
+            PIMATTN_I_FETCH((const unsigned char *)later + b);
     }
     w->high = w->low + e->size.q_floats;
     c->n_tokens = *n_bound <= end - first ? *n_bound : 0;
@@ -9833,18 +9841,11 @@ static float pimattn_i_bound(const pimattn_engine *e, const pimattn_i_newest *w,
                              uint64_t page)
 {
     const pimattn_shape *s = &e->config.shape;
-    const float *q = w->q + head * e->size.q_floats, *low = w->low, *high = w->high;
-    const float sign = s->scale < 0 ? -1.0f : 1.0f;
     const double scale = fabs((double)s->scale), cap = (double)s->soft_cap, tiny = 1.5e-45;
-    float most[16] = {0}, sizes[16] = {0};
-    for (size_t i = 0; i < e->size.q_floats; i += 16)
-        for (size_t j = 0; j < 16; j++) {
-            float a = sign * q[i + j] * low[i + j], b = sign * q[i + j] * high[i + j];
-            most[j] += a > b ? a : b;
-            sizes[j] += fabsf(a) + fabsf(b);
-        }
-    double x = scale * (double)pimattn_i_sum16(most), bias = 0;
-    double size = scale * (double)pimattn_i_sum16(sizes);
+    float sums[2][16];
+    e->kernel->bound(w->q + head * e->size.q_floats, w->low, e->size.q_floats, sums);
+    double x = scale * (double)pimattn_i_sum16(sums[0]), bias = 0;
+    double size = scale * (double)pimattn_i_sum16(sums[1]);
     x += size * (s->head_dim / 16 + 16) / (1 << 22) + (scale * s->head_dim + 1) * 2 * tiny;
     if (!(size <= (double)FLT_MAX)) return HUGE_VALF;
     if (cap > 0) /* of 10 and more tanh is 1 */

@@ -122,7 +122,7 @@ static cache cache_of(uint32_t type, uint32_t n_heads, uint32_t n_kv_heads, uint
                            .v_type = type};
     pimattn_i_layout lay;
     shape.head_dim_v = dim;
-    pimattn_i_layout_init(&lay, &shape, page_tokens);
+    pimattn_i_lay_out(&lay, &shape, page_tokens);
     c.page_tokens = page_tokens;
     c.n_seqs = n_seqs;
     const uint32_t n_pages = pages_of(n_tokens, page_tokens) * n_seqs;

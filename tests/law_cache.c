@@ -994,7 +994,7 @@ static void world_begin(uint64_t number, uint64_t seed)
     w.total = worlds[i].pages;
     pimattn_i_layout lay;
     s.head_dim_v = shape_dv(&s);
-    pimattn_i_layout_init(&lay, &s, w.page);
+    pimattn_i_lay_out(&lay, &s, w.page);
     w.config.pool_bytes = w.total * lay.page_bytes;
     w.total -= w.total % w.set_pages; /* the others would help nobody */
     w.config.allocator = heap_allocator(&w.heap);
