@@ -7966,7 +7966,7 @@ static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t 
     const pimattn_i_job *job = hand->job;
     const uint32_t changed = (held ^ visible) | 0xffffu << pimattn_i_extent(held);
     pimattn_i_tile *tile = &hand->copied;
-    pimattn_i_spot at, later;   /* a tile on, if that is seen */
+    pimattn_i_spot at, later;   /* in the next tile, if seen there */
     uint64_t from = 0, end = 0; /* tokens of the tile whose rows follow those of `at` */
     *tile = hand->tile;
     tile->visible = visible;
