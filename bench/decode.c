@@ -6,11 +6,12 @@
  *     decode [--types f32,f16,..] [--groups 1,4,8] [--tokens 4096,..] [--pages 0,128,64]
  *            [--kernels avx512,avx2,scalar] [--threads 1,2] [--seqs N] [--dim 128] [--rounds N]
  *
- * groups: (heads, KV heads) = (32,32), (32,8), (64,8), else 8 KV heads; pages: tokens
- * of shuffled pages, 0: one page as long as it may be; seqs: sequences of that many tokens in one
- * call; dim: of heads. Default: 4096 tokens of one sequence; --tokens 4103 has a last tile that is
- * not full, as most steps of an engine have. Beyond the documented calls it swaps kernels inside
- * one engine, so that all variants read the very same memory. */
+ * groups: (heads, KV heads) = (32,32), (32,8), (64,8), else 8 KV heads; pages: tokens of shuffled
+ * pages, 0: one page as long as it may be; seqs: sequences of that many tokens in one call; dim: of
+ * heads, whose rows are read with what rounds them up. Default: 4096 tokens of one sequence;
+ * --tokens 4103 has a last tile that is not full, as most steps of an engine have. Beyond the
+ * documented calls it swaps kernels inside one engine, so that all variants read the very same
+ * memory. */
 #define _DEFAULT_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #define PIMATTN_IMPLEMENTATION

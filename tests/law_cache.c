@@ -12,7 +12,7 @@
 #include <immintrin.h> /* has fetches of its own */
 #endif
 
-enum { FETCHED_LINES = 1 << 15 };
+enum { FETCHED_LINES = 1 << 15, EVERY_TILE = 0xff };
 
 static const unsigned char *fetched_from; /* of these lines */
 static bool fetched_line[FETCHED_LINES];
@@ -1215,7 +1215,8 @@ static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint3
     for (uint32_t t = 0; t < TOKENS; t++)
         bits[t / 64] |= (uint64_t)(tiles >> t / PIMATTN_I_TILE & 1) << t % 64;
     pimattn_choice choice = {bits, TOKENS, 0, 1};
-    pimattn_call call = {.out = out, .q = q, .items = &item, .n_items = 1, .choices = &choice};
+    pimattn_call call = {.out = out, .q = q, .items = &item, .n_items = 1};
+    if (tiles != EVERY_TILE) call.choices = &choice;
     pimattn_pages pages = {.k = {.at = rows},
                            .v = {.at = rows + half},
                            .k_scale = {.at = rows + 2 * half},
@@ -1262,7 +1263,7 @@ static void no_line_is_forgotten(void)
                         if (order == PIMATTN_HND && ahead == PIMATTN_I_DEEP && !late) continue;
                         for (uint32_t k = 0; k < 6; k++)
                             all_is_fetched(type, dims[k % 3], kv_heads[i], group, ahead, order,
-                                           k < 3 ? 0xff : 0xa7);
+                                           k < 3 ? EVERY_TILE : 0xa7);
                     }
 }
 
