@@ -3263,15 +3263,19 @@ static pimhw_i_when pimhw_i_table_at(const pimhw_i_channel *ch, uint32_t command
     return at;
 }
 
+static void pimhw_i_not_before(pimhw_i_when *when, uint64_t ck, uint32_t reason)
+{
+    if (ck <= when->ck) return;
+    when->ck = ck;
+    when->reason = reason;
+}
+
 /* Earliest clock of a command and what sets it: a constraint, or else bus, host or hub. */
 static pimhw_i_when pimhw_i_earliest(const pimhw_i_channel *ch, uint32_t command, uint32_t bank)
 {
     pimhw_i_when at = pimhw_i_table_at(ch, command, bank);
-    bool held = ch->hold.ck > ch->now_ck;
-    uint64_t free = held ? ch->hold.ck : ch->now_ck;
-    if (at.ck > 0 && free <= at.ck) return at;
-    at.ck = free;
-    at.reason = held ? ch->hold.reason : (uint32_t)PIMHW_WAIT_HOST;
+    pimhw_i_not_before(&at, ch->now_ck, PIMHW_WAIT_HOST);
+    pimhw_i_not_before(&at, ch->hold.ck, ch->hold.reason);
     return at;
 }
 
@@ -3591,13 +3595,6 @@ static bool pimhw_i_active_first(pimhw_i_channel *ch, uint32_t command, uint32_t
     }
     ch->hold.ck = hold;
     return first;
-}
-
-static void pimhw_i_not_before(pimhw_i_when *when, uint64_t ck, uint32_t reason)
-{
-    if (ck <= when->ck) return;
-    when->ck = ck;
-    when->reason = reason;
 }
 
 /* From a command of a stream to the next of its class, or of the other of W and R. */
