@@ -2526,27 +2526,6 @@ static void pimhw_i_units_fail(pimhw_units *u, pimhw_status status, const char *
     pimhw_cause_write(&u->why, text, a, b);
 }
 
-/* VA2PA: the row of a channel where a virtual one is; false if it is nowhere. */
-static bool pimhw_i_translate(pimhw_units *u, uint32_t channel, uint32_t *row)
-{
-    const pimhw_request *r = u->request;
-    uint64_t at = *row;
-    if (r && r->chunks) {
-        uint64_t chunk = at / r->chunk_rows;
-        uint32_t first = r->chunk_begin ? r->chunk_begin[channel] : 0;
-        uint32_t n = r->chunk_begin ? r->chunk_begin[channel + 1] - first : r->n_chunks;
-        uint32_t begin = chunk < n ? r->chunks[first + chunk] : PIMHW_UNMAPPED;
-        const char *fault = "channel %u: row %u is in no chunk";
-        if (begin == PIMHW_UNMAPPED) pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, fault, channel, at);
-        at = pimhw_i_min(begin + at % r->chunk_rows, UINT32_MAX);
-    }
-    *row = (uint32_t)at;
-    if (at < u->config.n_rows) return true;
-    pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, "channel %u: row %u is not on the device", channel,
-                       at);
-    return false;
-}
-
 /* Judges the table of a request. */
 static pimhw_status pimhw_i_chunks_check(const pimhw_request *request, uint32_t n_channels,
                                          pimhw_cause *why)
@@ -2562,13 +2541,26 @@ static pimhw_status pimhw_i_chunks_check(const pimhw_request *request, uint32_t 
     return PIMHW_OK;
 }
 
-/* The row of an event in all banks of its channel; false if there is none. */
+/* The row of an event, where VA2PA has it, in all banks of its channel; false if it is nowhere. */
 static bool pimhw_i_open(pimhw_units *u, const pimhw_event *e, bool write, pimhw_i_row *at)
 {
-    uint32_t row = e->row;
-    if (u->status != PIMHW_OK || !pimhw_i_translate(u, e->channel, &row)) return false;
+    const pimhw_request *r = u->request;
+    const uint32_t c = e->channel;
+    uint64_t row = e->row;
+    if (u->status == PIMHW_OK && r && r->chunks) {
+        uint64_t chunk = row / r->chunk_rows;
+        uint32_t first = r->chunk_begin ? r->chunk_begin[c] : 0;
+        uint32_t n = r->chunk_begin ? r->chunk_begin[c + 1] - first : r->n_chunks;
+        uint32_t begin = chunk < n ? r->chunks[first + chunk] : PIMHW_UNMAPPED;
+        const char *fault = "channel %u: row %u is in no chunk";
+        if (begin == PIMHW_UNMAPPED) pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, fault, c, row);
+        row = pimhw_i_min(begin + row % r->chunk_rows, UINT32_MAX);
+    }
+    if (row >= u->config.n_rows)
+        pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, "channel %u: row %u is not on the device", c, row);
+    if (u->status != PIMHW_OK) return false;
     pimhw_memory *writer = write ? u->memory : NULL;
-    u->status = pimhw_i_row_open(u->memory, writer, at, e->channel, row, &u->why);
+    u->status = pimhw_i_row_open(u->memory, writer, at, c, (uint32_t)row, &u->why);
     if (write) /* what is kept of the channel may be old */
         memset(u->column_tag + (size_t)e->channel * PIMHW_I_COLUMNS, 0,
                PIMHW_I_COLUMNS * sizeof *u->column_tag);
