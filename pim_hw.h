@@ -4056,41 +4056,31 @@ static void pimhw_i_pp_cut(pimhw_i_channel *ch)
 #define PIMHW_I_ANY_OUT  UINT32_MAX
 #define PIMHW_I_NO_OUT   (UINT32_MAX - 1)
 
-/* The accumulator of a sum that goes on, or begins in the phase being filled: one that is free by
- * then. None, if the program holds too many, or goes on with a sum whose place another took. */
-static uint32_t pimhw_i_pp_entry(const pimhw_i_channel *ch, uint32_t out)
-{
-    pimhw_i_flow *f = ch->flow;
-    uint32_t entry = 0, n = ch->rules->outs;
-    if (!ch->sink) return out;
-    if (f->entry_of[out]) {
-        entry = (uint32_t)f->entry_of[out] - 1;
-        if (entry < n) f->entry_free[entry] = UINT64_MAX;
-        return entry;
-    }
-    while (entry < n && f->entry_free[entry] > f->filling)
-        entry++;
-    if (entry == n) return PIMHW_I_NO_ENTRY;
-    for (uint32_t i = 0; i < ch->rules->outs; i++)
-        if (f->entry_of[i] == (uint64_t)entry + 1) f->entry_of[i] = (uint64_t)PIMHW_I_NO_ENTRY + 1;
-    f->entry_free[entry] = UINT64_MAX;
-    f->entry_of[out] = (uint64_t)entry + 1;
-    return entry;
-}
-
-/* Work on a sum in the phase being filled gets its accumulator. */
+/* Work on a sum that goes on, or begins in the phase being filled, gets an accumulator that is free
+ * by then; none, if the program holds too many, or goes on with a sum whose place another took. */
 static void pimhw_i_pp_enter(const pimhw_i_channel *ch, pimhw_i_work *work)
 {
-    work->fresh = ch->sink && !ch->flow->entry_of[work->out];
-    work->entry = pimhw_i_pp_entry(ch, work->out);
+    pimhw_i_flow *f = ch->flow;
+    uint64_t *of_out = &f->entry_of[work->out];
+    uint32_t entry = 0, n = ch->rules->outs;
+    if (!ch->sink) return;
+    work->fresh = *of_out == 0;
+    if (!work->fresh) entry = (uint32_t)*of_out - 1;
+    while (work->fresh && entry < n && f->entry_free[entry] > f->filling)
+        entry++;
+    work->entry = entry < n ? entry : PIMHW_I_NO_ENTRY;
+    if (entry >= n) return;
+    for (uint32_t i = 0; i < n && work->fresh; i++)
+        if (f->entry_of[i] == (uint64_t)entry + 1) f->entry_of[i] = (uint64_t)PIMHW_I_NO_ENTRY + 1;
+    f->entry_free[entry] = UINT64_MAX;
+    *of_out = (uint64_t)entry + 1;
 }
 
 /* The sum of an output has been read: after the phase of that another may take its accumulator.
  * ends: that was all of it, else it may still go on before that. */
-static void pimhw_i_pp_leave(const pimhw_i_channel *ch, uint32_t out, bool ends)
+static void pimhw_i_pp_leave(pimhw_i_flow *f, uint32_t out, bool ends)
 {
-    pimhw_i_flow *f = ch->flow;
-    if (!ch->sink || !f->entry_of[out]) return;
+    if (!f->entry_of[out]) return;
     uint64_t entry = f->entry_of[out] - 1;
     if (entry != PIMHW_I_NO_ENTRY && f->entry_free[entry] == UINT64_MAX)
         f->entry_free[entry] = pimhw_i_max(f->filling, f->sums[out].phase) + 1;
@@ -4236,10 +4226,10 @@ static void pimhw_i_pp_read(pimhw_i_channel *ch, pimhw_i_work *work)
     sum->going = false;
     /* where nothing was summed: the accumulator that never is */
     work->entry = ch->rules->outs;
-    work->fresh = !f->entry_of[work->out];
-    if (!work->fresh) work->entry = pimhw_i_pp_entry(ch, work->out);
+    work->fresh = true;
+    if (f->entry_of[work->out]) pimhw_i_pp_enter(ch, work);
     if (work->command == PIMHW_CMD_RDMAC16)
-        pimhw_i_pp_leave(ch, work->out, ch->rules->config.out_clear == PIMHW_CLEAR_READ);
+        pimhw_i_pp_leave(f, work->out, ch->rules->config.out_clear == PIMHW_CLEAR_READ);
     p->r[p->n_r].work = *work;
     p->r[p->n_r++].n = 1;
 }
@@ -4257,7 +4247,7 @@ static void pimhw_i_ping_pong(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t 
         pimhw_i_pp_write(ch, work, n);
     } else {
         f->sums[work->out].going = false;
-        pimhw_i_pp_leave(ch, work->out, true);
+        pimhw_i_pp_leave(f, work->out, true);
         pimhw_i_pp_wait(ch, work, 1, 0);
     }
 }
