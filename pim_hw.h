@@ -1256,8 +1256,7 @@ typedef struct pimhw_i_field {
 #define PIMHW_14(x) PIMHW_4(x), PIMHW_4(x), PIMHW_4(x), x, x
 #define PIMHW_UNITS(hbm3, ddr4, ssd) PIMHW_4(0), PIMHW_4(0), PIMHW_4(0), hbm3, ddr4, ssd
 #define PIMHW_NONE "\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
-#define PIMHW_3(aim, hbm3, hbm2, ddr4) \
-    PIMHW_4(aim), hbm3, hbm3, hbm2, hbm2, PIMHW_4(aim), hbm3, ddr4
+#define PIMHW_3(aim, hbm3, hbm2, ddr4) PIMHW_7(aim, hbm3, hbm2, hbm2, aim, aim, ddr4)
 #define PIMHW_7(aim, hbm3, samsung, newton, lpddr5, ideapad, ddr4) \
     PIMHW_4(aim), hbm3, hbm3, samsung, newton, lpddr5, lpddr5, ideapad, lpddr5, hbm3, ddr4
 
@@ -1278,10 +1277,8 @@ static const pimhw_i_field PIMHW_I_FIELDS[] = {
     PIMHW_F(n_ranks, 1, 64, "????????FFFFMM", PIMHW_4(1), 1, 1, 1, 1, PIMHW_4(2), 2, 2),
     PIMHW_F(n_rows, 1, 1u << 28, "GGGP??????????", PIMHW_4(16384), 16384, 16384, 16384, 32768,
             65536, 32768, 131072, 32768, 16384, 262144),
-    PIMHW_F(row_bytes, 2, 1u << 20, "GLGGAASN??????", PIMHW_7(2048, 1024, 1024, 1024, 2048, 2048,
-            8192)),
-    PIMHW_F(column_bytes, 2, 1u << 10, "GGGGAAS?????M?M", PIMHW_7(32, 32, 32, 32, 32, 32, 64),
-            32),
+    PIMHW_F(row_bytes, 2, 1u << 20, "GLGGAASN??????", PIMHW_3(2048, 1024, 1024, 8192)),
+    PIMHW_F(column_bytes, 2, 1u << 10, "GGGGAAS?????M?M", PIMHW_3(32, 32, 32, 64), 32),
     PIMHW_F(element_bytes, 1, 4, "GGGGAASNFFFFMMM", PIMHW_14(2), 2),
     PIMHW_F(in_entries, 1, 1u << 16, "GLGL??SNFFFFMM", PIMHW_4(64), 64, 64, 8, 32, PIMHW_4(64), 16,
             16),
@@ -1440,21 +1437,20 @@ static bool pimhw_i_one_bank(uint32_t command)
 /* Where a constraint holds. Where one of two commands is of the whole channel, it is there. */
 enum { PIMHW_I_CHANNEL = 0, PIMHW_I_GROUP, PIMHW_I_BANKS, PIMHW_I_N_LEVELS };
 
-#define PIMHW_I_BIT(command) (1u << PIMHW_CMD_##command)
+#define PIMHW_B(command) (1u << PIMHW_CMD_##command)
 
 enum {
-    PIMHW_I_RESULT = PIMHW_I_BIT(RDMAC16) | PIMHW_I_BIT(RDAF16),
-    PIMHW_I_READS = PIMHW_I_BIT(RD) | PIMHW_I_RESULT,
-    PIMHW_I_COMPUTE = PIMHW_I_BIT(MAC16) | PIMHW_I_BIT(EWMUL16) | PIMHW_I_RESULT,
-    PIMHW_I_BANK_READS = PIMHW_I_BIT(RD) | PIMHW_I_BIT(MAC) | PIMHW_I_BIT(RDCP),
-    PIMHW_I_ALL_READS = PIMHW_I_BANK_READS | PIMHW_I_BIT(MAC16) | PIMHW_I_RESULT,
-    PIMHW_I_BUS_WRITES =
-        PIMHW_I_BIT(WR) | PIMHW_I_BIT(WRA16) | PIMHW_I_BIT(WRGB) | PIMHW_I_BIT(WRMAC16),
-    PIMHW_I_BANK_WRITES = PIMHW_I_BIT(WR) | PIMHW_I_BIT(WRCP),
-    PIMHW_I_FILLS = PIMHW_I_BIT(WRA16) | PIMHW_I_BIT(WRMAC16) | PIMHW_I_BIT(EWMUL16),
-    PIMHW_I_OPENS = PIMHW_I_BIT(ACT) | PIMHW_I_BIT(ACT16),
-    PIMHW_I_CLOSES = PIMHW_I_BIT(PRE) | PIMHW_I_BIT(PREA),
-    PIMHW_I_ANY = PIMHW_I_BIT(WRCP) * 2 - 1
+    PIMHW_I_RESULT = PIMHW_B(RDMAC16) | PIMHW_B(RDAF16),
+    PIMHW_I_READS = PIMHW_B(RD) | PIMHW_I_RESULT,
+    PIMHW_I_COMPUTE = PIMHW_B(MAC16) | PIMHW_B(EWMUL16) | PIMHW_I_RESULT,
+    PIMHW_I_BANK_READS = PIMHW_B(RD) | PIMHW_B(MAC) | PIMHW_B(RDCP),
+    PIMHW_I_ALL_READS = PIMHW_I_BANK_READS | PIMHW_B(MAC16) | PIMHW_I_RESULT,
+    PIMHW_I_BUS_WRITES = PIMHW_B(WR) | PIMHW_B(WRA16) | PIMHW_B(WRGB) | PIMHW_B(WRMAC16),
+    PIMHW_I_BANK_WRITES = PIMHW_B(WR) | PIMHW_B(WRCP),
+    PIMHW_I_FILLS = PIMHW_B(WRA16) | PIMHW_B(WRMAC16) | PIMHW_B(EWMUL16),
+    PIMHW_I_OPENS = PIMHW_B(ACT) | PIMHW_B(ACT16),
+    PIMHW_I_CLOSES = PIMHW_B(PRE) | PIMHW_B(PREA),
+    PIMHW_I_ANY = PIMHW_B(WRCP) * 2 - 1
 };
 
 /* t(next) >= t(last) + clocks; reason: what the wait counts as where this row sets the clock. */
@@ -1467,7 +1463,6 @@ typedef struct pimhw_i_constraint {
 
 /* [AIMSIM] */
 /* clang-format off */
-#define PIMHW_B(command) PIMHW_I_BIT(command)
 #define PIMHW_R(level, reason, last, next, clocks) \
     {PIMHW_I_##level, PIMHW_WAIT_##reason, last, next, clocks}
 
