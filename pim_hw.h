@@ -2478,12 +2478,11 @@ PIMHW_API pimhw_status pimhw_units_create(pimhw_units **units, const pimhw_confi
 {
     if (!units || !config || !memory) return PIMHW_I_WRONG(why, PIMHW_I_NULL);
     *units = NULL;
-    PIMHW_I_TRY(pimhw_i_config_dram(config, why));
+    pimhw_geometry g = memory->geometry;
+    PIMHW_I_TRY(pimhw_geometry_init(&g, config, PIMHW_CHUNK_AIM, why));
     if (config->element_bytes != 2)
         return PIMHW_I_UNFIT(why, "element_bytes is %u: units compute on 2",
                              (uint64_t)config->element_bytes);
-    pimhw_geometry g = memory->geometry;
-    (void)pimhw_geometry_init(&g, config, PIMHW_CHUNK_AIM, NULL);
     if (memcmp(&g, &memory->geometry, offsetof(pimhw_geometry, chunk_rows)) != 0)
         return PIMHW_I_WRONG(why, "the memory is of another geometry");
     pimhw_units of;
@@ -2815,11 +2814,9 @@ static void pimhw_i_do_ewmul(pimhw_units *u, const pimhw_event *e)
 {
     pimhw_i_row row;
     uint32_t group = u->config.n_group_banks;
-    if (group < 3) {
+    if (group < 3)
         pimhw_i_units_fail(u, PIMHW_ERR_PROGRAM, "EWMUL: bank groups have %u banks, of %u needed",
                            group, 3);
-        return;
-    }
     if (!pimhw_i_open(u, e, true, &row)) return;
     for (uint32_t b = 0; b < u->n_banks; b += group) {
         const uint8_t *x = pimhw_i_row_at(&row, b, e->column);
