@@ -2315,8 +2315,7 @@ PIMHW_API pimhw_status pimhw_alloc(pimhw_memory *m, void **pointer, uint64_t byt
 {
     if (!m || !pointer) return PIMHW_I_WRONG(why, "%s is NULL", m ? "pointer" : "memory");
     if (bytes == 0) return PIMHW_I_WRONG(why, "bytes is 0");
-    pimhw_status status = pimhw_i_map_check(&m->geometry, map_id, why);
-    if (status) return status == PIMHW_ERR_CONFIG ? PIMHW_ERR_ARGUMENT : status;
+    if (pimhw_i_map_check(&m->geometry, map_id, why) != PIMHW_OK) return PIMHW_ERR_ARGUMENT;
     uint64_t page_bytes = m->geometry.page_bytes, n_free = 0, k = 0;
     uint64_t n = pimhw_i_ceil_div(bytes, page_bytes);
     for (uint64_t i = 0; i < m->n_pages && n_free < n; i++)
