@@ -3568,11 +3568,10 @@ static bool pimhw_i_active_first(pimhw_i_channel *ch, uint32_t command, uint32_t
     uint64_t hold = ch->hold.ck, soonest;
     if (!ch->banked || b->active.n == 0) return false;
     ch->hold.ck = b->clock_ck + 1;
-    int best = pimhw_i_best(ch, &b->active, t, &soonest);
-    if (best < 0 && pimhw_i_guarded(ch, command, bank, -1)) t = soonest;
-    bool first = soonest <= t;
+    pimhw_i_best(ch, &b->active, t, &soonest);
+    bool first = soonest <= t || pimhw_i_guarded(ch, command, bank, -1);
     if (first) {
-        best = pimhw_i_best(ch, &b->active, soonest, &soonest);
+        int best = pimhw_i_best(ch, &b->active, soonest, &soonest);
         pimhw_i_serve(ch, &b->active, best, soonest);
         b->clock_ck = ch->last_ck;
     }
@@ -3606,7 +3605,7 @@ static void pimhw_i_take_off(pimhw_i_record *record, uint32_t n)
     record->n -= n;
     record->work.tile += n;
     record->work.column += n;
-    record->work.fresh = record->work.fresh && n == 0;
+    record->work.fresh = false;
 }
 
 /* Static: the next command of a work, after the last one's time where the class changes. */
@@ -4261,8 +4260,7 @@ static void pimhw_i_flush(pimhw_i_channel *ch)
 static void pimhw_i_control(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
     uint32_t controller = ch->rules->config.controller;
-    bool gaps = controller != PIMHW_IN_ORDER;
-    if (gaps && ch->rules->class_of[work->command] == PIMHW_I_OTHER) {
+    if (controller != PIMHW_IN_ORDER && ch->rules->class_of[work->command] == PIMHW_I_OTHER) {
         pimhw_i_flush(ch); /* all before is complete, and so is this before what comes later */
         pimhw_i_not_before(&ch->hold, ch->end_ck, PIMHW_WAIT_HOST);
         pimhw_i_in_order(ch, work, n);
