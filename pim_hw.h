@@ -3585,18 +3585,14 @@ static uint64_t pimhw_i_gap(const pimhw_i_rules *rules, const pimhw_i_last *last
 {
     uint32_t group = rules->config.n_group_banks;
     uint64_t gap = rules->gap_ck[last->command][work->command];
-    if (!pimhw_i_one_bank(last->command) || !pimhw_i_one_bank(work->command)) return gap;
-    if (last->bank / group == work->bank / group)
-        gap = pimhw_i_max(gap, rules->key[PIMHW_I_GROUP][last->command][work->command] >> 8);
-    return gap;
+    uint64_t in_group = rules->key[PIMHW_I_GROUP][last->command][work->command] >> 8;
+    return in_group > gap && last->bank / group == work->bank / group ? in_group : gap;
 }
 
 static void pimhw_i_remember(pimhw_i_last *last, const pimhw_i_work *work, uint64_t ck)
 {
-    last->any = true;
-    last->command = (uint8_t)work->command;
-    last->bank = (uint8_t)work->bank;
-    last->ck = ck;
+    pimhw_i_last its = {ck, (uint8_t)work->command, (uint8_t)work->bank, true};
+    *last = its;
 }
 
 /* The first n commands of a record are over. */
