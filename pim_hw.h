@@ -2913,7 +2913,7 @@ PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why)
  * ========================================================================== */
 
 /* Classes of commands, the first three as pimhw_spent; controllers with gaps know no others. */
-enum { PIMHW_I_W = 0, PIMHW_I_M, PIMHW_I_R, PIMHW_I_OTHER, PIMHW_I_N_CLASSES };
+enum { PIMHW_I_W = 0, PIMHW_I_M, PIMHW_I_R, PIMHW_I_OTHER };
 
 /* The constraint table of one device, evaluated. */
 typedef struct pimhw_i_rules {
@@ -2930,7 +2930,7 @@ typedef struct pimhw_i_rules {
     uint32_t ruled; /* bit per command: the table holds after it; with gaps not after W and R */
     bool modes;     /* register mode and normal mode */
     uint32_t outs, in_region, most_gap;
-    uint8_t class_of[PIMHW_N_COMMANDS];                  /* pimhw_i_class */
+    uint8_t class_of[PIMHW_N_COMMANDS];
     uint32_t gap_ck[PIMHW_N_COMMANDS][PIMHW_N_COMMANDS]; /* of one stream: last, next */
     uint64_t all_banks;                                  /* bit per bank */
 } pimhw_i_rules;
@@ -3302,7 +3302,6 @@ static void pimhw_i_effects(pimhw_i_channel *ch, const pimhw_i_work *work, uint3
 static void pimhw_i_tell(const pimhw_i_channel *ch, uint32_t command, uint64_t t, uint64_t n,
                          const pimhw_i_work *work, uint32_t reason)
 {
-    bool last = command == work->command;
     bool tiles = command == PIMHW_CMD_WRGB, row = PIMHW_I_COMMANDS[command].needs_row;
     bool opens = PIMHW_I_OPENS >> command & 1, moves = tiles || row;
     pimhw_event e;
@@ -3317,7 +3316,7 @@ static void pimhw_i_tell(const pimhw_i_channel *ch, uint32_t command, uint64_t t
     e.index = tiles ? e.tile - work->first_tile : 0;
     e.region = work->region;
     e.entry = work->entry;
-    e.fresh = work->fresh && last;
+    e.fresh = work->fresh && command == work->command;
     e.flags = work->flags;
     e.gpr = work->gpr;
     e.aux = work->aux;
