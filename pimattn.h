@@ -5129,7 +5129,7 @@ static pimattn_status pimattn_i_dram_time(pimattn_tier_reading *r, const pimattn
     pimhw_request request;
     const pimhw_config *c = &t->device;
     pimhw_allocator a = c->allocator.alloc ? c->allocator : pimhw_allocator_default();
-    uint64_t row_tokens = (uint64_t)c->n_group_banks * l->tokens, most = 0, all = 0;
+    uint64_t row_tokens = (uint64_t)c->n_group_banks * l->tokens, all = 0;
     uint64_t hidden = (uint64_t)c->tRTP + c->tRP + c->tRCD_MAC;
     if (c->controller == PIMHW_STATIC_GAPS && c->row_opening == PIMHW_ROW_HIDDEN) hidden = 0;
     double tokens = 0;
@@ -5137,14 +5137,12 @@ static pimattn_status pimattn_i_dram_time(pimattn_tier_reading *r, const pimattn
     if (!blocks) return pimattn_i_lack(why, "no memory for %u blocks of a tier", load->n_blocks);
     for (size_t i = 0; i < load->n_blocks; i++) {
         uint64_t rows = pimattn_i_ceil_div(load->blocks[i], row_tokens);
-        most = pimattn_i_max(most, rows);
         all += rows;
         tokens += (double)load->blocks[i] * c->n_bank_groups;
+        blocks[i].row_base[1] = UINT32_MAX / 2; /* of V; no block has more of K */
         blocks[i].rest[PIMATTN_I_TOKENS - 1] = load->blocks[i];
         blocks[i].rest[PIMATTN_I_QUERIES - 1] = load->n_queries;
     }
-    for (size_t i = 0; i < load->n_blocks; i++)
-        blocks[i].row_base[1] = (uint32_t)most;
     memset(&request, 0, sizeof request);
     request.blocks = blocks;
     request.n_blocks = (uint32_t)load->n_blocks;
