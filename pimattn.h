@@ -6329,7 +6329,8 @@ static pimattn_status pimattn_i_tiers_judge(const pimattn_config *c, pimhw_cause
     return PIMATTN_OK;
 }
 
-static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_cause *why)
+/* Judges a configuration and fills scratch_bytes, which hangs on all else. */
+static pimattn_status pimattn_i_config_judge(pimattn_config *c, pimhw_cause *why)
 {
     pimattn_plan plan;
     const uint64_t page_set = (uint64_t)c->shape.n_layers * c->shape.n_kv_heads;
@@ -6352,9 +6353,12 @@ static pimattn_status pimattn_i_config_judge(const pimattn_config *c, pimhw_caus
         return PIMATTN_I_UNFIT(
             why, "v_mapping is 3 (cheapest): data in banks needs 0 (A), 1 (B) or 2 (K)");
     if (c->tiers) PIMATTN_I_TRY(pimattn_i_tiers_judge(c, why));
-    const uint64_t least = pimattn_i_sizes_of(c).least;
-    const uint64_t scratch = c->scratch_bytes ? c->scratch_bytes : least;
-    PIMATTN_I_WITHIN(why, "scratch_bytes", scratch, least, SIZE_MAX, NULL);
+    const pimattn_i_sizes z = pimattn_i_sizes_of(c);
+    const uint64_t usual = pimattn_i_add(z.least, pimattn_i_mul(64 * z.job_bytes, c->max_workers));
+    const uint64_t scratch = c->scratch_bytes ? c->scratch_bytes : z.least;
+    PIMATTN_I_WITHIN(why, "scratch_bytes", scratch, z.least, SIZE_MAX, NULL);
+    if (!c->scratch_bytes)
+        c->scratch_bytes = pimattn_i_min(pimattn_i_max(8u << 20, usual), SIZE_MAX);
     PIMATTN_I_WITHIN(why, "v_mapping", c->v_mapping, 0, PIMATTN_V_CHEAPEST,
                      "0 (A), 1 (B), 2 (K) or 3 (cheapest)");
     PIMATTN_I_TRY(pimattn_plan_init(&plan, &c->shape, &c->device, c->partition, c->hfp_unit,
@@ -6397,13 +6401,7 @@ static pimattn_status pimattn_i_config_take(pimattn_config *c, const pimattn_con
     if (!c->allocator.alloc != !c->allocator.release)
         return PIMATTN_I_UNFIT(why, "allocator has only one of alloc and release");
     if (!c->allocator.alloc) c->allocator = pimhw_allocator_default();
-    pimattn_status status = pimattn_i_config_judge(c, why);
-    if (status == PIMATTN_OK && !c->scratch_bytes) {
-        const pimattn_i_sizes z = pimattn_i_sizes_of(c);
-        uint64_t usual = pimattn_i_add(z.least, pimattn_i_mul(64 * z.job_bytes, c->max_workers));
-        c->scratch_bytes = pimattn_i_min(pimattn_i_max(8u << 20, usual), SIZE_MAX);
-    }
-    return status;
+    return pimattn_i_config_judge(c, why);
 }
 
 PIMATTN_API pimattn_status pimattn_config_check(const pimattn_config *config, pimhw_cause *why)
