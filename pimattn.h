@@ -6611,7 +6611,7 @@ PIMATTN_API uint64_t pimattn_pages_used(const pimattn_engine *engine)
 {
     const pimattn_i_tiered *st = engine->tiered;
     if (engine->module) return engine->module->n_used;
-    uint64_t n = st ? 0 : pimattn_i_pool_held(&engine->pool);
+    uint64_t n = pimattn_i_pool_held(&engine->pool); /* of tiers 0 */
     for (uint32_t i = 0; st && i < st->rules.n_tiers; i++)
         n += st->bins[i].n_used * engine->config.shape.n_kv_heads;
     return n;
@@ -7446,21 +7446,18 @@ static uint64_t pimattn_i_seq_own(const pimattn_engine *e, const pimattn_i_seq *
 PIMATTN_API pimattn_status pimattn_cache_query(pimattn_engine *engine, pimattn_cache_info *info)
 {
     if (!engine || !info) return pimattn_i_wrong(engine, "info is NULL", 0);
-    const pimattn_i_pool *pool = &engine->pool;
+    const pimattn_i_pool *pool = &engine->pool; /* banks and tiers have no pages there */
     uint64_t all;
     memset(info, 0, sizeof *info);
     info->pages_total = pimattn_pages_total(engine);
-    info->pages_used = info->pages_shared = pimattn_pages_used(engine);
+    info->pages_used = pimattn_pages_used(engine);
     info->pages_free = info->pages_total - info->pages_used;
-    if (engine->tiered || engine->module) {
-        info->memory_bytes = engine->tiered ? info->pages_total * engine->layout.page_bytes
-                                            : pimhw_memory_bytes(engine->module->memory);
-        info->pages_shared = 0;
-        return PIMATTN_OK;
-    }
-    info->pages_known = pool->n_used - info->pages_used;
+    info->pages_shared = pimattn_i_pool_held(pool);
+    info->pages_known = pool->n_used - info->pages_shared;
     for (const pimattn_i_seq *s = engine->seqs; s < engine->seqs + engine->config.max_seqs; s++)
         if (s->id) info->pages_shared -= pimattn_i_seq_own(engine, s, &all);
+    if (engine->tiered) info->memory_bytes = info->pages_total * engine->layout.page_bytes;
+    if (engine->module) info->memory_bytes = pimhw_memory_bytes(engine->module->memory);
     for (uint64_t i = 0; i < pool->n_slabs; i++)
         info->memory_bytes += pimattn_i_slab_bytes(pool, i);
     info->moved_bytes = engine->moved_bytes;
