@@ -7042,7 +7042,7 @@ PIMATTN_I_INLINE void pimattn_i_append_fetch(const pimattn_engine *e, const pima
 {
     const pimattn_i_layout *lay = &e->layout;
     const uint64_t page = token / lay->page_tokens;
-    if (e->tiered || e->module || page >= s->n_pages) return;
+    if (page >= s->n_pages) return; /* of banks and tiers none */
     uint64_t at, from = pimattn_i_run_from(lay, token, &at);
     const uint32_t *pages = pimattn_i_table_at(lay, s, page, layer);
     for (uint32_t h = 0; h < lay->n_kv_heads; h++)
@@ -7054,12 +7054,12 @@ static void pimattn_i_append_tokens(pimattn_engine *e, pimattn_i_seq *s, uint32_
 {
     const pimattn_i_layout *lay = &e->layout;
     for (uint64_t t = 0; t < n; t++) {
-        uint64_t token = s->tokens[layer] + t, page = token / lay->page_tokens, at = 0;
+        uint64_t token = s->tokens[layer] + t, page = token / lay->page_tokens, at;
         unsigned char *runs[PIMATTN_I_HEADS], *slot = NULL; /* of tiers: a token is a run */
         if (e->tiered)
             slot = pimattn_i_slot(e->tiered, &pimattn_i_table_of(e, s, layer)->token[token]);
         const uint32_t *pages = slot ? NULL : pimattn_i_table_at(lay, s, page, layer);
-        const uint64_t from = slot ? 0 : pimattn_i_run_from(lay, token, &at);
+        const uint64_t from = pimattn_i_run_from(lay, token, &at);
         for (uint32_t head = 0, most; head < lay->n_kv_heads; head += most) {
             most = (uint32_t)pimattn_i_min(lay->n_kv_heads - head, PIMATTN_I_HEADS);
             for (uint32_t h = 0; h < most; h++) {
