@@ -6285,17 +6285,16 @@ static pimattn_i_sizes pimattn_i_sizes_of(const pimattn_config *c)
         z.stack_levels = (uint32_t)pimattn_i_max(z.stack_levels, PIMATTN_I_GROUP_BITS + 5);
     z.job_bytes = z.block_floats * sizeof(float) + sizeof(pimattn_i_job) + sizeof(uint32_t);
     z.query_floats = z.q_floats + PIMATTN_I_GANG_LEVELS * (PIMATTN_I_O + z.o_floats);
+    /* the kernel's, a copy of a tile and its scales; queries before their partials */
+    const size_t fixed = PIMATTN_I_WORK + PIMATTN_I_TILE * (z.q_floats + z.o_floats + 2);
     const size_t alone = PIMATTN_I_QUERY_BLOCK * z.q_floats + z.stack_levels * z.block_floats;
-    uint64_t rest = pimattn_i_min(PIMATTN_I_GANG_QUERIES * z.query_floats, PIMATTN_I_GANG_FLOATS);
-    for (rest = pimattn_i_max(rest, alone), z.wide = 0;; rest = alone) {
-        /* the kernel's, a copy of a tile and its scales; queries before their partials */
-        z.rest_floats = (size_t)rest;
-        z.worker_floats = (size_t)pimattn_i_up64(
-            PIMATTN_I_WORK + PIMATTN_I_TILE * (z.q_floats + z.o_floats + 2) + rest);
-        z.least = c->max_workers * (uint64_t)z.worker_floats * sizeof(float) + z.job_bytes;
-        z.wide = z.wide ? z.wide : z.least;
-        if (rest == alone || c->scratch_bytes == 0 || z.least <= c->scratch_bytes) return z;
-    }
+    uint64_t gang = pimattn_i_min(PIMATTN_I_GANG_QUERIES * z.query_floats, PIMATTN_I_GANG_FLOATS);
+    gang = pimattn_i_max(gang, alone);
+    z.wide = c->max_workers * pimattn_i_up64(fixed + gang) * sizeof(float) + z.job_bytes;
+    z.rest_floats = c->scratch_bytes > 0 && z.wide > c->scratch_bytes ? alone : (size_t)gang;
+    z.worker_floats = (size_t)pimattn_i_up64(fixed + z.rest_floats);
+    z.least = c->max_workers * (uint64_t)z.worker_floats * sizeof(float) + z.job_bytes;
+    return z;
 }
 
 static pimattn_status pimattn_i_tier_judge(const pimattn_tier *t, bool partials, pimhw_cause *why)
