@@ -5403,7 +5403,7 @@ PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t
 static uint64_t pimattn_i_run_bytes(const pimattn_tier *t, uint64_t bytes, uint64_t n_runs)
 {
     uint64_t page = t->device.flash_page_bytes;
-    if (page == 0 || n_runs == 0) return bytes;
+    if (page == 0) return bytes;
     uint64_t n_pages = pimattn_i_ceil_div(pimattn_i_ceil_div(bytes, n_runs), page);
     return pimattn_i_mul(n_runs, pimattn_i_mul(n_pages, page));
 }
