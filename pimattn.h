@@ -5664,7 +5664,7 @@ static pimattn_status pimattn_i_table_room(pimattn_i_tiered *st, pimattn_i_table
 {
     pimattn_i_table to = *table;
     if (n <= table->n_most) return PIMATTN_OK;
-    to.n_most = (pimattn_i_max(n, 2 * table->n_most) + 63) / 64 * 64;
+    to.n_most = pimattn_i_up64(pimattn_i_max(n, 2 * table->n_most));
     uint64_t bytes = pimattn_i_table_bytes(to.n_most);
     to.token = (pimattn_i_token *)pimattn_i_zeroed(st->allocator, 1, bytes);
     if (!to.token) return pimattn_i_lack(st->why, "no memory for a table of %u tokens", n);
@@ -5715,12 +5715,11 @@ static uint64_t pimattn_i_table_least(pimattn_i_tiered *st, const pimattn_i_tabl
 }
 
 /* From a tier on, the fastest with room for one more token, or that can make it: what matters least
- * of the table's own there moves on likewise. PIMATTN_ERR_PAGES: not without another table's. */
+ * of the table's own there moves on likewise. One of these tiers has room. */
 static pimattn_status pimattn_i_make_room(pimattn_i_tiered *st, pimattn_i_table *table,
                                           uint32_t *tier, uint64_t n)
 {
-    for (; *tier < st->rules.n_tiers; ++*tier) {
-        if (st->bins[*tier].n_used < st->bins[*tier].tier->n_tokens) return PIMATTN_OK;
+    for (; st->bins[*tier].n_used == st->bins[*tier].tier->n_tokens; ++*tier) {
         uint64_t least = pimattn_i_table_least(st, table, *tier, n);
         if (least == n) continue;
         uint32_t to = *tier + 1;
@@ -5728,7 +5727,7 @@ static pimattn_status pimattn_i_make_room(pimattn_i_tiered *st, pimattn_i_table 
         st->oldest[to] = pimattn_i_min(st->oldest[to], least);
         return pimattn_i_token_move(st, &table->token[least], to);
     }
-    return PIMATTN_ERR_PAGES;
+    return PIMATTN_OK;
 }
 
 /* New tokens up to n, each into the fastest tier there is room in. */
@@ -6838,7 +6837,7 @@ static pimattn_status pimattn_i_tiered_hold(pimattn_engine *e, const pimattn_i_s
 {
     pimattn_i_tiered *st = e->tiered;
     pimattn_i_table *tables = pimattn_i_table_of(e, s, 0);
-    uint32_t n_layers = e->config.shape.n_layers, done = 0;
+    uint32_t n_layers = e->config.shape.n_layers;
     uint64_t before = tables[0].n; /* in all layers as many */
     uint64_t room = (pimattn_pages_total(e) - pimattn_pages_used(e)) / e->config.shape.n_kv_heads;
     if (to <= before) return PIMATTN_OK;
@@ -6848,9 +6847,9 @@ static pimattn_status pimattn_i_tiered_hold(pimattn_engine *e, const pimattn_i_s
     pimattn_status status = PIMATTN_OK;
     for (uint32_t i = 0; i < n_layers && status == PIMATTN_OK; i++)
         status = pimattn_i_table_room(st, &tables[i], to);
-    for (; done < n_layers && status == PIMATTN_OK; done++)
-        status = pimattn_i_table_extend(st, &tables[done], to);
-    for (uint32_t i = 0; i < done && status != PIMATTN_OK; i++)
+    for (uint32_t i = 0; i < n_layers && status == PIMATTN_OK; i++)
+        status = pimattn_i_table_extend(st, &tables[i], to);
+    for (uint32_t i = 0; i < n_layers && status != PIMATTN_OK; i++)
         pimattn_i_table_cut(st, &tables[i], before, before);
     return status;
 }
