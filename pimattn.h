@@ -8268,21 +8268,24 @@ static void pimattn_i_adjust_at(const pimattn_engine *e, const pimattn_i_job *jo
         a->place[t] = (float)(int64_t)(pimattn_i_position(job, first + t) - first);
 }
 
-/* One tile for all queries of a job: those that see the same of it together. */
-static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *block)
+/* These tokens of one tile for all queries of a job: those that see the same of it together. */
+static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, uint32_t among, float *block)
 {
     const pimattn_engine *e = hand->e;
     const pimattn_i_job *job = hand->job;
     uint32_t group = e->gqa_group, held = 0, n;
     const uint64_t end = first + PIMATTN_I_TILE; /* whole: all see all of it */
     const bool begun = first >= job->whole_begin || (end <= job->kept && first >= job->origin);
-    const bool whole = end <= job->whole_end && begun && pimattn_i_chosen(job, first) == 0xffffu;
-    uint32_t visible = whole ? 0xffffu : pimattn_i_visible(e, job, job->query / group, first);
+    const bool all = end <= job->whole_end && begun && among == 0xffffu;
+    const bool whole = all && pimattn_i_chosen(job, first) == 0xffffu;
+    uint32_t visible = among;
+    if (!whole) visible &= pimattn_i_visible(e, job, job->query / group, first);
+    pimattn_i_adjust_at(e, job, first, &hand->folder.adjust);
     for (uint32_t i = 0; i < job->n_queries; i += n) {
         const uint32_t of_all = visible;
         n = whole ? job->n_queries : group - (uint32_t)((job->query + i) % group);
         while (i + n < job->n_queries && visible == of_all) {
-            visible = pimattn_i_visible(e, job, (job->query + i + n) / group, first);
+            visible = among & pimattn_i_visible(e, job, (job->query + i + n) / group, first);
             if (visible == of_all) n += group;
         }
         n = (uint32_t)pimattn_i_min(n, job->n_queries - i);
@@ -8490,8 +8493,7 @@ static void pimattn_i_team_leaf(pimattn_i_team *team, uint64_t begin, bool fresh
                 const uint64_t at = course[j].tile;
                 if (at >= end) continue;
                 hands[i].spot = &course[j];
-                pimattn_i_adjust_at(hands[i].e, hands[i].job, at, &hands[i].folder.adjust);
-                pimattn_i_tile_fold(&hands[i], at, team->blocks[i]);
+                pimattn_i_tile_fold(&hands[i], at, 0xffffu, team->blocks[i]);
             }
     }
 }
@@ -8706,47 +8708,37 @@ static void pimattn_i_job_choose(const pimattn_engine *e, pimattn_i_job *job, si
     job->chosen += job->kv_head * (c->stride ? c->stride : pimattn_i_ceil_div(c->n_tokens, 64));
 }
 
-/* A block by partials of bank groups, where the tokens lie; the table is sorted. Of the tokens that
- * the job of the hand chooses, bits `only` are those of the group whose turn it is. */
+/* A block by partials of bank groups, where the tokens lie; the table is sorted. */
 static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
 {
     pimattn_i_tiered *st = e->tiered;
-    pimattn_i_table *table = pimattn_i_table_of(e, block->seq, e->planner.layer);
-    pimattn_i_job *job = &e->jobs[0];
+    const uint32_t *const sorted = pimattn_i_table_of(e, block->seq, e->planner.layer)->sorted;
+    const uint32_t *token = sorted;
     pimattn_i_hand hand;
-    const uint32_t *token = table->sorted, *at;
-    *job = *block;
-    job->chosen = table->only;
-    job->n_chosen = UINT64_MAX;
-    pimattn_i_hand_init(&hand, e, job, job, 0, 0);
     pimattn_i_stack stack;
-    pimattn_i_stack_init(&stack, e, job, hand.q + PIMATTN_I_QUERY_BLOCK * e->size.q_floats);
+    pimattn_i_hand_init(&hand, e, block, block, 0, 0);
+    pimattn_i_stack_init(&stack, e, block, hand.q + PIMATTN_I_QUERY_BLOCK * e->size.q_floats);
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
         for (uint32_t g = 0; g < st->bins[i].groups.n_groups; g++) {
-            const uint32_t *end = table->sorted + st->bins[i].begin[g];
+            const uint32_t *end = sorted + st->bins[i].begin[g];
             float *to = NULL; /* a group of which nothing is seen has no partial */
-            for (at = token; at < end; at++) {
-                const uint64_t in_tile = *at % PIMATTN_I_TILE;
-                const uint64_t is = pimattn_i_chosen(block, *at - in_tile) >> in_tile & 1;
-                table->only[*at / 64] |= is << *at % 64;
-            }
-            for (at = token; at < end; at++) {
-                const uint64_t first = *at / PIMATTN_I_TILE * PIMATTN_I_TILE;
-                if ((at > token && at[-1] >= first) || !pimattn_i_seen(job, first)) continue;
+            while (token < end) {
+                const uint64_t first = *token / PIMATTN_I_TILE * PIMATTN_I_TILE;
+                uint32_t among = 0;
+                for (; token < end && *token < first + PIMATTN_I_TILE; token++)
+                    among |= 1u << *token % PIMATTN_I_TILE;
+                if (!(pimattn_i_seen(block, first) & among)) continue;
                 if (!to) {
                     to = pimattn_i_stack_push(&stack, (uint64_t)i << PIMATTN_I_GROUP_BITS | g);
                     pimattn_i_clear(to, stack.block_floats);
                 }
-                pimattn_i_adjust_at(e, job, first, &hand.folder.adjust);
-                pimattn_i_tile_fold(&hand, first, to);
+                pimattn_i_tile_fold(&hand, first, among, to);
             }
-            for (; token < end; token++)
-                table->only[*token / 64] = 0;
             st->bins[i].partials += to != NULL;
         }
     pimattn_i_stack_finish(&stack);
-    for (uint32_t i = 0; i < job->n_queries; i++)
-        pimattn_i_give(e, job, i, stack.base);
+    for (uint32_t i = 0; i < block->n_queries; i++)
+        pimattn_i_give(e, block, i, stack.base);
 }
 
 static void pimattn_i_compute(pimattn_engine *e)
