@@ -5491,8 +5491,7 @@ typedef struct pimattn_i_token {
 
 /* The tokens of a sequence in a layer. New ones matter most, until they have a score. */
 typedef struct pimattn_i_table {
-    pimattn_i_token *token; /* [n_most], with a slot each below n; memory of all four */
-    uint64_t *only;         /* [n_most / 64 + 1]: bits of tokens, zeros between calls */
+    pimattn_i_token *token; /* [n_most], with a slot each below n; memory of all three */
     float *importance;      /* [n_most], of the first n_scored */
     uint32_t *sorted;       /* [n_most]: by tier, bank group, position; for one call */
     uint64_t n, n_most, n_scored;
@@ -5656,8 +5655,7 @@ static void pimattn_i_table_cut(pimattn_i_tiered *st, pimattn_i_table *table, ui
 
 static uint64_t pimattn_i_table_bytes(uint64_t n)
 {
-    uint64_t each = sizeof(pimattn_i_token) + sizeof(float) + sizeof(uint32_t);
-    return pimattn_i_add(pimattn_i_mul(n, each), (n / 64 + 1) * sizeof(uint64_t));
+    return pimattn_i_mul(n, sizeof(pimattn_i_token) + sizeof(float) + sizeof(uint32_t));
 }
 
 static pimattn_status pimattn_i_table_room(pimattn_i_tiered *st, pimattn_i_table *table, uint64_t n)
@@ -5668,8 +5666,7 @@ static pimattn_status pimattn_i_table_room(pimattn_i_tiered *st, pimattn_i_table
     uint64_t bytes = pimattn_i_table_bytes(to.n_most);
     to.token = (pimattn_i_token *)pimattn_i_zeroed(st->allocator, 1, bytes);
     if (!to.token) return pimattn_i_lack(st->why, "no memory for a table of %u tokens", n);
-    to.only = (uint64_t *)(void *)(to.token + to.n_most);
-    to.importance = (float *)(void *)(to.only + to.n_most / 64 + 1);
+    to.importance = (float *)(void *)(to.token + to.n_most);
     to.sorted = (uint32_t *)(void *)(to.importance + to.n_most);
     if (table->n) memcpy(to.token, table->token, (size_t)table->n * sizeof *to.token);
     if (table->n) memcpy(to.importance, table->importance, (size_t)table->n * sizeof(float));
