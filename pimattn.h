@@ -8362,81 +8362,31 @@ static size_t pimattn_i_gang(const pimattn_engine *e, size_t place)
 typedef struct pimattn_i_team {
     size_t n, tiles;          /* hands; tiles of a turn */
     pimattn_i_spot course[5]; /* where the tiles of a turn lie and those after them */
-    uint64_t end;             /* of the tokens that any hand sees */
     pimattn_i_hand hands[PIMATTN_I_GANG];
     pimattn_i_stack stacks[PIMATTN_I_GANG];
     float *blocks[PIMATTN_I_GANG]; /* of a leaf, where something of it is seen */
 } pimattn_i_team;
 
-static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, size_t place,
-                                size_t worker)
-{
-    const uint32_t *order = e->order + place;
-    const pimattn_i_job *job = &e->jobs[*order];
-    const size_t n = team->n = job->n_gang;
-    const pimattn_shape *s = &e->config.shape;
-    const uint64_t k_row = e->layout.row[0], v_row = e->layout.row[1];
-    const bool heads = n > 1 && job->kv_head == 0 && e->jobs[order[n - 1]].kv_head == n - 1;
-    const bool all = heads && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token;
-    /* late: two tiles a turn, and all together fetch what is two on, of int8 three [measured] */
-    const bool twos = all && pimattn_i_late(job, e, s->k_type) && pimattn_i_late(job, e, s->v_type);
-    /* while K is read V is fetched, and the other way; a near CPU was slower so of two heads, and
-     * of one with one query or int8 */
-    const bool few = job->n_queries == 1 || s->k_type == PIMATTN_INT8 || pimattn_i_apart(e);
-    const size_t least = e->ahead == PIMATTN_I_NEAR ? (few ? 3 : 1) : 2;
-    const bool beside = n >= least && e->pages && !twos && k_row == v_row && !s->v_in_k &&
-                        e->pages->k.token == e->pages->v.token;
-    uint32_t before = 0;
-    team->tiles = twos ? 2 : 1;
-    team->end = 0;
-    for (size_t i = 0; i < n; i++) {
-        pimattn_i_hand *hand = &team->hands[i];
-        pimattn_i_hand_init(hand, e, &e->jobs[order[i]], job, worker, before);
-        hand->ahead = twos && s->k_type == PIMATTN_INT8 && s->v_type == PIMATTN_INT8 ? 3 : 2;
-        before += pimattn_i_job_rows(e, hand->job);
-        team->end = pimattn_i_max(team->end, hand->job->end);
-    }
-    float *base = team->hands[0].q + before * e->size.q_floats;
-    for (size_t i = 0; i < n; i++) {
-        pimattn_i_hand_fetch(team->hands, i, n, all && !beside, beside);
-        pimattn_i_stack_init(&team->stacks[i], e, team->hands[i].job, base);
-        base += PIMATTN_I_GANG_LEVELS * team->stacks[i].block_floats;
-    }
-    if (n == 1 && place + e->config.max_workers < e->n_jobs)
-        team->hands[0].after = &e->jobs[order[e->config.max_workers]]; /* they are taken in turn */
-    memset(team->course, 0, sizeof team->course);
-    if (e->direct) pimattn_i_spot_of(e, job, job->end - 1, &team->course[1]);
-    for (size_t i = 2; i <= 2 * team->tiles; i++)
-        team->course[i] = team->course[1];
-}
-
-/* Partials for a leaf, of which the first token is `begin`. */
-static bool pimattn_i_team_push(pimattn_i_team *team, uint64_t begin)
-{
-    bool some = false;
-    for (size_t i = 0; i < team->n; i++) {
-        if (!pimattn_i_reaches(team->hands[i].job, begin, PIMATTN_I_LEAF)) continue;
-        team->blocks[i] = pimattn_i_stack_push(&team->stacks[i], begin / PIMATTN_I_LEAF);
-        pimattn_i_clear(team->blocks[i], team->stacks[i].block_floats);
-        some = true;
-    }
-    return some;
-}
-
-/* Looks up the next tile a hand sees, from `tile` on, and where what is seen of it begins: the rest
- * may have no page any more. *to is such a spot of another tile, often of the one before. Behind
- * the end lie the tiles of the job after, so that it does not begin by waiting for memory. */
-static void pimattn_i_look(const pimattn_i_team *team, uint64_t tile, pimattn_i_spot *to)
+/* Goes on by a tile: the course ends with the next one a hand sees, and where what is seen of it
+ * begins: the rest may have no page any more. Behind the end lie the tiles of the job after, so
+ * that it does not begin by waiting for memory. */
+static void pimattn_i_team_step(pimattn_i_team *team)
 {
     const pimattn_i_hand *hands = team->hands;
     const pimattn_i_job *job = hands->job;
-    const uint64_t end = pimattn_i_ceil_div(team->end, PIMATTN_I_TILE) * PIMATTN_I_TILE;
+    const uint64_t end = job->leaf_end * PIMATTN_I_LEAF;
+    pimattn_i_spot *course = team->course, *to = &course[2 * team->tiles];
     uint64_t first = UINT64_MAX, token = UINT64_MAX;
+    course[0] = course[1];
+    course[1] = course[2];
+    if (team->tiles > 1) course[2] = course[3], course[3] = course[4];
+    const uint64_t tile = to->tile + PIMATTN_I_TILE; /* of the one before */
     for (size_t i = 0; i < team->n; i++)
         first = pimattn_i_min(first, pimattn_i_next(hands[i].job, tile, first));
-    to->tile = first < UINT64_MAX ? first : pimattn_i_max(tile, end);
-    if (first == UINT64_MAX && !hands->after) return;
+    to->tile = first;
     if (first == UINT64_MAX) {
+        to->tile = pimattn_i_max(tile, end);
+        if (!hands->after) return;
         job = hands->after;
         first = pimattn_i_next(job, job->leaf_begin * PIMATTN_I_LEAF, UINT64_MAX);
         for (uint64_t at = end; at < to->tile && first < UINT64_MAX; at += PIMATTN_I_TILE)
@@ -8460,37 +8410,83 @@ static void pimattn_i_look(const pimattn_i_team *team, uint64_t tile, pimattn_i_
         if (to->at[i]) to->at[i] += hands->steps[i];
 }
 
-/* A leaf. fresh: no one has fetched its first tokens; of turns of two all heads would wait for what
- * they miss, so it is read, at the pace of memory: of so many fetches at once a CPU drops some. */
-static void pimattn_i_team_leaf(pimattn_i_team *team, uint64_t begin, bool fresh)
+static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, size_t place,
+                                size_t worker)
 {
-    pimattn_i_hand *hands = team->hands;
-    pimattn_i_spot *course = team->course;
-    const size_t n = team->n, tiles = team->tiles, last = 2 * tiles;
-    const uint64_t end = pimattn_i_min(begin + PIMATTN_I_LEAF, team->end);
-    for (size_t i = tiles; i <= last; i++)
-        pimattn_i_look(team, i > tiles ? course[i - 1].tile + PIMATTN_I_TILE : begin, &course[i]);
-    const pimattn_i_job *job = hands->job; /* what is not seen may not be read */
-    const uint64_t stop = course[tiles].token < job->kept ? job->kept : team->end;
-    for (int i = 0; i < 2 && fresh && tiles > 1 && !job->chosen; i++) {
-        const uint64_t some = pimattn_i_min(course[tiles].in_order, hands->ahead * PIMATTN_I_TILE);
-        const uint64_t rows = pimattn_i_min(some, stop - course[tiles].token);
-        for (size_t at = 0; at < rows * hands->strides[i]; at += 64)
-            (void)*(const volatile unsigned char *)(course[tiles].at[i] + at);
+    const uint32_t *order = e->order + place;
+    const pimattn_i_job *job = &e->jobs[*order];
+    const size_t n = team->n = job->n_gang;
+    const pimattn_shape *s = &e->config.shape;
+    const uint64_t k_row = e->layout.row[0], v_row = e->layout.row[1];
+    const bool heads = n > 1 && job->kv_head == 0 && e->jobs[order[n - 1]].kv_head == n - 1;
+    const bool all = heads && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token;
+    /* late: two tiles a turn, and all together fetch what is two on, of int8 three [measured] */
+    const bool twos = all && pimattn_i_late(job, e, s->k_type) && pimattn_i_late(job, e, s->v_type);
+    /* while K is read V is fetched, and the other way; a near CPU was slower so of two heads, and
+     * of one with one query or int8 */
+    const bool few = job->n_queries == 1 || s->k_type == PIMATTN_INT8 || pimattn_i_apart(e);
+    const size_t least = e->ahead == PIMATTN_I_NEAR ? (few ? 3 : 1) : 2;
+    const bool beside = n >= least && e->pages && !twos && k_row == v_row && !s->v_in_k &&
+                        e->pages->k.token == e->pages->v.token;
+    uint32_t before = 0;
+    team->tiles = twos ? 2 : 1;
+    for (size_t i = 0; i < n; i++) {
+        pimattn_i_hand *hand = &team->hands[i];
+        pimattn_i_hand_init(hand, e, &e->jobs[order[i]], job, worker, before);
+        hand->ahead = twos && s->k_type == PIMATTN_INT8 && s->v_type == PIMATTN_INT8 ? 3 : 2;
+        before += pimattn_i_job_rows(e, hand->job);
     }
-    while (course[tiles].tile < end) {
-        for (size_t j = 0; j < tiles; j++) {
-            course[0] = course[1];
-            course[1] = course[2];
-            if (tiles > 1) course[2] = course[3], course[3] = course[4];
-            pimattn_i_look(team, course[last - 1].tile + PIMATTN_I_TILE, &course[last]);
-        }
+    float *base = team->hands[0].q + before * e->size.q_floats;
+    for (size_t i = 0; i < n; i++) {
+        pimattn_i_hand_fetch(team->hands, i, n, all && !beside, beside);
+        pimattn_i_stack_init(&team->stacks[i], e, team->hands[i].job, base);
+        base += PIMATTN_I_GANG_LEVELS * team->stacks[i].block_floats;
+    }
+    if (n == 1 && place + e->config.max_workers < e->n_jobs)
+        team->hands[0].after = &e->jobs[order[e->config.max_workers]]; /* they are taken in turn */
+    memset(team->course, 0, sizeof team->course);
+    team->course[2 * team->tiles].tile = job->leaf_begin * PIMATTN_I_LEAF - PIMATTN_I_TILE;
+    for (size_t i = 0; i <= team->tiles; i++)
+        pimattn_i_team_step(team);
+}
+
+/* If the job before has not fetched the first tokens, of turns of two all heads would wait for what
+ * they miss: it is read, at the pace of memory, for of so many fetches at once a CPU drops some. */
+static void pimattn_i_team_warm(const pimattn_i_team *team, const pimattn_i_job *before)
+{
+    const pimattn_i_hand *hand = team->hands;
+    const pimattn_i_job *job = hand->job;
+    const pimattn_i_spot *spot = &team->course[team->tiles];
+    const uint64_t stop = spot->token < job->kept ? job->kept : job->end; /* beyond none is seen */
+    const uint64_t some = pimattn_i_min(spot->in_order, hand->ahead * PIMATTN_I_TILE);
+    const uint64_t rows = pimattn_i_min(some, stop - spot->token);
+    const bool on = before && hand->e->config.max_workers == 1 &&
+                    before->first_row == job->first_row && before->leaf_end == job->leaf_begin;
+    for (int i = 0; i < 2 && !on && team->tiles > 1 && !job->chosen; i++)
+        for (size_t at = 0; at < rows * hand->strides[i]; at += 64)
+            (void)*(const volatile unsigned char *)(spot->at[i] + at);
+}
+
+/* The leaf of the next tile. */
+static void pimattn_i_team_leaf(pimattn_i_team *team)
+{
+    const size_t n = team->n, tiles = team->tiles;
+    const pimattn_i_spot *course = team->course, *next = course + tiles;
+    const uint64_t leaf = next->tile / PIMATTN_I_LEAF;
+    for (size_t i = 0; i < n; i++) {
+        pimattn_i_stack *stack = &team->stacks[i];
+        if (!pimattn_i_reaches(team->hands[i].job, leaf * PIMATTN_I_LEAF, PIMATTN_I_LEAF)) continue;
+        team->blocks[i] = pimattn_i_stack_push(stack, leaf);
+        pimattn_i_clear(team->blocks[i], stack->block_floats);
+    }
+    while (next->tile / PIMATTN_I_LEAF == leaf) {
+        size_t turn = tiles; /* where it begins: a leaf may end within one */
+        for (; turn > 0 && next->tile / PIMATTN_I_LEAF == leaf; turn--)
+            pimattn_i_team_step(team);
         for (size_t i = 0; i < n; i++)
-            for (size_t j = 0; j < tiles; j++) {
-                const uint64_t at = course[j].tile;
-                if (at >= end) continue;
-                hands[i].spot = &course[j];
-                pimattn_i_tile_fold(&hands[i], at, 0xffffu, team->blocks[i]);
+            for (size_t j = turn; j < tiles; j++) {
+                team->hands[i].spot = &course[j];
+                pimattn_i_tile_fold(&team->hands[i], course[j].tile, 0xffffu, team->blocks[i]);
             }
     }
 }
@@ -8500,20 +8496,13 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
 {
     pimattn_engine *e = (pimattn_engine *)arg;
     const pimattn_i_job *job = &e->jobs[e->order[place]];
-    const pimattn_i_job *last = place > 0 ? &e->jobs[e->order[place - 1]] : NULL;
-    const bool fresh = e->config.max_workers > 1 || !last || last->first_row != job->first_row ||
-                       last->leaf_end != job->leaf_begin;
     pimattn_i_team team;
     PIMATTN_ASSERT(worker < e->config.max_workers);
     if (job->n_gang == 0) return;
     pimattn_i_team_init(&team, e, place, worker);
-    for (uint64_t leaf = job->leaf_begin; leaf < job->leaf_end; leaf++) {
-        const uint64_t begin = leaf * PIMATTN_I_LEAF;
-        if (pimattn_i_team_push(&team, begin)) {
-            pimattn_i_team_leaf(&team, begin, fresh && leaf == job->leaf_begin);
-        } else if (team.n == 1) { /* what is seen may be far; if nothing is, all are done */
-            leaf = pimattn_i_next(job, begin, UINT64_MAX) / PIMATTN_I_LEAF - 1;
-        }
+    pimattn_i_team_warm(&team, place > 0 ? &e->jobs[e->order[place - 1]] : NULL);
+    while (team.course[team.tiles].tile < job->leaf_end * PIMATTN_I_LEAF) {
+        pimattn_i_team_leaf(&team);
         PIMATTN_ASSERT(team.stacks[0].levels <=
                        (team.n == 1 ? e->size.stack_levels : (uint32_t)PIMATTN_I_GANG_LEVELS));
     }
