@@ -8200,7 +8200,7 @@ static void pimattn_i_job_reach(const pimattn_engine *e, pimattn_i_job *job)
     job->whole_end = job->mask ? old : first + 1;
     job->kept = pimattn_i_min(s->sink_tokens, job->end);
     if (job->kept >= job->begin) job->begin = job->origin;
-    if (job->begin == job->origin || job->kept < job->origin) job->kept = job->origin;
+    if (job->begin == job->origin || job->kept <= job->origin) job->kept = 0; /* none apart */
 }
 
 /* Tokens of a tile that some query of a block sees. */
@@ -8211,21 +8211,16 @@ static uint32_t pimattn_i_seen(const pimattn_i_job *job, uint64_t first)
     return bits ? bits & pimattn_i_chosen(job, first) : 0;
 }
 
-/* The first tile from one on, and before the end, of which a query of the block may see a token;
- * UINT64_MAX if there is none. */
-static uint64_t pimattn_i_next(const pimattn_i_job *job, uint64_t first, uint64_t end)
+/* From which token on a query of the block may see some of a tile, of the first one from `tile` on
+ * and before the end; UINT64_MAX if there is none. */
+static uint64_t pimattn_i_next(const pimattn_i_job *job, uint64_t tile, uint64_t end)
 {
-    for (end = pimattn_i_min(end, job->end); first < end; first += PIMATTN_I_TILE) {
-        const uint64_t from = first < job->kept ? job->origin : job->begin;
-        first = pimattn_i_max(first, from / PIMATTN_I_TILE * PIMATTN_I_TILE);
-        if (first < end && pimattn_i_chosen(job, first)) return first;
+    for (end = pimattn_i_min(end, job->end); tile < end; tile += PIMATTN_I_TILE) {
+        const uint64_t from = tile < job->kept ? job->origin : job->begin;
+        tile = pimattn_i_max(tile, from / PIMATTN_I_TILE * PIMATTN_I_TILE);
+        if (tile < end && pimattn_i_chosen(job, tile)) return pimattn_i_max(tile, from);
     }
     return UINT64_MAX;
-}
-
-static bool pimattn_i_reaches(const pimattn_i_job *job, uint64_t first, uint64_t n)
-{
-    return pimattn_i_next(job, first, first + n) < first + n;
 }
 
 /* Row and head of query i of a job in the call. */
@@ -8376,29 +8371,25 @@ static void pimattn_i_team_step(pimattn_i_team *team)
     const pimattn_i_job *job = hands->job;
     const uint64_t end = job->leaf_end * PIMATTN_I_LEAF;
     pimattn_i_spot *course = team->course, *to = &course[2 * team->tiles];
-    uint64_t first = UINT64_MAX, token = UINT64_MAX;
+    uint64_t token = UINT64_MAX;
     course[0] = course[1];
     course[1] = course[2];
     if (team->tiles > 1) course[2] = course[3], course[3] = course[4];
     const uint64_t tile = to->tile + PIMATTN_I_TILE; /* of the one before */
     for (size_t i = 0; i < team->n; i++)
-        first = pimattn_i_min(first, pimattn_i_next(hands[i].job, tile, first));
-    to->tile = first;
-    if (first == UINT64_MAX) {
+        token = pimattn_i_min(token, pimattn_i_next(hands[i].job, tile, token));
+    to->tile = token / PIMATTN_I_TILE * PIMATTN_I_TILE;
+    if (token == UINT64_MAX) {
         to->tile = pimattn_i_max(tile, end);
         if (!hands->after) return;
         job = hands->after;
-        first = pimattn_i_next(job, job->leaf_begin * PIMATTN_I_LEAF, UINT64_MAX);
-        for (uint64_t at = end; at < to->tile && first < UINT64_MAX; at += PIMATTN_I_TILE)
-            first = pimattn_i_next(job, first + PIMATTN_I_TILE, UINT64_MAX);
+        token = pimattn_i_next(job, job->leaf_begin * PIMATTN_I_LEAF, UINT64_MAX);
+        for (uint64_t at = end; at < to->tile && token < UINT64_MAX; at += PIMATTN_I_TILE) {
+            const uint64_t last = token / PIMATTN_I_TILE * PIMATTN_I_TILE;
+            token = pimattn_i_next(job, last + PIMATTN_I_TILE, UINT64_MAX);
+        }
     }
-    for (size_t i = 0; hands->e->direct && i < team->n && token > first; i++) {
-        const pimattn_i_job *of = i > 0 ? hands[i].job : job;
-        if (!pimattn_i_reaches(of, first, PIMATTN_I_TILE)) continue;
-        token = pimattn_i_min(token, first < of->kept ? of->origin : of->begin);
-        token = pimattn_i_max(first, token);
-    }
-    if (token == UINT64_MAX) return;
+    if (token == UINT64_MAX || !hands->e->direct) return;
     if (job != hands->job || token - to->token != PIMATTN_I_TILE || to->in_page <= PIMATTN_I_TILE) {
         pimattn_i_spot_of(hands->e, job, token, to);
         return;
@@ -8472,10 +8463,11 @@ static void pimattn_i_team_leaf(pimattn_i_team *team)
 {
     const size_t n = team->n, tiles = team->tiles;
     const pimattn_i_spot *course = team->course, *next = course + tiles;
-    const uint64_t leaf = next->tile / PIMATTN_I_LEAF;
+    const uint64_t leaf = next->tile / PIMATTN_I_LEAF, begin = leaf * PIMATTN_I_LEAF;
     for (size_t i = 0; i < n; i++) {
+        const pimattn_i_job *job = team->hands[i].job;
         pimattn_i_stack *stack = &team->stacks[i];
-        if (!pimattn_i_reaches(team->hands[i].job, leaf * PIMATTN_I_LEAF, PIMATTN_I_LEAF)) continue;
+        if (pimattn_i_next(job, begin, begin + PIMATTN_I_LEAF) == UINT64_MAX) continue;
         team->blocks[i] = pimattn_i_stack_push(stack, leaf);
         pimattn_i_clear(team->blocks[i], stack->block_floats);
     }
