@@ -9684,7 +9684,7 @@ typedef struct pimattn_i_newest {
     pimattn_item item;
     float *q;                   /* [n_heads] rows */
     float *row;                 /* a key, and what low and high are of pages that keep none */
-    float *low, *high;          /* least and largest of every dim */
+    float *low;                 /* least of every dim, and behind these the largest */
     float *scores;              /* [tokens in whole tiles] */
     uint32_t *order;            /* [pages] */
     pimattn_i_candidate *pages; /* what has no other place is one piece from here on */
@@ -9772,7 +9772,7 @@ static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pim
         for (uint64_t b = 0; b < e->pool.bound_bytes; b += 64)
             PIMATTN_I_FETCH((const unsigned char *)later + b);
     }
-    w->high = w->low + e->size.q_floats;
+    float *high = w->low + e->size.q_floats;
     c->n_tokens = *n_bound <= end - first ? *n_bound : 0;
     for (uint64_t t = first + c->n_tokens; t < end; t++) {
         if (!pimattn_i_sees(job, t)) continue;
@@ -9781,14 +9781,13 @@ static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pim
         float scale = 1.0f, *x = c->n_tokens++ ? w->row : w->low;
         pimattn_i_row_copy(e, x, spot.at[0], s->k_type, false);
         if (s->k_type == PIMATTN_INT8) memcpy(&scale, spot.at[2], sizeof scale);
-        for (uint32_t i = 0; s->k_type == PIMATTN_INT8 && i < s->head_dim; i++)
-            x[i] *= scale;
+        if (s->k_type == PIMATTN_INT8) e->kernel->blend(x, scale, x, 0.0f, s->head_dim);
         finite = finite && e->kernel->magnitude((unsigned char *)x, s->head_dim) < 0x7f800000u;
-        if (x == w->low) memcpy(w->high, x, e->size.q_floats * sizeof *x);
+        if (x == w->low) memcpy(high, x, e->size.q_floats * sizeof *x);
         for (size_t i = 0; i < e->size.q_floats && x == w->row; i += 16)
             for (size_t j = i; j < i + 16; j++) {
                 w->low[j] = x[j] < w->low[j] ? x[j] : w->low[j];
-                w->high[j] = x[j] > w->high[j] ? x[j] : w->high[j];
+                high[j] = x[j] > high[j] ? x[j] : high[j];
             }
     }
     *n_bound = finite ? (uint32_t)c->n_tokens : 0;
@@ -9820,12 +9819,11 @@ static float pimattn_i_bound(const pimattn_engine *e, const pimattn_i_newest *w,
     return x > (double)FLT_MAX ? HUGE_VALF : x < -(double)FLT_MAX ? -FLT_MAX : (float)x;
 }
 
-/* All pages of which a token is seen, the newest one last; *all: tokens. */
-static uint64_t pimattn_i_candidates(const pimattn_engine *e, pimattn_i_newest *w, uint64_t *all)
+/* All pages of which a token is seen, the newest one last. */
+static uint64_t pimattn_i_candidates(const pimattn_engine *e, pimattn_i_newest *w)
 {
     const uint64_t end = pimattn_i_ceil_div(w->job.tokens, w->page_tokens);
     uint64_t n = 0;
-    *all = 0;
     for (uint64_t page = w->job.origin / w->page_tokens; page < end; page++) {
         const uint64_t first = page * w->page_tokens;
         if (first >= w->job.kept && first + w->page_tokens <= w->job.begin) continue;
@@ -9838,7 +9836,6 @@ static uint64_t pimattn_i_candidates(const pimattn_engine *e, pimattn_i_newest *
             float bound = pimattn_i_bound(e, w, w->job.kv_head * e->gqa_group + i, page);
             if (bound > c->bound) c->bound = bound;
         }
-        *all += c->n_tokens;
         n++;
     }
     return n;
@@ -9856,7 +9853,7 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, 
                                             uint32_t c)
 {
     pimattn_i_newest w;
-    uint64_t length = 0, all;
+    uint64_t length = 0;
     PIMATTN_I_TRY(pimattn_seq_tokens(e, seq, layer, &length));
     const uint32_t heads = e->config.shape.n_kv_heads;
     const uint64_t words = pimattn_i_ceil_div(length, 64);
@@ -9871,9 +9868,11 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, 
     PIMATTN_I_TRY(pimattn_i_newest_init(e, &w, seq, layer, q, true));
     for (w.job.kv_head = 0; w.job.kv_head < heads; w.job.kv_head++) {
         uint64_t *bits = choice->bits + w.job.kv_head * choice->stride;
-        uint64_t n = pimattn_i_candidates(e, &w, &all), taken = 0, i = 0;
-        for (uint64_t k = 0; k < n; k++) /* the newest one, then all others */
-            w.order[k] = (uint32_t)(k ? k - 1 : n - 1);
+        uint64_t n = pimattn_i_candidates(e, &w), all = 0, taken = 0, i = 0;
+        for (uint64_t k = 0; k < n; k++) {
+            w.order[k] = (uint32_t)(k ? k - 1 : n - 1); /* the newest one, then all others */
+            all += w.pages[k].n_tokens;
+        }
         pimattn_i_sort(w.order + 1, (size_t)n - 1, w.pages, pimattn_i_lower);
         memset(bits, 0, (size_t)words * sizeof *bits);
         for (; i < n && taken < pimattn_i_ceil_div(all, c); i++) {
@@ -9911,7 +9910,7 @@ static bool pimattn_i_scores(pimattn_engine *e, pimattn_i_newest *w)
 /* Of a KV head: every token's score is its page's bound. */
 static bool pimattn_i_bound_scores(const pimattn_engine *e, pimattn_i_newest *w)
 {
-    uint64_t all, n = pimattn_i_candidates(e, w, &all);
+    const uint64_t n = pimattn_i_candidates(e, w);
     bool finite = true;
     for (uint64_t i = 0; i < n; i++) {
         const pimattn_i_candidate *c = &w->pages[i];
