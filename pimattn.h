@@ -9319,8 +9319,7 @@ static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, ui
         }
     }
     for (uint64_t t = 0; t < tokens; t++) {
-        bool counts = s[t] > pimattn_i_minus_inf() && all == 0.0f;
-        s[t] = counts ? pimattn_i_exp(s[t] - m) : 0.0f;
+        s[t] = all == 0.0f ? pimattn_i_exp(s[t] - m) : 0.0f; /* 0 where none is seen */
         sum += (double)s[t];
     }
     while (e->config.device.out_bits == 16 && sum * (double)part > pimattn_i_most_p)
