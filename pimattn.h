@@ -7854,8 +7854,7 @@ enum { PIMATTN_I_FAR = 4224, PIMATTN_I_LONG_PAGE = 512 << 10 };
 /* Where a token's rows lie. */
 typedef struct pimattn_i_spot {
     const unsigned char *at[4]; /* K, V; of int8 their scales */
-    uint64_t token, in_page;    /* tokens from it on in its page .. */
-    uint64_t in_order;          /* .. and of these whose rows follow at one stride */
+    uint64_t token, in_page;    /* from it on in its page; those of a tile at one stride */
     uint64_t tile;              /* of a course: that begins here, or would behind the end */
 } pimattn_i_spot;
 
@@ -7886,7 +7885,6 @@ static void pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i_job *job,
         const uint64_t most = pimattn_i_min(job->tokens - token, e->joined);
         for (; to->in_page < most && page[1] == page[0] + UINT64_C(1); page++)
             to->in_page += p->page_tokens;
-        to->in_order = to->in_page;
         return;
     }
     const uint32_t layer = e->planner.layer, head = job->kv_head;
@@ -7898,7 +7896,6 @@ static void pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i_job *job,
     for (int i = 0; i < 4; i++)
         to->at[i] = k + lay->offset[i] + at * lay->row[i];
     to->in_page = e->tiered ? 1 : lay->page_tokens - token % lay->page_tokens;
-    to->in_order = lay->run_tokens - at;
 }
 
 /* What is fetched during a tile: K or V (row 0, 1) of one so many tiles on, and bytes from it. */
@@ -7970,7 +7967,7 @@ static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t 
                 pimattn_i_spot_of(e, job, first + t, &at);
                 pimattn_i_spot_of(e, job, pimattn_i_sees(job, on) ? on : first + t, &later);
                 from = t;
-                end = t + at.in_order;
+                end = t + at.in_page;
             }
             const size_t i = (size_t)(t - from);
             k = at.at[0] + i * hand->strides[0];
@@ -8284,7 +8281,7 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, uint32_t a
         if (n == job->n_queries) n = pimattn_i_job_rows(e, job);
         if (!of_all) continue;
         const bool direct = e->direct && hand->spot && (of_all & (of_all + 1)) == 0 &&
-                            hand->spot->in_order >= PIMATTN_I_TILE;
+                            hand->spot->in_page >= PIMATTN_I_TILE;
         const pimattn_i_tile *tile = direct ? pimattn_i_tile_direct(hand, of_all)
                                             : pimattn_i_tile_copy(hand, first, of_all, held);
         held = direct ? 0 : of_all; /* scales are in one place for both */
@@ -8396,7 +8393,6 @@ static void pimattn_i_team_step(pimattn_i_team *team)
     }
     to->token = token;
     to->in_page -= PIMATTN_I_TILE;
-    to->in_order = pimattn_i_min(to->in_order, to->in_page);
     for (int i = 0; i < 4; i++)
         if (to->at[i]) to->at[i] += hands->steps[i];
 }
@@ -8449,7 +8445,7 @@ static void pimattn_i_team_warm(const pimattn_i_team *team, const pimattn_i_job 
     const pimattn_i_job *job = hand->job;
     const pimattn_i_spot *spot = &team->course[team->tiles];
     const uint64_t stop = spot->token < job->kept ? job->kept : job->end; /* beyond none is seen */
-    const uint64_t some = pimattn_i_min(spot->in_order, hand->ahead * PIMATTN_I_TILE);
+    const uint64_t some = pimattn_i_min(spot->in_page, hand->ahead * PIMATTN_I_TILE);
     const uint64_t rows = pimattn_i_min(some, stop - spot->token);
     const bool on = before && hand->e->config.max_workers == 1 &&
                     before->first_row == job->first_row && before->leaf_end == job->leaf_begin;
