@@ -7911,7 +7911,6 @@ typedef struct pimattn_i_hand {
     pimattn_i_folder folder;
     pimattn_i_tile tile, copied;  /* where its rows lie; in f32 */
     size_t strides[4];            /* bytes to the next token: K, V, their scales .. */
-    size_t steps[4];              /* .. to the next tile of a page .. */
     size_t from[4];               /* .. and from where its gang's first head has a token */
     const pimattn_i_spot *spot;   /* of this tile and of those after it, of that head; or NULL */
     pimattn_i_fetched fetched[4]; /* while K is read, while V is; what is far likewise */
@@ -8027,12 +8026,10 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
     const size_t k_row = (size_t)e->layout.row[0], v_row = (size_t)e->layout.row[1];
     const pimattn_pages *p = e->pages;
     pimattn_i_tile *tile = &hand->tile;
-    const size_t run = p || e->layout.run_tokens > PIMATTN_I_TILE ? 0 : (size_t)e->layout.run_bytes;
     for (int i = 0; i < 4; i++) {
         const pimattn_rows none = {NULL, 0, (size_t)e->layout.row[i], 0};
         const pimattn_rows *rows = p ? pimattn_i_rows_of(p, i) : &none;
         hand->strides[i] = rows->token;
-        hand->steps[i] = run ? run : PIMATTN_I_TILE * rows->token;
         hand->from[i] = (hand->job->kv_head - lead->kv_head) * rows->head;
     }
     tile->k_stride = hand->strides[0];
@@ -8386,15 +8383,7 @@ static void pimattn_i_team_step(pimattn_i_team *team)
             token = pimattn_i_next(job, last + PIMATTN_I_TILE, UINT64_MAX);
         }
     }
-    if (token == UINT64_MAX || !hands->e->direct) return;
-    if (job != hands->job || token - to->token != PIMATTN_I_TILE || to->in_page <= PIMATTN_I_TILE) {
-        pimattn_i_spot_of(hands->e, job, token, to);
-        return;
-    }
-    to->token = token;
-    to->in_page -= PIMATTN_I_TILE;
-    for (int i = 0; i < 4; i++)
-        if (to->at[i]) to->at[i] += hands->steps[i];
+    if (token < UINT64_MAX && hands->e->direct) pimattn_i_spot_of(hands->e, job, token, to);
 }
 
 static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, size_t place,
