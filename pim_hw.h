@@ -5229,8 +5229,8 @@ typedef enum pimhw_i_progress { PIMHW_I_IDLE, PIMHW_I_OPEN, PIMHW_I_ENDED } pimh
 typedef struct pimhw_i_text {
     uint64_t hash;
     uint32_t at, n;
-    uint16_t next;             /* in its chain; 0: the last */
-    bool waits, meets_refresh; /* of a state: commands wait, or wait for a refresh */
+    uint16_t next; /* in its chain; 0: the last */
+    bool waits;    /* of a state: commands do, under DCS for a refresh */
 } pimhw_i_text;
 
 /* What a span does to a group of channels; at the head of a trial: the group. */
@@ -5745,7 +5745,7 @@ static uint32_t pimhw_i_intern(pimhw_i_memo *m, uint32_t n)
         if (text->hash != hash || text->n != n) continue;
         if (pimhw_i_same(&m->words[text->at], words, n)) return *slot;
     }
-    pimhw_i_text added = {hash, m->n_words, n, 0, false, false};
+    pimhw_i_text added = {hash, m->n_words, n, 0, false};
     *slot = (uint16_t)++m->n_texts;
     m->text[*slot] = added;
     m->n_words += n;
@@ -5779,9 +5779,7 @@ static uint32_t pimhw_i_state(pimhw_device *d)
     if (!pen.words || !pimhw_i_pen_unit(d, &pen, d->unit, pimhw_i_n_unit(d))) return 0;
     const pimhw_i_flow *f = d->groups[d->unit].flow;
     d->known = pimhw_i_intern(&d->memo, pen.n);
-    pimhw_i_text *text = &d->memo.text[d->known];
-    text->meets_refresh = d->config.controller == PIMHW_DCS && f->n_records > 0;
-    text->waits = text->meets_refresh || (d->config.controller == PIMHW_PING_PONG && f->begun);
+    d->memo.text[d->known].waits = f && (f->begun || f->n_records > 0);
     return d->known;
 }
 
@@ -6088,7 +6086,7 @@ static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimh
     uint64_t base = t->base_ck, n = d->shared ? 1 : pimhw_i_count(d->groups[d->unit].mask);
     e->to = (uint16_t)to;
     e->parts = d->memo.n_words;
-    e->refreshed = d->memo.text[to].meets_refresh;
+    e->refreshed = d->config.controller == PIMHW_DCS && d->memo.text[to].waits;
     e->again = false;
     e->slack.early_ck = e->slack.late_ck = UINT32_MAX;
     e->clocks = pimhw_i_unit_ck(d) - base;
