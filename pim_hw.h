@@ -7158,15 +7158,6 @@ static bool pimhw_i_lap_word(pimhw_i_lap *lap, uint64_t *at, pimhw_i_lap_use use
     return true;
 }
 
-/* The same for what a round adds to, by any number. */
-static void pimhw_i_lap_sums(pimhw_i_lap *lap, void *sums, uint32_t n_sums, pimhw_i_lap_use use,
-                             uint64_t n)
-{
-    uint64_t *at = (uint64_t *)sums;
-    for (uint32_t i = 0; i < n_sums; i++)
-        pimhw_i_lap_word(lap, &at[i], use, n, 0);
-}
-
 /* The same for the clocks, state and row of a group. One that moves on by less than the hub does
  * not lead, and the hub will make it wait: lowers n to the rounds before that. */
 static bool pimhw_i_lap_group(pimhw_i_lap *lap, pimhw_i_channel *ch, pimhw_i_lap_use use,
@@ -7209,10 +7200,14 @@ static bool pimhw_i_lap_all(pimhw_device *d, pimhw_i_jobs *jobs, pimhw_i_lap_use
         same = pimhw_i_lap_group(lap, ch, use, n, hub);
     }
     if (use == PIMHW_I_COMPARE || !same) return same && lap->lead;
-    pimhw_i_lap_sums(lap, &d->epu_ck, 1, use, *n);
-    pimhw_i_lap_sums(lap, &d->n_instructions, 1, use, *n);
-    for (uint64_t left = of_all; left;)
-        pimhw_i_lap_sums(lap, &pimhw_i_group(d, &left)->tally, PIMHW_I_TALLY, use, *n);
+    /* what a round adds to, by any number */
+    pimhw_i_lap_word(lap, &d->epu_ck, use, *n, 0);
+    pimhw_i_lap_word(lap, &d->n_instructions, use, *n, 0);
+    for (uint64_t left = of_all; left;) {
+        uint64_t *sums = (uint64_t *)&pimhw_i_group(d, &left)->tally;
+        for (uint32_t i = 0; i < PIMHW_I_TALLY; i++)
+            pimhw_i_lap_word(lap, &sums[i], use, *n, 0);
+    }
     for (uint64_t left = use == PIMHW_I_ADVANCE ? lap->kept : 0; left; left &= left - 1) {
         uint32_t c = pimhw_i_lowest(left);
         uint64_t *to = (uint64_t *)&d->beyond[c], *from = (uint64_t *)&lap->beyond[c];
