@@ -4984,8 +4984,7 @@ static bool pimhw_i_uneven_rounds(pimhw_i_walker *w, const pimhw_item *item, uin
     if (!w->sketch->lists && most == pimhw_i_rounds(w, item, last)) return false;
     for (uint64_t left = mask; left; left &= left - 1) {
         uint32_t c = pimhw_i_lowest(left);
-        rounds[c] = most == 0 && !w->sketch->lists ? 0 : pimhw_i_rounds(w, item, c);
-        if (!w->sketch->lists) most = rounds[c];
+        rounds[c] = pimhw_i_rounds(w, item, c);
         w->bound[w->depth] = pimhw_i_max(w->bound[w->depth], rounds[c]);
     }
     return true;
