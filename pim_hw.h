@@ -5076,13 +5076,13 @@ static bool pimhw_i_same_fields(const pimhw_i_walker *w, uint32_t channel, const
 static uint64_t pimhw_i_sharers(const pimhw_i_walker *w, uint64_t mask, uint64_t value[8])
 {
     uint64_t sharers = mask & (~mask + 1);
-    bool epu = w->program->items[w->pc].kind == PIMHW_EPU;
+    const pimhw_item *item = &w->program->items[w->pc];
+    bool epu = item->kind == PIMHW_EPU;
     if (w->alike) return mask;
     /* the hub has one unit: work of channels that each have a list of their own adds up there */
     for (uint64_t left = mask & (mask - 1); left && epu && w->sketch->lists; left &= left - 1) {
-        uint64_t its[8] = {w->sketch->value[w->pc][PIMHW_I_OP_SIZE]};
-        pimhw_i_fields(w, pimhw_i_lowest(left), 1u << PIMHW_I_OP_SIZE, its);
-        value[PIMHW_I_OP_SIZE] = pimhw_i_plus(value[PIMHW_I_OP_SIZE], its[PIMHW_I_OP_SIZE]);
+        uint64_t its = pimhw_i_value(w, item->op_size, pimhw_i_lowest(left));
+        value[PIMHW_I_OP_SIZE] = pimhw_i_plus(value[PIMHW_I_OP_SIZE], its);
     }
     if (epu || !w->sketch->uneven[w->pc] || sharers == mask) return mask;
     /* of one block, the values of the channels between two equal ones are the same */
