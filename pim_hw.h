@@ -7079,17 +7079,15 @@ static bool pimhw_i_walk_nest(pimhw_device *d, pimhw_i_stream *s)
 static uint64_t pimhw_i_alike(pimhw_device *d, const pimhw_i_walker *w, uint64_t mask,
                               pimhw_i_place *place)
 {
-    uint32_t first = pimhw_i_lowest(mask);
-    const pimhw_i_scope *scope = &d->sketch.loops[w->pc].whole;
-    if (first >= place->until) {
+    if (pimhw_i_lowest(mask) >= place->until) {
+        const pimhw_i_scope *scope = &d->sketch.loops[w->pc].whole;
         pimhw_i_place_terms(w, scope, PIMHW_LOOPS - 1, mask, place);
         place->edge = NULL;
     }
-    pimhw_i_channel *ch = &d->groups[d->group_of[first]];
-    uint64_t in = ch->mask & mask & pimhw_i_low_bits(place->until);
-    if (in != ch->mask) pimhw_i_split(d, ch, ch->mask & ~in);
-    d->unit = d->group_of[first];
-    return in;
+    mask &= pimhw_i_low_bits(place->until);
+    const pimhw_i_channel *ch = pimhw_i_group(d, &mask);
+    d->unit = (uint32_t)(ch - d->groups);
+    return ch->mask;
 }
 
 /* A loop on channels that do the same: known, or walked and learnt. */
