@@ -4520,7 +4520,6 @@ static const char *pimhw_i_nest_fault(const pimhw_program *p, uint32_t i, pimhw_
         if (pimhw_i_aux(p, item) > pimhw_i_aux(p, &p->items[0]))
             return "aux is more than the list's";
         nest->in_block = true;
-        return NULL;
     }
     if (item->kind == PIMHW_LIST && i != 0) return "a list that is not the first item";
     return nest->depth - nest->in_block > PIMHW_LOOPS ? "loops nested too deep" : NULL;
