@@ -4798,13 +4798,12 @@ static void pimhw_i_add_item(const pimhw_i_sketch *s, const pimhw_program *p, ui
     in->last[in->depth++] = rounds - (rounds > 0 && rounds < UINT64_MAX);
 }
 
-/* The loop that item `first` opens, as a whole or one of its rounds. */
+/* The loop that item `first` opens, as a whole or one of its rounds; *span is zeroed. */
 static void pimhw_i_scope_init(const pimhw_i_sketch *s, const pimhw_program *p, uint32_t first,
                                bool whole, uint32_t level, pimhw_i_scope *span)
 {
     uint64_t mask = p->items[first].mask; /* of the loop */
     pimhw_i_inside in;
-    memset(span, 0, sizeof *span);
     span->alike = true;
     in.level = in.depth = level;
     uint32_t last = p->items[first].end;
@@ -4821,13 +4820,12 @@ static void pimhw_i_sketch_loops(pimhw_i_sketch *s, const pimhw_program *p, uint
         if (item->kind == PIMHW_END && p->items[item->end].kind != PIMHW_BLOCK) level--;
         if (item->kind != PIMHW_LOOP) continue;
         pimhw_i_loop *loop = &s->loops[i];
+        memset(loop, 0, sizeof *loop);
         pimhw_i_scope_init(s, p, i, true, level, &loop->whole);
         level++;
         pimhw_i_scope_init(s, p, i, false, level, &loop->round);
         uint64_t looks = controller == PIMHW_DCS ? PIMHW_I_MANY_LOOKS : PIMHW_I_FEW_LOOKS;
         loop->most = loop->spare = looks * PIMHW_I_LOOK;
-        loop->idle = false;
-        loop->n_left = 0;
         loop->weight = 1;
         for (uint32_t k = i + 1; k < item->end; k++)
             loop->weight += p->items[k].kind == PIMHW_LOOP ? 4 : 1;
