@@ -5312,7 +5312,6 @@ struct pimhw_device {
     uint64_t nest;  /* of a shared front end: channels of the loop that is walked */
     uint32_t known; /* number of its state, until something happens; 0: not yet */
     bool real_rows; /* a row is one of the device, not of a block */
-    bool apart;     /* channels have lists of their own, and no host feeds all */
     bool safe;      /* no instruction of the program can be refused */
     bool skips;     /* spans that are like others are not walked */
     bool laps;      /* .. nor rounds of its list */
@@ -6715,9 +6714,7 @@ static void pimhw_i_start(pimhw_device *d, const pimhw_sink *sink, const pimhw_r
     d->why = why;
     d->real_rows = !request;
     d->decode.reason = PIMHW_WAIT_HOST;
-    d->n_groups = d->n_ready = 1;
-    d->apart = !d->shared && request && request->list_begin;
-    d->n_streams = d->apart ? d->config.n_channels : 1;
+    d->n_groups = d->n_ready = d->n_streams = 1;
     memset(&d->streams[0].jobs, 0, sizeof d->streams[0].jobs);
     pimhw_i_channel *ch = &d->groups[0];
     memset(ch, 0, sizeof *ch);
@@ -7001,6 +6998,7 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
     uint32_t endless = pimhw_i_endless_item(p, request, d->config.n_channels);
     pimhw_block block = pimhw_i_largest(request);
     pimhw_i_inside in = {0, 0, {0}, {NULL}};
+    bool apart = !d->shared && request && request->list_begin;
     d->safe = true;
     if (endless < p->n_items)
         return PIMHW_I_UNABLE(why, "item %u: %s", (uint64_t)endless, PIMHW_I_TOO_LONG);
@@ -7024,7 +7022,7 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
             continue;
         }
         bool all = PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_ALL;
-        if (d->apart && (all || item->kind == PIMHW_CFR || item->kind == PIMHW_EWADD))
+        if (apart && (all || item->kind == PIMHW_CFR || item->kind == PIMHW_EWADD))
             return PIMHW_I_UNABLE(why, "item %u: %s, where channels have lists of their own",
                                   (uint64_t)i, PIMHW_I_KINDS[item->kind].name);
         if (PIMHW_I_KINDS[item->kind].has_row)
@@ -7340,6 +7338,7 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
 {
     uint64_t n = request && request->repeats > 1 ? request->repeats : 1;
     pimhw_i_meet(d, p, request);
+    if (d->sketch.lists && !d->shared) d->n_streams = d->config.n_channels;
     /* if nobody looks and all instructions are known to be right */
     d->skips = d->safe && !d->sink.to.command && !d->sink.to.hub && !d->sketch.banked;
     d->laps = request && d->skips && d->sketch.laps && !d->config.refresh;
@@ -7438,7 +7437,6 @@ PIMHW_API pimhw_status pimhw_device_resolve(
     pimhw_status status = PIMHW_OK;
     pimhw_i_start(d, NULL, request, why);
     d->phase = PIMHW_I_IDLE;
-    d->n_streams = 1; /* of all channels, even if they have lists of their own */
     pimhw_i_stream *s = &d->streams[0];
     pimhw_i_meet(d, program, request);
     pimhw_i_streams_begin(d, program, request);
