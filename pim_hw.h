@@ -7002,6 +7002,9 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
     d->safe = true;
     if (endless < p->n_items)
         return PIMHW_I_UNABLE(why, "item %u: %s", (uint64_t)endless, PIMHW_I_TOO_LONG);
+    uint64_t most_blocks = 0; /* of a channel */
+    for (uint32_t c = 0; c < d->config.n_channels; c++)
+        most_blocks = pimhw_i_max(most_blocks, pimhw_i_blocks(request, c));
     for (uint32_t i = 0; i < p->n_items; i++) {
         const pimhw_item *item = &p->items[i];
         const pimhw_operand *o = item->op_size ? &p->operands[item->op_size - 1] : NULL;
@@ -7011,14 +7014,12 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
         if (item->kind == PIMHW_END || item->kind == PIMHW_BLOCK) continue;
         for (uint32_t f = 0; f < 8; f++)
             value[f] = pimhw_i_most(p, &in, &block, pimhw_i_names(item)[f]);
-        if (item->kind == PIMHW_LOOP || item->kind == PIMHW_LIST) {
-            if (item->kind == PIMHW_LIST) value[0] = 0; /* whatever op_size says */
-            for (uint32_t c = 0; item->kind == PIMHW_LIST && c < d->config.n_channels; c++)
-                value[0] = pimhw_i_max(value[0], pimhw_i_blocks(request, c));
-            if (item->kind == PIMHW_LIST) value[0] += pimhw_i_aux(p, item);
-            if (value[0] >> PIMHW_I_MOST_ROUND_BITS) d->safe = false;
-            in.around[in.depth] = item->kind == PIMHW_LOOP ? o : NULL;
-            in.last[in.depth++] = value[0] ? value[0] - 1 : 0;
+        bool list = item->kind == PIMHW_LIST;
+        if (list || item->kind == PIMHW_LOOP) {
+            uint64_t rounds = list ? most_blocks + pimhw_i_aux(p, item) : value[0];
+            if (rounds >> PIMHW_I_MOST_ROUND_BITS) d->safe = false;
+            in.around[in.depth] = list ? NULL : o;
+            in.last[in.depth++] = rounds - (rounds > 0);
             continue;
         }
         bool all = PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_ALL;
