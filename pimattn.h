@@ -3921,10 +3921,13 @@ static void pimattn_i_plain(pimattn_i_writer *w, pimhw_kind kind, uint64_t aux)
 }
 
 /* Levels of the loops around an instruction: rows; query blocks; of K slots in runs and queries in
- * sets, of V strips (run), passes (set) and queries. */
+ * sets, of V columns in strips (run), passes (set) and queries. */
 typedef struct pimattn_i_loops {
     uint32_t row, block, run, slot, set, query;
     uint32_t part; /* of keys by parts: of a row, or of a set of queries */
+    bool is_v;
+    uint64_t unit;           /* tokens of a slot or column, all channels together */
+    uint64_t in_row, in_run; /* slots or columns */
 } pimattn_i_loops;
 
 /* What a round of each loop adds to an operand, or takes from a tail. */
@@ -3947,15 +3950,19 @@ static uint32_t pimattn_i_loop_passes(pimattn_i_writer *w)
 }
 
 /* Loops over rows, their passes and query blocks, outermost first: row-reuse keeps the row open. */
-static pimattn_i_loops pimattn_i_loop_rows(pimattn_i_writer *w, pimhw_tail rows, bool passes,
-                                           uint32_t queries)
+static pimattn_i_loops pimattn_i_loop_rows(pimattn_i_writer *w, bool is_v)
 {
+    const pimattn_plan *p = w->plan;
+    const uint32_t queries = is_v ? p->v_queries : (uint32_t)pimattn_i_k_all(p);
     const uint32_t none = PIMATTN_I_NO_LOOP;
-    pimattn_i_loops at = {none, none, none, none, none, none, none};
-    if (w->plan->row_reuse_off) at.block = pimattn_i_loop_blocks(w, queries);
-    at.row = pimattn_i_loop_tail(w, UINT64_MAX, rows);
-    if (passes) at.set = pimattn_i_loop_passes(w);
-    if (!w->plan->row_reuse_off) at.block = pimattn_i_loop_blocks(w, queries);
+    pimattn_i_loops at = {none, none, none, none, none, none, none, is_v, 0, 0, 0};
+    at.unit = is_v ? (uint64_t)pimhw_config_lanes(&p->device) * p->v_groups : pimattn_i_k_lanes(p);
+    at.in_row = is_v ? p->v_row_columns : pimattn_i_max(1, p->k_row_tokens);
+    at.in_run = is_v ? p->v_strip : p->k_out_slots;
+    if (p->row_reuse_off) at.block = pimattn_i_loop_blocks(w, queries);
+    at.row = pimattn_i_loop_tail(w, UINT64_MAX, pimattn_i_tokens(p, is_v, at.unit * at.in_row));
+    if (is_v && !p->v_packed) at.set = pimattn_i_loop_passes(w);
+    if (!p->row_reuse_off) at.block = pimattn_i_loop_blocks(w, queries);
     return at;
 }
 
@@ -3984,40 +3991,32 @@ static void pimattn_i_begin_bias(pimattn_i_writer *w, uint32_t space, const pimh
     pimattn_i_write(w, PIMHW_WR_BIAS, 0, space, &o);
 }
 
-/* Tokens of a column of all channel groups. */
-static uint64_t pimattn_i_v_unit(const pimattn_plan *p)
+/* Runs of a row that hold tokens of this channel's group. */
+static void pimattn_i_loop_runs(pimattn_i_writer *w, pimattn_i_loops *at)
 {
-    return (uint64_t)pimhw_config_lanes(&p->device) * p->v_groups;
+    pimhw_tail left = pimattn_i_tokens(w->plan, at->is_v, at->unit * at->in_run);
+    left = pimattn_i_less(left, at->row, at->unit * at->in_row);
+    if (at->in_run < at->in_row)
+        at->run = pimattn_i_loop_tail(w, pimattn_i_ceil_div(at->in_row, at->in_run), left);
 }
 
-/* Slots of a run of K, or columns of a strip of V, that hold tokens of this channel's group. */
-static pimhw_operand pimattn_i_run_size(pimattn_i_writer *w, const pimattn_i_loops *at, bool is_v)
+/* Slots or columns of a run that do. */
+static pimhw_operand pimattn_i_run_size(pimattn_i_writer *w, const pimattn_i_loops *at)
 {
-    const pimattn_plan *p = w->plan;
-    uint64_t unit = pimattn_i_k_lanes(p), all = pimattn_i_max(1, p->k_row_tokens);
-    if (is_v) unit = pimattn_i_v_unit(p), all = p->v_row_columns;
-    uint64_t run = is_v ? p->v_strip : p->k_out_slots;
-    pimhw_operand o = pimattn_i_operand(run);
-    pimhw_tail tokens = pimattn_i_tokens(p, is_v, unit);
-    pimattn_i_steps(tokens.step, at, unit * all, 0, unit * run, 0, 0, 0);
+    pimhw_operand o = pimattn_i_operand(at->in_run);
+    pimhw_tail left = pimattn_i_tail(0, at->in_row, 1, 1);
+    pimhw_tail tokens = pimattn_i_tokens(w->plan, at->is_v, at->unit);
+    pimattn_i_steps(tokens.step, at, at->unit * at->in_row, 0, at->unit * at->in_run, 0, 0, 0);
     pimattn_i_limit(w, &o, tokens);
-    if (all % run != 0)
-        pimattn_i_limit(w, &o, pimattn_i_less(pimattn_i_tail(0, all, 1, 1), at->run, run));
+    if (at->in_row % at->in_run != 0)
+        pimattn_i_limit(w, &o, pimattn_i_less(left, at->run, at->in_run));
     return o;
 }
 
-/* Slots of a bank's row that hold a token of this channel; once more: of the run. */
 static void pimattn_i_loop_slots(pimattn_i_writer *w, pimattn_i_loops *at)
 {
-    const pimattn_plan *p = w->plan;
-    uint64_t lanes = pimattn_i_k_lanes(p), run = p->k_out_slots;
-    uint64_t row_tokens = pimattn_i_max(1, p->k_row_tokens);
-    pimhw_tail runs = pimattn_i_tokens(p, false, lanes * run);
-    runs = pimattn_i_less(runs, at->row, row_tokens * lanes);
-    if (run < row_tokens && at->run == PIMATTN_I_NO_LOOP)
-        at->run = pimattn_i_loop_tail(w, pimattn_i_ceil_div(row_tokens, run), runs);
-    if (run == 1) return;
-    pimhw_operand rounds = pimattn_i_run_size(w, at, false);
+    if (at->in_run == 1) return;
+    pimhw_operand rounds = pimattn_i_run_size(w, at);
     at->slot = pimattn_i_loop(w, &rounds);
 }
 
@@ -4063,9 +4062,9 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     uint64_t columns = p->k_columns, queries = p->k_out_queries, all = p->k_queries;
     uint64_t set = p->reads_late ? queries : all;
     pimhw_tail each = pimattn_i_queries(1);
-    pimhw_tail rows = pimattn_i_tokens(p, false, pimattn_i_k_lanes(p) * p->k_row_tokens);
-    pimattn_i_loops at = pimattn_i_loop_rows(w, rows, false, p->k_queries);
+    pimattn_i_loops at = pimattn_i_loop_rows(w, false);
     if (!p->inputs_late) pimattn_i_lower_k_input(w, &at);
+    pimattn_i_loop_runs(w, &at);
     pimattn_i_loop_slots(w, &at);
     pimhw_tail sets = pimattn_i_less(pimattn_i_queries(set), at.block, all);
     if (set < all) at.set = pimattn_i_loop_tail(w, pimattn_i_ceil_div(all, set), sets);
@@ -4138,11 +4137,9 @@ static void pimattn_i_lower_k_parts(pimattn_i_writer *w)
     const uint64_t turn = fit == 1 ? set : pimattn_i_min(fit, set);
     const uint64_t go = part < of_row ? part : 0, pass = turn < set ? turn : 0;
     pimhw_tail each = pimattn_i_queries(1);
-    pimhw_tail rows =
-        pimattn_i_tokens(p, false, pimattn_i_k_lanes(p) * pimattn_i_max(1, p->k_row_tokens));
-    pimattn_i_loops at = pimattn_i_loop_rows(w, rows, false, (uint32_t)all);
+    pimattn_i_loops at = pimattn_i_loop_rows(w, false);
     if (resident && !late) pimattn_i_lower_k_input(w, &at);
-    pimattn_i_loop_slots(w, &at);
+    pimattn_i_loop_runs(w, &at);
     pimhw_tail left = pimattn_i_less(pimattn_i_queries(set), at.block, all);
     if (set < all) at.set = pimattn_i_loop_tail(w, pimattn_i_ceil_div(all, set), left);
     pimattn_i_steps(each.step, &at, 0, all, 0, 0, set, 0);
@@ -4184,7 +4181,7 @@ static void pimattn_i_lower_v_input(pimattn_i_writer *w, const pimattn_i_loops *
     const pimattn_plan *p = w->plan;
     bool one_block = p->row_reuse_off || p->n_queries <= p->v_queries;
     pimattn_i_operands o = pimattn_i_sized(0);
-    o.op_size = pimattn_i_run_size(w, at, true);
+    o.op_size = pimattn_i_run_size(w, at);
     if (p->v_strip == p->v_row_columns && one_block && at->set != PIMATTN_I_NO_LOOP)
         pimattn_i_limit(w, &o.op_size,
                         pimattn_i_less(pimattn_i_tail(0, 1, 1, p->v_strip), at->set, 1));
@@ -4208,7 +4205,7 @@ static void pimattn_i_lower_v_macs(pimattn_i_writer *w, pimattn_i_loops at)
     pimattn_i_steps(o.out.step, &at, 0, 0, 0, 0, hold ? p->v_queries : 0, 1);
     pimattn_i_begin_read(w, 1, &o.out, &again, &fresh);
     pimattn_i_begin_bias(w, 1, &o.out, &fresh);
-    o.op_size = pimattn_i_run_size(w, &at, true);
+    o.op_size = pimattn_i_run_size(w, &at);
     pimattn_i_steps(o.row.step, &at, packed ? 1 : p->v_passes, 0, 0, 0, !packed, 0);
     pimattn_i_steps(o.column.step, &at, 0, 0, p->v_strip, 0, packed ? p->v_row_columns : 0, 0);
     pimattn_i_step(o.tile.step, at.query, p->v_strip);
@@ -4238,18 +4235,14 @@ static void pimattn_i_lower_v_reads(pimattn_i_writer *w, uint32_t block, uint32_
 static void pimattn_i_lower_v(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
-    const uint64_t columns = p->v_row_columns, unit = pimattn_i_v_unit(p), all = w->mask;
+    const uint64_t all = w->mask;
     const uint32_t none = PIMATTN_I_NO_LOOP, in_list = PIMATTN_I_IN_LIST;
     const bool read_in_row = !p->v_hold && !p->reads_late;
-    pimhw_tail rows = pimattn_i_tokens(p, true, unit * columns);
     if (p->unit_channels > 1 && p->v_groups * p->v_spread < 64)
         w->mask &= ((uint64_t)1 << p->v_groups * p->v_spread) - 1;
-    pimattn_i_loops at = pimattn_i_loop_rows(w, rows, !p->v_packed, p->v_queries);
+    pimattn_i_loops at = pimattn_i_loop_rows(w, true);
     const uint32_t inner = w->level;
-    pimhw_tail strips = pimattn_i_tokens(p, true, unit * p->v_strip);
-    strips = pimattn_i_less(strips, at.row, unit * columns);
-    if (p->v_strip < columns)
-        at.run = pimattn_i_loop_tail(w, pimattn_i_ceil_div(columns, p->v_strip), strips);
+    pimattn_i_loop_runs(w, &at);
     at.query = pimattn_i_loop_queries(w, at.block, p->v_queries);
     pimattn_i_lower_v_input(w, &at);
     if (!p->inputs_late) {
