@@ -4040,17 +4040,24 @@ static void pimattn_i_lower_k_input(pimattn_i_writer *w, const pimattn_i_loops *
     pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
 }
 
+/* Reads the sums of queries one by one; those of a round of another loop lie further on. */
+static void pimattn_i_lower_reads(pimattn_i_writer *w, uint32_t space, uint32_t query,
+                                  uint32_t loop, uint64_t further)
+{
+    pimattn_i_operands o = pimattn_i_sized(0);
+    pimattn_i_step(o.out.step, query, 1);
+    pimattn_i_step(o.out.step, loop, further);
+    pimattn_i_write(w, PIMHW_RD_MAC, 0, space, &o);
+}
+
 /* Reads of the K phase that are still due: of every entry that a token and a query had. */
 static void pimattn_i_lower_k_reads(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
-    pimattn_i_operands o = pimattn_i_sized(0);
     pimhw_tail slots = pimattn_i_tokens(p, false, pimattn_i_k_lanes(p));
     uint32_t slot = pimattn_i_loop_tail(w, p->k_out_slots, slots);
     uint32_t query = pimattn_i_loop_tail(w, p->k_out_queries, pimattn_i_queries(1));
-    pimattn_i_step(o.out.step, slot, p->k_out_queries);
-    pimattn_i_step(o.out.step, query, 1);
-    pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
+    pimattn_i_lower_reads(w, 0, query, slot, p->k_out_queries);
     pimattn_i_end(w, slot);
 }
 
@@ -4168,10 +4175,7 @@ static void pimattn_i_lower_k_parts(pimattn_i_writer *w)
     }
     pimattn_i_lower_k_part(w, &at, o, go, pass);
     pimattn_i_end(w, inner);
-    o = pimattn_i_sized(0);
-    if (!late) at.query = pimattn_i_loop_tail(w, set, each);
-    pimattn_i_step(o.out.step, at.query, 1);
-    if (!late) pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
+    if (!late) pimattn_i_lower_reads(w, 0, pimattn_i_loop_tail(w, set, each), PIMATTN_I_NO_LOOP, 0);
     pimattn_i_end(w, PIMATTN_I_IN_LIST);
 }
 
@@ -4225,10 +4229,7 @@ static void pimattn_i_lower_v_reads(pimattn_i_writer *w, uint32_t block, uint32_
     pimattn_i_limit(w, &rounds, pimattn_i_less(pimattn_i_queries(1), block, p->v_queries));
     if (if_any) pimattn_i_limit(w, &rounds, any);
     uint32_t query = pimattn_i_loop(w, &rounds);
-    pimattn_i_operands o = pimattn_i_sized(0);
-    pimattn_i_step(o.out.step, query, 1);
-    pimattn_i_step(o.out.step, pass, p->v_queries);
-    pimattn_i_write(w, PIMHW_RD_MAC, 0, 1, &o);
+    pimattn_i_lower_reads(w, 1, query, pass, p->v_queries);
     pimattn_i_end(w, query);
 }
 
@@ -4534,10 +4535,7 @@ static void pimattn_i_lower_local(pimattn_i_writer *w, const pimattn_i_local *l,
     }
     pimattn_i_end(w, row);
     query = pimattn_i_loop_queries(w, block, l->queries);
-    (void)pimattn_i_loop_times(w, (uint64_t)l->v_columns + 1);
-    o = pimattn_i_sized(0);
-    pimattn_i_step(o.out.step, query, 1);
-    pimattn_i_write(w, PIMHW_RD_MAC, 0, 0, &o);
+    pimattn_i_lower_reads(w, 0, query, pimattn_i_loop_times(w, (uint64_t)l->v_columns + 1), 0);
     pimattn_i_end(w, block);
 }
 
