@@ -3682,13 +3682,6 @@ static uint64_t pimattn_i_k_lanes(const pimattn_plan *p)
     return (uint64_t)pimhw_config_banks(&p->device) * p->unit_channels;
 }
 
-/* Rows of the busiest bank that K or V of so many tokens take. */
-static uint64_t pimattn_i_k_rows(const pimattn_plan *p, uint64_t tokens)
-{
-    uint64_t slots = pimattn_i_ceil_div(tokens, pimattn_i_k_lanes(p));
-    return pimattn_i_ceil_div(slots, pimattn_i_max(1, p->k_row_tokens)) * p->k_token_rows;
-}
-
 /* V columns of a channel group. */
 static uint64_t pimattn_i_v_columns(const pimattn_plan *p, uint64_t tokens, uint64_t group)
 {
@@ -3696,9 +3689,13 @@ static uint64_t pimattn_i_v_columns(const pimattn_plan *p, uint64_t tokens, uint
     return tokens > before ? pimattn_i_ceil_div(tokens - before, lanes * p->v_groups) : 0;
 }
 
-static uint64_t pimattn_i_v_rows(const pimattn_plan *p, uint64_t tokens)
+/* Rows of the busiest bank that K (0) or V (1) of so many tokens take. */
+static uint64_t pimattn_i_plan_rows(const pimattn_plan *p, uint32_t which, uint64_t tokens)
 {
+    uint64_t slots = pimattn_i_ceil_div(tokens, pimattn_i_k_lanes(p));
     uint64_t columns = pimattn_i_v_columns(p, tokens, 0);
+    if (which == 0)
+        return pimattn_i_ceil_div(slots, pimattn_i_max(1, p->k_row_tokens)) * p->k_token_rows;
     return pimattn_i_ceil_div(columns, p->v_row_columns) * (p->v_packed ? 1 : p->v_passes);
 }
 
@@ -3708,11 +3705,9 @@ PIMATTN_API uint32_t pimattn_plan_chunk_rows(const pimattn_plan *plan)
     return (uint32_t)pimattn_i_max(1, ((uint64_t)1 << 20) / (row * plan->unit_channels));
 }
 
-/* Chunks that so many tokens of one head take: of K (0) or V (1). */
 static uint64_t pimattn_i_chunks_of(const pimattn_plan *p, uint32_t which, uint64_t tokens)
 {
-    uint64_t rows = which == 0 ? pimattn_i_k_rows(p, tokens) : pimattn_i_v_rows(p, tokens);
-    return pimattn_i_ceil_div(rows, pimattn_plan_chunk_rows(p));
+    return pimattn_i_ceil_div(pimattn_i_plan_rows(p, which, tokens), pimattn_plan_chunk_rows(p));
 }
 
 PIMATTN_API uint64_t pimattn_plan_chunks(const pimattn_plan *plan, uint64_t tokens)
@@ -4322,14 +4317,14 @@ static void pimattn_i_block_init(const pimattn_plan *p, pimhw_block *b, const pi
     b->rest[PIMATTN_I_SUMS - 1] = pimattn_i_mul(queries * p->shape.head_dim_v, sums);
 }
 
-/* Gives a block its rows, from row k on; the first one behind them. */
-static uint64_t pimattn_i_block_rows(const pimattn_plan *p, pimhw_block *b, uint64_t k)
+/* Gives a block its rows, from one on; the first one behind them. */
+static uint64_t pimattn_i_block_rows(const pimattn_plan *p, pimhw_block *b, uint64_t row)
 {
-    uint64_t tokens = b->rest[PIMATTN_I_TOKENS - 1];
-    uint64_t v = pimattn_i_add(k, pimattn_i_k_rows(p, tokens));
-    b->row_base[0] = (uint32_t)k;
-    b->row_base[1] = (uint32_t)v;
-    return pimattn_i_add(v, pimattn_i_v_rows(p, tokens));
+    for (uint32_t which = 0; which < 2; which++) {
+        b->row_base[which] = (uint32_t)row;
+        row = pimattn_i_add(row, pimattn_i_plan_rows(p, which, b->rest[PIMATTN_I_TOKENS - 1]));
+    }
+    return row;
 }
 
 /* Sorts ids in place; after: whether a must not stand before b. */
