@@ -4359,13 +4359,13 @@ static uint64_t pimattn_i_assign(const pimattn_plan *p, pimhw_block *blocks, uin
 {
     enum { NTH = PIMATTN_I_SCRATCH_NTH - 1, CHANNEL = PIMATTN_I_SCRATCH_CHANNEL - 1 };
     uint64_t load[PIMHW_MAX_CHANNELS] = {0}, next_row[PIMHW_MAX_CHANNELS] = {0};
-    uint32_t fill[PIMHW_MAX_CHANNELS] = {0};
     uint32_t units = pimattn_i_units(p), n_channels = p->device.n_channels;
     size_t n_blocks = n_spans * units;
     uint64_t most = 0;
     for (size_t i = 0; i < n_spans; i++)
         order[i] = (uint32_t)(i * units); /* blocks of a span are alike: only the first is sorted */
     pimattn_i_sort(order, n_spans, blocks, pimattn_i_shorter);
+    memset(list_begin, 0, (n_channels + 1u) * sizeof *list_begin);
     for (size_t i = 0; i < n_blocks; i++) {
         pimhw_block *b = &blocks[order[i / units] + i % units];
         uint32_t c = 0;
@@ -4373,13 +4373,12 @@ static uint64_t pimattn_i_assign(const pimattn_plan *p, pimhw_block *blocks, uin
             if (load[other] < load[c]) c = other;
         load[c] += b->rest[PIMATTN_I_TOKENS - 1];
         b->rest[CHANNEL] = c;
-        b->rest[NTH] = fill[c]++;
+        b->rest[NTH] = list_begin[c + 1]++;
         next_row[c] = pimattn_i_block_rows(p, b, next_row[c]);
         most = pimattn_i_max(most, next_row[c]);
     }
-    list_begin[0] = 0;
     for (uint32_t c = 0; c < n_channels; c++)
-        list_begin[c + 1] = list_begin[c] + fill[c];
+        list_begin[c + 1] += list_begin[c];
     for (size_t i = 0; i < n_blocks; i++) {
         uint64_t *rest = blocks[i].rest;
         order[list_begin[rest[CHANNEL]] + rest[NTH]] = (uint32_t)i;
