@@ -4708,7 +4708,7 @@ static pimattn_stop pimattn_i_pair(const pimattn_schedule *s, pimattn_i_shares *
     pimattn_i_heaps(s, tier, t, &fast, &slow);
     do {
         if (fast.n == 0 || slow.n == 0) return PIMATTN_STOP_NO_GAIN;
-        pimattn_swap swap = {(uint32_t)fast.key[0], (uint32_t)slow.key[0], t};
+        pimattn_swap swap = {pimattn_i_heap_take(&fast), pimattn_i_heap_take(&slow), t};
         float down = s->importance[swap.down], up = s->importance[swap.up];
         if (!(up > down)) return PIMATTN_STOP_NO_GAIN;
         if (*n_swaps == s->n_most) return PIMATTN_STOP_MOST;
@@ -4718,8 +4718,6 @@ static pimattn_stop pimattn_i_pair(const pimattn_schedule *s, pimattn_i_shares *
         uint64_t gain = pimattn_i_share_units(shares, up) - pimattn_i_share_units(shares, down);
         shares->sum[t] += gain;
         shares->sum[t + 1] -= gain;
-        pimattn_i_heap_take(&fast);
-        pimattn_i_heap_take(&slow);
     } while (pimattn_i_is_short(shares, t));
     return PIMATTN_STOP_RATIO;
 }
