@@ -3194,7 +3194,7 @@ static uint64_t pimattn_i_pool_held(const pimattn_i_pool *pool)
 }
 
 /* Pages in use go to the lowest numbers, and the slabs behind them to the allocator: begin, then
- * move of every list of pages, then end. A page that has moved leaves its new number behind. */
+ * move of every set of pages, then end. A page that has moved leaves its new number behind. */
 static uint64_t pimattn_i_compact_begin(pimattn_i_pool *pool)
 {
     uint64_t slabs = pimattn_i_ceil_div(pool->n_used, pool->slab_pages);
@@ -3205,11 +3205,10 @@ static uint64_t pimattn_i_compact_begin(pimattn_i_pool *pool)
     return slabs * pool->slab_pages;
 }
 
-static uint64_t pimattn_i_compact_move(pimattn_i_pool *pool, uint32_t *pages, uint64_t n,
-                                       uint64_t end)
+static uint64_t pimattn_i_compact_move(pimattn_i_pool *pool, uint32_t *pages, uint64_t end)
 {
     uint64_t n_moved = 0;
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < pool->set_pages; i++) {
         if (pages[i] < end) continue;
         unsigned char *old = pimattn_i_page(pool, pages[i]);
         pimattn_i_ref *ref = &pool->refs[pages[i]];
@@ -7392,13 +7391,13 @@ PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *e, uint64_t *by
     for (const pimattn_i_seq *s = e->seqs; s < e->seqs + e->config.max_seqs; s++) {
         uint64_t page = pimattn_i_seq_next(&e->layout, s, 0);
         for (; s->id && page < s->n_pages; page = pimattn_i_seq_next(&e->layout, s, page + 1))
-            n_moved += pimattn_i_compact_move(pool, pimattn_i_table_at(&e->layout, s, page, 0),
-                                              pool->set_pages, end);
+            n_moved +=
+                pimattn_i_compact_move(pool, pimattn_i_table_at(&e->layout, s, page, 0), end);
     }
     for (uint32_t i = 1; i <= pool->store.n_most; i++) {
         pimattn_i_entry *entry = pimattn_i_entry_at(&pool->store, i);
         if (!entry->serial) continue;
-        n_moved += pimattn_i_compact_move(pool, pimattn_i_entry_pages(entry), pool->set_pages, end);
+        n_moved += pimattn_i_compact_move(pool, pimattn_i_entry_pages(entry), end);
     }
     pimattn_i_compact_end(pool, end);
     e->moved_bytes += n_moved * pool->page_bytes;
