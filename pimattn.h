@@ -3959,28 +3959,29 @@ static pimattn_i_loops pimattn_i_loop_rows(pimattn_i_writer *w, bool is_v)
 }
 
 /* What comes before the first MAC of a sum into entry out: the read of the sum before it, where
- * reads are late and the sum of the steps `again` says that there was one; then the bias, where
- * reading does not clear. fresh: 1 where a sum begins, else 0; NULL: always 1. */
-static void pimattn_i_begin_read(pimattn_i_writer *w, uint32_t space, const pimhw_operand *out,
-                                 const pimhw_operand *again, const pimhw_tail *fresh)
+ * reads are late and there was one in an earlier round of a loop; then the bias, where reading does
+ * not clear. fresh: 1 where a sum begins, else 0; NULL: always 1. */
+static void pimattn_i_begin_read(pimattn_i_writer *w, const pimattn_i_loops *at,
+                                 const pimhw_operand *out, const pimhw_tail *fresh)
 {
+    const bool hold = at->is_v && w->plan->v_hold;
     const pimhw_operand zero = pimattn_i_operand(0);
     pimattn_i_operands o = pimattn_i_sized(0);
-    if (!w->plan->reads_late || memcmp(again, &zero, sizeof zero) == 0) return;
+    pimattn_i_steps(o.op_size.step, at, !hold, 1, !at->is_v, 0, !hold, 0);
+    if (!w->plan->reads_late || memcmp(&o.op_size, &zero, sizeof zero) == 0) return;
     o.out = *out;
-    o.op_size = *again;
     pimattn_i_limit(w, &o.op_size, fresh ? *fresh : pimattn_i_tail(0, 1, 1, 1));
-    pimattn_i_write(w, PIMHW_RD_MAC, 0, space, &o);
+    pimattn_i_write(w, PIMHW_RD_MAC, 0, at->is_v, &o);
 }
 
-static void pimattn_i_begin_bias(pimattn_i_writer *w, uint32_t space, const pimhw_operand *out,
-                                 const pimhw_tail *fresh)
+static void pimattn_i_begin_bias(pimattn_i_writer *w, const pimattn_i_loops *at,
+                                 const pimhw_operand *out, const pimhw_tail *fresh)
 {
     pimattn_i_operands o = pimattn_i_sized(1);
     if (w->plan->device.out_clear != PIMHW_CLEAR_BIAS) return;
     o.out = *out;
     if (fresh) pimattn_i_limit(w, &o.op_size, *fresh);
-    pimattn_i_write(w, PIMHW_WR_BIAS, 0, space, &o);
+    pimattn_i_write(w, PIMHW_WR_BIAS, 0, at->is_v, &o);
 }
 
 /* Runs of a row that hold tokens of this channel's group. */
@@ -4070,8 +4071,6 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     pimattn_i_steps(each.step, &at, 0, all, 0, 0, set, 0);
     at.query = pimattn_i_loop_tail(w, set, each);
     pimattn_i_operands o = pimattn_i_sized(columns);
-    pimhw_operand again = pimattn_i_operand(0);
-    pimattn_i_steps(again.step, &at, 1, 1, 1, 0, 1, 0);
     pimattn_i_steps(o.out.step, &at, 0, 0, 0, queries, 0, p->reads_late);
     if (p->inputs_late) pimattn_i_lower_k_input(w, &at);
     /* a bias waits for the read of its entry: if longer than MACs take, sets or runs go first */
@@ -4080,11 +4079,11 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     const bool apart = bias && set > 1, alone = bias && all == 1 && p->k_out_slots > 1;
     if (apart) pimattn_i_end(w, at.query);
     if (apart) at.query = pimattn_i_loop_tail(w, set, each);
-    pimattn_i_begin_read(w, 0, &o.out, &again, NULL);
+    pimattn_i_begin_read(w, &at, &o.out, NULL);
     if (apart || alone) pimattn_i_end(w, alone ? at.slot : at.query);
     if (alone) pimattn_i_loop_slots(w, &at);
     if (apart || alone) at.query = pimattn_i_loop_tail(w, set, each);
-    pimattn_i_begin_bias(w, 0, &o.out, NULL);
+    pimattn_i_begin_bias(w, &at, &o.out, NULL);
     pimattn_i_step(o.row.step, at.row, 1);
     pimattn_i_steps(o.column.step, &at, 0, 0, p->k_out_slots * columns, columns, 0, 0);
     pimattn_i_steps(o.tile.step, &at, 0, 0, 0, 0, queries * columns, columns);
@@ -4104,14 +4103,12 @@ static void pimattn_i_lower_k_part(pimattn_i_writer *w, const pimattn_i_loops *a
     const uint64_t in_row = pimhw_config_columns(&p->device), columns = p->k_columns;
     const uint64_t set = p->k_out_queries;
     pimhw_tail first = pimattn_i_tail(0, 1, 1, 1);
-    pimhw_operand again = pimattn_i_operand(0);
-    pimattn_i_steps(again.step, at, 1, 1, 1, 0, 1, 0);
     pimattn_i_steps(first.step, at, 0, 0, 0, 1, 0, 0);
     pimattn_i_step(first.step, at->part, go > 0);
     pimattn_i_step(o.out.step, at->part, pass);
     pimattn_i_step(o.out.step, at->query, 1);
-    pimattn_i_begin_read(w, 0, &o.out, &again, &first);
-    pimattn_i_begin_bias(w, 0, &o.out, &first);
+    pimattn_i_begin_read(w, at, &o.out, &first);
+    pimattn_i_begin_bias(w, at, &o.out, &first);
     if (p->k_resident) pimattn_i_steps(o.tile.step, at, 0, 0, 0, in_row, set * columns, columns);
     o.gpr = o.out; /* entry n is of query n of the set */
     pimattn_i_steps(o.gpr.step, at, 0, pimattn_i_k_all(p), 0, 0, set, 1);
@@ -4194,13 +4191,11 @@ static void pimattn_i_lower_v_macs(pimattn_i_writer *w, pimattn_i_loops at)
     const bool packed = p->v_packed, hold = p->v_hold;
     if (packed) at.set = pimattn_i_loop_passes(w);
     pimattn_i_operands o = pimattn_i_sized(0);
-    pimhw_operand again = pimattn_i_operand(0);
     pimhw_tail fresh = pimattn_i_tail(0, 1, 1, 1);
     pimattn_i_steps(fresh.step, &at, hold, 0, 1, 0, 0, 0);
-    pimattn_i_steps(again.step, &at, !hold, 1, 0, 0, !hold, 0);
     pimattn_i_steps(o.out.step, &at, 0, 0, 0, 0, hold ? p->v_queries : 0, 1);
-    pimattn_i_begin_read(w, 1, &o.out, &again, &fresh);
-    pimattn_i_begin_bias(w, 1, &o.out, &fresh);
+    pimattn_i_begin_read(w, &at, &o.out, &fresh);
+    pimattn_i_begin_bias(w, &at, &o.out, &fresh);
     o.op_size = pimattn_i_run_size(w, &at);
     pimattn_i_steps(o.row.step, &at, packed ? 1 : p->v_passes, 0, 0, 0, !packed, 0);
     pimattn_i_steps(o.column.step, &at, 0, 0, p->v_strip, 0, packed ? p->v_row_columns : 0, 0);
