@@ -4605,31 +4605,25 @@ static uint32_t pimattn_i_share_units(const pimattn_i_shares *s, float importanc
     return (uint32_t)((double)importance * s->per_unit + 0.5);
 }
 
-/* y and sum[tier] / over[tier] times by, the latter times over[0] .. over[last]. */
-static pimattn_i_exact pimattn_i_share(const pimattn_i_shares *s, uint32_t tier, uint32_t by,
-                                       uint32_t last, const pimattn_i_exact *y)
-{
-    pimattn_i_exact x = {{(uint32_t)s->sum[tier], (uint32_t)(s->sum[tier] >> 32)}};
-    for (uint32_t i = 0; i <= last; i++)
-        if (i != tier && s->over[i] > 1) pimattn_i_exact_fuse(&x, s->over[i], NULL);
-    pimattn_i_exact_fuse(&x, by, y);
-    return x;
-}
-
-/* Whether tiers 0 to t together hold less than their share beside tier t + 1. */
+/* Whether tiers 0 to t together hold less than their share beside tier t + 1: sum / over times the
+ * ratio of the other side, of both times over[0] .. over[t + 1]. */
 static bool pimattn_i_is_short(const pimattn_i_shares *s, uint32_t t)
 {
-    pimattn_i_exact faster = {{0}};
+    pimattn_i_exact faster = {{0}}, slower = {{0}};
     uint32_t ratio = 0;
-    for (uint32_t i = 0; i <= t; i++) {
-        faster = pimattn_i_share(s, i, s->ratio[t + 1], t + 1, &faster);
+    int top = 11;
+    for (uint32_t i = 0; i <= t + 1; i++) {
+        pimattn_i_exact *side = i <= t ? &faster : &slower;
+        pimattn_i_exact x = {{(uint32_t)s->sum[i], (uint32_t)(s->sum[i] >> 32)}};
+        for (uint32_t other = 0; other <= t + 1; other++)
+            if (other != i && s->over[other] > 1) pimattn_i_exact_fuse(&x, s->over[other], NULL);
+        pimattn_i_exact_fuse(&x, i <= t ? s->ratio[t + 1] : ratio, side);
+        *side = x;
         ratio += s->ratio[i];
     }
-    pimattn_i_exact slower = pimattn_i_share(s, t + 1, ratio, t + 1, NULL);
-    int i = 11;
-    while (i > 0 && faster.limb[i] == slower.limb[i])
-        i--;
-    return faster.limb[i] < slower.limb[i];
+    while (top > 0 && faster.limb[top] == slower.limb[top])
+        top--;
+    return faster.limb[top] < slower.limb[top];
 }
 
 /* Tokens, the one with the least key first. */
