@@ -3768,7 +3768,6 @@ static void pimattn_i_banks_add(const pimattn_plan *p, uint64_t *bytes, uint64_t
 
 /* Numbers of a block, see pimhw_tail.rest; the EPU goes through SOFTMAX, adds and scales SUMS. */
 enum { PIMATTN_I_TOKENS = 1, PIMATTN_I_QUERIES, PIMATTN_I_SOFTMAX, PIMATTN_I_SUMS };
-enum { PIMATTN_I_SCRATCH_NTH = PIMATTN_I_SUMS + 1, PIMATTN_I_SCRATCH_CHANNEL };
 
 /* A program being written: the loops around the next item. */
 typedef struct pimattn_i_writer {
@@ -4349,7 +4348,7 @@ static bool pimattn_i_shorter(const void *of, uint32_t a, uint32_t b)
 static uint64_t pimattn_i_assign(const pimattn_plan *p, pimhw_block *blocks, uint32_t *order,
                                  uint32_t *list_begin, size_t n_spans)
 {
-    enum { NTH = PIMATTN_I_SCRATCH_NTH - 1, CHANNEL = PIMATTN_I_SCRATCH_CHANNEL - 1 };
+    enum { NTH = PIMATTN_I_SUMS, CHANNEL }; /* numbers behind the others, 0 in the end */
     uint64_t load[PIMHW_MAX_CHANNELS] = {0}, next_row[PIMHW_MAX_CHANNELS] = {0};
     uint32_t units = pimattn_i_units(p), n_channels = p->device.n_channels;
     size_t n_blocks = n_spans * units;
