@@ -4205,26 +4205,11 @@ static void pimattn_i_lower_v_macs(pimattn_i_writer *w, pimattn_i_loops at)
     if (packed) pimattn_i_end(w, at.set);
 }
 
-/* Reads the sums of a query block: one per query, those of a pass behind those before it. */
-static void pimattn_i_lower_v_reads(pimattn_i_writer *w, uint32_t block, uint32_t pass, bool if_any)
-{
-    const pimattn_plan *p = w->plan;
-    pimhw_tail any = pimattn_i_tokens(p, true, UINT64_MAX);
-    pimhw_operand rounds = pimattn_i_operand(p->v_queries);
-    any.mul = p->v_queries;
-    pimattn_i_limit(w, &rounds, pimattn_i_less(pimattn_i_queries(1), block, p->v_queries));
-    if (if_any) pimattn_i_limit(w, &rounds, any);
-    uint32_t query = pimattn_i_loop(w, &rounds);
-    pimattn_i_lower_reads(w, 1, query, pass, p->v_queries);
-    pimattn_i_end(w, query);
-}
-
 static void pimattn_i_lower_v(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
     const uint64_t all = w->mask;
     const uint32_t none = PIMATTN_I_NO_LOOP, in_list = PIMATTN_I_IN_LIST;
-    const bool read_in_row = !p->v_hold && !p->reads_late;
     if (p->unit_channels > 1 && p->v_groups * p->v_spread < 64)
         w->mask &= ((uint64_t)1 << p->v_groups * p->v_spread) - 1;
     pimattn_i_loops at = pimattn_i_loop_rows(w, true);
@@ -4238,11 +4223,17 @@ static void pimattn_i_lower_v(pimattn_i_writer *w)
     }
     pimattn_i_lower_v_macs(w, at);
     pimattn_i_end(w, inner);
-    if (read_in_row) pimattn_i_lower_v_reads(w, at.block, none, false);
-    /* else after the last row, and after all blocks if reads are late */
-    pimattn_i_end(w, p->reads_late ? in_list : at.row);
-    uint32_t pass = p->v_hold ? pimattn_i_loop_passes(w) : none;
-    if (!read_in_row) pimattn_i_lower_v_reads(w, p->reads_late ? none : at.block, pass, true);
+    /* sums are read in the row, those that stay after the last one, late ones after all blocks */
+    const bool after = p->v_hold || p->reads_late;
+    if (after) pimattn_i_end(w, p->reads_late ? in_list : at.row);
+    const uint32_t pass = p->v_hold ? pimattn_i_loop_passes(w) : none;
+    pimhw_tail left = pimattn_i_queries(1), any = pimattn_i_tokens(p, true, UINT64_MAX);
+    pimhw_operand rounds = pimattn_i_operand(p->v_queries);
+    any.mul = p->v_queries;
+    if (!p->reads_late) left = pimattn_i_less(left, at.block, p->v_queries);
+    pimattn_i_limit(w, &rounds, left);
+    if (after) pimattn_i_limit(w, &rounds, any); /* or there are rows, and tokens in them */
+    pimattn_i_lower_reads(w, 1, pimattn_i_loop(w, &rounds), pass, p->v_queries);
     pimattn_i_end(w, in_list);
     w->mask = all;
 }
