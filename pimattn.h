@@ -3585,7 +3585,7 @@ static void pimattn_i_plan_v(pimattn_plan *p, uint32_t v_mapping)
 {
     p->v_wanted = p->v_mapping = v_mapping;
     p->v_blocks = (uint32_t)pimattn_i_ceil_div(p->shape.head_dim_v, pimhw_config_banks(&p->device));
-    uint64_t wanted = p->k_queries;
+    uint64_t wanted = pimattn_i_k_all(p);
     if (v_mapping == PIMATTN_V_K) {
         wanted = pimattn_i_mul(p->row_reuse_off ? p->k_queries : p->n_queries, p->v_blocks);
         /* every block of dims takes a column of a row, and its sums an entry per query */
@@ -3613,10 +3613,7 @@ static void pimattn_i_plan_v(pimattn_plan *p, uint32_t v_mapping)
     bool one_block = p->row_reuse_off || p->n_queries <= p->v_queries;
     p->v_hold = one_block && (uint64_t)p->v_queries * p->v_passes <= p->sums;
     p->used_out = p->v_hold ? p->v_queries * p->v_passes : p->v_queries;
-    if (pimattn_i_k_parts(p)) {
-        p->used_out = (uint32_t)pimattn_i_max(p->used_out, p->k_out_queries);
-        p->wanted_out = (uint32_t)pimattn_i_max(p->wanted_out, pimattn_i_k_all(p));
-    }
+    if (pimattn_i_k_parts(p)) p->used_out = (uint32_t)pimattn_i_max(p->used_out, p->k_out_queries);
 }
 
 PIMATTN_API const char *pimattn_v_mapping_str(uint32_t v_mapping)
