@@ -7946,10 +7946,72 @@ static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t 
     return tile;
 }
 
-/* Whether between rows of a KV head lie those of others, with which it shares memory pages. */
+/* Copies a row of whole vectors; fetches another one. */
+PIMATTN_I_INLINE void pimattn_i_row_gather(unsigned char *to, const unsigned char *from,
+                                           const unsigned char *later, size_t bytes)
+{
+    size_t b = 0;
+    for (; b + 64 <= bytes; b += 64) {
+        PIMATTN_I_FETCH(later + b);
+        memcpy(to + b, from + b, 64);
+    }
+    if (b < bytes) PIMATTN_I_FETCH(later + b);
+    for (; b < bytes; b += 16)
+        memcpy(to + b, from + b, 16);
+}
+
+/* The first tokens of a tile of the caller's pages, wherever they lie, as they are. Where looked up
+ * token by token, rows of pages of one token took twice as long. */
+static const pimattn_i_tile *pimattn_i_tile_gather(pimattn_i_hand *hand, uint64_t first,
+                                                   uint32_t visible)
+{
+    const pimattn_i_job *job = hand->job;
+    const pimattn_pages *p = hand->e->pages;
+    const uint64_t then = hand->spot[1].tile, next = then < job->tokens ? then : first;
+    const uint64_t from = first - job->origin, to = next - job->origin, n_page = p->page_tokens;
+    const uint32_t *page = &job->pages[from / n_page], *later = &job->pages[to / n_page];
+    uint64_t at = from % n_page, at_later = to % n_page;
+    const size_t k_row = (size_t)hand->e->layout.row[0], v_row = (size_t)hand->e->layout.row[1];
+    unsigned char *k = (unsigned char *)hand->k, *v = (unsigned char *)hand->v;
+    const unsigned char *base[4];
+    for (int i = 0; i < 4; i++) {
+        const pimattn_rows *rows = pimattn_i_rows_of(p, i);
+        base[i] = (const unsigned char *)rows->at + job->kv_head * rows->head;
+    }
+    pimattn_i_tile *tile = &hand->copied;
+    *tile = hand->tile;
+    tile->visible = visible;
+    tile->n_tokens = pimattn_i_extent(visible);
+    tile->k = tile->fetch[0] = tile->fetch[2] = k;
+    tile->v = tile->fetch[1] = tile->fetch[3] = v;
+    tile->k_stride = k_row;
+    tile->v_stride = v_row;
+    tile->k_gap = tile->v_gap = 0;
+    tile->ahead = PIMATTN_I_NEAR; /* all is near */
+    for (uint32_t t = 0; t < tile->n_tokens; t++, k += k_row, v += v_row) {
+        pimattn_i_row_gather(k, base[0] + *page * p->k.page + at * p->k.token,
+                             base[0] + *later * p->k.page + at_later * p->k.token, k_row);
+        pimattn_i_row_gather(v, base[1] + *page * p->v.page + at * p->v.token,
+                             base[1] + *later * p->v.page + at_later * p->v.token, v_row);
+        for (int i = 2; i < 4; i++) {
+            const pimattn_rows *rows = pimattn_i_rows_of(p, i);
+            if (!(i == 2 ? tile->k_scale : tile->v_scale)) continue;
+            if (hand->turn * rows->head % 64 < rows->head) /* the first head of a line */
+                PIMATTN_I_FETCH(base[i] + *later * rows->page + at_later * rows->token);
+            memcpy(&hand->scales[i == 2 ? t : PIMATTN_I_TILE + t],
+                   base[i] + *page * rows->page + at * rows->token, sizeof(float));
+        }
+        if (++at == n_page) at = 0, page++;
+        if (next + t + 1 < job->tokens && ++at_later == n_page) at_later = 0, later++;
+    }
+    return tile;
+}
+
+/* Whether a KV head shares memory pages with others: between its rows lie theirs. */
 static bool pimattn_i_apart(const pimattn_engine *e)
 {
-    return e->pages && e->pages->k.head < e->pages->k.token;
+    const pimattn_pages *p = e->pages;
+    return p && (p->k.head < p->k.token || p->page_tokens < PIMATTN_I_TILE);
 }
 
 /* The scales of a tile's tokens, of K, then of V; those of a later one would come late if they were
@@ -8233,11 +8295,13 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, uint32_t a
         n = (uint32_t)pimattn_i_min(n, job->n_queries - i);
         if (n == job->n_queries) n = pimattn_i_job_rows(e, job);
         if (!of_all) continue;
-        const bool direct = e->direct && hand->spot && (of_all & (of_all + 1)) == 0 &&
-                            hand->spot->in_page >= PIMATTN_I_TILE;
-        const pimattn_i_tile *tile = direct ? pimattn_i_tile_direct(hand, of_all)
-                                            : pimattn_i_tile_copy(hand, first, of_all, held);
-        held = direct ? 0 : of_all; /* scales are in one place for both */
+        const bool plain = e->direct && hand->spot && (of_all & (of_all + 1)) == 0;
+        const bool direct = plain && hand->spot->in_page >= PIMATTN_I_TILE;
+        const bool gather = plain && !direct && e->pages;
+        const pimattn_i_tile *tile = direct   ? pimattn_i_tile_direct(hand, of_all)
+                                     : gather ? pimattn_i_tile_gather(hand, first, of_all)
+                                              : pimattn_i_tile_copy(hand, first, of_all, held);
+        held = direct || gather ? 0 : of_all; /* scales are in one place for all */
         pimattn_i_fold(&hand->folder, tile, hand->q, i, n, block);
     }
 }

@@ -1195,16 +1195,18 @@ static uint32_t kernel_queries(uint32_t group)
 }
 
 /* All lines of K, V and, if rows are not copied, their scales but those of the first two tiles, of
- * int8 by turns of two three; of chosen tiles, whatever lies between. Of a head's rows that follow
- * each other a deep CPU has some left to it where memory sets its pace. */
+ * int8 by turns of two three; of chosen tiles, whatever lies between, and of small pages, which lie
+ * in reverse. Of a head's rows that follow each other a deep CPU has some left to it where memory
+ * sets its pace. */
 static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint32_t group,
-                           uint32_t ahead, uint32_t order, uint32_t tiles)
+                           uint32_t ahead, uint32_t order, uint32_t page_tokens, uint32_t tiles)
 {
     enum { TOKENS = 128 };
     static float q[128 * 128], out[128 * 128];
     static unsigned char memory[64 * FETCHED_LINES + 64];
     unsigned char *rows = memory + 64 - (uintptr_t)memory % 64;
-    uint32_t page = 0, length = TOKENS, bytes = dim * pimattn_i_type_bytes(type), missed = 0;
+    uint32_t list[TOKENS], n_pages = TOKENS / page_tokens, length = TOKENS;
+    uint32_t bytes = dim * pimattn_i_type_bytes(type), missed = 0;
     size_t half = (size_t)TOKENS * kv_heads * bytes, scales = (size_t)TOKENS * kv_heads * 4;
     size_t end = 2 * half + (type == PIMATTN_INT8 && dim % 16 == 0 ? 2 * scales : 0);
     pimattn_shape s = shape_of(1, kv_heads * group, kv_heads, dim, 0);
@@ -1221,12 +1223,12 @@ static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint3
                            .v = {.at = rows + half},
                            .k_scale = {.at = rows + 2 * half},
                            .v_scale = {.at = rows + 2 * half + scales},
-                           .n_pages = 1,
-                           .page_tokens = TOKENS,
+                           .n_pages = n_pages,
+                           .page_tokens = page_tokens,
                            .order = order,
-                           .table = &page,
+                           .table = list,
                            .lengths = &length,
-                           .table_stride = 1};
+                           .table_stride = n_pages};
     pimattn_engine *e = engine_new(&c);
     if (!e) return;
     e->ahead = (pimattn_i_ahead)ahead;
@@ -1234,6 +1236,8 @@ static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint3
     const uint32_t n = e->kernel->most_queries;
     const bool turns = order == PIMATTN_NHD && kernel_queries(group) >= late && n >= late;
     const size_t n_first = type == PIMATTN_INT8 && turns ? 3 : 2;
+    for (uint32_t i = 0; i < n_pages; i++)
+        list[i] = n_pages - 1 - i;
     memset(fetched_line, 0, sizeof fetched_line);
     CHECK(end <= 64 * FETCHED_LINES);
     fetched_from = rows;
@@ -1241,14 +1245,15 @@ static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint3
     fetched_from = NULL;
     for (size_t at = 0; at < end && e->kernel->soft; at += 64) {
         size_t row = at < 2 * half ? at % half / bytes : (at - 2 * half) % scales / 4;
-        size_t token = order == PIMATTN_NHD ? row / kv_heads : row % TOKENS;
+        size_t place = order == PIMATTN_NHD ? row / kv_heads % page_tokens : row % page_tokens;
+        size_t token = list[row / (kv_heads * page_tokens)] * page_tokens + place;
         const bool seen = tiles >> token / PIMATTN_I_TILE & 1;
         missed += token >= n_first * PIMATTN_I_TILE && seen && !fetched_line[at / 64];
     }
     pimattn_engine_destroy(e);
     if (!CHECK_U(missed, 0))
-        printf("type %u, dim %u, %u KV heads, group %u, ahead %u, order %u, tiles %x\n", type, dim,
-               kv_heads, group, ahead, order, tiles);
+        printf("type %u, dim %u, %u KV heads, group %u, ahead %u, order %u, pages %u, tiles %x\n",
+               type, dim, kv_heads, group, ahead, order, page_tokens, tiles);
 }
 
 static void no_line_is_forgotten(void)
@@ -1261,9 +1266,10 @@ static void no_line_is_forgotten(void)
                     for (uint32_t order = 0; order <= PIMATTN_HND; order++) {
                         const bool late = kernel_queries(group) >= 4 && type != PIMATTN_F32;
                         if (order == PIMATTN_HND && ahead == PIMATTN_I_DEEP && !late) continue;
-                        for (uint32_t k = 0; k < 6; k++)
+                        for (uint32_t k = 0; k < 12; k++)
                             all_is_fetched(type, dims[k % 3], kv_heads[i], group, ahead, order,
-                                           k < 3 ? EVERY_TILE : 0xa7);
+                                           k < 6 ? 128 : 4 >> k % 2 * 2,
+                                           k % 6 < 3 ? EVERY_TILE : 0xa7);
                     }
 }
 
