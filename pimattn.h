@@ -7804,8 +7804,8 @@ PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *e, pimattn_seq se
  *       Knows where rows lie and what is visible; nothing of clocks.
  * ========================================================================== */
 
-/* The most bytes that the second cache is ahead of the first; those of a long page. */
-enum { PIMATTN_I_FAR = 4224, PIMATTN_I_LONG_PAGE = 512 << 10 };
+/* The most bytes that the second cache is ahead of the first; those of a short and a long page. */
+enum { PIMATTN_I_FAR = 4224, PIMATTN_I_SHORT_PAGE = 64 << 10, PIMATTN_I_LONG_PAGE = 512 << 10 };
 
 /* Where a token's rows lie. */
 typedef struct pimattn_i_spot {
@@ -8102,11 +8102,13 @@ static void pimattn_i_hand_fetch(pimattn_i_hand *hands, size_t i, size_t n, bool
     const bool far_k = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR;
     const bool far_v = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR;
     /* two tiles on; so are long rows some of which are left out, and of a near CPU those of K and V
-     * in places of their own */
+     * in places of their own, or of several queries in short pages */
+    const bool spread =
+        e->pages || (e->layout.page_bytes <= PIMATTN_I_SHORT_PAGE && hand->job->n_queries > 1);
     const bool on =
         e->ahead == PIMATTN_I_DEEP || pimattn_i_late(hand->job, e, hand->tile.k_type) ||
         pimattn_i_late(hand->job, e, hand->tile.v_type) ||
-        (far_k && (hand->job->chosen || (e->ahead == PIMATTN_I_NEAR && e->pages && !all)));
+        (far_k && (hand->job->chosen || (e->ahead == PIMATTN_I_NEAR && spread && !all)));
     const uint32_t ahead = hand->ahead;
     pimattn_i_fetched usual[4] = {{1, 0, k}, {1, 1, v}, {ahead, 0, k}, {ahead, 1, v}};
     const size_t *one = hands[(i + 1) % n].from, *other = hands[(i + 2) % n].from;
