@@ -9848,10 +9848,22 @@ static uint64_t pimattn_i_candidates(const pimattn_engine *e, pimattn_i_newest *
 }
 
 /* Larger bounds first, of equal ones earlier pages. */
-static bool pimattn_i_lower(const void *of, uint32_t a, uint32_t b)
+static bool pimattn_i_lower(const pimattn_i_candidate *pages, uint32_t a, uint32_t b)
 {
-    const pimattn_i_candidate *pages = (const pimattn_i_candidate *)of;
     return pages[a].bound < pages[b].bound || (pages[a].bound == pages[b].bound && a > b);
+}
+
+/* Moves id i of n down a heap, in which no page stands above one that is before it. */
+static void pimattn_i_sift(const pimattn_i_candidate *pages, uint32_t *ids, size_t i, size_t n)
+{
+    const uint32_t id = ids[i];
+    for (size_t to = 2 * i + 1; to < n; to = 2 * i + 1) {
+        if (to + 1 < n && pimattn_i_lower(pages, ids[to], ids[to + 1])) to++;
+        if (!pimattn_i_lower(pages, id, ids[to])) break;
+        ids[i] = ids[to];
+        i = to;
+    }
+    ids[i] = id;
 }
 
 PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
@@ -9874,21 +9886,27 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, 
     PIMATTN_I_TRY(pimattn_i_newest_init(e, &w, seq, layer, q, true));
     for (w.job.kv_head = 0; w.job.kv_head < heads; w.job.kv_head++) {
         uint64_t *bits = choice->bits + w.job.kv_head * choice->stride;
-        uint64_t n = pimattn_i_candidates(e, &w), all = 0, taken = 0, i = 0;
-        for (uint64_t k = 0; k < n; k++) {
-            w.order[k] = (uint32_t)(k ? k - 1 : n - 1); /* the newest one, then all others */
-            all += w.pages[k].n_tokens;
+        size_t n = (size_t)pimattn_i_candidates(e, &w) - 1;
+        const pimattn_i_candidate *page = &w.pages[n]; /* the newest one first */
+        uint64_t all = page->n_tokens;
+        for (size_t i = 0; i < n; i++) {
+            w.order[i] = (uint32_t)i;
+            all += w.pages[i].n_tokens;
         }
-        pimattn_i_sort(w.order + 1, (size_t)n - 1, w.pages, pimattn_i_lower);
+        for (size_t i = n / 2; i-- > 0;)
+            pimattn_i_sift(w.pages, w.order, i, n);
         memset(bits, 0, (size_t)words * sizeof *bits);
-        for (; i < n && taken < pimattn_i_ceil_div(all, c); i++) {
-            const pimattn_i_candidate *page = &w.pages[w.order[i]];
+        for (uint64_t left = pimattn_i_ceil_div(all, c);;) {
             const uint64_t end = (page->page + 1) * w.page_tokens;
             for (uint64_t t = page->page * w.page_tokens; t < end; t++)
                 if (pimattn_i_sees(&w.job, t)) bits[t / 64] |= (uint64_t)1 << t % 64;
-            taken += page->n_tokens;
+            left -= pimattn_i_min(page->n_tokens, left);
+            if (n == 0 || left == 0) break;
+            page = &w.pages[w.order[0]];
+            w.order[0] = w.order[--n];
+            pimattn_i_sift(w.pages, w.order, 0, n);
         }
-        if (bounds) bounds[w.job.kv_head] = i < n ? w.pages[w.order[i]].bound : -HUGE_VALF;
+        if (bounds) bounds[w.job.kv_head] = n > 0 ? w.pages[w.order[0]].bound : -HUGE_VALF;
     }
     choice->n_tokens = length;
     return pimattn_i_newest_free(e, &w, PIMATTN_OK);
