@@ -1269,7 +1269,7 @@ static void no_line_is_forgotten(void)
                         /* of pages of 1 and 4 tokens rows are gathered, on any CPU alike */
                         for (uint32_t k = 0; k < (ahead ? 6 : 12); k++)
                             all_is_fetched(type, dims[k % 3], kv_heads[i], group, ahead, order,
-                                           k < 6 ? 128 : 4 >> k % 2 * 2,
+                                           k < 6 ? 128u : 4u >> k % 2 * 2,
                                            k % 6 < 3 ? EVERY_TILE : 0xa7);
                     }
 }
