@@ -7976,7 +7976,8 @@ static const pimattn_i_tile *pimattn_i_tile_gather(pimattn_i_hand *hand, uint64_
     const unsigned char *base[4];
     for (int i = 0; i < 4; i++) {
         const pimattn_rows *rows = pimattn_i_rows_of(p, i);
-        base[i] = (const unsigned char *)rows->at + job->kv_head * rows->head;
+        const unsigned char *start = (const unsigned char *)rows->at; /* of scales often none */
+        base[i] = start ? start + job->kv_head * rows->head : NULL;
     }
     pimattn_i_tile *tile = &hand->copied;
     *tile = hand->tile;
