@@ -5095,7 +5095,7 @@ static pimattn_status pimattn_i_dram_time(pimattn_tier_reading *r, const pimattn
         uint64_t rows = pimattn_i_ceil_div(load->blocks[i], row_tokens);
         all += rows;
         tokens += (double)load->blocks[i] * c->n_bank_groups;
-        blocks[i].row_base[1] = UINT32_MAX / 2; /* of V; no block has more of K */
+        blocks[i].row_base[1] = UINT32_MAX / 2; /* of V; a block has no more of K, nor tokens */
         blocks[i].rest[PIMATTN_I_TOKENS - 1] = load->blocks[i];
         blocks[i].rest[PIMATTN_I_QUERIES - 1] = load->n_queries;
     }
@@ -5673,6 +5673,7 @@ static pimattn_status pimattn_i_make_room(pimattn_i_tiered *st, pimattn_i_table 
                                           uint32_t *tier, uint64_t n)
 {
     for (; st->bins[*tier].n_used == st->bins[*tier].tier->n_tokens; ++*tier) {
+        PIMATTN_ASSERT(*tier + 1 < st->rules.n_tiers);
         uint64_t least = pimattn_i_table_least(st, table, *tier, n);
         if (least == n) continue;
         uint32_t to = *tier + 1;
@@ -7865,7 +7866,7 @@ typedef struct pimattn_i_hand {
     const pimattn_i_job *job, *after; /* what this worker does next, or may do, or NULL */
     float *q, *k, *v, *scales;        /* queries, a copied tile and its scales */
     pimattn_i_folder folder;
-    pimattn_i_tile tile, copied;  /* where its rows lie; in f32 */
+    pimattn_i_tile tile, copied;  /* where its rows lie; a copy, in f32 or of rows as they are */
     size_t strides[4];            /* bytes to the next token: K, V, their scales .. */
     size_t from[4];               /* .. and from where its gang's first head has a token */
     const pimattn_i_spot *spot;   /* of this tile and of those after it, of that head; or NULL */
@@ -8103,7 +8104,7 @@ static void pimattn_i_hand_fetch(pimattn_i_hand *hands, size_t i, size_t n, bool
     const bool far_k = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR;
     const bool far_v = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR;
     /* two tiles on; so are long rows some of which are left out, and of a near CPU those of K and V
-     * in places of their own, or of several queries in short pages */
+     * in places of their own, or of several queries in short pages [measured] */
     const bool spread =
         e->pages || (e->layout.page_bytes <= PIMATTN_I_SHORT_PAGE && hand->job->n_queries > 1);
     const bool on =
