@@ -7973,7 +7973,8 @@ static const pimattn_i_tile *pimattn_i_tile_gather(pimattn_i_hand *hand, uint64_
     const uint32_t *page = &job->pages[from / n_page], *later = &job->pages[to / n_page];
     uint64_t at = from % n_page, at_later = to % n_page;
     const size_t k_row = (size_t)hand->e->layout.row[0], v_row = (size_t)hand->e->layout.row[1];
-    unsigned char *k = (unsigned char *)hand->k, *v = (unsigned char *)hand->v;
+    const bool v_in_k = hand->e->config.shape.v_in_k; /* its rows may be longer than V's room */
+    unsigned char *k = (unsigned char *)hand->k, *v = v_in_k ? k : (unsigned char *)hand->v;
     const unsigned char *base[4];
     for (int i = 0; i < 4; i++) {
         const pimattn_rows *rows = pimattn_i_rows_of(p, i);
@@ -7993,8 +7994,9 @@ static const pimattn_i_tile *pimattn_i_tile_gather(pimattn_i_hand *hand, uint64_
     for (uint32_t t = 0; t < tile->n_tokens; t++, k += k_row, v += v_row) {
         pimattn_i_row_gather(k, base[0] + *page * p->k.page + at * p->k.token,
                              base[0] + *later * p->k.page + at_later * p->k.token, k_row);
-        pimattn_i_row_gather(v, base[1] + *page * p->v.page + at * p->v.token,
-                             base[1] + *later * p->v.page + at_later * p->v.token, v_row);
+        if (!v_in_k)
+            pimattn_i_row_gather(v, base[1] + *page * p->v.page + at * p->v.token,
+                                 base[1] + *later * p->v.page + at_later * p->v.token, v_row);
         for (int i = 2; i < 4; i++) {
             const pimattn_rows *rows = pimattn_i_rows_of(p, i);
             if (!(i == 2 ? tile->k_scale : tile->v_scale)) continue;

@@ -778,12 +778,11 @@ static void own_lists(own_pages *o, const scene *s, check_rng *rng)
                (o->indptr[i + 1] - o->indptr[i]) * sizeof *o->list);
 }
 
-static own_pages *own_pages_new(const scene *s, check_rng *rng)
+static own_pages *own_pages_new(const scene *s, uint32_t page_tokens, check_rng *rng)
 {
-    static const uint32_t sizes[] = {1, 7, 16, 24, 32, 40, 128, 1000};
     const pimattn_shape *shape = &s->shape;
     own_pages *o = (own_pages *)check_alloc(1, sizeof *o);
-    o->p.page_tokens = sizes[rng_range(rng, 0, COUNT(sizes) - 1)];
+    o->p.page_tokens = page_tokens;
     o->p.order = (uint32_t)rng_range(rng, 0, 1);
     own_lists(o, s, rng);
     size_t k = (size_t)shape->head_dim * type_bytes[shape->k_type];
@@ -827,8 +826,30 @@ static void attend_own(const scene *s, const pimattn_config *config, const own_p
     free(q);
 }
 
+/* Pages of the caller beside the cache. */
+static void own_case(scene *s, uint32_t page_tokens, check_rng *rng)
+{
+    own_pages *o = own_pages_new(s, page_tokens, rng);
+    pimattn_config c = config_of(&s->shape);
+    float *want = outputs_new(s);
+    float *out = (float *)check_alloc(ITEMS, outputs_bytes(s));
+    attend_scene(s, &c, false, want);
+    if (rng_range(rng, 0, 1)) c.max_workers = 3, c.parallel_for = backwards;
+    attend_own(s, &c, o, out);
+    size_t rows = (size_t)s->n_new * s->shape.n_heads, floats = rows * s->kv.dv;
+    for (size_t item = 0; item < ITEMS; item++) {
+        CHECK_BYTES(out + item * floats, want, floats * sizeof *out);
+        CHECK_BYTES(out + ITEMS * floats + item * rows, want + floats, rows * sizeof *out);
+    }
+    own_free(o);
+    free(want);
+    free(out);
+    scene_free(s);
+}
+
 static void own_equals_managed(uint32_t most_kv_heads, int n)
 {
+    static const uint32_t sizes[] = {1, 7, 16, 24, 32, 40, 128, 1000};
     check_rng rng = {51 + engines_simd};
     for (int i = 0; i < n; i++) {
         int a = (int)rng_range(&rng, 0, N_VARIANTS - 1), b = (int)rng_range(&rng, 0, 1) ? a : DIMS;
@@ -836,23 +857,8 @@ static void own_equals_managed(uint32_t most_kv_heads, int n)
         unsigned before = check_now.n_errors;
         scene s;
         scene_of(&s, a, b, most_kv_heads, &rng);
-        own_pages *o = own_pages_new(&s, &rng);
-        pimattn_config c = config_of(&s.shape);
-        float *want = outputs_new(&s);
-        float *out = (float *)check_alloc(ITEMS, outputs_bytes(&s));
-        attend_scene(&s, &c, false, want);
-        if (rng_range(&rng, 0, 1)) c.max_workers = 3, c.parallel_for = backwards;
-        attend_own(&s, &c, o, out);
-        size_t rows = (size_t)s.n_new * s.shape.n_heads, floats = rows * s.kv.dv;
-        for (size_t item = 0; item < ITEMS; item++) {
-            CHECK_BYTES(out + item * floats, want, floats * sizeof *out);
-            CHECK_BYTES(out + ITEMS * floats + item * rows, want + floats, rows * sizeof *out);
-        }
+        own_case(&s, sizes[rng_range(&rng, 0, COUNT(sizes) - 1)], &rng);
         report(a, b, before);
-        own_free(o);
-        free(want);
-        free(out);
-        scene_free(&s);
     }
 }
 
@@ -869,6 +875,35 @@ static void many_heads(void)
 static void pages_of_the_caller_give_the_bytes_of_the_cache(void)
 {
     over_kernels(few_heads);
+}
+
+/* Rows of K that are longer than those of V, which lie in them, whatever becomes of their tiles. */
+static void heads_of_v_in_k(void)
+{
+    static const uint32_t sizes[] = {1, 7, 16, 24}, dims[][2] = {{64, 16}, {576, 512}, {40, 24}};
+    check_rng rng = {71};
+    for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++)
+        for (size_t i = 0; i < COUNT(sizes) * COUNT(dims); i++) {
+            const uint32_t *dim = dims[i / COUNT(sizes)], page_tokens = sizes[i % COUNT(sizes)];
+            unsigned before = check_now.n_errors;
+            scene s;
+            memset(&s, 0, sizeof s);
+            s.shape = shape_of(1, 4, 1, dim[0], dim[1]);
+            s.shape.k_type = s.shape.v_type = type, s.shape.v_in_k = true;
+            s.kv = kv_random(&s.shape, rng_range(&rng, 1, 60), &rng);
+            s.n_new = 1;
+            s.q = (float *)check_alloc(4, dim[0] * sizeof(float));
+            fill_normal(s.q, 4 * dim[0], 1, &rng);
+            own_case(&s, page_tokens, &rng);
+            if (check_now.n_errors != before)
+                printf("  with type %u, dims %u and %u, pages of %u\n", type, dim[0], dim[1],
+                       page_tokens);
+        }
+}
+
+static void v_in_k_in_pages_of_the_caller(void)
+{
+    over_kernels(heads_of_v_in_k);
 }
 
 /* Heads of a token side by side, and more of them than take turns at a time. */
@@ -1847,6 +1882,7 @@ int main(void)
     RUN(a_sink_of_minus_infinity_is_none);
     RUN(an_overflowing_score_is_nan_under_a_soft_cap);
     RUN(pages_of_the_caller_give_the_bytes_of_the_cache);
+    RUN(v_in_k_in_pages_of_the_caller);
     RUN(many_heads_take_turns);
     RUN(nothing_behind_the_last_token_is_read);
     RUN(windows_merge_by_the_tree_of_absolute_leaves);
