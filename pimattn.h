@@ -1577,8 +1577,8 @@ typedef enum pimattn_i_ahead {
 #define PIMATTN_I_LATE(n, type, how)                                                               \
     ((type) != PIMATTN_F32 && (n) >= ((how) >= PIMATTN_I_DEEP ? 4 : 8) && (how) >= PIMATTN_I_NEAR)
 
-/* What a tile is: 16 rows as the cache holds them, or their f32 copy; bit t of visible: token t.
- * Behind the last visible one, at n_tokens - 1, a copy holds whatever it held, and no V is read. */
+/* What a tile is: rows as the cache holds them, or f32 copies; bit t of visible: token t. Row i is
+ * the i'th visible one's. Behind n_tokens of 16, K counts for nothing, and no V is read. */
 typedef struct pimattn_i_tile {
     const unsigned char *k, *v;
     const float *k_scale, *v_scale; /* [16] if the cache's type is int8, else NULL */
@@ -1591,6 +1591,7 @@ typedef struct pimattn_i_tile {
     uint32_t k_type, v_type;
     uint32_t dim_k, dim_v;
     uint32_t visible, n_tokens;
+    unsigned char place[16]; /* tokens of rows */
     float scale;
 } pimattn_i_tile;
 
@@ -1634,10 +1635,10 @@ static float pimattn_i_dot(const float *a, const float *b, uint32_t n)
     return sum + lost;
 }
 
-/* Row t of K or V in an f32 copy. */
-static const float *pimattn_i_row_at(const unsigned char *rows, size_t stride, uint32_t t)
+/* A row of K or V in an f32 copy. */
+static const float *pimattn_i_row_at(const unsigned char *rows, size_t stride, uint32_t i)
 {
-    return (const float *)(const void *)(rows + t * stride);
+    return (const float *)(const void *)(rows + i * stride);
 }
 
 /* What a variant makes of the scores of a block of queries. */
@@ -1684,14 +1685,14 @@ static bool pimattn_i_tile_scores(const pimattn_i_tile *tile, const pimattn_i_ad
                                   uint32_t query, const float *q, float score[16], float *most)
 {
     *most = pimattn_i_minus_inf();
-    for (uint32_t t = 0; t < PIMATTN_I_TILE; t++)
-        if (tile->visible >> t & 1)
-            score[t] = pimattn_i_dot(q, pimattn_i_row_at(tile->k, tile->k_stride, t), tile->dim_k);
+    for (uint32_t i = 0; i < tile->n_tokens; i++)
+        score[tile->place[i]] =
+            pimattn_i_dot(q, pimattn_i_row_at(tile->k, tile->k_stride, i), tile->dim_k);
     pimattn_i_adjust_scores(adjust, tile, query, 1, score);
-    for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {
-        if (!(tile->visible >> t & 1)) continue;
-        if (!pimattn_i_finite(score[t])) return false;
-        if (score[t] > *most) *most = score[t];
+    for (uint32_t i = 0; i < tile->n_tokens; i++) {
+        const float x = score[tile->place[i]];
+        if (!pimattn_i_finite(x)) return false;
+        if (x > *most) *most = x;
     }
     return true;
 }
@@ -1702,9 +1703,9 @@ static void pimattn_i_tile_mix(const pimattn_i_tile *tile, const float p[16], ui
                                uint32_t n, float *o)
 {
     float sum[16] = {0};
-    for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {
-        if (!(tile->visible >> t & 1)) continue;
-        const float *v = pimattn_i_row_at(tile->v, tile->v_stride, t) + j;
+    for (uint32_t row = 0; row < tile->n_tokens; row++) {
+        const uint32_t t = tile->place[row];
+        const float *v = pimattn_i_row_at(tile->v, tile->v_stride, row) + j;
         float weight = tile->v_scale ? p[t] * tile->v_scale[t] : p[t];
         if (n == 16)
             for (uint32_t i = 0; i < 16; i++)
@@ -1735,8 +1736,8 @@ static void pimattn_i_tile_scalar(const pimattn_i_tile *tile, const pimattn_i_ad
             o[j] *= keep;
         *m = most;
     }
-    for (uint32_t t = 0; t < PIMATTN_I_TILE; t++)
-        if (tile->visible >> t & 1) p[t] = pimattn_i_exp(score[t] - *m);
+    for (uint32_t i = 0; i < tile->n_tokens; i++)
+        p[tile->place[i]] = pimattn_i_exp(score[tile->place[i]] - *m);
     for (uint32_t j = 0; j < tile->dim_v; j += 16)
         pimattn_i_tile_mix(tile, p, j, (uint32_t)pimattn_i_min(16, tile->dim_v - j), o + j);
     *l += pimattn_i_sum16(p);
@@ -2721,6 +2722,7 @@ static void pimattn_i_fold(const pimattn_i_folder *f, const pimattn_i_tile *tile
 {
     float *s = f->work, *weights = f->work + PIMATTN_I_WORK_W;
     const bool some = f->adjust.soft_cap > 0 || f->adjust.alibi;
+    const bool apart = (tile->visible & (tile->visible + 1)) != 0;
     const pimattn_i_tile *scored = tile;
     pimattn_i_tile adjusted;
     if (some) {
@@ -2733,12 +2735,17 @@ static void pimattn_i_fold(const pimattn_i_folder *f, const pimattn_i_tile *tile
         uint32_t index = 3;
         while (1u << index > n || 1u << index > f->kernel->most_queries)
             index--;
+        const size_t size = sizeof *s << index;
         const float *of = q + first * f->q_floats;
         float *m = block + first, *o = block + PIMATTN_I_O + first * f->o_floats;
         if (f->kernel->soft) {
             pimattn_i_dots(f, tile, of, index, s);
+            for (uint32_t i = tile->n_tokens; apart && i-- > 0;) /* to the places of their tokens */
+                memmove(s + (tile->place[i] << index), s + (i << index), size);
             if (some) f->kernel->adjust(&f->adjust, tile, first, 1u << index, s);
             f->kernel->soft(scored, 1u << index, s, weights, m);
+            for (uint32_t i = 0; apart && i < tile->n_tokens; i++) /* and back to their rows */
+                memmove(weights + (i << index), weights + (tile->place[i] << index), size);
             f->kernel->mix[tile->v_type][index](tile, weights, o, f->o_floats);
         } else {
             pimattn_i_tile_scalar(tile, &f->adjust, first, of, m, m + PIMATTN_I_L, o);
@@ -6301,6 +6308,8 @@ static pimattn_status pimattn_i_config_judge(pimattn_config *c, pimhw_cause *why
     PIMATTN_I_WITHIN(why, "reserve_tokens", c->reserve_tokens, 0, most, NULL);
     if (c->way == PIMATTN_DEVICE && c->shape.v_in_k)
         return PIMATTN_I_UNFIT(why, "shape.v_in_k is set: banks hold V by itself (way 1, device)");
+    if (c->way == PIMATTN_DEVICE && c->device.epu_passes == 0)
+        return PIMATTN_I_UNFIT(why, "epu_passes is 0: the hub has softmax to do (way 1, device)");
     if (c->way == PIMATTN_DEVICE && c->v_mapping == PIMATTN_V_CHEAPEST)
         return PIMATTN_I_UNFIT(
             why, "v_mapping is 3 (cheapest): data in banks needs 0 (A), 1 (B) or 2 (K)");
@@ -7875,12 +7884,12 @@ typedef struct pimattn_i_hand {
     size_t turn, n_turns;         /* its place in its gang, and how many are in it */
 } pimattn_i_hand;
 
-/* Copies one row of q and K, or of V, as f32 in whole vectors; zeros for NULL. */
+/* Copies one row of q and K, or of V, as f32 in whole vectors. */
 PIMATTN_I_INLINE void pimattn_i_row_copy(const pimattn_engine *e, float *to,
                                          const unsigned char *from, uint32_t type, bool is_v)
 {
     const uint32_t n = is_v ? e->config.shape.head_dim_v : e->config.shape.head_dim;
-    e->kernel->load(to, is_v ? e->size.o_floats : e->size.q_floats, from, type, from ? n : 0);
+    e->kernel->load(to, is_v ? e->size.o_floats : e->size.q_floats, from, type, n);
 }
 
 static bool pimattn_i_sees(const pimattn_i_job *job, uint64_t t)
@@ -7888,60 +7897,87 @@ static bool pimattn_i_sees(const pimattn_i_job *job, uint64_t t)
     return t < job->kept ? t >= job->origin : t >= job->begin && t < job->end;
 }
 
-/* Tokens up to the last visible one. */
-static uint32_t pimattn_i_extent(uint32_t visible)
+/* Bits of a tile's tokens from one position up to another. */
+static uint32_t pimattn_i_bits_between(uint64_t first, uint64_t from, uint64_t to)
 {
-    uint32_t n = PIMATTN_I_TILE;
-    while (n > 0 && !(visible >> (n - 1) & 1))
-        n--;
+    uint64_t low = from > first ? pimattn_i_min(from - first, PIMATTN_I_TILE) : 0;
+    uint64_t high = to > first ? pimattn_i_min(to - first, PIMATTN_I_TILE) : 0;
+    return high > low ? (1u << high) - (1u << low) : 0;
+}
+
+static uint32_t pimattn_i_chosen(const pimattn_i_job *job, uint64_t first)
+{
+    if (!job->chosen || first >= job->n_chosen) return 0xffffu;
+    return (uint32_t)(job->chosen[first / 64] >> first % 64 & 0xffffu) |
+           pimattn_i_bits_between(first, job->n_chosen, UINT64_MAX);
+}
+
+/* Tokens of a tile that some query of a block sees. */
+static uint32_t pimattn_i_seen(const pimattn_i_job *job, uint64_t first)
+{
+    uint32_t bits = pimattn_i_bits_between(first, job->begin, job->end) |
+                    pimattn_i_bits_between(first, job->origin, job->kept);
+    return bits ? bits & pimattn_i_chosen(job, first) : 0;
+}
+
+/* Lists the bits that are set. */
+static uint32_t pimattn_i_places(uint32_t bits, unsigned char place[16])
+{
+    uint32_t n = 0;
+    for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) { /* without branches, of which some would fail */
+        place[n & 15] = (unsigned char)t;
+        n += bits >> t & 1;
+    }
     return n;
 }
 
-/* The tile from token first on as an f32 copy, in which tokens up to the last visible one that are
- * not visible are zeros. `held` is 0, or what was visible in the copy that the hand has of it. */
+/* How many rows behind a spot's one a token's is; beyond its page the spot becomes the token's. */
+PIMATTN_I_INLINE size_t pimattn_i_spot_to(const pimattn_i_hand *hand, uint64_t token,
+                                          pimattn_i_spot *at)
+{
+    if (token - at->token >= at->in_page) pimattn_i_spot_of(hand->e, hand->job, token, at);
+    return (size_t)(token - at->token);
+}
+
+/* The visible tokens of the tile from token first on as an f32 copy; those that are seen of the
+ * next one are fetched. */
 static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first,
-                                                 uint32_t visible, uint32_t held)
+                                                 uint32_t visible)
 {
     const pimattn_engine *e = hand->e;
-    const pimattn_shape *s = &e->config.shape;
-    const pimattn_i_job *job = hand->job;
-    const uint32_t changed = (held ^ visible) | 0xffffu << pimattn_i_extent(held);
+    const pimattn_i_layout *lay = &e->layout;
+    const size_t bytes[] = {lay->dim[0] * lay->each[0], lay->dim[1] * lay->each[1]};
+    const size_t *strides = hand->strides;
+    const uint64_t next = hand->spot ? hand->spot[1].tile : UINT64_MAX;
+    unsigned char place[16];
+    const uint32_t n_later = pimattn_i_places(pimattn_i_seen(hand->job, next), place);
+    float *k = hand->k, *v = bytes[1] ? hand->v : k; /* or it is in K */
     pimattn_i_tile *tile = &hand->copied;
-    pimattn_i_spot at, later;   /* in the next tile, if seen there */
-    uint64_t from = 0, end = 0; /* tokens of the tile whose rows follow those of `at` */
+    pimattn_i_spot at, later;
+    at.token = at.in_page = later.token = later.in_page = 0;
     *tile = hand->tile;
     tile->visible = visible;
-    tile->n_tokens = pimattn_i_extent(visible);
-    for (uint32_t t = 0; t < tile->n_tokens; t++) {
-        const unsigned char *k = NULL, *v = NULL;
-        float *scale = &hand->scales[t];
-        if (!(changed >> t & 1)) continue;
-        scale[0] = scale[PIMATTN_I_TILE] = 0.0f;
-        if (visible >> t & 1) {
-            if (t >= end) {
-                const uint64_t on = (hand->spot ? hand->spot[1].tile : first) + t;
-                pimattn_i_spot_of(e, job, first + t, &at);
-                pimattn_i_spot_of(e, job, pimattn_i_sees(job, on) ? on : first + t, &later);
-                from = t;
-                end = t + at.in_page;
-            }
-            const size_t i = (size_t)(t - from);
-            k = at.at[0] + i * hand->strides[0];
-            v = at.at[1] + i * hand->strides[1];
-            for (int j = 0; j < 2; j++)
-                for (size_t b = 0; b < e->layout.row[j]; b += 64)
-                    PIMATTN_I_FETCH(later.at[j] + i * hand->strides[j] + b);
-            if (tile->k_scale) memcpy(scale, at.at[2] + i * hand->strides[2], sizeof *scale);
-            if (tile->v_scale)
-                memcpy(scale + PIMATTN_I_TILE, at.at[3] + i * hand->strides[3], sizeof *scale);
-        }
-        pimattn_i_row_copy(e, hand->k + t * e->size.q_floats, k, s->k_type, false);
-        pimattn_i_row_copy(e, hand->v + t * e->size.o_floats, v, s->v_type, true);
+    tile->n_tokens = pimattn_i_places(visible, tile->place);
+    tile->k = tile->fetch[0] = tile->fetch[2] = (const unsigned char *)k;
+    tile->v = tile->fetch[1] = tile->fetch[3] = (const unsigned char *)v;
+    for (uint32_t i = 0; i < n_later || i < tile->n_tokens; i++) {
+        size_t on = i < n_later ? pimattn_i_spot_to(hand, next + place[i], &later) : 0;
+        for (int j = 0; j < 2 && i < n_later; j++)
+            for (size_t b = 0; b < bytes[j]; b += 64)
+                PIMATTN_I_FETCH(later.at[j] + on * strides[j] + b);
+        if (i >= tile->n_tokens) continue;
+        float *scale = &hand->scales[tile->place[i]];
+        on = pimattn_i_spot_to(hand, first + tile->place[i], &at);
+        if (tile->k_scale) memcpy(scale, at.at[2] + on * strides[2], sizeof *scale);
+        scale += PIMATTN_I_TILE;
+        if (tile->v_scale) memcpy(scale, at.at[3] + on * strides[3], sizeof *scale);
+        pimattn_i_row_copy(e, k, at.at[0] + on * strides[0], tile->k_type, false);
+        if (bytes[1]) pimattn_i_row_copy(e, v, at.at[1] + on * strides[1], tile->v_type, true);
+        k += e->size.q_floats;
+        v += e->size.o_floats;
     }
-    tile->k = tile->fetch[0] = tile->fetch[2] = (const unsigned char *)hand->k;
-    tile->v = tile->fetch[1] = tile->fetch[3] = (const unsigned char *)hand->v;
     tile->k_stride = e->size.q_floats * sizeof(float);
-    tile->v_stride = e->size.o_floats * sizeof(float);
+    tile->v_stride = bytes[1] ? e->size.o_floats * sizeof(float) : tile->k_stride;
     tile->k_type = tile->v_type = PIMATTN_F32;
     tile->ahead = PIMATTN_I_NEAR; /* all is near */
     return tile;
@@ -7984,7 +8020,7 @@ static const pimattn_i_tile *pimattn_i_tile_gather(pimattn_i_hand *hand, uint64_
     pimattn_i_tile *tile = &hand->copied;
     *tile = hand->tile;
     tile->visible = visible;
-    tile->n_tokens = pimattn_i_extent(visible);
+    tile->n_tokens = visible == 0xffffu ? 16 : pimattn_i_places(visible, tile->place);
     tile->k = tile->fetch[0] = tile->fetch[2] = k;
     tile->v = tile->fetch[1] = tile->fetch[3] = v;
     tile->k_stride = k_row;
@@ -8144,7 +8180,7 @@ static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand, uint32_
     tile->k = spot->at[0] + hand->from[0];
     tile->v = spot->at[1] + hand->from[1];
     tile->visible = visible;
-    tile->n_tokens = pimattn_i_extent(visible);
+    tile->n_tokens = visible == 0xffffu ? 16 : pimattn_i_places(visible, tile->place);
     const pimattn_i_fetched *of = hand->fetched;
     for (int i = 0; i < 4; i++, of++)
         tile->fetch[i] = spot[of->tile].at[of->row] + of->offset;
@@ -8156,21 +8192,6 @@ static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand, uint32_
     for (uint32_t t = 0; t < tile->n_tokens; t++)
         memcpy((unsigned char *)hand->k + t * k_row, tile->k + t * tile->k_stride, k_row);
     return &hand->copied;
-}
-
-/* Bits of a tile's tokens from one position up to another. */
-static uint32_t pimattn_i_bits_between(uint64_t first, uint64_t from, uint64_t to)
-{
-    uint64_t low = from > first ? pimattn_i_min(from - first, PIMATTN_I_TILE) : 0;
-    uint64_t high = to > first ? pimattn_i_min(to - first, PIMATTN_I_TILE) : 0;
-    return high > low ? (1u << high) - (1u << low) : 0;
-}
-
-static uint32_t pimattn_i_chosen(const pimattn_i_job *job, uint64_t first)
-{
-    if (!job->chosen || first >= job->n_chosen) return 0xffffu;
-    return (uint32_t)(job->chosen[first / 64] >> first % 64 & 0xffffu) |
-           pimattn_i_bits_between(first, job->n_chosen, UINT64_MAX);
 }
 
 /* The position of a token of a job, as windows and ALiBi see it. */
@@ -8219,14 +8240,6 @@ static void pimattn_i_job_reach(const pimattn_engine *e, pimattn_i_job *job)
     job->kept = pimattn_i_min(s->sink_tokens, job->end);
     if (job->kept >= job->begin) job->begin = job->origin;
     if (job->begin == job->origin || job->kept <= job->origin) job->kept = 0; /* none apart */
-}
-
-/* Tokens of a tile that some query of a block sees. */
-static uint32_t pimattn_i_seen(const pimattn_i_job *job, uint64_t first)
-{
-    uint32_t bits = pimattn_i_bits_between(first, job->begin, job->end) |
-                    pimattn_i_bits_between(first, job->origin, job->kept);
-    return bits ? bits & pimattn_i_chosen(job, first) : 0;
 }
 
 /* From which token on a query of the block may see some of a tile, of the first one from `tile` on
@@ -8283,7 +8296,7 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, uint32_t a
 {
     const pimattn_engine *e = hand->e;
     const pimattn_i_job *job = hand->job;
-    uint32_t group = e->gqa_group, held = 0, n;
+    uint32_t group = e->gqa_group, n;
     const uint64_t end = first + PIMATTN_I_TILE; /* whole: all see all of it */
     const bool begun = first >= job->whole_begin || (end <= job->kept && first >= job->origin);
     const bool all = end <= job->whole_end && begun && among == 0xffffu;
@@ -8306,8 +8319,7 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, uint32_t a
         const bool gather = plain && !direct && e->pages;
         const pimattn_i_tile *tile = direct   ? pimattn_i_tile_direct(hand, of_all)
                                      : gather ? pimattn_i_tile_gather(hand, first, of_all)
-                                              : pimattn_i_tile_copy(hand, first, of_all, held);
-        held = direct || gather ? 0 : of_all; /* scales are in one place for all */
+                                              : pimattn_i_tile_copy(hand, first, of_all);
         pimattn_i_fold(&hand->folder, tile, hand->q, i, n, block);
     }
 }
@@ -9926,7 +9938,7 @@ static bool pimattn_i_scores(pimattn_engine *e, pimattn_i_newest *w)
     for (uint64_t t = 0; t < w->job.tokens; t += PIMATTN_I_TILE) {
         const uint32_t visible = pimattn_i_visible(e, &w->job, 0, t);
         if (!visible) continue;
-        const pimattn_i_tile *tile = pimattn_i_tile_copy(&hand, t, visible, 0);
+        const pimattn_i_tile *tile = pimattn_i_tile_copy(&hand, t, visible);
         pimattn_i_adjust_at(e, &w->job, t, &hand.folder.adjust);
         finite = pimattn_i_tile_scores(tile, &hand.folder.adjust, 0, hand.q, s, &most) && finite;
         for (uint32_t k = 0; k < PIMATTN_I_TILE; k++)

@@ -12,7 +12,7 @@
 #include <immintrin.h> /* has fetches of its own */
 #endif
 
-enum { FETCHED_LINES = 1 << 15, EVERY_TILE = 0xff };
+enum { FETCHED_LINES = 1 << 15, EVERY_TILE = 0xff, HOLES = 0x100 };
 
 static const unsigned char *fetched_from; /* of these lines */
 static bool fetched_line[FETCHED_LINES];
@@ -1194,6 +1194,12 @@ static uint32_t kernel_queries(uint32_t group)
     return group % 4 == 3 ? group + 1 : group;
 }
 
+/* Bits of chosen tiles; with holes, not all of their tokens. */
+static bool chosen(uint32_t tiles, size_t token)
+{
+    return (tiles >> token / PIMATTN_I_TILE & 1) && (!(tiles & HOLES) || token % 5 > 1);
+}
+
 /* All lines of K, V and, if rows are not copied, their scales but those of the first two tiles, of
  * int8 by turns of two three; of chosen tiles, whatever lies between, and of small pages, which lie
  * in reverse. Of a head's rows that follow each other a deep CPU has some left to it where memory
@@ -1208,14 +1214,15 @@ static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint3
     uint32_t list[TOKENS], n_pages = TOKENS / page_tokens, length = TOKENS;
     uint32_t bytes = dim * pimattn_i_type_bytes(type), missed = 0;
     size_t half = (size_t)TOKENS * kv_heads * bytes, scales = (size_t)TOKENS * kv_heads * 4;
-    size_t end = 2 * half + (type == PIMATTN_INT8 && dim % 16 == 0 ? 2 * scales : 0);
+    const bool copied = dim % 16 != 0 || (tiles & HOLES);
+    size_t end = 2 * half + (type == PIMATTN_INT8 && !copied ? 2 * scales : 0);
     pimattn_shape s = shape_of(1, kv_heads * group, kv_heads, dim, 0);
     s.k_type = s.v_type = type;
     pimattn_config c = config_of(&s);
     pimattn_item item = {0, 1};
     uint64_t bits[TOKENS / 64] = {0};
     for (uint32_t t = 0; t < TOKENS; t++)
-        bits[t / 64] |= (uint64_t)(tiles >> t / PIMATTN_I_TILE & 1) << t % 64;
+        bits[t / 64] |= (uint64_t)chosen(tiles, t) << t % 64;
     pimattn_choice choice = {bits, TOKENS, 0, 1};
     pimattn_call call = {.out = out, .q = q, .items = &item, .n_items = 1};
     if (tiles != EVERY_TILE) call.choices = &choice;
@@ -1247,8 +1254,8 @@ static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint3
         size_t row = at < 2 * half ? at % half / bytes : (at - 2 * half) % scales / 4;
         size_t place = order == PIMATTN_NHD ? row / kv_heads % page_tokens : row % page_tokens;
         size_t token = list[row / (kv_heads * page_tokens)] * page_tokens + place;
-        const bool seen = tiles >> token / PIMATTN_I_TILE & 1;
-        missed += token >= n_first * PIMATTN_I_TILE && seen && !fetched_line[at / 64];
+        missed +=
+            token >= n_first * PIMATTN_I_TILE && chosen(tiles, token) && !fetched_line[at / 64];
     }
     pimattn_engine_destroy(e);
     if (!CHECK_U(missed, 0))
@@ -1270,7 +1277,9 @@ static void no_line_is_forgotten(void)
                         for (uint32_t k = 0; k < (ahead ? 6 : 12); k++)
                             all_is_fetched(type, dims[k % 3], kv_heads[i], group, ahead, order,
                                            k < 6 ? 128u : 4u >> k % 2 * 2,
-                                           k % 6 < 3 ? EVERY_TILE : 0xa7);
+                                           k % 6 < 3            ? EVERY_TILE
+                                           : k % 3 == group % 3 ? 0xa7 | HOLES
+                                                                : 0xa7);
                     }
 }
 

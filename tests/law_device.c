@@ -859,6 +859,11 @@ static void what_the_device_cannot_do_is_named(void)
     CHECK_U(pimattn_engine_create(&engine, &c, &why), PIMATTN_ERR_CONFIG);
     CHECK_HAS(why.text, "v_mapping");
     c.v_mapping = PIMATTN_V_A;
+    const uint32_t passes = c.device.epu_passes;
+    c.device.epu_passes = 0; /* an instruction of nothing would leave softmax out */
+    CHECK_U(pimattn_engine_create(&engine, &c, &why), PIMATTN_ERR_CONFIG);
+    CHECK_HAS(why.text, "epu_passes is 0");
+    c.device.epu_passes = passes;
     c.way = 2;
     CHECK_U(pimattn_engine_create(&engine, &c, &why), PIMATTN_ERR_CONFIG);
     CHECK_HAS(why.text, "way is 2");
