@@ -7939,8 +7939,7 @@ PIMATTN_I_INLINE size_t pimattn_i_spot_to(const pimattn_i_hand *hand, uint64_t t
     return (size_t)(token - at->token);
 }
 
-/* The visible tokens of the tile from token first on as an f32 copy; those that are seen of the
- * next one are fetched. */
+/* The visible tokens of the tile from token first on as f32; what is seen next is fetched. */
 static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first,
                                                  uint32_t visible)
 {
@@ -8433,7 +8432,8 @@ static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, s
     const pimattn_shape *s = &e->config.shape;
     const uint64_t k_row = e->layout.row[0], v_row = e->layout.row[1];
     const bool heads = n > 1 && job->kv_head == 0 && e->jobs[order[n - 1]].kv_head == n - 1;
-    const bool all = heads && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token;
+    const bool all = heads && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token &&
+                     k_row == e->pages->k.head && v_row == e->pages->v.head;
     /* late: two tiles a turn, and all together fetch what is two on, of int8 three [measured] */
     const bool twos = all && pimattn_i_late(job, e, s->k_type) && pimattn_i_late(job, e, s->v_type);
     /* while K is read V is fetched, and the other way; a near CPU was slower so of two heads, and
@@ -8476,7 +8476,7 @@ static void pimattn_i_team_warm(const pimattn_i_team *team, const pimattn_i_job 
     const uint64_t rows = pimattn_i_min(some, stop - spot->token);
     const bool on = before && hand->e->config.max_workers == 1 &&
                     before->first_row == job->first_row && before->leaf_end == job->leaf_begin;
-    for (int i = 0; i < 2 && !on && team->tiles > 1 && !job->chosen; i++)
+    for (int i = 0; i < 2 && !on && team->tiles > 1 && !job->chosen && !job->mask; i++)
         for (size_t at = 0; at < rows * hand->strides[i]; at += 64)
             (void)*(const volatile unsigned char *)(spot->at[i] + at);
 }

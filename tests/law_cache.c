@@ -5,11 +5,15 @@
  *
  *     law_cache [CALLS [SEED]]
  */
+#define _DEFAULT_SOURCE
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #ifdef __x86_64__
 #include <immintrin.h> /* has fetches of its own */
+#endif
+#if defined(__unix__) || defined(__APPLE__)
+#include <sys/mman.h>
 #endif
 
 enum { FETCHED_LINES = 1 << 15, EVERY_TILE = 0xff, HOLES = 0x100 };
@@ -1188,6 +1192,85 @@ static void gangs_read_what_is_there(void)
     }
 }
 
+#ifdef MAP_ANONYMOUS
+enum { GUARD = 1 << 16 }; /* no less than a page of any system */
+
+/* Rows of K or V of two heads, each of which ends where nothing is; together: of each token side by
+ * side. At least eight queries, so that a CPU may read ahead of its tiles. */
+static void rows_at_guards(pimattn_rows *rows, bool together, uint32_t tokens, uint32_t page_tokens,
+                           unsigned char **map)
+{
+    enum { ROW_BYTES = 128 };
+    const size_t used = (size_t)tokens * 2 * ROW_BYTES - (together ? 0 : ROW_BYTES);
+    *map = (unsigned char *)mmap(NULL, 4 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!CHECK(*map != MAP_FAILED && used <= GUARD)) return;
+    for (int i = 0; i < 4; i += 2)
+        CHECK(mprotect(*map + i * GUARD, GUARD, PROT_READ | PROT_WRITE) == 0);
+    rows->at = *map + GUARD - used;
+    rows->token = 2 * ROW_BYTES;
+    rows->page = page_tokens * rows->token;
+    rows->head = together ? (size_t)ROW_BYTES : (size_t)2 * GUARD;
+}
+
+/* Heads apart, K together and V apart, and a last token that a mask hides from all queries. */
+static void guarded_case(uint32_t page_tokens, bool k_together, bool v_together, bool masked)
+{
+    enum { DIM = 64, TOKENS = 16, GROUP = 8, MOST_NEW = 2 };
+    static float q[MOST_NEW * 2 * GROUP * DIM], out[MOST_NEW * 2 * GROUP * DIM];
+    const uint32_t n_new = masked ? MOST_NEW : 1, held = TOKENS - masked;
+    uint32_t list[TOKENS], length = TOKENS;
+    uint64_t bits[MOST_NEW] = {1, 1};
+    unsigned char *map[2];
+    for (uint32_t i = 0; i < TOKENS; i++)
+        list[i] = i;
+    for (uint32_t ahead = 0; ahead <= PIMATTN_I_DEEP; ahead++) {
+        pimattn_shape s = shape_of(1, 2 * GROUP, 2, DIM, 0);
+        s.k_type = s.v_type = PIMATTN_BF16;
+        pimattn_config c = config_of(&s);
+        pimattn_mask mask = {.bits = bits, .n_tokens = MOST_NEW};
+        pimattn_item item = {0, n_new};
+        pimattn_call call = {.out = out, .q = q, .items = &item, .n_items = 1};
+        pimattn_pages pages = {.n_pages = TOKENS / page_tokens,
+                               .page_tokens = page_tokens,
+                               .table = list,
+                               .lengths = &length,
+                               .table_stride = TOKENS};
+        if (masked) call.masks = &mask;
+        rows_at_guards(&pages.k, k_together, held, page_tokens, &map[0]);
+        rows_at_guards(&pages.v, v_together, held, page_tokens, &map[1]);
+        pimattn_engine *e = engine_new(&c);
+        if (!e) return;
+        e->ahead = (pimattn_i_ahead)ahead;
+        CHECK_U(pimattn_attend_pages(e, 0, &pages, &call, NULL), PIMATTN_OK);
+        CHECK(out[0] == 0.0f); /* all rows are zeros */
+        pimattn_engine_destroy(e);
+        for (int i = 0; i < 2; i++)
+            CHECK(munmap(map[i], 4 * GUARD) == 0);
+    }
+}
+
+static void guarded_cases(void)
+{
+    for (uint32_t page_tokens = 1; page_tokens <= 16; page_tokens *= 2) {
+        guarded_case(page_tokens, false, false, false);
+        guarded_case(page_tokens, true, false, false);
+        guarded_case(page_tokens, false, true, false);
+        guarded_case(page_tokens, true, true, false);
+        guarded_case(page_tokens, true, true, true);
+    }
+}
+#endif
+
+/* Whatever is read ahead: rows that are held, of tokens that some query sees. */
+static void what_no_query_sees_is_not_read(void)
+{
+#ifdef MAP_ANONYMOUS
+    over_kernels(guarded_cases);
+#else
+    skip("no mmap");
+#endif
+}
+
 /* Queries as SIMD kernels take them. */
 static uint32_t kernel_queries(uint32_t group)
 {
@@ -1463,6 +1546,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1) n_calls = strtoull(argv[1], NULL, 10);
     if (argc > 2) seed = strtoull(argv[2], NULL, 10);
+    RUN(what_no_query_sees_is_not_read);
     RUN(lives_are_those_of_the_model);
     RUN(kernels_store_alike);
     RUN(fetching_changes_no_bit);
