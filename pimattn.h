@@ -1591,7 +1591,7 @@ typedef struct pimattn_i_tile {
     uint32_t k_type, v_type;
     uint32_t dim_k, dim_v;
     uint32_t visible, n_tokens;
-    unsigned char place[16]; /* tokens of rows */
+    unsigned char place[16]; /* tokens of rows; not of a whole tile read where it lies */
     float scale;
 } pimattn_i_tile;
 

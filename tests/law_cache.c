@@ -1196,7 +1196,7 @@ static void gangs_read_what_is_there(void)
 enum { GUARD = 1 << 16 }; /* no less than a page of any system */
 
 /* Rows of K or V of two heads, each of which ends where nothing is; together: of each token side by
- * side. At least eight queries, so that a CPU may read ahead of its tiles. */
+ * side. */
 static void rows_at_guards(pimattn_rows *rows, bool together, uint32_t tokens, uint32_t page_tokens,
                            unsigned char **map)
 {
@@ -1212,7 +1212,8 @@ static void rows_at_guards(pimattn_rows *rows, bool together, uint32_t tokens, u
     rows->head = together ? (size_t)ROW_BYTES : (size_t)2 * GUARD;
 }
 
-/* Heads apart, K together and V apart, and a last token that a mask hides from all queries. */
+/* Masked: no query sees the last token, and it is not there. Of eight queries a head, the most that
+ * kernels take at once, near and deep CPUs read ahead of tiles. */
 static void guarded_case(uint32_t page_tokens, bool k_together, bool v_together, bool masked)
 {
     enum { DIM = 64, TOKENS = 16, GROUP = 8, MOST_NEW = 2 };
