@@ -1577,20 +1577,26 @@ typedef enum pimattn_i_ahead {
 #define PIMATTN_I_LATE(n, type, how)                                                               \
     ((type) != PIMATTN_F32 && (n) >= ((how) >= PIMATTN_I_DEEP ? 4 : 8) && (how) >= PIMATTN_I_NEAR)
 
+/* Rows to fetch: their bytes, 2^shift or, if that is no power of two, about 2^40 / inverse; bytes
+ * between them, 0: one piece; and a step that hits all lines of a row that begins at a multiple. */
+typedef struct pimattn_i_wanted {
+    size_t row, gap;
+    uint64_t inverse;
+    uint32_t shift, step;
+} pimattn_i_wanted;
+
 /* What a tile is: rows as the cache holds them, or f32 copies; bit t of visible: token t. Row i is
  * the i'th visible one's. Behind n_tokens of 16, K counts for nothing, and no V is read. */
 typedef struct pimattn_i_tile {
     const unsigned char *k, *v;
     const float *k_scale, *v_scale; /* [16] if the cache's type is int8, else NULL */
     const unsigned char *fetch[4];  /* while K, while V is read; to fetch less near likewise */
-    size_t k_gap, v_gap;            /* between rows to fetch, of 2^k_shift bytes */
+    pimattn_i_wanted wanted[2];     /* of K and of V */
+    size_t k_done;                  /* bytes of K fetched with pieces before */
     uint32_t ahead;                 /* pimattn_i_ahead */
     size_t led;                     /* bits of an offset: 0 where the less near is fetched */
-    uint32_t k_shift, v_shift;
-    size_t k_stride, v_stride; /* bytes of a row */
-    uint32_t k_type, v_type;
-    uint32_t dim_k, dim_v;
-    uint32_t visible, n_tokens;
+    size_t k_stride, v_stride;      /* bytes from a row to the next */
+    uint32_t k_type, v_type, dim_k, dim_v, visible, n_tokens;
     unsigned char place[16]; /* tokens of rows; not of a whole tile read where it lies */
     float scale;
 } pimattn_i_tile;
@@ -1875,8 +1881,7 @@ PIMATTN_I_INLINE void pimattn_i_fetch_lines(const unsigned char *next, const uns
             __builtin_prefetch(next + i, 0, 3);
         else
             __builtin_prefetch(next + i, 0, 2);
-        if (both)
-            __builtin_prefetch((from + i) & led ? (const unsigned char *)hot : later + i, 0, 2);
+        if (both) __builtin_prefetch((from + i) & led ? hot : later + i, 0, 2);
     }
 }
 
@@ -1892,14 +1897,13 @@ static __attribute__((noinline)) void pimattn_i_fetch_rows(const unsigned char *
 #define PIMATTN_I_FETCH_BOTH(W, i)                                                                 \
     if (i * 64 < bytes) {                                                                          \
         __builtin_prefetch(next + i * 64, 0, 3);                                                   \
-        __builtin_prefetch((from + i * 64) & led ? (const unsigned char *)hot : later + i * 64, 0, \
-                           2);                                                                     \
+        __builtin_prefetch((from + i * 64) & led ? hot : later + i * 64, 0, 2);                    \
     }
 
 /* Fetches what lies `bytes` on from *at. Of one or few queries the memory's pace counts, and all
  * goes into the second cache where that has more slots. */
 PIMATTN_I_INLINE void pimattn_i_fetch(const unsigned char *next, const unsigned char *later,
-                                      size_t gap, uint32_t shift, const uint32_t ahead, size_t led,
+                                      const pimattn_i_wanted *s, const uint32_t ahead, size_t led,
                                       const void *hot, size_t *at, const size_t bytes,
                                       const uint32_t type, const uint32_t n, const bool late)
 {
@@ -1909,11 +1913,19 @@ PIMATTN_I_INLINE void pimattn_i_fetch(const unsigned char *next, const unsigned 
     const bool few = single || (type == PIMATTN_F32 && n < 8);
     const uint32_t alone = type == PIMATTN_F32 ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
     *at += bytes;
-    if (__builtin_expect(gap > 0, 0)) { /* computed always, it would take registers from sums */
-        const size_t row = (size_t)1 << shift;
-        from += (from >> shift) * gap;
-        if (n < 4 && bytes > row) {
-            pimattn_i_fetch_rows(next + from, later + from, bytes, row, row + gap);
+    if (!late && __builtin_expect(s->gap > 0, 0)) { /* else it would take registers from sums */
+        const bool close = !few || ahead < PIMATTN_I_DEEP;
+        const size_t step = type == PIMATTN_F32 ? 64 : s->step, end = from + bytes;
+        if (__builtin_expect(s->inverse > 0, 0)) {
+            for (; from < end; from += step) {
+                const size_t to = from + (size_t)(from * s->inverse >> 40) * s->gap;
+                pimattn_i_fetch_lines(next + to, later + to, 64, close, true, 0, 0, hot);
+            }
+            return;
+        }
+        from += (from >> s->shift) * s->gap;
+        if (n < 4 && bytes > s->row) {
+            pimattn_i_fetch_rows(next + from, later + from, bytes, s->row, s->row + s->gap);
             return;
         }
     }
@@ -2058,8 +2070,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     {                                                                                              \
         const size_t bytes = 16 * pimattn_i_type_bytes(type), stride = tile->k_stride;             \
         const unsigned char *next = tile->fetch[0], *later = tile->fetch[2];                       \
-        const size_t gap = late ? 0 : tile->k_gap;                                                 \
-        const uint32_t shift = tile->k_shift, ahead = tile->ahead;                                 \
+        const uint32_t ahead = tile->ahead;                                                        \
         const size_t led = W == 16 || n == 1 ? tile->led : 0;                                      \
         const unsigned char *end = k + tile->dim_k / 16 * bytes;                                   \
         pimattn_i_v##W qs[8];                                                                      \
@@ -2067,7 +2078,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         PIMATTN_I_HIDE(q4);                                                                        \
         PIMATTN_I_EACH_##W(PIMATTN_I_ZERO, W);                                                     \
         for (; k != end; k += bytes, q += 16, q4 += 16) {                                          \
-            pimattn_i_fetch(next, later, gap, shift, ahead, led, tile, fetched, fetch, type, n,    \
+            pimattn_i_fetch(next, later, tile->wanted, ahead, led, tile, fetched, fetch, type, n,  \
                             late);                                                                 \
             PIMATTN_I_EACH8(PIMATTN_I_QUERY, W);                                                   \
             PIMATTN_I_EACH_##W(PIMATTN_I_DOT, W);                                                  \
@@ -2082,9 +2093,8 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const size_t bytes = 16 * pimattn_i_type_bytes(type), row = tile->dim_k / 16 * bytes;      \
         const size_t piece = PIMATTN_I_PIECE / 16 * bytes;                                         \
         for (uint32_t i = 0; i < PIMATTN_I_SUMS_##W; i += n, k += tile->k_stride) {                \
-            pimattn_i_fetch(tile->fetch[0], tile->fetch[2], tile->k_gap, tile->k_shift,            \
-                            tile->ahead, W == 16 || n == 1 ? tile->led : 0, tile, fetched, row,    \
-                            type, n, 0);                                                           \
+            pimattn_i_fetch(tile->fetch[0], tile->fetch[2], tile->wanted, tile->ahead,             \
+                            W == 16 || n == 1 ? tile->led : 0, tile, fetched, row, type, n, 0);    \
             for (uint32_t h = 0; h < (pair ? 2 : 16 / W); h++) {                                   \
                 PIMATTN_I_EACH8(PIMATTN_I_ZERO, W);                                                \
                 const float *of = q + h * (pair ? PIMATTN_I_PIECE : W);                            \
@@ -2117,7 +2127,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const size_t bytes = pimattn_i_type_bytes(type), stride = tile->k_stride;                  \
         const unsigned char *k = tile->k, *end = k + 16 * stride;                                  \
         if (tile->n_tokens < 16) end = k + tile->n_tokens * stride; /* so, the loop is as fast */  \
-        size_t fetched = 0;                                                                        \
+        size_t fetched = tile->k_done;                                                             \
         const uint32_t alone = W == 16 || type == PIMATTN_F32 ? PIMATTN_I_NEAR : PIMATTN_I_DEEP;   \
         for (; k < end; k += PIMATTN_I_SUMS_##W / n * stride, s += PIMATTN_I_SUMS_##W) {           \
             pimattn_i_v##W sums[W == 16 ? 2 : 16 / W][PIMATTN_I_SUMS_##W];                         \
@@ -2250,9 +2260,9 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const uint32_t turn = C > 1 && C * bytes < 64 ? (uint32_t)(64 / (C * bytes)) : 1;          \
         uint32_t t = 0;                                                                            \
         for (; t + turn <= tile->n_tokens; t += turn) {                                            \
-            pimattn_i_fetch(tile->fetch[1], tile->fetch[3], late ? 0 : tile->v_gap, tile->v_shift, \
-                            tile->ahead, W == 16 || n == 1 ? tile->led : 0, tile, fetched,         \
-                            turn * C * bytes, type, n, late);                                      \
+            pimattn_i_fetch(tile->fetch[1], tile->fetch[3], tile->wanted + 1, tile->ahead,         \
+                            W == 16 || n == 1 ? tile->led : 0, tile, fetched, turn * C * bytes,    \
+                            type, n, late);                                                        \
             PIMATTN_I_EACH4(PIMATTN_I_MIX_TOKEN, W)                                                \
         }                                                                                          \
         for (; turn > 1 && t < tile->n_tokens; t++)                                                \
@@ -2409,14 +2419,14 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     PIMATTN_I_PLAIN_##W void pimattn_i_dots_##W##_##T##_##N(                                       \
         const pimattn_i_tile *tile, const float *q, size_t q_floats, float *s)                     \
     {                                                                                              \
-        (PIMATTN_I_LATE(N, PIMATTN_##T, tile->ahead) && tile->k_gap == 0)                          \
+        (PIMATTN_I_LATE(N, PIMATTN_##T, tile->ahead) && tile->wanted[0].gap == 0)                  \
             ? pimattn_i_dots_##W(tile, q, q_floats, s, PIMATTN_##T, N, true)                       \
             : pimattn_i_dots_##W(tile, q, q_floats, s, PIMATTN_##T, N, false);                     \
     }                                                                                              \
     PIMATTN_I_PLAIN_##W void pimattn_i_mix_##W##_##T##_##N(                                        \
         const pimattn_i_tile *tile, const float *weights, float *o, size_t o_floats)               \
     {                                                                                              \
-        (PIMATTN_I_LATE(N, PIMATTN_##T, tile->ahead) && tile->v_gap == 0)                          \
+        (PIMATTN_I_LATE(N, PIMATTN_##T, tile->ahead) && tile->wanted[1].gap == 0)                  \
             ? pimattn_i_mix_##W(tile, weights, o, o_floats, PIMATTN_##T, N, true)                  \
             : pimattn_i_mix_##W(tile, weights, o, o_floats, PIMATTN_##T, N, false);                \
     }
@@ -2710,8 +2720,7 @@ static void pimattn_i_dots(const pimattn_i_folder *f, const pimattn_i_tile *tile
         f->kernel->dots[tile->k_type][index](&piece, q + at, f->q_floats, at ? more : s);
         if (at > 0) f->kernel->add(s, lost, more, n);
         piece.k += row;
-        piece.fetch[0] += PIMATTN_I_TILE * row;
-        piece.fetch[2] += PIMATTN_I_TILE * row;
+        piece.k_done += PIMATTN_I_TILE * row;
     }
     f->kernel->blend(s, 1.0f, lost, 1.0f, n);
 }
@@ -2838,16 +2847,6 @@ static void pimattn_i_clear(float *block, size_t block_floats)
     for (uint32_t i = 0; i < PIMATTN_I_L; i++)
         block[i] = pimattn_i_minus_inf();
     memset(block + PIMATTN_I_L, 0, (block_floats - PIMATTN_I_L) * sizeof(float));
-}
-
-/* A query head's logit without a value, counted as one more token: o is scaled alone. */
-static void pimattn_i_sink(const pimattn_i_kernel *kernel, pimattn_partial *to, float logit)
-{
-    if (pimattn_i_is_nan(to->m)) return;
-    float m = to->m > logit ? to->m : logit, keep = pimattn_i_exp(to->m - m);
-    to->m = m;
-    to->l = to->l * keep + pimattn_i_exp(logit - m);
-    kernel->blend(to->o, keep, to->o, 0.0f, to->dim);
 }
 
 /* Blocks of partials that merge as a binary counter over all leaves; missing ones are empty. */
@@ -4004,8 +4003,7 @@ static pimhw_operand pimattn_i_run_size(pimattn_i_writer *w, const pimattn_i_loo
     pimhw_tail tokens = pimattn_i_tokens(w->plan, at->is_v, at->unit);
     pimattn_i_steps(tokens.step, at, at->unit * at->in_row, 0, at->unit * at->in_run, 0, 0, 0);
     pimattn_i_limit(w, &o, tokens);
-    if (at->in_row % at->in_run != 0)
-        pimattn_i_limit(w, &o, pimattn_i_less(left, at->run, at->in_run));
+    if (at->in_row % at->in_run) pimattn_i_limit(w, &o, pimattn_i_less(left, at->run, at->in_run));
     return o;
 }
 
@@ -5428,17 +5426,6 @@ static double pimattn_i_tier_rate(const pimattn_tier *t)
     return t->n_devices * (cap > 0 && cap < rate ? cap : rate);
 }
 
-/* Ratios not given: 1 for the slowest, 56 shared out among the others as their bandwidth is. */
-static void pimattn_i_tiers_ratio(pimattn_tiers *r)
-{
-    double sum = 0;
-    for (uint32_t i = 0; i + 1 < r->n_tiers; i++)
-        sum += pimattn_i_tier_rate(&r->tier[i]);
-    for (uint32_t i = 0; i + 1 < r->n_tiers; i++)
-        r->ratio[i] = 56 * pimattn_i_tier_rate(&r->tier[i]) / sum;
-    r->ratio[r->n_tiers - 1] = 1;
-}
-
 /* ==========================================================================
  * [A19] PLACES: where the tokens of a sequence lie in tiers, and their moves.
  *       Knows slots, activity and importance; nothing of what the bytes in a slot mean.
@@ -5664,14 +5651,13 @@ static void pimattn_i_table_sort(pimattn_i_tiered *st, pimattn_i_table *table, u
 static uint64_t pimattn_i_table_least(pimattn_i_tiered *st, const pimattn_i_table *table,
                                       uint32_t tier, uint64_t n)
 {
-    uint64_t least, *oldest = &st->oldest[tier];
+    uint64_t low, *oldest = &st->oldest[tier];
     while (*oldest < n && table->token[*oldest].tier != tier)
         ++*oldest;
-    least = *oldest;
-    for (uint64_t i = least; i < table->n_scored; i++)
-        if (table->token[i].tier == tier && table->importance[i] < table->importance[least])
-            least = i;
-    return least;
+    low = *oldest;
+    for (uint64_t i = low; i < table->n_scored; i++)
+        if (table->token[i].tier == tier && table->importance[i] < table->importance[low]) low = i;
+    return low;
 }
 
 /* From a tier on, the fastest with room for one more token, or that can make it: what matters least
@@ -5768,7 +5754,13 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, pimattn_
     st->n_tables = n_tables;
     st->n_blocks = n_blocks;
     if (st->rules.lambda == 0.0f) st->rules.lambda = 0.6f;
-    if (st->rules.ratio[0] == 0) pimattn_i_tiers_ratio(&st->rules);
+    const bool usual = st->rules.ratio[0] == 0; /* 56, shared out by bandwidth, and 1 */
+    double rate = 0;
+    for (uint32_t i = 0; usual && i + 1 < rules->n_tiers; i++)
+        rate += pimattn_i_tier_rate(&rules->tier[i]);
+    for (uint32_t i = 0; usual && i < rules->n_tiers; i++)
+        st->rules.ratio[i] =
+            i + 1 < rules->n_tiers ? 56 * pimattn_i_tier_rate(&rules->tier[i]) / rate : 1;
     st->tables = (pimattn_i_table *)(void *)(st + 1);
     st->blocks = (uint64_t *)(void *)(st->tables + n_tables);
     st->bounce = (unsigned char *)(st->blocks + words);
@@ -6689,7 +6681,7 @@ static uint32_t pimattn_i_emptiest(const pimattn_engine *e, uint32_t layer, uint
 {
     const pimattn_i_module *m = e->module;
     uint64_t load[PIMHW_MAX_CHANNELS] = {0};
-    uint32_t least = 0;
+    uint32_t low = 0;
     for (uint32_t i = 0; i < e->config.max_seqs; i++)
         for (uint32_t h = 0; e->seqs[i].id && h < m->n_heads; h++) {
             const pimattn_i_list *list = pimattn_i_lists_of(e, &e->seqs[i], layer, h);
@@ -6698,9 +6690,8 @@ static uint32_t pimattn_i_emptiest(const pimattn_engine *e, uint32_t layer, uint
     for (uint32_t u = 0; u < m->n_units; u++)
         if (m->used[u] + chunks > m->n_chunks) load[u] = UINT64_MAX;
     for (uint32_t u = 1; u < m->n_units; u++)
-        if (load[u] < load[least] || (load[u] == load[least] && m->used[u] < m->used[least]))
-            least = u;
-    return least;
+        if (load[u] < load[low] || (load[u] == load[low] && m->used[u] < m->used[low])) low = u;
+    return low;
 }
 
 /* Takes the chunks for a sequence of so many tokens, which it may hold, in all layers, or none. */
@@ -7373,21 +7364,20 @@ PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *e, uint64_t *by
 {
     PIMATTN_I_TRY(pimattn_i_paged(e));
     pimattn_i_pool *pool = &e->pool;
-    uint64_t n_moved = 0, end = pimattn_i_compact_begin(pool);
+    uint64_t moved = 0, end = pimattn_i_compact_begin(pool);
     for (const pimattn_i_seq *s = e->seqs; s < e->seqs + e->config.max_seqs; s++) {
         uint64_t page = pimattn_i_seq_next(&e->layout, s, 0);
         for (; s->id && page < s->n_pages; page = pimattn_i_seq_next(&e->layout, s, page + 1))
-            n_moved +=
-                pimattn_i_compact_move(pool, pimattn_i_table_at(&e->layout, s, page, 0), end);
+            moved += pimattn_i_compact_move(pool, pimattn_i_table_at(&e->layout, s, page, 0), end);
     }
     for (uint32_t i = 1; i <= pool->store.n_most; i++) {
         pimattn_i_entry *entry = pimattn_i_entry_at(&pool->store, i);
         if (!entry->serial) continue;
-        n_moved += pimattn_i_compact_move(pool, pimattn_i_entry_pages(entry), end);
+        moved += pimattn_i_compact_move(pool, pimattn_i_entry_pages(entry), end);
     }
     pimattn_i_compact_end(pool, end);
-    e->moved_bytes += n_moved * pool->page_bytes;
-    if (bytes_moved) *bytes_moved = n_moved * pool->page_bytes;
+    e->moved_bytes += moved * pool->page_bytes;
+    if (bytes_moved) *bytes_moved = moved * pool->page_bytes;
     return PIMATTN_OK;
 }
 
@@ -8024,7 +8014,7 @@ static const pimattn_i_tile *pimattn_i_tile_gather(pimattn_i_hand *hand, uint64_
     tile->v = tile->fetch[1] = tile->fetch[3] = v;
     tile->k_stride = k_row;
     tile->v_stride = v_row;
-    tile->k_gap = tile->v_gap = 0;
+    tile->wanted[0].gap = tile->wanted[1].gap = 0;
     tile->ahead = PIMATTN_I_NEAR; /* all is near */
     for (uint32_t t = 0; t < tile->n_tokens; t++, k += k_row, v += v_row) {
         pimattn_i_row_gather(k, base[0] + *page * p->k.page + at * p->k.token,
@@ -8080,7 +8070,6 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
 {
     const pimattn_engine *e = hand->e;
     const pimattn_shape *s = &e->config.shape;
-    const size_t k_row = (size_t)e->layout.row[0], v_row = (size_t)e->layout.row[1];
     const pimattn_pages *p = e->pages;
     pimattn_i_tile *tile = &hand->tile;
     for (int i = 0; i < 4; i++) {
@@ -8108,10 +8097,16 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
     const uint64_t dim = pimattn_i_max(s->head_dim, s->head_dim_v);
     if (e->ahead == PIMATTN_I_DEEP && !apart && dim <= (whole ? 2 : 1) * PIMATTN_I_PIECE)
         tile->ahead = brief ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
-    while ((size_t)2 << tile->k_shift <= k_row)
-        tile->k_shift++;
-    while ((size_t)2 << tile->v_shift <= v_row)
-        tile->v_shift++;
+    pimattn_i_wanted *to = tile->wanted;
+    for (int i = 0; i < 2; i++, to++) {
+        const size_t row = to->row = (size_t)e->layout.row[i];
+        while ((size_t)2 << to->shift <= row)
+            to->shift++;
+        if (row > (size_t)1 << to->shift) /* exact for 16 rows of less than 2^18 bytes */
+            to->inverse = (UINT64_C(1) << 40) / row + 1;
+        for (to->step = 64; row % to->step != 0;)
+            to->step /= 2;
+    }
 }
 
 /* Queries of a job as kernels take them. 3 or 7 in parts take longer than one more would; of f32 so
@@ -8163,8 +8158,8 @@ static void pimattn_i_hand_fetch(pimattn_i_hand *hands, size_t i, size_t n, bool
         hand->tile.ahead = PIMATTN_I_BOTH; /* of one query, too, what is far */
     for (pimattn_i_fetched *to = hand->fetched; all && to < hand->fetched + 4; to++)
         to->offset += hand->job->kv_head * (PIMATTN_I_TILE - 1) * (to->row ? v_row : k_row);
-    hand->tile.k_gap = all ? 0 : hand->strides[0] - k_row;
-    hand->tile.v_gap = all ? 0 : hand->strides[1] - v_row;
+    hand->tile.wanted[0].gap = all ? 0 : hand->strides[0] - k_row;
+    hand->tile.wanted[1].gap = all ? 0 : hand->strides[1] - v_row;
     hand->turn = i;
     hand->n_turns = n;
 }
@@ -8544,8 +8539,13 @@ static void pimattn_i_give(pimattn_engine *e, const pimattn_i_job *job, uint32_t
             to->o[j] = pimattn_i_is_nan(view.m) || pimattn_i_is_nan(view.o[j]) ? pimattn_i_nan()
                                                                                : view.o[j];
     }
-    if (e->config.shape.sink_logits)
-        pimattn_i_sink(e->kernel, &view, e->config.shape.sink_logits[head]);
+    if (e->config.shape.sink_logits && !pimattn_i_is_nan(view.m)) { /* a token without a value */
+        const float logit = e->config.shape.sink_logits[head], m = view.m > logit ? view.m : logit;
+        const float keep = pimattn_i_exp(view.m - m);
+        view.m = m;
+        view.l = view.l * keep + pimattn_i_exp(logit - m);
+        e->kernel->blend(view.o, keep, view.o, 0.0f, dim);
+    }
     if (call->out)
         pimattn_i_output(e->kernel, &view,
                          (unsigned char *)call->out + row * call->out_stride +
@@ -8807,18 +8807,6 @@ static void pimattn_i_load_add(pimattn_i_bin *b, pimattn_tier_load *load, uint64
         b->channels[c] += times * pimattn_i_channel_fullest(b, c);
 }
 
-/* A token of flash takes part: its pages are read once for all of a call. */
-static void pimattn_i_page_read(pimattn_i_tiered *st, pimattn_i_bin *b, uint32_t group,
-                                uint32_t slot)
-{
-    uint64_t page_bytes = b->tier->device.flash_page_bytes, n_groups = b->groups.n_groups;
-    uint64_t in_page = pimattn_i_max(1, page_bytes / b->token_bytes);
-    uint32_t *mark = &b->page_mark[slot / n_groups / in_page * n_groups + group];
-    if (*mark == st->mark) return;
-    *mark = st->mark;
-    b->channels[n_groups + group] += pimattn_i_ceil_div(b->token_bytes, page_bytes);
-}
-
 /* Time of the moves that are due. Ways in both directions take turns. */
 static pimattn_status pimattn_i_moves_time(pimattn_i_tiered *st, double *ns)
 {
@@ -8835,6 +8823,18 @@ static pimattn_status pimattn_i_moves_time(pimattn_i_tiered *st, double *ns)
             *ns += r.ns;
         }
     return PIMATTN_OK;
+}
+
+/* A token of flash takes part: its pages are read once for all of a call. */
+static void pimattn_i_page_read(pimattn_i_tiered *st, pimattn_i_bin *b, uint32_t group,
+                                uint32_t slot)
+{
+    uint64_t page_bytes = b->tier->device.flash_page_bytes, n_groups = b->groups.n_groups;
+    uint64_t in_page = pimattn_i_max(1, page_bytes / b->token_bytes);
+    uint32_t *mark = &b->page_mark[slot / n_groups / in_page * n_groups + group];
+    if (*mark == st->mark) return;
+    *mark = st->mark;
+    b->channels[n_groups + group] += pimattn_i_ceil_div(b->token_bytes, page_bytes);
 }
 
 /* Counts what a block sees in every bank group, and of flash the pages; or it is active now. */

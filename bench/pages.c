@@ -1,23 +1,31 @@
 /* What does attention over pages of the caller cost beside that over the cache's own? One query
- * token, 8 KV heads of 128, shuffled pages, K and V cold: calls go round over layers of 256 MiB
- * and more. The caller's K and V are two arrays, [page][head][token] (hnd) or [page][token][head]
- * (nhd), in memory that begins and is advised as the cache's slabs are. CSV: median microseconds,
- * the median ratio to the cache in the same round, coefficient of variation, clean calls.
+ * token, 8 KV heads, shuffled pages, K and V cold: calls go round over layers of 256 MiB and more.
+ * The caller's K and V are two arrays, [page][head][token] (hnd) or [page][token][head] (nhd), in
+ * memory that begins and is advised as the cache's slabs are. CSV: median microseconds, the median
+ * ratio to the cache in the same round, coefficient of variation, clean calls.
  *
  *     pages [tokens, default 4096] [tokens of a page, default 128] [rounds, default 40]
- *           [query heads of a KV head, default 4] */
+ *           [query heads of a KV head, default 4] [head_dim, default 128] */
 #define _DEFAULT_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #define PIMATTN_IMPLEMENTATION
 #include "../pimattn.h"
 #include "clean.h"
 
-enum { MOST_GROUP = 16, KV_HEADS = 8, DIM = 128, FILL_ROWS = 64, MOST_TOKENS = 131072, N_HOW = 3 };
+enum {
+    MOST_GROUP = 16,
+    KV_HEADS = 8,
+    MOST_DIM = 256,
+    FILL_ROWS = 64,
+    MOST_TOKENS = 131072,
+    N_HOW = 3
+};
 
 static const uint64_t cold_bytes = (uint64_t)256 << 20;
 static const char *const hows[N_HOW] = {"cache", "hnd", "nhd"};
-static float q[MOST_GROUP * KV_HEADS * DIM], out[MOST_GROUP * KV_HEADS * DIM];
-static float rows[2][FILL_ROWS * KV_HEADS * DIM];
+static float q[MOST_GROUP * KV_HEADS * MOST_DIM], out[MOST_GROUP * KV_HEADS * MOST_DIM];
+static float rows[2][FILL_ROWS * KV_HEADS * MOST_DIM];
+static uint32_t dim = 128;
 
 typedef struct work {
     pimattn_engine *e;
@@ -92,7 +100,7 @@ static void fill_pages(work *w, uint32_t page_tokens, uint32_t type)
     for (int i = 0; i < 2; i++)
         for (size_t at = 0; at + w->row_bytes <= bytes; at += w->row_bytes) {
             const pimattn_i_row row = {w->memory[i] + at, (const unsigned char *)rows[i], 30};
-            pimattn_i_kernel_scalar.store(&row, 1, type, DIM);
+            pimattn_i_kernel_scalar.store(&row, 1, type, dim);
         }
     scale = (float *)(void *)w->memory[2];
     for (size_t i = 0; i < n * page_tokens * KV_HEADS; i++)
@@ -121,12 +129,12 @@ static void one_type(uint32_t type, uint32_t n_tokens, uint32_t page_tokens, int
     memset(&w, 0, sizeof w);
     memset(&c, 0, sizeof c);
     w.n_tokens = n_tokens;
-    w.row_bytes = (size_t)DIM * pimattn_i_type_bytes(type);
+    w.row_bytes = (size_t)dim * pimattn_i_type_bytes(type);
     w.layer_pages = n_tokens / page_tokens;
     w.n_layers = (uint32_t)(cold_bytes / (2 * KV_HEADS * n_tokens * w.row_bytes) + 1);
     c.shape.n_layers = w.n_layers, c.shape.n_heads = group * KV_HEADS;
     c.shape.n_kv_heads = KV_HEADS;
-    c.shape.head_dim = DIM, c.shape.k_type = c.shape.v_type = type;
+    c.shape.head_dim = dim, c.shape.k_type = c.shape.v_type = type;
     c.page_tokens = page_tokens;
     c.pool_bytes = (uint64_t)2 << 30;
     c.max_seqs = (uint32_t)w.layer_pages + 1;
@@ -158,17 +166,18 @@ static void one_type(uint32_t type, uint32_t n_tokens, uint32_t page_tokens, int
 
 int main(int argc, char **argv)
 {
-    bench_takes(argc, argv, 4, "[TOKENS [PAGE_TOKENS [ROUNDS [GROUP]]]]");
+    bench_takes(argc, argv, 5, "[TOKENS [PAGE_TOKENS [ROUNDS [GROUP [HEAD_DIM]]]]]");
     uint32_t n_tokens = argc > 1 ? bench_number("TOKENS", argv[1], FILL_ROWS, MOST_TOKENS) : 4096;
     uint32_t page = argc > 2 ? bench_number("PAGE_TOKENS", argv[2], 1, 65536) : 128;
     uint32_t n_rounds = argc > 3 ? bench_number("ROUNDS", argv[3], 1, BENCH_ROUNDS) : 40;
     uint32_t group = argc > 4 ? bench_number("GROUP", argv[4], 1, MOST_GROUP) : 4;
+    dim = argc > 5 ? bench_number("HEAD_DIM", argv[5], 16, MOST_DIM) : 128;
     bench_good(n_tokens % FILL_ROWS == 0 && n_tokens % page == 0, "TOKENS",
                "not a multiple of 64 and of PAGE_TOKENS");
     bench_good(n_tokens / page < PIMATTN_I_MAX_SEQS, "TOKENS", "65535 pages and more");
     bench_fill(q, sizeof q / sizeof q[0], 1);
-    bench_fill(rows[0], FILL_ROWS * KV_HEADS * DIM, 2);
-    bench_fill(rows[1], FILL_ROWS * KV_HEADS * DIM, 3);
+    bench_fill(rows[0], FILL_ROWS * KV_HEADS * MOST_DIM, 2);
+    bench_fill(rows[1], FILL_ROWS * KV_HEADS * MOST_DIM, 3);
     printf("type,pages,kernel,group,tokens,page_tokens,us,ratio,cv,clean\n");
     for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++)
         one_type(type, n_tokens, page, (int)n_rounds, group);

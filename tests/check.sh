@@ -251,7 +251,7 @@ benches() {
     bench=prefill
     wrong --new && wrong --new 16x && wrong --context 100 --new 16 || status=1
     bench=pages
-    wrong 64x && wrong 64 64 1 17 && wrong 64 64 1 1 1 && wrong 64 7 &&
+    wrong 64x && wrong 64 64 1 17 && wrong 64 64 1 1 15 && wrong 64 64 1 1 1 1 && wrong 64 7 &&
         wrong 1048576 && wrong 131072 1 || status=1
     bench=ggml
     wrong "$dir" && wrong "$dir" 0 && wrong "$dir" variants || status=1

@@ -1367,6 +1367,19 @@ static void no_line_is_forgotten(void)
                     }
 }
 
+/* Rows that lie apart and are no power of two of bytes, or longer than a piece. */
+static void no_line_of_odd_rows_is_forgotten(void)
+{
+    static const uint32_t dims[] = {48, 80, 96, 112, 144, 192, 256};
+    for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++)
+        for (uint32_t group = 1; group <= 8; group++)
+            for (uint32_t i = 0; i < sizeof dims / sizeof dims[0]; i++)
+                for (uint32_t ahead = 0; ahead <= PIMATTN_I_DEEP; ahead++)
+                    for (uint32_t kv_heads = 2; kv_heads <= 3; kv_heads++)
+                        all_is_fetched(type, dims[i], kv_heads, group, ahead, PIMATTN_NHD, 128,
+                                       EVERY_TILE);
+}
+
 static void fetching_forgets_no_line(void)
 {
 #ifndef __OPTIMIZE__
@@ -1374,6 +1387,7 @@ static void fetching_forgets_no_line(void)
     return;
 #endif
     over_kernels(no_line_is_forgotten);
+    over_kernels(no_line_of_odd_rows_is_forgotten);
 }
 
 static void third_first(void *user, size_t n, void (*fn)(void *arg, size_t index, size_t worker),
