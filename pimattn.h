@@ -1380,11 +1380,11 @@ static void pimattn_i_release(const pimhw_allocator *a, void *ptr, uint64_t byte
 /* What becomes a part of functions for other instruction sets; without -O it would be 6 MB. */
 #if defined(__GNUC__) && defined(__OPTIMIZE__)
 #define PIMATTN_I_INLINE            static inline __attribute__((always_inline))
-#define PIMATTN_I_FETCH(p)          __builtin_prefetch(p)
+#define PIMATTN_I_FETCH(p, cache)   __builtin_prefetch(p, 0, 4 - (cache))
 #define PIMATTN_I_FETCH_TO_WRITE(p) __builtin_prefetch(p, 1, 2)
 #else
 #define PIMATTN_I_INLINE            static inline
-#define PIMATTN_I_FETCH(p)          ((void)(p))
+#define PIMATTN_I_FETCH(p, cache)   ((void)(p))
 #define PIMATTN_I_FETCH_TO_WRITE(p) ((void)(p))
 #endif
 
@@ -1577,8 +1577,8 @@ typedef enum pimattn_i_ahead {
 #define PIMATTN_I_LATE(n, type, how)                                                               \
     ((type) != PIMATTN_F32 && (n) >= ((how) >= PIMATTN_I_DEEP ? 4 : 8) && (how) >= PIMATTN_I_NEAR)
 
-/* Rows to fetch: their bytes, 2^shift or, if that is no power of two, about 2^40 / inverse; bytes
- * between them, 0: one piece; and a step that hits all lines of a row that begins at a multiple. */
+/* Rows to fetch: their bytes, 2^shift or (exact in 16 rows below 2^18 bytes) 2^40 / inverse, those
+ * between them, 0: one piece, and a step that hits all lines of a row beginning at a multiple. */
 typedef struct pimattn_i_wanted {
     size_t row, gap;
     uint64_t inverse;
@@ -7929,7 +7929,7 @@ PIMATTN_I_INLINE size_t pimattn_i_spot_to(const pimattn_i_hand *hand, uint64_t t
     return (size_t)(token - at->token);
 }
 
-/* The visible tokens of the tile from token first on as f32; what is seen next is fetched. */
+/* The visible tokens of a tile as f32; what is seen next goes to the second cache [measured]. */
 static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first,
                                                  uint32_t visible)
 {
@@ -7953,7 +7953,7 @@ static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t 
         size_t on = i < n_later ? pimattn_i_spot_to(hand, next + place[i], &later) : 0;
         for (int j = 0; j < 2 && i < n_later; j++)
             for (size_t b = 0; b < bytes[j]; b += 64)
-                PIMATTN_I_FETCH(later.at[j] + on * strides[j] + b);
+                PIMATTN_I_FETCH(later.at[j] + on * strides[j] + b, 2);
         if (i >= tile->n_tokens) continue;
         float *scale = &hand->scales[tile->place[i]];
         on = pimattn_i_spot_to(hand, first + tile->place[i], &at);
@@ -7968,6 +7968,7 @@ static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t 
     tile->k_stride = e->size.q_floats * sizeof(float);
     tile->v_stride = bytes[1] ? e->size.o_floats * sizeof(float) : tile->k_stride;
     tile->k_type = tile->v_type = PIMATTN_F32;
+    tile->wanted[0].gap = tile->wanted[1].gap = 0;
     tile->ahead = PIMATTN_I_NEAR; /* all is near */
     return tile;
 }
@@ -7978,10 +7979,10 @@ PIMATTN_I_INLINE void pimattn_i_row_gather(unsigned char *to, const unsigned cha
 {
     size_t b = 0;
     for (; b + 64 <= bytes; b += 64) {
-        PIMATTN_I_FETCH(later + b);
+        PIMATTN_I_FETCH(later + b, 2);
         memcpy(to + b, from + b, 64);
     }
-    if (b < bytes) PIMATTN_I_FETCH(later + b);
+    if (b < bytes) PIMATTN_I_FETCH(later + b, 2);
     for (; b < bytes; b += 16)
         memcpy(to + b, from + b, 16);
 }
@@ -8026,7 +8027,7 @@ static const pimattn_i_tile *pimattn_i_tile_gather(pimattn_i_hand *hand, uint64_
             const pimattn_rows *rows = pimattn_i_rows_of(p, i);
             if (!(i == 2 ? tile->k_scale : tile->v_scale)) continue;
             if (hand->turn * rows->head % 64 < rows->head) /* the first head of a line */
-                PIMATTN_I_FETCH(base[i] + *later * rows->page + at_later * rows->token);
+                PIMATTN_I_FETCH(base[i] + *later * rows->page + at_later * rows->token, 1);
             memcpy(&hand->scales[i == 2 ? t : PIMATTN_I_TILE + t],
                    base[i] + *page * rows->page + at * rows->token, sizeof(float));
         }
@@ -8061,7 +8062,7 @@ static void pimattn_i_tile_scales(const pimattn_i_hand *hand)
                 memcpy(&to[t], from + t * stride, sizeof *to);
         for (size_t at = hand->turn * step; at < PIMATTN_I_TILE * stride;
              at += hand->n_turns * step)
-            PIMATTN_I_FETCH(later + hand->from[i] + at);
+            PIMATTN_I_FETCH(later + hand->from[i] + at, 1);
     }
 }
 
@@ -8102,8 +8103,7 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
         const size_t row = to->row = (size_t)e->layout.row[i];
         while ((size_t)2 << to->shift <= row)
             to->shift++;
-        if (row > (size_t)1 << to->shift) /* exact for 16 rows of less than 2^18 bytes */
-            to->inverse = (UINT64_C(1) << 40) / row + 1;
+        if (row > (size_t)1 << to->shift) to->inverse = (UINT64_C(1) << 40) / row + 1;
         for (to->step = 64; row % to->step != 0;)
             to->step /= 2;
     }
@@ -9792,7 +9792,7 @@ static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pim
         pages += pimattn_i_sees(job, first + 4 * w->page_tokens) ? 4 * e->pool.set_pages : 0;
         const uint32_t *later = pimattn_i_page_bounds(&e->pool, pages[job->kv_head]);
         for (uint64_t b = 0; b < e->pool.bound_bytes; b += 64)
-            PIMATTN_I_FETCH((const unsigned char *)later + b);
+            PIMATTN_I_FETCH((const unsigned char *)later + b, 1);
     }
     float *high = w->low + e->size.q_floats;
     c->n_tokens = *n_bound <= end - first ? *n_bound : 0;
