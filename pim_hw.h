@@ -342,7 +342,7 @@ typedef struct pimhw_config {
     uint32_t epu_lanes;        /* hub: elements the EPU takes at once */
     uint32_t epu_ck_per_op;    /* hub: clocks of one EPU operation on all its lanes */
     uint32_t epu_passes;       /* hub: passes of softmax over the scores; sums of o come on top; 0:
-                                  of no cost, in estimates alone */
+                                  of no cost, where it is only timed */
     uint32_t epu_overlap;      /* pimhw_epu_overlap */
     uint32_t eACT_fJ;          /* row opened and closed, one bank; energies in 1e-15 J */
     uint32_t eRD_fJ;           /* column read, one bank */
