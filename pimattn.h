@@ -1914,12 +1914,12 @@ PIMATTN_I_INLINE void pimattn_i_fetch(const unsigned char *next, const unsigned 
     const uint32_t alone = type == PIMATTN_F32 ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
     *at += bytes;
     if (!late && __builtin_expect(s->gap > 0, 0)) { /* else it would take registers from sums */
-        const bool close = !few || ahead < PIMATTN_I_DEEP;
+        const bool first = !few || ahead < PIMATTN_I_DEEP;
         const size_t step = type == PIMATTN_F32 ? 64 : s->step, end = from + bytes;
         if (__builtin_expect(s->inverse > 0, 0)) {
             for (; from < end; from += step) {
                 const size_t to = from + (size_t)(from * s->inverse >> 40) * s->gap;
-                pimattn_i_fetch_lines(next + to, later + to, 64, close, true, 0, 0, hot);
+                pimattn_i_fetch_lines(next + to, later + to, 64, first, true, 0, 0, hot);
             }
             return;
         }
