@@ -1903,7 +1903,7 @@ static __attribute__((noinline)) void pimattn_i_fetch_rows(const unsigned char *
 /* Fetches what lies `bytes` on from *at. Of one or few queries the memory's pace counts, and all
  * goes into the second cache where that has more slots. */
 PIMATTN_I_INLINE void pimattn_i_fetch(const unsigned char *next, const unsigned char *later,
-                                      const pimattn_i_wanted *s, const uint32_t ahead, size_t led,
+                                      const pimattn_i_wanted *of, const uint32_t ahead, size_t led,
                                       const void *hot, size_t *at, const size_t bytes,
                                       const uint32_t type, const uint32_t n, const bool late)
 {
@@ -1913,19 +1913,19 @@ PIMATTN_I_INLINE void pimattn_i_fetch(const unsigned char *next, const unsigned 
     const bool few = single || (type == PIMATTN_F32 && n < 8);
     const uint32_t alone = type == PIMATTN_F32 ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
     *at += bytes;
-    if (!late && __builtin_expect(s->gap > 0, 0)) { /* else it would take registers from sums */
+    if (!late && __builtin_expect(of->gap > 0, 0)) { /* computed always, it takes registers */
         const bool first = !few || ahead < PIMATTN_I_DEEP;
-        const size_t step = type == PIMATTN_F32 ? 64 : s->step, end = from + bytes;
-        if (__builtin_expect(s->inverse > 0, 0)) {
+        const size_t step = type == PIMATTN_F32 ? 64 : of->step, end = from + bytes;
+        if (__builtin_expect(of->inverse > 0, 0)) {
             for (; from < end; from += step) {
-                const size_t to = from + (size_t)(from * s->inverse >> 40) * s->gap;
+                const size_t to = from + (size_t)(from * of->inverse >> 40) * of->gap;
                 pimattn_i_fetch_lines(next + to, later + to, 64, first, true, 0, 0, hot);
             }
             return;
         }
-        from += (from >> s->shift) * s->gap;
-        if (n < 4 && bytes > s->row) {
-            pimattn_i_fetch_rows(next + from, later + from, bytes, s->row, s->row + s->gap);
+        from += (from >> of->shift) * of->gap;
+        if (n < 4 && bytes > of->row) {
+            pimattn_i_fetch_rows(next + from, later + from, bytes, of->row, of->row + of->gap);
             return;
         }
     }
@@ -5754,13 +5754,14 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, pimattn_
     st->n_tables = n_tables;
     st->n_blocks = n_blocks;
     if (st->rules.lambda == 0.0f) st->rules.lambda = 0.6f;
-    const bool usual = st->rules.ratio[0] == 0; /* 56, shared out by bandwidth, and 1 */
-    double rate = 0;
-    for (uint32_t i = 0; usual && i + 1 < rules->n_tiers; i++)
-        rate += pimattn_i_tier_rate(&rules->tier[i]);
-    for (uint32_t i = 0; usual && i < rules->n_tiers; i++)
-        st->rules.ratio[i] =
-            i + 1 < rules->n_tiers ? 56 * pimattn_i_tier_rate(&rules->tier[i]) / rate : 1;
+    if (rules->ratio[0] == 0) { /* 56, shared out by bandwidth, and 1 for the slowest */
+        double sum = 0;
+        for (uint32_t i = 0; i + 1 < rules->n_tiers; i++)
+            sum += pimattn_i_tier_rate(&rules->tier[i]);
+        for (uint32_t i = 0; i + 1 < rules->n_tiers; i++)
+            st->rules.ratio[i] = 56 * pimattn_i_tier_rate(&rules->tier[i]) / sum;
+        st->rules.ratio[rules->n_tiers - 1] = 1;
+    }
     st->tables = (pimattn_i_table *)(void *)(st + 1);
     st->blocks = (uint64_t *)(void *)(st->tables + n_tables);
     st->bounce = (unsigned char *)(st->blocks + words);
@@ -8098,9 +8099,8 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
     const uint64_t dim = pimattn_i_max(s->head_dim, s->head_dim_v);
     if (e->ahead == PIMATTN_I_DEEP && !apart && dim <= (whole ? 2 : 1) * PIMATTN_I_PIECE)
         tile->ahead = brief ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
-    pimattn_i_wanted *to = tile->wanted;
-    for (int i = 0; i < 2; i++, to++) {
-        const size_t row = to->row = (size_t)e->layout.row[i];
+    for (pimattn_i_wanted *to = tile->wanted; to < tile->wanted + 2; to++) {
+        const size_t row = to->row = (size_t)e->layout.row[to - tile->wanted];
         while ((size_t)2 << to->shift <= row)
             to->shift++;
         if (row > (size_t)1 << to->shift) to->inverse = (UINT64_C(1) << 40) / row + 1;
@@ -8807,6 +8807,18 @@ static void pimattn_i_load_add(pimattn_i_bin *b, pimattn_tier_load *load, uint64
         b->channels[c] += times * pimattn_i_channel_fullest(b, c);
 }
 
+/* A token of flash takes part: its pages are read once for all of a call. */
+static void pimattn_i_page_read(pimattn_i_tiered *st, pimattn_i_bin *b, uint32_t group,
+                                uint32_t slot)
+{
+    uint64_t page_bytes = b->tier->device.flash_page_bytes, n_groups = b->groups.n_groups;
+    uint64_t in_page = pimattn_i_max(1, page_bytes / b->token_bytes);
+    uint32_t *mark = &b->page_mark[slot / n_groups / in_page * n_groups + group];
+    if (*mark == st->mark) return;
+    *mark = st->mark;
+    b->channels[n_groups + group] += pimattn_i_ceil_div(b->token_bytes, page_bytes);
+}
+
 /* Time of the moves that are due. Ways in both directions take turns. */
 static pimattn_status pimattn_i_moves_time(pimattn_i_tiered *st, double *ns)
 {
@@ -8823,18 +8835,6 @@ static pimattn_status pimattn_i_moves_time(pimattn_i_tiered *st, double *ns)
             *ns += r.ns;
         }
     return PIMATTN_OK;
-}
-
-/* A token of flash takes part: its pages are read once for all of a call. */
-static void pimattn_i_page_read(pimattn_i_tiered *st, pimattn_i_bin *b, uint32_t group,
-                                uint32_t slot)
-{
-    uint64_t page_bytes = b->tier->device.flash_page_bytes, n_groups = b->groups.n_groups;
-    uint64_t in_page = pimattn_i_max(1, page_bytes / b->token_bytes);
-    uint32_t *mark = &b->page_mark[slot / n_groups / in_page * n_groups + group];
-    if (*mark == st->mark) return;
-    *mark = st->mark;
-    b->channels[n_groups + group] += pimattn_i_ceil_div(b->token_bytes, page_bytes);
 }
 
 /* Counts what a block sees in every bank group, and of flash the pages; or it is active now. */

@@ -152,8 +152,8 @@ static void one_type(uint32_t type, uint32_t n_tokens, uint32_t page_tokens, int
     for (uint32_t how = 0; how < N_HOW; how++) {
         int n_clean;
         double cv = bench_cv(&series[how], &n_clean);
-        printf("%s,%s,%s,%u,%u,%u,%.1f,%.3f,%.3f,%d\n", bench_types[type], hows[how],
-               w.e->kernel->name, group, n_tokens, page_tokens,
+        printf("%s,%s,%s,%u,%u,%u,%u,%.1f,%.3f,%.3f,%d\n", bench_types[type], hows[how],
+               w.e->kernel->name, group, dim, n_tokens, page_tokens,
                bench_median(series[how].us, series[how].n), bench_ratio(&series[how], &series[0]),
                cv, n_clean);
         fflush(stdout);
@@ -178,7 +178,7 @@ int main(int argc, char **argv)
     bench_fill(q, sizeof q / sizeof q[0], 1);
     bench_fill(rows[0], FILL_ROWS * KV_HEADS * MOST_DIM, 2);
     bench_fill(rows[1], FILL_ROWS * KV_HEADS * MOST_DIM, 3);
-    printf("type,pages,kernel,group,tokens,page_tokens,us,ratio,cv,clean\n");
+    printf("type,pages,kernel,group,head_dim,tokens,page_tokens,us,ratio,cv,clean\n");
     for (uint32_t type = 0; type < PIMATTN_N_TYPE; type++)
         one_type(type, n_tokens, page, (int)n_rounds, group);
     return bench_done();
