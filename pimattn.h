@@ -582,7 +582,9 @@ typedef struct pimattn_pages {
  * Attention over pages that the caller owns, in the host way. A tile of 16 tokens, at an absolute
  * multiple, is read where it lies if it is in one page or in pages that lie in a row as they are
  * listed, head dims are multiples of 16 and its first tokens alone are seen; else it is copied, as
- * is K of fewer than 16. Nothing beyond the tokens held is read, and none that no query sees.
+ * is K of fewer than 16. Of other head dims from 8 on, without choices, a tile is read where it
+ * lies if all of it and the token behind it are seen and rows follow one another without a gap
+ * there, as HND has them. Nothing beyond the tokens held is read, and none that no query sees.
  *
  *   call     as for pimattn_attend; items[i].seq is not used
  *   returns  also PIMATTN_ERR_ARGUMENT for pages: a number, a length, strides that overlap rows, or
@@ -4628,6 +4630,7 @@ typedef struct pimattn_i_heap {
 static uint64_t pimattn_i_key(float importance, size_t token, bool falling)
 {
     uint32_t bits = pimattn_i_bits(importance + 0.0f); /* -0 is 0 */
+    bits ^= bits >> 31 ? UINT32_MAX : UINT32_C(1) << 31;
     return (uint64_t)(falling ? ~bits : bits) << 32 | token;
 }
 
@@ -6198,6 +6201,7 @@ struct pimattn_engine {
     uint32_t gqa_group;
     pimattn_i_ahead ahead; /* both, near or deep; what else there is are tiles' */
     bool direct;           /* of a call: kernels read whole tiles where their rows are in order */
+    bool beyond;           /* of a call: and of the row behind, as vectors do not end with rows */
     pimattn_i_sizes size;
     size_t n_jobs_most, n_jobs; /* of a wave at most; of this one */
     pimattn_i_job *jobs;        /* [n_jobs_most] */
@@ -8045,6 +8049,18 @@ static bool pimattn_i_apart(const pimattn_engine *e)
     return p && (p->k.head < p->k.token || p->page_tokens < PIMATTN_I_TILE);
 }
 
+/* Whether vectors reach beyond a row of the caller's no farther than into the next token's of the
+ * head. Where a query sees both it does no harm: what is no number there makes all of the output
+ * none anyhow, other K meets zeros of q, and what comes of V is not looked at. */
+static bool pimattn_i_packed(const pimattn_engine *e)
+{
+    const pimattn_i_layout *lay = &e->layout;
+    const pimattn_shape *s = &e->config.shape;
+    return e->pages && lay->padded && pimattn_i_min(s->head_dim, s->head_dim_v) >= 8 &&
+           e->pages->k.token == lay->dim[0] * lay->each[0] &&
+           (s->v_in_k || e->pages->v.token == lay->dim[1] * lay->each[1]);
+}
+
 /* The scales of a tile's tokens, of K, then of V; those of a later one would come late if they were
  * asked for with it. Of lines that heads of a gang have together each fetches some. */
 static void pimattn_i_tile_scales(const pimattn_i_hand *hand)
@@ -8099,8 +8115,9 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
     const uint64_t dim = pimattn_i_max(s->head_dim, s->head_dim_v);
     if (e->ahead == PIMATTN_I_DEEP && !apart && dim <= (whole ? 2 : 1) * PIMATTN_I_PIECE)
         tile->ahead = brief ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
-    for (pimattn_i_wanted *to = tile->wanted; to < tile->wanted + 2; to++) {
-        const size_t row = to->row = (size_t)e->layout.row[to - tile->wanted];
+    for (int i = 0; i < 2; i++) {
+        pimattn_i_wanted *to = &tile->wanted[i];
+        const size_t row = to->row = e->beyond ? hand->strides[i] : (size_t)e->layout.row[i];
         while ((size_t)2 << to->shift <= row)
             to->shift++;
         if (row > (size_t)1 << to->shift) to->inverse = (UINT64_C(1) << 40) / row + 1;
@@ -8131,7 +8148,7 @@ static void pimattn_i_hand_fetch(pimattn_i_hand *hands, size_t i, size_t n, bool
 {
     pimattn_i_hand *hand = &hands[i];
     const pimattn_engine *e = hand->e;
-    const size_t k_row = (size_t)e->layout.row[0], v_row = (size_t)e->layout.row[1];
+    const size_t k_row = hand->tile.wanted[0].row, v_row = hand->tile.wanted[1].row;
     const size_t k = hand->from[0], v = hand->from[1];
     const bool far_k = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR;
     const bool far_v = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR;
@@ -8295,6 +8312,7 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, uint32_t a
     const bool begun = first >= job->whole_begin || (end <= job->kept && first >= job->origin);
     const bool all = end <= job->whole_end && begun && among == 0xffffu;
     const bool whole = all && pimattn_i_chosen(job, first) == 0xffffu;
+    const bool within = all && !job->chosen && first >= job->whole_begin && end < job->whole_end;
     uint32_t visible = among;
     if (!whole) visible &= pimattn_i_visible(e, job, job->query / group, first);
     pimattn_i_adjust_at(e, job, first, &hand->folder.adjust);
@@ -8309,8 +8327,9 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, uint32_t a
         if (n == job->n_queries) n = pimattn_i_job_rows(e, job);
         if (!of_all) continue;
         const bool plain = e->direct && hand->spot && (of_all & (of_all + 1)) == 0;
-        const bool direct = plain && hand->spot->in_page >= PIMATTN_I_TILE;
-        const bool gather = plain && !direct && e->pages;
+        const bool direct = plain && (e->beyond ? within && hand->spot->in_page > PIMATTN_I_TILE
+                                                : hand->spot->in_page >= PIMATTN_I_TILE);
+        const bool gather = plain && !direct && e->pages && !e->beyond;
         const pimattn_i_tile *tile = direct   ? pimattn_i_tile_direct(hand, of_all)
                                      : gather ? pimattn_i_tile_gather(hand, first, of_all)
                                               : pimattn_i_tile_copy(hand, first, of_all);
@@ -9651,7 +9670,8 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *e, uint32_t layer,
     pimattn_status status = PIMATTN_OK;
     const bool tiers = e->tiered && !e->pages;
     e->planner.layer = layer;
-    e->direct = e->kernel->soft && (!e->pages || !e->layout.padded);
+    e->beyond = pimattn_i_packed(e);
+    e->direct = e->kernel->soft && (!e->pages || !e->layout.padded || e->beyond);
     e->call = &filled;
     if (e->module)
         status = pimattn_i_module_attend(e, readings ? &r : NULL);
@@ -9708,7 +9728,7 @@ typedef struct pimattn_i_newest {
     float *row;                 /* a key, and what low and high are of pages that keep none */
     float *low;                 /* least of every dim, and behind these the largest */
     float *scores;              /* [tokens in whole tiles] */
-    uint32_t *order;            /* [pages] */
+    uint64_t *order;            /* [pages] */
     pimattn_i_candidate *pages; /* what has no other place is one piece from here on */
     uint64_t page_tokens;       /* that have a bound together: a page, or in tiers a tile */
     uint64_t bytes;
@@ -9765,7 +9785,7 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     w->scores = (float *)(void *)(w->pages + n_pages);
     w->q = w->scores + scores;
     w->row = w->q + s->n_heads * e->size.q_floats;
-    w->order = (uint32_t *)(void *)(w->q + rows * e->size.q_floats);
+    w->order = (uint64_t *)(void *)(w->q + rows * e->size.q_floats);
     for (uint32_t h = 0; h < s->n_heads; h++, q += s->head_dim)
         pimattn_i_row_copy(e, w->q + h * e->size.q_floats, (const unsigned char *)q, PIMATTN_F32,
                            false);
@@ -9863,25 +9883,6 @@ static uint64_t pimattn_i_candidates(const pimattn_engine *e, pimattn_i_newest *
     return n;
 }
 
-/* Larger bounds first, of equal ones earlier pages. */
-static bool pimattn_i_lower(const pimattn_i_candidate *pages, uint32_t a, uint32_t b)
-{
-    return pages[a].bound < pages[b].bound || (pages[a].bound == pages[b].bound && a > b);
-}
-
-/* Moves id i of n down a heap, in which no page stands above one that is before it. */
-static void pimattn_i_sift(const pimattn_i_candidate *pages, uint32_t *ids, size_t i, size_t n)
-{
-    const uint32_t id = ids[i];
-    for (size_t to = 2 * i + 1; to < n; to = 2 * i + 1) {
-        if (to + 1 < n && pimattn_i_lower(pages, ids[to], ids[to + 1])) to++;
-        if (!pimattn_i_lower(pages, id, ids[to])) break;
-        ids[i] = ids[to];
-        i = to;
-    }
-    ids[i] = id;
-}
-
 PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
                                             pimattn_choice *choice, float *bounds, const float *q,
                                             uint32_t c)
@@ -9902,27 +9903,24 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, 
     PIMATTN_I_TRY(pimattn_i_newest_init(e, &w, seq, layer, q, true));
     for (w.job.kv_head = 0; w.job.kv_head < heads; w.job.kv_head++) {
         uint64_t *bits = choice->bits + w.job.kv_head * choice->stride;
-        size_t n = (size_t)pimattn_i_candidates(e, &w) - 1;
-        const pimattn_i_candidate *page = &w.pages[n]; /* the newest one first */
+        pimattn_i_heap h = {w.order, (size_t)pimattn_i_candidates(e, &w) - 1};
+        const pimattn_i_candidate *page = &w.pages[h.n]; /* the newest one first */
         uint64_t all = page->n_tokens;
-        for (size_t i = 0; i < n; i++) {
-            w.order[i] = (uint32_t)i;
+        for (size_t i = 0; i < h.n; i++) {
+            h.key[i] = pimattn_i_key(w.pages[i].bound, i, true);
             all += w.pages[i].n_tokens;
         }
-        for (size_t i = n / 2; i-- > 0;)
-            pimattn_i_sift(w.pages, w.order, i, n);
+        pimattn_i_heap_build(&h);
         memset(bits, 0, (size_t)words * sizeof *bits);
         for (uint64_t left = pimattn_i_ceil_div(all, c);;) {
             const uint64_t end = (page->page + 1) * w.page_tokens;
             for (uint64_t t = page->page * w.page_tokens; t < end; t++)
                 if (pimattn_i_sees(&w.job, t)) bits[t / 64] |= (uint64_t)1 << t % 64;
             left -= pimattn_i_min(page->n_tokens, left);
-            if (n == 0 || left == 0) break;
-            page = &w.pages[w.order[0]];
-            w.order[0] = w.order[--n];
-            pimattn_i_sift(w.pages, w.order, 0, n);
+            if (h.n == 0 || left == 0) break;
+            page = &w.pages[pimattn_i_heap_take(&h)];
         }
-        if (bounds) bounds[w.job.kv_head] = n > 0 ? w.pages[w.order[0]].bound : -HUGE_VALF;
+        if (bounds) bounds[w.job.kv_head] = h.n ? w.pages[(uint32_t)h.key[0]].bound : -HUGE_VALF;
     }
     choice->n_tokens = length;
     return pimattn_i_newest_free(e, &w, PIMATTN_OK);

@@ -1505,6 +1505,111 @@ static void many_gangs_are_heads_alone(void)
         gangs_are_heads_alone(seed + i);
 }
 
+/* Rows of dims that are no multiples of 16, in pages of the caller: where vectors may reach from a
+ * row into the next, kernels read them as they lie. Beside rows that lie apart, which are copied:
+ * the same bytes, though no row that a query does not see is a number, nor is what lies between
+ * rows, nor any row of one of the heads. */
+static void odd_rows_are_their_copies(uint64_t from)
+{
+    enum { LONGEST = 120, DIM = 100, HEADS = 3, NEW = 3, GROUP = 4, WORDS = 2 };
+    enum { N_OUT = NEW * HEADS * GROUP * (DIM + 1) };
+    static const uint32_t odd[] = {1, 6, 7, 8, 9, 15, 17, 20, 32, 63, 72, 100};
+    static const uint32_t sizes[] = {16, 17, 20, 32, 50, 128};
+    static float q[NEW * HEADS * GROUP * DIM], out[2][N_OUT];
+    check_rng rng = {from};
+    const uint32_t kv_heads = (uint32_t)rng_range(&rng, 1, HEADS);
+    const uint32_t group = (uint32_t)rng_range(&rng, 1, GROUP);
+    const uint32_t dims[4] = {odd[rng_range(&rng, 0, 11)], odd[rng_range(&rng, 0, 11)], 1, 1};
+    const uint32_t types[4] = {(uint32_t)rng_range(&rng, 0, 3), (uint32_t)rng_range(&rng, 0, 3)};
+    const uint32_t page_tokens = sizes[rng_range(&rng, 0, 5)];
+    const uint32_t length = (uint32_t)rng_range(&rng, NEW, LONGEST),
+                   bad = (uint32_t)rng_range(&rng, 0, HEADS);
+    const uint32_t n_pages = (length + page_tokens - 1) / page_tokens;
+    pimattn_item item = {0, (uint32_t)rng_range(&rng, 1, NEW)};
+    pimattn_shape s = shape_of(1, kv_heads * group, kv_heads, dims[0], dims[1]);
+    s.k_type = types[0], s.v_type = types[1];
+    if (rng_range(&rng, 0, 2) == 0) s.window = rng_range(&rng, 1, length);
+    if (rng_range(&rng, 0, 2) == 0) s.sink_tokens = 16 * (uint32_t)rng_range(&rng, 1, 3);
+    uint64_t bits[WORDS] = {rng_u64(&rng), rng_u64(&rng)};
+    for (int i = 0; i < 8; i++) /* most tiles whole */
+        if (rng_range(&rng, 0, 3)) bits[i / 4] |= (uint64_t)0xffff << i % 4 * 16;
+    const pimattn_choice choice = {bits, rng_range(&rng, 0, 2) ? 0 : length, WORDS, 1};
+    uint32_t table[LONGEST];
+    for (uint32_t i = 0; i < n_pages; i++) {
+        const uint32_t j = (uint32_t)rng_range(&rng, 0, i);
+        table[i] = table[j];
+        table[j] = i;
+    }
+    fill_normal(q, NEW * kv_heads * group * dims[0], 1, &rng);
+    pimattn_pages pages[2];
+    pimattn_rows *rows[2][4];
+    const size_t n_rows = (size_t)n_pages * page_tokens * kv_heads;
+    memset(pages, 0, sizeof pages);
+    for (int order = 0; order < 2; order++) {
+        pimattn_pages *p = &pages[order];
+        pimattn_rows *const to[4] = {&p->k, &p->v, &p->k_scale, &p->v_scale};
+        p->n_pages = n_pages, p->page_tokens = page_tokens, p->order = (uint32_t)order;
+        p->table = table, p->lengths = &length, p->table_stride = n_pages;
+        for (int k = 0; k < 4; k++) {
+            const size_t bytes = dims[k] * (k < 2 ? pimattn_i_type_bytes(types[k]) : 4);
+            const size_t pitch = bytes + (order == 0 || rng_range(&rng, 0, 7) == 0 ? 8 : 0);
+            rows[order][k] = to[k];
+            to[k]->token = order ? pitch : kv_heads * pitch;
+            to[k]->head = order ? page_tokens * pitch : pitch;
+            to[k]->page = kv_heads * page_tokens * pitch;
+            to[k]->at = memset(check_alloc(n_rows, pitch), 0xff, n_rows * pitch);
+        }
+    }
+    const uint64_t old = length - item.n_tokens;
+    const uint64_t begin = s.window && old + 1 > s.window ? old + 1 - s.window : 0;
+    for (uint32_t t = 0; t < length; t++)
+        for (uint32_t head = 0; head < kv_heads; head++) {
+            float one[DIM];
+            const bool seen = t >= begin || t < s.sink_tokens;
+            if (!seen || head == bad || (t < choice.n_tokens && !(bits[t / 64] >> t % 64 & 1)))
+                continue;
+            if (t >= old && rng_range(&rng, 0, 3) == 0) continue;
+            for (int k = 0; k < 4; k++) {
+                fill_normal(one, dims[k], 1, &rng);
+                for (int order = 0; order < 2; order++) {
+                    const pimattn_rows *r = rows[order][k];
+                    unsigned char *at = (unsigned char *)(uintptr_t)r->at +
+                                        table[t / page_tokens] * r->page +
+                                        t % page_tokens * r->token + head * r->head;
+                    store_all(at, (unsigned char *)one, k < 2 ? types[k] : PIMATTN_F32, 20,
+                              dims[k]);
+                }
+            }
+        }
+    for (int order = 0; order < 2; order++) {
+        pimattn_config c = config_of(&s);
+        pimattn_call call = {.out = out[order], .q = q, .items = &item, .n_items = 1};
+        call.lse = out[order] + NEW * HEADS * GROUP * DIM;
+        call.choices = choice.n_tokens ? &choice : NULL;
+        pimattn_engine *e = engine_new(&c);
+        if (!e) return;
+        if (!CHECK_U(pimattn_attend_pages(e, 0, &pages[order], &call, NULL), PIMATTN_OK))
+            printf("  %s\n", pimattn_engine_cause(e));
+        pimattn_engine_destroy(e);
+    }
+    if (!CHECK_BYTES(out[1], out[0], sizeof out[0]))
+        printf("  seed %llu: dims %u and %u, types %u and %u, pages of %u, %u tokens\n",
+               (unsigned long long)from, dims[0], dims[1], types[0], types[1], page_tokens, length);
+    for (int k = 0; k < 8; k++)
+        free((void *)(uintptr_t)rows[k / 4][k % 4]->at);
+}
+
+static void many_odd_rows(void)
+{
+    for (uint64_t i = 0; i < 1500; i++)
+        odd_rows_are_their_copies(seed + i);
+}
+
+static void odd_rows_of_the_caller_are_their_copies(void)
+{
+    over_kernels(many_odd_rows);
+}
+
 static void wide_pages_fetched_otherwise(void)
 {
     pages_fetched_otherwise(PIMATTN_F32);
@@ -1566,6 +1671,7 @@ int main(int argc, char **argv)
     RUN(kernels_store_alike);
     RUN(fetching_changes_no_bit);
     RUN(many_gangs_are_heads_alone);
+    RUN(odd_rows_of_the_caller_are_their_copies);
     RUN(gangs_read_what_is_there);
     RUN(fetching_forgets_no_line);
     return check_end();
