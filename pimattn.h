@@ -4786,18 +4786,6 @@ typedef struct pimattn_i_replay {
     uint8_t *tiers;      /* [n_candidates][n_tokens] */
 } pimattn_i_replay;
 
-/* Marks the tokens that take part: those of the best scores. */
-static void pimattn_i_replay_choose(const pimattn_i_replay *r, uint32_t sparsity)
-{
-    pimattn_i_heap h = {(uint64_t *)r->s.scratch, r->s.n_tokens};
-    for (size_t i = 0; i < h.n; i++)
-        h.key[i] = pimattn_i_key(r->score[i], i, true);
-    pimattn_i_heap_build(&h);
-    memset(r->takes_part, 0, h.n);
-    for (uint64_t n = pimattn_i_ceil_div(h.n, sparsity); n > 0; n--)
-        r->takes_part[pimattn_i_heap_take(&h)] = 1;
-}
-
 /* Every step with every candidate: attention where the tokens lie, then swaps. */
 static pimattn_status pimattn_i_replay_run(pimattn_i_replay *r, const pimattn_profile *p,
                                            pimattn_candidate *candidates, size_t n_candidates,
@@ -4809,7 +4797,13 @@ static pimattn_status pimattn_i_replay_run(pimattn_i_replay *r, const pimattn_pr
                     pimattn_importance(r->importance, r->score, p->n_tokens, step ? p->n_tokens : 0,
                                        p->lambda) == PIMATTN_OK;
         if (!good) return pimattn_i_refuse(why, "step %u: no score, a wrong one, or lambda", step);
-        pimattn_i_replay_choose(r, p->sparsity);
+        pimattn_i_heap h = {(uint64_t *)r->s.scratch, p->n_tokens}; /* the best take part */
+        for (size_t i = 0; i < h.n; i++)
+            h.key[i] = pimattn_i_key(r->score[i], i, true);
+        pimattn_i_heap_build(&h);
+        memset(r->takes_part, 0, h.n);
+        for (uint64_t n = pimattn_i_ceil_div(h.n, p->sparsity); n > 0; n--)
+            r->takes_part[pimattn_i_heap_take(&h)] = 1;
         const bool counts = step >= p->n_first;
         uint8_t *tier = r->tiers;
         for (pimattn_candidate *c = candidates; c < candidates + n_candidates; c++) {
@@ -6202,6 +6196,7 @@ struct pimattn_engine {
     pimattn_i_ahead ahead; /* both, near or deep; what else there is are tiles' */
     bool direct;           /* of a call: kernels read whole tiles where their rows are in order */
     bool beyond;           /* of a call: and of the row behind, as vectors do not end with rows */
+    uint64_t piece_bytes;  /* of a call: what lies together of a KV head, a page's K and V */
     pimattn_i_sizes size;
     size_t n_jobs_most, n_jobs; /* of a wave at most; of this one */
     pimattn_i_job *jobs;        /* [n_jobs_most] */
@@ -7875,7 +7870,7 @@ typedef struct pimattn_i_hand {
     size_t from[4];               /* .. and from where its gang's first head has a token */
     const pimattn_i_spot *spot;   /* of this tile and of those after it, of that head; or NULL */
     pimattn_i_fetched fetched[4]; /* while K is read, while V is; what is far likewise */
-    uint32_t ahead;               /* tiles that is */
+    uint32_t ahead, copy_ahead;   /* tiles that is; likewise while one is copied */
     size_t turn, n_turns;         /* its place in its gang, and how many are in it */
 } pimattn_i_hand;
 
@@ -7942,7 +7937,7 @@ static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t 
     const pimattn_i_layout *lay = &e->layout;
     const size_t bytes[] = {lay->dim[0] * lay->each[0], lay->dim[1] * lay->each[1]};
     const size_t *strides = hand->strides;
-    const uint64_t next = hand->spot ? hand->spot[1].tile : UINT64_MAX;
+    const uint64_t next = hand->spot ? hand->spot[hand->copy_ahead].tile : UINT64_MAX;
     unsigned char place[16];
     const uint32_t n_later = pimattn_i_places(pimattn_i_seen(hand->job, next), place);
     float *k = hand->k, *v = bytes[1] ? hand->v : k; /* or it is in K */
@@ -8107,7 +8102,7 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
     tile->v_scale = s->v_type == PIMATTN_INT8 ? hand->scales + PIMATTN_I_TILE : NULL;
     tile->ahead = e->ahead;
     const bool wide = s->k_type == PIMATTN_F32 || s->v_type == PIMATTN_F32;
-    const bool brief = e->layout.page_bytes < PIMATTN_I_LONG_PAGE, apart = pimattn_i_apart(e);
+    const bool brief = e->piece_bytes < PIMATTN_I_LONG_PAGE, apart = pimattn_i_apart(e);
     tile->led = e->ahead == PIMATTN_I_LED && brief && !apart && !wide ? 192 : 0;
     /* AVX-512 has sums enough to read wide f32 rows of one query as they lie */
     const bool whole = hand->job->n_queries == 1 && e->kernel->most_queries == 8 &&
@@ -8152,14 +8147,15 @@ static void pimattn_i_hand_fetch(pimattn_i_hand *hands, size_t i, size_t n, bool
     const size_t k = hand->from[0], v = hand->from[1];
     const bool far_k = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR;
     const bool far_v = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR;
-    /* two tiles on; so are long rows some of which are left out, and of a near CPU those of K and V
-     * in places of their own, or of several queries in short pages [measured] */
-    const bool spread =
-        e->pages || (e->layout.page_bytes <= PIMATTN_I_SHORT_PAGE && hand->job->n_queries > 1);
+    /* two tiles on; so are long rows some of which are left out, of a led CPU those in short pages,
+     * of a near one of several queries there, or of K and V in places of their own [measured] */
+    const bool brief = e->piece_bytes <= PIMATTN_I_SHORT_PAGE;
+    const bool spread = e->ahead == PIMATTN_I_NEAR ? e->pages || (brief && hand->job->n_queries > 1)
+                                                   : brief && e->ahead == PIMATTN_I_LED;
+    const bool late = pimattn_i_late(hand->job, e, hand->tile.k_type) ||
+                      pimattn_i_late(hand->job, e, hand->tile.v_type);
     const bool on =
-        e->ahead == PIMATTN_I_DEEP || pimattn_i_late(hand->job, e, hand->tile.k_type) ||
-        pimattn_i_late(hand->job, e, hand->tile.v_type) ||
-        (far_k && (hand->job->chosen || (e->ahead == PIMATTN_I_NEAR && spread && !all)));
+        e->ahead == PIMATTN_I_DEEP || late || (far_k && (hand->job->chosen || (spread && !all)));
     const uint32_t ahead = hand->ahead;
     pimattn_i_fetched usual[4] = {{1, 0, k}, {1, 1, v}, {ahead, 0, k}, {ahead, 1, v}};
     const size_t *one = hands[(i + 1) % n].from, *other = hands[(i + 2) % n].from;
@@ -8171,6 +8167,7 @@ static void pimattn_i_hand_fetch(pimattn_i_hand *hands, size_t i, size_t n, bool
         usual[2] = first, usual[3] = then;
     }
     memcpy(hand->fetched, beside ? by_turn : usual, sizeof usual);
+    hand->copy_ahead = e->beyond && late && !beside ? ahead : 1; /* as far as other tiles reach */
     if (beside && hand->tile.ahead == PIMATTN_I_NEAR && pimattn_i_job_rows(e, hand->job) < 4)
         hand->tile.ahead = PIMATTN_I_BOTH; /* of one query, too, what is far */
     for (pimattn_i_fetched *to = hand->fetched; all && to < hand->fetched + 4; to++)
@@ -9671,6 +9668,8 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *e, uint32_t layer,
     const bool tiers = e->tiered && !e->pages;
     e->planner.layer = layer;
     e->beyond = pimattn_i_packed(e);
+    e->piece_bytes = e->layout.page_bytes / e->layout.page_tokens *
+                     (e->pages ? e->pages->page_tokens : e->layout.page_tokens);
     e->direct = e->kernel->soft && (!e->pages || !e->layout.padded || e->beyond);
     e->call = &filled;
     if (e->module)
