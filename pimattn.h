@@ -6468,13 +6468,15 @@ static void pimattn_i_pool_init(pimattn_i_pool *pool, const pimattn_i_layout *la
     pool->allocator = c->allocator;
     pool->layout = lay;
     pool->page_bytes = lay->page_bytes;
-    pool->slab_pages = (uint32_t)pimattn_i_max(1, PIMATTN_I_SLAB / pool->page_bytes);
     pool->set_pages = (uint64_t)lay->n_layers * lay->n_kv_heads;
     pool->store.record_bytes = pimattn_i_up64(
         sizeof(pimattn_i_entry) + (c->page_tokens + pool->set_pages) * sizeof(uint32_t));
     pool->on_page = c->on_page;
     pool->page_user = c->page_user;
     pool->n_pages_most = c->pool_bytes / pool->page_bytes / pool->set_pages * pool->set_pages;
+    pool->slab_pages = (uint32_t)pimattn_i_max(1, PIMATTN_I_SLAB / pool->page_bytes);
+    while (pool->slab_pages < 16 && pimattn_i_slab_bytes(pool, 0) % PIMATTN_I_SLAB != 0)
+        pool->slab_pages++;
     pool->n_slabs_most = pimattn_i_ceil_div(pool->n_pages_most, pool->slab_pages);
     pool->slabs = (unsigned char **)pimattn_i_zeroed(&pool->allocator, pool->n_slabs_most,
                                                      sizeof *pool->slabs);

@@ -85,6 +85,16 @@ static void slabs_are_asked_for_as_huge_pages(void)
     CHECK_U(advice_heard.advice, 14); /* MADV_HUGEPAGE */
     CHECK(advice_heard.bytes >= 2u << 20 && advice_heard.bytes % (2u << 20) == 0);
     CHECK((uintptr_t)advice_heard.at % (2u << 20) == 0);
+    for (uint32_t page_tokens = 128; page_tokens < 40000; page_tokens += page_tokens / 5) {
+        r.config.page_tokens = page_tokens; /* of 16 KiB to 5 MiB */
+        rig_pool(&r, 1u << 30);
+        memset(&advice_heard, 0, sizeof advice_heard);
+        CHECK_U(pimattn_seq_create(r.e, &seq), PIMATTN_OK);
+        CHECK_U(pimattn_seq_reserve(r.e, seq, 1), PIMATTN_OK);
+        const uint64_t bytes = pimattn_page_bytes(r.e), pages = r.e->pool.slab_pages * bytes;
+        CHECK(advice_heard.n > 0 && advice_heard.bytes % (2u << 20) == 0);
+        CHECK(advice_heard.bytes <= pages + pages / 8);
+    }
     rig_end(&r);
 #else
     skip("Linux alone is asked");
