@@ -2987,6 +2987,17 @@ static void pimattn_i_page_change(const pimattn_i_pool *pool, uint32_t page, uin
     if (n_bound && *n_bound > at) *n_bound = 0;
 }
 
+/* At a multiple of 2 MiB; rows in huge pages cost no page walk each. */
+static unsigned char *pimattn_i_alloc_huge(const pimhw_allocator *a, uint64_t bytes)
+{
+    unsigned char *at = (unsigned char *)pimattn_i_alloc(a, bytes, PIMATTN_I_SLAB);
+#ifdef PIMATTN_I_HUGE
+    if (at && (uintptr_t)at % PIMATTN_I_SLAB == 0 && bytes >= PIMATTN_I_SLAB)
+        (void)madvise(at, (size_t)(bytes / PIMATTN_I_SLAB * PIMATTN_I_SLAB), PIMATTN_I_HUGE);
+#endif
+    return at;
+}
+
 static bool pimattn_i_slab_add(pimattn_i_pool *pool)
 {
     const pimhw_allocator *a = &pool->allocator;
@@ -3002,12 +3013,8 @@ static bool pimattn_i_slab_add(pimattn_i_pool *pool)
         pool->n_refs = most;
     }
     uint64_t bytes = pimattn_i_slab_bytes(pool, pool->n_slabs);
-    unsigned char *slab = (unsigned char *)pimattn_i_alloc(a, bytes, PIMATTN_I_SLAB);
+    unsigned char *slab = pimattn_i_alloc_huge(a, bytes);
     if (!slab) return false;
-#ifdef PIMATTN_I_HUGE /* KV pages then cost no page walk each */
-    if ((uintptr_t)slab % PIMATTN_I_SLAB == 0 && bytes % PIMATTN_I_SLAB == 0)
-        (void)madvise(slab, (size_t)bytes, PIMATTN_I_HUGE);
-#endif
     if (pool->layout->padded) memset(slab, 0, (size_t)bytes);
     pool->slabs[pool->n_slabs++] = slab;
     return true;
@@ -4660,24 +4667,6 @@ static uint32_t pimattn_i_heap_take(pimattn_i_heap *h)
     return token;
 }
 
-/* The tokens of tier t, least first, and of the next, most first; in scratch. */
-static void pimattn_i_heaps(const pimattn_schedule *s, const uint8_t *tier, uint32_t t,
-                            pimattn_i_heap *fast, pimattn_i_heap *slow)
-{
-    fast->key = (uint64_t *)s->scratch;
-    slow->key = fast->key + fast->n + 1;
-    uint64_t *to_fast = fast->key, *to_slow = slow->key;
-    /* Both are written, one is kept: tiers come in no order that a branch could guess. */
-    for (size_t i = 0; i < s->n_tokens; i++) {
-        *to_fast = pimattn_i_key(s->importance[i], i, false);
-        *to_slow = pimattn_i_key(s->importance[i], i, true);
-        to_fast += tier[i] == t;
-        to_slow += tier[i] == t + 1;
-    }
-    pimattn_i_heap_build(fast);
-    pimattn_i_heap_build(slow);
-}
-
 /* Swaps between tier t and the next. Let d1 <= d2 .. be the importance in the faster tier and s1 >=
  * s2 .. in the slower. After k swaps what went down, d1 .. dk, is at most what is left above, what
  * came up, s1 .. sk, at least what is left below; dk < sk. So the next is d(k+1) against s(k+1) if
@@ -4685,10 +4674,20 @@ static void pimattn_i_heaps(const pimattn_schedule *s, const uint8_t *tier, uint
 static pimattn_stop pimattn_i_pair(const pimattn_schedule *s, pimattn_i_shares *shares,
                                    uint8_t *tier, uint32_t t, pimattn_swap *swaps, size_t *n_swaps)
 {
-    pimattn_i_heap fast = {NULL, shares->n[t]}, slow = {NULL, shares->n[t + 1]};
+    pimattn_i_heap fast = {(uint64_t *)s->scratch, shares->n[t]};
+    pimattn_i_heap slow = {fast.key + fast.n + 1, shares->n[t + 1]};
+    uint64_t *to_fast = fast.key, *to_slow = slow.key;
     if (!pimattn_i_is_short(shares, t)) return PIMATTN_STOP_RATIO;
     if (fast.n == 0) return PIMATTN_STOP_EMPTY; /* a slower one without tokens has its share */
-    pimattn_i_heaps(s, tier, t, &fast, &slow);
+    /* Both are written, one is kept: tiers come in no order that a branch could guess. */
+    for (size_t i = 0; i < s->n_tokens; i++) {
+        *to_fast = pimattn_i_key(s->importance[i], i, false);
+        *to_slow = pimattn_i_key(s->importance[i], i, true);
+        to_fast += tier[i] == t;
+        to_slow += tier[i] == t + 1;
+    }
+    pimattn_i_heap_build(&fast);
+    pimattn_i_heap_build(&slow);
     do {
         if (fast.n == 0 || slow.n == 0) return PIMATTN_STOP_NO_GAIN;
         pimattn_swap swap = {pimattn_i_heap_take(&fast), pimattn_i_heap_take(&slow), t};
@@ -5711,7 +5710,7 @@ static bool pimattn_i_bin_init(pimattn_i_bin *b, const pimattn_tier *t, uint64_t
     b->tier = t;
     b->memory_bytes = pimattn_i_add(slots, words * sizeof(uint64_t) + halves * sizeof(uint32_t) +
                                                pimattn_i_groups_bytes(n_groups));
-    b->bytes = (unsigned char *)pimattn_i_alloc(a, b->memory_bytes, 64);
+    b->bytes = pimattn_i_alloc_huge(a, b->memory_bytes);
     if (!b->bytes) return false;
     b->channels = (uint64_t *)(void *)(b->bytes + slots);
     b->devices = b->channels + 2 * (size_t)n_groups;

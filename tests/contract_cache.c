@@ -95,6 +95,13 @@ static void slabs_are_asked_for_as_huge_pages(void)
         CHECK(advice_heard.n > 0 && advice_heard.bytes % (2u << 20) == 0);
         CHECK(advice_heard.bytes <= pages + pages / 8);
     }
+    pimattn_tiers tiers = {.n_tiers = 1, .tier = {{.n_devices = 1, .n_tokens = 20000}}};
+    CHECK_U(pimhw_config_init(&tiers.tier[0].device, "pam-ddr4", NULL), PIMHW_OK);
+    r.config.tiers = &tiers, r.config.page_tokens = 0;
+    memset(&advice_heard, 0, sizeof advice_heard);
+    rig_pool(&r, 0);
+    CHECK_U(advice_heard.n, 1);
+    CHECK_U(advice_heard.bytes, r.e->tiered->bins[0].memory_bytes / (2u << 20) * (2u << 20));
     rig_end(&r);
 #else
     skip("Linux alone is asked");
