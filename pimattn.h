@@ -6193,8 +6193,7 @@ struct pimattn_engine {
     const pimattn_i_kernel *kernel;
     uint32_t gqa_group;
     pimattn_i_ahead ahead; /* both, near or deep; what else there is are tiles' */
-    bool direct;           /* of a call: kernels read whole tiles where their rows are in order */
-    bool beyond;           /* of a call: and of the row behind, as vectors do not end with rows */
+    bool direct, beyond;   /* of a call: whole tiles are read in place; and some of a row behind */
     uint64_t piece_bytes;  /* of a call: what lies together of a KV head, a page's K and V */
     pimattn_i_sizes size;
     size_t n_jobs_most, n_jobs; /* of a wave at most; of this one */
@@ -8103,8 +8102,9 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
     tile->v_scale = s->v_type == PIMATTN_INT8 ? hand->scales + PIMATTN_I_TILE : NULL;
     tile->ahead = e->ahead;
     const bool wide = s->k_type == PIMATTN_F32 || s->v_type == PIMATTN_F32;
-    const bool brief = e->piece_bytes < PIMATTN_I_LONG_PAGE, apart = pimattn_i_apart(e);
-    tile->led = e->ahead == PIMATTN_I_LED && brief && !apart && !wide ? 192 : 0;
+    const bool apart = pimattn_i_apart(e), led = e->ahead == PIMATTN_I_LED;
+    const bool brief = e->piece_bytes < (uint64_t)PIMATTN_I_LONG_PAGE >> led; /* [measured] */
+    tile->led = led && brief && !apart && !wide ? 192 : 0;
     /* AVX-512 has sums enough to read wide f32 rows of one query as they lie */
     const bool whole = hand->job->n_queries == 1 && e->kernel->most_queries == 8 &&
                        s->k_type == PIMATTN_F32 && s->v_type == PIMATTN_F32;
