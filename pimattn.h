@@ -1425,14 +1425,6 @@ static bool pimattn_i_is_nan(float x)
     return (pimattn_i_bits(x) & 0x7fffffffu) > 0x7f800000u;
 }
 
-/* Whether a compiler takes sums apart; clang has no macro that says so. */
-static bool pimattn_i_reassociates(void)
-{
-    volatile float given = 0.3f;
-    const float x = given;
-    return (x + 12582912.0f) - 12582912.0f != 0;
-}
-
 /* exp(x) for x <= 0, within 2e-7 of it relatively; 0 where it is below 2^-126. A polynomial of
  * degree 6 on |r| <= ln 2 / 2, so that results do not hang on the libc. */
 PIMATTN_I_INLINE float pimattn_i_exp_normal(float x)
@@ -4675,10 +4667,10 @@ static pimattn_stop pimattn_i_pair(const pimattn_schedule *s, pimattn_i_shares *
                                    uint8_t *tier, uint32_t t, pimattn_swap *swaps, size_t *n_swaps)
 {
     pimattn_i_heap fast = {(uint64_t *)s->scratch, shares->n[t]};
-    pimattn_i_heap slow = {fast.key + fast.n + 1, shares->n[t + 1]};
-    uint64_t *to_fast = fast.key, *to_slow = slow.key;
+    pimattn_i_heap slow = {NULL, shares->n[t + 1]};
     if (!pimattn_i_is_short(shares, t)) return PIMATTN_STOP_RATIO;
     if (fast.n == 0) return PIMATTN_STOP_EMPTY; /* a slower one without tokens has its share */
+    uint64_t *to_fast = fast.key, *to_slow = slow.key = fast.key + fast.n + 1;
     /* Both are written, one is kept: tiers come in no order that a branch could guess. */
     for (size_t i = 0; i < s->n_tokens; i++) {
         *to_fast = pimattn_i_key(s->importance[i], i, false);
@@ -6529,7 +6521,9 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
     *engine = NULL;
     pimattn_config c;
     PIMATTN_I_TRY(pimattn_i_config_take(&c, config, why));
-    if (pimattn_i_reassociates())
+    volatile float given = 0.3f; /* if sums are taken apart; clang has no macro that says so */
+    const float x = given;
+    if ((x + 12582912.0f) - 12582912.0f != 0)
         return PIMATTN_I_UNFIT(why, "built with -funsafe-math-optimizations");
     pimattn_engine *e = (pimattn_engine *)pimattn_i_zeroed(&c.allocator, 1, sizeof *e);
     if (!e) return pimattn_i_lack(why, "no memory for an engine", 0);
@@ -9730,8 +9724,8 @@ typedef struct pimattn_i_newest {
     float *row;                 /* a key, and what low and high are of pages that keep none */
     float *low;                 /* least of every dim, and behind these the largest */
     float *scores;              /* [tokens in whole tiles] */
-    uint64_t *order;            /* [pages] */
-    pimattn_i_candidate *pages; /* what has no other place is one piece from here on */
+    uint64_t *order, n_pages;   /* [n_pages] */
+    pimattn_i_candidate *pages; /* [n_kv_heads][n_pages]; what has no other place is one piece */
     uint64_t page_tokens;       /* that have a bound together: a page, or in tiers a tile */
     uint64_t bytes;
 } pimattn_i_newest;
@@ -9769,8 +9763,8 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     w->job.n_queries = 1;
     const uint64_t scores = pimattn_i_up64(w->job.tokens), rows = (uint64_t)s->n_heads + 3;
     w->page_tokens = e->tiered ? (uint64_t)PIMATTN_I_TILE : e->layout.page_tokens;
-    const uint64_t n_pages = pimattn_i_ceil_div(w->job.tokens, w->page_tokens);
-    w->bytes = n_pages * (sizeof *w->pages + sizeof *w->order) +
+    w->n_pages = pimattn_i_ceil_div(w->job.tokens, w->page_tokens);
+    w->bytes = w->n_pages * (s->n_kv_heads * sizeof *w->pages + sizeof *w->order) +
                (scores + rows * e->size.q_floats) * sizeof(float);
     w->pages = (pimattn_i_candidate *)pimattn_i_alloc(&e->config.allocator, w->bytes, 64);
     if (bounds && w->pages && !pool->bounds)
@@ -9784,7 +9778,7 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
         enough = pool->bounds[i] != NULL;
     }
     if (!enough) return pimattn_i_newest_free(e, w, PIMATTN_ERR_MEMORY);
-    w->scores = (float *)(void *)(w->pages + n_pages);
+    w->scores = (float *)(void *)(w->pages + s->n_kv_heads * w->n_pages);
     w->q = w->scores + scores;
     w->row = w->q + s->n_heads * e->size.q_floats;
     w->order = (uint64_t *)(void *)(w->q + rows * e->size.q_floats);
@@ -9811,7 +9805,7 @@ static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pim
         const uint32_t *pages = pimattn_i_table_at(&e->layout, job->seq, c->page, e->planner.layer);
         n_bound = pimattn_i_page_bounds(&e->pool, pages[job->kv_head]);
         w->low = (float *)(void *)(n_bound + 16);
-        pages += pimattn_i_sees(job, first + 4 * w->page_tokens) ? 4 * e->pool.set_pages : 0;
+        pages += pimattn_i_sees(job, first + w->page_tokens) ? e->pool.set_pages : 0;
         const uint32_t *later = pimattn_i_page_bounds(&e->pool, pages[job->kv_head]);
         for (uint64_t b = 0; b < e->pool.bound_bytes; b += 64)
             PIMATTN_I_FETCH((const unsigned char *)later + b, 1);
@@ -9863,24 +9857,25 @@ static float pimattn_i_bound(const pimattn_engine *e, const pimattn_i_newest *w,
     return x > (double)FLT_MAX ? HUGE_VALF : x < -(double)FLT_MAX ? -FLT_MAX : (float)x;
 }
 
-/* All pages of which a token is seen, the newest one last. */
+/* All pages of which a token is seen, the newest one last; of all heads, as they lie in memory. */
 static uint64_t pimattn_i_candidates(const pimattn_engine *e, pimattn_i_newest *w)
 {
-    const uint64_t end = pimattn_i_ceil_div(w->job.tokens, w->page_tokens);
     uint64_t n = 0;
-    for (uint64_t page = w->job.origin / w->page_tokens; page < end; page++) {
+    for (uint64_t page = w->job.origin / w->page_tokens; page < w->n_pages; page++) {
         const uint64_t first = page * w->page_tokens;
         if (first >= w->job.kept && first + w->page_tokens <= w->job.begin) continue;
-        pimattn_i_candidate *c = &w->pages[n];
-        c->page = page;
-        bool finite = pimattn_i_extremes(e, w, c);
-        if (c->n_tokens == 0) continue;
-        c->bound = finite ? -HUGE_VALF : HUGE_VALF;
-        for (uint32_t i = 0; i < e->gqa_group && finite; i++) {
-            float bound = pimattn_i_bound(e, w, w->job.kv_head * e->gqa_group + i, page);
-            if (bound > c->bound) c->bound = bound;
+        for (uint32_t h = 0; h < e->config.shape.n_kv_heads; h++) {
+            pimattn_i_candidate *c = &w->pages[h * w->n_pages + n];
+            w->job.kv_head = h;
+            c->page = page;
+            const bool finite = pimattn_i_extremes(e, w, c);
+            c->bound = finite ? -HUGE_VALF : HUGE_VALF;
+            for (uint32_t i = 0; i < e->gqa_group && finite && c->n_tokens > 0; i++) {
+                float bound = pimattn_i_bound(e, w, h * e->gqa_group + i, page);
+                if (bound > c->bound) c->bound = bound;
+            }
         }
-        n++;
+        n += w->pages[n].n_tokens > 0; /* as of all heads */
     }
     return n;
 }
@@ -9903,14 +9898,16 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, 
     if (pimattn_i_mul(choice->stride, 8 * (heads - (uint64_t)1)) > SIZE_MAX / 2)
         return pimattn_i_wrong(e, "choice.stride is %u: beyond memory", choice->stride);
     PIMATTN_I_TRY(pimattn_i_newest_init(e, &w, seq, layer, q, true));
-    for (w.job.kv_head = 0; w.job.kv_head < heads; w.job.kv_head++) {
-        uint64_t *bits = choice->bits + w.job.kv_head * choice->stride;
-        pimattn_i_heap h = {w.order, (size_t)pimattn_i_candidates(e, &w) - 1};
-        const pimattn_i_candidate *page = &w.pages[h.n]; /* the newest one first */
+    const size_t n = (size_t)pimattn_i_candidates(e, &w) - 1;
+    for (uint32_t head = 0; head < heads; head++) {
+        uint64_t *bits = choice->bits + head * choice->stride;
+        pimattn_i_heap h = {w.order, n};
+        const pimattn_i_candidate *pages = &w.pages[head * w.n_pages];
+        const pimattn_i_candidate *page = &pages[n]; /* the newest one first */
         uint64_t all = page->n_tokens;
         for (size_t i = 0; i < h.n; i++) {
-            h.key[i] = pimattn_i_key(w.pages[i].bound, i, true);
-            all += w.pages[i].n_tokens;
+            h.key[i] = pimattn_i_key(pages[i].bound, i, true);
+            all += pages[i].n_tokens;
         }
         pimattn_i_heap_build(&h);
         memset(bits, 0, (size_t)words * sizeof *bits);
@@ -9920,9 +9917,9 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, 
                 if (pimattn_i_sees(&w.job, t)) bits[t / 64] |= (uint64_t)1 << t % 64;
             left -= pimattn_i_min(page->n_tokens, left);
             if (h.n == 0 || left == 0) break;
-            page = &w.pages[pimattn_i_heap_take(&h)];
+            page = &pages[pimattn_i_heap_take(&h)];
         }
-        if (bounds) bounds[w.job.kv_head] = h.n ? w.pages[(uint32_t)h.key[0]].bound : -HUGE_VALF;
+        if (bounds) bounds[head] = h.n ? pages[(uint32_t)h.key[0]].bound : -HUGE_VALF;
     }
     choice->n_tokens = length;
     return pimattn_i_newest_free(e, &w, PIMATTN_OK);
@@ -9948,12 +9945,11 @@ static bool pimattn_i_scores(pimattn_engine *e, pimattn_i_newest *w)
 }
 
 /* Of a KV head: every token's score is its page's bound. */
-static bool pimattn_i_bound_scores(const pimattn_engine *e, pimattn_i_newest *w)
+static bool pimattn_i_bound_scores(const pimattn_i_newest *w, uint64_t n)
 {
-    const uint64_t n = pimattn_i_candidates(e, w);
     bool finite = true;
     for (uint64_t i = 0; i < n; i++) {
-        const pimattn_i_candidate *c = &w->pages[i];
+        const pimattn_i_candidate *c = &w->pages[w->job.kv_head * w->n_pages + i];
         const uint64_t end = (c->page + 1) * w->page_tokens;
         finite = finite && c->bound <= FLT_MAX;
         for (uint64_t t = c->page * w->page_tokens; t < end; t++)
@@ -9972,13 +9968,14 @@ PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *e, pimattn_seq 
     PIMATTN_I_TRY(pimattn_i_newest_init(e, &w, seq, layer, q, bounds));
     const pimattn_shape *s = &e->config.shape;
     const uint32_t n = bounds ? s->n_kv_heads : s->n_heads, group = n / s->n_kv_heads;
+    const uint64_t n_pages = bounds ? pimattn_i_candidates(e, &w) : 0;
     memset(of_tokens, 0, (size_t)w.job.tokens * sizeof *of_tokens);
     for (uint32_t h = 0; h < n; h++) {
         w.job.kv_head = h / group;
         w.job.query = h % group;
         for (uint64_t t = 0; t < w.job.tokens; t++)
             w.scores[t] = pimattn_i_minus_inf();
-        bool finite = bounds ? pimattn_i_bound_scores(e, &w) : pimattn_i_scores(e, &w);
+        bool finite = bounds ? pimattn_i_bound_scores(&w, n_pages) : pimattn_i_scores(e, &w);
         const float sink = s->sink_logits && !bounds ? s->sink_logits[h] : pimattn_i_minus_inf();
         float most = sink;
         for (uint64_t t = 0; t < w.job.tokens; t++)
