@@ -4628,8 +4628,8 @@ typedef struct pimattn_i_heap {
 /* In the order of importance and, of equals, of tokens; falling: the most important first. */
 static uint64_t pimattn_i_key(float importance, size_t token, bool falling)
 {
-    uint32_t bits = pimattn_i_bits(importance + 0.0f); /* -0 is 0 */
-    bits ^= bits >> 31 ? UINT32_MAX : UINT32_C(1) << 31;
+    uint32_t bits = pimattn_i_bits(importance + 0.0f);   /* -0 is 0 */
+    bits ^= bits >> 31 ? UINT32_MAX : UINT32_C(1) << 31; /* in the order of numbers */
     return (uint64_t)(falling ? ~bits : bits) << 32 | token;
 }
 

@@ -1360,7 +1360,7 @@ static void no_line_is_forgotten(void)
                         /* of pages of 1 and 4 tokens rows are gathered, on any CPU alike */
                         for (uint32_t k = 0; k < (ahead ? 6 : 12); k++)
                             all_is_fetched(type, dims[k % 3], kv_heads[i], group, ahead, order,
-                                           k < 6 ? 32u << group % 2 * 2 : 4u >> k % 2 * 2,
+                                           k < 6 ? 32u << (group + k) % 2 * 2 : 4u >> k % 2 * 2,
                                            k % 6 < 3            ? EVERY_TILE
                                            : k % 3 == group % 3 ? 0xa7 | HOLES
                                                                 : 0xa7);
