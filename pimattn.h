@@ -583,8 +583,8 @@ typedef struct pimattn_pages {
  * multiple, is read where it lies if it is in one page or in pages that lie in a row as they are
  * listed, head dims are multiples of 16 and its first tokens alone are seen; else it is copied, as
  * is K of fewer than 16. Of other head dims from 8 on, without choices, a tile is read where it
- * lies if all of it and the token behind it are seen and rows follow one another without a gap
- * there, as HND has them. Nothing beyond the tokens held is read, and none that no query sees.
+ * lies if all of it is seen and so is the row behind each of its rows, without a gap, of the next
+ * token (HND) or head (NHD). Nothing beyond the tokens held is read, and none that no query sees.
  *
  *   call     as for pimattn_attend; items[i].seq is not used
  *   returns  also PIMATTN_ERR_ARGUMENT for pages: a number, a length, strides that overlap rows, or
@@ -1572,10 +1572,11 @@ typedef enum pimattn_i_ahead {
     ((type) != PIMATTN_F32 && (n) >= ((how) >= PIMATTN_I_DEEP ? 4 : 8) && (how) >= PIMATTN_I_NEAR)
 
 /* Rows to fetch: their bytes, 2^shift or (exact in 16 rows below 2^18 bytes) 2^40 / inverse, those
- * between them, 0: one piece, and a step that hits all lines of a row beginning at a multiple. */
+ * between them, 0: one piece, and a step that hits all lines of a row beginning at a multiple, or
+ * all but one that the row behind has, too; likewise. */
 typedef struct pimattn_i_wanted {
     size_t row, gap;
-    uint64_t inverse;
+    uint64_t inverse, step_inverse;
     uint32_t shift, step;
 } pimattn_i_wanted;
 
@@ -1909,8 +1910,9 @@ PIMATTN_I_INLINE void pimattn_i_fetch(const unsigned char *next, const unsigned 
     *at += bytes;
     if (!late && __builtin_expect(of->gap > 0, 0)) { /* computed always, it takes registers */
         const bool first = !few || ahead < PIMATTN_I_DEEP;
-        const size_t step = type == PIMATTN_F32 ? 64 : of->step, end = from + bytes;
         if (__builtin_expect(of->inverse > 0, 0)) {
+            const size_t step = type == PIMATTN_F32 ? 64 : of->step, end = from + bytes;
+            if (step != 64) from = (size_t)((from + step - 1) * of->step_inverse >> 40) * step;
             for (; from < end; from += step) {
                 const size_t to = from + (size_t)(from * of->inverse >> 40) * of->gap;
                 pimattn_i_fetch_lines(next + to, later + to, 64, first, true, 0, 0, hot);
@@ -6185,7 +6187,7 @@ struct pimattn_engine {
     const pimattn_i_kernel *kernel;
     uint32_t gqa_group;
     pimattn_i_ahead ahead; /* both, near or deep; what else there is are tiles' */
-    bool direct, beyond;   /* of a call: whole tiles are read in place; and some of a row behind */
+    bool beyond;           /* of a call: vectors may reach from a row into what is behind */
     uint64_t piece_bytes;  /* of a call: what lies together of a KV head, a page's K and V */
     pimattn_i_sizes size;
     size_t n_jobs_most, n_jobs; /* of a wave at most; of this one */
@@ -7806,6 +7808,8 @@ typedef struct pimattn_i_spot {
     const unsigned char *at[4]; /* K, V; of int8 their scales */
     uint64_t token, in_page;    /* from it on in its page; those of a tile at one stride */
     uint64_t tile;              /* of a course: that begins here, or would behind the end */
+    uint32_t among;             /* tokens of the tile that somebody sees */
+    const unsigned char *(*rows)[PIMATTN_I_TILE]; /* .. and where each is, if not at one stride */
 } pimattn_i_spot;
 
 static const pimattn_rows *pimattn_i_rows_of(const pimattn_pages *p, int i)
@@ -7848,6 +7852,23 @@ static void pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i_job *job,
     to->in_page = e->tiered ? 1 : lay->page_tokens - token % lay->page_tokens;
 }
 
+/* Where the tokens of a spot's tile lie that are seen: others may have no page any more. */
+static void pimattn_i_spot_rows(const pimattn_engine *e, const pimattn_i_job *job,
+                                const pimattn_i_spot *spot)
+{
+    const uint64_t first = spot->token / PIMATTN_I_TILE * PIMATTN_I_TILE;
+    pimattn_i_spot at = *spot;
+    for (uint64_t t = spot->token; t < first + PIMATTN_I_TILE; t++) {
+        if (!(spot->among >> (t - first) & 1)) continue;
+        if (t - at.token >= at.in_page) pimattn_i_spot_of(e, job, t, &at);
+        for (int i = 0; i < 4; i++) {
+            const size_t row = (size_t)e->layout.row[i];
+            const size_t stride = e->pages ? pimattn_i_rows_of(e->pages, i)->token : row;
+            spot->rows[i][t - first] = at.at[i] ? at.at[i] + (t - at.token) * stride : NULL;
+        }
+    }
+}
+
 /* What is fetched during a tile: K or V (row 0, 1) of one so many tiles on, and bytes from it. */
 typedef struct pimattn_i_fetched {
     uint32_t tile, row;
@@ -7862,10 +7883,14 @@ typedef struct pimattn_i_hand {
     pimattn_i_tile tile, copied;  /* where its rows lie; a copy, in f32 or of rows as they are */
     size_t strides[4];            /* bytes to the next token: K, V, their scales .. */
     size_t from[4];               /* .. and from where its gang's first head has a token */
-    const pimattn_i_spot *spot;   /* of this tile and of those after it, of that head; or NULL */
+    const pimattn_i_spot *spot;   /* of this tile and of those after it, of that head */
     pimattn_i_fetched fetched[4]; /* while K is read, while V is; what is far likewise */
-    uint32_t ahead, copy_ahead;   /* tiles that is; likewise while one is copied */
+    uint32_t ahead;               /* tiles that is */
     size_t turn, n_turns;         /* its place in its gang, and how many are in it */
+    bool beyond;                  /* tiles may be read in place from which vectors reach beyond */
+    bool wide;                    /* copies are of f32, as the scalar kernel takes them */
+    pimattn_i_spot lone[2];       /* of a tile without a course, and of none .. */
+    const unsigned char *rows[4][PIMATTN_I_TILE];
 } pimattn_i_hand;
 
 /* Copies one row of q and K, or of V, as f32 in whole vectors. */
@@ -7874,6 +7899,13 @@ PIMATTN_I_INLINE void pimattn_i_row_copy(const pimattn_engine *e, float *to,
 {
     const uint32_t n = is_v ? e->config.shape.head_dim_v : e->config.shape.head_dim;
     e->kernel->load(to, is_v ? e->size.o_floats : e->size.q_floats, from, type, n);
+}
+
+/* Bytes of a row of K or V as it lies, without what fills up vectors. */
+static size_t pimattn_i_row_bytes(const pimattn_engine *e, int i)
+{
+    const int of = e->config.shape.v_in_k ? 0 : i;
+    return (size_t)(e->layout.dim[of] * e->layout.each[of]);
 }
 
 static bool pimattn_i_sees(const pimattn_i_job *job, uint64_t t)
@@ -7915,61 +7947,29 @@ static uint32_t pimattn_i_places(uint32_t bits, unsigned char place[16])
     return n;
 }
 
-/* How many rows behind a spot's one a token's is; beyond its page the spot becomes the token's. */
-PIMATTN_I_INLINE size_t pimattn_i_spot_to(const pimattn_i_hand *hand, uint64_t token,
-                                          pimattn_i_spot *at)
-{
-    if (token - at->token >= at->in_page) pimattn_i_spot_of(hand->e, hand->job, token, at);
-    return (size_t)(token - at->token);
-}
-
-/* The visible tokens of a tile as f32; what is seen next goes to the second cache [measured]. */
-static const pimattn_i_tile *pimattn_i_tile_copy(pimattn_i_hand *hand, uint64_t first,
-                                                 uint32_t visible)
+/* A tile that is copied: rows as far apart as the cache has them. */
+static pimattn_i_tile *pimattn_i_tile_begin(pimattn_i_hand *hand, uint32_t visible)
 {
     const pimattn_engine *e = hand->e;
-    const pimattn_i_layout *lay = &e->layout;
-    const size_t bytes[] = {lay->dim[0] * lay->each[0], lay->dim[1] * lay->each[1]};
-    const size_t *strides = hand->strides;
-    const uint64_t next = hand->spot ? hand->spot[hand->copy_ahead].tile : UINT64_MAX;
-    unsigned char place[16];
-    const uint32_t n_later = pimattn_i_places(pimattn_i_seen(hand->job, next), place);
-    float *k = hand->k, *v = bytes[1] ? hand->v : k; /* or it is in K */
     pimattn_i_tile *tile = &hand->copied;
-    pimattn_i_spot at, later;
-    at.token = at.in_page = later.token = later.in_page = 0;
     *tile = hand->tile;
     tile->visible = visible;
     tile->n_tokens = pimattn_i_places(visible, tile->place);
-    tile->k = tile->fetch[0] = tile->fetch[2] = (const unsigned char *)k;
-    tile->v = tile->fetch[1] = tile->fetch[3] = (const unsigned char *)v;
-    for (uint32_t i = 0; i < n_later || i < tile->n_tokens; i++) {
-        size_t on = i < n_later ? pimattn_i_spot_to(hand, next + place[i], &later) : 0;
-        for (int j = 0; j < 2 && i < n_later; j++)
-            for (size_t b = 0; b < bytes[j]; b += 64)
-                PIMATTN_I_FETCH(later.at[j] + on * strides[j] + b, 2);
-        if (i >= tile->n_tokens) continue;
-        float *scale = &hand->scales[tile->place[i]];
-        on = pimattn_i_spot_to(hand, first + tile->place[i], &at);
-        if (tile->k_scale) memcpy(scale, at.at[2] + on * strides[2], sizeof *scale);
-        scale += PIMATTN_I_TILE;
-        if (tile->v_scale) memcpy(scale, at.at[3] + on * strides[3], sizeof *scale);
-        pimattn_i_row_copy(e, k, at.at[0] + on * strides[0], tile->k_type, false);
-        if (bytes[1]) pimattn_i_row_copy(e, v, at.at[1] + on * strides[1], tile->v_type, true);
-        k += e->size.q_floats;
-        v += e->size.o_floats;
-    }
-    tile->k_stride = e->size.q_floats * sizeof(float);
-    tile->v_stride = bytes[1] ? e->size.o_floats * sizeof(float) : tile->k_stride;
-    tile->k_type = tile->v_type = PIMATTN_F32;
+    const bool v_in_k = e->config.shape.v_in_k;
+    tile->k = tile->fetch[0] = tile->fetch[2] = (const unsigned char *)hand->k;
+    tile->v = tile->fetch[1] = tile->fetch[3] = (const unsigned char *)(v_in_k ? hand->k : hand->v);
+    tile->k_stride = hand->wide ? 4 * e->size.q_floats : (size_t)e->layout.row[0];
+    tile->v_stride = hand->wide ? 4 * e->size.o_floats : (size_t)e->layout.row[1];
+    if (v_in_k) tile->v_stride = tile->k_stride;
+    if (hand->wide) tile->k_type = tile->v_type = PIMATTN_F32;
     tile->wanted[0].gap = tile->wanted[1].gap = 0;
     tile->ahead = PIMATTN_I_NEAR; /* all is near */
     return tile;
 }
 
-/* Copies a row of whole vectors; fetches another one. */
+/* Copies a row and fills up its vectors; fetches another one. */
 PIMATTN_I_INLINE void pimattn_i_row_gather(unsigned char *to, const unsigned char *from,
-                                           const unsigned char *later, size_t bytes)
+                                           const unsigned char *later, size_t bytes, size_t row)
 {
     size_t b = 0;
     for (; b + 64 <= bytes; b += 64) {
@@ -7977,77 +7977,119 @@ PIMATTN_I_INLINE void pimattn_i_row_gather(unsigned char *to, const unsigned cha
         memcpy(to + b, from + b, 64);
     }
     if (b < bytes) PIMATTN_I_FETCH(later + b, 2);
-    for (; b < bytes; b += 16)
+    for (; b + 16 <= bytes; b += 16)
         memcpy(to + b, from + b, 16);
+    if (bytes == row) return;
+    memcpy(to + b, from + b, bytes - b);
+    memset(to + bytes, 0, row - bytes);
 }
 
-/* The first tokens of a tile of the caller's pages, wherever they lie, as they are. Where looked up
- * token by token, rows of pages of one token took twice as long. */
-static const pimattn_i_tile *pimattn_i_tile_gather(pimattn_i_hand *hand, uint64_t first,
-                                                   uint32_t visible)
+/* Where rows of a spot's tile lie, of a hand's head: n of them, the others as the last one. */
+PIMATTN_I_INLINE void pimattn_i_spot_list(const pimattn_i_hand *hand, const pimattn_i_spot *spot,
+                                          int i, const unsigned char place[16], uint32_t n,
+                                          const unsigned char *list[16])
 {
-    const pimattn_i_job *job = hand->job;
-    const pimattn_pages *p = hand->e->pages;
-    const uint64_t then = hand->spot[1].tile, next = then < job->tokens ? then : first;
-    const uint64_t from = first - job->origin, to = next - job->origin, n_page = p->page_tokens;
-    const uint32_t *page = &job->pages[from / n_page], *later = &job->pages[to / n_page];
-    uint64_t at = from % n_page, at_later = to % n_page;
-    const size_t k_row = (size_t)hand->e->layout.row[0], v_row = (size_t)hand->e->layout.row[1];
-    const bool v_in_k = hand->e->config.shape.v_in_k; /* its rows may be longer than V's room */
-    unsigned char *k = (unsigned char *)hand->k, *v = v_in_k ? k : (unsigned char *)hand->v;
-    const unsigned char *base[4];
+    const size_t stride = hand->strides[i], from = hand->from[i];
+    const uint32_t first = (uint32_t)(spot->token % PIMATTN_I_TILE);
+    const bool rows = spot->in_page < PIMATTN_I_TILE, all = rows && n == PIMATTN_I_TILE;
+    for (uint32_t t = 0; t < PIMATTN_I_TILE && all; t++) /* in vectors */
+        list[t] = spot->rows[i][t] + from;
+    for (uint32_t t = 0; t < n && !all; t++)
+        list[t] =
+            (rows ? spot->rows[i][place[t]] : spot->at[i] + (place[t] - first) * stride) + from;
+    for (uint32_t t = n; t < PIMATTN_I_TILE; t++)
+        list[t] = list[n - 1];
+}
+
+/* The visible tokens of a tile; what is seen next goes to the second cache [measured]. */
+static const pimattn_i_tile *pimattn_i_tile_gather(pimattn_i_hand *hand, uint32_t visible)
+{
+    const pimattn_engine *e = hand->e;
+    const pimattn_i_spot *spot = hand->spot, *then = spot + 1;
+    const pimattn_i_tile *tile = pimattn_i_tile_begin(hand, visible);
+    const pimattn_shape *s = &e->config.shape;
+    const size_t k_row = tile->k_stride, v_row = tile->v_stride;
+    const size_t bytes[2] = {pimattn_i_row_bytes(e, 0), pimattn_i_row_bytes(e, 1)};
+    const bool there[4] = {true, tile->v != tile->k, tile->k_scale, tile->v_scale};
+    const unsigned char *from[4][16], *later[4][16], *place = tile->place;
+    unsigned char *k = (unsigned char *)hand->k, *v = (unsigned char *)hand->v, place_then[16];
+    const uint32_t n = tile->n_tokens;
+    const bool own = then->tile < hand->job->leaf_end * PIMATTN_I_LEAF;
+    const uint32_t seen = own ? pimattn_i_seen(hand->job, then->tile) : 0xffffu;
+    uint32_t n_later = pimattn_i_places(then->among & seen, place_then);
+    if (n_later == 0) then = spot, n_later = n, memcpy(place_then, place, sizeof place_then);
     for (int i = 0; i < 4; i++) {
-        const pimattn_rows *rows = pimattn_i_rows_of(p, i);
-        const unsigned char *start = (const unsigned char *)rows->at; /* of scales often none */
-        base[i] = start ? start + job->kv_head * rows->head : NULL;
+        if (!there[i]) continue;
+        pimattn_i_spot_list(hand, spot, i, place, n, from[i]);
+        pimattn_i_spot_list(hand, then, i, place_then, n_later, later[i]);
     }
-    pimattn_i_tile *tile = &hand->copied;
-    *tile = hand->tile;
-    tile->visible = visible;
-    tile->n_tokens = visible == 0xffffu ? 16 : pimattn_i_places(visible, tile->place);
-    tile->k = tile->fetch[0] = tile->fetch[2] = k;
-    tile->v = tile->fetch[1] = tile->fetch[3] = v;
-    tile->k_stride = k_row;
-    tile->v_stride = v_row;
-    tile->wanted[0].gap = tile->wanted[1].gap = 0;
-    tile->ahead = PIMATTN_I_NEAR; /* all is near */
-    for (uint32_t t = 0; t < tile->n_tokens; t++, k += k_row, v += v_row) {
-        pimattn_i_row_gather(k, base[0] + *page * p->k.page + at * p->k.token,
-                             base[0] + *later * p->k.page + at_later * p->k.token, k_row);
-        if (!v_in_k)
-            pimattn_i_row_gather(v, base[1] + *page * p->v.page + at * p->v.token,
-                                 base[1] + *later * p->v.page + at_later * p->v.token, v_row);
-        for (int i = 2; i < 4; i++) {
-            const pimattn_rows *rows = pimattn_i_rows_of(p, i);
-            if (!(i == 2 ? tile->k_scale : tile->v_scale)) continue;
-            if (hand->turn * rows->head % 64 < rows->head) /* the first head of a line */
-                PIMATTN_I_FETCH(base[i] + *later * rows->page + at_later * rows->token, 1);
-            memcpy(&hand->scales[i == 2 ? t : PIMATTN_I_TILE + t],
-                   base[i] + *page * rows->page + at * rows->token, sizeof(float));
+    for (uint32_t t = 0; t < n; t++, k += k_row, v += v_row) {
+        if (hand->wide) {
+            pimattn_i_row_copy(e, (float *)(void *)k, from[0][t], s->k_type, false);
+            if (there[1]) pimattn_i_row_copy(e, (float *)(void *)v, from[1][t], s->v_type, true);
+            continue;
         }
-        if (++at == n_page) at = 0, page++;
-        if (next + t + 1 < job->tokens && ++at_later == n_page) at_later = 0, later++;
+        pimattn_i_row_gather(k, from[0][t], later[0][t], bytes[0], k_row);
+        if (there[1]) pimattn_i_row_gather(v, from[1][t], later[1][t], bytes[1], v_row);
     }
+    for (int i = 0; i < 2; i++)
+        for (uint32_t t = n; t < n_later && there[i]; t++)
+            for (size_t at = 0; at < bytes[i]; at += 64)
+                PIMATTN_I_FETCH(later[i][t] + at, 2);
+    for (int i = 2; i < 4; i++)
+        for (uint32_t t = 0; t < PIMATTN_I_TILE && there[i]; t++) {
+            PIMATTN_I_FETCH(later[i][t], 1);
+            if (t < n) memcpy(&hand->scales[(i - 2) * PIMATTN_I_TILE + place[t]], from[i][t], 4);
+        }
     return tile;
+}
+
+/* Where a tile lies that no course leads to. */
+static void pimattn_i_hand_look(pimattn_i_hand *hand, uint64_t first, uint32_t among)
+{
+    hand->spot = hand->lone;
+    hand->lone[0].rows = hand->rows;
+    hand->lone[0].token = first;
+    hand->lone[0].in_page = 0;
+    hand->lone[0].among = among;
+    pimattn_i_spot_rows(hand->e, hand->job, hand->lone);
 }
 
 /* Whether a KV head shares memory pages with others: between its rows lie theirs. */
 static bool pimattn_i_apart(const pimattn_engine *e)
 {
     const pimattn_pages *p = e->pages;
-    return p && (p->k.head < p->k.token || p->page_tokens < PIMATTN_I_TILE);
+    return p ? p->k.head < p->k.token || p->page_tokens < PIMATTN_I_TILE : e->tiered != NULL;
 }
 
-/* Whether vectors reach beyond a row of the caller's no farther than into the next token's of the
- * head. Where a query sees both it does no harm: what is no number there makes all of the output
- * none anyhow, other K meets zeros of q, and what comes of V is not looked at. */
+/* Whether vectors reach beyond a row of the caller's no farther than into the next one, of a token
+ * or a head. K there meets zeros of q, and what comes of V is not looked at; where that K is no
+ * number scores are none either, and the job is done over with copies. */
 static bool pimattn_i_packed(const pimattn_engine *e)
 {
-    const pimattn_i_layout *lay = &e->layout;
+    const pimattn_pages *p = e->pages;
     const pimattn_shape *s = &e->config.shape;
-    return e->pages && lay->padded && pimattn_i_min(s->head_dim, s->head_dim_v) >= 8 &&
-           e->pages->k.token == lay->dim[0] * lay->each[0] &&
-           (s->v_in_k || e->pages->v.token == lay->dim[1] * lay->each[1]);
+    const uint64_t k = e->layout.dim[0] * e->layout.each[0];
+    const uint64_t v = s->v_in_k ? k : e->layout.dim[1] * e->layout.each[1];
+    return p && e->layout.padded && pimattn_i_min(s->head_dim, s->head_dim_v) >= 8 &&
+           ((p->k.token == k && p->v.token == v) || (p->k.head == k && p->v.head == v));
+}
+
+/* Whether what follows each row of a tile that is seen is one that is seen, too. */
+static bool pimattn_i_follows(const pimattn_i_hand *hand, uint64_t first)
+{
+    const pimattn_i_job *job = hand->job;
+    const pimattn_pages *p = hand->e->pages;
+    const uint64_t n = hand->e->config.shape.n_kv_heads, page = p->page_tokens;
+    const uint64_t in_page = hand->spot->in_page, end = first + PIMATTN_I_TILE;
+    const bool other = job->kv_head + 1 < n,
+               next = in_page > PIMATTN_I_TILE && end < job->whole_end;
+    const uint64_t k = pimattn_i_row_bytes(hand->e, 0), v = pimattn_i_row_bytes(hand->e, 1);
+    if (p->k.token == k && p->v.token == v)
+        return next || (in_page == PIMATTN_I_TILE && other && end - page >= job->whole_begin &&
+                        p->k.head == page * k && p->v.head == page * v);
+    if (other) return in_page >= PIMATTN_I_TILE;
+    return next && p->k.token == n * k && p->v.token == n * v;
 }
 
 /* The scales of a tile's tokens, of K, then of V; those of a later one would come late if they were
@@ -8080,7 +8122,7 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
     const pimattn_pages *p = e->pages;
     pimattn_i_tile *tile = &hand->tile;
     for (int i = 0; i < 4; i++) {
-        const pimattn_rows none = {NULL, 0, (size_t)e->layout.row[i], 0};
+        const pimattn_rows none = {NULL, 0, (size_t)e->layout.row[i], (size_t)e->layout.page_bytes};
         const pimattn_rows *rows = p ? pimattn_i_rows_of(p, i) : &none;
         hand->strides[i] = rows->token;
         hand->from[i] = (hand->job->kv_head - lead->kv_head) * rows->head;
@@ -8107,12 +8149,10 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
         tile->ahead = brief ? PIMATTN_I_DEEP_ROWS : PIMATTN_I_DEEP_PAGES;
     for (int i = 0; i < 2; i++) {
         pimattn_i_wanted *to = &tile->wanted[i];
-        const size_t row = to->row = e->beyond ? hand->strides[i] : (size_t)e->layout.row[i];
+        const size_t row = to->row = (size_t)e->layout.row[i];
         while ((size_t)2 << to->shift <= row)
             to->shift++;
         if (row > (size_t)1 << to->shift) to->inverse = (UINT64_C(1) << 40) / row + 1;
-        for (to->step = 64; row % to->step != 0;)
-            to->step /= 2;
     }
 }
 
@@ -8140,10 +8180,11 @@ static void pimattn_i_hand_fetch(pimattn_i_hand *hands, size_t i, size_t n, bool
 {
     pimattn_i_hand *hand = &hands[i];
     const pimattn_engine *e = hand->e;
-    const size_t k_row = hand->tile.wanted[0].row, v_row = hand->tile.wanted[1].row;
+    pimattn_i_wanted *const wanted = hand->tile.wanted;
+    const size_t k_row = pimattn_i_row_bytes(e, 0), v_row = pimattn_i_row_bytes(e, 1);
     const size_t k = hand->from[0], v = hand->from[1];
-    const bool far_k = PIMATTN_I_TILE * k_row > PIMATTN_I_FAR;
-    const bool far_v = PIMATTN_I_TILE * v_row > PIMATTN_I_FAR;
+    const bool far_k = PIMATTN_I_TILE * wanted[0].row > PIMATTN_I_FAR;
+    const bool far_v = PIMATTN_I_TILE * wanted[1].row > PIMATTN_I_FAR;
     /* two tiles on; so are long rows some of which are left out, of a led CPU those in short pages,
      * of a near one of several queries there, or of K and V in places of their own [measured] */
     const bool brief = e->piece_bytes <= PIMATTN_I_SHORT_PAGE;
@@ -8164,24 +8205,36 @@ static void pimattn_i_hand_fetch(pimattn_i_hand *hands, size_t i, size_t n, bool
         usual[2] = first, usual[3] = then;
     }
     memcpy(hand->fetched, beside ? by_turn : usual, sizeof usual);
-    hand->copy_ahead = e->beyond && late && !beside ? ahead : 1; /* as far as other tiles reach */
     if (beside && hand->tile.ahead == PIMATTN_I_NEAR && pimattn_i_job_rows(e, hand->job) < 4)
         hand->tile.ahead = PIMATTN_I_BOTH; /* of one query, too, what is far */
     for (pimattn_i_fetched *to = hand->fetched; all && to < hand->fetched + 4; to++)
         to->offset += hand->job->kv_head * (PIMATTN_I_TILE - 1) * (to->row ? v_row : k_row);
-    hand->tile.wanted[0].gap = all ? 0 : hand->strides[0] - k_row;
-    hand->tile.wanted[1].gap = all ? 0 : hand->strides[1] - v_row;
+    for (int j = 0; j < 2; j++) {
+        const size_t row = j ? v_row : k_row, whole = wanted[j].row;
+        const size_t of = beside ? (i + (size_t)j) % n : i; /* whose the first cache gets */
+        uint32_t *const step = &wanted[j].step;
+        wanted[j].gap = all || hand->strides[j] == row ? 0 : hand->strides[j] - whole;
+        for (*step = 64; row % *step != 0;)
+            *step /= 2;
+        *step = (uint32_t)pimattn_i_min(*step + whole - row, 64);
+        if (of + 1 < n && hands[of + 1].from[j] == hands[of].from[j] + row) *step = 64;
+        while (whole % *step != 0)
+            --*step;
+        wanted[j].step_inverse = (UINT64_C(1) << 40) / *step + 1;
+    }
     hand->turn = i;
     hand->n_turns = n;
 }
 
 /* The tile where it lies, if its first tokens alone are visible. The cache has all rows of a tile,
- * and K of the others counts for nothing; of the caller's pages K of the first ones is copied. */
-static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand, uint32_t visible)
+ * and K of the others counts for nothing; of the caller's pages K of the first ones is copied, and
+ * all rows of dims from which vectors reach beyond, but within what is seen. */
+static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand, uint32_t visible,
+                                                   bool within)
 {
+    const pimattn_engine *e = hand->e;
     const pimattn_i_spot *spot = hand->spot;
-    const size_t k_row = (size_t)hand->e->layout.row[0];
-    pimattn_i_tile *tile = &hand->tile;
+    pimattn_i_tile *tile = &hand->tile, *copied = &hand->copied;
     tile->k = spot->at[0] + hand->from[0];
     tile->v = spot->at[1] + hand->from[1];
     tile->visible = visible;
@@ -8190,13 +8243,22 @@ static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand, uint32_
     for (int i = 0; i < 4; i++, of++)
         tile->fetch[i] = spot[of->tile].at[of->row] + of->offset;
     if (tile->k_scale || tile->v_scale) pimattn_i_tile_scales(hand);
-    if (!hand->e->pages || tile->n_tokens == PIMATTN_I_TILE) return tile;
-    hand->copied = *tile;
-    hand->copied.k = (const unsigned char *)hand->k;
-    hand->copied.k_stride = k_row;
-    for (uint32_t t = 0; t < tile->n_tokens; t++)
-        memcpy((unsigned char *)hand->k + t * k_row, tile->k + t * tile->k_stride, k_row);
-    return &hand->copied;
+    const bool padded = e->layout.padded && !within;
+    if (!e->pages || (tile->n_tokens == PIMATTN_I_TILE && !padded)) return tile;
+    *copied = *tile;
+    for (int i = 0; i < (padded && !e->config.shape.v_in_k ? 2 : 1); i++) {
+        const unsigned char *from = i ? tile->v : tile->k;
+        unsigned char *to = (unsigned char *)(i ? hand->v : hand->k);
+        const size_t row = (size_t)e->layout.row[i];
+        for (uint32_t t = 0; t < tile->n_tokens; t++, from += hand->strides[i])
+            pimattn_i_row_gather(to + t * row, from, from, pimattn_i_row_bytes(e, i), row);
+    }
+    copied->k = (const unsigned char *)hand->k;
+    copied->k_stride = (size_t)e->layout.row[0];
+    if (!padded) return copied;
+    copied->v = e->config.shape.v_in_k ? copied->k : (const unsigned char *)hand->v;
+    copied->v_stride = (size_t)e->layout.row[1];
+    return copied;
 }
 
 /* The position of a token of a job, as windows and ALiBi see it. */
@@ -8306,7 +8368,8 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, uint32_t a
     const bool begun = first >= job->whole_begin || (end <= job->kept && first >= job->origin);
     const bool all = end <= job->whole_end && begun && among == 0xffffu;
     const bool whole = all && pimattn_i_chosen(job, first) == 0xffffu;
-    const bool within = all && !job->chosen && first >= job->whole_begin && end < job->whole_end;
+    const bool seen = all && !job->chosen && first >= job->whole_begin;
+    const bool within = hand->beyond && seen && pimattn_i_follows(hand, first);
     uint32_t visible = among;
     if (!whole) visible &= pimattn_i_visible(e, job, job->query / group, first);
     pimattn_i_adjust_at(e, job, first, &hand->folder.adjust);
@@ -8320,13 +8383,10 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, uint32_t a
         n = (uint32_t)pimattn_i_min(n, job->n_queries - i);
         if (n == job->n_queries) n = pimattn_i_job_rows(e, job);
         if (!of_all) continue;
-        const bool plain = e->direct && hand->spot && (of_all & (of_all + 1)) == 0;
-        const bool direct = plain && (e->beyond ? within && hand->spot->in_page > PIMATTN_I_TILE
-                                                : hand->spot->in_page >= PIMATTN_I_TILE);
-        const bool gather = plain && !direct && e->pages && !e->beyond;
-        const pimattn_i_tile *tile = direct   ? pimattn_i_tile_direct(hand, of_all)
-                                     : gather ? pimattn_i_tile_gather(hand, first, of_all)
-                                              : pimattn_i_tile_copy(hand, first, of_all);
+        const bool direct =
+            !hand->wide && hand->spot->in_page >= PIMATTN_I_TILE && (of_all & (of_all + 1)) == 0;
+        const pimattn_i_tile *tile = direct ? pimattn_i_tile_direct(hand, of_all, within)
+                                            : pimattn_i_tile_gather(hand, of_all);
         pimattn_i_fold(&hand->folder, tile, hand->q, i, n, block);
     }
 }
@@ -8341,6 +8401,7 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
     memset(hand, 0, sizeof *hand);
     hand->e = e;
     hand->job = job;
+    hand->wide = !e->kernel->soft;
     folder->kernel = e->kernel;
     folder->work = e->workers + worker * e->size.worker_floats;
     folder->q_floats = e->size.q_floats;
@@ -8394,8 +8455,10 @@ static size_t pimattn_i_gang(const pimattn_engine *e, size_t place)
 
 /* What one worker does at once: a gang by turns, or one job. */
 typedef struct pimattn_i_team {
+    bool beyond;              /* as of its hands */
     size_t n, tiles;          /* hands; tiles of a turn */
     pimattn_i_spot course[5]; /* where the tiles of a turn lie and those after them */
+    const unsigned char *rows[5][4][PIMATTN_I_TILE];
     pimattn_i_hand hands[PIMATTN_I_GANG];
     pimattn_i_stack stacks[PIMATTN_I_GANG];
     float *blocks[PIMATTN_I_GANG]; /* of a leaf, where something of it is seen */
@@ -8411,9 +8474,12 @@ static void pimattn_i_team_step(pimattn_i_team *team)
     const uint64_t end = job->leaf_end * PIMATTN_I_LEAF;
     pimattn_i_spot *course = team->course, *to = &course[2 * team->tiles];
     uint64_t token = UINT64_MAX;
+    const unsigned char *(*const rows)[PIMATTN_I_TILE] = course->rows;
     course[0] = course[1];
     course[1] = course[2];
     if (team->tiles > 1) course[2] = course[3], course[3] = course[4];
+    to->rows = rows;
+    to->among = 0;
     const uint64_t tile = to->tile + PIMATTN_I_TILE; /* of the one before */
     for (size_t i = 0; i < team->n; i++)
         token = pimattn_i_min(token, pimattn_i_next(hands[i].job, tile, token));
@@ -8428,7 +8494,16 @@ static void pimattn_i_team_step(pimattn_i_team *team)
             token = pimattn_i_next(job, last + PIMATTN_I_TILE, UINT64_MAX);
         }
     }
-    if (token < UINT64_MAX && hands->e->direct) pimattn_i_spot_of(hands->e, job, token, to);
+    if (token == UINT64_MAX) return;
+    pimattn_i_spot_of(hands->e, job, token, to);
+    const uint64_t first = token / PIMATTN_I_TILE * PIMATTN_I_TILE;
+    to->among = 0xffffu << (token - first) & 0xffffu;
+    if (to->in_page >= PIMATTN_I_TILE) return;
+    uint32_t seen = 0;
+    for (size_t i = 0; i < team->n; i++)
+        seen |= pimattn_i_seen(job == hands->job ? hands[i].job : job, first);
+    to->among = seen;
+    pimattn_i_spot_rows(hands->e, job, to);
 }
 
 static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, size_t place,
@@ -8438,8 +8513,9 @@ static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, s
     const pimattn_i_job *job = &e->jobs[*order];
     const size_t n = team->n = job->n_gang;
     const pimattn_shape *s = &e->config.shape;
-    const uint64_t k_row = e->layout.row[0], v_row = e->layout.row[1];
-    const bool heads = n > 1 && job->kv_head == 0 && e->jobs[order[n - 1]].kv_head == n - 1;
+    const uint64_t k_row = pimattn_i_row_bytes(e, 0), v_row = pimattn_i_row_bytes(e, 1);
+    const bool heads =
+        n > 1 && e->pages && job->kv_head == 0 && e->jobs[order[n - 1]].kv_head == n - 1;
     const bool all = heads && n * k_row == e->pages->k.token && n * v_row == e->pages->v.token &&
                      k_row == e->pages->k.head && v_row == e->pages->v.head;
     /* late: two tiles a turn, and all together fetch what is two on, of int8 three [measured] */
@@ -8455,6 +8531,7 @@ static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, s
     for (size_t i = 0; i < n; i++) {
         pimattn_i_hand *hand = &team->hands[i];
         pimattn_i_hand_init(hand, e, &e->jobs[order[i]], job, worker, before);
+        hand->beyond = team->beyond;
         hand->ahead = twos && s->k_type == PIMATTN_INT8 && s->v_type == PIMATTN_INT8 ? 3 : 2;
         before += pimattn_i_job_rows(e, hand->job);
     }
@@ -8467,6 +8544,8 @@ static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, s
     if (n == 1 && place + e->config.max_workers < e->n_jobs)
         team->hands[0].after = &e->jobs[order[e->config.max_workers]]; /* they are taken in turn */
     memset(team->course, 0, sizeof team->course);
+    for (int i = 0; i < 5; i++)
+        team->course[i].rows = team->rows[i];
     team->course[2 * team->tiles].tile = job->leaf_begin * PIMATTN_I_LEAF - PIMATTN_I_TILE;
     for (size_t i = 0; i <= team->tiles; i++)
         pimattn_i_team_step(team);
@@ -8520,17 +8599,26 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
     pimattn_engine *e = (pimattn_engine *)arg;
     const pimattn_i_job *job = &e->jobs[e->order[place]];
     pimattn_i_team team;
+    bool again = false;
     PIMATTN_ASSERT(worker < e->config.max_workers);
     if (job->n_gang == 0) return;
-    pimattn_i_team_init(&team, e, place, worker);
-    pimattn_i_team_warm(&team, place > 0 ? &e->jobs[e->order[place - 1]] : NULL);
-    while (team.course[team.tiles].tile < job->leaf_end * PIMATTN_I_LEAF) {
-        pimattn_i_team_leaf(&team);
-        PIMATTN_ASSERT(team.stacks[0].levels <=
-                       (team.n == 1 ? e->size.stack_levels : (uint32_t)PIMATTN_I_GANG_LEVELS));
-    }
+    do {
+        team.beyond = e->beyond && !again;
+        again = false;
+        pimattn_i_team_init(&team, e, place, worker);
+        pimattn_i_team_warm(&team, place > 0 ? &e->jobs[e->order[place - 1]] : NULL);
+        while (team.course[team.tiles].tile < job->leaf_end * PIMATTN_I_LEAF) {
+            pimattn_i_team_leaf(&team);
+            PIMATTN_ASSERT(team.stacks[0].levels <=
+                           (team.n == 1 ? e->size.stack_levels : (uint32_t)PIMATTN_I_GANG_LEVELS));
+        }
+        for (size_t i = 0; i < team.n; i++) {
+            pimattn_i_stack_finish(&team.stacks[i]);
+            for (uint32_t j = 0; team.beyond && j < team.hands[i].job->n_queries; j++)
+                again |= pimattn_i_is_nan(pimattn_i_view(team.stacks[i].base, j, 0, 0).m);
+        }
+    } while (again);
     for (size_t i = 0; i < team.n; i++) {
-        pimattn_i_stack_finish(&team.stacks[i]);
         memcpy(e->results + e->order[place + i] * e->size.block_floats, team.stacks[i].base,
                team.stacks[i].block_floats * sizeof(float));
     }
@@ -8746,6 +8834,7 @@ static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
                     to = pimattn_i_stack_push(&stack, (uint64_t)i << PIMATTN_I_GROUP_BITS | g);
                     pimattn_i_clear(to, stack.block_floats);
                 }
+                pimattn_i_hand_look(&hand, first, among);
                 pimattn_i_tile_fold(&hand, first, among, to);
             }
             st->bins[i].partials += to != NULL;
@@ -9667,7 +9756,6 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *e, uint32_t layer,
     e->beyond = pimattn_i_packed(e);
     e->piece_bytes = e->layout.page_bytes / e->layout.page_tokens *
                      (e->pages ? e->pages->page_tokens : e->layout.page_tokens);
-    e->direct = e->kernel->soft && (!e->pages || !e->layout.padded || e->beyond);
     e->call = &filled;
     if (e->module)
         status = pimattn_i_module_attend(e, readings ? &r : NULL);
@@ -9932,10 +10020,12 @@ static bool pimattn_i_scores(pimattn_engine *e, pimattn_i_newest *w)
     bool finite = true;
     float s[PIMATTN_I_TILE] = {0}, most;
     pimattn_i_hand_init(&hand, e, &w->job, &w->job, 0, 0);
+    hand.wide = true;
     for (uint64_t t = 0; t < w->job.tokens; t += PIMATTN_I_TILE) {
         const uint32_t visible = pimattn_i_visible(e, &w->job, 0, t);
         if (!visible) continue;
-        const pimattn_i_tile *tile = pimattn_i_tile_copy(&hand, t, visible);
+        pimattn_i_hand_look(&hand, t, visible);
+        const pimattn_i_tile *tile = pimattn_i_tile_gather(&hand, visible);
         pimattn_i_adjust_at(e, &w->job, t, &hand.folder.adjust);
         finite = pimattn_i_tile_scores(tile, &hand.folder.adjust, 0, hand.q, s, &most) && finite;
         for (uint32_t k = 0; k < PIMATTN_I_TILE; k++)

@@ -1506,12 +1506,12 @@ static void many_gangs_are_heads_alone(void)
 }
 
 /* Rows of dims that are no multiples of 16, in pages of the caller: where vectors may reach from a
- * row into the next, kernels read them as they lie. Beside rows that lie apart, which are copied:
- * the same bytes, though no row that a query does not see is a number, nor is what lies between
- * rows, nor any row of one of the heads. */
+ * row into the next, of a token or of a head, kernels read them as they lie. Beside rows that lie
+ * apart, which are copied: the same bytes, though no row that a query does not see is a number, nor
+ * is what lies between rows, nor any row of one of the heads. */
 static void odd_rows_are_their_copies(uint64_t from)
 {
-    enum { LONGEST = 120, DIM = 100, HEADS = 3, NEW = 3, GROUP = 4, WORDS = 2 };
+    enum { LONGEST = 120, DIM = 100, HEADS = 5, NEW = 3, GROUP = 4, WORDS = 2 };
     enum { N_OUT = NEW * HEADS * GROUP * (DIM + 1) };
     static const uint32_t odd[] = {1, 6, 7, 8, 9, 15, 17, 20, 32, 63, 72, 100};
     static const uint32_t sizes[] = {16, 17, 20, 32, 50, 128};
@@ -1544,8 +1544,9 @@ static void odd_rows_are_their_copies(uint64_t from)
     fill_normal(q, NEW * kv_heads * group * dims[0], 1, &rng);
     pimattn_pages pages[2];
     pimattn_rows *rows[2][4];
-    const bool ends = kv_heads == 1 && table[n_pages - 1] == n_pages - 1; /* with the tokens */
-    const size_t n_rows = ends ? length : (size_t)n_pages * page_tokens * kv_heads;
+    const bool by_heads = rng_range(&rng, 0, 1), last = table[n_pages - 1] == n_pages - 1;
+    const bool ends = last && (kv_heads == 1 || by_heads); /* memory, with the tokens */
+    const size_t n_rows = kv_heads * (ends ? length : (size_t)n_pages * page_tokens);
     memset(pages, 0, sizeof pages);
     for (int order = 0; order < 2; order++) {
         pimattn_pages *p = &pages[order];
@@ -1556,8 +1557,8 @@ static void odd_rows_are_their_copies(uint64_t from)
             const size_t bytes = dims[k] * (k < 2 ? pimattn_i_type_bytes(types[k]) : 4);
             const size_t pitch = bytes + (order == 0 || rng_range(&rng, 0, 7) == 0 ? 8 : 0);
             rows[order][k] = to[k];
-            to[k]->token = order ? pitch : kv_heads * pitch;
-            to[k]->head = order ? page_tokens * pitch : pitch;
+            to[k]->token = by_heads ? kv_heads * pitch : pitch;
+            to[k]->head = by_heads ? pitch : page_tokens * pitch;
             to[k]->page = kv_heads * page_tokens * pitch;
             to[k]->at = memset(check_alloc(n_rows, pitch), 0xff, n_rows * pitch);
         }
@@ -1585,6 +1586,7 @@ static void odd_rows_are_their_copies(uint64_t from)
         }
     pimattn_config c = config_of(&s);
     pimattn_engine *e = engine_new(&c);
+    if (e) e->ahead = (pimattn_i_ahead)rng_range(&rng, 0, PIMATTN_I_DEEP);
     for (uint64_t i = 0, first = rng_range(&rng, 0, 1); i < 2 && e; i++) {
         const uint64_t order = i ^ first;
         pimattn_call call = {.out = out[order], .q = q, .items = &item, .n_items = 1};
