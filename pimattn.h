@@ -8010,7 +8010,7 @@ static const pimattn_i_tile *pimattn_i_tile_gather(pimattn_i_hand *hand, uint32_
     const pimattn_shape *s = &e->config.shape;
     const size_t k_row = tile->k_stride, v_row = tile->v_stride;
     const size_t bytes[2] = {pimattn_i_row_bytes(e, 0), pimattn_i_row_bytes(e, 1)};
-    const bool there[4] = {true, tile->v != tile->k, tile->k_scale, tile->v_scale};
+    const bool there[4] = {true, tile->v != tile->k, tile->k_scale != NULL, tile->v_scale != NULL};
     const unsigned char *from[4][16], *later[4][16], *place = tile->place;
     unsigned char *k = (unsigned char *)hand->k, *v = (unsigned char *)hand->v, place_then[16];
     const uint32_t n = tile->n_tokens;

@@ -29,7 +29,6 @@ static void attend(void *user)
     memset(&call, 0, sizeof call);
     call.out = out, call.q = q, call.items = &v->item, call.n_items = 1;
     v->e->kernel = v->kernel;
-    v->e->direct = v->kernel->soft != NULL;
     bench_must(pimattn_attend(v->e, 0, &call, NULL) == PIMATTN_OK, "attend");
 }
 
