@@ -7889,8 +7889,6 @@ typedef struct pimattn_i_hand {
     size_t turn, n_turns;         /* its place in its gang, and how many are in it */
     bool beyond;                  /* tiles may be read in place from which vectors reach beyond */
     bool wide;                    /* copies are of f32, as the scalar kernel takes them */
-    pimattn_i_spot lone[2];       /* of a tile without a course, and of none .. */
-    const unsigned char *rows[4][PIMATTN_I_TILE];
 } pimattn_i_hand;
 
 /* Copies one row of q and K, or of V, as f32 in whole vectors. */
@@ -8044,15 +8042,21 @@ static const pimattn_i_tile *pimattn_i_tile_gather(pimattn_i_hand *hand, uint32_
     return tile;
 }
 
-/* Where a tile lies that no course leads to. */
-static void pimattn_i_hand_look(pimattn_i_hand *hand, uint64_t first, uint32_t among)
+/* A tile that no course leads to, and what comes after it: none. */
+typedef struct pimattn_i_lone {
+    pimattn_i_spot spot[2];
+    const unsigned char *rows[4][PIMATTN_I_TILE];
+} pimattn_i_lone;
+
+static void pimattn_i_lone_look(pimattn_i_lone *lone, pimattn_i_hand *hand, uint64_t first,
+                                uint32_t among)
 {
-    hand->spot = hand->lone;
-    hand->lone[0].rows = hand->rows;
-    hand->lone[0].token = first;
-    hand->lone[0].in_page = 0;
-    hand->lone[0].among = among;
-    pimattn_i_spot_rows(hand->e, hand->job, hand->lone);
+    memset(lone->spot, 0, sizeof lone->spot);
+    hand->spot = lone->spot;
+    lone->spot[0].rows = lone->rows;
+    lone->spot[0].token = first;
+    lone->spot[0].among = among;
+    pimattn_i_spot_rows(hand->e, hand->job, lone->spot);
 }
 
 /* Whether a KV head shares memory pages with others: between its rows lie theirs. */
@@ -8227,8 +8231,8 @@ static void pimattn_i_hand_fetch(pimattn_i_hand *hands, size_t i, size_t n, bool
 }
 
 /* The tile where it lies, if its first tokens alone are visible. The cache has all rows of a tile,
- * and K of the others counts for nothing; of the caller's pages K of the first ones is copied, and
- * all rows of dims from which vectors reach beyond, but within what is seen. */
+ * and K of the others counts for nothing; of the caller's pages they are copied, and so are rows
+ * of dims from which vectors reach beyond what is seen. */
 static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand, uint32_t visible,
                                                    bool within)
 {
@@ -8243,21 +8247,12 @@ static const pimattn_i_tile *pimattn_i_tile_direct(pimattn_i_hand *hand, uint32_
     for (int i = 0; i < 4; i++, of++)
         tile->fetch[i] = spot[of->tile].at[of->row] + of->offset;
     if (tile->k_scale || tile->v_scale) pimattn_i_tile_scales(hand);
-    const bool padded = e->layout.padded && !within;
-    if (!e->pages || (tile->n_tokens == PIMATTN_I_TILE && !padded)) return tile;
-    *copied = *tile;
-    for (int i = 0; i < (padded && !e->config.shape.v_in_k ? 2 : 1); i++) {
-        const unsigned char *from = i ? tile->v : tile->k;
-        unsigned char *to = (unsigned char *)(i ? hand->v : hand->k);
-        const size_t row = (size_t)e->layout.row[i];
-        for (uint32_t t = 0; t < tile->n_tokens; t++, from += hand->strides[i])
-            pimattn_i_row_gather(to + t * row, from, from, pimattn_i_row_bytes(e, i), row);
-    }
-    copied->k = (const unsigned char *)hand->k;
-    copied->k_stride = (size_t)e->layout.row[0];
-    if (!padded) return copied;
-    copied->v = e->config.shape.v_in_k ? copied->k : (const unsigned char *)hand->v;
-    copied->v_stride = (size_t)e->layout.row[1];
+    if (!e->pages || (tile->n_tokens == PIMATTN_I_TILE && (within || !e->layout.padded)))
+        return tile;
+    (void)pimattn_i_tile_gather(hand, visible);
+    memcpy(copied->fetch, tile->fetch, sizeof tile->fetch); /* what others of the gang wait for */
+    memcpy(copied->wanted, tile->wanted, sizeof tile->wanted);
+    copied->ahead = tile->ahead;
     return copied;
 }
 
@@ -8455,7 +8450,6 @@ static size_t pimattn_i_gang(const pimattn_engine *e, size_t place)
 
 /* What one worker does at once: a gang by turns, or one job. */
 typedef struct pimattn_i_team {
-    bool beyond;              /* as of its hands */
     size_t n, tiles;          /* hands; tiles of a turn */
     pimattn_i_spot course[5]; /* where the tiles of a turn lie and those after them */
     const unsigned char *rows[5][4][PIMATTN_I_TILE];
@@ -8507,7 +8501,7 @@ static void pimattn_i_team_step(pimattn_i_team *team)
 }
 
 static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, size_t place,
-                                size_t worker)
+                                size_t worker, bool beyond)
 {
     const uint32_t *order = e->order + place;
     const pimattn_i_job *job = &e->jobs[*order];
@@ -8531,7 +8525,7 @@ static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, s
     for (size_t i = 0; i < n; i++) {
         pimattn_i_hand *hand = &team->hands[i];
         pimattn_i_hand_init(hand, e, &e->jobs[order[i]], job, worker, before);
-        hand->beyond = team->beyond;
+        hand->beyond = beyond;
         hand->ahead = twos && s->k_type == PIMATTN_INT8 && s->v_type == PIMATTN_INT8 ? 3 : 2;
         before += pimattn_i_job_rows(e, hand->job);
     }
@@ -8599,24 +8593,24 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
     pimattn_engine *e = (pimattn_engine *)arg;
     const pimattn_i_job *job = &e->jobs[e->order[place]];
     pimattn_i_team team;
-    bool again = false;
+    bool beyond = e->beyond, again;
     PIMATTN_ASSERT(worker < e->config.max_workers);
     if (job->n_gang == 0) return;
     do {
-        team.beyond = e->beyond && !again;
-        again = false;
-        pimattn_i_team_init(&team, e, place, worker);
+        pimattn_i_team_init(&team, e, place, worker, beyond);
         pimattn_i_team_warm(&team, place > 0 ? &e->jobs[e->order[place - 1]] : NULL);
         while (team.course[team.tiles].tile < job->leaf_end * PIMATTN_I_LEAF) {
             pimattn_i_team_leaf(&team);
             PIMATTN_ASSERT(team.stacks[0].levels <=
                            (team.n == 1 ? e->size.stack_levels : (uint32_t)PIMATTN_I_GANG_LEVELS));
         }
+        again = false;
         for (size_t i = 0; i < team.n; i++) {
             pimattn_i_stack_finish(&team.stacks[i]);
-            for (uint32_t j = 0; team.beyond && j < team.hands[i].job->n_queries; j++)
-                again |= pimattn_i_is_nan(pimattn_i_view(team.stacks[i].base, j, 0, 0).m);
+            for (uint32_t j = 0; j < team.hands[i].job->n_queries; j++)
+                again |= beyond && pimattn_i_is_nan(team.stacks[i].base[j]); /* m */
         }
+        beyond = false;
     } while (again);
     for (size_t i = 0; i < team.n; i++) {
         memcpy(e->results + e->order[place + i] * e->size.block_floats, team.stacks[i].base,
@@ -8817,6 +8811,7 @@ static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
     const uint32_t *const sorted = pimattn_i_table_of(e, block->seq, e->planner.layer)->sorted;
     const uint32_t *token = sorted;
     pimattn_i_hand hand;
+    pimattn_i_lone lone;
     pimattn_i_stack stack;
     pimattn_i_hand_init(&hand, e, block, block, 0, 0);
     pimattn_i_stack_init(&stack, e, block, hand.q + PIMATTN_I_QUERY_BLOCK * e->size.q_floats);
@@ -8834,7 +8829,7 @@ static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
                     to = pimattn_i_stack_push(&stack, (uint64_t)i << PIMATTN_I_GROUP_BITS | g);
                     pimattn_i_clear(to, stack.block_floats);
                 }
-                pimattn_i_hand_look(&hand, first, among);
+                pimattn_i_lone_look(&lone, &hand, first, among);
                 pimattn_i_tile_fold(&hand, first, among, to);
             }
             st->bins[i].partials += to != NULL;
@@ -10017,6 +10012,7 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, 
 static bool pimattn_i_scores(pimattn_engine *e, pimattn_i_newest *w)
 {
     pimattn_i_hand hand;
+    pimattn_i_lone lone;
     bool finite = true;
     float s[PIMATTN_I_TILE] = {0}, most;
     pimattn_i_hand_init(&hand, e, &w->job, &w->job, 0, 0);
@@ -10024,7 +10020,7 @@ static bool pimattn_i_scores(pimattn_engine *e, pimattn_i_newest *w)
     for (uint64_t t = 0; t < w->job.tokens; t += PIMATTN_I_TILE) {
         const uint32_t visible = pimattn_i_visible(e, &w->job, 0, t);
         if (!visible) continue;
-        pimattn_i_hand_look(&hand, t, visible);
+        pimattn_i_lone_look(&lone, &hand, t, visible);
         const pimattn_i_tile *tile = pimattn_i_tile_gather(&hand, visible);
         pimattn_i_adjust_at(e, &w->job, t, &hand.folder.adjust);
         finite = pimattn_i_tile_scores(tile, &hand.folder.adjust, 0, hand.q, s, &most) && finite;

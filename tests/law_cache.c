@@ -15,6 +15,16 @@
 #if defined(__unix__) || defined(__APPLE__)
 #include <sys/mman.h>
 #endif
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ALLOWS
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define ALLOWS
+#endif
+#ifdef ALLOWS
+#include <sanitizer/asan_interface.h>
+#endif
 
 enum { FETCHED_LINES = 1 << 15, EVERY_TILE = 0xff, HOLES = 0x100 };
 
@@ -1298,7 +1308,7 @@ static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint3
     uint32_t list[TOKENS], n_pages = TOKENS / page_tokens, length = TOKENS;
     uint32_t bytes = dim * pimattn_i_type_bytes(type), missed = 0;
     size_t half = (size_t)TOKENS * kv_heads * bytes, scales = (size_t)TOKENS * kv_heads * 4;
-    const bool copied = dim % 16 != 0 || (tiles & HOLES);
+    const bool copied = tiles & HOLES;
     size_t end = 2 * half + (type == PIMATTN_INT8 && !copied ? 2 * scales : 0);
     pimattn_shape s = shape_of(1, kv_heads * group, kv_heads, dim, 0);
     s.k_type = s.v_type = type;
@@ -1505,10 +1515,23 @@ static void many_gangs_are_heads_alone(void)
         gangs_are_heads_alone(seed + i);
 }
 
+/* With the address sanitizer: bytes that may, or may not, be touched. */
+static void allow(const void *at, size_t bytes, bool allowed)
+{
+#ifdef ALLOWS
+    if (allowed)
+        __asan_unpoison_memory_region(at, bytes);
+    else
+        __asan_poison_memory_region(at, bytes);
+#else
+    (void)at, (void)bytes, (void)allowed;
+#endif
+}
+
 /* Rows of dims that are no multiples of 16, in pages of the caller: where vectors may reach from a
  * row into the next, of a token or of a head, kernels read them as they lie. Beside rows that lie
  * apart, which are copied: the same bytes, though no row that a query does not see is a number, nor
- * is what lies between rows, nor any row of one of the heads. */
+ * is what lies between rows, nor any row of one of the heads. Only rows that are seen are read. */
 static void odd_rows_are_their_copies(uint64_t from)
 {
     enum { LONGEST = 120, DIM = 100, HEADS = 5, NEW = 3, GROUP = 4, WORDS = 2 };
@@ -1561,6 +1584,7 @@ static void odd_rows_are_their_copies(uint64_t from)
             to[k]->head = by_heads ? pitch : page_tokens * pitch;
             to[k]->page = kv_heads * page_tokens * pitch;
             to[k]->at = memset(check_alloc(n_rows, pitch), 0xff, n_rows * pitch);
+            allow(to[k]->at, n_rows * pitch, false);
         }
     }
     const uint64_t old = length - item.n_tokens;
@@ -1569,9 +1593,8 @@ static void odd_rows_are_their_copies(uint64_t from)
         for (uint32_t head = 0; head < kv_heads; head++) {
             float one[DIM];
             const bool seen = t >= begin || t < s.sink_tokens;
-            if (!seen || head == bad || (t < choice.n_tokens && !(bits[t / 64] >> t % 64 & 1)))
-                continue;
-            if (t >= old && rng_range(&rng, 0, 3) == 0) continue;
+            if (!seen || (t < choice.n_tokens && !(bits[t / 64] >> t % 64 & 1))) continue;
+            const bool number = head != bad && (t < old || rng_range(&rng, 0, 3));
             for (int k = 0; k < 4; k++) {
                 fill_normal(one, dims[k], 1, &rng);
                 for (int order = 0; order < 2; order++) {
@@ -1579,8 +1602,10 @@ static void odd_rows_are_their_copies(uint64_t from)
                     unsigned char *at = (unsigned char *)(uintptr_t)r->at +
                                         table[t / page_tokens] * r->page +
                                         t % page_tokens * r->token + head * r->head;
-                    store_all(at, (unsigned char *)one, k < 2 ? types[k] : PIMATTN_F32, 20,
-                              dims[k]);
+                    allow(at, dims[k] * (k < 2 ? pimattn_i_type_bytes(types[k]) : 4), true);
+                    if (number)
+                        store_all(at, (unsigned char *)one, k < 2 ? types[k] : PIMATTN_F32, 20,
+                                  dims[k]);
                 }
             }
         }
@@ -1599,8 +1624,11 @@ static void odd_rows_are_their_copies(uint64_t from)
     if (!CHECK_BYTES(out[1], out[0], sizeof out[0]))
         printf("  seed %llu: dims %u and %u, types %u and %u, pages of %u, %u tokens\n",
                (unsigned long long)from, dims[0], dims[1], types[0], types[1], page_tokens, length);
-    for (int k = 0; k < 8; k++)
-        free((void *)(uintptr_t)rows[k / 4][k % 4]->at);
+    for (int k = 0; k < 8; k++) {
+        const pimattn_rows *r = rows[k / 4][k % 4];
+        allow(r->at, n_rows * (by_heads ? r->head : r->token), true);
+        free((void *)(uintptr_t)r->at);
+    }
 }
 
 static void many_odd_rows(void)
