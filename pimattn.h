@@ -7884,20 +7884,13 @@ typedef struct pimattn_i_hand {
     size_t strides[4];            /* bytes to the next token: K, V, their scales .. */
     size_t from[4];               /* .. and from where its gang's first head has a token */
     const pimattn_i_spot *spot;   /* of this tile and of those after it, of that head */
+    const uint64_t *tokens;       /* of its rows, if not those from the first one on; or NULL */
     pimattn_i_fetched fetched[4]; /* while K is read, while V is; what is far likewise */
     uint32_t ahead;               /* tiles that is */
     size_t turn, n_turns;         /* its place in its gang, and how many are in it */
     bool beyond;                  /* tiles may be read in place from which vectors reach beyond */
     bool wide;                    /* copies are of f32, as the scalar kernel takes them */
 } pimattn_i_hand;
-
-/* Copies one row of q and K, or of V, as f32 in whole vectors. */
-PIMATTN_I_INLINE void pimattn_i_row_copy(const pimattn_engine *e, float *to,
-                                         const unsigned char *from, uint32_t type, bool is_v)
-{
-    const uint32_t n = is_v ? e->config.shape.head_dim_v : e->config.shape.head_dim;
-    e->kernel->load(to, is_v ? e->size.o_floats : e->size.q_floats, from, type, n);
-}
 
 /* Bytes of a row of K or V as it lies, without what fills up vectors. */
 static size_t pimattn_i_row_bytes(const pimattn_engine *e, int i)
@@ -7945,26 +7938,6 @@ static uint32_t pimattn_i_places(uint32_t bits, unsigned char place[16])
     return n;
 }
 
-/* A tile that is copied: rows as far apart as the cache has them. */
-static pimattn_i_tile *pimattn_i_tile_begin(pimattn_i_hand *hand, uint32_t visible)
-{
-    const pimattn_engine *e = hand->e;
-    pimattn_i_tile *tile = &hand->copied;
-    *tile = hand->tile;
-    tile->visible = visible;
-    tile->n_tokens = pimattn_i_places(visible, tile->place);
-    const bool v_in_k = e->config.shape.v_in_k;
-    tile->k = tile->fetch[0] = tile->fetch[2] = (const unsigned char *)hand->k;
-    tile->v = tile->fetch[1] = tile->fetch[3] = (const unsigned char *)(v_in_k ? hand->k : hand->v);
-    tile->k_stride = hand->wide ? 4 * e->size.q_floats : (size_t)e->layout.row[0];
-    tile->v_stride = hand->wide ? 4 * e->size.o_floats : (size_t)e->layout.row[1];
-    if (v_in_k) tile->v_stride = tile->k_stride;
-    if (hand->wide) tile->k_type = tile->v_type = PIMATTN_F32;
-    tile->wanted[0].gap = tile->wanted[1].gap = 0;
-    tile->ahead = PIMATTN_I_NEAR; /* all is near */
-    return tile;
-}
-
 /* Copies a row and fills up its vectors; fetches another one. */
 PIMATTN_I_INLINE void pimattn_i_row_gather(unsigned char *to, const unsigned char *from,
                                            const unsigned char *later, size_t bytes, size_t row)
@@ -7999,13 +7972,26 @@ PIMATTN_I_INLINE void pimattn_i_spot_list(const pimattn_i_hand *hand, const pima
         list[t] = list[n - 1];
 }
 
-/* The visible tokens of a tile; what is seen next goes to the second cache [measured]. */
+/* The visible tokens of a tile, copied to rows as far apart as the cache has them; what is seen next
+ * goes to the second cache [measured]. */
 static const pimattn_i_tile *pimattn_i_tile_gather(pimattn_i_hand *hand, uint32_t visible)
 {
     const pimattn_engine *e = hand->e;
     const pimattn_i_spot *spot = hand->spot, *then = spot + 1;
-    const pimattn_i_tile *tile = pimattn_i_tile_begin(hand, visible);
     const pimattn_shape *s = &e->config.shape;
+    pimattn_i_tile *const tile = &hand->copied;
+    *tile = hand->tile;
+    tile->visible = visible;
+    tile->n_tokens = pimattn_i_places(visible, tile->place);
+    tile->k = tile->fetch[0] = tile->fetch[2] = (const unsigned char *)hand->k;
+    tile->v = tile->fetch[1] = tile->fetch[3] =
+        (const unsigned char *)(s->v_in_k ? hand->k : hand->v);
+    tile->k_stride = hand->wide ? 4 * e->size.q_floats : (size_t)e->layout.row[0];
+    tile->v_stride = hand->wide ? 4 * e->size.o_floats : (size_t)e->layout.row[1];
+    if (s->v_in_k) tile->v_stride = tile->k_stride;
+    if (hand->wide) tile->k_type = tile->v_type = PIMATTN_F32;
+    tile->wanted[0].gap = tile->wanted[1].gap = 0;
+    tile->ahead = PIMATTN_I_NEAR; /* all is near */
     const size_t k_row = tile->k_stride, v_row = tile->v_stride;
     const size_t bytes[2] = {pimattn_i_row_bytes(e, 0), pimattn_i_row_bytes(e, 1)};
     const bool there[4] = {true, tile->v != tile->k, tile->k_scale != NULL, tile->v_scale != NULL};
@@ -8023,8 +8009,11 @@ static const pimattn_i_tile *pimattn_i_tile_gather(pimattn_i_hand *hand, uint32_
     }
     for (uint32_t t = 0; t < n; t++, k += k_row, v += v_row) {
         if (hand->wide) {
-            pimattn_i_row_copy(e, (float *)(void *)k, from[0][t], s->k_type, false);
-            if (there[1]) pimattn_i_row_copy(e, (float *)(void *)v, from[1][t], s->v_type, true);
+            e->kernel->load((float *)(void *)k, e->size.q_floats, from[0][t], s->k_type,
+                            s->head_dim);
+            if (there[1])
+                e->kernel->load((float *)(void *)v, e->size.o_floats, from[1][t], s->v_type,
+                                s->head_dim_v);
             continue;
         }
         pimattn_i_row_gather(k, from[0][t], later[0][t], bytes[0], k_row);
@@ -8040,23 +8029,6 @@ static const pimattn_i_tile *pimattn_i_tile_gather(pimattn_i_hand *hand, uint32_
             if (t < n) memcpy(&hand->scales[(i - 2) * PIMATTN_I_TILE + place[t]], from[i][t], 4);
         }
     return tile;
-}
-
-/* A tile that no course leads to, and what comes after it: none. */
-typedef struct pimattn_i_lone {
-    pimattn_i_spot spot[2];
-    const unsigned char *rows[4][PIMATTN_I_TILE];
-} pimattn_i_lone;
-
-static void pimattn_i_lone_look(pimattn_i_lone *lone, pimattn_i_hand *hand, uint64_t first,
-                                uint32_t among)
-{
-    memset(lone->spot, 0, sizeof lone->spot);
-    hand->spot = lone->spot;
-    lone->spot[0].rows = lone->rows;
-    lone->spot[0].token = first;
-    lone->spot[0].among = among;
-    pimattn_i_spot_rows(hand->e, hand->job, lone->spot);
 }
 
 /* Whether a KV head shares memory pages with others: between its rows lie theirs. */
@@ -8340,7 +8312,7 @@ static void pimattn_i_adjust_init(const pimattn_engine *e, const pimattn_i_job *
 }
 
 static void pimattn_i_adjust_at(const pimattn_engine *e, const pimattn_i_job *job, uint64_t first,
-                                pimattn_i_adjust *a)
+                                const uint64_t *tokens, pimattn_i_adjust *a)
 {
     const uint64_t old = job->tokens - job->n_tokens;
     if (!a->alibi) return;
@@ -8348,31 +8320,49 @@ static void pimattn_i_adjust_at(const pimattn_engine *e, const pimattn_i_job *jo
         const uint64_t own = pimattn_i_position(job, old + (job->query + i) / e->gqa_group);
         a->distance[i] = (float)(int64_t)(own - first);
     }
-    a->moved = job->position && first + PIMATTN_I_TILE > old;
-    for (uint32_t t = 0; a->moved && t < PIMATTN_I_TILE && first + t < job->tokens; t++)
-        a->place[t] = (float)(int64_t)(pimattn_i_position(job, first + t) - first);
+    a->moved = tokens || (job->position && first + PIMATTN_I_TILE > old);
+    for (uint32_t t = 0; a->moved && t < PIMATTN_I_TILE; t++) {
+        const uint64_t token = tokens ? tokens[t] : first + t;
+        if (token < job->tokens)
+            a->place[t] = (float)(int64_t)(pimattn_i_position(job, token) - first);
+    }
 }
 
-/* These tokens of one tile for all queries of a job: those that see the same of it together. */
-static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, uint32_t among, float *block)
+/* What query token `of` sees of a hand's tile. */
+static uint32_t pimattn_i_tile_visible(const pimattn_i_hand *hand, uint64_t of, uint64_t first)
+{
+    uint32_t bits = 0;
+    if (!hand->tokens) return pimattn_i_visible(hand->e, hand->job, of, first);
+    for (uint32_t t = 0; t < PIMATTN_I_TILE; t++) {
+        const uint64_t in = hand->tokens[t] % PIMATTN_I_TILE;
+        bits |= (pimattn_i_visible(hand->e, hand->job, of, hand->tokens[t] - in) >> in & 1) << t;
+    }
+    return bits;
+}
+
+/* A tile for all queries of a job: those that see the same of it together. */
+static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *block)
 {
     const pimattn_engine *e = hand->e;
     const pimattn_i_job *job = hand->job;
     uint32_t group = e->gqa_group, n;
-    const uint64_t end = first + PIMATTN_I_TILE; /* whole: all see all of it */
-    const bool begun = first >= job->whole_begin || (end <= job->kept && first >= job->origin);
-    const bool all = end <= job->whole_end && begun && among == 0xffffu;
-    const bool whole = all && pimattn_i_chosen(job, first) == 0xffffu;
+    const uint64_t *tokens = hand->tokens,
+                   last = tokens ? tokens[PIMATTN_I_TILE - 1] : first + PIMATTN_I_TILE - 1;
+    /* whole: all see all of it */
+    const bool begun = first >= job->whole_begin || (last < job->kept && first >= job->origin);
+    const bool all = last < job->whole_end && begun;
+    const bool whole = all && (tokens || pimattn_i_chosen(job, first) == 0xffffu);
     const bool seen = all && !job->chosen && first >= job->whole_begin;
     const bool within = hand->beyond && seen && pimattn_i_follows(hand, first);
+    const uint32_t among = tokens ? hand->spot->among : 0xffffu;
     uint32_t visible = among;
-    if (!whole) visible &= pimattn_i_visible(e, job, job->query / group, first);
-    pimattn_i_adjust_at(e, job, first, &hand->folder.adjust);
+    if (!whole) visible &= pimattn_i_tile_visible(hand, job->query / group, first);
+    pimattn_i_adjust_at(e, job, first, tokens, &hand->folder.adjust);
     for (uint32_t i = 0; i < job->n_queries; i += n) {
         const uint32_t of_all = visible;
         n = whole ? job->n_queries : group - (uint32_t)((job->query + i) % group);
         while (i + n < job->n_queries && visible == of_all) {
-            visible = among & pimattn_i_visible(e, job, (job->query + i + n) / group, first);
+            visible = among & pimattn_i_tile_visible(hand, (job->query + i + n) / group, first);
             if (visible == of_all) n += group;
         }
         n = (uint32_t)pimattn_i_min(n, job->n_queries - i);
@@ -8411,8 +8401,8 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
         uint32_t head, is = (uint32_t)pimattn_i_min(i, job->n_queries - 1);
         size_t row = pimattn_i_query_row(e, job, is, &head);
         const unsigned char *from = (const unsigned char *)e->call->q + row * e->call->q_stride;
-        pimattn_i_row_copy(e, hand->q + i * e->size.q_floats, from + 4 * (size_t)head * s->head_dim,
-                           PIMATTN_F32, false);
+        e->kernel->load(hand->q + i * e->size.q_floats, e->size.q_floats,
+                        from + 4 * (size_t)head * s->head_dim, PIMATTN_F32, s->head_dim);
     }
 }
 
@@ -8582,7 +8572,7 @@ static void pimattn_i_team_leaf(pimattn_i_team *team)
         for (size_t i = 0; i < n; i++)
             for (size_t j = turn; j < tiles; j++) {
                 team->hands[i].spot = &course[j];
-                pimattn_i_tile_fold(&team->hands[i], course[j].tile, 0xffffu, team->blocks[i]);
+                pimattn_i_tile_fold(&team->hands[i], course[j].tile, team->blocks[i]);
             }
     }
 }
@@ -8804,36 +8794,77 @@ static void pimattn_i_job_choose(const pimattn_engine *e, pimattn_i_job *job, si
     job->chosen += job->kv_head * (c->stride ? c->stride : pimattn_i_ceil_div(c->n_tokens, 64));
 }
 
-/* A block by partials of bank groups, where the tokens lie; the table is sorted. */
+/* Tokens of bank groups, tile after tile: of one that is there, and of the next one. */
+typedef struct pimattn_i_walk {
+    const uint32_t *token, *end; /* of the sorted table: left of a bank group .. */
+    uint64_t number;             /* .. and its place in the tree */
+    uint32_t tier, group, turn;  /* the next group; whose turn it is of these two: */
+    uint64_t numbers[2], tokens[2][PIMATTN_I_TILE]; /* in order; the last ones are one */
+    const unsigned char *rows[2][4][PIMATTN_I_TILE];
+    pimattn_i_spot spot[2];
+} pimattn_i_walk;
+
+/* Goes on by a tile, of tokens that some query of a block sees; false: there is none. */
+static bool pimattn_i_walk_step(pimattn_i_walk *w, const pimattn_engine *e,
+                                const pimattn_i_job *block)
+{
+    const pimattn_i_tiered *st = e->tiered;
+    const uint32_t *const sorted = pimattn_i_table_of(e, block->seq, e->planner.layer)->sorted;
+    pimattn_i_spot *spot = &w->spot[1];
+    uint64_t *const to = w->tokens[w->turn];
+    uint32_t n = 0;
+    w->spot[0] = *spot;
+    while (n == 0 && (w->token < w->end || w->tier < st->rules.n_tiers)) {
+        if (w->token == w->end) {
+            const pimattn_i_bin *bin = &st->bins[w->tier];
+            w->number = (uint64_t)w->tier << PIMATTN_I_GROUP_BITS | w->group;
+            w->end = sorted + bin->begin[w->group++];
+            if (w->group == bin->groups.n_groups) w->tier++, w->group = 0;
+        }
+        for (; w->token < w->end && n < PIMATTN_I_TILE; w->token++) {
+            const uint64_t t = *w->token, in = t % PIMATTN_I_TILE;
+            if (!pimattn_i_sees(block, t) || !(pimattn_i_chosen(block, t - in) >> in & 1)) continue;
+            pimattn_i_spot_of(e, block, t, spot);
+            for (int i = 0; i < 4; i++)
+                w->rows[w->turn][i][n] = spot->at[i];
+            to[n++] = t;
+        }
+    }
+    spot->rows = w->rows[w->turn];
+    spot->among = (1u << n) - 1;
+    w->numbers[w->turn] = w->number;
+    w->turn ^= 1;
+    for (; n > 0 && n < PIMATTN_I_TILE; n++)
+        to[n] = to[n - 1];
+    return w->spot[0].among != 0;
+}
+
+/* A block by partials of bank groups, where the tokens lie; the table is sorted. One of which
+ * nothing is seen has none. */
 static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
 {
     pimattn_i_tiered *st = e->tiered;
-    const uint32_t *const sorted = pimattn_i_table_of(e, block->seq, e->planner.layer)->sorted;
-    const uint32_t *token = sorted;
+    uint64_t number = UINT64_MAX;
+    float *to = NULL;
     pimattn_i_hand hand;
-    pimattn_i_lone lone;
+    pimattn_i_walk walk;
     pimattn_i_stack stack;
+    memset(&walk, 0, sizeof walk);
+    walk.token = walk.end = pimattn_i_table_of(e, block->seq, e->planner.layer)->sorted;
     pimattn_i_hand_init(&hand, e, block, block, 0, 0);
     pimattn_i_stack_init(&stack, e, block, hand.q + PIMATTN_I_QUERY_BLOCK * e->size.q_floats);
-    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
-        for (uint32_t g = 0; g < st->bins[i].groups.n_groups; g++) {
-            const uint32_t *end = sorted + st->bins[i].begin[g];
-            float *to = NULL; /* a group of which nothing is seen has no partial */
-            while (token < end) {
-                const uint64_t first = *token / PIMATTN_I_TILE * PIMATTN_I_TILE;
-                uint32_t among = 0;
-                for (; token < end && *token < first + PIMATTN_I_TILE; token++)
-                    among |= 1u << *token % PIMATTN_I_TILE;
-                if (!(pimattn_i_seen(block, first) & among)) continue;
-                if (!to) {
-                    to = pimattn_i_stack_push(&stack, (uint64_t)i << PIMATTN_I_GROUP_BITS | g);
-                    pimattn_i_clear(to, stack.block_floats);
-                }
-                pimattn_i_lone_look(&lone, &hand, first, among);
-                pimattn_i_tile_fold(&hand, first, among, to);
-            }
-            st->bins[i].partials += to != NULL;
+    hand.spot = walk.spot;
+    (void)pimattn_i_walk_step(&walk, e, block);
+    while (pimattn_i_walk_step(&walk, e, block)) {
+        if (number != walk.numbers[walk.turn]) {
+            number = walk.numbers[walk.turn];
+            to = pimattn_i_stack_push(&stack, number);
+            pimattn_i_clear(to, stack.block_floats);
+            st->bins[number >> PIMATTN_I_GROUP_BITS].partials++;
         }
+        hand.tokens = walk.tokens[walk.turn];
+        pimattn_i_tile_fold(&hand, hand.tokens[0], to);
+    }
     pimattn_i_stack_finish(&stack);
     for (uint32_t i = 0; i < block->n_queries; i++)
         pimattn_i_give(e, block, i, stack.base);
@@ -9429,7 +9460,7 @@ static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, ui
         size_t n = (size_t)pimattn_i_min(PIMATTN_I_TILE, tokens - t);
         uint32_t visible = pimattn_i_visible(e, &job, of, t);
         memcpy(some, s + t, n * sizeof *s);
-        pimattn_i_adjust_at(e, &job, t, &adjust);
+        pimattn_i_adjust_at(e, &job, t, NULL, &adjust);
         pimattn_i_adjust_scores(&adjust, &tile, 0, 1, some);
         for (size_t k = 0; k < n; k++) {
             bool seen = visible >> k & 1;
@@ -9866,8 +9897,8 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     w->row = w->q + s->n_heads * e->size.q_floats;
     w->order = (uint64_t *)(void *)(w->q + rows * e->size.q_floats);
     for (uint32_t h = 0; h < s->n_heads; h++, q += s->head_dim)
-        pimattn_i_row_copy(e, w->q + h * e->size.q_floats, (const unsigned char *)q, PIMATTN_F32,
-                           false);
+        e->kernel->load(w->q + h * e->size.q_floats, e->size.q_floats, (const unsigned char *)q,
+                        PIMATTN_F32, s->head_dim);
     e->kernel->blend(w->q, s->scale < 0 ? -1.0f : 1.0f, w->q, 0.0f, s->n_heads * e->size.q_floats);
     return PIMATTN_OK;
 }
@@ -9900,7 +9931,7 @@ static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pim
         pimattn_i_spot spot;
         pimattn_i_spot_of(e, job, t, &spot);
         float scale = 1.0f, *x = c->n_tokens++ ? w->row : w->low;
-        pimattn_i_row_copy(e, x, spot.at[0], s->k_type, false);
+        e->kernel->load(x, e->size.q_floats, spot.at[0], s->k_type, s->head_dim);
         if (s->k_type == PIMATTN_INT8) memcpy(&scale, spot.at[2], sizeof scale);
         if (s->k_type == PIMATTN_INT8) e->kernel->blend(x, scale, x, 0.0f, s->head_dim);
         finite = finite && e->kernel->magnitude((unsigned char *)x, s->head_dim) < 0x7f800000u;
@@ -10011,18 +10042,24 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, 
 /* Scores of one query head over all tokens, -inf where none is seen; false: one is not finite. */
 static bool pimattn_i_scores(pimattn_engine *e, pimattn_i_newest *w)
 {
+    const unsigned char *rows[4][PIMATTN_I_TILE];
+    pimattn_i_spot spot[2]; /* a tile, and after it none */
     pimattn_i_hand hand;
-    pimattn_i_lone lone;
     bool finite = true;
     float s[PIMATTN_I_TILE] = {0}, most;
     pimattn_i_hand_init(&hand, e, &w->job, &w->job, 0, 0);
     hand.wide = true;
+    hand.spot = spot;
+    memset(spot, 0, sizeof spot);
+    spot[0].rows = rows;
     for (uint64_t t = 0; t < w->job.tokens; t += PIMATTN_I_TILE) {
         const uint32_t visible = pimattn_i_visible(e, &w->job, 0, t);
         if (!visible) continue;
-        pimattn_i_lone_look(&lone, &hand, t, visible);
+        spot[0].token = t;
+        spot[0].among = visible;
+        pimattn_i_spot_rows(e, &w->job, spot);
         const pimattn_i_tile *tile = pimattn_i_tile_gather(&hand, visible);
-        pimattn_i_adjust_at(e, &w->job, t, &hand.folder.adjust);
+        pimattn_i_adjust_at(e, &w->job, t, NULL, &hand.folder.adjust);
         finite = pimattn_i_tile_scores(tile, &hand.folder.adjust, 0, hand.q, s, &most) && finite;
         for (uint32_t k = 0; k < PIMATTN_I_TILE; k++)
             if (visible >> k & 1) w->scores[t + k] = s[k];

@@ -43,15 +43,17 @@ static void tiers_of(pimattn_tiers *t, uint32_t n_tiers, uint64_t room, check_rn
     t->tier[n_tiers - 1].n_tokens = room; /* all of them fit */
 }
 
-static void scene_make(scene *s, uint32_t n_tiers, bool partials, check_rng *rng)
+static void scene_make(scene *s, uint32_t n_tiers, bool partials, bool variants, check_rng *rng)
 {
     static const uint32_t dims[] = {16, 20, 32};
     memset(s, 0, sizeof *s);
     pimattn_shape shape = shape_of(N_LAYERS, 4, 2, dims[rng_below(rng, 3)], 16);
     shape.k_type = (uint32_t)rng_below(rng, PIMATTN_N_TYPE);
     shape.v_type = (uint32_t)rng_below(rng, PIMATTN_N_TYPE);
-    if (!partials && rng_below(rng, 2)) shape.window = 1 + rng_below(rng, 900);
-    if (!partials && rng_below(rng, 2)) shape.alibi_max_bias = 8;
+    if (variants && rng_below(rng, 2)) shape.window = 1 + rng_below(rng, 900);
+    if (shape.window && partials && rng_below(rng, 2))
+        shape.sink_tokens = (uint32_t)rng_below(rng, 40);
+    if (variants && rng_below(rng, 2)) shape.alibi_max_bias = 8;
     pimattn_config c = config_of(&shape);
     c.page_tokens = 16;
     s->pages = engine_new(&c);
@@ -66,7 +68,7 @@ static void scene_make(scene *s, uint32_t n_tiers, bool partials, check_rng *rng
             s->bits[i][k] = rng_u64(rng);
             s->positions[i][k] = n - n_new + rng_below(rng, k + 1);
         }
-        if (!partials && rng_below(rng, 2)) s->mask[i] = tree;
+        if (variants && rng_below(rng, 2)) s->mask[i] = tree;
         s->n_rows += s->item[i].n_tokens;
         tokens += n * N_LAYERS;
     }
@@ -213,7 +215,7 @@ static void placements(void)
     for (uint32_t n_tiers = 1; n_tiers <= PIMATTN_MAX_TIERS; n_tiers++)
         for (int round = 0; round < 3; round++) {
             scene s;
-            scene_make(&s, n_tiers, false, &rng);
+            scene_make(&s, n_tiers, false, true, &rng);
             attend(&s, false, NULL, s.want);
             for (int i = 0; i < 6; i++) {
                 attend(&s, true, NULL, s.out);
@@ -240,7 +242,7 @@ static void partial_bounds(void)
     for (uint32_t n_tiers = 1; n_tiers <= PIMATTN_MAX_TIERS; n_tiers += n_tiers < 3 ? 1 : 2)
         for (int round = 0; round < 2; round++) {
             scene s;
-            scene_make(&s, n_tiers, true, &rng);
+            scene_make(&s, n_tiers, true, false, &rng);
             for (int i = 0; i < 3; i++) {
                 move_some(&s, &rng);
                 attend(&s, true, NULL, s.out);
@@ -272,6 +274,58 @@ static void partial_bounds(void)
 static void partials_of_bank_groups_keep_the_bound(void)
 {
     over_kernels(partial_bounds);
+}
+
+/* Windows, sinks, ALiBi, masks and choices of single tokens: as in pages, which keep the bound
+ * themselves. */
+static void partial_variants(void)
+{
+    enum { WORDS = 20, HEADS = 4, DIM_V = 16 };
+    check_rng rng = {13};
+    for (int round = 0; round < 24; round++) {
+        uint64_t bits[N_SEQS][2 * WORDS];
+        pimattn_choice choices[N_SEQS];
+        scene s;
+        scene_make(&s, 1 + (uint32_t)rng_below(&rng, 4), true, true, &rng);
+        const double slope = s.config.shape.alibi_max_bias > 0 ? 0.25 : 0; /* 2^-(8 / 4) */
+        for (uint32_t i = 0; i < N_SEQS; i++) {
+            const uint32_t n_kv_heads = 1 + (uint32_t)rng_below(&rng, 2);
+            const pimattn_choice c = {bits[i], s.kv[i].n_tokens - s.item[i].n_tokens, WORDS,
+                                      n_kv_heads};
+            for (uint32_t w = 0; w < 2 * WORDS; w++)
+                bits[i][w] = rng_u64(&rng);
+            choices[i] = c;
+        }
+        for (int i = 0; i < 4; i++) {
+            move_some(&s, &rng);
+            attend(&s, false, i % 2 ? choices : NULL, s.want);
+            attend(&s, true, i % 2 ? choices : NULL, s.out);
+            size_t row = 0;
+            for (uint32_t k = 0; k < N_SEQS; k++) {
+                const attn_kv *kv = &s.kv[k];
+                double out[DIM_V], *scores = (double *)check_alloc(kv->n_tokens, sizeof *scores);
+                double most = 0;
+                for (uint64_t at = 0; at < kv->n_tokens * kv->v_row; at++)
+                    most = fmax(most, fabs(kv->v_kept[at]));
+                for (uint64_t t = 0; t < s.item[k].n_tokens; t++, row++)
+                    for (uint32_t h = 0; h < HEADS; h++) {
+                        const float *q = s.q + (row * HEADS + h) * kv->shape.head_dim;
+                        const attn_exact e = exact_head(kv, kv->n_tokens, h, q, out, scores);
+                        const double moved = 2e-7 * slope * (double)kv->n_tokens * most;
+                        const size_t at = (row * HEADS + h) * DIM_V;
+                        for (size_t j = at; j < at + DIM_V; j++)
+                            CHECK_NEAR(s.out[j], s.want[j], 2 * (e.bound + moved) + 1e-6 * most);
+                    }
+                free(scores);
+            }
+        }
+        scene_free(&s);
+    }
+}
+
+static void partials_of_variants_are_those_of_pages(void)
+{
+    over_kernels(partial_variants);
 }
 
 /* One sequence of n tokens; n_tiers tiers of 64 slots, the last of 4096; one layer, one head. */
@@ -1226,6 +1280,7 @@ int main(void)
 {
     RUN(leaves_gathered_from_any_place_give_the_bytes_of_pages);
     RUN(partials_of_bank_groups_keep_the_bound);
+    RUN(partials_of_variants_are_those_of_pages);
     RUN(new_tokens_push_what_matters_least);
     RUN(partials_of_what_nobody_sees_do_not_count);
     RUN(partials_and_tokens_of_each_tier_are_counted);
