@@ -1410,11 +1410,6 @@ static float pimattn_i_nan(void)
     return pimattn_i_from_bits(0x7fc00000u);
 }
 
-static float pimattn_i_minus_inf(void)
-{
-    return pimattn_i_from_bits(0xff800000u);
-}
-
 static bool pimattn_i_finite(float x)
 {
     return (pimattn_i_bits(x) & 0x7f800000u) != 0x7f800000u;
@@ -1478,14 +1473,11 @@ static void pimattn_i_load_row(float *to, size_t n_floats, const unsigned char *
     memset(to + n, 0, (n_floats - n) * sizeof *to);
     if (type == PIMATTN_F32 && n > 0) memcpy(to, from, n * sizeof *to);
     for (uint32_t i = 0; type != PIMATTN_F32 && i < n; i++) {
-        uint16_t half;
-        if (type == PIMATTN_INT8) {
-            to[i] = (float)(from[i] < 128 ? from[i] : from[i] - 256);
-            continue;
-        }
-        memcpy(&half, from + 2 * (size_t)i, sizeof half);
-        to[i] = type == PIMATTN_F16 ? pimhw_lane_value(PIMHW_LANE_F16, half)
-                                    : pimattn_i_from_bits((uint32_t)half << 16);
+        uint16_t half = 0;
+        if (type != PIMATTN_INT8) memcpy(&half, from + 2 * (size_t)i, sizeof half);
+        to[i] = type == PIMATTN_INT8  ? (float)(from[i] < 128 ? from[i] : from[i] - 256)
+                : type == PIMATTN_F16 ? pimhw_lane_value(PIMHW_LANE_F16, half)
+                                      : pimattn_i_from_bits((uint32_t)half << 16);
     }
 }
 
@@ -1685,7 +1677,7 @@ PIMATTN_I_INLINE void pimattn_i_adjust_scores(const pimattn_i_adjust *a, const p
 static bool pimattn_i_tile_scores(const pimattn_i_tile *tile, const pimattn_i_adjust *adjust,
                                   uint32_t query, const float *q, float score[16], float *most)
 {
-    *most = pimattn_i_minus_inf();
+    *most = -HUGE_VALF;
     for (uint32_t i = 0; i < tile->n_tokens; i++)
         score[tile->place[i]] =
             pimattn_i_dot(q, pimattn_i_row_at(tile->k, tile->k_stride, i), tile->dim_k);
@@ -1731,7 +1723,7 @@ static void pimattn_i_tile_scalar(const pimattn_i_tile *tile, const pimattn_i_ad
         return;
     }
     if (most > *m) {
-        float keep = *m == pimattn_i_minus_inf() ? 0.0f : pimattn_i_exp(*m - most);
+        float keep = *m == -HUGE_VALF ? 0.0f : pimattn_i_exp(*m - most);
         *l *= keep;
         for (uint32_t j = 0; j < tile->dim_v; j++)
             o[j] *= keep;
@@ -2175,7 +2167,7 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         const pimattn_i_i##W lane = (pimattn_i_i##W)pimattn_i_get_##W(pimattn_i_lanes);            \
         const pimattn_i_i##W first = lane < (int32_t)n;                                            \
         const pimattn_i_v##W was = pimattn_i_get_##W(m), l = pimattn_i_get_##W(m + PIMATTN_I_L);   \
-        const pimattn_i_v##W none = pimattn_i_set1_##W(pimattn_i_minus_inf()), zero = {0.0f};      \
+        const pimattn_i_v##W none = pimattn_i_set1_##W(-HUGE_VALF), zero = {0.0f};                 \
         pimattn_i_v##W most = pimattn_i_select_##W(first, was, none), x[128 / W];                  \
         pimattn_i_v##W bad = (pimattn_i_v##W)(most != most);                                       \
         for (uint32_t i = 0; i < n_vectors; i++) {                                                 \
@@ -2775,7 +2767,7 @@ PIMATTN_API void pimattn_kernel_select(uint32_t simd, pimattn_kernel_info *kerne
 
 PIMATTN_API void pimattn_partial_clear(pimattn_partial *partial)
 {
-    partial->m = pimattn_i_minus_inf();
+    partial->m = -HUGE_VALF;
     partial->l = 0.0f;
     if (partial->o) memset(partial->o, 0, (size_t)partial->dim * sizeof(float));
 }
@@ -2783,12 +2775,12 @@ PIMATTN_API void pimattn_partial_clear(pimattn_partial *partial)
 static void pimattn_i_merge(const pimattn_i_kernel *kernel, pimattn_partial *dst,
                             const pimattn_partial *src)
 {
-    if (pimattn_i_is_nan(dst->m) || src->m == pimattn_i_minus_inf()) return;
+    if (pimattn_i_is_nan(dst->m) || src->m == -HUGE_VALF) return;
     if (pimattn_i_is_nan(src->m)) {
         dst->m = dst->l = pimattn_i_nan();
         return;
     }
-    if (dst->m == pimattn_i_minus_inf()) {
+    if (dst->m == -HUGE_VALF) {
         dst->m = src->m;
         dst->l = src->l;
         memcpy(dst->o, src->o, (size_t)dst->dim * sizeof(float));
@@ -2813,7 +2805,7 @@ static void pimattn_i_output(const pimattn_i_kernel *kernel, const pimattn_parti
                              unsigned char *out)
 {
     const float l = pimattn_i_is_nan(partial->m) ? partial->m : partial->l;
-    if (partial->m == pimattn_i_minus_inf())
+    if (partial->m == -HUGE_VALF)
         memset(out, 0, (size_t)partial->dim * sizeof(float));
     else
         kernel->divide(out, partial->o, l, partial->dim);
@@ -2827,7 +2819,7 @@ PIMATTN_API void pimattn_partial_output(const pimattn_partial *partial, float *o
 PIMATTN_API float pimattn_partial_lse(const pimattn_partial *partial)
 {
     if (pimattn_i_is_nan(partial->m)) return pimattn_i_nan();
-    if (partial->m == pimattn_i_minus_inf()) return partial->m;
+    if (partial->m == -HUGE_VALF) return partial->m;
     return (float)((double)partial->m + log((double)partial->l));
 }
 
@@ -2841,7 +2833,7 @@ static pimattn_partial pimattn_i_view(float *b, uint32_t i, size_t o_floats, uin
 static void pimattn_i_clear(float *block, size_t block_floats)
 {
     for (uint32_t i = 0; i < PIMATTN_I_L; i++)
-        block[i] = pimattn_i_minus_inf();
+        block[i] = -HUGE_VALF;
     memset(block + PIMATTN_I_L, 0, (block_floats - PIMATTN_I_L) * sizeof(float));
 }
 
@@ -3047,14 +3039,9 @@ static pimattn_i_entry *pimattn_i_entry_at(const pimattn_i_store *st, uint32_t e
     return (pimattn_i_entry *)(void *)(st->records + entry * st->record_bytes);
 }
 
-static uint32_t *pimattn_i_entry_tokens(pimattn_i_entry *e)
-{
-    return (uint32_t *)(void *)(e + 1);
-}
-
 static uint32_t *pimattn_i_entry_pages(pimattn_i_entry *e)
 {
-    return pimattn_i_entry_tokens(e) + e->page_tokens;
+    return (uint32_t *)(void *)(e + 1) + e->page_tokens;
 }
 
 static void pimattn_i_entry_link(pimattn_i_store *st, uint32_t entry)
@@ -3101,11 +3088,11 @@ static pimattn_status pimattn_i_store_grow(pimattn_i_pool *pool, uint64_t n)
 }
 
 /* Whether an entry is of these tokens, behind whatever entry. */
-static bool pimattn_i_entry_says(pimattn_i_entry *e, const pimattn_i_entry *like,
+static bool pimattn_i_entry_says(const pimattn_i_entry *e, const pimattn_i_entry *like,
                                  const uint32_t *tokens)
 {
     return e->hash == like->hash && e->salt == like->salt &&
-           memcmp(pimattn_i_entry_tokens(e), tokens, e->page_tokens * sizeof *tokens) == 0;
+           memcmp(e + 1, tokens, e->page_tokens * sizeof *tokens) == 0;
 }
 
 /* The entry of the next tokens of a chain, whose hash goes on with them; like: what it must be. */
@@ -3156,7 +3143,7 @@ static uint32_t pimattn_i_store_add(pimattn_i_pool *pool, const pimattn_i_entry 
     st->vacant = e->next;
     *e = *like;
     e->serial = ++st->serial;
-    memcpy(pimattn_i_entry_tokens(e), tokens, e->page_tokens * sizeof *tokens);
+    memcpy(e + 1, tokens, e->page_tokens * sizeof *tokens);
     memcpy(pimattn_i_entry_pages(e), pages, (size_t)pool->set_pages * sizeof *pages);
     pimattn_i_entry_link(st, at);
     pimattn_i_set_share(pool, pages);
@@ -3480,30 +3467,6 @@ static pimattn_status pimattn_i_within(pimhw_cause *why, const char *field, uint
 /* .. and returns if it is not. */
 #define PIMATTN_I_WITHIN(...) PIMATTN_I_TRY(pimattn_i_within(__VA_ARGS__))
 
-/* Judges what a shape says of scores and of what is seen; the first field last, to be named. */
-static pimattn_status pimattn_i_variant_check(const pimattn_shape *s, pimhw_cause *why)
-{
-    const uint64_t most = (uint64_t)1 << 62;
-    const char *bad = s->sink_tokens > most ? "sink_tokens is not 0 to 2^62" : NULL;
-    for (uint32_t i = 0; s->windows && i < s->n_layers; i++)
-        if (s->windows[i] > most) bad = "windows has one that is not 0 to 2^62";
-    if (s->window && s->windows) bad = "window is not 0 beside windows";
-    if (s->window > most) bad = "window is not 0 to 2^62";
-    if (!(s->alibi_max_bias >= 0 && s->alibi_max_bias <= 1024))
-        bad = "alibi_max_bias is not 0 to 1024";
-    if (!(s->soft_cap >= 0 && s->soft_cap <= FLT_MAX)) bad = "soft_cap is not 0 or a number above";
-    if (!pimattn_i_finite(s->scale)) bad = "scale is not finite";
-    if (bad) pimhw_cause_write(why, "shape.%s", bad);
-    for (uint64_t h = 0; h < s->n_heads && !bad; h++) {
-        if (s->sink_logits && !(s->sink_logits[h] <= FLT_MAX)) bad = "sink_logits";
-        if (s->alibi_slopes && !(fabsf(s->alibi_slopes[h]) < 1e25f)) bad = "alibi_slopes";
-        if (bad)
-            pimhw_cause_write(why, "shape.%s of head %u is NaN or too large (slope: from 1e25)",
-                              bad, h);
-    }
-    return bad ? PIMATTN_ERR_CONFIG : PIMATTN_OK;
-}
-
 /* Judges a shape and fills what 0 stands for. */
 static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
 {
@@ -3527,7 +3490,26 @@ static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
                          "k_type, as v_in_k asks");
     }
     if (s->scale == 0.0f) s->scale = (float)(1.0 / sqrt((double)s->head_dim));
-    return pimattn_i_variant_check(s, why);
+    /* what it says of scores and of what is seen; the first field last, to be named */
+    const uint64_t most = (uint64_t)1 << 62;
+    const char *bad = s->sink_tokens > most ? "sink_tokens is not 0 to 2^62" : NULL;
+    for (uint32_t i = 0; s->windows && i < s->n_layers; i++)
+        if (s->windows[i] > most) bad = "windows has one that is not 0 to 2^62";
+    if (s->window && s->windows) bad = "window is not 0 beside windows";
+    if (s->window > most) bad = "window is not 0 to 2^62";
+    if (!(s->alibi_max_bias >= 0 && s->alibi_max_bias <= 1024))
+        bad = "alibi_max_bias is not 0 to 1024";
+    if (!(s->soft_cap >= 0 && s->soft_cap <= FLT_MAX)) bad = "soft_cap is not 0 or a number above";
+    if (!pimattn_i_finite(s->scale)) bad = "scale is not finite";
+    if (bad) return PIMATTN_I_UNFIT(why, "shape.%s", bad);
+    for (uint64_t h = 0; h < s->n_heads; h++) {
+        if (s->sink_logits && !(s->sink_logits[h] <= FLT_MAX)) bad = "sink_logits";
+        if (s->alibi_slopes && !(fabsf(s->alibi_slopes[h]) < 1e25f)) bad = "alibi_slopes";
+        if (bad)
+            return PIMATTN_I_UNFIT(
+                why, "shape.%s of head %u is NaN or too large (slope: from 1e25)", bad, h);
+    }
+    return PIMATTN_OK;
 }
 
 static uint64_t pimattn_i_window_of(const pimattn_shape *s, uint32_t layer)
@@ -3592,34 +3574,33 @@ static void pimattn_i_plan_k(pimattn_plan *p)
 /* V: a bank holds one dim of each block, a column 16 tokens. */
 static void pimattn_i_plan_v(pimattn_plan *p, uint32_t v_mapping)
 {
+    const uint32_t columns = pimhw_config_columns(&p->device);
+    const uint64_t queries = p->row_reuse_off ? 1 : p->n_queries;
     p->v_wanted = p->v_mapping = v_mapping;
     p->v_blocks = (uint32_t)pimattn_i_ceil_div(p->shape.head_dim_v, pimhw_config_banks(&p->device));
-    uint64_t wanted = pimattn_i_k_all(p);
-    if (v_mapping == PIMATTN_V_K) {
-        wanted = pimattn_i_mul(p->row_reuse_off ? p->k_queries : p->n_queries, p->v_blocks);
-        /* every block of dims takes a column of a row, and its sums an entry per query */
-        uint64_t queries = p->row_reuse_off ? 1 : p->n_queries;
-        if (p->v_blocks > pimhw_config_columns(&p->device) || queries > p->inputs ||
-            pimattn_i_mul(queries, p->v_blocks) > p->sums)
-            p->v_mapping = PIMATTN_V_A;
-    }
+    /* every block of dims takes a column of a row, and its sums an entry per query */
+    if (v_mapping == PIMATTN_V_K && (p->v_blocks > columns || queries > p->inputs ||
+                                     pimattn_i_mul(queries, p->v_blocks) > p->sums))
+        p->v_mapping = PIMATTN_V_A;
     p->v_packed = p->v_mapping == PIMATTN_V_K;
-    p->v_spread = p->v_mapping == PIMATTN_V_A
-                      ? (uint32_t)pimattn_i_min(p->v_blocks, p->unit_channels)
-                      : (uint32_t)1;
+    const uint32_t spread = p->v_mapping == PIMATTN_V_A ? p->unit_channels : 1;
+    p->v_spread = (uint32_t)pimattn_i_min(p->v_blocks, spread);
     p->v_groups = p->unit_channels / p->v_spread;
     p->v_passes = (uint32_t)pimattn_i_ceil_div(p->v_blocks, p->v_spread);
     /* one block of queries holds the sums of all passes */
-    if (v_mapping != PIMATTN_V_K && (p->row_reuse_off || p->n_queries <= p->k_queries))
-        wanted = pimattn_i_mul(p->k_queries, p->v_passes);
+    bool one_block = p->row_reuse_off || p->n_queries <= p->k_queries;
+    uint64_t wanted = one_block ? pimattn_i_mul(p->k_queries, p->v_passes) : pimattn_i_k_all(p);
+    if (v_mapping == PIMATTN_V_K)
+        wanted = pimattn_i_mul(p->row_reuse_off ? p->k_queries : p->n_queries, p->v_blocks);
     p->wanted_out = (uint32_t)pimattn_i_min(wanted, UINT32_MAX);
-    p->v_row_columns = pimhw_config_columns(&p->device) / (p->v_packed ? p->v_passes : 1);
-    p->v_queries = (uint32_t)pimattn_i_min(p->k_queries, p->sums / (p->v_packed ? p->v_passes : 1));
+    const uint32_t in_row = p->v_packed ? p->v_passes : 1;
+    p->v_row_columns = columns / in_row;
+    p->v_queries = (uint32_t)pimattn_i_min(p->k_queries, p->sums / in_row);
     if (p->v_packed && !p->row_reuse_off) p->v_queries = p->n_queries;
     uint64_t strip = pimattn_i_min(p->inputs / p->v_queries, p->v_row_columns);
     uint64_t n_strips = pimattn_i_ceil_div(p->v_row_columns, strip); /* as long as each other */
     p->v_strip = (uint32_t)pimattn_i_ceil_div(p->v_row_columns, n_strips);
-    bool one_block = p->row_reuse_off || p->n_queries <= p->v_queries;
+    one_block = p->row_reuse_off || p->n_queries <= p->v_queries;
     p->v_hold = one_block && (uint64_t)p->v_queries * p->v_passes <= p->sums;
     p->used_out = p->v_hold ? p->v_queries * p->v_passes : p->v_queries;
     if (pimattn_i_k_parts(p)) p->used_out = (uint32_t)pimattn_i_max(p->used_out, p->k_out_queries);
@@ -3755,15 +3736,14 @@ static pimattn_i_place pimattn_i_place_v(const pimattn_plan *p, uint64_t token, 
 /* Adds bytes of the columns of K and V of a head; bytes: of the first bank of its channels. */
 static void pimattn_i_banks_add(const pimattn_plan *p, uint64_t *bytes, uint64_t tokens)
 {
-    uint32_t banks = pimhw_config_banks(&p->device), lanes = banks * p->unit_channels;
+    uint64_t banks = pimhw_config_banks(&p->device), lanes = pimattn_i_k_lanes(p);
+    uint64_t column = p->device.column_bytes;
     for (uint64_t lane = 0; lane < lanes && lane < tokens; lane++)
-        bytes[lane] +=
-            pimattn_i_ceil_div(tokens - lane, lanes) * p->k_columns * p->device.column_bytes;
+        bytes[lane] += pimattn_i_ceil_div(tokens - lane, lanes) * p->k_columns * column;
     for (uint64_t g = 0; g < p->v_groups; g++)
         for (uint32_t dim = 0; dim < p->shape.head_dim_v; dim++) {
             pimattn_i_place at = pimattn_i_place_v(p, g * pimhw_config_lanes(&p->device), dim);
-            bytes[at.channel * banks + at.bank] +=
-                pimattn_i_v_columns(p, tokens, g) * p->device.column_bytes;
+            bytes[at.channel * banks + at.bank] += pimattn_i_v_columns(p, tokens, g) * column;
         }
 }
 
@@ -3781,6 +3761,7 @@ typedef struct pimattn_i_writer {
     const pimattn_plan *plan; /* NULL: of a tier */
     uint32_t level;           /* of the next loop */
     uint64_t mask;
+    uint8_t rounds[2 * PIMHW_LOOPS]; /* of each loop: the operand's name */
 } pimattn_i_writer;
 
 static pimhw_operand pimattn_i_operand(uint64_t base)
@@ -3807,12 +3788,10 @@ static void pimattn_i_step(uint64_t *step, uint32_t level, uint64_t value)
 static pimhw_tail pimattn_i_tokens(const pimattn_plan *p, bool is_v, uint64_t unit)
 {
     pimhw_tail t = pimattn_i_tail(PIMATTN_I_TOKENS, 0, unit, 1);
-    if (is_v && p->v_groups > 1) {
-        t.channel_div = p->v_spread;
-        t.channel_step = pimhw_config_lanes(&p->device);
-    } else if (!is_v && p->unit_channels > 1) {
-        t.channel_step = pimhw_config_banks(&p->device);
-    }
+    const pimhw_config *c = &p->device;
+    if ((is_v ? p->v_groups : p->unit_channels) == 1) return t;
+    if (is_v) t.channel_div = p->v_spread;
+    t.channel_step = is_v ? pimhw_config_lanes(c) : pimhw_config_banks(c);
     return t;
 }
 
@@ -3832,7 +3811,8 @@ static void pimattn_i_limit(pimattn_i_writer *w, pimhw_operand *o, pimhw_tail ta
 
 static uint32_t pimattn_i_loop(pimattn_i_writer *w, const pimhw_operand *rounds)
 {
-    pimhw_program_loop(w->program, pimhw_program_operand(w->program, rounds), w->mask);
+    w->rounds[w->level] = pimhw_program_operand(w->program, rounds);
+    pimhw_program_loop(w->program, w->rounds[w->level], w->mask);
     return w->level++;
 }
 
@@ -3841,6 +3821,15 @@ static void pimattn_i_end(pimattn_i_writer *w, uint32_t level)
 {
     for (; w->level > level; w->level--)
         pimhw_program_end(w->program);
+}
+
+/* Ends the loop of a level and all inside of it, and begins them again. */
+static void pimattn_i_again(pimattn_i_writer *w, uint32_t level)
+{
+    const uint32_t inner = w->level;
+    pimattn_i_end(w, level);
+    while (w->level < inner)
+        pimhw_program_loop(w->program, w->rounds[w->level++], w->mask);
 }
 
 /* A loop over what a tail counts, at most `most`. */
@@ -3862,13 +3851,7 @@ static pimhw_tail pimattn_i_queries(uint64_t unit)
     return pimattn_i_tail(PIMATTN_I_QUERIES, 0, unit, 1);
 }
 
-/* Loops over query blocks, and over the queries of the block. */
-static uint32_t pimattn_i_loop_blocks(pimattn_i_writer *w, uint32_t queries)
-{
-    if (w->plan->n_queries <= queries) return PIMATTN_I_NO_LOOP;
-    return pimattn_i_loop_tail(w, UINT64_MAX, pimattn_i_queries(queries));
-}
-
+/* A loop over the queries of a block. */
 static uint32_t pimattn_i_loop_queries(pimattn_i_writer *w, uint32_t block_level, uint32_t queries)
 {
     pimhw_tail left = pimattn_i_less(pimattn_i_queries(1), block_level, queries);
@@ -3950,43 +3933,36 @@ static uint32_t pimattn_i_loop_passes(pimattn_i_writer *w)
 static pimattn_i_loops pimattn_i_loop_rows(pimattn_i_writer *w, bool is_v)
 {
     const pimattn_plan *p = w->plan;
-    const uint32_t queries = is_v ? p->v_queries : (uint32_t)pimattn_i_k_all(p);
+    const uint64_t queries = is_v ? p->v_queries : pimattn_i_k_all(p);
+    const bool blocks = p->n_queries > queries;
+    const pimhw_tail block = pimattn_i_queries(queries);
     const uint32_t none = PIMATTN_I_NO_LOOP;
     pimattn_i_loops at = {none, none, none, none, none, none, none, is_v, 0, 0, 0};
     at.unit = is_v ? (uint64_t)pimhw_config_lanes(&p->device) * p->v_groups : pimattn_i_k_lanes(p);
     at.in_row = is_v ? p->v_row_columns : pimattn_i_max(1, p->k_row_tokens);
     at.in_run = is_v ? p->v_strip : p->k_out_slots;
-    if (p->row_reuse_off) at.block = pimattn_i_loop_blocks(w, queries);
+    if (blocks && p->row_reuse_off) at.block = pimattn_i_loop_tail(w, UINT64_MAX, block);
     at.row = pimattn_i_loop_tail(w, UINT64_MAX, pimattn_i_tokens(p, is_v, at.unit * at.in_row));
     if (is_v && !p->v_packed) at.set = pimattn_i_loop_passes(w);
-    if (!p->row_reuse_off) at.block = pimattn_i_loop_blocks(w, queries);
+    if (blocks && !p->row_reuse_off) at.block = pimattn_i_loop_tail(w, UINT64_MAX, block);
     return at;
 }
 
-/* What comes before the first MAC of a sum into entry out: the read of the sum before it, where
- * reads are late and there was one in an earlier round of a loop; then the bias, where reading does
- * not clear. fresh: 1 where a sum begins, else 0; NULL: always 1. */
-static void pimattn_i_begin_read(pimattn_i_writer *w, const pimattn_i_loops *at,
-                                 const pimhw_operand *out, const pimhw_tail *fresh)
+/* What comes before the first MAC of a sum into entry out: RD_MAC, the read of the sum before it,
+ * where reads are late and there was one in an earlier round of a loop; then WR_BIAS, where reading
+ * does not clear. fresh: 1 where a sum begins, else 0; NULL, of a bias: always 1. */
+static void pimattn_i_begin(pimattn_i_writer *w, const pimattn_i_loops *at, pimhw_kind kind,
+                            const pimhw_operand *out, const pimhw_tail *fresh)
 {
-    const bool hold = at->is_v && w->plan->v_hold;
+    const bool read = kind == PIMHW_RD_MAC, hold = at->is_v && w->plan->v_hold;
     const pimhw_operand zero = pimattn_i_operand(0);
-    pimattn_i_operands o = pimattn_i_sized(0);
-    pimattn_i_steps(o.op_size.step, at, !hold, 1, !at->is_v, 0, !hold, 0);
-    if (!w->plan->reads_late || memcmp(&o.op_size, &zero, sizeof zero) == 0) return;
-    o.out = *out;
-    pimattn_i_limit(w, &o.op_size, fresh ? *fresh : pimattn_i_tail(0, 1, 1, 1));
-    pimattn_i_write(w, PIMHW_RD_MAC, 0, at->is_v, &o);
-}
-
-static void pimattn_i_begin_bias(pimattn_i_writer *w, const pimattn_i_loops *at,
-                                 const pimhw_operand *out, const pimhw_tail *fresh)
-{
-    pimattn_i_operands o = pimattn_i_sized(1);
-    if (w->plan->device.out_clear != PIMHW_CLEAR_BIAS) return;
+    pimattn_i_operands o = pimattn_i_sized(!read);
+    if (!(read ? w->plan->reads_late : w->plan->device.out_clear == PIMHW_CLEAR_BIAS)) return;
+    if (read) pimattn_i_steps(o.op_size.step, at, !hold, 1, !at->is_v, 0, !hold, 0);
+    if (memcmp(&o.op_size, &zero, sizeof zero) == 0) return;
     o.out = *out;
     if (fresh) pimattn_i_limit(w, &o.op_size, *fresh);
-    pimattn_i_write(w, PIMHW_WR_BIAS, 0, at->is_v, &o);
+    pimattn_i_write(w, kind, 0, at->is_v, &o);
 }
 
 /* Runs of a row that hold tokens of this channel's group. */
@@ -4010,13 +3986,6 @@ static pimhw_operand pimattn_i_run_size(pimattn_i_writer *w, const pimattn_i_loo
     return o;
 }
 
-static void pimattn_i_loop_slots(pimattn_i_writer *w, pimattn_i_loops *at)
-{
-    if (at->in_run == 1) return;
-    pimhw_operand rounds = pimattn_i_run_size(w, at);
-    at->slot = pimattn_i_loop(w, &rounds);
-}
-
 /* The queries of a block, or where inputs are late the one query of these loops, before its first
  * token; where they stay for all rows, only in the first. */
 static void pimattn_i_lower_k_input(pimattn_i_writer *w, const pimattn_i_loops *at)
@@ -4026,13 +3995,12 @@ static void pimattn_i_lower_k_input(pimattn_i_writer *w, const pimattn_i_loops *
     uint64_t size = p->inputs_late ? p->k_columns : block, set = p->k_out_queries * size;
     pimattn_i_operands o = pimattn_i_sized(size);
     pimhw_tail once = pimattn_i_tail(0, 1, 1, size);
+    pimhw_tail left = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, p->k_columns);
+    pimattn_i_step(left.step, at->block, p->k_queries);
     pimattn_i_steps(once.step, at, p->k_resident, 0, 1, 1, 0, 0);
     pimattn_i_steps(o.tile.step, at, 0, 0, 0, 0, set, size);
     pimattn_i_steps(o.gpr.step, at, 0, block, 0, 0, set, size);
-    if (!p->inputs_late) {
-        pimhw_tail left = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, p->k_columns);
-        pimattn_i_limit(w, &o.op_size, pimattn_i_less(left, at->block, p->k_queries));
-    }
+    if (!p->inputs_late) pimattn_i_limit(w, &o.op_size, left);
     if (p->inputs_late || p->k_resident) pimattn_i_limit(w, &o.op_size, once);
     pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
 }
@@ -4047,17 +4015,6 @@ static void pimattn_i_lower_reads(pimattn_i_writer *w, uint32_t space, uint32_t 
     pimattn_i_write(w, PIMHW_RD_MAC, 0, space, &o);
 }
 
-/* Reads of the K phase that are still due: of every entry that a token and a query had. */
-static void pimattn_i_lower_k_reads(pimattn_i_writer *w)
-{
-    const pimattn_plan *p = w->plan;
-    pimhw_tail slots = pimattn_i_tokens(p, false, pimattn_i_k_lanes(p));
-    uint32_t slot = pimattn_i_loop_tail(w, p->k_out_slots, slots);
-    uint32_t query = pimattn_i_loop_tail(w, p->k_out_queries, pimattn_i_queries(1));
-    pimattn_i_lower_reads(w, 0, query, slot, p->k_out_queries);
-    pimattn_i_end(w, slot);
-}
-
 /* Scores of a query block whose keys fit the global buffer: W, then slots x queries of M, R; the
  * queries in sets that find an output entry each. */
 static void pimattn_i_lower_k(pimattn_i_writer *w)
@@ -4066,10 +4023,14 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     uint64_t columns = p->k_columns, queries = p->k_out_queries, all = p->k_queries;
     uint64_t set = p->reads_late ? queries : all;
     pimhw_tail each = pimattn_i_queries(1);
+    const pimhw_tail once = pimattn_i_tail(0, 1, 1, 1);
     pimattn_i_loops at = pimattn_i_loop_rows(w, false);
     if (!p->inputs_late) pimattn_i_lower_k_input(w, &at);
     pimattn_i_loop_runs(w, &at);
-    pimattn_i_loop_slots(w, &at);
+    if (at.in_run > 1) {
+        pimhw_operand slots = pimattn_i_run_size(w, &at);
+        at.slot = pimattn_i_loop(w, &slots);
+    }
     pimhw_tail sets = pimattn_i_less(pimattn_i_queries(set), at.block, all);
     if (set < all) at.set = pimattn_i_loop_tail(w, pimattn_i_ceil_div(all, set), sets);
     pimattn_i_steps(each.step, &at, 0, all, 0, 0, set, 0);
@@ -4081,13 +4042,10 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     const bool bias = p->reads_late && p->device.out_clear == PIMHW_CLEAR_BIAS &&
                       columns * p->device.tCCD_MAC < p->device.tRD_OUT;
     const bool apart = bias && set > 1, alone = bias && all == 1 && p->k_out_slots > 1;
-    if (apart) pimattn_i_end(w, at.query);
-    if (apart) at.query = pimattn_i_loop_tail(w, set, each);
-    pimattn_i_begin_read(w, &at, &o.out, NULL);
-    if (apart || alone) pimattn_i_end(w, alone ? at.slot : at.query);
-    if (alone) pimattn_i_loop_slots(w, &at);
-    if (apart || alone) at.query = pimattn_i_loop_tail(w, set, each);
-    pimattn_i_begin_bias(w, &at, &o.out, NULL);
+    if (apart) pimattn_i_again(w, at.query);
+    pimattn_i_begin(w, &at, PIMHW_RD_MAC, &o.out, &once);
+    if (apart || alone) pimattn_i_again(w, alone ? at.slot : at.query);
+    pimattn_i_begin(w, &at, PIMHW_WR_BIAS, &o.out, NULL);
     pimattn_i_step(o.row.step, at.row, 1);
     pimattn_i_steps(o.column.step, &at, 0, 0, p->k_out_slots * columns, columns, 0, 0);
     pimattn_i_steps(o.tile.step, &at, 0, 0, 0, 0, queries * columns, columns);
@@ -4096,31 +4054,6 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     pimattn_i_steps(o.aux.step, &at, p->k_row_tokens, 0, p->k_out_slots, 1, 0, 0);
     pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
     if (!p->reads_late) pimattn_i_plain(w, PIMHW_RD_MAC, 0);
-    pimattn_i_end(w, PIMATTN_I_IN_LIST);
-}
-
-/* MACs of a part of keys, whose op_size and tile are set; a sum begins in the first part. */
-static void pimattn_i_lower_k_part(pimattn_i_writer *w, const pimattn_i_loops *at,
-                                   pimattn_i_operands o, uint64_t go, uint64_t pass)
-{
-    const pimattn_plan *p = w->plan;
-    const uint64_t in_row = pimhw_config_columns(&p->device), columns = p->k_columns;
-    const uint64_t set = p->k_out_queries;
-    pimhw_tail first = pimattn_i_tail(0, 1, 1, 1);
-    pimattn_i_steps(first.step, at, 0, 0, 0, 1, 0, 0);
-    pimattn_i_step(first.step, at->part, go > 0);
-    pimattn_i_step(o.out.step, at->part, pass);
-    pimattn_i_step(o.out.step, at->query, 1);
-    pimattn_i_begin_read(w, at, &o.out, &first);
-    pimattn_i_begin_bias(w, at, &o.out, &first);
-    if (p->k_resident) pimattn_i_steps(o.tile.step, at, 0, 0, 0, in_row, set * columns, columns);
-    o.gpr = o.out; /* entry n is of query n of the set */
-    pimattn_i_steps(o.gpr.step, at, 0, pimattn_i_k_all(p), 0, 0, set, 1);
-    pimattn_i_steps(o.aux.step, at, pimattn_i_max(1, p->k_row_tokens), 0, 1, 0, 0, 0);
-    pimattn_i_steps(o.row.step, at, p->k_token_rows, 0, 0, 1, 0, 0);
-    pimattn_i_step(o.column.step, at->run, columns);
-    pimattn_i_step(o.column.step, at->part, go);
-    pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
 }
 
 /* Scores of keys that go by parts: a set of queries that find an output entry each meets one part
@@ -4162,76 +4095,64 @@ static void pimattn_i_lower_k_parts(pimattn_i_writer *w)
     pimattn_i_step(o.tile.step, at.query, fit == 1 ? 0 : part);
     if (resident && late) pimattn_i_lower_k_input(w, &at);
     if (!resident) pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
-    if (!resident && !late && fit > 1) {
-        pimattn_i_end(w, at.query);
-        at.query = pimattn_i_loop(w, &rounds);
-    }
-    pimattn_i_lower_k_part(w, &at, o, go, pass);
+    if (!resident && !late && fit > 1) pimattn_i_again(w, at.query);
+    pimhw_tail first = pimattn_i_tail(0, 1, 1, 1); /* a sum begins in the first part */
+    pimattn_i_steps(first.step, &at, 0, 0, 0, 1, 0, 0);
+    pimattn_i_step(first.step, at.part, go > 0);
+    pimattn_i_step(o.out.step, at.part, pass);
+    pimattn_i_step(o.out.step, at.query, 1);
+    pimattn_i_begin(w, &at, PIMHW_RD_MAC, &o.out, &first);
+    pimattn_i_begin(w, &at, PIMHW_WR_BIAS, &o.out, &first);
+    if (resident) pimattn_i_steps(o.tile.step, &at, 0, 0, 0, in_row, set * columns, columns);
+    o.gpr = o.out; /* entry n is of query n of the set */
+    pimattn_i_steps(o.gpr.step, &at, 0, all, 0, 0, set, 1);
+    pimattn_i_steps(o.aux.step, &at, at.in_row, 0, 1, 0, 0, 0);
+    pimattn_i_steps(o.row.step, &at, p->k_token_rows, 0, 0, 1, 0, 0);
+    pimattn_i_step(o.column.step, at.run, columns);
+    pimattn_i_step(o.column.step, at.part, go);
+    pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
     pimattn_i_end(w, inner);
     if (!late) pimattn_i_lower_reads(w, 0, pimattn_i_loop_tail(w, set, each), PIMATTN_I_NO_LOOP, 0);
-    pimattn_i_end(w, PIMATTN_I_IN_LIST);
 }
 
-/* Probabilities of a query for one strip, each channel group its own. */
-static void pimattn_i_lower_v_input(pimattn_i_writer *w, const pimattn_i_loops *at)
-{
-    const pimattn_plan *p = w->plan;
-    bool one_block = p->row_reuse_off || p->n_queries <= p->v_queries;
-    pimattn_i_operands o = pimattn_i_sized(0);
-    o.op_size = pimattn_i_run_size(w, at);
-    if (p->v_strip == p->v_row_columns && one_block && at->set != PIMATTN_I_NO_LOOP)
-        pimattn_i_limit(w, &o.op_size,
-                        pimattn_i_less(pimattn_i_tail(0, 1, 1, p->v_strip), at->set, 1));
-    pimattn_i_step(o.tile.step, at->query, p->v_strip);
-    pimattn_i_steps(o.gpr.step, at, 0, p->v_queries, 0, 0, 0, 1);
-    pimattn_i_steps(o.aux.step, at, p->v_row_columns, 0, p->v_strip, 0, 0, 0);
-    pimattn_i_write(w, PIMHW_WR_GB, PIMHW_DISTINCT, 1, &o);
-}
-
-/* A strip's MACs of a query; blocks of dims that share a row innermost. */
-static void pimattn_i_lower_v_macs(pimattn_i_writer *w, pimattn_i_loops at)
-{
-    const pimattn_plan *p = w->plan;
-    const bool packed = p->v_packed, hold = p->v_hold;
-    if (packed) at.set = pimattn_i_loop_passes(w);
-    pimattn_i_operands o = pimattn_i_sized(0);
-    pimhw_tail fresh = pimattn_i_tail(0, 1, 1, 1);
-    pimattn_i_steps(fresh.step, &at, hold, 0, 1, 0, 0, 0);
-    pimattn_i_steps(o.out.step, &at, 0, 0, 0, 0, hold ? p->v_queries : 0, 1);
-    pimattn_i_begin_read(w, &at, &o.out, &fresh);
-    pimattn_i_begin_bias(w, &at, &o.out, &fresh);
-    o.op_size = pimattn_i_run_size(w, &at);
-    pimattn_i_steps(o.row.step, &at, packed ? 1 : p->v_passes, 0, 0, 0, !packed, 0);
-    pimattn_i_steps(o.column.step, &at, 0, 0, p->v_strip, 0, packed ? p->v_row_columns : 0, 0);
-    pimattn_i_step(o.tile.step, at.query, p->v_strip);
-    pimattn_i_steps(o.gpr.step, &at, 0, p->v_queries, 0, 0, 0, 1); /* the sum of query gpr, .. */
-    pimattn_i_step(o.aux.step, at.set, 1);                         /* .. block aux */
-    pimattn_i_write(w, PIMHW_MAC_ABK, 0, 1, &o);
-    if (packed) pimattn_i_end(w, at.set);
-}
-
+/* Values: of every strip and query W, then the MACs; blocks of dims that share a row innermost. */
 static void pimattn_i_lower_v(pimattn_i_writer *w)
 {
     const pimattn_plan *p = w->plan;
-    const uint64_t all = w->mask;
-    const uint32_t none = PIMATTN_I_NO_LOOP, in_list = PIMATTN_I_IN_LIST;
-    if (p->unit_channels > 1 && p->v_groups * p->v_spread < 64)
-        w->mask &= ((uint64_t)1 << p->v_groups * p->v_spread) - 1;
+    const bool one_block = p->row_reuse_off || p->n_queries <= p->v_queries;
+    const bool packed = p->v_packed, hold = p->v_hold;
     pimattn_i_loops at = pimattn_i_loop_rows(w, true);
     const uint32_t inner = w->level;
     pimattn_i_loop_runs(w, &at);
     at.query = pimattn_i_loop_queries(w, at.block, p->v_queries);
-    pimattn_i_lower_v_input(w, &at);
-    if (!p->inputs_late) {
-        pimattn_i_end(w, at.query);
-        at.query = pimattn_i_loop_queries(w, at.block, p->v_queries);
-    }
-    pimattn_i_lower_v_macs(w, at);
+    /* probabilities of a query for one strip, each channel group its own */
+    pimattn_i_operands o = pimattn_i_sized(0);
+    pimhw_tail once = pimattn_i_less(pimattn_i_tail(0, 1, 1, p->v_strip), at.set, 1);
+    o.op_size = pimattn_i_run_size(w, &at);
+    if (p->v_strip == p->v_row_columns && one_block && at.set != PIMATTN_I_NO_LOOP)
+        pimattn_i_limit(w, &o.op_size, once);
+    pimattn_i_step(o.tile.step, at.query, p->v_strip);
+    pimattn_i_steps(o.gpr.step, &at, 0, p->v_queries, 0, 0, 0, 1);
+    pimattn_i_steps(o.aux.step, &at, p->v_row_columns, 0, p->v_strip, 0, 0, 0);
+    pimattn_i_write(w, PIMHW_WR_GB, PIMHW_DISTINCT, 1, &o);
+    if (!p->inputs_late) pimattn_i_again(w, at.query);
+    if (packed) at.set = pimattn_i_loop_passes(w);
+    pimhw_tail fresh = pimattn_i_tail(0, 1, 1, 1);
+    pimattn_i_steps(fresh.step, &at, hold, 0, 1, 0, 0, 0);
+    pimattn_i_steps(o.out.step, &at, 0, 0, 0, 0, hold ? p->v_queries : 0, 1);
+    pimattn_i_begin(w, &at, PIMHW_RD_MAC, &o.out, &fresh);
+    pimattn_i_begin(w, &at, PIMHW_WR_BIAS, &o.out, &fresh);
+    o.op_size = pimattn_i_run_size(w, &at);
+    pimattn_i_steps(o.row.step, &at, packed ? 1 : p->v_passes, 0, 0, 0, !packed, 0);
+    pimattn_i_steps(o.column.step, &at, 0, 0, p->v_strip, 0, packed ? p->v_row_columns : 0, 0);
+    o.aux = pimattn_i_operand(0);
+    pimattn_i_step(o.aux.step, at.set, 1); /* the sum of query gpr, block aux */
+    pimattn_i_write(w, PIMHW_MAC_ABK, 0, 1, &o);
     pimattn_i_end(w, inner);
     /* sums are read in the row, those that stay after the last one, late ones after all blocks */
-    const bool after = p->v_hold || p->reads_late;
-    if (after) pimattn_i_end(w, p->reads_late ? in_list : at.row);
-    const uint32_t pass = p->v_hold ? pimattn_i_loop_passes(w) : none;
+    const bool after = hold || p->reads_late;
+    if (after) pimattn_i_end(w, p->reads_late ? (uint32_t)PIMATTN_I_IN_LIST : at.row);
+    const uint32_t none = PIMATTN_I_NO_LOOP, pass = hold ? pimattn_i_loop_passes(w) : none;
     pimhw_tail left = pimattn_i_queries(1), any = pimattn_i_tokens(p, true, UINT64_MAX);
     pimhw_operand rounds = pimattn_i_operand(p->v_queries);
     any.mul = p->v_queries;
@@ -4239,12 +4160,12 @@ static void pimattn_i_lower_v(pimattn_i_writer *w)
     pimattn_i_limit(w, &rounds, left);
     if (after) pimattn_i_limit(w, &rounds, any); /* or there are rows, and tokens in them */
     pimattn_i_lower_reads(w, 1, pimattn_i_loop(w, &rounds), pass, p->v_queries);
-    pimattn_i_end(w, in_list);
-    w->mask = all;
 }
 
+/* What the hub does once all loops of a phase are done. */
 static void pimattn_i_lower_hub(pimattn_i_writer *w, uint32_t rest, uint32_t flags)
 {
+    pimattn_i_end(w, PIMATTN_I_IN_LIST);
     pimattn_i_operands o = pimattn_i_sized(UINT64_MAX);
     pimattn_i_limit(w, &o.op_size, pimattn_i_tail(rest, 0, 1, 1));
     pimattn_i_write(w, PIMHW_EPU, flags, 0, &o);
@@ -4256,19 +4177,26 @@ PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_pr
 {
     if (!plan || !program) return pimattn_i_refuse(why, "plan or program is NULL", 0);
     uint64_t lag = plan->device.epu_overlap == PIMHW_EPU_HEADS ? 1 : 0;
-    uint32_t n = plan->device.n_channels;
-    pimattn_i_writer w = {program, plan, PIMATTN_I_IN_LIST,
-                          n == 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1};
+    uint64_t all = UINT64_MAX >> (64 - plan->device.n_channels) % 64;
+    pimattn_i_writer w = {program, plan, PIMATTN_I_IN_LIST, all, {0}};
     pimhw_program_init(program);
     pimattn_i_plain(&w, PIMHW_LIST, lag);
     pimattn_i_plain(&w, PIMHW_BLOCK, 0);
     (pimattn_i_k_parts(plan) ? pimattn_i_lower_k_parts : pimattn_i_lower_k)(&w);
-    if (plan->reads_late) pimattn_i_lower_k_reads(&w);
+    if (plan->reads_late) { /* those still due: of every entry that a token and a query had */
+        pimattn_i_end(&w, PIMATTN_I_IN_LIST);
+        pimhw_tail tokens = pimattn_i_tokens(plan, false, pimattn_i_k_lanes(plan));
+        uint32_t slot = pimattn_i_loop_tail(&w, plan->k_out_slots, tokens);
+        uint32_t query = pimattn_i_loop_tail(&w, plan->k_out_queries, pimattn_i_queries(1));
+        pimattn_i_lower_reads(&w, 0, query, slot, plan->k_out_queries);
+    }
     pimattn_i_lower_hub(&w, PIMATTN_I_SOFTMAX, PIMHW_AWAITED);
     pimhw_program_end(program);
     pimattn_i_plain(&w, PIMHW_BLOCK, lag);
     pimattn_i_plain(&w, PIMHW_EPU_WAIT, 0);
+    if (plan->unit_channels > 1) w.mask &= UINT64_MAX >> (64 - plan->v_groups * plan->v_spread);
     pimattn_i_lower_v(&w);
+    w.mask = all;
     pimattn_i_lower_hub(&w, PIMATTN_I_SUMS, 0);
     pimhw_program_end(program);
     pimhw_program_end(program);
@@ -4285,23 +4213,6 @@ static uint32_t pimattn_i_units(const pimattn_plan *p)
 PIMATTN_API size_t pimattn_plan_blocks(const pimattn_plan *plan, size_t n_spans)
 {
     return (size_t)pimattn_i_min(SIZE_MAX, pimattn_i_mul(pimattn_i_units(plan), n_spans));
-}
-
-static void pimattn_i_block_init(const pimattn_plan *p, pimhw_block *b, const pimattn_span *span)
-{
-    uint64_t queries = span->n_tokens * (p->shape.n_heads / pimattn_i_units(p));
-    uint64_t tokens = pimattn_i_span_sees(&p->shape, span);
-    uint64_t sums = 0; /* of one (query, dim), that the hub adds up */
-    for (uint64_t g = 0; g < p->v_groups; g++) {
-        uint64_t reads = pimattn_i_ceil_div(pimattn_i_v_columns(p, tokens, g), p->v_row_columns);
-        sums += p->v_hold ? pimattn_i_min(reads, 1) : reads;
-    }
-    memset(b, 0, sizeof *b);
-    b->rest[PIMATTN_I_TOKENS - 1] = tokens;
-    b->rest[PIMATTN_I_QUERIES - 1] = queries;
-    b->rest[PIMATTN_I_SOFTMAX - 1] =
-        pimattn_i_mul(pimattn_i_mul(queries, tokens), p->device.epu_passes);
-    b->rest[PIMATTN_I_SUMS - 1] = pimattn_i_mul(queries * p->shape.head_dim_v, sums);
 }
 
 /* Gives a block its rows, from one on; the first one behind them. */
@@ -4407,20 +4318,33 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
     if (!plan || !request || !blocks || !order || !list_begin)
         return pimattn_i_refuse(why, "plan, request or an array is NULL", 0);
     PIMATTN_I_TRY(pimattn_i_spans_check(spans, n_spans, why));
-    uint32_t units = pimattn_i_units(plan);
-    uint64_t dims = (uint64_t)plan->shape.head_dim + plan->shape.head_dim_v;
-    uint64_t heads = plan->shape.n_heads, rows = 0, useful = 0;
+    const pimattn_shape *s = &plan->shape;
+    const uint64_t units = pimattn_i_units(plan), dims = (uint64_t)s->head_dim + s->head_dim_v;
     const bool lists = plan->partition == PIMATTN_HFP;
+    uint64_t rows = 0, useful = 0;
     for (size_t i = 0; i < n_spans; i++) {
-        if (pimattn_i_mul(spans[i].n_tokens, heads / units) > plan->n_queries)
+        const uint64_t queries = pimattn_i_mul(spans[i].n_tokens, s->n_heads / units);
+        if (queries > plan->n_queries)
             return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, why,
                                   "item %u: %u tokens make more than the %u queries planned for",
                                   (uint64_t)i, spans[i].n_tokens, (uint64_t)plan->n_queries);
-        uint64_t pairs = pimattn_i_mul(pimattn_i_span_pairs(&plan->shape, &spans[i]), heads);
+        const uint64_t tokens = pimattn_i_span_sees(s, &spans[i]);
+        const uint64_t scores = pimattn_i_mul(queries, tokens);
+        const uint64_t pairs = pimattn_i_mul(pimattn_i_span_pairs(s, &spans[i]), s->n_heads);
+        uint64_t sums = 0; /* of one (query, dim), that the hub adds up */
+        for (uint64_t g = 0; g < plan->v_groups; g++) {
+            uint64_t columns = pimattn_i_v_columns(plan, tokens, g);
+            uint64_t reads = pimattn_i_ceil_div(columns, plan->v_row_columns);
+            sums += plan->v_hold ? pimattn_i_min(reads, 1) : reads;
+        }
         useful = pimattn_i_add(useful, pimattn_i_mul(pairs, dims));
-        for (uint32_t u = 0; u < units; u++) {
-            pimattn_i_block_init(plan, &blocks[i * units + u], &spans[i]);
-            if (!lists) rows = pimattn_i_block_rows(plan, &blocks[i * units + u], rows);
+        for (pimhw_block *b = blocks + i * units; b < blocks + (i + 1) * units; b++) {
+            memset(b, 0, sizeof *b);
+            b->rest[PIMATTN_I_TOKENS - 1] = tokens;
+            b->rest[PIMATTN_I_QUERIES - 1] = queries;
+            b->rest[PIMATTN_I_SOFTMAX - 1] = pimattn_i_mul(scores, plan->device.epu_passes);
+            b->rest[PIMATTN_I_SUMS - 1] = pimattn_i_mul(queries * s->head_dim_v, sums);
+            if (!lists) rows = pimattn_i_block_rows(plan, b, rows);
         }
     }
     if (lists) rows = pimattn_i_assign(plan, blocks, order, list_begin, n_spans);
@@ -4489,51 +4413,46 @@ static pimattn_status pimattn_i_local_init(pimattn_i_local *l, const pimattn_tie
 
 /* A query block's inputs; of every row MACs of K (space 0), then of V, for all tokens of a bank all
  * queries; its sums: o and one more column of (m, l). */
-static void pimattn_i_lower_local(pimattn_i_writer *w, const pimattn_i_local *l, uint32_t banks)
-{
-    const uint64_t row_tokens = (uint64_t)banks * l->tokens;
-    pimhw_tail rows = pimattn_i_tail(PIMATTN_I_TOKENS, 0, row_tokens, 1);
-    pimhw_tail input = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, l->k_columns);
-    pimattn_i_operands o = pimattn_i_sized((uint64_t)l->queries * l->k_columns);
-    uint32_t block = pimattn_i_loop_tail(w, UINT64_MAX, pimattn_i_queries(l->queries));
-    pimattn_i_limit(w, &o.op_size, pimattn_i_less(input, block, l->queries));
-    pimattn_i_step(o.gpr.step, block, (uint64_t)l->queries * l->k_columns);
-    pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
-    uint32_t query, row = pimattn_i_loop_tail(w, UINT64_MAX, rows);
-    for (uint32_t space = 0; space < 2; space++) {
-        const uint32_t columns = space == 0 ? l->k_columns : l->v_columns;
-        pimhw_tail tokens = pimattn_i_tail(PIMATTN_I_TOKENS, 0, banks, 1);
-        tokens = pimattn_i_less(tokens, row, row_tokens);
-        uint32_t slot = pimattn_i_loop_tail(w, l->tokens, tokens);
-        query = pimattn_i_loop_queries(w, block, l->queries);
-        o = pimattn_i_sized(columns);
-        pimattn_i_step(o.row.step, row, 1);
-        pimattn_i_step(o.column.step, slot, columns);
-        if (space == 0) pimattn_i_step(o.tile.step, query, columns);
-        pimattn_i_step(o.out.step, query, 1);
-        pimattn_i_write(w, PIMHW_MAC_ABK, 0, space, &o);
-        pimattn_i_end(w, slot);
-    }
-    pimattn_i_end(w, row);
-    query = pimattn_i_loop_queries(w, block, l->queries);
-    pimattn_i_lower_reads(w, 0, query, pimattn_i_loop_times(w, (uint64_t)l->v_columns + 1), 0);
-    pimattn_i_end(w, block);
-}
-
 PIMATTN_API pimattn_status pimattn_tier_lower(const pimattn_tier *tier, const pimattn_shape *shape,
                                               pimhw_program *program, pimhw_cause *why)
 {
     pimattn_i_local l;
-    pimattn_i_writer w = {program, NULL, 1, 1};
+    pimattn_i_writer w = {program, NULL, PIMATTN_I_IN_LIST, 1, {0}};
     if (!tier || !shape || !program)
         return pimattn_i_refuse(why, "tier, shape or program is NULL", 0);
     PIMATTN_I_TRY(pimattn_i_local_init(&l, tier, shape, why));
     PIMATTN_I_WITHIN(why, "flash_page_bytes", tier->device.flash_page_bytes, 0, 0,
                      "0: flash takes no program");
+    const uint64_t banks = tier->device.n_group_banks, row_tokens = banks * l.tokens;
+    const uint64_t inputs = (uint64_t)l.queries * l.k_columns;
+    pimhw_tail input = pimattn_i_tail(PIMATTN_I_QUERIES, 0, 1, l.k_columns);
+    pimhw_tail rows = pimattn_i_tail(PIMATTN_I_TOKENS, 0, row_tokens, 1);
+    pimattn_i_operands o = pimattn_i_sized(inputs);
     pimhw_program_init(program);
     pimattn_i_plain(&w, PIMHW_LIST, 0);
     pimattn_i_plain(&w, PIMHW_BLOCK, 0);
-    pimattn_i_lower_local(&w, &l, tier->device.n_group_banks);
+    uint32_t block = pimattn_i_loop_tail(&w, UINT64_MAX, pimattn_i_queries(l.queries));
+    pimattn_i_limit(&w, &o.op_size, pimattn_i_less(input, block, l.queries));
+    pimattn_i_step(o.gpr.step, block, inputs);
+    pimattn_i_write(&w, PIMHW_WR_GB, 0, 0, &o);
+    uint32_t query, row = pimattn_i_loop_tail(&w, UINT64_MAX, rows);
+    for (uint32_t space = 0; space < 2; space++) {
+        const uint32_t columns = space == 0 ? l.k_columns : l.v_columns;
+        pimhw_tail tokens = pimattn_i_tail(PIMATTN_I_TOKENS, 0, banks, 1);
+        uint32_t slot = pimattn_i_loop_tail(&w, l.tokens, pimattn_i_less(tokens, row, row_tokens));
+        query = pimattn_i_loop_queries(&w, block, l.queries);
+        o = pimattn_i_sized(columns);
+        pimattn_i_step(o.row.step, row, 1);
+        pimattn_i_step(o.column.step, slot, columns);
+        if (space == 0) pimattn_i_step(o.tile.step, query, columns);
+        pimattn_i_step(o.out.step, query, 1);
+        pimattn_i_write(&w, PIMHW_MAC_ABK, 0, space, &o);
+        pimattn_i_end(&w, slot);
+    }
+    pimattn_i_end(&w, row);
+    query = pimattn_i_loop_queries(&w, block, l.queries);
+    pimattn_i_lower_reads(&w, 0, query, pimattn_i_loop_times(&w, (uint64_t)l.v_columns + 1), 0);
+    pimattn_i_end(&w, block);
     pimhw_program_end(program);
     pimhw_program_end(program);
     return pimattn_i_made(pimhw_program_check(program, &tier->device, why), PIMATTN_ERR_DEVICE);
@@ -6130,7 +6049,7 @@ typedef struct pimattn_i_work {
     uint32_t n_queries;
     float *scores; /* [queries][tokens]; then the probabilities, rounded as they go out */
     float *sums;   /* [queries][groups][dims in whole blocks] */
-    float *m, *l;  /* [queries]; NaN: a score was not finite */
+    float *m, *l;  /* [queries]; m NaN: a score was not finite */
     float *part;   /* [queries]: 2^-n, what the units have of p */
 } pimattn_i_work;
 
@@ -8913,8 +8832,10 @@ static uint64_t pimattn_i_channel_fullest(const pimattn_i_bin *b, uint32_t chann
     return most;
 }
 
-/* Adds a block to what a tier has to do, as often as there are KV heads like it. */
-static void pimattn_i_load_add(pimattn_i_bin *b, pimattn_tier_load *load, uint64_t times)
+/* Adds a block to what a tier has to do, as often as there are KV heads like it; and its slowest
+ * channel so far. */
+static void pimattn_i_load_add(pimattn_i_bin *b, pimattn_tier_load *load, uint64_t times,
+                               uint32_t *slowest)
 {
     uint32_t groups = pimattn_i_channel_groups(b->tier);
     uint32_t each = groups * b->tier->device.n_channels; /* of a device */
@@ -8931,42 +8852,30 @@ static void pimattn_i_load_add(pimattn_i_bin *b, pimattn_tier_load *load, uint64
         load->groups += times;
         last = device;
     }
-    for (uint32_t c = 0; c * groups < b->groups.n_groups; c++)
+    *slowest = 0;
+    for (uint32_t c = 0; c * groups < b->groups.n_groups; c++) {
         b->channels[c] += times * pimattn_i_channel_fullest(b, c);
+        if (b->channels[c] > b->channels[*slowest]) *slowest = c;
+    }
 }
 
 /* A token of flash takes part: its pages are read once for all of a call. */
-static void pimattn_i_page_read(pimattn_i_tiered *st, pimattn_i_bin *b, uint32_t group,
-                                uint32_t slot)
+static void pimattn_i_page_read(const pimattn_i_tiered *st, pimattn_i_bin *b,
+                                pimattn_tier_load *load, uint32_t group, uint32_t slot)
 {
     uint64_t page_bytes = b->tier->device.flash_page_bytes, n_groups = b->groups.n_groups;
     uint64_t in_page = pimattn_i_max(1, page_bytes / b->token_bytes);
     uint32_t *mark = &b->page_mark[slot / n_groups / in_page * n_groups + group];
     if (*mark == st->mark) return;
     *mark = st->mark;
-    b->channels[n_groups + group] += pimattn_i_ceil_div(b->token_bytes, page_bytes);
-}
-
-/* Time of the moves that are due. Ways in both directions take turns. */
-static pimattn_status pimattn_i_moves_time(pimattn_i_tiered *st, double *ns)
-{
-    const pimattn_relayout how = {st->rules.host_path, 0, 0, 0};
-    *ns = 0;
-    for (uint32_t i = 0; i < st->rules.n_tiers; i++)
-        for (uint32_t way = 0; way < 2; way++) {
-            pimattn_relayout_reading r;
-            uint64_t n = st->bins[i].due[way];
-            if (n == 0) continue;
-            PIMATTN_I_TRY(pimattn_relayout_time(&r, &st->rules.tier[i],
-                                                &st->rules.tier[way ? i + 1 : i - 1], &how,
-                                                n * st->bins[i].token_bytes, n, st->why));
-            *ns += r.ns;
-        }
-    return PIMATTN_OK;
+    const uint64_t n = pimattn_i_ceil_div(b->token_bytes, page_bytes);
+    load->pages += n;
+    load->channel_pages = pimattn_i_max(load->channel_pages, b->channels[n_groups + group] += n);
 }
 
 /* Counts what a block sees in every bank group, and of flash the pages; or it is active now. */
-static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job, bool active)
+static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job,
+                                 pimattn_tier_load *loads)
 {
     pimattn_i_tiered *st = e->tiered;
     pimattn_i_table *table = pimattn_i_table_of(e, job->seq, e->planner.layer);
@@ -8980,8 +8889,9 @@ static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job, bo
             pimattn_i_bin *b = &st->bins[token->tier];
             uint32_t group = pimattn_i_group_of(b, token->slot);
             b->begin[group]++;
-            if (pimattn_i_is_flash(b->tier)) pimattn_i_page_read(st, b, group, token->slot);
-            if (!active) continue;
+            if (loads && pimattn_i_is_flash(b->tier))
+                pimattn_i_page_read(st, b, &loads[token->tier], group, token->slot);
+            if (loads) continue;
             pimattn_i_token_now(st, token);
             if (token->active & 1) continue;
             token->active |= 1;
@@ -8993,10 +8903,10 @@ static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job, bo
 }
 
 /* Goes through the blocks of a call: all query tokens of an item, a KV head or all alike. Without
- * loads: they were active. Else it adds each block to what the tiers have to do; or where `slowest`
- * names a channel of each tier, lists what that one has of it. */
-static void pimattn_i_tier_blocks(pimattn_engine *e, pimattn_tier_load *loads,
-                                  const uint32_t *slowest)
+ * loads: they were active. Else it adds each block to what the tiers have to do; or `lists` what
+ * the slowest channel of each tier has of it. */
+static void pimattn_i_tier_blocks(pimattn_engine *e, pimattn_tier_load *loads, uint32_t *slowest,
+                                  bool lists)
 {
     pimattn_i_tiered *st = e->tiered;
     uint32_t n_kv_heads = e->config.shape.n_kv_heads, heads = e->call->choices ? n_kv_heads : 1;
@@ -9005,43 +8915,16 @@ static void pimattn_i_tier_blocks(pimattn_engine *e, pimattn_tier_load *loads,
         pimattn_i_job job = pimattn_i_job_whole(e, i);
         for (job.kv_head = 0; job.kv_head < heads; job.kv_head++) {
             pimattn_i_job_choose(e, &job, i);
-            pimattn_i_tier_count(e, &job, loads == NULL);
+            pimattn_i_tier_count(e, &job, loads);
             for (uint32_t k = 0; loads && k < st->rules.n_tiers; k++) {
-                uint64_t n = slowest ? pimattn_i_channel_fullest(&st->bins[k], slowest[k]) : 0;
+                uint64_t n = lists ? pimattn_i_channel_fullest(&st->bins[k], slowest[k]) : 0;
                 loads[k].n_queries = (uint32_t)pimattn_i_max(loads[k].n_queries, job.n_queries);
-                if (!slowest) pimattn_i_load_add(&st->bins[k], &loads[k], alike);
+                if (!lists) pimattn_i_load_add(&st->bins[k], &loads[k], alike, &slowest[k]);
                 for (uint32_t h = 0; n > 0 && h < alike; h++)
                     st->blocks[k * st->n_blocks + loads[k].n_blocks++] = n;
             }
         }
     }
-}
-
-/* What every tier has to do in a call: what lies where decides. */
-static void pimattn_i_tier_loads(pimattn_engine *e, pimattn_tier_load *loads)
-{
-    pimattn_i_tiered *st = e->tiered;
-    uint32_t slowest[PIMATTN_MAX_TIERS] = {0}; /* channel of each */
-    memset(loads, 0, st->rules.n_tiers * sizeof *loads);
-    st->mark++;
-    for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
-        pimattn_i_bin *b = &st->bins[i];
-        memset(b->channels, 0, 2 * (size_t)b->groups.n_groups * sizeof *b->channels);
-        memset(b->devices, 0, 3 * (size_t)b->tier->n_devices * sizeof *b->devices);
-        loads[i].blocks = st->blocks + i * st->n_blocks;
-        loads[i].gqa_flops = st->rules.gqa_flops;
-    }
-    pimattn_i_tier_blocks(e, loads, NULL);
-    for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
-        const pimattn_i_bin *b = &st->bins[i];
-        const uint64_t *pages = b->channels + b->groups.n_groups;
-        for (uint32_t c = 0; c * pimattn_i_channel_groups(b->tier) < b->groups.n_groups; c++) {
-            if (b->channels[c] > b->channels[slowest[i]]) slowest[i] = c;
-            loads[i].pages += pages[c];
-            loads[i].channel_pages = pimattn_i_max(loads[i].channel_pages, pages[c]);
-        }
-    }
-    pimattn_i_tier_blocks(e, loads, slowest);
 }
 
 /* Lengths for readings: of items with choices tokens chosen and seen, averaged over KV heads. */
@@ -9056,9 +8939,8 @@ static const pimattn_span *pimattn_i_spans_read(void *engine)
         pimattn_i_job job = pimattn_i_job_whole(e, i);
         for (job.kv_head = 0; job.kv_head < s->n_kv_heads; job.kv_head++) {
             pimattn_i_job_choose(e, &job, i);
-            for (uint64_t t = job.origin / PIMATTN_I_TILE * PIMATTN_I_TILE; t < job.end;
-                 t += PIMATTN_I_TILE)
-                for (uint32_t bits = pimattn_i_seen(&job, t); bits; bits &= bits - 1)
+            for (uint64_t k = job.origin / PIMATTN_I_TILE; k * PIMATTN_I_TILE < job.end; k++)
+                for (uint32_t b = pimattn_i_seen(&job, k * PIMATTN_I_TILE); b; b &= b - 1)
                     n++;
         }
         to[i].context_tokens = pimattn_i_max(pimattn_i_ceil_div(n, s->n_kv_heads), job.n_tokens);
@@ -9096,18 +8978,38 @@ static pimattn_status pimattn_i_read(pimattn_engine *e, pimattn_readings *readin
     return PIMATTN_OK;
 }
 
-/* Times a call on the tiers. A layer of the step is as this one; in readings the slowest tier. */
+/* Times a call on the tiers: what lies where decides. A layer of the step is as this one; in
+ * readings the slowest tier. */
 static pimattn_status pimattn_i_tier_read(pimattn_engine *e, pimattn_readings *r)
 {
     pimattn_i_tiered *st = e->tiered;
     const pimattn_config *c = &e->config;
+    const pimattn_relayout how = {st->rules.host_path, 0, 0, 0};
     pimattn_tier_load loads[PIMATTN_MAX_TIERS];
-    double moves_ns;
-    pimattn_i_tier_loads(e, loads);
-    pimattn_status status = pimattn_i_moves_time(st, &moves_ns);
-    if (status == PIMATTN_OK)
-        status = pimattn_step_time(&st->reading, st->rules.tier, st->rules.n_tiers, &c->shape,
-                                   loads, moves_ns, !st->rules.moves_wait, &e->why);
+    uint32_t slowest[PIMATTN_MAX_TIERS] = {0}; /* channel of each */
+    pimattn_relayout_reading move;
+    double moves_ns = 0; /* of those that are due; ways in both directions take turns */
+    memset(loads, 0, sizeof loads);
+    st->mark++;
+    for (uint32_t i = 0; i < st->rules.n_tiers; i++) {
+        const pimattn_i_bin *b = &st->bins[i];
+        memset(b->channels, 0, 2 * (size_t)b->groups.n_groups * sizeof *b->channels);
+        memset(b->devices, 0, 3 * (size_t)b->tier->n_devices * sizeof *b->devices);
+        loads[i].blocks = st->blocks + i * st->n_blocks;
+        loads[i].gqa_flops = st->rules.gqa_flops;
+        for (uint32_t way = 0; way < 2; way++) {
+            const uint64_t n = b->due[way];
+            if (n == 0) continue;
+            PIMATTN_I_TRY(pimattn_relayout_time(&move, b->tier, way ? b->tier + 1 : b->tier - 1,
+                                                &how, n * b->token_bytes, n, &e->why));
+            moves_ns += move.ns;
+        }
+    }
+    pimattn_i_tier_blocks(e, loads, slowest, false);
+    pimattn_i_tier_blocks(e, loads, slowest, true);
+    const pimattn_status status =
+        pimattn_step_time(&st->reading, st->rules.tier, st->rules.n_tiers, &c->shape, loads,
+                          moves_ns, !st->rules.moves_wait, &e->why);
     if (status == PIMATTN_ERR_CONFIG) return PIMATTN_ERR_DEVICE; /* the shape, or q, of a unit */
     if (status != PIMATTN_OK) return status;
     const pimattn_step_reading *step = &st->reading;
@@ -9229,7 +9131,7 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
                            v > k ? "v" : "k", (uint64_t)(v > k ? v - k : k - v), v > k ? "k" : "v");
 }
 
-/* Judges a batch; its lengths. */
+/* Judges a batch; its layer and lengths. */
 static pimattn_status pimattn_i_call_spans(pimattn_engine *e, uint32_t layer,
                                            const pimattn_item *items, size_t n_items)
 {
@@ -9248,24 +9150,8 @@ static pimattn_status pimattn_i_call_spans(pimattn_engine *e, uint32_t layer,
         if (s->begin > 0 && items[i].n_tokens > s->tokens[layer] - s->begin)
             return pimattn_i_wrong(e, "item %u has more queries than tokens after those gone", i);
     }
+    e->planner.layer = layer;
     return pimattn_i_spans_check(e->batch, n_items, &e->why);
-}
-
-static pimattn_status pimattn_i_mask_check(pimattn_engine *e, const pimattn_call *call, size_t i)
-{
-    const pimattn_mask *mask = &call->masks[i];
-    const pimattn_i_job job = pimattn_i_job_item(e, call, i);
-    if ((mask->bits || mask->n_tokens) && mask->n_tokens != e->batch[i].n_tokens)
-        return PIMATTN_I_WRONG(e, "mask of item %u is of %u tokens, not of its n_tokens",
-                               (uint64_t)i, mask->n_tokens);
-    if (!mask->positions) return PIMATTN_OK;
-    if (!mask->bits) return pimattn_i_wrong(e, "mask of item %u has positions and no bits", i);
-    const uint64_t old = job.tokens - job.n_tokens;
-    for (uint64_t t = 0; t < job.n_tokens; t++)
-        if (mask->positions[t] < old || mask->positions[t] > old + t)
-            return PIMATTN_I_WRONG(e, "mask of item %u: position %u is %u, not %u to %u",
-                                   (uint64_t)i, t, mask->positions[t], old, old + t);
-    return PIMATTN_OK;
 }
 
 /* Pointers, strides and partials of a call; fills strides of 0. */
@@ -9280,8 +9166,18 @@ static pimattn_status pimattn_i_call_check(pimattn_engine *e, pimattn_call *call
         rows += e->batch[i].n_tokens;
     PIMATTN_I_TRY(pimattn_i_stride(e, "q", &call->q_stride, s->n_heads, s->head_dim, rows));
     PIMATTN_I_TRY(pimattn_i_stride(e, "out", &call->out_stride, s->n_heads, s->head_dim_v, rows));
-    for (size_t i = 0; call->masks && i < call->n_items; i++)
-        PIMATTN_I_TRY(pimattn_i_mask_check(e, call, i));
+    for (uint64_t i = 0; call->masks && i < call->n_items; i++) {
+        const pimattn_i_job job = pimattn_i_job_item(e, call, (size_t)i);
+        const uint64_t old = job.tokens - job.n_tokens, n = call->masks[i].n_tokens;
+        if ((job.mask || n) && n != job.n_tokens)
+            return PIMATTN_I_WRONG(e, "mask of item %u is of %u tokens, not of its n_tokens", i, n);
+        if (job.position && !job.mask)
+            return pimattn_i_wrong(e, "mask of item %u has positions and no bits", i);
+        for (uint64_t t = 0; job.position && t < n; t++)
+            if (job.position[t] < old || job.position[t] > old + t)
+                return PIMATTN_I_WRONG(e, "mask of item %u: position %u is %u, not %u to %u", i, t,
+                                       job.position[t], old, old + t);
+    }
     for (size_t i = 0; call->choices && i < call->n_items; i++) {
         const pimattn_choice *c = &call->choices[i];
         if (c->n_tokens == 0) continue;
@@ -9405,11 +9301,10 @@ static void pimattn_i_hub_input(void *user, const pimhw_event *event, uint16_t *
             lanes[i] = pimattn_i_lane(e->module, q, (size_t)head * dim + d);
         return;
     }
-    uint64_t tokens = w->job.tokens;
     uint32_t group = event->channel % p->unit_channels / p->v_spread;
     uint64_t t = (((uint64_t)event->aux + event->index) * p->v_groups + group) * n;
-    const float *probs = w->scores + event->gpr * tokens;
-    for (uint32_t i = 0; i < n && t < tokens; i++, t++)
+    const float *probs = w->scores + event->gpr * w->job.tokens;
+    for (uint32_t i = 0; i < n && t < w->job.tokens; i++, t++)
         lanes[i] = pimhw_lane_round(p->device.lane_type, probs[t]);
 }
 
@@ -9427,10 +9322,9 @@ static void pimattn_i_hub_output(void *user, const pimhw_event *event, const flo
     uint32_t banks = pimhw_config_banks(&p->device), channel = event->channel % p->unit_channels;
     if (event->gpr >= w->n_queries) return;
     if (!w->mixing) {
-        uint64_t tokens = w->job.tokens;
         uint64_t t = ((uint64_t)event->aux * p->unit_channels + channel) * banks;
-        float *scores = w->scores + event->gpr * tokens;
-        for (uint32_t b = 0; b < banks && t < tokens; b++, t++)
+        float *scores = w->scores + event->gpr * w->job.tokens;
+        for (uint32_t b = 0; b < banks && t < w->job.tokens; b++, t++)
             scores[t] = sums[b];
         return;
     }
@@ -9442,86 +9336,74 @@ static void pimattn_i_hub_output(void *user, const pimhw_event *event, const flo
 }
 
 /* Softmax of one query in f32, of tokens it sees; a part of p goes out rounded; l is its sum. */
-static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, uint32_t i)
+static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, uint32_t i,
+                                  const pimattn_i_job *job)
 {
-    const pimattn_i_job job = pimattn_i_job_of(e, w, i);
-    const uint64_t tokens = w->job.tokens, of = job.query / e->gqa_group;
+    const uint64_t tokens = job->tokens, of = job->query / e->gqa_group;
     uint32_t type = e->config.device.lane_type;
-    float *s = w->scores + i * tokens, m = pimattn_i_minus_inf(), l = 0.0f, all = 0.0f;
-    float part = 1.0f;
+    float *s = w->scores + i * tokens, m = -HUGE_VALF, l = 0.0f, part = 1.0f;
     double sum = 0.0;
     pimattn_i_adjust adjust;
     pimattn_i_tile tile;
     memset(&tile, 0, sizeof tile);
     tile.scale = e->config.shape.scale;
-    pimattn_i_adjust_init(e, &job, &adjust);
+    pimattn_i_adjust_init(e, job, &adjust);
     for (uint64_t t = 0; t < tokens; t += PIMATTN_I_TILE) {
         float some[PIMATTN_I_TILE] = {0};
         size_t n = (size_t)pimattn_i_min(PIMATTN_I_TILE, tokens - t);
-        uint32_t visible = pimattn_i_visible(e, &job, of, t);
+        uint32_t visible = pimattn_i_visible(e, job, of, t);
         memcpy(some, s + t, n * sizeof *s);
-        pimattn_i_adjust_at(e, &job, t, NULL, &adjust);
+        pimattn_i_adjust_at(e, job, t, NULL, &adjust);
         pimattn_i_adjust_scores(&adjust, &tile, 0, 1, some);
         for (size_t k = 0; k < n; k++) {
-            bool seen = visible >> k & 1;
-            s[t + k] = seen ? some[k] : pimattn_i_minus_inf();
-            if (seen) all += some[k] * 0.0f; /* NaN if one is not finite */
-            if (s[t + k] > m) m = s[t + k];
+            const bool seen = visible >> k & 1;
+            s[t + k] = seen ? some[k] : -HUGE_VALF;
+            if (seen && !pimattn_i_finite(some[k])) m = pimattn_i_nan();
+            if (s[t + k] > m) m = s[t + k]; /* never again if it is NaN */
         }
     }
-    for (uint64_t t = 0; t < tokens; t++) {
-        s[t] = all == 0.0f ? pimattn_i_exp(s[t] - m) : 0.0f; /* 0 where none is seen */
-        sum += (double)s[t];
-    }
+    for (uint64_t t = 0; t < tokens; t++)
+        sum += (double)(s[t] = pimattn_i_exp(s[t] - m)); /* 0 where none is seen, and of NaN */
     while (e->config.device.out_bits == 16 && sum * (double)part > pimattn_i_most_p)
         part /= 2;
     for (uint64_t t = 0; t < tokens;) {
         float leaf = 0.0f; /* sums of leaves, so that long ones stay exact enough */
-        for (uint64_t end = pimattn_i_min(tokens, t + PIMATTN_I_LEAF); t < end; t++) {
-            s[t] = pimhw_lane_value(type, pimhw_lane_round(type, s[t] * part));
-            leaf += s[t];
-        }
+        for (uint64_t end = pimattn_i_min(tokens, t + PIMATTN_I_LEAF); t < end; t++)
+            leaf += s[t] = pimhw_lane_value(type, pimhw_lane_round(type, s[t] * part));
         l += leaf;
     }
-    w->m[i] = all == 0.0f ? m : pimattn_i_nan();
-    w->l[i] = all == 0.0f ? l / part : pimattn_i_nan();
+    w->m[i] = m;
+    w->l[i] = l / part;
     w->part[i] = part;
 }
 
-/* Sums of the channel groups in their order; then the results go to the caller. */
-static void pimattn_i_hub_give(pimattn_engine *e, const pimattn_i_work *w, uint32_t i)
-{
-    const pimattn_plan *p = &e->planner.plans[e->planner.taken];
-    pimattn_i_job job = pimattn_i_job_of(e, w, i);
-    size_t dims = pimattn_i_work_dims(p);
-    const float *from = w->sums + (size_t)i * p->v_groups * dims;
-    float *block = e->results, *o = block + PIMATTN_I_O;
-    pimattn_i_clear(block, e->size.block_floats);
-    for (uint32_t g = 0; g < p->v_groups; g++)
-        for (uint32_t j = 0; j < p->shape.head_dim_v; j++)
-            o[j] += from[g * dims + j] / w->part[i];
-    block[0] = w->m[i];
-    block[PIMATTN_I_L] = w->l[i];
-    pimattn_i_give(e, &job, 0, block);
-}
-
+/* Softmax of a round; or sums of its channel groups in their order, which go to the caller. */
 static void pimattn_i_hub_epu(void *user, const pimhw_instruction *in)
 {
     pimattn_engine *e = (pimattn_engine *)user;
     const pimattn_i_planner *p = &e->planner;
-    const pimattn_i_module *m = e->module;
     const pimattn_plan *plan = &p->plans[p->taken];
-    for (uint32_t u = 0; u < m->n_units; u++) {
+    const size_t dims = pimattn_i_work_dims(plan), floats = plan->v_groups * dims;
+    float *block = e->results, *o = block + PIMATTN_I_O;
+    for (uint32_t u = 0; u < e->module->n_units; u++) {
         if (!(in->mask >> u & 1) || in->round >= p->list_begin[u + 1] - p->list_begin[u]) continue;
         pimattn_i_work *w = pimattn_i_work_of(e, u, in->round);
-        for (uint32_t i = 0; i < w->n_queries; i++)
-            if (in->flags & PIMHW_AWAITED)
-                pimattn_i_hub_softmax(e, w, i);
-            else
-                pimattn_i_hub_give(e, w, i);
+        for (uint32_t i = 0; i < w->n_queries; i++) {
+            const pimattn_i_job job = pimattn_i_job_of(e, w, i);
+            if (in->flags & PIMHW_AWAITED) {
+                pimattn_i_hub_softmax(e, w, i, &job);
+                continue;
+            }
+            pimattn_i_clear(block, e->size.block_floats);
+            block[0] = w->m[i];
+            block[PIMATTN_I_L] = w->l[i];
+            for (uint32_t g = 0; g < plan->v_groups; g++)
+                for (uint32_t j = 0; j < plan->shape.head_dim_v; j++)
+                    o[j] += w->sums[i * floats + g * dims + j] / w->part[i];
+            pimattn_i_give(e, &job, 0, block);
+        }
         w->mixing = true;
-        memset(w->sums, 0,
-               (size_t)w->n_queries * plan->v_groups * pimattn_i_work_dims(plan) * sizeof(float));
+        memset(w->sums, 0, w->n_queries * floats * sizeof *w->sums);
     }
 }
 
@@ -9584,7 +9466,6 @@ PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32
     if (!engine || !program || !request)
         return pimattn_i_wrong(engine, "program or request is NULL", 0);
     PIMATTN_I_TRY(pimattn_i_call_spans(engine, layer, items, n_items));
-    engine->planner.layer = layer;
     PIMATTN_I_TRY(pimattn_i_planner_take(&engine->planner, NULL, engine->batch, n_items));
     if (engine->module) PIMATTN_I_TRY(pimattn_i_module_request(engine, items));
     *program = &engine->planner.programs[engine->planner.taken];
@@ -9658,13 +9539,12 @@ PIMATTN_API pimattn_status pimattn_tier_commit(pimattn_engine *e, pimattn_seq se
     if (n_done) *n_done = 0;
     PIMATTN_I_TRY(pimattn_i_tier_table(e, seq, layer, swaps, n_swaps, false, &table));
     uint64_t n = pimattn_i_seq_find(e, seq)->tokens[layer]; /* slots may be reserved for more */
-    pimattn_i_tiered *st = e->tiered;
     pimattn_i_token *token = table->token;
     size_t fine = 0; /* swaps that can be done: they are, in the table alone, and then undone */
     for (; fine < n_swaps; fine++) {
         const pimattn_swap *w = &swaps[fine];
-        if (w->down >= n || w->up >= n || w->tier + 1 >= st->rules.n_tiers) break;
-        if (token[w->down].tier != w->tier || token[w->up].tier != w->tier + 1) break;
+        if (w->down >= n || w->up >= n || token[w->down].tier != w->tier) break;
+        if (token[w->up].tier != w->tier + 1) break;
         token[w->down].tier++;
         token[w->up].tier--;
     }
@@ -9674,7 +9554,7 @@ PIMATTN_API pimattn_status pimattn_tier_commit(pimattn_engine *e, pimattn_seq se
     }
     if (fine < n_swaps) return pimattn_i_wrong(e, "swap %u: a token is not where it says", fine);
     for (size_t i = 0; i < n_swaps; i++) {
-        PIMATTN_I_TRY(pimattn_i_token_swap(st, &token[swaps[i].down], &token[swaps[i].up]));
+        PIMATTN_I_TRY(pimattn_i_token_swap(e->tiered, &token[swaps[i].down], &token[swaps[i].up]));
         if (n_done) *n_done = i + 1;
     }
     return PIMATTN_OK;
@@ -9739,22 +9619,20 @@ PIMATTN_API pimattn_status pimattn_tier_move(pimattn_engine *engine, pimattn_seq
                                              uint32_t layer, const uint8_t *tier, uint64_t n_tokens)
 {
     pimattn_i_table *table;
-    uint64_t come[PIMATTN_MAX_TIERS] = {0}, other[PIMATTN_MAX_TIERS] = {0};
+    uint64_t more[PIMATTN_MAX_TIERS] = {0}, other[PIMATTN_MAX_TIERS] = {0};
     PIMATTN_I_TRY(pimattn_i_tier_table(engine, seq, layer, tier, n_tokens, true, &table));
     pimattn_i_tiered *st = engine->tiered;
     pimattn_i_token *token = table->token;
     const uint32_t n_tiers = st->rules.n_tiers; /* a token stays where it is in one beyond */
-    for (uint32_t i = 0; i < n_tiers; i++)
-        come[i] = st->bins[i].n_used;
     for (uint64_t i = 0; i < n_tokens; i++) {
         if (tier[i] >= n_tiers) continue;
-        come[tier[i]]++;
-        come[token[i].tier]--;
+        more[tier[i]]++;
+        more[token[i].tier]--;
     }
     for (uint32_t i = 0; i < n_tiers; i++)
-        if (come[i] > st->bins[i].tier->n_tokens)
+        if (st->bins[i].n_used + more[i] > st->bins[i].tier->n_tokens)
             return PIMATTN_I_FULL(engine, "tier %u has %u slots, not %u", (uint64_t)i,
-                                  st->bins[i].tier->n_tokens, come[i]);
+                                  st->bins[i].tier->n_tokens, st->bins[i].n_used + more[i]);
     for (uint64_t i = 0; i < n_tokens; i++) {
         if (tier[i] >= n_tiers || tier[i] == token[i].tier) continue;
         const bool full = st->bins[tier[i]].n_used == st->bins[tier[i]].tier->n_tokens;
@@ -9771,28 +9649,24 @@ PIMATTN_API pimattn_status pimattn_tier_move(pimattn_engine *engine, pimattn_seq
 PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *e, uint32_t layer,
                                           const pimattn_call *call, pimattn_readings *readings)
 {
-    pimattn_readings r;
     if (!e || !call) return pimattn_i_wrong(e, "call is NULL", 0);
     pimattn_call filled = *call;
     PIMATTN_I_TRY(pimattn_i_call_spans(e, layer, call->items, call->n_items));
     PIMATTN_I_TRY(pimattn_i_call_check(e, &filled));
     pimattn_status status = PIMATTN_OK;
     const bool tiers = e->tiered && !e->pages;
-    e->planner.layer = layer;
     e->beyond = pimattn_i_packed(e);
     e->piece_bytes = e->layout.page_bytes / e->layout.page_tokens *
                      (e->pages ? e->pages->page_tokens : e->layout.page_tokens);
     e->call = &filled;
     if (e->module)
-        status = pimattn_i_module_attend(e, readings ? &r : NULL);
+        status = pimattn_i_module_attend(e, readings);
     else if (readings)
-        status = tiers ? pimattn_i_tier_read(e, &r) : pimattn_i_read(e, &r);
+        status = tiers ? pimattn_i_tier_read(e, readings) : pimattn_i_read(e, readings);
     if (status == PIMATTN_OK && !e->module) pimattn_i_compute(e);
-    if (status == PIMATTN_OK && tiers) pimattn_i_tier_blocks(e, NULL, NULL);
+    if (status == PIMATTN_OK && tiers) pimattn_i_tier_blocks(e, NULL, NULL, false);
     e->call = NULL;
-    if (status != PIMATTN_OK || !readings) return status;
-    *readings = r;
-    if (e->module) return PIMATTN_OK;
+    if (status != PIMATTN_OK || !readings || e->module) return status;
     readings->pages_used = pimattn_pages_used(e);
     readings->pages_total = pimattn_pages_total(e);
     readings->kernel = e->kernel->name;
@@ -9871,7 +9745,6 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     for (size_t i = 0; i < (size_t)s->n_heads * s->head_dim; i++)
         if (!q || !pimattn_i_finite(q[i]))
             return pimattn_i_wrong(e, q ? "q[%u] is not finite" : "q is NULL", i);
-    e->planner.layer = layer;
     e->call = &w->call;
     w->job = pimattn_i_job_whole(e, 0);
     w->job.n_queries = 1;
@@ -9911,11 +9784,10 @@ static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pim
     const pimattn_i_job *job = &w->job;
     const uint64_t first = c->page * w->page_tokens;
     const uint64_t end = pimattn_i_min(first + w->page_tokens, job->tokens);
-    const bool whole = first >= job->begin || (first >= job->origin && end <= job->kept);
     bool finite = true;
     uint32_t none = 0, *n_bound = &none;
     w->low = w->row + e->size.q_floats;
-    if (whole && !e->tiered) {
+    if (!e->tiered && (first >= job->begin || (first >= job->origin && end <= job->kept))) {
         const uint32_t *pages = pimattn_i_table_at(&e->layout, job->seq, c->page, e->planner.layer);
         n_bound = pimattn_i_page_bounds(&e->pool, pages[job->kv_head]);
         w->low = (float *)(void *)(n_bound + 16);
@@ -9982,14 +9854,13 @@ static uint64_t pimattn_i_candidates(const pimattn_engine *e, pimattn_i_newest *
             pimattn_i_candidate *c = &w->pages[h * w->n_pages + n];
             w->job.kv_head = h;
             c->page = page;
-            const bool finite = pimattn_i_extremes(e, w, c);
-            c->bound = finite ? -HUGE_VALF : HUGE_VALF;
-            for (uint32_t i = 0; i < e->gqa_group && finite && c->n_tokens > 0; i++) {
+            c->bound = pimattn_i_extremes(e, w, c) ? -HUGE_VALF : HUGE_VALF;
+            for (uint32_t i = 0; i < e->gqa_group && c->bound < HUGE_VALF; i++) {
                 float bound = pimattn_i_bound(e, w, h * e->gqa_group + i, page);
                 if (bound > c->bound) c->bound = bound;
             }
         }
-        n += w->pages[n].n_tokens > 0; /* as of all heads */
+        n++;
     }
     return n;
 }
@@ -10067,20 +9938,6 @@ static bool pimattn_i_scores(pimattn_engine *e, pimattn_i_newest *w)
     return finite;
 }
 
-/* Of a KV head: every token's score is its page's bound. */
-static bool pimattn_i_bound_scores(const pimattn_i_newest *w, uint64_t n)
-{
-    bool finite = true;
-    for (uint64_t i = 0; i < n; i++) {
-        const pimattn_i_candidate *c = &w->pages[w->job.kv_head * w->n_pages + i];
-        const uint64_t end = (c->page + 1) * w->page_tokens;
-        finite = finite && c->bound <= FLT_MAX;
-        for (uint64_t t = c->page * w->page_tokens; t < end; t++)
-            if (pimattn_i_sees(&w->job, t)) w->scores[t] = c->bound;
-    }
-    return finite;
-}
-
 PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
                                                  float *of_tokens, const float *q, uint32_t source)
 {
@@ -10097,9 +9954,16 @@ PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *e, pimattn_seq 
         w.job.kv_head = h / group;
         w.job.query = h % group;
         for (uint64_t t = 0; t < w.job.tokens; t++)
-            w.scores[t] = pimattn_i_minus_inf();
-        bool finite = bounds ? pimattn_i_bound_scores(&w, n_pages) : pimattn_i_scores(e, &w);
-        const float sink = s->sink_logits && !bounds ? s->sink_logits[h] : pimattn_i_minus_inf();
+            w.scores[t] = -HUGE_VALF;
+        bool finite = bounds || pimattn_i_scores(e, &w);
+        for (uint64_t i = 0; i < n_pages; i++) { /* every token's score is its page's bound */
+            const pimattn_i_candidate *c = &w.pages[h * w.n_pages + i];
+            const uint64_t end = (c->page + 1) * w.page_tokens;
+            finite = finite && c->bound <= FLT_MAX;
+            for (uint64_t t = c->page * w.page_tokens; t < end; t++)
+                if (pimattn_i_sees(&w.job, t)) w.scores[t] = c->bound;
+        }
+        const float sink = s->sink_logits && !bounds ? s->sink_logits[h] : -HUGE_VALF;
         float most = sink;
         for (uint64_t t = 0; t < w.job.tokens; t++)
             if (w.scores[t] > most) most = w.scores[t];
