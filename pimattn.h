@@ -4487,19 +4487,15 @@ PIMATTN_API const char *pimattn_stop_str(uint32_t stop)
     return stop < PIMATTN_N_STOP ? names[stop] : NULL;
 }
 
-/* A natural number in limbs of 32 bits, the lowest first. The greatest are 322 bits: 8 times a sum
- * (63), ratios (32), and how many tokens 7 other tiers have (32 each). */
-typedef struct pimattn_i_exact {
-    uint32_t limb[12];
-} pimattn_i_exact;
-
-/* x = x by + y, NULL: 0; no limb can overflow its carry. */
-static void pimattn_i_exact_fuse(pimattn_i_exact *x, uint32_t by, const pimattn_i_exact *y)
+/* x = x by + y, NULL: 0; no limb can overflow its carry. Numbers in limbs of 32 bits, the lowest
+ * first; the greatest are 322 bits: 8 times a sum (63), ratios (32), and how many tokens 7 other
+ * tiers have (32 each). */
+static void pimattn_i_exact_fuse(uint32_t x[12], uint32_t by, const uint32_t *y)
 {
     uint64_t carry = 0;
     for (int i = 0; i < 12; i++) {
-        carry += (uint64_t)x->limb[i] * by + (y ? y->limb[i] : 0);
-        x->limb[i] = (uint32_t)carry;
+        carry += (uint64_t)x[i] * by + (y ? y[i] : 0);
+        x[i] = (uint32_t)carry;
         carry >>= 32;
     }
 }
@@ -4508,6 +4504,7 @@ static void pimattn_i_exact_fuse(pimattn_i_exact *x, uint32_t by, const pimattn_
  * of the power of two above the greatest, below 2^63 for all tokens together. */
 typedef struct pimattn_i_shares {
     double per_unit;
+    uint8_t *tier; /* [n_tokens] as they will be; from PIMATTN_MAX_TIERS on: this */
     uint64_t sum[PIMATTN_MAX_TIERS];
     uint32_t n[PIMATTN_MAX_TIERS];
     uint32_t over[PIMATTN_MAX_TIERS];  /* what a sum is divided by: 1, or its tokens */
@@ -4523,21 +4520,18 @@ static uint32_t pimattn_i_share_units(const pimattn_i_shares *s, float importanc
  * ratio of the other side, of both times over[0] .. over[t + 1]. */
 static bool pimattn_i_is_short(const pimattn_i_shares *s, uint32_t t)
 {
-    pimattn_i_exact faster = {{0}}, slower = {{0}};
-    uint32_t ratio = 0;
-    int top = 11;
+    uint32_t sum[12] = {0}, ratio = 0;
     for (uint32_t i = 0; i <= t + 1; i++) {
-        pimattn_i_exact *side = i <= t ? &faster : &slower;
-        pimattn_i_exact x = {{(uint32_t)s->sum[i], (uint32_t)(s->sum[i] >> 32)}};
+        uint32_t x[12] = {(uint32_t)s->sum[i], (uint32_t)(s->sum[i] >> 32)};
         for (uint32_t other = 0; other <= t + 1; other++)
-            if (other != i && s->over[other] > 1) pimattn_i_exact_fuse(&x, s->over[other], NULL);
-        pimattn_i_exact_fuse(&x, i <= t ? s->ratio[t + 1] : ratio, side);
-        *side = x;
+            if (other != i && s->over[other] > 1) pimattn_i_exact_fuse(x, s->over[other], NULL);
+        for (int k = 0; k < 12 && i > t; k++)
+            sum[k] = ~sum[k]; /* -sum - 1 */
+        pimattn_i_exact_fuse(x, i <= t ? s->ratio[t + 1] : ratio, sum);
+        memcpy(sum, x, sizeof sum);
         ratio += s->ratio[i];
     }
-    while (top > 0 && faster.limb[top] == slower.limb[top])
-        top--;
-    return faster.limb[top] < slower.limb[top];
+    return sum[11] >> 31 == 0; /* slower - faster - 1 is not negative */
 }
 
 /* Tokens, the one with the least key first. */
@@ -4584,9 +4578,10 @@ static uint32_t pimattn_i_heap_take(pimattn_i_heap *h)
  * s2 .. in the slower. After k swaps what went down, d1 .. dk, is at most what is left above, what
  * came up, s1 .. sk, at least what is left below; dk < sk. So the next is d(k+1) against s(k+1) if
  * both are there and it is a gain, else none. No token is swapped twice; heaps only shrink. */
-static pimattn_stop pimattn_i_pair(const pimattn_schedule *s, pimattn_i_shares *shares,
-                                   uint8_t *tier, uint32_t t, pimattn_swap *swaps, size_t *n_swaps)
+static pimattn_stop pimattn_i_pair(const pimattn_schedule *s, pimattn_i_shares *shares, uint32_t t,
+                                   pimattn_swap *swaps, size_t *n_swaps)
 {
+    uint8_t *const tier = shares->tier;
     pimattn_i_heap fast = {(uint64_t *)s->scratch, shares->n[t]};
     pimattn_i_heap slow = {NULL, shares->n[t + 1]};
     if (!pimattn_i_is_short(shares, t)) return PIMATTN_STOP_RATIO;
@@ -4617,53 +4612,48 @@ static pimattn_stop pimattn_i_pair(const pimattn_schedule *s, pimattn_i_shares *
     return PIMATTN_STOP_RATIO;
 }
 
-/* Whether it can be done; *most is the greatest importance. */
-static pimattn_status pimattn_i_schedule_check(const pimattn_schedule *s, float *most,
-                                               pimhw_cause *why)
+/* Judges a schedule; what its tiers hold, if it can be done. */
+static pimattn_status pimattn_i_shares_init(pimattn_i_shares *shares, const pimattn_schedule *s,
+                                            pimhw_cause *why)
 {
+    int exponent;
+    double most = 0, top = 0; /* importance, ratio */
     if (s->n_tiers < 1 || s->n_tiers > PIMATTN_MAX_TIERS)
         return pimattn_i_refuse(why, "n_tiers %u: 1 to 8", s->n_tiers);
     if (s->n_tokens > UINT32_MAX)
         return pimattn_i_refuse(why, "n_tokens %u: below 2^32", s->n_tokens);
     if (!s->ratio || (s->n_tokens > 0 && (!s->importance || !s->tier || !s->scratch)))
         return pimattn_i_refuse(why, "importance, tier, ratio or scratch missing", 0);
-    for (uint32_t i = 0; i < s->n_tiers; i++)
+    for (uint32_t i = 0; i < s->n_tiers; i++) {
         if (!(s->ratio[i] > 0 && s->ratio[i] <= DBL_MAX))
             return pimattn_i_refuse(why, "ratio[%u] not positive and finite", i);
-    *most = 0;
+        top = fmax(top, s->ratio[i]);
+    }
     for (size_t i = 0; i < s->n_tokens; i++) {
         float x = s->importance[i];
         if (!(x >= 0 && x <= FLT_MAX))
             return pimattn_i_refuse(why, "importance[%u] negative or not finite", i);
         if (s->tier[i] >= s->n_tiers && s->tier[i] < PIMATTN_MAX_TIERS)
             return pimattn_i_refuse(why, "tier[%u] beyond the last", i);
-        if (s->tier[i] < s->n_tiers && x > *most) *most = x;
+        if (s->tier[i] < s->n_tiers && (double)x > most) most = (double)x;
     }
-    return PIMATTN_OK;
-}
-
-static void pimattn_i_shares_init(pimattn_i_shares *shares, const pimattn_schedule *s, float most,
-                                  uint8_t *tier)
-{
-    int exponent;
-    double top = 0;
     memset(shares, 0, sizeof *shares);
-    (void)frexp((double)most, &exponent);
+    (void)frexp(most, &exponent);
     shares->per_unit = ldexp(1, 31 - exponent);
+    if (s->scratch) shares->tier = (uint8_t *)s->scratch + 8 * (s->n_tokens + 2);
     for (size_t i = 0; i < s->n_tokens; i++) {
         uint64_t t = pimattn_i_min(s->tier[i], PIMATTN_MAX_TIERS);
-        tier[i] = (uint8_t)t;
+        shares->tier[i] = (uint8_t)t;
         if (t == PIMATTN_MAX_TIERS) continue;
         shares->sum[t] += pimattn_i_share_units(shares, s->importance[i]);
         shares->n[t]++;
     }
-    for (uint32_t i = 0; i < s->n_tiers; i++)
-        top = s->ratio[i] > top ? s->ratio[i] : top;
     (void)frexp(top, &exponent);
     for (uint32_t i = 0; i < s->n_tiers; i++) {
         shares->ratio[i] = (uint32_t)fmax(1, ldexp(s->ratio[i], 29 - exponent));
         shares->over[i] = s->mean && shares->n[i] > 0 ? shares->n[i] : 1;
     }
+    return PIMATTN_OK;
 }
 
 /* Of the scratch the heaps take 8 (n_tokens + 2) bytes, the tiers as they will be the rest. */
@@ -4675,68 +4665,58 @@ PIMATTN_API size_t pimattn_schedule_bytes(size_t n_tokens)
 PIMATTN_API pimattn_status pimattn_schedule_swaps(const pimattn_schedule *s, pimattn_swap *swaps,
                                                   size_t *n_swaps, uint32_t *stop, pimhw_cause *why)
 {
-    float most;
     pimattn_i_shares shares;
     if (!s || !n_swaps || (s->n_most > 0 && !swaps) || (s->n_tiers > 1 && !stop))
         return pimattn_i_refuse(why, "schedule, swaps, n_swaps or stop missing", 0);
-    PIMATTN_I_TRY(pimattn_i_schedule_check(s, &most, why));
-    uint8_t *tier = (uint8_t *)s->scratch;
-    if (tier) tier += 8 * (s->n_tokens + 2);
-    pimattn_i_shares_init(&shares, s, most, tier);
+    PIMATTN_I_TRY(pimattn_i_shares_init(&shares, s, why));
     *n_swaps = 0;
     for (uint32_t t = s->n_tiers - 1; t-- > 0;)
-        stop[t] = (uint32_t)pimattn_i_pair(s, &shares, tier, t, swaps, n_swaps);
+        stop[t] = (uint32_t)pimattn_i_pair(s, &shares, t, swaps, n_swaps);
     return PIMATTN_OK;
 }
 
-/* A trace that is replayed. */
-typedef struct pimattn_i_replay {
-    pimattn_schedule s;
-    float *importance, *score;
-    pimattn_swap *swaps;
-    uint8_t *takes_part; /* [n_tokens] 0 or 1 */
-    uint8_t *tiers;      /* [n_candidates][n_tokens] */
-} pimattn_i_replay;
-
-/* Every step with every candidate: attention where the tokens lie, then swaps. */
-static pimattn_status pimattn_i_replay_run(pimattn_i_replay *r, const pimattn_profile *p,
-                                           pimattn_candidate *candidates, size_t n_candidates,
-                                           pimhw_cause *why)
+/* Every step with every candidate: attention where the tokens lie, then swaps. Arrays: swaps, of a
+ * pair at most the fewer tokens; importance, score; what takes part, 0 or 1; tiers by candidate. */
+static pimattn_status pimattn_i_replay(const pimattn_profile *p, pimattn_candidate *candidates,
+                                       size_t n_candidates, void *scratch, void *arrays,
+                                       pimhw_cause *why)
 {
+    const size_t n = p->n_tokens, most = p->n_most < n ? p->n_most : n;
+    pimattn_swap *swaps = (pimattn_swap *)arrays;
+    float *importance = (float *)(void *)(swaps + n), *score = importance + n;
+    uint8_t *takes_part = (uint8_t *)(score + n);
     uint32_t stop[PIMATTN_MAX_TIERS];
     for (uint64_t step = 0; step < p->n_steps; step++) {
-        bool good = p->score(p->user, step, r->score) &&
-                    pimattn_importance(r->importance, r->score, p->n_tokens, step ? p->n_tokens : 0,
-                                       p->lambda) == PIMATTN_OK;
+        bool good = p->score(p->user, step, score) &&
+                    pimattn_importance(importance, score, n, step ? n : 0, p->lambda) == PIMATTN_OK;
         if (!good) return pimattn_i_refuse(why, "step %u: no score, a wrong one, or lambda", step);
-        pimattn_i_heap h = {(uint64_t *)r->s.scratch, p->n_tokens}; /* the best take part */
-        for (size_t i = 0; i < h.n; i++)
-            h.key[i] = pimattn_i_key(r->score[i], i, true);
+        pimattn_i_heap h = {(uint64_t *)scratch, n}; /* the best take part */
+        for (size_t i = 0; i < n; i++)
+            h.key[i] = pimattn_i_key(score[i], i, true);
         pimattn_i_heap_build(&h);
-        memset(r->takes_part, 0, h.n);
-        for (uint64_t n = pimattn_i_ceil_div(h.n, p->sparsity); n > 0; n--)
-            r->takes_part[pimattn_i_heap_take(&h)] = 1;
+        memset(takes_part, 0, n);
+        for (uint64_t left = pimattn_i_ceil_div(n, p->sparsity); left > 0; left--)
+            takes_part[pimattn_i_heap_take(&h)] = 1;
         const bool counts = step >= p->n_first;
-        uint8_t *tier = r->tiers;
-        for (pimattn_candidate *c = candidates; c < candidates + n_candidates; c++) {
+        uint8_t *tier = takes_part + n;
+        for (pimattn_candidate *c = candidates; c < candidates + n_candidates; c++, tier += n) {
+            const pimattn_schedule s = {importance, tier,    n,    c->ratio,
+                                        p->n_tiers, p->mean, most, scratch};
             uint64_t active[PIMATTN_MAX_TIERS] = {0};
             double slowest = 0;
             size_t n_swaps;
-            for (size_t i = 0; i < p->n_tokens; i++)
-                active[tier[i]] += r->takes_part[i];
+            for (size_t i = 0; i < n; i++)
+                active[tier[i]] += takes_part[i];
             for (uint32_t t = 0; t < p->n_tiers; t++)
                 slowest = fmax(slowest, (double)active[t] * p->active_ns[t]);
-            r->s.tier = tier;
-            r->s.ratio = c->ratio;
-            PIMATTN_I_TRY(pimattn_schedule_swaps(&r->s, r->swaps, &n_swaps, stop, why));
-            for (const pimattn_swap *swap = r->swaps; swap < r->swaps + n_swaps; swap++) {
+            PIMATTN_I_TRY(pimattn_schedule_swaps(&s, swaps, &n_swaps, stop, why));
+            for (const pimattn_swap *swap = swaps; swap < swaps + n_swaps; swap++) {
                 tier[swap->down] = (uint8_t)(swap->tier + 1);
                 tier[swap->up] = (uint8_t)swap->tier;
                 c->swaps[swap->tier] += counts;
                 slowest += p->swap_ns[swap->tier];
             }
             if (counts) c->step_ns += slowest;
-            tier += p->n_tokens;
         }
     }
     return PIMATTN_OK;
@@ -4770,32 +4750,23 @@ PIMATTN_API pimattn_status pimattn_tier_profile(const pimattn_profile *p,
         return pimattn_i_refuse(why, "profile, candidates or best is NULL", 0);
     const char *fault = n_candidates ? pimattn_i_profile_fault(p) : "n_candidates is 0";
     if (fault) return pimattn_i_refuse(why, fault, 0);
-    pimattn_i_replay r;
     pimhw_allocator a = p->allocator.alloc ? p->allocator : pimhw_allocator_default();
     uint64_t n = p->n_tokens, scratch = pimattn_i_up64(pimattn_schedule_bytes(p->n_tokens));
-    uint64_t fixed = scratch + n * (sizeof *r.swaps + 2 * sizeof(float) + 1);
+    uint64_t fixed = scratch + n * (sizeof(pimattn_swap) + 2 * sizeof(float) + 1);
     uint64_t bytes = pimattn_i_add(fixed, pimattn_i_mul(n, n_candidates));
     unsigned char *memory = (unsigned char *)pimattn_i_alloc(&a, bytes, 64);
     if (!memory) return pimattn_i_lack(why, "no memory for %u candidates", n_candidates);
-    r.swaps = (pimattn_swap *)(void *)(memory + scratch); /* of a pair at most the fewer tokens */
-    r.importance = (float *)(void *)(r.swaps + n);
-    r.score = r.importance + n;
-    r.takes_part = (uint8_t *)(r.score + n);
-    r.tiers = r.takes_part + n;
-    const size_t most = p->n_most < p->n_tokens ? p->n_most : p->n_tokens;
-    const pimattn_schedule s = {r.importance, NULL,    p->n_tokens, NULL,
-                                p->n_tiers,   p->mean, most,        memory};
-    r.s = s; /* tier and ratio: of the candidate whose turn it is */
     for (size_t i = 0; i < n_candidates; i++) {
         candidates[i].step_ns = 0;
         memset(candidates[i].swaps, 0, sizeof candidates[i].swaps);
-        uint8_t *to = r.tiers + i * n;
+        unsigned char *to = memory + fixed + i * n;
         for (uint64_t t = 0, left = n, some; left > 0; t++, left -= some, to += some) {
             some = pimattn_i_min(p->room[t], left);
             memset(to, (int)t, (size_t)some);
         }
     }
-    pimattn_status status = pimattn_i_replay_run(&r, p, candidates, n_candidates, why);
+    pimattn_status status =
+        pimattn_i_replay(p, candidates, n_candidates, memory, memory + scratch, why);
     pimattn_i_release(&a, memory, bytes);
     if (status != PIMATTN_OK) return status;
     double counted = (double)(p->n_steps - p->n_first);
@@ -4855,28 +4826,23 @@ static void pimattn_i_groups_book(uint32_t n_groups, uint64_t n_tokens, uint64_t
     *count_bytes = n_groups * (uint64_t)(PIMATTN_TIER_STEPS + 1) * sizeof(uint16_t);
 }
 
-static bool pimattn_i_groups_full(const pimattn_i_groups *g, uint32_t group)
+/* What decides between two groups: one that is not full, the least sum, the fewest residents. */
+static uint64_t pimattn_i_groups_cost(const pimattn_i_groups *g, uint32_t group)
 {
-    return g->residents[group] >= g->n_tokens / g->n_groups + (group < g->n_tokens % g->n_groups);
+    const uint64_t room = g->n_tokens / g->n_groups + (group < g->n_tokens % g->n_groups);
+    const uint64_t full = g->residents[group] >= room; /* sums are below 2^20 */
+    return full << 63 | (uint64_t)g->sums[group] << 32 | g->residents[group];
 }
 
-/* The cheaper of two: not full, least sum, fewest residents, lowest. */
-static uint32_t pimattn_i_groups_cheaper(const pimattn_i_groups *g, uint32_t a, uint32_t b)
-{
-    bool full = pimattn_i_groups_full(g, a);
-    if (full != pimattn_i_groups_full(g, b)) return full ? b : a;
-    if (g->sums[a] != g->sums[b]) return g->sums[a] < g->sums[b] ? a : b;
-    if (g->residents[a] != g->residents[b]) return g->residents[a] < g->residents[b] ? a : b;
-    return a < b ? a : b;
-}
-
-/* Puts best right above one group, or everywhere if it is stale. */
+/* Puts best right above one group, or everywhere if it is stale; of equals the lowest. */
 static void pimattn_i_groups_settle(pimattn_i_groups *g, uint32_t group)
 {
-    uint32_t *best = g->best;
     size_t from = g->stale ? g->n_groups - 1 : ((size_t)g->n_groups + group) / 2;
-    for (size_t i = from; i > 0; i = g->stale ? i - 1 : i / 2)
-        best[i] = pimattn_i_groups_cheaper(g, best[2 * i], best[2 * i + 1]);
+    for (size_t i = from; i > 0; i = g->stale ? i - 1 : i / 2) {
+        const uint32_t a = g->best[2 * i], b = g->best[2 * i + 1];
+        const uint64_t of_a = pimattn_i_groups_cost(g, a), of_b = pimattn_i_groups_cost(g, b);
+        g->best[i] = of_a < of_b || (of_a == of_b && a < b) ? a : b;
+    }
     g->stale = false;
 }
 
@@ -4899,7 +4865,7 @@ static bool pimattn_i_groups_place(pimattn_i_groups *g, uint32_t window, uint32_
 {
     if (g->stale) pimattn_i_groups_settle(g, 0);
     uint32_t to = g->best[1];
-    if (pimattn_i_groups_full(g, to)) return false;
+    if (pimattn_i_groups_cost(g, to) >> 63) return false; /* full */
     pimattn_i_groups_count(g, to, window, 1);
     pimattn_i_groups_count(g, to, 1, 1);
     g->residents[to]++;
@@ -5006,8 +4972,7 @@ static pimattn_status pimattn_i_dram_time(pimattn_tier_reading *r, const pimattn
     pimhw_block *blocks = (pimhw_block *)pimattn_i_zeroed(&a, load->n_blocks, sizeof *blocks);
     if (!blocks) return pimattn_i_lack(why, "no memory for %u blocks of a tier", load->n_blocks);
     for (size_t i = 0; i < load->n_blocks; i++) {
-        uint64_t rows = pimattn_i_ceil_div(load->blocks[i], row_tokens);
-        all += rows;
+        all += pimattn_i_ceil_div(load->blocks[i], row_tokens);
         tokens += (double)load->blocks[i] * c->n_bank_groups;
         blocks[i].row_base[1] = UINT32_MAX / 2; /* of V; a block has no more of K, nor tokens */
         blocks[i].rest[PIMATTN_I_TOKENS - 1] = load->blocks[i];
@@ -5026,19 +4991,6 @@ static pimattn_status pimattn_i_dram_time(pimattn_tier_reading *r, const pimattn
     return status;
 }
 
-/* Flash: pages of the fullest channel, or the controller's units if they take longer. */
-static void pimattn_i_flash_time(pimattn_tier_reading *r, const pimattn_tier *t,
-                                 const pimattn_shape *s, const pimattn_tier_load *load)
-{
-    const pimhw_config *c = &t->device;
-    double macs =
-        (double)load->device_tokens * load->n_queries * ((double)s->head_dim + s->head_dim_v);
-    double rate = (double)c->flash_units * pimhw_config_lanes(c) * c->unit_MHz; /* per us */
-    double units_ns = rate > 0 ? macs / rate * 1e3 : 0;
-    r->program_ns = fmax((double)pimhw_flash_read_ps(c, load->channel_pages) / 1e3, units_ns);
-    r->read_bytes = pimattn_i_mul(load->pages, c->flash_page_bytes);
-}
-
 /* Partials that leave devices. */
 static uint64_t pimattn_i_outputs(const pimattn_tier *t, const pimattn_tier_load *load)
 {
@@ -5046,43 +4998,36 @@ static uint64_t pimattn_i_outputs(const pimattn_tier *t, const pimattn_tier_load
     return pimattn_i_mul(load->groups, pimattn_i_group_units(t));
 }
 
-/* What leaves and reaches devices and bank groups. */
-static void pimattn_i_tier_traffic(pimattn_tier_reading *r, const pimattn_tier *t,
-                                   const pimattn_shape *s, const pimattn_tier_load *load)
-{
-    uint64_t element = t->device.element_bytes, q = load->n_queries;
-    uint64_t dk = s->head_dim, partial = (uint64_t)s->head_dim_v + 2;
-    uint64_t groups = pimattn_i_mul(load->groups, q * element), units = pimattn_i_group_units(t);
-    r->kv_bytes = pimattn_i_mul(load->tokens, (dk + s->head_dim_v) * element);
-    if (!pimattn_i_is_flash(t)) r->read_bytes = r->kv_bytes;
-    r->bare_bytes = pimattn_i_mul(groups, dk + units * partial);
-    r->group_bytes = pimattn_i_reduces(t) ? pimattn_i_mul(groups, dk + partial) : r->bare_bytes;
-    r->link_bytes =
-        pimattn_i_add(pimattn_i_mul(load->device_outputs, q * dk * element),
-                      pimattn_i_mul(pimattn_i_outputs(t, load), q * partial * sizeof(float)));
-}
-
 enum { PIMATTN_I_STAGES = 5 }; /* q in, local attention, bank group, device, partials out */
 
-/* Blocks one by one through the stages, in a part per query block; a part waits for its stage. */
+/* What leaves and reaches devices and bank groups, and when: blocks one by one through the stages,
+ * in a part per query block; a part waits for its stage. */
 static void pimattn_i_tier_pipe(pimattn_tier_reading *r, const pimattn_tier *t,
                                 const pimattn_i_local *l, const pimattn_tier_load *load)
 {
     const pimhw_config *c = &t->device;
-    const pimattn_shape *s = &l->shape;
+    const bool reduces = pimattn_i_reduces(t);
+    const uint64_t dk = l->shape.head_dim, partial = (uint64_t)l->shape.head_dim_v + 2;
+    const uint64_t n = load->n_queries, units = pimattn_i_group_units(t);
+    const uint64_t groups = pimattn_i_mul(load->groups, n * c->element_bytes);
+    r->bare_bytes = pimattn_i_mul(groups, dk + units * partial);
+    r->group_bytes = reduces ? pimattn_i_mul(groups, dk + partial) : r->bare_bytes;
+    r->link_bytes =
+        pimattn_i_add(pimattn_i_mul(load->device_outputs, n * dk * c->element_bytes),
+                      pimattn_i_mul(pimattn_i_outputs(t, load), n * partial * sizeof(float)));
     double end[PIMATTN_I_STAGES] = {0}, ns[PIMATTN_I_STAGES] = {0}, tokens = 0;
-    uint64_t parts = l->queries ? pimattn_i_ceil_div(load->n_queries, l->queries) : 1;
-    double n_parts = (double)load->n_blocks * (double)parts;
-    double q = load->n_queries, link = c->link_MBps / 1e3, partials = (double)load->device_groups;
-    double units = (double)pimattn_i_group_units(t), blocks = (double)load->device_blocks;
-    double out = pimattn_i_reduces(t) ? blocks : partials * units; /* partials that leave */
-    ns[0] = blocks * q * s->head_dim * c->element_bytes / link / n_parts;
-    if (pimattn_i_reduces(t)) {
-        double lanes_ns = pimattn_i_partial_ns(c, s->head_dim_v);
-        ns[2] = (double)load->n_blocks * q * (units + 1) * lanes_ns / n_parts;
+    uint64_t parts = l->queries ? pimattn_i_ceil_div(n, l->queries) : 1;
+    double n_parts = (double)load->n_blocks * (double)parts, q = load->n_queries;
+    double partials = (double)load->device_groups, blocks = (double)load->device_blocks;
+    double out = reduces ? blocks : partials * (double)units; /* partials that leave */
+    double link = c->link_MBps / 1e3;
+    ns[0] = blocks * q * l->shape.head_dim * c->element_bytes / link / n_parts;
+    if (reduces) {
+        double lanes_ns = pimattn_i_partial_ns(c, l->shape.head_dim_v);
+        ns[2] = (double)load->n_blocks * q * ((double)units + 1) * lanes_ns / n_parts;
         ns[3] = q * (partials + blocks) * lanes_ns / c->reduction_units / n_parts;
     }
-    ns[4] = out * q * (s->head_dim_v + 2.0) * sizeof(float) / link / n_parts;
+    ns[4] = out * q * (double)partial * sizeof(float) / link / n_parts;
     for (size_t i = 0; i < load->n_blocks; i++)
         tokens += (double)load->blocks[i];
     for (size_t i = 0; i < load->n_blocks * parts; i++) {
@@ -5138,16 +5083,23 @@ PIMATTN_API pimattn_status pimattn_tier_time(pimattn_tier_reading *reading,
     memset(&r, 0, sizeof r);
     r.size = sizeof r, r.version = 1;
     if (load->n_blocks > 0) {
-        if (pimattn_i_is_flash(tier))
-            pimattn_i_flash_time(&r, tier, &l.shape, load);
-        else
+        const pimhw_config *c = &tier->device;
+        const bool flash = pimattn_i_is_flash(tier);
+        const uint64_t dims = (uint64_t)l.shape.head_dim + l.shape.head_dim_v;
+        const double tokens = (double)load->device_tokens;
+        double flops = 2 * tokens * (double)dims * (load->gqa_flops ? load->n_queries : 1);
+        r.kv_bytes = pimattn_i_mul(load->tokens, dims * c->element_bytes);
+        r.read_bytes = flash ? pimattn_i_mul(load->pages, c->flash_page_bytes) : r.kv_bytes;
+        if (flash) { /* pages of the fullest channel, or the controller's units, if slower */
+            double macs = tokens * load->n_queries * (double)dims;
+            double rate = (double)c->flash_units * pimhw_config_lanes(c) * c->unit_MHz; /* per us */
+            r.program_ns = (double)pimhw_flash_read_ps(c, load->channel_pages) / 1e3;
+            if (rate > 0) r.program_ns = fmax(r.program_ns, macs / rate * 1e3);
+        } else {
             PIMATTN_I_TRY(pimattn_i_dram_time(&r, tier, &l, load, why));
-        double flops =
-            2.0 * (double)load->device_tokens * ((double)l.shape.head_dim + l.shape.head_dim_v);
-        if (load->gqa_flops) flops *= load->n_queries;
-        if (tier->device.cap_MFLOPS) r.cap_ns = flops * 1e3 / tier->device.cap_MFLOPS;
-        r.local_ns = r.program_ns > r.cap_ns ? r.program_ns : r.cap_ns;
-        pimattn_i_tier_traffic(&r, tier, &l.shape, load);
+        }
+        if (c->cap_MFLOPS) r.cap_ns = flops * 1e3 / c->cap_MFLOPS;
+        r.local_ns = fmax(r.program_ns, r.cap_ns);
         pimattn_i_tier_pipe(&r, tier, &l, load);
     }
     *reading = r;
@@ -5269,25 +5221,20 @@ PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t
     return PIMATTN_OK;
 }
 
-/* Bytes of whole pages that equal runs touch. */
-static uint64_t pimattn_i_run_bytes(const pimattn_tier *t, uint64_t bytes, uint64_t n_runs)
-{
-    uint64_t page = t->device.flash_page_bytes;
-    if (page == 0) return bytes;
-    uint64_t n_pages = pimattn_i_ceil_div(pimattn_i_ceil_div(bytes, n_runs), page);
-    return pimattn_i_mul(n_runs, pimattn_i_mul(n_pages, page));
-}
-
-/* Time of bytes out of a tier or into it, over all its devices and channels. */
-static double pimattn_i_stream_ns(const pimattn_tier *t, uint64_t bytes, bool write)
+/* Time of equal runs out of a tier or into it, over all its devices and channels; *bytes becomes
+ * those of the whole pages that they touch. */
+static double pimattn_i_runs_ns(const pimattn_tier *t, uint64_t *bytes, uint64_t n_runs, bool write)
 {
     const pimhw_config *c = &t->device;
-    double link_ns = (double)bytes / ((double)t->n_devices * c->link_MBps) * 1e3;
-    if (!pimattn_i_is_flash(t)) return link_ns;
-    uint64_t pages =
-        pimattn_i_ceil_div(bytes / c->flash_page_bytes, (uint64_t)t->n_devices * c->n_channels);
-    uint64_t ps = write ? pimhw_flash_write_ps(c, pages) : pimhw_flash_read_ps(c, pages);
-    return fmax((double)ps / 1e3, link_ns);
+    const uint64_t page = c->flash_page_bytes, channels = (uint64_t)t->n_devices * c->n_channels;
+    uint64_t ps = 0;
+    if (page > 0) {
+        uint64_t n_pages = pimattn_i_ceil_div(pimattn_i_ceil_div(*bytes, n_runs), page);
+        *bytes = pimattn_i_mul(n_runs, pimattn_i_mul(n_pages, page));
+        n_pages = pimattn_i_ceil_div(*bytes / page, channels);
+        ps = write ? pimhw_flash_write_ps(c, n_pages) : pimhw_flash_read_ps(c, n_pages);
+    }
+    return fmax((double)ps / 1e3, (double)*bytes / ((double)t->n_devices * c->link_MBps) * 1e3);
 }
 
 PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *r,
@@ -5304,10 +5251,9 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *r,
     PIMATTN_I_WITHIN(why, "host_percent", relayout->host_percent, 0, 100, NULL);
     memset(r, 0, sizeof *r);
     r->size = sizeof *r, r->version = 1;
-    r->read_bytes = pimattn_i_run_bytes(from, bytes, n_runs);
-    r->written_bytes = pimattn_i_run_bytes(to, bytes, n_runs);
-    r->read_ns = pimattn_i_stream_ns(from, r->read_bytes, false);
-    r->write_ns = pimattn_i_stream_ns(to, r->written_bytes, true);
+    r->read_bytes = r->written_bytes = bytes;
+    r->read_ns = pimattn_i_runs_ns(from, &r->read_bytes, n_runs, false);
+    r->write_ns = pimattn_i_runs_ns(to, &r->written_bytes, n_runs, true);
     if (bytes > 0) r->start_ns = (double)n_runs * relayout->start_ns;
     if (relayout->by_host) {
         double slower = 100.0 / (relayout->host_percent ? relayout->host_percent : 10);
@@ -5422,9 +5368,8 @@ static unsigned char *pimattn_i_token_place(pimattn_i_tiered *st, pimattn_i_toke
 {
     pimattn_i_bin *b = &st->bins[tier];
     uint32_t group = 0;
-    bool placed = pimattn_i_groups_place(&b->groups, t->active, &group);
-    PIMATTN_ASSERT(placed && b->n_used < b->tier->n_tokens);
-    (void)placed;
+    PIMATTN_ASSERT(b->n_used < b->tier->n_tokens); /* so one is placed */
+    (void)pimattn_i_groups_place(&b->groups, t->active, &group);
     t->tier = (uint8_t)tier;
     t->slot = b->vacant[group];
     b->vacant[group] = b->next[t->slot];
@@ -5465,33 +5410,25 @@ static void pimattn_i_moved(pimattn_i_tiered *st, uint32_t from, uint32_t to)
     }
 }
 
-/* Moves a token into a tier that has room. */
-static pimattn_status pimattn_i_token_move(pimattn_i_tiered *st, pimattn_i_token *t, uint32_t to)
+/* Moves a token into a tier that has room, or where `back`, which goes back, makes it; either may
+ * get any bank group that has room. */
+static pimattn_status pimattn_i_token_move(pimattn_i_tiered *st, pimattn_i_token *t, uint32_t to,
+                                           pimattn_i_token *back)
 {
-    uint32_t from = t->tier;
+    const uint32_t from = t->tier;
     PIMATTN_I_TRY(pimattn_i_transfer_ask(st, from, to));
-    const unsigned char *bytes = pimattn_i_slot(st, t);
+    if (back) PIMATTN_I_TRY(pimattn_i_transfer_ask(st, to, from));
+    const void *bytes = pimattn_i_slot(st, t);
     pimattn_i_token_leave(st, t); /* another tier's slot: the bytes stay what they are */
+    if (back) {
+        const unsigned char *its = pimattn_i_slot(st, back);
+        bytes = memcpy(st->bounce, bytes, (size_t)st->slot_bytes);
+        pimattn_i_token_leave(st, back);
+        memcpy(pimattn_i_token_place(st, back, from), its, (size_t)st->slot_bytes);
+        pimattn_i_moved(st, to, from);
+    }
     memcpy(pimattn_i_token_place(st, t, to), bytes, (size_t)st->slot_bytes);
     pimattn_i_moved(st, from, to);
-    return PIMATTN_OK;
-}
-
-/* Two tokens of different tiers change places; either may get any bank group that has room. */
-static pimattn_status pimattn_i_token_swap(pimattn_i_tiered *st, pimattn_i_token *a,
-                                           pimattn_i_token *b)
-{
-    uint32_t of_a = a->tier, of_b = b->tier;
-    PIMATTN_I_TRY(pimattn_i_transfer_ask(st, of_a, of_b));
-    PIMATTN_I_TRY(pimattn_i_transfer_ask(st, of_b, of_a));
-    const unsigned char *bytes = pimattn_i_slot(st, b);
-    memcpy(st->bounce, pimattn_i_slot(st, a), (size_t)st->slot_bytes);
-    pimattn_i_token_leave(st, a);
-    pimattn_i_token_leave(st, b);
-    memcpy(pimattn_i_token_place(st, b, of_a), bytes, (size_t)st->slot_bytes);
-    memcpy(pimattn_i_token_place(st, a, of_b), st->bounce, (size_t)st->slot_bytes);
-    pimattn_i_moved(st, of_a, of_b);
-    pimattn_i_moved(st, of_b, of_a);
     return PIMATTN_OK;
 }
 
@@ -5581,7 +5518,7 @@ static pimattn_status pimattn_i_make_room(pimattn_i_tiered *st, pimattn_i_table 
         uint32_t to = *tier + 1;
         PIMATTN_I_TRY(pimattn_i_make_room(st, table, &to, n));
         st->oldest[to] = pimattn_i_min(st->oldest[to], least);
-        return pimattn_i_token_move(st, &table->token[least], to);
+        return pimattn_i_token_move(st, &table->token[least], to, NULL);
     }
     return PIMATTN_OK;
 }
@@ -5763,10 +5700,11 @@ static bool pimattn_i_same_v(const pimattn_plan *a, const pimattn_plan *b)
 static pimattn_status pimattn_i_planner_plan(pimattn_i_planner *p, uint64_t queries)
 {
     const pimattn_config *c = &p->config;
-    bool all = c->v_mapping == PIMATTN_V_CHEAPEST;
+    const bool all = c->v_mapping == PIMATTN_V_CHEAPEST;
+    const uint32_t first = all ? (uint32_t)PIMATTN_V_A : c->v_mapping;
+    const uint32_t last = all ? (uint32_t)PIMATTN_V_K : first;
     p->planned_queries = p->n_plans = 0;
-    for (uint32_t v = all ? (uint32_t)PIMATTN_V_A : c->v_mapping;
-         v <= (all ? (uint32_t)PIMATTN_V_K : c->v_mapping); v++) {
+    for (uint32_t v = first; v <= last; v++) {
         pimattn_plan *to = &p->plans[p->n_plans];
         PIMATTN_I_TRY(pimattn_plan_init(to, &c->shape, &c->device, c->partition, c->hfp_unit,
                                         c->row_reuse_off, queries, p->why));
@@ -5838,19 +5776,16 @@ static void pimattn_i_planner_go(pimattn_i_planner *p, uint32_t layer)
     if (p->spans_of) p->spans = p->spans_of(p->spans_user);
 }
 
-/* Bytes of one row of K or V that has to be read; int8 with its scale. */
-static uint64_t pimattn_i_read_bytes(const pimattn_config *c, uint32_t dim, uint32_t type)
-{
-    bool int8 = type == PIMATTN_INT8 && c->way == PIMATTN_HOST;
-    return int8 ? dim + sizeof(float) : (uint64_t)dim * c->device.element_bytes;
-}
-
-/* Bytes of K and V that the layer of the request sees. */
+/* Bytes of K and V that the layer of the request sees, as they are read: int8 with its scales. */
 static uint64_t pimattn_i_layer_bytes(const pimattn_i_planner *p)
 {
     const pimattn_shape *s = &p->plans[p->taken].shape;
-    uint64_t tokens = 0, each = pimattn_i_read_bytes(&p->config, s->head_dim, s->k_type);
-    if (!s->v_in_k) each += pimattn_i_read_bytes(&p->config, s->head_dim_v, s->v_type);
+    const uint32_t type[] = {s->k_type, s->v_type}, dim[] = {s->head_dim, s->head_dim_v};
+    uint64_t tokens = 0, each = 0;
+    for (int i = 0; i < (s->v_in_k ? 1 : 2); i++) {
+        bool int8 = type[i] == PIMATTN_INT8 && p->config.way == PIMATTN_HOST;
+        each += int8 ? dim[i] + sizeof(float) : (uint64_t)dim[i] * p->config.device.element_bytes;
+    }
     for (size_t i = 0; i < p->n_spans; i++)
         tokens += pimattn_i_span_sees(s, &p->spans[i]);
     return tokens * s->n_kv_heads * each;
@@ -6061,12 +5996,13 @@ typedef struct pimattn_i_module {
     pimhw_units *units;
     const pimattn_plan *plan;          /* of the engine */
     uint32_t n_heads;                  /* blocks of a sequence */
+    size_t n_lists;                    /* of a sequence: [n_layers][n_heads][2] */
     uint32_t n_units;                  /* that have chunks of their own: 1, or the channels */
     uint32_t chunk_rows, n_chunks;     /* of a unit */
     uint32_t n_used;                   /* of all units .. */
     uint32_t used[PIMHW_MAX_CHANNELS]; /* .. and of each */
     uint64_t table_bytes;              /* of all tables, of which lists is the first */
-    pimattn_i_list *lists;             /* [max_seqs][n_layers][n_heads][2] */
+    pimattn_i_list *lists;             /* [max_seqs][n_lists] */
     uint32_t *next;                    /* [n_units * n_chunks] of a list; UINT32_MAX: free */
     uint32_t *chunks;                  /* VA2PA of a call, [va2pa_entries] */
     uint32_t chunk_begin[PIMHW_MAX_CHANNELS + 1];
@@ -6291,25 +6227,21 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
     return status;
 }
 
-/* ggml's rule: powers of one base for as many heads as a power of two has, of its root between. */
-static float pimattn_i_alibi_slope(const pimattn_shape *s, uint32_t head)
-{
-    uint32_t heads = 1;
-    while (2 * heads <= s->n_heads)
-        heads *= 2;
-    bool low = head < heads;
-    double step = (double)s->alibi_max_bias / heads / (low ? 1 : 2);
-    return (float)pow(2.0, -step * (low ? head + 1 : 2 * (head - heads) + 1));
-}
-
-/* Copies what the shape points to, and makes slopes by the rule; its pointers are ours then. */
+/* Copies what the shape points to, and makes slopes by ggml's rule: powers of one base for as many
+ * heads as a power of two has, of its root between. Its pointers are ours then. */
 static void pimattn_i_variant_keep(pimattn_shape *s, uint64_t *windows)
 {
     float *slopes = (float *)(void *)(windows + (s->windows ? s->n_layers : 0));
     float *logits = slopes + s->n_heads;
+    uint32_t heads = 1;
+    while (2 * heads <= s->n_heads)
+        heads *= 2;
     if (s->windows) memcpy(windows, s->windows, s->n_layers * sizeof *windows);
     for (uint32_t h = 0; h < s->n_heads; h++) {
-        slopes[h] = s->alibi_slopes ? s->alibi_slopes[h] : pimattn_i_alibi_slope(s, h);
+        const bool low = h < heads;
+        const double step = (double)s->alibi_max_bias / heads / (low ? 1 : 2);
+        const float slope = (float)pow(2.0, -step * (low ? h + 1 : 2 * (h - heads) + 1));
+        slopes[h] = s->alibi_slopes ? s->alibi_slopes[h] : slope;
         logits[h] = s->sink_logits ? s->sink_logits[h] : 0;
     }
     if (s->windows) s->windows = windows;
@@ -6318,21 +6250,22 @@ static void pimattn_i_variant_keep(pimattn_shape *s, uint64_t *windows)
 }
 
 /* Memory, units and tables of the device way; a failure leaves what there is to _destroy. */
-static pimattn_status pimattn_i_module_create(pimattn_i_module **module, const pimattn_config *c,
-                                              const pimattn_plan *plan, pimhw_cause *why)
+static pimattn_status pimattn_i_module_create(pimattn_engine *e, pimhw_cause *why)
 {
-    const pimhw_allocator *a = &c->allocator;
+    const pimhw_allocator *a = &e->config.allocator;
+    const pimattn_plan *plan = &e->plan;
     const pimhw_config *d = &plan->device;
     pimattn_i_module *m = (pimattn_i_module *)pimattn_i_zeroed(a, 1, sizeof *m);
-    *module = m;
+    e->module = m;
     if (!m) return pimattn_i_lack(why, "no memory for the tables of the device", 0);
     m->plan = plan;
     m->n_heads = pimattn_i_units(plan);
+    m->n_lists = (size_t)plan->shape.n_layers * m->n_heads * 2;
     m->chunk_rows = pimattn_plan_chunk_rows(plan);
     m->n_units = d->n_channels / plan->unit_channels;
     m->n_chunks = d->n_rows / m->chunk_rows;
     uint64_t n = (uint64_t)m->n_units * m->n_chunks;
-    uint64_t lists = pimattn_i_mul(pimattn_i_mul(c->max_seqs, c->shape.n_layers), m->n_heads * 2u);
+    uint64_t lists = pimattn_i_mul(e->config.max_seqs, m->n_lists);
     m->table_bytes = pimattn_i_add(pimattn_i_mul(lists, sizeof *m->lists),
                                    (n + d->va2pa_entries) * sizeof(uint32_t));
     m->lists = (pimattn_i_list *)pimattn_i_zeroed(a, 1, m->table_bytes);
@@ -6426,8 +6359,7 @@ static pimattn_status pimattn_i_engine_fill(pimattn_engine *e, pimhw_cause *why)
                                     c->hfp_unit, c->row_reuse_off, pimattn_i_token_queries(c),
                                     why));
     if (c->v_mapping != PIMATTN_V_CHEAPEST) pimattn_i_plan_v(&e->plan, c->v_mapping);
-    if (c->way == PIMATTN_DEVICE)
-        PIMATTN_I_TRY(pimattn_i_module_create(&e->module, c, &e->plan, why));
+    if (c->way == PIMATTN_DEVICE) PIMATTN_I_TRY(pimattn_i_module_create(e, why));
     if (!c->tiers) return PIMATTN_OK;
     const uint64_t slot_bytes = e->layout.page_bytes * c->shape.n_kv_heads;
     PIMATTN_I_TRY(pimattn_i_tiered_create(&e->tiered, &e->config, slot_bytes, why));
@@ -6443,8 +6375,7 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
     pimattn_config c;
     PIMATTN_I_TRY(pimattn_i_config_take(&c, config, why));
     volatile float given = 0.3f; /* if sums are taken apart; clang has no macro that says so */
-    const float x = given;
-    if ((x + 12582912.0f) - 12582912.0f != 0)
+    if ((given + 12582912.0f) - 12582912.0f != 0)
         return PIMATTN_I_UNFIT(why, "built with -funsafe-math-optimizations");
     pimattn_engine *e = (pimattn_engine *)pimattn_i_zeroed(&c.allocator, 1, sizeof *e);
     if (!e) return pimattn_i_lack(why, "no memory for an engine", 0);
@@ -6539,22 +6470,14 @@ static pimattn_i_table *pimattn_i_table_of(const pimattn_engine *e, const pimatt
 static pimattn_i_list *pimattn_i_lists_of(const pimattn_engine *e, const pimattn_i_seq *s,
                                           uint32_t layer, uint32_t head)
 {
-    size_t of_layer = (size_t)(s - e->seqs) * e->config.shape.n_layers + layer;
-    return e->module->lists + (of_layer * e->module->n_heads + head) * 2;
-}
-
-static size_t pimattn_i_n_lists(const pimattn_engine *e)
-{
-    return (size_t)e->config.shape.n_layers * e->module->n_heads * 2;
+    const pimattn_i_module *m = e->module;
+    return m->lists + (size_t)(s - e->seqs) * m->n_lists + ((size_t)layer * m->n_heads + head) * 2;
 }
 
 /* A list becomes n chunks long, the lowest free ones, with memory: no append fails half-way. */
 static pimattn_status pimattn_i_list_grow(pimattn_engine *e, pimattn_i_list *list, uint32_t n)
 {
     const uint16_t zero = 0;
-    pimhw_da at;
-    memset(&at, 0, sizeof at);
-    at.channel = list->unit;
     pimattn_i_module *m = e->module;
     uint32_t *link = &list->first, chunk = list->unit * m->n_chunks, end = chunk + m->n_chunks;
     for (uint32_t k = 0; k < list->n && list->n < n; k++)
@@ -6569,7 +6492,7 @@ static pimattn_status pimattn_i_list_grow(pimattn_engine *e, pimattn_i_list *lis
         list->n++;
         m->n_used++;
         m->used[list->unit]++;
-        at.row = chunk % m->n_chunks * m->chunk_rows;
+        pimhw_da at = {list->unit, 0, 0, chunk % m->n_chunks * m->chunk_rows, 0, 0};
         for (uint32_t row = 0; row < m->chunk_rows; row++, at.row++)
             if (pimhw_memory_write(m->memory, &at, &zero, sizeof zero, &e->why) != PIMHW_OK)
                 return PIMATTN_ERR_MEMORY;
@@ -6616,23 +6539,22 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
     pimattn_i_list *lists = pimattn_i_lists_of(e, s, 0, 0), *list = lists;
     const uint32_t had[2] = {lists[0].n, lists[1].n};
     uint32_t wanted[2];
-    size_t n = pimattn_i_n_lists(e);
     uint64_t more = 0;
     for (uint32_t i = 0; i < 2; i++) {
         wanted[i] = (uint32_t)pimattn_i_min(pimattn_i_chunks_of(m->plan, i, tokens), UINT32_MAX);
         more += wanted[i] > had[i] ? wanted[i] - had[i] : 0;
     }
     /* before host memory is taken for what cannot be */
-    bool fits = pimattn_i_mul(more, n / 2) <= pimattn_pages_total(e) - m->n_used;
+    bool fits = pimattn_i_mul(more, m->n_lists / 2) <= pimattn_pages_total(e) - m->n_used;
     pimattn_status status = fits ? PIMATTN_OK : PIMATTN_ERR_PAGES;
-    for (size_t i = 0; i < n && status == PIMATTN_OK; i++, list++) {
+    for (size_t i = 0; i < m->n_lists && status == PIMATTN_OK; i++, list++) {
         if (i % 2 == 0 && list->n == 0 && wanted[0] > 0)
             list[0].unit = list[1].unit =
                 pimattn_i_emptiest(e, (uint32_t)(i / 2 / m->n_heads), more);
         status = pimattn_i_list_grow(e, list, wanted[i % 2]);
     }
     if (status == PIMATTN_OK) return status;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < m->n_lists; i++)
         pimattn_i_list_keep(m, &lists[i], had[i % 2]);
     if (status == PIMATTN_ERR_MEMORY) return status;
     const char *text = "%u tokens need %u and %u chunks in each layer of every head that is a"
@@ -6679,19 +6601,12 @@ static void pimattn_i_seq_length(const pimattn_engine *e, pimattn_i_seq *s, uint
         s->tokens[i] = tokens;
 }
 
-static pimattn_status pimattn_i_length_check(pimattn_engine *e, uint64_t tokens)
-{
-    if (tokens <= PIMATTN_I_MAX_TOKENS) return PIMATTN_OK;
-    return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", tokens);
-}
-
 /* Whether the pool allows a sequence to write tokens from .. to - 1; why not, in words. */
 static pimattn_status pimattn_i_may_hold(pimattn_engine *e, const pimattn_i_seq *s, uint64_t from,
                                          uint64_t to)
 {
     uint64_t most = e->config.reserve_tokens;
     uint64_t free_pages = e->pool.n_pages_most - pimattn_i_pool_held(&e->pool);
-    PIMATTN_I_TRY(pimattn_i_length_check(e, to));
     if (most && to > most)
         return PIMATTN_I_FULL(e, "%u tokens are more than the %u of reserve_tokens", to, most);
     if (e->module || e->tiered) return PIMATTN_OK; /* judged as chunks, or slots, are taken */
@@ -6738,8 +6653,8 @@ static pimattn_status pimattn_i_hold(pimattn_engine *e, pimattn_i_seq *s, uint64
 static pimattn_status pimattn_i_fit(pimattn_engine *e, pimattn_i_seq *s, uint64_t from, uint64_t to)
 {
     to = pimattn_i_max(to, e->config.reserve_tokens);
-    pimattn_status status = pimattn_i_may_hold(e, s, from, to);
-    return status == PIMATTN_OK ? pimattn_i_hold(e, s, from, to) : status;
+    PIMATTN_I_TRY(pimattn_i_may_hold(e, s, from, to));
+    return pimattn_i_hold(e, s, from, to);
 }
 
 PIMATTN_API pimattn_status pimattn_seq_reserve(pimattn_engine *e, pimattn_seq seq, uint64_t tokens)
@@ -6748,6 +6663,8 @@ PIMATTN_API pimattn_status pimattn_seq_reserve(pimattn_engine *e, pimattn_seq se
     if (!e) return PIMATTN_ERR_ARGUMENT;
     PIMATTN_I_TRY(pimattn_i_seq_even(e, seq, &s));
     const uint64_t end = pimattn_i_add(s->tokens[0], tokens);
+    if (end > PIMATTN_I_MAX_TOKENS)
+        return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", end);
     PIMATTN_I_TRY(pimattn_i_may_hold(e, s, s->tokens[0], end));
     return pimattn_i_hold(e, s, s->tokens[0], end);
 }
@@ -6759,8 +6676,7 @@ static pimattn_status pimattn_i_seq_new(pimattn_engine *e, pimattn_i_seq **s)
         if (e->seqs[i].id) continue;
         e->first_free = i + 1;
         *s = &e->seqs[i];
-        (*s)->generation++;
-        (*s)->id = (*s)->generation << 16 | i;
+        (*s)->id = ++(*s)->generation << 16 | i;
         (*s)->begin = (*s)->swapped = (*s)->arrival = 0;
         (*s)->tokens = e->tokens + (size_t)i * e->config.shape.n_layers;
         pimattn_i_seq_length(e, *s, 0);
@@ -6770,12 +6686,19 @@ static pimattn_status pimattn_i_seq_new(pimattn_engine *e, pimattn_i_seq **s)
                           (uint64_t)e->config.max_seqs);
 }
 
+/* Lets go of the chunks, or slots, of tokens from n on; what holds those before `kept` stays. */
+static void pimattn_i_seq_trim(pimattn_engine *e, const pimattn_i_seq *s, uint64_t n, uint64_t kept)
+{
+    for (size_t i = 0; e->module && i < e->module->n_lists; i++)
+        pimattn_i_list_keep(e->module, pimattn_i_lists_of(e, s, 0, 0) + i,
+                            (uint32_t)pimattn_i_chunks_of(&e->plan, i % 2, kept));
+    for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++)
+        pimattn_i_table_cut(e->tiered, pimattn_i_table_of(e, s, i), n, kept);
+}
+
 static void pimattn_i_seq_end(pimattn_engine *e, pimattn_i_seq *s)
 {
-    for (size_t i = 0; e->module && i < pimattn_i_n_lists(e); i++)
-        pimattn_i_list_keep(e->module, pimattn_i_lists_of(e, s, 0, 0) + i, 0);
-    for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++)
-        pimattn_i_table_cut(e->tiered, pimattn_i_table_of(e, s, i), 0, 0);
+    pimattn_i_seq_trim(e, s, 0, 0);
     pimattn_i_seq_empty(&e->pool, s);
     s->id = 0;
     e->first_free = (uint32_t)pimattn_i_min(e->first_free, (uint64_t)(s - e->seqs));
@@ -6903,19 +6826,6 @@ PIMATTN_I_INLINE void pimattn_i_fetch_run(const pimattn_i_layout *lay, const uns
             PIMATTN_I_FETCH_TO_WRITE(run + lay->offset[i] + at * lay->row[i] + b);
 }
 
-/* The rows of the first token to come, if their pages are there: while it is checked. */
-PIMATTN_I_INLINE void pimattn_i_append_fetch(const pimattn_engine *e, const pimattn_i_seq *s,
-                                             uint32_t layer, uint64_t token)
-{
-    const pimattn_i_layout *lay = &e->layout;
-    const uint64_t page = token / lay->page_tokens;
-    if (page >= s->n_pages) return; /* of banks and tiers none */
-    uint64_t at, from = pimattn_i_run_from(lay, token, &at);
-    const uint32_t *pages = pimattn_i_table_at(lay, s, page, layer);
-    for (uint32_t h = 0; h < lay->n_kv_heads; h++)
-        pimattn_i_fetch_run(lay, pimattn_i_page(&e->pool, pages[h]) + from, at);
-}
-
 static void pimattn_i_append_tokens(pimattn_engine *e, pimattn_i_seq *s, uint32_t layer,
                                     const pimattn_i_rows *k, const pimattn_i_rows *v, uint64_t n)
 {
@@ -6949,25 +6859,16 @@ static bool pimattn_i_write_column(pimattn_engine *e, const pimattn_i_list *list
 {
     pimattn_i_module *m = e->module;
     const pimhw_config *d = &m->plan->device;
-    uint32_t chunk = list->first, banks = pimhw_config_banks(d);
+    const uint32_t banks = pimhw_config_banks(d) / d->n_ranks; /* of a rank */
+    uint32_t chunk = list->first;
     for (uint64_t before = at->row / m->chunk_rows; before > 0; before--)
         chunk = m->next[chunk];
-    pimhw_da to;
-    memset(&to, 0, sizeof to);
-    to.channel = at->channel + list->unit;
-    to.rank = at->bank / (banks / d->n_ranks);
-    to.bank = at->bank % (banks / d->n_ranks);
-    to.row = chunk % m->n_chunks * m->chunk_rows + (uint32_t)(at->row % m->chunk_rows);
-    to.column = at->column;
-    to.byte = first * 2;
+    const uint32_t row = chunk % m->n_chunks * m->chunk_rows + (uint32_t)(at->row % m->chunk_rows);
+    const pimhw_da to = {
+        at->channel + list->unit, at->bank / banks, at->bank % banks, row, at->column, first * 2};
     if (pimhw_memory_write(m->memory, &to, lanes, n * 2, &e->why) != PIMHW_OK) return false;
-    pimhw_instruction in;
-    memset(&in, 0, sizeof in);
-    in.mask = (uint64_t)1 << to.channel;
-    in.op_size = 1;
-    in.bank = at->bank;
-    in.row = to.row;
-    in.column = at->column;
+    pimhw_instruction in = {
+        PIMHW_SYNC, 0, (uint64_t)1 << to.channel, 1, at->bank, row, at->column, 0, 0, 0, 0, 0};
     /* a shared front end answers reads by the writes that wait, so SYNC goes before */
     static const pimhw_kind kinds[] = {PIMHW_SYNC, PIMHW_RD_SBK, PIMHW_WR_SBK};
     bool reads = n < pimhw_config_lanes(d) && d->partial_write, done = true;
@@ -6988,26 +6889,28 @@ static uint16_t pimattn_i_lane(const pimattn_i_module *m, const unsigned char *f
     return pimhw_lane_round(m->plan->device.lane_type, x);
 }
 
-/* One head's rows from token `before` on: K a token after the other, V a column of tokens. */
+/* One head's rows from token `before` on: K a token after the other, V a column of tokens, or of
+ * zeros if rows is NULL. */
 static bool pimattn_i_append_head(pimattn_engine *e, const pimattn_i_list *list, bool is_v,
                                   const pimattn_i_rows *rows, size_t head, uint64_t before,
                                   uint64_t n)
 {
     const pimattn_i_module *m = e->module;
     const uint32_t lanes = pimhw_config_lanes(&m->plan->device);
-    const unsigned char *from = rows->from ? rows->from + 4 * head * rows->dim : NULL; /* zeros */
+    const uint32_t dim = is_v ? m->plan->shape.head_dim_v : m->plan->shape.head_dim;
+    const unsigned char *from = rows ? rows[is_v].from + 4 * head * dim : NULL;
     uint16_t column[512]; /* the most lanes it has */
     for (uint64_t t = 0, some = 1; t < n; t += some) {
         const uint32_t first = is_v ? (uint32_t)((before + t) % lanes) : 0;
         if (is_v) some = pimattn_i_min(lanes - first, n - t);
-        for (uint32_t c = 0; c < (is_v ? rows->dim : m->plan->k_columns); c++) {
+        for (uint32_t c = 0; c < (is_v ? dim : m->plan->k_columns); c++) {
             pimattn_i_place at = is_v ? pimattn_i_place_v(m->plan, before + t, c)
                                       : pimattn_i_place_k(m->plan, before + t, c);
             memset(column, 0, sizeof column);
             for (uint32_t i = 0; is_v && from && i < some; i++)
-                column[i] = pimattn_i_lane(m, from + (t + i) * rows->stride, c);
-            for (uint32_t i = 0; !is_v && i < lanes && c * lanes + i < rows->dim; i++)
-                column[i] = pimattn_i_lane(m, from + t * rows->stride, c * lanes + i);
+                column[i] = pimattn_i_lane(m, from + (t + i) * rows[is_v].stride, c);
+            for (uint32_t i = 0; !is_v && i < lanes && c * lanes + i < dim; i++)
+                column[i] = pimattn_i_lane(m, from + t * rows[is_v].stride, c * lanes + i);
             /* the first token of a column of V writes zeros behind it */
             if (!pimattn_i_write_column(e, list, &at, column, first,
                                         first ? (uint32_t)some : lanes))
@@ -7017,19 +6920,19 @@ static bool pimattn_i_append_head(pimattn_engine *e, const pimattn_i_list *list,
     return true;
 }
 
-/* Rows of all heads into the banks, and what that costs; k may be NULL. */
+/* Rows of K and V of all heads into the banks, or zeros of V, and what that costs. */
 static pimattn_status pimattn_i_module_append(pimattn_engine *e, pimattn_i_seq *s, uint32_t layer,
-                                              const pimattn_i_rows *k, const pimattn_i_rows *v,
-                                              uint64_t before, uint64_t n)
+                                              const pimattn_i_rows *rows, uint64_t before,
+                                              uint64_t n)
 {
     pimattn_i_module *m = e->module;
     pimhw_readings r;
     uint32_t group = m->n_heads / e->config.shape.n_kv_heads;
     bool done = pimhw_device_begin(e->planner.device, NULL) == PIMHW_OK;
     for (uint32_t h = 0; h < m->n_heads && done; h++)
-        for (uint32_t which = k ? 0 : 1; which < 2 && done; which++) {
+        for (uint32_t which = rows ? 0 : 1; which < 2 && done; which++) {
             const pimattn_i_list *list = pimattn_i_lists_of(e, s, layer, h) + which;
-            done = pimattn_i_append_head(e, list, which == 1, which ? v : k, h / group, before, n);
+            done = pimattn_i_append_head(e, list, which == 1, rows, h / group, before, n);
         }
     if (!done) return PIMATTN_ERR_MEMORY;
     if (pimhw_device_finish(e->planner.device, &r, &e->why) != PIMHW_OK) return PIMATTN_ERR_DEVICE;
@@ -7054,8 +6957,9 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, ui
     if (!k || (!v && !shape->v_in_k))
         return pimattn_i_wrong(e, "k or v is NULL for %u tokens", n_tokens);
     uint64_t before = s->tokens[layer], tokens = pimattn_i_add(before, n_tokens);
-    PIMATTN_I_TRY(pimattn_i_length_check(e, tokens)); /* not to be blamed on a stride */
-    const bool banks = e->module != NULL;             /* there both are of the lanes' type */
+    if (tokens > PIMATTN_I_MAX_TOKENS) /* not to be blamed on a stride */
+        return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", tokens);
+    const bool banks = e->module != NULL; /* there both are of the lanes' type */
     const uint32_t heads = shape->n_kv_heads, n_rows = shape->v_in_k ? 1 : 2;
     const uint32_t k_type = banks ? pimattn_i_lane_type(e) : shape->k_type;
     const uint32_t v_type = banks ? k_type : shape->v_type;
@@ -7065,13 +6969,19 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, ui
     for (pimattn_i_rows *r = rows; r < rows + n_rows; r++)
         PIMATTN_I_TRY(pimattn_i_stride(e, r->what, &r->stride, heads, r->dim, n_tokens));
     PIMATTN_I_TRY(pimattn_i_may_hold(e, s, before, tokens));
-    pimattn_i_append_fetch(e, s, layer, before);
+    /* rows of the first token, if it has pages, of banks and tiers none: while it is checked */
+    const pimattn_i_layout *lay = &e->layout;
+    uint64_t page = before / lay->page_tokens, at, from = pimattn_i_run_from(lay, before, &at);
+    for (uint32_t h = 0; page < s->n_pages && h < heads; h++) {
+        const uint32_t *pages = pimattn_i_table_at(lay, s, page, layer);
+        pimattn_i_fetch_run(lay, pimattn_i_page(&e->pool, pages[h]) + from, at);
+    }
     const char *text = "%s of token %u of this append, KV head %u, index %u is beyond %s";
     for (uint32_t i = 0; i < n_rows; i++)
         PIMATTN_I_TRY(pimattn_i_range_check(e, &rows[i], n_tokens, text));
     PIMATTN_I_TRY(pimattn_i_hold(e, s, before, tokens));
     if (banks)
-        PIMATTN_I_TRY(pimattn_i_module_append(e, s, layer, &rows[0], &rows[1], before, n_tokens));
+        PIMATTN_I_TRY(pimattn_i_module_append(e, s, layer, rows, before, n_tokens));
     else
         pimattn_i_append_tokens(e, s, layer, &rows[0], &rows[1], n_tokens);
     s->tokens[layer] += n_tokens;
@@ -7082,25 +6992,6 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, ui
  * [A24] LIFE CYCLE: fork, keep, truncate, prefixes, compaction; what is where.
  *       Knows pages, chunks, slots and banks, and who holds them; nothing of what values mean.
  * ========================================================================== */
-
-/* Truncates: what is left of V's last column gets zeros behind, for 0 times NaN is not 0. */
-static pimattn_status pimattn_i_module_cut(pimattn_engine *e, pimattn_i_seq *s, uint64_t tokens)
-{
-    pimattn_i_module *m = e->module;
-    const pimattn_shape *shape = &e->config.shape;
-    const pimattn_i_rows zeros = {NULL, 0,   shape->n_kv_heads, shape->head_dim_v, PIMATTN_F32,
-                                  "v",  true};
-    uint32_t lanes = pimhw_config_lanes(&m->plan->device);
-    uint64_t kept = pimattn_i_max(tokens, e->config.reserve_tokens);
-    for (uint32_t i = 0; i < shape->n_layers; i++) {
-        uint64_t rest = pimattn_i_min((lanes - tokens % lanes) % lanes, s->tokens[i] - tokens);
-        if (rest) PIMATTN_I_TRY(pimattn_i_module_append(e, s, i, NULL, &zeros, tokens, rest));
-    }
-    pimattn_i_list *lists = pimattn_i_lists_of(e, s, 0, 0);
-    for (size_t i = 0; i < pimattn_i_n_lists(e); i++)
-        pimattn_i_list_keep(m, &lists[i], (uint32_t)pimattn_i_chunks_of(m->plan, i % 2, kept));
-    return PIMATTN_OK;
-}
 
 /* What the device way and tiers do not have yet. */
 static pimattn_status pimattn_i_paged(pimattn_engine *e)
@@ -7131,18 +7022,23 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *e, pimattn_seq seq, 
                                             uint64_t end)
 {
     if (!e) return PIMATTN_ERR_ARGUMENT;
+    const pimattn_shape *shape = &e->config.shape;
     pimattn_i_seq *s = pimattn_i_seq_here(e, seq);
     if (!s) return PIMATTN_ERR_SEQ;
-    for (uint32_t i = 0; i < e->config.shape.n_layers; i++)
+    for (uint32_t i = 0; i < shape->n_layers; i++)
         if (end > s->tokens[i]) return pimattn_i_wrong(e, "%u tokens are beyond the length", end);
     if (first > end) return pimattn_i_wrong(e, "first token %u is beyond the end", first);
     if (first < s->begin) return pimattn_i_wrong(e, "token %u is gone", first);
-    if (first <= e->config.shape.sink_tokens) first = 0;
+    if (first <= shape->sink_tokens) first = 0;
     if (first > 0) PIMATTN_I_TRY(pimattn_i_paged(e));
-    if (e->module) PIMATTN_I_TRY(pimattn_i_module_cut(e, s, end));
+    /* what is left of V's last column in banks gets zeros behind, for 0 times NaN is not 0 */
+    const uint32_t lanes = pimhw_config_lanes(&e->plan.device);
+    for (uint32_t i = 0; e->module && i < shape->n_layers; i++) {
+        const uint64_t rest = pimattn_i_min((lanes - end % lanes) % lanes, s->tokens[i] - end);
+        if (rest) PIMATTN_I_TRY(pimattn_i_module_append(e, s, i, NULL, end, rest));
+    }
     const uint64_t kept = pimattn_i_max(end, e->config.reserve_tokens);
-    for (uint32_t i = 0; e->tiered && i < e->config.shape.n_layers; i++)
-        pimattn_i_table_cut(e->tiered, pimattn_i_table_of(e, s, i), end, kept);
+    pimattn_i_seq_trim(e, s, end, kept);
     /* banks and tiers have no pages */
     const uint64_t page = e->layout.page_tokens;
     const uint64_t last = pimattn_i_min(pimattn_i_ceil_div(kept, page), s->n_pages);
@@ -7160,23 +7056,6 @@ PIMATTN_API pimattn_status pimattn_seq_truncate(pimattn_engine *e, pimattn_seq s
     if (s && tokens < s->begin)
         return pimattn_i_wrong(e, "to %u tokens: its first token is behind", tokens);
     return pimattn_seq_keep(e, seq, s ? s->begin : 0, tokens);
-}
-
-/* The rows of a token, and their scales, of all layers and heads to the place of another. */
-static void pimattn_i_row_move(const pimattn_engine *e, const pimattn_i_seq *s, uint64_t to,
-                               uint64_t from)
-{
-    const pimattn_i_layout *lay = &e->layout;
-    for (uint32_t head = 0; head < e->pool.set_pages; head++) { /* of layer 0, then of the next */
-        uint64_t at, was;
-        unsigned char *run = pimattn_i_run(&e->pool, lay, s, 0, head, to, &at);
-        const unsigned char *old = pimattn_i_run(&e->pool, lay, s, 0, head, from, &was);
-        for (uint32_t i = 0; i < 4; i++)
-            memcpy(run + lay->offset[i] + at * lay->row[i],
-                   old + lay->offset[i] + was * lay->row[i], (size_t)lay->row[i]);
-        pimattn_i_page_change(&e->pool, pimattn_i_table_at(lay, s, to / lay->page_tokens, 0)[head],
-                              to % lay->page_tokens);
-    }
 }
 
 PIMATTN_API pimattn_status pimattn_seq_accept(pimattn_engine *e, pimattn_seq seq, uint64_t first,
@@ -7201,18 +7080,26 @@ PIMATTN_API pimattn_status pimattn_seq_accept(pimattn_engine *e, pimattn_seq seq
         i++; /* these stay where they are */
     PIMATTN_I_TRY(pimattn_i_may_hold(e, s, first + i, first + n));
     PIMATTN_I_TRY(pimattn_i_hold(e, s, first + i, first + n));
-    for (; i < n; i++)
-        pimattn_i_row_move(e, s, first + i, first + kept[i]);
+    const pimattn_i_layout *lay = &e->layout;
+    for (; i < n; i++) /* rows and their scales, of heads of layer 0, then of the next */
+        for (uint32_t head = 0; head < e->pool.set_pages; head++) {
+            uint64_t to = first + i, page = to / lay->page_tokens, at, was;
+            unsigned char *run = pimattn_i_run(&e->pool, lay, s, 0, head, to, &at);
+            const unsigned char *old =
+                pimattn_i_run(&e->pool, lay, s, 0, head, first + kept[i], &was);
+            for (uint32_t part = 0; part < 4; part++)
+                memcpy(run + lay->offset[part] + at * lay->row[part],
+                       old + lay->offset[part] + was * lay->row[part], (size_t)lay->row[part]);
+            pimattn_i_page_change(&e->pool, pimattn_i_table_at(lay, s, page, 0)[head],
+                                  to % lay->page_tokens);
+        }
     return pimattn_seq_keep(e, seq, s->begin, first + n);
 }
 
 static pimattn_i_entry pimattn_i_chain_of(const pimattn_engine *e, uint64_t salt)
 {
-    pimattn_i_entry like;
-    memset(&like, 0, sizeof like);
-    like.hash = pimattn_i_mix(0, salt);
-    like.salt = salt;
-    like.page_tokens = e->layout.page_tokens;
+    const uint32_t page_tokens = e->layout.page_tokens;
+    const pimattn_i_entry like = {pimattn_i_mix(0, salt), salt, 0, 0, 0, 0, 0, page_tokens};
     return like;
 }
 
@@ -7236,12 +7123,9 @@ PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *e, pimattn_se
         const uint32_t *pages = pimattn_i_table_at(&e->layout, s, i, 0);
         uint32_t at = pimattn_i_store_find(st, &like, tokens);
         const uint32_t own = e->pool.refs[*pages].entry;
-        if (!at && own) {
-            if (!pimattn_i_entry_says(pimattn_i_entry_at(st, own), &like, tokens)) break;
-            at = own; /* the page before it was given up, and is known anew */
-            pimattn_i_entry_at(st, at)->parent = like.parent;
-        }
-        if (!at) at = pimattn_i_store_add(&e->pool, &like, tokens, pages);
+        if (!at && own && !pimattn_i_entry_says(pimattn_i_entry_at(st, own), &like, tokens)) break;
+        if (!at) at = own ? own : pimattn_i_store_add(&e->pool, &like, tokens, pages);
+        pimattn_i_entry_at(st, at)->parent = like.parent; /* anew if that was given up */
         like.parent = pimattn_i_entry_at(st, at)->serial;
     }
     return PIMATTN_OK;
@@ -7287,8 +7171,7 @@ PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *e, uint64_t *by
     }
     for (uint32_t i = 1; i <= pool->store.n_most; i++) {
         pimattn_i_entry *entry = pimattn_i_entry_at(&pool->store, i);
-        if (!entry->serial) continue;
-        moved += pimattn_i_compact_move(pool, pimattn_i_entry_pages(entry), end);
+        if (entry->serial) moved += pimattn_i_compact_move(pool, pimattn_i_entry_pages(entry), end);
     }
     pimattn_i_compact_end(pool, end);
     e->moved_bytes += moved * pool->page_bytes;
@@ -7344,7 +7227,7 @@ PIMATTN_API pimattn_status pimattn_seq_query(pimattn_engine *engine, pimattn_seq
     info->pages_shared = info->pages - own;
     for (uint32_t i = 0; engine->tiered && i < engine->config.shape.n_layers; i++)
         info->pages += pimattn_i_table_of(engine, s, i)->n * engine->config.shape.n_kv_heads;
-    for (size_t i = 0; engine->module && i < pimattn_i_n_lists(engine); i++)
+    for (size_t i = 0; engine->module && i < engine->module->n_lists; i++)
         info->pages += pimattn_i_lists_of(engine, s, 0, 0)[i].n;
     info->bytes = info->pages * pimattn_page_bytes(engine);
     info->layer_bytes = info->bytes / engine->config.shape.n_layers;
@@ -7458,19 +7341,25 @@ static pimattn_status pimattn_i_flow_sum(pimattn_engine *e, pimattn_i_flow *f)
     return PIMATTN_I_BROKEN(e, "write gave up before byte %u", f->at);
 }
 
+static void pimattn_i_unmark(pimattn_engine *e)
+{
+    for (uint32_t i = 0; i < e->config.max_seqs; i++)
+        e->seqs[i].arrival = 0;
+}
+
 static pimattn_status pimattn_i_flow_head(pimattn_engine *e, pimattn_i_flow *f, uint64_t *n_seqs)
 {
     static const char names[PIMATTN_I_STATE_WORDS][12] = {
         "", "version", "", "n_layers", "n_kv_heads", "head_dim", "head_dim_v", "k_type", "v_type"};
     const pimattn_shape *s = &e->config.shape;
-    const uint64_t want[PIMATTN_I_STATE_WORDS] = {
+    uint64_t want[PIMATTN_I_STATE_WORDS] = {
         PIMATTN_I_STATE_MAGIC, PIMATTN_I_STATE_VERSION,       *n_seqs,   s->n_layers, s->n_kv_heads,
         s->head_dim,           s->v_in_k ? 0 : s->head_dim_v, s->k_type, s->v_type};
     uint64_t is[PIMATTN_I_STATE_WORDS];
+    if (f->reading) pimattn_i_unmark(e); /* none has arrived */
     memcpy(is, want, sizeof is);
     pimattn_i_flow_move(f, is, PIMATTN_I_STATE_WORDS, sizeof *is);
-    *n_seqs = is[2];
-    is[2] = want[2];
+    *n_seqs = want[2] = is[2];
     if (f->failed) return pimattn_i_flow_sum(e, f);
     for (uint32_t i = 0; i < PIMATTN_I_STATE_WORDS; i++) {
         if (i == 2) PIMATTN_I_TRY(pimattn_i_flow_sum(e, f)); /* another version may have others */
@@ -7564,22 +7453,17 @@ static pimattn_status pimattn_i_flow_seq(pimattn_engine *e, pimattn_i_flow *f, p
     return pimattn_i_flow_sum(e, f);
 }
 
-static void pimattn_i_unmark(pimattn_engine *e)
+/* Says what a state takes and writes it; *hash: of it. */
+static pimattn_status pimattn_i_save(pimattn_engine *e, const pimattn_seq *seqs, size_t n_seqs,
+                                     const pimattn_stream *stream, uint64_t *bytes, uint64_t *hash)
 {
-    for (uint32_t i = 0; i < e->config.max_seqs; i++)
-        e->seqs[i].arrival = 0;
-}
-
-/* Numbers the sequences of a state, first those that others can share with; how many; its bytes. */
-static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs, size_t n_seqs,
-                                     uint64_t *n, uint64_t *bytes)
-{
+    uint64_t n = 0;
     PIMATTN_I_TRY(pimattn_i_paged(e));
     pimattn_i_unmark(e);
-    *n = 0;
     *bytes = (PIMATTN_I_STATE_WORDS + 1) * sizeof(uint64_t);
     if (seqs && n_seqs > e->config.max_seqs)
         return pimattn_i_wrong(e, "n_seqs is %u, more than max_seqs", n_seqs);
+    /* numbers the sequences, first those that others can share with */
     for (size_t i = 0; i < (seqs ? n_seqs : e->config.max_seqs); i++) {
         pimattn_i_seq *s, *next = NULL;
         for (s = e->seqs; s < e->seqs + e->config.max_seqs && !seqs; s++)
@@ -7591,7 +7475,7 @@ static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs,
         PIMATTN_I_TRY(pimattn_i_seq_even(e, seqs ? seqs[i] : next->id, &s));
         if (s->arrival) return pimattn_i_wrong(e, "sequence %u is there twice", s->id);
         uint64_t head[PIMATTN_I_STATE_SEQ] = {0, 0, 0, 0, 0, 0};
-        s->arrival = ++*n;
+        s->arrival = ++n;
         pimattn_i_flow_source(e, s, head);
         uint64_t rows = s->tokens[0] - pimattn_i_max(s->begin, head[4]);
         uint64_t sinks = pimattn_i_seq_sinks(&e->layout, s);
@@ -7599,26 +7483,17 @@ static pimattn_status pimattn_i_mark(pimattn_engine *e, const pimattn_seq *seqs,
         *bytes += (PIMATTN_I_STATE_SEQ + 2) * sizeof(uint64_t);
         *bytes += rows * e->pool.set_pages * e->layout.token_bytes;
     }
-    return PIMATTN_OK;
-}
-
-/* Says what a state takes and writes it; *hash: of it. */
-static pimattn_status pimattn_i_save(pimattn_engine *e, const pimattn_seq *seqs, size_t n_seqs,
-                                     const pimattn_stream *stream, uint64_t *bytes, uint64_t *hash)
-{
-    uint64_t n;
-    pimattn_status status = pimattn_i_mark(e, seqs, n_seqs, &n, bytes);
-    if (status != PIMATTN_OK || !stream) return status;
+    if (!stream) return PIMATTN_OK;
     if (!stream->memory && !stream->write)
         return pimattn_i_wrong(e, "stream has neither memory nor write", 0);
     if (stream->memory && stream->bytes < *bytes)
         return pimattn_i_wrong(e, "the state takes %u bytes, more than there are", *bytes);
     pimattn_i_flow f = {*stream, false, false, 0, 0};
-    status = pimattn_i_flow_head(e, &f, &n);
-    for (uint64_t i = 1; i <= n && status == PIMATTN_OK; i++)
-        status = pimattn_i_flow_seq(e, &f, pimattn_i_arrived(e, i));
+    PIMATTN_I_TRY(pimattn_i_flow_head(e, &f, &n));
+    for (uint64_t i = 1; i <= n; i++)
+        PIMATTN_I_TRY(pimattn_i_flow_seq(e, &f, pimattn_i_arrived(e, i)));
     *hash = f.hash | 1;
-    return status;
+    return PIMATTN_OK;
 }
 
 PIMATTN_API pimattn_status pimattn_save(pimattn_engine *e, const pimattn_seq *seqs, size_t n_seqs,
@@ -7640,7 +7515,6 @@ PIMATTN_API pimattn_status pimattn_restore(pimattn_engine *e, pimattn_seq *seqs,
     if (!stream || (!stream->memory && !stream->read))
         return pimattn_i_wrong(e, "stream has neither memory nor read", 0);
     pimattn_i_flow f = {*stream, true, false, 0, 0};
-    pimattn_i_unmark(e);
     pimattn_status status = pimattn_i_flow_head(e, &f, &n);
     if (status == PIMATTN_OK && n > n_most)
         return pimattn_i_wrong(e, "the state has %u sequences, more than seqs has room for", n);
@@ -7698,20 +7572,17 @@ PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *e, pimattn_seq se
     if (!s->swapped) return pimattn_i_wrong(e, "sequence %u is not swapped out", seq);
     pimattn_i_flow f = {{(void *)(uintptr_t)memory, bytes, NULL, NULL, NULL}, true, false, 0, 0};
     uint64_t n = 0, begin = s->begin, tokens = s->tokens[0];
-    pimattn_i_unmark(e);
     pimattn_status status = pimattn_i_flow_head(e, &f, &n);
     if (status == PIMATTN_OK) status = pimattn_i_flow_seq(e, &f, s);
     if (status == PIMATTN_OK && s->swapped != (f.hash | 1))
         status = PIMATTN_I_BROKEN(e, "this is not what was swapped out of sequence %u", seq);
-    if (status == PIMATTN_OK) {
-        s->swapped = 0;
-        pimattn_i_charge(e, tokens - pimattn_i_seq_gone(&e->layout, s), transfer);
-        return PIMATTN_OK;
-    }
-    pimattn_i_seq_empty(&e->pool, s);
+    if (status != PIMATTN_OK) pimattn_i_seq_empty(&e->pool, s);
     s->begin = begin;
     pimattn_i_seq_length(e, s, tokens);
-    return status;
+    if (status != PIMATTN_OK) return status;
+    s->swapped = 0;
+    pimattn_i_charge(e, tokens - pimattn_i_seq_gone(&e->layout, s), transfer);
+    return PIMATTN_OK;
 }
 
 /* ==========================================================================
@@ -7891,8 +7762,8 @@ PIMATTN_I_INLINE void pimattn_i_spot_list(const pimattn_i_hand *hand, const pima
         list[t] = list[n - 1];
 }
 
-/* The visible tokens of a tile, copied to rows as far apart as the cache has them; what is seen next
- * goes to the second cache [measured]. */
+/* The visible tokens of a tile, copied to rows as far apart as the cache has them; what is seen
+ * next goes to the second cache [measured]. */
 static const pimattn_i_tile *pimattn_i_tile_gather(pimattn_i_hand *hand, uint32_t visible)
 {
     const pimattn_engine *e = hand->e;
@@ -9554,7 +9425,8 @@ PIMATTN_API pimattn_status pimattn_tier_commit(pimattn_engine *e, pimattn_seq se
     }
     if (fine < n_swaps) return pimattn_i_wrong(e, "swap %u: a token is not where it says", fine);
     for (size_t i = 0; i < n_swaps; i++) {
-        PIMATTN_I_TRY(pimattn_i_token_swap(e->tiered, &token[swaps[i].down], &token[swaps[i].up]));
+        const pimattn_swap *w = &swaps[i];
+        PIMATTN_I_TRY(pimattn_i_token_move(e->tiered, &token[w->down], w->tier + 1, &token[w->up]));
         if (n_done) *n_done = i + 1;
     }
     return PIMATTN_OK;
@@ -9640,8 +9512,7 @@ PIMATTN_API pimattn_status pimattn_tier_move(pimattn_engine *engine, pimattn_seq
         uint64_t *at = &other[tier[i]];
         while (full && (token[*at].tier != tier[i] || tier[*at] >= n_tiers || tier[*at] == tier[i]))
             *at = *at + 1 < n_tokens ? *at + 1 : 0;
-        PIMATTN_I_TRY(full ? pimattn_i_token_swap(st, &token[i], &token[*at])
-                           : pimattn_i_token_move(st, &token[i], tier[i]));
+        PIMATTN_I_TRY(pimattn_i_token_move(st, &token[i], tier[i], full ? &token[*at] : NULL));
     }
     return PIMATTN_OK;
 }
