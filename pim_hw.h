@@ -1080,8 +1080,7 @@ static uint64_t pimhw_i_plus(uint64_t a, uint64_t b)
 
 static uint64_t pimhw_i_times(uint64_t a, uint64_t b)
 {
-    bool large = (a | b) >> 32 && a != 0 && b > UINT64_MAX / a;
-    return large ? UINT64_MAX : a * b;
+    return (a | b) >> 32 && a != 0 && b > UINT64_MAX / a ? UINT64_MAX : a * b;
 }
 
 static uint64_t pimhw_i_low_bits(uint32_t n)
@@ -1177,8 +1176,7 @@ static void *pimhw_i_default_alloc(void *user, size_t bytes, size_t align)
     if (bytes > SIZE_MAX - extra) return NULL;
     char *raw = (char *)malloc(bytes + extra);
     if (!raw) return NULL;
-    uintptr_t start = ((uintptr_t)raw + sizeof(void *) + align - 1) / align * align;
-    char *aligned = raw + (start - (uintptr_t)raw);
+    char *aligned = raw + extra - ((uintptr_t)raw + extra) % align;
     memcpy(aligned - sizeof(void *), &raw, sizeof raw);
     return aligned;
 }
@@ -1200,19 +1198,17 @@ PIMHW_API pimhw_allocator pimhw_allocator_default(void)
 
 PIMHW_API const char *pimhw_status_str(pimhw_status status)
 {
-    switch (status) {
-    case PIMHW_OK: return "ok";
-    case PIMHW_ERR_ARGUMENT: return "wrong argument";
-    case PIMHW_ERR_CONFIG: return "wrong device description";
-    case PIMHW_ERR_NAME: return "no such name";
-    case PIMHW_ERR_MEMORY: return "out of memory";
-    case PIMHW_ERR_HAZARD: return "entry or column used out of order";
-    case PIMHW_ERR_PROGRAM: return "instruction or program the device cannot do";
-    case PIMHW_ERR_ADDRESS: return "address that is not there";
-    case PIMHW_ERR_FULL: return "device memory full";
-    case PIMHW_ERR_TEXT: return "line that does not parse";
-    }
-    return "unknown status";
+    static const char names[][48] = {"ok",
+                                     "wrong argument",
+                                     "wrong device description",
+                                     "no such name",
+                                     "out of memory",
+                                     "entry or column used out of order",
+                                     "instruction or program the device cannot do",
+                                     "address that is not there",
+                                     "device memory full",
+                                     "line that does not parse"};
+    return (uint32_t)status <= PIMHW_ERR_TEXT ? names[status] : "unknown status";
 }
 
 /* ==========================================================================
@@ -1595,17 +1591,11 @@ static uint32_t pimhw_i_field_get(const pimhw_config *config, const pimhw_i_fiel
     return value;
 }
 
-static void pimhw_i_field_set(pimhw_config *config, const pimhw_i_field *field, uint32_t value)
-{
-    memcpy((char *)config + field->offset, &value, sizeof value);
-}
-
 static const pimhw_i_field *pimhw_i_field_find(const char *name, size_t length)
 {
-    for (size_t i = 0; i < PIMHW_I_N_FIELDS; i++) {
-        const char *field = PIMHW_I_FIELDS[i].name;
-        if (field[0] != name[0] || field[1] != name[1]) continue; /* most, without a call */
-        if (strncmp(field, name, length) == 0 && !field[length]) return &PIMHW_I_FIELDS[i];
+    for (const pimhw_i_field *f = PIMHW_I_FIELDS; f < PIMHW_I_FIELDS + PIMHW_I_N_FIELDS; f++) {
+        if (f->name[0] != name[0] || f->name[1] != name[1]) continue; /* most, without a call */
+        if (strncmp(f->name, name, length) == 0 && !f->name[length]) return f;
     }
     return NULL;
 }
@@ -1618,13 +1608,10 @@ static uint32_t pimhw_i_sum(const pimhw_config *config, const char *sum)
         int64_t sign = *sum == '-' ? -1 : 1;
         if (*sum == '+' || *sum == '-') sum++;
         size_t n = strcspn(sum, "+-");
-        if (*sum >= '0' && *sum <= '9') {
-            total += sign * (int64_t)strtoul(sum, NULL, 10);
-        } else {
-            const pimhw_i_field *field = pimhw_i_field_find(sum, n);
-            PIMHW_ASSERT(field);
-            total += sign * (int64_t)pimhw_i_field_get(config, field);
-        }
+        const pimhw_i_field *field = pimhw_i_field_find(sum, n);
+        PIMHW_ASSERT(field || (*sum >= '0' && *sum <= '9'));
+        uint64_t value = field ? pimhw_i_field_get(config, field) : strtoul(sum, NULL, 10);
+        total += sign * (int64_t)value;
         sum += n;
     }
     return total > 0 ? (uint32_t)total : 0;
@@ -1671,8 +1658,8 @@ PIMHW_API pimhw_status pimhw_config_init(pimhw_config *config, const char *prese
     }
     memset(config, 0, sizeof *config);
     memcpy(config->preset, PIMHW_I_PRESETS[p], sizeof PIMHW_I_PRESETS[p]);
-    for (size_t i = 0; i < PIMHW_I_N_FIELDS; i++)
-        pimhw_i_field_set(config, &PIMHW_I_FIELDS[i], PIMHW_I_FIELDS[i].value[p]);
+    for (const pimhw_i_field *f = PIMHW_I_FIELDS; f < PIMHW_I_FIELDS + PIMHW_I_N_FIELDS; f++)
+        memcpy((char *)config + f->offset, &f->value[p], sizeof f->value[p]);
     config->allocator = pimhw_allocator_default();
     return PIMHW_OK;
 }
@@ -1713,7 +1700,7 @@ PIMHW_API pimhw_status pimhw_config_set(pimhw_config *config, const char *field,
     if (!config) return PIMHW_I_WRONG(why, PIMHW_I_NULL);
     const pimhw_i_field *f = pimhw_i_field_named(field, why);
     if (!f) return PIMHW_ERR_NAME;
-    pimhw_i_field_set(config, f, value);
+    memcpy((char *)config + f->offset, &value, sizeof value);
     return PIMHW_OK;
 }
 
@@ -1756,56 +1743,25 @@ PIMHW_API uint32_t pimhw_config_outs(const pimhw_config *config)
 /* What must not be more than what; the last two with refresh, the last under gaps. */
 static const struct {
     char less[108], more[8];
-    bool refresh, gaps;
 } PIMHW_I_ORDER[] = {
-    {"tRCD_RD", "tRAS", false, false}, /* else no row is ever read */
-    {"tRCD_WR", "tRAS", false, false},
-    {"tRAS", "tRC", false, false},
-    {"tCCD_S", "tCCD_L", false, false},
-    {"tRRD_S", "tRRD_L", false, false},
-    {"tWTR_S", "tWTR_L", false, false},
+    {"tRCD_RD", "tRAS"}, /* else no row is ever read */
+    {"tRCD_WR", "tRAS"},
+    {"tRAS", "tRC"},
+    {"tCCD_S", "tCCD_L"},
+    {"tRRD_S", "tRRD_L"},
+    {"tWTR_S", "tWTR_L"},
     /* rows that refresh closes are open again, and read in either mode, before the next refresh */
     {"tRFC+tRC+tRAS+tRP+tRRD_S+tRRD_L+tRTP+tCL+tWR+tMOD+tMOD+tRCD_MAC+tRCD_AF+tRCD_EWMUL+"
      "tRCD_RDCP+tRCD_WRCP+1",
-     "tREFI", true, false},
-    {"tWR_INP+tMAC+tRD_OUT+1", "tREFI", true, true},
+     "tREFI"},
+    {"tWR_INP+tMAC+tRD_OUT+1", "tREFI"},
 };
-
-/* What only banks can contradict. */
-static pimhw_status pimhw_i_banks_check(const pimhw_config *c, pimhw_cause *why)
-{
-    bool gaps = c->controller != PIMHW_IN_ORDER;
-    uint64_t banks = (uint64_t)c->n_bank_groups * c->n_group_banks;
-    if (banks > PIMHW_MAX_BANKS)
-        return PIMHW_I_UNFIT(why, "n_bank_groups * n_group_banks is %u, not 1 to %u", banks,
-                             (uint64_t)PIMHW_MAX_BANKS);
-    if (c->row_bytes % c->column_bytes)
-        return PIMHW_I_UNFIT(why, "row_bytes %u, column_bytes %u: not a multiple",
-                             (uint64_t)c->row_bytes, (uint64_t)c->column_bytes);
-    if (banks % c->n_ranks)
-        return PIMHW_I_UNFIT(why, "%u banks do not fill n_ranks %u", banks, (uint64_t)c->n_ranks);
-    if (c->out_bits != 16 && c->out_bits != 32)
-        return PIMHW_I_UNFIT(why, "out_bits is %u, not 16 or 32", (uint64_t)c->out_bits);
-    if (pimhw_config_in_region(c) == 0)
-        return PIMHW_I_UNFIT(why, "in_entries is 1: ping-pong without extra_region halves it");
-    if (c->controller == PIMHW_PING_PONG && c->out_entries < 2)
-        return PIMHW_I_UNFIT(why, "out_entries is 1: ping-pong halves it");
-    for (size_t i = 0; i < sizeof PIMHW_I_ORDER / sizeof PIMHW_I_ORDER[0]; i++) {
-        const char *less = PIMHW_I_ORDER[i].less, *more = PIMHW_I_ORDER[i].more;
-        uint64_t a = pimhw_i_sum(c, less), b = pimhw_i_sum(c, more);
-        if (PIMHW_I_ORDER[i].refresh && !c->refresh) continue;
-        if (a > b && (gaps || !PIMHW_I_ORDER[i].gaps))
-            return PIMHW_I_UNFIT(why, "%s, %u, is more than %s, %u", less, a, more, b);
-    }
-    return PIMHW_OK;
-}
 
 PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *c, pimhw_cause *why)
 {
     if (!c) return PIMHW_I_WRONG(why, "config is NULL");
     bool flash = c->flash_page_bytes != 0;
-    for (size_t i = 0; i < PIMHW_I_N_FIELDS; i++) {
-        const pimhw_i_field *f = &PIMHW_I_FIELDS[i];
+    for (const pimhw_i_field *f = PIMHW_I_FIELDS; f < PIMHW_I_FIELDS + PIMHW_I_N_FIELDS; f++) {
         uint64_t value = pimhw_i_field_get(c, f);
         if (!f->source[flash ? PIMHW_I_FLASH : 0]) {
             if (value == 0) continue;
@@ -1821,7 +1777,30 @@ PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *c, pimhw_cause *wh
     if (c->column_bytes % c->element_bytes)
         return PIMHW_I_UNFIT(why, "column_bytes %u, element_bytes %u: not a multiple",
                              (uint64_t)c->column_bytes, (uint64_t)c->element_bytes);
-    return flash ? PIMHW_OK : pimhw_i_banks_check(c, why);
+    if (flash) return PIMHW_OK;
+    /* what only banks can contradict */
+    size_t without = !c->refresh ? 2 : c->controller == PIMHW_IN_ORDER; /* of PIMHW_I_ORDER */
+    uint64_t banks = (uint64_t)c->n_bank_groups * c->n_group_banks;
+    if (banks > PIMHW_MAX_BANKS)
+        return PIMHW_I_UNFIT(why, "n_bank_groups * n_group_banks is %u, not 1 to %u", banks,
+                             (uint64_t)PIMHW_MAX_BANKS);
+    if (c->row_bytes % c->column_bytes)
+        return PIMHW_I_UNFIT(why, "row_bytes %u, column_bytes %u: not a multiple",
+                             (uint64_t)c->row_bytes, (uint64_t)c->column_bytes);
+    if (banks % c->n_ranks)
+        return PIMHW_I_UNFIT(why, "%u banks do not fill n_ranks %u", banks, (uint64_t)c->n_ranks);
+    if (c->out_bits != 16 && c->out_bits != 32)
+        return PIMHW_I_UNFIT(why, "out_bits is %u, not 16 or 32", (uint64_t)c->out_bits);
+    if (pimhw_config_in_region(c) == 0)
+        return PIMHW_I_UNFIT(why, "in_entries is 1: ping-pong without extra_region halves it");
+    if (c->controller == PIMHW_PING_PONG && c->out_entries < 2)
+        return PIMHW_I_UNFIT(why, "out_entries is 1: ping-pong halves it");
+    for (size_t i = 0; i + without < sizeof PIMHW_I_ORDER / sizeof PIMHW_I_ORDER[0]; i++) {
+        const char *less = PIMHW_I_ORDER[i].less, *more = PIMHW_I_ORDER[i].more;
+        uint64_t a = pimhw_i_sum(c, less), b = pimhw_i_sum(c, more);
+        if (a > b) return PIMHW_I_UNFIT(why, "%s, %u, is more than %s, %u", less, a, more, b);
+    }
+    return PIMHW_OK;
 }
 
 /* That a description is right, and of a device that takes programs. */
@@ -1882,42 +1861,6 @@ typedef struct pimhw_i_map {
     uint32_t n_digits;
     pimhw_i_digit digits[PIMHW_I_DIGITS];
 } pimhw_i_map;
-
-/* The geometry has this MapID. Bits left over are columns first, then rows [FACIL IV-B]. */
-static void pimhw_i_map_build(pimhw_i_map *map, const pimhw_geometry *g, uint32_t map_id)
-{
-    bool host = map_id == PIMHW_MAP_HOST;
-    uint32_t columns = g->row_bytes / g->transfer_bytes, between = 1, rows = 1;
-    uint32_t low = host ? 1 : columns, chunk = low;
-    if (map_id <= PIMHW_MAP_LAST) {
-        low = g->chunk_bytes / g->transfer_bytes;
-        chunk = low * g->chunk_rows;
-        between = (uint32_t)pimhw_i_min(columns / chunk, (uint64_t)1 << map_id);
-        rows = (1u << map_id) / between;
-    }
-    const pimhw_i_digit digits[] = {
-        {PIMHW_I_BYTE_OF, 1, g->transfer_bytes, 0},
-        {PIMHW_I_COLUMN_OF, 1, low, 0},
-        {PIMHW_I_COLUMN_OF, chunk, between, 0},
-        {PIMHW_I_ROW_OF, 1, rows, 0},
-        {PIMHW_I_COLUMN_OF, low, chunk / low, 0},
-        {PIMHW_I_CHANNEL_OF, 1, g->n_channels, 0},
-        {PIMHW_I_RANK_OF, 1, host ? 1 : g->n_ranks, 0},
-        {PIMHW_I_BANK_OF, 1, g->n_banks, 0},
-        {PIMHW_I_COLUMN_OF, chunk * between, columns / chunk / between, 0},
-        {PIMHW_I_RANK_OF, 1, host ? g->n_ranks : 1, 0},
-        {PIMHW_I_ROW_OF, rows, UINT64_MAX, 0},
-    };
-    uint64_t step = 1;
-    map->run = low;
-    map->n_digits = 0;
-    for (size_t i = 0; i < sizeof digits / sizeof digits[0]; i++) {
-        if (digits[i].n == 1) continue;
-        map->digits[map->n_digits] = digits[i];
-        map->digits[map->n_digits++].step = step;
-        step *= digits[i].n;
-    }
-}
 
 /* What a field of a place adds to the address. */
 static uint64_t pimhw_i_map_step(const pimhw_i_map *map, uint32_t place, uint32_t value)
@@ -1986,7 +1929,6 @@ static pimhw_status pimhw_i_geometry_check(const pimhw_geometry *g, bool powers,
 PIMHW_API pimhw_status pimhw_geometry_init(pimhw_geometry *g, const pimhw_config *config,
                                            pimhw_chunk chunk, pimhw_cause *why)
 {
-    const uint64_t huge = (uint64_t)1 << 21;
     if (!g) return PIMHW_I_WRONG(why, "geometry is NULL");
     if ((uint32_t)chunk > PIMHW_CHUNK_HBM_PIM)
         return PIMHW_I_WRONG(why, "chunk is %u, not 0 or 1", (uint64_t)chunk);
@@ -2000,7 +1942,7 @@ PIMHW_API pimhw_status pimhw_geometry_init(pimhw_geometry *g, const pimhw_config
     g->chunk_rows = chunk == PIMHW_CHUNK_AIM ? 1 : 8;
     g->chunk_bytes = chunk == PIMHW_CHUNK_AIM ? config->row_bytes : 8 * config->column_bytes;
     uint64_t stripe = pimhw_i_stripe_bytes(g);
-    g->page_bytes = stripe * pimhw_i_max(1, huge / stripe);
+    g->page_bytes = stripe * pimhw_i_max(1, (1u << 21) / stripe);
     return PIMHW_OK;
 }
 
@@ -2008,23 +1950,53 @@ PIMHW_API pimhw_status pimhw_map_ids(const pimhw_geometry *g, uint32_t *bound, u
                                      pimhw_cause *why)
 {
     PIMHW_I_TRY(pimhw_i_geometry_check(g, true, why));
-    uint64_t chunk = (uint64_t)g->chunk_rows * g->chunk_bytes;
-    uint64_t units = pimhw_i_stripe_bytes(g) / g->row_bytes;
-    if (bound) *bound = pimhw_i_highest(g->page_bytes / units / g->transfer_bytes);
-    uint32_t bits = pimhw_i_highest(g->page_bytes / units / chunk);
+    uint64_t per_bank = g->page_bytes / (pimhw_i_stripe_bytes(g) / g->row_bytes);
+    uint32_t bits = pimhw_i_highest(per_bank / g->chunk_rows / g->chunk_bytes);
+    if (bound) *bound = pimhw_i_highest(per_bank / g->transfer_bytes);
     if (last) *last = (uint32_t)pimhw_i_min(bits, PIMHW_MAP_LAST);
     return PIMHW_OK;
 }
 
-static pimhw_status pimhw_i_map_check(const pimhw_geometry *g, uint32_t map_id, pimhw_cause *why)
+/* If the geometry has this MapID. Bits left over are columns first, then rows [FACIL IV-B]. */
+static pimhw_status pimhw_i_map_build(pimhw_i_map *map, const pimhw_geometry *g, uint32_t map_id,
+                                      pimhw_cause *why)
 {
+    bool host = map_id == PIMHW_MAP_HOST, facil = !host && map_id != PIMHW_MAP_ROWS;
     uint32_t last = 0;
-    if (map_id == PIMHW_MAP_ROWS || map_id == PIMHW_MAP_HOST)
-        return pimhw_i_geometry_check(g, false, why);
-    PIMHW_I_TRY(pimhw_map_ids(g, NULL, &last, why));
-    if (map_id > last)
+    PIMHW_I_TRY(facil ? pimhw_map_ids(g, NULL, &last, why) : pimhw_i_geometry_check(g, false, why));
+    if (facil && map_id > last)
         return PIMHW_I_WRONG(why, "map_id is %u, not 0 to %u, %u or %u", (uint64_t)map_id,
                              (uint64_t)last, (uint64_t)PIMHW_MAP_ROWS, (uint64_t)PIMHW_MAP_HOST);
+    uint32_t columns = g->row_bytes / g->transfer_bytes, between = 1, rows = 1;
+    uint32_t low = host ? 1 : columns, chunk = low;
+    if (facil) {
+        low = g->chunk_bytes / g->transfer_bytes;
+        chunk = low * g->chunk_rows;
+        between = (uint32_t)pimhw_i_min(columns / chunk, (uint64_t)1 << map_id);
+        rows = (1u << map_id) / between;
+    }
+    const pimhw_i_digit digits[] = {
+        {PIMHW_I_BYTE_OF, 1, g->transfer_bytes, 0},
+        {PIMHW_I_COLUMN_OF, 1, low, 0},
+        {PIMHW_I_COLUMN_OF, chunk, between, 0},
+        {PIMHW_I_ROW_OF, 1, rows, 0},
+        {PIMHW_I_COLUMN_OF, low, chunk / low, 0},
+        {PIMHW_I_CHANNEL_OF, 1, g->n_channels, 0},
+        {PIMHW_I_RANK_OF, 1, host ? 1 : g->n_ranks, 0},
+        {PIMHW_I_BANK_OF, 1, g->n_banks, 0},
+        {PIMHW_I_COLUMN_OF, chunk * between, columns / chunk / between, 0},
+        {PIMHW_I_RANK_OF, 1, host ? g->n_ranks : 1, 0},
+        {PIMHW_I_ROW_OF, rows, UINT64_MAX, 0},
+    };
+    uint64_t step = 1;
+    map->run = low;
+    map->n_digits = 0;
+    for (size_t i = 0; i < sizeof digits / sizeof digits[0]; i++) {
+        if (digits[i].n == 1) continue;
+        map->digits[map->n_digits] = digits[i];
+        map->digits[map->n_digits++].step = step;
+        step *= digits[i].n;
+    }
     return PIMHW_OK;
 }
 
@@ -2097,10 +2069,9 @@ PIMHW_API pimhw_status pimhw_map_da(pimhw_da *da, const pimhw_geometry *geometry
 {
     pimhw_i_map map;
     uint32_t at[PIMHW_I_N_PLACES] = {0};
-    PIMHW_I_TRY(pimhw_i_map_check(geometry, map_id, why));
+    PIMHW_I_TRY(pimhw_i_map_build(&map, geometry, map_id, why));
     if (!da) return PIMHW_I_WRONG(why, "da is NULL");
     PIMHW_I_TRY(pimhw_i_pa_check(geometry, pa, why));
-    pimhw_i_map_build(&map, geometry, map_id);
     for (uint32_t i = 0; i < map.n_digits; i++) {
         const pimhw_i_digit *d = &map.digits[i];
         at[d->place] += (uint32_t)(pa / d->step % d->n) * d->weight;
@@ -2117,9 +2088,8 @@ PIMHW_API pimhw_status pimhw_map_pa(uint64_t *pa, const pimhw_geometry *geometry
 {
     pimhw_i_map map;
     if (!pa) return PIMHW_I_WRONG(why, "pa is NULL");
-    PIMHW_I_TRY(pimhw_i_map_check(geometry, map_id, why));
+    PIMHW_I_TRY(pimhw_i_map_build(&map, geometry, map_id, why));
     PIMHW_I_TRY(pimhw_i_da_check(geometry, da, why));
-    pimhw_i_map_build(&map, geometry, map_id);
     uint32_t at[PIMHW_I_N_PLACES];
     memcpy(at, da, sizeof at);
     uint64_t sum = 0;
@@ -2196,7 +2166,7 @@ PIMHW_API pimhw_status pimhw_memory_create(pimhw_memory **memory, const pimhw_co
     m->pages = (pimhw_i_page *)(void *)(m + 1);
     m->zeros = (uint8_t *)(m->pages + n_pages);
     for (uint32_t id = 0; id < PIMHW_N_MAPS; id++)
-        if (!pimhw_i_map_check(&g, id, NULL)) pimhw_i_map_build(&m->maps[id], &g, id);
+        (void)pimhw_i_map_build(&m->maps[id], &g, id, NULL); /* where there is one */
     *memory = m;
     return PIMHW_OK;
 }
@@ -2257,13 +2227,12 @@ static pimhw_status pimhw_i_row_open(const pimhw_memory *m, pimhw_memory *writer
     if (writer && !page->bytes) return PIMHW_ERR_MEMORY;
     row->geometry = &m->geometry;
     row->map = &m->maps[page->given ? page->map_id : (uint32_t)PIMHW_MAP_ROWS];
-    row->rank_step = row->bank_step = 0;
+    row->rank_step = page->bytes ? (size_t)pimhw_i_map_step(row->map, PIMHW_I_RANK_OF, 1) : 0;
+    row->bank_step = page->bytes ? (size_t)pimhw_i_map_step(row->map, PIMHW_I_BANK_OF, 1) : 0;
     row->bytes = m->zeros;
-    if (!page->bytes) return PIMHW_OK;
-    row->rank_step = (size_t)pimhw_i_map_step(row->map, PIMHW_I_RANK_OF, 1);
-    row->bank_step = (size_t)pimhw_i_map_step(row->map, PIMHW_I_BANK_OF, 1);
-    row->bytes = page->bytes + pimhw_i_map_step(row->map, PIMHW_I_CHANNEL_OF, channel) +
-                 pimhw_i_map_step(row->map, PIMHW_I_ROW_OF, number % m->page_rows);
+    if (page->bytes)
+        row->bytes = page->bytes + pimhw_i_map_step(row->map, PIMHW_I_CHANNEL_OF, channel) +
+                     pimhw_i_map_step(row->map, PIMHW_I_ROW_OF, number % m->page_rows);
     return PIMHW_OK;
 }
 
@@ -2303,27 +2272,23 @@ PIMHW_API pimhw_status pimhw_memory_write(pimhw_memory *memory, const pimhw_da *
     return pimhw_i_bytes_move(memory, memory, to, NULL, bytes, n_bytes, why);
 }
 
-/* Free pages are absent and have all their rows. */
-static bool pimhw_i_page_free(const pimhw_memory *m, uint64_t i)
-{
-    return !m->pages[i].bytes && (i + 1) * m->page_rows <= m->geometry.n_rows;
-}
-
 PIMHW_API pimhw_status pimhw_alloc(pimhw_memory *m, void **pointer, uint64_t bytes, uint32_t map_id,
                                    pimhw_cause *why)
 {
+    pimhw_i_map map;
     if (!m || !pointer) return PIMHW_I_WRONG(why, "%s is NULL", m ? "pointer" : "memory");
     if (bytes == 0) return PIMHW_I_WRONG(why, "bytes is 0");
-    if (pimhw_i_map_check(&m->geometry, map_id, why) != PIMHW_OK) return PIMHW_ERR_ARGUMENT;
+    if (pimhw_i_map_build(&map, &m->geometry, map_id, why)) return PIMHW_ERR_ARGUMENT;
     uint64_t page_bytes = m->geometry.page_bytes, n_free = 0, k = 0;
     uint64_t n = pimhw_i_ceil_div(bytes, page_bytes);
-    for (uint64_t i = 0; i < m->n_pages && n_free < n; i++)
-        n_free += pimhw_i_page_free(m, i);
+    uint64_t n_whole = m->geometry.n_rows / m->page_rows; /* have all rows; free: absent ones */
+    for (uint64_t i = 0; i < n_whole && n_free < n; i++)
+        n_free += !m->pages[i].bytes;
     if (n_free < n) return PIMHW_I_FAIL(why, PIMHW_ERR_FULL, "%u pages wanted, %u free", n, n_free);
     uint8_t *taken = pimhw_i_pages_take(m, n, why);
     if (!taken) return PIMHW_ERR_MEMORY;
     for (uint64_t i = 0; k < n; i++) {
-        if (!pimhw_i_page_free(m, i)) continue;
+        if (m->pages[i].bytes) continue;
         m->pages[i].bytes = taken + (size_t)(k * page_bytes);
         m->pages[i].n_run = k++ == 0 ? (uint32_t)n : 0;
         m->pages[i].given = true;
@@ -2552,10 +2517,9 @@ static bool pimhw_i_open(pimhw_units *u, const pimhw_event *e, bool write, pimhw
         pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, "channel %u: row %u is not on the device", c, row);
     if (u->status != PIMHW_OK) return false;
     pimhw_memory *writer = write ? u->memory : NULL;
+    uint64_t *kept = u->column_tag + (size_t)c * PIMHW_I_COLUMNS;
     u->status = pimhw_i_row_open(u->memory, writer, at, c, (uint32_t)row, &u->why);
-    if (write) /* what is kept of the channel may be old */
-        memset(u->column_tag + (size_t)e->channel * PIMHW_I_COLUMNS, 0,
-               PIMHW_I_COLUMNS * sizeof *u->column_tag);
+    if (write) memset(kept, 0, PIMHW_I_COLUMNS * sizeof *kept); /* it may be old */
     return u->status == PIMHW_OK;
 }
 
@@ -2581,19 +2545,6 @@ PIMHW_API pimhw_status pimhw_units_af(pimhw_units *units, uint32_t mode, const f
     memcpy(units->samples + (size_t)mode * PIMHW_AF_SAMPLES, samples,
            PIMHW_AF_SAMPLES * sizeof *samples);
     return PIMHW_OK;
-}
-
-/* Linear between the samples, and beyond them as between the last two; nothing overflows before. */
-static float pimhw_i_af(const float *samples, float x)
-{
-    const int middle = PIMHW_AF_SAMPLES / 2;
-    double at = (double)x * (double)PIMHW_AF_PER_ONE;
-    if (at != at) return x;
-    int i = at < -middle ? -middle : at >= middle - 1 ? middle - 1 : (int)at;
-    if (i > -middle && at < i) i--;
-    const float *s = samples + middle + i;
-    double step = (double)s[1] - (double)s[0];
-    return step == 0 ? s[0] : (float)((double)s[0] + (at - i) * step);
 }
 
 /* An access to a tile or entry out of the order of the program, which a controller must not do. */
@@ -2707,7 +2658,6 @@ static void pimhw_i_dots(float sums[PIMHW_I_WIDE], const float *tile, const floa
 
 static void pimhw_i_do_mac(pimhw_units *u, const pimhw_event *e)
 {
-    bool one = e->command == PIMHW_CMD_MAC;
     float *values, sums[PIMHW_I_WIDE];
     const float *tile = u->neighbours ? NULL : pimhw_i_tile_of(u, e, false);
     pimhw_i_account *s = pimhw_i_sum_of(u, e, &values);
@@ -2719,23 +2669,20 @@ static void pimhw_i_do_mac(pimhw_units *u, const pimhw_event *e)
     for (uint32_t first = 0; first < u->n_banks; first += PIMHW_I_WIDE) {
         pimhw_i_dots(sums, tile, column + first, u->n_lanes, u->wide_banks);
         for (uint32_t b = first; b < u->n_banks && b < first + PIMHW_I_WIDE; b++)
-            if (!one || b == e->bank) values[b] += sums[b - first];
+            if (e->command == PIMHW_CMD_MAC16 || b == e->bank) values[b] += sums[b - first];
     }
 }
 
 static void pimhw_i_do_input(pimhw_units *u, const pimhw_event *e)
 {
     uint16_t lanes[512];
-    const uint16_t *from = lanes;
     bool bias = e->command == PIMHW_CMD_WRMAC16, distinct = e->flags & PIMHW_DISTINCT;
     uint32_t n = bias ? u->n_banks : u->n_lanes;
-    if (u->hub.input) {
-        u->hub.input(u->hub.user, e, lanes);
-    } else {
-        uint64_t block = e->gpr + (uint64_t)e->index * (distinct ? u->config.n_channels : 1);
-        from = pimhw_i_gpr(u, block + (distinct ? e->channel : 0), pimhw_i_ceil_div(n, u->n_lanes));
-        if (!from) return;
-    }
+    uint64_t n_blocks = pimhw_i_ceil_div(n, u->n_lanes), block = (uint64_t)e->gpr + e->index;
+    if (distinct) block = e->gpr + (uint64_t)e->index * u->config.n_channels + e->channel;
+    const uint16_t *from = u->hub.input ? lanes : pimhw_i_gpr(u, block, n_blocks);
+    if (u->hub.input) u->hub.input(u->hub.user, e, lanes);
+    if (!from) return;
     float *to;
     pimhw_i_account *sums = &u->sums[(size_t)e->channel * u->n_outs];
     for (uint32_t i = 0; bias && i < u->n_outs; i++) /* what was summed for this output is over */
@@ -2761,13 +2708,10 @@ static void pimhw_i_do_output(pimhw_units *u, const pimhw_event *e)
         its.aux += s->first.aux;
         its.round = s->first.round;
     }
-    uint16_t *to = NULL;
-    uint64_t blocks = pimhw_i_ceil_div((uint64_t)u->n_banks * (narrow ? 1 : 2), u->n_lanes);
-    if (!u->hub.output) {
-        uint64_t block = (uint64_t)e->gpr + (s->begun ? s->first.gpr : 0);
-        to = pimhw_i_gpr(u, block + blocks * e->channel, blocks);
-        if (!to) return;
-    }
+    uint64_t n = pimhw_i_ceil_div((uint64_t)u->n_banks * (narrow ? 1 : 2), u->n_lanes);
+    uint64_t block = (uint64_t)e->gpr + (s->begun ? s->first.gpr : 0) + n * e->channel;
+    uint16_t *to = u->hub.output ? NULL : pimhw_i_gpr(u, block, n);
+    if (!to && !u->hub.output) return;
     for (uint32_t b = 0; b < u->n_banks; b++) {
         float sum = pimhw_i_result(from[b]);
         uint16_t lane = pimhw_lane_round(u->config.lane_type, sum);
@@ -2828,13 +2772,21 @@ static void pimhw_i_do_ewmul(pimhw_units *u, const pimhw_event *e)
     }
 }
 
+/* Linear between the samples, and beyond them as between the last two; nothing overflows before. */
 static void pimhw_i_do_af(pimhw_units *u, const pimhw_event *e)
 {
+    const int middle = PIMHW_AF_SAMPLES / 2;
     float *values, *to = pimhw_i_af_of(u, e);
     pimhw_i_sum_of(u, e, &values);
-    const float *samples = u->samples + (size_t)u->af_mode * PIMHW_AF_SAMPLES;
-    for (uint32_t b = 0; b < u->n_banks; b++)
-        to[b] = pimhw_i_af(samples, values[b]);
+    for (uint32_t b = 0; b < u->n_banks; b++) {
+        double at = (double)values[b] * (double)PIMHW_AF_PER_ONE;
+        int i = !(at >= -middle) ? -middle : at >= middle - 1 ? middle - 1 : (int)at;
+        if (i > -middle && at < i) i--;
+        const float *s = u->samples + (size_t)u->af_mode * PIMHW_AF_SAMPLES + (middle + i);
+        double step = (double)s[1] - (double)s[0];
+        to[b] = step == 0 ? s[0] : (float)((double)s[0] + (at - i) * step);
+        if (at != at) to[b] = values[b];
+    }
 }
 
 PIMHW_API void pimhw_units_command(void *units, const pimhw_event *event)
@@ -2938,26 +2890,6 @@ typedef struct pimhw_i_rules {
 static const uint8_t PIMHW_I_GAP_REASON[3] = {PIMHW_WAIT_INPUT, PIMHW_WAIT_OPERAND,
                                               PIMHW_WAIT_OUTPUT};
 
-/* What the controllers with gaps take from the table: distances within a class. */
-static void pimhw_i_rules_gaps(pimhw_i_rules *rules, const pimhw_config *config)
-{
-    const uint32_t exec_ck[] = {config->tWR_INP, config->tMAC, config->tRD_OUT}; /* W, M, R */
-    for (uint32_t last = 0; last < PIMHW_N_COMMANDS; last++) {
-        uint8_t c = rules->class_of[last];
-        if (c == PIMHW_I_OTHER) continue;
-        for (uint32_t next = 0; next < PIMHW_N_COMMANDS; next++) {
-            uint64_t key = c == rules->class_of[next] ? rules->key[PIMHW_I_CHANNEL][last][next] : 0;
-            rules->gap_ck[last][next] = (uint32_t)pimhw_i_max(config->tCCD_S, key >> 8);
-            rules->most_gap = (uint32_t)pimhw_i_max(rules->most_gap, rules->gap_ck[last][next]);
-        }
-        rules->most_gap = (uint32_t)pimhw_i_max(rules->most_gap, exec_ck[c]);
-        rules->again_ck[last] = pimhw_i_max(rules->again_ck[last], rules->gap_ck[last][last]);
-        rules->again_reason[last] = PIMHW_I_GAP_REASON[c];
-        rules->completes[last] = exec_ck[c];
-        if (c != PIMHW_I_M) rules->ruled &= ~(1u << last);
-    }
-}
-
 /* The key of the later clock; of equal ones the first, which is of the wider level. */
 static uint64_t pimhw_i_later(uint64_t key, uint64_t other)
 {
@@ -2994,12 +2926,28 @@ static void pimhw_i_rules_init(pimhw_i_rules *rules, const pimhw_config *config)
         rules->occupies[last] = pimhw_i_sum(config, PIMHW_I_COMMANDS[last].occupies);
         rules->completes[last] = pimhw_i_sum(config, PIMHW_I_COMMANDS[last].completes);
     }
-    if (config->controller != PIMHW_IN_ORDER) pimhw_i_rules_gaps(rules, config);
     rules->again_ck[PIMHW_CMD_REF] = config->tREFI;
     rules->outs = pimhw_config_outs(config);
     rules->in_region = pimhw_config_in_region(config);
     rules->modes = config->tMOD > 0 && config->controller == PIMHW_IN_ORDER;
     rules->all_banks = pimhw_i_low_bits(pimhw_config_banks(config));
+    if (config->controller == PIMHW_IN_ORDER) return;
+    /* what the controllers with gaps take from the table: distances within a class */
+    const uint32_t exec_ck[] = {config->tWR_INP, config->tMAC, config->tRD_OUT}; /* W, M, R */
+    for (uint32_t last = 0; last < PIMHW_N_COMMANDS; last++) {
+        uint8_t c = rules->class_of[last];
+        if (c == PIMHW_I_OTHER) continue;
+        for (uint32_t next = 0; next < PIMHW_N_COMMANDS; next++) {
+            uint64_t key = c == rules->class_of[next] ? rules->key[PIMHW_I_CHANNEL][last][next] : 0;
+            rules->gap_ck[last][next] = (uint32_t)pimhw_i_max(config->tCCD_S, key >> 8);
+            rules->most_gap = (uint32_t)pimhw_i_max(rules->most_gap, rules->gap_ck[last][next]);
+        }
+        rules->most_gap = (uint32_t)pimhw_i_max(rules->most_gap, exec_ck[c]);
+        rules->again_ck[last] = pimhw_i_max(rules->again_ck[last], rules->gap_ck[last][last]);
+        rules->again_reason[last] = PIMHW_I_GAP_REASON[c];
+        rules->completes[last] = exec_ck[c];
+        if (c != PIMHW_I_M) rules->ruled &= ~(1u << last);
+    }
 }
 
 enum {
@@ -3394,30 +3342,24 @@ static void pimhw_i_send_due(pimhw_i_channel *ch, uint32_t command, uint64_t n, 
 {
     pimhw_i_work work;
     memset(&work, 0, sizeof work);
-    work.command = command;
     pimhw_i_when rule = pimhw_i_table_at(ch, command, 0);
     if (rule.ck > ch->due_ck) reason = rule.reason;
     pimhw_i_issue(ch, command, pimhw_i_max(rule.ck, ch->due_ck), n, &work, reason);
     if (command == PIMHW_CMD_REF) ch->due_ck += n * ch->rules->config.tREFI;
 }
 
-/* A refresh that waits until the row may be closed takes place then, whenever it is due: after the
- * last command, and before both that clock and t, at which the next command would issue. */
-static void pimhw_i_add_slack(pimhw_i_channel *ch, uint64_t t)
+/* A refresh due by clock t, when the next command would issue, goes first: PREA, REF; true. One
+ * that waits until the row may be closed takes place then, whenever it is due: after the last
+ * command, and before both that clock and t. */
+static bool pimhw_i_refresh(pimhw_i_channel *ch, uint64_t t, uint32_t reason)
 {
+    if (t < ch->due_ck) return false;
+    uint64_t tREFI = ch->rules->config.tREFI;
     pimhw_i_slack *slack = &ch->slack[ch->n_slack++ % PIMHW_I_REFRESHES];
     uint64_t closes_ck = ch->open ? pimhw_i_table_at(ch, PIMHW_CMD_PREA, 0).ck : 0;
     bool row = closes_ck > ch->due_ck;
     slack->early_ck = row ? (uint32_t)(ch->due_ck - ch->last_ck - 1) : 0;
     slack->late_ck = row ? (uint32_t)(pimhw_i_min(t, closes_ck - 1) - ch->due_ck) : 0;
-}
-
-/* A refresh due by clock t, when the next command would issue, goes first: PREA, REF; true. */
-static bool pimhw_i_refresh(pimhw_i_channel *ch, uint64_t t, uint32_t reason)
-{
-    if (t < ch->due_ck) return false;
-    uint64_t tREFI = ch->rules->config.tREFI;
-    pimhw_i_add_slack(ch, t);
     if (ch->open) pimhw_i_send_due(ch, PIMHW_CMD_PREA, 1, reason);
     pimhw_i_send_due(ch, PIMHW_CMD_REF, 1, reason);
     bool rests = !ch->sink && ch->last_ck + tREFI == ch->due_ck;
@@ -3480,20 +3422,13 @@ static bool pimhw_i_guarded(const pimhw_i_channel *ch, uint32_t command, uint32_
 /* What a command does to columns of a bank: 1 reads, 2 writes. */
 static uint32_t pimhw_i_touches(const pimhw_i_channel *ch, const pimhw_i_work *work, uint32_t bank)
 {
-    bool its = work->bank == bank;
-    switch (work->command) {
-    case PIMHW_CMD_MAC16: return 1;
-    case PIMHW_CMD_WRA16: return 2;
-    case PIMHW_CMD_MAC: return its || (ch->pairs && (work->bank ^ 1) == bank);
-    case PIMHW_CMD_EWMUL16:
-        bank %= ch->rules->config.n_group_banks;
-        return bank < 2 ? 1 : bank == 2 ? 2 : 0;
-    case PIMHW_CMD_RD:
-    case PIMHW_CMD_RDCP: return its;
-    case PIMHW_CMD_WR:
-    case PIMHW_CMD_WRCP: return its ? 2 : 0;
-    default: return 0;
-    }
+    uint32_t command = work->command, of_group = bank % ch->rules->config.n_group_banks;
+    bool pair = command == PIMHW_CMD_MAC && ch->pairs;
+    if (command == PIMHW_CMD_EWMUL16) return of_group < 2 ? 1 : of_group == 2 ? 2 : 0;
+    if (command == PIMHW_CMD_MAC16) return 1;
+    if (command == PIMHW_CMD_WRA16) return 2;
+    if ((work->bank | pair) != (bank | pair)) return 0;
+    return PIMHW_I_BANK_WRITES >> command & 1 ? 2 : PIMHW_I_BANK_READS >> command & 1;
 }
 
 /* A command goes: whether older accesses of its column, one of them a write, still wait. */
@@ -3815,20 +3750,21 @@ static void pimhw_i_dcs_run(pimhw_i_channel *ch, pimhw_i_record *record)
     pimhw_i_dcs_issue(ch, record, first_ck << 16 | command << 8 | reason, n, gap);
 }
 
-/* Issues commands of a record that come before the next refresh; the others stay in the record. */
+/* Issues commands of a record that come before the next refresh; the others wait for it, and so do
+ * all of a stream of which some wait. */
 static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
 {
     uint32_t stream = record->stream;
     pimhw_i_flow *f = ch->flow;
     const pimhw_i_work *work = &record->work;
-    while (record->n > 0) {
+    while (record->n > 0 && f->n_blocked[stream] == 0) {
         pimhw_i_dispatch(f, stream, 0);
         uint32_t next = pimhw_i_needed(ch, work);
         pimhw_i_when at = pimhw_i_stream_at(ch, stream, work, next, false);
         if (next == work->command && pimhw_i_dcs_waits(f, work)) at.ck = UINT64_MAX;
         if (at.ck >= ch->due_ck) {
             f->blocked_at[stream] = at;
-            return;
+            break;
         }
         uint64_t key = at.ck << 16 | next << 8 | at.reason;
         if (next == work->command) {
@@ -3840,12 +3776,9 @@ static void pimhw_i_dcs_some(pimhw_i_channel *ch, pimhw_i_record *record)
         pimhw_i_effects(ch, work, next, at.ck, 1);
         f->mac_stream_ck = at.ck;
     }
-}
-
-static void pimhw_i_dcs_append(pimhw_i_flow *f, const pimhw_i_record *record)
-{
-    f->n_blocked[record->stream] += record->n;
-    pimhw_i_dispatch(f, record->stream, f->n_blocked[record->stream] - 1); /* the last */
+    if (record->n == 0) return;
+    f->n_blocked[stream] += record->n;
+    pimhw_i_dispatch(f, stream, f->n_blocked[stream] - 1); /* the last */
     f->records[f->n_records++] = *record;
 }
 
@@ -3853,18 +3786,16 @@ static void pimhw_i_dcs_append(pimhw_i_flow *f, const pimhw_i_record *record)
 static void pimhw_i_dcs_refresh(pimhw_i_channel *ch)
 {
     pimhw_i_flow *f = ch->flow;
-    bool mac = f->n_blocked[PIMHW_I_MAC] > 0, io = f->n_blocked[PIMHW_I_IO] > 0;
-    bool mac_first = mac && (!io || f->blocked_at[PIMHW_I_MAC].ck <= f->blocked_at[PIMHW_I_IO].ck);
-    const pimhw_i_when *first = &f->blocked_at[mac_first ? PIMHW_I_MAC : PIMHW_I_IO];
+    const pimhw_i_when *io = &f->blocked_at[PIMHW_I_IO], *mac = &f->blocked_at[PIMHW_I_MAC];
+    bool io_first = !f->n_blocked[PIMHW_I_MAC] || (f->n_blocked[PIMHW_I_IO] && io->ck < mac->ck);
     pimhw_i_merge(ch, UINT64_MAX, UINT64_MAX);
-    pimhw_i_refresh(ch, first->ck, first->reason);
+    pimhw_i_refresh(ch, io_first ? io->ck : mac->ck, io_first ? io->reason : mac->reason);
     f->mac_stream_ck = ch->last_ck;
     uint32_t n = f->n_records;
     f->n_records = f->n_blocked[PIMHW_I_IO] = f->n_blocked[PIMHW_I_MAC] = 0;
     for (uint32_t i = 0; i < n; i++) {
         pimhw_i_record record = f->records[i];
-        if (f->n_blocked[record.stream] == 0) pimhw_i_dcs_some(ch, &record);
-        if (record.n > 0) pimhw_i_dcs_append(f, &record);
+        pimhw_i_dcs_some(ch, &record);
     }
 }
 
@@ -3873,23 +3804,16 @@ static void pimhw_i_dcs_refresh(pimhw_i_channel *ch)
 static void pimhw_i_dcs(pimhw_i_channel *ch, const pimhw_i_work *work, uint64_t n)
 {
     pimhw_i_flow *f = ch->flow;
-    const bool mac = ch->rules->class_of[work->command] == PIMHW_I_M;
-    const uint32_t stream = mac ? PIMHW_I_MAC : PIMHW_I_IO;
+    const uint32_t stream = ch->rules->class_of[work->command] == PIMHW_I_M;
     pimhw_i_record left = {*work, 0, (uint32_t)n, stream};
     while (left.n > 0) {
-        pimhw_i_record record = left;
-        record.n = (uint32_t)pimhw_i_min(left.n, PIMHW_I_QUEUED);
-        pimhw_i_take_off(&left, record.n);
-        do {
-            if (f->n_blocked[stream] == 0) pimhw_i_dcs_some(ch, &record);
-            pimhw_i_record part = record;
-            part.n = (uint32_t)pimhw_i_min(record.n, PIMHW_I_QUEUED - f->n_blocked[stream]);
-            if (part.n > 0) pimhw_i_dcs_append(f, &part);
-            pimhw_i_take_off(&record, part.n);
-            while ((f->n_blocked[0] > 0 && f->n_blocked[1] > 0) ||
-                   (record.n > 0 && f->n_blocked[stream] == PIMHW_I_QUEUED))
-                pimhw_i_dcs_refresh(ch);
-        } while (record.n > 0);
+        pimhw_i_record part = left;
+        part.n = (uint32_t)pimhw_i_min(left.n, PIMHW_I_QUEUED - f->n_blocked[stream]);
+        pimhw_i_take_off(&left, part.n);
+        pimhw_i_dcs_some(ch, &part);
+        while ((f->n_blocked[0] > 0 && f->n_blocked[1] > 0) ||
+               (left.n > 0 && f->n_blocked[stream] == PIMHW_I_QUEUED))
+            pimhw_i_dcs_refresh(ch);
         uint64_t from = pimhw_i_max(f->dispatch_ck, ch->hold.ck);
         uint64_t io_ck = pimhw_i_max(f->last[PIMHW_I_IO].ck, from);
         uint64_t mac_ck = pimhw_i_max(f->mac_stream_ck, from);
@@ -4046,10 +3970,9 @@ static void pimhw_i_pp_enter(const pimhw_i_channel *ch, pimhw_i_work *work)
 {
     pimhw_i_flow *f = ch->flow;
     uint64_t *of_out = &f->entry_of[work->out];
-    uint32_t entry = 0, n = ch->rules->outs;
     if (!ch->sink) return;
     work->fresh = *of_out == 0;
-    if (!work->fresh) entry = (uint32_t)*of_out - 1;
+    uint32_t entry = work->fresh ? 0 : (uint32_t)*of_out - 1, n = ch->rules->outs;
     while (work->fresh && entry < n && f->entry_free[entry] > f->filling)
         entry++;
     work->entry = entry < n ? entry : PIMHW_I_NO_ENTRY;
@@ -4151,39 +4074,12 @@ static void pimhw_i_pp_write(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n
     }
 }
 
-static void pimhw_i_pp_mac_part(pimhw_i_channel *ch, pimhw_i_record *record)
-{
-    pimhw_i_flow *f = ch->flow;
-    pimhw_i_phase *p = pimhw_i_pp_phase(f, f->filling);
-    uint64_t group = record->group;
-    bool adds = pimhw_i_has_out(record->work.command);
-    pimhw_i_entry *sum = adds ? &f->sums[record->work.out] : NULL;
-    bool newer = group > f->used_group && p->n_m > 0;
-    bool full = adds && !sum->going && p->outs >= ch->rules->outs / 2;
-    if (newer || full || p->n_m == PIMHW_I_RECORDS) pimhw_i_pp_cut(ch);
-    /* groups that no MAC uses take the other region; the one behind them waits for its MACs */
-    if (group > f->used_group + 1 && pimhw_i_pp_phase(f, f->filling + 2)->n_m > 0) {
-        pimhw_i_pp_claim(ch, f->used_group + 1, PIMHW_I_NO_OUT);
-        pimhw_i_pp_cut(ch);
-    }
-    pimhw_i_pp_claim(ch, group, adds ? record->work.out : PIMHW_I_NO_OUT);
-    f->used_group = pimhw_i_max(f->used_group, group);
-    p = pimhw_i_pp_phase(f, f->filling);
-    pimhw_i_work *work = &record->work;
-    if (pimhw_i_has_tiles(work->command)) work->region = (uint32_t)f->tile_region[work->tile];
-    if (adds) {
-        if (!sum->going || sum->phase != f->filling + 1) p->outs++;
-        sum->going = true;
-        sum->phase = f->filling + 1;
-        pimhw_i_pp_enter(ch, work);
-    }
-    p->m[p->n_m++] = *record;
-}
-
+/* A MAC: cut into parts whose tiles are of one group. */
 static void pimhw_i_pp_mac(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
 {
     pimhw_i_flow *f = ch->flow;
-    bool tiles = pimhw_i_has_tiles(work->command);
+    bool tiles = pimhw_i_has_tiles(work->command), adds = pimhw_i_has_out(work->command);
+    pimhw_i_entry *sum = adds ? &f->sums[work->out] : NULL;
     pimhw_i_record left = {*work, 0, (uint32_t)n, 0};
     f->mac_since = true;
     while (left.n > 0) {
@@ -4194,7 +4090,26 @@ static void pimhw_i_pp_mac(pimhw_i_channel *ch, pimhw_i_work *work, uint64_t n)
         while (part.n < left.n && group[part.n] == part.group)
             part.n++;
         pimhw_i_take_off(&left, part.n);
-        pimhw_i_pp_mac_part(ch, &part);
+        pimhw_i_phase *p = pimhw_i_pp_phase(f, f->filling);
+        bool newer = part.group > f->used_group && p->n_m > 0;
+        bool full = adds && !sum->going && p->outs >= ch->rules->outs / 2;
+        if (newer || full || p->n_m == PIMHW_I_RECORDS) pimhw_i_pp_cut(ch);
+        /* groups that no MAC uses take the other region; the one behind them waits for its MACs */
+        if (part.group > f->used_group + 1 && pimhw_i_pp_phase(f, f->filling + 2)->n_m > 0) {
+            pimhw_i_pp_claim(ch, f->used_group + 1, PIMHW_I_NO_OUT);
+            pimhw_i_pp_cut(ch);
+        }
+        pimhw_i_pp_claim(ch, part.group, adds ? work->out : PIMHW_I_NO_OUT);
+        f->used_group = pimhw_i_max(f->used_group, part.group);
+        p = pimhw_i_pp_phase(f, f->filling);
+        if (tiles) part.work.region = (uint32_t)f->tile_region[part.work.tile];
+        if (adds) {
+            if (!sum->going || sum->phase != f->filling + 1) p->outs++;
+            sum->going = true;
+            sum->phase = f->filling + 1;
+            pimhw_i_pp_enter(ch, &part.work);
+        }
+        p->m[p->n_m++] = part;
     }
 }
 
@@ -4715,10 +4630,10 @@ static void pimhw_i_add_row(const pimhw_program *p, const pimhw_i_inside *in,
     if (i == span->n_rows && !span->any_row) span->rows[span->n_rows++] = o->base;
 }
 
-/* What is left before the first round of any loop, by the rests of a block. */
+/* What is left before the first round of any loop, by the rests of a block, if there is one. */
 static uint64_t pimhw_i_most_left(const pimhw_tail *t, const pimhw_block *block)
 {
-    return pimhw_i_plus(t->base, t->rest ? block->rest[t->rest - 1] : 0);
+    return pimhw_i_plus(t->base, block && t->rest ? block->rest[t->rest - 1] : 0);
 }
 
 /* What the steps add at most if a loop has a round for each unit of what is left, which other loops
@@ -4799,19 +4714,6 @@ static void pimhw_i_add_item(const pimhw_i_sketch *s, const pimhw_program *p, ui
     in->last[in->depth++] = rounds - (rounds > 0 && rounds < UINT64_MAX);
 }
 
-/* The loop that item `first` opens, as a whole or one of its rounds; *span is zeroed. */
-static void pimhw_i_scope_init(const pimhw_i_sketch *s, const pimhw_program *p, uint32_t first,
-                               bool whole, uint32_t level, pimhw_i_scope *span)
-{
-    uint64_t mask = p->items[first].mask; /* of the loop */
-    pimhw_i_inside in;
-    span->alike = true;
-    in.level = in.depth = level;
-    uint32_t last = p->items[first].end;
-    for (uint32_t i = first + !whole; i < last + whole; i++)
-        pimhw_i_add_item(s, p, i, mask, &in, span);
-}
-
 static void pimhw_i_sketch_loops(pimhw_i_sketch *s, const pimhw_program *p, uint32_t controller)
 {
     uint32_t level = 0;
@@ -4822,9 +4724,15 @@ static void pimhw_i_sketch_loops(pimhw_i_sketch *s, const pimhw_program *p, uint
         if (item->kind != PIMHW_LOOP) continue;
         pimhw_i_loop *loop = &s->loops[i];
         memset(loop, 0, sizeof *loop);
-        pimhw_i_scope_init(s, p, i, true, level, &loop->whole);
+        for (uint32_t round = 0; round < 2; round++) { /* the loop as a whole, one of its rounds */
+            pimhw_i_scope *span = round ? &loop->round : &loop->whole;
+            pimhw_i_inside in;
+            span->alike = true;
+            in.level = in.depth = level + round;
+            for (uint32_t k = i + round; k <= item->end - round; k++)
+                pimhw_i_add_item(s, p, k, item->mask, &in, span);
+        }
         level++;
-        pimhw_i_scope_init(s, p, i, false, level, &loop->round);
         uint64_t looks = controller == PIMHW_DCS ? PIMHW_I_MANY_LOOKS : PIMHW_I_FEW_LOOKS;
         loop->most = loop->spare = looks * PIMHW_I_LOOK;
         loop->weight = 1;
@@ -4880,11 +4788,10 @@ typedef struct pimhw_i_walker {
     const pimhw_program *program;
     const pimhw_request *request; /* NULL: none */
     const pimhw_i_sketch *sketch;
-    const pimhw_block *block; /* where channels have no lists of their own; NULL: none */
-    uint64_t mask;            /* channels that take part here */
-    uint64_t outer;           /* those outside the block */
-    uint64_t todo;            /* those the current item still has to reach */
-    uint64_t lag;             /* of the block: rounds ago */
+    uint64_t mask;  /* channels that take part here */
+    uint64_t outer; /* those outside the block */
+    uint64_t todo;  /* those the current item still has to reach */
+    uint64_t lag;   /* of the block: rounds ago */
     uint32_t pc, depth;
     uint32_t at; /* item of the last instruction or loop */
     uint64_t index[PIMHW_LOOPS];
@@ -4915,18 +4822,10 @@ static uint64_t pimhw_i_block_index(const pimhw_i_walker *w)
 /* The block a channel works on; NULL if there is none. */
 static const pimhw_block *pimhw_i_block(const pimhw_i_walker *w, uint32_t channel)
 {
-    if (!w->sketch->lists) return w->block;
     uint64_t i = pimhw_i_block_index(w);
     if (i >= pimhw_i_blocks(w->request, channel)) return NULL;
-    return &w->request->blocks[w->request->order[w->request->list_begin[channel] + i]];
-}
-
-/* The walker has come to a round of a list, or to a block in it. */
-static void pimhw_i_to_block(pimhw_i_walker *w)
-{
-    uint64_t i = pimhw_i_block_index(w);
-    bool any = !w->sketch->lists && w->request && i < w->request->n_blocks;
-    w->block = any ? &w->request->blocks[i] : NULL;
+    if (w->sketch->lists) i = w->request->order[w->request->list_begin[channel] + i];
+    return &w->request->blocks[i];
 }
 
 static uint64_t pimhw_i_steps(const pimhw_i_walker *w, const uint64_t step[PIMHW_LOOPS])
@@ -4939,10 +4838,8 @@ static uint64_t pimhw_i_steps(const pimhw_i_walker *w, const uint64_t step[PIMHW
 
 static uint64_t pimhw_i_left(const pimhw_i_walker *w, const pimhw_tail *t, uint32_t channel)
 {
-    uint64_t left = t->base;
+    uint64_t left = pimhw_i_most_left(t, t->rest ? pimhw_i_block(w, channel) : NULL);
     uint64_t gone = pimhw_i_steps(w, t->step);
-    const pimhw_block *block = t->rest ? pimhw_i_block(w, channel) : NULL;
-    if (block) left = pimhw_i_plus(left, block->rest[t->rest - 1]);
     if (t->channel_step)
         gone += t->channel_step * (t->channel_div > 1 ? channel / t->channel_div : channel);
     return left <= gone ? 0 : left - gone;
@@ -4995,7 +4892,6 @@ static void pimhw_i_to_round(pimhw_i_walker *w)
     const pimhw_item *opener = &w->program->items[w->pc++];
     bool list = opener->kind == PIMHW_LIST;
     w->mask = list ? w->enter[level] : w->enter[level] & opener->mask;
-    if (list) pimhw_i_to_block(w);
     for (uint64_t left = w->even[level] ? 0 : w->mask; left; left &= left - 1) {
         uint32_t c = pimhw_i_lowest(left);
         if (w->index[level] >= w->rounds[level][c]) w->mask &= ~((uint64_t)1 << c);
@@ -5017,31 +4913,6 @@ static bool pimhw_i_enter_loop(pimhw_i_walker *w, const pimhw_item *item)
     w->depth++;
     pimhw_i_to_round(w);
     return true;
-}
-
-static void pimhw_i_enter_block(pimhw_i_walker *w, const pimhw_item *item)
-{
-    w->outer = w->mask;
-    w->lag = pimhw_i_value(w, item->aux, 0);
-    pimhw_i_to_block(w);
-    for (uint64_t left = w->block ? 0 : w->mask; left; left &= left - 1)
-        if (!pimhw_i_block(w, pimhw_i_lowest(left))) w->mask &= ~(left & (~left + 1));
-    w->pc = w->mask ? w->pc + 1 : item->end; /* which leaves it */
-}
-
-/* A round of w->opener is over; false if it was the last. */
-static bool pimhw_i_next_round(pimhw_i_walker *w)
-{
-    uint32_t level = w->depth - 1;
-    if (++w->index[level] < w->bound[level]) {
-        w->pc = w->opener;
-        pimhw_i_to_round(w);
-        return true;
-    }
-    w->pc++;
-    w->mask = w->enter[level];
-    w->depth--;
-    return false;
 }
 
 /* Values of some fields of an item for one channel; of constants the row alone, if a block may
@@ -5146,15 +5017,27 @@ static pimhw_i_step pimhw_i_next(pimhw_i_walker *w, pimhw_instruction *in)
             if (!pimhw_i_enter_loop(w, item)) return PIMHW_I_WRONG;
             if (w->depth > depth) return PIMHW_I_ROUND;
         } else if (item->kind == PIMHW_BLOCK) {
-            pimhw_i_enter_block(w, item);
+            w->outer = w->mask;
+            w->lag = pimhw_i_value(w, item->aux, 0);
+            for (uint64_t left = w->mask; left; left &= left - 1)
+                if (!pimhw_i_block(w, pimhw_i_lowest(left))) w->mask &= ~(left & (~left + 1));
+            w->pc = w->mask ? w->pc + 1 : item->end; /* which leaves it */
         } else if (item->kind == PIMHW_END && w->program->items[item->end].kind == PIMHW_BLOCK) {
             w->pc++;
             w->mask = w->outer;
             w->lag = 0;
-            pimhw_i_to_block(w);
         } else if (item->kind == PIMHW_END) {
+            uint32_t level = w->depth - 1;
             w->opener = item->end;
-            return pimhw_i_next_round(w) ? PIMHW_I_ROUND : PIMHW_I_LEFT;
+            if (++w->index[level] < w->bound[level]) {
+                w->pc = w->opener;
+                pimhw_i_to_round(w);
+                return PIMHW_I_ROUND;
+            }
+            w->pc++;
+            w->mask = w->enter[level];
+            w->depth--;
+            return PIMHW_I_LEFT;
         } else {
             w->at = w->pc;
             bool everybody = PIMHW_I_KINDS[item->kind].taker == PIMHW_I_BY_ALL;
@@ -5535,8 +5418,7 @@ static void pimhw_i_pen_records(pimhw_i_pen *pen, const pimhw_i_channel *ch,
         r->work.out = (uint32_t)words[1];
         r->work.row = PIMHW_I_COMMANDS[r->work.command].needs_row ? words[2] + ch->row : 0;
         r->group = words[3] ? words[3] + used : 0;
-        bool mac = ch->rules->class_of[r->work.command] == PIMHW_I_M;
-        r->stream = mac ? PIMHW_I_MAC : PIMHW_I_IO;
+        if (ch->rules->class_of[r->work.command] == PIMHW_I_M) r->stream = PIMHW_I_MAC;
     }
 }
 
@@ -5621,8 +5503,7 @@ static void pimhw_i_pen_dcs(pimhw_i_pen *pen, pimhw_i_channel *ch)
         pimhw_i_pen_ramps(pen, left_ck, PIMHW_I_QUEUED - 1, end - n, n, 0, pen->base - 1);
         n = pimhw_i_pen_small(pen, r->end - r->begin);
         r->end = r->begin + n;
-        uint64_t base = (pen->base << 16) - 1;
-        pimhw_i_pen_ramps(pen, r->key, PIMHW_I_RING - 1, r->begin, n, 0, base);
+        pimhw_i_pen_ramps(pen, r->key, PIMHW_I_RING - 1, r->begin, n, 0, (pen->base << 16) - 1);
     }
 }
 
@@ -5817,11 +5698,7 @@ static void pimhw_i_forget(pimhw_device *d)
 {
     pimhw_i_wake_all(d);
     pimhw_i_memo *m = &d->memo;
-    m->n_words = m->terms = m->n_texts = m->n_edges = 0;
-    m->full = false;
-    memset(m->texts, 0, sizeof m->texts);
-    memset(m->edges, 0, sizeof m->edges);
-    memset(&m->text[0], 0, sizeof m->text[0]);
+    memset(m, 0, offsetof(pimhw_i_memo, text) + sizeof m->text[0]);
     d->known = 0;
     pimhw_i_close_trials(d);
 }
@@ -6576,8 +6453,7 @@ static void pimhw_i_epu_wait(pimhw_device *d, pimhw_i_jobs *jobs, uint64_t mask)
         pimhw_i_drain(d, ch);
         uint64_t base = pimhw_i_base_ck(ch);
         pimhw_i_lap_met(d, ch->mask, base - pimhw_i_min(base, done + 1));
-        if (done + 1 < base) continue; /* long ago */
-        pimhw_i_wait(d, ch, done);
+        if (done + 1 >= base) pimhw_i_wait(d, ch, done); /* else: long ago */
     }
 }
 
@@ -6826,15 +6702,6 @@ static void pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
         c->controller == PIMHW_DCS ? 8 * ((uint64_t)c->in_entries + pimhw_config_outs(c)) : 0;
 }
 
-/* Bytes that a command brings from the hub or takes there. */
-static uint64_t pimhw_i_link_bytes(const pimhw_config *c, uint32_t command)
-{
-    uint64_t banks = pimhw_config_banks(c);
-    if (command == PIMHW_CMD_WRMAC16) return banks * 2;
-    if (PIMHW_I_RESULT >> command & 1) return banks * (c->out_bits / 8);
-    return command == PIMHW_CMD_WRA16 ? banks * c->column_bytes : c->column_bytes;
-}
-
 /* Energy from the counts and the time; r has all else. */
 static void pimhw_i_energy(const pimhw_config *c, const pimhw_i_rules *rules, pimhw_readings *r)
 {
@@ -6842,11 +6709,12 @@ static void pimhw_i_energy(const pimhw_config *c, const pimhw_i_rules *rules, pi
     for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++) {
         const pimhw_i_command *command = &PIMHW_I_COMMANDS[i];
         double n = (double)r->commands[i], of_all = command->every_bank ? banks : 1;
-        bool asked = command->needs_row || command->linked;
+        bool asked = command->needs_row || command->linked, sums = PIMHW_I_RESULT >> i & 1;
+        /* what a command brings from the hub or takes there: of a bank, or the buffer, or of all */
+        double bytes = i == PIMHW_CMD_WRMAC16 ? 2 : sums ? c->out_bits / 8 : c->column_bytes;
+        if (i == PIMHW_CMD_WRMAC16 || i == PIMHW_CMD_WRA16 || sums) bytes *= banks;
         r->energy_pJ[command->energy] += n * of_all * rules->joules_fJ[i] * 1e-3;
-        if (command->linked)
-            r->energy_pJ[PIMHW_ENERGY_LINK] +=
-                n * (double)pimhw_i_link_bytes(c, i) / 32 * c->eLINK_fJ * 1e-3;
+        if (command->linked) r->energy_pJ[PIMHW_ENERGY_LINK] += n * bytes / 32 * c->eLINK_fJ * 1e-3;
         r->energy_pJ[PIMHW_ENERGY_CONTROL] += n * (c->eCMD_fJ + (asked ? c->eREQ_fJ : 0.)) * 1e-3;
     }
     bool refreshed = c->refresh && r->cycles >= c->refresh_phase;
@@ -6877,12 +6745,7 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *d, pimhw_readings *read
     if (d && d->sink.told) return pimhw_i_not_now(d, why);
     if (!d || !readings || d->phase == PIMHW_I_IDLE)
         return PIMHW_I_WRONG(why, d && !readings ? "readings is NULL" : PIMHW_I_NO_STREAM);
-    pimhw_i_wake_all(d);
-    for (uint32_t g = 0; g < d->n_groups; g++)
-        pimhw_i_flush(&d->groups[g]);
-    if (d->shared && d->phase == PIMHW_I_OPEN) pimhw_i_sync(d);
-    for (uint32_t g = 0; g < d->n_groups; g++)
-        if (d->shared && d->groups[g].banked) pimhw_i_advance(&d->groups[g], d->decode.ck);
+    if (d->phase == PIMHW_I_OPEN) pimhw_i_sync(d); /* EOC has done so */
     while (pimhw_i_epu_serve(d))
         continue;
     d->phase = PIMHW_I_IDLE;
@@ -6890,15 +6753,16 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *d, pimhw_readings *read
     r.size = sizeof r;
     r.version = 1;
     pimhw_i_channel *last = &d->groups[0]; /* to end, of equals the lowest */
-    for (uint32_t g = 1; g < d->n_groups; g++) {
+    /* the host's end is its answer, whatever is still on its way, but no command comes after it */
+    uint64_t host_ck = d->decode.ck;
+    for (uint32_t g = 0; g < d->n_groups; g++) {
         pimhw_i_channel *ch = &d->groups[g];
         bool lower = pimhw_i_lowest(ch->mask) < pimhw_i_lowest(last->mask);
+        if (d->shared && ch->banked) pimhw_i_advance(ch, d->decode.ck);
         if (ch->end_ck + lower > last->end_ck) last = ch;
+        host_ck = pimhw_i_max(host_ck, ch->last_ck);
     }
-    /* the host's end is its answer, whatever is still on its way, but no command comes after it */
-    uint64_t drained = d->shared ? d->decode.ck : last->end_ck;
-    for (uint32_t g = 0; g < d->n_groups && d->shared; g++)
-        drained = pimhw_i_max(drained, d->groups[g].last_ck);
+    uint64_t drained = d->shared ? host_ck : last->end_ck;
     r.cycles = pimhw_i_max(drained, d->epu_free_ck);
     if (d->endless || r.cycles >= PIMHW_I_MOST_CK) /* what was held back may end that late */
         return PIMHW_I_UNABLE(why, PIMHW_I_TOO_LONG);
@@ -6937,20 +6801,6 @@ static pimhw_status pimhw_i_request_check(const pimhw_device *d, const pimhw_pro
         if (!request->order || request->order[i] >= request->n_blocks)
             return PIMHW_I_WRONG(why, "request: order[%u] is no block", (uint64_t)i);
     return PIMHW_OK;
-}
-
-/* A block that is as large as any of a request. */
-static pimhw_block pimhw_i_largest(const pimhw_request *request)
-{
-    pimhw_block block = {{0}, {0}};
-    for (uint32_t i = 0; request && i < request->n_blocks; i++) {
-        const pimhw_block *b = &request->blocks[i];
-        for (uint32_t k = 0; k < PIMHW_RESTS; k++)
-            block.rest[k] = pimhw_i_max(block.rest[k], b->rest[k]);
-        for (uint32_t k = 0; k < PIMHW_SPACES; k++)
-            block.row_base[k] = (uint32_t)pimhw_i_max(block.row_base[k], b->row_base[k]);
-    }
-    return block;
 }
 
 /* The first item with which loops of constant rounds alone, and a list of the fewest blocks of a
@@ -6997,12 +6847,19 @@ static pimhw_status pimhw_i_bounds(pimhw_device *d, const pimhw_program *p,
                                    const pimhw_request *request, pimhw_cause *why)
 {
     uint32_t endless = pimhw_i_endless_item(p, request, d->config.n_channels);
-    pimhw_block block = pimhw_i_largest(request);
+    pimhw_block block = {{0}, {0}}; /* as large as any */
     pimhw_i_inside in = {0, 0, {0}, {NULL}};
     bool apart = !d->shared && request && request->list_begin;
     d->safe = true;
     if (endless < p->n_items)
         return PIMHW_I_UNABLE(why, "item %u: %s", (uint64_t)endless, PIMHW_I_TOO_LONG);
+    for (uint32_t i = 0; request && i < request->n_blocks; i++) {
+        const pimhw_block *b = &request->blocks[i];
+        for (uint32_t k = 0; k < PIMHW_RESTS; k++)
+            block.rest[k] = pimhw_i_max(block.rest[k], b->rest[k]);
+        for (uint32_t k = 0; k < PIMHW_SPACES; k++)
+            block.row_base[k] = (uint32_t)pimhw_i_max(block.row_base[k], b->row_base[k]);
+    }
     uint64_t most_blocks = 0; /* of a channel */
     for (uint32_t c = 0; c < d->config.n_channels; c++)
         most_blocks = pimhw_i_max(most_blocks, pimhw_i_blocks(request, c));
@@ -7218,8 +7075,7 @@ static uint64_t pimhw_i_alike_end(const pimhw_request *request, uint64_t first, 
     uint64_t end = first + 1;
     for (; end < request->n_blocks; end++) {
         const pimhw_block *a = &request->blocks[end - 1], *b = a + 1;
-        uint64_t step = b->row_base[0] - (uint64_t)a->row_base[0];
-        if (end == first + 1) *row_step = step;
+        if (end == first + 1) *row_step = b->row_base[0] - (uint64_t)a->row_base[0];
         for (uint32_t k = 0; k < PIMHW_SPACES; k++)
             if (b->row_base[k] - (uint64_t)a->row_base[k] != *row_step) return end;
         if (memcmp(a->rest, b->rest, sizeof a->rest) != 0) return end;
@@ -7331,7 +7187,6 @@ static void pimhw_i_streams_begin(pimhw_device *d, const pimhw_program *p,
         w->rounds = d->rounds;
         w->stop = p->n_items;
         w->nests = d->skips && d->phase == PIMHW_I_OPEN;
-        pimhw_i_to_block(w);
     }
 }
 
