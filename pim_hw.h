@@ -3428,7 +3428,8 @@ static uint32_t pimhw_i_touches(const pimhw_i_channel *ch, const pimhw_i_work *w
     if (command == PIMHW_CMD_MAC16) return 1;
     if (command == PIMHW_CMD_WRA16) return 2;
     if ((work->bank | pair) != (bank | pair)) return 0;
-    return PIMHW_I_BANK_WRITES >> command & 1 ? 2 : PIMHW_I_BANK_READS >> command & 1;
+    if (PIMHW_I_BANK_WRITES >> command & 1) return 2;
+    return PIMHW_I_BANK_READS >> command & 1 ? 1 : 0;
 }
 
 /* A command goes: whether older accesses of its column, one of them a write, still wait. */
