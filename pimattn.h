@@ -1473,11 +1473,14 @@ static void pimattn_i_load_row(float *to, size_t n_floats, const unsigned char *
     memset(to + n, 0, (n_floats - n) * sizeof *to);
     if (type == PIMATTN_F32 && n > 0) memcpy(to, from, n * sizeof *to);
     for (uint32_t i = 0; type != PIMATTN_F32 && i < n; i++) {
-        uint16_t half = 0;
-        if (type != PIMATTN_INT8) memcpy(&half, from + 2 * (size_t)i, sizeof half);
-        to[i] = type == PIMATTN_INT8  ? (float)(from[i] < 128 ? from[i] : from[i] - 256)
-                : type == PIMATTN_F16 ? pimhw_lane_value(PIMHW_LANE_F16, half)
-                                      : pimattn_i_from_bits((uint32_t)half << 16);
+        uint16_t half;
+        if (type == PIMATTN_INT8) {
+            to[i] = (float)(from[i] < 128 ? from[i] : from[i] - 256);
+            continue;
+        }
+        memcpy(&half, from + 2 * (size_t)i, sizeof half);
+        to[i] = type == PIMATTN_F16 ? pimhw_lane_value(PIMHW_LANE_F16, half)
+                                    : pimattn_i_from_bits((uint32_t)half << 16);
     }
 }
 
@@ -4056,6 +4059,30 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     if (!p->reads_late) pimattn_i_plain(w, PIMHW_RD_MAC, 0);
 }
 
+/* MACs of a part of keys, whose op_size and tile are set; a sum begins in the first part. */
+static void pimattn_i_lower_k_part(pimattn_i_writer *w, const pimattn_i_loops *at,
+                                   pimattn_i_operands o, uint64_t go, uint64_t pass)
+{
+    const pimattn_plan *p = w->plan;
+    const uint64_t in_row = pimhw_config_columns(&p->device), columns = p->k_columns;
+    const uint64_t set = p->k_out_queries;
+    pimhw_tail first = pimattn_i_tail(0, 1, 1, 1);
+    pimattn_i_steps(first.step, at, 0, 0, 0, 1, 0, 0);
+    pimattn_i_step(first.step, at->part, go > 0);
+    pimattn_i_step(o.out.step, at->part, pass);
+    pimattn_i_step(o.out.step, at->query, 1);
+    pimattn_i_begin(w, at, PIMHW_RD_MAC, &o.out, &first);
+    pimattn_i_begin(w, at, PIMHW_WR_BIAS, &o.out, &first);
+    if (p->k_resident) pimattn_i_steps(o.tile.step, at, 0, 0, 0, in_row, set * columns, columns);
+    o.gpr = o.out; /* entry n is of query n of the set */
+    pimattn_i_steps(o.gpr.step, at, 0, pimattn_i_k_all(p), 0, 0, set, 1);
+    pimattn_i_steps(o.aux.step, at, at->in_row, 0, 1, 0, 0, 0);
+    pimattn_i_steps(o.row.step, at, p->k_token_rows, 0, 0, 1, 0, 0);
+    pimattn_i_step(o.column.step, at->run, columns);
+    pimattn_i_step(o.column.step, at->part, go);
+    pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
+}
+
 /* Scores of keys that go by parts: a set of queries that find an output entry each meets one part
  * before the next, or rows would open once a query. Queries that do not stay in the global buffer
  * go there by parts, too, of as many queries at a time as fit. */
@@ -4096,21 +4123,7 @@ static void pimattn_i_lower_k_parts(pimattn_i_writer *w)
     if (resident && late) pimattn_i_lower_k_input(w, &at);
     if (!resident) pimattn_i_write(w, PIMHW_WR_GB, 0, 0, &o);
     if (!resident && !late && fit > 1) pimattn_i_again(w, at.query);
-    pimhw_tail first = pimattn_i_tail(0, 1, 1, 1); /* a sum begins in the first part */
-    pimattn_i_steps(first.step, &at, 0, 0, 0, 1, 0, 0);
-    pimattn_i_step(first.step, at.part, go > 0);
-    pimattn_i_step(o.out.step, at.part, pass);
-    pimattn_i_step(o.out.step, at.query, 1);
-    pimattn_i_begin(w, &at, PIMHW_RD_MAC, &o.out, &first);
-    pimattn_i_begin(w, &at, PIMHW_WR_BIAS, &o.out, &first);
-    if (resident) pimattn_i_steps(o.tile.step, &at, 0, 0, 0, in_row, set * columns, columns);
-    o.gpr = o.out; /* entry n is of query n of the set */
-    pimattn_i_steps(o.gpr.step, &at, 0, all, 0, 0, set, 1);
-    pimattn_i_steps(o.aux.step, &at, at.in_row, 0, 1, 0, 0, 0);
-    pimattn_i_steps(o.row.step, &at, p->k_token_rows, 0, 0, 1, 0, 0);
-    pimattn_i_step(o.column.step, at.run, columns);
-    pimattn_i_step(o.column.step, at.part, go);
-    pimattn_i_write(w, PIMHW_MAC_ABK, 0, 0, &o);
+    pimattn_i_lower_k_part(w, &at, o, go, pass);
     pimattn_i_end(w, inner);
     if (!late) pimattn_i_lower_reads(w, 0, pimattn_i_loop_tail(w, set, each), PIMATTN_I_NO_LOOP, 0);
 }
@@ -6867,8 +6880,13 @@ static bool pimattn_i_write_column(pimattn_engine *e, const pimattn_i_list *list
     const pimhw_da to = {
         at->channel + list->unit, at->bank / banks, at->bank % banks, row, at->column, first * 2};
     if (pimhw_memory_write(m->memory, &to, lanes, n * 2, &e->why) != PIMHW_OK) return false;
-    pimhw_instruction in = {
-        PIMHW_SYNC, 0, (uint64_t)1 << to.channel, 1, at->bank, row, at->column, 0, 0, 0, 0, 0};
+    pimhw_instruction in;
+    memset(&in, 0, sizeof in);
+    in.mask = (uint64_t)1 << to.channel;
+    in.op_size = 1;
+    in.bank = at->bank;
+    in.row = row;
+    in.column = at->column;
     /* a shared front end answers reads by the writes that wait, so SYNC goes before */
     static const pimhw_kind kinds[] = {PIMHW_SYNC, PIMHW_RD_SBK, PIMHW_WR_SBK};
     bool reads = n < pimhw_config_lanes(d) && d->partial_write, done = true;
@@ -7728,6 +7746,26 @@ static uint32_t pimattn_i_places(uint32_t bits, unsigned char place[16])
     return n;
 }
 
+/* A tile that is copied: rows as far apart as the cache has them. */
+static pimattn_i_tile *pimattn_i_tile_begin(pimattn_i_hand *hand, uint32_t visible)
+{
+    const pimattn_engine *e = hand->e;
+    const bool v_in_k = e->config.shape.v_in_k;
+    pimattn_i_tile *const tile = &hand->copied;
+    *tile = hand->tile;
+    tile->visible = visible;
+    tile->n_tokens = pimattn_i_places(visible, tile->place);
+    tile->k = tile->fetch[0] = tile->fetch[2] = (const unsigned char *)hand->k;
+    tile->v = tile->fetch[1] = tile->fetch[3] = (const unsigned char *)(v_in_k ? hand->k : hand->v);
+    tile->k_stride = hand->wide ? 4 * e->size.q_floats : (size_t)e->layout.row[0];
+    tile->v_stride = hand->wide ? 4 * e->size.o_floats : (size_t)e->layout.row[1];
+    if (v_in_k) tile->v_stride = tile->k_stride;
+    if (hand->wide) tile->k_type = tile->v_type = PIMATTN_F32;
+    tile->wanted[0].gap = tile->wanted[1].gap = 0;
+    tile->ahead = PIMATTN_I_NEAR; /* all is near */
+    return tile;
+}
+
 /* Copies a row and fills up its vectors; fetches another one. */
 PIMATTN_I_INLINE void pimattn_i_row_gather(unsigned char *to, const unsigned char *from,
                                            const unsigned char *later, size_t bytes, size_t row)
@@ -7762,26 +7800,13 @@ PIMATTN_I_INLINE void pimattn_i_spot_list(const pimattn_i_hand *hand, const pima
         list[t] = list[n - 1];
 }
 
-/* The visible tokens of a tile, copied to rows as far apart as the cache has them; what is seen
- * next goes to the second cache [measured]. */
+/* The visible tokens of a tile; what is seen next goes to the second cache [measured]. */
 static const pimattn_i_tile *pimattn_i_tile_gather(pimattn_i_hand *hand, uint32_t visible)
 {
     const pimattn_engine *e = hand->e;
     const pimattn_i_spot *spot = hand->spot, *then = spot + 1;
     const pimattn_shape *s = &e->config.shape;
-    pimattn_i_tile *const tile = &hand->copied;
-    *tile = hand->tile;
-    tile->visible = visible;
-    tile->n_tokens = pimattn_i_places(visible, tile->place);
-    tile->k = tile->fetch[0] = tile->fetch[2] = (const unsigned char *)hand->k;
-    tile->v = tile->fetch[1] = tile->fetch[3] =
-        (const unsigned char *)(s->v_in_k ? hand->k : hand->v);
-    tile->k_stride = hand->wide ? 4 * e->size.q_floats : (size_t)e->layout.row[0];
-    tile->v_stride = hand->wide ? 4 * e->size.o_floats : (size_t)e->layout.row[1];
-    if (s->v_in_k) tile->v_stride = tile->k_stride;
-    if (hand->wide) tile->k_type = tile->v_type = PIMATTN_F32;
-    tile->wanted[0].gap = tile->wanted[1].gap = 0;
-    tile->ahead = PIMATTN_I_NEAR; /* all is near */
+    const pimattn_i_tile *tile = pimattn_i_tile_begin(hand, visible);
     const size_t k_row = tile->k_stride, v_row = tile->v_stride;
     const size_t bytes[2] = {pimattn_i_row_bytes(e, 0), pimattn_i_row_bytes(e, 1)};
     const bool there[4] = {true, tile->v != tile->k, tile->k_scale != NULL, tile->v_scale != NULL};
