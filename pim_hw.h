@@ -5637,10 +5637,11 @@ static bool pimhw_i_rests(const pimhw_device *d, const pimhw_i_channel *ch)
 }
 
 /* Channels of a unit are those of the words, later or earlier; false: there was no room. */
-static bool pimhw_i_pen_unit(pimhw_device *d, pimhw_i_pen *pen, uint32_t first, uint32_t n)
+static bool pimhw_i_pen_unit(pimhw_device *d, pimhw_i_pen *pen, uint32_t first)
 {
     if (d->shared) d->decode.reason = pimhw_i_pen_small(pen, d->decode.reason);
-    for (uint32_t g = first; g < first + n; g++) {
+    for (uint32_t g = first; g < first + pimhw_i_n_unit(d); g++) {
+        if (pen->back) d->groups[g].asleep = 0;
         uint64_t mask = pimhw_i_rests(d, &d->groups[g]) ? 0 : d->groups[g].mask;
         if (d->shared) pimhw_i_pen_word(pen, &mask, 0);
         if (mask) pimhw_i_pen_channel(pen, d, &d->groups[g]);
@@ -5654,7 +5655,7 @@ static uint32_t pimhw_i_state(pimhw_device *d)
     if (d->groups[d->unit].asleep) return d->groups[d->unit].asleep;
     if (d->known) return d->known;
     pimhw_i_pen pen = {pimhw_i_room(&d->memo), pimhw_i_unit_ck(d), 0, PIMHW_I_MOST_WORDS, false};
-    if (!pen.words || !pimhw_i_pen_unit(d, &pen, d->unit, pimhw_i_n_unit(d))) return 0;
+    if (!pen.words || !pimhw_i_pen_unit(d, &pen, d->unit)) return 0;
     const pimhw_i_flow *f = d->groups[d->unit].flow;
     d->known = pimhw_i_intern(&d->memo, pen.n);
     d->memo.text[d->known].waits = f && (f->begun || f->n_records > 0);
@@ -5666,11 +5667,8 @@ static void pimhw_i_wake(pimhw_device *d, pimhw_i_channel *ch)
 {
     if (!ch->asleep) return;
     const pimhw_i_text *text = &d->memo.text[ch->asleep];
-    uint32_t first = d->shared ? 0 : (uint32_t)(ch - d->groups), n = d->shared ? d->n_groups : 1;
     pimhw_i_pen pen = {&d->memo.words[text->at], ch->base_ck, 0, text->n, true};
-    for (uint32_t g = first; g < first + n; g++)
-        d->groups[g].asleep = 0;
-    pimhw_i_pen_unit(d, &pen, first, n);
+    pimhw_i_pen_unit(d, &pen, d->shared ? 0 : (uint32_t)(ch - d->groups));
 }
 
 static void pimhw_i_wake_all(pimhw_device *d)
@@ -5934,24 +5932,6 @@ static void pimhw_i_count_skipped(pimhw_device *d, uint64_t times, uint64_t roun
     d->endless = d->endless || d->skipped_rounds >= PIMHW_MAX_CHANNELS * PIMHW_I_MOST_CK;
 }
 
-/* What a group's tally grew by since a trial, into sum, as if the base were 0; returns its end. */
-static uint64_t *pimhw_i_sums_since(const pimhw_i_channel *ch, const pimhw_i_trial *t, uint32_t i,
-                                    pimhw_i_part *p, uint64_t *sum)
-{
-    const uint64_t *now = (const uint64_t *)&ch->tally, *then = (const uint64_t *)&t->tally[i];
-    uint64_t counted = 0;
-    for (uint32_t k = 0; k < PIMHW_I_TALLY; k++) {
-        if (now[k] == then[k] && k != PIMHW_I_ACTIVE) continue; /* most */
-        *sum = now[k] - then[k];
-        if (k == PIMHW_I_ACTIVE) *sum += (uint64_t)p->active * t->base_ck;
-        if (k == PIMHW_I_SPENT + p->first) *sum -= t->base_ck - t->part[i].last_ck;
-        sum++;
-        counted |= (uint64_t)1 << k;
-    }
-    p->counted = counted;
-    return sum;
-}
-
 /* What happened since a trial, as an edge to a state, into the room; returns its words there. To no
  * state, if it is not known why the first command came when it did. */
 static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimhw_i_edge *e,
@@ -5977,7 +5957,18 @@ static uint32_t pimhw_i_edge_since(pimhw_device *d, const pimhw_i_trial *t, pimh
         p->first = PIMHW_N_SPENT;
         if (n_first > 0) p->first = ch->first[t->n_first[i] % PIMHW_I_FIRSTS];
         p->active = (ch->open != 0) - from->active;
-        sum = pimhw_i_sums_since(ch, t, i, p, sum);
+        /* what its tally grew by, as if the base were 0 */
+        const uint64_t *now = (const uint64_t *)&ch->tally, *then = (const uint64_t *)&t->tally[i];
+        uint64_t counted = 0;
+        for (uint32_t k = 0; k < PIMHW_I_TALLY; k++) {
+            if (now[k] == then[k] && k != PIMHW_I_ACTIVE) continue; /* most */
+            *sum = now[k] - then[k];
+            if (k == PIMHW_I_ACTIVE) *sum += (uint64_t)p->active * base;
+            if (k == PIMHW_I_SPENT + p->first) *sum -= base - from->last_ck;
+            sum++;
+            counted |= (uint64_t)1 << k;
+        }
+        p->counted = counted;
         p->end_ck = pimhw_i_moved(ch->end_ck, from->end_ck, base);
         p->latest_ck = pimhw_i_moved(ch->latest_ck, from->latest_ck, base);
         p->last_ck = pimhw_i_moved(ch->last_ck, from->last_ck, base);
@@ -6186,9 +6177,8 @@ static bool pimhw_i_follow_rounds(pimhw_device *d, pimhw_i_walker *w)
     pimhw_i_learn(d, t);
     pimhw_i_turn_to(d, w->mask);
     if (d->memo.full) pimhw_i_forget(d);
-    if (!loop->round.alike || w->bound[level] < 2 || w->bound[level] * loop->weight < PIMHW_I_WORTH)
-        return true;
-    if (!pimhw_i_looks(d, loop)) return true;
+    bool worth = w->bound[level] >= 2 && w->bound[level] * loop->weight >= PIMHW_I_WORTH;
+    if (!loop->round.alike || !worth || !pimhw_i_looks(d, loop)) return true;
     place.row_base = place.first = place.until = 0; /* all else is set with them */
     while (*index < limit && !d->endless) {
         uint64_t most = limit - *index, n = 0;
@@ -6912,38 +6902,7 @@ static bool pimhw_i_accept(pimhw_device *d, const pimhw_i_stream *s, pimhw_i_ste
     return false;
 }
 
-/* Walks the loop that is the walker's next item; known rounds are followed. False: refused. */
-static bool pimhw_i_walk_nest(pimhw_device *d, pimhw_i_stream *s)
-{
-    pimhw_i_walker *w = &s->walker;
-    w->nests = false;
-    w->alike = !d->shared;
-    w->stop = w->program->items[w->pc].end + 1u;
-    for (;;) {
-        pimhw_i_step step = pimhw_i_next(w, &s->in);
-        if (step == PIMHW_I_DONE) return true;
-        if (step == PIMHW_I_ROUND && pimhw_i_follow_rounds(d, w))
-            d->walked_rounds += pimhw_i_count(w->mask);
-        if (step == PIMHW_I_LEFT) pimhw_i_learn(d, &d->trial[w->depth]);
-        if (d->endless) return false; /* all else is known to be right */
-        if (step == PIMHW_I_GIVEN) pimhw_i_execute(d, s, &s->in);
-    }
-}
-
-/* Of mask: its lowest channel and those of its group that do the same; they form a group. */
-static uint64_t pimhw_i_alike(pimhw_device *d, const pimhw_i_walker *w, uint64_t mask,
-                              pimhw_i_place *place)
-{
-    if (pimhw_i_lowest(mask) >= place->until) {
-        const pimhw_i_scope *scope = &d->sketch.loops[w->pc].whole;
-        pimhw_i_place_terms(w, scope, PIMHW_LOOPS - 1, mask, place);
-        place->edge = NULL;
-    }
-    mask &= pimhw_i_low_bits(place->until);
-    const pimhw_i_channel *ch = pimhw_i_group(d, &mask);
-    d->unit = (uint32_t)(ch - d->groups);
-    return ch->mask;
-}
+static bool pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s);
 
 /* A loop on channels that do the same: known, or walked and learnt. */
 static bool pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s, pimhw_i_place *place)
@@ -6967,7 +6926,10 @@ static bool pimhw_i_do_unit(pimhw_device *d, pimhw_i_stream *s, pimhw_i_place *p
     t->open = false;
     if (told) pimhw_i_try(d, t, place);
     pimhw_i_walker outer = *w;
-    if (!pimhw_i_walk_nest(d, s)) return false;
+    w->nests = false;
+    w->alike = !d->shared;
+    w->stop = w->program->items[w->pc].end + 1u;
+    if (!pimhw_i_stream_run(d, s)) return false;
     pimhw_i_learn(d, t);
     *w = outer;
     return true;
@@ -6986,7 +6948,15 @@ static bool pimhw_i_do_nest(pimhw_device *d, pimhw_i_stream *s)
     place.n_same = UINT64_MAX;
     place.edge = NULL;
     while (left) {
-        w->mask = d->shared ? mask : pimhw_i_alike(d, w, left, &place);
+        if (!d->shared && pimhw_i_lowest(left) >= place.until) {
+            const pimhw_i_scope *scope = &d->sketch.loops[w->pc].whole;
+            pimhw_i_place_terms(w, scope, PIMHW_LOOPS - 1, left, &place);
+            place.edge = NULL;
+        }
+        uint64_t alike = left & pimhw_i_low_bits(place.until);
+        const pimhw_i_channel *ch = d->shared ? d->groups : pimhw_i_group(d, &alike);
+        d->unit = (uint32_t)(ch - d->groups);
+        w->mask = d->shared ? mask : ch->mask;
         left &= ~w->mask;
         if (!pimhw_i_do_unit(d, s, &place)) return false;
     }
@@ -7130,18 +7100,22 @@ static void pimhw_i_follow_laps(pimhw_device *d, pimhw_i_stream *s)
     lap->open = pimhw_i_lap_all(d, &s->jobs, PIMHW_I_KEEP, &n);
 }
 
-/* Steps one stream until it ends or waits for the hub. False: it is refused. */
+/* Steps one stream, or a nest of it, until it ends or waits for the hub. False: it is refused. */
 static bool pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s)
 {
+    pimhw_i_walker *w = &s->walker;
+    const bool nest = d->skips && d->phase == PIMHW_I_OPEN && !w->nests;
     for (;;) {
-        pimhw_i_step step = s->waits ? PIMHW_I_GIVEN : pimhw_i_next(&s->walker, &s->in);
+        pimhw_i_step step = s->waits ? PIMHW_I_GIVEN : pimhw_i_next(w, &s->in);
         if (d->endless) return false;
         if (step == PIMHW_I_DONE) return true;
         if (step == PIMHW_I_NEST && !pimhw_i_do_nest(d, s)) return false;
-        if (step == PIMHW_I_ROUND) d->walked_rounds += pimhw_i_count(s->walker.mask);
-        if (step == PIMHW_I_ROUND && d->laps && s->walker.depth == 1) pimhw_i_follow_laps(d, s);
+        if (step == PIMHW_I_LEFT && nest) pimhw_i_learn(d, &d->trial[w->depth]);
+        if (step == PIMHW_I_ROUND && (!nest || pimhw_i_follow_rounds(d, w)))
+            d->walked_rounds += pimhw_i_count(w->mask);
+        if (step == PIMHW_I_ROUND && d->laps && w->depth == 1) pimhw_i_follow_laps(d, s);
         if (step != PIMHW_I_GIVEN && step != PIMHW_I_WRONG) continue;
-        if (!s->waits && !pimhw_i_accept(d, s, step)) return false;
+        if (!nest && !s->waits && !pimhw_i_accept(d, s, step)) return false;
         s->waits = !pimhw_i_execute(d, s, &s->in);
         if (s->waits) return true;
     }
@@ -7160,18 +7134,6 @@ static bool pimhw_i_streams_run(pimhw_device *d)
     } while (waits && pimhw_i_epu_serve(d));
     if (waits) pimhw_cause_write(d->why, PIMHW_I_TOO_MANY, (uint64_t)PIMHW_I_JOBS);
     return !waits;
-}
-
-/* Everything is over before the program runs once more. */
-static void pimhw_i_settle(pimhw_device *d)
-{
-    while (pimhw_i_epu_serve(d))
-        continue;
-    pimhw_i_sync(d);
-    d->known = 0;
-    for (uint32_t g = 0; g < d->n_groups; g++)
-        pimhw_i_not_before(d->shared ? &d->decode : &d->groups[g].hold, d->epu_free_ck,
-                           PIMHW_WAIT_EPU);
 }
 
 /* The streams at the begin of a program; without a work at the hub. */
@@ -7200,15 +7162,20 @@ static bool pimhw_i_runs(pimhw_device *d, const pimhw_program *p, const pimhw_re
     /* if nobody looks and all instructions are known to be right */
     d->skips = d->safe && !d->sink.to.command && !d->sink.to.hub && !d->sketch.banked;
     d->laps = request && d->skips && d->sketch.laps && !d->config.refresh;
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t left = n;; left--) {
         d->walked_rounds += n > 1;
-        if (i > 0) pimhw_i_settle(d);
         pimhw_i_streams_begin(d, p, request);
         bool done = pimhw_i_streams_run(d);
         if (d->endless) pimhw_cause_write(d->why, PIMHW_I_TOO_LONG);
-        if (!done) return false;
+        if (!done || left == 1) return done;
+        while (pimhw_i_epu_serve(d)) /* everything is over before it runs once more */
+            continue;
+        pimhw_i_sync(d);
+        d->known = 0;
+        for (uint32_t g = 0; g < d->n_groups; g++)
+            pimhw_i_not_before(d->shared ? &d->decode : &d->groups[g].hold, d->epu_free_ck,
+                               PIMHW_WAIT_EPU);
     }
-    return true;
 }
 
 PIMHW_API pimhw_status pimhw_device_time(pimhw_device *d, pimhw_readings *readings,
