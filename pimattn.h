@@ -91,12 +91,14 @@ typedef enum pimattn_status {
     PIMATTN_ERR_STATE     /* a saved state is cut short, damaged, or of another shape or version */
 } pimattn_status;
 
-/* What a status means, in words; never NULL. A NULL that a call needs is PIMATTN_ERR_ARGUMENT. */
+/* What a status means, in words; never NULL. A NULL that a call needs is PIMATTN_ERR_ARGUMENT; where
+ * it returns no status, there must be none. */
 PIMATTN_API const char *pimattn_status_str(pimattn_status status);
 
 /* Calls fn(arg, index, worker) for every index below n, with worker < max_workers and never two at
- * once under one worker; returns when all have, their writes visible. Must not call the engine. fn
- * takes some 20 KB of stack, a call of ours 40 (built without optimisation up to 110). */
+ * once under one worker; returns when all have, their writes visible. Must not call the engine. If
+ * it leaves some out, attend returns PIMATTN_ERR_ARGUMENT, outputs written in part. fn takes some
+ * 20 KB of stack, a call of ours 40 (built without optimisation up to 110). */
 typedef void (*pimattn_parallel_for)(void *user, size_t n,
                                      void (*fn)(void *arg, size_t index, size_t worker), void *arg);
 
@@ -401,7 +403,8 @@ typedef enum pimattn_page_event {
     PIMATTN_PAGE_MOVED      /* it has the number `to` now */
 } pimattn_page_event;
 
-/* Must not call the engine. page: of one layer and KV head; live ones are used or known. */
+/* Must not call the engine: it is refused. page: of one layer and KV head; live ones are used or
+ * known. */
 typedef void (*pimattn_page_fn)(void *user, pimattn_page_event event, uint32_t page, uint32_t to);
 
 /* 0 means usual everywhere but in shape. */
@@ -565,7 +568,7 @@ typedef struct pimattn_rows {
  * indptr is NULL, the first of row i of table, lengths[i] tokens. */
 typedef struct pimattn_pages {
     pimattn_rows k, v;             /* any alignment; v_in_k: no v */
-    pimattn_rows k_scale, v_scale; /* of int8 alone: f32, one for a token and head */
+    pimattn_rows k_scale, v_scale; /* of int8 alone, else at NULL: f32, one for a token and head */
     uint64_t n_pages;              /* page numbers are below it; at most 2^32 */
     uint32_t page_tokens;          /* any */
     uint32_t order;                /* pimattn_order */
@@ -2946,6 +2949,7 @@ typedef struct pimattn_i_pool {
     uint64_t bound_bytes;
     pimattn_page_fn on_page;
     void *page_user;
+    bool telling; /* on_page is running */
 } pimattn_i_pool;
 
 static uint64_t pimattn_i_slab_bytes(const pimattn_i_pool *pool, uint64_t slab)
@@ -3026,6 +3030,14 @@ static void pimattn_i_page_free(pimattn_i_pool *pool, uint32_t page)
     pool->free_head = page + 1;
 }
 
+static void pimattn_i_page_tell(pimattn_i_pool *pool, pimattn_page_event event, uint32_t page,
+                                uint32_t to)
+{
+    pool->telling = true;
+    if (pool->on_page) pool->on_page(pool->page_user, event, page, to);
+    pool->telling = false;
+}
+
 static uint32_t pimattn_i_pool_take(pimattn_i_pool *pool)
 {
     uint32_t page = pimattn_i_page_pick(pool);
@@ -3033,7 +3045,7 @@ static uint32_t pimattn_i_pool_take(pimattn_i_pool *pool)
     pool->refs[page].count = 1;
     pool->refs[page].entry = 0;
     pimattn_i_page_change(pool, page, 0);
-    if (pool->on_page) pool->on_page(pool->page_user, PIMATTN_PAGE_TAKEN, page, page);
+    pimattn_i_page_tell(pool, PIMATTN_PAGE_TAKEN, page, page);
     return page;
 }
 
@@ -3132,7 +3144,7 @@ static void pimattn_i_set_drop(pimattn_i_pool *pool, const uint32_t *set, pimatt
         pool->refs[page].count = 0;
         pool->n_used--;
         pimattn_i_page_free(pool, page);
-        if (pool->on_page) pool->on_page(pool->page_user, event, page, page);
+        pimattn_i_page_tell(pool, event, page, page);
     }
 }
 
@@ -3218,7 +3230,7 @@ static uint64_t pimattn_i_compact_move(pimattn_i_pool *pool, uint32_t *pages, ui
             pimattn_i_page_change(pool, to, 0);
             pool->refs[to] = *ref;
             ref->count = 0;
-            if (pool->on_page) pool->on_page(pool->page_user, PIMATTN_PAGE_MOVED, pages[i], to);
+            pimattn_i_page_tell(pool, PIMATTN_PAGE_MOVED, pages[i], to);
             n_moved++;
         }
         memcpy(&pages[i], old, sizeof pages[i]);
@@ -3509,8 +3521,8 @@ static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
         if (s->sink_logits && !(s->sink_logits[h] <= FLT_MAX)) bad = "sink_logits";
         if (s->alibi_slopes && !(fabsf(s->alibi_slopes[h]) < 1e25f)) bad = "alibi_slopes";
         if (bad)
-            return PIMATTN_I_UNFIT(
-                why, "shape.%s of head %u is NaN or too large (slope: from 1e25)", bad, h);
+            return PIMATTN_I_UNFIT(why, "shape.%s of head %u is NaN, or from %s up", bad, h,
+                                   bad[0] == 's' ? "infinity" : "1e25");
     }
     return PIMATTN_OK;
 }
@@ -4317,7 +4329,7 @@ static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_
         const uint64_t most = pimattn_i_min(context, PIMATTN_I_MAX_QUERY_TOKENS);
         if (n >= 1 && n <= most) continue;
         const char *text = most ? "item %u: n_tokens is %u, not 1 to %u; it has %u tokens"
-                                : "item %u: n_tokens is %u, but it has 0 tokens";
+                                : "item %u: n_tokens is %u, but its length is 0";
         return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, why, text, i, n, most, context);
     }
     return PIMATTN_OK;
@@ -5980,7 +5992,7 @@ typedef struct pimattn_i_job {
     uint32_t n_queries, kv_head;
     uint64_t leaf_begin, leaf_end;
     uint32_t runs_left; /* runs of the same block from here on */
-    uint32_t n_gang;    /* jobs that go with this one; 0: this one goes with another */
+    uint32_t n_gang;    /* jobs that go with this one; 0: this one goes with another, or is done */
 } pimattn_i_job;
 
 /* Chunks of K or V of one head of one sequence in one layer, in the order of their rows. */
@@ -6059,6 +6071,7 @@ struct pimattn_engine {
     uint64_t piece_bytes;  /* of a call: what lies together of a KV head, a page's K and V */
     pimattn_i_sizes size;
     size_t n_jobs_most, n_jobs; /* of a wave at most; of this one */
+    uint64_t n_left;            /* of a call: indices that parallel_for did not run */
     pimattn_i_job *jobs;        /* [n_jobs_most] */
     uint32_t *order;            /* [n_jobs_most] in which jobs are done */
     float *results;             /* [n_jobs_most][block_floats] */
@@ -6158,6 +6171,11 @@ static pimattn_status pimattn_i_config_judge(pimattn_config *c, pimhw_cause *why
     PIMATTN_I_WITHIN(why, "way", c->way, 0, PIMATTN_DEVICE, NULL);
     PIMATTN_I_WITHIN(why, "max_workers", c->max_workers, 0, 4096, NULL);
     PIMATTN_I_WITHIN(why, "reserve_tokens", c->reserve_tokens, 0, most, NULL);
+    const uint64_t reserved =
+        pimattn_i_mul(pimattn_i_ceil_div(c->reserve_tokens, c->page_tokens), page_set);
+    if (reserved > pages && c->way == PIMATTN_HOST && !c->tiers)
+        return PIMATTN_I_UNFIT(why, "reserve_tokens is %u, %u pages: pool_bytes has %u",
+                               c->reserve_tokens, reserved, pages);
     if (c->way == PIMATTN_DEVICE && c->shape.v_in_k)
         return PIMATTN_I_UNFIT(why, "shape.v_in_k is set: banks hold V by itself (way 1, device)");
     if (c->way == PIMATTN_DEVICE && c->device.epu_passes == 0)
@@ -6464,12 +6482,13 @@ static pimattn_i_seq *pimattn_i_seq_find(pimattn_engine *e, pimattn_seq seq)
     return NULL;
 }
 
-/* Whether the engine may not change now, because tiers are at work; and its cause. */
+/* Whether a function of the caller calls from within a call of ours; and its cause. */
 static bool pimattn_i_is_busy(pimattn_engine *e)
 {
-    if (!e->tiered || (!e->call && !e->tiered->asking)) return false;
-    pimhw_cause_write(&e->why, e->call ? "an attend is under way" : "a transfer is under way");
-    return true;
+    const char *what = e->call ? "an attend" : e->pool.telling ? "on_page" : NULL;
+    if (e->tiered && e->tiered->asking) what = "a transfer";
+    if (what) pimhw_cause_write(&e->why, "%s is under way", what);
+    return what != NULL;
 }
 
 /* The tokens of a sequence in a layer, in tiers. */
@@ -7014,7 +7033,7 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, ui
 /* What the device way and tiers do not have yet. */
 static pimattn_status pimattn_i_paged(pimattn_engine *e)
 {
-    if (!e) return PIMATTN_ERR_ARGUMENT;
+    if (!e || pimattn_i_is_busy(e)) return PIMATTN_ERR_ARGUMENT;
     if (!e->module && !e->tiered) return PIMATTN_OK;
     return PIMATTN_I_UNABLE(
         e, "the device way and tiers have only create, append, reserve, truncate and free so far");
@@ -7044,7 +7063,9 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *e, pimattn_seq seq, 
     pimattn_i_seq *s = pimattn_i_seq_here(e, seq);
     if (!s) return PIMATTN_ERR_SEQ;
     for (uint32_t i = 0; i < shape->n_layers; i++)
-        if (end > s->tokens[i]) return pimattn_i_wrong(e, "%u tokens are beyond the length", end);
+        if (end > s->tokens[i])
+            return PIMATTN_I_WRONG(e, "%u tokens are beyond the %u of layer %u", end, s->tokens[i],
+                                   (uint64_t)i);
     if (first > end) return pimattn_i_wrong(e, "first token %u is beyond the end", first);
     if (first < s->begin) return pimattn_i_wrong(e, "token %u is gone", first);
     if (first <= shape->sink_tokens) first = 0;
@@ -7130,7 +7151,7 @@ PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *e, pimattn_se
     PIMATTN_I_TRY(pimattn_i_seq_even(e, seq, &s));
     if (!tokens && n_tokens > 0) return pimattn_i_wrong(e, "tokens is NULL", 0);
     if (n_tokens > s->tokens[0])
-        return pimattn_i_wrong(e, "%u tokens are beyond the length", n_tokens);
+        return PIMATTN_I_WRONG(e, "%u tokens are beyond the %u there are", n_tokens, s->tokens[0]);
     if (s->begin > 0) return pimattn_i_wrong(e, "the tokens before %u are gone", s->begin);
     uint64_t n = n_tokens / e->layout.page_tokens;
     pimattn_i_store *st = &e->pool.store;
@@ -8396,10 +8417,10 @@ static void pimattn_i_team_leaf(pimattn_i_team *team)
 static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
 {
     pimattn_engine *e = (pimattn_engine *)arg;
-    const pimattn_i_job *job = &e->jobs[e->order[place]];
+    if (place >= e->n_jobs || worker >= e->config.max_workers) return; /* and so is not done */
+    pimattn_i_job *job = &e->jobs[e->order[place]];
     pimattn_i_team team;
     bool beyond = e->beyond, again;
-    PIMATTN_ASSERT(worker < e->config.max_workers);
     if (job->n_gang == 0) return;
     do {
         pimattn_i_team_init(&team, e, place, worker, beyond);
@@ -8421,6 +8442,7 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
         memcpy(e->results + e->order[place + i] * e->size.block_floats, team.stacks[i].base,
                team.stacks[i].block_floats * sizeof(float));
     }
+    job->n_gang = 0;
 }
 
 /* Hands one query head's partial to the caller. */
@@ -8503,7 +8525,9 @@ static void pimattn_i_wave(pimattn_engine *e)
     else
         for (size_t i = 0; i < n_jobs; i++)
             pimattn_i_job_run(e, i, 0);
-    for (size_t i = 0; i < n_jobs; i += e->jobs[i].runs_left)
+    for (size_t i = 0; i < n_jobs; i++)
+        e->n_left += e->jobs[i].n_gang > 0;
+    for (size_t i = 0; i < n_jobs && !e->n_left; i += e->jobs[i].runs_left)
         pimattn_i_block_finish(e, i);
     e->n_jobs = 0;
 }
@@ -8685,11 +8709,12 @@ static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
         pimattn_i_give(e, block, i, stack.base);
 }
 
-static void pimattn_i_compute(pimattn_engine *e)
+static pimattn_status pimattn_i_compute(pimattn_engine *e)
 {
     const pimattn_call *call = e->call;
     bool tiers = e->tiered && !e->pages && e->tiered->rules.partials;
     uint64_t row = 0;
+    e->n_left = 0;
     for (size_t i = 0; i < call->n_items; i++) {
         pimattn_i_job block = pimattn_i_job_item(e, call, i);
         block.first_row = row;
@@ -8712,6 +8737,9 @@ static void pimattn_i_compute(pimattn_engine *e)
         }
     }
     pimattn_i_wave(e);
+    if (!e->n_left) return PIMATTN_OK;
+    return pimattn_i_wrong(
+        e, "parallel_for left %u indices out, or a worker was not below max_workers", e->n_left);
 }
 
 /* ==========================================================================
@@ -8938,6 +8966,7 @@ static pimattn_status pimattn_i_rows_check(pimattn_engine *e, const pimattn_page
     if (!rows->token) rows->token = (size_t)(hnd ? bytes : heads * bytes);
     if (!rows->head) rows->head = (size_t)(hnd ? p->page_tokens * bytes : bytes);
     if (!rows->page) rows->page = (size_t)(heads * p->page_tokens * bytes);
+    static const char *const of[3] = {"token", "head", "page"};
     const uint64_t step[3] = {rows->token, rows->head, rows->page};
     const uint64_t n[3] = {p->page_tokens, heads, p->n_pages};
     uint64_t all = bytes;
@@ -8949,9 +8978,9 @@ static pimattn_status pimattn_i_rows_check(pimattn_engine *e, const pimattn_page
         all = pimattn_i_add(all, pimattn_i_mul(step[i], n[i] - 1));
         if (n[i] == 1 || step[i] >= room) continue;
         return PIMATTN_I_WRONG(e,
-                               "strides of pages.%s overlap rows: %u is less than %u; a token has "
-                               "%u, a head %u, a page %u",
-                               what, step[i], room, step[0], step[1], step[2]);
+                               "strides of pages.%s overlap rows: of a %s it is %u, less than the "
+                               "%u bytes within; of a token %u, a head %u, a page %u",
+                               what, of[i], step[i], room, step[0], step[1], step[2]);
     }
     if (p->page_tokens == 1) rows->token = rows->page;
     if (rows->page != p->page_tokens * rows->token) e->joined = 0;
@@ -9005,7 +9034,9 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
     if (p->n_pages < 1 || p->n_pages > (uint64_t)1 << 32)
         return pimattn_i_wrong(e, "pages.n_pages %u is 0 or beyond 2^32", p->n_pages);
     if (p->indptr ? !p->indices || !p->last_page_len : !p->table || !p->lengths)
-        return pimattn_i_wrong(e, "neither indptr, indices, last_page_len nor table, lengths", 0);
+        return PIMATTN_I_WRONG(e, "pages lack %s",
+                               p->indptr ? "indices or last_page_len"
+                                         : "indptr, or table, lengths");
     if (!p->indptr && p->table_stride > SIZE_MAX / 8 / n_items)
         return pimattn_i_wrong(e, "pages.table_stride %u reaches beyond memory", p->table_stride);
     for (int i = 0; i < 4; i++)
@@ -9014,6 +9045,9 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
         else if (e->layout.dim[i])
             PIMATTN_I_TRY(pimattn_i_rows_check(e, p, rows[i], names[i],
                                                (size_t)e->layout.dim[i] * e->layout.each[i]));
+        else if (rows[i]->at)
+            return PIMATTN_I_WRONG(e, "pages.%s is given, but %s is not int8", names[i],
+                                   names[i - 2]);
     for (size_t i = 0; i < n_items && p->indptr; i++) /* before any of indices is read */
         if (p->indptr[i] >= p->indptr[i + 1])
             return pimattn_i_wrong(e, "pages.indptr does not grow: item %u has no page", i);
@@ -9035,7 +9069,8 @@ static pimattn_status pimattn_i_call_spans(pimattn_engine *e, uint32_t layer,
         return pimattn_i_wrong(e, "layer %u is not below n_layers", layer);
     if (!items) return pimattn_i_wrong(e, "items is NULL for a batch of %u", n_items);
     if (n_items == 0 || n_items > e->config.max_seqs)
-        return pimattn_i_wrong(e, "a batch of %u items is not 1 to max_seqs", n_items);
+        return PIMATTN_I_WRONG(e, "a batch of %u items is not 1 to %u, max_seqs", (uint64_t)n_items,
+                               (uint64_t)e->config.max_seqs);
     if (e->pages) PIMATTN_I_TRY(pimattn_i_pages_check(e, e->pages, n_items));
     for (size_t i = 0; i < n_items; i++) {
         e->batch[i].n_tokens = items[i].n_tokens;
@@ -9546,6 +9581,7 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *e, uint32_t layer,
                                           const pimattn_call *call, pimattn_readings *readings)
 {
     if (!e || !call) return pimattn_i_wrong(e, "call is NULL", 0);
+    if (pimattn_i_is_busy(e)) return PIMATTN_ERR_ARGUMENT;
     pimattn_call filled = *call;
     PIMATTN_I_TRY(pimattn_i_call_spans(e, layer, call->items, call->n_items));
     PIMATTN_I_TRY(pimattn_i_call_check(e, &filled));
@@ -9559,7 +9595,7 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *e, uint32_t layer,
         status = pimattn_i_module_attend(e, readings);
     else if (readings)
         status = tiers ? pimattn_i_tier_read(e, readings) : pimattn_i_read(e, readings);
-    if (status == PIMATTN_OK && !e->module) pimattn_i_compute(e);
+    if (status == PIMATTN_OK && !e->module) status = pimattn_i_compute(e);
     if (status == PIMATTN_OK && tiers) pimattn_i_tier_blocks(e, NULL, NULL, false);
     e->call = NULL;
     if (status != PIMATTN_OK || !readings || e->module) return status;
@@ -9575,6 +9611,7 @@ PIMATTN_API pimattn_status pimattn_attend_pages(pimattn_engine *e, uint32_t laye
                                                 pimattn_readings *readings)
 {
     if (!e || !pages) return pimattn_i_wrong(e, "pages is NULL", 0);
+    if (pimattn_i_is_busy(e)) return PIMATTN_ERR_ARGUMENT;
     pimattn_pages filled = *pages;
     e->pages = &filled;
     pimattn_status status = pimattn_attend(e, layer, call, readings);

@@ -58,7 +58,7 @@ static void order(work *w, uint32_t how)
     w->pages.order = how == 2 ? PIMATTN_NHD : PIMATTN_HND;
     for (int i = 0; i < 4; i++) {
         memset(to[i], 0, sizeof *to[i]);
-        to[i]->at = w->memory[i];
+        if (i < 2 || w->row_bytes == dim) to[i]->at = w->memory[i]; /* int8 alone has scales */
     }
     w->how = how;
 }

@@ -789,8 +789,10 @@ static own_pages *own_pages_new(const scene *s, uint32_t page_tokens, check_rng 
     size_t v = (size_t)s->kv.dv * type_bytes[shape->v_type];
     own_rows(o, 0, &o->p.k, k, shape->n_kv_heads, rng);
     own_rows(o, 1, &o->p.v, v, shape->n_kv_heads, rng);
-    own_rows(o, 2, &o->p.k_scale, sizeof(float), shape->n_kv_heads, rng);
-    own_rows(o, 3, &o->p.v_scale, sizeof(float), shape->n_kv_heads, rng);
+    if (shape->k_type == PIMATTN_INT8)
+        own_rows(o, 2, &o->p.k_scale, sizeof(float), shape->n_kv_heads, rng);
+    if (shape->v_type == PIMATTN_INT8 && !shape->v_in_k)
+        own_rows(o, 3, &o->p.v_scale, sizeof(float), shape->n_kv_heads, rng);
     for (size_t i = 0; i < ITEMS; i++)
         own_fill(o, s, i);
     return o;
@@ -949,6 +951,7 @@ static void last_page_case(uint32_t dim, uint32_t type, uint32_t page_tokens, ui
         if (!CHECK(to[i]->at != NULL)) return;
         to[i]->token = to[i]->head = rows[i];
         to[i]->page = rows[i] * page_tokens;
+        if (i >= 2 && type != PIMATTN_INT8) to[i]->at = NULL;
     }
     for (size_t i = 0; i < ITEMS; i++) {
         for (uint32_t k = 0; k < o->p.n_pages; k++)
@@ -1100,7 +1103,7 @@ static void bad_init(bad_pages *b)
     b->indptr[1] = 3, b->last[0] = 5, b->lengths[0] = 37;
     for (uint32_t i = 0; i < 3; i++)
         b->indices[i] = b->table[i] = 2 - i;
-    b->p.k.at = b->p.v.at = b->p.k_scale.at = b->p.v_scale.at = b->k;
+    b->p.k.at = b->p.v.at = b->k;
     b->p.n_pages = 3, b->p.page_tokens = 16, b->p.table_stride = 3;
     b->p.indptr = b->indptr, b->p.indices = b->indices, b->p.last_page_len = b->last;
 }
@@ -1155,20 +1158,23 @@ static void bad_pages_are_refused_in_words(void)
     BAD("order", b.p.order = 2);
     BAD("pages.k is NULL", b.p.k.at = NULL);
     BAD("pages.v is NULL", b.p.v.at = NULL);
-    BAD("neither", b.p.indices = NULL);
-    BAD("neither", b.p.last_page_len = NULL);
-    BAD("neither", b.p.indptr = NULL);
-    BAD("neither", (b.p.indptr = NULL, b.p.table = b.table));
+    BAD("pages.k_scale is given, but k is not int8", b.p.k_scale.at = b.k);
+    BAD("pages.v_scale is given, but v is not int8", b.p.v_scale.at = b.k);
+    BAD("lack indices or last_page_len", b.p.indices = NULL);
+    BAD("lack indices or last_page_len", b.p.last_page_len = NULL);
+    BAD("lack indptr, or table, lengths", b.p.indptr = NULL);
+    BAD("lack indptr, or table, lengths", (b.p.indptr = NULL, b.p.table = b.table));
     BAD("lengths",
         (b.p.indptr = NULL, b.p.table = b.table, b.p.lengths = b.lengths, b.lengths[0] = 49));
     BAD("table_stride", (b.p.indptr = NULL, b.p.table = b.table, b.p.lengths = b.lengths,
                          b.p.table_stride = SIZE_MAX / 4 + 2));
-    BAD("it has 0 tokens",
+    BAD("its length is 0",
         (b.p.indptr = NULL, b.p.table = b.table, b.p.lengths = b.lengths, b.lengths[0] = 0));
-    BAD("pages.k overlap rows: 31 is less than 32", b.p.k.head = 31);
-    BAD("pages.v overlap rows: 63 is less than 64", b.p.v.token = 63);
-    BAD("pages.v overlap rows: 1000 is less than 1024", b.p.v.page = 1000);
-    BAD("pages.k overlap rows: 64 is less than 992", (b.p.k.token = 64, b.p.k.head = 64));
+    BAD("pages.k overlap rows: of a head it is 31, less than the 32", b.p.k.head = 31);
+    BAD("pages.v overlap rows: of a token it is 63, less than the 64", b.p.v.token = 63);
+    BAD("pages.v overlap rows: of a page it is 1000, less than the 1024", b.p.v.page = 1000);
+    BAD("pages.k overlap rows: of a head it is 64, less than the 992",
+        (b.p.k.token = 64, b.p.k.head = 64));
     BAD("beyond memory", b.p.k.page = SIZE_MAX / 4);
     BAD("position 2^32", (b.first[0] = 1ull << 32, b.p.first_position = b.first));
     BAD("position 2^32", (b.first[0] = UINT64_MAX, b.p.first_position = b.first));
@@ -1320,9 +1326,9 @@ static void bad_variants_are_named(void)
     BAD_SHAPE("alibi_max_bias", 0, s.alibi_max_bias = -1);
     BAD_SHAPE("alibi_max_bias", 0, s.alibi_max_bias = NAN);
     BAD_SHAPE("alibi_max_bias", 0, s.alibi_max_bias = nextafterf(1024, INFINITY));
-    BAD_SHAPE("head 2 is NaN or too large (slope: from 1e25)", 0, s.alibi_slopes = slopes);
+    BAD_SHAPE("head 2 is NaN, or from 1e25 up", 0, s.alibi_slopes = slopes);
     BAD_SHAPE("alibi_slopes of head 2", 0, s.alibi_slopes = slopes);
-    BAD_SHAPE("sink_logits of head 3 is NaN or too large", 0, s.sink_logits = logits);
+    BAD_SHAPE("sink_logits of head 3 is NaN, or from infinity up", 0, s.sink_logits = logits);
     /* of several the first */
     BAD_SHAPE("scale", 0, (s.scale = NAN, s.soft_cap = -1));
     BAD_SHAPE("soft_cap", 0, (s.soft_cap = -1, s.alibi_max_bias = -1));

@@ -160,6 +160,8 @@ static void the_check_names_the_field(void)
     BAD("max_seqs", c.max_seqs = 65536);
     BAD("scratch_bytes", c.scratch_bytes = 1);
     BAD("reserve_tokens", c.reserve_tokens = (UINT64_C(1) << 32) + 1);
+    BAD("reserve_tokens is 129, 8 pages: pool_bytes has 7",
+        (c.reserve_tokens = 129, c.pool_bytes = 7 * 128 * 2 * 16 * 4));
     BAD("partition", c.partition = 2);
     BAD("hfp_unit", c.hfp_unit = 2);
     BAD("allocator", c.allocator.alloc = heap_alloc);
@@ -330,6 +332,54 @@ static void usual_lengths_of_pages_fit_by_default(void)
         if (!engine) return;
         CHECK_U(pimattn_attend_pages(engine, 0, &p, &call, NULL), PIMATTN_OK);
         pimattn_engine_destroy(engine);
+    }
+}
+
+/* A parallel_for that does not do what it must. */
+typedef enum amiss { ALL_TWICE = 0, NONE, NOT_LAST, WRONG_WORKER, N_AMISS } amiss;
+
+static void run_amiss(void *user, size_t n, void (*fn)(void *, size_t, size_t), void *arg)
+{
+    const amiss how = *(const amiss *)user;
+    for (size_t i = 0; i < n && how != NONE; i++) {
+        if (how == NOT_LAST && i + 1 == n) continue;
+        fn(arg, i, how == WRONG_WORKER && i == 1 ? 2 : 0);
+        if (how == ALL_TWICE) fn(arg, i, 1);
+    }
+    if (how != NONE) fn(arg, n, 0); /* beyond the last */
+}
+
+static void a_parallel_for_that_leaves_some_out_is_named(void)
+{
+    enum { TOKENS = 600 };
+    static float kv[TOKENS * 2 * 16];
+    float q[4 * 16], out[2][4 * 16];
+    check_rng rng = {9};
+    fill_normal(kv, COUNT(kv), 1, &rng);
+    fill_normal(q, COUNT(q), 1, &rng);
+    for (int waves = 0; waves < 2; waves++) { /* one, or as many as there are jobs */
+        amiss how = ALL_TWICE;
+        pimattn_seq s = 0;
+        pimattn_config c = good_config();
+        c.max_workers = 2, c.parallel_for = run_amiss, c.parallel_user = &how;
+        pimattn_engine *e = engine_new(&c);
+        if (waves && e) {
+            pimattn_engine_destroy(e);
+            c.scratch_bytes = 64 << 10;
+            e = engine_new(&c);
+        }
+        if (!e) return;
+        CHECK_U(pimattn_seq_create(e, &s), PIMATTN_OK);
+        CHECK_U(pimattn_append(e, s, 0, kv, kv, TOKENS, 0, 0), PIMATTN_OK);
+        CHECK_U(pimattn_attend_one(e, s, 0, out[0], q, NULL), PIMATTN_OK);
+        for (how = NONE; how < N_AMISS; how = (amiss)(how + 1)) {
+            CHECK_U(pimattn_attend_one(e, s, 0, out[1], q, NULL), PIMATTN_ERR_ARGUMENT);
+            CHECK_HAS(pimattn_engine_cause(e), "parallel_for left");
+        }
+        how = ALL_TWICE;
+        CHECK_U(pimattn_attend_one(e, s, 0, out[1], q, NULL), PIMATTN_OK);
+        CHECK_BYTES(out[0], out[1], sizeof out[0]);
+        pimattn_engine_destroy(e);
     }
 }
 
@@ -1100,6 +1150,7 @@ int main(void)
     RUN(zero_means_usual_and_is_reported);
     RUN(no_worker_is_idle_by_default);
     RUN(usual_lengths_of_pages_fit_by_default);
+    RUN(a_parallel_for_that_leaves_some_out_is_named);
     RUN(page_bytes_follow_the_formula);
     RUN(null_pointers_are_a_status);
     RUN(attend_refuses_what_does_not_fit);

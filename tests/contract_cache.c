@@ -167,10 +167,10 @@ static void what_cannot_be_is_refused(void)
             "freed");
     REFUSED(pimattn_seq_banks(r.e, gone, 0, bytes, 256), PIMATTN_ERR_SEQ, "freed");
     REFUSED(pimattn_seq_fork(r.e, &t, half), PIMATTN_ERR_ARGUMENT, "layer 1");
-    REFUSED(pimattn_seq_truncate(r.e, half, 6), PIMATTN_ERR_ARGUMENT, "length");
+    REFUSED(pimattn_seq_truncate(r.e, half, 6), PIMATTN_ERR_ARGUMENT, "5 of layer 0");
     REFUSED(pimattn_save(r.e, &half, 1, NULL, &n), PIMATTN_ERR_ARGUMENT, "layer 1");
     REFUSED(pimattn_seq_truncate(r.e, s, 11), PIMATTN_ERR_ARGUMENT, "11");
-    REFUSED(pimattn_seq_truncate(r.e, s, UINT64_MAX), PIMATTN_ERR_ARGUMENT, "length");
+    REFUSED(pimattn_seq_truncate(r.e, s, UINT64_MAX), PIMATTN_ERR_ARGUMENT, "10 of layer 0");
     REFUSED(pimattn_seq_keep(r.e, s, 0, 11), PIMATTN_ERR_ARGUMENT, "11");
     REFUSED(pimattn_seq_keep(r.e, s, 8, 7), PIMATTN_ERR_ARGUMENT, "8");
     const uint32_t kept[4] = {1, 4, 4, 5}, far[2] = {0, UINT32_MAX};
@@ -986,11 +986,26 @@ static void a_hit_is_compared_token_by_token(void)
 }
 
 static uint32_t n_events[PIMATTN_PAGE_MOVED + 1];
+static pimattn_seq told_of;
 
+/* Counts, and calls what must not be called: a rig is given where it is to be refused. */
 static void count_events(void *user, pimattn_page_event event, uint32_t page, uint32_t to)
 {
-    (void)user, (void)page, (void)to;
+    rig *r = (rig *)user;
+    float row[KV_HEADS * DIM] = {0};
+    const uint32_t token = 0;
+    uint64_t n;
+    pimattn_seq s = told_of;
+    (void)page, (void)to;
     n_events[event]++;
+    if (!r) return;
+    CHECK_U(pimattn_seq_free(r->e, s), PIMATTN_ERR_SEQ);
+    CHECK_HAS(pimattn_engine_cause(r->e), "on_page is under way");
+    CHECK_U(pimattn_append(r->e, s, 0, row, row, 1, 0, 0), PIMATTN_ERR_SEQ);
+    CHECK_U(pimattn_seq_truncate(r->e, s, 0), PIMATTN_ERR_SEQ);
+    CHECK_U(pimattn_seq_create(r->e, &s), PIMATTN_ERR_SEQ);
+    CHECK_U(pimattn_cache_compact(r->e, &n), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_prefix_start(r->e, &s, &token, 1, 0, &n), PIMATTN_ERR_ARGUMENT);
 }
 
 /* Pages that are known are evicted, when room is wanted and at the end; the others are freed. And
@@ -1019,6 +1034,27 @@ static void pages_say_what_becomes_of_them(void)
     CHECK_U(n_events[PIMATTN_PAGE_EVICTED], 2 * SET);
     CHECK_U(n_events[PIMATTN_PAGE_FREED], 5 * SET);
     CHECK_U(n_events[PIMATTN_PAGE_MOVED], 0);
+}
+
+/* Pages taken, given up and freed: who is told may not call, and nothing is harmed. */
+static void who_is_told_of_pages_may_not_call(void)
+{
+    enum { SET = LAYERS * KV_HEADS };
+    rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+    r.config.on_page = count_events, r.config.page_user = &r;
+    rig_pool(&r, 8 * SET * 512);
+    memset(n_events, 0, sizeof n_events);
+    uint32_t tokens[8] = {0};
+    pimattn_seq s = seq_of(&r, 8);
+    told_of = s;
+    CHECK_U(pimattn_prefix_remember(r.e, s, tokens, 8, 0), PIMATTN_OK);
+    CHECK_U(pimattn_seq_free(r.e, s), PIMATTN_OK);
+    s = told_of = seq_of(&r, 32);
+    CHECK_U(pimattn_seq_keep(r.e, s, 28, 32), PIMATTN_OK);
+    CHECK_U(n_events[PIMATTN_PAGE_TAKEN], 10 * SET);
+    CHECK_U(n_events[PIMATTN_PAGE_EVICTED], 2 * SET);
+    CHECK_U(n_events[PIMATTN_PAGE_FREED], 7 * SET);
+    rig_end(&r);
 }
 
 /* An append that is refused gives up nothing that is known. */
@@ -1485,6 +1521,7 @@ int main(int argc, char **argv)
     RUN(all_that_is_known_is_compacted);
     RUN(a_hit_is_compared_token_by_token);
     RUN(pages_say_what_becomes_of_them);
+    RUN(who_is_told_of_pages_may_not_call);
     RUN(remembered_pages_outlive_a_refusal);
     RUN(reserved_chunks_outlive_a_cut);
     RUN(what_appends_cost_adds_up);

@@ -1322,14 +1322,14 @@ static void all_is_fetched(uint32_t type, uint32_t dim, uint32_t kv_heads, uint3
     if (tiles != EVERY_TILE) call.choices = &choice;
     pimattn_pages pages = {.k = {.at = rows},
                            .v = {.at = rows + half},
-                           .k_scale = {.at = rows + 2 * half},
-                           .v_scale = {.at = rows + 2 * half + scales},
                            .n_pages = n_pages,
                            .page_tokens = page_tokens,
                            .order = order,
                            .table = list,
                            .lengths = &length,
                            .table_stride = n_pages};
+    if (type == PIMATTN_INT8)
+        pages.k_scale.at = rows + 2 * half, pages.v_scale.at = rows + 2 * half + scales;
     pimattn_engine *e = engine_new(&c);
     if (!e) return;
     e->ahead = (pimattn_i_ahead)ahead;
@@ -1484,14 +1484,14 @@ static void gangs_are_heads_alone(uint64_t from)
                                                            : rng_range(&rng, 0, PIMATTN_I_NEAR));
         pimattn_pages pages = {.k = {.at = rows[order][0]},
                                .v = {.at = rows[order][1]},
-                               .k_scale = {.at = rows[order][2]},
-                               .v_scale = {.at = rows[order][3]},
                                .n_pages = n_pages,
                                .page_tokens = page_tokens,
                                .order = order ? PIMATTN_HND : PIMATTN_NHD,
                                .table = table,
                                .lengths = &length,
                                .table_stride = n_pages};
+        if (types[0] == PIMATTN_INT8) pages.k_scale.at = rows[order][2];
+        if (types[1] == PIMATTN_INT8) pages.v_scale.at = rows[order][3];
         pimattn_call call = {.out = out[order],
                              .lse = out[order] + NEW * HEADS * MOST_GROUP * DIM,
                              .q = q,
@@ -1617,7 +1617,10 @@ static void odd_rows_are_their_copies(uint64_t from)
         pimattn_call call = {.out = out[order], .q = q, .items = &item, .n_items = 1};
         call.lse = out[order] + NEW * HEADS * GROUP * DIM;
         call.choices = choice.n_tokens ? &choice : NULL;
-        if (!CHECK_U(pimattn_attend_pages(e, 0, &pages[order], &call, NULL), PIMATTN_OK))
+        pimattn_pages given = pages[order];
+        if (types[0] != PIMATTN_INT8) given.k_scale.at = NULL;
+        if (types[1] != PIMATTN_INT8) given.v_scale.at = NULL;
+        if (!CHECK_U(pimattn_attend_pages(e, 0, &given, &call, NULL), PIMATTN_OK))
             printf("  %s\n", pimattn_engine_cause(e));
     }
     pimattn_engine_destroy(e);
