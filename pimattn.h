@@ -253,7 +253,8 @@ PIMATTN_API pimattn_status pimattn_plan_map_v(pimattn_plan *plan, uint32_t v_map
 PIMATTN_API uint32_t pimattn_plan_chunk_rows(const pimattn_plan *plan);
 PIMATTN_API uint64_t pimattn_plan_chunks(const pimattn_plan *plan, uint64_t tokens);
 
-/* The program of a plan: one layer's attention, for any batch of any lengths. */
+/* The program of a plan: one layer's attention, for any batch of any lengths. Here and for a request
+ * a plan that is not as it was made is PIMATTN_ERR_ARGUMENT, or PIMATTN_ERR_CONFIG. */
 PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_program *program,
                                               pimhw_cause *why);
 
@@ -3627,15 +3628,6 @@ PIMATTN_API const char *pimattn_v_mapping_str(uint32_t v_mapping)
     return v_mapping < 4 ? names[v_mapping] : NULL;
 }
 
-PIMATTN_API pimattn_status pimattn_plan_map_v(pimattn_plan *plan, uint32_t v_mapping,
-                                              pimhw_cause *why)
-{
-    if (!plan) return pimattn_i_refuse(why, "plan is NULL", 0);
-    PIMATTN_I_WITHIN(why, "v_mapping", v_mapping, 0, PIMATTN_V_K, "0 (A), 1 (B) or 2 (K)");
-    pimattn_i_plan_v(plan, v_mapping);
-    return PIMATTN_OK;
-}
-
 /* Sums that a program may hold at once: ping-pong reads one half beside the other. */
 static uint32_t pimattn_i_sums(const pimhw_config *device)
 {
@@ -3672,6 +3664,44 @@ PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_s
     pimattn_i_plan_k(&p);
     pimattn_i_plan_v(&p, PIMATTN_V_A);
     *plan = p;
+    return PIMATTN_OK;
+}
+
+enum { PIMATTN_I_PLAN_NUMBERS = 24 };
+
+/* What of a plan follows from its shape, device and wishes, in numbers. */
+static void pimattn_i_plan_numbers(const pimattn_plan *p, uint32_t *to)
+{
+    const uint32_t numbers[PIMATTN_I_PLAN_NUMBERS] = {
+        p->reads_late,  p->inputs_late,   p->unit_channels, p->inputs,        p->sums,
+        p->k_columns,   p->k_row_tokens,  p->k_token_rows,  p->k_queries,     p->k_resident,
+        p->k_out_slots, p->k_out_queries, p->v_mapping,     p->v_blocks,      p->v_spread,
+        p->v_groups,    p->v_passes,      p->v_packed,      p->v_row_columns, p->v_queries,
+        p->v_strip,     p->v_hold,        p->wanted_out,    p->used_out};
+    memcpy(to, numbers, sizeof numbers);
+}
+
+/* A plan is as it was made: what is made of it divides by its numbers. */
+static pimattn_status pimattn_i_plan_judge(const pimattn_plan *plan, pimhw_cause *why)
+{
+    pimattn_plan p;
+    uint32_t is[PIMATTN_I_PLAN_NUMBERS], were[PIMATTN_I_PLAN_NUMBERS];
+    if (!plan) return pimattn_i_refuse(why, "plan is NULL", 0);
+    PIMATTN_I_TRY(pimattn_plan_init(&p, &plan->shape, &plan->device, plan->partition,
+                                    plan->hfp_unit, plan->row_reuse_off, plan->n_queries, why));
+    pimattn_i_plan_v(&p, plan->v_wanted);
+    pimattn_i_plan_numbers(&p, were);
+    pimattn_i_plan_numbers(plan, is);
+    if (plan->v_wanted <= PIMATTN_V_K && memcmp(is, were, sizeof is) == 0) return PIMATTN_OK;
+    return pimattn_i_refuse(why, "the plan is not as pimattn_plan_init and _map_v left it", 0);
+}
+
+PIMATTN_API pimattn_status pimattn_plan_map_v(pimattn_plan *plan, uint32_t v_mapping,
+                                              pimhw_cause *why)
+{
+    PIMATTN_I_TRY(pimattn_i_plan_judge(plan, why));
+    PIMATTN_I_WITHIN(why, "v_mapping", v_mapping, 0, PIMATTN_V_K, "0 (A), 1 (B) or 2 (K)");
+    pimattn_i_plan_v(plan, v_mapping);
     return PIMATTN_OK;
 }
 
@@ -4197,10 +4227,9 @@ static void pimattn_i_lower_hub(pimattn_i_writer *w, uint32_t rest, uint32_t fla
 }
 
 /* Where softmax hides behind the next block's scores, its values come one round later. */
-PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_program *program,
-                                              pimhw_cause *why)
+static pimattn_status pimattn_i_plan_lower(const pimattn_plan *plan, pimhw_program *program,
+                                           pimhw_cause *why)
 {
-    if (!plan || !program) return pimattn_i_refuse(why, "plan or program is NULL", 0);
     uint64_t lag = plan->device.epu_overlap == PIMHW_EPU_HEADS ? 1 : 0;
     uint64_t all = UINT64_MAX >> (64 - plan->device.n_channels) % 64;
     pimattn_i_writer w = {program, plan, PIMATTN_I_IN_LIST, all, {0}};
@@ -4226,6 +4255,14 @@ PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_pr
     pimhw_program_end(program);
     pimhw_program_end(program);
     return pimattn_i_made(pimhw_program_check(program, &plan->device, why), PIMATTN_ERR_DEVICE);
+}
+
+PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_program *program,
+                                              pimhw_cause *why)
+{
+    if (!program) return pimattn_i_refuse(why, "program is NULL", 0);
+    PIMATTN_I_TRY(pimattn_i_plan_judge(plan, why));
+    return pimattn_i_plan_lower(plan, program, why);
 }
 
 /* Blocks of a span: KV heads, or query heads. */
@@ -4335,13 +4372,11 @@ static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_
     return PIMATTN_OK;
 }
 
-PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_request *request,
-                                                pimhw_block *blocks, uint32_t *order,
-                                                uint32_t *list_begin, const pimattn_span *spans,
-                                                size_t n_spans, pimhw_cause *why)
+static pimattn_status pimattn_i_plan_request(const pimattn_plan *plan, pimhw_request *request,
+                                             pimhw_block *blocks, uint32_t *order,
+                                             uint32_t *list_begin, const pimattn_span *spans,
+                                             size_t n_spans, pimhw_cause *why)
 {
-    if (!plan || !request || !blocks || !order || !list_begin)
-        return pimattn_i_refuse(why, "plan, request or an array is NULL", 0);
     PIMATTN_I_TRY(pimattn_i_spans_check(spans, n_spans, why));
     const pimattn_shape *s = &plan->shape;
     const uint64_t units = pimattn_i_units(plan), dims = (uint64_t)s->head_dim + s->head_dim_v;
@@ -4383,6 +4418,17 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
     request->order = lists ? order : NULL;
     request->useful_macs = useful;
     return PIMATTN_OK;
+}
+
+PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_request *request,
+                                                pimhw_block *blocks, uint32_t *order,
+                                                uint32_t *list_begin, const pimattn_span *spans,
+                                                size_t n_spans, pimhw_cause *why)
+{
+    if (!request || !blocks || !order || !list_begin)
+        return pimattn_i_refuse(why, "request or an array is NULL", 0);
+    PIMATTN_I_TRY(pimattn_i_plan_judge(plan, why));
+    return pimattn_i_plan_request(plan, request, blocks, order, list_begin, spans, n_spans, why);
 }
 
 /* How a shape lies in the units of a device. */
@@ -5737,7 +5783,7 @@ static pimattn_status pimattn_i_planner_plan(pimattn_i_planner *p, uint64_t quer
         bool new_one = !all || to->v_mapping == v;
         for (const pimattn_plan *of = p->plans; of < to; of++)
             new_one = new_one && (!pimattn_i_same_v(to, of) || to->v_queries != of->v_queries);
-        if (new_one) PIMATTN_I_TRY(pimattn_plan_lower(to, &p->programs[p->n_plans], p->why));
+        if (new_one) PIMATTN_I_TRY(pimattn_i_plan_lower(to, &p->programs[p->n_plans], p->why));
         if (all) to->v_wanted = PIMATTN_V_CHEAPEST;
         p->n_plans += new_one;
     }
@@ -5759,8 +5805,8 @@ static pimattn_status pimattn_i_planner_run(pimattn_i_planner *p, uint32_t i, pi
     pimattn_plan *plan = &p->plans[i];
     p->taken = i;
     plan->shape.window = pimattn_i_window_of(&p->config.shape, p->layer);
-    pimattn_status status = pimattn_plan_request(plan, &p->request, p->blocks, p->order,
-                                                 p->list_begin, p->spans, p->n_spans, p->why);
+    pimattn_status status = pimattn_i_plan_request(plan, &p->request, p->blocks, p->order,
+                                                   p->list_begin, p->spans, p->n_spans, p->why);
     return status == PIMATTN_OK && r ? pimattn_i_planner_clock(p, r) : status;
 }
 

@@ -1092,6 +1092,79 @@ static void plans_name_what_is_null(void)
     CHECK_HAS(why.text, "load");
 }
 
+/* A plan that somebody made or changed by hand is refused, whatever is in it; changed back it is
+ * taken. Numbers of the device and shape count too, where what was planned follows from them. */
+static void plans_made_by_hand_are_refused(void)
+{
+    static pimhw_program program;
+    pimattn_shape s = shape_of(1, 4, 2, 64, 0);
+    pimhw_config device;
+    const pimattn_span span = {5, 2};
+    for (uint32_t v = 0; v <= PIMATTN_V_K; v++)
+        for (uint32_t partition = 0; partition < 2; partition++) {
+            pimattn_plan plan, none;
+            pimhw_request request;
+            pimhw_block blocks[2];
+            uint32_t order[2], begin[PIMHW_MAX_CHANNELS + 1];
+            pimhw_cause why = {""};
+            CHECK_U(pimhw_config_init(&device, v ? "aimx" : "attacc-hbm3", NULL), PIMHW_OK);
+            device.controller = v ? PIMHW_DCS : PIMHW_PING_PONG;
+            CHECK_U(pimattn_plan_init(&plan, &s, &device, partition, 0, false, 8, NULL),
+                    PIMATTN_OK);
+            CHECK_U(pimattn_plan_map_v(&plan, v, NULL), PIMATTN_OK);
+            memset(&none, 0, sizeof none);
+            CHECK_U(pimattn_plan_lower(&none, &program, &why), PIMATTN_ERR_CONFIG);
+            CHECK_HAS(why.text, "n_layers");
+            CHECK_U(pimattn_plan_map_v(&none, v, &why), PIMATTN_ERR_CONFIG);
+            uint32_t *const numbers[] = {&plan.unit_channels,
+                                         &plan.inputs,
+                                         &plan.sums,
+                                         &plan.k_columns,
+                                         &plan.k_row_tokens,
+                                         &plan.k_token_rows,
+                                         &plan.k_queries,
+                                         &plan.k_out_slots,
+                                         &plan.k_out_queries,
+                                         &plan.v_mapping,
+                                         &plan.v_blocks,
+                                         &plan.v_spread,
+                                         &plan.v_groups,
+                                         &plan.v_passes,
+                                         &plan.v_row_columns,
+                                         &plan.v_queries,
+                                         &plan.v_strip,
+                                         &plan.wanted_out,
+                                         &plan.used_out,
+                                         &plan.v_wanted,
+                                         &plan.partition,
+                                         &plan.hfp_unit,
+                                         &plan.device.n_channels,
+                                         &plan.device.row_bytes,
+                                         &plan.shape.n_kv_heads};
+            for (uint32_t i = 0; i < 3 * COUNT(numbers); i++) {
+                const uint32_t was = *numbers[i / 3];
+                const uint32_t other[3] = {0, was + 1, UINT32_MAX};
+                *numbers[i / 3] = other[i % 3];
+                const pimattn_status status = pimattn_plan_lower(&plan, &program, &why);
+                /* another plan, but one that could have been made, is none made by hand */
+                const bool could = was == other[i % 3] || numbers[i / 3] == &plan.hfp_unit ||
+                                   numbers[i / 3] == &plan.v_wanted ||
+                                   numbers[i / 3] == &plan.device.n_channels;
+                CHECK(could || status == PIMATTN_ERR_ARGUMENT || status == PIMATTN_ERR_CONFIG);
+                CHECK_U(pimattn_plan_request(&plan, &request, blocks, order, begin, &span, 1, &why),
+                        status);
+                *numbers[i / 3] = was;
+            }
+            plan.v_hold = !plan.v_hold;
+            CHECK_U(pimattn_plan_lower(&plan, &program, &why), PIMATTN_ERR_ARGUMENT);
+            CHECK_HAS(why.text, "not as pimattn_plan_init");
+            plan.v_hold = !plan.v_hold;
+            CHECK_U(pimattn_plan_lower(&plan, &program, &why), PIMATTN_OK);
+            CHECK_U(pimattn_plan_request(&plan, &request, blocks, order, begin, &span, 1, &why),
+                    PIMATTN_OK);
+        }
+}
+
 /* What no batch has would else be planned, with a window for more tokens than there are. */
 static void requests_keep_to_the_limits_of_spans(void)
 {
@@ -1142,6 +1215,7 @@ int main(void)
 {
     RUN(requests_keep_to_the_limits_of_spans);
     RUN(plans_name_what_is_null);
+    RUN(plans_made_by_hand_are_refused);
     RUN(every_status_has_words_of_its_own);
     RUN(kernels_are_those_asked_for);
     RUN(the_check_names_the_field);
