@@ -181,7 +181,8 @@ PIMHW_API pimhw_status pimhw_map_ids(const pimhw_geometry *geometry, uint32_t *b
                                      uint32_t *last, pimhw_cause *why);
 
 /*
- * Chooses how a matrix is placed. Columns are padded to a power of two and to a chunk.
+ * Chooses how a matrix is placed. Columns are padded to a power of two and to a chunk. Whether the
+ * device has so many pages is not asked: pimhw_alloc says it.
  *
  *   returns  as pimhw_map_ids; PIMHW_ERR_ARGUMENT with rows, columns or element_bytes where they
  *            are 0 or cannot be placed; *placement then unchanged
@@ -411,7 +412,8 @@ PIMHW_API pimhw_status pimhw_config_get(const pimhw_config *config, const char *
  */
 PIMHW_API pimhw_status pimhw_config_check(const pimhw_config *config, pimhw_cause *why);
 
-/* Banks of a channel; columns of a row; lanes of a unit; accumulators under its controller. */
+/* Of a description that is right: banks of a channel; columns of a row; lanes of a unit;
+ * accumulators under its controller. */
 PIMHW_API uint32_t pimhw_config_banks(const pimhw_config *config);
 PIMHW_API uint32_t pimhw_config_columns(const pimhw_config *config);
 PIMHW_API uint32_t pimhw_config_lanes(const pimhw_config *config);
@@ -467,7 +469,8 @@ typedef enum pimhw_kind {
                        at most the list's */
     PIMHW_END,      /* closes the innermost of the three */
     /* instructions */
-    PIMHW_WR_GB,   /* W: op_size columns from the GPR into the global buffer at tile */
+    PIMHW_WR_GB,   /* W: op_size columns from the GPR into the global buffer at tile; it waits for
+                        no result on its way to the GPR, a SYNC before it does */
     PIMHW_WR_BIAS, /* W: fills output entry out of every bank; under ping-pong for the phase of its
                         first MAC, beside the one before */
     PIMHW_MAC_ABK, /* M: op_size columns of the row, times tiles from tile, into entry out; where
@@ -490,10 +493,9 @@ typedef enum pimhw_kind {
     PIMHW_WR_ABK,    /* one column into every bank of one channel; closes their rows */
     PIMHW_MEM_WR,    /* host write of one column: as WR_SBK */
     PIMHW_MEM_RD,    /* host read of one column: as RD_SBK */
-    PIMHW_EWADD,     /* hub: sum of GPR blocks gpr and aux; as GPR, and as WR_GB from the GPR, it
-                        waits for no result on its way there: a SYNC before it does; nor do two
-                        channels' results in one block keep their order. EWADD, GPR and CFR take
-                        clocks of a shared front end alone */
+    PIMHW_EWADD,     /* hub: sum of GPR blocks gpr and aux; as GPR it waits for no result, as WR_GB
+                        does not; nor do two channels' results in one block keep their order.
+                        EWADD, GPR and CFR take clocks of a shared front end alone */
     PIMHW_GPR,       /* host access to block gpr, a write if out is 1 */
     PIMHW_CFR,       /* host access to register aux; a write (out 1) sets it to gpr */
     PIMHW_SYNC,      /* waits until all channels are done; a shared front end does not wait for the
@@ -958,13 +960,13 @@ typedef struct pimhw_hub {
 } pimhw_hub;
 
 /*
- * Executes one command after the other: all buffers begin empty, the GPR stays. command and hub are
+ * Executes one command after the other: buffers begin as zeros, the GPR stays. command and hub are
  * those of a sink, of a device like the units'; pimhw_device_run does all of it. After a failure
  * commands do nothing.
  *
- *   returns  end: the first failure. PIMHW_ERR_ADDRESS (a row in no chunk or beyond the device, a
- *            GPR block), PIMHW_ERR_HAZARD, PIMHW_ERR_MEMORY, PIMHW_ERR_PROGRAM; PIMHW_ERR_ARGUMENT
- *            of the request's chunks
+ *   returns  end: the first failure. PIMHW_ERR_ADDRESS (a row in no chunk, any place or GPR block
+ *            beyond the device), PIMHW_ERR_HAZARD, PIMHW_ERR_MEMORY, PIMHW_ERR_PROGRAM;
+ *            PIMHW_ERR_ARGUMENT of the request's chunks
  *   memory   borrows request and hub until end; what commands have read of the units' memory is
  *            kept, so until then commands alone write to it
  */
@@ -989,8 +991,9 @@ PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why);
  *            PIMHW_ERR_ARGUMENT if the units are of another geometry, out_clear, out_bits or
  *            lane_type; PIMHW_ERR_HAZARD also where ping-pong cannot: MACs go back to inputs whose
  *            region is filled again, or on with a sum that is being read, or more sums are held
- *            than there are entries, each until the phase after its read; *readings then unchanged,
- *            but not the bytes that the commands before wrote
+ *            than there are entries, each until the phase after its read; or where a GPR block is
+ *            used out of the order of the program, but by EWADD; *readings then unchanged, but not
+ *            the bytes that the commands before wrote
  */
 PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *readings,
                                         pimhw_units *units, const pimhw_program *program,
@@ -2391,6 +2394,11 @@ typedef struct pimhw_i_account {
     pimhw_event first; /* the MAC that began it: of the same output as all of the sum */
 } pimhw_i_account;
 
+/* Who read a GPR block last, and wrote it: the number of the instruction << 6, and the channel. */
+typedef struct pimhw_i_use {
+    uint64_t by[2];
+} pimhw_i_use;
+
 /* Columns of a channel that are kept as floats, and banks that are summed at a time. */
 enum { PIMHW_I_COLUMNS = 64, PIMHW_I_WIDE = 16 };
 
@@ -2398,9 +2406,10 @@ struct pimhw_units {
     pimhw_config config;
     pimhw_memory *memory;
     size_t bytes;
-    uint32_t n_banks, n_lanes;
-    uint32_t n_outs;     /* that any controller uses, and one that stays empty, for ping-pong */
-    uint32_t wide_banks; /* n_banks in whole vectors */
+    uint32_t n_banks, n_lanes, n_columns;
+    uint32_t n_outs;       /* that any controller uses, and one that stays empty, for ping-pong */
+    uint32_t wide_banks;   /* n_banks in whole vectors */
+    uint64_t base, latest; /* numbers of instructions: of runs before, and so far */
     const pimhw_request *request; /* may be NULL; from here on 0 at the start */
     pimhw_hub hub;
     pimhw_status status; /* the first failure */
@@ -2414,6 +2423,7 @@ struct pimhw_units {
     float *tiles;           /* [channels][tiles][lanes] */
     float *sum, *af;        /* [channels][outs][banks] */
     float *samples;         /* [PIMHW_AF_MODES][PIMHW_AF_SAMPLES] */
+    pimhw_i_use *gpr_use;   /* [gpr_blocks] */
     uint16_t *gpr;          /* [gpr_blocks][lanes] */
 };
 
@@ -2432,6 +2442,7 @@ static uint64_t pimhw_i_units_point(pimhw_units *u, const pimhw_units *of)
     PIMHW_I_PART(u, float, sum, outs *banks)
     PIMHW_I_PART(u, float, af, outs *banks)
     PIMHW_I_PART(u, float, samples, (uint64_t)PIMHW_AF_MODES *PIMHW_AF_SAMPLES)
+    PIMHW_I_PART(u, pimhw_i_use, gpr_use, c->gpr_blocks)
     PIMHW_I_PART(u, uint16_t, gpr, (uint64_t)c->gpr_blocks * lanes)
     return at;
 }
@@ -2455,6 +2466,7 @@ PIMHW_API pimhw_status pimhw_units_create(pimhw_units **units, const pimhw_confi
     of.memory = memory;
     of.n_banks = pimhw_config_banks(config);
     of.n_lanes = pimhw_config_lanes(config);
+    of.n_columns = pimhw_config_columns(config);
     of.n_outs = (uint32_t)pimhw_i_max(config->out_entries, config->obuf) + 1;
     of.wide_banks = (uint32_t)pimhw_i_ceil_div(of.n_banks, PIMHW_I_WIDE) * PIMHW_I_WIDE;
     uint64_t bytes = pimhw_i_units_point(NULL, &of);
@@ -2533,6 +2545,36 @@ static uint16_t *pimhw_i_gpr(pimhw_units *u, uint64_t block, uint64_t n)
     return NULL;
 }
 
+/* An access to a tile, entry or GPR block out of the order of the program. */
+static void pimhw_i_hazard(pimhw_units *u, const char *text, const pimhw_event *e, uint32_t of)
+{
+    pimhw_i_units_fail(u, PIMHW_ERR_HAZARD, text, e->channel, of);
+}
+
+/* The same for an event: what is read or written out of the order of the program is a hazard, which
+ * streams of their own channels have no more than within a channel. */
+static uint16_t *pimhw_i_gpr_of(pimhw_units *u, const pimhw_event *e, uint64_t block, uint64_t n,
+                                bool write)
+{
+    uint16_t *at = pimhw_i_gpr(u, block, n);
+    const bool lists = u->request && u->request->list_begin;
+    const uint64_t now = u->base + e->serial + 1;
+    u->latest = pimhw_i_max(u->latest, now);
+    for (uint64_t b = block; at && b < block + n; b++) {
+        for (int written = !write; written < 2; written++) {
+            const uint64_t then = u->gpr_use[b].by[written];
+            if (then >> 6 > now && (!lists || then % 64 == e->channel))
+                pimhw_i_hazard(u,
+                               write
+                                   ? "channel %u: GPR block %u is written after later ones used it"
+                                   : "channel %u: GPR block %u is read after a later result",
+                               e, (uint32_t)b);
+        }
+        u->gpr_use[b].by[write] = now << 6 | e->channel;
+    }
+    return at;
+}
+
 PIMHW_API uint16_t *pimhw_units_gpr(pimhw_units *units, uint32_t block)
 {
     return units && block < units->config.gpr_blocks ? units->gpr + (size_t)block * units->n_lanes
@@ -2545,12 +2587,6 @@ PIMHW_API pimhw_status pimhw_units_af(pimhw_units *units, uint32_t mode, const f
     memcpy(units->samples + (size_t)mode * PIMHW_AF_SAMPLES, samples,
            PIMHW_AF_SAMPLES * sizeof *samples);
     return PIMHW_OK;
-}
-
-/* An access to a tile or entry out of the order of the program, which a controller must not do. */
-static void pimhw_i_hazard(pimhw_units *u, const char *text, const pimhw_event *e, uint32_t of)
-{
-    pimhw_i_units_fail(u, PIMHW_ERR_HAZARD, text, e->channel, of);
 }
 
 /* The tile of an event, to fill or to use: the newest that was filled before it. */
@@ -2680,7 +2716,7 @@ static void pimhw_i_do_input(pimhw_units *u, const pimhw_event *e)
     uint32_t n = bias ? u->n_banks : u->n_lanes;
     uint64_t n_blocks = pimhw_i_ceil_div(n, u->n_lanes), block = (uint64_t)e->gpr + e->index;
     if (distinct) block = e->gpr + (uint64_t)e->index * u->config.n_channels + e->channel;
-    const uint16_t *from = u->hub.input ? lanes : pimhw_i_gpr(u, block, n_blocks);
+    const uint16_t *from = u->hub.input ? lanes : pimhw_i_gpr_of(u, e, block, n_blocks, false);
     if (u->hub.input) u->hub.input(u->hub.user, e, lanes);
     if (!from) return;
     float *to;
@@ -2710,7 +2746,7 @@ static void pimhw_i_do_output(pimhw_units *u, const pimhw_event *e)
     }
     uint64_t n = pimhw_i_ceil_div((uint64_t)u->n_banks * (narrow ? 1 : 2), u->n_lanes);
     uint64_t block = (uint64_t)e->gpr + (s->begun ? s->first.gpr : 0) + n * e->channel;
-    uint16_t *to = u->hub.output ? NULL : pimhw_i_gpr(u, block, n);
+    uint16_t *to = u->hub.output ? NULL : pimhw_i_gpr_of(u, e, block, n, true);
     if (!to && !u->hub.output) return;
     for (uint32_t b = 0; b < u->n_banks; b++) {
         float sum = pimhw_i_result(from[b]);
@@ -2738,7 +2774,7 @@ static void pimhw_i_do_column(pimhw_units *u, const pimhw_event *e)
         uint8_t *column = pimhw_i_row_at(&row, b, e->column);
         uint64_t block = (uint64_t)e->gpr + (reads ? e->channel : all ? b : 0);
         float *tile = copies ? pimhw_i_tile_of(u, e, reads) : NULL;
-        uint16_t *gpr = copies ? NULL : pimhw_i_gpr(u, block, 1);
+        uint16_t *gpr = copies ? NULL : pimhw_i_gpr_of(u, e, block, 1, reads);
         if (!copies && !gpr) return;
         for (uint32_t i = 0; i < u->n_lanes; i++) {
             uint16_t lane = 0;
@@ -2792,6 +2828,12 @@ static void pimhw_i_do_af(pimhw_units *u, const pimhw_event *e)
 PIMHW_API void pimhw_units_command(void *units, const pimhw_event *event)
 {
     pimhw_units *u = (pimhw_units *)units;
+    static const char *const beyond[4] = {"channel %u, of %u", "bank %u, of %u", "column %u, of %u",
+                                          "tile %u, of %u"};
+    const uint32_t is[4] = {event->channel, event->bank, event->column, event->tile};
+    const uint32_t n[4] = {u->config.n_channels, u->n_banks, u->n_columns, u->config.in_entries};
+    for (int i = 0; i < 4; i++)
+        if (is[i] >= n[i]) pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, beyond[i], is[i], n[i]);
     if (event->flags & PIMHW_TIMING_ONLY)
         pimhw_i_units_fail(u, PIMHW_ERR_PROGRAM, "channel %u: an instruction for timing only",
                            event->channel, 0);
@@ -2841,6 +2883,7 @@ PIMHW_API void pimhw_units_begin(pimhw_units *units, const pimhw_request *reques
                                  const pimhw_hub *hub)
 {
     if (!units) return;
+    units->base = units->latest;
     const size_t run = offsetof(pimhw_units, request);
     memset(units->column_tag, 0, (size_t)((char *)units->samples - (char *)units->column_tag));
     memset((char *)units + run, 0, offsetof(pimhw_units, column_tag) - run);
@@ -4475,13 +4518,13 @@ PIMHW_API pimhw_status pimhw_program_check(const pimhw_program *p, const pimhw_c
 {
     pimhw_i_nest nest;
     if (!p || !config) return PIMHW_I_WRONG(why, PIMHW_I_NULL);
+    if (p->n_items > PIMHW_PROGRAM_ITEMS || p->n_operands > PIMHW_PROGRAM_OPERANDS ||
+        p->n_tails > PIMHW_PROGRAM_TAILS)
+        return PIMHW_I_UNABLE(why, "the program was not made by the builder");
     if (p->status != PIMHW_OK) {
         if (why) *why = p->why;
         return p->status;
     }
-    if (p->n_items > PIMHW_PROGRAM_ITEMS || p->n_operands > PIMHW_PROGRAM_OPERANDS ||
-        p->n_tails > PIMHW_PROGRAM_TAILS)
-        return PIMHW_I_UNABLE(why, "the program was not made by the builder");
     memset(&nest, 0, sizeof nest);
     for (uint32_t i = 0; i < p->n_items; i++) {
         const char *fault = pimhw_i_item_fault(p, i, config, &nest);

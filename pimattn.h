@@ -91,8 +91,8 @@ typedef enum pimattn_status {
     PIMATTN_ERR_STATE     /* a saved state is cut short, damaged, or of another shape or version */
 } pimattn_status;
 
-/* What a status means, in words; never NULL. A NULL that a call needs is PIMATTN_ERR_ARGUMENT; where
- * it returns no status, there must be none. */
+/* What a status means, in words; never NULL. A NULL that a call needs is PIMATTN_ERR_ARGUMENT; one
+ * without a status must not be given any. */
 PIMATTN_API const char *pimattn_status_str(pimattn_status status);
 
 /* Calls fn(arg, index, worker) for every index below n, with worker < max_workers and never two at
@@ -253,7 +253,7 @@ PIMATTN_API pimattn_status pimattn_plan_map_v(pimattn_plan *plan, uint32_t v_map
 PIMATTN_API uint32_t pimattn_plan_chunk_rows(const pimattn_plan *plan);
 PIMATTN_API uint64_t pimattn_plan_chunks(const pimattn_plan *plan, uint64_t tokens);
 
-/* The program of a plan: one layer's attention, for any batch of any lengths. Here and for a request
+/* The program of a plan: one layer's attention, for any batch of any lengths. Here and for requests
  * a plan that is not as it was made is PIMATTN_ERR_ARGUMENT, or PIMATTN_ERR_CONFIG. */
 PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_program *program,
                                               pimhw_cause *why);

@@ -1038,6 +1038,7 @@ static void programs_of_no_builder_are_refused(void)
         if (sort == 0) p.n_items = PIMHW_PROGRAM_ITEMS + 1;
         if (sort == 1) p.n_operands = PIMHW_PROGRAM_OPERANDS + 1;
         if (sort == 2) p.n_tails = PIMHW_PROGRAM_TAILS + 1;
+        if (sort == 2) p.status = (pimhw_status)77; /* nor is this looked at then */
         if (sort == 3) p.items[2].end = 0;
         if (sort == 4) p.items[1].end = 3;
         if (sort == 5) p.items[0].kind = PIMHW_END;

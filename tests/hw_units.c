@@ -1424,6 +1424,27 @@ static void nothing_is_done_after_a_failure(void)
     rig_free(&r);
 }
 
+/* Events made by hand: a place that the device does not have is named, whatever uses it. */
+static void places_of_events_are_judged(void)
+{
+    pimhw_config c = rig_config(PIMHW_IN_ORDER);
+    rig r = rig_new(&c);
+    for (uint32_t i = 0; i < 8 * PIMHW_N_COMMANDS; i++) {
+        pimhw_event event = {.command = (pimhw_command)(i / 8)};
+        uint32_t *const places[4] = {&event.channel, &event.bank, &event.column, &event.tile};
+        static const uint32_t n[4] = {2, 16, COLUMNS, TILES};
+        for (int good = 0; good < 2; good++) {
+            *places[i / 2 % 4] = i % 2 && !good ? UINT32_MAX : n[i / 2 % 4] - (uint32_t)good;
+            pimhw_units_begin(r.units, NULL, NULL);
+            pimhw_units_command(r.units, &event);
+            const pimhw_status status = pimhw_units_end(r.units, &r.why);
+            CHECK_U(status, good ? PIMHW_OK : PIMHW_ERR_ADDRESS);
+            if (!good) CHECK_HAS(r.why.text, ", of ");
+        }
+    }
+    rig_free(&r);
+}
+
 /* Memory and units of a device that names no allocator take malloc's. */
 static void no_allocator_is_malloc(void)
 {
@@ -1649,7 +1670,7 @@ static void accesses_that_are_overtaken_are_told(void)
             uint32_t n = 1;
             for (uint32_t k = 0; k < cases[i].n_reads; k++, n++) {
                 const pimhw_instruction in =
-                    IN(.kind = copies ? PIMHW_COPY_BKGB : PIMHW_RD_SBK, .gpr = 80,
+                    IN(.kind = copies ? PIMHW_COPY_BKGB : PIMHW_RD_SBK, .gpr = 80 + 64 * k,
                        .row = row ? 6 : 1, .bank = row ? k + (k >= own) : four[k]);
                 all[n] = in;
             }
@@ -1661,6 +1682,46 @@ static void accesses_that_are_overtaken_are_told(void)
             char words[64];
             sprintf(words, "bank %u, row 6, column 2 was overtaken", (unsigned)cases[i].waits.bank);
             if (told) CHECK_HAS(r.why.text, words);
+            rig_free(&r);
+        }
+}
+
+/* A result that goes back in as an input, before it is there: wherever a controller does not keep
+ * that order it says so, ping-pong does not; after a SYNC all have one value. Nor does a run see
+ * what the run before it used, or a list of one channel what another's does. */
+static void results_used_too_early_are_told(void)
+{
+    double want = 0;
+    for (uint32_t controller = 0; controller < 4; controller++)
+        for (int waits = 1; waits >= 0; waits--) {
+            pimhw_config c = rig_config(controller);
+            rig r = rig_new(&c);
+            put_gpr(&r, 0, 1, 0);
+            for (uint32_t b = 0; b < 16; b++) {
+                put(&r, place_of(0, b, 1, 0), 1, b);
+                put(&r, place_of(0, b, 2, 0), b, 0.5);
+            }
+            const pimhw_instruction all[] = {
+                IN(.kind = PIMHW_WR_GB, .mask = 1),
+                IN(.kind = PIMHW_MAC_ABK, .mask = 1, .row = 1),
+                IN(.kind = PIMHW_RD_MAC, .mask = 1, .gpr = 100),
+                IN(.kind = PIMHW_SYNC),
+                IN(.kind = PIMHW_WR_GB, .mask = 1, .tile = 1, .gpr = 100),
+                IN(.kind = PIMHW_MAC_ABK, .mask = 1, .row = 2, .tile = 1),
+                IN(.kind = PIMHW_RD_MAC, .mask = 1, .gpr = 120)};
+            pimhw_instruction some[7];
+            uint32_t n = 0;
+            for (uint32_t i = 0; i < 7; i++)
+                if (waits || all[i].kind != PIMHW_SYNC) some[n++] = all[i];
+            for (int again = 0; again < 2; again++) {
+                const pimhw_status status = run_all(&r, some, n, NULL);
+                const bool told = !waits && controller == PIMHW_PING_PONG;
+                CHECK_U(status, told ? PIMHW_ERR_HAZARD : PIMHW_OK);
+                if (told) CHECK_HAS(r.why.text, "GPR block 100 is written after later ones");
+                if (controller == 0 && waits) want = get_gpr(&r, 120, 3);
+                if (!told) CHECK_NEAR(get_gpr(&r, 120, 3), want, 0);
+            }
+            CHECK(want != 0);
             rig_free(&r);
         }
 }
@@ -1752,6 +1813,8 @@ int main(void)
     RUN(products_need_three_banks);
     RUN(accesses_that_are_overtaken_are_told);
     RUN(a_sum_is_unread_until_its_own_read_or_bias);
+    RUN(results_used_too_early_are_told);
+    RUN(places_of_events_are_judged);
     RUN(what_is_left_at_the_end_is_done);
     RUN(results_have_one_nan);
     RUN(rows_without_memory_end_a_run);
