@@ -122,7 +122,7 @@ typedef enum pimhw_chunk {
  * two take any geometry. */
 enum {
     PIMHW_MAP_LAST = 13,
-    PIMHW_MAP_ROWS = 14, /* row:bank:rank:channel:column, of pages that nobody allocated */
+    PIMHW_MAP_ROWS = 14, /* row:bank:rank:channel:column; also of pages that nobody allocated */
     PIMHW_MAP_HOST = 15, /* row:rank:column:bank:channel, the conventional one */
     PIMHW_N_MAPS
 };
@@ -444,7 +444,8 @@ PIMHW_API uint64_t pimhw_flash_write_ps(const pimhw_config *config, uint64_t n_p
  * (lengths, which channel takes which block) is request data, so one program serves them all.
  *
  * Operands and numbers of rounds are names. 64 rows of every bank of channel 0 times a vector, both
- * of 64 columns (p: a pimhw_program; wr_gb, bias, rd_mac: instructions that say what is constant):
+ * of 64 columns, to be timed (p: a pimhw_program; wr_gb, bias, rd_mac: instructions that say what
+ * is constant; on units each result and bias wants GPR blocks of its own, by items too):
  *
  *     pimhw_operand row = {0, {1}, {0}, {0}};  (0, and 1 more in every round of loop 0)
  *     pimhw_item mac;
@@ -510,17 +511,18 @@ typedef enum pimhw_kind {
 } pimhw_kind;
 
 enum {
-    PIMHW_DISTINCT = 1,   /* WR_GB: channel i takes GPR block gpr + i, else all take the same */
+    PIMHW_DISTINCT = 1,   /* WR_GB: channel i takes GPR block gpr + i, of the next column n_channels
+                             on; else all take the same */
     PIMHW_AWAITED = 2,    /* EPU: a PIMHW_EPU_WAIT will wait for it, of at most 8 */
     PIMHW_TIMING_ONLY = 4 /* its data are not known: units refuse it */
 };
 
 /*
  * One instruction with its operands resolved; what the units do with them stands before
- * pimhw_units. A field that its kind does not use is not looked at, but op_size has to be 1 in all
- * that a channel takes and that stands here without it. Bit i of mask is channel i, and no other
- * may be set; SYNC and EOC address all channels whatever it says; EWADD, GPR and CFR need some bit,
- * whichever. Kinds use:
+ * pimhw_units, which alone know of GPR blocks, AF modes and registers: timing takes any. A field
+ * that its kind does not use is not looked at, but op_size has to be 1 in all that a channel takes
+ * and that stands here without it. Bit i of mask is channel i, and no other may be set; SYNC and EOC
+ * address all channels whatever it says; EWADD, GPR and CFR need some bit, whichever. Kinds use:
  *
  *     WR_GB                 op_size tile gpr flags
  *     WR_BIAS RD_MAC RD_AF  out gpr (RD_MAC, RD_AF also aux); AF: out
@@ -595,8 +597,8 @@ typedef struct pimhw_item {
     uint8_t aux; /* list and block: the name of a constant */
 } pimhw_item;
 
-/* A program: a plain value, no memory behind it. The first building call that fails leaves its
- * status and cause in the program; pimhw_program_check returns it. */
+/* A program: a plain value, no memory behind it, from pimhw_program_init on. The first building call
+ * that fails leaves its status and cause in the program; pimhw_program_check returns it. */
 typedef struct pimhw_program {
     uint32_t n_items, n_operands, n_tails, depth;
     uint16_t open[2 * PIMHW_LOOPS]; /* structures not yet closed */

@@ -85,7 +85,7 @@ typedef enum pimattn_status {
     PIMATTN_ERR_CONFIG,   /* the configuration contradicts itself; the cause names the field */
     PIMATTN_ERR_MEMORY,   /* the allocator gave nothing */
     PIMATTN_ERR_PAGES,    /* the configured page memory is used up */
-    PIMATTN_ERR_SEQ,      /* no such sequence, or no slot for one more */
+    PIMATTN_ERR_SEQ,      /* no such sequence, or it is swapped out, or no slot for one more */
     PIMATTN_ERR_RANGE,    /* a finite value too large for the cache's type */
     PIMATTN_ERR_DEVICE,   /* the device cannot do the program; the cause has its words */
     PIMATTN_ERR_STATE     /* a saved state is cut short, damaged, or of another shape or version */
@@ -122,7 +122,8 @@ typedef enum pimattn_type {
 
 /* Attention of one model. Query head h reads KV head h / (n_heads / n_kv_heads). A score is scaled,
  * then soft-capped, then biased by ALiBi, then masked: a query sees the tokens up to its own, of
- * these the last `window` and the first `sink_tokens` of the sequence. Positions are absolute. */
+ * these the last `window` and the first `sink_tokens` of the sequence. Positions are absolute, and
+ * nothing is rotated: RoPE is in q and K as they come. */
 typedef struct pimattn_shape {
     uint32_t n_layers;   /* 1 to 65536 */
     uint32_t n_heads;    /* a multiple of n_kv_heads, at most 65536 */
@@ -329,8 +330,8 @@ typedef struct pimattn_readings {
                              is timed and read: the tokens seen, at least the new, mean of KV
                              heads, up */
     uint64_t kv_bytes;    /* K and V that one layer of the batch reads, unpadded: of the tokens in
-                             windows, element_bytes each, or int8 and scale (no tiers); v_in_k: K,
-                             while the device is timed with a V of its own */
+                             windows (device way: all), element_bytes each, or int8 and scale (host
+                             way, no tiers); v_in_k: K, while the device is timed with a V too */
     uint64_t pages_used;  /* KV pages in use in the engine; of an estimate, or the device way, 0 */
     uint64_t pages_total; /* KV pages the configuration allows; likewise */
     bool remembered;      /* a batch of these lengths had been timed before */
@@ -429,8 +430,9 @@ typedef struct pimattn_config {
     uint32_t hfp_unit;  /* pimattn_hfp_unit */
     uint32_t v_mapping; /* pimattn_v_mapping; default A */
     bool row_reuse_off;
-    uint32_t simd;       /* pimattn_simd: the reading `kernel` names what it came to */
-    pimhw_config device; /* from pimhw_config_init; all 0: preset "aimx" */
+    uint32_t simd; /* pimattn_simd: the reading `kernel` names what it came to */
+    pimhw_config
+        device; /* from pimhw_config_init; all 0: preset "aimx"; its allocator is not used */
     pimhw_allocator allocator;
     pimattn_page_fn on_page; /* NULL: nobody listens */
     void *page_user;
@@ -462,7 +464,7 @@ PIMATTN_API const pimattn_config *pimattn_engine_config(const pimattn_engine *en
 /* The banks of the device way, e.g. to look at them or to break them; NULL in the host way. */
 PIMATTN_API pimhw_memory *pimattn_engine_memory(pimattn_engine *engine);
 
-/* Names a sequence; 0 is never one, and a freed one's is not given out again. */
+/* Names a sequence of its engine; 0 is never one, and a freed one's is not given out again. */
 typedef uint64_t pimattn_seq;
 
 /* One sequence of a batch: the last n_tokens of its tokens are the queries. */
@@ -510,7 +512,7 @@ typedef struct pimattn_call {
     pimattn_partial *partials; /* [rows][n_heads] with o and dim = head_dim_v set; m, l and what o
                                   points to are overwritten; may be NULL. Without sink logits: who
                                   merges partials merges {logit, 1, zeros} once, at the end */
-    const float *q;            /* not in memory that is written */
+    const float *q;            /* nor pages: not in memory that is written; nor outputs in others */
     const pimattn_item *items; /* [n_items] */
     size_t n_items;            /* 1 to max_seqs */
     const pimattn_mask *masks; /* [n_items] or NULL */
@@ -556,8 +558,10 @@ typedef enum pimattn_order {
     PIMATTN_HND      /* [n_kv_heads][page_tokens][dim] */
 } pimattn_order;
 
-/* Rows in pages of the caller, of the shape's types; bytes to the next one, 0: by the order, of an
- * array of K or V alone: of [pages][2][..] page is the bytes of both, v begins at the second. */
+/* Rows in pages of the caller, of the shape's types; bytes to the next one, 0: by the order, as of
+ * an array of K (or V) alone, [n_pages][page_tokens][n_kv_heads][dim] in NHD. [2][n_pages][..], as
+ * vLLM has it: v.at is the second half, strides are 0. [n_pages][2][..], as FlashInfer has it: v.at
+ * is the second half of page 0, and page of both is the bytes of both. */
 typedef struct pimattn_rows {
     const void *at; /* of page 0 */
     size_t page, token, head;
@@ -569,8 +573,9 @@ typedef struct pimattn_rows {
  * indptr is NULL, the first of row i of table, lengths[i] tokens. */
 typedef struct pimattn_pages {
     pimattn_rows k, v;             /* any alignment; v_in_k: no v */
-    pimattn_rows k_scale, v_scale; /* of int8 alone, else at NULL: f32, one for a token and head */
-    uint64_t n_pages;              /* page numbers are below it; at most 2^32 */
+    pimattn_rows k_scale, v_scale; /* of int8 alone, else at NULL: f32, one for a token and head, in
+                                      the order of K with a dim of 1; none stands for several */
+    uint64_t n_pages;              /* page numbers up to the lengths are below it; at most 2^32 */
     uint32_t page_tokens;          /* any */
     uint32_t order;                /* pimattn_order */
     const uint32_t *indptr;        /* [n_items + 1] */
@@ -579,7 +584,8 @@ typedef struct pimattn_pages {
     const uint32_t *table;          /* [n_items][table_stride] */
     const uint32_t *lengths;        /* [n_items] of tokens held, the new ones included */
     size_t table_stride;            /* pages of a row */
-    const uint64_t *first_position; /* [n_items] of the first token held; NULL: 0; below 2^32 */
+    const uint64_t *first_position; /* [n_items] of the first token held; NULL: 0; below 2^32; of
+                                       sink_tokens those before are not attended to */
 } pimattn_pages;
 
 /*
@@ -595,7 +601,7 @@ typedef struct pimattn_pages {
  *            far more tokens than pool_bytes holds if scratch_bytes has no room for their partials
  *            (of the whole length, whatever windows and choices hide); in words; outputs then
  *            unchanged
- *   part     of a context: all of its length, any page numbers for what lies elsewhere, and
+ *   part     of a context: all of its length, any numbers below n_pages for what is not here, and
  *            call->choices, by absolute positions, of what is here; partials then merge with those
  *            of the rest, and so does lse if there are no sink logits, which each part's has
  *   bits     those of pimattn_attend over the same tokens
@@ -768,7 +774,8 @@ PIMATTN_API pimattn_status pimattn_seq_tokens(pimattn_engine *engine, pimattn_se
 /*
  * Appends tokens to one layer of a sequence. The pages of all layers are taken with the first
  * layer that needs them, so that no step is left half appended for want of pages; for another
- * reason, pimattn_seq_truncate takes it back.
+ * reason, pimattn_seq_truncate takes it back. Layers grow by themselves: one that a step forgets
+ * attends to a token less, which calls on whole sequences alone (reserve, fork) refuse.
  *
  *   shape    row r of k: [n_kv_heads][head_dim], of v: [n_kv_heads][head_dim_v]; v_in_k: no v
  *   units    strides in bytes from one row to the next, 0: packed; k and v have any alignment
