@@ -521,8 +521,8 @@ enum {
  * One instruction with its operands resolved; what the units do with them stands before
  * pimhw_units, which alone know of GPR blocks, AF modes and registers: timing takes any. A field
  * that its kind does not use is not looked at, but op_size has to be 1 in all that a channel takes
- * and that stands here without it. Bit i of mask is channel i, and no other may be set; SYNC and EOC
- * address all channels whatever it says; EWADD, GPR and CFR need some bit, whichever. Kinds use:
+ * and that stands here without it. Bit i of mask is channel i, and no other may be set; SYNC and
+ * EOC address all channels whatever it says; EWADD, GPR and CFR need some bit. Kinds use:
  *
  *     WR_GB                 op_size tile gpr flags
  *     WR_BIAS RD_MAC RD_AF  out gpr (RD_MAC, RD_AF also aux); AF: out
@@ -597,8 +597,8 @@ typedef struct pimhw_item {
     uint8_t aux; /* list and block: the name of a constant */
 } pimhw_item;
 
-/* A program: a plain value, no memory behind it, from pimhw_program_init on. The first building call
- * that fails leaves its status and cause in the program; pimhw_program_check returns it. */
+/* A program: a plain value from pimhw_program_init on, no memory behind it. The first building
+ * call that fails leaves its status and cause in the program; pimhw_program_check returns it. */
 typedef struct pimhw_program {
     uint32_t n_items, n_operands, n_tails, depth;
     uint16_t open[2 * PIMHW_LOOPS]; /* structures not yet closed */
@@ -2837,8 +2837,8 @@ PIMHW_API void pimhw_units_command(void *units, const pimhw_event *event)
     for (int i = 0; i < 4; i++)
         if (is[i] >= n[i]) pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, beyond[i], is[i], n[i]);
     if (event->flags & PIMHW_TIMING_ONLY)
-        pimhw_i_units_fail(u, PIMHW_ERR_PROGRAM, "channel %u: an instruction for timing only",
-                           event->channel, 0);
+        pimhw_i_units_fail(u, PIMHW_ERR_PROGRAM, "channel %u: instruction %u is for timing only",
+                           event->channel, event->serial);
     if (u->status != PIMHW_OK) return;
     switch (event->command) {
     case PIMHW_CMD_MAC16:
@@ -6938,7 +6938,9 @@ static bool pimhw_i_accept(pimhw_device *d, const pimhw_i_stream *s, pimhw_i_ste
 {
     pimhw_cause what;
     if (step == PIMHW_I_WRONG)
-        pimhw_cause_write(&what, "2^28 rounds or more, or an operand of 2^32 or more");
+        pimhw_cause_write(&what, s->walker.program->items[s->walker.at].kind <= PIMHW_LIST
+                                     ? "2^28 rounds or more"
+                                     : "an operand, or a row with its row_base, of 2^32 or more");
     else if (d->phase == PIMHW_I_ENDED)
         pimhw_cause_write(&what, PIMHW_I_AFTER_EOC);
     else if (d->safe || pimhw_i_judge(d, &s->in, &what) == PIMHW_OK)

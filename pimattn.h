@@ -6830,7 +6830,9 @@ static pimattn_status pimattn_i_stride(pimattn_engine *e, const char *of, size_t
     uint64_t row = 4 * heads * dim, is = *stride ? *stride : row;
     *stride = (size_t)is;
     if (is >= row && pimattn_i_mul(is, n) <= SIZE_MAX / 2) return PIMATTN_OK;
-    return PIMATTN_I_WRONG(e, "%s_stride is %u, a row has %u bytes; or too large", of, is, row);
+    const char *text =
+        is < row ? "%s_stride is %u, a row has %u bytes" : "%s_stride of %u reaches beyond memory";
+    return PIMATTN_I_WRONG(e, text, of, is, row);
 }
 
 enum { PIMATTN_I_HEADS = 16 }; /* whose rows are stored at once */

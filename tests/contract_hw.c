@@ -1873,7 +1873,8 @@ static void operands_out_of_bounds_are_refused(void)
         for (uint32_t k = 1; k < 60; k++)
             blocks[k] = blocks[0];
         CHECK_U(pimhw_device_resolve(d, &p, &request, see_one, NULL, &what), PIMHW_ERR_PROGRAM);
-        CHECK_HAS(what.text, i % 3 == 1 ? "or an operand of 2^32 or more" : "MAC_ABK: out is");
+        CHECK_HAS(what.text, i % 3 == 1 ? "an operand, or a row with its row_base, of 2^32"
+                                        : "MAC_ABK: out is");
         for (int looks = 0; looks < 2; looks++) {
             CHECK_U(pimhw_device_time(d, &r, &p, &request, looks ? &sink : NULL, &why),
                     PIMHW_ERR_PROGRAM);
