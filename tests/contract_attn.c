@@ -1104,8 +1104,8 @@ static void plans_made_by_hand_are_refused(void)
         for (uint32_t partition = 0; partition < 2; partition++) {
             pimattn_plan plan, none;
             pimhw_request request;
-            pimhw_block blocks[2];
-            uint32_t order[2], begin[PIMHW_MAX_CHANNELS + 1];
+            pimhw_block blocks[4]; /* by query head, too */
+            uint32_t order[4], begin[PIMHW_MAX_CHANNELS + 1];
             pimhw_cause why = {""};
             CHECK_U(pimhw_config_init(&device, v ? "aimx" : "attacc-hbm3", NULL), PIMHW_OK);
             device.controller = v ? PIMHW_DCS : PIMHW_PING_PONG;
