@@ -5570,33 +5570,27 @@ static void pimattn_i_table_sort(pimattn_i_tiered *st, pimattn_i_table *table, u
     }
 }
 
-/* The token of a table in a tier that matters least, the oldest of equals; n if it has none. Only
- * those with a score are looked through: a long prefill stays linear. */
-static uint64_t pimattn_i_table_least(pimattn_i_tiered *st, const pimattn_i_table *table,
-                                      uint32_t tier, uint64_t n)
-{
-    uint64_t low, *oldest = &st->oldest[tier];
-    while (*oldest < n && table->token[*oldest].tier != tier)
-        ++*oldest;
-    low = *oldest;
-    for (uint64_t i = low; i < table->n_scored; i++)
-        if (table->token[i].tier == tier && table->importance[i] < table->importance[low]) low = i;
-    return low;
-}
-
 /* From a tier on, the fastest with room for one more token, or that can make it: what matters least
- * of the table's own there moves on likewise. One of these tiers has room. */
+ * of the table's own there, the oldest of equals, moves on likewise. One of these tiers has room.
+ * Only tokens with a score are looked through: a long prefill stays linear. */
 static pimattn_status pimattn_i_make_room(pimattn_i_tiered *st, pimattn_i_table *table,
-                                          uint32_t *tier, uint64_t n)
+                                          uint32_t *tier)
 {
+    pimattn_i_token *token = table->token;
     for (; st->bins[*tier].n_used == st->bins[*tier].tier->n_tokens; ++*tier) {
         PIMATTN_ASSERT(*tier + 1 < st->rules.n_tiers);
-        uint64_t least = pimattn_i_table_least(st, table, *tier, n);
-        if (least == n) continue;
         uint32_t to = *tier + 1;
-        PIMATTN_I_TRY(pimattn_i_make_room(st, table, &to, n));
+        uint64_t least = st->oldest[*tier];
+        while (least < table->n && token[least].tier != *tier)
+            least++;
+        st->oldest[*tier] = least;
+        for (uint64_t i = least; i < table->n_scored; i++)
+            if (token[i].tier == *tier && table->importance[i] < table->importance[least])
+                least = i;
+        if (least == table->n) continue;
+        PIMATTN_I_TRY(pimattn_i_make_room(st, table, &to));
         st->oldest[to] = pimattn_i_min(st->oldest[to], least);
-        return pimattn_i_token_move(st, &table->token[least], to, NULL);
+        return pimattn_i_token_move(st, &token[least], to, NULL);
     }
     return PIMATTN_OK;
 }
@@ -5611,7 +5605,7 @@ static pimattn_status pimattn_i_table_extend(pimattn_i_tiered *st, pimattn_i_tab
         uint32_t tier = 0;
         memset(t, 0, sizeof *t);
         t->step = st->step;
-        PIMATTN_I_TRY(pimattn_i_make_room(st, table, &tier, table->n));
+        PIMATTN_I_TRY(pimattn_i_make_room(st, table, &tier));
         (void)pimattn_i_token_place(st, t, tier);
     }
     return PIMATTN_OK;
