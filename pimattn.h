@@ -9865,26 +9865,24 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, 
     if (pimattn_i_mul(choice->stride, 8 * (heads - (uint64_t)1)) > SIZE_MAX / 2)
         return pimattn_i_wrong(e, "choice.stride is %u: beyond memory", choice->stride);
     PIMATTN_I_TRY(pimattn_i_newest_init(e, &w, seq, layer, q, true));
-    const size_t n = (size_t)pimattn_i_candidates(e, &w) - 1;
+    const size_t n = (size_t)pimattn_i_candidates(e, &w);
     for (uint32_t head = 0; head < heads; head++) {
-        uint64_t *bits = choice->bits + head * choice->stride;
+        uint64_t *bits = choice->bits + head * choice->stride, all = 0;
         pimattn_i_heap h = {w.order, n};
         const pimattn_i_candidate *pages = &w.pages[head * w.n_pages];
-        const pimattn_i_candidate *page = &pages[n]; /* the newest one first */
-        uint64_t all = page->n_tokens;
-        for (size_t i = 0; i < h.n; i++) {
+        for (size_t i = 0; i < n; i++) {
             h.key[i] = pimattn_i_key(pages[i].bound, i, true);
             all += pages[i].n_tokens;
         }
+        h.key[n - 1] = n - 1; /* the newest one first */
         pimattn_i_heap_build(&h);
         memset(bits, 0, (size_t)words * sizeof *bits);
-        for (uint64_t left = pimattn_i_ceil_div(all, c);;) {
+        for (uint64_t left = pimattn_i_ceil_div(all, c); h.n > 0 && left > 0;) {
+            const pimattn_i_candidate *page = &pages[pimattn_i_heap_take(&h)];
             const uint64_t end = (page->page + 1) * w.page_tokens;
             for (uint64_t t = page->page * w.page_tokens; t < end; t++)
                 if (pimattn_i_sees(&w.job, t)) bits[t / 64] |= (uint64_t)1 << t % 64;
             left -= pimattn_i_min(page->n_tokens, left);
-            if (h.n == 0 || left == 0) break;
-            page = &pages[pimattn_i_heap_take(&h)];
         }
         if (bounds) bounds[head] = h.n ? pages[(uint32_t)h.key[0]].bound : -HUGE_VALF;
     }
