@@ -9199,12 +9199,11 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, const pimattn_
     pimhw_request *request = &p->request;
     const pimattn_plan *plan = &p->plans[p->taken];
     uint32_t n = 0, at = 0;
+    m->chunk_begin[0] = p->list_begin[0] = 0;
     if (!pimattn_i_same_v(plan, m->plan))
         return PIMATTN_I_UNABLE(e, "v_mapping K has too few output entries for %u queries",
                                 (uint64_t)plan->n_queries);
     for (uint32_t u = 0; u < m->n_units; u++) {
-        m->chunk_begin[u] = n;
-        p->list_begin[u] = at;
         for (uint32_t b = 0; b < request->n_blocks; b++) {
             const pimattn_i_seq *s = pimattn_i_seq_find(e, items[b / m->n_heads].seq);
             const pimattn_i_list *list = pimattn_i_lists_of(e, s, p->layer, b % m->n_heads);
@@ -9220,9 +9219,9 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, const pimattn_
             }
             p->order[at++] = b;
         }
+        p->list_begin[u + 1] = at;
+        m->chunk_begin[u + 1] = n;
     }
-    p->list_begin[m->n_units] = at;
-    m->chunk_begin[m->n_units] = n;
     request->chunks = m->chunks;
     request->n_chunks = n;
     request->chunk_rows = m->chunk_rows;
@@ -9283,9 +9282,8 @@ static void pimattn_i_hub_input(void *user, const pimhw_event *event, uint16_t *
     }
     uint32_t group = event->channel % p->unit_channels / p->v_spread;
     uint64_t t = (((uint64_t)event->aux + event->index) * p->v_groups + group) * n;
-    const float *probs = w->scores + event->gpr * w->job.tokens;
     for (uint32_t i = 0; i < n && t < w->job.tokens; i++, t++)
-        lanes[i] = pimhw_lane_round(p->device.lane_type, probs[t]);
+        lanes[i] = pimhw_lane_round(p->device.lane_type, w->scores[event->gpr * w->job.tokens + t]);
 }
 
 static uint32_t pimattn_i_work_dims(const pimattn_plan *p)
@@ -9303,9 +9301,8 @@ static void pimattn_i_hub_output(void *user, const pimhw_event *event, const flo
     if (event->gpr >= w->n_queries) return;
     if (!w->mixing) {
         uint64_t t = ((uint64_t)event->aux * p->unit_channels + channel) * banks;
-        float *scores = w->scores + event->gpr * w->job.tokens;
         for (uint32_t b = 0; b < banks && t < w->job.tokens; b++, t++)
-            scores[t] = sums[b];
+            w->scores[event->gpr * w->job.tokens + t] = sums[b];
         return;
     }
     size_t at = (size_t)event->gpr * p->v_groups + channel / p->v_spread;
