@@ -5110,10 +5110,9 @@ static void pimattn_i_tier_pipe(pimattn_tier_reading *r, const pimattn_tier *t,
         tokens += (double)load->blocks[i];
     for (size_t i = 0; i < load->n_blocks * parts; i++) {
         ns[1] = r->local_ns * ((double)load->blocks[i / parts] / tokens / (double)parts);
-        for (int k = 0; k < PIMATTN_I_STAGES; k++) {
-            if (k > 0 && end[k - 1] > end[k]) end[k] = end[k - 1];
-            end[k] += ns[k];
-        }
+        double ready = 0; /* when the stage before is through */
+        for (int k = 0; k < PIMATTN_I_STAGES; k++)
+            ready = end[k] = (ready > end[k] ? ready : end[k]) + ns[k];
     }
     r->reduce_work_ns = n_parts * (ns[2] + ns[3]);
     r->link_work_ns = n_parts * (ns[0] + ns[4]);
