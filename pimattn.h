@@ -5215,16 +5215,14 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
         if (loads[i].n_blocks > 0)
             partials += (double)pimattn_i_outputs(&tiers[i], &loads[i]) * loads[i].n_queries;
     }
-    const pimhw_config *first = &tiers[0].device;
     uint32_t dims = shape->head_dim_v ? shape->head_dim_v : shape->head_dim;
     r.attention_ns = r.tiers[r.slowest].ns;
     for (uint32_t i = 0; i < n_tiers; i++)
         r.idle_ns[i] = r.attention_ns - r.tiers[i].ns;
     if (pimattn_i_reduces(&tiers[0]))
-        r.merge_ns = partials * pimattn_i_partial_ns(first, dims) / first->reduction_units /
-                     tiers[0].n_devices;
-    r.moves_ns = moves_ns;
-    if (beside_moves) r.moves_ns = fmax(0.0, moves_ns - (r.attention_ns + r.merge_ns));
+        r.merge_ns = partials * pimattn_i_partial_ns(&tiers[0].device, dims) /
+                     tiers[0].device.reduction_units / tiers[0].n_devices;
+    r.moves_ns = beside_moves ? fmax(0.0, moves_ns - (r.attention_ns + r.merge_ns)) : moves_ns;
     r.ns = r.attention_ns + r.merge_ns + r.moves_ns;
     *reading = r;
     return PIMATTN_OK;
