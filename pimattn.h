@@ -5377,6 +5377,9 @@ typedef struct pimattn_i_table {
     uint64_t n, n_most, n_scored;
 } pimattn_i_table;
 
+/* What a token takes in these. */
+enum { PIMATTN_I_TOKEN_BYTES = sizeof(pimattn_i_token) + sizeof(float) + sizeof(uint32_t) };
+
 /* What a tier holds. */
 typedef struct pimattn_i_bin {
     const pimattn_tier *tier; /* among the rules */
@@ -5524,24 +5527,18 @@ static void pimattn_i_table_cut(pimattn_i_tiered *st, pimattn_i_table *table, ui
     table->n_scored = pimattn_i_min(table->n_scored, n);
 }
 
-static uint64_t pimattn_i_table_bytes(uint64_t n)
-{
-    return pimattn_i_mul(n, sizeof(pimattn_i_token) + sizeof(float) + sizeof(uint32_t));
-}
-
 static pimattn_status pimattn_i_table_room(pimattn_i_tiered *st, pimattn_i_table *table, uint64_t n)
 {
     pimattn_i_table to = *table;
     if (n <= table->n_most) return PIMATTN_OK;
     to.n_most = pimattn_i_up64(pimattn_i_max(n, 2 * table->n_most));
-    uint64_t bytes = pimattn_i_table_bytes(to.n_most);
-    to.token = (pimattn_i_token *)pimattn_i_zeroed(st->allocator, 1, bytes);
+    to.token = (pimattn_i_token *)pimattn_i_zeroed(st->allocator, to.n_most, PIMATTN_I_TOKEN_BYTES);
     if (!to.token) return pimattn_i_lack(st->why, "no memory for a table of %u tokens", n);
     to.importance = (float *)(void *)(to.token + to.n_most);
     to.sorted = (uint32_t *)(void *)(to.importance + to.n_most);
     if (table->n) memcpy(to.token, table->token, (size_t)table->n * sizeof *to.token);
     if (table->n) memcpy(to.importance, table->importance, (size_t)table->n * sizeof(float));
-    pimattn_i_release(st->allocator, table->token, pimattn_i_table_bytes(table->n_most));
+    pimattn_i_release(st->allocator, table->token, table->n_most * PIMATTN_I_TOKEN_BYTES);
     *table = to;
     return PIMATTN_OK;
 }
@@ -5612,7 +5609,7 @@ static void pimattn_i_tiered_free(pimattn_i_tiered *st, const pimhw_allocator *a
 {
     if (!st) return;
     for (uint64_t i = 0; i < st->n_tables; i++)
-        pimattn_i_release(a, st->tables[i].token, pimattn_i_table_bytes(st->tables[i].n_most));
+        pimattn_i_release(a, st->tables[i].token, st->tables[i].n_most * PIMATTN_I_TOKEN_BYTES);
     for (uint32_t i = 0; i < st->rules.n_tiers; i++)
         pimattn_i_release(a, st->bins[i].bytes, st->bins[i].memory_bytes);
     pimattn_i_release(a, st, st->memory_bytes);
