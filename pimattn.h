@@ -9191,12 +9191,11 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, const pimattn_
     pimattn_i_module *m = e->module;
     pimattn_i_planner *p = &e->planner;
     pimhw_request *request = &p->request;
-    const pimattn_plan *plan = &p->plans[p->taken];
     uint32_t n = 0, at = 0;
     m->chunk_begin[0] = p->list_begin[0] = 0;
-    if (!pimattn_i_same_v(plan, m->plan))
+    if (!pimattn_i_same_v(&p->plans[p->taken], m->plan))
         return PIMATTN_I_UNABLE(e, "v_mapping K has too few output entries for %u queries",
-                                (uint64_t)plan->n_queries);
+                                p->planned_queries);
     for (uint32_t u = 0; u < m->n_units; u++) {
         for (uint32_t b = 0; b < request->n_blocks; b++) {
             const pimattn_i_seq *s = pimattn_i_seq_find(e, items[b / m->n_heads].seq);
@@ -9397,8 +9396,7 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, pimattn_reading
     uint64_t sums = pimattn_i_mul(queries, (uint64_t)plan->v_groups * pimattn_i_work_dims(plan));
     uint64_t floats = pimattn_i_add(pimattn_i_add(scores, sums), 3 * queries);
     uint64_t n_work = 2 * m->n_units;
-    uint64_t bytes = pimattn_i_mul(pimattn_i_mul(floats, n_work), sizeof(float));
-    float *memory = (float *)pimattn_i_zeroed(&e->config.allocator, bytes, 1);
+    float *memory = (float *)pimattn_i_zeroed(&e->config.allocator, floats, n_work * sizeof(float));
     if (!memory) return pimattn_i_lack(&e->why, "no memory for the scores of %u sequences", n);
     memset(m->work, 0, sizeof m->work);
     for (uint64_t i = 0; i < n_work; i++) {
@@ -9412,7 +9410,7 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, pimattn_reading
     pimhw_hub hub = {e, pimattn_i_hub_input, pimattn_i_hub_output, pimattn_i_hub_epu};
     pimhw_status ran = pimhw_device_run(p->device, &layer, m->units, &p->programs[p->taken],
                                         &p->request, &hub, &e->why);
-    pimattn_i_release(&e->config.allocator, memory, bytes);
+    pimattn_i_release(&e->config.allocator, memory, floats * n_work * sizeof(float));
     if (ran != PIMHW_OK) return PIMATTN_ERR_DEVICE;
     if (!readings) return PIMATTN_OK;
     PIMATTN_I_TRY(pimattn_i_planner_report(p, &layer, readings));
