@@ -5139,11 +5139,10 @@ static pimattn_status pimattn_i_load_check(const pimattn_tier_load *load, bool f
     for (size_t i = 0; i < load->n_blocks; i++)
         PIMATTN_I_WITHIN(why, "tokens of a block", load->blocks[i], 1, UINT32_MAX / 2,
                          "1 to 2^31 - 1");
-    for (int i = 0; i < 4 && load->n_blocks > 0; i++) {
-        if (counts[i].of_one > 0 && counts[i].of_one <= counts[i].of_all) continue;
-        return PIMATTN_I_UNFIT(why, "load: %u %s in its fullest part, %u in all", counts[i].of_one,
-                               counts[i].name, counts[i].of_all);
-    }
+    for (int i = 0; i < 4 && load->n_blocks > 0; i++)
+        if (counts[i].of_one < 1 || counts[i].of_one > counts[i].of_all)
+            return PIMATTN_I_UNFIT(why, "load: %u %s in its fullest part, %u in all",
+                                   counts[i].of_one, counts[i].name, counts[i].of_all);
     return PIMATTN_OK;
 }
 
