@@ -5796,12 +5796,11 @@ static pimattn_status pimattn_i_planner_clock(pimattn_i_planner *p, pimhw_readin
 /* One layer of the batch by plan i; r, if it is not NULL: timed. */
 static pimattn_status pimattn_i_planner_run(pimattn_i_planner *p, uint32_t i, pimhw_readings *r)
 {
-    pimattn_plan *plan = &p->plans[i];
     p->taken = i;
-    plan->shape.window = pimattn_i_window_of(&p->config.shape, p->layer);
-    pimattn_status status = pimattn_i_plan_request(plan, &p->request, p->blocks, p->order,
-                                                   p->list_begin, p->spans, p->n_spans, p->why);
-    return status == PIMATTN_OK && r ? pimattn_i_planner_clock(p, r) : status;
+    p->plans[i].shape.window = pimattn_i_window_of(&p->config.shape, p->layer);
+    PIMATTN_I_TRY(pimattn_i_plan_request(&p->plans[i], &p->request, p->blocks, p->order,
+                                         p->list_begin, p->spans, p->n_spans, p->why));
+    return r ? pimattn_i_planner_clock(p, r) : PIMATTN_OK;
 }
 
 /* The same by the cheapest plan; of several each is timed. */
