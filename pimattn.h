@@ -3346,15 +3346,10 @@ static uint64_t pimattn_i_seq_next(const pimattn_i_layout *lay, const pimattn_i_
     return page < lay->sink_pages ? page : pimattn_i_max(page, seq->begin / lay->page_tokens);
 }
 
-/* First tokens that a sequence has before those gone between, and how many these are. */
-static uint64_t pimattn_i_seq_sinks(const pimattn_i_layout *lay, const pimattn_i_seq *seq)
-{
-    return pimattn_i_min(seq->begin, lay->sink_tokens);
-}
-
+/* Tokens of a sequence that are gone between its first ones and `begin`. */
 static uint64_t pimattn_i_seq_gone(const pimattn_i_layout *lay, const pimattn_i_seq *seq)
 {
-    return seq->begin - pimattn_i_seq_sinks(lay, seq);
+    return seq->begin - pimattn_i_min(seq->begin, lay->sink_tokens);
 }
 
 /* Pages to take before tokens from .. to - 1 are written: new ones, and for shared ones; *known of
@@ -7522,7 +7517,7 @@ static void pimattn_i_flow_source(const pimattn_engine *e, const pimattn_i_seq *
 /* A sequence of a state: written from s, or read into s, which has no pages. */
 static pimattn_status pimattn_i_flow_seq(pimattn_engine *e, pimattn_i_flow *f, pimattn_i_seq *s)
 {
-    uint64_t sinks = pimattn_i_seq_sinks(&e->layout, s);
+    uint64_t sinks = s->begin - pimattn_i_seq_gone(&e->layout, s);
     uint64_t head[PIMATTN_I_STATE_SEQ] = {s->id, s->begin, s->tokens[0], 0, 0, sinks};
     if (!f->reading) pimattn_i_flow_source(e, s, head);
     pimattn_i_flow_move(f, head, PIMATTN_I_STATE_SEQ, sizeof *head);
@@ -7558,7 +7553,7 @@ static pimattn_status pimattn_i_save(pimattn_engine *e, const pimattn_seq *seqs,
         s->arrival = ++n;
         pimattn_i_flow_source(e, s, head);
         uint64_t rows = s->tokens[0] - pimattn_i_max(s->begin, head[4]);
-        uint64_t sinks = pimattn_i_seq_sinks(&e->layout, s);
+        uint64_t sinks = s->begin - pimattn_i_seq_gone(&e->layout, s);
         rows += sinks - pimattn_i_min(sinks, head[4]);
         *bytes += (PIMATTN_I_STATE_SEQ + 2) * sizeof(uint64_t);
         *bytes += rows * e->pool.set_pages * e->layout.token_bytes;
