@@ -3212,18 +3212,7 @@ static uint64_t pimattn_i_pool_held(const pimattn_i_pool *pool)
     return pool->n_used - pool->store.n_idle * pool->set_pages;
 }
 
-/* Pages in use go to the lowest numbers, and the slabs behind them to the allocator: begin, then
- * move of every set of pages, then end. A page that has moved leaves its new number behind. */
-static uint64_t pimattn_i_compact_begin(pimattn_i_pool *pool)
-{
-    uint64_t slabs = pimattn_i_ceil_div(pool->n_used, pool->slab_pages);
-    pool->n_fresh = pimattn_i_min(pool->n_fresh, slabs * pool->slab_pages);
-    pool->free_head = 0;
-    for (uint64_t page = pool->n_fresh; page > 0; page--)
-        if (pool->refs[page - 1].count == 0) pimattn_i_page_free(pool, (uint32_t)page - 1);
-    return slabs * pool->slab_pages;
-}
-
+/* Pages of a set from `end` on move to free ones; those that moved leave their numbers behind. */
 static uint64_t pimattn_i_compact_move(pimattn_i_pool *pool, uint32_t *pages, uint64_t end)
 {
     uint64_t n_moved = 0;
@@ -3246,6 +3235,7 @@ static uint64_t pimattn_i_compact_move(pimattn_i_pool *pool, uint32_t *pages, ui
     return n_moved;
 }
 
+/* Slabs from page `end` on go to the allocator. */
 static void pimattn_i_compact_end(pimattn_i_pool *pool, uint64_t end)
 {
     for (; pool->n_slabs * pool->slab_pages > end; pool->n_slabs--) {
@@ -7238,7 +7228,12 @@ PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *e, uint64_t *by
 {
     PIMATTN_I_TRY(pimattn_i_paged(e));
     pimattn_i_pool *pool = &e->pool;
-    uint64_t moved = 0, end = pimattn_i_compact_begin(pool);
+    uint64_t moved = 0, end = pimattn_i_ceil_div(pool->n_used, pool->slab_pages) * pool->slab_pages;
+    /* only free pages before `end` are picked now, the lowest first */
+    pool->n_fresh = pimattn_i_min(pool->n_fresh, end);
+    pool->free_head = 0;
+    for (uint64_t page = pool->n_fresh; page > 0; page--)
+        if (pool->refs[page - 1].count == 0) pimattn_i_page_free(pool, (uint32_t)page - 1);
     for (const pimattn_i_seq *s = e->seqs; s < e->seqs + e->config.max_seqs; s++) {
         uint64_t page = pimattn_i_seq_next(&e->layout, s, 0);
         for (; s->id && page < s->n_pages; page = pimattn_i_seq_next(&e->layout, s, page + 1))
