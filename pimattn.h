@@ -3306,10 +3306,10 @@ static uint64_t pimattn_i_run_from(const pimattn_i_layout *lay, uint64_t token, 
 }
 
 /* The run that holds a token, and which of its tokens that is. */
-static unsigned char *pimattn_i_run(const pimattn_i_pool *pool, const pimattn_i_layout *lay,
-                                    const pimattn_i_seq *seq, uint32_t layer, uint32_t kv_head,
-                                    uint64_t token, uint64_t *at)
+static unsigned char *pimattn_i_run(const pimattn_i_pool *pool, const pimattn_i_seq *seq,
+                                    uint32_t layer, uint32_t kv_head, uint64_t token, uint64_t *at)
 {
+    const pimattn_i_layout *lay = pool->layout;
     uint32_t page = pimattn_i_table_at(lay, seq, token / lay->page_tokens, layer)[kv_head];
     return pimattn_i_page(pool, page) + pimattn_i_run_from(lay, token, at);
 }
@@ -7149,9 +7149,8 @@ PIMATTN_API pimattn_status pimattn_seq_accept(pimattn_engine *e, pimattn_seq seq
     for (; i < n; i++) /* rows and their scales, of heads of layer 0, then of the next */
         for (uint32_t head = 0; head < e->pool.set_pages; head++) {
             uint64_t to = first + i, page = to / lay->page_tokens, at, was;
-            unsigned char *run = pimattn_i_run(&e->pool, lay, s, 0, head, to, &at);
-            const unsigned char *old =
-                pimattn_i_run(&e->pool, lay, s, 0, head, first + kept[i], &was);
+            unsigned char *run = pimattn_i_run(&e->pool, s, 0, head, to, &at);
+            const unsigned char *old = pimattn_i_run(&e->pool, s, 0, head, first + kept[i], &was);
             for (uint32_t part = 0; part < 4; part++)
                 memcpy(run + lay->offset[part] + at * lay->row[part],
                        old + lay->offset[part] + was * lay->row[part], (size_t)lay->row[part]);
@@ -7450,8 +7449,7 @@ static void pimattn_i_flow_rows(const pimattn_engine *e, pimattn_i_flow *f, cons
         const int i = pimattn_i_parts[part % 4];
         unsigned char *run = NULL;
         for (uint64_t t = first; t < end && lay->dim[i] > 0 && !f->failed; t++, at++) {
-            if (!run || at == lay->run_tokens)
-                run = pimattn_i_run(&e->pool, lay, s, 0, head, t, &at);
+            if (!run || at == lay->run_tokens) run = pimattn_i_run(&e->pool, s, 0, head, t, &at);
             pimattn_i_flow_move(f, run + lay->offset[i] + at * lay->row[i], lay->dim[i],
                                 lay->each[i]);
         }
@@ -7706,7 +7704,7 @@ static void pimattn_i_spot_of(const pimattn_engine *e, const pimattn_i_job *job,
         e->tiered
             ? pimattn_i_slot(e->tiered, &pimattn_i_table_of(e, job->seq, layer)->token[token]) +
                   head * lay->page_bytes
-            : pimattn_i_run(&e->pool, lay, job->seq, layer, head, token, &at);
+            : pimattn_i_run(&e->pool, job->seq, layer, head, token, &at);
     for (int i = 0; i < 4; i++)
         to->at[i] = k + lay->offset[i] + at * lay->row[i];
     to->in_page = e->tiered ? 1 : lay->page_tokens - token % lay->page_tokens;

@@ -49,8 +49,7 @@ static void find(work *w)
     for (uint32_t layer = 0; layer < LAYERS; layer++)
         for (uint32_t h = 0; h < KV_HEADS; h++) {
             uint64_t at;
-            unsigned char *run =
-                pimattn_i_run(&w->e->pool, lay, s, layer, h, s->tokens[layer], &at);
+            unsigned char *run = pimattn_i_run(&w->e->pool, s, layer, h, s->tokens[layer], &at);
             w->to[layer][h][0] = run + at * lay->row[0];
             w->to[layer][h][1] = run + lay->offset[1] + at * lay->row[1];
             w->scale_to[layer][h][0] = run + lay->offset[2] + at * sizeof(float);

@@ -191,7 +191,7 @@ static void read_head(void *user, size_t index, size_t worker)
     uint64_t sum = 0, at;
     (void)worker;
     for (uint64_t t = 0, left = s->tokens[c->layer]; left > 0;) {
-        const unsigned char *page = pimattn_i_run(&c->e->pool, lay, s, c->layer, head, t, &at);
+        const unsigned char *page = pimattn_i_run(&c->e->pool, s, c->layer, head, t, &at);
         const uint64_t n = left < lay->page_tokens ? left : lay->page_tokens;
         sum += read_page(lay, page, n);
         t += n;
