@@ -3321,8 +3321,7 @@ static pimattn_status pimattn_i_table_grow(const pimattn_i_pool *pool, pimattn_i
     uint64_t most = pimattn_i_max(n, 2 * s->n_pages_most), bytes = pimattn_i_mul(most, set_bytes);
     uint32_t *table = (uint32_t *)pimattn_i_alloc(&pool->allocator, bytes, 64);
     if (!table) return PIMATTN_ERR_MEMORY;
-    uint64_t had = pimattn_i_min(s->n_pages, s->n_pages_most); /* beyond, none is there yet */
-    if (s->table) memcpy(table, s->table, (size_t)(had * set_bytes));
+    if (s->table) memcpy(table, s->table, (size_t)(s->n_pages_most * set_bytes));
     pimattn_i_release(&pool->allocator, s->table, s->n_pages_most * set_bytes);
     s->table = table;
     s->n_pages_most = most;
