@@ -7309,7 +7309,6 @@ PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *e, pimattn_seq seq,
     if (!e) return PIMATTN_ERR_ARGUMENT;
     const pimattn_config *c = &e->config;
     const pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
-    const pimattn_plan *plan = &e->plan;
     if (!s) return PIMATTN_ERR_SEQ;
     if (layer >= c->shape.n_layers)
         return pimattn_i_wrong(e, "layer %u is not below n_layers", layer);
@@ -7317,10 +7316,10 @@ PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *e, pimattn_seq seq,
     if (!bytes || n != all)
         return PIMATTN_I_WRONG(e, "bytes is NULL, or has %u places, not %u", (uint64_t)n, all);
     memset(bytes, 0, n * sizeof *bytes);
-    for (uint32_t h = 0; h < pimattn_i_units(plan); h++) {
-        size_t unit = plan->unit_channels > 1 ? 0 : h % c->device.n_channels;
+    for (uint32_t h = 0; h < pimattn_i_units(&e->plan); h++) {
+        size_t unit = e->plan.unit_channels > 1 ? 0 : h % c->device.n_channels;
         if (e->module) unit = pimattn_i_lists_of(e, s, layer, h)->unit;
-        pimattn_i_banks_add(plan, bytes + unit * banks,
+        pimattn_i_banks_add(&e->plan, bytes + unit * banks,
                             s->tokens[layer] - pimattn_i_seq_gone(&e->layout, s));
     }
     return PIMATTN_OK;
