@@ -7073,10 +7073,9 @@ PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *e, pimattn_seq *chil
     if (!child) return pimattn_i_wrong(e, "child is NULL", 0);
     PIMATTN_I_TRY(pimattn_i_seq_even(e, parent, &from));
     PIMATTN_I_TRY(pimattn_i_seq_new(e, &s));
-    uint64_t tokens = from->tokens[0];
     s->begin = from->begin;
-    pimattn_i_seq_length(e, s, tokens);
-    return pimattn_i_seq_made(e, s, pimattn_i_seq_share(&e->pool, s, from, tokens), child);
+    pimattn_i_seq_length(e, s, from->tokens[0]);
+    return pimattn_i_seq_made(e, s, pimattn_i_seq_share(&e->pool, s, from, s->tokens[0]), child);
 }
 
 PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *e, pimattn_seq seq, uint64_t first,
@@ -7590,8 +7589,7 @@ PIMATTN_API pimattn_status pimattn_restore(pimattn_engine *e, pimattn_seq *seqs,
         status = pimattn_i_flow_seq(e, &f, s);
     }
     for (pimattn_i_seq *s = e->seqs; s < e->seqs + e->config.max_seqs; s++)
-        if (s->id && s->arrival)
-            status = pimattn_i_seq_made(e, s, status, status ? NULL : &seqs[s->arrival - 1]);
+        if (s->id && s->arrival) status = pimattn_i_seq_made(e, s, status, &seqs[s->arrival - 1]);
     if (status == PIMATTN_OK) *n_seqs = (size_t)n;
     return status;
 }
