@@ -7467,7 +7467,7 @@ static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
     uint64_t begin = head[1], tokens = head[2], has = head[4], sinks = e->layout.sink_tokens;
     const pimattn_i_seq *from = pimattn_i_arrived(e, head[3]);
     bool shares = from && from != s && has <= from->tokens[0] &&
-                  (from->begin <= begin ? has <= sinks || has > begin : has <= sinks);
+                  (has <= sinks || (from->begin <= begin && has > begin));
     if (begin > tokens || has > tokens || tokens > PIMATTN_I_MAX_TOKENS || (has > 0 && !shares))
         return PIMATTN_I_BROKEN(e, "a sequence of the state cannot be");
     if (head[5] != (begin ? sinks : 0) || (begin > 0 && begin <= sinks))
@@ -7475,11 +7475,9 @@ static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
     s->begin = begin;
     pimattn_i_seq_length(e, s, tokens);
     if (has > 0) PIMATTN_I_TRY(pimattn_i_seq_share(&e->pool, s, from, has));
-    if (begin > 0 && has <= sinks) {
-        PIMATTN_I_TRY(pimattn_i_may_hold(e, s, has, sinks));
-        PIMATTN_I_TRY(pimattn_i_hold(e, s, has, sinks));
-        s->n_pages = pimattn_i_seq_next(&e->layout, s, s->n_pages);
-    }
+    PIMATTN_I_TRY(pimattn_i_may_hold(e, s, has, head[5])); /* first tokens that are not shared */
+    PIMATTN_I_TRY(pimattn_i_hold(e, s, has, head[5]));
+    s->n_pages = pimattn_i_seq_next(&e->layout, s, s->n_pages);
     return pimattn_i_fit(e, s, pimattn_i_max(has, begin), tokens);
 }
 
