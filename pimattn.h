@@ -7229,11 +7229,9 @@ PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *e, uint64_t *by
     pool->free_head = 0;
     for (uint64_t page = pool->n_fresh; page > 0; page--)
         if (pool->refs[page - 1].count == 0) pimattn_i_page_free(pool, (uint32_t)page - 1);
-    for (const pimattn_i_seq *s = e->seqs; s < e->seqs + e->config.max_seqs; s++) {
-        uint64_t page = pimattn_i_seq_next(&e->layout, s, 0);
-        for (; s->id && page < s->n_pages; page = pimattn_i_seq_next(&e->layout, s, page + 1))
-            moved += pimattn_i_compact_move(pool, pimattn_i_table_at(&e->layout, s, page, 0), end);
-    }
+    for (const pimattn_i_seq *s = e->seqs; s < e->seqs + e->config.max_seqs; s++)
+        for (uint64_t i = 0; (i = pimattn_i_seq_next(&e->layout, s, i)) < s->n_pages; i++)
+            moved += pimattn_i_compact_move(pool, pimattn_i_table_at(&e->layout, s, i, 0), end);
     for (uint32_t i = 1; i <= pool->store.n_most; i++) {
         pimattn_i_entry *entry = pimattn_i_entry_at(&pool->store, i);
         if (entry->serial) moved += pimattn_i_compact_move(pool, pimattn_i_entry_pages(entry), end);
@@ -7248,8 +7246,8 @@ PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *e, uint64_t *by
 static uint64_t pimattn_i_seq_own(const pimattn_engine *e, const pimattn_i_seq *s, uint64_t *all)
 {
     const pimattn_i_layout *lay = &e->layout;
-    uint64_t own = 0, sets = 0, i = pimattn_i_seq_next(lay, s, 0);
-    for (; i < s->n_pages; i = pimattn_i_seq_next(lay, s, i + 1), sets++) {
+    uint64_t own = 0, sets = 0;
+    for (uint64_t i = 0; (i = pimattn_i_seq_next(lay, s, i)) < s->n_pages; i++, sets++) {
         pimattn_i_ref ref = e->pool.refs[*pimattn_i_table_at(lay, s, i, 0)];
         if (ref.count - (ref.entry != 0) == 1) own += e->pool.set_pages;
     }
