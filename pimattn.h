@@ -6759,11 +6759,10 @@ static void pimattn_i_seq_end(pimattn_engine *e, pimattn_i_seq *s)
     e->first_free = (uint32_t)pimattn_i_min(e->first_free, (uint64_t)(s - e->seqs));
 }
 
-/* Names a new sequence, which has what every one takes then, or ends it if it could not be made. */
+/* Names a new sequence, or ends it if it could not be made. */
 static pimattn_status pimattn_i_seq_made(pimattn_engine *e, pimattn_i_seq *s, pimattn_status status,
                                          pimattn_seq *seq)
 {
-    if (status == PIMATTN_OK) status = pimattn_i_fit(e, s, s->tokens[0], s->tokens[0]);
     if (status == PIMATTN_ERR_MEMORY)
         pimhw_cause_write(&e->why, "no memory for the pages of a new sequence");
     if (status == PIMATTN_OK) *seq = s->id;
@@ -6777,7 +6776,7 @@ PIMATTN_API pimattn_status pimattn_seq_create(pimattn_engine *engine, pimattn_se
     if (!engine || !seq) return pimattn_i_wrong(engine, "seq is NULL", 0);
     if (pimattn_i_is_busy(engine)) return PIMATTN_ERR_SEQ;
     PIMATTN_I_TRY(pimattn_i_seq_new(engine, &s));
-    return pimattn_i_seq_made(engine, s, PIMATTN_OK, seq);
+    return pimattn_i_seq_made(engine, s, pimattn_i_fit(engine, s, 0, 0), seq);
 }
 
 PIMATTN_API pimattn_status pimattn_seq_free(pimattn_engine *engine, pimattn_seq seq)
@@ -7075,7 +7074,9 @@ PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *e, pimattn_seq *chil
     PIMATTN_I_TRY(pimattn_i_seq_new(e, &s));
     s->begin = from->begin;
     pimattn_i_seq_length(e, s, from->tokens[0]);
-    return pimattn_i_seq_made(e, s, pimattn_i_seq_share(&e->pool, s, from, s->tokens[0]), child);
+    pimattn_status status = pimattn_i_seq_share(&e->pool, s, from, s->tokens[0]);
+    if (status == PIMATTN_OK) status = pimattn_i_fit(e, s, s->tokens[0], s->tokens[0]);
+    return pimattn_i_seq_made(e, s, status, child);
 }
 
 PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *e, pimattn_seq seq, uint64_t first,
@@ -7213,6 +7214,7 @@ PIMATTN_API pimattn_status pimattn_prefix_start(pimattn_engine *e, pimattn_seq *
     }
     if (s) {
         pimattn_i_seq_length(e, s, known);
+        if (status == PIMATTN_OK) status = pimattn_i_fit(e, s, known, known);
         status = pimattn_i_seq_made(e, s, status, seq);
     }
     if (status == PIMATTN_OK) *n_known = known;
