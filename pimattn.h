@@ -6656,21 +6656,6 @@ static void pimattn_i_seq_length(const pimattn_engine *e, pimattn_i_seq *s, uint
         s->tokens[i] = tokens;
 }
 
-/* Whether the pool allows a sequence to write tokens from .. to - 1; why not, in words. */
-static pimattn_status pimattn_i_may_hold(pimattn_engine *e, const pimattn_i_seq *s, uint64_t from,
-                                         uint64_t to)
-{
-    uint64_t most = e->config.reserve_tokens;
-    uint64_t free_pages = e->pool.n_pages_most - pimattn_i_pool_held(&e->pool);
-    if (most && to > most)
-        return PIMATTN_I_FULL(e, "%u tokens are more than the %u of reserve_tokens", to, most);
-    if (e->module || e->tiered) return PIMATTN_OK; /* judged as chunks, or slots, are taken */
-    uint64_t known, fresh = pimattn_i_seq_fresh(&e->pool, s, from, to, &known);
-    if (fresh - known <= free_pages) return PIMATTN_OK;
-    return PIMATTN_I_FULL(e, "%u tokens need %u more KV pages; %u of %u are free", to, fresh,
-                          free_pages, e->pool.n_pages_most);
-}
-
 /* Takes the slots of tokens up to `to` in all layers, or none. */
 static pimattn_status pimattn_i_tiered_hold(pimattn_engine *e, const pimattn_i_seq *s, uint64_t to)
 {
@@ -6693,23 +6678,30 @@ static pimattn_status pimattn_i_tiered_hold(pimattn_engine *e, const pimattn_i_s
     return status;
 }
 
+/* Makes tokens from .. to - 1 of all layers a sequence's own, or nothing; why not, in words. */
 static pimattn_status pimattn_i_hold(pimattn_engine *e, pimattn_i_seq *s, uint64_t from,
                                      uint64_t to)
 {
+    const uint64_t most = e->config.reserve_tokens;
+    if (most && to > most)
+        return PIMATTN_I_FULL(e, "%u tokens are more than the %u of reserve_tokens", to, most);
     if (e->tiered) return pimattn_i_tiered_hold(e, s, to);
     if (e->module) return pimattn_i_module_hold(e, s, to);
+    const uint64_t free_pages = e->pool.n_pages_most - pimattn_i_pool_held(&e->pool);
+    uint64_t known, fresh = pimattn_i_seq_fresh(&e->pool, s, from, to, &known);
+    if (fresh - known > free_pages)
+        return PIMATTN_I_FULL(e, "%u tokens need %u more KV pages; %u of %u are free", to, fresh,
+                              free_pages, e->pool.n_pages_most);
     pimattn_status status = pimattn_i_seq_hold(&e->pool, s, from, to);
     if (status == PIMATTN_ERR_MEMORY)
         pimhw_cause_write(&e->why, "no memory for KV pages of %u tokens", to);
     return status;
 }
 
-/* Both; at least what every sequence takes. */
+/* The same; at least what every sequence takes. */
 static pimattn_status pimattn_i_fit(pimattn_engine *e, pimattn_i_seq *s, uint64_t from, uint64_t to)
 {
-    to = pimattn_i_max(to, e->config.reserve_tokens);
-    PIMATTN_I_TRY(pimattn_i_may_hold(e, s, from, to));
-    return pimattn_i_hold(e, s, from, to);
+    return pimattn_i_hold(e, s, from, pimattn_i_max(to, e->config.reserve_tokens));
 }
 
 PIMATTN_API pimattn_status pimattn_seq_reserve(pimattn_engine *e, pimattn_seq seq, uint64_t tokens)
@@ -6720,7 +6712,6 @@ PIMATTN_API pimattn_status pimattn_seq_reserve(pimattn_engine *e, pimattn_seq se
     const uint64_t end = pimattn_i_add(s->tokens[0], tokens);
     if (end > PIMATTN_I_MAX_TOKENS)
         return pimattn_i_wrong(e, "a sequence of %u tokens is more than 2^32", end);
-    PIMATTN_I_TRY(pimattn_i_may_hold(e, s, s->tokens[0], end));
     return pimattn_i_hold(e, s, s->tokens[0], end);
 }
 
@@ -7030,7 +7021,6 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, ui
         {(const unsigned char *)v, v_stride, heads, shape->head_dim_v, v_type, "v", false}};
     for (pimattn_i_rows *r = rows; r < rows + n_rows; r++)
         PIMATTN_I_TRY(pimattn_i_stride(e, r->what, &r->stride, heads, r->dim, n_tokens));
-    PIMATTN_I_TRY(pimattn_i_may_hold(e, s, before, tokens));
     /* rows of the first token, if it has pages, of banks and tiers none: while it is checked */
     const pimattn_i_layout *lay = &e->layout;
     uint64_t page = before / lay->page_tokens, at, from = pimattn_i_run_from(lay, before, &at);
@@ -7141,7 +7131,6 @@ PIMATTN_API pimattn_status pimattn_seq_accept(pimattn_engine *e, pimattn_seq seq
             return PIMATTN_I_WRONG(e, text, i, (uint64_t)kept[i], tokens - first);
     for (i = 0; i < n && kept[i] == i;)
         i++; /* these stay where they are */
-    PIMATTN_I_TRY(pimattn_i_may_hold(e, s, first + i, first + n));
     PIMATTN_I_TRY(pimattn_i_hold(e, s, first + i, first + n));
     const pimattn_i_layout *lay = &e->layout;
     for (; i < n; i++) /* rows and their scales, of heads of layer 0, then of the next */
@@ -7475,8 +7464,7 @@ static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
     s->begin = begin;
     pimattn_i_seq_length(e, s, tokens);
     if (has > 0) PIMATTN_I_TRY(pimattn_i_seq_share(&e->pool, s, from, has));
-    PIMATTN_I_TRY(pimattn_i_may_hold(e, s, has, head[5])); /* first tokens that are not shared */
-    PIMATTN_I_TRY(pimattn_i_hold(e, s, has, head[5]));
+    PIMATTN_I_TRY(pimattn_i_hold(e, s, has, head[5])); /* first tokens that are not shared */
     s->n_pages = pimattn_i_seq_next(&e->layout, s, s->n_pages);
     return pimattn_i_fit(e, s, pimattn_i_max(has, begin), tokens);
 }
