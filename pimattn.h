@@ -91,8 +91,7 @@ typedef enum pimattn_status {
     PIMATTN_ERR_STATE     /* a saved state is cut short, damaged, or of another shape or version */
 } pimattn_status;
 
-/* What a status means, in words; never NULL. A NULL that a call needs is PIMATTN_ERR_ARGUMENT; one
- * without a status must not be given any. */
+/* What a status means; never NULL. A NULL that a call with status needs is PIMATTN_ERR_ARGUMENT. */
 PIMATTN_API const char *pimattn_status_str(pimattn_status status);
 
 /* Calls fn(arg, index, worker) for every index below n, with worker < max_workers and never two at
@@ -225,6 +224,7 @@ typedef struct pimattn_plan {
     uint32_t wanted_out;    /* output entries the plan would have used with enough of them .. */
     uint32_t used_out;      /* .. and uses; fewer: smaller blocks, another mapping, more openings */
     pimhw_config device;
+    uint64_t seal; /* of all these by whoever made it: another number in one, and it is no plan */
 } pimattn_plan;
 
 /*
@@ -255,7 +255,7 @@ PIMATTN_API uint32_t pimattn_plan_chunk_rows(const pimattn_plan *plan);
 PIMATTN_API uint64_t pimattn_plan_chunks(const pimattn_plan *plan, uint64_t tokens);
 
 /* The program of a plan: one layer's attention, for any batch of any lengths. Here and for requests
- * a plan that is not as it was made is PIMATTN_ERR_ARGUMENT, or PIMATTN_ERR_CONFIG. */
+ * a plan that is not as it was made is PIMATTN_ERR_ARGUMENT. */
 PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_program *program,
                                               pimhw_cause *why);
 
@@ -405,8 +405,7 @@ typedef enum pimattn_page_event {
     PIMATTN_PAGE_MOVED      /* it has the number `to` now */
 } pimattn_page_event;
 
-/* Must not call the engine: it is refused. page: of one layer and KV head; live ones are used or
- * known. */
+/* Must not change the engine: it is refused. page: of a layer and KV head; live: used or known. */
 typedef void (*pimattn_page_fn)(void *user, pimattn_page_event event, uint32_t page, uint32_t to);
 
 /* 0 means usual everywhere but in shape. */
@@ -589,12 +588,11 @@ typedef struct pimattn_pages {
 } pimattn_pages;
 
 /*
- * Attention over pages that the caller owns, in the host way. A tile of 16 tokens, at an absolute
- * multiple, is read where it lies if it is in one page or in pages that lie in a row as they are
- * listed, head dims are multiples of 16 and its first tokens alone are seen; else it is copied, as
- * is K of fewer than 16. Of other head dims from 8 on, without choices, a tile is read where it
- * lies if all of it is seen and so is the row behind each of its rows, without a gap, of the next
- * token (HND) or head (NHD). Nothing beyond the tokens held is read, and none that no query sees.
+ * Attention over pages that the caller owns, in the host way. A tile of 16 tokens, from a multiple
+ * on, is read where it lies if it is in one page or in pages that follow one another as listed,
+ * head dims are multiples of 16 and its first tokens alone are seen; of other dims from 8 on,
+ * without choices, if all of it is seen and the rows behind its rows, without a gap. Else it is
+ * copied, more slowly. Nothing beyond the tokens held is read, and none that no query sees.
  *
  *   call     as for pimattn_attend; items[i].seq is not used
  *   returns  also PIMATTN_ERR_ARGUMENT for pages: a number, a length, strides that overlap rows, or
@@ -671,9 +669,8 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
  *
  * where up64 rounds up to a multiple of 64, up16 of 16. Pages come in slabs that begin at multiples
  * of 2 MiB, up to an eighth larger than they; Linux is asked to make these huge pages. A kernel
- * reads pages where they lie if page_tokens is a multiple of 16, those of the caller if head_dim
- * and head_dim_v are, too; else it works on copies of 16 tokens, more slowly. Pages are taken when
- * their first token arrives. With v_in_k there is no V in them.
+ * reads pages where they lie if page_tokens is a multiple of 16; else it works on copies of 16
+ * tokens, more slowly. Pages are taken when their first token arrives. With v_in_k they have no V.
  *
  * Life cycle. The pages of all layers for the same tokens are shared and let go together; a shared
  * page is copied before it is written. Calls on whole sequences, but free and what asks for
@@ -3578,6 +3575,28 @@ static void pimattn_i_plan_k(pimattn_plan *p)
         p->k_out_slots = (uint32_t)pimattn_i_min(p->k_row_tokens, outs / p->k_out_queries);
 }
 
+/* One number for all that programs and requests of a plan follow from. */
+static uint64_t pimattn_i_plan_seal(const pimattn_plan *p)
+{
+    const pimattn_shape *s = &p->shape;
+    const uint32_t numbers[] = {
+        s->n_heads,      s->n_kv_heads,    s->head_dim,   s->head_dim_v,  p->partition,
+        p->hfp_unit,     p->row_reuse_off, p->reads_late, p->inputs_late, p->unit_channels,
+        p->n_queries,    p->inputs,        p->sums,       p->k_columns,   p->k_row_tokens,
+        p->k_token_rows, p->k_queries,     p->k_resident, p->k_out_slots, p->k_out_queries,
+        p->v_mapping,    p->v_blocks,      p->v_spread,   p->v_groups,    p->v_passes,
+        p->v_packed,     p->v_row_columns, p->v_queries,  p->v_strip,     p->v_hold};
+    enum { FIRST = offsetof(pimhw_config, n_channels), LAST = offsetof(pimhw_config, flash_MBps) };
+    uint32_t device[(LAST - FIRST) / 4 + 1];
+    memcpy(device, (const char *)&p->device + FIRST, sizeof device);
+    uint64_t seal = 1;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        seal = pimattn_i_mix(seal, numbers[i]);
+    for (size_t i = 0; i < sizeof device / sizeof *device; i++)
+        seal = pimattn_i_mix(seal, device[i]);
+    return seal;
+}
+
 /* V: a bank holds one dim of each block, a column 16 tokens. */
 static void pimattn_i_plan_v(pimattn_plan *p, uint32_t v_mapping)
 {
@@ -3611,6 +3630,7 @@ static void pimattn_i_plan_v(pimattn_plan *p, uint32_t v_mapping)
     p->v_hold = one_block && (uint64_t)p->v_queries * p->v_passes <= p->sums;
     p->used_out = p->v_hold ? p->v_queries * p->v_passes : p->v_queries;
     if (pimattn_i_k_parts(p)) p->used_out = (uint32_t)pimattn_i_max(p->used_out, p->k_out_queries);
+    p->seal = pimattn_i_plan_seal(p);
 }
 
 PIMATTN_API const char *pimattn_v_mapping_str(uint32_t v_mapping)
@@ -3658,33 +3678,11 @@ PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_s
     return PIMATTN_OK;
 }
 
-enum { PIMATTN_I_PLAN_NUMBERS = 24 };
-
-/* What of a plan follows from its shape, device and wishes, in numbers. */
-static void pimattn_i_plan_numbers(const pimattn_plan *p, uint32_t *to)
-{
-    const uint32_t numbers[PIMATTN_I_PLAN_NUMBERS] = {
-        p->reads_late,  p->inputs_late,   p->unit_channels, p->inputs,        p->sums,
-        p->k_columns,   p->k_row_tokens,  p->k_token_rows,  p->k_queries,     p->k_resident,
-        p->k_out_slots, p->k_out_queries, p->v_mapping,     p->v_blocks,      p->v_spread,
-        p->v_groups,    p->v_passes,      p->v_packed,      p->v_row_columns, p->v_queries,
-        p->v_strip,     p->v_hold,        p->wanted_out,    p->used_out};
-    memcpy(to, numbers, sizeof numbers);
-}
-
 /* A plan is as it was made: what is made of it divides by its numbers. */
 static pimattn_status pimattn_i_plan_judge(const pimattn_plan *plan, pimhw_cause *why)
 {
-    pimattn_plan p;
-    uint32_t is[PIMATTN_I_PLAN_NUMBERS], were[PIMATTN_I_PLAN_NUMBERS];
-    if (!plan) return pimattn_i_refuse(why, "plan is NULL", 0);
-    PIMATTN_I_TRY(pimattn_plan_init(&p, &plan->shape, &plan->device, plan->partition,
-                                    plan->hfp_unit, plan->row_reuse_off, plan->n_queries, why));
-    pimattn_i_plan_v(&p, plan->v_wanted);
-    pimattn_i_plan_numbers(&p, were);
-    pimattn_i_plan_numbers(plan, is);
-    if (plan->v_wanted <= PIMATTN_V_K && memcmp(is, were, sizeof is) == 0) return PIMATTN_OK;
-    return pimattn_i_refuse(why, "the plan is not as pimattn_plan_init and _map_v left it", 0);
+    if (plan && plan->seal == pimattn_i_plan_seal(plan)) return PIMATTN_OK;
+    return pimattn_i_refuse(why, plan ? "plan is not of pimattn_plan_init" : "plan is NULL", 0);
 }
 
 PIMATTN_API pimattn_status pimattn_plan_map_v(pimattn_plan *plan, uint32_t v_mapping,
@@ -4218,9 +4216,11 @@ static void pimattn_i_lower_hub(pimattn_i_writer *w, uint32_t rest, uint32_t fla
 }
 
 /* Where softmax hides behind the next block's scores, its values come one round later. */
-static pimattn_status pimattn_i_plan_lower(const pimattn_plan *plan, pimhw_program *program,
-                                           pimhw_cause *why)
+PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_program *program,
+                                              pimhw_cause *why)
 {
+    if (!program) return pimattn_i_refuse(why, "program is NULL", 0);
+    PIMATTN_I_TRY(pimattn_i_plan_judge(plan, why));
     uint64_t lag = plan->device.epu_overlap == PIMHW_EPU_HEADS ? 1 : 0;
     uint64_t all = UINT64_MAX >> (64 - plan->device.n_channels) % 64;
     pimattn_i_writer w = {program, plan, PIMATTN_I_IN_LIST, all, {0}};
@@ -4246,14 +4246,6 @@ static pimattn_status pimattn_i_plan_lower(const pimattn_plan *plan, pimhw_progr
     pimhw_program_end(program);
     pimhw_program_end(program);
     return pimattn_i_made(pimhw_program_check(program, &plan->device, why), PIMATTN_ERR_DEVICE);
-}
-
-PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_program *program,
-                                              pimhw_cause *why)
-{
-    if (!program) return pimattn_i_refuse(why, "program is NULL", 0);
-    PIMATTN_I_TRY(pimattn_i_plan_judge(plan, why));
-    return pimattn_i_plan_lower(plan, program, why);
 }
 
 /* Blocks of a span: KV heads, or query heads. */
@@ -4363,11 +4355,14 @@ static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_
     return PIMATTN_OK;
 }
 
-static pimattn_status pimattn_i_plan_request(const pimattn_plan *plan, pimhw_request *request,
-                                             pimhw_block *blocks, uint32_t *order,
-                                             uint32_t *list_begin, const pimattn_span *spans,
-                                             size_t n_spans, pimhw_cause *why)
+PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_request *request,
+                                                pimhw_block *blocks, uint32_t *order,
+                                                uint32_t *list_begin, const pimattn_span *spans,
+                                                size_t n_spans, pimhw_cause *why)
 {
+    if (!request || !blocks || !order || !list_begin)
+        return pimattn_i_refuse(why, "request or an array is NULL", 0);
+    PIMATTN_I_TRY(pimattn_i_plan_judge(plan, why));
     PIMATTN_I_TRY(pimattn_i_spans_check(spans, n_spans, why));
     const pimattn_shape *s = &plan->shape;
     const uint64_t units = pimattn_i_units(plan), dims = (uint64_t)s->head_dim + s->head_dim_v;
@@ -4409,17 +4404,6 @@ static pimattn_status pimattn_i_plan_request(const pimattn_plan *plan, pimhw_req
     request->order = lists ? order : NULL;
     request->useful_macs = useful;
     return PIMATTN_OK;
-}
-
-PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_request *request,
-                                                pimhw_block *blocks, uint32_t *order,
-                                                uint32_t *list_begin, const pimattn_span *spans,
-                                                size_t n_spans, pimhw_cause *why)
-{
-    if (!request || !blocks || !order || !list_begin)
-        return pimattn_i_refuse(why, "request or an array is NULL", 0);
-    PIMATTN_I_TRY(pimattn_i_plan_judge(plan, why));
-    return pimattn_i_plan_request(plan, request, blocks, order, list_begin, spans, n_spans, why);
 }
 
 /* How a shape lies in the units of a device. */
@@ -5761,7 +5745,7 @@ static pimattn_status pimattn_i_planner_plan(pimattn_i_planner *p, uint64_t quer
         bool new_one = !all || to->v_mapping == v;
         for (const pimattn_plan *of = p->plans; of < to; of++)
             new_one = new_one && (!pimattn_i_same_v(to, of) || to->v_queries != of->v_queries);
-        if (new_one) PIMATTN_I_TRY(pimattn_i_plan_lower(to, &p->programs[p->n_plans], p->why));
+        if (new_one) PIMATTN_I_TRY(pimattn_plan_lower(to, &p->programs[p->n_plans], p->why));
         if (all) to->v_wanted = PIMATTN_V_CHEAPEST;
         p->n_plans += new_one;
     }
@@ -5782,8 +5766,8 @@ static pimattn_status pimattn_i_planner_run(pimattn_i_planner *p, uint32_t i, pi
 {
     p->taken = i;
     p->plans[i].shape.window = pimattn_i_window_of(&p->config.shape, p->layer);
-    PIMATTN_I_TRY(pimattn_i_plan_request(&p->plans[i], &p->request, p->blocks, p->order,
-                                         p->list_begin, p->spans, p->n_spans, p->why));
+    PIMATTN_I_TRY(pimattn_plan_request(&p->plans[i], &p->request, p->blocks, p->order,
+                                       p->list_begin, p->spans, p->n_spans, p->why));
     return r ? pimattn_i_planner_clock(p, r) : PIMATTN_OK;
 }
 
@@ -6194,11 +6178,9 @@ static pimattn_status pimattn_i_config_judge(pimattn_config *c, pimhw_cause *why
     PIMATTN_I_WITHIN(why, "way", c->way, 0, PIMATTN_DEVICE, NULL);
     PIMATTN_I_WITHIN(why, "max_workers", c->max_workers, 0, 4096, NULL);
     PIMATTN_I_WITHIN(why, "reserve_tokens", c->reserve_tokens, 0, most, NULL);
-    const uint64_t reserved =
-        pimattn_i_mul(pimattn_i_ceil_div(c->reserve_tokens, c->page_tokens), page_set);
-    if (reserved > pages && c->way == PIMATTN_HOST && !c->tiers)
-        return PIMATTN_I_UNFIT(why, "reserve_tokens is %u, %u pages: pool_bytes has %u",
-                               c->reserve_tokens, reserved, pages);
+    const uint64_t held = pimattn_i_ceil_div(c->reserve_tokens, c->page_tokens);
+    if (c->way == PIMATTN_HOST && !c->tiers)
+        PIMATTN_I_WITHIN(why, "pages for reserve_tokens", held, 0, pages / page_set, NULL);
     if (c->way == PIMATTN_DEVICE && c->shape.v_in_k)
         return PIMATTN_I_UNFIT(why, "shape.v_in_k is set: banks hold V by itself (way 1, device)");
     if (c->way == PIMATTN_DEVICE && c->device.epu_passes == 0)
@@ -8747,8 +8729,7 @@ static pimattn_status pimattn_i_compute(pimattn_engine *e)
     }
     pimattn_i_wave(e);
     if (!e->n_left) return PIMATTN_OK;
-    return pimattn_i_wrong(
-        e, "parallel_for left %u indices out, or a worker was not below max_workers", e->n_left);
+    return pimattn_i_wrong(e, "parallel_for left %u indices out, or a worker too high", e->n_left);
 }
 
 /* ==========================================================================
