@@ -2553,8 +2553,8 @@ static void pimhw_i_hazard(pimhw_units *u, const char *text, const pimhw_event *
     pimhw_i_units_fail(u, PIMHW_ERR_HAZARD, text, e->channel, of);
 }
 
-/* The same for an event: what is read or written out of the order of the program is a hazard, which
- * streams of their own channels have no more than within a channel. */
+/* The same for an event: what is read or written out of the order of the program is a hazard; where
+ * channels have lists of their own, within a channel alone. */
 static uint16_t *pimhw_i_gpr_of(pimhw_units *u, const pimhw_event *e, uint64_t block, uint64_t n,
                                 bool write)
 {

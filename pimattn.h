@@ -224,7 +224,7 @@ typedef struct pimattn_plan {
     uint32_t wanted_out;    /* output entries the plan would have used with enough of them .. */
     uint32_t used_out;      /* .. and uses; fewer: smaller blocks, another mapping, more openings */
     pimhw_config device;
-    uint64_t seal; /* of all these by whoever made it: another number in one, and it is no plan */
+    uint64_t seal; /* what the others came to as it was made: one changed by hand is refused */
 } pimattn_plan;
 
 /*
@@ -429,9 +429,8 @@ typedef struct pimattn_config {
     uint32_t hfp_unit;  /* pimattn_hfp_unit */
     uint32_t v_mapping; /* pimattn_v_mapping; default A */
     bool row_reuse_off;
-    uint32_t simd; /* pimattn_simd: the reading `kernel` names what it came to */
-    pimhw_config
-        device; /* from pimhw_config_init; all 0: preset "aimx"; its allocator is not used */
+    uint32_t simd;       /* pimattn_simd: the reading `kernel` names what it came to */
+    pimhw_config device; /* from pimhw_config_init; all 0: "aimx"; its allocator is not used */
     pimhw_allocator allocator;
     pimattn_page_fn on_page; /* NULL: nobody listens */
     void *page_user;
@@ -511,7 +510,7 @@ typedef struct pimattn_call {
     pimattn_partial *partials; /* [rows][n_heads] with o and dim = head_dim_v set; m, l and what o
                                   points to are overwritten; may be NULL. Without sink logits: who
                                   merges partials merges {logit, 1, zeros} once, at the end */
-    const float *q;            /* nor pages: not in memory that is written; nor outputs in others */
+    const float *q;            /* not in memory that is written; outputs not in one another */
     const pimattn_item *items; /* [n_items] */
     size_t n_items;            /* 1 to max_seqs */
     const pimattn_mask *masks; /* [n_items] or NULL */
