@@ -373,8 +373,10 @@ static void a_parallel_for_that_leaves_some_out_is_named(void)
         CHECK_U(pimattn_append(e, s, 0, kv, kv, TOKENS, 0, 0), PIMATTN_OK);
         CHECK_U(pimattn_attend_one(e, s, 0, out[0], q, NULL), PIMATTN_OK);
         for (how = NONE; how < N_AMISS; how = (amiss)(how + 1)) {
+            out[1][5] = 77;
             CHECK_U(pimattn_attend_one(e, s, 0, out[1], q, NULL), PIMATTN_ERR_ARGUMENT);
             CHECK_HAS(pimattn_engine_cause(e), "parallel_for left");
+            if (how == NONE) CHECK_NEAR(out[1][5], 77, 0);
         }
         how = ALL_TWICE;
         CHECK_U(pimattn_attend_one(e, s, 0, out[1], q, NULL), PIMATTN_OK);

@@ -1424,6 +1424,32 @@ static void nothing_is_done_after_a_failure(void)
     rig_free(&r);
 }
 
+/* A write that a shared front end leaves in its queue reads the GPR when it is done: a result that
+ * came to that block meanwhile is not what it should write. */
+static void writes_that_wait_keep_their_values(void)
+{
+    for (uint32_t shared = 0; shared < 2; shared++)
+        for (uint32_t block = 7; block < 9; block++) {
+            pimhw_config c = rig_config(PIMHW_IN_ORDER);
+            c.front_end = shared ? PIMHW_SHARED : PIMHW_PER_CHANNEL;
+            rig r = rig_new(&c);
+            put_gpr(&r, 7, 5, 0);
+            const pimhw_instruction all[] = {
+                /* reads keep the queues busy */
+                IN(.kind = PIMHW_RD_SBK, .mask = 1, .gpr = 20, .bank = 4, .row = 1),
+                IN(.kind = PIMHW_RD_SBK, .mask = 1, .gpr = 21, .bank = 8, .row = 1),
+                IN(.kind = PIMHW_RD_SBK, .mask = 1, .gpr = 22, .bank = 12, .row = 1),
+                IN(.kind = PIMHW_RD_SBK, .mask = 1, .gpr = 23, .bank = 5, .row = 1),
+                IN(.kind = PIMHW_WR_SBK, .mask = 1, .gpr = 7, .bank = 2, .row = 3),
+                IN(.kind = PIMHW_RD_MAC, .mask = 1, .gpr = block)};
+            const bool told = shared && block == 7;
+            CHECK_U(run_all(&r, all, 6, NULL), told ? PIMHW_ERR_HAZARD : PIMHW_OK);
+            if (told) CHECK_HAS(r.why.text, "GPR block 7 is read after a later result");
+            if (!told) CHECK_NEAR(get(&r, place_of(0, 2, 3, 0), 4), 5, 0);
+            rig_free(&r);
+        }
+}
+
 /* Events made by hand: a place that the device does not have is named, whatever uses it. */
 static void places_of_events_are_judged(void)
 {
@@ -1814,6 +1840,7 @@ int main(void)
     RUN(accesses_that_are_overtaken_are_told);
     RUN(a_sum_is_unread_until_its_own_read_or_bias);
     RUN(results_used_too_early_are_told);
+    RUN(writes_that_wait_keep_their_values);
     RUN(places_of_events_are_judged);
     RUN(what_is_left_at_the_end_is_done);
     RUN(results_have_one_nan);
