@@ -249,8 +249,8 @@ PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_s
 PIMATTN_API pimattn_status pimattn_plan_map_v(pimattn_plan *plan, uint32_t v_mapping,
                                               pimhw_cause *why);
 
-/* Device memory: the rows of a chunk (1 MiB over the channels that share a head, at least one row),
- * and how many chunks so many tokens of one head, at most 2^32, take, of K and of V. */
+/* Of a plan as it was made: rows of a chunk of device memory (1 MiB over the channels that share a
+ * head, at least one row); chunks that so many tokens of one head, at most 2^32, take: K and V. */
 PIMATTN_API uint32_t pimattn_plan_chunk_rows(const pimattn_plan *plan);
 PIMATTN_API uint64_t pimattn_plan_chunks(const pimattn_plan *plan, uint64_t tokens);
 
