@@ -2396,9 +2396,9 @@ typedef struct pimhw_i_account {
     pimhw_event first; /* the MAC that began it: of the same output as all of the sum */
 } pimhw_i_account;
 
-/* Who read a GPR block last, and wrote it: the number of the instruction << 6, and the channel. */
+/* Which instruction read a GPR block last, and wrote it; of all runs, from 1 on. */
 typedef struct pimhw_i_use {
-    uint64_t by[2];
+    uint64_t read, written;
 } pimhw_i_use;
 
 /* Columns of a channel that are kept as floats, and banks that are summed at a time. */
@@ -2553,26 +2553,22 @@ static void pimhw_i_hazard(pimhw_units *u, const char *text, const pimhw_event *
     pimhw_i_units_fail(u, PIMHW_ERR_HAZARD, text, e->channel, of);
 }
 
-/* The same for an event: what is read or written out of the order of the program is a hazard; where
- * channels have lists of their own, within a channel alone. */
+/* The same for an event: a use out of the order of the program, or of lists as they are stepped, is
+ * a hazard. */
 static uint16_t *pimhw_i_gpr_of(pimhw_units *u, const pimhw_event *e, uint64_t block, uint64_t n,
                                 bool write)
 {
     uint16_t *at = pimhw_i_gpr(u, block, n);
-    const bool lists = u->request && u->request->list_begin;
+    const char *text = write ? "channel %u: GPR block %u is written after later ones used it"
+                             : "channel %u: GPR block %u is read after a later result";
     const uint64_t now = u->base + e->serial + 1;
     u->latest = pimhw_i_max(u->latest, now);
     for (uint64_t b = block; at && b < block + n; b++) {
-        for (int written = !write; written < 2; written++) {
-            const uint64_t then = u->gpr_use[b].by[written];
-            if (then >> 6 > now && (!lists || then % 64 == e->channel))
-                pimhw_i_hazard(u,
-                               write
-                                   ? "channel %u: GPR block %u is written after later ones used it"
-                                   : "channel %u: GPR block %u is read after a later result",
-                               e, (uint32_t)b);
-        }
-        u->gpr_use[b].by[write] = now << 6 | e->channel;
+        pimhw_i_use *use = &u->gpr_use[b];
+        if (use->written > now || (write && use->read > now))
+            pimhw_i_hazard(u, text, e, (uint32_t)b);
+        uint64_t *latest = write ? &use->written : &use->read;
+        *latest = pimhw_i_max(*latest, now);
     }
     return at;
 }
@@ -7151,7 +7147,7 @@ static void pimhw_i_follow_laps(pimhw_device *d, pimhw_i_stream *s)
 static bool pimhw_i_stream_run(pimhw_device *d, pimhw_i_stream *s)
 {
     pimhw_i_walker *w = &s->walker;
-    const bool nest = d->skips && d->phase == PIMHW_I_OPEN && !w->nests;
+    const bool nest = d->skips && d->phase == PIMHW_I_OPEN && !w->nests; /* all is right there */
     for (;;) {
         pimhw_i_step step = s->waits ? PIMHW_I_GIVEN : pimhw_i_next(w, &s->in);
         if (d->endless) return false;

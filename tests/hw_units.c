@@ -1714,7 +1714,7 @@ static void accesses_that_are_overtaken_are_told(void)
 
 /* A result that goes back in as an input, before it is there: wherever a controller does not keep
  * that order it says so, ping-pong does not; after a SYNC all have one value. Nor does a run see
- * what the run before it used, or a list of one channel what another's does. */
+ * what the run before it used. */
 static void results_used_too_early_are_told(void)
 {
     double want = 0;
