@@ -45,6 +45,7 @@ static pimattn_seq sequence(pimattn_engine *e, int n_tokens)
 
 static double attend_us(pimattn_engine *e, pimattn_seq s, pimattn_readings *r)
 {
+    bench_settle();
     double start = bench_now_us();
     bench_must(pimattn_attend_one(e, s, 0, out, q, r) == PIMATTN_OK, "attend");
     return bench_now_us() - start;

@@ -132,6 +132,7 @@ static double median_us(void)
     while (n < MOST_RUNS && (n < LEAST_RUNS || total < enough_us) &&
            (n == 0 || total < too_long_us)) {
         if (now.how == SKIP) forget();
+        bench_settle();
         double start = bench_now_us();
         run_once();
         us[n] = bench_now_us() - start;
