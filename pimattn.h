@@ -2953,7 +2953,7 @@ typedef struct pimattn_i_pool {
     uint64_t bound_bytes;
     pimattn_page_fn on_page;
     void *page_user;
-    bool telling; /* on_page is running */
+    const char *within; /* what of the caller is running: on_page, a stream; or NULL */
 } pimattn_i_pool;
 
 static uint64_t pimattn_i_slab_bytes(const pimattn_i_pool *pool, uint64_t slab)
@@ -3037,9 +3037,9 @@ static void pimattn_i_page_free(pimattn_i_pool *pool, uint32_t page)
 static void pimattn_i_page_tell(pimattn_i_pool *pool, pimattn_page_event event, uint32_t page,
                                 uint32_t to)
 {
-    pool->telling = true;
+    pool->within = "on_page";
     if (pool->on_page) pool->on_page(pool->page_user, event, page, to);
-    pool->telling = false;
+    pool->within = NULL;
 }
 
 static uint32_t pimattn_i_pool_take(pimattn_i_pool *pool)
@@ -6489,7 +6489,7 @@ static pimattn_i_seq *pimattn_i_seq_find(pimattn_engine *e, pimattn_seq seq)
 /* Whether a function of the caller calls from within a call of ours; and its cause. */
 static bool pimattn_i_is_busy(pimattn_engine *e)
 {
-    const char *what = e->call ? "an attend" : e->pool.telling ? "on_page" : NULL;
+    const char *what = e->call ? "an attend" : e->pool.within;
     if (e->tiered && e->tiered->asking) what = "a transfer";
     if (what) pimhw_cause_write(&e->why, "%s is under way", what);
     return what != NULL;
@@ -7302,6 +7302,7 @@ PIMATTN_API pimattn_status pimattn_seq_banks(pimattn_engine *e, pimattn_seq seq,
  * head all K, scales of K, V, scales of V. Any bit that changes changes the hash. */
 typedef struct pimattn_i_flow {
     pimattn_stream stream;
+    const char **within; /* of the pool */
     bool reading, failed;
     uint64_t at, hash;
 } pimattn_i_flow;
@@ -7352,14 +7353,15 @@ static void pimattn_i_flow_move(pimattn_i_flow *f, void *data, size_t n, size_t 
     for (size_t left = n * size, k; left > 0 && !f->failed; left -= k, here += k) {
         unsigned char *there = s->memory ? (unsigned char *)s->memory + f->at : buffer;
         k = (size_t)pimattn_i_min(left, PIMATTN_I_FLOW / size * size);
+        *f->within = "a stream";
         if (s->memory)
             f->failed = k > s->bytes - f->at;
         else if (f->reading)
             f->failed = !s->read(s->user, buffer, k);
         f->at += k;
-        if (f->failed) return;
-        pimattn_i_flow_copy(f, there, here, k, size);
-        if (!s->memory && !f->reading) f->failed = !s->write(s->user, buffer, k);
+        if (!f->failed) pimattn_i_flow_copy(f, there, here, k, size);
+        if (!f->failed && !s->memory && !f->reading) f->failed = !s->write(s->user, buffer, k);
+        *f->within = NULL;
     }
 }
 
@@ -7518,7 +7520,7 @@ static pimattn_status pimattn_i_save(pimattn_engine *e, const pimattn_seq *seqs,
         return pimattn_i_wrong(e, "stream has neither memory nor write", 0);
     if (stream->memory && stream->bytes < *bytes)
         return pimattn_i_wrong(e, "the state takes %u bytes, more than there are", *bytes);
-    pimattn_i_flow f = {*stream, false, false, 0, 0};
+    pimattn_i_flow f = {*stream, &e->pool.within, false, false, 0, 0};
     PIMATTN_I_TRY(pimattn_i_flow_head(e, &f, &n));
     for (uint64_t i = 1; i <= n; i++)
         PIMATTN_I_TRY(pimattn_i_flow_seq(e, &f, pimattn_i_arrived(e, i)));
@@ -7544,7 +7546,7 @@ PIMATTN_API pimattn_status pimattn_restore(pimattn_engine *e, pimattn_seq *seqs,
     if (!n_seqs || (!seqs && n_most > 0)) return pimattn_i_wrong(e, "seqs or n_seqs is NULL", 0);
     if (!stream || (!stream->memory && !stream->read))
         return pimattn_i_wrong(e, "stream has neither memory nor read", 0);
-    pimattn_i_flow f = {*stream, true, false, 0, 0};
+    pimattn_i_flow f = {*stream, &e->pool.within, true, false, 0, 0};
     pimattn_status status = pimattn_i_flow_head(e, &f, &n);
     if (status == PIMATTN_OK && n > n_most)
         return pimattn_i_wrong(e, "the state has %u sequences, more than seqs has room for", n);
@@ -7599,7 +7601,8 @@ PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *e, pimattn_seq se
     if (!s) return PIMATTN_ERR_SEQ;
     if (!memory) return pimattn_i_wrong(e, "memory is NULL", 0);
     if (!s->swapped) return pimattn_i_wrong(e, "sequence %u is not swapped out", seq);
-    pimattn_i_flow f = {{(void *)(uintptr_t)memory, bytes, NULL, NULL, NULL}, true, false, 0, 0};
+    pimattn_stream from = {(void *)(uintptr_t)memory, bytes, NULL, NULL, NULL};
+    pimattn_i_flow f = {from, &e->pool.within, true, false, 0, 0};
     uint64_t n = 0, begin = s->begin, tokens = s->tokens[0];
     pimattn_status status = pimattn_i_flow_head(e, &f, &n);
     if (status == PIMATTN_OK) status = pimattn_i_flow_seq(e, &f, s);
@@ -8285,9 +8288,8 @@ static void pimattn_i_team_step(pimattn_i_team *team)
     pimattn_i_spot *course = team->course, *to = &course[2 * team->tiles];
     uint64_t token = UINT64_MAX;
     const unsigned char *(*const rows)[PIMATTN_I_TILE] = course->rows;
-    course[0] = course[1];
-    course[1] = course[2];
-    if (team->tiles > 1) course[2] = course[3], course[3] = course[4];
+    for (size_t i = 0; i < 2 * team->tiles; i++)
+        course[i] = course[i + 1];
     to->rows = rows;
     to->among = 0;
     const uint64_t tile = to->tile + PIMATTN_I_TILE; /* of the one before */
@@ -8428,10 +8430,9 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
         }
         beyond = false;
     } while (again);
-    for (size_t i = 0; i < team.n; i++) {
+    for (size_t i = 0; i < team.n; i++)
         memcpy(e->results + e->order[place + i] * e->size.block_floats, team.stacks[i].base,
                team.stacks[i].block_floats * sizeof(float));
-    }
     job->n_gang = 0;
 }
 

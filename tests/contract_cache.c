@@ -988,24 +988,28 @@ static void a_hit_is_compared_token_by_token(void)
 static uint32_t n_events[PIMATTN_PAGE_MOVED + 1];
 static pimattn_seq told_of;
 
-/* Counts, and calls what must not be called: a rig is given where it is to be refused. */
-static void count_events(void *user, pimattn_page_event event, uint32_t page, uint32_t to)
+/* Calls what must not be called from within a function of the caller. */
+static void calls_are_refused(rig *r, const char *why)
 {
-    rig *r = (rig *)user;
     float row[KV_HEADS * DIM] = {0};
     const uint32_t token = 0;
     uint64_t n;
     pimattn_seq s = told_of;
-    (void)page, (void)to;
-    n_events[event]++;
-    if (!r) return;
     CHECK_U(pimattn_seq_free(r->e, s), PIMATTN_ERR_SEQ);
-    CHECK_HAS(pimattn_engine_cause(r->e), "on_page is under way");
+    CHECK_HAS(pimattn_engine_cause(r->e), why);
     CHECK_U(pimattn_append(r->e, s, 0, row, row, 1, 0, 0), PIMATTN_ERR_SEQ);
     CHECK_U(pimattn_seq_truncate(r->e, s, 0), PIMATTN_ERR_SEQ);
     CHECK_U(pimattn_seq_create(r->e, &s), PIMATTN_ERR_SEQ);
     CHECK_U(pimattn_cache_compact(r->e, &n), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_prefix_start(r->e, &s, &token, 1, 0, &n), PIMATTN_ERR_ARGUMENT);
+}
+
+/* Counts; a rig is given where calls are to be refused. */
+static void count_events(void *user, pimattn_page_event event, uint32_t page, uint32_t to)
+{
+    (void)page, (void)to;
+    n_events[event]++;
+    if (user) calls_are_refused((rig *)user, "on_page is under way");
 }
 
 /* Pages that are known are evicted, when room is wanted and at the end; the others are freed. And
@@ -1054,6 +1058,51 @@ static void who_is_told_of_pages_may_not_call(void)
     CHECK_U(n_events[PIMATTN_PAGE_TAKEN], 10 * SET);
     CHECK_U(n_events[PIMATTN_PAGE_EVICTED], 2 * SET);
     CHECK_U(n_events[PIMATTN_PAGE_FREED], 7 * SET);
+    rig_end(&r);
+}
+
+/* The functions of a stream. */
+typedef struct calling_pipe {
+    pipe pipe;
+    rig *rig;
+} calling_pipe;
+
+static bool calling_write(void *user, const void *from, size_t n)
+{
+    calling_pipe *p = (calling_pipe *)user;
+    calls_are_refused(p->rig, "a stream is under way");
+    return pipe_write(&p->pipe, from, n);
+}
+
+static bool calling_read(void *user, void *to, size_t n)
+{
+    calling_pipe *p = (calling_pipe *)user;
+    calls_are_refused(p->rig, "a stream is under way");
+    return pipe_read(&p->pipe, to, n);
+}
+
+/* A state is written and read as if they had not; one that ends too soon leaves no guard behind. */
+static void who_moves_a_state_may_not_call(void)
+{
+    rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+    r.config.on_page = count_events, r.config.page_user = &r;
+    rig_pool(&r, 0);
+    pimattn_seq s = seq_of(&r, 21), back = 0;
+    size_t n = 0;
+    uint64_t bytes = 0;
+    calling_pipe moved = {{0, sizeof state}, &r};
+    pimattn_stream stream = {NULL, 0, calling_write, calling_read, &moved};
+    told_of = s;
+    CHECK_U(pimattn_save(r.e, &s, 1, &stream, &bytes), PIMATTN_OK);
+    CHECK_U(moved.pipe.at, bytes);
+    moved.pipe.at = 0, moved.pipe.end = bytes - 1;
+    CHECK_U(pimattn_restore(r.e, &back, 1, &n, &stream), PIMATTN_ERR_STATE);
+    moved.pipe.at = 0, moved.pipe.end = bytes;
+    CHECK_U(pimattn_restore(r.e, &back, 1, &n, &stream), PIMATTN_OK);
+    float want[HEADS * DIM];
+    attend(&r, r.e, s, want);
+    attend(&r, r.e, back, r.out);
+    CHECK_BYTES(r.out, want, sizeof want);
     rig_end(&r);
 }
 
@@ -1522,6 +1571,7 @@ int main(int argc, char **argv)
     RUN(a_hit_is_compared_token_by_token);
     RUN(pages_say_what_becomes_of_them);
     RUN(who_is_told_of_pages_may_not_call);
+    RUN(who_moves_a_state_may_not_call);
     RUN(remembered_pages_outlive_a_refusal);
     RUN(reserved_chunks_outlive_a_cut);
     RUN(what_appends_cost_adds_up);
