@@ -1062,7 +1062,7 @@ typedef struct pimattn_tier_reading {
                               by the tier's share of its tokens; 16 numbers of a partial are read
                               at the price of a result (assumed); flash: 0, no source says */
     uint64_t kv_bytes;     /* of the tokens .. */
-    uint64_t read_bytes;   /* .. and what is read for them: flash reads whole pages */
+    uint64_t read_bytes;   /* .. and what is read for them: flash reads whole pages, once */
     uint64_t group_bytes;  /* in the devices: q down to bank groups, a partial up; elements of 2 */
     uint64_t bare_bytes;   /* the same, had bank groups no reduction units: one up per bank */
     uint64_t link_bytes;   /* of all devices: q in, partials out in f32 */
