@@ -3302,8 +3302,9 @@ static uint64_t pimattn_i_run_from(const pimattn_i_layout *lay, uint64_t token, 
 }
 
 /* The run that holds a token, and which of its tokens that is. */
-static unsigned char *pimattn_i_run(const pimattn_i_pool *pool, const pimattn_i_seq *seq,
-                                    uint32_t layer, uint32_t kv_head, uint64_t token, uint64_t *at)
+PIMATTN_I_INLINE unsigned char *pimattn_i_run(const pimattn_i_pool *pool, const pimattn_i_seq *seq,
+                                              uint32_t layer, uint32_t kv_head, uint64_t token,
+                                              uint64_t *at)
 {
     const pimattn_i_layout *lay = pool->layout;
     uint32_t page = pimattn_i_table_at(lay, seq, token / lay->page_tokens, layer)[kv_head];
@@ -5995,7 +5996,8 @@ typedef struct pimattn_i_job {
     /* tokens that some query of the block sees: from origin to kept, and from begin to end; all
        see those from whole_begin to whole_end, and of the kept ones those before whole_end */
     uint64_t kept, begin, end, whole_begin, whole_end;
-    uint32_t n_queries, kv_head;
+    uint32_t n_queries, rows; /* rows: as kernels take them */
+    uint32_t kv_head;
     uint64_t leaf_begin, leaf_end;
     uint32_t runs_left; /* runs of the same block from here on */
     uint32_t n_gang;    /* jobs that go with this one; 0: this one goes with another, or is done */
@@ -7961,20 +7963,9 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
     }
 }
 
-/* Queries of a job as kernels take them. 3 or 7 in parts take longer than one more would; of f32 so
- * do 5 and 6, of 16 bits 6 on a led CPU. What is over is the last one again, and goes nowhere. */
-static uint32_t pimattn_i_job_rows(const pimattn_engine *e, const pimattn_i_job *job)
-{
-    const uint32_t n = job->n_queries, rest = n % e->kernel->most_queries;
-    const uint32_t type = e->config.shape.k_type;
-    const bool led = e->ahead == PIMATTN_I_LED && rest == 6 && type != PIMATTN_INT8;
-    const bool more = rest % 4 == 3 || led || (rest > 4 && type == PIMATTN_F32);
-    return n - rest + (more ? (rest | 3) + 1 : rest);
-}
-
 static bool pimattn_i_late(const pimattn_i_job *job, const pimattn_engine *e, uint32_t type)
 {
-    const uint64_t n = pimattn_i_min(pimattn_i_job_rows(e, job), e->kernel->most_queries);
+    const uint64_t n = pimattn_i_min(job->rows, e->kernel->most_queries);
     return PIMATTN_I_LATE(n, type, e->ahead);
 }
 
@@ -8010,7 +8001,7 @@ static void pimattn_i_hand_fetch(pimattn_i_hand *hands, size_t i, size_t n, bool
         usual[2] = first, usual[3] = then;
     }
     memcpy(hand->fetched, beside ? by_turn : usual, sizeof usual);
-    if (beside && hand->tile.ahead == PIMATTN_I_NEAR && pimattn_i_job_rows(e, hand->job) < 4)
+    if (beside && hand->tile.ahead == PIMATTN_I_NEAR && hand->job->rows < 4)
         hand->tile.ahead = PIMATTN_I_BOTH; /* of one query, too, what is far */
     for (pimattn_i_fetched *to = hand->fetched; all && to < hand->fetched + 4; to++)
         to->offset += hand->job->kv_head * (PIMATTN_I_TILE - 1) * (to->row ? v_row : k_row);
@@ -8103,6 +8094,12 @@ static void pimattn_i_job_reach(const pimattn_engine *e, pimattn_i_job *job)
     job->kept = pimattn_i_min(s->sink_tokens, job->end);
     if (job->kept >= job->begin) job->begin = job->origin;
     if (job->begin == job->origin || job->kept <= job->origin) job->kept = 0; /* none apart */
+    /* as kernels take them, 3 or 7 queries in parts take longer than one more would; of f32 so do 5
+       and 6, of 16 bits 6 on a led CPU; what is over is the last one again, and goes nowhere */
+    const uint32_t n = job->n_queries, rest = n % e->kernel->most_queries, type = s->k_type;
+    const bool led = e->ahead == PIMATTN_I_LED && rest == 6 && type != PIMATTN_INT8;
+    const bool more = rest % 4 == 3 || led || (rest > 4 && type == PIMATTN_F32);
+    job->rows = n - rest + (more ? (rest | 3) + 1 : rest);
 }
 
 /* From which token on a query of the block may see some of a tile, of the first one from `tile` on
@@ -8195,7 +8192,7 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *blo
             if (visible == of_all) n += group;
         }
         n = (uint32_t)pimattn_i_min(n, job->n_queries - i);
-        if (n == job->n_queries) n = pimattn_i_job_rows(e, job);
+        if (n == job->n_queries) n = job->rows;
         if (!of_all) continue;
         const bool direct =
             !hand->wide && hand->spot->in_page >= PIMATTN_I_TILE && (of_all & (of_all + 1)) == 0;
@@ -8226,7 +8223,7 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
     hand->scales = hand->v + PIMATTN_I_TILE * e->size.o_floats;
     hand->q = hand->scales + 2 * PIMATTN_I_TILE + before * e->size.q_floats;
     pimattn_i_tile_init(hand, lead);
-    for (uint32_t i = 0; i < pimattn_i_job_rows(e, job); i++) {
+    for (uint32_t i = 0; i < job->rows; i++) {
         uint32_t head, is = (uint32_t)pimattn_i_min(i, job->n_queries - 1);
         size_t row = pimattn_i_query_row(e, job, is, &head);
         const unsigned char *from = (const unsigned char *)e->call->q + row * e->call->q_stride;
@@ -8241,7 +8238,7 @@ static void pimattn_i_stack_init(pimattn_i_stack *stack, const pimattn_engine *e
     stack->kernel = e->kernel;
     stack->base = base;
     stack->o_floats = e->size.o_floats;
-    stack->block_floats = PIMATTN_I_O + pimattn_i_job_rows(e, job) * e->size.o_floats;
+    stack->block_floats = PIMATTN_I_O + job->rows * e->size.o_floats;
     stack->n_queries = job->n_queries;
     stack->dim = e->config.shape.head_dim_v;
     stack->levels = 0;
@@ -8253,7 +8250,7 @@ static size_t pimattn_i_gang(const pimattn_engine *e, size_t place)
 {
     const pimattn_i_job *job = &e->jobs[e->order[place]];
     const bool one = job->n_tokens * e->gqa_group <= PIMATTN_I_QUERY_BLOCK;
-    const uint32_t queries = one ? pimattn_i_job_rows(e, job) : (uint32_t)PIMATTN_I_QUERY_BLOCK;
+    const uint32_t queries = one ? job->rows : (uint32_t)PIMATTN_I_QUERY_BLOCK;
     const uint64_t workers = e->config.max_workers;
     uint64_t n = 1, most = e->size.rest_floats / e->size.query_floats;
     if (!pimattn_i_apart(e) || job->leaf_end - job->leaf_begin > PIMATTN_I_GANG_LEAVES) return 1;
@@ -8345,7 +8342,7 @@ static void pimattn_i_team_init(pimattn_i_team *team, const pimattn_engine *e, s
         pimattn_i_hand_init(hand, e, &e->jobs[order[i]], job, worker, before);
         hand->beyond = beyond;
         hand->ahead = twos && s->k_type == PIMATTN_INT8 && s->v_type == PIMATTN_INT8 ? 3 : 2;
-        before += pimattn_i_job_rows(e, hand->job);
+        before += hand->job->rows;
     }
     float *base = team->hands[0].q + before * e->size.q_floats;
     for (size_t i = 0; i < n; i++) {
@@ -9665,7 +9662,7 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
             return pimattn_i_wrong(e, q ? "q[%u] is not finite" : "q is NULL", i);
     e->call = &w->call;
     w->job = pimattn_i_job_whole(e, 0);
-    w->job.n_queries = 1;
+    w->job.n_queries = w->job.rows = 1;
     const uint64_t scores = pimattn_i_up64(w->job.tokens), rows = (uint64_t)s->n_heads + 3;
     w->page_tokens = e->tiered ? (uint64_t)PIMATTN_I_TILE : e->layout.page_tokens;
     w->n_pages = pimattn_i_ceil_div(w->job.tokens, w->page_tokens);
