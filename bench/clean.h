@@ -168,7 +168,7 @@ static inline bool bench_in_pace(void)
 static inline void bench_settle(void)
 {
     const double start = bench_now_us();
-    while (!bench_in_pace() && bench_now_us() - start < 50e3)
+    while (!bench_in_pace() && bench_now_us() - start < 20e3)
         continue;
 }
 
