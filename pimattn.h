@@ -9378,6 +9378,7 @@ PIMATTN_API pimattn_status pimattn_engine_program(pimattn_engine *engine, uint32
 {
     if (!engine || !program || !request)
         return pimattn_i_wrong(engine, "program or request is NULL", 0);
+    if (pimattn_i_is_busy(engine)) return PIMATTN_ERR_ARGUMENT;
     PIMATTN_I_TRY(pimattn_i_call_spans(engine, layer, items, n_items));
     PIMATTN_I_TRY(pimattn_i_planner_take(&engine->planner, NULL, engine->batch, n_items));
     if (engine->module) PIMATTN_I_TRY(pimattn_i_module_request(engine, items));
@@ -9654,6 +9655,7 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
     w->item.n_tokens = 1;
     w->call.q = q;
     w->call.items = &w->item;
+    if (pimattn_i_is_busy(e)) return PIMATTN_ERR_ARGUMENT;
     PIMATTN_I_TRY(pimattn_i_call_spans(e, layer, &w->item, 1));
     bounds = bounds && !e->tiered;
     if (e->module) return PIMATTN_I_UNABLE(e, "which tokens count is known in the host way alone");

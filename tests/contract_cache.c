@@ -1002,6 +1002,16 @@ static void calls_are_refused(rig *r, const char *why)
     CHECK_U(pimattn_seq_create(r->e, &s), PIMATTN_ERR_SEQ);
     CHECK_U(pimattn_cache_compact(r->e, &n), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_prefix_start(r->e, &s, &token, 1, 0, &n), PIMATTN_ERR_ARGUMENT);
+    uint64_t bits[KV_HEADS] = {0};
+    float of_tokens[TOKENS];
+    pimattn_choice choice = {.bits = bits, .stride = 1, .n_kv_heads = KV_HEADS};
+    pimattn_item item = {told_of, 1};
+    const pimhw_program *program;
+    const pimhw_request *request;
+    CHECK_U(pimattn_attend_one(r->e, told_of, 0, of_tokens, row, NULL), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_retrieve(r->e, told_of, 0, &choice, NULL, r->q, 1), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_probabilities(r->e, told_of, 0, of_tokens, r->q, 0), PIMATTN_ERR_ARGUMENT);
+    CHECK_U(pimattn_engine_program(r->e, 0, &item, 1, &program, &request), PIMATTN_ERR_ARGUMENT);
 }
 
 /* Counts; a rig is given where calls are to be refused. */
@@ -1103,6 +1113,41 @@ static void who_moves_a_state_may_not_call(void)
     attend(&r, r.e, s, want);
     attend(&r, r.e, back, r.out);
     CHECK_BYTES(r.out, want, sizeof want);
+    rig_end(&r);
+}
+
+static void calling_for(void *user, size_t n, void (*fn)(void *, size_t, size_t), void *arg)
+{
+    calls_are_refused((rig *)user, "an attend is under way");
+    for (size_t i = 0; i < n; i++)
+        fn(arg, i, 0);
+}
+
+/* Over the cache and over pages of the caller. */
+static void who_runs_the_jobs_may_not_call(void)
+{
+    enum { N_PAGES = 2 };
+    rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+    float want[HEADS * DIM];
+    float(*rows)[N_PAGES][PAGE][KV_HEADS][DIM] = calloc(2, sizeof *rows);
+    pimattn_seq s = seq_of(&r, 5);
+    attend(&r, r.e, s, want);
+    pimattn_engine_destroy(r.e);
+    r.config.parallel_for = calling_for, r.config.parallel_user = &r, r.config.max_workers = 2;
+    r.e = engine_new(&r.config);
+    s = told_of = seq_of(&r, 5);
+    attend(&r, r.e, s, r.out);
+    CHECK_BYTES(r.out, want, sizeof want);
+    const uint32_t table[N_PAGES] = {0, 1}, length = 5;
+    pimattn_pages pages = {.n_pages = N_PAGES, .page_tokens = PAGE, .order = PIMATTN_NHD};
+    pages.k.at = rows[0], pages.v.at = rows[1];
+    pages.table = table, pages.table_stride = N_PAGES, pages.lengths = &length;
+    pimattn_item item = {0, 1};
+    pimattn_call call = {.out = r.out, .q = r.q, .items = &item, .n_items = 1};
+    CHECK_U(pimattn_attend_pages(r.e, 0, &pages, &call, NULL), PIMATTN_OK);
+    for (size_t i = 0; i < COUNT(r.out); i++)
+        CHECK(r.out[i] == 0.0f);
+    free(rows);
     rig_end(&r);
 }
 
@@ -1572,6 +1617,7 @@ int main(int argc, char **argv)
     RUN(pages_say_what_becomes_of_them);
     RUN(who_is_told_of_pages_may_not_call);
     RUN(who_moves_a_state_may_not_call);
+    RUN(who_runs_the_jobs_may_not_call);
     RUN(remembered_pages_outlive_a_refusal);
     RUN(reserved_chunks_outlive_a_cut);
     RUN(what_appends_cost_adds_up);
