@@ -495,8 +495,7 @@ typedef enum pimhw_kind {
     PIMHW_MEM_WR,    /* host write of one column: as WR_SBK */
     PIMHW_MEM_RD,    /* host read of one column: as RD_SBK */
     PIMHW_EWADD,     /* hub: sum of GPR blocks gpr and aux; as GPR it waits for no result, as WR_GB
-                        does not; nor do two channels' results in one block keep their order.
-                        EWADD, GPR and CFR take clocks of a shared front end alone */
+                        does not. EWADD, GPR and CFR take clocks of a shared front end alone */
     PIMHW_GPR,       /* host access to block gpr, a write if out is 1 */
     PIMHW_CFR,       /* host access to register aux; a write (out 1) sets it to gpr */
     PIMHW_SYNC,      /* waits until all channels are done; a shared front end does not wait for the
@@ -994,8 +993,9 @@ PIMHW_API pimhw_status pimhw_units_end(pimhw_units *units, pimhw_cause *why);
  *            lane_type; PIMHW_ERR_HAZARD also where ping-pong cannot: MACs go back to inputs whose
  *            region is filled again, or on with a sum that is being read, or more sums are held
  *            than there are entries, each until the phase after its read; or where a GPR block is
- *            used out of the order of the program, but by EWADD; *readings then unchanged, but not
- *            the bytes that the commands before wrote
+ *            used out of the order of the program, but by EWADD, or gets results of two channels
+ *            from one instruction; *readings then unchanged, but not the bytes that the commands
+ *            before wrote
  */
 PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *readings,
                                         pimhw_units *units, const pimhw_program *program,
@@ -1452,7 +1452,13 @@ enum {
     PIMHW_I_WRITES_L = PIMHW_I_BANK_WRITES | PIMHW_B(WRA16) | PIMHW_B(WRMAC16) | PIMHW_B(EWMUL16),
     PIMHW_I_OPENS = PIMHW_B(ACT) | PIMHW_B(ACT16),
     PIMHW_I_CLOSES = PIMHW_B(PRE) | PIMHW_B(PREA),
-    PIMHW_I_ANY = PIMHW_B(WRCP) * 2 - 1
+    PIMHW_I_ANY = PIMHW_B(WRCP) * 2 - 1,
+    /* what on units uses the bank, column, tile or output of its event */
+    PIMHW_I_BANK_USES = PIMHW_I_BANK_READS | PIMHW_I_BANK_WRITES,
+    PIMHW_I_COLUMN_USES = PIMHW_I_BANK_USES | PIMHW_B(MAC16) | PIMHW_B(EWMUL16) | PIMHW_B(WRA16),
+    PIMHW_I_TILE_USES =
+        PIMHW_B(WRGB) | PIMHW_B(MAC16) | PIMHW_B(MAC) | PIMHW_B(RDCP) | PIMHW_B(WRCP),
+    PIMHW_I_OUT_USES = PIMHW_B(AF16) | PIMHW_B(RDAF16)
 };
 
 /* t(next) >= t(last) + clocks; reason: what the wait counts as where this row sets the clock. */
@@ -2565,7 +2571,7 @@ static uint16_t *pimhw_i_gpr_of(pimhw_units *u, const pimhw_event *e, uint64_t b
     u->latest = pimhw_i_max(u->latest, now);
     for (uint64_t b = block; at && b < block + n; b++) {
         pimhw_i_use *use = &u->gpr_use[b];
-        if (use->written > now || (write && use->read > now))
+        if (use->written > now - write || (write && use->read > now))
             pimhw_i_hazard(u, text, e, (uint32_t)b);
         uint64_t *latest = write ? &use->written : &use->read;
         *latest = pimhw_i_max(*latest, now);
@@ -2703,14 +2709,15 @@ static void pimhw_i_do_mac(pimhw_units *u, const pimhw_event *e)
     for (uint32_t first = 0; first < u->n_banks; first += PIMHW_I_WIDE) {
         pimhw_i_dots(sums, tile, column + first, u->n_lanes, u->wide_banks);
         for (uint32_t b = first; b < u->n_banks && b < first + PIMHW_I_WIDE; b++)
-            if (e->command == PIMHW_CMD_MAC16 || b == e->bank) values[b] += sums[b - first];
+            if ((e->command == PIMHW_CMD_MAC16 || b == e->bank) && (tile || (b ^ 1) < u->n_banks))
+                values[b] += sums[b - first];
     }
 }
 
 static void pimhw_i_do_input(pimhw_units *u, const pimhw_event *e)
 {
     uint16_t lanes[512];
-    bool bias = e->command == PIMHW_CMD_WRMAC16, distinct = e->flags & PIMHW_DISTINCT;
+    bool bias = e->command == PIMHW_CMD_WRMAC16, distinct = !bias && e->flags & PIMHW_DISTINCT;
     uint32_t n = bias ? u->n_banks : u->n_lanes;
     uint64_t n_blocks = pimhw_i_ceil_div(n, u->n_lanes), block = (uint64_t)e->gpr + e->index;
     if (distinct) block = e->gpr + (uint64_t)e->index * u->config.n_channels + e->channel;
@@ -2826,12 +2833,17 @@ static void pimhw_i_do_af(pimhw_units *u, const pimhw_event *e)
 PIMHW_API void pimhw_units_command(void *units, const pimhw_event *event)
 {
     pimhw_units *u = (pimhw_units *)units;
-    static const char *const beyond[4] = {"channel %u, of %u", "bank %u, of %u", "column %u, of %u",
-                                          "tile %u, of %u"};
-    const uint32_t is[4] = {event->channel, event->bank, event->column, event->tile};
-    const uint32_t n[4] = {u->config.n_channels, u->n_banks, u->n_columns, u->config.in_entries};
-    for (int i = 0; i < 4; i++)
-        if (is[i] >= n[i]) pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, beyond[i], is[i], n[i]);
+    const struct {
+        const char *beyond;
+        uint32_t of, is, n; /* of: commands that use it */
+    } places[5] = {{"channel %u, of %u", UINT32_MAX, event->channel, u->config.n_channels},
+                   {"bank %u, of %u", PIMHW_I_BANK_USES, event->bank, u->n_banks},
+                   {"column %u, of %u", PIMHW_I_COLUMN_USES, event->column, u->n_columns},
+                   {"tile %u, of %u", PIMHW_I_TILE_USES, event->tile, u->config.in_entries},
+                   {"output %u, of %u", PIMHW_I_OUT_USES, event->out, u->n_outs}};
+    for (int i = 0; i < 5 && event->command < PIMHW_N_COMMANDS; i++)
+        if (places[i].of >> event->command & 1 && places[i].is >= places[i].n)
+            pimhw_i_units_fail(u, PIMHW_ERR_ADDRESS, places[i].beyond, places[i].is, places[i].n);
     if (event->flags & PIMHW_TIMING_ONLY)
         pimhw_i_units_fail(u, PIMHW_ERR_PROGRAM, "channel %u: instruction %u is for timing only",
                            event->channel, event->serial);

@@ -1009,7 +1009,7 @@ static void calls_are_refused(rig *r, const char *why)
     const pimhw_program *program;
     const pimhw_request *request;
     CHECK_U(pimattn_attend_one(r->e, told_of, 0, of_tokens, row, NULL), PIMATTN_ERR_ARGUMENT);
-    CHECK_U(pimattn_retrieve(r->e, told_of, 0, &choice, NULL, r->q, 1), PIMATTN_ERR_ARGUMENT);
+    CHECK(pimattn_retrieve(r->e, told_of, 0, &choice, NULL, r->q, 1) != PIMATTN_OK); /* or gone */
     CHECK_U(pimattn_probabilities(r->e, told_of, 0, of_tokens, r->q, 0), PIMATTN_ERR_ARGUMENT);
     CHECK_U(pimattn_engine_program(r->e, 0, &item, 1, &program, &request), PIMATTN_ERR_ARGUMENT);
 }

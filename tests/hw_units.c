@@ -1450,25 +1450,107 @@ static void writes_that_wait_keep_their_values(void)
         }
 }
 
-/* Events made by hand: a place that the device does not have is named, whatever uses it. */
+/* Events made by hand: a place that the device does not have is named where the command uses it. */
 static void places_of_events_are_judged(void)
 {
+    enum { BANK = 1 << 1, COLUMN = 1 << 2, TILE = 1 << 3, OUT = 1 << 4 };
+    static const unsigned uses[PIMHW_N_COMMANDS] = {[PIMHW_CMD_WRGB] = TILE,
+                                                    [PIMHW_CMD_MAC16] = COLUMN | TILE,
+                                                    [PIMHW_CMD_EWMUL16] = COLUMN,
+                                                    [PIMHW_CMD_AF16] = OUT,
+                                                    [PIMHW_CMD_WRA16] = COLUMN,
+                                                    [PIMHW_CMD_RDAF16] = OUT,
+                                                    [PIMHW_CMD_RD] = BANK | COLUMN,
+                                                    [PIMHW_CMD_WR] = BANK | COLUMN,
+                                                    [PIMHW_CMD_MAC] = BANK | COLUMN | TILE,
+                                                    [PIMHW_CMD_RDCP] = BANK | COLUMN | TILE,
+                                                    [PIMHW_CMD_WRCP] = BANK | COLUMN | TILE};
     pimhw_config c = rig_config(PIMHW_IN_ORDER);
     rig r = rig_new(&c);
-    for (uint32_t i = 0; i < 8 * PIMHW_N_COMMANDS; i++) {
-        pimhw_event event = {.command = (pimhw_command)(i / 8)};
-        uint32_t *const places[4] = {&event.channel, &event.bank, &event.column, &event.tile};
-        static const uint32_t n[4] = {2, 16, COLUMNS, TILES};
+    const uint32_t n[5] = {2, 16, COLUMNS, TILES, OUTS + 1}; /* one more for what has none */
+    for (uint32_t i = 0; i < 10 * PIMHW_N_COMMANDS; i++) {
+        const uint32_t place = i / 2 % 5;
+        pimhw_event event = {.command = (pimhw_command)(i / 10)};
+        uint32_t *const places[5] = {&event.channel, &event.bank, &event.column, &event.tile,
+                                     &event.out};
         for (int good = 0; good < 2; good++) {
-            *places[i / 2 % 4] = i % 2 && !good ? UINT32_MAX : n[i / 2 % 4] - (uint32_t)good;
+            *places[place] = i % 2 && !good ? UINT32_MAX : n[place] - (uint32_t)good;
             pimhw_units_begin(r.units, NULL, NULL);
             pimhw_units_command(r.units, &event);
+            const bool used = place == 0 || uses[event.command] >> place & 1;
             const pimhw_status status = pimhw_units_end(r.units, &r.why);
-            CHECK_U(status, good ? PIMHW_OK : PIMHW_ERR_ADDRESS);
-            if (!good) CHECK_HAS(r.why.text, ", of ");
+            CHECK_U(status, good || !used ? PIMHW_OK : PIMHW_ERR_ADDRESS);
+            if (!good && used) CHECK_HAS(r.why.text, ", of ");
         }
     }
     rig_free(&r);
+}
+
+/* More columns than the buffer has tiles, and operands that kinds do not have. */
+static void operands_that_are_none_are_not_looked_at(void)
+{
+    enum { MANY = 2 * TILES };
+    pimhw_config c = rig_config(controller_now);
+    c.row_bytes = MANY * LANES * 2;
+    rig r = rig_new(&c);
+    for (uint32_t i = 0; i < MANY; i++) {
+        put(&r, place_of(0, 0, 1, i), i, 0);
+        put(&r, place_of(0, 1, 1, i), 2, 0);
+    }
+    put_gpr(&r, 3, 7, 0), put_gpr(&r, 4, 9, 0);
+    DO(&r, IN(.kind = PIMHW_EWMUL, .op_size = MANY, .row = 1, .mask = 1, .bank = 99));
+    CHECK_NEAR(get(&r, place_of(0, 2, 1, MANY - 1), 5), 2 * (MANY - 1), 0);
+    DO(&r, IN(.kind = PIMHW_AF, .column = 99, .tile = 99, .bank = 99),
+       IN(.kind = PIMHW_WR_SBK, .bank = 2, .row = 1, .tile = 99, .gpr = 3),
+       IN(.kind = PIMHW_WR_ABK, .mask = 1, .row = 2, .bank = 99, .tile = 99, .gpr = 3),
+       IN(.kind = PIMHW_SYNC), IN(.kind = PIMHW_RD_SBK, .bank = 2, .row = 1, .tile = 99, .gpr = 40),
+       IN(.kind = PIMHW_RD_MAC, .tile = 99, .column = 99, .bank = 99, .gpr = 50));
+    CHECK_NEAR(get_gpr(&r, 41, 5), 7, 0);
+    /* WR_BIAS takes one block for all channels, whatever the flag says */
+    DO(&r, IN(.kind = PIMHW_WR_BIAS, .flags = PIMHW_DISTINCT, .gpr = 3),
+       IN(.kind = PIMHW_RD_MAC, .gpr = 60));
+    CHECK_NEAR(get_gpr(&r, 60, 0), 7, 0);
+    CHECK_NEAR(get_gpr(&r, 61, 0), 7, 0);
+    rig_free(&r);
+}
+
+/* Of banks that are multiplied with their neighbours a last odd one has none. */
+static void a_last_odd_bank_has_no_neighbour(void)
+{
+    pimhw_config c = rig_config(controller_now);
+    c.n_bank_groups = 1, c.n_group_banks = 3;
+    rig r = rig_new(&c);
+    for (uint32_t b = 0; b < 3; b++)
+        put(&r, place_of(0, b, 1, 0), b < 2 ? 2 : (double)INFINITY, 0);
+    put_gpr(&r, 50, 99, 0);
+    DO(&r, IN(.kind = PIMHW_CFR, .out = 1, .gpr = 0),
+       IN(.kind = PIMHW_MAC_ABK, .mask = 1, .row = 1),
+       IN(.kind = PIMHW_RD_MAC, .mask = 1, .gpr = 50));
+    for (uint32_t b = 0; b < 3; b++)
+        CHECK_NEAR(get_gpr(&r, 50, b), b < 2 ? 4 * LANES : 0, 0);
+    rig_free(&r);
+}
+
+/* Two channels whose results one instruction puts into one block: which stays, no rule says. */
+static void results_in_one_block_are_told(void)
+{
+    pimhw_config c = rig_config(controller_now);
+    rig r = rig_new(&c);
+    for (uint32_t apart = 0; apart < 2; apart++) {
+        const pimhw_instruction in[] = {
+            IN(.kind = PIMHW_WR_GB), IN(.kind = PIMHW_MAC_ABK, .mask = 1, .gpr = 1 + apart),
+            IN(.kind = PIMHW_MAC_ABK, .mask = 2), IN(.kind = PIMHW_RD_MAC, .gpr = 20)};
+        CHECK_U(run_all(&r, in, 4, NULL), apart ? PIMHW_OK : PIMHW_ERR_HAZARD);
+        if (!apart) CHECK_HAS(r.why.text, "GPR block 21");
+    }
+    rig_free(&r);
+}
+
+static void what_is_named_under_every_controller(void)
+{
+    over_controllers(operands_that_are_none_are_not_looked_at);
+    over_controllers(a_last_odd_bank_has_no_neighbour);
+    over_controllers(results_in_one_block_are_told);
 }
 
 /* Memory and units of a device that names no allocator take malloc's. */
@@ -1842,6 +1924,7 @@ int main(void)
     RUN(results_used_too_early_are_told);
     RUN(writes_that_wait_keep_their_values);
     RUN(places_of_events_are_judged);
+    RUN(what_is_named_under_every_controller);
     RUN(what_is_left_at_the_end_is_done);
     RUN(results_have_one_nan);
     RUN(rows_without_memory_end_a_run);
