@@ -2709,8 +2709,8 @@ static void pimhw_i_do_mac(pimhw_units *u, const pimhw_event *e)
     for (uint32_t first = 0; first < u->n_banks; first += PIMHW_I_WIDE) {
         pimhw_i_dots(sums, tile, column + first, u->n_lanes, u->wide_banks);
         for (uint32_t b = first; b < u->n_banks && b < first + PIMHW_I_WIDE; b++)
-            if ((e->command == PIMHW_CMD_MAC16 || b == e->bank) && (tile || (b ^ 1) < u->n_banks))
-                values[b] += sums[b - first];
+            if (e->command == PIMHW_CMD_MAC16 || b == e->bank)
+                values[b] += tile || (b ^ 1) < u->n_banks ? sums[b - first] : 0.0f;
     }
 }
 
