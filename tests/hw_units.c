@@ -1523,7 +1523,8 @@ static void a_last_odd_bank_has_no_neighbour(void)
     for (uint32_t b = 0; b < 3; b++)
         put(&r, place_of(0, b, 1, 0), b < 2 ? 2 : (double)INFINITY, 0);
     put_gpr(&r, 50, 99, 0);
-    put_gpr(&r, 60, -0.0, 0);
+    for (uint32_t i = 0; i < LANES; i++)
+        pimhw_units_gpr(r.units, 60)[i] = lane(&r, -0.0);
     DO(&r, IN(.kind = PIMHW_CFR, .out = 1, .gpr = 0),
        IN(.kind = PIMHW_WR_BIAS, .mask = 1, .gpr = 60),
        IN(.kind = PIMHW_MAC_ABK, .mask = 1, .row = 1),
