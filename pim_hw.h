@@ -2571,8 +2571,11 @@ static uint16_t *pimhw_i_gpr_of(pimhw_units *u, const pimhw_event *e, uint64_t b
     u->latest = pimhw_i_max(u->latest, now);
     for (uint64_t b = block; at && b < block + n; b++) {
         pimhw_i_use *use = &u->gpr_use[b];
-        if (use->written > now - write || (write && use->read > now))
+        if (use->written > now || (write && use->read > now))
             pimhw_i_hazard(u, text, e, (uint32_t)b);
+        if (write && use->written == now)
+            pimhw_i_hazard(u, "channel %u: GPR block %u has another channel's result of this", e,
+                           (uint32_t)b);
         uint64_t *latest = write ? &use->written : &use->read;
         *latest = pimhw_i_max(*latest, now);
     }

@@ -154,8 +154,8 @@ static inline double bench_additions_us(void)
     return least;
 }
 
-/* Whether additions take less than 5/4 of the least they took so far; two threads of a core take
- * 1.6 times as long (measured on a Zen 4), clocks that sink under AVX-512 less than 1.2. */
+/* Whether additions take less than 5/4 of the least they took so far: beside another thread of the
+ * core they take 1.6 times as long, and rarely anything between (measured on a Zen 4). */
 static inline bool bench_in_pace(void)
 {
     static double least = 0;

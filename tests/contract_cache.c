@@ -1116,8 +1116,11 @@ static void who_moves_a_state_may_not_call(void)
     rig_end(&r);
 }
 
+static int n_calling;
+
 static void calling_for(void *user, size_t n, void (*fn)(void *, size_t, size_t), void *arg)
 {
+    n_calling++;
     calls_are_refused((rig *)user, "an attend is under way");
     for (size_t i = 0; i < n; i++)
         fn(arg, i, 0);
@@ -1129,15 +1132,17 @@ static void who_runs_the_jobs_may_not_call(void)
     enum { N_PAGES = 2 };
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
     float want[HEADS * DIM];
-    float(*rows)[N_PAGES][PAGE][KV_HEADS][DIM] = calloc(2, sizeof *rows);
+    float(*rows)[N_PAGES][PAGE][KV_HEADS][DIM] = check_alloc(2, sizeof *rows);
     pimattn_seq s = seq_of(&r, 5);
     attend(&r, r.e, s, want);
     pimattn_engine_destroy(r.e);
     r.config.parallel_for = calling_for, r.config.parallel_user = &r, r.config.max_workers = 2;
     r.e = engine_new(&r.config);
     s = told_of = seq_of(&r, 5);
+    n_calling = 0;
     attend(&r, r.e, s, r.out);
     CHECK_BYTES(r.out, want, sizeof want);
+    CHECK_U(n_calling, 1);
     const uint32_t table[N_PAGES] = {0, 1}, length = 5;
     pimattn_pages pages = {.n_pages = N_PAGES, .page_tokens = PAGE, .order = PIMATTN_NHD};
     pages.k.at = rows[0], pages.v.at = rows[1];
@@ -1145,6 +1150,7 @@ static void who_runs_the_jobs_may_not_call(void)
     pimattn_item item = {0, 1};
     pimattn_call call = {.out = r.out, .q = r.q, .items = &item, .n_items = 1};
     CHECK_U(pimattn_attend_pages(r.e, 0, &pages, &call, NULL), PIMATTN_OK);
+    CHECK_U(n_calling, 2);
     for (size_t i = 0; i < COUNT(r.out); i++)
         CHECK(r.out[i] == 0.0f);
     free(rows);

@@ -1545,7 +1545,7 @@ static void results_in_one_block_are_told(void)
             IN(.kind = PIMHW_WR_GB), IN(.kind = PIMHW_MAC_ABK, .mask = 1, .gpr = 1 + apart),
             IN(.kind = PIMHW_MAC_ABK, .mask = 2), IN(.kind = PIMHW_RD_MAC, .gpr = 20)};
         CHECK_U(run_all(&r, in, 4, NULL), apart ? PIMHW_OK : PIMHW_ERR_HAZARD);
-        if (!apart) CHECK_HAS(r.why.text, "GPR block 21");
+        if (!apart) CHECK_HAS(r.why.text, "GPR block 21 has another channel's");
     }
     rig_free(&r);
 }
