@@ -906,9 +906,12 @@ PIMHW_API pimhw_status pimhw_device_time(pimhw_device *device, pimhw_readings *r
                                          const pimhw_program *program, const pimhw_request *request,
                                          const pimhw_sink *sink, pimhw_cause *why);
 
-/* Rounds to a lane, to nearest, ties to even, beyond its range to infinity; and back. */
+/* Rounds to a lane, to nearest, ties to even, beyond its range to infinity; and back. Or n f32 to
+ * as many lanes, and back, from and to memory at any addresses, which do not overlap. */
 PIMHW_API uint16_t pimhw_lane_round(uint32_t lane_type, float value);
 PIMHW_API float pimhw_lane_value(uint32_t lane_type, uint16_t lane);
+PIMHW_API void pimhw_lanes_round(uint32_t lane_type, void *lanes, const void *values, size_t n);
+PIMHW_API void pimhw_lanes_value(uint32_t lane_type, void *values, const void *lanes, size_t n);
 
 /*
  * What the units beside the banks hold: global buffers, output entries, the table of AF; and the
@@ -2356,35 +2359,102 @@ static float pimhw_i_float(uint32_t bits)
     return f;
 }
 
-/* Bits above the lane type's are lost; a NaN stays one. */
+/* a where all bits of `which` are set, b where none is: compilers make no vectors of branches. */
+static inline uint32_t pimhw_i_select(uint32_t which, uint32_t a, uint32_t b)
+{
+    return (a & which) | (b & ~which);
+}
+
+/* All bits if a < b, else none; both below 2^31. */
+static inline uint32_t pimhw_i_below(uint32_t a, uint32_t b)
+{
+    return (uint32_t)((int32_t)(a - b) >> 31);
+}
+
+/* The bits of an f32 to a lane: those above the lane type's are lost; a NaN stays one. */
+static inline uint16_t pimhw_i_to_f16(uint32_t bits)
+{
+    uint32_t a = bits & 0x7fffffffu, tiny, nan = 0x7e00u | (a >> 13 & 0x3ffu);
+    uint32_t most = pimhw_i_select(pimhw_i_below(a, 0x47800000u), a, 0x47800000u);
+    float moved = pimhw_i_float(most) + 0.5f; /* units of 2^-24 are the lowest bits now */
+    memcpy(&tiny, &moved, sizeof tiny);
+    uint32_t lane = (most + (most >> 13 & 1u) + 0xfffu - (112u << 23)) >> 13;
+    lane = pimhw_i_select(pimhw_i_below(a, 0x38800000u), tiny - 0x3f000000u, lane);
+    lane = pimhw_i_select(pimhw_i_below(0x7f800000u, a), nan, lane);
+    return (uint16_t)((bits >> 16 & 0x8000u) | lane);
+}
+
+static inline uint16_t pimhw_i_to_bf16(uint32_t bits)
+{
+    uint32_t nan = pimhw_i_below(0x7f800000u, bits & 0x7fffffffu);
+    return (uint16_t)(pimhw_i_select(nan, bits | 0x400000u, bits + 0x7fffu + (bits >> 16 & 1u)) >>
+                      16);
+}
+
+static inline float pimhw_i_of_f16(uint16_t lane)
+{
+    uint32_t bits = lane, rest = (bits & 0x7fffu) << 13, up = 112u << 23, few;
+    float tiny = pimhw_i_float(0x3f000000u | rest >> 13) - 0.5f; /* hosts may lose subnormals */
+    memcpy(&few, &tiny, sizeof few);
+    uint32_t many = rest + up + (up & ~pimhw_i_below(rest, 0x7c00u << 13));
+    rest = pimhw_i_select(pimhw_i_below(rest, 0x400u << 13), few, many);
+    return pimhw_i_float((bits & 0x8000u) << 16 | rest);
+}
+
 PIMHW_API uint16_t pimhw_lane_round(uint32_t lane_type, float value)
 {
-    uint32_t a, half = lane_type == PIMHW_LANE_F16;
-    memcpy(&a, &value, sizeof a);
-    uint32_t sign = a >> 16 & 0x8000u, drop = half ? 13 : 16;
-    a &= 0x7fffffffu;
-    if (a > 0x7f800000u)
-        return (uint16_t)(sign | (half ? 0x7e00u | (a >> 13 & 0x3ffu) : a >> 16 | 0x40u));
-    if (half && a >= 0x47800000u) return (uint16_t)(sign | 0x7c00u);
-    if (half && a < 0x38800000u) { /* adding 1/2 moves units of 2^-24 to the lowest bits */
-        float moved = pimhw_i_float(a) + 0.5f;
-        memcpy(&a, &moved, sizeof a);
-        return (uint16_t)(sign | (a - 0x3f000000u));
-    }
-    a += (a >> drop & 1u) + ((1u << (drop - 1)) - 1u) - (half ? 112u << 23 : 0u);
-    return (uint16_t)(sign | a >> drop);
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return lane_type == PIMHW_LANE_F16 ? pimhw_i_to_f16(bits) : pimhw_i_to_bf16(bits);
 }
 
 PIMHW_API float pimhw_lane_value(uint32_t lane_type, uint16_t lane)
 {
-    uint32_t bits = lane;
-    if (lane_type != PIMHW_LANE_F16) return pimhw_i_float(bits << 16);
-    uint32_t sign = (bits & 0x8000u) << 16, rest = (bits & 0x7fffu) << 13;
-    if (rest >= 0x7c00u << 13) return pimhw_i_float(sign | 0x7f800000u | rest);
-    /* no float below is subnormal: hosts may take those for 0 */
-    float tiny = pimhw_i_float(0x3f000000u | rest >> 13) - 0.5f;
-    float f = rest < 0x400u << 13 ? tiny : pimhw_i_float(rest + (112u << 23));
-    return sign ? -f : f;
+    return lane_type == PIMHW_LANE_F16 ? pimhw_i_of_f16(lane) : pimhw_i_float((uint32_t)lane << 16);
+}
+
+PIMHW_API void pimhw_lanes_round(uint32_t lane_type, void *lanes, const void *values, size_t n)
+{
+    uint8_t *to = (uint8_t *)lanes;
+    const uint8_t *from = (const uint8_t *)values;
+    for (; n >= 16; n -= 16, to += 32, from += 64) { /* as many as gcc -O2 makes vectors of */
+        uint32_t bits[16];
+        uint16_t lane[16];
+        memcpy(bits, from, sizeof bits);
+        for (int i = 0; lane_type == PIMHW_LANE_F16 && i < 16; i++)
+            lane[i] = pimhw_i_to_f16(bits[i]);
+        for (int i = 0; lane_type != PIMHW_LANE_F16 && i < 16; i++)
+            lane[i] = pimhw_i_to_bf16(bits[i]);
+        memcpy(to, lane, sizeof lane);
+    }
+    for (; n > 0; n--, to += 2, from += 4) {
+        float value;
+        memcpy(&value, from, sizeof value);
+        uint16_t lane = pimhw_lane_round(lane_type, value);
+        memcpy(to, &lane, sizeof lane);
+    }
+}
+
+PIMHW_API void pimhw_lanes_value(uint32_t lane_type, void *values, const void *lanes, size_t n)
+{
+    uint8_t *to = (uint8_t *)values;
+    const uint8_t *from = (const uint8_t *)lanes;
+    for (; n >= 16; n -= 16, to += 64, from += 32) {
+        float value[16];
+        uint16_t lane[16];
+        memcpy(lane, from, sizeof lane);
+        for (int i = 0; lane_type == PIMHW_LANE_F16 && i < 16; i++)
+            value[i] = pimhw_i_of_f16(lane[i]);
+        for (int i = 0; lane_type != PIMHW_LANE_F16 && i < 16; i++)
+            value[i] = pimhw_i_float((uint32_t)lane[i] << 16);
+        memcpy(to, value, sizeof value);
+    }
+    for (; n > 0; n--, to += 4, from += 2) {
+        uint16_t lane;
+        memcpy(&lane, from, sizeof lane);
+        float value = pimhw_lane_value(lane_type, lane);
+        memcpy(to, &value, sizeof value);
+    }
 }
 
 enum { PIMHW_I_FILLS_KEPT = 4 };
@@ -2667,9 +2737,11 @@ static const float *pimhw_i_column_of(pimhw_units *u, const pimhw_event *e)
     pimhw_i_row row;
     if (!pimhw_i_open(u, e, false, &row)) return NULL;
     for (uint32_t b = 0; b < u->n_banks; b++) {
-        const uint8_t *from = pimhw_i_row_at(&row, b, e->column);
+        float lanes[512]; /* the most there are */
+        pimhw_lanes_value(u->config.lane_type, lanes, pimhw_i_row_at(&row, b, e->column),
+                          u->n_lanes);
         for (uint32_t i = 0; i < u->n_lanes; i++)
-            column[(size_t)i * u->wide_banks + b] = pimhw_i_lane_at(u, from + 2 * i);
+            column[(size_t)i * u->wide_banks + b] = lanes[i];
     }
     u->column_tag[slot] = tag;
     return column;
@@ -2735,8 +2807,7 @@ static void pimhw_i_do_input(pimhw_units *u, const pimhw_event *e)
         pimhw_i_sum_of(u, e, &to)->begun = false;
     else
         to = pimhw_i_tile_of(u, e, true);
-    for (uint32_t i = 0; i < n; i++)
-        to[i] = pimhw_lane_value(u->config.lane_type, from[i]);
+    pimhw_lanes_value(u->config.lane_type, to, from, n);
 }
 
 static void pimhw_i_do_output(pimhw_units *u, const pimhw_event *e)
@@ -2784,14 +2855,10 @@ static void pimhw_i_do_column(pimhw_units *u, const pimhw_event *e)
         float *tile = copies ? pimhw_i_tile_of(u, e, reads) : NULL;
         uint16_t *gpr = copies ? NULL : pimhw_i_gpr_of(u, e, block, 1, reads);
         if (!copies && !gpr) return;
-        for (uint32_t i = 0; i < u->n_lanes; i++) {
-            uint16_t lane = 0;
-            if (reads) memcpy(&lane, column + 2 * i, 2);
-            if (reads && copies) tile[i] = pimhw_lane_value(u->config.lane_type, lane);
-            if (reads && !copies) gpr[i] = lane;
-            if (!reads) lane = copies ? pimhw_lane_round(u->config.lane_type, tile[i]) : gpr[i];
-            if (!reads) memcpy(column + 2 * i, &lane, 2);
-        }
+        if (reads && copies) pimhw_lanes_value(u->config.lane_type, tile, column, u->n_lanes);
+        if (reads && !copies) memcpy(gpr, column, 2 * (size_t)u->n_lanes);
+        if (!reads && copies) pimhw_lanes_round(u->config.lane_type, column, tile, u->n_lanes);
+        if (!reads && !copies) memcpy(column, gpr, 2 * (size_t)u->n_lanes);
     }
 }
 

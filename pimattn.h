@@ -1479,16 +1479,10 @@ static void pimattn_i_load_row(float *to, size_t n_floats, const unsigned char *
 {
     memset(to + n, 0, (n_floats - n) * sizeof *to);
     if (type == PIMATTN_F32 && n > 0) memcpy(to, from, n * sizeof *to);
-    for (uint32_t i = 0; type != PIMATTN_F32 && i < n; i++) {
-        uint16_t half;
-        if (type == PIMATTN_INT8) {
-            to[i] = (float)(from[i] < 128 ? from[i] : from[i] - 256);
-            continue;
-        }
-        memcpy(&half, from + 2 * (size_t)i, sizeof half);
-        to[i] = type == PIMATTN_F16 ? pimhw_lane_value(PIMHW_LANE_F16, half)
-                                    : pimattn_i_from_bits((uint32_t)half << 16);
-    }
+    if (type == PIMATTN_F16) pimhw_lanes_value(PIMHW_LANE_F16, to, from, n);
+    if (type == PIMATTN_BF16) pimhw_lanes_value(PIMHW_LANE_BF16, to, from, n);
+    for (uint32_t i = 0; type == PIMATTN_INT8 && i < n; i++)
+        to[i] = (float)((from[i] ^ 128) - 128);
 }
 
 /* The scale of an int8 row with its largest magnitude: that becomes 127. NaN if one is not finite;
@@ -1513,19 +1507,17 @@ static void pimattn_i_store_rows(const pimattn_i_row *rows, uint32_t n_rows, uin
 {
     for (const pimattn_i_row *row = rows; row < rows + n_rows; row++) {
         if (type == PIMATTN_F32) memcpy(row->to, row->from, (size_t)n * sizeof(float));
-        for (uint32_t i = 0; type != PIMATTN_F32 && i < n; i++) {
-            float x;
-            memcpy(&x, row->from + 4 * (size_t)i, sizeof x);
-            if (type == PIMATTN_INT8) {
-                x = (x * row->per_unit + 12582912.0f) - 12582912.0f; /* to the nearest integer */
-                row->to[i] = (unsigned char)((int)x & 0xff);
-                continue;
-            }
-            if (pimattn_i_is_nan(x)) x = pimattn_i_nan();
-            const uint32_t bits = pimattn_i_bits(x), rounded = bits + 0x7fffu + (bits >> 16 & 1);
-            uint16_t half = type == PIMATTN_F16 ? pimhw_lane_round(PIMHW_LANE_F16, x)
-                                                : (uint16_t)(rounded >> 16);
-            memcpy(row->to + 2 * (size_t)i, &half, sizeof half);
+        if (type == PIMATTN_F16) pimhw_lanes_round(PIMHW_LANE_F16, row->to, row->from, n);
+        if (type == PIMATTN_BF16) pimhw_lanes_round(PIMHW_LANE_BF16, row->to, row->from, n);
+        for (uint32_t i = 0; type == PIMATTN_INT8 && i < n; i += 16) {
+            float x[16] = {0.0f};
+            unsigned char to[16];
+            if (n - i < 16) memcpy(x, row->from + 4 * (size_t)i, 4 * (size_t)(n - i));
+            if (n - i >= 16) memcpy(x, row->from + 4 * (size_t)i, sizeof x);
+            for (int j = 0; j < 16; j++) /* the nearest integer is in the low bits */
+                to[j] = (unsigned char)pimattn_i_bits(x[j] * row->per_unit + 12582912.0f);
+            if (n - i < 16) memcpy(row->to + i, to, n - i);
+            if (n - i >= 16) memcpy(row->to + i, to, sizeof to);
         }
     }
 }
@@ -1533,14 +1525,19 @@ static void pimattn_i_store_rows(const pimattn_i_row *rows, uint32_t n_rows, uin
 /* The largest magnitude of a row, as bits: above 0x7f800000 if there is a NaN. */
 static uint32_t pimattn_i_magnitude(const unsigned char *from, size_t n)
 {
-    uint32_t most = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, from + 4 * i, sizeof bits);
-        bits &= 0x7fffffffu;
-        if (bits > most) most = bits;
+    int32_t x[16], most[16] = {0};
+    for (; n > 0; from += sizeof x, n -= n < 16 ? n : 16) {
+        if (n < 16) memset(x, 0, sizeof x);
+        if (n < 16) memcpy(x, from, 4 * n);
+        if (n >= 16) memcpy(x, from, sizeof x);
+        for (int i = 0; i < 16; i++) {
+            x[i] &= 0x7fffffff;
+            most[i] = x[i] > most[i] ? x[i] : most[i];
+        }
     }
-    return most;
+    for (int i = 1; i < 16; i++)
+        most[0] = most[i] > most[0] ? most[i] : most[0];
+    return (uint32_t)most[0];
 }
 
 /* ==========================================================================
@@ -2359,8 +2356,8 @@ static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
         }                                                                                          \
         most = PIMATTN_I_PEAK_##W(most, other);                                                    \
         most = pimattn_i_peak_tokens_##W(most, 1);                                                 \
-        uint32_t rest = pimattn_i_magnitude(from + 4 * i, n - i), peak = pimattn_i_bits(most[0]);  \
-        return peak > rest ? peak : rest;                                                          \
+        const uint32_t rest = i < n ? pimattn_i_magnitude(from + 4 * i, n - i) : 0;                \
+        return pimattn_i_bits(most[0]) > rest ? pimattn_i_bits(most[0]) : rest;                    \
     }                                                                                              \
     PIMATTN_I_PLAIN_##W void pimattn_i_add_pieces_##W(float *sum, float *lost, const float *piece, \
                                                       uint32_t n)                                  \
@@ -6918,13 +6915,6 @@ static uint32_t pimattn_i_lane_type(const pimattn_engine *e)
     return e->config.device.lane_type == PIMHW_LANE_F16 ? PIMATTN_F16 : PIMATTN_BF16;
 }
 
-static uint16_t pimattn_i_lane(const pimattn_i_module *m, const unsigned char *from, size_t i)
-{
-    float x;
-    memcpy(&x, from + 4 * i, sizeof x);
-    return pimhw_lane_round(m->plan->device.lane_type, x);
-}
-
 /* One head's rows from token `before` on: K a token after the other, V a column of tokens, or of
  * zeros if rows is NULL. */
 static bool pimattn_i_append_head(pimattn_engine *e, const pimattn_i_list *list, bool is_v,
@@ -6932,7 +6922,7 @@ static bool pimattn_i_append_head(pimattn_engine *e, const pimattn_i_list *list,
                                   uint64_t n)
 {
     const pimattn_i_module *m = e->module;
-    const uint32_t lanes = pimhw_config_lanes(&m->plan->device);
+    const uint32_t lanes = pimhw_config_lanes(&m->plan->device), type = m->plan->device.lane_type;
     const uint32_t dim = is_v ? m->plan->shape.head_dim_v : m->plan->shape.head_dim;
     const unsigned char *from = rows ? rows[is_v].from + 4 * head * dim : NULL;
     uint16_t column[512]; /* the most lanes it has */
@@ -6943,10 +6933,11 @@ static bool pimattn_i_append_head(pimattn_engine *e, const pimattn_i_list *list,
             pimattn_i_place at = is_v ? pimattn_i_place_v(m->plan, before + t, c)
                                       : pimattn_i_place_k(m->plan, before + t, c);
             memset(column, 0, sizeof column);
-            for (uint32_t i = 0; is_v && from && i < some; i++)
-                column[i] = pimattn_i_lane(m, from + (t + i) * rows[is_v].stride, c);
-            for (uint32_t i = 0; !is_v && i < lanes && c * lanes + i < dim; i++)
-                column[i] = pimattn_i_lane(m, from + t * rows[is_v].stride, c * lanes + i);
+            for (uint64_t i = 0; is_v && from && i < some; i++) /* a dim of tokens; or of a token */
+                pimhw_lanes_round(type, column + i, from + (t + i) * rows[1].stride + 4 * c, 1);
+            if (!is_v)
+                pimhw_lanes_round(type, column, from + t * rows[0].stride + 4 * (size_t)lanes * c,
+                                  pimattn_i_min(lanes, dim - c * lanes));
             /* the first token of a column of V writes zeros behind it */
             if (!pimattn_i_write_column(e, list, &at, column, first,
                                         first ? (uint32_t)some : lanes))
@@ -9213,14 +9204,16 @@ static void pimattn_i_hub_input(void *user, const pimhw_event *event, uint16_t *
         pimattn_i_job job = pimattn_i_job_of(e, w, at / p->k_columns);
         size_t row = pimattn_i_query_row(e, &job, 0, &head);
         const unsigned char *q = (const unsigned char *)e->call->q + row * e->call->q_stride;
-        for (uint32_t i = 0, d = at % p->k_columns * n; i < n && d < dim; i++, d++)
-            lanes[i] = pimattn_i_lane(e->module, q, (size_t)head * dim + d);
+        const uint32_t d = at % p->k_columns * n;
+        pimhw_lanes_round(p->device.lane_type, lanes, q + 4 * ((size_t)head * dim + d),
+                          d < dim ? pimattn_i_min(n, dim - d) : 0);
         return;
     }
     uint32_t group = event->channel % p->unit_channels / p->v_spread;
     uint64_t t = (((uint64_t)event->aux + event->index) * p->v_groups + group) * n;
-    for (uint32_t i = 0; i < n && t < w->job.tokens; i++, t++)
-        lanes[i] = pimhw_lane_round(p->device.lane_type, w->scores[event->gpr * w->job.tokens + t]);
+    if (t < w->job.tokens)
+        pimhw_lanes_round(p->device.lane_type, lanes, w->scores + event->gpr * w->job.tokens + t,
+                          pimattn_i_min(n, w->job.tokens - t));
 }
 
 static uint32_t pimattn_i_work_dims(const pimattn_plan *p)

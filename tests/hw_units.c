@@ -579,6 +579,36 @@ static void every_lane_and_every_tie(void)
         }
 }
 
+/* Of any length, from and to any address, each lane as it is alone; nothing beside them moves. */
+static void arrays_are_their_lanes(void)
+{
+    enum { MOST = 70 };
+    check_rng rng = {0xa44a7};
+    for (uint32_t i = 0; i < 20000; i++) {
+        const uint32_t type = i % 2, n = i / 2 % MOST, at = (uint32_t)rng_range(&rng, 1, 7);
+        uint8_t values[4 * MOST + 16], lanes[2 * MOST + 16], back[4 * MOST + 16];
+        memset(lanes, 0x5a, sizeof lanes);
+        memset(back, 0x5a, sizeof back);
+        for (uint32_t j = 0; j < n; j++) {
+            float x = bits_float((uint32_t)rng_u64(&rng));
+            if (j % 3) x = rng_float(&rng, -1, 1) * ldexpf(1.0f, (int)rng_range(&rng, 0, 45) - 28);
+            memcpy(values + at + 4 * j, &x, sizeof x);
+        }
+        pimhw_lanes_round(type, lanes + at, values + at, n);
+        pimhw_lanes_value(type, back + at, lanes + at, n);
+        for (uint32_t j = 0; j < n; j++) {
+            float x;
+            memcpy(&x, values + at + 4 * j, sizeof x);
+            const uint16_t lane = pimhw_lane_round(type, x);
+            CHECK_BYTES(lanes + at + 2 * j, &lane, sizeof lane);
+            x = pimhw_lane_value(type, lane);
+            CHECK_BYTES(back + at + 4 * j, &x, sizeof x);
+        }
+        CHECK(lanes[at - 1] == 0x5a && lanes[at + 2 * n] == 0x5a);
+        CHECK(back[at - 1] == 0x5a && back[at + 4 * n] == 0x5a);
+    }
+}
+
 static void any_float_rounds_as_defined(void)
 {
     check_rng rng = {0xf10a7};
@@ -1934,6 +1964,7 @@ int main(void)
     RUN(rows_without_memory_end_a_run);
     RUN(under_every_controller);
     RUN(every_lane_and_every_tie);
+    RUN(arrays_are_their_lanes);
     RUN(lanes_do_not_hang_on_the_host);
     RUN(any_float_rounds_as_defined);
     RUN(regions_and_accumulators_hold_what_is_due);
