@@ -1461,7 +1461,8 @@ enum {
     PIMHW_I_COLUMN_USES = PIMHW_I_BANK_USES | PIMHW_B(MAC16) | PIMHW_B(EWMUL16) | PIMHW_B(WRA16),
     PIMHW_I_TILE_USES =
         PIMHW_B(WRGB) | PIMHW_B(MAC16) | PIMHW_B(MAC) | PIMHW_B(RDCP) | PIMHW_B(WRCP),
-    PIMHW_I_OUT_USES = PIMHW_B(AF16) | PIMHW_B(RDAF16)
+    PIMHW_I_OUT_USES = PIMHW_B(AF16) | PIMHW_B(RDAF16) | PIMHW_B(MAC16) | PIMHW_B(MAC) |
+                       PIMHW_B(WRMAC16) | PIMHW_B(RDMAC16)
 };
 
 /* t(next) >= t(last) + clocks; reason: what the wait counts as where this row sets the clock. */
@@ -2465,10 +2466,11 @@ typedef struct pimhw_i_tile {
     uint64_t lost[PIMHW_I_FILLS_KEPT], n_lost;
 } pimhw_i_tile;
 
-/* An output entry of a channel: who uses it, and what the sum in it is. */
+/* An output entry of a channel: who uses it, and what the sum in it is. Of the output of this
+ * number: who used its AF, its last bias (serials, plus 1), and whether another took its sum. */
 typedef struct pimhw_i_account {
-    uint64_t used, af_used; /* af_used: of the output of this number */
-    bool begun, unread;
+    uint64_t used, af_used, bias;
+    bool begun, unread, lost;
     pimhw_event first; /* the MAC that began it: of the same output as all of the sum */
 } pimhw_i_account;
 
@@ -2690,12 +2692,22 @@ static pimhw_i_account *pimhw_i_sum_of(pimhw_units *u, const pimhw_event *e, flo
 {
     bool none = e->entry >= u->n_outs;
     size_t i = (size_t)e->channel * u->n_outs + (none ? 0 : e->entry);
-    pimhw_i_account *s = &u->sums[i];
+    pimhw_i_account *s = &u->sums[i], *sums = &u->sums[(size_t)e->channel * u->n_outs];
     if (none) pimhw_i_hazard(u, "channel %u: no accumulator is left for output %u", e, e->out);
     if (s->used > e->serial + 1 && !e->fresh)
         pimhw_i_hazard(u, "channel %u: output entry %u was used out of order", e, e->out);
-    if (s->unread && s->first.out != e->out)
-        pimhw_i_hazard(u, "channel %u: output %u took the entry of a sum that nobody has read", e,
+    /* another output takes it: nobody wants that sum if a bias comes before the next use of its own
+     * output, or has come: it may issue before MACs that precede it */
+    if (s->unread && s->first.out != e->out) {
+        sums[s->first.out].lost = sums[s->first.out].bias <= s->used;
+        s->unread = false;
+    }
+    if (e->command == PIMHW_CMD_WRMAC16) {
+        sums[e->out].bias = e->serial + 1;
+        sums[e->out].lost = false;
+    }
+    if (sums[e->out].lost)
+        pimhw_i_hazard(u, "channel %u: another output took the entry of output %u, unread", e,
                        e->out);
     s->used = e->serial + 1;
     *values = u->sum + i * u->n_banks;
@@ -2800,9 +2812,6 @@ static void pimhw_i_do_input(pimhw_units *u, const pimhw_event *e)
     if (u->hub.input) u->hub.input(u->hub.user, e, lanes);
     if (!from) return;
     float *to;
-    pimhw_i_account *sums = &u->sums[(size_t)e->channel * u->n_outs];
-    for (uint32_t i = 0; bias && i < u->n_outs; i++) /* what was summed for this output is over */
-        sums[i].unread = sums[i].unread && sums[i].first.out != e->out;
     if (bias)
         pimhw_i_sum_of(u, e, &to)->begun = false;
     else

@@ -765,7 +765,8 @@ static void plain_step(const pimhw_instruction *in)
     for (uint32_t c = 0; c < in->op_size && in->kind == PIMHW_EWADD; c++)
         for (uint32_t i = 0; i < LANES; i++) {
             uint16_t *to = &plain.gpr[in->gpr + c][i];
-            *to = pimhw_lane_round(plain.type, up_to(*to) + up_to(plain.gpr[in->aux + c][i]));
+            const float sum = up_to(*to) + up_to(plain.gpr[in->aux + c][i]);
+            *to = pimhw_lane_round(plain.type, isnan(sum) ? bits_float(0x7fc00000) : sum);
         }
 }
 
@@ -950,6 +951,10 @@ static void regions_and_accumulators_hold_what_is_due(void)
          {"W0400", "M2210", "B0100", "B0102", "R0118", "W0204", "M0110", "R0119"}},
         {PIMHW_CLEAR_READ,
          {"W0400", "B0100", "B0101", "M0100", "R0108", "M0100", "R0109", "M0100", "R0107"}},
+        {PIMHW_CLEAR_READ, /* a bias gives an accumulator away before it issues */
+         {"M2110", "B2115", "W2107", "M0110", "W0107", "M0100", "R0108", "R0119"}},
+        {PIMHW_CLEAR_BIAS,
+         {"W0105", "M2110", "W2100", "B0119", "B0103", "M2100", "M0110", "R0108", "R0119"}},
         {PIMHW_CLEAR_BIAS, {"W0100", "B0102", "M0100", "R0108", "W0101", "M0110", "R0119"}}};
     check_rng rng = {0x3113};
     for (uint32_t k = 0; k < sizeof cases / sizeof *cases; k++)
@@ -1187,31 +1192,41 @@ static void a_broken_d_table_is_caught(void)
         listing taken = l;
         taken.at[m].entry = i ? 1000 : 0;
         CHECK_U(broken(&r, &taken, 0, 0), PIMHW_ERR_HAZARD);
-        CHECK_HAS(r.why.text, i ? "no accumulator is left for output 1" : "nobody has read");
+        CHECK_HAS(r.why.text, i ? "no accumulator is left for output 1" : "unread");
     }
     rig_free(&r);
 }
 
-/* Results of AF are not the sum; a bias is the end of that of its own output, wherever the next is
- * added up. */
-static void a_sum_is_unread_until_its_own_read_or_bias(void)
+/* Another output takes the entry of a sum that nobody has read: told where that sum is used, but
+ * not behind a bias of its own, wherever that adds up, before the other or after, or before the MAC
+ * itself. Results of AF are not the sum. */
+static void a_sum_that_is_lost_is_told_where_it_is_used(void)
 {
-    static const pimhw_event between[] = {
-        {.command = PIMHW_CMD_RDAF16, .serial = 1, .gpr = 10},
-        {.command = PIMHW_CMD_WRMAC16, .serial = 1, .entry = 1},
-        {.command = PIMHW_CMD_WRMAC16, .serial = 1, .entry = 2, .out = 2}};
-    for (uint32_t i = 0; i < 3; i++) {
+    static const struct {
+        bool told;
+        const char *of; /* M: MAC, B: bias, R: read, A: read of AF; its output, entry, serial */
+    } cases[] = {{true, "M000 M101 R012"},       {true, "M000 M101 M012"},
+                 {true, "M000 A001 M102 R013"},  {true, "M000 B221 M102 R013"},
+                 {true, "B010 M001 M102 R013"},  {false, "M000 M101"},
+                 {false, "M000 R001 M102 R013"}, {false, "M000 B011 M102 R013"},
+                 {false, "M000 M102 B011 R013"}, {false, "B011 M000 M102 R013"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pimhw_config c = rig_config(PIMHW_IN_ORDER);
         rig r = rig_new(&c);
-        const pimhw_event first = {.command = PIMHW_CMD_MAC16},
-                          last = {.command = PIMHW_CMD_MAC16, .out = 1, .serial = 2};
         pimhw_units_begin(r.units, NULL, NULL);
-        pimhw_units_command(r.units, &first);
-        pimhw_units_command(r.units, &between[i]);
-        pimhw_units_command(r.units, &last);
+        for (const char *is = cases[i].of; *is; is += is[4] ? 5 : 4) {
+            pimhw_event event = {.command = *is == 'M'   ? PIMHW_CMD_MAC16
+                                            : *is == 'B' ? PIMHW_CMD_WRMAC16
+                                            : *is == 'R' ? PIMHW_CMD_RDMAC16
+                                                         : PIMHW_CMD_RDAF16};
+            event.out = (uint32_t)(is[1] - '0');
+            event.entry = (uint32_t)(is[2] - '0');
+            event.serial = (uint64_t)(is[3] - '0');
+            pimhw_units_command(r.units, &event);
+        }
         memcpy(r.why.text, "untouched", sizeof "untouched");
-        CHECK_U(pimhw_units_end(r.units, &r.why), i == 1 ? PIMHW_OK : PIMHW_ERR_HAZARD);
-        CHECK_HAS(r.why.text, i == 1 ? "untouched" : "nobody has read");
+        CHECK_U(pimhw_units_end(r.units, &r.why), cases[i].told ? PIMHW_ERR_HAZARD : PIMHW_OK);
+        CHECK_HAS(r.why.text, cases[i].told ? "took the entry of output 0, unread" : "untouched");
         rig_free(&r);
     }
 }
@@ -1485,14 +1500,16 @@ static void places_of_events_are_judged(void)
 {
     enum { BANK = 1 << 1, COLUMN = 1 << 2, TILE = 1 << 3, OUT = 1 << 4 };
     static const unsigned uses[PIMHW_N_COMMANDS] = {[PIMHW_CMD_WRGB] = TILE,
-                                                    [PIMHW_CMD_MAC16] = COLUMN | TILE,
+                                                    [PIMHW_CMD_WRMAC16] = OUT,
+                                                    [PIMHW_CMD_RDMAC16] = OUT,
+                                                    [PIMHW_CMD_MAC16] = COLUMN | TILE | OUT,
                                                     [PIMHW_CMD_EWMUL16] = COLUMN,
                                                     [PIMHW_CMD_AF16] = OUT,
                                                     [PIMHW_CMD_WRA16] = COLUMN,
                                                     [PIMHW_CMD_RDAF16] = OUT,
                                                     [PIMHW_CMD_RD] = BANK | COLUMN,
                                                     [PIMHW_CMD_WR] = BANK | COLUMN,
-                                                    [PIMHW_CMD_MAC] = BANK | COLUMN | TILE,
+                                                    [PIMHW_CMD_MAC] = BANK | COLUMN | TILE | OUT,
                                                     [PIMHW_CMD_RDCP] = BANK | COLUMN | TILE,
                                                     [PIMHW_CMD_WRCP] = BANK | COLUMN | TILE};
     pimhw_config c = rig_config(PIMHW_IN_ORDER);
@@ -1954,7 +1971,7 @@ int main(void)
     RUN(lanes_need_be_no_power_of_two);
     RUN(products_need_three_banks);
     RUN(accesses_that_are_overtaken_are_told);
-    RUN(a_sum_is_unread_until_its_own_read_or_bias);
+    RUN(a_sum_that_is_lost_is_told_where_it_is_used);
     RUN(results_used_too_early_are_told);
     RUN(writes_that_wait_keep_their_values);
     RUN(places_of_events_are_judged);
