@@ -3621,8 +3621,10 @@ static void pimattn_i_plan_v(pimattn_plan *p, uint32_t v_mapping)
     p->v_queries = (uint32_t)pimattn_i_min(p->k_queries, p->sums / in_row);
     if (p->v_packed && !p->row_reuse_off) p->v_queries = p->n_queries;
     uint64_t strip = pimattn_i_min(p->inputs / p->v_queries, p->v_row_columns);
-    uint64_t n_strips = pimattn_i_ceil_div(p->v_row_columns, strip); /* as long as each other */
-    p->v_strip = (uint32_t)pimattn_i_ceil_div(p->v_row_columns, n_strips);
+    /* where they are written beside MACs, strips of a row are as long as each other */
+    if (p->device.controller == PIMHW_PING_PONG || p->device.controller == PIMHW_DCS)
+        strip = pimattn_i_ceil_div(p->v_row_columns, pimattn_i_ceil_div(p->v_row_columns, strip));
+    p->v_strip = (uint32_t)strip;
     one_block = p->row_reuse_off || p->n_queries <= p->v_queries;
     p->v_hold = one_block && (uint64_t)p->v_queries * p->v_passes <= p->sums;
     p->used_out = p->v_hold ? p->v_queries * p->v_passes : p->v_queries;

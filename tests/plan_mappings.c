@@ -530,6 +530,14 @@ static void ping_pong_plans_in_regions(void)
     c = device_of("aimx", PIMHW_PING_PONG);
     c.in_entries = 96;
     CHECK_U(phase_of(&c, true, PIMATTN_V_A, 1, 100).plan.v_strip, 32);
+    for (uint32_t controller = 0; controller < 4; controller++) { /* else as many as fit [spec] */
+        c = device_of("aimx", controller);
+        c.in_entries = controller == PIMHW_PING_PONG ? 128 : 64;
+        c.out_entries = c.obuf = 16;
+        p = phase_of(&c, true, PIMATTN_V_A, 3, 100).plan;
+        CHECK_U(p.v_queries, 3);
+        CHECK_U(p.v_strip, controller < PIMHW_PING_PONG ? 21 : 16);
+    }
 }
 
 /* A score is read right behind its MACs; only DCS uses all entries in turn. */
