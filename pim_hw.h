@@ -753,6 +753,7 @@ typedef struct pimhw_readings {
     uint64_t breakdown_ck[PIMHW_N_SPENT]; /* of the critical channel */
     uint32_t critical_channel;            /* latest end, lowest number */
     uint32_t n_busy_channels;             /* channels that did a MAC or MAC16 */
+    uint64_t critical_macs;               /* MAC and MAC16 of the critical channel */
     uint64_t macs;                        /* lane products: banks * lanes a MAC16, lanes a MAC */
     uint64_t useful_macs;                 /* of the request; 0 if it said nothing */
     uint64_t padding_macs;                /* macs - useful_macs */
@@ -6811,16 +6812,18 @@ static void pimhw_i_collect(const pimhw_device *d, pimhw_readings *r)
         uint64_t its[PIMHW_N_COMMANDS];
         for (uint32_t i = 0; i < PIMHW_N_COMMANDS; i++)
             r->commands[i] += its[i] = ch->tally.commands[i] + d->beyond[k].commands[i];
-        r->n_busy_channels += (its[PIMHW_CMD_MAC16] | its[PIMHW_CMD_MAC]) > 0;
+        const uint64_t macs = its[PIMHW_CMD_MAC16] + its[PIMHW_CMD_MAC];
+        r->n_busy_channels += macs > 0;
+        if (k == r->critical_channel) r->critical_macs = macs;
         r->active_ck += ch->tally.active_ck + d->beyond[k].active_ck + (ch->open ? r->cycles : 0);
     }
     const uint64_t banks = pimhw_config_banks(c), of_all = r->commands[PIMHW_CMD_MAC16];
     const uint64_t of_one = r->commands[PIMHW_CMD_MAC];
-    const double macs = (double)of_all + (double)of_one / (double)banks;
+    const double mac16s = (double)of_all + (double)of_one / (double)banks;
     r->macs = pimhw_i_plus(pimhw_i_times(of_all, banks), of_one);
     r->macs = r->padding_macs = pimhw_i_times(r->macs, pimhw_config_lanes(c));
     if (r->cycles)
-        r->mac_utilisation = macs * c->tCCD_MAC / ((double)r->cycles * (double)c->n_channels);
+        r->mac_utilisation = mac16s * c->tCCD_MAC / ((double)r->cycles * (double)c->n_channels);
     r->controller_bytes =
         c->controller == PIMHW_DCS ? 8 * ((uint64_t)c->in_entries + pimhw_config_outs(c)) : 0;
 }

@@ -5823,13 +5823,12 @@ static uint64_t pimattn_i_layer_bytes(const pimattn_i_planner *p)
 }
 
 /* Where most clocks of a run went, by kinds. Of those that waited for a MAC, as many multiply as
- * the MACs of a busy channel, on average, take beyond what is theirs: the others wait for a sum. */
+ * the channel's MACs take beyond what is theirs: the others wait for a sum. */
 static uint32_t pimattn_i_bound_of(const pimhw_readings *run, const pimhw_config *d)
 {
     const uint64_t *of = run->breakdown_ck, own = of[PIMHW_SPENT_MAC];
     const uint64_t each = pimattn_i_max(d->tCCD_MAC, pimattn_i_max(d->tCCD_S, d->tCCD_L));
-    const uint64_t n = run->commands[PIMHW_CMD_MAC16] / pimattn_i_max(run->n_busy_channels, 1);
-    const uint64_t take = pimattn_i_max(pimattn_i_mul(n, each), own);
+    const uint64_t take = pimattn_i_max(pimattn_i_mul(run->critical_macs, each), own);
     const uint64_t mac = own + pimattn_i_min(of[PIMHW_WAIT_OPERAND], take - own);
     const uint64_t softmax = of[PIMHW_WAIT_EPU];
     const uint64_t row = of[PIMHW_SPENT_ACT] + of[PIMHW_SPENT_PRE] + of[PIMHW_WAIT_ROW];

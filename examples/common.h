@@ -408,6 +408,7 @@ static inline void ex_json_device(FILE *file, const pimhw_readings *r, uint32_t 
     ex_json_number(file, "time_us", r->ns / 1000.0);
     fprintf(file, ", \"critical_channel\": %" PRIu32 ", \"n_busy_channels\": %" PRIu32,
             r->critical_channel, r->n_busy_channels);
+    fprintf(file, ", \"critical_macs\": %" PRIu64, r->critical_macs);
     fprintf(file, ", \"commands\": {");
     for (int i = 0; i < PIMHW_N_COMMANDS; i++)
         fprintf(file, "%s\"%s\": %" PRIu64, i > 0 ? ", " : "", pimhw_command_str((pimhw_command)i),

@@ -610,6 +610,9 @@ static inline void checker_end(checker *k, const pimhw_readings *r)
     if (n_busy != r->n_busy_channels) checker_fault(k, &end, "readings: n_busy_channels");
     if (k->n_events && critical != r->critical_channel)
         checker_fault(k, &end, "readings: critical_channel");
+    const checker_channel *slowest = &k->channels[r->critical_channel % PIMHW_MAX_CHANNELS];
+    if (slowest->count[PIMHW_CMD_MAC16] + slowest->count[PIMHW_CMD_MAC] != r->critical_macs)
+        checker_fault(k, &end, "readings: critical_macs");
     checker_end_breakdown(k, r);
     checker_end_use(k, r, count);
     checker_end_energy(k, r, count, active_ck);

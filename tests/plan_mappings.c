@@ -1026,6 +1026,25 @@ static void the_bound_says_why(void)
     CHECK(r[0].bound != r[1].bound);
 }
 
+/* What short requests on other channels do is not asked. */
+static void the_slowest_channel_says_what_binds(void)
+{
+    pimattn_shape shape = shape_of(1, 16, 4, 128, 0);
+    pimattn_config c = config_of(&shape);
+    const pimattn_span spans[] = {{5435, 1}, {1, 1}};
+    pimattn_readings alone, beside;
+    c.device = device_of("aim-gddr6", PIMHW_PING_PONG);
+    c.partition = PIMATTN_HFP;
+    CHECK_U(pimattn_estimate(&alone, &c, spans, 1, NULL), PIMATTN_OK);
+    CHECK_U(pimattn_estimate(&beside, &c, spans, 2, NULL), PIMATTN_OK);
+    CHECK_U(beside.device.cycles, alone.device.cycles);
+    CHECK(beside.device.n_busy_channels > alone.device.n_busy_channels);
+    CHECK_U(beside.device.critical_macs, alone.device.critical_macs);
+    CHECK_U(alone.device.critical_macs * alone.device.n_busy_channels,
+            alone.device.commands[PIMHW_CMD_MAC16]);
+    CHECK_STR(pimattn_bound_str(beside.bound), "MAC");
+}
+
 /* Every preset takes Llama-3-8B's layer under every controller and mapping. */
 static void every_preset_does_it_under_every_controller(void)
 {
@@ -1086,6 +1105,7 @@ int main(void)
     RUN(refresh_is_shared_by_layers_of_any_window);
     RUN(baselines_are_bytes_over_bandwidth);
     RUN(the_bound_says_why);
+    RUN(the_slowest_channel_says_what_binds);
     RUN(every_preset_does_it_under_every_controller);
     return check_end();
 }
