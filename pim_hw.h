@@ -503,7 +503,8 @@ typedef enum pimhw_kind {
                         done by pimhw_device_run alone */
     PIMHW_EOC,       /* the same, and ends the stream */
     PIMHW_EPU,       /* hub: op_size elements of work, once everything before on the channels of
-                        mask is done but what SYNC does not wait for */
+                        mask is done but what SYNC does not wait for. What follows there issues
+                        behind all of that under DCS, and is a phase behind it under ping-pong */
     PIMHW_EPU_WAIT,  /* they, or the shared front end, wait for the oldest EPU work with
                         PIMHW_AWAITED */
     PIMHW_N_KINDS
@@ -878,6 +879,8 @@ PIMHW_API const pimhw_config *pimhw_device_config(const pimhw_device *device);
 /*
  * Times a stream of instructions sent one by one: begin, submit .., finish. A stream without an
  * EOC is ended by one. After a failure, but of an argument, the stream is over: only begin helps.
+ * With a sink of pimhw_units_command and pimhw_units_hub, user the units (between their begin and
+ * end), what is submitted is executed, too.
  *
  *   returns  submit: PIMHW_ERR_PROGRAM with field and limit, PIMHW_ERR_ARGUMENT after an EOC;
  *            both: PIMHW_ERR_PROGRAM of 2^46 clocks or more
@@ -970,7 +973,8 @@ typedef struct pimhw_hub {
  * commands do nothing.
  *
  *   returns  end: the first failure. PIMHW_ERR_ADDRESS (a row in no chunk, any place or GPR block
- *            beyond the device), PIMHW_ERR_HAZARD, PIMHW_ERR_MEMORY, PIMHW_ERR_PROGRAM;
+ *            beyond the device), PIMHW_ERR_HAZARD (with the event's serial), PIMHW_ERR_MEMORY,
+ *            PIMHW_ERR_PROGRAM;
  *            PIMHW_ERR_ARGUMENT of the request's chunks
  *   memory   borrows request and hub until end; what commands have read of the units' memory is
  *            kept, so until then commands alone write to it
@@ -1010,7 +1014,7 @@ PIMHW_API pimhw_status pimhw_device_run(pimhw_device *device, pimhw_readings *re
  * Hands every resolved instruction of a program, run once, to emit, all channels in lock-step:
  * instruction i of every channel under one mask where the operands agree; works of the EPU for
  * lists of their own become one, of all their elements. emit returns false to stop. A stream under
- * way is over then.
+ * way is over then. examples/aim_text.h makes lines of an AiM trace of them.
  *
  *   returns  as pimhw_device_time, but for what is refused of a run as a whole: its clocks, EPU
  *            works, useful_macs, what has no place beside lists of channels
@@ -2629,7 +2633,11 @@ static uint16_t *pimhw_i_gpr(pimhw_units *u, uint64_t block, uint64_t n)
 /* An access to a tile, entry or GPR block out of the order of the program. */
 static void pimhw_i_hazard(pimhw_units *u, const char *text, const pimhw_event *e, uint32_t of)
 {
-    pimhw_i_units_fail(u, PIMHW_ERR_HAZARD, text, e->channel, of);
+    if (u->status != PIMHW_OK) return;
+    pimhw_cause what;
+    pimhw_cause_write(&what, text, (uint64_t)e->channel, (uint64_t)of);
+    u->status = PIMHW_ERR_HAZARD;
+    pimhw_cause_write(&u->why, "instruction %u, %s", e->serial, what.text);
 }
 
 /* The same for an event: a use out of the order of the program, or of lists as they are stepped, is

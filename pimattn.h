@@ -405,10 +405,12 @@ typedef enum pimattn_page_event {
     PIMATTN_PAGE_MOVED      /* it has the number `to` now */
 } pimattn_page_event;
 
-/* Must not change the engine: it is refused. page: of a layer and KV head; live: used or known. */
+/* Must not change the engine: it is refused. page: its number, of one layer and KV head; to: of
+ * MOVED alone. */
 typedef void (*pimattn_page_fn)(void *user, pimattn_page_event event, uint32_t page, uint32_t to);
 
-/* 0 means usual everywhere but in shape. */
+/* Set all of it to 0 first, e.g. by = {0}, in C++ = {}: 0 means usual, but n_layers, n_heads,
+ * n_kv_heads and head_dim of shape must be said. */
 typedef struct pimattn_config {
     pimattn_shape shape;
     uint32_t way;                      /* pimattn_way */
@@ -422,7 +424,7 @@ typedef struct pimattn_config {
     uint64_t scratch_bytes;            /* working memory; 0: 8 MiB, or if more 64 jobs a worker;
                                           the least allowed has one job, and runs serially */
     uint32_t memo_entries;             /* timed batches remembered; 0: 64 */
-    uint32_t max_workers;              /* workers of parallel_for, if it is given; 0: 1 */
+    uint32_t max_workers;              /* of parallel_for, if given, at most 4096; 0: 1 */
     pimattn_parallel_for parallel_for; /* NULL: a serial loop */
     void *parallel_user;
     uint32_t partition; /* pimattn_partition; default TCP */
@@ -510,7 +512,8 @@ typedef struct pimattn_call {
     pimattn_partial *partials; /* [rows][n_heads] with o and dim = head_dim_v set; m, l and what o
                                   points to are overwritten; may be NULL. Without sink logits: who
                                   merges partials merges {logit, 1, zeros} once, at the end */
-    const float *q;            /* not in memory that is written; outputs not in one another */
+    const float *q;            /* not in memory that is written, nor outputs in one another: they
+                                  are not compared */
     const pimattn_item *items; /* [n_items] */
     size_t n_items;            /* 1 to max_seqs */
     const pimattn_mask *masks; /* [n_items] or NULL */
@@ -598,9 +601,10 @@ typedef struct pimattn_pages {
  *            far more tokens than pool_bytes holds if scratch_bytes has no room for their partials
  *            (of the whole length, whatever windows and choices hide); in words; outputs then
  *            unchanged
- *   part     of a context: all of its length, any numbers below n_pages for what is not here, and
- *            call->choices, by absolute positions, of what is here; partials then merge with those
- *            of the rest, and so does lse if there are no sink logits, which each part's has
+ *   part     of a context: all of its length (its last tokens are the queries' places), any numbers
+ *            below n_pages for what is not here, and call->choices, by absolute positions, of what
+ *            is here; partials then merge with those of the rest, and so does lse if there are no
+ *            sink logits, which each part's has
  *   bits     those of pimattn_attend over the same tokens
  *   source   FlashInfer's paged KV cache (indptr, indices, last_page_len; NHD, HND)
  */
@@ -4348,7 +4352,7 @@ static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_
         const uint64_t most = pimattn_i_min(context, PIMATTN_I_MAX_QUERY_TOKENS);
         if (n >= 1 && n <= most) continue;
         const char *text = most ? "item %u: n_tokens is %u, not 1 to %u; it has %u tokens"
-                                : "item %u: n_tokens is %u, but its length is 0";
+                                : "item %u: n_tokens is %u, but of context it has none";
         return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, why, text, i, n, most, context);
     }
     return PIMATTN_OK;
@@ -5955,7 +5959,7 @@ PIMATTN_API const char *pimattn_status_str(pimattn_status status)
                                      "wrong configuration",
                                      "out of memory",
                                      "out of KV pages",
-                                     "no such sequence, or no slot for one more",
+                                     "no such sequence in memory, or no free slot",
                                      "value too large for the cache's type",
                                      "the device cannot do it",
                                      "not a whole saved state of this shape"};
@@ -6179,7 +6183,8 @@ static pimattn_status pimattn_i_config_judge(pimattn_config *c, pimhw_cause *why
     PIMATTN_I_WITHIN(why, "reserve_tokens", c->reserve_tokens, 0, most, NULL);
     const uint64_t held = pimattn_i_ceil_div(c->reserve_tokens, c->page_tokens);
     if (c->way == PIMATTN_HOST && !c->tiers)
-        PIMATTN_I_WITHIN(why, "pages for reserve_tokens", held, 0, pages / page_set, NULL);
+        PIMATTN_I_WITHIN(why, "pages (in pool_bytes) for reserve_tokens", held, 0, pages / page_set,
+                         NULL);
     if (c->way == PIMATTN_DEVICE && c->shape.v_in_k)
         return PIMATTN_I_UNFIT(why, "shape.v_in_k is set: banks hold V by itself (way 1, device)");
     if (c->way == PIMATTN_DEVICE && c->device.epu_passes == 0)
@@ -6671,7 +6676,7 @@ static pimattn_status pimattn_i_hold(pimattn_engine *e, pimattn_i_seq *s, uint64
     const uint64_t free_pages = e->pool.n_pages_most - pimattn_i_pool_held(&e->pool);
     uint64_t known, fresh = pimattn_i_seq_fresh(&e->pool, s, from, to, &known);
     if (fresh - known > free_pages)
-        return PIMATTN_I_FULL(e, "%u tokens need %u more KV pages; %u of %u are free", to, fresh,
+        return PIMATTN_I_FULL(e, "%u tokens need %u more KV pages; %u of %u of pool_bytes are free", to, fresh,
                               free_pages, e->pool.n_pages_most);
     pimattn_status status = pimattn_i_seq_hold(&e->pool, s, from, to);
     if (status == PIMATTN_ERR_MEMORY)
@@ -7082,7 +7087,7 @@ PIMATTN_API pimattn_status pimattn_seq_truncate(pimattn_engine *e, pimattn_seq s
 {
     const pimattn_i_seq *s = e ? pimattn_i_seq_here(e, seq) : NULL;
     if (s && tokens < s->begin)
-        return pimattn_i_wrong(e, "to %u tokens: its first token is behind", tokens);
+        return PIMATTN_I_WRONG(e, "to %u tokens: those before token %u are gone", tokens, s->begin);
     return pimattn_seq_keep(e, seq, s ? s->begin : 0, tokens);
 }
 

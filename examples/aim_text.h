@@ -383,7 +383,7 @@ static inline void ex_aim_write_device(ex_aim_trace *t, const pimhw_config *conf
     }
 }
 
-/* All of a program, and an EOC behind it. */
+/* All of a program. Where t->ended is false then, the caller writes "AiM EOC" behind it. */
 static inline pimhw_status ex_aim_write_program(ex_aim_trace *t, const pimhw_config *config,
                                                 const pimhw_program *program,
                                                 const pimhw_request *request)
