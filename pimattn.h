@@ -405,12 +405,10 @@ typedef enum pimattn_page_event {
     PIMATTN_PAGE_MOVED      /* it has the number `to` now */
 } pimattn_page_event;
 
-/* Must not change the engine: it is refused. page: its number, of one layer and KV head; to: of
- * MOVED alone. */
+/* Must not change the engine: refused. page: its number, of a layer and KV head; to: of MOVED. */
 typedef void (*pimattn_page_fn)(void *user, pimattn_page_event event, uint32_t page, uint32_t to);
 
-/* Set all of it to 0 first, e.g. by = {0}, in C++ = {}: 0 means usual, but n_layers, n_heads,
- * n_kv_heads and head_dim of shape must be said. */
+/* All 0 first (= {0}; C++: = {}): 0 means usual, but for layers, heads and head_dim of shape. */
 typedef struct pimattn_config {
     pimattn_shape shape;
     uint32_t way;                      /* pimattn_way */
@@ -507,13 +505,11 @@ typedef struct pimattn_choice {
  * and lse may have any alignment, all else has that of its type. */
 typedef struct pimattn_call {
     float *out;                /* may be NULL if partials is not */
-    float *lse;                /* log-sum-exp (natural), beside one of them, with the sink logit;
-                                  may be NULL */
+    float *lse;                /* natural log-sum-exp beside one, with sink logits; or NULL */
     pimattn_partial *partials; /* [rows][n_heads] with o and dim = head_dim_v set; m, l and what o
                                   points to are overwritten; may be NULL. Without sink logits: who
                                   merges partials merges {logit, 1, zeros} once, at the end */
-    const float *q;            /* not in memory that is written, nor outputs in one another: they
-                                  are not compared */
+    const float *q;            /* no output in it, nor in another output: not looked at */
     const pimattn_item *items; /* [n_items] */
     size_t n_items;            /* 1 to max_seqs */
     const pimattn_mask *masks; /* [n_items] or NULL */
@@ -601,10 +597,9 @@ typedef struct pimattn_pages {
  *            far more tokens than pool_bytes holds if scratch_bytes has no room for their partials
  *            (of the whole length, whatever windows and choices hide); in words; outputs then
  *            unchanged
- *   part     of a context: all of its length (its last tokens are the queries' places), any numbers
- *            below n_pages for what is not here, and call->choices, by absolute positions, of what
- *            is here; partials then merge with those of the rest, and so does lse if there are no
- *            sink logits, which each part's has
+ *   part     of a context: its whole length (its last tokens are the queries), any numbers below
+ *            n_pages for what is not here, and call->choices, by absolute positions, of what is;
+ *            partials merge with those of the rest, and lse but for sink logits, which each has
  *   bits     those of pimattn_attend over the same tokens
  *   source   FlashInfer's paged KV cache (indptr, indices, last_page_len; NHD, HND)
  */
@@ -1035,8 +1030,8 @@ PIMATTN_API pimattn_status pimattn_tier_profile(const pimattn_profile *profile,
 
 /* What a tier has to do in one layer. Tokens are pairs (token, KV head). */
 typedef struct pimattn_tier_load {
-    const uint64_t *blocks; /* [n_blocks] of the slowest channel: tokens in its fullest bank group;
-                               of flash: on the channel */
+    const uint64_t
+        *blocks; /* [n_blocks] slowest channel: in its fullest group (flash: in it all) */
     size_t n_blocks;
     uint32_t n_queries;      /* of a block: query tokens * GQA group */
     bool gqa_flops;          /* every query counts for cap_MFLOPS; default: KV bytes [PAM] */
@@ -1202,8 +1197,7 @@ typedef struct pimattn_tiers {
     double ratio[PIMATTN_MAX_TIERS]; /* x : y : .. : 1; all 0: of the last 1, of the others together
                                         56, shared out by bandwidth */
     /* asked before a token moves, with its bytes in the device it leaves; false: it fails,
-       PIMATTN_ERR_DEVICE, and the token stays. Must not call the engine: what would change it is
-       refused */
+       PIMATTN_ERR_DEVICE, and the token stays. Must not change the engine: refused */
     bool (*transfer)(void *user, uint32_t from, uint32_t to, uint64_t bytes);
     void *transfer_user;
 } pimattn_tiers;
@@ -1513,15 +1507,11 @@ static void pimattn_i_store_rows(const pimattn_i_row *rows, uint32_t n_rows, uin
         if (type == PIMATTN_F32) memcpy(row->to, row->from, (size_t)n * sizeof(float));
         if (type == PIMATTN_F16) pimhw_lanes_round(PIMHW_LANE_F16, row->to, row->from, n);
         if (type == PIMATTN_BF16) pimhw_lanes_round(PIMHW_LANE_BF16, row->to, row->from, n);
-        for (uint32_t i = 0; type == PIMATTN_INT8 && i < n; i += 16) {
-            float x[16] = {0.0f};
-            unsigned char to[16];
-            if (n - i < 16) memcpy(x, row->from + 4 * (size_t)i, 4 * (size_t)(n - i));
-            if (n - i >= 16) memcpy(x, row->from + 4 * (size_t)i, sizeof x);
-            for (int j = 0; j < 16; j++) /* the nearest integer is in the low bits */
-                to[j] = (unsigned char)pimattn_i_bits(x[j] * row->per_unit + 12582912.0f);
-            if (n - i < 16) memcpy(row->to + i, to, n - i);
-            if (n - i >= 16) memcpy(row->to + i, to, sizeof to);
+        for (uint32_t i = 0; type == PIMATTN_INT8 && i < n; i++) {
+            float x;
+            memcpy(&x, row->from + 4 * (size_t)i, sizeof x);
+            x = x * row->per_unit + 12582912.0f; /* the nearest integer is in the low bits */
+            row->to[i] = (unsigned char)pimattn_i_bits(x);
         }
     }
 }
@@ -1555,10 +1545,10 @@ enum { PIMATTN_I_TILE = 16, PIMATTN_I_LEAF = 512, PIMATTN_I_QUERY_BLOCK = 16 };
 enum { PIMATTN_I_L = PIMATTN_I_QUERY_BLOCK, PIMATTN_I_O = 2 * PIMATTN_I_QUERY_BLOCK };
 
 /* How what comes next is fetched, in this order. Both: the next tile into the first cache, what is
- * far into the second. Led: so, but in short pages one line in four of what is far, from farther;
- * the CPU brings the others. Near: as both, but for a single query the next tile alone. Deep: the
- * second cache waits for many more lines than the first; where the memory's pace counts most, all
- * goes there. Where that of sums does (late), a near or deep CPU fetches only what is far. If a
+ * far into the second. Led: so, but where memory is not read in one go one line in four of what is
+ * far, from farther; the CPU brings the others. Near: as both, but for a single query the next tile
+ * alone. Deep: the second cache waits for many more lines than the first; where memory sets the
+ * pace, all goes there. Where sums do (late), a near or deep CPU fetches only what is far. If a
  * single query reads rows one by one that follow one another, not by pieces (of f32 two at once), a
  * deep CPU keeps the pace led by one line in four of f32, by none of 16 bits in long pages. */
 typedef enum pimattn_i_ahead {
@@ -1949,9 +1939,8 @@ PIMATTN_I_INLINE void pimattn_i_fetch(const unsigned char *next, const unsigned 
 static const int32_t pimattn_i_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 /* Vectors: v of floats, i and n of integers; u and h of floats and half words anywhere, hh and bb
- * of two vectors' half words and bytes. zero: a register of its own; compilers copy one zero 15
- * times, and the copies take as long as sums. hold: a vector of a query, loaded once; else
- * compilers load it again for every token. */
+ * of two vectors' half words and bytes. zero: a register of its own, as copies of one take as long
+ * as sums. hold: a vector of a query, loaded once, not again for every token. */
 #define PIMATTN_I_VECTOR(W)                                                                        \
     typedef float pimattn_i_v##W __attribute__((vector_size(4 * W)));                              \
     typedef int32_t pimattn_i_i##W __attribute__((vector_size(4 * W)));                            \
@@ -2900,8 +2889,9 @@ enum { PIMATTN_I_SLAB = 2 << 20 };
 
 /* At the first page of a set, what refers to it: sequences, and the store if it is known. */
 typedef struct pimattn_i_ref {
-    uint32_t count; /* of the other pages 1; 0: the page is free */
-    uint32_t entry; /* of the store; 0: none */
+    uint32_t count;  /* of the other pages 1; 0: the page is free */
+    uint32_t entry;  /* of the store; 0: none. Of a free page the next free one, plus 1 .. */
+    uint32_t before; /* .. and the one before */
 } pimattn_i_ref;
 
 /* A set that is known by its tokens. Behind it in its record: the tokens, then the pages. */
@@ -2935,8 +2925,8 @@ typedef struct pimattn_i_layout {
     bool padded; /* rows have such zeros */
 } pimattn_i_layout;
 
-/* Pages by number. A free page names the next free one as free_head does. The pages of all layers
- * and KV heads for the same tokens are a set: they are taken, shared and let go together. */
+/* Pages by number. The pages of all layers and KV heads for the same tokens are a set: they are
+ * taken, shared and let go together. */
 typedef struct pimattn_i_pool {
     pimhw_allocator allocator;
     const pimattn_i_layout *layout;
@@ -3003,7 +2993,7 @@ static bool pimattn_i_slab_add(pimattn_i_pool *pool)
     if (pool->n_slabs == pool->n_slabs_most) return false;
     if (pages > n) {
         uint64_t most = pimattn_i_max(pages, 2 * n), size = sizeof *pool->refs;
-        pimattn_i_ref *refs = (pimattn_i_ref *)pimattn_i_alloc(a, most * size, (size_t)size);
+        pimattn_i_ref *refs = (pimattn_i_ref *)pimattn_i_alloc(a, most * size, sizeof refs->count);
         if (!refs) return false;
         if (n) memcpy(refs, pool->refs, (size_t)(n * size));
         pimattn_i_release(a, pool->refs, n * size);
@@ -3018,20 +3008,23 @@ static bool pimattn_i_slab_add(pimattn_i_pool *pool)
     return true;
 }
 
-/* A free page, which is none then. */
-static uint32_t pimattn_i_page_pick(pimattn_i_pool *pool)
+/* A free page, which is none then: the one wanted, if it is free. */
+static uint32_t pimattn_i_page_pick(pimattn_i_pool *pool, uint64_t wanted)
 {
-    if (pool->free_head == 0) return (uint32_t)pool->n_fresh++;
-    const uint32_t page = pool->free_head - 1;
-    unsigned char *at = pimattn_i_page(pool, page);
-    memcpy(&pool->free_head, at, sizeof page);
-    memset(at, 0, sizeof page);
+    const bool has = wanted < pool->n_fresh && pool->refs[wanted].count == 0;
+    if (!has && pool->free_head == 0) return (uint32_t)pool->n_fresh++;
+    const uint32_t page = has ? (uint32_t)wanted : pool->free_head - 1;
+    const pimattn_i_ref *ref = &pool->refs[page];
+    if (ref->entry) pool->refs[ref->entry - 1].before = ref->before;
+    *(ref->before ? &pool->refs[ref->before - 1].entry : &pool->free_head) = ref->entry;
     return page;
 }
 
 static void pimattn_i_page_free(pimattn_i_pool *pool, uint32_t page)
 {
-    memcpy(pimattn_i_page(pool, page), &pool->free_head, sizeof page);
+    const pimattn_i_ref ref = {0, pool->free_head, 0};
+    if (ref.entry) pool->refs[ref.entry - 1].before = page + 1;
+    pool->refs[page] = ref;
     pool->free_head = page + 1;
 }
 
@@ -3043,9 +3036,9 @@ static void pimattn_i_page_tell(pimattn_i_pool *pool, pimattn_page_event event, 
     pool->within = NULL;
 }
 
-static uint32_t pimattn_i_pool_take(pimattn_i_pool *pool)
+static uint32_t pimattn_i_pool_take(pimattn_i_pool *pool, uint64_t wanted)
 {
-    uint32_t page = pimattn_i_page_pick(pool);
+    uint32_t page = pimattn_i_page_pick(pool, wanted);
     pool->n_used++;
     pool->refs[page].count = 1;
     pool->refs[page].entry = 0;
@@ -3146,7 +3139,6 @@ static void pimattn_i_set_drop(pimattn_i_pool *pool, const uint32_t *set, pimatt
     if (ref->count > 0) return;
     for (uint64_t i = pool->set_pages; i > 0; i--) {
         uint32_t page = set[i - 1];
-        pool->refs[page].count = 0;
         pool->n_used--;
         pimattn_i_page_free(pool, page);
         pimattn_i_page_tell(pool, event, page, page);
@@ -3218,7 +3210,7 @@ static uint64_t pimattn_i_compact_move(pimattn_i_pool *pool, uint32_t *pages, ui
         unsigned char *old = pimattn_i_page(pool, pages[i]);
         pimattn_i_ref *ref = &pool->refs[pages[i]];
         if (ref->count) {
-            uint32_t to = pimattn_i_page_pick(pool);
+            uint32_t to = pimattn_i_page_pick(pool, UINT64_MAX);
             memcpy(pimattn_i_page(pool, to), old, (size_t)pool->page_bytes);
             memcpy(old, &to, sizeof to);
             pimattn_i_page_change(pool, to, 0);
@@ -3378,14 +3370,18 @@ static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, pimattn_i_seq *se
         const uint64_t bytes = pimattn_i_ceil_div(tokens, lay->run_tokens) * lay->run_bytes;
         for (uint64_t k = 0; k < pool->set_pages; k++) {
             const unsigned char *old = pimattn_i_page(pool, pages[k]);
-            pages[k] = pimattn_i_pool_take(pool);
+            pages[k] = pimattn_i_pool_take(pool, UINT64_MAX);
             memcpy(pimattn_i_page(pool, pages[k]), old, (size_t)bytes);
         }
         pimattn_i_set_drop(pool, &shared, PIMATTN_PAGE_FREED); /* others hold it still */
     }
-    for (; seq->n_pages < need; seq->n_pages++)
-        for (uint64_t i = 0; i < pool->set_pages; i++)
-            pimattn_i_table_at(lay, seq, seq->n_pages, 0)[i] = pimattn_i_pool_take(pool);
+    /* those of a head one behind the other: they are read faster so */
+    for (uint64_t i = 0; i < pool->set_pages; i++)
+        for (uint64_t k = seq->n_pages; k < need; k++) {
+            uint32_t *page = pimattn_i_table_at(lay, seq, k, 0) + i;
+            *page = pimattn_i_pool_take(pool, k ? UINT64_C(1) + *(page - pool->set_pages) : 0);
+        }
+    seq->n_pages = pimattn_i_max(seq->n_pages, need);
     return PIMATTN_OK;
 }
 
@@ -4352,7 +4348,7 @@ static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_
         const uint64_t most = pimattn_i_min(context, PIMATTN_I_MAX_QUERY_TOKENS);
         if (n >= 1 && n <= most) continue;
         const char *text = most ? "item %u: n_tokens is %u, not 1 to %u; it has %u tokens"
-                                : "item %u: n_tokens is %u, but of context it has none";
+                                : "item %u: n_tokens is %u, but it has no tokens of context";
         return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, why, text, i, n, most, context);
     }
     return PIMATTN_OK;
@@ -4537,8 +4533,7 @@ PIMATTN_API const char *pimattn_stop_str(uint32_t stop)
 }
 
 /* x = x by + y, NULL: 0; no limb can overflow its carry. Numbers in limbs of 32 bits, the lowest
- * first; the greatest are 322 bits: 8 times a sum (63), ratios (32), and how many tokens 7 other
- * tiers have (32 each). */
+ * first, at most 322 bits: 8 times a sum (63), ratios (32), tokens of 7 tiers (32 each). */
 static void pimattn_i_exact_fuse(uint32_t x[12], uint32_t by, const uint32_t *y)
 {
     uint64_t carry = 0;
@@ -6183,8 +6178,7 @@ static pimattn_status pimattn_i_config_judge(pimattn_config *c, pimhw_cause *why
     PIMATTN_I_WITHIN(why, "reserve_tokens", c->reserve_tokens, 0, most, NULL);
     const uint64_t held = pimattn_i_ceil_div(c->reserve_tokens, c->page_tokens);
     if (c->way == PIMATTN_HOST && !c->tiers)
-        PIMATTN_I_WITHIN(why, "pages (in pool_bytes) for reserve_tokens", held, 0, pages / page_set,
-                         NULL);
+        PIMATTN_I_WITHIN(why, "pool pages for reserve_tokens", held, 0, pages / page_set, NULL);
     if (c->way == PIMATTN_DEVICE && c->shape.v_in_k)
         return PIMATTN_I_UNFIT(why, "shape.v_in_k is set: banks hold V by itself (way 1, device)");
     if (c->way == PIMATTN_DEVICE && c->device.epu_passes == 0)
@@ -6676,8 +6670,8 @@ static pimattn_status pimattn_i_hold(pimattn_engine *e, pimattn_i_seq *s, uint64
     const uint64_t free_pages = e->pool.n_pages_most - pimattn_i_pool_held(&e->pool);
     uint64_t known, fresh = pimattn_i_seq_fresh(&e->pool, s, from, to, &known);
     if (fresh - known > free_pages)
-        return PIMATTN_I_FULL(e, "%u tokens need %u more KV pages; %u of %u of pool_bytes are free", to, fresh,
-                              free_pages, e->pool.n_pages_most);
+        return PIMATTN_I_FULL(e, "%u tokens need %u more KV pages; %u of %u of pool_bytes are free",
+                              to, fresh, free_pages, e->pool.n_pages_most);
     pimattn_status status = pimattn_i_seq_hold(&e->pool, s, from, to);
     if (status == PIMATTN_ERR_MEMORY)
         pimhw_cause_write(&e->why, "no memory for KV pages of %u tokens", to);
@@ -6921,8 +6915,7 @@ static uint32_t pimattn_i_lane_type(const pimattn_engine *e)
     return e->config.device.lane_type == PIMHW_LANE_F16 ? PIMATTN_F16 : PIMATTN_BF16;
 }
 
-/* One head's rows from token `before` on: K a token after the other, V a column of tokens, or of
- * zeros if rows is NULL. */
+/* One head's rows from token `before` on: K by tokens, V by columns, of zeros if rows is NULL. */
 static bool pimattn_i_append_head(pimattn_engine *e, const pimattn_i_list *list, bool is_v,
                                   const pimattn_i_rows *rows, size_t head, uint64_t before,
                                   uint64_t n)
@@ -7095,8 +7088,7 @@ PIMATTN_API pimattn_status pimattn_seq_accept(pimattn_engine *e, pimattn_seq seq
                                               const uint32_t *kept, size_t n)
 {
     pimattn_i_seq *s;
-    const char *text = "kept[%u] is %u: not above the one before, or beyond the %u tokens that"
-                       " follow";
+    const char *text = "kept[%u] is %u: not above the one before, or beyond the %u that follow";
     uint64_t i = 0;
     PIMATTN_I_TRY(pimattn_i_paged(e));
     PIMATTN_I_TRY(pimattn_i_seq_even(e, seq, &s));
@@ -7918,6 +7910,19 @@ static void pimattn_i_tile_scales(const pimattn_i_hand *hand)
     }
 }
 
+/* Whether a led CPU is led: pages of a KV head do not follow one another as far as a long one, or
+ * sums of eight queries are slow enough [measured]. */
+static bool pimattn_i_jumps(const pimattn_engine *e, const pimattn_i_job *job)
+{
+    const uint64_t size = e->layout.page_tokens;
+    const uint64_t more = (PIMATTN_I_LONG_PAGE / 2 - 1) / pimattn_i_max(e->piece_bytes, 1);
+    if (job->rows >= 8 || more == 0 || e->pages || e->tiered) return job->rows >= 8 || more > 0;
+    const uint64_t page = pimattn_i_max(job->begin, job->leaf_begin * PIMATTN_I_LEAF) / size;
+    if ((page + more) * size >= job->end) return true;
+    const uint32_t *first = pimattn_i_table_at(&e->layout, job->seq, page, e->planner.layer);
+    return first[job->kv_head + more * e->pool.set_pages] - first[job->kv_head] != more;
+}
+
 /* What all tiles of a job that are read where they lie have in common. */
 static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
 {
@@ -7943,8 +7948,8 @@ static void pimattn_i_tile_init(pimattn_i_hand *hand, const pimattn_i_job *lead)
     tile->ahead = e->ahead;
     const bool wide = s->k_type == PIMATTN_F32 || s->v_type == PIMATTN_F32;
     const bool apart = pimattn_i_apart(e), led = e->ahead == PIMATTN_I_LED;
-    const bool brief = e->piece_bytes < (uint64_t)PIMATTN_I_LONG_PAGE >> led; /* [measured] */
-    tile->led = led && brief && !apart && !wide ? 192 : 0;
+    const bool brief = e->piece_bytes < (uint64_t)PIMATTN_I_LONG_PAGE; /* [measured] */
+    tile->led = led && !apart && !wide && pimattn_i_jumps(e, hand->job) ? 192 : 0;
     /* AVX-512 has sums enough to read wide f32 rows of one query as they lie */
     const bool whole = hand->job->n_queries == 1 && e->kernel->most_queries == 8 &&
                        s->k_type == PIMATTN_F32 && s->v_type == PIMATTN_F32;
@@ -8663,8 +8668,7 @@ static bool pimattn_i_walk_step(pimattn_i_walk *w, const pimattn_engine *e,
     return w->spot[0].among != 0;
 }
 
-/* A block by partials of bank groups, where the tokens lie; the table is sorted. One of which
- * nothing is seen has none. */
+/* A block by partials of bank groups, where the seen tokens lie; the table is sorted. */
 static void pimattn_i_block_tiers(pimattn_engine *e, const pimattn_i_job *block)
 {
     pimattn_i_tiered *st = e->tiered;
@@ -8740,8 +8744,7 @@ static uint64_t pimattn_i_channel_fullest(const pimattn_i_bin *b, uint32_t chann
     return most;
 }
 
-/* Adds a block to what a tier has to do, as often as there are KV heads like it; and its slowest
- * channel so far. */
+/* Adds a block to a tier's work, for all KV heads like it; and its slowest channel so far. */
 static void pimattn_i_load_add(pimattn_i_bin *b, pimattn_tier_load *load, uint64_t times,
                                uint32_t *slowest)
 {
@@ -8886,8 +8889,7 @@ static pimattn_status pimattn_i_read(pimattn_engine *e, pimattn_readings *readin
     return PIMATTN_OK;
 }
 
-/* Times a call on the tiers: what lies where decides. A layer of the step is as this one; in
- * readings the slowest tier. */
+/* Times a call on the tiers: a layer of the step is as this one; in readings the slowest tier. */
 static pimattn_status pimattn_i_tier_read(pimattn_engine *e, pimattn_readings *r)
 {
     pimattn_i_tiered *st = e->tiered;

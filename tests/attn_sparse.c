@@ -1228,8 +1228,8 @@ static void bad_questions_are_refused(void)
     for (uint32_t c = 8;; c = p) {
         check_refused(e, seq, 2, &good, s.q, c, 0, wrong, "layer 2");
         check_refused(e, seq, 0, &good, NULL, c, 0, wrong, "q is NULL");
-        check_refused(e, empty, 0, &good, s.q, c, 0, wrong, "length is 0");
-        check_refused(e, seq, 1, &good, s.q, c, 0, wrong, "length is 0");
+        check_refused(e, empty, 0, &good, s.q, c, 0, wrong, "no tokens of context");
+        check_refused(e, seq, 1, &good, s.q, c, 0, wrong, "no tokens of context");
         check_refused(e, gone, 0, &good, s.q, c, 0, PIMATTN_ERR_SEQ, "freed");
         s.q[17] = bits_float(NAN_BITS);
         check_refused(e, seq, 0, &good, s.q, c, 0, wrong, "q[17]");

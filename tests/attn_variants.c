@@ -1168,7 +1168,7 @@ static void bad_pages_are_refused_in_words(void)
         (b.p.indptr = NULL, b.p.table = b.table, b.p.lengths = b.lengths, b.lengths[0] = 49));
     BAD("table_stride", (b.p.indptr = NULL, b.p.table = b.table, b.p.lengths = b.lengths,
                          b.p.table_stride = SIZE_MAX / 4 + 2));
-    BAD("its length is 0",
+    BAD("no tokens of context",
         (b.p.indptr = NULL, b.p.table = b.table, b.p.lengths = b.lengths, b.lengths[0] = 0));
     BAD("pages.k overlap rows: of a head it is 31, less than the 32", b.p.k.head = 31);
     BAD("pages.v overlap rows: of a token it is 63, less than the 64", b.p.v.token = 63);

@@ -160,7 +160,7 @@ static void the_check_names_the_field(void)
     BAD("max_seqs", c.max_seqs = 65536);
     BAD("scratch_bytes", c.scratch_bytes = 1);
     BAD("reserve_tokens", c.reserve_tokens = (UINT64_C(1) << 32) + 1);
-    BAD("pages (in pool_bytes) for reserve_tokens is 2, not 0 to 1",
+    BAD("pool pages for reserve_tokens is 2, not 0 to 1",
         (c.reserve_tokens = 129, c.pool_bytes = 7 * 128 * 2 * 16 * 4));
     BAD("partition", c.partition = 2);
     BAD("hfp_unit", c.hfp_unit = 2);

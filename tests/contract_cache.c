@@ -209,7 +209,7 @@ static void what_cannot_be_is_refused(void)
     CHECK_U(pimattn_seq_keep(r.e, s, 6, 10), PIMATTN_OK);
     used = pimattn_pages_used(r.e);
     REFUSED(pimattn_seq_keep(r.e, s, 5, 10), PIMATTN_ERR_ARGUMENT, "gone");
-    REFUSED(pimattn_seq_truncate(r.e, s, 5), PIMATTN_ERR_ARGUMENT, "behind");
+    REFUSED(pimattn_seq_truncate(r.e, s, 5), PIMATTN_ERR_ARGUMENT, "are gone");
     REFUSED(pimattn_prefix_remember(r.e, s, ids, 8, 0), PIMATTN_ERR_ARGUMENT, "gone");
     REFUSED(pimattn_seq_accept(r.e, s, 5, NULL, 0), PIMATTN_ERR_ARGUMENT, "first is 5, not 6 to");
     CHECK_U(pimattn_seq_fork(NULL, &t, s), PIMATTN_ERR_ARGUMENT);
@@ -1050,6 +1050,45 @@ static void pages_say_what_becomes_of_them(void)
     CHECK_U(n_events[PIMATTN_PAGE_MOVED], 0);
 }
 
+static uint32_t taken_pages[1024];
+static size_t n_taken;
+
+static void list_taken(void *user, pimattn_page_event event, uint32_t page, uint32_t to)
+{
+    (void)user, (void)to;
+    if (event == PIMATTN_PAGE_TAKEN && n_taken < 1024) taken_pages[n_taken++] = page;
+}
+
+/* Pages of a KV head that are taken together have numbers, and so memory, that follow one another:
+ * new ones, those of a sequence that was freed, and of two that grew by turns. */
+static void pages_of_a_head_follow_one_another(void)
+{
+    enum { SET = LAYERS * KV_HEADS, N = 16 };
+    rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+    r.config.on_page = list_taken;
+    rig_pool(&r, N * SET * 512);
+    for (int round = 0; round < 3; round++) {
+        pimattn_seq s = 0, turns[2];
+        for (int i = 0; i < 2; i++)
+            CHECK_U(pimattn_seq_create(r.e, &turns[i]), PIMATTN_OK);
+        for (uint64_t n = 1; n <= N / 2 && round == 2; n++)
+            for (int i = 0; i < 2; i++)
+                CHECK_U(pimattn_seq_reserve(r.e, turns[i], n * PAGE), PIMATTN_OK);
+        for (int i = 0; i < 2; i++)
+            CHECK_U(pimattn_seq_free(r.e, turns[i]), PIMATTN_OK);
+        n_taken = 0;
+        CHECK_U(pimattn_seq_create(r.e, &s), PIMATTN_OK);
+        CHECK_U(pimattn_seq_reserve(r.e, s, N * PAGE), PIMATTN_OK);
+        CHECK_U(n_taken, N * SET);
+        size_t jumps = 0;
+        for (size_t i = 0; i < n_taken; i++)
+            jumps += i % N && taken_pages[i] != taken_pages[i - 1] + 1;
+        CHECK(jumps <= (round == 2 ? SET : 0));
+        CHECK_U(pimattn_seq_free(r.e, s), PIMATTN_OK);
+    }
+    rig_end(&r);
+}
+
 /* Pages taken, given up and freed: who is told may not call, and nothing is harmed. */
 static void who_is_told_of_pages_may_not_call(void)
 {
@@ -1621,6 +1660,7 @@ int main(int argc, char **argv)
     RUN(all_that_is_known_is_compacted);
     RUN(a_hit_is_compared_token_by_token);
     RUN(pages_say_what_becomes_of_them);
+    RUN(pages_of_a_head_follow_one_another);
     RUN(who_is_told_of_pages_may_not_call);
     RUN(who_moves_a_state_may_not_call);
     RUN(who_runs_the_jobs_may_not_call);
