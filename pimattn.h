@@ -505,11 +505,11 @@ typedef struct pimattn_choice {
  * and lse may have any alignment, all else has that of its type. */
 typedef struct pimattn_call {
     float *out;                /* may be NULL if partials is not */
-    float *lse;                /* natural log-sum-exp beside one, with sink logits; or NULL */
+    float *lse;                /* natural log-sum-exp, sink logits in, beside either; or NULL */
     pimattn_partial *partials; /* [rows][n_heads] with o and dim = head_dim_v set; m, l and what o
                                   points to are overwritten; may be NULL. Without sink logits: who
                                   merges partials merges {logit, 1, zeros} once, at the end */
-    const float *q;            /* no output in it, nor in another output: not looked at */
+    const float *q;            /* outputs lie neither in it nor in each other: not looked at */
     const pimattn_item *items; /* [n_items] */
     size_t n_items;            /* 1 to max_seqs */
     const pimattn_mask *masks; /* [n_items] or NULL */
@@ -1030,8 +1030,8 @@ PIMATTN_API pimattn_status pimattn_tier_profile(const pimattn_profile *profile,
 
 /* What a tier has to do in one layer. Tokens are pairs (token, KV head). */
 typedef struct pimattn_tier_load {
-    const uint64_t
-        *blocks; /* [n_blocks] slowest channel: in its fullest group (flash: in it all) */
+    const uint64_t *blocks; /* [n_blocks] of the slowest channel: tokens in its fullest bank group;
+                               of flash: on the channel */
     size_t n_blocks;
     uint32_t n_queries;      /* of a block: query tokens * GQA group */
     bool gqa_flops;          /* every query counts for cap_MFLOPS; default: KV bytes [PAM] */
@@ -3378,8 +3378,8 @@ static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, pimattn_i_seq *se
     /* those of a head one behind the other: they are read faster so */
     for (uint64_t i = 0; i < pool->set_pages; i++)
         for (uint64_t k = seq->n_pages; k < need; k++) {
-            uint32_t *page = pimattn_i_table_at(lay, seq, k, 0) + i;
-            *page = pimattn_i_pool_take(pool, k ? UINT64_C(1) + *(page - pool->set_pages) : 0);
+            uint32_t *at = pimattn_i_table_at(lay, seq, k, 0) + i;
+            *at = pimattn_i_pool_take(pool, k ? UINT64_C(1) + *(at - pool->set_pages) : UINT64_MAX);
         }
     seq->n_pages = pimattn_i_max(seq->n_pages, need);
     return PIMATTN_OK;
