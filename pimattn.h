@@ -6936,7 +6936,7 @@ static bool pimattn_i_append_head(pimattn_engine *e, const pimattn_i_list *list,
                 pimhw_lanes_round(type, column + i, from + (t + i) * rows[1].stride + 4 * c, 1);
             if (!is_v)
                 pimhw_lanes_round(type, column, from + t * rows[0].stride + 4 * (size_t)lanes * c,
-                                  pimattn_i_min(lanes, dim - c * lanes));
+                                  (size_t)pimattn_i_min(lanes, dim - c * lanes));
             /* the first token of a column of V writes zeros behind it */
             if (!pimattn_i_write_column(e, list, &at, column, first,
                                         first ? (uint32_t)some : lanes))
@@ -9214,14 +9214,14 @@ static void pimattn_i_hub_input(void *user, const pimhw_event *event, uint16_t *
         const unsigned char *q = (const unsigned char *)e->call->q + row * e->call->q_stride;
         const uint32_t d = at % p->k_columns * n;
         pimhw_lanes_round(p->device.lane_type, lanes, q + 4 * ((size_t)head * dim + d),
-                          d < dim ? pimattn_i_min(n, dim - d) : 0);
+                          d < dim ? (size_t)pimattn_i_min(n, dim - d) : 0);
         return;
     }
     uint32_t group = event->channel % p->unit_channels / p->v_spread;
     uint64_t t = (((uint64_t)event->aux + event->index) * p->v_groups + group) * n;
     if (t < w->job.tokens)
         pimhw_lanes_round(p->device.lane_type, lanes, w->scores + event->gpr * w->job.tokens + t,
-                          pimattn_i_min(n, w->job.tokens - t));
+                          (size_t)pimattn_i_min(n, w->job.tokens - t));
 }
 
 static uint32_t pimattn_i_work_dims(const pimattn_plan *p)

@@ -1050,13 +1050,13 @@ static void pages_say_what_becomes_of_them(void)
     CHECK_U(n_events[PIMATTN_PAGE_MOVED], 0);
 }
 
-static uint32_t taken_pages[1024];
-static size_t n_taken;
+static uint32_t listed_pages[1024];
+static size_t n_listed;
 
-static void list_taken(void *user, pimattn_page_event event, uint32_t page, uint32_t to)
+static void list_pages(void *user, pimattn_page_event event, uint32_t page, uint32_t to)
 {
     (void)user, (void)to;
-    if (event == PIMATTN_PAGE_TAKEN && n_taken < 1024) taken_pages[n_taken++] = page;
+    if (event == PIMATTN_PAGE_TAKEN && n_listed < 1024) listed_pages[n_listed++] = page;
 }
 
 /* Pages of a KV head that are taken together have numbers, and so memory, that follow one another:
@@ -1065,7 +1065,7 @@ static void pages_of_a_head_follow_one_another(void)
 {
     enum { SET = LAYERS * KV_HEADS, N = 16 };
     rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
-    r.config.on_page = list_taken;
+    r.config.on_page = list_pages;
     rig_pool(&r, N * SET * 512);
     for (int round = 0; round < 3; round++) {
         pimattn_seq s = 0, turns[2];
@@ -1076,13 +1076,13 @@ static void pages_of_a_head_follow_one_another(void)
                 CHECK_U(pimattn_seq_reserve(r.e, turns[i], n * PAGE), PIMATTN_OK);
         for (int i = 0; i < 2; i++)
             CHECK_U(pimattn_seq_free(r.e, turns[i]), PIMATTN_OK);
-        n_taken = 0;
+        n_listed = 0;
         CHECK_U(pimattn_seq_create(r.e, &s), PIMATTN_OK);
         CHECK_U(pimattn_seq_reserve(r.e, s, N * PAGE), PIMATTN_OK);
-        CHECK_U(n_taken, N * SET);
+        CHECK_U(n_listed, N * SET);
         size_t jumps = 0;
-        for (size_t i = 0; i < n_taken; i++)
-            jumps += i % N && taken_pages[i] != taken_pages[i - 1] + 1;
+        for (size_t i = 0; i < n_listed; i++)
+            jumps += i % N && listed_pages[i] != listed_pages[i - 1] + 1;
         CHECK(jumps <= (round == 2 ? SET : 0));
         CHECK_U(pimattn_seq_free(r.e, s), PIMATTN_OK);
     }
