@@ -6,6 +6,7 @@
 
 #define EX_NAME "capacity"
 #include "common.h"
+#include "lengths.h"
 #include "published.h"
 
 enum { RUNS = 200, LOL_WINDOW = 32768 }; /* the most tokens of LoL-PIM's models */
@@ -14,7 +15,7 @@ enum { RUNS = 200, LOL_WINDOW = 32768 }; /* the most tokens of LoL-PIM's models 
  * weights: 2 bytes a parameter. And the one data set that only LoL-PIM's table 2 has. */
 typedef struct workload {
     const char *name;
-    double mean, std, least, most; /* tokens: a normal distribution, cut off */
+    int task; /* of lengths.h */
     uint32_t window;
     uint32_t n_layers, n_heads, n_kv_heads;
     uint64_t weights, memory; /* bytes */
@@ -24,17 +25,15 @@ typedef struct workload {
 #define GB(n) ((uint64_t)(n) << 30)
 
 static const workload WORKLOADS[] = {
-    {"7B, QMSum", 13966, 6182, 2651, 30456, 32768, 32, 32, 32, GB(14), GB(128), false},
-    {"7B, Musique", 16362, 1651, 6820, 17917, 32768, 32, 32, 32, GB(14), GB(128), false},
-    {"72B, QMSum", 13966, 6182, 2651, 30456, 32768, 80, 64, 64, GB(134), GB(512), false},
-    {"72B, Musique", 16362, 1651, 6820, 17917, 32768, 80, 64, 64, GB(134), GB(512), false},
-    {"8B GQA, multifieldqa", 60780, 31025, 20333, 119480, 131072, 32, 32, 8, GB(15), GB(128),
-     false},
-    {"8B GQA, Loogle-SD", 50693, 26506, 13347, 109221, 131072, 32, 32, 8, GB(15), GB(128), false},
-    {"70B GQA, multifieldqa", 60780, 31025, 20333, 119480, 131072, 80, 64, 8, GB(131), GB(512),
-     false},
-    {"70B GQA, Loogle-SD", 50693, 26506, 13347, 109221, 131072, 80, 64, 8, GB(131), GB(512), false},
-    {"7B, HotpotQA", 13465, 3921, 1917, 17674, 32768, 32, 32, 32, GB(14), GB(128), true},
+    {"7B, QMSum", LENGTHS_QMSUM, 32768, 32, 32, 32, GB(14), GB(128), false},
+    {"7B, Musique", LENGTHS_MUSIQUE, 32768, 32, 32, 32, GB(14), GB(128), false},
+    {"72B, QMSum", LENGTHS_QMSUM, 32768, 80, 64, 64, GB(134), GB(512), false},
+    {"72B, Musique", LENGTHS_MUSIQUE, 32768, 80, 64, 64, GB(134), GB(512), false},
+    {"8B GQA, multifieldqa", LENGTHS_MULTIFIELDQA, 131072, 32, 32, 8, GB(15), GB(128), false},
+    {"8B GQA, Loogle-SD", LENGTHS_LOOGLE, 131072, 32, 32, 8, GB(15), GB(128), false},
+    {"70B GQA, multifieldqa", LENGTHS_MULTIFIELDQA, 131072, 80, 64, 8, GB(131), GB(512), false},
+    {"70B GQA, Loogle-SD", LENGTHS_LOOGLE, 131072, 80, 64, 8, GB(131), GB(512), false},
+    {"7B, HotpotQA", LENGTHS_HOTPOTQA, 32768, 32, 32, 32, GB(14), GB(128), true},
 };
 
 /* A policy's averages over all runs. */
@@ -43,23 +42,6 @@ typedef struct outcome {
     double of_reserved; /* bytes of K and V over those set aside for requests */
     double of_memory;   /* the same over all that the weights leave */
 } outcome;
-
-static double uniform(uint64_t *random)
-{
-    *random = *random * 6364136223846793005u + 1442695040888963407u;
-    return ((double)(*random >> 11) + 0.5) / 9007199254740992.0;
-}
-
-/* A length, drawn again until it is within the limits. */
-static uint64_t length(const workload *w, uint64_t *random)
-{
-    double tokens;
-    do {
-        double turn = 2 * 3.14159265358979323846 * uniform(random);
-        tokens = w->mean + w->std * sqrt(-2 * log(uniform(random))) * cos(turn);
-    } while (tokens < w->least || tokens > w->most);
-    return (uint64_t)tokens;
-}
 
 /* Requests come until the next one does not fit. */
 static outcome fill(const workload *w, const pimattn_plan *plan, bool lazy, uint64_t seed)
@@ -73,7 +55,7 @@ static outcome fill(const workload *w, const pimattn_plan *plan, bool lazy, uint
     for (int run = 0; run < RUNS; run++) {
         uint64_t used = 0, tokens = 0, n = 0;
         for (;; n++) {
-            uint64_t its = length(w, &random);
+            uint64_t its = lengths_draw(&lengths_tasks[w->task], &random);
             uint64_t wanted = heads * pimattn_plan_chunks(plan, lazy ? its : w->window);
             if (used + wanted > n_chunks) break;
             used += wanted;
