@@ -90,7 +90,7 @@ int main(int argc, char **argv)
                "usage: build/capacity [options]\n"
                "Chunks taken as tokens come, beside room for the longest context.",
                options, EX_COUNT(options), NULL, 0);
-    double of_free[2] = {0, 0}, of_all[2] = {0, 0}, most = 0, in_figure_4[4];
+    double of_free[2] = {0, 0}, of_all[2] = {0, 0}, most = 0, in_figure_4[4], at_work[2] = {0, 0};
     double low[2] = {100, 100}, high[2] = {0, 0}; /* static: of what weights leave, of all */
     printf("K and V of whole batches in modules of preset aimx, chunks of 1 MiB; %d batches each,\n"
            "seed %" PRIu32 ". Utilisation: K and V over what requests have set aside / over all "
@@ -113,6 +113,9 @@ int main(int argc, char **argv)
         outcome fixed = fill(w, &plan, false, seed), lazy = fill(w, &plan, true, seed);
         for (int n = 0; n < 4 && i == 0; n++)
             in_figure_4[n] = lazy_in_figure_4(&plan, 1u << n);
+        /* a token of K to a bank; of V to as many groups of channels as there are, a column each */
+        at_work[0] = (double)plan.unit_channels * pimhw_config_banks(&device);
+        at_work[1] = (double)plan.v_groups * pimhw_config_lanes(&device);
         double more = 100 * (lazy.batch / fixed.batch - 1);
         printf("  %-22s %16.2f %13.1f%% / %5.1f%% %16.2f %13.1f%% / %5.1f%% %+7.0f%%\n", w->name,
                fixed.batch, 100 * fixed.of_reserved, 100 * fixed.of_memory, lazy.batch,
@@ -148,5 +151,8 @@ int main(int argc, char **argv)
         "  the same in 80 GB times N at contexts of 4096 times N, as its Fig. 4; N 1, 2, 4, 8:\n");
     for (int i = 0; i < 4; i++)
         published_print(stdout, published_find("lol.f4.batch"), in_figure_4[i]);
+    printf("  one head of 128 dims over all channels of a module:\n");
+    published_print(stdout, published_find("ph.tcp.qk"), at_work[0]);
+    published_print(stdout, published_find("ph.tcp.sv"), at_work[1]);
     return ex_done();
 }

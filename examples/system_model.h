@@ -11,7 +11,8 @@
 #include "lengths.h"
 #include "works.h"
 
-enum { SYS_HEAD_DIM = 128, SYS_ELEMENT = 2, SYS_MOST_BATCH = 16384 };
+enum { SYS_HEAD_DIM = 128, SYS_ELEMENT = 2 };
+enum { SYS_MOST_BATCH = 16384, SYS_RUNS = 4, SYS_ENOUGH = 2000 };
 
 typedef struct sys_llm {
     const char *name;
@@ -23,34 +24,33 @@ typedef struct sys_machine {
     const char *preset;
     uint32_t n_modules, node_modules;
     double node_Bps;  /* between nodes */
-    double xpu_flops; /* of a module's xPU, which has the FC layers and reads weights as fast as the
-                         channels give them to a host; 0: the units have them */
+    double xpu_flops; /* of a module's xPU, which does softmax, at no cost, and has the FC layers:
+                         weights come as fast as the channels give them to a host; 0: no xPU */
 } sys_machine;
 
 /* How they are used. */
 typedef struct sys_way {
     const char *name;
     uint32_t partition, hfp_unit;
-    bool row_reuse_off;
     uint32_t controller;
     bool extra_region; /* of input buffers, under ping-pong */
     bool lazy;         /* chunks as tokens come, else room for the window */
 } sys_way;
 
-/* Where the time of the stages goes, and the energy of attention. */
+/* Of a stage with all micro-batches: where its time goes; of all modules: what attention takes. */
 typedef struct sys_parts {
     double fc_ns, attention_ns, moving_ns;
     double attention_pJ, standby_pJ; /* all; of it standby and refresh */
-    double macs;                     /* that the model needs */
+    double macs;                     /* that the model needs of the units */
     double tokens;                   /* that were made */
 } sys_parts;
 
 /* What a cut gives, on average over some batches. */
 typedef struct sys_result {
     uint32_t tp, pp;
-    double batch, tokens_s;
+    double tokens_s;
     double utilisation; /* of all units' peak, by macs */
-    sys_parts parts;
+    sys_parts parts;    /* of a step; tokens are as many as requests */
 } sys_result;
 
 typedef struct sys {
@@ -74,6 +74,7 @@ static inline sys *sys_new(const sys_llm *llm, const sys_machine *machine, const
     s->device.controller = way->controller;
     s->device.extra_region = way->extra_region;
     if (!refresh) s->device.refresh = 0;
+    if (machine->xpu_flops > 0) s->device.epu_ck_per_op = 0;
     ex_device_check(&s->device);
     return s;
 }
@@ -143,8 +144,8 @@ static inline pimattn_plan sys_plan(const sys *s)
     pimattn_plan plan;
     pimattn_shape shape = sys_shape(s);
     pimhw_cause why = {{0}};
-    if (pimattn_plan_init(&plan, &shape, &s->device, s->way->partition, s->way->hfp_unit,
-                          s->way->row_reuse_off, 1, &why) != PIMATTN_OK)
+    if (pimattn_plan_init(&plan, &shape, &s->device, s->way->partition, s->way->hfp_unit, false, 1,
+                          &why) != PIMATTN_OK)
         ex_die("plan: %s", why.text);
     return plan;
 }
@@ -218,10 +219,10 @@ static inline pimhw_readings sys_attention(sys *s, size_t first, size_t n)
     pimhw_cause why = {{0}};
     c.device = s->device;
     c.hfp_unit = s->way->hfp_unit;
-    c.row_reuse_off = s->way->row_reuse_off;
     for (size_t i = 0; i < n; i++)
         s->spans[i].context_tokens = s->tokens[first + i], s->spans[i].n_tokens = 1;
-    if (pimattn_estimate(&r, &c, s->spans, n, &why) != PIMATTN_OK) ex_die("attention: %s", why.text);
+    if (pimattn_estimate(&r, &c, s->spans, n, &why) != PIMATTN_OK)
+        ex_die("attention: %s", why.text);
     return r.device;
 }
 
@@ -253,7 +254,8 @@ static inline double sys_stage_ns(sys *s, size_t first, size_t n, sys_parts *par
                          (r.energy_pJ[PIMHW_ENERGY_ACTIVE] + r.energy_pJ[PIMHW_ENERGY_IDLE] +
                           r.energy_pJ[PIMHW_ENERGY_REFRESH]);
     for (size_t i = first; i < first + n; i++)
-        parts->macs += sys_macs(s->llm, s->tokens[i]);
+        parts->macs += sys_macs(s->llm, s->tokens[i]) -
+                       (s->machine->xpu_flops > 0 ? s->llm->n_layers * sys_weights(s->llm) : 0);
     parts->tokens += (double)n;
     return fc + layers * r.ns + moving;
 }
@@ -273,22 +275,28 @@ static inline double sys_seconds(sys *s, size_t n, sys_parts *parts)
     return 1e-9 * fmax(sum, most * s->pp);
 }
 
-/* A cut, over several batches. A batch of no request is none: such a model does not fit. */
-static inline sys_result sys_run(sys *s, uint32_t tp, const lengths *of, uint32_t runs,
-                                 uint64_t seed)
+/* A cut, over several batches: fewer if they have thousands of requests. A batch of none: such a
+ * model does not fit. */
+static inline sys_result sys_run(sys *s, uint32_t tp, const lengths *of, uint64_t seed)
 {
     sys_result r;
     double seconds = 0;
+    uint32_t runs = 0;
     memset(&r, 0, sizeof r);
     sys_cut(s, tp);
-    for (uint32_t i = 0; i < runs; i++) {
+    while (runs < SYS_RUNS && r.parts.tokens < SYS_ENOUGH) {
         size_t n = sys_fill(s, of, &seed);
         if (n > 0) seconds += sys_seconds(s, n, &r.parts);
+        runs++;
     }
     r.tp = s->tp, r.pp = s->pp;
-    r.batch = r.parts.tokens / runs;
     if (seconds > 0) r.tokens_s = r.parts.tokens / seconds;
     if (seconds > 0) r.utilisation = r.parts.macs / seconds / sys_peak(s);
+    double *parts[] = {&r.parts.fc_ns,        &r.parts.attention_ns, &r.parts.moving_ns,
+                       &r.parts.attention_pJ, &r.parts.standby_pJ,   &r.parts.macs,
+                       &r.parts.tokens};
+    for (size_t i = 0; i < EX_COUNT(parts); i++)
+        *parts[i] /= runs;
     return r;
 }
 
@@ -302,14 +310,14 @@ typedef struct sys_cuts {
 
 static inline sys_cuts sys_all_cuts(const sys_llm *llm, const sys_machine *machine,
                                     const sys_way *way, const lengths *of, uint64_t window,
-                                    uint32_t runs, uint64_t seed, bool refresh)
+                                    uint64_t seed, bool refresh)
 {
     sys_cuts cuts;
     sys *s = sys_new(llm, machine, way, window, refresh);
     memset(&cuts, 0, sizeof cuts);
     for (uint32_t tp = 1; tp <= machine->n_modules && cuts.n < SYS_MOST_CUTS; tp++) {
         if (!sys_can_cut(s, tp)) continue;
-        cuts.of[cuts.n] = sys_run(s, tp, of, runs, seed);
+        cuts.of[cuts.n] = sys_run(s, tp, of, seed);
         if (cuts.of[cuts.n].tokens_s > cuts.of[cuts.best].tokens_s) cuts.best = cuts.n;
         cuts.n++;
     }

@@ -1,0 +1,655 @@
+/* system - language models on many PIM modules, tensor and pipeline parallel: what LoL-PIM and
+ * PIMphony print of whole systems beside ours, or a system of your own, with a run that serves
+ * requests. What is counted and what not stands in system_model.h; nothing was chosen for a figure.
+ */
+#define PIMATTN_IMPLEMENTATION
+#include "pimattn.h"
+
+#define EX_NAME "system"
+#include "common.h"
+#include "published.h"
+#include "system_model.h"
+
+enum { MOST_RECORDS = 256, MOST_FIGURES = 48, NODE_MODULES = 8, NONE = 99 };
+enum { QWEN_7B, QWEN_14B, QWEN_72B, LLAMA_8B, LLAMA_70B };
+
+static const double NODE_BPS = 10e9; /* [LOL 8.1] */
+
+static const sys_llm LLMS[] = {{"Qwen1.5-7B", 32, 4096, 32, 32, 11008, 151936},
+                               {"Qwen1.5-14B", 40, 5120, 40, 40, 13696, 152064},
+                               {"Qwen1.5-72B", 80, 8192, 64, 64, 24576, 152064},
+                               {"Llama3.1-8B", 32, 4096, 32, 8, 14336, 128256},
+                               {"Llama3.1-70B", 80, 8192, 64, 8, 28672, 128256}};
+
+/* A row of output: a cut of a model on modules. */
+typedef struct record {
+    const char *of, *llm, *task, *way;
+    uint32_t n_modules;
+    sys_result result;
+} record;
+
+typedef struct figure {
+    const published *of;
+    double ours;
+    const char *setting;
+} figure;
+
+/* Everything computed, before anything is printed. */
+typedef struct results {
+    record records[MOST_RECORDS];
+    figure figures[MOST_FIGURES];
+    size_t n_records, n_figures;
+    uint64_t seed;
+    bool refresh;
+} results;
+
+static void add_figure(results *all, const char *id, double ours, const char *setting)
+{
+    const published *of = published_find(id);
+    if (of == NULL) ex_die("no published figure %s", id);
+    if (all->n_figures == MOST_FIGURES) ex_die("too many figures");
+    all->figures[all->n_figures++] = (figure){of, ours, setting};
+}
+
+/* What is run: one question to the model. */
+typedef struct question {
+    const char *of;
+    int llm;
+    const lengths *lengths;
+    uint64_t window;
+    sys_machine machine;
+} question;
+
+enum { BEST = 0, MOST_TP, EVERY };
+
+/* Runs all cuts and records the one asked for, or every one: the best. A result of zeros: no cut
+ * has room for a request. */
+static sys_result answer(results *all, const question *q, const sys_way *way, int which)
+{
+    sys_cuts cuts = sys_all_cuts(&LLMS[q->llm], &q->machine, way, q->lengths, q->window, all->seed,
+                                 all->refresh);
+    size_t chosen = which == MOST_TP && cuts.n > 0 ? cuts.n - 1 : cuts.best;
+    for (size_t i = 0; i < cuts.n; i++) {
+        if (which != EVERY && i != chosen) continue;
+        if (all->n_records == MOST_RECORDS) ex_die("too many records");
+        all->records[all->n_records++] = (record){q->of,     LLMS[q->llm].name,    q->lengths->name,
+                                                  way->name, q->machine.n_modules, cuts.of[i]};
+    }
+    return cuts.of[chosen];
+}
+
+/* --- LoL-PIM ------------------------------------------------------------------------------- */
+
+/* The baseline has heads on channels and takes as much tensor parallelism as there are heads. */
+enum { LOL_PIM, LOL_1, LOL_12, LOL_123 };
+
+static const sys_way LOL_WAYS[] = {
+    {"PIM", PIMATTN_HFP, PIMATTN_BY_KV_HEAD, PIMHW_STATIC_GAPS, false, false},
+    {"1", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_STATIC_GAPS, false, false},
+    {"1 2", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_STATIC_GAPS, false, true},
+    {"1 2 3", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_PING_PONG, true, true}};
+
+enum { LOL_WINDOW = 32768 };
+
+static question lol_question(const char *of, int llm, int task, uint32_t nodes)
+{
+    const sys_machine machine = {"aimx", nodes * NODE_MODULES, NODE_MODULES, NODE_BPS, 0};
+    return (question){of, llm, &lengths_tasks[task], LOL_WINDOW, machine};
+}
+
+static void lol_table_8(results *all)
+{
+    static const uint32_t nodes[] = {4, 5, 16};
+    static const char *const ids[][2][3] = {
+        {{"lol.t8.7b.base", "lol.t8.7b.12", "lol.t8.7b.123"},
+         {"lol.t8.7b.util.base", "lol.t8.7b.util.12", "lol.t8.7b.util.123"}},
+        {{"lol.t8.14b.base", "lol.t8.14b.12", "lol.t8.14b.123"},
+         {"lol.t8.14b.util.base", "lol.t8.14b.util.12", "lol.t8.14b.util.123"}},
+        {{"lol.t8.72b.base", "lol.t8.72b.12", "lol.t8.72b.123"},
+         {"lol.t8.72b.util.base", "lol.t8.72b.util.12", "lol.t8.72b.util.123"}}};
+    static const int ways[] = {LOL_PIM, LOL_12, LOL_123};
+    sys_result r[3];
+    for (int llm = QWEN_7B; llm <= QWEN_72B; llm++) {
+        question q = lol_question("LoL-PIM Table 8", llm, LENGTHS_MUSIQUE, nodes[llm]);
+        for (int w = 0; w < 3; w++) {
+            const char *cut = w ? "best cut" : "most tensor parallelism";
+            r[w] = answer(all, &q, &LOL_WAYS[ways[w]], w ? BEST : MOST_TP);
+            add_figure(all, ids[llm][0][w], r[w].tokens_s, cut);
+            add_figure(all, ids[llm][1][w], 100 * r[w].utilisation, cut);
+        }
+    }
+    add_figure(all, "lol.f12", 100 * (1 - r[0].tokens_s / r[2].tokens_s),
+               "time of a token, 72B, 16 nodes, Musique, standalone");
+}
+
+/* GPUs of 64 GB and 4096 GB/s, one a node: rooflines of weights and of K and V [LOL Table 7]. */
+static double lol_gpu_tokens_s(const sys_llm *m, const lengths *of, uint32_t nodes)
+{
+    const double flops = 312e12 * nodes, bandwidth = 4096e9 * nodes;
+    double kv = (double)m->n_layers * 2 * m->n_kv_heads * SYS_HEAD_DIM * SYS_ELEMENT * of->mean;
+    double weights = m->n_layers * sys_weights(m);
+    double room = 64 * 1073741824.0 * nodes - SYS_ELEMENT * (weights + 2.0 * m->vocab * m->d_model);
+    double batch = floor(room / kv);
+    double fc = fmax(2 * weights * batch / flops, SYS_ELEMENT * weights / bandwidth);
+    return batch < 1 ? 0 : batch / (fc + batch * kv / bandwidth);
+}
+
+/* Means over the three tasks; of the 72B model the largest ratios over 256 to 1024 GB. */
+static void lol_scaling(results *all)
+{
+    static const int llms[] = {QWEN_7B, QWEN_72B};
+    for (int i = 0; i < 2; i++) {
+        double gpu_x = 0, pim_x = 0;
+        for (uint32_t nodes = i ? 4 : 16; nodes <= 16; nodes *= 2) {
+            double gpu = 0, pim = 0, lol = 0;
+            for (int task = LENGTHS_QMSUM; task <= LENGTHS_MUSIQUE; task++) {
+                question q =
+                    lol_question(i ? "LoL-PIM Fig. 10" : "LoL-PIM Fig. 9", llms[i], task, nodes);
+                pim += answer(all, &q, &LOL_WAYS[LOL_PIM], MOST_TP).tokens_s;
+                lol += answer(all, &q, &LOL_WAYS[LOL_123], BEST).tokens_s;
+                gpu += lol_gpu_tokens_s(&LLMS[llms[i]], q.lengths, nodes);
+            }
+            gpu_x = fmax(gpu_x, lol / gpu);
+            pim_x = fmax(pim_x, lol / pim);
+        }
+        const char *setting = i ? "largest of 256, 512, 1024 GB, mean of three tasks"
+                                : "1024 GB, mean of three tasks";
+        add_figure(all, i ? "lol.f10.72b.gpu" : "lol.f9.7b.gpu", gpu_x, setting);
+        add_figure(all, i ? "lol.f10.72b.pim" : "lol.f9.7b.pim", pim_x, setting);
+    }
+}
+
+/* All cuts of 4 nodes, room for the window and chunks as tokens come. */
+static void lol_figure_11(results *all)
+{
+    question q = lol_question("LoL-PIM Fig. 11", QWEN_7B, LENGTHS_MUSIQUE, 4);
+    size_t first = all->n_records, n;
+    answer(all, &q, &LOL_WAYS[LOL_1], EVERY);
+    n = all->n_records - first;
+    answer(all, &q, &LOL_WAYS[LOL_12], EVERY);
+    double gain = 0, best = 0, worst = HUGE_VAL;
+    for (size_t i = first; i < first + n; i++) {
+        double fixed = all->records[i].result.tokens_s, lazy = all->records[i + n].result.tokens_s;
+        gain = fmax(gain, lazy / fixed);
+        best = fmax(best, lazy);
+        worst = fmin(worst, lazy);
+    }
+    add_figure(all, "lol.f11.dpa", gain, "4 nodes, the same cut");
+    add_figure(all, "lol.f11.tppp", best / worst, "4 nodes, lazy, all cuts");
+}
+
+/* --- PIMphony ------------------------------------------------------------------------------ */
+
+/* The baseline gives (request, query head) pairs to channels; K and V are counted once. */
+enum { PHONY_BASE, PHONY_TCP, PHONY_DCS, PHONY_DPA, N_PHONY };
+
+static const sys_way PHONY_WAYS[N_PHONY] = {
+    {"base", PIMATTN_HFP, PIMATTN_BY_QUERY_HEAD, PIMHW_STATIC_GAPS, false, false},
+    {"TCP", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_STATIC_GAPS, false, false},
+    {"TCP DCS", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_DCS, false, false},
+    {"TCP DCS DPA", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_DCS, false, true}};
+
+/* CENT: modules of 16 GB; NeuPIMs: of 32 GB with 256 TFLOPS [PHONY Table IV]. All on one switch. */
+static question phony_question(const char *of, int llm, const lengths *its, bool xpu, uint32_t gb)
+{
+    uint32_t n = gb / (xpu ? 32 : 16);
+    const sys_machine machine = {xpu ? "neupims" : "cent", n, n, NODE_BPS, xpu ? 256e12 : 0};
+    return (question){of, llm, its, llm >= LLAMA_8B ? 131072 : 32768, machine};
+}
+
+/* Of whole systems and, by energy, of attention: what all techniques give over the baseline. */
+typedef struct gains {
+    double least, most;         /* tokens a second */
+    double faster, less_pJ;     /* most, attention of a token */
+    double standby[2], n_cases; /* sums of shares */
+} gains;
+
+static double attention_of_token(const sys_result *r)
+{
+    return r->parts.attention_ns * r->pp / r->parts.tokens;
+}
+
+static void take_gain(gains *g, const sys_result *base, const sys_result *full)
+{
+    double times = full->tokens_s / base->tokens_s;
+    g->least = g->n_cases > 0 ? fmin(g->least, times) : times;
+    g->most = fmax(g->most, times);
+    g->faster = fmax(g->faster, attention_of_token(base) / attention_of_token(full));
+    g->less_pJ = fmax(g->less_pJ, base->parts.attention_pJ / base->parts.tokens *
+                                      full->parts.tokens / full->parts.attention_pJ);
+    g->standby[0] += base->parts.standby_pJ / base->parts.attention_pJ;
+    g->standby[1] += full->parts.standby_pJ / full->parts.attention_pJ;
+    g->n_cases++;
+}
+
+/* Models with and without GQA, two tasks each, in 128 GB the smaller and in 512 the larger one. */
+static void phony_throughput(results *all, bool xpu)
+{
+    const char *of = xpu ? "PIMphony Fig. 14" : "PIMphony Fig. 13";
+    gains g[2];
+    memset(g, 0, sizeof g);
+    for (int gqa = 0; gqa < 2; gqa++)
+        for (int large = 0; large < 2; large++)
+            for (int task = 0; task < 2; task++) {
+                int llm = gqa ? (large ? LLAMA_70B : LLAMA_8B) : (large ? QWEN_72B : QWEN_7B);
+                int of_task = gqa ? LENGTHS_MULTIFIELDQA + task : task ? LENGTHS_MUSIQUE : 0;
+                sys_result r[N_PHONY];
+                question q =
+                    phony_question(of, llm, &lengths_tasks[of_task], xpu, large ? 512 : 128);
+                for (int w = 0; w < N_PHONY; w++)
+                    r[w] = answer(all, &q, &PHONY_WAYS[w], BEST);
+                take_gain(&g[gqa], &r[PHONY_BASE], &r[PHONY_DPA]);
+            }
+    if (xpu) {
+        add_figure(all, "ph.f14.gqa", g[1].most, "most of four");
+        return;
+    }
+    double n = g[0].n_cases + g[1].n_cases;
+    add_figure(all, "ph.f13.nogqa.min", g[0].least, "least of four");
+    add_figure(all, "ph.f13.nogqa.max", g[0].most, "most of four");
+    add_figure(all, "ph.f13.gqa", g[1].most, "most of four");
+    add_figure(all, "ph.f16.bg.base", 100 * (g[0].standby[0] + g[1].standby[0]) / n,
+               "standby, mean of eight");
+    add_figure(all, "ph.f16.bg.ours", 100 * (g[0].standby[1] + g[1].standby[1]) / n,
+               "standby, mean of eight");
+    add_figure(all, "ph.f16.red", fmax(g[0].less_pJ, g[1].less_pJ), "most of eight");
+    add_figure(all, "ph.f16.speed", fmax(g[0].faster, g[1].faster), "most of eight");
+}
+
+/* 512 GB, ever longer windows, lengths of a mean of half the window and three sigma to its ends. */
+static void phony_contexts(results *all)
+{
+    static const lengths of[] = {{"256 tokens", 128, 256 / 6., 1, 256},
+                                 {"1 M tokens", 524288, 1048576 / 6., 1, 1048576}};
+    for (int xpu = 0; xpu < 2; xpu++)
+        for (int i = xpu; i < 2; i++) {
+            question q = phony_question("PIMphony Fig. 17", LLAMA_8B, &of[i], xpu, 512);
+            q.window = (uint64_t)of[i].most;
+            sys_result base = answer(all, &q, &PHONY_WAYS[PHONY_BASE], BEST);
+            sys_result full = answer(all, &q, &PHONY_WAYS[PHONY_DPA], BEST);
+            double times = full.tokens_s / base.tokens_s;
+            if (i == 1)
+                add_figure(all, xpu ? "ph.f17.neu" : "ph.f17.cent", times, "mean of half a window");
+            else
+                add_figure(all, "ph.f17.short", times, "mean of half a window");
+            if (i == 1 && !xpu)
+                add_figure(all, "ph.f17.centutil", 100 * base.utilisation, "mean of half a window");
+        }
+}
+
+/* --- A system of one's own ----------------------------------------------------------------- */
+
+typedef struct own {
+    uint32_t llm; /* NONE: the papers' figures */
+    const char *preset;
+    uint32_t n_modules, node_modules, context, spread, window;
+    uint32_t partition, controller, memory; /* memory 0: lazy */
+    uint32_t serve, output;                 /* requests, tokens of each */
+    const char *trace;
+} own;
+
+typedef struct asked {
+    double arrival_s;
+    uint64_t prompt, output; /* tokens */
+} asked;
+
+/* A run that serves requests; times from arrival to the last token, and to the first step. */
+typedef struct served {
+    uint64_t n_steps, n_requests;
+    double tokens, seconds, busy_s, longest_s, latency_s, wait_s;
+} served;
+
+static bool take_number(char **at, uint64_t *value)
+{
+    char *first = *at + strspn(*at, " \t");
+    *value = strtoull(first, at, 10);
+    return first[0] >= '0' && first[0] <= '9';
+}
+
+/* Lines of a file: milliseconds of arrival, tokens of the prompt, tokens to make. */
+static asked *read_trace(const char *path, uint32_t window, size_t *n)
+{
+    size_t n_bytes = 0, room = 1;
+    char *text = (char *)ex_read_file(path, &n_bytes), *line = text;
+    for (size_t i = 0; i < n_bytes; i++)
+        room += text[i] == '\n';
+    asked *all = (asked *)ex_alloc(room, sizeof *all);
+    for (size_t number = 1; *line != 0; number++) {
+        char *next = line + strcspn(line, "\n"), *end = line;
+        if (*next != 0) *next++ = 0;
+        asked a = {.arrival_s = 1e-3 * strtod(line, &end)};
+        bool good = end != line && a.arrival_s >= (*n > 0 ? all[*n - 1].arrival_s : 0);
+        good = good && isfinite(a.arrival_s) && take_number(&end, &a.prompt) &&
+               take_number(&end, &a.output) && end[strspn(end, " \r\t")] == 0;
+        good = good && a.output > 0 && a.prompt <= window && a.output <= window - a.prompt;
+        if (line[strspn(line, " \r\t")] == 0) {
+            line = next; /* nothing in it */
+            continue;
+        }
+        if (!good)
+            ex_die("%s: line %zu is not milliseconds, no less than before, a prompt and an output "
+                   "of at most the window, %" PRIu32 " tokens",
+                   path, number, window);
+        all[(*n)++] = a;
+        line = next;
+    }
+    free(text);
+    if (*n == 0) ex_die("%s: no request", path);
+    return all;
+}
+
+static asked *draw_requests(const own *o, const lengths *of, uint64_t seed)
+{
+    asked *all = (asked *)ex_alloc(o->serve, sizeof *all);
+    for (uint32_t i = 0; i < o->serve; i++) {
+        uint64_t prompt = lengths_draw(of, &seed);
+        if (prompt + o->output > o->window)
+            ex_die("--output: %" PRIu64 " tokens with it, the window is %" PRIu32,
+                   prompt + o->output, o->window);
+        all[i] = (asked){0, prompt, o->output};
+    }
+    return all;
+}
+
+/* Continuous batching: whenever there is room for all the tokens that the next request will have it
+ * comes in; each has a token a step. Prefill takes no time here. */
+static served serve(sys *s, const asked *requests, size_t n_requests)
+{
+    static size_t who[SYS_MOST_BATCH];
+    served run = {.n_requests = n_requests};
+    pimattn_plan plan = sys_plan(s);
+    double room = sys_room(s);
+    sys_parts parts;
+    memset(&parts, 0, sizeof parts);
+    for (size_t n = 0, next = 0; n > 0 || next < n_requests; run.n_steps++) {
+        if (n == 0) run.seconds = fmax(run.seconds, requests[next].arrival_s);
+        for (; next < n_requests && n < SYS_MOST_BATCH; n++, next++) {
+            const asked *a = &requests[next];
+            double its = sys_kv_bytes(s, &plan, a->prompt + a->output);
+            if (a->arrival_s > run.seconds || its > room) break;
+            room -= its;
+            run.wait_s += run.seconds - a->arrival_s;
+            who[n] = next, s->tokens[n] = a->prompt + 1;
+        }
+        if (n == 0) ex_die("request %zu has no room, even alone", next + 1);
+        double seconds = sys_seconds(s, n, &parts);
+        run.seconds += seconds, run.busy_s += seconds, run.tokens += (double)n;
+        run.longest_s = fmax(run.longest_s, seconds);
+        size_t kept = 0;
+        for (size_t i = 0; i < n; i++) {
+            const asked *a = &requests[who[i]];
+            bool done = s->tokens[i] == a->prompt + a->output;
+            if (done) room += sys_kv_bytes(s, &plan, s->tokens[i]);
+            if (done) run.latency_s += run.seconds - a->arrival_s;
+            if (!done) who[kept] = who[i], s->tokens[kept++] = s->tokens[i] + 1;
+        }
+        n = kept;
+    }
+    return run;
+}
+
+/* All cuts; the best one serves. */
+static void run_own(results *all, const own *o, served *run)
+{
+    const lengths of = {"own", o->context, o->spread, 1, fmax(o->window, o->context)};
+    const sys_way way = {"own",         o->partition, PIMATTN_BY_KV_HEAD,
+                         o->controller, false,        o->memory == 0};
+    const sys_machine machine = {o->preset, o->n_modules, o->node_modules, NODE_BPS, 0};
+    const question q = {"own", (int)o->llm, &of, o->window, machine};
+    if (o->context == 0 || o->context > o->window)
+        ex_die("--context: %" PRIu32 " is not 1 to the window, %" PRIu32, o->context, o->window);
+    sys_result best = answer(all, &q, &way, EVERY);
+    if (best.parts.tokens == 0) ex_die("no cut of %s has room for a request", LLMS[o->llm].name);
+    size_t n = o->serve;
+    if (n == 0 && o->trace == NULL) return;
+    asked *requests =
+        o->trace != NULL ? read_trace(o->trace, o->window, &n) : draw_requests(o, &of, all->seed);
+    sys *s = sys_new(&LLMS[o->llm], &q.machine, &way, o->window, all->refresh);
+    sys_cut(s, best.tp);
+    *run = serve(s, requests, n);
+    free(requests);
+    free(s);
+}
+
+/* --- Printing ------------------------------------------------------------------------------ */
+
+static void print_records(const results *all)
+{
+    printf("%-16s %-13s %-12s %-12s %7s %4s %4s %8s %9s %6s %6s %6s %6s\n", "figure", "model",
+           "task", "techniques", "modules", "TP", "PP", "requests", "tokens/s", "util", "FC",
+           "attn", "moving");
+    for (size_t i = 0; i < all->n_records; i++) {
+        const record *r = &all->records[i];
+        const sys_parts *p = &r->result.parts;
+        double sum = (p->fc_ns + p->attention_ns + p->moving_ns) / 100;
+        printf("%-16s %-13s %-12s %-12s %7" PRIu32 " %4" PRIu32 " %4" PRIu32 " %8.1f", r->of,
+               r->llm, r->task, r->way, r->n_modules, r->result.tp, r->result.pp, p->tokens);
+        if (p->tokens > 0)
+            printf(" %9.1f %5.1f%% %5.1f%% %5.1f%% %5.1f%%\n", r->result.tokens_s,
+                   100 * r->result.utilisation, p->fc_ns / sum, p->attention_ns / sum,
+                   p->moving_ns / sum);
+        else
+            printf(" no room\n");
+    }
+}
+
+static void print_served(const served *run)
+{
+    double n = (double)run->n_requests;
+    printf("\nServed by the best cut: %" PRIu64 " requests in %.3f s, %.0f tokens in %" PRIu64
+           " steps.\n%.1f tokens/s, %.1f requests in a step, %.2f ms a step (most %.2f), idle "
+           "%.3f s;\n%.3f s from arrival to the first step, %.3f to the last token, on average\n",
+           run->n_requests, run->seconds, run->tokens, run->n_steps, run->tokens / run->seconds,
+           run->tokens / (double)run->n_steps, 1e3 * run->busy_s / (double)run->n_steps,
+           1e3 * run->longest_s, run->seconds - run->busy_s, run->wait_s / n, run->latency_s / n);
+}
+
+/* What their utilisation is of: a token needs the layers' matrices and the mean context alone. */
+static void print_need(void)
+{
+    static const struct {
+        const char *tokens_s, *utilisation;
+        int llm;
+        double nodes;
+    } of[] = {{"lol.t8.7b.123", "lol.t8.7b.util.123", QWEN_7B, 4},
+              {"lol.t8.14b.123", "lol.t8.14b.util.123", QWEN_14B, 5},
+              {"lol.t8.72b.123", "lol.t8.72b.util.123", QWEN_72B, 16}};
+    const double node_flops = 65.536e12; /* 32 GFLOPS of 16 banks, 16 channels, 8 modules */
+    uint64_t tokens = (uint64_t)lengths_tasks[LENGTHS_MUSIQUE].mean;
+    for (size_t i = 0; i < EX_COUNT(of); i++) {
+        double theirs = published_find(of[i].utilisation)->value / 100 * of[i].nodes * node_flops /
+                        published_find(of[i].tokens_s)->value;
+        printf("  %s: %.2f GFLOP a token by LoL-PIM's utilisation and throughput, %.2f counted\n",
+               LLMS[of[i].llm].name, theirs * 1e-9, 2e-9 * sys_macs(&LLMS[of[i].llm], tokens));
+    }
+}
+
+static void print_figures(const results *all)
+{
+    printf("\n");
+    for (size_t i = 0; i < all->n_figures; i++) {
+        const figure *f = &all->figures[i];
+        published_print(stdout, f->of, f->ours);
+        printf("%23s%s\n", "", f->setting);
+    }
+    printf("\n");
+    print_need();
+    printf("\nRefresh is %s; batches are means of %d draws, seed %" PRIu64 ". Baselines of LoL-PIM "
+           "take as much\ntensor parallelism as there are heads, those of PIMphony the best cut. "
+           "Nothing was chosen\nfor a figure but this, and that PIMphony's give query heads to "
+           "channels; not counted:\nembedding, logits, norms, activations, prefill.\n",
+           all->refresh ? "on" : "off", (int)SYS_RUNS, all->seed);
+}
+
+typedef struct number {
+    const char *key;
+    double value;
+} number;
+
+static void json_numbers(const number *numbers, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (i) printf(", ");
+        ex_json_number(stdout, numbers[i].key, numbers[i].value);
+    }
+}
+
+static void json_record(const record *r)
+{
+    printf("{\"figure\": \"%s\", \"model\": \"%s\", \"task\": \"%s\", \"techniques\": \"%s\", "
+           "\"modules\": %" PRIu32 ", \"tp\": %" PRIu32 ", \"pp\": %" PRIu32,
+           r->of, r->llm, r->task, r->way, r->n_modules, r->result.tp, r->result.pp);
+    const number numbers[] = {
+        {"requests", r->result.parts.tokens},           {"tokens_per_s", r->result.tokens_s},
+        {"utilisation", r->result.utilisation},         {"fc_ns", r->result.parts.fc_ns},
+        {"attention_ns", r->result.parts.attention_ns}, {"moving_ns", r->result.parts.moving_ns},
+        {"attention_pJ", r->result.parts.attention_pJ}};
+    printf(", ");
+    json_numbers(numbers, EX_COUNT(numbers));
+    printf("}");
+}
+
+static void json_figure(const figure *f)
+{
+    printf("{\"figure\": \"%s\", \"ours_is\": \"%s\", \"unit\": \"%s\", \"what\": \"%s\", "
+           "\"setting\": \"%s\", ",
+           f->of->id, published_kind_str(f->of->kind), f->of->unit, f->of->what, f->setting);
+    const number numbers[] = {{"ours", f->ours},
+                              {"published", f->of->value},
+                              {"difference_percent", published_difference(f->of, f->ours)}};
+    json_numbers(numbers, EX_COUNT(numbers));
+    printf("}");
+}
+
+static void print_json(const results *all, const served *run)
+{
+    printf("{\"schema\": %d, \"cases\": [\n ", (int)EX_SCHEMA);
+    for (size_t i = 0; i < all->n_records; i++) {
+        if (i) printf(",\n ");
+        json_record(&all->records[i]);
+    }
+    printf("], \"figures\": [\n ");
+    for (size_t i = 0; i < all->n_figures; i++) {
+        if (i) printf(",\n ");
+        json_figure(&all->figures[i]);
+    }
+    printf("]");
+    if (run->n_steps > 0) {
+        const number numbers[] = {{"requests", (double)run->n_requests},
+                                  {"steps", (double)run->n_steps},
+                                  {"tokens", run->tokens},
+                                  {"seconds", run->seconds},
+                                  {"busy_s", run->busy_s},
+                                  {"longest_s", run->longest_s},
+                                  {"wait_s", run->wait_s},
+                                  {"latency_s", run->latency_s}};
+        printf(", \"served\": {");
+        json_numbers(numbers, EX_COUNT(numbers));
+        printf("}");
+    }
+    printf("}\n");
+}
+
+static void parse(own *o, results *all, bool *json, int argc, char **argv)
+{
+    uint32_t seed = 1, refresh = 0;
+    const ex_option options[] = {
+        {.name = "--model",
+         .value = "7b|14b|72b|8b|70b",
+         .choice = &o->llm,
+         .help = "a system of your own; else the papers' figures"},
+        {.name = "--device", .value = "PRESET", .text = &o->preset, .help = "default aimx"},
+        {.name = "--modules",
+         .value = "N",
+         .number = &o->n_modules,
+         .min = 1,
+         .max = 4096,
+         .help = "default 32"},
+        {.name = "--node-modules",
+         .value = "N",
+         .number = &o->node_modules,
+         .min = 1,
+         .help = "modules that one hub joins; default 8"},
+        {.name = "--context",
+         .value = "N",
+         .number = &o->context,
+         .help = "tokens of a request, their mean; default 16384"},
+        {.name = "--spread",
+         .value = "N",
+         .number = &o->spread,
+         .help = "their standard deviation; default 0"},
+        {.name = "--window",
+         .value = "N",
+         .number = &o->window,
+         .min = 1,
+         .help = "the most of them; default 32768"},
+        {.name = "--partition",
+         .value = EX_PARTITIONS,
+         .choice = &o->partition,
+         .help = "default tcp"},
+        {.name = "--controller",
+         .value = "in-order|static|ping-pong|dcs",
+         .choice = &o->controller,
+         .help = "default dcs"},
+        {.name = "--memory",
+         .value = "lazy|window",
+         .choice = &o->memory,
+         .help = "of a request: as tokens come, or for all of the window; default lazy"},
+        {.name = "--serve",
+         .value = "N",
+         .number = &o->serve,
+         .max = 100000,
+         .help = "serve so many requests .."},
+        {.name = "--output",
+         .value = "N",
+         .number = &o->output,
+         .min = 1,
+         .max = 65536,
+         .help = ".. of so many tokens more; default 128"},
+        {.name = "--trace",
+         .value = "FILE",
+         .text = &o->trace,
+         .help = "serve these: lines of milliseconds of arrival, prompt, output"},
+        {.name = "--refresh",
+         .value = "off|on",
+         .choice = &refresh,
+         .help = "default off, as in the figures"},
+        {.name = "--seed", .value = "N", .number = &seed, .help = "of the lengths; default 1"},
+        {.name = "--json", .flag = json, .help = "everything as JSON"}};
+    ex_options(argc, argv,
+               "usage: build/system [options]\n"
+               "Language models on many PIM modules, tensor and pipeline parallel.",
+               options, EX_COUNT(options), NULL, 0);
+    all->seed = seed, all->refresh = refresh != 0;
+    if (o->llm == NONE && (o->serve > 0 || o->trace != NULL)) ex_die("of which --model?");
+    if (o->serve > 0 && o->trace != NULL) ex_die("--serve: not together with --trace");
+}
+
+int main(int argc, char **argv)
+{
+    bool json = false;
+    results *all = (results *)ex_alloc(1, sizeof *all);
+    served run = {.n_steps = 0};
+    own o = {.llm = NONE, .preset = "aimx", .n_modules = 32, .node_modules = NODE_MODULES};
+    o.context = 16384, o.window = 32768, o.controller = PIMHW_DCS, o.output = 128;
+    parse(&o, all, &json, argc, argv);
+    if (o.llm != NONE) {
+        run_own(all, &o, &run);
+    } else {
+        lol_table_8(all);
+        lol_scaling(all);
+        lol_figure_11(all);
+        phony_throughput(all, false);
+        phony_throughput(all, true);
+        phony_contexts(all);
+    }
+    if (json) {
+        print_json(all, &run);
+    } else {
+        print_records(all);
+        if (all->n_figures > 0) print_figures(all);
+        if (run.n_steps > 0) print_served(&run);
+    }
+    free(all);
+    return ex_done();
+}
