@@ -1,6 +1,6 @@
 /* system - language models on many PIM modules, tensor and pipeline parallel: what LoL-PIM and
  * PIMphony print of whole systems beside ours, or a system of your own, with a run that serves
- * requests. What is counted and what not stands in system_model.h; nothing was chosen for a figure.
+ * requests. What is counted and what not stands in system_model.h and below the figures.
  */
 #define PIMATTN_IMPLEMENTATION
 #include "pimattn.h"
@@ -81,13 +81,14 @@ static sys_result answer(results *all, const question *q, const sys_way *way, in
 /* --- LoL-PIM ------------------------------------------------------------------------------- */
 
 /* The baseline has heads on channels and takes as much tensor parallelism as there are heads. */
-enum { LOL_PIM, LOL_1, LOL_12, LOL_123 };
+enum { LOL_PIM, LOL_1, LOL_12, LOL_123, LOL_SINGLE };
 
 static const sys_way LOL_WAYS[] = {
-    {"PIM", PIMATTN_HFP, PIMATTN_BY_KV_HEAD, PIMHW_STATIC_GAPS, false, false},
-    {"1", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_STATIC_GAPS, false, false},
-    {"1 2", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_STATIC_GAPS, false, true},
-    {"1 2 3", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_PING_PONG, true, true}};
+    {"PIM", PIMATTN_HFP, PIMATTN_BY_KV_HEAD, PIMHW_STATIC_GAPS, false, false, false},
+    {"1", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_STATIC_GAPS, false, false, false},
+    {"1 2", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_STATIC_GAPS, false, true, false},
+    {"1 2 3", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_PING_PONG, true, true, false},
+    {"1 2 3 single", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_PING_PONG, true, true, true}};
 
 enum { LOL_WINDOW = 32768 };
 
@@ -117,9 +118,10 @@ static void lol_table_8(results *all)
             add_figure(all, ids[llm][0][w], r[w].tokens_s, cut);
             add_figure(all, ids[llm][1][w], 100 * r[w].utilisation, cut);
         }
+        answer(all, &q, &LOL_WAYS[LOL_SINGLE], BEST); /* beside no figure */
     }
     add_figure(all, "lol.f12", 100 * (1 - r[0].tokens_s / r[2].tokens_s),
-               "time of a token, 72B, 16 nodes, Musique, standalone");
+               "by throughput, 72B, 16 nodes, Musique; less by the paper's own Table 8");
 }
 
 /* GPUs of 64 GB and 4096 GB/s, one a node: rooflines of weights and of K and V [LOL Table 7]. */
@@ -180,14 +182,16 @@ static void lol_figure_11(results *all)
 
 /* --- PIMphony ------------------------------------------------------------------------------ */
 
-/* The baseline gives (request, query head) pairs to channels; K and V are counted once. */
+/* The baseline gives (request, query head) pairs to channels. For that each needs its KV head's rows
+ * in its own channel; they are counted once, for with copies GQA models have no room for 1 M tokens
+ * and by KV head a module of a 70B model has one channel at work: far from what is published. */
 enum { PHONY_BASE, PHONY_TCP, PHONY_DCS, PHONY_DPA, N_PHONY };
 
 static const sys_way PHONY_WAYS[N_PHONY] = {
-    {"base", PIMATTN_HFP, PIMATTN_BY_QUERY_HEAD, PIMHW_STATIC_GAPS, false, false},
-    {"TCP", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_STATIC_GAPS, false, false},
-    {"TCP DCS", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_DCS, false, false},
-    {"TCP DCS DPA", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_DCS, false, true}};
+    {"base", PIMATTN_HFP, PIMATTN_BY_QUERY_HEAD, PIMHW_STATIC_GAPS, false, false, false},
+    {"TCP", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_STATIC_GAPS, false, false, false},
+    {"TCP DCS", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_DCS, false, false, false},
+    {"TCP DCS DPA", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_DCS, false, true, false}};
 
 /* CENT: modules of 16 GB; NeuPIMs: of 32 GB with 256 TFLOPS [PHONY Table IV]. All on one switch. */
 static question phony_question(const char *of, int llm, const lengths *its, bool xpu, uint32_t gb)
@@ -206,7 +210,7 @@ typedef struct gains {
 
 static double attention_of_token(const sys_result *r)
 {
-    return r->parts.attention_ns * r->pp / r->parts.tokens;
+    return r->parts.attention_ns / r->parts.tokens; /* stages work at once */
 }
 
 static void take_gain(gains *g, const sys_result *base, const sys_result *full)
@@ -222,38 +226,44 @@ static void take_gain(gains *g, const sys_result *base, const sys_result *full)
     g->n_cases++;
 }
 
-/* Models with and without GQA, two tasks each, in 128 GB the smaller and in 512 the larger one. */
-static void phony_throughput(results *all, bool xpu)
+/* Models with or without GQA, two tasks each, in 128 GB the smaller and in 512 the larger one. */
+static void phony_gains(results *all, bool xpu, bool gqa, gains *g)
 {
-    const char *of = xpu ? "PIMphony Fig. 14" : "PIMphony Fig. 13";
-    gains g[2];
+    static const int tasks[2][2] = {{LENGTHS_QMSUM, LENGTHS_MUSIQUE},
+                                    {LENGTHS_MULTIFIELDQA, LENGTHS_LOOGLE}};
+    static const int llms[2][2] = {{QWEN_7B, QWEN_72B}, {LLAMA_8B, LLAMA_70B}};
+    for (int large = 0; large < 2; large++)
+        for (int task = 0; task < 2; task++) {
+            sys_result r[N_PHONY];
+            question q =
+                phony_question(xpu ? "PIMphony Fig. 14" : "PIMphony Fig. 13", llms[gqa][large],
+                               &lengths_tasks[tasks[gqa][task]], xpu, large ? 512 : 128);
+            for (int w = 0; w < N_PHONY; w++)
+                r[w] = answer(all, &q, &PHONY_WAYS[w], BEST);
+            take_gain(g, &r[PHONY_BASE], &r[PHONY_DPA]);
+        }
+}
+
+static void phony_throughput(results *all)
+{
+    gains g[2][2]; /* of CENT and NeuPIMs, without and with GQA */
     memset(g, 0, sizeof g);
-    for (int gqa = 0; gqa < 2; gqa++)
-        for (int large = 0; large < 2; large++)
-            for (int task = 0; task < 2; task++) {
-                int llm = gqa ? (large ? LLAMA_70B : LLAMA_8B) : (large ? QWEN_72B : QWEN_7B);
-                int of_task = gqa ? LENGTHS_MULTIFIELDQA + task : task ? LENGTHS_MUSIQUE : 0;
-                sys_result r[N_PHONY];
-                question q =
-                    phony_question(of, llm, &lengths_tasks[of_task], xpu, large ? 512 : 128);
-                for (int w = 0; w < N_PHONY; w++)
-                    r[w] = answer(all, &q, &PHONY_WAYS[w], BEST);
-                take_gain(&g[gqa], &r[PHONY_BASE], &r[PHONY_DPA]);
-            }
-    if (xpu) {
-        add_figure(all, "ph.f14.gqa", g[1].most, "most of four");
-        return;
-    }
-    double n = g[0].n_cases + g[1].n_cases;
-    add_figure(all, "ph.f13.nogqa.min", g[0].least, "least of four");
-    add_figure(all, "ph.f13.nogqa.max", g[0].most, "most of four");
-    add_figure(all, "ph.f13.gqa", g[1].most, "most of four");
-    add_figure(all, "ph.f16.bg.base", 100 * (g[0].standby[0] + g[1].standby[0]) / n,
-               "standby, mean of eight");
-    add_figure(all, "ph.f16.bg.ours", 100 * (g[0].standby[1] + g[1].standby[1]) / n,
-               "standby, mean of eight");
-    add_figure(all, "ph.f16.red", fmax(g[0].less_pJ, g[1].less_pJ), "most of eight");
-    add_figure(all, "ph.f16.speed", fmax(g[0].faster, g[1].faster), "most of eight");
+    for (int xpu = 0; xpu < 2; xpu++)
+        for (int gqa = 0; gqa < 2; gqa++)
+            phony_gains(all, xpu, gqa, &g[xpu][gqa]);
+    const gains *plain = &g[0][0], *grouped = &g[0][1];
+    double n = plain->n_cases + grouped->n_cases;
+    add_figure(all, "ph.f13.nogqa.min", fmin(plain->least, g[1][0].least),
+               "of eight, four on CENT and four on NeuPIMs");
+    add_figure(all, "ph.f13.nogqa.max", fmax(plain->most, g[1][0].most), "of these");
+    add_figure(all, "ph.f13.gqa", grouped->most, "of four");
+    add_figure(all, "ph.f14.gqa", g[1][1].most, "of four");
+    add_figure(all, "ph.f16.bg.base", 100 * (plain->standby[0] + grouped->standby[0]) / n,
+               "standby and refresh, mean of eight on CENT");
+    add_figure(all, "ph.f16.bg.ours", 100 * (plain->standby[1] + grouped->standby[1]) / n,
+               "the same");
+    add_figure(all, "ph.f16.red", fmax(plain->less_pJ, grouped->less_pJ), "of eight on CENT");
+    add_figure(all, "ph.f16.speed", fmax(plain->faster, grouped->faster), "of eight on CENT");
 }
 
 /* 512 GB, ever longer windows, lengths of a mean of half the window and three sigma to its ends. */
@@ -271,7 +281,7 @@ static void phony_contexts(results *all)
             if (i == 1)
                 add_figure(all, xpu ? "ph.f17.neu" : "ph.f17.cent", times, "mean of half a window");
             else
-                add_figure(all, "ph.f17.short", times, "mean of half a window");
+                add_figure(all, "ph.f17.short", times, "CENT, 512 GB, mean of half a window");
             if (i == 1 && !xpu)
                 add_figure(all, "ph.f17.centutil", 100 * base.utilisation, "mean of half a window");
         }
@@ -282,9 +292,9 @@ static void phony_contexts(results *all)
 typedef struct own {
     uint32_t llm; /* NONE: the papers' figures */
     const char *preset;
-    uint32_t n_modules, node_modules, context, spread, window;
-    uint32_t partition, controller, memory; /* memory 0: lazy */
-    uint32_t serve, output;                 /* requests, tokens of each */
+    uint32_t n_modules, node_modules, xpu_tflops, context, spread, window;
+    uint32_t partition, controller, memory, micro; /* memory 0: lazy; micro 1: single requests */
+    uint32_t serve, output;                        /* requests, tokens of each */
     const char *trace;
 } own;
 
@@ -293,10 +303,10 @@ typedef struct asked {
     uint64_t prompt, output; /* tokens */
 } asked;
 
-/* A run that serves requests; times from arrival to the last token, and to the first step. */
+/* A run that serves requests; means from arrival to the first step, and to the last token. */
 typedef struct served {
     uint64_t n_steps, n_requests;
-    double tokens, seconds, busy_s, longest_s, latency_s, wait_s;
+    double tokens, seconds, busy_s, longest_s, wait_s, latency_s;
 } served;
 
 static bool take_number(char **at, uint64_t *value)
@@ -314,13 +324,15 @@ static asked *read_trace(const char *path, uint32_t window, size_t *n)
     for (size_t i = 0; i < n_bytes; i++)
         room += text[i] == '\n';
     asked *all = (asked *)ex_alloc(room, sizeof *all);
+    if (strlen(text) != n_bytes) ex_die("%s: not text", path);
     for (size_t number = 1; *line != 0; number++) {
         char *next = line + strcspn(line, "\n"), *end = line;
         if (*next != 0) *next++ = 0;
         asked a = {.arrival_s = 1e-3 * strtod(line, &end)};
-        bool good = end != line && a.arrival_s >= (*n > 0 ? all[*n - 1].arrival_s : 0);
-        good = good && isfinite(a.arrival_s) && take_number(&end, &a.prompt) &&
-               take_number(&end, &a.output) && end[strspn(end, " \r\t")] == 0;
+        bool good = line[strspn(line, "0123456789. \t\r")] == 0 && end != line;
+        good = good && a.arrival_s >= (*n > 0 ? all[*n - 1].arrival_s : 0) && a.arrival_s < 1e9;
+        good = good && take_number(&end, &a.prompt) && take_number(&end, &a.output) &&
+               end[strspn(end, " \r\t")] == 0;
         good = good && a.output > 0 && a.prompt <= window && a.output <= window - a.prompt;
         if (line[strspn(line, " \r\t")] == 0) {
             line = next; /* nothing in it */
@@ -371,7 +383,7 @@ static served serve(sys *s, const asked *requests, size_t n_requests)
             run.wait_s += run.seconds - a->arrival_s;
             who[n] = next, s->tokens[n] = a->prompt + 1;
         }
-        if (n == 0) ex_die("request %zu has no room, even alone", next + 1);
+        if (n == 0) ex_die("request %zu has no room in the best cut, even alone", next + 1);
         double seconds = sys_seconds(s, n, &parts);
         run.seconds += seconds, run.busy_s += seconds, run.tokens += (double)n;
         run.longest_s = fmax(run.longest_s, seconds);
@@ -385,6 +397,8 @@ static served serve(sys *s, const asked *requests, size_t n_requests)
         }
         n = kept;
     }
+    run.wait_s /= (double)n_requests;
+    run.latency_s /= (double)n_requests;
     return run;
 }
 
@@ -392,13 +406,23 @@ static served serve(sys *s, const asked *requests, size_t n_requests)
 static void run_own(results *all, const own *o, served *run)
 {
     const lengths of = {"own", o->context, o->spread, 1, fmax(o->window, o->context)};
-    const sys_way way = {"own",         o->partition, PIMATTN_BY_KV_HEAD,
-                         o->controller, false,        o->memory == 0};
-    const sys_machine machine = {o->preset, o->n_modules, o->node_modules, NODE_BPS, 0};
+    const sys_way way = {.name = "own",
+                         .partition = o->partition,
+                         .controller = o->controller,
+                         .lazy = o->memory == 0,
+                         .one_by_one = o->micro == 1};
+    const sys_machine machine = {o->preset, o->n_modules, o->node_modules, NODE_BPS,
+                                 1e12 * o->xpu_tflops};
     const question q = {"own", (int)o->llm, &of, o->window, machine};
     if (o->context == 0 || o->context > o->window)
         ex_die("--context: %" PRIu32 " is not 1 to the window, %" PRIu32, o->context, o->window);
+    if (o->spread > o->window / 2) /* few lengths drawn would be within the window */
+        ex_die("--spread: %" PRIu32 " is more than half the window, %" PRIu32, o->spread,
+               o->window);
     sys_result best = answer(all, &q, &way, EVERY);
+    if (all->n_records == 0)
+        ex_die("--modules: no cut of %s into %" PRIu32 " has whole heads and layers",
+               LLMS[o->llm].name, o->n_modules);
     if (best.parts.tokens == 0) ex_die("no cut of %s has room for a request", LLMS[o->llm].name);
     size_t n = o->serve;
     if (n == 0 && o->trace == NULL) return;
@@ -435,13 +459,12 @@ static void print_records(const results *all)
 
 static void print_served(const served *run)
 {
-    double n = (double)run->n_requests;
     printf("\nServed by the best cut: %" PRIu64 " requests in %.3f s, %.0f tokens in %" PRIu64
            " steps.\n%.1f tokens/s, %.1f requests in a step, %.2f ms a step (most %.2f), idle "
            "%.3f s;\n%.3f s from arrival to the first step, %.3f to the last token, on average\n",
            run->n_requests, run->seconds, run->tokens, run->n_steps, run->tokens / run->seconds,
            run->tokens / (double)run->n_steps, 1e3 * run->busy_s / (double)run->n_steps,
-           1e3 * run->longest_s, run->seconds - run->busy_s, run->wait_s / n, run->latency_s / n);
+           1e3 * run->longest_s, run->seconds - run->busy_s, run->wait_s, run->latency_s);
 }
 
 /* What their utilisation is of: a token needs the layers' matrices and the mean context alone. */
@@ -474,10 +497,15 @@ static void print_figures(const results *all)
     }
     printf("\n");
     print_need();
-    printf("\nRefresh is %s; batches are means of %d draws, seed %" PRIu64 ". Baselines of LoL-PIM "
-           "take as much\ntensor parallelism as there are heads, those of PIMphony the best cut. "
-           "Nothing was chosen\nfor a figure but this, and that PIMphony's give query heads to "
-           "channels; not counted:\nembedding, logits, norms, activations, prefill.\n",
+    printf("\nRefresh is %s; batches are means of up to %d draws, seed %" PRIu64
+           ". Where papers do not "
+           "say it, we\nchose: as many micro-batches as stages (single: of one request each, "
+           "beside no "
+           "figure); for\nLoL-PIM's baseline as much tensor parallelism as there are heads; for "
+           "PIMphony's query heads on\nchannels of their own, but K and V counted once; lengths of "
+           "its "
+           "Fig. 17. No number of the model\nwas chosen for a figure here. Not counted: embedding, "
+           "logits, norms, activations, prefill, and\nan xPU working beside the units.\n",
            all->refresh ? "on" : "off", (int)SYS_RUNS, all->seed);
 }
 
@@ -541,8 +569,8 @@ static void print_json(const results *all, const served *run)
                                   {"seconds", run->seconds},
                                   {"busy_s", run->busy_s},
                                   {"longest_s", run->longest_s},
-                                  {"wait_s", run->wait_s},
-                                  {"latency_s", run->latency_s}};
+                                  {"mean_wait_s", run->wait_s},
+                                  {"mean_latency_s", run->latency_s}};
         printf(", \"served\": {");
         json_numbers(numbers, EX_COUNT(numbers));
         printf("}");
@@ -569,7 +597,11 @@ static void parse(own *o, results *all, bool *json, int argc, char **argv)
          .value = "N",
          .number = &o->node_modules,
          .min = 1,
-         .help = "modules that one hub joins; default 8"},
+         .help = "modules that one switch joins, to others at 10 GB/s; default 8"},
+        {.name = "--xpu-tflops",
+         .value = "N",
+         .number = &o->xpu_tflops,
+         .help = "of each module's xPU, which has the FC layers; default 0: none"},
         {.name = "--context",
          .value = "N",
          .number = &o->context,
@@ -595,6 +627,10 @@ static void parse(own *o, results *all, bool *json, int argc, char **argv)
          .value = "lazy|window",
          .choice = &o->memory,
          .help = "of a request: as tokens come, or for all of the window; default lazy"},
+        {.name = "--micro",
+         .value = "stages|single",
+         .choice = &o->micro,
+         .help = "micro-batches: as many as stages, or of one request each; default stages"},
         {.name = "--serve",
          .value = "N",
          .number = &o->serve,
@@ -639,8 +675,7 @@ int main(int argc, char **argv)
         lol_table_8(all);
         lol_scaling(all);
         lol_figure_11(all);
-        phony_throughput(all, false);
-        phony_throughput(all, true);
+        phony_throughput(all);
         phony_contexts(all);
     }
     if (json) {

@@ -35,6 +35,7 @@ typedef struct sys_way {
     uint32_t controller;
     bool extra_region; /* of input buffers, under ping-pong */
     bool lazy;         /* chunks as tokens come, else room for the window */
+    bool one_by_one;   /* micro-batches of one request, else as many as stages */
 } sys_way;
 
 /* Of a stage with all micro-batches: where its time goes; of all modules: what attention takes. */
@@ -160,10 +161,33 @@ static inline double sys_kv_bytes(const sys *s, const pimattn_plan *plan, uint64
     return heads * chunk * (double)pimattn_plan_chunks(plan, tokens);
 }
 
+/* A module's part of a layer's matrices: outputs of Q, K, V and of gate and up are split over the
+ * modules, inputs of the other two [LOL 4.1], by whole heads. */
+typedef struct sys_matrices {
+    uint64_t inputs[4], outputs[4];
+} sys_matrices;
+
+static inline sys_matrices sys_split(const sys *s)
+{
+    uint64_t d = s->llm->d_model, ffn = up(s->llm->ffn, s->tp);
+    uint64_t q = (uint64_t)sys_shape(s).n_heads * SYS_HEAD_DIM;
+    uint64_t kv = 2 * (uint64_t)sys_heads(s) * SYS_HEAD_DIM;
+    return (sys_matrices){{d, q, d, ffn}, {q + kv, d, 2 * ffn, d}};
+}
+
+static inline double sys_split_weights(const sys *s)
+{
+    sys_matrices m = sys_split(s);
+    double sum = 0;
+    for (int i = 0; i < 4; i++)
+        sum += (double)m.inputs[i] * (double)m.outputs[i];
+    return sum;
+}
+
 /* Bytes of a module that weights leave; those of the vocabulary are spread over all. */
 static inline double sys_room(const sys *s)
 {
-    double of_layers = sys_layers(s) * sys_weights(s->llm) / s->tp;
+    double of_layers = sys_layers(s) * sys_split_weights(s);
     double others = 2.0 * s->llm->vocab * s->llm->d_model / s->machine->n_modules;
     return sys_module_bytes(s) - SYS_ELEMENT * (of_layers + others);
 }
@@ -173,41 +197,31 @@ static inline size_t sys_fill(sys *s, const lengths *of, uint64_t *random)
 {
     pimattn_plan plan = sys_plan(s);
     double left = sys_room(s);
-    size_t n = 0;
-    for (; n < SYS_MOST_BATCH; n++) {
+    for (size_t n = 0; n < SYS_MOST_BATCH; n++) {
         s->tokens[n] = lengths_draw(of, random);
         left -= sys_kv_bytes(s, &plan, s->tokens[n]);
-        if (left < 0) break;
+        if (left < 0) return n;
     }
-    return n;
+    ex_die("there is room for more than %d requests", (int)SYS_MOST_BATCH);
+    return 0;
 }
 
-/* One matrix for n requests, on the units of a module. */
-static inline double sys_matrix_ns(const sys *s, uint64_t inputs, uint64_t outputs, size_t n)
-{
-    work works[2];
-    size_t n_works = fc_works(works, &s->device, inputs, outputs, n);
-    return time_works(&s->device, works, n_works).ns;
-}
-
-/* The matrices of a layer for n requests: outputs of Q, K, V and of gate and up are split over the
- * modules, inputs of the other two [LOL 4.1]. */
+/* The matrices of a layer for n requests. */
 static inline double sys_fc_ns(sys *s, size_t n)
 {
-    const sys_llm *m = s->llm;
     const pimhw_config *c = &s->device;
-    uint64_t kv = 2 * (uint64_t)m->n_kv_heads * SYS_HEAD_DIM;
+    sys_matrices m = sys_split(s);
     if (s->machine->xpu_flops > 0) {
-        double weights = sys_weights(m) / s->tp;
         double bytes_ns = 1e3 * c->n_channels * c->column_bytes / ((double)c->tCCD_S * c->tCK_ps);
-        return fmax(2e9 * weights * (double)n / s->machine->xpu_flops,
-                    SYS_ELEMENT * weights / bytes_ns);
+        return fmax(2e9 * sys_split_weights(s) * (double)n / s->machine->xpu_flops,
+                    SYS_ELEMENT * sys_split_weights(s) / bytes_ns);
     }
-    if (s->fc_ns[n] == 0)
-        s->fc_ns[n] = sys_matrix_ns(s, m->d_model, up(m->d_model + kv, s->tp), n) +
-                      sys_matrix_ns(s, up(m->d_model, s->tp), m->d_model, n) +
-                      sys_matrix_ns(s, m->d_model, up(2 * (uint64_t)m->ffn, s->tp), n) +
-                      sys_matrix_ns(s, up(m->ffn, s->tp), m->d_model, n);
+    if (s->fc_ns[n] > 0) return s->fc_ns[n];
+    for (int i = 0; i < 4; i++) {
+        work works[2];
+        size_t n_works = fc_works(works, c, m.inputs[i], m.outputs[i], n);
+        s->fc_ns[n] += time_works(c, works, n_works).ns;
+    }
     return s->fc_ns[n];
 }
 
@@ -226,45 +240,58 @@ static inline pimhw_readings sys_attention(sys *s, size_t first, size_t n)
     return r.device;
 }
 
-/* Sums over the modules that share a layer, twice a layer: over their links to the hub of the node
+/* Most nodes that the modules of a stage are in: modules are taken in order. */
+static inline uint32_t sys_stage_nodes(const sys *s)
+{
+    uint32_t most = 0, of = s->machine->node_modules;
+    for (uint32_t first = 0; first < s->tp * s->pp; first += s->tp) {
+        uint32_t nodes = (first + s->tp - 1) / of - first / of + 1;
+        most = nodes > most ? nodes : most;
+    }
+    return most;
+}
+
+/* Sums over the modules that share a layer, twice a layer: over their links to the node's switch
  * and back, between nodes in a ring. */
 static inline double sys_moving_ns(const sys *s, size_t n)
 {
-    double bytes = (double)n * s->llm->d_model * SYS_ELEMENT;
-    double nodes = (double)up(s->tp, s->machine->node_modules);
+    double bytes = (double)n * s->llm->d_model * SYS_ELEMENT, nodes = sys_stage_nodes(s);
     double of_link = 2 / (1e6 * s->device.link_MBps);
     if (s->tp == 1) return 0;
     return 2e9 * bytes * (of_link + 2 * (nodes - 1) / nodes / s->machine->node_Bps);
 }
 
-/* A stage's layers for a micro-batch, and its way to the next stage. */
+/* A stage's layers for a micro-batch, and the slowest way to a next stage. */
 static inline double sys_stage_ns(sys *s, size_t first, size_t n, sys_parts *parts)
 {
+    const sys_llm *m = s->llm;
     double layers = sys_layers(s);
     pimhw_readings r = sys_attention(s, first, n);
     double fc = layers * sys_fc_ns(s, n), moving = layers * sys_moving_ns(s, n);
     bool crosses = s->machine->n_modules > s->machine->node_modules;
-    double hop = crosses ? s->machine->node_Bps : 1e6 * s->device.link_MBps;
-    if (s->pp > 1) moving += 1e9 * (double)n * s->llm->d_model * SYS_ELEMENT / hop;
+    double hop = crosses ? s->machine->node_Bps : 1e6 * s->device.link_MBps / 2;
+    if (s->pp > 1) moving += 1e9 * (double)n * m->d_model * SYS_ELEMENT / hop;
+    /* of all heads of all layers */
+    double energies = (double)m->n_layers * m->n_kv_heads / sys_heads(s);
     parts->fc_ns += fc;
     parts->attention_ns += layers * r.ns;
     parts->moving_ns += moving;
-    parts->attention_pJ += layers * s->machine->n_modules * r.total_pJ;
-    parts->standby_pJ += layers * s->machine->n_modules *
-                         (r.energy_pJ[PIMHW_ENERGY_ACTIVE] + r.energy_pJ[PIMHW_ENERGY_IDLE] +
-                          r.energy_pJ[PIMHW_ENERGY_REFRESH]);
+    parts->attention_pJ += energies * r.total_pJ;
+    parts->standby_pJ +=
+        energies * (r.energy_pJ[PIMHW_ENERGY_ACTIVE] + r.energy_pJ[PIMHW_ENERGY_IDLE] +
+                    r.energy_pJ[PIMHW_ENERGY_REFRESH]);
     for (size_t i = first; i < first + n; i++)
-        parts->macs += sys_macs(s->llm, s->tokens[i]) -
-                       (s->machine->xpu_flops > 0 ? s->llm->n_layers * sys_weights(s->llm) : 0);
+        parts->macs += sys_macs(m, s->tokens[i]) -
+                       (s->machine->xpu_flops > 0 ? m->n_layers * sys_weights(m) : 0);
     parts->tokens += (double)n;
     return fc + layers * r.ns + moving;
 }
 
-/* Seconds of a step of n requests, one token of each. There are as many micro-batches as stages,
- * or fewer; a stage has to do them all, a micro-batch goes through all stages. */
+/* Seconds of a step of n requests, one token of each: the largest stage has all micro-batches to
+ * do, each micro-batch goes through all layers. */
 static inline double sys_seconds(sys *s, size_t n, sys_parts *parts)
 {
-    size_t micro = n < s->pp ? n : s->pp;
+    size_t micro = n < s->pp || s->way->one_by_one ? n : s->pp;
     double sum = 0, most = 0;
     for (size_t i = 0; i < micro; i++) {
         size_t first = i * n / micro;
@@ -272,11 +299,11 @@ static inline double sys_seconds(sys *s, size_t n, sys_parts *parts)
         sum += ns;
         most = fmax(most, ns);
     }
-    return 1e-9 * fmax(sum, most * s->pp);
+    return 1e-9 * fmax(sum, most * s->llm->n_layers / sys_layers(s));
 }
 
-/* A cut, over several batches: fewer if they have thousands of requests. A batch of none: such a
- * model does not fit. */
+/* A cut, over several batches: fewer if they have thousands of requests. All 0: none had room for
+ * a request. */
 static inline sys_result sys_run(sys *s, uint32_t tp, const lengths *of, uint64_t seed)
 {
     sys_result r;
@@ -284,14 +311,15 @@ static inline sys_result sys_run(sys *s, uint32_t tp, const lengths *of, uint64_
     uint32_t runs = 0;
     memset(&r, 0, sizeof r);
     sys_cut(s, tp);
-    while (runs < SYS_RUNS && r.parts.tokens < SYS_ENOUGH) {
+    for (int i = 0; i < SYS_RUNS && r.parts.tokens < SYS_ENOUGH; i++) {
         size_t n = sys_fill(s, of, &seed);
         if (n > 0) seconds += sys_seconds(s, n, &r.parts);
-        runs++;
+        runs += n > 0;
     }
     r.tp = s->tp, r.pp = s->pp;
-    if (seconds > 0) r.tokens_s = r.parts.tokens / seconds;
-    if (seconds > 0) r.utilisation = r.parts.macs / seconds / sys_peak(s);
+    if (runs == 0) return r;
+    r.tokens_s = r.parts.tokens / seconds;
+    r.utilisation = r.parts.macs / seconds / sys_peak(s);
     double *parts[] = {&r.parts.fc_ns,        &r.parts.attention_ns, &r.parts.moving_ns,
                        &r.parts.attention_pJ, &r.parts.standby_pJ,   &r.parts.macs,
                        &r.parts.tokens};

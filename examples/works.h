@@ -178,21 +178,23 @@ static inline pimhw_readings time_works(const pimhw_config *c, const work *works
     return time_program(c, &program);
 }
 
-/* The GEMV of an FC layer: chunks of a row of inputs, each with all outputs of a bank, one request
- * after the other. Returns how many works it is. */
+/* The GEMV of an FC layer: chunks of a row of inputs, or as many as are held at once, each with all
+ * outputs of a bank, one request after the other. Returns how many works it is. */
 static inline size_t fc_works(work works[2], const pimhw_config *c, uint64_t n_inputs,
                               uint64_t n_outputs, uint64_t n_requests)
 {
     size_t n = 0;
-    uint64_t rest = up(n_inputs % ROW_ELEMENTS, LANES), chunks = n_inputs / ROW_ELEMENTS;
+    uint64_t lanes = pimhw_config_lanes(c);
+    uint64_t columns = least(pimhw_config_columns(c), pimhw_config_in_region(c));
+    uint64_t chunks = n_inputs / (columns * lanes), rest = up(n_inputs % (columns * lanes), lanes);
     for (int tail = 0; tail < 2; tail++) {
         work w = {.turn = 1, .n_blocks = n_requests, .block_queries = 1, .row_step = 1};
         w.mask = UINT64_MAX >> (64 - c->n_channels);
         w.n_outs = pimhw_config_outs(c);
         w.n_rows = tail ? rest > 0 : chunks;
-        w.n_inputs = tail ? rest : ROW_COLUMNS;
+        w.n_inputs = tail ? rest : columns;
         w.n_columns = w.n_inputs;
-        w.n_steps = up(n_outputs, (uint64_t)BANKS * c->n_channels);
+        w.n_steps = up(n_outputs, (uint64_t)pimhw_config_banks(c) * c->n_channels);
         w.row_rows = w.n_steps;
         w.first_row = tail ? chunks * w.n_steps : 0;
         if (w.n_rows > 0) works[n++] = w;

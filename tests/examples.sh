@@ -615,14 +615,29 @@ awk 'function value(key) { match($0, "\"" key "\": [0-9.e+]*"); return substr($0
 works "system by window" "$build/system" --model 8b --device cent --modules 8 --window 131072 --memory window
 [ "$(awk '$1 == "own" { printf "%s ", $8 }' "$scratch/out")" = "7.0 7.0 7.0 7.0 " ] && pass ||
     fail "system by window: $(cat "$scratch/out")"
-is_json "system of lone requests" "$build/system" --json --model 8b --device cent --modules 4 --window 131072 \
-    --context 131072 --memory window
+# Fewer requests than stages: each goes through all layers alone; 40 layers are 20 stages of 2 in 32.
+for run in "32 3 8b --device cent --modules 4 --window 131072 --context 131072" \
+    "40 4 14b --modules 32 --window 32768 --context 32768" "40 4 14b --modules 32 --window 32768 --context 32768 --micro single"; do
+    set -- $run
+    layers=$1 most=$2
+    shift 2
+    is_json "system --model $*" "$build/system" --json --memory window --model "$@"
+    awk -v layers="$layers" -v most="$most" 'function value(key) { match($0, "\"" key "\": [0-9.e+]*"); return substr($0, RSTART + length(key) + 4, RLENGTH - length(key) - 4) + 0 }
+        /"tp"/ { n = value("requests"); own = int((layers + value("pp") - 1) / value("pp")); stages = layers / own
+            if (n > stages || n > value("pp")) next
+            rows++; all = (value("fc_ns") + value("attention_ns") + value("moving_ns")) / n * stages
+            x = value("tokens_per_s") * all * 1e-9 / n; if (x < 0.9999 || x > 1.0001) { print; bad = 1 } }
+        END { exit bad || rows < 1 || rows > most }' "$scratch/out" >"$scratch/found" && pass ||
+        fail "system --model $*: $(head -n 1 "$scratch/found")"
+done
+# Of five modules in a row some are in two nodes of eight, of four none.
+is_json "system across nodes" "$build/system" --model 14b --modules 40 --json
+cp "$scratch/out" "$scratch/system"
+works "system in a node" "$build/system" --model 14b --modules 40 --node-modules 5 --json
 awk 'function value(key) { match($0, "\"" key "\": [0-9.e+]*"); return substr($0, RSTART + length(key) + 4, RLENGTH - length(key) - 4) + 0 }
-    /"tp"/ { rows++; if (value("requests") == 3 && value("pp") == 2) next # a micro-batch of two, one of one
-        sum = value("fc_ns") + value("attention_ns") + value("moving_ns"); n = value("requests"); stages = value("pp")
-        busy = n < stages ? n : stages; all = sum / busy * stages
-        x = value("tokens_per_s") * all * 1e-9 / n; if (x < 0.9999 || x > 1.0001) { print; bad = 1 } }
-    END { exit bad || rows != 3 }' "$scratch/out" >"$scratch/found" && pass || fail "system of lone requests: $(head -n 1 "$scratch/found")"
+    /"tp"/ { if (NR == FNR) moving[value("tp")] = value("moving_ns"); else if (value("tp") == 5) near = value("moving_ns") }
+    END { exit !(moving[5] > 3 * near && near > 0 && moving[4] < moving[5]) }' "$scratch/system" "$scratch/out" && pass ||
+    fail "system across nodes: $(grep '"tp": 5' "$scratch/system" "$scratch/out")"
 # A trace: 20 steps of two requests, of which one leaves after 10, and after a pause 5 of another.
 printf '0 1000 10\n\n0 1000 20\n500 3000 5\n' >"$scratch/trace"
 works "system --trace" "$build/system" --model 8b --modules 8 --trace "$scratch/trace"
@@ -631,11 +646,16 @@ grep -q ': 3 requests in 0.5[0-9]* s, 35 tokens in 25 steps' "$scratch/out" && g
 is_json "system --serve" "$build/system" --model 8b --modules 8 --serve 32 --output 8 --refresh on --json
 grep -q '"served": {"requests": 32, "steps": [0-9]*, "tokens": 256,' "$scratch/out" && pass ||
     fail "system --serve: $(tail -n 1 "$scratch/out")"
-for line in '0 5' '0 5 0' '1 2 3 4' 'x 1 2' '0 32000 800' '0 -1 5' '-1 1 5' 'nan 1 1' '' '0 1 99999999999999999999' '5 1 1
+for line in '0 5' '0 5 0' '1 2 3 4' 'x 1 2' '0 32000 800' '0 -1 5' '-1 1 5' 'nan 1 1' '' '0 1 99999999999999999999' '0x10 0 1' '1e3 0 1' '5 1 1
 4 1 1'; do
     echo "$line" >"$scratch/trace"
     refuses "system --trace '$line'" "$build/system" --model 8b --modules 8 --trace "$scratch/trace"
 done
+printf '0 5 1\0\n0 5 1\n' >"$scratch/trace"
+refuses "system --trace of bytes" "$build/system" --model 8b --modules 8 --trace "$scratch/trace"
+refuses "system: spread" "$build/system" --model 8b --context 1 --window 1 --spread 1
+refuses "system: no cut" "$build/system" --model 8b --modules 37
+refuses "system: too many requests" "$build/system" --model 72b --modules 4096 --context 100 --window 200 --memory window
 refuses "system: serve what" "$build/system" --serve 1
 refuses "system without room" "$build/system" --model 72b --modules 8
 refuses "system: context beyond the window" "$build/system" --model 7b --window 100 --context 101
