@@ -182,9 +182,10 @@ static void lol_figure_11(results *all)
 
 /* --- PIMphony ------------------------------------------------------------------------------ */
 
-/* The baseline gives (request, query head) pairs to channels. For that each needs its KV head's rows
- * in its channel; they are counted once, for with copies there is no room for 1 M tokens, and by KV
- * head a request keeps one channel of a 70B model's module at work: far from what is published. */
+/* The baseline gives (request, query head) pairs to channels. For that each needs its KV head's
+ * rows in its channel; they are counted once, for with copies there is no room for 1 M tokens, and
+ * by KV head a request keeps one channel of a 70B model's module at work: far from what is
+ * published. */
 enum { PHONY_BASE, PHONY_TCP, PHONY_DCS, PHONY_DPA, N_PHONY };
 
 static const sys_way PHONY_WAYS[N_PHONY] = {
