@@ -284,7 +284,8 @@ typedef struct pimhw_config {
     uint32_t obuf;             /* the same, under controller DCS */
     uint32_t out_clear;        /* pimhw_out_clear */
     uint32_t lane_type;        /* pimhw_lane_type; sums are f32 */
-    uint32_t out_bits;         /* of a sum as it is read: 16 (rounded to the lane type) or 32 */
+    uint32_t out_bits;         /* of a sum as it is read: 16 (rounded to the lane type) or 32; a
+                                  read of all banks takes as long, however many bytes they give */
     uint32_t partial_write;    /* of part of a column: 0 masked, 1 by reading it first */
     uint32_t gpr_blocks;       /* hub: registers of column_bytes each, for pimhw_device_run */
     uint32_t va2pa_entries;    /* hub: chunks that the table of a request can map */
@@ -444,9 +445,12 @@ PIMHW_API uint64_t pimhw_flash_write_ps(const pimhw_config *config, uint64_t n_p
  * (lengths, which channel takes which block) is request data, so one program serves them all.
  *
  * Operands and numbers of rounds are names. 64 rows of every bank of channel 0 times a vector, both
- * of 64 columns, to be timed (p: a pimhw_program; wr_gb, bias, rd_mac: instructions that say what
- * is constant; on units each result and bias wants GPR blocks of its own, by items too):
+ * of 64 columns, to be timed (p: a pimhw_program; instructions say what is constant, items what is
+ * not; on units each result and bias wants GPR blocks of its own, so these are items there, too):
  *
+ *     pimhw_instruction wr_gb, bias, rd_mac;  (all 0 first)
+ *     wr_gb.kind = PIMHW_WR_GB, bias.kind = PIMHW_WR_BIAS, rd_mac.kind = PIMHW_RD_MAC;
+ *     wr_gb.mask = bias.mask = rd_mac.mask = 1, wr_gb.op_size = 64;
  *     pimhw_operand row = {0, {1}, {0}, {0}};  (0, and 1 more in every round of loop 0)
  *     pimhw_item mac;
  *     memset(&mac, 0, sizeof mac);
@@ -1696,21 +1700,21 @@ static uint32_t pimhw_i_distance(const char *a, const char *b)
     return (uint32_t)((n > m ? n : m) - head - tail);
 }
 
-/* A field by its name; NULL: there is none, the cause says which two names are nearest. */
+/* A field by its name; NULL: there is none, the cause says which names are nearest. */
 static const pimhw_i_field *pimhw_i_field_named(const char *name, pimhw_cause *why)
 {
     const pimhw_i_field *f = name ? pimhw_i_field_find(name, strlen(name)) : NULL;
-    const char *nearest[2] = {NULL, NULL};
+    const char *nearest[3] = {NULL, NULL, NULL};
     if (!name) pimhw_cause_write(why, PIMHW_I_NULL);
     if (f || !name) return f;
-    for (size_t i = 0; i < 2 * PIMHW_I_N_FIELDS; i++) {
+    for (size_t i = 0; i < 3 * PIMHW_I_N_FIELDS; i++) {
         const char *field = PIMHW_I_FIELDS[i % PIMHW_I_N_FIELDS].name;
         const char **best = &nearest[i / PIMHW_I_N_FIELDS];
-        if (field == nearest[0]) continue;
+        if (field == nearest[0] || field == nearest[1]) continue;
         if (!*best || pimhw_i_distance(name, field) < pimhw_i_distance(name, *best)) *best = field;
     }
-    pimhw_cause_write(why, "no field \"%s\" in a device; the nearest are %s and %s", name,
-                      nearest[0], nearest[1]);
+    pimhw_cause_write(why, "no field \"%s\" in a device; the nearest are %s, %s and %s", name,
+                      nearest[0], nearest[1], nearest[2]);
     return NULL;
 }
 

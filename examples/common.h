@@ -366,6 +366,15 @@ static inline void ex_json_number(FILE *file, const char *key, double value)
         fprintf(file, "\"%s\": null", key);
 }
 
+/* What was given to an option several times: its values, or none. */
+static inline void ex_json_texts(FILE *file, const char *key, const ex_texts *texts)
+{
+    fprintf(file, "\"%s\": [", key);
+    for (size_t i = 0; i < texts->n_texts; i++)
+        fprintf(file, "%s\"%s\"", i ? ", " : "", texts->text[i]);
+    fprintf(file, "]");
+}
+
 static inline double ex_percent(uint64_t part, uint64_t whole)
 {
     return whole != 0 ? 100.0 * (double)part / (double)whole : 0.0;

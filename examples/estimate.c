@@ -277,6 +277,8 @@ int main(int argc, char **argv)
     if (status != PIMATTN_OK) ex_die("%s: %s", pimattn_status_str(status), why.text);
     if (r.json) {
         printf("{\"schema\": %d, \"device\": \"%s\", ", (int)EX_SCHEMA, r.preset);
+        ex_json_texts(stdout, "set", &r.sets);
+        printf(", ");
         json_more(&readings);
         printf(", \"readings\": ");
         ex_json_readings(stdout, &readings, r.config.device.tCK_ps);

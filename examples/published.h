@@ -35,7 +35,7 @@ typedef struct published {
  * ph: PIMphony. lol: LoL-PIM. attacc: AttAcc's simulator, commit c600051, bank units, head_dim 128,
  * fp16, one head on a channel. sait: Samsung's PIMSimulator, commit b464dde. unindp: UniNDP.
  * facil, pam: FACIL, PAM; examples/facil.c and examples/pam_study.c print what theirs rest on, and
- * examples/system.c what those of lol's and ph's whole systems do.
+ * examples/predict_system.c what those of lol's and ph's whole systems do.
  */
 static const published published_table[] = {
     {"ph.f8", PUBLISHED_CALIBRATED, 1, 14.7, "percent",

@@ -1,302 +1,25 @@
-/* system - language models on many PIM modules, tensor and pipeline parallel: what LoL-PIM and
- * PIMphony print of whole systems beside ours, or a system of your own, with a run that serves
- * requests. What is counted and what not stands in system_model.h and below the figures.
+/* system - a language model on PIM modules of yours: what a decode step takes under every cut into
+ * tensor and pipeline parallel, and a run that serves requests. What is counted and what not stands
+ * in system_model.h.
  */
 #define PIMATTN_IMPLEMENTATION
 #include "pimattn.h"
 
 #define EX_NAME "system"
 #include "common.h"
-#include "published.h"
 #include "system_model.h"
 
-enum { MOST_RECORDS = 256, MOST_FIGURES = 48, NODE_MODULES = 8, NONE = 99 };
-enum { QWEN_7B, QWEN_14B, QWEN_72B, LLAMA_8B, LLAMA_70B };
-
-static const double NODE_BPS = 10e9; /* [LOL 8.1] */
-
-static const sys_llm LLMS[] = {{"Qwen1.5-7B", 32, 4096, 32, 32, 11008, 151936},
-                               {"Qwen1.5-14B", 40, 5120, 40, 40, 13696, 152064},
-                               {"Qwen1.5-72B", 80, 8192, 64, 64, 24576, 152064},
-                               {"Llama3.1-8B", 32, 4096, 32, 8, 14336, 128256},
-                               {"Llama3.1-70B", 80, 8192, 64, 8, 28672, 128256}};
-
-/* A row of output: a cut of a model on modules. */
-typedef struct record {
-    const char *of, *llm, *task, *way;
-    uint32_t n_modules;
-    sys_result result;
-} record;
-
-typedef struct figure {
-    const published *of;
-    double ours;
-    const char *setting;
-} figure;
-
-/* Everything computed, before anything is printed. */
-typedef struct results {
-    record records[MOST_RECORDS];
-    figure figures[MOST_FIGURES];
-    size_t n_records, n_figures;
-    uint64_t seed;
-    bool refresh;
-} results;
-
-static void add_figure(results *all, const char *id, double ours, const char *setting)
-{
-    const published *of = published_find(id);
-    if (of == NULL) ex_die("no published figure %s", id);
-    if (all->n_figures == MOST_FIGURES) ex_die("too many figures");
-    all->figures[all->n_figures++] = (figure){of, ours, setting};
-}
-
-/* What is run: one question to the model. */
-typedef struct question {
-    const char *of;
-    int llm;
-    const lengths *lengths;
-    uint64_t window;
-    sys_machine machine;
-} question;
-
-enum { BEST = 0, MOST_TP, EVERY };
-
-/* Runs all cuts and records the one asked for, or every one: the best. A result of zeros: no cut
- * has room for a request. */
-static sys_result answer(results *all, const question *q, const sys_way *way, int which)
-{
-    sys_cuts cuts = sys_all_cuts(&LLMS[q->llm], &q->machine, way, q->lengths, q->window, all->seed,
-                                 all->refresh);
-    size_t chosen = which == MOST_TP && cuts.n > 0 ? cuts.n - 1 : cuts.best;
-    for (size_t i = 0; i < cuts.n; i++) {
-        if (which != EVERY && i != chosen) continue;
-        if (all->n_records == MOST_RECORDS) ex_die("too many records");
-        all->records[all->n_records++] = (record){q->of,     LLMS[q->llm].name,    q->lengths->name,
-                                                  way->name, q->machine.n_modules, cuts.of[i]};
-    }
-    return cuts.of[chosen];
-}
-
-/* --- LoL-PIM ------------------------------------------------------------------------------- */
-
-/* The baseline has heads on channels and takes as much tensor parallelism as there are heads. */
-enum { LOL_PIM, LOL_1, LOL_12, LOL_123, LOL_SINGLE };
-
-static const sys_way LOL_WAYS[] = {
-    {"PIM", PIMATTN_HFP, PIMATTN_BY_KV_HEAD, PIMHW_STATIC_GAPS, false, false, false},
-    {"1", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_STATIC_GAPS, false, false, false},
-    {"1 2", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_STATIC_GAPS, false, true, false},
-    {"1 2 3", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_PING_PONG, true, true, false},
-    {"1 2 3 single", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_PING_PONG, true, true, true}};
-
-enum { LOL_WINDOW = 32768 };
-
-static question lol_question(const char *of, int llm, int task, uint32_t nodes)
-{
-    const sys_machine machine = {"aimx", nodes * NODE_MODULES, NODE_MODULES, NODE_BPS, 0};
-    return (question){of, llm, &lengths_tasks[task], LOL_WINDOW, machine};
-}
-
-static void lol_table_8(results *all)
-{
-    static const uint32_t nodes[] = {4, 5, 16};
-    static const char *const ids[][2][3] = {
-        {{"lol.t8.7b.base", "lol.t8.7b.12", "lol.t8.7b.123"},
-         {"lol.t8.7b.util.base", "lol.t8.7b.util.12", "lol.t8.7b.util.123"}},
-        {{"lol.t8.14b.base", "lol.t8.14b.12", "lol.t8.14b.123"},
-         {"lol.t8.14b.util.base", "lol.t8.14b.util.12", "lol.t8.14b.util.123"}},
-        {{"lol.t8.72b.base", "lol.t8.72b.12", "lol.t8.72b.123"},
-         {"lol.t8.72b.util.base", "lol.t8.72b.util.12", "lol.t8.72b.util.123"}}};
-    static const int ways[] = {LOL_PIM, LOL_12, LOL_123};
-    sys_result r[3];
-    for (int llm = QWEN_7B; llm <= QWEN_72B; llm++) {
-        question q = lol_question("LoL-PIM Table 8", llm, LENGTHS_MUSIQUE, nodes[llm]);
-        for (int w = 0; w < 3; w++) {
-            const char *cut = w ? "best cut" : "most tensor parallelism";
-            r[w] = answer(all, &q, &LOL_WAYS[ways[w]], w ? BEST : MOST_TP);
-            add_figure(all, ids[llm][0][w], r[w].tokens_s, cut);
-            add_figure(all, ids[llm][1][w], 100 * r[w].utilisation, cut);
-        }
-        answer(all, &q, &LOL_WAYS[LOL_SINGLE], BEST); /* beside no figure */
-    }
-    add_figure(all, "lol.f12", 100 * (1 - r[0].tokens_s / r[2].tokens_s),
-               "by throughput, 72B, 16 nodes, Musique; less by the paper's own Table 8");
-}
-
-/* GPUs of 64 GB and 4096 GB/s, one a node: rooflines of weights and of K and V [LOL Table 7]. */
-static double lol_gpu_tokens_s(const sys_llm *m, const lengths *of, uint32_t nodes)
-{
-    const double flops = 312e12 * nodes, bandwidth = 4096e9 * nodes;
-    double kv = (double)m->n_layers * 2 * m->n_kv_heads * SYS_HEAD_DIM * SYS_ELEMENT * of->mean;
-    double weights = m->n_layers * sys_weights(m);
-    double room = 64 * 1073741824.0 * nodes - SYS_ELEMENT * (weights + 2.0 * m->vocab * m->d_model);
-    double batch = floor(room / kv);
-    double fc = fmax(2 * weights * batch / flops, SYS_ELEMENT * weights / bandwidth);
-    return batch < 1 ? 0 : batch / (fc + batch * kv / bandwidth);
-}
-
-/* Means over the three tasks; of the 72B model the largest ratios over 256 to 1024 GB. */
-static void lol_scaling(results *all)
-{
-    static const int llms[] = {QWEN_7B, QWEN_72B};
-    for (int i = 0; i < 2; i++) {
-        double gpu_x = 0, pim_x = 0;
-        for (uint32_t nodes = i ? 4 : 16; nodes <= 16; nodes *= 2) {
-            double gpu = 0, pim = 0, lol = 0;
-            for (int task = LENGTHS_QMSUM; task <= LENGTHS_MUSIQUE; task++) {
-                question q =
-                    lol_question(i ? "LoL-PIM Fig. 10" : "LoL-PIM Fig. 9", llms[i], task, nodes);
-                pim += answer(all, &q, &LOL_WAYS[LOL_PIM], MOST_TP).tokens_s;
-                lol += answer(all, &q, &LOL_WAYS[LOL_123], BEST).tokens_s;
-                gpu += lol_gpu_tokens_s(&LLMS[llms[i]], q.lengths, nodes);
-            }
-            gpu_x = fmax(gpu_x, lol / gpu);
-            pim_x = fmax(pim_x, lol / pim);
-        }
-        const char *setting = i ? "largest of 256, 512, 1024 GB, mean of three tasks"
-                                : "1024 GB, mean of three tasks";
-        add_figure(all, i ? "lol.f10.72b.gpu" : "lol.f9.7b.gpu", gpu_x, setting);
-        add_figure(all, i ? "lol.f10.72b.pim" : "lol.f9.7b.pim", pim_x, setting);
-    }
-}
-
-/* All cuts of 4 nodes, room for the window and chunks as tokens come. */
-static void lol_figure_11(results *all)
-{
-    question q = lol_question("LoL-PIM Fig. 11", QWEN_7B, LENGTHS_MUSIQUE, 4);
-    size_t first = all->n_records, n;
-    answer(all, &q, &LOL_WAYS[LOL_1], EVERY);
-    n = all->n_records - first;
-    answer(all, &q, &LOL_WAYS[LOL_12], EVERY);
-    double gain = 0, best = 0, worst = HUGE_VAL;
-    for (size_t i = first; i < first + n; i++) {
-        double fixed = all->records[i].result.tokens_s, lazy = all->records[i + n].result.tokens_s;
-        gain = fmax(gain, lazy / fixed);
-        best = fmax(best, lazy);
-        worst = fmin(worst, lazy);
-    }
-    add_figure(all, "lol.f11.dpa", gain, "4 nodes, the same cut");
-    add_figure(all, "lol.f11.tppp", best / worst, "4 nodes, lazy, all cuts");
-}
-
-/* --- PIMphony ------------------------------------------------------------------------------ */
-
-/* The baseline gives (request, query head) pairs to channels. For that each needs its KV head's
- * rows in its channel; they are counted once, for with copies there is no room for 1 M tokens, and
- * by KV head a request keeps one channel of a 70B model's module at work: far from what is
- * published. */
-enum { PHONY_BASE, PHONY_TCP, PHONY_DCS, PHONY_DPA, N_PHONY };
-
-static const sys_way PHONY_WAYS[N_PHONY] = {
-    {"base", PIMATTN_HFP, PIMATTN_BY_QUERY_HEAD, PIMHW_STATIC_GAPS, false, false, false},
-    {"TCP", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_STATIC_GAPS, false, false, false},
-    {"TCP DCS", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_DCS, false, false, false},
-    {"TCP DCS DPA", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_DCS, false, true, false}};
-
-/* CENT: modules of 16 GB; NeuPIMs: of 32 GB with 256 TFLOPS [PHONY Table IV]. All on one switch. */
-static question phony_question(const char *of, int llm, const lengths *its, bool xpu, uint32_t gb)
-{
-    uint32_t n = gb / (xpu ? 32 : 16);
-    const sys_machine machine = {xpu ? "neupims" : "cent", n, n, NODE_BPS, xpu ? 256e12 : 0};
-    return (question){of, llm, its, llm >= LLAMA_8B ? 131072 : 32768, machine};
-}
-
-/* Of whole systems and, by energy, of attention: what all techniques give over the baseline. */
-typedef struct gains {
-    double least, most;         /* tokens a second */
-    double faster, less_pJ;     /* most, attention of a token */
-    double standby[2], n_cases; /* sums of shares */
-} gains;
-
-static double attention_of_token(const sys_result *r)
-{
-    return r->parts.attention_ns / r->parts.tokens; /* stages work at once */
-}
-
-static void take_gain(gains *g, const sys_result *base, const sys_result *full)
-{
-    double times = full->tokens_s / base->tokens_s;
-    g->least = g->n_cases > 0 ? fmin(g->least, times) : times;
-    g->most = fmax(g->most, times);
-    g->faster = fmax(g->faster, attention_of_token(base) / attention_of_token(full));
-    g->less_pJ = fmax(g->less_pJ, base->parts.attention_pJ / base->parts.tokens *
-                                      full->parts.tokens / full->parts.attention_pJ);
-    g->standby[0] += base->parts.standby_pJ / base->parts.attention_pJ;
-    g->standby[1] += full->parts.standby_pJ / full->parts.attention_pJ;
-    g->n_cases++;
-}
-
-/* Models with or without GQA, two tasks each, in 128 GB the smaller and in 512 the larger one. */
-static void phony_gains(results *all, bool xpu, bool gqa, gains *g)
-{
-    static const int tasks[2][2] = {{LENGTHS_QMSUM, LENGTHS_MUSIQUE},
-                                    {LENGTHS_MULTIFIELDQA, LENGTHS_LOOGLE}};
-    static const int llms[2][2] = {{QWEN_7B, QWEN_72B}, {LLAMA_8B, LLAMA_70B}};
-    for (int large = 0; large < 2; large++)
-        for (int task = 0; task < 2; task++) {
-            sys_result r[N_PHONY];
-            question q =
-                phony_question(xpu ? "PIMphony Fig. 14" : "PIMphony Fig. 13", llms[gqa][large],
-                               &lengths_tasks[tasks[gqa][task]], xpu, large ? 512 : 128);
-            for (int w = 0; w < N_PHONY; w++)
-                r[w] = answer(all, &q, &PHONY_WAYS[w], BEST);
-            take_gain(g, &r[PHONY_BASE], &r[PHONY_DPA]);
-        }
-}
-
-static void phony_throughput(results *all)
-{
-    gains g[2][2]; /* of CENT and NeuPIMs, without and with GQA */
-    memset(g, 0, sizeof g);
-    for (int xpu = 0; xpu < 2; xpu++)
-        for (int gqa = 0; gqa < 2; gqa++)
-            phony_gains(all, xpu, gqa, &g[xpu][gqa]);
-    const gains *plain = &g[0][0], *grouped = &g[0][1];
-    double n = plain->n_cases + grouped->n_cases;
-    add_figure(all, "ph.f13.nogqa.min", fmin(plain->least, g[1][0].least),
-               "of eight, four on CENT and four on NeuPIMs");
-    add_figure(all, "ph.f13.nogqa.max", fmax(plain->most, g[1][0].most), "of these");
-    add_figure(all, "ph.f13.gqa", grouped->most, "of four");
-    add_figure(all, "ph.f14.gqa", g[1][1].most, "of four");
-    add_figure(all, "ph.f16.bg.base", 100 * (plain->standby[0] + grouped->standby[0]) / n,
-               "standby and refresh, mean of eight on CENT");
-    add_figure(all, "ph.f16.bg.ours", 100 * (plain->standby[1] + grouped->standby[1]) / n,
-               "the same");
-    add_figure(all, "ph.f16.red", fmax(plain->less_pJ, grouped->less_pJ), "of eight on CENT");
-    add_figure(all, "ph.f16.speed", fmax(plain->faster, grouped->faster), "of eight on CENT");
-}
-
-/* 512 GB, ever longer windows, lengths of a mean of half the window and three sigma to its ends. */
-static void phony_contexts(results *all)
-{
-    static const lengths of[] = {{"256 tokens", 128, 256 / 6., 1, 256},
-                                 {"1 M tokens", 524288, 1048576 / 6., 1, 1048576}};
-    for (int xpu = 0; xpu < 2; xpu++)
-        for (int i = xpu; i < 2; i++) {
-            question q = phony_question("PIMphony Fig. 17", LLAMA_8B, &of[i], xpu, 512);
-            q.window = (uint64_t)of[i].most;
-            sys_result base = answer(all, &q, &PHONY_WAYS[PHONY_BASE], BEST);
-            sys_result full = answer(all, &q, &PHONY_WAYS[PHONY_DPA], BEST);
-            double times = full.tokens_s / base.tokens_s;
-            if (i == 1)
-                add_figure(all, xpu ? "ph.f17.neu" : "ph.f17.cent", times, "mean of half a window");
-            else
-                add_figure(all, "ph.f17.short", times, "CENT, 512 GB, mean of half a window");
-            if (i == 1 && !xpu)
-                add_figure(all, "ph.f17.centutil", 100 * base.utilisation, "mean of half a window");
-        }
-}
-
-/* --- A system of one's own ----------------------------------------------------------------- */
-
+/* What the command line says. */
 typedef struct own {
-    uint32_t llm; /* NONE: the papers' figures */
-    const char *preset;
-    uint32_t n_modules, node_modules, xpu_tflops, context, spread, window;
-    uint32_t partition, controller, memory, micro; /* memory 0: lazy; micro 1: single requests */
-    uint32_t serve, output;                        /* requests, tokens of each */
+    sys_llm llm;
+    sys_machine machine;
+    sys_way way;
+    lengths lengths;
+    ex_texts sets;
+    uint64_t window, seed;
+    uint32_t tp, serve, output; /* tp 0: all cuts; requests, tokens of each */
     const char *trace;
+    bool refresh, json;
 } own;
 
 typedef struct asked {
@@ -304,11 +27,20 @@ typedef struct asked {
     uint64_t prompt, output; /* tokens */
 } asked;
 
-/* A run that serves requests; means from arrival to the first step, and to the last token. */
+/* A run that serves requests: from arrival to the first step, and to the last token. */
 typedef struct served {
-    uint64_t n_steps, n_requests;
-    double tokens, seconds, busy_s, longest_s, wait_s, latency_s;
+    uint64_t n_steps; /* 0: a request has no room */
+    double tokens, seconds, busy_s, longest_s, wait_s, latency_s, slow_s; /* means; 99th of 100 */
 } served;
+
+/* A cut, and what memory it has. */
+typedef struct record {
+    sys_result result;
+    double request_bytes, room_bytes; /* of the first request; of a module */
+    served run;
+} record;
+
+/* --- Requests ------------------------------------------------------------------------------ */
 
 static bool take_number(char **at, uint64_t *value)
 {
@@ -317,51 +49,67 @@ static bool take_number(char **at, uint64_t *value)
     return first[0] >= '0' && first[0] <= '9';
 }
 
-/* Lines of a file: milliseconds of arrival, tokens of the prompt, tokens to make. */
-static asked *read_trace(const char *path, uint32_t window, size_t *n)
+/* A line's request; or what is wrong with it. */
+static const char *read_request(asked *a, char *line, double before_s, uint64_t window)
+{
+    char *at = line;
+    a->arrival_s = 1e-3 * strtod(line, &at);
+    if (line[strspn(line, "0123456789. \t\r")] != 0 || at == line ||
+        !take_number(&at, &a->prompt) || !take_number(&at, &a->output) ||
+        at[strspn(at, " \t\r")] != 0)
+        return "is not three numbers: milliseconds of arrival, tokens of the prompt, tokens to "
+               "make";
+    if (a->output == 0) return "makes no token";
+    if (a->prompt > window || a->output > window - a->prompt)
+        return "has more tokens than the window";
+    if (a->arrival_s < before_s) return "arrives before the one before it";
+    return a->arrival_s < 1e9 ? NULL : "arrives in more than 30 years";
+}
+
+static asked *read_trace(const own *o, size_t *n)
 {
     size_t n_bytes = 0, room = 1;
-    char *text = (char *)ex_read_file(path, &n_bytes), *line = text;
+    char *text = (char *)ex_read_file(o->trace, &n_bytes), *line = text;
     for (size_t i = 0; i < n_bytes; i++)
         room += text[i] == '\n';
     asked *all = (asked *)ex_alloc(room, sizeof *all);
-    if (strlen(text) != n_bytes) ex_die("%s: not text", path);
+    if (strlen(text) != n_bytes) ex_die("%s: not text", o->trace);
     for (size_t number = 1; *line != 0; number++) {
-        char *next = line + strcspn(line, "\n"), *end = line;
+        char *next = line + strcspn(line, "\n");
         if (*next != 0) *next++ = 0;
-        asked a = {.arrival_s = 1e-3 * strtod(line, &end)};
-        bool good = line[strspn(line, "0123456789. \t\r")] == 0 && end != line;
-        good = good && a.arrival_s >= (*n > 0 ? all[*n - 1].arrival_s : 0) && a.arrival_s < 1e9;
-        good = good && take_number(&end, &a.prompt) && take_number(&end, &a.output) &&
-               end[strspn(end, " \r\t")] == 0;
-        good = good && a.output > 0 && a.prompt <= window && a.output <= window - a.prompt;
-        if (line[strspn(line, " \r\t")] == 0) {
-            line = next; /* nothing in it */
-            continue;
+        if (line[0] != '#' && line[strspn(line, " \t\r")] != 0) {
+            double before_s = *n > 0 ? all[*n - 1].arrival_s : 0;
+            const char *wrong = read_request(&all[*n], line, before_s, o->window);
+            if (wrong != NULL) ex_die("%s: line %zu %s", o->trace, number, wrong);
+            ++*n;
         }
-        if (!good)
-            ex_die("%s: line %zu is not milliseconds, no less than before, a prompt and an output "
-                   "of at most the window, %" PRIu32 " tokens",
-                   path, number, window);
-        all[(*n)++] = a;
         line = next;
     }
     free(text);
-    if (*n == 0) ex_die("%s: no request", path);
+    if (*n == 0) ex_die("%s: no request", o->trace);
     return all;
 }
 
-static asked *draw_requests(const own *o, const lengths *of, uint64_t seed)
+static asked *draw_requests(const own *o, size_t *n)
 {
+    uint64_t random = o->seed;
     asked *all = (asked *)ex_alloc(o->serve, sizeof *all);
-    for (uint32_t i = 0; i < o->serve; i++) {
-        uint64_t prompt = lengths_draw(of, &seed);
+    for (*n = 0; *n < o->serve; ++*n) {
+        uint64_t prompt = lengths_draw(&o->lengths, &random);
         if (prompt + o->output > o->window)
-            ex_die("--output: %" PRIu64 " tokens with it, the window is %" PRIu32,
-                   prompt + o->output, o->window);
-        all[i] = (asked){0, prompt, o->output};
+            ex_die("--output: %" PRIu64 " tokens with it, --window is %" PRIu64, prompt + o->output,
+                   o->window);
+        all[*n] = (asked){0, prompt, o->output};
     }
     return all;
+}
+
+/* --- Serving ------------------------------------------------------------------------------- */
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
 }
 
 /* Continuous batching: whenever there is room for all the tokens that the next request will have it
@@ -369,22 +117,23 @@ static asked *draw_requests(const own *o, const lengths *of, uint64_t seed)
 static served serve(sys *s, const asked *requests, size_t n_requests)
 {
     static size_t who[SYS_MOST_BATCH];
-    served run = {.n_requests = n_requests};
+    served run = {.n_steps = 0};
     pimattn_plan plan = sys_plan(s);
-    double room = sys_room(s);
+    double room = sys_room(s), *latency_s = (double *)ex_alloc(n_requests, sizeof *latency_s);
+    size_t n = 0, next = 0, n_done = 0;
     sys_parts parts;
     memset(&parts, 0, sizeof parts);
-    for (size_t n = 0, next = 0; n > 0 || next < n_requests; run.n_steps++) {
+    for (; n > 0 || next < n_requests; run.n_steps++) {
         if (n == 0) run.seconds = fmax(run.seconds, requests[next].arrival_s);
         for (; next < n_requests && n < SYS_MOST_BATCH; n++, next++) {
             const asked *a = &requests[next];
             double its = sys_kv_bytes(s, &plan, a->prompt + a->output);
             if (a->arrival_s > run.seconds || its > room) break;
             room -= its;
-            run.wait_s += run.seconds - a->arrival_s;
+            run.wait_s += (run.seconds - a->arrival_s) / (double)n_requests;
             who[n] = next, s->tokens[n] = a->prompt + 1;
         }
-        if (n == 0) ex_die("request %zu has no room in the best cut, even alone", next + 1);
+        if (n == 0) break;
         double seconds = sys_seconds(s, n, &parts);
         run.seconds += seconds, run.busy_s += seconds, run.tokens += (double)n;
         run.longest_s = fmax(run.longest_s, seconds);
@@ -393,121 +142,136 @@ static served serve(sys *s, const asked *requests, size_t n_requests)
             const asked *a = &requests[who[i]];
             bool done = s->tokens[i] == a->prompt + a->output;
             if (done) room += sys_kv_bytes(s, &plan, s->tokens[i]);
-            if (done) run.latency_s += run.seconds - a->arrival_s;
+            if (done) latency_s[n_done++] = run.seconds - a->arrival_s;
             if (!done) who[kept] = who[i], s->tokens[kept++] = s->tokens[i] + 1;
         }
         n = kept;
     }
-    run.wait_s /= (double)n_requests;
-    run.latency_s /= (double)n_requests;
+    qsort(latency_s, n_done, sizeof *latency_s, by_size);
+    for (size_t i = 0; i < n_done; i++)
+        run.latency_s += latency_s[i] / (double)n_done;
+    if (n_done > 0) run.slow_s = latency_s[(n_done * 99 + 99) / 100 - 1];
+    if (n_done < n_requests) run.n_steps = 0;
+    free(latency_s);
     return run;
 }
 
-/* All cuts; the best one serves. */
-static void run_own(results *all, const own *o, served *run)
+/* --- Cuts ---------------------------------------------------------------------------------- */
+
+static record run_cut(const own *o, uint32_t tp, const asked *requests, size_t n_requests)
 {
-    const lengths of = {"own", o->context, o->spread, 1, fmax(o->window, o->context)};
-    const sys_way way = {.name = "own",
-                         .partition = o->partition,
-                         .controller = o->controller,
-                         .lazy = o->memory == 0,
-                         .one_by_one = o->micro == 1};
-    const sys_machine machine = {o->preset, o->n_modules, o->node_modules, NODE_BPS,
-                                 1e12 * o->xpu_tflops};
-    const question q = {"own", (int)o->llm, &of, o->window, machine};
-    if (o->context == 0 || o->context > o->window)
-        ex_die("--context: %" PRIu32 " is not 1 to the window, %" PRIu32, o->context, o->window);
-    if (o->spread > o->window / 2) /* few lengths drawn would be within the window */
-        ex_die("--spread: %" PRIu32 " is more than half the window, %" PRIu32, o->spread,
-               o->window);
-    sys_result best = answer(all, &q, &way, EVERY);
-    if (all->n_records == 0)
-        ex_die("--modules: no cut of %s into %" PRIu32 " has whole heads and layers",
-               LLMS[o->llm].name, o->n_modules);
-    if (best.parts.tokens == 0) ex_die("no cut of %s has room for a request", LLMS[o->llm].name);
-    size_t n = o->serve;
-    if (n == 0 && o->trace == NULL) return;
-    asked *requests =
-        o->trace != NULL ? read_trace(o->trace, o->window, &n) : draw_requests(o, &of, all->seed);
-    sys *s = sys_new(&LLMS[o->llm], &q.machine, &way, o->window, all->refresh);
-    sys_cut(s, best.tp);
-    *run = serve(s, requests, n);
-    free(requests);
+    record r;
+    uint64_t random = o->seed;
+    memset(&r, 0, sizeof r);
+    sys *s = sys_new(&o->llm, &o->machine, &o->way, o->window, o->refresh);
+    r.result = sys_run(s, tp, &o->lengths, o->seed);
+    pimattn_plan plan = sys_plan(s);
+    r.request_bytes = sys_kv_bytes(s, &plan, lengths_draw(&o->lengths, &random));
+    r.room_bytes = sys_room(s);
+    if (n_requests > 0) r.run = serve(s, requests, n_requests);
     free(s);
+    return r;
+}
+
+/* The cut that serves fastest, or of the most tokens a second; n: none. */
+static size_t best_of(const record *records, size_t n, bool serves)
+{
+    size_t best = n;
+    for (size_t i = 0; i < n; i++) {
+        const record *r = &records[i], *most = best < n ? &records[best] : NULL;
+        if (serves ? r->run.n_steps == 0 : r->result.parts.tokens == 0) continue;
+        if (most == NULL || (serves ? r->run.seconds < most->run.seconds
+                                    : r->result.tokens_s > most->result.tokens_s))
+            best = i;
+    }
+    return best;
+}
+
+static size_t run_cuts(const own *o, record *records, const asked *requests, size_t n_requests)
+{
+    size_t n = 0, most = 0;
+    for (uint32_t tp = 1; tp <= o->machine.n_modules && n < SYS_MOST_CUTS; tp++)
+        if (sys_can_cut(&o->llm, o->machine.n_modules, tp) && (o->tp == 0 || tp == o->tp))
+            records[n++] = run_cut(o, tp, requests, n_requests);
+    if (n == 0)
+        ex_die("no such cut of %s into %" PRIu32 " modules has whole heads and layers", o->llm.name,
+               o->machine.n_modules);
+    for (size_t i = 1; i < n; i++) /* where least is missing */
+        if (records[i].request_bytes - records[i].room_bytes <
+            records[most].request_bytes - records[most].room_bytes)
+            most = i;
+    if (best_of(records, n, n_requests > 0) == n)
+        ex_die("no cut has room: a request of --context takes %.0f MiB of a module, of which "
+               "weights leave %.0f (TP %" PRIu32 ", PP %" PRIu32 ")",
+               records[most].request_bytes / 1048576, fmax(records[most].room_bytes, 0) / 1048576,
+               records[most].result.tp, records[most].result.pp);
+    return n;
 }
 
 /* --- Printing ------------------------------------------------------------------------------ */
 
-static void print_records(const results *all)
+static void print_setting(const own *o)
 {
-    printf("%-16s %-13s %-12s %-12s %7s %4s %4s %8s %9s %6s %6s %6s %6s\n", "figure", "model",
-           "task", "techniques", "modules", "TP", "PP", "requests", "tokens/s", "util", "FC",
-           "attn", "moving");
-    for (size_t i = 0; i < all->n_records; i++) {
-        const record *r = &all->records[i];
-        const sys_parts *p = &r->result.parts;
+    printf("%s on %" PRIu32 " modules of %s, %" PRIu32
+           " on a switch, %s, partition %s, memory %s,\n",
+           o->llm.name, o->machine.n_modules, o->machine.preset, o->machine.node_modules,
+           pimhw_controller_str(o->way.controller), ex_partition_str(o->way.partition),
+           o->way.lazy ? "lazy" : "by window");
+    printf("micro-batches %s, refresh %s; requests of %.0f tokens (deviation %.0f, window %" PRIu64
+           "),\nseed %" PRIu64 "\n",
+           o->way.one_by_one ? "of one request" : "as stages", o->refresh ? "on" : "off",
+           o->lengths.mean, o->lengths.std, o->window, o->seed);
+    for (size_t i = 0; i < o->sets.n_texts; i++)
+        printf("%s%s%s", i ? " " : "with ", o->sets.text[i], i + 1 == o->sets.n_texts ? "\n" : "");
+    printf("\n");
+}
+
+static void print_cuts(const record *records, size_t n, size_t best)
+{
+    printf("  %4s %4s %9s %9s %9s %7s %7s %7s %7s %10s %10s\n", "TP", "PP", "requests", "tokens/s",
+           "ms a step", "util", "FC", "attn", "moving", "MiB", "of MiB");
+    for (size_t i = 0; i < n; i++) {
+        const sys_result *r = &records[i].result;
+        const sys_parts *p = &r->parts;
         double sum = (p->fc_ns + p->attention_ns + p->moving_ns) / 100;
-        printf("%-16s %-13s %-12s %-12s %7" PRIu32 " %4" PRIu32 " %4" PRIu32 " %8.1f", r->of,
-               r->llm, r->task, r->way, r->n_modules, r->result.tp, r->result.pp, p->tokens);
+        printf("%s %4" PRIu32 " %4" PRIu32 " %9.1f", i == best ? " *" : "  ", r->tp, r->pp,
+               p->tokens);
         if (p->tokens > 0)
-            printf(" %9.1f %5.1f%% %5.1f%% %5.1f%% %5.1f%%\n", r->result.tokens_s,
-                   100 * r->result.utilisation, p->fc_ns / sum, p->attention_ns / sum,
-                   p->moving_ns / sum);
+            printf(" %9.1f %9.3f %6.1f%% %6.1f%% %6.1f%% %6.1f%%", r->tokens_s,
+                   1e3 * p->tokens / r->tokens_s, 100 * r->utilisation, p->fc_ns / sum,
+                   p->attention_ns / sum, p->moving_ns / sum);
         else
-            printf(" no room\n");
+            printf(" %49s", "no room");
+        printf(" %10.1f %10.1f\n", records[i].request_bytes / 1048576,
+               fmax(records[i].room_bytes, 0) / 1048576);
     }
+    printf(
+        "\n%s\nMiB: of each module a request of --context takes, of what weights leave: chunks of "
+        "a KV head and\nlayer, or the window. *: the most tokens a second.\n",
+        SYS_LEGEND);
 }
 
-static void print_served(const served *run)
+static void print_served(const record *records, size_t n, size_t best, size_t n_requests)
 {
-    printf("\nServed by the best cut: %" PRIu64 " requests in %.3f s, %.0f tokens in %" PRIu64
-           " steps.\n%.1f tokens/s, %.1f requests in a step, %.2f ms a step (most %.2f), idle "
-           "%.3f s;\n%.3f s from arrival to the first step, %.3f to the last token, on average\n",
-           run->n_requests, run->seconds, run->tokens, run->n_steps, run->tokens / run->seconds,
-           run->tokens / (double)run->n_steps, 1e3 * run->busy_s / (double)run->n_steps,
-           1e3 * run->longest_s, run->seconds - run->busy_s, run->wait_s, run->latency_s);
-}
-
-/* What their utilisation is of: a token needs the layers' matrices and the mean context alone. */
-static void print_need(void)
-{
-    static const struct {
-        const char *tokens_s, *utilisation;
-        int llm;
-        double nodes;
-    } of[] = {{"lol.t8.7b.123", "lol.t8.7b.util.123", QWEN_7B, 4},
-              {"lol.t8.14b.123", "lol.t8.14b.util.123", QWEN_14B, 5},
-              {"lol.t8.72b.123", "lol.t8.72b.util.123", QWEN_72B, 16}};
-    const double node_flops = 65.536e12; /* 32 GFLOPS of 16 banks, 16 channels, 8 modules */
-    uint64_t tokens = (uint64_t)lengths_tasks[LENGTHS_MUSIQUE].mean;
-    for (size_t i = 0; i < EX_COUNT(of); i++) {
-        double theirs = published_find(of[i].utilisation)->value / 100 * of[i].nodes * node_flops /
-                        published_find(of[i].tokens_s)->value;
-        printf("  %s: %.2f GFLOP a token by LoL-PIM's utilisation and throughput, %.2f counted\n",
-               LLMS[of[i].llm].name, theirs * 1e-9, 2e-9 * sys_macs(&LLMS[of[i].llm], tokens));
+    printf("\n%zu requests served, each as soon as there is room for all its tokens, without "
+           "prefill:\n  %4s %4s %9s %9s %9s %9s %9s %9s %9s %9s\n",
+           n_requests, "TP", "PP", "seconds", "idle", "steps", "tokens/s", "longest", "wait",
+           "latency", "99 %");
+    for (size_t i = 0; i < n; i++) {
+        const served *r = &records[i].run;
+        printf("%s %4" PRIu32 " %4" PRIu32, i == best ? " *" : "  ", records[i].result.tp,
+               records[i].result.pp);
+        if (r->n_steps > 0)
+            printf(" %9.3f %9.3f %9" PRIu64 " %9.1f %9.4f %9.3f %9.3f %9.3f\n", r->seconds,
+                   r->seconds - r->busy_s, r->n_steps, r->tokens / r->seconds, r->longest_s,
+                   r->wait_s, r->latency_s, r->slow_s);
+        else
+            printf(" no room for one of them, even alone\n");
     }
-}
-
-static void print_figures(const results *all)
-{
-    printf("\n");
-    for (size_t i = 0; i < all->n_figures; i++) {
-        const figure *f = &all->figures[i];
-        published_print(stdout, f->of, f->ours);
-        printf("%23s%s\n", "", f->setting);
-    }
-    printf("\n");
-    print_need();
-    printf("\nRefresh is %s; batches are means of up to %d draws, seed %" PRIu64
-           ". Where papers do not "
-           "say it, we\nchose: as many micro-batches as stages (single: of one request each, "
-           "beside no "
-           "figure); for\nLoL-PIM's baseline as much tensor parallelism as there are heads; for "
-           "PIMphony's query heads on\nchannels of their own, but K and V counted once; lengths of "
-           "its "
-           "Fig. 17. No number of the model\nwas chosen for a figure here. Not counted: embedding, "
-           "logits, norms, activations, prefill, and\nan xPU working beside the units.\n",
-           all->refresh ? "on" : "off", (int)SYS_RUNS, all->seed);
+    printf(
+        "\nIn seconds: of the run, of it without a request, the longest step; from arrival to the "
+        "first\nstep and to the last token on average, and to the last token of 99 of 100. *: "
+        "done first.\n");
 }
 
 typedef struct number {
@@ -523,120 +287,170 @@ static void json_numbers(const number *numbers, size_t n)
     }
 }
 
-static void json_record(const record *r)
+static void json_cut(const record *r)
 {
-    printf("{\"figure\": \"%s\", \"model\": \"%s\", \"task\": \"%s\", \"techniques\": \"%s\", "
-           "\"modules\": %" PRIu32 ", \"tp\": %" PRIu32 ", \"pp\": %" PRIu32,
-           r->of, r->llm, r->task, r->way, r->n_modules, r->result.tp, r->result.pp);
-    const number numbers[] = {
-        {"requests", r->result.parts.tokens},           {"tokens_per_s", r->result.tokens_s},
-        {"utilisation", r->result.utilisation},         {"fc_ns", r->result.parts.fc_ns},
-        {"attention_ns", r->result.parts.attention_ns}, {"moving_ns", r->result.parts.moving_ns},
-        {"attention_pJ", r->result.parts.attention_pJ}};
-    printf(", ");
+    const sys_parts *p = &r->result.parts;
+    const number numbers[] = {{"tp", r->result.tp},
+                              {"pp", r->result.pp},
+                              {"requests", p->tokens},
+                              {"tokens_per_s", r->result.tokens_s},
+                              {"utilisation", r->result.utilisation},
+                              {"fc_ns", p->fc_ns},
+                              {"attention_ns", p->attention_ns},
+                              {"moving_ns", p->moving_ns},
+                              {"attention_pJ", p->attention_pJ},
+                              {"request_bytes", r->request_bytes},
+                              {"room_bytes", r->room_bytes}};
+    const number run[] = {{"steps", (double)r->run.n_steps},    {"tokens", r->run.tokens},
+                          {"seconds", r->run.seconds},          {"busy_s", r->run.busy_s},
+                          {"longest_s", r->run.longest_s},      {"mean_wait_s", r->run.wait_s},
+                          {"mean_latency_s", r->run.latency_s}, {"latency_99_s", r->run.slow_s}};
+    printf("{");
     json_numbers(numbers, EX_COUNT(numbers));
-    printf("}");
-}
-
-static void json_figure(const figure *f)
-{
-    printf("{\"figure\": \"%s\", \"ours_is\": \"%s\", \"unit\": \"%s\", \"what\": \"%s\", "
-           "\"setting\": \"%s\", ",
-           f->of->id, published_kind_str(f->of->kind), f->of->unit, f->of->what, f->setting);
-    const number numbers[] = {{"ours", f->ours},
-                              {"published", f->of->value},
-                              {"difference_percent", published_difference(f->of, f->ours)}};
-    json_numbers(numbers, EX_COUNT(numbers));
-    printf("}");
-}
-
-static void print_json(const results *all, const served *run)
-{
-    printf("{\"schema\": %d, \"cases\": [\n ", (int)EX_SCHEMA);
-    for (size_t i = 0; i < all->n_records; i++) {
-        if (i) printf(",\n ");
-        json_record(&all->records[i]);
-    }
-    printf("], \"figures\": [\n ");
-    for (size_t i = 0; i < all->n_figures; i++) {
-        if (i) printf(",\n ");
-        json_figure(&all->figures[i]);
-    }
-    printf("]");
-    if (run->n_steps > 0) {
-        const number numbers[] = {{"requests", (double)run->n_requests},
-                                  {"steps", (double)run->n_steps},
-                                  {"tokens", run->tokens},
-                                  {"seconds", run->seconds},
-                                  {"busy_s", run->busy_s},
-                                  {"longest_s", run->longest_s},
-                                  {"mean_wait_s", run->wait_s},
-                                  {"mean_latency_s", run->latency_s}};
+    if (r->run.n_steps > 0) {
         printf(", \"served\": {");
-        json_numbers(numbers, EX_COUNT(numbers));
+        json_numbers(run, EX_COUNT(run));
         printf("}");
     }
-    printf("}\n");
+    printf("}");
 }
 
-static void parse(own *o, results *all, bool *json, int argc, char **argv)
+static void print_json(const own *o, const record *records, size_t n)
 {
-    uint32_t seed = 1, refresh = 0;
+    printf("{\"schema\": %d, \"model\": \"%s\", \"device\": \"%s\", ", (int)EX_SCHEMA, o->llm.name,
+           o->machine.preset);
+    ex_json_texts(stdout, "set", &o->sets);
+    printf(", \"controller\": \"%s\", \"partition\": \"%s\", \"lazy\": %s, \"single\": %s, "
+           "\"refresh\": %s, ",
+           pimhw_controller_str(o->way.controller), ex_partition_str(o->way.partition),
+           o->way.lazy ? "true" : "false", o->way.one_by_one ? "true" : "false",
+           o->refresh ? "true" : "false");
+    const number numbers[] = {
+        {"modules", o->machine.n_modules}, {"node_modules", o->machine.node_modules},
+        {"node_Bps", o->machine.node_Bps}, {"xpu_flops", o->machine.xpu_flops},
+        {"context", o->lengths.mean},      {"spread", o->lengths.std},
+        {"window", (double)o->window},     {"seed", (double)o->seed}};
+    json_numbers(numbers, EX_COUNT(numbers));
+    printf(", \"cuts\": [\n ");
+    for (size_t i = 0; i < n; i++) {
+        if (i) printf(",\n ");
+        json_cut(&records[i]);
+    }
+    printf("]}\n");
+}
+
+/* --- Command line -------------------------------------------------------------------------- */
+
+/* What options are kept in, before it is judged. */
+typedef struct words {
+    uint32_t model, n_layers, d_model, n_heads, n_kv_heads, ffn, vocab;
+    uint32_t xpu_tflops, node_gbps, context, spread, window, memory, micro, refresh, seed;
+} words;
+
+static void judge(own *o, const words *w)
+{
+    const uint32_t given[] = {w->n_layers, w->d_model, w->n_heads, w->n_kv_heads, w->ffn, w->vocab};
+    o->llm = sys_llms[w->model];
+    uint32_t *const of[] = {&o->llm.n_layers,   &o->llm.d_model, &o->llm.n_heads,
+                            &o->llm.n_kv_heads, &o->llm.ffn,     &o->llm.vocab};
+    for (size_t i = 0; i < EX_COUNT(of); i++)
+        if (given[i] > 0) *of[i] = given[i], o->llm.name = "A model";
+    if (o->llm.n_heads % o->llm.n_kv_heads != 0)
+        ex_die("--heads: %" PRIu32 " is no multiple of --kv-heads, %" PRIu32, o->llm.n_heads,
+               o->llm.n_kv_heads);
+    const uint32_t context = w->context > 0 ? w->context : (uint32_t)least(16000, w->window);
+    if (context > w->window)
+        ex_die("--context: %" PRIu32 " is more than --window, %" PRIu32, context, w->window);
+    if (w->spread > w->window / 2) /* few lengths drawn would be within the window */
+        ex_die("--spread: %" PRIu32 " is more than half of --window, %" PRIu32, w->spread,
+               w->window);
+    if (o->serve > 0 && o->trace != NULL) ex_die("--serve: not together with --trace");
+    o->lengths = (lengths){"own", context, w->spread, 1, w->window};
+    o->window = w->window;
+    o->machine.sets = &o->sets;
+    o->machine.node_Bps = 1e9 * w->node_gbps;
+    o->machine.xpu_flops = 1e12 * w->xpu_tflops;
+    o->way.name = "own";
+    o->way.lazy = w->memory == 0;
+    o->way.one_by_one = w->micro == 1;
+    o->seed = w->seed;
+    pimhw_config device; /* what --set makes of it */
+    ex_device_preset(&device, o->machine.preset);
+    device.controller = o->way.controller;
+    if (!w->refresh) device.refresh = 0;
+    ex_device_change(&device, 0, &o->sets);
+    o->way.controller = device.controller, o->refresh = device.refresh > 0;
+}
+
+#define NUMBER(name_, to, help_)                                                                   \
+    {                                                                                              \
+        .name = name_, .value = "N", .number = to, .min = 1, .max = 1u << 20, .help = help_        \
+    }
+
+static void parse(own *o, int argc, char **argv)
+{
+    words w = {.model = SYS_LLAMA_8B, .node_gbps = 10, .window = 32768, .seed = 1};
     const ex_option options[] = {
         {.name = "--model",
          .value = "7b|14b|72b|8b|70b",
-         .choice = &o->llm,
-         .help = "a system of your own; else the papers' figures"},
-        {.name = "--device", .value = "PRESET", .text = &o->preset, .help = "default aimx"},
+         .choice = &w.model,
+         .help = "Qwen1.5 7B, 14B, 72B or Llama3.1 8B (default), 70B, but for:"},
+        NUMBER("--layers", &w.n_layers, "layers"),
+        NUMBER("--d-model", &w.d_model, "dims between layers; heads have 128"),
+        NUMBER("--heads", &w.n_heads, "query heads"),
+        NUMBER("--kv-heads", &w.n_kv_heads, "KV heads"),
+        NUMBER("--ffn", &w.ffn, "dims within a feed-forward layer of three matrices"),
+        NUMBER("--vocab", &w.vocab, "tokens of the vocabulary"),
+        {.name = "--device", .value = "PRESET", .text = &o->machine.preset, .help = "default aimx"},
+        {.name = "--set",
+         .value = "FIELD=N",
+         .texts = &o->sets,
+         .help = "a field of the device, whatever else is said; repeatable"},
         {.name = "--modules",
          .value = "N",
-         .number = &o->n_modules,
+         .number = &o->machine.n_modules,
          .min = 1,
          .max = 4096,
-         .help = "default 32"},
-        {.name = "--node-modules",
-         .value = "N",
-         .number = &o->node_modules,
-         .min = 1,
-         .help = "modules that one switch joins, to others at 10 GB/s; default 8"},
+         .help = "default 8"},
+        NUMBER("--node-modules", &o->machine.node_modules, "that one switch joins; default 8"),
+        NUMBER("--node-gbps", &w.node_gbps, "gigabytes a second between these; default 10"),
         {.name = "--xpu-tflops",
          .value = "N",
-         .number = &o->xpu_tflops,
-         .help = "of each module's xPU, which has the FC layers; default 0: none"},
-        {.name = "--context",
-         .value = "N",
-         .number = &o->context,
-         .help = "tokens of a request, their mean; default 16384"},
+         .number = &w.xpu_tflops,
+         .help = "of each module's xPU, for FC layers and softmax; default 0: none"},
+        NUMBER("--tp", &o->tp, "this tensor parallelism alone; default: all"),
+        NUMBER("--context", &w.context,
+               "tokens of a request, their mean; default 16000, or the window"),
         {.name = "--spread",
          .value = "N",
-         .number = &o->spread,
+         .number = &w.spread,
          .help = "their standard deviation; default 0"},
-        {.name = "--window",
-         .value = "N",
-         .number = &o->window,
-         .min = 1,
-         .help = "the most of them; default 32768"},
+        NUMBER("--window", &w.window, "the most tokens; default 32768"),
         {.name = "--partition",
          .value = EX_PARTITIONS,
-         .choice = &o->partition,
+         .choice = &o->way.partition,
          .help = "default tcp"},
+        {.name = "--hfp-unit",
+         .value = "kv_head|query_head",
+         .choice = &o->way.hfp_unit,
+         .help = "what hfp gives to a channel; K and V are counted once"},
         {.name = "--controller",
          .value = "in-order|static|ping-pong|dcs",
-         .choice = &o->controller,
+         .choice = &o->way.controller,
          .help = "default dcs"},
         {.name = "--memory",
          .value = "lazy|window",
-         .choice = &o->memory,
+         .choice = &w.memory,
          .help = "of a request: as tokens come, or for all of the window; default lazy"},
         {.name = "--micro",
          .value = "stages|single",
-         .choice = &o->micro,
+         .choice = &w.micro,
          .help = "micro-batches: as many as stages, or of one request each; default stages"},
         {.name = "--serve",
          .value = "N",
          .number = &o->serve,
          .max = 100000,
-         .help = "serve so many requests .."},
+         .help = "serve so many requests, all there from the start .."},
         {.name = "--output",
          .value = "N",
          .number = &o->output,
@@ -646,46 +460,37 @@ static void parse(own *o, results *all, bool *json, int argc, char **argv)
         {.name = "--trace",
          .value = "FILE",
          .text = &o->trace,
-         .help = "serve these: lines of milliseconds of arrival, prompt, output"},
-        {.name = "--refresh",
-         .value = "off|on",
-         .choice = &refresh,
-         .help = "default off, as in the figures"},
-        {.name = "--seed", .value = "N", .number = &seed, .help = "of the lengths; default 1"},
-        {.name = "--json", .flag = json, .help = "everything as JSON"}};
+         .help = "serve these: lines of milliseconds of arrival, prompt, output; # remarks"},
+        {.name = "--refresh", .value = "off|on", .choice = &w.refresh, .help = "default off"},
+        {.name = "--seed", .value = "N", .number = &w.seed, .help = "of the lengths; default 1"},
+        {.name = "--json", .flag = &o->json, .help = "as JSON"}};
     ex_options(argc, argv,
                "usage: build/system [options]\n"
-               "Language models on many PIM modules, tensor and pipeline parallel.",
+               "A decode step of a language model on many PIM modules, tensor and pipeline "
+               "parallel.",
                options, EX_COUNT(options), NULL, 0);
-    all->seed = seed, all->refresh = refresh != 0;
-    if (o->llm == NONE && (o->serve > 0 || o->trace != NULL)) ex_die("of which --model?");
-    if (o->serve > 0 && o->trace != NULL) ex_die("--serve: not together with --trace");
+    judge(o, &w);
 }
 
 int main(int argc, char **argv)
 {
-    bool json = false;
-    results *all = (results *)ex_alloc(1, sizeof *all);
-    served run = {.n_steps = 0};
-    own o = {.llm = NONE, .preset = "aimx", .n_modules = 32, .node_modules = NODE_MODULES};
-    o.context = 16384, o.window = 32768, o.controller = PIMHW_DCS, o.output = 128;
-    parse(&o, all, &json, argc, argv);
-    if (o.llm != NONE) {
-        run_own(all, &o, &run);
+    static record records[SYS_MOST_CUTS];
+    own o = {.output = 128};
+    o.machine.preset = "aimx", o.machine.n_modules = 8, o.machine.node_modules = 8;
+    o.way.controller = PIMHW_DCS;
+    parse(&o, argc, argv);
+    size_t n_requests = 0;
+    asked *requests = NULL;
+    if (o.trace != NULL) requests = read_trace(&o, &n_requests);
+    if (o.serve > 0) requests = draw_requests(&o, &n_requests);
+    size_t n = run_cuts(&o, records, requests, n_requests);
+    if (o.json) {
+        print_json(&o, records, n);
     } else {
-        lol_table_8(all);
-        lol_scaling(all);
-        lol_figure_11(all);
-        phony_throughput(all);
-        phony_contexts(all);
+        print_setting(&o);
+        print_cuts(records, n, best_of(records, n, false));
+        if (n_requests > 0) print_served(records, n, best_of(records, n, true), n_requests);
     }
-    if (json) {
-        print_json(all, &run);
-    } else {
-        print_records(all);
-        if (all->n_figures > 0) print_figures(all);
-        if (run.n_steps > 0) print_served(&run);
-    }
-    free(all);
+    free(requests);
     return ex_done();
 }

@@ -19,9 +19,27 @@ typedef struct sys_llm {
     uint32_t n_layers, d_model, n_heads, n_kv_heads, ffn, vocab;
 } sys_llm;
 
+enum { SYS_QWEN_7B, SYS_QWEN_14B, SYS_QWEN_72B, SYS_LLAMA_8B, SYS_LLAMA_70B };
+
+static const sys_llm sys_llms[] = {{"Qwen1.5-7B", 32, 4096, 32, 32, 11008, 151936},
+                                   {"Qwen1.5-14B", 40, 5120, 40, 40, 13696, 152064},
+                                   {"Qwen1.5-72B", 80, 8192, 64, 64, 24576, 152064},
+                                   {"Llama3.1-8B", 32, 4096, 32, 8, 14336, 128256},
+                                   {"Llama3.1-70B", 80, 8192, 64, 8, 28672, 128256}};
+
+/* Of the columns that examples print. */
+#define SYS_LEGEND                                                                                 \
+    "requests: as many as have room at once, each a token a step; util: multiplications that "     \
+    "the\n"                                                                                        \
+    "model needs (with an xPU those of attention alone), of what all units do at most; FC, "       \
+    "attn,\n"                                                                                      \
+    "moving: shares of a stage's time. Not counted: embedding, logits, norms, activations, "       \
+    "prefill."
+
 /* What the modules are, and how they are joined. */
 typedef struct sys_machine {
     const char *preset;
+    const ex_texts *sets; /* fields of the device, over all else; or NULL */
     uint32_t n_modules, node_modules;
     double node_Bps;  /* between nodes */
     double xpu_flops; /* of a module's xPU, which does softmax, at no cost, and has the FC layers:
@@ -76,6 +94,7 @@ static inline sys *sys_new(const sys_llm *llm, const sys_machine *machine, const
     s->device.extra_region = way->extra_region;
     if (!refresh) s->device.refresh = 0;
     if (machine->xpu_flops > 0) s->device.epu_ck_per_op = 0;
+    ex_device_change(&s->device, 0, machine->sets);
     ex_device_check(&s->device);
     return s;
 }
@@ -88,10 +107,9 @@ static inline void sys_cut(sys *s, uint32_t tp)
 }
 
 /* A cut has whole heads and whole layers. */
-static inline bool sys_can_cut(const sys *s, uint32_t tp)
+static inline bool sys_can_cut(const sys_llm *llm, uint32_t n_modules, uint32_t tp)
 {
-    uint32_t n = s->machine->n_modules;
-    return tp <= s->llm->n_kv_heads && n % tp == 0 && n / tp <= s->llm->n_layers;
+    return tp <= llm->n_kv_heads && n_modules % tp == 0 && n_modules / tp <= llm->n_layers;
 }
 
 /* Multiplications of a layer's matrices for one token. */
@@ -330,7 +348,7 @@ static inline sys_result sys_run(sys *s, uint32_t tp, const lengths *of, uint64_
 
 enum { SYS_MOST_CUTS = 64 };
 
-/* All cuts, fewest modules a stage first; the number of the best and how many there are. */
+/* Cuts, fewest modules a stage first; the number of the best and how many there are. */
 typedef struct sys_cuts {
     sys_result of[SYS_MOST_CUTS];
     size_t n, best; /* of n 0 there is no best */
@@ -344,7 +362,7 @@ static inline sys_cuts sys_all_cuts(const sys_llm *llm, const sys_machine *machi
     sys *s = sys_new(llm, machine, way, window, refresh);
     memset(&cuts, 0, sizeof cuts);
     for (uint32_t tp = 1; tp <= machine->n_modules && cuts.n < SYS_MOST_CUTS; tp++) {
-        if (!sys_can_cut(s, tp)) continue;
+        if (!sys_can_cut(llm, machine->n_modules, tp)) continue;
         cuts.of[cuts.n] = sys_run(s, tp, of, seed);
         if (cuts.of[cuts.n].tokens_s > cuts.of[cuts.best].tokens_s) cuts.best = cuts.n;
         cuts.n++;

@@ -282,7 +282,7 @@ static void fields_are_set_by_name(void)
     CHECK_HAS(why.text, "NULL");
     CHECK_U(pimhw_config_get(&c, "trp", &value, &why), PIMHW_ERR_NAME);
     CHECK_U(pimhw_config_set(&c, "tccd", 1, &why), PIMHW_ERR_NAME); /* a beginning, in any case */
-    CHECK_HAS(why.text, "tCCD_S and tCCD_L");
+    CHECK_HAS(why.text, "tCCD_S, tCCD_L and tCCD_MAC");
     CHECK_U(pimhw_config_set(NULL, "tRP", 1, NULL), PIMHW_ERR_ARGUMENT);
     CHECK_U(pimhw_config_get(&c, "tRP", NULL, NULL), PIMHW_ERR_ARGUMENT);
     CHECK_U(value, 9);
