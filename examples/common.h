@@ -366,6 +366,19 @@ static inline void ex_json_number(FILE *file, const char *key, double value)
         fprintf(file, "\"%s\": null", key);
 }
 
+typedef struct ex_value {
+    const char *key;
+    double value;
+} ex_value;
+
+static inline void ex_json_values(FILE *file, const ex_value *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (i) fprintf(file, ", ");
+        ex_json_number(file, values[i].key, values[i].value);
+    }
+}
+
 /* What was given to an option several times: its values, or none. */
 static inline void ex_json_texts(FILE *file, const char *key, const ex_texts *texts)
 {

@@ -346,31 +346,18 @@ static void print_figures(const results *all)
            "side. No number of\nthe model was chosen for a figure here.\n");
 }
 
-typedef struct number {
-    const char *key;
-    double value;
-} number;
-
-static void json_numbers(const number *numbers, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (i) printf(", ");
-        ex_json_number(stdout, numbers[i].key, numbers[i].value);
-    }
-}
-
 static void json_record(const record *r)
 {
     printf("{\"figure\": \"%s\", \"model\": \"%s\", \"task\": \"%s\", \"techniques\": \"%s\", "
            "\"modules\": %" PRIu32 ", \"tp\": %" PRIu32 ", \"pp\": %" PRIu32,
            r->of, r->llm, r->task, r->way, r->n_modules, r->result.tp, r->result.pp);
-    const number numbers[] = {
+    const ex_value numbers[] = {
         {"requests", r->result.parts.tokens},           {"tokens_per_s", r->result.tokens_s},
         {"utilisation", r->result.utilisation},         {"fc_ns", r->result.parts.fc_ns},
         {"attention_ns", r->result.parts.attention_ns}, {"moving_ns", r->result.parts.moving_ns},
         {"attention_pJ", r->result.parts.attention_pJ}};
     printf(", ");
-    json_numbers(numbers, EX_COUNT(numbers));
+    ex_json_values(stdout, numbers, EX_COUNT(numbers));
     printf("}");
 }
 
@@ -379,10 +366,10 @@ static void json_figure(const figure *f)
     printf("{\"figure\": \"%s\", \"ours_is\": \"%s\", \"unit\": \"%s\", \"what\": \"%s\", "
            "\"setting\": \"%s\", ",
            f->of->id, published_kind_str(f->of->kind), f->of->unit, f->of->what, f->setting);
-    const number numbers[] = {{"ours", f->ours},
-                              {"published", f->of->value},
-                              {"difference_percent", published_difference(f->of, f->ours)}};
-    json_numbers(numbers, EX_COUNT(numbers));
+    const ex_value numbers[] = {{"ours", f->ours},
+                                {"published", f->of->value},
+                                {"difference_percent", published_difference(f->of, f->ours)}};
+    ex_json_values(stdout, numbers, EX_COUNT(numbers));
     printf("}");
 }
 

@@ -274,42 +274,29 @@ static void print_served(const record *records, size_t n, size_t best, size_t n_
         "done first.\n");
 }
 
-typedef struct number {
-    const char *key;
-    double value;
-} number;
-
-static void json_numbers(const number *numbers, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (i) printf(", ");
-        ex_json_number(stdout, numbers[i].key, numbers[i].value);
-    }
-}
-
 static void json_cut(const record *r)
 {
     const sys_parts *p = &r->result.parts;
-    const number numbers[] = {{"tp", r->result.tp},
-                              {"pp", r->result.pp},
-                              {"requests", p->tokens},
-                              {"tokens_per_s", r->result.tokens_s},
-                              {"utilisation", r->result.utilisation},
-                              {"fc_ns", p->fc_ns},
-                              {"attention_ns", p->attention_ns},
-                              {"moving_ns", p->moving_ns},
-                              {"attention_pJ", p->attention_pJ},
-                              {"request_bytes", r->request_bytes},
-                              {"room_bytes", r->room_bytes}};
-    const number run[] = {{"steps", (double)r->run.n_steps},    {"tokens", r->run.tokens},
-                          {"seconds", r->run.seconds},          {"busy_s", r->run.busy_s},
-                          {"longest_s", r->run.longest_s},      {"mean_wait_s", r->run.wait_s},
-                          {"mean_latency_s", r->run.latency_s}, {"latency_99_s", r->run.slow_s}};
+    const ex_value numbers[] = {{"tp", r->result.tp},
+                                {"pp", r->result.pp},
+                                {"requests", p->tokens},
+                                {"tokens_per_s", r->result.tokens_s},
+                                {"utilisation", r->result.utilisation},
+                                {"fc_ns", p->fc_ns},
+                                {"attention_ns", p->attention_ns},
+                                {"moving_ns", p->moving_ns},
+                                {"attention_pJ", p->attention_pJ},
+                                {"request_bytes", r->request_bytes},
+                                {"room_bytes", r->room_bytes}};
+    const ex_value run[] = {{"steps", (double)r->run.n_steps},    {"tokens", r->run.tokens},
+                            {"seconds", r->run.seconds},          {"busy_s", r->run.busy_s},
+                            {"longest_s", r->run.longest_s},      {"mean_wait_s", r->run.wait_s},
+                            {"mean_latency_s", r->run.latency_s}, {"latency_99_s", r->run.slow_s}};
     printf("{");
-    json_numbers(numbers, EX_COUNT(numbers));
+    ex_json_values(stdout, numbers, EX_COUNT(numbers));
     if (r->run.n_steps > 0) {
         printf(", \"served\": {");
-        json_numbers(run, EX_COUNT(run));
+        ex_json_values(stdout, run, EX_COUNT(run));
         printf("}");
     }
     printf("}");
@@ -325,12 +312,12 @@ static void print_json(const own *o, const record *records, size_t n)
            pimhw_controller_str(o->way.controller), ex_partition_str(o->way.partition),
            o->way.lazy ? "true" : "false", o->way.one_by_one ? "true" : "false",
            o->refresh ? "true" : "false");
-    const number numbers[] = {
+    const ex_value numbers[] = {
         {"modules", o->machine.n_modules}, {"node_modules", o->machine.node_modules},
         {"node_Bps", o->machine.node_Bps}, {"xpu_flops", o->machine.xpu_flops},
         {"context", o->lengths.mean},      {"spread", o->lengths.std},
         {"window", (double)o->window},     {"seed", (double)o->seed}};
-    json_numbers(numbers, EX_COUNT(numbers));
+    ex_json_values(stdout, numbers, EX_COUNT(numbers));
     printf(", \"cuts\": [\n ");
     for (size_t i = 0; i < n; i++) {
         if (i) printf(",\n ");
