@@ -266,8 +266,10 @@ typedef enum pimhw_row_opening {
 /* A device. pimhw_config_init fills every field from a preset; afterwards 0 is 0 and
  * pimhw_config_check judges it. Times are whole memory clocks of tCK_ps. Of flash, fields of banks,
  * rows, clocks and programs are 0; of a DRAM, those of flash. No field moves another: with tREFI
- * goes refresh_phase, with tRAS or tRP tRC. Not modelled: tFAW and tPPD (ACT16 opens all banks at
- * once), refresh bank by bank or put off, power-down, the hub's own energy. */
+ * goes refresh_phase, with tRAS or tRP tRC, with tCCD_S and tCCD_L tCCD_MAC, by which utilisation
+ * is counted, with all three tWR_INP, tMAC and tRD_OUT, with banks the standby powers. Not
+ * modelled: tFAW and tPPD (ACT16 opens all banks at once), refresh bank by bank or put off,
+ * power-down, the hub's own energy. */
 typedef struct pimhw_config {
     char preset[24];           /* where the numbers came from; stays as fields are set */
     uint32_t n_channels;       /* 1 to 64 */
