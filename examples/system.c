@@ -228,8 +228,8 @@ static void print_setting(const own *o)
 
 static void print_cuts(const record *records, size_t n, size_t best)
 {
-    printf("  %4s %4s %9s %9s %9s %7s %7s %7s %7s %10s %10s\n", "TP", "PP", "requests", "tokens/s",
-           "ms a step", "util", "FC", "attn", "moving", "MiB", "of MiB");
+    printf("  %4s %4s %9s %9s %9s %7s %7s %7s %7s %9s %9s %9s\n", "TP", "PP", "requests",
+           "tokens/s", "ms a step", "util", "FC", "attn", "moving", "mJ", "MiB", "of MiB");
     for (size_t i = 0; i < n; i++) {
         const sys_result *r = &records[i].result;
         const sys_parts *p = &r->parts;
@@ -237,18 +237,21 @@ static void print_cuts(const record *records, size_t n, size_t best)
         printf("%s %4" PRIu32 " %4" PRIu32 " %9.1f", i == best ? " *" : "  ", r->tp, r->pp,
                p->tokens);
         if (p->tokens > 0)
-            printf(" %9.1f %9.3f %6.1f%% %6.1f%% %6.1f%% %6.1f%%", r->tokens_s,
+            printf(" %9.1f %9.3f %6.1f%% %6.1f%% %6.1f%% %6.1f%% %9.1f", r->tokens_s,
                    1e3 * p->tokens / r->tokens_s, 100 * r->utilisation, p->fc_ns / sum,
-                   p->attention_ns / sum, p->moving_ns / sum);
+                   p->attention_ns / sum, p->moving_ns / sum,
+                   1e-9 * (p->attention_pJ + p->fc_pJ) / p->tokens);
         else
-            printf(" %49s", "no room");
-        printf(" %10.1f %10.1f\n", records[i].request_bytes / 1048576,
+            printf(" %61s", "no room");
+        printf(" %9.1f %9.1f\n", records[i].request_bytes / 1048576,
                fmax(records[i].room_bytes, 0) / 1048576);
     }
-    printf(
-        "\n%s\nMiB: of each module a request of --context takes, of what weights leave: chunks of "
-        "a KV head and\nlayer, or the window. *: the most tokens a second.\n",
-        SYS_LEGEND);
+    printf("\n%s\nmJ: of a token, in units at work; links between modules, an xPU and units that "
+           "wait for\n"
+           "other stages are not in it. MiB: of each module a request of --context takes, of what\n"
+           "weights leave: chunks of a KV head and layer, or the window. *: the most tokens a "
+           "second.\n",
+           SYS_LEGEND);
 }
 
 static void print_served(const record *records, size_t n, size_t best, size_t n_requests)
@@ -286,6 +289,7 @@ static void json_cut(const record *r)
                                 {"attention_ns", p->attention_ns},
                                 {"moving_ns", p->moving_ns},
                                 {"attention_pJ", p->attention_pJ},
+                                {"fc_pJ", p->fc_pJ},
                                 {"request_bytes", r->request_bytes},
                                 {"room_bytes", r->room_bytes}};
     const ex_value run[] = {{"steps", (double)r->run.n_steps},    {"tokens", r->run.tokens},

@@ -56,10 +56,11 @@ typedef struct sys_way {
     bool one_by_one;   /* micro-batches of one request, else as many as stages */
 } sys_way;
 
-/* Of a stage with all micro-batches: where its time goes; of all modules: what attention takes. */
+/* Of a stage with all micro-batches: where its time goes; of all modules: what that takes. */
 typedef struct sys_parts {
     double fc_ns, attention_ns, moving_ns;
     double attention_pJ, standby_pJ; /* all; of it standby and refresh */
+    double fc_pJ;                    /* of the units; an xPU's and the links' is not known */
     double macs;                     /* that the model needs of the units */
     double tokens;                   /* that were made */
 } sys_parts;
@@ -81,7 +82,9 @@ typedef struct sys {
     uint32_t tp, pp;
     uint64_t tokens[SYS_MOST_BATCH]; /* of the requests of a batch */
     pimattn_span spans[SYS_MOST_BATCH];
-    double fc_ns[SYS_MOST_BATCH + 1]; /* of a layer, by requests; 0: not known yet */
+    struct {
+        double ns, pJ;
+    } fc[SYS_MOST_BATCH + 1]; /* of a layer on one module, by requests; 0: not known yet */
 } sys;
 
 static inline sys *sys_new(const sys_llm *llm, const sys_machine *machine, const sys_way *way,
@@ -103,7 +106,7 @@ static inline void sys_cut(sys *s, uint32_t tp)
 {
     s->tp = tp;
     s->pp = s->machine->n_modules / tp;
-    memset(s->fc_ns, 0, sizeof s->fc_ns);
+    memset(s->fc, 0, sizeof s->fc);
 }
 
 /* A cut has whole heads and whole layers. */
@@ -224,23 +227,24 @@ static inline size_t sys_fill(sys *s, const lengths *of, uint64_t *random)
     return 0;
 }
 
-/* The matrices of a layer for n requests. */
-static inline double sys_fc_ns(sys *s, size_t n)
+/* The matrices of a layer for n requests: into s->fc[n]. */
+static inline void sys_fc(sys *s, size_t n)
 {
     const pimhw_config *c = &s->device;
     sys_matrices m = sys_split(s);
+    if (s->fc[n].ns > 0) return;
     if (s->machine->xpu_flops > 0) {
         double bytes_ns = 1e3 * c->n_channels * c->column_bytes / ((double)c->tCCD_S * c->tCK_ps);
-        return fmax(2e9 * sys_split_weights(s) * (double)n / s->machine->xpu_flops,
-                    SYS_ELEMENT * sys_split_weights(s) / bytes_ns);
+        s->fc[n].ns = fmax(2e9 * sys_split_weights(s) * (double)n / s->machine->xpu_flops,
+                           SYS_ELEMENT * sys_split_weights(s) / bytes_ns);
+        return;
     }
-    if (s->fc_ns[n] > 0) return s->fc_ns[n];
     for (int i = 0; i < 4; i++) {
         work works[2];
-        size_t n_works = fc_works(works, c, m.inputs[i], m.outputs[i], n);
-        s->fc_ns[n] += time_works(c, works, n_works).ns;
+        pimhw_readings r = time_works(c, works, fc_works(works, c, m.inputs[i], m.outputs[i], n));
+        s->fc[n].ns += r.ns;
+        s->fc[n].pJ += r.total_pJ;
     }
-    return s->fc_ns[n];
 }
 
 /* Attention of one layer for requests of a batch, on one module. */
@@ -285,7 +289,8 @@ static inline double sys_stage_ns(sys *s, size_t first, size_t n, sys_parts *par
     const sys_llm *m = s->llm;
     double layers = sys_layers(s);
     pimhw_readings r = sys_attention(s, first, n);
-    double fc = layers * sys_fc_ns(s, n), moving = layers * sys_moving_ns(s, n);
+    sys_fc(s, n);
+    double fc = layers * s->fc[n].ns, moving = layers * sys_moving_ns(s, n);
     bool crosses = s->machine->n_modules > s->machine->node_modules;
     double hop = crosses ? s->machine->node_Bps : 1e6 * s->device.link_MBps / 2;
     if (s->pp > 1) moving += 1e9 * (double)n * m->d_model * SYS_ELEMENT / hop;
@@ -294,6 +299,7 @@ static inline double sys_stage_ns(sys *s, size_t first, size_t n, sys_parts *par
     parts->fc_ns += fc;
     parts->attention_ns += layers * r.ns;
     parts->moving_ns += moving;
+    parts->fc_pJ += (double)m->n_layers * s->tp * s->fc[n].pJ;
     parts->attention_pJ += energies * r.total_pJ;
     parts->standby_pJ +=
         energies * (r.energy_pJ[PIMHW_ENERGY_ACTIVE] + r.energy_pJ[PIMHW_ENERGY_IDLE] +
@@ -339,8 +345,8 @@ static inline sys_result sys_run(sys *s, uint32_t tp, const lengths *of, uint64_
     r.tokens_s = r.parts.tokens / seconds;
     r.utilisation = r.parts.macs / seconds / sys_peak(s);
     double *parts[] = {&r.parts.fc_ns,        &r.parts.attention_ns, &r.parts.moving_ns,
-                       &r.parts.attention_pJ, &r.parts.standby_pJ,   &r.parts.macs,
-                       &r.parts.tokens};
+                       &r.parts.attention_pJ, &r.parts.standby_pJ,   &r.parts.fc_pJ,
+                       &r.parts.macs,         &r.parts.tokens};
     for (size_t i = 0; i < EX_COUNT(parts); i++)
         *parts[i] /= runs;
     return r;

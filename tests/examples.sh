@@ -606,12 +606,12 @@ grep -q '"set": \["tRP=30", "tRCD_RD=40"\]' "$scratch/out" && pass || fail "esti
 works "its estimate" "$build/estimate" --device cent --controller dcs --refresh off --context 4096 --batch 2 --json
 awk "$value"'
     NR == FNR && /"tp"/ { ns = value("attention_ns"); sum = ns + value("fc_ns"); n = value("requests")
-        tokens = value("tokens_per_s"); util = value("utilisation") }
-    NR != FNR && /"step_us"/ { us = value("step_us") }
+        tokens = value("tokens_per_s"); util = value("utilisation"); pJ = value("attention_pJ"); fc = value("fc_pJ") }
+    NR != FNR && /"step_us"/ { us = value("step_us"); step = value("step_pJ") }
     END { # 32 layers: Q and K and V, out, gate and up and down, 4096 tokens of 32 heads
         macs = 32 * (4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14336 + 2 * 4096 * 4096)
         peak = 32 * 16 * 16 / 1e-9
-        exit !(n == 2 && ns > 999.99 * us && ns < 1000.01 * us && tokens * sum > 1.9999e9 &&
+        exit !(n == 2 && fc > pJ && pJ > 0.9999 * step && pJ < 1.0001 * step && ns > 999.99 * us && ns < 1000.01 * us && tokens * sum > 1.9999e9 &&
             tokens * sum < 2.0001e9 && util > 0.9999 * tokens * macs / peak && util < 1.0001 * tokens * macs / peak) }' \
     "$scratch/system" "$scratch/out" && pass || fail "system of one module: $(tail -n 2 "$scratch/system")"
 # Room: 8 modules of 16 GiB without the weights, a window of 128 Ki tokens takes 16 GiB of it.
