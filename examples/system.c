@@ -200,11 +200,13 @@ static size_t run_cuts(const own *o, record *records, const asked *requests, siz
         if (records[i].request_bytes - records[i].room_bytes <
             records[most].request_bytes - records[most].room_bytes)
             most = i;
-    if (best_of(records, n, n_requests > 0) == n)
+    if (best_of(records, n, false) == n)
         ex_die("no cut has room: a request of --context takes %.0f MiB of a module, of which "
                "weights leave %.0f (TP %" PRIu32 ", PP %" PRIu32 ")",
                records[most].request_bytes / 1048576, fmax(records[most].room_bytes, 0) / 1048576,
                records[most].result.tp, records[most].result.pp);
+    if (n_requests > 0 && best_of(records, n, true) == n)
+        ex_die("no cut has room for each of the requests, even alone");
     return n;
 }
 

@@ -676,6 +676,9 @@ refuses "system: heads" "$build/system" --heads 33
 refuses "system: too many requests" "$build/system" --model 72b --modules 4096 --context 100 --window 200 --memory window
 refuses "system without room" "$build/system" --model 72b
 grep -q 'takes 5120 MiB of a module, of which weights leave 0 ' "$scratch/err" && pass || fail "system without room: $(cat "$scratch/err")"
+echo "0 1000000 1" >"$scratch/trace"
+refuses "system: a request without room" "$build/system" --device cent --modules 1 --context 1000 --window 1048576 --trace "$scratch/trace"
+grep -q 'for each of the requests' "$scratch/err" && pass || fail "system: a request without room: $(cat "$scratch/err")"
 refuses "system: context beyond the window" "$build/system" --window 100 --context 101
 refuses "system: output beyond the window" "$build/system" --serve 1 --window 16384 --context 16384 --output 1
 refuses "system: unknown device" "$build/system" --device nonesuch
