@@ -168,7 +168,7 @@ static double percent(double part, double whole)
 }
 
 /* What ex_print_readings leaves out. */
-static void print_more(const pimattn_readings *r)
+static void print_more(const pimattn_readings *r, double bytes)
 {
     const pimhw_readings *d = &r->device;
     printf("  timed            %12" PRIu32 "  of them in one go\n", r->layers_timed);
@@ -181,6 +181,10 @@ static void print_more(const pimattn_readings *r)
            ", controller %" PRIu64 " a channel\n",
            d->program_bytes + d->request_bytes + d->controller_bytes, d->program_bytes,
            d->request_bytes, d->controller_bytes);
+    if (bytes > 0)
+        printf("  memory           %12.1f %% of the device's %.1f GiB: K and V of all layers%s\n",
+               100 * (double)r->kv_bytes * r->n_layers / bytes, bytes / 1073741824,
+               (double)r->kv_bytes * r->n_layers > bytes ? ", which do not fit" : "");
     printf("energy of the step\n");
     for (int i = 0; i < PIMHW_N_ENERGY; i++) {
         if (r->energy_pJ[i] == 0) continue;
@@ -275,17 +279,19 @@ int main(int argc, char **argv)
         ex_die("--layers, --kv-heads, --head-dim: a page of all takes more than 2^46 bytes or is "
                "more than 2^32 - 1 pages");
     if (status != PIMATTN_OK) ex_die("%s: %s", pimattn_status_str(status), why.text);
+    const pimhw_config *d = &r.config.device; /* of flash no rows are known */
+    double bytes = (double)d->n_channels * pimhw_config_banks(d) * d->n_rows * d->row_bytes;
     if (r.json) {
         printf("{\"schema\": %d, \"device\": \"%s\", ", (int)EX_SCHEMA, r.preset);
         ex_json_texts(stdout, "set", &r.sets);
-        printf(", ");
+        printf(", \"device_bytes\": %.0f, ", bytes);
         json_more(&readings);
         printf(", \"readings\": ");
         ex_json_readings(stdout, &readings, r.config.device.tCK_ps);
         printf("}\n");
     } else {
         ex_print_readings(&readings, r.config.device.tCK_ps);
-        print_more(&readings);
+        print_more(&readings, bytes);
     }
     free(spans);
     return ex_done();

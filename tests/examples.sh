@@ -601,6 +601,10 @@ awk 'NR == FNR { ours[$1] = $2; n++; next }
 value='function value(key) { return match($0, "\"" key "\": [0-9.e+]*") ? substr($0, RSTART + length(key) + 4, RLENGTH - length(key) - 4) + 0 : 0 }'
 is_json "system of one module" "$build/system" --json --device cent --modules 1 --window 4096
 cp "$scratch/out" "$scratch/system"
+works "estimate: memory" "$build/estimate" --context 8192 # 2 * 32 * 8 * 128 * 2 bytes a token, of 8 GiB
+grep -q '^  memory  *12.5 % of the device.s 8.0 GiB: K and V of all layers$' "$scratch/out" && pass || fail "estimate: $(grep memory "$scratch/out")"
+works "estimate: no room" "$build/estimate" --context 65536 --batch 2
+grep -q '^  memory  *200.0 % .*which do not fit$' "$scratch/out" && pass || fail "estimate: $(grep memory "$scratch/out")"
 is_json "estimate --set" "$build/estimate" --set tRP=30 --set tRCD_RD=40 --json
 grep -q '"set": \["tRP=30", "tRCD_RD=40"\]' "$scratch/out" && pass || fail "estimate --set: $(head -n 1 "$scratch/out")"
 works "its estimate" "$build/estimate" --device cent --controller dcs --refresh off --context 4096 --batch 2 --json
