@@ -379,6 +379,13 @@ static inline void ex_json_values(FILE *file, const ex_value *values, size_t n)
     }
 }
 
+/* What --set made of a device, on a line of its own. */
+static inline void ex_print_sets(const ex_texts *sets)
+{
+    for (size_t i = 0; i < sets->n_texts; i++)
+        printf("%s%s%s", i ? " " : "with ", sets->text[i], i + 1 == sets->n_texts ? "\n" : "");
+}
+
 /* What was given to an option several times: its values, or none. */
 static inline void ex_json_texts(FILE *file, const char *key, const ex_texts *texts)
 {

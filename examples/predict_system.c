@@ -73,15 +73,17 @@ static sys_result answer(results *all, const question *q, const sys_way *way, in
 
 /* --- LoL-PIM ------------------------------------------------------------------------------- */
 
-/* The baseline has heads on channels and takes as much tensor parallelism as there are heads. */
-enum { LOL_PIM, LOL_1, LOL_12, LOL_123, LOL_SINGLE };
+/* The baseline has heads on channels and takes as much tensor parallelism as there are heads: the
+ * paper says that such systems prefer it [LOL 4.1]. */
+enum { LOL_PIM, LOL_1, LOL_12, LOL_123, LOL_SINGLE, LOL_BEST };
 
 static const sys_way LOL_WAYS[] = {
     {"PIM", PIMATTN_HFP, PIMATTN_BY_KV_HEAD, PIMHW_STATIC_GAPS, false, false, false},
     {"1", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_STATIC_GAPS, false, false, false},
     {"1 2", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_STATIC_GAPS, false, true, false},
     {"1 2 3", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_PING_PONG, true, true, false},
-    {"1 2 3 single", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_PING_PONG, true, true, true}};
+    {"1 2 3 single", PIMATTN_TCP, PIMATTN_BY_KV_HEAD, PIMHW_PING_PONG, true, true, true},
+    {"PIM best cut", PIMATTN_HFP, PIMATTN_BY_KV_HEAD, PIMHW_STATIC_GAPS, false, false, false}};
 
 enum { LOL_WINDOW = 32768 };
 
@@ -111,7 +113,8 @@ static void lol_table_8(results *all)
             add_figure(all, ids[llm][0][w], r[w].tokens_s, cut);
             add_figure(all, ids[llm][1][w], 100 * r[w].utilisation, cut);
         }
-        answer(all, &q, &LOL_WAYS[LOL_SINGLE], BEST); /* beside no figure */
+        answer(all, &q, &LOL_WAYS[LOL_SINGLE], BEST); /* these two beside no figure */
+        answer(all, &q, &LOL_WAYS[LOL_BEST], BEST);
     }
     add_figure(all, "lol.f12", 100 * (1 - r[0].tokens_s / r[2].tokens_s),
                "by throughput, 72B, 16 nodes, Musique; less by the paper's own Table 8");
@@ -285,9 +288,8 @@ static void phony_contexts(results *all)
 
 static void print_records(const results *all)
 {
-    printf("Techniques are the papers': of LoL-PIM 1 partition by tokens, 2 lazy memory, 3 buffers "
-           "for "
-           "I/O.\n%s\n\n"
+    printf("Techniques are the papers': of LoL-PIM 1 partition by tokens, 2 lazy memory, 3 more "
+           "buffers.\n%s\n\n"
            "%-16s %-13s %-12s %-12s %7s %4s %4s %8s %9s %6s %6s %6s %6s\n",
            SYS_LEGEND, "figure", "model", "task", "techniques", "modules", "TP", "PP", "requests",
            "tokens/s", "util", "FC", "attn", "moving");
@@ -339,11 +341,14 @@ static void print_figures(const results *all)
     print_need();
     printf("\nRefresh is %s; batches are means of up to %d draws, seed %" PRIu64 ".\n",
            all->refresh ? "on" : "off", (int)SYS_RUNS, all->seed);
-    printf("Where papers do not say it, we chose: as many micro-batches as stages (single: of one\n"
-           "request each, beside no figure); for LoL-PIM's baseline as much tensor parallelism as\n"
-           "there are heads; for PIMphony's query heads on channels of their own, but K and V "
-           "counted\nonce; lengths of its Fig. 17; an xPU and the units by turns, not side by "
-           "side. No number of\nthe model was chosen for a figure here.\n");
+    printf(
+        "Where papers do not say it, we chose: as many micro-batches as stages (single: of one\n"
+        "request each, beside no figure); lengths of PIMphony's Fig. 17; an xPU and the units by\n"
+        "turns, not side by side. With the figures in view, so what hangs on it says calibrated:\n"
+        "for LoL-PIM's baseline as much tensor parallelism as there are heads (its best cut "
+        "stands\n"
+        "in the table, too); for PIMphony's query heads on channels of their own, but K and V\n"
+        "counted once. No constant of the model was chosen for a figure here.\n");
 }
 
 static void json_record(const record *r)

@@ -223,8 +223,7 @@ static void print_setting(const own *o)
            "),\nseed %" PRIu64 "\n",
            o->way.one_by_one ? "of one request" : "as stages", o->refresh ? "on" : "off",
            o->lengths.mean, o->lengths.std, o->window, o->seed);
-    for (size_t i = 0; i < o->sets.n_texts; i++)
-        printf("%s%s%s", i ? " " : "with ", o->sets.text[i], i + 1 == o->sets.n_texts ? "\n" : "");
+    ex_print_sets(&o->sets);
     printf("\n");
 }
 

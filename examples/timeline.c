@@ -1035,8 +1035,7 @@ static void write_html(const arguments *a, const schedule runs[CONTROLLERS])
 static void print_runs(const arguments *a, const schedule runs[CONTROLLERS])
 {
     printf("%s\non %s, channel %" PRIu32 "\n", runs[0].title, a->device.preset, runs[0].channel);
-    for (size_t i = 0; i < a->sets.n_texts; i++)
-        printf("%s%s%s", i ? " " : "with ", a->sets.text[i], i + 1 == a->sets.n_texts ? "\n" : "");
+    ex_print_sets(&a->sets);
     printf("%-12s %12s %12s %16s\n", "controller", "cycles_ck", "time_us", "mac_utilisation");
     for (uint32_t i = 0; i < CONTROLLERS; i++) {
         const pimhw_readings *r = &runs[i].readings;
