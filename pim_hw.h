@@ -775,7 +775,9 @@ typedef struct pimhw_readings {
     uint64_t walked_rounds;               /* the others */
     uint64_t program_bytes;               /* 0 for a submitted stream */
     uint64_t request_bytes;               /* blocks and lists */
-    uint64_t va2pa_bytes;                 /* 6 for each chunk of the request */
+    uint64_t va2pa_bytes;                 /* 6 for each chunk of the request; 0 if it has none */
+    uint64_t link_bytes;                  /* inputs, results and columns read and written, between
+                                             the hub and all channels */
     uint64_t controller_bytes;            /* DCS: D-Table and S-Table of one channel */
     uint64_t active_ck;                   /* channels' time with an open row, summed */
     double flop_utilisation;              /* useful or all lane products / peak of the time */
@@ -2383,6 +2385,12 @@ static inline uint32_t pimhw_i_below(uint32_t a, uint32_t b)
     return (uint32_t)((int32_t)(a - b) >> 31);
 }
 
+/* A magnitude from 2^-14 to 65536, which is infinite, rounded to f16. */
+static inline uint32_t pimhw_i_normal_f16(uint32_t a)
+{
+    return (a + (a >> 13 & 1u) + 0xfffu - (112u << 23)) >> 13;
+}
+
 /* The bits of an f32 to a lane: those above the lane type's are lost; a NaN stays one. */
 static inline uint16_t pimhw_i_to_f16(uint32_t bits)
 {
@@ -2390,7 +2398,7 @@ static inline uint16_t pimhw_i_to_f16(uint32_t bits)
     uint32_t most = pimhw_i_select(pimhw_i_below(a, 0x47800000u), a, 0x47800000u);
     float moved = pimhw_i_float(most) + 0.5f; /* units of 2^-24 are the lowest bits now */
     memcpy(&tiny, &moved, sizeof tiny);
-    uint32_t lane = (most + (most >> 13 & 1u) + 0xfffu - (112u << 23)) >> 13;
+    uint32_t lane = pimhw_i_normal_f16(most);
     lane = pimhw_i_select(pimhw_i_below(a, 0x38800000u), tiny - 0x3f000000u, lane);
     lane = pimhw_i_select(pimhw_i_below(0x7f800000u, a), nan, lane);
     return (uint16_t)((bits >> 16 & 0x8000u) | lane);
@@ -2430,10 +2438,15 @@ PIMHW_API void pimhw_lanes_round(uint32_t lane_type, void *lanes, const void *va
     uint8_t *to = (uint8_t *)lanes;
     const uint8_t *from = (const uint8_t *)values;
     for (; n >= 16; n -= 16, to += 32, from += 64) { /* as many as gcc -O2 makes vectors of */
-        uint32_t bits[16];
+        uint32_t bits[16], rare = 0; /* magnitudes that are no normal f16 when rounded, by sign */
         uint16_t lane[16];
         memcpy(bits, from, sizeof bits);
-        for (int i = 0; lane_type == PIMHW_LANE_F16 && i < 16; i++)
+        for (int i = 0; lane_type == PIMHW_LANE_F16 && i < 16; i++) {
+            const uint32_t a = bits[i] & 0x7fffffffu;
+            lane[i] = (uint16_t)((bits[i] >> 16 & 0x8000u) | pimhw_i_normal_f16(a));
+            rare |= (a - 0x38800000u) | (0x477fffffu - a);
+        }
+        for (int i = 0; rare >> 31 && i < 16; i++)
             lane[i] = pimhw_i_to_f16(bits[i]);
         for (int i = 0; lane_type != PIMHW_LANE_F16 && i < 16; i++)
             lane[i] = pimhw_i_to_bf16(bits[i]);
@@ -6851,12 +6864,15 @@ static void pimhw_i_energy(const pimhw_config *c, const pimhw_i_rules *rules, pi
         double n = (double)r->commands[i], of_all = command->every_bank ? banks : 1;
         bool asked = command->needs_row || command->linked, sums = PIMHW_I_RESULT >> i & 1;
         /* what a command brings from the hub or takes there: of a bank, or the buffer, or of all */
-        double bytes = i == PIMHW_CMD_WRMAC16 ? 2 : sums ? c->out_bits / 8 : c->column_bytes;
-        if (i == PIMHW_CMD_WRMAC16 || i == PIMHW_CMD_WRA16 || sums) bytes *= banks;
+        uint64_t bytes = i == PIMHW_CMD_WRMAC16 ? 2 : sums ? c->out_bits / 8 : c->column_bytes;
+        if (i == PIMHW_CMD_WRMAC16 || i == PIMHW_CMD_WRA16 || sums)
+            bytes *= pimhw_config_banks(c);
+        if (command->linked)
+            r->link_bytes = pimhw_i_plus(r->link_bytes, pimhw_i_times(r->commands[i], bytes));
         r->energy_pJ[command->energy] += n * of_all * rules->joules_fJ[i] * 1e-3;
-        if (command->linked) r->energy_pJ[PIMHW_ENERGY_LINK] += n * bytes / 32 * c->eLINK_fJ * 1e-3;
         r->energy_pJ[PIMHW_ENERGY_CONTROL] += n * (c->eCMD_fJ + (asked ? c->eREQ_fJ : 0.)) * 1e-3;
     }
+    r->energy_pJ[PIMHW_ENERGY_LINK] = (double)r->link_bytes / 32 * c->eLINK_fJ * 1e-3;
     bool refreshed = c->refresh && r->cycles >= c->refresh_phase;
     uint64_t refreshes = refreshed ? (r->cycles - c->refresh_phase) / c->tREFI + 1 : 0;
     double all_ck = (double)r->cycles * channels, active_ck = (double)r->active_ck;

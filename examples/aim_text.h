@@ -400,6 +400,15 @@ static inline pimhw_status ex_aim_write_program(ex_aim_trace *t, const pimhw_con
 
 #ifdef EX_COMMON_H
 
+/* Says what of a trace is not timed: the hub's softmax, which ex_aim_format makes comments of. */
+static inline void ex_aim_print_untimed(const char *trace)
+{
+    uint64_t n = 0;
+    for (const char *at = trace; (at = strstr(at, "# EPU elements=")) != NULL; at++)
+        n += at == trace || at[-1] == '\n';
+    if (n > 0) printf("# %" PRIu64 " works of the hub (softmax, sums) are comments: not timed\n", n);
+}
+
 /* The device of a trace: that of its first lines unless a preset is given, the usual one if there
  * are none; then channels (0: as that has) and fields as ex_device takes them. */
 static inline void ex_aim_device(pimhw_config *config, const char *path, const char *trace,

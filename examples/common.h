@@ -411,6 +411,26 @@ static inline void ex_print_breakdown(const pimhw_readings *r)
     }
 }
 
+/* The parts that are not 0, which sum to the total. */
+static inline void ex_print_energy(const double pJ[PIMHW_N_ENERGY], double total_pJ)
+{
+    for (int i = 0; i < PIMHW_N_ENERGY; i++) {
+        if (pJ[i] == 0) continue;
+        printf("    %-16s %12.3f uJ  %5.1f %%\n", pimhw_energy_str((pimhw_energy)i), pJ[i] * 1e-6,
+               total_pJ > 0 ? 100 * pJ[i] / total_pJ : 0);
+    }
+}
+
+static inline void ex_json_energy(FILE *file, const char *key, const double pJ[PIMHW_N_ENERGY])
+{
+    fprintf(file, "\"%s\": {", key);
+    for (int i = 0; i < PIMHW_N_ENERGY; i++) {
+        if (i > 0) fprintf(file, ", ");
+        ex_json_number(file, pimhw_energy_str((pimhw_energy)i), pJ[i]);
+    }
+    fprintf(file, "}");
+}
+
 static inline void ex_print_device(const pimhw_readings *r, uint32_t tCK_ps)
 {
     printf("  cycles_ck        %12" PRIu64 "  clocks of tCK_ps %" PRIu32 "\n", r->cycles, tCK_ps);
@@ -422,6 +442,9 @@ static inline void ex_print_device(const pimhw_readings *r, uint32_t tCK_ps)
     printf("  program_bytes    %12" PRIu64 "  and %" PRIu64 " of request data\n", r->program_bytes,
            r->request_bytes);
     printf("  n_instructions   %12" PRIu64 "  as sent\n", r->n_instructions);
+    printf("  link_bytes       %12" PRIu64 "  between hub and channels\n", r->link_bytes);
+    printf("  walked_rounds    %12" PRIu64 "  of loops, and %" PRIu64 " like them skipped\n",
+           r->walked_rounds, r->skipped_rounds);
     printf("  commands over all channels:\n");
     for (int i = 0; i < PIMHW_N_COMMANDS; i++) {
         if (r->commands[i] == 0) continue;
@@ -451,8 +474,16 @@ static inline void ex_json_device(FILE *file, const pimhw_readings *r, uint32_t 
     ex_json_number(file, "mac_utilisation", r->mac_utilisation);
     fprintf(file, ", \"epu_ck\": %" PRIu64 ", \"n_instructions\": %" PRIu64, r->epu_ck,
             r->n_instructions);
-    fprintf(file, ", \"program_bytes\": %" PRIu64 ", \"request_bytes\": %" PRIu64 "}",
-            r->program_bytes, r->request_bytes);
+    fprintf(file, ", \"link_bytes\": %" PRIu64 ", \"walked_rounds\": %" PRIu64, r->link_bytes,
+            r->walked_rounds);
+    fprintf(file, ", \"skipped_rounds\": %" PRIu64 ", \"program_bytes\": %" PRIu64,
+            r->skipped_rounds, r->program_bytes);
+    fprintf(file, ", \"request_bytes\": %" PRIu64 ", \"va2pa_bytes\": %" PRIu64 ", ",
+            r->request_bytes, r->va2pa_bytes);
+    ex_json_energy(file, "energy_pJ", r->energy_pJ);
+    fprintf(file, ", ");
+    ex_json_number(file, "total_pJ", r->total_pJ);
+    fprintf(file, "}");
 }
 
 #ifdef PIMATTN_H

@@ -105,6 +105,8 @@ int main(int argc, char **argv)
         printf("%d x %d matrix times a vector on one channel of %s\n", (int)OUTPUTS, (int)INPUTS,
                preset);
         ex_print_device(&readings, config.tCK_ps);
+        printf("  energy %.3f uJ, %.1f mW:\n", readings.total_pJ * 1e-6, readings.average_mW);
+        ex_print_energy(readings.energy_pJ, readings.total_pJ);
     }
     return ex_done();
 }

@@ -162,11 +162,6 @@ static void print_sources(const pimhw_config *device)
     }
 }
 
-static double percent(double part, double whole)
-{
-    return whole > 0 ? 100.0 * part / whole : 0.0;
-}
-
 /* What ex_print_readings leaves out. */
 static void print_more(const pimattn_readings *r, double bytes)
 {
@@ -186,11 +181,7 @@ static void print_more(const pimattn_readings *r, double bytes)
                100 * (double)r->kv_bytes * r->n_layers / bytes, bytes / 1073741824,
                (double)r->kv_bytes * r->n_layers > bytes ? ", which do not fit" : "");
     printf("energy of the step\n");
-    for (int i = 0; i < PIMHW_N_ENERGY; i++) {
-        if (r->energy_pJ[i] == 0) continue;
-        printf("    %-16s %12.3f uJ  %5.1f %%\n", pimhw_energy_str((pimhw_energy)i),
-               r->energy_pJ[i] * 1e-6, percent(r->energy_pJ[i], r->step_pJ));
-    }
+    ex_print_energy(r->energy_pJ, r->step_pJ);
     printf("  total            %12.3f uJ, %.3f a layer, %.3f a token\n", r->step_pJ * 1e-6,
            r->layer_pJ * 1e-6, r->token_pJ * 1e-6);
     printf("  average_mW       %12.1f\n", r->average_mW);
@@ -231,12 +222,8 @@ static void json_more(const pimattn_readings *r)
         printf(", ");
         ex_json_number(stdout, numbers[i].key, numbers[i].value);
     }
-    printf(", \"step_energy_pJ\": {");
-    for (int i = 0; i < PIMHW_N_ENERGY; i++) {
-        if (i > 0) printf(", ");
-        ex_json_number(stdout, pimhw_energy_str((pimhw_energy)i), r->energy_pJ[i]);
-    }
-    printf("}");
+    printf(", ");
+    ex_json_energy(stdout, "step_energy_pJ", r->energy_pJ);
 }
 
 int main(int argc, char **argv)

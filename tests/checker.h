@@ -471,6 +471,17 @@ static inline bool checker_near(double a, double b)
     return fabs(a - b) <= 1e-12 * (fabs(a) + fabs(b));
 }
 
+/* Bytes between the hub and the channels. */
+static inline double checker_link_bytes(const pimhw_config *c, const uint64_t *count)
+{
+    const double banks = c->n_bank_groups * c->n_group_banks;
+    double columns = (double)(count[PIMHW_CMD_WRGB] + count[PIMHW_CMD_RD] + count[PIMHW_CMD_WR]);
+    double results = (double)(count[PIMHW_CMD_RDMAC16] + count[PIMHW_CMD_RDAF16]);
+    columns += banks * (double)count[PIMHW_CMD_WRA16];
+    return c->column_bytes * columns +
+           banks * (2 * (double)count[PIMHW_CMD_WRMAC16] + c->out_bits / 8 * results);
+}
+
 /* Energy from counts, clocks with an open row and refreshes due; in the readings' order. */
 static inline void checker_energy(const pimhw_config *c, const uint64_t *count, uint64_t active_ck,
                                   uint64_t cycles, double pJ[PIMHW_N_ENERGY])
@@ -494,11 +505,7 @@ static inline void checker_energy(const pimhw_config *c, const uint64_t *count, 
         1e-3 * (c->eRD_fJ * (n[PIMHW_CMD_RD] + n[PIMHW_CMD_RDCP]) + c->eWR_fJ * written);
     pJ[PIMHW_ENERGY_INPUT] = 1e-3 * c->eWRGB_fJ * (n[PIMHW_CMD_WRGB] + n[PIMHW_CMD_WRMAC16]);
     pJ[PIMHW_ENERGY_OUTPUT] = 1e-3 * c->eRDMAC_fJ * (n[PIMHW_CMD_RDMAC16] + n[PIMHW_CMD_RDAF16]);
-    double columns = n[PIMHW_CMD_WRGB] + n[PIMHW_CMD_RD] + n[PIMHW_CMD_WR];
-    double results = n[PIMHW_CMD_RDMAC16] + n[PIMHW_CMD_RDAF16];
-    double bytes = c->column_bytes * (columns + banks * n[PIMHW_CMD_WRA16]) +
-                   banks * (2 * n[PIMHW_CMD_WRMAC16] + c->out_bits / 8 * results);
-    pJ[PIMHW_ENERGY_LINK] = 1e-3 * c->eLINK_fJ * bytes / 32;
+    pJ[PIMHW_ENERGY_LINK] = 1e-3 * c->eLINK_fJ * checker_link_bytes(c, count) / 32;
     pJ[PIMHW_ENERGY_CONTROL] = 1e-3 * (c->eREQ_fJ * asked + c->eCMD_fJ * all);
     pJ[PIMHW_ENERGY_ACTIVE] = (double)active_ck * clock_us * c->pACTIVE_uW;
     pJ[PIMHW_ENERGY_IDLE] = idle_ck * clock_us * c->pIDLE_uW;
@@ -512,6 +519,8 @@ static inline void checker_end_energy(checker *k, const pimhw_readings *r, const
     pimhw_event end = {0};
     checker_energy(k->config, count, active_ck, r->cycles, pJ);
     if (active_ck != r->active_ck) checker_fault(k, &end, "readings: active_ck");
+    if ((uint64_t)checker_link_bytes(k->config, count) != r->link_bytes)
+        checker_fault(k, &end, "readings: link_bytes");
     for (int i = 0; i < PIMHW_N_ENERGY; i++) {
         end.bank = (uint32_t)i;
         total += r->energy_pJ[i];

@@ -592,6 +592,8 @@ static void arrays_are_their_lanes(void)
         for (uint32_t j = 0; j < n; j++) {
             float x = bits_float((uint32_t)rng_u64(&rng));
             if (j % 3) x = rng_float(&rng, -1, 1) * ldexpf(1.0f, (int)rng_range(&rng, 0, 45) - 28);
+            const uint32_t most = (uint32_t)rng_range(&rng, 0x38000000u, 0x47ffffffu);
+            if (i % 4 > 1) x = bits_float(most | (uint32_t)(rng_u64(&rng) & 0x80000000u));
             memcpy(values + at + 4 * j, &x, sizeof x);
         }
         pimhw_lanes_round(type, lanes + at, values + at, n);
