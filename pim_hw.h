@@ -907,7 +907,8 @@ PIMHW_API pimhw_status pimhw_device_finish(pimhw_device *device, pimhw_readings 
  * walks loops with the hub's instructions, SYNC, EOC or AF in them, but for the list's if nothing
  * is refreshed, no CFR, EOC or AF is in it, channels have no lists of their own, and blocks differ
  * in their rows alone, all by as many; and with commands of one bank all of the program. Whether a
- * controller overwrites what is still due is not looked at: pimhw_device_run finds that.
+ * controller overwrites what is still due is not looked at, nor where rows lie (chunks): all are
+ * taken to be there. pimhw_device_run finds both.
  *
  *   returns  PIMHW_ERR_PROGRAM with the item's index, or of useful_macs or all of the run (2^46
  *            clocks or more, or loops of as many rounds, which may take no clock);
@@ -6865,8 +6866,7 @@ static void pimhw_i_energy(const pimhw_config *c, const pimhw_i_rules *rules, pi
         bool asked = command->needs_row || command->linked, sums = PIMHW_I_RESULT >> i & 1;
         /* what a command brings from the hub or takes there: of a bank, or the buffer, or of all */
         uint64_t bytes = i == PIMHW_CMD_WRMAC16 ? 2 : sums ? c->out_bits / 8 : c->column_bytes;
-        if (i == PIMHW_CMD_WRMAC16 || i == PIMHW_CMD_WRA16 || sums)
-            bytes *= pimhw_config_banks(c);
+        if (i == PIMHW_CMD_WRMAC16 || i == PIMHW_CMD_WRA16 || sums) bytes *= pimhw_config_banks(c);
         if (command->linked)
             r->link_bytes = pimhw_i_plus(r->link_bytes, pimhw_i_times(r->commands[i], bytes));
         r->energy_pJ[command->energy] += n * of_all * rules->joules_fJ[i] * 1e-3;

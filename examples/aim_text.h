@@ -400,13 +400,18 @@ static inline pimhw_status ex_aim_write_program(ex_aim_trace *t, const pimhw_con
 
 #ifdef EX_COMMON_H
 
-/* Says what of a trace is not timed: the hub's softmax, which ex_aim_format makes comments of. */
-static inline void ex_aim_print_untimed(const char *trace)
+/* Says what of a trace is not timed: the hub's softmax, which ex_aim_format makes comments of. A 0
+ * may have taken the place of a newline. */
+static inline void ex_aim_print_untimed(const char *trace, size_t n_bytes)
 {
+    static const char start[] = "# EPU elements=";
+    const size_t length = sizeof start - 1;
     uint64_t n = 0;
-    for (const char *at = trace; (at = strstr(at, "# EPU elements=")) != NULL; at++)
-        n += at == trace || at[-1] == '\n';
-    if (n > 0) printf("# %" PRIu64 " works of the hub (softmax, sums) are comments: not timed\n", n);
+    for (size_t at = 0; at + length <= n_bytes; at++)
+        n += (at == 0 || trace[at - 1] == '\n' || trace[at - 1] == 0) &&
+             memcmp(trace + at, start, length) == 0;
+    if (n > 0)
+        printf("# %" PRIu64 " works of the hub (softmax, sums) are comments: not timed\n", n);
 }
 
 /* The device of a trace: that of its first lines unless a preset is given, the usual one if there

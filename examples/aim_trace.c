@@ -111,7 +111,7 @@ int main(int argc, char **argv)
         printf("}\n");
     } else {
         print_totals(&readings);
-        ex_aim_print_untimed(trace);
+        ex_aim_print_untimed(trace, n_bytes);
     }
     pimhw_device_destroy(device);
     free(trace);

@@ -178,13 +178,13 @@ static double over_ping_pong(const steady one[CONTROLLERS], const steady other[C
     return ping_pong / dcs;
 }
 
-/* The largest ratio over the GQA groups at head_dim 128; second phase N_PHASES: none. */
-static double largest_ratio(const results *all, buffers b, phase first, phase second)
+/* The largest ratio over the GQA groups at a head_dim; second phase N_PHASES: none. */
+static double largest_ratio(const results *all, buffers b, int d, phase first, phase second)
 {
     double largest = 0;
     for (int g = 0; g < N_GROUPS; g++) {
-        const steady *other = second == N_PHASES ? NULL : all->of[b][DIM_128][second][g];
-        largest = fmax(largest, over_ping_pong(all->of[b][DIM_128][first][g], other));
+        const steady *other = second == N_PHASES ? NULL : all->of[b][d][second][g];
+        largest = fmax(largest, over_ping_pong(all->of[b][d][first][g], other));
     }
     return largest;
 }
@@ -284,11 +284,12 @@ static void compare_ratios(comparisons *list, const results *all)
 {
     for (int b = N_BUFFERS - 1; b >= 0; b--) {
         const char *name = buffer_names[b];
-        compare(list, "ph.f18", largest_ratio(all, (buffers)b, QK, SV_A),
-                "QK^T and SV mapping A, head_dim 128, buffers %s", name);
-        compare(list, "ph.f18", largest_ratio(all, (buffers)b, QK, N_PHASES),
+        for (int d = 0; d < N_DIMS; d++)
+            compare(list, "ph.f18", largest_ratio(all, (buffers)b, d, QK, SV_A),
+                    "QK^T and SV mapping A, head_dim %d, buffers %s", (int)dims[d], name);
+        compare(list, "ph.f18", largest_ratio(all, (buffers)b, DIM_128, QK, N_PHASES),
                 "QK^T alone, head_dim 128, buffers %s", name);
-        compare(list, "ph.f18", largest_ratio(all, (buffers)b, SV_A, N_PHASES),
+        compare(list, "ph.f18", largest_ratio(all, (buffers)b, DIM_128, SV_A, N_PHASES),
                 "SV mapping A alone, head_dim 128, buffers %s", name);
     }
 }

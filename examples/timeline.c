@@ -1045,6 +1045,7 @@ static void print_runs(const arguments *a, const schedule runs[CONTROLLERS])
         else
             printf("%12" PRIu64 " %12.4f %16.4f\n", r->cycles, r->ns / 1000.0, r->mac_utilisation);
     }
+    if (a->trace != NULL) ex_aim_print_untimed(a->trace, a->trace_bytes);
 }
 
 /* Refuses options that go with none of the others given, and files that are two things at once. */

@@ -459,7 +459,7 @@ emulated() {
         $compile -o "$dir/$1-serve" examples/serve.c $built "$dir/$1.o" -lm && relay "$1" || return 1
     fi
     tests="law_hash attn_numbers contract_attn contract_cache"
-    [ "$1" != aarch64 ] || tests="$tests law_bits law_cache" # it has a kernel of its own
+    [ "$1" != aarch64 ] || tests="$tests law_bits law_cache oracle_attention" # a kernel of its own
     for test in $tests; do
         use="$built $dir/$1.o"
         [ "${test%_cache}" = "$test" ] || use= # looks inside

@@ -132,12 +132,39 @@ done
 refuses "estimate of a type without lanes" "$build/estimate" --kv-type f32
 works "estimate" "$build/estimate"
 is_json "estimate --json" "$build/estimate" --json
-awk '{ match($0, /"step_pJ": [0-9.e+]*/); step = substr($0, RSTART + 11, RLENGTH - 11)
-    sub(/.*"step_energy_pJ": {/, ""); sub(/}.*/, ""); n = split($0, part, /[:,]/)
-    for (i = 2; i <= n; i += 2) sum += part[i] }
-    END { e = sum / step - 1; exit !(n > 2 && e < 1e-14 && e > -1e-14) }' "$scratch/out" && pass ||
-    fail "estimate --json: energies do not sum: $(cat "$scratch/out")"
+# energies_sum WHAT TOTAL PARTS: of the JSON that was printed last.
+energies_sum() {
+    awk -v total="\"$2\": " -v parts=".*\"$3\": {" '{
+        match($0, total "[0-9.e+]*"); is = substr($0, RSTART + length(total), RLENGTH - length(total))
+        sub(parts, ""); sub(/}.*/, ""); n = split($0, part, /[:,]/)
+        for (i = 2; i <= n; i += 2) sum += part[i] }
+        END { e = is ? sum / is - 1 : 1; exit !(n > 2 && e < 1e-14 && e > -1e-14) }' "$scratch/out" &&
+        pass || fail "$1: energies do not sum: $(cat "$scratch/out")"
+}
+energies_sum "estimate --json" step_pJ step_energy_pJ
+energies_sum "estimate --json, a layer" total_pJ energy_pJ
 is_json "device --json" "$build/device" --json
+energies_sum "device --json" total_pJ energy_pJ
+# 32 bytes an input, 16 banks of 2 a result.
+awk '{ match($0, /"link_bytes": [0-9]*/); bytes = substr($0, RSTART + 14, RLENGTH - 14)
+    match($0, /"WRGB": [0-9]*/); n = substr($0, RSTART + 8, RLENGTH - 8)
+    match($0, /"RDMAC16": [0-9]*/); n += substr($0, RSTART + 11, RLENGTH - 11)
+    exit !(n > 0 && bytes == 32 * n) }' "$scratch/out" && pass ||
+    fail "device --json: other link_bytes: $(cat "$scratch/out")"
+# What an estimate of the usual shape was when this was written: who changes a preset, a plan or a
+# program sees it here.
+for golden in 'in-order tcp 71487' 'in-order hfp 166133' 'static tcp 80824' 'static hfp 185080' \
+    'ping-pong tcp 49067' 'ping-pong hfp 118210' 'dcs tcp 27878' 'dcs hfp 66998'; do
+    set -- $golden
+    ck=$("$build/estimate" --controller $1 --partition $2 | awk '$1 == "cycles_ck" { print $2 }')
+    [ "$ck" = "$3" ] && pass || fail "estimate of $1, $2: $ck clocks, not $3 as it was"
+done
+# Queries of a KV head that open its rows one after the other open them more often.
+opened() {
+    "$build/estimate" "$@" | awk '$1 == "ACT16" { print $2 }'
+}
+[ "$(opened --no-row-reuse)" -gt "$(opened)" ] && pass ||
+    fail "estimate --no-row-reuse: $(opened --no-row-reuse) rows, not more than $(opened)"
 for preset in $("$build/device" --device '' 2>&1 | sed 's/.* none of //; s/,//g'); do
     [ $preset = pam-ssd ] || works "device --device $preset" "$build/device" --device $preset
 done
@@ -159,6 +186,7 @@ works "most workers" "$build/threads" --tokens 64 --workers 64
 refuses "no workers" "$build/threads" --workers 0
 refuses "too many workers" "$build/threads" --workers 65
 works "predict" "$build/predict"
+[ "$(grep -c '^ph.f18 ' "$scratch/out")" -eq 10 ] && pass || fail "predict: $(grep ph.f18 "$scratch/out")"
 is_json "predict --json" "$build/predict" --json
 works "predict --csv" "$build/predict" --csv
 awk -F, 'NR == 1 { n = NF } $1 !~ /^lol.f7.ffn/ && $2 ~ /exact|calibrated/ && ($5 > 1 || $5 < -1) { bad = 1 }
@@ -522,6 +550,10 @@ for options in '--tokens 300' '--tokens 2000 --partition hfp --kv-heads 3'; do
     works "timeline --trace $options" "$timeline" $aim --trace "$line.aim"
     traced=$(awk '$1 == "in-order" { print $2 }' "$scratch/out")
     listed=$("$build/aim_trace" "$line.aim" | awk '$1 == "cycles" { print $2 }')
+    for program in "$build/aim_trace" "$timeline --trace"; do
+        [ "$($program "$line.aim" | grep -c '^# .* comments: not timed$')" -eq 1 ] && pass ||
+            fail "$program of $options: nothing about softmax"
+    done
     if [ -n "$in_order" ] && [ "$in_order" = "$traced" ] && [ "$in_order" = "$listed" ]; then
         pass
     else
