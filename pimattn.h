@@ -468,7 +468,7 @@ typedef uint64_t pimattn_seq;
 /* One sequence of a batch: the last n_tokens of its tokens are the queries. */
 typedef struct pimattn_item {
     pimattn_seq seq;   /* may stand in a batch more than once */
-    uint64_t n_tokens; /* 1 to those it has from first_token on, at most 65535 */
+    uint64_t n_tokens; /* 1 to those it has from first_token (first_query) on, at most 65535 */
 } pimattn_item;
 
 /* Which of an item's new tokens its queries see, e.g. a tree of drafts, each behind its parent, of
@@ -670,13 +670,14 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
  * reads pages where they lie if page_tokens is a multiple of 16; else it works on copies of 16
  * tokens, more slowly. Pages are taken when their first token arrives. With v_in_k they have no V.
  *
- * Life cycle. The pages of all layers for the same tokens are shared and let go together; a shared
- * page is copied before it is written. Calls on whole sequences, but free and what asks for
- * numbers, want tokens not swapped out (PIMATTN_ERR_SEQ) and, but truncate and keep, equal lengths
- * in all layers (PIMATTN_ERR_ARGUMENT names the layer); they do all or nothing and cost O(pages
- * touched); a table has 4 bytes a page from position 0 on, and saving or restoring many sequences
- * looks at all of them for each. The device way and tiers have create, append, reserve, truncate
- * (keep from 0 on too) and free so far: PIMATTN_ERR_DEVICE says so.
+ * Life cycle. The pages of all layers for the same tokens are shared and let go together, but for
+ * pimattn_seq_drop_hidden; a shared page is copied before it is written. Calls on whole sequences,
+ * but free and what asks for numbers, want tokens not swapped out (PIMATTN_ERR_SEQ) and, but
+ * truncate and keep, equal lengths in all layers (PIMATTN_ERR_ARGUMENT names the layer); they do
+ * all or nothing and cost O(pages touched); a table has 4 bytes a page from position 0 on, and
+ * saving or restoring many sequences looks at all of them for each. The device way and tiers have
+ * create, append, reserve, truncate (keep from 0 on too) and free so far: PIMATTN_ERR_DEVICE says
+ * so.
  * ========================================================================== */
 
 /*
@@ -703,16 +704,30 @@ PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *engine, pimattn_seq 
  * sink_tokens of the shape. Attention then sees no others, positions stay what they were, and pages
  * wholly outside go back, those reserved too, but with reserve_tokens those behind; if no token is
  * left, the page stays that the next one goes to, unless it begins that. What is behind a window
- * goes by this alone, for a truncation would want it again: keep from n_tokens - window on after a
- * step, and pages stay as many. Layers may have other lengths before, so that a step of which one
- * layer was refused is taken back.
+ * stays, for a truncation would want it again: if all layers have one, keep from n_tokens - window
+ * on after a step, and pages stay as many; else pimattn_seq_drop_hidden. Layers may have other
+ * lengths before, so that a step of which one layer was refused is taken back.
  *
- *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (beyond a layer's length, or before first_token)
+ *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (beyond a layer's length, before first_token, or
+ *            an end before first_query)
  */
 PIMATTN_API pimattn_status pimattn_seq_truncate(pimattn_engine *engine, pimattn_seq seq,
                                                 uint64_t n_tokens);
 PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *engine, pimattn_seq seq, uint64_t first,
                                             uint64_t end);
+
+/*
+ * Lets go of the pages that their layers' windows hide from all queries of tokens from `first` on,
+ * such as n_tokens after a step; layers without a window keep theirs, and outputs do not change.
+ * Earlier queries cannot be asked any more, tokens before not be truncated, accepted or remembered.
+ * Pages stay that others hold by then (sequences, or the store of known ones), those of the first
+ * sink_tokens, and for every page_tokens tokens one page of layer 0. States lack the rows, and go
+ * into engines of the same windows. A first that is not above the one before changes nothing.
+ *
+ *   returns  PIMATTN_ERR_SEQ, PIMATTN_ERR_ARGUMENT (beyond the length), PIMATTN_ERR_DEVICE
+ */
+PIMATTN_API pimattn_status pimattn_seq_drop_hidden(pimattn_engine *engine, pimattn_seq seq,
+                                                   uint64_t first);
 
 /*
  * Of the tokens from `first` on keeps those named, which then follow one another from there: the
@@ -857,11 +872,12 @@ PIMATTN_API pimattn_status pimattn_cache_query(pimattn_engine *engine, pimattn_c
 
 typedef struct pimattn_seq_info {
     uint64_t first_token;  /* those before are not kept, but for sink_tokens; 0 if all are */
+    uint64_t first_query;  /* of pimattn_seq_drop_hidden; 0: any */
     uint64_t n_tokens;     /* of layer 0, with those before */
     uint64_t pages;        /* it holds */
     uint64_t pages_shared; /* of them, with other sequences */
     uint64_t bytes;        /* of its pages */
-    uint64_t layer_bytes;  /* a layer's share */
+    uint64_t layer_bytes;  /* a layer's share, on average */
     bool swapped_out;
 } pimattn_seq_info;
 
@@ -1500,35 +1516,52 @@ typedef struct pimattn_i_row {
     float per_unit;
 } pimattn_i_row;
 
+/* n numbers of an int8 row: as many as compilers make vectors of, or one. */
+PIMATTN_I_INLINE void pimattn_i_to_int8(const pimattn_i_row *row, uint32_t at, const uint32_t n)
+{
+    const unsigned char *from = row->from + 4 * (size_t)at;
+    unsigned char lane[16];
+    for (uint32_t i = 0; i < n; i++) {
+        float x;
+        memcpy(&x, from + 4 * i, sizeof x);
+        x = x * row->per_unit + 12582912.0f; /* the nearest integer is in the low bits */
+        lane[i] = (unsigned char)pimattn_i_bits(x);
+    }
+    memcpy(row->to + at, lane, n);
+}
+
 static void pimattn_i_store_rows(const pimattn_i_row *rows, uint32_t n_rows, uint32_t type,
                                  uint32_t n)
 {
     for (const pimattn_i_row *row = rows; row < rows + n_rows; row++) {
+        uint32_t at = 0;
         if (type == PIMATTN_F32) memcpy(row->to, row->from, (size_t)n * sizeof(float));
         if (type == PIMATTN_F16) pimhw_lanes_round(PIMHW_LANE_F16, row->to, row->from, n);
         if (type == PIMATTN_BF16) pimhw_lanes_round(PIMHW_LANE_BF16, row->to, row->from, n);
-        for (uint32_t i = 0; type == PIMATTN_INT8 && i < n; i++) {
-            float x;
-            memcpy(&x, row->from + 4 * (size_t)i, sizeof x);
-            x = x * row->per_unit + 12582912.0f; /* the nearest integer is in the low bits */
-            row->to[i] = (unsigned char)pimattn_i_bits(x);
-        }
+        for (; type == PIMATTN_INT8 && n - at >= 16; at += 16)
+            pimattn_i_to_int8(row, at, 16);
+        for (; type == PIMATTN_INT8 && at < n; at++)
+            pimattn_i_to_int8(row, at, 1);
     }
+}
+
+PIMATTN_I_INLINE int32_t pimattn_i_larger(int32_t most, const unsigned char *from)
+{
+    int32_t x;
+    memcpy(&x, from, sizeof x);
+    x &= 0x7fffffff;
+    return x > most ? x : most;
 }
 
 /* The largest magnitude of a row, as bits: above 0x7f800000 if there is a NaN. */
 static uint32_t pimattn_i_magnitude(const unsigned char *from, size_t n)
 {
-    int32_t x[16], most[16] = {0};
-    for (; n > 0; from += sizeof x, n -= n < 16 ? n : 16) {
-        if (n < 16) memset(x, 0, sizeof x);
-        if (n < 16) memcpy(x, from, 4 * n);
-        if (n >= 16) memcpy(x, from, sizeof x);
-        for (int i = 0; i < 16; i++) {
-            x[i] &= 0x7fffffff;
-            most[i] = x[i] > most[i] ? x[i] : most[i];
-        }
-    }
+    int32_t most[16] = {0};
+    for (; n >= 32; from += 128, n -= 32)
+        for (int i = 0; i < 16; i++)
+            most[i] = pimattn_i_larger(pimattn_i_larger(most[i], from + 4 * i), from + 64 + 4 * i);
+    for (; n > 0; from += 4, n--)
+        most[0] = pimattn_i_larger(most[0], from);
     for (int i = 1; i < 16; i++)
         most[0] = most[i] > most[0] ? most[i] : most[0];
     return (uint32_t)most[0];
@@ -1674,23 +1707,6 @@ PIMATTN_I_INLINE void pimattn_i_adjust_scores(const pimattn_i_adjust *a, const p
     }
 }
 
-/* Scores of the visible tokens and their maximum; false if one is not finite. */
-static bool pimattn_i_tile_scores(const pimattn_i_tile *tile, const pimattn_i_adjust *adjust,
-                                  uint32_t query, const float *q, float score[16], float *most)
-{
-    *most = -HUGE_VALF;
-    for (uint32_t i = 0; i < tile->n_tokens; i++)
-        score[tile->place[i]] =
-            pimattn_i_dot(q, pimattn_i_row_at(tile->k, tile->k_stride, i), tile->dim_k);
-    pimattn_i_adjust_scores(adjust, tile, query, 1, score);
-    for (uint32_t i = 0; i < tile->n_tokens; i++) {
-        const float x = score[tile->place[i]];
-        if (!pimattn_i_finite(x)) return false;
-        if (x > *most) *most = x;
-    }
-    return true;
-}
-
 /* Adds the tile's weighted V to n of the sums from dim j on. The tile is summed by itself, token
  * after token: 512 equal values added one by one would lose more than the promised error. */
 static void pimattn_i_tile_mix(const pimattn_i_tile *tile, const float p[16], uint32_t j,
@@ -1716,10 +1732,16 @@ static void pimattn_i_tile_mix(const pimattn_i_tile *tile, const float p[16], ui
 static void pimattn_i_tile_scalar(const pimattn_i_tile *tile, const pimattn_i_adjust *adjust,
                                   uint32_t query, const float *q, float *m, float *l, float *o)
 {
-    float score[16] = {0}, p[16] = {0};
-    float most;
+    float score[16] = {0}, p[16] = {0}, most = -HUGE_VALF;
     if (pimattn_i_is_nan(*m)) return;
-    if (!pimattn_i_tile_scores(tile, adjust, query, q, score, &most)) {
+    for (uint32_t i = 0; i < tile->n_tokens; i++)
+        score[tile->place[i]] =
+            pimattn_i_dot(q, pimattn_i_row_at(tile->k, tile->k_stride, i), tile->dim_k);
+    pimattn_i_adjust_scores(adjust, tile, query, 1, score);
+    for (uint32_t i = 0; i < tile->n_tokens; i++) {
+        const float x = score[tile->place[i]];
+        if (x > most) most = x;
+        if (pimattn_i_finite(x)) continue;
         *m = *l = pimattn_i_nan();
         return;
     }
@@ -2887,6 +2909,19 @@ static void pimattn_i_stack_finish(pimattn_i_stack *s)
 
 enum { PIMATTN_I_SLAB = 2 << 20 };
 
+#define PIMATTN_I_NO_PAGE UINT32_MAX /* in a table: windows hide it */
+
+static uint64_t pimattn_i_window_of(const pimattn_shape *s, uint32_t layer)
+{
+    return s->windows ? s->windows[layer] : s->window;
+}
+
+/* First token in the window of the query whose own token is `own`. */
+static uint64_t pimattn_i_window_begin(uint64_t window, uint64_t own)
+{
+    return window && own >= window ? own - window + 1 : 0;
+}
+
 /* At the first page of a set, what refers to it: sequences, and the store if it is known. */
 typedef struct pimattn_i_ref {
     uint32_t count;  /* of the other pages 1; 0: the page is free */
@@ -2923,10 +2958,11 @@ typedef struct pimattn_i_layout {
     uint64_t token_bytes, run_bytes; /* a token's without such zeros */
     uint64_t page_bytes, sink_tokens, sink_pages;
     bool padded; /* rows have such zeros */
+    const pimattn_shape *shape;
 } pimattn_i_layout;
 
 /* Pages by number. The pages of all layers and KV heads for the same tokens are a set: they are
- * taken, shared and let go together. */
+ * taken, shared and let go together, but for those that windows hide. */
 typedef struct pimattn_i_pool {
     pimhw_allocator allocator;
     const pimattn_i_layout *layout;
@@ -3088,8 +3124,7 @@ static pimattn_status pimattn_i_store_grow(pimattn_i_pool *pool, uint64_t n)
     st->records = records;
     st->buckets = (uint32_t *)(void *)(records + (most + 1) * st->record_bytes);
     st->n_most = most;
-    if (old.records)
-        memcpy(st->records, old.records, (size_t)((old.n_most + 1) * old.record_bytes));
+    if (old.records) memcpy(records, old.records, (size_t)((old.n_most + 1) * old.record_bytes));
     pimattn_i_release(&pool->allocator, old.records, (old.n_most + 1) * size);
     for (uint32_t i = 1; i <= old.n_most; i++)
         if (pimattn_i_entry_at(st, i)->serial) pimattn_i_entry_link(st, i);
@@ -3130,19 +3165,22 @@ static void pimattn_i_set_share(pimattn_i_pool *pool, const uint32_t *pages)
     set->count++;
 }
 
+static void pimattn_i_page_drop(pimattn_i_pool *pool, uint32_t page, pimattn_page_event event)
+{
+    if (page == PIMATTN_I_NO_PAGE) return;
+    pool->n_used--;
+    pimattn_i_page_free(pool, page);
+    pimattn_i_page_tell(pool, event, page, page);
+}
+
 /* One less holds it; what nobody holds is free. */
 static void pimattn_i_set_drop(pimattn_i_pool *pool, const uint32_t *set, pimattn_page_event event)
 {
     pimattn_i_ref *ref = &pool->refs[set[0]];
     ref->count--;
     if (ref->entry && ref->count == 1) pimattn_i_entry_idle(&pool->store, ref->entry, true);
-    if (ref->count > 0) return;
-    for (uint64_t i = pool->set_pages; i > 0; i--) {
-        uint32_t page = set[i - 1];
-        pool->n_used--;
-        pimattn_i_page_free(pool, page);
-        pimattn_i_page_tell(pool, event, page, page);
-    }
+    for (uint64_t i = pool->set_pages; i > 0 && ref->count == 0; i--)
+        pimattn_i_page_drop(pool, set[i - 1], event);
 }
 
 /* The set becomes known; there is room. What follows an entry that is gone is not found. */
@@ -3206,7 +3244,7 @@ static uint64_t pimattn_i_compact_move(pimattn_i_pool *pool, uint32_t *pages, ui
 {
     uint64_t n_moved = 0;
     for (uint64_t i = 0; i < pool->set_pages; i++) {
-        if (pages[i] < end) continue;
+        if (pages[i] < end || pages[i] == PIMATTN_I_NO_PAGE) continue;
         unsigned char *old = pimattn_i_page(pool, pages[i]);
         pimattn_i_ref *ref = &pool->refs[pages[i]];
         if (ref->count) {
@@ -3242,6 +3280,7 @@ typedef struct pimattn_i_seq {
     pimattn_seq id; /* 0: free */
     uint64_t generation;
     uint64_t begin; /* tokens before are gone but for sink_tokens, and so are pages of them alone */
+    uint64_t hidden;  /* no query before is asked any more: what windows hide may be gone */
     uint64_t n_pages; /* per layer and KV head */
     uint64_t n_pages_most;
     uint32_t *table;
@@ -3276,6 +3315,7 @@ static void pimattn_i_lay_out(pimattn_i_layout *to, const pimattn_shape *s, uint
         to->row[i] = to->row[i - 1], to->offset[i] = to->offset[i - 1];
     to->page_bytes = page_tokens / to->run_tokens * to->run_bytes;
     to->padded = (s->head_dim | s->head_dim_v) % 16 != 0;
+    to->shape = s;
     to->sink_tokens = s->sink_tokens;
     to->sink_pages = pimattn_i_ceil_div(s->sink_tokens, page_tokens);
 }
@@ -3331,6 +3371,21 @@ static uint64_t pimattn_i_seq_gone(const pimattn_i_layout *lay, const pimattn_i_
     return seq->begin - pimattn_i_min(seq->begin, lay->sink_tokens);
 }
 
+/* From where on, behind the first tokens, a layer's are seen by what is asked still. */
+static uint64_t pimattn_i_seq_sees(const pimattn_i_layout *lay, const pimattn_i_seq *seq,
+                                   uint32_t layer)
+{
+    return pimattn_i_window_begin(pimattn_i_window_of(lay->shape, layer), seq->hidden);
+}
+
+/* Whether nothing sees page i of a set. Not the first, which says who holds the set. */
+static bool pimattn_i_seq_hides(const pimattn_i_layout *lay, const pimattn_i_seq *seq, uint64_t set,
+                                uint64_t i)
+{
+    const uint64_t sees = pimattn_i_seq_sees(lay, seq, (uint32_t)(i / lay->n_kv_heads));
+    return i > 0 && set >= lay->sink_pages && (set + 1) * lay->page_tokens <= sees;
+}
+
 /* Pages to take before tokens from .. to - 1 are written: new ones, and for shared ones; *known of
  * them need not be taken if the store lets go of what the sequence shares with it alone. */
 static uint64_t pimattn_i_seq_fresh(const pimattn_i_pool *pool, const pimattn_i_seq *seq,
@@ -3345,7 +3400,14 @@ static uint64_t pimattn_i_seq_fresh(const pimattn_i_pool *pool, const pimattn_i_
         sets += ref->count > 1;
         if (ref->entry && ref->count == 2) *known += pool->set_pages;
     }
-    return pimattn_i_mul(sets, pool->set_pages);
+    uint64_t fresh = pimattn_i_mul(sets, pool->set_pages);
+    for (uint32_t i = 0; seq->hidden > 0 && need > seq->n_pages && i < lay->n_layers; i++) {
+        const uint64_t begin = pimattn_i_max(seq->n_pages, lay->sink_pages);
+        const uint64_t end =
+            pimattn_i_min(need, pimattn_i_seq_sees(lay, seq, i) / lay->page_tokens);
+        if (end > begin) fresh -= (end - begin) * (lay->n_kv_heads - (i == 0));
+    }
+    return fresh;
 }
 
 /* Makes tokens from .. to - 1 of all layers the sequence's own, or nothing; the pool allows it. */
@@ -3369,6 +3431,7 @@ static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, pimattn_i_seq *se
         const uint64_t tokens = pimattn_i_min(end - first, lay->page_tokens);
         const uint64_t bytes = pimattn_i_ceil_div(tokens, lay->run_tokens) * lay->run_bytes;
         for (uint64_t k = 0; k < pool->set_pages; k++) {
+            if (pages[k] == PIMATTN_I_NO_PAGE) continue;
             const unsigned char *old = pimattn_i_page(pool, pages[k]);
             pages[k] = pimattn_i_pool_take(pool, UINT64_MAX);
             memcpy(pimattn_i_page(pool, pages[k]), old, (size_t)bytes);
@@ -3379,7 +3442,9 @@ static pimattn_status pimattn_i_seq_hold(pimattn_i_pool *pool, pimattn_i_seq *se
     for (uint64_t i = 0; i < pool->set_pages; i++)
         for (uint64_t k = seq->n_pages; k < need; k++) {
             uint32_t *at = pimattn_i_table_at(lay, seq, k, 0) + i;
-            *at = pimattn_i_pool_take(pool, k ? UINT64_C(1) + *(at - pool->set_pages) : UINT64_MAX);
+            const uint64_t wanted = k ? UINT64_C(1) + *(at - pool->set_pages) : UINT64_MAX;
+            *at = pimattn_i_seq_hides(lay, seq, k, i) ? PIMATTN_I_NO_PAGE
+                                                      : pimattn_i_pool_take(pool, wanted);
         }
     seq->n_pages = pimattn_i_max(seq->n_pages, need);
     return PIMATTN_OK;
@@ -3430,8 +3495,10 @@ static void pimattn_i_seq_empty(pimattn_i_pool *pool, pimattn_i_seq *seq)
  *       Knows shapes and geometry; nothing of programs.
  * ========================================================================== */
 
-/* A status, its cause written: a text and its words and uint64_t. */
+/* A status, its cause written: a text and its words and uint64_t; of the next two one number. */
 #define PIMATTN_I_FAIL(code, why, ...) (pimhw_cause_write(why, __VA_ARGS__), code)
+#define PIMATTN_I_REFUSE(why, is, n)   PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, why, is, (uint64_t)(n))
+#define PIMATTN_I_LACK(why, is, n)     PIMATTN_I_FAIL(PIMATTN_ERR_MEMORY, why, is, (uint64_t)(n))
 #define PIMATTN_I_WRONG(e, ...)        PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, &(e)->why, __VA_ARGS__)
 #define PIMATTN_I_UNABLE(e, ...)       PIMATTN_I_FAIL(PIMATTN_ERR_DEVICE, &(e)->why, __VA_ARGS__)
 #define PIMATTN_I_FULL(e, ...)         PIMATTN_I_FAIL(PIMATTN_ERR_PAGES, &(e)->why, __VA_ARGS__)
@@ -3443,17 +3510,6 @@ static pimattn_status pimattn_i_made(pimhw_status status, pimattn_status wrong)
 {
     if (status == PIMHW_OK) return PIMATTN_OK;
     return status == PIMHW_ERR_MEMORY ? PIMATTN_ERR_MEMORY : wrong;
-}
-
-/* The same of a wrong argument, and of no memory, with one number at most. */
-static pimattn_status pimattn_i_refuse(pimhw_cause *why, const char *text, uint64_t number)
-{
-    return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, why, text, number);
-}
-
-static pimattn_status pimattn_i_lack(pimhw_cause *why, const char *text, uint64_t number)
-{
-    return PIMATTN_I_FAIL(PIMATTN_ERR_MEMORY, why, text, number);
 }
 
 /* Judges a number; in words what it must be, NULL: least to most. */
@@ -3511,17 +3567,6 @@ static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
                                    bad[0] == 's' ? "infinity" : "1e25");
     }
     return PIMATTN_OK;
-}
-
-static uint64_t pimattn_i_window_of(const pimattn_shape *s, uint32_t layer)
-{
-    return s->windows ? s->windows[layer] : s->window;
-}
-
-/* First token in the window of the query whose own token is `own`. */
-static uint64_t pimattn_i_window_begin(uint64_t window, uint64_t own)
-{
-    return window && own >= window ? own - window + 1 : 0;
 }
 
 /* Tokens that the queries of a span see, together. */
@@ -3651,7 +3696,7 @@ PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_s
 {
     pimattn_plan p;
     if (!plan || !shape || !device)
-        return pimattn_i_refuse(why, "plan, shape or device is NULL", 0);
+        return PIMATTN_I_REFUSE(why, "plan, shape or device is NULL", 0);
     memset(&p, 0, sizeof p);
     p.shape = *shape;
     p.device = *device;
@@ -3681,7 +3726,7 @@ PIMATTN_API pimattn_status pimattn_plan_init(pimattn_plan *plan, const pimattn_s
 static pimattn_status pimattn_i_plan_judge(const pimattn_plan *plan, pimhw_cause *why)
 {
     if (plan && plan->seal == pimattn_i_plan_seal(plan)) return PIMATTN_OK;
-    return pimattn_i_refuse(why, plan ? "plan is not of pimattn_plan_init" : "plan is NULL", 0);
+    return PIMATTN_I_REFUSE(why, plan ? "plan is not of pimattn_plan_init" : "plan is NULL", 0);
 }
 
 PIMATTN_API pimattn_status pimattn_plan_map_v(pimattn_plan *plan, uint32_t v_mapping,
@@ -3821,10 +3866,9 @@ static void pimattn_i_step(uint64_t *step, uint32_t level, uint64_t value)
 static pimhw_tail pimattn_i_tokens(const pimattn_plan *p, bool is_v, uint64_t unit)
 {
     pimhw_tail t = pimattn_i_tail(PIMATTN_I_TOKENS, 0, unit, 1);
-    const pimhw_config *c = &p->device;
     if ((is_v ? p->v_groups : p->unit_channels) == 1) return t;
     if (is_v) t.channel_div = p->v_spread;
-    t.channel_step = is_v ? pimhw_config_lanes(c) : pimhw_config_banks(c);
+    t.channel_step = is_v ? pimhw_config_lanes(&p->device) : pimhw_config_banks(&p->device);
     return t;
 }
 
@@ -3842,9 +3886,9 @@ static void pimattn_i_limit(pimattn_i_writer *w, pimhw_operand *o, pimhw_tail ta
     o->tail[at] = pimhw_program_tail(w->program, &tail);
 }
 
-static uint32_t pimattn_i_loop(pimattn_i_writer *w, const pimhw_operand *rounds)
+static uint32_t pimattn_i_loop(pimattn_i_writer *w, pimhw_operand rounds)
 {
-    w->rounds[w->level] = pimhw_program_operand(w->program, rounds);
+    w->rounds[w->level] = pimhw_program_operand(w->program, &rounds);
     pimhw_program_loop(w->program, w->rounds[w->level], w->mask);
     return w->level++;
 }
@@ -3870,13 +3914,12 @@ static uint32_t pimattn_i_loop_tail(pimattn_i_writer *w, uint64_t most, pimhw_ta
 {
     pimhw_operand rounds = pimattn_i_operand(most);
     pimattn_i_limit(w, &rounds, tail);
-    return pimattn_i_loop(w, &rounds);
+    return pimattn_i_loop(w, rounds);
 }
 
 static uint32_t pimattn_i_loop_times(pimattn_i_writer *w, uint64_t times)
 {
-    pimhw_operand rounds = pimattn_i_operand(times);
-    return times == 1 ? (uint32_t)PIMATTN_I_NO_LOOP : pimattn_i_loop(w, &rounds);
+    return times == 1 ? (uint32_t)PIMATTN_I_NO_LOOP : pimattn_i_loop(w, pimattn_i_operand(times));
 }
 
 static pimhw_tail pimattn_i_queries(uint64_t unit)
@@ -3891,24 +3934,21 @@ static uint32_t pimattn_i_loop_queries(pimattn_i_writer *w, uint32_t block_level
     return pimattn_i_loop_tail(w, queries, left);
 }
 
-/* Operands of an instruction to write; those not set are 0. */
+/* Operands of an instruction to write, in the order of an item; those not set are 0. */
 typedef struct pimattn_i_operands {
-    pimhw_operand op_size, row, column, tile, out, gpr, aux;
+    pimhw_operand op_size, bank, row, column, tile, out, gpr, aux;
 } pimattn_i_operands;
 
 static void pimattn_i_write(pimattn_i_writer *w, pimhw_kind kind, uint32_t flags, uint32_t space,
                             const pimattn_i_operands *o)
 {
     pimhw_item item;
-    const pimhw_operand zero = pimattn_i_operand(0);
-    const pimhw_operand *from[7] = {&o->op_size, &o->row, &o->column, &o->tile,
-                                    &o->out,     &o->gpr, &o->aux};
-    uint8_t *to[7] = {&item.op_size, &item.row, &item.column, &item.tile,
-                      &item.out,     &item.gpr, &item.aux};
+    const pimhw_operand zero = pimattn_i_operand(0), *from = (const pimhw_operand *)(const void *)o;
+    uint8_t *to = (uint8_t *)&item + offsetof(pimhw_item, op_size);
     memset(&item, 0, sizeof item);
-    for (int i = 0; i < 7; i++)
-        if (memcmp(from[i], &zero, sizeof zero) != 0)
-            *to[i] = pimhw_program_operand(w->program, from[i]);
+    for (size_t i = 0; i < sizeof *o / sizeof *from; i++)
+        if (memcmp(from + i, &zero, sizeof zero) != 0)
+            to[i] = pimhw_program_operand(w->program, from + i);
     item.mask = w->mask;
     item.kind = (uint8_t)kind;
     item.flags = (uint8_t)flags;
@@ -4060,10 +4100,7 @@ static void pimattn_i_lower_k(pimattn_i_writer *w)
     pimattn_i_loops at = pimattn_i_loop_rows(w, false);
     if (!p->inputs_late) pimattn_i_lower_k_input(w, &at);
     pimattn_i_loop_runs(w, &at);
-    if (at.in_run > 1) {
-        pimhw_operand slots = pimattn_i_run_size(w, &at);
-        at.slot = pimattn_i_loop(w, &slots);
-    }
+    if (at.in_run > 1) at.slot = pimattn_i_loop(w, pimattn_i_run_size(w, &at));
     pimhw_tail sets = pimattn_i_less(pimattn_i_queries(set), at.block, all);
     if (set < all) at.set = pimattn_i_loop_tail(w, pimattn_i_ceil_div(all, set), sets);
     pimattn_i_steps(each.step, &at, 0, all, 0, 0, set, 0);
@@ -4142,7 +4179,7 @@ static void pimattn_i_lower_k_parts(pimattn_i_writer *w)
     pimhw_operand rounds = pimattn_i_operand(turn);
     pimattn_i_limit(w, &rounds, pimattn_i_less(each, at.part, pass));
     pimattn_i_limit(w, &rounds, pimattn_i_less(pimattn_i_tail(0, set, 1, 1), at.part, pass));
-    at.query = pimattn_i_loop(w, &rounds);
+    at.query = pimattn_i_loop(w, rounds);
     pimattn_i_operands o = pimattn_i_sized(part);
     left = pimattn_i_less(pimattn_i_tail(0, columns, 1, 1), at.slot, in_row);
     pimattn_i_limit(w, &o.op_size, pimattn_i_less(left, at.part, go));
@@ -4202,23 +4239,24 @@ static void pimattn_i_lower_v(pimattn_i_writer *w)
     if (!p->reads_late) left = pimattn_i_less(left, at.block, p->v_queries);
     pimattn_i_limit(w, &rounds, left);
     if (after) pimattn_i_limit(w, &rounds, any); /* or there are rows, and tokens in them */
-    pimattn_i_lower_reads(w, 1, pimattn_i_loop(w, &rounds), pass, p->v_queries);
+    pimattn_i_lower_reads(w, 1, pimattn_i_loop(w, rounds), pass, p->v_queries);
 }
 
-/* What the hub does once all loops of a phase are done. */
+/* What the hub does once all loops of a phase are done; its block ends. */
 static void pimattn_i_lower_hub(pimattn_i_writer *w, uint32_t rest, uint32_t flags)
 {
     pimattn_i_end(w, PIMATTN_I_IN_LIST);
     pimattn_i_operands o = pimattn_i_sized(UINT64_MAX);
     pimattn_i_limit(w, &o.op_size, pimattn_i_tail(rest, 0, 1, 1));
     pimattn_i_write(w, PIMHW_EPU, flags, 0, &o);
+    pimhw_program_end(w->program);
 }
 
 /* Where softmax hides behind the next block's scores, its values come one round later. */
 PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_program *program,
                                               pimhw_cause *why)
 {
-    if (!program) return pimattn_i_refuse(why, "program is NULL", 0);
+    if (!program) return PIMATTN_I_REFUSE(why, "program is NULL", 0);
     PIMATTN_I_TRY(pimattn_i_plan_judge(plan, why));
     uint64_t lag = plan->device.epu_overlap == PIMHW_EPU_HEADS ? 1 : 0;
     uint64_t all = UINT64_MAX >> (64 - plan->device.n_channels) % 64;
@@ -4235,14 +4273,12 @@ PIMATTN_API pimattn_status pimattn_plan_lower(const pimattn_plan *plan, pimhw_pr
         pimattn_i_lower_reads(&w, 0, query, slot, plan->k_out_queries);
     }
     pimattn_i_lower_hub(&w, PIMATTN_I_SOFTMAX, PIMHW_AWAITED);
-    pimhw_program_end(program);
     pimattn_i_plain(&w, PIMHW_BLOCK, lag);
     pimattn_i_plain(&w, PIMHW_EPU_WAIT, 0);
     if (plan->unit_channels > 1) w.mask &= UINT64_MAX >> (64 - plan->v_groups * plan->v_spread);
     pimattn_i_lower_v(&w);
     w.mask = all;
     pimattn_i_lower_hub(&w, PIMATTN_I_SUMS, 0);
-    pimhw_program_end(program);
     pimhw_program_end(program);
     return pimattn_i_made(pimhw_program_check(program, &plan->device, why), PIMATTN_ERR_DEVICE);
 }
@@ -4337,9 +4373,9 @@ enum { PIMATTN_I_MAX_SEQS = 65535, PIMATTN_I_MAX_QUERY_TOKENS = 65535 };
 static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_spans,
                                             pimhw_cause *why)
 {
-    if (!spans || n_spans == 0) return pimattn_i_refuse(why, "the batch is NULL or empty", 0);
+    if (!spans || n_spans == 0) return PIMATTN_I_REFUSE(why, "the batch is NULL or empty", 0);
     if (n_spans > PIMATTN_I_MAX_SEQS)
-        return pimattn_i_refuse(why, "the batch has %u sequences, more than 65535", n_spans);
+        return PIMATTN_I_REFUSE(why, "the batch has %u sequences, more than 65535", n_spans);
     for (uint64_t i = 0; i < n_spans; i++) {
         const uint64_t n = spans[i].n_tokens, context = spans[i].context_tokens;
         if (context > PIMATTN_I_MAX_TOKENS)
@@ -4360,7 +4396,7 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
                                                 size_t n_spans, pimhw_cause *why)
 {
     if (!request || !blocks || !order || !list_begin)
-        return pimattn_i_refuse(why, "request or an array is NULL", 0);
+        return PIMATTN_I_REFUSE(why, "request or an array is NULL", 0);
     PIMATTN_I_TRY(pimattn_i_plan_judge(plan, why));
     PIMATTN_I_TRY(pimattn_i_spans_check(spans, n_spans, why));
     const pimattn_shape *s = &plan->shape;
@@ -4413,15 +4449,10 @@ typedef struct pimattn_i_local {
     uint32_t queries; /* that share a row: as the global buffer and the accumulators hold */
 } pimattn_i_local;
 
-static bool pimattn_i_is_flash(const pimattn_tier *t)
-{
-    return t->device.flash_page_bytes != 0;
-}
-
 /* Bank groups of a channel; flash counts channels. */
 static uint32_t pimattn_i_channel_groups(const pimattn_tier *t)
 {
-    return pimattn_i_is_flash(t) ? 1 : t->device.n_bank_groups;
+    return t->device.flash_page_bytes ? 1 : t->device.n_bank_groups;
 }
 
 static pimattn_status pimattn_i_tier_check(const pimattn_tier *t, pimhw_cause *why)
@@ -4439,7 +4470,7 @@ static pimattn_status pimattn_i_local_init(pimattn_i_local *l, const pimattn_tie
     PIMATTN_I_TRY(pimattn_i_shape_check(s, why));
     PIMATTN_I_TRY(pimattn_i_tier_check(t, why));
     PIMATTN_I_WITHIN(why, "shape.v_in_k", s->v_in_k, 0, 0, "0: units read K and V");
-    if (pimattn_i_is_flash(t)) return PIMATTN_OK;
+    if (t->device.flash_page_bytes) return PIMATTN_OK;
     uint32_t lanes = pimhw_config_lanes(&t->device), row = pimhw_config_columns(&t->device);
     uint32_t inputs = pimhw_config_in_region(&t->device);
     uint32_t most = (uint32_t)pimattn_i_min(inputs, row);
@@ -4464,7 +4495,7 @@ PIMATTN_API pimattn_status pimattn_tier_lower(const pimattn_tier *tier, const pi
     pimattn_i_local l;
     pimattn_i_writer w = {program, NULL, PIMATTN_I_IN_LIST, 1, {0}};
     if (!tier || !shape || !program)
-        return pimattn_i_refuse(why, "tier, shape or program is NULL", 0);
+        return PIMATTN_I_REFUSE(why, "tier, shape or program is NULL", 0);
     PIMATTN_I_TRY(pimattn_i_local_init(&l, tier, shape, why));
     PIMATTN_I_WITHIN(why, "flash_page_bytes", tier->device.flash_page_bytes, 0, 0,
                      "0: flash takes no program");
@@ -4663,22 +4694,22 @@ static pimattn_status pimattn_i_shares_init(pimattn_i_shares *shares, const pima
     int exponent;
     double most = 0, top = 0; /* importance, ratio */
     if (s->n_tiers < 1 || s->n_tiers > PIMATTN_MAX_TIERS)
-        return pimattn_i_refuse(why, "n_tiers %u: 1 to 8", s->n_tiers);
+        return PIMATTN_I_REFUSE(why, "n_tiers %u: 1 to 8", s->n_tiers);
     if (s->n_tokens > UINT32_MAX)
-        return pimattn_i_refuse(why, "n_tokens %u: below 2^32", s->n_tokens);
+        return PIMATTN_I_REFUSE(why, "n_tokens %u: below 2^32", s->n_tokens);
     if (!s->ratio || (s->n_tokens > 0 && (!s->importance || !s->tier || !s->scratch)))
-        return pimattn_i_refuse(why, "importance, tier, ratio or scratch missing", 0);
+        return PIMATTN_I_REFUSE(why, "importance, tier, ratio or scratch missing", 0);
     for (uint32_t i = 0; i < s->n_tiers; i++) {
         if (!(s->ratio[i] > 0 && s->ratio[i] <= DBL_MAX))
-            return pimattn_i_refuse(why, "ratio[%u] not positive and finite", i);
+            return PIMATTN_I_REFUSE(why, "ratio[%u] not positive and finite", i);
         top = fmax(top, s->ratio[i]);
     }
     for (size_t i = 0; i < s->n_tokens; i++) {
         float x = s->importance[i];
         if (!(x >= 0 && x <= FLT_MAX))
-            return pimattn_i_refuse(why, "importance[%u] negative or not finite", i);
+            return PIMATTN_I_REFUSE(why, "importance[%u] negative or not finite", i);
         if (s->tier[i] >= s->n_tiers && s->tier[i] < PIMATTN_MAX_TIERS)
-            return pimattn_i_refuse(why, "tier[%u] beyond the last", i);
+            return PIMATTN_I_REFUSE(why, "tier[%u] beyond the last", i);
         if (s->tier[i] < s->n_tiers && (double)x > most) most = (double)x;
     }
     memset(shares, 0, sizeof *shares);
@@ -4711,7 +4742,7 @@ PIMATTN_API pimattn_status pimattn_schedule_swaps(const pimattn_schedule *s, pim
 {
     pimattn_i_shares shares;
     if (!s || !n_swaps || (s->n_most > 0 && !swaps) || (s->n_tiers > 1 && !stop))
-        return pimattn_i_refuse(why, "schedule, swaps, n_swaps or stop missing", 0);
+        return PIMATTN_I_REFUSE(why, "schedule, swaps, n_swaps or stop missing", 0);
     PIMATTN_I_TRY(pimattn_i_shares_init(&shares, s, why));
     *n_swaps = 0;
     for (uint32_t t = s->n_tiers - 1; t-- > 0;)
@@ -4733,7 +4764,7 @@ static pimattn_status pimattn_i_replay(const pimattn_profile *p, pimattn_candida
     for (uint64_t step = 0; step < p->n_steps; step++) {
         bool good = p->score(p->user, step, score) &&
                     pimattn_importance(importance, score, n, step ? n : 0, p->lambda) == PIMATTN_OK;
-        if (!good) return pimattn_i_refuse(why, "step %u: no score, a wrong one, or lambda", step);
+        if (!good) return PIMATTN_I_REFUSE(why, "step %u: no score, a wrong one, or lambda", step);
         pimattn_i_heap h = {(uint64_t *)scratch, n}; /* the best take part */
         for (size_t i = 0; i < n; i++)
             h.key[i] = pimattn_i_key(score[i], i, true);
@@ -4791,15 +4822,15 @@ PIMATTN_API pimattn_status pimattn_tier_profile(const pimattn_profile *p,
                                                 size_t *best, pimhw_cause *why)
 {
     if (!p || !candidates || !best)
-        return pimattn_i_refuse(why, "profile, candidates or best is NULL", 0);
+        return PIMATTN_I_REFUSE(why, "profile, candidates or best is NULL", 0);
     const char *fault = n_candidates ? pimattn_i_profile_fault(p) : "n_candidates is 0";
-    if (fault) return pimattn_i_refuse(why, fault, 0);
+    if (fault) return PIMATTN_I_REFUSE(why, fault, 0);
     pimhw_allocator a = p->allocator.alloc ? p->allocator : pimhw_allocator_default();
     uint64_t n = p->n_tokens, scratch = pimattn_i_up64(pimattn_schedule_bytes(p->n_tokens));
     uint64_t fixed = scratch + n * (sizeof(pimattn_swap) + 2 * sizeof(float) + 1);
     uint64_t bytes = pimattn_i_add(fixed, pimattn_i_mul(n, n_candidates));
     unsigned char *memory = (unsigned char *)pimattn_i_alloc(&a, bytes, 64);
-    if (!memory) return pimattn_i_lack(why, "no memory for %u candidates", n_candidates);
+    if (!memory) return PIMATTN_I_LACK(why, "no memory for %u candidates", n_candidates);
     for (size_t i = 0; i < n_candidates; i++) {
         candidates[i].step_ns = 0;
         memset(candidates[i].swaps, 0, sizeof candidates[i].swaps);
@@ -4968,7 +4999,7 @@ static bool pimattn_i_reduces(const pimattn_tier *t)
 /* Units that share a bank group; of flash, a channel. */
 static uint64_t pimattn_i_group_units(const pimattn_tier *t)
 {
-    if (!pimattn_i_is_flash(t)) return t->device.n_group_banks;
+    if (!t->device.flash_page_bytes) return t->device.n_group_banks;
     return pimattn_i_max(1, t->device.flash_units / t->device.n_channels);
 }
 
@@ -5014,7 +5045,7 @@ static pimattn_status pimattn_i_dram_time(pimattn_tier_reading *r, const pimattn
     if (c->controller == PIMHW_STATIC_GAPS && c->row_opening == PIMHW_ROW_HIDDEN) hidden = 0;
     double tokens = 0;
     pimhw_block *blocks = (pimhw_block *)pimattn_i_zeroed(&a, load->n_blocks, sizeof *blocks);
-    if (!blocks) return pimattn_i_lack(why, "no memory for %u blocks of a tier", load->n_blocks);
+    if (!blocks) return PIMATTN_I_LACK(why, "no memory for %u blocks of a tier", load->n_blocks);
     for (size_t i = 0; i < load->n_blocks; i++) {
         all += pimattn_i_ceil_div(load->blocks[i], row_tokens);
         tokens += (double)load->blocks[i] * c->n_bank_groups;
@@ -5119,14 +5150,14 @@ PIMATTN_API pimattn_status pimattn_tier_time(pimattn_tier_reading *reading,
     pimattn_i_local l;
     pimattn_tier_reading r;
     if (!reading || !tier || !shape || !load)
-        return pimattn_i_refuse(why, "reading, tier, shape or load is NULL", 0);
+        return PIMATTN_I_REFUSE(why, "reading, tier, shape or load is NULL", 0);
     PIMATTN_I_TRY(pimattn_i_local_init(&l, tier, shape, why));
-    PIMATTN_I_TRY(pimattn_i_load_check(load, pimattn_i_is_flash(tier), why));
+    const pimhw_config *c = &tier->device;
+    const bool flash = c->flash_page_bytes > 0;
+    PIMATTN_I_TRY(pimattn_i_load_check(load, flash, why));
     memset(&r, 0, sizeof r);
     r.size = sizeof r, r.version = 1;
     if (load->n_blocks > 0) {
-        const pimhw_config *c = &tier->device;
-        const bool flash = pimattn_i_is_flash(tier);
         const uint64_t dims = (uint64_t)l.shape.head_dim + l.shape.head_dim_v;
         const double tokens = (double)load->device_tokens;
         double flops = 2 * tokens * (double)dims * (load->gqa_flops ? load->n_queries : 1);
@@ -5153,8 +5184,7 @@ static pimattn_status pimattn_i_of_tier(pimattn_status status, uint32_t i, pimhw
 {
     if (status == PIMATTN_OK || !why) return status;
     const pimhw_cause what = *why;
-    pimhw_cause_write(why, "tier[%u]: %s", (uint64_t)i, what.text);
-    return status;
+    return PIMATTN_I_FAIL(status, why, "tier[%u]: %s", (uint64_t)i, what.text);
 }
 
 PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
@@ -5165,11 +5195,11 @@ PIMATTN_API pimattn_status pimattn_step_time(pimattn_step_reading *reading,
 {
     pimattn_step_reading r;
     if (!reading || !tiers || !loads)
-        return pimattn_i_refuse(why, "reading, tiers or loads is NULL", 0);
+        return PIMATTN_I_REFUSE(why, "reading, tiers or loads is NULL", 0);
     if (n_tiers < 1 || n_tiers > PIMATTN_MAX_TIERS)
-        return pimattn_i_refuse(why, "n_tiers is %u, not 1 to 8", n_tiers);
+        return PIMATTN_I_REFUSE(why, "n_tiers is %u, not 1 to 8", n_tiers);
     if (!(moves_ns >= 0 && moves_ns <= DBL_MAX))
-        return pimattn_i_refuse(why, "moves_ns is negative or not finite", 0);
+        return PIMATTN_I_REFUSE(why, "moves_ns is negative or not finite", 0);
     memset(&r, 0, sizeof r);
     r.size = sizeof r, r.version = 1;
     double partials = 0;
@@ -5246,7 +5276,7 @@ PIMATTN_API pimattn_status pimattn_tier_spread(pimattn_tier_load *load, uint64_t
 {
     pimattn_i_local l;
     if (!load || !tier || !shape || (n_seqs > 0 && (!blocks || !tokens)))
-        return pimattn_i_refuse(why, "load, blocks, tier, shape or tokens is NULL", 0);
+        return PIMATTN_I_REFUSE(why, "load, blocks, tier, shape or tokens is NULL", 0);
     PIMATTN_I_TRY(pimattn_i_local_init(&l, tier, shape, why));
     for (size_t i = 0; i < n_seqs; i++)
         PIMATTN_I_WITHIN(why, "tokens of a sequence", tokens[i], 0,
@@ -5283,9 +5313,9 @@ PIMATTN_API pimattn_status pimattn_relayout_time(pimattn_relayout_reading *r,
                                                  uint64_t n_runs, pimhw_cause *why)
 {
     if (!r || !from || !to || !relayout)
-        return pimattn_i_refuse(why, "reading, from, to or relayout is NULL", 0);
+        return PIMATTN_I_REFUSE(why, "reading, from, to or relayout is NULL", 0);
     if (bytes > 0 && n_runs == 0)
-        return pimattn_i_refuse(why, "n_runs is 0, but %u bytes are moved", bytes);
+        return PIMATTN_I_REFUSE(why, "n_runs is 0, but %u bytes are moved", bytes);
     PIMATTN_I_TRY(pimattn_i_tier_check(from, why));
     PIMATTN_I_TRY(pimattn_i_tier_check(to, why));
     PIMATTN_I_WITHIN(why, "host_percent", relayout->host_percent, 0, 100, NULL);
@@ -5434,10 +5464,9 @@ static void pimattn_i_token_leave(pimattn_i_tiered *st, pimattn_i_token *t)
 /* Whether the way from one tier to another works; asked before anything changes. */
 static pimattn_status pimattn_i_transfer_ask(pimattn_i_tiered *st, uint32_t from, uint32_t to)
 {
-    const pimattn_tiers *r = &st->rules;
-    if (!r->transfer) return PIMATTN_OK;
+    if (!st->rules.transfer) return PIMATTN_OK;
     st->asking = true;
-    bool works = r->transfer(r->transfer_user, from, to, st->bins[from].token_bytes);
+    bool works = st->rules.transfer(st->rules.transfer_user, from, to, st->bins[from].token_bytes);
     st->asking = false;
     if (works) return PIMATTN_OK;
     return PIMATTN_I_FAIL(PIMATTN_ERR_DEVICE, st->why, "a transfer from tier %u to tier %u failed",
@@ -5446,9 +5475,8 @@ static pimattn_status pimattn_i_transfer_ask(pimattn_i_tiered *st, uint32_t from
 
 static void pimattn_i_moved(pimattn_i_tiered *st, uint32_t from, uint32_t to)
 {
-    /* over tiers in between: step by step */
     for (uint32_t t = from; t != to; t = to > t ? t + 1 : t - 1) {
-        st->bins[t].moves[to > t]++;
+        st->bins[t].moves[to > t]++; /* over tiers in between: step by step */
         st->bins[t].due[to > t]++;
     }
 }
@@ -5498,7 +5526,7 @@ static pimattn_status pimattn_i_table_room(pimattn_i_tiered *st, pimattn_i_table
     if (n <= table->n_most) return PIMATTN_OK;
     to.n_most = pimattn_i_up64(pimattn_i_max(n, 2 * table->n_most));
     to.token = (pimattn_i_token *)pimattn_i_zeroed(st->allocator, to.n_most, PIMATTN_I_TOKEN_BYTES);
-    if (!to.token) return pimattn_i_lack(st->why, "no memory for a table of %u tokens", n);
+    if (!to.token) return PIMATTN_I_LACK(st->why, "no memory for a table of %u tokens", n);
     to.importance = (float *)(void *)(to.token + to.n_most);
     to.sorted = (uint32_t *)(void *)(to.importance + to.n_most);
     if (table->n) memcpy(to.token, table->token, (size_t)table->n * sizeof *to.token);
@@ -5535,21 +5563,20 @@ static void pimattn_i_table_sort(pimattn_i_tiered *st, pimattn_i_table *table, u
 static pimattn_status pimattn_i_make_room(pimattn_i_tiered *st, pimattn_i_table *table,
                                           uint32_t *tier)
 {
-    pimattn_i_token *token = table->token;
     for (; st->bins[*tier].n_used == st->bins[*tier].tier->n_tokens; ++*tier) {
         PIMATTN_ASSERT(*tier + 1 < st->rules.n_tiers);
         uint32_t to = *tier + 1;
         uint64_t least = st->oldest[*tier];
-        while (least < table->n && token[least].tier != *tier)
+        while (least < table->n && table->token[least].tier != *tier)
             least++;
         st->oldest[*tier] = least;
         for (uint64_t i = least; i < table->n_scored; i++)
-            if (token[i].tier == *tier && table->importance[i] < table->importance[least])
+            if (table->token[i].tier == *tier && table->importance[i] < table->importance[least])
                 least = i;
         if (least == table->n) continue;
         PIMATTN_I_TRY(pimattn_i_make_room(st, table, &to));
         st->oldest[to] = pimattn_i_min(st->oldest[to], least);
-        return pimattn_i_token_move(st, &token[least], to, NULL);
+        return pimattn_i_token_move(st, &table->token[least], to, NULL);
     }
     return PIMATTN_OK;
 }
@@ -5622,7 +5649,7 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, pimattn_
     bytes = pimattn_i_add(bytes, sizeof(pimattn_i_tiered) + slot_bytes);
     pimattn_i_tiered *st = (pimattn_i_tiered *)pimattn_i_zeroed(a, 1, bytes);
     *store = st;
-    if (!st) return pimattn_i_lack(why, "no memory for the tiers", 0);
+    if (!st) return PIMATTN_I_LACK(why, "no memory for the tiers", 0);
     st->allocator = a;
     st->memory_bytes = bytes;
     st->rules = *rules;
@@ -5649,7 +5676,7 @@ static pimattn_status pimattn_i_tiered_create(pimattn_i_tiered **store, pimattn_
             (uint64_t)c->shape.n_kv_heads * st->rules.tier[i].device.element_bytes *
             ((uint64_t)c->shape.head_dim + (c->shape.v_in_k ? 0 : c->shape.head_dim_v));
         if (!pimattn_i_bin_init(&st->bins[i], &st->rules.tier[i], slot_bytes, a))
-            return pimattn_i_lack(why, "no memory for the tiers", 0);
+            return PIMATTN_I_LACK(why, "no memory for the tiers", 0);
     }
     return PIMATTN_OK;
 }
@@ -5715,7 +5742,7 @@ static pimattn_status pimattn_i_planner_init(pimattn_i_planner *p, const pimattn
     p->table_bytes = pimattn_i_mul(n_blocks, sizeof *p->blocks + sizeof *p->order);
     p->blocks = (pimhw_block *)pimattn_i_alloc(&config->allocator, p->table_bytes, 64);
     if (!p->blocks)
-        return pimattn_i_lack(why, "no memory for the blocks of %u sequences", max_spans);
+        return PIMATTN_I_LACK(why, "no memory for the blocks of %u sequences", max_spans);
     p->order = (uint32_t *)(void *)(p->blocks + n_blocks);
     return pimattn_i_made(pimhw_device_create(&p->device, &p->config.device, why),
                           PIMATTN_ERR_CONFIG);
@@ -5732,10 +5759,9 @@ static pimattn_status pimattn_i_planner_plan(pimattn_i_planner *p, uint64_t quer
 {
     const pimattn_config *c = &p->config;
     const bool all = c->v_mapping == PIMATTN_V_CHEAPEST;
-    const uint32_t first = all ? (uint32_t)PIMATTN_V_A : c->v_mapping;
-    const uint32_t last = all ? (uint32_t)PIMATTN_V_K : first;
     p->planned_queries = p->n_plans = 0;
-    for (uint32_t v = first; v <= last; v++) {
+    for (uint32_t v = PIMATTN_V_A; v < PIMATTN_V_CHEAPEST; v++) {
+        if (!all && v != c->v_mapping) continue;
         pimattn_plan *to = &p->plans[p->n_plans];
         PIMATTN_I_TRY(pimattn_plan_init(to, &c->shape, &c->device, c->partition, c->hfp_unit,
                                         c->row_reuse_off, queries, p->why));
@@ -6010,16 +6036,12 @@ typedef struct pimattn_i_list {
 typedef struct pimattn_i_work {
     uint64_t key;      /* its round, plus 1; 0: none */
     bool mixing;       /* its softmax is done */
-    pimattn_i_job job; /* its first query */
-    uint32_t n_queries;
-    float *scores; /* [queries][tokens]; then the probabilities, rounded as they go out */
-    float *sums;   /* [queries][groups][dims in whole blocks] */
-    float *m, *l;  /* [queries]; m NaN: a score was not finite */
-    float *part;   /* [queries]: 2^-n, what the units have of p */
+    pimattn_i_job job; /* all its queries */
+    float *scores;     /* [queries][tokens]; then the probabilities, rounded as they go out */
+    float *sums;       /* [queries][groups][dims in whole blocks] */
+    float *m, *l;      /* [queries]; m NaN: a score was not finite */
+    float *part;       /* [queries]: 2^-n, what the units have of p */
 } pimattn_i_work;
-
-/* The most of all p that units have if sums are read in 16 bits: where |v| <= 256, p v fits f16. */
-static const double pimattn_i_most_p = 255;
 
 typedef struct pimattn_i_module {
     pimhw_memory *memory;
@@ -6072,7 +6094,6 @@ struct pimattn_engine {
     const pimattn_i_kernel *kernel;
     uint32_t gqa_group;
     pimattn_i_ahead ahead; /* both, near or deep; what else there is are tiles' */
-    bool beyond;           /* of a call: vectors may reach from a row into what is behind */
     uint64_t piece_bytes;  /* of a call: what lies together of a KV head, a page's K and V */
     pimattn_i_sizes size;
     size_t n_jobs_most, n_jobs; /* of a wave at most; of this one */
@@ -6216,7 +6237,7 @@ static pimattn_status pimattn_i_config_judge(pimattn_config *c, pimhw_cause *why
 static pimattn_status pimattn_i_config_take(pimattn_config *c, const pimattn_config *config,
                                             pimhw_cause *why)
 {
-    if (!config) return pimattn_i_refuse(why, "config is NULL", 0);
+    if (!config) return PIMATTN_I_REFUSE(why, "config is NULL", 0);
     *c = *config;
     PIMATTN_I_TRY(pimattn_i_shape_check(&c->shape, why));
     if (!c->page_tokens) c->page_tokens = c->tiers ? 1 : 128;
@@ -6248,12 +6269,12 @@ PIMATTN_API pimattn_status pimattn_estimate(pimattn_readings *readings,
                                             const pimattn_config *config, const pimattn_span *spans,
                                             size_t n_spans, pimhw_cause *why)
 {
-    if (!readings || !config) return pimattn_i_refuse(why, "readings or config is NULL", 0);
+    if (!readings || !config) return PIMATTN_I_REFUSE(why, "readings or config is NULL", 0);
     pimattn_config c;
     PIMATTN_I_TRY(pimattn_i_config_take(&c, config, why));
     PIMATTN_I_TRY(pimattn_i_spans_check(spans, n_spans, why));
     pimattn_i_planner *p = (pimattn_i_planner *)pimattn_i_alloc(&c.allocator, sizeof *p, 64);
-    if (!p) return pimattn_i_lack(why, "no memory for an estimate", 0);
+    if (!p) return PIMATTN_I_LACK(why, "no memory for an estimate", 0);
     pimattn_status status = pimattn_i_planner_init(p, &c, n_spans, why);
     if (status == PIMATTN_OK) status = pimattn_i_planner_time(p, readings, spans, n_spans);
     pimattn_i_planner_free(p);
@@ -6291,7 +6312,7 @@ static pimattn_status pimattn_i_module_create(pimattn_engine *e, pimhw_cause *wh
     const pimhw_config *d = &plan->device;
     pimattn_i_module *m = (pimattn_i_module *)pimattn_i_zeroed(a, 1, sizeof *m);
     e->module = m;
-    if (!m) return pimattn_i_lack(why, "no memory for the tables of the device", 0);
+    if (!m) return PIMATTN_I_LACK(why, "no memory for the tables of the device", 0);
     m->plan = plan;
     m->n_heads = pimattn_i_units(plan);
     m->n_lists = (size_t)plan->shape.n_layers * m->n_heads * 2;
@@ -6303,7 +6324,7 @@ static pimattn_status pimattn_i_module_create(pimattn_engine *e, pimhw_cause *wh
     m->table_bytes = pimattn_i_add(pimattn_i_mul(lists, sizeof *m->lists),
                                    (n + d->va2pa_entries) * sizeof(uint32_t));
     m->lists = (pimattn_i_list *)pimattn_i_zeroed(a, 1, m->table_bytes);
-    if (!m->lists) return pimattn_i_lack(why, "no memory for the chunk tables of the device", 0);
+    if (!m->lists) return PIMATTN_I_LACK(why, "no memory for the chunk tables of the device", 0);
     m->next = (uint32_t *)(void *)(m->lists + lists);
     memset(m->next, 0xff, (size_t)n * sizeof *m->next);
     m->chunks = m->next + n;
@@ -6374,7 +6395,7 @@ static pimattn_status pimattn_i_engine_fill(pimattn_engine *e, pimhw_cause *why)
                      (c->shape.windows ? c->shape.n_layers * sizeof(uint64_t) : 0) +
                      2 * c->shape.n_heads * sizeof(float);
     e->memo = (pimattn_i_memo *)pimattn_i_zeroed(&c->allocator, 1, e->table_bytes);
-    if (!e->memo) return pimattn_i_lack(why, text, 0);
+    if (!e->memo) return PIMATTN_I_LACK(why, text, 0);
     e->spans = (pimattn_span *)(void *)(e->memo + c->memo_entries);
     e->batch = e->spans + c->memo_entries * seqs;
     e->tokens = (uint64_t *)(void *)(e->spans + spans);
@@ -6384,7 +6405,7 @@ static pimattn_status pimattn_i_engine_fill(pimattn_engine *e, pimhw_cause *why)
     e->size = pimattn_i_sizes_of(c);
     e->n_jobs_most = 1 + (size_t)((c->scratch_bytes - e->size.least) / e->size.job_bytes);
     e->workers = (float *)pimattn_i_alloc(&c->allocator, c->scratch_bytes, 64);
-    if (!e->pool.slabs || !e->workers) return pimattn_i_lack(why, text, 0);
+    if (!e->pool.slabs || !e->workers) return PIMATTN_I_LACK(why, text, 0);
     e->results = e->workers + c->max_workers * e->size.worker_floats;
     e->jobs = (pimattn_i_job *)(void *)(e->results + e->n_jobs_most * e->size.block_floats);
     e->order = (uint32_t *)(void *)(e->jobs + e->n_jobs_most);
@@ -6404,7 +6425,7 @@ static pimattn_status pimattn_i_engine_fill(pimattn_engine *e, pimhw_cause *why)
 PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
                                                  const pimattn_config *config, pimhw_cause *why)
 {
-    if (!engine) return pimattn_i_refuse(why, "engine is NULL", 0);
+    if (!engine) return PIMATTN_I_REFUSE(why, "engine is NULL", 0);
     *engine = NULL;
     pimattn_config c;
     PIMATTN_I_TRY(pimattn_i_config_take(&c, config, why));
@@ -6412,7 +6433,7 @@ PIMATTN_API pimattn_status pimattn_engine_create(pimattn_engine **engine,
     if ((given + 12582912.0f) - 12582912.0f != 0)
         return PIMATTN_I_UNFIT(why, "built with -funsafe-math-optimizations");
     pimattn_engine *e = (pimattn_engine *)pimattn_i_zeroed(&c.allocator, 1, sizeof *e);
-    if (!e) return pimattn_i_lack(why, "no memory for an engine", 0);
+    if (!e) return PIMATTN_I_LACK(why, "no memory for an engine", 0);
     e->config = c;
     e->kernel = pimattn_i_kernel_take(c.simd);
     e->gqa_group = c.shape.n_heads / c.shape.n_kv_heads;
@@ -6473,7 +6494,7 @@ PIMATTN_API uint64_t pimattn_page_bytes(const pimattn_engine *engine)
 /* What is wrong with a call; without an engine nobody can ask. */
 static pimattn_status pimattn_i_wrong(pimattn_engine *e, const char *what, uint64_t is)
 {
-    return pimattn_i_refuse(e ? &e->why : NULL, what, is);
+    return PIMATTN_I_REFUSE(e ? &e->why : NULL, what, is);
 }
 
 /* The living sequence of an id; NULL, and its cause, if there is none. */
@@ -6584,8 +6605,7 @@ static pimattn_status pimattn_i_module_hold(pimattn_engine *e, pimattn_i_seq *s,
     pimattn_status status = fits ? PIMATTN_OK : PIMATTN_ERR_PAGES;
     for (size_t i = 0; i < m->n_lists && status == PIMATTN_OK; i++, list++) {
         if (i % 2 == 0 && list->n == 0 && wanted[0] > 0)
-            list[0].unit = list[1].unit =
-                pimattn_i_emptiest(e, (uint32_t)(i / 2 / m->n_heads), more);
+            list->unit = list[1].unit = pimattn_i_emptiest(e, (uint32_t)(i / 2 / m->n_heads), more);
         status = pimattn_i_list_grow(e, list, wanted[i % 2]);
     }
     if (status == PIMATTN_OK) return status;
@@ -6639,7 +6659,6 @@ static void pimattn_i_seq_length(const pimattn_engine *e, pimattn_i_seq *s, uint
 /* Takes the slots of tokens up to `to` in all layers, or none. */
 static pimattn_status pimattn_i_tiered_hold(pimattn_engine *e, const pimattn_i_seq *s, uint64_t to)
 {
-    pimattn_i_tiered *st = e->tiered;
     pimattn_i_table *tables = pimattn_i_table_of(e, s, 0);
     uint32_t n_layers = e->config.shape.n_layers;
     uint64_t before = tables[0].n; /* in all layers as many */
@@ -6650,11 +6669,11 @@ static pimattn_status pimattn_i_tiered_hold(pimattn_engine *e, const pimattn_i_s
                               to - before, room / n_layers);
     pimattn_status status = PIMATTN_OK;
     for (uint32_t i = 0; i < n_layers && status == PIMATTN_OK; i++)
-        status = pimattn_i_table_room(st, &tables[i], to);
+        status = pimattn_i_table_room(e->tiered, &tables[i], to);
     for (uint32_t i = 0; i < n_layers && status == PIMATTN_OK; i++)
-        status = pimattn_i_table_extend(st, &tables[i], to);
+        status = pimattn_i_table_extend(e->tiered, &tables[i], to);
     for (uint32_t i = 0; i < n_layers && status != PIMATTN_OK; i++)
-        pimattn_i_table_cut(st, &tables[i], before, before);
+        pimattn_i_table_cut(e->tiered, &tables[i], before, before);
     return status;
 }
 
@@ -6673,9 +6692,8 @@ static pimattn_status pimattn_i_hold(pimattn_engine *e, pimattn_i_seq *s, uint64
         return PIMATTN_I_FULL(e, "%u tokens need %u more KV pages; %u of %u of pool_bytes are free",
                               to, fresh, free_pages, e->pool.n_pages_most);
     pimattn_status status = pimattn_i_seq_hold(&e->pool, s, from, to);
-    if (status == PIMATTN_ERR_MEMORY)
-        pimhw_cause_write(&e->why, "no memory for KV pages of %u tokens", to);
-    return status;
+    if (status != PIMATTN_ERR_MEMORY) return status;
+    return PIMATTN_I_LACK(&e->why, "no memory for KV pages of %u tokens", to);
 }
 
 /* The same; at least what every sequence takes. */
@@ -6703,7 +6721,7 @@ static pimattn_status pimattn_i_seq_new(pimattn_engine *e, pimattn_i_seq **s)
         e->first_free = i + 1;
         *s = &e->seqs[i];
         (*s)->id = ++(*s)->generation << 16 | i;
-        (*s)->begin = (*s)->swapped = (*s)->arrival = 0;
+        (*s)->begin = (*s)->hidden = (*s)->swapped = (*s)->arrival = 0;
         (*s)->tokens = e->tokens + (size_t)i * e->config.shape.n_layers;
         pimattn_i_seq_length(e, *s, 0);
         return PIMATTN_OK;
@@ -6771,9 +6789,8 @@ static pimattn_status pimattn_i_stride(pimattn_engine *e, const char *of, size_t
     uint64_t row = 4 * heads * dim, is = *stride ? *stride : row;
     *stride = (size_t)is;
     if (is >= row && pimattn_i_mul(is, n) <= SIZE_MAX / 2) return PIMATTN_OK;
-    const char *text =
-        is < row ? "%s_stride is %u, a row has %u bytes" : "%s_stride of %u reaches beyond memory";
-    return PIMATTN_I_WRONG(e, text, of, is, row);
+    if (is < row) return PIMATTN_I_WRONG(e, "%s_stride is %u, a row has %u bytes", of, is, row);
+    return PIMATTN_I_WRONG(e, "%s_stride of %u reaches beyond memory", of, is);
 }
 
 enum { PIMATTN_I_HEADS = 16 }; /* whose rows are stored at once */
@@ -6956,10 +6973,9 @@ static pimattn_status pimattn_i_module_append(pimattn_engine *e, pimattn_i_seq *
     uint32_t group = m->n_heads / e->config.shape.n_kv_heads;
     bool done = pimhw_device_begin(e->planner.device, NULL) == PIMHW_OK;
     for (uint32_t h = 0; h < m->n_heads && done; h++)
-        for (uint32_t which = rows ? 0 : 1; which < 2 && done; which++) {
-            const pimattn_i_list *list = pimattn_i_lists_of(e, s, layer, h) + which;
-            done = pimattn_i_append_head(e, list, which == 1, rows, h / group, before, n);
-        }
+        for (uint32_t which = rows ? 0 : 1; which < 2 && done; which++)
+            done = pimattn_i_append_head(e, pimattn_i_lists_of(e, s, layer, h) + which, which == 1,
+                                         rows, h / group, before, n);
     if (!done) return PIMATTN_ERR_MEMORY;
     if (pimhw_device_finish(e->planner.device, &r, &e->why) != PIMHW_OK) return PIMATTN_ERR_DEVICE;
     m->append_ck += r.cycles;
@@ -6995,11 +7011,10 @@ PIMATTN_API pimattn_status pimattn_append(pimattn_engine *e, pimattn_seq seq, ui
     for (pimattn_i_rows *r = rows; r < rows + n_rows; r++)
         PIMATTN_I_TRY(pimattn_i_stride(e, r->what, &r->stride, heads, r->dim, n_tokens));
     /* rows of the first token, if it has pages, of banks and tiers none: while it is checked */
-    const pimattn_i_layout *lay = &e->layout;
-    uint64_t page = before / lay->page_tokens, at, from = pimattn_i_run_from(lay, before, &at);
+    uint64_t page = before / e->layout.page_tokens, at;
     for (uint32_t h = 0; page < s->n_pages && h < heads; h++) {
-        const uint32_t *pages = pimattn_i_table_at(lay, s, page, layer);
-        pimattn_i_fetch_run(lay, pimattn_i_page(&e->pool, pages[h]) + from, at);
+        const unsigned char *run = pimattn_i_run(&e->pool, s, layer, h, before, &at);
+        pimattn_i_fetch_run(&e->layout, run, at);
     }
     const char *text = "%s of token %u of this append, KV head %u, index %u is beyond %s";
     for (uint32_t i = 0; i < n_rows; i++)
@@ -7036,6 +7051,7 @@ PIMATTN_API pimattn_status pimattn_seq_fork(pimattn_engine *e, pimattn_seq *chil
     PIMATTN_I_TRY(pimattn_i_seq_even(e, parent, &from));
     PIMATTN_I_TRY(pimattn_i_seq_new(e, &s));
     s->begin = from->begin;
+    s->hidden = from->hidden;
     pimattn_i_seq_length(e, s, from->tokens[0]);
     pimattn_status status = pimattn_i_seq_share(&e->pool, s, from, s->tokens[0]);
     if (status == PIMATTN_OK) status = pimattn_i_fit(e, s, s->tokens[0], s->tokens[0]);
@@ -7055,6 +7071,8 @@ PIMATTN_API pimattn_status pimattn_seq_keep(pimattn_engine *e, pimattn_seq seq, 
                                    (uint64_t)i);
     if (first > end) return pimattn_i_wrong(e, "first token %u is beyond the end", first);
     if (first < s->begin) return pimattn_i_wrong(e, "token %u is gone", first);
+    if (end < s->hidden)
+        return PIMATTN_I_WRONG(e, "to %u tokens: queries before token %u are gone", end, s->hidden);
     if (first <= shape->sink_tokens) first = 0;
     if (first > 0) PIMATTN_I_TRY(pimattn_i_paged(e));
     /* what is left of V's last column in banks gets zeros behind, for 0 times NaN is not 0 */
@@ -7084,6 +7102,33 @@ PIMATTN_API pimattn_status pimattn_seq_truncate(pimattn_engine *e, pimattn_seq s
     return pimattn_seq_keep(e, seq, s ? s->begin : 0, tokens);
 }
 
+PIMATTN_API pimattn_status pimattn_seq_drop_hidden(pimattn_engine *e, pimattn_seq seq,
+                                                   uint64_t first)
+{
+    pimattn_i_seq *s;
+    uint64_t widest = 0;
+    PIMATTN_I_TRY(pimattn_i_paged(e));
+    PIMATTN_I_TRY(pimattn_i_seq_even(e, seq, &s));
+    const pimattn_i_layout *lay = &e->layout;
+    if (first > s->tokens[0])
+        return PIMATTN_I_WRONG(e, "token %u is beyond the %u there are", first, s->tokens[0]);
+    for (uint32_t i = 0; i < lay->n_layers; i++)
+        widest = pimattn_i_max(widest, pimattn_i_window_of(lay->shape, i));
+    if (widest == 0 || first <= s->hidden) return PIMATTN_OK;
+    /* before that all layers were looked at */
+    uint64_t at = pimattn_i_window_begin(widest, s->hidden) / lay->page_tokens;
+    s->hidden = first;
+    for (; (at = pimattn_i_seq_next(lay, s, at)) * lay->page_tokens < first; at++) {
+        uint32_t *set = pimattn_i_table_at(lay, s, at, 0);
+        for (uint64_t i = e->pool.set_pages; i > 0 && e->pool.refs[*set].count == 1; i--)
+            if (pimattn_i_seq_hides(lay, s, at, i - 1)) {
+                pimattn_i_page_drop(&e->pool, set[i - 1], PIMATTN_PAGE_FREED);
+                set[i - 1] = PIMATTN_I_NO_PAGE;
+            }
+    }
+    return PIMATTN_OK;
+}
+
 PIMATTN_API pimattn_status pimattn_seq_accept(pimattn_engine *e, pimattn_seq seq, uint64_t first,
                                               const uint32_t *kept, size_t n)
 {
@@ -7094,8 +7139,9 @@ PIMATTN_API pimattn_status pimattn_seq_accept(pimattn_engine *e, pimattn_seq seq
     PIMATTN_I_TRY(pimattn_i_seq_even(e, seq, &s));
     const uint64_t tokens = s->tokens[0];
     if (!kept && n > 0) return pimattn_i_wrong(e, "kept is NULL for %u tokens", n);
-    if (first < s->begin || first > tokens)
-        return PIMATTN_I_WRONG(e, "first is %u, not %u to %u", first, s->begin, tokens);
+    const uint64_t least = pimattn_i_max(s->begin, s->hidden);
+    if (first < least || first > tokens)
+        return PIMATTN_I_WRONG(e, "first is %u, not %u to %u", first, least, tokens);
     if (n > tokens - first)
         return PIMATTN_I_WRONG(e, "n is %u, of %u tokens", (uint64_t)n, tokens - first);
     for (; i < n; i++)
@@ -7121,8 +7167,7 @@ PIMATTN_API pimattn_status pimattn_seq_accept(pimattn_engine *e, pimattn_seq seq
 
 static pimattn_i_entry pimattn_i_chain_of(const pimattn_engine *e, uint64_t salt)
 {
-    const uint32_t page_tokens = e->layout.page_tokens;
-    const pimattn_i_entry like = {pimattn_i_mix(0, salt), salt, 0, 0, 0, 0, 0, page_tokens};
+    pimattn_i_entry like = {pimattn_i_mix(0, salt), salt, 0, 0, 0, 0, 0, e->layout.page_tokens};
     return like;
 }
 
@@ -7136,11 +7181,12 @@ PIMATTN_API pimattn_status pimattn_prefix_remember(pimattn_engine *e, pimattn_se
     if (!tokens && n_tokens > 0) return pimattn_i_wrong(e, "tokens is NULL", 0);
     if (n_tokens > s->tokens[0])
         return PIMATTN_I_WRONG(e, "%u tokens are beyond the %u there are", n_tokens, s->tokens[0]);
-    if (s->begin > 0) return pimattn_i_wrong(e, "the tokens before %u are gone", s->begin);
+    const uint64_t gone = pimattn_i_max(s->begin, s->hidden);
+    if (gone > 0) return pimattn_i_wrong(e, "of the tokens before %u some are gone", gone);
     uint64_t n = n_tokens / e->layout.page_tokens;
     pimattn_i_store *st = &e->pool.store;
     if (pimattn_i_store_grow(&e->pool, st->n + n) != PIMATTN_OK)
-        return pimattn_i_lack(&e->why, "no memory to remember %u pages", n);
+        return PIMATTN_I_LACK(&e->why, "no memory to remember %u pages", n);
     pimattn_i_entry like = pimattn_i_chain_of(e, salt);
     for (uint64_t i = 0; i < n; i++, tokens += like.page_tokens) {
         const uint32_t *pages = pimattn_i_table_at(&e->layout, s, i, 0);
@@ -7187,9 +7233,8 @@ PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *e, uint64_t *by
     PIMATTN_I_TRY(pimattn_i_paged(e));
     pimattn_i_pool *pool = &e->pool;
     uint64_t moved = 0, end = pimattn_i_ceil_div(pool->n_used, pool->slab_pages) * pool->slab_pages;
-    /* only free pages before `end` are picked now, the lowest first */
     pool->n_fresh = pimattn_i_min(pool->n_fresh, end);
-    pool->free_head = 0;
+    pool->free_head = 0; /* only free pages before `end` are picked now, the lowest first */
     for (uint64_t page = pool->n_fresh; page > 0; page--)
         if (pool->refs[page - 1].count == 0) pimattn_i_page_free(pool, (uint32_t)page - 1);
     for (const pimattn_i_seq *s = e->seqs; s < e->seqs + e->config.max_seqs; s++)
@@ -7209,12 +7254,17 @@ PIMATTN_API pimattn_status pimattn_cache_compact(pimattn_engine *e, uint64_t *by
 static uint64_t pimattn_i_seq_own(const pimattn_engine *e, const pimattn_i_seq *s, uint64_t *all)
 {
     const pimattn_i_layout *lay = &e->layout;
-    uint64_t own = 0, sets = 0;
-    for (uint64_t i = 0; (i = pimattn_i_seq_next(lay, s, i)) < s->n_pages; i++, sets++) {
-        pimattn_i_ref ref = e->pool.refs[*pimattn_i_table_at(lay, s, i, 0)];
-        if (ref.count - (ref.entry != 0) == 1) own += e->pool.set_pages;
+    uint64_t own = 0;
+    *all = 0;
+    for (uint64_t i = 0; (i = pimattn_i_seq_next(lay, s, i)) < s->n_pages; i++) {
+        const uint32_t *set = pimattn_i_table_at(lay, s, i, 0);
+        pimattn_i_ref ref = e->pool.refs[*set];
+        uint64_t n = e->pool.set_pages;
+        for (uint64_t k = e->pool.set_pages; k > 0 && s->hidden > 0; k--)
+            n -= set[k - 1] == PIMATTN_I_NO_PAGE;
+        if (ref.count - (ref.entry != 0) == 1) own += n;
+        *all += n;
     }
-    *all = sets * e->pool.set_pages;
     return own;
 }
 
@@ -7248,6 +7298,7 @@ PIMATTN_API pimattn_status pimattn_seq_query(pimattn_engine *engine, pimattn_seq
     if (!s) return PIMATTN_ERR_SEQ;
     memset(info, 0, sizeof *info);
     info->first_token = s->begin;
+    info->first_query = s->hidden;
     info->n_tokens = s->tokens[0];
     const uint64_t own = pimattn_i_seq_own(engine, s, &info->pages);
     info->pages_shared = info->pages - own;
@@ -7298,8 +7349,8 @@ typedef struct pimattn_i_flow {
     uint64_t at, hash;
 } pimattn_i_flow;
 
-enum { PIMATTN_I_STATE_VERSION = 3, PIMATTN_I_FLOW = 1024 };
-enum { PIMATTN_I_STATE_WORDS = 9, PIMATTN_I_STATE_SEQ = 6 }; /* before their hash */
+enum { PIMATTN_I_STATE_VERSION = 4, PIMATTN_I_FLOW = 1024 };
+enum { PIMATTN_I_STATE_WORDS = 9, PIMATTN_I_STATE_SEQ = 8 }; /* before their hash */
 
 #define PIMATTN_I_STATE_MAGIC 0x6e747461006d6970u /* "pim", 0, "attn" */
 
@@ -7397,6 +7448,20 @@ static pimattn_status pimattn_i_flow_head(pimattn_engine *e, pimattn_i_flow *f, 
     return PIMATTN_OK;
 }
 
+/* Bytes of the rows of a sequence in a state that has its first tokens already. */
+static uint64_t pimattn_i_flow_bytes(const pimattn_engine *e, const pimattn_i_seq *s, uint64_t has)
+{
+    const uint64_t sinks = s->begin - pimattn_i_seq_gone(&e->layout, s), tokens = s->tokens[0];
+    const uint64_t first = pimattn_i_max(s->begin, has);
+    const uint64_t from = pimattn_i_max(first, e->layout.sink_tokens);
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < e->layout.n_layers; i++) {
+        const uint64_t sees = pimattn_i_seq_sees(&e->layout, s, i);
+        n += sinks - pimattn_i_min(sinks, has) + tokens - first - (sees > from ? sees - from : 0);
+    }
+    return n * e->layout.n_kv_heads * e->layout.token_bytes;
+}
+
 static void pimattn_i_flow_rows(const pimattn_engine *e, pimattn_i_flow *f, const pimattn_i_seq *s,
                                 uint64_t first, uint64_t end)
 {
@@ -7405,9 +7470,14 @@ static void pimattn_i_flow_rows(const pimattn_engine *e, pimattn_i_flow *f, cons
     for (uint64_t part = 0; part < 4 * e->pool.set_pages; part++) {
         const uint32_t head = (uint32_t)(part / 4); /* of layer 0, then of the next */
         const int i = pimattn_i_parts[part % 4];
+        const uint64_t sees = pimattn_i_seq_sees(lay, s, head / lay->n_kv_heads);
         unsigned char *run = NULL;
         for (uint64_t t = first; t < end && lay->dim[i] > 0 && !f->failed; t++, at++) {
-            if (!run || at == lay->run_tokens) run = pimattn_i_run(&e->pool, s, 0, head, t, &at);
+            const bool gone = t >= lay->sink_tokens && t < sees;
+            if (gone) t = sees;
+            if (t == end) break;
+            if (!run || gone || at == lay->run_tokens)
+                run = pimattn_i_run(&e->pool, s, 0, head, t, &at);
             pimattn_i_flow_move(f, run + lay->offset[i] + at * lay->row[i], lay->dim[i],
                                 lay->each[i]);
         }
@@ -7422,6 +7492,14 @@ static pimattn_i_seq *pimattn_i_arrived(pimattn_engine *e, uint64_t i)
     return NULL;
 }
 
+static uint64_t pimattn_i_flow_windows(const pimattn_engine *e)
+{
+    uint64_t hash = 0;
+    for (uint32_t i = 0; i < e->layout.n_layers; i++)
+        hash = pimattn_i_mix(hash, pimattn_i_window_of(&e->config.shape, i));
+    return hash;
+}
+
 /* Makes room for the tokens of a head that was read, and takes those that another has. */
 static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
                                           const uint64_t head[PIMATTN_I_STATE_SEQ])
@@ -7430,12 +7508,17 @@ static pimattn_status pimattn_i_flow_room(pimattn_engine *e, pimattn_i_seq *s,
     uint64_t begin = head[1], tokens = head[2], has = head[4], sinks = e->layout.sink_tokens;
     const pimattn_i_seq *from = pimattn_i_arrived(e, head[3]);
     bool shares = from && from != s && has <= from->tokens[0] &&
-                  (has <= sinks || (from->begin <= begin && has > begin));
-    if (begin > tokens || has > tokens || tokens > PIMATTN_I_MAX_TOKENS || (has > 0 && !shares))
+                  (has <= sinks || (from->begin <= begin && has > begin)) &&
+                  from->hidden <= head[6];
+    if (begin > tokens || has > tokens || tokens > PIMATTN_I_MAX_TOKENS || (has > 0 && !shares) ||
+        head[6] > tokens)
         return PIMATTN_I_BROKEN(e, "a sequence of the state cannot be");
+    if (head[6] > 0 && head[7] != pimattn_i_flow_windows(e))
+        return PIMATTN_I_BROKEN(e, "a sequence of the state lacks what other windows hid");
     if (head[5] != (begin ? sinks : 0) || (begin > 0 && begin <= sinks))
         return PIMATTN_I_BROKEN(e, text, head[5], sinks);
     s->begin = begin;
+    s->hidden = head[6];
     pimattn_i_seq_length(e, s, tokens);
     if (has > 0) PIMATTN_I_TRY(pimattn_i_seq_share(&e->pool, s, from, has));
     PIMATTN_I_TRY(pimattn_i_hold(e, s, has, head[5])); /* first tokens that are not shared */
@@ -7449,6 +7532,7 @@ static void pimattn_i_flow_source(const pimattn_engine *e, const pimattn_i_seq *
     const pimattn_i_layout *lay = &e->layout;
     for (const pimattn_i_seq *with = e->seqs; with < e->seqs + e->config.max_seqs; with++) {
         if (!with->id || with->arrival == 0 || with->arrival >= s->arrival) continue;
+        if (with->hidden > s->hidden) continue;    /* it may lack more */
         const bool sinks = with->begin > s->begin; /* it may not have pages behind them, or any */
         uint64_t i = pimattn_i_seq_next(lay, s, 0), n = pimattn_i_min(s->n_pages, with->n_pages);
         if (sinks) n = pimattn_i_min(n, lay->sink_pages);
@@ -7466,7 +7550,8 @@ static void pimattn_i_flow_source(const pimattn_engine *e, const pimattn_i_seq *
 static pimattn_status pimattn_i_flow_seq(pimattn_engine *e, pimattn_i_flow *f, pimattn_i_seq *s)
 {
     uint64_t sinks = s->begin - pimattn_i_seq_gone(&e->layout, s);
-    uint64_t head[PIMATTN_I_STATE_SEQ] = {s->id, s->begin, s->tokens[0], 0, 0, sinks};
+    uint64_t head[PIMATTN_I_STATE_SEQ] = {s->id, s->begin, s->tokens[0], 0,
+                                          0,     sinks,    s->hidden,    pimattn_i_flow_windows(e)};
     if (!f->reading) pimattn_i_flow_source(e, s, head);
     pimattn_i_flow_move(f, head, PIMATTN_I_STATE_SEQ, sizeof *head);
     PIMATTN_I_TRY(pimattn_i_flow_sum(e, f));
@@ -7497,14 +7582,11 @@ static pimattn_status pimattn_i_save(pimattn_engine *e, const pimattn_seq *seqs,
         if (!seqs && !next) break;
         PIMATTN_I_TRY(pimattn_i_seq_even(e, seqs ? seqs[i] : next->id, &s));
         if (s->arrival) return pimattn_i_wrong(e, "sequence %u is there twice", s->id);
-        uint64_t head[PIMATTN_I_STATE_SEQ] = {0, 0, 0, 0, 0, 0};
+        uint64_t head[PIMATTN_I_STATE_SEQ] = {0};
         s->arrival = ++n;
         pimattn_i_flow_source(e, s, head);
-        uint64_t rows = s->tokens[0] - pimattn_i_max(s->begin, head[4]);
-        uint64_t sinks = s->begin - pimattn_i_seq_gone(&e->layout, s);
-        rows += sinks - pimattn_i_min(sinks, head[4]);
         *bytes += (PIMATTN_I_STATE_SEQ + 2) * sizeof(uint64_t);
-        *bytes += rows * e->pool.set_pages * e->layout.token_bytes;
+        *bytes += pimattn_i_flow_bytes(e, s, head[4]);
     }
     if (!stream) return PIMATTN_OK;
     if (!stream->memory && !stream->write)
@@ -7554,10 +7636,10 @@ PIMATTN_API pimattn_status pimattn_restore(pimattn_engine *e, pimattn_seq *seqs,
     return status;
 }
 
-static void pimattn_i_charge(pimattn_engine *e, uint64_t tokens, pimattn_transfer *transfer)
+static void pimattn_i_charge(pimattn_engine *e, const pimattn_i_seq *s, pimattn_transfer *transfer)
 {
     pimattn_transfer t;
-    t.bytes = tokens * e->pool.set_pages * e->layout.token_bytes;
+    t.bytes = pimattn_i_flow_bytes(e, s, 0);
     t.ns = (double)t.bytes * 1e3 / e->config.device.link_MBps;
     t.ck = (uint64_t)ceil((double)t.bytes * 1e6 /
                           ((double)e->config.device.link_MBps * e->config.device.tCK_ps));
@@ -7579,7 +7661,7 @@ PIMATTN_API pimattn_status pimattn_seq_swap_out(pimattn_engine *e, pimattn_seq s
     pimattn_i_seq *s = pimattn_i_seq_find(e, seq);
     pimattn_i_seq_empty(&e->pool, s);
     s->swapped = hash;
-    pimattn_i_charge(e, s->tokens[0] - pimattn_i_seq_gone(&e->layout, s), transfer);
+    pimattn_i_charge(e, s, transfer);
     return PIMATTN_OK;
 }
 
@@ -7594,17 +7676,18 @@ PIMATTN_API pimattn_status pimattn_seq_swap_in(pimattn_engine *e, pimattn_seq se
     if (!s->swapped) return pimattn_i_wrong(e, "sequence %u is not swapped out", seq);
     pimattn_stream from = {(void *)(uintptr_t)memory, bytes, NULL, NULL, NULL};
     pimattn_i_flow f = {from, &e->pool.within, true, false, 0, 0};
-    uint64_t n = 0, begin = s->begin, tokens = s->tokens[0];
+    uint64_t n = 0, begin = s->begin, tokens = s->tokens[0], hidden = s->hidden;
     pimattn_status status = pimattn_i_flow_head(e, &f, &n);
     if (status == PIMATTN_OK) status = pimattn_i_flow_seq(e, &f, s);
     if (status == PIMATTN_OK && s->swapped != (f.hash | 1))
         status = PIMATTN_I_BROKEN(e, "this is not what was swapped out of sequence %u", seq);
     if (status != PIMATTN_OK) pimattn_i_seq_empty(&e->pool, s);
     s->begin = begin;
+    s->hidden = hidden;
     pimattn_i_seq_length(e, s, tokens);
     if (status != PIMATTN_OK) return status;
     s->swapped = 0;
-    pimattn_i_charge(e, tokens - pimattn_i_seq_gone(&e->layout, s), transfer);
+    pimattn_i_charge(e, s, transfer);
     return PIMATTN_OK;
 }
 
@@ -7702,7 +7785,6 @@ typedef struct pimattn_i_hand {
     uint32_t ahead;               /* tiles that is */
     size_t turn, n_turns;         /* its place in its gang, and how many are in it */
     bool beyond;                  /* tiles may be read in place from which vectors reach beyond */
-    bool wide;                    /* copies are of f32, as the scalar kernel takes them */
 } pimattn_i_hand;
 
 /* Bytes of a row of K or V as it lies, without what fills up vectors. */
@@ -7751,21 +7833,21 @@ static uint32_t pimattn_i_places(uint32_t bits, unsigned char place[16])
     return n;
 }
 
-/* A tile that is copied: rows as far apart as the cache has them. */
+/* A tile that is copied: rows as far apart as the cache has them; in f32 for the scalar kernel. */
 static pimattn_i_tile *pimattn_i_tile_begin(pimattn_i_hand *hand, uint32_t visible)
 {
     const pimattn_engine *e = hand->e;
-    const bool v_in_k = e->config.shape.v_in_k;
+    const bool v_in_k = e->config.shape.v_in_k, wide = !e->kernel->soft;
     pimattn_i_tile *const tile = &hand->copied;
     *tile = hand->tile;
     tile->visible = visible;
     tile->n_tokens = pimattn_i_places(visible, tile->place);
     tile->k = tile->fetch[0] = tile->fetch[2] = (const unsigned char *)hand->k;
     tile->v = tile->fetch[1] = tile->fetch[3] = (const unsigned char *)(v_in_k ? hand->k : hand->v);
-    tile->k_stride = hand->wide ? 4 * e->size.q_floats : (size_t)e->layout.row[0];
-    tile->v_stride = hand->wide ? 4 * e->size.o_floats : (size_t)e->layout.row[1];
+    tile->k_stride = wide ? 4 * e->size.q_floats : (size_t)e->layout.row[0];
+    tile->v_stride = wide ? 4 * e->size.o_floats : (size_t)e->layout.row[1];
     if (v_in_k) tile->v_stride = tile->k_stride;
-    if (hand->wide) tile->k_type = tile->v_type = PIMATTN_F32;
+    if (wide) tile->k_type = tile->v_type = PIMATTN_F32;
     tile->wanted[0].gap = tile->wanted[1].gap = 0;
     tile->ahead = PIMATTN_I_NEAR; /* all is near */
     return tile;
@@ -7828,7 +7910,7 @@ static const pimattn_i_tile *pimattn_i_tile_gather(pimattn_i_hand *hand, uint32_
         pimattn_i_spot_list(hand, then, i, place_then, n_later, later[i]);
     }
     for (uint32_t t = 0; t < n; t++, k += k_row, v += v_row) {
-        if (hand->wide) {
+        if (!e->kernel->soft) {
             e->kernel->load((float *)(void *)k, e->size.q_floats, from[0][t], s->k_type,
                             s->head_dim);
             if (there[1])
@@ -7865,8 +7947,7 @@ static bool pimattn_i_packed(const pimattn_engine *e)
 {
     const pimattn_pages *p = e->pages;
     const pimattn_shape *s = &e->config.shape;
-    const uint64_t k = e->layout.dim[0] * e->layout.each[0];
-    const uint64_t v = s->v_in_k ? k : e->layout.dim[1] * e->layout.each[1];
+    const uint64_t k = pimattn_i_row_bytes(e, 0), v = pimattn_i_row_bytes(e, 1);
     return p && e->layout.padded && pimattn_i_min(s->head_dim, s->head_dim_v) >= 8 &&
            ((p->k.token == k && p->v.token == v) || (p->k.head == k && p->v.head == v));
 }
@@ -8156,6 +8237,33 @@ static void pimattn_i_adjust_at(const pimattn_engine *e, const pimattn_i_job *jo
     }
 }
 
+/* Of a job of one query: sums of q and the keys of all tokens become scores, -inf where none is
+ * seen. Returns the largest, NaN if one that is seen is not finite. */
+static float pimattn_i_scores(const pimattn_engine *e, const pimattn_i_job *job, float *s)
+{
+    float m = -HUGE_VALF;
+    pimattn_i_adjust adjust;
+    pimattn_i_tile tile;
+    memset(&tile, 0, sizeof tile);
+    tile.scale = e->config.shape.scale;
+    pimattn_i_adjust_init(e, job, &adjust);
+    for (uint64_t t = 0; t < job->tokens; t += PIMATTN_I_TILE) {
+        float some[PIMATTN_I_TILE] = {0};
+        size_t n = (size_t)pimattn_i_min(PIMATTN_I_TILE, job->tokens - t);
+        uint32_t visible = pimattn_i_visible(e, job, job->query / e->gqa_group, t);
+        memcpy(some, s + t, n * sizeof *s);
+        pimattn_i_adjust_at(e, job, t, NULL, &adjust);
+        if (visible) pimattn_i_adjust_scores(&adjust, &tile, 0, 1, some);
+        for (size_t k = 0; k < n; k++) {
+            const bool seen = visible >> k & 1;
+            s[t + k] = seen ? some[k] : -HUGE_VALF;
+            if (seen && !pimattn_i_finite(some[k])) m = pimattn_i_nan();
+            if (s[t + k] > m) m = s[t + k]; /* never again if it is NaN */
+        }
+    }
+    return m;
+}
+
 /* What query token `of` sees of a hand's tile. */
 static uint32_t pimattn_i_tile_visible(const pimattn_i_hand *hand, uint64_t of, uint64_t first)
 {
@@ -8196,8 +8304,8 @@ static void pimattn_i_tile_fold(pimattn_i_hand *hand, uint64_t first, float *blo
         n = (uint32_t)pimattn_i_min(n, job->n_queries - i);
         if (n == job->n_queries) n = job->rows;
         if (!of_all) continue;
-        const bool direct =
-            !hand->wide && hand->spot->in_page >= PIMATTN_I_TILE && (of_all & (of_all + 1)) == 0;
+        const bool direct = e->kernel->soft && hand->spot->in_page >= PIMATTN_I_TILE &&
+                            (of_all & (of_all + 1)) == 0;
         const pimattn_i_tile *tile = direct ? pimattn_i_tile_direct(hand, of_all, within)
                                             : pimattn_i_tile_gather(hand, of_all);
         pimattn_i_fold(&hand->folder, tile, hand->q, i, n, block);
@@ -8214,7 +8322,6 @@ static void pimattn_i_hand_init(pimattn_i_hand *hand, const pimattn_engine *e,
     memset(hand, 0, sizeof *hand);
     hand->e = e;
     hand->job = job;
-    hand->wide = !e->kernel->soft;
     folder->kernel = e->kernel;
     folder->work = e->workers + worker * e->size.worker_floats;
     folder->q_floats = e->size.q_floats;
@@ -8411,7 +8518,7 @@ static void pimattn_i_job_run(void *arg, size_t place, size_t worker)
     if (place >= e->n_jobs || worker >= e->config.max_workers) return; /* and so is not done */
     pimattn_i_job *job = &e->jobs[e->order[place]];
     pimattn_i_team team;
-    bool beyond = e->beyond, again;
+    bool beyond = pimattn_i_packed(e), again;
     if (job->n_gang == 0) return;
     do {
         pimattn_i_team_init(&team, e, place, worker, beyond);
@@ -8605,9 +8712,9 @@ static pimattn_i_job pimattn_i_job_item(pimattn_engine *e, const pimattn_call *c
 }
 
 /* All queries of item i as one block. */
-static pimattn_i_job pimattn_i_job_whole(pimattn_engine *e, size_t i)
+static pimattn_i_job pimattn_i_job_whole(pimattn_engine *e, const pimattn_call *call, size_t i)
 {
-    pimattn_i_job job = pimattn_i_job_item(e, e->call, i);
+    pimattn_i_job job = pimattn_i_job_item(e, call, i);
     job.n_queries = (uint32_t)job.n_tokens * e->gqa_group;
     pimattn_i_job_reach(e, &job);
     return job;
@@ -8744,9 +8851,8 @@ static uint64_t pimattn_i_channel_fullest(const pimattn_i_bin *b, uint32_t chann
     return most;
 }
 
-/* Adds a block to a tier's work, for all KV heads like it; and its slowest channel so far. */
-static void pimattn_i_load_add(pimattn_i_bin *b, pimattn_tier_load *load, uint64_t times,
-                               uint32_t *slowest)
+/* Adds a block to a tier's work, for all KV heads like it. */
+static void pimattn_i_load_add(pimattn_i_bin *b, pimattn_tier_load *load, uint64_t times)
 {
     uint32_t groups = pimattn_i_channel_groups(b->tier);
     uint32_t each = groups * b->tier->device.n_channels; /* of a device */
@@ -8763,11 +8869,8 @@ static void pimattn_i_load_add(pimattn_i_bin *b, pimattn_tier_load *load, uint64
         load->groups += times;
         last = device;
     }
-    *slowest = 0;
-    for (uint32_t c = 0; c * groups < b->groups.n_groups; c++) {
+    for (uint32_t c = 0; c * groups < b->groups.n_groups; c++)
         b->channels[c] += times * pimattn_i_channel_fullest(b, c);
-        if (b->channels[c] > b->channels[*slowest]) *slowest = c;
-    }
 }
 
 /* A token of flash takes part: its pages are read once for all of a call. */
@@ -8800,7 +8903,7 @@ static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job,
             pimattn_i_bin *b = &st->bins[token->tier];
             uint32_t group = pimattn_i_group_of(b, token->slot);
             b->begin[group]++;
-            if (loads && pimattn_i_is_flash(b->tier))
+            if (loads && b->tier->device.flash_page_bytes)
                 pimattn_i_page_read(st, b, &loads[token->tier], group, token->slot);
             if (loads) continue;
             pimattn_i_token_now(st, token);
@@ -8816,21 +8919,23 @@ static void pimattn_i_tier_count(pimattn_engine *e, const pimattn_i_job *job,
 /* Goes through the blocks of a call: all query tokens of an item, a KV head or all alike. Without
  * loads: they were active. Else it adds each block to what the tiers have to do; or `lists` what
  * the slowest channel of each tier has of it. */
-static void pimattn_i_tier_blocks(pimattn_engine *e, pimattn_tier_load *loads, uint32_t *slowest,
-                                  bool lists)
+static void pimattn_i_tier_blocks(pimattn_engine *e, pimattn_tier_load *loads, bool lists)
 {
     pimattn_i_tiered *st = e->tiered;
     uint32_t n_kv_heads = e->config.shape.n_kv_heads, heads = e->call->choices ? n_kv_heads : 1;
-    uint32_t alike = n_kv_heads / heads;
+    uint32_t alike = n_kv_heads / heads, slowest[PIMATTN_MAX_TIERS] = {0}; /* channel of each */
+    for (uint32_t k = 0; lists && k < st->rules.n_tiers; k++)
+        for (uint32_t c = 1; c < st->bins[k].groups.n_groups; c++)
+            if (st->bins[k].channels[c] > st->bins[k].channels[slowest[k]]) slowest[k] = c;
     for (size_t i = 0; i < e->call->n_items; i++) {
-        pimattn_i_job job = pimattn_i_job_whole(e, i);
+        pimattn_i_job job = pimattn_i_job_whole(e, e->call, i);
         for (job.kv_head = 0; job.kv_head < heads; job.kv_head++) {
             pimattn_i_job_choose(e, &job, i);
             pimattn_i_tier_count(e, &job, loads);
             for (uint32_t k = 0; loads && k < st->rules.n_tiers; k++) {
                 uint64_t n = lists ? pimattn_i_channel_fullest(&st->bins[k], slowest[k]) : 0;
                 loads[k].n_queries = (uint32_t)pimattn_i_max(loads[k].n_queries, job.n_queries);
-                if (!lists) pimattn_i_load_add(&st->bins[k], &loads[k], alike, &slowest[k]);
+                if (!lists) pimattn_i_load_add(&st->bins[k], &loads[k], alike);
                 for (uint32_t h = 0; n > 0 && h < alike; h++)
                     st->blocks[k * st->n_blocks + loads[k].n_blocks++] = n;
             }
@@ -8847,7 +8952,7 @@ static const pimattn_span *pimattn_i_spans_read(void *engine)
     const pimattn_shape *s = &e->config.shape;
     for (size_t i = 0; i < e->call->n_items; i++) {
         uint64_t n = 0;
-        pimattn_i_job job = pimattn_i_job_whole(e, i);
+        pimattn_i_job job = pimattn_i_job_whole(e, e->call, i);
         for (job.kv_head = 0; job.kv_head < s->n_kv_heads; job.kv_head++) {
             pimattn_i_job_choose(e, &job, i);
             for (uint64_t k = job.origin / PIMATTN_I_TILE; k * PIMATTN_I_TILE < job.end; k++)
@@ -8896,7 +9001,6 @@ static pimattn_status pimattn_i_tier_read(pimattn_engine *e, pimattn_readings *r
     const pimattn_config *c = &e->config;
     const pimattn_relayout how = {st->rules.host_path, 0, 0, 0};
     pimattn_tier_load loads[PIMATTN_MAX_TIERS];
-    uint32_t slowest[PIMATTN_MAX_TIERS] = {0}; /* channel of each */
     pimattn_relayout_reading move;
     double moves_ns = 0; /* of those that are due; ways in both directions take turns */
     memset(loads, 0, sizeof loads);
@@ -8915,13 +9019,12 @@ static pimattn_status pimattn_i_tier_read(pimattn_engine *e, pimattn_readings *r
             moves_ns += move.ns;
         }
     }
-    pimattn_i_tier_blocks(e, loads, slowest, false);
-    pimattn_i_tier_blocks(e, loads, slowest, true);
+    pimattn_i_tier_blocks(e, loads, false);
+    pimattn_i_tier_blocks(e, loads, true);
     const pimattn_status status =
         pimattn_step_time(&st->reading, st->rules.tier, st->rules.n_tiers, &c->shape, loads,
                           moves_ns, !st->rules.moves_wait, &e->why);
-    if (status == PIMATTN_ERR_CONFIG) return PIMATTN_ERR_DEVICE; /* the shape, or q, of a unit */
-    if (status != PIMATTN_OK) return status;
+    PIMATTN_I_TRY(status == PIMATTN_ERR_CONFIG ? PIMATTN_ERR_DEVICE : status); /* shape or q */
     const pimattn_step_reading *step = &st->reading;
     memset(r, 0, sizeof *r);
     r->device = step->tiers[step->slowest].device;
@@ -9019,10 +9122,9 @@ static pimattn_status pimattn_i_pages_check(pimattn_engine *e, pimattn_pages *p,
     if (p->page_tokens < 1) return pimattn_i_wrong(e, "pages.page_tokens is 0", 0);
     if (p->n_pages < 1 || p->n_pages > (uint64_t)1 << 32)
         return pimattn_i_wrong(e, "pages.n_pages %u is 0 or beyond 2^32", p->n_pages);
+    const char *lacks = p->indptr ? "indices or last_page_len" : "indptr, or table, lengths";
     if (p->indptr ? !p->indices || !p->last_page_len : !p->table || !p->lengths)
-        return PIMATTN_I_WRONG(e, "pages lack %s",
-                               p->indptr ? "indices or last_page_len"
-                                         : "indptr, or table, lengths");
+        return PIMATTN_I_WRONG(e, "pages lack %s", lacks);
     if (!p->indptr && p->table_stride > SIZE_MAX / 8 / n_items)
         return pimattn_i_wrong(e, "pages.table_stride %u reaches beyond memory", p->table_stride);
     for (int i = 0; i < 4; i++)
@@ -9064,7 +9166,8 @@ static pimattn_status pimattn_i_call_spans(pimattn_engine *e, uint32_t layer,
         const pimattn_i_seq *s = pimattn_i_seq_here(e, items[i].seq);
         if (!s) return PIMATTN_ERR_SEQ;
         e->batch[i].context_tokens = s->tokens[layer] - pimattn_i_seq_gone(&e->layout, s);
-        if (s->begin > 0 && items[i].n_tokens > s->tokens[layer] - s->begin)
+        const uint64_t gone = pimattn_i_max(s->begin, s->hidden);
+        if (gone > 0 && items[i].n_tokens > s->tokens[layer] - gone)
             return pimattn_i_wrong(e, "item %u has more queries than tokens after those gone", i);
     }
     e->planner.layer = layer;
@@ -9169,6 +9272,7 @@ static pimattn_status pimattn_i_module_request(pimattn_engine *e, const pimattn_
 static pimattn_i_job pimattn_i_job_of(const pimattn_engine *e, const pimattn_i_work *w, uint32_t i)
 {
     pimattn_i_job job = w->job;
+    job.n_queries = 1;
     job.query += (uint64_t)i * (e->module->n_heads / e->config.shape.n_kv_heads);
     return job;
 }
@@ -9177,20 +9281,18 @@ static pimattn_i_job pimattn_i_job_of(const pimattn_engine *e, const pimattn_i_w
 static pimattn_i_work *pimattn_i_work_of(pimattn_engine *e, uint32_t channel, uint32_t round)
 {
     pimattn_i_module *m = e->module;
-    const pimattn_i_planner *p = &e->planner;
     uint32_t unit = channel / m->plan->unit_channels;
     uint32_t group = m->n_heads / e->config.shape.n_kv_heads;
     pimattn_i_work *w = &m->work[2 * unit + round % 2];
     if (w->key == (uint64_t)round + 1) return w;
-    uint32_t block = p->order[p->list_begin[unit] + round];
+    uint32_t block = e->planner.order[e->planner.list_begin[unit] + round];
     uint32_t item = block / m->n_heads, head = block % m->n_heads;
     w->key = (uint64_t)round + 1;
     w->mixing = false;
-    w->n_queries = (uint32_t)p->blocks[block].rest[PIMATTN_I_QUERIES - 1];
     w->job = pimattn_i_job_item(e, e->call, item);
     for (uint32_t k = 0; k < item; k++)
         w->job.first_row += e->call->items[k].n_tokens;
-    w->job.n_queries = 1;
+    w->job.n_queries = (uint32_t)e->planner.blocks[block].rest[PIMATTN_I_QUERIES - 1];
     w->job.kv_head = head / group;
     w->job.query = head % group;
     return w;
@@ -9208,7 +9310,7 @@ static void pimattn_i_hub_input(void *user, const pimhw_event *event, uint16_t *
     pimattn_i_work *w = pimattn_i_work_of(e, event->channel, event->round);
     if (!w->mixing) {
         uint32_t at = event->gpr + event->index, dim = p->shape.head_dim, head;
-        if (at / p->k_columns >= w->n_queries) return;
+        if (at / p->k_columns >= w->job.n_queries) return;
         pimattn_i_job job = pimattn_i_job_of(e, w, at / p->k_columns);
         size_t row = pimattn_i_query_row(e, &job, 0, &head);
         const unsigned char *q = (const unsigned char *)e->call->q + row * e->call->q_stride;
@@ -9236,7 +9338,7 @@ static void pimattn_i_hub_output(void *user, const pimhw_event *event, const flo
     const pimattn_plan *p = &e->planner.plans[e->planner.taken];
     pimattn_i_work *w = pimattn_i_work_of(e, event->channel, event->round);
     uint32_t banks = pimhw_config_banks(&p->device), channel = event->channel % p->unit_channels;
-    if (event->gpr >= w->n_queries) return;
+    if (event->gpr >= w->job.n_queries) return;
     if (!w->mixing) {
         uint64_t t = ((uint64_t)event->aux * p->unit_channels + channel) * banks;
         for (uint32_t b = 0; b < banks && t < w->job.tokens; b++, t++)
@@ -9254,32 +9356,15 @@ static void pimattn_i_hub_output(void *user, const pimhw_event *event, const flo
 static void pimattn_i_hub_softmax(const pimattn_engine *e, pimattn_i_work *w, uint32_t i,
                                   const pimattn_i_job *job)
 {
-    const uint64_t tokens = job->tokens, of = job->query / e->gqa_group;
-    uint32_t type = e->config.device.lane_type;
-    float *s = w->scores + i * tokens, m = -HUGE_VALF, l = 0.0f, part = 1.0f;
+    const uint64_t tokens = job->tokens;
+    const uint32_t type = e->config.device.lane_type;
+    float *s = w->scores + i * tokens, l = 0.0f, part = 1.0f;
+    const float m = pimattn_i_scores(e, job, s);
     double sum = 0.0;
-    pimattn_i_adjust adjust;
-    pimattn_i_tile tile;
-    memset(&tile, 0, sizeof tile);
-    tile.scale = e->config.shape.scale;
-    pimattn_i_adjust_init(e, job, &adjust);
-    for (uint64_t t = 0; t < tokens; t += PIMATTN_I_TILE) {
-        float some[PIMATTN_I_TILE] = {0};
-        size_t n = (size_t)pimattn_i_min(PIMATTN_I_TILE, tokens - t);
-        uint32_t visible = pimattn_i_visible(e, job, of, t);
-        memcpy(some, s + t, n * sizeof *s);
-        pimattn_i_adjust_at(e, job, t, NULL, &adjust);
-        pimattn_i_adjust_scores(&adjust, &tile, 0, 1, some);
-        for (size_t k = 0; k < n; k++) {
-            const bool seen = visible >> k & 1;
-            s[t + k] = seen ? some[k] : -HUGE_VALF;
-            if (seen && !pimattn_i_finite(some[k])) m = pimattn_i_nan();
-            if (s[t + k] > m) m = s[t + k]; /* never again if it is NaN */
-        }
-    }
     for (uint64_t t = 0; t < tokens; t++)
         sum += (double)(s[t] = pimattn_i_exp(s[t] - m)); /* 0 where none is seen, and of NaN */
-    while (e->config.device.out_bits == 16 && sum * (double)part > pimattn_i_most_p)
+    /* the most of all p that units have if sums come in 16 bits: p v fits f16 where |v| <= 256 */
+    while (e->config.device.out_bits == 16 && sum * (double)part > 255)
         part /= 2;
     for (uint64_t t = 0; t < tokens;) {
         float leaf = 0.0f; /* sums of leaves, so that long ones stay exact enough */
@@ -9303,7 +9388,7 @@ static void pimattn_i_hub_epu(void *user, const pimhw_instruction *in)
     for (uint32_t u = 0; u < e->module->n_units; u++) {
         if (!(in->mask >> u & 1) || in->round >= p->list_begin[u + 1] - p->list_begin[u]) continue;
         pimattn_i_work *w = pimattn_i_work_of(e, u, in->round);
-        for (uint32_t i = 0; i < w->n_queries; i++) {
+        for (uint32_t i = 0; i < w->job.n_queries; i++) {
             const pimattn_i_job job = pimattn_i_job_of(e, w, i);
             if (in->flags & PIMHW_AWAITED) {
                 pimattn_i_hub_softmax(e, w, i, &job);
@@ -9318,7 +9403,7 @@ static void pimattn_i_hub_epu(void *user, const pimhw_instruction *in)
             pimattn_i_give(e, &job, 0, block);
         }
         w->mixing = true;
-        memset(w->sums, 0, w->n_queries * floats * sizeof *w->sums);
+        memset(w->sums, 0, w->job.n_queries * floats * sizeof *w->sums);
     }
 }
 
@@ -9342,7 +9427,7 @@ static pimattn_status pimattn_i_module_attend(pimattn_engine *e, pimattn_reading
     uint64_t floats = pimattn_i_add(pimattn_i_add(scores, sums), 3 * queries);
     uint64_t n_work = 2 * m->n_units;
     float *memory = (float *)pimattn_i_zeroed(&e->config.allocator, floats, n_work * sizeof(float));
-    if (!memory) return pimattn_i_lack(&e->why, "no memory for the scores of %u sequences", n);
+    if (!memory) return PIMATTN_I_LACK(&e->why, "no memory for the scores of %u sequences", n);
     memset(m->work, 0, sizeof m->work);
     for (uint64_t i = 0; i < n_work; i++) {
         pimattn_i_work *w = &m->work[i];
@@ -9434,7 +9519,7 @@ PIMATTN_API pimattn_status pimattn_tier_propose(pimattn_engine *e, pimattn_seq s
     size_t n = (size_t)table->n_scored, bytes = pimattn_schedule_bytes(n);
     unsigned char *scratch =
         (unsigned char *)pimattn_i_alloc(&e->config.allocator, pimattn_i_add(bytes, n), 64);
-    if (!scratch) return pimattn_i_lack(&e->why, "no memory to schedule %u tokens", n);
+    if (!scratch) return PIMATTN_I_LACK(&e->why, "no memory to schedule %u tokens", n);
     for (size_t i = 0; i < n; i++)
         scratch[bytes + i] = table->token[i].tier;
     const pimattn_tiers *r = &e->tiered->rules;
@@ -9571,7 +9656,6 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *e, uint32_t layer,
     PIMATTN_I_TRY(pimattn_i_call_check(e, &filled));
     pimattn_status status = PIMATTN_OK;
     const bool tiers = e->tiered && !e->pages;
-    e->beyond = pimattn_i_packed(e);
     e->piece_bytes = e->layout.page_bytes / e->layout.page_tokens *
                      (e->pages ? e->pages->page_tokens : e->layout.page_tokens);
     e->call = &filled;
@@ -9580,7 +9664,7 @@ PIMATTN_API pimattn_status pimattn_attend(pimattn_engine *e, uint32_t layer,
     else if (readings)
         status = tiers ? pimattn_i_tier_read(e, readings) : pimattn_i_read(e, readings);
     if (status == PIMATTN_OK && !e->module) status = pimattn_i_compute(e);
-    if (status == PIMATTN_OK && tiers) pimattn_i_tier_blocks(e, NULL, NULL, false);
+    if (status == PIMATTN_OK && tiers) pimattn_i_tier_blocks(e, NULL, false);
     e->call = NULL;
     if (status != PIMATTN_OK || !readings || e->module) return status;
     readings->pages_used = pimattn_pages_used(e);
@@ -9623,8 +9707,6 @@ typedef struct pimattn_i_candidate {
 /* The newest queries of a KV head, and memory; rows are of q_floats. */
 typedef struct pimattn_i_newest {
     pimattn_i_job job;
-    pimattn_call call;
-    pimattn_item item;
     float *q;                   /* [n_heads] rows */
     float *row;                 /* a key, and what low and high are of pages that keep none */
     float *low;                 /* least of every dim, and behind these the largest */
@@ -9635,37 +9717,23 @@ typedef struct pimattn_i_newest {
     uint64_t bytes;
 } pimattn_i_newest;
 
-static pimattn_status pimattn_i_newest_free(pimattn_engine *e, pimattn_i_newest *w,
-                                            pimattn_status status)
-{
-    if (status == PIMATTN_ERR_MEMORY)
-        pimhw_cause_write(&e->why, "no memory for scores of %u tokens", w->job.tokens);
-    pimattn_i_release(&e->config.allocator, w->pages, w->bytes);
-    e->call = NULL;
-    return status;
-}
-
 /* Judges; takes memory, and what pages keep their bounds in if that is asked. */
 static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest *w, pimattn_seq seq,
                                             uint32_t layer, const float *q, bool bounds)
 {
     const pimattn_shape *s = &e->config.shape;
     pimattn_i_pool *pool = &e->pool;
-    memset(w, 0, sizeof *w);
-    w->item.seq = seq;
-    w->item.n_tokens = 1;
-    w->call.q = q;
-    w->call.items = &w->item;
+    const pimattn_item item = {seq, 1};
+    const pimattn_call call = {NULL, NULL, NULL, q, &item, 1, NULL, NULL, 0, 0};
     if (pimattn_i_is_busy(e)) return PIMATTN_ERR_ARGUMENT;
-    PIMATTN_I_TRY(pimattn_i_call_spans(e, layer, &w->item, 1));
+    PIMATTN_I_TRY(pimattn_i_call_spans(e, layer, &item, 1));
     bounds = bounds && !e->tiered;
     if (e->module) return PIMATTN_I_UNABLE(e, "which tokens count is known in the host way alone");
     for (size_t i = 0; i < (size_t)s->n_heads * s->head_dim; i++)
         if (!q || !pimattn_i_finite(q[i]))
             return pimattn_i_wrong(e, q ? "q[%u] is not finite" : "q is NULL", i);
-    e->call = &w->call;
-    w->job = pimattn_i_job_whole(e, 0);
-    w->job.n_queries = w->job.rows = 1;
+    w->job = pimattn_i_job_whole(e, &call, 0);
+    w->job.n_queries = 1;
     const uint64_t scores = pimattn_i_up64(w->job.tokens), rows = (uint64_t)s->n_heads + 3;
     w->page_tokens = e->tiered ? (uint64_t)PIMATTN_I_TILE : e->layout.page_tokens;
     w->n_pages = pimattn_i_ceil_div(w->job.tokens, w->page_tokens);
@@ -9682,7 +9750,10 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
                 &e->config.allocator, pool->slab_pages, pool->bound_bytes);
         enough = pool->bounds[i] != NULL;
     }
-    if (!enough) return pimattn_i_newest_free(e, w, PIMATTN_ERR_MEMORY);
+    if (!enough) {
+        pimattn_i_release(&e->config.allocator, w->pages, w->bytes);
+        return PIMATTN_I_LACK(&e->why, "no memory for scores of %u tokens", w->job.tokens);
+    }
     w->scores = (float *)(void *)(w->pages + s->n_kv_heads * w->n_pages);
     w->q = w->scores + scores;
     w->row = w->q + s->n_heads * e->size.q_floats;
@@ -9692,6 +9763,19 @@ static pimattn_status pimattn_i_newest_init(pimattn_engine *e, pimattn_i_newest 
                         PIMATTN_F32, s->head_dim);
     e->kernel->blend(w->q, s->scale < 0 ? -1.0f : 1.0f, w->q, 0.0f, s->n_heads * e->size.q_floats);
     return PIMATTN_OK;
+}
+
+/* A key in f32, in whole vectors; returns its scale, which int8 alone has. */
+static float pimattn_i_key_load(const pimattn_engine *e, const pimattn_i_job *job, uint64_t token,
+                                float *to)
+{
+    const pimattn_shape *s = &e->config.shape;
+    float scale = 1.0f;
+    pimattn_i_spot spot;
+    pimattn_i_spot_of(e, job, token, &spot);
+    e->kernel->load(to, e->size.q_floats, spot.at[0], s->k_type, s->head_dim);
+    if (s->k_type == PIMATTN_INT8) memcpy(&scale, spot.at[2], sizeof scale);
+    return scale;
 }
 
 /* Least and largest of the keys that are seen of a page; false: one is not finite. If that is all
@@ -9718,11 +9802,7 @@ static bool pimattn_i_extremes(const pimattn_engine *e, pimattn_i_newest *w, pim
     c->n_tokens = *n_bound <= end - first ? *n_bound : 0;
     for (uint64_t t = first + c->n_tokens; t < end; t++) {
         if (!pimattn_i_sees(job, t)) continue;
-        pimattn_i_spot spot;
-        pimattn_i_spot_of(e, job, t, &spot);
-        float scale = 1.0f, *x = c->n_tokens++ ? w->row : w->low;
-        e->kernel->load(x, e->size.q_floats, spot.at[0], s->k_type, s->head_dim);
-        if (s->k_type == PIMATTN_INT8) memcpy(&scale, spot.at[2], sizeof scale);
+        float *x = c->n_tokens++ ? w->row : w->low, scale = pimattn_i_key_load(e, job, t, x);
         if (s->k_type == PIMATTN_INT8) e->kernel->blend(x, scale, x, 0.0f, s->head_dim);
         finite = finite && e->kernel->magnitude((unsigned char *)x, s->head_dim) < 0x7f800000u;
         if (x == w->low) memcpy(high, x, e->size.q_floats * sizeof *x);
@@ -9823,35 +9903,8 @@ PIMATTN_API pimattn_status pimattn_retrieve(pimattn_engine *e, pimattn_seq seq, 
         if (bounds) bounds[head] = h.n ? pages[(uint32_t)h.key[0]].bound : -HUGE_VALF;
     }
     choice->n_tokens = length;
-    return pimattn_i_newest_free(e, &w, PIMATTN_OK);
-}
-
-/* Scores of one query head over all tokens, -inf where none is seen; false: one is not finite. */
-static bool pimattn_i_scores(pimattn_engine *e, pimattn_i_newest *w)
-{
-    const unsigned char *rows[4][PIMATTN_I_TILE];
-    pimattn_i_spot spot[2]; /* a tile, and after it none */
-    pimattn_i_hand hand;
-    bool finite = true;
-    float s[PIMATTN_I_TILE] = {0}, most;
-    pimattn_i_hand_init(&hand, e, &w->job, &w->job, 0, 0);
-    hand.wide = true;
-    hand.spot = spot;
-    memset(spot, 0, sizeof spot);
-    spot[0].rows = rows;
-    for (uint64_t t = 0; t < w->job.tokens; t += PIMATTN_I_TILE) {
-        const uint32_t visible = pimattn_i_visible(e, &w->job, 0, t);
-        if (!visible) continue;
-        spot[0].token = t;
-        spot[0].among = visible;
-        pimattn_i_spot_rows(e, &w->job, spot);
-        const pimattn_i_tile *tile = pimattn_i_tile_gather(&hand, visible);
-        pimattn_i_adjust_at(e, &w->job, t, NULL, &hand.folder.adjust);
-        finite = pimattn_i_tile_scores(tile, &hand.folder.adjust, 0, hand.q, s, &most) && finite;
-        for (uint32_t k = 0; k < PIMATTN_I_TILE; k++)
-            if (visible >> k & 1) w->scores[t + k] = s[k];
-    }
-    return finite;
+    pimattn_i_release(&e->config.allocator, w.pages, w.bytes);
+    return PIMATTN_OK;
 }
 
 PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *e, pimattn_seq seq, uint32_t layer,
@@ -9869,28 +9922,31 @@ PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *e, pimattn_seq 
     for (uint32_t h = 0; h < n; h++) {
         w.job.kv_head = h / group;
         w.job.query = h % group;
-        for (uint64_t t = 0; t < w.job.tokens; t++)
+        for (uint64_t t = 0; t < w.job.tokens; t++) {
             w.scores[t] = -HUGE_VALF;
-        bool finite = bounds || pimattn_i_scores(e, &w);
+            if (bounds || !pimattn_i_sees(&w.job, t)) continue;
+            const float scale = pimattn_i_key_load(e, &w.job, t, w.row);
+            w.scores[t] = pimattn_i_dot(q + (size_t)h * s->head_dim, w.row, s->head_dim) * scale;
+        }
+        float most = bounds ? -HUGE_VALF : pimattn_i_scores(e, &w.job, w.scores);
         for (uint64_t i = 0; i < n_pages; i++) { /* every token's score is its page's bound */
             const pimattn_i_candidate *c = &w.pages[h * w.n_pages + i];
             const uint64_t end = (c->page + 1) * w.page_tokens;
-            finite = finite && c->bound <= FLT_MAX;
+            if (c->bound > most) most = c->bound;
             for (uint64_t t = c->page * w.page_tokens; t < end; t++)
                 if (pimattn_i_sees(&w.job, t)) w.scores[t] = c->bound;
         }
         const float sink = s->sink_logits && !bounds ? s->sink_logits[h] : -HUGE_VALF;
-        float most = sink;
-        for (uint64_t t = 0; t < w.job.tokens; t++)
-            if (w.scores[t] > most) most = w.scores[t];
+        if (sink > most) most = sink;
         double sum = (double)pimattn_i_exp(sink - most); /* 0 without one */
         for (uint64_t t = 0; t < w.job.tokens; t++)
             sum += (double)(w.scores[t] = pimattn_i_exp(w.scores[t] - most));
-        if (!finite) sum = (double)pimattn_i_nan();
+        if (!(most <= FLT_MAX)) sum = (double)pimattn_i_nan();
         for (uint64_t t = 0; t < w.job.tokens; t++)
             of_tokens[t] += (float)((double)w.scores[t] / (sum * n));
     }
-    return pimattn_i_newest_free(e, &w, PIMATTN_OK);
+    pimattn_i_release(&e->config.allocator, w.pages, w.bytes);
+    return PIMATTN_OK;
 }
 
 #ifdef __cplusplus

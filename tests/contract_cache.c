@@ -65,6 +65,17 @@ static void rig_pool(rig *r, uint64_t pool_bytes)
     r->e = engine_new(&r->config);
 }
 
+/* An engine whose layers have windows, 0: none. */
+static rig rig_windows(uint64_t a, uint64_t b, uint64_t pool_bytes)
+{
+    const uint64_t windows[LAYERS] = {a, b};
+    rig r = rig_new(PIMATTN_F16, PIMATTN_INT8);
+    r.config.shape.windows = windows;
+    rig_pool(&r, pool_bytes);
+    r.config.shape.windows = NULL;
+    return r;
+}
+
 static void rig_end(rig *r)
 {
     pimattn_engine_destroy(r->e);
@@ -308,7 +319,7 @@ static void no_damaged_state_is_restored(void)
     REFUSED(pimattn_restore(r.e, back, 4, &n, &stream), PIMATTN_ERR_STATE, "no saved state");
     state[0] ^= 1;
     state[8] ^= 2;
-    REFUSED(pimattn_restore(r.e, back, 4, &n, &stream), PIMATTN_ERR_STATE, "version 1");
+    REFUSED(pimattn_restore(r.e, back, 4, &n, &stream), PIMATTN_ERR_STATE, "version 6");
     state[8] ^= 2;
     CHECK_U(back[0] + back[1] + n, 27);
     for (uint32_t i = 0; i < 6; i++) {
@@ -337,15 +348,27 @@ static void no_damaged_state_is_restored(void)
 /* Whoever can make hashes fit may write any head: it makes a sequence that is sound, or none. */
 static void crafted_heads_do_no_harm(void)
 {
-    static const uint64_t odd[] = {0, 1, 3, 4, 5, 8, 17, 40, 41, 4095, 1ull << 32, UINT64_MAX};
-    rig r = rig_new(PIMATTN_F32, PIMATTN_F32);
+    static const uint64_t odd[] = {0, 1, 3, 4, 5, 8, 10, 17, 40, 41, 4095, 1ull << 32, UINT64_MAX};
+    rig r = rig_windows(4, 0, 1u << 20);
     pimattn_seq first = seq_of(&r, 17), made;
-    uint64_t used = pimattn_pages_used(r.e), n_made = 0, n_refused = 0;
+    uint64_t used = pimattn_pages_used(r.e), n_made = 0, n_hidden = 0, n_refused = 0;
     CHECK_U(pimattn_seq_keep(r.e, first, 5, 17), PIMATTN_OK);
+    CHECK_U(pimattn_seq_drop_hidden(r.e, first, 15), PIMATTN_OK);
+    CHECK_U(pimattn_pages_used(r.e), used - LAYERS * KV_HEADS - 2); /* tokens 4 to 11 */
     used = pimattn_pages_used(r.e);
-    for (uint64_t i = 0; i < COUNT(odd) * COUNT(odd) * COUNT(odd) * 4; i++) {
-        uint64_t k = i / 4, n = COUNT(odd);
-        uint64_t head[] = {0, odd[k % n], odd[k / n % n], i % 4, odd[k / n / n], i % 5 == 0};
+    check_rng rng = {0xc4a5};
+    for (uint64_t i = 0; i < 7000; i++) {
+        uint64_t n[4] = {5, 17, 10, 17}; /* the second one: half of a page that lacks some */
+        for (size_t k = 0; k < COUNT(n) && i != 1; k++)
+            n[k] = odd[rng_range(&rng, 0, COUNT(odd) - 1)];
+        uint64_t head[] = {0,
+                           n[0],
+                           n[1],
+                           i % 4,
+                           n[2],
+                           i % 5 == 0,
+                           i % 3 ? n[3] : 0,
+                           i % 7 ? pimattn_i_flow_windows(r.e) : i};
         pimattn_i_seq *s;
         pimattn_i_unmark(r.e);
         pimattn_i_seq_find(r.e, first)->arrival = 1;
@@ -356,15 +379,125 @@ static void crafted_heads_do_no_harm(void)
         if (status == PIMATTN_OK) {
             n_made++;
             CHECK(head[1] <= head[2] && head[4] <= head[2] && head[5] == 0);
+            CHECK(head[6] <= head[2] && (head[6] == 0 || i % 7 > 0));
+            n_hidden += head[6] > 0;
             if (head[2] < 100) append(&r, r.e, s->id, 0, 3);
-            if (head[2] > head[1]) attend(&r, r.e, s->id, r.out);
+            if (head[2] < 100 || (head[2] > head[1] && head[2] > head[6]))
+                for (uint32_t layer = 0; layer < LAYERS; layer++)
+                    CHECK_U(pimattn_attend_one(r.e, s->id, layer, r.out, r.q, NULL), PIMATTN_OK);
         }
         n_refused += status != PIMATTN_OK;
         if (pimattn_i_seq_made(r.e, s, status, &made) == PIMATTN_OK)
             CHECK_U(pimattn_seq_free(r.e, made), PIMATTN_OK);
         CHECK_U(pimattn_pages_used(r.e), used);
     }
-    CHECK(n_made > 100 && n_refused > 100);
+    CHECK(n_made > 100 && n_hidden > 30 && n_refused > 100);
+    rig_end(&r);
+}
+
+/* What a step of a sequence gives in each layer, of a token more. */
+static void step(rig *r, pimattn_engine *e, pimattn_seq seq, uint64_t token, float *out)
+{
+    append(r, e, seq, token, 1);
+    for (uint32_t layer = 0; layer < LAYERS; layer++, out += HEADS * DIM)
+        CHECK_U(pimattn_attend_one(e, seq, layer, out, r->q, NULL), PIMATTN_OK);
+}
+
+/* Layer 0 lets go of pages behind its window, layer 1 has none. */
+static void what_windows_hide_is_let_go(void)
+{
+    enum { SETS = TOKENS / PAGE, SEEN = 36, GONE = (SEEN - 6 + 1) / PAGE * (KV_HEADS - 1) };
+    rig r = rig_windows(6, 0, 1u << 20), whole = rig_windows(6, 0, 1u << 20);
+    pimattn_seq s = seq_of(&r, SEEN), w = seq_of(&whole, SEEN), other;
+    uint64_t used = pimattn_pages_used(r.e), bytes = 0;
+    const uint32_t none[1] = {0};
+    float out[LAYERS * HEADS * DIM], want[LAYERS * HEADS * DIM];
+    unsigned char memory[1 << 14], others[1 << 14];
+    pimattn_seq_info info;
+    REFUSED(pimattn_seq_drop_hidden(r.e, s, SEEN + 1), PIMATTN_ERR_ARGUMENT, "beyond the 36");
+    REFUSED(pimattn_seq_drop_hidden(r.e, s + 1, 1), PIMATTN_ERR_SEQ, "sequence");
+    CHECK_U(pimattn_seq_drop_hidden(r.e, s, SEEN), PIMATTN_OK);
+    used -= GONE;
+    CHECK_U(pimattn_pages_used(r.e), used);
+    CHECK_U(pimattn_seq_drop_hidden(r.e, s, 3), PIMATTN_OK); /* is no more */
+    CHECK_U(pimattn_seq_query(r.e, s, &info), PIMATTN_OK);
+    CHECK_U(info.first_query, SEEN);
+    CHECK_U(info.pages, used);
+    CHECK_U(info.first_token, 0);
+    REFUSED(pimattn_attend_one(r.e, s, 0, out, r.q, NULL), PIMATTN_ERR_ARGUMENT, "gone");
+    REFUSED(pimattn_seq_truncate(r.e, s, SEEN - 1), PIMATTN_ERR_ARGUMENT, "before token 36");
+    REFUSED(pimattn_seq_accept(r.e, s, SEEN - 1, none, 1), PIMATTN_ERR_ARGUMENT, "36 to 36");
+    REFUSED(pimattn_prefix_remember(r.e, s, none, 0, 0), PIMATTN_ERR_ARGUMENT, "before 36");
+    CHECK_U(pimattn_seq_truncate(r.e, s, SEEN), PIMATTN_OK);
+    /* out and in again, where there is no room for what is gone */
+    CHECK_U(pimattn_save(r.e, &s, 1, NULL, &bytes), PIMATTN_OK);
+    CHECK_U(pimattn_seq_swap_out(r.e, s, memory, bytes, NULL), PIMATTN_OK);
+    other = seq_of(&r, SEEN);
+    CHECK_U(pimattn_seq_swap_out(r.e, other, others, sizeof others, NULL), PIMATTN_OK);
+    CHECK_U(pimattn_seq_swap_in(r.e, s, others, sizeof others, NULL), PIMATTN_ERR_STATE);
+    CHECK_U(pimattn_seq_query(r.e, s, &info), PIMATTN_OK);
+    CHECK_U(info.first_query, SEEN);
+    r.e->pool.n_pages_most = used - 1;
+    CHECK_U(pimattn_seq_swap_in(r.e, s, memory, bytes, NULL), PIMATTN_ERR_PAGES);
+    r.e->pool.n_pages_most = used;
+    memory[bytes / 2] ^= 1;
+    CHECK_U(pimattn_seq_swap_in(r.e, s, memory, bytes, NULL), PIMATTN_ERR_STATE);
+    memory[bytes / 2] ^= 1;
+    CHECK_U(pimattn_seq_query(r.e, s, &info), PIMATTN_OK);
+    CHECK_U(info.first_query, SEEN);
+    CHECK_U(pimattn_seq_swap_in(r.e, s, memory, bytes, NULL), PIMATTN_OK);
+    CHECK_U(pimattn_pages_used(r.e), used);
+    r.e->pool.n_pages_most = 1u << 20;
+    for (uint64_t t = SEEN; t < TOKENS; t++) {
+        step(&r, r.e, s, t, out);
+        step(&whole, whole.e, w, t, want);
+        CHECK_BYTES(out, want, sizeof want);
+        CHECK_U(pimattn_seq_drop_hidden(r.e, s, t + 1), PIMATTN_OK);
+    }
+    rig_end(&whole);
+    rig_end(&r);
+}
+
+/* A state lacks what was let go, and nothing that another sequence of it still sees. */
+static void states_lack_what_windows_hide(void)
+{
+    static const uint32_t pages[] = {1, 4, 7, 16};
+    rig r = rig_windows(6, 0, 1u << 20), other = rig_windows(7, 0, 1u << 20);
+    pimattn_seq s[3] = {seq_of(&r, 30), 0, seq_of(&r, 30)}, back[3];
+    uint64_t bytes = 0, whole = 0;
+    float out[LAYERS * HEADS * DIM], want[2][LAYERS * HEADS * DIM];
+    size_t n = 0;
+    CHECK_U(pimattn_seq_fork(r.e, &s[1], s[0]), PIMATTN_OK);
+    CHECK_U(pimattn_save(r.e, &s[2], 1, NULL, &whole), PIMATTN_OK);
+    for (size_t i = 0; i < 3; i += 2)
+        CHECK_U(pimattn_seq_drop_hidden(r.e, s[i], 30), PIMATTN_OK);
+    CHECK_U(pimattn_save(r.e, &s[2], 1, NULL, &bytes), PIMATTN_OK);
+    CHECK_U(whole - bytes, (30 - 6 + 1) * KV_HEADS * r.e->layout.token_bytes);
+    pimattn_stream stream = in_memory(sizeof state);
+    CHECK_U(pimattn_save(r.e, s, 3, &stream, NULL), PIMATTN_OK);
+    CHECK_U(pimattn_seq_truncate(r.e, s[1], 10), PIMATTN_OK); /* sees what s[0] does not */
+    step(&r, r.e, s[1], 10, want[0]);
+    step(&r, r.e, s[2], 30, want[1]);
+    for (size_t i = 0; i < COUNT(pages); i++) {
+        r.config.page_tokens = pages[i];
+        rig here = r;
+        const uint64_t windows[LAYERS] = {6, 0};
+        here.config.shape.windows = windows;
+        here.e = engine_new(&here.config);
+        if (!CHECK_U(pimattn_restore(here.e, back, 3, &n, &stream), PIMATTN_OK)) break;
+        for (size_t k = 0; k < 3; k += 2) {
+            step(&here, here.e, back[k], 30, out);
+            CHECK_BYTES(out, want[1], sizeof out);
+        }
+        CHECK_U(pimattn_seq_truncate(here.e, back[0], 29), PIMATTN_ERR_ARGUMENT);
+        CHECK_U(pimattn_seq_truncate(here.e, back[1], 10), PIMATTN_OK);
+        step(&here, here.e, back[1], 10, out);
+        CHECK_BYTES(out, want[0], sizeof out);
+        pimattn_engine_destroy(here.e);
+    }
+    CHECK_U(pimattn_restore(other.e, back, 3, &n, &stream), PIMATTN_ERR_STATE);
+    CHECK_HAS(pimattn_engine_cause(other.e), "other windows");
+    rig_end(&other);
     rig_end(&r);
 }
 
@@ -456,7 +589,7 @@ static void all_alive_fit_where_they_were(void)
         CHECK_U(pimattn_save(r.e, s, 1, NULL, &whole), PIMATTN_OK);
         CHECK_U(pimattn_seq_keep(r.e, s[0], parts[i][0], parts[i][1]), PIMATTN_OK);
         CHECK_U(pimattn_save(r.e, NULL, 0, &stream, &bytes), PIMATTN_OK);
-        CHECK_U(bytes, whole + 8 * sizeof(uint64_t)); /* a head and two hashes */
+        CHECK_U(bytes, whole + 10 * sizeof(uint64_t)); /* a head and two hashes */
         for (size_t k = 0; k < 2; k++)
             CHECK_U(pimattn_seq_free(r.e, s[k]), PIMATTN_OK);
         CHECK_U(pimattn_restore(r.e, back, 2, &n, &stream), PIMATTN_OK);
@@ -1637,6 +1770,8 @@ int main(int argc, char **argv)
     RUN(what_is_swapped_out_can_only_come_back);
     RUN(no_damaged_state_is_restored);
     RUN(crafted_heads_do_no_harm);
+    RUN(what_windows_hide_is_let_go);
+    RUN(states_lack_what_windows_hide);
     RUN(states_fit_other_page_sizes);
     RUN(all_alive_fit_where_they_were);
     RUN(what_one_lacks_of_a_shared_page_is_saved);

@@ -56,15 +56,16 @@ enum {
 
 /* The pages of all layers and heads for the same tokens. */
 typedef struct model_set {
-    uint64_t n_seqs; /* that hold it */
+    uint64_t n_seqs;  /* that hold it */
+    uint64_t n_pages; /* it still has: of layers with windows those are let go that these hide */
     bool known;
     uint64_t serial, parent, salt, idle_since;
     uint32_t tokens[SET_TOKENS];
 } model_set;
 
 typedef struct model_seq {
-    pimattn_seq id; /* 0: free */
-    uint64_t begin, n;
+    pimattn_seq id;            /* 0: free */
+    uint64_t begin, n, hidden; /* queries before that last one are not asked any more */
     uint32_t tokens[MOST];
     size_t n_sets; /* those before begin are let go, but for those of the first tokens */
     size_t sets[MOST];
@@ -73,7 +74,7 @@ typedef struct model_seq {
 } model_seq;
 
 typedef struct saved_seq {
-    uint64_t begin, n, has;
+    uint64_t begin, n, hidden, has;
     size_t from; /* SEQS: nobody */
     uint32_t tokens[MOST];
 } saved_seq;
@@ -85,6 +86,7 @@ typedef struct world {
     uint32_t page, most, plain_page;
     uint64_t set_pages, total, used; /* pages; used: known ones too */
     uint64_t sinks;                  /* first tokens that stay */
+    uint64_t windows[3], widest;     /* of layers; 0: none */
     uint64_t clock, serial;
     model_set sets[SETS];
     model_seq seqs[SEQS];
@@ -100,7 +102,7 @@ typedef struct world {
     uint64_t n_attended;
 } world;
 
-static uint64_t failures, hits, evictions, moves, accepted;
+static uint64_t failures, hits, evictions, moves, accepted, dropped;
 static world w;
 
 static uint64_t some(uint64_t first, uint64_t last)
@@ -146,12 +148,13 @@ static void evict_oldest(void)
     evictions++;
 }
 
-static size_t set_new(void)
+static size_t set_new(uint64_t n_pages)
 {
     for (size_t i = 0; i < SETS; i++)
         if (w.sets[i].n_seqs == 0 && !w.sets[i].known) {
             w.sets[i].n_seqs = 1;
-            w.used += w.set_pages;
+            w.sets[i].n_pages = n_pages;
+            w.used += n_pages;
             return i;
         }
     CHECK(SETS == 0); /* there are enough of them */
@@ -165,7 +168,23 @@ static void set_drop(size_t i)
     if (s->known)
         s->idle_since = ++w.clock;
     else
-        w.used -= w.set_pages;
+        w.used -= s->n_pages;
+}
+
+/* First token that a query of a layer sees if it stands at `at`. */
+static uint64_t seen_from(uint32_t layer, uint64_t at)
+{
+    const uint64_t window = w.windows[layer];
+    return window && at >= window ? at - window + 1 : 0;
+}
+
+/* Pages of a set that no query of a sequence sees any more; the first one stays. */
+static uint64_t hidden_of(const model_seq *s, size_t set)
+{
+    uint64_t n = 0;
+    for (uint64_t i = 1; i < w.set_pages && set * w.page >= w.sinks; i++)
+        n += (set + 1) * w.page <= seen_from((uint32_t)(i / w.config.shape.n_kv_heads), s->hidden);
+    return n;
 }
 
 /* Whether a sequence with tokens from begin on, and the first ones, has one of a set. */
@@ -197,32 +216,34 @@ static bool model_room(uint64_t n)
 /* Makes tokens from .. to - 1 the sequence's own; false: no pages. */
 static bool model_hold(model_seq *s, uint64_t from, uint64_t to, bool told)
 {
-    size_t need = (to + w.page - 1) / w.page, fresh = need > s->n_sets ? need - s->n_sets : 0;
-    size_t known = 0; /* by the store besides: it lets go of them where there is no page */
+    size_t need = (to + w.page - 1) / w.page;
+    uint64_t fresh = 0, known = 0; /* by the store besides: it lets go where there is no page */
+    for (size_t i = s->n_sets; i < need; i++)
+        fresh += w.set_pages - hidden_of(s, i);
     for (size_t i = from / w.page; from < to && i < need && i < s->n_sets; i++) {
         const model_set *set = &w.sets[s->sets[i]];
-        fresh += set->n_seqs + (set->known ? 1 : 0) > 1;
-        known += set->n_seqs == 1 && set->known;
+        if (set->n_seqs + (set->known ? 1 : 0) > 1) fresh += w.set_pages;
+        if (set->n_seqs == 1 && set->known) known += w.set_pages;
     }
-    const bool lacks = !model_room(fresh * w.set_pages);
-    if (lacks && !model_room((fresh - known) * w.set_pages)) return false;
+    const bool lacks = !model_room(fresh);
+    if (lacks && !model_room(fresh - known)) return false;
     for (size_t i = from / w.page; lacks && from < to && i < need && i < s->n_sets; i++)
         if (w.sets[s->sets[i]].n_seqs == 1) w.sets[s->sets[i]].known = false;
     if (lacks) fresh -= known;
     if (told) /* an allocation that failed may have made it give up more */
         for (uint64_t n = w.n_evicted; n >= w.set_pages; n -= w.set_pages)
             evict_oldest();
-    while (w.total - w.used < fresh * w.set_pages)
+    while (w.total - w.used < fresh)
         evict_oldest();
     for (size_t i = from / w.page; from < to && i < need && i < s->n_sets; i++) {
         const model_set *set = &w.sets[s->sets[i]];
         if (set->n_seqs + (set->known ? 1 : 0) <= 1) continue;
         size_t old = s->sets[i];
-        s->sets[i] = set_new();
+        s->sets[i] = set_new(w.set_pages);
         set_drop(old);
     }
-    while (s->n_sets < need)
-        s->sets[s->n_sets++] = set_new();
+    for (; s->n_sets < need; s->n_sets++)
+        s->sets[s->n_sets] = set_new(w.set_pages - hidden_of(s, s->n_sets));
     return true;
 }
 
@@ -287,6 +308,7 @@ static uint32_t refs[1 << 16], first_of[1 << 16];
 static void refer(const uint32_t *pages)
 {
     for (size_t p = 0; p < w.set_pages; p++) {
+        if (pages[p] == PIMATTN_I_NO_PAGE) continue;
         if (refs[pages[p]]++ > 0) CHECK_U(first_of[pages[p]], pages[0]);
         first_of[pages[p]] = pages[0];
     }
@@ -296,13 +318,13 @@ static void refer(const uint32_t *pages)
  * model. */
 static void check_pages(void)
 {
-    uint64_t held = 0, alone_all = 0, sets = 0, distinct = 0, shared = 0, known = 0;
+    uint64_t held = 0, alone_all = 0, pages = 0, distinct = 0, shared = 0, known = 0;
     pimattn_cache_info c;
     memset(refs, 0, w.total * sizeof *refs);
     for (size_t i = 0; i < SETS; i++) {
-        held += w.sets[i].n_seqs > 0;
-        shared += w.sets[i].n_seqs > 1;
-        known += w.sets[i].known && w.sets[i].n_seqs == 0;
+        held += w.sets[i].n_seqs > 0 ? w.sets[i].n_pages : 0;
+        shared += w.sets[i].n_seqs > 1 ? w.sets[i].n_pages : 0;
+        known += w.sets[i].known && w.sets[i].n_seqs == 0 ? w.set_pages : 0;
     }
     for (size_t i = 0; i < SEQS; i++) {
         const model_seq *s = &w.seqs[i];
@@ -310,17 +332,19 @@ static void check_pages(void)
         if (!s->id) continue;
         if (!CHECK_U(pimattn_seq_query(w.e, s->id, &info), PIMATTN_OK)) continue;
         uint64_t alone = 0;
-        sets = 0;
+        pages = 0;
         for (size_t k = 0; !s->swapped && k < s->n_sets; k++) {
             if (!there(s->begin, k)) continue;
-            alone += w.sets[s->sets[k]].n_seqs == 1;
-            sets++;
+            const model_set *set = &w.sets[s->sets[k]];
+            alone += set->n_seqs == 1 ? set->n_pages : 0;
+            pages += set->n_pages;
         }
-        CHECK_U(info.pages, sets * w.set_pages);
-        CHECK_U(info.pages - info.pages_shared, alone * w.set_pages);
+        CHECK_U(info.pages, pages);
+        CHECK_U(info.pages - info.pages_shared, alone);
         CHECK_U(info.bytes, info.pages * pimattn_page_bytes(w.e));
         CHECK_U(info.n_tokens, s->n);
         CHECK_U(info.first_token, s->begin);
+        CHECK_U(info.first_query, s->hidden);
         CHECK_U(info.swapped_out, s->swapped != NULL);
         alone_all += info.pages - info.pages_shared;
         const pimattn_i_seq *its = pimattn_i_seq_find(w.e, s->id);
@@ -340,11 +364,11 @@ static void check_pages(void)
             CHECK_U(counts, p < w.e->pool.n_fresh ? w.e->pool.refs[p].count : 0);
     }
     CHECK_U(pimattn_cache_query(w.e, &c), PIMATTN_OK);
-    CHECK_U(c.pages_used, held * w.set_pages);
+    CHECK_U(c.pages_used, held);
     CHECK_U(c.pages_used, pimattn_pages_used(w.e));
-    CHECK_U(c.pages_shared, shared * w.set_pages);
+    CHECK_U(c.pages_shared, shared);
     CHECK_U(alone_all + c.pages_shared, c.pages_used);
-    CHECK_U(c.pages_known, known * w.set_pages);
+    CHECK_U(c.pages_known, known);
     CHECK_U(c.pages_used + c.pages_free, w.total);
     CHECK_U(distinct, c.pages_used + c.pages_known);
     CHECK_U(w.used, distinct);
@@ -362,6 +386,7 @@ static uint64_t digest(void)
         const pimattn_i_seq *s = &w.e->seqs[i];
         if (!s->id) continue;
         h = pimattn_i_mix(pimattn_i_mix(pimattn_i_mix(h, s->id), s->begin), s->swapped);
+        h = pimattn_i_mix(pimattn_i_mix(h, s->hidden), 1);
         h = pimattn_i_mix(pimattn_i_mix(h, s->n_pages), s->tokens[w.config.shape.n_layers - 1]);
         for (uint64_t k = 0; k < s->n_pages * w.set_pages; k++)
             if (there(s->begin, k / w.set_pages)) h = pimattn_i_mix(h, s->table[k]);
@@ -539,9 +564,10 @@ static void keep_or_truncate(bool truncate)
     model_seq *s = alive();
     if (!s) return;
     bool wild = some(0, 9) == 0;
-    args a = {.seq = s->id, .n = some(wild ? 0 : s->begin, s->n + (wild ? 3 : 0))};
+    const uint64_t least = s->begin > s->hidden ? s->begin : s->hidden;
+    args a = {.seq = s->id, .n = some(wild ? 0 : least, s->n + (wild ? 3 : 0))};
     a.first = truncate ? s->begin : some(wild ? 0 : s->begin, a.n + (wild ? 2 : 0));
-    bool good = s->begin <= a.first && a.first <= a.n && a.n <= s->n;
+    bool good = s->begin <= a.first && a.first <= a.n && s->hidden <= a.n && a.n <= s->n;
     pimattn_status status = insist(truncate ? call_truncate : call_keep, &a, false);
     CHECK_U(status, s->swapped ? PIMATTN_ERR_SEQ : good ? PIMATTN_OK : PIMATTN_ERR_ARGUMENT);
     if (!status) model_keep(s, a.first, a.n);
@@ -557,6 +583,34 @@ static void do_truncate(void)
     keep_or_truncate(true);
 }
 
+static pimattn_status call_hide(void *user)
+{
+    args *a = (args *)user;
+    return pimattn_seq_drop_hidden(w.e, a->seq, a->first);
+}
+
+static void do_hide(void)
+{
+    model_seq *s = alive();
+    if (!s) return;
+    args a = {.seq = s->id, .first = some(s->n - s->n / 8, s->n + (some(0, 9) == 0))};
+    pimattn_status status = insist(call_hide, &a, false);
+    CHECK_U(status, s->swapped        ? PIMATTN_ERR_SEQ
+                    : a.first <= s->n ? PIMATTN_OK
+                                      : PIMATTN_ERR_ARGUMENT);
+    if (status || w.widest == 0 || a.first <= s->hidden) return;
+    size_t k = s->hidden >= w.widest ? (size_t)((s->hidden - w.widest + 1) / w.page) : 0;
+    s->hidden = a.first;
+    for (; k * w.page < a.first; k++) {
+        model_set *set = &w.sets[s->sets[k]];
+        if (!there(s->begin, k) || set->n_seqs > 1 || set->known) continue;
+        const uint64_t left = w.set_pages - hidden_of(s, k);
+        dropped += set->n_pages - left;
+        w.used -= set->n_pages - left;
+        set->n_pages = left;
+    }
+}
+
 static pimattn_status call_remember(void *user)
 {
     args *a = (args *)user;
@@ -567,7 +621,7 @@ static void remember(model_seq *s, uint64_t n, uint64_t salt)
 {
     args a = {.seq = s->id, .n = n, .salt = salt, .tokens = s->tokens};
     pimattn_status status = insist(call_remember, &a, false);
-    bool good = a.n <= s->n && s->begin == 0;
+    bool good = a.n <= s->n && s->begin == 0 && s->hidden == 0;
     CHECK_U(status, s->swapped ? PIMATTN_ERR_SEQ : good ? PIMATTN_OK : PIMATTN_ERR_ARGUMENT);
     if (status) return;
     uint64_t parent = 0;
@@ -732,13 +786,20 @@ static pimattn_status call_in(void *user)
     return pimattn_seq_swap_in(w.e, a->seq, a->memory, a->bytes, &a->transfer);
 }
 
-static uint64_t row_bytes(uint64_t tokens)
+/* Bytes of all rows of a sequence but those that windows hide behind its first tokens. */
+static uint64_t row_bytes(const model_seq *of)
 {
     const pimattn_shape *s = &w.config.shape;
+    const uint64_t from = of->begin > w.sinks ? of->begin : w.sinks;
+    uint64_t tokens = s->n_layers * (of->n - of->begin + sinks_of(of->begin));
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        const uint64_t seen = seen_from(i, of->hidden);
+        tokens -= seen > from ? seen - from : 0;
+    }
     uint64_t scales = 4 * ((s->k_type == PIMATTN_INT8 ? 1u : 0u) + (s->v_type == PIMATTN_INT8));
     uint64_t k = (uint64_t)s->head_dim * pimattn_i_type_bytes(s->k_type);
     uint64_t v = (uint64_t)shape_dv(s) * pimattn_i_type_bytes(s->v_type);
-    return tokens * w.set_pages * (k + v + scales);
+    return tokens * s->n_kv_heads * (k + v + scales);
 }
 
 static void do_swap(void)
@@ -768,7 +829,7 @@ static void do_swap(void)
         s->swapped = a.memory;
         s->swapped_bytes = a.bytes;
     }
-    CHECK_U(a.transfer.bytes, row_bytes(s->n - s->begin + sinks_of(s->begin)));
+    CHECK_U(a.transfer.bytes, row_bytes(s));
     CHECK_NEAR(a.transfer.ns, (double)a.transfer.bytes / 64.0, 1e-6); /* aimx: 64 GB/s */
     double link_fJ = (double)pimattn_engine_config(w.e)->device.eLINK_fJ;
     CHECK_NEAR(a.transfer.pJ, (double)((a.transfer.bytes + 31) / 32) * link_fJ * 1e-3, 1e-6);
@@ -812,6 +873,7 @@ static uint64_t shared_tokens(const model_seq *s, const model_seq *with)
 {
     const bool sinks = with->begin > s->begin;
     size_t i = 0;
+    if (with->hidden > s->hidden) return 0; /* it may lack more */
     while (i < s->n_sets && i < with->n_sets && (!sinks || i * w.page < w.sinks) &&
            (!there(s->begin, i) || s->sets[i] == with->sets[i]))
         i++;
@@ -856,6 +918,7 @@ static void do_save(void)
     for (size_t i = 0; i < n; i++) {
         saved_seq *to = &w.saved_seqs[i];
         to->begin = list[i]->begin;
+        to->hidden = list[i]->hidden;
         to->n = list[i]->n;
         to->has = 0;
         to->from = SEQS;
@@ -897,6 +960,7 @@ static void do_restore(void)
         made[n] = (size_t)(s - w.seqs);
         s->id = UINT64_MAX;
         s->begin = from->begin;
+        s->hidden = from->hidden;
         s->n = from->n;
         memcpy(s->tokens, from->tokens, sizeof s->tokens);
         if (from->has > 0)
@@ -926,8 +990,9 @@ static void do_attend(void)
     size_t out_row = (size_t)shape->n_heads * shape_dv(shape);
     for (uint64_t i = some(1, w.most > 200 ? 1 : 3); i > 0; i--) {
         const model_seq *s = alive();
-        if (!s || s->swapped || s->n == s->begin) continue;
-        uint64_t most = s->n - s->begin < QUERIES ? s->n - s->begin : QUERIES;
+        const uint64_t gone = !s ? 0 : s->begin > s->hidden ? s->begin : s->hidden;
+        if (!s || s->swapped || s->n == gone) continue;
+        uint64_t most = s->n - gone < QUERIES ? s->n - gone : QUERIES;
         its[call.n_items] = s;
         items[call.n_items].seq = s->id;
         items[call.n_items++].n_tokens = some(1, most);
@@ -997,6 +1062,11 @@ static void world_begin(uint64_t number, uint64_t seed)
     s.k_type = worlds[i].k_type;
     s.v_type = worlds[i].v_type;
     s.sink_tokens = w.sinks = number / n_worlds % 2 ? some(1, worlds[i].most / 2) : 0;
+    for (uint32_t k = 0; k < s.n_layers && number / n_worlds / 2 % 2; k++) {
+        w.windows[k] = some(0, 2) ? some(1, worlds[i].most / 8) : 0;
+        w.widest = w.windows[k] > w.widest ? w.windows[k] : w.widest;
+        s.windows = w.windows;
+    }
     w.config = config_of(&s);
     w.config.page_tokens = w.page = worlds[i].page;
     w.config.max_seqs = SEQS;
@@ -1042,14 +1112,14 @@ static void lives_are_those_of_the_model(void)
     enum { CALLS = 500 };
     for (uint64_t i = 0; i < n_calls && check_now.n_errors == 0; i++) {
         if (i % CALLS == 0) world_begin(i / CALLS, seed);
-        /* how often each of them comes, of 32 */
+        /* how often each of them comes, of 34 */
         static void (*const calls[])(void) = {
             do_create, do_fork,    do_accept,   do_truncate, do_keep,   do_free,   do_free,
             do_free,   do_accept,  do_remember, do_start,    do_start,  do_start,  do_swap,
             do_swap,   do_compact, do_save,     do_restore,  do_append, do_append, do_append,
             do_append, do_append,  do_append,   do_append,   do_attend, do_attend, do_attend,
-            do_attend, do_attend,  do_remember, do_start};
-        uint64_t kind = some(0, 31);
+            do_attend, do_attend,  do_remember, do_start,    do_hide,   do_hide};
+        uint64_t kind = some(0, 33);
         calls[kind]();
         check_pages();
         if (check_now.n_errors)
@@ -1059,10 +1129,12 @@ static void lives_are_those_of_the_model(void)
     }
     if (n_calls < 24000) return;
     CHECK(failures > 1000 && hits > 100 && evictions > 100 && moves > 100 && accepted > 100);
+    CHECK(dropped > 100);
     printf("%llu calls: %llu failed allocations, %llu hits, %llu evictions, %llu pages moved,"
-           " %llu branches accepted\n",
+           " %llu branches accepted, %llu hidden pages dropped\n",
            (unsigned long long)n_calls, (unsigned long long)failures, (unsigned long long)hits,
-           (unsigned long long)evictions, (unsigned long long)moves, (unsigned long long)accepted);
+           (unsigned long long)evictions, (unsigned long long)moves, (unsigned long long)accepted,
+           (unsigned long long)dropped);
 }
 
 /* Rows as they lie, of every type and for every block of queries; short pages and long ones. For
