@@ -9932,7 +9932,7 @@ PIMATTN_API pimattn_status pimattn_probabilities(pimattn_engine *e, pimattn_seq 
         for (uint64_t i = 0; i < n_pages; i++) { /* every token's score is its page's bound */
             const pimattn_i_candidate *c = &w.pages[h * w.n_pages + i];
             const uint64_t end = (c->page + 1) * w.page_tokens;
-            if (c->bound > most) most = c->bound;
+            if (c->bound > most || pimattn_i_is_nan(c->bound)) most = c->bound;
             for (uint64_t t = c->page * w.page_tokens; t < end; t++)
                 if (pimattn_i_sees(&w.job, t)) w.scores[t] = c->bound;
         }
