@@ -1206,7 +1206,8 @@ typedef struct pimattn_tiers {
     uint32_t n_tiers;                     /* 1 to PIMATTN_MAX_TIERS */
     bool partials;
     bool host_path;  /* tokens move through the host's CPU, not through the relayout interface */
-    bool moves_wait; /* .. and a step waits for them; else they hide behind the next */
+    bool moves_wait; /* .. and a step waits for them; else they hide behind the next, and what it
+                        hides is in no reading. Their energy is not counted */
     bool gqa_flops;  /* every query head counts against a unit's peak; else a KV byte once */
     bool mean;       /* see pimattn_schedule */
     float lambda;    /* see pimattn_importance; 0: 0.6 */
@@ -1220,6 +1221,7 @@ typedef struct pimattn_tiers {
 
 /*
  * Scores of a sequence's tokens in a layer, e.g. from pimattn_probabilities, into their importance.
+ * A token that nothing attended to has 0, by which its importance decays.
  *
  *   shape    score: [n_tokens], the tokens the layer has
  *   returns  PIMATTN_ERR_SEQ; PIMATTN_ERR_ARGUMENT, also for what pimattn_importance refuses, and

@@ -452,6 +452,12 @@ static void what_windows_hide_is_let_go(void)
         step(&r, r.e, s, t, out);
         step(&whole, whole.e, w, t, want);
         CHECK_BYTES(out, want, sizeof want);
+        for (uint32_t source = 0; source < 2; source++) { /* which tokens count, likewise */
+            float p[2][TOKENS];
+            CHECK_U(pimattn_probabilities(r.e, s, 0, p[0], r.q, source), PIMATTN_OK);
+            CHECK_U(pimattn_probabilities(whole.e, w, 0, p[1], r.q, source), PIMATTN_OK);
+            CHECK_BYTES(p[0], p[1], (t + 1) * sizeof(float));
+        }
         CHECK_U(pimattn_seq_drop_hidden(r.e, s, t + 1), PIMATTN_OK);
     }
     rig_end(&whole);
