@@ -406,7 +406,7 @@ static void step(rig *r, pimattn_engine *e, pimattn_seq seq, uint64_t token, flo
 /* Layer 0 lets go of pages behind its window, layer 1 has none. */
 static void what_windows_hide_is_let_go(void)
 {
-    enum { SETS = TOKENS / PAGE, SEEN = 36, GONE = (SEEN - 6 + 1) / PAGE * (KV_HEADS - 1) };
+    enum { SEEN = 36, GONE = (SEEN - 6 + 1) / PAGE * (KV_HEADS - 1) };
     rig r = rig_windows(6, 0, 1u << 20), whole = rig_windows(6, 0, 1u << 20);
     pimattn_seq s = seq_of(&r, SEEN), w = seq_of(&whole, SEEN), other;
     uint64_t used = pimattn_pages_used(r.e), bytes = 0;
