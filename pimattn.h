@@ -176,11 +176,16 @@ typedef enum pimattn_v_mapping {
 /* What a mapping is called ("A", "B", "K", "cheapest"); NULL beyond the last. */
 PIMATTN_API const char *pimattn_v_mapping_str(uint32_t v_mapping);
 
-/* One sequence of a step: its tokens in the cache, of which the last n_tokens are queries. */
+/* One sequence of a step: its tokens in the cache, of which the last n_tokens are queries. Or what
+ * the sequences begin with that follow and have as many query tokens together; their spans are then
+ * of what comes behind. Its rows open once for the queries of all, and the hub adds its sums to
+ * theirs; in layers with a window every sequence reads its own part of it. */
 typedef struct pimattn_span {
-    uint64_t context_tokens; /* at most 2^32 */
-    uint64_t n_tokens;       /* 1 to context_tokens, at most 65535 */
+    uint64_t context_tokens; /* with a prefix at most 2^32 */
+    uint64_t n_tokens; /* 1 to context_tokens, at most 65535; or PIMATTN_PREFIX + 1 to 65535 */
 } pimattn_span;
+
+#define PIMATTN_PREFIX ((uint64_t)1 << 63)
 
 /* How a shape lies on a device, and the order of its program.
  *
@@ -414,7 +419,8 @@ typedef struct pimattn_config {
     uint32_t way;                      /* pimattn_way */
     uint32_t page_tokens;              /* of a KV page, up to 65536; 0: 128; no clock hangs on it */
     uint64_t pool_bytes;               /* most that KV pages take; 0: 1 GiB, or the least allowed */
-    uint32_t max_seqs;                 /* sequences alive, and of one call; 0: 64, at most 65535 */
+    uint32_t max_seqs;                 /* sequences alive, and of one call; 0: 64, at most 65535;
+                                          with share_rows 43690 */
     uint64_t reserve_tokens;           /* static: a sequence takes the pages of so many tokens when
                                           it begins, later only copies of shared ones it writes to,
                                           and has no more (PIMATTN_ERR_PAGES, whatever is free); 0:
@@ -429,7 +435,10 @@ typedef struct pimattn_config {
     uint32_t hfp_unit;  /* pimattn_hfp_unit */
     uint32_t v_mapping; /* pimattn_v_mapping; default A */
     bool row_reuse_off;
-    uint32_t simd;       /* pimattn_simd: the reading `kernel` names what it came to */
+    bool share_rows; /* readings: of items after one another that begin with the same pages, those
+                        pages are a prefix ([A5]), if whole ones lie before all new tokens and
+                        no first tokens went; else, and with choices, each reads them for itself */
+    uint32_t simd;   /* pimattn_simd: the reading `kernel` names what it came to */
     pimhw_config device; /* from pimhw_config_init; all 0: "aimx"; its allocator is not used */
     pimhw_allocator allocator;
     pimattn_page_fn on_page; /* NULL: nobody listens */
@@ -3571,6 +3580,29 @@ static pimattn_status pimattn_i_shape_check(pimattn_shape *s, pimhw_cause *why)
     return PIMATTN_OK;
 }
 
+/* Query tokens of a span. */
+static uint64_t pimattn_i_span_asks(const pimattn_span *span)
+{
+    return span->n_tokens & ~PIMATTN_PREFIX;
+}
+
+/* A span as its layer has it: with a window sequences have the prefix before them, which is none
+ * then: false. *before is {0} at the first span. */
+static bool pimattn_i_span_take(const pimattn_shape *s, pimattn_span *span, pimattn_span *before)
+{
+    const uint64_t asks = pimattn_i_span_asks(span);
+    if (s->window == 0) return true;
+    if (asks != span->n_tokens) {
+        before->context_tokens = span->context_tokens;
+        before->n_tokens = asks;
+        return false;
+    }
+    if (before->n_tokens == 0) return true;
+    span->context_tokens += before->context_tokens;
+    before->n_tokens -= asks;
+    return true;
+}
+
 /* Tokens that the queries of a span see, together. */
 static uint64_t pimattn_i_span_sees(const pimattn_shape *s, const pimattn_span *span)
 {
@@ -3581,7 +3613,8 @@ static uint64_t pimattn_i_span_sees(const pimattn_shape *s, const pimattn_span *
 /* .. and each by itself, added up; no more than a window and the first tokens hold. */
 static uint64_t pimattn_i_span_pairs(const pimattn_shape *s, const pimattn_span *span)
 {
-    uint64_t n = span->n_tokens, last = span->context_tokens, first = last - n;
+    uint64_t n = pimattn_i_span_asks(span), last = span->context_tokens, first = last - n;
+    if (span->n_tokens & PIMATTN_PREFIX) return n * last;
     uint64_t most = s->window ? pimattn_i_add(s->window, s->sink_tokens) : UINT64_MAX;
     uint64_t rising = most > first ? pimattn_i_min(most - first, n) : 0;
     return rising * first + rising * (rising + 1) / 2 + (n - rising) * pimattn_i_min(most, last);
@@ -4378,17 +4411,26 @@ static pimattn_status pimattn_i_spans_check(const pimattn_span *spans, size_t n_
     if (!spans || n_spans == 0) return PIMATTN_I_REFUSE(why, "the batch is NULL or empty", 0);
     if (n_spans > PIMATTN_I_MAX_SEQS)
         return PIMATTN_I_REFUSE(why, "the batch has %u sequences, more than 65535", n_spans);
+    uint64_t due = 0, before = 0; /* query tokens that the prefix has still; its tokens */
     for (uint64_t i = 0; i < n_spans; i++) {
-        const uint64_t n = spans[i].n_tokens, context = spans[i].context_tokens;
-        if (context > PIMATTN_I_MAX_TOKENS)
+        const uint64_t n = pimattn_i_span_asks(&spans[i]), context = spans[i].context_tokens;
+        const bool prefix = n != spans[i].n_tokens;
+        if (due == 0) before = 0;
+        if (context > PIMATTN_I_MAX_TOKENS - before)
             return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, why,
                                   "item %u: context_tokens is %u, not at most 2^32", i, context);
-        const uint64_t most = pimattn_i_min(context, PIMATTN_I_MAX_QUERY_TOKENS);
-        if (n >= 1 && n <= most) continue;
+        const uint64_t room = prefix && context ? UINT64_MAX : context;
+        const uint64_t most = pimattn_i_min(room, PIMATTN_I_MAX_QUERY_TOKENS);
         const char *text = most ? "item %u: n_tokens is %u, not 1 to %u; it has %u tokens"
                                 : "item %u: n_tokens is %u, but it has no tokens of context";
-        return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, why, text, i, n, most, context);
+        if (n < 1 || n > most)
+            return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, why, text, i, n, most, context);
+        if (due > 0 && (prefix || n > due))
+            return PIMATTN_I_REFUSE(why, "item %u is more than the prefix before has queries", i);
+        if (prefix) before = context;
+        due = prefix ? n : due - pimattn_i_min(n, due);
     }
+    if (due > 0) return PIMATTN_I_REFUSE(why, "a prefix has %u queries that do not follow", due);
     return PIMATTN_OK;
 }
 
@@ -4405,23 +4447,29 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
     const uint64_t units = pimattn_i_units(plan), dims = (uint64_t)s->head_dim + s->head_dim_v;
     const bool lists = plan->partition == PIMATTN_HFP;
     uint64_t rows = 0, useful = 0;
+    size_t n = 0;
+    pimattn_span before = {0, 0};
     for (size_t i = 0; i < n_spans; i++) {
-        const uint64_t queries = pimattn_i_mul(spans[i].n_tokens, s->n_heads / units);
+        pimattn_span span = spans[i];
+        const uint64_t asks = pimattn_i_span_asks(&span), prefix = asks != span.n_tokens;
+        const uint64_t queries = pimattn_i_mul(asks, s->n_heads / units);
+        if (!pimattn_i_span_take(s, &span, &before)) continue;
         if (queries > plan->n_queries)
             return PIMATTN_I_FAIL(PIMATTN_ERR_ARGUMENT, why,
                                   "item %u: %u tokens make more than the %u queries planned for",
-                                  (uint64_t)i, spans[i].n_tokens, (uint64_t)plan->n_queries);
-        const uint64_t tokens = pimattn_i_span_sees(s, &spans[i]);
+                                  (uint64_t)i, asks, (uint64_t)plan->n_queries);
+        const uint64_t tokens = pimattn_i_span_sees(s, &span);
         const uint64_t scores = pimattn_i_mul(queries, tokens);
-        const uint64_t pairs = pimattn_i_mul(pimattn_i_span_pairs(s, &spans[i]), s->n_heads);
-        uint64_t sums = 0; /* of one (query, dim), that the hub adds up */
+        const uint64_t pairs = pimattn_i_mul(pimattn_i_span_pairs(s, &span), s->n_heads);
+        uint64_t sums = prefix; /* of one (query, dim), that the hub adds up */
         for (uint64_t g = 0; g < plan->v_groups; g++) {
             uint64_t columns = pimattn_i_v_columns(plan, tokens, g);
             uint64_t reads = pimattn_i_ceil_div(columns, plan->v_row_columns);
             sums += plan->v_hold ? pimattn_i_min(reads, 1) : reads;
         }
         useful = pimattn_i_add(useful, pimattn_i_mul(pairs, dims));
-        for (pimhw_block *b = blocks + i * units; b < blocks + (i + 1) * units; b++) {
+        pimhw_block *b = blocks + n++ * units;
+        for (uint64_t unit = 0; unit < units; unit++, b++) {
             memset(b, 0, sizeof *b);
             b->rest[PIMATTN_I_TOKENS - 1] = tokens;
             b->rest[PIMATTN_I_QUERIES - 1] = queries;
@@ -4430,13 +4478,13 @@ PIMATTN_API pimattn_status pimattn_plan_request(const pimattn_plan *plan, pimhw_
             if (!lists) rows = pimattn_i_block_rows(plan, b, rows);
         }
     }
-    if (lists) rows = pimattn_i_assign(plan, blocks, order, list_begin, n_spans);
+    if (lists) rows = pimattn_i_assign(plan, blocks, order, list_begin, n);
     if (rows > UINT32_MAX)
         return PIMATTN_I_FAIL(PIMATTN_ERR_DEVICE, why,
                               "the batch needs more than 2^32 rows of a bank");
     memset(request, 0, sizeof *request);
     request->blocks = blocks;
-    request->n_blocks = (uint32_t)(n_spans * units);
+    request->n_blocks = (uint32_t)(n * units);
     request->list_begin = lists ? list_begin : NULL;
     request->order = lists ? order : NULL;
     request->useful_macs = useful;
@@ -5695,7 +5743,7 @@ typedef struct pimattn_i_planner {
     pimhw_device *device;
     const pimattn_span *spans; /* of the batch, [n_spans] */
     size_t n_spans;
-    const pimattn_span *(*spans_of)(void *user); /* those of `layer`; NULL: of all the same */
+    size_t (*spans_of)(void *user, const pimattn_span **spans); /* of `layer`; NULL: all alike */
     void *spans_user;
     uint64_t planned_queries; /* what plans and programs are made for; 0: nothing yet */
     uint32_t n_plans;         /* 1, or the mappings of V to choose from */
@@ -5802,6 +5850,13 @@ static pimattn_status pimattn_i_planner_best(pimattn_i_planner *p, pimhw_reading
 {
     pimhw_readings least, its;
     uint32_t best = 0;
+    uint64_t queries = 0;
+    const bool window = pimattn_i_window_of(&p->config.shape, p->layer) > 0;
+    for (size_t i = 0; i < p->n_spans; i++)
+        if (!window || !(p->spans[i].n_tokens & PIMATTN_PREFIX))
+            queries = pimattn_i_max(queries, pimattn_i_span_asks(&p->spans[i]));
+    queries *= pimattn_i_token_queries(&p->config);
+    if (queries != p->planned_queries) PIMATTN_I_TRY(pimattn_i_planner_plan(p, queries));
     if (p->n_plans == 1) return pimattn_i_planner_run(p, 0, r);
     for (uint32_t i = 0; i < p->n_plans; i++) {
         PIMATTN_I_TRY(pimattn_i_planner_run(p, i, &its));
@@ -5818,20 +5873,15 @@ static pimattn_status pimattn_i_planner_best(pimattn_i_planner *p, pimhw_reading
 static pimattn_status pimattn_i_planner_take(pimattn_i_planner *p, pimhw_readings *r,
                                              const pimattn_span *spans, size_t n_spans)
 {
-    uint64_t queries = 0;
     p->spans = spans;
     p->n_spans = n_spans;
-    for (size_t i = 0; i < n_spans; i++)
-        queries = pimattn_i_max(queries, spans[i].n_tokens);
-    queries *= pimattn_i_token_queries(&p->config);
-    if (queries != p->planned_queries) PIMATTN_I_TRY(pimattn_i_planner_plan(p, queries));
     return pimattn_i_planner_best(p, r);
 }
 
 static void pimattn_i_planner_go(pimattn_i_planner *p, uint32_t layer)
 {
     p->layer = layer;
-    if (p->spans_of) p->spans = p->spans_of(p->spans_user);
+    if (p->spans_of) p->n_spans = p->spans_of(p->spans_user, &p->spans);
 }
 
 /* Bytes of K and V that the layer of the request sees, as they are read: int8 with its scales. */
@@ -5844,8 +5894,11 @@ static uint64_t pimattn_i_layer_bytes(const pimattn_i_planner *p)
         bool int8 = type[i] == PIMATTN_INT8 && p->config.way == PIMATTN_HOST;
         each += int8 ? dim[i] + sizeof(float) : (uint64_t)dim[i] * p->config.device.element_bytes;
     }
-    for (size_t i = 0; i < p->n_spans; i++)
-        tokens += pimattn_i_span_sees(s, &p->spans[i]);
+    pimattn_span before = {0, 0};
+    for (size_t i = 0; i < p->n_spans; i++) {
+        pimattn_span span = p->spans[i];
+        if (pimattn_i_span_take(s, &span, &before)) tokens += pimattn_i_span_sees(s, &span);
+    }
     return tokens * s->n_kv_heads * each;
 }
 
@@ -5920,7 +5973,7 @@ static double pimattn_i_readings_sum(pimattn_readings *r, const pimattn_config *
     r->n_layers = c->shape.n_layers;
     for (size_t i = 0; i < n_spans; i++) {
         r->kv_tokens += spans[i].context_tokens;
-        query_tokens += spans[i].n_tokens;
+        query_tokens += spans[i].n_tokens & PIMATTN_PREFIX ? 0 : spans[i].n_tokens;
     }
     for (uint32_t i = 0; i < PIMHW_N_ENERGY; i++)
         r->step_pJ += r->energy_pJ[i];
@@ -5941,14 +5994,14 @@ static pimattn_status pimattn_i_planner_report(pimattn_i_planner *p, const pimhw
     double mean_kv_bytes = 0;
     memset(&r, 0, sizeof r);
     r.device = *layer;
-    const pimattn_plan *plan = &p->plans[p->taken]; /* other layers may take another */
-    PIMATTN_I_TRY(pimattn_i_planner_step(p, &r, &mean_kv_bytes));
+    const pimattn_plan *plan = &p->plans[p->taken]; /* until other layers take another */
     r.controller = d->controller;
     r.partition = c->partition;
     r.v_mapping = plan->v_mapping;
     r.v_wanted = plan->v_wanted;
     r.wanted_out = plan->wanted_out;
     r.used_out = plan->used_out;
+    PIMATTN_I_TRY(pimattn_i_planner_step(p, &r, &mean_kv_bytes));
     r.kernel = "";
     double query_tokens = pimattn_i_readings_sum(&r, c, p->spans, p->n_spans);
     /* the layer beside the other ways to read the same K and V */
@@ -6090,8 +6143,9 @@ struct pimattn_engine {
     uint32_t first_free;      /* of seqs: those before are alive */
     uint64_t *tokens;         /* [max_seqs][n_layers] */
     pimattn_i_memo *memo;     /* [memo_entries] */
-    pimattn_span *spans;      /* [memo_entries + 2][max_seqs]: of the memo, of a call, as timed */
+    pimattn_span *spans;      /* [memo_entries + 2][most_spans]: of the memo, of a call, as timed */
     pimattn_span *batch;      /* of these, what the call under way has */
+    uint64_t most_spans;
     uint32_t memo_next;
     const pimattn_i_kernel *kernel;
     uint32_t gqa_group;
@@ -6193,7 +6247,8 @@ static pimattn_status pimattn_i_config_judge(pimattn_config *c, pimhw_cause *why
                      most_pool, NULL);
     PIMATTN_I_WITHIN(why, "pool_bytes", c->pool_bytes, least_pool, most_pool, NULL);
     PIMATTN_I_WITHIN(why, "pages in pool_bytes", pages, page_set, UINT32_MAX, NULL);
-    PIMATTN_I_WITHIN(why, "max_seqs", c->max_seqs, 0, PIMATTN_I_MAX_SEQS, NULL);
+    const uint64_t most_seqs = PIMATTN_I_MAX_SEQS / 3 * (c->share_rows ? 2 : 3);
+    PIMATTN_I_WITHIN(why, "max_seqs", c->max_seqs, 0, most_seqs, NULL);
     PIMATTN_I_WITHIN(why, "memo_entries", c->memo_entries, 0, 1u << 20, NULL);
     PIMATTN_I_WITHIN(why, "simd", c->simd, 0, PIMATTN_SIMD_512, NULL);
     PIMATTN_I_WITHIN(why, "way", c->way, 0, PIMATTN_DEVICE, NULL);
@@ -6391,7 +6446,8 @@ static pimattn_status pimattn_i_engine_fill(pimattn_engine *e, pimhw_cause *why)
     const char *text = "no memory for the tables of an engine";
     pimattn_i_lay_out(&e->layout, &c->shape, c->page_tokens);
     uint64_t seqs = c->max_seqs, tokens = seqs * c->shape.n_layers;
-    uint64_t spans = (c->memo_entries + (uint64_t)2) * seqs;
+    e->most_spans = seqs + (c->share_rows ? seqs / 2 : 0); /* a prefix of two items or more */
+    uint64_t spans = (c->memo_entries + (uint64_t)2) * e->most_spans;
     e->table_bytes = (uint64_t)c->memo_entries * sizeof *e->memo + spans * sizeof *e->spans +
                      tokens * sizeof *e->tokens + seqs * sizeof *e->seqs +
                      (c->shape.windows ? c->shape.n_layers * sizeof(uint64_t) : 0) +
@@ -6399,7 +6455,7 @@ static pimattn_status pimattn_i_engine_fill(pimattn_engine *e, pimhw_cause *why)
     e->memo = (pimattn_i_memo *)pimattn_i_zeroed(&c->allocator, 1, e->table_bytes);
     if (!e->memo) return PIMATTN_I_LACK(why, text, 0);
     e->spans = (pimattn_span *)(void *)(e->memo + c->memo_entries);
-    e->batch = e->spans + c->memo_entries * seqs;
+    e->batch = e->spans + c->memo_entries * e->most_spans;
     e->tokens = (uint64_t *)(void *)(e->spans + spans);
     e->seqs = (pimattn_i_seq *)(void *)(e->tokens + tokens);
     pimattn_i_variant_keep(&e->config.shape, (uint64_t *)(void *)(e->seqs + seqs));
@@ -6411,7 +6467,7 @@ static pimattn_status pimattn_i_engine_fill(pimattn_engine *e, pimhw_cause *why)
     e->results = e->workers + c->max_workers * e->size.worker_floats;
     e->jobs = (pimattn_i_job *)(void *)(e->results + e->n_jobs_most * e->size.block_floats);
     e->order = (uint32_t *)(void *)(e->jobs + e->n_jobs_most);
-    PIMATTN_I_TRY(pimattn_i_planner_init(&e->planner, c, c->max_seqs, why));
+    PIMATTN_I_TRY(pimattn_i_planner_init(&e->planner, c, (size_t)e->most_spans, why));
     PIMATTN_I_TRY(pimattn_plan_init(&e->plan, &c->shape, &e->planner.config.device, c->partition,
                                     c->hfp_unit, c->row_reuse_off, pimattn_i_token_queries(c),
                                     why));
@@ -8945,14 +9001,68 @@ static void pimattn_i_tier_blocks(pimattn_engine *e, pimattn_tier_load *loads, b
     }
 }
 
-/* Lengths for readings: of items with choices tokens chosen and seen, averaged over KV heads. */
-static const pimattn_span *pimattn_i_spans_read(void *engine)
+/* Tokens in whole pages that two items begin with both, before all new tokens. */
+static uint64_t pimattn_i_common(pimattn_engine *e, size_t a, size_t b)
+{
+    const uint32_t *list[2];
+    const size_t item[2] = {a, b};
+    uint64_t n = UINT64_MAX, i = 0, step = 1, page = e->layout.page_tokens;
+    for (int k = 0; k < 2; k++) {
+        const pimattn_span *span = &e->batch[item[k]];
+        n = pimattn_i_min(n, span->context_tokens - span->n_tokens);
+        if (e->pages) {
+            list[k] = pimattn_i_pages_list(e->pages, item[k]);
+            page = e->pages->page_tokens;
+        } else {
+            const pimattn_i_seq *s = pimattn_i_seq_find(e, e->call->items[item[k]].seq);
+            list[k] = s->table;
+            step = e->pool.set_pages;
+            if (s->begin > 0 || !s->table) return 0;
+        }
+    }
+    while (i < n / page && list[0][i * step] == list[1][i * step])
+        i++;
+    return i * page;
+}
+
+/* The batch with the prefixes that its items share; a run of them shares all that its first two do.
+ * Returns how many spans. */
+static size_t pimattn_i_spans_share(pimattn_engine *e, pimattn_span *to)
+{
+    const size_t n_items = e->call->n_items;
+    size_t n = 0, end;
+    for (size_t i = 0; i < n_items; i = end) {
+        uint64_t common = 0, asks = e->batch[i].n_tokens;
+        for (end = i + 1; end < n_items; asks += e->batch[end++].n_tokens) {
+            const uint64_t its = pimattn_i_common(e, i, end);
+            const uint64_t more = asks + e->batch[end].n_tokens;
+            if (its == 0 || its < common || more > PIMATTN_I_MAX_QUERY_TOKENS) break;
+            if (end == i + 1) common = its;
+        }
+        if (common > 0) {
+            to[n].context_tokens = common;
+            to[n++].n_tokens = PIMATTN_PREFIX | asks;
+        }
+        for (size_t k = i; k < end; k++, n++) {
+            to[n].context_tokens = e->batch[k].context_tokens - common;
+            to[n].n_tokens = e->batch[k].n_tokens;
+        }
+    }
+    return n;
+}
+
+/* Lengths for readings: of items with choices tokens chosen and seen, averaged over KV heads; else
+ * of items that share pages, if that is asked for; how many. */
+static size_t pimattn_i_spans_read(void *engine, const pimattn_span **spans)
 {
     pimattn_engine *e = (pimattn_engine *)engine;
-    pimattn_span *to = e->batch + e->config.max_seqs;
-    if (!e->call->choices) return e->batch;
     const pimattn_shape *s = &e->config.shape;
-    for (size_t i = 0; i < e->call->n_items; i++) {
+    const size_t n_items = e->call->n_items;
+    pimattn_span *to = e->batch + e->most_spans;
+    const bool share = e->config.share_rows && !e->call->choices;
+    *spans = e->call->choices || share ? to : e->batch;
+    if (!e->call->choices) return share ? pimattn_i_spans_share(e, to) : n_items;
+    for (size_t i = 0; i < n_items; i++) {
         uint64_t n = 0;
         pimattn_i_job job = pimattn_i_job_whole(e, e->call, i);
         for (job.kv_head = 0; job.kv_head < s->n_kv_heads; job.kv_head++) {
@@ -8964,14 +9074,14 @@ static const pimattn_span *pimattn_i_spans_read(void *engine)
         to[i].context_tokens = pimattn_i_max(pimattn_i_ceil_div(n, s->n_kv_heads), job.n_tokens);
         to[i].n_tokens = job.n_tokens;
     }
-    return to;
+    return n_items;
 }
 
 /* Readings of a batch: remembered, or timed and remembered in the oldest place. */
 static pimattn_status pimattn_i_read(pimattn_engine *e, pimattn_readings *readings)
 {
-    const pimattn_span *spans = pimattn_i_spans_read(e);
-    const size_t n = e->call->n_items, most = e->config.max_seqs;
+    const pimattn_span *spans;
+    const size_t n = pimattn_i_spans_read(e, &spans), most = (size_t)e->most_spans;
     const uint64_t window = pimattn_i_window_of(&e->config.shape, e->planner.layer);
     const bool apart = e->call->choices && e->config.shape.windows; /* other layers see others */
     e->planner.spans_of = apart ? pimattn_i_spans_read : NULL;
@@ -9043,7 +9153,9 @@ static pimattn_status pimattn_i_tier_read(pimattn_engine *e, pimattn_readings *r
         r->kv_bytes += tier->kv_bytes;
         memset(st->bins[i].due, 0, sizeof st->bins[i].due);
     }
-    (void)pimattn_i_readings_sum(r, c, pimattn_i_spans_read(e), e->call->n_items);
+    const pimattn_span *spans;
+    const size_t n_spans = pimattn_i_spans_read(e, &spans);
+    (void)pimattn_i_readings_sum(r, c, spans, n_spans);
     r->speedup = r->layer_ns > 0 ? r->host_ns / r->layer_ns : 0;
     return PIMATTN_OK;
 }

@@ -1526,6 +1526,160 @@ static void readings_of_a_layer_are_of_its_window(void)
     kv_free(&kv);
 }
 
+/* A prefix reads its rows once for the queries of all, and multiplies no less. */
+static void a_prefix_opens_its_rows_once(void)
+{
+    const uint64_t windows[2] = {0, 3000};
+    const pimattn_span alone[4] = {{90, 3}, {4196, 1}, {4100, 1}, {5000, 1}};
+    const pimattn_span apart[4] = {{90, 3}, {100, 1}, {4, 1}, {904, 1}};
+    const pimattn_span once = {4096, 3};
+    const pimattn_span shared[5] = {
+        {90, 3}, {4096, PIMATTN_PREFIX + 3}, {100, 1}, {4, 1}, {904, 1}};
+    pimattn_shape shape = shape_of(1, 4, 2, 64, 0);
+    pimattn_config c = config_of(&shape);
+    pimattn_readings r[3], rest, prefix;
+    CHECK_U(pimhw_config_init(&c.device, "aimx", NULL), PIMHW_OK);
+    c.device.refresh = 0; /* it opens rows again */
+    for (uint32_t partition = 0; partition < 2; partition++) {
+        c.partition = partition;
+        CHECK_U(pimattn_estimate(&r[0], &c, alone, 4, NULL), PIMATTN_OK);
+        CHECK_U(pimattn_estimate(&r[1], &c, shared, 5, NULL), PIMATTN_OK);
+        CHECK_U(pimattn_estimate(&rest, &c, apart, 4, NULL), PIMATTN_OK);
+        CHECK_U(pimattn_estimate(&prefix, &c, &once, 1, NULL), PIMATTN_OK);
+        const uint32_t act = PIMHW_CMD_ACT16;
+        CHECK_U(r[1].device.commands[act], rest.device.commands[act] + prefix.device.commands[act]);
+        CHECK(r[1].device.commands[act] < r[0].device.commands[act] * 3 / 4);
+        CHECK_U(r[1].device.useful_macs, r[0].device.useful_macs);
+        CHECK_U(r[1].kv_bytes, r[0].kv_bytes - 2 * 4096 * 2 * 128 * 2);
+        CHECK_U(r[1].kv_bytes, rest.kv_bytes + prefix.kv_bytes);
+        CHECK_U(r[1].kv_tokens, 4096 + 100 + 4 + 904 + 90);
+        CHECK_NEAR(r[1].link_ns, r[0].link_ns, 1e-12);
+        CHECK_NEAR(r[1].token_pJ * 6, r[1].step_pJ, 1e-9 * r[1].step_pJ);
+    }
+    /* where there is a window, sequences read what of it they see */
+    c.shape.window = 3000;
+    c.shape.n_heads = 32; /* of which three tokens make more queries than the buffer holds */
+    c.device.controller = PIMHW_DCS;
+    CHECK_U(pimattn_estimate(&r[0], &c, alone + 1, 3, NULL), PIMATTN_OK);
+    CHECK_U(pimattn_estimate(&r[2], &c, shared + 1, 4, NULL), PIMATTN_OK);
+    CHECK_U(r[2].device.cycles, r[0].device.cycles);
+    CHECK_U(r[2].kv_bytes, r[0].kv_bytes);
+    CHECK_NEAR(r[2].step_pJ, r[0].step_pJ, 0);
+    /* .. in that layer alone */
+    c.shape.window = 0;
+    CHECK_U(pimattn_estimate(&r[1], &c, shared + 1, 4, NULL), PIMATTN_OK);
+    c.shape.n_layers = 2;
+    c.shape.windows = windows;
+    CHECK_U(pimattn_estimate(&r[0], &c, shared + 1, 4, NULL), PIMATTN_OK);
+    CHECK_U(r[0].device.cycles, r[1].device.cycles);
+    CHECK_U(r[0].step_ck, r[1].device.cycles + r[2].device.cycles);
+}
+
+static void same_costs(const pimattn_readings *r, const pimattn_config *c,
+                       const pimattn_span *spans, size_t n_spans)
+{
+    pimattn_readings of;
+    CHECK_U(pimattn_estimate(&of, c, spans, n_spans, NULL), PIMATTN_OK);
+    CHECK_U(r->step_ck, of.step_ck);
+    CHECK_U(r->device.cycles, of.device.cycles);
+    CHECK_U(r->kv_tokens, of.kv_tokens);
+    CHECK_U(r->kv_bytes, of.kv_bytes);
+    CHECK_NEAR(r->step_pJ, of.step_pJ, 0);
+    CHECK_NEAR(r->token_pJ, of.token_pJ, 0);
+}
+
+/* Forks of one sequence in readings: a prefix, if that is asked for. */
+static void items_that_share_pages_can_share_rows(void)
+{
+    enum { PAGE = 32, N = 1000, FORKS = 5 };
+    static const uint64_t windows[2] = {0, 100};
+    check_rng rng = {83};
+    pimattn_shape shape = shape_of(2, 2, 1, 16, 0);
+    shape.windows = windows;
+    attn_kv kv = kv_random(&shape, N, &rng);
+    pimattn_config c = config_of(&shape);
+    c.page_tokens = PAGE;
+    float q[FORKS * 2 * 2 * 16] = {0}, out[FORKS * 2 * 2 * 16];
+    for (uint32_t share = 0; share < 2; share++) {
+        c.share_rows = share;
+        pimattn_engine *e = engine_new(&c);
+        pimattn_seq s[FORKS] = {0};
+        pimattn_readings r, again;
+        if (!e) break;
+        /* of 700 tokens 21 whole pages; the last item shares 10 of them with the one before */
+        CHECK_U(pimattn_seq_create(e, &s[0]), PIMATTN_OK);
+        for (uint32_t layer = 0; layer < 2; layer++)
+            CHECK_U(kv_append(e, s[0], layer, &kv, 0, 700), PIMATTN_OK);
+        for (int i = 1; i < FORKS; i++) {
+            CHECK_U(pimattn_seq_fork(e, &s[i], s[0]), PIMATTN_OK);
+            if (i == FORKS - 1) CHECK_U(pimattn_seq_truncate(e, s[i], 320), PIMATTN_OK);
+            for (uint32_t layer = 0; layer < 2; layer++)
+                CHECK_U(kv_append(e, s[i], layer, &kv, 0, (uint64_t)(10 * i)), PIMATTN_OK);
+        }
+        pimattn_item items[FORKS] = {{s[1], 2}, {s[2], 1}, {s[3], 1}, {s[4], 1}, {s[0], 1}};
+        const pimattn_span alone[FORKS] = {{710, 2}, {720, 1}, {730, 1}, {360, 1}, {700, 1}};
+        const pimattn_span shared[] = {{672, PIMATTN_PREFIX + 4}, {38, 2}, {48, 1}, {58, 1},
+                                       {320, PIMATTN_PREFIX + 2}, {40, 1}, {380, 1}};
+        pimattn_call call = {.items = items, .n_items = FORKS, .q = q, .out = out};
+        for (uint32_t layer = 0; layer < 2; layer++) {
+            CHECK_U(pimattn_attend(e, layer, &call, &r), PIMATTN_OK);
+            CHECK_U(pimattn_attend(e, layer, &call, &again), PIMATTN_OK);
+            CHECK(!r.remembered && again.remembered);
+            CHECK_U(again.step_ck, r.step_ck);
+            if (layer == 1) break; /* an estimate is of layer 0 */
+            same_costs(&r, &c, share ? shared : alone, share ? COUNT(shared) : FORKS);
+        }
+        /* all of a run share what its first two do */
+        items[0] = items[4];
+        items[1] = items[3];
+        call.n_items = 3;
+        const pimattn_span run[] = {{320, PIMATTN_PREFIX + 3}, {380, 1}, {40, 1}, {410, 1}};
+        const pimattn_span each[] = {{700, 1}, {360, 1}, {730, 1}};
+        CHECK_U(pimattn_attend(e, 0, &call, &r), PIMATTN_OK);
+        same_costs(&r, &c, share ? run : each, share ? 4 : 3);
+        /* what begins later shares nothing */
+        for (int i = 0; i < FORKS; i++)
+            CHECK_U(pimattn_seq_keep(e, s[i], 64, i == 4 ? 360 : 700), PIMATTN_OK);
+        const pimattn_span kept[] = {{636, 1}, {296, 1}, {636, 1}};
+        CHECK_U(pimattn_attend(e, 0, &call, &r), PIMATTN_OK);
+        same_costs(&r, &c, kept, 3);
+        pimattn_engine_destroy(e);
+    }
+    kv_free(&kv);
+}
+
+/* .. and lists of the caller's pages. */
+static void lists_that_share_pages_can_share_rows(void)
+{
+    enum { PAGE = 4, PAGES = 40 };
+    static float rows[PAGES * PAGE * 16], q[3 * 2 * 16], out[3 * 2 * 16];
+    uint32_t table[3][PAGES], lengths[3] = {150, 132, 130};
+    pimattn_shape shape = shape_of(1, 2, 1, 16, 0);
+    pimattn_config c = config_of(&shape);
+    c.share_rows = true;
+    for (uint32_t i = 0; i < PAGES; i++)
+        for (uint32_t k = 0; k < 3; k++)
+            table[k][i] = i * 7 % PAGES;
+    table[2][31] = 0;
+    pimattn_pages p = {.k = {.at = rows}, .v = {.at = rows}, .n_pages = PAGES, .page_tokens = PAGE};
+    p.table = table[0];
+    p.table_stride = PAGES;
+    p.lengths = lengths;
+    const pimattn_item items[3] = {{0, 1}, {0, 3}, {0, 1}};
+    const pimattn_span two[] = {{128, PIMATTN_PREFIX + 4}, {22, 1}, {4, 3}, {130, 1}};
+    const pimattn_span three[] = {{128, PIMATTN_PREFIX + 5}, {22, 1}, {4, 3}, {2, 1}};
+    pimattn_call call = {.items = items, .n_items = 3, .q = q, .out = out};
+    pimattn_readings r;
+    pimattn_engine *e = engine_new(&c);
+    if (!e) return;
+    CHECK_U(pimattn_attend_pages(e, 0, &p, &call, &r), PIMATTN_OK);
+    same_costs(&r, &c, two, COUNT(two));
+    table[2][31] = table[1][31];
+    CHECK_U(pimattn_attend_pages(e, 0, &p, &call, &r), PIMATTN_OK);
+    same_costs(&r, &c, three, COUNT(three));
+    pimattn_engine_destroy(e);
+}
+
 static void bytes_read_follow_int8_and_v_in_k(void)
 {
     pimattn_shape shape = shape_of(1, 16, 1, 576, 512);
@@ -1910,6 +2064,9 @@ int main(void)
     RUN(windows_of_layers_sum_up);
     RUN(every_window_takes_its_cheapest_mapping);
     RUN(readings_of_a_layer_are_of_its_window);
+    RUN(a_prefix_opens_its_rows_once);
+    RUN(items_that_share_pages_can_share_rows);
+    RUN(lists_that_share_pages_can_share_rows);
     RUN(bytes_read_follow_int8_and_v_in_k);
     RUN(int8_is_another_program);
     RUN(v_in_k_stores_no_v);

@@ -998,6 +998,39 @@ static void estimate_refuses_absurd_values(void)
         CHECK(why.text[0] != 0);
         CHECK_U(readings.size, 0x5a5a5a5a);
     }
+    /* a prefix is of as many query tokens as follow it */
+    static const struct {
+        pimattn_span spans[4];
+        const char *text;
+    } prefixes[] = {
+        {{{5, PIMATTN_PREFIX + 1}}, "a prefix has 1 queries that do not follow"},
+        {{{5, PIMATTN_PREFIX}, {5, 1}}, "item 0: n_tokens is 0, not 1 to 65535"},
+        {{{5, PIMATTN_PREFIX + 65536}, {5, 1}}, "item 0: n_tokens is 65536"},
+        {{{0, PIMATTN_PREFIX + 1}, {5, 1}}, "item 0: n_tokens is 1, but it has no tokens"},
+        {{{5, PIMATTN_PREFIX + 3}, {5, 1}, {5, 1}}, "a prefix has 1 queries that do not follow"},
+        {{{5, PIMATTN_PREFIX + 2}, {5, 1}, {5, 2}}, "item 2 is more than the prefix before"},
+        {{{5, PIMATTN_PREFIX + 2}, {5, PIMATTN_PREFIX + 1}, {5, 1}}, "item 1 is more than the"},
+        {{{5, PIMATTN_PREFIX + 1}, {1ull << 32, 1}}, "item 1: context_tokens is 4294967296"},
+        {{{1ull << 32, PIMATTN_PREFIX + 1}, {1, 1}}, "item 1: context_tokens is 1, not"},
+    };
+    for (size_t i = 0; i < COUNT(prefixes); i++) {
+        size_t n = 0;
+        while (n < 4 && prefixes[i].spans[n].n_tokens)
+            n++;
+        CHECK_U(pimattn_estimate(&readings, &c, prefixes[i].spans, n, &why), PIMATTN_ERR_ARGUMENT);
+        if (!CHECK_HAS(why.text, prefixes[i].text)) printf("  %s\n", why.text);
+        CHECK_U(readings.size, 0x5a5a5a5a);
+    }
+    const pimattn_span whole[3] = {{4294967295u, PIMATTN_PREFIX + 1}, {1, 1}, {1ull << 32, 1}};
+    CHECK_U(pimattn_estimate(&readings, &c, whole, 3, &why), PIMATTN_OK);
+    memset(&readings, 0x5a, sizeof readings);
+    c.share_rows = true; /* two thirds of the numbers that spans have */
+    c.max_seqs = 43690;
+    CHECK_U(pimattn_config_check(&c, &why), PIMATTN_OK);
+    c.max_seqs++;
+    CHECK_U(pimattn_config_check(&c, &why), PIMATTN_ERR_CONFIG);
+    CHECK_HAS(why.text, "max_seqs is 43691, not 0 to 43690");
+    c.max_seqs = 0;
     pimattn_span span = {100, 1}, two[2] = {{1ull << 63, 1}, {1ull << 63, 1}};
     CHECK(pimattn_estimate(&readings, &c, two, 2, NULL) != PIMATTN_OK);
     CHECK(pimattn_estimate(&readings, &c, &span, SIZE_MAX, NULL) != PIMATTN_OK);

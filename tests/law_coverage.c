@@ -10,7 +10,13 @@
 #include "../pimattn.h"
 #include "checker.h"
 
-enum { MOST_SPANS = 4, MOST_TILES = 256, MOST_OUTS = 64, MOST_BLOCKS = 1024 };
+enum { MOST_SPANS = 5, MOST_TILES = 256, MOST_OUTS = 64, MOST_BLOCKS = 1024 };
+
+/* What a span is in this layer: queries that are its last tokens, or see all of a prefix. */
+typedef struct task {
+    uint64_t context_tokens, n_tokens;
+    bool prefix;
+} task;
 
 /* One random case. */
 typedef struct law {
@@ -19,6 +25,8 @@ typedef struct law {
     pimattn_plan plan;
     pimattn_span spans[MOST_SPANS];
     size_t n_spans;
+    task works[MOST_SPANS];
+    size_t n_works;
     uint64_t banks, lanes, columns; /* of a channel, a column, a row */
     uint64_t unit;                  /* channels that share a block */
     uint64_t n_units;               /* blocks of a sequence */
@@ -34,7 +42,7 @@ typedef struct law {
 
 /* What has been met of one block. */
 typedef struct cover {
-    const pimattn_span *span;
+    const task *work;
     uint64_t tokens, queries, slots, v_columns; /* slots of a lane, V columns of a group: at most */
     uint64_t k_first, k_rows, v_first, v_rows;  /* rows */
     uint8_t *k;                                 /* [unit][slots][queries][k_columns] */
@@ -115,8 +123,9 @@ static uint64_t filled(uint64_t n, uint64_t first, uint64_t width)
 /* Tokens of `width` lanes that a query sees: those up to its own, in its window, and the first. */
 static uint64_t seen_by(const cover *c, uint64_t query, uint64_t first, uint64_t width)
 {
-    uint64_t old = c->span->context_tokens - c->span->n_tokens, own = old + query / w.group, n = 0;
-    uint64_t gone = c->span->context_tokens - c->tokens, sinks = w.shape.sink_tokens;
+    uint64_t old = c->work->context_tokens - c->work->n_tokens, own = old + query / w.group, n = 0;
+    uint64_t gone = c->work->context_tokens - c->tokens, sinks = w.shape.sink_tokens;
+    if (c->work->prefix) own = c->work->context_tokens;
     for (uint64_t i = first; i < first + width && i < c->tokens; i++) {
         uint64_t t = i < sinks ? i : i + gone;
         n += t <= own && (w.shape.window == 0 || t + w.shape.window > own || t < sinks);
@@ -370,8 +379,8 @@ static void longest_first(void)
     uint64_t load[64] = {0};
     bool done[MOST_BLOCKS] = {false};
     if (!request->list_begin) return;
-    for (size_t i = 1; i < w.n_spans; i++)
-        if (w.spans[i].n_tokens != w.spans[0].n_tokens) return;
+    for (size_t i = 1; i < w.n_works; i++)
+        if (w.works[i].n_tokens != w.works[0].n_tokens) return;
     for (uint64_t n = 0; n < request->n_blocks; n++) {
         uint64_t longest = MOST_BLOCKS, least = 0;
         for (uint64_t b = 0; b < request->n_blocks; b++)
@@ -428,10 +437,11 @@ static void random_shape(check_rng *rng)
 }
 
 /* Tokens that one of the queries sees: counted. */
-static uint64_t seen_tokens(const pimattn_span *span)
+static uint64_t seen_tokens(const task *work)
 {
-    uint64_t n = 0, first = span->context_tokens - span->n_tokens;
-    for (uint64_t t = 0; t < span->context_tokens; t++)
+    uint64_t n = 0, first = work->context_tokens - work->n_tokens;
+    if (work->prefix) return work->context_tokens;
+    for (uint64_t t = 0; t < work->context_tokens; t++)
         n += w.shape.window == 0 || t + w.shape.window > first || t < w.shape.sink_tokens;
     return n;
 }
@@ -478,11 +488,11 @@ static uint64_t size_blocks(const pimhw_block *blocks, uint64_t n)
 {
     uint64_t bytes = 0;
     for (uint64_t b = 0; b < n; b++) {
-        const pimattn_span *span = &w.spans[b / w.n_units];
+        const task *work = &w.works[b / w.n_units];
         cover *c = &covers[b];
-        c->span = span;
-        c->tokens = seen_tokens(span);
-        c->queries = span->n_tokens * w.group;
+        c->work = work;
+        c->tokens = seen_tokens(work);
+        c->queries = work->n_tokens * w.group;
         c->slots = up(c->tokens, w.unit * w.banks);
         c->v_columns = up(c->tokens, w.lanes * w.v_groups);
         c->k_rows = w.row_tokens ? up(c->slots, w.row_tokens) : c->slots * w.token_rows;
@@ -504,17 +514,38 @@ static void lay_covers(uint8_t *memory, uint64_t n)
     }
 }
 
-static void random_spans(check_rng *rng, uint64_t n_tokens)
+/* What the layer makes of the spans, of which the second is a prefix of so many that follow it, or
+ * none is. */
+static void lay_works(uint64_t n_sharing)
+{
+    w.n_works = 0;
+    for (size_t i = 0; i < w.n_spans; i++) {
+        task *to = &w.works[w.n_works];
+        to->context_tokens = w.spans[i].context_tokens;
+        to->n_tokens = w.spans[i].n_tokens % PIMATTN_PREFIX;
+        to->prefix = n_sharing > 0 && i == 1;
+        if (to->prefix && w.shape.window) continue;
+        if (w.shape.window && n_sharing > 0 && i >= 2 && i < 2 + n_sharing)
+            to->context_tokens += w.spans[1].context_tokens;
+        w.n_works++;
+    }
+}
+
+/* n_sharing sequences have a prefix, and a token each: as many queries as are planned. */
+static void random_spans(check_rng *rng, uint64_t n_tokens, uint64_t n_sharing)
 {
     uint64_t most = rng_range(rng, 0, 3) ? 400 : 5000;
     w.n_spans = (size_t)rng_range(rng, 1, rng_range(rng, 1, MOST_SPANS));
+    if (n_sharing > 0) w.n_spans = (size_t)rng_range(rng, 2 + n_sharing, MOST_SPANS);
     for (;; most = most / 2 + 1) {
         for (size_t i = 0; i < w.n_spans; i++) {
             uint64_t n = rng_range(rng, 0, 1) ? n_tokens : rng_range(rng, 1, n_tokens);
+            if (n_sharing > 0 && i >= 1 && i < 2 + n_sharing) n = 1;
             w.spans[i].context_tokens = rng_range(rng, n, most > n ? most : n);
-            w.spans[i].n_tokens = n;
+            w.spans[i].n_tokens = n_sharing > 0 && i == 1 ? PIMATTN_PREFIX + n_sharing : n;
         }
-        if (size_blocks(NULL, w.n_spans * w.n_units) < 400000 || most <= n_tokens + 1) return;
+        lay_works(n_sharing);
+        if (size_blocks(NULL, w.n_works * w.n_units) < 400000 || most <= n_tokens + 1) return;
     }
 }
 
@@ -562,6 +593,8 @@ static void check_case(const pimhw_program *program, const pimhw_request *given,
     CHECK(ok);
     for (uint64_t b = 0; b < given->n_blocks && ok; b++)
         ok = all_met_once(b);
+    for (uint64_t b = 0; b < given->n_blocks; b++) /* which the hub adds to others' */
+        wanted_sums += covers[b].work->prefix ? covers[b].queries * w.dv : 0;
     if (ok) ok = nothing_unread();
     CHECK_U(given->useful_macs, useful);
     uint64_t wanted_softmax = 0;
@@ -590,11 +623,13 @@ static void print_case(uint64_t seed, bool row_reuse_off)
            pimattn_v_mapping_str((uint32_t)w.mapping), (unsigned)w.dk, (unsigned)w.dv,
            w.shape.n_heads, w.shape.n_kv_heads, row_reuse_off ? "off" : "on");
     for (size_t i = 0; i < w.n_spans; i++)
-        printf("    %u tokens, %u queries\n", (unsigned)w.spans[i].context_tokens,
-               (unsigned)w.spans[i].n_tokens);
+        printf("    %u tokens, %u queries%s\n", (unsigned)w.spans[i].context_tokens,
+               (unsigned)(w.spans[i].n_tokens % PIMATTN_PREFIX),
+               w.spans[i].n_tokens & PIMATTN_PREFIX ? ", a prefix" : "");
 }
 
 static unsigned n_taken[2][PIMATTN_V_CHEAPEST]; /* by inputs_first and mapping */
+static unsigned n_prefixes[2];                  /* without and with a window */
 
 static void random_case(uint64_t seed, uint32_t partition, bool parts)
 {
@@ -614,7 +649,8 @@ static void random_case(uint64_t seed, uint32_t partition, bool parts)
     uint32_t unit = (uint32_t)rng_range(&rng, 0, 1);
     bool row_reuse_off = rng_range(&rng, 0, 2) == 0;
     bool by_query = partition == PIMATTN_HFP && unit == PIMATTN_BY_QUERY_HEAD;
-    uint64_t n_tokens = rng_range(&rng, 0, 1) ? 1 : rng_range(&rng, 1, 3);
+    uint64_t n_tokens = rng_range(&rng, 0, 1) ? 1 : rng_range(&rng, 1, 3), n_sharing = 0;
+    if (rng_range(&rng, 0, 4) == 0) n_sharing = n_tokens = rng_range(&rng, 1, MOST_SPANS - 2);
     w.unit = partition == PIMATTN_TCP ? w.device.n_channels : 1;
     w.n_units = by_query ? w.shape.n_heads : w.shape.n_kv_heads;
     w.group = by_query ? 1 : w.shape.n_heads / w.shape.n_kv_heads;
@@ -622,7 +658,8 @@ static void random_case(uint64_t seed, uint32_t partition, bool parts)
     uint32_t wanted = (uint32_t)rng_range(&rng, 0, 2);
     layout_v(mapping_taken(wanted, row_reuse_off, n_tokens * w.group));
     n_taken[w.inputs_first][w.mapping]++;
-    random_spans(&rng, n_tokens);
+    random_spans(&rng, n_tokens, n_sharing);
+    n_prefixes[w.shape.window > 0] += n_sharing > 0;
     unsigned before = check_now.n_errors;
     bool ok = CHECK_U(pimattn_plan_init(&w.plan, &w.shape, &w.device, partition, unit,
                                         row_reuse_off, n_tokens * w.group, &why),
@@ -634,7 +671,7 @@ static void random_case(uint64_t seed, uint32_t partition, bool parts)
               CHECK_U(pimattn_plan_request(&w.plan, &given, blocks, order, begin, w.spans,
                                            w.n_spans, &why),
                       PIMATTN_OK) &&
-              CHECK_U(given.n_blocks, w.n_spans * w.n_units);
+              CHECK_U(given.n_blocks, w.n_works * w.n_units);
     if (ok)
         check_case(&program, &given, seed % 4 == 0);
     else
@@ -657,7 +694,8 @@ static void head_first_plans_cover(void)
 static void every_mapping_was_there(void)
 {
     for (int i = 0; i < 6; i++)
-        CHECK(n_taken[i / 3][i % 3] > 100);
+        CHECK(n_taken[i / 3][i % 3] > 80);
+    CHECK(n_prefixes[0] > 100 && n_prefixes[1] > 100);
 }
 
 int main(void)
