@@ -1652,7 +1652,7 @@ static void items_that_share_pages_can_share_rows(void)
 static void lists_that_share_pages_can_share_rows(void)
 {
     enum { PAGE = 4, PAGES = 40 };
-    static float rows[PAGES * PAGE * 16], q[3 * 2 * 16], out[3 * 2 * 16];
+    static float rows[PAGES * PAGE * 16], q[5 * 2 * 16], out[5 * 2 * 16];
     uint32_t table[3][PAGES], lengths[3] = {150, 132, 130};
     pimattn_shape shape = shape_of(1, 2, 1, 16, 0);
     pimattn_config c = config_of(&shape);
